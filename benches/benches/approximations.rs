@@ -53,7 +53,7 @@ impl Case<'_> {
         }
         let scheme = facts.typed::<f64>();
         let last = self.ranks.len() - 1;
-        let runs: Vec<&[usize]> = if facts.nested { vec![&self.ranks[..]] } else { self.ranks.chunks(1).collect() };
+        let runs: Vec<&[usize]> = if facts.is_nested { vec![&self.ranks[..]] } else { self.ranks.chunks(1).collect() };
         for ranks in runs {
             let largest = ranks.last().copied().unwrap_or(self.ranks[last]);
             let start = Instant::now();
@@ -73,7 +73,7 @@ impl Case<'_> {
             let start = Instant::now();
             let (map, passes, evaluations) = match spec.constructor::<f64>() {
                 // an exact kernel has no approximation error
-                MapConstructor::Exact => return,
+                MapConstructor::ExactKernel => return,
                 MapConstructor::DataIndependent(make) => {
                     let made =
                         make(&DataIndependentMapArgs { spec: &spec, kernel: &self.spec, d, rank: rank[0], seed: 0 });
@@ -81,15 +81,20 @@ impl Case<'_> {
                     let Ok(map) = made else { return };
                     (map, 0, 0)
                 }
-                MapConstructor::OnLandmarks(make) => {
-                    let ask =
-                        kapprox::map::MapRequest { d, rank: rank[0], rows: self.data.count as usize, element_bytes: 8 };
-                    let count = spec.shape(ask).expect("a map").landmarks.unwrap_or(rank[0]);
+                MapConstructor::FromLandmarks(make) => {
+                    let ask = kapprox::map::MapRequest {
+                        d,
+                        rank: rank[0],
+                        candidate_count: self.data.row_count as usize,
+                        element_bytes: 8,
+                    };
+                    let count = spec.shape(ask).expect("a map").landmark_count.unwrap_or(rank[0]);
                     let scheme = landmark::by_name("rpcholesky").expect("a scheme").typed::<f64>();
                     let set = scheme.select(&self.data, &self.kernel, count, 0).expect("landmarks");
-                    let (passes, evaluations) = (set.passes + spec.passes(), set.evaluations);
+                    let (passes, evaluations) = (set.passes + spec.build_passes(), set.evaluations);
                     let (kernel, data, seed, rank) = (&self.kernel, &self.data, 0, rank[0]);
-                    let given = LandmarkMapArgs { spec: &spec, kernel, landmarks: set, rank, data, seed, workers };
+                    let given =
+                        LandmarkMapArgs { spec: &spec, kernel, landmarks: set, rank, scan: data, seed, workers };
                     (make(given).expect("a map"), passes, evaluations)
                 }
             };
@@ -103,7 +108,7 @@ fn table(name: &str, rows: &[Vec<f64>], kernel: &str, ranks: &[usize], wanted: &
     let (n, d) = (rows.len(), rows[0].len());
     let source = MemoryRows::new(flat(rows), d).expect("rows");
     let workers = Workers::new(2);
-    let data = TableScan { source: &source, pass: Pass::new(2304, 1 << 20, &workers), count: n as u64 };
+    let data = TableScan { source: &source, pass: Pass::new(2304, 1 << 20, &workers), row_count: n as u64 };
     let spec = Kernel::parse(kernel).expect("a kernel");
     let built = spec.build().expect("a kernel");
     let ranks = ranks.iter().copied().filter(|rank| *rank <= n).collect();

@@ -27,7 +27,7 @@ fn points<T: Real>(n: usize, d: usize, stream: u64) -> Vec<T> {
 fn map<T: Real>(c: &mut Criterion, m: usize, d: usize, threads: usize) {
     let kernel = Kernel::parse("gaussian(sigma=5)").unwrap().build().unwrap();
     let rows = (0..m as u64).collect();
-    let landmarks = LandmarkSet { points: points::<T>(m, d, 1), rows, d, passes: 0, evaluations: 0 };
+    let landmarks = LandmarkSet { points: points::<T>(m, d, 1), row_numbers: rows, d, passes: 0, evaluations: 0 };
     let map = NystromMap::new(&kernel, landmarks, &Workers::sequential()).unwrap();
     let (x, workers) = (points::<T>(ROWS, d, 2), Workers::new(threads));
     let x = MatRef::from_row_major_slice(&x, ROWS, d);

@@ -39,10 +39,10 @@ pub(crate) fn passes(criterion: &mut Criterion) {
         let rows = selected.rows::<f32>(ReadSettings { scaler, ..ReadSettings::default() }).unwrap();
         for lanes in [1, 2] {
             let pass = Pass {
-                tile: 2048,
-                segment: 1 << 16,
-                lanes,
-                prefetch: 2,
+                tile_rows: 2048,
+                segment_rows: 1 << 16,
+                lane_count: lanes,
+                prefetch_tiles: 2,
                 workers: &workers,
                 observer: &NoObserver,
                 journal: None,

@@ -50,7 +50,7 @@ fn model() -> Model<f32> {
         },
         basis: Basis::Landmarks {
             points: (0..LANDMARKS * FEATURES).map(|i| value(i) as f32).collect(),
-            rows: vec![NO_ROW; LANDMARKS],
+            row_numbers: vec![NO_ROW; LANDMARKS],
         },
         transform: BasisTransform::default(),
         coefficients: Mat::from_fn(LANDMARKS, 1, |i, _| value(1_000_000 + i)),
@@ -100,7 +100,7 @@ pub(crate) fn predictions(criterion: &mut Criterion) {
         let mut out = Mat::zeros(rows, 1);
         group.throughput(Throughput::Elements(rows as u64));
         group.bench_function(BenchmarkId::new("scratch", rows), |bench| {
-            bench.iter(|| model.predict_with(&basis, black_box(x), out.as_mut(), &mut scratch));
+            bench.iter(|| model.predict_with_scratch(&basis, black_box(x), out.as_mut(), &mut scratch));
         });
         group.bench_function(BenchmarkId::new("batch", rows), |bench| {
             bench.iter(|| model.predict(&basis, black_box(x), out.as_mut(), &workers));

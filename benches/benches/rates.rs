@@ -88,10 +88,10 @@ fn open(path: &Path) -> TableRows<f32> {
 fn pass(rows: &TableRows<f32>, lanes: usize) -> f64 {
     let workers = Workers::sequential();
     let pass = Pass {
-        tile: 1024,
-        segment: BATCH as u64,
-        lanes,
-        prefetch: 0,
+        tile_rows: 1024,
+        segment_rows: BATCH as u64,
+        lane_count: lanes,
+        prefetch_tiles: 0,
         workers: &workers,
         observer: &NoObserver,
         journal: None,
@@ -142,7 +142,7 @@ fn mapped_npy(path: &Path, threads: usize) -> f64 {
 fn mapped_ipc(path: &Path, threads: usize) -> f64 {
     let file = IpcFile::open(path).unwrap();
     let map = file.map().unwrap();
-    let parts: Vec<&[f32]> = (0..file.batches()).map(|batch| map.column(batch, "x").unwrap()).collect();
+    let parts: Vec<&[f32]> = (0..file.batch_count()).map(|batch| map.column(batch, "x").unwrap()).collect();
     slices(&parts, threads)
 }
 

@@ -47,7 +47,8 @@ pub(crate) fn main(arguments: &[String]) {
     let folder = tempfile::tempdir().unwrap();
     let kernel = Kernel::parse("gaussian(sigma=5)").unwrap().build().unwrap();
     let points: Vec<f32> = (0..m * FEATURES).map(|i| value(n + i / FEATURES, i % FEATURES)).collect();
-    let landmarks = LandmarkSet { points, rows: (0..m as u64).collect(), d: FEATURES, passes: 0, evaluations: 0 };
+    let landmarks =
+        LandmarkSet { points, row_numbers: (0..m as u64).collect(), d: FEATURES, passes: 0, evaluations: 0 };
     let map = NystromMap::new(&kernel, landmarks, &Workers::sequential()).unwrap();
     let folds = Folds::new(&FoldSpec::None, 0, 0..n as u64, &[]).unwrap();
     let targets = Targets::Numeric { centre: vec![0.0] };
@@ -55,10 +56,10 @@ pub(crate) fn main(arguments: &[String]) {
     let workers = Workers::new(2);
     let seconds = |source: &dyn RowSource<f32>| {
         let pass = Pass {
-            tile: 2304,
-            segment: 32 * 2304,
-            lanes: 1,
-            prefetch: 2,
+            tile_rows: 2304,
+            segment_rows: 32 * 2304,
+            lane_count: 1,
+            prefetch_tiles: 2,
             workers: &workers,
             observer: &NoObserver,
             journal: None,

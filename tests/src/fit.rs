@@ -51,8 +51,16 @@ pub fn select_for<T: Real>(
     (tile, segment, lanes): Cut,
 ) -> LandmarkSet<T> {
     let workers = Workers::new(lanes);
-    let pass = Pass { tile, segment, lanes, prefetch: 1, workers: &workers, observer: &NoObserver, journal: None };
-    let rows = TableScan { source: points, pass, count: points.len() as u64 };
+    let pass = Pass {
+        tile_rows: tile,
+        segment_rows: segment,
+        lane_count: lanes,
+        prefetch_tiles: 1,
+        workers: &workers,
+        observer: &NoObserver,
+        journal: None,
+    };
+    let rows = TableScan { source: points, pass, row_count: points.len() as u64 };
     scheme.select(&rows, kernel, m, seed).expect("landmarks")
 }
 
@@ -88,6 +96,14 @@ pub fn certify_kernel<T: Real>(
 
 /// Returns a scan of all points in one pass of several tiles.
 pub fn rows_of<'a, T: Real>(points: &'a Points<T>, workers: &'a Workers) -> TableScan<'a, T> {
-    let pass = Pass { tile: 128, segment: 256, lanes: 1, prefetch: 1, workers, observer: &NoObserver, journal: None };
-    TableScan { source: points, pass, count: points.len() as u64 }
+    let pass = Pass {
+        tile_rows: 128,
+        segment_rows: 256,
+        lane_count: 1,
+        prefetch_tiles: 1,
+        workers,
+        observer: &NoObserver,
+        journal: None,
+    };
+    TableScan { source: points, pass, row_count: points.len() as u64 }
 }

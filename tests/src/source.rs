@@ -63,7 +63,7 @@ impl<T: Float> RowCursor<T> for Cursor<'_, T> {
         let to = (self.at + buf.capacity).min(self.end);
         let d = self.points.d;
         buf.clear();
-        buf.rows.extend(self.at as u64..to as u64);
+        buf.row_numbers.extend(self.at as u64..to as u64);
         buf.x.extend_from_slice(&self.points.x[self.at * d..to * d]);
         if !self.points.y.is_empty() {
             buf.y.extend_from_slice(&self.points.y[self.at..to]);

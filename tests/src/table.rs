@@ -72,7 +72,7 @@ pub fn try_solve<T: kapprox::Real>(
         scratch: None,
     };
     let family = kfit::solver::by_name(name).unwrap();
-    let solver = family.solver(&family.settings(solver)?)?;
+    let solver = family.build_solver(&family.settings(solver)?)?;
     ksolve::train::train(selected, options, T::pick(&*solver), &resources)
 }
 

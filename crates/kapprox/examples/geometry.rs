@@ -20,7 +20,7 @@ fn main() -> kapprox::Result<()> {
 
     // the first rows are the landmarks
     let points = x[..m * d].to_vec();
-    let landmarks = LandmarkSet { points, rows: vec![NO_ROW; m], d, passes: 0, evaluations: 0 };
+    let landmarks = LandmarkSet { points, row_numbers: vec![NO_ROW; m], d, passes: 0, evaluations: 0 };
     let kernel = Kernel::parse("gaussian(sigma=1)")?.build()?;
     let map = NystromMap::<f64>::new(&kernel, landmarks, &Workers::sequential())?;
     let p = map.dims().1;

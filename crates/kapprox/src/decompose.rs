@@ -20,7 +20,7 @@ use faer::{Accum, Conj, Mat, MatMut, MatRef, Par, diag::Diag};
 /// [`Error::NotFinite`] if the iteration does not converge, which finite matrices do not cause.
 pub fn symmetric_eigen(matrix: MatRef<'_, f64>) -> Result<(Vec<f64>, Mat<f64>)> {
     let mut vectors = Mat::zeros(matrix.nrows(), matrix.nrows());
-    Ok((eigen(matrix, Some(vectors.as_mut()))?, vectors))
+    Ok((decompose_symmetric(matrix, Some(vectors.as_mut()))?, vectors))
 }
 
 /// Computes the eigenvalues of a symmetric matrix, ascending, without eigenvectors. 4m³/3 flops.
@@ -28,18 +28,19 @@ pub fn symmetric_eigen(matrix: MatRef<'_, f64>) -> Result<(Vec<f64>, Mat<f64>)> 
 /// # Errors
 /// The errors of [`symmetric_eigen`].
 pub fn symmetric_eigenvalues(matrix: MatRef<'_, f64>) -> Result<Vec<f64>> {
-    eigen(matrix, None)
+    decompose_symmetric(matrix, None)
 }
 
-fn eigen(matrix: MatRef<'_, f64>, vectors: Option<MatMut<'_, f64>>) -> Result<Vec<f64>> {
+fn decompose_symmetric(matrix: MatRef<'_, f64>, vectors: Option<MatMut<'_, f64>>) -> Result<Vec<f64>> {
     let (m, compute_vectors) =
         (matrix.nrows(), if vectors.is_some() { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No });
-    let mut values = Diag::<f64>::zeros(m);
-    let mut memory = MemBuffer::new(self_adjoint_evd_scratch::<f64>(m, compute_vectors, Par::Seq, Default::default()));
-    let stack = MemStack::new(&mut memory);
-    self_adjoint_evd(matrix, values.as_mut(), vectors, Par::Seq, stack, Default::default())
+    let mut eigenvalues = Diag::<f64>::zeros(m);
+    let mut workspace =
+        MemBuffer::new(self_adjoint_evd_scratch::<f64>(m, compute_vectors, Par::Seq, Default::default()));
+    let stack = MemStack::new(&mut workspace);
+    self_adjoint_evd(matrix, eigenvalues.as_mut(), vectors, Par::Seq, stack, Default::default())
         .map_err(|_| convergence_error())?;
-    Ok(values.column_vector().iter().copied().collect())
+    Ok(eigenvalues.column_vector().iter().copied().collect())
 }
 
 fn convergence_error() -> Error {
@@ -58,33 +59,42 @@ fn convergence_error() -> Error {
 /// The errors of [`symmetric_eigen`].
 pub fn thin_svd(a: MatRef<'_, f64>) -> Result<(Mat<f64>, Vec<f64>, Mat<f64>)> {
     let (m, n) = a.shape();
-    let (thin, size) = (ComputeSvdVectors::Thin, m.min(n));
-    let (mut u, mut v, mut values) = (Mat::zeros(m, size), Mat::zeros(n, size), Diag::<f64>::zeros(size));
-    let mut memory = MemBuffer::new(svd_scratch::<f64>(m, n, thin, thin, Par::Seq, Default::default()));
-    let stack = MemStack::new(&mut memory);
-    svd(a, values.as_mut(), Some(u.as_mut()), Some(v.as_mut()), Par::Seq, stack, Default::default())
+    let (compute_vectors, min_dim) = (ComputeSvdVectors::Thin, m.min(n));
+    let (mut u, mut v, mut singular_values) =
+        (Mat::zeros(m, min_dim), Mat::zeros(n, min_dim), Diag::<f64>::zeros(min_dim));
+    let mut workspace =
+        MemBuffer::new(svd_scratch::<f64>(m, n, compute_vectors, compute_vectors, Par::Seq, Default::default()));
+    let stack = MemStack::new(&mut workspace);
+    svd(a, singular_values.as_mut(), Some(u.as_mut()), Some(v.as_mut()), Par::Seq, stack, Default::default())
         .map_err(|_| convergence_error())?;
-    Ok((u, values.column_vector().iter().copied().collect(), v))
+    Ok((u, singular_values.column_vector().iter().copied().collect(), v))
 }
 
 /// Returns Q of the QR decomposition A = Q R, an orthonormal basis of the columns of A, and the
 /// signs of the diagonal of R. A must not have more columns than rows.
 pub fn orthonormal_basis(mut a: Mat<f64>) -> (Mat<f64>, Vec<f64>) {
     let (m, n) = a.shape();
-    let block = recommended_block_size::<f64>(m, n);
-    let mut coefficients = Mat::zeros(block, m.min(n));
-    let mut qr_memory = MemBuffer::new(qr_in_place_scratch::<f64>(m, n, block, Par::Seq, Default::default()));
-    qr_in_place(a.as_mut(), coefficients.as_mut(), Par::Seq, MemStack::new(&mut qr_memory), Default::default());
+    let block_size = recommended_block_size::<f64>(m, n);
+    let mut householder_coefficients = Mat::zeros(block_size, m.min(n));
+    let mut qr_workspace = MemBuffer::new(qr_in_place_scratch::<f64>(m, n, block_size, Par::Seq, Default::default()));
+    qr_in_place(
+        a.as_mut(),
+        householder_coefficients.as_mut(),
+        Par::Seq,
+        MemStack::new(&mut qr_workspace),
+        Default::default(),
+    );
     let mut q = Mat::identity(m, m.min(n));
-    let scratch = householder::apply_block_householder_sequence_on_the_left_in_place_scratch::<f64>(m, block, m.min(n));
-    let mut householder_memory = MemBuffer::new(scratch);
+    let apply_scratch =
+        householder::apply_block_householder_sequence_on_the_left_in_place_scratch::<f64>(m, block_size, m.min(n));
+    let mut apply_workspace = MemBuffer::new(apply_scratch);
     householder::apply_block_householder_sequence_on_the_left_in_place_with_conj(
         a.as_ref(),
-        coefficients.as_ref(),
+        householder_coefficients.as_ref(),
         Conj::No,
         q.as_mut(),
         Par::Seq,
-        MemStack::new(&mut householder_memory),
+        MemStack::new(&mut apply_workspace),
     );
     let signs = (0..m.min(n)).map(|j| if a[(j, j)] < 0.0 { -1.0 } else { 1.0 }).collect();
     (q, signs)

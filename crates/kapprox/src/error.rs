@@ -94,8 +94,9 @@ fn drawing(text: &str, at: usize) -> String {
         true => (0, characters.len()),
         false => (at.saturating_sub(CONTEXT_CHARACTERS), characters.len().min(at + CONTEXT_CHARACTERS)),
     };
-    let part = |range: std::ops::Range<usize>| display::line(&String::from_iter(&characters[range])).into_owned();
-    let (before, after) = (part(start..at), part(at..end));
+    let escaped =
+        |range: std::ops::Range<usize>| display::escape_line(&String::from_iter(&characters[range])).into_owned();
+    let (before, after) = (escaped(start..at), escaped(at..end));
     let left = if start > 0 { "…" } else { "" };
     let right = if end < characters.len() { "…" } else { "" };
     let width = (left.len().min(1) + before.chars().count()) + 1;

@@ -12,7 +12,7 @@
 //! Multiplication*, ACM TOMS 34, 2008.)
 
 use crate::Real;
-use crate::kernel::{AlignedVec, PanelColumn, Products, accumulate, fill_column, height, pieces};
+use crate::kernel::{AlignedVec, PanelColumn, Products, accumulate, fill_column, height, index_chunks};
 use faer::{Mat, MatMut, MatRef};
 use pulp::{Simd, WithSimd};
 
@@ -52,9 +52,11 @@ pub struct Panels<T> {
 impl<T: Real> Panels<T> {
     /// Returns the size of the buffers for p features, in bytes.
     pub fn bytes(p: usize) -> usize {
-        let strip = strip_height(p);
+        let strip_rows = strip_height(p);
         size_of::<T>()
-            * (strip * PACKED_ROWS + MAX_GROUP_WIDTH * PACKED_ROWS + strip * p.next_multiple_of(MAX_GROUP_WIDTH))
+            * (strip_rows * PACKED_ROWS
+                + MAX_GROUP_WIDTH * PACKED_ROWS
+                + strip_rows * p.next_multiple_of(MAX_GROUP_WIDTH))
     }
 }
 
@@ -101,25 +103,26 @@ impl<T: Real> WithSimd for AddRows<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        let (strip, end) = (self.g.nrows().next_multiple_of(STRIP_UNIT), self.first + self.g.nrows());
-        ensure_len(&mut self.buffers.panels, strip * PACKED_ROWS);
+        let (strip_rows, end) = (self.g.nrows().next_multiple_of(STRIP_UNIT), self.first + self.g.nrows());
+        ensure_len(&mut self.buffers.panels, strip_rows * PACKED_ROWS);
         ensure_len(&mut self.buffers.group, MAX_GROUP_WIDTH * PACKED_ROWS);
-        ensure_len(&mut self.buffers.products, strip * end.next_multiple_of(MAX_GROUP_WIDTH));
-        for (k, depth) in pieces(self.phi.nrows(), PACKED_ROWS) {
+        ensure_len(&mut self.buffers.products, strip_rows * end.next_multiple_of(MAX_GROUP_WIDTH));
+        for (k, depth) in index_chunks(self.phi.nrows(), PACKED_ROWS) {
             // a constant condition: only one of the two branches is compiled
             if const { S::REGISTER_COUNT >= 32 } {
-                self.products::<S, 3, 8>(simd, k, depth);
+                self.add_products::<S, 3, 8>(simd, k, depth);
             } else {
-                self.products::<S, 2, 6>(simd, k, depth);
+                self.add_products::<S, 2, 6>(simd, k, depth);
             }
         }
         let (first, products) = (self.first, &self.buffers.products);
-        let mut spare = Vec::new();
-        for (j, (sums, products)) in self.g.col_iter_mut().zip(products.chunks_exact(strip)).enumerate().take(end) {
-            let above = j.saturating_sub(first);
-            let (_, sums) = sums.split_at_row_mut(above);
-            fill_column(sums, &mut spare, |sums| {
-                sums.iter_mut().zip(&products[above..]).for_each(|(sum, product)| *sum += product.to_f64());
+        let mut column_buffer = Vec::new();
+        for (j, (sums, products)) in self.g.col_iter_mut().zip(products.chunks_exact(strip_rows)).enumerate().take(end)
+        {
+            let skipped_rows = j.saturating_sub(first);
+            let (_, sums) = sums.split_at_row_mut(skipped_rows);
+            fill_column(sums, &mut column_buffer, |sums| {
+                sums.iter_mut().zip(&products[skipped_rows..]).for_each(|(sum, product)| *sum += product.to_f64());
             });
         }
     }
@@ -129,15 +132,15 @@ impl<T: Real> AddRows<'_, T> {
     /// Adds the products over `depth` rows of Φ, from row `k` on, to the products of the preceding
     /// rows.
     #[inline(always)]
-    fn products<S: Simd, const VECTORS: usize, const COLUMNS: usize>(&mut self, simd: S, k: usize, depth: usize) {
-        let (first, rows, height) = (self.first, self.g.nrows(), height::<T, S>());
-        let strip = rows.next_multiple_of(STRIP_UNIT);
+    fn add_products<S: Simd, const VECTORS: usize, const COLUMNS: usize>(&mut self, simd: S, k: usize, depth: usize) {
+        let (first, row_count, height) = (self.first, self.g.nrows(), height::<T, S>());
+        let strip_rows = row_count.next_multiple_of(STRIP_UNIT);
         let phi = self.phi.subrows(k, depth);
         let Panels { panels, group, products } = &mut *self.buffers;
-        for (panel, (i, count)) in panels.chunks_exact_mut(depth * height).zip(pieces(rows, height)) {
+        for (panel, (i, count)) in panels.chunks_exact_mut(depth * height).zip(index_chunks(row_count, height)) {
             pack(phi.subcols(first + i, count), height, panel);
         }
-        for (j, count) in pieces(first + rows, COLUMNS) {
+        for (j, count) in index_chunks(first + row_count, COLUMNS) {
             let columns = phi.subcols(j, count);
             if columns.row_stride() != 1 {
                 pack(columns.transpose(), depth, group);
@@ -150,16 +153,16 @@ impl<T: Real> AddRows<'_, T> {
                     None => &group[c * depth..][..depth],
                 };
             }
-            let products = &mut products[j * strip..];
-            let tiles = panels.chunks_exact(depth * height).zip((0..rows).step_by(height));
+            let products = &mut products[j * strip_rows..];
+            let tiles = panels.chunks_exact(depth * height).zip((0..row_count).step_by(height));
             for (panel, i) in tiles.filter(|(_, i)| first + i + height > j) {
                 let (panel, _) = T::vectors::<S>(panel).as_chunks::<VECTORS>();
                 let sums = sums_of_products::<T, S, VECTORS, COLUMNS>(simd, panel, &features);
                 for (c, sums) in sums.iter().enumerate().take(count) {
-                    let (to, _) =
-                        T::vectors_mut::<S>(&mut products[c * strip + i..][..height]).as_chunks_mut::<VECTORS>();
+                    let (destination, _) =
+                        T::vectors_mut::<S>(&mut products[c * strip_rows + i..][..height]).as_chunks_mut::<VECTORS>();
                     for v in 0..VECTORS {
-                        to[0][v] = if k == 0 { sums[v] } else { T::plus(simd, to[0][v], sums[v]) };
+                        destination[0][v] = if k == 0 { sums[v] } else { T::plus(simd, destination[0][v], sums[v]) };
                     }
                 }
             }
@@ -177,11 +180,11 @@ fn sums_of_products<T: Real, S: Simd, const VECTORS: usize, const COLUMNS: usize
     let zeros = [[T::splat(simd, T::ZERO); VECTORS]; COLUMNS];
     let mut sums = zeros;
     for (first, panel) in (0..).step_by(TERMS_PER_SUM).zip(panel.chunks(TERMS_PER_SUM)) {
-        let mut parts = *rows;
-        for part in &mut parts {
-            *part = &part[first..][..panel.len()];
+        let mut row_chunks = *rows;
+        for row_chunk in &mut row_chunks {
+            *row_chunk = &row_chunk[first..][..panel.len()];
         }
-        let products = accumulate::<T, S, Products, VECTORS, COLUMNS, false>(simd, panel, &parts, zeros);
+        let products = accumulate::<T, S, Products, VECTORS, COLUMNS, false>(simd, panel, &row_chunks, zeros);
         for c in 0..COLUMNS {
             for v in 0..VECTORS {
                 sums[c][v] = T::plus(simd, sums[c][v], products[c][v]);
@@ -201,11 +204,11 @@ fn pack<T: Real>(block: MatRef<'_, T>, width: usize, out: &mut [T]) {
         }
     } else if let Some(block) = block.try_as_col_major() {
         let column = |c: usize| block.col(c).as_slice();
-        let fours = block.ncols() / 4 * 4;
-        for c in (0..fours).step_by(4) {
+        let grouped_columns = block.ncols() / 4 * 4;
+        for c in (0..grouped_columns).step_by(4) {
             T::transpose([column(c), column(c + 1), column(c + 2), column(c + 3)], width, &mut out[c..]);
         }
-        for c in fours..block.ncols() {
+        for c in grouped_columns..block.ncols() {
             for (value, out) in column(c).iter().zip(out[c..].iter_mut().step_by(width)) {
                 *out = *value;
             }
@@ -213,8 +216,8 @@ fn pack<T: Real>(block: MatRef<'_, T>, width: usize, out: &mut [T]) {
     }
 }
 
-fn ensure_len<T: Real>(numbers: &mut AlignedVec<T>, len: usize) {
-    if numbers.len() < len {
-        numbers.resize_zeroed(len);
+fn ensure_len<T: Real>(buffer: &mut AlignedVec<T>, len: usize) {
+    if buffer.len() < len {
+        buffer.resize_zeroed(len);
     }
 }

@@ -13,7 +13,7 @@ pub struct TableScan<'a, T: Real> {
     /// How to pass over the table: tiles, lanes, threads, progress.
     pub pass: Pass<'a>,
     /// Number of selected rows, n.
-    pub count: u64,
+    pub row_count: u64,
 }
 
 /// The row number of a landmark that is not a row of the table.
@@ -26,7 +26,7 @@ pub struct LandmarkSet<T> {
     /// Landmarks, m x d, row-major.
     pub points: Vec<T>,
     /// Row number of each landmark; [`NO_ROW`] for points that are not rows.
-    pub rows: Vec<u64>,
+    pub row_numbers: Vec<u64>,
     /// Number of inputs of a landmark.
     pub d: usize,
     /// Number of passes over the rows.
@@ -38,23 +38,23 @@ pub struct LandmarkSet<T> {
 impl<T: Real> LandmarkSet<T> {
     /// Returns the number of landmarks, m.
     pub fn len(&self) -> usize {
-        self.rows.len()
+        self.row_numbers.len()
     }
     /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.row_numbers.is_empty()
     }
     /// Returns the landmarks at positions `positions`.
     #[must_use]
     pub fn subset(&self, positions: &[usize]) -> Self {
         let points = positions.iter().flat_map(|i| &self.points[i * self.d..(i + 1) * self.d]).copied().collect();
-        Self { points, rows: positions.iter().map(|i| self.rows[*i]).collect(), ..*self }
+        Self { points, row_numbers: positions.iter().map(|i| self.row_numbers[*i]).collect(), ..*self }
     }
     /// Returns these landmarks, followed by `other`.
     #[must_use]
-    pub fn followed_by(mut self, other: Self) -> Self {
+    pub fn concat(mut self, other: Self) -> Self {
         self.points.extend(other.points);
-        self.rows.extend(other.rows);
+        self.row_numbers.extend(other.row_numbers);
         Self { passes: self.passes + other.passes, evaluations: self.evaluations + other.evaluations, ..self }
     }
     /// Returns the points, m x d, row-major.

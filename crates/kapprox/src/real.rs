@@ -317,17 +317,17 @@ impl Real for f64 {
 /// would need as many digits of π as the angle has; frequencies are therefore stored in turns, i.e.
 /// divided by 2π.
 #[inline(always)]
-pub(crate) fn cosine_sine<T: Real>(t: T) -> (T, T) {
+pub(crate) fn cosine_sine_of_turns<T: Real>(t: T) -> (T, T) {
     let r = t - t.whole();
     // the nearest quarter and the remainder: |s| ≤ 1/8
     let quarters = (r * T::from_f64(4.0)).whole();
     let s = r - quarters * T::from_f64(0.25);
     let (cosine, sine) = (s * T::from_f64(std::f64::consts::TAU)).cosine_and_sine();
-    let swap = quarters.magnitude() == T::ONE;
-    let (cosine, sine) = if swap { (T::ZERO - sine, cosine) } else { (cosine, sine) };
+    let is_swapped = quarters.magnitude() == T::ONE;
+    let (cosine, sine) = if is_swapped { (T::ZERO - sine, cosine) } else { (cosine, sine) };
     // if the nearest quarter is −1 or ±2, both signs change; if it is 0 or 1, they are right
-    let negate = quarters.magnitude() == T::ONE + T::ONE || quarters == T::ZERO - T::ONE;
-    if negate { (T::ZERO - cosine, T::ZERO - sine) } else { (cosine, sine) }
+    let is_negated = quarters.magnitude() == T::ONE + T::ONE || quarters == T::ZERO - T::ONE;
+    if is_negated { (T::ZERO - cosine, T::ZERO - sine) } else { (cosine, sine) }
 }
 
 #[cfg(test)]

@@ -72,17 +72,17 @@ pub fn add_transposed<T: Real>(x: &[T], p: usize, first: usize, right: &[T], sum
 }
 
 #[inline(always)]
-const fn lanes<T: Real, S: Simd>() -> usize {
+const fn lane_count<T: Real, S: Simd>() -> usize {
     size_of::<T::Vector<S>>() / size_of::<T>()
 }
 
 /// Copies columns of `from` (rows x c) from `first` on to `to`, padded with zeros to `width`
 /// columns.
-fn pack<T: Real>(from: &[T], c: usize, first: usize, width: usize, to: &mut AlignedVec<T>) {
-    let columns = width.min(c - first);
-    let to = to.resize_zeroed(from.len() / c * width);
-    for (to, from) in to.chunks_exact_mut(width).zip(from.chunks_exact(c)) {
-        to[..columns].copy_from_slice(&from[first..first + columns]);
+fn pack<T: Real>(source: &[T], c: usize, first: usize, width: usize, destination: &mut AlignedVec<T>) {
+    let column_count = width.min(c - first);
+    let to = destination.resize_zeroed(source.len() / c * width);
+    for (to, from) in to.chunks_exact_mut(width).zip(source.chunks_exact(c)) {
+        to[..column_count].copy_from_slice(&from[first..first + column_count]);
     }
 }
 
@@ -100,15 +100,19 @@ impl<T: Real> WithSimd for Multiply<'_, T> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         // a constant condition: only one of the two branches is compiled
-        if const { S::REGISTER_COUNT >= 32 } { self.by_rows::<S, 8>(simd) } else { self.by_rows::<S, 4>(simd) }
+        if const { S::REGISTER_COUNT >= 32 } {
+            self.multiply_rows::<S, 8>(simd)
+        } else {
+            self.multiply_rows::<S, 4>(simd)
+        }
     }
 }
 
 impl<T: Real> Multiply<'_, T> {
     /// Computes the product with the sums of `ROWS` rows in registers.
     #[inline(always)]
-    fn by_rows<S: Simd, const ROWS: usize>(self, simd: S) {
-        let (Self { x, w, p, c, out }, lanes) = (self, lanes::<T, S>());
+    fn multiply_rows<S: Simd, const ROWS: usize>(self, simd: S) {
+        let (Self { x, w, p, c, out }, lanes) = (self, lane_count::<T, S>());
         let mut packed = AlignedVec::default();
         if c <= MAX_DOT_COLUMNS {
             let columns = packed.resize_zeroed(p * c);
@@ -126,15 +130,15 @@ impl<T: Real> Multiply<'_, T> {
         }
         let mut first = 0;
         while first < c {
-            let vectors = (c - first).div_ceil(lanes).min(MAX_VECTORS);
-            pack(w, c, first, vectors * lanes, &mut packed);
+            let vector_count = (c - first).div_ceil(lanes).min(MAX_VECTORS);
+            pack(w, c, first, vector_count * lanes, &mut packed);
             let group = ColumnGroup { x, p, c, first };
-            match vectors {
+            match vector_count {
                 1 => group.run::<S, ROWS, 1>(simd, &packed, out),
                 2 => group.run::<S, ROWS, 2>(simd, &packed, out),
                 _ => group.run::<S, ROWS, MAX_VECTORS>(simd, &packed, out),
             }
-            first += vectors * lanes;
+            first += vector_count * lanes;
         }
     }
 }
@@ -163,18 +167,18 @@ impl<T: Real> DotProducts<'_, T> {
 
     #[inline(always)]
     fn compute_rows<S: Simd, const ROWS: usize, const COLUMNS: usize>(&self, simd: S, x: &[T], out: &mut [T]) {
-        let (p, lanes) = (self.p, lanes::<T, S>());
-        let (count, end) = (p / lanes, p / lanes * lanes);
+        let (p, lanes) = (self.p, lane_count::<T, S>());
+        let (vector_count, vectorised_len) = (p / lanes, p / lanes * lanes);
         let mut rows = [T::vectors::<S>(&x[..0]); ROWS];
         for (r, row) in rows.iter_mut().enumerate() {
-            *row = &T::vectors::<S>(&x[r * p..][..end])[..count];
+            *row = &T::vectors::<S>(&x[r * p..][..vectorised_len])[..vector_count];
         }
         let mut columns = [T::vectors::<S>(&x[..0]); COLUMNS];
         for (c, column) in columns.iter_mut().enumerate() {
-            *column = &T::vectors::<S>(&self.w[c * p..][..end])[..count];
+            *column = &T::vectors::<S>(&self.w[c * p..][..vectorised_len])[..vector_count];
         }
         let mut sums = [[T::splat(simd, T::ZERO); COLUMNS]; ROWS];
-        for k in 0..count {
+        for k in 0..vector_count {
             for r in 0..ROWS {
                 for c in 0..COLUMNS {
                     sums[r][c] = T::multiply_add(simd, rows[r][k], columns[c][k], sums[r][c]);
@@ -185,7 +189,8 @@ impl<T: Real> DotProducts<'_, T> {
         for r in 0..ROWS {
             for c in 0..COLUMNS {
                 T::vectors_mut::<S>(&mut values)[..1].copy_from_slice(&sums[r][c..c + 1]);
-                let rest = x[r * p + end..(r + 1) * p].iter().zip(&self.w[c * p + end..(c + 1) * p]);
+                let rest =
+                    x[r * p + vectorised_len..(r + 1) * p].iter().zip(&self.w[c * p + vectorised_len..(c + 1) * p]);
                 let rest = rest.fold(T::ZERO, |sum, (x, w)| sum + *x * *w);
                 out[r * COLUMNS + c] = values[..lanes].iter().fold(rest, |sum, value| sum + *value);
             }
@@ -238,11 +243,11 @@ impl<T: Real> ColumnGroup<'_, T> {
                 }
             }
         }
-        let (lanes, mut row) = (lanes::<T, S>(), [T::ZERO; MAX_VECTORS * MAX_LANES]);
+        let (lanes, mut row) = (lane_count::<T, S>(), [T::ZERO; MAX_VECTORS * MAX_LANES]);
         for (sums, out) in sums.iter().zip(out.chunks_exact_mut(self.c)) {
             T::vectors_mut::<S>(&mut row)[..VECTORS].copy_from_slice(sums);
-            let columns = (VECTORS * lanes).min(self.c - self.first);
-            out[self.first..][..columns].copy_from_slice(&row[..columns]);
+            let column_count = (VECTORS * lanes).min(self.c - self.first);
+            out[self.first..][..column_count].copy_from_slice(&row[..column_count]);
         }
     }
 }
@@ -269,21 +274,21 @@ impl<T: Real> WithSimd for AddTransposed<'_, T> {
         let width = self.c.div_ceil(self.c.div_ceil(max_columns));
         let mut packed = AlignedVec::default();
         let mut this = self;
-        for column in (0..this.c).step_by(width) {
+        for first_column in (0..this.c).step_by(width) {
             // direct calls: calls through a pointer would be compiled for the baseline
             // instruction set
             if const { S::REGISTER_COUNT >= 32 } {
                 match width {
-                    1 => this.run::<S, 1, MAX_FEATURE_VECTORS>(simd, column, width, &mut packed),
-                    2 => this.run::<S, 2, MAX_FEATURE_VECTORS>(simd, column, width, &mut packed),
-                    3..=5 => this.run::<S, 5, 2>(simd, column, width, &mut packed),
-                    _ => this.run::<S, 10, 2>(simd, column, width, &mut packed),
+                    1 => this.run::<S, 1, MAX_FEATURE_VECTORS>(simd, first_column, width, &mut packed),
+                    2 => this.run::<S, 2, MAX_FEATURE_VECTORS>(simd, first_column, width, &mut packed),
+                    3..=5 => this.run::<S, 5, 2>(simd, first_column, width, &mut packed),
+                    _ => this.run::<S, 10, 2>(simd, first_column, width, &mut packed),
                 }
             } else {
                 match width {
-                    1 => this.run::<S, 1, 4>(simd, column, width, &mut packed),
-                    2 => this.run::<S, 2, 4>(simd, column, width, &mut packed),
-                    _ => this.run::<S, 5, 2>(simd, column, width, &mut packed),
+                    1 => this.run::<S, 1, 4>(simd, first_column, width, &mut packed),
+                    2 => this.run::<S, 2, 4>(simd, first_column, width, &mut packed),
+                    _ => this.run::<S, 5, 2>(simd, first_column, width, &mut packed),
                 }
             }
         }
@@ -295,24 +300,24 @@ impl<T: Real> AddTransposed<'_, T> {
     fn run<S: Simd, const COLUMNS: usize, const VECTORS: usize>(
         &mut self,
         simd: S,
-        column: usize,
+        first_column: usize,
         width: usize,
         packed: &mut AlignedVec<T>,
     ) {
-        let (c, features_per_chunk) = (self.c, VECTORS * lanes::<T, S>());
-        let columns = width.min(c - column);
+        let (c, features_per_chunk) = (self.c, VECTORS * lane_count::<T, S>());
+        let column_count = width.min(c - first_column);
         // `COLUMNS` may exceed the width of the group: the products of the additional columns are
         // computed but not used
-        pack(self.right, c, column, COLUMNS, packed);
+        pack(self.right, c, first_column, COLUMNS, packed);
         let (right, _) = packed.as_chunks::<COLUMNS>();
         for (chunk, sums) in self.sums.chunks_mut(features_per_chunk * c).enumerate() {
             let x = &self.x[self.first + chunk * features_per_chunk..];
             let products = products::<T, S, COLUMNS, VECTORS>(simd, x, self.p, right);
             let mut values = [T::ZERO; MAX_FEATURE_VECTORS * MAX_LANES];
-            for (j, product) in products.iter().enumerate().take(columns) {
+            for (j, product) in products.iter().enumerate().take(column_count) {
                 T::vectors_mut::<S>(&mut values)[..VECTORS].copy_from_slice(product);
                 for (sums, value) in sums.chunks_exact_mut(c).zip(&values) {
-                    sums[column + j] += value.to_f64();
+                    sums[first_column + j] += value.to_f64();
                 }
             }
         }
@@ -332,16 +337,16 @@ fn products<T: Real, S: Simd, const COLUMNS: usize, const VECTORS: usize>(
     p: usize,
     right: &[[T; COLUMNS]],
 ) -> [[T::Vector<S>; VECTORS]; COLUMNS] {
-    let features = VECTORS * lanes::<T, S>();
+    let features = VECTORS * lane_count::<T, S>();
     let mut sums = [[T::splat(simd, T::ZERO); VECTORS]; COLUMNS];
-    let complete = x.len().checked_sub(features).map_or(0, |last| last / p + 1).min(right.len());
-    let (right, right_end) = right.split_at(complete);
+    let complete_rows = x.len().checked_sub(features).map_or(0, |last| last / p + 1).min(right.len());
+    let (right, right_end) = right.split_at(complete_rows);
     add_products(simd, x, p, right, &mut sums);
     if !right_end.is_empty() {
-        let mut end = [T::ZERO; 2 * MAX_FEATURE_VECTORS * MAX_LANES];
-        let rest = &x[complete * p..];
-        end[..rest.len()].copy_from_slice(rest);
-        add_products(simd, &end, p, right_end, &mut sums);
+        let mut padded_end = [T::ZERO; 2 * MAX_FEATURE_VECTORS * MAX_LANES];
+        let last_rows = &x[complete_rows * p..];
+        padded_end[..last_rows.len()].copy_from_slice(last_rows);
+        add_products(simd, &padded_end, p, right_end, &mut sums);
     }
     sums
 }
@@ -355,7 +360,7 @@ fn add_products<T: Real, S: Simd, const COLUMNS: usize, const VECTORS: usize>(
     right: &[[T; COLUMNS]],
     sums: &mut [[T::Vector<S>; VECTORS]; COLUMNS],
 ) {
-    let features = VECTORS * lanes::<T, S>();
+    let features = VECTORS * lane_count::<T, S>();
     let mut totals = *sums;
     for (row, right) in x.windows(features).step_by(p).zip(right) {
         let Some(vectors) = T::vectors::<S>(row).first_chunk::<VECTORS>() else { break };

@@ -132,7 +132,7 @@ fn it_does_not_depend_on_where_the_entries_are_nor_on_threads() {
         for threads in [2, 3] {
             let other = matrix::rpcholesky(entries, 90, 0.0, 7, &Workers::new(threads)).unwrap();
             assert_eq!((&one.pivots, one.evaluations), (&other.pivots, other.evaluations));
-            assert!(one.factor == other.factor && one.residual == other.residual);
+            assert!(one.factor == other.factor && one.residuals == other.residuals);
         }
     }
 }

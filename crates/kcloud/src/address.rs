@@ -18,7 +18,7 @@ const WILDCARDS: [char; 3] = ['*', '?', '['];
 
 /// Returns the objects of an address, sorted by name.
 pub(crate) fn find(address: &str) -> Result<Vec<RemoteObject>> {
-    let syntax = |expected: String| Error::Syntax { what: "the address", text: redacted(address), expected };
+    let syntax_error = |expected: String| Error::Syntax { what: "the address", text: redacted(address), expected };
     if address.len() > MAX_ADDRESS_BYTES {
         let (text, length) = (redacted(address).chars().take(80).collect(), address.len());
         let expected = format!("it has {length} bytes; expected at most {MAX_ADDRESS_BYTES}");
@@ -28,28 +28,31 @@ pub(crate) fn find(address: &str) -> Result<Vec<RemoteObject>> {
     // a pattern is not parsed as part of the URL: its `?` would start a query
     let prefix = if is_web { address } else { literal_prefix(address) };
     let url = Url::parse(prefix)
-        .map_err(|error| syntax(format!("expected an address such as s3://bucket/rows.parquet ({error})")))?;
-    let (store, path) = store(&url).map_err(|error| syntax(format!("expected the address of a store: {error}")))?;
+        .map_err(|error| syntax_error(format!("expected an address such as s3://bucket/rows.parquet ({error})")))?;
+    let (store, path) =
+        open_store(&url).map_err(|error| syntax_error(format!("expected the address of a store: {error}")))?;
     let root = &address[..address.len() - path_length(address, &path)];
-    let io = |error: object_store::Error| Error::io("read", redacted(address))(store_error(address, error));
+    let io_error = |error: object_store::Error| Error::io("read", redacted(address))(store_error(address, error));
     let has_pattern = prefix.len() < address.len();
     let metas = if !has_pattern && (is_web || !address.ends_with('/')) {
         let (store, path) = (Arc::clone(&store), path);
         vec![
             block_on(async move { store.head(&path).await })
                 .map_err(Error::io("read", redacted(address)))?
-                .map_err(io)?,
+                .map_err(io_error)?,
         ]
     } else {
-        let objects = list(Arc::clone(&store), path).map_err(Error::io("read", redacted(address)))?.map_err(io)?;
+        let objects =
+            list_objects(Arc::clone(&store), path).map_err(Error::io("read", redacted(address)))?.map_err(io_error)?;
         unsupported::reject_lakehouse_paths(address.as_ref(), objects.iter().map(|meta| meta.location.as_ref()))?;
         let pattern = has_pattern.then(|| Pattern::new(&address[root.len()..])).transpose();
-        let pattern = pattern.map_err(|error| syntax(format!("expected a valid pattern: {error}")))?;
+        let pattern = pattern.map_err(|error| syntax_error(format!("expected a valid pattern: {error}")))?;
         objects.into_iter().filter(|meta| is_selected(pattern.as_ref(), meta)).collect()
     };
-    let web_address = |meta: &ObjectMeta| if is_web { address.to_string() } else { format!("{root}{}", meta.location) };
+    let object_address =
+        |meta: &ObjectMeta| if is_web { address.to_string() } else { format!("{root}{}", meta.location) };
     let to_object = |meta: ObjectMeta| {
-        let address = web_address(&meta);
+        let address = object_address(&meta);
         let object = Object::new(Arc::clone(&store), meta, address.clone());
         RemoteObject { version: object.version(), object: Arc::new(object), address }
     };
@@ -58,7 +61,7 @@ pub(crate) fn find(address: &str) -> Result<Vec<RemoteObject>> {
 
 /// Opens the store of an address with the options of the environment, and returns it with the path
 /// within the store.
-fn store(url: &Url) -> object_store::Result<(Arc<dyn ObjectStore>, Path)> {
+fn open_store(url: &Url) -> object_store::Result<(Arc<dyn ObjectStore>, Path)> {
     let environment =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let environment = environment.filter(|(_, value)| !value.is_empty());
@@ -72,18 +75,20 @@ fn store(url: &Url) -> object_store::Result<(Arc<dyn ObjectStore>, Path)> {
 
 /// Returns the leading folders of an address that contain no pattern.
 fn literal_prefix(address: &str) -> &str {
-    address.find(WILDCARDS).map_or(address, |at| &address[..address[..at].rfind('/').map_or(0, |slash| slash + 1)])
+    address
+        .find(WILDCARDS)
+        .map_or(address, |wildcard| &address[..address[..wildcard].rfind('/').map_or(0, |slash| slash + 1)])
 }
 
 /// Returns the length in bytes of the end of an address that is the path within the store,
 /// including its pattern.
 fn path_length(address: &str, path: &Path) -> usize {
     let prefix = literal_prefix(address);
-    let slash = usize::from(prefix.ends_with('/') && !path.as_ref().is_empty());
-    path.as_ref().len() + slash + address.len() - prefix.len()
+    let slash_len = usize::from(prefix.ends_with('/') && !path.as_ref().is_empty());
+    path.as_ref().len() + slash_len + address.len() - prefix.len()
 }
 
-fn list(store: Arc<dyn ObjectStore>, folder: Path) -> io::Result<object_store::Result<Vec<ObjectMeta>>> {
+fn list_objects(store: Arc<dyn ObjectStore>, folder: Path) -> io::Result<object_store::Result<Vec<ObjectMeta>>> {
     block_on(async move {
         let mut objects: Vec<ObjectMeta> = store.list(Some(&folder)).try_collect().await?;
         objects.sort_by(|a, b| a.location.cmp(&b.location));
@@ -99,11 +104,11 @@ fn is_selected(pattern: Option<&Pattern>, meta: &ObjectMeta) -> bool {
     let name = meta.location.filename().unwrap_or_default();
     match pattern {
         Some(pattern) => {
-            let hidden = |path: &str| path.split('/').any(unsupported::is_hidden);
+            let has_hidden_part = |path: &str| path.split('/').any(unsupported::is_hidden);
             let location = meta.location.as_ref();
-            pattern.matches_with(location, options) && (!hidden(location) || hidden(pattern.as_str()))
+            pattern.matches_with(location, options) && (!has_hidden_part(location) || has_hidden_part(pattern.as_str()))
         }
-        None => !unsupported::is_hidden(name) && source::by_extension(std::path::Path::new(name)).is_some(),
+        None => !unsupported::is_hidden(name) && source::format_by_extension(std::path::Path::new(name)).is_some(),
     }
 }
 

@@ -31,13 +31,13 @@ impl Object {
 
     /// Reads the bytes of one range of this version.
     async fn read_range(self, range: Range<u64>) -> object_store::Result<Vec<u8>> {
-        let version = GetOptions {
+        let options = GetOptions {
             if_match: self.meta.e_tag.clone(),
             if_unmodified_since: self.meta.e_tag.is_none().then_some(self.meta.last_modified),
             range: Some(GetRange::Bounded(range)),
             ..GetOptions::default()
         };
-        let response = self.store.get_opts(&self.path, version).await?;
+        let response = self.store.get_opts(&self.path, options).await?;
         // checked again, because some servers ignore the conditions of a request
         let (expected, actual) = (&self.meta, &response.meta);
         let change = match (expected.e_tag.is_some() && actual.e_tag.is_some(), expected.e_tag != actual.e_tag) {
@@ -62,19 +62,19 @@ impl remote::Object for Object {
         self.meta.e_tag.is_some()
     }
 
-    fn ranges(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
+    fn read_ranges(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
         let requests = merge_ranges(ranges);
-        let reads = try_join_all(requests.clone().into_iter().map(|run| self.clone().read_range(run)));
+        let reads = try_join_all(requests.clone().into_iter().map(|request| self.clone().read_range(request)));
         let responses = block_on(reads)?.map_err(|error| store_error(&self.address, error))?;
         let slice = |range: &Range<u64>| {
-            let at = requests.partition_point(|run| run.start <= range.start).saturating_sub(1);
-            let (run, bytes) = requests.get(at).zip(responses.get(at))?;
-            let (from, to) = (range.start.checked_sub(run.start)?, range.end.checked_sub(run.start)?);
-            Some(bytes.get(usize::try_from(from).ok()?..usize::try_from(to).ok()?)?.to_vec())
+            let request_index = requests.partition_point(|request| request.start <= range.start).saturating_sub(1);
+            let (request, bytes) = requests.get(request_index).zip(responses.get(request_index))?;
+            let (start, end) = (range.start.checked_sub(request.start)?, range.end.checked_sub(request.start)?);
+            Some(bytes.get(usize::try_from(start).ok()?..usize::try_from(end).ok()?)?.to_vec())
         };
-        let too_short =
+        let short_read_error =
             || io::Error::new(io::ErrorKind::UnexpectedEof, "the store returned fewer bytes than requested");
-        ranges.iter().map(|range| slice(range).ok_or_else(too_short)).collect()
+        ranges.iter().map(|range| slice(range).ok_or_else(short_read_error)).collect()
     }
 }
 
@@ -84,8 +84,8 @@ fn merge_ranges(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
     sorted.sort_by_key(|range| range.start);
     let mut merged: Vec<Range<u64>> = Vec::new();
     for range in sorted {
-        match merged.last_mut().filter(|run| range.start <= run.end.saturating_add(MAX_GAP_BYTES)) {
-            Some(run) => run.end = run.end.max(range.end),
+        match merged.last_mut().filter(|merged_range| range.start <= merged_range.end.saturating_add(MAX_GAP_BYTES)) {
+            Some(merged_range) => merged_range.end = merged_range.end.max(range.end),
             None => merged.push(range),
         }
     }
@@ -106,8 +106,8 @@ pub(crate) fn store_error(address: &str, error: object_store::Error) -> io::Erro
         ),
         _ => (io::ErrorKind::Other, "check the network, the region (AWS_REGION) and the endpoint (AWS_ENDPOINT_URL)"),
     };
-    let said = without_secrets(innermost_message(&error), address);
-    io::Error::new(kind, format!("{}: {said}; {remedy}", redacted(address)))
+    let message = mask_secrets(innermost_message(&error), address);
+    io::Error::new(kind, format!("{}: {message}; {remedy}", redacted(address)))
 }
 
 /// Minimum length of a query value that may be a secret. Shorter values also occur in ordinary
@@ -115,7 +115,7 @@ pub(crate) fn store_error(address: &str, error: object_store::Error) -> io::Erro
 const MIN_SECRET_LENGTH: usize = 6;
 
 /// Removes the secrets of an address, which [`redacted`] hides, from the message of a store.
-fn without_secrets(message: String, address: &str) -> String {
+fn mask_secrets(message: String, address: &str) -> String {
     let Some((_, rest)) = address.split_once("://") else { return message };
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
     let password = path.split('/').next().and_then(|host| host.rsplit_once('@')).map(|(password, _)| password);
@@ -123,7 +123,7 @@ fn without_secrets(message: String, address: &str) -> String {
         .split('&')
         .filter_map(|pair| Some(pair.split_once('=')?.1))
         .filter(|value| value.len() >= MIN_SECRET_LENGTH);
-    values.chain(password).fold(message, |said, secret| said.replace(secret, "***"))
+    values.chain(password).fold(message, |message, secret| message.replace(secret, "***"))
 }
 
 /// Returns the message of the innermost error: the outer ones repeat the address.

@@ -64,7 +64,7 @@ pub(crate) fn configure() {
     let arenas_within = |limit: usize| {
         libc::c_int::try_from(limit / ARENA_RESERVE.1 / ARENA_RESERVE.0).unwrap_or(MAX_ARENAS).clamp(1, MAX_ARENAS)
     };
-    let arenas = kstore::budget::address_limit().map_or(MAX_ARENAS, arenas_within);
+    let arenas = kstore::budget::address_space_limit().map_or(MAX_ARENAS, arenas_within);
     let settings = [
         (libc::M_ARENA_MAX, arenas),
         (libc::M_MMAP_THRESHOLD, MMAP_THRESHOLD),

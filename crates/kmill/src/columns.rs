@@ -15,7 +15,7 @@ const CHECKED_ROWS: usize = 10_000;
 const MIN_VALUES: usize = 50;
 
 /// Maximum number of columns that are checked.
-const MAX_CHECKED: usize = 64;
+const MAX_CHECKED_COLUMNS: usize = 64;
 
 /// Number of columns that a list shows before "…".
 const MAX_NAMES: usize = 6;
@@ -32,12 +32,12 @@ pub(crate) fn report_columns(
 ) {
     let features = selected.feature_columns();
     let excluded = excluded_columns(selection, (requested, selected), &features);
-    let described = describe_features(selected, &features);
+    let feature_labels = describe_features(selected, &features);
     if progress.verbosity() == Verbosity::Verbose {
-        column_table(&described, &excluded).to_string().lines().for_each(|line| progress.detail(line));
+        column_table(&feature_labels, &excluded).to_string().lines().for_each(|line| progress.detail(line));
     } else if progress.verbosity() != Verbosity::Quiet {
         let feature_count = selected.sparse().map_or(selected.shape().inputs, |shape| shape.width);
-        progress.note(&summary_line(&described, feature_count, &excluded));
+        progress.note(&summary_line(&feature_labels, feature_count, &excluded));
     }
     for (name, why) in suspicious_columns(selection, selected, &features) {
         let advice = "if it does not help to predict the target, exclude it with";
@@ -49,11 +49,11 @@ pub(crate) fn report_columns(
 /// encoding: `city (12 values)`.
 fn describe_features(selected: &SelectedTable, features: &[String]) -> Vec<String> {
     let Some(encoding) = selected.encoding() else { return features.to_vec() };
-    let described = encoding.columns().iter().map(|column| match (&column.code, column.missing) {
+    let labels = encoding.columns().iter().map(|column| match (&column.code, column.missing) {
         (Code::Number, false) => column.name.clone(),
         _ => format!("{} ({column})", column.name),
     });
-    described.collect()
+    labels.collect()
 }
 
 /// Returns the columns that are not features, each with the reason.
@@ -62,31 +62,33 @@ fn excluded_columns(
     (requested, selected): (&SelectedTable, &SelectedTable),
     features: &[String],
 ) -> Vec<(String, &'static str)> {
-    let requested = requested.feature_columns();
+    let requested_names = requested.feature_columns();
     let schema = selected.table().schema();
-    let used: HashSet<&str> = features.iter().map(String::as_str).collect();
+    let feature_names: HashSet<&str> = features.iter().map(String::as_str).collect();
     let targets = selected.target_names();
     let is_role = |role: &Option<String>, name: &str| role.as_deref() == Some(name);
     let blank = selected.blank_columns();
     let condition = selection.filter.as_ref().map(|condition| condition.column.clone());
     let why = |index: usize, name: &str| match &schema.columns[index].kind {
-        _ if targets.iter().any(|target| target == name) || selected.class_name() == Some(name) => "target",
+        _ if targets.iter().any(|target| target == name) || selected.class_column() == Some(name) => "target",
         _ if is_role(&selection.weight, name) => "row weights",
         _ if is_role(&selection.group, name) => "folds or groups",
         _ if is_role(&condition, name) => "row condition",
         _ if blank.iter().any(|blank| blank == name) => "no value in any row",
-        _ if schema.row_labels.contains(&index) => "the index of a pandas table",
-        _ if schema.label == Some(index) => "the label of the rows",
+        _ if schema.row_id_columns.contains(&index) => "the index of a pandas table",
+        _ if schema.label_column == Some(index) => "the label of the rows",
         _ if name == kstore::source::QUERY_COLUMN && selection.features.is_empty() => {
             "query groups; --features includes it"
         }
         Kind::Text
-            if requested.iter().any(|requested_name| requested_name == name)
+            if requested_names.iter().any(|requested_name| requested_name == name)
                 && selection.categories != Categories::None =>
         {
             "text with too many values"
         }
-        Kind::Int { .. } | Kind::Float { .. } if requested.iter().any(|requested_name| requested_name == name) => {
+        Kind::Int { .. } | Kind::Float { .. }
+            if requested_names.iter().any(|requested_name| requested_name == name) =>
+        {
             "row counter"
         }
         Kind::Text if selection.features.is_empty() => "text; --categories all includes it",
@@ -95,7 +97,7 @@ fn excluded_columns(
         Kind::Other(_) => "unsupported type",
         _ => "excluded by --features",
     };
-    let columns = schema.columns.iter().enumerate().filter(|(_, column)| !used.contains(column.name.as_str()));
+    let columns = schema.columns.iter().enumerate().filter(|(_, column)| !feature_names.contains(column.name.as_str()));
     columns.map(|(index, column)| (column.name.clone(), why(index, &column.name))).collect()
 }
 
@@ -159,7 +161,7 @@ fn suspicious_columns(selection: &Selection, selected: &SelectedTable, features:
     let names: Vec<String> = features
         .iter()
         .filter(|name| is_integer(name) && !selection.features.contains(name))
-        .take(MAX_CHECKED)
+        .take(MAX_CHECKED_COLUMNS)
         .cloned()
         .collect();
     if names.is_empty() {
@@ -167,7 +169,8 @@ fn suspicious_columns(selection: &Selection, selected: &SelectedTable, features:
     }
     // errors are ignored here: the fit will report them
     let profiles = profile_columns(selected, &names).unwrap_or_default();
-    let with_suspicion = |(name, look): (String, ColumnProfile)| look.suspicion(&name).map(|odd| (name, odd));
+    let with_suspicion =
+        |(name, profile): (String, ColumnProfile)| profile.suspicion(&name).map(|reason| (name, reason));
     names.into_iter().zip(profiles).filter_map(with_suspicion).collect()
 }
 
@@ -179,7 +182,7 @@ struct ColumnProfile {
     /// True as long as every value is the previous one plus 1.
     counts_up: bool,
     previous: Option<f64>,
-    values: usize,
+    value_count: usize,
 }
 
 impl ColumnProfile {
@@ -187,9 +190,9 @@ impl ColumnProfile {
         if value.is_nan() {
             return;
         }
-        self.counts_up = self.previous.is_none_or(|last| self.counts_up && value == last + 1.0);
+        self.counts_up = self.previous.is_none_or(|previous| self.counts_up && value == previous + 1.0);
         self.previous = Some(value);
-        self.values += 1;
+        self.value_count += 1;
         if !self.has_duplicates && !self.distinct.insert(value.to_bits()) {
             (self.has_duplicates, self.distinct) = (true, HashSet::new());
         }
@@ -200,10 +203,10 @@ impl ColumnProfile {
         if SPLIT_NAMES.contains(&name.as_str()) {
             return Some("looks like fold numbers".to_string());
         }
-        if self.values < MIN_VALUES || self.has_duplicates {
+        if self.value_count < MIN_VALUES || self.has_duplicates {
             return None;
         }
-        let values = format_count(self.values as u64);
+        let values = format_count(self.value_count as u64);
         Some(match self.counts_up {
             true => "looks like a row counter".to_string(),
             false => format!("looks like an identifier: its first {values} values are all different"),
@@ -213,18 +216,18 @@ impl ColumnProfile {
 
 fn profile_columns(selected: &SelectedTable, names: &[String]) -> kstore::Result<Vec<ColumnProfile>> {
     let range = selected.range();
-    let rows = range.start..range.end.min(range.start + CHECKED_ROWS as u64);
+    let row_range = range.start..range.end.min(range.start + CHECKED_ROWS as u64);
     let selection =
-        Selection { features: names.to_vec(), rows: Some(rows), missing: Missing::Mean, ..Selection::default() };
+        Selection { features: names.to_vec(), rows: Some(row_range), missing: Missing::Mean, ..Selection::default() };
     // rows read here do not count as part of the fit
-    let source = selected.table().select(&selection)?.with_own_counter().rows::<f64>(ReadSettings::default())?;
+    let source = selected.table().select(&selection)?.with_new_byte_counter().rows::<f64>(ReadSettings::default())?;
     let (mut cursor, mut buffer) = (source.open(source.range())?, RowBuf::new(1024));
     let mut profiles = vec![ColumnProfile::default(); names.len()];
     while cursor.next(&mut buffer)? {
         for row in buffer.x.chunks_exact(names.len()) {
-            profiles.iter_mut().zip(row).for_each(|(look, value)| look.add(*value));
+            profiles.iter_mut().zip(row).for_each(|(profile, value)| profile.add(*value));
         }
-        if profiles.iter().all(|look| look.has_duplicates) {
+        if profiles.iter().all(|profile| profile.has_duplicates) {
             break;
         }
     }

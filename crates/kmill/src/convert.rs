@@ -49,43 +49,45 @@ pub(crate) struct ConvertArgs {
 struct TableColumns {
     /// Features, then targets, in the order of the kept columns.
     columns: Vec<OutputColumn>,
-    features: usize,
+    feature_count: usize,
 }
 
 impl TableColumns {
-    fn new(selected: &SelectedTable, features: usize, path: &Path, precision: Option<ElementType>) -> Self {
+    fn new(selected: &SelectedTable, feature_count: usize, path: &Path, precision: Option<ElementType>) -> Self {
         let schema = selected.table().schema();
         let index_by_name = schema.index_by_name();
         let stored_kind =
             |column: &OutputColumn| index_by_name.get(column.name.as_str()).map(|index| &schema.columns[*index].kind);
         let mut columns = selected.kept_columns();
-        let (feature_columns, target_columns) = columns.split_at_mut(features);
-        let npy = writer::is_matrix(path);
-        for column in feature_columns.iter_mut().filter(|_| npy) {
+        let (feature_columns, target_columns) = columns.split_at_mut(feature_count);
+        let is_npy = writer::is_matrix(path);
+        for column in feature_columns.iter_mut().filter(|_| is_npy) {
             // dates and times are included only by name, as the numbers that store them
-            column.time = None;
+            column.time_type = None;
         }
         let all_are = |kind| feature_columns.iter().all(|column| column.kind == kind);
-        let all_integers = all_are(OutputKind::I64) || all_are(OutputKind::U64);
-        let all_small = feature_columns.iter().all(|column| stored_kind(column).is_some_and(fits_f32));
+        let are_integers = all_are(OutputKind::I64) || all_are(OutputKind::U64);
+        let fit_in_f32 = feature_columns.iter().all(|column| stored_kind(column).is_some_and(fits_f32));
         for column in feature_columns {
             column.kind = match (column.kind, precision) {
                 (OutputKind::F32 | OutputKind::F64, Some(precision)) => float_kind(precision),
                 // one type for all columns: the requested type, or the smallest type that
                 // represents every value
-                (OutputKind::I64 | OutputKind::U64 | OutputKind::Bool, Some(precision)) if npy => float_kind(precision),
-                (OutputKind::F32 | OutputKind::I64 | OutputKind::Bool, None) if npy && all_small => OutputKind::F32,
-                (OutputKind::I64 | OutputKind::U64, None) if npy && !all_integers => OutputKind::F64,
+                (OutputKind::I64 | OutputKind::U64 | OutputKind::Bool, Some(precision)) if is_npy => {
+                    float_kind(precision)
+                }
+                (OutputKind::F32 | OutputKind::I64 | OutputKind::Bool, None) if is_npy && fit_in_f32 => OutputKind::F32,
+                (OutputKind::I64 | OutputKind::U64, None) if is_npy && !are_integers => OutputKind::F64,
                 (kind, _) => kind,
             };
         }
-        for column in target_columns.iter_mut().filter(|column| npy && column.kind == OutputKind::Bool) {
+        for column in target_columns.iter_mut().filter(|column| is_npy && column.kind == OutputKind::Bool) {
             column.kind = OutputKind::I64;
         }
         for label in target_columns.iter_mut().filter(|_| writer::is_labelled(path)) {
             label.name = TARGET_COLUMN.to_string();
         }
-        Self { columns, features }
+        Self { columns, feature_count }
     }
 }
 
@@ -103,17 +105,17 @@ fn fits_f32(kind: &Kind) -> bool {
 
 fn write_batch(out: &mut TableWriter, columns: &TableColumns, table: &Table, block: &RowBlock<'_, f64>) -> Result<()> {
     let expected_columns = block.kept_columns.iter().zip(&columns.columns);
-    let converted = expected_columns.map(|(have, expected)| match have.kind() == expected.kind {
+    let converted_columns = expected_columns.map(|(column, expected)| match column.kind() == expected.kind {
         true => Ok(None),
-        false => have
+        false => column
             .cast(expected.kind)
             .map(Some)
-            .map_err(|(row, value)| conversion_error(table, block.rows[row], expected, value)),
+            .map_err(|(row, value)| conversion_error(table, block.row_numbers[row], expected, value)),
     });
-    let converted: Vec<Option<KeptColumn>> = converted.collect::<Result<_>>()?;
-    let value_pairs = block.kept_columns.iter().zip(&converted);
-    let batch: Vec<_> = value_pairs.map(|(have, cast)| OutputValues::Kept(cast.as_ref().unwrap_or(have))).collect();
-    let (features, targets) = batch.split_at(columns.features);
+    let converted_columns: Vec<Option<KeptColumn>> = converted_columns.collect::<Result<_>>()?;
+    let value_pairs = block.kept_columns.iter().zip(&converted_columns);
+    let batch: Vec<_> = value_pairs.map(|(column, cast)| OutputValues::Kept(cast.as_ref().unwrap_or(column))).collect();
+    let (features, targets) = batch.split_at(columns.feature_count);
     out.write(features, targets)
 }
 
@@ -134,7 +136,7 @@ fn select_columns(args: &ConvertArgs) -> Result<(SelectedTable, usize)> {
     let targets = if writer::is_labelled(&args.output) { label_target(&table, targets, &dropped)? } else { targets };
     let mut features = match &args.data.features[..] {
         [] => table.schema().columns.iter().map(|column| column.name.clone()).collect(),
-        named => table.matching_columns(named)?,
+        patterns => table.matching_columns(patterns)?,
     };
     let excluded: HashSet<String> = dropped.into_iter().chain(targets.clone()).collect();
     features.retain(|name| !excluded.contains(name));
@@ -154,17 +156,17 @@ fn label_target(table: &Table, mut targets: Vec<String>, dropped: &[String]) -> 
     if targets.is_empty() && has_default_label() && !dropped.iter().any(|name| name == TARGET_COLUMN) {
         targets.push(TARGET_COLUMN.to_string());
     }
-    let rejected = |why: String, remedy| Err(Error::option("--target", targets.join(","), why, remedy));
+    let reject = |why: String, remedy| Err(Error::option("--target", targets.join(","), why, remedy));
     match &targets[..] {
-        [name] if kind(name).is_some_and(|kind| !kind.is_feature()) => {
+        [name] if kind(name).is_some_and(|kind| !kind.is_direct_feature()) => {
             let found_kind = kind(name).map_or(String::new(), ToString::to_string);
-            rejected(
+            reject(
                 format!("the label of an svmlight row is a number, and this column is {found_kind}"),
                 "choose a numeric or Boolean column, or --drop this one to write label 0",
             )
         }
         [] | [_] => Ok(targets),
-        _ => rejected("an svmlight row has one label".to_string(), "choose one column"),
+        _ => reject("an svmlight row has one label".to_string(), "choose one column"),
     }
 }
 
@@ -221,21 +223,26 @@ fn write_rows(
 ) -> Result<(u64, Vec<PathBuf>)> {
     let source = selected.rows::<f64>(ReadSettings::default())?;
     let tile = writer::batch_rows(columns.columns.len());
-    let (features, targets) = columns.columns.split_at(columns.features);
+    let (features, targets) = columns.columns.split_at(columns.feature_count);
     let mut out = TableWriter::create(path, features, targets)?;
     let remedy = "exclude columns with --drop";
-    let mut shared = vec![MemoryTerm::new("row group being written", out.footprint(), remedy)];
-    if selected.keeps_text() {
-        shared.push(MemoryTerm::new("texts", TEXT_COPIES * TILE_TEXT_BYTES, remedy));
+    let mut shared_terms = vec![MemoryTerm::new("row group being written", out.footprint(), remedy)];
+    if selected.keeps_variable_size() {
+        shared_terms.push(MemoryTerm::new("texts", TEXT_COPIES * TILE_TEXT_BYTES, remedy));
     }
-    let lane = LaneMemory { tile, name: "batches of columns", bytes: tile * selected.kept_bytes_per_row(), shared };
-    let spare = lanes::fitting_lanes("conversion", &source, &lane, run.memory, run.threads)?.spare_bytes;
-    let texts = TextLimit::new(run.memory, spare, TEXT_COPIES);
-    let source = selected.rows::<f64>(ReadSettings { texts, ..ReadSettings::default() })?;
+    let lane = LaneMemory {
+        tile_rows: tile,
+        name: "batches of columns",
+        bytes: tile * selected.kept_bytes_per_row(),
+        shared_terms,
+    };
+    let spare_bytes = lanes::fitting_lanes("conversion", &source, &lane, run.memory, run.threads)?.spare_bytes;
+    let texts = TextLimit::new(run.memory, spare_bytes, TEXT_COPIES);
+    let source = selected.rows::<f64>(ReadSettings { text_limit: texts, ..ReadSettings::default() })?;
     selected.table().note().iter().for_each(|note| run.progress.note(note));
     let stage = run.progress.stage("convert", selected.row_count_if_known());
     let workers = Workers::sequential();
-    let pass = Pass { tile, segment: u64::MAX, ..lanes::scan(1, &workers, &stage) };
+    let pass = Pass { tile_rows: tile, segment_rows: u64::MAX, ..lanes::default_pass(1, &workers, &stage) };
     let report = pass.visit(&source, |block| write_batch(&mut out, columns, selected.table(), block))?;
     if report.rows == 0 {
         return Err(Error::option("--where", "", "no row satisfies the condition", "change the condition"));
@@ -247,11 +254,11 @@ fn write_rows(
 
 pub(crate) fn main(args: &ConvertArgs) -> Result<()> {
     let run = args.run.resolve();
-    let (selected, features) = select_columns(args)?;
+    let (selected, feature_count) = select_columns(args)?;
     output::check_writable(&args.output)?;
     let target_path = writer::target_file(&args.output);
     output::protect_inputs([&args.output].into_iter().chain(&target_path), output::table_files(selected.table()))?;
-    let columns = TableColumns::new(&selected, features, &args.output, args.precision);
+    let columns = TableColumns::new(&selected, feature_count, &args.output, args.precision);
     let (rows, files) = write_rows(&selected, &columns, &args.output, &run)?;
     if run.json {
         return output::print_json(&writer::WrittenFiles { rows, files: &files });

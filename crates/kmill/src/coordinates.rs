@@ -68,7 +68,7 @@ impl std::fmt::Display for CoordinatesReport {
             ("objects", format_count(self.objects)),
             ("coordinates", format_count(self.coordinates as u64)),
             ("certificate", format!("relative trace error {} at most", number(self.trace_error, 3))),
-            ("rows", kstore::display::path(&self.output).to_string()),
+            ("rows", kstore::display::escape_path(&self.output).to_string()),
         ];
         write!(f, "{}", facts(lines))
     }
@@ -88,17 +88,17 @@ pub(crate) fn run(args: &CoordinatesArgs, run: &RunSettings) -> Result<Coordinat
     }
     let copied = open::copied_columns(&selected, &args.data, &args.keep)?;
     let &CoordinatesArgs { of, rank, tolerance, seed, .. } = args;
-    let job = run.job();
+    let job_run = run.job_run();
     let resident_before = allocator::resident();
-    let solution = coordinates(&selected, &CoordinateOptions { kind: of, rank, tolerance, seed }, &job)?;
+    let solution = coordinates(&selected, &CoordinateOptions { kind: of, rank, tolerance, seed }, &job_run)?;
     let (coordinates, trace_error, pivots) = (solution.pivots.len(), solution.trace_error, solution.pivots);
     let predictor = Predictor::new(AnyModel::F64(solution.model))?;
     // memory that the matrix leaves in the allocator is unavailable to the prediction. The number
     // is rounded up, because it varies between runs
-    let leftover = allocator::resident().saturating_sub(resident_before).next_multiple_of(MEMORY_ROUNDING);
-    let job = run.job().memory(run.memory.saturating_sub(leftover));
-    let report = predictor.write(&selected, copied.as_ref(), Extras::default(), &args.output, &job);
-    let written = report.map_err(|error| error.with_other_bytes(leftover))?;
+    let leftover_bytes = allocator::resident().saturating_sub(resident_before).next_multiple_of(MEMORY_ROUNDING);
+    let job_run = run.job_run().memory(run.memory.saturating_sub(leftover_bytes));
+    let report = predictor.write(&selected, copied.as_ref(), Extras::default(), &args.output, &job_run);
+    let written = report.map_err(|error| error.with_reserved(leftover_bytes))?;
     // written last: an earlier interruption leaves both files unchanged
     args.model.iter().try_for_each(|model| predictor.save(model))?;
     Ok(CoordinatesReport { objects: written.rows, coordinates, trace_error, pivots, output: args.output.clone() })

@@ -92,15 +92,15 @@ fn run_demo(args: &DemoArgs, folder: &Path, run: &RunSettings) -> Result<()> {
 /// Reports the columns and rows of a file. The report shows the file name without its folder, as
 /// the commands do.
 fn describe_table(path: &Path, run: &RunSettings) -> Result<inspect::TableReport> {
-    let mut report = inspect::table(&[path], &kstore::TextOptions::default(), true, run)?;
+    let mut report = inspect::inspect_table(&[path], &kstore::TextOptions::default(), true, run)?;
     report.files = path.file_name().into_iter().map(PathBuf::from).collect();
     Ok(report)
 }
 
 fn generate_table(folder: &Path, name: &str, rows: u64, seed: u64, run: &RunSettings) -> Result<PathBuf> {
     let path = folder.join(name);
-    let recipe = TableSpec::new(&FRIEDMAN1, rows, seed, None, None)?;
-    generate::write(&FRIEDMAN1, &recipe, (&path, ElementType::F32), &run.progress)?;
+    let spec = TableSpec::new(&FRIEDMAN1, rows, seed, None, None)?;
+    generate::write(&FRIEDMAN1, &spec, (&path, ElementType::F32), &run.progress)?;
     Ok(path)
 }
 

@@ -64,19 +64,19 @@ pub(crate) fn run(args: &EvaluateArgs, run: &RunSettings) -> Result<EvaluateRepo
     let predictor = open::load_predictor(&args.model, args.positive.as_deref(), args.threshold, run)?;
     let mut predictor = args.cost.into_iter().try_fold(predictor, Predictor::with_costs)?;
     let metadata = predictor.metadata().clone();
-    let novelty = metadata.task == Task::Novelty;
-    if novelty && args.target.is_empty() {
+    let is_novelty = metadata.task == Task::Novelty;
+    if is_novelty && args.target.is_empty() {
         let why = "name the column that is 0 for normal rows and 1 for outliers: --target label";
         return Err(Error::Missing { option: "--target", solver: format!("evaluate with {}", metadata.solver), why });
     }
     let options = &metadata.options["solver_options"];
     let group = args.group.clone().or_else(|| options["group"].as_str().map(str::to_string));
-    let ranking = group.is_some() || metadata.task == Task::Ranking;
-    if args.top.is_some() && !novelty && !ranking {
+    let is_ranking = group.is_some() || metadata.task == Task::Ranking;
+    if args.top.is_some() && !is_novelty && !is_ranking {
         let why = "it applies to models of oneclass and mean, and to rankings of rows in groups";
         return Err(Error::option("--top", "", why, "omit it, or name the column of groups with --group"));
     }
-    if !metadata.task.has_target() && !novelty {
+    if !metadata.task.has_target() && !is_novelty {
         let why = format!("a model for {} has no target to compare with", metadata.task);
         return Err(Error::option("MODEL", args.model.display(), why, "use kmill predict"));
     }
@@ -86,18 +86,18 @@ pub(crate) fn run(args: &EvaluateArgs, run: &RunSettings) -> Result<EvaluateRepo
     let selected = open::select_for_model(&mut predictor, &args.data, &names, roles)?;
     output::protect_inputs(&args.report, output::table_files(selected.table()).chain([args.model.as_path()]))?;
     let top = args.top.map(|top| top as u64);
-    let (report, details) = if ranking {
-        let scores = predictor.evaluate_ranking(&selected, top, &run.job())?;
+    let (report, chart_data) = if is_ranking {
+        let scores = predictor.evaluate_ranking(&selected, top, &run.job_run())?;
         (EvaluateReport::Ranking(scores), ChartData::default())
-    } else if novelty {
-        let (scores, details) = predictor.evaluate_novelty(&selected, top, &run.job())?;
-        (EvaluateReport::Novelty(scores), details)
+    } else if is_novelty {
+        let (scores, chart_data) = predictor.evaluate_novelty(&selected, top, &run.job_run())?;
+        (EvaluateReport::Novelty(scores), chart_data)
     } else {
-        let (scores, details) = predictor.evaluate(&selected, &run.job())?;
-        (EvaluateReport::Target(scores), details)
+        let (scores, chart_data) = predictor.evaluate(&selected, &run.job_run())?;
+        (EvaluateReport::Target(scores), chart_data)
     };
     if let Some(page) = &args.report {
-        report.page(&details, &args.model).write(page)?;
+        report.page(&chart_data, &args.model).write(page)?;
     }
     Ok(report)
 }

@@ -67,10 +67,10 @@ pub(crate) struct FeaturesReport {
 }
 
 pub(crate) fn run(args: &FeaturesArgs, run: &RunSettings) -> Result<FeaturesReport> {
-    let rows = Selection { sparse: true, ..open::selection(&args.data, &args.features, Vec::new()) };
-    let rows = args.category.apply_to(rows);
+    let selection = Selection { sparse: true, ..open::selection(&args.data, &args.features, Vec::new()) };
+    let selection = args.category.apply_to(selection);
     let parameters = args.tolerance.iter().fold(Options::new(), |options, text| options.set("tolerance", text));
-    let mut options = FitOptions::for_solver(FEATURES_SOLVER, (rows, &args.data), &args.learn, parameters)?;
+    let mut options = FitOptions::for_solver(FEATURES_SOLVER, (selection, &args.data), &args.learn, parameters)?;
     output::check_writable(&args.output)?;
     if let Some(model) = &args.model {
         output::check_model(model)?;
@@ -88,11 +88,11 @@ pub(crate) fn run(args: &FeaturesArgs, run: &RunSettings) -> Result<FeaturesRepo
     let fitted = pipeline::fit_model(&options, &selected, run, (checkpoint_path, false), &args.disk)?;
     let (report, predictor) = (fitted.report, Predictor::new(fitted.model)?);
     // memory that the fit left allocated, including the model, is unavailable to the prediction
-    let leftover = allocator::resident().saturating_sub(resident_before).next_multiple_of(MEMORY_ROUNDING);
-    let job = run.job().memory(run.memory.saturating_sub(leftover));
+    let leftover_bytes = allocator::resident().saturating_sub(resident_before).next_multiple_of(MEMORY_ROUNDING);
+    let job_run = run.job_run().memory(run.memory.saturating_sub(leftover_bytes));
     let extras = Extras { residual: args.residual, ..Extras::default() };
-    let written = predictor.write(&selected, copied.as_ref(), extras, &args.output, &job);
-    written.map_err(|error| error.with_other_bytes(leftover))?;
+    let written = predictor.write(&selected, copied.as_ref(), extras, &args.output, &job_run);
+    written.map_err(|error| error.with_reserved(leftover_bytes))?;
     // written last: an earlier interruption leaves both files unchanged
     args.model.iter().try_for_each(|model| predictor.save(model))?;
     let map = pipeline::fit_report(report, run, selected.table(), args.model.as_deref());
@@ -104,6 +104,6 @@ impl fmt::Display for FeaturesReport {
         let (rows, rank) = (format_count(self.map.fit.rows), format_count(self.map.fit.rank as u64));
         let residual_note = if self.residual { " and the residual" } else { "" };
         write!(f, "{}", self.map)?;
-        writeln!(f, "{rank} features{residual_note} of {rows} rows: {}", kstore::display::path(&self.output))
+        writeln!(f, "{rank} features{residual_note} of {rows} rows: {}", kstore::display::escape_path(&self.output))
     }
 }

@@ -72,7 +72,7 @@ mod tests {
         let Command::Fit(fit) = Cli::try_parse_from(line.split_whitespace()).unwrap().command else { panic!() };
         let mut options = FitOptions::new(&fit.job)?;
         let selected = pipeline::select(&mut options, &fit.run.resolve())?;
-        let training = options.fit.training(&selected)?;
+        let training = options.fit.train_options(&selected)?;
         Ok((options, training))
     }
 

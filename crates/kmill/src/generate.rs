@@ -59,25 +59,25 @@ fn names() -> PossibleValuesParser {
 /// errors of the file system or an interruption; then no file is written.
 pub(crate) fn write(
     generator: &Generator,
-    recipe: &TableSpec,
+    spec: &TableSpec,
     (path, precision): (&Path, ElementType),
     progress: &Progress,
 ) -> Result<Vec<PathBuf>> {
-    let d = recipe.features;
+    let d = spec.features;
     let features: Vec<_> =
         (0..d).map(|column| OutputColumn::new(format!("x{column}"), float_kind(precision))).collect();
-    let classes = generator.target == Target::Class;
-    let target = OutputColumn::new("y", if classes { OutputKind::I64 } else { OutputKind::F64 });
+    let has_classes = generator.target == Target::Class;
+    let target = OutputColumn::new("y", if has_classes { OutputKind::I64 } else { OutputKind::F64 });
     let mut table_writer = TableWriter::create(path, &features, &[target])?;
-    let stage = progress.stage("generate", Some(recipe.rows));
+    let stage = progress.stage("generate", Some(spec.rows));
     let rows_per_batch = writer::batch_rows(d);
     let (mut x, mut y, mut labels) = (Vec::new(), Vec::new(), Vec::new());
-    for first in (0..recipe.rows).step_by(rows_per_batch) {
+    for first_row in (0..spec.rows).step_by(rows_per_batch) {
         interrupt::fail_if_requested()?;
-        let rows = rows_per_batch.min(usize::try_from(recipe.rows - first).unwrap_or(rows_per_batch));
-        x.resize(rows * d, 0.0);
-        y.resize(rows, 0.0);
-        generators::fill_rows(generator, recipe, first, &mut x, &mut y);
+        let row_count = rows_per_batch.min(usize::try_from(spec.rows - first_row).unwrap_or(rows_per_batch));
+        x.resize(row_count * d, 0.0);
+        y.resize(row_count, 0.0);
+        generators::fill_rows(generator, spec, first_row, &mut x, &mut y);
         let values = |j: usize| x.iter().skip(j).step_by(d).copied();
         let (mut f32_columns, mut f64_columns) = (Vec::new(), Vec::new());
         match precision {
@@ -87,9 +87,10 @@ pub(crate) fn write(
         let features = f32_columns.iter().map(|column| OutputValues::F32(column));
         let features: Vec<_> = features.chain(f64_columns.iter().map(|column| OutputValues::F64(column))).collect();
         labels.clear();
-        labels.extend(y.iter().filter(|_| classes).map(|label| *label as i64));
-        table_writer.write(&features, &[if classes { OutputValues::I64(&labels) } else { OutputValues::F64(&y) }])?;
-        stage.advance(rows as u64);
+        labels.extend(y.iter().filter(|_| has_classes).map(|label| *label as i64));
+        table_writer
+            .write(&features, &[if has_classes { OutputValues::I64(&labels) } else { OutputValues::F64(&y) }])?;
+        stage.advance(row_count as u64);
     }
     interrupt::fail_if_requested()?;
     let files = table_writer.finish()?;
@@ -100,15 +101,10 @@ pub(crate) fn write(
 pub(crate) fn main(args: &GenerateArgs) -> Result<()> {
     let unknown_generator = || Error::option("NAME", &args.name, "unknown generator", "see kmill generate --help");
     let generator = generators::by_name(&args.name).ok_or_else(unknown_generator)?;
-    let recipe = TableSpec::new(generator, args.rows, args.seed, args.features, args.noise)?;
+    let spec = TableSpec::new(generator, args.rows, args.seed, args.features, args.noise)?;
     output::check_writable(&args.output)?;
     let progress = Progress::new(crate::progress::verbosity(args.quiet, args.verbose));
-    let files = write(generator, &recipe, (&args.output, args.precision), &progress)?;
-    progress.note(&format!(
-        "{} rows of {} in {}",
-        format_count(recipe.rows),
-        generator.name,
-        writer::file_names(&files)
-    ));
+    let files = write(generator, &spec, (&args.output, args.precision), &progress)?;
+    progress.note(&format!("{} rows of {} in {}", format_count(spec.rows), generator.name, writer::file_names(&files)));
     Ok(())
 }

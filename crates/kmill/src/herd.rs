@@ -76,7 +76,7 @@ pub(crate) fn run(args: &HerdArgs, run: &RunSettings) -> Result<HerdReport> {
     output::check_writable(&args.output)?;
     let (table, _) = open::table(&args.data.paths, &args.data.text.text_options(), &[])?;
     let selection = args.category.apply_to(open::selection(&args.data, &args.features, Vec::new()));
-    let selected = run.job().resolve_categories(&table.select(&selection)?)?;
+    let selected = run.job_run().resolve_categories(&table.select(&selection)?)?;
     output::protect_inputs([&args.output], output::table_files(selected.table()))?;
     if selected.feature_names().iter().any(|name| name == ROW_COLUMN) && !writer::is_matrix(&args.output) {
         let why = "the output column of row numbers has this name";
@@ -95,12 +95,12 @@ fn select_rows<T: Real>(args: &HerdArgs, selected: &SelectedTable, run: &RunSett
     let kernel = args.kernel.resolve_columns(&selected.feature_names())?;
     let options = TrainOptions {
         scaling: args.scale,
-        candidates: Candidates::default_for_rank(args.rank).rows(),
+        candidates: Candidates::default_for_rank(args.rank).row_count(),
         seed: args.seed,
         ..TrainOptions::new(Task::Components, kernel, args.rank)
     };
     let scratch = args.scratch.open()?;
-    let job = scratch.iter().fold(run.job(), job::Run::scratch);
+    let job = scratch.iter().fold(run.job_run(), job::Run::scratch);
     Ok(represent::<T>(selected, &options, args.count, &job.resources())?)
 }
 
@@ -114,10 +114,11 @@ fn write_rows(
     let names = selected.feature_names();
     let d = names.len();
     let identity = Scaler { centre: vec![0.0; d], scale: vec![1.0; d], mean: means.clone(), ..Scaler::default() };
-    let reading = ReadSettings { scaler: Some(Arc::new(identity)), ..ReadSettings::default() };
-    let gathered = selected.rows::<f64>(reading)?.gather(rows)?;
+    let read_settings = ReadSettings { scaler: Some(Arc::new(identity)), ..ReadSettings::default() };
+    let selected_rows = selected.rows::<f64>(read_settings)?.gather(rows)?;
     let row_numbers: Vec<i64> = rows.iter().map(|row| i64::try_from(*row).unwrap_or(i64::MAX)).collect();
-    let values: Vec<Vec<f64>> = (0..d).map(|j| gathered.x().iter().skip(j).step_by(d).copied().collect()).collect();
+    let values: Vec<Vec<f64>> =
+        (0..d).map(|j| selected_rows.x().iter().skip(j).step_by(d).copied().collect()).collect();
     let row_column = (!writer::is_matrix(path)).then(|| OutputColumn::new(ROW_COLUMN, OutputKind::I64));
     let columns = names.iter().map(|name| OutputColumn::new(name.as_str(), OutputKind::F64));
     let mut sink = sink::create(path, &row_column.iter().cloned().chain(columns).collect::<Vec<_>>())?;
@@ -131,16 +132,16 @@ fn write_rows(
 impl fmt::Display for HerdReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Representatives { rows, squared_distances, variance, among, kernel, rank, .. } = &self.representatives;
-        let selected = rows.len();
+        let selected_count = rows.len();
         writeln!(
             f,
             "{} of {} rows, {} features\n",
-            format_count(selected as u64),
+            format_count(selected_count as u64),
             format_count(*among),
             format_count(self.features as u64)
         )?;
-        let distance = squared_distances.last().copied().unwrap_or(f64::NAN);
-        let random = number(variance / selected.max(1) as f64, 3);
+        let squared_distance = squared_distances.last().copied().unwrap_or(f64::NAN);
+        let random = number(variance / selected_count.max(1) as f64, 3);
         let lines = [
             ("kernel", kernel.clone()),
             ("features", format!("{} (nystrom)", format_count(*rank as u64))),
@@ -148,7 +149,7 @@ impl fmt::Display for HerdReport {
                 "distance",
                 format!(
                     "{} squared, between the means ({random} for the same number of random rows)",
-                    number(distance, 3)
+                    number(squared_distance, 3)
                 ),
             ),
             ("rows", self.output.display().to_string()),

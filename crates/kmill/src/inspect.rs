@@ -40,7 +40,7 @@ pub(crate) struct InspectArgs {
 
 /// Number of values in a table up to which statistics are computed by default; this takes a
 /// fraction of a second.
-const MAX_FREE_VALUES: u64 = 1_000_000;
+const MAX_DEFAULT_VALUES: u64 = 1_000_000;
 
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct TableReport {
@@ -124,7 +124,7 @@ impl fmt::Display for TableReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let size = format_bytes(usize::try_from(self.bytes).unwrap_or(usize::MAX));
         let files = match &self.files[..] {
-            [file] => display::path(file),
+            [file] => display::escape_path(file),
             files => format!("{} files", files.len()),
         };
         let columns = self.columns.len() as u64;
@@ -138,9 +138,9 @@ impl fmt::Display for TableReport {
         if self.columns.iter().all(|column| column.missing.is_none()) {
             return write!(f, "{}", self.type_table());
         }
-        let heads = ["column", "type", "min", "mean", "sd", "max", "missing"];
+        let headings = ["column", "type", "min", "mean", "sd", "max", "missing"];
         let alignment = |i: usize| if i < 2 { Align::Left } else { Align::Right };
-        let mut table = Listing::new(heads.iter().enumerate().map(|(i, head)| (*head, alignment(i))));
+        let mut table = Listing::new(headings.iter().enumerate().map(|(i, head)| (*head, alignment(i))));
         for column in &self.columns {
             table.push_row([column.name.clone(), column.type_label()].into_iter().chain(column.statistic_cells()));
         }
@@ -173,7 +173,7 @@ impl TableReport {
 
 /// Opens a table. If statistics are requested or cheap, makes one pass over it. Fails if files
 /// cannot be read, or if the budget is too small for one tile (a block of rows).
-pub(crate) fn table<P: AsRef<Path>>(
+pub(crate) fn inspect_table<P: AsRef<Path>>(
     paths: &[P],
     text: &TextOptions,
     stats: bool,
@@ -185,31 +185,31 @@ pub(crate) fn table<P: AsRef<Path>>(
     let line_bytes = columns.len() * 2 * size_of::<ColumnReport>();
     let plan = MemoryPlan::for_process("inspection", run.memory, run.threads, table.metadata_bytes());
     plan.term("lines of the report", line_bytes, "").check()?;
-    let numeric = columns.iter().filter(|column| column.kind.is_feature()).count() as u64;
-    let is_cheap = |columns: u64| stats || table.stored_rows().saturating_mul(columns) <= MAX_FREE_VALUES;
-    let is_wanted = |columns: u64| is_cheap(columns) && columns > 0 && table.stored_rows() > 0;
-    let statistics = is_wanted(numeric).then(|| statistics(&table, run)).transpose()?;
-    let searched = columns.iter().filter(|column| is_searched(&column.kind)).count() as u64;
-    let contents = if is_wanted(searched) { search_values(&table, run)? } else { HashMap::new() };
+    let numeric_count = columns.iter().filter(|column| column.kind.is_direct_feature()).count() as u64;
+    let is_cheap = |column_count: u64| stats || table.stored_rows().saturating_mul(column_count) <= MAX_DEFAULT_VALUES;
+    let needs_pass = |column_count: u64| is_cheap(column_count) && column_count > 0 && table.stored_rows() > 0;
+    let statistics = needs_pass(numeric_count).then(|| compute_statistics(&table, run)).transpose()?;
+    let searched_count = columns.iter().filter(|column| is_searched(&column.kind)).count() as u64;
+    let summaries = if needs_pass(searched_count) { search_values(&table, run)? } else { HashMap::new() };
     let mut moments = statistics.iter().flat_map(|statistics| &statistics.inputs).peekable();
     let report = columns.iter().map(|column| {
-        let content = contents.get(&column.name);
-        let moments = moments.by_ref().next_if(|_| column.kind.is_feature());
-        let missing = statistics.as_ref().zip(moments).map(|(all, moments)| all.rows - moments.count);
+        let summary = summaries.get(&column.name);
+        let moments = moments.by_ref().next_if(|_| column.kind.is_direct_feature());
+        let missing = statistics.as_ref().zip(moments).map(|(statistics, moments)| statistics.rows - moments.count);
         ColumnReport {
             name: column.name.clone(),
             kind: column.kind.to_string(),
-            values: content
+            values: summary
                 .filter(|_| column.kind == Kind::Text)
-                .map(|column_content| column_content.values.to_string()),
-            range: content.and_then(|column_content| column_content.times.clone()),
-            looks: match content.and_then(|column_content| column_content.resemblance.as_ref()) {
+                .map(|column_content| column_content.distinct_values.to_string()),
+            range: summary.and_then(|column_content| column_content.time_range.clone()),
+            looks: match summary.and_then(|column_content| column_content.resemblance.as_ref()) {
                 Some(looks) => Some(with_option_names(&looks.to_string())),
                 None => moments
                     .filter(|_| matches!(column.kind, Kind::Int { .. }))
                     .and_then(|moments| time_hint(moments, &column.name)),
             },
-            missing: missing.or(content.map(|column_content| column_content.missing)),
+            missing: missing.or(summary.map(|column_content| column_content.missing_count)),
             statistics: moments.map(ColumnStatistics::new),
         }
     });
@@ -237,23 +237,29 @@ fn is_searched(kind: &Kind) -> bool {
     matches!(kind, Kind::Text | Kind::Time(_))
 }
 
-fn column_names(table: &Table, is_wanted: impl Fn(&Kind) -> bool) -> Vec<String> {
-    let columns = table.schema().columns.iter().filter(|column| is_wanted(&column.kind));
+fn column_names(table: &Table, is_included: impl Fn(&Kind) -> bool) -> Vec<String> {
+    let columns = table.schema().columns.iter().filter(|column| is_included(&column.kind));
     columns.map(|column| column.name.clone()).collect()
 }
 
 /// Computes the statistics of every numeric column, in file order.
-fn statistics(table: &Table, run: &RunSettings) -> Result<Statistics> {
+fn compute_statistics(table: &Table, run: &RunSettings) -> Result<Statistics> {
     // there is no scaler here, so a missing value stays NaN, which the moments skip and count
-    let features = column_names(table, Kind::is_feature);
+    let features = column_names(table, Kind::is_direct_feature);
     let selection = Selection { features, missing: Missing::Mean, ..Selection::default() };
     let selected = table.select(&selection)?;
     let source = selected.rows::<f64>(kstore::ReadSettings::default())?;
-    let fold = StatisticsReduction::new(selected.shape());
-    let lane = LaneMemory { tile: lanes::TILE_ROWS, name: "statistics", bytes: fold.state_bytes(), shared: Vec::new() };
-    let count = lanes::fitting_lanes("inspection", &source, &lane, run.memory, run.threads)?.count;
+    let reduction = StatisticsReduction::new(selected.shape());
+    let lane = LaneMemory {
+        tile_rows: lanes::TILE_ROWS,
+        name: "statistics",
+        bytes: reduction.state_bytes(),
+        shared_terms: Vec::new(),
+    };
+    let lane_count = lanes::fitting_lanes("inspection", &source, &lane, run.memory, run.threads)?.count;
     let stage = run.progress.stage("statistics", Some(table.stored_rows()));
-    let (statistics, _) = lanes::scan(count, &Workers::sequential(), &stage).reduce(&source, &fold)?;
+    let (statistics, _) =
+        lanes::default_pass(lane_count, &Workers::sequential(), &stage).reduce(&source, &reduction)?;
     stage.finish();
     Ok(statistics)
 }
@@ -263,7 +269,7 @@ fn search_values(table: &Table, run: &RunSettings) -> Result<HashMap<String, Col
     let features = column_names(table, is_searched);
     let selected = table.select(&Selection { features, missing: Missing::Indicator, ..Selection::default() })?;
     let Some(search) = selected.column_search() else { return Ok(HashMap::new()) };
-    let search_result = run.job().run_search(&search, &selected)?;
+    let search_result = run.job_run().run_search(&search, &selected)?;
     Ok(search.columns().into_iter().zip(search_result.columns()).collect())
 }
 
@@ -296,7 +302,13 @@ impl fmt::Display for ModelReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let metadata = &self.metadata;
         let size = format_bytes(usize::try_from(self.bytes).unwrap_or(usize::MAX));
-        writeln!(f, "{}: {} model for {}, {size}\n", display::path(&self.model), metadata.solver, metadata.task)?;
+        writeln!(
+            f,
+            "{}: {} model for {}, {size}\n",
+            display::escape_path(&self.model),
+            metadata.solver,
+            metadata.task
+        )?;
         let mut lines = Vec::from_iter(self.nodes.is_none().then(|| ("kernel", rounded_kernel(&metadata.kernel))));
         lines.extend(metadata.with.iter().map(|with| ("with kernel", rounded_kernel(&with.kernel))));
         lines.extend(self.metric.iter().map(|metric| ("metric", describe_metric(metric))));
@@ -333,7 +345,7 @@ impl fmt::Display for ModelReport {
             let columns = encoding.columns().iter().map(|column| format!("{} ({column})", column.name));
             ("columns", shorten(&columns.collect::<Vec<_>>()))
         }));
-        let features = match metadata.sparse() {
+        let features = match metadata.sparse_shape() {
             Some(shape) => {
                 format!("{}, at most {} per row", format_count(shape.width as u64), format_count(shape.longest as u64))
             }
@@ -370,14 +382,15 @@ pub(crate) fn main(args: &InspectArgs) -> Result<()> {
         let model_bytes = 3 * usize::try_from(bytes).unwrap_or(usize::MAX / 3);
         let plan = MemoryPlan::for_process("inspection", run.memory, run.threads, 0);
         plan.term("the model", model_bytes, "fit a model of lower `rank`").check()?;
-        let predictor = ksolve::predict::Predictor::load_within_budget(path, &run.job())?;
-        let (metadata, metric, components) = (predictor.metadata().clone(), predictor.metric(), predictor.components());
+        let predictor = ksolve::predict::Predictor::load_within_budget(path, &run.job_run())?;
+        let (metadata, metric, components) =
+            (predictor.metadata().clone(), predictor.metric(), predictor.component_count());
         let (model, nodes, leaves) = (path.clone(), predictor.graph_size(), predictor.leaf_counts());
         let lambda_convention = ksolve::job::convention_of(&metadata.solver);
         let report = ModelReport { model, bytes, metadata, metric, components, nodes, leaves, lambda_convention };
         return output::print_report(&report, run.json);
     }
-    output::print_report(&table(&args.paths, &args.text.text_options(), args.stats, &run)?, run.json)
+    output::print_report(&inspect_table(&args.paths, &args.text.text_options(), args.stats, &run)?, run.json)
 }
 
 #[cfg(test)]

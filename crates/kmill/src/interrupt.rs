@@ -40,8 +40,8 @@ pub(crate) fn install() {
 
 /// Lists the outputs that have been written; `None` if there are none.
 pub(crate) fn written_files() -> Option<String> {
-    let paths = kstore::written_outputs();
-    (!paths.is_empty()).then(|| join_with_commas(paths.iter().map(|path| display::path(path))))
+    let paths = kstore::committed_outputs();
+    (!paths.is_empty()).then(|| join_with_commas(paths.iter().map(|path| display::escape_path(path))))
 }
 
 /// Describes what an interrupted run has written.

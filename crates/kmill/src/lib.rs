@@ -171,12 +171,12 @@ fn run_command() -> ExitCode {
         // the reader has closed the pipe, as in `kmill inspect … | head`
         Err(error) if error.is_closed_output() => ExitCode::SUCCESS,
         Err(error) => {
-            let interrupted = matches!(error.as_store_error(), Some(kstore::Error::Interrupted));
+            let is_interrupted = matches!(error.as_store_error(), Some(kstore::Error::Interrupted));
             terminal::print_line(&format!(
                 "error: {}",
-                if interrupted { interrupt::interruption_message() } else { error.to_string() }
+                if is_interrupted { interrupt::interruption_message() } else { error.to_string() }
             ));
-            if let Some(files) = interrupt::written_files().filter(|_| !interrupted) {
+            if let Some(files) = interrupt::written_files().filter(|_| !is_interrupted) {
                 terminal::print_line(&format!("note: {files} was written before the error"));
             }
             if error.is_usage() { ExitCode::from(2) } else { ExitCode::FAILURE }

@@ -35,8 +35,8 @@ pub(crate) fn selection(select: &SelectArgs, features: &[String], targets: Vec<S
 }
 
 pub(crate) fn training_selection(data: &DataArgs) -> Selection {
-    let rows = selection(&data.select, &data.features, data.target.clone());
-    data.category.apply_to(Selection { missing_target: Some(data.missing_target.missing_target), ..rows })
+    let base_selection = selection(&data.select, &data.features, data.target.clone());
+    data.category.apply_to(Selection { missing_target: Some(data.missing_target.missing_target), ..base_selection })
 }
 
 /// Loads a model with the given positive class and decision threshold.
@@ -48,7 +48,7 @@ pub(crate) fn load_predictor(
 ) -> Result<Predictor> {
     let predictor = positive
         .into_iter()
-        .try_fold(Predictor::load_within_budget(path, &run.job())?, Predictor::with_positive_class)?;
+        .try_fold(Predictor::load_within_budget(path, &run.job_run())?, Predictor::with_positive_class)?;
     Ok(threshold.into_iter().try_fold(predictor, Predictor::with_threshold)?)
 }
 
@@ -77,7 +77,8 @@ pub(crate) fn copied_columns(
     args: &SelectArgs,
     keep: &[String],
 ) -> Result<Option<SelectedTable>> {
-    let rows = selection(args, &[], Vec::new());
-    let copied = Selection { keep: keep.to_vec(), without_features: true, missing: Missing::Mean, ..rows };
-    Ok((!keep.is_empty()).then(|| selected.table().select(&copied)).transpose()?)
+    let base_selection = selection(args, &[], Vec::new());
+    let copied_selection =
+        Selection { keep: keep.to_vec(), without_features: true, missing: Missing::Mean, ..base_selection };
+    Ok((!keep.is_empty()).then(|| selected.table().select(&copied_selection)).transpose()?)
 }

@@ -12,7 +12,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 pub(crate) fn print_text(text: impl Display) -> Result<()> {
-    print_bytes(terminal::colourise(&display::lines(&text.to_string()), &std::io::stdout()).as_bytes())
+    print_bytes(terminal::colourise(&display::escape_lines(&text.to_string()), &std::io::stdout()).as_bytes())
 }
 
 pub(crate) fn print_bytes(bytes: &[u8]) -> Result<()> {
@@ -32,7 +32,7 @@ pub(crate) fn stdout_error(error: std::io::Error) -> Error {
 /// Writes `value` as one JSON object. Numbers that are not finite become null.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
     let object = serde_json::to_string(value)?;
-    print_text(format_args!("{}\n", display::escaped_json(&object)))
+    print_text(format_args!("{}\n", display::escape_json(&object)))
 }
 
 pub(crate) fn print_report<R: Serialize + Display>(value: &R, as_json: bool) -> Result<()> {

@@ -88,13 +88,13 @@ impl FitOptions {
     /// Opens the table, and returns it with the requested selection of rows and columns. A Boolean
     /// target means classification, unless `task` is set.
     pub(crate) fn open(&mut self) -> Result<(Table, Selection)> {
-        let rows = self.fit.row_selection();
+        let selection = self.fit.row_selection();
         // it is not known yet whether the kernels to combine support sparse rows
         let text = match self.kernels_to_combine {
-            None => self.fit.reading(&rows, self.text_options.clone()),
+            None => self.fit.text_options_for(&selection, self.text_options.clone()),
             Some(_) => self.text_options.clone(),
         };
-        let (table, targets) = open::table(&self.paths, &text, &rows.targets)?;
+        let (table, targets) = open::table(&self.paths, &text, &selection.targets)?;
         // a file of landmarks is then read as sparse rows too
         if table.schema().has_sparse() {
             self.text_options = self.text_options.clone().sparse();
@@ -105,7 +105,7 @@ impl FitOptions {
         if !is_decided && targets.len() == 1 && holds_labels {
             self.fit = self.fit.clone().set(parameter::TASK.name, Task::Classification);
         }
-        Ok((table, self.fit.selection(Selection { targets, ..rows })?))
+        Ok((table, self.fit.selection(Selection { targets, ..selection })?))
     }
 
     /// Returns the selection. If the solver is not chosen yet and the target has few distinct
@@ -119,7 +119,7 @@ impl FitOptions {
         }
         let fit = self.fit.clone().set(parameter::TASK.name, Task::Classification);
         let classes = fit.selection(selection.clone())?;
-        let Some(count) = likely_classes(&table.select(&classes)?, &run.job())? else { return Ok(selection) };
+        let Some(count) = likely_classes(&table.select(&classes)?, &run.job_run())? else { return Ok(selection) };
         run.progress.note(&format!(
             "the target has {count} distinct integer values, each in many rows, and is treated as categorical (classification); --task regression treats it as numeric"
         ));
@@ -128,8 +128,8 @@ impl FitOptions {
     }
 
     /// Returns the job with its additional files opened.
-    pub(crate) fn job(&self, selected: &SelectedTable) -> Result<Fit> {
-        Ok(self.fit.clone().opened(selected, &self.text_options)?)
+    pub(crate) fn fit_with_open_files(&self, selected: &SelectedTable) -> Result<Fit> {
+        Ok(self.fit.clone().with_open_files(selected, &self.text_options)?)
     }
 }
 
@@ -165,8 +165,8 @@ impl<'a> FirstStages<'a> {
 }
 
 impl StageObserver for FirstStages<'_> {
-    fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
-        if self.have_ended() { Box::new(SilentObserver) } else { StageObserver::stage(self.progress, name, rows) }
+    fn start_stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
+        if self.have_ended() { Box::new(SilentObserver) } else { StageObserver::start_stage(self.progress, name, rows) }
     }
     fn warn(&self, text: String) {
         StageObserver::warn(self.progress, text);
@@ -217,28 +217,28 @@ fn fit_with_combination(
     options: &FitOptions,
     selected: &SelectedTable,
     run: &RunSettings,
-    (path, save): (&Path, bool),
+    (path, saves_model): (&Path, bool),
     args: &PersistenceArgs,
 ) -> Result<(Fitted, Option<Combination>)> {
-    let (fit, scratch) = (options.job(selected)?, args.scratch.open()?);
+    let (fit, scratch) = (options.fit_with_open_files(selected)?, args.scratch.open()?);
     let learn_combination = |kernels: &Vec<Kernel>| {
-        fit.learn_combination(kernels, selected, &scratch.iter().fold(run.job(), job::Run::scratch))
+        fit.learn_combination(kernels, selected, &scratch.iter().fold(run.job_run(), job::Run::scratch))
     };
     let combination = options.kernels_to_combine.as_ref().map(learn_combination).transpose()?;
     combination.iter().flat_map(Combination::report_lines).for_each(|line| run.progress.note(&line));
     let fit = combination.iter().fold(fit, |fit, combined| fit.kernel(combined.kernel.clone()));
     let checkpoint = Checkpoint {
         folder: path.with_added_extension("checkpoint"),
-        interval: args.checkpoint_every,
-        resume: args.resume_mode(),
+        save_interval: args.checkpoint_every,
+        resume_mode: args.resume_mode(),
         listener: &run.progress,
-        notes: vec![("reading of text files".to_string(), options.text_options.to_string())],
+        identifying_values: vec![("reading of text files".to_string(), options.text_options.to_string())],
     };
     let engine = args.engine.open()?;
-    let job = run.job().checkpoint(checkpoint);
-    let job = engine.iter().fold(job, |job, engine| job.engine(engine));
+    let job_run = run.job_run().checkpoint(checkpoint);
+    let job = engine.iter().fold(job_run, |job, engine| job.engine(engine));
     let job = scratch.iter().fold(job, job::Run::scratch);
-    let fitted = if save { fit.run_and_save(selected, &job, path) } else { fit.run(selected, &job) };
+    let fitted = if saves_model { fit.run_and_save(selected, &job, path) } else { fit.run(selected, &job) };
     let mut fitted = fitted.map_err(|error| explain_column_error(error, selected))?;
     fitted.report.passes += combination.as_ref().map_or(0, |combined| combined.passes);
     Ok((fitted, combination))
@@ -263,8 +263,8 @@ fn explain_column_error(error: ksolve::Error, selected: &SelectedTable) -> Error
 pub(crate) fn select(options: &mut FitOptions, run: &RunSettings) -> Result<SelectedTable> {
     let (table, selection) = options.open()?;
     let selection = options.detect_classes(&table, selection, run)?;
-    let requested = table.select(&selection)?;
-    let selected = run.job().resolve_categories(&requested)?;
-    columns::report_columns(&selection, (&requested, &selected), &run.progress);
+    let requested_table = table.select(&selection)?;
+    let selected = run.job_run().resolve_categories(&requested_table)?;
+    columns::report_columns(&selection, (&requested_table, &selected), &run.progress);
     Ok(selected)
 }

@@ -36,11 +36,11 @@ pub(crate) fn main(args: &PlanArgs) -> Result<()> {
 fn run(args: &PlanArgs, run: &RunSettings) -> Result<PlanReport> {
     let mut options = FitOptions::new(&args.job)?.with_combination(args.combine.as_ref());
     let selected = pipeline::select(&mut options, run)?;
-    let (fit, scratch) = (options.job(&selected)?, args.scratch.open()?);
-    let job = scratch.iter().fold(run.job(), job::Run::scratch);
+    let (fit, scratch) = (options.fit_with_open_files(&selected)?, args.scratch.open()?);
+    let job_run = scratch.iter().fold(run.job_run(), job::Run::scratch);
     let forecast = match &options.kernels_to_combine {
-        Some(kernels) => fit.plan_combination(kernels, &selected, &job)?,
-        None => fit.plan(&selected, &job)?,
+        Some(kernels) => fit.plan_combination(kernels, &selected, &job_run)?,
+        None => fit.plan(&selected, &job_run)?,
     };
     Ok(PlanReport(forecast))
 }

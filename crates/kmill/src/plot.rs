@@ -70,5 +70,5 @@ pub(crate) fn run(args: &PlotArgs, run: &RunSettings) -> Result<PlotReport> {
         component: *component,
         colour: colour.clone(),
     };
-    Ok(plot.write(output, &run.job())?)
+    Ok(plot.write(output, &run.job_run())?)
 }

@@ -97,11 +97,11 @@ pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<Ano
     output::protect_inputs([&args.output], output::table_files(selected.table()).chain([args.model.as_path()]))?;
     let PredictArgs { scores, probabilities, components, std, novelty, preimage: preimages, residual, .. } = *args;
     if let Some(top) = args.top {
-        let anomalies = predictor.write_top(&selected, copied.as_ref(), top, &args.output, &run.job())?;
+        let anomalies = predictor.write_top(&selected, copied.as_ref(), top, &args.output, &run.job_run())?;
         return Ok((anomalies.len() as u64, anomalies));
     }
     let extras = Extras { scores, probabilities, components, std, novelty, preimages, residual, ..Extras::default() };
-    let written = predictor.write(&selected, copied.as_ref(), extras, &args.output, &run.job())?;
+    let written = predictor.write(&selected, copied.as_ref(), extras, &args.output, &run.job_run())?;
     if written.unsettled > 0 {
         let (unsettled, rows) = (format_count(written.unsettled), format_count(written.rows));
         run.progress.warn(format!("the pre-images of {unsettled} of {rows} rows did not converge"));
@@ -121,9 +121,9 @@ fn anomaly_table(anomalies: &[AnomalousRow]) -> AlignedTable {
 }
 
 pub(crate) fn main(args: &PredictArgs) -> Result<()> {
-    let context = args.run.resolve();
-    let (rows, anomalies) = run(args, &context)?;
-    if context.json {
+    let settings = args.run.resolve();
+    let (rows, anomalies) = run(args, &settings)?;
+    if settings.json {
         let shown_anomalies = args.top.map(|_| &anomalies[..]);
         return output::print_json(&PredictReport {
             written: writer::WrittenFiles { rows, files: std::slice::from_ref(&args.output) },
@@ -133,6 +133,6 @@ pub(crate) fn main(args: &PredictArgs) -> Result<()> {
     if !anomalies.is_empty() {
         output::print_text(anomaly_table(&anomalies))?;
     }
-    context.progress.note(&format!("{} predictions in {}", format_count(rows), args.output.display()));
+    settings.progress.note(&format!("{} predictions in {}", format_count(rows), args.output.display()));
     Ok(())
 }

@@ -4,7 +4,7 @@
 use crate::{error::with_option_names, interrupt, terminal};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use kreport::fit::{PlanReport, Verbosity};
-use kreport::table::{duration, format_count, rounded_kernel};
+use kreport::table::{format_count, format_duration, rounded_kernel};
 use ksolve::job::{Forecast, StageObserver};
 use kstore::{checkpoint::Listener, display, pass::Observer};
 use std::io::IsTerminal;
@@ -30,15 +30,15 @@ pub(crate) fn verbosity(quiet: bool, verbose: bool) -> Verbosity {
 pub(crate) struct Progress {
     verbosity: Verbosity,
     /// True to show bars, because stderr is a terminal.
-    bars: bool,
+    shows_bars: bool,
     seconds: Mutex<Vec<(String, f64)>>,
     warnings: Mutex<Vec<String>>,
 }
 
 impl Progress {
     pub(crate) fn new(verbosity: Verbosity) -> Self {
-        let bars = verbosity != Verbosity::Quiet && std::io::stderr().is_terminal();
-        Self { verbosity, bars, seconds: Mutex::default(), warnings: Mutex::default() }
+        let shows_bars = verbosity != Verbosity::Quiet && std::io::stderr().is_terminal();
+        Self { verbosity, shows_bars, seconds: Mutex::default(), warnings: Mutex::default() }
     }
 
     /// Begins a stage over `rows` rows; `None` for work that is not a pass over rows, such as a
@@ -50,7 +50,7 @@ impl Progress {
     }
 
     fn begin_stage(&self, name: String, expected: Option<u64>, unit: &'static str, ends_on_drop: bool) -> Stage<'_> {
-        let bar = self.bars.then(|| match expected {
+        let bar = self.shows_bars.then(|| match expected {
             Some(_) if unit == ROWS_UNIT => progress_bar(
                 &name,
                 expected,
@@ -59,7 +59,7 @@ impl Progress {
             Some(_) => progress_bar(&name, expected, "{prefix:<24} {bar:20} {human_pos:>11}/{human_len}  {eta} left"),
             None => progress_bar(&name, None, "{prefix:<24} {spinner} {elapsed}"),
         });
-        if !self.bars {
+        if !self.shows_bars {
             self.detail(&match expected {
                 Some(expected) => format!("{name}: {}{unit}", format_count(expected)),
                 None => format!("{name} …"),
@@ -81,11 +81,11 @@ impl Progress {
     }
 
     /// Begins work that consists of `runs` longer runs; `done` of them were completed before.
-    pub(crate) fn runs(&self, name: &str, runs: u64, done: u64) -> RunCounter<'_> {
+    pub(crate) fn begin_runs(&self, name: &str, runs: u64, completed: u64) -> RunCounter<'_> {
         let bar = progress_bar(name, Some(runs), "{prefix} {bar:24} {pos}/{len} runs  {eta} left  {msg}");
-        bar.set_position(done);
+        bar.set_position(completed);
         bar.reset_eta();
-        match self.bars {
+        match self.shows_bars {
             true => start_ticker(&bar),
             // a hidden bar still counts and estimates the remaining time
             false => bar.set_draw_target(ProgressDrawTarget::hidden()),
@@ -145,10 +145,10 @@ impl Progress {
 
 /// Ends stages when their observers are dropped, because the libraries do not end them explicitly.
 impl StageObserver for Progress {
-    fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
+    fn start_stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
         Box::new(self.begin_stage(name.to_string(), rows, ROWS_UNIT, true))
     }
-    fn steps<'a>(&'a self, name: &str, steps: u64) -> Box<dyn Observer + 'a> {
+    fn start_steps<'a>(&'a self, name: &str, steps: u64) -> Box<dyn Observer + 'a> {
         Box::new(self.begin_stage(name.to_string(), Some(steps), "", true))
     }
     fn warn(&self, text: String) {
@@ -157,7 +157,7 @@ impl StageObserver for Progress {
     fn wants_plan(&self) -> bool {
         self.verbosity == Verbosity::Verbose
     }
-    fn planned(&self, forecast: &Forecast) {
+    fn report_forecast(&self, forecast: &Forecast) {
         PlanReport(forecast.clone()).to_string().lines().for_each(|line| self.detail(line));
     }
 }
@@ -205,13 +205,13 @@ impl Stage<'_> {
             bar.finish_and_clear();
         }
         let rows = self.rows.load(Ordering::Relaxed);
-        self.progress.detail(&match (self.progress.bars, rows) {
-            (true, 0) => format!("{:<24} {:>17} {:>9}", self.name, "", duration(elapsed)),
+        self.progress.detail(&match (self.progress.shows_bars, rows) {
+            (true, 0) => format!("{:<24} {:>17} {:>9}", self.name, "", format_duration(elapsed)),
             (true, _) => {
-                format!("{:<24} {:>12}{:<5} {:>9}", self.name, format_count(rows), self.unit, duration(elapsed))
+                format!("{:<24} {:>12}{:<5} {:>9}", self.name, format_count(rows), self.unit, format_duration(elapsed))
             }
-            (_, 0) => format!("{}: done in {}", self.name, duration(elapsed)),
-            (_, _) => format!("{}: {}{} in {}", self.name, format_count(rows), self.unit, duration(elapsed)),
+            (_, 0) => format!("{}: done in {}", self.name, format_duration(elapsed)),
+            (_, _) => format!("{}: {}{} in {}", self.name, format_count(rows), self.unit, format_duration(elapsed)),
         });
     }
 
@@ -277,16 +277,17 @@ pub(crate) struct RunCounter<'a> {
 
 impl RunCounter<'_> {
     pub(crate) fn begin(&self, what: &str) {
-        self.bar.set_message(display::line(what).into_owned());
+        self.bar.set_message(display::escape_line(what).into_owned());
     }
 
     /// Shows that a run has ended, its time, and the remaining time at the average rate.
     pub(crate) fn end(&self, what: &str, took: Duration) {
         self.bar.inc(1);
-        if !self.progress.bars {
+        if !self.progress.shows_bars {
             let (name, done, runs) = (&self.name, self.bar.position(), self.bar.length().unwrap_or_default());
-            let time_left = if done < runs { format!(", {} left", duration(self.bar.eta())) } else { String::new() };
-            let (what, took) = (rounded_kernel(what), duration(took));
+            let time_left =
+                if done < runs { format!(", {} left", format_duration(self.bar.eta())) } else { String::new() };
+            let (what, took) = (rounded_kernel(what), format_duration(took));
             self.progress.note(&format!("{name}: {done} of {runs} runs{time_left} ({what}: {took})"));
         }
     }
@@ -296,7 +297,7 @@ impl RunCounter<'_> {
         let (elapsed, runs) = (self.started.elapsed(), self.bar.length().unwrap_or_default());
         self.progress.record(&self.name, elapsed);
         self.bar.finish_and_clear();
-        self.progress.note(&format!("{}: {runs} runs in {}", self.name, duration(elapsed)));
+        self.progress.note(&format!("{}: {runs} runs in {}", self.name, format_duration(elapsed)));
     }
 }
 
@@ -319,7 +320,7 @@ fn progress_bar(name: &str, length: Option<u64>, template: &str) -> ProgressBar 
         // an error means that the terminal is gone, and with it the bar
         let _ = write!(out, "{}/s", format_count(state.per_sec() as u64));
     }));
-    bar.set_prefix(display::line(name).into_owned());
+    bar.set_prefix(display::escape_line(name).into_owned());
     if length.is_none() {
         start_ticker(&bar);
     }
@@ -361,7 +362,7 @@ fn plain_line(
             format_count(done),
             format_count(expected),
             100.0 * done as f64 / expected as f64,
-            duration(Duration::from_secs_f64((expected - done) as f64 / rate)),
+            format_duration(Duration::from_secs_f64((expected - done) as f64 / rate)),
         ),
         None => format!("{name}: {}{unit}{rate_text}", format_count(done)),
     }

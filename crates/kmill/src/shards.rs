@@ -126,8 +126,8 @@ impl fmt::Display for ShardReport {
         let mut lines =
             Vec::from_iter(self.segment_rows.map(|rows| ("segment", format!("{} {segment_note}", format_count(rows)))));
         if let Some(MergeSummary { states, rows, begun, next, missing, .. }) = &self.merged {
-            let (folded_rows, states) = (format_count(*rows - begun), format_count(*states as u64));
-            lines.push(("statistics", format!("of {folded_rows} rows in {states} states")));
+            let (summed_rows, states) = (format_count(*rows - begun), format_count(*states as u64));
+            lines.push(("statistics", format!("of {summed_rows} rows in {states} states")));
             let begun = Some(begun).filter(|begun| **begun > 0);
             lines.extend(
                 begun.map(|begun| ("rows", format!("{} of segments that other shards complete", format_count(*begun)))),
@@ -147,11 +147,11 @@ pub(crate) fn prepare(args: &PrepareArgs, run: &RunSettings) -> Result<ShardRepo
     output::check_writable(&args.output)?;
     let (table, selection) = options.open()?;
     output::protect_inputs([&args.output], output::table_files(&table).chain(options.fit.files()))?;
-    let selected = run.job().resolve_categories(&table.select(&selection)?)?;
-    let fit = options.job(&selected)?;
+    let selected = run.job_run().resolve_categories(&table.select(&selection)?)?;
+    let fit = options.fit_with_open_files(&selected)?;
     let Selection { features, categories, encoding, .. } = selected.same_features();
     let selection = Selection { features, categories, encoding, ..selection };
-    let job = PreparedJob::prepare(&fit, &table, &selection, &run.job(), &args.output)?;
+    let job = PreparedJob::prepare(&fit, &table, &selection, &run.job_run(), &args.output)?;
     Ok(ShardReport::new(&args.output, Some(job.segment_rows()), None))
 }
 
@@ -162,19 +162,19 @@ pub(crate) fn stats(args: &StatsArgs, run: &RunSettings) -> Result<ShardReport> 
     let (table, _) = open::table(&args.paths, &text, &args.target)?;
     let inputs = [Some(args.job.as_path()), args.after.as_deref()];
     output::protect_inputs([&args.output], output::table_files(&table).chain(inputs.into_iter().flatten()))?;
-    let after = args.after.as_ref().map(|statistics| job.next_row(statistics)).transpose()?;
-    let (first, length) = (args.first_row.or(after), table.stored_rows());
-    let stored = first.unwrap_or(0)..first.unwrap_or(0).saturating_add(length);
-    let table_rows = stored.end.max(job.stored_rows());
-    let table = first.map_or(Ok(table.clone()), |first| table.part_of(table_rows, first))?;
+    let next_row = args.after.as_ref().map(|statistics| job.next_row(statistics)).transpose()?;
+    let (first_row, row_count) = (args.first_row.or(next_row), table.stored_rows());
+    let stored_range = first_row.unwrap_or(0)..first_row.unwrap_or(0).saturating_add(row_count);
+    let table_rows = stored_range.end.max(job.stored_rows());
+    let table = first_row.map_or(Ok(table.clone()), |first| table.part_of(table_rows, first))?;
     let part = args.part.map(|(part, parts)| job.part(part, parts, table_rows)).transpose()?;
-    let rows = part.or(args.rows.clone()).unwrap_or(stored.clone());
+    let rows = part.or(args.rows.clone()).unwrap_or(stored_range.clone());
     let rows = rows.start..rows.end.min(table_rows);
-    if rows.start < stored.start || rows.end > stored.end {
-        let why = format!("DATA contains rows {}..{} of the table", stored.start, stored.end);
+    if rows.start < stored_range.start || rows.end > stored_range.end {
+        let why = format!("DATA contains rows {}..{} of the table", stored_range.start, stored_range.end);
         return Err(Error::option("--rows", format!("{}..{}", rows.start, rows.end), why, "choose rows in this range"));
     }
-    job.statistics(&table, rows, &run.job(), &args.output)?;
+    job.statistics(&table, rows, &run.job_run(), &args.output)?;
     Ok(ShardReport::new(&args.output, Some(job.segment_rows()), None))
 }
 
@@ -188,7 +188,7 @@ pub(crate) fn merge_shards(args: &MergeArgs) -> Result<()> {
 pub(crate) fn solve(args: &SolveArgs, run: &RunSettings) -> Result<FitReport> {
     output::check_model(&args.output)?;
     output::protect_inputs([&args.output], [args.job.as_path(), args.statistics.as_path()])?;
-    let fitted = PreparedJob::open(&args.job)?.solve(&args.statistics, &run.job())?;
+    let fitted = PreparedJob::open(&args.job)?.solve(&args.statistics, &run.job_run())?;
     fitted.save(&args.output)?;
     let no_table = kstore::Table::absent(kstore::Schema::default(), 0);
     Ok(pipeline::fit_report(fitted.report, run, &no_table, Some(&args.output)))

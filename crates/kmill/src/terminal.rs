@@ -39,7 +39,7 @@ fn colour_line(line: &str) -> String {
 
 /// Writes a line to stderr; a closed stderr is ignored.
 pub(crate) fn print_line(text: &str) {
-    let text = display::line(text);
+    let text = display::escape_line(text);
     let _ = writeln!(std::io::stderr(), "{}", colourise(&text, &std::io::stderr()));
 }
 

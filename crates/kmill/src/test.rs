@@ -92,8 +92,8 @@ fn statistics() -> PossibleValuesParser {
 }
 
 fn statistics_help() -> String {
-    let all = ksolve::statistic::registry().into_iter().map(|family| (family.name, family.about));
-    format!("Statistic: {}", with_descriptions(all))
+    let entries = ksolve::statistic::registry().into_iter().map(|family| (family.name, family.about));
+    format!("Statistic: {}", with_descriptions(entries))
 }
 
 /// Default number of features of each map: few eigenvalues of a covariance matter.
@@ -121,7 +121,7 @@ struct TestSamples {
 }
 
 impl TestSamples {
-    fn as_compared(&self) -> TestInput<'_> {
+    fn as_test_input(&self) -> TestInput<'_> {
         match &self.samples[..] {
             [first, second] => TestInput::Samples(first, second),
             rows => TestInput::Columns(&rows[0]),
@@ -146,19 +146,20 @@ pub(crate) fn run(args: &TestArgs, run: &RunSettings) -> Result<TestReport> {
 }
 
 fn run_test<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &RunSettings) -> Result<TestReport> {
-    let rows = match family.compares {
-        SampleKind::Samples => two_samples(args, &run.job())?,
-        SampleKind::Columns => two_column_sets(args, &run.job())?,
+    let samples = match family.sample_kind {
+        SampleKind::Samples => two_samples(args, &run.job_run())?,
+        SampleKind::Columns => two_column_sets(args, &run.job_run())?,
     };
-    let options = train_options(args, &rows, &run.progress)?;
+    let options = train_options(args, &samples, &run.progress)?;
     let scratch = args.scratch.open()?;
-    let job = scratch.iter().fold(run.job(), job::Run::scratch);
+    let job_run = scratch.iter().fold(run.job_run(), job::Run::scratch);
     let permutations = usize::try_from(args.permutations).unwrap_or(usize::MAX);
-    let outcome = statistic::measure::<T>(family, rows.as_compared(), &options, permutations, &job.resources())?;
+    let outcome =
+        statistic::measure::<T>(family, samples.as_test_input(), &options, permutations, &job_run.resources())?;
     Ok(TestReport {
         statistic: family.name,
-        spent: run.resource_report(rows.bytes_read()),
-        columns: rows.columns,
+        spent: run.resource_report(samples.bytes_read()),
+        columns: samples.columns,
         outcome,
         permutations: args.permutations,
         map: args.map.to_string(),
@@ -179,11 +180,11 @@ fn two_samples(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSamples> {
         let select_where = |condition: Condition, features: &[String]| {
             table.select(&Selection { filter: Some(condition), ..selection(args, features) })
         };
-        let first = select_where(by.clone(), &args.features)?;
-        let second = select_where(by.complement(), &first.feature_columns())?;
-        return encode_together(job, &first, &second.with_own_counter());
+        let first_sample = select_where(by.clone(), &args.features)?;
+        let second_sample = select_where(by.complement(), &first_sample.feature_columns())?;
+        return encode_together(job, &first_sample, &second_sample.with_new_byte_counter());
     }
-    let [first, second] = &paths[..] else {
+    let [first_path, second_path] = &paths[..] else {
         let why = "two samples are two tables, or one table that --by splits";
         let remedy = "name two files, folders or globs in quotes, or add --by 'column == value'";
         return Err(Error::option("DATA", format!("({} names)", paths.len()), why, remedy));
@@ -192,9 +193,9 @@ fn two_samples(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSamples> {
         let (table, _) = open::table(std::slice::from_ref(path), &text, &[])?;
         Ok(table.select(&selection(args, features))?)
     };
-    let first = open(first, &args.features)?;
-    let second = open(second, &first.feature_columns())?;
-    encode_together(job, &first, &second)
+    let first_sample = open(first_path, &args.features)?;
+    let second_sample = open(second_path, &first_sample.feature_columns())?;
+    encode_together(job, &first_sample, &second_sample)
 }
 
 /// Returns two samples, with a feature for each value that a category has in at least one of the
@@ -224,19 +225,19 @@ fn two_column_sets(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSamples> {
         return Err(Error::Missing { option: "--with", solver: args.statistic.clone(), why });
     }
     let (table, _) = open::table(&args.data.paths, &args.data.text.text_options(), &[])?;
-    let second = table.select(&selection(args, &args.with))?.feature_columns();
+    let second_columns = table.select(&selection(args, &args.with))?.feature_columns();
     // the second set is excluded from the first, unless its columns are named there
-    let patterns = args.features.iter().cloned().chain(second.iter().map(|name| format!("!{name}")));
-    let first = table.select(&selection(args, &patterns.collect::<Vec<_>>()))?.feature_columns();
-    let both_sets: Vec<String> = first.iter().chain(&second).cloned().collect();
-    let rows = job.resolve_categories(&table.select(&selection(args, &both_sets))?)?;
-    let columns = vec![rows.features_of(&first)?, rows.features_of(&second)?];
-    Ok(TestSamples { samples: vec![rows], columns })
+    let patterns = args.features.iter().cloned().chain(second_columns.iter().map(|name| format!("!{name}")));
+    let first_columns = table.select(&selection(args, &patterns.collect::<Vec<_>>()))?.feature_columns();
+    let both_sets: Vec<String> = first_columns.iter().chain(&second_columns).cloned().collect();
+    let selected = job.resolve_categories(&table.select(&selection(args, &both_sets))?)?;
+    let columns = vec![selected.features_of(&first_columns)?, selected.features_of(&second_columns)?];
+    Ok(TestSamples { samples: vec![selected], columns })
 }
 
 /// Rejects landmarks, and candidates for landmarks, if the map has no landmarks.
 fn check_landmarks(args: &TestArgs) -> Result<()> {
-    if !args.map.is_data_independent() && !args.map.is_exact() {
+    if !args.map.is_data_independent() && !args.map.is_exact_kernel() {
         return Ok(());
     }
     let why = format!("--map {} has no landmarks", args.map.family().name);
@@ -248,13 +249,13 @@ fn check_landmarks(args: &TestArgs) -> Result<()> {
     }
 }
 
-fn train_options(args: &TestArgs, rows: &TestSamples, progress: &Progress) -> Result<TrainOptions> {
+fn train_options(args: &TestArgs, samples: &TestSamples, progress: &Progress) -> Result<TrainOptions> {
     let rank = args.rank.unwrap_or(DEFAULT_RANK);
-    let names = rows.samples[0].feature_names();
+    let names = samples.samples[0].feature_names();
     let with_kernel = args.with_kernel.as_ref().unwrap_or(&args.kernel);
-    let has_two_kernels = rows.columns.len() > 1 && *with_kernel != args.kernel;
+    let has_two_kernels = samples.columns.len() > 1 && *with_kernel != args.kernel;
     for kernel in
-        std::iter::once(&args.kernel).chain(has_two_kernels.then_some(with_kernel)).filter(|k| !k.characteristic())
+        std::iter::once(&args.kernel).chain(has_two_kernels.then_some(with_kernel)).filter(|k| !k.is_characteristic())
     {
         progress.warn(format!(
             "the kernel {kernel} is not known to be characteristic: different distributions may have the same mean in its feature space, \
@@ -262,7 +263,7 @@ fn train_options(args: &TestArgs, rows: &TestSamples, progress: &Progress) -> Re
         ));
     }
     let resolve = |spec: Kernel| spec.resolve_columns(&names);
-    let (first, second) = match &rows.columns[..] {
+    let (first_kernel, second_kernel) = match &samples.columns[..] {
         [first, second] => {
             (resolve(args.kernel.clone().on_columns(first)?)?, resolve(with_kernel.clone().on_columns(second)?)?)
         }
@@ -270,22 +271,22 @@ fn train_options(args: &TestArgs, rows: &TestSamples, progress: &Progress) -> Re
     };
     Ok(TrainOptions {
         scaling: args.scale,
-        second_kernel: Some(second),
+        second_kernel: Some(second_kernel),
         map: args.map.clone(),
         landmarks: args
             .landmarks
             .clone()
             .unwrap_or_default()
-            .opened(&rows.samples[0], &args.data.text.text_options())?,
-        candidates: args.candidates.unwrap_or(Candidates::default_for_rank(rank)).rows(),
+            .open(&samples.samples[0], &args.data.text.text_options())?,
+        candidates: args.candidates.unwrap_or(Candidates::default_for_rank(rank)).row_count(),
         seed: args.seed,
-        ..TrainOptions::new(Task::Components, first, rank)
+        ..TrainOptions::new(Task::Components, first_kernel, rank)
     })
 }
 
 impl fmt::Display for TestReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let TestOutcome { statistic: measured, rows, kernels, ranks, passes, .. } = &self.outcome;
+        let TestOutcome { statistic: test_statistic, rows, kernels, ranks, passes, .. } = &self.outcome;
         let rows: Vec<String> = rows.iter().map(|rows| format_count(*rows)).collect();
         let columns: Vec<String> = self.columns.iter().map(|names| format_count(names.len() as u64)).collect();
         let (rows, columns) = (rows.join(" and "), columns.join(" and "));
@@ -296,19 +297,19 @@ impl fmt::Display for TestReport {
             true => ("features", "none: exact kernel".to_string()),
             false => ("features", format!("{} ({})", ranks.join(" and "), self.map)),
         });
-        let certificate = measured.certificate.filter(|_| !ranks.is_empty());
+        let certificate = test_statistic.certificate.filter(|_| !ranks.is_empty());
         lines.extend(certificate.map(|certificate| ("certificate", describe_certificate(&certificate))));
-        let [biased, unbiased] = [measured.biased, measured.unbiased].map(|value| number(value, 4));
+        let [biased, unbiased] = [test_statistic.biased, test_statistic.unbiased].map(|value| number(value, 4));
         lines.push((self.statistic, format!("{biased} biased, {unbiased} unbiased")));
-        lines.extend(measured.alignment.map(|alignment| ("alignment", number(alignment, 4))));
-        let PValues { permutation, spectrum, gamma } = measured.p_values;
-        let names = [
+        lines.extend(test_statistic.alignment.map(|alignment| ("alignment", number(alignment, 4))));
+        let PValues { permutation, spectrum, gamma } = test_statistic.p_values;
+        let p_values = [
             (permutation, format!("by {} permutations", format_count(self.permutations))),
             (spectrum, "by the limit distribution (spectrum)".to_string()),
             (gamma, "by the gamma distribution of the same mean and variance".to_string()),
         ];
         let mut title = "p-value";
-        for (value, method) in names.into_iter().filter_map(|(value, of)| Some((value?, of))) {
+        for (value, method) in p_values.into_iter().filter_map(|(value, method)| Some((value?, method))) {
             // below the resolution of the limit distributions
             let value = if value <= 1e-12 { "below 1e-12".to_string() } else { number(value, 3) };
             lines.push((title, format!("{value} {method}")));

@@ -56,19 +56,19 @@ impl std::fmt::Display for UpdateReport {
             ("running mse", format!("{}, each row predicted before it was learned", number(self.running_mse, 4))),
         ];
         write!(f, "{}", facts(lines))?;
-        writeln!(f, "\nmodel: {}", kstore::display::path(&self.model))
+        writeln!(f, "\nmodel: {}", kstore::display::escape_path(&self.model))
     }
 }
 
 pub(crate) fn run(args: &UpdateArgs, run: &RunSettings) -> Result<UpdateReport> {
     output::check_model(&args.output)?;
-    let mut predictor = ksolve::predict::Predictor::load_within_budget(&args.model, &run.job())?;
+    let mut predictor = ksolve::predict::Predictor::load_within_budget(&args.model, &run.job_run())?;
     let names = if args.target.is_empty() { predictor.metadata().targets.clone() } else { args.target.clone() };
     let missing_target = Some(args.missing_target.missing_target);
     let roles = Selection { missing_target, ..Selection::default() };
     let selected = open::select_for_model(&mut predictor, &args.data, &names, roles)?;
     output::protect_inputs([&args.output], output::table_files(selected.table()))?;
-    let OnlineUpdate { model, rows, running_mse, .. } = predictor.learn(&selected, args.forgetting, &run.job())?;
+    let OnlineUpdate { model, rows, running_mse, .. } = predictor.learn(&selected, args.forgetting, &run.job_run())?;
     model.save(&args.output)?;
     let rows_of_model = model.metadata().rows + model.metadata().learned;
     Ok(UpdateReport { rows, running_mse, rows_of_model, model: args.output.clone() })

@@ -43,19 +43,19 @@ pub(crate) fn check_stdout(matches: ArgMatches) -> Result<ArgMatches, clap::Erro
     Ok(matches)
 }
 
-pub(crate) fn reply(answer: &clap::Error, words: &[OsString]) -> ExitCode {
+pub(crate) fn reply(clap_error: &clap::Error, words: &[OsString]) -> ExitCode {
     let is_which = words.len() == 3 && words[1] == "help" && words[2] == "which";
-    if answer.use_stderr() && !is_which {
+    if clap_error.use_stderr() && !is_which {
         let mut command = args::command(words);
         // `build` must come first: `argument_help` compares the names of the arguments as help
         // shows them with the name in the error
         command.build();
-        let text = display::lines(&usage_message(answer, &command, words)).into_owned();
+        let text = display::escape_lines(&usage_message(clap_error, &command, words)).into_owned();
         let _ = write!(std::io::stderr(), "{}", terminal::colourise(&text, &std::io::stderr()));
         return ExitCode::from(2);
     }
-    let printed = if is_which { which::ask() } else { answer.print() };
-    match printed.and_then(|()| std::io::stdout().flush()).map_err(output::stdout_error) {
+    let outcome = if is_which { which::ask() } else { clap_error.print() };
+    match outcome.and_then(|()| std::io::stdout().flush()).map_err(output::stdout_error) {
         Ok(()) | Err(crate::Error::BrokenPipe) => ExitCode::SUCCESS,
         Err(error) => {
             terminal::print_line(&format!("error: {error}"));
@@ -72,14 +72,15 @@ fn usage_message(error: &clap::Error, command: &Command, words: &[OsString]) -> 
         return format!("error: {answer}\n\nFor more information, try '--help'.\n");
     }
     if let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) {
-        text = text.replace(value.as_str(), &display::truncated(value));
+        text = text.replace(value.as_str(), &display::truncate(value));
     }
-    let empty = matches!(error.get(ContextKind::InvalidValue), Some(ContextValue::String(value)) if value.is_empty());
+    let is_value_empty =
+        matches!(error.get(ContextKind::InvalidValue), Some(ContextValue::String(value)) if value.is_empty());
     let has_choices =
         matches!(error.get(ContextKind::ValidValue), Some(ContextValue::Strings(values)) if !values.is_empty());
     let is_unexplained = match error.kind() {
-        ErrorKind::InvalidValue => empty || !has_choices,
-        ErrorKind::ValueValidation => empty,
+        ErrorKind::InvalidValue => is_value_empty || !has_choices,
+        ErrorKind::ValueValidation => is_value_empty,
         ErrorKind::NoEquals | ErrorKind::WrongNumberOfValues => true,
         ErrorKind::InvalidUtf8 => {
             return text.replacen('\n', "; rename the file with valid UTF-8 characters\n", 1);

@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 
 /// Returns true for a format that stores a single matrix without column names, such as `.npy`.
 pub(crate) fn is_matrix(path: &Path) -> bool {
-    kstore::source::by_extension(path).is_some_and(kstore::source::Format::is_matrix)
+    kstore::source::format_by_extension(path).is_some_and(kstore::source::Format::is_matrix)
 }
 
 /// Returns true for a format whose rows begin with a label, such as svmlight.
 pub(crate) fn is_labelled(path: &Path) -> bool {
-    kstore::source::by_extension(path).is_some_and(kstore::source::Format::is_labelled)
+    kstore::source::format_by_extension(path).is_some_and(kstore::source::Format::is_labelled)
 }
 
 /// Returns the path of the target of an `.npy` table: `table.y.npy` for `table.npy`.
 pub(crate) fn target_file(path: &Path) -> Option<PathBuf> {
-    let format = kstore::source::by_extension(path).filter(|format| format.is_matrix())?;
+    let format = kstore::source::format_by_extension(path).filter(|format| format.is_matrix())?;
     Some(path.with_extension(format!("{}.{}", kstore::source::TARGET_COLUMN, format.extensions[0])))
 }
 
@@ -28,9 +28,9 @@ pub(crate) fn batch_rows(columns: usize) -> usize {
 
 /// A table being written; if dropped before [`TableWriter::finish`], no file appears.
 pub(crate) struct TableWriter {
-    table: Box<dyn Sink>,
+    table_sink: Box<dyn Sink>,
     /// Second file of an `.npy` table with targets.
-    target: Option<Box<dyn Sink>>,
+    target_sink: Option<Box<dyn Sink>>,
     files: Vec<PathBuf>,
 }
 
@@ -39,7 +39,7 @@ impl TableWriter {
     /// that cannot be written, an unknown extension, or a type that the format does not support.
     pub(crate) fn create(path: &Path, features: &[OutputColumn], targets: &[OutputColumn]) -> Result<Self> {
         let mut files = vec![path.to_path_buf()];
-        let (table, target) = match target_file(path) {
+        let (table_sink, target_sink) = match target_file(path) {
             Some(target_path) if !targets.is_empty() && !features.is_empty() => {
                 files.push(target_path.clone());
                 let target = sink::create(&target_path, targets)?;
@@ -47,38 +47,38 @@ impl TableWriter {
             }
             _ => (sink::create(path, &[features, targets].concat())?, None),
         };
-        Ok(Self { table, target, files })
+        Ok(Self { table_sink, target_sink, files })
     }
 
     pub(crate) fn write(&mut self, features: &[OutputValues<'_>], targets: &[OutputValues<'_>]) -> Result<()> {
-        match &mut self.target {
+        match &mut self.target_sink {
             Some(target) => {
                 target.write(targets)?;
-                self.table.write(features)?;
+                self.table_sink.write(features)?;
             }
-            None => self.table.write(&[features, targets].concat())?,
+            None => self.table_sink.write(&[features, targets].concat())?,
         }
         Ok(())
     }
 
     /// Returns the bytes of memory that the writer uses between batches.
     pub(crate) fn footprint(&self) -> usize {
-        self.table.footprint() + self.target.as_ref().map_or(0, |target| target.footprint())
+        self.table_sink.footprint() + self.target_sink.as_ref().map_or(0, |target| target.footprint())
     }
 
     /// Completes the files, renames each to its final name, and returns the paths. Fails with
     /// errors of the file system; then no file appears.
     pub(crate) fn finish(mut self) -> Result<Vec<PathBuf>> {
-        if let Some(target) = &mut self.target {
+        if let Some(target) = &mut self.target_sink {
             // if the disk is full, this fails before either file appears
             target.sync()?;
-            self.table.sync()?;
+            self.table_sink.sync()?;
         }
         // the target first, because a table without its target would look complete
-        if let Some(target) = self.target {
+        if let Some(target) = self.target_sink {
             target.finish()?;
         }
-        self.table.finish()?;
+        self.table_sink.finish()?;
         Ok(self.files)
     }
 }

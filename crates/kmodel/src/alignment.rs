@@ -30,24 +30,27 @@ use crate::{Error, FoldGram, GramState, Result};
 /// # Errors
 /// [`Error::Option`] for several numeric targets: their ỸᵀỸ is not among the moments.
 /// [`Error::InvalidRank`].
-pub fn centred_alignments(gram: &GramState, ranks: &[usize], classes: bool) -> Result<Vec<Option<f64>>> {
-    let (p, t) = (gram.features(), gram.targets());
-    if t == 0 || (t > 1 && !classes) {
+pub fn centred_alignments(gram: &GramState, ranks: &[usize], has_class_codes: bool) -> Result<Vec<Option<f64>>> {
+    let (p, t) = (gram.feature_count(), gram.target_count());
+    if t == 0 || (t > 1 && !has_class_codes) {
         let remedy = "alignment needs one numeric target, or classes; use `score` cv";
         return Err(Error::option("score", format!("alignment with {t} targets"), remedy));
     }
     if let Some(rank) = ranks.iter().find(|rank| **rank > p) {
         return Err(Error::InvalidRank { rank: *rank, features: p });
     }
-    let largest = ranks.iter().copied().max().unwrap_or(0);
-    let moments = CentredProducts::new(gram, largest);
+    let max_rank = ranks.iter().copied().max().unwrap_or(0);
+    let moments = CentredProducts::new(gram, max_rank);
     let target_norm = ideal_kernel_norm(&moments);
     // squares[i] is what row i and column i add to ‖Φ̃ᵀΦ̃‖²; the sum of the first r is its value at
     // rank r
-    let squares: Vec<f64> = (0..largest)
-        .map(|i| 2.0 * (0..i).map(|j| moments.product(i, j).powi(2)).sum::<f64>() + moments.product(i, i).powi(2))
+    let squares: Vec<f64> = (0..max_rank)
+        .map(|i| {
+            2.0 * (0..i).map(|j| moments.feature_product(i, j).powi(2)).sum::<f64>()
+                + moments.feature_product(i, i).powi(2)
+        })
         .collect();
-    let inner: Vec<f64> = (0..largest).map(|i| (0..t).map(|j| moments.target_product(i, j).powi(2)).sum()).collect();
+    let inner: Vec<f64> = (0..max_rank).map(|i| (0..t).map(|j| moments.target_product(i, j).powi(2)).sum()).collect();
     let alignment_at = |rank: &usize| {
         let (inner, norm) =
             (inner[..*rank].iter().sum::<f64>(), squares[..*rank].iter().sum::<f64>().sqrt() * target_norm);
@@ -59,16 +62,18 @@ pub fn centred_alignments(gram: &GramState, ranks: &[usize], classes: bool) -> R
 /// Computes ‖ỸᵀỸ‖. For one target it is the centred sum of squares. For the codes of classes with
 /// n_c rows each, it is 4‖diag(n_c) − (n_c n_d / n)‖.
 fn ideal_kernel_norm(moments: &CentredProducts<'_>) -> f64 {
-    let (n, yy) = (moments.n, moments.sum(|fold| fold.yy[0]));
+    let (n, yy) = (moments.n, moments.sum_over_folds(|fold| fold.yy[0]));
     if let [sum] = moments.sy[..] {
         // a difference that is tiny compared with the sum of squares may be rounding
         let square = yy - sum * sum / n;
         return if square > f64::EPSILON * n * yy { square } else { 0.0 };
     }
-    let sizes: Vec<f64> = moments.sy.iter().map(|sum| 0.5 * (n + sum)).collect();
-    let entry = |c: usize, d: usize| (if c == d { sizes[c] } else { 0.0 }) - sizes[c] * sizes[d] / n;
-    let squares: f64 =
-        (0..sizes.len()).flat_map(|c| (0..sizes.len()).map(move |d| (c, d))).map(|(c, d)| entry(c, d).powi(2)).sum();
+    let class_sizes: Vec<f64> = moments.sy.iter().map(|sum| 0.5 * (n + sum)).collect();
+    let entry = |c: usize, d: usize| (if c == d { class_sizes[c] } else { 0.0 }) - class_sizes[c] * class_sizes[d] / n;
+    let squares: f64 = (0..class_sizes.len())
+        .flat_map(|c| (0..class_sizes.len()).map(move |d| (c, d)))
+        .map(|(c, d)| entry(c, d).powi(2))
+        .sum();
     4.0 * squares.sqrt()
 }
 
@@ -83,24 +88,25 @@ pub struct CentredProducts<'a> {
 }
 
 impl<'a> CentredProducts<'a> {
-    pub fn new(gram: &'a GramState, leading: usize) -> Self {
-        let moments = Self { folds: gram.folds(), p: gram.features(), n: gram.rows() as f64, s: vec![], sy: vec![] };
-        let s = (0..leading).map(|i| moments.sum(|fold| fold.s[i])).collect();
-        let sy = (0..gram.targets()).map(|j| moments.sum(|fold| fold.sy[j])).collect();
+    pub fn new(gram: &'a GramState, feature_count: usize) -> Self {
+        let moments =
+            Self { folds: gram.folds(), p: gram.feature_count(), n: gram.row_count() as f64, s: vec![], sy: vec![] };
+        let s = (0..feature_count).map(|i| moments.sum_over_folds(|fold| fold.s[i])).collect();
+        let sy = (0..gram.target_count()).map(|j| moments.sum_over_folds(|fold| fold.sy[j])).collect();
         Self { s, sy, ..moments }
     }
 
-    pub fn sum(&self, statistic: impl Fn(&FoldGram) -> f64) -> f64 {
+    pub fn sum_over_folds(&self, statistic: impl Fn(&FoldGram) -> f64) -> f64 {
         self.folds.iter().map(statistic).sum()
     }
 
     /// Centred product of features i ≥ j.
-    pub fn product(&self, i: usize, j: usize) -> f64 {
-        self.sum(|fold| fold.g[j * self.p + i]) - self.s[i] * self.s[j] / self.n
+    pub fn feature_product(&self, i: usize, j: usize) -> f64 {
+        self.sum_over_folds(|fold| fold.g[j * self.p + i]) - self.s[i] * self.s[j] / self.n
     }
 
     pub fn target_product(&self, i: usize, c: usize) -> f64 {
-        self.sum(|fold| fold.b[c * self.p + i]) - self.s[i] * self.sy[c] / self.n
+        self.sum_over_folds(|fold| fold.b[c * self.p + i]) - self.s[i] * self.sy[c] / self.n
     }
 }
 

@@ -51,14 +51,14 @@ impl Targets {
             Self::Numeric { centre } => Ok(block.y[i * block.t + j] - centre[j]),
             Self::Classes(classes) => {
                 let code = block.classes.map_or(LabelCodes::UNKNOWN, |coded| coded.codes[i]);
-                classes.target_value(code, j).ok_or(Error::UnknownClass { row: block.rows[i] })
+                classes.target_value(code, j).ok_or(Error::UnknownClass { row: block.row_numbers[i] })
             }
         }
     }
 
     /// Appends the t targets of row `i` of a block to `to`.
-    pub fn append_to<T>(&self, block: &RowBlock<'_, T>, i: usize, to: &mut Vec<f64>) -> Result<()> {
-        (0..self.count()).try_for_each(|j| self.value(block, i, j).map(|value| to.push(value)))
+    pub fn append_to<T>(&self, block: &RowBlock<'_, T>, i: usize, out: &mut Vec<f64>) -> Result<()> {
+        (0..self.count()).try_for_each(|j| self.value(block, i, j).map(|value| out.push(value)))
     }
 }
 
@@ -79,7 +79,7 @@ pub struct Bins<T> {
 
 #[derive(Debug)]
 struct Bin<T> {
-    rows: usize,
+    row_count: usize,
     x: Vec<T>,
     y: Vec<f64>,
     /// Weights of the rows in the bin; empty if all are 1.
@@ -101,9 +101,10 @@ pub struct MappedBin<'a, T> {
 }
 
 impl<T: Real> Bins<T> {
-    pub(crate) fn new((d, p): (usize, usize), t: usize, folds: usize, bin_rows: usize) -> Self {
-        let bin = || Bin { rows: 0, x: vec![T::default(); bin_rows * d], y: vec![0.0; bin_rows * t], w: Vec::new() };
-        let bins = (0..folds).map(|_| bin()).collect();
+    pub(crate) fn new((d, p): (usize, usize), t: usize, bin_count: usize, bin_rows: usize) -> Self {
+        let bin =
+            || Bin { row_count: 0, x: vec![T::default(); bin_rows * d], y: vec![0.0; bin_rows * t], w: Vec::new() };
+        let bins = (0..bin_count).map(|_| bin()).collect();
         Self { bins, phi: vec![T::default(); bin_rows * p], bin_rows, d, p, t, has_weights: false }
     }
 
@@ -112,7 +113,7 @@ impl<T: Real> Bins<T> {
     pub(crate) fn push(
         &mut self,
         block: &RowBlock<'_, T>,
-        (folds, classes): (&Folds, usize),
+        (folds, class_count): (&Folds, usize),
         targets: &Targets,
         mut on_full: impl FnMut(&mut Self, usize) -> Result<()>,
     ) -> Result<()> {
@@ -120,21 +121,22 @@ impl<T: Real> Bins<T> {
         self.has_weights = block.weight.is_some();
         for i in 0..block.len() {
             let group = block.groups.map_or(LabelCodes::UNKNOWN, |coded| coded.codes[i]);
-            let fold = folds.fold_of(block.rows[i], group)? * classes + class_of_row(block, i, classes)?;
-            let (d, size, t) = (self.d, self.bin_rows, self.t);
-            let bin = &mut self.bins[fold];
-            bin.x[bin.rows * d..(bin.rows + 1) * d].copy_from_slice(&block.x[i * d..(i + 1) * d]);
+            let bin_index =
+                folds.fold_of(block.row_numbers[i], group)? * class_count + class_of_row(block, i, class_count)?;
+            let (d, bin_rows, t) = (self.d, self.bin_rows, self.t);
+            let bin = &mut self.bins[bin_index];
+            bin.x[bin.row_count * d..(bin.row_count + 1) * d].copy_from_slice(&block.x[i * d..(i + 1) * d]);
             for j in 0..t {
-                bin.y[j * size + bin.rows] = targets.value(block, i, j)?;
+                bin.y[j * bin_rows + bin.row_count] = targets.value(block, i, j)?;
             }
             if let Some(weight) = row_weights::block_weight(block, i)? {
-                bin.w.truncate(bin.rows);
+                bin.w.truncate(bin.row_count);
                 bin.w.push(weight);
             }
-            bin.rows += 1;
-            if bin.rows == size {
-                on_full(self, fold)?;
-                self.bins[fold].rows = 0;
+            bin.row_count += 1;
+            if bin.row_count == bin_rows {
+                on_full(self, bin_index)?;
+                self.bins[bin_index].row_count = 0;
             }
         }
         Ok(())
@@ -142,27 +144,27 @@ impl<T: Real> Bins<T> {
 
     /// Calls `on_full` for every bin with rows, in the order of the folds.
     pub(crate) fn flush(&mut self, mut on_full: impl FnMut(&mut Self, usize) -> Result<()>) -> Result<()> {
-        for fold in 0..self.bins.len() {
-            if self.bins[fold].rows > 0 {
-                on_full(self, fold)?;
-                self.bins[fold].rows = 0;
+        for bin_index in 0..self.bins.len() {
+            if self.bins[bin_index].row_count > 0 {
+                on_full(self, bin_index)?;
+                self.bins[bin_index].row_count = 0;
             }
         }
         Ok(())
     }
 
-    pub(crate) fn map_bin(&mut self, fold: usize, map: &dyn FeatureMap<T>, workers: &Workers) {
-        let (bin, p) = (&self.bins[fold], self.p);
-        let rows = bin.rows;
+    pub(crate) fn map_bin(&mut self, bin_index: usize, map: &dyn FeatureMap<T>, workers: &Workers) {
+        let (bin, p) = (&self.bins[bin_index], self.p);
+        let rows = bin.row_count;
         let x = MatRef::from_row_major_slice(&bin.x[..rows * self.d], rows, self.d);
         map.apply(x, MatMut::from_column_major_slice_mut(&mut self.phi[..rows * p], rows, p), workers);
     }
 
     /// Multiplies the features and targets of the last mapped bin by the square roots of the row
     /// weights, so that their moments are weighted. Does nothing without weights.
-    pub fn apply_weights(&mut self, fold: usize, workers: &Workers) {
-        let (bin, size, p) = (&mut self.bins[fold], self.bin_rows, self.p);
-        let rows = bin.rows;
+    pub fn apply_weights(&mut self, bin_index: usize, workers: &Workers) {
+        let (bin, bin_rows, p) = (&mut self.bins[bin_index], self.bin_rows, self.p);
+        let rows = bin.row_count;
         if self.has_weights {
             bin.w[..rows].iter_mut().for_each(|w| *w = w.sqrt());
             let roots = &bin.w[..rows];
@@ -170,15 +172,15 @@ impl<T: Real> Bins<T> {
                 column.iter_mut().zip(roots).for_each(|(v, root)| *v = T::from_f64(v.to_f64() * root));
             });
             for j in 0..self.t {
-                bin.y[j * size..][..rows].iter_mut().zip(roots).for_each(|(y, root)| *y *= root);
+                bin.y[j * bin_rows..][..rows].iter_mut().zip(roots).for_each(|(y, root)| *y *= root);
             }
         }
     }
 
     /// Returns the rows, features, targets and weights of the last mapped bin.
-    pub fn mapped_bin(&self, fold: usize) -> MappedBin<'_, T> {
-        let (bin, p) = (&self.bins[fold], self.p);
-        let rows = bin.rows;
+    pub fn mapped_bin(&self, bin_index: usize) -> MappedBin<'_, T> {
+        let (bin, p) = (&self.bins[bin_index], self.p);
+        let rows = bin.row_count;
         MappedBin {
             x: MatRef::from_row_major_slice(&bin.x[..rows * self.d], rows, self.d),
             phi: MatRef::from_column_major_slice(&self.phi[..rows * p], rows, p),
@@ -189,9 +191,9 @@ impl<T: Real> Bins<T> {
 }
 
 /// Returns the class of row `i`, or 0 if `classes` is 1.
-fn class_of_row<T>(block: &RowBlock<'_, T>, i: usize, classes: usize) -> Result<usize> {
-    let code = || block.classes.map(|coded| coded.codes[i] as usize).filter(|code| *code < classes);
-    if classes > 1 { code().ok_or(Error::UnknownClass { row: block.rows[i] }) } else { Ok(0) }
+fn class_of_row<T>(block: &RowBlock<'_, T>, i: usize, class_count: usize) -> Result<usize> {
+    let code = || block.classes.map(|coded| coded.codes[i] as usize).filter(|code| *code < class_count);
+    if class_count > 1 { code().ok_or(Error::UnknownClass { row: block.row_numbers[i] }) } else { Ok(0) }
 }
 
 fn check_block<T>(block: &RowBlock<'_, T>, d: usize, targets: &Targets) -> Result<()> {

@@ -4,14 +4,14 @@ use crate::linalg::strips::for_each_strip;
 use crate::{Error, Result, row_weights};
 use faer::prelude::*;
 use faer::{Mat, MatRef};
-use kapprox::map::contiguous;
+use kapprox::map::column_slice;
 use kapprox::{FeatureMap, Real};
 use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::{Merge, Reduction, RowBlock, Workers};
 
 /// Rows whose residuals are updated together: 2 KiB of residuals stay in L1 while the columns of
 /// phi pass.
-const STRIP_ROWS: usize = 288;
+const RESIDUAL_STRIP_ROWS: usize = 288;
 
 /// Number of independent partial sums of a column, so that its additions vectorise: the width of
 /// AVX-512 in f64.
@@ -45,13 +45,13 @@ pub struct Certificate {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CertificateState {
     /// Number of rows so far, or the sum of their weights.
-    pub weight: f64,
+    pub weight_sum: f64,
     /// Trace of the kernel matrix, tr K = Σ k(x_i, x_i). All sums are weighted by row.
     pub trace: f64,
     /// Sums of positive residuals Σ max(r_i, 0) at ranks 1, …, p.
-    pub positive: Vec<f64>,
+    pub positive_sums: Vec<f64>,
     /// Sums of negative residuals Σ max(−r_i, 0) at ranks 1, …, p.
-    pub negative: Vec<f64>,
+    pub negative_sums: Vec<f64>,
     /// Largest residual of a row at rank p, a lower bound on the spectral norm of K − K̂; 0 before
     /// the first row.
     pub max_residual: f64,
@@ -62,10 +62,10 @@ impl CertificateState {
     /// Returns the state before any row, for p features.
     pub fn new(p: usize) -> Self {
         Self {
-            weight: 0.0,
+            weight_sum: 0.0,
             trace: 0.0,
-            positive: vec![0.0; p],
-            negative: vec![0.0; p],
+            positive_sums: vec![0.0; p],
+            negative_sums: vec![0.0; p],
             max_residual: 0.0,
             epsilon: f64::EPSILON,
         }
@@ -78,7 +78,7 @@ impl CertificateState {
 
     /// Returns the bytes of the partial sums of an update with b rows.
     pub fn scratch_bytes(p: usize, b: usize) -> usize {
-        8 * b.div_ceil(STRIP_ROWS) * (2 * p + 1)
+        8 * b.div_ceil(RESIDUAL_STRIP_ROWS) * (2 * p + 1)
     }
 
     /// Adds b rows with their weights (1 if `None`): `phi` is b x p with contiguous columns,
@@ -92,50 +92,50 @@ impl CertificateState {
         phi: MatRef<'_, T>,
         diag: &[f64],
         weights: Option<&[f64]>,
-        partial: &mut Vec<f64>,
+        partial_sums: &mut Vec<f64>,
         workers: &Workers,
     ) {
-        let p = self.positive.len();
+        let p = self.positive_sums.len();
         debug_assert_eq!((phi.nrows(), phi.ncols()), (diag.len(), p));
         let sums_per_strip = 2 * p + 1;
-        partial.resize(diag.len().div_ceil(STRIP_ROWS) * sums_per_strip, 0.0);
-        for_each_strip(workers, partial, sums_per_strip, |strip, out| {
-            let first = strip * STRIP_ROWS;
-            let rows = STRIP_ROWS.min(diag.len() - first);
-            let (mut residual, mut strip_weights) = ([0.0; STRIP_ROWS], [1.0; STRIP_ROWS]);
+        partial_sums.resize(diag.len().div_ceil(RESIDUAL_STRIP_ROWS) * sums_per_strip, 0.0);
+        for_each_strip(workers, partial_sums, sums_per_strip, |strip, out| {
+            let first_row = strip * RESIDUAL_STRIP_ROWS;
+            let row_count = RESIDUAL_STRIP_ROWS.min(diag.len() - first_row);
+            let (mut residual, mut strip_weights) = ([0.0; RESIDUAL_STRIP_ROWS], [1.0; RESIDUAL_STRIP_ROWS]);
             if let Some(weights) = weights {
-                strip_weights[..rows].copy_from_slice(&weights[first..first + rows]);
+                strip_weights[..row_count].copy_from_slice(&weights[first_row..first_row + row_count]);
             }
-            (0..rows).for_each(|i| residual[i] = strip_weights[i] * diag[first + i]);
-            strip_sums(phi.subrows(first, rows), &mut residual[..rows], &strip_weights[..rows], out);
+            (0..row_count).for_each(|i| residual[i] = strip_weights[i] * diag[first_row + i]);
+            strip_sums(phi.subrows(first_row, row_count), &mut residual[..row_count], &strip_weights[..row_count], out);
         });
-        for strip in partial.chunks_exact(sums_per_strip) {
-            let (positive, rest) = strip.split_at(p);
-            self.positive.iter_mut().zip(positive).for_each(|(sum, part)| *sum += part);
-            self.negative.iter_mut().zip(rest).for_each(|(sum, part)| *sum += part);
-            self.max_residual = self.max_residual.max(rest[p]);
+        for strip in partial_sums.chunks_exact(sums_per_strip) {
+            let (positive, negative_and_max) = strip.split_at(p);
+            self.positive_sums.iter_mut().zip(positive).for_each(|(sum, part)| *sum += part);
+            self.negative_sums.iter_mut().zip(negative_and_max).for_each(|(sum, part)| *sum += part);
+            self.max_residual = self.max_residual.max(negative_and_max[p]);
         }
         let weight = |i: usize| weights.map_or(1.0, |weights| weights[i]);
         self.trace += (0..diag.len()).map(|i| weight(i) * diag[i]).sum::<f64>();
-        self.weight += (0..diag.len()).map(weight).sum::<f64>();
+        self.weight_sum += (0..diag.len()).map(weight).sum::<f64>();
         self.epsilon = self.epsilon.max(T::EPSILON);
     }
 
     /// Returns the certificate of the leading `rank` features (at most p).
     pub fn certificate(&self, rank: usize) -> Certificate {
         let fraction = |sum: f64| if self.trace > 0.0 { sum / self.trace } else { 0.0 };
-        let rank = rank.min(self.positive.len());
+        let rank = rank.min(self.positive_sums.len());
         let (trace_error, overshoot) = match rank {
             0 => (fraction(self.trace), 0.0),
-            _ => (fraction(self.positive[rank - 1]), fraction(self.negative[rank - 1])),
+            _ => (fraction(self.positive_sums[rank - 1]), fraction(self.negative_sums[rank - 1])),
         };
         Certificate { trace_error, overshoot, floor: self.epsilon * (rank as f64 + 1.0).sqrt() + overshoot }
     }
 
     /// Returns the mean over the rows of max(r_i, 0) at `rank`, which is k(x, x) at rank 0.
     pub fn mean_residual(&self, rank: usize) -> f64 {
-        let sum = rank.checked_sub(1).and_then(|last| self.positive.get(last)).unwrap_or(&self.trace);
-        if self.weight > 0.0 { sum / self.weight } else { 0.0 }
+        let sum = rank.checked_sub(1).and_then(|last| self.positive_sums.get(last)).unwrap_or(&self.trace);
+        if self.weight_sum > 0.0 { sum / self.weight_sum } else { 0.0 }
     }
 
     /// Returns the [`certificate`](Self::certificate) of the leading `rank` features if it can be
@@ -156,16 +156,16 @@ impl CertificateState {
 
     /// Returns the smallest rank whose trace error is at most `tolerance`, if it exists.
     pub fn rank_within(&self, tolerance: f64) -> Option<usize> {
-        (1..=self.positive.len()).find(|rank| self.certificate(*rank).trace_error <= tolerance)
+        (1..=self.positive_sums.len()).find(|rank| self.certificate(*rank).trace_error <= tolerance)
     }
 }
 
 impl Merge for CertificateState {
     fn merge(&mut self, later: &Self) {
-        self.weight += later.weight;
+        self.weight_sum += later.weight_sum;
         self.trace += later.trace;
-        self.positive.iter_mut().zip(&later.positive).for_each(|(sum, part)| *sum += part);
-        self.negative.iter_mut().zip(&later.negative).for_each(|(sum, part)| *sum += part);
+        self.positive_sums.iter_mut().zip(&later.positive_sums).for_each(|(sum, part)| *sum += part);
+        self.negative_sums.iter_mut().zip(&later.negative_sums).for_each(|(sum, part)| *sum += part);
         self.max_residual = self.max_residual.max(later.max_residual);
         self.epsilon = self.epsilon.max(later.epsilon);
     }
@@ -173,17 +173,17 @@ impl Merge for CertificateState {
 
 impl Persist for CertificateState {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.put_owned("scalars", vec![self.weight, self.trace, self.max_residual, self.epsilon]);
-        out.put("positive", &self.positive);
-        out.put("negative", &self.negative);
+        out.put_owned("scalars", vec![self.weight_sum, self.trace, self.max_residual, self.epsilon]);
+        out.put("positive", &self.positive_sums);
+        out.put("negative", &self.negative_sums);
     }
 
     fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
         let mut scalars = [0.0; 4];
         from.fill("scalars", &mut scalars)?;
-        [self.weight, self.trace, self.max_residual, self.epsilon] = scalars;
-        from.fill("positive", &mut self.positive)?;
-        from.fill("negative", &mut self.negative)
+        [self.weight_sum, self.trace, self.max_residual, self.epsilon] = scalars;
+        from.fill("positive", &mut self.positive_sums)?;
+        from.fill("negative", &mut self.negative_sums)
     }
 }
 
@@ -192,36 +192,40 @@ impl Persist for CertificateState {
 fn strip_sums<T: Real>(phi: MatRef<'_, T>, residual: &mut [f64], weights: &[f64], out: &mut [f64]) {
     let p = phi.ncols();
     kapprox::vectorised!({
-        let (positive, rest) = out.split_at_mut(p);
+        let (positive, negative_and_max) = out.split_at_mut(p);
         for j in 0..p {
-            (positive[j], rest[j]) = column_step(residual, weights, contiguous(phi.col(j)));
+            (positive[j], negative_and_max[j]) = subtract_column(residual, weights, column_slice(phi.col(j)));
         }
-        rest[p] = residual.iter().zip(weights).map(|(left, weight)| left / weight).fold(0.0, f64::max);
+        negative_and_max[p] = residual
+            .iter()
+            .zip(weights)
+            .map(|(weighted_residual, weight)| weighted_residual / weight)
+            .fold(0.0, f64::max);
     });
 }
 
 /// Subtracts φ_ij² times the weight from every residual, and returns the sums of the positive and
 /// the negative residuals.
 #[inline(always)]
-fn column_step<T: Real>(residual: &mut [f64], weights: &[f64], column: &[T]) -> (f64, f64) {
+fn subtract_column<T: Real>(residual: &mut [f64], weights: &[f64], column: &[T]) -> (f64, f64) {
     let (mut positive, mut negative) = ([0.0; PARTIAL_SUMS], [0.0; PARTIAL_SUMS]);
-    let (wide, tail) = residual.as_chunks_mut::<PARTIAL_SUMS>();
-    let (wide_phi, tail_phi) = column.as_chunks::<PARTIAL_SUMS>();
-    let (wide_weights, tail_weights) = weights.as_chunks::<PARTIAL_SUMS>();
-    for ((r, phi), weight) in wide.iter_mut().zip(wide_phi).zip(wide_weights) {
-        for lane in 0..PARTIAL_SUMS {
-            let square = phi[lane].to_f64() * phi[lane].to_f64();
-            let updated = r[lane] - weight[lane] * square;
-            r[lane] = updated;
+    let (whole, tail) = residual.as_chunks_mut::<PARTIAL_SUMS>();
+    let (whole_phi, tail_phi) = column.as_chunks::<PARTIAL_SUMS>();
+    let (whole_weights, tail_weights) = weights.as_chunks::<PARTIAL_SUMS>();
+    for ((r, phi), weight) in whole.iter_mut().zip(whole_phi).zip(whole_weights) {
+        for i in 0..PARTIAL_SUMS {
+            let square = phi[i].to_f64() * phi[i].to_f64();
+            let updated = r[i] - weight[i] * square;
+            r[i] = updated;
             // written so that a NaN is added to the positive sum
-            positive[lane] += if updated < 0.0 { 0.0 } else { updated };
-            negative[lane] += if updated < 0.0 { -updated } else { 0.0 };
+            positive[i] += if updated < 0.0 { 0.0 } else { updated };
+            negative[i] += if updated < 0.0 { -updated } else { 0.0 };
         }
     }
-    for (lane, ((r, phi), weight)) in tail.iter_mut().zip(tail_phi).zip(tail_weights).enumerate() {
+    for (i, ((r, phi), weight)) in tail.iter_mut().zip(tail_phi).zip(tail_weights).enumerate() {
         *r -= weight * (phi.to_f64() * phi.to_f64());
-        positive[lane] += if *r < 0.0 { 0.0 } else { *r };
-        negative[lane] += if *r < 0.0 { -*r } else { 0.0 };
+        positive[i] += if *r < 0.0 { 0.0 } else { *r };
+        negative[i] += if *r < 0.0 { -*r } else { 0.0 };
     }
     (positive.iter().sum(), negative.iter().sum())
 }
@@ -232,7 +236,7 @@ pub struct CertificateReduction<'a, T: Real> {
     /// Feature map.
     pub map: &'a dyn FeatureMap<T>,
     /// Number of rows per tile.
-    pub tile: usize,
+    pub tile_rows: usize,
 }
 
 impl<T: Real> CertificateReduction<'_, T> {
@@ -248,7 +252,7 @@ impl<T: Real> CertificateReduction<'_, T> {
 pub struct CertificateScratch<T: Real> {
     phi: Mat<T>,
     diag: Vec<f64>,
-    partial: Vec<f64>,
+    partial_sums: Vec<f64>,
 }
 
 impl<T: Real> Reduction<T> for CertificateReduction<'_, T> {
@@ -261,13 +265,17 @@ impl<T: Real> Reduction<T> for CertificateReduction<'_, T> {
     }
 
     fn scratch(&self) -> CertificateScratch<T> {
-        CertificateScratch { phi: Mat::zeros(self.tile, self.map.dims().1), diag: Vec::new(), partial: Vec::new() }
+        CertificateScratch {
+            phi: Mat::zeros(self.tile_rows, self.map.dims().1),
+            diag: Vec::new(),
+            partial_sums: Vec::new(),
+        }
     }
 
     fn step(
         &self,
         state: &mut CertificateState,
-        CertificateScratch { phi, diag, partial }: &mut CertificateScratch<T>,
+        CertificateScratch { phi, diag, partial_sums }: &mut CertificateScratch<T>,
         block: &RowBlock<'_, T>,
         workers: &Workers,
     ) -> Result<()> {
@@ -278,7 +286,7 @@ impl<T: Real> Reduction<T> for CertificateReduction<'_, T> {
         diag.resize(b, 0.0);
         if self.map.kernel_diag(x, diag).is_some() {
             let weights = row_weights::block_weights(block)?;
-            state.update(phi.as_ref(), diag, weights.as_deref(), partial, workers);
+            state.update(phi.as_ref(), diag, weights.as_deref(), partial_sums, workers);
         }
         Ok(())
     }
@@ -320,10 +328,10 @@ mod tests {
     #[test]
     fn threads_give_the_same_bits_and_parts_the_same_sums() {
         let (phi, diag) = features(1000, 29);
-        let state_of_rows = |from: usize, rows: usize, threads: usize| {
+        let state_of_rows = |first_row: usize, row_count: usize, threads: usize| {
             let mut state = CertificateState::new(29);
-            let phi = phi.as_ref().subrows(from, rows);
-            state.update(phi, &diag[from..from + rows], None, &mut Vec::new(), &Workers::new(threads));
+            let phi = phi.as_ref().subrows(first_row, row_count);
+            state.update(phi, &diag[first_row..first_row + row_count], None, &mut Vec::new(), &Workers::new(threads));
             state
         };
         assert_eq!(state_of_rows(0, 1000, 1), state_of_rows(0, 1000, 2));

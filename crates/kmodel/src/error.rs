@@ -161,10 +161,10 @@ impl Error {
     /// [`kstore::Error::with_other_bytes`].
     #[must_use]
     #[doc(hidden)]
-    pub fn with_other_bytes(self, bytes: usize) -> Self {
+    pub fn with_reserved(self, reserved_bytes: usize) -> Self {
         match self {
-            Self::Store(error) => Self::Store(error.with_reserved(bytes)),
-            Self::Approx(kapprox::Error::Store(error)) => Self::Store(error.with_reserved(bytes)),
+            Self::Store(error) => Self::Store(error.with_reserved(reserved_bytes)),
+            Self::Approx(kapprox::Error::Store(error)) => Self::Store(error.with_reserved(reserved_bytes)),
             other => other,
         }
     }

@@ -36,14 +36,19 @@ pub struct FeatureReduction<'a, T, S> {
     targets: &'a Targets,
     bin_rows: usize,
     /// Number of classes with separate bins in every fold; 1 for one bin per fold.
-    pub(crate) classes: usize,
-    pub(crate) bin_fold: S,
+    pub(crate) class_count: usize,
+    pub(crate) bin_reduction: S,
 }
 
 impl<'a, T: Real, S: BinReduction<T>> FeatureReduction<'a, T, S> {
     /// Returns a pass over the features of `map`, in bins of 2,048 rows.
-    pub fn over(map: &'a dyn FeatureMap<T>, folds: &'a Folds, targets: &'a Targets, bin_fold: S) -> Self {
-        Self { map, folds, targets, bin_rows: BIN_ROWS, classes: 1, bin_fold }
+    pub fn with_bin_reduction(
+        map: &'a dyn FeatureMap<T>,
+        folds: &'a Folds,
+        targets: &'a Targets,
+        bin_reduction: S,
+    ) -> Self {
+        Self { map, folds, targets, bin_rows: BIN_ROWS, class_count: 1, bin_reduction }
     }
 
     /// Sets the number of rows of a bin. It determines the order of summation, so choose it from
@@ -62,7 +67,7 @@ impl<'a, T: Real, S: BinReduction<T>> FeatureReduction<'a, T, S> {
         workers: &Workers,
     ) -> Result<()> {
         bins.map_bin(fold, self.map, workers);
-        self.bin_fold.add_bin(state, scratch, fold, bins, workers)
+        self.bin_reduction.add_bin(state, scratch, fold, bins, workers)
     }
 }
 
@@ -72,11 +77,12 @@ impl<T: Real, S: BinReduction<T>> Reduction<T> for FeatureReduction<'_, T, S> {
     type Error = Error;
 
     fn init(&self) -> S::State {
-        self.bin_fold.init()
+        self.bin_reduction.init()
     }
 
     fn scratch(&self) -> Self::Scratch {
-        let bins = Bins::new(self.map.dims(), self.targets.count(), self.folds.count() * self.classes, self.bin_rows);
+        let bins =
+            Bins::new(self.map.dims(), self.targets.count(), self.folds.count() * self.class_count, self.bin_rows);
         (bins, S::Scratch::default())
     }
 
@@ -87,13 +93,13 @@ impl<T: Real, S: BinReduction<T>> Reduction<T> for FeatureReduction<'_, T, S> {
         block: &RowBlock<'_, T>,
         workers: &Workers,
     ) -> Result<()> {
-        let folds_and_classes = (self.folds, self.classes);
-        bins.push(block, folds_and_classes, self.targets, |bins, fold| {
-            self.add_bin(state, scratch, fold, bins, workers)
+        let folds_and_classes = (self.folds, self.class_count);
+        bins.push(block, folds_and_classes, self.targets, |bins, bin_index| {
+            self.add_bin(state, scratch, bin_index, bins, workers)
         })
     }
 
     fn flush(&self, state: &mut S::State, (bins, scratch): &mut Self::Scratch, workers: &Workers) -> Result<()> {
-        bins.flush(|bins, fold| self.add_bin(state, scratch, fold, bins, workers))
+        bins.flush(|bins, bin_index| self.add_bin(state, scratch, bin_index, bins, workers))
     }
 }

@@ -54,7 +54,7 @@ impl FoldSpec {
     /// # Errors
     /// [`Error::Option`] for any other text, and for fewer than two folds.
     pub fn parse(text: &str) -> Result<Self> {
-        let count = |digits: &str| match digits.trim().parse::<usize>() {
+        let parse_count = |digits: &str| match digits.trim().parse::<usize>() {
             Ok(k) if (2..=MAX_FOLDS).contains(&k) => Ok(k),
             Ok(1) => Err(Error::option("folds", text, "one fold leaves no rows to train on; use 2 or more, or none")),
             Ok(_) => Err(Error::option("folds", text, format!("the number of folds must be 2 to {MAX_FOLDS}"))),
@@ -62,23 +62,27 @@ impl FoldSpec {
         };
         match text.trim().split_once(':') {
             None if text.trim() == "none" => Ok(Self::None),
-            None => Ok(Self::Random(count(text)?)),
-            Some(("blocks", k)) => Ok(Self::Blocks(count(k)?)),
+            None => Ok(Self::Random(parse_count(text)?)),
+            Some(("blocks", k)) => Ok(Self::Blocks(parse_count(k)?)),
             Some(("column", name)) if !name.trim().is_empty() => Ok(Self::Column(name.trim().to_string())),
-            Some(("groups", rest)) => match rest.split_once(':') {
-                Some((k, name)) if !name.trim().is_empty() => Ok(Self::Groups(count(k)?, name.trim().to_string())),
+            Some(("groups", arguments)) => match arguments.split_once(':') {
+                Some((k, name)) if !name.trim().is_empty() => {
+                    Ok(Self::Groups(parse_count(k)?, name.trim().to_string()))
+                }
                 _ => Err(Error::option("folds", format!("{text:?}"), FOLDS_HELP)),
             },
-            Some(("forward", rest)) => {
-                let help = || Error::option("folds", format!("{text:?}"), FOLDS_HELP);
-                let (counts, column) = rest.split_once(':').map_or((rest, None), |(counts, name)| (counts, Some(name)));
+            Some(("forward", arguments)) => {
+                let syntax_error = || Error::option("folds", format!("{text:?}"), FOLDS_HELP);
+                let (counts, column) =
+                    arguments.split_once(':').map_or((arguments, None), |(counts, name)| (counts, Some(name)));
                 let (tests, gap) = counts.split_once('+').unwrap_or((counts, "0"));
-                let (tests, gap) = tests.trim().parse().ok().zip(gap.trim().parse().ok()).ok_or_else(help)?;
-                let column = column.map(|name| Some(name.trim()).filter(|name| !name.is_empty()).ok_or_else(help));
+                let (tests, gap) = tests.trim().parse().ok().zip(gap.trim().parse().ok()).ok_or_else(syntax_error)?;
+                let column =
+                    column.map(|name| Some(name.trim()).filter(|name| !name.is_empty()).ok_or_else(syntax_error));
                 let column = column.transpose()?.map(str::to_string);
                 match (1..MAX_FOLDS / 2).contains(&tests) && gap < MAX_FOLDS / 2 {
                     true => Ok(Self::Forward { tests, gap, column }),
-                    false => Err(help()),
+                    false => Err(syntax_error()),
                 }
             }
             Some(_) => Err(Error::option("folds", format!("{text:?}"), FOLDS_HELP)),
@@ -123,23 +127,24 @@ pub struct FoldRule {
     /// folds directly before the held-out fold.
     forward_gap: Option<usize>,
     /// A fold that is neither held out nor used for training.
-    excluded: Option<usize>,
+    excluded_fold: Option<usize>,
     /// The only fold that is held out.
-    only: Option<usize>,
+    only_held_out: Option<usize>,
 }
 
 impl FoldRule {
     /// Returns true if the fold is held out.
     pub fn is_held_out(self, fold: usize) -> bool {
         let first = self.forward_gap.map_or(0, |gap| gap + 1);
-        fold >= first && self.excluded != Some(fold) && self.only.is_none_or(|only| only == fold)
+        fold >= first && self.excluded_fold != Some(fold) && self.only_held_out.is_none_or(|only| only == fold)
     }
 
     /// Returns true if `fold` is used for training while `held_out` is held out, or in the final
     /// fit (`None`).
     pub fn is_training(self, held_out: Option<usize>, fold: usize) -> bool {
-        let before = |held_out: usize| self.forward_gap.is_none_or(|gap| fold + gap < held_out);
-        self.excluded != Some(fold) && held_out.is_none_or(|held_fold| held_fold != fold && before(held_fold))
+        let is_early_enough = |held_out: usize| self.forward_gap.is_none_or(|gap| fold + gap < held_out);
+        self.excluded_fold != Some(fold)
+            && held_out.is_none_or(|held_fold| held_fold != fold && is_early_enough(held_fold))
     }
 }
 
@@ -154,14 +159,14 @@ pub enum Folds {
         /// Number of folds.
         k: usize,
         /// Random keys of the rows.
-        keys: Stream,
+        stream: Stream,
     },
     /// Contiguous K-fold: blocks of equal length.
     Blocks {
         /// Number of folds.
         k: usize,
         /// Range of the stored rows that can be selected.
-        rows: Range<u64>,
+        row_range: Range<u64>,
     },
     /// One fold per label of a column.
     Column {
@@ -174,7 +179,7 @@ pub enum Folds {
         /// Number of folds.
         k: usize,
         /// Fold of each label, by its code.
-        folds: Vec<usize>,
+        label_folds: Vec<usize>,
     },
     /// Folds with a rule that limits which are held out and which are used for training.
     WithRule {
@@ -192,20 +197,20 @@ impl Folds {
     /// # Errors
     /// [`Error::UnsuitableFolds`] for more folds than rows or groups, or for a fold column with a
     /// single value.
-    pub fn new(spec: &FoldSpec, seed: u64, rows: Range<u64>, groups: &[Label]) -> Result<Self> {
-        let stored_rows = rows.end.saturating_sub(rows.start);
+    pub fn new(spec: &FoldSpec, seed: u64, row_range: Range<u64>, groups: &[Label]) -> Result<Self> {
+        let stored_rows = row_range.end.saturating_sub(row_range.start);
         let folds = match spec {
             FoldSpec::None => Self::None,
-            FoldSpec::Random(k) => Self::Random { k: *k, keys: Stream::new(seed, Purpose::Folds, 0) },
-            FoldSpec::Blocks(k) => Self::Blocks { k: *k, rows },
+            FoldSpec::Random(k) => Self::Random { k: *k, stream: Stream::new(seed, Purpose::Folds, 0) },
+            FoldSpec::Blocks(k) => Self::Blocks { k: *k, row_range },
             FoldSpec::Column(_) => Self::Column { labels: groups.to_vec() },
             FoldSpec::Forward { tests, gap, column } => {
                 let k = tests + gap + 1;
                 // labels are sorted
                 let fold_of_label = |label: usize| label * k / groups.len().max(1);
                 let folds = match column {
-                    None => Self::Blocks { k, rows },
-                    Some(_) => Self::Groups { k, folds: (0..groups.len()).map(fold_of_label).collect() },
+                    None => Self::Blocks { k, row_range },
+                    Some(_) => Self::Groups { k, label_folds: (0..groups.len()).map(fold_of_label).collect() },
                 };
                 Self::WithRule {
                     folds: Box::new(folds),
@@ -213,26 +218,26 @@ impl Folds {
                 }
             }
             FoldSpec::Groups(k, _) => {
-                let (keys, mut order) = (Stream::new(seed, Purpose::Folds, 0), Vec::from_iter(0..groups.len()));
-                order.sort_by_key(|group| keys.word(*group as u64));
-                let mut folds = vec![0; groups.len()];
-                order.into_iter().enumerate().for_each(|(position, group)| folds[group] = position % k);
-                Self::Groups { k: *k, folds }
+                let (stream, mut order) = (Stream::new(seed, Purpose::Folds, 0), Vec::from_iter(0..groups.len()));
+                order.sort_by_key(|group| stream.word(*group as u64));
+                let mut label_folds = vec![0; groups.len()];
+                order.into_iter().enumerate().for_each(|(position, group)| label_folds[group] = position % k);
+                Self::Groups { k: *k, label_folds }
             }
         };
         let unsuitable = |why| Err(Error::UnsuitableFolds { folds: spec.to_string(), why });
         if matches!(folds, Self::Column { .. }) && folds.count() < 2 {
             return unsuitable(format!("the column has {} value; expected 2 or more", folds.count()));
         }
-        if let Self::Groups { k, folds } = folds.without_rule()
-            && folds.len() < *k
+        if let Self::Groups { k, label_folds } = folds.without_rule()
+            && label_folds.len() < *k
         {
-            return unsuitable(format!("the column has {} values; use at most this many folds", folds.len()));
+            return unsuitable(format!("the column has {} values; use at most this many folds", label_folds.len()));
         }
         if folds.count() > MAX_FOLDS && stored_rows > MAX_FOLDS as u64 {
-            let values = folds.count();
+            let value_count = folds.count();
             return unsuitable(format!(
-                "the column has {values} values, and each would be a fold; use at most {MAX_FOLDS}"
+                "the column has {value_count} values, and each would be a fold; use at most {MAX_FOLDS}"
             ));
         }
         if !matches!(folds, Self::None) && folds.count() as u64 > stored_rows {
@@ -260,15 +265,15 @@ impl Folds {
     /// the rule holds out. If the folds are the values of a column, it is the fold whose fraction
     /// of the rows is nearest to a fifth, among the folds that the rule holds out. `None` if there
     /// are fewer than three folds, or if the rule holds out fewer than two folds.
-    pub fn test_fold(&self, sizes: &[usize]) -> Option<usize> {
-        let held_out = || (0..sizes.len()).filter(|fold| self.rule().is_held_out(*fold));
-        let rows: usize = sizes.iter().sum();
-        let deviation = |fold: &usize| (sizes[*fold] as f64 / rows.max(1) as f64 - TEST_FRACTION).abs();
+    pub fn test_fold(&self, fold_sizes: &[usize]) -> Option<usize> {
+        let held_out = || (0..fold_sizes.len()).filter(|fold| self.rule().is_held_out(*fold));
+        let row_count: usize = fold_sizes.iter().sum();
+        let deviation = |fold: &usize| (fold_sizes[*fold] as f64 / row_count.max(1) as f64 - TEST_FRACTION).abs();
         let test_fold = match self {
             Self::Column { .. } => held_out().min_by(|a, b| deviation(a).total_cmp(&deviation(b))),
             _ => held_out().next_back(),
         };
-        test_fold.filter(|_| sizes.len() > 2 && held_out().count() > 1)
+        test_fold.filter(|_| fold_sizes.len() > 2 && held_out().count() > 1)
     }
 
     fn without_rule(&self) -> &Self {
@@ -278,13 +283,13 @@ impl Folds {
     /// Returns the folds without the test fold `fold`, which is neither held out nor used for
     /// training.
     pub fn without_fold(&self, fold: usize) -> Self {
-        let rule = FoldRule { excluded: Some(fold), ..self.rule() };
+        let rule = FoldRule { excluded_fold: Some(fold), ..self.rule() };
         Self::WithRule { folds: Box::new(self.without_rule().clone()), rule }
     }
 
     /// Returns the folds with only `fold` held out.
     pub fn holding_out(&self, fold: usize) -> Self {
-        let rule = FoldRule { only: Some(fold), ..self.rule() };
+        let rule = FoldRule { only_held_out: Some(fold), ..self.rule() };
         Self::WithRule { folds: Box::new(self.without_rule().clone()), rule }
     }
 
@@ -296,12 +301,14 @@ impl Folds {
     pub fn fold_of(&self, row: u64, group: u32) -> Result<usize> {
         match self {
             Self::None => Ok(0),
-            Self::Random { k, keys } => Ok(keys.below(row, *k as u64) as usize),
-            Self::Blocks { k, rows } => Ok(block_of(row, *k, rows)),
+            Self::Random { k, stream: keys } => Ok(keys.uniform_below(row, *k as u64) as usize),
+            Self::Blocks { k, row_range: rows } => Ok(block_of(row, *k, rows)),
             Self::Column { labels } => {
                 Some(group as usize).filter(|g| *g < labels.len()).ok_or(Error::UnknownGroup { row })
             }
-            Self::Groups { folds, .. } => folds.get(group as usize).copied().ok_or(Error::UnknownGroup { row }),
+            Self::Groups { label_folds, .. } => {
+                label_folds.get(group as usize).copied().ok_or(Error::UnknownGroup { row })
+            }
             Self::WithRule { folds, .. } => folds.fold_of(row, group),
         }
     }
@@ -309,9 +316,9 @@ impl Folds {
 
 /// Returns the block of a row. Block i holds the rows from ⌈i·n/k⌉ to ⌈(i+1)·n/k⌉ − 1, counted from
 /// the first row that can be selected.
-fn block_of(row: u64, k: usize, rows: &Range<u64>) -> usize {
-    let length = u128::from(rows.end.saturating_sub(rows.start).max(1));
-    let block = u128::from(row.saturating_sub(rows.start)) * k as u128 / length;
+fn block_of(row: u64, k: usize, row_range: &Range<u64>) -> usize {
+    let row_count = u128::from(row_range.end.saturating_sub(row_range.start).max(1));
+    let block = u128::from(row.saturating_sub(row_range.start)) * k as u128 / row_count;
     (block as usize).min(k - 1)
 }
 
@@ -384,10 +391,10 @@ mod tests {
         // scikit-learn 1.9, TimeSeriesSplit(n_splits=3, gap=2) of ten rows in blocks of two
         let folds = Folds::new(&FoldSpec::parse("forward:3+1").unwrap(), 0, 0..10, &[]).unwrap();
         let (rule, fold_of_row) = (folds.rule(), |row| folds.fold_of(row, 0).unwrap());
-        let learned =
+        let training_rows =
             |held_out: usize| Vec::from_iter((0..10).filter(|row| rule.is_training(Some(held_out), fold_of_row(*row))));
         assert_eq!(Vec::from_iter((0..folds.count()).filter(|fold| rule.is_held_out(*fold))), [2, 3, 4]);
-        assert_eq!([2, 3, 4].map(learned), [vec![0, 1], vec![0, 1, 2, 3], vec![0, 1, 2, 3, 4, 5]]);
+        assert_eq!([2, 3, 4].map(training_rows), [vec![0, 1], vec![0, 1, 2, 3], vec![0, 1, 2, 3, 4, 5]]);
         assert!((0..5).all(|fold| rule.is_training(None, fold)));
         // with a column, labels are sorted, wherever their rows are
         let labels: Vec<Label> = (0..9).map(Label::Int).collect();
@@ -395,15 +402,18 @@ mod tests {
         assert_eq!(Vec::from_iter((0..9).map(|day| days.fold_of(99, day).unwrap())), [0, 0, 0, 1, 1, 1, 2, 2, 2]);
         // a test fold is never used for training, and is the only one held out for the final
         // estimate
-        let (rest, judge) = (folds.without_fold(4).rule(), folds.holding_out(4).rule());
+        let (selection_rule, test_rule) = (folds.without_fold(4).rule(), folds.holding_out(4).rule());
         assert!(
-            !rest.is_held_out(4) && !rest.is_training(None, 4) && rest.is_held_out(3) && rest.is_training(Some(3), 1)
+            !selection_rule.is_held_out(4)
+                && !selection_rule.is_training(None, 4)
+                && selection_rule.is_held_out(3)
+                && selection_rule.is_training(Some(3), 1)
         );
         assert!(
-            judge.is_held_out(4)
-                && !judge.is_held_out(3)
-                && judge.is_training(Some(4), 2)
-                && !judge.is_training(Some(4), 3)
+            test_rule.is_held_out(4)
+                && !test_rule.is_held_out(3)
+                && test_rule.is_training(Some(4), 2)
+                && !test_rule.is_training(Some(4), 3)
         );
     }
 

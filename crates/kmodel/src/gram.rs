@@ -1,7 +1,7 @@
 //! The Gram state: all statistics of the rows that ridge regression needs.
 
 use crate::linalg::dot_products::{copy_as_f64, dot_products};
-use crate::linalg::strips::{Pool, for_each_strip, row_strips};
+use crate::linalg::strips::{BufferPool, for_each_strip, row_strips};
 use crate::{Error, Result, folds::FoldRule};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
@@ -20,9 +20,9 @@ const MOMENT_PANEL_COLUMNS: usize = 32;
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoldGram {
     /// Number of rows n.
-    pub rows: u64,
+    pub row_count: u64,
     /// Sum of the row weights (n if all are 1). The sums below are weighted.
-    pub weight: f64,
+    pub weight_sum: f64,
     /// Gram matrix G = Σ φφᵀ, p x p column-major; only the lower triangle is used.
     pub g: Vec<f64>,
     /// Sum of the features s = Σ φ, length p.
@@ -37,7 +37,7 @@ pub struct FoldGram {
 
 /// Returns the covariance C = G/n − μμᵀ, full; only the lower triangle of the moments is read.
 pub fn covariance(moments: &FoldGram, mean: &[f64]) -> Mat<f64> {
-    let (p, n) = (mean.len(), moments.weight.max(f64::MIN_POSITIVE));
+    let (p, n) = (mean.len(), moments.weight_sum.max(f64::MIN_POSITIVE));
     let g = MatRef::from_column_major_slice(&moments.g, p, p);
     Mat::from_fn(p, p, |i, j| g[(i.max(j), i.min(j))] / n - mean[i] * mean[j])
 }
@@ -49,13 +49,21 @@ impl FoldGram {
         // written, and causes two page faults
         let mut g = Vec::with_capacity(p * p);
         g.resize(p * p, 0.0);
-        Self { rows: 0, weight: 0.0, g, s: vec![0.0; p], b: vec![0.0; p * t], sy: vec![0.0; t], yy: vec![0.0; t] }
+        Self {
+            row_count: 0,
+            weight_sum: 0.0,
+            g,
+            s: vec![0.0; p],
+            b: vec![0.0; p * t],
+            sy: vec![0.0; t],
+            yy: vec![0.0; t],
+        }
     }
 
     fn add(&mut self, other: &Self) {
         let p = self.s.len();
-        self.rows += other.rows;
-        self.weight += other.weight;
+        self.row_count += other.row_count;
+        self.weight_sum += other.weight_sum;
         for column in 0..p {
             let lower = column * p + column..(column + 1) * p;
             add_into(&mut self.g[lower.clone()], &other.g[lower]);
@@ -92,9 +100,9 @@ pub struct GramState {
 /// Buffers of [`GramState::update`], reused across calls.
 #[derive(Debug, Default)]
 pub struct GramScratch<T> {
-    panels: Pool<Panels<T>>,
-    widened: Pool<Vec<f64>>,
-    targets: Vec<f64>,
+    panels: BufferPool<Panels<T>>,
+    panels_f64: BufferPool<Vec<f64>>,
+    weights_and_targets: Vec<f64>,
     products: Vec<f64>,
 }
 
@@ -109,8 +117,8 @@ impl<T: Real> GramScratch<T> {
 
 impl GramState {
     /// Returns the state before any row, for p features, t targets and `folds` folds, at least 1.
-    pub fn new(p: usize, t: usize, folds: usize) -> Self {
-        let folds = (0..folds.max(1)).map(|_| FoldGram::new(p, t)).collect();
+    pub fn new(p: usize, t: usize, fold_count: usize) -> Self {
+        let folds = (0..fold_count.max(1)).map(|_| FoldGram::new(p, t)).collect();
         Self { p, t, folds, fold_rule: FoldRule::default(), precision: "f64", epsilon: f64::EPSILON }
     }
 
@@ -124,17 +132,17 @@ impl GramState {
     }
 
     /// Returns the bytes of a state for p features, t targets and `folds` folds.
-    pub fn bytes(p: usize, t: usize, folds: usize) -> usize {
-        folds.max(1).saturating_mul(8 * (p * p + p * (t + 1) + 2 * t))
+    pub fn bytes(p: usize, t: usize, fold_count: usize) -> usize {
+        fold_count.max(1).saturating_mul(8 * (p * p + p * (t + 1) + 2 * t))
     }
 
     /// Returns the number of features p.
-    pub fn features(&self) -> usize {
+    pub fn feature_count(&self) -> usize {
         self.p
     }
 
     /// Returns the number of targets t.
-    pub fn targets(&self) -> usize {
+    pub fn target_count(&self) -> usize {
         self.t
     }
 
@@ -146,23 +154,24 @@ impl GramState {
     /// Returns the sum of the moments of the training folds if fold `held_out` is held out; `None`
     /// holds out no fold. A sum of several folds allocates 8p² bytes.
     pub fn training_moments(&self, held_out: Option<usize>) -> Cow<'_, FoldGram> {
-        if let ([only], None) = (&self.folds[..], held_out) {
-            return Cow::Borrowed(only);
+        if let ([single_fold], None) = (&self.folds[..], held_out) {
+            return Cow::Borrowed(single_fold);
         }
         let mut sum = FoldGram::new(self.p, self.t);
-        let training = self.folds.iter().enumerate().filter(|(fold, _)| self.fold_rule.is_training(held_out, *fold));
-        training.for_each(|(_, fold)| sum.add(fold));
+        let training_folds =
+            self.folds.iter().enumerate().filter(|(fold, _)| self.fold_rule.is_training(held_out, *fold));
+        training_folds.for_each(|(_, fold)| sum.add(fold));
         Cow::Owned(sum)
     }
 
     /// Returns the number of rows in all folds.
-    pub fn rows(&self) -> u64 {
-        self.folds.iter().map(|fold| fold.rows).sum()
+    pub fn row_count(&self) -> u64 {
+        self.folds.iter().map(|fold| fold.row_count).sum()
     }
 
     /// Returns the sum of the weights of all rows.
-    pub fn weight(&self) -> f64 {
-        self.folds.iter().map(|fold| fold.weight).sum()
+    pub fn weight_sum(&self) -> f64 {
+        self.folds.iter().map(|fold| fold.weight_sum).sum()
     }
 
     /// Returns the type of the features, `"f32"` or `"f64"`.
@@ -204,19 +213,20 @@ impl GramState {
         scratch: &mut GramScratch<T>,
         workers: &Workers,
     ) -> Result<()> {
-        let (p, t, folds) = (self.p, self.t, self.folds.len());
+        let (p, t, fold_count) = (self.p, self.t, self.folds.len());
         Error::check_dimension("columns of phi", p, phi.ncols())?;
         Error::check_dimension("columns of y", t, y.ncols())?;
         Error::check_dimension("rows of y", phi.nrows(), y.nrows())?;
-        let fold_gram = self.folds.get_mut(fold).ok_or(Error::Shape { what: "fold", expected: folds, got: fold })?;
+        let fold_gram =
+            self.folds.get_mut(fold).ok_or(Error::Shape { what: "fold", expected: fold_count, got: fold })?;
         if T::EPSILON > self.epsilon {
             (self.precision, self.epsilon) = (T::NAME, T::EPSILON);
         }
         if phi.nrows() == 0 {
             return Ok(());
         }
-        fold_gram.rows += phi.nrows() as u64;
-        fold_gram.weight += roots.map_or(phi.nrows() as f64, |roots| roots.iter().map(|root| root * root).sum());
+        fold_gram.row_count += phi.nrows() as u64;
+        fold_gram.weight_sum += roots.map_or(phi.nrows() as f64, |roots| roots.iter().map(|root| root * root).sum());
         add_gram(&mut fold_gram.g, phi, &scratch.panels, workers);
         add_moments(fold_gram, phi, y, roots, scratch, workers);
         Ok(())
@@ -229,15 +239,15 @@ impl Merge for GramState {
         if later.epsilon > self.epsilon {
             (self.precision, self.epsilon) = (later.precision, later.epsilon);
         }
-        for (mine, theirs) in self.folds.iter_mut().zip(&later.folds).filter(|(_, theirs)| theirs.rows > 0) {
-            mine.add(theirs);
+        for (fold, later_fold) in self.folds.iter_mut().zip(&later.folds).filter(|(_, theirs)| theirs.row_count > 0) {
+            fold.add(later_fold);
         }
     }
 }
 
 kstore::persist!(FoldGram {
-    one "rows": rows,
-    one "weight": weight,
+    one "rows": row_count,
+    one "weight": weight_sum,
     fill "g": g,
     fill "s": s,
     fill "b": b,
@@ -263,27 +273,27 @@ impl Persist for GramState {
     }
 }
 
-fn add_into(to: &mut [f64], from: &[f64]) {
-    to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
+fn add_into(sums: &mut [f64], terms: &[f64]) {
+    sums.iter_mut().zip(terms).for_each(|(to, from)| *to += from);
 }
 
 /// Adds phiᵀ·phi to the lower triangle of `g`, strip by strip.
-pub fn add_gram<T: Real>(g: &mut [f64], phi: MatRef<'_, T>, panels: &Pool<Panels<T>>, workers: &Workers) {
+pub fn add_gram<T: Real>(g: &mut [f64], phi: MatRef<'_, T>, panels: &BufferPool<Panels<T>>, workers: &Workers) {
     let p = phi.ncols();
     let mut strips = row_strips(MatMut::from_column_major_slice_mut(g, p, p), gram::strip_height(p));
     // the strips with the longest rows come first, so that the threads finish together
     strips.reverse();
-    workers.for_each(strips, |(first, g)| {
+    workers.for_each(strips, |(first_row, g)| {
         // the pass discards the result if it is cancelled, so the strip can be skipped
         if !workers.is_cancelled() {
-            panels.with(Panels::default, |panels| gram::add_rows(phi, first, g, panels));
+            panels.with_buffer(Panels::default, |panels| gram::add_rows(phi, first_row, g, panels));
         }
     });
 }
 
 /// Adds Σφ, Σφyᵀ, Σy and Σy² in f64: `[s b] += phiᵀ·[1 y]`, a few columns of phi at a time.
 fn add_moments<T: Real>(
-    state: &mut FoldGram,
+    fold_gram: &mut FoldGram,
     phi: MatRef<'_, T>,
     y: MatRef<'_, f64>,
     roots: Option<&[f64]>,
@@ -291,43 +301,43 @@ fn add_moments<T: Real>(
     workers: &Workers,
 ) {
     let (b, p, t) = (phi.nrows(), phi.ncols(), y.ncols());
-    scratch.targets.clear();
+    scratch.weights_and_targets.clear();
     match roots {
-        Some(roots) => scratch.targets.extend(roots),
-        None => scratch.targets.resize(b, 1.0),
+        Some(roots) => scratch.weights_and_targets.extend(roots),
+        None => scratch.weights_and_targets.resize(b, 1.0),
     }
     for j in 0..t {
         let column = || y.col(j).iter().copied();
-        scratch.targets.extend(column());
-        state.sy[j] += match roots {
+        scratch.weights_and_targets.extend(column());
+        fold_gram.sy[j] += match roots {
             Some(roots) => column().zip(roots).map(|(y, root)| y * root).sum::<f64>(),
             None => column().sum::<f64>(),
         };
-        state.yy[j] += column().map(|y| y * y).sum::<f64>();
+        fold_gram.yy[j] += column().map(|y| y * y).sum::<f64>();
     }
-    let right = MatRef::from_column_major_slice(&scratch.targets, b, t + 1);
-    let panel_size = MOMENT_PANEL_COLUMNS * (t + 1);
+    let right = MatRef::from_column_major_slice(&scratch.weights_and_targets, b, t + 1);
+    let panel_len = MOMENT_PANEL_COLUMNS * (t + 1);
     scratch.products.resize(p * (t + 1), 0.0);
-    let widened_pool = &scratch.widened;
-    for_each_strip(workers, &mut scratch.products, panel_size, |panel, out| {
-        let width = out.len() / (t + 1);
+    let widened_pool = &scratch.panels_f64;
+    for_each_strip(workers, &mut scratch.products, panel_len, |panel, out| {
+        let panel_columns = out.len() / (t + 1);
         if t < MIN_TARGETS_TO_WIDEN {
-            return dot_products(phi.subcols(panel * MOMENT_PANEL_COLUMNS, width), right, out);
+            return dot_products(phi.subcols(panel * MOMENT_PANEL_COLUMNS, panel_columns), right, out);
         }
-        widened_pool.with(Vec::new, |wide| {
-            wide.resize(wide.len().max(b * width), 0.0);
-            copy_as_f64(phi.subcols(panel * MOMENT_PANEL_COLUMNS, width), &mut wide[..b * width]);
-            let left = MatRef::from_column_major_slice(&wide[..b * width], b, width);
-            let out = MatMut::from_column_major_slice_mut(out, width, t + 1);
+        widened_pool.with_buffer(Vec::new, |panel_f64| {
+            panel_f64.resize(panel_f64.len().max(b * panel_columns), 0.0);
+            copy_as_f64(phi.subcols(panel * MOMENT_PANEL_COLUMNS, panel_columns), &mut panel_f64[..b * panel_columns]);
+            let left = MatRef::from_column_major_slice(&panel_f64[..b * panel_columns], b, panel_columns);
+            let out = MatMut::from_column_major_slice_mut(out, panel_columns, t + 1);
             matmul(out, Accum::Replace, left.transpose(), right, 1.0, Par::Seq);
         });
     });
-    for (panel, products) in scratch.products.chunks(panel_size).enumerate() {
-        let (first, width) = (panel * MOMENT_PANEL_COLUMNS, products.len() / (t + 1));
-        let (s, b) = products.split_at(width);
-        add_into(&mut state.s[first..first + width], s);
-        for (j, column) in b.chunks_exact(width).enumerate() {
-            add_into(&mut state.b[j * p + first..j * p + first + width], column);
+    for (panel, products) in scratch.products.chunks(panel_len).enumerate() {
+        let (first_column, panel_columns) = (panel * MOMENT_PANEL_COLUMNS, products.len() / (t + 1));
+        let (s, target_products) = products.split_at(panel_columns);
+        add_into(&mut fold_gram.s[first_column..first_column + panel_columns], s);
+        for (j, column) in target_products.chunks_exact(panel_columns).enumerate() {
+            add_into(&mut fold_gram.b[j * p + first_column..j * p + first_column + panel_columns], column);
         }
     }
 }

@@ -36,7 +36,7 @@ const MAX_LAMBDAS: usize = 2_000;
 pub fn parse_regularisation(name: &'static str, text: &str) -> Result<Vec<f64>> {
     let parse = |part: &str| {
         let invalid = |_| Error::option(name, part.trim(), format!("not a number; give {REGULARISATION_HELP}"));
-        part.trim().parse().map_err(invalid).and_then(|value| check_positive(name, value))
+        part.trim().parse().map_err(invalid).and_then(|value| require_positive(name, value))
     };
     parse_values(text, parse, |first, last| half_decades(name, first, last), f64::total_cmp)
 }
@@ -45,11 +45,11 @@ pub fn parse_regularisation(name: &'static str, text: &str) -> Result<Vec<f64>> 
 fn parse_values<V>(
     text: &str,
     parse: impl Fn(&str) -> Result<V>,
-    range: impl Fn(V, V) -> Result<Vec<V>>,
+    expand_range: impl Fn(V, V) -> Result<Vec<V>>,
     compare: fn(&V, &V) -> Ordering,
 ) -> Result<Vec<V>> {
     let mut values = match text.split_once("..") {
-        Some((first, last)) => range(parse(first)?, parse(last)?)?,
+        Some((first, last)) => expand_range(parse(first)?, parse(last)?)?,
         None => text.split(',').map(parse).collect::<Result<_>>()?,
     };
     values.sort_by(compare);
@@ -57,7 +57,7 @@ fn parse_values<V>(
     Ok(values)
 }
 
-fn check_positive(name: &'static str, value: f64) -> Result<f64> {
+fn require_positive(name: &'static str, value: f64) -> Result<f64> {
     match value.is_finite() && value > 0.0 {
         true => Ok(value),
         false => Err(Error::option(
@@ -69,25 +69,25 @@ fn check_positive(name: &'static str, value: f64) -> Result<f64> {
 }
 
 /// Returns `lambda` if it is positive and finite.
-pub fn check_lambda(lambda: f64) -> Result<f64> {
-    check_positive("lambda", lambda)
+pub fn require_lambda(lambda: f64) -> Result<f64> {
+    require_positive("lambda", lambda)
 }
 
-fn half_decades(option: &'static str, first: f64, last: f64) -> Result<Vec<f64>> {
+fn half_decades(name: &'static str, first: f64, last: f64) -> Result<Vec<f64>> {
     let range_text = || format!("{first:e}..{last:e}");
     if first > last {
-        return Err(Error::option(option, range_text(), "the range must start at its smaller end"));
+        return Err(Error::option(name, range_text(), "the range must start at its smaller end"));
     }
     let mut values = Vec::new();
-    let mut next = first;
+    let mut value = first;
     // the relative tolerance 5e-4 is smaller than a step and larger than the rounding error of
     // thousands of steps
-    while next < last * 0.9995 {
-        values.push(next);
+    while value < last * 0.9995 {
+        values.push(value);
         if values.len() > MAX_LAMBDAS {
-            return Err(Error::option(option, range_text(), "too many values; narrow the range"));
+            return Err(Error::option(name, range_text(), "too many values; narrow the range"));
         }
-        next = half_decades_from(first, values.len());
+        value = half_decades_from(first, values.len());
     }
     values.push(last);
     Ok(values)
@@ -124,14 +124,14 @@ pub fn parse_factors(text: &str) -> Result<Vec<f64>> {
         let number = part.trim().parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
         number.ok_or_else(|| invalid(part.trim(), help))
     };
-    let range = |first: f64, last: f64| {
+    let expand_range = |first: f64, last: f64| {
         if first > last || last / first > MAX_FACTOR_RATIO {
             return Err(invalid(text, "the range must start at its smaller end, and span at most a millionfold"));
         }
         let steps = std::iter::successors(Some(first), |value| Some(2.0 * value));
         Ok(steps.take_while(|value| *value < last).chain([last]).collect())
     };
-    parse_values(text, parse, range, f64::total_cmp)
+    parse_values(text, parse, expand_range, f64::total_cmp)
 }
 
 /// Parses ranks, and returns them ascending and without duplicates.
@@ -157,8 +157,8 @@ fn doubling_range(first: usize, last: usize) -> Result<Vec<usize>> {
         let range_text = format!("{first}..{last}");
         return Err(Error::option("ranks", range_text, "the range must start at its smaller end"));
     }
-    let doubled = std::iter::successors(Some(first), |rank| rank.checked_mul(2));
-    Ok(doubled.take_while(|rank| *rank < last).chain([last]).collect())
+    let doublings = std::iter::successors(Some(first), |rank| rank.checked_mul(2));
+    Ok(doublings.take_while(|rank| *rank < last).chain([last]).collect())
 }
 
 #[cfg(test)]

@@ -19,9 +19,9 @@ pub type MomentReduction<'a, T> = FeatureReduction<'a, T, MomentBinReduction<'a,
 pub struct MomentBinReduction<'a, T> {
     map: &'a dyn FeatureMap<T>,
     targets: &'a Targets,
-    folds: usize,
+    gram_count: usize,
     fold_rule: FoldRule,
-    certify: bool,
+    needs_certificate: bool,
     /// Feature map of the targets, whose outputs replace the targets in the moments.
     target_features: Option<&'a dyn FeatureMap<f64>>,
 }
@@ -40,39 +40,46 @@ kstore::summed!(RidgeState { part "gram": gram, some "certificate": certificate 
 /// Buffers that a worker lane reuses from bin to bin.
 #[derive(Debug, Default)]
 pub struct MomentScratch<T> {
-    gram: GramScratch<T>,
+    gram_scratch: GramScratch<T>,
     diag: Vec<f64>,
-    partial: Vec<f64>,
+    partial_sums: Vec<f64>,
 }
 
 impl<'a, T: Real> MomentReduction<'a, T> {
     /// Returns a pass over the features of `map`, with a certificate if the map is a projection.
     pub fn new(map: &'a dyn FeatureMap<T>, folds: &'a Folds, targets: &'a Targets) -> Self {
-        let certify = map.is_projection();
-        let (count, fold_rule) = (folds.count(), folds.rule());
-        let moments = MomentBinReduction { map, targets, folds: count, fold_rule, certify, target_features: None };
-        Self::over(map, folds, targets, moments)
+        let needs_certificate = map.is_projection();
+        let (fold_count, fold_rule) = (folds.count(), folds.rule());
+        let moments = MomentBinReduction {
+            map,
+            targets,
+            gram_count: fold_count,
+            fold_rule,
+            needs_certificate,
+            target_features: None,
+        };
+        Self::with_bin_reduction(map, folds, targets, moments)
     }
 
     /// Replaces the targets in the moments by the features that this map computes from the targets;
     /// `None` keeps the targets.
     #[must_use]
     pub fn with_target_features(mut self, target_features: Option<&'a dyn FeatureMap<f64>>) -> Self {
-        self.bin_fold.target_features = target_features;
+        self.bin_reduction.target_features = target_features;
         self
     }
 
     /// Accumulates separate moments for each class: class c of fold g has index g · classes + c.
     #[must_use]
-    pub fn by_class(mut self, classes: usize) -> Self {
-        (self.bin_fold.folds, self.classes) = (self.bin_fold.folds * classes, classes);
+    pub fn with_class_bins(mut self, class_count: usize) -> Self {
+        (self.bin_reduction.gram_count, self.class_count) = (self.bin_reduction.gram_count * class_count, class_count);
         self
     }
 
     /// Omits the certificate.
     #[must_use]
     pub fn without_certificate(mut self) -> Self {
-        self.bin_fold.certify = false;
+        self.bin_reduction.needs_certificate = false;
         self
     }
 }
@@ -83,36 +90,36 @@ impl<T: Real> BinReduction<T> for MomentBinReduction<'_, T> {
 
     fn init(&self) -> RidgeState {
         let p = self.map.dims().1;
-        let columns = self.target_features.map_or(self.targets.count(), |map| map.dims().1);
+        let target_count = self.target_features.map_or(self.targets.count(), |map| map.dims().1);
         RidgeState {
-            gram: GramState::new(p, columns, self.folds).with_fold_rule(self.fold_rule),
-            certificate: self.certify.then(|| CertificateState::new(p)),
+            gram: GramState::new(p, target_count, self.gram_count).with_fold_rule(self.fold_rule),
+            certificate: self.needs_certificate.then(|| CertificateState::new(p)),
         }
     }
 
     fn add_bin(
         &self,
         state: &mut RidgeState,
-        MomentScratch { gram, diag, partial }: &mut MomentScratch<T>,
-        fold: usize,
+        MomentScratch { gram_scratch, diag, partial_sums }: &mut MomentScratch<T>,
+        bin_index: usize,
         bins: &mut Bins<T>,
         workers: &Workers,
     ) -> Result<()> {
         if let Some(certificate) = &mut state.certificate {
-            let MappedBin { x, phi, w, .. } = bins.mapped_bin(fold);
+            let MappedBin { x, phi, w, .. } = bins.mapped_bin(bin_index);
             diag.resize(x.nrows(), 0.0);
             if self.map.kernel_diag(x, diag).is_some() {
                 kapprox::kernel::check_finite::<T>("of this fit", diag)?;
-                certificate.update(phi, diag, w, partial, workers);
+                certificate.update(phi, diag, w, partial_sums, workers);
             }
         }
-        bins.apply_weights(fold, workers);
-        let MappedBin { phi, y, w, .. } = bins.mapped_bin(fold);
+        bins.apply_weights(bin_index, workers);
+        let MappedBin { phi, y, w, .. } = bins.mapped_bin(bin_index);
         if let Some(map) = self.target_features {
-            let mut features = Mat::zeros(y.nrows(), map.dims().1);
-            map.apply(y, features.as_mut(), workers);
-            return state.gram.update_weighted(fold, phi, features.as_ref(), w, gram, workers);
+            let mut mapped_targets = Mat::zeros(y.nrows(), map.dims().1);
+            map.apply(y, mapped_targets.as_mut(), workers);
+            return state.gram.update_weighted(bin_index, phi, mapped_targets.as_ref(), w, gram_scratch, workers);
         }
-        state.gram.update_weighted(fold, phi, y, w, gram, workers)
+        state.gram.update_weighted(bin_index, phi, y, w, gram_scratch, workers)
     }
 }

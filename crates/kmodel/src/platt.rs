@@ -24,36 +24,37 @@ const HESSIAN_RIDGE: f64 = 1e-12;
 /// Returns a and b. A row consists of the decision value, a flag that is true for rows of the
 /// class, and the weight.
 pub fn fit(rows: impl Iterator<Item = (f64, bool, f64)> + Clone) -> (f64, f64) {
-    let (mut positives, mut negatives, mut scale) = (0.0, 0.0, 0.0f64);
+    let (mut positive_weight, mut negative_weight, mut scale) = (0.0, 0.0, 0.0f64);
     for (f, is_positive, weight) in rows.clone() {
         if is_positive {
-            positives += weight
+            positive_weight += weight
         } else {
-            negatives += weight
+            negative_weight += weight
         }
         scale = scale.max(f.abs());
     }
     // scale the values to at most 1 in magnitude
     let scale = if scale > 0.0 { scale } else { 1.0 };
-    let target =
-        |is_positive: bool| if is_positive { (positives + 1.0) / (positives + 2.0) } else { 1.0 / (negatives + 2.0) };
+    let target = |is_positive: bool| {
+        if is_positive { (positive_weight + 1.0) / (positive_weight + 2.0) } else { 1.0 / (negative_weight + 2.0) }
+    };
     let rows = rows.map(|(f, is_positive, weight)| (f / scale, target(is_positive), weight));
     let loss = |a: f64, b: f64| rows.clone().map(|(f, t, weight)| weight * cross_entropy(a * f + b, t)).sum::<f64>();
-    let (mut a, mut b) = (0.0, f64::ln((negatives + 1.0) / (positives + 1.0)));
-    let mut value = loss(a, b);
-    let n = positives + negatives;
+    let (mut a, mut b) = (0.0, f64::ln((negative_weight + 1.0) / (positive_weight + 1.0)));
+    let mut current_loss = loss(a, b);
+    let weight_sum = positive_weight + negative_weight;
     for _ in 0..MAX_STEPS {
-        let (mut gradient, mut hessian) = ([0.0; 2], [HESSIAN_RIDGE * n, 0.0, HESSIAN_RIDGE * n]);
+        let (mut gradient, mut hessian) = ([0.0; 2], [HESSIAN_RIDGE * weight_sum, 0.0, HESSIAN_RIDGE * weight_sum]);
         for (f, t, weight) in rows.clone() {
             let p = logistic(-(a * f + b));
-            let (first, second) = (weight * (t - p), weight * p * (1.0 - p));
-            gradient[0] += f * first;
-            gradient[1] += first;
-            hessian[0] += f * f * second;
-            hessian[1] += f * second;
-            hessian[2] += second;
+            let (first_derivative, second_derivative) = (weight * (t - p), weight * p * (1.0 - p));
+            gradient[0] += f * first_derivative;
+            gradient[1] += first_derivative;
+            hessian[0] += f * f * second_derivative;
+            hessian[1] += f * second_derivative;
+            hessian[2] += second_derivative;
         }
-        if gradient.iter().all(|g| g.abs() <= GRADIENT_TOLERANCE * n.max(1.0)) {
+        if gradient.iter().all(|g| g.abs() <= GRADIENT_TOLERANCE * weight_sum.max(1.0)) {
             break;
         }
         let determinant = hessian[0] * hessian[2] - hessian[1] * hessian[1];
@@ -68,9 +69,9 @@ pub fn fit(rows: impl Iterator<Item = (f64, bool, f64)> + Clone) -> (f64, f64) {
         let mut step = 1.0;
         let is_lowered = loop {
             let (next_a, next_b) = (a + step * direction[0], b + step * direction[1]);
-            let next = loss(next_a, next_b);
-            if next < value + 1e-4 * step * slope {
-                (a, b, value) = (next_a, next_b, next);
+            let next_loss = loss(next_a, next_b);
+            if next_loss < current_loss + 1e-4 * step * slope {
+                (a, b, current_loss) = (next_a, next_b, next_loss);
                 break true;
             }
             step /= 2.0;
@@ -83,8 +84,8 @@ pub fn fit(rows: impl Iterator<Item = (f64, bool, f64)> + Clone) -> (f64, f64) {
         }
     }
     if a > 0.0 {
-        let mean = rows.map(|(_, t, weight)| weight * t).sum::<f64>() / n;
-        return (0.0, ((1.0 - mean) / mean).ln());
+        let mean_target = rows.map(|(_, t, weight)| weight * t).sum::<f64>() / weight_sum;
+        return (0.0, ((1.0 - mean_target) / mean_target).ln());
     }
     (a / scale, b)
 }
@@ -105,8 +106,8 @@ mod tests {
 
     #[test]
     fn the_gradient_vanishes_and_probabilities_are_calibrated() {
-        let keys = kstore::key::Stream::new(4, kstore::key::Purpose::Data, 0);
-        let uniform = |i: u64| keys.uniform(i);
+        let stream = kstore::key::Stream::new(4, kstore::key::Purpose::Data, 0);
+        let uniform = |i: u64| stream.uniform(i);
         for (size, slope, shift) in [(1.0, -2.0, 0.5), (1e6, -3.0, -1.0), (1e-4, -1.0, 2.0)] {
             let rows: Vec<(f64, bool)> = (0..20_000)
                 .map(|i| {

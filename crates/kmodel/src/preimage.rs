@@ -50,12 +50,12 @@ impl PreImages {
     pub fn new<T: Real>(model: &Model<T>) -> Result<Self> {
         let unsupported = |why: &'static str| Err(Error::NoPreImages { why });
         let kernel = model.any_kernel()?.typed::<f64>();
-        if !kernel.differentiable() {
+        if !kernel.is_differentiable() {
             return unsupported(
                 "the kernel has no gradient; fit with a differentiable kernel, such as `kernel` gaussian",
             );
         }
-        if model.metadata.sparse().is_some() {
+        if model.metadata.sparse_shape().is_some() {
             return unsupported("they are dense, and the model takes sparse rows; fit numeric columns");
         }
         if model.metric.is_some() {
@@ -93,7 +93,7 @@ impl PreImages {
         out: &mut [f64],
         workers: &Workers,
     ) -> Result<usize> {
-        let (b, d) = (x.nrows(), model.scaler.inputs());
+        let (b, d) = (x.nrows(), model.scaler.input_count());
         if x.ncols() != d || out.len() != b * d {
             return Err(Error::Shape { what: "numbers of the pre-images", expected: b * d, got: out.len() });
         }
@@ -104,10 +104,10 @@ impl PreImages {
         workers.for_each(rows, |(i, (out, converged))| {
             let x = x.subrows(i, 1);
             out.iter_mut().zip(x.row(0).iter()).for_each(|(z, v)| *z = v.to_f64());
-            *converged = self.descend(&weights(quadratic, features, basis, x), out);
+            *converged = self.descend(&projection_weights(quadratic, features, basis, x), out);
             out.iter_mut().enumerate().for_each(|(j, z)| *z = scaler.invert(j, *z));
         });
-        Ok(converged.iter().filter(|settled| !**settled).count())
+        Ok(converged.iter().filter(|has_converged| !**has_converged).count())
     }
 
     /// Descends from `z` to a minimum for the weights γ; returns false if it did not converge.
@@ -119,7 +119,7 @@ impl PreImages {
         let mut signed_and_absolute_sums = |z: &[f64]| {
             self.kernel.block(MatRef::from_row_major_slice(z, 1, d), landmarks, k.as_mut());
             let terms = weights.iter().zip(k.row(0).iter()).map(|(weight, k)| weight * k);
-            terms.fold((0.0, 0.0), |(sum, size), term: f64| (sum + term, size + term.abs()))
+            terms.fold((0.0, 0.0), |(sum, absolute_sum), term: f64| (sum + term, absolute_sum + term.abs()))
         };
         let mut squared_distance = |z_values: &[f64], gradient: &mut [f64]| {
             let (z, mut diagonal) = (MatRef::from_row_major_slice(z_values, 1, d), [0.0]);
@@ -131,8 +131,8 @@ impl PreImages {
         };
         let Ok(minimum) = minimise(z, &vec![(f64::NEG_INFINITY, f64::INFINITY); d], LIMITS, &mut squared_distance);
         z.copy_from_slice(&minimum.x);
-        let (sum, size) = signed_and_absolute_sums(z);
-        minimum.value.is_finite() && minimum.steps < LIMITS.steps && sum > MIN_BALANCE * size
+        let (sum, absolute_sum) = signed_and_absolute_sums(z);
+        minimum.value.is_finite() && minimum.steps < LIMITS.steps && sum > MIN_BALANCE * absolute_sum
     }
 }
 
@@ -144,7 +144,7 @@ fn component_distances<T>(model: &Model<T>) -> Option<(&Quadratic, &Mat<f64>)> {
 
 /// Returns γ, from the projection Σ_l γ_l k(z_l, ·): γ = F p, where p = bF − (bV + s) are its
 /// coordinates.
-fn weights<T: Real>(
+fn projection_weights<T: Real>(
     quadratic: &Quadratic,
     features: &Mat<f64>,
     basis: &dyn FeatureMap<T>,
@@ -154,10 +154,10 @@ fn weights<T: Real>(
     let mut k = Mat::<T>::zeros(1, m);
     basis.apply(x, k.as_mut(), &Workers::sequential());
     let k: Vec<f64> = (0..m).map(|l| k[(0, l)].to_f64()).collect();
-    let times = |matrix: &Mat<f64>, j: usize| matrix.col(j).iter().zip(&k).map(|(v, k)| v * k).sum::<f64>();
+    let multiply_column = |matrix: &Mat<f64>, j: usize| matrix.col(j).iter().zip(&k).map(|(v, k)| v * k).sum::<f64>();
     let mut weights = vec![0.0; m];
     for (j, column) in features.col_iter().enumerate() {
-        let p = times(features, j) - times(&quadratic.factor, j) - quadratic.shift[j];
+        let p = multiply_column(features, j) - multiply_column(&quadratic.factor, j) - quadratic.shift[j];
         weights.iter_mut().zip(column.iter()).for_each(|(weight, f)| *weight += f * p);
     }
     weights

@@ -91,7 +91,7 @@ impl Quadratic {
 
     /// Converts a function of the features of `map` to a function of the basis used for
     /// predictions; `projection` is true if the map is a projection.
-    pub fn expand<T: Real>(self, map: &dyn FeatureMap<T>, projection: bool, workers: &Workers) -> Self {
+    pub fn expand<T: Real>(self, map: &dyn FeatureMap<T>, is_projection: bool, workers: &Workers) -> Self {
         let coefficients_of = |weights: MatRef<'_, f64>| match map.expand(weights, workers) {
             Expansion::Landmarks { coefficients, .. } | Expansion::Features { coefficients } => coefficients,
         };
@@ -100,7 +100,7 @@ impl Quadratic {
             let m = coefficients_of(Mat::zeros(r, 1).as_ref()).nrows();
             return Self { factor: Mat::zeros(m, 0), feature_coefficients: Some(Mat::zeros(m, 0)), ..self };
         }
-        let features = projection.then(|| coefficients_of(Mat::identity(r, r).as_ref()));
+        let features = is_projection.then(|| coefficients_of(Mat::identity(r, r).as_ref()));
         Self { factor: coefficients_of(self.factor.as_ref()), feature_coefficients: features, ..self }
     }
 
@@ -115,71 +115,78 @@ impl Quadratic {
     }
 
     pub(crate) fn bytes_in_memory(&self) -> usize {
-        let columns = self.factor.ncols() + self.feature_coefficients.as_ref().map_or(0, Mat::ncols);
-        8 * (self.factor.nrows() * (columns + 1) + self.shift.len() + 1)
+        let column_count = self.factor.ncols() + self.feature_coefficients.as_ref().map_or(0, Mat::ncols);
+        8 * (self.factor.nrows() * (column_count + 1) + self.shift.len() + 1)
     }
 
     pub(crate) fn scratch_bytes(&self, threads: usize) -> usize {
-        let outputs = self.factor.ncols().max(self.feature_coefficients.as_ref().map_or(0, Mat::ncols));
-        threads.max(1) * STRIP_ROWS * 8 * (PANEL_FUNCTIONS + outputs)
+        let output_count = self.factor.ncols().max(self.feature_coefficients.as_ref().map_or(0, Mat::ncols));
+        threads.max(1) * STRIP_ROWS * 8 * (PANEL_FUNCTIONS + output_count)
     }
 
     /// Computes `out[i]` = g(x_i) from the basis values `b` (at most [`STRIP_ROWS`] rows x m,
     /// column-major) and `diag`, the values k(x_i, x_i), or ‖φ(x_i)‖² for a map that is not a
     /// projection.
-    pub(crate) fn values<T: Real>(
+    pub(crate) fn evaluate<T: Real>(
         &self,
         b: MatRef<'_, T>,
         diag: &[f64],
         scratch: &mut QuadraticScratch,
         out: &mut [f64],
     ) {
-        scratch.product(b, self.factor.as_ref());
+        scratch.compute_outputs(b, self.factor.as_ref());
         out.fill(self.constant);
-        scratch.add_squares(&self.shift, out);
+        scratch.add_squared_outputs(&self.shift, out);
         let Some(features) = &self.feature_coefficients else { return };
-        scratch.product(b, features.as_ref());
-        let mut projected = vec![0.0; out.len()];
-        scratch.add_squares(&vec![0.0; features.ncols()], &mut projected);
-        for ((out, diag), projected) in out.iter_mut().zip(diag).zip(&projected) {
+        scratch.compute_outputs(b, features.as_ref());
+        let mut projected_norms = vec![0.0; out.len()];
+        scratch.add_squared_outputs(&vec![0.0; features.ncols()], &mut projected_norms);
+        for ((out, diag), projected_norm) in out.iter_mut().zip(diag).zip(&projected_norms) {
             // rounding can make the projection longer than the projected function
-            *out += (diag - projected - self.residual_allowance).max(0.0) * self.residual_factor;
+            *out += (diag - projected_norm - self.residual_allowance).max(0.0) * self.residual_factor;
         }
     }
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct QuadraticScratch {
-    padded: Vec<f64>,
+    padded_panel: Vec<f64>,
     outputs: Vec<f64>,
 }
 
 impl QuadraticScratch {
     /// Computes the outputs (STRIP x q) = b·v, with b padded with zero rows.
-    fn product<T: Real>(&mut self, b: MatRef<'_, T>, v: MatRef<'_, f64>) {
-        let (rows, m, q) = (b.nrows(), v.nrows(), v.ncols());
+    fn compute_outputs<T: Real>(&mut self, b: MatRef<'_, T>, v: MatRef<'_, f64>) {
+        let (row_count, m, q) = (b.nrows(), v.nrows(), v.ncols());
         self.outputs.clear();
         self.outputs.resize(STRIP_ROWS * q, 0.0);
         if q == 0 {
             return;
         }
-        self.padded.resize(STRIP_ROWS * PANEL_FUNCTIONS, 0.0);
-        let mut unpadded = vec![0.0; rows * PANEL_FUNCTIONS];
-        for first in (0..m).step_by(PANEL_FUNCTIONS) {
-            let width = PANEL_FUNCTIONS.min(m - first);
-            dot_products::copy_as_f64(b.subcols(first, width), &mut unpadded[..rows * width]);
-            self.padded.fill(0.0);
-            for (to, from) in self.padded.chunks_exact_mut(STRIP_ROWS).zip(unpadded.chunks_exact(rows)) {
-                to[..rows].copy_from_slice(from);
+        self.padded_panel.resize(STRIP_ROWS * PANEL_FUNCTIONS, 0.0);
+        let mut panel = vec![0.0; row_count * PANEL_FUNCTIONS];
+        for first_function in (0..m).step_by(PANEL_FUNCTIONS) {
+            let panel_columns = PANEL_FUNCTIONS.min(m - first_function);
+            dot_products::copy_as_f64(
+                b.subcols(first_function, panel_columns),
+                &mut panel[..row_count * panel_columns],
+            );
+            self.padded_panel.fill(0.0);
+            for (to, from) in self.padded_panel.chunks_exact_mut(STRIP_ROWS).zip(panel.chunks_exact(row_count)) {
+                to[..row_count].copy_from_slice(from);
             }
-            let left = MatRef::from_column_major_slice(&self.padded[..STRIP_ROWS * width], STRIP_ROWS, width);
+            let left = MatRef::from_column_major_slice(
+                &self.padded_panel[..STRIP_ROWS * panel_columns],
+                STRIP_ROWS,
+                panel_columns,
+            );
             let out = MatMut::from_column_major_slice_mut(&mut self.outputs, STRIP_ROWS, q);
-            matmul(out, Accum::Add, left, v.subrows(first, width), 1.0, Par::Seq);
+            matmul(out, Accum::Add, left, v.subrows(first_function, panel_columns), 1.0, Par::Seq);
         }
     }
 
     /// Adds Σ_j (outputs_ij + shift_j)² to `out[i]`.
-    fn add_squares(&self, shift: &[f64], out: &mut [f64]) {
+    fn add_squared_outputs(&self, shift: &[f64], out: &mut [f64]) {
         for (column, shift) in self.outputs.chunks_exact(STRIP_ROWS).zip(shift) {
             out.iter_mut().zip(column).for_each(|(out, v)| *out += (v + shift) * (v + shift));
         }

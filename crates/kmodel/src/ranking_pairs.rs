@@ -54,11 +54,11 @@ impl Groups {
     /// Returns the groups of the rows below `n` for which `includes` is true, with their grades.
     pub fn new(
         n: usize,
-        includes: impl Fn(usize) -> bool,
+        is_included: impl Fn(usize) -> bool,
         group: impl Fn(usize) -> u32,
         grade: impl Fn(usize) -> f64,
     ) -> Self {
-        let mut rows: Vec<u32> = (0..n).filter(|row| includes(*row)).map(|row| row as u32).collect();
+        let mut rows: Vec<u32> = (0..n).filter(|row| is_included(*row)).map(|row| row as u32).collect();
         rows.sort_by_key(|row| group(*row as usize));
         let (mut starts, mut grades) = (vec![0], vec![0; rows.len()]);
         for i in 1..=rows.len() {
@@ -67,12 +67,12 @@ impl Groups {
             }
         }
         for bounds in starts.windows(2) {
-            let members = &rows[bounds[0]..bounds[1]];
-            let mut distinct: Vec<f64> = members.iter().map(|row| grade(*row as usize)).collect();
-            distinct.sort_by(f64::total_cmp);
-            distinct.dedup();
-            for (to, row) in grades[bounds[0]..bounds[1]].iter_mut().zip(members) {
-                *to = distinct.partition_point(|other| *other < grade(*row as usize)) as u32;
+            let group_rows = &rows[bounds[0]..bounds[1]];
+            let mut distinct_grades: Vec<f64> = group_rows.iter().map(|row| grade(*row as usize)).collect();
+            distinct_grades.sort_by(f64::total_cmp);
+            distinct_grades.dedup();
+            for (to, row) in grades[bounds[0]..bounds[1]].iter_mut().zip(group_rows) {
+                *to = distinct_grades.partition_point(|other| *other < grade(*row as usize)) as u32;
             }
         }
         Self { rows, starts, grades }
@@ -89,12 +89,12 @@ impl Groups {
     }
 
     /// Returns a value for each row, in the order of the groups.
-    pub fn gather<V: Copy>(&self, of_rows: impl Fn(usize) -> V) -> Vec<V> {
-        self.rows.iter().map(|row| of_rows(*row as usize)).collect()
+    pub fn gather<V: Copy>(&self, value_of_row: impl Fn(usize) -> V) -> Vec<V> {
+        self.rows.iter().map(|row| value_of_row(*row as usize)).collect()
     }
 
     /// Returns every group with its part of `values`, which are in the order of the groups.
-    pub fn groups_with<'g, V>(&'g self, values: &'g [V]) -> impl Iterator<Item = (Group<'g>, &'g [V])> {
+    pub fn zip_groups<'g, V>(&'g self, values: &'g [V]) -> impl Iterator<Item = (Group<'g>, &'g [V])> {
         let group_at = |bounds: &'g [usize]| {
             let range = bounds[0]..bounds[1];
             (Group { grades: &self.grades[range.clone()] }, &values[range])
@@ -113,7 +113,7 @@ impl Groups {
     ) -> Vec<R> {
         let mut results = vec![R::default(); values.len()];
         let (mut rest, mut parts) = (&mut results[..], Vec::with_capacity(self.starts.len()));
-        for (group, values) in self.groups_with(values) {
+        for (group, values) in self.zip_groups(values) {
             let (part, remaining) = rest.split_at_mut(values.len());
             parts.push((group, values, part));
             rest = remaining;
@@ -123,29 +123,31 @@ impl Groups {
     }
 
     pub fn count_pairs(&self) -> f64 {
-        self.groups_with(&self.rows).map(|(group, _)| group.count_pairs()).sum()
+        self.zip_groups(&self.rows).map(|(group, _)| group.count_pairs()).sum()
     }
 
     /// Returns the number of rows of the largest group.
-    pub fn largest(&self) -> usize {
+    pub fn max_group_rows(&self) -> usize {
         self.starts.windows(2).map(|bounds| bounds[1] - bounds[0]).max().unwrap_or(0)
     }
 
     /// Returns the pair counts of every group; `scores` are in the order of the groups.
     pub fn pair_counts_by_group(&self, scores: &[f64], workers: &Workers) -> Vec<PairCounts> {
         let mut counts = vec![PairCounts::default(); self.starts.len() - 1];
-        let parts = counts.iter_mut().zip(self.groups_with(scores)).collect();
-        workers.for_each(parts, |(order, (group, scores)): (&mut PairCounts, (Group<'_>, &[f64]))| {
-            *order = group.pair_counts(scores)
+        let parts = counts.iter_mut().zip(self.zip_groups(scores)).collect();
+        workers.for_each(parts, |(group_counts, (group, scores)): (&mut PairCounts, (Group<'_>, &[f64]))| {
+            *group_counts = group.pair_counts(scores)
         });
         counts
     }
 
     pub fn pair_counts(&self, scores: &[f64], workers: &Workers) -> PairCounts {
-        self.pair_counts_by_group(scores, workers).into_iter().fold(PairCounts::default(), |sum, order| PairCounts {
-            pairs: sum.pairs + order.pairs,
-            discordant: sum.discordant + order.discordant,
-            tied: sum.tied + order.tied,
+        self.pair_counts_by_group(scores, workers).into_iter().fold(PairCounts::default(), |sum, group_counts| {
+            PairCounts {
+                pairs: sum.pairs + group_counts.pairs,
+                discordant: sum.discordant + group_counts.discordant,
+                tied: sum.tied + group_counts.tied,
+            }
         })
     }
 }
@@ -162,16 +164,16 @@ impl Group<'_> {
         self.grades[i as usize] as usize
     }
 
-    fn sums(&self) -> GradeSums {
-        let largest = self.grades.iter().max().map_or(0, |most| *most as usize);
-        GradeSums { sums: vec![(0.0, 0.0); largest + 2] }
+    fn empty_grade_sums(&self) -> GradeSums {
+        let max_grade = self.grades.iter().max().map_or(0, |most| *most as usize);
+        GradeSums { sums: vec![(0.0, 0.0); max_grade + 2] }
     }
 
     /// Calls `visit` with the better and the worse row of every pair: m² steps.
-    pub fn pairs(&self, mut visit: impl FnMut(usize, usize)) {
+    pub fn for_each_pair(&self, mut visitor: impl FnMut(usize, usize)) {
         for (better, grade) in self.grades.iter().enumerate() {
             let worse = self.grades.iter().enumerate().filter(|(_, other)| *other < grade);
-            worse.for_each(|(worse, _)| visit(better, worse));
+            worse.for_each(|(worse, _)| visitor(better, worse));
         }
     }
 
@@ -181,45 +183,47 @@ impl Group<'_> {
     pub fn sums_within_margin(&self, scores: &[f64], values: &[f64], margin: f64, sums: &mut [[(f64, f64); 2]]) {
         let order = argsort(scores);
         let is_within = |better: u32, worse: u32| scores[better as usize] - scores[worse as usize] < margin;
-        let (mut seen, mut next) = (self.sums(), order.len());
+        let (mut visited_sums, mut next) = (self.empty_grade_sums(), order.len());
         for i in order.iter().rev() {
             while next > 0 && is_within(*i, order[next - 1]) {
                 next -= 1;
-                seen.add(self.grade(order[next]), values[order[next] as usize]);
+                visited_sums.add(self.grade(order[next]), values[order[next] as usize]);
             }
-            sums[*i as usize][0] = seen.below(self.grade(*i));
+            sums[*i as usize][0] = visited_sums.sum_below(self.grade(*i));
         }
-        let (mut seen, mut next, mut total) = (self.sums(), 0, (0.0, 0.0));
+        let (mut visited_sums, mut next, mut total) = (self.empty_grade_sums(), 0, (0.0, 0.0));
         for i in &order {
             while next < order.len() && is_within(order[next], *i) {
                 let value = values[order[next] as usize];
-                seen.add(self.grade(order[next]), value);
+                visited_sums.add(self.grade(order[next]), value);
                 total = (total.0 + 1.0, total.1 + value);
                 next += 1;
             }
-            let (count, sum) = seen.below(self.grade(*i) + 1);
+            let (count, sum) = visited_sums.sum_below(self.grade(*i) + 1);
             sums[*i as usize][1] = (total.0 - count, total.1 - sum);
         }
     }
 
     pub fn pair_counts(&self, scores: &[f64]) -> PairCounts {
-        let (order, mut seen, mut counts) = (argsort(scores), self.sums(), PairCounts::default());
+        let (order, mut visited_sums, mut counts) = (argsort(scores), self.empty_grade_sums(), PairCounts::default());
         // from the highest score down, equal scores together
-        for tied in order.chunk_by(|a, b| scores[*a as usize] == scores[*b as usize]).rev() {
-            let below = |seen: &GradeSums| tied.iter().map(|position| seen.below(self.grade(*position)).0).sum::<f64>();
-            let discordant = below(&seen);
-            tied.iter().for_each(|position| seen.add(self.grade(*position), 0.0));
+        for tied_positions in order.chunk_by(|a, b| scores[*a as usize] == scores[*b as usize]).rev() {
+            let count_below = |visited_sums: &GradeSums| {
+                tied_positions.iter().map(|position| visited_sums.sum_below(self.grade(*position)).0).sum::<f64>()
+            };
+            let discordant = count_below(&visited_sums);
+            tied_positions.iter().for_each(|position| visited_sums.add(self.grade(*position), 0.0));
             counts.discordant += discordant;
-            counts.tied += below(&seen) - discordant;
+            counts.tied += count_below(&visited_sums) - discordant;
         }
         counts.pairs = self.count_pairs();
         counts
     }
 
     fn count_pairs(&self) -> f64 {
-        let mut seen = self.sums();
-        self.grades.iter().for_each(|grade| seen.add(*grade as usize, 0.0));
-        self.grades.iter().map(|grade| seen.below(*grade as usize).0).sum()
+        let mut visited_sums = self.empty_grade_sums();
+        self.grades.iter().for_each(|grade| visited_sums.add(*grade as usize, 0.0));
+        self.grades.iter().map(|grade| visited_sums.sum_below(*grade as usize).0).sum()
     }
 }
 
@@ -240,7 +244,7 @@ impl GradeSums {
     }
 
     /// Returns the count and the sum of the values added with lower grades.
-    fn below(&self, grade: usize) -> (f64, f64) {
+    fn sum_below(&self, grade: usize) -> (f64, f64) {
         let (mut node, mut total) = (grade, (0.0, 0.0));
         while node > 0 {
             total = (total.0 + self.sums[node].0, total.1 + self.sums[node].1);
@@ -268,11 +272,10 @@ mod tests {
         assert_eq!(groups.rows(), [1, 3, 5, 7, 0, 2, 6, 8]);
         let (scores, values) = (groups.gather(|row| SCORES[row]), groups.gather(|row| 1.0 + row as f64));
         let both: Vec<(f64, f64)> = scores.iter().copied().zip(values).collect();
-        let pair_sums =
-            groups.map_groups(&both, &Workers::sequential(), |group, both, found: &mut [[(f64, f64); 2]]| {
-                let (scores, values): (Vec<f64>, Vec<f64>) = both.iter().copied().unzip();
-                group.sums_within_margin(&scores, &values, 1.0, found);
-            });
+        let pair_sums = groups.map_groups(&both, &Workers::sequential(), |group, both, out: &mut [[(f64, f64); 2]]| {
+            let (scores, values): (Vec<f64>, Vec<f64>) = both.iter().copied().unzip();
+            group.sums_within_margin(&scores, &values, 1.0, out);
+        });
         for (position, row) in groups.rows().iter().map(|row| *row as usize).enumerate() {
             let same = |other: &usize| *other != 4 && other % 2 == row % 2;
             let sums = |takes: &dyn Fn(usize) -> bool| {

@@ -34,8 +34,8 @@
 //! Filter Theory, chapter 10.
 
 use crate::gram::{GramScratch, add_gram};
-use crate::linalg::cholesky::{self, Side};
-use crate::linalg::strips::Pool;
+use crate::linalg::cholesky::{self, TriangularSystem};
+use crate::linalg::strips::BufferPool;
 use crate::quadratic::Quadratic;
 use faer::linalg::matmul::{matmul, triangular};
 use faer::{Accum, Mat, MatMut, MatRef, Par};
@@ -64,11 +64,11 @@ pub struct RecursiveLeastSquares {
     minus_p: Vec<f64>,
     /// Minimum of the weighted sum of squares, per target. `degrees_of_freedom` is the sum of the
     /// row weights in it, minus 1 for the intercept.
-    square_sums: Vec<f64>,
+    squared_error_sums: Vec<f64>,
     degrees_of_freedom: f64,
 }
 
-kstore::persist!(RecursiveLeastSquares { fill "w": w, fill "minus P": minus_p, fill "sums": square_sums, one "rows": degrees_of_freedom });
+kstore::persist!(RecursiveLeastSquares { fill "w": w, fill "minus P": minus_p, fill "sums": squared_error_sums, one "rows": degrees_of_freedom });
 
 impl RecursiveLeastSquares {
     /// Returns the state before any row, for t targets: P is diagonal, with these values for the
@@ -83,7 +83,7 @@ impl RecursiveLeastSquares {
             constant_feature,
             w: vec![0.0; q * t],
             minus_p,
-            square_sums: vec![0.0; t],
+            squared_error_sums: vec![0.0; t],
             degrees_of_freedom: -constant_feature,
         }
     }
@@ -95,14 +95,24 @@ impl RecursiveLeastSquares {
         w: MatRef<'_, f64>,
         constant_feature: f64,
         roots: MatRef<'_, f64>,
-        noise: &[f64],
+        noise_variances: &[f64],
         degrees_of_freedom: f64,
     ) -> Self {
         let q = w.nrows();
         let mut minus_p = vec![0.0; q * q];
-        let (lower, across) = (MatMut::from_column_major_slice_mut(&mut minus_p, q, q), roots.transpose());
-        let (accum, by) = (Accum::Replace, Rectangular);
-        triangular::matmul(lower, TriangularLower, accum, roots, by, across, by, -1.0, Par::Seq);
+        let (lower, roots_transposed) = (MatMut::from_column_major_slice_mut(&mut minus_p, q, q), roots.transpose());
+        let (accum, structure) = (Accum::Replace, Rectangular);
+        triangular::matmul(
+            lower,
+            TriangularLower,
+            accum,
+            roots,
+            structure,
+            roots_transposed,
+            structure,
+            -1.0,
+            Par::Seq,
+        );
         if constant_feature == 0.0 {
             // without an intercept, its entry of P has no effect
             minus_p[q * q - 1] = -1.0;
@@ -113,13 +123,13 @@ impl RecursiveLeastSquares {
             constant_feature,
             w,
             minus_p,
-            square_sums: noise.iter().map(|noise| noise * degrees_of_freedom).collect(),
+            squared_error_sums: noise_variances.iter().map(|noise| noise * degrees_of_freedom).collect(),
             degrees_of_freedom,
         }
     }
 
-    pub fn targets(&self) -> usize {
-        self.square_sums.len()
+    pub fn target_count(&self) -> usize {
+        self.squared_error_sums.len()
     }
 
     /// Returns the bytes of the state, of its successor in a pass, and of the buffers of a block.
@@ -134,10 +144,10 @@ impl RecursiveLeastSquares {
         &mut self,
         (phi, y): (&[T], &[f64]),
         forgetting: f64,
-        panels: &Pool<Panels<f64>>,
+        panels: &BufferPool<Panels<f64>>,
         workers: &Workers,
     ) -> Option<f64> {
-        let (p, t) = (self.p, self.targets());
+        let (p, t) = (self.p, self.target_count());
         let (b, q) = (phi.len() / p, p + 1);
         let row_scale = |i: usize| forgetting.powf(-0.5 * (i + 1) as f64);
         let feature = |i: usize, j: usize| {
@@ -151,14 +161,14 @@ impl RecursiveLeastSquares {
         let mut w = MatMut::from_column_major_slice_mut(&mut self.w, q, t);
         let mut errors = Mat::from_fn(b, t, |i, j| row_scale(i) * y[i * t + j]);
         matmul(errors.as_mut(), Accum::Add, x.as_ref(), w.as_ref(), -1.0, Par::Seq);
-        cholesky::solve_triangular(factor.as_ref(), Side::Factor, errors.as_mut(), workers);
-        cholesky::solve_triangular(factor.as_ref(), Side::Factor, v.as_mut(), workers);
+        cholesky::solve_triangular(factor.as_ref(), TriangularSystem::Factor, errors.as_mut(), workers);
+        cholesky::solve_triangular(factor.as_ref(), TriangularSystem::Factor, v.as_mut(), workers);
         matmul(w.as_mut(), Accum::Add, v.transpose(), errors.as_ref(), 1.0, Par::Seq);
         add_gram(&mut self.minus_p, v.as_ref(), panels, workers);
         let decay = forgetting.powi(b as i32);
         self.degrees_of_freedom = decay * (self.degrees_of_freedom + (0..b).map(|i| row_scale(i).powi(2)).sum::<f64>());
-        let added = errors.col_iter().map(|errors| errors.squared_norm_l2());
-        self.square_sums.iter_mut().zip(added).for_each(|(sum, added)| *sum = decay * (*sum + added));
+        let block_sums = errors.col_iter().map(|errors| errors.squared_norm_l2());
+        self.squared_error_sums.iter_mut().zip(block_sums).for_each(|(sum, added)| *sum = decay * (*sum + added));
         if forgetting < 1.0 {
             self.minus_p.iter_mut().for_each(|entry| *entry /= decay);
         }
@@ -169,7 +179,7 @@ impl RecursiveLeastSquares {
 
     /// Returns the weights of the features, p x t, and the intercepts.
     pub fn weights_and_intercepts(&self) -> (Mat<f64>, Vec<f64>) {
-        split_weights(&self.w, (self.p, self.targets()))
+        split_weights(&self.w, (self.p, self.target_count()))
     }
 
     /// Returns the variance of wᵀφ as a function of the features, in units of the noise variance,
@@ -179,7 +189,7 @@ impl RecursiveLeastSquares {
         let (p, q) = (self.p, self.p + 1);
         let mut root = Mat::from_fn(q, q, |i, j| -self.minus_p[j * q + i]);
         cholesky::factor_sequential(root.as_mut())?;
-        let output_scales = self.square_sums.iter().map(|sum| sum / self.degrees_of_freedom.max(1.0)).collect();
+        let output_scales = self.squared_error_sums.iter().map(|sum| sum / self.degrees_of_freedom.max(1.0)).collect();
         let degrees_of_freedom = Some(self.degrees_of_freedom);
         let (factor, shift) =
             (root.subrows(0, p).to_owned(), root.row(p).iter().map(|v| self.constant_feature * v).collect());
@@ -199,12 +209,12 @@ impl RecursiveLeastSquares {
     fn times_p(&self, x: MatRef<'_, f64>) -> Mat<f64> {
         let q = self.p + 1;
         let (minus_p, mut out) = (MatRef::from_column_major_slice(&self.minus_p, q, q), Mat::zeros(x.nrows(), q));
-        let mut add = |accum, part, side| {
+        let mut add_product = |accum, triangle, structure| {
             let out = out.as_mut();
-            triangular::matmul(out, Rectangular, accum, x, Rectangular, part, side, -1.0, Par::Seq);
+            triangular::matmul(out, Rectangular, accum, x, Rectangular, triangle, structure, -1.0, Par::Seq);
         };
-        add(Accum::Replace, minus_p, TriangularLower);
-        add(Accum::Add, minus_p.transpose(), StrictTriangularUpper);
+        add_product(Accum::Replace, minus_p, TriangularLower);
+        add_product(Accum::Add, minus_p.transpose(), StrictTriangularUpper);
         out
     }
 }

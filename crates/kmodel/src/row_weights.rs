@@ -15,7 +15,7 @@ impl RowWeights {
     }
 
     /// Returns the sum of the weights of these rows, or their number if there are no weights.
-    pub fn total(&self, rows: impl Iterator<Item = usize>) -> f64 {
+    pub fn weight_sum(&self, rows: impl Iterator<Item = usize>) -> f64 {
         rows.map(|i| self.get(i)).sum()
     }
 
@@ -38,7 +38,9 @@ pub fn block_weights<T>(block: &RowBlock<'_, T>) -> Result<Option<Vec<f64>>> {
 /// [`Error::InvalidWeight`] for a weight that is negative or NaN.
 pub fn block_weight<T>(block: &RowBlock<'_, T>, i: usize) -> Result<Option<f64>> {
     match block.weight(i) {
-        Some(weight) if weight.is_nan() || weight < 0.0 => Err(Error::InvalidWeight { row: block.rows[i], weight }),
+        Some(weight) if weight.is_nan() || weight < 0.0 => {
+            Err(Error::InvalidWeight { row: block.row_numbers[i], weight })
+        }
         weight => Ok(weight),
     }
 }

@@ -17,35 +17,36 @@ impl<T: Real> FeatureMap<T> for StackedMaps<T> {
     }
 
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
-        let mut rest = out;
+        let mut remaining = out;
         for map in &self.0 {
-            let (columns, others) = rest.split_at_col_mut(map.dims().1);
+            let (columns, remaining_columns) = remaining.split_at_col_mut(map.dims().1);
             map.apply(x, columns, workers);
-            rest = others;
+            remaining = remaining_columns;
         }
     }
 
     /// Returns the landmarks of all maps, concatenated; the features if a map has no landmarks.
     fn expand(&self, weights: MatRef<'_, f64>, workers: &Workers) -> Expansion<T> {
-        let (mut first, mut points, mut rows) = (0, Vec::new(), Vec::new());
-        let (mut parts, mut needs_f64): (Vec<Mat<f64>>, bool) = (Vec::new(), false);
+        let (mut first_feature, mut points, mut row_numbers) = (0, Vec::new(), Vec::new());
+        let (mut coefficient_blocks, mut needs_f64): (Vec<Mat<f64>>, bool) = (Vec::new(), false);
         for map in &self.0 {
             let p = map.dims().1;
-            let Expansion::Landmarks { landmarks, coefficients, needs_f64: wide } =
-                map.expand(weights.subrows(first, p), workers)
+            let Expansion::Landmarks { landmarks, coefficients, needs_f64: map_needs_f64 } =
+                map.expand(weights.subrows(first_feature, p), workers)
             else {
                 return Expansion::Features { coefficients: weights.to_owned() };
             };
             points.extend(landmarks.points);
-            rows.extend(landmarks.rows);
-            needs_f64 |= wide;
-            parts.push(coefficients);
-            first += p;
+            row_numbers.extend(landmarks.row_numbers);
+            needs_f64 |= map_needs_f64;
+            coefficient_blocks.push(coefficients);
+            first_feature += p;
         }
-        let starts: Vec<(usize, &Mat<f64>)> =
-            parts.iter().flat_map(|part| (0..part.nrows()).map(move |i| (i, part))).collect();
-        let coefficients = Mat::from_fn(starts.len(), weights.ncols(), |i, j| starts[i].1[(starts[i].0, j)]);
-        let landmarks = LandmarkSet { points, rows, d: self.dims().0, passes: 0, evaluations: 0 };
+        let stacked_rows: Vec<(usize, &Mat<f64>)> =
+            coefficient_blocks.iter().flat_map(|part| (0..part.nrows()).map(move |i| (i, part))).collect();
+        let coefficients =
+            Mat::from_fn(stacked_rows.len(), weights.ncols(), |i, j| stacked_rows[i].1[(stacked_rows[i].0, j)]);
+        let landmarks = LandmarkSet { points, row_numbers, d: self.dims().0, passes: 0, evaluations: 0 };
         Expansion::Landmarks { landmarks, coefficients, needs_f64 }
     }
 

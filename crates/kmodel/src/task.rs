@@ -43,8 +43,8 @@ impl Link {
     #[doc(hidden)]
     pub fn probabilities(&self, scores: &[f64], out: &mut Vec<f64>) {
         self.log_probabilities(scores, out);
-        let largest = out.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        out.iter_mut().for_each(|score| *score = (*score - largest).exp());
+        let max_log_probability = out.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        out.iter_mut().for_each(|score| *score = (*score - max_log_probability).exp());
         let sum: f64 = out.iter().sum();
         out.iter_mut().for_each(|score| *score /= sum);
     }
@@ -52,11 +52,11 @@ impl Link {
     /// Returns the score at which the second of two classes has this probability, between 0 and 1;
     /// `None` if no single score has it, or if the probability does not grow with the score.
     pub(crate) fn score_at(&self, probability: f64) -> Option<f64> {
-        let odds = (probability / (1.0 - probability)).ln();
+        let log_odds = (probability / (1.0 - probability)).ln();
         let score = match self {
-            Self::Logit => odds,
+            Self::Logit => log_odds,
             Self::Platt { a, b } => match (&a[..], &b[..]) {
-                ([a], [b]) if *a < 0.0 => (-odds - b) / a,
+                ([a], [b]) if *a < 0.0 => (-log_odds - b) / a,
                 _ => return None,
             },
         };
@@ -67,11 +67,11 @@ impl Link {
     /// even if the probability underflows.
     #[doc(hidden)]
     pub fn log_loss(&self, scores: &[f64], class: usize) -> f64 {
-        let mut logs = Vec::new();
-        self.log_probabilities(scores, &mut logs);
-        let largest = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let class_score = logs.get(class).map_or(f64::NAN, |score| score - largest);
-        logs.iter().map(|score| (score - largest).exp()).sum::<f64>().ln() - class_score
+        let mut log_probabilities = Vec::new();
+        self.log_probabilities(scores, &mut log_probabilities);
+        let max_log_probability = log_probabilities.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let class_score = log_probabilities.get(class).map_or(f64::NAN, |score| score - max_log_probability);
+        log_probabilities.iter().map(|score| (score - max_log_probability).exp()).sum::<f64>().ln() - class_score
     }
 
     /// Writes the logarithms of the probabilities to `out`, up to a common constant.
@@ -184,8 +184,12 @@ impl Classes {
     pub fn target_value(&self, code: u32, j: usize) -> Option<f64> {
         let code = code as usize;
         if self.one_vs_one {
-            let (first, second) = Self::pairs(self.labels.len()).nth(j)?;
-            return (code == first || code == second).then_some(if code == second { 1.0 } else { -1.0 });
+            let (first_class, second_class) = Self::pairs(self.labels.len()).nth(j)?;
+            return (code == first_class || code == second_class).then_some(if code == second_class {
+                1.0
+            } else {
+                -1.0
+            });
         }
         let positive_class = if self.labels.len() == 2 { 1 } else { j };
         (code < self.labels.len()).then_some(if code == positive_class { 1.0 } else { -1.0 })

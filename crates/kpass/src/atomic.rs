@@ -15,31 +15,32 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tempfile::NamedTempFile;
 
-static FILES: Mutex<Files> = Mutex::new(Files { temporary: BTreeSet::new(), written: None, stopped: false });
+static TRACKED_FILES: Mutex<TrackedFiles> =
+    Mutex::new(TrackedFiles { temporary_paths: BTreeSet::new(), committed_outputs: None, outputs_stopped: false });
 
-struct Files {
-    temporary: BTreeSet<PathBuf>,
+struct TrackedFiles {
+    temporary_paths: BTreeSet<PathBuf>,
     /// Outputs committed since [`watch_outputs`].
-    written: Option<Vec<PathBuf>>,
+    committed_outputs: Option<Vec<PathBuf>>,
     /// True after [`stop_outputs`].
-    stopped: bool,
+    outputs_stopped: bool,
 }
 
-fn with_files<R>(change: impl FnOnce(&mut Files) -> R) -> R {
-    change(&mut FILES.lock().unwrap_or_else(PoisonError::into_inner))
+fn with_files<R>(change: impl FnOnce(&mut TrackedFiles) -> R) -> R {
+    change(&mut TRACKED_FILES.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Removes every temporary file that is being written. The thread that ends the process after a
 /// signal calls this function; writers that continue afterwards fail when they commit.
 pub fn remove_temporaries() {
     // not a blocking lock: the interrupted thread may hold it
-    let locked = (0..100).find_map(|_| {
-        FILES.try_lock().ok().or_else(|| {
+    let files_guard = (0..100).find_map(|_| {
+        TRACKED_FILES.try_lock().ok().or_else(|| {
             std::thread::sleep(Duration::from_millis(10));
             None
         })
     });
-    for path in locked.map(|mut files| std::mem::take(&mut files.temporary)).unwrap_or_default() {
+    for path in files_guard.map(|mut files| std::mem::take(&mut files.temporary_paths)).unwrap_or_default() {
         // ignored: the file may just have been renamed or removed
         let _ = std::fs::remove_file(path);
     }
@@ -47,32 +48,32 @@ pub fn remove_temporaries() {
 
 /// Starts to record committed outputs, for [`written_outputs`].
 pub fn watch_outputs() {
-    with_files(|files| files.written = Some(Vec::new()));
+    with_files(|files| files.committed_outputs = Some(Vec::new()));
 }
 
 /// Returns the outputs committed since [`watch_outputs`], in this order; checkpoint files are not
 /// outputs.
-pub fn written_outputs() -> Vec<PathBuf> {
-    with_files(|files| files.written.clone().unwrap_or_default())
+pub fn committed_outputs() -> Vec<PathBuf> {
+    with_files(|files| files.committed_outputs.clone().unwrap_or_default())
 }
 
 /// Makes every [`AtomicFile::commit`] of an output fail with [`Error::Interrupted`] from now on;
 /// checkpoint files are still written.
 pub fn stop_outputs() {
-    with_files(|files| files.stopped = true);
+    with_files(|files| files.outputs_stopped = true);
 }
 
 const PREFIX: &str = ".kmill-";
 const SUFFIX: &str = ".tmp";
 
 /// Number of random letters and digits between prefix and suffix.
-const RANDOM_LETTERS: usize = 6;
+const RANDOM_CHARS: usize = 6;
 
 /// Returns true for the name of a temporary file, which a killed process may leave.
 pub(crate) fn is_temporary(name: &str) -> bool {
-    let random = name.strip_prefix(PREFIX).and_then(|name| name.strip_suffix(SUFFIX));
-    random
-        .is_some_and(|random| random.len() == RANDOM_LETTERS && random.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+    let random_part = name.strip_prefix(PREFIX).and_then(|name| name.strip_suffix(SUFFIX));
+    random_part
+        .is_some_and(|random| random.len() == RANDOM_CHARS && random.bytes().all(|byte| byte.is_ascii_alphanumeric()))
 }
 
 /// Size of the write buffer, in bytes.
@@ -121,7 +122,7 @@ impl AtomicFile {
         // created and registered under one lock, so that `remove_temporaries` misses no file
         let file = with_files(|files| {
             let file = temporary_builder().tempfile_in(folder)?;
-            files.temporary.insert(file.path().to_path_buf());
+            files.temporary_paths.insert(file.path().to_path_buf());
             Ok(file)
         });
         let file = file.map_err(Error::io("create", path))?;
@@ -159,12 +160,12 @@ impl AtomicFile {
         // under the lock, so that renaming and recording are one step for `stop_outputs` and
         // `written_outputs`
         with_files(|files| {
-            if files.stopped && self.is_output {
+            if files.outputs_stopped && self.is_output {
                 return Err(Error::Interrupted);
             }
             file.persist(&self.destination).map_err(|error| io_error(error.error))?;
-            let written = files.written.as_mut().filter(|_| self.is_output);
-            written.into_iter().for_each(|written| written.push(self.destination.clone()));
+            let committed = files.committed_outputs.as_mut().filter(|_| self.is_output);
+            committed.into_iter().for_each(|written| written.push(self.destination.clone()));
             Ok(())
         })?;
         sync_folder(&self.destination);
@@ -175,8 +176,8 @@ impl AtomicFile {
     /// rename the file.
     pub fn sync(&mut self) -> Result<()> {
         let path = self.destination.clone();
-        let synced = self.flush().and_then(|()| self.writer()?.get_ref().as_file().sync_all());
-        synced.map_err(Error::io("write", path))
+        let sync_result = self.flush().and_then(|()| self.writer()?.get_ref().as_file().sync_all());
+        sync_result.map_err(Error::io("write", path))
     }
 
     fn writer(&mut self) -> io::Result<&mut BufWriter<NamedTempFile>> {
@@ -188,7 +189,7 @@ impl Drop for AtomicFile {
     fn drop(&mut self) {
         // closes and removes the temporary file, unless it was renamed
         drop(self.writer.take().map(BufWriter::into_parts));
-        with_files(|files| files.temporary.remove(&self.temporary));
+        with_files(|files| files.temporary_paths.remove(&self.temporary));
     }
 }
 
@@ -212,14 +213,15 @@ impl Seek for AtomicFile {
 
 /// Gives a new file the owner, the group and the mode of the file that it replaces. If the group
 /// cannot be set, the new file's group gets no permissions.
-fn inherit_ownership(replaced: &Path, file: &File) -> io::Result<()> {
+fn inherit_ownership(old_path: &Path, file: &File) -> io::Result<()> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
-        let Ok(old) = std::fs::metadata(replaced) else { return Ok(()) };
-        let owner_set = fchown(file, Some(old.uid()), Some(old.gid())).or_else(|_| fchown(file, None, Some(old.gid())));
-        let rights = if owner_set.is_ok() { 0o777 } else { 0o707 };
-        let mode = old.mode() & rights;
+        let Ok(old_metadata) = std::fs::metadata(old_path) else { return Ok(()) };
+        let chown_result = fchown(file, Some(old_metadata.uid()), Some(old_metadata.gid()))
+            .or_else(|_| fchown(file, None, Some(old_metadata.gid())));
+        let mode_mask = if chown_result.is_ok() { 0o777 } else { 0o707 };
+        let mode = old_metadata.mode() & mode_mask;
         // only if it differs: file systems without modes reject the call
         if file.metadata()?.mode() & 0o777 != mode {
             file.set_permissions(std::fs::Permissions::from_mode(mode))?;
@@ -290,7 +292,7 @@ fn check_writable(folder: &Path, path: &Path) -> Result<()> {
 /// Returns a builder of temporary files whose names [`is_temporary`] recognises.
 pub(crate) fn temporary_builder() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
-    builder.prefix(PREFIX).rand_bytes(RANDOM_LETTERS).suffix(SUFFIX);
+    builder.prefix(PREFIX).rand_bytes(RANDOM_CHARS).suffix(SUFFIX);
     // temporary files are private by default; this one becomes an ordinary file with the mode that
     // the umask gives
     #[cfg(unix)]

@@ -15,7 +15,7 @@ pub struct Digest {
 
 impl Digest {
     /// Returns the digest of `bytes`, as 16 hexadecimal digits.
-    pub fn of(bytes: &[u8]) -> String {
+    pub fn hex_of(bytes: &[u8]) -> String {
         format!("{:016x}", Self::u64_of(bytes))
     }
 
@@ -36,13 +36,13 @@ impl Digest {
     /// Adds more bytes. A part whose length is not a multiple of 8 is padded, so the digest depends
     /// on how the bytes are split into parts.
     pub(crate) fn update(&mut self, bytes: &[u8]) {
-        let (words, rest) = bytes.as_chunks::<8>();
+        let (words, tail) = bytes.as_chunks::<8>();
         for word in words {
             self.update_word(u64::from_le_bytes(*word));
         }
-        if !rest.is_empty() {
+        if !tail.is_empty() {
             let mut word = [0; 8];
-            word[..rest.len()].copy_from_slice(rest);
+            word[..tail.len()].copy_from_slice(tail);
             self.update_word(u64::from_le_bytes(word));
         }
         self.length += bytes.len() as u64;
@@ -53,7 +53,7 @@ impl Digest {
         self.state = mix((self.state ^ word).wrapping_add(0x9E37_79B9_7F4A_7C15));
     }
 
-    pub(crate) fn finish(self) -> String {
+    pub(crate) fn finish_hex(self) -> String {
         format!("{:016x}", self.finish_u64())
     }
 

@@ -14,8 +14,8 @@ const MAX_PLAIN_LENGTH: usize = 20;
 /// assert_eq!(kpass::display::line("a\u{1b}[31m\nb"), "a\\u{1b}[31m\\nb");
 /// assert_eq!(kpass::display::line("größe"), "größe");
 /// ```
-pub fn line(text: &str) -> Cow<'_, str> {
-    escaped(text, |_| false, |letter| letter.escape_default().to_string())
+pub fn escape_line(text: &str) -> Cow<'_, str> {
+    escape_controls(text, |_| false, |letter| letter.escape_default().to_string())
 }
 
 /// Returns an integer with commas: `284,217` for 284217.
@@ -45,7 +45,7 @@ pub(crate) fn format_bytes_up(n: usize) -> String {
 
 /// Returns the words of a text separated by single spaces, for messages of decoders that have
 /// several lines.
-pub fn words(text: &str) -> String {
+pub fn collapse_whitespace(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -62,8 +62,8 @@ pub fn json_error(error: &serde_json::Error) -> &'static str {
 }
 
 /// Returns the path as one line of text, see [`line()`].
-pub fn path(path: &Path) -> String {
-    line(&path.to_string_lossy()).into_owned()
+pub fn escape_path(path: &Path) -> String {
+    escape_line(&path.to_string_lossy()).into_owned()
 }
 
 /// Serialises a path as text: bytes that are not UTF-8 become the replacement character. The text
@@ -92,8 +92,8 @@ pub fn lossy_paths<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S:
 }
 
 /// Returns the text with escaped control characters, as [`line()`] does, except for line ends.
-pub fn lines(text: &str) -> Cow<'_, str> {
-    escaped(text, |letter| letter == '\n', |letter| letter.escape_default().to_string())
+pub fn escape_lines(text: &str) -> Cow<'_, str> {
+    escape_controls(text, |letter| letter == '\n', |letter| letter.escape_default().to_string())
 }
 
 /// Returns a JSON text in which the control characters of strings are JSON escapes.
@@ -101,11 +101,11 @@ pub fn lines(text: &str) -> Cow<'_, str> {
 /// ```
 /// assert_eq!(kpass::display::escaped_json("{\"a\u{202e}\": 1}"), "{\"a\\u202e\": 1}");
 /// ```
-pub fn escaped_json(json: &str) -> Cow<'_, str> {
-    escaped(json, |_| false, |letter| format!("\\u{:04x}", u32::from(letter)))
+pub fn escape_json(json: &str) -> Cow<'_, str> {
+    escape_controls(json, |_| false, |letter| format!("\\u{:04x}", u32::from(letter)))
 }
 
-fn escaped(text: &str, is_exempt: impl Fn(char) -> bool, escape: impl Fn(char) -> String) -> Cow<'_, str> {
+fn escape_controls(text: &str, is_exempt: impl Fn(char) -> bool, escape: impl Fn(char) -> String) -> Cow<'_, str> {
     let needs_escape = |letter: char| is_control(letter) && !is_exempt(letter);
     if !text.chars().any(needs_escape) {
         return Cow::Borrowed(text);
@@ -114,11 +114,12 @@ fn escaped(text: &str, is_exempt: impl Fn(char) -> bool, escape: impl Fn(char) -
 }
 
 /// Returns true for control characters, and for marks that change the direction of displayed text.
-fn is_control(letter: char) -> bool {
-    letter.is_control() || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+fn is_control(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-const MAX_LETTERS: usize = 60;
+const MAX_CHARS: usize = 60;
 
 /// Truncates a long text.
 ///
@@ -126,8 +127,8 @@ const MAX_LETTERS: usize = 60;
 /// assert_eq!(kpass::display::truncated("ten"), "ten");
 /// assert!(kpass::display::truncated(&"9".repeat(300)).ends_with("99…"));
 /// ```
-pub fn truncated(text: &str) -> Cow<'_, str> {
-    match text.char_indices().nth(MAX_LETTERS) {
+pub fn truncate(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(MAX_CHARS) {
         None => Cow::Borrowed(text),
         Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
     }

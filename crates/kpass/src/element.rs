@@ -20,7 +20,7 @@ pub enum Element {
 
 impl Element {
     /// Returns the number of bytes per value.
-    pub fn size(self) -> usize {
+    pub fn bytes_per_value(self) -> usize {
         match self {
             Self::I8 | Self::U8 | Self::Bool => 1,
             Self::F16 | Self::I16 | Self::U16 => 2,

@@ -23,7 +23,7 @@ pub enum Error {
     #[error("{path} cannot be written: {why}; {remedy}", path = path.display())]
     Output { path: PathBuf, why: String, remedy: &'static str },
     /// A file that is damaged or does not have the expected format.
-    #[error("{path} cannot be read as {format}: {}{}", crate::display::words(detail), repair(detail), path = path.display())]
+    #[error("{path} cannot be read as {format}: {}{}", crate::display::collapse_whitespace(detail), repair(detail), path = path.display())]
     Malformed { path: PathBuf, format: &'static str, detail: String },
     /// A pipe, a device or a folder instead of a file.
     #[error("{path} is not a regular file; kmill reads a table several times and from any offset: save it as a file, or pass it on standard input, whose name is -", path = path.display())]
@@ -175,12 +175,12 @@ impl Error {
     /// message then names the whole budget, and the budget that both need.
     #[doc(hidden)]
     #[must_use]
-    pub fn with_reserved(mut self, bytes: usize) -> Self {
+    pub fn with_reserved(mut self, reserved_bytes: usize) -> Self {
         match &mut self {
             Self::OverBudget { needed, budget, .. } => {
-                (*needed, *budget) = (needed.saturating_add(bytes), budget.saturating_add(bytes));
+                (*needed, *budget) = (needed.saturating_add(reserved_bytes), budget.saturating_add(reserved_bytes));
             }
-            Self::LargeRow { needed, .. } => *needed = needed.saturating_add(bytes),
+            Self::LargeRow { needed, .. } => *needed = needed.saturating_add(reserved_bytes),
             _ => {}
         }
         self
@@ -218,8 +218,8 @@ impl std::fmt::Display for BadLine {
     }
 }
 
-fn or_else<'a>(hint: &'a str, usual: &'a str) -> &'a str {
-    if hint.is_empty() { usual } else { hint }
+fn or_else<'a>(hint: &'a str, default_hint: &'a str) -> &'a str {
+    if hint.is_empty() { default_hint } else { hint }
 }
 
 /// Returns advice on a damaged file; empty if `detail` contains some already.

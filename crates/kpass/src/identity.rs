@@ -18,10 +18,10 @@ const TAIL_BYTES: u64 = 64 << 10;
 pub const STDIN: &str = "-";
 
 /// Returns the scheme of a URL; `None` for a path.
-pub fn scheme(path: &Path) -> Option<&str> {
+pub fn url_scheme(path: &Path) -> Option<&str> {
     let (scheme, rest) = path.to_str()?.split_once("://")?;
-    let word = scheme.len() > 1 && scheme.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-    (word && !rest.is_empty()).then_some(scheme)
+    let is_scheme = scheme.len() > 1 && scheme.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    (is_scheme && !rest.is_empty()).then_some(scheme)
 }
 
 /// Properties that distinguish a file from others, and from itself before a change: length, time of
@@ -72,10 +72,10 @@ pub fn check_stdin() -> Result<()> {
     #[cfg(target_os = "linux")]
     {
         use std::{io::IsTerminal, os::unix::fs::FileTypeExt};
-        let (input, terminal) = (Path::new("/dev/stdin"), std::io::stdin().is_terminal());
-        let kind = std::fs::metadata(input).map(|metadata| metadata.file_type());
-        let piped = kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket());
-        if !terminal && !piped && matches!(regular_metadata(input), Err(Error::NotAFile { .. })) {
+        let (stdin_path, is_terminal) = (Path::new("/dev/stdin"), std::io::stdin().is_terminal());
+        let kind = std::fs::metadata(stdin_path).map(|metadata| metadata.file_type());
+        let is_pipe_or_socket = kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket());
+        if !is_terminal && !is_pipe_or_socket && matches!(regular_metadata(stdin_path), Err(Error::NotAFile { .. })) {
             let detail = "a device or a file of the kernel may have no end; pipe rows into it, or a file";
             return Err(Error::malformed(Path::new(STDIN), "a table", detail));
         }
@@ -93,7 +93,11 @@ impl Identity {
         regular_metadata(path)?;
         let file = File::open(path).map_err(io_error)?;
         let metadata = file.metadata().map_err(io_error)?;
-        Ok(Self { modified: modified(&metadata), file_id: place(&metadata), ..Self::of_content(path, &file)? })
+        Ok(Self {
+            modified: modified_nanoseconds(&metadata),
+            file_id: place(&metadata),
+            ..Self::of_content(path, &file)?
+        })
     }
 
     /// Returns the identity of the content of an open file: its length and digest. `path` is not
@@ -105,18 +109,18 @@ impl Identity {
         let mut ends = Vec::new();
         file.take(HEAD_BYTES).read_to_end(&mut ends).map_err(io_error)?;
         // a short file is digested once
-        let rest = length.saturating_sub(TAIL_BYTES).max(ends.len() as u64);
-        file.seek(SeekFrom::Start(rest)).map_err(io_error)?;
+        let tail_start = length.saturating_sub(TAIL_BYTES).max(ends.len() as u64);
+        file.seek(SeekFrom::Start(tail_start)).map_err(io_error)?;
         file.take(TAIL_BYTES).read_to_end(&mut ends).map_err(io_error)?;
         file.rewind().map_err(io_error)?;
-        let digest = Digest::of(&ends);
+        let digest = Digest::hex_of(&ends);
         Ok(Self { path: path.to_path_buf(), length, modified: 0, digest, file_id: (0, 0) })
     }
 
     /// Returns the identity of a remote object, from its address, its length and the version that
     /// its store reports.
     pub fn of_object(address: &Path, length: u64, version: &str) -> Self {
-        let digest = Digest::of(version.as_bytes());
+        let digest = Digest::hex_of(version.as_bytes());
         Self { path: address.to_path_buf(), length, modified: 0, digest, file_id: (0, 0) }
     }
 
@@ -124,21 +128,21 @@ impl Identity {
     ///
     /// # Errors
     /// [`Error::FileChanged`], which describes the change.
-    pub fn check(&self) -> Result<()> {
+    pub fn check_unchanged(&self) -> Result<()> {
         // no other process knows the file that stores standard input, and requests to an object
         // store name the version
-        if self.path == Path::new(STDIN) || scheme(&self.path).is_some() {
+        if self.path == Path::new(STDIN) || url_scheme(&self.path).is_some() {
             return Ok(());
         }
-        let changed = |change: String| Err(Error::FileChanged { path: self.path.clone(), change });
+        let change_error = |change: String| Err(Error::FileChanged { path: self.path.clone(), change });
         let Some(metadata) = Error::unless_absent(std::fs::metadata(&self.path), "read", &self.path)? else {
-            return changed("it was removed".to_string());
+            return change_error("it was removed".to_string());
         };
-        let current = Self { length: metadata.len(), modified: modified(&metadata), ..self.clone() };
+        let current = Self { length: metadata.len(), modified: modified_nanoseconds(&metadata), ..self.clone() };
         if let Some(change) = self.difference(&current) {
-            return changed(change);
+            return change_error(change);
         }
-        if self.file_id != place(&metadata) { changed("another file replaced it".to_string()) } else { Ok(()) }
+        if self.file_id != place(&metadata) { change_error("another file replaced it".to_string()) } else { Ok(()) }
     }
 
     /// Returns the difference between this identity and the current one of the file, without the
@@ -154,9 +158,9 @@ impl Identity {
     }
 }
 
-fn modified(metadata: &Metadata) -> u64 {
-    let since = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    since.and_then(|since| u64::try_from(since.as_nanos()).ok()).unwrap_or(0)
+fn modified_nanoseconds(metadata: &Metadata) -> u64 {
+    let since_epoch = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    since_epoch.and_then(|since| u64::try_from(since.as_nanos()).ok()).unwrap_or(0)
 }
 
 #[cfg(unix)]
@@ -187,10 +191,10 @@ mod tests {
         let content = vec![7u8; 300_000];
         put(&content, old);
         let identity = Identity::of(&path).unwrap();
-        identity.check().unwrap();
+        identity.check_unchanged().unwrap();
         assert_eq!(identity.difference(&Identity::of(&path).unwrap()), None);
         let expect_change = |change: &str| {
-            let error = identity.check().unwrap_err();
+            let error = identity.check_unchanged().unwrap_err();
             assert!(matches!(&error, Error::FileChanged { .. }) && error.to_string().contains(change), "{error}");
         };
         put(&content[..299_999], old);
@@ -211,7 +215,7 @@ mod tests {
         put(&content, old);
         expect_change("another file replaced it");
         std::fs::rename(&other, &path).unwrap();
-        identity.check().unwrap();
+        identity.check_unchanged().unwrap();
     }
 
     #[test]
@@ -223,7 +227,7 @@ mod tests {
             std::fs::write(&path, &bytes).unwrap();
             let identity = Identity::of(&path).unwrap();
             let ends = if length <= 69_632 { bytes } else { [&bytes[..4096], &bytes[bytes.len() - 65_536..]].concat() };
-            assert_eq!((identity.length, identity.digest), (length, Digest::of(&ends)));
+            assert_eq!((identity.length, identity.digest), (length, Digest::hex_of(&ends)));
         }
     }
 }

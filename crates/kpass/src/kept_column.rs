@@ -108,7 +108,7 @@ impl KeptValues {
 pub struct KeptColumn {
     values: KeptValues,
     /// For each row, true if it has a value; `None` if all rows have one.
-    valid: Option<Vec<bool>>,
+    validity: Option<Vec<bool>>,
 }
 
 impl KeptColumn {
@@ -124,18 +124,18 @@ impl KeptColumn {
             OutputKind::Binary => KeptValues::Binary(Strings::default()),
             OutputKind::Sparse(shape) => KeptValues::Sparse(SparseColumn::new(shape)),
         };
-        Self { values, valid: None }
+        Self { values, validity: None }
     }
 
     /// Returns a column of these values. A value is missing if its entry in `valid` is false.
-    pub fn with_validity(values: KeptValues, valid: Vec<bool>) -> Self {
-        Self { values, valid: valid.contains(&false).then_some(valid) }
+    pub fn with_validity(values: KeptValues, validity: Vec<bool>) -> Self {
+        Self { values, validity: validity.contains(&false).then_some(validity) }
     }
 
     /// Returns a column of numbers that may be missing.
     pub fn from_options(values: &[Option<f64>]) -> Self {
-        let valid = values.iter().any(Option::is_none).then(|| values.iter().map(Option::is_some).collect());
-        Self { values: KeptValues::F64(values.iter().map(|value| value.unwrap_or_default()).collect()), valid }
+        let validity = values.iter().any(Option::is_none).then(|| values.iter().map(Option::is_some).collect());
+        Self { values: KeptValues::F64(values.iter().map(|value| value.unwrap_or_default()).collect()), validity }
     }
 
     /// Returns the values; missing values are arbitrary.
@@ -145,28 +145,28 @@ impl KeptColumn {
 
     /// Returns the values and their validity flags, for a reader to append to.
     pub fn parts_mut(&mut self) -> (&mut KeptValues, &mut Option<Vec<bool>>) {
-        (&mut self.values, &mut self.valid)
+        (&mut self.values, &mut self.validity)
     }
 
     /// Returns, for each row, true if it has a value; `None` if all rows have one.
     pub fn validity(&self) -> Option<&[bool]> {
-        self.valid.as_deref()
+        self.validity.as_deref()
     }
 
     /// Returns true for a row without a value.
     pub fn is_null(&self, row: usize) -> bool {
-        self.valid.as_ref().is_some_and(|valid| !valid[row])
+        self.validity.as_ref().is_some_and(|valid| !valid[row])
     }
 
     /// Returns the first row whose number is missing, NaN or infinite, counted from row `start` on.
     pub fn first_invalid(&self, start: usize) -> Option<usize> {
-        let finite = |row: usize| match &self.values {
+        let is_finite = |row: usize| match &self.values {
             KeptValues::Sparse(values) => values.rows().largest_magnitude(row).is_finite(),
             values => values.number(row).is_none_or(f64::is_finite),
         };
-        let not_finite = (start..self.len()).position(|row| !finite(row));
-        let null = self.valid.as_ref().and_then(|valid| valid[start..].iter().position(|valid| !valid));
-        not_finite.into_iter().chain(null).min()
+        let first_non_finite = (start..self.len()).position(|row| !is_finite(row));
+        let first_null = self.validity.as_ref().and_then(|valid| valid[start..].iter().position(|valid| !valid));
+        first_non_finite.into_iter().chain(first_null).min()
     }
 
     /// Returns the type of the values.
@@ -186,7 +186,7 @@ impl KeptColumn {
 
     /// Removes all rows and keeps the allocated memory.
     pub fn clear(&mut self) {
-        self.valid = None;
+        self.validity = None;
         match &mut self.values {
             KeptValues::F32(v) => v.clear(),
             KeptValues::F64(v) => v.clear(),
@@ -203,7 +203,7 @@ impl KeptColumn {
     /// # Panics
     /// If the kinds differ.
     pub fn append(&mut self, later: &Self, rows: Range<usize>) {
-        let before = self.len();
+        let old_len = self.len();
         match (&mut self.values, &later.values) {
             (KeptValues::F32(v), KeptValues::F32(later)) => v.extend(&later[rows.clone()]),
             (KeptValues::F64(v), KeptValues::F64(later)) => v.extend(&later[rows.clone()]),
@@ -216,12 +216,13 @@ impl KeptColumn {
             (KeptValues::Sparse(v), KeptValues::Sparse(later)) => v.extend(&later.rows(), rows.clone()),
             (mine, _) => panic!("a column of {:?} cannot continue as {:?}", mine.as_output().kind(), later.kind()),
         }
-        let later = later.valid.as_ref().map(|valid| &valid[rows.clone()]).filter(|valid| valid.contains(&false));
-        if self.valid.is_some() || later.is_some() {
-            let valid = self.valid.get_or_insert_with(|| vec![true; before]);
-            match later {
-                Some(later) => valid.extend(later),
-                None => valid.resize(before + rows.len(), true),
+        let later_validity =
+            later.validity.as_ref().map(|valid| &valid[rows.clone()]).filter(|valid| valid.contains(&false));
+        if self.validity.is_some() || later_validity.is_some() {
+            let validity = self.validity.get_or_insert_with(|| vec![true; old_len]);
+            match later_validity {
+                Some(later) => validity.extend(later),
+                None => validity.resize(old_len + rows.len(), true),
             }
         }
     }
@@ -232,17 +233,17 @@ impl KeptColumn {
     /// # Errors
     /// The first row whose value the type cannot represent, and the value.
     pub fn cast(&self, kind: OutputKind) -> Result<Self, (usize, String)> {
-        let mut cast = Self { valid: self.valid.clone(), ..Self::new(kind) };
+        let mut converted = Self { validity: self.validity.clone(), ..Self::new(kind) };
         for row in 0..self.len() {
             let at_row = |value: String| (row, value);
             let integer = self.values.integer(row);
-            match (&mut cast.values, &self.values, self.values.number(row)) {
+            match (&mut converted.values, &self.values, self.values.number(row)) {
                 (KeptValues::F32(to), _, Some(number)) => to.push(match integer {
-                    Some(integer) => check_exact(integer, 24, "float32").map_err(at_row)? as f32,
-                    None => to_f32(number).map_err(at_row)?,
+                    Some(integer) => exact_integer(integer, 24, "float32").map_err(at_row)? as f32,
+                    None => round_to_f32(number).map_err(at_row)?,
                 }),
                 (KeptValues::F64(to), _, Some(number)) => to.push(match integer {
-                    Some(integer) => check_exact(integer, 53, "float64").map_err(at_row)? as f64,
+                    Some(integer) => exact_integer(integer, 53, "float64").map_err(at_row)? as f64,
                     None => number,
                 }),
                 (KeptValues::I64(to), KeptValues::I64(_) | KeptValues::Bool(_), _) => {
@@ -256,7 +257,7 @@ impl KeptColumn {
                 }
             }
         }
-        Ok(cast)
+        Ok(converted)
     }
 }
 
@@ -264,18 +265,18 @@ impl KeptColumn {
 ///
 /// # Errors
 /// If the number is finite but too large for float32.
-fn to_f32(value: f64) -> Result<f32, String> {
+fn round_to_f32(value: f64) -> Result<f32, String> {
     let narrow = value as f32;
     if narrow.is_finite() || !value.is_finite() { Ok(narrow) } else { Err(format!("{value:e}, too large for float32")) }
 }
 
 /// Returns the integer if floats with this many binary digits represent it, and all integers of
 /// smaller magnitude, exactly.
-fn check_exact(value: i128, digits: u32, float: &str) -> Result<i128, String> {
-    if value.unsigned_abs() <= 1 << digits {
+fn exact_integer(value: i128, mantissa_bits: u32, type_name: &str) -> Result<i128, String> {
+    if value.unsigned_abs() <= 1 << mantissa_bits {
         Ok(value)
     } else {
-        Err(format!("{value}, outside the range of integers that {float} represents exactly"))
+        Err(format!("{value}, outside the range of integers that {type_name} represents exactly"))
     }
 }
 

@@ -97,7 +97,7 @@ impl Stream {
 
     /// Returns a uniform integer below `bound` (bias below 2^-32 for bounds below 2^32).
     #[inline(always)]
-    pub fn below(&self, counter: u64, bound: u64) -> u64 {
+    pub fn uniform_below(&self, counter: u64, bound: u64) -> u64 {
         ((u128::from(self.word(counter)) * u128::from(bound)) >> 64) as u64
     }
 }

@@ -80,13 +80,13 @@ pub mod statistics;
 mod strings;
 mod system_error;
 
-pub use atomic::{AtomicFile, remove_temporaries, stop_outputs, watch_outputs, written_outputs};
+pub use atomic::{AtomicFile, committed_outputs, remove_temporaries, stop_outputs, watch_outputs};
 pub use budget::{Footprint, MemoryPlan};
 pub use digest::Digest;
 pub use error::{BadLine, Error, Result};
 pub use kept_column::{KeptColumn, KeptValues, OutputKind, OutputValues};
 pub use memory_rows::MemoryRows;
-pub use pass::{CancelToken, Merge, Pass, Pool, Reduction, Workers};
+pub use pass::{BufferPool, CancelToken, Merge, Pass, Reduction, Workers};
 pub use rayon;
 pub use real::{Float, vectorised};
 pub use rows::{Label, LabelCodes, RowBlock, RowBuf, RowCursor, RowSource, TableShape};

@@ -27,8 +27,8 @@ pub struct MemoryRows<T> {
     n: usize,
     y: Vec<f64>,
     t: usize,
-    weight: Option<Vec<f64>>,
-    rows: Option<Vec<u64>>,
+    weights: Option<Vec<f64>>,
+    row_numbers: Option<Vec<u64>>,
     classes: Option<(Vec<u32>, Arc<Vec<Label>>)>,
     groups: Option<(Vec<u32>, Arc<Vec<Label>>)>,
 }
@@ -45,7 +45,7 @@ impl<T: Float> MemoryRows<T> {
     /// Returns a source without rows, with `d` inputs and `t` targets; [`MemoryRows::push`] adds
     /// rows.
     pub fn empty(d: usize, t: usize) -> Self {
-        Self { d, t, rows: Some(Vec::new()), ..Self::default() }
+        Self { d, t, row_numbers: Some(Vec::new()), ..Self::default() }
     }
 
     /// Adds targets, `t` per row.
@@ -58,10 +58,10 @@ impl<T: Float> MemoryRows<T> {
     }
 
     /// Sets the weights of the rows; `None` if all weigh 1.
-    pub fn with_weights(self, weight: Option<Vec<f64>>) -> Result<Self> {
-        match weight.as_ref().filter(|weight| weight.len() != self.n) {
+    pub fn with_weights(self, weights: Option<Vec<f64>>) -> Result<Self> {
+        match weights.as_ref().filter(|weight| weight.len() != self.n) {
             Some(weight) => Err(shape_error(format!("{} weights for {} rows", weight.len(), self.n))),
-            None => Ok(Self { weight, ..self }),
+            None => Ok(Self { weights, ..self }),
         }
     }
 
@@ -78,11 +78,11 @@ impl<T: Float> MemoryRows<T> {
     }
 
     /// Sets the stored row numbers; by default the rows are numbered by position.
-    pub fn with_row_numbers(mut self, rows: Vec<u64>) -> Result<Self> {
-        if rows.len() != self.n {
-            return Err(shape_error(format!("{} row numbers for {} rows", rows.len(), self.n)));
+    pub fn with_row_numbers(mut self, row_numbers: Vec<u64>) -> Result<Self> {
+        if row_numbers.len() != self.n {
+            return Err(shape_error(format!("{} row numbers for {} rows", row_numbers.len(), self.n)));
         }
-        self.rows = Some(rows);
+        self.row_numbers = Some(row_numbers);
         Ok(self)
     }
 
@@ -93,9 +93,9 @@ impl<T: Float> MemoryRows<T> {
         self.x.extend_from_slice(&block.x[i * self.d..][..self.d]);
         self.y.extend_from_slice(&block.y[i * self.t..][..self.t]);
         if let Some(weight) = block.weight(i) {
-            self.weight.get_or_insert_default().push(weight);
+            self.weights.get_or_insert_default().push(weight);
         }
-        self.rows.get_or_insert_with(|| (0..position).collect()).push(block.rows[i]);
+        self.row_numbers.get_or_insert_with(|| (0..position).collect()).push(block.row_numbers[i]);
         self.n += 1;
     }
 
@@ -121,12 +121,12 @@ impl<T: Float> MemoryRows<T> {
 
     /// Returns the weights of the rows; `None` if all weigh 1.
     pub fn weights(&self) -> Option<&[f64]> {
-        self.weight.as_deref()
+        self.weights.as_deref()
     }
 
     /// Returns the stored row number of the row at `position`.
-    pub fn row(&self, position: usize) -> u64 {
-        self.rows.as_ref().map_or(position as u64, |rows| rows[position])
+    pub fn row_number(&self, position: usize) -> u64 {
+        self.row_numbers.as_ref().map_or(position as u64, |rows| rows[position])
     }
 
     /// Returns the class codes of the rows, if there is a class column.
@@ -141,13 +141,13 @@ impl<T: Float> MemoryRows<T> {
 
     /// Returns the allocated bytes.
     pub fn bytes(&self) -> usize {
-        let codes = |column: &Option<(Vec<u32>, _)>| column.as_ref().map_or(0, |(codes, _)| codes.capacity() * 4);
+        let code_bytes = |column: &Option<(Vec<u32>, _)>| column.as_ref().map_or(0, |(codes, _)| codes.capacity() * 4);
         self.x.capacity() * size_of::<T>()
             + self.y.capacity() * 8
-            + self.weight.as_ref().map_or(0, |weight| weight.capacity() * 8)
-            + self.rows.as_ref().map_or(0, |rows| rows.capacity() * 8)
-            + codes(&self.classes)
-            + codes(&self.groups)
+            + self.weights.as_ref().map_or(0, |weight| weight.capacity() * 8)
+            + self.row_numbers.as_ref().map_or(0, |rows| rows.capacity() * 8)
+            + code_bytes(&self.classes)
+            + code_bytes(&self.groups)
     }
 
     fn checked_codes(&self, codes: Vec<u32>, labels: &[Label]) -> Result<Vec<u32>> {
@@ -168,7 +168,7 @@ fn shape_error(text: String) -> Error {
 
 impl<T: Float> RowSource<T> for MemoryRows<T> {
     fn shape(&self) -> TableShape {
-        TableShape { stored_rows: self.n as u64, inputs: self.d, targets: self.t, has_weights: self.weight.is_some() }
+        TableShape { stored_rows: self.n as u64, inputs: self.d, targets: self.t, has_weights: self.weights.is_some() }
     }
 
     fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
@@ -188,24 +188,24 @@ struct MemoryCursor<'a, T> {
 
 impl<T: Float> RowCursor<T> for MemoryCursor<'_, T> {
     fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
-        let rows = self.remaining.start..self.remaining.end.min(self.remaining.start + buf.capacity);
-        self.remaining.start = rows.end;
+        let positions = self.remaining.start..self.remaining.end.min(self.remaining.start + buf.capacity);
+        self.remaining.start = positions.end;
         buf.clear();
         let source = self.source;
-        match &source.rows {
-            Some(numbers) => buf.rows.extend_from_slice(&numbers[rows.clone()]),
-            None => buf.rows.extend(rows.clone().map(|row| row as u64)),
+        match &source.row_numbers {
+            Some(row_numbers) => buf.row_numbers.extend_from_slice(&row_numbers[positions.clone()]),
+            None => buf.row_numbers.extend(positions.clone().map(|row| row as u64)),
         }
-        buf.x.extend_from_slice(&source.x[rows.start * source.d..rows.end * source.d]);
-        buf.y.extend_from_slice(&source.y[rows.start * source.t..rows.end * source.t]);
-        buf.weight.extend(source.weight.iter().flat_map(|weight| &weight[rows.clone()]));
+        buf.x.extend_from_slice(&source.x[positions.start * source.d..positions.end * source.d]);
+        buf.y.extend_from_slice(&source.y[positions.start * source.t..positions.end * source.t]);
+        buf.weight.extend(source.weights.iter().flat_map(|weight| &weight[positions.clone()]));
         let copy_codes = |column: &Option<(Vec<u32>, Arc<Vec<Label>>)>, codes: &mut Vec<u32>| {
-            let (all, labels) = column.as_ref()?;
-            codes.extend_from_slice(&all[rows.clone()]);
+            let (all_codes, labels) = column.as_ref()?;
+            codes.extend_from_slice(&all_codes[positions.clone()]);
             Some(Arc::clone(labels))
         };
         buf.class_labels = copy_codes(&source.classes, &mut buf.classes);
         buf.group_labels = copy_codes(&source.groups, &mut buf.groups);
-        Ok(!rows.is_empty())
+        Ok(!positions.is_empty())
     }
 }

@@ -8,11 +8,11 @@ pub fn position(names: &[impl AsRef<str>], name: &str) -> Option<usize> {
 /// Returns the positions of `name[0]`, `name[1]`, …, the columns of a list column, in their order;
 /// empty if there are none.
 pub fn list_columns(names: &[impl AsRef<str>], name: &str) -> Vec<usize> {
-    let item = |column: &str| {
-        let item = column.strip_prefix(name)?.strip_prefix('[')?.strip_suffix(']')?;
-        item.bytes().all(|digit| digit.is_ascii_digit()).then_some(())
+    let match_list_item = |column: &str| {
+        let index_text = column.strip_prefix(name)?.strip_prefix('[')?.strip_suffix(']')?;
+        index_text.bytes().all(|digit| digit.is_ascii_digit()).then_some(())
     };
-    positions_where(names, |column| item(column).is_some())
+    positions_where(names, |column| match_list_item(column).is_some())
 }
 
 /// Returns the positions of `name=…`, the inputs of a categorical column; empty if there are none.
@@ -20,17 +20,17 @@ pub fn category_columns(names: &[impl AsRef<str>], name: &str) -> Vec<usize> {
     positions_where(names, |column| column.strip_prefix(name).is_some_and(|rest| rest.starts_with('=')))
 }
 
-fn positions_where(names: &[impl AsRef<str>], predicate: impl Fn(&str) -> bool) -> Vec<usize> {
-    (0..names.len()).filter(|index| predicate(names[*index].as_ref())).collect()
+fn positions_where(names: &[impl AsRef<str>], is_match: impl Fn(&str) -> bool) -> Vec<usize> {
+    (0..names.len()).filter(|index| is_match(names[*index].as_ref())).collect()
 }
 
 /// Returns the end of a message about a missing column: the most similar name, or the names that
 /// exist.
 pub fn hint(names: &[impl AsRef<str>], name: &str) -> String {
-    let all = || names.iter().map(AsRef::as_ref);
-    match nearest(name, all()) {
+    let all_names = || names.iter().map(AsRef::as_ref);
+    match nearest(name, all_names()) {
         Some(near) => format!("; did you mean {near:?}?"),
-        None => format!("; it has {}", join_names(all())),
+        None => format!("; it has {}", join_names(all_names())),
     }
 }
 
@@ -49,27 +49,27 @@ fn join_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
 /// Returns the candidate with the smallest edit distance from `name`, ignoring case; `None` if the
 /// distance exceeds a third of the letters, rounded up.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let folded = name.to_lowercase();
-    let allowed = name.chars().count().div_ceil(3);
+    let lowercase_name = name.to_lowercase();
+    let max_edits = name.chars().count().div_ceil(3);
     candidates
         .into_iter()
-        .map(|candidate| (distance(&folded, &candidate.to_lowercase()), candidate))
-        .filter(|(edits, _)| *edits <= allowed)
+        .map(|candidate| (edit_distance(&lowercase_name, &candidate.to_lowercase()), candidate))
+        .filter(|(edits, _)| *edits <= max_edits)
         .min_by_key(|(edits, _)| *edits)
         .map(|(_, candidate)| candidate)
 }
 
 /// Computes Levenshtein's edit distance.
-fn distance(a: &str, b: &str) -> usize {
+fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
+    for (i, a_char) in a.chars().enumerate() {
         let mut diagonal = row[0];
         row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(from != *to);
+        for (j, b_char) in b.iter().enumerate() {
+            let substitution_cost = diagonal + usize::from(a_char != *b_char);
             diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+            row[j + 1] = substitution_cost.min(row[j] + 1).min(diagonal + 1);
         }
     }
     row[b.len()]

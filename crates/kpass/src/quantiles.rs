@@ -43,9 +43,9 @@ pub(crate) fn identity_knots() -> impl Iterator<Item = f64> {
 
 /// Returns the knots of at least one ascending value, each with its weight.
 pub(crate) fn knots(ascending: &[(f64, f64)]) -> impl Iterator<Item = f64> {
-    let total = ascending.iter().map(|(_, weight)| weight).sum::<f64>();
+    let total_weight = ascending.iter().map(|(_, weight)| weight).sum::<f64>();
     (0..KNOTS_PER_INPUT)
-        .map(move |k| quantile(ascending, (2 * k + 1) as f64 * total, (2 * KNOTS_PER_INPUT) as f64, false))
+        .map(move |k| quantile(ascending, (2 * k + 1) as f64 * total_weight, (2 * KNOTS_PER_INPUT) as f64, false))
 }
 
 /// Returns the first of the ascending values at which `scale` times the sum of the weights up to
@@ -53,42 +53,45 @@ pub(crate) fn knots(ascending: &[(f64, f64)]) -> impl Iterator<Item = f64> {
 /// values.
 pub(crate) fn quantile(ascending: &[(f64, f64)], bound: f64, scale: f64, inclusive: bool) -> f64 {
     let mut sum = 0.0;
-    let reached = |(_, weight): &&(f64, f64)| {
+    let reaches_bound = |(_, weight): &&(f64, f64)| {
         sum += weight;
         sum * scale > bound || inclusive && sum * scale == bound
     };
-    ascending.iter().find(reached).or(ascending.last()).map_or(0.0, |(value, _)| *value)
+    ascending.iter().find(reaches_bound).or(ascending.last()).map_or(0.0, |(value, _)| *value)
 }
 
 /// Returns the first and the last knot that equal knot k, and the mean score of these knots.
-fn tied(knots: &[f64], k: usize) -> (usize, usize, f64) {
+fn tied_knots(knots: &[f64], k: usize) -> (usize, usize, f64) {
     let (first, end) = (knots.partition_point(|q| *q < knots[k]), knots.partition_point(|q| *q <= knots[k]));
     (first, end - 1, SCORES[first..end].iter().sum::<f64>() / (end - first) as f64)
 }
 
 pub(crate) fn apply(knots: &[f64], value: f64) -> f64 {
-    let above = knots.partition_point(|q| *q < value);
-    let (_, low, z) = tied(knots, above.saturating_sub(1));
-    match above {
+    let upper_knot = knots.partition_point(|q| *q < value);
+    let (_, lower_knot, z) = tied_knots(knots, upper_knot.saturating_sub(1));
+    match upper_knot {
         // also for NaN, which stays NaN
         0 => z + (value - knots[0]).asinh(),
         KNOTS_PER_INPUT => z + (value - knots[KNOTS_PER_INPUT - 1]).asinh(),
-        _ => z + (tied(knots, above).2 - z) * ((value - knots[low]) / (knots[above] - knots[low])),
+        _ => {
+            z + (tied_knots(knots, upper_knot).2 - z)
+                * ((value - knots[lower_knot]) / (knots[upper_knot] - knots[lower_knot]))
+        }
     }
 }
 
 /// Returns the value with this score: the inverse of [`apply`].
 pub(crate) fn invert(knots: &[f64], score: f64) -> f64 {
-    let (_, mut low, mut z) = tied(knots, 0);
+    let (_, mut knot, mut z) = tied_knots(knots, 0);
     if score <= z {
         return knots[0] + (score - z).sinh();
     }
-    while low + 1 < KNOTS_PER_INPUT {
-        let (_, next, above) = tied(knots, low + 1);
-        if score <= above {
-            return knots[low] + (knots[next] - knots[low]) * ((score - z) / (above - z));
+    while knot + 1 < KNOTS_PER_INPUT {
+        let (_, next_knot, next_score) = tied_knots(knots, knot + 1);
+        if score <= next_score {
+            return knots[knot] + (knots[next_knot] - knots[knot]) * ((score - z) / (next_score - z));
         }
-        (low, z) = (next, above);
+        (knot, z) = (next_knot, next_score);
     }
-    knots[low] + (score - z).sinh()
+    knots[knot] + (score - z).sinh()
 }

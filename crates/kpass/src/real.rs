@@ -101,7 +101,8 @@ impl Float for f32 {
         const EXPONENT_MASK: u32 = 0x7f80_0000;
         const EXPONENT_UNIT: u32 = 0x0080_0000;
         vectorised!(
-            values.iter().fold(0, |all, value| all | ((value.to_bits() & EXPONENT_MASK) + EXPONENT_UNIT)) >> 31 == 0
+            values.iter().fold(0, |carries, value| carries | ((value.to_bits() & EXPONENT_MASK) + EXPONENT_UNIT)) >> 31
+                == 0
         )
     }
     /// Transposes four rows at a time in SSE registers. Without these intrinsics the compiler moves
@@ -111,7 +112,7 @@ impl Float for f32 {
     fn transpose(columns: [&[Self]; 4], d: usize, out: &mut [Self]) {
         // every x86-64 has SSE
         let Some(sse) = pulp::core_arch::x86::Sse::try_new() else { return transpose_scalar(columns, d, out) };
-        let [(a, a_end), (b, b_end), (c, c_end), (e, e_end)] = columns.map(|column| column.as_chunks::<4>());
+        let [(a, a_rest), (b, b_rest), (c, c_rest), (e, e_rest)] = columns.map(|column| column.as_chunks::<4>());
         for ((((a, b), c), e), out) in a.iter().zip(b).zip(c).zip(e).zip(out.chunks_mut(4 * d)) {
             let rows = transpose_4x4(sse, [*a, *b, *c, *e]);
             // `chunks(d)` would compute the number of chunks, which needs a division
@@ -120,7 +121,7 @@ impl Float for f32 {
             }
         }
         let rest_start = (4 * d * a.len()).min(out.len());
-        transpose_scalar([a_end, b_end, c_end, e_end], d, &mut out[rest_start..]);
+        transpose_scalar([a_rest, b_rest, c_rest, e_rest], d, &mut out[rest_start..]);
     }
 }
 
@@ -159,7 +160,8 @@ impl Float for f64 {
         const EXPONENT_MASK: u64 = 0x7ff0_0000_0000_0000;
         const EXPONENT_UNIT: u64 = 0x0010_0000_0000_0000;
         vectorised!(
-            values.iter().fold(0, |all, value| all | ((value.to_bits() & EXPONENT_MASK) + EXPONENT_UNIT)) >> 63 == 0
+            values.iter().fold(0, |carries, value| carries | ((value.to_bits() & EXPONENT_MASK) + EXPONENT_UNIT)) >> 63
+                == 0
         )
     }
 }

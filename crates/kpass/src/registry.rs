@@ -23,7 +23,7 @@ pub struct Registry<E: 'static> {
 
 impl<E: RegistryEntry> std::fmt::Debug for Registry<E> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.all().iter().map(|entry| entry.name())).finish()
+        f.debug_list().entries(self.entries().iter().map(|entry| entry.name())).finish()
     }
 }
 
@@ -40,14 +40,14 @@ impl<E: RegistryEntry> Registry<E> {
 
     /// Returns all entries: first the built-in entries, then the registered entries, in the order
     /// of registration.
-    pub fn all(&self) -> Vec<&'static E> {
+    pub fn entries(&self) -> Vec<&'static E> {
         let registered = self.registered.read().unwrap_or_else(PoisonError::into_inner);
         self.builtin.iter().chain(registered.iter().copied()).collect()
     }
 
     /// Returns the entry with this name.
     pub fn by_name(&self, name: &str) -> Option<&'static E> {
-        self.all().into_iter().find(|entry| entry.name() == name)
+        self.entries().into_iter().find(|entry| entry.name() == name)
     }
 
     /// Adds an entry.
@@ -56,13 +56,13 @@ impl<E: RegistryEntry> Registry<E> {
     /// [`Error::Register`] if the name is taken or not valid.
     pub fn register(&self, entry: &'static E) -> Result<()> {
         let name = entry.name();
-        let invalid = |why| Err(Error::Register { what: E::KIND, name, why });
+        let register_error = |why| Err(Error::Register { what: E::KIND, name, why });
         if !is_identifier(name) {
-            return invalid("a name consists of lower-case letters, digits and _, and begins with a letter");
+            return register_error("a name consists of lower-case letters, digits and _, and begins with a letter");
         }
         let mut registered = self.registered.write().unwrap_or_else(PoisonError::into_inner);
         if self.builtin.iter().chain(registered.iter().copied()).any(|other| other.name() == name) {
-            return invalid("the name is already registered; choose another");
+            return register_error("the name is already registered; choose another");
         }
         registered.push(entry);
         Ok(())

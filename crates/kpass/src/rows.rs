@@ -65,7 +65,7 @@ impl LabelCodes<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct RowBlock<'a, T> {
     /// Stored row number of each row: its position over the sorted files, before any selection.
-    pub rows: &'a [u64],
+    pub row_numbers: &'a [u64],
     /// Inputs, `rows.len()` x `d`, row-major, scaled if the source has a scaler.
     pub x: &'a [T],
     /// Number of inputs.
@@ -87,11 +87,11 @@ pub struct RowBlock<'a, T> {
 impl<T> RowBlock<'_, T> {
     /// Returns the number of rows.
     pub fn len(&self) -> usize {
-        self.rows.len()
+        self.row_numbers.len()
     }
     /// Returns true for a block without rows.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.row_numbers.is_empty()
     }
     /// Returns the weight of row `i`; `None` if all rows weigh 1.
     pub fn weight(&self, i: usize) -> Option<f64> {
@@ -105,7 +105,7 @@ pub struct RowBuf<T> {
     /// Maximum number of rows: the size of a tile, which a pass processes at once.
     pub capacity: usize,
     /// Stored row numbers.
-    pub rows: Vec<u64>,
+    pub row_numbers: Vec<u64>,
     /// Inputs, row-major.
     pub x: Vec<T>,
     /// Numeric targets, row-major.
@@ -131,8 +131,8 @@ impl<T: Float> RowBuf<T> {
     }
     /// Returns the bytes of a row in a buffer, including labels but not kept columns.
     pub fn bytes_per_row(shape: &TableShape) -> usize {
-        let numbers = shape.targets + usize::from(shape.has_weights);
-        size_of::<u64>() + shape.inputs * size_of::<T>() + numbers * size_of::<f64>() + 2 * size_of::<u32>()
+        let f64_count = shape.targets + usize::from(shape.has_weights);
+        size_of::<u64>() + shape.inputs * size_of::<T>() + f64_count * size_of::<f64>() + 2 * size_of::<u32>()
     }
     /// Removes all rows and keeps the allocated memory.
     pub fn clear(&mut self) {
@@ -142,7 +142,7 @@ impl<T: Float> RowBuf<T> {
     /// Removes all rows but leaves the old values in `x`, for a cursor that overwrites all of them
     /// and would waste time on zeros.
     pub fn clear_except_x(&mut self) {
-        self.rows.clear();
+        self.row_numbers.clear();
         self.y.clear();
         self.weight.clear();
         self.classes.clear();
@@ -152,7 +152,7 @@ impl<T: Float> RowBuf<T> {
     /// Returns the rows as a block.
     pub fn block(&self, shape: &TableShape) -> RowBlock<'_, T> {
         RowBlock {
-            rows: &self.rows,
+            row_numbers: &self.row_numbers,
             x: &self.x,
             d: shape.inputs,
             y: &self.y,
@@ -175,9 +175,9 @@ pub fn resized_slice<V: Copy + Default>(values: &mut Vec<V>, start: usize, count
 }
 
 /// Appends `more` values and returns them.
-pub fn grow<V: Copy + Default>(values: &mut Vec<V>, more: usize) -> &mut [V] {
+pub fn grow<V: Copy + Default>(values: &mut Vec<V>, additional: usize) -> &mut [V] {
     let old_len = values.len();
-    values.resize(old_len + more, V::default());
+    values.resize(old_len + additional, V::default());
     &mut values[old_len..]
 }
 

@@ -31,22 +31,22 @@ impl Scaler {
     /// Returns a scaler to mean 0 and population standard deviation 1.
     pub fn standard(statistics: &Statistics) -> Self {
         let inputs = || statistics.inputs.iter();
-        let scale = inputs().map(|f| if f.is_constant() { 0.0 } else { f.deviation() }).collect();
-        let mean: Vec<f64> = inputs().map(|f| f.mean).collect();
+        let scale = inputs().map(|input| if input.is_constant() { 0.0 } else { input.deviation() }).collect();
+        let mean: Vec<f64> = inputs().map(|input| input.mean).collect();
         Self { centre: mean.clone(), scale, mean, ..Self::default() }
     }
 
     /// Returns a scaler to the range from 0 to 1.
     pub fn minmax(statistics: &Statistics) -> Self {
         let inputs = || statistics.inputs.iter();
-        let centre = inputs().map(|f| if f.count == 0 { 0.0 } else { f.min }).collect();
-        let scale = inputs().map(|f| if f.is_constant() { 0.0 } else { f.max - f.min }).collect();
+        let centre = inputs().map(|input| if input.count == 0 { 0.0 } else { input.min }).collect();
+        let scale = inputs().map(|input| if input.is_constant() { 0.0 } else { input.max - input.min }).collect();
         Self { centre, scale, ..Self::standard(statistics) }
     }
 
     /// Returns a scaler to asinh of the result of [`robust`](Self::robust).
-    pub fn asinh(statistics: &Statistics, rows: &[f64], weights: &[f64]) -> Self {
-        Self { asinh: true, ..Self::robust(statistics, rows, weights) }
+    pub fn asinh(statistics: &Statistics, sample: &[f64], weights: &[f64]) -> Self {
+        Self { asinh: true, ..Self::robust(statistics, sample, weights) }
     }
 
     /// Returns a scaler that maps a value v to (v - median) / spread. The spread is the median
@@ -55,12 +55,14 @@ impl Scaler {
     ///
     /// `rows` is a sample of the rows of the table, row-major, with NaN for missing values;
     /// `weights` are their weights, empty if all are equal. Costs d sorts of the rows.
-    pub fn robust(statistics: &Statistics, rows: &[f64], weights: &[f64]) -> Self {
+    pub fn robust(statistics: &Statistics, sample: &[f64], weights: &[f64]) -> Self {
         let d = statistics.inputs.len();
         let (mut scaler, mut values) = (Self::standard(statistics), Vec::new());
-        for (j, input) in statistics.inputs.iter().enumerate().filter(|(_, feature)| !feature.is_constant()) {
+        for (j, input) in statistics.inputs.iter().enumerate().filter(|(_, input)| !input.is_constant()) {
             values.clear();
-            values.extend(with_weights(rows, d, weights).map(|(row, weight)| (row[j], weight)).filter(is_number));
+            values.extend(
+                weighted_rows(sample, d, weights).map(|(row, weight)| (row[j], weight)).filter(has_finite_value),
+            );
             let Some(centre) = median(&mut values) else { continue };
             values.iter_mut().for_each(|(value, _)| *value = (*value - centre).abs());
             let spread =
@@ -73,13 +75,13 @@ impl Scaler {
     /// Returns a scaler that maps each value, by its rank among `rows`, to a quantile of a
     /// distribution that is the same for all inputs. `rows` and `weights` are as in
     /// [`robust`](Self::robust).
-    pub fn quantile(statistics: &Statistics, rows: &[f64], weights: &[f64]) -> Self {
+    pub fn quantile(statistics: &Statistics, sample: &[f64], weights: &[f64]) -> Self {
         let (d, mut values) = (statistics.inputs.len(), Vec::new());
         let mut scaler = Self::standard(statistics);
         for j in 0..d {
             values.clear();
-            let scaled = |(row, weight): (&[f64], f64)| (scaler.apply_linear(j, row[j]), weight);
-            values.extend(with_weights(rows, d, weights).map(scaled).filter(is_number));
+            let scale_value = |(row, weight): (&[f64], f64)| (scaler.apply_linear(j, row[j]), weight);
+            values.extend(weighted_rows(sample, d, weights).map(scale_value).filter(has_finite_value));
             sort_by_value(&mut values);
             match values.is_empty() {
                 true => scaler.knots.extend(quantiles::identity_knots()),
@@ -118,7 +120,7 @@ impl Scaler {
     }
 
     /// Returns the number of inputs.
-    pub fn inputs(&self) -> usize {
+    pub fn input_count(&self) -> usize {
         self.centre.len()
     }
 
@@ -152,11 +154,11 @@ impl Scaler {
     }
 }
 
-fn with_weights<'a>(rows: &'a [f64], d: usize, weights: &'a [f64]) -> impl Iterator<Item = (&'a [f64], f64)> {
+fn weighted_rows<'a>(rows: &'a [f64], d: usize, weights: &'a [f64]) -> impl Iterator<Item = (&'a [f64], f64)> {
     rows.chunks_exact(d).zip(weights.iter().copied().chain(std::iter::repeat(1.0)))
 }
 
-fn is_number((value, _): &(f64, f64)) -> bool {
+fn has_finite_value((value, _): &(f64, f64)) -> bool {
     value.is_finite()
 }
 
@@ -168,8 +170,8 @@ fn sort_by_value(values: &mut [(f64, f64)]) {
 /// values.
 fn median(values: &mut [(f64, f64)]) -> Option<f64> {
     sort_by_value(values);
-    let total = values.iter().map(|(_, weight)| weight).sum::<f64>();
-    (!values.is_empty()).then(|| quantiles::quantile(values, total, 2.0, true))
+    let total_weight = values.iter().map(|(_, weight)| weight).sum::<f64>();
+    (!values.is_empty()).then(|| quantiles::quantile(values, total_weight, 2.0, true))
 }
 
 /// Returns the factor for a centred value: 1 / `scale`, or 0 for a scale of 0.

@@ -189,25 +189,25 @@ impl SparseColumn {
     /// the row. With `sort`, entries are sorted by their column indices.
     pub fn push_row(
         &mut self,
-        indices: impl Fn(usize) -> Option<i128>,
+        index_at: impl Fn(usize) -> Option<i128>,
         values: &[f64],
-        first: usize,
-        sort: bool,
+        first_position: usize,
+        sort_entries: bool,
     ) -> Result<(), String> {
         let start = self.indices.len();
-        for (position, value) in (first..).zip(values) {
-            let index = indices(position).ok_or("a row with a missing index")?;
-            let column = u32::try_from(index).ok().filter(|place| (*place as usize) < self.shape.width);
-            let most = self.shape.width.saturating_sub(1);
-            let column = column.ok_or_else(|| format!("a row with index {index} (expected 0 to {most})"))?;
+        for (position, value) in (first_position..).zip(values) {
+            let index = index_at(position).ok_or("a row with a missing index")?;
+            let column = u32::try_from(index).ok().filter(|column| (*column as usize) < self.shape.width);
+            let max_index = self.shape.width.saturating_sub(1);
+            let column = column.ok_or_else(|| format!("a row with index {index} (expected 0 to {max_index})"))?;
             self.push_entry(column, *value);
         }
-        if sort && self.indices[start..].windows(2).any(|pair| pair[1] < pair[0]) {
+        if sort_entries && self.indices[start..].windows(2).any(|pair| pair[1] < pair[0]) {
             self.sort(start);
         }
         if let Some(pair) = self.indices[start..].windows(2).find(|pair| pair[1] <= pair[0]) {
-            let (index, last) = (pair[1], pair[0]);
-            return Err(format!("a row with index {index} after {last} (indices must increase strictly)"));
+            let (index, previous) = (pair[1], pair[0]);
+            return Err(format!("a row with index {index} after {previous} (indices must increase strictly)"));
         }
         if values.len() > self.shape.longest {
             return Err(format!("a row of {} entries (expected at most {})", values.len(), self.shape.longest));
@@ -233,11 +233,11 @@ pub fn entries<T: Float>(row: &[T]) -> (&[T], &[T]) {
 }
 
 /// Returns the rows, each padded from `width` to `new_width`, which must not be smaller.
-pub fn widen_rows<T: Float>(rows: &[T], width: usize, new_width: usize) -> Vec<T> {
-    let mut widened = Vec::with_capacity(rows.len() / width.max(1) * new_width);
-    for row in rows.chunks_exact(width.max(1)) {
+pub fn widen_rows<T: Float>(rows: &[T], row_len: usize, new_row_len: usize) -> Vec<T> {
+    let mut widened = Vec::with_capacity(rows.len() / row_len.max(1) * new_row_len);
+    for row in rows.chunks_exact(row_len.max(1)) {
         let (indices, values) = entries(row);
-        let padding = new_width / 2 - indices.len();
+        let padding = new_row_len / 2 - indices.len();
         widened.extend_from_slice(indices);
         widened.extend(std::iter::repeat_n(T::from_f64(NO_INDEX), padding));
         widened.extend_from_slice(values);

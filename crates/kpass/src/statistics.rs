@@ -32,7 +32,7 @@ pub struct ColumnMoments {
     /// Number of values.
     pub count: u64,
     /// Sum of the weights of the rows that have a value; it is `count` if rows are not weighted.
-    pub weight: f64,
+    pub weight_sum: f64,
     /// Mean of the values; 0 if there are no values.
     pub mean: f64,
     /// Sum of squared differences from the mean.
@@ -50,7 +50,7 @@ impl Default for ColumnMoments {
     fn default() -> Self {
         Self {
             count: 0,
-            weight: 0.0,
+            weight_sum: 0.0,
             mean: 0.0,
             m2: 0.0,
             min: f64::INFINITY,
@@ -63,7 +63,7 @@ impl Default for ColumnMoments {
 impl ColumnMoments {
     /// Returns the standard deviation of the population.
     pub fn deviation(&self) -> f64 {
-        if self.count == 0 { 0.0 } else { (self.m2 / self.weight).sqrt() }
+        if self.count == 0 { 0.0 } else { (self.m2 / self.weight_sum).sqrt() }
     }
 
     /// Returns true if the values differ by no more than rounding noise, which integers do not
@@ -83,13 +83,13 @@ impl ColumnMoments {
             *self = *later;
             return;
         }
-        let (a, b) = (self.weight, later.weight);
+        let (a, b) = (self.weight_sum, later.weight_sum);
         let total = (a + b).max(f64::MIN_POSITIVE);
         let delta = later.mean - self.mean;
         self.mean += delta * (b / total);
         self.m2 += later.m2 + delta * delta * (a * b / total);
         self.count += later.count;
-        self.weight += later.weight;
+        self.weight_sum += later.weight_sum;
         self.min = self.min.min(later.min);
         self.max = self.max.max(later.max);
     }
@@ -99,12 +99,12 @@ impl ColumnMoments {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LabelCounts {
     counts: HashMap<Label, (u64, f64)>,
-    bytes: usize,
+    text_bytes: usize,
 }
 
 impl LabelCounts {
     /// Returns the labels in ascending order, with their counts.
-    pub fn sorted(&self) -> Vec<(Label, u64)> {
+    pub fn sorted_counts(&self) -> Vec<(Label, u64)> {
         let mut labels: Vec<_> = self.counts.iter().map(|(label, (count, _))| (label.clone(), *count)).collect();
         labels.sort();
         labels
@@ -126,11 +126,11 @@ impl LabelCounts {
     }
 
     fn add(&mut self, label: &Label, (count, weight): (u64, f64)) {
-        if let Some((rows, sum)) = self.counts.get_mut(label) {
-            (*rows, *sum) = (*rows + count, *sum + weight);
+        if let Some((row_count, weight_sum)) = self.counts.get_mut(label) {
+            (*row_count, *weight_sum) = (*row_count + count, *weight_sum + weight);
         } else if self.is_within(MAX_GROUP_LABELS) {
             // one label above the limit shows that there are too many; further labels are dropped
-            self.bytes += label.text_bytes();
+            self.text_bytes += label.text_bytes();
             self.counts.insert(label.clone(), (count, weight));
         }
     }
@@ -139,8 +139,8 @@ impl LabelCounts {
         scratch.clear();
         scratch.resize(coded.labels.len(), (0, 0.0));
         for (code, weight) in coded.codes.iter().zip(weights).filter(|(code, _)| **code != LabelCodes::UNKNOWN) {
-            let (count, sum) = &mut scratch[*code as usize];
-            (*count, *sum) = (*count + 1, *sum + weight);
+            let (count, weight_sum) = &mut scratch[*code as usize];
+            (*count, *weight_sum) = (*count + 1, *weight_sum + weight);
         }
         for (label, count) in coded.labels.iter().zip(scratch.iter()).filter(|(_, (count, _))| *count > 0) {
             self.add(label, *count);
@@ -150,7 +150,7 @@ impl LabelCounts {
     /// Returns true if there are at most `limit` labels, and their texts do not exceed the maximum
     /// size for this many labels.
     fn is_within(&self, limit: usize) -> bool {
-        self.len() <= limit && self.bytes <= LABEL_TEXT_BYTES * limit
+        self.len() <= limit && self.text_bytes <= LABEL_TEXT_BYTES * limit
     }
 
     fn check(&self, column: &str, limit: usize) -> Result<()> {
@@ -180,9 +180,9 @@ pub struct Statistics {
 impl Statistics {
     /// Returns the statistics of an empty table.
     pub fn new(shape: &TableShape) -> Self {
-        let none = ColumnMoments::default();
-        let [inputs, targets] = [shape.inputs, shape.targets].map(|count| vec![none; count]);
-        Self { inputs, targets, weights: vec![none; usize::from(shape.has_weights)], ..Self::default() }
+        let empty_moments = ColumnMoments::default();
+        let [inputs, targets] = [shape.inputs, shape.targets].map(|count| vec![empty_moments; count]);
+        Self { inputs, targets, weights: vec![empty_moments; usize::from(shape.has_weights)], ..Self::default() }
     }
 
     /// Checks after the last merge that there are at most [`MAX_CLASS_LABELS`] classes and
@@ -198,10 +198,10 @@ impl Merge for Statistics {
         self.rows += later.rows;
         self.fractional_weights += later.fractional_weights;
         let columns = self.inputs.iter_mut().chain(&mut self.targets).chain(&mut self.weights);
-        let more = later.inputs.iter().chain(&later.targets).chain(&later.weights);
-        columns.zip(more).for_each(|(moments, later)| moments.merge(later));
-        for (mine, theirs) in [(&mut self.classes, &later.classes), (&mut self.groups, &later.groups)] {
-            theirs.counts.iter().for_each(|(label, counts)| mine.add(label, *counts));
+        let later_columns = later.inputs.iter().chain(&later.targets).chain(&later.weights);
+        columns.zip(later_columns).for_each(|(moments, later)| moments.merge(later));
+        for (label_counts, later_counts) in [(&mut self.classes, &later.classes), (&mut self.groups, &later.groups)] {
+            later_counts.counts.iter().for_each(|(label, counts)| label_counts.add(label, *counts));
         }
     }
 }
@@ -215,16 +215,16 @@ crate::persist!(Statistics {
 impl Persist for Vec<ColumnMoments> {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
         out.put_owned("count", self.iter().map(|m| m.count).collect());
-        out.put_owned("moments", self.iter().flat_map(|m| [m.weight, m.mean, m.m2, m.min, m.max]).collect());
+        out.put_owned("moments", self.iter().flat_map(|m| [m.weight_sum, m.mean, m.m2, m.min, m.max]).collect());
     }
 
     fn load(&mut self, from: &mut Stored<'_>) -> Result<()> {
         let (mut counts, mut moments) = (vec![0; self.len()], vec![0.0; 5 * self.len()]);
         from.fill("count", &mut counts)?;
         from.fill("moments", &mut moments)?;
-        let numbers = moments.as_chunks::<5>().0;
-        for ((column, count), &[weight, mean, m2, min, max]) in self.iter_mut().zip(counts).zip(numbers) {
-            *column = ColumnMoments { count, weight, mean, m2, min, max, is_integer: false };
+        let column_moments = moments.as_chunks::<5>().0;
+        for ((column, count), &[weight, mean, m2, min, max]) in self.iter_mut().zip(counts).zip(column_moments) {
+            *column = ColumnMoments { count, weight_sum: weight, mean, m2, min, max, is_integer: false };
         }
         Ok(())
     }
@@ -232,7 +232,7 @@ impl Persist for Vec<ColumnMoments> {
 
 impl Persist for LabelCounts {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        let (labels, counts): (Vec<Label>, Vec<u64>) = self.sorted().into_iter().unzip();
+        let (labels, counts): (Vec<Label>, Vec<u64>) = self.sorted_counts().into_iter().unzip();
         // labels are booleans, integers and text, which JSON always accepts
         out.put_owned("labels", serde_json::to_vec(&labels).unwrap_or_default());
         out.put_owned("weights", labels.iter().map(|label| self.weight(label)).collect());
@@ -241,12 +241,12 @@ impl Persist for LabelCounts {
 
     fn load(&mut self, from: &mut Stored<'_>) -> Result<()> {
         let labels: Vec<Label> = serde_json::from_slice(&from.read::<u8>("labels")?)
-            .map_err(|error| from.damaged(format!("labels: {}", crate::display::json_error(&error))))?;
+            .map_err(|error| from.damaged_error(format!("labels: {}", crate::display::json_error(&error))))?;
         let mut counts = vec![0; labels.len()];
         from.fill("counts", &mut counts)?;
         let mut weights = vec![0.0; labels.len()];
         from.fill("weights", &mut weights)?;
-        self.bytes = labels.iter().map(Label::text_bytes).sum();
+        self.text_bytes = labels.iter().map(Label::text_bytes).sum();
         self.counts = labels.into_iter().zip(counts.into_iter().zip(weights)).collect();
         Ok(())
     }
@@ -266,20 +266,20 @@ impl StatisticsReduction {
 
     /// Returns the bytes of a state without labels.
     pub fn state_bytes(&self) -> usize {
-        let TableShape { inputs: features, targets, has_weights: weighted, .. } = self.shape;
-        size_of::<Statistics>() + (features + targets + usize::from(weighted)) * size_of::<ColumnMoments>()
+        let TableShape { inputs, targets, has_weights, .. } = self.shape;
+        size_of::<Statistics>() + (inputs + targets + usize::from(has_weights)) * size_of::<ColumnMoments>()
     }
 }
 
 /// Buffers of a lane.
 #[derive(Debug, Default)]
 pub struct StatisticsScratch {
-    weights: Vec<f64>,
+    row_weights: Vec<f64>,
     shift: Vec<f64>,
-    weight: Vec<f64>,
-    sum: Vec<f64>,
-    squares: Vec<f64>,
-    labels: Vec<(u64, f64)>,
+    weight_sums: Vec<f64>,
+    value_sums: Vec<f64>,
+    squared_sums: Vec<f64>,
+    label_counts: Vec<(u64, f64)>,
 }
 
 impl<T: Float> Reduction<T> for StatisticsReduction {
@@ -303,17 +303,17 @@ impl<T: Float> Reduction<T> for StatisticsReduction {
         _workers: &Workers,
     ) -> Result<()> {
         state.rows += block.len() as u64;
-        scratch.weights.clear();
-        scratch.weights.extend((0..block.len()).map(|i| block.weight(i).unwrap_or(1.0).max(0.0)));
-        state.fractional_weights += scratch.weights.iter().filter(|weight| weight.fract() != 0.0).count() as u64;
+        scratch.row_weights.clear();
+        scratch.row_weights.extend((0..block.len()).map(|i| block.weight(i).unwrap_or(1.0).max(0.0)));
+        state.fractional_weights += scratch.row_weights.iter().filter(|weight| weight.fract() != 0.0).count() as u64;
         scratch.add_tile(block.x, &mut state.inputs);
         scratch.add_tile(block.y, &mut state.targets);
         scratch.add_tile(block.weight.unwrap_or_default(), &mut state.weights);
         if let Some(coded) = &block.classes {
-            state.classes.add_tile(coded, &scratch.weights, &mut scratch.labels);
+            state.classes.add_tile(coded, &scratch.row_weights, &mut scratch.label_counts);
         }
         if let Some(coded) = &block.groups {
-            state.groups.add_tile(coded, &scratch.weights, &mut scratch.labels);
+            state.groups.add_tile(coded, &scratch.row_weights, &mut scratch.label_counts);
         }
         Ok(())
     }
@@ -330,12 +330,12 @@ impl StatisticsScratch {
         // exactly constant, and sums stay small if the mean is large compared with the deviation.
         self.shift.clear();
         self.shift.extend((0..d).map(|c| first_value(x, d, c)));
-        for sums in [&mut self.weight, &mut self.sum, &mut self.squares] {
+        for sums in [&mut self.weight_sums, &mut self.value_sums, &mut self.squared_sums] {
             sums.clear();
             sums.resize(d, 0.0);
         }
-        for (row, row_weight) in x.chunks_exact(d).zip(&self.weights) {
-            let sums = self.weight.iter_mut().zip(&mut self.sum);
+        for (row, row_weight) in x.chunks_exact(d).zip(&self.row_weights) {
+            let sums = self.weight_sums.iter_mut().zip(&mut self.value_sums);
             for ((value, shift), (weight, sum)) in row.iter().zip(&self.shift).zip(sums) {
                 let v = value.to_f64();
                 let (value_weight, offset) = if v.is_nan() { (0.0, 0.0) } else { (*row_weight, v - shift) };
@@ -344,12 +344,12 @@ impl StatisticsScratch {
             }
         }
         // from here on `sum` is the mean relative to the shift
-        for (sum, weight) in self.sum.iter_mut().zip(&self.weight) {
+        for (sum, weight) in self.value_sums.iter_mut().zip(&self.weight_sums) {
             *sum = if *weight > 0.0 { *sum / weight } else { 0.0 };
         }
-        for (row, row_weight) in x.chunks_exact(d).zip(&self.weights) {
-            let centres = self.shift.iter().zip(&self.sum);
-            for ((value, (shift, mean)), square) in row.iter().zip(centres).zip(&mut self.squares) {
+        for (row, row_weight) in x.chunks_exact(d).zip(&self.row_weights) {
+            let centres = self.shift.iter().zip(&self.value_sums);
+            for ((value, (shift, mean)), square) in row.iter().zip(centres).zip(&mut self.squared_sums) {
                 let v = value.to_f64();
                 let offset = if v.is_nan() { 0.0 } else { (v - shift) - mean };
                 *square += row_weight * (offset * offset);
@@ -362,9 +362,9 @@ impl StatisticsScratch {
         let d = columns.len();
         let mut tile: Vec<ColumnMoments> = (0..d)
             .map(|c| ColumnMoments {
-                weight: self.weight[c],
-                mean: self.shift[c] + self.sum[c],
-                m2: self.squares[c],
+                weight_sum: self.weight_sums[c],
+                mean: self.shift[c] + self.value_sums[c],
+                m2: self.squared_sums[c],
                 ..ColumnMoments::default()
             })
             .collect();
@@ -408,12 +408,15 @@ mod tests {
         let rows = MemoryRows::new(vec![1.0, 2.0, 3.0], 1).unwrap().with_targets(vec![4.0, 5.0, 9.0], 1).unwrap();
         assert!(rows.clone().with_weights(Some(vec![1.0])).is_err());
         let statistics = |rows: &MemoryRows<f64>| {
-            let fold = StatisticsReduction::new(rows.shape());
-            Pass::new(2, 2, &Workers::sequential()).reduce(rows, &fold).unwrap().0
+            let reduction = StatisticsReduction::new(rows.shape());
+            Pass::new(2, 2, &Workers::sequential()).reduce(rows, &reduction).unwrap().0
         };
         let weighted = statistics(&rows.clone().with_weights(Some(vec![2.0, 1.0, 0.5])).unwrap());
         assert_eq!((weighted.targets.len(), weighted.targets[0].mean), (1, 17.5 / 3.5));
-        assert_eq!((weighted.weights[0].weight, weighted.weights[0].min, weighted.fractional_weights), (3.5, 0.5, 1));
+        assert_eq!(
+            (weighted.weights[0].weight_sum, weighted.weights[0].min, weighted.fractional_weights),
+            (3.5, 0.5, 1)
+        );
         assert!(statistics(&rows).weights.is_empty());
     }
 

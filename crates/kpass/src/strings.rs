@@ -23,9 +23,9 @@ impl Strings {
     }
 
     pub(crate) fn extend_from(&mut self, other: &Self, rows: Range<usize>) {
-        let (first, before) = (other.start(rows.start), self.bytes.len());
-        self.bytes.extend_from_slice(&other.bytes[first..other.start(rows.end)]);
-        self.ends.extend(other.ends[rows].iter().map(|end| end - first + before));
+        let (first_byte, old_len) = (other.start(rows.start), self.bytes.len());
+        self.bytes.extend_from_slice(&other.bytes[first_byte..other.start(rows.end)]);
+        self.ends.extend(other.ends[rows].iter().map(|end| end - first_byte + old_len));
     }
 
     /// Reserves room for exactly this many more bytes, because the allocated bytes count towards
@@ -67,8 +67,8 @@ impl Strings {
 
 impl<S: AsRef<[u8]>> FromIterator<S> for Strings {
     fn from_iter<I: IntoIterator<Item = S>>(strings: I) -> Self {
-        let mut all = Self::default();
-        strings.into_iter().for_each(|string| all.push(string.as_ref()));
-        all
+        let mut result = Self::default();
+        strings.into_iter().for_each(|string| result.push(string.as_ref()));
+        result
     }
 }

@@ -22,7 +22,7 @@ pub(crate) fn plain(error: &std::io::Error) -> (String, &'static str) {
         _ if is_loop(error) => {
             ("it is a symbolic link that leads back to itself", "name the file that the link should lead to")
         }
-        _ => return (without_number(&error.to_string()), "check the path and the disk"),
+        _ => return (strip_error_number(&error.to_string()), "check the path and the disk"),
     };
     (why.to_string(), remedy)
 }
@@ -36,8 +36,8 @@ fn is_loop(error: &std::io::Error) -> bool {
 
 /// Returns the text without its error number, beginning with a lower-case letter:
 /// `Too many open files (os error 24)` becomes `too many open files`.
-fn without_number(text: &str) -> String {
+fn strip_error_number(text: &str) -> String {
     let text = text.split(" (os error").next().unwrap_or_default();
-    let mut letters = text.chars();
-    letters.next().map_or(String::new(), |first| first.to_lowercase().chain(letters).collect())
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |first| first.to_lowercase().chain(chars).collect())
 }

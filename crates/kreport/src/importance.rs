@@ -34,7 +34,7 @@ pub fn describe_metric(metric: &MetricReport) -> String {
 }
 
 /// A column: name, fraction of the importance, and the text that shows the importance.
-pub type ColumnShare = (String, f64, String);
+pub type ColumnImportance = (String, f64, String);
 
 /// Returns the column that a feature is derived from, such as `city` for `city=Bonn` or `date` for
 /// `date.hour.sin`: the longest matching name in `coded_columns`, or the feature itself if none
@@ -55,31 +55,32 @@ fn by_column<'f>(
         let entry = columns.entry(column_of(feature, coded_columns));
         entry.and_modify(|column| *column = (column.0 + fraction, None)).or_insert((fraction, spread));
     }
-    let mut columns: Vec<_> = columns.into_iter().map(|(name, (share, spread))| (name, share, spread)).collect();
+    let mut columns: Vec<_> = columns.into_iter().map(|(name, (fraction, spread))| (name, fraction, spread)).collect();
     columns.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
     columns
 }
 
 /// Returns the fractions of the columns in the metric, largest first; `coded_columns` have
 /// several features.
-pub fn importance(metric: &MetricReport, coded_columns: &[&str]) -> Vec<ColumnShare> {
-    let column_share = |(name, share, spread): (&str, f64, Option<f64>)| {
+pub fn importance(metric: &MetricReport, coded_columns: &[&str]) -> Vec<ColumnImportance> {
+    let column_importance = |(name, fraction, spread): (&str, f64, Option<f64>)| {
         let spread = spread.map_or(String::new(), |spread| format!(" +- {:.1}", 100.0 * spread));
-        (name.to_string(), share, format!("{}{spread}", percent(share)))
+        (name.to_string(), fraction, format!("{}{spread}", percent(fraction)))
     };
-    by_column(metric.importances(), coded_columns).into_iter().map(column_share).collect()
+    by_column(metric.importances(), coded_columns).into_iter().map(column_importance).collect()
 }
 
 /// Returns the slope along each column, largest first, with its fraction of the sum of squares.
-pub fn slopes(features: &[(String, f64)], coded_columns: &[&str]) -> Vec<ColumnShare> {
-    let squares = features.iter().map(|(name, slope)| (&name[..], slope * slope, None));
-    let total = squares.clone().map(|(_, square, _)| square).sum::<f64>().max(f64::MIN_POSITIVE);
-    let column_share = |(name, square, _): (&str, f64, _)| (name.to_string(), square / total, number(square.sqrt(), 4));
-    by_column(squares, coded_columns).into_iter().map(column_share).collect()
+pub fn slopes(features: &[(String, f64)], coded_columns: &[&str]) -> Vec<ColumnImportance> {
+    let squared_slopes = features.iter().map(|(name, slope)| (&name[..], slope * slope, None));
+    let square_sum = squared_slopes.clone().map(|(_, square, _)| square).sum::<f64>().max(f64::MIN_POSITIVE);
+    let column_importance =
+        |(name, square, _): (&str, f64, _)| (name.to_string(), square / square_sum, number(square.sqrt(), 4));
+    by_column(squared_slopes, coded_columns).into_iter().map(column_importance).collect()
 }
 
 /// Returns a table of importances, each with a bar.
-pub fn bars(title: &str, columns: &[ColumnShare]) -> AlignedTable {
+pub fn bars(title: &str, columns: &[ColumnImportance]) -> AlignedTable {
     let mut table = AlignedTable::new([("column", Align::Left), (title, Align::Right), ("", Align::Left)]);
     for (name, fraction, text) in columns.iter().take(SHOWN_IN_TABLE) {
         table.push_row([name.clone(), text.clone(), "#".repeat((fraction * BAR_LENGTH).round() as usize)]);
@@ -88,6 +89,8 @@ pub fn bars(title: &str, columns: &[ColumnShare]) -> AlignedTable {
 }
 
 /// Lists the most important columns, in one line.
-pub fn most_important_line(columns: &[ColumnShare]) -> String {
-    join_with_commas(columns.iter().take(SHOWN_IN_LINE).map(|(name, share, _)| format!("{name} {}", percent(*share))))
+pub fn most_important_line(columns: &[ColumnImportance]) -> String {
+    join_with_commas(
+        columns.iter().take(SHOWN_IN_LINE).map(|(name, fraction, _)| format!("{name} {}", percent(*fraction))),
+    )
 }

@@ -27,7 +27,7 @@ pub fn describe_machine() -> String {
         Some(line.split_once(':')?.1.trim().to_string())
     });
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let memory = kstore::budget::available().map(kstore::budget::format_bytes);
+    let memory = kstore::budget::available_memory().map(kstore::budget::format_bytes);
     let processor = [model_name.unwrap_or_else(|| std::env::consts::ARCH.to_string()), format!("{cores} cores")];
     join_with_commas(processor.into_iter().chain(memory).chain([std::env::consts::OS.to_string()]))
 }

@@ -68,7 +68,7 @@ impl AlignedTable {
 /// Returns the texts of `count` cells of a line, without characters that would break it.
 fn cells<S: Into<String>>(texts: impl IntoIterator<Item = S>, count: usize) -> Vec<String> {
     let max_width = |i: usize| MAX_WIDTHS[usize::from(i + 1 == count)];
-    let cell = |(i, text): (usize, S)| truncate(kstore::display::line(&text.into()).into_owned(), max_width(i));
+    let cell = |(i, text): (usize, S)| truncate(kstore::display::escape_line(&text.into()).into_owned(), max_width(i));
     let mut cells: Vec<String> = texts.into_iter().enumerate().map(cell).collect();
     cells.resize(count, String::new());
     cells
@@ -88,8 +88,8 @@ impl fmt::Display for AlignedTable {
             for ((cell, align), column_width) in cells.iter().zip(&self.alignments).zip(&widths) {
                 // `format!` pads by characters, at most 65,535, and not by terminal columns
                 let space = " ".repeat(column_width.saturating_sub(text_width(cell)));
-                let (before, after) = if *align == Align::Left { ("", &space[..]) } else { (&space[..], "") };
-                line.extend(["  ", before, cell, after]);
+                let (left_pad, right_pad) = if *align == Align::Left { ("", &space[..]) } else { (&space[..], "") };
+                line.extend(["  ", left_pad, cell, right_pad]);
             }
             writeln!(f, "{}", line.trim_end())?;
         }
@@ -107,23 +107,23 @@ pub struct Grid {
     /// Heading and cells of each row.
     pub rows: Vec<(String, Vec<String>)>,
     /// Row and column of the cell marked with `*`.
-    pub marked: Option<(usize, usize)>,
+    pub marked_cell: Option<(usize, usize)>,
 }
 
 impl fmt::Display for Grid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let heads = std::iter::once(&self.corner).chain(&self.columns);
+        let headings = std::iter::once(&self.corner).chain(&self.columns);
         // a space instead of the mark keeps the digits of a column aligned
-        let pad = |text: &str, mark: bool| match (self.marked, mark) {
+        let pad = |text: &str, mark: bool| match (self.marked_cell, mark) {
             (None, _) => text.to_string(),
             (Some(_), true) => format!("{text}*"),
             (Some(_), false) => format!("{text} "),
         };
         let mut table = AlignedTable::new(
-            heads.enumerate().map(|(i, head)| (if i == 0 { head.clone() } else { pad(head, false) }, Align::Right)),
+            headings.enumerate().map(|(i, head)| (if i == 0 { head.clone() } else { pad(head, false) }, Align::Right)),
         );
         for (i, (name, cells)) in self.rows.iter().enumerate() {
-            let cells = cells.iter().enumerate().map(|(j, cell)| pad(cell, self.marked == Some((i, j))));
+            let cells = cells.iter().enumerate().map(|(j, cell)| pad(cell, self.marked_cell == Some((i, j))));
             table.push_row(std::iter::once(name.clone()).chain(cells));
         }
         write!(f, "{table}")
@@ -186,10 +186,10 @@ const MAX_LISTED: usize = 8;
 
 /// Formats the first values of a list, separated by commas. If all values are counts, they have no
 /// decimal points.
-pub fn list(values: &[f64]) -> String {
+pub fn format_list(values: &[f64]) -> String {
     // from 0 to 2^53, integers are represented exactly
-    let all_counts = values.iter().all(|value| value.fract() == 0.0 && (0.0..9e15).contains(value));
-    let format_value = |value: &f64| if all_counts { format_count(*value as u64) } else { number(*value, 4) };
+    let are_counts = values.iter().all(|value| value.fract() == 0.0 && (0.0..9e15).contains(value));
+    let format_value = |value: &f64| if are_counts { format_count(*value as u64) } else { number(*value, 4) };
     let more = if values.len() > MAX_LISTED { ", …" } else { "" };
     format!("{}{more}", join_with_commas(values.iter().take(MAX_LISTED).map(format_value)))
 }
@@ -216,7 +216,7 @@ pub fn rounded_kernel(expression: &str) -> String {
 }
 
 /// Formats a time: `4.2 s`, `3 min 20 s`, `2 h 05 min`.
-pub fn duration(time: Duration) -> String {
+pub fn format_duration(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     let whole_seconds = seconds.round() as u64;
     match seconds {
@@ -229,8 +229,8 @@ pub fn duration(time: Duration) -> String {
 }
 
 /// Formats a time in seconds.
-pub fn seconds(seconds: f64) -> String {
-    duration(Duration::from_secs_f64(seconds.max(0.0)))
+pub fn format_seconds(seconds: f64) -> String {
+    format_duration(Duration::from_secs_f64(seconds.max(0.0)))
 }
 
 /// Returns a table of names and values, without headings.
@@ -318,8 +318,8 @@ mod tests {
 
     #[test]
     fn counts_have_no_points() {
-        assert_eq!([list(&[11.0]), list(&[9790.0, 0.0])], ["11", "9,790, 0"]);
-        assert_eq!(list(&[11.0, 0.5]), "11.00, 0.5000");
+        assert_eq!([format_list(&[11.0]), format_list(&[9790.0, 0.0])], ["11", "9,790, 0"]);
+        assert_eq!(format_list(&[11.0, 0.5]), "11.00, 0.5000");
     }
 
     #[test]
@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn durations_have_the_unit_that_matters() {
-        let texts = [0.0123, 4.2, 61.4, 200.0, 7500.0].map(|s| duration(Duration::from_secs_f64(s)));
+        let texts = [0.0123, 4.2, 61.4, 200.0, 7500.0].map(|s| format_duration(Duration::from_secs_f64(s)));
         assert_eq!(texts, ["12 ms", "4.2 s", "61 s", "3 min 20 s", "2 h 05 min"]);
     }
 
@@ -357,7 +357,7 @@ mod tests {
                 ("1e-8".to_string(), vec!["0.301".to_string(), "0.250".to_string()]),
                 ("1e-6".to_string(), vec!["0.300".to_string(), "0.199".to_string()]),
             ],
-            marked: Some((1, 1)),
+            marked_cell: Some((1, 1)),
         };
         let expected = concat!(
             "  lambda \\ rank    250    1000\n",

@@ -121,13 +121,13 @@ impl TuneReport {
     /// by the search and the fit.
     pub fn new(
         score: Score,
-        choice: SelectionResult,
+        selection_result: SelectionResult,
         fit: Option<FitReport>,
         spent: ResourceReport,
         features: Vec<String>,
     ) -> Self {
         let SelectionResult {
-            search: tuned,
+            search: search_result,
             fit: winner,
             metric,
             form,
@@ -140,18 +140,18 @@ impl TuneReport {
             work,
             history,
             ..
-        } = choice;
+        } = selection_result;
         let fit = fit.map(|mut fit| {
             // to the fit, the metric of the search is fixed: only the search knows its spread
-            if let (Some(metric), Some(report), Some(spread)) = (&metric, &mut fit.fit.metric, &tuned.spread) {
+            if let (Some(metric), Some(report), Some(spread)) = (&metric, &mut fit.fit.metric, &search_result.spread) {
                 let (source, rounds) = (report.source.clone(), report.rounds.clone());
-                let shares = features.into_iter().zip(metric.importance()).collect();
-                *report = MetricReport::new(source, metric.outputs(), shares, spread, rounds);
+                let fractions = features.into_iter().zip(metric.importance()).collect();
+                *report = MetricReport::new(source, metric.output_count(), fractions, spread, rounds);
             }
             fit
         });
         let mut rows = Vec::new();
-        for (rung_index, rung) in tuned.rungs.iter().enumerate() {
+        for (rung_index, rung) in search_result.rungs.iter().enumerate() {
             for entry in &rung.entries {
                 rows.extend(entry.cells.iter().map(|cell| TuneRow {
                     rung: rung_index,
@@ -170,10 +170,10 @@ impl TuneReport {
             score,
             kernel: winner.kernel_spec().to_string(),
             metric: metric.map_or(MetricSource::None.to_string(), |_| form),
-            scale: tuned.scaling.to_string(),
-            learned: tuned.learned,
-            folds: tuned.folds.to_string(),
-            alike: tuned.alike,
+            scale: search_result.scaling.to_string(),
+            learned: search_result.learned,
+            folds: search_result.folds.to_string(),
+            alike: search_result.alike,
             at_random,
             elsewhere,
             select,
@@ -185,9 +185,9 @@ impl TuneReport {
             work,
             repeat: None,
             history,
-            passes: tuned.passes,
+            passes: search_result.passes,
             spent,
-            planned_bytes: tuned.planned_bytes,
+            planned_bytes: search_result.planned_bytes,
             fit,
         }
     }
@@ -202,26 +202,28 @@ impl TuneReport {
         };
         let name = |row: &TuneRow| candidate_name(&row.kernel, &row.metric, &row.scale);
         let rungs: Vec<&[TuneRow]> = self.rows.chunk_by(|a, b| a.rung == b.rung).collect();
-        let first = rungs.first()?[0].rows;
+        let first_row_count = rungs.first()?[0].rows;
         let mut seen = HashSet::new();
-        let names: Vec<String> = self.rows.iter().map(name).filter(|name| seen.insert(name.clone())).collect();
+        let candidate_names: Vec<String> =
+            self.rows.iter().map(name).filter(|name| seen.insert(name.clone())).collect();
         let best_score = |kernel: &str, rung: &[TuneRow]| {
             let best = rung.iter().find(|row| row.best && name(row) == kernel);
             optional_number(best.and_then(score))
         };
         let winner = self.rows.iter().rfind(|row| row.kept);
-        let marked = winner.and_then(|row| Some((names.iter().position(|other| *other == name(row))?, row.rung)));
+        let marked =
+            winner.and_then(|row| Some((candidate_names.iter().position(|other| *other == name(row))?, row.rung)));
         let row = |kernel: &String| (kernel.clone(), rungs.iter().map(|rung| best_score(kernel, rung)).collect());
         // the last comparison, of refined kernels, has no more rows than the first comparison
-        let heading = |rung: &&[TuneRow]| match rung[0].rung > 0 && rung[0].rows <= first {
+        let heading = |rung: &&[TuneRow]| match rung[0].rung > 0 && rung[0].rows <= first_row_count {
             true => format!("rank {}", format_count(rung[0].cell.rank as u64)),
             false => format_count(rung[0].rows),
         };
         Some(Grid {
             corner: "kernel \\ rows".to_string(),
             columns: rungs.iter().map(heading).collect(),
-            rows: names.iter().map(row).collect(),
-            marked,
+            rows: candidate_names.iter().map(row).collect(),
+            marked_cell: marked,
         })
     }
 
@@ -319,12 +321,12 @@ impl TuneReport {
             let errors = self.format_errors(score);
             ("random folds", format!("{errors} for the chosen model; --folds 5 uses random folds for all choices"))
         }));
-        facts.extend(self.rarer.map(|share| {
-            let (by, share) = (self.select, percent(share));
+        facts.extend(self.rarer.map(|fraction| {
+            let (measure, percentage) = (self.select, percent(fraction));
             (
                 "solvers",
                 format!(
-                    "compared by {by}: never predicting the rarer class has an error rate of only {share}; --measure error compares error rates"
+                    "compared by {measure}: never predicting the rarer class has an error rate of only {percentage}; --measure error compares error rates"
                 ),
             )
         }));
@@ -346,16 +348,17 @@ impl TuneReport {
         let score = |row: &TuneRow| row.cell.cv_mse.filter(|_| row.best && self.score == Score::Cv);
         let winner = self.rows.iter().rfind(|row| row.kept);
         let winner_row =
-            winner.and_then(|star| self.rows.iter().rfind(|row| row.best && row.kept && row.rung == star.rung));
+            winner.and_then(|kept_row| self.rows.iter().rfind(|row| row.best && row.kept && row.rung == kept_row.rung));
         let is_lower =
             |row: &&TuneRow| score(row).zip(winner_row.and_then(score)).is_some_and(|(other, least)| other < least);
         // among the kernels of one scaling, the lowest error wins
-        let better = self.rows.iter().find(|row| row.scale != self.scale && is_lower(row));
-        let scaling_reason = better.map(|row| {
+        let better_row = self.rows.iter().find(|row| row.scale != self.scale && is_lower(row));
+        let scaling_reason = better_row.map(|row| {
             format!("scaling {} is chosen only if its error is 5 % lower than that of {}", row.scale, self.scale)
         });
-        let chosen = self.contenders.iter().filter(|contender| contender.chosen).filter_map(|one| one.why.clone());
-        scaling_reason.into_iter().chain(chosen).collect()
+        let contender_reasons =
+            self.contenders.iter().filter(|contender| contender.chosen).filter_map(|contender| contender.why.clone());
+        scaling_reason.into_iter().chain(contender_reasons).collect()
     }
 
     /// Returns the title of the grid of kernels.
@@ -374,7 +377,7 @@ impl TuneReport {
     /// Returns the report as an HTML page: the criteria, the kernels, the solvers, and the fit.
     pub fn page(&self) -> Page {
         let facts =
-            self.criteria().into_iter().chain(self.format_test_error().map(|apart| ("on held-out rows", apart)));
+            self.criteria().into_iter().chain(self.format_test_error().map(|error| ("on held-out rows", error)));
         let facts = facts.chain(self.other_row_errors().map(|other| ("new rows", other)));
         let facts = facts.chain(self.reasons().into_iter().map(|why| ("why", why)));
         let mut sections = vec![Section::new("Choice", page::fact_list(facts))];
@@ -417,8 +420,8 @@ impl fmt::Display for TuneReport {
             writeln!(f, "{} of each solver on folds of the sample (* chosen)\n\n{table}", self.measure_name())?;
         }
         self.reasons().iter().try_for_each(|why| writeln!(f, "* {why}\n"))?;
-        if let Some(apart) = self.format_test_error() {
-            writeln!(f, "on held-out rows: {apart}")?;
+        if let Some(test_error) = self.format_test_error() {
+            writeln!(f, "on held-out rows: {test_error}")?;
             self.other_row_errors().try_for_each(|other| writeln!(f, "{other}"))?;
             writeln!(f)?;
         }
@@ -428,9 +431,9 @@ impl fmt::Display for TuneReport {
         if let Some(fit) = &self.fit {
             return write!(f, "{fit}");
         }
-        let best = self.rows.iter().rfind(|row| row.best && row.kept).map(|row| row.cell);
-        let rank = best.map(|best| ("rank", format_count(best.rank as u64)));
-        let lambda = best.and_then(|best| best.lambda).map(|lambda| ("lambda", shortest_number(lambda)));
+        let best_cell = self.rows.iter().rfind(|row| row.best && row.kept).map(|row| row.cell);
+        let rank = best_cell.map(|best| ("rank", format_count(best.rank as u64)));
+        let lambda = best_cell.and_then(|best| best.lambda).map(|lambda| ("lambda", shortest_number(lambda)));
         let [time, _, memory] = self.spent.facts(None, None);
         let facts = std::iter::once(("kernel", self.kernel.clone())).chain(rank).chain(lambda).chain([time, memory]);
         write!(f, "{}", table::facts(facts))

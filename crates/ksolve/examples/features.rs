@@ -15,7 +15,7 @@ fn main() -> ksolve::Result<()> {
     println!("{} features, {:?}", fitted.report.rank, fitted.report.certificate);
 
     let map = Predictor::new(fitted.model)?;
-    let mut phi = vec![0.0; 10 * map.outputs()];
+    let mut phi = vec![0.0; 10 * map.output_count()];
     map.predict(&x[..10 * d], &mut phi)?;
     println!("phi of the first row begins with {:?}", &phi[..3]);
     Ok(())

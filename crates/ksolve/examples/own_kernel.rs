@@ -20,7 +20,7 @@ static HALF: Scheme = Scheme::new("half", "half by residual, half by chance", &H
 
 impl<T: Real> LandmarkRule<T> for Half {
     fn select(&self, rows: &TableScan<'_, T>, k: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
-        Ok(RpCholesky.select(rows, k, m / 2, seed)?.followed_by(Uniform.select(rows, k, m - m / 2, seed)?))
+        Ok(RpCholesky.select(rows, k, m / 2, seed)?.concat(Uniform.select(rows, k, m - m / 2, seed)?))
     }
 }
 

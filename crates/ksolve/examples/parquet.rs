@@ -11,7 +11,7 @@ use kstore::{Table, budget};
 struct Say;
 
 impl StageObserver for Say {
-    fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
+    fn start_stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
         eprintln!("{name}{}", rows.map_or(String::new(), |rows| format!(": {rows} rows")));
         Box::new(NoObserver)
     }
@@ -24,7 +24,7 @@ fn main() -> ksolve::Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let (target, files) = words.split_first().expect("a target and files");
     let cancel = CancelToken::new(); // another thread may call cancel.cancel()
-    let run = Run::new().memory(512 << 20).observer(&Say).cancel(cancel);
+    let run = Run::new().memory(512 << 20).observer(&Say).cancel_token(cancel);
     let fit = Fit::ridge().rank(500).set("folds", "blocks:5");
     let fitted = fit.on(&Table::open(files)?, &[target.as_str()], &run)?;
     println!("rank {}, lambda {:?}, {:?}", fitted.report.rank, fitted.report.lambda, fitted.report.certificate);

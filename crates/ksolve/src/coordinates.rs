@@ -91,32 +91,35 @@ pub fn coordinates(selected: &SelectedTable, options: &CoordinateOptions, run: &
     let CoordinateOptions { kind, rank, tolerance, seed } = *options;
     let n = selected.shape().inputs;
     let workers = run.workers();
-    let most = rank.min(n);
-    let terms = (8 * n * n, 8 * most * (2 * n + most) + 8 * (most + 1) * n);
+    let max_rank = rank.min(n);
+    let plan_bytes = (8 * n * n, 8 * max_rank * (2 * n + max_rank) + 8 * (max_rank + 1) * n);
     let plan = MemoryPlan::for_process("the coordinates", run.memory_budget(), workers.threads(), 0);
     let source = selected.rows::<f64>(ReadSettings::default())?;
-    let reading = RowSource::<f64>::footprint(&source).bytes_for(TILE);
-    let plan = plan.term("the matrix", terms.0, "use fewer objects").term("rows that are read", reading, "");
-    plan.term("coordinates", terms.1, "lower `rank`").check()?;
-    let watch = run.stage_recorder();
-    let values = load(&source, selected, kind, &watch)?;
+    let reading_bytes = RowSource::<f64>::footprint(&source).bytes_for(TILE_ROWS);
+    let plan = plan.term("the matrix", plan_bytes.0, "use fewer objects").term("rows that are read", reading_bytes, "");
+    plan.term("coordinates", plan_bytes.1, "lower `rank`").check()?;
+    let stage_recorder = run.stage_recorder();
+    let matrix = load_matrix(&source, selected, kind, &stage_recorder)?;
     let entry = |i: u64, j: u64| {
-        let value = values[i as usize * n + j as usize];
+        let value = matrix[i as usize * n + j as usize];
         if kind == MatrixKind::Distances { value * value } else { value }
     };
     let entries = FnEntries { n: n as u64, entry };
-    let _stage = watch.stage("pivots", None);
+    let _stage = stage_recorder.start_stage("pivots", None);
     // the matrix is in memory, so every entry is checked
-    let checked = |entries: &dyn PsdMatrix| {
+    let factor_and_check = |entries: &dyn PsdMatrix| {
         let cholesky = rpcholesky(entries, rank, tolerance, seed, workers)?;
         cholesky.check(entries, tolerance, workers).map(|()| cholesky)
     };
-    let (cholesky, means, first) = match kind {
-        MatrixKind::Kernel => (checked(&entries).map_err(|error| indefinite_error(error, kind))?, None, Vec::new()),
+    let (cholesky, means, first_distances) = match kind {
+        MatrixKind::Kernel => {
+            (factor_and_check(&entries).map_err(|error| indefinite_error(error, kind))?, None, Vec::new())
+        }
         _ => {
             let distances = SquaredDistances::new(entries)?;
-            let (cholesky, means) = checked(&distances).map_err(|error| indefinite_error(error, kind))?.centred();
-            (cholesky, Some(means), distances.first().to_vec())
+            let (cholesky, means) =
+                factor_and_check(&distances).map_err(|error| indefinite_error(error, kind))?.centred();
+            (cholesky, Some(means), distances.origin_distances().to_vec())
         }
     };
     if cholesky.pivots.is_empty() {
@@ -129,7 +132,7 @@ pub fn coordinates(selected: &SelectedTable, options: &CoordinateOptions, run: &
         return Err(Error::option("features", format!("{n} columns"), why));
     }
     Ok(CoordinateModel {
-        model: model(selected, options, &cholesky, (means, first)),
+        model: build_model(selected, options, &cholesky, (means, first_distances)),
         pivots: cholesky.pivots,
         trace_error: cholesky.trace_error,
     })
@@ -137,7 +140,7 @@ pub fn coordinates(selected: &SelectedTable, options: &CoordinateOptions, run: &
 
 fn indefinite_error(error: kapprox::Error, kind: MatrixKind) -> Error {
     let kapprox::Error::Indefinite { row, .. } = error else { return error.into() };
-    let what = match kind {
+    let problem = match kind {
         MatrixKind::Kernel => "no points have these kernel values",
         MatrixKind::Distances => {
             "no points have these distances; path lengths in a graph are often squared distances (squared-distances)"
@@ -145,14 +148,14 @@ fn indefinite_error(error: kapprox::Error, kind: MatrixKind) -> Error {
         MatrixKind::SquaredDistances => "no points have these squared distances",
     };
     let why = format!(
-        "{what}: check object {row}, counted from 0; if the numbers are rounded, raise `tolerance`, to 0.001 for three digits"
+        "{problem}: check object {row}, counted from 0; if the numbers are rounded, raise `tolerance`, to 0.001 for three digits"
     );
     Error::option("of", kind, why)
 }
 
 /// Reads the matrix, row-major, and checks that it is square, complete and symmetric, and that
 /// distances are at least 0.
-fn load(
+fn load_matrix(
     source: &TableRows<f64>,
     selected: &SelectedTable,
     kind: MatrixKind,
@@ -160,26 +163,27 @@ fn load(
 ) -> Result<Vec<f64>> {
     let n = selected.shape().inputs;
     let mut values = Vec::with_capacity(n * n);
-    let observer = stage_observer.stage("the matrix", selected.row_count_if_known());
-    let (mut cursor, mut tile) = (source.open(source.range())?, RowBuf::new(TILE));
+    let observer = stage_observer.start_stage("the matrix", selected.row_count_if_known());
+    let (mut cursor, mut tile) = (source.open(source.range())?, RowBuf::new(TILE_ROWS));
     while values.len() <= n * n && cursor.next(&mut tile)? {
         values.extend_from_slice(&tile.x);
-        observer.advance(tile.rows.len() as u64);
+        observer.advance(tile.row_numbers.len() as u64);
         if observer.should_stop() {
             return Err(kstore::Error::Interrupted.into());
         }
     }
     if values.len() != n * n {
-        let rows = if values.len() > n * n { format!("more than {n}") } else { (values.len() / n.max(1)).to_string() };
+        let row_count_text =
+            if values.len() > n * n { format!("more than {n}") } else { (values.len() / n.max(1)).to_string() };
         let why = format!(
-            "the matrix has {n} columns and {rows} rows, but must be square; select its columns, in the order of the rows"
+            "the matrix has {n} columns and {row_count_text} rows, but must be square; select its columns, in the order of the rows"
         );
         return Err(Error::option("features", format!("{n} columns"), why));
     }
-    let largest = values.iter().fold(0.0, |most: f64, value| most.max(value.abs()));
-    let wrong =
-        |value: &f64| !value.is_finite() || kind != MatrixKind::Kernel && *value < -SYMMETRY_TOLERANCE * largest;
-    if let Some(index) = values.iter().position(wrong) {
+    let max_abs_entry = values.iter().fold(0.0, |most: f64, value| most.max(value.abs()));
+    let is_invalid =
+        |value: &f64| !value.is_finite() || kind != MatrixKind::Kernel && *value < -SYMMETRY_TOLERANCE * max_abs_entry;
+    if let Some(index) = values.iter().position(is_invalid) {
         let (i, j, value) = (index / n, index % n, values[index]);
         let why = match value.is_finite() {
             true => format!(
@@ -191,9 +195,9 @@ fn load(
         };
         return Err(Error::option("features", &selected.feature_names()[j], why));
     }
-    let differs =
-        |(i, j): &(usize, usize)| (values[i * n + j] - values[j * n + i]).abs() > SYMMETRY_TOLERANCE * largest;
-    if let Some((i, j)) = (0..n).flat_map(|i| (0..i).map(move |j| (i, j))).find(differs) {
+    let is_asymmetric =
+        |(i, j): &(usize, usize)| (values[i * n + j] - values[j * n + i]).abs() > SYMMETRY_TOLERANCE * max_abs_entry;
+    if let Some((i, j)) = (0..n).flat_map(|i| (0..i).map(move |j| (i, j))).find(is_asymmetric) {
         let (forward, back) = (values[i * n + j], values[j * n + i]);
         let why = format!(
             "row {i} has {forward} for object {j}, but row {j} has {back} for object {i}; expected a symmetric matrix"
@@ -204,7 +208,7 @@ fn load(
 }
 
 /// Number of rows that are read at once.
-const TILE: usize = 256;
+const TILE_ROWS: usize = 256;
 
 /// Largest accepted difference of the entries (i, j) and (j, i), relative to the largest entry. It
 /// allows for the rounding of numbers that were written in f32.
@@ -213,35 +217,37 @@ const SYMMETRY_TOLERANCE: f64 = 1e-6;
 /// Returns a model that computes the coordinates of an object from its row of the matrix. Its
 /// kernel sections are at unit vectors: they select the columns of the pivots and, for distances,
 /// also the column of the first object.
-fn model(
+fn build_model(
     selected: &SelectedTable,
     &CoordinateOptions { kind, tolerance, seed, .. }: &CoordinateOptions,
     cholesky: &PartialCholesky,
-    (means, first): (Option<Vec<f64>>, Vec<f64>),
+    (means, first_distances): (Option<Vec<f64>>, Vec<f64>),
 ) -> Model<f64> {
     let (n, r) = (selected.shape().inputs, cholesky.pivots.len());
-    let mut inverse = Mat::<f64>::identity(r, r);
+    let mut inverse_factor = Mat::<f64>::identity(r, r);
     // if the coordinates are centred, the rows of L are the coordinates of the pivots plus the
     // means
     let lower = match &means {
         Some(means) => Mat::from_fn(r, r, |i, j| cholesky.factor[(cholesky.pivots[i] as usize, j)] + means[j]),
         None => cholesky.lower(),
     };
-    solve_lower_triangular_in_place(lower.as_ref(), inverse.as_mut(), faer::Par::Seq);
-    let row_sums: Vec<f64> = (0..r).map(|k| inverse.row(k).iter().sum()).collect();
+    solve_lower_triangular_in_place(lower.as_ref(), inverse_factor.as_mut(), faer::Par::Seq);
+    let row_sums: Vec<f64> = (0..r).map(|k| inverse_factor.row(k).iter().sum()).collect();
     let (m, coefficients, intercept) = match &means {
-        None => (r, inverse.transpose().to_owned(), vec![0.0; r]),
+        None => (r, inverse_factor.transpose().to_owned(), vec![0.0; r]),
         Some(means) => {
-            let coefficients = Mat::from_fn(r + 1, r, |l, k| 0.5 * if l < r { -inverse[(k, l)] } else { row_sums[k] });
-            let of_pivots =
-                |k: usize| (0..r).map(|l| inverse[(k, l)] * first[cholesky.pivots[l] as usize]).sum::<f64>();
-            (r + 1, coefficients, (0..r).map(|k| 0.5 * of_pivots(k) - means[k]).collect())
+            let coefficients =
+                Mat::from_fn(r + 1, r, |l, k| 0.5 * if l < r { -inverse_factor[(k, l)] } else { row_sums[k] });
+            let pivot_sum = |k: usize| {
+                (0..r).map(|l| inverse_factor[(k, l)] * first_distances[cholesky.pivots[l] as usize]).sum::<f64>()
+            };
+            (r + 1, coefficients, (0..r).map(|k| 0.5 * pivot_sum(k) - means[k]).collect())
         }
     };
     let mut points = vec![0.0; m * n];
-    let columns = cholesky.pivots.iter().map(|pivot| *pivot as usize).chain(means.is_some().then_some(0));
-    columns.enumerate().for_each(|(l, column)| points[l * n + column] = 1.0);
-    let rows = cholesky.pivots.iter().copied().chain(means.is_some().then_some(0)).collect();
+    let section_columns = cholesky.pivots.iter().map(|pivot| *pivot as usize).chain(means.is_some().then_some(0));
+    section_columns.enumerate().for_each(|(l, column)| points[l * n + column] = 1.0);
+    let row_numbers = cholesky.pivots.iter().copied().chain(means.is_some().then_some(0)).collect();
     let squared = kind == MatrixKind::Distances;
     let certificate = Certificate {
         trace_error: cholesky.trace_error,
@@ -266,7 +272,7 @@ fn model(
     };
     Model {
         metadata,
-        basis: Basis::Landmarks { points, rows },
+        basis: Basis::Landmarks { points, row_numbers },
         transform: BasisTransform::default(),
         coefficients,
         intercept,

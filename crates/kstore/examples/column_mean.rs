@@ -9,7 +9,7 @@ fn main() -> kstore::Result<()> {
     let table = Table::open(&paths)?; // files, folders or patterns of any format
     let rows = table.select(&Selection::default())?.rows::<f64>(ReadSettings::default())?;
     let workers = Workers::sequential();
-    let pass = Pass { lanes: 2, ..Pass::new(4096, 65_536, &workers) };
+    let pass = Pass { lane_count: 2, ..Pass::new(4096, 65_536, &workers) };
     let (statistics, report) = pass.reduce(&rows, &StatisticsReduction::new(rows.shape()))?;
     for (name, column) in rows.selected().feature_names().iter().zip(&statistics.inputs) {
         println!("{name:<12} {:.6}", column.mean);

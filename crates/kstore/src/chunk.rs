@@ -38,49 +38,50 @@ impl<T: Float> TableRows<T> {
     pub(crate) fn rows_with_target(
         &self,
         open_file: &OpenFile<'_>,
-        among: Option<&[u32]>,
+        selected_rows: Option<&[u32]>,
         rows: usize,
     ) -> Result<Option<Vec<u32>>> {
         if !self.selected.drops_missing_targets() {
             return Ok(None);
         }
-        let (row_indices, rows) = among.map_or((RowIndices::From(0), rows), |list| (RowIndices::At(list), list.len()));
-        let (mut lacking, mut loaded) = (Vec::new(), [0.0; TILE_ROWS]);
+        let (row_indices, rows) =
+            selected_rows.map_or((RowIndices::StartingAt(0), rows), |list| (RowIndices::List(list), list.len()));
+        let (mut lacks_target, mut values) = (Vec::new(), [0.0; TILE_ROWS]);
         for slot in self.target_slots() {
             let view = open_file.cursor.view(slot)?;
             for start in (0..rows).step_by(TILE_ROWS) {
-                let loaded = &mut loaded[..TILE_ROWS.min(rows - start)];
-                load_or_one(&view, row_indices.skip(start), loaded);
-                if loaded.iter().any(|value| value.is_nan()) {
-                    lacking.resize(rows, false);
-                    lacking[start..].iter_mut().zip(&*loaded).for_each(|(lacks, value)| *lacks |= value.is_nan());
+                let values = &mut values[..TILE_ROWS.min(rows - start)];
+                load_or_one(&view, row_indices.skip(start), values);
+                if values.iter().any(|value| value.is_nan()) {
+                    lacks_target.resize(rows, false);
+                    lacks_target[start..].iter_mut().zip(&*values).for_each(|(lacks, value)| *lacks |= value.is_nan());
                 }
             }
         }
-        let count = lacking.iter().filter(|lacks| **lacks).count();
-        self.rows_without_target.fetch_add(count as u64, Ordering::Relaxed);
-        let with_target = || (0..rows).filter(|i| !lacking[*i]).map(|i| row_indices.get(i) as u32).collect();
-        Ok((count > 0).then(with_target))
+        let lacking_count = lacks_target.iter().filter(|lacks| **lacks).count();
+        self.rows_without_target.fetch_add(lacking_count as u64, Ordering::Relaxed);
+        let target_rows = || (0..rows).filter(|i| !lacks_target[*i]).map(|i| row_indices.get(i) as u32).collect();
+        Ok((lacking_count > 0).then(target_rows))
     }
 
     /// Removes rows with a value that is not finite, and rows without a label. `views` are the
     /// views of the required columns.
     pub(crate) fn drop_missing(&self, views: &[ColumnView<'_>], selected_rows: &mut Vec<u32>) {
-        let mut loaded = [0.0; TILE_ROWS];
+        let mut values = [0.0; TILE_ROWS];
         let mut incomplete = vec![false; selected_rows.len()];
         // a missing target that is required is an error when it is read
-        let needed = if self.selected.drops_missing_targets() { 0..0 } else { self.target_slots() };
-        for (slot, view) in views.iter().enumerate().filter(|(slot, _)| !needed.contains(slot)) {
-            for (rows, bad) in selected_rows.chunks(TILE_ROWS).zip(incomplete.chunks_mut(TILE_ROWS)) {
-                let loaded = &mut loaded[..rows.len()];
+        let required_slots = if self.selected.drops_missing_targets() { 0..0 } else { self.target_slots() };
+        for (slot, view) in views.iter().enumerate().filter(|(slot, _)| !required_slots.contains(slot)) {
+            for (tile_rows, tile_incomplete) in selected_rows.chunks(TILE_ROWS).zip(incomplete.chunks_mut(TILE_ROWS)) {
+                let values = &mut values[..tile_rows.len()];
                 match self.time_reader(slot) {
-                    None => load_or_one(view, RowIndices::At(rows), loaded),
+                    None => load_or_one(view, RowIndices::List(tile_rows), values),
                     // an invalid time is an error when it is read
-                    Some(_) => loaded.iter_mut().zip(rows).for_each(|(out, row)| {
+                    Some(_) => values.iter_mut().zip(tile_rows).for_each(|(out, row)| {
                         *out = if TimeReader::is_missing(view, *row as usize) { f64::NAN } else { 1.0 };
                     }),
                 }
-                bad.iter_mut().zip(loaded).for_each(|(bad, value)| *bad |= !value.is_finite());
+                tile_incomplete.iter_mut().zip(values).for_each(|(bad, value)| *bad |= !value.is_finite());
             }
         }
         let mut incomplete = incomplete.iter();
@@ -89,8 +90,8 @@ impl<T: Float> TableRows<T> {
 
     /// Returns the first range within `rows` of a file whose rows may satisfy the condition. If
     /// there is none, returns an empty range at the end of `rows`.
-    pub(crate) fn next_candidate_range(&self, part: usize, rows: Range<u64>) -> Range<u64> {
-        let Some(candidates) = self.candidates.get(part) else { return rows };
+    pub(crate) fn next_candidate_range(&self, part_index: usize, rows: Range<u64>) -> Range<u64> {
+        let Some(candidates) = self.candidate_ranges.get(part_index) else { return rows };
         match candidates.get(candidates.partition_point(|candidate| candidate.end <= rows.start)) {
             Some(next) if next.start < rows.end => next.start.max(rows.start)..next.end.min(rows.end),
             _ => rows.end..rows.end,
@@ -106,8 +107,8 @@ impl<T: Float> TableRows<T> {
     /// Returns the [`views`](Self::views), then the views of the kept columns that must have a
     /// value in every row.
     pub(crate) fn required_views<'o>(&self, open_file: &'o OpenFile<'_>) -> Result<Vec<ColumnView<'o>>> {
-        let complete = self.selected.kept_required.iter().enumerate().filter(|(_, complete)| **complete);
-        let kept_views = complete.map(|(i, _)| open_file.cursor.view(self.first_kept_slot() + i));
+        let required = self.selected.kept_required.iter().enumerate().filter(|(_, complete)| **complete);
+        let kept_views = required.map(|(i, _)| open_file.cursor.view(self.first_kept_slot() + i));
         (0..self.first_kept_slot()).map(|slot| open_file.cursor.view(slot)).chain(kept_views).collect()
     }
 
@@ -128,9 +129,14 @@ impl<T: Float> TableRows<T> {
         bytes: &'o [u8],
         cursor: &'o dyn FileCursor,
     ) -> Result<Vec<ColumnView<'o>>> {
-        let (d, size) = (self.selected.features.len(), size_of::<T>());
-        let feature = |slot: usize| StridedColumn { bytes, element: T::ELEMENT, offset: slot * size, stride: d * size };
-        let features = (0..d).map(|slot| Ok(ColumnView { values: Values::Strided(feature(slot)), nulls: None }));
+        let (d, element_bytes) = (self.selected.features.len(), size_of::<T>());
+        let strided_column = |slot: usize| StridedColumn {
+            bytes,
+            element: T::ELEMENT,
+            offset: slot * element_bytes,
+            stride: d * element_bytes,
+        };
+        let features = (0..d).map(|slot| Ok(ColumnView { values: Values::Strided(strided_column(slot)), nulls: None }));
         features.chain((d..self.first_kept_slot()).map(|slot| cursor.view(slot))).collect()
     }
 }
@@ -156,9 +162,15 @@ impl<T: Float> Chunk<'_, '_, T> {
     ) -> Result<()> {
         let columns = &self.views[..self.source.selected.features.len()];
         let all_finite = match (&self.source.feature_writer, &self.source.selected.coding) {
-            (Some(feature_writer), Coding::Encoded(_, unseen)) => {
-                let first = self.open_file.part.start + self.open_file.chunk_start;
-                feature_writer.write_features(columns, &self.source.affine, (row_indices, first), unseen, x)
+            (Some(feature_writer), Coding::Encoded(_, unseen_counts)) => {
+                let first_stored_row = self.open_file.part.start + self.open_file.chunk_start;
+                feature_writer.write_features(
+                    columns,
+                    &self.source.affine,
+                    (row_indices, first_stored_row),
+                    unseen_counts,
+                    x,
+                )
             }
             _ => convert::write_features(columns, &self.source.affine, row_indices, x),
         };
@@ -176,8 +188,8 @@ impl<T: Float> Chunk<'_, '_, T> {
         (y, weight): TargetsAndWeights<'_>,
     ) -> Result<()> {
         let selected = &self.source.selected;
-        let (targets, more) = self.views[selected.features.len()..].split_at(selected.targets.len());
-        let (weights, labels) = more.split_at(usize::from(selected.weight.is_some()));
+        let (targets, weights_and_labels) = self.views[selected.features.len()..].split_at(selected.targets.len());
+        let (weights, labels) = weights_and_labels.split_at(usize::from(selected.weight.is_some()));
         let mut all_finite = features_finite;
         all_finite &= convert::write_targets(targets, row_indices, rows, grow(y, rows * targets.len()));
         all_finite &= convert::write_targets(weights, row_indices, rows, grow(weight, rows * weights.len()));
@@ -189,57 +201,58 @@ impl<T: Float> Chunk<'_, '_, T> {
     /// first bad value in row order.
     #[cold]
     fn fill_missing(&self, row_indices: RowIndices<'_>, rows: usize, x: &mut [T]) -> Result<()> {
-        let (columns, d) = (self.source.selected.features.len(), self.source.selected.shape().inputs);
+        let (column_count, d) = (self.source.selected.features.len(), self.source.selected.shape().inputs);
         for i in 0..rows {
             let row = row_indices.get(i);
             for (slot, view) in self.views.iter().enumerate() {
-                let feature = (slot < columns).then(|| self.source.first_feature(slot));
+                let feature = (slot < column_count).then(|| self.source.first_feature(slot));
                 // a finite feature is not read again: if it was decoded directly into `x`, it may
                 // have no view
                 if feature.is_some_and(|feature| x[i * d + feature].is_finite()) {
                     continue;
                 }
-                let value = match self.source.time_reader(slot).map(|time| (time.instant(view, row), time.remedy())) {
-                    None => single_value(view, row),
-                    Some((Ok(instant), _)) => instant.map_or(f64::NAN, |instant| instant.days()),
-                    Some((Err(text), remedy)) => return Err(self.error_at(slot, row, text, remedy)),
-                };
+                let value =
+                    match self.source.time_reader(slot).map(|time| (time.read_instant(view, row), time.remedy())) {
+                        None => single_value(view, row),
+                        Some((Ok(instant), _)) => instant.map_or(f64::NAN, |instant| instant.days()),
+                        Some((Err(text), remedy)) => return Err(self.value_error_at(slot, row, text, remedy)),
+                    };
                 match feature {
-                    Some(feature) if self.fills_missing(slot) && !value.is_finite() => {
+                    Some(feature) if self.is_filled_with_mean(slot) && !value.is_finite() => {
                         x[i * d + feature] = T::from_f64(self.source.affine.fill_values[feature]);
                     }
                     Some(_) if self.source.selected.missing == Missing::Keep && !value.is_finite() => {}
                     None if value.is_finite() => {}
-                    _ => return Err(self.bad_value(slot, view, row, value)),
+                    _ => return Err(self.bad_value_error(slot, view, row, value)),
                 }
             }
         }
         Ok(())
     }
 
-    fn fills_missing(&self, slot: usize) -> bool {
+    fn is_filled_with_mean(&self, slot: usize) -> bool {
         self.source.selected.missing.fills_with_mean() && self.has_mean(slot)
     }
 
     fn has_mean(&self, slot: usize) -> bool {
-        self.source.selected.lookups().is_none_or(|coded| coded.has_mean(slot))
+        self.source.selected.lookups().is_none_or(|lookups| lookups.has_mean(slot))
     }
 
     /// Appends the codes of the label columns, whose views begin at `slot`.
     pub(crate) fn append_labels(
         &self,
         slot: usize,
-        coders: [(&mut Option<LabelEncoder>, &mut Vec<u32>); 2],
+        encoders: [(&mut Option<LabelEncoder>, &mut Vec<u32>); 2],
         row_indices: RowIndices<'_>,
         rows: usize,
     ) -> Result<()> {
-        let coders = coders.into_iter().filter_map(|(coder, codes)| Some((coder.as_mut()?, codes)));
-        for (slot, (coder, codes)) in (slot..).zip(coders) {
-            coder.encode(&self.views[slot], row_indices, rows, codes).map_err(|(row, fault)| match fault {
-                LabelFault::Fraction(value) if !value.is_finite() => {
-                    self.bad_value(slot, &self.views[slot], row, value)
+        let encoders = encoders.into_iter().filter_map(|(coder, codes)| Some((coder.as_mut()?, codes)));
+        for (slot, (encoder, codes)) in (slot..).zip(encoders) {
+            encoder.encode(&self.views[slot], row_indices, rows, codes).map_err(|(row, fault)| match fault {
+                LabelFault::NotAnInteger(value) if !value.is_finite() => {
+                    self.bad_value_error(slot, &self.views[slot], row, value)
                 }
-                LabelFault::Fraction(value) => {
+                LabelFault::NotAnInteger(value) => {
                     let got = format!("{value} in row {}", self.open_file.chunk_start + row as u64);
                     let expected = "classes and folds must be integers, booleans or text; for a numeric target choose \
                                     `task` regression";
@@ -259,27 +272,27 @@ impl<T: Float> Chunk<'_, '_, T> {
         rows: usize,
         kept_columns: &mut Vec<KeptColumn>,
     ) -> Result<()> {
-        let first = self.source.first_kept_slot();
+        let first_slot = self.source.first_kept_slot();
         let columns = &self.source.selected.keep;
         if kept_columns.len() != columns.len() {
             let kinds = columns.iter().map(|column| &self.source.selected.table.schema().columns[*column].kind);
             *kept_columns = kinds.map(|kind| KeptColumn::new(kept_kind(kind))).collect();
         }
-        let mut missing = None;
+        let mut first_missing_value = None;
         for (i, column) in kept_columns.iter_mut().enumerate() {
-            let (slot, before) = (first + i, column.len());
-            let loaded = kept_column::append_rows(column, &self.open_file.cursor.view(slot)?, row_indices, rows);
-            loaded.map_err(|(row, value)| {
-                self.error_at(slot, row, value, "exclude the column, or store it with one type in all files")
+            let (slot, len_before) = (first_slot + i, column.len());
+            let appended = kept_column::append_rows(column, &self.open_file.cursor.view(slot)?, row_indices, rows);
+            appended.map_err(|(row, value)| {
+                self.value_error_at(slot, row, value, "exclude the column, or store it with one type in all files")
             })?;
             if self.source.selected.kept_required[i] {
-                let first_missing = column.first_invalid(before).map(|index| (row_indices.get(index), slot));
-                missing = missing.into_iter().chain(first_missing).min();
+                let first_invalid = column.first_invalid(len_before).map(|index| (row_indices.get(index), slot));
+                first_missing_value = first_missing_value.into_iter().chain(first_invalid).min();
             }
         }
-        let Some((row, slot)) = missing else { return Ok(()) };
+        let Some((row, slot)) = first_missing_value else { return Ok(()) };
         let view = self.open_file.cursor.view(slot)?;
-        Err(self.bad_value(slot, &view, row, single_value(&view, row)))
+        Err(self.bad_value_error(slot, &view, row, single_value(&view, row)))
     }
 
     fn path(&self) -> &Path {
@@ -287,16 +300,16 @@ impl<T: Float> Chunk<'_, '_, T> {
     }
 
     #[cold]
-    fn bad_value(&self, slot: usize, view: &ColumnView<'_>, row: usize, value: f64) -> Error {
-        let feature = slot < self.source.selected.features.len();
-        let category = feature && !self.has_mean(slot);
-        let too_large = value.is_finite() && !category;
-        let remedy = match (too_large, feature) {
+    fn bad_value_error(&self, slot: usize, view: &ColumnView<'_>, row: usize, value: f64) -> Error {
+        let is_feature = slot < self.source.selected.features.len();
+        let is_category = is_feature && !self.has_mean(slot);
+        let is_too_large = value.is_finite() && !is_category;
+        let remedy = match (is_too_large, is_feature) {
             (true, _) => "scale the column down or use `precision` f64",
-            (false, _) if category && self.source.selected.missing == Missing::Mean => {
+            (false, _) if is_category && self.source.selected.missing == Missing::Mean => {
                 "only numbers have a mean: choose `missing` indicator or `missing` drop"
             }
-            (false, _) if category => "clean the data or choose `missing` indicator or `missing` drop",
+            (false, _) if is_category => "clean the data or choose `missing` indicator or `missing` drop",
             (false, true) => "clean the data or choose `missing` drop or `missing` mean",
             (false, false) if self.source.target_slots().contains(&slot) => {
                 "clean the data or choose `missing_target` drop"
@@ -312,12 +325,12 @@ impl<T: Float> Chunk<'_, '_, T> {
         } else {
             format!("{value:e}, too large for {}", T::NAME)
         };
-        self.error_at(slot, row, value, remedy)
+        self.value_error_at(slot, row, value, remedy)
     }
 
-    fn error_at(&self, slot: usize, row: usize, value: String, remedy: &'static str) -> Error {
+    fn value_error_at(&self, slot: usize, row: usize, value: String, remedy: &'static str) -> Error {
         let (row, column) = (self.open_file.chunk_start + row as u64, self.source.column_name(slot));
-        let line = self.open_file.part.file.line(row);
+        let line = self.open_file.part.file.line_of_row(row);
         Error::BadValue { path: self.path().to_path_buf(), row, line, column, value, remedy }
     }
 }
@@ -325,6 +338,6 @@ impl<T: Float> Chunk<'_, '_, T> {
 /// Returns the value of one row. In a text column, returns 1, or NaN if the text is missing.
 fn single_value(view: &ColumnView<'_>, row: usize) -> f64 {
     let mut value = [0.0];
-    load_or_one(view, RowIndices::From(row), &mut value);
+    load_or_one(view, RowIndices::StartingAt(row), &mut value);
     value[0]
 }

@@ -110,42 +110,46 @@ impl Condition {
     /// ```
     #[must_use]
     pub fn complement(&self) -> Self {
-        let other = self.operator.definition().1.map(|holds| !holds);
-        let complement = OPERATORS.iter().find(|(.., holds)| *holds == other);
+        let complement_holds = self.operator.definition().1.map(|holds| !holds);
+        let complement = OPERATORS.iter().find(|(.., holds)| *holds == complement_holds);
         Self { operator: complement.map_or(self.operator, |(_, operator, _)| *operator), ..self.clone() }
     }
 
     pub(crate) fn bind(&self, column: &Column, path: &Path) -> Result<BoundCondition> {
-        let wrong = |expected: String| Error::wrong_type(path, &column.name, column.kind.to_string(), expected);
+        let type_error = |expected: String| Error::wrong_type(path, &column.name, column.kind.to_string(), expected);
         let number = if self.quoted { None } else { self.value.parse::<f64>().ok().filter(|v| !v.is_nan()) };
-        let not_a_number = || wrong(format!("`where` compares it with {:?}; compare it with a number", self.value));
+        let number_error =
+            || type_error(format!("`where` compares it with {:?}; compare it with a number", self.value));
         let value = match &column.kind {
             Kind::Text => Comparand::Text(self.value.clone()),
             Kind::Bool => match self.value.as_str() {
                 "true" | "True" | "1" => Comparand::Integer(1),
                 "false" | "False" | "0" => Comparand::Integer(0),
                 other => {
-                    return Err(wrong(format!("`where` compares it with {other:?}; compare it with true or false")));
+                    return Err(type_error(format!(
+                        "`where` compares it with {other:?}; compare it with true or false"
+                    )));
                 }
             },
-            Kind::Time(time) if number.is_none() && dates::stored_form(time) != TimeForm::Elapsed => {
-                let dated = || wrong(format!("`where` compares it with {:?}; write it like 2024-01-31", self.value));
-                let instant = dates::parse(&self.value, dates::stored_form(time)).ok_or_else(dated)?;
-                match instant.to_units(dates::units_per_day(time)) {
+            Kind::Time(time_type) if number.is_none() && dates::stored_form(time_type) != TimeForm::Elapsed => {
+                let date_error =
+                    || type_error(format!("`where` compares it with {:?}; write it like 2024-01-31", self.value));
+                let instant = dates::parse(&self.value, dates::stored_form(time_type)).ok_or_else(date_error)?;
+                match instant.to_units(dates::units_per_day(time_type)) {
                     (integer, 0.0) => Comparand::Integer(integer),
-                    (integer, part) => Comparand::Number(integer as f64 + part),
+                    (integer, fraction) => Comparand::Number(integer as f64 + fraction),
                 }
             }
             Kind::Int { .. } | Kind::Time(_) => match (self.value.parse::<i128>(), number) {
                 (Ok(integer), Some(_)) => Comparand::Integer(integer),
-                (_, number) => Comparand::Number(number.ok_or_else(not_a_number)?),
+                (_, number) => Comparand::Number(number.ok_or_else(number_error)?),
             },
             Kind::Float { bits } => {
-                let number = number.ok_or_else(not_a_number)?;
+                let number = number.ok_or_else(number_error)?;
                 Comparand::Number(if *bits < 64 { f64::from(number as f32) } else { number })
             }
             Kind::Binary | Kind::Sparse(_) | Kind::Other(_) => {
-                return Err(wrong("`where` needs numbers, booleans or text".to_string()));
+                return Err(type_error("`where` needs numbers, booleans or text".to_string()));
             }
         };
         Ok(BoundCondition { holds: self.operator.definition().1, value })
@@ -201,19 +205,20 @@ pub struct BoundCondition {
 }
 
 impl BoundCondition {
-    pub(crate) fn select_rows(&self, view: &ColumnView<'_>, rows: usize, out: &mut Vec<u32>) {
-        let holds = |row: &usize| self.order(view, *row).is_some_and(|order| self.holds[(order as i8 + 1) as usize]);
-        out.extend((0..rows).filter(holds).map(|row| row as u32));
+    pub(crate) fn select_rows(&self, view: &ColumnView<'_>, row_count: usize, out: &mut Vec<u32>) {
+        let is_selected =
+            |row: &usize| self.compare_row(view, *row).is_some_and(|order| self.holds[(order as i8 + 1) as usize]);
+        out.extend((0..row_count).filter(is_selected).map(|row| row as u32));
     }
 
     /// Compares the value in `row` with the value of the condition; `None` if the value in `row` is
     /// missing or NaN.
-    fn order(&self, view: &ColumnView<'_>, row: usize) -> Option<Ordering> {
+    fn compare_row(&self, view: &ColumnView<'_>, row: usize) -> Option<Ordering> {
         match &self.value {
             _ if view.is_null(row) => None,
-            Comparand::Integer(value) => view.integer(row).map(|have| have.cmp(value)),
+            Comparand::Integer(value) => view.integer(row).map(|row_value| row_value.cmp(value)),
             Comparand::Number(value) => view.number(row).partial_cmp(value),
-            Comparand::Text(value) => view.text(row).map(|have| have.cmp(value.as_str())),
+            Comparand::Text(value) => view.text(row).map(|row_value| row_value.cmp(value.as_str())),
         }
     }
 
@@ -222,9 +227,14 @@ impl BoundCondition {
     /// bounds, but satisfy no condition. A bound need not be a value of the column, because a
     /// writer may shorten texts.
     pub(crate) fn may_hold(&self, least: &ColumnView<'_>, greatest: &ColumnView<'_>, row: usize) -> bool {
-        let (Some(least), Some(greatest)) = (self.order(least, row), self.order(greatest, row)) else { return true };
+        let (Some(least_order), Some(greatest_order)) = (self.compare_row(least, row), self.compare_row(greatest, row))
+        else {
+            return true;
+        };
         let [less, equal, greater] = self.holds;
-        less && least.is_lt() || equal && least.is_le() && greatest.is_ge() || greater && greatest.is_gt()
+        less && least_order.is_lt()
+            || equal && least_order.is_le() && greatest_order.is_ge()
+            || greater && greatest_order.is_gt()
     }
 }
 
@@ -244,11 +254,11 @@ pub fn parse_rows(text: &str) -> Result<Range<u64>> {
         expected: format!("{expected}; write it like 0..463715, ..284217 or 284217..; the end is exclusive"),
     };
     let (start, end) = text.split_once("..").ok_or_else(|| syntax("the .. between first and last row is missing"))?;
-    let side = |side: &str, default_row: u64| match side.trim().replace('_', "").as_str() {
+    let parse_bound = |side: &str, default_row: u64| match side.trim().replace('_', "").as_str() {
         "" => Ok(default_row),
-        digits => digits.parse().map_err(|_| syntax(&format!("{:?} is not a row number", display::truncated(digits)))),
+        digits => digits.parse().map_err(|_| syntax(&format!("{:?} is not a row number", display::truncate(digits)))),
     };
-    let rows = side(start, 0)?..side(end, u64::MAX)?;
+    let rows = parse_bound(start, 0)?..parse_bound(end, u64::MAX)?;
     if rows.is_empty() { Err(syntax("the range is empty")) } else { Ok(rows) }
 }
 
@@ -263,11 +273,11 @@ pub(crate) mod rows_text {
     use super::{Range, format_rows, parse_rows};
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
-    pub(crate) fn serialize<S: Serializer>(rows: &Option<Range<u64>>, to: S) -> Result<S::Ok, S::Error> {
-        rows.as_ref().map(format_rows).serialize(to)
+    pub(crate) fn serialize<S: Serializer>(rows: &Option<Range<u64>>, serializer: S) -> Result<S::Ok, S::Error> {
+        rows.as_ref().map(format_rows).serialize(serializer)
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Range<u64>>, D::Error> {
-        Option::<String>::deserialize(from)?.map(|text| parse_rows(&text).map_err(D::Error::custom)).transpose()
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Range<u64>>, D::Error> {
+        Option::<String>::deserialize(deserializer)?.map(|text| parse_rows(&text).map_err(D::Error::custom)).transpose()
     }
 }

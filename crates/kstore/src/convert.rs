@@ -35,15 +35,15 @@ impl Affine {
 
     /// Returns the transform of a scaler. Without a scaler, values stay unchanged, and a missing
     /// value is replaced by NaN.
-    pub(crate) fn new(features: usize, scaler: Option<&Scaler>) -> Self {
+    pub(crate) fn new(feature_count: usize, scaler: Option<&Scaler>) -> Self {
         let scaler = scaler.cloned().unwrap_or_else(|| Scaler {
-            centre: vec![0.0; features],
-            scale: vec![1.0; features],
-            mean: vec![f64::NAN; features],
+            centre: vec![0.0; feature_count],
+            scale: vec![1.0; feature_count],
+            mean: vec![f64::NAN; feature_count],
             ..Scaler::default()
         });
         let factors = scaler.scale.iter().map(|scale| inverse_scale(*scale)).collect();
-        let fill_values = (0..features).map(|i| scaler.apply(i, scaler.mean[i])).collect();
+        let fill_values = (0..feature_count).map(|i| scaler.apply(i, scaler.mean[i])).collect();
         Self { scaler, factors, fill_values }
     }
 
@@ -57,8 +57,8 @@ impl Affine {
         out: &'a mut [T],
     ) -> &'a [T] {
         let (centre, factor) = (self.scaler.centre[i], self.factors[i]);
-        if let (RowIndices::From(start), Some(values), 0.0, 1.0) =
-            (row_indices, unscaled_slice(view).filter(|_| !self.scaler.is_nonlinear()), centre, factor)
+        if let (RowIndices::StartingAt(start), Some(values), 0.0, 1.0) =
+            (row_indices, contiguous_slice(view).filter(|_| !self.scaler.is_nonlinear()), centre, factor)
         {
             // the conversion to f64 and back would be exact: bit-identical
             return &values[start..start + out.len()];
@@ -82,7 +82,7 @@ pub(crate) fn write_features<T: Float>(
     row_indices: RowIndices<'_>,
     out: &mut [T],
 ) -> bool {
-    if let (RowIndices::From(start), Some(block)) =
+    if let (RowIndices::StartingAt(start), Some(block)) =
         (row_indices, row_major_block(views).filter(|_| !affine.scaler.is_nonlinear()))
     {
         return copy_row_major(block, affine, start, out);
@@ -102,7 +102,7 @@ pub(crate) fn write_features<T: Float>(
     T::all_finite(out)
 }
 
-fn unscaled_slice<'a, T: Float>(view: &ColumnView<'a>) -> Option<&'a [T]> {
+fn contiguous_slice<'a, T: Float>(view: &ColumnView<'a>) -> Option<&'a [T]> {
     match view.values {
         Values::Strided(values) if view.nulls.is_none() => values.contiguous(T::ELEMENT),
         _ => None,
@@ -129,12 +129,12 @@ fn row_major_block<'a>(views: &[ColumnView<'a>]) -> Option<StridedColumn<'a>> {
         _ => None,
     };
     let first = strided(views.first()?)?;
-    let size = first.element.size();
+    let element_bytes = first.element.bytes_per_value();
     let is_adjacent = |(i, view): (usize, &ColumnView<'a>)| {
         let is_same_block = |v: &StridedColumn<'_>| std::ptr::eq(v.bytes, first.bytes) && v.stride == first.stride;
         strided(view)
             .filter(is_same_block)
-            .is_some_and(|v| v.offset == first.offset + i * size && v.element == first.element)
+            .is_some_and(|v| v.offset == first.offset + i * element_bytes && v.element == first.element)
     };
     let is_float = matches!(first.element, Element::F32 | Element::F64);
     (is_float && views.iter().enumerate().all(is_adjacent)).then_some(first)
@@ -153,16 +153,16 @@ fn copy_rows<T: Float, const N: usize>(
     affine: &Affine,
     start: usize,
     out: &mut [T],
-    number: impl Fn([u8; N]) -> f64,
+    decode: impl Fn([u8; N]) -> f64,
 ) -> bool {
     let d = affine.factors.len();
     let mut all_finite = true;
     for (i, out) in out.chunks_exact_mut(d).enumerate() {
-        let from = block.offset + (start + i) * block.stride;
-        let (values, _) = block.bytes[from..from + d * N].as_chunks::<N>();
-        let affine = affine.scaler.centre.iter().zip(&affine.factors);
-        for ((out, raw), (centre, factor)) in out.iter_mut().zip(values).zip(affine) {
-            let value = T::from_f64((number(*raw) - centre) * factor);
+        let row_start = block.offset + (start + i) * block.stride;
+        let (values, _) = block.bytes[row_start..row_start + d * N].as_chunks::<N>();
+        let centres_and_factors = affine.scaler.centre.iter().zip(&affine.factors);
+        for ((out, raw), (centre, factor)) in out.iter_mut().zip(values).zip(centres_and_factors) {
+            let value = T::from_f64((decode(*raw) - centre) * factor);
             all_finite &= value.is_finite();
             *out = value;
         }

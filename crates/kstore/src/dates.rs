@@ -95,14 +95,14 @@ pub(crate) fn decode_number(value: f64, form: TimeForm) -> Option<Instant> {
             nanos: 0,
         });
     }
-    let fine =
+    let is_valid =
         form == TimeForm::HourMinute && value.fract() == 0.0 && (0.0..=2400.0).contains(&value) && value % 100.0 < 60.0;
     let minutes = (value as i64 / 100) * 60 + value as i64 % 100;
-    fine.then(|| Instant::from_stored(minutes, DAY_SECONDS / 60))
+    is_valid.then(|| Instant::from_stored(minutes, DAY_SECONDS / 60))
 }
 
-pub(crate) fn units_per_day(time: &DataType) -> i64 {
-    match time {
+pub(crate) fn units_per_day(time_type: &DataType) -> i64 {
+    match time_type {
         DataType::Time32(unit) | DataType::Time64(unit) | DataType::Timestamp(unit, _) | DataType::Duration(unit) => {
             DAY_SECONDS * units_per_second(*unit)
         }
@@ -112,8 +112,8 @@ pub(crate) fn units_per_day(time: &DataType) -> i64 {
 }
 
 /// Returns the form of a stored type: a date, a time of day, or a duration.
-pub(crate) fn stored_form(time: &DataType) -> TimeForm {
-    match time {
+pub(crate) fn stored_form(time_type: &DataType) -> TimeForm {
+    match time_type {
         DataType::Time32(_) | DataType::Time64(_) => TimeForm::OfDay,
         DataType::Duration(_) => TimeForm::Elapsed,
         _ => TimeForm::YearFirst,
@@ -123,15 +123,15 @@ pub(crate) fn stored_form(time: &DataType) -> TimeForm {
 /// Formats an instant in ISO 8601. The result is a date, with a time of day unless it is midnight;
 /// or a time of day alone; or a duration.
 pub(crate) fn format_instant(instant: Instant, form: TimeForm) -> String {
-    let clock = || format_clock(instant.nanos / 1_000_000_000, TimeUnit::Second);
+    let time_of_day = || format_time_of_day(instant.nanos / 1_000_000_000, TimeUnit::Second);
     match form {
-        TimeForm::OfDay | TimeForm::HourMinute => clock(),
+        TimeForm::OfDay | TimeForm::HourMinute => time_of_day(),
         TimeForm::Elapsed => format_stored(
             instant.day * DAY_SECONDS + instant.nanos / 1_000_000_000,
             &DataType::Duration(TimeUnit::Second),
         ),
         _ if instant.nanos == 0 => format_date(instant.day),
-        _ => format!("{}T{}", format_date(instant.day), clock()),
+        _ => format!("{}T{}", format_date(instant.day), time_of_day()),
     }
 }
 
@@ -140,17 +140,18 @@ pub(crate) fn format_instant(instant: Instant, form: TimeForm) -> String {
 pub(crate) fn parse(text: &str, form: TimeForm) -> Option<Instant> {
     let text = text.trim_ascii();
     if form == TimeForm::OfDay {
-        let (nanos, zone) = parse_clock(text)?;
-        return zone.is_none().then_some(Instant { day: 0, nanos });
+        let (nanos, utc_offset) = parse_time_of_day(text)?;
+        return utc_offset.is_none().then_some(Instant { day: 0, nanos });
     }
-    let weekday = parse_name(text, WEEKDAYS).map(|(_, rest)| rest).filter(|rest| rest.starts_with([',', ' ']));
-    let text = weekday.map_or(text, |rest| rest.trim_start_matches([',', ' ']));
+    let text_after_weekday =
+        parse_name(text, WEEKDAYS).map(|(_, rest)| rest).filter(|rest| rest.starts_with([',', ' ']));
+    let text = text_after_weekday.map_or(text, |rest| rest.trim_start_matches([',', ' ']));
     let (day, rest) = parse_date(text, form)?;
     if rest.is_empty() {
         return Some(Instant { day, nanos: 0 });
     }
-    let (nanos, zone) = parse_clock(rest.strip_prefix(['T', 't', ' '])?.trim_ascii_start())?;
-    let nanos = nanos - zone.unwrap_or(0) * 60_000_000_000;
+    let (nanos, utc_offset) = parse_time_of_day(rest.strip_prefix(['T', 't', ' '])?.trim_ascii_start())?;
+    let nanos = nanos - utc_offset.unwrap_or(0) * 60_000_000_000;
     Some(Instant { day: day + nanos.div_euclid(DAY_NANOS), nanos: nanos.rem_euclid(DAY_NANOS) })
 }
 
@@ -264,15 +265,15 @@ fn parse_date(text: &str, form: TimeForm) -> Option<(i64, &str)> {
     {
         return Some(date);
     }
-    let mark = rest.chars().next().filter(|mark| matches!(mark, '-' | '/' | '.'))?;
+    let separator = rest.chars().next().filter(|mark| matches!(mark, '-' | '/' | '.'))?;
     let (b, b_digits, rest) = parse_digits(&rest[1..])?;
-    if form == TimeForm::YearFirst && mark == '-' && (a_digits, b_digits) == (4, 2) && rest.is_empty() {
+    if form == TimeForm::YearFirst && separator == '-' && (a_digits, b_digits) == (4, 2) && rest.is_empty() {
         return Some((epoch_day(a, b, 1)?, rest));
     }
-    let (c, c_digits, rest) = parse_digits(rest.strip_prefix(mark)?)?;
+    let (c, c_digits, rest) = parse_digits(rest.strip_prefix(separator)?)?;
     let ((year, year_digits), month, (day, day_digits)) = match form {
         TimeForm::DayFirst => ((c, c_digits), b, (a, a_digits)),
-        TimeForm::MonthFirst if mark != '.' => ((c, c_digits), a, (b, b_digits)),
+        TimeForm::MonthFirst if separator != '.' => ((c, c_digits), a, (b, b_digits)),
         TimeForm::YearFirst => ((a, a_digits), b, (c, c_digits)),
         TimeForm::MonthFirst | TimeForm::OfDay | TimeForm::Elapsed | TimeForm::HourMinute | TimeForm::YearMonthDay => {
             return None;
@@ -280,43 +281,45 @@ fn parse_date(text: &str, form: TimeForm) -> Option<(i64, &str)> {
     };
     // a year of two digits needs two digits in month and day too, so that versions such as 1.10.2
     // are not dates
-    let short = form != TimeForm::YearFirst && (a_digits, b_digits) == (2, 2);
-    let year = full_year(year, year_digits).filter(|_| year_digits == 4 || short)?;
+    let allows_short_year = form != TimeForm::YearFirst && (a_digits, b_digits) == (2, 2);
+    let year = full_year(year, year_digits).filter(|_| year_digits == 4 || allows_short_year)?;
     (day_digits <= 2 && b_digits <= 2).then_some(())?;
     Some((epoch_day(year, month, day)?, rest))
 }
 
 /// Returns the nanoseconds since midnight and, if the text has a time zone, the UTC offset in
 /// minutes.
-fn parse_clock(text: &str) -> Option<(i64, Option<i64>)> {
-    let two = |(number, length, rest)| (length == 2).then_some((number, rest));
+fn parse_time_of_day(text: &str) -> Option<(i64, Option<i64>)> {
+    let two_digits = |(number, length, rest)| (length == 2).then_some((number, rest));
     let (mut hour, length, rest) = parse_digits(text)?;
-    let (minute, mut rest) = two(parse_digits(rest.strip_prefix(':')?)?)?;
+    let (minute, mut rest) = two_digits(parse_digits(rest.strip_prefix(':')?)?)?;
     let (mut second, mut nanos) = (0, 0);
     if let Some(more) = rest.strip_prefix(':') {
-        (second, rest) = two(parse_digits(more)?)?;
+        (second, rest) = two_digits(parse_digits(more)?)?;
         if let Some(more) = rest.strip_prefix(['.', ',']) {
             let length = more.bytes().take_while(u8::is_ascii_digit).count();
             nanos = format!("{:0<9.9}", &more[..length]).parse().ok().filter(|_| length > 0)?;
             rest = &more[length..];
         }
     }
-    let half = rest.trim_ascii_start();
-    for (name, more) in [("AM", 0), ("PM", 12)] {
-        if let Some((_, end)) = half.split_at_checked(2).filter(|(start, _)| start.eq_ignore_ascii_case(name)) {
+    let half_day_suffix = rest.trim_ascii_start();
+    for (name, added_hours) in [("AM", 0), ("PM", 12)] {
+        if let Some((_, end)) =
+            half_day_suffix.split_at_checked(2).filter(|(start, _)| start.eq_ignore_ascii_case(name))
+        {
             (1..=12).contains(&hour).then_some(())?;
-            (hour, rest) = (hour % 12 + more, end);
+            (hour, rest) = (hour % 12 + added_hours, end);
         }
     }
-    let midnight = hour == 24 && minute == 0 && second == 0 && nanos == 0;
+    let is_end_of_day = hour == 24 && minute == 0 && second == 0 && nanos == 0;
     // a leap second counts as the next second
-    (length <= 2 && (hour < 24 || midnight) && minute < 60 && second <= 60).then_some(())?;
-    Some((((hour * 60 + minute) * 60 + second) * 1_000_000_000 + nanos, parse_zone(rest.trim_ascii())?))
+    (length <= 2 && (hour < 24 || is_end_of_day) && minute < 60 && second <= 60).then_some(())?;
+    Some((((hour * 60 + minute) * 60 + second) * 1_000_000_000 + nanos, parse_utc_offset(rest.trim_ascii())?))
 }
 
 /// Returns the UTC offset in minutes of `Z`, `UTC`, `+02`, `+0200` or `+02:00`. Returns
 /// `Some(None)` for an empty text, and `None` for any other text.
-fn parse_zone(text: &str) -> Option<Option<i64>> {
+fn parse_utc_offset(text: &str) -> Option<Option<i64>> {
     match text {
         "" => return Some(None),
         "Z" | "z" | "UTC" | "GMT" => return Some(Some(0)),
@@ -325,7 +328,7 @@ fn parse_zone(text: &str) -> Option<Option<i64>> {
     let sign = if text.starts_with('-') { -1 } else { 1 };
     let (hours, minutes) = match parse_digits(text.strip_prefix(['+', '-'])?)? {
         (hours, 2, "") => (hours, 0),
-        (both, 4, "") => (both / 100, both % 100),
+        (hours_minutes, 4, "") => (hours_minutes / 100, hours_minutes % 100),
         (hours, 2, rest) => match parse_digits(rest.strip_prefix(':')?)? {
             (minutes, 2, "") => (hours, minutes),
             _ => return None,
@@ -349,15 +352,19 @@ pub(crate) fn year_fraction(instant: Instant) -> f64 {
 
 /// Formats a date or time that is stored as the integer `value`. An instant with a time zone is
 /// written in UTC, as stored; an instant without a time zone has no suffix.
-pub(crate) fn format_stored(value: i64, time: &DataType) -> String {
-    match time {
+pub(crate) fn format_stored(value: i64, time_type: &DataType) -> String {
+    match time_type {
         DataType::Date32 => format_date(value),
         DataType::Date64 => format_date(value.div_euclid(1000 * DAY_SECONDS)),
-        DataType::Time32(unit) | DataType::Time64(unit) => format_clock(value, *unit),
+        DataType::Time32(unit) | DataType::Time64(unit) => format_time_of_day(value, *unit),
         DataType::Timestamp(unit, zone) => {
-            let day = DAY_SECONDS * units_per_second(*unit);
+            let day_units = DAY_SECONDS * units_per_second(*unit);
             let mark = if zone.is_some() { "Z" } else { "" };
-            format!("{}T{}{mark}", format_date(value.div_euclid(day)), format_clock(value.rem_euclid(day), *unit))
+            format!(
+                "{}T{}{mark}",
+                format_date(value.div_euclid(day_units)),
+                format_time_of_day(value.rem_euclid(day_units), *unit)
+            )
         }
         DataType::Duration(unit) => {
             let (sign, value) = (if value < 0 { "-" } else { "" }, value.unsigned_abs());
@@ -377,10 +384,10 @@ fn units_per_second(unit: TimeUnit) -> i64 {
     }
 }
 
-fn format_clock(value: i64, unit: TimeUnit) -> String {
-    let (seconds, rest) = (value.div_euclid(units_per_second(unit)), value.rem_euclid(units_per_second(unit)));
+fn format_time_of_day(value: i64, unit: TimeUnit) -> String {
+    let (seconds, fraction) = (value.div_euclid(units_per_second(unit)), value.rem_euclid(units_per_second(unit)));
     let (hours, minutes) = (seconds.div_euclid(3600), seconds.div_euclid(60).rem_euclid(60));
-    format!("{hours:02}:{minutes:02}:{:02}{}", seconds.rem_euclid(60), format_fraction(rest.unsigned_abs(), unit))
+    format!("{hours:02}:{minutes:02}:{:02}{}", seconds.rem_euclid(60), format_fraction(fraction.unsigned_abs(), unit))
 }
 
 /// Formats the digits after the decimal point, whose number depends on the unit.

@@ -5,7 +5,7 @@ use crate::{Float, MemoryRows, Result, RowBuf, RowSource, TableRows};
 /// The longest gap between two requested rows that is read instead of skipped. Restarting in the
 /// middle of a file costs about as much as reading this many rows.
 const MAX_GAP_ROWS: u64 = 256;
-const TILE_ROWS: usize = 1024;
+const GATHER_TILE_ROWS: usize = 1024;
 
 impl<T: Float> TableRows<T> {
     /// Copies some stored rows into memory, in the requested order; a row may be requested several
@@ -33,39 +33,40 @@ impl<T: Float> TableRows<T> {
     /// assert_eq!(gathered.x(), [12.0, 10.0, 12.0]);
     /// # Ok::<(), kstore::Error>(())
     /// ```
-    pub fn gather(&self, rows: &[u64]) -> Result<MemoryRows<T>> {
-        let mut sorted_rows = rows.to_vec();
+    pub fn gather(&self, row_numbers: &[u64]) -> Result<MemoryRows<T>> {
+        let mut sorted_rows = row_numbers.to_vec();
         sorted_rows.sort_unstable();
         sorted_rows.dedup();
-        let (shape, tile) = (RowSource::<T>::shape(self), TILE_ROWS as u64);
+        let (shape, tile_rows) = (RowSource::<T>::shape(self), GATHER_TILE_ROWS as u64);
         let (d, t) = (shape.inputs, shape.targets);
         let mut gathered = MemoryRows::empty(d, t);
         for run in runs(&sorted_rows) {
             let (first, last) = (run[0], run[run.len() - 1]);
             let mut cursor = self.open(first..last.saturating_add(1))?;
-            let mut buf = RowBuf::new(tile.min(last - first + 1) as usize);
+            let mut buf = RowBuf::new(tile_rows.min(last - first + 1) as usize);
             while cursor.next(&mut buf)? {
                 let block = buf.block(&shape);
-                let rows = (0..block.len()).filter(|i| run.binary_search(&block.rows[*i]).is_ok());
-                rows.for_each(|i| gathered.push(&block, i));
+                let requested_rows = (0..block.len()).filter(|i| run.binary_search(&block.row_numbers[*i]).is_ok());
+                requested_rows.for_each(|i| gathered.push(&block, i));
             }
         }
-        let missing =
-            |position: &usize| *position >= gathered.len() || gathered.row(*position) != sorted_rows[*position];
-        if let Some(position) = (0..sorted_rows.len()).find(missing) {
+        let is_missing =
+            |position: &usize| *position >= gathered.len() || gathered.row_number(*position) != sorted_rows[*position];
+        if let Some(position) = (0..sorted_rows.len()).find(is_missing) {
             let why = format!("row {} is not among the selected rows", sorted_rows[position]);
             return Err(self.selected().table().empty_error(why));
         }
         // every requested row was found, and both lists are sorted
-        let positions: Vec<usize> = rows.iter().map(|row| sorted_rows.partition_point(|have| have < row)).collect();
+        let positions: Vec<usize> =
+            row_numbers.iter().map(|row| sorted_rows.partition_point(|number| number < row)).collect();
         let x = positions.iter().flat_map(|position| &gathered.x()[position * d..][..d]).copied().collect();
         let y = positions.iter().flat_map(|position| &gathered.y()[position * t..][..t]).copied().collect();
         let weight = gathered.weights().map(|weights| positions.iter().map(|position| weights[*position]).collect());
-        MemoryRows::new(x, d)?.with_targets(y, t)?.with_weights(weight)?.with_row_numbers(rows.to_vec())
+        MemoryRows::new(x, d)?.with_targets(y, t)?.with_weights(weight)?.with_row_numbers(row_numbers.to_vec())
     }
 }
 
 /// Splits ascending rows into runs, within which gaps have at most [`MAX_GAP_ROWS`] rows.
-fn runs(rows: &[u64]) -> impl Iterator<Item = &[u64]> {
-    rows.chunk_by(|a, b| b - a <= MAX_GAP_ROWS)
+fn runs(row_numbers: &[u64]) -> impl Iterator<Item = &[u64]> {
+    row_numbers.chunk_by(|a, b| b - a <= MAX_GAP_ROWS)
 }

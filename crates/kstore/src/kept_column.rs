@@ -14,18 +14,18 @@ pub(crate) fn append_rows(
     row_indices: RowIndices<'_>,
     count: usize,
 ) -> Result<(), (usize, String)> {
-    let before = column.len();
-    let (values, valid) = column.parts_mut();
+    let len_before = column.len();
+    let (values, validity) = column.parts_mut();
     let rows = (0..count).map(|i| row_indices.get(i));
     match values {
         KeptValues::F64(values) => {
-            values.resize(before + count, f64::NAN);
-            view.load(row_indices, &mut values[before..]);
+            values.resize(len_before + count, f64::NAN);
+            view.load(row_indices, &mut values[len_before..]);
         }
         KeptValues::F32(values) => {
-            let mut doubles = vec![f64::NAN; count];
-            view.load(row_indices, &mut doubles);
-            values.extend(doubles.iter().map(|value| *value as f32));
+            let mut values_f64 = vec![f64::NAN; count];
+            view.load(row_indices, &mut values_f64);
+            values.extend(values_f64.iter().map(|value| *value as f32));
         }
         KeptValues::I64(values) => append_integers(values, view, rows.clone(), "int64")?,
         KeptValues::U64(values) => append_integers(values, view, rows.clone(), "uint64")?,
@@ -39,14 +39,14 @@ pub(crate) fn append_rows(
         }
         KeptValues::Sparse(values) => {
             values.reserve(rows.clone().map(|row| text_bytes(view, row) / ENTRY_BYTES).sum());
-            if let Values::Sparse(chunk) = &view.values {
-                values.extend(chunk, rows.clone());
+            if let Values::Sparse(sparse_rows) = &view.values {
+                values.extend(sparse_rows, rows.clone());
             }
         }
     }
-    if valid.is_some() || rows.clone().any(|row| view.is_null(row)) {
-        let valid = valid.get_or_insert_with(|| vec![true; before]);
-        valid.extend(rows.map(|row| !view.is_null(row)));
+    if validity.is_some() || rows.clone().any(|row| view.is_null(row)) {
+        let validity = validity.get_or_insert_with(|| vec![true; len_before]);
+        validity.extend(rows.map(|row| !view.is_null(row)));
     }
     Ok(())
 }

@@ -10,18 +10,18 @@ use std::{collections::HashMap, sync::Arc};
 #[derive(Debug)]
 pub(crate) struct LabelEncoder {
     labels: Arc<Vec<Label>>,
-    integers: HashMap<i64, u32>,
-    texts: HashMap<Arc<str>, u32>,
-    booleans: [Option<u32>; 2],
-    fixed: bool,
-    limit: usize,
-    bytes: usize,
+    integer_codes: HashMap<i64, u32>,
+    text_codes: HashMap<Arc<str>, u32>,
+    bool_codes: [Option<u32>; 2],
+    is_fixed: bool,
+    max_labels: usize,
+    text_bytes: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum LabelFault {
     /// A fraction, or a number too large for an integer.
-    Fraction(f64),
+    NotAnInteger(f64),
     /// More labels than this limit, or longer texts than this number of labels may have.
     TooMany(usize),
 }
@@ -33,11 +33,18 @@ const MAX_EXACT_INTEGER: f64 = (1u64 << 53) as f64;
 impl LabelEncoder {
     /// Returns an encoder with a fixed dictionary. Without a dictionary, returns an encoder that
     /// adds new labels, up to `limit` labels.
-    pub(crate) fn new(dictionary: Option<&Arc<Vec<Label>>>, limit: usize) -> Self {
+    pub(crate) fn new(dictionary: Option<&Arc<Vec<Label>>>, max_labels: usize) -> Self {
         let labels = dictionary.map_or_else(Arc::default, Arc::clone);
         let (integers, texts) = (HashMap::new(), HashMap::new());
-        let mut encoder =
-            Self { labels, integers, texts, booleans: [None; 2], fixed: dictionary.is_some(), limit, bytes: 0 };
+        let mut encoder = Self {
+            labels,
+            integer_codes: integers,
+            text_codes: texts,
+            bool_codes: [None; 2],
+            is_fixed: dictionary.is_some(),
+            max_labels,
+            text_bytes: 0,
+        };
         let known_labels = Arc::clone(&encoder.labels);
         (0..).zip(known_labels.iter()).for_each(|(code, label)| encoder.register(label.clone(), code));
         encoder
@@ -45,9 +52,9 @@ impl LabelEncoder {
 
     fn register(&mut self, label: Label, code: u32) {
         match label {
-            Label::Bool(v) => self.booleans[usize::from(v)] = Some(code),
-            Label::Int(v) => _ = self.integers.insert(v, code),
-            Label::Text(v) => _ = self.texts.insert(v, code),
+            Label::Bool(v) => self.bool_codes[usize::from(v)] = Some(code),
+            Label::Int(v) => _ = self.integer_codes.insert(v, code),
+            Label::Text(v) => _ = self.text_codes.insert(v, code),
         }
     }
 
@@ -72,26 +79,26 @@ impl LabelEncoder {
     }
 
     fn encode_row(&mut self, view: &ColumnView<'_>, row: usize) -> Result<u32, LabelFault> {
-        let (existing, label): (_, &dyn Fn() -> Label) = if let Values::Bool(values) = view.values {
+        let (existing_code, label): (_, &dyn Fn() -> Label) = if let Values::Bool(values) = view.values {
             let value = values.value(row);
-            (self.booleans[usize::from(value)], &move || Label::Bool(value))
+            (self.bool_codes[usize::from(value)], &move || Label::Bool(value))
         } else if let Some(text) = view.text(row) {
-            (self.texts.get(text).copied(), &move || Label::Text(text.into()))
+            (self.text_codes.get(text).copied(), &move || Label::Text(text.into()))
         } else {
-            let value = integer(view, row)?;
-            (self.integers.get(&value).copied(), &move || Label::Int(value))
+            let value = integer_at(view, row)?;
+            (self.integer_codes.get(&value).copied(), &move || Label::Int(value))
         };
-        match existing {
+        match existing_code {
             Some(code) => Ok(code),
-            None if self.fixed => Ok(LabelCodes::UNKNOWN),
+            None if self.is_fixed => Ok(LabelCodes::UNKNOWN),
             None => self.add_label(label()),
         }
     }
 
     fn add_label(&mut self, label: Label) -> Result<u32, LabelFault> {
-        self.bytes += label.text_bytes();
-        if self.labels.len() >= self.limit || self.bytes > LABEL_TEXT_BYTES * self.limit {
-            return Err(LabelFault::TooMany(self.limit));
+        self.text_bytes += label.text_bytes();
+        if self.labels.len() >= self.max_labels || self.text_bytes > LABEL_TEXT_BYTES * self.max_labels {
+            return Err(LabelFault::TooMany(self.max_labels));
         }
         let code = self.labels.len() as u32;
         // if buffers still share the dictionary, this copies it; new labels are rare
@@ -102,12 +109,12 @@ impl LabelEncoder {
 }
 
 /// Returns a number as an integer. Returns a fault if it is not an integer of 64 bits.
-pub(crate) fn integer(view: &ColumnView<'_>, row: usize) -> Result<i64, LabelFault> {
+pub(crate) fn integer_at(view: &ColumnView<'_>, row: usize) -> Result<i64, LabelFault> {
     if let Some(integer) = view.integer(row) {
-        return i64::try_from(integer).map_err(|_| LabelFault::Fraction(integer as f64));
+        return i64::try_from(integer).map_err(|_| LabelFault::NotAnInteger(integer as f64));
     }
     let value = view.number(row);
-    exact_integer(value).ok_or(LabelFault::Fraction(value))
+    exact_integer(value).ok_or(LabelFault::NotAnInteger(value))
 }
 
 /// Converts a float to an integer. Returns `None` for a fraction, and for a float so large that

@@ -81,10 +81,10 @@ pub use kpass::{BadLine, CancelToken, Error, Label, OutputKind, OutputValues, Re
 // this crate
 #[doc(hidden)]
 pub use kpass::{
-    AtomicFile, Digest, Float, Footprint, KeptColumn, KeptValues, LabelCodes, MemoryPlan, MemoryRows, Merge, Pass,
-    Pool, Reduction, RowBlock, RowBuf, RowCursor, RowSource, Scaler, Statistics, StatisticsReduction, Strings,
-    TableShape, Workers, atomic, budget, checkpoint, display, key, names, pass, persist, rayon, registry,
-    remove_temporaries, rows, sparse, statistics, stop_outputs, summed, vectorised, watch_outputs, written_outputs,
+    AtomicFile, BufferPool, Digest, Float, Footprint, KeptColumn, KeptValues, LabelCodes, MemoryPlan, MemoryRows,
+    Merge, Pass, Reduction, RowBlock, RowBuf, RowCursor, RowSource, Scaler, Statistics, StatisticsReduction, Strings,
+    TableShape, Workers, atomic, budget, checkpoint, committed_outputs, display, key, names, pass, persist, rayon,
+    registry, remove_temporaries, rows, sparse, statistics, stop_outputs, summed, vectorised, watch_outputs,
 };
 pub use missing::{Missing, MissingTarget};
 #[doc(hidden)]

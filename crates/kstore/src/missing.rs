@@ -77,8 +77,8 @@ impl std::str::FromStr for MissingTarget {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
         let expected = || "choose drop or error".to_string();
-        let wrong = |_| Error::Syntax { what: "`missing_target`", text: text.to_string(), expected: expected() };
-        serde_json::from_value(text.into()).map_err(wrong)
+        let syntax_error = |_| Error::Syntax { what: "`missing_target`", text: text.to_string(), expected: expected() };
+        serde_json::from_value(text.into()).map_err(syntax_error)
     }
 }
 

@@ -38,8 +38,8 @@ impl MappedFile {
     /// Returns `count` numbers in the machine's byte order, from byte `offset` on. Returns `None`
     /// if the file is too short, or if the position is not aligned for the type.
     pub fn slice<V: Plain>(&self, offset: usize, count: usize) -> Option<&[V]> {
-        let length = count.checked_mul(size_of::<V>())?;
-        let bytes = self.map.get(offset..offset.checked_add(length)?)?;
+        let byte_len = count.checked_mul(size_of::<V>())?;
+        let bytes = self.map.get(offset..offset.checked_add(byte_len)?)?;
         bytemuck::try_cast_slice(bytes).ok()
     }
 }

@@ -14,18 +14,19 @@ fn is_pattern(name: &str) -> bool {
     name.contains(['*', '?', '['])
 }
 
-enum Step {
-    Fixed(PathBuf),
-    Name(Pattern),
-    Folders,
+enum PatternComponent {
+    Literal(PathBuf),
+    Wildcard(Pattern),
+    AnyFolders,
 }
 
 /// Returns the files that match, in no particular order; at least one. A name that is not UTF-8 is
 /// matched in its displayed form, so that a table never misses the rows of such a file.
 fn matching_files(pattern: &Path) -> Result<Vec<PathBuf>> {
-    let steps = pattern.components().map(|component| step(component, pattern)).collect::<Result<Vec<_>>>()?;
+    let components =
+        pattern.components().map(|component| parse_component(component, pattern)).collect::<Result<Vec<_>>>()?;
     let mut paths = Vec::new();
-    walk(PathBuf::new(), &steps, &mut paths)?;
+    walk(PathBuf::new(), &components, &mut paths)?;
     if paths.is_empty() {
         let hint =
             "; the pattern matches no file: check the pattern and its folder; names that begin with _ or . match \
@@ -36,43 +37,44 @@ fn matching_files(pattern: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-fn step(component: Component<'_>, pattern: &Path) -> Result<Step> {
+fn parse_component(component: Component<'_>, pattern: &Path) -> Result<PatternComponent> {
     let name = component.as_os_str().to_string_lossy();
     match component {
-        Component::Normal(_) if name == "**" => Ok(Step::Folders),
-        Component::Normal(_) if is_pattern(&name) => Pattern::new(&name).map(Step::Name).map_err(|_| Error::Syntax {
+        Component::Normal(_) if name == "**" => Ok(PatternComponent::AnyFolders),
+        Component::Normal(_) if is_pattern(&name) => Pattern::new(&name).map(PatternComponent::Wildcard).map_err(|_| Error::Syntax {
             what: "pattern",
             text: pattern.display().to_string(),
             expected: "write * for any characters, ? for one character, [0-9] for one of several, ** alone between two slashes \
                        for any folders, and [[] for a bracket"
                 .to_string(),
         }),
-        _ => Ok(Step::Fixed(component.as_os_str().into())),
+        _ => Ok(PatternComponent::Literal(component.as_os_str().into())),
     }
 }
 
-fn walk(path: PathBuf, steps: &[Step], paths: &mut Vec<PathBuf>) -> Result<()> {
-    match steps {
+fn walk(path: PathBuf, components: &[PatternComponent], paths: &mut Vec<PathBuf>) -> Result<()> {
+    match components {
         [] if path.is_file() => paths.push(path),
         [] => {}
-        [Step::Fixed(name), rest @ ..] => walk(path.join(name), rest, paths)?,
-        [Step::Name(name), rest @ ..] => {
+        [PatternComponent::Literal(name), rest @ ..] => walk(path.join(name), rest, paths)?,
+        [PatternComponent::Wildcard(pattern), rest @ ..] => {
             for entry in entries(&path)? {
                 let matches = |entry: &str| {
-                    name.matches(entry) && (!unsupported::is_hidden(entry) || unsupported::is_hidden(name.as_str()))
+                    pattern.matches(entry)
+                        && (!unsupported::is_hidden(entry) || unsupported::is_hidden(pattern.as_str()))
                 };
                 if entry.file_name().is_some_and(|entry| matches(&entry.to_string_lossy())) {
                     walk(entry, rest, paths)?;
                 }
             }
         }
-        [Step::Folders, rest @ ..] => {
+        [PatternComponent::AnyFolders, rest @ ..] => {
             walk(path.clone(), rest, paths)?;
             for entry in entries(&path)? {
                 // a link to a parent folder would cause an endless loop
-                let hidden = entry.file_name().is_some_and(|entry| unsupported::is_hidden(&entry.to_string_lossy()));
-                if entry.is_dir() && !entry.is_symlink() && !hidden {
-                    walk(entry, steps, paths)?;
+                let is_hidden = entry.file_name().is_some_and(|entry| unsupported::is_hidden(&entry.to_string_lossy()));
+                if entry.is_dir() && !entry.is_symlink() && !is_hidden {
+                    walk(entry, components, paths)?;
                 }
             }
         }
@@ -110,7 +112,7 @@ pub(crate) fn expand(path: &Path) -> Result<Vec<PathBuf>> {
 pub(crate) fn require_existing(path: &Path) -> Result<PathBuf> {
     match path.try_exists() {
         Ok(true) => Ok(path.to_path_buf()),
-        Ok(false) => Err(not_found(path)),
+        Ok(false) => Err(not_found_error(path)),
         Err(error) => Err(Error::io("read", path)(error)),
     }
 }
@@ -119,14 +121,16 @@ fn files_in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(Error::io("read", folder))? {
         let path = entry.map_err(Error::io("read", folder))?.path();
-        let hidden = path.file_name().is_none_or(|name| unsupported::is_hidden(&name.to_string_lossy()));
-        if !hidden && path.is_file() && source::by_extension(&path).is_some() {
+        let is_hidden = path.file_name().is_none_or(|name| unsupported::is_hidden(&name.to_string_lossy()));
+        if !is_hidden && path.is_file() && source::format_by_extension(&path).is_some() {
             files.push(path);
-        } else if !hidden && path.is_dir() && path.file_name().is_some_and(|name| name.to_string_lossy().contains('='))
+        } else if !is_hidden
+            && path.is_dir()
+            && path.file_name().is_some_and(|name| name.to_string_lossy().contains('='))
         {
             match files_in_folder(&path) {
                 Err(Error::Empty { .. }) => {}
-                below => files.extend(below?),
+                subfolder_files => files.extend(subfolder_files?),
             }
         }
     }
@@ -141,9 +145,9 @@ fn files_in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Returns "no such file" with the most similar name in the same folder.
-fn not_found(path: &Path) -> Error {
-    if let Ok(target) = path.read_link() {
-        let hint = format!("; the link points to {}, which does not exist: name another file", target.display());
+fn not_found_error(path: &Path) -> Error {
+    if let Ok(link_target) = path.read_link() {
+        let hint = format!("; the link points to {}, which does not exist: name another file", link_target.display());
         return Error::NotFound { path: path.to_path_buf(), hint };
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -157,8 +161,8 @@ fn not_found(path: &Path) -> Error {
             let stem =
                 |name: &str| Path::new(name).file_stem().and_then(|stem| stem.to_str()).unwrap_or("").to_string();
             let stems: Vec<String> = names.iter().map(|name| stem(name)).collect();
-            let near = nearest(&stem(name), stems.iter().map(String::as_str));
-            let index = near.and_then(|near| stems.iter().position(|stem| stem == near));
+            let nearest_stem = nearest(&stem(name), stems.iter().map(String::as_str));
+            let index = nearest_stem.and_then(|near| stems.iter().position(|stem| stem == near));
             index.map_or(String::new(), |at| format!("; did you mean {}?", path.with_file_name(&names[at]).display()))
         }
     };

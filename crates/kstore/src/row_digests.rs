@@ -35,19 +35,19 @@ impl RowDigests {
     /// Closes the digests after all rows were read, so that later rows are ignored. If no row was
     /// added yet, the digests stay open.
     pub fn close(&self) {
-        let taken = self.sums.iter().any(|sum| sum.load(Ordering::Relaxed) != 0);
-        self.closed.store(taken, Ordering::Relaxed);
+        let has_rows = self.sums.iter().any(|sum| sum.load(Ordering::Relaxed) != 0);
+        self.closed.store(has_rows, Ordering::Relaxed);
     }
 
     /// Returns the stored rows of a piece.
-    pub fn piece(&self, number: u64) -> Range<u64> {
-        number.saturating_mul(PIECE_ROWS).min(self.rows)
-            ..(number.saturating_add(1).saturating_mul(PIECE_ROWS)).min(self.rows)
+    pub fn piece_rows(&self, piece: u64) -> Range<u64> {
+        piece.saturating_mul(PIECE_ROWS).min(self.rows)
+            ..(piece.saturating_add(1).saturating_mul(PIECE_ROWS)).min(self.rows)
     }
 
     /// Returns the pieces that overlap a range of stored rows. Each piece comes with the digest of
     /// its rows that were read so far.
-    pub fn pieces_in(&self, rows: &Range<u64>) -> Vec<(u64, u64)> {
+    pub fn piece_digests_in(&self, rows: &Range<u64>) -> Vec<(u64, u64)> {
         let end = rows.end.min(self.rows);
         if rows.start >= end {
             return Vec::new();
@@ -59,25 +59,26 @@ impl RowDigests {
     /// Returns the digest of a piece; 0 for a piece that does not exist.
     pub fn piece_digest(&self, piece: u64) -> u64 {
         let index = usize::try_from(piece).ok();
-        index.and_then(|place| self.sums.get(place)).map_or(0, |sum| sum.load(Ordering::Relaxed))
+        index.and_then(|i| self.sums.get(i)).map_or(0, |sum| sum.load(Ordering::Relaxed))
     }
 
     /// Adds the rows with the numbers `rows`, at most one tile. They are at `row_indices` of a
     /// chunk with these columns.
-    pub(crate) fn add(&self, views: &[ColumnView<'_>], keys: &[u64], row_indices: RowIndices<'_>, rows: &[u64]) {
+    pub(crate) fn add(&self, views: &[ColumnView<'_>], keys: &[u64], row_indices: RowIndices<'_>, row_numbers: &[u64]) {
         if self.closed.load(Ordering::Relaxed) {
             return;
         }
         let (mut values, mut sums) = ([0.0; TILE_ROWS], [0; TILE_ROWS]);
-        let (values, sums) = (&mut values[..rows.len()], &mut sums[..rows.len()]);
+        let (values, sums) = (&mut values[..row_numbers.len()], &mut sums[..row_numbers.len()]);
         for (view, key) in views.iter().zip(keys) {
             load_values(view, row_indices, values);
             add_products(values, *key, sums);
         }
-        let (rows_in_table, mut sums) = (&rows[..rows.partition_point(|row| *row < self.rows)], sums.iter());
+        let (rows_in_table, mut sums) =
+            (&row_numbers[..row_numbers.partition_point(|row| *row < self.rows)], sums.iter());
         for piece in rows_in_table.chunk_by(|a, b| a / PIECE_ROWS == b / PIECE_ROWS) {
             let rows = piece.iter().zip(&mut sums);
-            let sum = rows.fold(0u64, |all, (row, sum)| all.wrapping_add(mix(sum ^ mix(*row))));
+            let sum = rows.fold(0u64, |total, (row, sum)| total.wrapping_add(mix(sum ^ mix(*row))));
             self.sums[(piece[0] / PIECE_ROWS) as usize].fetch_add(sum, Ordering::Relaxed);
         }
     }
@@ -128,9 +129,9 @@ impl Persist for RowDigests {
         out.put_owned("sums", self.sums.iter().map(|sum| sum.load(Ordering::Relaxed)).collect());
     }
 
-    fn load(&mut self, from: &mut Stored<'_>) -> Result<()> {
+    fn load(&mut self, stored: &mut Stored<'_>) -> Result<()> {
         let mut sums = vec![0; self.sums.len()];
-        from.fill("sums", &mut sums)?;
+        stored.fill("sums", &mut sums)?;
         self.sums = sums.into_iter().map(AtomicU64::new).collect();
         Ok(())
     }

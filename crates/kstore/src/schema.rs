@@ -58,7 +58,7 @@ impl Kind {
     }
 
     /// Returns whether values are features without conversion: numbers and booleans.
-    pub fn is_feature(&self) -> bool {
+    pub fn is_direct_feature(&self) -> bool {
         self.is_numeric() && !matches!(self, Self::Time(_))
     }
 }
@@ -72,7 +72,7 @@ impl fmt::Display for Kind {
             Self::Bool => f.write_str("bool"),
             Self::Text => f.write_str("text"),
             Self::Binary => f.write_str("binary"),
-            Self::Time(time) => f.write_str(&time_name(time)),
+            Self::Time(time_type) => f.write_str(&time_name(time_type)),
             Self::Sparse(_) => f.write_str("sparse rows"),
             Self::Other(name) => f.write_str(name),
         }
@@ -80,8 +80,8 @@ impl fmt::Display for Kind {
 }
 
 /// Returns the name of a type of dates or times, such as `timestamp in us, UTC`.
-fn time_name(time: &DataType) -> String {
-    match time {
+fn time_name(time_type: &DataType) -> String {
+    match time_type {
         DataType::Date32 => "date in days".to_string(),
         DataType::Date64 => "date in ms".to_string(),
         DataType::Time32(unit) | DataType::Time64(unit) => format!("time of day in {}", unit_symbol(*unit)),
@@ -117,10 +117,10 @@ pub struct Schema {
     pub columns: Vec<Column>,
     /// Indices of columns that only number or name the rows, like the index of a pandas table. Such
     /// a column is a feature only if it is selected by name.
-    pub row_labels: Vec<usize>,
+    pub row_id_columns: Vec<usize>,
     /// Index of the label column, in formats such as svmlight that have one. It is a target, and it
     /// is a feature only if it is selected by name.
-    pub label: Option<usize>,
+    pub label_column: Option<usize>,
 }
 
 impl AsRef<str> for Column {

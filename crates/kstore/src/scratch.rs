@@ -61,7 +61,7 @@ const ARRAY_COUNT: usize = 6;
 #[derive(Clone, Debug)]
 pub struct Scratch {
     folder: PathBuf,
-    limit: u64,
+    limit_bytes: u64,
     used_bytes: Arc<AtomicU64>,
 }
 
@@ -70,19 +70,19 @@ impl Scratch {
     ///
     /// # Errors
     /// [`Error::NotFound`] if the folder does not exist.
-    pub fn open(folder: &Path, limit: u64) -> Result<Self> {
+    pub fn open(folder: &Path, limit_bytes: u64) -> Result<Self> {
         if !folder.is_dir() {
             return Err(Error::NotFound {
                 path: folder.to_path_buf(),
                 hint: "; `scratch` needs an existing folder: create it, or name another".to_string(),
             });
         }
-        Ok(Self { folder: folder.to_path_buf(), limit, used_bytes: Arc::default() })
+        Ok(Self { folder: folder.to_path_buf(), limit_bytes, used_bytes: Arc::default() })
     }
 
     /// Returns the bytes left for further caches.
     pub fn remaining(&self) -> u64 {
-        self.limit.saturating_sub(self.used_bytes.load(Ordering::Relaxed))
+        self.limit_bytes.saturating_sub(self.used_bytes.load(Ordering::Relaxed))
     }
 
     /// Starts a cache of rows of this shape, for the stored rows `range`.
@@ -101,16 +101,16 @@ impl Scratch {
     /// [`Error::OverScratch`] if `max_rows` rows would exceed the limit; [`Error::Io`].
     #[doc(hidden)]
     pub fn cache_up_to<T: Float>(&self, shape: TableShape, range: Range<u64>, max_rows: u64) -> Result<CacheWriter<T>> {
-        let needed = max_rows.saturating_mul(Cache::<T>::row_bytes(&shape) as u64);
-        let reservation = Reservation::new(self, needed)?;
-        let create = |_| tempfile::tempfile_in(&self.folder).map_err(Error::io("create a cache in", &self.folder));
+        let needed_bytes = max_rows.saturating_mul(Cache::<T>::row_bytes(&shape) as u64);
+        let reservation = Reservation::new(self, needed_bytes)?;
+        let create_file = |_| tempfile::tempfile_in(&self.folder).map_err(Error::io("create a cache in", &self.folder));
         let array = |file: Result<File>| Ok(BufWriter::with_capacity(BUFFER_BYTES, file?));
         Ok(CacheWriter {
-            arrays: (0..ARRAY_COUNT).map(create).map(array).collect::<Result<_>>()?,
+            arrays: (0..ARRAY_COUNT).map(create_file).map(array).collect::<Result<_>>()?,
             labels: [None, None],
             count: 0,
             max_rows,
-            last: None,
+            last_row: None,
             shape,
             range,
             folder: self.folder.clone(),
@@ -128,7 +128,7 @@ struct Reservation {
 
 impl Reservation {
     fn new(scratch: &Scratch, bytes: u64) -> Result<Self> {
-        let take = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= scratch.limit);
+        let take = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= scratch.limit_bytes);
         match scratch.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
             Ok(_) => Ok(Self { used_bytes: Arc::clone(&scratch.used_bytes), bytes }),
             Err(_) => {
@@ -154,7 +154,7 @@ pub struct CacheWriter<T> {
     labels: Dictionaries,
     count: u64,
     max_rows: u64,
-    last: Option<u64>,
+    last_row: Option<u64>,
     shape: TableShape,
     range: Range<u64>,
     folder: PathBuf,
@@ -176,21 +176,21 @@ impl<T: Float> CacheWriter<T> {
     /// another shape, for rows out of order, and for more rows than are
     /// [`remaining`](Self::remaining).
     pub fn push(&mut self, block: &RowBlock<'_, T>) -> Result<()> {
-        self.check(block)?;
-        let written = self.write(block);
+        self.check_block(block)?;
+        let written = self.write_block(block);
         written.map_err(|error| self.write_error(error))?;
         self.count += block.len() as u64;
-        self.last = block.rows.last().copied().or(self.last);
+        self.last_row = block.row_numbers.last().copied().or(self.last_row);
         Ok(())
     }
 
-    fn write(&mut self, block: &RowBlock<'_, T>) -> io::Result<()> {
+    fn write_block(&mut self, block: &RowBlock<'_, T>) -> io::Result<()> {
         append(&mut self.arrays[FEATURES], block.x)?;
-        append(&mut self.arrays[ROW_NUMBERS], block.rows)?;
+        append(&mut self.arrays[ROW_NUMBERS], block.row_numbers)?;
         append(&mut self.arrays[TARGETS], block.y)?;
         append(&mut self.arrays[WEIGHTS], block.weight.unwrap_or_default())?;
-        for (i, coded) in [&block.classes, &block.groups].into_iter().enumerate() {
-            let Some(LabelCodes { codes, labels }) = coded else { continue };
+        for (i, label_codes) in [&block.classes, &block.groups].into_iter().enumerate() {
+            let Some(LabelCodes { codes, labels }) = label_codes else { continue };
             append(&mut self.arrays[LABEL_CODES + i], codes)?;
             if self.labels[i].as_ref().is_none_or(|stored_labels| stored_labels.len() < labels.len()) {
                 self.labels[i] = Some(Arc::new(labels.to_vec()));
@@ -199,16 +199,17 @@ impl<T: Float> CacheWriter<T> {
         Ok(())
     }
 
-    fn check(&self, block: &RowBlock<'_, T>) -> Result<()> {
+    fn check_block(&self, block: &RowBlock<'_, T>) -> Result<()> {
         let (n, shape) = (block.len(), self.shape);
-        let weights = block.weight.map_or(0, <[f64]>::len) == if shape.has_weights { n } else { 0 };
-        let fits = block.x.len() == n * shape.inputs && block.y.len() == n * shape.targets && weights;
-        let ordered = block.rows.is_sorted_by(|a, b| a < b)
-            && block.rows.first().is_none_or(|first| self.last.is_none_or(|last| last < *first))
-            && block.rows.iter().all(|row| self.range.contains(row));
+        let has_expected_weights = block.weight.map_or(0, <[f64]>::len) == if shape.has_weights { n } else { 0 };
+        let has_expected_shape =
+            block.x.len() == n * shape.inputs && block.y.len() == n * shape.targets && has_expected_weights;
+        let is_ordered = block.row_numbers.is_sorted_by(|a, b| a < b)
+            && block.row_numbers.first().is_none_or(|first| self.last_row.is_none_or(|last| last < *first))
+            && block.row_numbers.iter().all(|row| self.range.contains(row));
         let has_labels = [block.classes.is_some(), block.groups.is_some()];
-        let labelled = self.count == 0 || has_labels == self.labels.each_ref().map(Option::is_some);
-        if fits && ordered && labelled && n as u64 <= self.remaining() {
+        let has_same_labels = self.count == 0 || has_labels == self.labels.each_ref().map(Option::is_some);
+        if has_expected_shape && is_ordered && has_same_labels && n as u64 <= self.remaining() {
             return Ok(());
         }
         let text = format!("{n} rows with {} feature values and {} target values", block.x.len(), block.y.len());
@@ -240,7 +241,7 @@ impl<T: Float> CacheWriter<T> {
             shape: self.shape,
             range: self.range,
             bytes_read,
-            _reserved: self.reservation,
+            _reservation: self.reservation,
             element: PhantomData,
             folder,
         })
@@ -288,7 +289,7 @@ pub struct Cache<T> {
     range: Range<u64>,
     folder: PathBuf,
     bytes_read: Arc<AtomicU64>,
-    _reserved: Reservation,
+    _reservation: Reservation,
     element: PhantomData<fn() -> T>,
 }
 
@@ -308,24 +309,24 @@ impl<T: Float> Cache<T> {
         self.count == 0
     }
 
-    fn read<N: Number>(&self, array: usize, first: u64, count: usize, out: &mut Vec<N>) -> Result<()> {
+    fn read<N: Number>(&self, array_index: usize, first: u64, count: usize, out: &mut Vec<N>) -> Result<()> {
         // reserves exactly, because growth by doubling could allocate twice the memory of the plan
         out.clear();
         out.reserve_exact(count);
         out.resize(count, N::zeroed());
         let bytes = bytemuck::cast_slice_mut(out);
-        let read = self.arrays[array].read_exact_at(bytes, first * size_of::<N>() as u64);
+        let read = self.arrays[array_index].read_exact_at(bytes, first * size_of::<N>() as u64);
         read.map_err(Error::io("read a cache in", &self.folder))
     }
 
     /// Returns the position of the first row whose number is at least `row`. The binary search
     /// reads a few bytes of the file in each step.
     fn position(&self, row: u64) -> Result<u64> {
-        let (mut low, mut high, mut number) = (0, self.count, Vec::new());
+        let (mut low, mut high, mut row_number) = (0, self.count, Vec::new());
         while low < high {
             let middle = low + (high - low) / 2;
-            self.read::<u64>(ROW_NUMBERS, middle, 1, &mut number)?;
-            if number[0] < row { low = middle + 1 } else { high = middle }
+            self.read::<u64>(ROW_NUMBERS, middle, 1, &mut row_number)?;
+            if row_number[0] < row { low = middle + 1 } else { high = middle }
         }
         Ok(low)
     }
@@ -361,22 +362,23 @@ struct CacheCursor<'a, T> {
 
 impl<T: Float> RowCursor<T> for CacheCursor<'_, T> {
     fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
-        let (cache, first) = (self.cache, self.remaining.start);
-        let rows = usize::try_from(self.remaining.end.saturating_sub(first)).unwrap_or(usize::MAX).min(buf.capacity);
-        self.remaining.start += rows as u64;
+        let (cache, first_position) = (self.cache, self.remaining.start);
+        let row_count =
+            usize::try_from(self.remaining.end.saturating_sub(first_position)).unwrap_or(usize::MAX).min(buf.capacity);
+        self.remaining.start += row_count as u64;
         let (d, t) = (cache.shape.inputs, cache.shape.targets);
-        cache.read(ROW_NUMBERS, first, rows, &mut buf.rows)?;
-        cache.read(FEATURES, first * d as u64, rows * d, &mut buf.x)?;
-        cache.read(TARGETS, first * t as u64, rows * t, &mut buf.y)?;
-        cache.read(WEIGHTS, first, if cache.shape.has_weights { rows } else { 0 }, &mut buf.weight)?;
-        let coded = [(&mut buf.classes, &mut buf.class_labels), (&mut buf.groups, &mut buf.group_labels)];
-        for (i, (codes, labels)) in coded.into_iter().enumerate() {
+        cache.read(ROW_NUMBERS, first_position, row_count, &mut buf.row_numbers)?;
+        cache.read(FEATURES, first_position * d as u64, row_count * d, &mut buf.x)?;
+        cache.read(TARGETS, first_position * t as u64, row_count * t, &mut buf.y)?;
+        cache.read(WEIGHTS, first_position, if cache.shape.has_weights { row_count } else { 0 }, &mut buf.weight)?;
+        let label_buffers = [(&mut buf.classes, &mut buf.class_labels), (&mut buf.groups, &mut buf.group_labels)];
+        for (i, (codes, labels)) in label_buffers.into_iter().enumerate() {
             codes.clear();
             labels.clone_from(&cache.labels[i]);
             if labels.is_some() {
-                cache.read(LABEL_CODES + i, first, rows, codes)?;
+                cache.read(LABEL_CODES + i, first_position, row_count, codes)?;
             }
         }
-        Ok(rows > 0)
+        Ok(row_count > 0)
     }
 }

@@ -10,9 +10,9 @@ use crate::writer::FormatWriter;
 use crate::{Error, Result};
 use std::path::Path;
 
-fn by_extension(path: &Path) -> Result<(&'static Format, FormatWriter)> {
-    let named = if path == Path::new(STDOUT) { Path::new("out.csv") } else { path };
-    let format = source::by_extension(named).and_then(|format| Some((format, format.writer?)));
+fn writable_format(path: &Path) -> Result<(&'static Format, FormatWriter)> {
+    let named_path = if path == Path::new(STDOUT) { Path::new("out.csv") } else { path };
+    let format = source::format_by_extension(named_path).and_then(|format| Some((format, format.writer?)));
     format.ok_or_else(|| {
         let writable = source::formats().into_iter().filter(|format| format.writer.is_some());
         let extensions = source::list_extensions(writable.map(|format| format.extensions), "and");
@@ -25,14 +25,14 @@ fn by_extension(path: &Path) -> Result<(&'static Format, FormatWriter)> {
 /// # Errors
 /// An unknown extension.
 pub fn supports(path: &Path, column: &OutputColumn) -> Result<bool> {
-    Ok((by_extension(path)?.1.supports)(column))
+    Ok((writable_format(path)?.1.supports)(column))
 }
 
 /// Returns the extensions of the formats that can hold a column, for help and messages. With the
 /// word "or" as `last`, the result is for example `.npy, .csv or .tsv`.
 pub fn extensions(column: &OutputColumn, last: &str) -> String {
-    let can = |format: &&Format| format.writer.is_some_and(|written| (written.supports)(column));
-    source::list_extensions(source::formats().into_iter().filter(can).map(|format| format.extensions), last)
+    let supports_column = |format: &&Format| format.writer.is_some_and(|writer| (writer.supports)(column));
+    source::list_extensions(source::formats().into_iter().filter(supports_column).map(|format| format.extensions), last)
 }
 
 /// Starts a table in the format of the path's extension. For the path `-`, CSV is written to
@@ -50,7 +50,7 @@ pub fn extensions(column: &OutputColumn, last: &str) -> String {
 /// # Ok::<(), kstore::Error>(())
 /// ```
 pub fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Sink>> {
-    let (format, writer) = by_extension(path)?;
+    let (format, writer) = writable_format(path)?;
     match columns.iter().find(|column| !(writer.supports)(column)) {
         None => (writer.create)(path, columns),
         Some(column) => {

@@ -31,7 +31,7 @@ impl FilePart {
 
     /// Returns whether this file was read with the column types of `reading`. A file that was read
     /// with the default types always agrees.
-    fn agrees_with(&self, reading: &TextReading) -> bool {
+    fn was_read_with(&self, reading: &TextReading) -> bool {
         let (schema, file_reading) = (self.file.metadata().schema, self.file.reading());
         let has_same_type = |(name, column_type): (&String, _)| {
             file_reading.types.get(name) == Some(column_type) || schema.position(name).is_none()
@@ -40,15 +40,15 @@ impl FilePart {
     }
 
     /// Checks that the files of this part have not changed since they were opened.
-    pub(crate) fn check(&self) -> Result<()> {
-        self.identities.iter().try_for_each(Identity::check)
+    pub(crate) fn check_unchanged(&self) -> Result<()> {
+        self.identities.iter().try_for_each(Identity::check_unchanged)
     }
 
     /// Returns the error to report after a failed read: [`Error::FileChanged`] if the file changed
     /// since it was opened, otherwise `error`.
-    pub(crate) fn changed_or(&self, error: Error) -> Error {
-        let error = if source::scheme(&self.path).is_some() { remote::or_interrupted(error) } else { error };
-        self.check().err().unwrap_or(error)
+    pub(crate) fn or_file_changed(&self, error: Error) -> Error {
+        let error = if source::url_scheme(&self.path).is_some() { remote::or_interrupted(error) } else { error };
+        self.check_unchanged().err().unwrap_or(error)
     }
 }
 
@@ -56,8 +56,8 @@ impl FilePart {
 /// opened, because other processes may be writing to the file.
 fn open(path: &Path, options: &TextOptions) -> Result<(Arc<dyn TableFile>, Identity)> {
     let identity = Identity::of(path)?;
-    let file = source::open(path, options).map_err(|error| identity.check().err().unwrap_or(error))?;
-    identity.check()?;
+    let file = source::open(path, options).map_err(|error| identity.check_unchanged().err().unwrap_or(error))?;
+    identity.check_unchanged()?;
     Ok((file, identity))
 }
 
@@ -74,7 +74,7 @@ pub struct Table {
     parts: Arc<Vec<FilePart>>,
     schema: Arc<Schema>,
     /// A remark on the files, if their columns differ.
-    difference: Option<String>,
+    schema_difference: Option<String>,
     target_path: Option<PathBuf>,
     pub(crate) bytes_read: Arc<AtomicU64>,
     pub(crate) digests: Option<Arc<RowDigests>>,
@@ -96,24 +96,24 @@ impl Table {
     pub fn open_with<P: AsRef<Path>>(paths: &[P], options: &TextOptions) -> Result<Self> {
         let mut files: BTreeMap<PathBuf, Option<RemoteObject>> = BTreeMap::new();
         for path in paths.iter().map(AsRef::as_ref) {
-            match source::scheme(path) {
+            match source::url_scheme(path) {
                 // standard input is supported only if it is the single file
                 None if paths.len() == 1 && path == Path::new(source::STDIN) => _ = files.insert(path.into(), None),
                 None => files.extend(expand(path)?.into_iter().map(|path| (path, None))),
                 Some(scheme) => files.extend(
-                    remote::find(scheme, path)?
+                    remote::find_objects(scheme, path)?
                         .into_iter()
                         .map(|object| (PathBuf::from(&object.address), Some(object))),
                 ),
             }
         }
         let (mut parts, mut start, mut bytes_scanned) = (Vec::<FilePart>::new(), 0, 0);
-        let all_empty = files.iter().all(|(path, remote_file)| remote_file.is_none() && is_empty_text(path));
-        for (path, remote_file) in files {
-            let address = remote_file.as_ref().map(|object| PathBuf::from(remote::redacted(&object.address)));
-            let (file, identity) = match remote_file {
+        let all_empty = files.iter().all(|(path, remote_object)| remote_object.is_none() && is_empty_text_file(path));
+        for (path, remote_object) in files {
+            let address = remote_object.as_ref().map(|object| PathBuf::from(remote::redacted(&object.address)));
+            let (file, identity) = match remote_object {
                 // an empty text file has no rows to add
-                None if !all_empty && is_empty_text(&path) => {
+                None if !all_empty && is_empty_text_file(&path) => {
                     (Arc::new(AbsentRows::new(Schema::default(), 0..0)) as Arc<dyn TableFile>, Identity::of(&path)?)
                 }
                 None if path == Path::new(source::STDIN) && paths.len() == 1 => source::open_standard_input(options)?,
@@ -127,23 +127,24 @@ impl Table {
             parts.push(part);
         }
         let partition_values: Vec<_> = parts.iter().map(|part| hive_partitions::partition_values(&part.path)).collect();
-        for (part, constants) in parts
+        for (part, added_columns) in parts
             .iter_mut()
             .zip(hive_partitions::partition_columns(&partition_values))
-            .filter(|(_, some)| !some.is_empty())
+            .filter(|(_, added_columns)| !added_columns.is_empty())
         {
-            part.file = Arc::new(ExtendedFile::new(&part.path, Arc::clone(&part.file), constants));
+            part.file = Arc::new(ExtendedFile::new(&part.path, Arc::clone(&part.file), added_columns));
         }
         // all files are read with the same column types
         let mut reading = TextReading::default();
         parts.iter().for_each(|part| reading.extend(&part.file.reading()));
         let has_new_types =
             reading.types.iter().any(|(name, column_type)| options.reading.types.get(name) != Some(column_type));
-        if has_new_types && parts.iter().any(|part| !part.agrees_with(&reading)) {
+        if has_new_types && parts.iter().any(|part| !part.was_read_with(&reading)) {
             return Self::open_with(paths, &options.clone().with_reading(reading));
         }
-        let sparse = |part: &FilePart| part.file.metadata().schema.has_sparse();
-        if options.sparse == SparseRule::Thin && parts.iter().any(sparse) && !parts.iter().all(sparse) {
+        let has_sparse = |part: &FilePart| part.file.metadata().schema.has_sparse();
+        if options.sparse_rule == SparseRule::IfSmaller && parts.iter().any(has_sparse) && !parts.iter().all(has_sparse)
+        {
             return Self::open_with(paths, &options.clone().sparse());
         }
         if parts.is_empty() {
@@ -155,36 +156,41 @@ impl Table {
         let files: Vec<_> = parts.iter().map(|part| (part.path.as_path(), &part.file)).collect();
         let (schema, difference) = union_schema::union_schema(&files, options.without_header)?;
         // a column that is text in one of the files is read as text in all of them
-        let is_new = |name: &&str| !options.types.contains_key(*name) && !options.reading.types.contains_key(*name);
-        let text_columns = union_schema::mixed_text_columns(&files, &schema).into_iter().filter(is_new);
+        let has_default_type =
+            |name: &&str| !options.types.contains_key(*name) && !options.reading.types.contains_key(*name);
+        let text_columns = union_schema::mixed_text_columns(&files, &schema).into_iter().filter(has_default_type);
         let types: BTreeMap<_, _> = text_columns.map(|name| (name.to_string(), ColumnType::Text)).collect();
         if !types.is_empty() {
             let options = options.clone().with_reading(TextReading { types, ..TextReading::default() });
-            return Ok(Self { difference, ..Self::open_with(paths, &options)? });
+            return Ok(Self { schema_difference: difference, ..Self::open_with(paths, &options)? });
         }
         let schema = Arc::new(schema);
         parts.iter_mut().for_each(|part| part.file = ExtendedFile::with_schema(&part.path, &part.file, &schema));
-        let table = Self { difference, bytes_read: Arc::new(bytes_scanned.into()), ..Self::new(parts, schema) };
+        let table = Self {
+            schema_difference: difference,
+            bytes_read: Arc::new(bytes_scanned.into()),
+            ..Self::new(parts, schema)
+        };
         table.check_types(options).map(|()| table)
     }
 
     fn new(parts: Vec<FilePart>, schema: Arc<Schema>) -> Self {
-        let (bytes_read, difference, target_path, digests) = Default::default();
-        Self { parts: Arc::new(parts), schema, difference, target_path, bytes_read, digests }
+        let (bytes_read, schema_difference, target_path, digests) = Default::default();
+        Self { parts: Arc::new(parts), schema, schema_difference, target_path, bytes_read, digests }
     }
 
     /// Rejects types that are set for columns that do not exist, and types that the file does not
     /// have although its format states the types.
     fn check_types(&self, options: &TextOptions) -> Result<()> {
         for (name, column_type) in &options.types {
-            let column = self.column(name)?;
-            let fits = match (column_type, &self.schema.columns[column].kind) {
+            let column = self.column_index(name)?;
+            let has_requested_type = match (column_type, &self.schema.columns[column].kind) {
                 (ColumnType::Text, kind) => *kind == Kind::Text,
                 (ColumnType::Number(_), kind) => matches!(kind, Kind::Float { .. } | Kind::Int { .. }),
                 (ColumnType::Date(_), kind) => matches!(kind, Kind::Time(_)),
             };
-            if !fits {
-                return Err(self.wrong_type(column, "`types` applies to .csv only, because other files store their types; remove the column from `types`"));
+            if !has_requested_type {
+                return Err(self.wrong_type_error(column, "`types` applies to .csv only, because other files store their types; remove the column from `types`"));
             }
         }
         Ok(())
@@ -228,8 +234,8 @@ impl Table {
     /// Returns a table of `rows` rows that another process stores. The job describes the columns of
     /// the table. Reading a row returns [`Error::NotInShard`].
     #[doc(hidden)]
-    pub fn absent(schema: Schema, rows: u64) -> Self {
-        Self::from_file("the table of the shards", Arc::new(AbsentRows::new(schema, 0..rows)))
+    pub fn absent(schema: Schema, row_count: u64) -> Self {
+        Self::from_file("the table of the shards", Arc::new(AbsentRows::new(schema, 0..row_count)))
     }
 
     /// Returns a table of `rows` rows that has this table as a shard: the first row of the shard is
@@ -244,24 +250,25 @@ impl Table {
     ///
     /// # Errors
     /// [`Error::Syntax`] if the shard extends beyond the whole table.
-    pub fn part_of(self, rows: u64, first: u64) -> Result<Self> {
-        let end = first.saturating_add(self.stored_rows());
+    pub fn part_of(self, rows: u64, first_row: u64) -> Result<Self> {
+        let end = first_row.saturating_add(self.stored_rows());
         if end > rows {
             let expected = format!(
                 "the {} rows of the shard from this row on must end within the {rows} rows of the whole table",
                 self.stored_rows()
             );
-            return Err(Error::Syntax { what: "`first_row`", text: first.to_string(), expected });
+            return Err(Error::Syntax { what: "`first_row`", text: first_row.to_string(), expected });
         }
-        let stub = |rows: Range<u64>| FilePart {
+        let absent_part = |rows: Range<u64>| FilePart {
             path: self.first_path(),
             start: rows.start,
             file: Arc::new(AbsentRows::new(self.schema().clone(), rows)),
             identities: Vec::new(),
         };
-        let shifted_parts = self.parts.iter().map(|part| FilePart { start: part.start + first, ..part.clone() });
-        let (before, after) = ((first > 0).then(|| stub(0..first)), (end < rows).then(|| stub(end..rows)));
-        Ok(Self { parts: Arc::new(before.into_iter().chain(shifted_parts).chain(after).collect()), ..self })
+        let shifted_parts = self.parts.iter().map(|part| FilePart { start: part.start + first_row, ..part.clone() });
+        let (part_before, part_after) =
+            ((first_row > 0).then(|| absent_part(0..first_row)), (end < rows).then(|| absent_part(end..rows)));
+        Ok(Self { parts: Arc::new(part_before.into_iter().chain(shifted_parts).chain(part_after).collect()), ..self })
     }
 
     /// Adds a column `y` from a file with one numeric column and as many rows as the table.
@@ -291,15 +298,15 @@ impl Table {
             );
             return Err(Error::SchemaMismatch { first: self.first_path(), second: path, difference });
         }
-        let join = |part: &FilePart| {
-            let numbers =
-                AddedColumn::Numbers { file: Arc::clone(&target_file), path: path.clone(), start: part.start };
-            let column = (source::TARGET_COLUMN.to_string(), numbers);
-            let joined = ExtendedFile::new(&part.path, Arc::clone(&part.file), vec![column]);
+        let with_target_column = |part: &FilePart| {
+            let added_column =
+                AddedColumn::Numbers { file: Arc::clone(&target_file), path: path.clone(), first_row: part.start };
+            let column = (source::TARGET_COLUMN.to_string(), added_column);
+            let extended_file = ExtendedFile::new(&part.path, Arc::clone(&part.file), vec![column]);
             let identities = [&part.identities[..], std::slice::from_ref(&identity)].concat();
-            FilePart { file: Arc::new(joined), identities, ..part.clone() }
+            FilePart { file: Arc::new(extended_file), identities, ..part.clone() }
         };
-        let parts: Vec<FilePart> = self.parts.iter().map(join).collect();
+        let parts: Vec<FilePart> = self.parts.iter().map(with_target_column).collect();
         let mut schema = Schema::clone(&self.schema);
         schema.columns.push(Column { name: source::TARGET_COLUMN.to_string(), kind: Kind::Float { bits: 64 } });
         let schema = Arc::new(schema);
@@ -331,8 +338,8 @@ impl Table {
     #[doc(hidden)]
     pub fn identities(&self) -> Vec<Identity> {
         let file_identities = self.parts.iter().filter_map(|part| part.identities.first());
-        let target = self.parts.first().and_then(|part| part.identities.get(1));
-        file_identities.chain(target).cloned().collect()
+        let target_identity = self.parts.first().and_then(|part| part.identities.get(1));
+        file_identities.chain(target_identity).cloned().collect()
     }
 
     /// Returns the bytes on disk, without the target file.
@@ -351,8 +358,8 @@ impl Table {
     #[doc(hidden)]
     pub fn note(&self) -> Option<String> {
         let file_note = self.parts.iter().find_map(|part| part.file.note());
-        let all: Vec<String> = self.difference.iter().cloned().chain(file_note).collect();
-        (!all.is_empty()).then(|| all.join("; "))
+        let notes: Vec<String> = self.schema_difference.iter().cloned().chain(file_note).collect();
+        (!notes.is_empty()).then(|| notes.join("; "))
     }
 
     /// Returns how the columns of the text files are read, as far as it differs from the default.
@@ -377,7 +384,7 @@ impl Table {
         self.bytes_read.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn with_own_counter(&self) -> Self {
+    pub(crate) fn with_new_byte_counter(&self) -> Self {
         Self { bytes_read: Arc::default(), digests: None, ..self.clone() }
     }
 
@@ -398,8 +405,8 @@ impl Table {
         Some((&part.path, row - part.start))
     }
 
-    pub(crate) fn difference(&self) -> Option<&str> {
-        self.difference.as_deref()
+    pub(crate) fn schema_difference(&self) -> Option<&str> {
+        self.schema_difference.as_deref()
     }
 
     pub(crate) fn parts(&self) -> &[FilePart] {
@@ -411,7 +418,7 @@ impl Table {
     }
 
     /// Returns the index of a column, or an error that suggests another name.
-    pub(crate) fn column(&self, name: &str) -> Result<usize> {
+    pub(crate) fn column_index(&self, name: &str) -> Result<usize> {
         self.schema.position(name).ok_or_else(|| self.no_such_column_error(name))
     }
 
@@ -424,7 +431,7 @@ impl Table {
     }
 }
 
-fn is_empty_text(path: &Path) -> bool {
-    let is_text = source::by_extension(path).is_some_and(source::Format::is_text);
+fn is_empty_text_file(path: &Path) -> bool {
+    let is_text = source::format_by_extension(path).is_some_and(source::Format::is_text);
     is_text && std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0)
 }

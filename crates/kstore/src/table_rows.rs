@@ -18,13 +18,13 @@ pub struct ReadSettings {
     /// Centre and scale of the features.
     pub scaler: Option<Arc<Scaler>>,
     /// Dictionary of the class column.
-    pub classes: Option<Arc<Vec<Label>>>,
+    pub class_labels: Option<Arc<Vec<Label>>>,
     /// Dictionary of the fold column.
-    pub groups: Option<Arc<Vec<Label>>>,
+    pub group_labels: Option<Arc<Vec<Label>>>,
     /// Divisor of the row weights; `None` for 1.
     pub weight_unit: Option<f64>,
     /// Limits on the texts of kept columns.
-    pub texts: TextLimit,
+    pub text_limit: TextLimit,
 }
 
 /// The selected rows of a table.
@@ -45,37 +45,38 @@ pub struct TableRows<T> {
     pub(crate) can_read_directly: bool,
     /// For each file, the ranges of rows that its statistics do not exclude by the condition. Empty
     /// if there is no condition.
-    pub(crate) candidates: Vec<Vec<Range<u64>>>,
-    pub(crate) reading: ReadSettings,
+    pub(crate) candidate_ranges: Vec<Vec<Range<u64>>>,
+    pub(crate) settings: ReadSettings,
     /// Number of rows without a target that cursors have skipped so far.
     pub(crate) rows_without_target: AtomicU64,
 }
 
 impl<T: Float> TableRows<T> {
-    pub(crate) fn new(selected: SelectedTable, reading: ReadSettings) -> Result<Self> {
+    pub(crate) fn new(selected: SelectedTable, settings: ReadSettings) -> Result<Self> {
         if let Some(request) = selected.pending_request() {
-            let first = request.roles.iter().position(|role| *role != Role::Number).unwrap_or(0);
-            return Err(Error::UnknownCategories { column: selected.column_name(first) });
+            let first_unknown = request.roles.iter().position(|role| *role != Role::Number).unwrap_or(0);
+            return Err(Error::UnknownCategories { column: selected.column_name(first_unknown) });
         }
         let d = selected.shape().inputs;
         if let Some(scaler) =
-            reading.scaler.as_ref().filter(|s| [&s.centre, &s.scale, &s.mean].iter().any(|v| v.len() != d))
+            settings.scaler.as_ref().filter(|s| [&s.centre, &s.scale, &s.mean].iter().any(|v| v.len() != d))
         {
-            let text = format!("of {} features", scaler.inputs());
+            let text = format!("of {} features", scaler.input_count());
             return Err(Error::Syntax { what: "scaler", text, expected: format!("the table has {d} features") });
         }
-        let too_wide = selected.sparse().filter(|shape| T::ELEMENT == Element::F32 && shape.width > MAX_F32_COLUMNS);
-        if let Some(shape) = too_wide {
+        let too_wide_shape =
+            selected.sparse().filter(|shape| T::ELEMENT == Element::F32 && shape.width > MAX_F32_COLUMNS);
+        if let Some(shape) = too_wide_shape {
             let expected = format!(
                 "f32 can number at most {MAX_F32_COLUMNS} columns, and these are {}; use `precision` f64",
                 shape.width
             );
-            return Err(selected.table.wrong_type(selected.features[0], &expected));
+            return Err(selected.table.wrong_type_error(selected.features[0], &expected));
         }
-        let affine = Affine::new(d, reading.scaler.as_deref());
+        let affine = Affine::new(d, settings.scaler.as_deref());
         let allow_missing = selected.missing == Missing::Indicator;
         let feature_writer =
-            selected.lookups().map(|coded| FeatureWriter::new(Arc::clone(coded), &affine, allow_missing));
+            selected.lookups().map(|lookups| FeatureWriter::new(Arc::clone(lookups), &affine, allow_missing));
         let can_read_directly = selected.table.digests.is_none()
             && affine.is_identity()
             && selected.selects_all_rows()
@@ -83,9 +84,10 @@ impl<T: Float> TableRows<T> {
             && feature_writer.is_none();
         let files = selected.table.parts().iter().map(|part| &part.file);
         let filter = selected.filter.as_ref();
-        let candidates = filter.map(|(column, bound)| files.map(|file| file.candidate_rows(*column, bound)).collect());
-        let candidates = candidates.unwrap_or_default();
-        let columns = selected.columns();
+        let candidate_ranges =
+            filter.map(|(column, condition)| files.map(|file| file.candidate_rows(*column, condition)).collect());
+        let candidate_ranges = candidate_ranges.unwrap_or_default();
+        let columns = selected.decoded_columns();
         let digest_keys = selected.names(&columns).iter().map(|name| row_digests::column_key(name)).collect();
         Ok(Self {
             columns,
@@ -94,8 +96,8 @@ impl<T: Float> TableRows<T> {
             affine,
             feature_writer,
             can_read_directly,
-            candidates,
-            reading,
+            candidate_ranges,
+            settings,
             rows_without_target: AtomicU64::new(0),
         })
     }
@@ -111,7 +113,7 @@ impl<T: Float> TableRows<T> {
     }
 
     pub(crate) fn first_feature(&self, column: usize) -> usize {
-        self.selected.lookups().map_or(column, |coded| coded.first_features[column])
+        self.selected.lookups().map_or(column, |lookups| lookups.first_features[column])
     }
 
     pub(crate) fn time_reader(&self, slot: usize) -> Option<&TimeReader> {
@@ -137,7 +139,7 @@ impl SelectedTable {
     ///
     /// # Errors
     /// [`Error::UnknownCategories`] if the values of some category column are not known yet.
-    pub fn rows<T: Float>(&self, reading: ReadSettings) -> Result<TableRows<T>> {
-        TableRows::new(self.clone(), reading)
+    pub fn rows<T: Float>(&self, settings: ReadSettings) -> Result<TableRows<T>> {
+        TableRows::new(self.clone(), settings)
     }
 }

@@ -18,29 +18,33 @@ pub struct TextLimit {
     pub max_row_bytes: usize,
     /// Number of copies of a row's texts that are in memory at the same time and must all fit in
     /// the budget.
-    pub copies: usize,
+    pub copy_count: usize,
     /// Budget in bytes, for the advice in an error.
-    pub budget: usize,
+    pub budget_bytes: usize,
 }
 
 impl Default for TextLimit {
     fn default() -> Self {
-        Self { max_row_bytes: usize::MAX, copies: 1, budget: usize::MAX }
+        Self { max_row_bytes: usize::MAX, copy_count: 1, budget_bytes: usize::MAX }
     }
 }
 
 impl TextLimit {
     /// Returns the limit for a memory budget. `spare` bytes of the budget are left after `copies`
     /// tiles with [`TILE_TEXT_BYTES`] bytes of text each.
-    pub fn new(budget: usize, spare: usize, copies: usize) -> Self {
-        Self { max_row_bytes: TILE_TEXT_BYTES.saturating_add(spare / copies.max(1)), copies, budget }
+    pub fn new(budget_bytes: usize, spare_bytes: usize, copy_count: usize) -> Self {
+        Self {
+            max_row_bytes: TILE_TEXT_BYTES.saturating_add(spare_bytes / copy_count.max(1)),
+            copy_count,
+            budget_bytes,
+        }
     }
 
     /// Returns the error for a row with `bytes` bytes of text; `column` has the longest text.
     #[cold]
     pub(crate) fn large_row_error(&self, path: &Path, row: u64, column: &str, bytes: usize) -> Error {
-        let excess = bytes.saturating_sub(self.max_row_bytes).saturating_mul(self.copies);
-        let needed = self.budget.saturating_add(excess);
+        let excess_bytes = bytes.saturating_sub(self.max_row_bytes).saturating_mul(self.copy_count);
+        let needed = self.budget_bytes.saturating_add(excess_bytes);
         Error::LargeRow {
             path: path.to_path_buf(),
             row,

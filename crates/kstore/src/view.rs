@@ -11,7 +11,7 @@ use kpass::element::Plain;
 
 impl From<Element> for Kind {
     fn from(element: Element) -> Self {
-        let bits = 8 * element.size() as u8;
+        let bits = 8 * element.bytes_per_value() as u8;
         match element {
             Element::F16 | Element::F32 | Element::F64 => Self::Float { bits },
             Element::I8 | Element::I16 | Element::I32 | Element::I64 => Self::Int { bits, signed: true },
@@ -28,9 +28,9 @@ type F16 = <Float16Type as ArrowPrimitiveType>::Native;
 #[derive(Clone, Copy, Debug)]
 pub enum RowIndices<'a> {
     /// Consecutive rows, from the row with this number on.
-    From(usize),
+    StartingAt(usize),
     /// The rows with these numbers.
-    At(&'a [u32]),
+    List(&'a [u32]),
 }
 
 impl<'a> RowIndices<'a> {
@@ -38,8 +38,8 @@ impl<'a> RowIndices<'a> {
     #[inline(always)]
     pub fn get(self, i: usize) -> usize {
         match self {
-            Self::From(start) => start + i,
-            Self::At(list) => list[i] as usize,
+            Self::StartingAt(start) => start + i,
+            Self::List(list) => list[i] as usize,
         }
     }
 
@@ -47,8 +47,8 @@ impl<'a> RowIndices<'a> {
     #[doc(hidden)]
     pub fn skip(self, skip: usize) -> Self {
         match self {
-            Self::From(start) => Self::From(start + skip),
-            Self::At(list) => Self::At(&list[skip..]),
+            Self::StartingAt(start) => Self::StartingAt(start + skip),
+            Self::List(list) => Self::List(&list[skip..]),
         }
     }
 }
@@ -89,7 +89,7 @@ impl<'a> Values<'a> {
 
     /// Wraps contiguous numbers, given as bytes.
     pub(crate) fn from_bytes(bytes: &'a [u8], element: Element) -> Self {
-        Self::Strided(StridedColumn { bytes, element, offset: 0, stride: element.size() })
+        Self::Strided(StridedColumn { bytes, element, offset: 0, stride: element.bytes_per_value() })
     }
 }
 
@@ -130,7 +130,7 @@ impl<'a> ColumnView<'a> {
     /// Returns the value in `row` as a number, converted like [`Self::load`].
     pub fn number(&self, row: usize) -> f64 {
         let mut value = [0.0];
-        self.load(RowIndices::From(row), &mut value);
+        self.load(RowIndices::StartingAt(row), &mut value);
         value[0]
     }
 
@@ -170,12 +170,12 @@ impl<'a> ColumnView<'a> {
 #[inline(always)]
 fn convert_rows<V: Copy>(values: &[V], row_indices: RowIndices<'_>, out: &mut [f64], convert: impl Fn(V) -> f64) {
     match row_indices {
-        RowIndices::From(start) => {
+        RowIndices::StartingAt(start) => {
             for (out, value) in out.iter_mut().zip(&values[start..]) {
                 *out = convert(*value);
             }
         }
-        RowIndices::At(list) => {
+        RowIndices::List(list) => {
             for (out, row) in out.iter_mut().zip(list) {
                 *out = convert(values[*row as usize]);
             }
@@ -184,9 +184,9 @@ fn convert_rows<V: Copy>(values: &[V], row_indices: RowIndices<'_>, out: &mut [f
 }
 
 #[inline(always)]
-fn fill_by_row(row_indices: RowIndices<'_>, out: &mut [f64], value: impl Fn(usize) -> f64) {
+fn fill_by_row(row_indices: RowIndices<'_>, out: &mut [f64], value_of_row: impl Fn(usize) -> f64) {
     for (i, out) in out.iter_mut().enumerate() {
-        *out = value(row_indices.get(i));
+        *out = value_of_row(row_indices.get(i));
     }
 }
 
@@ -199,8 +199,8 @@ impl<'a> StridedColumn<'a> {
 
     #[inline(always)]
     fn value<V: bytemuck::Pod>(&self, row: usize) -> V {
-        let start = self.offset + row * self.stride;
-        bytemuck::pod_read_unaligned(&self.bytes[start..start + size_of::<V>()])
+        let byte_offset = self.offset + row * self.stride;
+        bytemuck::pod_read_unaligned(&self.bytes[byte_offset..byte_offset + size_of::<V>()])
     }
 
     #[inline(always)]

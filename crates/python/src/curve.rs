@@ -1,6 +1,6 @@
 //! Error curves: the error of approximations against their rank.
 
-use crate::run::{RunText, parse_json};
+use crate::run::{ResourceRequest, parse_json};
 use crate::table::Table;
 use crate::watch::run_watched;
 use kapprox::Real;
@@ -17,7 +17,7 @@ use serde::Deserialize;
 /// The options of an error curve.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Curve {
+struct CurveRequest {
     methods: Vec<String>,
     ranks: Vec<usize>,
     repeats: u64,
@@ -29,7 +29,7 @@ struct Curve {
     #[serde(default)]
     rows: Selection,
     #[serde(default)]
-    run: RunText,
+    run: ResourceRequest,
 }
 
 /// Computes errors and costs of landmark schemes and maps at every rank, and returns the cells as
@@ -37,40 +37,40 @@ struct Curve {
 #[pyfunction]
 #[pyo3(signature = (curve, table, show=None))]
 pub(crate) fn curve(py: Python<'_>, curve: &str, table: &Table, show: Option<Py<PyAny>>) -> PyResult<String> {
-    let curve: Curve = parse_json(curve)?;
-    let run = curve.run.run(None)?;
+    let request: CurveRequest = parse_json(curve)?;
+    let run = request.run.run(None)?;
     let cells = run_watched(py, show, |progress| {
-        let selected = run.resolve_categories(&table.0.select(&curve.rows)?)?;
-        let (options, precision) = (options(&curve, &selected)?, curve.precision.parse::<ElementType>()?);
+        let selected = run.resolve_categories(&table.0.select(&request.rows)?)?;
+        let (options, precision) = (curve_options(&request, &selected)?, request.precision.parse::<ElementType>()?);
         let run = progress.attach_to(&run);
         match precision {
-            ElementType::F32 => cells::<f32>(&selected, &options, &run.resources()),
-            ElementType::F64 => cells::<f64>(&selected, &options, &run.resources()),
+            ElementType::F32 => compute_cells::<f32>(&selected, &options, &run.resources()),
+            ElementType::F64 => compute_cells::<f64>(&selected, &options, &run.resources()),
         }
     })?;
     serde_json::to_string(&cells).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-fn options(curve: &Curve, selected: &SelectedTable) -> ksolve::Result<CurveOptions> {
-    let mut ranks = curve.ranks.clone();
+fn curve_options(request: &CurveRequest, selected: &SelectedTable) -> ksolve::Result<CurveOptions> {
+    let mut ranks = request.ranks.clone();
     ranks.sort_unstable();
     ranks.dedup();
     Ok(CurveOptions {
-        methods: curve.methods.iter().map(|text| text.parse::<Method>()).collect::<Result<_, _>>()?,
+        methods: request.methods.iter().map(|text| text.parse::<Method>()).collect::<Result<_, _>>()?,
         ranks,
-        repeats: curve.repeats,
-        landmarks: kapprox::landmark::default_scheme(),
-        sample: curve.sample,
-        scaling: curve.scale.parse::<Scaling>()?,
-        kernel: curve.kernel.parse::<kapprox::Kernel>()?.resolve_columns(&selected.feature_names())?,
+        repeats: request.repeats,
+        landmark_scheme: kapprox::landmark::default_scheme(),
+        sample_rows: request.sample,
+        scaling: request.scale.parse::<Scaling>()?,
+        kernel: request.kernel.parse::<kapprox::Kernel>()?.resolve_columns(&selected.feature_names())?,
         task: Task::Regression,
         lambda: 1e-6,
         intercept: Intercept::default(),
-        seed: curve.seed,
+        seed: request.seed,
     })
 }
 
-fn cells<T: Real>(
+fn compute_cells<T: Real>(
     selected: &SelectedTable,
     options: &CurveOptions,
     resources: &Resources<'_>,

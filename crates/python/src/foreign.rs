@@ -16,7 +16,7 @@ use pyo3::types::{PyCapsule, PyCapsuleMethods, PyWeakrefReference};
 
 /// The values of a C-ordered numpy array, and references that keep the array alive and its memory
 /// in place.
-pub(crate) struct Borrowed<T> {
+pub(crate) struct BorrowedArray<T> {
     start: *const T,
     length: usize,
     _owner: Py<PyAny>,
@@ -26,27 +26,27 @@ pub(crate) struct Borrowed<T> {
 /// Returns weak references to an array and to its base arrays. numpy does not resize an array that
 /// has a weak reference, not even with `refcheck=False`, so no thread can free the memory while it
 /// is read.
-fn pins(array: &Bound<'_, PyAny>) -> PyResult<Vec<Py<PyWeakrefReference>>> {
-    let (mut pins, mut next) = (Vec::new(), array.clone());
-    while next.cast::<PyUntypedArray>().is_ok() {
-        pins.push(PyWeakrefReference::new(&next)?.unbind());
-        next = next.getattr("base")?;
+fn pin_array(array: &Bound<'_, PyAny>) -> PyResult<Vec<Py<PyWeakrefReference>>> {
+    let (mut pins, mut base) = (Vec::new(), array.clone());
+    while base.cast::<PyUntypedArray>().is_ok() {
+        pins.push(PyWeakrefReference::new(&base)?.unbind());
+        base = base.getattr("base")?;
     }
     Ok(pins)
 }
 
 // SAFETY: the values are only read, and the reference to their owner may be dropped on any thread.
-unsafe impl<T: Sync> Send for Borrowed<T> {}
+unsafe impl<T: Sync> Send for BorrowedArray<T> {}
 // SAFETY: as above; a value never changes after its construction.
-unsafe impl<T: Sync> Sync for Borrowed<T> {}
+unsafe impl<T: Sync> Sync for BorrowedArray<T> {}
 
-impl<T> std::fmt::Debug for Borrowed<T> {
+impl<T> std::fmt::Debug for BorrowedArray<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} borrowed numbers", self.length)
     }
 }
 
-impl<T> Borrowed<T> {
+impl<T> BorrowedArray<T> {
     /// Borrows the memory of an array as numbers of T, whose size divides that of `E`. The caller
     /// must not change the array while it is in use; numpy functions have the same requirement.
     fn new<E: Element, D: Dimension>(array: &Bound<'_, PyArray<E, D>>) -> PyResult<Self> {
@@ -61,12 +61,12 @@ impl<T> Borrowed<T> {
         Ok(Self {
             start: array.data().cast::<T>().cast_const(),
             length: array.len() * (size_of::<E>() / size_of::<T>()),
-            _pins: pins(array.as_any())?,
+            _pins: pin_array(array.as_any())?,
             _owner: array.clone().into_any().unbind(),
         })
     }
 
-    pub(crate) fn numbers(&self) -> &[T] {
+    pub(crate) fn as_slice(&self) -> &[T] {
         if self.length == 0 {
             return &[];
         }
@@ -79,20 +79,20 @@ impl<T> Borrowed<T> {
     }
 }
 
-impl Borrowed<u8> {
+impl BorrowedArray<u8> {
     /// Borrows the bytes of an array, row by row.
     pub(crate) fn bytes<E: Element>(array: &Bound<'_, PyArray2<E>>) -> PyResult<Self> {
         Self::new(array)
     }
 }
 
-impl<T: Element + Float> Borrowed<T> {
+impl<T: Element + Float> BorrowedArray<T> {
     pub(crate) fn values<D: Dimension>(array: &Bound<'_, PyArray<T, D>>) -> PyResult<Self> {
         Self::new(array)
     }
 }
 
-impl Borrowed<u32> {
+impl BorrowedArray<u32> {
     /// Borrows integers; negative integers become numbers above `i32::MAX`.
     pub(crate) fn indices(array: &Bound<'_, PyArray1<i32>>) -> PyResult<Self> {
         Self::new(array)
@@ -100,12 +100,12 @@ impl Borrowed<u32> {
 }
 
 /// Overhead of a batch, or of one of its columns, in bytes.
-const OVERHEAD: usize = 512;
+const BATCH_OVERHEAD: usize = 512;
 
 /// Reads the record batches of an object with the Arrow PyCapsule interface (`__arrow_c_stream__`)
 /// without copying. Raises `TypeError` for an object without this interface, `ValueError` for a
 /// stream that fails, and `MemoryError` for a stream that exceeds `memory` or the free memory.
-pub(crate) fn batches(object: &Bound<'_, PyAny>, memory: Option<usize>) -> PyResult<Vec<RecordBatch>> {
+pub(crate) fn read_batches(object: &Bound<'_, PyAny>, memory: Option<usize>) -> PyResult<Vec<RecordBatch>> {
     let capsule = object.call_method0("__arrow_c_stream__")?;
     let capsule = capsule.cast::<PyCapsule>().map_err(|_| {
         PyTypeError::new_err("__arrow_c_stream__ did not return a PyCapsule; pass a pyarrow Table or RecordBatchReader")
@@ -117,19 +117,19 @@ pub(crate) fn batches(object: &Bound<'_, PyAny>, memory: Option<usize>) -> PyRes
     // SAFETY: a capsule with this name holds a valid stream, by the PyCapsule interface; `from_raw`
     // moves it out and leaves a released stream behind, which the capsule's destructor accepts.
     let reader = unsafe { RecordBatchStreamReader::from_raw(pointer.as_ptr()) }.map_err(unreadable)?;
-    let free = kstore::budget::available().unwrap_or(usize::MAX);
-    let (limit, name) = match memory.filter(|&memory| memory < free) {
+    let free_bytes = kstore::budget::available_memory().unwrap_or(usize::MAX);
+    let (limit, name) = match memory.filter(|&memory| memory < free_bytes) {
         Some(memory) => (memory, "`memory`"),
-        None => (free, "the free memory"),
+        None => (free_bytes, "the free memory"),
     };
-    let (mut batches, mut bytes) = (Vec::new(), 0usize);
+    let (mut batches, mut total_bytes) = (Vec::new(), 0usize);
     // the reader may call back into Python, and this thread is attached to it
     for batch in reader {
         let batch = batch.map_err(unreadable)?;
         // the overhead counts too, because a stream of empty batches may be endless
-        let overhead = OVERHEAD.saturating_mul(1 + batch.num_columns());
-        bytes = bytes.saturating_add(batch.get_array_memory_size()).saturating_add(overhead);
-        if bytes > limit {
+        let overhead = BATCH_OVERHEAD.saturating_mul(1 + batch.num_columns());
+        total_bytes = total_bytes.saturating_add(batch.get_array_memory_size()).saturating_add(overhead);
+        if total_bytes > limit {
             let limit = kstore::display::format_bytes(limit);
             let text =
                 format!("the Arrow stream holds more than {limit}, {name}; write it to files, and use fit_files");

@@ -1,7 +1,7 @@
 //! Fits: jobs that the Python side passes as JSON.
 
-use crate::run::{RunText, from_json, parse_json};
-use crate::{error::to_py_err, medium::engine, model::Model, page::Contents, table::Table, watch::run_watched};
+use crate::run::{ResourceRequest, from_json, parse_json};
+use crate::{error::to_py_err, medium::engine, model::Model, page::PageContents, table::Table, watch::run_watched};
 use ksolve::job::LandmarkSource;
 use ksolve::job::{Fit, Fitted, Run};
 use kstore::{SelectedTable, Selection, TextOptions};
@@ -11,7 +11,7 @@ use serde_json::Value;
 /// A fit with its resources.
 pub(crate) struct Job {
     pub(crate) fit: Fit,
-    pub(crate) run: RunText,
+    pub(crate) run: ResourceRequest,
     /// Whether the job has a metric, and whether it has landmarks.
     pub(crate) has: (bool, bool),
 }
@@ -22,7 +22,7 @@ impl Job {
         let mut fields: serde_json::Map<String, Value> = parse_json(text)?;
         let has = |name| fields.get(name).is_some_and(|value: &Value| !value.is_null());
         let has = (has("metric"), has("landmarks"));
-        let run = fields.remove("run").map_or(Ok(RunText::default()), from_json)?;
+        let run = fields.remove("run").map_or(Ok(ResourceRequest::default()), from_json)?;
         Ok(Self { fit: from_json(fields.into())?, run, has })
     }
 }
@@ -33,7 +33,7 @@ pub(crate) fn with_inputs(mut fit: Fit, selected: &SelectedTable, landmarks: Opt
     if let Some(table) = landmarks {
         fit = fit.landmarks(LandmarkSource::Rows(Box::new(table.0.select(&columns)?)));
     }
-    fit.opened(selected, &TextOptions::default())
+    fit.with_open_files(selected, &TextOptions::default())
 }
 
 /// Fits a model on a table; returns it with the report as JSON.
@@ -53,22 +53,22 @@ pub(crate) fn fit(
     patience: f64,
 ) -> PyResult<(Model, String)> {
     let job = Job::parse(job)?;
-    let rows = Selection { sparse: true, ..job.fit.row_selection() };
+    let row_selection = Selection { sparse: true, ..job.fit.row_selection() };
     // a table of landmarks is dense, so the rows must be dense too
-    let reading = match landmarks {
-        None => job.fit.reading(&rows, TextOptions::default()),
+    let text_options = match landmarks {
+        None => job.fit.text_options_for(&row_selection, TextOptions::default()),
         Some(_) => TextOptions::default(),
     };
-    let selection = job.fit.selection(rows).map_err(to_py_err)?;
+    let selection = job.fit.selection(row_selection).map_err(to_py_err)?;
     let scratch = job.run.scratch()?;
     let run = job.run.run(scratch.as_ref())?;
     let engine = states.map(|states| engine(states, patience)).transpose()?;
     let run = engine.iter().fold(run, |run, engine| run.engine(engine));
     let fitted = run_watched(py, show, |progress| {
         let run = progress.attach_to(&run);
-        let selected = run.resolve_categories(&table.read_by(&reading)?.select(&selection)?)?;
-        let notes = progress.warnings();
-        Ok((with_inputs(job.fit.clone(), &selected, landmarks)?.run(&selected, &run)?, notes))
+        let selected = run.resolve_categories(&table.reopen_for(&text_options)?.select(&selection)?)?;
+        let column_warnings = progress.warnings();
+        Ok((with_inputs(job.fit.clone(), &selected, landmarks)?.run(&selected, &run)?, column_warnings))
     })?;
     with_report(fitted, table, &run, job.run.threads(), None)
 }
@@ -76,21 +76,21 @@ pub(crate) fn fit(
 /// Returns the model of a fit, and the reports of the fit and of the choice as JSON; `notes` are
 /// the warnings about columns before the fit.
 pub(crate) fn with_report(
-    (mut fitted, notes): (Fitted, Vec<String>),
+    (mut fitted, column_warnings): (Fitted, Vec<String>),
     table: &Table,
     run: &Run<'_>,
     threads: usize,
     choice: Option<serde_json::Value>,
 ) -> PyResult<(Model, String)> {
-    fitted.report.warnings.splice(0..0, notes);
+    fitted.report.warnings.splice(0..0, column_warnings);
     let report = &fitted.report;
-    let page = Contents::of_fit(report, table.0.bytes_read(), run.memory_budget(), threads);
+    let page = PageContents::of_fit(report, table.0.bytes_read(), run.memory_budget(), threads);
     let text = serde_json::json!({
         "report": report,
         "seconds": report.seconds,
         "warnings": report.warnings,
         "certificates": report.certificates,
-        "page": page.text()?,
+        "page": page.to_json()?,
         "choice": choice,
     });
     Ok((Model::new(fitted.model).map_err(to_py_err)?, text.to_string()))

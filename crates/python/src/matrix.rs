@@ -2,7 +2,7 @@
 //! determine coordinates of the rows.
 
 use crate::error::to_py_err;
-use crate::run::{RunText, parse_json};
+use crate::run::{ResourceRequest, parse_json};
 use crate::watch::run_watched;
 use faer::MatMut;
 use kapprox::matrix::{PsdMatrix, rpcholesky};
@@ -24,7 +24,7 @@ struct CallbackMatrix<'a> {
     rounding: f64,
     observer: &'a dyn Observer,
     /// Exception raised by the function.
-    raised: Mutex<Option<PyErr>>,
+    exception: Mutex<Option<PyErr>>,
 }
 
 impl CallbackMatrix<'_> {
@@ -48,7 +48,7 @@ impl CallbackMatrix<'_> {
 }
 
 impl PsdMatrix for CallbackMatrix<'_> {
-    fn size(&self) -> u64 {
+    fn order(&self) -> u64 {
         self.diagonal.len() as u64
     }
 
@@ -62,7 +62,7 @@ impl PsdMatrix for CallbackMatrix<'_> {
             return Err(kstore::Error::Interrupted.into());
         }
         self.call_block(&rows, columns, out).map_err(|error| {
-            *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            *self.exception.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
             kstore::Error::Interrupted.into()
         })
     }
@@ -89,22 +89,22 @@ pub(crate) fn factor<'py>(
     run: &str,
     show: Option<Py<PyAny>>,
 ) -> PyResult<Factor<'py>> {
-    let threads = parse_json::<RunText>(run)?.threads();
+    let threads = parse_json::<ResourceRequest>(run)?.threads();
     let diagonal = diagonal.as_slice()?.to_vec();
     let (factor, error) = run_watched(py, show, |progress| {
-        let observer = progress.stage("pivots", None);
+        let observer = progress.start_stage("pivots", None);
         let matrix =
-            CallbackMatrix { diagonal, block: &block, rounding, observer: &*observer, raised: Mutex::new(None) };
+            CallbackMatrix { diagonal, block: &block, rounding, observer: &*observer, exception: Mutex::new(None) };
         let factor = rpcholesky(&matrix, rank, tolerance, seed, &Workers::new(threads));
-        Ok((factor, matrix.raised.into_inner().unwrap_or_else(PoisonError::into_inner)))
+        Ok((factor, matrix.exception.into_inner().unwrap_or_else(PoisonError::into_inner)))
     })?;
     let factor = error.map_or(Ok(factor), Err)?.map_err(to_py_err)?;
-    let matrix = |values: faer::MatRef<'_, f64>| {
+    let to_numpy = |values: faer::MatRef<'_, f64>| {
         let (n, r) = (values.nrows(), values.ncols());
         PyArray1::from_iter(py, (0..n).flat_map(|i| (0..r).map(move |j| values[(i, j)]))).reshape([n, r])
     };
     let pivots = PyArray1::from_iter(py, factor.pivots.iter().map(|pivot| *pivot as i64));
-    Ok((pivots, matrix(factor.factor.as_ref())?, matrix(factor.lower().as_ref())?, factor.trace_error))
+    Ok((pivots, to_numpy(factor.factor.as_ref())?, to_numpy(factor.lower().as_ref())?, factor.trace_error))
 }
 
 /// Pivots, factor, its rows at the pivots, trace error.

@@ -10,9 +10,9 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 /// A Python object with the methods `create`, `replace`, `read`, `has`, `remove`, `names`, `put`
 /// and `get`, which exchange texts and files as bytes.
-struct Object(Py<PyAny>);
+struct PythonMedium(Py<PyAny>);
 
-impl Object {
+impl PythonMedium {
     /// Calls a method with a name and optional bytes.
     fn call<R: for<'a, 'py> FromPyObject<'a, 'py>>(
         &self,
@@ -29,15 +29,15 @@ impl Object {
             answer.extract::<R>().map_err(Into::into)
         });
         // the message of the exception, without its class name
-        let sentence = |error: &PyErr| Python::attach(|py| error.value(py).to_string());
+        let message = |error: &PyErr| Python::attach(|py| error.value(py).to_string());
         answer.map_err(|error| Error::Engine {
             folder: self.location(),
-            why: format!("{method} {name}: {}", sentence(&error)),
+            why: format!("{method} {name}: {}", message(&error)),
         })
     }
 }
 
-impl Medium for Object {
+impl Medium for PythonMedium {
     fn location(&self) -> PathBuf {
         Python::attach(|py| self.0.bind(py).str().map_or("states".into(), |text| text.to_string().into()))
     }
@@ -82,7 +82,7 @@ impl Medium for Object {
 pub(crate) fn engine(states: &Bound<'_, PyAny>, patience: f64) -> PyResult<SharedEngine> {
     let engine = match states.extract::<PathBuf>() {
         Ok(folder) => SharedEngine::in_folder(folder).map_err(to_py_err)?,
-        Err(_) => SharedEngine::new(Arc::new(Object(states.clone().unbind()))),
+        Err(_) => SharedEngine::new(Arc::new(PythonMedium(states.clone().unbind()))),
     };
     Ok(engine.with_heartbeat_timeout(Duration::try_from_secs_f64(patience).unwrap_or(Duration::MAX)))
 }

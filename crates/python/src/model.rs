@@ -1,8 +1,8 @@
 //! Fitted models: their files, metadata and predictions.
 
 use crate::error::to_py_err;
-use crate::foreign::Borrowed;
-use crate::run::{RunText, parse_json};
+use crate::foreign::BorrowedArray;
+use crate::run::{ResourceRequest, parse_json};
 use crate::table::Table;
 use crate::watch::run_watched;
 use ksolve::AnyModel;
@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Number of rows that a thread predicts between two checks for signals, some milliseconds each.
-const CHUNK: usize = 4096;
+const CHUNK_ROWS: usize = 4096;
 
 /// A model that can be shared by threads.
 #[pyclass(frozen, module = "kmill._kmill")]
@@ -41,7 +41,7 @@ impl Model {
     }
 
     /// Returns the model with its points in f64, which represents f32 exactly.
-    fn wide(&self) -> PyResult<ksolve::Model<f64>> {
+    fn to_f64_model(&self) -> PyResult<ksolve::Model<f64>> {
         Ok(match self.model().map_err(to_py_err)? {
             AnyModel::F32(model) => model.into_f64(),
             AnyModel::F64(model) => model,
@@ -85,7 +85,7 @@ impl Model {
 
     /// Returns the contents of a page on the model, as JSON.
     fn contents(&self) -> PyResult<String> {
-        crate::page::Contents::of_metadata(self.predictor.metadata()).text()
+        crate::page::PageContents::of_metadata(self.predictor.metadata()).to_json()
     }
 
     /// Returns the importance of each feature in the metric, a fraction of 1, in descending order;
@@ -97,46 +97,46 @@ impl Model {
     /// Number of outputs per row.
     #[getter]
     fn outputs(&self) -> usize {
-        self.predictor.outputs()
+        self.predictor.output_count()
     }
 
     /// Number of components in addition to the outputs; 0 for most models.
     #[getter]
     fn components(&self) -> usize {
-        self.predictor.components()
+        self.predictor.component_count()
     }
 
     /// Number of features per row.
     #[getter]
     fn features(&self) -> usize {
-        self.predictor.features()
+        self.predictor.feature_count()
     }
 
     /// Number of columns of the sparse rows of the model; None for a model of dense rows.
     #[getter]
     fn sparse(&self) -> Option<usize> {
-        self.predictor.metadata().sparse().map(|shape| shape.width)
+        self.predictor.metadata().sparse_shape().map(|shape| shape.width)
     }
 
     /// Returns the landmarks of a model of sparse rows: values, column indices, starts of the rows
     /// in them, and their row numbers.
-    fn sparse_landmarks<'py>(&self, py: Python<'py>) -> PyResult<Option<Entries<'py>>> {
-        let model = self.wide()?;
+    fn sparse_landmarks<'py>(&self, py: Python<'py>) -> PyResult<Option<SparseLandmarks<'py>>> {
+        let model = self.to_f64_model()?;
         let Some((points, rows)) = model.basis.landmarks() else { return Ok(None) };
-        let (mut all, mut indices, mut starts) = (Vec::new(), Vec::new(), vec![0]);
+        let (mut all_values, mut indices, mut starts) = (Vec::new(), Vec::new(), vec![0]);
         for point in points.chunks_exact(model.dims().1) {
             let (columns, values) = entries(point);
             indices.extend(columns.iter().map(|column| *column as i64));
-            all.extend_from_slice(values);
-            starts.push(all.len() as i64);
+            all_values.extend_from_slice(values);
+            starts.push(all_values.len() as i64);
         }
         let [indices, starts] = [indices, starts].map(|numbers| PyArray1::from_vec(py, numbers));
-        Ok(Some((PyArray1::from_vec(py, all), indices, starts, PyArray1::from_slice(py, rows))))
+        Ok(Some((PyArray1::from_vec(py, all_values), indices, starts, PyArray1::from_slice(py, rows))))
     }
 
     /// Returns the scaled landmarks and their row numbers; None for a model without landmarks.
     fn landmarks<'py>(&self, py: Python<'py>) -> PyResult<Option<(Matrix<'py>, Bound<'py, PyArray1<u64>>)>> {
-        let model = self.wide()?;
+        let model = self.to_f64_model()?;
         let Some((points, rows)) = model.basis.landmarks() else { return Ok(None) };
         let points = PyArray1::from_slice(py, points).reshape([rows.len(), model.dims().1])?;
         Ok(Some((points, PyArray1::from_slice(py, rows))))
@@ -144,7 +144,7 @@ impl Model {
 
     /// Returns the dual coefficients, landmarks x outputs, and the intercept of each output.
     fn coefficients<'py>(&self, py: Python<'py>) -> PyResult<(Matrix<'py>, Bound<'py, PyArray1<f64>>)> {
-        let ksolve::Model { coefficients, intercept, .. } = &self.wide()?;
+        let ksolve::Model { coefficients, intercept, .. } = &self.to_f64_model()?;
         let (m, t) = (coefficients.nrows(), coefficients.ncols());
         let numbers = (0..m).flat_map(|i| (0..t).map(move |j| coefficients[(i, j)]));
         Ok((PyArray1::from_iter(py, numbers).reshape([m, t])?, PyArray1::from_slice(py, intercept)))
@@ -153,7 +153,7 @@ impl Model {
     /// Returns the weights of the columns, columns x outputs, and the intercept of each output, in
     /// the units of the rows, for a model that is linear in the columns; None for other models.
     fn linear<'py>(&self, py: Python<'py>) -> PyResult<Option<(Matrix<'py>, Bound<'py, PyArray1<f64>>)>> {
-        let model = self.wide()?;
+        let model = self.to_f64_model()?;
         let (scaler, (_, d, t)) = (&model.scaler, model.dims());
         let is_nonlinear =
             scaler.asinh || !scaler.knots.is_empty() || model.metric.is_some() || model.metadata.encoding.is_some();
@@ -192,12 +192,12 @@ impl Model {
     /// Returns the class probabilities of rows with these scores, n x classes.
     fn probabilities<'py>(&self, py: Python<'py>, scores: PyReadonlyArray2<'py, f64>) -> PyResult<Matrix<'py>> {
         let classes = self.predictor.metadata().classes.len();
-        let (mut all, mut row) = (Vec::with_capacity(scores.shape()[0] * classes), Vec::new());
+        let (mut all_probabilities, mut row) = (Vec::with_capacity(scores.shape()[0] * classes), Vec::new());
         for scores in scores.as_array().rows() {
             self.predictor.probabilities(&scores.to_vec(), &mut row);
-            all.extend_from_slice(&row);
+            all_probabilities.extend_from_slice(&row);
         }
-        PyArray1::from_vec(py, all).reshape([scores.shape()[0], classes])
+        PyArray1::from_vec(py, all_probabilities).reshape([scores.shape()[0], classes])
     }
 
     /// Returns the indices of the predicted classes among the classes of the card, for rows with
@@ -207,8 +207,8 @@ impl Model {
             PyValueError::new_err("the model has no classes; only classifiers have predicted classes")
         })?;
         let scores = scores.as_array();
-        let decided = scores.rows().into_iter().map(|row| classes.decide(row.iter().copied()) as i64);
-        Ok(PyArray1::from_iter(py, decided))
+        let class_indices = scores.rows().into_iter().map(|row| classes.decide(row.iter().copied()) as i64);
+        Ok(PyArray1::from_iter(py, class_indices))
     }
 
     /// True if the scores can be computed from an array directly: the model has no encoding and
@@ -229,45 +229,45 @@ impl Model {
         table: &Table,
         request: &str,
     ) -> PyResult<(Matrix<'py>, Option<Matrix<'py>>, Vec<String>)> {
-        let request: Request = parse_json(request)?;
+        let request: PredictRequest = parse_json(request)?;
         let (selection, run, extras) = (request.rows.clone(), request.run.run(None)?, request.extras()?);
-        let (scores, more, n, warnings) = run_watched(py, None, |progress| {
-            let (mut scores, mut more) = (Vec::new(), Vec::new());
+        let (scores, extra_values, n, warnings) = run_watched(py, None, |progress| {
+            let (mut scores, mut extra_values) = (Vec::new(), Vec::new());
             let (predictor, rows) = self.for_table(table)?;
             let selected = predictor.select(&rows, selection)?.with_incomplete_rows();
             let run = progress.attach_to(&run);
-            let n = predictor.scores(&selected, extras, Vec::new(), &run, |part| {
-                append(&mut scores, &part.scores, &part.incomplete);
+            let n = predictor.score_table(&selected, extras, Vec::new(), &run, |block| {
+                append_rows(&mut scores, &block.scores, &block.incomplete);
                 let values = match extras {
-                    Extras { std: true, .. } => &predictor.standard_deviations(part),
-                    Extras { novelty: true, .. } => &part.quadratic,
-                    Extras { squares: true, .. } => &part.residual,
-                    Extras { components: true, .. } => &part.components,
-                    _ => &part.preimages,
+                    Extras { std: true, .. } => &predictor.standard_deviations(block),
+                    Extras { novelty: true, .. } => &block.quadratic,
+                    Extras { squares: true, .. } => &block.residual,
+                    Extras { components: true, .. } => &block.components,
+                    _ => &block.preimages,
                 };
-                append(&mut more, values, &part.incomplete);
+                append_rows(&mut extra_values, values, &block.incomplete);
                 Ok(())
             })?;
-            Ok((scores, more, n as usize, progress.warnings()))
+            Ok((scores, extra_values, n as usize, progress.warnings()))
         })?;
         let matrix = |values: Vec<f64>| {
             let width = values.len() / n.max(1);
             PyArray1::from_vec(py, values).reshape([n, width])
         };
-        let more = if more.is_empty() { None } else { Some(matrix(more)?) };
-        Ok((matrix(scores)?, more, warnings))
+        let extra_values = if extra_values.is_empty() { None } else { Some(matrix(extra_values)?) };
+        Ok((matrix(scores)?, extra_values, warnings))
     }
 
     /// Returns a model updated with the rows of a table, the number of rows, and their mean squared
     /// error before each update.
     fn learn(&self, py: Python<'_>, table: &Table, request: &str, forgetting: f64) -> PyResult<(Self, u64, f64)> {
-        let request: Request = parse_json(request)?;
+        let request: PredictRequest = parse_json(request)?;
         let (selection, run) = (request.rows.clone(), request.run.run(None)?);
-        let learned = run_watched(py, None, |progress| {
+        let update = run_watched(py, None, |progress| {
             let (predictor, rows) = self.for_table(table)?;
             predictor.learn(&predictor.select(&rows, selection)?, forgetting, &progress.attach_to(&run))
         })?;
-        Ok((Self::new(learned.model).map_err(to_py_err)?, learned.rows, learned.running_mse))
+        Ok((Self::new(update.model).map_err(to_py_err)?, update.rows, update.running_mse))
     }
 
     /// Writes the predictions for a table to a file; returns the number of rows, and the warnings.
@@ -280,18 +280,19 @@ impl Model {
         output: PathBuf,
         show: Option<Py<PyAny>>,
     ) -> PyResult<(u64, Vec<String>)> {
-        let request: Request = parse_json(request)?;
+        let request: PredictRequest = parse_json(request)?;
         let (selection, extras, scratch) = (request.rows.clone(), request.extras()?, request.run.scratch()?);
         let run = request.run.run(scratch.as_ref())?;
         let written = run_watched(py, show, |progress| {
             let (predictor, table) = self.for_table(table)?;
-            let carried = Selection { without_features: true, missing: Missing::Mean, ..selection.clone() };
-            let kept_table = (!carried.keep.is_empty()).then(|| table.select(&carried)).transpose()?;
-            let fitted = selection.missing == Missing::Fitted;
+            let copied_selection = Selection { without_features: true, missing: Missing::Mean, ..selection.clone() };
+            let copied_table =
+                (!copied_selection.keep.is_empty()).then(|| table.select(&copied_selection)).transpose()?;
+            let keeps_incomplete = selection.missing == Missing::Fitted;
             let selected = predictor.select(&table, Selection { keep: Vec::new(), ..selection })?;
-            let selected = if fitted { selected.with_incomplete_rows() } else { selected };
+            let selected = if keeps_incomplete { selected.with_incomplete_rows() } else { selected };
             let written =
-                predictor.write(&selected, kept_table.as_ref(), extras, &output, &progress.attach_to(&run))?;
+                predictor.write(&selected, copied_table.as_ref(), extras, &output, &progress.attach_to(&run))?;
             Ok((written.rows, progress.warnings()))
         })?;
         Ok(written)
@@ -303,10 +304,10 @@ fn lock<V>(value: &Mutex<V>) -> MutexGuard<'_, V> {
 }
 
 /// Appends the values of some rows; NaN for incomplete rows.
-fn append(all: &mut Vec<f64>, values: &[f64], incomplete: &[bool]) {
-    let (first, width) = (all.len(), values.len() / incomplete.len().max(1));
-    all.extend_from_slice(values);
-    let rows = all[first..].chunks_exact_mut(width.max(1)).zip(incomplete).filter(|(_, lacks)| **lacks);
+fn append_rows(out: &mut Vec<f64>, values: &[f64], incomplete: &[bool]) {
+    let (start, width) = (out.len(), values.len() / incomplete.len().max(1));
+    out.extend_from_slice(values);
+    let rows = out[start..].chunks_exact_mut(width.max(1)).zip(incomplete).filter(|(_, is_incomplete)| **is_incomplete);
     rows.for_each(|(row, _)| row.fill(f64::NAN));
 }
 
@@ -316,13 +317,13 @@ type Matrix<'py> = Bound<'py, PyArray2<f64>>;
 /// The rows to predict, the resources, and the extra outputs.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Request {
+struct PredictRequest {
     rows: Selection,
-    run: RunText,
+    run: ResourceRequest,
     extras: Vec<String>,
 }
 
-impl Request {
+impl PredictRequest {
     fn extras(&self) -> PyResult<Extras> {
         let mut extras = Extras::default();
         for name in &self.extras {
@@ -351,15 +352,15 @@ pub(crate) fn model_of_bytes(bytes: &[u8]) -> PyResult<Model> {
 }
 
 /// Values, column indices, starts and row numbers of sparse landmarks.
-type Entries<'py> =
+type SparseLandmarks<'py> =
     (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u64>>);
 
 impl Model {
     /// Returns the predictor with space for the rows of a table, and the table in the form that the
     /// model requires.
     fn for_table(&self, table: &Table) -> ksolve::Result<(Predictor, kstore::Table)> {
-        let table = table.read_by(&self.predictor.text_options(TextOptions::default()))?;
-        if self.predictor.metadata().sparse().is_none() {
+        let table = table.reopen_for(&self.predictor.text_options(TextOptions::default()))?;
+        if self.predictor.metadata().sparse_shape().is_none() {
             return Ok((self.predictor.clone(), table));
         }
         Ok((self.predictor.clone().with_capacity_for(&table)?, table))
@@ -370,26 +371,27 @@ impl Model {
         py: Python<'py>,
         x: &Bound<'py, PyArray2<V>>,
     ) -> PyResult<Matrix<'py>> {
-        let (d, t) = (self.predictor.features(), self.predictor.outputs());
+        let (d, t) = (self.predictor.feature_count(), self.predictor.output_count());
         let [n, columns] = [x.shape()[0], x.shape()[1]];
         if columns != d {
             return Err(PyValueError::new_err(format!("{columns} columns: the model has {d} features")));
         }
-        let x = Borrowed::values(x)?;
-        let x = x.numbers();
+        let x = BorrowedArray::values(x)?;
+        let x = x.as_slice();
         let mut out = vec![0.0; n * t];
         if n == 1 {
             let mut scratch = lock(&self.scratch);
-            self.predictor.predict_with(x, &mut out, &mut scratch).map_err(to_py_err)?;
+            self.predictor.predict_with_scratch(x, &mut out, &mut scratch).map_err(to_py_err)?;
         } else {
             let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-            let mut first = 0;
-            while first < n {
-                let rows = (n - first).min(threads * CHUNK);
-                let (x, out) = (&x[first * d..(first + rows) * d], &mut out[first * t..(first + rows) * t]);
+            let mut first_row = 0;
+            while first_row < n {
+                let rows = (n - first_row).min(threads * CHUNK_ROWS);
+                let (x, out) =
+                    (&x[first_row * d..(first_row + rows) * d], &mut out[first_row * t..(first_row + rows) * t]);
                 py.detach(|| self.predict_parallel(x, out, rows.div_ceil(threads))).map_err(to_py_err)?;
                 py.check_signals()?;
-                first += rows;
+                first_row += rows;
             }
         }
         PyArray1::from_vec(py, out).reshape([n, t])
@@ -397,14 +399,14 @@ impl Model {
 
     /// Predicts parts of `each` rows on threads. They end with the call, so that a later fork loses
     /// none of them.
-    fn predict_parallel<V: Float>(&self, x: &[V], out: &mut [f64], each: usize) -> ksolve::Result<()> {
-        let (d, t) = (self.predictor.features(), self.predictor.outputs());
+    fn predict_parallel<V: Float>(&self, x: &[V], out: &mut [f64], part_rows: usize) -> ksolve::Result<()> {
+        let (d, t) = (self.predictor.feature_count(), self.predictor.output_count());
         if out.len() <= 256 * t {
             return self.predictor.predict(x, out);
         }
-        let parts: Vec<_> = x.chunks(each * d).zip(out.chunks_mut(each * t)).enumerate().collect();
-        let (lanes, parts, errors) = (parts.len(), Mutex::new(parts), Mutex::new(BTreeMap::new()));
-        Workers::sequential().run_lanes(lanes, || {
+        let parts: Vec<_> = x.chunks(part_rows * d).zip(out.chunks_mut(part_rows * t)).enumerate().collect();
+        let (part_count, parts, errors) = (parts.len(), Mutex::new(parts), Mutex::new(BTreeMap::new()));
+        Workers::sequential().run_lanes(part_count, || {
             loop {
                 // a guard in the loop condition would live through the loop body
                 let Some((index, (x, out))) = lock(&parts).pop() else { break };
@@ -414,7 +416,7 @@ impl Model {
             }
         });
         // report the error of the first part, independent of thread timing
-        let first = errors.into_inner().unwrap_or_else(PoisonError::into_inner).pop_first();
-        first.map_or(Ok(()), |(_, error)| Err(error))
+        let first_error = errors.into_inner().unwrap_or_else(PoisonError::into_inner).pop_first();
+        first_error.map_or(Ok(()), |(_, error)| Err(error))
     }
 }

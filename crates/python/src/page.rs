@@ -12,13 +12,13 @@ use std::path::PathBuf;
 
 /// A page without its style and script, which are the same for all pages.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Contents {
+pub(crate) struct PageContents {
     title: String,
     subtitle: String,
     sections: Vec<(String, String)>,
 }
 
-impl Contents {
+impl PageContents {
     /// Returns the page of a fit that was run in this process.
     pub(crate) fn of_fit(report: &job::FitReport, bytes_read: u64, memory: usize, threads: usize) -> Self {
         let spent = ResourceReport {
@@ -42,7 +42,7 @@ impl Contents {
             entries.push(("relative trace error", number(certificate.trace_error, 3)));
         }
         entries.extend((!metadata.targets.is_empty()).then(|| ("target", metadata.targets.join(", "))));
-        let subtitle = format!("{} features", format_count(metadata.width() as u64));
+        let subtitle = format!("{} features", format_count(metadata.dense_feature_count() as u64));
         Self {
             title: format!("{} model", metadata.solver),
             subtitle,
@@ -51,7 +51,7 @@ impl Contents {
     }
 
     /// Returns the contents as JSON.
-    pub(crate) fn text(&self) -> PyResult<String> {
+    pub(crate) fn to_json(&self) -> PyResult<String> {
         serde_json::to_string(self).map_err(|error| PyValueError::new_err(error.to_string()))
     }
 }
@@ -76,7 +76,7 @@ pub(crate) fn plot(
 /// Returns the complete page of contents given as JSON.
 #[pyfunction]
 pub(crate) fn page(contents: &str) -> PyResult<String> {
-    let Contents { title, subtitle, sections } = crate::run::parse_json(contents)?;
+    let PageContents { title, subtitle, sections } = crate::run::parse_json(contents)?;
     let sections = sections.into_iter().map(|(title, body)| Section { title, body }).collect();
     Ok(Page { title, subtitle, sections, ..Page::default() }.to_string())
 }

@@ -20,7 +20,7 @@ pub(crate) fn grid(lambdas: &str, ranks: &str) -> PyResult<(Vec<f64>, Vec<usize>
 #[pyfunction]
 pub(crate) fn registries() -> PyResult<String> {
     let solvers = kfit::solver::registry().into_iter().map(|family| {
-        let parameters: Vec<_> = family.parameters.iter().map(parameter).collect();
+        let parameters: Vec<_> = family.parameters.iter().map(describe_parameter).collect();
         json!({"name": family.name, "about": family.about, "task": family.task, "parameters": parameters})
     });
     let kernels = kapprox::kernel::registry()
@@ -38,7 +38,7 @@ pub(crate) fn registries() -> PyResult<String> {
     serde_json::to_string(&all).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-fn parameter(parameter: &Parameter) -> serde_json::Value {
+fn describe_parameter(parameter: &Parameter) -> serde_json::Value {
     let (kind, words): (&str, &[&str]) = match parameter.kind {
         ParameterKind::Flag => ("flag", &[]),
         ParameterKind::Count { .. } => ("count", &[]),

@@ -1,6 +1,6 @@
 //! Tables of numpy and scipy arrays with further columns. Dense arrays are not copied.
 
-use crate::foreign::Borrowed;
+use crate::foreign::BorrowedArray;
 use kstore::arrow::array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, StringViewArray};
 use kstore::schema::{Column, Kind, Schema};
 use kstore::source::{ColumnView, Element, FileCursor, FileMetadata, StridedColumn, TableFile, Values};
@@ -11,18 +11,18 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 /// Number of rows of a chunk: a few hundred kilobytes for most tables.
-const CHUNK: u64 = 8192;
+const CHUNK_ROWS: u64 = 8192;
 
 /// Number of values of a chunk of sparse rows in dense form: 4 MiB.
-const DENSE: usize = 1 << 19;
+const DENSE_CHUNK_VALUES: usize = 1 << 19;
 
 /// The features of all rows.
 #[derive(Debug)]
 pub(crate) enum Features {
     /// An n x d array in C order.
-    Dense(Borrowed<u8>, Element),
+    Dense(BorrowedArray<u8>, Element),
     /// Sparse rows that are read as dense rows.
-    Filled(Arc<CompressedRows>),
+    SparseAsDense(Arc<CompressedRows>),
     /// Sparse rows that stay sparse.
     Sparse(Arc<CompressedRows>),
 }
@@ -32,26 +32,31 @@ pub(crate) enum Features {
 #[derive(Debug)]
 pub(crate) struct CompressedRows {
     starts: Vec<usize>,
-    indices: Borrowed<u32>,
-    values: Borrowed<f64>,
+    indices: BorrowedArray<u32>,
+    values: BorrowedArray<f64>,
     shape: SparseShape,
 }
 
 impl CompressedRows {
     /// Returns the rows; `None` if column indices exceed `width` or are out of order, or if the
     /// rows are not contiguous.
-    pub(crate) fn new(starts: &[i64], indices: Borrowed<u32>, values: Borrowed<f64>, width: usize) -> Option<Self> {
+    pub(crate) fn new(
+        starts: &[i64],
+        indices: BorrowedArray<u32>,
+        values: BorrowedArray<f64>,
+        width: usize,
+    ) -> Option<Self> {
         let starts: Vec<usize> = starts.iter().map(|start| usize::try_from(*start).ok()).collect::<Option<_>>()?;
-        let entries = indices.numbers().len();
-        let ordered = starts.first() == Some(&0) && starts.is_sorted() && starts.last() == Some(&entries);
-        if !ordered || entries != values.numbers().len() {
+        let entry_count = indices.as_slice().len();
+        let is_ordered = starts.first() == Some(&0) && starts.is_sorted() && starts.last() == Some(&entry_count);
+        if !is_ordered || entry_count != values.as_slice().len() {
             return None;
         }
-        let rows = || starts.windows(2).map(|ends| &indices.numbers()[ends[0]..ends[1]]);
-        let inside =
+        let rows = || starts.windows(2).map(|ends| &indices.as_slice()[ends[0]..ends[1]]);
+        let is_valid_row =
             |row: &[u32]| row.is_sorted_by(|a, b| a < b) && row.last().is_none_or(|index| (*index as usize) < width);
         let longest = rows().map(<[u32]>::len).max().unwrap_or_default();
-        rows().all(inside).then(|| Self { shape: SparseShape { width, longest }, starts, indices, values })
+        rows().all(is_valid_row).then(|| Self { shape: SparseShape { width, longest }, starts, indices, values })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -60,7 +65,7 @@ impl CompressedRows {
 
     /// Returns the rows starting at `first`.
     fn rows_from(&self, first: usize) -> SparseRows<'_> {
-        SparseRows { starts: &self.starts[first..], indices: self.indices.numbers(), values: self.values.numbers() }
+        SparseRows { starts: &self.starts[first..], indices: self.indices.as_slice(), values: self.values.as_slice() }
     }
 
     /// Returns the number of columns, and the number of entries of the longest row.
@@ -72,27 +77,28 @@ impl CompressedRows {
     pub(crate) fn variance(&self, weight: impl Fn(usize) -> f64) -> f64 {
         let weight = &weight;
         let entries = || {
-            let row = |i: usize| &self.values.numbers()[self.starts[i]..self.starts[i + 1]];
+            let row = |i: usize| &self.values.as_slice()[self.starts[i]..self.starts[i + 1]];
             (0..self.len()).flat_map(move |i| row(i).iter().map(move |value| (weight(i), *value)))
         };
-        let count = ((0..self.len()).map(weight).sum::<f64>() * self.shape.width as f64).max(f64::MIN_POSITIVE);
-        let mean = entries().map(|(weight, value)| weight * value).sum::<f64>() / count;
-        let apart: f64 = entries().map(|(weight, value)| weight * (value - mean).powi(2)).sum();
-        (apart + (count - entries().map(|(weight, _)| weight).sum::<f64>()) * mean.powi(2)) / count
+        let total_weight = ((0..self.len()).map(weight).sum::<f64>() * self.shape.width as f64).max(f64::MIN_POSITIVE);
+        let mean = entries().map(|(weight, value)| weight * value).sum::<f64>() / total_weight;
+        let squared_deviation_sum: f64 = entries().map(|(weight, value)| weight * (value - mean).powi(2)).sum();
+        (squared_deviation_sum + (total_weight - entries().map(|(weight, _)| weight).sum::<f64>()) * mean.powi(2))
+            / total_weight
     }
 
     /// Returns the number of rows of a chunk with `d` columns.
-    fn chunk(d: usize) -> u64 {
-        ((DENSE / d.max(1)) as u64).clamp(1, CHUNK)
+    fn chunk_rows(d: usize) -> u64 {
+        ((DENSE_CHUNK_VALUES / d.max(1)) as u64).clamp(1, CHUNK_ROWS)
     }
 
     /// Writes rows into `dense`, column by column.
     fn fill(&self, rows: Range<usize>, d: usize, dense: &mut Vec<f64>) {
         dense.clear();
         dense.resize(rows.len() * d, 0.0);
-        let stored = self.rows_from(rows.start);
+        let sparse_rows = self.rows_from(rows.start);
         for i in 0..rows.len() {
-            let (indices, values) = stored.row(i);
+            let (indices, values) = sparse_rows.row(i);
             indices.iter().zip(values).for_each(|(index, value)| dense[*index as usize * rows.len() + i] = *value);
         }
     }
@@ -106,16 +112,16 @@ pub(crate) struct ArrayRows {
     /// Number of feature columns.
     d: usize,
     rows: u64,
-    more: Vec<ArrayRef>,
+    extra_columns: Vec<ArrayRef>,
 }
 
 impl ArrayRows {
     /// Returns a table with a column per name; the further columns have `rows` values each.
-    pub(crate) fn new(x: Features, names: Vec<String>, rows: u64, more: Vec<(String, ArrayRef)>) -> Self {
+    pub(crate) fn new(x: Features, names: Vec<String>, rows: u64, extra_columns: Vec<(String, ArrayRef)>) -> Self {
         let d = names.len();
         let feature_kind = match &x {
-            Features::Dense(_, element) => Kind::Float { bits: 8 * element.size() as u8 },
-            Features::Filled(_) => Kind::Float { bits: 64 },
+            Features::Dense(_, element) => Kind::Float { bits: 8 * element.bytes_per_value() as u8 },
+            Features::SparseAsDense(_) => Kind::Float { bits: 64 },
             Features::Sparse(rows) => Kind::Sparse(rows.shape),
         };
         let features = names.into_iter().map(|name| Column { name, kind: feature_kind.clone() });
@@ -125,19 +131,20 @@ impl ArrayRows {
             kstore::arrow::datatypes::DataType::Utf8View => Kind::Text,
             _ => Kind::Float { bits: 64 },
         };
-        let others = more.iter().map(|(name, array)| Column { name: name.clone(), kind: kind(array) });
-        let schema = Schema { columns: features.chain(others).collect(), ..Schema::default() };
-        Self { schema, x, d, rows, more: more.into_iter().map(|(_, array)| array).collect() }
+        let extra_fields = extra_columns.iter().map(|(name, array)| Column { name: name.clone(), kind: kind(array) });
+        let schema = Schema { columns: features.chain(extra_fields).collect(), ..Schema::default() };
+        Self { schema, x, d, rows, extra_columns: extra_columns.into_iter().map(|(_, array)| array).collect() }
     }
 }
 
 impl TableFile for ArrayRows {
     fn metadata(&self) -> FileMetadata<'_> {
-        let x = match &self.x {
-            Features::Dense(x, _) => x.numbers().len(),
-            Features::Filled(x) | Features::Sparse(x) => 12 * x.values.numbers().len() + 8 * x.starts.len(),
+        let x_bytes = match &self.x {
+            Features::Dense(x, _) => x.as_slice().len(),
+            Features::SparseAsDense(x) | Features::Sparse(x) => 12 * x.values.as_slice().len() + 8 * x.starts.len(),
         };
-        let bytes = x as u64 + self.more.iter().map(|array| array.get_array_memory_size() as u64).sum::<u64>();
+        let bytes =
+            x_bytes as u64 + self.extra_columns.iter().map(|array| array.get_array_memory_size() as u64).sum::<u64>();
         FileMetadata { format: "memory", schema: &self.schema, rows: self.rows, bytes, bytes_scanned: 0 }
     }
 
@@ -150,7 +157,7 @@ impl TableFile for ArrayRows {
     fn footprint(&self, _: &[usize]) -> usize {
         match &self.x {
             Features::Dense(..) | Features::Sparse(_) => 0,
-            Features::Filled(_) => CompressedRows::chunk(self.d) as usize * self.d * 8,
+            Features::SparseAsDense(_) => CompressedRows::chunk_rows(self.d) as usize * self.d * 8,
         }
     }
 
@@ -159,9 +166,9 @@ impl TableFile for ArrayRows {
             table: self,
             columns: columns.to_vec(),
             remaining: rows,
-            first: 0,
+            first_row: 0,
             dense: Vec::new(),
-            chunk: Vec::new(),
+            extra_chunk: Vec::new(),
         }))
     }
 }
@@ -171,41 +178,41 @@ struct Cursor<'a> {
     columns: Vec<usize>,
     remaining: Range<u64>,
     /// First row of the current chunk.
-    first: usize,
+    first_row: usize,
     /// Features of the current chunk, column by column, if sparse rows are read as dense rows.
     dense: Vec<f64>,
     /// Further columns of the current chunk; slices, not copies.
-    chunk: Vec<ArrayRef>,
+    extra_chunk: Vec<ArrayRef>,
 }
 
 impl Cursor<'_> {
     /// Advances by at most `most` rows, and returns their number.
-    fn pass(&mut self, most: u64) -> usize {
-        let rows = (self.remaining.end - self.remaining.start).min(most) as usize;
-        self.first = self.remaining.start as usize;
+    fn advance_rows(&mut self, max_rows: u64) -> usize {
+        let rows = (self.remaining.end - self.remaining.start).min(max_rows) as usize;
+        self.first_row = self.remaining.start as usize;
         self.remaining.start += rows as u64;
-        self.chunk = self.table.more.iter().map(|array| array.slice(self.first, rows)).collect();
+        self.extra_chunk = self.table.extra_columns.iter().map(|array| array.slice(self.first_row, rows)).collect();
         rows
     }
 }
 
 impl FileCursor for Cursor<'_> {
     fn advance(&mut self) -> Result<usize> {
-        let Features::Filled(x) = &self.table.x else { return Ok(self.pass(CHUNK)) };
-        let rows = self.pass(CompressedRows::chunk(self.table.d));
-        x.fill(self.first..self.first + rows, self.table.d, &mut self.dense);
+        let Features::SparseAsDense(x) = &self.table.x else { return Ok(self.advance_rows(CHUNK_ROWS)) };
+        let rows = self.advance_rows(CompressedRows::chunk_rows(self.table.d));
+        x.fill(self.first_row..self.first_row + rows, self.table.d, &mut self.dense);
         Ok(rows)
     }
 
     fn advance_into(&mut self, element: Element, columns: usize, x: &mut [u8]) -> Result<Option<usize>> {
-        let (table, stride) = (self.table, self.table.d * element.size());
+        let (table, stride) = (self.table, self.table.d * element.bytes_per_value());
         let Features::Dense(bytes, stored_element) = &table.x else { return Ok(None) };
-        let ordered = self.columns.iter().take(columns).enumerate().all(|(i, column)| i == *column);
-        if element != *stored_element || columns != table.d || !ordered {
+        let is_ordered = self.columns.iter().take(columns).enumerate().all(|(i, column)| i == *column);
+        if element != *stored_element || columns != table.d || !is_ordered {
             return Ok(None);
         }
-        let rows = self.pass((x.len() / stride) as u64);
-        x[..rows * stride].copy_from_slice(&bytes.numbers()[self.first * stride..][..rows * stride]);
+        let rows = self.advance_rows((x.len() / stride) as u64);
+        x[..rows * stride].copy_from_slice(&bytes.as_slice()[self.first_row * stride..][..rows * stride]);
         Ok(Some(rows))
     }
 
@@ -214,17 +221,17 @@ impl FileCursor for Cursor<'_> {
         let values = match column.checked_sub(table.d) {
             None => Some(match &table.x {
                 Features::Dense(x, element) => {
-                    let (size, stride) = (element.size(), table.d * element.size());
-                    let bytes = &x.numbers()[self.first * stride..];
+                    let (size, stride) = (element.bytes_per_value(), table.d * element.bytes_per_value());
+                    let bytes = &x.as_slice()[self.first_row * stride..];
                     Values::Strided(StridedColumn { bytes, element: *element, offset: column * size, stride })
                 }
-                Features::Filled(_) => {
+                Features::SparseAsDense(_) => {
                     let rows = self.dense.len() / table.d;
                     Values::from_slice(&self.dense[column * rows..][..rows])
                 }
-                Features::Sparse(x) => Values::Sparse(x.rows_from(self.first)),
+                Features::Sparse(x) => Values::Sparse(x.rows_from(self.first_row)),
             }),
-            Some(chunk_index) => values(self.chunk[chunk_index].as_ref()),
+            Some(chunk_index) => column_values(self.extra_chunk[chunk_index].as_ref()),
         };
         let values = values.ok_or_else(|| Error::Malformed {
             path: "memory".into(),
@@ -236,11 +243,11 @@ impl FileCursor for Cursor<'_> {
 }
 
 /// Returns the values of a further column.
-fn values(array: &dyn Array) -> Option<Values<'_>> {
+fn column_values(array: &dyn Array) -> Option<Values<'_>> {
     let any = array.as_any();
     let numbers = any.downcast_ref::<Float64Array>().map(|array| Values::from_slice(&array.values()[..]));
     let integers = || any.downcast_ref::<Int64Array>().map(|array| Values::from_slice(&array.values()[..]));
-    let truths = || any.downcast_ref::<BooleanArray>().map(Values::Bool);
+    let booleans = || any.downcast_ref::<BooleanArray>().map(Values::Bool);
     let texts = || any.downcast_ref::<StringViewArray>().map(Values::Text);
-    numbers.or_else(integers).or_else(truths).or_else(texts)
+    numbers.or_else(integers).or_else(booleans).or_else(texts)
 }

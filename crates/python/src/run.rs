@@ -11,14 +11,14 @@ use std::path::PathBuf;
 /// The resources of a job.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct RunText {
+pub(crate) struct ResourceRequest {
     /// Bytes, as a number or as text such as `2GiB`.
     memory: Option<String>,
     threads: Option<usize>,
     scratch: Option<PathBuf>,
 }
 
-impl RunText {
+impl ResourceRequest {
     /// Opens the scratch folder, if the job has a scratch folder. Only the disk limits the size of
     /// the folder.
     pub(crate) fn scratch(&self) -> PyResult<Option<Scratch>> {

@@ -1,9 +1,9 @@
 //! Tables passed from Python: an array, an Arrow stream, or files.
 
 use crate::error::to_py_err;
-use crate::foreign::{Borrowed, batches};
+use crate::foreign::{BorrowedArray, read_batches};
 use crate::rows::{ArrayRows, CompressedRows, Features};
-use crate::run::{RunText, parse_json};
+use crate::run::{ResourceRequest, parse_json};
 use crate::watch::run_watched;
 use ksolve::job::StageObserver;
 use kstore::arrow::array::{ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, RecordBatch, StringViewArray};
@@ -27,7 +27,7 @@ pub(crate) struct Table(pub(crate) kstore::Table, Source);
 
 /// Names of the feature columns, number of features, number of rows or the sum of their weights,
 /// and the variance.
-type Survey = (Vec<String>, usize, Option<f64>, Option<f64>);
+type TableSummary = (Vec<String>, usize, Option<f64>, Option<f64>);
 
 /// The origin of a table, from which it can be read again with other columns or in another form.
 #[derive(Debug)]
@@ -50,9 +50,9 @@ impl Table {
     #[pyo3(signature = (x, names, more=Vec::new()))]
     fn from_array(x: &Bound<'_, PyAny>, names: Vec<String>, more: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<Self> {
         let (bytes, element, shape) = if let Ok(x) = x.cast::<PyArray2<f32>>() {
-            (Borrowed::bytes(x)?, Element::F32, x.shape().to_vec())
+            (BorrowedArray::bytes(x)?, Element::F32, x.shape().to_vec())
         } else if let Ok(x) = x.cast::<PyArray2<f64>>() {
-            (Borrowed::bytes(x)?, Element::F64, x.shape().to_vec())
+            (BorrowedArray::bytes(x)?, Element::F64, x.shape().to_vec())
         } else {
             return Err(PyTypeError::new_err("expected a two-dimensional array of float32 or float64"));
         };
@@ -64,8 +64,8 @@ impl Table {
             )));
         }
         let x = Features::Dense(bytes, element);
-        let more = columns(&more, shape[0])?;
-        Ok(Self(Self::of_features(x, names, shape[0], more), Source::Array))
+        let extra_columns = convert_columns(&more, shape[0])?;
+        Ok(Self(Self::from_features(x, names, shape[0], extra_columns), Source::Array))
     }
 
     /// Returns a table of compressed sparse rows, read in place, and further columns as in
@@ -82,20 +82,25 @@ impl Table {
         names: Vec<String>,
         more: Vec<(String, Bound<'_, PyAny>)>,
     ) -> PyResult<Self> {
-        let (values, indices) = (Borrowed::values(values)?, Borrowed::indices(places)?);
+        let (values, indices) = (BorrowedArray::values(values)?, BorrowedArray::indices(places)?);
         let rows = CompressedRows::new(starts.as_slice()?, indices, values, names.len()).ok_or_else(|| {
             PyValueError::new_err(
                 "the sparse matrix has entries outside its rows or columns, or not in ascending order; call sum_duplicates",
             )
         })?;
-        let (rows, more) = (Arc::new(rows), columns(&more, starts.len().saturating_sub(1))?);
+        let (rows, extra_columns) = (Arc::new(rows), convert_columns(&more, starts.len().saturating_sub(1))?);
         let sparse = Features::Sparse(Arc::clone(&rows));
-        let sparse = Self::of_features(sparse, vec!["x".to_string()], rows.len(), more.clone());
+        let sparse = Self::from_features(sparse, vec!["x".to_string()], rows.len(), extra_columns.clone());
         let dense = match rows.shape().must_be_sparse() {
             true => sparse.clone(),
-            false => Self::of_features(Features::Filled(Arc::clone(&rows)), names, rows.len(), more.clone()),
+            false => Self::from_features(
+                Features::SparseAsDense(Arc::clone(&rows)),
+                names,
+                rows.len(),
+                extra_columns.clone(),
+            ),
         };
-        Ok(Self(dense, Source::Sparse(rows, sparse, more)))
+        Ok(Self(dense, Source::Sparse(rows, sparse, extra_columns)))
     }
 
     /// Returns a table of an object with `__arrow_c_stream__`. Its batches are kept, because a
@@ -106,7 +111,7 @@ impl Table {
     #[pyo3(signature = (stream, memory=None))]
     fn from_stream(stream: &Bound<'_, PyAny>, memory: Option<&str>) -> PyResult<Self> {
         let memory = memory.map(kstore::budget::parse_bytes).transpose().map_err(to_py_err)?;
-        Self::of_batches(batches(stream, memory)?)
+        Self::from_record_batches(read_batches(stream, memory)?)
     }
 
     /// Returns the table of a stream with further columns.
@@ -114,19 +119,19 @@ impl Table {
         let Source::Stream(batches) = &self.1 else {
             return Err(PyTypeError::new_err("columns can be added to the table of a stream only"));
         };
-        let more = columns(&more, batches.iter().map(RecordBatch::num_rows).sum())?;
-        let mut first = 0;
-        let extended = |batch: &RecordBatch| {
+        let extra_columns = convert_columns(&more, batches.iter().map(RecordBatch::num_rows).sum())?;
+        let mut first_row = 0;
+        let extend_batch = |batch: &RecordBatch| {
             let fields = batch.schema().fields().iter().cloned().collect::<Vec<_>>();
             let new_fields =
-                more.iter().map(|(name, array)| Arc::new(Field::new(name, array.data_type().clone(), false)));
+                extra_columns.iter().map(|(name, array)| Arc::new(Field::new(name, array.data_type().clone(), false)));
             let schema = Schema::new(fields.into_iter().chain(new_fields).collect::<Vec<_>>());
-            let slices = more.iter().map(|(_, array)| array.slice(first, batch.num_rows()));
+            let slices = extra_columns.iter().map(|(_, array)| array.slice(first_row, batch.num_rows()));
             let columns = batch.columns().iter().cloned().chain(slices).collect();
-            first += batch.num_rows();
+            first_row += batch.num_rows();
             RecordBatch::try_new(Arc::new(schema), columns).map_err(|error| PyValueError::new_err(error.to_string()))
         };
-        Self::of_batches(batches.iter().map(extended).collect::<PyResult<_>>()?)
+        Self::from_record_batches(batches.iter().map(extend_batch).collect::<PyResult<_>>()?)
     }
 
     /// Returns a table of files, folders and glob patterns, with the types of some columns of text
@@ -157,15 +162,15 @@ impl Table {
         run: &str,
         variance: bool,
         weights: Option<String>,
-    ) -> PyResult<Survey> {
+    ) -> PyResult<TableSummary> {
         let selection = Selection { sparse: true, weight: weights, ..parse_json(rows)? };
-        let run = parse_json::<RunText>(run)?;
+        let run = parse_json::<ResourceRequest>(run)?;
         let (threads, run) = (run.threads(), run.run(None)?);
         let selected = self.0.select(&selection).map_err(to_py_err)?;
         let selected = py.detach(|| run.resolve_categories(&selected)).map_err(to_py_err)?;
         let variance = match &self.1 {
             _ if !variance => None,
-            Source::Sparse(rows, _, more) if TextOptions::default().sparse_where_thin().keeps_sparse(rows.shape()) => {
+            Source::Sparse(rows, _, more) if TextOptions::default().prefer_sparse().keeps_sparse(rows.shape()) => {
                 let column = more.iter().find(|(name, _)| Some(name) == selection.weight.as_ref());
                 let weights = column.and_then(|(_, column)| column.as_primitive_opt::<Float64Type>());
                 Some(rows.variance(|i| weights.map_or(1.0, |weights| weights.value(i))))
@@ -175,20 +180,20 @@ impl Table {
                            set gamma to a number";
                 return Err(PyValueError::new_err(why));
             }
-            _ => Some(run_watched(py, None, |progress| Ok(of_all_values(&selected, threads, progress)?))?),
+            _ => Some(run_watched(py, None, |progress| Ok(overall_variance(&selected, threads, progress)?))?),
         };
         let names = selected.feature_names();
         let features = selected.sparse().map_or(names.len(), |shape| shape.width);
-        let counts = selected.is_weighted() && !selected.is_filtered() && selected.missing() != Missing::Drop;
-        let total = match selected.row_count_if_known() {
-            None if counts => {
+        let sums_weights = selected.is_weighted() && !selected.is_filtered() && selected.missing() != Missing::Drop;
+        let total_weight = match selected.row_count_if_known() {
+            None if sums_weights => {
                 let weights = self.0.select(&Selection { without_features: true, ..selection }).map_err(to_py_err)?;
                 let moments = run_watched(py, None, |progress| Ok(statistics(&weights, threads, progress)?))?;
-                moments.weights.first().map(|weights| weights.weight)
+                moments.weights.first().map(|weights| weights.weight_sum)
             }
             rows => rows.map(|rows| rows as f64),
         };
-        Ok((names, features, total, variance))
+        Ok((names, features, total_weight, variance))
     }
 
     /// Number of rows.
@@ -200,25 +205,25 @@ impl Table {
     /// Name and kind of each column, and whether it is a feature by default.
     #[getter]
     fn columns(&self) -> Vec<(String, String, bool)> {
-        let is_feature = |kind: &Kind| kind.is_feature() || *kind == Kind::Text;
+        let is_feature = |kind: &Kind| kind.is_direct_feature() || *kind == Kind::Text;
         let columns = self.0.schema().columns.iter();
         columns.map(|column| (column.name.clone(), column.kind.to_string(), is_feature(&column.kind))).collect()
     }
 }
 
 impl Table {
-    fn of_features(x: Features, names: Vec<String>, rows: usize, more: Vec<(String, ArrayRef)>) -> kstore::Table {
+    fn from_features(x: Features, names: Vec<String>, rows: usize, more: Vec<(String, ArrayRef)>) -> kstore::Table {
         kstore::Table::from_file("X", Arc::new(ArrayRows::new(x, names, rows as u64, more)))
     }
 
-    fn of_batches(batches: Vec<RecordBatch>) -> PyResult<Self> {
+    fn from_record_batches(batches: Vec<RecordBatch>) -> PyResult<Self> {
         let table = kstore::Table::from_batches(batches.clone()).map_err(to_py_err)?;
         Ok(Self(table, Source::Stream(batches)))
     }
 
     /// Returns the table in the form that these options require: with sparse or dense rows, or with
     /// files read again.
-    pub(crate) fn read_by(&self, options: &TextOptions) -> kstore::Result<kstore::Table> {
+    pub(crate) fn reopen_for(&self, options: &TextOptions) -> kstore::Result<kstore::Table> {
         match &self.1 {
             Source::Sparse(rows, sparse, _) if options.keeps_sparse(rows.shape()) => Ok(sparse.clone()),
             // svmlight files have no types and words, and a model brings its own
@@ -233,14 +238,18 @@ impl Table {
 }
 
 /// Converts further columns, by name, of `rows` values each.
-fn columns(more: &[(String, Bound<'_, PyAny>)], rows: usize) -> PyResult<Vec<(String, ArrayRef)>> {
-    more.iter().map(|(name, values)| Ok((name.clone(), column(values, rows)?))).collect()
+fn convert_columns(more: &[(String, Bound<'_, PyAny>)], rows: usize) -> PyResult<Vec<(String, ArrayRef)>> {
+    more.iter().map(|(name, values)| Ok((name.clone(), convert_column(values, rows)?))).collect()
 }
 
 /// Returns the variance of all feature values together, like numpy's `X.var()`.
-fn of_all_values(selected: &SelectedTable, threads: usize, stage_observer: &dyn StageObserver) -> kstore::Result<f64> {
+fn overall_variance(
+    selected: &SelectedTable,
+    threads: usize,
+    stage_observer: &dyn StageObserver,
+) -> kstore::Result<f64> {
     let features = statistics(selected, threads, stage_observer)?.inputs;
-    let (d, n) = (features.len() as f64, features.first().map_or(0.0, |feature| feature.weight));
+    let (d, n) = (features.len() as f64, features.first().map_or(0.0, |feature| feature.weight_sum));
     let mean = features.iter().map(|feature| feature.mean).sum::<f64>() / d.max(1.0);
     let between: f64 = features.iter().map(|feature| (feature.mean - mean).powi(2)).sum();
     let within: f64 = features.iter().map(|feature| feature.m2).sum();
@@ -254,13 +263,13 @@ fn statistics(
 ) -> kstore::Result<Statistics> {
     let rows = selected.rows::<f64>(ReadSettings::default())?;
     let workers = Workers::new(threads);
-    let observer = stage_observer.stage("variance", selected.row_count_if_known());
-    let fold = StatisticsReduction::new(RowSource::shape(&rows));
-    Ok(Pass { observer: &*observer, ..Pass::new(1024, 65_536, &workers) }.reduce(&rows, &fold)?.0)
+    let observer = stage_observer.start_stage("variance", selected.row_count_if_known());
+    let reduction = StatisticsReduction::new(RowSource::shape(&rows));
+    Ok(Pass { observer: &*observer, ..Pass::new(1024, 65_536, &workers) }.reduce(&rows, &reduction)?.0)
 }
 
 /// A column of `rows` values.
-fn column(values: &Bound<'_, PyAny>, rows: usize) -> PyResult<ArrayRef> {
+fn convert_column(values: &Bound<'_, PyAny>, rows: usize) -> PyResult<ArrayRef> {
     let array: ArrayRef = if let Ok(values) = values.extract::<PyReadonlyArray1<'_, f64>>() {
         Arc::new(Float64Array::from_iter_values(values.as_array().iter().copied()))
     } else if let Ok(values) = values.extract::<PyReadonlyArray1<'_, i64>>() {

@@ -21,7 +21,7 @@ use std::time::Duration;
 /// The options of a search. The job defines the rows, and the options that the search must keep.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Search {
+struct SearchRequest {
     /// Name of a solver, or `any`.
     solver: String,
     /// Time limit in seconds.
@@ -36,15 +36,15 @@ struct Search {
 }
 
 /// A listener that shows the progress, handles Ctrl-C and checks the time.
-struct Watch<'a> {
+struct TuneListener<'a> {
     progress: &'a Progress,
     time_budget: &'a TimeBudget,
     warnings: Mutex<Vec<String>>,
 }
 
-impl SearchListener for Watch<'_> {
-    fn next(&self, what: &str) -> ksolve::Result<()> {
-        match self.progress.stage(what, None).should_stop() {
+impl SearchListener for TuneListener<'_> {
+    fn begin_step(&self, what: &str) -> ksolve::Result<()> {
+        match self.progress.start_stage(what, None).should_stop() {
             true => Err(kstore::Error::Interrupted.into()),
             false => Ok(()),
         }
@@ -71,48 +71,53 @@ pub(crate) fn tune(
     landmarks: Option<&Table>,
     show: Option<Py<PyAny>>,
 ) -> PyResult<(Model, String)> {
-    let (job, search): (Job, Search) = (Job::parse(job)?, parse_json(search)?);
+    let (job, search): (Job, SearchRequest) = (Job::parse(job)?, parse_json(search)?);
     let tune = search.tune(&job, landmarks.is_some()).map_err(to_py_err)?;
-    let prepared = tune.fit_with_defaults();
-    let selection = prepared.selection(prepared.row_selection()).map_err(to_py_err)?;
+    let default_fit = tune.fit_with_defaults();
+    let selection = default_fit.selection(default_fit.row_selection()).map_err(to_py_err)?;
     let scratch = job.run.scratch()?;
     let run = job.run.run(scratch.as_ref())?;
-    let (fitted, chosen, warnings) = run_watched(py, show, |progress| {
+    let (fitted, selection_result, warnings) = run_watched(py, show, |progress| {
         let run = progress.attach_to(&run);
         let selected = run.resolve_categories(&table.0.select(&selection)?)?;
-        let notes = progress.warnings();
+        let column_warnings = progress.warnings();
         let time_budget = TimeBudget::new(search.time());
-        let watch = Watch { progress, time_budget: &time_budget, warnings: Mutex::new(Vec::new()) };
-        let fit = tune.for_features(prepared, selected.shape().inputs);
+        let listener = TuneListener { progress, time_budget: &time_budget, warnings: Mutex::new(Vec::new()) };
+        let fit = tune.for_features(default_fit, selected.shape().inputs);
         let base = with_inputs(fit, &selected, landmarks)?;
-        let (fitted, chosen) = match base.element_type() {
-            ElementType::F32 => search_and_fit::<f32>(&tune, &base, &selected, &run, &watch),
-            ElementType::F64 => search_and_fit::<f64>(&tune, &base, &selected, &run, &watch),
+        let (fitted, selection_result) = match base.element_type() {
+            ElementType::F32 => search_and_fit::<f32>(&tune, &base, &selected, &run, &listener),
+            ElementType::F64 => search_and_fit::<f64>(&tune, &base, &selected, &run, &listener),
         }?;
-        Ok(((fitted, notes), chosen, watch.warnings.into_inner().unwrap_or_else(PoisonError::into_inner)))
+        Ok((
+            (fitted, column_warnings),
+            selection_result,
+            listener.warnings.into_inner().unwrap_or_else(PoisonError::into_inner),
+        ))
     })?;
-    let test = chosen.test.as_ref().map(|test| serde_json::json!({"apart": test.score, "seconds": test.seconds}));
+    let test =
+        selection_result.test.as_ref().map(|test| serde_json::json!({"apart": test.score, "seconds": test.seconds}));
     let choice = serde_json::json!({
-        "solver": chosen.fit.family().name,
-        "kernels": chosen.search.rungs,
-        "solvers": chosen.contenders,
-        "metric": chosen.metric.is_some().then_some(&chosen.form),
-        "scale": chosen.search.scaling.to_string(),
-        "folds": chosen.search.folds.to_string(),
-        "alike": chosen.search.alike,
-        "at_random": chosen.random_fold_score,
-        "elsewhere": chosen.shift_scores,
-        "select": chosen.measure,
-        "rarer": chosen.rarer_fraction,
+        "solver": selection_result.fit.family().name,
+        "kernels": selection_result.search.rungs,
+        "solvers": selection_result.contenders,
+        "metric": selection_result.metric.is_some().then_some(&selection_result.form),
+        "scale": selection_result.search.scaling.to_string(),
+        "folds": selection_result.search.folds.to_string(),
+        "alike": selection_result.search.alike,
+        "at_random": selection_result.random_fold_score,
+        "elsewhere": selection_result.shift_scores,
+        "select": selection_result.measure,
+        "rarer": selection_result.rarer_fraction,
         "test": test,
-        "work": chosen.work.to_string(),
-        "history": chosen.history,
+        "work": selection_result.work.to_string(),
+        "history": selection_result.history,
         "warnings": warnings,
     });
     with_report(fitted, table, &run, job.run.threads(), Some(choice))
 }
 
-impl Search {
+impl SearchRequest {
     /// Returns the time limit, if it is positive and finite.
     fn time(&self) -> Option<Duration> {
         self.time.filter(|time| time.is_finite() && *time > 0.0).map(Duration::from_secs_f64)
@@ -148,13 +153,13 @@ fn search_and_fit<T: Real>(
     base: &Fit,
     selected: &SelectedTable,
     run: &Run<'_>,
-    watch: &Watch<'_>,
+    listener: &TuneListener<'_>,
 ) -> ksolve::Result<(Fitted, SelectionResult)> {
     let options = tune.options(base, selected)?;
-    let written = |chosen: &SelectionResult| {
-        tune.final_fit(chosen, Some(watch.time_budget), selected, run, &Ok).map(|(fit, _)| fit)
+    let build_final_fit = |chosen: &SelectionResult| {
+        tune.final_fit(chosen, Some(listener.time_budget), selected, run, &Ok).map(|(fit, _)| fit)
     };
-    let choice = tune.model_selection((base, &options), (selected, run), watch, &written);
-    let chosen = choice.run::<T>(&mut SearchJournal::open(None)?)?;
-    Ok((chosen.fit.run(selected, run)?, chosen))
+    let model_selection = tune.model_selection((base, &options), (selected, run), listener, &build_final_fit);
+    let selection_result = model_selection.run::<T>(&mut SearchJournal::open(None)?)?;
+    Ok((selection_result.fit.run(selected, run)?, selection_result))
 }

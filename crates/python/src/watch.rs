@@ -18,7 +18,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The current stage of a job, its progress, and its cancellation token.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    cancel: CancelToken,
+    cancel_token: CancelToken,
     stage: Mutex<(String, Option<u64>)>,
     rows: AtomicU64,
     warnings: Mutex<Vec<String>>,
@@ -32,7 +32,7 @@ impl Progress {
 
     /// Returns a run that reports its progress here, and can be cancelled from here.
     pub(crate) fn attach_to<'a>(&'a self, run: &Run<'a>) -> Run<'a> {
-        run.clone().cancel(self.cancel.clone()).observer(self)
+        run.clone().cancel_token(self.cancel_token.clone()).observer(self)
     }
 }
 
@@ -44,12 +44,12 @@ impl Observer for Stage<'_> {
     }
 
     fn should_stop(&self) -> bool {
-        self.0.cancel.is_cancelled()
+        self.0.cancel_token.is_cancelled()
     }
 }
 
 impl StageObserver for Progress {
-    fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
+    fn start_stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
         *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = (name.to_string(), rows);
         self.rows.store(0, Ordering::Relaxed);
         Box::new(Stage(self))
@@ -72,25 +72,25 @@ pub(crate) fn run_watched<T: Send>(
     let progress = Progress::default();
     let (progress, show) = (&progress, show.as_ref());
     py.detach(|| {
-        let (done, wait) = channel();
-        let work = Mutex::new(Some((work, done)));
-        let run = || {
+        let (result_sender, result_receiver) = channel();
+        let work = Mutex::new(Some((work, result_sender)));
+        let run_work = || {
             let task = work.lock().unwrap_or_else(PoisonError::into_inner).take();
-            task.into_iter().for_each(|(work, done)| drop(done.send(work(progress))));
+            task.into_iter().for_each(|(work, sender)| drop(sender.send(work(progress))));
         };
         std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new().spawn_scoped(scope, run);
+            let thread = std::thread::Builder::new().spawn_scoped(scope, run_work);
             if thread.is_err() {
-                run();
+                run_work();
             }
-            let mut signal = None;
+            let mut signal_error = None;
             loop {
-                match wait.recv_timeout(POLL_INTERVAL) {
-                    Ok(result) => return signal.map_or_else(|| result.map_err(to_py_err), Err),
-                    Err(RecvTimeoutError::Timeout) if signal.is_none() => {
+                match result_receiver.recv_timeout(POLL_INTERVAL) {
+                    Ok(result) => return signal_error.map_or_else(|| result.map_err(to_py_err), Err),
+                    Err(RecvTimeoutError::Timeout) if signal_error.is_none() => {
                         if let Err(error) = Python::attach(|py| poll(py, progress, show)) {
-                            progress.cancel.cancel();
-                            signal = Some(error);
+                            progress.cancel_token.cancel();
+                            signal_error = Some(error);
                         }
                     }
                     Err(RecvTimeoutError::Timeout) => {}

@@ -18,6 +18,6 @@ impl<T: Real> LandmarkRule<T> for Half {
         seed: u64,
     ) -> Result<LandmarkSet<T>> {
         let more = Uniform.select(rows, kernel, m - m / 2, seed)?;
-        Ok(RpCholesky.select(rows, kernel, m / 2, seed)?.followed_by(more))
+        Ok(RpCholesky.select(rows, kernel, m / 2, seed)?.concat(more))
     }
 }

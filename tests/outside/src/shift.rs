@@ -9,7 +9,7 @@ use ksolve::statistic::{MeasurePair, SampleKind, SplitPoint, StatisticFamily, Te
 pub(crate) static FAMILY: StatisticFamily = StatisticFamily {
     name: "shift",
     about: "the distance between two means",
-    compares: SampleKind::Samples,
+    sample_kind: SampleKind::Samples,
     plan: |plan, size, _, _| plan.term("means", 2 * 8 * size.map.p, "lower `rank`"),
     stores_features: false,
     measure: MeasurePair(measure, measure),
@@ -19,10 +19,10 @@ fn measure<T: Real>(data: &FitData<'_, T>, first: SplitPoint, _: usize) -> Resul
     let (features, _) = StoredFeatures::gather(data, GatherOptions::default())?;
     let sizes = [first as f64, (features.n - first) as f64];
     let mut difference = vec![0.0; features.p];
-    let observer = data.resources.stage_observer.stage("means", None);
+    let observer = data.resources.stage_observer.start_stage("means", None);
     features.visit(&*observer, |tile| {
-        for i in 0..tile.rows() {
-            let factor = if tile.first + i < first { 1.0 / sizes[0] } else { -1.0 / sizes[1] };
+        for i in 0..tile.row_count() {
+            let factor = if tile.first_row + i < first { 1.0 / sizes[0] } else { -1.0 / sizes[1] };
             difference.iter_mut().zip(tile.row(i)).for_each(|(sum, phi)| *sum += factor * phi.to_f64());
         }
         Ok(())

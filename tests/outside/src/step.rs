@@ -35,7 +35,7 @@ impl<T: Real> Solver<T> for Step {
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         let state = data.moments()?;
         let moments = &state.gram.folds()[0];
-        let (n, p, t) = (moments.rows as f64, moments.s.len(), moments.sy.len());
+        let (n, p, t) = (moments.row_count as f64, moments.s.len(), moments.sy.len());
         let gradient = |i: usize, j: usize| (moments.b[j * p + i] - moments.s[i] * moments.sy[j] / n) / n;
         let weights = Mat::from_fn(p, t, |i, j| self.rate * gradient(i, j));
         let mean = |j: usize| (0..p).map(|i| weights[(i, j)] * moments.s[i] / n).sum::<f64>();

@@ -20,7 +20,7 @@ fn rows_of(rows: &[Vec<f64>], set: &[u64]) -> Vec<Vec<f64>> {
 fn narrow(set: &LandmarkSet<f64>) -> LandmarkSet<f32> {
     LandmarkSet {
         points: set.points.iter().map(|v| *v as f32).collect(),
-        rows: set.rows.clone(),
+        row_numbers: set.row_numbers.clone(),
         d: set.d,
         passes: 0,
         evaluations: 0,
@@ -32,7 +32,7 @@ fn check(rows: &[Vec<f64>], spec: &str, m: usize, scheme: &dyn LandmarkRule<f64>
     let rows: Vec<Vec<f64>> = rows.iter().map(|r| r.iter().map(|v| f64::from(*v as f32)).collect()).collect();
     let points = Points::<f64>::new(&rows);
     let set = select(&points, scheme, spec, m, 0, WHOLE);
-    let chosen = rows_of(&rows, &set.rows);
+    let chosen = rows_of(&rows, &set.row_numbers);
     let exact = dense::trace_error(&rows, &chosen, &*kernels::kernel(spec), 1e-15);
     // f64, also in the oracle, is only as accurate as the rounding of kernel values times K_SS⁻¹.
     // On protein with 500 uniform landmarks, the errors against 80-bit arithmetic are 1.4e-11

@@ -33,8 +33,8 @@ fn options(methods: &str, repeats: u64, scaling: Scaling) -> CurveOptions {
         methods: methods.split(',').map(|name| name.parse().unwrap()).collect(),
         ranks: RANKS.to_vec(),
         repeats,
-        landmarks: landmark::by_name("rpcholesky").unwrap(),
-        sample: None,
+        landmark_scheme: landmark::by_name("rpcholesky").unwrap(),
+        sample_rows: None,
         scaling,
         kernel: Kernel::parse(SPEC).unwrap(),
         task: Task::Regression,
@@ -107,7 +107,7 @@ fn errors_are_those_of_the_dense_matrix() {
     for cell in found.iter().filter(|cell| cell.method != "fourier") {
         let scheme = landmark::by_name(&cell.method).unwrap().typed::<f64>();
         let set = select(&points, scheme, SPEC, RANKS[1], 5, WHOLE);
-        let chosen: Vec<usize> = set.rows.iter().take(cell.rank).map(|row| *row as usize).collect();
+        let chosen: Vec<usize> = set.row_numbers.iter().take(cell.rank).map(|row| *row as usize).collect();
         check(cell, &residual_matrix(k.clone(), &chosen, 0.0), &k, whole, true);
         // the features of every row, the factor, and at most the evaluations of the whole selection
         let least = (N * cell.rank + cell.rank * cell.rank) as u64;
@@ -178,7 +178,10 @@ fn left(map: &dyn FeatureMap<f64>, points: &Points<f64>, k: &[Vec<f64>]) -> Vec<
 fn threads_change_the_time_only() {
     let rows: Vec<Vec<f64>> = clusters(700);
     let run = |threads: usize, sample: Option<usize>| {
-        let options = CurveOptions { sample, ..options("kmeans,leverage,rpcholesky,orthogonal", 2, Scaling::Standard) };
+        let options = CurveOptions {
+            sample_rows: sample,
+            ..options("kmeans,leverage,rpcholesky,orthogonal", 2, Scaling::Standard)
+        };
         let mut cells = cells(&rows, &options, threads).0;
         cells.iter_mut().for_each(|cell| (cell.seconds, cell.planned_bytes) = (0.0, 0));
         cells

@@ -25,7 +25,7 @@ const KERNELS: [&str; 4] =
 fn maps(rows: &[Vec<f64>], spec: &str) -> [(&'static str, Box<dyn FeatureMap<f64>>); 2] {
     let n = rows.len();
     let numbers = (0..n as u64).collect();
-    let all = LandmarkSet { points: flat(rows), rows: numbers, d: rows[0].len(), passes: 0, evaluations: 0 };
+    let all = LandmarkSet { points: flat(rows), row_numbers: numbers, d: rows[0].len(), passes: 0, evaluations: 0 };
     let any = kernel(spec);
     let cholesky = NystromMap::new(&any, all.clone(), &Workers::sequential()).unwrap();
     [("cholesky", Box::new(cholesky)), ("eigen", Box::new(Projected::eigen(&any, all, n).unwrap()))]

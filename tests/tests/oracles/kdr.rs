@@ -99,7 +99,7 @@ fn directions_are_those_of_the_dense_form() {
         }
         let metric = trained.model.metric.clone().unwrap();
         let expected = dense::eigenvalues(m.clone());
-        for (k, u) in metric.numbers().chunks(d).enumerate() {
+        for (k, u) in metric.to_row_major().chunks(d).enumerate() {
             close(
                 trained.report.figures[0].values[k],
                 expected[k] / trace,
@@ -128,7 +128,7 @@ fn a_direction_of_the_rows_is_found() {
         TrainOptions { rank: 300, candidates: Some(2000), ..exact(Task::Regression, "gaussian(sigma=3)", 300) };
     let options = TrainOptions { ranks: vec![300], ..options };
     let trained = fitted(&x, &y, &options, &given, 2).unwrap();
-    let u = trained.model.metric.unwrap().numbers();
+    let u = trained.model.metric.unwrap().to_row_major();
     let angle = (1.0 - ((u[0] + u[1]) / 2f64.sqrt()).powi(2)).max(0.0).sqrt();
     assert!(1.0 - (u[0] + u[1]) / 2f64.sqrt() < 1e-3, "{u:?}, an angle of {angle}");
     let importance = trained.report.metric.unwrap().importance;

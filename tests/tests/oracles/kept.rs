@@ -17,7 +17,7 @@ use std::sync::Mutex;
 struct Heard(Mutex<Vec<String>>);
 
 impl StageObserver for Heard {
-    fn stage<'a>(&'a self, name: &str, _: Option<u64>) -> Box<dyn Observer + 'a> {
+    fn start_stage<'a>(&'a self, name: &str, _: Option<u64>) -> Box<dyn Observer + 'a> {
         self.0.lock().unwrap().push(name.to_string());
         Box::new(NoObserver)
     }
@@ -34,7 +34,7 @@ fn solver(name: &str) -> Box<dyn AnySolver> {
     let given = [("lambda", "1e-5"), ("nu", "0.2"), ("clusters", "8"), ("multiclass", "one-vs-one")];
     let given = given.into_iter().filter(|(name, _)| reads(name) && (pairs || *name != "multiclass"));
     let options = given.fold(Options::new(), |options, (name, value)| options.set(name, value));
-    family.solver(&family.settings(&options).unwrap()).unwrap()
+    family.build_solver(&family.settings(&options).unwrap()).unwrap()
 }
 
 /// Returns the smallest budget, in steps of 1 MiB, that holds all but the features of all rows.

@@ -42,7 +42,7 @@ fn greedy_takes_the_pivots_of_complete_pivoting() {
     for spec in ["gaussian(sigma=1.5)", "polynomial(gamma=1, c0=1, degree=3)", "laplacian(sigma=2)"] {
         let expected = greedy_pivots(&rows, &kernel(spec), 18);
         let found = select(&Points::<f64>::new(&rows), &Greedy::default(), spec, 18, 0, (100, 300, 2));
-        assert_eq!(found.rows, expected, "{spec}");
+        assert_eq!(found.row_numbers, expected, "{spec}");
     }
 }
 
@@ -109,9 +109,9 @@ fn farahat_comes_near_the_selection_by_the_exact_criterion() {
     let points = Points::<f64>::new(&rows);
     let (_, exact) = farahat_pivots(&rows, &k, 20);
     let ours: Vec<f64> = (0..5)
-        .map(|seed| frobenius(&rows, &select(&points, &Farahat, spec, 20, seed, (64, 128, 2)).rows, &k))
+        .map(|seed| frobenius(&rows, &select(&points, &Farahat, spec, 20, seed, (64, 128, 2)).row_numbers, &k))
         .collect();
-    let greedy = frobenius(&rows, &select(&points, &Greedy::default(), spec, 20, 0, WHOLE).rows, &k);
+    let greedy = frobenius(&rows, &select(&points, &Greedy::default(), spec, 20, 0, WHOLE).row_numbers, &k);
     eprintln!("exact {exact:.4}, sketched {ours:?}, greedy {greedy:.4}");
     assert!(median(ours.clone()) < 1.15 * exact, "{ours:?} against {exact}");
     assert!(ours.iter().all(|error| *error < greedy), "{ours:?} against greedy's {greedy}");
@@ -128,7 +128,7 @@ fn kmeans_finds_clusters_and_their_means() {
     }
     let points = Points::<f32>::new(&rows);
     let set = select(&points, &KMeans, "gaussian(sigma=1)", 4, 3, (97, 200, 2));
-    assert_eq!((set.len(), set.rows.iter().all(|row| *row == NO_ROW)), (4, true));
+    assert_eq!((set.len(), set.row_numbers.iter().all(|row| *row == NO_ROW)), (4, true));
     for (cluster, centre) in centres.iter().enumerate() {
         let members: Vec<&Vec<f64>> = rows
             .iter()
@@ -190,12 +190,19 @@ fn predictive_landmarks_explain_the_targets_sooner() {
     let explained = |weight: f64| {
         let workers = kstore::Workers::new(2);
         let observer = &kstore::pass::NoObserver;
-        let pass =
-            kstore::Pass { tile: 64, segment: 128, lanes: 2, prefetch: 1, workers: &workers, observer, journal: None };
-        let data = kapprox::landmark::TableScan { source: &source, pass, count: 400 };
-        let set = Predictive { weight }.select(&data, &kmill_tests::fit::kernel(spec), 40, 0).unwrap();
+        let pass = kstore::Pass {
+            tile_rows: 64,
+            segment_rows: 128,
+            lane_count: 2,
+            prefetch_tiles: 1,
+            workers: &workers,
+            observer,
+            journal: None,
+        };
+        let data = kapprox::landmark::TableScan { source: &source, pass, row_count: 400 };
+        let set = Predictive { target_weight: weight }.select(&data, &kmill_tests::fit::kernel(spec), 40, 0).unwrap();
         assert_eq!(set.len(), 40);
-        share_explained(&rows, &y, &set.rows, &kernel(spec))
+        share_explained(&rows, &y, &set.row_numbers, &kernel(spec))
     };
     let exact = share_explained(&rows, &y, &predictive_pivots(&rows, &y, &kernel(spec), 40, 0.9), &kernel(spec));
     let (blind, aware) = (explained(0.0), explained(0.9));
@@ -213,11 +220,12 @@ fn predictive_landmarks_are_those_of_the_exact_criterion_where_the_look_ahead_is
     let source = kstore::MemoryRows::new(rows.iter().flatten().copied().collect::<Vec<f64>>(), 2).unwrap();
     let source = source.with_targets(y.clone(), 1).unwrap();
     let workers = kstore::Workers::new(2);
-    let data = kapprox::landmark::TableScan { source: &source, pass: kstore::Pass::new(16, 32, &workers), count: 48 };
+    let data =
+        kapprox::landmark::TableScan { source: &source, pass: kstore::Pass::new(16, 32, &workers), row_count: 48 };
     let spec = "laplacian(sigma=1)";
     for weight in [0.0, 0.5, 1.0] {
-        let set = Predictive { weight }.select(&data, &kmill_tests::fit::kernel(spec), 36, 0).unwrap();
-        assert_eq!(set.rows, predictive_pivots(&rows, &y, &kernel(spec), 36, weight), "weight {weight}");
+        let set = Predictive { target_weight: weight }.select(&data, &kmill_tests::fit::kernel(spec), 36, 0).unwrap();
+        assert_eq!(set.row_numbers, predictive_pivots(&rows, &y, &kernel(spec), 36, weight), "weight {weight}");
     }
 }
 
@@ -309,13 +317,13 @@ fn every_scheme_obeys_the_laws() {
         let run = |points: &Points<f32>, m, seed, cut| select(points, object, "gaussian(sigma=400)", m, seed, cut);
         let one = run(&spiral, 30, 1, (2048, 1 << 16, 1));
         assert!((20..=30).contains(&one.len()), "{}: {} landmarks", scheme.name, one.len());
-        assert!(one.rows.iter().all(|row| *row < 1_200 || *row == NO_ROW), "{}", scheme.name);
+        assert!(one.row_numbers.iter().all(|row| *row < 1_200 || *row == NO_ROW), "{}", scheme.name);
         for cut in [(300, 600, 2), (64, 128, 3)] {
-            assert_eq!(one.rows, run(&spiral, 30, 1, cut).rows, "{}: {cut:?}", scheme.name);
+            assert_eq!(one.row_numbers, run(&spiral, 30, 1, cut).row_numbers, "{}: {cut:?}", scheme.name);
         }
         // another seed selects other landmarks if the scheme is seeded
         let (points, other) = (&one.points, run(&spiral, 30, 2, WHOLE).points);
-        assert_eq!(*points != other, scheme.seeded, "{}", scheme.name);
+        assert_eq!(*points != other, scheme.depends_on_seed, "{}", scheme.name);
         let error = certify(&few, select(&few, object, "gaussian(sigma=1)", 50, 0, WHOLE), "gaussian(sigma=1)");
         assert!(error.1 <= 8 && error.0.trace_error < 1e-5, "{}: {error:?}", scheme.name);
         assert_eq!(certify(&same, run(&same, 10, 0, WHOLE), "gaussian(sigma=400)").1, 1, "{}", scheme.name);
@@ -328,7 +336,7 @@ fn the_certificate_of_greedy_landmarks_is_that_of_the_dense_matrix() {
     let points = Points::<f64>::new(&rows);
     let spec = "gaussian(sigma=2)";
     let set = select(&points, &Greedy::default(), spec, 25, 0, WHOLE);
-    let landmarks: Vec<Vec<f64>> = set.rows.iter().map(|row| rows[*row as usize].clone()).collect();
+    let landmarks: Vec<Vec<f64>> = set.row_numbers.iter().map(|row| rows[*row as usize].clone()).collect();
     let expected = trace_error(&rows, &landmarks, &kernel(spec), 1e-14);
     let found = certify(&points, set, spec).0.trace_error;
     assert!((found - expected).abs() < 1e-12, "{found} {expected}");

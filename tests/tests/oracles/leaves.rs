@@ -80,7 +80,7 @@ fn every_leaf_is_a_machine_on_what_the_features_leave() {
     let (model, k) = (model(&fitted), kernels::kernel(KERNEL));
     let leaves = model.leaves.as_ref().unwrap();
     let all = LinearHead { weights: model.coefficients.clone(), intercept: model.intercept.clone() };
-    assert_eq!((leaves.counts.len(), figure(&fitted, "leaves")), (4, Some(4.0)));
+    assert_eq!((leaves.row_counts.len(), figure(&fitted, "leaves")), (4, Some(4.0)));
     let mu = figure(&fitted, "lambda of the leaves").unwrap() * 1000.0;
     // a model without the first fold, on the same landmarks
     let Basis::Landmarks { points, .. } = &model.basis else { panic!("landmarks") };
@@ -94,7 +94,7 @@ fn every_leaf_is_a_machine_on_what_the_features_leave() {
     let (mut first, mut found) = (0, vec![0; 1000]);
     let mut machines: Vec<(Rows, Vec<f64>)> = Vec::new();
     let mut held_out: Vec<[f64; 3]> = Vec::new();
-    for count in &leaves.counts {
+    for count in &leaves.row_counts {
         let points: Rows = leaves.points[2 * first..2 * (first + count)].chunks(2).map(<[f64]>::to_vec).collect();
         let places: Vec<usize> = points.iter().map(|p| x.iter().position(|x| x == p).unwrap()).collect();
         places.iter().for_each(|place| found[*place] += 1);
@@ -114,7 +114,7 @@ fn every_leaf_is_a_machine_on_what_the_features_leave() {
         let of_others = solve(&part, &learned);
         let mut sums = [0.0; 3];
         for i in apart {
-            let shares = shares(&leaves.widths, &functions(model, &leaves.splits, &points[i]));
+            let shares = shares(&leaves.half_widths, &functions(model, &leaves.splits, &points[i]));
             let share = shares[machines.len()];
             let after =
                 left[i] - others.iter().zip(&of_others).map(|(j, a)| a * k(&points[i], &points[*j])).sum::<f64>();
@@ -144,7 +144,7 @@ fn every_leaf_is_a_machine_on_what_the_features_leave() {
     let got = predicted(&fitted.model, &new);
     let mut mixed = 0;
     for (new, got) in new.iter().zip(&got) {
-        let shares = shares(&leaves.widths, &functions(model, &leaves.splits, new));
+        let shares = shares(&leaves.half_widths, &functions(model, &leaves.splits, new));
         assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-12);
         mixed += usize::from(shares.iter().all(|share| *share < 1.0));
         let of = |(points, alpha): &(Rows, Vec<f64>)| points.iter().zip(alpha).map(|(z, a)| a * k(new, z)).sum::<f64>();
@@ -158,7 +158,7 @@ fn every_leaf_is_a_machine_on_what_the_features_leave() {
     let mut scratch = predictor.scratch();
     for (new, got) in new.iter().zip(&got) {
         let mut alone = [0.0];
-        predictor.predict_with(new, &mut alone, &mut scratch).unwrap();
+        predictor.predict_with_scratch(new, &mut alone, &mut scratch).unwrap();
         assert_eq!(alone[0].to_bits(), got.to_bits());
     }
 }
@@ -220,7 +220,7 @@ fn leaves_of_classes_and_several_targets_and_of_one_leaf() {
     assert!(4 * wrong(&with) < wrong(&without), "{} {}", wrong(&with), wrong(&without));
     // one leaf has all rows
     let one = on(&fit(20, 5000), &y);
-    assert_eq!(model(&one).leaves.as_ref().unwrap().counts, [1200]);
+    assert_eq!(model(&one).leaves.as_ref().unwrap().row_counts, [1200]);
     // two targets are learned like each alone
     let wide: Rows = x.iter().zip(&y).map(|(x, y)| vec![x[0], x[1], -y]).collect();
     let both = fit(20, 400).on(&table(&wide, &y), &["y", "x2"], &Run::new().memory(1 << 30)).unwrap();

@@ -332,7 +332,8 @@ fn the_exact_map_reproduces_the_kernel_matrix() {
     for spec in ["gaussian(sigma=1.5)", "laplacian(sigma=2)", "matern(nu=1.5, sigma=2)"] {
         let any = kernel(spec);
         let k = exact(&points, kmill_tests::kernels::kernel(spec));
-        let all = LandmarkSet { points: points.x.clone(), rows: (0..150).collect(), d: 4, passes: 0, evaluations: 0 };
+        let all =
+            LandmarkSet { points: points.x.clone(), row_numbers: (0..150).collect(), d: 4, passes: 0, evaluations: 0 };
         let cholesky = NystromMap::new(&any, all.clone(), &Workers::sequential()).unwrap();
         assert!((approximation(&cholesky, &points) - &k).norm_max() < 1e-10, "{spec}");
         let eigen = Projected::eigen(&any, all, 150).unwrap();

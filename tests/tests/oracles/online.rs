@@ -36,7 +36,7 @@ fn rows(n: usize) -> (Rows, Vec<f64>) {
 
 fn predicted(fitted: Fitted, x: &Rows) -> Vec<f64> {
     let predictor = Predictor::new(fitted.model).unwrap();
-    let mut out = vec![0.0; x.len() * predictor.outputs()];
+    let mut out = vec![0.0; x.len() * predictor.output_count()];
     predictor.predict(&x.concat(), &mut out).unwrap();
     out
 }
@@ -233,7 +233,7 @@ fn predictions(model: &AnyModel, selected: &SelectedTable) -> (Vec<f64>, Vec<f64
         deviations.extend(predictor.standard_deviations(part));
         Ok(())
     };
-    predictor.scores(selected, extras, Vec::new(), &Run::new().memory(1 << 30), deliver).unwrap();
+    predictor.score_table(selected, extras, Vec::new(), &Run::new().memory(1 << 30), deliver).unwrap();
     (scores, deviations)
 }
 

@@ -107,7 +107,7 @@ fn tried(fit: &Fit, table: &Table, categories: bool) -> ksolve::Result<()> {
     let predictor = Predictor::new(fitted.model)?;
     let rows = predictor.select(table, Selection::default())?;
     let mut finite = true;
-    predictor.scores(&rows, Extras::default(), Vec::new(), &run, |scores| {
+    predictor.score_table(&rows, Extras::default(), Vec::new(), &run, |scores| {
         finite &= scores.scores.iter().all(|score| score.is_finite());
         Ok(())
     })?;

@@ -1,7 +1,7 @@
 //! A custom kernel and landmark scheme, passed as objects and registered by name.
 
 use faer::{Mat, MatMut, MatRef};
-use kapprox::kernel::{self, Distance, KernelColumns, KernelFamily, KernelParameter, ParameterRange, Value};
+use kapprox::kernel::{self, Distance, KernelColumns, KernelFamily, NumericParameter, ParameterRange, Value};
 use kapprox::landmark::{self, LandmarkRule, LandmarkSet, RpCholesky, Scheme, TableScan};
 use kapprox::{AnyKernel, Kernel, KernelFunction, NystromMap, Real};
 use kmill_tests::dense;
@@ -74,7 +74,8 @@ impl<T: Real> Reduction<T> for Every {
     }
     fn scratch(&self) {}
     fn step(&self, met: &mut Met<T>, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> kapprox::Result<()> {
-        for (row, x) in block.rows.iter().zip(block.x.chunks(block.d)).filter(|(row, _)| *row % self.stride == 0) {
+        for (row, x) in block.row_numbers.iter().zip(block.x.chunks(block.d)).filter(|(row, _)| *row % self.stride == 0)
+        {
             met.rows.push(*row);
             met.points.extend_from_slice(x);
         }
@@ -92,7 +93,7 @@ impl<T: Real> LandmarkRule<T> for Every {
     ) -> kapprox::Result<LandmarkSet<T>> {
         let (met, _) = data.pass.reduce(data.source, self)?;
         let d = data.source.shape().inputs;
-        let set = LandmarkSet { points: met.points, rows: met.rows, d, passes: 1, evaluations: 0 };
+        let set = LandmarkSet { points: met.points, row_numbers: met.rows, d, passes: 1, evaluations: 0 };
         let first: Vec<usize> = (0..m.min(set.len())).collect();
         Ok(set.subset(&first))
     }
@@ -106,7 +107,7 @@ fn a_kernel_and_a_scheme_from_outside_are_certified() {
     let schemes: [&dyn LandmarkRule<f64>; 2] = [&Every { stride: 11 }, &RpCholesky];
     let errors = schemes.map(|scheme| {
         let set = select_for(&points, scheme, &kernel, 60, 3, WHOLE);
-        let chosen: Vec<_> = set.rows.iter().map(|row| rows[*row as usize].clone()).collect();
+        let chosen: Vec<_> = set.row_numbers.iter().map(|row| rows[*row as usize].clone()).collect();
         assert_eq!(chosen.len(), 60);
         let exact = dense::trace_error(&rows, &chosen, &inverse_multiquadric, 1e-15);
         let (certificate, rank) = certify_kernel(&points, set, &kernel);
@@ -126,7 +127,7 @@ fn a_scheme_from_outside_works_with_any_kernel_and_chunking() {
     let one = LandmarkRule::<f32>::select(&Every { stride: 7 }, &rows_of(&points, &workers), &kernel, 40, 0).unwrap();
     let other = select_for(&points, &Every { stride: 7 }, &kernel, 40, 0, (33, 99, 3));
     assert_eq!(one, other);
-    assert_eq!(one.rows, (0..40).map(|i| 7 * i).collect::<Vec<u64>>());
+    assert_eq!(one.row_numbers, (0..40).map(|i| 7 * i).collect::<Vec<u64>>());
     let map = NystromMap::new(&kernel, one, &Workers::sequential()).unwrap();
     let mut phi = Mat::<f32>::zeros(500, map.rank());
     let x = MatRef::from_row_major_slice(&points.x, 500, 4);
@@ -152,8 +153,8 @@ impl<T: Real> KernelFunction<T> for Renamed {
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>) {
         self.kernel.typed::<T>().block(x, z, out);
     }
-    fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
-        self.kernel.typed::<T>().columns(z)
+    fn prepare_columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+        self.kernel.typed::<T>().prepare_columns(z)
     }
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
         self.kernel.typed::<T>().diag(x, out);
@@ -161,7 +162,7 @@ impl<T: Real> KernelFunction<T> for Renamed {
 }
 
 static OWN: KernelFamily = KernelFamily {
-    parameters: &[KernelParameter {
+    parameters: &[NumericParameter {
         name: "length",
         default: Value::Median,
         range: ParameterRange::Positive,

@@ -105,9 +105,9 @@ fn counts(n: usize, runs: &[Vec<u64>]) -> Vec<Vec<f64>> {
 /// Returns the library's pivots, streamed in tiles and segments, without the cost of threads.
 fn library(rows: &[Vec<f64>], spec: &str, m: usize, seeds: u64) -> Vec<Vec<u64>> {
     let (points, any, workers) = (Points::<f64>::new(rows), kernel(spec), Workers::sequential());
-    let pass = Pass { prefetch: 0, ..Pass::new(7, 11, &workers) };
-    let data = TableScan { source: &points, pass, count: rows.len() as u64 };
-    (0..seeds).map(|seed| RpCholesky.select(&data, &any, m, seed).unwrap().rows).collect()
+    let pass = Pass { prefetch_tiles: 0, ..Pass::new(7, 11, &workers) };
+    let data = TableScan { source: &points, pass, row_count: rows.len() as u64 };
+    (0..seeds).map(|seed| RpCholesky.select(&data, &any, m, seed).unwrap().row_numbers).collect()
 }
 
 /// Returns the library's pivots of the matrix itself.

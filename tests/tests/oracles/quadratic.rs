@@ -29,7 +29,7 @@ fn fit(rows: &[Vec<f64>], y: &[f64], spec: &str, map: &str, rank: usize, interce
     table::write(&path, rows, y);
     let options =
         TrainOptions { map: map.parse().unwrap(), rank, ranks: vec![rank], ..table::exact(Task::Regression, spec, N) };
-    let ridge = Ridge { lambdas: vec![LAMBDA], intercept, variance: true, ..Ridge::default() };
+    let ridge = Ridge { lambdas: vec![LAMBDA], intercept, stores_variance: true, ..Ridge::default() };
     let workers = Workers::new(2);
     let resources = Resources {
         memory: 1 << 30,

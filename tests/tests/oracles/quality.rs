@@ -50,7 +50,7 @@ fn exact_measures_are_those_of_the_dense_matrix() {
     let points = Points::<f64>::new(&rows);
     let (any, k) = (kernel(SPEC), kernel_matrix(&rows, &*kernels::kernel(SPEC)));
     let set = select(&points, &RpCholesky, SPEC, 40, 1, WHOLE);
-    let chosen: Vec<usize> = set.rows.iter().map(|row| *row as usize).collect();
+    let chosen: Vec<usize> = set.row_numbers.iter().map(|row| *row as usize).collect();
     let nystrom = NystromMap::new(&any, set, &Workers::sequential()).unwrap();
     let spectrum = any.typed::<f64>().spectrum().unwrap();
     let fourier = FourierMap::<f64>::new(&spectrum, 4, 40, Sampling::Plain, 3).unwrap();
@@ -67,7 +67,7 @@ fn exact_measures_are_those_of_the_dense_matrix() {
                 let schur = residual_matrix(k.clone(), &chosen[..*rank], 0.0);
                 assert!((frobenius(&schur) - frobenius(&e)).abs() < 1e-10, "the map is the projection");
             }
-            assert_eq!((errors.rank, errors.rows, errors.columns), (*rank, 180, 180));
+            assert_eq!((errors.rank, errors.row_count, errors.column_count), (*rank, 180, 180));
             assert_eq!(errors.frobenius.evidence, Evidence::Exact);
             assert!(close(errors.frobenius.value, frobenius(&e) / frobenius(&k), 1e-9), "{errors:?}");
             assert!(close(errors.frobenius_norm.error.value, frobenius(&e), 1e-9), "{errors:?}");
@@ -132,7 +132,7 @@ fn sampled_columns_give_unbiased_norms_and_fair_intervals() {
         // ± four standard errors of 600 trials; a normal interval from 60 columns undercovers
         assert!((CONFIDENCE - 0.05..CONFIDENCE + 0.036).contains(&share), "{name}: {share}");
     }
-    assert!(found.iter().all(|f| f.frobenius.evidence == Evidence::Confidence(CONFIDENCE) && f.columns == 60));
+    assert!(found.iter().all(|f| f.frobenius.evidence == Evidence::Confidence(CONFIDENCE) && f.column_count == 60));
     // the reported standard errors match the spread of the estimates
     let measures: [fn(&Errors) -> Measure; 2] = [|f| f.frobenius_norm.error, |f| f.frobenius];
     for measure in measures {
@@ -190,7 +190,7 @@ fn no_approximation_is_better_than_the_floor() {
     let workers = Workers::new(2);
     let data = rows_of(&points, &workers);
     let spectrum = sample_spectrum(&data, &any, 1_000, 0).unwrap();
-    assert!(spectrum.is_exact() && spectrum.values.len() == 260);
+    assert!(spectrum.is_exact() && spectrum.eigenvalues.len() == 260);
     for rank in [0, 1, 10, 30, 259, 260, 400] {
         let tail = &values[rank.min(260)..];
         let (sum, squares) = (values.iter().sum::<f64>(), values.iter().map(|v| v * v).sum::<f64>());
@@ -215,7 +215,7 @@ fn no_approximation_is_better_than_the_floor() {
     }
     // a spectrum from a sample reports that it is not exact, and is close
     let sample = sample_spectrum(&data, &any, 130, 0).unwrap();
-    assert!(!sample.is_exact() && sample.values.len() == 130);
+    assert!(!sample.is_exact() && sample.eigenvalues.len() == 130);
     assert!((sample.trace_floor(10) / spectrum.trace_floor(10) - 1.0).abs() < 0.3);
     assert!(sample_spectrum(&data, &kernel("sigmoid()"), 50, 0).is_err());
 }
@@ -230,7 +230,7 @@ fn measures_do_not_depend_on_threads_and_survive_odd_tables() {
     let run = |threads: usize, tile: usize, segment: u64| {
         let workers = Workers::new(threads);
         let mut data = rows_of(&points, &workers);
-        (data.pass.tile, data.pass.segment) = (tile, segment);
+        (data.pass.tile_rows, data.pass.segment_rows) = (tile, segment);
         let approximation = Approximation { data, kernel: &any, map: &map };
         let errors = approximation.errors(&[5, 25], 300, 2).unwrap();
         let whole = approximation.errors(&[25], 700, 2).unwrap().remove(0);

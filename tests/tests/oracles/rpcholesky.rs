@@ -43,11 +43,11 @@ fn landmarks_do_not_depend_on_tiles_segments_lanes_or_threads() {
     let one = select(&points, &RpCholesky, spec, 60, 5, (4096, 1 << 20, 1));
     for cut in [(1024, 1024, 1), (1024, 1024, 3), (256, 700, 2), (97, 1000, 1)] {
         let other = select(&points, &RpCholesky, spec, 60, 5, cut);
-        assert_eq!(one.rows, other.rows, "{cut:?}");
+        assert_eq!(one.row_numbers, other.row_numbers, "{cut:?}");
     }
     let uniform = select(&points, &Uniform, spec, 60, 5, (4096, 1 << 20, 1));
-    assert_eq!(uniform.rows, select(&points, &Uniform, spec, 60, 5, (97, 1000, 3)).rows);
-    assert_ne!(uniform.rows, one.rows);
+    assert_eq!(uniform.row_numbers, select(&points, &Uniform, spec, 60, 5, (97, 1000, 3)).row_numbers);
+    assert_ne!(uniform.row_numbers, one.row_numbers);
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn a_smaller_uniform_selection_is_the_beginning_of_a_larger_one() {
     let points = Points::<f64>::new(&smile(2_000, &mut Lcg(1)));
     let large = select(&points, &Uniform, "linear()", 50, 5, WHOLE);
     let small = select(&points, &Uniform, "linear()", 20, 5, WHOLE);
-    assert_eq!(large.rows[..20], small.rows);
+    assert_eq!(large.row_numbers[..20], small.row_numbers);
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub(crate) fn bytes(model: &AnyModel) -> Vec<u8> {
 }
 
 pub(crate) fn predicted(predictor: &Predictor, x: &Rows) -> Rows {
-    let t = predictor.outputs();
+    let t = predictor.output_count();
     let mut out = vec![0.0; x.len() * t];
     predictor.predict(&x.concat(), &mut out).unwrap();
     out.chunks(t).map(<[f64]>::to_vec).collect()
@@ -73,8 +73,8 @@ fn every_solver_is_saved_read_and_predicts_with_the_same_bits_on_any_threads() {
             assert_eq!(read.metadata().solver, family.name);
             let (expected, got) = (predicted(&own, &golden.new), predicted(&read, &golden.new));
             assert!(expected == got, "{what}: the file predicts otherwise");
-            assert!(expected.iter().flatten().all(|v| v.is_finite()) && read.outputs() > 0, "{what}");
-            let varies = (0..own.outputs()).any(|j| expected.iter().any(|row| row[j] != expected[0][j]));
+            assert!(expected.iter().flatten().all(|v| v.is_finite()) && read.output_count() > 0, "{what}");
+            let varies = (0..own.output_count()).any(|j| expected.iter().any(|row| row[j] != expected[0][j]));
             assert!(varies, "{what}: the same for every row");
         }
         seen.push(family.name);
@@ -106,7 +106,7 @@ fn coordinates_in_f32_are_those_in_f64() {
             let fit = fit(family, x.len(), precision).set("components", 2);
             let fit = if family.name == "spca" { fit.set("target_kernel", "gaussian(sigma=1)") } else { fit };
             let predictor = Predictor::new(run(&fit, &table, 2).unwrap().model).unwrap();
-            if predictor.components() == 0 {
+            if predictor.component_count() == 0 {
                 return predicted(&predictor, &new);
             }
             // components reported with the predictions
@@ -114,12 +114,12 @@ fn coordinates_in_f32_are_those_in_f64() {
             let selected = predictor.select(&rows, Selection::default()).unwrap();
             let extras = ksolve::predict::Extras { components: true, ..Default::default() };
             let mut found = Vec::new();
-            let read = predictor.scores(&selected, extras, Vec::new(), &Run::new(), |scores| {
+            let read = predictor.score_table(&selected, extras, Vec::new(), &Run::new(), |scores| {
                 found.extend_from_slice(&scores.components);
                 Ok(())
             });
             assert_eq!(read.unwrap(), new.len() as u64);
-            found.chunks(predictor.components()).map(<[f64]>::to_vec).collect()
+            found.chunks(predictor.component_count()).map(<[f64]>::to_vec).collect()
         };
         let (narrow, wide) = (coordinates(ElementType::F32), coordinates(ElementType::F64));
         assert_eq!(narrow[0].len(), wide[0].len(), "{}", family.name);

@@ -46,14 +46,14 @@ fn options(task: Task, score: Score) -> TuneOptions {
     TuneOptions {
         training,
         may_use_blocks: false,
-        whole_groups: false,
+        samples_whole_groups: false,
         lambdas: grids::parse_regularisation("lambda", "1e-7..1e-3").unwrap(),
         intercept: Intercept::Free,
         kernels,
         factors: grids::parse_factors("0.0625..4").unwrap(),
         score,
         measure: None,
-        sample: 1600,
+        sample_rows: 1600,
     }
 }
 
@@ -67,7 +67,7 @@ fn tuned(selected: &SelectedTable, options: &TuneOptions, threads: usize) -> Ker
         scratch: None,
     };
     let mut search = KernelSearch::<f64>::open(selected, options, &resources).unwrap();
-    let runs = search.runs();
+    let runs = search.step_count();
     let (mut steps, mut memory) = (0, SearchJournal::open(None).unwrap());
     while search.upcoming().is_some() {
         search.step(&mut memory, &|_| false).unwrap();

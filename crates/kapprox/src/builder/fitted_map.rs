@@ -1,7 +1,7 @@
 //! A feature map that transforms points in memory.
 
 use super::Points;
-use crate::kernel::row;
+use crate::kernel::row_slice;
 use crate::{AnyKernel, Error, FeatureMap, Kernel, Result};
 use faer::{Mat, MatRef};
 use kpass::{MemoryRows, Workers};
@@ -21,9 +21,9 @@ impl CheckedPoints {
             return Err(Error::NotFinite { what, remedy: "remove the row, or fill in the value".into() });
         }
         kernel.check_input_count(d)?;
-        let checked = Self { values, d };
-        kernel.check_values(checked.matrix(), 0)?;
-        Ok(checked)
+        let points = Self { values, d };
+        kernel.check_values(points.matrix(), 0)?;
+        Ok(points)
     }
 
     pub(super) fn matrix(&self) -> MatRef<'_, f64> {
@@ -53,7 +53,7 @@ impl FittedMap {
     /// [`Error::NotFinite`] or [`Error::Domain`] if a value is not finite or is outside the domain
     /// of the kernel.
     pub fn transform<P: Points + ?Sized>(&self, x: &P) -> Result<Mat<f64>> {
-        Ok(self.features(&self.check_points(x)?))
+        Ok(self.compute_features(&self.check_points(x)?))
     }
 
     /// Returns the relative trace error, Σ (k(x, x) − ‖φ(x)‖²) / Σ k(x, x), where both sums run
@@ -69,14 +69,14 @@ impl FittedMap {
             return Ok(None);
         }
         let x = self.check_points(x)?;
-        let features = self.features(&x);
+        let features = self.compute_features(&x);
         let mut diagonal = vec![0.0; features.nrows()];
         self.kernel_function.typed::<f64>().diag(x.matrix(), &mut diagonal);
         let mut buffer = Vec::new();
         let residual_sum: f64 = (0..features.nrows())
             .map(|i| {
-                let squares: f64 = row(features.as_ref(), i, &mut buffer).iter().map(|v| v * v).sum();
-                (diagonal[i] - squares).max(0.0)
+                let squared_norm: f64 = row_slice(features.as_ref(), i, &mut buffer).iter().map(|v| v * v).sum();
+                (diagonal[i] - squared_norm).max(0.0)
             })
             .sum();
         let trace: f64 = diagonal.iter().sum();
@@ -105,7 +105,7 @@ impl FittedMap {
         }
     }
 
-    fn features(&self, x: &CheckedPoints) -> Mat<f64> {
+    fn compute_features(&self, x: &CheckedPoints) -> Mat<f64> {
         let mut features = Mat::zeros(x.matrix().nrows(), self.map.dims().1);
         self.map.apply(x.matrix(), features.as_mut(), &self.workers);
         features

@@ -29,7 +29,7 @@ use kpass::{Pass, Workers};
 pub struct Nystrom {
     kernel: Kernel,
     rank: usize,
-    landmarks: String,
+    scheme_name: String,
     seed: u64,
     threads: usize,
 }
@@ -39,13 +39,13 @@ impl Nystrom {
     /// distance of the points.
     pub fn new(kernel: Kernel, rank: usize) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Self { kernel, rank, landmarks: landmark::default_scheme().name.to_string(), seed: 0, threads }
+        Self { kernel, rank, scheme_name: landmark::default_scheme().name.to_string(), seed: 0, threads }
     }
 
     /// Sets the landmark scheme by its name in [`landmark::registry`]; `rpcholesky` by default.
     #[must_use]
     pub fn landmarks(self, scheme: &str) -> Self {
-        Self { landmarks: scheme.to_string(), ..self }
+        Self { scheme_name: scheme.to_string(), ..self }
     }
 
     /// Sets the seed of the choice of landmarks; 0 by default.
@@ -68,8 +68,8 @@ impl Nystrom {
     /// rejects a point, if the scheme needs targets, or if the kernel is not positive definite or
     /// has an invalid parameter.
     pub fn fit<P: Points + ?Sized>(&self, x: &P) -> Result<FittedMap> {
-        let scheme = landmark::by_name(&self.landmarks).ok_or_else(|| Error::UnknownScheme {
-            name: self.landmarks.clone(),
+        let scheme = landmark::by_name(&self.scheme_name).ok_or_else(|| Error::UnknownScheme {
+            name: self.scheme_name.clone(),
             known: landmark::registry().into_iter().map(|scheme| scheme.name).collect::<Vec<_>>().join(", "),
         })?;
         if scheme.needs_targets {
@@ -79,8 +79,8 @@ impl Nystrom {
         let kernel = self.kernel.resolve_median(x.matrix())?;
         let (kernel_function, workers) = (kernel.build()?, Workers::new(self.threads.max(1)));
         let n = x.matrix().nrows();
-        let rows = x.into_rows()?;
-        let scan = TableScan { source: &rows, pass: Pass::new(1024, 65_536, &workers), count: n as u64 };
+        let source = x.into_rows()?;
+        let scan = TableScan { source: &source, pass: Pass::new(1024, 65_536, &workers), row_count: n as u64 };
         let landmarks = scheme.typed::<f64>().select(&scan, &kernel_function, self.rank.min(n), self.seed)?;
         let map = Box::new(NystromMap::new(&kernel_function, landmarks, &workers)?);
         Ok(FittedMap { kernel, kernel_function, map, workers })

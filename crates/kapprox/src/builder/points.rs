@@ -30,9 +30,9 @@ fn collect_rows<R: ExactSizeIterator<Item = f64>>(
     n: usize,
     rows: impl Iterator<Item = R>,
 ) -> Result<(Vec<f64>, usize)> {
-    let (mut values, mut width) = (Vec::new(), None);
+    let (mut values, mut column_count) = (Vec::new(), None);
     for row in rows {
-        let d = *width.get_or_insert_with(|| {
+        let d = *column_count.get_or_insert_with(|| {
             values.reserve_exact(n * row.len());
             row.len()
         });
@@ -41,7 +41,7 @@ fn collect_rows<R: ExactSizeIterator<Item = f64>>(
         }
         values.extend(row);
     }
-    match width {
+    match column_count {
         None => Err(Error::Shape { what: "rows of the points", expected: 1, got: 0 }),
         Some(0) => Err(Error::Shape { what: "columns of the points", expected: 1, got: 0 }),
         Some(d) => Ok((values, d)),

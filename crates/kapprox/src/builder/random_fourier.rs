@@ -25,7 +25,7 @@ use kpass::Workers;
 #[derive(Clone, Debug)]
 pub struct RandomFourier {
     kernel: Kernel,
-    features: usize,
+    feature_count: usize,
     sampling: Sampling,
     seed: u64,
 }
@@ -33,8 +33,8 @@ pub struct RandomFourier {
 impl RandomFourier {
     /// Returns a map to `features` features. `sigma=median` selects the median distance of the
     /// points.
-    pub fn new(kernel: Kernel, features: usize) -> Self {
-        Self { kernel, features, sampling: Sampling::Plain, seed: 0 }
+    pub fn new(kernel: Kernel, feature_count: usize) -> Self {
+        Self { kernel, feature_count, sampling: Sampling::Plain, seed: 0 }
     }
 
     /// Sets how the frequencies are drawn; independently by default.
@@ -67,7 +67,7 @@ impl RandomFourier {
             spec: &spec,
             kernel: &kernel,
             d: x.d,
-            rank: self.features,
+            rank: self.feature_count,
             seed: self.seed,
         })?;
         Ok(FittedMap { kernel, kernel_function, map, workers: Workers::sequential() })

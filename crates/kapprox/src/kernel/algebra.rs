@@ -5,8 +5,8 @@
 //! a time and combined with the values in the block, so no second block is needed.
 
 use super::fixed_kernel::{FixedKernel, KernelColumns, MAX_FEW_ROWS};
-use super::points::{fill_column, pieces, row};
-use super::{AnyKernel, KernelFunction, Spectrum, check_shapes, gradient::WeightedPairs};
+use super::points::{fill_column, index_chunks, row_slice};
+use super::{AnyKernel, KernelFunction, Spectrum, assert_shapes, gradient::WeightedPairs};
 use crate::{Real, vectorised};
 use faer::{Mat, MatMut, MatRef, prelude::*};
 use std::sync::Arc;
@@ -64,42 +64,42 @@ impl<T: Real> KernelFunction<T> for CombinedKernel {
     }
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
-        check_shapes(x, z, &out);
+        assert_shapes(x, z, &out);
         let mut panel = Mat::zeros(PANEL_ROWS.min(x.nrows()), PANEL_COLUMNS.min(z.nrows()));
         let kernels = self.typed::<T>();
         let [first, others @ ..] = &kernels[..] else { return };
         first.block(x, z, out.rb_mut());
         for other in others {
-            for (i, rows) in pieces(x.nrows(), PANEL_ROWS) {
-                for (j, columns) in pieces(z.nrows(), PANEL_COLUMNS) {
+            for (i, rows) in index_chunks(x.nrows(), PANEL_ROWS) {
+                for (j, columns) in index_chunks(z.nrows(), PANEL_COLUMNS) {
                     let mut panel = panel.as_mut().submatrix_mut(0, 0, rows, columns);
                     other.block(x.subrows(i, rows), z.subrows(j, columns), panel.rb_mut());
-                    combine(self.operation, out.rb_mut().submatrix_mut(i, j, rows, columns), panel.rb());
+                    combine_blocks(self.operation, out.rb_mut().submatrix_mut(i, j, rows, columns), panel.rb());
                 }
             }
         }
     }
 
-    fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+    fn prepare_columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
         let kernels = self.typed::<T>();
         let (first, others) = kernels.split_first()?;
         let panels = |kernel: &Arc<dyn KernelFunction<T>>| {
             let kernel = kernel.clone();
-            pieces(z.nrows(), PANEL_COLUMNS)
+            index_chunks(z.nrows(), PANEL_COLUMNS)
                 .map(move |(j, columns)| FixedKernel::new(kernel.clone(), z.subrows(j, columns)))
         };
         let (first, others) = (FixedKernel::new(first.clone(), z), others.iter().flat_map(panels).collect());
-        Some(Box::new(CombinedColumns { operation: self.operation, first, others }))
+        Some(Box::new(CombinedColumns { operation: self.operation, first_operand: first, other_operands: others }))
     }
 
-    fn differentiable(&self) -> bool {
-        self.typed::<T>().iter().all(|kernel| kernel.differentiable())
+    fn is_differentiable(&self) -> bool {
+        self.typed::<T>().iter().all(|kernel| kernel.is_differentiable())
     }
 
     /// The gradient of a factor is weighted with the values of all other factors.
     fn gradient(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, weights: MatRef<'_, T>, mut out: MatMut<'_, T>) -> bool {
         let pairs = WeightedPairs::new(x, z, weights, &out);
-        if !KernelFunction::<T>::differentiable(self) {
+        if !KernelFunction::<T>::is_differentiable(self) {
             return false;
         }
         let kernels = self.typed::<T>();
@@ -121,8 +121,8 @@ impl<T: Real> KernelFunction<T> for CombinedKernel {
         first.diag(x, out);
         for other in others {
             other.diag(x, &mut operand_diagonal);
-            for (out, &more) in out.iter_mut().zip(&operand_diagonal) {
-                *out = self.operation.apply(*out, more);
+            for (out, &operand_value) in out.iter_mut().zip(&operand_diagonal) {
+                *out = self.operation.apply(*out, operand_value);
             }
         }
     }
@@ -135,16 +135,16 @@ fn product_gradient<T: Real>(
     mut out: MatMut<'_, T>,
 ) {
     let WeightedPairs { x, z, weights } = pairs;
-    let values = |kernel: &Arc<dyn KernelFunction<T>>| {
+    let compute_block = |kernel: &Arc<dyn KernelFunction<T>>| {
         let mut values = Mat::zeros(x.nrows(), z.nrows());
         kernel.block(x, z, values.as_mut());
         values
     };
-    let blocks: Vec<_> = kernels.iter().map(values).collect();
-    for (one, kernel) in kernels.iter().enumerate() {
+    let blocks: Vec<_> = kernels.iter().map(compute_block).collect();
+    for (factor_index, kernel) in kernels.iter().enumerate() {
         let mut weights = weights.to_owned();
-        for (_, block) in blocks.iter().enumerate().filter(|(other, _)| *other != one) {
-            combine(Operation::Product, weights.as_mut(), block.as_ref());
+        for (_, block) in blocks.iter().enumerate().filter(|(block_index, _)| *block_index != factor_index) {
+            combine_blocks(Operation::Product, weights.as_mut(), block.as_ref());
         }
         kernel.gradient(x, z, weights.as_ref(), out.rb_mut());
     }
@@ -155,27 +155,28 @@ fn product_gradient<T: Real>(
 /// at once, so another split of the points would change the bits.
 struct CombinedColumns<T: Real> {
     operation: Operation,
-    first: FixedKernel<T>,
-    others: Vec<FixedKernel<T>>,
+    first_operand: FixedKernel<T>,
+    other_operands: Vec<FixedKernel<T>>,
 }
 
 impl<T: Real> KernelColumns<T> for CombinedColumns<T> {
-    fn scratch(&self) -> usize {
-        let inner = self.others.iter().chain([&self.first]).map(KernelColumns::scratch).max();
-        MAX_FEW_ROWS * PANEL_COLUMNS + inner.unwrap_or_default()
+    fn scratch_len(&self) -> usize {
+        let operand_scratch =
+            self.other_operands.iter().chain([&self.first_operand]).map(KernelColumns::scratch_len).max();
+        MAX_FEW_ROWS * PANEL_COLUMNS + operand_scratch.unwrap_or_default()
     }
 
     fn bytes(&self) -> usize {
-        self.others.iter().chain([&self.first]).map(KernelColumns::bytes).sum()
+        self.other_operands.iter().chain([&self.first_operand]).map(KernelColumns::bytes).sum()
     }
 
-    fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
+    fn compute_rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
         let (b, m) = (x.nrows(), z.nrows());
         let (panel, scratch) = scratch.split_at_mut(MAX_FEW_ROWS * PANEL_COLUMNS);
-        self.first.rows(x, z, out, scratch);
-        for (other, (j, columns)) in self.others.iter().zip(pieces(m, PANEL_COLUMNS).cycle()) {
+        self.first_operand.compute_rows(x, z, out, scratch);
+        for (other, (j, columns)) in self.other_operands.iter().zip(index_chunks(m, PANEL_COLUMNS).cycle()) {
             let panel = &mut panel[..b * columns];
-            other.rows(x, z.subrows(j, columns), panel, scratch);
+            other.compute_rows(x, z.subrows(j, columns), panel, scratch);
             for (out, panel) in out.chunks_exact_mut(m).zip(panel.chunks_exact(columns)) {
                 combine_slices(self.operation, &mut out[j..j + columns], panel);
             }
@@ -191,11 +192,11 @@ fn combine_slices<T: Real>(operation: Operation, out: &mut [T], panel: &[T]) {
     });
 }
 
-fn combine<T: Real>(operation: Operation, out: MatMut<'_, T>, panel: MatRef<'_, T>) {
-    let mut spare = Vec::new();
-    let mut panel_spare = Vec::new();
+fn combine_blocks<T: Real>(operation: Operation, out: MatMut<'_, T>, panel: MatRef<'_, T>) {
+    let mut out_buffer = Vec::new();
+    let mut panel_buffer = Vec::new();
     for (out, panel) in out.col_iter_mut().zip(panel.col_iter()) {
-        let panel = row(panel.as_mat().transpose(), 0, &mut panel_spare);
-        fill_column(out, &mut spare, |out| combine_slices(operation, out, panel));
+        let panel = row_slice(panel.as_mat().transpose(), 0, &mut panel_buffer);
+        fill_column(out, &mut out_buffer, |out| combine_slices(operation, out, panel));
     }
 }

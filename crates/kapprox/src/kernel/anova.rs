@@ -5,23 +5,23 @@
 //! 1997; in this form: Karatzoglou, Smola, Hornik, Zeileis, *kernlab*, JSS 11, 2004). It costs one
 //! exponential per feature and pair of points.
 
-use super::family::{KernelFamily, KernelParameter, KernelProperties, ParameterRange};
-use super::{Profile, direct::difference_kernel, matern::FAR, sweep::DifferenceReduction};
+use super::family::{KernelFamily, KernelProperties, NumericParameter, ParameterRange};
+use super::{Profile, direct::difference_kernel, matern::MAX_ARGUMENT, sweep::DifferenceAccumulator};
 use crate::Real;
 use std::f64::consts::LN_2;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[
-        KernelParameter::number(
+        NumericParameter::number(
             "sigma",
             1.0,
             ParameterRange::Positive,
             "it is a length that differences are divided by",
         ),
-        KernelParameter::number(
+        NumericParameter::number(
             "degree",
             2.0,
-            ParameterRange::Integer { from: 1, to: 31 },
+            ParameterRange::Integer { min: 1, max: 31 },
             "only integer powers are positive definite, and higher powers overflow",
         ),
     ],
@@ -50,8 +50,8 @@ impl Profile for Power {
     }
 
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
-        let (rate, lower) = (T::from_f64(self.degree.into()), self.degree - 1);
-        Some(inlined!(|sum: T| rate * sum.power(lower)))
+        let (rate, lower_degree) = (T::from_f64(self.degree.into()), self.degree - 1);
+        Some(inlined!(|sum: T| rate * sum.power(lower_degree)))
     }
 }
 
@@ -59,17 +59,17 @@ impl Profile for Power {
 #[derive(Debug)]
 struct Gaussians;
 
-impl DifferenceReduction for Gaussians {
+impl DifferenceAccumulator for Gaussians {
     const START: f64 = 0.0;
 
-    fn next<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {
+    fn step<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {
         inlined!(|value: T, difference: T| value + (difference * difference).halvings())
     }
 
     fn slope<T: Real>(&self) -> impl Fn(T) -> T + Copy {
-        let (rate, far) = (T::from_f64(-2.0 * LN_2), T::from_f64(FAR));
+        let (rate, max_argument) = (T::from_f64(-2.0 * LN_2), T::from_f64(MAX_ARGUMENT));
         inlined!(|difference: T| {
-            let a = difference.smaller(far).larger(T::ZERO - far);
+            let a = difference.smaller(max_argument).larger(T::ZERO - max_argument);
             rate * a * (a * a).halvings()
         })
     }

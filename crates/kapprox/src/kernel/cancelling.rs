@@ -12,8 +12,8 @@
 //! distance of a pair is not well above the rounding error, it is recomputed from the differences
 //! x − z.
 
-use super::panel::{Finish, PointStats, PointStatsTable};
-use super::points::{fold_panels, fold_row};
+use super::panel::{Epilogue, PointStats, PointStatsTable};
+use super::points::{sum_panels, sum_row};
 use super::{sparse_argument::SparseArgument, terms::Term};
 use crate::{Real, vectorised};
 use std::fmt::Debug;
@@ -27,7 +27,7 @@ pub(super) trait SplitDistance: Debug + Send + Sync + 'static {
     /// Term of the sum over pairs for points with many features.
     type ManyFeatures: Term;
     /// Returns the distance of sparse points as an argument, in units of `length`.
-    fn by_entries(length: f64) -> SparseArgument;
+    fn sparse_argument(length: f64) -> SparseArgument;
     /// Unit of the distance that is computed from offsets, as a multiple of the length scale.
     const UNIT: f64;
     /// Factor of a row of x in the sums over pairs.
@@ -47,14 +47,14 @@ pub(super) trait SplitDistance: Debug + Send + Sync + 'static {
     /// Computes the offsets and sizes of packed rows of z with `d` features.
     fn offsets_and_sizes<T: Real>(z: &[T], d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>);
     /// Returns the distance by differences: without cancellation, and exactly 0 for equal points.
-    fn by_differences<T: Real>(x: &[T], z: &[T], scale: &[T]) -> T;
+    fn direct_distance<T: Real>(x: &[T], z: &[T], scale: &[T]) -> T;
     /// Returns a sum of slopes of [`FewFeatures`](Self::FewFeatures) times their factor; `scale` is
     /// one over the length scale.
-    fn in_units<T: Real>(scale: T, sum: T) -> T;
+    fn scale_slope_sum<T: Real>(scale: T, sum: T) -> T;
 }
 
 /// k(x, z) = `profile(offset(x) + offset(z) + sum)`.
-pub(crate) struct Cancelling<T, S, F> {
+pub(crate) struct OffsetEpilogue<T, S, F> {
     scale: Vec<T>,
     /// Fraction of the points' sizes below which a distance is computed from differences.
     recompute_fraction: T,
@@ -62,59 +62,60 @@ pub(crate) struct Cancelling<T, S, F> {
     split: std::marker::PhantomData<S>,
 }
 
-impl<T: Real, S: SplitDistance, F: Fn(T) -> T + Copy> Cancelling<T, S, F> {
+impl<T: Real, S: SplitDistance, F: Fn(T) -> T + Copy> OffsetEpilogue<T, S, F> {
     pub(crate) fn new(scale: &[T], recompute_fraction: T, profile: F) -> Self {
         Self { scale: scale.to_vec(), recompute_fraction, profile, split: std::marker::PhantomData }
     }
 }
 
-impl<T: Real, S: SplitDistance, F: Fn(T) -> T + Copy> Finish<T> for Cancelling<T, S, F> {
+impl<T: Real, S: SplitDistance, F: Fn(T) -> T + Copy> Epilogue<T> for OffsetEpilogue<T, S, F> {
     const STATS_PER_POINT: usize = 2;
 
     fn panel_stats(&self, panels: &mut [T], height: usize, d: usize, stats: &mut PointStatsTable<T>) {
-        fold_panels(panels, height, d, (S::offset, S::OFFSET_FACTOR), &mut stats.offsets);
+        sum_panels(panels, height, d, (S::offset, S::OFFSET_FACTOR), &mut stats.offsets);
         match S::SIZE_FACTOR {
-            Some(factor) => fold_panels(panels, height, d, (S::size, factor), &mut stats.sizes),
+            Some(factor) => sum_panels(panels, height, d, (S::size, factor), &mut stats.sizes),
             None => stats.sizes.clone_from(&stats.offsets),
         }
-        multiply(panels, S::ROW_FACTOR);
-        stats.largest = largest_size(&stats.sizes);
+        multiply_by(panels, S::ROW_FACTOR);
+        stats.max_size = largest_size(&stats.sizes);
     }
 
     fn point_stats(&self, x: &mut [T]) -> PointStats<T> {
-        let offset = fold_row(x, (S::offset, S::OFFSET_FACTOR));
-        let size = S::SIZE_FACTOR.map_or(offset, |factor| fold_row(x, (S::size, factor)));
-        multiply(x, S::ROW_FACTOR);
+        let offset = sum_row(x, (S::offset, S::OFFSET_FACTOR));
+        let size = S::SIZE_FACTOR.map_or(offset, |factor| sum_row(x, (S::size, factor)));
+        multiply_by(x, S::ROW_FACTOR);
         PointStats { offset, size }
     }
 
     fn row_stats(&self, rows: &[T], d: usize, stats: &mut PointStatsTable<T>) {
         S::offsets_and_sizes(rows, d, &mut stats.offsets, &mut stats.sizes);
-        stats.largest = largest_size(&stats.sizes);
+        stats.max_size = largest_size(&stats.sizes);
     }
 
     /// Compares the distances with a bound from the largest size among the other points, which
     /// costs one operation per pair; a bound from the sizes of each pair would cost three. If sizes
     /// overflow, the bound overflows too, and the values are suspect.
     #[inline(always)]
-    fn values(&self, one: PointStats<T>, others: &[T], largest: T, sums: &[T], values: &mut [T]) -> bool {
-        let (bound, mut far) = (self.recompute_fraction * (largest + one.size), true);
-        for ((value, &sum), &other) in values.iter_mut().zip(sums).zip(others) {
-            let distance = other + one.offset + sum;
-            far &= distance > bound;
+    fn values(&self, point: PointStats<T>, other_offsets: &[T], max_size: T, sums: &[T], values: &mut [T]) -> bool {
+        let (bound, mut all_far) = (self.recompute_fraction * (max_size + point.size), true);
+        for ((value, &sum), &other_offset) in values.iter_mut().zip(sums).zip(other_offsets) {
+            let distance = other_offset + point.offset + sum;
+            all_far &= distance > bound;
             *value = (self.profile)(distance);
         }
-        !far
+        !all_far
     }
 
-    fn recompute(&self, one: PointStats<T>, other: PointStats<T>, sum: T, x: &[T], z: &[T]) -> Option<T> {
-        let far = other.offset + one.offset + sum > self.recompute_fraction * (other.size + one.size);
+    fn recompute(&self, point: PointStats<T>, other_point: PointStats<T>, sum: T, x: &[T], z: &[T]) -> Option<T> {
+        let is_far =
+            other_point.offset + point.offset + sum > self.recompute_fraction * (other_point.size + point.size);
         // `far` is false if sizes overflowed
-        (!far).then(|| vectorised!((self.profile)(S::by_differences(x, z, &self.scale))))
+        (!is_far).then(|| vectorised!((self.profile)(S::direct_distance(x, z, &self.scale))))
     }
 }
 
-fn multiply<T: Real>(x: &mut [T], factor: f64) {
+fn multiply_by<T: Real>(x: &mut [T], factor: f64) {
     let factor = T::from_f64(factor);
     x.iter_mut().for_each(|value| *value *= factor);
 }

@@ -4,9 +4,9 @@
 //! for every σ > 0 (Rasmussen, Williams, *Gaussian Processes for Machine Learning*, 2006, equation
 //! 4.19).
 
-use super::distance_argument::{AtZero, l2};
+use super::distance_argument::{Smoothness, squared_distance_kernel};
 use super::family::{Distance, KernelFamily, KernelProperties, SIGMA, Value};
-use super::{FrequencyDistribution, Kernel, Profile, points::Lengths};
+use super::{FrequencyDistribution, Kernel, Profile, points::LengthScales};
 use crate::Real;
 use rand_distr::Distribution;
 
@@ -15,7 +15,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
     distance: Some(Distance::L2),
     properties: KernelProperties::ALL,
     ..KernelFamily::new("cauchy", "1 / (1 + |x-z|^2 / sigma^2)", "cauchy(sigma=2)", |text, values| {
-        l2(text, Lengths::Same(values[0]), AtZero::Smooth, Cauchy)
+        squared_distance_kernel(text, LengthScales::Shared(values[0]), Smoothness::Smooth, Cauchy)
     })
 };
 
@@ -41,7 +41,7 @@ impl Profile for Cauchy {
         }))
     }
 
-    fn law(&self) -> Option<FrequencyDistribution> {
+    fn frequency_distribution(&self) -> Option<FrequencyDistribution> {
         // a mixture of exp(−τ r²) with exponentially distributed τ
         Some(FrequencyDistribution::radial(|rng| (2.0 * Distribution::<f64>::sample(&rand_distr::Exp1, rng)).sqrt()))
     }

@@ -16,8 +16,8 @@ use std::{collections::HashSet, fmt, sync::Arc};
 
 /// Names of columns as written, and the positions where they were found.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct ColumnChoice {
-    parts: Vec<ColumnSelector>,
+pub(super) struct ColumnSelection {
+    selectors: Vec<ColumnSelector>,
     indices: Option<ColumnIndices>,
 }
 
@@ -39,9 +39,9 @@ pub(super) struct ColumnIndices {
     indices: Arc<[usize]>,
 }
 
-impl ColumnChoice {
-    pub(super) fn new(parts: Vec<ColumnSelector>) -> Self {
-        Self { parts, indices: None }
+impl ColumnSelection {
+    pub(super) fn new(selectors: Vec<ColumnSelector>) -> Self {
+        Self { selectors, indices: None }
     }
 
     /// Returns the positions of the columns; `None` before they are resolved.
@@ -51,7 +51,7 @@ impl ColumnChoice {
 
     /// Returns the resolved columns with the feature names of in-memory rows, `x0`, `x1`, …,
     /// instead of their own names.
-    pub(super) fn by_position(&self) -> Self {
+    pub(super) fn with_positional_names(&self) -> Self {
         let positions = self.indices().into_iter().flat_map(ColumnIndices::iter);
         Self::new(positions.map(|position| ColumnSelector::Pattern(format!("x{position}"))).collect())
     }
@@ -59,30 +59,30 @@ impl ColumnChoice {
     /// Finds the columns among `features`, in the order in which they are written, each once.
     /// `kernel` is the name of the kernel, for messages.
     pub(super) fn resolve(&self, features: &[&str], kernel: &'static str) -> Result<Self> {
-        let (mut indices, mut seen, mut included) = (Vec::new(), HashSet::new(), Vec::new());
-        for part in &self.parts {
-            match part.excluded(features) {
-                Some(excluded) => seen.extend(excluded.find(features, kernel)?),
-                None => included.push(part.find(features, kernel)?),
+        let (mut indices, mut used_indices, mut included_columns) = (Vec::new(), HashSet::new(), Vec::new());
+        for selector in &self.selectors {
+            match selector.excluded_selector(features) {
+                Some(excluded) => used_indices.extend(excluded.find(features, kernel)?),
+                None => included_columns.push(selector.find(features, kernel)?),
             }
         }
-        if included.is_empty() {
-            included.push((0..features.len()).collect());
+        if included_columns.is_empty() {
+            included_columns.push((0..features.len()).collect());
         }
-        indices.extend(included.into_iter().flatten().filter(|index| seen.insert(*index)));
+        indices.extend(included_columns.into_iter().flatten().filter(|index| used_indices.insert(*index)));
         if indices.is_empty() {
             let (name, hint) = (self.to_string(), "; the exclusions leave no column".to_string());
             return Err(Error::NoSuchFeature { kernel, name, hint });
         }
         let columns = ColumnIndices { input_count: features.len(), indices: indices.into() };
-        Ok(Self { parts: self.parts.clone(), indices: Some(columns) })
+        Ok(Self { selectors: self.selectors.clone(), indices: Some(columns) })
     }
 }
 
 impl ColumnSelector {
     /// Returns the columns to exclude, whose name follows `!`; `None` if a feature has the whole
     /// name, including the `!`.
-    fn excluded(&self, features: &[&str]) -> Option<Self> {
+    fn excluded_selector(&self, features: &[&str]) -> Option<Self> {
         match self {
             Self::Pattern(name) if names::position(features, name).is_none() => {
                 name.strip_prefix('!').map(|name| Self::Pattern(name.to_string()))
@@ -92,9 +92,9 @@ impl ColumnSelector {
     }
 
     fn find(&self, features: &[&str], kernel: &'static str) -> Result<Vec<usize>> {
-        let missing =
+        let missing_error =
             |name: &str| Error::NoSuchFeature { kernel, name: name.to_string(), hint: names::hint(features, name) };
-        let position = |name: &str| names::position(features, name).ok_or_else(|| missing(name));
+        let position = |name: &str| names::position(features, name).ok_or_else(|| missing_error(name));
         match self {
             Self::Pattern(name) => {
                 match (
@@ -106,20 +106,20 @@ impl ColumnSelector {
                     (None, items, _) if !items.is_empty() => Ok(items),
                     (None, _, values) if !values.is_empty() => Ok(values),
                     _ => {
-                        let pattern = glob::Pattern::new(name).map_err(|_| missing(name))?;
+                        let pattern = glob::Pattern::new(name).map_err(|_| missing_error(name))?;
                         let columns = features.iter().enumerate();
                         let matches: Vec<_> =
                             columns.filter(|(_, name)| pattern.matches(name)).map(|(i, _)| i).collect();
-                        if matches.is_empty() { Err(missing(name)) } else { Ok(matches) }
+                        if matches.is_empty() { Err(missing_error(name)) } else { Ok(matches) }
                     }
                 }
             }
             Self::Range(first, last) => {
-                let (from, to) = (position(first)?, position(last)?);
-                if from > to {
+                let (first_index, last_index) = (position(first)?, position(last)?);
+                if first_index > last_index {
                     return Err(Error::ReversedRange { kernel, first: first.clone(), last: last.clone() });
                 }
-                Ok((from..=to).collect())
+                Ok((first_index..=last_index).collect())
             }
         }
     }
@@ -147,10 +147,10 @@ impl Embedding for ColumnIndices {
         }
     }
 
-    fn pull_back<T: Real>(&self, _: &[T], _: &[T], by_image: &[T], gradient: &mut [T]) {
+    fn pull_back<T: Real>(&self, _: &[T], _: &[T], image_gradient: &[T], gradient: &mut [T]) {
         gradient.fill(T::ZERO);
-        for (&by_image, &column) in by_image.iter().zip(&*self.indices) {
-            gradient[column] = by_image;
+        for (&derivative, &column) in image_gradient.iter().zip(&*self.indices) {
+            gradient[column] = derivative;
         }
     }
 
@@ -160,9 +160,9 @@ impl Embedding for ColumnIndices {
         let spectrum = spectrum?;
         let mut lengths = vec![f64::INFINITY; self.input_count];
         for (i, &column) in self.indices.iter().enumerate() {
-            lengths[column] = spectrum.length(i);
+            lengths[column] = spectrum.length_scale(i);
         }
-        Some(Spectrum { lengths, ..spectrum })
+        Some(Spectrum { length_scales: lengths, ..spectrum })
     }
 }
 
@@ -171,9 +171,9 @@ pub(super) fn is_bare_name_char(c: char) -> bool {
     !c.is_whitespace() && !",()[]\"".contains(c)
 }
 
-impl fmt::Display for ColumnChoice {
+impl fmt::Display for ColumnSelection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.parts.iter().map(ColumnSelector::to_string).collect::<Vec<_>>()[..] {
+        match &self.selectors.iter().map(ColumnSelector::to_string).collect::<Vec<_>>()[..] {
             [part] => f.write_str(part),
             parts => write!(f, "[{}]", parts.join(", ")),
         }
@@ -183,16 +183,16 @@ impl fmt::Display for ColumnChoice {
 impl fmt::Display for ColumnSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Pattern(name) => quoted(name).fmt(f),
-            Self::Range(first, last) => write!(f, "{}..{}", quoted(first), quoted(last)),
+            Self::Pattern(name) => quote_name(name).fmt(f),
+            Self::Range(first, last) => write!(f, "{}..{}", quote_name(first), quote_name(last)),
         }
     }
 }
 
 /// Returns a name that parses back: quoted if it contains special characters, with quotes doubled.
-fn quoted(name: &str) -> String {
-    let dots = name.contains("..") || name.starts_with('.') || name.ends_with('.');
-    if !name.is_empty() && !dots && name.chars().all(is_bare_name_char) {
+fn quote_name(name: &str) -> String {
+    let has_dots = name.contains("..") || name.starts_with('.') || name.ends_with('.');
+    if !name.is_empty() && !has_dots && name.chars().all(is_bare_name_char) {
         return name.to_string();
     }
     format!("\"{}\"", name.replace('"', "\"\""))

@@ -9,12 +9,12 @@
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 
-use super::family::{KernelFamily, KernelParameter, KernelProperties, ParameterRange};
+use super::family::{KernelFamily, KernelProperties, NumericParameter, ParameterRange};
 use super::{FrequencyDistribution, Kernel, Profile, direct::inner_product_kernel};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
-    parameters: &[KernelParameter::number(
+    parameters: &[NumericParameter::number(
         "value",
         1.0,
         ParameterRange::NotNegative,
@@ -47,7 +47,7 @@ impl Profile for Constant {
     }
 
     /// Returns the distribution of the single frequency 0.
-    fn law(&self) -> Option<FrequencyDistribution> {
+    fn frequency_distribution(&self) -> Option<FrequencyDistribution> {
         Some(FrequencyDistribution::radial(|_| 0.0))
     }
 }

@@ -22,42 +22,43 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
 struct Sphere;
 
 impl Embedding for Sphere {
-    fn on_sparse(&self, text: String, kernel: Arc<dyn AnyKernel>) -> Option<Arc<dyn AnyKernel>> {
+    fn sparse_image_kernel(&self, text: String, kernel: Arc<dyn AnyKernel>) -> Option<Arc<dyn AnyKernel>> {
         Some(transformed_kernel(text, KernelTransform::Normalised, kernel))
     }
 
     fn apply<T: Real>(&self, x: &[T], image: &mut [T]) {
         // scaled, so that squares neither overflow nor vanish
-        let largest = largest(x);
+        let largest = max_norm(x);
         if largest == 0.0 {
             return image.fill(T::ZERO);
         }
-        let norm = norm(x, largest);
+        let norm = scaled_norm(x, largest);
         for (image, value) in image.iter_mut().zip(x) {
             *image = T::from_f64(value.to_f64() / largest / norm);
         }
     }
 
     /// Writes the component of `by_image` orthogonal to the image, divided by ‖x‖.
-    fn pull_back<T: Real>(&self, x: &[T], image: &[T], by_image: &[T], gradient: &mut [T]) {
-        let largest = largest(x);
+    fn pull_back<T: Real>(&self, x: &[T], image: &[T], image_gradient: &[T], gradient: &mut [T]) {
+        let largest = max_norm(x);
         if largest == 0.0 {
             return gradient.fill(T::ZERO);
         }
-        let norm = norm(x, largest);
-        let projection: f64 = image.iter().zip(by_image).map(|(image, by)| image.to_f64() * by.to_f64()).sum();
-        for ((gradient, image), by) in gradient.iter_mut().zip(image).zip(by_image) {
-            *gradient = T::from_f64((by.to_f64() - projection * image.to_f64()) / largest / norm);
+        let norm = scaled_norm(x, largest);
+        let projection: f64 =
+            image.iter().zip(image_gradient).map(|(image, derivative)| image.to_f64() * derivative.to_f64()).sum();
+        for ((gradient, image), derivative) in gradient.iter_mut().zip(image).zip(image_gradient) {
+            *gradient = T::from_f64((derivative.to_f64() - projection * image.to_f64()) / largest / norm);
         }
     }
 }
 
 /// Returns ‖x‖∞.
-fn largest<T: Real>(x: &[T]) -> f64 {
+fn max_norm<T: Real>(x: &[T]) -> f64 {
     x.iter().fold(0.0, |largest, value| largest.max(value.to_f64().abs()))
 }
 
 /// Returns ‖x / largest‖.
-fn norm<T: Real>(x: &[T], largest: f64) -> f64 {
+fn scaled_norm<T: Real>(x: &[T], largest: f64) -> f64 {
     x.iter().map(|value| (value.to_f64() / largest).powi(2)).sum::<f64>().sqrt()
 }

@@ -1,11 +1,11 @@
 //! Kernels of a number that is computed feature by feature from the original values of two points:
 //! a sum of [terms](super::terms), or a [sweep](super::sweep).
 
-use super::panel::{Finish, PointStats};
-use super::points::{Frame, Lengths, inverse};
+use super::panel::{Epilogue, PointStats};
+use super::points::{Frame, LengthScales, finite_inverse};
 use super::profile::{Argument, Engine, Profile, ScalarFunction, identity, profile_kernel};
 use super::terms::{Products, Term, is_overflow};
-use super::{sparse_argument::SparseArgument, sweep::DifferenceReduction};
+use super::{sparse_argument::SparseArgument, sweep::DifferenceAccumulator};
 use crate::{Real, vectorised};
 use faer::MatRef;
 use std::{marker::PhantomData, sync::Arc};
@@ -25,7 +25,7 @@ struct SumArgument<M>(PhantomData<M>);
 
 impl<M: Term> Argument for SumArgument<M> {
     fn run<T: Real, E: Engine<T>>(&self, engine: E, profile: impl ScalarFunction<T>, _: bool) -> E::Output {
-        engine.sums::<M, _>(SumFinish(profile, PhantomData::<M>))
+        engine.sums::<M, _>(SumEpilogue(profile, PhantomData::<M>))
     }
 
     fn slope<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {
@@ -42,9 +42,9 @@ impl<M: Term> Argument for SumArgument<M> {
 }
 
 /// k(x, z) = `profile(sum)`, kept finite even if the sum overflows.
-pub(crate) struct SumFinish<F, M>(pub(crate) F, pub(crate) PhantomData<M>);
+pub(crate) struct SumEpilogue<F, M>(pub(crate) F, pub(crate) PhantomData<M>);
 
-impl<T: Real, F: Fn(T) -> T + Copy, M: Term> Finish<T> for SumFinish<F, M> {
+impl<T: Real, F: Fn(T) -> T + Copy, M: Term> Epilogue<T> for SumEpilogue<F, M> {
     #[inline(always)]
     fn values(&self, _: PointStats<T>, _: &[T], _: T, sums: &[T], values: &mut [T]) -> bool {
         let mut any_suspect = false;
@@ -65,13 +65,13 @@ impl<T: Real, F: Fn(T) -> T + Copy, M: Term> Finish<T> for SumFinish<F, M> {
 
 /// Returns the kernel `profile(f)`, written `text`, with the number f that `features` computes from
 /// (x − z) / `length`.
-pub(crate) fn difference_kernel<F: DifferenceReduction, P: Profile>(
+pub(crate) fn difference_kernel<F: DifferenceAccumulator, P: Profile>(
     text: String,
     length: f64,
-    features: F,
+    accumulator: F,
     profile: P,
 ) -> Arc<dyn super::AnyKernel> {
-    profile_kernel(text, DifferenceArgument { length, features: Arc::new(features) }, profile)
+    profile_kernel(text, DifferenceArgument { length, accumulator: Arc::new(accumulator) }, profile)
 }
 
 /// The number that `features` computes from the differences x − z of the features, in units of
@@ -79,15 +79,15 @@ pub(crate) fn difference_kernel<F: DifferenceReduction, P: Profile>(
 #[derive(Debug)]
 struct DifferenceArgument<F> {
     length: f64,
-    features: Arc<F>,
+    accumulator: Arc<F>,
 }
 
 /// The profile of a kernel that is a product of factors, one per feature: the identity. Its
 /// derivative is with respect to the logarithm of a factor.
 #[derive(Debug)]
-pub(crate) struct Factors;
+pub(crate) struct ProductProfile;
 
-impl Profile for Factors {
+impl Profile for ProductProfile {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         identity
     }
@@ -97,26 +97,26 @@ impl Profile for Factors {
     }
 }
 
-impl<F: DifferenceReduction> Argument for DifferenceArgument<F> {
+impl<F: DifferenceAccumulator> Argument for DifferenceArgument<F> {
     fn frame<T: Real>(&self, z: MatRef<'_, T>) -> Frame<T> {
-        Frame::new(z, &Lengths::Same(self.length), 1.0)
+        Frame::new(z, &LengthScales::Shared(self.length), 1.0)
     }
 
     fn run<T: Real, E: Engine<T>>(&self, engine: E, profile: impl ScalarFunction<T>, _: bool) -> E::Output {
-        engine.sweep(&self.features, profile)
+        engine.sweep(&self.accumulator, profile)
     }
 
     fn slope<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {
-        let (slope, scale) = (self.features.slope(), inverse::<T>(self.length));
+        let (slope, scale) = (self.accumulator.slope(), finite_inverse::<T>(self.length));
         inlined!(|x, z| slope((x - z) * scale))
     }
 
-    fn in_units<T: Real>(&self, _: usize, sum: T) -> T {
-        sum * inverse::<T>(self.length)
+    fn scale_slope_sum<T: Real>(&self, _: usize, sum: T) -> T {
+        sum * finite_inverse::<T>(self.length)
     }
 
     fn self_argument<T: Real>(&self, x: &[T]) -> f64 {
-        let next = self.features.next::<f64>();
-        x.iter().fold(F::START, |value, _| next(value, 0.0))
+        let step = self.accumulator.step::<f64>();
+        x.iter().fold(F::START, |value, _| step(value, 0.0))
     }
 }

@@ -12,9 +12,9 @@
 //! 2004; Sejdinovic, Sriperumbudur, Gretton, Fukumizu, "Equivalence of distance-based and
 //! RKHS-based statistics in hypothesis testing", Annals of Statistics 41, 2013.
 
-use super::distance_argument::{AtZero, l2};
+use super::distance_argument::{Smoothness, squared_distance_kernel};
 use super::family::{KernelFamily, KernelProperties};
-use super::points::{Lengths, row};
+use super::points::{LengthScales, row_slice};
 use super::transform::{PairFunction, transformed_kernel};
 use super::{KernelFunction, Profile, gradient::WeightedPairs};
 use crate::Real;
@@ -24,7 +24,12 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
     // not universal: k(0, ·) is 0, so no sum of kernel sections approximates 1 at the origin
     properties: KernelProperties { characteristic: true, scope: "laws with a mean", ..KernelProperties::NONE },
     ..KernelFamily::new("distance", "(|x| + |z| - |x-z|) / 2", "distance()", |text, _| {
-        let distance = l2("distance()".to_string(), Lengths::Same(1.0), AtZero::Cusp, NegativeHalfDistance);
+        let distance = squared_distance_kernel(
+            "distance()".to_string(),
+            LengthScales::Shared(1.0),
+            Smoothness::Cusp,
+            NegativeHalfDistance,
+        );
         transformed_kernel(text, HalfNorms, distance)
     })
 };
@@ -36,13 +41,13 @@ struct NegativeHalfDistance;
 
 impl Profile for NegativeHalfDistance {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
-        let half = T::from_f64(-0.5);
-        inlined!(|squared: T| half * squared.larger(T::ZERO).root())
+        let minus_half = T::from_f64(-0.5);
+        inlined!(|squared: T| minus_half * squared.larger(T::ZERO).root())
     }
 
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
-        let quarter = T::from_f64(-0.25);
-        Some(inlined!(|squared: T| if squared > T::ZERO { quarter / squared.root() } else { T::ZERO }))
+        let minus_quarter = T::from_f64(-0.25);
+        Some(inlined!(|squared: T| if squared > T::ZERO { minus_quarter / squared.root() } else { T::ZERO }))
     }
 }
 
@@ -71,13 +76,13 @@ impl PairFunction for HalfNorms {
     fn gradient<T: Real>(self, distance: &dyn KernelFunction<T>, pairs: WeightedPairs<'_, T>, mut out: MatMut<'_, T>) {
         let WeightedPairs { x, z, weights } = pairs;
         distance.gradient(x, z, weights, out.rb_mut());
-        let (mut norms, mut halves, mut spare) = (vec![0.0; x.nrows()], vec![T::ZERO; x.nrows()], Vec::new());
-        self.prepare(distance, x, &mut norms, &mut halves);
-        for (i, &half) in halves.iter().enumerate().filter(|(_, half)| **half > T::ZERO) {
-            let sum: f64 = weights.row(i).iter().map(|weight| weight.to_f64()).sum();
-            let share = 0.25 * sum / half.to_f64();
-            for (out, &x) in out.rb_mut().row_mut(i).iter_mut().zip(row(x, i, &mut spare)) {
-                *out = (*out + T::from_f64(share * x.to_f64()).saturate()).saturate();
+        let (mut norms, mut half_norms, mut spare) = (vec![0.0; x.nrows()], vec![T::ZERO; x.nrows()], Vec::new());
+        self.prepare(distance, x, &mut norms, &mut half_norms);
+        for (i, &half_norm) in half_norms.iter().enumerate().filter(|(_, half)| **half > T::ZERO) {
+            let weight_sum: f64 = weights.row(i).iter().map(|weight| weight.to_f64()).sum();
+            let scale = 0.25 * weight_sum / half_norm.to_f64();
+            for (out, &x) in out.rb_mut().row_mut(i).iter_mut().zip(row_slice(x, i, &mut spare)) {
+                *out = (*out + T::from_f64(scale * x.to_f64()).saturate()).saturate();
             }
         }
     }
@@ -90,7 +95,8 @@ impl PairFunction for HalfNorms {
 fn norms<T: Real>(points: MatRef<'_, T>, out: &mut [f64]) {
     let mut spare = Vec::new();
     for (i, out) in out.iter_mut().enumerate() {
-        let squares: f64 = row(points, i, &mut spare).iter().map(|value| value.to_f64() * value.to_f64()).sum();
-        *out = squares.min(f64::MAX).sqrt();
+        let squared_norm: f64 =
+            row_slice(points, i, &mut spare).iter().map(|value| value.to_f64() * value.to_f64()).sum();
+        *out = squared_norm.min(f64::MAX).sqrt();
     }
 }

@@ -7,11 +7,11 @@
 //! both cheap formulas the terms cancel if the points are close; see
 //! [`cancelling`](super::cancelling) for the remedy.
 
-use super::cancelling::{Cancelling, SplitDistance};
-use super::points::{Frame, Lengths, half_sums, inverse, row_norms, sum_of_differences};
+use super::cancelling::{OffsetEpilogue, SplitDistance};
+use super::points::{Frame, LengthScales, finite_inverse, negative_half_sums, squared_row_norms, sum_of_differences};
 use super::profile::{Argument, Engine, Profile, ScalarFunction, profile_kernel};
 use super::terms::{Magnitudes, Maxima, Products, Squares, Term};
-use super::{direct::SumFinish, sparse_argument::SparseArgument};
+use super::{direct::SumEpilogue, sparse_argument::SparseArgument};
 use crate::Real;
 use faer::MatRef;
 use std::{fmt::Debug, marker::PhantomData, sync::Arc};
@@ -37,7 +37,7 @@ const CUSP_FRACTION: f64 = 1.0 / 1024.0;
 
 /// Behaviour of a profile where the distance vanishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AtZero {
+pub(crate) enum Smoothness {
     /// Differentiable in the squared distance, more than once.
     Smooth,
     /// Differentiable in the squared distance, but the derivative has a cusp at 0.
@@ -46,7 +46,7 @@ pub(crate) enum AtZero {
     Cusp,
 }
 
-impl AtZero {
+impl Smoothness {
     /// Returns the fraction of the points' sizes below which a distance is computed from
     /// differences.
     fn recompute_fraction<T: Real>(self) -> T {
@@ -65,60 +65,60 @@ impl AtZero {
 }
 
 /// Returns the kernel `profile(Σ ((x − z) / length)²)`, written `text`.
-pub(crate) fn l2<P: Profile>(text: String, lengths: Lengths, at_zero: AtZero, profile: P) -> Arc<dyn super::AnyKernel> {
-    profile_kernel(text, DistanceArgument { lengths, at_zero, split: PhantomData::<Euclidean> }, profile)
+pub(crate) fn squared_distance_kernel<P: Profile>(
+    text: String,
+    length_scales: LengthScales,
+    smoothness: Smoothness,
+    profile: P,
+) -> Arc<dyn super::AnyKernel> {
+    profile_kernel(text, DistanceArgument { length_scales, smoothness, split: PhantomData::<Euclidean> }, profile)
 }
 
 /// Returns the kernel `profile(‖x − z‖₁ / length)`, written `text`.
-pub(crate) fn l1<P: Profile>(text: String, length: f64, profile: P) -> Arc<dyn super::AnyKernel> {
-    let (lengths, at_zero) = (Lengths::Same(length), AtZero::Cusp);
-    profile_kernel(text, DistanceArgument { lengths, at_zero, split: PhantomData::<HalfL1> }, profile)
+pub(crate) fn l1_distance_kernel<P: Profile>(text: String, length: f64, profile: P) -> Arc<dyn super::AnyKernel> {
+    let (length_scales, smoothness) = (LengthScales::Shared(length), Smoothness::Cusp);
+    profile_kernel(text, DistanceArgument { length_scales, smoothness, split: PhantomData::<HalfL1> }, profile)
 }
 
 #[derive(Debug)]
 struct DistanceArgument<S> {
-    lengths: Lengths,
-    at_zero: AtZero,
+    length_scales: LengthScales,
+    smoothness: Smoothness,
     split: PhantomData<S>,
 }
 
 impl<S: SplitDistance> Argument for DistanceArgument<S> {
     /// Centring rounds each coordinate once, and equal points stay equal.
     fn frame<T: Real>(&self, z: MatRef<'_, T>) -> Frame<T> {
-        Frame::new(z, &self.lengths, if z.ncols() <= FEW_FEATURES { 1.0 } else { S::UNIT })
+        Frame::new(z, &self.length_scales, if z.ncols() <= FEW_FEATURES { 1.0 } else { S::UNIT })
     }
 
-    fn run<T: Real, E: Engine<T>>(
-        &self,
-        engine: E,
-        profile: impl ScalarFunction<T>,
-        differentiated: bool,
-    ) -> E::Output {
+    fn run<T: Real, E: Engine<T>>(&self, engine: E, profile: impl ScalarFunction<T>, is_derivative: bool) -> E::Output {
         let scale = &engine.frame().scale;
         if scale.len() <= FEW_FEATURES {
-            return engine.sums::<S::FewFeatures, _>(SumFinish(profile, PhantomData::<S::FewFeatures>));
+            return engine.sums::<S::FewFeatures, _>(SumEpilogue(profile, PhantomData::<S::FewFeatures>));
         }
-        let at_zero = if differentiated { self.at_zero.derivative() } else { self.at_zero };
-        let finish = Cancelling::<T, S, _>::new(scale, at_zero.recompute_fraction(), profile);
-        engine.sums::<S::ManyFeatures, _>(finish)
+        let smoothness = if is_derivative { self.smoothness.derivative() } else { self.smoothness };
+        let epilogue = OffsetEpilogue::<T, S, _>::new(scale, smoothness.recompute_fraction(), profile);
+        engine.sums::<S::ManyFeatures, _>(epilogue)
     }
 
     fn slope<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {
         S::FewFeatures::slope
     }
 
-    fn in_units<T: Real>(&self, k: usize, sum: T) -> T {
-        S::in_units(inverse(self.lengths.length(k)), sum)
+    fn scale_slope_sum<T: Real>(&self, k: usize, sum: T) -> T {
+        S::scale_slope_sum(finite_inverse(self.length_scales.length_scale(k)), sum)
     }
 
-    fn lengths(&self) -> Vec<f64> {
-        self.lengths.to_vec()
+    fn length_scales(&self) -> Vec<f64> {
+        self.length_scales.to_vec()
     }
 
     fn sparse_argument(&self) -> Option<SparseArgument> {
-        match self.lengths {
-            Lengths::Same(length) => Some(S::by_entries(length)),
-            Lengths::Each(_) => None,
+        match self.length_scales {
+            LengthScales::Shared(length) => Some(S::sparse_argument(length)),
+            LengthScales::PerFeature(_) => None,
         }
     }
 }
@@ -139,21 +139,21 @@ impl SplitDistance for Euclidean {
         value.mul_add(value, sum)
     }
 
-    fn by_entries(length: f64) -> SparseArgument {
+    fn sparse_argument(length: f64) -> SparseArgument {
         SparseArgument::SquaredDistance { length }
     }
 
     fn offsets_and_sizes<T: Real>(z: &[T], d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>) {
-        row_norms(z, z.len() / d.max(1), offsets);
+        squared_row_norms(z, z.len() / d.max(1), offsets);
         sizes.clone_from(offsets);
     }
 
     #[inline(always)]
-    fn by_differences<T: Real>(x: &[T], z: &[T], scale: &[T]) -> T {
+    fn direct_distance<T: Real>(x: &[T], z: &[T], scale: &[T]) -> T {
         sum_of_differences(x, z, scale, inlined!(|sum, difference| difference.mul_plus(difference, sum)))
     }
 
-    fn in_units<T: Real>(scale: T, sum: T) -> T {
+    fn scale_slope_sum<T: Real>(scale: T, sum: T) -> T {
         (sum + sum) * scale * scale
     }
 }
@@ -176,7 +176,7 @@ impl SplitDistance for HalfL1 {
         sum + value
     }
 
-    fn by_entries(length: f64) -> SparseArgument {
+    fn sparse_argument(length: f64) -> SparseArgument {
         SparseArgument::Distance { length }
     }
 
@@ -186,23 +186,23 @@ impl SplitDistance for HalfL1 {
     }
 
     fn offsets_and_sizes<T: Real>(z: &[T], d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>) {
-        half_sums(z, d, offsets, sizes);
+        negative_half_sums(z, d, offsets, sizes);
     }
 
     #[inline(always)]
-    fn by_differences<T: Real>(x: &[T], z: &[T], scale: &[T]) -> T {
+    fn direct_distance<T: Real>(x: &[T], z: &[T], scale: &[T]) -> T {
         let sum = sum_of_differences(x, z, scale, inlined!(|sum, difference: T| difference.magnitude() + sum));
         sum * T::from_f64(0.5)
     }
 
-    fn in_units<T: Real>(scale: T, sum: T) -> T {
+    fn scale_slope_sum<T: Real>(scale: T, sum: T) -> T {
         sum * scale
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::panel::Block;
+    use super::super::panel::ValueBlock;
     use super::super::points::AlignedVec;
     use super::super::profile::identity;
     use super::*;
@@ -220,11 +220,11 @@ mod tests {
         let z: Vec<T> =
             x.iter().enumerate().map(|(i, &x)| if (i / d).is_multiple_of(2) { next() } else { x }).collect();
         let (x, z) = (MatRef::from_row_major_slice(&x, b, d), MatRef::from_row_major_slice(&z, m, d));
-        let frame = Frame::new(z, &Lengths::Same(1.0), S::UNIT);
+        let frame = Frame::new(z, &LengthScales::Shared(1.0), S::UNIT);
         // a negative fraction: the profile receives the sums unchanged
         let mut got = faer::Mat::zeros(b, m);
-        let finish = Cancelling::<T, S, _>::new(&frame.scale, T::ZERO - T::ONE, identity);
-        Block { frame: &frame, x, z, out: got.as_mut() }.fill::<S::ManyFeatures, _>(&finish);
+        let finish = OffsetEpilogue::<T, S, _>::new(&frame.scale, T::ZERO - T::ONE, identity);
+        ValueBlock { frame: &frame, x, z, out: got.as_mut() }.fill::<S::ManyFeatures, _>(&finish);
         let (mut x_packed, mut z_packed) = (AlignedVec::default(), AlignedVec::default());
         frame.pack_rows(x, b, &mut x_packed);
         frame.pack_rows(z, m, &mut z_packed);

@@ -1,7 +1,7 @@
 //! Kernels of points that are transformed first, row by row.
 
 use super::fixed_kernel::{FixedKernel, KernelColumns, MAX_FEW_ROWS};
-use super::{AnyKernel, KernelFunction, Spectrum, check_shapes, gradient::WeightedPairs, pieces, row};
+use super::{AnyKernel, KernelFunction, Spectrum, assert_shapes, gradient::WeightedPairs, index_chunks, row_slice};
 use crate::Real;
 use faer::{MatMut, MatRef, prelude::*};
 use std::{fmt::Debug, sync::Arc};
@@ -20,10 +20,10 @@ pub(crate) trait Embedding: Debug + Send + Sync + 'static {
     /// Writes the gradient with respect to the point `x` of a function of its image. This is the
     /// transposed Jacobian of the embedding at `x`, times `by_image`, the gradient of the function
     /// with respect to the image; `image` is the image of `x`.
-    fn pull_back<T: Real>(&self, x: &[T], image: &[T], by_image: &[T], gradient: &mut [T]);
+    fn pull_back<T: Real>(&self, x: &[T], image: &[T], image_gradient: &[T], gradient: &mut [T]);
     /// Returns the kernel between the images of sparse points, from the kernel between sparse
     /// points; `None` if it is not known.
-    fn on_sparse(&self, _text: String, _kernel: Arc<dyn AnyKernel>) -> Option<Arc<dyn AnyKernel>> {
+    fn sparse_image_kernel(&self, _text: String, _kernel: Arc<dyn AnyKernel>) -> Option<Arc<dyn AnyKernel>> {
         None
     }
     /// Returns the spectrum of the kernel of images, from the spectrum of the kernel; `None` if it
@@ -51,7 +51,7 @@ pub(crate) fn embedded_kernel<E: Embedding>(
 }
 
 impl<E: Embedding> EmbeddedKernel<E> {
-    fn images<T: Real>(&self, points: MatRef<'_, T>) -> Vec<T> {
+    fn compute_images<T: Real>(&self, points: MatRef<'_, T>) -> Vec<T> {
         let p = self.embedding.image_len(points.ncols());
         let mut images = vec![T::ZERO; points.nrows() * p];
         write_images(&*self.embedding, points, p, &mut images);
@@ -63,7 +63,7 @@ impl<E: Embedding> EmbeddedKernel<E> {
 fn write_images<T: Real, E: Embedding>(embedding: &E, points: MatRef<'_, T>, p: usize, images: &mut [T]) {
     let mut spare = Vec::new();
     for (i, image) in images.chunks_exact_mut(p.max(1)).enumerate() {
-        embedding.apply(row(points, i, &mut spare), image);
+        embedding.apply(row_slice(points, i, &mut spare), image);
     }
 }
 
@@ -81,11 +81,11 @@ impl<T: Real, E: Embedding> KernelFunction<T> for EmbeddedKernel<E> {
     }
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
-        check_shapes(x, z, &out);
+        assert_shapes(x, z, &out);
         let (kernel, p) = (self.kernel.typed::<T>(), self.embedding.image_len(x.ncols()));
-        let z_images = self.images(z);
-        for (i, rows) in pieces(x.nrows(), TILE_ROWS) {
-            let images = self.images(x.subrows(i, rows));
+        let z_images = self.compute_images(z);
+        for (i, rows) in index_chunks(x.nrows(), TILE_ROWS) {
+            let images = self.compute_images(x.subrows(i, rows));
             kernel.block(
                 MatRef::from_row_major_slice(&images, rows, p),
                 MatRef::from_row_major_slice(&z_images, z.nrows(), p),
@@ -94,39 +94,40 @@ impl<T: Real, E: Embedding> KernelFunction<T> for EmbeddedKernel<E> {
         }
     }
 
-    fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
-        let (p, images) = (self.embedding.image_len(z.ncols()), self.images(z));
-        let fixed = FixedKernel::new(self.kernel.typed::<T>(), MatRef::from_row_major_slice(&images, z.nrows(), p));
-        Some(Box::new(EmbeddedColumns { embedding: self.embedding.clone(), images, p, fixed }))
+    fn prepare_columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+        let (p, images) = (self.embedding.image_len(z.ncols()), self.compute_images(z));
+        let fixed_kernel =
+            FixedKernel::new(self.kernel.typed::<T>(), MatRef::from_row_major_slice(&images, z.nrows(), p));
+        Some(Box::new(EmbeddedColumns { embedding: self.embedding.clone(), images, p, fixed_kernel }))
     }
 
-    fn on_sparse(self: Arc<Self>) -> Option<Arc<dyn AnyKernel>> {
-        self.embedding.on_sparse(self.text.clone(), self.kernel.typed::<T>().on_sparse()?)
+    fn sparse_kernel(self: Arc<Self>) -> Option<Arc<dyn AnyKernel>> {
+        self.embedding.sparse_image_kernel(self.text.clone(), self.kernel.typed::<T>().sparse_kernel()?)
     }
 
-    fn differentiable(&self) -> bool {
-        self.kernel.typed::<T>().differentiable()
+    fn is_differentiable(&self) -> bool {
+        self.kernel.typed::<T>().is_differentiable()
     }
 
     fn gradient(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, weights: MatRef<'_, T>, mut out: MatMut<'_, T>) -> bool {
         let pairs = WeightedPairs::new(x, z, weights, &out);
         let (kernel, p) = (self.kernel.typed::<T>(), self.embedding.image_len(x.ncols()));
-        if !kernel.differentiable() {
+        if !kernel.is_differentiable() {
             return false;
         }
-        let (z_images, mut gradient, mut spare) = (self.images(z), vec![T::ZERO; x.ncols()], Vec::new());
+        let (z_images, mut gradient, mut spare) = (self.compute_images(z), vec![T::ZERO; x.ncols()], Vec::new());
         let z_images = MatRef::from_row_major_slice(&z_images, z.nrows(), p);
         for (i, strip) in pairs.row_tiles() {
-            let (rows, images) = (strip.x.nrows(), self.images(strip.x));
-            let mut by_images = vec![T::ZERO; images.len()];
-            let to = MatMut::from_row_major_slice_mut(&mut by_images, rows, p);
-            kernel.gradient(MatRef::from_row_major_slice(&images, rows, p), z_images, strip.weights, to);
+            let (rows, images) = (strip.x.nrows(), self.compute_images(strip.x));
+            let mut image_gradients = vec![T::ZERO; images.len()];
+            let gradient_block = MatMut::from_row_major_slice_mut(&mut image_gradients, rows, p);
+            kernel.gradient(MatRef::from_row_major_slice(&images, rows, p), z_images, strip.weights, gradient_block);
             for r in 0..rows {
                 let image = r * p..(r + 1) * p;
-                let point = row(strip.x, r, &mut spare);
-                self.embedding.pull_back(point, &images[image.clone()], &by_images[image], &mut gradient);
-                for (out, &more) in out.rb_mut().row_mut(i + r).iter_mut().zip(&gradient) {
-                    *out = (*out + more.saturate()).saturate();
+                let point = row_slice(strip.x, r, &mut spare);
+                self.embedding.pull_back(point, &images[image.clone()], &image_gradients[image], &mut gradient);
+                for (out, &derivative) in out.rb_mut().row_mut(i + r).iter_mut().zip(&gradient) {
+                    *out = (*out + derivative.saturate()).saturate();
                 }
             }
         }
@@ -135,7 +136,7 @@ impl<T: Real, E: Embedding> KernelFunction<T> for EmbeddedKernel<E> {
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
         let p = self.embedding.image_len(x.ncols());
-        let images = self.images(x);
+        let images = self.compute_images(x);
         self.kernel.typed::<T>().diag(MatRef::from_row_major_slice(&images, x.nrows(), p), out);
     }
 }
@@ -145,22 +146,22 @@ struct EmbeddedColumns<T: Real, E> {
     images: Vec<T>,
     /// Number of features of an image.
     p: usize,
-    fixed: FixedKernel<T>,
+    fixed_kernel: FixedKernel<T>,
 }
 
 impl<T: Real, E: Embedding> KernelColumns<T> for EmbeddedColumns<T, E> {
-    fn scratch(&self) -> usize {
-        MAX_FEW_ROWS * self.p + self.fixed.scratch()
+    fn scratch_len(&self) -> usize {
+        MAX_FEW_ROWS * self.p + self.fixed_kernel.scratch_len()
     }
 
     fn bytes(&self) -> usize {
-        size_of::<T>() * self.images.len() + self.fixed.bytes()
+        size_of::<T>() * self.images.len() + self.fixed_kernel.bytes()
     }
 
-    fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
+    fn compute_rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
         let (images, scratch) = scratch.split_at_mut(x.nrows() * self.p);
         write_images(&*self.embedding, x, self.p, images);
         let z = MatRef::from_row_major_slice(&self.images, z.nrows(), self.p);
-        self.fixed.rows(MatRef::from_row_major_slice(images, x.nrows(), self.p), z, out, scratch);
+        self.fixed_kernel.compute_rows(MatRef::from_row_major_slice(images, x.nrows(), self.p), z, out, scratch);
     }
 }

@@ -56,10 +56,12 @@ fn expression_of(node: &Node) -> Option<Expression> {
     Some(match node {
         Node::Call(call) => return call_expression(call),
         Node::Scaled(factor, node) => Expression::Scaled(*factor, Box::new(expression_of(node)?)),
-        Node::Applied(KernelTransform::Exp, node) => Expression::Exp(Box::new(expression_of(node)?)),
-        Node::Applied(KernelTransform::Power(power), node) => Expression::Power(*power, Box::new(expression_of(node)?)),
-        Node::Applied(KernelTransform::Normalised, node) => Expression::Normalised(Box::new(expression_of(node)?)),
-        Node::Applied(KernelTransform::Mean(p), node) => Expression::Mean(*p, Box::new(expression_of(node)?)),
+        Node::Transformed(KernelTransform::Exp, node) => Expression::Exp(Box::new(expression_of(node)?)),
+        Node::Transformed(KernelTransform::Power(power), node) => {
+            Expression::Power(*power, Box::new(expression_of(node)?))
+        }
+        Node::Transformed(KernelTransform::Normalised, node) => Expression::Normalised(Box::new(expression_of(node)?)),
+        Node::Transformed(KernelTransform::Mean(p), node) => Expression::Mean(*p, Box::new(expression_of(node)?)),
         Node::Product(nodes) => Expression::Product(expressions_of(nodes)?),
         Node::Sum(nodes) => Expression::Sum(expressions_of(nodes)?),
     })
@@ -71,9 +73,9 @@ fn call_expression(call: &Call) -> Option<Expression> {
         Value::List(numbers) => Some(numbers.clone()),
         Value::OverInputCount(_) | Value::Median | Value::Auto => None,
     };
-    let named = call.family.parameters.iter().zip(&call.values);
+    let named_values = call.family.parameters.iter().zip(&call.values);
     let parameters =
-        named.map(|(parameter, value)| Some((parameter.name, numbers_of(value)?))).collect::<Option<_>>()?;
+        named_values.map(|(parameter, value)| Some((parameter.name, numbers_of(value)?))).collect::<Option<_>>()?;
     let columns = match (&call.columns, call.column_indices()) {
         (None, _) => None,
         (Some(_), Some(indices)) => Some(indices.iter().collect()),

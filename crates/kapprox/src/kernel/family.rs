@@ -12,7 +12,7 @@ pub struct KernelFamily {
     /// Formula of the definition, in ASCII.
     pub formula: &'static str,
     /// Parameters, in the order in which expressions print them.
-    pub parameters: &'static [KernelParameter],
+    pub parameters: &'static [NumericParameter],
     /// Distance for the median heuristic; `None` if the kernel has no length scale.
     pub distance: Option<Distance>,
     /// Function that converts a rate gamma to the length scale, for kernels that are often written
@@ -24,7 +24,7 @@ pub struct KernelFamily {
     pub properties: KernelProperties,
     /// Form of the explicit feature map; `None` if the kernel has no explicit map, so that features
     /// come from its spectrum or from landmarks.
-    pub explicit: Option<ExplicitForm>,
+    pub explicit_form: Option<ExplicitForm>,
     /// Allowed values of the features.
     pub domain: Domain,
     /// Check of the number of features against the parameter values; the error says what is wrong,
@@ -57,7 +57,7 @@ impl KernelFamily {
             rate: None,
             positive_definite: true,
             properties: KernelProperties::NONE,
-            explicit: None,
+            explicit_form: None,
             domain: Domain::Any,
             check_input_count: |_, _| Ok(()),
             example,
@@ -185,7 +185,7 @@ pub enum Distance {
 
 /// A named numeric parameter of a kernel or a feature map.
 #[derive(Debug, Clone, PartialEq)]
-pub struct KernelParameter {
+pub struct NumericParameter {
     /// Name in expressions.
     pub name: &'static str,
     /// Default value.
@@ -196,7 +196,7 @@ pub struct KernelParameter {
     pub reason: &'static str,
 }
 
-impl KernelParameter {
+impl NumericParameter {
     /// Returns a parameter with a numeric default; `reason` says why numbers outside `range` are
     /// rejected.
     pub const fn number(name: &'static str, default: f64, range: ParameterRange, reason: &'static str) -> Self {
@@ -204,7 +204,7 @@ impl KernelParameter {
     }
 
     /// Returns whether this is a length scale; only length scales can be `median` or `auto`.
-    pub(crate) fn is_length(&self) -> bool {
+    pub(crate) fn is_length_scale(&self) -> bool {
         matches!(self.default, Value::Median | Value::Auto)
     }
 }
@@ -259,9 +259,9 @@ pub enum ParameterRange {
     /// An integer from `from` to `to`, both included.
     Integer {
         /// Smallest allowed number.
-        from: u32,
+        min: u32,
         /// Largest allowed number.
-        to: u32,
+        max: u32,
     },
     /// One of the listed numbers.
     OneOf(&'static [f64]),
@@ -275,7 +275,7 @@ impl ParameterRange {
                 Self::Any => true,
                 Self::Positive => value > 0.0,
                 Self::NotNegative => value >= 0.0,
-                Self::Integer { from, to } => {
+                Self::Integer { min: from, max: to } => {
                     value.fract() == 0.0 && (f64::from(from)..=f64::from(to)).contains(&value)
                 }
                 Self::OneOf(values) => values.contains(&value),
@@ -289,7 +289,7 @@ impl fmt::Display for ParameterRange {
             Self::Any => write!(f, "finite"),
             Self::Positive => write!(f, "> 0"),
             Self::NotNegative => write!(f, ">= 0"),
-            Self::Integer { from, to } => write!(f, "a whole number from {from} to {to}"),
+            Self::Integer { min: from, max: to } => write!(f, "a whole number from {from} to {to}"),
             Self::OneOf(values) => {
                 let values: Vec<_> = values.iter().map(f64::to_string).collect();
                 write!(f, "one of {}", values.join(", "))
@@ -301,7 +301,7 @@ impl fmt::Display for ParameterRange {
 /// The name of the [rate](KernelFamily::rate) that replaces a length scale in expressions.
 pub(super) const GAMMA: &str = "gamma";
 
-pub(super) const SIGMA: KernelParameter = KernelParameter {
+pub(super) const SIGMA: NumericParameter = NumericParameter {
     name: "sigma",
     default: Value::Auto,
     range: ParameterRange::Positive,

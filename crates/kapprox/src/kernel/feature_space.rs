@@ -29,9 +29,9 @@ use faer::{Mat, MatMut, MatRef, prelude::*};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Centre {
     /// Mean of each column of K.
-    columns: Vec<f64>,
+    column_means: Vec<f64>,
     /// Mean of all entries of K.
-    mean: f64,
+    grand_mean: f64,
 }
 
 impl Centre {
@@ -42,9 +42,9 @@ impl Centre {
     pub fn new(k: MatRef<'_, f64>) -> Self {
         assert!(k.nrows() == k.ncols() && k.nrows() > 0, "K must be square and not empty");
         let n = k.nrows() as f64;
-        let columns: Vec<f64> = k.col_iter().map(|column| column.iter().sum::<f64>() / n).collect();
-        let mean = columns.iter().sum::<f64>() / n;
-        Self { columns, mean }
+        let column_means: Vec<f64> = k.col_iter().map(|column| column.iter().sum::<f64>() / n).collect();
+        let grand_mean = column_means.iter().sum::<f64>() / n;
+        Self { column_means, grand_mean }
     }
 
     /// Centres the kernel values `k` (b x n) of any b points with the n points, in place. The mean
@@ -54,10 +54,10 @@ impl Centre {
     /// # Panics
     /// If `k` does not have n columns.
     pub fn apply(&self, k: MatMut<'_, f64>) {
-        assert_eq!(k.ncols(), self.columns.len(), "k must have a column for each point of the mean");
+        assert_eq!(k.ncols(), self.column_means.len(), "k must have a column for each point of the mean");
         for row in k.row_iter_mut() {
-            let shift = row.rb().iter().sum::<f64>() / self.columns.len() as f64 - self.mean;
-            for (value, column) in row.iter_mut().zip(&self.columns) {
+            let shift = row.rb().iter().sum::<f64>() / self.column_means.len() as f64 - self.grand_mean;
+            for (value, column) in row.iter_mut().zip(&self.column_means) {
                 *value -= shift + column;
             }
         }
@@ -70,9 +70,9 @@ impl Centre {
     /// # Panics
     /// If the shapes disagree.
     pub fn squared_distances(&self, diagonal: &[f64], k: MatRef<'_, f64>) -> Vec<f64> {
-        assert_eq!((diagonal.len(), self.columns.len()), (k.nrows(), k.ncols()), "k must be b x n");
-        let with_mean = |i: usize| k.row(i).iter().sum::<f64>() / self.columns.len() as f64;
-        diagonal.iter().enumerate().map(|(i, k_xx)| (k_xx - 2.0 * with_mean(i) + self.mean).max(0.0)).collect()
+        assert_eq!((diagonal.len(), self.column_means.len()), (k.nrows(), k.ncols()), "k must be b x n");
+        let row_mean = |i: usize| k.row(i).iter().sum::<f64>() / self.column_means.len() as f64;
+        diagonal.iter().enumerate().map(|(i, k_xx)| (k_xx - 2.0 * row_mean(i) + self.grand_mean).max(0.0)).collect()
     }
 }
 
@@ -99,10 +99,10 @@ pub fn projections(k: MatRef<'_, f64>, k_zz: MatRef<'_, f64>, alpha: &[f64]) -> 
         (alpha.len(), alpha.len(), alpha.len()),
         "k must be b x n, k_zz n x n"
     );
-    let weigh = |row: faer::RowRef<'_, f64>| row.iter().zip(alpha).map(|(k, alpha)| k * alpha).sum::<f64>();
-    let squared: f64 = k_zz.row_iter().zip(alpha).map(|(row, alpha)| weigh(row) * alpha).sum();
-    let scale = if squared > 0.0 { squared.sqrt().recip() } else { 0.0 };
-    k.row_iter().map(|row| weigh(row) * scale).collect()
+    let weighted_sum = |row: faer::RowRef<'_, f64>| row.iter().zip(alpha).map(|(k, alpha)| k * alpha).sum::<f64>();
+    let squared_norm: f64 = k_zz.row_iter().zip(alpha).map(|(row, alpha)| weighted_sum(row) * alpha).sum();
+    let scale = if squared_norm > 0.0 { squared_norm.sqrt().recip() } else { 0.0 };
+    k.row_iter().map(|row| weighted_sum(row) * scale).collect()
 }
 
 /// Returns the mean squared distance of the points from their mean: tr K / n minus the mean of all
@@ -112,7 +112,7 @@ pub fn projections(k: MatRef<'_, f64>, k_zz: MatRef<'_, f64>, alpha: &[f64]) -> 
 /// If K is not square or is empty.
 pub fn variance(k: MatRef<'_, f64>) -> f64 {
     let centre = Centre::new(k);
-    ((0..k.nrows()).map(|i| k[(i, i)]).sum::<f64>() / k.nrows() as f64 - centre.mean).max(0.0)
+    ((0..k.nrows()).map(|i| k[(i, i)]).sum::<f64>() / k.nrows() as f64 - centre.grand_mean).max(0.0)
 }
 
 /// Returns ⟨K, L⟩ / (‖K‖ ‖L‖), with the Frobenius inner product and norm. It is between −1 and 1,
@@ -123,9 +123,10 @@ pub fn variance(k: MatRef<'_, f64>) -> f64 {
 /// If the shapes disagree.
 pub fn alignment(k: MatRef<'_, f64>, l: MatRef<'_, f64>) -> f64 {
     assert_eq!(k.shape(), l.shape(), "k and l must have the same shape");
-    let inner = k.col_iter().zip(l.col_iter()).map(|(k, l)| k.iter().zip(l.iter()).map(|(k, l)| k * l).sum::<f64>());
-    let (inner, norms) = (inner.sum::<f64>(), (k.norm_l2(), l.norm_l2()));
-    if norms.0 > 0.0 && norms.1 > 0.0 { (inner / norms.0 / norms.1).clamp(-1.0, 1.0) } else { 0.0 }
+    let inner_products =
+        k.col_iter().zip(l.col_iter()).map(|(k, l)| k.iter().zip(l.iter()).map(|(k, l)| k * l).sum::<f64>());
+    let (inner_product, norms) = (inner_products.sum::<f64>(), (k.norm_l2(), l.norm_l2()));
+    if norms.0 > 0.0 && norms.1 > 0.0 { (inner_product / norms.0 / norms.1).clamp(-1.0, 1.0) } else { 0.0 }
 }
 
 /// Returns the [`alignment`] of HKH and HLH. Unlike the alignment of K and L, it does not change if

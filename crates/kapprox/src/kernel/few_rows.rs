@@ -6,8 +6,10 @@
 //! block.
 
 use super::fixed_kernel::{KernelColumns, MAX_FEW_ROWS};
-use super::panel::{Finish, PointStats, PointStatsTable, Suspects, accumulate, height, panel_height, write_column};
-use super::points::{AlignedVec, Frame, row};
+use super::panel::{
+    Epilogue, PointStats, PointStatsTable, SuspectPairs, accumulate, height, panel_height, write_column,
+};
+use super::points::{AlignedVec, Frame, row_slice};
 use super::terms::Term;
 use crate::{Real, vectorised};
 use faer::MatRef;
@@ -31,17 +33,17 @@ struct FixedPanels<T, M, F> {
 }
 
 /// Prepares the points `z` in `frame` for the kernel that `finish` derives from Σ_k M(x_k, z_k).
-pub(crate) fn columns<T, M, F>(frame: Frame<T>, finish: F, z: MatRef<'_, T>) -> Box<dyn KernelColumns<T>>
+pub(crate) fn prepare_columns<T, M, F>(frame: Frame<T>, finish: F, z: MatRef<'_, T>) -> Box<dyn KernelColumns<T>>
 where
     T: Real,
     M: Term,
-    F: Finish<T> + Send + Sync + 'static,
+    F: Epilogue<T> + Send + Sync + 'static,
 {
     let (mut rows, mut panels, mut stats) = (AlignedVec::default(), AlignedVec::default(), PointStatsTable::default());
     // packed as rows first, so that the numbers of single points are summed in the order of a block
     frame.pack_rows(z, z.nrows(), &mut rows);
-    finish.row_stats(&rows, frame.width(), &mut stats);
-    rows_to_panels(&rows, frame.width(), panel_height::<T>(), &mut panels);
+    finish.row_stats(&rows, frame.feature_count(), &mut stats);
+    rows_to_panels(&rows, frame.feature_count(), panel_height::<T>(), &mut panels);
     Box::new(FixedPanels { frame, finish, panels, stats, term: PhantomData::<M> })
 }
 
@@ -56,48 +58,48 @@ pub(crate) fn rows_to_panels<T: Real>(rows: &[T], d: usize, height: usize, out: 
     }
 }
 
-impl<T: Real, M: Term, F: Finish<T> + Send + Sync> KernelColumns<T> for FixedPanels<T, M, F> {
-    fn scratch(&self) -> usize {
-        MAX_FEW_ROWS * self.frame.width()
+impl<T: Real, M: Term, F: Epilogue<T> + Send + Sync> KernelColumns<T> for FixedPanels<T, M, F> {
+    fn scratch_len(&self) -> usize {
+        MAX_FEW_ROWS * self.frame.feature_count()
     }
 
     fn bytes(&self) -> usize {
-        size_of::<T>() * (self.panels.len() + self.panels.len() / self.frame.width() * F::STATS_PER_POINT)
+        size_of::<T>() * (self.panels.len() + self.panels.len() / self.frame.feature_count() * F::STATS_PER_POINT)
     }
 
-    fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
-        let (m, d, mut spare) = (z.nrows(), self.frame.width(), Vec::new());
-        let scaled = &mut scratch[..x.nrows() * d];
+    fn compute_rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
+        let (m, d, mut spare) = (z.nrows(), self.frame.feature_count(), Vec::new());
+        let scaled_rows = &mut scratch[..x.nrows() * d];
         let mut stats = [PointStats { offset: T::ZERO, size: T::ZERO }; MAX_FEW_ROWS];
-        for (i, (stats, scaled)) in stats.iter_mut().zip(scaled.chunks_exact_mut(d)).enumerate() {
-            self.frame.pack_row(row(x, i, &mut spare), scaled);
+        for (i, (stats, scaled)) in stats.iter_mut().zip(scaled_rows.chunks_exact_mut(d)).enumerate() {
+            self.frame.pack_row(row_slice(x, i, &mut spare), scaled);
             *stats = self.finish.point_stats(scaled);
         }
-        pulp::Arch::new().dispatch(FewSums { rows: scaled, panels: &self.panels, d, m, out, term: self.term });
+        pulp::Arch::new().dispatch(FewRowSums { rows: scaled_rows, panels: &self.panels, d, m, out, term: self.term });
         for (i, (stats, values)) in stats.iter().zip(out.chunks_exact_mut(m.max(1))).enumerate() {
-            self.finish_row(*stats, row(x, i, &mut spare), z, values);
+            self.finish_row(*stats, row_slice(x, i, &mut spare), z, values);
         }
     }
 }
 
-impl<T: Real, M: Term, F: Finish<T>> FixedPanels<T, M, F> {
+impl<T: Real, M: Term, F: Epilogue<T>> FixedPanels<T, M, F> {
     /// Replaces the sums of row `x` with all points by kernel values.
     fn finish_row(&self, stats: PointStats<T>, x: &[T], z: MatRef<'_, T>, values: &mut [T]) {
         let mut sums = [T::ZERO; SUMS_AT_ONCE];
         for (first, values) in (0..).step_by(SUMS_AT_ONCE).zip(values.chunks_mut(SUMS_AT_ONCE)) {
             let (count, sums) = (values.len(), &mut sums[..values.len()]);
             sums.copy_from_slice(values);
-            let (others, largest) = (self.stats.offsets(first, count), self.stats.largest);
-            if vectorised!(self.finish.values(stats, others, largest, sums, values)) {
-                let suspects = Suspects { one: x, others: z.subrows(first, count), exchanged: true, sums };
-                self.finish.repair(stats, &self.stats, first, suspects, values);
+            let (offsets, max_size) = (self.stats.offsets(first, count), self.stats.max_size);
+            if vectorised!(self.finish.values(stats, offsets, max_size, sums, values)) {
+                let suspects = SuspectPairs { point: x, points: z.subrows(first, count), is_exchanged: true, sums };
+                self.finish.recompute_suspects(stats, &self.stats, first, suspects, values);
             }
         }
     }
 }
 
 /// The sums of rows with all points, `out[i m + j]`, as a vectorised computation.
-struct FewSums<'a, T, M> {
+struct FewRowSums<'a, T, M> {
     rows: &'a [T],
     panels: &'a [T],
     d: usize,
@@ -106,7 +108,7 @@ struct FewSums<'a, T, M> {
     term: PhantomData<M>,
 }
 
-impl<T: Real, M: Term> WithSimd for FewSums<'_, T, M> {
+impl<T: Real, M: Term> WithSimd for FewRowSums<'_, T, M> {
     type Output = ();
 
     #[inline(always)]
@@ -116,16 +118,16 @@ impl<T: Real, M: Term> WithSimd for FewSums<'_, T, M> {
     }
 }
 
-impl<T: Real, M: Term> FewSums<'_, T, M> {
+impl<T: Real, M: Term> FewRowSums<'_, T, M> {
     #[inline(always)]
     fn run<S: Simd, const VECTORS: usize>(&mut self, simd: S) {
-        let rows = self.rows.len() / self.d;
-        let grouped = rows / ROW_GROUP * ROW_GROUP;
+        let row_count = self.rows.len() / self.d;
+        let grouped_rows = row_count / ROW_GROUP * ROW_GROUP;
         // loops, because closures would be compiled for the baseline instruction set
-        for i in (0..grouped).step_by(ROW_GROUP) {
+        for i in (0..grouped_rows).step_by(ROW_GROUP) {
             self.sum_group::<S, VECTORS, ROW_GROUP>(simd, i);
         }
-        for i in grouped..rows {
+        for i in grouped_rows..row_count {
             self.sum_group::<S, VECTORS, 1>(simd, i);
         }
     }
@@ -145,8 +147,8 @@ impl<T: Real, M: Term> FewSums<'_, T, M> {
         for (j, panel) in (0..m).step_by(height).zip(panels.chunks_exact(d)) {
             let sums = accumulate::<T, S, M, VECTORS, COUNT, true>(simd, panel, &rows, zeros);
             for (c, sums) in sums.iter().enumerate() {
-                let to = &mut out[c * m + j..][..height.min(m - j)];
-                write_column::<T, S, VECTORS>(sums, to);
+                let destination = &mut out[c * m + j..][..height.min(m - j)];
+                write_column::<T, S, VECTORS>(sums, destination);
             }
         }
     }

@@ -17,13 +17,13 @@ pub const MAX_FEW_ROWS: usize = 8;
 /// Points prepared for a kernel; see [`KernelFunction::columns`].
 pub trait KernelColumns<T: Real>: Send + Sync {
     /// Returns the length of the scratch buffer for [`rows`](Self::rows).
-    fn scratch(&self) -> usize;
+    fn scratch_len(&self) -> usize;
     /// Returns the size of the prepared points in bytes.
     fn bytes(&self) -> usize;
     /// Computes `out[i m + j] = k(x_i, z_j)`, bit-identical to [`KernelFunction::block`], for at
     /// most [`MAX_FEW_ROWS`] rows and the m prepared points `z`; `scratch` is at least as long as
     /// [`scratch`](Self::scratch).
-    fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]);
+    fn compute_rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]);
     /// If the prepared points make blocks faster ([`KernelFunction::is_indexed`]), computes the
     /// block for any number of rows and returns true. Otherwise writes nothing and returns false.
     fn block(&self, _x: MatRef<'_, T>, _z: MatRef<'_, T>, _out: MatMut<'_, T>) -> bool {
@@ -46,14 +46,14 @@ impl<T: Real> fmt::Debug for FixedKernel<T> {
 
 impl<T: Real> FixedKernel<T> {
     pub(crate) fn new(kernel: Arc<dyn KernelFunction<T>>, z: MatRef<'_, T>) -> Self {
-        let columns = kernel.columns(z);
+        let columns = kernel.prepare_columns(z);
         Self { kernel, columns }
     }
 
     /// Creates a fixed kernel for blocks only. It prepares the points only if this makes blocks
     /// faster.
     pub(crate) fn for_blocks(kernel: Arc<dyn KernelFunction<T>>, z: MatRef<'_, T>) -> Self {
-        let columns = if kernel.is_indexed() { kernel.columns(z) } else { None };
+        let columns = if kernel.is_indexed() { kernel.prepare_columns(z) } else { None };
         Self { kernel, columns }
     }
 
@@ -62,7 +62,7 @@ impl<T: Real> FixedKernel<T> {
     }
 
     /// Computes [`KernelFunction::block`] of rows and the points.
-    pub(crate) fn fill(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
+    pub(crate) fn fill_block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
         if !self.columns.as_ref().is_some_and(|columns| columns.block(x, z, out.rb_mut())) {
             self.kernel.block(x, z, out);
         }
@@ -70,17 +70,17 @@ impl<T: Real> FixedKernel<T> {
 }
 
 impl<T: Real> KernelColumns<T> for FixedKernel<T> {
-    fn scratch(&self) -> usize {
-        self.columns.as_ref().map_or(0, |columns| columns.scratch())
+    fn scratch_len(&self) -> usize {
+        self.columns.as_ref().map_or(0, |columns| columns.scratch_len())
     }
 
     fn bytes(&self) -> usize {
         self.columns.as_ref().map_or(0, |columns| columns.bytes())
     }
 
-    fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
+    fn compute_rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
         match &self.columns {
-            Some(columns) => columns.rows(x, z, out, scratch),
+            Some(columns) => columns.compute_rows(x, z, out, scratch),
             None => self.kernel.block(x, z, MatMut::from_row_major_slice_mut(out, x.nrows(), z.nrows())),
         }
     }
@@ -89,18 +89,18 @@ impl<T: Real> KernelColumns<T> for FixedKernel<T> {
 /// The kernel sections of fixed points, for a few rows at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct LandmarkSections<'a, T: Real> {
-    fixed: &'a FixedKernel<T>,
+    fixed_kernel: &'a FixedKernel<T>,
     z: MatRef<'a, T>,
 }
 
 impl<'a, T: Real> LandmarkSections<'a, T> {
-    pub(crate) fn new(fixed: &'a FixedKernel<T>, z: MatRef<'a, T>) -> Self {
-        Self { fixed, z }
+    pub(crate) fn new(fixed_kernel: &'a FixedKernel<T>, z: MatRef<'a, T>) -> Self {
+        Self { fixed_kernel, z }
     }
 
     /// Returns the length of the scratch buffer for [`fill`](Self::fill).
-    pub fn scratch(&self) -> usize {
-        self.fixed.scratch()
+    pub fn scratch_len(&self) -> usize {
+        self.fixed_kernel.scratch_len()
     }
 
     /// Computes `out[i m + j] = k(x_i, z_j)` for at most [`MAX_FEW_ROWS`] rows of `x` (b x d,
@@ -114,6 +114,6 @@ impl<'a, T: Real> LandmarkSections<'a, T> {
         assert!(x.nrows() <= MAX_FEW_ROWS, "too many rows: {}", x.nrows());
         assert_eq!(x.ncols(), self.z.ncols(), "x has {} features, z has {}", x.ncols(), self.z.ncols());
         assert_eq!(out.len(), x.nrows() * self.z.nrows(), "out must have a value for each row and point");
-        self.fixed.rows(x, self.z, out, scratch);
+        self.fixed_kernel.compute_rows(x, self.z, out, scratch);
     }
 }

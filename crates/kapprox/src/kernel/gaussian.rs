@@ -14,9 +14,9 @@
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 
-use super::distance_argument::{AtZero, l2};
+use super::distance_argument::{Smoothness, squared_distance_kernel};
 use super::family::{Distance, KernelFamily, KernelProperties, SIGMA, Value};
-use super::{FrequencyDistribution, Kernel, Profile, points::Lengths};
+use super::{FrequencyDistribution, Kernel, Profile, points::LengthScales};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
@@ -25,11 +25,11 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
     rate: Some(|gamma| (0.5 / gamma).sqrt()),
     build_list: Some(|text, sigmas| {
         let lengths = sigmas.iter().map(|sigma| sigma * UNIT).collect();
-        l2(text, Lengths::Each(lengths), AtZero::Smooth, Gaussian)
+        squared_distance_kernel(text, LengthScales::PerFeature(lengths), Smoothness::Smooth, Gaussian)
     }),
     properties: KernelProperties::ALL,
     ..KernelFamily::new("gaussian", "exp(-|x-z|^2 / (2 sigma^2))", "gaussian(sigma=1.5)", |text, values| {
-        l2(text, Lengths::Same(values[0] * UNIT), AtZero::Smooth, Gaussian)
+        squared_distance_kernel(text, LengthScales::Shared(values[0] * UNIT), Smoothness::Smooth, Gaussian)
     })
 };
 
@@ -57,7 +57,7 @@ impl Profile for Gaussian {
         Some(inlined!(|squared: T| rate * squared.halvings()))
     }
 
-    fn law(&self) -> Option<FrequencyDistribution> {
+    fn frequency_distribution(&self) -> Option<FrequencyDistribution> {
         // 2^(−r²) is a Gaussian of variance 1 / (2 ln 2), so its frequencies have variance 2 ln 2
         Some(FrequencyDistribution::radial(|_| (2.0 * std::f64::consts::LN_2).sqrt()))
     }

@@ -12,7 +12,7 @@
 //! sums, of the values x and of the values z, would cancel for close points.
 
 use super::panel::TILE_ROWS;
-use super::points::{AlignedVec, Frame, fill_column, pieces, row};
+use super::points::{AlignedVec, Frame, fill_column, index_chunks, row_slice};
 use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
 
@@ -44,7 +44,7 @@ impl<'a, T: Real> WeightedPairs<'a, T> {
     /// Returns tiles, each of some rows of x with all rows of z, and the index of the first row of
     /// x in each tile.
     pub(super) fn row_tiles(self) -> impl Iterator<Item = (usize, Self)> {
-        pieces(self.x.nrows(), TILE_ROWS).map(move |(i, rows)| {
+        index_chunks(self.x.nrows(), TILE_ROWS).map(move |(i, rows)| {
             (i, Self { x: self.x.subrows(i, rows), weights: self.weights.subrows(i, rows), ..self })
         })
     }
@@ -52,7 +52,7 @@ impl<'a, T: Real> WeightedPairs<'a, T> {
     /// Returns tiles, each of some rows of z with all rows of x, and the index of the first row of
     /// z in each tile.
     pub(super) fn column_tiles(self) -> impl Iterator<Item = (usize, Self)> {
-        pieces(self.z.nrows(), TILE_COLUMNS).map(move |(j, columns)| {
+        index_chunks(self.z.nrows(), TILE_COLUMNS).map(move |(j, columns)| {
             (j, Self { z: self.z.subrows(j, columns), weights: self.weights.subcols(j, columns), ..self })
         })
     }
@@ -66,7 +66,7 @@ pub(super) fn weigh_factors<T: Real>(
 ) {
     let (mut spare, mut weights_spare) = (Vec::new(), Vec::new());
     for (j, column) in arguments.col_iter_mut().enumerate() {
-        let weights = row(weights.transpose(), j, &mut weights_spare);
+        let weights = row_slice(weights.transpose(), j, &mut weights_spare);
         fill_column(column, &mut spare, |column| {
             vectorised!({
                 for (value, &weight) in column.iter_mut().zip(weights) {
@@ -86,29 +86,29 @@ pub(super) fn add_gradient<T: Real>(
     mut out: MatMut<'_, T>,
     factors: &dyn Fn(WeightedPairs<'_, T>, MatMut<'_, T>),
     slope: impl Fn(T, T) -> T + Copy,
-    finish: &dyn Fn(usize, T) -> T,
+    scale_sum: &dyn Fn(usize, T) -> T,
 ) {
     let (d, mut tile, mut sums) = (pairs.x.ncols(), Tile::default(), Vec::new());
     let frame = Frame::identity(d);
-    for (i, strip) in pairs.row_tiles() {
-        let rows = strip.x.nrows();
-        frame.pack_panels(strip.x, rows, &mut tile.x);
+    for (i, row_tile) in pairs.row_tiles() {
+        let row_count = row_tile.x.nrows();
+        frame.pack_panels(row_tile.x, row_count, &mut tile.x);
         // the second, guarded pass is for the rare tile in which something overflowed
-        for guarded in [false, true] {
+        for is_guarded in [false, true] {
             sums.clear();
-            sums.resize(rows * d, T::ZERO);
-            for (_, pairs) in strip.column_tiles() {
+            sums.resize(row_count * d, T::ZERO);
+            for (_, pairs) in row_tile.column_tiles() {
                 tile.fill(pairs, &frame, factors);
-                if guarded { tile.add_guarded(slope, &mut sums) } else { tile.add(slope, &mut sums) }
+                if is_guarded { tile.add_guarded(slope, &mut sums) } else { tile.add(slope, &mut sums) }
             }
             if sums.iter().all(|sum| sum.magnitude() <= T::LARGEST) {
                 break;
             }
         }
-        for (k, sums) in sums.chunks_exact(rows).enumerate() {
+        for (k, sums) in sums.chunks_exact(row_count).enumerate() {
             for (r, &sum) in sums.iter().enumerate() {
                 let value = &mut out[(i + r, k)];
-                *value = (*value + finish(k, sum)).saturate();
+                *value = (*value + scale_sum(k, sum)).saturate();
             }
         }
     }
@@ -120,8 +120,8 @@ struct Tile<T> {
     x: AlignedVec<T>,
     z: AlignedVec<T>,
     factors: AlignedVec<T>,
-    rows: usize,
-    columns: usize,
+    row_count: usize,
+    column_count: usize,
 }
 
 impl<T: Real> Tile<T> {
@@ -132,23 +132,23 @@ impl<T: Real> Tile<T> {
         frame: &Frame<T>,
         factors: &dyn Fn(WeightedPairs<'_, T>, MatMut<'_, T>),
     ) {
-        (self.rows, self.columns) = (pairs.x.nrows(), pairs.z.nrows());
-        frame.pack_panels(pairs.z, self.columns, &mut self.z);
-        let values = self.factors.resize_zeroed(self.rows * self.columns);
-        factors(pairs, MatMut::from_column_major_slice_mut(values, self.rows, self.columns));
+        (self.row_count, self.column_count) = (pairs.x.nrows(), pairs.z.nrows());
+        frame.pack_panels(pairs.z, self.column_count, &mut self.z);
+        let values = self.factors.resize_zeroed(self.row_count * self.column_count);
+        factors(pairs, MatMut::from_column_major_slice_mut(values, self.row_count, self.column_count));
     }
 
     fn add(&self, slope: impl Fn(T, T) -> T + Copy, sums: &mut [T]) {
-        self.sweep(inlined!(|sum, factor, x, z| slope(x, z).mul_plus(factor, sum)), sums);
+        self.accumulate_terms(inlined!(|sum, factor, x, z| slope(x, z).mul_plus(factor, sum)), sums);
     }
 
     /// Like [`add`](Self::add), but keeps the sums finite. A pair whose factor is 0 adds nothing,
     /// even if its slope is infinite.
     fn add_guarded(&self, slope: impl Fn(T, T) -> T + Copy, sums: &mut [T]) {
-        self.sweep(
+        self.accumulate_terms(
             inlined!(|sum, factor, x, z| {
-                let more = slope(x, z).saturate().mul_plus(factor, sum).saturate();
-                if factor == T::ZERO { sum } else { more }
+                let new_sum = slope(x, z).saturate().mul_plus(factor, sum).saturate();
+                if factor == T::ZERO { sum } else { new_sum }
             }),
             sums,
         );
@@ -157,24 +157,24 @@ impl<T: Real> Tile<T> {
     /// Computes `sums[k rows + i] = term(sums[k rows + i], factor(i, j), x_ik, z_jk)` for all j in
     /// order. Each sum is loaded once for four j. Uses iterators instead of indices: the bounds
     /// checks of indices would prevent vectorisation and make the loop seven times slower.
-    fn sweep(&self, term: impl Fn(T, T, T, T) -> T + Copy, sums: &mut [T]) {
-        let (rows, columns) = (self.rows, self.columns);
+    fn accumulate_terms(&self, term: impl Fn(T, T, T, T) -> T + Copy, sums: &mut [T]) {
+        let (row_count, column_count) = (self.row_count, self.column_count);
         vectorised!({
-            for i in (0..rows).step_by(STRIP_ROWS) {
-                let height = STRIP_ROWS.min(rows - i);
-                for j in (0..columns).step_by(STRIP_COLUMNS) {
-                    let width = STRIP_COLUMNS.min(columns - j);
-                    let features = sums.chunks_exact_mut(rows).zip(self.x.chunks_exact(rows));
-                    for ((sums, x), z) in features.zip(self.z.chunks_exact(columns)) {
+            for i in (0..row_count).step_by(STRIP_ROWS) {
+                let height = STRIP_ROWS.min(row_count - i);
+                for j in (0..column_count).step_by(STRIP_COLUMNS) {
+                    let width = STRIP_COLUMNS.min(column_count - j);
+                    let features = sums.chunks_exact_mut(row_count).zip(self.x.chunks_exact(row_count));
+                    for ((sums, x), z) in features.zip(self.z.chunks_exact(column_count)) {
                         let (sums, x, z) = (&mut sums[i..][..height], &x[i..][..height], &z[j..][..width]);
-                        let column = |j: usize| &self.factors[j * rows + i..][..height];
-                        let (fours, rest) = z.as_chunks::<4>();
-                        for (j, z) in (j..).step_by(4).zip(fours) {
-                            let others = column(j + 1).iter().zip(column(j + 2)).zip(column(j + 3));
-                            let factors = column(j).iter().zip(others);
-                            for ((sum, &x), (&a, ((&b, &c), &e))) in sums.iter_mut().zip(x).zip(factors) {
-                                let half = term(term(*sum, a, x, z[0]), b, x, z[1]);
-                                *sum = term(term(half, c, x, z[2]), e, x, z[3]);
+                        let column = |j: usize| &self.factors[j * row_count + i..][..height];
+                        let (z_groups, rest) = z.as_chunks::<4>();
+                        for (j, z) in (j..).step_by(4).zip(z_groups) {
+                            let later_columns = column(j + 1).iter().zip(column(j + 2)).zip(column(j + 3));
+                            let factors = column(j).iter().zip(later_columns);
+                            for ((sum, &x), (&f0, ((&f1, &f2), &f3))) in sums.iter_mut().zip(x).zip(factors) {
+                                let partial_sum = term(term(*sum, f0, x, z[0]), f1, x, z[1]);
+                                *sum = term(term(partial_sum, f2, x, z[2]), f3, x, z[3]);
                             }
                         }
                         for (j, &z) in (j + width - rest.len()..).zip(rest) {

@@ -10,9 +10,9 @@
 use super::cancelling::SplitDistance;
 use super::distance_argument::Euclidean;
 use super::family::{Domain, KernelFamily, KernelProperties};
-use super::panel::{Block, Finish, PointStats, PointStatsTable};
-use super::points::{Frame, fold_panels, fold_row, row_norms};
-use super::{KernelFunction, check_shapes, few_rows, fixed_kernel::KernelColumns, terms::Products};
+use super::panel::{Epilogue, PointStats, PointStatsTable, ValueBlock};
+use super::points::{Frame, squared_row_norms, sum_panels, sum_row};
+use super::{KernelFunction, assert_shapes, few_rows, fixed_kernel::KernelColumns, terms::Products};
 use crate::Real;
 use faer::{MatMut, MatRef};
 use std::sync::Arc;
@@ -35,12 +35,12 @@ impl<T: Real> KernelFunction<T> for Jaccard {
     }
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>) {
-        check_shapes(x, z, &out);
-        Block { frame: &Frame::identity(x.ncols()), x, z, out }.fill::<Products, _>(&Union);
+        assert_shapes(x, z, &out);
+        ValueBlock { frame: &Frame::identity(x.ncols()), x, z, out }.fill::<Products, _>(&JaccardEpilogue);
     }
 
-    fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
-        Some(few_rows::columns::<T, Products, _>(Frame::identity(z.ncols()), Union, z))
+    fn prepare_columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+        Some(few_rows::prepare_columns::<T, Products, _>(Frame::identity(z.ncols()), JaccardEpilogue, z))
     }
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
@@ -50,29 +50,29 @@ impl<T: Real> KernelFunction<T> for Jaccard {
 }
 
 /// Computes |A∩B| / |A∪B| from |A∩B|, |A| and |B|.
-struct Union;
+struct JaccardEpilogue;
 
-impl<T: Real> Finish<T> for Union {
+impl<T: Real> Epilogue<T> for JaccardEpilogue {
     const STATS_PER_POINT: usize = 1;
 
     fn panel_stats(&self, panels: &mut [T], height: usize, d: usize, stats: &mut PointStatsTable<T>) {
-        fold_panels(panels, height, d, (Euclidean::offset, 1.0), &mut stats.offsets);
+        sum_panels(panels, height, d, (Euclidean::offset, 1.0), &mut stats.offsets);
     }
 
     fn point_stats(&self, x: &mut [T]) -> PointStats<T> {
-        PointStats { offset: fold_row(x, (Euclidean::offset, 1.0)), size: T::ZERO }
+        PointStats { offset: sum_row(x, (Euclidean::offset, 1.0)), size: T::ZERO }
     }
 
     fn row_stats(&self, rows: &[T], d: usize, stats: &mut PointStatsTable<T>) {
-        row_norms(rows, rows.len() / d, &mut stats.offsets);
+        squared_row_norms(rows, rows.len() / d, &mut stats.offsets);
     }
 
     #[inline(always)]
-    fn values(&self, one: PointStats<T>, others: &[T], _: T, sums: &[T], values: &mut [T]) -> bool {
-        for ((value, &shared), &other) in values.iter_mut().zip(sums).zip(others) {
-            let union = other + one.offset - shared;
+    fn values(&self, point: PointStats<T>, other_sizes: &[T], _: T, sums: &[T], values: &mut [T]) -> bool {
+        for ((value, &intersection), &other_size) in values.iter_mut().zip(sums).zip(other_sizes) {
+            let union = other_size + point.offset - intersection;
             // union is 0 only for two empty sets, because the sizes of sets are integers
-            *value = if union > T::ZERO { (shared / union).saturate() } else { T::ONE };
+            *value = if union > T::ZERO { (intersection / union).saturate() } else { T::ONE };
         }
         false
     }

@@ -5,7 +5,7 @@
 //! the Euclidean distance see [`matern`](super::matern) with nu = 0.5.
 
 use super::family::{Distance, KernelFamily, KernelProperties, SIGMA, Value};
-use super::{FrequencyDistribution, Kernel, Profile, distance_argument::l1};
+use super::{FrequencyDistribution, Kernel, Profile, distance_argument::l1_distance_kernel};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
@@ -14,7 +14,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
     rate: Some(f64::recip),
     properties: KernelProperties::ALL,
     ..KernelFamily::new("laplacian", "exp(-|x-z|_1 / sigma)", "laplacian(sigma=4)", |text, values| {
-        l1(text, values[0] * std::f64::consts::LN_2, Laplacian)
+        l1_distance_kernel(text, values[0] * std::f64::consts::LN_2, Laplacian)
     })
 };
 
@@ -39,7 +39,7 @@ impl Profile for Laplacian {
         Some(inlined!(|distance: T| rate * distance.halvings()))
     }
 
-    fn law(&self) -> Option<FrequencyDistribution> {
+    fn frequency_distribution(&self) -> Option<FrequencyDistribution> {
         // 2^(−r) has Cauchy distributed frequencies of scale ln 2
         Some(FrequencyDistribution::product(|u| std::f64::consts::LN_2 * (std::f64::consts::PI * (u - 0.5)).tan()))
     }

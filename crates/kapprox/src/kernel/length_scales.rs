@@ -1,6 +1,6 @@
 //! Length scales of an expression: resolving them on a sample, and multiplying them.
 
-use super::family::{KernelParameter, Value};
+use super::family::{NumericParameter, Value};
 use super::spec::{INPUT_COUNT_UNKNOWN, Kernel};
 use super::{median::median_distance, node::Call};
 use crate::{Error, Result};
@@ -11,7 +11,7 @@ impl Kernel {
     /// [`resolve_median`](Self::resolve_median) must be called before [`build`](Self::build).
     #[doc(hidden)]
     pub fn needs_median(&self) -> bool {
-        self.0.calls().iter().any(|call| call.median().is_some())
+        self.0.calls().iter().any(|call| call.median_distance_kind().is_some())
     }
 
     /// Returns whether any length scale is `auto`. A caller with a target chooses such a length
@@ -26,9 +26,11 @@ impl Kernel {
     /// # Errors
     /// None.
     #[doc(hidden)]
-    pub fn with_auto_lengths(&self) -> Result<Self> {
-        let free = |value: &Value| if *value == Value::Median { Value::Auto } else { value.clone() };
-        self.0.map(&mut |call| Ok(Call { values: call.values.iter().map(free).collect(), ..call.clone() })).map(Self)
+    pub fn with_auto_length_scales(&self) -> Result<Self> {
+        let replace_median = |value: &Value| if *value == Value::Median { Value::Auto } else { value.clone() };
+        self.0
+            .map(&mut |call| Ok(Call { values: call.values.iter().map(replace_median).collect(), ..call.clone() }))
+            .map(Self)
     }
 
     /// Returns the number of kernels in the expression whose length scale is `auto`.
@@ -50,7 +52,7 @@ impl Kernel {
     /// [`Error::NotFinite`] if a distance is not finite, [`Error::Kernel`] if columns have not been
     /// resolved.
     pub fn resolve_median(&self, sample: MatRef<'_, f64>) -> Result<Self> {
-        Ok(self.resolve_lengths(sample, &[], &[vec![1.0]])?.swap_remove(0))
+        Ok(self.resolve_length_scales(sample, &[], &[vec![1.0]])?.swap_remove(0))
     }
 
     /// Returns the expression for each list of factors. Each `median` is resolved as in
@@ -62,41 +64,46 @@ impl Kernel {
     /// # Errors
     /// As for [`resolve_median`](Self::resolve_median).
     #[doc(hidden)]
-    pub fn resolve_lengths(&self, sample: MatRef<'_, f64>, weights: &[f64], factors: &[Vec<f64>]) -> Result<Vec<Self>> {
+    pub fn resolve_length_scales(
+        &self,
+        sample: MatRef<'_, f64>,
+        weights: &[f64],
+        factors: &[Vec<f64>],
+    ) -> Result<Vec<Self>> {
         self.require_columns()?;
         let mut medians = Vec::new();
-        let mut median = |call: &Call, metric| {
-            let (column_indices, key) = (call.column_indices(), (metric, call.column_indices().cloned()));
-            if let Some((_, median)) = medians.iter().find(|(other, _)| *other == key) {
+        let mut find_median = |call: &Call, distance_kind| {
+            let (column_indices, key) = (call.column_indices(), (distance_kind, call.column_indices().cloned()));
+            if let Some((_, median)) = medians.iter().find(|(known_key, _)| *known_key == key) {
                 return Ok(*median);
             }
             let median = match column_indices {
-                None => median_distance(sample, weights, metric, call.sparse_columns.is_some())?,
+                None => median_distance(sample, weights, distance_kind, call.sparse_columns.is_some())?,
                 Some(column_indices) => {
                     let indices: Vec<_> = column_indices.iter().collect();
                     let columns = Mat::from_fn(sample.nrows(), indices.len(), |i, k| sample[(i, indices[k])]);
-                    median_distance(columns.as_ref(), weights, metric, false)?
+                    median_distance(columns.as_ref(), weights, distance_kind, false)?
                 }
             };
             medians.push((key, median));
             Ok::<f64, Error>(median)
         };
         let mut resolve = |call: &Call, factors: &mut dyn Iterator<Item = f64>| {
-            let Some(metric) = call.median() else { return Ok(call.clone()) };
-            let median = median(call, metric)?;
+            let Some(distance_kind) = call.median_distance_kind() else { return Ok(call.clone()) };
+            let median = find_median(call, distance_kind)?;
             let factor = if call.is_auto() { factors.next().unwrap_or(1.0) } else { 1.0 };
-            let value = |value: &Value| match value {
+            let resolve_value = |value: &Value| match value {
                 Value::Median => Value::Number(median),
                 Value::Auto => Value::Number((factor * median).clamp(f64::MIN_POSITIVE, f64::MAX)),
                 other => other.clone(),
             };
-            Ok(Call { values: call.values.iter().map(value).collect(), ..call.clone() })
+            Ok(Call { values: call.values.iter().map(resolve_value).collect(), ..call.clone() })
         };
-        let resolved = |factors: &Vec<f64>| {
+        let resolve_all = |factors: &Vec<f64>| {
             let mut factors = factors.iter().copied().cycle();
             self.0.map(&mut |call| resolve(call, &mut factors)).map(Self)
         };
-        factors.iter().map(resolved).collect()
+        factors.iter().map(resolve_all).collect()
     }
 
     /// Returns the expression with every length scale (every parameter that can be `median`)
@@ -116,7 +123,7 @@ impl Kernel {
     #[doc(hidden)]
     pub fn with_scaled_lengths(&self, factor: f64) -> Result<Self> {
         if self.needs_median() {
-            return Err(self.unresolved_length());
+            return Err(self.unresolved_length_scale());
         }
         let scale = |value: &f64| {
             let length = value * factor;
@@ -127,10 +134,10 @@ impl Kernel {
             Err(Error::NotFinite { what, remedy: "choose another factor".to_string() })
         };
         let mut scale_lengths = |call: &Call| {
-            let scale_value = |(value, parameter): (&Value, &KernelParameter)| -> Result<Value> {
+            let scale_value = |(value, parameter): (&Value, &NumericParameter)| -> Result<Value> {
                 match value {
-                    Value::Number(number) if parameter.is_length() => Ok(Value::Number(scale(number)?)),
-                    Value::OverInputCount(_) if parameter.is_length() => {
+                    Value::Number(number) if parameter.is_length_scale() => Ok(Value::Number(scale(number)?)),
+                    Value::OverInputCount(_) if parameter.is_length_scale() => {
                         Err(self.unresolved_error("/d", INPUT_COUNT_UNKNOWN))
                     }
                     Value::List(list) => Ok(Value::List(list.iter().map(scale).collect::<Result<_>>()?)),

@@ -5,7 +5,7 @@ use super::{Kernel, Profile, direct::inner_product_kernel};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
-    explicit: Some(ExplicitForm::Linear),
+    explicit_form: Some(ExplicitForm::Linear),
     ..KernelFamily::new("linear", "x.z", "linear()", |text, _| inner_product_kernel(text, Linear))
 };
 

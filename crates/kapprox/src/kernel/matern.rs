@@ -17,15 +17,15 @@
 //! assert!(Kernel::parse("matern(nu=2)").is_err());
 //! ```
 
-use super::distance_argument::{AtZero, l2};
-use super::family::{Distance, KernelFamily, KernelParameter, KernelProperties, ParameterRange, SIGMA, Value};
-use super::{FrequencyDistribution, Kernel, Profile, points::Lengths};
+use super::distance_argument::{Smoothness, squared_distance_kernel};
+use super::family::{Distance, KernelFamily, KernelProperties, NumericParameter, ParameterRange, SIGMA, Value};
+use super::{FrequencyDistribution, Kernel, Profile, points::LengthScales};
 use crate::Real;
 use rand_distr::Distribution;
 use std::f64::consts::LN_2;
 
-pub(super) const NU: KernelParameter =
-    KernelParameter::number("nu", 1.5, ParameterRange::OneOf(&[0.5, 1.5, 2.5]), "other values need Bessel functions");
+pub(super) const NU: NumericParameter =
+    NumericParameter::number("nu", 1.5, ParameterRange::OneOf(&[0.5, 1.5, 2.5]), "other values need Bessel functions");
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[NU, SIGMA],
@@ -36,11 +36,11 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         "exp(-r), (1 + a) exp(-a), (1 + b + b^2/3) exp(-b); r = |x-z|/sigma, a = sqrt(3) r, b = sqrt(5) r",
         "matern(nu=1.5, sigma=2)",
         |text, values| {
-            let length = |root: f64| Lengths::Same(values[1] * LN_2 / root);
+            let length = |root: f64| LengthScales::Shared(values[1] * LN_2 / root);
             match values[0] {
-                0.5 => l2(text, length(1.0), AtZero::Cusp, Half),
-                1.5 => l2(text, length(3f64.sqrt()), AtZero::DerivativeCusp, ThreeHalves),
-                _ => l2(text, length(5f64.sqrt()), AtZero::Smooth, FiveHalves),
+                0.5 => squared_distance_kernel(text, length(1.0), Smoothness::Cusp, Half),
+                1.5 => squared_distance_kernel(text, length(3f64.sqrt()), Smoothness::DerivativeCusp, ThreeHalves),
+                _ => squared_distance_kernel(text, length(5f64.sqrt()), Smoothness::Smooth, FiveHalves),
             }
         },
     )
@@ -52,7 +52,7 @@ pub(super) const EXPONENTIAL: KernelFamily = KernelFamily {
     rate: Some(f64::recip),
     properties: KernelProperties::ALL,
     ..KernelFamily::new("exponential", "exp(-|x-z| / sigma)", "exponential(sigma=3)", |text, values| {
-        l2(text, Lengths::Same(values[0] * LN_2), AtZero::Cusp, Half)
+        squared_distance_kernel(text, LengthScales::Shared(values[0] * LN_2), Smoothness::Cusp, Half)
     })
 };
 
@@ -71,14 +71,14 @@ impl Kernel {
 /// Returns the distribution of the frequencies. In every direction it is Student's t with 2ν
 /// degrees of freedom, if lengths are in units of (ln 2 / √(2ν)) σ (Rasmussen, Williams, 2006,
 /// equation 4.15).
-fn student_t(freedom: f64) -> Option<FrequencyDistribution> {
-    let chi_squared = rand_distr::ChiSquared::new(freedom).ok()?;
+fn student_t(degrees_of_freedom: f64) -> Option<FrequencyDistribution> {
+    let chi_squared = rand_distr::ChiSquared::new(degrees_of_freedom).ok()?;
     Some(FrequencyDistribution::radial(move |rng| LN_2 / chi_squared.sample(rng).sqrt()))
 }
 
 /// Limit on the argument. 2^−`FAR` is 0 in f32 and f64; without the limit, (1 + r) exp(−r) would
 /// become ∞ · 0 for very large r.
-pub(super) const FAR: f64 = 2000.0;
+pub(super) const MAX_ARGUMENT: f64 = 2000.0;
 
 /// exp(−r); the argument is (r / ln 2)², so that the value is a power of two.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl Profile for Half {
         }))
     }
 
-    fn law(&self) -> Option<FrequencyDistribution> {
+    fn frequency_distribution(&self) -> Option<FrequencyDistribution> {
         student_t(1.0)
     }
 }
@@ -111,9 +111,9 @@ struct ThreeHalves;
 
 impl Profile for ThreeHalves {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
-        let (unit, far) = (T::from_f64(LN_2), T::from_f64(FAR));
+        let (unit, max_argument) = (T::from_f64(LN_2), T::from_f64(MAX_ARGUMENT));
         inlined!(|squared: T| {
-            let a = squared.root().smaller(far);
+            let a = squared.root().smaller(max_argument);
             a.mul_plus(unit, T::ONE) * a.halvings()
         })
     }
@@ -123,7 +123,7 @@ impl Profile for ThreeHalves {
         Some(inlined!(|squared: T| rate * squared.root().halvings()))
     }
 
-    fn law(&self) -> Option<FrequencyDistribution> {
+    fn frequency_distribution(&self) -> Option<FrequencyDistribution> {
         student_t(3.0)
     }
 }
@@ -134,22 +134,24 @@ struct FiveHalves;
 
 impl Profile for FiveHalves {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
-        let (unit, third, far) = (T::from_f64(LN_2), T::from_f64(LN_2 * LN_2 / 3.0), T::from_f64(FAR));
+        let (unit, third, max_argument) =
+            (T::from_f64(LN_2), T::from_f64(LN_2 * LN_2 / 3.0), T::from_f64(MAX_ARGUMENT));
         inlined!(|squared: T| {
-            let b = squared.root().smaller(far);
+            let b = squared.root().smaller(max_argument);
             third.mul_plus(b, unit).mul_plus(b, T::ONE) * b.halvings()
         })
     }
 
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
-        let (unit, rate, far) = (T::from_f64(LN_2), T::from_f64(LN_2 * LN_2 / -6.0), T::from_f64(FAR));
+        let (unit, rate, max_argument) =
+            (T::from_f64(LN_2), T::from_f64(LN_2 * LN_2 / -6.0), T::from_f64(MAX_ARGUMENT));
         Some(inlined!(|squared: T| {
-            let b = squared.root().smaller(far);
+            let b = squared.root().smaller(max_argument);
             rate * b.mul_plus(unit, T::ONE) * b.halvings()
         }))
     }
 
-    fn law(&self) -> Option<FrequencyDistribution> {
+    fn frequency_distribution(&self) -> Option<FrequencyDistribution> {
         student_t(5.0)
     }
 }

@@ -6,10 +6,10 @@
 //! definite as a product of kernels (Rasmussen, Williams, *Gaussian Processes for Machine
 //! Learning*, 2006, section 4.2.4). It costs one exponential per feature and pair of points.
 
-use super::direct::{Factors, difference_kernel};
+use super::direct::{ProductProfile, difference_kernel};
 use super::family::{Distance, KernelFamily, KernelProperties, SIGMA};
-use super::matern::{FAR, NU};
-use super::{sweep::DifferenceReduction, terms::sign};
+use super::matern::{MAX_ARGUMENT, NU};
+use super::{sweep::DifferenceAccumulator, terms::sign};
 use crate::Real;
 use std::f64::consts::LN_2;
 
@@ -29,7 +29,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
                 1.5 => (3f64.sqrt(), LN_2, 0.0),
                 _ => (5f64.sqrt(), LN_2, LN_2 * LN_2 / 3.0),
             };
-            difference_kernel(text, values[1] * LN_2 / root, Matern { linear, square }, Factors)
+            difference_kernel(text, values[1] * LN_2 / root, Matern { linear, square }, ProductProfile)
         },
     )
 };
@@ -40,11 +40,11 @@ struct Matern {
     square: f64,
 }
 
-impl DifferenceReduction for Matern {
+impl DifferenceAccumulator for Matern {
     const START: f64 = 1.0;
 
-    fn next<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {
-        let (linear, square, far) = (T::from_f64(self.linear), T::from_f64(self.square), T::from_f64(FAR));
+    fn step<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {
+        let (linear, square, far) = (T::from_f64(self.linear), T::from_f64(self.square), T::from_f64(MAX_ARGUMENT));
         inlined!(|value: T, difference: T| {
             let a = difference.magnitude().smaller(far);
             value * (square.mul_plus(a, linear).mul_plus(a, T::ONE) * a.halvings())
@@ -54,14 +54,14 @@ impl DifferenceReduction for Matern {
     /// Returns (ln M)' = (linear + 2 square a) / (1 + linear a + square a²) − ln 2 as one fraction
     /// over the common denominator; the terms of its numerator that cancel are left out.
     fn slope<T: Real>(&self) -> impl Fn(T) -> T + Copy {
-        let (linear, square, far) = (T::from_f64(self.linear), T::from_f64(self.square), T::from_f64(FAR));
+        let (linear, square, far) = (T::from_f64(self.linear), T::from_f64(self.square), T::from_f64(MAX_ARGUMENT));
         let constant = T::from_f64(self.linear - LN_2);
-        let first = T::from_f64(2.0 * self.square - LN_2 * self.linear);
-        let second = T::from_f64(-LN_2 * self.square);
+        let linear_coefficient = T::from_f64(2.0 * self.square - LN_2 * self.linear);
+        let quadratic_coefficient = T::from_f64(-LN_2 * self.square);
         inlined!(|difference: T| {
             let a = difference.magnitude().smaller(far);
-            let above = second.mul_plus(a, first).mul_plus(a, constant);
-            sign(difference) * above / square.mul_plus(a, linear).mul_plus(a, T::ONE)
+            let numerator = quadratic_coefficient.mul_plus(a, linear_coefficient).mul_plus(a, constant);
+            sign(difference) * numerator / square.mul_plus(a, linear).mul_plus(a, T::ONE)
         })
     }
 }

@@ -3,7 +3,7 @@
 //! (Garreau, Jitkrittum, Kanagawa, *Large sample analysis of the median heuristic*, arXiv
 //! 1707.07269, 2017.)
 
-use super::{Distance, points::row, sparse_argument::align_entries};
+use super::{Distance, points::row_slice, sparse_argument::align_entries};
 use crate::{Error, Result};
 use faer::MatRef;
 
@@ -18,18 +18,23 @@ const MAX_POINTS: usize = 1000;
 /// middle two. A row of weight w counts as w copies of the row, whose distances from each other
 /// are 0. If `sparse` is true, rows have the layout of [`kpass::sparse`]. Costs n² d / 2
 /// operations.
-pub(super) fn median_distance(sample: MatRef<'_, f64>, weights: &[f64], metric: Distance, sparse: bool) -> Result<f64> {
+pub(super) fn median_distance(
+    sample: MatRef<'_, f64>,
+    weights: &[f64],
+    distance_kind: Distance,
+    is_sparse: bool,
+) -> Result<f64> {
     let n = sample.nrows().min(MAX_POINTS);
     let mut spare = Vec::new();
     let positions: Vec<usize> = (0..n).map(|i| i * sample.nrows() / n).collect();
-    let points: Vec<_> = positions.iter().map(|i| row(sample, *i, &mut spare).to_vec()).collect();
+    let points: Vec<_> = positions.iter().map(|i| row_slice(sample, *i, &mut spare).to_vec()).collect();
     let mut distances = Vec::with_capacity(n * n.saturating_sub(1) / 2);
     for (i, x) in points.iter().enumerate() {
-        distances.extend(points[..i].iter().map(|z| match sparse {
-            false => distance(x, z, metric),
+        distances.extend(points[..i].iter().map(|z| match is_sparse {
+            false => distance(x, z, distance_kind),
             true => {
                 let (x, z) = align_entries(x, z);
-                distance(&x, &z, metric)
+                distance(&x, &z, distance_kind)
             }
         }));
     }
@@ -51,13 +56,13 @@ pub(super) fn median_distance(sample: MatRef<'_, f64>, weights: &[f64], metric: 
     Ok(if distances.is_empty() { 1.0 } else { unweighted_median(&mut distances) })
 }
 
-fn distance(x: &[f64], z: &[f64], metric: Distance) -> f64 {
+fn distance(x: &[f64], z: &[f64], distance_kind: Distance) -> f64 {
     let differences = x.iter().zip(z).map(|(x, z)| (x - z).abs());
-    match metric {
+    match distance_kind {
         Distance::L1 => differences.sum(),
         Distance::ChiSquared => {
-            let shares = differences.zip(x.iter().zip(z).map(|(x, z)| x + z));
-            shares.map(|(d, total)| if d == 0.0 { 0.0 } else { d * (d / total) }).sum()
+            let differences_and_sums = differences.zip(x.iter().zip(z).map(|(x, z)| x + z));
+            differences_and_sums.map(|(d, sum)| if d == 0.0 { 0.0 } else { d * (d / sum) }).sum()
         }
         // scaled, so that squares neither overflow nor vanish
         Distance::L2 => {
@@ -73,26 +78,27 @@ fn distance(x: &[f64], z: &[f64], metric: Distance) -> f64 {
 /// Returns the weighted median of the distances of all pairs i > j, listed row by row. The weight
 /// of a pair is the product of the weights of its rows.
 fn weighted_median(distances: Vec<f64>, weights: &[f64]) -> f64 {
-    let pairs = weights.iter().enumerate().flat_map(|(i, a)| weights[..i].iter().map(move |b| a * b));
-    let mut pairs: Vec<(f64, f64)> = distances.into_iter().zip(pairs).collect();
-    pairs.extend(weights.iter().map(|w| (0.0, (w * (w - 1.0) / 2.0).max(0.0))));
-    pairs.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    let pair_weights = weights.iter().enumerate().flat_map(|(i, a)| weights[..i].iter().map(move |b| a * b));
+    let mut weighted_distances: Vec<(f64, f64)> = distances.into_iter().zip(pair_weights).collect();
+    weighted_distances.extend(weights.iter().map(|w| (0.0, (w * (w - 1.0) / 2.0).max(0.0))));
+    weighted_distances.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
     let median_of = |pairs: &[(f64, f64)]| {
-        let half = pairs.iter().map(|(_, weight)| weight).sum::<f64>() / 2.0;
+        let half_weight = pairs.iter().map(|(_, weight)| weight).sum::<f64>() / 2.0;
         let mut sum = 0.0;
-        let mut reached = |beyond: bool| {
+        let mut median_pair = |is_strict: bool| {
             sum = 0.0;
             pairs.iter().find(|(_, weight)| {
                 sum += weight;
-                if beyond { sum > half } else { sum >= half }
+                if is_strict { sum > half_weight } else { sum >= half_weight }
             })
         };
-        let (lower, upper) = (reached(false).map_or(1.0, |pair| pair.0), reached(true).map_or(1.0, |pair| pair.0));
+        let (lower, upper) =
+            (median_pair(false).map_or(1.0, |pair| pair.0), median_pair(true).map_or(1.0, |pair| pair.0));
         lower + (upper - lower) / 2.0
     };
-    match median_of(&pairs) {
+    match median_of(&weighted_distances) {
         median if median > 0.0 => median,
-        _ => median_of(&pairs[pairs.partition_point(|(distance, _)| *distance == 0.0)..]),
+        _ => median_of(&weighted_distances[weighted_distances.partition_point(|(distance, _)| *distance == 0.0)..]),
     }
 }
 
@@ -101,12 +107,12 @@ fn unweighted_median(values: &mut [f64]) -> f64 {
     if values.is_empty() {
         return 0.0;
     }
-    let (half, odd) = (values.len() / 2, values.len() % 2 == 1);
-    let (below, &mut upper, _) = values.select_nth_unstable_by(half, f64::total_cmp);
-    if odd {
+    let (middle, is_odd) = (values.len() / 2, values.len() % 2 == 1);
+    let (lower_values, &mut upper, _) = values.select_nth_unstable_by(middle, f64::total_cmp);
+    if is_odd {
         return upper;
     }
-    let lower = below.iter().copied().fold(0.0, f64::max);
+    let lower = lower_values.iter().copied().fold(0.0, f64::max);
     lower + (upper - lower) / 2.0
 }
 

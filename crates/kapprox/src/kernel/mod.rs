@@ -73,14 +73,14 @@ pub mod subset;
 
 #[doc(hidden)]
 pub use expression::Expression;
-pub use family::{BuildFn, Distance, Domain, KernelFamily, KernelParameter, KernelProperties, ParameterRange, Value};
+pub use family::{BuildFn, Distance, Domain, KernelFamily, KernelProperties, NumericParameter, ParameterRange, Value};
 #[doc(hidden)]
 pub use family::{ExplicitForm, Homogeneous};
 pub(crate) use fixed_kernel::FixedKernel;
 #[doc(hidden)]
 pub use fixed_kernel::{KernelColumns, LandmarkSections, MAX_FEW_ROWS};
 pub(crate) use panel::{PanelColumn, accumulate, height, read_column, write_column};
-pub(crate) use points::{AlignedVec, fill_column, pieces, row};
+pub(crate) use points::{AlignedVec, fill_column, index_chunks, row_slice};
 #[cfg(test)]
 pub(crate) use pointwise::gaussian as defined_gaussian;
 pub use pointwise::pointwise;
@@ -126,7 +126,7 @@ pub trait KernelFunction<T: Real>: Debug + Send + Sync {
     /// Prepares the points `z` (m x d, row-major), so that their kernel values with a few rows at a
     /// time are computed quickly. Returns `None` if only [`block`](Self::block) is available, which
     /// is correct but slow for a few rows.
-    fn columns(&self, _z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+    fn prepare_columns(&self, _z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
         None
     }
     /// Returns whether the points that [`columns`](Self::columns) prepares also make blocks of many
@@ -136,11 +136,11 @@ pub trait KernelFunction<T: Real>: Debug + Send + Sync {
     }
     /// Returns the kernel on sparse points, in the layout of [`kpass::sparse`]; `None` if sparse
     /// points are not supported.
-    fn on_sparse(self: Arc<Self>) -> Option<Arc<dyn AnyKernel>> {
+    fn sparse_kernel(self: Arc<Self>) -> Option<Arc<dyn AnyKernel>> {
         None
     }
     /// Returns whether [`gradient`](Self::gradient) is implemented.
-    fn differentiable(&self) -> bool {
+    fn is_differentiable(&self) -> bool {
         false
     }
     /// Computes `out[i] += Σ_j weights[i, j] ∇k(x_i, z_j)`, where ∇ is the gradient with respect to
@@ -192,7 +192,7 @@ impl PrecisionPair for Arc<dyn AnyKernel> {
 
 /// Panics unless x is b x d, z is m x d and out is b x m.
 #[track_caller]
-pub(crate) fn check_shapes<T>(x: MatRef<'_, T>, z: MatRef<'_, T>, out: &MatMut<'_, T>) {
+pub(crate) fn assert_shapes<T>(x: MatRef<'_, T>, z: MatRef<'_, T>, out: &MatMut<'_, T>) {
     assert_eq!(x.ncols(), z.ncols(), "x has {} features, z has {}", x.ncols(), z.ncols());
     assert_eq!(
         (out.nrows(), out.ncols()),

@@ -1,9 +1,9 @@
 //! Kernel expressions as trees in canonical form: how they are constructed, printed and built.
 
 use super::algebra::{CombinedKernel, Operation};
-use super::column_choice::{ColumnChoice, ColumnIndices};
-use super::family::{Distance, ExplicitForm, GAMMA, KernelFamily, KernelParameter, Value};
-use super::transform::{KernelTransform, ScaleBy, transformed_kernel};
+use super::column_choice::{ColumnIndices, ColumnSelection};
+use super::family::{Distance, ExplicitForm, GAMMA, KernelFamily, NumericParameter, Value};
+use super::transform::{KernelTransform, ScaleFactor, transformed_kernel};
 use super::{AnyKernel, embedded::embedded_kernel};
 use crate::{Error, Result};
 use std::{fmt, sync::Arc};
@@ -14,7 +14,7 @@ pub(super) enum Node {
     Call(Call),
     /// A number ≥ 0 other than 1, times an expression other than `Scaled`.
     Scaled(f64, Box<Node>),
-    Applied(KernelTransform, Box<Node>),
+    Transformed(KernelTransform, Box<Node>),
     /// Two or more, none of them a `Product` or `Scaled`.
     Product(Vec<Node>),
     /// Two or more, none of them a `Sum`.
@@ -26,7 +26,7 @@ pub(super) struct Call {
     pub(super) family: &'static KernelFamily,
     pub(super) values: Vec<Value>,
     /// Columns that the kernel uses; `None` for all.
-    pub(super) columns: Option<ColumnChoice>,
+    pub(super) columns: Option<ColumnSelection>,
     /// Number of columns if the points are sparse.
     pub(super) sparse_columns: Option<usize>,
 }
@@ -77,18 +77,18 @@ impl Node {
     /// characteristic and universal. Besides kernels of the registry, this is known of a sum with
     /// at least one such term, of a product of universal kernels, and of the exponential of the
     /// linear kernel.
-    pub(super) fn characteristic(&self, universal: bool) -> bool {
+    pub(super) fn is_characteristic(&self, needs_universal: bool) -> bool {
         match self {
             Self::Call(call) => {
-                call.family.properties.characteristic && (!universal || call.family.properties.universal)
+                call.family.properties.characteristic && (!needs_universal || call.family.properties.universal)
             }
-            Self::Scaled(factor, node) => *factor > 0.0 && node.characteristic(universal),
-            Self::Applied(KernelTransform::Exp, node) => {
-                matches!(&**node, Self::Call(call) if call.family.explicit == Some(ExplicitForm::Linear))
+            Self::Scaled(factor, node) => *factor > 0.0 && node.is_characteristic(needs_universal),
+            Self::Transformed(KernelTransform::Exp, node) => {
+                matches!(&**node, Self::Call(call) if call.family.explicit_form == Some(ExplicitForm::Linear))
             }
-            Self::Applied(..) => false,
-            Self::Product(nodes) => nodes.iter().all(|node| node.characteristic(true)),
-            Self::Sum(nodes) => nodes.iter().any(|node| node.characteristic(universal)),
+            Self::Transformed(..) => false,
+            Self::Product(nodes) => nodes.iter().all(|node| node.is_characteristic(true)),
+            Self::Sum(nodes) => nodes.iter().any(|node| node.is_characteristic(needs_universal)),
         }
     }
 
@@ -96,20 +96,20 @@ impl Node {
     pub(super) fn calls(&self) -> Vec<&Call> {
         match self {
             Self::Call(call) => vec![call],
-            Self::Scaled(_, node) | Self::Applied(_, node) => node.calls(),
+            Self::Scaled(_, node) | Self::Transformed(_, node) => node.calls(),
             Self::Product(nodes) | Self::Sum(nodes) => nodes.iter().flat_map(Self::calls).collect(),
         }
     }
 
     /// Returns the expression with each of its kernels replaced by the result of `change`.
     pub(super) fn map(&self, change: &mut dyn FnMut(&Call) -> Result<Call>) -> Result<Self> {
-        let mut all = |nodes: &[Self]| nodes.iter().map(|node| node.map(change)).collect::<Result<_>>();
+        let mut map_all = |nodes: &[Self]| nodes.iter().map(|node| node.map(change)).collect::<Result<_>>();
         Ok(match self {
-            Self::Product(nodes) => Self::Product(all(nodes)?),
-            Self::Sum(nodes) => Self::Sum(all(nodes)?),
+            Self::Product(nodes) => Self::Product(map_all(nodes)?),
+            Self::Sum(nodes) => Self::Sum(map_all(nodes)?),
             Self::Call(call) => Self::Call(change(call)?),
             Self::Scaled(factor, node) => Self::Scaled(*factor, Box::new(node.map(change)?)),
-            Self::Applied(function, node) => Self::Applied(*function, Box::new(node.map(change)?)),
+            Self::Transformed(function, node) => Self::Transformed(*function, Box::new(node.map(change)?)),
         })
     }
 
@@ -118,8 +118,8 @@ impl Node {
         let text = self.to_string();
         match self {
             Self::Call(call) => call.build(text),
-            Self::Scaled(factor, node) => transformed_kernel(text, ScaleBy(*factor), node.build()),
-            Self::Applied(function, node) => transformed_kernel(text, *function, node.build()),
+            Self::Scaled(factor, node) => transformed_kernel(text, ScaleFactor(*factor), node.build()),
+            Self::Transformed(function, node) => transformed_kernel(text, *function, node.build()),
             Self::Product(nodes) | Self::Sum(nodes) => {
                 let operation = if matches!(self, Self::Sum(_)) { Operation::Sum } else { Operation::Product };
                 Arc::new(CombinedKernel { text, operation, kernels: nodes.iter().map(Self::build).collect() })
@@ -128,14 +128,14 @@ impl Node {
     }
 
     /// Returns the expression as an operand of `*`, with a sum in parentheses.
-    fn operand(&self) -> String {
+    fn operand_text(&self) -> String {
         if matches!(self, Self::Sum(_)) { format!("({self})") } else { self.to_string() }
     }
 }
 
 impl Call {
     /// Returns the distance whose median a parameter requires; `None` if no parameter does.
-    pub(super) fn median(&self) -> Option<Distance> {
+    pub(super) fn median_distance_kind(&self) -> Option<Distance> {
         self.family.distance.filter(|_| self.values.contains(&Value::Median) || self.is_auto())
     }
 
@@ -145,7 +145,7 @@ impl Call {
 
     /// Returns the resolved columns; `None` for all columns, or if they are not resolved.
     pub(super) fn column_indices(&self) -> Option<&ColumnIndices> {
-        self.columns.as_ref().and_then(ColumnChoice::indices)
+        self.columns.as_ref().and_then(ColumnSelection::indices)
     }
 
     pub(super) fn needs_input_count(&self) -> bool {
@@ -156,8 +156,8 @@ impl Call {
     /// of the number of features, such as `1/d`, becomes a number.
     pub(super) fn with_input_count(self, d: usize) -> Self {
         let d = self.column_indices().map_or(d, |indices| indices.len()).max(1) as f64;
-        let value = |(value, parameter): (Value, &KernelParameter)| match (value, self.family.rate) {
-            (Value::OverInputCount(number), Some(rate)) if parameter.is_length() => {
+        let value = |(value, parameter): (Value, &NumericParameter)| match (value, self.family.rate) {
+            (Value::OverInputCount(number), Some(rate)) if parameter.is_length_scale() => {
                 Value::Number(rate(number / d).min(f64::MAX))
             }
             (Value::OverInputCount(number), _) => Value::Number(number / d),
@@ -177,20 +177,21 @@ impl Call {
 
     pub(super) fn check_input_count(&self, d: usize) -> Result<()> {
         let features = self.column_indices().map_or(d, |indices| indices.len());
-        let wrong = |why| Err(Error::InputCount { kernel: self.family.name, features, why });
+        let count_error = |why| Err(Error::InputCount { kernel: self.family.name, features, why });
         if let [Value::List(list)] = &self.values[..]
             && list.len() != features
         {
-            return wrong(format!("but the list has {} numbers; give one for each input", list.len()));
+            return count_error(format!("but the list has {} numbers; give one for each input", list.len()));
         }
-        self.numbers().map_or(Ok(()), |numbers| (self.family.check_input_count)(&numbers, features).or_else(wrong))
+        self.numbers()
+            .map_or(Ok(()), |numbers| (self.family.check_input_count)(&numbers, features).or_else(count_error))
     }
 
     fn build(&self, text: String) -> Arc<dyn AnyKernel> {
         if self.sparse_columns.is_some() {
             let kernel = self.build_unrestricted(text);
             // kernels without sparse support were rejected when the points were declared sparse
-            return kernel.typed::<f64>().on_sparse().unwrap_or(kernel);
+            return kernel.typed::<f64>().sparse_kernel().unwrap_or(kernel);
         }
         let Some(indices) = self.column_indices() else { return self.build_unrestricted(text) };
         let unrestricted = Self { columns: None, ..self.clone() };
@@ -205,18 +206,18 @@ impl Call {
             Value::List(numbers) => {
                 self.family.build_list.is_some() && numbers.iter().all(|number| parameter.range.contains(*number))
             }
-            Value::OverInputCount(_) | Value::Median | Value::Auto => parameter.is_length(),
+            Value::OverInputCount(_) | Value::Median | Value::Auto => parameter.is_length_scale(),
         })
     }
 
     /// Returns whether the kernel supports sparse points, whatever the numbers of its parameters.
     pub(super) fn supports_sparse(&self) -> bool {
-        self.columns.is_none() && self.build_unrestricted(String::new()).typed::<f64>().on_sparse().is_some()
+        self.columns.is_none() && self.build_unrestricted(String::new()).typed::<f64>().sparse_kernel().is_some()
     }
 
     fn build_unrestricted(&self, text: String) -> Arc<dyn AnyKernel> {
         match (self.values.as_slice(), self.family.build_list) {
-            ([Value::List(list)], Some(each)) => each(text, list),
+            ([Value::List(list)], Some(build_list)) => build_list(text, list),
             _ => {
                 let number = |value: &Value| value.number().unwrap_or(f64::NAN);
                 (self.family.build)(text, &self.values.iter().map(number).collect::<Vec<_>>())
@@ -227,7 +228,7 @@ impl Call {
 
 fn unwrap_single(mut nodes: Vec<Node>, combine: impl FnOnce(Vec<Node>) -> Node) -> Node {
     match nodes.pop() {
-        Some(only) if nodes.is_empty() => only,
+        Some(single) if nodes.is_empty() => single,
         last => {
             nodes.extend(last);
             combine(nodes)
@@ -239,12 +240,12 @@ impl fmt::Display for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Call(call) => call.fmt(f),
-            Self::Scaled(factor, node) => write!(f, "{}*{}", Value::Number(*factor), node.operand()),
-            Self::Applied(KernelTransform::Exp, node) => write!(f, "exp({node})"),
-            Self::Applied(KernelTransform::Power(degree), node) => write!(f, "power({node}, degree={degree})"),
-            Self::Applied(KernelTransform::Normalised, node) => write!(f, "normalised({node})"),
-            Self::Applied(KernelTransform::Mean(p), node) => write!(f, "mean({node}, p={})", Value::Number(*p)),
-            Self::Product(nodes) => f.write_str(&nodes.iter().map(Self::operand).collect::<Vec<_>>().join("*")),
+            Self::Scaled(factor, node) => write!(f, "{}*{}", Value::Number(*factor), node.operand_text()),
+            Self::Transformed(KernelTransform::Exp, node) => write!(f, "exp({node})"),
+            Self::Transformed(KernelTransform::Power(degree), node) => write!(f, "power({node}, degree={degree})"),
+            Self::Transformed(KernelTransform::Normalised, node) => write!(f, "normalised({node})"),
+            Self::Transformed(KernelTransform::Mean(p), node) => write!(f, "mean({node}, p={})", Value::Number(*p)),
+            Self::Product(nodes) => f.write_str(&nodes.iter().map(Self::operand_text).collect::<Vec<_>>().join("*")),
             Self::Sum(nodes) => f.write_str(&nodes.iter().map(Self::to_string).collect::<Vec<_>>().join(" + ")),
         }
     }
@@ -252,13 +253,13 @@ impl fmt::Display for Node {
 
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pairs = self.family.parameters.iter().zip(&self.values);
-        let name = |parameter: &KernelParameter, value: &Value| match value {
-            Value::OverInputCount(_) if parameter.is_length() => GAMMA,
+        let named_values = self.family.parameters.iter().zip(&self.values);
+        let name = |parameter: &NumericParameter, value: &Value| match value {
+            Value::OverInputCount(_) if parameter.is_length_scale() => GAMMA,
             _ => parameter.name,
         };
         let mut arguments: Vec<_> =
-            pairs.map(|(parameter, value)| format!("{}={value}", name(parameter, value))).collect();
+            named_values.map(|(parameter, value)| format!("{}={value}", name(parameter, value))).collect();
         arguments.extend(self.columns.as_ref().map(|columns| format!("on={columns}")));
         write!(f, "{}({})", self.family.name, arguments.join(", "))
     }

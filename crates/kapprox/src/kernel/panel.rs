@@ -10,7 +10,7 @@
 //! (Register tiling after Goto, van de Geijn, *Anatomy of High-Performance Matrix Multiplication*,
 //! ACM TOMS 34, 2008; the features are not blocked, because there are few.)
 
-use super::points::{AlignedVec, Frame, pieces, row};
+use super::points::{AlignedVec, Frame, index_chunks, row_slice};
 use super::terms::Term;
 use crate::{Lanes, Real};
 use faer::{MatMut, MatRef, prelude::*};
@@ -39,19 +39,22 @@ const MAX_HEIGHT: usize = 48;
 
 /// Reads a column of a panel; missing numbers are zero.
 #[inline(always)]
-pub(crate) fn read_column<T: Real, S: Simd, const VECTORS: usize>(simd: S, from: &[T]) -> PanelColumn<T, S, VECTORS> {
-    if let Some(column) = T::vectors::<S>(from).first_chunk() {
+pub(crate) fn read_column<T: Real, S: Simd, const VECTORS: usize>(simd: S, source: &[T]) -> PanelColumn<T, S, VECTORS> {
+    if let Some(column) = T::vectors::<S>(source).first_chunk() {
         return *column;
     }
     let mut all = [T::ZERO; MAX_HEIGHT];
-    all[..from.len()].copy_from_slice(from);
+    all[..source.len()].copy_from_slice(source);
     T::vectors::<S>(&all).first_chunk().copied().unwrap_or([T::splat(simd, T::ZERO); VECTORS])
 }
 
 /// Writes as many numbers of a panel column as fit into `to`.
 #[inline(always)]
-pub(crate) fn write_column<T: Real, S: Simd, const VECTORS: usize>(column: &PanelColumn<T, S, VECTORS>, to: &mut [T]) {
-    if let Some(to) = T::vectors_mut::<S>(to).first_chunk_mut() {
+pub(crate) fn write_column<T: Real, S: Simd, const VECTORS: usize>(
+    column: &PanelColumn<T, S, VECTORS>,
+    destination: &mut [T],
+) {
+    if let Some(to) = T::vectors_mut::<S>(destination).first_chunk_mut() {
         *to = *column;
         return;
     }
@@ -59,7 +62,7 @@ pub(crate) fn write_column<T: Real, S: Simd, const VECTORS: usize>(column: &Pane
     if let Some(all) = T::vectors_mut::<S>(&mut all).first_chunk_mut() {
         *all = *column;
     }
-    to.copy_from_slice(&all[..to.len()]);
+    destination.copy_from_slice(&all[..destination.len()]);
 }
 
 /// Numbers that are precomputed from a single point.
@@ -76,7 +79,7 @@ pub(crate) struct PointStats<T> {
 pub(crate) struct PointStatsTable<T> {
     pub(crate) offsets: Vec<T>,
     pub(crate) sizes: Vec<T>,
-    pub(crate) largest: T,
+    pub(crate) max_size: T,
 }
 
 impl<T: Real> PointStatsTable<T> {
@@ -93,7 +96,7 @@ impl<T: Real> PointStatsTable<T> {
 }
 
 /// The step that converts sums over features to kernel values.
-pub(crate) trait Finish<T: Real> {
+pub(crate) trait Epilogue<T: Real> {
     /// How many numbers are precomputed per point.
     const STATS_PER_POINT: usize = 0;
     /// Precomputes the numbers of single rows of x. The rows are in panels of `height` rows, as
@@ -112,7 +115,7 @@ pub(crate) trait Finish<T: Real> {
     /// of cancellation or overflow): [`recompute`](Self::recompute) then examines all pairs. Must
     /// be marked `#[inline(always)]`: it is compiled into the loops of every instruction set, with
     /// the panel height of that instruction set as a constant.
-    fn values(&self, one: PointStats<T>, others: &[T], largest: T, sums: &[T], values: &mut [T]) -> bool;
+    fn values(&self, point: PointStats<T>, other_offsets: &[T], max_size: T, sums: &[T], values: &mut [T]) -> bool;
     /// Recomputes the value of a suspect pair; returns `None` if the pair is not suspect. Whether a
     /// pair is suspect must depend on this pair alone; otherwise splitting a block would change its
     /// bits.
@@ -122,45 +125,45 @@ pub(crate) trait Finish<T: Real> {
     /// Recomputes the suspect values of one point with the points of `pairs`; `first` is the index
     /// of the first of these points in `stats`.
     #[cold]
-    fn repair(
+    fn recompute_suspects(
         &self,
-        one: PointStats<T>,
+        point_stats: PointStats<T>,
         stats: &PointStatsTable<T>,
         first: usize,
-        pairs: Suspects<'_, T>,
+        pairs: SuspectPairs<'_, T>,
         values: &mut [T],
     ) {
-        let Suspects { one: point, others, exchanged, sums } = pairs;
+        let SuspectPairs { point, points: others, is_exchanged: exchanged, sums } = pairs;
         let mut spare = Vec::new();
         for (i, (value, &sum)) in values.iter_mut().zip(sums).enumerate() {
-            let other = row(others, i, &mut spare);
+            let other = row_slice(others, i, &mut spare);
             let (x, z) = if exchanged { (point, other) } else { (other, point) };
-            *value = self.recompute(one, stats.get(first + i), sum, x, z).unwrap_or(*value);
+            *value = self.recompute(point_stats, stats.get(first + i), sum, x, z).unwrap_or(*value);
         }
     }
 }
 
 /// One point and other points, with their original values, and the sums of the pairs.
-pub(crate) struct Suspects<'a, T> {
-    pub(super) one: &'a [T],
-    pub(super) others: MatRef<'a, T>,
+pub(crate) struct SuspectPairs<'a, T> {
+    pub(super) point: &'a [T],
+    pub(super) points: MatRef<'a, T>,
     /// True if the one point is a row of x and the others are rows of z.
-    pub(super) exchanged: bool,
+    pub(super) is_exchanged: bool,
     pub(super) sums: &'a [T],
 }
 
 /// A block of values to compute: a row for each point of `x`, a column for each point of `z`.
-pub(crate) struct Block<'a, T> {
+pub(crate) struct ValueBlock<'a, T> {
     pub(crate) frame: &'a Frame<T>,
     pub(crate) x: MatRef<'a, T>,
     pub(crate) z: MatRef<'a, T>,
     pub(crate) out: MatMut<'a, T>,
 }
 
-impl<T: Real> Block<'_, T> {
+impl<T: Real> ValueBlock<'_, T> {
     /// Computes `out[i, j]`, the value that `finish` derives from Σ_k M(x_ik, z_jk), after the
     /// points are shifted and scaled as `frame` defines.
-    pub(crate) fn fill<M: Term, F: Finish<T>>(self, finish: &F) {
+    pub(crate) fn fill<M: Term, F: Epilogue<T>>(self, finish: &F) {
         let Self { frame, x, z, mut out } = self;
         let height = panel_height::<T>();
         let (mut x_packed, mut z_packed) = (AlignedVec::default(), AlignedVec::default());
@@ -168,30 +171,41 @@ impl<T: Real> Block<'_, T> {
         let (mut sums, mut values, mut spare) = (AlignedVec::default(), AlignedVec::default(), Vec::new());
         sums.resize_zeroed(MAX_WIDTH * height);
         values.resize_zeroed(height);
-        for (i, rows) in pieces(x.nrows(), TILE_ROWS) {
+        for (i, rows) in index_chunks(x.nrows(), TILE_ROWS) {
             let x = x.subrows(i, rows);
             frame.pack_panels(x, height, &mut x_packed);
-            finish.panel_stats(&mut x_packed, height, frame.width(), &mut x_stats);
-            for (j, columns) in pieces(z.nrows(), TILE_COLUMNS) {
+            finish.panel_stats(&mut x_packed, height, frame.feature_count(), &mut x_stats);
+            for (j, columns) in index_chunks(z.nrows(), TILE_COLUMNS) {
                 let z = z.subrows(j, columns);
                 frame.pack_rows(z, columns.next_multiple_of(ROW_PADDING), &mut z_packed);
-                finish.row_stats(&z_packed, frame.width(), &mut z_stats);
+                finish.row_stats(&z_packed, frame.feature_count(), &mut z_stats);
                 let (packed, stats, term) = ((&*x_packed, &*z_packed), (&x_stats, &z_stats), PhantomData::<M>);
                 let (sums, values, spare) = (&mut *sums, &mut *values, &mut spare);
                 let out = out.rb_mut().submatrix_mut(i, j, rows, columns);
-                pulp::Arch::new().dispatch(TileFill { x, z, packed, stats, finish, out, sums, values, spare, term });
+                pulp::Arch::new().dispatch(TileFill {
+                    x,
+                    z,
+                    packed,
+                    stats,
+                    finish,
+                    out,
+                    sums,
+                    values,
+                    column_buffer: spare,
+                    term,
+                });
             }
         }
     }
 }
 
 pub(crate) fn panel_height<T: Real>() -> usize {
-    pulp::Arch::new().dispatch(Height(PhantomData::<T>))
+    pulp::Arch::new().dispatch(PanelHeight(PhantomData::<T>))
 }
 
-struct Height<T>(PhantomData<T>);
+struct PanelHeight<T>(PhantomData<T>);
 
-impl<T: Real> WithSimd for Height<T> {
+impl<T: Real> WithSimd for PanelHeight<T> {
     type Output = usize;
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) -> usize {
@@ -203,8 +217,8 @@ impl<T: Real> WithSimd for Height<T> {
 /// loops over a panel column.
 #[inline(always)]
 pub(crate) fn height<T: Real, S: Simd>() -> usize {
-    let tall = if S::REGISTER_COUNT >= 32 { 3 } else { 2 };
-    tall * size_of::<T::Vector<S>>() / size_of::<T>()
+    let vectors_per_column = if S::REGISTER_COUNT >= 32 { 3 } else { 2 };
+    vectors_per_column * size_of::<T::Vector<S>>() / size_of::<T>()
 }
 
 struct TileFill<'a, T, M, F> {
@@ -220,11 +234,11 @@ struct TileFill<'a, T, M, F> {
     /// Kernel values at the end of a column that is shorter than a panel.
     values: &'a mut [T],
     /// Scratch for columns that have to be copied.
-    spare: &'a mut Vec<T>,
+    column_buffer: &'a mut Vec<T>,
     term: PhantomData<M>,
 }
 
-impl<T: Real, M: Term, F: Finish<T>> WithSimd for TileFill<'_, T, M, F> {
+impl<T: Real, M: Term, F: Epilogue<T>> WithSimd for TileFill<'_, T, M, F> {
     type Output = ();
 
     /// The condition is a constant, so only one branch is compiled.
@@ -234,7 +248,7 @@ impl<T: Real, M: Term, F: Finish<T>> WithSimd for TileFill<'_, T, M, F> {
     }
 }
 
-impl<T: Real, M: Term, F: Finish<T>> TileFill<'_, T, M, F> {
+impl<T: Real, M: Term, F: Epilogue<T>> TileFill<'_, T, M, F> {
     #[inline(always)]
     fn run<S: Simd, const VECTORS: usize, const COLUMNS: usize>(mut self, simd: S) {
         let (d, columns) = (self.x.ncols().max(1), self.out.ncols());
@@ -249,16 +263,16 @@ impl<T: Real, M: Term, F: Finish<T>> TileFill<'_, T, M, F> {
             // if the columns of the block are contiguous, the values are written to them directly
             let group =
                 ColumnGroup { x: self.x, z: self.z, stats: self.stats, finish: self.finish, term: self.term, j };
-            match contiguous::<T, COLUMNS>(out.rb_mut()) {
+            match contiguous_columns::<T, COLUMNS>(out.rb_mut()) {
                 Some(mut to) => group.fill(simd, panels, &z_rows, (self.sums, self.values), &mut to[..width]),
                 None => {
-                    let rows = out.nrows();
-                    self.spare.resize(COLUMNS * rows, T::ZERO);
-                    let mut to = self.spare.chunks_exact_mut(rows);
+                    let row_count = out.nrows();
+                    self.column_buffer.resize(COLUMNS * row_count, T::ZERO);
+                    let mut to = self.column_buffer.chunks_exact_mut(row_count);
                     let mut to: [&mut [T]; COLUMNS] = std::array::from_fn(|_| to.next().unwrap_or_default());
                     group.fill(simd, panels, &z_rows, (self.sums, self.values), &mut to[..width]);
-                    for (column, from) in out.col_iter_mut().zip(self.spare.chunks_exact(rows)) {
-                        column.iter_mut().zip(from).for_each(|(to, value)| *to = *value);
+                    for (column, source) in out.col_iter_mut().zip(self.column_buffer.chunks_exact(row_count)) {
+                        column.iter_mut().zip(source).for_each(|(to, value)| *to = *value);
                     }
                 }
             }
@@ -267,7 +281,7 @@ impl<T: Real, M: Term, F: Finish<T>> TileFill<'_, T, M, F> {
 }
 
 /// Returns the columns of a block as slices; `None` if their elements are strided.
-fn contiguous<T, const COLUMNS: usize>(out: MatMut<'_, T>) -> Option<[&mut [T]; COLUMNS]> {
+fn contiguous_columns<T, const COLUMNS: usize>(out: MatMut<'_, T>) -> Option<[&mut [T]; COLUMNS]> {
     let mut columns = out.try_as_col_major_mut()?.col_iter_mut().map(faer::col::ColMut::as_slice_mut);
     Some(std::array::from_fn(|_| columns.next().unwrap_or_default()))
 }
@@ -282,7 +296,7 @@ struct ColumnGroup<'a, T, M, F> {
     j: usize,
 }
 
-impl<T: Real, M: Term, F: Finish<T>> ColumnGroup<'_, T, M, F> {
+impl<T: Real, M: Term, F: Epilogue<T>> ColumnGroup<'_, T, M, F> {
     /// Fills the columns `to` of the block, panel by panel. `sums` holds the sums of a panel.
     /// `values` holds the kernel values at the end of a column if fewer rows than a panel remain.
     #[inline(always)]
@@ -317,12 +331,12 @@ impl<T: Real, M: Term, F: Finish<T>> ColumnGroup<'_, T, M, F> {
     #[inline(always)]
     fn finish_column(&self, i: usize, c: usize, sums: &[T], values: &mut [T]) {
         let (x_stats, z_stats) = self.stats;
-        let one = z_stats.get(self.j + c);
-        if self.finish.values(one, x_stats.offsets(i, sums.len()), x_stats.largest, sums, values) {
-            let (rows, mut spare) = (sums.len().min(self.x.nrows() - i), Vec::new());
-            let (others, one_point) = (self.x.subrows(i, rows), row(self.z, self.j + c, &mut spare));
-            let suspects = Suspects { one: one_point, others, exchanged: false, sums };
-            self.finish.repair(one, x_stats, i, suspects, &mut values[..rows]);
+        let point_stats = z_stats.get(self.j + c);
+        if self.finish.values(point_stats, x_stats.offsets(i, sums.len()), x_stats.max_size, sums, values) {
+            let (row_count, mut spare) = (sums.len().min(self.x.nrows() - i), Vec::new());
+            let (others, one_point) = (self.x.subrows(i, row_count), row_slice(self.z, self.j + c, &mut spare));
+            let suspects = SuspectPairs { point: one_point, points: others, is_exchanged: false, sums };
+            self.finish.recompute_suspects(point_stats, x_stats, i, suspects, &mut values[..row_count]);
         }
     }
 }

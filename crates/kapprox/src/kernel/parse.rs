@@ -1,7 +1,7 @@
 //! Parses kernel expressions by recursive descent. Every error points at a character of the text.
 
-use super::column_choice::{ColumnChoice, ColumnSelector};
-use super::family::{GAMMA, KernelFamily, KernelParameter, ParameterRange, Value};
+use super::column_choice::{ColumnSelection, ColumnSelector};
+use super::family::{GAMMA, KernelFamily, NumericParameter, ParameterRange, Value};
 use super::node::{Call, Node};
 use super::registry::{by_name, names};
 use super::tokens::{Parser, RANGE_SEPARATOR, is_name_start};
@@ -14,7 +14,7 @@ const MAX_DEPTH: usize = 64;
 
 pub(super) fn parse(text: &str) -> Result<Node> {
     let mut parser = Parser::new(text);
-    let node = parser.sum()?;
+    let node = parser.parse_sum()?;
     parser.skip_space();
     match parser.peek() {
         None => Ok(node),
@@ -24,9 +24,9 @@ pub(super) fn parse(text: &str) -> Result<Node> {
 }
 
 /// Parses columns alone, as written after `on=`.
-pub(super) fn columns(text: &str) -> Result<ColumnChoice> {
+pub(super) fn parse_column_selection(text: &str) -> Result<ColumnSelection> {
     let mut parser = Parser::new(text);
-    let columns = parser.columns()?;
+    let columns = parser.parse_columns()?;
     parser.skip_space();
     match parser.peek() {
         None => Ok(columns),
@@ -35,39 +35,39 @@ pub(super) fn columns(text: &str) -> Result<ColumnChoice> {
     }
 }
 
-const ON: &str = "on";
+const COLUMNS_KEYWORD: &str = "on";
 
 impl Parser<'_> {
     /// Parses one or more items, separated by `separator`.
-    fn separated<R>(&mut self, separator: char, mut item: impl FnMut(&mut Self) -> Result<R>) -> Result<Vec<R>> {
-        let mut all = vec![item(self)?];
+    fn parse_separated<R>(&mut self, separator: char, mut item: impl FnMut(&mut Self) -> Result<R>) -> Result<Vec<R>> {
+        let mut items = vec![item(self)?];
         while self.accept(separator) {
-            all.push(item(self)?);
+            items.push(item(self)?);
         }
-        Ok(all)
+        Ok(items)
     }
 
-    fn sum(&mut self) -> Result<Node> {
-        self.separated('+', Self::product).map(Node::sum)
+    fn parse_sum(&mut self) -> Result<Node> {
+        self.parse_separated('+', Self::parse_product).map(Node::sum)
     }
 
     /// Parses a sum in the parenthesis that opens at character `at`.
-    fn nested(&mut self, at: usize) -> Result<Node> {
+    fn parse_nested_sum(&mut self, at: usize) -> Result<Node> {
         if self.depth == MAX_DEPTH {
             return self.fail_at(at, format!("more than {MAX_DEPTH} nested parentheses"));
         }
         self.depth += 1;
-        let node = self.sum()?;
+        let node = self.parse_sum()?;
         self.depth -= 1;
         Ok(node)
     }
 
-    fn product(&mut self) -> Result<Node> {
+    fn parse_product(&mut self) -> Result<Node> {
         let (mut scale, mut factors) = (1.0, Vec::new());
-        self.separated('*', |parser| {
+        self.parse_separated('*', |parser| {
             parser.skip_space();
             let start = parser.position;
-            let (number, kernel) = parser.factor()?;
+            let (number, kernel) = parser.parse_factor()?;
             scale *= number;
             factors.extend(kernel);
             match f64::is_finite(scale) {
@@ -89,10 +89,10 @@ impl Parser<'_> {
     }
 
     /// Parses a number alone, or a kernel and its factor.
-    fn factor(&mut self) -> Result<(f64, Option<Node>)> {
+    fn parse_factor(&mut self) -> Result<(f64, Option<Node>)> {
         self.skip_space();
         let node = match self.peek() {
-            Some('(') => self.parentheses()?,
+            Some('(') => self.parse_parentheses()?,
             Some(c) if c.is_ascii_digit() || matches!(c, '.' | '-' | '+') => {
                 let start = self.position;
                 let number = self.parse_number()?;
@@ -102,7 +102,7 @@ impl Parser<'_> {
                 // -0 becomes 0
                 return Ok((number + 0.0, None));
             }
-            Some(c) if is_name_start(c) => self.call()?,
+            Some(c) if is_name_start(c) => self.parse_call()?,
             Some(other) => return self.fail(format!("expected a kernel, a number or '(', got '{other}'")),
             None => return self.fail(format!("expected a kernel: {}", names().join(", "))),
         };
@@ -112,23 +112,23 @@ impl Parser<'_> {
         })
     }
 
-    fn parentheses(&mut self) -> Result<Node> {
+    fn parse_parentheses(&mut self) -> Result<Node> {
         self.position += 1;
-        let node = self.nested(self.position - 1)?;
+        let node = self.parse_nested_sum(self.position - 1)?;
         self.expect(')', "')' or an operator")?;
         Ok(node)
     }
 
-    fn call(&mut self) -> Result<Node> {
+    fn parse_call(&mut self) -> Result<Node> {
         let start = self.position;
         let name = self.parse_name();
-        if let Some(node) = self.transform(&name)? {
+        if let Some(node) = self.parse_transform(&name)? {
             return Ok(node);
         }
         let Some(family) = by_name(&name) else { return Err(self.unknown_kernel(start, name)) };
         let (mut values, mut columns) = (vec![None; family.parameters.len()], None);
         if self.accept('(') && !self.accept(')') {
-            self.separated(',', |parser| parser.argument(family, &mut values, &mut columns))?;
+            self.parse_separated(',', |parser| parser.parse_argument(family, &mut values, &mut columns))?;
             self.expect(')', "',' or ')'")?;
         }
         let values = values
@@ -143,19 +143,19 @@ impl Parser<'_> {
         let kernel_names = names();
         let message = format!(
             "unknown kernel '{name}'{}; choose one of {}",
-            nearest(&name, &kernel_names),
+            suggestion_text(&name, &kernel_names),
             kernel_names.join(", ")
         );
-        let (text, message) = (self.text.to_string(), display::line(&message).into_owned());
+        let (text, message) = (self.text.to_string(), display::escape_line(&message).into_owned());
         Error::UnknownKernel { name, text, at, message }
     }
 
-    fn transform(&mut self, name: &str) -> Result<Option<Node>> {
+    fn parse_transform(&mut self, name: &str) -> Result<Option<Node>> {
         let Some((_, parameter, function)) = TRANSFORMS.iter().find(|function| function.0 == name) else {
             return Ok(None);
         };
         self.expect('(', &format!("'(' and a kernel, as in {name}(linear())"))?;
-        let node = Box::new(self.nested(self.position)?);
+        let node = Box::new(self.parse_nested_sum(self.position)?);
         let mut number = parameter.as_ref().map_or(0.0, |parameter| parameter.2);
         if let Some((parameter_name, range, _, reason)) = parameter.as_ref().filter(|_| self.accept(',')) {
             self.skip_space();
@@ -166,7 +166,7 @@ impl Parser<'_> {
             self.expect('=', "'='")?;
             self.skip_space();
             let start = self.position;
-            number = self.number_of(parameter_name, *range, reason)?;
+            number = self.parse_ranged_number(parameter_name, *range, reason)?;
             if range == &ORDER.1 && number > 0.0 && number < MIN_ORDER {
                 let why =
                     format!("{parameter_name} must be 0 or at least {MIN_ORDER}: powers below are lost to rounding");
@@ -174,19 +174,20 @@ impl Parser<'_> {
             }
         }
         self.expect(')', "')' or an operator")?;
-        Ok(Some(Node::Applied(function(number), node)))
+        Ok(Some(Node::Transformed(function(number), node)))
     }
 
-    fn argument(
+    fn parse_argument(
         &mut self,
         family: &KernelFamily,
         values: &mut [Option<Value>],
-        columns: &mut Option<ColumnChoice>,
+        columns: &mut Option<ColumnSelection>,
     ) -> Result<()> {
         self.skip_space();
         let start = self.position;
         let rate = family.rate.map(|_| GAMMA);
-        let parameter_names: Vec<_> = family.parameters.iter().map(|p| p.name).chain([ON]).chain(rate).collect();
+        let parameter_names: Vec<_> =
+            family.parameters.iter().map(|p| p.name).chain([COLUMNS_KEYWORD]).chain(rate).collect();
         let expected = format!(
             "a parameter of {}, as in {}=… (it has: {})",
             family.name,
@@ -197,13 +198,13 @@ impl Parser<'_> {
         if name.is_empty() {
             return self.fail(format!("expected {expected}, got {}", self.describe_next()));
         }
-        let Some(index) = parameter_names.iter().position(|&known| known == name) else {
-            let near = nearest(&name, &parameter_names);
+        let Some(index) = parameter_names.iter().position(|&parameter_name| parameter_name == name) else {
+            let near = suggestion_text(&name, &parameter_names);
             return self
                 .fail_at(start, format!("{} has no parameter '{name}'{near}; expected {expected}", family.name));
         };
-        let length = family.parameters.iter().position(KernelParameter::is_length);
-        let (position, rate) = match (name.as_str(), family.rate, length) {
+        let length_scale_position = family.parameters.iter().position(NumericParameter::is_length_scale);
+        let (position, rate) = match (name.as_str(), family.rate, length_scale_position) {
             (GAMMA, Some(rate), Some(length)) => (length, Some(rate)),
             _ => (index, None),
         };
@@ -213,28 +214,32 @@ impl Parser<'_> {
         }
         self.expect('=', "'='")?;
         match (family.parameters.get(position), rate) {
-            (Some(parameter), Some(rate)) => values[position] = Some(self.rate(parameter, rate)?),
-            (Some(parameter), None) => values[position] = Some(self.value(family, parameter)?),
-            (None, _) => *columns = Some(self.columns()?),
+            (Some(parameter), Some(rate)) => values[position] = Some(self.parse_rate(parameter, rate)?),
+            (Some(parameter), None) => values[position] = Some(self.parse_value(family, parameter)?),
+            (None, _) => *columns = Some(self.parse_columns()?),
         }
         Ok(())
     }
 
     /// Parses a rate that replaces a length scale. A number is converted to the length scale. A
     /// fraction such as `1/d` is kept until the number of features d is known.
-    fn rate(&mut self, length: &KernelParameter, to_length: fn(f64) -> f64) -> Result<Value> {
+    fn parse_rate(&mut self, length: &NumericParameter, to_length_scale: fn(f64) -> f64) -> Result<Value> {
         self.skip_space();
         let start = self.position;
         let number = self.parse_number()?;
-        if !length.range.contains(number) || !length.range.contains(to_length(number)) {
+        if !length.range.contains(number) || !length.range.contains(to_length_scale(number)) {
             let got = Value::Number(number);
             return self
                 .fail_at(start, format!("{GAMMA} must be {}, got {got}: it is one over a length", length.range));
         }
-        Ok(if self.over_input_count()? { Value::OverInputCount(number) } else { Value::Number(to_length(number)) })
+        Ok(if self.parse_over_input_count()? {
+            Value::OverInputCount(number)
+        } else {
+            Value::Number(to_length_scale(number))
+        })
     }
 
-    fn over_input_count(&mut self) -> Result<bool> {
+    fn parse_over_input_count(&mut self) -> Result<bool> {
         if !self.accept('/') {
             return Ok(false);
         }
@@ -246,16 +251,16 @@ impl Parser<'_> {
         }
     }
 
-    fn columns(&mut self) -> Result<ColumnChoice> {
+    fn parse_columns(&mut self) -> Result<ColumnSelection> {
         if !self.accept('[') {
-            return Ok(ColumnChoice::new(vec![self.selector()?]));
+            return Ok(ColumnSelection::new(vec![self.parse_selector()?]));
         }
-        let parts = self.separated(',', Self::selector)?;
+        let selectors = self.parse_separated(',', Self::parse_selector)?;
         self.expect(']', "',' or ']'")?;
-        Ok(ColumnChoice::new(parts))
+        Ok(ColumnSelection::new(selectors))
     }
 
-    fn selector(&mut self) -> Result<ColumnSelector> {
+    fn parse_selector(&mut self) -> Result<ColumnSelector> {
         let first = self.parse_column()?;
         self.skip_space();
         if !self.characters[self.position..].starts_with(&RANGE_SEPARATOR) {
@@ -265,32 +270,33 @@ impl Parser<'_> {
         Ok(ColumnSelector::Range(first, self.parse_column()?))
     }
 
-    fn value(&mut self, family: &KernelFamily, parameter: &KernelParameter) -> Result<Value> {
+    fn parse_value(&mut self, family: &KernelFamily, parameter: &NumericParameter) -> Result<Value> {
         self.skip_space();
         let start = self.position;
-        let KernelParameter { name, range, reason, .. } = parameter;
+        let NumericParameter { name, range, reason, .. } = parameter;
         if self.accept_any(&['[']) {
             if family.build_list.is_none() {
                 return self.fail_at(start, format!("{name} of {} must be one number, not a list", family.name));
             }
-            let each = format!("each {name}");
-            let numbers = self.separated(',', |parser| Ok(parser.number_of(&each, *range, reason)? + 0.0))?;
+            let item_name = format!("each {name}");
+            let numbers =
+                self.parse_separated(',', |parser| Ok(parser.parse_ranged_number(&item_name, *range, reason)? + 0.0))?;
             self.expect(']', "',' or ']'")?;
             return Ok(Value::List(numbers));
         }
         if self.peek().is_some_and(is_name_start) {
             let word = self.parse_name();
             return match word.as_str() {
-                "median" if parameter.is_length() => Ok(Value::Median),
-                "auto" if parameter.is_length() => Ok(Value::Auto),
+                "median" if parameter.is_length_scale() => Ok(Value::Median),
+                "auto" if parameter.is_length_scale() => Ok(Value::Auto),
                 "median" | "auto" => self.fail_at(start, format!("{name} of {} cannot be {word}", family.name)),
                 _ => self.fail_at(start, format!("{name} must be a number {range}, got '{word}'")),
             };
         }
-        let number = self.number_of(name, *range, reason)?;
-        if self.over_input_count()? {
+        let number = self.parse_ranged_number(name, *range, reason)?;
+        if self.parse_over_input_count()? {
             return match range {
-                ParameterRange::Positive | ParameterRange::NotNegative if !parameter.is_length() => {
+                ParameterRange::Positive | ParameterRange::NotNegative if !parameter.is_length_scale() => {
                     Ok(Value::OverInputCount(number))
                 }
                 _ => self.fail_at(start, format!("{name} of {} cannot be divided by d", family.name)),
@@ -300,7 +306,7 @@ impl Parser<'_> {
     }
 
     /// Parses a number; the error for a number outside `range` states the range and the reason.
-    fn number_of(&mut self, what: &str, range: ParameterRange, reason: &str) -> Result<f64> {
+    fn parse_ranged_number(&mut self, what: &str, range: ParameterRange, reason: &str) -> Result<f64> {
         self.skip_space();
         let start = self.position;
         let number = self.parse_number()?;
@@ -312,8 +318,9 @@ impl Parser<'_> {
 }
 
 /// Returns `" (did you mean 'gaussian'?)"` if a known name is similar to `name` or starts with it.
-fn nearest(name: &str, names: &[&str]) -> String {
-    let by_prefix = || names.iter().copied().find(|known| name.len() >= 3 && known.starts_with(&name.to_lowercase()));
-    let near = kpass::names::nearest(name, names.iter().copied()).or_else(by_prefix);
-    near.map_or(String::new(), |similar| format!(" (did you mean '{similar}'?)"))
+fn suggestion_text(name: &str, names: &[&str]) -> String {
+    let by_prefix =
+        || names.iter().copied().find(|candidate| name.len() >= 3 && candidate.starts_with(&name.to_lowercase()));
+    let similar_name = kpass::names::nearest(name, names.iter().copied()).or_else(by_prefix);
+    similar_name.map_or(String::new(), |similar| format!(" (did you mean '{similar}'?)"))
 }

@@ -13,21 +13,21 @@
 //! numbers of mean a/2 differ by k (Skellam 1946).
 
 use super::embedded::{Embedding, embedded_kernel};
-use super::family::{KernelFamily, KernelParameter, KernelProperties, ParameterRange};
+use super::family::{KernelFamily, KernelProperties, NumericParameter, ParameterRange};
 use super::{FrequencyDistribution, Kernel, Spectrum, gaussian};
-use crate::{Real, real::cosine_sine, vectorised};
+use crate::{Real, real::cosine_sine_of_turns, vectorised};
 use rand_distr::{Distribution, Poisson};
 use std::sync::Arc;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[
-        KernelParameter::number(
+        NumericParameter::number(
             "period",
             1.0,
             ParameterRange::Positive,
             "it is a length that distances are divided by",
         ),
-        KernelParameter::number("sigma", 1.0, ParameterRange::Positive, "it is a length on the unit circle"),
+        NumericParameter::number("sigma", 1.0, ParameterRange::Positive, "it is a length on the unit circle"),
     ],
     properties: KernelProperties { periodic: true, ..KernelProperties::TRANSLATION_INVARIANT },
     ..KernelFamily::new(
@@ -73,7 +73,7 @@ impl Embedding for Circles {
                 // the remainder of the division by the period is rounded once, so large values keep
                 // their phase
                 let turns = (value / self.period).whole().mul_add(-self.period, value) / self.period;
-                let (cosine, sine) = cosine_sine(turns.saturate());
+                let (cosine, sine) = cosine_sine_of_turns(turns.saturate());
                 *image = [T::from_f64(cosine), T::from_f64(sine)];
             }
         });
@@ -81,12 +81,14 @@ impl Embedding for Circles {
 
     /// Writes the gradient with respect to x: since d(cos, sin) = (−sin, cos) 2π/period dx, it is
     /// the inner product of `by_image` with the image turned by a right angle, times 2π/period.
-    fn pull_back<T: Real>(&self, _: &[T], image: &[T], by_image: &[T], gradient: &mut [T]) {
+    fn pull_back<T: Real>(&self, _: &[T], image: &[T], image_gradient: &[T], gradient: &mut [T]) {
         let (images, _) = image.as_chunks::<2>();
-        let (by_images, _) = by_image.as_chunks::<2>();
+        let (image_gradients, _) = image_gradient.as_chunks::<2>();
         let rate = std::f64::consts::TAU / self.period;
-        for ((gradient, [cosine, sine]), [by_cosine, by_sine]) in gradient.iter_mut().zip(images).zip(by_images) {
-            let tangent = cosine.to_f64() * by_sine.to_f64() - sine.to_f64() * by_cosine.to_f64();
+        for ((gradient, [cosine, sine]), [cosine_gradient, sine_gradient]) in
+            gradient.iter_mut().zip(images).zip(image_gradients)
+        {
+            let tangent = cosine.to_f64() * sine_gradient.to_f64() - sine.to_f64() * cosine_gradient.to_f64();
             *gradient = T::from_f64(tangent * rate);
         }
     }
@@ -94,9 +96,9 @@ impl Embedding for Circles {
     /// Returns the spectrum of the periodic kernel, as a distribution of frequencies of x. The
     /// spectrum of the Gaussian kernel on the circles, the argument, is not one and is ignored.
     fn spectrum(&self, _: Option<Spectrum>) -> Option<Spectrum> {
-        let count = Poisson::new(0.5 / (self.sigma * self.sigma)).ok()?;
-        let draw = move |rng: &mut dyn rand::Rng| count.sample(rng) - count.sample(rng);
-        let law = FrequencyDistribution::Product { draw: Arc::new(draw), quantile: None };
-        Some(Spectrum::new(law, self.period / std::f64::consts::TAU))
+        let poisson = Poisson::new(0.5 / (self.sigma * self.sigma)).ok()?;
+        let draw = move |rng: &mut dyn rand::Rng| poisson.sample(rng) - poisson.sample(rng);
+        let distribution = FrequencyDistribution::Product { sampler: Arc::new(draw), quantile: None };
+        Some(Spectrum::new(distribution, self.period / std::f64::consts::TAU))
     }
 }

@@ -7,7 +7,7 @@ use pulp::{Simd, WithSimd};
 use std::ops::Deref;
 
 /// Maximum number of rows whose mean is used as the centre.
-const CENTRE_ROWS: usize = 256;
+const MAX_CENTRE_ROWS: usize = 256;
 
 /// A vector of numbers that starts at the boundary of a cache line. SIMD vectors of 64 bytes that
 /// start elsewhere touch two cache lines each: with the allocator's 16-byte alignment, the
@@ -23,10 +23,10 @@ impl<T: Real> AlignedVec<T> {
     const CACHE_LINE: usize = 64;
 
     pub(crate) fn resize_zeroed(&mut self, len: usize) -> &mut [T] {
-        let slack = Self::CACHE_LINE / size_of::<T>();
+        let padding = Self::CACHE_LINE / size_of::<T>();
         self.storage.clear();
-        self.storage.resize(len + slack, T::ZERO);
-        self.start = self.storage.as_ptr().align_offset(Self::CACHE_LINE).min(slack);
+        self.storage.resize(len + padding, T::ZERO);
+        self.start = self.storage.as_ptr().align_offset(Self::CACHE_LINE).min(padding);
         self.storage.truncate(self.start + len);
         &mut self.storage[self.start..]
     }
@@ -47,23 +47,23 @@ impl<T> Deref for AlignedVec<T> {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Lengths {
-    Same(f64),
-    Each(Vec<f64>),
+pub(crate) enum LengthScales {
+    Shared(f64),
+    PerFeature(Vec<f64>),
 }
 
-impl Lengths {
+impl LengthScales {
     pub(crate) fn to_vec(&self) -> Vec<f64> {
         match self {
-            Self::Same(length) => vec![*length],
-            Self::Each(lengths) => lengths.clone(),
+            Self::Shared(length) => vec![*length],
+            Self::PerFeature(lengths) => lengths.clone(),
         }
     }
 
-    pub(crate) fn length(&self, k: usize) -> f64 {
+    pub(crate) fn length_scale(&self, k: usize) -> f64 {
         match self {
-            Self::Same(length) => *length,
-            Self::Each(lengths) => lengths[k],
+            Self::Shared(length) => *length,
+            Self::PerFeature(lengths) => lengths[k],
         }
     }
 }
@@ -82,21 +82,21 @@ impl<T: Real> Frame<T> {
     ///
     /// The norms and inner products of centred points are of the size of the distances, so that
     /// distances which are not small are computed from them without cancellation.
-    pub(crate) fn new(z: MatRef<'_, T>, lengths: &Lengths, unit: f64) -> Self {
-        let stride = z.nrows().div_ceil(CENTRE_ROWS).max(1);
-        let weight = 1.0 / z.nrows().div_ceil(stride).max(1) as f64;
+    pub(crate) fn new(z: MatRef<'_, T>, length_scales: &LengthScales, unit: f64) -> Self {
+        let stride = z.nrows().div_ceil(MAX_CENTRE_ROWS).max(1);
+        let row_weight = 1.0 / z.nrows().div_ceil(stride).max(1) as f64;
         let mut mean = vec![0.0; z.ncols()];
         let mut spare = Vec::new();
         vectorised!({
             for j in (0..z.nrows()).step_by(stride) {
-                for (mean, &value) in mean.iter_mut().zip(row(z, j, &mut spare)) {
-                    *mean = value.to_f64().mul_add(weight, *mean);
+                for (mean, &value) in mean.iter_mut().zip(row_slice(z, j, &mut spare)) {
+                    *mean = value.to_f64().mul_add(row_weight, *mean);
                 }
             }
         });
         Self {
             centre: mean.into_iter().map(|m| T::from_f64(m).saturate()).collect(),
-            scale: (0..z.ncols()).map(|k| inverse(lengths.length(k) * unit)).collect(),
+            scale: (0..z.ncols()).map(|k| finite_inverse(length_scales.length_scale(k) * unit)).collect(),
         }
     }
 
@@ -110,12 +110,12 @@ impl<T: Real> Frame<T> {
     /// i`, or 0 if this row does not exist. Points without features get one feature that is 0.
     pub(crate) fn pack_panels(&self, points: MatRef<'_, T>, height: usize, out: &mut AlignedVec<T>) {
         let d = points.ncols();
-        let size = height * d.max(1);
-        let out = out.resize_zeroed(points.nrows().div_ceil(height) * size);
+        let panel_len = height * d.max(1);
+        let out = out.resize_zeroed(points.nrows().div_ceil(height) * panel_len);
         let mut spare = Vec::new();
         for i in 0..points.nrows() {
-            let point = row(points, i, &mut spare);
-            let panel = &mut out[i / height * size..][..height * d];
+            let point = row_slice(points, i, &mut spare);
+            let panel = &mut out[i / height * panel_len..][..height * d];
             let features = point.iter().zip(&self.centre).zip(&self.scale);
             for (column, ((&value, &centre), &scale)) in panel.chunks_exact_mut(height).zip(features) {
                 column[i % height] = to_frame(value, centre, scale);
@@ -124,7 +124,7 @@ impl<T: Real> Frame<T> {
     }
 
     /// Returns the number of features of a packed point: at least one.
-    pub(crate) fn width(&self) -> usize {
+    pub(crate) fn feature_count(&self) -> usize {
         self.centre.len().max(1)
     }
 
@@ -138,15 +138,15 @@ impl<T: Real> Frame<T> {
 
     /// Writes rows of `points` as rows: `out[j d + k]` is the scaled feature k of row j, or 0 for
     /// missing rows up to `padded`. Points without features get one feature that is 0.
-    pub(crate) fn pack_rows(&self, points: MatRef<'_, T>, padded: usize, out: &mut AlignedVec<T>) {
-        let out = out.resize_zeroed(padded * points.ncols().max(1));
+    pub(crate) fn pack_rows(&self, points: MatRef<'_, T>, padded_rows: usize, out: &mut AlignedVec<T>) {
+        let out = out.resize_zeroed(padded_rows * points.ncols().max(1));
         pulp::Arch::new().dispatch(PackRows { frame: self, points, out });
     }
 }
 
 /// Returns 1 / `length`, clamped to positive finite numbers: a result of zero or infinity would
 /// make 0 · ∞ = NaN later.
-pub(super) fn inverse<T: Real>(length: f64) -> T {
+pub(super) fn finite_inverse<T: Real>(length: f64) -> T {
     T::from_f64(1.0 / length).smaller(T::LARGEST).larger(T::SMALLEST)
 }
 
@@ -175,15 +175,15 @@ impl<T: Real> WithSimd for PackRows<'_, T> {
         let zero = T::splat(simd, T::ZERO);
         let vector_elements = size_of_val(centres) / size_of::<T>();
         let mut spare = Vec::new();
-        for (j, copy) in self.out.chunks_exact_mut(centre.len().max(1)).enumerate().take(self.points.nrows()) {
-            let point = row(self.points, j, &mut spare);
-            let vectors = T::vectors_mut::<S>(copy).iter_mut().zip(T::vectors::<S>(point));
+        for (j, packed_row) in self.out.chunks_exact_mut(centre.len().max(1)).enumerate().take(self.points.nrows()) {
+            let point = row_slice(self.points, j, &mut spare);
+            let vectors = T::vectors_mut::<S>(packed_row).iter_mut().zip(T::vectors::<S>(point));
             for ((copy, &value), (&centre, &scale)) in vectors.zip(centres.iter().zip(scales)) {
                 let scaled = T::multiply_add(simd, T::minus(simd, value, centre), scale, zero);
                 *copy = T::least(simd, T::greatest(simd, scaled, lowest), highest);
             }
             for k in vector_elements..centre.len() {
-                copy[k] = (point[k] - centre[k]).mul_plus(scale[k], T::ZERO).saturate();
+                packed_row[k] = (point[k] - centre[k]).mul_plus(scale[k], T::ZERO).saturate();
             }
         }
     }
@@ -191,12 +191,12 @@ impl<T: Real> WithSimd for PackRows<'_, T> {
 
 /// Computes the squared norms of `rows` packed rows. Uses 16 interleaved sums, whose error of one
 /// or two roundings is far below the error of the inner products to which the norms are added.
-pub(crate) fn row_norms<T: Real>(packed: &[T], rows: usize, norms: &mut Vec<T>) {
-    norms.clear();
-    norms.resize(rows, T::ZERO);
-    let d = packed.len() / rows.max(1);
+pub(crate) fn squared_row_norms<T: Real>(packed: &[T], row_count: usize, squared_norms: &mut Vec<T>) {
+    squared_norms.clear();
+    squared_norms.resize(row_count, T::ZERO);
+    let d = packed.len() / row_count.max(1);
     vectorised!({
-        for (norm, row) in norms.iter_mut().zip(packed.chunks_exact(d.max(1))) {
+        for (squared_norm, row) in squared_norms.iter_mut().zip(packed.chunks_exact(d.max(1))) {
             let mut sums = [T::ZERO; 16];
             let (chunks, rest) = row.as_chunks::<16>();
             for chunk in chunks {
@@ -207,14 +207,14 @@ pub(crate) fn row_norms<T: Real>(packed: &[T], rows: usize, norms: &mut Vec<T>) 
             for (sum, &value) in sums.iter_mut().zip(rest) {
                 *sum = value.mul_plus(value, *sum);
             }
-            *norm = pairwise(sums);
+            *squared_norm = pairwise_sum(sums);
         }
     });
 }
 
 /// Computes for each row of packed panels (`height` rows of d features each) a sum over its
 /// features, times a factor. Sums in `f64` and rounds the result once.
-pub(super) fn fold_panels<T: Real>(
+pub(super) fn sum_panels<T: Real>(
     packed: &[T],
     height: usize,
     d: usize,
@@ -237,12 +237,12 @@ pub(super) fn fold_panels<T: Real>(
 }
 
 /// Returns the sum of one row, bit-identical to [`fold_panels`].
-pub(super) fn fold_row<T: Real>(row: &[T], (add, factor): (impl Fn(f64, f64) -> f64, f64)) -> T {
+pub(super) fn sum_row<T: Real>(row: &[T], (add, factor): (impl Fn(f64, f64) -> f64, f64)) -> T {
     vectorised!(T::from_f64(row.iter().fold(0.0, |sum, value| add(sum, value.to_f64())) * factor))
 }
 
 /// Computes −Σ x/2 and Σ |x|/2 of packed rows with d features each, in eight interleaved sums.
-pub(crate) fn half_sums<T: Real>(packed: &[T], d: usize, halves: &mut Vec<T>, sizes: &mut Vec<T>) {
+pub(crate) fn negative_half_sums<T: Real>(packed: &[T], d: usize, halves: &mut Vec<T>, sizes: &mut Vec<T>) {
     halves.clear();
     sizes.clear();
     vectorised!({
@@ -254,8 +254,8 @@ pub(crate) fn half_sums<T: Real>(packed: &[T], d: usize, halves: &mut Vec<T>, si
                     *magnitude += value.to_f64().abs();
                 }
             }
-            halves.push(T::from_f64(-pairwise(sums) / 2.0));
-            sizes.push(T::from_f64(pairwise(magnitudes) / 2.0));
+            halves.push(T::from_f64(-pairwise_sum(sums) / 2.0));
+            sizes.push(T::from_f64(pairwise_sum(magnitudes) / 2.0));
         }
     });
 }
@@ -267,12 +267,12 @@ pub(crate) fn squared_norm<T: Real>(values: &[T]) -> f64 {
     let mut sums = [0.0f64; 8];
     let (chunks, rest) = values.as_chunks::<8>();
     for chunk in chunks {
-        for lane in 0..8 {
-            let value = chunk[lane].to_f64();
-            sums[lane] = value.mul_add(value, sums[lane]);
+        for i in 0..8 {
+            let value = chunk[i].to_f64();
+            sums[i] = value.mul_add(value, sums[i]);
         }
     }
-    rest.iter().fold(pairwise(sums), |sum, value| value.to_f64().mul_add(value.to_f64(), sum))
+    rest.iter().fold(pairwise_sum(sums), |sum, value| value.to_f64().mul_add(value.to_f64(), sum))
 }
 
 /// Returns the sum that `add` accumulates from the differences (x − z) · scale of all features.
@@ -285,16 +285,16 @@ pub(super) fn sum_of_differences<T: Real>(x: &[T], z: &[T], scale: &[T], add: im
             *sum = add(*sum, (x - z) * scale);
         }
     }
-    pairwise(sums)
+    pairwise_sum(sums)
 }
 
 /// Returns the sum of N numbers, where N is a power of two, added along a balanced tree.
 #[inline(always)]
-fn pairwise<T: Copy + std::ops::Add<Output = T>, const N: usize>(mut sums: [T; N]) -> T {
+fn pairwise_sum<T: Copy + std::ops::Add<Output = T>, const N: usize>(mut sums: [T; N]) -> T {
     let mut half = N / 2;
     while half > 0 {
-        for lane in 0..half {
-            sums[lane] = sums[lane] + sums[lane + half];
+        for i in 0..half {
+            sums[i] = sums[i] + sums[i + half];
         }
         half /= 2;
     }
@@ -302,19 +302,19 @@ fn pairwise<T: Copy + std::ops::Add<Output = T>, const N: usize>(mut sums: [T; N
 }
 
 /// Splits `n` items into pieces of `size`; yields the first index and the length of each piece.
-pub(crate) fn pieces(n: usize, size: usize) -> impl Iterator<Item = (usize, usize)> + Clone {
+pub(crate) fn index_chunks(n: usize, size: usize) -> impl Iterator<Item = (usize, usize)> + Clone {
     (0..n).step_by(size).map(move |first| (first, size.min(n - first)))
 }
 
 /// Returns row i as a slice, copied into `spare` if it is not contiguous.
 #[inline(always)]
-pub(crate) fn row<'a, T: Real>(points: MatRef<'a, T>, i: usize, spare: &'a mut Vec<T>) -> &'a [T] {
+pub(crate) fn row_slice<'a, T: Real>(points: MatRef<'a, T>, i: usize, buffer: &'a mut Vec<T>) -> &'a [T] {
     match points.row(i).try_as_row_major() {
         Some(row) => row.as_slice(),
         None => {
-            spare.clear();
-            spare.extend((0..points.ncols()).map(|k| points[(i, k)]));
-            spare
+            buffer.clear();
+            buffer.extend((0..points.ncols()).map(|k| points[(i, k)]));
+            buffer
         }
     }
 }
@@ -322,17 +322,17 @@ pub(crate) fn row<'a, T: Real>(points: MatRef<'a, T>, i: usize, spare: &'a mut V
 /// Lets `write` fill a column of a block as a slice, through `spare` if the column is not
 /// contiguous.
 #[inline(always)]
-pub(crate) fn fill_column<T: Real>(mut column: ColMut<'_, T>, spare: &mut Vec<T>, write: impl FnOnce(&mut [T])) {
+pub(crate) fn fill_column<T: Real>(mut column: ColMut<'_, T>, buffer: &mut Vec<T>, write: impl FnOnce(&mut [T])) {
     if column.row_stride() == 1 {
         if let Some(column) = column.try_as_col_major_mut() {
             write(column.as_slice_mut());
         }
         return;
     }
-    spare.clear();
-    spare.extend(column.rb().iter().copied());
-    write(spare);
-    for (to, &value) in column.rb_mut().iter_mut().zip(spare.iter()) {
-        *to = value;
+    buffer.clear();
+    buffer.extend(column.rb().iter().copied());
+    write(buffer);
+    for (element, &value) in column.rb_mut().iter_mut().zip(buffer.iter()) {
+        *element = value;
     }
 }

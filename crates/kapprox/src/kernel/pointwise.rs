@@ -1,6 +1,6 @@
 //! A kernel from any function of two points, for kernels that need not be fast.
 
-use super::{AnyKernel, KernelFunction, check_shapes};
+use super::{AnyKernel, KernelFunction, assert_shapes};
 use crate::Real;
 use faer::{MatMut, MatRef};
 use std::{fmt, sync::Arc};
@@ -45,7 +45,7 @@ impl<F> fmt::Debug for Pointwise<F> {
     }
 }
 
-fn widen_points<T: Real>(points: MatRef<'_, T>) -> Vec<Vec<f64>> {
+fn to_f64_rows<T: Real>(points: MatRef<'_, T>) -> Vec<Vec<f64>> {
     points.row_iter().map(|row| row.iter().map(|value| value.to_f64()).collect()).collect()
 }
 
@@ -55,8 +55,8 @@ impl<T: Real, F: Fn(&[f64], &[f64]) -> f64 + Send + Sync> KernelFunction<T> for 
     }
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
-        check_shapes(x, z, &out);
-        let (x, z) = (widen_points(x), widen_points(z));
+        assert_shapes(x, z, &out);
+        let (x, z) = (to_f64_rows(x), to_f64_rows(z));
         for (j, z) in z.iter().enumerate() {
             for (i, x) in x.iter().enumerate() {
                 out[(i, j)] = T::from_f64((self.function)(x, z));
@@ -66,6 +66,6 @@ impl<T: Real, F: Fn(&[f64], &[f64]) -> f64 + Send + Sync> KernelFunction<T> for 
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
         assert_eq!(x.nrows(), out.len(), "out must have an entry for each x");
-        out.iter_mut().zip(widen_points(x)).for_each(|(value, x)| *value = (self.function)(&x, &x));
+        out.iter_mut().zip(to_f64_rows(x)).for_each(|(value, x)| *value = (self.function)(&x, &x));
     }
 }

@@ -10,32 +10,32 @@
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 
-use super::family::{ExplicitForm, KernelFamily, KernelParameter, ParameterRange};
+use super::family::{ExplicitForm, KernelFamily, NumericParameter, ParameterRange};
 use super::{Kernel, Profile, direct::inner_product_kernel};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[
-        KernelParameter::number(
+        NumericParameter::number(
             "degree",
             3.0,
-            ParameterRange::Integer { from: 1, to: MAX_DEGREE },
+            ParameterRange::Integer { min: 1, max: MAX_DEGREE },
             "only integer powers are positive definite, and higher powers overflow",
         ),
-        KernelParameter::number(
+        NumericParameter::number(
             "gamma",
             1.0,
             ParameterRange::Positive,
             "a negative factor breaks positive definiteness, and 0 leaves a constant",
         ),
-        KernelParameter::number(
+        NumericParameter::number(
             "c0",
             1.0,
             ParameterRange::NotNegative,
             "a negative constant breaks positive definiteness",
         ),
     ],
-    explicit: Some(ExplicitForm::Polynomial),
+    explicit_form: Some(ExplicitForm::Polynomial),
     ..KernelFamily::new(
         "polynomial",
         "(gamma x.z + c0)^degree",
@@ -72,7 +72,7 @@ impl Profile for Polynomial {
 
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
         let rate = T::from_f64(f64::from(self.degree) * self.gamma).saturate();
-        let lower = Self { degree: self.degree - 1, ..*self }.function::<T>();
-        Some(inlined!(|product: T| rate * lower(product)))
+        let lower_power = Self { degree: self.degree - 1, ..*self }.function::<T>();
+        Some(inlined!(|product: T| rate * lower_power(product)))
     }
 }

@@ -3,11 +3,11 @@
 
 use super::fixed_kernel::KernelColumns;
 use super::gradient::{self, WeightedPairs, weigh_factors};
-use super::panel::{Block, Finish};
-use super::points::{Frame, row};
-use super::sweep::{self, DifferenceReduction};
+use super::panel::{Epilogue, ValueBlock};
+use super::points::{Frame, row_slice};
+use super::sweep::{self, DifferenceAccumulator};
 use super::{
-    AnyKernel, FrequencyDistribution, KernelFunction, Spectrum, check_shapes, few_rows, sparse::SparseKernel,
+    AnyKernel, FrequencyDistribution, KernelFunction, Spectrum, assert_shapes, few_rows, sparse::SparseKernel,
     sparse_argument::SparseArgument, terms::Term,
 };
 use crate::Real;
@@ -36,7 +36,7 @@ pub(crate) trait Profile: Debug + Send + Sync + 'static {
     }
     /// Returns the distribution of the kernel's frequencies, in units of one over the length scale;
     /// see [`KernelFunction::spectrum`].
-    fn law(&self) -> Option<FrequencyDistribution> {
+    fn frequency_distribution(&self) -> Option<FrequencyDistribution> {
         None
     }
 }
@@ -51,23 +51,23 @@ pub(crate) trait Engine<T: Real> {
     type Output;
     fn frame(&self) -> &Frame<T>;
     /// Computes with the kernel values that `finish` derives from the sums Σ_k M(x_k, z_k).
-    fn sums<M: Term, F: Finish<T> + Send + Sync + 'static>(self, finish: F) -> Self::Output;
+    fn sums<M: Term, F: Epilogue<T> + Send + Sync + 'static>(self, finish: F) -> Self::Output;
     /// Computes with the kernel values `profile(f)`, where `features` computes the number f from
     /// the differences of a pair.
-    fn sweep<F: DifferenceReduction>(self, features: &Arc<F>, profile: impl ScalarFunction<T>) -> Self::Output;
+    fn sweep<F: DifferenceAccumulator>(self, accumulator: &Arc<F>, profile: impl ScalarFunction<T>) -> Self::Output;
 }
 
-impl<T: Real> Engine<T> for Block<'_, T> {
+impl<T: Real> Engine<T> for ValueBlock<'_, T> {
     type Output = ();
 
     fn frame(&self) -> &Frame<T> {
         self.frame
     }
-    fn sums<M: Term, F: Finish<T> + Send + Sync + 'static>(self, finish: F) {
+    fn sums<M: Term, F: Epilogue<T> + Send + Sync + 'static>(self, finish: F) {
         self.fill::<M, _>(&finish);
     }
-    fn sweep<F: DifferenceReduction>(self, features: &Arc<F>, profile: impl ScalarFunction<T>) {
-        sweep::fill(self, &**features, profile);
+    fn sweep<F: DifferenceAccumulator>(self, accumulator: &Arc<F>, profile: impl ScalarFunction<T>) {
+        sweep::fill_block(self, &**accumulator, profile);
     }
 }
 
@@ -83,11 +83,11 @@ impl<T: Real> Engine<T> for PrepareColumns<'_, T> {
     fn frame(&self) -> &Frame<T> {
         &self.frame
     }
-    fn sums<M: Term, F: Finish<T> + Send + Sync + 'static>(self, finish: F) -> Self::Output {
-        few_rows::columns::<T, M, _>(self.frame, finish, self.z)
+    fn sums<M: Term, F: Epilogue<T> + Send + Sync + 'static>(self, finish: F) -> Self::Output {
+        few_rows::prepare_columns::<T, M, _>(self.frame, finish, self.z)
     }
-    fn sweep<F: DifferenceReduction>(self, features: &Arc<F>, profile: impl ScalarFunction<T>) -> Self::Output {
-        sweep::columns(self.frame, features, profile, self.z)
+    fn sweep<F: DifferenceAccumulator>(self, accumulator: &Arc<F>, profile: impl ScalarFunction<T>) -> Self::Output {
+        sweep::prepare_columns(self.frame, accumulator, profile, self.z)
     }
 }
 
@@ -99,21 +99,20 @@ pub(crate) trait Argument: Debug + Send + Sync + 'static {
     }
     /// Runs an engine with the values `profile(argument)`. If `differentiated` is true, `profile`
     /// is a derivative, and the arguments are computed accurately enough for it.
-    fn run<T: Real, E: Engine<T>>(&self, engine: E, profile: impl ScalarFunction<T>, differentiated: bool)
-    -> E::Output;
+    fn run<T: Real, E: Engine<T>>(&self, engine: E, profile: impl ScalarFunction<T>, is_derivative: bool) -> E::Output;
     /// Returns the derivative of the argument with respect to a feature of x, up to a constant
     /// factor, as a function of the feature's values in x and z. At a jump, the derivative is the
     /// mean of its values on both sides. Return a closure marked `#[inline(always)]`.
     fn slope<T: Real>(&self) -> impl Fn(T, T) -> T + Copy;
     /// Multiplies a sum of slopes of feature k by the factor that [`slope`](Self::slope) omits.
-    fn in_units<T: Real>(&self, _k: usize, sum: T) -> T {
+    fn scale_slope_sum<T: Real>(&self, _k: usize, sum: T) -> T {
         sum
     }
     fn self_argument<T: Real>(&self, _x: &[T]) -> f64 {
         0.0
     }
     /// Returns the length scale of each feature, or one for all.
-    fn lengths(&self) -> Vec<f64> {
+    fn length_scales(&self) -> Vec<f64> {
         vec![1.0]
     }
     /// Returns the argument for sparse points; `None` if the entries that both points have, and the
@@ -150,24 +149,28 @@ impl<T: Real, A: Argument, P: Profile> KernelFunction<T> for ProfileKernel<A, P>
 
     fn spectrum(&self) -> Option<Spectrum> {
         let amplitude = self.profile.function::<f64>()(0.0);
-        Some(Spectrum { distribution: self.profile.law()?, lengths: self.argument.lengths(), amplitude })
+        Some(Spectrum {
+            distribution: self.profile.frequency_distribution()?,
+            length_scales: self.argument.length_scales(),
+            amplitude,
+        })
     }
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>) {
-        check_shapes(x, z, &out);
-        self.argument.run(Block { frame: &self.argument.frame(z), x, z, out }, self.profile.function(), false);
+        assert_shapes(x, z, &out);
+        self.argument.run(ValueBlock { frame: &self.argument.frame(z), x, z, out }, self.profile.function(), false);
     }
 
-    fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+    fn prepare_columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
         Some(self.argument.run(PrepareColumns { frame: self.argument.frame(z), z }, self.profile.function(), false))
     }
 
-    fn on_sparse(self: Arc<Self>) -> Option<Arc<dyn AnyKernel>> {
+    fn sparse_kernel(self: Arc<Self>) -> Option<Arc<dyn AnyKernel>> {
         let argument = self.argument.sparse_argument()?;
         Some(Arc::new(SparseKernel { text: self.text.clone(), argument, profile: Arc::clone(&self.profile) }))
     }
 
-    fn differentiable(&self) -> bool {
+    fn is_differentiable(&self) -> bool {
         self.profile.derivative::<T>().is_some()
     }
 
@@ -176,10 +179,12 @@ impl<T: Real, A: Argument, P: Profile> KernelFunction<T> for ProfileKernel<A, P>
         let Some(derivative) = self.profile.derivative() else { return false };
         let frame = self.argument.frame(z);
         let factors = |WeightedPairs { x, z, weights }: WeightedPairs<'_, T>, mut out: MatMut<'_, T>| {
-            self.argument.run(Block { frame: &frame, x, z, out: out.rb_mut() }, identity, true);
+            self.argument.run(ValueBlock { frame: &frame, x, z, out: out.rb_mut() }, identity, true);
             weigh_factors(derivative, weights, out);
         };
-        gradient::add_gradient(pairs, out, &factors, self.argument.slope(), &|k, sum| self.argument.in_units(k, sum));
+        gradient::add_gradient(pairs, out, &factors, self.argument.slope(), &|k, sum| {
+            self.argument.scale_slope_sum(k, sum)
+        });
         true
     }
 
@@ -188,7 +193,7 @@ impl<T: Real, A: Argument, P: Profile> KernelFunction<T> for ProfileKernel<A, P>
         let (profile, mut spare) = (self.profile.function::<f64>(), Vec::new());
         let (mut argument, mut value) = (0.0, profile(0.0).saturate());
         for (i, out) in out.iter_mut().enumerate() {
-            let self_argument = self.argument.self_argument(row(x, i, &mut spare));
+            let self_argument = self.argument.self_argument(row_slice(x, i, &mut spare));
             // if the argument is a distance, it is 0 for every point with itself: evaluate the
             // profile once
             if self_argument != argument {

@@ -5,15 +5,15 @@
 //! Gaussian kernel. It is positive definite in every dimension (Rasmussen, Williams, *Gaussian
 //! Processes for Machine Learning*, 2006, equation 4.19).
 
-use super::distance_argument::{AtZero, l2};
-use super::family::{Distance, KernelFamily, KernelParameter, KernelProperties, ParameterRange, SIGMA, Value};
-use super::{FrequencyDistribution, Kernel, Profile, points::Lengths};
+use super::distance_argument::{Smoothness, squared_distance_kernel};
+use super::family::{Distance, KernelFamily, KernelProperties, NumericParameter, ParameterRange, SIGMA, Value};
+use super::{FrequencyDistribution, Kernel, Profile, points::LengthScales};
 use crate::Real;
 use rand_distr::Distribution;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[
-        KernelParameter::number(
+        NumericParameter::number(
             "alpha",
             1.0,
             ParameterRange::Positive,
@@ -30,7 +30,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         |text, values| {
             let (alpha, sigma) = (values[0], values[1]);
             let length = sigma * (2.0 * alpha).sqrt();
-            l2(text, Lengths::Same(length), AtZero::Smooth, RationalQuadratic { alpha })
+            squared_distance_kernel(text, LengthScales::Shared(length), Smoothness::Smooth, RationalQuadratic { alpha })
         },
     )
 };
@@ -64,7 +64,7 @@ impl Profile for RationalQuadratic {
         }))
     }
 
-    fn law(&self) -> Option<FrequencyDistribution> {
+    fn frequency_distribution(&self) -> Option<FrequencyDistribution> {
         // a mixture of exp(−τ r²) with gamma-distributed τ
         let gamma = rand_distr::Gamma::new(self.alpha, 1.0).ok()?;
         Some(FrequencyDistribution::radial(move |rng| (2.0 * gamma.sample(rng)).sqrt()))

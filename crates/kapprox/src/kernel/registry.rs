@@ -39,7 +39,7 @@ static FAMILIES: Registry<KernelFamily> = Registry::new(&[
 /// Returns every kernel, in the order in which help lists them: the kernels of this crate, then the
 /// [registered](register) kernels.
 pub fn registry() -> Vec<&'static KernelFamily> {
-    FAMILIES.all()
+    FAMILIES.entries()
 }
 
 /// Returns the kernel with this name, of this crate or [registered](register).

@@ -12,19 +12,19 @@
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 
-use super::family::{KernelFamily, KernelParameter, KernelProperties, ParameterRange};
+use super::family::{KernelFamily, KernelProperties, NumericParameter, ParameterRange};
 use super::{Kernel, Profile, direct::inner_product_kernel};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[
-        KernelParameter::number(
+        NumericParameter::number(
             "gamma",
             1.0,
             ParameterRange::Positive,
             "a negative slope has even more negative eigenvalues, and 0 leaves a constant",
         ),
-        KernelParameter::number("c0", 1.0, ParameterRange::Any, "it is a number"),
+        NumericParameter::number("c0", 1.0, ParameterRange::Any, "it is a number"),
     ],
     positive_definite: false,
     properties: KernelProperties::BOUNDED,
@@ -51,21 +51,22 @@ impl Profile for Sigmoid {
 
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         let (gamma, c0) = (T::from_f64(self.gamma).saturate(), T::from_f64(self.c0).saturate());
-        let twice = T::from_f64(2.0 * std::f64::consts::LOG2_E);
+        let two_log2_e = T::from_f64(2.0 * std::f64::consts::LOG2_E);
         inlined!(|product: T| {
             let u = product.mul_plus(gamma, c0);
-            let power = (u.magnitude() * twice).halvings();
-            let positive = (T::ONE - power) / (T::ONE + power);
-            if u < T::ZERO { T::ZERO - positive } else { positive }
+            let power = (u.magnitude() * two_log2_e).halvings();
+            let tanh_magnitude = (T::ONE - power) / (T::ONE + power);
+            if u < T::ZERO { T::ZERO - tanh_magnitude } else { tanh_magnitude }
         })
     }
 
     /// Returns γ / cosh²(u).
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
         let (gamma, c0) = (T::from_f64(self.gamma).saturate(), T::from_f64(self.c0).saturate());
-        let (twice, rate) = (T::from_f64(2.0 * std::f64::consts::LOG2_E), T::from_f64(4.0 * self.gamma).saturate());
+        let (two_log2_e, rate) =
+            (T::from_f64(2.0 * std::f64::consts::LOG2_E), T::from_f64(4.0 * self.gamma).saturate());
         Some(inlined!(|product: T| {
-            let power = (product.mul_plus(gamma, c0).magnitude() * twice).halvings();
+            let power = (product.mul_plus(gamma, c0).magnitude() * two_log2_e).halvings();
             rate * power / ((T::ONE + power) * (T::ONE + power))
         }))
     }

@@ -10,15 +10,15 @@
 //! Li, Ionescu, Sminchisescu, "Random Fourier approximations for skewed multiplicative histogram
 //! kernels", DAGM 2010.
 
-use super::direct::{Factors, difference_kernel};
+use super::direct::{ProductProfile, difference_kernel};
 use super::embedded::{Embedding, embedded_kernel};
-use super::family::{Domain, ExplicitForm, KernelFamily, KernelParameter, KernelProperties, ParameterRange};
-use super::{sweep::DifferenceReduction, terms::sign};
+use super::family::{Domain, ExplicitForm, KernelFamily, KernelProperties, NumericParameter, ParameterRange};
+use super::{sweep::DifferenceAccumulator, terms::sign};
 use crate::Real;
 use std::f64::consts::LN_2;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
-    parameters: &[KernelParameter::number(
+    parameters: &[NumericParameter::number(
         "skew",
         1.0,
         ParameterRange::Positive,
@@ -26,7 +26,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
     )],
     domain: Domain::NotNegative,
     properties: KernelProperties::UNIVERSAL,
-    explicit: Some(ExplicitForm::Skewed),
+    explicit_form: Some(ExplicitForm::Skewed),
     ..KernelFamily::new(
         "skewed_chi_squared",
         "product of the features' 2 sqrt((x+skew)(z+skew)) / (x+z+2 skew)",
@@ -37,7 +37,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
             embedded_kernel(
                 text,
                 Logarithms { skew: values[0] },
-                difference_kernel(String::new(), 2.0 * LN_2, HyperbolicSecants, Factors),
+                difference_kernel(String::new(), 2.0 * LN_2, HyperbolicSecants, ProductProfile),
             )
         },
     )
@@ -56,10 +56,10 @@ impl Embedding for Logarithms {
         }
     }
 
-    fn pull_back<T: Real>(&self, x: &[T], _: &[T], by_image: &[T], gradient: &mut [T]) {
-        for ((gradient, by_image), value) in gradient.iter_mut().zip(by_image).zip(x) {
+    fn pull_back<T: Real>(&self, x: &[T], _: &[T], image_gradient: &[T], gradient: &mut [T]) {
+        for ((gradient, derivative), value) in gradient.iter_mut().zip(image_gradient).zip(x) {
             let rate = 1.0 / (value.to_f64() + self.skew).max(f64::MIN_POSITIVE);
-            *gradient = T::from_f64(by_image.to_f64() * rate);
+            *gradient = T::from_f64(derivative.to_f64() * rate);
         }
     }
 }
@@ -74,10 +74,10 @@ pub(crate) fn logarithm(value: f64, skew: f64) -> f64 {
 #[derive(Debug)]
 struct HyperbolicSecants;
 
-impl DifferenceReduction for HyperbolicSecants {
+impl DifferenceAccumulator for HyperbolicSecants {
     const START: f64 = 1.0;
 
-    fn next<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {
+    fn step<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {
         inlined!(|value: T, difference: T| {
             let half = difference.magnitude().halvings();
             value * (half + half) / half.mul_plus(half, T::ONE)

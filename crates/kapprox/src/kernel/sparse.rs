@@ -17,9 +17,9 @@
 
 use super::Profile;
 use super::fixed_kernel::KernelColumns;
-use super::points::row;
+use super::points::row_slice;
 use super::sparse_argument::{SparseArgument, align_entries};
-use super::{KernelFunction, check_shapes};
+use super::{KernelFunction, assert_shapes};
 use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
 use kpass::sparse::entries;
@@ -32,9 +32,9 @@ struct InvertedIndex {
     slots: Vec<(u32, u32)>,
     /// Position in `entries` of the first entry of each feature, followed by the number of all
     /// entries.
-    starts: Vec<u32>,
+    posting_starts: Vec<u32>,
     /// For each feature, the points that have it, each with the value of the feature.
-    entries: Vec<(u32, f64)>,
+    postings: Vec<(u32, f64)>,
     argument: SparseArgument,
     norms: Vec<f64>,
 }
@@ -46,43 +46,44 @@ impl InvertedIndex {
         let (mut triples, mut spare) = (Vec::new(), Vec::new());
         let mut norms = Vec::with_capacity(points.nrows());
         for j in 0..points.nrows() {
-            let (columns, values) = entries(row(points, j, &mut spare));
+            let (columns, values) = entries(row_slice(points, j, &mut spare));
             triples.extend(
                 columns.iter().zip(values).map(|(column, value)| (column.to_f64() as u32, j as u32, value.to_f64())),
             );
             norms.push(argument.norm(values));
         }
         triples.sort_unstable_by_key(|(column, j, _)| u64::from(*column) << 32 | u64::from(*j));
-        let mut index = Self { slots: Vec::new(), starts: Vec::new(), entries: Vec::new(), argument, norms };
+        let mut index = Self { slots: Vec::new(), posting_starts: Vec::new(), postings: Vec::new(), argument, norms };
         let features = || triples.chunk_by(|a, b| a.0 == b.0);
         index.slots = vec![(0, EMPTY_SLOT); (2 * features().count()).next_power_of_two().max(2)];
         for (number, feature) in (0..).zip(features()) {
-            let mut slot = index.slot(feature[0].0);
+            let mut slot = index.first_slot(feature[0].0);
             while index.slots[slot].1 != EMPTY_SLOT {
                 slot = (slot + 1) % index.slots.len();
             }
             index.slots[slot] = (feature[0].0, number);
-            index.starts.push(index.entries.len() as u32);
-            index.entries.extend(feature.iter().map(|(_, j, value)| (*j, *value)));
+            index.posting_starts.push(index.postings.len() as u32);
+            index.postings.extend(feature.iter().map(|(_, j, value)| (*j, *value)));
         }
-        index.starts.push(index.entries.len() as u32);
+        index.posting_starts.push(index.postings.len() as u32);
         index
     }
 
     /// Returns the first slot to search for a feature: multiplicative hashing with 2^64 over the
     /// golden ratio (Knuth, section 6.4).
-    fn slot(&self, column: u32) -> usize {
+    fn first_slot(&self, column: u32) -> usize {
         (u64::from(column).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & (self.slots.len() - 1)
     }
 
-    fn feature(&self, column: u32) -> &[(u32, f64)] {
-        let mut slot = self.slot(column);
+    fn find_postings(&self, column: u32) -> &[(u32, f64)] {
+        let mut slot = self.first_slot(column);
         loop {
             match self.slots[slot] {
                 (_, EMPTY_SLOT) => return &[],
                 (slot_column, number) if slot_column == column => {
                     let number = number as usize;
-                    return &self.entries[self.starts[number] as usize..self.starts[number + 1] as usize];
+                    return &self.postings
+                        [self.posting_starts[number] as usize..self.posting_starts[number + 1] as usize];
                 }
                 _ => slot = (slot + 1) % self.slots.len(),
             }
@@ -95,7 +96,7 @@ impl InvertedIndex {
         sums.fill(0.0);
         for (column, value) in columns.iter().zip(values) {
             let value = value.to_f64();
-            let points = self.feature(column.to_f64() as u32);
+            let points = self.find_postings(column.to_f64() as u32);
             // the kind of term is matched once for all points, not once per point
             match self.argument {
                 SparseArgument::Product | SparseArgument::SquaredDistance { .. } => {
@@ -111,7 +112,7 @@ impl InvertedIndex {
     }
 
     fn bytes(&self) -> usize {
-        size_of_val(&*self.slots) + size_of_val(&*self.entries) + 4 * self.starts.len() + 8 * self.norms.len()
+        size_of_val(&*self.slots) + size_of_val(&*self.postings) + 4 * self.posting_starts.len() + 8 * self.norms.len()
     }
 }
 
@@ -124,11 +125,11 @@ pub(super) struct SparseKernel<P> {
 
 impl<P: Profile> SparseKernel<P> {
     /// Replaces `sums` by the kernel values of a point with the points of an index.
-    fn values<T: Real>(&self, point: &[T], (index, points): (&InvertedIndex, MatRef<'_, T>), sums: &mut [f64]) {
+    fn compute_values<T: Real>(&self, point: &[T], (index, points): (&InvertedIndex, MatRef<'_, T>), sums: &mut [f64]) {
         let norm = index.sums(point, sums);
         let mut spare = Vec::new();
-        let aligned = |j: usize| align_entries(point, row(points, j, &mut spare));
-        self.argument.arguments(sums, norm, &index.norms, aligned);
+        let align = |j: usize| align_entries(point, row_slice(points, j, &mut spare));
+        self.argument.arguments(sums, norm, &index.norms, align);
         let profile = self.profile.function::<f64>();
         vectorised!(sums.iter_mut().for_each(|sum| *sum = profile(*sum)));
     }
@@ -137,12 +138,12 @@ impl<P: Profile> SparseKernel<P> {
     fn fill<T: Real>(
         &self,
         indexed: (&InvertedIndex, MatRef<'_, T>),
-        many: MatRef<'_, T>,
+        points: MatRef<'_, T>,
         mut write: impl FnMut(usize, usize, T),
     ) {
         let (mut sums, mut spare) = (vec![0.0; indexed.1.nrows()], Vec::new());
-        for i in 0..many.nrows() {
-            self.values(row(many, i, &mut spare), indexed, &mut sums);
+        for i in 0..points.nrows() {
+            self.compute_values(row_slice(points, i, &mut spare), indexed, &mut sums);
             sums.iter().enumerate().for_each(|(j, value)| write(i, j, T::from_f64(*value).saturate()));
         }
     }
@@ -158,11 +159,11 @@ impl<T: Real, P: Profile> KernelFunction<T> for SparseKernel<P> {
     }
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
-        check_shapes(x, z, &out);
-        let few_z = z.nrows() <= x.nrows();
-        let (few, many) = if few_z { (z, x) } else { (x, z) };
-        self.fill((&InvertedIndex::new(few, self.argument), few), many, |i, j, value| {
-            out[if few_z { (i, j) } else { (j, i) }] = value;
+        assert_shapes(x, z, &out);
+        let indexes_z = z.nrows() <= x.nrows();
+        let (indexed_points, other_points) = if indexes_z { (z, x) } else { (x, z) };
+        self.fill((&InvertedIndex::new(indexed_points, self.argument), indexed_points), other_points, |i, j, value| {
+            out[if indexes_z { (i, j) } else { (j, i) }] = value;
         });
     }
 
@@ -170,7 +171,7 @@ impl<T: Real, P: Profile> KernelFunction<T> for SparseKernel<P> {
         true
     }
 
-    fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+    fn prepare_columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
         let Self { text, argument, profile } = self;
         let kernel = Self { text: text.clone(), argument: *argument, profile: Arc::clone(profile) };
         Some(Box::new(SparseColumns { kernel, index: InvertedIndex::new(z, self.argument) }))
@@ -180,7 +181,7 @@ impl<T: Real, P: Profile> KernelFunction<T> for SparseKernel<P> {
         assert_eq!(x.nrows(), out.len(), "out must have an entry for each x");
         let (profile, mut spare) = (self.profile.function::<f64>(), Vec::new());
         for (i, out) in out.iter_mut().enumerate() {
-            *out = profile(self.argument.self_argument(entries(row(x, i, &mut spare)).1)).saturate();
+            *out = profile(self.argument.self_argument(entries(row_slice(x, i, &mut spare)).1)).saturate();
         }
     }
 }
@@ -191,7 +192,7 @@ struct SparseColumns<P> {
 }
 
 impl<T: Real, P: Profile> KernelColumns<T> for SparseColumns<P> {
-    fn scratch(&self) -> usize {
+    fn scratch_len(&self) -> usize {
         0
     }
 
@@ -199,12 +200,12 @@ impl<T: Real, P: Profile> KernelColumns<T> for SparseColumns<P> {
         self.index.bytes()
     }
 
-    fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], _scratch: &mut [T]) {
+    fn compute_rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], _scratch: &mut [T]) {
         self.kernel.fill((&self.index, z), x, |i, j, value| out[i * z.nrows() + j] = value);
     }
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) -> bool {
-        check_shapes(x, z, &out);
+        assert_shapes(x, z, &out);
         self.kernel.fill((&self.index, z), x, |i, j, value| out[(i, j)] = value);
         true
     }

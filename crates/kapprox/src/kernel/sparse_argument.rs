@@ -25,7 +25,7 @@ pub(crate) enum SparseArgument {
 
 /// Fraction of the sum of the norms below which a distance is recomputed. A distance at 2^-10 of
 /// this sum still has 43 correct bits, and few pairs are below it.
-const RECOMPUTE_BELOW: f64 = 1.0 / 1024.0;
+const RECOMPUTE_FRACTION: f64 = 1.0 / 1024.0;
 
 impl SparseArgument {
     /// Returns what a feature that both points have adds to the sum. For a distance, the sum is
@@ -59,28 +59,28 @@ impl SparseArgument {
         self,
         sums: &mut [f64],
         norm: f64,
-        others: &[f64],
-        mut aligned: impl FnMut(usize) -> (Vec<f64>, Vec<f64>),
+        other_norms: &[f64],
+        mut align: impl FnMut(usize) -> (Vec<f64>, Vec<f64>),
     ) {
-        for (j, (sum, other)) in sums.iter_mut().zip(others).enumerate() {
-            let sizes = norm + other;
-            let distance = sizes - *sum;
-            let far = distance > RECOMPUTE_BELOW * sizes && distance.is_finite();
+        for (j, (sum, other_norm)) in sums.iter_mut().zip(other_norms).enumerate() {
+            let norm_sum = norm + other_norm;
+            let distance = norm_sum - *sum;
+            let is_far = distance > RECOMPUTE_FRACTION * norm_sum && distance.is_finite();
             *sum = match self {
                 Self::Product if sum.is_finite() => *sum,
-                Self::Product => scaled_product(aligned(j)),
+                Self::Product => scaled_product(align(j)),
                 Self::SquaredDistance { length } => {
-                    let distance = if far { distance } else { sum_over_pairs(aligned(j), |x, z| (x - z) * (x - z)) };
+                    let distance = if is_far { distance } else { sum_over_pairs(align(j), |x, z| (x - z) * (x - z)) };
                     let unit = length.recip();
                     (distance * unit * unit).min(f64::MAX)
                 }
                 Self::Distance { length } => {
-                    let distance = if far { distance } else { sum_over_pairs(aligned(j), |x, z| (x - z).abs()) };
+                    let distance = if is_far { distance } else { sum_over_pairs(align(j), |x, z| (x - z).abs()) };
                     (distance * length.recip()).min(f64::MAX)
                 }
-                Self::ChiSquare if far => distance.min(f64::MAX),
+                Self::ChiSquare if is_far => distance.min(f64::MAX),
                 // features that are 0 in both points are not listed
-                Self::ChiSquare => sum_over_pairs(aligned(j), |x, z| (x - z) * ((x - z) / (x + z))).min(f64::MAX),
+                Self::ChiSquare => sum_over_pairs(align(j), |x, z| (x - z) * ((x - z) / (x + z))).min(f64::MAX),
                 Self::Minimum | Self::HarmonicMean => sum.min(f64::MAX),
             };
         }
@@ -109,7 +109,7 @@ fn sum_over_pairs((x, z): (Vec<f64>, Vec<f64>), term: impl Fn(f64, f64) -> f64) 
 /// Returns x·z, computed from points whose values are scaled to at most 1, so that only the last
 /// product can overflow.
 fn scaled_product((x, z): (Vec<f64>, Vec<f64>)) -> f64 {
-    let largest = |v: &[f64]| v.iter().fold(f64::MIN_POSITIVE, |most, value| most.max(value.abs()));
+    let largest = |v: &[f64]| v.iter().fold(f64::MIN_POSITIVE, |max, value| max.max(value.abs()));
     let (x_largest, z_largest) = (largest(&x), largest(&z));
     let sum: f64 = x.iter().zip(&z).map(|(x, z)| x / x_largest * (z / z_largest)).sum();
     // the order of the products does not change if x and z are exchanged

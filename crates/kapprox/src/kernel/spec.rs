@@ -1,9 +1,9 @@
 //! Kernels as expressions, which can be parsed, printed, compared, resolved on a sample, and built.
 
-use super::column_choice::ColumnChoice;
+use super::column_choice::ColumnSelection;
 use super::family::{Domain, ExplicitForm, KernelFamily, Value};
 use super::node::{Call, Node};
-use super::{AnyKernel, gaussian, parse, points::row, transform::KernelTransform};
+use super::{AnyKernel, gaussian, parse, points::row_slice, transform::KernelTransform};
 use crate::{Error, Real, Result};
 use faer::MatRef;
 use std::ops::{Add, Mul};
@@ -123,13 +123,13 @@ impl Kernel {
     /// Returns the kernel exp(k).
     #[must_use]
     pub fn exp(self) -> Self {
-        Self(Node::Applied(KernelTransform::Exp, Box::new(self.0)))
+        Self(Node::Transformed(KernelTransform::Exp, Box::new(self.0)))
     }
 
     /// Returns the kernel k(x, z) / √(k(x, x) k(z, z)), where 0/0 is 0.
     #[must_use]
     pub fn normalised(self) -> Self {
-        Self(Node::Applied(KernelTransform::Normalised, Box::new(self.0)))
+        Self(Node::Transformed(KernelTransform::Normalised, Box::new(self.0)))
     }
 
     /// Restricts this kernel to some columns, written as in an expression: `x0..x9`, `x*`,
@@ -140,7 +140,7 @@ impl Kernel {
     /// # Errors
     /// [`Error::Kernel`], which points into `columns`.
     pub fn on(self, columns: &str) -> Result<Self> {
-        let columns = parse::columns(columns)?;
+        let columns = parse::parse_column_selection(columns)?;
         let restrict = |call: &Call| call.columns.clone().or_else(|| Some(columns.clone()));
         self.0.map(&mut |call| Ok(Call { columns: restrict(call), ..call.clone() })).map(Self)
     }
@@ -198,10 +198,13 @@ impl Kernel {
     /// # Errors
     /// As for [`resolve_columns`](Self::resolve_columns) with `names`, the features' own names.
     #[doc(hidden)]
-    pub fn by_position<S: AsRef<str>>(&self, names: &[S]) -> Result<Self> {
+    pub fn with_positional_names<S: AsRef<str>>(&self, names: &[S]) -> Result<Self> {
         let resolved = self.resolve_columns(names)?;
-        let call = |call: &Call| Call { columns: call.columns.as_ref().map(ColumnChoice::by_position), ..call.clone() };
-        resolved.0.map(&mut |one| Ok(call(one))).map(Self)
+        let rename_columns = |call: &Call| Call {
+            columns: call.columns.as_ref().map(ColumnSelection::with_positional_names),
+            ..call.clone()
+        };
+        resolved.0.map(&mut |call| Ok(rename_columns(call))).map(Self)
     }
 
     /// Returns the expression on rows with these features, as
@@ -213,10 +216,10 @@ impl Kernel {
     /// that does not support sparse rows, is restricted to columns, or has a list as a parameter
     /// value.
     #[doc(hidden)]
-    pub fn on_rows<S: AsRef<str>>(&self, features: &[S], sparse: Option<usize>) -> Result<Self> {
-        let Some(width) = sparse else { return self.resolve_columns(features) };
+    pub fn resolve_for_rows<S: AsRef<str>>(&self, features: &[S], sparse_columns: Option<usize>) -> Result<Self> {
+        let Some(column_count) = sparse_columns else { return self.resolve_columns(features) };
         let mut to_sparse = |call: &Call| match call.supports_sparse() {
-            true => Ok(Call { sparse_columns: Some(width), ..call.clone() }.with_input_count(width)),
+            true => Ok(Call { sparse_columns: Some(column_count), ..call.clone() }.with_input_count(column_count)),
             false => Err(Error::SparseUnsupported { kernel: call.to_string(), known: sparse_kernel_names() }),
         };
         self.0.map(&mut to_sparse).map(Self)
@@ -228,7 +231,7 @@ impl Kernel {
         self.0.calls().into_iter().find_map(|call| call.sparse_columns)
     }
 
-    pub(crate) fn on_dense(&self) -> Result<Self> {
+    pub(crate) fn to_dense(&self) -> Result<Self> {
         self.0.map(&mut |call| Ok(Call { sparse_columns: None, ..call.clone() })).map(Self)
     }
 
@@ -236,7 +239,7 @@ impl Kernel {
     #[doc(hidden)]
     pub fn sparse_linear_columns(&self) -> Option<usize> {
         match &self.0 {
-            Node::Call(Call { family, sparse_columns, .. }) if family.explicit == Some(ExplicitForm::Linear) => {
+            Node::Call(Call { family, sparse_columns, .. }) if family.explicit_form == Some(ExplicitForm::Linear) => {
                 *sparse_columns
             }
             _ => None,
@@ -254,9 +257,9 @@ impl Kernel {
 
     /// Returns the explicit form and the parameter values of an expression that is a single kernel
     /// of the registry, on all features of dense rows and without lists or medians.
-    pub(crate) fn explicit(&self) -> Option<(ExplicitForm, Vec<f64>)> {
+    pub(crate) fn explicit_form(&self) -> Option<(ExplicitForm, Vec<f64>)> {
         let Node::Call(call @ Call { columns: None, sparse_columns: None, .. }) = &self.0 else { return None };
-        Some((call.family.explicit?, call.numbers()?))
+        Some((call.family.explicit_form?, call.numbers()?))
     }
 
     /// Returns whether k is known to be positive definite for all points. This is derived from the
@@ -276,8 +279,8 @@ impl Kernel {
     /// distributions: see [`KernelProperties`](super::KernelProperties). Restrictions to columns
     /// are ignored.
     #[doc(hidden)]
-    pub fn characteristic(&self) -> bool {
-        self.0.characteristic(false)
+    pub fn is_characteristic(&self) -> bool {
+        self.0.is_characteristic(false)
     }
 
     /// Rejects a number of features that contradicts the parameters, for example if a list does not
@@ -313,7 +316,7 @@ impl Kernel {
             let columns: Vec<usize> =
                 call.column_indices().map_or_else(|| (0..x.ncols()).collect(), |indices| indices.iter().collect());
             for i in 0..x.nrows() {
-                let row = row(x, i, &mut spare);
+                let row = row_slice(x, i, &mut spare);
                 // the first half of a sparse row contains column numbers, and every domain contains
                 // the omitted zeros
                 let columns = if call.sparse_columns.is_some() { &columns[x.ncols() / 2..] } else { &columns[..] };
@@ -339,7 +342,7 @@ impl Kernel {
         }
         self.require_columns()?;
         if self.needs_median() {
-            return Err(self.unresolved_length());
+            return Err(self.unresolved_length_scale());
         }
         Ok(self.0.build())
     }
@@ -355,7 +358,7 @@ impl Kernel {
         Ok(())
     }
 
-    pub(super) fn unresolved_length(&self) -> Error {
+    pub(super) fn unresolved_length_scale(&self) -> Error {
         let word = if self.is_auto() { "auto" } else { "median" };
         self.unresolved_error(
             word,

@@ -19,7 +19,7 @@ pub struct Spectrum {
     pub distribution: FrequencyDistribution,
     /// Length scale of each feature, or a single length scale for all features. Coordinate c of a
     /// frequency is divided by the length scale of feature c.
-    pub lengths: Vec<f64>,
+    pub length_scales: Vec<f64>,
     /// k(0), the value of the kernel at equal points.
     pub amplitude: f64,
 }
@@ -36,7 +36,7 @@ pub enum FrequencyDistribution {
     /// products over the features.
     Product {
         /// Sampler of a coordinate.
-        draw: Sampler,
+        sampler: Sampler,
         /// Quantile function of a coordinate, if known: quasi-random sequences need it.
         quantile: Option<fn(f64) -> f64>,
     },
@@ -58,7 +58,7 @@ impl FrequencyDistribution {
     /// function.
     pub fn product(quantile: fn(f64) -> f64) -> Self {
         let draw = move |rng: &mut dyn Rng| quantile(rng.sample::<f64, _>(rand::distr::Open01));
-        Self::Product { draw: Arc::new(draw), quantile: Some(quantile) }
+        Self::Product { sampler: Arc::new(draw), quantile: Some(quantile) }
     }
 }
 
@@ -76,22 +76,22 @@ impl fmt::Debug for FrequencyDistribution {
 impl Spectrum {
     /// Returns a distribution with one length scale and k(0) = 1.
     pub fn new(distribution: FrequencyDistribution, length: f64) -> Self {
-        Self { distribution, lengths: vec![length], amplitude: 1.0 }
+        Self { distribution, length_scales: vec![length], amplitude: 1.0 }
     }
 
     /// Returns the distribution of a sum of kernels.
-    pub fn sum(parts: Vec<Self>) -> Self {
-        let amplitude = parts.iter().map(|part| part.amplitude).sum();
-        Self { amplitude, ..Self::new(FrequencyDistribution::Sum(parts), 1.0) }
+    pub fn sum(spectra: Vec<Self>) -> Self {
+        let amplitude = spectra.iter().map(|part| part.amplitude).sum();
+        Self { amplitude, ..Self::new(FrequencyDistribution::Sum(spectra), 1.0) }
     }
 
     /// Returns the distribution of a product of kernels.
-    pub fn product(parts: Vec<Self>) -> Self {
-        let amplitude = parts.iter().map(|part| part.amplitude).product();
-        Self { amplitude, ..Self::new(FrequencyDistribution::Convolution(parts), 1.0) }
+    pub fn product(spectra: Vec<Self>) -> Self {
+        let amplitude = spectra.iter().map(|part| part.amplitude).product();
+        Self { amplitude, ..Self::new(FrequencyDistribution::Convolution(spectra), 1.0) }
     }
 
-    pub(crate) fn length(&self, c: usize) -> f64 {
-        self.lengths[c.min(self.lengths.len() - 1)]
+    pub(crate) fn length_scale(&self, c: usize) -> f64 {
+        self.length_scales[c.min(self.length_scales.len() - 1)]
     }
 }

@@ -22,29 +22,34 @@
 //! Costs about (2 n + 20) flops per window and pair of images. By default, images of 28 x 28 pixels
 //! have 36 windows of n = 64 pixels.
 
-use super::family::{Domain, KernelFamily, KernelParameter, KernelProperties, ParameterRange};
+use super::family::{Domain, KernelFamily, KernelProperties, NumericParameter, ParameterRange};
 use super::fixed_kernel::{FixedKernel, KernelColumns, MAX_FEW_ROWS};
 use super::panel::TILE_ROWS;
-use super::points::{fill_column, pieces, row};
-use super::{AnyKernel, KernelFunction, check_shapes, direct::inner_product_kernel, linear::Linear};
+use super::points::{fill_column, index_chunks, row_slice};
+use super::{AnyKernel, KernelFunction, assert_shapes, direct::inner_product_kernel, linear::Linear};
 use crate::{Real, vectorised};
 use faer::{Mat, MatMut, MatRef, prelude::*};
 use std::{f64::consts::FRAC_1_SQRT_2, sync::Arc};
 
-const SIDE_RANGE: ParameterRange = ParameterRange::Integer { from: 1, to: 1 << 15 };
+const SIDE_RANGE: ParameterRange = ParameterRange::Integer { min: 1, max: 1 << 15 };
 const SIDE_REASON: &str = "it is a number of pixels";
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[
-        KernelParameter::number(
+        NumericParameter::number(
             "width",
             0.0,
-            ParameterRange::Integer { from: 0, to: 1 << 15 },
+            ParameterRange::Integer { min: 0, max: 1 << 15 },
             "it is a number of pixels; 0 selects square images",
         ),
-        KernelParameter::number("window", 8.0, SIDE_RANGE, SIDE_REASON),
-        KernelParameter::number("step", 4.0, SIDE_RANGE, SIDE_REASON),
-        KernelParameter::number("range", 255.0, ParameterRange::Positive, "it is the largest difference of two pixels"),
+        NumericParameter::number("window", 8.0, SIDE_RANGE, SIDE_REASON),
+        NumericParameter::number("step", 4.0, SIDE_RANGE, SIDE_REASON),
+        NumericParameter::number(
+            "range",
+            255.0,
+            ParameterRange::Positive,
+            "it is the largest difference of two pixels",
+        ),
     ],
     properties: KernelProperties::BOUNDED,
     domain: Domain::NotNegative,
@@ -84,8 +89,8 @@ impl Ssim {
     /// Returns the windows of images with this many pixels. The last line may be short, and an
     /// image may be smaller than a window.
     fn windows(&self, features: usize) -> Vec<Window> {
-        let square = features.isqrt() + usize::from(features.isqrt().pow(2) < features);
-        let width = if self.width == 0 { square } else { self.width };
+        let square_side = features.isqrt() + usize::from(features.isqrt().pow(2) < features);
+        let width = if self.width == 0 { square_side } else { self.width };
         let lines = features.div_ceil(width.max(1));
         let window_starts = |length: usize| {
             let last = length.saturating_sub(self.window_side);
@@ -103,7 +108,7 @@ impl Ssim {
             window_corners.map(|(line, column)| window_pixels(line, column)).filter(|pixels| !pixels.is_empty());
         let windows: Vec<Vec<usize>> = windows.collect();
         let ([luminance_constant, contrast_constant], weight) =
-            ([0.01, 0.03].map(|part| part * self.range * FRAC_1_SQRT_2), 1.0 / windows.len().max(1) as f64);
+            ([0.01, 0.03].map(|fraction| fraction * self.range * FRAC_1_SQRT_2), 1.0 / windows.len().max(1) as f64);
         windows.into_iter().map(|pixels| Window { pixels, luminance_constant, contrast_constant, weight }).collect()
     }
 }
@@ -118,22 +123,22 @@ impl<T: Real> KernelFunction<T> for Ssim {
     }
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
-        check_shapes(x, z, &out);
+        assert_shapes(x, z, &out);
         let (kernel, windows) = (self.inner_product.typed::<T>(), self.windows(x.ncols()));
         let mut cosines = Mat::<T>::zeros(TILE_ROWS.min(x.nrows()), TILE_COLUMNS.min(z.nrows()));
         let mut spare = Vec::new();
         out.fill(T::ZERO);
         for window in &windows {
             let [x, z] = [x, z].map(|points| WindowVectors::new(points, window));
-            for (j, columns) in pieces(z.len(), TILE_COLUMNS) {
-                for (i, rows) in pieces(x.len(), TILE_ROWS) {
+            for (j, columns) in index_chunks(z.len(), TILE_COLUMNS) {
+                for (i, rows) in index_chunks(x.len(), TILE_ROWS) {
                     let mut cosines = cosines.as_mut().submatrix_mut(0, 0, rows, columns);
                     kernel.block(x.contrasts(i, rows), z.contrasts(j, columns), cosines.rb_mut());
                     let mut sums = out.rb_mut().submatrix_mut(i, j, rows, columns);
                     for (k, cosines) in cosines.rb().col_iter().enumerate() {
                         fill_column(sums.rb_mut().col_mut(k), &mut spare, |sums| {
-                            let one = z.numbers.each_ref().map(|numbers| numbers[j + k]);
-                            window.add_similarities(one, &x.numbers_from(i, rows), cosines.iter(), sums);
+                            let z_numbers = z.numbers.each_ref().map(|numbers| numbers[j + k]);
+                            window.add_similarities(z_numbers, &x.numbers_from(i, rows), cosines.iter(), sums);
                         });
                     }
                 }
@@ -141,7 +146,7 @@ impl<T: Real> KernelFunction<T> for Ssim {
         }
     }
 
-    fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+    fn prepare_columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
         let prepare_window = |window: Window| {
             let vectors = WindowVectors::new(z, &window);
             let fixed = FixedKernel::new(self.inner_product.typed::<T>(), vectors.contrasts(0, vectors.len()));
@@ -159,9 +164,9 @@ impl<T: Real> KernelFunction<T> for Ssim {
 struct SsimColumns<T: Real>(Vec<(Window, WindowVectors<T>, FixedKernel<T>)>);
 
 impl<T: Real> KernelColumns<T> for SsimColumns<T> {
-    fn scratch(&self) -> usize {
+    fn scratch_len(&self) -> usize {
         let window_scratch = |(_, vectors, fixed): &(Window, WindowVectors<T>, FixedKernel<T>)| {
-            MAX_FEW_ROWS * (vectors.width + vectors.len()) + fixed.scratch()
+            MAX_FEW_ROWS * (vectors.width + vectors.len()) + fixed.scratch_len()
         };
         self.0.iter().map(window_scratch).max().unwrap_or(0)
     }
@@ -175,7 +180,7 @@ impl<T: Real> KernelColumns<T> for SsimColumns<T> {
         self.0.iter().map(window_bytes).sum()
     }
 
-    fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
+    fn compute_rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
         let (b, m, mut spare) = (x.nrows(), z.nrows(), Vec::new());
         out.fill(T::ZERO);
         for (window, vectors, fixed) in &self.0 {
@@ -185,10 +190,10 @@ impl<T: Real> KernelColumns<T> for SsimColumns<T> {
             for (i, (numbers, contrasts)) in
                 numbers.iter_mut().zip(contrasts.chunks_exact_mut(vectors.width)).enumerate()
             {
-                *numbers = window.prepare_point(row(x, i, &mut spare), contrasts);
+                *numbers = window.prepare_point(row_slice(x, i, &mut spare), contrasts);
             }
             let contrasts = MatRef::from_row_major_slice(contrasts, b, vectors.width);
-            fixed.rows(contrasts, vectors.contrasts(0, m), cosines, scratch);
+            fixed.compute_rows(contrasts, vectors.contrasts(0, m), cosines, scratch);
             for ((numbers, cosines), sums) in
                 numbers.iter().zip(cosines.chunks_exact(m.max(1))).zip(out.chunks_exact_mut(m.max(1)))
             {
@@ -237,18 +242,23 @@ impl Window {
     fn add_similarities<'a, T: Real>(
         &self,
         point: [T; 6],
-        others: &[&[T]; 6],
+        other_numbers: &[&[T]; 6],
         cosines: impl Iterator<Item = &'a T>,
         sums: &mut [T],
     ) {
         let min_denominator = T::from_f64(4.0);
         let numerator_scale = min_denominator * T::from_f64(self.weight);
-        let [light, dark, brightness, inverse_brightness, contrast, inverse_contrast] = point;
+        let [unit_mean, unit_constant, brightness, inverse_brightness, contrast, inverse_contrast] = point;
         vectorised!({
-            let [lights, darks, brights, dims, contrasts, evens] = *others;
-            let others = lights.iter().zip(darks).zip(brights.iter().zip(dims)).zip(contrasts.iter().zip(evens));
+            let [unit_means, unit_constants, brightnesses, inverse_brightnesses, contrasts, inverse_contrasts] =
+                *other_numbers;
+            let others = unit_means
+                .iter()
+                .zip(unit_constants)
+                .zip(brightnesses.iter().zip(inverse_brightnesses))
+                .zip(contrasts.iter().zip(inverse_contrasts));
             for ((sum, &cosine), (((&l, &d), (&b, &i)), (&c, &e))) in sums.iter_mut().zip(cosines).zip(others) {
-                let luminance = (light * l) + dark * d;
+                let luminance = (unit_mean * l) + unit_constant * d;
                 let denominator = (brightness * i + inverse_brightness * b) * (contrast * e + inverse_contrast * c);
                 // each of the two factors ‖u‖/‖v‖ + ‖v‖/‖u‖ is at least 2, unless the pixel range
                 // exceeds the range of T
@@ -271,7 +281,7 @@ impl<T: Real> WindowVectors<T> {
         let (n, width, mut spare) = (points.nrows(), window.pixels.len() + 1, Vec::new());
         let (mut contrasts, mut numbers) = (vec![T::ZERO; n * width], [const { Vec::new() }; 6]);
         for (i, contrasts) in contrasts.chunks_exact_mut(width).enumerate() {
-            let point_numbers = window.prepare_point(row(points, i, &mut spare), contrasts);
+            let point_numbers = window.prepare_point(row_slice(points, i, &mut spare), contrasts);
             numbers.iter_mut().zip(point_numbers).for_each(|(numbers, number)| numbers.push(number));
         }
         Self { width, contrasts, numbers }
@@ -281,12 +291,16 @@ impl<T: Real> WindowVectors<T> {
         self.numbers[0].len()
     }
 
-    fn contrasts(&self, first: usize, rows: usize) -> MatRef<'_, T> {
-        MatRef::from_row_major_slice(&self.contrasts[first * self.width..(first + rows) * self.width], rows, self.width)
+    fn contrasts(&self, first: usize, row_count: usize) -> MatRef<'_, T> {
+        MatRef::from_row_major_slice(
+            &self.contrasts[first * self.width..(first + row_count) * self.width],
+            row_count,
+            self.width,
+        )
     }
 
-    fn numbers_from(&self, first: usize, rows: usize) -> [&[T]; 6] {
-        self.numbers.each_ref().map(|numbers| &numbers[first..first + rows])
+    fn numbers_from(&self, first: usize, row_count: usize) -> [&[T]; 6] {
+        self.numbers.each_ref().map(|numbers| &numbers[first..first + row_count])
     }
 }
 

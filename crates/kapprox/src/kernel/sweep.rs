@@ -6,20 +6,20 @@
 
 use super::few_rows::rows_to_panels;
 use super::fixed_kernel::{KernelColumns, MAX_FEW_ROWS};
-use super::panel::{Block, TILE_ROWS};
-use super::points::{AlignedVec, Frame, fill_column, pieces, row};
+use super::panel::{TILE_ROWS, ValueBlock};
+use super::points::{AlignedVec, Frame, fill_column, index_chunks, row_slice};
 use crate::{Real, vectorised};
 use faer::{MatRef, prelude::*};
 use std::{fmt::Debug, sync::Arc};
 
 /// The function that computes one number from the differences of all features.
-pub(crate) trait DifferenceReduction: Debug + Send + Sync + 'static {
+pub(crate) trait DifferenceAccumulator: Debug + Send + Sync + 'static {
     /// Value before the first feature.
     const START: f64;
     /// Returns the function that computes the next value from the value so far and from the signed
     /// difference of the next feature, in units of its length scale. Return a closure marked
     /// `#[inline(always)]`.
-    fn next<T: Real>(&self) -> impl Fn(T, T) -> T + Copy;
+    fn step<T: Real>(&self) -> impl Fn(T, T) -> T + Copy;
     /// Returns the slope as a function of a difference. The slope times the derivative of the
     /// profile is the derivative of the kernel with respect to the difference. At a cusp the slope
     /// is 0.
@@ -27,63 +27,63 @@ pub(crate) trait DifferenceReduction: Debug + Send + Sync + 'static {
 }
 
 /// Fills the block with `profile` of the numbers that `features` computes from the differences.
-pub(super) fn fill<T: Real, F: DifferenceReduction>(
-    block: Block<'_, T>,
-    features: &F,
+pub(super) fn fill_block<T: Real, F: DifferenceAccumulator>(
+    block: ValueBlock<'_, T>,
+    accumulator: &F,
     profile: impl Fn(T) -> T + Copy,
 ) {
-    let Block { frame, x, z, mut out } = block;
-    let (d, next) = (x.ncols(), features.next());
+    let ValueBlock { frame, x, z, mut out } = block;
+    let (d, step) = (x.ncols(), accumulator.step());
     let (mut x_packed, mut z_packed, mut spare) = (AlignedVec::default(), AlignedVec::default(), Vec::new());
     frame.pack_rows(z, z.nrows(), &mut z_packed);
-    for (i, rows) in pieces(x.nrows(), TILE_ROWS) {
+    for (i, rows) in index_chunks(x.nrows(), TILE_ROWS) {
         frame.pack_panels(x.subrows(i, rows), rows, &mut x_packed);
         for j in 0..z.nrows() {
             let z = &z_packed[j * d..(j + 1) * d];
             fill_column(out.rb_mut().subrows_mut(i, rows).col_mut(j), &mut spare, |column| {
-                sweep_column(T::from_f64(F::START), (next, profile), column, &x_packed, z);
+                sweep_column(T::from_f64(F::START), (step, profile), column, &x_packed, z);
             });
         }
     }
 }
 
-pub(super) fn columns<T: Real, F: DifferenceReduction>(
+pub(super) fn prepare_columns<T: Real, F: DifferenceAccumulator>(
     frame: Frame<T>,
-    features: &Arc<F>,
+    accumulator: &Arc<F>,
     profile: impl Fn(T) -> T + Copy + Send + Sync + 'static,
     z: MatRef<'_, T>,
 ) -> Box<dyn KernelColumns<T>> {
     let (mut rows, mut columns) = (AlignedVec::default(), AlignedVec::default());
     frame.pack_rows(z, z.nrows(), &mut rows);
-    rows_to_panels(&rows, frame.width(), z.nrows(), &mut columns);
-    Box::new(DifferenceColumns { frame, columns, features: features.clone(), profile })
+    rows_to_panels(&rows, frame.feature_count(), z.nrows(), &mut columns);
+    Box::new(DifferenceColumns { frame, columns, accumulator: accumulator.clone(), profile })
 }
 
 struct DifferenceColumns<T, F, G> {
     frame: Frame<T>,
     columns: AlignedVec<T>,
-    features: Arc<F>,
+    accumulator: Arc<F>,
     profile: G,
 }
 
-impl<T: Real, F: DifferenceReduction, G: Fn(T) -> T + Copy + Send + Sync> KernelColumns<T>
+impl<T: Real, F: DifferenceAccumulator, G: Fn(T) -> T + Copy + Send + Sync> KernelColumns<T>
     for DifferenceColumns<T, F, G>
 {
-    fn scratch(&self) -> usize {
-        MAX_FEW_ROWS * self.frame.width()
+    fn scratch_len(&self) -> usize {
+        MAX_FEW_ROWS * self.frame.feature_count()
     }
 
     fn bytes(&self) -> usize {
         size_of::<T>() * self.columns.len()
     }
 
-    fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
+    fn compute_rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
         let (d, mut spare) = (x.ncols(), Vec::new());
-        let next = self.features.next();
+        let step = self.accumulator.step();
         for (i, values) in out.chunks_exact_mut(z.nrows().max(1)).enumerate() {
             let scaled = &mut scratch[..d];
-            self.frame.pack_row(row(x, i, &mut spare), scaled);
-            sweep_column(T::from_f64(F::START), (next, self.profile), values, &self.columns, scaled);
+            self.frame.pack_row(row_slice(x, i, &mut spare), scaled);
+            sweep_column(T::from_f64(F::START), (step, self.profile), values, &self.columns, scaled);
         }
     }
 }
@@ -91,17 +91,17 @@ impl<T: Real, F: DifferenceReduction, G: Fn(T) -> T + Copy + Send + Sync> Kernel
 /// Computes the kernel values of points that are stored feature by feature with one other point.
 fn sweep_column<T: Real>(
     start: T,
-    (next, profile): (impl Fn(T, T) -> T + Copy, impl Fn(T) -> T + Copy),
+    (step, profile): (impl Fn(T, T) -> T + Copy, impl Fn(T) -> T + Copy),
     column: &mut [T],
     points: &[T],
     point: &[T],
 ) {
-    let rows = column.len();
+    let row_count = column.len();
     vectorised!({
         column.fill(start);
-        for (&narrow, tall) in point.iter().zip(points.chunks_exact(rows)) {
-            for (value, &tall) in column.iter_mut().zip(tall) {
-                *value = next(*value, tall - narrow);
+        for (&coordinate, coordinates) in point.iter().zip(points.chunks_exact(row_count)) {
+            for (value, &other_coordinate) in column.iter_mut().zip(coordinates) {
+                *value = step(*value, other_coordinate - coordinate);
             }
         }
         for value in column.iter_mut() {

@@ -150,7 +150,7 @@ pub(super) fn is_overflow<T: Real>(sum: T) -> bool {
 /// Returns x·z = (Σ (x/‖x‖∞)(z/‖z‖∞)) ‖x‖∞ ‖z‖∞, computed in `f64` from points whose values are
 /// scaled to at most 1. Only the last product can overflow, and it is kept finite.
 fn scaled_product<T: Real>(x: &[T], z: &[T]) -> T {
-    let largest = |v: &[T]| v.iter().fold(f64::MIN_POSITIVE, |most, value| most.max(value.to_f64().abs()));
+    let largest = |v: &[T]| v.iter().fold(f64::MIN_POSITIVE, |max, value| max.max(value.to_f64().abs()));
     let (x_largest, z_largest) = (largest(x), largest(z));
     let sum: f64 = x.iter().zip(z).map(|(x, z)| x.to_f64() / x_largest * (z.to_f64() / z_largest)).sum();
     T::from_f64((sum * x_largest * z_largest).saturate()).saturate()

@@ -108,9 +108,9 @@ impl<'a> Parser<'a> {
     }
 
     pub(super) fn accept_any(&mut self, expected: &[char]) -> bool {
-        let matched = self.peek().is_some_and(|c| expected.contains(&c));
-        self.position += usize::from(matched);
-        matched
+        let is_match = self.peek().is_some_and(|c| expected.contains(&c));
+        self.position += usize::from(is_match);
+        is_match
     }
 
     pub(super) fn expect(&mut self, expected: char, what: &str) -> Result<()> {
@@ -127,7 +127,7 @@ impl<'a> Parser<'a> {
     }
 
     pub(super) fn fail_at<R>(&self, at: usize, message: impl Into<String>) -> Result<R> {
-        let message = display::line(&message.into()).into_owned();
+        let message = display::escape_line(&message.into()).into_owned();
         Err(Error::Kernel { text: self.text.into(), at, message })
     }
 }

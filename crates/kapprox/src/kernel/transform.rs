@@ -5,7 +5,7 @@
 //! section 5.1.)
 
 use super::fixed_kernel::{FixedKernel, KernelColumns, MAX_FEW_ROWS};
-use super::points::{fill_column, row};
+use super::points::{fill_column, row_slice};
 use super::{AnyKernel, KernelFunction, Spectrum, family::ParameterRange, gradient::WeightedPairs};
 use crate::{Real, vectorised};
 use faer::{Mat, MatMut, MatRef, prelude::*, unzip, zip};
@@ -26,7 +26,7 @@ pub(super) enum KernelTransform {
 /// A parameter of a function of kernels: name, allowed numbers, default, reason for the range.
 pub(super) type TransformParameter = (&'static str, ParameterRange, f64, &'static str);
 const DEGREE: TransformParameter =
-    ("degree", ParameterRange::Integer { from: 1, to: 31 }, 2.0, "only integer powers are positive definite");
+    ("degree", ParameterRange::Integer { min: 1, max: 31 }, 2.0, "only integer powers are positive definite");
 pub(super) const ORDER: TransformParameter =
     ("p", ParameterRange::NotNegative, 1.0, "only these means keep a kernel positive definite");
 
@@ -124,22 +124,22 @@ impl<T: Real, F: PairFunction> KernelFunction<T> for TransformedKernel<F> {
         }
     }
 
-    fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
-        let fixed = FixedKernel::new(self.kernel.typed::<T>(), z);
-        let z = prepare_points(self.function, fixed.kernel(), z);
-        Some(Box::new(TransformedColumns { function: self.function, z, fixed }))
+    fn prepare_columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+        let fixed_kernel = FixedKernel::new(self.kernel.typed::<T>(), z);
+        let z = prepare_points(self.function, fixed_kernel.kernel(), z);
+        Some(Box::new(TransformedColumns { function: self.function, z_numbers: z, fixed_kernel }))
     }
 
-    fn differentiable(&self) -> bool {
-        self.kernel.typed::<T>().differentiable()
+    fn is_differentiable(&self) -> bool {
+        self.kernel.typed::<T>().is_differentiable()
     }
 
     fn gradient(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, weights: MatRef<'_, T>, out: MatMut<'_, T>) -> bool {
         let (pairs, kernel) = (WeightedPairs::new(x, z, weights, &out), self.kernel.typed::<T>());
-        if kernel.differentiable() {
+        if kernel.is_differentiable() {
             self.function.gradient(&*kernel, pairs, out);
         }
-        kernel.differentiable()
+        kernel.is_differentiable()
     }
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
@@ -151,26 +151,26 @@ impl<T: Real, F: PairFunction> KernelFunction<T> for TransformedKernel<F> {
 struct TransformedColumns<T: Real, F> {
     function: F,
     /// Number of each point, as [`PairFunction::prepare`] computes it.
-    z: Vec<T>,
-    fixed: FixedKernel<T>,
+    z_numbers: Vec<T>,
+    fixed_kernel: FixedKernel<T>,
 }
 
 impl<T: Real, F: PairFunction> KernelColumns<T> for TransformedColumns<T, F> {
-    fn scratch(&self) -> usize {
-        self.fixed.scratch()
+    fn scratch_len(&self) -> usize {
+        self.fixed_kernel.scratch_len()
     }
 
     fn bytes(&self) -> usize {
-        size_of::<T>() * self.z.len() + self.fixed.bytes()
+        size_of::<T>() * self.z_numbers.len() + self.fixed_kernel.bytes()
     }
 
-    fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
-        self.fixed.rows(x, z, out, scratch);
+    fn compute_rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
+        self.fixed_kernel.compute_rows(x, z, out, scratch);
         let (mut diagonal, mut prepared, function) = ([0.0; MAX_FEW_ROWS], [T::ZERO; MAX_FEW_ROWS], self.function);
-        function.prepare(self.fixed.kernel(), x, &mut diagonal[..x.nrows()], &mut prepared);
+        function.prepare(self.fixed_kernel.kernel(), x, &mut diagonal[..x.nrows()], &mut prepared);
         for (values, x) in out.chunks_exact_mut(z.nrows().max(1)).zip(prepared) {
             vectorised!({
-                for (value, &z) in values.iter_mut().zip(&self.z) {
+                for (value, &z) in values.iter_mut().zip(&self.z_numbers) {
                     *value = function.value(*value, x, z);
                 }
             });
@@ -179,9 +179,9 @@ impl<T: Real, F: PairFunction> KernelColumns<T> for TransformedColumns<T, F> {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ScaleBy(pub(super) f64);
+pub(super) struct ScaleFactor(pub(super) f64);
 
-impl PairFunction for ScaleBy {
+impl PairFunction for ScaleFactor {
     #[inline(always)]
     fn value<T: Real>(self, k: T, _: T, _: T) -> T {
         (k * T::from_f64(self.0).saturate()).saturate()
@@ -221,7 +221,7 @@ impl PairFunction for KernelTransform {
         if matches!(self, Self::Normalised | Self::Mean(_)) {
             kernel.diag(points, diagonal);
         }
-        prepared.iter_mut().zip(diagonal).for_each(|(to, k_xx)| *to = T::from_f64(prepare(*k_xx)).saturate());
+        prepared.iter_mut().zip(diagonal).for_each(|(number, k_xx)| *number = T::from_f64(prepare(*k_xx)).saturate());
     }
 
     #[inline(always)]
@@ -253,8 +253,8 @@ impl PairFunction for KernelTransform {
             let mut diagonal_weights = vec![0.0; rows];
             for (j, pairs) in strip.column_tiles() {
                 let prepared = (&x_prepared[i..i + rows], &z_prepared[j..j + pairs.z.nrows()]);
-                let inner = self.inner_weights(kernel, pairs, prepared, &mut diagonal_weights);
-                kernel.gradient(pairs.x, pairs.z, inner.as_ref(), out.rb_mut().subrows_mut(i, rows));
+                let kernel_weights = self.kernel_weights(kernel, pairs, prepared, &mut diagonal_weights);
+                kernel.gradient(pairs.x, pairs.z, kernel_weights.as_ref(), out.rb_mut().subrows_mut(i, rows));
             }
             let diagonal_terms = diagonal_weights.iter().zip(&diagonal[i..]).enumerate();
             for (r, (diagonal_weight, diagonal_value)) in diagonal_terms.filter(|(_, (_, k_xx))| **k_xx > 0.0) {
@@ -303,7 +303,7 @@ impl KernelTransform {
     /// Converts the weights of the gradients of the function of k, for a tile of pairs, to weights
     /// of the gradients of k(x, z), and returns these. Adds to `diagonal_weights` the weights of
     /// the gradients of k at (x, x), before they are divided by −k(x, x).
-    fn inner_weights<T: Real>(
+    fn kernel_weights<T: Real>(
         self,
         kernel: &dyn KernelFunction<T>,
         pairs: WeightedPairs<'_, T>,
@@ -314,11 +314,12 @@ impl KernelTransform {
         kernel.block(pairs.x, pairs.z, values.as_mut());
         let mut spare = Vec::new();
         for ((column, weights), &z) in values.col_iter_mut().zip(pairs.weights.col_iter()).zip(z_prepared) {
-            let weights = row(weights.as_mat().transpose(), 0, &mut spare);
+            let weights = row_slice(weights.as_mat().transpose(), 0, &mut spare);
             let points = column.iter_mut().zip(weights).zip(x_prepared).zip(diagonal_weights.iter_mut());
             vectorised!({
-                for (((k, &weight), &x), own_weight) in points {
-                    *own_weight += (weight * self.value(*k, x, z)).saturate().to_f64() * self.diagonal_elasticity(x, z);
+                for (((k, &weight), &x), diagonal_weight) in points {
+                    *diagonal_weight +=
+                        (weight * self.value(*k, x, z)).saturate().to_f64() * self.diagonal_elasticity(x, z);
                     *k = (weight * self.derivative(*k, x, z)).saturate();
                 }
             });

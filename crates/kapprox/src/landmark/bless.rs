@@ -38,50 +38,52 @@ const FIRST_TRACE_RATIO: f64 = 16.0;
 impl<T: Real> LandmarkRule<T> for Bless {
     fn select(
         &self,
-        data: &TableScan<'_, T>,
+        scan: &TableScan<'_, T>,
         kernel: &Arc<dyn AnyKernel>,
         m: usize,
         seed: u64,
     ) -> Result<LandmarkSet<T>> {
         crate::kernel::require_positive_definite(&*kernel.typed::<T>(), "leverage scores")?;
-        let n = data.count as f64;
+        let n = scan.row_count as f64;
         let stream = |purpose, level| Stream::new(seed, purpose, level);
-        let (keys, first) = (stream(Purpose::Proposals, 0), (OVERSAMPLING * FIRST_TRACE_RATIO).ceil() as usize);
-        let uniform = RowRule::new(|row, _| Some(keys.uniform(row)));
-        let residuals = ResidualPass::run(kernel, None, &uniform, first, "a uniform sample", data)?;
-        let (mut passes, mut evaluations, trace) = (1, residuals.rows, residuals.sum);
-        let rows_per_member = n / first as f64;
-        let mut dictionary = into_dictionary(residuals, first, |_| rows_per_member);
+        let (key_stream, first_sample_size) =
+            (stream(Purpose::Proposals, 0), (OVERSAMPLING * FIRST_TRACE_RATIO).ceil() as usize);
+        let uniform_rule = RowRule::new(|row, _| Some(key_stream.uniform(row)));
+        let residuals = ResidualPass::run(kernel, None, &uniform_rule, first_sample_size, "a uniform sample", scan)?;
+        let (mut passes, mut evaluations, trace) = (1, residuals.row_count, residuals.residual_sum);
+        let rows_per_member = n / first_sample_size as f64;
+        let mut dictionary = into_dictionary(residuals, first_sample_size, |_| rows_per_member);
         let mut mu = trace / FIRST_TRACE_RATIO;
-        let floor = T::EPSILON * trace / n;
+        let min_mu = T::EPSILON * trace / n;
         let mut landmarks = dictionary.members.clone();
         for level in 1.. {
             mu /= RIDGE_FACTOR;
-            let rows = (OVERSAMPLING * trace / mu).min(n);
+            let candidate_count = (OVERSAMPLING * trace / mu).min(n);
             let rule = RowRule {
-                subsample: Some((stream(Purpose::Candidates, level), rows / n)),
+                subsample: Some((stream(Purpose::Candidates, level), candidate_count / n)),
                 residual_floor: rounding_floor::<T>(trace / n),
                 key: score_keys(stream(Purpose::Proposals, level), mu),
             };
-            let residuals = dictionary.round(mu, kernel, &rule, m, data)?;
-            (passes, evaluations) = (passes + 1, evaluations + residuals.rows * (dictionary.members.len() as u64 + 1));
-            let (participants, sum) = (residuals.rows as f64, residuals.sum / mu);
-            let dimension = sum * n / participants.max(1.0);
-            let members = ((OVERSAMPLING * dimension).ceil() as usize).clamp(1, m);
+            let residuals = dictionary.run_round(mu, kernel, &rule, m, scan)?;
+            (passes, evaluations) =
+                (passes + 1, evaluations + residuals.row_count * (dictionary.members.len() as u64 + 1));
+            let (participant_count, score_sum) = (residuals.row_count as f64, residuals.residual_sum / mu);
+            let effective_dimension = score_sum * n / participant_count.max(1.0);
+            let member_count = ((OVERSAMPLING * effective_dimension).ceil() as usize).clamp(1, m);
             // member j represents n/(R M p_j) rows, where p_j is its score divided by the sum of
             // the scores of the R rows
-            let next = into_dictionary(residuals, members, |residual| {
-                n / (participants * members as f64 * (residual / mu) / sum)
+            let next_dictionary = into_dictionary(residuals, member_count, |residual| {
+                n / (participant_count * member_count as f64 * (residual / mu) / score_sum)
             });
-            if next.members.is_empty() {
+            if next_dictionary.members.is_empty() {
                 break;
             }
-            landmarks = next.members.clone();
-            let exhausted = mu <= floor || (participants >= n && landmarks.len() as f64 >= n);
-            if members == m || exhausted {
+            landmarks = next_dictionary.members.clone();
+            let exhausted = mu <= min_mu || (participant_count >= n && landmarks.len() as f64 >= n);
+            if member_count == m || exhausted {
                 break;
             }
-            dictionary = next;
+            dictionary = next_dictionary;
         }
         Ok(LandmarkSet { passes, evaluations, ..landmarks })
     }

@@ -10,9 +10,9 @@ pub struct ClusterSums {
     /// Sums of the points of each cluster, k x q, row-major.
     sums: Vec<f64>,
     /// Total weight of the points of each cluster; their number if every weight is 1.
-    pub sizes: Vec<f64>,
+    pub weights: Vec<f64>,
     /// Weighted sum over all points of the squared distance from the centroid of their cluster.
-    pub squares: f64,
+    pub inertia: f64,
     /// The points farthest from their centroids, with their squared distances, in descending order
     /// of distance. If distances are equal, the earlier row comes first.
     farthest: Vec<(f64, Vec<f64>)>,
@@ -23,7 +23,7 @@ impl ClusterSums {
     /// Returns empty sums of k clusters of points with q coordinates. The last argument is the
     /// number of farthest points to keep; empty clusters restart at them.
     pub fn new(k: usize, q: usize, max_farthest: usize) -> Self {
-        Self { sums: vec![0.0; k * q], sizes: vec![0.0; k], squares: 0.0, farthest: Vec::new(), max_farthest }
+        Self { sums: vec![0.0; k * q], weights: vec![0.0; k], inertia: 0.0, farthest: Vec::new(), max_farthest }
     }
 
     /// Adds a point of the given weight to cluster j; `distance` is its squared distance from the
@@ -32,8 +32,8 @@ impl ClusterSums {
         if weight <= 0.0 {
             return;
         }
-        self.squares += weight * squared_distance;
-        self.sizes[j] += weight;
+        self.inertia += weight * squared_distance;
+        self.weights[j] += weight;
         let sums = self.sums[j * point.len()..][..point.len()].iter_mut();
         sums.zip(point).for_each(|(sum, value)| *sum += weight * value.to_f64());
         self.insert_farthest(squared_distance, || point.iter().map(|value| value.to_f64()).collect());
@@ -44,7 +44,7 @@ impl ClusterSums {
         if squared_distance <= 0.0 || is_full && self.farthest.last().is_none_or(|last| squared_distance <= last.0) {
             return;
         }
-        let position = self.farthest.partition_point(|(other, _)| *other >= squared_distance);
+        let position = self.farthest.partition_point(|(listed_distance, _)| *listed_distance >= squared_distance);
         self.farthest.insert(position, (squared_distance, point()));
         self.farthest.truncate(self.max_farthest);
     }
@@ -52,49 +52,52 @@ impl ClusterSums {
     /// Returns the next centroids, k x q; `centre` computes a centroid from the weighted sum and
     /// the weight of its points. An empty cluster moves to the farthest point that no other empty
     /// cluster uses.
-    pub fn next_centroids(&self, centroids: &[f64], centre: impl Fn(&[f64], f64) -> Vec<f64>) -> Vec<f64> {
-        let q = (self.sums.len() / self.sizes.len().max(1)).max(1);
-        let mut farthest = self.farthest.iter().map(|(_, point)| point.clone());
-        let centroid = |((sum, old), size): ((&[f64], &[f64]), &f64)| match *size > 0.0 {
-            true => centre(sum, *size),
-            false => farthest.next().unwrap_or_else(|| old.to_vec()),
+    pub fn next_centroids(&self, centroids: &[f64], compute_centroid: impl Fn(&[f64], f64) -> Vec<f64>) -> Vec<f64> {
+        let q = (self.sums.len() / self.weights.len().max(1)).max(1);
+        let mut restart_points = self.farthest.iter().map(|(_, point)| point.clone());
+        let next_centroid = |((sum, old_centroid), weight): ((&[f64], &[f64]), &f64)| match *weight > 0.0 {
+            true => compute_centroid(sum, *weight),
+            false => restart_points.next().unwrap_or_else(|| old_centroid.to_vec()),
         };
-        self.sums.chunks_exact(q).zip(centroids.chunks_exact(q)).zip(&self.sizes).flat_map(centroid).collect()
+        self.sums.chunks_exact(q).zip(centroids.chunks_exact(q)).zip(&self.weights).flat_map(next_centroid).collect()
     }
 
     /// Returns the clusters by descending weight; in a tie the earlier cluster comes first.
     pub fn order_by_weight(&self) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..self.sizes.len()).collect();
-        order.sort_by(|a, b| self.sizes[*b].total_cmp(&self.sizes[*a]));
+        let mut order: Vec<usize> = (0..self.weights.len()).collect();
+        order.sort_by(|a, b| self.weights[*b].total_cmp(&self.weights[*a]));
         order
     }
 }
 
 impl Merge for ClusterSums {
     fn merge(&mut self, later: &Self) {
-        self.sums.iter_mut().zip(&later.sums).for_each(|(mine, theirs)| *mine += theirs);
-        self.sizes.iter_mut().zip(&later.sizes).for_each(|(mine, theirs)| *mine += theirs);
-        self.squares += later.squares;
-        later.farthest.iter().for_each(|(distance, point)| self.insert_farthest(*distance, || point.clone()));
+        self.sums.iter_mut().zip(&later.sums).for_each(|(sum, later_sum)| *sum += later_sum);
+        self.weights.iter_mut().zip(&later.weights).for_each(|(weight, later_weight)| *weight += later_weight);
+        self.inertia += later.inertia;
+        later
+            .farthest
+            .iter()
+            .for_each(|(squared_distance, point)| self.insert_farthest(*squared_distance, || point.clone()));
     }
 }
 
 impl Persist for ClusterSums {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
         out.put("sums", &self.sums);
-        out.put("sizes", &self.sizes);
-        out.one("squares", self.squares);
-        out.put_owned("far", self.farthest.iter().map(|(distance, _)| *distance).collect());
+        out.put("sizes", &self.weights);
+        out.one("squares", self.inertia);
+        out.put_owned("far", self.farthest.iter().map(|(squared_distance, _)| *squared_distance).collect());
         out.put_owned("points", self.farthest.iter().flat_map(|(_, point)| point).copied().collect());
     }
 
     fn load(&mut self, from: &mut Stored<'_>) -> kpass::Result<()> {
         from.fill("sums", &mut self.sums)?;
-        from.fill("sizes", &mut self.sizes)?;
-        self.squares = from.one("squares")?;
-        let (distances, points): (Vec<f64>, Vec<f64>) = (from.read("far")?, from.read("points")?);
-        let q = self.sums.len() / self.sizes.len().max(1);
-        self.farthest = distances.into_iter().zip(points.chunks(q.max(1)).map(<[f64]>::to_vec)).collect();
+        from.fill("sizes", &mut self.weights)?;
+        self.inertia = from.one("squares")?;
+        let (squared_distances, points): (Vec<f64>, Vec<f64>) = (from.read("far")?, from.read("points")?);
+        let q = self.sums.len() / self.weights.len().max(1);
+        self.farthest = squared_distances.into_iter().zip(points.chunks(q.max(1)).map(<[f64]>::to_vec)).collect();
         Ok(())
     }
 }

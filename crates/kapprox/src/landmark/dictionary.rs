@@ -34,32 +34,34 @@ impl<T: Real> Dictionary<T> {
     /// diag(w). They estimate the eigenvalues of K.
     pub(super) fn spectrum(&self, kernel: &Arc<dyn AnyKernel>) -> Result<Vec<f64>> {
         let k = kernel_matrix(kernel, &self.members)?;
-        let w = &self.multiplicities;
-        let weighted = Mat::from_fn(w.len(), w.len(), |i, j| k[(i, j)] * (w[i] * w[j]).sqrt());
-        let mut values = symmetric_eigenvalues(weighted.as_ref())?;
-        values.reverse();
-        Ok(values)
+        let multiplicities = &self.multiplicities;
+        let weighted_kernel = Mat::from_fn(multiplicities.len(), multiplicities.len(), |i, j| {
+            k[(i, j)] * (multiplicities[i] * multiplicities[j]).sqrt()
+        });
+        let mut eigenvalues = symmetric_eigenvalues(weighted_kernel.as_ref())?;
+        eigenvalues.reverse();
+        Ok(eigenvalues)
     }
 
     /// Runs one round over the rows, whose residuals are μ l̃(x), and keeps the `capacity` rows
     /// with the largest keys of `rule`.
-    pub(super) fn round(
+    pub(super) fn run_round(
         &self,
         mu: f64,
         kernel: &Arc<dyn AnyKernel>,
         rule: &RowRule<impl Fn(u64, f64) -> Option<f64> + Sync>,
         capacity: usize,
-        data: &TableScan<'_, T>,
+        scan: &TableScan<'_, T>,
     ) -> Result<Residuals<T>> {
-        let mut regularised = kernel_matrix(kernel, &self.members)?;
+        let mut regularised_kernel = kernel_matrix(kernel, &self.members)?;
         for (j, multiplicity) in self.multiplicities.iter().enumerate() {
-            regularised[(j, j)] += mu / multiplicity;
+            regularised_kernel[(j, j)] += mu / multiplicity;
         }
-        let workers = data.pass.workers;
+        let workers = scan.pass.workers;
         // μ > 0 makes the matrix positive definite, so the factor keeps every row
-        let cholesky = factor(regularised, 0.0, workers)?;
+        let cholesky = factor(regularised_kernel, 0.0, workers)?;
         let map = NystromMap::from_factor(kernel, self.members.subset(&cholesky.kept_rows), cholesky.lower, workers)?;
-        ResidualPass::run(kernel, Some(map), rule, capacity, "leverage scores", data)
+        ResidualPass::run(kernel, Some(map), rule, capacity, "leverage scores", scan)
     }
 }
 
@@ -77,15 +79,15 @@ mod tests {
         let kernel = defined_gaussian(1.0);
         let points = members.iter().flat_map(|i| x[2 * i..2 * i + 2].to_vec()).collect();
         let rows = members.iter().map(|i| *i as u64).collect();
-        let members = LandmarkSet { points, rows, d: 2, passes: 0, evaluations: 0 };
+        let members = LandmarkSet { points, row_numbers: rows, d: 2, passes: 0, evaluations: 0 };
         let dictionary = Dictionary { multiplicities: vec![multiplicity; members.len()], members };
         let workers = Workers::sequential();
         let source = MemoryRows::new(x.to_vec(), 2).unwrap();
-        let data = TableScan { source: &source, pass: Pass::new(16, 32, &workers), count: n as u64 };
+        let data = TableScan { source: &source, pass: Pass::new(16, 32, &workers), row_count: n as u64 };
         let mut residuals =
-            dictionary.round(mu, &kernel, &RowRule::new(|row, _| Some(-(row as f64))), n, &data).unwrap();
-        let scores = residuals.best.sorted().iter().map(|entry| entry.weight / mu).collect();
-        (scores, residuals.sum / mu, dictionary.spectrum(&kernel).unwrap())
+            dictionary.run_round(mu, &kernel, &RowRule::new(|row, _| Some(-(row as f64))), n, &data).unwrap();
+        let scores = residuals.best_rows.sorted_entries().iter().map(|entry| entry.weight / mu).collect();
+        (scores, residuals.residual_sum / mu, dictionary.spectrum(&kernel).unwrap())
     }
 
     /// Computes [K (K + μI)⁻¹]_ii with dense matrices.

@@ -14,9 +14,9 @@
 //! 2011, sections 4 (criterion, recursion) and 5 (random partitions). The paper has no signs; they
 //! make the estimate unbiased.
 
-use super::in_memory::{self, InMemoryColumns};
+use super::in_memory::{self, CandidateRows};
 use super::{LandmarkRule, LandmarkSet, Scheme, SelectionSize, TableScan, growth::GrowingLandmarks};
-use crate::kernel::{AnyKernel, pieces};
+use crate::kernel::{AnyKernel, index_chunks};
 use crate::map::factor::PIVOT_FLOOR;
 use crate::map::nystrom::{STRIP_ROWS, strips};
 use crate::{Real, Result};
@@ -33,8 +33,8 @@ use std::sync::Arc;
 pub struct Farahat;
 
 pub(super) const SCHEME: Scheme = Scheme {
-    nested: true,
-    bytes: |SelectionSize { n, d, m, .. }| in_memory::bytes(n, d, m + 2 * SKETCH_COLUMNS),
+    is_nested: true,
+    extra_bytes: |SelectionSize { n, d, m, .. }| in_memory::bytes(n, d, m + 2 * SKETCH_COLUMNS),
     ..Scheme::new("farahat", "the row whose column explains most of the residual matrix", &Farahat)
 };
 
@@ -48,105 +48,107 @@ const PANEL_COLUMNS: usize = 1024;
 impl<T: Real> LandmarkRule<T> for Farahat {
     fn select(
         &self,
-        data: &TableScan<'_, T>,
+        scan: &TableScan<'_, T>,
         kernel: &Arc<dyn AnyKernel>,
         m: usize,
         seed: u64,
     ) -> Result<LandmarkSet<T>> {
-        let workers = data.pass.workers;
-        let mut growth = GrowingLandmarks::new(kernel, data.source.shape().inputs, m)?;
-        let mut columns = InMemoryColumns::read(&mut growth, data, m, false)?;
-        let floors: Vec<f64> = columns.growing_factor.residual.iter().map(|residual| PIVOT_FLOOR * residual).collect();
-        let groups = Groups::new(&columns.rows, &Stream::new(seed, Purpose::Proposals, 0));
-        let mut sketch = groups.sketch(&columns, &growth, workers);
-        growth.landmarks.evaluations += (columns.len() as u64).pow(2);
+        let workers = scan.pass.workers;
+        let mut growth = GrowingLandmarks::new(kernel, scan.source.shape().inputs, m)?;
+        let mut candidates = CandidateRows::read(&mut growth, scan, m, false)?;
+        let floors: Vec<f64> =
+            candidates.growing_factor.residuals.iter().map(|residual| PIVOT_FLOOR * residual).collect();
+        let count_sketch = CountSketch::new(&candidates.row_numbers, &Stream::new(seed, Purpose::Proposals, 0));
+        let mut sketch = count_sketch.sketch_kernel(&candidates, &growth, workers);
+        growth.landmarks.evaluations += (candidates.len() as u64).pow(2);
         while !growth.is_full() {
-            let scores = sketch.norms(workers);
-            let criterion = |i: usize| scores[i] / columns.growing_factor.residual[i];
-            let remaining = (0..columns.len()).filter(|i| columns.growing_factor.residual[*i] > floors[*i]);
-            let Some(best) = remaining.max_by(|i, j| criterion(*i).total_cmp(&criterion(*j)).then(j.cmp(i))) else {
+            let squared_norms = sketch.squared_norms(workers);
+            let criterion = |i: usize| squared_norms[i] / candidates.growing_factor.residuals[i];
+            let remaining_rows = (0..candidates.len()).filter(|i| candidates.growing_factor.residuals[*i] > floors[*i]);
+            let Some(best_row) = remaining_rows.max_by(|i, j| criterion(*i).total_cmp(&criterion(*j)).then(j.cmp(i)))
+            else {
                 break;
             };
-            let before = growth.len();
-            let mut pool = columns.pool(&mut growth, &[best]);
+            let previous_count = growth.len();
+            let mut pool = candidates.build_pool(&mut growth, &[best_row]);
             if pool.residual(0).is_none() {
                 // the landmarks span this row up to rounding: exclude it from now on
-                columns.growing_factor.residual[best] = 0.0;
+                candidates.growing_factor.residuals[best_row] = 0.0;
                 continue;
             }
             growth.accept(&mut pool, 0);
-            columns.extend(&mut growth, before, workers);
-            columns.growing_factor.residual[best] = 0.0;
-            sketch.deflate(columns.factor(growth.len()).subcols(before, 1), &groups, workers);
-            growth.report(data);
+            candidates.add_columns(&mut growth, previous_count, workers);
+            candidates.growing_factor.residuals[best_row] = 0.0;
+            sketch.deflate(candidates.factor_columns(growth.len()).subcols(previous_count, 1), &count_sketch, workers);
+            growth.report_progress(scan);
         }
         Ok(growth.landmarks)
     }
 }
 
 /// Ω, stored as the group and the sign of each row.
-struct Groups {
-    group: Vec<usize>,
-    sign: Vec<f64>,
+struct CountSketch {
+    buckets: Vec<usize>,
+    signs: Vec<f64>,
 }
 
 /// S = E Ω, n x c, row-major: its transpose, c x n, is stored column-major.
-struct Sketch(Mat<f64>);
+struct ResidualSketch(Mat<f64>);
 
-impl Groups {
-    fn new(rows: &[u64], keys: &Stream) -> Self {
-        let word = |row: &u64| keys.word(*row);
-        let group = rows.iter().map(|row| (word(row) >> 1) as usize % SKETCH_COLUMNS).collect();
-        let sign = rows.iter().map(|row| if word(row) & 1 == 1 { 1.0 } else { -1.0 }).collect();
-        Self { group, sign }
+impl CountSketch {
+    fn new(row_numbers: &[u64], stream: &Stream) -> Self {
+        let word = |row: &u64| stream.word(*row);
+        let buckets = row_numbers.iter().map(|row| (word(row) >> 1) as usize % SKETCH_COLUMNS).collect();
+        let signs = row_numbers.iter().map(|row| if word(row) & 1 == 1 { 1.0 } else { -1.0 }).collect();
+        Self { buckets, signs }
     }
 
     /// Computes K Ω one panel of columns at a time: 2n²d flops and one exponential per entry of K.
-    fn sketch<T: Real>(
+    fn sketch_kernel<T: Real>(
         &self,
-        columns: &InMemoryColumns,
+        candidates: &CandidateRows,
         growth: &GrowingLandmarks<'_, T>,
         workers: &Workers,
-    ) -> Sketch {
-        let (n, x) = (columns.len(), columns.points());
+    ) -> ResidualSketch {
+        let (n, x) = (candidates.len(), candidates.points());
         let mut sketch = Mat::zeros(SKETCH_COLUMNS, n);
-        workers.for_each(strips(x, sketch.as_mut().transpose_mut()), |(rows, mut strip)| {
-            let mut k = Mat::zeros(rows.nrows(), PANEL_COLUMNS.min(n));
-            for (first, width) in pieces(n, PANEL_COLUMNS) {
-                let mut k = k.as_mut().subcols_mut(0, width);
-                growth.kernel_f64.block(rows, x.subrows(first, width), k.as_mut());
-                for c in 0..width {
-                    let (group, sign) = (self.group[first + c], self.sign[first + c]);
-                    for (i, value) in k.as_ref().col(c).iter().enumerate() {
-                        strip[(i, group)] += sign * value;
+        workers.for_each(strips(x, sketch.as_mut().transpose_mut()), |(x_strip, mut sketch_strip)| {
+            let mut k = Mat::zeros(x_strip.nrows(), PANEL_COLUMNS.min(n));
+            for (first_column, column_count) in index_chunks(n, PANEL_COLUMNS) {
+                let mut k = k.as_mut().subcols_mut(0, column_count);
+                growth.kernel_f64.block(x_strip, x.subrows(first_column, column_count), k.as_mut());
+                for j in 0..column_count {
+                    let (bucket, sign) = (self.buckets[first_column + j], self.signs[first_column + j]);
+                    for (i, value) in k.as_ref().col(j).iter().enumerate() {
+                        sketch_strip[(i, bucket)] += sign * value;
                     }
                 }
             }
         });
-        Sketch(sketch)
+        ResidualSketch(sketch)
     }
 }
 
-impl Sketch {
-    fn norms(&self, workers: &Workers) -> Vec<f64> {
-        let mut norms = vec![0.0; self.0.ncols()];
-        let parts = norms.chunks_mut(STRIP_ROWS).enumerate().collect();
-        workers.for_each(parts, |(strip, norms): (usize, &mut [f64])| {
-            for (i, norm) in norms.iter_mut().enumerate() {
-                *norm = self.0.col(strip * STRIP_ROWS + i).squared_norm_l2();
+impl ResidualSketch {
+    fn squared_norms(&self, workers: &Workers) -> Vec<f64> {
+        let mut squared_norms = vec![0.0; self.0.ncols()];
+        let parts = squared_norms.chunks_mut(STRIP_ROWS).enumerate().collect();
+        workers.for_each(parts, |(strip_index, squared_norms): (usize, &mut [f64])| {
+            for (i, squared_norm) in squared_norms.iter_mut().enumerate() {
+                *squared_norm = self.0.col(strip_index * STRIP_ROWS + i).squared_norm_l2();
             }
         });
-        norms
+        squared_norms
     }
 
     /// S −= ω (ωᵀ Ω).
-    fn deflate(&mut self, omega: MatRef<'_, f64>, groups: &Groups, workers: &Workers) {
-        let mut sums = Mat::<f64>::zeros(SKETCH_COLUMNS, 1);
+    fn deflate(&mut self, omega: MatRef<'_, f64>, count_sketch: &CountSketch, workers: &Workers) {
+        let mut bucket_sums = Mat::<f64>::zeros(SKETCH_COLUMNS, 1);
         for (i, value) in omega.col(0).iter().enumerate() {
-            sums[(groups.group[i], 0)] += groups.sign[i] * value;
+            bucket_sums[(count_sketch.buckets[i], 0)] += count_sketch.signs[i] * value;
         }
         workers.for_each(strips(omega, self.0.as_mut().transpose_mut()), |(omega, strip)| {
-            matmul(strip.transpose_mut(), Accum::Add, sums.as_ref(), omega.transpose(), -1.0, Par::Seq);
+            matmul(strip.transpose_mut(), Accum::Add, bucket_sums.as_ref(), omega.transpose(), -1.0, Par::Seq);
         });
     }
 }
@@ -165,31 +167,32 @@ mod tests {
         let x: Vec<f64> = (0..2 * n).map(|i| ((i * i) as f64 * 0.37).sin() * 2.0).collect();
         let source = MemoryRows::new(x, 2).unwrap();
         let workers = Workers::sequential();
-        let data = TableScan { source: &source, pass: Pass::new(64, 128, &workers), count: n as u64 };
+        let data = TableScan { source: &source, pass: Pass::new(64, 128, &workers), row_count: n as u64 };
         let kernel = defined_gaussian(1.0);
         let mut growth = GrowingLandmarks::new(&kernel, 2, 4).unwrap();
-        let mut columns = InMemoryColumns::read(&mut growth, &data, 4, false).unwrap();
-        let (rows, points) = (columns.rows.clone(), columns.points().to_owned());
+        let mut columns = CandidateRows::read(&mut growth, &data, 4, false).unwrap();
+        let (rows, points) = (columns.row_numbers.clone(), columns.points().to_owned());
         let square = |i: usize, j: usize| (0..2).map(|c| (points[(i, c)] - points[(j, c)]).powi(2)).sum::<f64>();
         let mut e = Mat::from_fn(n, n, |i, j| (-square(i, j) / 2.0).exp());
-        let groups: Vec<Groups> =
-            (0..300).map(|seed| Groups::new(&rows, &Stream::new(seed, Purpose::Proposals, 0))).collect();
-        let mut sketches: Vec<Sketch> = groups.iter().map(|g| g.sketch(&columns, &growth, &workers)).collect();
+        let groups: Vec<CountSketch> =
+            (0..300).map(|seed| CountSketch::new(&rows, &Stream::new(seed, Purpose::Proposals, 0))).collect();
+        let mut sketches: Vec<ResidualSketch> =
+            groups.iter().map(|g| g.sketch_kernel(&columns, &growth, &workers)).collect();
         assert_unbiased(&e, &sketches, &workers);
-        let mut pool = columns.pool(&mut growth, &[37]);
+        let mut pool = columns.build_pool(&mut growth, &[37]);
         growth.accept(&mut pool, 0);
-        columns.extend(&mut growth, 0, &workers);
+        columns.add_columns(&mut growth, 0, &workers);
         let (column, pivot) = (e.col(37).to_owned(), e[(37, 37)]);
         e -= &column * column.transpose() / pivot;
         for (sketch, groups) in sketches.iter_mut().zip(&groups) {
-            sketch.deflate(columns.factor(1), groups, &workers);
+            sketch.deflate(columns.factor_columns(1), groups, &workers);
         }
         assert_unbiased(&e, &sketches, &workers);
     }
 
-    fn assert_unbiased(e: &Mat<f64>, sketches: &[Sketch], workers: &Workers) {
+    fn assert_unbiased(e: &Mat<f64>, sketches: &[ResidualSketch], workers: &Workers) {
         let (n, runs) = (e.nrows(), sketches.len() as f64);
-        let norms: Vec<Vec<f64>> = sketches.iter().map(|sketch| sketch.norms(workers)).collect();
+        let norms: Vec<Vec<f64>> = sketches.iter().map(|sketch| sketch.squared_norms(workers)).collect();
         let mut worst = 0.0f64;
         for i in 0..n {
             let mean = norms.iter().map(|norms| norms[i]).sum::<f64>() / runs;

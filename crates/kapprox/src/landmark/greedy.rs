@@ -14,7 +14,7 @@
 //! References: Fine, Scheinberg, "Efficient SVM training using low-rank kernel representations",
 //! JMLR 2, 2001; Bach, Jordan, "Kernel independent component analysis", JMLR 3, 2002.
 
-use super::in_memory::{self, InMemoryColumns, MAX_ENTRIES};
+use super::in_memory::{self, CandidateRows, MAX_ENTRIES};
 use super::{
     LandmarkRule, LandmarkSet, Scheme, SelectionSize, TableScan, growth::GrowingLandmarks, residual_pass::RowRule,
 };
@@ -40,15 +40,15 @@ pub struct Greedy {
 }
 
 pub(super) const SCHEME: Scheme = Scheme {
-    nested: true,
-    seeded: false,
-    bytes: |SelectionSize { n, d, m, .. }| if fits_in_memory(n, m) { in_memory::bytes(n, d, m) } else { 0 },
+    is_nested: true,
+    depends_on_seed: false,
+    extra_bytes: |SelectionSize { n, d, m, .. }| if fits_in_memory(n, m) { in_memory::bytes(n, d, m) } else { 0 },
     ..Scheme::new("greedy", "pivoted Cholesky: the row with the largest residual", &Greedy { tolerance: 0.0 })
 };
 
 impl<T: Real> LandmarkRule<T> for Greedy {
-    fn select(&self, data: &TableScan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, _: u64) -> Result<LandmarkSet<T>> {
-        self.grow(data, kernel, m, fits_in_memory(data.count, m))
+    fn select(&self, scan: &TableScan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, _: u64) -> Result<LandmarkSet<T>> {
+        self.grow(scan, kernel, m, fits_in_memory(scan.row_count, m))
     }
 
     fn select_within(
@@ -59,7 +59,7 @@ impl<T: Real> LandmarkRule<T> for Greedy {
         m: usize,
         _: u64,
     ) -> Result<LandmarkSet<T>> {
-        Self { tolerance }.grow(data, kernel, m, fits_in_memory(data.count, m))
+        Self { tolerance }.grow(data, kernel, m, fits_in_memory(data.row_count, m))
     }
 }
 
@@ -74,37 +74,42 @@ impl Greedy {
         data: &TableScan<'_, T>,
         kernel: &Arc<dyn AnyKernel>,
         m: usize,
-        in_memory: bool,
+        is_in_memory: bool,
     ) -> Result<LandmarkSet<T>> {
         let mut growth = GrowingLandmarks::new(kernel, data.source.shape().inputs, m)?;
-        let mut columns = if in_memory { Some(InMemoryColumns::read(&mut growth, data, m, false)?) } else { None };
+        let mut candidates = if is_in_memory { Some(CandidateRows::read(&mut growth, data, m, false)?) } else { None };
         let (mut trace, mut capacity) = (None, POOL_LIMITS.0);
         while !growth.is_full() {
-            let (sum, outside, mut pool) = largest_residuals(&mut growth, columns.as_ref(), data, capacity)?;
-            let kernel_trace = *trace.get_or_insert(sum);
-            if sum <= self.tolerance * kernel_trace {
+            let (residual_sum, outside_bound, mut pool) =
+                collect_pool(&mut growth, candidates.as_ref(), data, capacity)?;
+            let kernel_trace = *trace.get_or_insert(residual_sum);
+            if residual_sum <= self.tolerance * kernel_trace {
                 break;
             }
             // if the residuals outside the pool are below their rounding error, they cannot show
             // that a row outside is better
-            let outside = if outside > kernel_trace * relative_rounding::<T>(data.count) { outside } else { 0.0 };
-            let before = growth.len();
-            while let Some((i, residual)) = pool.largest()
+            let outside_bound = if outside_bound > kernel_trace * relative_rounding_error::<T>(data.row_count) {
+                outside_bound
+            } else {
+                0.0
+            };
+            let previous_count = growth.len();
+            while let Some((i, residual)) = pool.largest_residual()
                 && !growth.is_full()
                 // the first row of the pool had the largest residual of all rows: accept it despite
                 // rounding
-                && (residual >= outside || growth.len() == before)
+                && (residual >= outside_bound || growth.len() == previous_count)
             {
                 growth.accept(&mut pool, i);
             }
-            if growth.len() == before {
+            if growth.len() == previous_count {
                 break;
             }
-            capacity = (4 * (growth.len() - before)).clamp(POOL_LIMITS.0, POOL_LIMITS.1);
-            if let Some(columns) = &mut columns {
-                columns.extend(&mut growth, before, data.pass.workers);
+            capacity = (4 * (growth.len() - previous_count)).clamp(POOL_LIMITS.0, POOL_LIMITS.1);
+            if let Some(candidates) = &mut candidates {
+                candidates.add_columns(&mut growth, previous_count, data.pass.workers);
             }
-            growth.report(data);
+            growth.report_progress(data);
         }
         Ok(growth.landmarks)
     }
@@ -112,27 +117,27 @@ impl Greedy {
 
 /// Returns the rounding error of a residual computed in `T`, as a fraction of the trace of the
 /// kernel matrix of n rows.
-fn relative_rounding<T: Real>(n: u64) -> f64 {
+fn relative_rounding_error<T: Real>(n: u64) -> f64 {
     ROUNDING_UNITS * T::EPSILON / n.max(1) as f64
 }
 
 /// Returns the sum of all residuals, a bound for each residual outside the pool, and the pool of
 /// the rows with the largest residuals. Makes a pass if the rows are not in memory.
-fn largest_residuals<T: Real>(
+fn collect_pool<T: Real>(
     growth: &mut GrowingLandmarks<'_, T>,
-    columns: Option<&InMemoryColumns>,
+    candidates: Option<&CandidateRows>,
     data: &TableScan<'_, T>,
     capacity: usize,
 ) -> Result<(f64, f64, CandidatePool)> {
-    if let Some(columns) = columns {
-        let (sum, best) = sum_and_largest(&columns.growing_factor.residual, capacity);
-        let outside = best.get(capacity - 1).map_or(0.0, |i| columns.growing_factor.residual[*i]);
-        return Ok((sum, outside, columns.pool(growth, &best)));
+    if let Some(candidates) = candidates {
+        let (residual_sum, best_positions) = sum_and_largest(&candidates.growing_factor.residuals, capacity);
+        let outside_bound = best_positions.get(capacity - 1).map_or(0.0, |i| candidates.growing_factor.residuals[*i]);
+        return Ok((residual_sum, outside_bound, candidates.build_pool(growth, &best_positions)));
     }
-    let mut residuals = growth.residuals(&RowRule::new(|_, residual| Some(residual)), capacity, data)?;
-    let entries = residuals.best.sorted();
-    let outside = entries.get(capacity - 1).map_or(0.0, |entry| entry.key);
-    Ok((residuals.sum, outside, growth.pool(residuals.best.sample(&entries))))
+    let mut residuals = growth.compute_residuals(&RowRule::new(|_, residual| Some(residual)), capacity, data)?;
+    let entries = residuals.best_rows.sorted_entries();
+    let outside_bound = entries.get(capacity - 1).map_or(0.0, |entry| entry.key);
+    Ok((residuals.residual_sum, outside_bound, growth.build_pool(residuals.best_rows.sample(&entries))))
 }
 
 #[cfg(test)]
@@ -148,12 +153,16 @@ mod tests {
         let x: Vec<f64> = (0..900 * 3).map(|i| 6.0 * stream.uniform(i)).collect();
         let source = MemoryRows::new(x, 3).unwrap();
         let workers = Workers::new(2);
-        let data = TableScan { source: &source, pass: Pass { lanes: 2, ..Pass::new(128, 300, &workers) }, count: 900 };
+        let data = TableScan {
+            source: &source,
+            pass: Pass { lane_count: 2, ..Pass::new(128, 300, &workers) },
+            row_count: 900,
+        };
         let squared = |x: &[f64], z: &[f64]| (1.0 + x.iter().zip(z).map(|(x, z)| x * z).sum::<f64>()).powi(2);
         for kernel in [defined_gaussian(1.0), pointwise("polynomial".to_string(), squared)] {
             let updated = Greedy::default().grow(&data, &kernel, 60, true).unwrap();
             let recomputed = Greedy::default().grow(&data, &kernel, 60, false).unwrap();
-            assert_eq!(updated.rows, recomputed.rows, "{kernel:?}");
+            assert_eq!(updated.row_numbers, recomputed.row_numbers, "{kernel:?}");
             assert!(
                 updated.passes == 1 && recomputed.passes > 1 && recomputed.passes <= 61,
                 "{} passes",
@@ -168,7 +177,7 @@ mod tests {
         let x: Vec<f32> = (0..2000 * 2).map(|i| stream.uniform(i) as f32).collect();
         let source = MemoryRows::new(x, 2).unwrap();
         let workers = Workers::new(1);
-        let data = TableScan { source: &source, pass: Pass::new(256, 1024, &workers), count: 2000 };
+        let data = TableScan { source: &source, pass: Pass::new(256, 1024, &workers), row_count: 2000 };
         let kernel = defined_gaussian(0.3);
         let landmarks = Greedy::default().grow(&data, &kernel, 100, false).unwrap();
         assert_eq!(landmarks.len(), 100);

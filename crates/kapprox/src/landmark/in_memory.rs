@@ -20,9 +20,9 @@ pub(super) const MAX_ENTRIES: u64 = 1 << 26;
 /// Rows in memory, their factor F = K_nS L⁻ᵀ under the landmarks S so far, and the residuals r =
 /// diag(K − F Fᵀ), all in f64. K_nS contains the columns of the kernel matrix K at the landmarks,
 /// and L Lᵀ = K_SS.
-pub(super) struct InMemoryColumns {
+pub(super) struct CandidateRows {
     /// Row numbers, ascending.
-    pub(super) rows: Vec<u64>,
+    pub(super) row_numbers: Vec<u64>,
     /// Inputs of the rows, n x d, row-major.
     x: Vec<f64>,
     d: usize,
@@ -35,50 +35,54 @@ pub(super) fn bytes(n: u64, d: usize, m: usize) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX).saturating_mul((2 * d + m + 2) * size_of::<f64>())
 }
 
-impl InMemoryColumns {
+impl CandidateRows {
     /// Reads all rows in one pass, with their targets if requested. If the table has no targets,
     /// the matrix of targets has no columns.
     pub(super) fn read<T: Real>(
         growth: &mut GrowingLandmarks<'_, T>,
-        data: &TableScan<'_, T>,
+        scan: &TableScan<'_, T>,
         m: usize,
         with_targets: bool,
     ) -> Result<Self> {
-        let d = data.source.shape().inputs;
+        let d = scan.source.shape().inputs;
         let mut collector = RowCollector::default();
-        data.pass.visit(data.source, |block| {
+        scan.pass.visit(scan.source, |block| {
             collector.push(block, with_targets);
             Ok::<_, Error>(())
         })?;
         growth.landmarks.passes += 1;
-        let mut residual = vec![0.0; collector.rows.len()];
-        growth.kernel_f64.diag(MatRef::from_row_major_slice(&collector.x, collector.rows.len(), d), &mut residual);
+        let mut residuals = vec![0.0; collector.rows.len()];
+        growth.kernel_f64.diag(MatRef::from_row_major_slice(&collector.x, collector.rows.len(), d), &mut residuals);
         growth.landmarks.evaluations += collector.rows.len() as u64;
-        crate::kernel::check_finite::<T>(&growth.kernel_f64.spec(), &residual)?;
+        crate::kernel::check_finite::<T>(&growth.kernel_f64.spec(), &residuals)?;
         Ok(Self {
             targets: collector.centred_targets(),
-            rows: collector.rows,
+            row_numbers: collector.rows,
             x: collector.x,
             d,
-            growing_factor: GrowingFactor::new(residual, m),
+            growing_factor: GrowingFactor::new(residuals, m),
         })
     }
 
     pub(super) fn len(&self) -> usize {
-        self.rows.len()
+        self.row_numbers.len()
     }
 
     /// Returns the first `landmarks` columns of F.
-    pub(super) fn factor(&self, landmarks: usize) -> MatRef<'_, f64> {
-        self.growing_factor.factor.as_ref().subcols(0, landmarks)
+    pub(super) fn factor_columns(&self, landmark_count: usize) -> MatRef<'_, f64> {
+        self.growing_factor.factor.as_ref().subcols(0, landmark_count)
     }
 
     /// Returns a pool of the rows at positions `positions`, with their residuals under the
     /// landmarks so far.
-    pub(super) fn pool<T: Real>(&self, growth: &mut GrowingLandmarks<'_, T>, positions: &[usize]) -> CandidatePool {
+    pub(super) fn build_pool<T: Real>(
+        &self,
+        growth: &mut GrowingLandmarks<'_, T>,
+        positions: &[usize],
+    ) -> CandidatePool {
         let x = positions.iter().flat_map(|i| &self.x[i * self.d..(i + 1) * self.d]).copied().collect();
-        let phi = self.growing_factor.rows(positions, growth.len());
-        growth.pool_from_features(positions.iter().map(|i| self.rows[*i]).collect(), x, phi)
+        let phi = self.growing_factor.factor_rows(positions, growth.len());
+        growth.build_pool_from_features(positions.iter().map(|i| self.row_numbers[*i]).collect(), x, phi)
     }
 
     pub(super) fn points(&self) -> MatRef<'_, f64> {
@@ -86,14 +90,20 @@ impl InMemoryColumns {
     }
 
     /// Adds to F the columns of all landmarks except the first `before`.
-    pub(super) fn extend<T: Real>(&mut self, growth: &mut GrowingLandmarks<'_, T>, before: usize, workers: &Workers) {
+    pub(super) fn add_columns<T: Real>(
+        &mut self,
+        growth: &mut GrowingLandmarks<'_, T>,
+        previous_count: usize,
+        workers: &Workers,
+    ) {
         let (n, s) = (self.len(), growth.len());
-        growth.landmarks.evaluations += (n * (s - before)) as u64;
-        let (kernel, lower) = (&growth.kernel_f64, growth.lower().subrows(before, s - before));
-        let z = MatRef::from_row_major_slice(&growth.points_f64[before * self.d..], s - before, self.d);
+        growth.landmarks.evaluations += (n * (s - previous_count)) as u64;
+        let (kernel, new_factor_rows) =
+            (&growth.kernel_f64, growth.lower().subrows(previous_count, s - previous_count));
+        let z = MatRef::from_row_major_slice(&growth.points_f64[previous_count * self.d..], s - previous_count, self.d);
         let x = MatRef::from_row_major_slice(&self.x, n, self.d);
-        let Ok(()) = self.growing_factor.extend(lower, workers, |strip, out| {
-            kernel.block(x.subrows(strip.start, strip.len()), z, out);
+        let Ok(()) = self.growing_factor.add_columns(new_factor_rows, workers, |strip_rows, out| {
+            kernel.block(x.subrows(strip_rows.start, strip_rows.len()), z, out);
             Ok::<_, Infallible>(())
         });
     }
@@ -105,17 +115,17 @@ struct RowCollector {
     x: Vec<f64>,
     y: Vec<f64>,
     codes: Vec<u32>,
-    classes: usize,
+    class_count: usize,
 }
 
 impl RowCollector {
     fn push<T: Real>(&mut self, block: &RowBlock<'_, T>, with_targets: bool) {
-        self.rows.extend_from_slice(block.rows);
+        self.rows.extend_from_slice(block.row_numbers);
         self.x.extend(block.x.iter().map(|value| value.to_f64()));
         match block.classes.filter(|_| with_targets) {
             Some(LabelCodes { codes, labels }) => {
                 self.codes.extend_from_slice(codes);
-                self.classes = labels.len();
+                self.class_count = labels.len();
             }
             None if with_targets => self.y.extend_from_slice(block.y),
             None => {}
@@ -124,11 +134,11 @@ impl RowCollector {
 
     fn centred_targets(&self) -> Mat<f64> {
         let n = self.rows.len();
-        if self.classes > 0 {
-            return Mat::from_fn(n, self.classes, |i, j| if self.codes[i] as usize == j { 1.0 } else { -1.0 });
+        if self.class_count > 0 {
+            return Mat::from_fn(n, self.class_count, |i, j| if self.codes[i] as usize == j { 1.0 } else { -1.0 });
         }
         let t = self.y.len().checked_div(n).unwrap_or(0);
-        let mean: Vec<f64> = (0..t).map(|j| self.y.iter().skip(j).step_by(t).sum::<f64>() / n as f64).collect();
-        Mat::from_fn(n, t, |i, j| self.y[i * t + j] - mean[j])
+        let means: Vec<f64> = (0..t).map(|j| self.y.iter().skip(j).step_by(t).sum::<f64>() / n as f64).collect();
+        Mat::from_fn(n, t, |i, j| self.y[i * t + j] - means[j])
     }
 }

@@ -14,8 +14,8 @@ use super::{
     LandmarkRule, LandmarkSet, NO_ROW, Scheme, SelectionCost, SelectionSize, TableScan, clusters::ClusterSums,
     uniform_sample,
 };
-use crate::map::contiguous;
-use crate::map::independent::widen;
+use crate::map::column_slice;
+use crate::map::independent::to_f64_vec;
 use crate::map::nystrom::{STRIP_ROWS, strips};
 use crate::{Error, Real, Result, kernel::AnyKernel, vectorised};
 use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
@@ -40,36 +40,37 @@ const MIN_DECREASE: f64 = 1e-3;
 const ROWS_PER_CENTROID: usize = 10;
 
 pub(super) const SCHEME: Scheme = Scheme {
-    bytes: |SelectionSize { element_bytes, n, d, m }| {
+    extra_bytes: |SelectionSize { element_bytes, n, d, m }| {
         let sample_rows = usize::try_from(n).unwrap_or(usize::MAX).min(ROWS_PER_CENTROID * m);
         // the sample while it is drawn; the sums, the centroids and the centred centroids
         3 * sample_rows * (d * element_bytes + 40) + m * d * (2 * size_of::<f64>() + 4 * element_bytes)
     },
-    effort: SelectionCost::Distances,
+    cost: SelectionCost::Distances,
     ..Scheme::new("kmeans", "centroids of k-means++ and Lloyd's iterations", &KMeans)
 };
 
 impl<T: Real> LandmarkRule<T> for KMeans {
-    fn select(&self, data: &TableScan<'_, T>, _: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
-        let d = data.source.shape().inputs;
-        let sample = uniform_sample(data, ROWS_PER_CENTROID.saturating_mul(m), Purpose::Landmarks, seed)?;
+    fn select(&self, scan: &TableScan<'_, T>, _: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
+        let d = scan.source.shape().inputs;
+        let sample = uniform_sample(scan, ROWS_PER_CENTROID.saturating_mul(m), Purpose::Landmarks, seed)?;
         let mut centroids = kmeans_plus_plus(&sample.x, d, m, &Stream::new(seed, Purpose::Proposals, 0));
         let mut passes = 1;
         let (mut order, mut previous_inertia) = (Vec::new(), f64::INFINITY);
         for _ in 0..MAX_ITERATIONS {
-            let fold = AssignmentReduction::new(&centroids, d, data.pass.tile);
-            let sums = data.pass.resume("nearest centroids", data.source, &fold)?.0;
+            let reduction = AssignmentReduction::new(&centroids, d, scan.pass.tile_rows);
+            let sums = scan.pass.resume("nearest centroids", scan.source, &reduction)?.0;
             passes += 1;
-            let means = sums.next_centroids(&widen(&centroids), |sum, size| sum.iter().map(|v| v / size).collect());
-            centroids = means.into_iter().map(T::from_f64).collect();
+            let centroids_f64 =
+                sums.next_centroids(&to_f64_vec(&centroids), |sum, weight| sum.iter().map(|v| v / weight).collect());
+            centroids = centroids_f64.into_iter().map(T::from_f64).collect();
             order = sums.order_by_weight();
-            if sums.squares >= previous_inertia * (1.0 - MIN_DECREASE) {
+            if sums.inertia >= previous_inertia * (1.0 - MIN_DECREASE) {
                 break;
             }
-            previous_inertia = sums.squares;
+            previous_inertia = sums.inertia;
         }
         let points = order.iter().flat_map(|j| &centroids[j * d..(j + 1) * d]).copied().collect();
-        Ok(LandmarkSet { points, rows: vec![NO_ROW; order.len()], d, passes, evaluations: 0 })
+        Ok(LandmarkSet { points, row_numbers: vec![NO_ROW; order.len()], d, passes, evaluations: 0 })
     }
 }
 
@@ -82,24 +83,24 @@ fn kmeans_plus_plus<T: Real>(x: &[T], d: usize, m: usize, stream: &Stream) -> Ve
     let mut squared_distances = vec![f64::INFINITY; rows.len()];
     let mut seeds: Vec<T> = Vec::with_capacity(m.min(rows.len()) * d);
     for draw in 0..m.min(rows.len()) {
-        let pick = if draw == 0 {
+        let seed_row = if draw == 0 {
             // the sample is in random order
             0
         } else {
             let total: f64 = squared_distances.iter().sum();
-            let mut remaining = stream.uniform(draw as u64) * total;
-            let pick = squared_distances.iter().position(|distance| {
-                remaining -= distance;
-                remaining < 0.0
+            let mut remaining_weight = stream.uniform(draw as u64) * total;
+            let drawn_row = squared_distances.iter().position(|distance| {
+                remaining_weight -= distance;
+                remaining_weight < 0.0
             });
             // if rounding leaves a remainder, no row was picked: take the last row with a positive
             // distance
-            match pick.or_else(|| squared_distances.iter().rposition(|distance| *distance > 0.0)) {
-                Some(pick) if squared_distances[pick] > 0.0 => pick,
+            match drawn_row.or_else(|| squared_distances.iter().rposition(|distance| *distance > 0.0)) {
+                Some(row) if squared_distances[row] > 0.0 => row,
                 _ => break,
             }
         };
-        let seed = rows[pick];
+        let seed = rows[seed_row];
         seeds.extend_from_slice(seed);
         update_distances(&mut squared_distances, x, d, seed);
     }
@@ -135,25 +136,26 @@ struct AssignmentReduction<'a, T> {
     centroids: MatRef<'a, T>,
     /// z_j − c, where c is the mean of the centroids. The centroid nearest to x has the largest
     /// x·(z_j − c) − offset_j. Subtracting c reduces cancellation.
-    centred: Vec<T>,
+    centred_centroids: Vec<T>,
     /// Offsets c·(z_j − c) + ‖z_j − c‖²/2.
     offsets: Vec<T>,
-    tile: usize,
+    tile_rows: usize,
 }
 
 impl<'a, T: Real> AssignmentReduction<'a, T> {
-    fn new(centroids: &'a [T], d: usize, tile: usize) -> Self {
+    fn new(centroids: &'a [T], d: usize, tile_rows: usize) -> Self {
         let m = centroids.len() / d;
-        let coordinate = |j: usize, c: usize| centroids[j * d + c].to_f64();
-        let centre: Vec<f64> = (0..d).map(|c| (0..m).map(|j| coordinate(j, c)).sum::<f64>() / m as f64).collect();
-        let (mut centred, mut offsets) = (Vec::with_capacity(m * d), Vec::with_capacity(m));
+        let coordinate = |j: usize, axis: usize| centroids[j * d + axis].to_f64();
+        let centroid_mean: Vec<f64> =
+            (0..d).map(|axis| (0..m).map(|j| coordinate(j, axis)).sum::<f64>() / m as f64).collect();
+        let (mut centred_centroids, mut offsets) = (Vec::with_capacity(m * d), Vec::with_capacity(m));
         for j in 0..m {
-            let deviation = |c: usize| coordinate(j, c) - centre[c];
-            centred.extend((0..d).map(|c| T::from_f64(deviation(c))));
-            let offset: f64 = (0..d).map(|c| deviation(c) * (centre[c] + deviation(c) / 2.0)).sum();
+            let deviation = |axis: usize| coordinate(j, axis) - centroid_mean[axis];
+            centred_centroids.extend((0..d).map(|axis| T::from_f64(deviation(axis))));
+            let offset: f64 = (0..d).map(|axis| deviation(axis) * (centroid_mean[axis] + deviation(axis) / 2.0)).sum();
             offsets.push(T::from_f64(offset));
         }
-        Self { centroids: MatRef::from_row_major_slice(centroids, m, d), centred, offsets, tile }
+        Self { centroids: MatRef::from_row_major_slice(centroids, m, d), centred_centroids, offsets, tile_rows }
     }
 }
 
@@ -170,7 +172,7 @@ impl<T: Real> Reduction<T> for AssignmentReduction<'_, T> {
     }
 
     fn scratch(&self) -> Self::Scratch {
-        (Mat::zeros(self.tile, self.centroids.nrows()), Vec::new())
+        (Mat::zeros(self.tile_rows, self.centroids.nrows()), Vec::new())
     }
 
     fn step(
@@ -185,7 +187,7 @@ impl<T: Real> Reduction<T> for AssignmentReduction<'_, T> {
         let x = MatRef::from_row_major_slice(block.x, b, d);
         let parts = strips(x, products.as_mut().subrows_mut(0, b)).into_iter().zip(nearest.chunks_mut(STRIP_ROWS));
         workers.for_each(parts.collect(), |((x, mut products), nearest)| {
-            let z = MatRef::from_row_major_slice(&self.centred, self.offsets.len(), d);
+            let z = MatRef::from_row_major_slice(&self.centred_centroids, self.offsets.len(), d);
             matmul(products.as_mut(), Accum::Replace, x, z.transpose(), T::ONE, Par::Seq);
             find_nearest(products.as_ref(), &self.offsets, nearest);
         });
@@ -204,13 +206,13 @@ impl<T: Real> Reduction<T> for AssignmentReduction<'_, T> {
 fn find_nearest<T: Real>(products: MatRef<'_, T>, offsets: &[T], nearest: &mut [u32]) {
     let mut best_scores = vec![T::ZERO - T::LARGEST; nearest.len()];
     for (j, offset) in offsets.iter().enumerate() {
-        let column = contiguous(products.col(j));
+        let column = column_slice(products.col(j));
         vectorised!({
-            for ((best, nearest), product) in best_scores.iter_mut().zip(nearest.iter_mut()).zip(column) {
+            for ((best_score, nearest), product) in best_scores.iter_mut().zip(nearest.iter_mut()).zip(column) {
                 let score = *product - *offset;
-                let better = score > *best;
-                *best = if better { score } else { *best };
-                *nearest = if better { j as u32 } else { *nearest };
+                let is_better = score > *best_score;
+                *best_score = if is_better { score } else { *best_score };
+                *nearest = if is_better { j as u32 } else { *nearest };
             }
         });
     }

@@ -40,7 +40,7 @@ const MIN_SAMPLE: usize = 16;
 impl<T: Real> LandmarkRule<T> for Leverage {
     fn select(
         &self,
-        data: &TableScan<'_, T>,
+        scan: &TableScan<'_, T>,
         kernel: &Arc<dyn AnyKernel>,
         m: usize,
         seed: u64,
@@ -49,64 +49,74 @@ impl<T: Real> LandmarkRule<T> for Leverage {
         let s = m.max(MIN_SAMPLE);
         let oversampling = (s as f64).ln();
         let k = ((s as f64 / (4.0 * oversampling)).ceil() as usize).max(1);
-        let set_keys = Stream::new(seed, Purpose::Candidates, 0);
+        let set_stream = Stream::new(seed, Purpose::Candidates, 0);
         // the set of a level contains the rows whose uniform number is below 2^-level
-        let levels = (data.count as f64 / s as f64).log2().ceil().max(0.0) as u32;
+        let level_count = (scan.row_count as f64 / s as f64).log2().ceil().max(0.0) as u32;
         let level_stream = |level: u32| Stream::new(seed, Purpose::Proposals, u64::from(level));
         let (mut passes, mut evaluations) = (0, 0);
-        let set_at = |level: u32| Some((set_keys, 0.5f64.powi(level as i32)));
-        let (keys, mut deepest) = (level_stream(levels), levels);
+        let level_subsample = |level: u32| Some((set_stream, 0.5f64.powi(level as i32)));
+        let (key_stream, mut deepest_level) = (level_stream(level_count), level_count);
         let mut residual_floor;
         let mut dictionary = loop {
-            let uniform = RowRule { subsample: set_at(deepest), ..RowRule::new(|row, _| Some(keys.uniform(row))) };
+            let uniform_rule = RowRule {
+                subsample: level_subsample(deepest_level),
+                ..RowRule::new(|row, _| Some(key_stream.uniform(row)))
+            };
             // twice the expected number, because the size of the set is random
-            let residuals = ResidualPass::run(kernel, None, &uniform, 2 * s, "a uniform sample", data)?;
-            (passes, evaluations) = (passes + 1, evaluations + residuals.rows);
+            let residuals = ResidualPass::run(kernel, None, &uniform_rule, 2 * s, "a uniform sample", scan)?;
+            (passes, evaluations) = (passes + 1, evaluations + residuals.row_count);
             // without a map, the residuals are k(x, x)
-            residual_floor = rounding_floor::<T>(residuals.sum / residuals.rows.max(1) as f64);
+            residual_floor = rounding_floor::<T>(residuals.residual_sum / residuals.row_count.max(1) as f64);
             // each participating row represents only itself, unless more than 2s rows participate
-            let size = residuals.rows.min(2 * s as u64).max(1) as f64;
-            let participants = residuals.rows as f64;
-            let dictionary = into_dictionary(residuals, 2 * s, |_| participants / size);
+            let sample_size = residuals.row_count.min(2 * s as u64).max(1) as f64;
+            let participant_count = residuals.row_count as f64;
+            let dictionary = into_dictionary(residuals, 2 * s, |_| participant_count / sample_size);
             // an unlucky draw may leave the smallest set empty
-            if !dictionary.members.is_empty() || deepest == 0 {
+            if !dictionary.members.is_empty() || deepest_level == 0 {
                 break dictionary;
             }
-            deepest -= 1;
+            deepest_level -= 1;
         };
-        for level in (0..deepest).rev() {
+        for level in (0..deepest_level).rev() {
             let mu = dictionary.ridge(kernel, k)?;
-            let scale = oversampling / mu;
+            let probability_scale = oversampling / mu;
             let residuals = if level == 0 {
-                dictionary.round(
+                dictionary.run_round(
                     mu,
                     kernel,
                     &RowRule { residual_floor, ..RowRule::new(score_keys(level_stream(0), mu)) },
                     m,
-                    data,
+                    scan,
                 )?
             } else {
                 // rows are drawn independently; if more than 2s are drawn, the keys decide at
                 // random which are kept
-                let (keys, chance) = (level_stream(level), |residual: f64| residual * scale);
+                let (key_stream, probability) = (level_stream(level), |residual: f64| residual * probability_scale);
                 let key = |row, residual| {
-                    let u = keys.uniform(row);
-                    (u < chance(residual)).then(|| -u / chance(residual).min(1.0))
+                    let u = key_stream.uniform(row);
+                    (u < probability(residual)).then(|| -u / probability(residual).min(1.0))
                 };
                 // the expected number is at most 2k ln s = s/2
-                dictionary.round(mu, kernel, &RowRule { subsample: set_at(level), residual_floor, key }, 2 * s, data)?
+                dictionary.run_round(
+                    mu,
+                    kernel,
+                    &RowRule { subsample: level_subsample(level), residual_floor, key },
+                    2 * s,
+                    scan,
+                )?
             };
             passes += 1;
-            evaluations += residuals.rows * (dictionary.members.len() as u64 + 1);
-            let next = into_dictionary(residuals, 2 * s, |residual| 1.0 / (residual * scale).min(1.0));
+            evaluations += residuals.row_count * (dictionary.members.len() as u64 + 1);
+            let next_dictionary =
+                into_dictionary(residuals, 2 * s, |residual| 1.0 / (residual * probability_scale).min(1.0));
             // if no row has a residual left, the members span all rows
-            if !next.members.is_empty() {
-                dictionary = next;
+            if !next_dictionary.members.is_empty() {
+                dictionary = next_dictionary;
             }
         }
         let mut landmarks = dictionary.members;
-        let leading: Vec<usize> = (0..landmarks.len().min(m)).collect();
-        landmarks = landmarks.subset(&leading);
+        let leading_members: Vec<usize> = (0..landmarks.len().min(m)).collect();
+        landmarks = landmarks.subset(&leading_members);
         Ok(LandmarkSet { passes, evaluations, ..landmarks })
     }
 }
@@ -124,24 +134,24 @@ pub(super) fn into_dictionary<T: Real>(
     capacity: usize,
     multiplicity: impl Fn(f64) -> f64,
 ) -> Dictionary<T> {
-    let mut entries = residuals.best.sorted();
+    let mut entries = residuals.best_rows.sorted_entries();
     entries.truncate(capacity);
     let multiplicities = entries.iter().map(|entry| multiplicity(entry.weight)).collect();
-    Dictionary { members: residuals.best.sample(&entries).into(), multiplicities }
+    Dictionary { members: residuals.best_rows.sample(&entries).into(), multiplicities }
 }
 
 impl<T: Real> Dictionary<T> {
     /// Returns the ridge μ = (1/k) Σ_{i>k} λ_i, with the eigenvalues λ of the weighted sample. It
     /// is at least the rounding error of Σ λ_i.
     fn ridge(&self, kernel: &Arc<dyn AnyKernel>, k: usize) -> Result<f64> {
-        let values = self.spectrum(kernel)?;
-        let trace: f64 = values.iter().map(|value| value.max(0.0)).sum();
-        let tail: f64 = values.iter().skip(k).map(|value| value.max(0.0)).sum();
-        Ok((tail / k as f64).max(T::EPSILON * trace / values.len().max(1) as f64))
+        let eigenvalues = self.spectrum(kernel)?;
+        let trace: f64 = eigenvalues.iter().map(|value| value.max(0.0)).sum();
+        let tail_sum: f64 = eigenvalues.iter().skip(k).map(|value| value.max(0.0)).sum();
+        Ok((tail_sum / k as f64).max(T::EPSILON * trace / eigenvalues.len().max(1) as f64))
     }
 }
 
 /// Returns the keys of a draw without replacement, in proportion to the score min(1, residual/μ).
-pub(super) fn score_keys(keys: Stream, mu: f64) -> impl Fn(u64, f64) -> Option<f64> + Sync {
-    move |row, residual| Some(keys.uniform(row).ln() / (residual / mu).min(1.0))
+pub(super) fn score_keys(key_stream: Stream, mu: f64) -> impl Fn(u64, f64) -> Option<f64> + Sync {
+    move |row, residual| Some(key_stream.uniform(row).ln() / (residual / mu).min(1.0))
 }

@@ -96,15 +96,15 @@ pub struct Scheme {
     /// True if the first r landmarks are the scheme's choice for rank r, whatever the largest rank.
     /// One run then serves every rank and reports its progress to
     /// [`kpass::pass::Observer::report_selection`].
-    pub nested: bool,
+    pub is_nested: bool,
     /// True if the landmarks depend on the seed.
-    pub seeded: bool,
+    pub depends_on_seed: bool,
     /// True if the scheme uses the targets of the rows.
     pub needs_targets: bool,
     /// Work per row.
-    pub effort: SelectionCost,
+    pub cost: SelectionCost,
     /// Bytes of memory in addition to the rows and the factor of the landmarks.
-    pub bytes: fn(SelectionSize) -> usize,
+    pub extra_bytes: fn(SelectionSize) -> usize,
     /// Rule that chooses the landmarks.
     pub rule: &'static dyn AnyLandmarkRule,
 }
@@ -138,8 +138,17 @@ impl Scheme {
     /// use targets, has the effort [`SelectionCost::Factor`], and needs no additional memory. Set
     /// the fields to change these properties.
     pub const fn new(name: &'static str, about: &'static str, rule: &'static dyn AnyLandmarkRule) -> Self {
-        let effort = SelectionCost::Factor;
-        Self { name, about, nested: false, seeded: true, needs_targets: false, effort, bytes: |_| 0, rule }
+        let cost = SelectionCost::Factor;
+        Self {
+            name,
+            about,
+            is_nested: false,
+            depends_on_seed: true,
+            needs_targets: false,
+            cost,
+            extra_bytes: |_| 0,
+            rule,
+        }
     }
 
     /// Returns the rule for rows of `T`.
@@ -168,7 +177,7 @@ static SCHEMES: Registry<Scheme> = Registry::new(&[
 
 /// Returns all schemes: first the schemes of this crate, then the [registered](register) schemes.
 pub fn registry() -> Vec<&'static Scheme> {
-    SCHEMES.all()
+    SCHEMES.entries()
 }
 
 /// Returns the default scheme, randomly pivoted Cholesky.

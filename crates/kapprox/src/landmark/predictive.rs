@@ -21,7 +21,7 @@
 //! paper updates the look-ahead after each pivot. Here it is recomputed for each block of
 //! landmarks, which costs as much and needs no downdating.
 
-use super::in_memory::{self, InMemoryColumns};
+use super::in_memory::{self, CandidateRows};
 use super::{LandmarkRule, LandmarkSet, Scheme, SelectionSize, TableScan, growth::GrowingLandmarks};
 use crate::map::factor::PIVOT_FLOOR;
 use crate::map::par;
@@ -38,61 +38,78 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug)]
 pub struct Predictive {
     /// μ, between 0 (the trace alone) and 1 (the targets alone).
-    pub weight: f64,
+    pub target_weight: f64,
 }
 
 pub(super) const SCHEME: Scheme = Scheme {
-    seeded: false,
+    depends_on_seed: false,
     needs_targets: true,
     // F and the basis; the look-ahead, its deflated copy and its products; the residuals, floors,
     // keys and orders of the rows
-    bytes: |SelectionSize { n, d, m, .. }| in_memory::bytes(n, d, 2 * m + 5 * LOOK_AHEAD + 8),
-    ..Scheme::new("predictive", "rows that explain both the kernel matrix and the targets", &Predictive { weight: 0.5 })
+    extra_bytes: |SelectionSize { n, d, m, .. }| in_memory::bytes(n, d, 2 * m + 5 * LOOK_AHEAD_COLUMNS + 8),
+    ..Scheme::new(
+        "predictive",
+        "rows that explain both the kernel matrix and the targets",
+        &Predictive { target_weight: 0.5 },
+    )
 };
 
 /// κ: number of columns of the look-ahead; the paper uses 40 to 80.
-const LOOK_AHEAD: usize = 64;
+const LOOK_AHEAD_COLUMNS: usize = 64;
 
 /// Number of landmarks chosen from one look-ahead, a quarter of κ. The first landmark is chosen
 /// with all κ directions of the look-ahead, the last with at least three quarters of them.
-const BLOCK: usize = 16;
+const LANDMARKS_PER_BLOCK: usize = 16;
 
 impl<T: Real> LandmarkRule<T> for Predictive {
-    fn select(&self, data: &TableScan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, _: u64) -> Result<LandmarkSet<T>> {
-        let workers = data.pass.workers;
-        let mut growth = GrowingLandmarks::new(kernel, data.source.shape().inputs, m + LOOK_AHEAD)?;
-        let mut columns = InMemoryColumns::read(&mut growth, data, m + LOOK_AHEAD, true)?;
-        let y = std::mem::replace(&mut columns.targets, Mat::new());
+    fn select(&self, scan: &TableScan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, _: u64) -> Result<LandmarkSet<T>> {
+        let workers = scan.pass.workers;
+        let mut growth = GrowingLandmarks::new(kernel, scan.source.shape().inputs, m + LOOK_AHEAD_COLUMNS)?;
+        let mut candidates = CandidateRows::read(&mut growth, scan, m + LOOK_AHEAD_COLUMNS, true)?;
+        let y = std::mem::replace(&mut candidates.targets, Mat::new());
         if y.ncols() == 0 {
             return Err(Error::NoTargets { scheme: SCHEME.name });
         }
         let gain_weights = GainWeights {
-            trace: (1.0 - self.weight) / columns.growing_factor.residual.iter().sum::<f64>().max(f64::MIN_POSITIVE),
-            targets: self.weight / y.squared_norm_l2().max(f64::MIN_POSITIVE),
+            trace: (1.0 - self.target_weight)
+                / candidates.growing_factor.residuals.iter().sum::<f64>().max(f64::MIN_POSITIVE),
+            targets: self.target_weight / y.squared_norm_l2().max(f64::MIN_POSITIVE),
         };
-        let floors: Vec<f64> = columns.growing_factor.residual.iter().map(|residual| PIVOT_FLOOR * residual).collect();
-        let mut span = Span { basis: Mat::zeros(columns.len(), m), rank: 0, residual_targets: y };
+        let floors: Vec<f64> =
+            candidates.growing_factor.residuals.iter().map(|residual| PIVOT_FLOOR * residual).collect();
+        let mut span = Span { basis: Mat::zeros(candidates.len(), m), rank: 0, residual_targets: y };
         while growth.len() < m {
-            let before = growth.len();
-            let Some(ahead) = look_ahead(&mut growth, &mut columns, &span.residual_targets, workers) else { break };
-            let available = (0..columns.len()).map(|i| columns.growing_factor.residual[i] > floors[i]).collect();
-            let picks = choose_block(&ahead, &span, gain_weights, BLOCK.min(m - before), available, workers);
-            if picks.is_empty() {
+            let previous_count = growth.len();
+            let Some(look_ahead) = compute_look_ahead(&mut growth, &mut candidates, &span.residual_targets, workers)
+            else {
+                break;
+            };
+            let is_available =
+                (0..candidates.len()).map(|i| candidates.growing_factor.residuals[i] > floors[i]).collect();
+            let block_rows = select_block(
+                &look_ahead,
+                &span,
+                gain_weights,
+                LANDMARKS_PER_BLOCK.min(m - previous_count),
+                is_available,
+                workers,
+            );
+            if block_rows.is_empty() {
                 break;
             }
-            let mut pool = columns.pool(&mut growth, &picks);
-            for (i, pick) in picks.iter().enumerate() {
+            let mut pool = candidates.build_pool(&mut growth, &block_rows);
+            for (i, row) in block_rows.iter().enumerate() {
                 match pool.residual(i) {
                     Some(_) => growth.accept(&mut pool, i),
                     // the landmarks span this row up to rounding: exclude it from now on
-                    None => columns.growing_factor.residual[*pick] = 0.0,
+                    None => candidates.growing_factor.residuals[*row] = 0.0,
                 }
             }
-            if growth.len() == before {
+            if growth.len() == previous_count {
                 continue;
             }
-            columns.extend(&mut growth, before, workers);
-            span.extend(columns.factor(growth.len()), before, workers);
+            candidates.add_columns(&mut growth, previous_count, workers);
+            span.add_columns(candidates.factor_columns(growth.len()), previous_count, workers);
         }
         Ok(growth.landmarks)
     }
@@ -108,39 +125,39 @@ struct GainWeights {
 /// Returns A, up to κ columns of greedy Cholesky beyond the columns of the landmarks. Half of their
 /// pivots are spread over all remaining rows, and half are rows whose targets are explained worst.
 /// Returns `None` if every residual is 0 or rounding error.
-fn look_ahead<T: Real>(
+fn compute_look_ahead<T: Real>(
     growth: &mut GrowingLandmarks<'_, T>,
-    columns: &mut InMemoryColumns,
+    candidates: &mut CandidateRows,
     residual_targets: &Mat<f64>,
     workers: &Workers,
 ) -> Option<Mat<f64>> {
     let s = growth.len();
-    let residual = columns.growing_factor.residual.clone();
+    let saved_residuals = candidates.growing_factor.residuals.clone();
     for half in 0..2 {
         let weight = |i: usize| if half == 0 { 1.0 } else { residual_targets.row(i).squared_norm_l2() };
-        let key: Vec<f64> =
-            columns.growing_factor.residual.iter().enumerate().map(|(i, r)| r.max(0.0) * weight(i)).collect();
-        let mut order: Vec<usize> = (0..key.len()).filter(|i| key[*i] > 0.0).collect();
-        order.sort_by(|a, b| key[*b].total_cmp(&key[*a]).then(a.cmp(b)));
+        let keys: Vec<f64> =
+            candidates.growing_factor.residuals.iter().enumerate().map(|(i, r)| r.max(0.0) * weight(i)).collect();
+        let mut ranked_rows: Vec<usize> = (0..keys.len()).filter(|i| keys[*i] > 0.0).collect();
+        ranked_rows.sort_by(|a, b| keys[*b].total_cmp(&keys[*a]).then(a.cmp(b)));
         // not only the rows with the largest keys, because these may lie close together
-        order.truncate((order.len() / 2).max(2 * LOOK_AHEAD));
-        let step = (order.len() / (2 * LOOK_AHEAD)).max(1);
-        let candidates: Vec<usize> = order.iter().copied().step_by(step).take(2 * LOOK_AHEAD).collect();
-        let (mut pool, before) = (columns.pool(growth, &candidates), growth.len());
-        while growth.len() < s + (half + 1) * LOOK_AHEAD / 2
-            && let Some((i, _)) = pool.largest()
+        ranked_rows.truncate((ranked_rows.len() / 2).max(2 * LOOK_AHEAD_COLUMNS));
+        let stride = (ranked_rows.len() / (2 * LOOK_AHEAD_COLUMNS)).max(1);
+        let pool_rows: Vec<usize> = ranked_rows.iter().copied().step_by(stride).take(2 * LOOK_AHEAD_COLUMNS).collect();
+        let (mut pool, previous_count) = (candidates.build_pool(growth, &pool_rows), growth.len());
+        while growth.len() < s + (half + 1) * LOOK_AHEAD_COLUMNS / 2
+            && let Some((i, _)) = pool.largest_residual()
         {
             growth.accept(&mut pool, i);
         }
-        if growth.len() > before {
-            columns.extend(growth, before, workers);
+        if growth.len() > previous_count {
+            candidates.add_columns(growth, previous_count, workers);
         }
     }
-    let ahead = columns.factor(growth.len()).subcols(s, growth.len() - s).to_owned();
+    let look_ahead = candidates.factor_columns(growth.len()).subcols(s, growth.len() - s).to_owned();
     let has_columns = growth.len() > s;
     growth.truncate(s);
-    columns.growing_factor.residual = residual;
-    has_columns.then_some(ahead)
+    candidates.growing_factor.residuals = saved_residuals;
+    has_columns.then_some(look_ahead)
 }
 
 /// The span of the columns of F so far, and the residual of the targets.
@@ -156,27 +173,41 @@ impl Span {
     /// Adds the columns of F beyond the first `before` to the span by Gram–Schmidt
     /// orthogonalisation. Applying it twice is enough (Giraud, Langou, Rozložník, "The loss of
     /// orthogonality in the Gram–Schmidt orthogonalization process", 2005).
-    fn extend(&mut self, factor: faer::MatRef<'_, f64>, before: usize, workers: &Workers) {
-        for j in before..factor.ncols() {
+    fn add_columns(&mut self, factor: faer::MatRef<'_, f64>, previous_count: usize, workers: &Workers) {
+        for j in previous_count..factor.ncols() {
             let mut q = factor.subcols(j, 1).to_owned();
-            let length = q.norm_l2();
+            let norm = q.norm_l2();
             for _ in 0..2 {
                 let basis = self.basis.as_ref().subcols(0, self.rank);
-                let mut part = Mat::zeros(self.rank, 1);
+                let mut coefficients = Mat::zeros(self.rank, 1);
                 workers.install(|| {
-                    matmul(part.as_mut(), Accum::Replace, basis.transpose(), q.as_ref(), 1.0, Par::Seq);
-                    matmul(q.as_mut(), Accum::Add, basis, part.as_ref(), -1.0, Par::Seq);
+                    matmul(coefficients.as_mut(), Accum::Replace, basis.transpose(), q.as_ref(), 1.0, Par::Seq);
+                    matmul(q.as_mut(), Accum::Add, basis, coefficients.as_ref(), -1.0, Par::Seq);
                 });
             }
             let remainder_norm = q.norm_l2();
             // a column that lies in the span up to rounding adds no direction
-            if remainder_norm > length * 1e-10 {
+            if remainder_norm > norm * 1e-10 {
                 q.col_mut(0).iter_mut().for_each(|value| *value /= remainder_norm);
                 self.basis.col_mut(self.rank).copy_from(q.col(0));
                 self.rank += 1;
-                let mut part = Mat::zeros(1, self.residual_targets.ncols());
-                matmul(part.as_mut(), Accum::Replace, q.transpose(), self.residual_targets.as_ref(), 1.0, Par::Seq);
-                matmul(self.residual_targets.as_mut(), Accum::Add, q.as_ref(), part.as_ref(), -1.0, Par::Seq);
+                let mut target_coefficients = Mat::zeros(1, self.residual_targets.ncols());
+                matmul(
+                    target_coefficients.as_mut(),
+                    Accum::Replace,
+                    q.transpose(),
+                    self.residual_targets.as_ref(),
+                    1.0,
+                    Par::Seq,
+                );
+                matmul(
+                    self.residual_targets.as_mut(),
+                    Accum::Add,
+                    q.as_ref(),
+                    target_coefficients.as_ref(),
+                    -1.0,
+                    Par::Seq,
+                );
             }
         }
     }
@@ -184,77 +215,81 @@ impl Span {
 
 /// Chooses the rows with the largest gains one after the other; the look-ahead A (n x κ)
 /// approximates E.
-fn choose_block(
-    ahead: &Mat<f64>,
+fn select_block(
+    look_ahead: &Mat<f64>,
     span: &Span,
     gain_weights: GainWeights,
-    count: usize,
-    mut available: Vec<bool>,
+    block_len: usize,
+    mut is_available: Vec<bool>,
     workers: &Workers,
 ) -> Vec<usize> {
-    let (n, width) = ahead.shape();
+    let (n, column_count) = look_ahead.shape();
     let par = par(workers);
     let product = |a: faer::MatRef<'_, f64>, b: faer::MatRef<'_, f64>| {
         let mut out = Mat::zeros(a.nrows(), b.ncols());
         workers.install(|| matmul(out.as_mut(), Accum::Replace, a, b, 1.0, par));
         out
     };
-    let ahead_gram = product(ahead.transpose(), ahead.as_ref());
-    let basis_products = product(span.basis.as_ref().subcols(0, span.rank).transpose(), ahead.as_ref());
+    let look_ahead_gram = product(look_ahead.transpose(), look_ahead.as_ref());
+    let basis_products = product(span.basis.as_ref().subcols(0, span.rank).transpose(), look_ahead.as_ref());
     // AᵀA and AᵀY, with A projected onto the orthogonal complement of the span
-    let mut new_gram = &ahead_gram - basis_products.transpose() * &basis_products;
-    let mut ahead_targets = product(ahead.transpose(), span.residual_targets.as_ref());
-    let mut rows = ahead.clone(); // g_i, deflated by the chosen rows
-    let mut picks = Vec::new();
-    while picks.len() < count {
-        let (trace_products, span_products) =
-            (product(rows.as_ref(), ahead_gram.as_ref()), product(rows.as_ref(), new_gram.as_ref()));
-        let target_products = product(rows.as_ref(), ahead_targets.as_ref());
+    let mut projected_gram = &look_ahead_gram - basis_products.transpose() * &basis_products;
+    let mut target_products = product(look_ahead.transpose(), span.residual_targets.as_ref());
+    let mut deflated_rows = look_ahead.clone(); // g_i, deflated by the chosen rows
+    let mut block_rows = Vec::new();
+    while block_rows.len() < block_len {
+        let (gram_products, projected_products) = (
+            product(deflated_rows.as_ref(), look_ahead_gram.as_ref()),
+            product(deflated_rows.as_ref(), projected_gram.as_ref()),
+        );
+        let row_target_products = product(deflated_rows.as_ref(), target_products.as_ref());
         let gain = |i: usize| {
-            let length: f64 = rows.row(i).squared_norm_l2();
-            let new_square: f64 = (0..width).map(|c| span_products[(i, c)] * rows[(i, c)]).sum();
-            let column_square: f64 = (0..width).map(|c| trace_products[(i, c)] * rows[(i, c)]).sum();
+            let squared_norm: f64 = deflated_rows.row(i).squared_norm_l2();
+            let projected_squared_norm: f64 =
+                (0..column_count).map(|c| projected_products[(i, c)] * deflated_rows[(i, c)]).sum();
+            let column_squared_norm: f64 =
+                (0..column_count).map(|c| gram_products[(i, c)] * deflated_rows[(i, c)]).sum();
             // the gain is 0 if the look-ahead does not contain the row, or if the direction of the
             // row is already in the span
-            let trace = if length > 0.0 { column_square / length } else { 0.0 };
-            let targets = if new_square > 1e-10 * column_square {
-                target_products.row(i).squared_norm_l2() / new_square
+            let trace_gain = if squared_norm > 0.0 { column_squared_norm / squared_norm } else { 0.0 };
+            let target_gain = if projected_squared_norm > 1e-10 * column_squared_norm {
+                row_target_products.row(i).squared_norm_l2() / projected_squared_norm
             } else {
                 0.0
             };
-            gain_weights.trace * trace + gain_weights.targets * targets
+            gain_weights.trace * trace_gain + gain_weights.targets * target_gain
         };
-        let gains = (0..n).filter(|i| available[*i]).map(|i| (i, gain(i)));
-        let best = gains.max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)));
-        let Some((best, _)) = best.filter(|(_, gain)| *gain > 0.0) else { break };
-        available[best] = false;
-        picks.push(best);
-        deflate(best, &mut rows, &mut new_gram, &mut ahead_targets);
+        let gains = (0..n).filter(|i| is_available[*i]).map(|i| (i, gain(i)));
+        let best_gain = gains.max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)));
+        let Some((best_row, _)) = best_gain.filter(|(_, gain)| *gain > 0.0) else { break };
+        is_available[best_row] = false;
+        block_rows.push(best_row);
+        deflate(best_row, &mut deflated_rows, &mut projected_gram, &mut target_products);
     }
-    picks
+    block_rows
 }
 
 /// Removes the direction of the chosen row `best` from the look-ahead and from the targets, and
 /// adds it to the span.
-fn deflate(best: usize, rows: &mut Mat<f64>, new_gram: &mut Mat<f64>, ahead_targets: &mut Mat<f64>) {
-    let g = rows.row(best).transpose().to_owned();
-    let length = g.squared_norm_l2();
-    let image = &*new_gram * &g;
-    let new_square = g.transpose() * &image;
-    if new_square > 0.0 {
-        let targets_along = (g.transpose() * &*ahead_targets).transpose().to_owned();
-        subtract(ahead_targets, &image, &targets_along, new_square);
-        subtract(new_gram, &image, &image, new_square);
+fn deflate(row: usize, deflated_rows: &mut Mat<f64>, projected_gram: &mut Mat<f64>, target_products: &mut Mat<f64>) {
+    let g = deflated_rows.row(row).transpose().to_owned();
+    let squared_norm = g.squared_norm_l2();
+    let image = &*projected_gram * &g;
+    let projected_squared_norm = g.transpose() * &image;
+    if projected_squared_norm > 0.0 {
+        let target_components = (g.transpose() * &*target_products).transpose().to_owned();
+        subtract_rank_one(target_products, &image, &target_components, projected_squared_norm);
+        subtract_rank_one(projected_gram, &image, &image, projected_squared_norm);
     }
-    if length > 0.0 {
-        let projections = &*rows * &g;
-        subtract(rows, &projections, &g, length);
+    if squared_norm > 0.0 {
+        let projections = &*deflated_rows * &g;
+        subtract_rank_one(deflated_rows, &projections, &g, squared_norm);
     }
 }
 
 /// `matrix` −= u vᵀ / `by`.
-fn subtract(matrix: &mut Mat<f64>, u: &Col<f64>, v: &Col<f64>, by: f64) {
+fn subtract_rank_one(matrix: &mut Mat<f64>, u: &Col<f64>, v: &Col<f64>, divisor: f64) {
     for (column, v) in matrix.col_iter_mut().zip(v.iter()) {
-        column.iter_mut().zip(u.iter()).for_each(|(value, u)| *value -= u * v / by);
+        column.iter_mut().zip(u.iter()).for_each(|(value, u)| *value -= u * v / divisor);
     }
 }

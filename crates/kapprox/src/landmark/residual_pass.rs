@@ -5,7 +5,7 @@ use super::TableScan;
 use super::sample::BestRows;
 use crate::kernel::{AnyKernel, KernelFunction};
 use crate::map::FeatureMap;
-use crate::map::factor::subtract_columns;
+use crate::map::factor::subtract_squared_columns;
 use crate::map::nystrom::{NystromMap, STRIP_ROWS};
 use crate::{Error, Real, Result};
 use faer::{Mat, MatRef};
@@ -32,7 +32,7 @@ impl<F: Fn(u64, f64) -> Option<f64> + Sync> RowRule<F> {
     }
 
     fn participates(&self, row: u64) -> bool {
-        self.subsample.as_ref().is_none_or(|(keys, fraction)| *fraction >= 1.0 || keys.uniform(row) < *fraction)
+        self.subsample.as_ref().is_none_or(|(stream, fraction)| *fraction >= 1.0 || stream.uniform(row) < *fraction)
     }
 }
 
@@ -42,7 +42,7 @@ pub(super) struct ResidualPass<'a, T: Real, F> {
     rule: &'a RowRule<F>,
     capacity: usize,
     d: usize,
-    tile: usize,
+    tile_rows: usize,
 }
 
 impl<'a, T: Real, F: Fn(u64, f64) -> Option<f64> + Sync> ResidualPass<'a, T, F> {
@@ -55,29 +55,29 @@ impl<'a, T: Real, F: Fn(u64, f64) -> Option<f64> + Sync> ResidualPass<'a, T, F> 
         rule: &'a RowRule<F>,
         capacity: usize,
         name: &str,
-        data: &TableScan<'_, T>,
+        scan: &TableScan<'_, T>,
     ) -> Result<Residuals<T>> {
-        let (kernel, d, tile) = (kernel.typed::<T>(), data.source.shape().inputs, data.pass.tile);
-        Ok(data.pass.resume(name, data.source, &Self { kernel, map, rule, capacity, d, tile })?.0)
+        let (kernel, d, tile) = (kernel.typed::<T>(), scan.source.shape().inputs, scan.pass.tile_rows);
+        Ok(scan.pass.resume(name, scan.source, &Self { kernel, map, rule, capacity, d, tile_rows: tile })?.0)
     }
 }
 
 pub(super) struct Residuals<T> {
     /// Number of rows that took part.
-    pub(super) rows: u64,
+    pub(super) row_count: u64,
     /// Sum of the residuals of these rows, each raised to at least [`RowRule::residual_floor`].
-    pub(super) sum: f64,
+    pub(super) residual_sum: f64,
     /// Rows with the largest keys; their weights are the residuals.
-    pub(super) best: BestRows<T>,
+    pub(super) best_rows: BestRows<T>,
 }
 
-kpass::summed!(where [T: Real] Residuals<T> { one "rows": rows, one "sum": sum, part "best": best });
+kpass::summed!(where [T: Real] Residuals<T> { one "rows": row_count, one "sum": residual_sum, part "best": best_rows });
 
 pub(super) struct ResidualScratch<T: Real> {
     phi: Mat<T>,
-    residual: Vec<f64>,
+    residuals: Vec<f64>,
     /// Rows of the tile that take part, and their inputs if not all rows do.
-    participating: Vec<usize>,
+    participants: Vec<usize>,
     x: Vec<T>,
 }
 
@@ -87,15 +87,15 @@ impl<T: Real, F: Fn(u64, f64) -> Option<f64> + Sync> Reduction<T> for ResidualPa
     type Error = Error;
 
     fn init(&self) -> Self::State {
-        Residuals { rows: 0, sum: 0.0, best: BestRows::new(self.capacity, self.d) }
+        Residuals { row_count: 0, residual_sum: 0.0, best_rows: BestRows::new(self.capacity, self.d) }
     }
 
     fn scratch(&self) -> Self::Scratch {
         let p = self.map.as_ref().map_or(0, NystromMap::rank);
         ResidualScratch {
-            phi: Mat::zeros(self.tile, p),
-            residual: Vec::new(),
-            participating: Vec::new(),
+            phi: Mat::zeros(self.tile_rows, p),
+            residuals: Vec::new(),
+            participants: Vec::new(),
             x: Vec::new(),
         }
     }
@@ -107,25 +107,25 @@ impl<T: Real, F: Fn(u64, f64) -> Option<f64> + Sync> Reduction<T> for ResidualPa
         block: &RowBlock<'_, T>,
         workers: &Workers,
     ) -> Result<()> {
-        let ResidualScratch { phi, residual, participating, x } = scratch;
-        participating.clear();
-        participating.extend((0..block.len()).filter(|i| self.rule.participates(block.rows[*i])));
+        let ResidualScratch { phi, residuals, participants, x } = scratch;
+        participants.clear();
+        participants.extend((0..block.len()).filter(|i| self.rule.participates(block.row_numbers[*i])));
         let inputs = |i: usize| &block.x[i * self.d..(i + 1) * self.d];
-        let is_whole_tile = participating.len() == block.len();
+        let is_whole_tile = participants.len() == block.len();
         if !is_whole_tile {
             x.clear();
-            participating.iter().for_each(|i| x.extend_from_slice(inputs(*i)));
+            participants.iter().for_each(|i| x.extend_from_slice(inputs(*i)));
         }
-        let x = MatRef::from_row_major_slice(if is_whole_tile { block.x } else { x }, participating.len(), self.d);
-        self.residuals(x, phi, residual, workers)?;
-        state.rows += participating.len() as u64;
-        for (&i, &residual) in participating.iter().zip(&*residual) {
+        let x = MatRef::from_row_major_slice(if is_whole_tile { block.x } else { x }, participants.len(), self.d);
+        self.compute_residuals(x, phi, residuals, workers)?;
+        state.row_count += participants.len() as u64;
+        for (&i, &residual) in participants.iter().zip(&*residuals) {
             // rounding can make a residual negative
             let residual = residual.max(self.rule.residual_floor);
             if residual > 0.0 {
-                state.sum += residual;
-                if let Some(key) = (self.rule.key)(block.rows[i], residual) {
-                    state.best.push(key, block.rows[i], residual, inputs(i));
+                state.residual_sum += residual;
+                if let Some(key) = (self.rule.key)(block.row_numbers[i], residual) {
+                    state.best_rows.push(key, block.row_numbers[i], residual, inputs(i));
                 }
             }
         }
@@ -134,18 +134,24 @@ impl<T: Real, F: Fn(u64, f64) -> Option<f64> + Sync> Reduction<T> for ResidualPa
 }
 
 impl<T: Real, F> ResidualPass<'_, T, F> {
-    fn residuals(&self, x: MatRef<'_, T>, phi: &mut Mat<T>, residual: &mut Vec<f64>, workers: &Workers) -> Result<()> {
+    fn compute_residuals(
+        &self,
+        x: MatRef<'_, T>,
+        phi: &mut Mat<T>,
+        residuals: &mut Vec<f64>,
+        workers: &Workers,
+    ) -> Result<()> {
         let b = x.nrows();
-        residual.resize(b, 0.0);
-        self.kernel.diag(x, residual);
+        residuals.resize(b, 0.0);
+        self.kernel.diag(x, residuals);
         let Some(map) = &self.map else {
-            return crate::kernel::check_finite::<T>(&self.kernel.spec(), residual);
+            return crate::kernel::check_finite::<T>(&self.kernel.spec(), residuals);
         };
         map.apply(x, phi.as_mut().subrows_mut(0, b), workers);
-        let parts = residual.chunks_mut(STRIP_ROWS).enumerate().collect();
+        let parts = residuals.chunks_mut(STRIP_ROWS).enumerate().collect();
         let phi = phi.as_ref();
-        workers.for_each(parts, |(strip, residual): (usize, &mut [f64])| {
-            subtract_columns(phi.subrows(strip * STRIP_ROWS, residual.len()), residual);
+        workers.for_each(parts, |(strip_index, residuals): (usize, &mut [f64])| {
+            subtract_squared_columns(phi.subrows(strip_index * STRIP_ROWS, residuals.len()), residuals);
         });
         Ok(())
     }

@@ -19,7 +19,7 @@
 //! pivoted Cholesky", arXiv 2410.03969.
 
 use super::residual_pass::{Residuals, RowRule};
-use super::sample::{BestRows, Entry};
+use super::sample::{BestRows, KeyedRow};
 use super::{LandmarkRule, LandmarkSet, Scheme, TableScan, growth::GrowingLandmarks};
 use crate::{Real, Result, kernel::AnyKernel};
 use kpass::key::{Purpose, Stream};
@@ -37,7 +37,7 @@ use std::sync::Arc;
 pub struct RpCholesky;
 
 pub(super) const SCHEME: Scheme = Scheme {
-    nested: true,
+    is_nested: true,
     ..Scheme::new(
         "rpcholesky",
         "randomly pivoted Cholesky, accelerated: rows are drawn in proportion to their residual",
@@ -47,7 +47,7 @@ pub(super) const SCHEME: Scheme = Scheme {
 
 /// Minimum number of proposals of a round. With fewer proposals, the passes cost more than is saved
 /// on proposals.
-const MIN_BLOCK: usize = 40;
+const MIN_PROPOSALS: usize = 40;
 
 /// Number of proposals in a pool, in which accepted rows are eliminated. The residual matrix of the
 /// pool stays in the second-level cache.
@@ -63,25 +63,25 @@ const RARE_ACCEPTANCE: usize = 4;
 const MAX_EMPTY_ROUNDS: usize = 3;
 
 /// Returns the number of proposals of a round that starts with s of m landmarks: at most m + 40.
-fn growing_block(m: usize, s: usize) -> usize {
+fn growing_proposal_count(m: usize, s: usize) -> usize {
     // twice the number of landmarks still to be chosen leaves room for rejections
-    (m / 5).max(2 * s).clamp(MIN_BLOCK, 2 * (m - s) + MIN_BLOCK)
+    (m / 5).max(2 * s).clamp(MIN_PROPOSALS, 2 * (m - s) + MIN_PROPOSALS)
 }
 
 /// Returns the number of proposals of a round that starts with s of at most m landmarks, if a
 /// tolerance may end the selection early. It is never much larger than s.
-fn doubling_block(m: usize, s: usize) -> usize {
-    s.clamp(MIN_BLOCK, 2 * (m - s) + MIN_BLOCK)
+fn doubling_proposal_count(m: usize, s: usize) -> usize {
+    s.clamp(MIN_PROPOSALS, 2 * (m - s) + MIN_PROPOSALS)
 }
 
 impl RpCholesky {
     /// Returns the bytes of the proposals and of their pool, for m landmarks of d inputs and passes
     /// with the given number of lanes.
     #[doc(hidden)]
-    pub fn proposal_bytes(m: usize, d: usize, element: usize, lanes: usize) -> usize {
-        let (max_proposals, row_bytes) = (m + MIN_BLOCK, d * element + 40);
+    pub fn proposal_bytes(m: usize, d: usize, element_bytes: usize, lane_count: usize) -> usize {
+        let (max_proposals, row_bytes) = (m + MIN_PROPOSALS, d * element_bytes + 40);
         // each lane, the merged state and the selection hold up to twice the number of proposals
-        POOL_ROWS * (POOL_ROWS + m + 3 * d) * 8 + (lanes + 2) * 2 * max_proposals * (row_bytes + 8 * d)
+        POOL_ROWS * (POOL_ROWS + m + 3 * d) * 8 + (lane_count + 2) * 2 * max_proposals * (row_bytes + 8 * d)
     }
 }
 
@@ -109,22 +109,28 @@ impl<T: Real> LandmarkRule<T> for RpCholesky {
         for round in 0.. {
             // the rows with the largest ln(u)/r are a sample without replacement, with
             // probabilities proportional to r, in the order in which they were drawn
-            let keys = Stream::new(seed, Purpose::Proposals, round);
-            let rule = RowRule::new(|row, residual| Some(keys.uniform(row).ln() / residual));
-            let block = if tolerance > 0.0 { doubling_block(m, growth.len()) } else { growing_block(m, growth.len()) };
-            let mut residuals = growth.residuals(&rule, block, data)?;
-            let trace = *trace.get_or_insert(residuals.sum);
-            if residuals.sum <= tolerance * trace || (rarely_accepted && residuals.is_rounding(trace, growth.len())) {
+            let key_stream = Stream::new(seed, Purpose::Proposals, round);
+            let rule = RowRule::new(|row, residual| Some(key_stream.uniform(row).ln() / residual));
+            let proposal_count = if tolerance > 0.0 {
+                doubling_proposal_count(m, growth.len())
+            } else {
+                growing_proposal_count(m, growth.len())
+            };
+            let mut residuals = growth.compute_residuals(&rule, proposal_count, data)?;
+            let kernel_trace = *trace.get_or_insert(residuals.residual_sum);
+            if residuals.residual_sum <= tolerance * kernel_trace
+                || (rarely_accepted && residuals.is_rounding_error(kernel_trace, growth.len()))
+            {
                 break;
             }
-            let stream = Stream::new(seed, Purpose::Acceptance, round);
-            let Some(proposals) = residuals.propose(block, &stream) else { break };
-            let before = growth.len();
-            let genuine = accept_proposals(&mut growth, &residuals.best, &proposals, &stream);
-            growth.report(data);
-            rarely_accepted = (growth.len() - before) * RARE_ACCEPTANCE < block;
-            empty_rounds = if growth.len() == before { empty_rounds + 1 } else { 0 };
-            if growth.is_full() || empty_rounds > MAX_EMPTY_ROUNDS || (empty_rounds > 0 && !genuine) {
+            let acceptance_stream = Stream::new(seed, Purpose::Acceptance, round);
+            let Some(proposals) = residuals.propose(proposal_count, &acceptance_stream) else { break };
+            let previous_count = growth.len();
+            let has_genuine = accept_proposals(&mut growth, &residuals.best_rows, &proposals, &acceptance_stream);
+            growth.report_progress(data);
+            rarely_accepted = (growth.len() - previous_count) * RARE_ACCEPTANCE < proposal_count;
+            empty_rounds = if growth.len() == previous_count { empty_rounds + 1 } else { 0 };
+            if growth.is_full() || empty_rounds > MAX_EMPTY_ROUNDS || (empty_rounds > 0 && !has_genuine) {
                 break;
             }
         }
@@ -136,34 +142,34 @@ impl<T: Real> LandmarkRule<T> for RpCholesky {
 /// round). Returns whether any proposal had a residual above its floor.
 fn accept_proposals<T: Real>(
     growth: &mut GrowingLandmarks<'_, T>,
-    rows: &BestRows<T>,
-    proposals: &[Entry],
+    best_rows: &BestRows<T>,
+    proposals: &[KeyedRow],
     stream: &Stream,
 ) -> bool {
-    let mut genuine = false;
+    let mut has_genuine = false;
     // the random numbers with indices below 2b draw the proposals
-    for (first, chunk) in (2 * proposals.len()..).step_by(POOL_ROWS).zip(proposals.chunks(POOL_ROWS)) {
+    for (first_counter, chunk) in (2 * proposals.len()..).step_by(POOL_ROWS).zip(proposals.chunks(POOL_ROWS)) {
         // the current residuals of these rows, under the landmarks of earlier chunks too
-        let mut pool = growth.pool(rows.sample(chunk));
+        let mut pool = growth.build_pool(best_rows.sample(chunk));
         for (i, proposal) in chunk.iter().enumerate() {
             if growth.is_full() {
                 return true;
             }
             let Some(residual) = pool.residual(i) else { continue };
-            genuine = true;
-            if stream.uniform((first + i) as u64) * proposal.weight < residual {
+            has_genuine = true;
+            if stream.uniform((first_counter + i) as u64) * proposal.weight < residual {
                 growth.accept(&mut pool, i);
             }
         }
     }
-    genuine
+    has_genuine
 }
 
 impl<T: Real> Residuals<T> {
     /// Returns whether the residual trace after s landmarks is below the rounding error of the
     /// certificate.
-    fn is_rounding(&self, trace: f64, s: usize) -> bool {
-        self.sum <= T::EPSILON * (s as f64 + 1.0).sqrt() * trace
+    fn is_rounding_error(&self, trace: f64, s: usize) -> bool {
+        self.residual_sum <= T::EPSILON * (s as f64 + 1.0).sqrt() * trace
     }
 
     /// Returns `b` proposals, drawn independently, or `None` if all residuals are zero. Row i is
@@ -174,23 +180,23 @@ impl<T: Real> Residuals<T> {
     /// residuals of the rows drawn so far) / Σ_j r_j, a draw repeats one of the rows drawn so far,
     /// with probabilities proportional to their residuals. Otherwise the draw is the next row of
     /// the sample.
-    fn propose(&mut self, b: usize, stream: &Stream) -> Option<Vec<Entry>> {
-        let entries = self.best.sorted();
-        if entries.is_empty() || self.sum.is_nan() || self.sum <= 0.0 {
+    fn propose(&mut self, b: usize, stream: &Stream) -> Option<Vec<KeyedRow>> {
+        let entries = self.best_rows.sorted_entries();
+        if entries.is_empty() || self.residual_sum.is_nan() || self.residual_sum <= 0.0 {
             return None;
         }
         let mut cumulative_weights: Vec<f64> = Vec::new(); // running sums of the weights of the rows seen
-        let pick = |draw: usize| {
-            let seen_weight = cumulative_weights.last().copied().unwrap_or(0.0);
-            let target = stream.uniform(draw as u64) * self.sum;
-            if target < seen_weight || cumulative_weights.len() == entries.len() {
-                let target = stream.uniform((b + draw) as u64) * seen_weight;
-                entries[cumulative_weights.partition_point(|sum| *sum <= target).min(cumulative_weights.len() - 1)]
+        let draw_entry = |draw: usize| {
+            let drawn_weight = cumulative_weights.last().copied().unwrap_or(0.0);
+            let threshold = stream.uniform(draw as u64) * self.residual_sum;
+            if threshold < drawn_weight || cumulative_weights.len() == entries.len() {
+                let threshold = stream.uniform((b + draw) as u64) * drawn_weight;
+                entries[cumulative_weights.partition_point(|sum| *sum <= threshold).min(cumulative_weights.len() - 1)]
             } else {
-                cumulative_weights.push(seen_weight + entries[cumulative_weights.len()].weight);
+                cumulative_weights.push(drawn_weight + entries[cumulative_weights.len()].weight);
                 entries[cumulative_weights.len() - 1]
             }
         };
-        Some((0..b).map(pick).collect())
+        Some((0..b).map(draw_entry).collect())
     }
 }

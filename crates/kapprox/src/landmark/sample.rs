@@ -17,7 +17,7 @@ use kpass::{Merge, Reduction, RowBlock, Workers};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RowSample<T> {
     /// Row numbers.
-    pub rows: Vec<u64>,
+    pub row_numbers: Vec<u64>,
     /// Inputs of the rows, row-major.
     pub x: Vec<T>,
     /// Number of inputs of a row.
@@ -29,11 +29,11 @@ pub struct RowSample<T> {
 impl<T: Real> RowSample<T> {
     /// Returns the number of rows.
     pub fn len(&self) -> usize {
-        self.rows.len()
+        self.row_numbers.len()
     }
     /// Returns whether the sample is empty.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.row_numbers.is_empty()
     }
     /// Returns the points, row-major.
     pub fn as_mat(&self) -> MatRef<'_, T> {
@@ -42,8 +42,8 @@ impl<T: Real> RowSample<T> {
 }
 
 impl<T> From<RowSample<T>> for LandmarkSet<T> {
-    fn from(RowSample { rows, x: points, d, .. }: RowSample<T>) -> Self {
-        Self { points, rows, d, passes: 0, evaluations: 0 }
+    fn from(RowSample { row_numbers, x: points, d, .. }: RowSample<T>) -> Self {
+        Self { points, row_numbers, d, passes: 0, evaluations: 0 }
     }
 }
 
@@ -52,7 +52,7 @@ impl<T> From<RowSample<T>> for LandmarkSet<T> {
 pub(crate) struct BestRows<T> {
     capacity: usize,
     d: usize,
-    entries: Vec<Entry>,
+    entries: Vec<KeyedRow>,
     x: Vec<T>,
     /// Smallest key that can still be among the best.
     threshold: f64,
@@ -60,7 +60,7 @@ pub(crate) struct BestRows<T> {
 
 /// One row of [`BestRows`]; `slot` is the position of its inputs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct KeyedRow {
     pub(crate) key: f64,
     pub(crate) row: u64,
     pub(crate) weight: f64,
@@ -76,7 +76,7 @@ impl<T: Real> BestRows<T> {
         if key < self.threshold || self.capacity == 0 {
             return;
         }
-        self.entries.push(Entry { key, row, weight, slot: self.entries.len() });
+        self.entries.push(KeyedRow { key, row, weight, slot: self.entries.len() });
         self.x.extend_from_slice(x);
         if self.entries.len() >= self.capacity.saturating_mul(2) {
             self.compact();
@@ -93,23 +93,23 @@ impl<T: Real> BestRows<T> {
         self.entries.truncate(self.capacity);
         self.threshold = self.entries[self.capacity - 1].key;
         self.entries.sort_unstable_by_key(|entry| entry.slot);
-        for (to, entry) in self.entries.iter_mut().enumerate() {
-            self.x.copy_within(entry.slot * self.d..(entry.slot + 1) * self.d, to * self.d);
-            entry.slot = to;
+        for (slot, entry) in self.entries.iter_mut().enumerate() {
+            self.x.copy_within(entry.slot * self.d..(entry.slot + 1) * self.d, slot * self.d);
+            entry.slot = slot;
         }
         self.x.truncate(self.capacity.saturating_mul(self.d));
     }
 
-    pub(crate) fn inputs(&self, entry: &Entry) -> &[T] {
+    pub(crate) fn inputs(&self, entry: &KeyedRow) -> &[T] {
         &self.x[entry.slot * self.d..(entry.slot + 1) * self.d]
     }
 
-    pub(crate) fn sample(&self, entries: &[Entry]) -> RowSample<T> {
+    pub(crate) fn sample(&self, entries: &[KeyedRow]) -> RowSample<T> {
         let x = entries.iter().flat_map(|entry| self.inputs(entry)).copied().collect();
-        RowSample { rows: entries.iter().map(|entry| entry.row).collect(), x, d: self.d, weights: Vec::new() }
+        RowSample { row_numbers: entries.iter().map(|entry| entry.row).collect(), x, d: self.d, weights: Vec::new() }
     }
 
-    pub(crate) fn sorted(&mut self) -> Vec<Entry> {
+    pub(crate) fn sorted_entries(&mut self) -> Vec<KeyedRow> {
         self.compact();
         let mut entries = self.entries.clone();
         entries.sort_unstable_by(compare_keys);
@@ -138,11 +138,11 @@ impl<T: Real> Persist for BestRows<T> {
 
     fn load(&mut self, from: &mut Stored<'_>) -> kpass::Result<()> {
         let keys: Vec<f64> = from.read("keys")?;
-        let (mut rows, mut weights) = (vec![0; keys.len()], vec![0.0; keys.len()]);
-        from.fill("rows", &mut rows)?;
+        let (mut row_numbers, mut weights) = (vec![0; keys.len()], vec![0.0; keys.len()]);
+        from.fill("rows", &mut row_numbers)?;
         from.fill("weights", &mut weights)?;
-        let numbers = keys.into_iter().zip(rows).zip(weights).enumerate();
-        self.entries = numbers.map(|(slot, ((key, row), weight))| Entry { key, row, weight, slot }).collect();
+        let saved_entries = keys.into_iter().zip(row_numbers).zip(weights).enumerate();
+        self.entries = saved_entries.map(|(slot, ((key, row), weight))| KeyedRow { key, row, weight, slot }).collect();
         self.threshold = from.one("threshold")?;
         self.x.resize(self.entries.len() * self.d, T::default());
         from.fill("x", &mut self.x)
@@ -150,7 +150,7 @@ impl<T: Real> Persist for BestRows<T> {
 }
 
 /// Orders by larger key, then by earlier row.
-fn compare_keys(a: &Entry, b: &Entry) -> std::cmp::Ordering {
+fn compare_keys(a: &KeyedRow, b: &KeyedRow) -> std::cmp::Ordering {
     b.key.total_cmp(&a.key).then(a.row.cmp(&b.row))
 }
 
@@ -173,7 +173,7 @@ impl<T: Real> Reduction<T> for UniformReduction {
     }
     fn scratch(&self) {}
     fn step(&self, state: &mut Self::State, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> Result<()> {
-        for (i, (row, x)) in block.rows.iter().zip(block.x.chunks_exact(self.d)).enumerate() {
+        for (i, (row, x)) in block.row_numbers.iter().zip(block.x.chunks_exact(self.d)).enumerate() {
             let u = self.stream.uniform(*row);
             if u > self.threshold {
                 state.push(u, *row, block.weight(i).unwrap_or(1.0), x);
@@ -190,25 +190,26 @@ impl<T: Real> Reduction<T> for UniformReduction {
 /// `size + 10·sqrt(size)` rows compete. If fewer than `size` rows compete (probability below
 /// 1e-20), a second pass without a threshold follows.
 pub fn uniform_sample<T: Real>(
-    data: &TableScan<'_, T>,
-    size: usize,
+    scan: &TableScan<'_, T>,
+    sample_size: usize,
     purpose: Purpose,
     seed: u64,
 ) -> Result<RowSample<T>> {
-    let d = data.source.shape().inputs;
-    let expected_rows = size as f64 + 10.0 * (size as f64).sqrt();
-    let threshold = if expected_rows < data.count as f64 { 1.0 - expected_rows / data.count as f64 } else { 0.0 };
+    let d = scan.source.shape().inputs;
+    let expected_rows = sample_size as f64 + 10.0 * (sample_size as f64).sqrt();
+    let threshold =
+        if expected_rows < scan.row_count as f64 { 1.0 - expected_rows / scan.row_count as f64 } else { 0.0 };
     let stream = Stream::new(seed, purpose, 0);
-    let mut fold = UniformReduction { stream, capacity: size, d, threshold };
-    let (mut state, report) = data.pass.resume("uniform sample", data.source, &fold)?;
-    let mut entries = state.sorted();
-    if entries.len() < size && (entries.len() as u64) < report.rows && threshold > 0.0 {
-        fold.threshold = 0.0;
-        state = data.pass.resume("uniform sample of all rows", data.source, &fold)?.0;
-        entries = state.sorted();
+    let mut reduction = UniformReduction { stream, capacity: sample_size, d, threshold };
+    let (mut best_rows, report) = scan.pass.resume("uniform sample", scan.source, &reduction)?;
+    let mut entries = best_rows.sorted_entries();
+    if entries.len() < sample_size && (entries.len() as u64) < report.rows && threshold > 0.0 {
+        reduction.threshold = 0.0;
+        best_rows = scan.pass.resume("uniform sample of all rows", scan.source, &reduction)?.0;
+        entries = best_rows.sorted_entries();
     }
-    let weights = entries.iter().filter(|_| data.source.shape().has_weights).map(|entry| entry.weight).collect();
-    Ok(RowSample { weights, ..state.sample(&entries) })
+    let weights = entries.iter().filter(|_| scan.source.shape().has_weights).map(|entry| entry.weight).collect();
+    Ok(RowSample { weights, ..best_rows.sample(&entries) })
 }
 
 #[cfg(test)]
@@ -223,7 +224,7 @@ mod tests {
             for row in order {
                 best.push(stream.uniform(row), row, 1.0, &[row as f32, -(row as f32)]);
             }
-            let entries = best.sorted();
+            let entries = best.sorted_entries();
             entries.iter().map(|e| (e.row, best.inputs(e).to_vec())).collect::<Vec<_>>()
         };
         let forward = fill(&mut (0..500));

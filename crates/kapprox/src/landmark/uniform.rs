@@ -15,13 +15,13 @@ use std::sync::Arc;
 pub struct Uniform;
 
 pub(super) const SCHEME: Scheme = Scheme {
-    nested: true,
-    effort: SelectionCost::Draw,
+    is_nested: true,
+    cost: SelectionCost::Draw,
     ..Scheme::new("uniform", "rows drawn uniformly at random, without replacement", &Uniform)
 };
 
 impl<T: Real> LandmarkRule<T> for Uniform {
-    fn select(&self, data: &TableScan<'_, T>, _: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
-        Ok(LandmarkSet { passes: 1, ..uniform_sample(data, m, Purpose::Landmarks, seed)?.into() })
+    fn select(&self, scan: &TableScan<'_, T>, _: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
+        Ok(LandmarkSet { passes: 1, ..uniform_sample(scan, m, Purpose::Landmarks, seed)?.into() })
     }
 }

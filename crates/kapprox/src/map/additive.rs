@@ -17,13 +17,13 @@
 use super::family::{DataIndependentMapArgs, MapConstructorPair, MapFamily, MapResult, MapShape};
 use super::{FeatureMap, nystrom::strips};
 pub use crate::kernel::Homogeneous;
-use crate::kernel::{ExplicitForm, KernelParameter, ParameterRange};
+use crate::kernel::{ExplicitForm, NumericParameter, ParameterRange};
 use crate::{Error, Real};
 use faer::{MatMut, MatRef};
 use kpass::{Footprint, Workers};
 
 impl Homogeneous {
-    fn density(self, lambda: f64) -> f64 {
+    fn spectral_density(self, lambda: f64) -> f64 {
         use std::f64::consts::PI;
         match self {
             Self::ChiSquared => (PI * lambda).cosh().recip(),
@@ -37,33 +37,33 @@ pub(super) const FAMILY: MapFamily = MapFamily {
     about: "explicit features of the additive chi-squared and intersection kernels, 2 * steps + 1 \
         per column",
     parameters: &[
-        KernelParameter::number(
+        NumericParameter::number(
             "steps",
             2.0,
-            ParameterRange::Integer { from: 0, to: 50 },
+            ParameterRange::Integer { min: 0, max: 50 },
             "it is the number of frequencies in addition to 0",
         ),
-        KernelParameter::number("interval", 0.4, ParameterRange::Positive, "it is the distance between frequencies"),
+        NumericParameter::number("interval", 0.4, ParameterRange::Positive, "it is the distance between frequencies"),
     ],
-    nested: false,
+    is_nested: false,
     supports_sparse: false,
-    passes: 0,
+    build_passes: 0,
     shape: |spec, request| {
         let p = request.d * (2 * spec.value("steps") as usize + 1);
-        MapShape { p, landmarks: None, footprint: Footprint::default(), build_bytes: 0 }
+        MapShape { p, landmark_count: None, footprint: Footprint::default(), build_bytes: 0 }
     },
     constructor: MapConstructorPair::data_independent(build, build),
 };
 
-pub(super) fn build<T: Real>(inputs: &DataIndependentMapArgs<'_>) -> MapResult<T> {
-    let Some((ExplicitForm::Additive(kernel), _)) = inputs.kernel.explicit() else {
+pub(super) fn build<T: Real>(args: &DataIndependentMapArgs<'_>) -> MapResult<T> {
+    let Some((ExplicitForm::Additive(kernel), _)) = args.kernel.explicit_form() else {
         return Err(Error::NoRandomFeatures {
-            why: format!("{} is not an additive homogeneous kernel", inputs.kernel),
+            why: format!("{} is not an additive homogeneous kernel", args.kernel),
             remedy: "use `kernel` 'additive_chi_squared()' or 'intersection()', or another `map`",
         });
     };
-    let (steps, interval) = (inputs.spec.value("steps") as usize, inputs.spec.value("interval"));
-    Ok(Box::new(Additive::new(kernel, inputs.d, steps, interval)))
+    let (steps, interval) = (args.spec.value("steps") as usize, args.spec.value("interval"));
+    Ok(Box::new(Additive::new(kernel, args.d, steps, interval)))
 }
 
 /// Features of an additive homogeneous kernel: 2n + 1 features per coordinate.
@@ -110,21 +110,22 @@ impl<T: Real> FeatureMap<T> for Additive {
     }
 
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
-        let number = T::from_f64;
+        let from_f64 = T::from_f64;
         workers.for_each(strips(x, out), |(x, mut out)| {
             for c in 0..self.d {
-                let first = c * self.features_per_coordinate();
+                let first_feature = c * self.features_per_coordinate();
                 for i in 0..x.nrows() {
                     // values that are not positive have no logarithm; their features are 0
                     let value = x[(i, c)].to_f64().max(0.0);
                     let log = value.max(f64::MIN_POSITIVE).ln();
-                    let weight = |j: usize| value * self.interval * self.kernel.density(j as f64 * self.interval);
-                    out[(i, first)] = number(weight(0).sqrt());
+                    let weight =
+                        |j: usize| value * self.interval * self.kernel.spectral_density(j as f64 * self.interval);
+                    out[(i, first_feature)] = from_f64(weight(0).sqrt());
                     for j in 1..=self.steps {
                         let (sine, cosine) = (j as f64 * self.interval * log).sin_cos();
                         let amplitude = (2.0 * weight(j)).sqrt();
-                        out[(i, first + 2 * j - 1)] = number(amplitude * cosine);
-                        out[(i, first + 2 * j)] = number(amplitude * sine);
+                        out[(i, first_feature + 2 * j - 1)] = from_f64(amplitude * cosine);
+                        out[(i, first_feature + 2 * j)] = from_f64(amplitude * sine);
                     }
                 }
             }

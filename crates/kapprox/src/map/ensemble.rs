@@ -5,7 +5,7 @@
 
 use super::family::{LandmarkMapArgs, MapConstructorPair, MapFamily, MapRequest, MapResult, MapShape};
 use super::{Expansion, FeatureMap, NystromMap, nystrom};
-use crate::kernel::{KernelParameter, ParameterRange};
+use crate::kernel::{NumericParameter, ParameterRange};
 use crate::{Error, Real, Result, landmark_set::LandmarkSet};
 use faer::{Mat, MatMut, MatRef, prelude::*};
 use kpass::{Footprint, Workers};
@@ -13,39 +13,40 @@ use kpass::{Footprint, Workers};
 pub(super) const FAMILY: MapFamily = MapFamily {
     name: "ensemble",
     about: "the mean of several Nyström approximations, each on a subset of the landmarks",
-    parameters: &[KernelParameter::number(
+    parameters: &[NumericParameter::number(
         "parts",
         4.0,
-        ParameterRange::Integer { from: 1, to: 1000 },
+        ParameterRange::Integer { min: 1, max: 1000 },
         "the landmarks are divided among this many maps",
     )],
-    nested: false,
+    is_nested: false,
     supports_sparse: true,
-    passes: 0,
+    build_passes: 0,
     shape: |spec, request| {
-        let parts = (spec.value("parts") as usize).clamp(1, request.rank);
-        let part = (nystrom::FAMILY.shape)(spec, MapRequest { rank: request.rank.div_ceil(parts), ..request });
-        let (fixed, build_bytes) = (parts * part.footprint.fixed, parts * part.build_bytes);
+        let part_count = (spec.value("parts") as usize).clamp(1, request.rank);
+        let part_shape =
+            (nystrom::FAMILY.shape)(spec, MapRequest { rank: request.rank.div_ceil(part_count), ..request });
+        let (fixed, build_bytes) = (part_count * part_shape.footprint.fixed, part_count * part_shape.build_bytes);
         MapShape {
             p: request.rank,
-            landmarks: Some(request.rank),
+            landmark_count: Some(request.rank),
             footprint: Footprint { fixed, per_row: 0 },
             build_bytes,
         }
     },
-    constructor: MapConstructorPair::on_landmarks(build, build),
+    constructor: MapConstructorPair::from_landmarks(build, build),
 };
 
 /// Assigns landmark i to part i mod e, so that every part has landmarks from the start and from the
 /// end of the selection.
-pub(super) fn build<T: Real>(inputs: LandmarkMapArgs<'_, T>) -> MapResult<T> {
-    let LandmarkMapArgs { spec, kernel, landmarks, workers, .. } = inputs;
-    let count = (spec.value("parts") as usize).clamp(1, landmarks.len().max(1));
-    let part = |first: usize| {
-        let positions: Vec<usize> = (first..landmarks.len()).step_by(count).collect();
+pub(super) fn build<T: Real>(args: LandmarkMapArgs<'_, T>) -> MapResult<T> {
+    let LandmarkMapArgs { spec, kernel, landmarks, workers, .. } = args;
+    let part_count = (spec.value("parts") as usize).clamp(1, landmarks.len().max(1));
+    let build_part = |first: usize| {
+        let positions: Vec<usize> = (first..landmarks.len()).step_by(part_count).collect();
         NystromMap::new(kernel, landmarks.subset(&positions), workers)
     };
-    Ok(Box::new(Ensemble::new((0..count).map(part).collect::<Result<_>>()?)?))
+    Ok(Box::new(Ensemble::new((0..part_count).map(build_part).collect::<Result<_>>()?)?))
 }
 
 /// The features of e maps in consecutive columns, all divided by √e, so that phi(x)·phi(z) is the
@@ -68,10 +69,10 @@ impl<T: Real> Ensemble<T> {
     /// # Panics
     /// If the maps have different numbers of inputs.
     pub fn new(parts: Vec<NystromMap<T>>) -> Result<Self> {
-        let Some(first) = parts.first() else {
+        let Some(first_part) = parts.first() else {
             return Err(Error::NoLandmarks { why: "an ensemble needs at least one map".to_string() });
         };
-        let d = first.dims().0;
+        let d = first_part.dims().0;
         assert!(
             parts.iter().all(|part| part.dims().0 == d),
             "the maps of an ensemble must have the same number of inputs"
@@ -87,18 +88,18 @@ impl<T: Real> FeatureMap<T> for Ensemble<T> {
     }
 
     fn apply(&self, x: MatRef<'_, T>, mut out: MatMut<'_, T>, workers: &Workers) {
-        let weight = T::from_f64((self.parts.len() as f64).sqrt().recip());
-        let mut first = 0;
+        let scale = T::from_f64((self.parts.len() as f64).sqrt().recip());
+        let mut first_feature = 0;
         for part in &self.parts {
-            let mut block = out.rb_mut().subcols_mut(first, part.rank());
-            part.apply(x, block.rb_mut(), workers);
-            block *= faer::Scale(weight);
-            first += part.rank();
+            let mut part_features = out.rb_mut().subcols_mut(first_feature, part.rank());
+            part.apply(x, part_features.rb_mut(), workers);
+            part_features *= faer::Scale(scale);
+            first_feature += part.rank();
         }
     }
 
     fn raise_precision(&mut self) -> bool {
-        self.parts.iter_mut().fold(false, |any, part| part.raise_precision() | any)
+        self.parts.iter_mut().fold(false, |is_raised, part| part.raise_precision() | is_raised)
     }
 
     fn kernel_diag(&self, x: MatRef<'_, T>, out: &mut [f64]) -> Option<()> {
@@ -108,16 +109,19 @@ impl<T: Real> FeatureMap<T> for Ensemble<T> {
     /// Returns the dual coefficients on the landmarks of all parts. For part j with the factor L_j
     /// and the weights w_j, they are L_j⁻ᵀ w_j / √e.
     fn expand(&self, weights: MatRef<'_, f64>, workers: &Workers) -> Expansion<T> {
-        let (weight, t) = ((self.parts.len() as f64).sqrt().recip(), weights.ncols());
+        let (scale, t) = ((self.parts.len() as f64).sqrt().recip(), weights.ncols());
         let (d, p) = FeatureMap::<T>::dims(self);
-        let mut landmarks = LandmarkSet { points: Vec::new(), rows: Vec::new(), d, passes: 0, evaluations: 0 };
-        let (mut coefficients, mut needs_f64, mut first) = (Mat::zeros(p, t), false, 0);
+        let mut landmarks = LandmarkSet { points: Vec::new(), row_numbers: Vec::new(), d, passes: 0, evaluations: 0 };
+        let (mut coefficients, mut needs_f64, mut first_feature) = (Mat::zeros(p, t), false, 0);
         for part in &self.parts {
-            let dual = part.dual(weights.subrows(first, part.rank()));
-            coefficients.as_mut().subrows_mut(first, part.rank()).copy_from(&dual * faer::Scale(weight));
+            let dual_coefficients = part.dual_coefficients(weights.subrows(first_feature, part.rank()));
+            coefficients
+                .as_mut()
+                .subrows_mut(first_feature, part.rank())
+                .copy_from(&dual_coefficients * faer::Scale(scale));
             needs_f64 |= part.needs_f64(part.rank(), workers);
-            landmarks = landmarks.followed_by(part.landmarks().clone());
-            first += part.rank();
+            landmarks = landmarks.concat(part.landmarks().clone());
+            first_feature += part.rank();
         }
         Expansion::Landmarks { landmarks, coefficients, needs_f64 }
     }

@@ -1,8 +1,8 @@
 //! The Cholesky factor L of the landmarks' kernel matrix K_SS. Landmarks that depend on the others
 //! are dropped.
 
-use super::{contiguous, contiguous_mut, par};
-use crate::{Real, Result, kernel::pieces, vectorised};
+use super::{column_slice, column_slice_mut, par};
+use crate::{Real, Result, kernel::index_chunks, vectorised};
 use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
 use faer::{Accum, Mat, MatRef, Par, prelude::*};
@@ -55,8 +55,8 @@ pub struct Factor {
 /// # Errors
 /// [`kpass::Error::Interrupted`] if the workers are cancelled, checked between two blocks of
 /// columns.
-pub fn factor(mut k: Mat<f64>, floor: f64, workers: &Workers) -> Result<Factor> {
-    let kept_rows = factor_in_place(&mut k, floor, workers)?;
+pub fn factor(mut k: Mat<f64>, relative_floor: f64, workers: &Workers) -> Result<Factor> {
+    let kept_rows = factor_in_place(&mut k, relative_floor, workers)?;
     let r = kept_rows.len();
     if r == k.nrows() {
         (1..r).for_each(|j| k.col_mut(j).subrows_mut(0, j).fill(0.0));
@@ -68,18 +68,18 @@ pub fn factor(mut k: Mat<f64>, floor: f64, workers: &Workers) -> Result<Factor> 
 
 /// Does the work of [`factor`], left-looking, in place in `k` (m x m, lower triangle read), and
 /// returns the kept rows: their first columns are L, in its lower triangle.
-pub(super) fn factor_in_place(k: &mut Mat<f64>, floor: f64, workers: &Workers) -> Result<Vec<usize>> {
+pub(super) fn factor_in_place(k: &mut Mat<f64>, relative_floor: f64, workers: &Workers) -> Result<Vec<usize>> {
     let m = k.nrows();
     let mut kept_rows: Vec<usize> = Vec::with_capacity(m);
     let diag: Vec<f64> = (0..m).map(|j| k[(j, j)]).collect();
-    for (start, width) in pieces(m, BLOCK_COLUMNS) {
-        let (end, before) = (start + width, kept_rows.len());
+    for (start, width) in index_chunks(m, BLOCK_COLUMNS) {
+        let (end, earlier_rank) = (start + width, kept_rows.len());
         workers.check()?;
         // the bits of narrow products depend on the number of threads
         let par = if width == BLOCK_COLUMNS { par(workers) } else { Par::Seq };
-        workers.install(|| subtract_earlier(k, start, end, before, par));
+        workers.install(|| subtract_earlier(k, start, end, earlier_rank, par));
         for (j, diagonal) in diag.iter().enumerate().take(end).skip(start) {
-            finish_column(k, j, before, &mut kept_rows, floor * diagonal);
+            finish_column(k, j, earlier_rank, &mut kept_rows, relative_floor * diagonal);
         }
     }
     Ok(kept_rows)
@@ -99,72 +99,73 @@ pub(super) fn factor_in_place(k: &mut Mat<f64>, floor: f64, workers: &Workers) -
 pub fn amplification(lower: MatRef<'_, f64>, workers: &Workers) -> Result<Vec<f64>> {
     let r = lower.nrows();
     let starts: Vec<usize> = (0..r).step_by(INVERSE_COLUMNS).collect();
-    let mut parts: Vec<(usize, Vec<f64>)> = starts.iter().map(|first| (*first, vec![0.0; r - first])).collect();
+    let mut parts: Vec<(usize, Vec<f64>)> =
+        starts.iter().map(|first_column| (*first_column, vec![0.0; r - first_column])).collect();
     // columns of the inverse from `first` on, which are zero above row `first`; the longest columns
     // come first
-    workers.for_each(parts.iter_mut().collect(), |(first, part)| {
+    workers.for_each(parts.iter_mut().collect(), |(first_column, part_sums)| {
         if workers.is_cancelled() {
             return;
         }
-        let (first, height) = (*first, part.len());
+        let (first_column, height) = (*first_column, part_sums.len());
         let width = INVERSE_COLUMNS.min(height);
         let mut inverse = Mat::<f64>::zeros(height, width);
         (0..width).for_each(|c| inverse[(c, c)] = 1.0);
-        let below = lower.submatrix(first, first, height, height);
-        solve_lower_triangular_in_place(below, inverse.as_mut(), Par::Seq);
+        let trailing_factor = lower.submatrix(first_column, first_column, height, height);
+        solve_lower_triangular_in_place(trailing_factor, inverse.as_mut(), Par::Seq);
         for (c, column) in inverse.col_iter().enumerate() {
-            let i = first + c;
+            let i = first_column + c;
             let diagonal: f64 = (0..=i).map(|k| lower[(i, k)] * lower[(i, k)]).sum();
-            part.iter_mut().zip(column.iter()).for_each(|(sum, value)| *sum += diagonal * value * value);
+            part_sums.iter_mut().zip(column.iter()).for_each(|(sum, value)| *sum += diagonal * value * value);
         }
     });
     workers.check()?;
-    let mut totals = vec![0.0; r];
-    for (first, part) in &parts {
-        totals[*first..].iter_mut().zip(part).for_each(|(sum, value)| *sum += value);
+    let mut amplifications = vec![0.0; r];
+    for (first_column, part_sums) in &parts {
+        amplifications[*first_column..].iter_mut().zip(part_sums).for_each(|(sum, value)| *sum += value);
     }
-    Ok(totals)
+    Ok(amplifications)
 }
 
 /// Subtracts A · (rows `start..end` of A)ᵀ from columns `start..end`, where A contains the earlier
 /// columns of L.
-fn subtract_earlier(k: &mut Mat<f64>, start: usize, end: usize, rank: usize, par: Par) {
+fn subtract_earlier(k: &mut Mat<f64>, start: usize, end: usize, earlier_rank: usize, par: Par) {
     let m = k.nrows();
-    if rank == 0 {
+    if earlier_rank == 0 {
         return;
     }
     let (left, right) = k.as_mut().split_at_col_mut(start);
-    let left = left.rb().subcols(0, rank).subrows(start, m - start);
+    let left = left.rb().subcols(0, earlier_rank).subrows(start, m - start);
     let right = right.subcols_mut(0, end - start).subrows_mut(start, m - start);
     matmul(right, Accum::Add, left, left.subrows(0, end - start).transpose(), -1.0, par);
 }
 
 /// Subtracts the earlier columns of this block from column j and scales it. Then stores it after
 /// the kept columns, or drops it.
-fn finish_column(k: &mut Mat<f64>, j: usize, before: usize, kept_rows: &mut Vec<usize>, floor: f64) {
+fn finish_column(k: &mut Mat<f64>, j: usize, earlier_rank: usize, kept_rows: &mut Vec<usize>, pivot_floor: f64) {
     let m = k.nrows();
     let rank = kept_rows.len();
     let (left, right) = k.as_mut().split_at_col_mut(j);
-    let column = contiguous_mut(right.col_mut(0));
-    for c in before..rank {
-        let earlier = &contiguous(left.rb().col(c))[j..m];
-        let weight = earlier[0];
-        for (value, l) in column[j..m].iter_mut().zip(earlier) {
+    let column = column_slice_mut(right.col_mut(0));
+    for c in earlier_rank..rank {
+        let earlier_column = &column_slice(left.rb().col(c))[j..m];
+        let weight = earlier_column[0];
+        for (value, l) in column[j..m].iter_mut().zip(earlier_column) {
             *value -= weight * l;
         }
     }
     let pivot = column[j];
     // NaN is rejected too: a matrix that is not finite keeps no landmark
-    if pivot <= floor || !pivot.is_finite() || pivot <= 0.0 {
+    if pivot <= pivot_floor || !pivot.is_finite() || pivot <= 0.0 {
         return;
     }
     let root = pivot.sqrt();
     if rank == j {
         column[j..m].iter_mut().for_each(|value| *value /= root);
     } else {
-        let target = &mut contiguous_mut(left.col_mut(rank))[j..m];
-        for (to, value) in target.iter_mut().zip(&column[j..m]) {
-            *to = value / root;
+        let destination = &mut column_slice_mut(left.col_mut(rank))[j..m];
+        for (out, value) in destination.iter_mut().zip(&column[j..m]) {
+            *out = value / root;
         }
     }
     kept_rows.push(j);
@@ -175,11 +176,11 @@ fn finish_column(k: &mut Mat<f64>, j: usize, before: usize, kept_rows: &mut Vec<
 /// projection, r_i = k(x_i, x_i) − ‖phi(x_i)‖².
 ///
 /// Cost 2bp flops.
-pub(crate) fn subtract_columns<T: Real>(phi: MatRef<'_, T>, residual: &mut [f64]) {
+pub(crate) fn subtract_squared_columns<T: Real>(phi: MatRef<'_, T>, residuals: &mut [f64]) {
     for j in 0..phi.ncols() {
-        let column = contiguous(phi.col(j));
+        let column = column_slice(phi.col(j));
         vectorised!({
-            for (r, value) in residual.iter_mut().zip(column) {
+            for (r, value) in residuals.iter_mut().zip(column) {
                 let value = value.to_f64();
                 *r -= value * value;
             }
@@ -250,7 +251,7 @@ mod tests {
     #[test]
     fn cancelled_workers_interrupt_both() {
         let stop = kpass::CancelToken::new();
-        let workers = Workers::new(2).with_cancel(stop.clone());
+        let workers = Workers::new(2).with_cancel_token(stop.clone());
         let lower = factor(gram(300, &[]), PIVOT_FLOOR, &workers).unwrap().lower;
         stop.cancel();
         let interrupted = |error: crate::Error| matches!(error, crate::Error::Store(kpass::Error::Interrupted));

@@ -1,7 +1,7 @@
 //! Families of maps: their names, parameters and sizes, and how a map is built.
 
 use super::FeatureMap;
-use crate::kernel::{AnyKernel, Kernel, KernelParameter};
+use crate::kernel::{AnyKernel, Kernel, NumericParameter};
 use crate::landmark_set::{LandmarkSet, TableScan};
 use crate::{PrecisionPair, Real, Result};
 use kpass::registry::RegistryEntry;
@@ -16,14 +16,14 @@ pub struct MapFamily {
     /// One line of help.
     pub about: &'static str,
     /// Parameters of the map.
-    pub parameters: &'static [KernelParameter],
+    pub parameters: &'static [NumericParameter],
     /// True if the leading r features are the features of the map of rank r, so that a single Gram
     /// matrix suffices for all ranks.
-    pub nested: bool,
+    pub is_nested: bool,
     /// True if the map supports sparse rows.
     pub supports_sparse: bool,
     /// Passes over the rows to build the map, in addition to the passes that choose landmarks.
-    pub passes: u64,
+    pub build_passes: u64,
     /// Size and memory of the map, computed before it is built.
     pub shape: fn(&MapSpec, MapRequest) -> MapShape,
     /// How the map is built.
@@ -52,18 +52,21 @@ impl RegistryEntry for MapFamily {
 #[derive(Clone, Debug)]
 pub struct MapSpec {
     family: &'static MapFamily,
-    pub(super) values: Vec<f64>,
+    pub(super) parameter_values: Vec<f64>,
 }
 
 impl PartialEq for MapSpec {
     fn eq(&self, other: &Self) -> bool {
-        self.family.name == other.family.name && self.values == other.values
+        self.family.name == other.family.name && self.parameter_values == other.parameter_values
     }
 }
 
 impl MapSpec {
     pub(crate) fn with_defaults(family: &'static MapFamily) -> Self {
-        Self { family, values: family.parameters.iter().filter_map(|parameter| parameter.default.number()).collect() }
+        Self {
+            family,
+            parameter_values: family.parameters.iter().filter_map(|parameter| parameter.default.number()).collect(),
+        }
     }
 
     /// Returns the family of the map.
@@ -77,17 +80,17 @@ impl MapSpec {
     /// If the family does not declare it.
     pub fn value(&self, name: &str) -> f64 {
         let index = self.family.parameters.iter().position(|parameter| parameter.name == name);
-        self.values[index.unwrap_or_else(|| panic!("the map {} has no parameter {name}", self.family.name))]
+        self.parameter_values[index.unwrap_or_else(|| panic!("the map {} has no parameter {name}", self.family.name))]
     }
 }
 
 impl fmt::Display for MapSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.family.name)?;
-        for (i, (parameter, value)) in self.family.parameters.iter().zip(&self.values).enumerate() {
+        for (i, (parameter, value)) in self.family.parameters.iter().zip(&self.parameter_values).enumerate() {
             write!(f, "{}{}={}", if i > 0 { ", " } else { "(" }, parameter.name, format_number(*value))?;
         }
-        f.write_str(if self.values.is_empty() { "" } else { ")" })
+        f.write_str(if self.parameter_values.is_empty() { "" } else { ")" })
     }
 }
 
@@ -105,7 +108,7 @@ pub struct MapRequest {
     pub rank: usize,
     /// Number of candidate rows for landmarks. It bounds the number of landmarks, and the number of
     /// features in the span of landmarks.
-    pub rows: usize,
+    pub candidate_count: usize,
     /// Size of an element, in bytes.
     pub element_bytes: usize,
 }
@@ -116,7 +119,7 @@ pub struct MapShape {
     /// Maximum number of features.
     pub p: usize,
     /// Number of landmarks to choose; `None` for maps built without rows.
-    pub landmarks: Option<usize>,
+    pub landmark_count: Option<usize>,
     /// Memory of the map.
     pub footprint: Footprint,
     /// Additional bytes while the map is built.
@@ -135,7 +138,7 @@ pub struct LandmarkMapArgs<'a, T: Real> {
     /// Number of features requested, [`MapShape::p`].
     pub rank: usize,
     /// Rows, for maps that pass over them.
-    pub data: &'a TableScan<'a, T>,
+    pub scan: &'a TableScan<'a, T>,
     /// Seed of random choices.
     pub seed: u64,
     /// Worker threads.
@@ -166,11 +169,11 @@ pub struct MapConstructorPair(pub(super) MapConstructor<f32>, pub(super) MapCons
 
 impl MapConstructorPair {
     /// Returns the functions that build a map from landmarks.
-    pub const fn on_landmarks(
+    pub const fn from_landmarks(
         single: fn(LandmarkMapArgs<'_, f32>) -> MapResult<f32>,
         double: fn(LandmarkMapArgs<'_, f64>) -> MapResult<f64>,
     ) -> Self {
-        Self(MapConstructor::OnLandmarks(single), MapConstructor::OnLandmarks(double))
+        Self(MapConstructor::FromLandmarks(single), MapConstructor::FromLandmarks(double))
     }
 
     /// Returns the functions that build a map without rows.
@@ -196,9 +199,9 @@ impl PrecisionPair for MapConstructorPair {
 #[derive(Clone, Copy, Debug)]
 pub enum MapConstructor<T: Real> {
     /// From landmarks.
-    OnLandmarks(fn(LandmarkMapArgs<'_, T>) -> MapResult<T>),
+    FromLandmarks(fn(LandmarkMapArgs<'_, T>) -> MapResult<T>),
     /// From its options alone: a model stores the options instead of the numbers of the map.
     DataIndependent(fn(&DataIndependentMapArgs<'_>) -> MapResult<T>),
     /// Without a map: the solver uses the exact kernel.
-    Exact,
+    ExactKernel,
 }

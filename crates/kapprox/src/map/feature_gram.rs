@@ -10,7 +10,7 @@ use kpass::{Merge, Reduction, RowBlock, Workers};
 /// and bp numbers for a tile of b rows.
 pub(crate) struct GramReduction<'a, T: Real> {
     pub(crate) map: &'a dyn FeatureMap<T>,
-    pub(crate) tile: usize,
+    pub(crate) tile_rows: usize,
 }
 
 /// ΦᵀΦ, p x p.
@@ -46,13 +46,13 @@ impl<T: Real> Reduction<T> for GramReduction<'_, T> {
 
     fn scratch(&self) -> Self::Scratch {
         let p = self.map.dims().1;
-        (Mat::zeros(self.tile, p), Mat::zeros(p, p))
+        (Mat::zeros(self.tile_rows, p), Mat::zeros(p, p))
     }
 
     fn step(
         &self,
         state: &mut FeatureGram,
-        (phi, product): &mut Self::Scratch,
+        (phi, tile_gram): &mut Self::Scratch,
         block: &RowBlock<'_, T>,
         workers: &Workers,
     ) -> Result<()> {
@@ -61,9 +61,9 @@ impl<T: Real> Reduction<T> for GramReduction<'_, T> {
         self.map.apply(x, phi.rb_mut(), workers);
         let phi = phi.as_ref();
         workers.install(|| {
-            matmul(product.as_mut(), Accum::Replace, phi.transpose(), phi, T::ONE, par(workers));
+            matmul(tile_gram.as_mut(), Accum::Replace, phi.transpose(), phi, T::ONE, par(workers));
         });
-        zip!(&mut state.0, &*product).for_each(|unzip!(sum, more)| *sum += more.to_f64());
+        zip!(&mut state.0, &*tile_gram).for_each(|unzip!(sum, more)| *sum += more.to_f64());
         Ok(())
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct IndependentLandmarks<T> {
     pub(super) landmarks: LandmarkSet<T>,
     /// L, r x r.
     pub(super) lower: Mat<f64>,
-    pub(super) amplification: Vec<f64>,
+    pub(super) amplifications: Vec<f64>,
 }
 
 impl<T: Real> IndependentLandmarks<T> {
@@ -35,17 +35,17 @@ impl<T: Real> IndependentLandmarks<T> {
     /// Costs m²d + 2m³/3 flops for m landmarks if they keep their order; otherwise m²d + m²r flops
     /// for each level, where r is the number of independent landmarks.
     pub(super) fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, workers: &Workers) -> Result<Self> {
-        let ordered = Self::in_order(kernel_matrix(kernel, &landmarks)?, &landmarks, workers)?;
-        if ordered.sound_count(MAX_AMPLIFICATION) == ordered.amplification.len() {
-            return Ok(ordered);
+        let independent = Self::factor_in_order(kernel_matrix(kernel, &landmarks)?, &landmarks, workers)?;
+        if independent.accurate_feature_count(MAX_AMPLIFICATION) == independent.amplifications.len() {
+            return Ok(independent);
         }
-        drop(ordered);
-        Self::by_levels(kernel, landmarks, MAX_AMPLIFICATION, workers)
+        drop(independent);
+        Self::order_by_levels(kernel, landmarks, MAX_AMPLIFICATION, workers)
     }
 
     /// Orders the landmarks by [`PIVOT_LEVELS`]. Drops the first landmark whose feature amplifies
     /// rounding by more than `max_amplification`, and all later landmarks.
-    pub(super) fn by_levels(
+    pub(super) fn order_by_levels(
         kernel: &Arc<dyn AnyKernel>,
         mut landmarks: LandmarkSet<T>,
         max_amplification: f64,
@@ -55,39 +55,39 @@ impl<T: Real> IndependentLandmarks<T> {
         for threshold in PIVOT_LEVELS {
             fill_kernel_matrix(kernel, &landmarks, k.as_mut())?;
             let mut order = factor_in_place(&mut k, threshold, workers)?;
-            let chosen: Vec<bool> = (0..landmarks.len()).map(|i| order.binary_search(&i).is_ok()).collect();
-            order.extend((0..landmarks.len()).filter(|i| !chosen[*i]));
+            let is_kept: Vec<bool> = (0..landmarks.len()).map(|i| order.binary_search(&i).is_ok()).collect();
+            order.extend((0..landmarks.len()).filter(|i| !is_kept[*i]));
             landmarks = landmarks.subset(&order);
         }
         fill_kernel_matrix(kernel, &landmarks, k.as_mut())?;
-        Ok(Self::in_order(k, &landmarks, workers)?.truncate_unsound(max_amplification))
+        Ok(Self::factor_in_order(k, &landmarks, workers)?.truncate_inaccurate(max_amplification))
     }
 
     /// Factors the kernel matrix of the landmarks in their order.
-    fn in_order(kernel_matrix: Mat<f64>, landmarks: &LandmarkSet<T>, workers: &Workers) -> Result<Self> {
-        let Factor { lower, kept_rows: kept } = factor(kernel_matrix, PIVOT_FLOOR, workers)?;
+    fn factor_in_order(kernel_matrix: Mat<f64>, landmarks: &LandmarkSet<T>, workers: &Workers) -> Result<Self> {
+        let Factor { lower, kept_rows } = factor(kernel_matrix, PIVOT_FLOOR, workers)?;
         let amplification = amplification(lower.as_ref(), workers)?;
-        Ok(Self { landmarks: landmarks.subset(&kept), lower, amplification })
+        Ok(Self { landmarks: landmarks.subset(&kept_rows), lower, amplifications: amplification })
     }
 
     /// Returns the number of leading features that amplify rounding by at most `max_amplification`.
-    fn sound_count(&self, max_amplification: f64) -> usize {
-        self.amplification.iter().take_while(|amplified| **amplified <= max_amplification).count()
+    fn accurate_feature_count(&self, max_amplification: f64) -> usize {
+        self.amplifications.iter().take_while(|amplification| **amplification <= max_amplification).count()
     }
 
-    fn truncate_unsound(mut self, max_amplification: f64) -> Self {
-        let r = self.sound_count(max_amplification);
-        if r < self.amplification.len() {
+    fn truncate_inaccurate(mut self, max_amplification: f64) -> Self {
+        let r = self.accurate_feature_count(max_amplification);
+        if r < self.amplifications.len() {
             self.landmarks = self.landmarks.subset(&(0..r).collect::<Vec<_>>());
             self.lower = self.lower.submatrix(0, 0, r, r).to_owned();
-            self.amplification.truncate(r);
+            self.amplifications.truncate(r);
         }
         self
     }
 }
 
-pub(crate) fn widen<T: Real>(numbers: &[T]) -> Vec<f64> {
-    numbers.iter().map(|value| value.to_f64()).collect()
+pub(crate) fn to_f64_vec<T: Real>(values: &[T]) -> Vec<f64> {
+    values.iter().map(|value| value.to_f64()).collect()
 }
 
 /// Computes the kernel matrix K_SS of the landmarks in f64, with both triangles.
@@ -103,7 +103,7 @@ fn fill_kernel_matrix<T: Real>(
     mut k: MatMut<'_, f64>,
 ) -> Result<()> {
     let m = landmarks.len();
-    let points = widen(&landmarks.points);
+    let points = to_f64_vec(&landmarks.points);
     let z = MatRef::from_row_major_slice(&points, m, landmarks.d);
     kernel.typed::<f64>().block(z, z, k.as_mut());
     if (0..m).all(|j| (j..m).all(|i| k[(i, j)].is_finite())) {
@@ -123,7 +123,7 @@ mod tests {
     /// Returns 200 points of the interval [0, 1], not sorted.
     fn line(kernel: Arc<dyn AnyKernel>) -> (Arc<dyn AnyKernel>, LandmarkSet<f64>) {
         let points = (0..200).map(|i| (f64::from(i) * 0.754_877_666).fract()).collect();
-        let set = LandmarkSet { points, rows: (0..200).collect(), d: 1, passes: 0, evaluations: 0 };
+        let set = LandmarkSet { points, row_numbers: (0..200).collect(), d: 1, passes: 0, evaluations: 0 };
         (kernel, set)
     }
 
@@ -138,25 +138,33 @@ mod tests {
     fn dependent_landmarks_are_ordered_by_levels() {
         let (kernel, set) = line(defined_gaussian(0.3));
         let ordered =
-            IndependentLandmarks::in_order(kernel_matrix(&kernel, &set).unwrap(), &set, &Workers::sequential())
+            IndependentLandmarks::factor_in_order(kernel_matrix(&kernel, &set).unwrap(), &set, &Workers::sequential())
                 .unwrap();
-        assert!(ordered.sound_count(MAX_AMPLIFICATION) < ordered.landmarks.len(), "{:?}", ordered.amplification);
+        assert!(
+            ordered.accurate_feature_count(MAX_AMPLIFICATION) < ordered.landmarks.len(),
+            "{:?}",
+            ordered.amplifications
+        );
         let independent = IndependentLandmarks::new(&kernel, set.clone(), &Workers::sequential()).unwrap();
-        assert!(independent.amplification.iter().all(|amplified| *amplified <= MAX_AMPLIFICATION));
+        assert!(independent.amplifications.iter().all(|amplified| *amplified <= MAX_AMPLIFICATION));
         // the pivots decrease by levels, and the landmarks of a level keep their order
         let first = (0..independent.landmarks.len())
             .take_while(|j| independent.lower[(*j, *j)].powi(2) > PIVOT_LEVELS[0])
             .count();
-        assert!(first > 2 && independent.landmarks.rows[..first].is_sorted(), "{:?}", independent.landmarks.rows);
-        assert!(!independent.landmarks.rows.is_sorted());
+        assert!(
+            first > 2 && independent.landmarks.row_numbers[..first].is_sorted(),
+            "{:?}",
+            independent.landmarks.row_numbers
+        );
+        assert!(!independent.landmarks.row_numbers.is_sorted());
         let k = kernel_matrix(&kernel, &independent.landmarks).unwrap();
         assert!((&independent.lower * independent.lower.transpose() - k).norm_max() < 1e-14);
         // the landmarks span every point up to rounding
         assert!(
-            independent.landmarks.len() > ordered.sound_count(MAX_AMPLIFICATION),
+            independent.landmarks.len() > ordered.accurate_feature_count(MAX_AMPLIFICATION),
             "{} {}",
             independent.landmarks.len(),
-            ordered.sound_count(MAX_AMPLIFICATION)
+            ordered.accurate_feature_count(MAX_AMPLIFICATION)
         );
     }
 
@@ -164,12 +172,12 @@ mod tests {
     fn unsound_landmarks_are_dropped() {
         let (kernel, set) = line(defined_gaussian(0.3));
         let ordered =
-            IndependentLandmarks::in_order(kernel_matrix(&kernel, &set).unwrap(), &set, &Workers::sequential())
+            IndependentLandmarks::factor_in_order(kernel_matrix(&kernel, &set).unwrap(), &set, &Workers::sequential())
                 .unwrap();
-        let (sound, lower) = (ordered.sound_count(MAX_AMPLIFICATION), ordered.lower.clone());
-        let truncated = ordered.truncate_unsound(MAX_AMPLIFICATION);
+        let (sound, lower) = (ordered.accurate_feature_count(MAX_AMPLIFICATION), ordered.lower.clone());
+        let truncated = ordered.truncate_inaccurate(MAX_AMPLIFICATION);
         assert_eq!(
-            (truncated.landmarks.len(), truncated.lower.nrows(), truncated.amplification.len()),
+            (truncated.landmarks.len(), truncated.lower.nrows(), truncated.amplifications.len()),
             (sound, sound, sound)
         );
         assert_eq!(truncated.lower, lower.submatrix(0, 0, sound, sound).to_owned());

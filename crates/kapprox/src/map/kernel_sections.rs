@@ -35,10 +35,10 @@ impl<T: Real> FeatureMap<T> for KernelSections<T> {
 
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
         let z = self.landmarks.as_mat();
-        workers.for_each(strips(x, out), |(x, out)| self.kernel.fill(x, z, out));
+        workers.for_each(strips(x, out), |(x, out)| self.kernel.fill_block(x, z, out));
     }
 
-    fn few_rows(&self) -> Option<LandmarkSections<'_, T>> {
+    fn landmark_sections(&self) -> Option<LandmarkSections<'_, T>> {
         Some(LandmarkSections::new(&self.kernel, self.landmarks.as_mat()))
     }
 

@@ -59,7 +59,7 @@ pub fn par(workers: &Workers) -> Par {
 /// If the column is not contiguous, because sums over its slice would then be wrong.
 #[doc(hidden)]
 #[inline(always)]
-pub fn contiguous<T>(column: ColRef<'_, T>) -> &[T] {
+pub fn column_slice<T>(column: ColRef<'_, T>) -> &[T] {
     column.try_as_col_major().expect("blocks are column-major").as_slice()
 }
 
@@ -69,7 +69,7 @@ pub fn contiguous<T>(column: ColRef<'_, T>) -> &[T] {
 /// If the column is not contiguous.
 #[doc(hidden)]
 #[inline(always)]
-pub fn contiguous_mut<T>(column: ColMut<'_, T>) -> &mut [T] {
+pub fn column_slice_mut<T>(column: ColMut<'_, T>) -> &mut [T] {
     column.try_as_col_major_mut().expect("blocks are column-major").as_slice_mut()
 }
 
@@ -99,7 +99,7 @@ pub trait FeatureMap<T: Real>: Debug + Send + Sync {
         self.kernel_diag(MatRef::from_row_major_slice(&[], 0, self.dims().0), &mut []).is_some()
     }
     /// Returns the features of a few rows at a time, for maps whose features are kernel values.
-    fn few_rows(&self) -> Option<LandmarkSections<'_, T>> {
+    fn landmark_sections(&self) -> Option<LandmarkSections<'_, T>> {
         None
     }
     /// Returns t functions wᵀphi(x) in the form with the fewest operations. Each column of

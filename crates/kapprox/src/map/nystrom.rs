@@ -14,7 +14,7 @@
 
 use super::factor::{MAX_AMPLIFICATION, amplification};
 use super::family::{LandmarkMapArgs, MapConstructorPair, MapFamily, MapResult, MapShape};
-use super::independent::{IndependentLandmarks, widen};
+use super::independent::{IndependentLandmarks, to_f64_vec};
 use super::{Expansion, FeatureMap};
 use crate::kernel::{AnyKernel, FixedKernel, KernelColumns};
 use crate::landmark_set::LandmarkSet;
@@ -23,7 +23,7 @@ use crate::{Error, Real, Result};
 use faer::linalg::triangular_solve::solve_upper_triangular_in_place;
 use faer::prelude::{Reborrow, ReborrowMut};
 use faer::{Mat, MatMut, MatRef, Par, unzip, zip};
-use kpass::{Footprint, Pool, Workers};
+use kpass::{BufferPool, Footprint, Workers};
 use std::sync::Arc;
 
 pub(super) const FAMILY: MapFamily = MapFamily {
@@ -31,25 +31,25 @@ pub(super) const FAMILY: MapFamily = MapFamily {
     about: "projection onto the kernel sections of the landmarks, in Cholesky coordinates; nested \
         in the rank",
     parameters: &[],
-    nested: true,
+    is_nested: true,
     supports_sparse: true,
-    passes: 0,
+    build_passes: 0,
     shape: |_, request| {
-        let footprint = Footprint { fixed: bytes(request.rank, request.d, request.element_bytes), per_row: 0 };
+        let footprint = Footprint { fixed: map_bytes(request.rank, request.d, request.element_bytes), per_row: 0 };
         // the kernel matrix, a copy of the landmarks, and the landmarks in f64
         let build_bytes = request.rank * (8 * request.rank + request.d * (2 * request.element_bytes + 8));
-        MapShape { p: request.rank, landmarks: Some(request.rank), footprint, build_bytes }
+        MapShape { p: request.rank, landmark_count: Some(request.rank), footprint, build_bytes }
     },
-    constructor: MapConstructorPair::on_landmarks(build, build),
+    constructor: MapConstructorPair::from_landmarks(build, build),
 };
 
-pub(super) fn build<T: Real>(inputs: LandmarkMapArgs<'_, T>) -> MapResult<T> {
-    let LandmarkMapArgs { kernel, landmarks, workers, .. } = inputs;
+pub(super) fn build<T: Real>(args: LandmarkMapArgs<'_, T>) -> MapResult<T> {
+    let LandmarkMapArgs { kernel, landmarks, workers, .. } = args;
     Ok(Box::new(NystromMap::new(kernel, landmarks, workers)?))
 }
 
-fn bytes(m: usize, d: usize, element: usize) -> usize {
-    m * d * (element + size_of::<f64>()) + m * m * size_of::<f64>() + LowerFactor::<f64>::bytes(m)
+fn map_bytes(m: usize, d: usize, element_bytes: usize) -> usize {
+    m * d * (element_bytes + size_of::<f64>()) + m * m * size_of::<f64>() + LowerFactor::<f64>::bytes(m)
 }
 
 /// Number of rows that one thread maps at a time. A strip of 288 rows with 2,000 features in f32 is
@@ -112,19 +112,19 @@ pub(super) enum Arithmetic<T: Real, N, W> {
     /// In `T`.
     Native(N, FixedKernel<T>),
     /// In f64, with the landmarks widened to f64.
-    Wide(Vec<f64>, W, FixedKernel<f64>),
+    F64(Vec<f64>, W, FixedKernel<f64>),
 }
 
 impl<T: Real, N, W> Arithmetic<T, N, W> {
-    pub(super) fn native(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>, matrix: N) -> Self {
+    pub(super) fn new_native(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>, matrix: N) -> Self {
         Self::Native(matrix, FixedKernel::for_blocks(kernel.typed::<T>(), landmarks.as_mat()))
     }
 
-    pub(super) fn wide(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>, matrix: W) -> Self {
-        let points = widen(&landmarks.points);
+    pub(super) fn new_f64(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>, matrix: W) -> Self {
+        let points = to_f64_vec(&landmarks.points);
         let z = MatRef::from_row_major_slice(&points, landmarks.len(), landmarks.d);
-        let fixed = FixedKernel::for_blocks(kernel.typed::<f64>(), z);
-        Self::Wide(points, matrix, fixed)
+        let fixed_kernel = FixedKernel::for_blocks(kernel.typed::<f64>(), z);
+        Self::F64(points, matrix, fixed_kernel)
     }
 
     /// Returns true if features are computed in `T` and `T` is narrower than f64.
@@ -133,14 +133,14 @@ impl<T: Real, N, W> Arithmetic<T, N, W> {
     }
 
     pub(super) fn is_in_f64(&self) -> bool {
-        matches!(self, Self::Wide(..))
+        matches!(self, Self::F64(..))
     }
 
     /// Returns the bytes of the points prepared for blocks.
     pub(super) fn prepared_bytes(&self) -> usize {
         match self {
-            Self::Native(_, fixed) => fixed.bytes(),
-            Self::Wide(_, _, fixed) => fixed.bytes(),
+            Self::Native(_, fixed_kernel) => fixed_kernel.bytes(),
+            Self::F64(_, _, fixed_kernel) => fixed_kernel.bytes(),
         }
     }
 }
@@ -158,17 +158,17 @@ impl<T: Real> NystromMap<T> {
     /// # Errors
     /// [`Error::NoLandmarks`] if no landmark is left, [`Error::NotFinite`] if the kernel overflows.
     pub fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, workers: &Workers) -> Result<Self> {
-        let exact = kernel.typed::<f64>();
-        crate::kernel::require_positive_definite(&*exact, "the Nyström map")?;
-        let IndependentLandmarks { landmarks, lower, amplification } =
+        let kernel_f64 = kernel.typed::<f64>();
+        crate::kernel::require_positive_definite(&*kernel_f64, "the Nyström map")?;
+        let IndependentLandmarks { landmarks, lower, amplifications: amplification } =
             IndependentLandmarks::new(kernel, landmarks, workers)?;
         if landmarks.is_empty() {
             return Err(Error::NoLandmarks {
                 why: "the kernel is zero at every landmark; choose another kernel or other landmarks".to_string(),
             });
         }
-        let native = precision_suffices::<T>(lower.as_ref(), &amplification);
-        Ok(Self::in_arithmetic(native, kernel, landmarks, lower))
+        let is_native = precision_suffices::<T>(lower.as_ref(), &amplification);
+        Ok(Self::in_arithmetic(is_native, kernel, landmarks, lower))
     }
 
     pub(crate) fn from_factor(
@@ -177,15 +177,15 @@ impl<T: Real> NystromMap<T> {
         lower: Mat<f64>,
         workers: &Workers,
     ) -> Result<Self> {
-        let native = size_of::<T>() == size_of::<f64>()
+        let is_native = size_of::<T>() == size_of::<f64>()
             || precision_suffices::<T>(lower.as_ref(), &amplification(lower.as_ref(), workers)?);
-        Ok(Self::in_arithmetic(native, kernel, landmarks, lower))
+        Ok(Self::in_arithmetic(is_native, kernel, landmarks, lower))
     }
 
-    fn in_arithmetic(native: bool, kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, lower: Mat<f64>) -> Self {
-        let arithmetic = match native {
-            true => Arithmetic::native(kernel, &landmarks, LowerFactor::new(lower.as_ref())),
-            false => Arithmetic::wide(kernel, &landmarks, LowerFactor::new(lower.as_ref())),
+    fn in_arithmetic(is_native: bool, kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, lower: Mat<f64>) -> Self {
+        let arithmetic = match is_native {
+            true => Arithmetic::new_native(kernel, &landmarks, LowerFactor::new(lower.as_ref())),
+            false => Arithmetic::new_f64(kernel, &landmarks, LowerFactor::new(lower.as_ref())),
         };
         Self { kernel: kernel.clone(), landmarks, lower, arithmetic }
     }
@@ -195,18 +195,18 @@ impl<T: Real> NystromMap<T> {
     /// Even in f64, kernel values have errors of many machine epsilons if the terms of a distance
     /// cancel, as for points that are many length scales away from the origin.
     fn drop_noisy_landmarks(&mut self) -> bool {
-        let independent = IndependentLandmarks::by_levels(
+        let independent = IndependentLandmarks::order_by_levels(
             &self.kernel,
             self.landmarks.clone(),
             REDUCED_AMPLIFICATION,
             &Workers::sequential(),
         );
         let Ok(IndependentLandmarks { landmarks, lower, .. }) = independent else { return false };
-        let fewer = !landmarks.is_empty() && landmarks.len() < self.landmarks.len();
-        if fewer {
+        let has_dropped = !landmarks.is_empty() && landmarks.len() < self.landmarks.len();
+        if has_dropped {
             *self = Self::in_arithmetic(size_of::<T>() == size_of::<f64>(), &self.kernel.clone(), landmarks, lower);
         }
-        fewer
+        has_dropped
     }
 
     /// Returns whether blocks and solve are computed in f64 because `T` is not accurate enough for
@@ -220,7 +220,8 @@ impl<T: Real> NystromMap<T> {
         let lower = self.lower.submatrix(0, 0, rank, rank);
         // a cancelled run does not use the answer
         self.is_in_f64()
-            && !amplification(lower, workers).is_ok_and(|amplified| precision_suffices::<T>(lower, &amplified))
+            && !amplification(lower, workers)
+                .is_ok_and(|amplifications| precision_suffices::<T>(lower, &amplifications))
     }
 
     /// Returns the kept landmarks, in their order.
@@ -238,26 +239,30 @@ impl<T: Real> NystromMap<T> {
     ///
     /// They define the same function, because wᵀ`phi(x)` = (`L⁻ᵀ w`)ᵀ `k_S(x)`. Prediction
     /// therefore needs the kernel block but no triangular solve.
-    pub fn dual(&self, weights: MatRef<'_, f64>) -> Mat<f64> {
+    pub fn dual_coefficients(&self, weights: MatRef<'_, f64>) -> Mat<f64> {
         let r = weights.nrows();
-        let mut dual = weights.to_owned();
+        let mut dual_coefficients = weights.to_owned();
         // sequential, because for a single right-hand side the bits of faer's parallel solve depend
         // on the number of threads
-        solve_upper_triangular_in_place(self.lower.submatrix(0, 0, r, r).transpose(), dual.as_mut(), Par::Seq);
-        dual
+        solve_upper_triangular_in_place(
+            self.lower.submatrix(0, 0, r, r).transpose(),
+            dual_coefficients.as_mut(),
+            Par::Seq,
+        );
+        dual_coefficients
     }
 
     /// Returns the bytes of a map of `m` landmarks with `d` inputs.
     pub fn bytes(m: usize, d: usize) -> usize {
-        bytes(m, d, size_of::<T>())
+        map_bytes(m, d, size_of::<T>())
     }
 }
 
 /// Returns whether `T` is accurate enough for landmarks with the factor L.
-fn precision_suffices<T: Real>(lower: MatRef<'_, f64>, amplified: &[f64]) -> bool {
-    let square = |j: usize| lower.col(j).subrows(j, lower.nrows() - j).squared_norm_l2();
-    let squares: Vec<f64> = (0..lower.nrows()).map(square).collect();
-    precision_suffices_for::<T>(&squares, amplified)
+fn precision_suffices<T: Real>(lower: MatRef<'_, f64>, amplifications: &[f64]) -> bool {
+    let squared_feature_sum = |j: usize| lower.col(j).subrows(j, lower.nrows() - j).squared_norm_l2();
+    let squared_feature_sums: Vec<f64> = (0..lower.nrows()).map(squared_feature_sum).collect();
+    sums_allow_precision::<T>(&squared_feature_sums, amplifications)
 }
 
 /// Returns whether kernel values and features can be computed in `T`. `squares` are the squares of
@@ -268,13 +273,14 @@ fn precision_suffices<T: Real>(lower: MatRef<'_, f64>, amplified: &[f64]) -> boo
 /// fraction ε² Σ_j a_j of the trace, which must be at most [`MAX_NOISE`]. To first order, they also
 /// change by 2ε √ā, where ā is the mean of the a_j weighted with `squares`; this change must be at
 /// most twice [`MAX_DRIFT`].
-pub(super) fn precision_suffices_for<T: Real>(squares: &[f64], amplified: &[f64]) -> bool {
+pub(super) fn sums_allow_precision<T: Real>(squared_feature_sums: &[f64], amplifications: &[f64]) -> bool {
     let epsilon = T::EPSILON / 2.0;
-    let sum: f64 = squares.iter().zip(amplified).map(|(square, a)| square * a).sum();
-    let drift = epsilon * (sum / squares.iter().sum::<f64>()).sqrt();
-    let largest = amplified.iter().copied().fold(0.0, f64::max);
-    let holds_for_any_row = amplified.len() > FEW_FEATURES || epsilon * largest.sqrt() <= MAX_DRIFT;
-    epsilon * epsilon * amplified.iter().sum::<f64>() <= MAX_NOISE && drift <= MAX_DRIFT && holds_for_any_row
+    let weighted_sum: f64 =
+        squared_feature_sums.iter().zip(amplifications).map(|(squared_sum, a)| squared_sum * a).sum();
+    let drift = epsilon * (weighted_sum / squared_feature_sums.iter().sum::<f64>()).sqrt();
+    let max_amplification = amplifications.iter().copied().fold(0.0, f64::max);
+    let holds_for_any_row = amplifications.len() > FEW_FEATURES || epsilon * max_amplification.sqrt() <= MAX_DRIFT;
+    epsilon * epsilon * amplifications.iter().sum::<f64>() <= MAX_NOISE && drift <= MAX_DRIFT && holds_for_any_row
 }
 
 impl<T: Real> FeatureMap<T> for NystromMap<T> {
@@ -283,16 +289,16 @@ impl<T: Real> FeatureMap<T> for NystromMap<T> {
     }
 
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
-        let (z, pool) = (self.landmarks.as_mat(), Pool::default());
+        let (z, pool) = (self.landmarks.as_mat(), BufferPool::default());
         workers.for_each(strips(x, out), |(x, mut out)| match &self.arithmetic {
             // a cancelled pass discards the features
             _ if workers.is_cancelled() => (),
             Arithmetic::Native(lower, kernel) => {
-                kernel.fill(x, z, out.rb_mut());
+                kernel.fill_block(x, z, out.rb_mut());
                 lower.solve(out);
             }
-            Arithmetic::Wide(z, lower, kernel) => compute_in_f64(x, out, &pool, |x, mut phi| {
-                kernel.fill(x, MatRef::from_row_major_slice(z, self.rank(), x.ncols()), phi.rb_mut());
+            Arithmetic::F64(z, lower, kernel) => compute_in_f64(x, out, &pool, |x, mut phi| {
+                kernel.fill_block(x, MatRef::from_row_major_slice(z, self.rank(), x.ncols()), phi.rb_mut());
                 lower.solve(phi);
             }),
         });
@@ -307,14 +313,18 @@ impl<T: Real> FeatureMap<T> for NystromMap<T> {
         let r = weights.nrows();
         let needs_f64 = self.needs_f64(r, workers);
         let leading: Vec<usize> = (0..r).collect();
-        Expansion::Landmarks { landmarks: self.landmarks.subset(&leading), coefficients: self.dual(weights), needs_f64 }
+        Expansion::Landmarks {
+            landmarks: self.landmarks.subset(&leading),
+            coefficients: self.dual_coefficients(weights),
+            needs_f64,
+        }
     }
 
     fn raise_precision(&mut self) -> bool {
         if !self.arithmetic.is_narrow() {
             return self.drop_noisy_landmarks();
         }
-        self.arithmetic = Arithmetic::wide(&self.kernel, &self.landmarks, LowerFactor::new(self.lower.as_ref()));
+        self.arithmetic = Arithmetic::new_f64(&self.kernel, &self.landmarks, LowerFactor::new(self.lower.as_ref()));
         true
     }
 
@@ -334,11 +344,11 @@ impl<T: Real> FeatureMap<T> for NystromMap<T> {
 /// Calls a function with a matrix of the `pool`; the contents of the matrix are unspecified.
 /// Matrices are reused, so that the operating system does not clear new pages for every strip.
 pub(super) fn with_matrix<E: Real>(
-    pool: &Pool<Mat<E>>,
+    pool: &BufferPool<Mat<E>>,
     (rows, columns): (usize, usize),
     use_matrix: impl FnOnce(MatMut<'_, E>),
 ) {
-    pool.with(Mat::new, |matrix| {
+    pool.with_buffer(Mat::new, |matrix| {
         if matrix.nrows() < rows || matrix.ncols() < columns {
             *matrix = Mat::zeros(rows, columns);
         }
@@ -350,13 +360,13 @@ pub(super) fn with_matrix<E: Real>(
 pub(super) fn compute_in_f64<T: Real>(
     x: MatRef<'_, T>,
     out: MatMut<'_, T>,
-    pool: &Pool<Mat<f64>>,
-    features: impl Fn(MatRef<'_, f64>, MatMut<'_, f64>),
+    pool: &BufferPool<Mat<f64>>,
+    compute_features: impl Fn(MatRef<'_, f64>, MatMut<'_, f64>),
 ) {
     let (b, d) = (x.nrows(), x.ncols());
     let x: Vec<f64> = (0..b).flat_map(|i| x.row(i).iter().map(|v| v.to_f64())).collect();
     with_matrix(pool, (b, out.ncols()), |mut phi| {
-        features(MatRef::from_row_major_slice(&x, b, d), phi.rb_mut());
+        compute_features(MatRef::from_row_major_slice(&x, b, d), phi.rb_mut());
         zip!(out, phi.rb()).for_each(|unzip!(to, from)| *to = T::from_f64(*from));
     });
 }

@@ -20,17 +20,17 @@
 
 use super::family::{LandmarkMapArgs, MapConstructorPair, MapFamily, MapRequest, MapResult, MapShape};
 use super::feature_gram::GramReduction;
-use super::independent::{kernel_matrix, widen};
-use super::nystrom::{Arithmetic, NystromMap, compute_in_f64, precision_suffices_for, strips, with_matrix};
+use super::independent::{kernel_matrix, to_f64_vec};
+use super::nystrom::{Arithmetic, NystromMap, compute_in_f64, strips, sums_allow_precision, with_matrix};
 use super::{Expansion, FeatureMap, MapSpec, par};
 use crate::decompose::{orthonormal_basis, product, symmetric_eigen};
-use crate::kernel::{AnyKernel, KernelFunction, KernelParameter, ParameterRange};
+use crate::kernel::{AnyKernel, KernelFunction, NumericParameter, ParameterRange};
 use crate::landmark_set::{LandmarkSet, TableScan};
 use crate::{Error, Real, Result};
 use faer::linalg::matmul::matmul;
 use faer::prelude::{Reborrow, ReborrowMut};
 use faer::{Accum, Mat, MatMut, MatRef, Par};
-use kpass::{Footprint, Pool, Workers};
+use kpass::{BufferPool, Footprint, Workers};
 use std::sync::Arc;
 
 /// Smallest eigenvalue of a direction that is kept, as a fraction of the largest eigenvalue.
@@ -39,12 +39,12 @@ use std::sync::Arc;
 /// The error of an eigenvalue of an m x m matrix K in f64 is about m ε‖K‖, where ε is the machine
 /// epsilon. The fraction 1,000 ε is enough for a few hundred landmarks. It drops only directions
 /// whose eigenvalues are about 1e-13 of the largest eigenvalue.
-const MIN_EIGENVALUE: f64 = 1e3 * f64::EPSILON;
+const MIN_EIGENVALUE_RATIO: f64 = 1e3 * f64::EPSILON;
 
-const OVERSAMPLING: KernelParameter = KernelParameter::number(
+const OVERSAMPLING: NumericParameter = NumericParameter::number(
     "oversampling",
     2.0,
-    ParameterRange::Integer { from: 1, to: 100 },
+    ParameterRange::Integer { min: 1, max: 100 },
     "it is the number of landmarks for each feature",
 );
 
@@ -52,17 +52,17 @@ pub(super) const EIGEN: MapFamily = MapFamily {
     name: "eigen",
     about: "projection onto the leading eigenvectors of the landmarks' kernel matrix",
     parameters: &[OVERSAMPLING],
-    nested: true,
+    is_nested: true,
     supports_sparse: true,
-    passes: 0,
+    build_passes: 0,
     shape,
-    constructor: MapConstructorPair::on_landmarks(eigen_map, eigen_map),
+    constructor: MapConstructorPair::from_landmarks(eigen_map, eigen_map),
 };
 
 pub(super) const RANDOMISED: MapFamily = MapFamily {
     name: "randomised",
     about: "the same eigenvectors, from a randomised decomposition",
-    constructor: MapConstructorPair::on_landmarks(randomised_map, randomised_map),
+    constructor: MapConstructorPair::from_landmarks(randomised_map, randomised_map),
     ..EIGEN
 };
 
@@ -71,57 +71,57 @@ pub(super) const DOUBLE: MapFamily = MapFamily {
     about: "eigenvectors approximated from a subset of the landmarks",
     parameters: &[
         OVERSAMPLING,
-        KernelParameter::number(
+        NumericParameter::number(
             "ratio",
             2.0,
-            ParameterRange::Integer { from: 1, to: 100 },
+            ParameterRange::Integer { min: 1, max: 100 },
             "one in this many landmarks enters the decomposition",
         ),
     ],
-    constructor: MapConstructorPair::on_landmarks(double_map, double_map),
+    constructor: MapConstructorPair::from_landmarks(double_map, double_map),
     ..EIGEN
 };
 
 pub(super) const TRUNCATED: MapFamily = MapFamily {
     name: "truncated",
     about: "the leading principal directions of the features of all rows; one more pass",
-    passes: 1,
-    constructor: MapConstructorPair::on_landmarks(truncated_map, truncated_map),
+    build_passes: 1,
+    constructor: MapConstructorPair::from_landmarks(truncated_map, truncated_map),
     ..EIGEN
 };
 
 fn shape(spec: &MapSpec, request: MapRequest) -> MapShape {
-    let m = (request.rank * spec.value("oversampling") as usize).min(request.rows);
-    let (landmarks, weights) = (m * request.d * (request.element_bytes + size_of::<f64>()), m * request.rank);
-    let fixed = landmarks + weights * (request.element_bytes + size_of::<f64>());
+    let m = (request.rank * spec.value("oversampling") as usize).min(request.candidate_count);
+    let (landmark_bytes, weight_count) = (m * request.d * (request.element_bytes + size_of::<f64>()), m * request.rank);
+    let fixed = landmark_bytes + weight_count * (request.element_bytes + size_of::<f64>());
     // the kernel matrix, its decomposition and their workspace
     let build_bytes = m * (48 * m + request.d * (2 * request.element_bytes + 8));
     MapShape {
         p: request.rank,
-        landmarks: Some(m),
+        landmark_count: Some(m),
         footprint: Footprint { fixed, per_row: m * request.element_bytes },
         build_bytes,
     }
 }
 
-pub(super) fn eigen_map<T: Real>(inputs: LandmarkMapArgs<'_, T>) -> MapResult<T> {
-    Ok(Box::new(Projected::eigen(inputs.kernel, inputs.landmarks, inputs.rank)?))
+pub(super) fn eigen_map<T: Real>(args: LandmarkMapArgs<'_, T>) -> MapResult<T> {
+    Ok(Box::new(Projected::eigen(args.kernel, args.landmarks, args.rank)?))
 }
 
-pub(super) fn randomised_map<T: Real>(inputs: LandmarkMapArgs<'_, T>) -> MapResult<T> {
-    let LandmarkMapArgs { kernel, landmarks, rank, seed, workers, .. } = inputs;
+pub(super) fn randomised_map<T: Real>(args: LandmarkMapArgs<'_, T>) -> MapResult<T> {
+    let LandmarkMapArgs { kernel, landmarks, rank, seed, workers, .. } = args;
     Ok(Box::new(Projected::randomised(kernel, landmarks, rank, seed, workers)?))
 }
 
-pub(super) fn double_map<T: Real>(inputs: LandmarkMapArgs<'_, T>) -> MapResult<T> {
-    let ratio = inputs.spec.value("ratio") as usize;
-    Ok(Box::new(Projected::double(inputs.kernel, inputs.landmarks, inputs.rank, ratio)?))
+pub(super) fn double_map<T: Real>(args: LandmarkMapArgs<'_, T>) -> MapResult<T> {
+    let ratio = args.spec.value("ratio") as usize;
+    Ok(Box::new(Projected::double(args.kernel, args.landmarks, args.rank, ratio)?))
 }
 
-pub(super) fn truncated_map<T: Real>(inputs: LandmarkMapArgs<'_, T>) -> MapResult<T> {
-    let LandmarkMapArgs { kernel, landmarks, rank, workers, .. } = inputs;
+pub(super) fn truncated_map<T: Real>(args: LandmarkMapArgs<'_, T>) -> MapResult<T> {
+    let LandmarkMapArgs { kernel, landmarks, rank, workers, .. } = args;
     let nystrom = NystromMap::new(kernel, landmarks, workers)?;
-    Ok(Box::new(Projected::truncated(&nystrom, kernel, rank, inputs.data)?))
+    Ok(Box::new(Projected::truncated(&nystrom, kernel, rank, args.scan)?))
 }
 
 /// A Nyström map in the coordinates of r directions in the span of m landmarks.
@@ -146,12 +146,12 @@ impl<T: Real> Projected<T> {
     /// Returns the map with weights W. The weights must satisfy K̂ ≼ K, and `eigenvalues` must be
     /// the squares of the features, summed over some rows.
     fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, weights: Mat<f64>, eigenvalues: Vec<f64>) -> Self {
-        let amplified = amplification(&*kernel.typed::<f64>(), &landmarks, weights.as_ref());
-        let native = size_of::<T>() == size_of::<f64>() || precision_suffices_for::<T>(&eigenvalues, &amplified);
-        let narrow = || Mat::from_fn(weights.nrows(), weights.ncols(), |i, j| T::from_f64(weights[(i, j)]));
-        let arithmetic = match native {
-            true => Arithmetic::native(kernel, &landmarks, narrow()),
-            false => Arithmetic::wide(kernel, &landmarks, ()),
+        let amplifications = amplification(&*kernel.typed::<f64>(), &landmarks, weights.as_ref());
+        let is_native = size_of::<T>() == size_of::<f64>() || sums_allow_precision::<T>(&eigenvalues, &amplifications);
+        let narrow_weights = || Mat::from_fn(weights.nrows(), weights.ncols(), |i, j| T::from_f64(weights[(i, j)]));
+        let arithmetic = match is_native {
+            true => Arithmetic::new_native(kernel, &landmarks, narrow_weights()),
+            false => Arithmetic::new_f64(kernel, &landmarks, ()),
         };
         Self { kernel: kernel.clone(), landmarks, weights, arithmetic, eigenvalues }
     }
@@ -173,9 +173,9 @@ impl<T: Real> Projected<T> {
     /// kernel value is not finite.
     pub fn eigen(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, r: usize) -> Result<Self> {
         let k_mm = kernel_matrix(kernel, &landmarks)?;
-        let (values, vectors) = eigen(k_mm.as_ref(), r)?;
-        let weights = Mat::from_fn(vectors.nrows(), values.len(), |i, j| vectors[(i, j)] / values[j].sqrt());
-        Ok(Self::new(kernel, landmarks, weights, values))
+        let (eigenvalues, vectors) = leading_eigenpairs(k_mm.as_ref(), r)?;
+        let weights = Mat::from_fn(vectors.nrows(), eigenvalues.len(), |i, j| vectors[(i, j)] / eigenvalues[j].sqrt());
+        Ok(Self::new(kernel, landmarks, weights, eigenvalues))
     }
 
     /// Computes the same features as [`Projected::eigen`], but from a randomised decomposition of
@@ -198,11 +198,11 @@ impl<T: Real> Projected<T> {
         use rand_distr::{Distribution, StandardNormal};
         let k_mm = kernel_matrix(kernel, &landmarks)?;
         let m = k_mm.nrows();
-        let width = (r + 10).min(m);
+        let sketch_columns = (r + 10).min(m);
         let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
-        let mut basis = Mat::from_fn(m, width, |_, _| StandardNormal.sample(&mut rng));
+        let mut basis = Mat::from_fn(m, sketch_columns, |_, _| StandardNormal.sample(&mut rng));
         for _ in 0..3 {
-            let mut images = Mat::zeros(m, width);
+            let mut images = Mat::zeros(m, sketch_columns);
             workers.install(|| {
                 matmul(images.as_mut(), Accum::Replace, k_mm.as_ref(), basis.as_ref(), 1.0, par(workers));
             });
@@ -222,15 +222,15 @@ impl<T: Real> Projected<T> {
     /// The errors of [`Projected::eigen`].
     pub fn double(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, r: usize, ratio: usize) -> Result<Self> {
         let k_mm = kernel_matrix(kernel, &landmarks)?;
-        let inner: Vec<usize> = (0..landmarks.len()).step_by(ratio.max(1)).collect();
-        let s = inner.len();
-        let k_ss = Mat::from_fn(s, s, |i, j| k_mm[(inner[i], inner[j])]);
-        let (values, vectors) = eigen(k_ss.as_ref(), r)?;
+        let inner_landmarks: Vec<usize> = (0..landmarks.len()).step_by(ratio.max(1)).collect();
+        let s = inner_landmarks.len();
+        let k_ss = Mat::from_fn(s, s, |i, j| k_mm[(inner_landmarks[i], inner_landmarks[j])]);
+        let (eigenvalues, vectors) = leading_eigenpairs(k_ss.as_ref(), r)?;
         // U ≈ K_ms U_s Λ_s⁻¹, where K_ss = U_s Λ_s U_sᵀ; the projection then orthogonalises these
         // columns
-        let extension = Mat::from_fn(s, values.len(), |i, j| vectors[(i, j)] / values[j]);
-        let columns = Mat::from_fn(k_mm.nrows(), s, |i, j| k_mm[(i, inner[j])]);
-        Self::project_onto(kernel, landmarks, k_mm.as_ref(), product(columns.as_ref(), extension.as_ref()), r)
+        let scaled_vectors = Mat::from_fn(s, eigenvalues.len(), |i, j| vectors[(i, j)] / eigenvalues[j]);
+        let k_ms = Mat::from_fn(k_mm.nrows(), s, |i, j| k_mm[(i, inner_landmarks[j])]);
+        Self::project_onto(kernel, landmarks, k_mm.as_ref(), product(k_ms.as_ref(), scaled_vectors.as_ref()), r)
     }
 
     /// Returns the best rank-`r` approximation of the matrix K̂ of `map`. It is computed from the
@@ -248,15 +248,15 @@ impl<T: Real> Projected<T> {
         map: &NystromMap<T>,
         kernel: &Arc<dyn AnyKernel>,
         r: usize,
-        data: &TableScan<'_, T>,
+        scan: &TableScan<'_, T>,
     ) -> Result<Self> {
-        let fold = GramReduction { map, tile: data.pass.tile };
-        let inner = data.pass.resume("inner products of features", data.source, &fold)?.0.0;
-        let (values, directions) = eigen(inner.as_ref(), r)?;
+        let reduction = GramReduction { map, tile_rows: scan.pass.tile_rows };
+        let gram = scan.pass.resume("inner products of features", scan.source, &reduction)?.0.0;
+        let (eigenvalues, directions) = leading_eigenpairs(gram.as_ref(), r)?;
         // the features of `map` are L⁻¹ k_S; in the directions V they are Vᵀ L⁻¹ k_S, so W = L⁻ᵀ V
-        let weights = map.dual(directions.as_ref());
-        let truncated = Self::new(kernel, map.landmarks().clone(), weights, values);
-        Ok(Self { eigenvalues: Vec::new(), ..truncated })
+        let weights = map.dual_coefficients(directions.as_ref());
+        let projected = Self::new(kernel, map.landmarks().clone(), weights, eigenvalues);
+        Ok(Self { eigenvalues: Vec::new(), ..projected })
     }
 
     /// Projects onto the functions that the columns of Q define (m x any number). The features are
@@ -270,10 +270,11 @@ impl<T: Real> Projected<T> {
     ) -> Result<Self> {
         // Q is first orthonormalised, so that QᵀKQ has the scale of K
         let q = orthonormal_basis(q).0;
-        let small = product(q.transpose(), product(k_mm, q.as_ref()).as_ref());
-        let (values, vectors) = eigen(small.as_ref(), r)?;
-        let scaled = Mat::from_fn(vectors.nrows(), values.len(), |i, j| vectors[(i, j)] / values[j].sqrt());
-        Ok(Self::new(kernel, landmarks, product(q.as_ref(), scaled.as_ref()), values))
+        let projected_kernel = product(q.transpose(), product(k_mm, q.as_ref()).as_ref());
+        let (eigenvalues, vectors) = leading_eigenpairs(projected_kernel.as_ref(), r)?;
+        let scaled_vectors =
+            Mat::from_fn(vectors.nrows(), eigenvalues.len(), |i, j| vectors[(i, j)] / eigenvalues[j].sqrt());
+        Ok(Self::new(kernel, landmarks, product(q.as_ref(), scaled_vectors.as_ref()), eigenvalues))
     }
 
     /// Returns W, m x r, with phi(x) = Wᵀ k_S(x).
@@ -305,19 +306,19 @@ fn amplification<T: Real>(
     landmarks: &LandmarkSet<T>,
     weights: MatRef<'_, f64>,
 ) -> Vec<f64> {
-    let (points, mut diagonal) = (widen(&landmarks.points), vec![0.0; landmarks.len()]);
+    let (points, mut diagonal) = (to_f64_vec(&landmarks.points), vec![0.0; landmarks.len()]);
     kernel.diag(MatRef::from_row_major_slice(&points, landmarks.len(), landmarks.d), &mut diagonal);
-    let amplify =
+    let amplification =
         |column: faer::ColRef<'_, f64>| column.iter().zip(&diagonal).map(|(w, k_ii)| 3.0 * k_ii * w * w).sum();
-    weights.col_iter().map(amplify).collect()
+    weights.col_iter().map(amplification).collect()
 }
 
 /// Returns the `r` leading eigenpairs above [`MIN_EIGENVALUE`], descending. The entry of largest
 /// magnitude of each vector is positive.
-fn eigen(matrix: MatRef<'_, f64>, r: usize) -> Result<(Vec<f64>, Mat<f64>)> {
+fn leading_eigenpairs(matrix: MatRef<'_, f64>, r: usize) -> Result<(Vec<f64>, Mat<f64>)> {
     let (eigenvalues, vectors) = symmetric_eigen(matrix)?;
     let m = eigenvalues.len();
-    let floor = MIN_EIGENVALUE * eigenvalues[m - 1].max(0.0);
+    let floor = MIN_EIGENVALUE_RATIO * eigenvalues[m - 1].max(0.0);
     let leading: Vec<usize> = (0..m).rev().take_while(|j| eigenvalues[*j] > floor).take(r).collect();
     if leading.is_empty() {
         return Err(Error::NoLandmarks {
@@ -325,7 +326,8 @@ fn eigen(matrix: MatRef<'_, f64>, r: usize) -> Result<(Vec<f64>, Mat<f64>)> {
         });
     }
     let sign = |j: usize| {
-        let largest = vectors.col(j).iter().fold(0.0f64, |best, v| if v.abs() > best.abs() { *v } else { best });
+        let largest =
+            vectors.col(j).iter().fold(0.0f64, |largest, v| if v.abs() > largest.abs() { *v } else { largest });
         if largest < 0.0 { -1.0 } else { 1.0 }
     };
     let signs: Vec<f64> = leading.iter().map(|j| sign(*j)).collect();
@@ -339,16 +341,16 @@ impl<T: Real> FeatureMap<T> for Projected<T> {
     }
 
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
-        let (z, m, native_pool, wide_pool) =
-            (self.landmarks.as_mat(), self.landmarks.len(), Pool::default(), Pool::default());
+        let (z, m, native_pool, f64_pool) =
+            (self.landmarks.as_mat(), self.landmarks.len(), BufferPool::default(), BufferPool::default());
         workers.for_each(strips(x, out), |(x, out)| match &self.arithmetic {
-            Arithmetic::Native(narrow, kernel) => with_matrix(&native_pool, (x.nrows(), m), |mut k| {
-                kernel.fill(x, z, k.rb_mut());
-                matmul(out, Accum::Replace, k.rb(), narrow.as_ref(), T::ONE, Par::Seq);
+            Arithmetic::Native(native_weights, kernel) => with_matrix(&native_pool, (x.nrows(), m), |mut k| {
+                kernel.fill_block(x, z, k.rb_mut());
+                matmul(out, Accum::Replace, k.rb(), native_weights.as_ref(), T::ONE, Par::Seq);
             }),
-            Arithmetic::Wide(z, (), kernel) => compute_in_f64(x, out, &wide_pool, |x, phi| {
-                with_matrix(&wide_pool, (x.nrows(), m), |mut k| {
-                    kernel.fill(x, MatRef::from_row_major_slice(z, m, x.ncols()), k.rb_mut());
+            Arithmetic::F64(z, (), kernel) => compute_in_f64(x, out, &f64_pool, |x, phi| {
+                with_matrix(&f64_pool, (x.nrows(), m), |mut k| {
+                    kernel.fill_block(x, MatRef::from_row_major_slice(z, m, x.ncols()), k.rb_mut());
                     matmul(phi, Accum::Replace, k.rb(), self.weights.as_ref(), 1.0, Par::Seq);
                 });
             }),
@@ -361,24 +363,28 @@ impl<T: Real> FeatureMap<T> for Projected<T> {
     }
 
     fn expand(&self, weights: MatRef<'_, f64>, _: &Workers) -> Expansion<T> {
-        let coefficients = product(self.weights.subcols(0, weights.nrows()), weights);
-        Expansion::Landmarks { landmarks: self.landmarks.clone(), coefficients, needs_f64: self.arithmetic.is_in_f64() }
+        let dual_coefficients = product(self.weights.subcols(0, weights.nrows()), weights);
+        Expansion::Landmarks {
+            landmarks: self.landmarks.clone(),
+            coefficients: dual_coefficients,
+            needs_f64: self.arithmetic.is_in_f64(),
+        }
     }
 
     fn raise_precision(&mut self) -> bool {
-        let narrow = self.arithmetic.is_narrow();
-        if narrow {
-            self.arithmetic = Arithmetic::wide(&self.kernel, &self.landmarks, ());
+        let is_narrow = self.arithmetic.is_narrow();
+        if is_narrow {
+            self.arithmetic = Arithmetic::new_f64(&self.kernel, &self.landmarks, ());
         }
-        narrow
+        is_narrow
     }
 
     fn truncate(&mut self, r: usize) -> bool {
         let r = r.min(self.weights.ncols());
         self.weights = self.weights.subcols(0, r).to_owned();
         self.eigenvalues.truncate(r);
-        if let Arithmetic::Native(narrow, _) = &mut self.arithmetic {
-            *narrow = narrow.subcols(0, r).to_owned();
+        if let Arithmetic::Native(native_weights, _) = &mut self.arithmetic {
+            *native_weights = native_weights.subcols(0, r).to_owned();
         }
         true
     }
@@ -387,7 +393,7 @@ impl<T: Real> FeatureMap<T> for Projected<T> {
         let (m, r) = self.weights.shape();
         let fixed = match self.arithmetic {
             Arithmetic::Native(..) => (m * self.landmarks.d + m * r) * size_of::<T>(),
-            Arithmetic::Wide(..) => m * self.landmarks.d * (size_of::<T>() + size_of::<f64>()),
+            Arithmetic::F64(..) => m * self.landmarks.d * (size_of::<T>() + size_of::<f64>()),
         };
         Footprint {
             fixed: fixed + m * r * size_of::<f64>() + self.arithmetic.prepared_bytes(),

@@ -5,7 +5,7 @@
 use super::family::{MAX_FEATURES, MapConstructor, MapConstructorPair, MapFamily, MapRequest, MapShape, MapSpec};
 use super::{additive, ensemble, nystrom, projected, random, sketch};
 use crate::{Error, Real, Result};
-use kpass::display::truncated;
+use kpass::display::truncate;
 use kpass::registry::Registry;
 use std::str::FromStr;
 
@@ -31,18 +31,18 @@ const EXACT: MapFamily = MapFamily {
     about: "no approximation: ridge, svm, svr and oneclass with the exact kernel on all rows; \
         `rank` is the rank of the preconditioner of ridge",
     parameters: &[],
-    nested: false,
+    is_nested: false,
     supports_sparse: true,
-    passes: 0,
+    build_passes: 0,
     // the solver's preconditioner is a Nyström map
     shape: nystrom::FAMILY.shape,
-    constructor: MapConstructorPair(MapConstructor::Exact, MapConstructor::Exact),
+    constructor: MapConstructorPair(MapConstructor::ExactKernel, MapConstructor::ExactKernel),
 };
 
 /// Returns every map, in the order in which help lists them: the maps of this crate, then the
 /// [registered](register) maps.
 pub fn registry() -> Vec<&'static MapFamily> {
-    FAMILIES.all()
+    FAMILIES.entries()
 }
 
 /// Returns the map with this name, of this crate or [registered](register).
@@ -74,34 +74,39 @@ impl FromStr for MapSpec {
 
     fn from_str(text: &str) -> Result<Self> {
         let invalid = |at: usize, message: String| Error::Kernel { text: text.to_string(), at, message };
-        let (name, rest) = text.split_at(text.find('(').unwrap_or(text.len()));
+        let (name, parameter_text) = text.split_at(text.find('(').unwrap_or(text.len()));
         let Some(family) = by_name(name.trim()) else {
             let names: Vec<&str> = registry().into_iter().map(|family| family.name).collect();
             return Err(invalid(0, format!("unknown map {:?}; choose one of {}", name.trim(), names.join(", "))));
         };
         let mut spec = Self::with_defaults(family);
-        if rest.is_empty() {
+        if parameter_text.is_empty() {
             return Ok(spec);
         }
-        let Some(arguments) = rest.trim_end().strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) else {
+        let Some(arguments) =
+            parameter_text.trim_end().strip_prefix('(').and_then(|argument_text| argument_text.strip_suffix(')'))
+        else {
             return Err(invalid(text.len(), "expected a closing parenthesis".to_string()));
         };
-        for part in arguments.split(',').filter(|part| !part.trim().is_empty()) {
-            let at = part.as_ptr() as usize - text.as_ptr() as usize;
-            let (key, value) = part.split_once('=').unwrap_or((part, ""));
+        for argument in arguments.split(',').filter(|part| !part.trim().is_empty()) {
+            let at = argument.as_ptr() as usize - text.as_ptr() as usize;
+            let (key, value) = argument.split_once('=').unwrap_or((argument, ""));
             let (key, value) = (key.trim(), value.trim());
             let Some(index) = family.parameters.iter().position(|parameter| parameter.name == key) else {
                 let names: Vec<&str> = family.parameters.iter().map(|parameter| parameter.name).collect();
-                let accepted = if names.is_empty() { "no parameters".to_string() } else { names.join(", ") };
-                return Err(invalid(at, format!("{} has no parameter {key:?}; it takes {accepted}", family.name)));
+                let accepted_names = if names.is_empty() { "no parameters".to_string() } else { names.join(", ") };
+                return Err(invalid(
+                    at,
+                    format!("{} has no parameter {key:?}; it takes {accepted_names}", family.name),
+                ));
             };
             let parameter = &family.parameters[index];
-            spec.values[index] = match value.parse::<f64>() {
+            spec.parameter_values[index] = match value.parse::<f64>() {
                 Ok(value) if parameter.range.contains(value) => value,
                 _ => {
                     let why = format!(
                         "{key} is {:?}, but must be {}: {}",
-                        truncated(value),
+                        truncate(value),
                         parameter.range,
                         parameter.reason
                     );
@@ -120,11 +125,11 @@ impl MapSpec {
     /// # Errors
     /// [`Error::TooManyFeatures`] above [`MAX_FEATURES`].
     pub fn shape(&self, request: MapRequest) -> Result<MapShape> {
-        let rows = request.rows.max(1);
-        let max_rank = if self.is_data_independent() { usize::MAX } else { rows };
+        let candidate_count = request.candidate_count.max(1);
+        let max_rank = if self.is_data_independent() { usize::MAX } else { candidate_count };
         // a rank above the maximum is rejected below, but its square must not overflow before
         let rank = request.rank.min(max_rank).min(2 * MAX_FEATURES);
-        let shape = (self.family().shape)(self, MapRequest { rank, rows, ..request });
+        let shape = (self.family().shape)(self, MapRequest { rank, candidate_count, ..request });
         match shape.p > MAX_FEATURES {
             true => Err(Error::TooManyFeatures { map: self.to_string(), most: MAX_FEATURES }),
             false => Ok(shape),
@@ -133,8 +138,8 @@ impl MapSpec {
 
     /// Returns the number of passes over the rows to build the map, in addition to the passes that
     /// choose landmarks.
-    pub fn passes(&self) -> u64 {
-        self.family().passes
+    pub fn build_passes(&self) -> u64 {
+        self.family().build_passes
     }
 
     /// Returns true for a map that is built without rows.
@@ -143,8 +148,8 @@ impl MapSpec {
     }
 
     /// Returns true if the solver uses the exact kernel, without a map.
-    pub fn is_exact(&self) -> bool {
-        matches!(self.constructor::<f64>(), MapConstructor::Exact)
+    pub fn is_exact_kernel(&self) -> bool {
+        matches!(self.constructor::<f64>(), MapConstructor::ExactKernel)
     }
 
     /// Returns how the map is built in a precision.

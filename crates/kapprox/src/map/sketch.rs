@@ -12,7 +12,7 @@
 use super::FeatureMap;
 use super::family::{DataIndependentMapArgs, MapConstructorPair, MapFamily, MapResult, MapShape};
 use super::nystrom::{STRIP_ROWS, strips};
-use crate::kernel::{ExplicitForm, row};
+use crate::kernel::{ExplicitForm, row_slice};
 use crate::{Error, Real};
 use faer::{MatMut, MatRef};
 use kpass::key::{Purpose, Stream};
@@ -24,16 +24,16 @@ pub(super) const FAMILY: MapFamily = MapFamily {
     name: "sketch",
     about: "TensorSketch: random features of a polynomial kernel",
     parameters: &[],
-    nested: false,
+    is_nested: false,
     supports_sparse: true,
-    passes: 0,
+    build_passes: 0,
     shape: |_, request| {
         // buckets and signs for the three factors of a cubic kernel; for other degrees they are
         // proportional to the degree
         let fixed = 3 * (request.d + 1) * size_of::<(usize, f64)>() + fft_plan_bytes(request.rank);
         MapShape {
             p: request.rank,
-            landmarks: None,
+            landmark_count: None,
             footprint: Footprint { fixed, per_row: buffer_bytes_per_row(request.rank) },
             build_bytes: 0,
         }
@@ -53,20 +53,20 @@ fn buffer_bytes_per_row(p: usize) -> usize {
     ((2 + 4) * p * size_of::<Complex<f64>>()).div_ceil(STRIP_ROWS)
 }
 
-pub(super) fn build<T: Real>(inputs: &DataIndependentMapArgs<'_>) -> MapResult<T> {
-    let explicit = inputs.kernel.on_dense().ok().and_then(|kernel| kernel.explicit());
+pub(super) fn build<T: Real>(args: &DataIndependentMapArgs<'_>) -> MapResult<T> {
+    let explicit = args.kernel.to_dense().ok().and_then(|kernel| kernel.explicit_form());
     let Some((ExplicitForm::Polynomial, [degree, gamma, c0])) =
         explicit.as_ref().map(|(form, values)| (*form, &values[..]))
     else {
         return Err(Error::NoRandomFeatures {
-            why: format!("{} is not a polynomial kernel", inputs.kernel),
+            why: format!("{} is not a polynomial kernel", args.kernel),
             remedy: "use `kernel` 'polynomial(degree=2)', or another `map`",
         });
     };
-    let sparse_columns = inputs.kernel.sparse_columns();
-    let columns = sparse_columns.unwrap_or(inputs.d);
-    let sketch = TensorSketch::new(*gamma, *c0, *degree as u32, columns, inputs.rank, inputs.seed);
-    Ok(Box::new(TensorSketch { d: inputs.d, sparse_columns, ..sketch }))
+    let sparse_columns = args.kernel.sparse_columns();
+    let columns = sparse_columns.unwrap_or(args.d);
+    let sketch = TensorSketch::new(*gamma, *c0, *degree as u32, columns, args.rank, args.seed);
+    Ok(Box::new(TensorSketch { d: args.d, sparse_columns, ..sketch }))
 }
 
 /// Random features of (γ x·z + c₀)^q, where q is the degree.
@@ -96,21 +96,24 @@ impl fmt::Debug for TensorSketch {
 impl TensorSketch {
     /// Returns a map to `p` features for rows of `d` values. γ and c₀ must not be negative, and the
     /// degree must be at least 1.
-    pub fn new(gamma: f64, c0: f64, degree: u32, d: usize, p: usize, seed: u64) -> Self {
-        let hash = |factor: u32| {
+    pub fn new(gamma: f64, c0: f64, degree: u32, columns: usize, p: usize, seed: u64) -> Self {
+        let hash_factor = |factor: u32| {
             let stream = Stream::new(seed, Purpose::Frequencies, u64::from(factor));
             let bucket_and_sign = |c: u64| {
-                (stream.below(2 * c, p as u64) as usize, if stream.below(2 * c + 1, 2) == 0 { 1.0 } else { -1.0 })
+                (
+                    stream.uniform_below(2 * c, p as u64) as usize,
+                    if stream.uniform_below(2 * c + 1, 2) == 0 { 1.0 } else { -1.0 },
+                )
             };
-            (0..=d as u64).map(bucket_and_sign).collect()
+            (0..=columns as u64).map(bucket_and_sign).collect()
         };
         let mut planner = FftPlanner::new();
         Self {
-            d,
+            d: columns,
             sparse_columns: None,
             p,
             roots: (gamma.max(0.0).sqrt(), c0.max(0.0).sqrt()),
-            hashes: (0..degree.max(1)).map(hash).collect(),
+            hashes: (0..degree.max(1)).map(hash_factor).collect(),
             forward: planner.plan_fft_forward(p),
             inverse: planner.plan_fft_inverse(p),
         }
@@ -157,7 +160,7 @@ impl<T: Real> FeatureMap<T> for TensorSketch {
             let (mut spectrum, mut product, mut scratch) =
                 (vec![zero; self.p], vec![zero; self.p], vec![zero; scratch_len]);
             for i in 0..x.nrows() {
-                let point = row(x, i, &mut row_buffer);
+                let point = row_slice(x, i, &mut row_buffer);
                 if self.sparse_columns.is_some() {
                     let (indices, values) = entries(point);
                     let indices = indices.iter().map(|index| index.to_f64() as usize);
@@ -173,7 +176,7 @@ impl<T: Real> FeatureMap<T> for TensorSketch {
     }
 
     fn footprint(&self) -> Footprint {
-        let hashes: usize = self.hashes.iter().map(|hashes| size_of_val(&**hashes)).sum();
-        Footprint { fixed: hashes + fft_plan_bytes(self.p), per_row: buffer_bytes_per_row(self.p) }
+        let hash_bytes: usize = self.hashes.iter().map(|hashes| size_of_val(&**hashes)).sum();
+        Footprint { fixed: hash_bytes + fft_plan_bytes(self.p), per_row: buffer_bytes_per_row(self.p) }
     }
 }

@@ -10,7 +10,7 @@ use std::{fmt::Debug, ops::Range};
 /// can therefore return an error to cancel the computation.
 pub trait PsdMatrix: Sync {
     /// Returns the number of rows, n.
-    fn size(&self) -> u64;
+    fn order(&self) -> u64;
     /// Computes `out[i]` = K(i, i) for every row.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ pub struct FnEntries<F> {
 }
 
 impl<F: Fn(u64, u64) -> f64 + Sync> PsdMatrix for FnEntries<F> {
-    fn size(&self) -> u64 {
+    fn order(&self) -> u64 {
         self.n
     }
     fn diagonal(&self, out: &mut [f64]) -> Result<()> {
@@ -59,7 +59,7 @@ impl<F: Fn(u64, u64) -> f64 + Sync> PsdMatrix for FnEntries<F> {
 /// A matrix in memory or mapped from a file, e.g. by `MatRef::from_row_major_slice`. Only the
 /// diagonal and the columns of pivots, candidates and checks are read.
 impl<T: Real> PsdMatrix for MatRef<'_, T> {
-    fn size(&self) -> u64 {
+    fn order(&self) -> u64 {
         self.nrows() as u64
     }
     fn diagonal(&self, out: &mut [f64]) -> Result<()> {

@@ -64,7 +64,7 @@ pub struct PartialCholesky {
     /// F, n x r.
     pub factor: Mat<f64>,
     /// Residual of each diagonal entry.
-    pub residual: Vec<f64>,
+    pub residuals: Vec<f64>,
     /// Sum of the diagonal entries.
     pub trace: f64,
     /// Sum of the residuals as a fraction of the trace.
@@ -91,11 +91,12 @@ impl PartialCholesky {
     /// R = K − F Fᵀ exceeds √(R_ii R_jj) by more than rounding and `tolerance` times the largest
     /// diagonal entry allow.
     pub fn check(&self, matrix: &dyn PsdMatrix, tolerance: f64, workers: &Workers) -> Result<()> {
-        let mut diagonal = vec![0.0; self.residual.len()];
+        let mut diagonal = vec![0.0; self.residuals.len()];
         matrix.diagonal(&mut diagonal)?;
         let slack = matrix.rounding().max(tolerance);
-        let all: Vec<u64> = (0..matrix.size()).collect();
-        all.chunks(COLUMNS_PER_CHECK)
+        let all_columns: Vec<u64> = (0..matrix.order()).collect();
+        all_columns
+            .chunks(COLUMNS_PER_CHECK)
             .try_for_each(|columns| self.check_columns(matrix, (&diagonal, slack), columns, workers))
     }
 }
@@ -126,8 +127,8 @@ pub fn rpcholesky(
         if state.is_done(tolerance) || empty_rounds > MAX_EMPTY_ROUNDS {
             break;
         }
-        let accepted = state.propose(seed, round)?;
-        empty_rounds = if accepted == 0 { empty_rounds + 1 } else { 0 };
+        let new_pivots = state.run_round(seed, round)?;
+        empty_rounds = if new_pivots == 0 { empty_rounds + 1 } else { 0 };
     }
     state.finish(tolerance, seed)
 }
@@ -145,11 +146,11 @@ pub fn greedy(matrix: &dyn PsdMatrix, rank: usize, tolerance: f64, workers: &Wor
     let mut state = CholeskyState::new(matrix, (rank, tolerance), workers)?;
     let mut capacity = POOL_LIMITS.0;
     while !state.is_done(tolerance) {
-        let accepted = state.choose_largest(capacity.min(state.max_candidates()))?;
-        if accepted == 0 {
+        let new_pivots = state.select_largest(capacity.min(state.max_candidates()))?;
+        if new_pivots == 0 {
             break;
         }
-        capacity = (4 * accepted).clamp(POOL_LIMITS.0, POOL_LIMITS.1);
+        capacity = (4 * new_pivots).clamp(POOL_LIMITS.0, POOL_LIMITS.1);
     }
     state.finish(tolerance, 0)
 }
@@ -170,7 +171,7 @@ struct CholeskyState<'a> {
     matrix: &'a dyn PsdMatrix,
     workers: &'a Workers,
     diagonal: Vec<f64>,
-    growing: GrowingFactor,
+    growing_factor: GrowingFactor,
     /// Allowed error of residuals, as a fraction of the largest diagonal entry: the rounding error
     /// of entries or the tolerance, whichever is larger.
     slack: f64,
@@ -183,11 +184,11 @@ struct CholeskyState<'a> {
 
 impl<'a> CholeskyState<'a> {
     fn new(matrix: &'a dyn PsdMatrix, (rank, tolerance): (usize, f64), workers: &'a Workers) -> Result<Self> {
-        let rows = matrix.size();
+        let row_count = matrix.order();
         let max_rows = usize::MAX as u64 / 16;
-        let n = usize::try_from(rows.min(max_rows)).unwrap_or(usize::MAX);
-        if rows > max_rows {
-            return Err(Error::TooManyRows { what: "a factor", rows, most: max_rows });
+        let n = usize::try_from(row_count.min(max_rows)).unwrap_or(usize::MAX);
+        if row_count > max_rows {
+            return Err(Error::TooManyRows { what: "a factor", rows: row_count, most: max_rows });
         }
         let mut diagonal = vec![0.0; n];
         matrix.diagonal(&mut diagonal)?;
@@ -199,136 +200,150 @@ impl<'a> CholeskyState<'a> {
                 return Err(Error::Indefinite { row, why: format!("the diagonal entry {value} is negative") });
             }
         }
-        let floor = PIVOT_FLOOR / f64::EPSILON * matrix.rounding();
-        let floors = diagonal.iter().map(|value| floor * value).collect();
-        let growing = GrowingFactor::new(diagonal.clone(), rank.min(n));
+        let relative_floor = PIVOT_FLOOR / f64::EPSILON * matrix.rounding();
+        let floors = diagonal.iter().map(|value| relative_floor * value).collect();
+        let growing_factor = GrowingFactor::new(diagonal.clone(), rank.min(n));
         let slack = matrix.rounding().max(tolerance);
-        Ok(Self { matrix, workers, diagonal, growing, slack, floors, pivots: Vec::new(), evaluations: rows })
+        Ok(Self {
+            matrix,
+            workers,
+            diagonal,
+            growing_factor,
+            slack,
+            floors,
+            pivots: Vec::new(),
+            evaluations: row_count,
+        })
     }
 
     fn trace_error(&self) -> f64 {
         let trace: f64 = self.diagonal.iter().sum();
-        let residual_sum: f64 = self.growing.residual.iter().map(|residual| residual.max(0.0)).sum();
+        let residual_sum: f64 = self.growing_factor.residuals.iter().map(|residual| residual.max(0.0)).sum();
         if trace > 0.0 { residual_sum / trace } else { 0.0 }
     }
 
     fn is_done(&self, tolerance: f64) -> bool {
-        self.pivots.len() == self.growing.factor.ncols() || self.trace_error() <= tolerance
+        self.pivots.len() == self.growing_factor.factor.ncols() || self.trace_error() <= tolerance
     }
 
     /// Returns the maximum number of candidates of a round. The number of entries between this many
     /// candidates is a quarter of the length of a column.
     fn max_candidates(&self) -> usize {
-        (self.growing.residual.len().isqrt() / 2).max(1)
+        (self.growing_factor.residuals.len().isqrt() / 2).max(1)
     }
 
     /// Returns the residual of row i, or 0 if the row must not be chosen.
     fn available_residual(&self, i: usize) -> f64 {
-        if self.growing.residual[i] > self.floors[i] { self.growing.residual[i] } else { 0.0 }
+        if self.growing_factor.residuals[i] > self.floors[i] { self.growing_factor.residuals[i] } else { 0.0 }
     }
 
     /// Makes one round of proposals and returns the number of new pivots.
-    fn propose(&mut self, seed: u64, round: u64) -> Result<usize> {
-        let missing = self.growing.factor.ncols() - self.pivots.len();
-        let mut sum = 0.0;
-        let sums: Vec<f64> = (0..self.growing.residual.len())
+    fn run_round(&mut self, seed: u64, round: u64) -> Result<usize> {
+        let missing = self.growing_factor.factor.ncols() - self.pivots.len();
+        let mut cumulative_sum = 0.0;
+        let cumulative_sums: Vec<f64> = (0..self.growing_factor.residuals.len())
             .map(|i| {
-                sum += self.available_residual(i);
-                sum
+                cumulative_sum += self.available_residual(i);
+                cumulative_sum
             })
             .collect();
-        let (draws, coins) =
+        let (proposal_stream, acceptance_stream) =
             (Stream::new(seed, Purpose::Proposals, round), Stream::new(seed, Purpose::Acceptance, round));
-        let block = (self.growing.factor.ncols() / 8)
+        let proposal_count = (self.growing_factor.factor.ncols() / 8)
             .clamp(PROPOSAL_LIMITS.0, PROPOSAL_LIMITS.1)
             .min(2 * missing + PROPOSAL_LIMITS.0);
-        let block = block.min(self.max_candidates()) as u64;
-        let pick =
-            |draw| sums.partition_point(|cumulative| *cumulative <= draws.uniform(draw) * sum).min(sums.len() - 1);
-        let proposed: Vec<usize> = (0..block).map(pick).collect();
-        let mut rows = proposed.clone();
-        rows.sort_unstable();
-        rows.dedup();
-        let mut pool = self.pool(&rows)?;
+        let proposal_count = proposal_count.min(self.max_candidates()) as u64;
+        let draw_row = |draw| {
+            cumulative_sums
+                .partition_point(|cumulative| *cumulative <= proposal_stream.uniform(draw) * cumulative_sum)
+                .min(cumulative_sums.len() - 1)
+        };
+        let proposed_rows: Vec<usize> = (0..proposal_count).map(draw_row).collect();
+        let mut distinct_rows = proposed_rows.clone();
+        distinct_rows.sort_unstable();
+        distinct_rows.dedup();
+        let mut pool = self.build_pool(&distinct_rows)?;
         let mut accepted = AcceptedPivots::default();
-        for (draw, row) in (0..).zip(proposed) {
-            let Ok(i) = rows.binary_search(&row) else { continue };
+        for (draw, row) in (0..).zip(proposed_rows) {
+            let Ok(i) = distinct_rows.binary_search(&row) else { continue };
             match pool.residual(i) {
                 None => self.floors[row] = f64::INFINITY,
                 Some(residual)
-                    if accepted.rows.len() < missing && coins.uniform(draw) * self.growing.residual[row] < residual =>
+                    if accepted.row_numbers.len() < missing
+                        && acceptance_stream.uniform(draw) * self.growing_factor.residuals[row] < residual =>
                 {
                     accepted.accept(&mut pool, i);
                 }
                 Some(_) => {}
             }
         }
-        self.extend(accepted)
+        self.add_pivots(accepted)
     }
 
     /// Makes the row of the pool with the largest residual a pivot, repeatedly, as long as no row
     /// outside the pool can have a larger residual. Returns the number of new pivots.
-    fn choose_largest(&mut self, capacity: usize) -> Result<usize> {
-        let missing = self.growing.factor.ncols() - self.pivots.len();
-        let available: Vec<f64> = (0..self.growing.residual.len()).map(|i| self.available_residual(i)).collect();
-        let best = sum_and_largest(&available, capacity).1;
-        let outside = best.get(capacity - 1).map_or(0.0, |i| available[*i]);
-        let mut pool = self.pool(&best)?;
+    fn select_largest(&mut self, capacity: usize) -> Result<usize> {
+        let missing = self.growing_factor.factor.ncols() - self.pivots.len();
+        let available_residuals: Vec<f64> =
+            (0..self.growing_factor.residuals.len()).map(|i| self.available_residual(i)).collect();
+        let best_rows = sum_and_largest(&available_residuals, capacity).1;
+        let outside_bound = best_rows.get(capacity - 1).map_or(0.0, |i| available_residuals[*i]);
+        let mut pool = self.build_pool(&best_rows)?;
         let mut accepted = AcceptedPivots::default();
-        while let Some((i, residual)) = pool.largest()
-            && accepted.rows.len() < missing
-            && (residual >= outside || accepted.rows.is_empty())
+        while let Some((i, residual)) = pool.largest_residual()
+            && accepted.row_numbers.len() < missing
+            && (residual >= outside_bound || accepted.row_numbers.is_empty())
         {
             accepted.accept(&mut pool, i);
         }
-        self.extend(accepted)
+        self.add_pivots(accepted)
     }
 
     /// Returns a pool of distinct rows with their residuals.
-    fn pool(&mut self, rows: &[usize]) -> Result<CandidatePool> {
-        let b = rows.len();
-        let numbers: Vec<u64> = rows.iter().map(|row| *row as u64).collect();
-        let mut kernel = Mat::zeros(b, b);
-        for (i, row) in numbers.iter().enumerate() {
-            self.matrix.block(*row..*row + 1, &numbers, kernel.as_mut().subrows_mut(i, 1))?;
+    fn build_pool(&mut self, positions: &[usize]) -> Result<CandidatePool> {
+        let b = positions.len();
+        let row_numbers: Vec<u64> = positions.iter().map(|row| *row as u64).collect();
+        let mut candidate_entries = Mat::zeros(b, b);
+        for (i, row) in row_numbers.iter().enumerate() {
+            self.matrix.block(*row..*row + 1, &row_numbers, candidate_entries.as_mut().subrows_mut(i, 1))?;
         }
         self.evaluations += (b * b) as u64;
-        let phi = self.growing.rows(rows, self.pivots.len());
-        let floors = rows.iter().map(|row| self.floors[*row]).collect();
-        Ok(CandidatePool::new(numbers, Vec::new(), phi, kernel, floors))
+        let phi = self.growing_factor.factor_rows(positions, self.pivots.len());
+        let floors = positions.iter().map(|row| self.floors[*row]).collect();
+        Ok(CandidatePool::new(row_numbers, Vec::new(), phi, candidate_entries, floors))
     }
 
     /// Adds the columns of new pivots and returns their number.
-    fn extend(&mut self, AcceptedPivots { rows, lower }: AcceptedPivots) -> Result<usize> {
-        let (n, s, t) = (self.growing.residual.len(), self.pivots.len(), rows.len());
+    fn add_pivots(&mut self, AcceptedPivots { row_numbers, factor_rows }: AcceptedPivots) -> Result<usize> {
+        let (n, s, t) = (self.growing_factor.residuals.len(), self.pivots.len(), row_numbers.len());
         if t == 0 {
             return Ok(0);
         }
-        let lower = Mat::from_fn(t, s + t, |i, j| lower[i].get(j).copied().unwrap_or(0.0));
+        let new_factor_rows = Mat::from_fn(t, s + t, |i, j| factor_rows[i].get(j).copied().unwrap_or(0.0));
         let matrix = self.matrix;
-        self.growing.extend(lower.as_ref(), self.workers, |strip, out| {
-            matrix.block(strip.start as u64..strip.end as u64, &rows, out)
+        self.growing_factor.add_columns(new_factor_rows.as_ref(), self.workers, |strip_rows, out| {
+            matrix.block(strip_rows.start as u64..strip_rows.end as u64, &row_numbers, out)
         })?;
         self.evaluations += (n * t) as u64;
-        for row in &rows {
+        for row in &row_numbers {
             // the residual is exactly zero, because the row is a pivot
-            (self.growing.residual[*row as usize], self.floors[*row as usize]) = (0.0, f64::INFINITY);
+            (self.growing_factor.residuals[*row as usize], self.floors[*row as usize]) = (0.0, f64::INFINITY);
         }
-        self.pivots.extend(rows);
+        self.pivots.extend(row_numbers);
         self.check_diagonal()?;
         Ok(t)
     }
 
     /// Returns an error if a residual is further below 0 than rounding can explain.
     fn check_diagonal(&self) -> Result<()> {
-        let (rounding, largest) = (self.matrix.rounding(), self.diagonal.iter().copied().fold(0.0, f64::max));
-        for (row, (residual, diagonal)) in (0..).zip(self.growing.residual.iter().zip(&self.diagonal)) {
+        let (rounding, largest_diagonal) = (self.matrix.rounding(), self.diagonal.iter().copied().fold(0.0, f64::max));
+        for (row, (residual, diagonal)) in (0..).zip(self.growing_factor.residuals.iter().zip(&self.diagonal)) {
             if residual.is_nan() {
                 return Err(not_finite(row));
             }
             // an entry that was computed as a difference has the rounding error of the largest
             // entry
-            if *residual < -rounding.sqrt() * diagonal - self.slack * largest {
+            if *residual < -rounding.sqrt() * diagonal - self.slack * largest_diagonal {
                 let why = format!("the residual {residual:e} of the diagonal entry {diagonal:e} is negative");
                 return Err(Error::Indefinite { row, why });
             }
@@ -340,23 +355,31 @@ impl<'a> CholeskyState<'a> {
     fn finish(mut self, tolerance: f64, seed: u64) -> Result<PartialCholesky> {
         let trace: f64 = self.diagonal.iter().sum();
         while let Some(last) = self.pivots.len().checked_sub(1) {
-            let column = self.growing.factor.col(last);
-            let residual_before: Vec<f64> =
-                self.growing.residual.iter().zip(column.iter()).map(|(r, value)| r + value * value).collect();
-            if residual_before.iter().map(|residual| residual.max(0.0)).sum::<f64>() > tolerance * trace {
+            let column = self.growing_factor.factor.col(last);
+            let previous_residuals: Vec<f64> =
+                self.growing_factor.residuals.iter().zip(column.iter()).map(|(r, value)| r + value * value).collect();
+            if previous_residuals.iter().map(|residual| residual.max(0.0)).sum::<f64>() > tolerance * trace {
                 break;
             }
-            self.growing.residual = residual_before;
+            self.growing_factor.residuals = previous_residuals;
             self.pivots.pop();
         }
-        let (n, draws) = (self.growing.residual.len(), Stream::new(seed, Purpose::Quality, 0));
-        let columns: BTreeSet<u64> =
-            (0..CHECKED_COLUMNS.min(n as u64)).map(|draw| draws.below(draw, n as u64)).collect();
-        self.growing.factor.truncate(n, self.pivots.len());
-        let (trace_error, evaluations) = (self.trace_error(), self.evaluations + (n * columns.len()) as u64);
-        let Self { matrix, workers, diagonal, slack, pivots, growing: GrowingFactor { factor, residual }, .. } = self;
-        let approximation = PartialCholesky { pivots, factor, residual, trace, trace_error, evaluations };
-        approximation.check_columns(matrix, (&diagonal, slack), &Vec::from_iter(columns), workers)?;
+        let (n, column_stream) = (self.growing_factor.residuals.len(), Stream::new(seed, Purpose::Quality, 0));
+        let checked_columns: BTreeSet<u64> =
+            (0..CHECKED_COLUMNS.min(n as u64)).map(|draw| column_stream.uniform_below(draw, n as u64)).collect();
+        self.growing_factor.factor.truncate(n, self.pivots.len());
+        let (trace_error, evaluations) = (self.trace_error(), self.evaluations + (n * checked_columns.len()) as u64);
+        let Self {
+            matrix,
+            workers,
+            diagonal,
+            slack,
+            pivots,
+            growing_factor: GrowingFactor { factor, residuals: residual },
+            ..
+        } = self;
+        let approximation = PartialCholesky { pivots, factor, residuals: residual, trace, trace_error, evaluations };
+        approximation.check_columns(matrix, (&diagonal, slack), &Vec::from_iter(checked_columns), workers)?;
         Ok(approximation)
     }
 }
@@ -368,15 +391,15 @@ fn not_finite(row: u64) -> Error {
 
 #[derive(Default)]
 struct AcceptedPivots {
-    rows: Vec<u64>,
+    row_numbers: Vec<u64>,
     /// Rows of L at these pivots, up to the diagonal.
-    lower: Vec<Vec<f64>>,
+    factor_rows: Vec<Vec<f64>>,
 }
 
 impl AcceptedPivots {
     fn accept(&mut self, pool: &mut CandidatePool, i: usize) {
-        self.rows.push(pool.rows[i]);
-        self.lower.push(pool.lower_row(i).collect());
+        self.row_numbers.push(pool.row_numbers[i]);
+        self.factor_rows.push(pool.lower_row(i).collect());
         pool.eliminate(i);
     }
 }

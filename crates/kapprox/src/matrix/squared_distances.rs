@@ -18,7 +18,7 @@ use std::ops::Range;
 pub struct SquaredDistances<E> {
     distances: E,
     /// D(i, 0) of every row.
-    first: Vec<f64>,
+    origin_distances: Vec<f64>,
 }
 
 impl<E: PsdMatrix> SquaredDistances<E> {
@@ -27,9 +27,9 @@ impl<E: PsdMatrix> SquaredDistances<E> {
     /// # Errors
     /// [`Error::Indefinite`] if a point has a nonzero distance from itself; errors of the entries.
     pub fn new(distances: E) -> Result<Self> {
-        let n = distances.size();
-        let rows = usize::try_from(n).unwrap_or(usize::MAX);
-        let (mut diagonal, mut first) = (vec![0.0; rows], vec![0.0; rows]);
+        let n = distances.order();
+        let row_count = usize::try_from(n).unwrap_or(usize::MAX);
+        let (mut diagonal, mut origin_distances) = (vec![0.0; row_count], vec![0.0; row_count]);
         distances.diagonal(&mut diagonal)?;
         if let Some((row, value)) = (0..).zip(&diagonal).find(|(_, value)| **value != 0.0) {
             return Err(Error::Indefinite {
@@ -37,25 +37,25 @@ impl<E: PsdMatrix> SquaredDistances<E> {
                 why: format!("the distance of the point from itself is {value}, not 0"),
             });
         }
-        if rows > 0 {
-            distances.block(0..n, &[0], MatMut::from_column_major_slice_mut(&mut first, rows, 1))?;
+        if row_count > 0 {
+            distances.block(0..n, &[0], MatMut::from_column_major_slice_mut(&mut origin_distances, row_count, 1))?;
         }
-        Ok(Self { distances, first })
+        Ok(Self { distances, origin_distances })
     }
 
     /// Returns D(i, 0) of every row.
-    pub fn first(&self) -> &[f64] {
-        &self.first
+    pub fn origin_distances(&self) -> &[f64] {
+        &self.origin_distances
     }
 }
 
 impl<E: PsdMatrix> PsdMatrix for SquaredDistances<E> {
-    fn size(&self) -> u64 {
-        self.distances.size()
+    fn order(&self) -> u64 {
+        self.distances.order()
     }
 
     fn diagonal(&self, out: &mut [f64]) -> Result<()> {
-        out.copy_from_slice(&self.first);
+        out.copy_from_slice(&self.origin_distances);
         Ok(())
     }
 
@@ -63,7 +63,7 @@ impl<E: PsdMatrix> PsdMatrix for SquaredDistances<E> {
         self.distances.block(rows.clone(), columns, out.rb_mut())?;
         for (j, column) in columns.iter().enumerate() {
             for (i, row) in rows.clone().enumerate() {
-                let sum = self.first[row as usize] + self.first[*column as usize];
+                let sum = self.origin_distances[row as usize] + self.origin_distances[*column as usize];
                 out[(i, j)] = 0.5 * (sum - out[(i, j)]);
             }
         }
@@ -86,15 +86,15 @@ impl PartialCholesky {
     pub fn centred(mut self) -> (Self, Vec<f64>) {
         let n = self.factor.nrows();
         let mut means = Vec::with_capacity(self.factor.ncols());
-        let mut explained = 0.0;
+        let mut explained_trace = 0.0;
         for mut column in self.factor.col_iter_mut() {
             let mean = column.rb_mut().sum() / n.max(1) as f64;
             column.rb_mut().iter_mut().for_each(|value| *value -= mean);
-            explained += column.squared_norm_l2();
+            explained_trace += column.squared_norm_l2();
             means.push(mean);
         }
-        let residual_sum: f64 = self.residual.iter().map(|residual| residual.max(0.0)).sum();
-        self.trace = explained + residual_sum;
+        let residual_sum: f64 = self.residuals.iter().map(|residual| residual.max(0.0)).sum();
+        self.trace = explained_trace + residual_sum;
         self.trace_error = if self.trace > 0.0 { residual_sum / self.trace } else { 0.0 };
         (self, means)
     }

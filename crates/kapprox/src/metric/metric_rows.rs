@@ -25,7 +25,7 @@ impl<S> MetricRows<S> {
 impl<T: Real, S: RowSource<T>> RowSource<T> for MetricRows<S> {
     fn shape(&self) -> TableShape {
         let shape = self.source.shape();
-        TableShape { inputs: self.metric.as_ref().map_or(shape.inputs, |metric| metric.outputs()), ..shape }
+        TableShape { inputs: self.metric.as_ref().map_or(shape.inputs, |metric| metric.output_count()), ..shape }
     }
 
     fn range(&self) -> Range<u64> {
@@ -33,18 +33,18 @@ impl<T: Real, S: RowSource<T>> RowSource<T> for MetricRows<S> {
     }
 
     fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
-        let inner = self.source.open(segment)?;
+        let inner_cursor = self.source.open(segment)?;
         Ok(match &self.metric {
-            None => inner,
-            Some(metric) => Box::new(MetricCursor { inner, metric, inner_rows: RowBuf::default() }),
+            None => inner_cursor,
+            Some(metric) => Box::new(MetricCursor { inner_cursor, metric, inner_buf: RowBuf::default() }),
         })
     }
 
     /// Returns the footprint of the source, plus a tile of rows before the metric is applied.
     fn footprint(&self) -> Footprint {
         let Footprint { fixed, per_row } = self.source.footprint();
-        let inner_bytes = self.metric.is_some().then(|| RowBuf::<T>::bytes_per_row(&self.source.shape()));
-        Footprint { fixed, per_row: per_row + inner_bytes.unwrap_or(0) }
+        let inner_row_bytes = self.metric.is_some().then(|| RowBuf::<T>::bytes_per_row(&self.source.shape()));
+        Footprint { fixed, per_row: per_row + inner_row_bytes.unwrap_or(0) }
     }
 
     fn metadata_bytes(&self) -> usize {
@@ -57,20 +57,20 @@ impl<T: Real, S: RowSource<T>> RowSource<T> for MetricRows<S> {
 }
 
 struct MetricCursor<'a, T> {
-    inner: Box<dyn RowCursor<T> + Send + 'a>,
+    inner_cursor: Box<dyn RowCursor<T> + Send + 'a>,
     metric: &'a Metric,
-    inner_rows: RowBuf<T>,
+    inner_buf: RowBuf<T>,
 }
 
 impl<T: Real> RowCursor<T> for MetricCursor<'_, T> {
     fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
-        self.inner_rows.capacity = buf.capacity;
-        let more = self.inner.next(&mut self.inner_rows)?;
+        self.inner_buf.capacity = buf.capacity;
+        let has_more = self.inner_cursor.next(&mut self.inner_buf)?;
         // everything except the inputs is passed on unchanged
-        std::mem::swap(buf, &mut self.inner_rows);
-        std::mem::swap(&mut buf.x, &mut self.inner_rows.x);
-        buf.x.resize(buf.rows.len() * self.metric.outputs(), T::default());
-        self.metric.apply(&self.inner_rows.x, &mut buf.x);
-        Ok(more)
+        std::mem::swap(buf, &mut self.inner_buf);
+        std::mem::swap(&mut buf.x, &mut self.inner_buf.x);
+        buf.x.resize(buf.row_numbers.len() * self.metric.output_count(), T::default());
+        self.metric.apply(&self.inner_buf.x, &mut buf.x);
+        Ok(has_more)
     }
 }

@@ -31,7 +31,7 @@ pub struct Metric {
     /// Diagonal, d numbers, or Aᵀ, d x r row-major.
     entries: Vec<f64>,
     /// Number of outputs; `None` for a diagonal, which has as many outputs as inputs.
-    outputs: Option<usize>,
+    output_count: Option<usize>,
 }
 
 impl Metric {
@@ -40,8 +40,8 @@ impl Metric {
     /// # Errors
     /// [`Error::InvalidMetric`] if `factors` is empty, if a factor is not finite, or if all are 0.
     pub fn diagonal(factors: Vec<f64>) -> Result<Self> {
-        check_numbers(&factors)?;
-        Ok(Self { entries: factors, outputs: None })
+        check_entries(&factors)?;
+        Ok(Self { entries: factors, output_count: None })
     }
 
     /// Returns the metric with a matrix of `r` rows, row-major.
@@ -49,36 +49,36 @@ impl Metric {
     /// # Errors
     /// [`Error::InvalidMetric`] if the numbers are not `r` whole rows, if a number is not finite,
     /// or if all are 0.
-    pub fn matrix(rows: &[f64], r: usize) -> Result<Self> {
-        check_numbers(rows)?;
-        if r == 0 || !rows.len().is_multiple_of(r) {
-            return Err(Error::InvalidMetric { why: format!("{} numbers do not form {r} rows", rows.len()) });
+    pub fn matrix(matrix: &[f64], r: usize) -> Result<Self> {
+        check_entries(matrix)?;
+        if r == 0 || !matrix.len().is_multiple_of(r) {
+            return Err(Error::InvalidMetric { why: format!("{} numbers do not form {r} rows", matrix.len()) });
         }
-        let d = rows.len() / r;
-        let entries = (0..d).flat_map(|j| (0..r).map(move |k| rows[k * d + j])).collect();
-        Ok(Self { entries, outputs: Some(r) })
+        let d = matrix.len() / r;
+        let entries = (0..d).flat_map(|j| (0..r).map(move |k| matrix[k * d + j])).collect();
+        Ok(Self { entries, output_count: Some(r) })
     }
 
     /// Returns the number of inputs, d.
-    pub fn inputs(&self) -> usize {
-        self.entries.len() / self.outputs.unwrap_or(1)
+    pub fn input_count(&self) -> usize {
+        self.entries.len() / self.output_count.unwrap_or(1)
     }
 
     /// Returns the number of outputs, r.
-    pub fn outputs(&self) -> usize {
-        self.outputs.unwrap_or(self.entries.len())
+    pub fn output_count(&self) -> usize {
+        self.output_count.unwrap_or(self.entries.len())
     }
 
     /// Returns true if each input is multiplied by its own factor and no inputs are combined.
     pub fn is_diagonal(&self) -> bool {
-        self.outputs.is_none()
+        self.output_count.is_none()
     }
 
     /// Returns the diagonal, d numbers, or the matrix, r x d row-major.
-    pub fn numbers(&self) -> Vec<f64> {
-        match self.outputs {
+    pub fn to_row_major(&self) -> Vec<f64> {
+        match self.output_count {
             None => self.entries.clone(),
-            Some(r) => (0..r).flat_map(|k| (0..self.inputs()).map(move |j| self.entries[j * r + k])).collect(),
+            Some(r) => (0..r).flat_map(|k| (0..self.input_count()).map(move |j| self.entries[j * r + k])).collect(),
         }
     }
 
@@ -86,19 +86,20 @@ impl Metric {
     /// by `scale`: entry (k, j) is multiplied by `scale[j]`.
     #[must_use]
     pub fn rescaled(&self, scale: &[f64]) -> Self {
-        let width = self.outputs.unwrap_or(1);
-        let columns = self.entries.chunks_exact(width).zip(scale);
+        let column_len = self.output_count.unwrap_or(1);
+        let columns = self.entries.chunks_exact(column_len).zip(scale);
         let entries = columns.flat_map(|(column, scale)| column.iter().map(move |a| a * scale)).collect();
-        Self { entries, outputs: self.outputs }
+        Self { entries, output_count: self.output_count }
     }
 
     /// Returns, for each input, the sum of the squared entries of its column of A, divided by ‖A‖².
     /// The d numbers sum to 1.
     pub fn importance(&self) -> Vec<f64> {
-        let squares = self.entries.chunks_exact(self.outputs.unwrap_or(1)).map(|a| a.iter().map(|a| a * a).sum());
-        let squares: Vec<f64> = squares.collect();
-        let total: f64 = squares.iter().sum();
-        squares.into_iter().map(|square| square / total).collect()
+        let squared_norms =
+            self.entries.chunks_exact(self.output_count.unwrap_or(1)).map(|a| a.iter().map(|a| a * a).sum());
+        let squared_norms: Vec<f64> = squared_norms.collect();
+        let total: f64 = squared_norms.iter().sum();
+        squared_norms.into_iter().map(|squared_norm| squared_norm / total).collect()
     }
 
     /// Computes `out` (n x r, row-major) = A x for each row of `x` (n x d, row-major).
@@ -109,12 +110,12 @@ impl Metric {
     /// # Panics
     /// If the lengths do not match.
     pub fn apply<T: Real>(&self, x: &[T], out: &mut [T]) {
-        let (d, r) = (self.inputs(), self.outputs());
+        let (d, r) = (self.input_count(), self.output_count());
         assert_eq!(x.len() * r, out.len() * d, "out must have a row of {r} for each row of {d}");
         if self.is_diagonal() {
             for (x, out) in x.chunks_exact(d).zip(out.chunks_exact_mut(d)) {
                 for ((out, x), a) in out.iter_mut().zip(x).zip(&self.entries) {
-                    *out = narrow_saturating(a * x.to_f64());
+                    *out = saturating_from_f64(a * x.to_f64());
                 }
             }
             return;
@@ -124,13 +125,13 @@ impl Metric {
             let sums = &mut sums[..out.len()];
             sums.fill(0.0);
             vectorised!(self.add_products(x, sums));
-            out.iter_mut().zip(sums).for_each(|(out, sum)| *out = narrow_saturating(*sum));
+            out.iter_mut().zip(sums).for_each(|(out, sum)| *out = saturating_from_f64(*sum));
         }
     }
 
     #[inline(always)]
     fn add_products<T: Real>(&self, x: &[T], sums: &mut [f64]) {
-        let (d, r) = (self.inputs(), self.outputs());
+        let (d, r) = (self.input_count(), self.output_count());
         for (j, column) in self.entries.chunks_exact(r).enumerate() {
             for (x, sums) in x.chunks_exact(d).zip(sums.chunks_exact_mut(r)) {
                 let value = x[j].to_f64();
@@ -140,17 +141,17 @@ impl Metric {
     }
 }
 
-fn narrow_saturating<T: Real>(value: f64) -> T {
+fn saturating_from_f64<T: Real>(value: f64) -> T {
     let largest = T::LARGEST.to_f64();
     T::from_f64(value.clamp(-largest, largest))
 }
 
-fn check_numbers(numbers: &[f64]) -> Result<()> {
-    match numbers.iter().find(|number| !number.is_finite()) {
+fn check_entries(entries: &[f64]) -> Result<()> {
+    match entries.iter().find(|number| !number.is_finite()) {
         Some(number) => {
             Err(Error::InvalidMetric { why: format!("it contains {number}, but every entry must be finite") })
         }
-        None if numbers.iter().all(|number| *number == 0.0) => {
+        None if entries.iter().all(|number| *number == 0.0) => {
             Err(Error::InvalidMetric { why: "all entries are 0".to_string() })
         }
         None => Ok(()),
@@ -172,7 +173,7 @@ mod tests {
         let (n, d, r) = (21, 13, 5);
         let (a, x) = (values(r * d, 1), values(n * d, 2));
         let metric = Metric::matrix(&a, r).unwrap();
-        assert_eq!((metric.inputs(), metric.outputs(), metric.numbers()), (d, r, a.clone()));
+        assert_eq!((metric.input_count(), metric.output_count(), metric.to_row_major()), (d, r, a.clone()));
         let mut out = vec![0.0; n * r];
         metric.apply(&x, &mut out);
         for i in 0..n {

@@ -2,9 +2,9 @@
 //! and sums over the diagonal of E.
 
 use super::{MeasuredRows, PANEL_COLUMNS};
-use crate::kernel::{KernelFunction, pieces};
+use crate::kernel::{KernelFunction, index_chunks};
 use crate::map::FeatureMap;
-use crate::map::factor::subtract_columns;
+use crate::map::factor::subtract_squared_columns;
 use crate::map::nystrom::{STRIP_ROWS, strips};
 use crate::{Error, Real, Result};
 use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul, unzip, zip};
@@ -20,12 +20,12 @@ use std::sync::Arc;
 /// pb numbers, or 2pb numbers if it is used as a [`Reduction`].
 #[derive(Debug)]
 pub struct ColumnReduction<'a, T: Real> {
-    pub(super) exact: Arc<dyn KernelFunction<f64>>,
+    pub(super) kernel_f64: Arc<dyn KernelFunction<f64>>,
     pub(super) map: &'a dyn FeatureMap<T>,
     /// Ranks, ascending; the leading r columns of Φ are the map of rank r.
     pub(super) ranks: &'a [usize],
-    pub(super) measured: MeasuredRows,
-    pub(super) tile: usize,
+    pub(super) measured_rows: MeasuredRows,
+    pub(super) tile_rows: usize,
     /// True if E has no negative eigenvalue.
     pub(super) is_projection: bool,
 }
@@ -33,13 +33,13 @@ pub struct ColumnReduction<'a, T: Real> {
 /// Sums over the rows so far.
 #[derive(Debug)]
 pub struct ColumnSums {
-    pub(super) rows: u64,
+    pub(super) row_count: u64,
     /// tr K.
     pub(super) trace: f64,
     /// For each column j, Σ_i K_ij², followed by Σ_i E_ij² at each rank.
-    pub(super) squares: Vec<f64>,
+    pub(super) squared_column_norms: Vec<f64>,
     /// One [`ResidualSums`] per rank.
-    pub(super) residuals: Vec<f64>,
+    pub(super) residual_sums: Vec<f64>,
 }
 
 /// Sums over the diagonal of E at one rank, r_i = k(x_i, x_i) − ‖phi(x_i)‖²: Σ max(r_i, 0), Σ
@@ -52,15 +52,15 @@ fn merge_residual_sums([positive, negative, squares, largest]: ResidualSums, lat
 
 impl Merge for ColumnSums {
     fn merge(&mut self, later: &Self) {
-        self.rows += later.rows;
-        self.squares.iter_mut().zip(&later.squares).for_each(|(sum, part)| *sum += part);
+        self.row_count += later.row_count;
+        self.squared_column_norms.iter_mut().zip(&later.squared_column_norms).for_each(|(sum, part)| *sum += part);
         self.trace += later.trace;
-        let sums = self.residuals.as_chunks_mut().0.iter_mut().zip(later.residuals.as_chunks().0);
+        let sums = self.residual_sums.as_chunks_mut().0.iter_mut().zip(later.residual_sums.as_chunks().0);
         sums.for_each(|(sum, part)| *sum = merge_residual_sums(*sum, *part));
     }
 }
 
-kpass::persist!(ColumnSums { one "rows": rows, fill "squares": squares, one "trace": trace, fill "left": residuals });
+kpass::persist!(ColumnSums { one "rows": row_count, fill "squares": squared_column_norms, one "trace": trace, fill "left": residual_sums });
 
 /// Buffers of a lane.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl<T: Real> Reduction<T> for ColumnReduction<'_, T> {
     }
 
     fn scratch(&self) -> Self::Scratch {
-        (Mat::zeros(self.tile, self.map.dims().1), self.new_scratch())
+        (Mat::zeros(self.tile_rows, self.map.dims().1), self.new_scratch())
     }
 
     fn step(
@@ -101,13 +101,18 @@ impl<T: Real> Reduction<T> for ColumnReduction<'_, T> {
 impl<T: Real> ColumnReduction<'_, T> {
     /// Returns the state before any row.
     pub fn new_sums(&self) -> ColumnSums {
-        let (c, r) = (self.measured.phi.nrows(), self.ranks.len());
-        ColumnSums { rows: 0, trace: 0.0, squares: vec![0.0; c * (r + 1)], residuals: vec![0.0; 4 * r] }
+        let (c, r) = (self.measured_rows.phi.nrows(), self.ranks.len());
+        ColumnSums {
+            row_count: 0,
+            trace: 0.0,
+            squared_column_norms: vec![0.0; c * (r + 1)],
+            residual_sums: vec![0.0; 4 * r],
+        }
     }
 
     /// Returns the buffers for one lane.
     pub fn new_scratch(&self) -> ColumnScratch {
-        let phi_f64 = Mat::zeros(self.tile, self.map.dims().1);
+        let phi_f64 = Mat::zeros(self.tile_rows, self.map.dims().1);
         ColumnScratch { phi_f64, x: Vec::new(), diag: Vec::new(), residuals: Vec::new() }
     }
 
@@ -129,14 +134,14 @@ impl<T: Real> ColumnReduction<'_, T> {
         x.extend(block.x.iter().map(|value| kpass::Float::to_f64(*value)));
         let x = MatRef::from_row_major_slice(x, b, d);
         diag.resize(b, 0.0);
-        self.exact.diag(x, diag);
-        crate::kernel::check_finite::<f64>(&self.exact.spec(), diag)?;
-        state.rows += b as u64;
+        self.kernel_f64.diag(x, diag);
+        crate::kernel::check_finite::<f64>(&self.kernel_f64.spec(), diag)?;
+        state.row_count += b as u64;
         residuals.resize(b * self.ranks.len(), 0.0);
         let mut phi_f64 = phi_f64.as_mut().subrows_mut(0, b);
-        self.widen(phi, phi_f64.as_mut(), diag, residuals, workers);
+        self.compute_residuals(phi, phi_f64.as_mut(), diag, residuals, workers);
         state.trace += diag.iter().sum::<f64>();
-        for (rank_index, sums) in state.residuals.as_chunks_mut().0.iter_mut().enumerate() {
+        for (rank_index, sums) in state.residual_sums.as_chunks_mut().0.iter_mut().enumerate() {
             for (diag, residuals) in
                 diag.chunks(STRIP_ROWS).zip(residuals.chunks((STRIP_ROWS * self.ranks.len()).max(1)))
             {
@@ -148,16 +153,17 @@ impl<T: Real> ColumnReduction<'_, T> {
             }
         }
         let phi_f64 = phi_f64.as_ref();
-        let panels = state.squares.chunks_mut(PANEL_COLUMNS * (self.ranks.len() + 1)).enumerate().collect();
-        workers.for_each(panels, |(panel, squares): (usize, &mut [f64])| {
-            self.add_panel(panel * PANEL_COLUMNS, x, phi_f64, squares)
+        let panels =
+            state.squared_column_norms.chunks_mut(PANEL_COLUMNS * (self.ranks.len() + 1)).enumerate().collect();
+        workers.for_each(panels, |(panel_index, squared_norms): (usize, &mut [f64])| {
+            self.add_panel(panel_index * PANEL_COLUMNS, x, phi_f64, squared_norms)
         });
         Ok(())
     }
 
     /// Widens the features to f64 and computes the residual of k(x, x) at every rank, one strip of
     /// rows at a time.
-    fn widen(
+    fn compute_residuals(
         &self,
         phi: MatRef<'_, T>,
         phi_f64: MatMut<'_, f64>,
@@ -166,40 +172,48 @@ impl<T: Real> ColumnReduction<'_, T> {
         workers: &Workers,
     ) {
         let r = self.ranks.len();
-        let rows = diag.chunks(STRIP_ROWS).zip(residuals.chunks_mut((STRIP_ROWS * r).max(1)));
+        let diagonal_strips = diag.chunks(STRIP_ROWS).zip(residuals.chunks_mut((STRIP_ROWS * r).max(1)));
         workers.for_each(
-            strips(phi, phi_f64).into_iter().zip(rows).collect(),
-            |((phi, mut wide), (diag, residuals))| {
-                zip!(wide.as_mut(), phi).for_each(|unzip!(to, from)| *to = kpass::Float::to_f64(*from));
-                let (mut remaining, mut done) = (diag.to_vec(), 0);
+            strips(phi, phi_f64).into_iter().zip(diagonal_strips).collect(),
+            |((phi, mut phi_f64), (diag, residuals))| {
+                zip!(phi_f64.as_mut(), phi).for_each(|unzip!(to, from)| *to = kpass::Float::to_f64(*from));
+                let (mut rank_residuals, mut subtracted_columns) = (diag.to_vec(), 0);
                 for (residuals, rank) in residuals.chunks_mut(diag.len()).zip(self.ranks) {
-                    subtract_columns(phi.subcols(done, rank - done), &mut remaining);
-                    residuals.copy_from_slice(&remaining);
-                    done = *rank;
+                    subtract_squared_columns(
+                        phi.subcols(subtracted_columns, rank - subtracted_columns),
+                        &mut rank_residuals,
+                    );
+                    residuals.copy_from_slice(&rank_residuals);
+                    subtracted_columns = *rank;
                 }
             },
         );
     }
 
     /// Adds the columns from `first` on, for the rows of a tile, strip by strip.
-    fn add_panel(&self, first: usize, x: MatRef<'_, f64>, phi: MatRef<'_, f64>, squares: &mut [f64]) {
-        let (width, ranks) = (squares.len() / (self.ranks.len() + 1), self.ranks.len());
-        let (z, phi_z) =
-            (self.measured.points().subrows(first, width), self.measured.phi.as_ref().subrows(first, width));
-        let mut e = Mat::zeros(STRIP_ROWS.min(x.nrows()), width);
-        for (start, rows) in pieces(x.nrows(), STRIP_ROWS) {
-            let mut e = e.as_mut().subrows_mut(0, rows);
-            self.exact.block(x.subrows(start, rows), z, e.as_mut());
-            for j in 0..width {
-                squares[j * (ranks + 1)] += e.as_ref().col(j).squared_norm_l2();
+    fn add_panel(&self, first_column: usize, x: MatRef<'_, f64>, phi: MatRef<'_, f64>, squared_norms: &mut [f64]) {
+        let (column_count, rank_count) = (squared_norms.len() / (self.ranks.len() + 1), self.ranks.len());
+        let (z, phi_z) = (
+            self.measured_rows.points().subrows(first_column, column_count),
+            self.measured_rows.phi.as_ref().subrows(first_column, column_count),
+        );
+        let mut e = Mat::zeros(STRIP_ROWS.min(x.nrows()), column_count);
+        for (start, row_count) in index_chunks(x.nrows(), STRIP_ROWS) {
+            let mut e = e.as_mut().subrows_mut(0, row_count);
+            self.kernel_f64.block(x.subrows(start, row_count), z, e.as_mut());
+            for j in 0..column_count {
+                squared_norms[j * (rank_count + 1)] += e.as_ref().col(j).squared_norm_l2();
             }
-            let (phi, mut done) = (phi.subrows(start, rows), 0);
+            let (phi, mut subtracted_columns) = (phi.subrows(start, row_count), 0);
             for (rank_index, rank) in self.ranks.iter().enumerate() {
-                let (left, right) = (phi.subcols(done, rank - done), phi_z.subcols(done, rank - done));
+                let (left, right) = (
+                    phi.subcols(subtracted_columns, rank - subtracted_columns),
+                    phi_z.subcols(subtracted_columns, rank - subtracted_columns),
+                );
                 matmul(e.as_mut(), Accum::Add, left, right.transpose(), -1.0, Par::Seq);
-                done = *rank;
-                for j in 0..width {
-                    squares[j * (ranks + 1) + rank_index + 1] += e.as_ref().col(j).squared_norm_l2();
+                subtracted_columns = *rank;
+                for j in 0..column_count {
+                    squared_norms[j * (rank_count + 1) + rank_index + 1] += e.as_ref().col(j).squared_norm_l2();
                 }
             }
         }

@@ -27,9 +27,9 @@ pub struct Errors {
     /// Number of leading features used, r.
     pub rank: usize,
     /// Number of rows, n.
-    pub rows: u64,
+    pub row_count: u64,
     /// Number of measured columns, c; n if all pairs were measured.
-    pub columns: usize,
+    pub column_count: usize,
     /// tr K.
     pub trace_of_kernel: f64,
     /// Σ max(r_i, 0) / tr K, the relative trace error of a projection; `None` for other maps, for
@@ -37,7 +37,7 @@ pub struct Errors {
     pub trace: Option<f64>,
     /// Largest amount that rounding may have added to `trace`, as a fraction of tr K: ε_T
     /// √(r + 1) + Σ max(−r_i, 0) / tr K, where ε_T is the machine epsilon of `T` and r the rank.
-    pub floor: f64,
+    pub rounding_floor: f64,
     /// max_i |r_i|, a lower bound of ‖E‖₂.
     pub largest_residual: f64,
     /// max_j ‖E e_j‖ over the measured columns, a lower bound of ‖E‖₂.
@@ -73,10 +73,10 @@ impl<T: Real> Approximation<'_, T> {
     ///
     /// # Panics
     /// If the ranks do not ascend within 1 to p.
-    pub fn errors(&self, ranks: &[usize], columns: usize, seed: u64) -> Result<Vec<Errors>> {
-        let fold = self.column_reduction(ranks, columns, seed)?;
-        let sums = self.data.pass.resume("errors on sampled columns", self.data.source, &fold)?.0;
-        Ok(fold.errors(&sums))
+    pub fn errors(&self, ranks: &[usize], column_count: usize, seed: u64) -> Result<Vec<Errors>> {
+        let reduction = self.column_reduction(ranks, column_count, seed)?;
+        let sums = self.data.pass.resume("errors on sampled columns", self.data.source, &reduction)?.0;
+        Ok(reduction.errors(&sums))
     }
 
     /// Returns the reduction with which [`Approximation::errors`] computes, for a pass over the
@@ -92,48 +92,52 @@ impl<T: Real> Approximation<'_, T> {
     pub fn column_reduction<'r>(
         &'r self,
         ranks: &'r [usize],
-        columns: usize,
+        column_count: usize,
         seed: u64,
     ) -> Result<ColumnReduction<'r, T>> {
         let p = self.map.dims().1;
-        let ascend = ranks.windows(2).all(|pair| pair[0] < pair[1]);
+        let is_ascending = ranks.windows(2).all(|pair| pair[0] < pair[1]);
         assert!(
-            ascend && ranks.first() != Some(&0) && ranks.last().is_none_or(|last| *last <= p),
+            is_ascending && ranks.first() != Some(&0) && ranks.last().is_none_or(|last| *last <= p),
             "ranks {ranks:?} of {p}"
         );
-        let measured = self.measure_rows(columns.max(1), seed)?;
-        let exact = self.kernel.typed::<f64>();
-        let (tile, is_projection) = (self.data.pass.tile, self.is_projection());
-        Ok(ColumnReduction { exact, map: self.map, ranks, measured, tile, is_projection })
+        let measured_rows = self.draw_measured_rows(column_count.max(1), seed)?;
+        let kernel_f64 = self.kernel.typed::<f64>();
+        let (tile, is_projection) = (self.data.pass.tile_rows, self.is_projection());
+        Ok(ColumnReduction { kernel_f64, map: self.map, ranks, measured_rows, tile_rows: tile, is_projection })
     }
 }
 
 impl<T: Real> ColumnReduction<'_, T> {
     /// Returns the errors at every rank, after all rows were added.
     pub fn errors(&self, sums: &ColumnSums) -> Vec<Errors> {
-        self.ranks.iter().enumerate().map(|(at, rank)| self.errors_of(sums, at, *rank)).collect()
+        self.ranks.iter().enumerate().map(|(rank_index, rank)| self.errors_at_rank(sums, rank_index, *rank)).collect()
     }
 
-    fn errors_of(&self, sums: &ColumnSums, rank_index: usize, rank: usize) -> Errors {
-        let (n, trace, [positive, negative, squares, largest]) =
-            (sums.rows as f64, sums.trace, sums.residuals.as_chunks().0[rank_index]);
-        let squared = |first: usize| sums.squares.iter().skip(first).step_by(self.ranks.len() + 1).copied().collect();
-        let (kernel_squares, error): (Vec<f64>, Vec<f64>) = (squared(0), squared(rank_index + 1));
-        let floor = T::EPSILON * (rank as f64 + 1.0).sqrt() + quotient(negative, trace);
-        let upper_bound = if self.is_projection { positive + floor * trace } else { f64::INFINITY };
+    fn errors_at_rank(&self, sums: &ColumnSums, rank_index: usize, rank: usize) -> Errors {
+        let (n, trace, [positive, negative, squared_residual_sum, largest_residual]) =
+            (sums.row_count as f64, sums.trace, sums.residual_sums.as_chunks().0[rank_index]);
+        let squared_norms = |offset: usize| {
+            sums.squared_column_norms.iter().skip(offset).step_by(self.ranks.len() + 1).copied().collect()
+        };
+        let (squared_kernel_norms, squared_error_norms): (Vec<f64>, Vec<f64>) =
+            (squared_norms(0), squared_norms(rank_index + 1));
+        let rounding_floor = T::EPSILON * (rank as f64 + 1.0).sqrt() + quotient(negative, trace);
+        let upper_bound = if self.is_projection { positive + rounding_floor * trace } else { f64::INFINITY };
         Errors {
             rank,
-            rows: sums.rows,
-            columns: kernel_squares.len(),
+            row_count: sums.row_count,
+            column_count: squared_kernel_norms.len(),
             trace_of_kernel: trace,
             trace: self.is_projection.then(|| quotient(positive, trace)),
-            floor,
-            largest_residual: largest,
-            largest_column: error.iter().copied().fold(0.0, f64::max).max(0.0).sqrt(),
-            frobenius: estimate_ratio(&error, &kernel_squares, n),
+            rounding_floor,
+            largest_residual,
+            largest_column: squared_error_norms.iter().copied().fold(0.0, f64::max).max(0.0).sqrt(),
+            frobenius: estimate_ratio(&squared_error_norms, &squared_kernel_norms, n),
             frobenius_norm: NormPair {
-                error: estimate_norm(&error, n).within(squares.max(0.0).sqrt(), upper_bound),
-                kernel: estimate_norm(&kernel_squares, n).within(0.0, trace),
+                error: estimate_norm(&squared_error_norms, n)
+                    .clip_interval(squared_residual_sum.max(0.0).sqrt(), upper_bound),
+                kernel: estimate_norm(&squared_kernel_norms, n).clip_interval(0.0, trace),
             },
         }
     }
@@ -141,27 +145,30 @@ impl<T: Real> ColumnReduction<'_, T> {
 
 /// Estimates the square root of the sum of the squared norms of all n columns, from the squared
 /// norms of c columns.
-fn estimate_norm(squares: &[f64], n: f64) -> Measure {
-    let c = squares.len() as f64;
-    let sum: f64 = squares.iter().sum();
+fn estimate_norm(squared_norms: &[f64], n: f64) -> Measure {
+    let c = squared_norms.len() as f64;
+    let sum: f64 = squared_norms.iter().sum();
     if c >= n || c == 0.0 {
         return Measure::exact(sum.max(0.0).sqrt());
     }
     let mean = sum / c;
-    sqrt_estimate(n * mean, n * standard_error(squares.iter().map(|square| square - mean), n))
+    sqrt_estimate(n * mean, n * standard_error(squared_norms.iter().map(|square| square - mean), n))
 }
 
 /// Estimates √(Σ `errors` / Σ `wholes`), where the sums run over all n columns, from the values of
 /// c columns.
-fn estimate_ratio(errors: &[f64], wholes: &[f64], n: f64) -> Measure {
-    let c = errors.len() as f64;
-    let (error, denominator): (f64, f64) = (errors.iter().sum(), wholes.iter().sum());
-    let value = quotient(error, denominator);
+fn estimate_ratio(squared_error_norms: &[f64], squared_kernel_norms: &[f64], n: f64) -> Measure {
+    let c = squared_error_norms.len() as f64;
+    let (numerator, denominator): (f64, f64) = (squared_error_norms.iter().sum(), squared_kernel_norms.iter().sum());
+    let ratio = quotient(numerator, denominator);
     if c >= n || denominator <= 0.0 {
-        return Measure::exact(value.max(0.0).sqrt());
+        return Measure::exact(ratio.max(0.0).sqrt());
     }
-    let deviations = errors.iter().zip(wholes).map(|(error, kernel_square)| error - value * kernel_square);
-    sqrt_estimate(value, standard_error(deviations, n) * c / denominator)
+    let deviations = squared_error_norms
+        .iter()
+        .zip(squared_kernel_norms)
+        .map(|(error, kernel_square)| error - ratio * kernel_square);
+    sqrt_estimate(ratio, standard_error(deviations, n) * c / denominator)
 }
 
 /// Returns the standard error of the mean of c values drawn from n without replacement, from their
@@ -176,8 +183,8 @@ fn standard_error(deviations: impl ExactSizeIterator<Item = f64>, n: f64) -> f64
 }
 
 /// Returns the square root of an estimate with a normal error.
-fn sqrt_estimate(square: f64, error: f64) -> Measure {
-    let end = |by: f64| (square + by * QUANTILE * error).max(0.0).sqrt();
+fn sqrt_estimate(squared_value: f64, std_error: f64) -> Measure {
+    let interval_end = |sign: f64| (squared_value + sign * QUANTILE * std_error).max(0.0).sqrt();
     let evidence = Evidence::Confidence(CONFIDENCE);
-    Measure { value: square.max(0.0).sqrt(), low: end(-1.0), high: end(1.0), evidence }
+    Measure { value: squared_value.max(0.0).sqrt(), low: interval_end(-1.0), high: interval_end(1.0), evidence }
 }

@@ -31,7 +31,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 
 /// Number of columns of V, b. A block of the kernel matrix K is computed once for all b products.
-pub(super) const BLOCK: usize = 8;
+pub(super) const BLOCK_COLUMNS: usize = 8;
 
 /// Relative rounding error of sums of n² squares: a few thousand machine epsilons.
 const ROUNDING: f64 = 1e-12;
@@ -50,7 +50,7 @@ pub(super) struct Bounds {
     /// Upper bound that holds with certainty.
     pub(super) high: f64,
     /// Upper bound that holds except with the requested probability.
-    pub(super) likely: f64,
+    pub(super) probable_high: f64,
 }
 
 /// A Krylov space that grows by one block per step.
@@ -60,11 +60,11 @@ pub(super) struct Krylov {
     basis: Mat<f64>,
     /// W = AQ.
     images: Mat<f64>,
-    next: Mat<f64>,
+    next_block: Mat<f64>,
     /// QᵀW.
-    inner: Mat<f64>,
+    rayleigh_quotient: Mat<f64>,
     /// WᵀW.
-    squares: Mat<f64>,
+    image_gram: Mat<f64>,
     steps: u32,
 }
 
@@ -72,68 +72,77 @@ impl Krylov {
     /// Returns a space with a random start in n dimensions.
     pub(super) fn new(n: usize, seed: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let start = Mat::from_fn(n, BLOCK.min(n), |_, _| StandardNormal.sample(&mut rng));
-        let (none, empty) = (|| Mat::zeros(n, 0), || Mat::zeros(0, 0));
+        let start_block = Mat::from_fn(n, BLOCK_COLUMNS.min(n), |_, _| StandardNormal.sample(&mut rng));
+        let (no_columns, empty) = (|| Mat::zeros(n, 0), || Mat::zeros(0, 0));
         Self {
-            basis: none(),
-            images: none(),
-            next: orthonormal_basis(start).0,
-            inner: empty(),
-            squares: empty(),
+            basis: no_columns(),
+            images: no_columns(),
+            next_block: orthonormal_basis(start_block).0,
+            rayleigh_quotient: empty(),
+            image_gram: empty(),
             steps: 0,
         }
     }
 
     /// Returns the vectors with which A is to be multiplied next, as columns. If the space is
     /// complete, there are no columns.
-    pub(super) fn next(&self) -> MatRef<'_, f64> {
-        self.next.as_ref()
+    pub(super) fn next_block(&self) -> MatRef<'_, f64> {
+        self.next_block.as_ref()
     }
 
     /// Adds `images`, the product of A with [`Krylov::next`], to the space, and returns the bounds.
     /// Costs 14nb²q + 8(bq)³/3 flops.
-    pub(super) fn extend(&mut self, images: MatRef<'_, f64>, prior: PriorBounds, failure: f64) -> Result<Bounds> {
+    pub(super) fn add_block(
+        &mut self,
+        images: MatRef<'_, f64>,
+        prior: PriorBounds,
+        failure_probability: f64,
+    ) -> Result<Bounds> {
         let n = self.basis.nrows();
-        let below = product(self.next.transpose(), self.images.as_ref());
-        self.basis = concat![[self.basis, self.next]];
+        let lower_block = product(self.next_block.transpose(), self.images.as_ref());
+        self.basis = concat![[self.basis, self.next_block]];
         self.images = concat![[self.images, images]];
         self.steps += 1;
         let (q, w) = (self.basis.as_ref(), self.images.as_ref());
-        self.inner = concat![[concat![[self.inner], [below]], product(q.transpose(), images)]];
-        let squares = product(w.transpose(), images);
-        let above = squares.subrows(0, self.squares.nrows()).transpose();
-        self.squares = concat![[concat![[self.squares], [above]], squares]];
+        self.rayleigh_quotient =
+            concat![[concat![[self.rayleigh_quotient], [lower_block]], product(q.transpose(), images)]];
+        let new_image_gram = product(w.transpose(), images);
+        let upper_block = new_image_gram.subrows(0, self.image_gram.nrows()).transpose();
+        self.image_gram = concat![[concat![[self.image_gram], [upper_block]], new_image_gram]];
         let mut remainder = images.to_owned();
         // two subtractions are enough: the first leaves only rounding errors in the space
         for _ in 0..2 {
             remainder -= product(q, product(q.transpose(), remainder.as_ref()).as_ref());
         }
-        let bounds = self.bounds(remainder.as_ref(), prior, failure)?;
-        let width = BLOCK.min(n - q.ncols());
-        self.next = Mat::zeros(n, 0);
-        if width > 0 {
+        let bounds = self.bounds(remainder.as_ref(), prior, failure_probability)?;
+        let next_columns = BLOCK_COLUMNS.min(n - q.ncols());
+        self.next_block = Mat::zeros(n, 0);
+        if next_columns > 0 {
             // if the remainder is zero, the QR decomposition returns arbitrary directions; a second
             // subtraction and decomposition make them orthogonal to the space
-            let fresh = orthonormal_basis(remainder.subcols(0, width).to_owned()).0;
-            let fresh = &fresh - product(q, product(q.transpose(), fresh.as_ref()).as_ref());
-            self.next = orthonormal_basis(fresh).0;
+            let new_directions = orthonormal_basis(remainder.subcols(0, next_columns).to_owned()).0;
+            let new_directions = &new_directions - product(q, product(q.transpose(), new_directions.as_ref()).as_ref());
+            self.next_block = orthonormal_basis(new_directions).0;
         }
         Ok(bounds)
     }
 
-    fn bounds(&self, remainder: MatRef<'_, f64>, prior: PriorBounds, failure: f64) -> Result<Bounds> {
-        let (n, inner) = (self.basis.nrows(), &self.inner);
+    fn bounds(&self, remainder: MatRef<'_, f64>, prior: PriorBounds, failure_probability: f64) -> Result<Bounds> {
+        let (n, rayleigh_quotient) = (self.basis.nrows(), &self.rayleigh_quotient);
         let image_norm =
-            symmetric_eigenvalues(self.squares.as_ref())?.last().map_or(0.0, |value| value.max(0.0).sqrt());
-        let symmetric = Mat::from_fn(inner.nrows(), inner.ncols(), |i, j| (inner[(i, j)] + inner[(j, i)]) / 2.0);
-        let values = symmetric_eigenvalues(symmetric.as_ref())?;
-        let head_norm = values.iter().fold(0.0f64, |most, value| most.max(value.abs()));
-        let (squares, trace) = (values.iter().map(|value| value * value).sum::<f64>(), values.iter().sum::<f64>());
+            symmetric_eigenvalues(self.image_gram.as_ref())?.last().map_or(0.0, |value| value.max(0.0).sqrt());
+        let symmetric_part = Mat::from_fn(rayleigh_quotient.nrows(), rayleigh_quotient.ncols(), |i, j| {
+            (rayleigh_quotient[(i, j)] + rayleigh_quotient[(j, i)]) / 2.0
+        });
+        let eigenvalues = symmetric_eigenvalues(symmetric_part.as_ref())?;
+        let head_norm = eigenvalues.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
+        let (squared_sum, trace) =
+            (eigenvalues.iter().map(|value| value * value).sum::<f64>(), eigenvalues.iter().sum::<f64>());
         let squared_frobenius = prior.frobenius * prior.frobenius;
-        let tail_norm = (squared_frobenius * (1.0 + ROUNDING) - squares - 2.0 * remainder.squared_norm_l2())
+        let tail_norm = (squared_frobenius * (1.0 + ROUNDING) - squared_sum - 2.0 * remainder.squared_norm_l2())
             .max(squared_frobenius * ROUNDING)
             .sqrt();
-        let tail_norm = prior.trace.map_or(tail_norm, |all| tail_norm.min((all - trace).max(0.0)));
+        let tail_norm = prior.trace.map_or(tail_norm, |prior_trace| tail_norm.min((prior_trace - trace).max(0.0)));
         let tail_norm = if self.basis.ncols() == n { 0.0 } else { tail_norm };
         let remainder_norm = remainder.norm_l2();
         let high =
@@ -143,23 +152,24 @@ impl Krylov {
         Ok(Bounds {
             low: image_norm,
             high,
-            likely: high.min(image_norm * self.upper_factor(prior.trace.is_some(), failure)),
+            probable_high: high.min(image_norm * self.upper_factor(prior.trace.is_some(), failure_probability)),
         })
     }
 
     /// Returns the factor by which the lower bound must be multiplied to be an upper bound, except
     /// with probability `failure`.
-    fn upper_factor(&self, definite: bool, failure: f64) -> f64 {
+    fn upper_factor(&self, is_definite: bool, failure_probability: f64) -> f64 {
         // number of powers of A, or of A², in the space
-        let powers = if definite { self.steps } else { self.steps.div_ceil(2) };
+        let powers = if is_definite { self.steps } else { self.steps.div_ceil(2) };
         let n = self.basis.nrows() as f64;
-        let root = ((1.648 * n.sqrt()).ln() - failure.ln() / BLOCK as f64) / (2.0 * f64::from(powers) - 1.0);
-        let short = 1.0 - root * root;
-        match (short > 0.0, definite) {
+        let sqrt_epsilon = ((1.648 * n.sqrt()).ln() - failure_probability.ln() / BLOCK_COLUMNS as f64)
+            / (2.0 * f64::from(powers) - 1.0);
+        let one_minus_epsilon = 1.0 - sqrt_epsilon * sqrt_epsilon;
+        match (one_minus_epsilon > 0.0, is_definite) {
             (false, _) => f64::INFINITY,
-            (true, true) => short.recip(),
+            (true, true) => one_minus_epsilon.recip(),
             // the bound is for ‖A‖₂²
-            (true, false) => short.sqrt().recip(),
+            (true, false) => one_minus_epsilon.sqrt().recip(),
         }
     }
 }
@@ -176,9 +186,10 @@ mod tests {
         };
         let mut space = Krylov::new(values.len(), seed);
         let mut bounds = Vec::new();
-        while bounds.len() < steps && space.next().ncols() > 0 {
-            let images = Mat::from_fn(values.len(), space.next().ncols(), |i, j| values[i] * space.next()[(i, j)]);
-            bounds.push(space.extend(images.as_ref(), prior, 1e-6).unwrap());
+        while bounds.len() < steps && space.next_block().ncols() > 0 {
+            let images =
+                Mat::from_fn(values.len(), space.next_block().ncols(), |i, j| values[i] * space.next_block()[(i, j)]);
+            bounds.push(space.add_block(images.as_ref(), prior, 1e-6).unwrap());
         }
         bounds
     }
@@ -194,7 +205,7 @@ mod tests {
                 let (norm, bounds) = (last(values), bounds_of_diagonal(values, definite, 12, seed));
                 let slack = 1.0 + 1e-10;
                 assert!(bounds.iter().all(|b| b.low <= norm * slack && norm <= b.high * slack), "{bounds:?}");
-                assert!(bounds.iter().all(|b| norm <= b.likely * slack), "{bounds:?}");
+                assert!(bounds.iter().all(|b| norm <= b.probable_high * slack), "{bounds:?}");
                 assert!(bounds.windows(2).all(|b| b[1].low >= b[0].low * (1.0 - 1e-12)));
                 assert!((bounds[11].low / norm - 1.0).abs() < 2e-3, "{:?} {norm}", bounds[11]);
             }
@@ -204,7 +215,7 @@ mod tests {
         let closed = bounds_of_diagonal(&decaying, true, 12, 0)[11];
         assert!(closed.high / closed.low < 1.0 + 1e-6, "{closed:?}");
         let flat = bounds_of_diagonal(&flat, true, 16, 0)[15];
-        assert!(flat.high / flat.low > 2.0 && flat.likely / flat.low < 1.05, "{flat:?}");
+        assert!(flat.high / flat.low > 2.0 && flat.probable_high / flat.low < 1.05, "{flat:?}");
     }
 
     #[test]
@@ -213,7 +224,7 @@ mod tests {
             let values: Vec<f64> = (0..n).map(|i| f64::from(i) - 3.5).collect();
             let norm = values.iter().fold(0.0f64, |most, v| most.max(v.abs()));
             let bounds = bounds_of_diagonal(&values, false, 50, 1);
-            assert_eq!(bounds.len(), (n as usize).div_ceil(BLOCK));
+            assert_eq!(bounds.len(), (n as usize).div_ceil(BLOCK_COLUMNS));
             let end = bounds.last().unwrap();
             assert!((end.low / norm - 1.0).abs() < 1e-12 && (end.high / norm - 1.0).abs() < 1e-6, "{n}: {end:?}");
         }

@@ -37,7 +37,7 @@ impl Measure {
     }
 
     /// Returns the measure with its interval cut to the certain bounds `low` and `high`.
-    pub(super) fn within(self, low: f64, high: f64) -> Self {
+    pub(super) fn clip_interval(self, low: f64, high: f64) -> Self {
         match self.evidence {
             Evidence::Exact => self,
             _ => Self { low: self.low.max(low), high: self.high.min(high).max(self.low.max(low)), ..self },

@@ -50,7 +50,7 @@ pub use measure::{Evidence, Measure};
 pub use sample_spectrum::{SampleSpectrum, sample_spectrum};
 pub use spectral::SpectralOptions;
 
-use crate::map::{FeatureMap, independent::widen};
+use crate::map::{FeatureMap, independent::to_f64_vec};
 use crate::{Real, Result, kernel::AnyKernel, landmark::uniform_sample, landmark_set::TableScan};
 use faer::{Mat, MatRef};
 use kpass::key::Purpose;
@@ -101,14 +101,14 @@ impl MeasuredRows {
 impl<T: Real> Approximation<'_, T> {
     /// Draws c = `count` rows uniformly without replacement, or all rows if there are fewer. Makes
     /// one pass and stores c(d + 2p) numbers.
-    fn measure_rows(&self, count: usize, seed: u64) -> Result<MeasuredRows> {
-        let sample = uniform_sample(&self.data, count, Purpose::Quality, seed)?;
+    fn draw_measured_rows(&self, sample_size: usize, seed: u64) -> Result<MeasuredRows> {
+        let sample = uniform_sample(&self.data, sample_size, Purpose::Quality, seed)?;
         let mut phi = Mat::<T>::zeros(sample.len(), self.map.dims().1);
         if !sample.is_empty() {
             self.map.apply(sample.as_mat(), phi.as_mut(), self.data.pass.workers);
         }
         let phi = Mat::from_fn(phi.nrows(), phi.ncols(), |i, j| kpass::Float::to_f64(phi[(i, j)]));
-        Ok(MeasuredRows { x: widen(&sample.x), d: sample.d, phi })
+        Ok(MeasuredRows { x: to_f64_vec(&sample.x), d: sample.d, phi })
     }
 
     /// Returns true if K̂ ≼ K: the map is a projection, and the kernel matrices have no negative

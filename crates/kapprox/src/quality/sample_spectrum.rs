@@ -8,7 +8,7 @@
 
 use super::{Approximation, measure::quotient};
 use crate::decompose::symmetric_eigenvalues;
-use crate::map::{feature_gram::GramReduction, independent::widen};
+use crate::map::{feature_gram::GramReduction, independent::to_f64_vec};
 use crate::{Real, Result, kernel::AnyKernel, landmark::uniform_sample, landmark_set::TableScan};
 use faer::{Mat, MatRef};
 use kpass::key::Purpose;
@@ -18,13 +18,13 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq)]
 pub struct SampleSpectrum {
     /// Eigenvalues, descending, not negative.
-    pub values: Vec<f64>,
+    pub eigenvalues: Vec<f64>,
     /// Number of rows of the table, n. The sample has one row per value. If the sample has fewer
     /// than n rows, the floors are estimates without an interval. Relative to the spectrum of all
     /// rows, the leading eigenvalues of a sample are too large, and the last eigenvalues are too
     /// small. The floors are therefore too low; if the rank is at least the size of the sample,
     /// they are 0.
-    pub rows: u64,
+    pub row_count: u64,
 }
 
 /// Computes the spectrum on `count` rows drawn uniformly without replacement, or on all rows if
@@ -37,21 +37,21 @@ pub struct SampleSpectrum {
 /// The errors of the source; [`crate::Error::NotPositiveDefinite`], because floors are sums of
 /// eigenvalues; [`crate::Error::NotFinite`] if a kernel value is not finite.
 pub fn sample_spectrum<T: Real>(
-    data: &TableScan<'_, T>,
+    scan: &TableScan<'_, T>,
     kernel: &Arc<dyn AnyKernel>,
-    count: usize,
+    sample_size: usize,
     seed: u64,
 ) -> Result<SampleSpectrum> {
     let kernel = kernel.typed::<f64>();
     crate::kernel::require_positive_definite(&*kernel, "the best rank-k error")?;
-    let sample = uniform_sample(data, count, Purpose::Quality, seed)?;
-    let (c, x) = (sample.len(), widen(&sample.x));
+    let sample = uniform_sample(scan, sample_size, Purpose::Quality, seed)?;
+    let (c, x) = (sample.len(), to_f64_vec(&sample.x));
     let (x, mut k) = (MatRef::from_row_major_slice(&x, c, sample.d), Mat::zeros(c, c));
     kernel.block(x, x, k.as_mut());
-    let mut values = symmetric_eigenvalues(k.as_ref())?;
-    values.reverse();
-    values.iter_mut().for_each(|value| *value = value.max(0.0));
-    Ok(SampleSpectrum { values, rows: data.count })
+    let mut eigenvalues = symmetric_eigenvalues(k.as_ref())?;
+    eigenvalues.reverse();
+    eigenvalues.iter_mut().for_each(|value| *value = value.max(0.0));
+    Ok(SampleSpectrum { eigenvalues, row_count: scan.row_count })
 }
 
 impl<T: Real> Approximation<'_, T> {
@@ -63,35 +63,38 @@ impl<T: Real> Approximation<'_, T> {
     /// # Errors
     /// The errors of the source and of the decomposition.
     pub fn largest_eigenvalue(&self) -> Result<f64> {
-        let reduction = GramReduction { map: self.map, tile: self.data.pass.tile };
-        let inner = self.data.pass.resume("inner products of features", self.data.source, &reduction)?.0;
-        Ok(symmetric_eigenvalues(inner.0.as_ref())?.last().map_or(0.0, |value| value.max(0.0)))
+        let reduction = GramReduction { map: self.map, tile_rows: self.data.pass.tile_rows };
+        let gram = self.data.pass.resume("inner products of features", self.data.source, &reduction)?.0;
+        Ok(symmetric_eigenvalues(gram.0.as_ref())?.last().map_or(0.0, |value| value.max(0.0)))
     }
 }
 
 impl SampleSpectrum {
     /// Returns true if the sample is the whole table.
     pub fn is_exact(&self) -> bool {
-        self.values.len() as u64 == self.rows
+        self.eigenvalues.len() as u64 == self.row_count
     }
 
     /// Returns Σ_{j > k} λ_j / Σ λ_j: the least relative trace error at rank k.
     pub fn trace_floor(&self, rank: usize) -> f64 {
-        quotient(self.tail(rank).iter().sum(), self.values.iter().sum())
+        quotient(self.trailing_eigenvalues(rank).iter().sum(), self.eigenvalues.iter().sum())
     }
 
     /// Returns √(Σ_{j > k} λ_j² / Σ λ_j²): the least relative Frobenius error at rank k.
     pub fn frobenius_floor(&self, rank: usize) -> f64 {
-        let squares = |values: &[f64]| values.iter().map(|value| value * value).sum();
-        quotient(squares(self.tail(rank)), squares(&self.values)).sqrt()
+        let squared_sum = |values: &[f64]| values.iter().map(|value| value * value).sum();
+        quotient(squared_sum(self.trailing_eigenvalues(rank)), squared_sum(&self.eigenvalues)).sqrt()
     }
 
     /// Returns λ_{k+1} / λ_1: the least relative spectral error at rank k.
     pub fn spectral_floor(&self, rank: usize) -> f64 {
-        quotient(self.tail(rank).first().copied().unwrap_or(0.0), self.values.first().copied().unwrap_or(0.0))
+        quotient(
+            self.trailing_eigenvalues(rank).first().copied().unwrap_or(0.0),
+            self.eigenvalues.first().copied().unwrap_or(0.0),
+        )
     }
 
-    fn tail(&self, rank: usize) -> &[f64] {
-        self.values.get(rank..).unwrap_or(&[])
+    fn trailing_eigenvalues(&self, rank: usize) -> &[f64] {
+        self.eigenvalues.get(rank..).unwrap_or(&[])
     }
 }

@@ -2,7 +2,7 @@
 
 use super::krylov::{Bounds, Krylov, PriorBounds};
 use super::{Approximation, EXACT_ROWS, Errors, Evidence, Measure, MeasuredRows, NormPair, PANEL_COLUMNS};
-use crate::kernel::{KernelFunction, pieces};
+use crate::kernel::{KernelFunction, index_chunks};
 use crate::{Real, Result, decompose::product, map::nystrom::strips};
 use faer::{Accum, Mat, MatMut, MatRef, Par, concat, linalg::matmul::matmul};
 use kpass::Workers;
@@ -13,16 +13,16 @@ pub struct SpectralOptions {
     /// Width of the interval at which the iteration ends, relative to its lower end.
     pub tolerance: f64,
     /// Maximum number of products with K.
-    pub steps: usize,
+    pub max_steps: usize,
     /// Probability that the interval does not hold.
-    pub failure: f64,
+    pub failure_probability: f64,
 }
 
 impl Default for SpectralOptions {
     /// The default tolerance is 5 %, which takes about 16 products at 10,000 rows. The value of the
     /// measure is much more accurate than the width of its interval.
     fn default() -> Self {
-        Self { tolerance: 0.05, steps: 24, failure: 1e-6 }
+        Self { tolerance: 0.05, max_steps: 24, failure_probability: 1e-6 }
     }
 }
 
@@ -35,24 +35,25 @@ impl Errors {
     /// e_j‖) ≤ ‖E‖₂ ≤ ‖E‖_F, and for projections ‖E‖₂ ≤ tr E. ‖K‖₂ differs from the largest
     /// eigenvalue of ΦᵀΦ by at most ‖E‖₂. For projections, ‖K‖₂ is at least this eigenvalue.
     #[doc(hidden)]
-    pub fn spectral_bounds(&self, largest: f64) -> NormPair {
+    pub fn spectral_bounds(&self, largest_eigenvalue: f64) -> NormPair {
         let (frobenius, trace) = (self.frobenius_norm, self.trace_bound());
         let low = self.largest_column.max(self.largest_residual);
         let is_probable = frobenius.error.high < trace.unwrap_or(f64::INFINITY);
-        let evidence = |measure: Measure| match frobenius.error.evidence {
+        let with_evidence = |measure: Measure| match frobenius.error.evidence {
             Evidence::Confidence(level) if is_probable => Measure { evidence: Evidence::Confidence(level), ..measure },
             _ => measure,
         };
-        let error = evidence(Measure::bounds(low, frobenius.error.high.min(trace.unwrap_or(f64::INFINITY))));
-        let lower = if trace.is_some() { largest } else { largest - error.high };
-        let kernel_norm = Measure::bounds(lower.max(0.0), (largest + error.high).min(self.trace_of_kernel));
-        NormPair { error, kernel: evidence(kernel_norm) }
+        let error = with_evidence(Measure::bounds(low, frobenius.error.high.min(trace.unwrap_or(f64::INFINITY))));
+        let lower_bound = if trace.is_some() { largest_eigenvalue } else { largest_eigenvalue - error.high };
+        let kernel_norm =
+            Measure::bounds(lower_bound.max(0.0), (largest_eigenvalue + error.high).min(self.trace_of_kernel));
+        NormPair { error, kernel: with_evidence(kernel_norm) }
     }
 
     /// Returns the largest value that tr E can have, including rounding; `None` if the map is not a
     /// projection, because tr E then does not bound the norms of E.
     pub(super) fn trace_bound(&self) -> Option<f64> {
-        self.trace.map(|trace| (trace + self.floor) * self.trace_of_kernel)
+        self.trace.map(|trace| (trace + self.rounding_floor) * self.trace_of_kernel)
     }
 }
 
@@ -68,35 +69,45 @@ impl<T: Real> Approximation<'_, T> {
     /// # Errors
     /// The errors of the source; [`crate::Error::TooManyRows`] for more than [`EXACT_ROWS`] rows.
     pub fn spectral(&self, errors: &[Errors], options: SpectralOptions, seed: u64) -> Result<Vec<NormPair>> {
-        let Some(first) = errors.first() else { return Ok(Vec::new()) };
-        if first.rows > EXACT_ROWS as u64 {
+        let Some(first_errors) = errors.first() else { return Ok(Vec::new()) };
+        if first_errors.row_count > EXACT_ROWS as u64 {
             return Err(crate::Error::TooManyRows {
                 what: "the spectral error",
-                rows: first.rows,
+                rows: first_errors.row_count,
                 most: EXACT_ROWS as u64,
             });
         }
-        let measured = self.measure_rows(EXACT_ROWS, seed)?;
-        let n = measured.phi.nrows();
+        let measured_rows = self.draw_measured_rows(EXACT_ROWS, seed)?;
+        let n = measured_rows.phi.nrows();
         let kernel = self.kernel.typed::<f64>();
-        let definite = kernel.positive_definite();
+        let is_definite = kernel.positive_definite();
         let new_search = |rank, frobenius, trace| NormSearch {
             space: Krylov::new(n, seed),
             prior: PriorBounds { frobenius, trace },
             rank,
             bounds: None,
         };
-        let of_error =
+        let error_search =
             |errors: &Errors| new_search(Some(errors.rank), errors.frobenius_norm.error.high, errors.trace_bound());
-        let mut searches: Vec<NormSearch> = errors.iter().map(of_error).collect();
-        searches.push(new_search(None, first.frobenius_norm.kernel.high, definite.then_some(first.trace_of_kernel)));
-        for _ in 0..options.steps {
-            let mut active: Vec<&mut NormSearch> =
+        let mut searches: Vec<NormSearch> = errors.iter().map(error_search).collect();
+        searches.push(new_search(
+            None,
+            first_errors.frobenius_norm.kernel.high,
+            is_definite.then_some(first_errors.trace_of_kernel),
+        ));
+        for _ in 0..options.max_steps {
+            let mut active_searches: Vec<&mut NormSearch> =
                 searches.iter_mut().filter(|search| search.needs_step(options)).collect();
-            if active.is_empty() {
+            if active_searches.is_empty() {
                 break;
             }
-            add_kernel_products(&mut active, &measured, &*kernel, self.data.pass.workers, options.failure)?;
+            add_kernel_products(
+                &mut active_searches,
+                &measured_rows,
+                &*kernel,
+                self.data.pass.workers,
+                options.failure_probability,
+            )?;
         }
         let kernel_norm = searches.pop().map_or(Measure::exact(0.0), |search| search.measure(options));
         Ok(searches.iter().map(|search| NormPair { error: search.measure(options), kernel: kernel_norm }).collect())
@@ -113,25 +124,36 @@ struct NormSearch {
 
 impl NormSearch {
     fn needs_step(&self, options: SpectralOptions) -> bool {
-        let has_wide_bounds = self.bounds.is_none_or(|bounds| bounds.likely > bounds.low * (1.0 + options.tolerance));
-        has_wide_bounds && self.space.next().ncols() > 0
+        let has_wide_bounds =
+            self.bounds.is_none_or(|bounds| bounds.probable_high > bounds.low * (1.0 + options.tolerance));
+        has_wide_bounds && self.space.next_block().ncols() > 0
     }
 
     /// Adds the product of K with the next columns.
-    fn add_images(&mut self, mut images: MatMut<'_, f64>, measured: &MeasuredRows, failure: f64) -> Result<()> {
+    fn add_images(
+        &mut self,
+        mut images: MatMut<'_, f64>,
+        measured_rows: &MeasuredRows,
+        failure_probability: f64,
+    ) -> Result<()> {
         if let Some(rank) = self.rank {
-            let phi = measured.phi.as_ref().subcols(0, rank);
-            let inner = product(phi.transpose(), self.space.next());
-            matmul(images.as_mut(), Accum::Add, phi, inner.as_ref(), -1.0, Par::Seq);
+            let phi = measured_rows.phi.as_ref().subcols(0, rank);
+            let phi_products = product(phi.transpose(), self.space.next_block());
+            matmul(images.as_mut(), Accum::Add, phi, phi_products.as_ref(), -1.0, Par::Seq);
         }
-        self.bounds = Some(self.space.extend(images.as_ref(), self.prior, failure)?);
+        self.bounds = Some(self.space.add_block(images.as_ref(), self.prior, failure_probability)?);
         Ok(())
     }
 
     fn measure(&self, options: SpectralOptions) -> Measure {
-        let Some(Bounds { low, high, likely }) = self.bounds else { return Measure::exact(0.0) };
-        match likely < high {
-            true => Measure { value: low, low, high: likely, evidence: Evidence::Confidence(1.0 - options.failure) },
+        let Some(Bounds { low, high, probable_high }) = self.bounds else { return Measure::exact(0.0) };
+        match probable_high < high {
+            true => Measure {
+                value: low,
+                low,
+                high: probable_high,
+                evidence: Evidence::Confidence(1.0 - options.failure_probability),
+            },
             false => Measure::bounds(low, high),
         }
     }
@@ -140,29 +162,29 @@ impl NormSearch {
 /// Makes one product with K for all searches, so that the entries of K are computed only once.
 fn add_kernel_products(
     searches: &mut [&mut NormSearch],
-    measured: &MeasuredRows,
+    measured_rows: &MeasuredRows,
     kernel: &dyn KernelFunction<f64>,
     workers: &Workers,
-    failure: f64,
+    failure_probability: f64,
 ) -> Result<()> {
-    let n = measured.phi.nrows();
-    let widths: Vec<usize> = searches.iter().map(|search| search.space.next().ncols()).collect();
+    let n = measured_rows.phi.nrows();
+    let column_counts: Vec<usize> = searches.iter().map(|search| search.space.next_block().ncols()).collect();
     let mut v = Mat::zeros(n, 0);
     for search in searches.iter() {
-        v = concat![[v, search.space.next()]];
+        v = concat![[v, search.space.next_block()]];
     }
-    let mut images = kernel_times(kernel, measured.points(), v.as_ref(), workers);
-    let (mut parts, mut rest) = (Vec::with_capacity(searches.len()), images.as_mut());
-    for (search, width) in searches.iter_mut().zip(widths) {
-        let (columns, remaining) = rest.split_at_col_mut(width);
-        rest = remaining;
+    let mut images = multiply_kernel(kernel, measured_rows.points(), v.as_ref(), workers);
+    let (mut parts, mut remaining_images) = (Vec::with_capacity(searches.len()), images.as_mut());
+    for (search, column_count) in searches.iter_mut().zip(column_counts) {
+        let (columns, remaining) = remaining_images.split_at_col_mut(column_count);
+        remaining_images = remaining;
         parts.push((search, columns));
     }
-    workers.try_for_each(parts, |(search, images)| search.add_images(images, measured, failure))
+    workers.try_for_each(parts, |(search, images)| search.add_images(images, measured_rows, failure_probability))
 }
 
 /// Computes K V, one strip of rows by one panel of columns at a time.
-fn kernel_times(
+fn multiply_kernel(
     kernel: &dyn KernelFunction<f64>,
     x: MatRef<'_, f64>,
     v: MatRef<'_, f64>,
@@ -172,10 +194,10 @@ fn kernel_times(
     let mut out = Mat::zeros(n, v.ncols());
     workers.for_each(strips(x, out.as_mut()), |(strip, mut out)| {
         let mut k = Mat::zeros(strip.nrows(), PANEL_COLUMNS.min(n));
-        for (first, width) in pieces(n, PANEL_COLUMNS) {
-            let mut k = k.as_mut().subcols_mut(0, width);
-            kernel.block(strip, x.subrows(first, width), k.as_mut());
-            matmul(out.as_mut(), Accum::Add, k.as_ref(), v.subrows(first, width), 1.0, Par::Seq);
+        for (first_column, column_count) in index_chunks(n, PANEL_COLUMNS) {
+            let mut k = k.as_mut().subcols_mut(0, column_count);
+            kernel.block(strip, x.subrows(first_column, column_count), k.as_mut());
+            matmul(out.as_mut(), Accum::Add, k.as_ref(), v.subrows(first_column, column_count), 1.0, Par::Seq);
         }
     });
     out

@@ -1,6 +1,6 @@
 //! Tests of the arithmetic against the standard library.
 
-use super::{Real, cosine_sine};
+use super::{Real, cosine_sine_of_turns};
 
 /// Returns the largest relative error of `f` over `steps` points of [from, to].
 fn largest_error(from: f64, to: f64, steps: u32, f: impl Fn(f64) -> (f64, f64)) -> f64 {
@@ -116,12 +116,12 @@ fn agrees_with_the_library_at_any_angle() {
     for scale in [0.3, 3.0, 1e3, 2e5] {
         for i in -20_000..20_000 {
             let t = f64::from(i) / 20_000.0 * scale;
-            let (cosine, sine) = cosine_sine(t);
+            let (cosine, sine) = cosine_sine_of_turns(t);
             // subtract whole turns first: 2πt itself would lose the digits
             let angle = (t - t.round()) * std::f64::consts::TAU;
             assert!((cosine - angle.cos()).abs() < 5e-16 && (sine - angle.sin()).abs() < 5e-16, "{t}");
             let t = t as f32;
-            let (cosine, sine) = cosine_sine(t);
+            let (cosine, sine) = cosine_sine_of_turns(t);
             let angle = (f64::from(t) - f64::from(t).round()) * std::f64::consts::TAU;
             let error = (f64::from(cosine) - angle.cos()).abs().max((f64::from(sine) - angle.sin()).abs());
             assert!(error < 2e-7, "{t}: {error}");
@@ -134,7 +134,7 @@ fn quarters_are_exact() {
     for (t, cosine, sine) in
         [(0.0, 1.0, 0.0), (0.25, 0.0, 1.0), (0.5, -1.0, 0.0), (0.75, 0.0, -1.0), (-0.25, 0.0, -1.0)]
     {
-        assert_eq!(cosine_sine::<f64>(t), (cosine, sine));
-        assert_eq!(cosine_sine::<f32>(t as f32), (cosine as f32, sine as f32));
+        assert_eq!(cosine_sine_of_turns::<f64>(t), (cosine, sine));
+        assert_eq!(cosine_sine_of_turns::<f32>(t as f32), (cosine as f32, sine as f32));
     }
 }

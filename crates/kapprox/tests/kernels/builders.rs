@@ -75,7 +75,7 @@ fn nystrom_is_the_map_on_landmarks_of_the_scheme() {
     let built = Nystrom::new(kernel.clone(), 40).landmarks("rpcholesky").seed(3).fit(&x).unwrap();
     let rows = MemoryRows::new(x.row_major().unwrap().0, 3).unwrap();
     let workers = Workers::sequential();
-    let scan = TableScan { source: &rows, pass: Pass::new(1024, 65_536, &workers), count: 300 };
+    let scan = TableScan { source: &rows, pass: Pass::new(1024, 65_536, &workers), row_count: 300 };
     let any = kernel.build().unwrap();
     let chosen = landmark::by_name("rpcholesky").unwrap().typed::<f64>().select(&scan, &any, 40, 3).unwrap();
     let map = NystromMap::<f64>::new(&any, chosen, &workers).unwrap();

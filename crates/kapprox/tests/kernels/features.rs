@@ -9,8 +9,13 @@ const D: usize = 3;
 
 fn map<T: Real>(m: usize) -> NystromMap<T> {
     let kernel = "laplacian(sigma=2)".parse::<Kernel>().unwrap().build().unwrap();
-    let landmarks =
-        LandmarkSet { points: points(m, D, 1, 0.0), rows: (0..m as u64).collect(), d: D, passes: 0, evaluations: 0 };
+    let landmarks = LandmarkSet {
+        points: points(m, D, 1, 0.0),
+        row_numbers: (0..m as u64).collect(),
+        d: D,
+        passes: 0,
+        evaluations: 0,
+    };
     NystromMap::new(&kernel, landmarks, &Workers::sequential()).unwrap()
 }
 

@@ -42,7 +42,7 @@ fn gradient<T: Real>(
     weights: MatRef<'_, T>,
 ) -> Mat<T> {
     let mut out = Mat::zeros(x.nrows(), x.ncols());
-    assert!(kernel.typed::<T>().differentiable());
+    assert!(kernel.typed::<T>().is_differentiable());
     assert!(kernel.typed::<T>().gradient(x, z, weights, out.as_mut()));
     out
 }
@@ -70,13 +70,13 @@ fn differences(
 #[test]
 fn every_family_has_a_gradient_or_is_known_to_have_none() {
     let without =
-        registry().into_iter().filter(|family| !KernelFunction::<f64>::differentiable(&*build(family.example)));
+        registry().into_iter().filter(|family| !KernelFunction::<f64>::is_differentiable(&*build(family.example)));
     let without: Vec<_> = without.map(|family| family.name).collect();
     assert_eq!(without, WITHOUT);
     for text in differentiable() {
         assert!(
-            KernelFunction::<f32>::differentiable(&*build(text))
-                && KernelFunction::<f64>::differentiable(&*build(text)),
+            KernelFunction::<f32>::is_differentiable(&*build(text))
+                && KernelFunction::<f64>::is_differentiable(&*build(text)),
             "{text}"
         );
     }
@@ -97,7 +97,7 @@ fn without_a_gradient_nothing_is_added() {
     for text in compounds.into_iter().chain(["delta()", "jaccard()", "subset()"]) {
         let kernel = build_on(text, d).typed::<f64>();
         let mut out = Mat::full(b, d, 0.25);
-        assert!(!kernel.differentiable(), "{text}");
+        assert!(!kernel.is_differentiable(), "{text}");
         assert!(!kernel.gradient(view(&x, d), view(&z, d), weights(b, m).as_ref(), out.as_mut()), "{text}");
         assert!(out == Mat::full(b, d, 0.25), "{text}");
     }

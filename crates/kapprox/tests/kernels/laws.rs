@@ -155,10 +155,10 @@ fn few_rows_are_those_of_the_block<T: Real>(kernel: &Arc<dyn AnyKernel>, text: &
     let (x, z) = (suited(text, &x), suited(text, &z));
     let whole = block(kernel, view(&x, d), view(&z, d));
     let rows = vec![0; m];
-    let landmarks = LandmarkSet { points: z, rows, d, passes: 0, evaluations: 0 };
+    let landmarks = LandmarkSet { points: z, row_numbers: rows, d, passes: 0, evaluations: 0 };
     let columns = KernelSections::new(kernel, landmarks);
-    let few = FeatureMap::<T>::few_rows(&columns).unwrap();
-    let mut scratch = vec![T::from_f64(f64::NAN); few.scratch()];
+    let few = FeatureMap::<T>::landmark_sections(&columns).unwrap();
+    let mut scratch = vec![T::from_f64(f64::NAN); few.scratch_len()];
     for (first, count) in [(0, 1), (28, 1), (3, 2), (5, 7), (19, 8), (0, 0)] {
         let mut out = vec![T::from_f64(f64::NAN); count * m];
         few.fill(view(&x, d).subrows(first, count), &mut out, &mut scratch);

@@ -65,7 +65,7 @@ impl<T: Real> Case<T> {
 
     fn data<'a>(&'a self, workers: &'a Workers) -> TableScan<'a, T> {
         let n = self.matrix.nrows();
-        TableScan { source: &self.source, pass: Pass::new(64, 128, workers), count: n as u64 }
+        TableScan { source: &self.source, pass: Pass::new(64, 128, workers), row_count: n as u64 }
     }
 
     fn landmarks(&self, scheme: &dyn LandmarkRule<T>, m: usize) -> LandmarkSet<T> {
@@ -153,13 +153,15 @@ fn every_map<T: Real>() {
     let workers = Workers::sequential();
     every_case::<T>(48, |case| {
         for spec in maps().into_iter().map(|family| family.name.parse::<MapSpec>().unwrap()) {
-            let MapConstructor::OnLandmarks(make) = spec.constructor::<T>() else { continue };
+            let MapConstructor::FromLandmarks(make) = spec.constructor::<T>() else { continue };
             for (scheme, rank) in schemes().iter().flat_map(|scheme| [(scheme, 12), (scheme, 48)]) {
-                let ask = MapRequest { d: case.d, rank, rows: case.matrix.nrows(), element_bytes: size_of::<T>() };
-                let wanted = spec.shape(ask).unwrap().landmarks.unwrap();
+                let ask =
+                    MapRequest { d: case.d, rank, candidate_count: case.matrix.nrows(), element_bytes: size_of::<T>() };
+                let wanted = spec.shape(ask).unwrap().landmark_count.unwrap();
                 let landmarks = case.landmarks(scheme.typed::<T>(), wanted);
                 let (kernel, data) = (&case.kernel, &case.data(&workers));
-                let given = LandmarkMapArgs { spec: &spec, kernel, landmarks, rank, data, seed: 1, workers: &workers };
+                let given =
+                    LandmarkMapArgs { spec: &spec, kernel, landmarks, rank, scan: data, seed: 1, workers: &workers };
                 case.check(&format!("{spec}, {rank} by {}", scheme.name), &*make(given).unwrap());
             }
         }
@@ -210,7 +212,7 @@ fn every_table<T: Real>() {
             let case = Case::<T>::new(&Kernel::parse(text).unwrap(), Domain::Any, 240, d);
             for (what, points) in tables::<T>(d) {
                 let rows = (0..(points.len() / d) as u64).collect();
-                case.check_nystrom(what, LandmarkSet { points, rows, d, passes: 0, evaluations: 0 });
+                case.check_nystrom(what, LandmarkSet { points, row_numbers: rows, d, passes: 0, evaluations: 0 });
             }
         }
     }
@@ -226,16 +228,19 @@ fn tables_of_landmarks_project_wherever_they_lie() {
 fn no_map_on_landmarks_is_larger_than_its_rows_and_none_than_the_most() {
     for family in maps() {
         let spec: MapSpec = family.name.parse().unwrap();
-        let shape = |rank, rows| spec.shape(MapRequest { d: 5000, rank, rows, element_bytes: 8 });
+        let shape = |rank, rows| spec.shape(MapRequest { d: 5000, rank, candidate_count: rows, element_bytes: 8 });
         for rank in [100, 1_000_000_000, usize::MAX] {
             let Ok(few) = shape(rank, 60) else {
                 assert!(spec.is_data_independent() && rank > MAX_FEATURES, "{}", family.name);
                 continue;
             };
-            assert!(few.landmarks.is_none_or(|m| m <= 60 && few.p <= 60), "{} at {rank}: {few:?}", family.name);
+            assert!(few.landmark_count.is_none_or(|m| m <= 60 && few.p <= 60), "{} at {rank}: {few:?}", family.name);
             // the columns, not the rank, determine the number of additive features
             let asked = spec.is_data_independent() && family.name != "additive";
-            assert_eq!(shape(rank, usize::MAX).is_err(), rank > MAX_FEATURES && (asked || few.landmarks.is_some()));
+            assert_eq!(
+                shape(rank, usize::MAX).is_err(),
+                rank > MAX_FEATURES && (asked || few.landmark_count.is_some())
+            );
         }
         assert!(shape(MAX_FEATURES, usize::MAX).is_ok(), "{}: no product of counts wraps", family.name);
     }

@@ -168,14 +168,16 @@ fn the_spectrum_is_that_of_the_columns() {
         ));
         assert_eq!(whole.is_some(), part.is_some(), "{}", family.name);
         if let (Some(whole), Some(part)) = (whole, part) {
-            let length = whole.lengths[0];
-            assert_eq!(part.lengths, [f64::INFINITY, length, f64::INFINITY, length]);
+            let length = whole.length_scales[0];
+            assert_eq!(part.length_scales, [f64::INFINITY, length, f64::INFINITY, length]);
             assert_eq!(part.amplitude, whole.amplitude);
         }
     }
     let whole = Kernel::parse("gaussian(sigma=[3, 4])").unwrap().build().unwrap();
-    let [first, second] = KernelFunction::<f64>::spectrum(&*whole).unwrap().lengths[..] else { panic!("two lengths") };
+    let [first, second] = KernelFunction::<f64>::spectrum(&*whole).unwrap().length_scales[..] else {
+        panic!("two lengths")
+    };
     let kernel = build("2*gaussian(sigma=[3, 4], on=[x3, x1])", 4);
     let spectrum = KernelFunction::<f64>::spectrum(&*kernel).unwrap();
-    assert_eq!((spectrum.lengths, spectrum.amplitude), (vec![f64::INFINITY, second, f64::INFINITY, first], 2.0));
+    assert_eq!((spectrum.length_scales, spectrum.amplitude), (vec![f64::INFINITY, second, f64::INFINITY, first], 2.0));
 }

@@ -43,7 +43,7 @@ fn sparse<T: Real>(rows: &[T]) -> Vec<T> {
 
 fn on_sparse(text: &str) -> Option<Arc<dyn AnyKernel>> {
     let spec = Kernel::parse(text).unwrap();
-    spec.on_rows::<&str>(&[], Some(WIDTH)).ok().map(|spec| spec.build().unwrap())
+    spec.resolve_for_rows::<&str>(&[], Some(WIDTH)).ok().map(|spec| spec.build().unwrap())
 }
 
 const KNOWN: &[&str] = &[
@@ -105,14 +105,19 @@ fn bits_do_not_depend_on_the_rest_of_a_block() {
         let [few, many] = [(&wide[0][..16 * ROOM]), &wide[0]]
             .map(|rows| block(&kernel, view(rows, 2 * ROOM), view(&wide[1], 2 * ROOM)));
         assert_eq!(few.as_ref(), many.subrows(0, 8), "{text}");
-        let landmarks =
-            LandmarkSet { points: columns.clone(), rows: (0..25).collect(), d: 2 * ROOM, passes: 0, evaluations: 0 };
+        let landmarks = LandmarkSet {
+            points: columns.clone(),
+            row_numbers: (0..25).collect(),
+            d: 2 * ROOM,
+            passes: 0,
+            evaluations: 0,
+        };
         let functions = KernelSections::new(&kernel, landmarks);
-        let few = FeatureMap::<f32>::few_rows(&functions).unwrap();
+        let few = FeatureMap::<f32>::landmark_sections(&functions).unwrap();
         for (from, count) in [(0, 1), (3, 8), (57, 3)] {
             let part = block(&kernel, x.subrows(from, count), z);
             assert_eq!(part.as_ref(), whole.subrows(from, count), "{text}");
-            let (mut values, mut scratch) = (vec![0.0f32; count * 25], vec![0.0f32; few.scratch()]);
+            let (mut values, mut scratch) = (vec![0.0f32; count * 25], vec![0.0f32; few.scratch_len()]);
             few.fill(x.subrows(from, count), &mut values, &mut scratch);
             assert_eq!(MatRef::from_row_major_slice(&values, count, 25), whole.subrows(from, count), "{text}");
         }
@@ -145,13 +150,13 @@ fn distances_of_close_points_are_exact_and_sums_that_overflow_saturate() {
 #[test]
 fn kernels_that_take_no_sparse_rows_say_so_and_which_do() {
     for text in ["distance()", "gaussian(sigma=[1, 2])", "gaussian(sigma=1, on=x0)", "linear() + jaccard()"] {
-        let error = Kernel::parse(text).unwrap().on_rows(&["x0"], Some(2)).unwrap_err().to_string();
+        let error = Kernel::parse(text).unwrap().resolve_for_rows(&["x0"], Some(2)).unwrap_err().to_string();
         assert!(error.contains("does not support sparse rows") && error.contains("gaussian, "), "{error}");
     }
-    let counts = Kernel::parse("chi_squared(sigma=1)").unwrap().on_rows::<&str>(&[], Some(9)).unwrap();
+    let counts = Kernel::parse("chi_squared(sigma=1)").unwrap().resolve_for_rows::<&str>(&[], Some(9)).unwrap();
     assert!(counts.check_values(view(&[3.0, -1.0, 0.5, 0.0], 4), 0).is_ok());
     assert!(counts.check_values(view(&[3.0, -1.0, -0.5, 0.0], 4), 0).is_err());
     // `1/d` counts all columns, zeros included
-    let spec = Kernel::parse("polynomial(gamma=1/d)").unwrap().on_rows::<&str>(&[], Some(50)).unwrap();
+    let spec = Kernel::parse("polynomial(gamma=1/d)").unwrap().resolve_for_rows::<&str>(&[], Some(50)).unwrap();
     assert!(spec.to_string().contains("gamma=0.02"), "{spec}");
 }

@@ -292,7 +292,7 @@ fn what_is_known_of_kernels() {
         ("distance()*gaussian()", false),
         ("gaussian(on=x0)*delta(on=city)", true),
     ] {
-        assert_eq!(Kernel::parse(text).unwrap().characteristic(), characteristic, "{text}");
+        assert_eq!(Kernel::parse(text).unwrap().is_characteristic(), characteristic, "{text}");
     }
 }
 

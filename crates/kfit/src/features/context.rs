@@ -42,39 +42,39 @@ impl<'a> VisitContext<'a> {
 /// they are stored.
 #[derive(Default)]
 pub(super) struct FeatureBuffers<T> {
-    pub(super) columns: Vec<T>,
-    pub(super) rows: Vec<T>,
-    pub(super) diag: Vec<f64>,
+    pub(super) column_major: Vec<T>,
+    pub(super) row_major: Vec<T>,
+    pub(super) kernel_diag: Vec<f64>,
     pub(super) partial: Vec<f64>,
 }
 
 impl<T: Real> FeatureBuffers<T> {
-    pub(super) fn fill(&mut self, map: &dyn FeatureMap<T>, block: &RowBlock<'_, T>, workers: &Workers) {
-        let size = block.len() * map.dims().1;
-        let mut rows = std::mem::take(&mut self.rows);
-        rows.resize(size, T::ZERO);
-        self.fill_into(&mut rows, map, block, workers);
-        self.rows = rows;
+    pub(super) fn compute_features(&mut self, map: &dyn FeatureMap<T>, block: &RowBlock<'_, T>, workers: &Workers) {
+        let phi_len = block.len() * map.dims().1;
+        let mut row_major = std::mem::take(&mut self.row_major);
+        row_major.resize(phi_len, T::ZERO);
+        self.fill_into(&mut row_major, map, block, workers);
+        self.row_major = row_major;
     }
 
     /// Computes the features of a block of b rows, column-major in `columns` and row-major in
     /// `rows` (b x p).
     pub(super) fn fill_into(
         &mut self,
-        rows: &mut [T],
+        row_major: &mut [T],
         map: &dyn FeatureMap<T>,
         block: &RowBlock<'_, T>,
         workers: &Workers,
     ) {
         let (b, p) = (block.len(), map.dims().1);
-        self.columns.resize(b * p, T::ZERO);
+        self.column_major.resize(b * p, T::ZERO);
         let x = MatRef::from_row_major_slice(block.x, b, block.d);
-        map.apply(x, MatMut::from_column_major_slice_mut(&mut self.columns, b, p), workers);
-        let columns = &self.columns;
-        for_each_strip(workers, rows, TRANSPOSED_ROWS * p, |strip, rows| {
-            let first = strip * TRANSPOSED_ROWS;
+        map.apply(x, MatMut::from_column_major_slice_mut(&mut self.column_major, b, p), workers);
+        let columns = &self.column_major;
+        for_each_strip(workers, row_major, TRANSPOSED_ROWS * p, |strip, rows| {
+            let first_row = strip * TRANSPOSED_ROWS;
             for j in 0..p {
-                let column = &columns[j * b + first..][..rows.len() / p];
+                let column = &columns[j * b + first_row..][..rows.len() / p];
                 column.iter().enumerate().for_each(|(i, value)| rows[i * p + j] = *value);
             }
         });

@@ -42,11 +42,11 @@ pub struct FitData<'a, T: Real> {
     pub map: &'a dyn FeatureMap<T>,
     /// Number of features of the second view, which follow the features of the first view; 0 if
     /// there is only one view.
-    pub second_features: usize,
+    pub second_feature_count: usize,
     /// The targets of the rows; empty for solvers without targets.
     pub targets: &'a Targets,
     /// Number of selected rows, n.
-    pub rows: u64,
+    pub n: u64,
     /// The number by which the source divided the row weights. The parameter C of a solver refers
     /// to the weights before this division.
     pub weight_unit: f64,
@@ -83,13 +83,13 @@ impl<T: Real> FitData<'_, T> {
     ///
     /// # Errors
     /// Errors of reading the rows and of the reduction.
-    pub fn reduce<F>(&self, name: &str, fold: &F) -> Result<F::State>
+    pub fn reduce<F>(&self, name: &str, reduction: &F) -> Result<F::State>
     where
         F: Reduction<T, Error = crate::Error>,
         F::State: Merge + Persist,
     {
-        let observer = self.resources.stage_over(name, self.source.range());
-        Ok(self.pass(&*observer).resume(name, self.source, fold)?.0)
+        let observer = self.resources.start_stage_over(name, self.source.range());
+        Ok(self.pass(&*observer).resume(name, self.source, reduction)?.0)
     }
 
     fn pass<'o>(&'o self, observer: &'o dyn kstore::pass::Observer) -> Pass<'o> {
@@ -97,7 +97,7 @@ impl<T: Real> FitData<'_, T> {
     }
 
     /// Returns folds with all rows in one fold.
-    pub fn single_reduction(&self) -> Result<Folds> {
+    pub fn single_fold(&self) -> Result<Folds> {
         Folds::new(&FoldSpec::None, self.options.seed, self.source.range(), &[])
     }
 
@@ -119,9 +119,9 @@ impl<T: Real> FitData<'_, T> {
     /// Computes [`FitData::moments`]. If `target_features` is provided, the features of the target
     /// replace the targets.
     pub(crate) fn moments_with_targets(&self, target_features: Option<&dyn FeatureMap<f64>>) -> Result<RidgeState> {
-        let folds = self.single_reduction()?;
-        let fold = MomentReduction::new(self.map, &folds, self.targets).with_target_features(target_features);
-        self.reduce(GRAM_PASS, &fold.with_bin_rows(self.pass_shape.tile))
+        let folds = self.single_fold()?;
+        let reduction = MomentReduction::new(self.map, &folds, self.targets).with_target_features(target_features);
+        self.reduce(GRAM_PASS, &reduction.with_bin_rows(self.pass_shape.tile_rows))
     }
 
     pub(crate) fn moments_by_fold(&self) -> Result<RidgeState> {
@@ -129,8 +129,8 @@ impl<T: Real> FitData<'_, T> {
     }
 
     /// Computes [`FitData::moments`] separately for each class in each fold.
-    pub(crate) fn moments_by_class(&self, classes: usize) -> Result<RidgeState> {
-        let fold = MomentReduction::new(self.map, self.folds, self.targets).by_class(classes);
-        self.reduce(GRAM_PASS, &fold.with_bin_rows(self.pass_shape.tile))
+    pub(crate) fn moments_by_class(&self, class_count: usize) -> Result<RidgeState> {
+        let reduction = MomentReduction::new(self.map, self.folds, self.targets).with_class_bins(class_count);
+        self.reduce(GRAM_PASS, &reduction.with_bin_rows(self.pass_shape.tile_rows))
     }
 }

@@ -2,9 +2,9 @@
 //! that several processes can share the pass.
 
 use super::context::{FeatureBuffers, VisitContext};
-use crate::features::reduction::Segments;
+use crate::features::reduction::SegmentStates;
 use crate::features::stored::{FeatureStore, FeatureWriter};
-use crate::features::{FeatureTier, FitData, Phi, StoredFeatures};
+use crate::features::{FeatureTier, FitData, PhiSource, StoredFeatures};
 use crate::gram::{GramScratch, GramState};
 use crate::row_weights::{self, RowWeights};
 use crate::{Error, Result, Targets, certificate::CertificateState};
@@ -20,7 +20,7 @@ pub struct GatherOptions {
     /// True to sum the second moments of the features.
     pub moments: bool,
     /// True to compute the squared norm of every row in feature space.
-    pub squares: bool,
+    pub squared_norms: bool,
     /// True to store the group of every row.
     pub groups: bool,
 }
@@ -35,41 +35,41 @@ pub struct GatheredSums {
     pub moments: Option<GramState>,
     /// k(x, x) of every row if the map is a projection, otherwise ‖φ(x)‖²; n numbers. Empty if not
     /// requested.
-    pub squares: Vec<f64>,
+    pub squared_norms: Vec<f64>,
 }
 
 /// State of the pass: the sums, and the values of the rows that the table provides (targets,
 /// weights, codes).
 #[derive(Default)]
 struct GatherState {
-    codes: Vec<u32>,
+    class_codes: Vec<u32>,
     y: Vec<f64>,
-    groups: Vec<u32>,
+    group_codes: Vec<u32>,
     folds: Vec<u16>,
     weights: RowWeights,
-    tiles: Vec<u32>,
+    tile_row_counts: Vec<u32>,
     /// For every nonempty segment its number, then its number of rows.
     segments: Vec<u64>,
     sums: GatheredSums,
 }
 
 kstore::summed!(GatherState {
-    read "codes": codes,
+    read "codes": class_codes,
     read "y": y,
-    read "groups": groups,
+    read "groups": group_codes,
     read "folds": folds,
     read "weights": weights.0,
-    read "tiles": tiles,
+    read "tiles": tile_row_counts,
     read "segments": segments,
-    read "squares": sums.squares,
+    read "squares": sums.squared_norms,
     some "certificate": sums.certificate,
     some "moments": sums.moments,
 });
 
 /// Returns the start positions of consecutive parts with these numbers of rows, followed by the
 /// total number of rows.
-fn start_positions(rows: impl Iterator<Item = u64>) -> Vec<usize> {
-    let ends = rows.scan(0, |end, rows| {
+fn start_positions(row_counts: impl Iterator<Item = u64>) -> Vec<usize> {
+    let ends = row_counts.scan(0, |end, rows| {
         *end += rows as usize;
         Some(*end)
     });
@@ -90,7 +90,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
             sums: GatheredSums {
                 certificate: is_projection.then(|| CertificateState::new(p)),
                 moments: options.moments.then(|| GramState::new(p, 0, 1)),
-                squares: Vec::new(),
+                squared_norms: Vec::new(),
             },
             ..GatherState::default()
         };
@@ -99,8 +99,8 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
             FeatureTier::Scratch => "features to scratch",
             FeatureTier::Recomputed => "features",
         };
-        let stored = FeatureStore::new(data);
-        let observer = data.resources.stage_over(name, data.source.range());
+        let store = FeatureStore::new(data);
+        let observer = data.resources.start_stage_over(name, data.source.range());
         let context = VisitContext {
             pass_shape: data.pass_shape,
             resources: data.resources,
@@ -108,24 +108,31 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
             spare_bytes: data.spare_bytes,
         };
         let mut gather = Gather { data, options, buffers: FeatureBuffers::default(), scratch: GramScratch::default() };
-        let mut fold_unit = |range: Range<u64>, deliver: Deliver<'_, GatherState, Error>| {
-            let (mut writer, mut segments) = (stored.writer(range.clone())?, Segments::new(deliver));
-            context.pass(&*observer).visit_lot(data.source, &range, |block| {
-                let state = segments.state_mut(block.rows[0] / data.pass_shape.segment, block.len() as u64, &init)?;
-                gather.add(block, &mut writer, state)
+        let mut reduce_unit = |unit: Range<u64>, deliver: Deliver<'_, GatherState, Error>| {
+            let (mut writer, mut segments) = (store.writer(unit.clone())?, SegmentStates::new(deliver));
+            context.pass(&*observer).visit_lot(data.source, &unit, |block| {
+                let state = segments.state_mut(
+                    block.row_numbers[0] / data.pass_shape.segment_rows,
+                    block.len() as u64,
+                    &init,
+                )?;
+                gather.add_tile(block, &mut writer, state)
             })?;
             writer.finish()?;
             segments.finish()
         };
-        let (state, _) = reduce_lots(context.engine(), ("features", stored.cut), &*observer, &init, &mut fold_unit)?;
-        let starts = start_positions(state.tiles.iter().map(|rows| u64::from(*rows)));
-        let (numbers, rows): (Vec<u64>, Vec<u64>) =
+        let (state, _) = reduce_lots(context.engine(), ("features", store.cut), &*observer, &init, &mut reduce_unit)?;
+        let tile_starts = start_positions(state.tile_row_counts.iter().map(|rows| u64::from(*rows)));
+        let (segment_numbers, segment_row_counts): (Vec<u64>, Vec<u64>) =
             state.segments.chunks_exact(2).map(|pair| (pair[0], pair[1])).unzip();
-        let segments = start_positions(rows.into_iter()).into_iter().zip(numbers).collect();
-        let (n, range) = (starts.last().copied().unwrap_or(0), data.source.range());
-        let GatherState { codes, y, groups, folds, weights, sums, .. } = state;
-        let features = Self::without_targets(context, Phi::Stored(stored), (n, p), range, true);
-        Ok((Self { codes, y, groups, folds, weights, starts, segments, ..features }, sums))
+        let segments = start_positions(segment_row_counts.into_iter()).into_iter().zip(segment_numbers).collect();
+        let (n, range) = (tile_starts.last().copied().unwrap_or(0), data.source.range());
+        let GatherState { class_codes: codes, y, group_codes: groups, folds, weights, sums, .. } = state;
+        let features = Self::without_targets(context, PhiSource::Stored(store), (n, p), range, true);
+        Ok((
+            Self { class_codes: codes, y, group_codes: groups, folds, weights, tile_starts, segments, ..features },
+            sums,
+        ))
     }
 }
 
@@ -139,7 +146,7 @@ struct Gather<'a, T: Real> {
 impl<T: Real> Gather<'_, T> {
     /// Adds a tile: stores its features, updates the sums, and appends the row values that the
     /// table provides.
-    fn add(
+    fn add_tile(
         &mut self,
         block: &RowBlock<'_, T>,
         writer: &mut FeatureWriter<'_, T>,
@@ -147,16 +154,16 @@ impl<T: Real> Gather<'_, T> {
     ) -> Result<()> {
         let (b, p) = (block.len(), self.data.map.dims().1);
         writer.add(block, &mut self.buffers, self.data.resources.workers)?;
-        if !self.buffers.columns[..b * p].iter().all(|value| value.to_f64().is_finite()) {
+        if !self.buffers.column_major[..b * p].iter().all(|value| value.to_f64().is_finite()) {
             let remedy = "scale the features, choose another kernel or use `precision` f64";
             return Err(Error::NotFinite { what: "a feature of a row", remedy });
         }
         self.add_sums(block, &mut state.sums)?;
         self.add_row_values(block, state)?;
-        state.tiles.push(b as u32);
+        state.tile_row_counts.push(b as u32);
         match &mut state.segments[..] {
-            [_, rows] => *rows += b as u64,
-            _ => state.segments = vec![block.rows[0] / self.data.pass_shape.segment, b as u64],
+            [_, segment_rows] => *segment_rows += b as u64,
+            _ => state.segments = vec![block.row_numbers[0] / self.data.pass_shape.segment_rows, b as u64],
         }
         Ok(())
     }
@@ -165,19 +172,20 @@ impl<T: Real> Gather<'_, T> {
     fn add_sums(&mut self, block: &RowBlock<'_, T>, sums: &mut GatheredSums) -> Result<()> {
         let (b, map, buffers) = (block.len(), self.data.map, &mut self.buffers);
         let workers = self.data.resources.workers;
-        let phi = MatRef::from_column_major_slice(&buffers.columns, b, map.dims().1);
+        let phi = MatRef::from_column_major_slice(&buffers.column_major, b, map.dims().1);
         if let Some(certificate) = &mut sums.certificate {
-            buffers.diag.resize(b, 0.0);
-            map.kernel_diag(MatRef::from_row_major_slice(block.x, b, block.d), &mut buffers.diag);
+            buffers.kernel_diag.resize(b, 0.0);
+            map.kernel_diag(MatRef::from_row_major_slice(block.x, b, block.d), &mut buffers.kernel_diag);
             let weights = row_weights::block_weights(block)?;
-            certificate.update(phi, &buffers.diag, weights.as_deref(), &mut buffers.partial, workers);
+            certificate.update(phi, &buffers.kernel_diag, weights.as_deref(), &mut buffers.partial, workers);
         }
-        if self.options.squares {
+        if self.options.squared_norms {
             match sums.certificate {
-                Some(_) => sums.squares.extend_from_slice(&buffers.diag[..b]),
+                Some(_) => sums.squared_norms.extend_from_slice(&buffers.kernel_diag[..b]),
                 None => {
-                    let square = |row: faer::RowRef<'_, T>| row.iter().map(|v| v.to_f64() * v.to_f64()).sum::<f64>();
-                    sums.squares.extend(phi.row_iter().map(square));
+                    let squared_norm =
+                        |row: faer::RowRef<'_, T>| row.iter().map(|v| v.to_f64() * v.to_f64()).sum::<f64>();
+                    sums.squared_norms.extend(phi.row_iter().map(squared_norm));
                 }
             }
         }
@@ -193,27 +201,27 @@ impl<T: Real> Gather<'_, T> {
     fn add_row_values(&self, block: &RowBlock<'_, T>, state: &mut GatherState) -> Result<()> {
         match (self.data.targets, block.classes) {
             (Targets::Classes(classes), Some(LabelCodes { codes, .. })) => {
-                let unknown = codes.iter().position(|code| *code as usize >= classes.labels().len());
-                if let Some(i) = unknown {
-                    return Err(Error::UnknownClass { row: block.rows[i] });
+                let first_unknown = codes.iter().position(|code| *code as usize >= classes.labels().len());
+                if let Some(i) = first_unknown {
+                    return Err(Error::UnknownClass { row: block.row_numbers[i] });
                 }
-                state.codes.extend_from_slice(codes);
+                state.class_codes.extend_from_slice(codes);
             }
-            (Targets::Classes(_), None) => return Err(Error::UnknownClass { row: block.rows[0] }),
+            (Targets::Classes(_), None) => return Err(Error::UnknownClass { row: block.row_numbers[0] }),
             (Targets::Numeric { .. }, _) => state.y.extend_from_slice(block.y),
         }
-        let group = |i: usize| block.groups.map_or(LabelCodes::UNKNOWN, |groups| groups.codes[i]);
+        let group_code_of = |i: usize| block.groups.map_or(LabelCodes::UNKNOWN, |groups| groups.codes[i]);
         for i in (0..block.len()).filter(|_| self.options.groups) {
-            let group_code = Some(group(i)).filter(|group| *group != LabelCodes::UNKNOWN);
-            state.groups.push(group_code.ok_or(Error::UnknownGroup { row: block.rows[i] })?);
+            let group_code = Some(group_code_of(i)).filter(|group| *group != LabelCodes::UNKNOWN);
+            state.group_codes.push(group_code.ok_or(Error::UnknownGroup { row: block.row_numbers[i] })?);
         }
         for i in 0..block.len() {
             state.weights.0.extend(row_weights::block_weight(block, i)?.map(|weight| weight * self.data.weight_unit));
         }
         if self.data.folds.count() > 1 {
-            for (i, row) in block.rows.iter().enumerate() {
+            for (i, row) in block.row_numbers.iter().enumerate() {
                 // there are at most a thousand folds
-                state.folds.push(self.data.folds.fold_of(*row, group(i))? as u16);
+                state.folds.push(self.data.folds.fold_of(*row, group_code_of(i))? as u16);
             }
         }
         Ok(())

@@ -25,11 +25,11 @@ pub use gather::{GatherOptions, GatheredSums};
 pub use reduction::{RowValues, Sums};
 pub(crate) use row_selection::selection_bytes;
 use stored::FeatureStore;
-pub use stored::StopOnly;
+pub use stored::StopOnlyObserver;
 pub use tier::FeatureTier;
-pub use tier::{STATES_PER_FOLD, values_bytes};
+pub use tier::{STATES_PER_REDUCTION, row_values_bytes};
 pub use tile::Tile;
-use tile::{TileVisitor, WIDEN_ROWS, Widen};
+use tile::{CONVERTED_ROWS, ConvertedFeatures, TileVisitor};
 
 use crate::request::{PassShape, ProblemSize};
 use crate::row_weights::RowWeights;
@@ -40,7 +40,7 @@ use kstore::{RowBlock, RowSource, Workers};
 use std::ops::Range;
 
 /// The features of all rows, by the place where they are stored.
-enum Phi<'a, T: Real> {
+enum PhiSource<'a, T: Real> {
     Stored(FeatureStore<'a, T>),
     /// Copies of selected rows, n x p row-major.
     Copied(Vec<T>),
@@ -48,29 +48,29 @@ enum Phi<'a, T: Real> {
     /// again.
     Positions(&'a StoredFeatures<'a, T>, Vec<usize>),
     /// Features stored in another element type, which every visit converts.
-    Wide(&'a dyn Widen<T>),
+    Converted(&'a dyn ConvertedFeatures<T>),
 }
 
 /// The features of all rows, and their targets.
 pub struct StoredFeatures<'a, T: Real> {
     context: VisitContext<'a>,
-    phi: Phi<'a, T>,
+    phi: PhiSource<'a, T>,
     /// Number of rows, n.
     pub n: usize,
     /// Number of features of a row, p.
     pub p: usize,
     /// Codes of the classes of the rows, n numbers; empty for numeric targets.
-    pub codes: Vec<u32>,
+    pub class_codes: Vec<u32>,
     /// Numeric targets, n x t row-major, as in the table.
     pub y: Vec<f64>,
     /// Codes of the groups of the rows, n numbers; empty if not requested.
-    pub groups: Vec<u32>,
+    pub group_codes: Vec<u32>,
     /// Folds of the rows, n numbers; empty if there is only one fold.
     pub folds: Vec<u16>,
     /// Weights of the rows.
     pub weights: RowWeights,
     /// Positions of the first row of every tile, then n.
-    starts: Vec<usize>,
+    tile_starts: Vec<usize>,
     /// Position of the first row of every nonempty segment, and the number that the segment has
     /// among all segments of the stored rows.
     segments: Vec<(usize, u64)>,
@@ -90,27 +90,27 @@ impl<T: Real> std::fmt::Debug for StoredFeatures<'_, T> {
 pub(crate) fn pass_bytes(size: &ProblemSize, pass_shape: PassShape) -> usize {
     let row_bytes = (size.d.max(size.map.p)) * size.element_bytes + (size.t + 2) * 8;
     let feature_bytes = 2 * size.map.p * size.element_bytes + 8;
-    let map_bytes = size.map.footprint.bytes_for(pass_shape.tile) - size.map.footprint.fixed;
-    let wide_bytes = 8 * WIDEN_ROWS * size.map.p;
-    size.cursor.bytes_for(pass_shape.tile)
-        + (pass_shape.prefetch + 2) * pass_shape.tile * row_bytes
-        + pass_shape.tile * feature_bytes
+    let map_bytes = size.map.footprint.bytes_for(pass_shape.tile_rows) - size.map.footprint.fixed;
+    let f64_tile_bytes = 8 * CONVERTED_ROWS * size.map.p;
+    size.cursor.bytes_for(pass_shape.tile_rows)
+        + (pass_shape.prefetch_tiles + 2) * pass_shape.tile_rows * row_bytes
+        + pass_shape.tile_rows * feature_bytes
         + map_bytes
-        + wide_bytes
+        + f64_tile_bytes
 }
 
 impl<'a, T: Real> StoredFeatures<'a, T> {
     /// Features without classes, targets, groups, folds and weights.
     fn without_targets(
         context: VisitContext<'a>,
-        phi: Phi<'a, T>,
+        phi: PhiSource<'a, T>,
         (n, p): (usize, usize),
         range: Range<u64>,
         all_rows: bool,
     ) -> Self {
-        let (codes, y, groups, folds, weights) = Default::default();
-        let (starts, segments) = Default::default();
-        Self { context, phi, n, p, codes, y, groups, folds, weights, starts, segments, range, all_rows }
+        let (class_codes, y, group_codes, folds, weights) = Default::default();
+        let (tile_starts, segments) = Default::default();
+        Self { context, phi, n, p, class_codes, y, group_codes, folds, weights, tile_starts, segments, range, all_rows }
     }
 
     /// Calls `visitor` with every tile of features, in row order.
@@ -135,14 +135,14 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         visitor: TileVisitor<'_, T>,
     ) -> Result<()> {
         match &self.phi {
-            Phi::Stored(stored) => self.visit_stored(stored, unit, observer, visitor),
-            Phi::Copied(phi) => {
+            PhiSource::Stored(stored) => self.visit_stored(stored, unit, observer, visitor),
+            PhiSource::Copied(phi) => {
                 let rows =
                     unit.map_or(0..self.n, |range| self.segment_start(range.start)..self.segment_start(range.end));
                 self.visit_memory(rows, observer, visitor, |rows| Some(&phi[rows.start * self.p..rows.end * self.p]))
             }
-            Phi::Positions(features, positions) => features.visit_selected_locally(positions, observer, visitor),
-            Phi::Wide(features) => features.widen(unit, observer, visitor),
+            PhiSource::Positions(features, positions) => features.visit_selected_locally(positions, observer, visitor),
+            PhiSource::Converted(features) => features.visit_converted(unit, observer, visitor),
         }
     }
 
@@ -150,32 +150,34 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     /// store, it first computes them.
     fn visit_stored(
         &self,
-        stored: &FeatureStore<'_, T>,
+        store: &FeatureStore<'_, T>,
         unit: Option<&Range<u64>>,
         observer: &dyn Observer,
         visitor: TileVisitor<'_, T>,
     ) -> Result<()> {
-        let unit = unit.map_or_else(|| stored.cut.segments(), Range::clone);
-        stored.fill_missing(&unit, &self.context, observer)?;
-        match stored.tier() {
+        let unit = unit.map_or_else(|| store.cut.segments(), Range::clone);
+        store.compute_missing(&unit, &self.context, observer)?;
+        match store.tier() {
             FeatureTier::Memory => {
-                let rows = self.segment_start(unit.start)..self.segment_start(unit.end);
-                self.visit_memory(rows, observer, visitor, |rows| self.in_memory(stored, rows))
+                let positions = self.segment_start(unit.start)..self.segment_start(unit.end);
+                self.visit_memory(positions, observer, visitor, |rows| self.features_in_memory(store, rows))
             }
-            FeatureTier::Scratch => stored
+            FeatureTier::Scratch => store
                 .scratch_parts(&unit)
                 .into_iter()
                 .try_for_each(|(part, cache)| self.visit_rows(&*cache, None, &part, observer, visitor)),
-            FeatureTier::Recomputed => self.visit_rows(stored.source, Some(stored.map), &unit, observer, visitor),
+            FeatureTier::Recomputed => self.visit_rows(store.source, Some(store.map), &unit, observer, visitor),
         }
     }
 
     /// Returns the features of some rows of one segment; `None` if this process does not have them
     /// in memory.
-    fn in_memory<'s>(&self, stored: &'s FeatureStore<'_, T>, rows: Range<usize>) -> Option<&'s [T]> {
-        let number = self.segment_of(rows.start);
-        let first = self.segment_start(number);
-        stored.segment_in_memory(number)?.get((rows.start - first) * self.p..(rows.end - first) * self.p)
+    fn features_in_memory<'s>(&self, store: &'s FeatureStore<'_, T>, rows: Range<usize>) -> Option<&'s [T]> {
+        let segment_number = self.segment_of(rows.start);
+        let segment_start = self.segment_start(segment_number);
+        store
+            .segment_in_memory(segment_number)?
+            .get((rows.start - segment_start) * self.p..(rows.end - segment_start) * self.p)
     }
 
     /// Visits the rows of a source. The rows of the source are stored features, or inputs that
@@ -188,40 +190,43 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         observer: &dyn Observer,
         visitor: TileVisitor<'_, T>,
     ) -> Result<()> {
-        let (mut buffers, mut first) = (FeatureBuffers::default(), self.segment_start(unit.start));
+        let (mut buffers, mut first_row) = (FeatureBuffers::default(), self.segment_start(unit.start));
         let pass = self.context.pass(observer);
-        let tile = |block: &RowBlock<'_, T>| {
+        let visit_block = |block: &RowBlock<'_, T>| {
             let phi = match map {
                 Some(map) => {
-                    buffers.fill(map, block, self.workers());
-                    &buffers.rows[..]
+                    buffers.compute_features(map, block, self.workers());
+                    &buffers.row_major[..]
                 }
                 None => block.x,
             };
-            visitor(&Tile { first, phi, p: self.p })?;
-            first += block.len();
+            visitor(&Tile { first_row, phi, p: self.p })?;
+            first_row += block.len();
             Ok(())
         };
-        pass.visit_lot(source, unit, tile).map(drop)
+        pass.visit_lot(source, unit, visit_block).map(drop)
     }
 
     /// Visits the tiles of rows in memory; `features_of` returns their features.
     fn visit_memory<'s>(
         &self,
-        rows: Range<usize>,
+        positions: Range<usize>,
         observer: &dyn Observer,
         visitor: TileVisitor<'_, T>,
         features_of: impl Fn(Range<usize>) -> Option<&'s [T]>,
     ) -> Result<()> {
-        for bounds in self.starts.windows(2).filter(|bounds| rows.contains(&bounds[0])) {
+        for bounds in self.tile_starts.windows(2).filter(|bounds| positions.contains(&bounds[0])) {
             if observer.should_stop() {
                 return Err(kstore::Error::Interrupted.into());
             }
-            let (first, end) = (bounds[0], bounds[1]);
-            let phi =
-                features_of(first..end).ok_or(Error::Shape { what: "features", expected: end - first, got: 0 })?;
-            visitor(&Tile { first, phi, p: self.p })?;
-            observer.advance((end - first) as u64);
+            let (first_row, end) = (bounds[0], bounds[1]);
+            let phi = features_of(first_row..end).ok_or(Error::Shape {
+                what: "features",
+                expected: end - first_row,
+                got: 0,
+            })?;
+            visitor(&Tile { first_row, phi, p: self.p })?;
+            observer.advance((end - first_row) as u64);
         }
         Ok(())
     }
@@ -229,22 +234,22 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     /// Returns the features of a row; `None` if this process does not have them in memory.
     pub fn row(&self, i: usize) -> Option<&[T]> {
         match &self.phi {
-            Phi::Stored(stored) => self.in_memory(stored, i..i + 1),
-            Phi::Copied(phi) => phi.get(i * self.p..(i + 1) * self.p),
-            Phi::Positions(..) | Phi::Wide(_) => None,
+            PhiSource::Stored(stored) => self.features_in_memory(stored, i..i + 1),
+            PhiSource::Copied(phi) => phi.get(i * self.p..(i + 1) * self.p),
+            PhiSource::Positions(..) | PhiSource::Converted(_) => None,
         }
     }
 
     /// Returns the total weight of the rows outside a fold, or of all rows for `None`. If rows have
     /// no weights, each row counts 1.
-    pub fn weight_outside(&self, left_out: Option<u16>) -> f64 {
-        self.weights.total((0..self.n).filter(|i| left_out.is_none_or(|fold| self.folds[*i] != fold)))
+    pub fn weight_outside(&self, excluded_fold: Option<u16>) -> f64 {
+        self.weights.weight_sum((0..self.n).filter(|i| excluded_fold.is_none_or(|fold| self.folds[*i] != fold)))
     }
 
     /// Returns the mean weight of the rows outside a fold, or of all rows for `None`.
-    pub(crate) fn mean_weight(&self, left_out: Option<u16>) -> f64 {
-        let left_out_rows = self.folds.iter().filter(|fold| left_out == Some(**fold)).count();
-        self.weight_outside(left_out) / (self.n - left_out_rows).max(1) as f64
+    pub(crate) fn mean_weight(&self, excluded_fold: Option<u16>) -> f64 {
+        let excluded_rows = self.folds.iter().filter(|fold| excluded_fold == Some(**fold)).count();
+        self.weight_outside(excluded_fold) / (self.n - excluded_rows).max(1) as f64
     }
 
     /// The seed of random choices.

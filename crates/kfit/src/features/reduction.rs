@@ -15,24 +15,31 @@ use std::ops::Range;
 
 /// Delivers the states of the segments of a work unit one after the other. A work unit is a range
 /// of consecutive segments that one worker processes.
-pub(super) struct Segments<'d, S> {
+pub(super) struct SegmentStates<'d, S> {
     /// The current segment: its number, the number of rows added so far, and its state.
     current: Option<(u64, u64, S)>,
     deliver: Deliver<'d, S, crate::Error>,
 }
 
-impl<'d, S> Segments<'d, S> {
+impl<'d, S> SegmentStates<'d, S> {
     pub(super) fn new(deliver: Deliver<'d, S, crate::Error>) -> Self {
         Self { current: None, deliver }
     }
 
     /// Adds `rows` to the row count of segment `number`, and returns the segment's state.
-    pub(super) fn state_mut(&mut self, number: u64, rows: u64, init: &(dyn Fn() -> S + Sync)) -> Result<&mut S> {
-        if let Some((segment, rows, state)) = self.current.take_if(|(at, ..)| *at != number) {
+    pub(super) fn state_mut(
+        &mut self,
+        segment_number: u64,
+        added_rows: u64,
+        init: &(dyn Fn() -> S + Sync),
+    ) -> Result<&mut S> {
+        if let Some((segment, rows, state)) =
+            self.current.take_if(|(current_number, ..)| *current_number != segment_number)
+        {
             (self.deliver)(segment, rows, state)?;
         }
-        let (_, all, state) = self.current.get_or_insert_with(|| (number, 0, init()));
-        *all += rows;
+        let (_, row_count, state) = self.current.get_or_insert_with(|| (segment_number, 0, init()));
+        *row_count += added_rows;
         Ok(state)
     }
 
@@ -56,23 +63,24 @@ impl<T: Real> StoredFeatures<'_, T> {
         mut step: impl FnMut(&mut S, &Tile<'_, T>) -> Result<()> + Send,
     ) -> Result<S> {
         let Range { start, end } = self.range.clone();
-        let cut = Cut { tile: self.context.pass_shape.tile, segment: self.context.pass_shape.segment, start, end };
-        let mut fold_unit = |range: Range<u64>, deliver: Deliver<'_, S, crate::Error>| {
-            let mut segments = Segments::new(deliver);
-            self.visit_unit(Some(&range), observer, &mut |tile| {
-                step(segments.state_mut(self.segment_of(tile.first), tile.rows() as u64, init)?, tile)
+        let cut =
+            Cut { tile: self.context.pass_shape.tile_rows, segment: self.context.pass_shape.segment_rows, start, end };
+        let mut reduce_unit = |unit: Range<u64>, deliver: Deliver<'_, S, crate::Error>| {
+            let mut segments = SegmentStates::new(deliver);
+            self.visit_unit(Some(&unit), observer, &mut |tile| {
+                step(segments.state_mut(self.segment_of(tile.first_row), tile.row_count() as u64, init)?, tile)
             })?;
             segments.finish()
         };
-        Ok(reduce_lots(self.engine(), (name, cut), observer, &|| init(), &mut fold_unit)?.0)
+        Ok(reduce_lots(self.engine(), (name, cut), observer, &|| init(), &mut reduce_unit)?.0)
     }
 
     /// Computes Σ φ(x), the sum of the features over all rows, in one pass. The stage of the pass
     /// has this name.
-    pub(crate) fn sum(&self, name: &str) -> Result<Vec<f64>> {
-        let stage = self.context.resources.stage_observer.stage(name, Some(self.n as u64));
+    pub(crate) fn sum_features(&self, name: &str) -> Result<Vec<f64>> {
+        let stage = self.context.resources.stage_observer.start_stage(name, Some(self.n as u64));
         let Sums(sums) = self.reduce(name, &*stage, &|| Sums::new(self.p), |sums, tile| {
-            tile.add_transposed(&vec![T::ONE; tile.rows()], &mut sums.0, self.workers());
+            tile.add_transposed_product(&vec![T::ONE; tile.row_count()], &mut sums.0, self.workers());
             Ok(())
         })?;
         Ok(sums)
@@ -89,14 +97,14 @@ impl<T: Real> StoredFeatures<'_, T> {
     }
 
     pub(super) fn segment_of(&self, position: usize) -> u64 {
-        let after = self.segments.partition_point(|(first, _)| *first <= position);
-        after.checked_sub(1).map_or(0, |index| self.segments[index].1)
+        let next_index = self.segments.partition_point(|(first, _)| *first <= position);
+        next_index.checked_sub(1).map_or(0, |index| self.segments[index].1)
     }
 
     /// Returns the position of the first row of a segment. If the segment has no rows, returns the
     /// position of the first row after it.
-    pub(super) fn segment_start(&self, number: u64) -> usize {
-        let index = self.segments.partition_point(|(_, segment)| *segment < number);
+    pub(super) fn segment_start(&self, segment_number: u64) -> usize {
+        let index = self.segments.partition_point(|(_, segment)| *segment < segment_number);
         self.segments.get(index).map_or(self.n, |(first, _)| *first)
     }
 }

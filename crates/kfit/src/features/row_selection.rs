@@ -2,17 +2,17 @@
 //! positions.
 
 use super::tile::{Tile, TileVisitor};
-use super::{Phi, StoredFeatures, reduction::RowValues, stored::StopOnly, tier::exchange_rows};
+use super::{PhiSource, StoredFeatures, reduction::RowValues, stored::StopOnlyObserver, tier::exchange_row_count};
 use crate::Result;
 use kapprox::Real;
 use kstore::key::{Purpose, Stream};
 use kstore::pass::Observer;
 
-const TILE_ROWS: usize = 2048;
+const SELECTED_TILE_ROWS: usize = 2048;
 
 /// Returns the bytes of the buffers of a visit to selected rows that are not copied.
-pub(crate) fn selection_bytes(p: usize, element: usize) -> usize {
-    TILE_ROWS * p * element
+pub(crate) fn selection_bytes(p: usize, element_bytes: usize) -> usize {
+    SELECTED_TILE_ROWS * p * element_bytes
 }
 
 impl<'a, T: Real> StoredFeatures<'a, T> {
@@ -25,24 +25,24 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     ///
     /// # Errors
     /// Errors of reading the rows.
-    pub fn only_classes<'k>(
+    pub fn select_classes<'k>(
         &'k self,
         accepts: impl Fn(u32) -> bool,
         observer: &dyn Observer,
     ) -> Result<StoredFeatures<'k, T>> {
         let positions: Vec<usize> =
-            (0..self.n).filter(|i| self.codes.get(*i).is_some_and(|code| accepts(*code))).collect();
+            (0..self.n).filter(|i| self.class_codes.get(*i).is_some_and(|code| accepts(*code))).collect();
         let t = self.y.len() / self.n.max(1);
         let phi = match positions.len() * self.p * size_of::<T>() <= self.context.spare_bytes {
-            true => Phi::Copied(self.copy_rows(&positions, observer)?),
-            false => Phi::Positions(self, positions.clone()),
+            true => PhiSource::Copied(self.copy_rows(&positions, observer)?),
+            false => PhiSource::Positions(self, positions.clone()),
         };
         Ok(StoredFeatures {
-            codes: positions.iter().map(|i| self.codes[*i]).collect(),
+            class_codes: positions.iter().map(|i| self.class_codes[*i]).collect(),
             y: positions.iter().flat_map(|i| &self.y[i * t..(i + 1) * t]).copied().collect(),
             folds: positions.iter().filter_map(|i| self.folds.get(*i)).copied().collect(),
             weights: self.weights.select(&positions),
-            ..self.selection(positions.len(), phi)
+            ..self.with_selected_rows(positions.len(), phi)
         })
     }
 
@@ -55,15 +55,15 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     /// # Errors
     /// Errors of reading the rows.
     pub fn sample(&self, m: usize, observer: &dyn Observer) -> Result<(Self, Vec<usize>)> {
-        let keys = Stream::new(self.context.seed, Purpose::Candidates, 1);
+        let stream = Stream::new(self.context.seed, Purpose::Candidates, 1);
         let (n, m) = (self.n as u128, m.min(self.n));
-        let stratum = |i: usize| (i as u128 * n / m as u128) as usize;
-        let draw = |i: usize| {
-            let (first, end) = (stratum(i), stratum(i + 1));
-            first + keys.below(i as u64, (end - first) as u64) as usize
+        let stratum_start = |i: usize| (i as u128 * n / m as u128) as usize;
+        let draw_position = |i: usize| {
+            let (first, end) = (stratum_start(i), stratum_start(i + 1));
+            first + stream.uniform_below(i as u64, (end - first) as u64) as usize
         };
-        let positions: Vec<usize> = (0..m).map(draw).collect();
-        Ok((self.selection(m, Phi::Copied(self.copy_rows(&positions, observer)?)), positions))
+        let positions: Vec<usize> = (0..m).map(draw_position).collect();
+        Ok((self.with_selected_rows(m, PhiSource::Copied(self.copy_rows(&positions, observer)?)), positions))
     }
 
     /// Copies the features of the rows at these ascending positions, in one pass.
@@ -78,14 +78,15 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
 
     /// Returns n selected rows. The result has no classes, targets, folds or weights, and numbers
     /// its segments by position.
-    fn selection<'k>(&self, n: usize, phi: Phi<'k, T>) -> StoredFeatures<'k, T>
+    fn with_selected_rows<'k>(&self, n: usize, phi: PhiSource<'k, T>) -> StoredFeatures<'k, T>
     where
         'a: 'k,
     {
-        let step = (self.context.pass_shape.segment as usize).div_ceil(TILE_ROWS).max(1) * TILE_ROWS;
+        let segment_rows =
+            (self.context.pass_shape.segment_rows as usize).div_ceil(SELECTED_TILE_ROWS).max(1) * SELECTED_TILE_ROWS;
         StoredFeatures {
-            starts: (0..n).step_by(TILE_ROWS).chain([n]).collect(),
-            segments: (0..n).step_by(step).enumerate().map(|(number, first)| (first, number as u64)).collect(),
+            tile_starts: (0..n).step_by(SELECTED_TILE_ROWS).chain([n]).collect(),
+            segments: (0..n).step_by(segment_rows).enumerate().map(|(number, first)| (first, number as u64)).collect(),
             ..StoredFeatures::without_targets(self.context, phi, (n, self.p), 0..n as u64, false)
         }
     }
@@ -102,16 +103,17 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         if !self.is_shared() {
             return self.visit_selected_locally(positions, observer, &mut visitor);
         }
-        let chunk_rows = exchange_rows(self.p, size_of::<T>());
-        for (part, chunk) in positions.chunks(chunk_rows).enumerate() {
+        let chunk_rows = exchange_row_count(self.p, size_of::<T>());
+        for (chunk_index, chunk) in positions.chunks(chunk_rows).enumerate() {
             let RowValues(phi) =
-                self.reduce("some rows", &StopOnly(observer), &RowValues::<T>::default, |values, tile| {
-                    let from = |position: usize| chunk.partition_point(|row| *row < position);
-                    let picked = &chunk[from(tile.first)..from(tile.first + tile.rows())];
-                    picked.iter().for_each(|row| values.0.extend_from_slice(tile.row(row - tile.first)));
+                self.reduce("some rows", &StopOnlyObserver(observer), &RowValues::<T>::default, |values, tile| {
+                    let lower_bound = |position: usize| chunk.partition_point(|row| *row < position);
+                    let tile_positions =
+                        &chunk[lower_bound(tile.first_row)..lower_bound(tile.first_row + tile.row_count())];
+                    tile_positions.iter().for_each(|row| values.0.extend_from_slice(tile.row(row - tile.first_row)));
                     Ok(())
                 })?;
-            visitor(&Tile { first: part * chunk_rows, phi: &phi, p: self.p })?;
+            visitor(&Tile { first_row: chunk_index * chunk_rows, phi: &phi, p: self.p })?;
         }
         observer.advance(self.n as u64);
         Ok(())
@@ -126,22 +128,23 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         visitor: TileVisitor<'_, T>,
     ) -> Result<()> {
         let p = self.p;
-        let (mut phi, mut visited): (Vec<T>, usize) = (Vec::with_capacity(TILE_ROWS.min(positions.len()) * p), 0);
-        let mut pick = |tile: &Tile<'_, T>| {
-            let end = tile.first + tile.rows();
-            while let Some(row) = positions.get(visited + phi.len() / p).filter(|row| **row < end) {
-                phi.extend_from_slice(tile.row(row - tile.first));
-                if phi.len() == TILE_ROWS * p {
-                    visitor(&Tile { first: visited, phi: &phi, p })?;
-                    visited += TILE_ROWS;
+        let (mut phi, mut visited_rows): (Vec<T>, usize) =
+            (Vec::with_capacity(SELECTED_TILE_ROWS.min(positions.len()) * p), 0);
+        let mut select_rows = |tile: &Tile<'_, T>| {
+            let end = tile.first_row + tile.row_count();
+            while let Some(row) = positions.get(visited_rows + phi.len() / p).filter(|row| **row < end) {
+                phi.extend_from_slice(tile.row(row - tile.first_row));
+                if phi.len() == SELECTED_TILE_ROWS * p {
+                    visitor(&Tile { first_row: visited_rows, phi: &phi, p })?;
+                    visited_rows += SELECTED_TILE_ROWS;
                     phi.clear();
                 }
             }
             Ok(())
         };
-        self.visit_unit(None, observer, &mut pick)?;
+        self.visit_unit(None, observer, &mut select_rows)?;
         if !phi.is_empty() {
-            visitor(&Tile { first: visited, phi: &phi, p })?;
+            visitor(&Tile { first_row: visited_rows, phi: &phi, p })?;
         }
         Ok(())
     }

@@ -37,7 +37,7 @@ type CachedSegments<T> = (Range<u64>, Arc<Cache<T>>);
 impl<'a, T: Real> FeatureStore<'a, T> {
     pub(super) fn new(data: &'a FitData<'a, T>) -> Self {
         let Range { start, end } = data.source.range();
-        let cut = Cut { tile: data.pass_shape.tile, segment: data.pass_shape.segment, start, end };
+        let cut = Cut { tile: data.pass_shape.tile_rows, segment: data.pass_shape.segment_rows, start, end };
         let segments = cut.segments();
         let storage = match (data.tier, data.resources.scratch) {
             (FeatureTier::Memory, _) => Storage::Memory(segments.map(|_| OnceLock::new()).collect()),
@@ -56,11 +56,11 @@ impl<'a, T: Real> FeatureStore<'a, T> {
 
     pub(super) fn scratch_parts(&self, unit: &Range<u64>) -> Vec<CachedSegments<T>> {
         let Storage::Scratch(_, caches) = &self.storage else { return Vec::new() };
-        let part = |(segments, cache): &CachedSegments<T>| {
+        let clip_to_unit = |(segments, cache): &CachedSegments<T>| {
             (segments.start.max(unit.start)..segments.end.min(unit.end), Arc::clone(cache))
         };
         let mut parts: Vec<CachedSegments<T>> =
-            lock(caches).iter().map(part).filter(|(part, _)| !part.is_empty()).collect();
+            lock(caches).iter().map(clip_to_unit).filter(|(part, _)| !part.is_empty()).collect();
         parts.sort_by_key(|(part, _)| part.start);
         parts
     }
@@ -74,18 +74,18 @@ impl<'a, T: Real> FeatureStore<'a, T> {
     }
 
     /// Computes and stores the features of a work unit that another process folded.
-    pub(super) fn fill_missing(
+    pub(super) fn compute_missing(
         &self,
         unit: &Range<u64>,
         context: &VisitContext<'_>,
         observer: &dyn Observer,
     ) -> Result<()> {
         let mut buffers = FeatureBuffers::default();
-        for run in self.missing(unit) {
-            let mut writer = self.writer(run.clone())?;
-            context
-                .pass(&StopOnly(observer))
-                .visit_lot(self.source, &run, |block| writer.add(block, &mut buffers, context.resources.workers))?;
+        for missing_range in self.missing_segments(unit) {
+            let mut writer = self.writer(missing_range.clone())?;
+            context.pass(&StopOnlyObserver(observer)).visit_lot(self.source, &missing_range, |block| {
+                writer.add(block, &mut buffers, context.resources.workers)
+            })?;
             writer.finish()?;
         }
         Ok(())
@@ -93,22 +93,24 @@ impl<'a, T: Real> FeatureStore<'a, T> {
 
     /// Returns the ranges of consecutive segments of a work unit that are not stored yet; empty if
     /// features are always recomputed.
-    fn missing(&self, unit: &Range<u64>) -> Vec<Range<u64>> {
-        let stored: Vec<Range<u64>> = match &self.storage {
-            Storage::Memory(_) => {
-                unit.clone().filter(|segment| self.segment_in_memory(*segment).is_some()).map(|at| at..at + 1).collect()
-            }
+    fn missing_segments(&self, unit: &Range<u64>) -> Vec<Range<u64>> {
+        let stored_ranges: Vec<Range<u64>> = match &self.storage {
+            Storage::Memory(_) => unit
+                .clone()
+                .filter(|segment| self.segment_in_memory(*segment).is_some())
+                .map(|segment| segment..segment + 1)
+                .collect(),
             Storage::Scratch(..) => self.scratch_parts(unit).into_iter().map(|(part, _)| part).collect(),
             Storage::Recomputed => return Vec::new(),
         };
-        let (mut missing, mut next) = (Vec::new(), unit.start);
-        for part in stored.into_iter().chain(std::iter::once(unit.end..unit.end)) {
-            if next < part.start {
-                missing.push(next..part.start);
+        let (mut missing_ranges, mut next_segment) = (Vec::new(), unit.start);
+        for part in stored_ranges.into_iter().chain(std::iter::once(unit.end..unit.end)) {
+            if next_segment < part.start {
+                missing_ranges.push(next_segment..part.start);
             }
-            next = part.end;
+            next_segment = part.end;
         }
-        missing
+        missing_ranges
     }
 
     pub(super) fn writer(&self, unit: Range<u64>) -> Result<FeatureWriter<'_, T>> {
@@ -117,7 +119,7 @@ impl<'a, T: Real> FeatureStore<'a, T> {
             Storage::Scratch(scratch, _) => Some(scratch.cache(shape, self.row_range(&unit))?),
             Storage::Memory(_) | Storage::Recomputed => None,
         };
-        Ok(FeatureWriter { stored: self, unit, current: None, cache })
+        Ok(FeatureWriter { store: self, unit, current: None, cache })
     }
 
     fn row_range(&self, segments: &Range<u64>) -> Range<u64> {
@@ -127,7 +129,7 @@ impl<'a, T: Real> FeatureStore<'a, T> {
 }
 
 pub(super) struct FeatureWriter<'s, T: Real> {
-    stored: &'s FeatureStore<'s, T>,
+    store: &'s FeatureStore<'s, T>,
     unit: Range<u64>,
     /// The current segment: number, features, and number of features so far.
     current: Option<(u64, Vec<T>, usize)>,
@@ -143,23 +145,23 @@ impl<T: Real> FeatureWriter<'_, T> {
         buffers: &mut FeatureBuffers<T>,
         workers: &Workers,
     ) -> Result<()> {
-        let FeatureStore { map, storage, cut, .. } = self.stored;
+        let FeatureStore { map, storage, cut, .. } = self.store;
         let p = map.dims().1;
         let Storage::Memory(_) = storage else {
-            buffers.fill(*map, block, workers);
+            buffers.compute_features(*map, block, workers);
             if let Some(cache) = &mut self.cache {
-                let x = &buffers.rows[..];
+                let x = &buffers.row_major[..];
                 cache.push(&RowBlock { x, d: p, y: &[], t: 0, weight: None, classes: None, groups: None, ..*block })?;
             }
             return Ok(());
         };
-        let number = block.rows[0] / cut.segment;
-        if self.current.as_ref().is_none_or(|(segment, ..)| *segment != number) {
+        let segment_number = block.row_numbers[0] / cut.segment;
+        if self.current.as_ref().is_none_or(|(segment, ..)| *segment != segment_number) {
             self.close_segment();
-            let Range { start, end } = self.stored.row_range(&(number..number + 1));
+            let Range { start, end } = self.store.row_range(&(segment_number..segment_number + 1));
             // the zeroed pages are allocated when they are first written: the thread that fills a
             // page allocates it near its core
-            self.current = Some((number, vec![T::ZERO; (end - start) as usize * p], 0));
+            self.current = Some((segment_number, vec![T::ZERO; (end - start) as usize * p], 0));
         }
         if let Some((_, phi, offset)) = &mut self.current {
             let end = *offset + block.len() * p;
@@ -171,20 +173,20 @@ impl<T: Real> FeatureWriter<'_, T> {
 
     /// Stores the segment in memory. An existing copy stays, because it is bit-identical.
     fn close_segment(&mut self) {
-        let (Some((number, mut phi, offset)), Storage::Memory(segments)) = (self.current.take(), &self.stored.storage)
+        let (Some((number, mut phi, offset)), Storage::Memory(segments)) = (self.current.take(), &self.store.storage)
         else {
             return;
         };
         phi.truncate(offset);
-        drop(segments[(number - self.stored.cut.segments().start) as usize].set(phi));
+        drop(segments[(number - self.store.cut.segments().start) as usize].set(phi));
     }
 
     pub(super) fn finish(mut self) -> Result<()> {
         self.close_segment();
-        match (&self.stored.storage, self.cache) {
+        match (&self.store.storage, self.cache) {
             (Storage::Memory(segments), _) => {
-                let first = self.stored.cut.segments().start;
-                let unit = (self.unit.start - first) as usize..(self.unit.end - first) as usize;
+                let first_segment = self.store.cut.segments().start;
+                let unit = (self.unit.start - first_segment) as usize..(self.unit.end - first_segment) as usize;
                 // mark segments without rows as stored
                 segments[unit].iter().for_each(|segment| drop(segment.set(Vec::new())));
             }
@@ -198,9 +200,9 @@ impl<T: Real> FeatureWriter<'_, T> {
 /// An observer for a pass over rows that were already counted: it ignores the progress and only
 /// forwards the stop signal.
 #[expect(missing_debug_implementations, reason = "an observer is not debug")]
-pub struct StopOnly<'o>(pub &'o dyn Observer);
+pub struct StopOnlyObserver<'o>(pub &'o dyn Observer);
 
-impl Observer for StopOnly<'_> {
+impl Observer for StopOnlyObserver<'_> {
     fn advance(&self, _: u64) {}
     fn should_stop(&self) -> bool {
         self.0.should_stop()

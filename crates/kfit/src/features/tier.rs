@@ -6,24 +6,24 @@ use kstore::MemoryPlan;
 /// Number of states that a reduction holds in memory: the state of the current segment, the state
 /// of the current reduction block (a range of consecutive segments), and the merged state of all
 /// earlier blocks.
-pub const STATES_PER_FOLD: usize = 3;
+pub const STATES_PER_REDUCTION: usize = 3;
 
 /// Returns the bytes of row values in the states of a reduction. Together the states contain the
 /// values of all rows, and a vector that grows doubles its capacity.
-pub fn values_bytes(count: usize, element: usize) -> usize {
-    count.saturating_mul(3 * element)
+pub fn row_values_bytes(count: usize, element_bytes: usize) -> usize {
+    count.saturating_mul(3 * element_bytes)
 }
 
 /// Bytes of features that processes of a shared run exchange at once.
-const EXCHANGE_SIZE: usize = 16 << 20;
+const EXCHANGED_BYTES: usize = 16 << 20;
 
 /// Number of rows whose features are exchanged at once.
-pub(super) fn exchange_rows(p: usize, element: usize) -> usize {
-    (EXCHANGE_SIZE / (p * element).max(1)).max(256)
+pub(super) fn exchange_row_count(p: usize, element_bytes: usize) -> usize {
+    (EXCHANGED_BYTES / (p * element_bytes).max(1)).max(256)
 }
 
-fn exchange_bytes(p: usize, element: usize) -> usize {
-    values_bytes(exchange_rows(p, element) * p, element)
+fn exchange_bytes(p: usize, element_bytes: usize) -> usize {
+    row_values_bytes(exchange_row_count(p, element_bytes) * p, element_bytes)
 }
 
 /// Where the features are stored between passes.
@@ -42,7 +42,7 @@ pub enum FeatureTier {
 impl FeatureTier {
     /// Chooses the tier for the features of a problem of this size from the memory that `plan`
     /// leaves. Returns the tier and the plan with the features added.
-    pub fn choose(plan: MemoryPlan, size: &ProblemSize, resources: &Resources<'_>) -> (Self, MemoryPlan) {
+    pub fn select(plan: MemoryPlan, size: &ProblemSize, resources: &Resources<'_>) -> (Self, MemoryPlan) {
         let plan = match resources.journal.is_some_and(|journal| journal.is_shared()) {
             true => plan.term("features that processes exchange", exchange_bytes(size.map.p, size.element_bytes), ""),
             false => plan,

@@ -5,17 +5,17 @@
 //! The reported numbers come from one more pass over the same features, which computes products and
 //! sums in f64.
 
-use super::{Phi, StoredFeatures};
+use super::{PhiSource, StoredFeatures};
 use crate::{Result, linalg::strips::for_each_strip};
 use kapprox::{Real, thin};
 use kstore::{Workers, pass::Observer};
 use std::ops::Range;
 
 /// Number of rows converted to f64 at once.
-pub(super) const WIDEN_ROWS: usize = 1024;
+pub(super) const CONVERTED_ROWS: usize = 1024;
 
 /// Number of rows that one thread converts at a time.
-const WIDEN_STRIP_ROWS: usize = 128;
+const CONVERTED_STRIP_ROWS: usize = 128;
 
 /// Number of rows of a product that one thread computes at a time.
 const PRODUCT_STRIP_ROWS: usize = 256;
@@ -32,7 +32,7 @@ const PANEL_FEATURES: usize = 128;
 #[derive(Clone, Copy, Debug)]
 pub struct Tile<'a, T> {
     /// Position of the first row among all rows of the fit.
-    pub first: usize,
+    pub first_row: usize,
     /// Features, b x p row-major.
     pub phi: &'a [T],
     pub(super) p: usize,
@@ -40,7 +40,7 @@ pub struct Tile<'a, T> {
 
 impl<T: Real> Tile<'_, T> {
     /// Number of rows b.
-    pub fn rows(&self) -> usize {
+    pub fn row_count(&self) -> usize {
         self.phi.len() / self.p
     }
 
@@ -51,26 +51,26 @@ impl<T: Real> Tile<'_, T> {
 
     /// Computes `out` (b x c row-major) = Φ·`weights` (p x c row-major). Each task computes one
     /// strip of rows. *Cost*: 2pc flops for each row.
-    pub fn times(&self, weights: &[T], out: &mut [T], workers: &Workers) {
+    pub fn multiply(&self, weights: &[T], out: &mut [T], workers: &Workers) {
         let c = weights.len() / self.p;
         let workers = workers.for_operations(2 * self.phi.len() * c);
         for_each_strip(&workers, out, PRODUCT_STRIP_ROWS * c, |strip, out| {
-            self.rows_times(strip * PRODUCT_STRIP_ROWS, weights, out);
+            self.multiply_rows(strip * PRODUCT_STRIP_ROWS, weights, out);
         });
     }
 
     /// Computes the rows of Φ·`weights` from row `first` on, as many as `out` has, on the calling
     /// thread.
-    pub(crate) fn rows_times(&self, first: usize, weights: &[T], out: &mut [T]) {
+    pub(crate) fn multiply_rows(&self, first_row: usize, weights: &[T], out: &mut [T]) {
         let (p, c) = (self.p, weights.len() / self.p);
-        thin::multiply(&self.phi[first * p..][..out.len() / c * p], weights, p, out);
+        thin::multiply(&self.phi[first_row * p..][..out.len() / c * p], weights, p, out);
     }
 
     /// Computes `sums` (p x c row-major) += Φᵀ·`right` (b x c row-major): products of a few hundred
     /// rows in the type of the features, sums in f64. One task per panel of features. 2pc flops a
     /// row.
-    pub fn add_transposed(&self, right: &[T], sums: &mut [f64], workers: &Workers) {
-        let (p, c) = (self.p, right.len() / self.rows().max(1));
+    pub fn add_transposed_product(&self, right: &[T], sums: &mut [f64], workers: &Workers) {
+        let (p, c) = (self.p, right.len() / self.row_count().max(1));
         let workers = workers.for_operations(2 * self.phi.len() * c);
         for_each_strip(&workers, sums, PANEL_FEATURES * c, |panel, sums| {
             for (phi, right) in self.phi.chunks(SUM_ROWS * p).zip(right.chunks(SUM_ROWS * c)) {
@@ -83,23 +83,33 @@ impl<T: Real> Tile<'_, T> {
 pub(super) type TileVisitor<'w, T> = &'w mut (dyn FnMut(&Tile<'_, T>) -> Result<()> + Send);
 
 /// Features of another type that can be read in the type `T`.
-pub(super) trait Widen<T>: Sync {
+pub(super) trait ConvertedFeatures<T>: Sync {
     /// Calls `visitor` with tiles of a work unit, or of all rows for `None`, in row order.
-    fn widen(&self, unit: Option<&Range<u64>>, observer: &dyn Observer, visitor: TileVisitor<'_, T>) -> Result<()>;
+    fn visit_converted(
+        &self,
+        unit: Option<&Range<u64>>,
+        observer: &dyn Observer,
+        visitor: TileVisitor<'_, T>,
+    ) -> Result<()>;
 }
 
-impl<N: Real> Widen<f64> for StoredFeatures<'_, N> {
-    fn widen(&self, unit: Option<&Range<u64>>, observer: &dyn Observer, visitor: TileVisitor<'_, f64>) -> Result<()> {
+impl<N: Real> ConvertedFeatures<f64> for StoredFeatures<'_, N> {
+    fn visit_converted(
+        &self,
+        unit: Option<&Range<u64>>,
+        observer: &dyn Observer,
+        visitor: TileVisitor<'_, f64>,
+    ) -> Result<()> {
         let (p, workers) = (self.p, self.workers());
         let mut phi_f64 = Vec::new();
         self.visit_unit(unit, observer, &mut |tile| {
-            for (part, phi) in tile.phi.chunks(WIDEN_ROWS * p).enumerate() {
+            for (chunk_index, phi) in tile.phi.chunks(CONVERTED_ROWS * p).enumerate() {
                 phi_f64.resize(phi.len(), 0.0);
-                for_each_strip(workers, &mut phi_f64, WIDEN_STRIP_ROWS * p, |strip, wide| {
-                    let phi = &phi[strip * WIDEN_STRIP_ROWS * p..][..wide.len()];
-                    wide.iter_mut().zip(phi).for_each(|(wide, value)| *wide = value.to_f64());
+                for_each_strip(workers, &mut phi_f64, CONVERTED_STRIP_ROWS * p, |strip, strip_f64| {
+                    let phi = &phi[strip * CONVERTED_STRIP_ROWS * p..][..strip_f64.len()];
+                    strip_f64.iter_mut().zip(phi).for_each(|(wide, value)| *wide = value.to_f64());
                 });
-                visitor(&Tile { first: tile.first + part * WIDEN_ROWS, phi: &phi_f64, p })?;
+                visitor(&Tile { first_row: tile.first_row + chunk_index * CONVERTED_ROWS, phi: &phi_f64, p })?;
             }
             Ok(())
         })
@@ -108,10 +118,10 @@ impl<N: Real> Widen<f64> for StoredFeatures<'_, N> {
 
 impl<T: Real> StoredFeatures<'_, T> {
     /// Returns the features in f64, without targets, classes, folds and weights.
-    pub fn widened(&self) -> StoredFeatures<'_, f64> {
+    pub fn as_f64(&self) -> StoredFeatures<'_, f64> {
         let features = StoredFeatures::without_targets(
             self.context,
-            Phi::Wide(self),
+            PhiSource::Converted(self),
             (self.n, self.p),
             self.range.clone(),
             self.all_rows,

@@ -8,13 +8,13 @@ use std::{ops::Range, sync::Arc};
 
 /// Returns the sample as a table in row order, so that passes over it do not depend on the order of
 /// the draw.
-pub fn in_row_order<T: Real>(sample: RowSample<T>) -> Result<MemoryRows<T>> {
+pub fn sort_by_row_number<T: Real>(sample: RowSample<T>) -> Result<MemoryRows<T>> {
     let mut order: Vec<usize> = (0..sample.len()).collect();
-    order.sort_unstable_by_key(|i| sample.rows[*i]);
+    order.sort_unstable_by_key(|i| sample.row_numbers[*i]);
     let d = sample.d;
     let x = order.iter().flat_map(|i| &sample.x[i * d..(i + 1) * d]).copied().collect();
-    let rows = order.iter().map(|i| sample.rows[*i]).collect();
-    Ok(MemoryRows::new(x, d)?.with_row_numbers(rows)?)
+    let row_numbers = order.iter().map(|i| sample.row_numbers[*i]).collect();
+    Ok(MemoryRows::new(x, d)?.with_row_numbers(row_numbers)?)
 }
 
 /// Adds targets, weights, classes and groups to the candidates, in one pass over the table.
@@ -23,40 +23,40 @@ pub fn with_targets<T: Real>(
     source: &dyn RowSource<T>,
     pass: Pass<'_>,
 ) -> Result<MemoryRows<T>> {
-    let rows: Vec<u64> = (0..candidates.len()).map(|position| candidates.row(position)).collect();
-    let fold = ReductionFn::new(|columns: &mut TargetColumns, block: &RowBlock<'_, T>| {
-        for i in (0..block.len()).filter(|i| rows.binary_search(&block.rows[*i]).is_ok()) {
+    let row_numbers: Vec<u64> = (0..candidates.len()).map(|position| candidates.row_number(position)).collect();
+    let reduction = ReductionFn::new(|columns: &mut TargetColumns, block: &RowBlock<'_, T>| {
+        for i in (0..block.len()).filter(|i| row_numbers.binary_search(&block.row_numbers[*i]).is_ok()) {
             columns.y.extend_from_slice(&block.y[i * block.t..(i + 1) * block.t]);
-            columns.weight.extend(block.weight(i));
+            columns.weights.extend(block.weight(i));
             columns.codes.add(block, i..i + 1);
         }
         Ok(())
     });
     // not journaled: the result is in memory only, and a resumed run repeats the pass
-    let columns = Pass { journal: None, ..pass }.reduce(source, &fold)?.0;
+    let columns = Pass { journal: None, ..pass }.reduce(source, &reduction)?.0;
     let TableShape { targets, has_weights: weighted, .. } = source.shape();
-    let weight = weighted.then_some(columns.weight);
+    let weight = weighted.then_some(columns.weights);
     columns.codes.attach_to(candidates.with_targets(columns.y, targets)?.with_weights(weight)?)
 }
 
 #[derive(Default)]
 struct TargetColumns {
     y: Vec<f64>,
-    weight: Vec<f64>,
-    codes: Codes,
+    weights: Vec<f64>,
+    codes: LabelCodeColumns,
 }
 
 type CodeColumn = (Vec<u32>, Option<Arc<Vec<Label>>>);
 
 /// Codes of the classes and of the groups.
 #[derive(Default)]
-pub(crate) struct Codes([CodeColumn; 2]);
+pub(crate) struct LabelCodeColumns([CodeColumn; 2]);
 
-impl Codes {
-    pub(crate) fn add<T>(&mut self, block: &RowBlock<'_, T>, rows: Range<usize>) {
-        for (column, coded) in self.0.iter_mut().zip([block.classes, block.groups]) {
-            let Some(LabelCodes { codes, labels }) = coded else { continue };
-            column.0.extend_from_slice(&codes[rows.clone()]);
+impl LabelCodeColumns {
+    pub(crate) fn add<T>(&mut self, block: &RowBlock<'_, T>, row_range: Range<usize>) {
+        for (column, label_codes) in self.0.iter_mut().zip([block.classes, block.groups]) {
+            let Some(LabelCodes { codes, labels }) = label_codes else { continue };
+            column.0.extend_from_slice(&codes[row_range.clone()]);
             column.1.get_or_insert_with(|| Arc::new(labels.to_vec()));
         }
     }
@@ -76,10 +76,10 @@ impl Codes {
 impl Merge for TargetColumns {
     fn merge(&mut self, later: &Self) {
         self.y.extend_from_slice(&later.y);
-        self.weight.extend_from_slice(&later.weight);
-        for (mine, theirs) in self.codes.0.iter_mut().zip(&later.codes.0) {
-            mine.0.extend_from_slice(&theirs.0);
-            mine.1 = mine.1.take().or_else(|| theirs.1.clone());
+        self.weights.extend_from_slice(&later.weights);
+        for (column, later_column) in self.codes.0.iter_mut().zip(&later.codes.0) {
+            column.0.extend_from_slice(&later_column.0);
+            column.1 = column.1.take().or_else(|| later_column.1.clone());
         }
     }
 }

@@ -2,7 +2,7 @@
 //! choosing landmarks, and building the map.
 
 use crate::certificate::CertificateReduction;
-use crate::features::StopOnly;
+use crate::features::StopOnlyObserver;
 use crate::prepare::candidates;
 use crate::request::{EXACT_UNSUPPORTED, LandmarkSource, MEDIAN_ROWS, PassShape, Resources, TrainOptions, map_shape};
 use crate::stacked_maps::StackedMaps;
@@ -42,9 +42,9 @@ pub struct BuiltMap<T: Real> {
 pub struct BuiltSecondView {
     /// The kernel, with every parameter resolved to a number.
     pub kernel: Kernel,
-    pub features: usize,
+    pub feature_count: usize,
     /// Number of basis functions that the features of the second view combine.
-    pub basis_functions: usize,
+    pub basis_function_count: usize,
 }
 
 struct ResolvedKernel<T> {
@@ -55,9 +55,9 @@ struct ResolvedKernel<T> {
 
 /// The chosen landmarks, the number of rows among which they were chosen, and the number of passes
 /// over the table.
-struct ChosenLandmarks<T> {
-    set: LandmarkSet<T>,
-    candidates: u64,
+struct SelectedLandmarks<T> {
+    landmark_set: LandmarkSet<T>,
+    candidate_count: u64,
     passes: u64,
 }
 
@@ -67,7 +67,7 @@ struct ChosenLandmarks<T> {
 pub struct MapBuilder<'a, T: Real> {
     pub source: &'a dyn RowSource<T>,
     pub n: u64,
-    pub reading: &'a ReadSettings,
+    pub read_settings: &'a ReadSettings,
     pub options: &'a TrainOptions,
     pub pass_shape: PassShape,
     pub resources: &'a Resources<'a>,
@@ -76,8 +76,8 @@ pub struct MapBuilder<'a, T: Real> {
 impl<T: Real> MapBuilder<'_, T> {
     /// Builds the map; for two views, the features of both are concatenated.
     pub fn build(&self) -> Result<BuiltMap<T>> {
-        let first = self.build_view()?;
-        let Some(kernel) = &self.options.second_kernel else { return Ok(first) };
+        let first_view = self.build_view()?;
+        let Some(kernel) = &self.options.second_kernel else { return Ok(first_view) };
         let second_options = TrainOptions { kernel: kernel.clone(), ..self.options.clone() };
         let BuiltMap { map, kernel, passes, .. } = MapBuilder { options: &second_options, ..*self }.build_view()?;
         let features = map.dims().1;
@@ -85,12 +85,13 @@ impl<T: Real> MapBuilder<'_, T> {
             Expansion::Landmarks { landmarks, .. } => landmarks.len(),
             Expansion::Features { .. } => features,
         };
-        let second_view = Some(BuiltSecondView { kernel, features, basis_functions });
+        let second_view =
+            Some(BuiltSecondView { kernel, feature_count: features, basis_function_count: basis_functions });
         Ok(BuiltMap {
-            map: Box::new(StackedMaps(vec![first.map, map])),
+            map: Box::new(StackedMaps(vec![first_view.map, map])),
             second_view,
-            passes: first.passes + passes,
-            ..first
+            passes: first_view.passes + passes,
+            ..first_view
         })
     }
 
@@ -99,12 +100,12 @@ impl<T: Real> MapBuilder<'_, T> {
     fn build_view(&self) -> Result<BuiltMap<T>> {
         let Self { source, n, options, resources, .. } = *self;
         let (d, rank) = (source.shape().inputs, self.requested_map_shape()?.p);
-        let make = match options.map.constructor::<T>() {
-            MapConstructor::OnLandmarks(make) => make,
-            MapConstructor::DataIndependent(make) => {
+        let build_map = match options.map.constructor::<T>() {
+            MapConstructor::FromLandmarks(constructor) => constructor,
+            MapConstructor::DataIndependent(build_independent_map) => {
                 let ResolvedKernel { kernel, passes, .. } = self.resolve_with_sample()?;
                 let (spec, seed) = (&options.map, options.seed);
-                let map = make(&DataIndependentMapArgs { spec, kernel: &kernel, d, rank, seed })?;
+                let map = build_independent_map(&DataIndependentMapArgs { spec, kernel: &kernel, d, rank, seed })?;
                 return Ok(BuiltMap {
                     map,
                     kernel,
@@ -114,26 +115,27 @@ impl<T: Real> MapBuilder<'_, T> {
                     passes,
                 });
             }
-            MapConstructor::Exact => {
+            MapConstructor::ExactKernel => {
                 return Err(Error::option("map", "exact", EXACT_UNSUPPORTED));
             }
         };
-        let (ChosenLandmarks { set, candidates, mut passes }, kernel) = self.choose_landmarks()?;
-        let (built_kernel, count) = (kernel.build()?, set.len());
-        let observer = resources.stage_over("factor of the landmarks", source.range());
-        let data = TableScan { source, pass: self.scan_pass(&*observer), count: n };
+        let (SelectedLandmarks { landmark_set: set, candidate_count: candidates, mut passes }, kernel) =
+            self.select_landmarks()?;
+        let (built_kernel, landmark_count) = (kernel.build()?, set.len());
+        let observer = resources.start_stage_over("factor of the landmarks", source.range());
+        let scan = TableScan { source, pass: self.scan_pass(&*observer), row_count: n };
         let (seed, workers) = (options.seed, resources.workers);
-        let request = LandmarkMapArgs {
+        let map_args = LandmarkMapArgs {
             spec: &options.map,
             kernel: &built_kernel,
             landmarks: set,
             rank,
-            data: &data,
+            scan: &scan,
             seed,
             workers,
         };
-        passes += options.map.passes();
-        let mut map = make(request)?;
+        passes += options.map.build_passes();
+        let mut map = build_map(map_args)?;
         drop(observer);
         passes += self.truncate_to_tolerance(&mut map)?;
         Ok(BuiltMap {
@@ -141,7 +143,7 @@ impl<T: Real> MapBuilder<'_, T> {
             kernel,
             second_view: None,
             landmark_set: None,
-            landmark_counts: Some((count, candidates)),
+            landmark_counts: Some((landmark_count, candidates)),
             passes,
         })
     }
@@ -154,9 +156,9 @@ impl<T: Real> MapBuilder<'_, T> {
     fn truncate_to_tolerance(&self, map: &mut Box<dyn FeatureMap<T>>) -> Result<u64> {
         let Some(tolerance) = self.options.tolerance else { return Ok(0) };
         let name = "rank within the tolerance";
-        let observer = self.resources.stage_over(name, self.source.range());
-        let fold = CertificateReduction { map: &**map, tile: self.pass_shape.tile };
-        let (state, _) = self.pass_shape.pass(1, self.resources, &*observer).resume(name, self.source, &fold)?;
+        let observer = self.resources.start_stage_over(name, self.source.range());
+        let reduction = CertificateReduction { map: &**map, tile_rows: self.pass_shape.tile_rows };
+        let (state, _) = self.pass_shape.pass(1, self.resources, &*observer).resume(name, self.source, &reduction)?;
         drop(observer);
         let full_rank = map.dims().1;
         match state.rank_within(tolerance) {
@@ -181,7 +183,8 @@ impl<T: Real> MapBuilder<'_, T> {
     /// Draws candidates, resolves the kernel and chooses landmarks, but builds no map. This
     /// function is for a solver that combines the landmarks' kernel sections itself.
     pub fn landmarks_only(&self) -> Result<BuiltMap<T>> {
-        let (ChosenLandmarks { set, candidates, passes }, kernel) = self.choose_landmarks()?;
+        let (SelectedLandmarks { landmark_set: set, candidate_count: candidates, passes }, kernel) =
+            self.select_landmarks()?;
         let (map, landmark_counts) = (Box::new(StackedMaps(Vec::new())), Some((set.len(), candidates)));
         Ok(BuiltMap { map, kernel, second_view: None, landmark_set: Some(set), landmark_counts, passes })
     }
@@ -208,38 +211,38 @@ impl<T: Real> MapBuilder<'_, T> {
         Ok((kernel, passes))
     }
 
-    fn chooses_landmarks(&self) -> bool {
+    fn selects_landmarks(&self) -> bool {
         !self.options.map.is_data_independent() && matches!(self.options.landmarks, LandmarkSource::Scheme(_))
     }
 
     fn resolve_with_sample(&self) -> Result<ResolvedKernel<T>> {
         self.options.kernel.check_input_count(self.source.shape().inputs)?;
         let (lanes, context) = (self.pass_shape.scan_lanes, (self.pass_shape, self.resources));
-        let mut passes = check_values(self.source, &self.options.kernel, (self.n, lanes), context)?;
+        let mut passes = check_domain(self.source, &self.options.kernel, (self.n, lanes), context)?;
         // the candidates are a sample of the rows, or all rows; the median distance needs a sample
         // in both cases
-        let candidates = self.options.candidates.filter(|_| self.chooses_landmarks());
+        let candidates = self.options.candidates.filter(|_| self.selects_landmarks());
         let mut sample = RowSample::default();
         if candidates.is_some() || self.options.kernel.needs_median() {
-            let observer = self.resources.stage_over("sampling candidates", self.source.range());
-            let data = TableScan { source: self.source, pass: self.scan_pass(&*observer), count: self.n };
-            let (size, seed) = (candidates.unwrap_or(MEDIAN_ROWS), self.options.seed);
-            sample = uniform_sample(&data, size, Purpose::Candidates, seed)?;
+            let observer = self.resources.start_stage_over("sampling candidates", self.source.range());
+            let data = TableScan { source: self.source, pass: self.scan_pass(&*observer), row_count: self.n };
+            let (sample_rows, seed) = (candidates.unwrap_or(MEDIAN_ROWS), self.options.seed);
+            sample = uniform_sample(&data, sample_rows, Purpose::Candidates, seed)?;
             passes += 1;
         }
         let kernel = resolve_length_scale(&self.options.kernel, &sample, self.options.seed)?;
         Ok(ResolvedKernel { kernel, sample: candidates.map(|_| sample), passes })
     }
 
-    fn choose_landmarks(&self) -> Result<(ChosenLandmarks<T>, Kernel)> {
+    fn select_landmarks(&self) -> Result<(SelectedLandmarks<T>, Kernel)> {
         let ResolvedKernel { kernel, sample, passes } = self.resolve_with_sample()?;
-        let chosen = self.choose_from_source(&kernel.build()?, sample)?;
-        if chosen.set.is_empty() {
+        let selected = self.select_from_source(&kernel.build()?, sample)?;
+        if selected.landmark_set.is_empty() {
             return Err(Error::from(kapprox::Error::NoLandmarks {
                 why: format!("the kernel {kernel} is zero on every row; choose another kernel or scale the features"),
             }));
         }
-        Ok((ChosenLandmarks { passes: passes + chosen.passes, ..chosen }, kernel))
+        Ok((SelectedLandmarks { passes: passes + selected.passes, ..selected }, kernel))
     }
 
     fn requested_map_shape(&self) -> Result<MapShape> {
@@ -250,15 +253,15 @@ impl<T: Real> MapBuilder<'_, T> {
         self.pass_shape.pass(self.pass_shape.scan_lanes, self.resources, observer)
     }
 
-    fn choose_from_source(
+    fn select_from_source(
         &self,
         kernel: &Arc<dyn AnyKernel>,
         sample: Option<RowSample<T>>,
-    ) -> Result<ChosenLandmarks<T>> {
+    ) -> Result<SelectedLandmarks<T>> {
         let shape = self.requested_map_shape()?;
-        let landmark_count = shape.landmarks.unwrap_or(shape.p);
+        let landmark_count = shape.landmark_count.unwrap_or(shape.p);
         match &self.options.landmarks {
-            LandmarkSource::Scheme(name) => self.choose_by_scheme(name, kernel, sample, landmark_count),
+            LandmarkSource::Scheme(name) => self.select_by_scheme(name, kernel, sample, landmark_count),
             LandmarkSource::File(path) => {
                 Err(Error::option("landmarks", path.display(), "its file is not open yet; Fit::opened opens it"))
             }
@@ -267,35 +270,35 @@ impl<T: Real> MapBuilder<'_, T> {
     }
 
     /// Chooses landmarks by a scheme, from the sample or by passes over the table.
-    fn choose_by_scheme(
+    fn select_by_scheme(
         &self,
         name: &str,
         kernel: &Arc<dyn AnyKernel>,
         sample: Option<RowSample<T>>,
         landmark_count: usize,
-    ) -> Result<ChosenLandmarks<T>> {
+    ) -> Result<SelectedLandmarks<T>> {
         let scheme = landmark::by_name(name).ok_or_else(|| unknown_scheme_error(name))?;
         let rule = scheme.typed::<T>();
-        let observer = self.resources.stage_observer.stage(&format!("landmarks ({})", scheme.name), None);
+        let observer = self.resources.stage_observer.start_stage(&format!("landmarks ({})", scheme.name), None);
         let Some(sample) = sample else {
-            let data = TableScan { source: self.source, pass: self.scan_pass(&*observer), count: self.n };
+            let data = TableScan { source: self.source, pass: self.scan_pass(&*observer), row_count: self.n };
             let set = self.run_scheme(rule, &data, kernel, landmark_count)?;
-            return Ok(ChosenLandmarks { candidates: self.n, passes: set.passes, set });
+            return Ok(SelectedLandmarks { candidate_count: self.n, passes: set.passes, landmark_set: set });
         };
-        let (mut candidates, mut passes) = (candidates::in_row_order(sample)?, 0);
+        let (mut candidates, mut passes) = (candidates::sort_by_row_number(sample)?, 0);
         if scheme.needs_targets {
             candidates = candidates::with_targets(candidates, self.source, self.scan_pass(&*observer))?;
             passes = 1;
         }
-        let count = candidates.len() as u64;
-        let stop_only = StopOnly(&*observer);
+        let candidate_count = candidates.len() as u64;
+        let stop_only = StopOnlyObserver(&*observer);
         // Reading rows in memory costs almost nothing. One lane therefore suffices, and all threads
         // work inside the products, as in the Gram pass. The pass is not journaled, because a
         // resumed run draws the same rows.
-        let pass = Pass { lanes: 1, journal: None, ..self.scan_pass(&stop_only) };
-        let data = TableScan { source: &candidates, pass, count };
-        let set = self.run_scheme(rule, &data, kernel, landmark_count)?;
-        Ok(ChosenLandmarks { set, candidates: count, passes })
+        let pass = Pass { lane_count: 1, journal: None, ..self.scan_pass(&stop_only) };
+        let scan = TableScan { source: &candidates, pass, row_count: candidate_count };
+        let set = self.run_scheme(rule, &scan, kernel, landmark_count)?;
+        Ok(SelectedLandmarks { landmark_set: set, candidate_count: candidate_count, passes })
     }
 
     /// Chooses `landmark_count` landmarks among these rows. If fewer landmarks reach the tolerance,
@@ -303,45 +306,45 @@ impl<T: Real> MapBuilder<'_, T> {
     fn run_scheme(
         &self,
         rule: &dyn LandmarkRule<T>,
-        data: &TableScan<'_, T>,
+        scan: &TableScan<'_, T>,
         kernel: &Arc<dyn AnyKernel>,
         landmark_count: usize,
     ) -> Result<LandmarkSet<T>> {
         let seed = self.options.seed;
         Ok(match self.options.tolerance {
             Some(tolerance) => {
-                rule.select_within(TOLERANCE_FRACTION * tolerance, data, kernel, landmark_count, seed)?
+                rule.select_within(TOLERANCE_FRACTION * tolerance, scan, kernel, landmark_count, seed)?
             }
-            None => rule.select(data, kernel, landmark_count, seed)?,
+            None => rule.select(scan, kernel, landmark_count, seed)?,
         })
     }
 
     /// Reads the first `landmark_count` rows of a table of landmarks, scaled like the training
     /// rows.
-    fn read_landmarks(&self, table: &SelectedTable, landmark_count: usize) -> Result<ChosenLandmarks<T>> {
+    fn read_landmarks(&self, table: &SelectedTable, landmark_count: usize) -> Result<SelectedLandmarks<T>> {
         let source =
-            table.rows::<T>(ReadSettings { scaler: self.reading.scaler.clone(), ..ReadSettings::default() })?;
+            table.rows::<T>(ReadSettings { scaler: self.read_settings.scaler.clone(), ..ReadSettings::default() })?;
         let source = MetricRows::new(source, self.options.metric.provided().cloned());
-        let observer = self.resources.stage_over("landmarks (table)", source.range());
-        let (d, mut buf, mut points) = (source.shape().inputs, RowBuf::new(self.pass_shape.tile), Vec::new());
+        let observer = self.resources.start_stage_over("landmarks (table)", source.range());
+        let (d, mut buf, mut points) = (source.shape().inputs, RowBuf::new(self.pass_shape.tile_rows), Vec::new());
         let mut cursor = source.open(source.range())?;
         // the table may have more rows than `landmark_count`
         while points.len() < landmark_count * d && cursor.next(&mut buf)? {
-            let row_count = buf.rows.len().min(landmark_count - points.len() / d);
+            let row_count = buf.row_numbers.len().min(landmark_count - points.len() / d);
             points.extend_from_slice(&buf.x[..row_count * d]);
             observer.advance(row_count as u64);
             if observer.should_stop() {
                 return Err(kstore::Error::Interrupted.into());
             }
         }
-        let count = points.len() / d;
-        if count == 0 {
+        let point_count = points.len() / d;
+        if point_count == 0 {
             let why = "the table of landmarks has no rows; name another table, or a scheme".to_string();
             return Err(kstore::Error::Empty { what: "`landmarks`".to_string(), why }.into());
         }
-        self.options.kernel.check_values(MatRef::from_row_major_slice(&points, count, d), 0)?;
-        let set = LandmarkSet { points, rows: vec![NO_ROW; count], d, passes: 1, evaluations: 0 };
-        Ok(ChosenLandmarks { set, candidates: count as u64, passes: 0 })
+        self.options.kernel.check_values(MatRef::from_row_major_slice(&points, point_count, d), 0)?;
+        let set = LandmarkSet { points, row_numbers: vec![NO_ROW; point_count], d, passes: 1, evaluations: 0 };
+        Ok(SelectedLandmarks { landmark_set: set, candidate_count: point_count as u64, passes: 0 })
     }
 }
 
@@ -350,7 +353,7 @@ impl<T: Real> MapBuilder<'_, T> {
 ///
 /// # Errors
 /// [`kapprox::Error::Domain`] for the first value outside the domain.
-pub fn check_values<T: Real>(
+pub fn check_domain<T: Real>(
     source: &dyn RowSource<T>,
     kernel: &Kernel,
     (n, lanes): (u64, usize),
@@ -359,20 +362,20 @@ pub fn check_values<T: Real>(
     if kernel.domain() == Domain::Any {
         return Ok(0);
     }
-    let observer = resources.stage_observer.stage("check of the kernel's domain", Some(n));
+    let observer = resources.stage_observer.start_stage("check of the kernel's domain", Some(n));
     pass_shape.pass(lanes, resources, &*observer).for_each_tile(
         source,
         || (),
-        |(), block, _| check_block(kernel, block),
+        |(), block, _| check_block_domain(kernel, block),
     )?;
     Ok(1)
 }
 
-fn check_block<T: Real>(kernel: &Kernel, block: &RowBlock<'_, T>) -> kapprox::Result<()> {
+fn check_block_domain<T: Real>(kernel: &Kernel, block: &RowBlock<'_, T>) -> kapprox::Result<()> {
     let x = MatRef::from_row_major_slice(block.x, block.len(), block.d);
     kernel.check_values(x, 0).map_err(|error| match error {
         kapprox::Error::Domain { kernel, domain, row, feature, value } => {
-            kapprox::Error::Domain { kernel, domain, row: block.rows[row as usize], feature, value }
+            kapprox::Error::Domain { kernel, domain, row: block.row_numbers[row as usize], feature, value }
         }
         other => other,
     })
@@ -396,15 +399,15 @@ pub fn resolve_length_scales<T: Real>(
     if !kernel.needs_median() {
         return Ok(vec![kernel.clone(); factors.len()]);
     }
-    let keys = Stream::new(seed, Purpose::Median, 0);
+    let stream = Stream::new(seed, Purpose::Median, 0);
     let mut order: Vec<usize> = (0..sample.len()).collect();
-    order.sort_by_key(|i| (keys.word(sample.rows[*i]), sample.rows[*i]));
+    order.sort_by_key(|i| (stream.word(sample.row_numbers[*i]), sample.row_numbers[*i]));
     order.truncate(MEDIAN_ROWS);
     let d = sample.d;
     let points: Vec<f64> =
         order.iter().flat_map(|i| &sample.x[i * d..(i + 1) * d]).map(|v| kstore::Float::to_f64(*v)).collect();
     let weights: Vec<f64> = order.iter().filter_map(|i| sample.weights.get(*i)).copied().collect();
-    Ok(kernel.resolve_lengths(MatRef::from_row_major_slice(&points, order.len(), d), &weights, factors)?)
+    Ok(kernel.resolve_length_scales(MatRef::from_row_major_slice(&points, order.len(), d), &weights, factors)?)
 }
 
 fn unknown_scheme_error(name: &str) -> Error {

@@ -27,37 +27,42 @@ const LANE_FEATURES: usize = 256;
 
 /// Returns the pass shape with the most lanes whose plans fit in the budget, and these plans. If no
 /// shape fits, returns the shape with the least memory; the caller's check then rejects its plans.
-pub fn choose_pass_shape(
+pub fn select_pass_shape(
     size: &ProblemSize,
     last_plan: &dyn Fn(PassShape) -> MemoryPlan,
     budget: usize,
 ) -> (PassShape, Vec<MemoryPlan>) {
     let tile = tile_rows(size.d, size.map.p, size.element_bytes);
-    let (gram_lanes, tiles) = match size.map.p <= LANE_FEATURES {
+    let (gram_lanes, segment_tiles) = match size.map.p <= LANE_FEATURES {
         true => (size.threads, TILES_PER_SEGMENT),
         false => (1, TILES_PER_LARGE_SEGMENT),
     };
-    let segment = (tile * tiles) as u64;
-    let full = PassShape { tile, segment, scan_lanes: size.threads, gram_lanes, prefetch: 2 };
-    let tight = PassShape { scan_lanes: 1, gram_lanes: 1, prefetch: 1, ..full };
-    for pass_shape in [full, PassShape { gram_lanes: 1, ..full }, PassShape { scan_lanes: 1, gram_lanes: 1, ..full }] {
+    let segment = (tile * segment_tiles) as u64;
+    let full_shape =
+        PassShape { tile_rows: tile, segment_rows: segment, scan_lanes: size.threads, gram_lanes, prefetch_tiles: 2 };
+    let smallest_shape = PassShape { scan_lanes: 1, gram_lanes: 1, prefetch_tiles: 1, ..full_shape };
+    for pass_shape in [
+        full_shape,
+        PassShape { gram_lanes: 1, ..full_shape },
+        PassShape { scan_lanes: 1, gram_lanes: 1, ..full_shape },
+    ] {
         let plans = stage_plans(size, last_plan, pass_shape, budget);
         if plans.iter().all(|plan| plan.bytes() <= budget) {
             return (pass_shape, plans);
         }
     }
-    (tight, stage_plans(size, last_plan, tight, budget))
+    (smallest_shape, stage_plans(size, last_plan, smallest_shape, budget))
 }
 
 /// Returns the plan of the solver's last stage, and where its features are stored.
-pub fn last_stage(
+pub fn plan_last_stage(
     size: &ProblemSize,
     add: &dyn Fn(MemoryPlan, PassShape) -> MemoryPlan,
     pass_shape: PassShape,
     resources: &Resources<'_>,
 ) -> (FeatureTier, MemoryPlan) {
     match size.stores_features {
-        true => FeatureTier::choose(
+        true => FeatureTier::select(
             add(plan_feature_pass("solve", size, pass_shape, resources.memory), pass_shape),
             size,
             resources,
@@ -75,9 +80,9 @@ pub(crate) fn feature_stages(
     add: &dyn Fn(MemoryPlan, PassShape) -> MemoryPlan,
     solver_passes: [u64; 2],
 ) -> (PassShape, Vec<Stage>) {
-    let (pass_shape, plans) = choose_pass_shape(
+    let (pass_shape, plans) = select_pass_shape(
         &request.size,
-        &|pass_shape| last_stage(&request.size, add, pass_shape, request.resources).1,
+        &|pass_shape| plan_last_stage(&request.size, add, pass_shape, request.resources).1,
         request.resources.memory,
     );
     (pass_shape, stages_with_passes(request, plans, solver_passes))
@@ -86,10 +91,10 @@ pub(crate) fn feature_stages(
 pub(crate) fn stages_with_passes(
     request: &FitRequest<'_>,
     plans: Vec<MemoryPlan>,
-    [before, after]: [u64; 2],
+    [passes_before, passes_after]: [u64; 2],
 ) -> Vec<Stage> {
-    let [choosing, making] = request.options.map_passes();
-    let passes = [1, choosing, making, 1 + before, after];
+    let [selection_passes, map_passes] = request.options.map_passes();
+    let passes = [1, selection_passes, map_passes, 1 + passes_before, passes_after];
     plans.into_iter().zip(passes).map(|(plan, passes)| Stage { plan, passes }).collect()
 }
 
@@ -132,12 +137,12 @@ pub fn plan_rows(
     size: &ProblemSize,
     pass_shape: PassShape,
     lanes: usize,
-    element: usize,
+    element_bytes: usize,
 ) -> MemoryPlan {
-    let row = size.d * element + (size.t + 2) * 8;
-    plan.term("decoders", lanes * size.cursor.bytes_for(pass_shape.tile), FEWER_COLUMNS).term(
+    let row_bytes = size.d * element_bytes + (size.t + 2) * 8;
+    plan.term("decoders", lanes * size.cursor.bytes_for(pass_shape.tile_rows), FEWER_COLUMNS).term(
         "tiles of rows",
-        lanes * (pass_shape.prefetch + 2) * pass_shape.tile * row,
+        lanes * (pass_shape.prefetch_tiles + 2) * pass_shape.tile_rows * row_bytes,
         FEWER_COLUMNS,
     )
 }
@@ -147,12 +152,12 @@ fn strip_bytes(size: &ProblemSize) -> usize {
     if size.element_bytes == 8 {
         0
     } else {
-        size.threads * STRIP_ROWS * (size.map.p.max(size.map.landmarks.unwrap_or(0)) + size.d) * 8
+        size.threads * STRIP_ROWS * (size.map.p.max(size.map.landmark_count.unwrap_or(0)) + size.d) * 8
     }
 }
 
 pub fn plan_scan(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
-    let size = &ProblemSize { d: size.columns, ..size.clone() };
+    let size = &ProblemSize { d: size.input_columns, ..size.clone() };
     // each lane and the merge hold the rows with the smallest keys; one copy of the values in
     // addition
     let median_bytes = (pass_shape.scan_lanes + 2) * size.median_rows * (size.d * 8 + 40);
@@ -173,40 +178,58 @@ fn plan_selection(
     size: &ProblemSize,
     pass_shape: PassShape,
     budget: usize,
-    factor: bool,
+    needs_factor: bool,
     remedy: &'static str,
 ) -> MemoryPlan {
-    let (e, n) = (size.element_bytes, usize::try_from(size.n).unwrap_or(usize::MAX));
-    let plan = plan_rows(base_plan("landmark selection", size, budget), size, pass_shape, pass_shape.scan_lanes, e);
+    let (element_bytes, n) = (size.element_bytes, usize::try_from(size.n).unwrap_or(usize::MAX));
+    let plan = plan_rows(
+        base_plan("landmark selection", size, budget),
+        size,
+        pass_shape,
+        pass_shape.scan_lanes,
+        element_bytes,
+    );
     let median_rows = MEDIAN_ROWS.min(n);
-    let sample_rows = size.candidates.filter(|_| size.map.landmarks.is_some()).unwrap_or(0).max(MEDIAN_ROWS).min(n);
+    let sample_rows =
+        size.candidate_count.filter(|_| size.map.landmark_count.is_some()).unwrap_or(0).max(MEDIAN_ROWS).min(n);
     let plan = plan
         // two copies: one while the rows with the smallest keys are collected, and one while the
         // rows are sorted
-        .term("candidate rows", sample_rows.saturating_mul(2 * (size.d * e + 40)), "lower `candidates`")
+        .term("candidate rows", sample_rows.saturating_mul(2 * (size.d * element_bytes + 40)), "lower `candidates`")
         .term("distances for the length scale", median_rows * 8 * (size.d + median_rows), FEWER_COLUMNS);
-    let Some(m) = size.map.landmarks else { return plan };
+    let Some(m) = size.map.landmark_count else { return plan };
     let plan = match size.scheme_bytes {
         0 => plan,
         bytes => plan.term("columns of the landmark scheme", bytes, "lower `candidates`"),
     };
-    let products = |plan: MemoryPlan| plan.term("products of the threads", size.threads * (4 << 20), "lower `threads`");
-    if !factor {
-        return products(plan);
+    let add_product_term =
+        |plan: MemoryPlan| plan.term("products of the threads", size.threads * (4 << 20), "lower `threads`");
+    if !needs_factor {
+        return add_product_term(plan);
     }
-    let plan = plan.term("factor of the landmarks", m * m * (3 * 8 + e), remedy).term(
+    let plan = plan.term("factor of the landmarks", m * m * (3 * 8 + element_bytes), remedy).term(
         "features of a tile",
-        pass_shape.scan_lanes * pass_shape.tile * (m * e + 8) + strip_bytes(size),
+        pass_shape.scan_lanes * pass_shape.tile_rows * (m * element_bytes + 8) + strip_bytes(size),
         remedy,
     );
-    products(plan).term("proposals", RpCholesky::proposal_bytes(m, size.d, e, pass_shape.scan_lanes), remedy)
+    add_product_term(plan).term(
+        "proposals",
+        RpCholesky::proposal_bytes(m, size.d, element_bytes, pass_shape.scan_lanes),
+        remedy,
+    )
 }
 
 /// Returns the shape of passes that do not sum features: one lane, with all threads inside the
 /// products.
 pub(crate) fn one_lane_shape(size: &ProblemSize) -> PassShape {
     let tile = tile_rows(size.d, size.map.p, size.element_bytes);
-    PassShape { tile, segment: 32 * tile as u64, scan_lanes: size.threads, gram_lanes: 1, prefetch: 2 }
+    PassShape {
+        tile_rows: tile,
+        segment_rows: 32 * tile as u64,
+        scan_lanes: size.threads,
+        gram_lanes: 1,
+        prefetch_tiles: 2,
+    }
 }
 
 /// Returns the stages of a solver that uses the landmarks and no feature map: statistics,
@@ -215,27 +238,30 @@ pub(crate) fn landmark_stages(
     request: &FitRequest<'_>,
     add: &dyn Fn(MemoryPlan, PassShape) -> MemoryPlan,
 ) -> (PassShape, Vec<Stage>) {
-    let (size, memory) = (&request.size, request.resources.memory);
-    let (pass_shape, [rounds, _]) = (one_lane_shape(size), request.options.map_passes());
-    let count = size.map.landmarks.unwrap_or_default();
-    let landmark_bytes = count.saturating_mul(size.d * size.element_bytes + 8);
-    let solve = add(base_plan("solve", size, memory).term("landmarks", landmark_bytes, LOWER_RANK), pass_shape);
-    let choose =
-        plan_choice(size, pass_shape, &request.options.landmarks, memory).term("landmarks", landmark_bytes, LOWER_RANK);
-    let stages = [(plan_scan(size, pass_shape, memory), 1), (choose, rounds), (solve, 0)];
+    let (size, budget) = (&request.size, request.resources.memory);
+    let (pass_shape, [selection_passes, _]) = (one_lane_shape(size), request.options.map_passes());
+    let landmark_count = size.map.landmark_count.unwrap_or_default();
+    let landmark_bytes = landmark_count.saturating_mul(size.d * size.element_bytes + 8);
+    let solve_plan = add(base_plan("solve", size, budget).term("landmarks", landmark_bytes, LOWER_RANK), pass_shape);
+    let selection_plan = plan_scheme_selection(size, pass_shape, &request.options.landmarks, budget).term(
+        "landmarks",
+        landmark_bytes,
+        LOWER_RANK,
+    );
+    let stages = [(plan_scan(size, pass_shape, budget), 1), (selection_plan, selection_passes), (solve_plan, 0)];
     (pass_shape, stages.map(|(plan, passes)| Stage { plan, passes }).into())
 }
 
 /// Plans landmark selection. Only the pivoted Cholesky schemes factorise the kernel matrix of the
 /// landmarks.
-pub(crate) fn plan_choice(
+pub(crate) fn plan_scheme_selection(
     size: &ProblemSize,
     pass_shape: PassShape,
     landmarks: &LandmarkSource,
     budget: usize,
 ) -> MemoryPlan {
-    let factor = landmarks.scheme().is_some_and(|scheme| scheme.effort == SelectionCost::Factor);
-    plan_selection(size, pass_shape, budget, factor, UNIFORM_LANDMARKS)
+    let needs_factor = landmarks.scheme().is_some_and(|scheme| scheme.cost == SelectionCost::Factor);
+    plan_selection(size, pass_shape, budget, needs_factor, UNIFORM_LANDMARKS)
 }
 
 fn plan_map(size: &ProblemSize, budget: usize) -> MemoryPlan {
@@ -247,13 +273,13 @@ fn plan_map(size: &ProblemSize, budget: usize) -> MemoryPlan {
 }
 
 fn plan_gram(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
-    let (m, t, columns, lanes) = (size.map.p, size.t, size.moment_columns, pass_shape.gram_lanes);
-    let states = kstore::pass::state_count(lanes, size.n.div_ceil(pass_shape.segment));
-    let gram_count = size.folds * size.classes;
-    let state_bytes = GramState::bytes(m, columns, gram_count) + CertificateState::bytes(m);
-    let bin_bytes = pass_shape.tile * (size.d * size.element_bytes + t * 8);
-    let feature_bytes = size.map.footprint.bytes_for(pass_shape.tile) - size.map.footprint.fixed
-        + pass_shape.tile * (m * size.element_bytes + 8);
+    let (p, t, moment_columns, lanes) = (size.map.p, size.t, size.moment_columns, pass_shape.gram_lanes);
+    let states = kstore::pass::state_count(lanes, size.n.div_ceil(pass_shape.segment_rows));
+    let gram_count = size.fold_count * size.class_count;
+    let state_bytes = GramState::bytes(p, moment_columns, gram_count) + CertificateState::bytes(p);
+    let bin_bytes = pass_shape.tile_rows * (size.d * size.element_bytes + t * 8);
+    let feature_bytes = size.map.footprint.bytes_for(pass_shape.tile_rows) - size.map.footprint.fixed
+        + pass_shape.tile_rows * (p * size.element_bytes + 8);
     let plan = plan_rows(base_plan(GRAM_PASS, size, budget), size, pass_shape, lanes, size.element_bytes);
     let copies = if states == 1 { "one lane".to_string() } else { format!("{lanes} lanes and their sums") };
     let (name, remedy) = gram_term(size, &copies);
@@ -264,7 +290,7 @@ fn plan_gram(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> Memory
         .term("panels", lanes * panel_bytes(size, pass_shape), LOWER_RANK)
         .term(
             "features of the target",
-            if columns == t { 0 } else { 8 * lanes * pass_shape.tile * columns },
+            if moment_columns == t { 0 } else { 8 * lanes * pass_shape.tile_rows * moment_columns },
             NO_TARGET_KERNEL,
         )
         .term("map of the target", target_map_bytes(size), NO_TARGET_KERNEL)
@@ -282,15 +308,15 @@ fn target_map_bytes(size: &ProblemSize) -> usize {
 /// Returns the bytes of one lane's panels in the pass that fills the Gram matrix.
 fn panel_bytes(size: &ProblemSize, pass_shape: PassShape) -> usize {
     let bytes = if size.element_bytes == 4 { GramScratch::<f32>::bytes } else { GramScratch::<f64>::bytes };
-    bytes(size.map.p, size.moment_columns, pass_shape.tile, size.threads)
+    bytes(size.map.p, size.moment_columns, pass_shape.tile_rows, size.threads)
 }
 
 /// Plans a pass that stores the features or reads stored features: two tiles of features, and the
 /// map.
 pub fn plan_feature_pass(what: &str, size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
-    let weighted = if size.weighted { usize::try_from(size.n).unwrap_or(usize::MAX) } else { 0 };
+    let weight_count = if size.has_weights { usize::try_from(size.n).unwrap_or(usize::MAX) } else { 0 };
     base_plan(what, size, budget)
-        .term("weights of all rows", weighted.saturating_mul(8) + features::values_bytes(weighted, 8), "")
+        .term("weights of all rows", weight_count.saturating_mul(8) + features::row_values_bytes(weight_count, 8), "")
         .term("tiles of rows and of features", features::pass_bytes(size, pass_shape) + strip_bytes(size), LOWER_RANK)
         .term("feature map", size.map.footprint.fixed, LOWER_RANK)
         .term("products of the threads", size.threads * (4 << 20), "lower `threads`")
@@ -299,7 +325,7 @@ pub fn plan_feature_pass(what: &str, size: &ProblemSize, pass_shape: PassShape, 
 /// Returns the name and the remedy of the plan's term for the Gram matrices. The name mentions
 /// folds only if there are several.
 fn gram_term(size: &ProblemSize, copies: &str) -> (String, &'static str) {
-    match (size.folds, size.classes) {
+    match (size.fold_count, size.class_count) {
         (0 | 1, 1) => (format!("Gram matrix ({copies})"), LOWER_RANK),
         (0 | 1, classes) => {
             (format!("Gram matrices ({classes} classes, {copies})"), "use `within` pooled or lower `rank`")
@@ -316,7 +342,7 @@ fn gram_term(size: &ProblemSize, copies: &str) -> (String, &'static str) {
 pub fn plan_solve(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
     let (name, remedy) = gram_term(size, "their sum");
     base_plan("solve", size, budget)
-        .term(name, GramState::bytes(size.map.p, size.moment_columns, size.folds * size.classes), remedy)
+        .term(name, GramState::bytes(size.map.p, size.moment_columns, size.fold_count * size.class_count), remedy)
         .term("map of the target", target_map_bytes(size), NO_TARGET_KERNEL)
         .term("feature map", size.map.footprint.fixed, LOWER_RANK)
         .term("products of the threads", size.threads * (4 << 20), "lower `threads`")

@@ -27,13 +27,13 @@ const MAX_EXACT_COUNT: f64 = 9_007_199_254_740_992.0;
 /// Returns the divisor of the row weights: 1 if all weights are integers (frequency weights),
 /// otherwise their mean (analytic weights), so that the result does not depend on the unit of the
 /// weights.
-fn weight_divisor(statistics: &Statistics, weight: f64) -> f64 {
-    let counts = statistics.fractional_weights == 0 && weight <= MAX_EXACT_COUNT;
-    if counts { 1.0 } else { weight / statistics.rows.max(1) as f64 }
+fn weight_divisor(statistics: &Statistics, total_weight: f64) -> f64 {
+    let are_frequencies = statistics.fractional_weights == 0 && total_weight <= MAX_EXACT_COUNT;
+    if are_frequencies { 1.0 } else { total_weight / statistics.rows.max(1) as f64 }
 }
 
 impl Survey {
-    pub fn rows(&self) -> u64 {
+    pub fn row_count(&self) -> u64 {
         self.statistics.rows
     }
 
@@ -42,16 +42,16 @@ impl Survey {
         self.classes.as_ref().map_or(self.numeric_targets().len(), Classes::target_count)
     }
 
-    pub fn variance(&self) -> f64 {
+    pub fn target_variance(&self) -> f64 {
         let variances: Vec<f64> = match &self.classes {
             None => self.numeric_targets().iter().map(|target| target.deviation().powi(2)).collect(),
             Some(classes) => {
                 let counts = &self.statistics.classes;
-                let total: f64 = classes.labels().iter().map(|label| counts.weight(label)).sum();
+                let total_weight: f64 = classes.labels().iter().map(|label| counts.weight(label)).sum();
                 let fractions =
-                    classes.labels().iter().map(|label| counts.weight(label) / total.max(f64::MIN_POSITIVE));
+                    classes.labels().iter().map(|label| counts.weight(label) / total_weight.max(f64::MIN_POSITIVE));
                 // the variance of a class code, which is +1 or -1
-                fractions.map(|share| 4.0 * share * (1.0 - share)).take(self.target_count()).collect()
+                fractions.map(|fraction| 4.0 * fraction * (1.0 - fraction)).take(self.target_count()).collect()
             }
         };
         variances.iter().sum::<f64>() / variances.len().max(1) as f64
@@ -76,11 +76,11 @@ impl Survey {
     }
 
     /// Returns how later passes read rows: scaled, and with class codes.
-    pub fn reading(&self) -> ReadSettings {
+    pub fn read_settings(&self) -> ReadSettings {
         ReadSettings {
             scaler: Some(self.scaler.clone()),
-            classes: self.classes.as_ref().map(|classes| Arc::new(classes.labels().to_vec())),
-            groups: (!self.groups.is_empty()).then(|| Arc::new(self.groups.clone())),
+            class_labels: self.classes.as_ref().map(|classes| Arc::new(classes.labels().to_vec())),
+            group_labels: (!self.groups.is_empty()).then(|| Arc::new(self.groups.clone())),
             // a divisor of 1 changes nothing and is omitted
             weight_unit: self.weight_unit.filter(|unit| *unit != 1.0),
             ..ReadSettings::default()
@@ -103,7 +103,7 @@ impl Survey {
 
 /// Returns the sum of the row weights; `None` if rows have no weights.
 pub fn total_weight_of(statistics: &Statistics) -> Option<f64> {
-    statistics.weights.first().map(|weights| weights.weight)
+    statistics.weights.first().map(|weights| weights.weight_sum)
 }
 
 pub fn survey(
@@ -113,44 +113,48 @@ pub fn survey(
     resources: &Resources<'_>,
 ) -> Result<Survey> {
     let source = selected.rows::<f64>(ReadSettings::default())?;
-    let observer = resources.stage_over("scaling statistics", source.range());
+    let observer = resources.start_stage_over("scaling statistics", source.range());
     let pass = pass_shape.pass(pass_shape.scan_lanes, resources, &*observer);
     let statistics = pass.resume("scaling statistics", &source, &StatisticsReduction::new(source.shape()))?.0;
     drop(observer);
     if source.rows_without_target() > 0 {
         // in a shared run, each process counts its own rows only
-        let shared = resources.journal.is_some_and(|journal| journal.is_shared());
-        let count =
-            if shared { String::new() } else { format!(": {}", display::format_count(source.rows_without_target())) };
+        let is_shared = resources.journal.is_some_and(|journal| journal.is_shared());
+        let count = if is_shared {
+            String::new()
+        } else {
+            format!(": {}", display::format_count(source.rows_without_target()))
+        };
         resources
             .stage_observer
             .warn(format!("rows without a target are left out{count} (`missing_target` error stops)"));
     }
-    let draw = |rows: u64| draw_median_rows(&source, rows, options, pass_shape, resources);
+    let draw = |n: u64| draw_median_rows(&source, n, options, pass_shape, resources);
     survey_of_statistics(statistics, selected, options, resources.stage_observer, &draw)
 }
 
 /// Draws the sample of rows for medians, in one pass.
 pub fn draw_median_rows(
     source: &dyn RowSource<f64>,
-    count: u64,
+    n: u64,
     options: &TrainOptions,
     pass_shape: PassShape,
     resources: &Resources<'_>,
 ) -> Result<RowSample<f64>> {
-    let observer = resources.stage_over("medians", source.range());
-    let data = TableScan { source, pass: pass_shape.pass(pass_shape.scan_lanes, resources, &*observer), count };
+    let observer = resources.start_stage_over("medians", source.range());
+    let data = TableScan { source, pass: pass_shape.pass(pass_shape.scan_lanes, resources, &*observer), row_count: n };
     Ok(uniform_sample(&data, SCALING_MEDIAN_ROWS, Purpose::Median, options.seed)?)
 }
 
 /// Returns the scaler. If the scaling needs medians, calls `draw` to draw a sample of the rows.
-pub(crate) fn scaler(
+pub(crate) fn build_scaler(
     scaling: Scaling,
     statistics: &Statistics,
     draw: impl FnOnce() -> Result<RowSample<f64>>,
 ) -> Result<Scaler> {
-    let from_sample =
-        |build: fn(&Statistics, &[f64], &[f64]) -> Scaler| draw().map(|rows| build(statistics, &rows.x, &rows.weights));
+    let from_sample = |build: fn(&Statistics, &[f64], &[f64]) -> Scaler| {
+        draw().map(|sample| build(statistics, &sample.x, &sample.weights))
+    };
     Ok(match scaling {
         Scaling::Standard => Scaler::standard(statistics),
         Scaling::Minmax => Scaler::minmax(statistics),
@@ -175,15 +179,15 @@ pub fn survey_of_statistics(
     check_rows(selected, &statistics, options, stage_observer)?;
     // sparse rows are already scaled when they are read
     let scaling = if selected.sparse().is_some() { Scaling::None } else { options.scaling };
-    let mut scaler = scaler(scaling, &statistics, || draw(statistics.rows))?;
-    selected.exempt_flags(&mut scaler);
+    let mut scaler = build_scaler(scaling, &statistics, || draw(statistics.rows))?;
+    selected.exempt_unscaled_features(&mut scaler);
     let scaler = Arc::new(scaler);
     let labels = |counts: Vec<(Label, u64)>| counts.into_iter().map(|(label, _)| label).collect::<Vec<_>>();
     let classes = match options.task {
-        Task::Classification => Some(Classes::new(labels(statistics.classes.sorted()))?),
+        Task::Classification => Some(Classes::new(labels(statistics.classes.sorted_counts()))?),
         _ => None,
     };
-    let groups = labels(statistics.groups.sorted());
+    let groups = labels(statistics.groups.sorted_counts());
     let weight_unit = total_weight_of(&statistics).map(|weight| weight_divisor(&statistics, weight));
     Ok(Survey { statistics, scaler, classes, groups, weight_unit })
 }
@@ -193,11 +197,11 @@ pub const MAX_CLASS_INTEGERS: usize = 20;
 
 /// Returns the first target if its values may be classes: if it is an integer column with a small
 /// range.
-fn few_integers_target(statistics: &Statistics) -> Option<&ColumnMoments> {
-    let few = |target: &&ColumnMoments| {
+fn class_like_target(statistics: &Statistics) -> Option<&ColumnMoments> {
+    let is_class_like = |target: &&ColumnMoments| {
         target.is_integer && (1.0..MAX_CLASS_INTEGERS as f64).contains(&(target.max - target.min))
     };
-    statistics.targets.first().filter(few)
+    statistics.targets.first().filter(is_class_like)
 }
 
 /// Warns of a numeric target whose values may be classes.
@@ -208,7 +212,7 @@ pub fn warn_of_classes(
     stage_observer: &dyn StageObserver,
 ) {
     if let (Some(name), Some(target), Task::Regression) =
-        (&selected.target_names().first(), few_integers_target(statistics), task)
+        (&selected.target_names().first(), class_like_target(statistics), task)
     {
         stage_observer.warn(format!(
             "target {name} has integer values from {} to {} but is treated as numeric (regression); for classes, use \
@@ -226,7 +230,7 @@ fn check_rows(
     stage_observer: &dyn StageObserver,
 ) -> Result<()> {
     statistics
-        .check_label_counts(selected.class_name().unwrap_or_default(), selected.group_name().unwrap_or_default())?;
+        .check_label_counts(selected.class_column().unwrap_or_default(), selected.group_column().unwrap_or_default())?;
     match statistics.weights.first() {
         // rows of weight 0 are not read
         Some(_) if statistics.rows == 0 => return Err(Error::ZeroWeights),
@@ -248,8 +252,10 @@ fn check_rows(
     }
     let columns = selected.feature_names().into_iter().chain(selected.target_names());
     let moments = statistics.inputs.iter().chain(&statistics.targets);
-    if let Some((column, m)) = columns.zip(moments).find(|(_, m)| !m.deviation().is_finite() || !m.mean.is_finite()) {
-        return Err(Error::ColumnTooLarge { column, largest: m.min.abs().max(m.max.abs()) });
+    if let Some((column, column_moments)) =
+        columns.zip(moments).find(|(_, m)| !m.deviation().is_finite() || !m.mean.is_finite())
+    {
+        return Err(Error::ColumnTooLarge { column, largest: column_moments.min.abs().max(column_moments.max.abs()) });
     }
     let is_constant = |moments: &kstore::statistics::ColumnMoments| moments.is_constant();
     let names = selected.feature_names().into_iter().zip(&statistics.inputs);
@@ -267,8 +273,13 @@ fn check_rows(
             join_names(&constant_names)
         )),
     }
-    let single_row_classes: Vec<String> =
-        statistics.classes.sorted().into_iter().filter(|(_, n)| *n == 1).map(|(label, _)| label.to_string()).collect();
+    let single_row_classes: Vec<String> = statistics
+        .classes
+        .sorted_counts()
+        .into_iter()
+        .filter(|(_, n)| *n == 1)
+        .map(|(label, _)| label.to_string())
+        .collect();
     if options.task == Task::Classification && !single_row_classes.is_empty() {
         let what = if single_row_classes.len() == 1 { "class has" } else { "classes have" };
         stage_observer.warn(format!(
@@ -277,8 +288,8 @@ fn check_rows(
             join_names(&single_row_classes)
         ));
     }
-    let labels = statistics.classes.sorted();
-    let integer_count = labels.iter().filter(|(label, _)| matches!(label, Label::Int(_))).count();
+    let class_counts = statistics.classes.sorted_counts();
+    let integer_count = class_counts.iter().filter(|(label, _)| matches!(label, Label::Int(_))).count();
     if options.task == Task::Classification && integer_count > MAX_CLASS_INTEGERS {
         stage_observer.warn(format!(
             "the target has {integer_count} distinct integer values, and each becomes a class; if the target is numeric, use a regression \

@@ -15,35 +15,45 @@ const LABEL_TILE_ROWS: usize = lanes::SEGMENT_ROWS as usize / 16;
 ///
 /// Rows that are later dropped for a missing input are still included in these counts. The survey
 /// counts the labels of the remaining rows, and rejects too few labels.
-pub fn count_targets(
+pub fn count_targets_and_folds(
     selected: &SelectedTable,
     options: &TrainOptions,
     resources: &Resources<'_>,
 ) -> Result<(usize, usize)> {
     let label_counts =
-        selected.labels().map(|labels| count_labels(&labels, resources)).transpose()?.unwrap_or_default();
-    let labels = |counts: &LabelCounts| counts.sorted().into_iter().map(|(label, _)| label).collect::<Vec<_>>();
+        selected.labels_only().map(|labels| count_labels(&labels, resources)).transpose()?.unwrap_or_default();
+    let labels_of =
+        |counts: &LabelCounts| counts.sorted_counts().into_iter().map(|(label, _)| label).collect::<Vec<_>>();
     let t = match options.task {
-        Task::Classification => Classes::new(labels(&label_counts.classes)).map_or(1, |classes| classes.target_count()),
+        Task::Classification => {
+            Classes::new(labels_of(&label_counts.classes)).map_or(1, |classes| classes.target_count())
+        }
         _ => selected.target_names().len(),
     };
-    let folds = Folds::new(&options.folds, options.seed, selected.range(), &labels(&label_counts.groups));
+    let folds = Folds::new(&options.folds, options.seed, selected.range(), &labels_of(&label_counts.groups));
     Ok((t, folds.map_or(1, |folds| folds.count())))
 }
 
 /// Counts labels with at least one lane, even if the budget is too small for it. A plan that
 /// exceeds the budget can then report the memory that it requires.
-pub fn count_labels(labels: &SelectedTable, resources: &Resources<'_>) -> Result<Statistics> {
-    let (source, workers) = (labels.rows::<f64>(ReadSettings::default())?, resources.workers);
-    let max_labels = MAX_CLASS_LABELS + labels.group_name().map_or(0, |_| MAX_GROUP_LABELS);
-    let lane =
-        LaneMemory { tile: LABEL_TILE_ROWS, name: "labels", bytes: max_labels * LABEL_BYTES, shared: Vec::new() };
-    let lanes = lanes::fitting_lanes("the count of labels", &source, &lane, resources.memory, workers.threads());
-    let observer = resources.stage_over("labels", labels.range());
-    let pass = lanes::scan(lanes.map_or(1, |lanes| lanes.count), workers, &*observer);
-    let pass = Pass { tile: LABEL_TILE_ROWS, journal: resources.journal, ..pass };
+pub fn count_labels(label_table: &SelectedTable, resources: &Resources<'_>) -> Result<Statistics> {
+    let (source, workers) = (label_table.rows::<f64>(ReadSettings::default())?, resources.workers);
+    let max_labels = MAX_CLASS_LABELS + label_table.group_column().map_or(0, |_| MAX_GROUP_LABELS);
+    let lane_memory = LaneMemory {
+        tile_rows: LABEL_TILE_ROWS,
+        name: "labels",
+        bytes: max_labels * LABEL_BYTES,
+        shared_terms: Vec::new(),
+    };
+    let lanes = lanes::fitting_lanes("the count of labels", &source, &lane_memory, resources.memory, workers.threads());
+    let observer = resources.start_stage_over("labels", label_table.range());
+    let pass = lanes::default_pass(lanes.map_or(1, |lanes| lanes.count), workers, &*observer);
+    let pass = Pass { tile_rows: LABEL_TILE_ROWS, journal: resources.journal, ..pass };
     let counts = pass.resume("labels", &source, &StatisticsReduction::new(source.shape()))?.0;
-    counts.check_label_counts(labels.class_name().unwrap_or_default(), labels.group_name().unwrap_or_default())?;
+    counts.check_label_counts(
+        label_table.class_column().unwrap_or_default(),
+        label_table.group_column().unwrap_or_default(),
+    )?;
     Ok(counts)
 }
 
@@ -51,7 +61,7 @@ pub fn count_labels(labels: &SelectedTable, resources: &Resources<'_>) -> Result
 pub fn check_plans(mut plans: Vec<MemoryPlan>) -> Result<usize> {
     // the largest stage comes first, because its terms show what to reduce
     plans.sort_by_key(|plan| std::cmp::Reverse(plan.bytes()));
-    let largest = plans.first().map_or(0, MemoryPlan::bytes);
+    let largest_bytes = plans.first().map_or(0, MemoryPlan::bytes);
     plans.into_iter().try_for_each(|plan| plan.check().map(drop))?;
-    Ok(largest)
+    Ok(largest_bytes)
 }

@@ -31,7 +31,7 @@ impl FitRequest<'_> {
     /// Rejects weighted rows if `what` does not support weights; `remedy` names an alternative.
     #[doc(hidden)]
     pub fn reject_weights(&self, what: &str, remedy: &str) -> Result<()> {
-        match self.size.weighted {
+        match self.size.has_weights {
             true => Err(Error::option("weights", "", format!("{what} does not support weights; {remedy}"))),
             false => Ok(()),
         }

@@ -9,14 +9,14 @@ use std::{fmt, str::FromStr, sync::Arc};
 /// Maximum number of rows of a table that is read as a metric.
 const MAX_METRIC_ROWS: u64 = 100_000;
 
-const TILE_ROWS: usize = 256;
+const METRIC_TILE_ROWS: usize = 256;
 
 /// Form of a learned metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MetricForm {
     /// Diagonal or full, whichever has the smaller held-out error. Its name is `learn`.
-    Best,
+    DiagonalOrFull,
     /// One factor per input: `diagonal`.
     Diagonal,
     /// A d x d matrix: `full`.
@@ -28,7 +28,7 @@ pub enum MetricForm {
 impl fmt::Display for MetricForm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Best => f.write_str("learn"),
+            Self::DiagonalOrFull => f.write_str("learn"),
             Self::Diagonal => f.write_str("diagonal"),
             Self::Full => f.write_str("full"),
             Self::LowRank(r) => write!(f, "low-rank({r})"),
@@ -40,16 +40,17 @@ impl FromStr for MetricForm {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let refuse = || Error::option("metric", format!("{text:?}"), "expected learn, diagonal, full or low-rank(5)");
-        let rank = |inside: &str| inside.trim().parse().ok().filter(|r| *r > 0).map(Self::LowRank).ok_or_else(refuse);
+        let invalid = || Error::option("metric", format!("{text:?}"), "expected learn, diagonal, full or low-rank(5)");
+        let parse_rank =
+            |rank_text: &str| rank_text.trim().parse().ok().filter(|r| *r > 0).map(Self::LowRank).ok_or_else(invalid);
         match text {
-            "learn" => Ok(Self::Best),
+            "learn" => Ok(Self::DiagonalOrFull),
             "diagonal" => Ok(Self::Diagonal),
             "full" => Ok(Self::Full),
             _ => text
                 .strip_prefix("low-rank(")
-                .and_then(|rest| rest.strip_suffix(')'))
-                .map_or_else(|| Err(refuse()), rank),
+                .and_then(|argument| argument.strip_suffix(')'))
+                .map_or_else(|| Err(invalid()), parse_rank),
         }
     }
 }
@@ -103,7 +104,7 @@ impl MetricSource {
     pub fn outputs(&self, d: usize) -> usize {
         match self {
             Self::Learned(MetricForm::LowRank(r)) => *r.min(&d),
-            Self::Provided(provided) => provided.metric.outputs(),
+            Self::Provided(provided) => provided.metric.output_count(),
             Self::None | Self::Learned(_) | Self::File(_) => d,
         }
     }
@@ -150,17 +151,17 @@ impl ProvidedMetric {
     /// Returns a digest of the numbers, which identifies the metric in a checkpoint.
     #[doc(hidden)]
     pub fn digest(&self) -> String {
-        let numbers = self.metric.numbers().into_iter().chain(self.scaler.iter().flat_map(|s| &s.scale).copied());
+        let numbers = self.metric.to_row_major().into_iter().chain(self.scaler.iter().flat_map(|s| &s.scale).copied());
         let bytes: Vec<u8> = numbers.flat_map(f64::to_le_bytes).collect();
-        format!("{} of {} features, {}", self.metric.outputs(), self.metric.inputs(), Digest::of(&bytes))
+        format!("{} of {} features, {}", self.metric.output_count(), self.metric.input_count(), Digest::hex_of(&bytes))
     }
 
     /// Returns the metric for inputs scaled by `scaler`. If the divisors of the two scalings
     /// differ, the metric is converted; if both scalings are nonlinear, it is unchanged.
     fn for_scaler(&self, scaler: &Scaler) -> Result<Arc<Metric>> {
         let scale = &scaler.scale;
-        if self.metric.inputs() != scale.len() {
-            let got = format!("of {} features", self.metric.inputs());
+        if self.metric.input_count() != scale.len() {
+            let got = format!("of {} features", self.metric.input_count());
             return Err(Error::option(
                 "metric",
                 got,
@@ -182,7 +183,9 @@ impl ProvidedMetric {
             Some(learned_scaler) => &learned_scaler.scale,
         };
         // a constant input has divisor 0, and no effect in either scaling
-        let ratio = |(now, before): (&f64, &f64)| if *before == 0.0 { 0.0 } else { now / before };
+        let ratio = |(new_divisor, old_divisor): (&f64, &f64)| {
+            if *old_divisor == 0.0 { 0.0 } else { new_divisor / old_divisor }
+        };
         let ratios: Vec<f64> = scale.iter().zip(learned_scale).map(ratio).collect();
         Ok(match ratios.iter().all(|ratio| *ratio == 1.0) {
             true => self.metric.clone(),
@@ -228,13 +231,13 @@ impl MetricSource {
                 "expected at most 100,000 rows: one row for a diagonal, or the rows of a matrix",
             ));
         }
-        let (mut cursor, mut tile) = (RowSource::<f64>::open(&source, range)?, RowBuf::new(TILE_ROWS));
-        let (mut numbers, mut rows) = (Vec::new(), 0);
+        let (mut cursor, mut tile) = (RowSource::<f64>::open(&source, range)?, RowBuf::new(METRIC_TILE_ROWS));
+        let (mut numbers, mut row_count) = (Vec::new(), 0);
         while cursor.next(&mut tile)? {
             numbers.extend_from_slice(&tile.x);
-            rows += tile.rows.len();
+            row_count += tile.row_numbers.len();
         }
-        let metric = if rows == 1 { Metric::diagonal(numbers)? } else { Metric::matrix(&numbers, rows)? };
+        let metric = if row_count == 1 { Metric::diagonal(numbers)? } else { Metric::matrix(&numbers, row_count)? };
         Ok(Self::from_metric(Arc::new(metric)))
     }
 }

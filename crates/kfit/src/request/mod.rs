@@ -11,7 +11,7 @@ mod size;
 
 pub use fit_request::{FitRequest, RowAccess};
 pub use kmodel::run::{Forecast, NoStageObserver, PassShape, Resources, Stage, StageObserver};
-pub use kmodel::run::{all_fit, plans};
+pub use kmodel::run::{all_fit, memory_plans};
 pub use metric::{MetricForm, MetricSource, ProvidedMetric};
 pub use options::EXACT_UNSUPPORTED;
 pub use options::{LandmarkSource, Scaling, TrainOptions};

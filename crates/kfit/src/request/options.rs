@@ -43,7 +43,7 @@ pub enum Scaling {
     None,
 }
 
-const WEIGHINGS: [(Scaling, Weighting); 4] = [
+const WEIGHTINGS: [(Scaling, Weighting); 4] = [
     (Scaling::None, Weighting::None),
     (Scaling::Maxabs, Weighting::Maxabs),
     (Scaling::Unit, Weighting::Unit),
@@ -59,8 +59,8 @@ impl Scaling {
     /// Returns how the scaling weights the entries of sparse rows; `None` if the scaling would turn
     /// zeros into other numbers.
     #[doc(hidden)]
-    pub fn weighing(self) -> Option<Weighting> {
-        WEIGHINGS.iter().find(|(scaling, _)| *scaling == self).map(|(_, weighing)| *weighing)
+    pub fn weighting(self) -> Option<Weighting> {
+        WEIGHTINGS.iter().find(|(scaling, _)| *scaling == self).map(|(_, weighting)| *weighting)
     }
 
     #[doc(hidden)]
@@ -74,8 +74,11 @@ impl Scaling {
 
     /// Returns the scaling that weights the entries of sparse rows this way.
     #[doc(hidden)]
-    pub fn from_weighing(weighing: Weighting) -> Self {
-        WEIGHINGS.iter().find(|(_, weighting)| *weighting == weighing).map_or(Self::None, |(scaling, _)| *scaling)
+    pub fn from_weighting(sparse_weighting: Weighting) -> Self {
+        WEIGHTINGS
+            .iter()
+            .find(|(_, weighting)| *weighting == sparse_weighting)
+            .map_or(Self::None, |(scaling, _)| *scaling)
     }
 }
 
@@ -110,11 +113,12 @@ impl LandmarkSource {
     /// # Errors
     /// A file that cannot be read, or that has other columns.
     #[doc(hidden)]
-    pub fn opened(self, selected: &SelectedTable, text: &TextOptions) -> Result<Self> {
+    pub fn open(self, selected: &SelectedTable, text_options: &TextOptions) -> Result<Self> {
         match self {
             Self::File(path) => {
-                let text = text.clone().with_reading(selected.reading().with_encoding(selected.encoding()));
-                let table = Table::open_with(&[path], &text)?.select(&selected.same_features())?;
+                let text_options =
+                    text_options.clone().with_reading(selected.reading().with_encoding(selected.encoding()));
+                let table = Table::open_with(&[path], &text_options)?.select(&selected.same_features())?;
                 Ok(Self::Rows(Box::new(table)))
             }
             open => Ok(open),
@@ -177,7 +181,7 @@ pub struct TrainOptions {
     /// Scaling of the inputs.
     pub scaling: Scaling,
     /// True if predictions clip each input to its training range.
-    pub clip: bool,
+    pub clips_inputs: bool,
     /// Metric before the kernel.
     pub metric: MetricSource,
     /// Kernel; an unresolved length scale is determined from a sample.
@@ -211,7 +215,7 @@ impl TrainOptions {
         Self {
             task,
             scaling: Scaling::default(),
-            clip: false,
+            clips_inputs: false,
             metric: MetricSource::None,
             kernel,
             second_kernel: None,
@@ -238,16 +242,16 @@ impl TrainOptions {
     #[doc(hidden)]
     pub fn map_passes(&self) -> [u64; 2] {
         let scheme = self.landmarks.scheme().filter(|_| !self.map.is_data_independent());
-        let (chooses_landmarks, views) = (scheme.is_some(), 1 + u64::from(self.second_kernel.is_some()));
-        let median = self.kernel.needs_median() && !self.searches_length_scale();
-        let samples = self.candidates.is_some() && chooses_landmarks || median;
-        let rounds = match scheme.filter(|_| self.candidates.is_none()).map(|scheme| scheme.effort) {
+        let (selects_landmarks, view_count) = (scheme.is_some(), 1 + u64::from(self.second_kernel.is_some()));
+        let samples_for_median = self.kernel.needs_median() && !self.searches_length_scale();
+        let draws_sample = self.candidates.is_some() && selects_landmarks || samples_for_median;
+        let scheme_passes = match scheme.filter(|_| self.candidates.is_none()).map(|scheme| scheme.cost) {
             None => 0,
             Some(SelectionCost::Draw) => 1,
             Some(SelectionCost::Distances | SelectionCost::Factor) => SCHEME_ROUNDS,
         };
-        let making = self.map.passes() + u64::from(self.tolerance.is_some());
-        [views * (u64::from(samples) + rounds), views * making]
+        let map_passes = self.map.build_passes() + u64::from(self.tolerance.is_some());
+        [view_count * (u64::from(draws_sample) + scheme_passes), view_count * map_passes]
     }
 
     /// Rejects options that the map does not support.
@@ -258,13 +262,13 @@ impl TrainOptions {
             let remedy = format!("the map {name} is not a projection and has no trace error; leave it out");
             return Err(Error::option("tolerance", "a tolerance", remedy));
         }
-        if self.tolerance.is_some() && !self.map.family().nested && !self.map.is_exact() {
+        if self.tolerance.is_some() && !self.map.family().is_nested && !self.map.is_exact_kernel() {
             let remedy = format!(
                 "the features of the map {name} are not nested, so it cannot be truncated to a rank; give a `rank`"
             );
             return Err(Error::option("tolerance", "a tolerance", remedy));
         }
-        if self.ranks.len() > 1 && !self.map.family().nested {
+        if self.ranks.len() > 1 && !self.map.family().is_nested {
             let remedy = format!("the features of the map {name} are not nested; give one `rank`");
             return Err(Error::option("ranks", format!("{} ranks", self.ranks.len()), remedy));
         }
@@ -280,20 +284,20 @@ impl TrainOptions {
     /// Rejects a learned metric if there is no target, and rejects any metric that the kernel does
     /// not support.
     fn check_metric(&self) -> Result<()> {
-        let refuse = |why: &str| Err(Error::option("metric", &self.metric, why));
+        let reject = |why: &str| Err(Error::option("metric", &self.metric, why));
         let combines_columns = match &self.metric {
             MetricSource::None => return Ok(()),
-            MetricSource::File(_) => return refuse("its file is not open yet; Fit::opened opens it"),
+            MetricSource::File(_) => return reject("its file is not open yet; Fit::opened opens it"),
             MetricSource::Provided(provided) => !provided.metric.is_diagonal(),
             MetricSource::Learned(_) if !self.task.has_target() => {
-                return refuse(
+                return reject(
                     "it is learned from a target, and this solver has none; name the model of a fit that learned a metric",
                 );
             }
             MetricSource::Learned(form) => matches!(form, MetricForm::Full | MetricForm::LowRank(_)),
         };
         match combines_columns && self.kernel.restricts_columns() {
-            true => refuse("the kernel selects columns by name, and this metric combines columns; use diagonal"),
+            true => reject("the kernel selects columns by name, and this metric combines columns; use diagonal"),
             false => Ok(()),
         }
     }

@@ -22,7 +22,7 @@ pub const SCALING_MEDIAN_ROWS: usize = 2000;
 /// Maximum number of rows of a tile: eight strips. With this many rows, adding a tile's Gram matrix
 /// (24 bytes of memory traffic per entry) costs little compared with computing it (2 x 2,304 flops
 /// per entry).
-const TILE_ROWS: usize = 8 * STRIP_ROWS;
+const MAX_TILE_ROWS: usize = 8 * STRIP_ROWS;
 
 /// Maximum bytes of a tile's rows and features. A tile that would exceed them gets fewer rows.
 const MAX_TILE_BYTES: usize = 128 << 20;
@@ -33,32 +33,32 @@ pub struct ProblemSize {
     /// Number of rows, or an upper bound.
     pub n: u64,
     /// Number of input columns in the table.
-    pub columns: usize,
+    pub input_columns: usize,
     /// Number of columns that the kernel sees: the outputs of the metric if a metric is used, else
     /// the inputs.
     pub d: usize,
     /// Number of regression targets.
     pub t: usize,
     /// True if rows have weights.
-    pub weighted: bool,
+    pub has_weights: bool,
     /// Number of columns in the cross moments with the features: targets or target features.
     pub moment_columns: usize,
     /// Sizes of the feature map.
     pub map: kapprox::map::MapShape,
     /// Number of landmarks. For a solver on a neighbour graph, it is smaller than the number of
     /// nodes; for any other solver, it is the number of landmarks of the map.
-    pub landmarks: usize,
+    pub landmark_count: usize,
     /// Number of folds.
-    pub folds: usize,
+    pub fold_count: usize,
     /// Number of classes with separate second moments; 1 for moments of all rows.
-    pub classes: usize,
+    pub class_count: usize,
     /// Number of ranks that are compared.
-    pub ranks: usize,
+    pub rank_count: usize,
     /// Bytes of an element.
     pub element_bytes: usize,
     /// Number of candidate rows in memory; `None` if all rows are candidates, which passes then
     /// read.
-    pub candidates: Option<usize>,
+    pub candidate_count: Option<usize>,
     /// Bytes that the landmark scheme needs in addition to the candidates.
     pub scheme_bytes: usize,
     /// Number of sampled rows for the medians of the scaling.
@@ -74,9 +74,9 @@ pub struct ProblemSize {
 }
 
 /// Returns the number of rows of a tile, for rows of d columns that are mapped to p features.
-pub fn tile_rows(d: usize, p: usize, element: usize) -> usize {
-    let rows = MAX_TILE_BYTES / ((d + p).max(1) * element);
-    (rows / STRIP_ROWS * STRIP_ROWS).clamp(STRIP_ROWS, TILE_ROWS)
+pub fn tile_rows(d: usize, p: usize, element_bytes: usize) -> usize {
+    let max_rows = MAX_TILE_BYTES / ((d + p).max(1) * element_bytes);
+    (max_rows / STRIP_ROWS * STRIP_ROWS).clamp(STRIP_ROWS, MAX_TILE_ROWS)
 }
 
 impl ProblemSize {
@@ -104,15 +104,17 @@ impl ProblemSize {
         let range = source.range();
         let (n, columns) = (range.end - range.start, source.shape().inputs);
         let d = options.metric.outputs(columns);
-        let rows = options.candidates.map_or(n, |candidates| n.min(candidates as u64));
+        let candidate_rows = options.candidates.map_or(n, |candidates| n.min(candidates as u64));
         let mut map = map_shape::<T>(options, d, n)?;
-        let scheme_bytes = match (options.landmarks.scheme(), map.landmarks) {
+        let scheme_bytes = match (options.landmarks.scheme(), map.landmark_count) {
             (Some(scheme), Some(m)) => {
                 // four copies of the targets: with the candidates, as a separate vector, centred,
                 // and as residuals
-                let targets = if scheme.needs_targets { 4 * 8 * (t + 1) } else { 0 };
-                let targets = usize::try_from(rows).unwrap_or(usize::MAX).saturating_mul(targets);
-                (scheme.bytes)(SelectionSize { element_bytes: size_of::<T>(), n: rows, d, m }).saturating_add(targets)
+                let target_row_bytes = if scheme.needs_targets { 4 * 8 * (t + 1) } else { 0 };
+                let target_bytes =
+                    usize::try_from(candidate_rows).unwrap_or(usize::MAX).saturating_mul(target_row_bytes);
+                (scheme.extra_bytes)(SelectionSize { element_bytes: size_of::<T>(), n: candidate_rows, d, m })
+                    .saturating_add(target_bytes)
             }
             _ => 0,
         };
@@ -128,26 +130,26 @@ impl ProblemSize {
             cursor.per_row += RowBuf::<T>::bytes_per_row(&source.shape());
         }
         if let LandmarkSource::Rows(table) = &options.landmarks {
-            let landmarks = table.rows::<T>(ReadSettings::default())?;
-            let Footprint { fixed, per_row } = RowSource::<T>::footprint(&landmarks);
+            let landmark_rows = table.rows::<T>(ReadSettings::default())?;
+            let Footprint { fixed, per_row } = RowSource::<T>::footprint(&landmark_rows);
             cursor = Footprint { fixed: cursor.fixed.max(fixed), per_row: cursor.per_row.max(per_row) };
-            open_file_bytes += RowSource::<T>::metadata_bytes(&landmarks);
+            open_file_bytes += RowSource::<T>::metadata_bytes(&landmark_rows);
             candidates = None;
         }
         Ok(Self {
             n,
-            columns,
+            input_columns: columns,
             d,
             t,
-            weighted: source.shape().has_weights,
+            has_weights: source.shape().has_weights,
             moment_columns: t,
             map,
-            landmarks: options.landmark_count().min(map.p),
-            folds,
-            classes: 1,
-            ranks: options.ranks.len().max(1),
+            landmark_count: options.landmark_count().min(map.p),
+            fold_count: folds,
+            class_count: 1,
+            rank_count: options.ranks.len().max(1),
             element_bytes: size_of::<T>(),
-            candidates,
+            candidate_count: candidates,
             scheme_bytes,
             median_rows: if options.scaling.needs_medians() { SCALING_MEDIAN_ROWS } else { 0 },
             cursor,
@@ -168,5 +170,5 @@ pub fn map_shape<T: Real>(options: &TrainOptions, d: usize, n: u64) -> Result<ka
     };
     let rows = usize::try_from(rows).unwrap_or(usize::MAX);
     let d = options.kernel.sparse_columns().filter(|_| options.map.is_data_independent()).unwrap_or(d);
-    Ok(options.map.shape(MapRequest { d, rank: options.rank, rows, element_bytes: size_of::<T>() })?)
+    Ok(options.map.shape(MapRequest { d, rank: options.rank, candidate_count: rows, element_bytes: size_of::<T>() })?)
 }

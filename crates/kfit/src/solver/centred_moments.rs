@@ -7,12 +7,12 @@ use std::borrow::Cow;
 /// Centred moments: G = Σ φ̃φ̃ᵀ, B = Σ φ̃ỹᵀ, and Σ ỹ² of each target.
 #[derive(Debug)]
 pub(super) struct CentredMoments {
-    pub(super) rows: f64,
+    pub(super) row_count: f64,
     /// G, p x p column-major, full.
     g: Vec<f64>,
     /// B, p x t.
     pub(super) b: Mat<f64>,
-    pub(super) squares: Vec<f64>,
+    pub(super) squared_target_sums: Vec<f64>,
     pub(super) mean: Vec<f64>,
     pub(super) target_mean: Vec<f64>,
 }
@@ -20,7 +20,7 @@ pub(super) struct CentredMoments {
 impl CentredMoments {
     /// Centres the moments of some rows by their own means.
     pub(super) fn from_moments(moments: Cow<'_, FoldGram>) -> Result<Self> {
-        let rows = moments.rows;
+        let rows = moments.row_count;
         if rows < 2 {
             return Err(Error::TooFewRowsFor { what: "each fold, like its complement,", needed: 2, rows });
         }
@@ -30,20 +30,20 @@ impl CentredMoments {
     }
 
     pub(super) fn with_means(moments: Cow<'_, FoldGram>, mean: Vec<f64>, target_mean: Vec<f64>) -> Self {
-        let FoldGram { rows, mut g, s, b, sy, yy, .. } = moments.into_owned();
-        let (p, t, rows) = (mean.len(), target_mean.len(), rows as f64);
+        let FoldGram { row_count: rows, mut g, s, b, sy, yy, .. } = moments.into_owned();
+        let (p, t, row_count) = (mean.len(), target_mean.len(), rows as f64);
         for j in 0..p {
             for i in j..p {
-                g[j * p + i] += rows * mean[i] * mean[j] - s[i] * mean[j] - mean[i] * s[j];
+                g[j * p + i] += row_count * mean[i] * mean[j] - s[i] * mean[j] - mean[i] * s[j];
                 g[i * p + j] = g[j * p + i];
             }
         }
         let b = Mat::from_fn(p, t, |i, j| {
-            b[j * p + i] + rows * mean[i] * target_mean[j] - s[i] * target_mean[j] - mean[i] * sy[j]
+            b[j * p + i] + row_count * mean[i] * target_mean[j] - s[i] * target_mean[j] - mean[i] * sy[j]
         });
-        let square = |j: usize| yy[j] + target_mean[j] * (rows * target_mean[j] - 2.0 * sy[j]);
-        let squares = (0..t).map(|j| square(j).max(0.0)).collect();
-        Self { rows, g, b, squares, mean, target_mean }
+        let squared_target_sum = |j: usize| yy[j] + target_mean[j] * (row_count * target_mean[j] - 2.0 * sy[j]);
+        let squared_target_sums = (0..t).map(|j| squared_target_sum(j).max(0.0)).collect();
+        Self { row_count, g, b, squared_target_sums, mean, target_mean }
     }
 
     pub(super) fn g(&self) -> MatRef<'_, f64> {

@@ -45,18 +45,23 @@ impl ClassWeight {
     ///
     /// # Errors
     /// [`Error::EmptyClass`]; [`Error::Option`] for a label that no row has.
-    pub(super) fn by_code(&self, codes: &[u32], rows: &RowWeights, classes: &Classes) -> Result<Vec<f64>> {
+    pub(super) fn weights_by_code(
+        &self,
+        codes: &[u32],
+        row_weights: &RowWeights,
+        classes: &Classes,
+    ) -> Result<Vec<f64>> {
         let labels: Vec<String> = classes.labels().iter().map(ToString::to_string).collect();
-        let mut counts = vec![0.0; labels.len()];
-        codes.iter().enumerate().for_each(|(i, code)| counts[*code as usize] += rows.get(i));
-        if let Some(class) = counts.iter().position(|count| *count <= 0.0) {
+        let mut class_totals = vec![0.0; labels.len()];
+        codes.iter().enumerate().for_each(|(i, code)| class_totals[*code as usize] += row_weights.get(i));
+        if let Some(class) = class_totals.iter().position(|count| *count <= 0.0) {
             return Err(Error::EmptyClass { class });
         }
         match self {
             Self::Equal => Ok(vec![1.0; labels.len()]),
             Self::Balanced => {
-                let n = rows.total(0..codes.len());
-                Ok(counts.iter().map(|count| n / (labels.len() as f64 * count)).collect())
+                let total_weight = row_weights.weight_sum(0..codes.len());
+                Ok(class_totals.iter().map(|count| total_weight / (labels.len() as f64 * count)).collect())
             }
             Self::PerLabel(weights_by_label) => {
                 let mut weights = vec![1.0; labels.len()];
@@ -80,8 +85,8 @@ impl fmt::Display for ClassWeight {
             Self::Equal => f.write_str("equal"),
             Self::Balanced => f.write_str("balanced"),
             Self::PerLabel(weights) => {
-                let each: Vec<String> = weights.iter().map(|(label, weight)| format!("{label}={weight}")).collect();
-                f.write_str(&each.join(","))
+                let entries: Vec<String> = weights.iter().map(|(label, weight)| format!("{label}={weight}")).collect();
+                f.write_str(&entries.join(","))
             }
         }
     }
@@ -96,16 +101,17 @@ mod tests {
     fn weights_follow_labels() {
         let classes = |labels: &[i64]| Classes::new(labels.iter().map(|label| Label::Int(*label)).collect()).unwrap();
         let (codes, three) = ([0, 0, 0, 1, 2, 2], classes(&[-1, 4, 7]));
-        let weights = |text: &str| ClassWeight::parse(text).unwrap().by_code(&codes, &RowWeights::default(), &three);
+        let weights =
+            |text: &str| ClassWeight::parse(text).unwrap().weights_by_code(&codes, &RowWeights::default(), &three);
         assert_eq!(weights("balanced").unwrap(), [6.0 / 9.0, 2.0, 1.0]);
-        assert_eq!(ClassWeight::Equal.by_code(&codes, &RowWeights::default(), &three).unwrap(), [1.0; 3]);
+        assert_eq!(ClassWeight::Equal.weights_by_code(&codes, &RowWeights::default(), &three).unwrap(), [1.0; 3]);
         assert_eq!(weights("7=0.5, -1=3").unwrap(), [3.0, 1.0, 0.5]);
         assert_eq!(ClassWeight::parse("7=0.5, -1=3").unwrap().to_string(), "-1=3,7=0.5");
         let message = weights("5=2").unwrap_err().to_string();
         assert!(message.contains("class 5") && message.contains("-1, 4, 7"), "{message}");
         let four = classes(&[0, 1, 2, 3]);
         assert!(matches!(
-            ClassWeight::Balanced.by_code(&codes, &RowWeights::default(), &four),
+            ClassWeight::Balanced.weights_by_code(&codes, &RowWeights::default(), &four),
             Err(Error::EmptyClass { class: 3 })
         ));
         for wrong in ["", "heavy", "a=0", "a=x", "a=1,", "a=1,a=2", "a=inf"] {

@@ -34,7 +34,7 @@ pub(super) struct HeldOutScores<T> {
 }
 
 /// The chosen regularisation parameter, and the out-of-fold scores on which the choice is based.
-pub(super) struct ChosenPenalty<T> {
+pub(super) struct SelectedPenalty<T> {
     pub(super) penalty: Regularisation,
     /// Out-of-fold scores of all rows at the chosen parameter; empty if there are no folds.
     pub(super) scores: Vec<T>,
@@ -44,47 +44,47 @@ pub(super) struct ChosenPenalty<T> {
 
 /// Adds the memory for the out-of-fold scores to a plan: t scores per row and regularisation
 /// parameter. Adds nothing if there are no folds.
-pub(super) fn plan(plan: MemoryPlan, size: &ProblemSize, t: usize, penalties: usize) -> MemoryPlan {
+pub(super) fn plan(plan: MemoryPlan, size: &ProblemSize, t: usize, penalty_count: usize) -> MemoryPlan {
     let n = usize::try_from(size.n).unwrap_or(usize::MAX);
-    let scores = n.saturating_mul(t * penalties).saturating_mul(size.element_bytes);
-    let bytes = scores.saturating_add(features::values_bytes(n.saturating_mul(t), size.element_bytes));
-    plan.term_if(size.folds > 1, "scores of the validation rows", bytes, "compare fewer regularisation parameters")
+    let score_bytes = n.saturating_mul(t * penalty_count).saturating_mul(size.element_bytes);
+    let bytes = score_bytes.saturating_add(features::row_values_bytes(n.saturating_mul(t), size.element_bytes));
+    plan.term_if(size.fold_count > 1, "scores of the validation rows", bytes, "compare fewer regularisation parameters")
 }
 
 impl<T: Real> HeldOutScores<T> {
-    pub(super) fn new(n: usize, t: usize, penalties: usize) -> Self {
-        Self { t, scores: vec![vec![T::ZERO; n * t]; penalties], passes: 0 }
+    pub(super) fn new(n: usize, t: usize, penalty_count: usize) -> Self {
+        Self { t, scores: vec![vec![T::ZERO; n * t]; penalty_count], passes: 0 }
     }
 
     /// Computes the scores of the rows of `fold` at the regularisation parameter with the index
     /// `penalty`, and writes them to the columns from `first_column` on. Makes one pass.
-    pub(super) fn score(
+    pub(super) fn score_fold(
         &mut self,
         features: &StoredFeatures<'_, T>,
-        penalty: usize,
+        penalty_index: usize,
         first_column: usize,
         functions: &[LinearFunction<'_>],
         fold: u16,
         observer: &dyn Observer,
     ) -> Result<()> {
-        let (count, t) = (functions.len(), self.t);
-        let weight = |i: usize| T::from_f64(functions[i % count].0[i / count]);
-        let weights: Vec<T> = (0..features.p * count).map(weight).collect();
+        let (function_count, t) = (functions.len(), self.t);
+        let weight = |i: usize| T::from_f64(functions[i % function_count].0[i / function_count]);
+        let weights: Vec<T> = (0..features.p * function_count).map(weight).collect();
         let mut out = Vec::new();
         let RowValues(scores) =
-            features.reduce("held-out rows", observer, &RowValues::<T>::default, |found, tile| {
-                out.resize(tile.rows() * count, T::ZERO);
-                tile.times(&weights, &mut out, features.workers());
-                let rows = out.chunks_exact(count).enumerate();
-                let fold_rows = rows.filter(|(i, _)| features.folds[tile.first + i] == fold);
-                fold_rows.for_each(|(_, values)| found.0.extend_from_slice(values));
+            features.reduce("held-out rows", observer, &RowValues::<T>::default, |fold_scores, tile| {
+                out.resize(tile.row_count() * function_count, T::ZERO);
+                tile.multiply(&weights, &mut out, features.workers());
+                let tile_scores = out.chunks_exact(function_count).enumerate();
+                let fold_rows = tile_scores.filter(|(i, _)| features.folds[tile.first_row + i] == fold);
+                fold_rows.for_each(|(_, values)| fold_scores.0.extend_from_slice(values));
                 Ok(())
             })?;
         let fold_rows = (0..features.n).filter(|row| features.folds[*row] == fold);
-        for (row, values) in fold_rows.zip(scores.chunks_exact(count)) {
-            let to = &mut self.scores[penalty][row * t + first_column..][..count];
-            for ((to, value), (_, constant)) in to.iter_mut().zip(values).zip(functions) {
-                *to = T::from_f64(value.to_f64() + constant);
+        for (row, values) in fold_rows.zip(scores.chunks_exact(function_count)) {
+            let row_scores = &mut self.scores[penalty_index][row * t + first_column..][..function_count];
+            for ((score, value), (_, intercept)) in row_scores.iter_mut().zip(values).zip(functions) {
+                *score = T::from_f64(value.to_f64() + intercept);
             }
         }
         self.passes += 1;
@@ -93,17 +93,17 @@ impl<T: Real> HeldOutScores<T> {
 
     /// For every regularisation parameter, returns the weighted mean of `error` over all rows.
     /// `error` receives the position of a row and its scores.
-    fn errors(
+    fn mean_errors(
         &self,
         weights: &RowWeights,
         mut error: impl FnMut(usize, &mut dyn Iterator<Item = f64>) -> f64,
     ) -> Vec<f64> {
         let mean = |scores: &Vec<T>| {
-            let rows = scores.chunks_exact(self.t).enumerate();
-            let error =
+            let row_scores = scores.chunks_exact(self.t).enumerate();
+            let weighted_error =
                 |(i, row): (usize, &[T])| weights.get(i) * error(i, &mut row.iter().map(|value| value.to_f64()));
-            let sum: f64 = rows.map(error).sum();
-            sum / weights.total(0..scores.len() / self.t).max(f64::MIN_POSITIVE)
+            let sum: f64 = row_scores.map(weighted_error).sum();
+            sum / weights.weight_sum(0..scores.len() / self.t).max(f64::MIN_POSITIVE)
         };
         self.scores.iter().map(mean).collect()
     }
@@ -116,25 +116,25 @@ impl<T: Real> HeldOutScores<T> {
 pub(super) fn scores_by_newton<T: Real, L: Objective<T>>(
     features: &StoredFeatures<'_, T>,
     data: &FitData<'_, T>,
-    (penalties, steps): (&[Regularisation], usize),
+    (penalties, max_steps): (&[Regularisation], usize),
     (k, moments): (usize, &FoldGram),
     observer: &dyn Observer,
-    loss: impl Fn(u16) -> Result<(L, f64)>,
+    loss_without_fold: impl Fn(u16) -> Result<(L, f64)>,
 ) -> Result<HeldOutScores<T>> {
-    let (p, mut held_out) = (features.p, HeldOutScores::new(features.n, k, penalties.len()));
+    let (p, mut held_out_scores) = (features.p, HeldOutScores::new(features.n, k, penalties.len()));
     for fold in 0..data.folds.count() as u16 {
-        let ((mut loss, weight), mut previous) = (loss(fold)?, None);
-        for (index, penalty) in penalties.iter().enumerate() {
-            let (lambda, journal) = (penalty.lambda(weight), data.resources.journal);
-            let optimum = minimise(&mut loss, moments, lambda, steps, journal, previous.as_ref())?;
+        let ((mut loss, training_weight), mut previous) = (loss_without_fold(fold)?, None);
+        for (penalty_index, penalty) in penalties.iter().enumerate() {
+            let (lambda, journal) = (penalty.lambda(training_weight), data.resources.journal);
+            let optimum = minimise(&mut loss, moments, lambda, max_steps, journal, previous.as_ref())?;
             let Optimum { w, .. } = previous.insert(optimum);
-            held_out.passes += *loss.passes_mut();
+            held_out_scores.passes += *loss.passes_mut();
             let columns: Vec<Vec<f64>> = (0..k).map(|j| (0..p).map(|i| w[i * k + j]).collect()).collect();
             let functions: Vec<LinearFunction<'_>> = (0..k).map(|j| (&columns[j][..], w[p * k + j])).collect();
-            held_out.score(features, index, 0, &functions, fold, observer)?;
+            held_out_scores.score_fold(features, penalty_index, 0, &functions, fold, observer)?;
         }
     }
-    Ok(held_out)
+    Ok(held_out_scores)
 }
 
 /// Returns the regularisation parameter whose out-of-fold scores have the smallest error. If there
@@ -145,32 +145,35 @@ pub(super) fn cross_validate<T: Real>(
     data: &FitData<'_, T>,
     weights: &RowWeights,
     error_name: &'static str,
-    held_out: impl FnOnce() -> Result<HeldOutScores<T>>,
+    compute_scores: impl FnOnce() -> Result<HeldOutScores<T>>,
     error: impl FnMut(usize, &mut dyn Iterator<Item = f64>) -> f64,
-) -> Result<ChosenPenalty<T>> {
+) -> Result<SelectedPenalty<T>> {
     if data.folds.count() == 1 {
-        return Ok(ChosenPenalty { penalty: penalties[0], scores: Vec::new(), figures: Vec::new(), passes: 0 });
+        return Ok(SelectedPenalty { penalty: penalties[0], scores: Vec::new(), figures: Vec::new(), passes: 0 });
     }
-    let (mut held_out, weight) = (held_out()?, weights.total(0..data.rows as usize));
-    let (index, figures) = choose_penalty(penalties, weight, held_out.errors(weights, error), error_name);
-    let (penalty, scores) = (penalties[index], held_out.scores.swap_remove(index));
-    Ok(ChosenPenalty { penalty, scores, figures: figures.into(), passes: held_out.passes })
+    let (mut held_out_scores, total_weight) = (compute_scores()?, weights.weight_sum(0..data.n as usize));
+    let (penalty_index, figures) =
+        select_penalty(penalties, total_weight, held_out_scores.mean_errors(weights, error), error_name);
+    let (penalty, scores) = (penalties[penalty_index], held_out_scores.scores.swap_remove(penalty_index));
+    Ok(SelectedPenalty { penalty, scores, figures: figures.into(), passes: held_out_scores.passes })
 }
 
 /// Returns the index of the regularisation parameter with the smallest error, and two report
 /// entries: the parameters and their errors. If several parameters have the smallest error, the
 /// first of them wins: it is the strongest. NaN is worse than any number.
-pub(super) fn choose_penalty(
+pub(super) fn select_penalty(
     penalties: &[Regularisation],
-    weight: f64,
+    total_weight: f64,
     errors: Vec<f64>,
     error_name: &'static str,
 ) -> (usize, [Figure; 2]) {
     let error = |index: usize| if errors[index].is_nan() { f64::INFINITY } else { errors[index] };
-    let index = (0..errors.len()).fold(0, |best, i| if error(i) < error(best) { i } else { best });
+    let best_index = (0..errors.len()).fold(0, |best, i| if error(i) < error(best) { i } else { best });
     let (name, values) = match penalties.first() {
-        Some(Regularisation::Lambda(_)) => ("lambda", penalties.iter().map(|penalty| penalty.lambda(weight)).collect()),
-        _ => ("C", penalties.iter().map(|penalty| penalty.c(weight)).collect()),
+        Some(Regularisation::Lambda(_)) => {
+            ("lambda", penalties.iter().map(|penalty| penalty.lambda(total_weight)).collect())
+        }
+        _ => ("C", penalties.iter().map(|penalty| penalty.c(total_weight)).collect()),
     };
-    (index, [Figure { name, values }, Figure { name: error_name, values: errors }])
+    (best_index, [Figure { name, values }, Figure { name: error_name, values: errors }])
 }

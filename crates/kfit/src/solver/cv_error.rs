@@ -2,14 +2,14 @@
 
 use crate::bins::Bins;
 use crate::feature_reduction::BinReduction;
-use crate::linalg::strips::{Pool, for_each_strip};
+use crate::linalg::strips::{BufferPool, for_each_strip};
 use crate::{FoldCoefficients, LinearHead, Result};
 use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
 use kapprox::Real;
 use kstore::Workers;
 
 /// Rows that one thread scores at once: 256 x 4,000 features in f64 are 8 MB.
-const STRIP_ROWS: usize = 256;
+const SCORED_STRIP_ROWS: usize = 256;
 
 /// A pass that counts the classification errors on held-out rows for
 /// [`Cell::cv_error`](crate::Cell). [`FeatureReduction`](crate::FeatureReduction) provides the
@@ -22,56 +22,57 @@ pub struct CvErrorReduction<'a>(pub &'a FoldCoefficients);
 
 /// Buffers that a worker lane reuses from block to block.
 #[derive(Debug, Default)]
-pub struct CvErrorScratch(Pool<Vec<f64>>);
+pub struct CvErrorScratch(BufferPool<Vec<f64>>);
 
 /// Numbers of rows and of classification errors, per cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CvErrorState {
     /// Number of scored rows, per cell.
-    pub rows: Vec<u64>,
+    pub row_counts: Vec<u64>,
     /// Number of misclassified rows, per cell.
-    pub errors: Vec<u64>,
+    pub error_counts: Vec<u64>,
 }
 
 impl CvErrorState {
     /// Returns the error rate of a cell; `None` if no row was scored.
     pub fn error_rate(&self, cell: usize) -> Option<f64> {
-        (self.rows[cell] > 0).then(|| self.errors[cell] as f64 / self.rows[cell] as f64)
+        (self.row_counts[cell] > 0).then(|| self.error_counts[cell] as f64 / self.row_counts[cell] as f64)
     }
 }
 
-kstore::summed!(CvErrorState { fill "rows": rows, fill "wrong": errors });
+kstore::summed!(CvErrorState { fill "rows": row_counts, fill "wrong": error_counts });
 
 impl<T: Real> BinReduction<T> for CvErrorReduction<'_> {
     type State = CvErrorState;
     type Scratch = CvErrorScratch;
 
     fn init(&self) -> CvErrorState {
-        let cells = self.0.cells.len();
-        CvErrorState { rows: vec![0; cells], errors: vec![0; cells] }
+        let cell_count = self.0.cells.len();
+        CvErrorState { row_counts: vec![0; cell_count], error_counts: vec![0; cell_count] }
     }
 
     fn add_bin(
         &self,
         state: &mut CvErrorState,
-        CvErrorScratch(wide): &mut CvErrorScratch,
+        CvErrorScratch(phi_pool): &mut CvErrorScratch,
         fold: usize,
         bins: &mut Bins<T>,
         workers: &Workers,
     ) -> Result<()> {
-        let (filled, heads, buffers) = (bins.mapped_bin(fold), &self.0.heads[fold], &*wide);
-        let rows = filled.phi.nrows();
-        let mut wrong = vec![0u64; rows.div_ceil(STRIP_ROWS) * heads.len()];
-        for_each_strip(workers, &mut wrong, heads.len().max(1), |strip, wrong| {
-            let (first, rows) = (strip * STRIP_ROWS, STRIP_ROWS.min(rows - strip * STRIP_ROWS));
-            let (phi, y) = (filled.phi.subrows(first, rows), filled.y.subrows(first, rows));
-            buffers.with(Vec::new, |phi_f64| count_errors(phi, y, heads, phi_f64, wrong));
+        let (mapped_bin, heads, buffers) = (bins.mapped_bin(fold), &self.0.heads[fold], &*phi_pool);
+        let bin_rows = mapped_bin.phi.nrows();
+        let mut strip_errors = vec![0u64; bin_rows.div_ceil(SCORED_STRIP_ROWS) * heads.len()];
+        for_each_strip(workers, &mut strip_errors, heads.len().max(1), |strip, wrong| {
+            let (first_row, strip_rows) =
+                (strip * SCORED_STRIP_ROWS, SCORED_STRIP_ROWS.min(bin_rows - strip * SCORED_STRIP_ROWS));
+            let (phi, y) = (mapped_bin.phi.subrows(first_row, strip_rows), mapped_bin.y.subrows(first_row, strip_rows));
+            buffers.with_buffer(Vec::new, |phi_f64| count_errors(phi, y, heads, phi_f64, wrong));
         });
-        for (i, wrong) in wrong.iter().enumerate() {
-            state.errors[i % heads.len()] += wrong;
+        for (i, error_count) in strip_errors.iter().enumerate() {
+            state.error_counts[i % heads.len()] += error_count;
         }
         for (cell, _) in heads.iter().enumerate().filter(|(_, head)| head.is_some()) {
-            state.rows[cell] += rows as u64;
+            state.row_counts[cell] += bin_rows as u64;
         }
         Ok(())
     }
@@ -82,28 +83,27 @@ fn count_errors<T: Real>(
     phi: MatRef<'_, T>,
     y: MatRef<'_, f64>,
     heads: &[Option<LinearHead>],
-    buffer: &mut Vec<f64>,
-    wrong: &mut [u64],
+    phi_buffer: &mut Vec<f64>,
+    error_counts: &mut [u64],
 ) {
     let (rows, p) = (phi.nrows(), phi.ncols());
-    buffer.resize(buffer.len().max(STRIP_ROWS * p), 0.0);
-    crate::linalg::dot_products::copy_as_f64(phi, &mut buffer[..rows * p]);
-    let phi = MatRef::from_column_major_slice(&buffer[..rows * p], rows, p);
-    for (head, wrong) in heads.iter().zip(wrong) {
+    phi_buffer.resize(phi_buffer.len().max(SCORED_STRIP_ROWS * p), 0.0);
+    crate::linalg::dot_products::copy_as_f64(phi, &mut phi_buffer[..rows * p]);
+    let phi = MatRef::from_column_major_slice(&phi_buffer[..rows * p], rows, p);
+    for (head, error_count) in heads.iter().zip(error_counts) {
         let Some(head) = head else { continue };
         let mut scores = Mat::from_fn(rows, head.intercept.len(), |_, j| head.intercept[j]);
         let phi = phi.subcols(0, head.weights.nrows());
         matmul(scores.as_mut(), Accum::Add, phi, head.weights.as_ref(), 1.0, Par::Seq);
-        *wrong = (0..rows).filter(|i| is_wrong(scores.as_ref(), y, *i)).count() as u64;
+        *error_count = (0..rows).filter(|i| is_misclassified(scores.as_ref(), y, *i)).count() as u64;
     }
 }
 
 /// Returns true if the class decided by the scores differs from the class that the ±1 codes encode.
-fn is_wrong(scores: MatRef<'_, f64>, codes: MatRef<'_, f64>, i: usize) -> bool {
-    let largest =
-        |m: MatRef<'_, f64>| (0..m.ncols()).fold(0, |best, j| if m[(i, j)] > m[(i, best)] { j } else { best });
+fn is_misclassified(scores: MatRef<'_, f64>, codes: MatRef<'_, f64>, i: usize) -> bool {
+    let argmax = |m: MatRef<'_, f64>| (0..m.ncols()).fold(0, |best, j| if m[(i, j)] > m[(i, best)] { j } else { best });
     match codes.ncols() {
         1 => (scores[(i, 0)] > 0.0) != (codes[(i, 0)] > 0.0),
-        _ => largest(scores) != largest(codes),
+        _ => argmax(scores) != argmax(codes),
     }
 }

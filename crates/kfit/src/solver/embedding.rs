@@ -10,13 +10,13 @@ use kapprox::{Real, decompose::symmetric_eigen, landmark::LandmarkSet};
 
 /// Eigenvalues below this fraction of the largest eigenvalue, times the number of landmarks, count
 /// as rounding errors.
-const NOISE: f64 = 16.0 * f64::EPSILON;
+const EIGENVALUE_TOLERANCE: f64 = 16.0 * f64::EPSILON;
 
 /// The properties of an embedding solver.
 ///
 /// By default its landmarks are a uniform sample of the rows. Other landmark schemes need landmarks
 /// with linearly independent kernel sections, and a kernel of low rank has only a few of these.
-pub(super) fn embedding_facts(solver: &'static str) -> SolverProperties {
+pub(super) fn embedding_properties(solver: &'static str) -> SolverProperties {
     SolverProperties {
         distance_solver: Some(solver),
         default_landmarks: Some("uniform"),
@@ -32,9 +32,9 @@ pub(super) fn landmark_set<'a, T: Real>(data: &FitData<'a, T>) -> Result<&'a Lan
 }
 
 /// Rejects a number of coordinates that is not less than the number of points.
-pub(super) fn check_components(components: usize, points: usize, what: &str) -> Result<()> {
+pub(super) fn check_components(component_count: usize, points: usize, what: &str) -> Result<()> {
     let why = format!("{points} {what} have at most {} coordinates; lower `components`", points.saturating_sub(1));
-    reject_if(components >= points, COMPONENTS.name, components, why)
+    reject_if(component_count >= points, COMPONENTS.name, component_count, why)
 }
 
 /// Classical scaling: coordinates from a centred matrix of scalar products.
@@ -63,24 +63,30 @@ impl ClassicalScaling {
             (0..m).for_each(|i| products[(i, j)] += mean - means[i] - means[j]);
         }
         let (values, vectors) = symmetric_eigen(products.as_ref())?;
-        let floor = NOISE * m as f64 * values[m - 1].max(0.0);
-        let leading: Vec<usize> =
-            (0..m).rev().take(q).take_while(|j| values[*j] > floor && values[*j] >= f64::MIN_POSITIVE).collect();
-        if leading.is_empty() {
+        let min_eigenvalue = EIGENVALUE_TOLERANCE * m as f64 * values[m - 1].max(0.0);
+        let leading_indices: Vec<usize> = (0..m)
+            .rev()
+            .take(q)
+            .take_while(|j| values[*j] > min_eigenvalue && values[*j] >= f64::MIN_POSITIVE)
+            .collect();
+        if leading_indices.is_empty() {
             return Err(Error::NoVariance);
         }
         data.warn_of_fewer_components(
             q,
-            leading.len(),
+            leading_indices.len(),
             "the distances between the landmarks have no further dimensions",
         );
         let scales: Vec<f64> =
-            leading.iter().map(|j| sign_of_largest(vectors.as_ref(), *j) / values[*j].sqrt()).collect();
-        let vector_means: Vec<f64> = leading.iter().map(|j| vectors.col(*j).iter().sum::<f64>() / m as f64).collect();
-        let weights = Mat::from_fn(m, leading.len(), |i, q| scales[q] * (vectors[(i, leading[q])] - vector_means[q]));
-        let positive: f64 = values.iter().filter(|value| **value > 0.0).sum();
-        let eigenvalues: Vec<f64> = leading.iter().map(|j| values[*j]).collect();
-        let fractions = eigenvalues.iter().map(|value| value / positive).collect();
+            leading_indices.iter().map(|j| sign_of_largest(vectors.as_ref(), *j) / values[*j].sqrt()).collect();
+        let vector_means: Vec<f64> =
+            leading_indices.iter().map(|j| vectors.col(*j).iter().sum::<f64>() / m as f64).collect();
+        let weights = Mat::from_fn(m, leading_indices.len(), |i, q| {
+            scales[q] * (vectors[(i, leading_indices[q])] - vector_means[q])
+        });
+        let positive_sum: f64 = values.iter().filter(|value| **value > 0.0).sum();
+        let eigenvalues: Vec<f64> = leading_indices.iter().map(|j| values[*j]).collect();
+        let fractions = eigenvalues.iter().map(|value| value / positive_sum).collect();
         Ok(Self { weights, eigenvalues, fractions })
     }
 

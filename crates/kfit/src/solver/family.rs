@@ -16,9 +16,9 @@ pub(super) fn reject_if(
     condition: bool,
     option: &'static str,
     value: impl ToString,
-    expected: impl Into<String>,
+    why: impl Into<String>,
 ) -> Result<()> {
-    if condition { Err(Error::option(option, value, expected)) } else { Ok(()) }
+    if condition { Err(Error::option(option, value, why)) } else { Ok(()) }
 }
 
 /// Returns [`kstore::Error::Interrupted`] if the observer requests a stop.
@@ -36,13 +36,13 @@ pub struct SolverProperties {
     /// learn probabilities.
     pub uses_validation_rows: bool,
     /// True for a solver that supports forward folds: fits on earlier rows, tested on later rows.
-    pub forward_folds: bool,
+    pub supports_forward_folds: bool,
     /// True for a solver that accepts row weights.
-    pub row_weights: bool,
+    pub accepts_row_weights: bool,
     /// True for a solver that combines kernel functions of all rows itself if the map is exact.
-    pub exact_kernel: bool,
+    pub supports_exact_kernel: bool,
     /// True for a solver that iterates on the exact kernel with a preconditioner made of landmarks.
-    pub preconditioned: bool,
+    pub uses_preconditioner: bool,
     /// The reason why a `preconditioned` solver uses no landmarks for the exact kernel under these
     /// settings; `None` if the solver uses landmarks.
     pub landmarks_unused_why: Option<&'static str>,
@@ -91,14 +91,15 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     /// # Errors
     /// The solver cannot use the kernel or the map.
     fn access(&self, request: &FitRequest<'_>) -> Result<RowAccess> {
-        let (properties, map, exact) = (self.properties(), &request.options.map, request.options.map.is_exact());
+        let (properties, map, is_exact) =
+            (self.properties(), &request.options.map, request.options.map.is_exact_kernel());
         if let Some(solver) = properties.distance_solver {
             let why = format!("{solver} uses distances between rows instead of a feature map; leave it out");
             reject_if(*map != MapSpec::default(), "map", map, why)?;
             return Ok(RowAccess::Landmarks);
         }
-        reject_if(exact && !properties.exact_kernel, "map", map, EXACT_UNSUPPORTED)?;
-        Ok(if exact { RowAccess::Rows } else { RowAccess::Features })
+        reject_if(is_exact && !properties.supports_exact_kernel, "map", map, EXACT_UNSUPPORTED)?;
+        Ok(if is_exact { RowAccess::Rows } else { RowAccess::Features })
     }
     /// Returns the name of the pass if a fit with these options makes a single pass over the
     /// features. Such a pass can be split into shards (`ksolve::shards`).
@@ -164,13 +165,13 @@ pub struct SolverFamily {
     /// The parameters that it reads.
     pub parameters: &'static [Parameter],
     /// Builds the solver from its settings.
-    pub make: fn(&Settings) -> Result<Box<dyn AnySolver>>,
+    pub build: fn(&Settings) -> Result<Box<dyn AnySolver>>,
     /// Parameters that are chosen together with the rank, in addition to `ranks`. A fit at a rank
     /// that is already chosen omits them.
-    pub rank_parameters: &'static [Parameter],
+    pub joint_rank_parameters: &'static [Parameter],
     /// Converts the options of a fit on a map to the options of the same fit on the exact kernel.
     /// The caller has already removed `ranks`, `tolerance`, `folds` and `rank_parameters`.
-    pub exact_options: fn(Options) -> Options,
+    pub options_for_exact_kernel: fn(Options) -> Options,
 }
 
 impl SolverFamily {
@@ -181,17 +182,25 @@ impl SolverFamily {
         about: &'static str,
         task: Task,
         parameters: &'static [Parameter],
-        make: fn(&Settings) -> Result<Box<dyn AnySolver>>,
+        build: fn(&Settings) -> Result<Box<dyn AnySolver>>,
     ) -> Self {
-        Self { name, about, task, parameters, make, rank_parameters: &[], exact_options: |options| options }
+        Self {
+            name,
+            about,
+            task,
+            parameters,
+            build,
+            joint_rank_parameters: &[],
+            options_for_exact_kernel: |options| options,
+        }
     }
 
     /// Builds the solver with these settings, for rows of either element type.
     ///
     /// # Errors
     /// Settings that contradict each other.
-    pub fn solver(&self, settings: &Settings) -> Result<Box<dyn AnySolver>> {
-        (self.make)(settings)
+    pub fn build_solver(&self, settings: &Settings) -> Result<Box<dyn AnySolver>> {
+        (self.build)(settings)
     }
 
     /// Returns true if the solver reads this parameter. Other modules call this method instead of
@@ -203,7 +212,7 @@ impl SolverFamily {
     /// Returns true if these settings need validation rows: to choose a regularisation parameter,
     /// or to learn probabilities.
     #[doc(hidden)]
-    pub fn needs_validation(&self, settings: &Settings) -> bool {
+    pub fn needs_validation_rows(&self, settings: &Settings) -> bool {
         self.reads(&parameter::FOLDS)
             && (settings.regularisations().len() > 1 || settings.flag(&parameter::PROBABILITIES))
     }
@@ -235,7 +244,7 @@ impl<'a> FitRequest<'a> {
         (t, folds): (usize, usize),
         solver: &dyn Solver<T>,
     ) -> Result<Self> {
-        let options = match options.map.is_exact() {
+        let options = match options.map.is_exact_kernel() {
             // candidates would be copies of rows that are in memory anyway
             true => Cow::Owned(TrainOptions { candidates: None, ..options.clone() }),
             false => Cow::Borrowed(options),
@@ -243,8 +252,12 @@ impl<'a> FitRequest<'a> {
         let (moment_columns, classes) = (solver.moment_columns(&options, t), solver.moment_classes(t));
         let source = selected.rows::<T>(ReadSettings::default())?;
         let size = ProblemSize::from_source(&source, &options, resources.workers.threads(), t, folds)?;
-        let size =
-            ProblemSize { stores_features: solver.properties().stores_features, moment_columns, classes, ..size };
+        let size = ProblemSize {
+            stores_features: solver.properties().stores_features,
+            moment_columns,
+            class_count: classes,
+            ..size
+        };
         Ok(Self { options, resources, size })
     }
 }

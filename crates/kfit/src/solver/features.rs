@@ -31,7 +31,7 @@ struct MapFeatures;
 
 impl<T: Real> Solver<T> for MapFeatures {
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, _: PassShape) -> MemoryPlan {
-        let (p, m) = (size.map.p, size.map.landmarks.unwrap_or(size.map.p));
+        let (p, m) = (size.map.p, size.map.landmark_count.unwrap_or(size.map.p));
         plan.term("coefficients of the features", 8 * p * (p + 2 * m), "lower `rank`")
     }
 
@@ -46,14 +46,14 @@ impl<T: Real> Solver<T> for MapFeatures {
                 pass_shape,
             )
         };
-        let (pass_shape, plans) = stage_plans::choose_pass_shape(&size, &solve_plan, budget);
+        let (pass_shape, plans) = stage_plans::select_pass_shape(&size, &solve_plan, budget);
         Ok((pass_shape, stage_plans::stages_with_passes(request, plans, [0, 0])))
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
-        let residuals = CertificateReduction { map: data.map, tile: data.pass_shape.tile };
+        let reduction = CertificateReduction { map: data.map, tile_rows: data.pass_shape.tile_rows };
         let certificate =
-            if residuals.has_certificate() { Some(data.reduce("certificate", &residuals)?) } else { None };
+            if reduction.has_certificate() { Some(data.reduce("certificate", &reduction)?) } else { None };
         let (p, passes) = (data.map.dims().1, u64::from(certificate.is_some()));
         let (weights, intercept) = (Mat::identity(p, p), vec![0.0; p]);
         Ok(Solution { weights, intercept, certificate, passes, ..Solution::default() })

@@ -69,8 +69,8 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     &[LAMBDA_GRID, FOLDS, Parameter { default: None, ..COMPONENTS }, WITHIN, TOLERANCE],
     |settings| {
         Ok(Box::new(Fisher {
-            penalties: settings.compared_regularisations()?,
-            components: settings.count(&COMPONENTS),
+            penalties: settings.regularisation_grid()?,
+            component_count: settings.count(&COMPONENTS),
             equal_weights: settings.word(&WITHIN) == Some("equal"),
         }))
     },
@@ -87,7 +87,7 @@ const WITHIN: Parameter = Parameter {
 
 /// The model contains no discriminant whose ratio ρ is below this multiple of ε times the largest
 /// ratio. Such a ratio means that the class means are linearly dependent.
-const NOISE: f64 = 1e3;
+const RATIO_TOLERANCE: f64 = 1e3;
 
 #[derive(Clone, Debug)]
 struct Fisher {
@@ -95,55 +95,56 @@ struct Fisher {
     /// within-class scatter. If there are several values, cross-validation chooses one.
     penalties: Vec<Regularisation>,
     /// Number of discriminants in the model; `None` for the class scores only.
-    components: Option<usize>,
+    component_count: Option<usize>,
     /// True if the within-class scatter weights classes equally, false if it weights rows equally.
     equal_weights: bool,
 }
 
 impl Fisher {
     /// Computes the scatter of the rows outside a fold, or of all rows for `None`.
-    fn scatter(&self, gram: &GramState, held_fold: Option<usize>, classes: usize) -> Result<Scatter> {
+    fn scatter(&self, gram: &GramState, held_out_fold: Option<usize>, class_count: usize) -> Result<Scatter> {
         match self.equal_weights {
-            true => Scatter::of_equal_classes(gram.folds(), held_fold, classes),
-            false => Scatter::pooled(&gram.training_moments(held_fold), classes),
+            true => Scatter::of_equal_classes(gram.folds(), held_out_fold, class_count),
+            false => Scatter::pooled(&gram.training_moments(held_out_fold), class_count),
         }
     }
 
     /// Returns the regularisation parameter with the fewest misclassified held-out rows; `None` if
     /// there are no folds. Makes one pass.
-    fn choose_lambda<T: Real>(
+    fn select_lambda<T: Real>(
         &self,
         data: &FitData<'_, T>,
         gram: &GramState,
         classes: usize,
     ) -> Result<Option<(usize, [Figure; 2])>> {
-        let (p, folds) = (gram.features(), data.folds.count());
+        let (p, folds) = (gram.feature_count(), data.folds.count());
         if folds < 2 {
             return Ok(None);
         }
-        let lambdas: Vec<f64> = self.penalties.iter().map(|penalty| penalty.lambda(gram.rows() as f64)).collect();
-        let stage = data.resources.stage_observer.stage("discriminants of the folds", None);
+        let lambdas: Vec<f64> = self.penalties.iter().map(|penalty| penalty.lambda(gram.row_count() as f64)).collect();
+        let stage = data.resources.stage_observer.start_stage("discriminants of the folds", None);
         let mut heads = vec![vec![None; lambdas.len()]; folds];
         let fold_parts = |fold: usize| gram.folds().chunks(gram.folds().len() / folds).nth(fold).into_iter().flatten();
         for (fold, heads) in
-            heads.iter_mut().enumerate().filter(|(fold, _)| fold_parts(*fold).any(|part| part.rows > 0))
+            heads.iter_mut().enumerate().filter(|(fold, _)| fold_parts(*fold).any(|part| part.row_count > 0))
         {
             let scatter = self.scatter(gram, Some(fold), classes)?;
             for (head, lambda) in heads.iter_mut().zip(&lambdas) {
                 data.resources.workers.check()?;
-                *head = scatter.directions(*lambda).map(|directions| scatter.head(&directions));
+                *head = scatter.solve_class_means(*lambda).map(|directions| scatter.head(&directions));
             }
         }
         drop(stage);
         let cells = lambdas.iter().map(|lambda| (p, *lambda)).collect();
         let coefficients = FoldCoefficients { cells, heads };
-        let fold = FeatureReduction::over(data.map, data.folds, data.targets, CvErrorReduction(&coefficients))
-            .with_bin_rows(data.pass_shape.tile);
-        let mistakes = data.reduce("held-out classes", &fold)?;
-        let errors = (0..lambdas.len()).map(|cell| mistakes.error_rate(cell).unwrap_or(f64::NAN)).collect();
-        Ok(Some(cross_validation::choose_penalty(
+        let reduction =
+            FeatureReduction::with_bin_reduction(data.map, data.folds, data.targets, CvErrorReduction(&coefficients))
+                .with_bin_rows(data.pass_shape.tile_rows);
+        let cv_error_state = data.reduce("held-out classes", &reduction)?;
+        let errors = (0..lambdas.len()).map(|cell| cv_error_state.error_rate(cell).unwrap_or(f64::NAN)).collect();
+        Ok(Some(cross_validation::select_penalty(
             &self.penalties,
-            gram.rows() as f64,
+            gram.row_count() as f64,
             errors,
             "held-out error at each",
         )))
@@ -162,18 +163,18 @@ struct Scatter {
 impl Scatter {
     /// Computes sizes and means from the moments with ±1 codes. If s is the sum of φ over all rows
     /// and b_k its sum with the codes of class k, the sum over the rows of class k is (b_k + s)/2.
-    fn pooled(moments: &FoldGram, classes: usize) -> Result<Self> {
-        let (p, n) = (moments.s.len(), moments.rows as f64);
+    fn pooled(moments: &FoldGram, class_count: usize) -> Result<Self> {
+        let (p, n) = (moments.s.len(), moments.row_count as f64);
         let columns = moments.sy.len();
         // two classes have one column of codes, +1 for the second class
-        let of_class = |k: usize| if columns == 1 { (0, if k == 1 { 1.0 } else { -1.0 }) } else { (k, 1.0) };
+        let column_and_sign = |k: usize| if columns == 1 { (0, if k == 1 { 1.0 } else { -1.0 }) } else { (k, 1.0) };
         let count = |k: usize| {
-            let (column, sign) = of_class(k);
+            let (column, sign) = column_and_sign(k);
             (n + sign * moments.sy[column]) / 2.0
         };
-        let counts = check_counts(classes, count)?;
-        let means = Mat::from_fn(p, classes, |i, k| {
-            let (column, sign) = of_class(k);
+        let counts = nonempty_class_counts(class_count, count)?;
+        let means = Mat::from_fn(p, class_count, |i, k| {
+            let (column, sign) = column_and_sign(k);
             (moments.s[i] + sign * moments.b[column * p + i]) / (2.0 * counts[k])
         });
         // S_W = (1/n) ΦᵀΦ − Σ π_k μ_k μ_kᵀ
@@ -191,47 +192,49 @@ impl Scatter {
 
     /// Computes the class sizes, the class means and the mean of the class covariances from the
     /// moments of each class in each fold. Leaves out the fold `held_fold`.
-    fn of_equal_classes(parts: &[FoldGram], held_fold: Option<usize>, classes: usize) -> Result<Self> {
-        let folds = || parts.chunks(classes).enumerate().filter(|(fold, _)| Some(*fold) != held_fold);
-        let sum = |k: usize, term: &dyn Fn(&FoldGram) -> f64| folds().map(|(_, parts)| term(&parts[k])).sum::<f64>();
-        let counts = check_counts(classes, |k| sum(k, &|part| part.rows as f64))?;
-        let p = parts[0].s.len();
-        let means = Mat::from_fn(p, classes, |i, k| sum(k, &|part| part.s[i]) / counts[k]);
+    fn of_equal_classes(class_moments: &[FoldGram], held_out_fold: Option<usize>, class_count: usize) -> Result<Self> {
+        let training_folds =
+            || class_moments.chunks(class_count).enumerate().filter(|(fold, _)| Some(*fold) != held_out_fold);
+        let sum =
+            |k: usize, term: &dyn Fn(&FoldGram) -> f64| training_folds().map(|(_, parts)| term(&parts[k])).sum::<f64>();
+        let counts = nonempty_class_counts(class_count, |k| sum(k, &|part| part.row_count as f64))?;
+        let p = class_moments[0].s.len();
+        let means = Mat::from_fn(p, class_count, |i, k| sum(k, &|part| part.s[i]) / counts[k]);
         let within = Mat::from_fn(p, p, |i, j| {
             let index = i.min(j) * p + i.max(j);
             let covariance = |k: usize| sum(k, &|part| part.g[index]) / counts[k] - means[(i, k)] * means[(j, k)];
-            (0..classes).map(covariance).sum::<f64>() / classes as f64
+            (0..class_count).map(covariance).sum::<f64>() / class_count as f64
         });
         Ok(Self { counts, means, within })
     }
 
     /// Computes W⁻¹μ_k of every class, p x k; `None` if W = S_W + lambda I is not positive definite
     /// to working precision.
-    fn directions(&self, lambda: f64) -> Option<Mat<f64>> {
+    fn solve_class_means(&self, lambda: f64) -> Option<Mat<f64>> {
         let mut penalised = self.within.clone();
         (0..penalised.nrows()).for_each(|j| penalised[(j, j)] += lambda);
         Some(penalised.llt(Side::Lower).ok()?.solve(&self.means))
     }
 
-    fn head(&self, directions: &Mat<f64>) -> LinearHead {
-        let (p, classes, n) = (self.means.nrows(), self.counts.len(), self.counts.iter().sum::<f64>());
+    fn head(&self, solved_means: &Mat<f64>) -> LinearHead {
+        let (p, class_count, row_count) = (self.means.nrows(), self.counts.len(), self.counts.iter().sum::<f64>());
         let offset = |k: usize| {
-            let square: f64 = (0..p).map(|i| self.means[(i, k)] * directions[(i, k)]).sum();
-            (self.counts[k] / n).ln() - 0.5 * square
+            let quadratic_form: f64 = (0..p).map(|i| self.means[(i, k)] * solved_means[(i, k)]).sum();
+            (self.counts[k] / row_count).ln() - 0.5 * quadratic_form
         };
-        match classes {
+        match class_count {
             2 => {
-                let weights = Mat::from_fn(p, 1, |i, _| directions[(i, 1)] - directions[(i, 0)]);
+                let weights = Mat::from_fn(p, 1, |i, _| solved_means[(i, 1)] - solved_means[(i, 0)]);
                 LinearHead { weights, intercept: vec![offset(1) - offset(0)] }
             }
-            _ => LinearHead { weights: directions.clone(), intercept: (0..classes).map(offset).collect() },
+            _ => LinearHead { weights: solved_means.clone(), intercept: (0..class_count).map(offset).collect() },
         }
     }
 }
 
 /// Returns the sizes of the classes, or [`Error::EmptyClass`].
-fn check_counts(classes: usize, count: impl Fn(usize) -> f64) -> Result<Vec<f64>> {
-    let counts: Vec<f64> = (0..classes).map(count).collect();
+fn nonempty_class_counts(class_count: usize, count: impl Fn(usize) -> f64) -> Result<Vec<f64>> {
+    let counts: Vec<f64> = (0..class_count).map(count).collect();
     match counts.iter().position(|count| *count < 0.5) {
         Some(class) => Err(Error::EmptyClass { class }),
         None => Ok(counts),
@@ -256,39 +259,40 @@ impl<T: Real> Solver<T> for Fisher {
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, _: PassShape) -> MemoryPlan {
         let (p, k) = (size.map.p, size.t.max(2));
-        let functions = size.folds.saturating_mul(self.penalties.len() * 8 * (p + 1) * k);
+        let head_bytes = size.fold_count.saturating_mul(self.penalties.len() * 8 * (p + 1) * k);
         plan.term("scatter within classes and its factor", 4 * 8 * p * p, "lower `rank`").term_if(
-            size.folds > 1,
+            size.fold_count > 1,
             "functions of the folds",
-            functions,
+            head_bytes,
             "compare fewer values of `lambda`",
         )
     }
 
     fn further_passes(&self, request: &FitRequest<'_>) -> [u64; 2] {
-        [0, u64::from(request.size.folds > 1)]
+        [0, u64::from(request.size.fold_count > 1)]
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         let classes = data.classes().map_or(0, |classes| classes.labels().len());
-        if let Some(q) = self.components.filter(|q| *q >= classes) {
+        if let Some(q) = self.component_count.filter(|q| *q >= classes) {
             let why = format!("{classes} classes have {} discriminants; lower `components`", classes.saturating_sub(1));
             return Err(Error::option(COMPONENTS.name, q, why));
         }
         let state = data.moments_by_class(if self.equal_weights { classes } else { 1 })?;
-        let chosen = self.choose_lambda(data, &state.gram, classes)?;
-        let lambda = self.penalties[chosen.as_ref().map_or(0, |(index, _)| *index)].lambda(state.gram.rows() as f64);
-        let _stage = data.resources.stage_observer.stage("discriminants", None);
+        let selection = self.select_lambda(data, &state.gram, classes)?;
+        let lambda =
+            self.penalties[selection.as_ref().map_or(0, |(index, _)| *index)].lambda(state.gram.row_count() as f64);
+        let _stage = data.resources.stage_observer.start_stage("discriminants", None);
         let moments = &*state.gram.training_moments(None);
         let scatter = self.scatter(&state.gram, None, classes)?;
         let (p, precision) = (moments.s.len(), state.gram.precision());
-        let directions = scatter.directions(lambda).ok_or(Error::Indefinite { rank: p, lambda, precision })?;
-        let LinearHead { weights, intercept } = scatter.head(&directions);
+        let solved_means = scatter.solve_class_means(lambda).ok_or(Error::Indefinite { rank: p, lambda, precision })?;
+        let LinearHead { weights, intercept } = scatter.head(&solved_means);
         let Scatter { counts, means, .. } = &scatter;
-        let discriminants = Discriminants::new(counts, means, &directions)?;
+        let discriminants = Discriminants::new(counts, means, &solved_means)?;
         let components =
-            self.components.map(|q| discriminants.coordinates(q, state.gram.epsilon(), &directions, moments));
-        if let Some((head, requested)) = components.as_ref().zip(self.components)
+            self.component_count.map(|q| discriminants.coordinates(q, state.gram.epsilon(), &solved_means, moments));
+        if let Some((head, requested)) = components.as_ref().zip(self.component_count)
             && head.intercept.len() < requested
         {
             let available = head.intercept.len();
@@ -296,9 +300,9 @@ impl<T: Real> Solver<T> for Fisher {
                 "components reduced from {requested} to {available}: the class means span no further directions"
             ));
         }
-        let (certificate, lambda, passes) = (state.certificate, Some(lambda), 1 + u64::from(chosen.is_some()));
+        let (certificate, lambda, passes) = (state.certificate, Some(lambda), 1 + u64::from(selection.is_some()));
         let mut figures = vec![Figure { name: "discriminant ratio", values: discriminants.ratios }];
-        figures.extend(chosen.into_iter().flat_map(|(_, figures)| figures));
+        figures.extend(selection.into_iter().flat_map(|(_, figures)| figures));
         Ok(Solution { weights, intercept, components, certificate, lambda, figures, passes, ..Solution::default() })
     }
 }
@@ -314,24 +318,24 @@ struct Discriminants {
 
 impl Discriminants {
     /// Computes the discriminants from class sizes, class means and W⁻¹ times the means.
-    fn new(counts: &[f64], means: &Mat<f64>, directions: &Mat<f64>) -> Result<Self> {
-        let (n, classes) = (counts.iter().sum::<f64>(), counts.len());
-        let inner = means.transpose() * directions;
-        let proportions: Vec<f64> = counts.iter().map(|count| count / n).collect();
+    fn new(counts: &[f64], means: &Mat<f64>, solved_means: &Mat<f64>) -> Result<Self> {
+        let (row_count, class_count) = (counts.iter().sum::<f64>(), counts.len());
+        let inner_products = means.transpose() * solved_means;
+        let proportions: Vec<f64> = counts.iter().map(|count| count / row_count).collect();
         // both sides are centred by the weighted mean of the class means
-        let row_mean = |k: usize| (0..classes).map(|l| proportions[l] * inner[(k, l)]).sum::<f64>();
-        let row_means: Vec<f64> = (0..classes).map(row_mean).collect();
-        let grand_mean: f64 = (0..classes).map(|k| proportions[k] * row_means[k]).sum();
-        let between = Mat::from_fn(classes, classes, |k, l| {
+        let row_mean = |k: usize| (0..class_count).map(|l| proportions[l] * inner_products[(k, l)]).sum::<f64>();
+        let row_means: Vec<f64> = (0..class_count).map(row_mean).collect();
+        let grand_mean: f64 = (0..class_count).map(|k| proportions[k] * row_means[k]).sum();
+        let between = Mat::from_fn(class_count, class_count, |k, l| {
             (proportions[k] * proportions[l]).sqrt()
-                * (inner[(k.max(l), k.min(l))] - row_means[k] - row_means[l] + grand_mean)
+                * (inner_products[(k.max(l), k.min(l))] - row_means[k] - row_means[l] + grand_mean)
         });
         let (values, vectors) = symmetric_eigen(between.as_ref())?;
-        let ratios: Vec<f64> = values.iter().rev().take(classes - 1).map(|value| value.max(0.0)).collect();
-        let combinations = Mat::from_fn(classes, classes - 1, |k, j| {
-            let u = |k: usize| vectors[(k, classes - 1 - j)] * proportions[k].sqrt();
+        let ratios: Vec<f64> = values.iter().rev().take(class_count - 1).map(|value| value.max(0.0)).collect();
+        let combinations = Mat::from_fn(class_count, class_count - 1, |k, j| {
+            let u = |k: usize| vectors[(k, class_count - 1 - j)] * proportions[k].sqrt();
             // the columns of M̃ are centred by μ = Σ_k π_k μ_k
-            let mean: f64 = (0..classes).map(u).sum();
+            let mean: f64 = (0..class_count).map(u).sum();
             if ratios[j] > 0.0 { (u(k) - mean * proportions[k]) / ratios[j].sqrt() } else { 0.0 }
         });
         Ok(Self { ratios, combinations })
@@ -339,13 +343,13 @@ impl Discriminants {
 
     /// Returns the first `q` coordinates vᵀ(φ − μ). Omits every coordinate whose ratio ρ is a
     /// rounding error, given the relative error `epsilon` of the moments.
-    fn coordinates(&self, q: usize, epsilon: f64, directions: &Mat<f64>, moments: &FoldGram) -> LinearHead {
-        let floor = NOISE * epsilon * self.ratios.first().copied().unwrap_or(0.0);
-        let q = self.ratios.iter().take(q).take_while(|ratio| **ratio > floor).count();
-        let vectors = directions * self.combinations.subcols(0, q);
+    fn coordinates(&self, q: usize, epsilon: f64, solved_means: &Mat<f64>, moments: &FoldGram) -> LinearHead {
+        let min_ratio = RATIO_TOLERANCE * epsilon * self.ratios.first().copied().unwrap_or(0.0);
+        let q = self.ratios.iter().take(q).take_while(|ratio| **ratio > min_ratio).count();
+        let vectors = solved_means * self.combinations.subcols(0, q);
         let weights = Mat::from_fn(vectors.nrows(), q, |i, j| sign_of_largest(vectors.as_ref(), j) * vectors[(i, j)]);
-        let along = |j: usize| weights.col(j).iter().zip(&moments.s).map(|(w, s)| w * s).sum::<f64>();
-        let intercept = (0..q).map(|j| -along(j) / moments.rows as f64).collect();
+        let score_sum = |j: usize| weights.col(j).iter().zip(&moments.s).map(|(w, s)| w * s).sum::<f64>();
+        let intercept = (0..q).map(|j| -score_sum(j) / moments.row_count as f64).collect();
         LinearHead { weights, intercept }
     }
 }

@@ -1,6 +1,6 @@
 //! The pass that sums the outer products of gradients.
 
-use crate::linalg::strips::{Pool, par};
+use crate::linalg::strips::{BufferPool, par};
 use crate::{Error, Result};
 use faer::linalg::matmul::triangular::{self, BlockStructure::*};
 use faer::{Accum, MatMut, MatRef};
@@ -21,7 +21,7 @@ const STRIP_ROWS: usize = 128;
 /// *Cost per row and function*: the gradients of m kernel functions, 4mr flops, and r²/2 for the
 /// outer product.
 #[derive(Debug)]
-pub struct OuterProducts<'a> {
+pub struct OuterProductReduction<'a> {
     kernel: Arc<dyn KernelFunction<f64>>,
     /// z, m x r row-major.
     landmarks: &'a [f64],
@@ -29,8 +29,8 @@ pub struct OuterProducts<'a> {
     coefficients: MatRef<'a, f64>,
     r: usize,
     /// Fraction of the rows that the pass uses. A random key of each row selects them.
-    fraction: f64,
-    keys: Stream,
+    row_fraction: f64,
+    stream: Stream,
 }
 
 /// A row has rt gradient values if t functions depend on r columns, for example 1,000 for 20
@@ -50,10 +50,10 @@ const MAX_ROWS: f64 = 5000.0;
 pub struct OuterProductSums {
     /// The matrix, r x r column-major.
     sums: Vec<f64>,
-    pub weight: f64,
+    pub total_weight: f64,
 }
 
-kstore::summed!(OuterProductSums { one "weight": weight, fill "sums": sums });
+kstore::summed!(OuterProductSums { one "weight": total_weight, fill "sums": sums });
 
 impl OuterProductSums {
     pub fn sums(&self) -> MatRef<'_, f64> {
@@ -66,10 +66,10 @@ impl OuterProductSums {
     }
 }
 
-impl<'a> OuterProducts<'a> {
+impl<'a> OuterProductReduction<'a> {
     pub fn new(kernel: Arc<dyn KernelFunction<f64>>, landmarks: &'a [f64], coefficients: MatRef<'a, f64>) -> Self {
         let r = landmarks.len() / coefficients.nrows().max(1);
-        Self { kernel, landmarks, coefficients, r, fraction: 1.0, keys: Stream::new(0, Purpose::Gradients, 0) }
+        Self { kernel, landmarks, coefficients, r, row_fraction: 1.0, stream: Stream::new(0, Purpose::Gradients, 0) }
     }
 
     /// Restricts the pass to a random sample of the `n` rows. The sample is large enough for an
@@ -82,15 +82,23 @@ impl<'a> OuterProducts<'a> {
             .min(fraction_of(MAX_ROWS))
             .max(min_fraction)
             .min(1.0);
-        Self { fraction, keys: Stream::new(seed, Purpose::Gradients, 0), ..self }
+        Self { row_fraction: fraction, stream: Stream::new(seed, Purpose::Gradients, 0), ..self }
     }
 
     /// Copies the selected rows of a chunk of a block, which starts at `first`, and their weights.
-    fn copy_selected<T: Real>(&self, block: &RowBlock<'_, T>, first: usize, x: &mut Vec<f64>, weights: &mut Vec<f64>) {
-        let rows = first..block.rows.len().min(first + CHUNK_ROWS);
+    fn copy_selected<T: Real>(
+        &self,
+        block: &RowBlock<'_, T>,
+        first_row: usize,
+        x: &mut Vec<f64>,
+        weights: &mut Vec<f64>,
+    ) {
+        let rows = first_row..block.row_numbers.len().min(first_row + CHUNK_ROWS);
         x.clear();
         weights.clear();
-        for i in rows.filter(|i| self.fraction >= 1.0 || self.keys.uniform(block.rows[*i]) < self.fraction) {
+        for i in
+            rows.filter(|i| self.row_fraction >= 1.0 || self.stream.uniform(block.row_numbers[*i]) < self.row_fraction)
+        {
             x.extend(block.x[i * self.r..(i + 1) * self.r].iter().map(|value| value.to_f64()));
             weights.push(block.weight(i).unwrap_or(1.0));
         }
@@ -103,21 +111,21 @@ impl<'a> OuterProducts<'a> {
 
     /// Writes the gradients of function `c` at the rows of `x` (b x r) to `out` (b x r), both
     /// row-major.
-    fn gradients(&self, x: &[f64], c: usize, out: &mut [f64], weights: &Pool<Vec<f64>>, workers: &Workers) {
+    fn gradients(&self, x: &[f64], c: usize, out: &mut [f64], weights: &BufferPool<Vec<f64>>, workers: &Workers) {
         let (r, m) = (self.r, self.coefficients.nrows());
         let z = MatRef::from_row_major_slice(self.landmarks, m, r);
         let strips = out.chunks_mut(STRIP_ROWS * r).zip(x.chunks(STRIP_ROWS * r)).collect();
         workers.for_each(strips, |(out, x): (&mut [f64], &[f64])| {
-            let rows = out.len() / r;
+            let strip_rows = out.len() / r;
             out.fill(0.0);
-            weights.with(Vec::new, |weights| {
+            weights.with_buffer(Vec::new, |weights| {
                 weights.clear();
                 for alpha in self.coefficients.col(c).iter() {
-                    weights.extend(std::iter::repeat_n(*alpha, rows));
+                    weights.extend(std::iter::repeat_n(*alpha, strip_rows));
                 }
-                let weights = MatRef::from_column_major_slice(weights, rows, m);
-                let x = MatRef::from_row_major_slice(x, rows, r);
-                self.kernel.gradient(x, z, weights, MatMut::from_row_major_slice_mut(out, rows, r));
+                let weights = MatRef::from_column_major_slice(weights, strip_rows, m);
+                let x = MatRef::from_row_major_slice(x, strip_rows, r);
+                self.kernel.gradient(x, z, weights, MatMut::from_row_major_slice_mut(out, strip_rows, r));
             });
         });
     }
@@ -128,16 +136,16 @@ pub struct GradientScratch {
     x: Vec<f64>,
     row_weights: Vec<f64>,
     gradients: Vec<f64>,
-    weights: Pool<Vec<f64>>,
+    weights: BufferPool<Vec<f64>>,
 }
 
-impl<T: Real> Reduction<T> for OuterProducts<'_> {
+impl<T: Real> Reduction<T> for OuterProductReduction<'_> {
     type State = OuterProductSums;
     type Scratch = GradientScratch;
     type Error = Error;
 
     fn init(&self) -> OuterProductSums {
-        OuterProductSums { sums: vec![0.0; self.r * self.r], weight: 0.0 }
+        OuterProductSums { sums: vec![0.0; self.r * self.r], total_weight: 0.0 }
     }
 
     fn scratch(&self) -> GradientScratch {
@@ -152,8 +160,8 @@ impl<T: Real> Reduction<T> for OuterProducts<'_> {
         workers: &Workers,
     ) -> Result<()> {
         let (r, GradientScratch { x, row_weights, gradients, weights }) = (self.r, scratch);
-        for first in (0..block.rows.len()).step_by(CHUNK_ROWS) {
-            self.copy_selected(block, first, x, row_weights);
+        for first_row in (0..block.row_numbers.len()).step_by(CHUNK_ROWS) {
+            self.copy_selected(block, first_row, x, row_weights);
             if x.is_empty() {
                 continue;
             }
@@ -168,10 +176,12 @@ impl<T: Real> Reduction<T> for OuterProducts<'_> {
                 }
                 let g = MatRef::from_row_major_slice(gradients, row_weights.len(), r);
                 let sums = MatMut::from_column_major_slice_mut(&mut state.sums, r, r);
-                let (across, accum, by, par) = (g.transpose(), Accum::Add, Rectangular, par(workers));
-                workers.install(|| triangular::matmul(sums, TriangularLower, accum, across, by, g, by, 1.0, par));
+                let (transposed, accum, structure, par) = (g.transpose(), Accum::Add, Rectangular, par(workers));
+                workers.install(|| {
+                    triangular::matmul(sums, TriangularLower, accum, transposed, structure, g, structure, 1.0, par)
+                });
             }
-            state.weight += row_weights.iter().sum::<f64>();
+            state.total_weight += row_weights.iter().sum::<f64>();
         }
         for j in 0..r {
             for i in j + 1..r {
@@ -215,15 +225,15 @@ mod tests {
             }
         }
         let kernel = Kernel::parse("gaussian(sigma=1.3)").unwrap().build().unwrap().typed::<f64>();
-        let fold = OuterProducts::new(kernel, &z, MatRef::from_column_major_slice(&alpha, m, t));
+        let reduction = OuterProductReduction::new(kernel, &z, MatRef::from_column_major_slice(&alpha, m, t));
         let rows = MemoryRows::new(x, d).unwrap().with_weights(Some(weights.clone())).unwrap();
         let sums = |threads, segment| {
             let workers = Workers::new(threads);
-            Pass::new(900, segment, &workers).reduce(&rows, &fold).unwrap().0
+            Pass::new(900, segment, &workers).reduce(&rows, &reduction).unwrap().0
         };
         let products = sums(1, 100_000);
         assert!((products.sums() - &expected).norm_max() < 1e-10 * expected.norm_max());
-        assert!((products.weight - weights.iter().sum::<f64>()).abs() < 1e-9);
+        assert!((products.total_weight - weights.iter().sum::<f64>()).abs() < 1e-9);
         assert_eq!(products, sums(3, 100_000));
         assert!((sums(2, 1800).sums() - &expected).norm_max() < 1e-10 * expected.norm_max());
     }
@@ -234,12 +244,13 @@ mod tests {
         let (x, z, alpha) = (numbers(n * d, 0), numbers(m * d, 1), numbers(m * t, 2));
         let kernel = Kernel::parse("gaussian(sigma=6)").unwrap().build().unwrap().typed::<f64>();
         let rows = MemoryRows::new(x, d).unwrap();
-        let mean = |some: bool, threads: usize| {
+        let mean = |is_sampled: bool, threads: usize| {
             let workers = Workers::new(threads);
-            let fold = OuterProducts::new(kernel.clone(), &z, MatRef::from_column_major_slice(&alpha, m, t));
-            let fold = if some { fold.with_row_sample(n as u64, 3) } else { fold };
-            let products = Pass::new(900, 4000, &workers).reduce(&rows, &fold).unwrap().0;
-            (products.sums() * faer::Scale(1.0 / products.weight), products.weight)
+            let reduction =
+                OuterProductReduction::new(kernel.clone(), &z, MatRef::from_column_major_slice(&alpha, m, t));
+            let reduction = if is_sampled { reduction.with_row_sample(n as u64, 3) } else { reduction };
+            let products = Pass::new(900, 4000, &workers).reduce(&rows, &reduction).unwrap().0;
+            (products.sums() * faer::Scale(1.0 / products.total_weight), products.total_weight)
         };
         let ((all, every), (some, few)) = (mean(false, 2), mean(true, 2));
         assert_eq!(mean(true, 1), mean(true, 3));

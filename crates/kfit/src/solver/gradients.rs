@@ -9,7 +9,7 @@
 //! worker of a pass).
 
 use crate::request::{FitRequest, PassShape, ProblemSize};
-use crate::solver::gradient_products::{OuterProductSums, OuterProducts};
+use crate::solver::gradient_products::{OuterProductReduction, OuterProductSums};
 use crate::solver::reject_if;
 use crate::{Error, Result, features::FitData, prepare::stage_plans};
 use faer::MatRef;
@@ -24,12 +24,12 @@ pub(super) fn check(request: &FitRequest<'_>) -> Result<()> {
 const NEEDS_LANDMARKS: &str = "gradients need kernel functions of landmarks; use a map with landmarks, such as nystrom";
 
 pub(super) fn plan(plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape, t: usize) -> MemoryPlan {
-    let (m, d) = (size.map.landmarks.unwrap_or(size.map.p), size.d);
+    let (m, d) = (size.map.landmark_count.unwrap_or(size.map.p), size.d);
     stage_plans::plan_rows(plan, size, pass_shape, pass_shape.gram_lanes, size.element_bytes)
         .term("kernel functions of the landmarks", 2 * 8 * m * (d + t), "lower `rank`")
         .term(
             "gradients",
-            pass_shape.gram_lanes * OuterProducts::scratch_bytes(m, d, size.threads),
+            pass_shape.gram_lanes * OuterProductReduction::scratch_bytes(m, d, size.threads),
             "read fewer columns (`features`)",
         )
         .term(
@@ -43,7 +43,7 @@ pub(super) fn plan(plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape, 
 pub(crate) fn differentiable_kernel<T: Real>(data: &FitData<'_, T>) -> Result<Arc<dyn KernelFunction<f64>>> {
     let kernel = data.kernel.build()?.typed::<f64>();
     let why = "its gradient is not implemented; use a kernel with a gradient, such as gaussian()";
-    reject_if(!kernel.differentiable(), "kernel", data.kernel, why)?;
+    reject_if(!kernel.is_differentiable(), "kernel", data.kernel, why)?;
     Ok(kernel)
 }
 
@@ -58,10 +58,10 @@ pub(super) fn outer_products<T: Real>(
         return Err(Error::option("map", &data.options.map, NEEDS_LANDMARKS));
     };
     let points: Vec<f64> = landmarks.points.iter().map(|value| value.to_f64()).collect();
-    data.reduce("gradients", &OuterProducts::new(kernel, &points, coefficients.as_ref()))
+    data.reduce("gradients", &OuterProductReduction::new(kernel, &points, coefficients.as_ref()))
 }
 
 pub(super) fn slopes(products: &OuterProductSums) -> Vec<f64> {
-    let weight = products.weight.max(f64::MIN_POSITIVE);
+    let weight = products.total_weight.max(f64::MIN_POSITIVE);
     (0..products.sums().nrows()).map(|j| (products.sums()[(j, j)] / weight).max(0.0).sqrt()).collect()
 }

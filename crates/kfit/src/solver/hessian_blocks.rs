@@ -11,7 +11,7 @@
 //! 174, 2019; non-uniform sampling after Xu, Yang, Roosta-Khorasani, Ré, Mahoney, "Sub-sampled
 //! Newton methods with non-uniform sampling", NIPS 2016.
 
-use crate::{FoldGram, gram, linalg::strips::Pool};
+use crate::{FoldGram, gram, linalg::strips::BufferPool};
 use faer::MatRef;
 use kapprox::{Real, gram::Panels};
 use kstore::Workers;
@@ -21,7 +21,7 @@ use kstore::Workers;
 /// √(1/m)))², which is 9 for m = 4.
 pub(super) const ROWS_PER_FEATURE: f64 = 4.0;
 
-const BIN_ROWS: usize = 512;
+const BUFFERED_ROWS: usize = 512;
 
 /// Maximum bytes of the blocks of all classes. If the blocks need more, all classes share one
 /// preconditioner.
@@ -31,8 +31,8 @@ const MAX_BYTES: usize = 256 << 20;
 /// blocks. This decision depends only on the problem size.
 ///
 /// Sampled blocks cost about as much as p²/n passes, and save about twenty passes per Newton step.
-pub(super) fn bytes(n: usize, p: usize, k: usize, element: usize) -> Option<usize> {
-    let bytes = k.saturating_mul(8 * p * p + BIN_ROWS * p * element);
+pub(super) fn bytes_if_worthwhile(n: usize, p: usize, k: usize, element_bytes: usize) -> Option<usize> {
+    let bytes = k.saturating_mul(8 * p * p + BUFFERED_ROWS * p * element_bytes);
     (bytes <= MAX_BYTES && p.saturating_mul(p) <= n.saturating_mul(16)).then_some(bytes)
 }
 
@@ -40,30 +40,30 @@ pub(super) fn bytes(n: usize, p: usize, k: usize, element: usize) -> Option<usiz
 pub(super) struct SampledBlock<T> {
     pub(super) moments: FoldGram,
     /// Rows √(weight) φ that are not added to the moments yet.
-    bin: Vec<T>,
+    buffered_rows: Vec<T>,
 }
 
 impl<T: Real> SampledBlock<T> {
     pub(super) fn new(p: usize) -> Self {
-        Self { moments: FoldGram::new(p, 0), bin: Vec::with_capacity(BIN_ROWS * p) }
+        Self { moments: FoldGram::new(p, 0), buffered_rows: Vec::with_capacity(BUFFERED_ROWS * p) }
     }
 
-    pub(super) fn push(&mut self, phi: &[T], weight: f64, panels: &Pool<Panels<T>>, workers: &Workers) {
-        let root = T::from_f64(weight.sqrt());
-        self.bin.extend(phi.iter().map(|value| *value * root));
+    pub(super) fn push(&mut self, phi: &[T], weight: f64, panels: &BufferPool<Panels<T>>, workers: &Workers) {
+        let weight_root = T::from_f64(weight.sqrt());
+        self.buffered_rows.extend(phi.iter().map(|value| *value * weight_root));
         self.moments.s.iter_mut().zip(phi).for_each(|(s, value)| *s += weight * value.to_f64());
-        self.moments.weight += weight;
-        if self.bin.len() == BIN_ROWS * phi.len() {
+        self.moments.weight_sum += weight;
+        if self.buffered_rows.len() == BUFFERED_ROWS * phi.len() {
             self.flush(phi.len(), panels, workers);
         }
     }
 
-    pub(super) fn flush(&mut self, p: usize, panels: &Pool<Panels<T>>, workers: &Workers) {
-        let rows = self.bin.len() / p;
-        if rows > 0 {
-            let phi = MatRef::from_row_major_slice(&self.bin, rows, p);
+    pub(super) fn flush(&mut self, p: usize, panels: &BufferPool<Panels<T>>, workers: &Workers) {
+        let row_count = self.buffered_rows.len() / p;
+        if row_count > 0 {
+            let phi = MatRef::from_row_major_slice(&self.buffered_rows, row_count, p);
             gram::add_gram(&mut self.moments.g, phi, panels, workers);
-            self.bin.clear();
+            self.buffered_rows.clear();
         }
     }
 }

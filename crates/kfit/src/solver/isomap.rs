@@ -24,7 +24,7 @@
 //! dimensionality reduction", Science 290, 2000; de Silva, Tenenbaum, "Global versus local methods
 //! in nonlinear dimensionality reduction", NIPS 2002.
 
-use super::embedding::{ClassicalScaling, check_components, embedding_facts, landmark_set};
+use super::embedding::{ClassicalScaling, check_components, embedding_properties, landmark_set};
 use super::neighbour_graph::{NeighbourGraph, NeighbourOptions};
 use super::parameter::{EMBEDDING_COMPONENTS, NEIGHBOURS, NODES, Parameter};
 use super::{Figure, Solution, Solver, SolverFamily, SolverProperties};
@@ -50,49 +50,53 @@ struct LandmarkIsomap(NeighbourOptions);
 
 /// Computes the lengths of the shortest paths from each of the first m nodes to all nodes, m x N.
 fn shortest_paths(graph: &Graph, m: usize, node_count: usize, resources: &Resources<'_>) -> Mat<f64> {
-    let _stage = resources.stage_observer.stage("shortest paths", None);
+    let _stage = resources.stage_observer.start_stage("shortest paths", None);
     let mut row_major = vec![0.0; m * node_count];
     crate::linalg::strips::for_each_strip(resources.workers, &mut row_major, node_count, |landmark, lengths| {
-        graph.paths(landmark, lengths);
+        graph.shortest_paths(landmark, lengths);
     });
     Mat::from_fn(m, node_count, |l, j| row_major[l * node_count + j])
 }
 
 impl<T: Real> Solver<T> for LandmarkIsomap {
     fn properties(&self) -> SolverProperties {
-        SolverProperties { dense_only: true, ..embedding_facts(FAMILY.name) }
+        SolverProperties { dense_only: true, ..embedding_properties(FAMILY.name) }
     }
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, _: PassShape) -> MemoryPlan {
-        let (nodes, m) = (size.map.landmarks.unwrap_or_default(), size.landmarks);
+        let (node_count, m) = (size.map.landmark_count.unwrap_or_default(), size.landmark_count);
         plan.term(
             "nodes and their neighbours",
-            NeighbourGraph::bytes(nodes, size.d, self.0.neighbours),
+            NeighbourGraph::bytes(node_count, size.d, self.0.neighbour_count),
             "lower `nodes`",
         )
-        .term("shortest paths", nodes.saturating_mul(16 * m + 24 * size.threads), "lower `nodes` or `rank`")
+        .term("shortest paths", node_count.saturating_mul(16 * m + 24 * size.threads), "lower `nodes` or `rank`")
         .term("distances and their eigenvectors", ClassicalScaling::bytes(m), "lower `rank`")
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         let landmark_set = landmark_set(data)?;
         let m = data.options.landmark_count().min(landmark_set.len());
-        check_components(self.0.components, m, "landmarks")?;
-        let graph = NeighbourGraph::new(landmark_set, self.0.neighbours, data.resources)?;
+        check_components(self.0.component_count, m, "landmarks")?;
+        let graph = NeighbourGraph::new(landmark_set, self.0.neighbour_count, data.resources)?;
         let (neighbours, lengths) = (graph.k, shortest_paths(&graph.graph, m, landmark_set.len(), data.resources));
         drop(graph);
-        let _stage = data.resources.stage_observer.stage("eigenvectors", None);
-        let squares = Mat::from_fn(m, m, |i, l| -0.5 * lengths[(i, l)].min(lengths[(l, i)]).powi(2));
+        let _stage = data.resources.stage_observer.start_stage("eigenvectors", None);
+        let negated_half_squares = Mat::from_fn(m, m, |i, l| -0.5 * lengths[(i, l)].min(lengths[(l, i)]).powi(2));
         // −½ δ̄
-        let means: Vec<f64> = squares.col_iter().map(|column| column.iter().sum::<f64>() / m as f64).collect();
-        let scaling = ClassicalScaling::new(squares, self.0.components, data)?;
+        let means: Vec<f64> =
+            negated_half_squares.col_iter().map(|column| column.iter().sum::<f64>() / m as f64).collect();
+        let scaling = ClassicalScaling::new(negated_half_squares, self.0.component_count, data)?;
         let weights = &scaling.weights;
         let [nodes, landmarks] =
             [Figure::single("nodes", landmark_set.len() as f64), Figure::single("landmarks", m as f64)];
         let intercept = |j: usize| -means.iter().enumerate().map(|(l, mean)| mean * weights[(l, j)]).sum::<f64>();
         Ok(Solution {
-            basis: Some(Basis::Landmarks { points: landmark_set.points.clone(), rows: landmark_set.rows.clone() }),
-            form: BasisTransform::ShortestPaths { neighbours, lengths },
+            basis: Some(Basis::Landmarks {
+                points: landmark_set.points.clone(),
+                row_numbers: landmark_set.row_numbers.clone(),
+            }),
+            basis_transform: BasisTransform::ShortestPaths { neighbours, path_lengths: lengths },
             intercept: (0..weights.ncols()).map(intercept).collect(),
             weights: Mat::from_fn(m, weights.ncols(), |l, j| -0.5 * weights[(l, j)]),
             figures: [vec![nodes, landmarks], scaling.figures()].concat(),

@@ -58,12 +58,12 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
 );
 
 /// Eigenvalues below this multiple of ε times the largest eigenvalue count as 0.
-const NOISE: f64 = 64.0;
+const EIGENVALUE_TOLERANCE: f64 = 64.0;
 
 #[derive(Clone, Debug)]
 struct KernelDimensionReduction {
     /// Number of directions q, at most the number of columns.
-    components: usize,
+    component_count: usize,
     /// Kernel on the targets. `None` for classes: their ±1 codes are equivalent to `delta()`.
     target_kernel: Option<Kernel>,
     /// Regularisation of the regression.
@@ -77,7 +77,7 @@ impl KernelDimensionReduction {
             (kernel, _) => kernel,
         };
         let components = settings.required(&COMPONENTS, Settings::count);
-        Ok(Self { components, target_kernel, penalty: settings.penalty() })
+        Ok(Self { component_count: components, target_kernel, penalty: settings.regularisation() })
     }
 }
 
@@ -111,11 +111,11 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         let kernel = gradients::differentiable_kernel(data)?;
         let map_kernel = target_features::mapped_kernel(self.target_kernel.as_ref(), data.options.task);
-        let target = map_kernel.map(|kernel| target_features::fit_map(kernel, data)).transpose()?;
-        let state = data.moments_with_targets(target.as_ref().map(|target| target as _))?;
-        let (moments, lambda) = (&state.gram.folds()[0], self.penalty.lambda(data.rows as f64));
-        target_features::require_varying(moments, self.components)?;
-        let stage = data.resources.stage_observer.stage("regression", None);
+        let target_map = map_kernel.map(|kernel| target_features::fit_map(kernel, data)).transpose()?;
+        let state = data.moments_with_targets(target_map.as_ref().map(|target| target as _))?;
+        let (moments, lambda) = (&state.gram.folds()[0], self.penalty.lambda(data.n as f64));
+        target_features::reject_constant_targets(moments, self.component_count)?;
+        let stage = data.resources.stage_observer.start_stage("regression", None);
         let weights = solve_regression(moments, data.classes().is_some(), lambda).ok_or(Error::Indefinite {
             rank: moments.s.len(),
             lambda,
@@ -123,33 +123,33 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
         })?;
         drop(stage);
         let products = gradients::outer_products(data, kernel, weights.as_ref())?;
-        let _stage = data.resources.stage_observer.stage("eigenvectors", None);
-        let (values, vectors) = directions(&products, self.components)?;
+        let _stage = data.resources.stage_observer.start_stage("eigenvectors", None);
+        let (eigenvalues, vectors) = leading_directions(&products, self.component_count)?;
         let slopes = gradients::slopes(&products);
-        let squares: Vec<f64> = slopes.iter().map(|slope| slope * slope).collect();
+        let squared_slopes: Vec<f64> = slopes.iter().map(|slope| slope * slope).collect();
         // the sum of the eigenvalues of M, which is positive
-        let total: f64 = squares.iter().sum();
-        let (available, d) = (values.len(), slopes.len());
-        let why = match self.components > d {
+        let trace: f64 = squared_slopes.iter().sum();
+        let (available, d) = (eigenvalues.len(), slopes.len());
+        let why = match self.component_count > d {
             true => format!("the rows have {d} columns"),
             false => "the target depends on no more directions".to_string(),
         };
-        data.warn_of_fewer_components(self.components, available, &why);
+        data.warn_of_fewer_components(self.component_count, available, &why);
         let mut figures = vec![
-            Figure { name: "share of the slopes", values: values.iter().map(|v| v / total).collect() },
+            Figure { name: "share of the slopes", values: eigenvalues.iter().map(|v| v / trace).collect() },
             Figure { name: "slope of each column", values: slopes },
         ];
-        figures.extend(target.map(|target| Figure::single("features of the target", target.dims().1 as f64)));
-        let rows: Vec<f64> = vectors.col_iter().flat_map(|column| column.iter().copied()).collect();
-        let metric = Arc::new(Metric::matrix(&rows, available)?);
-        let importance = squares.iter().map(|square| square / total).collect();
+        figures.extend(target_map.map(|target| Figure::single("features of the target", target.dims().1 as f64)));
+        let metric_rows: Vec<f64> = vectors.col_iter().flat_map(|column| column.iter().copied()).collect();
+        let metric = Arc::new(Metric::matrix(&metric_rows, available)?);
+        let importance = squared_slopes.iter().map(|square| square / trace).collect();
         let points = (0..available * available)
             .map(|index| if index % (available + 1) == 0 { T::ONE } else { T::ZERO })
             .collect();
         Ok(Solution {
             weights: Mat::identity(available, available),
             intercept: vec![0.0; available],
-            basis: Some(Basis::Landmarks { points, rows: vec![NO_ROW; available] }),
+            basis: Some(Basis::Landmarks { points, row_numbers: vec![NO_ROW; available] }),
             task: Some(Task::Components),
             projection: Some(Projection { solver: FAMILY.name, metric, importance }),
             certificate: state.certificate,
@@ -164,29 +164,30 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
 
 /// Computes W = (G + n lambda I)⁻¹ B, p x t, with G = ΦᵀΦ and B = ΦᵀΨ. For classes, Ψ has class
 /// indicators instead of ±1 codes. Returns `None` if the matrix has no Cholesky factor.
-fn solve_regression(moments: &FoldGram, classes: bool, lambda: f64) -> Option<Mat<f64>> {
+fn solve_regression(moments: &FoldGram, is_classification: bool, lambda: f64) -> Option<Mat<f64>> {
     let (p, t) = (moments.s.len(), moments.sy.len());
     let b = MatRef::from_column_major_slice(&moments.b, p, t);
-    let b = match (classes, t) {
+    let b = match (is_classification, t) {
         (false, _) => b.to_owned(),
         // one column of codes, +1 for the second class
         (true, 1) => Mat::from_fn(p, 2, |i, k| (moments.s[i] + if k == 0 { -b[(i, 0)] } else { b[(i, 0)] }) / 2.0),
         (true, _) => Mat::from_fn(p, t, |i, k| (moments.s[i] + b[(i, k)]) / 2.0),
     };
     let g = MatRef::from_column_major_slice(&moments.g, p, p);
-    let shift = moments.rows as f64 * lambda;
-    let g = Mat::from_fn(p, p, |i, j| g[(i.max(j), i.min(j))] + if i == j { shift } else { 0.0 });
+    let ridge = moments.row_count as f64 * lambda;
+    let g = Mat::from_fn(p, p, |i, j| g[(i.max(j), i.min(j))] + if i == j { ridge } else { 0.0 });
     Some(g.llt(Side::Lower).ok()?.solve(&b))
 }
 
 /// Returns the `q` leading eigenvalues of M, descending, and their directions, d x q. Omits
 /// eigenvalues that are rounding errors.
-fn directions(products: &OuterProductSums, q: usize) -> Result<(Vec<f64>, Mat<f64>)> {
+fn leading_directions(products: &OuterProductSums, q: usize) -> Result<(Vec<f64>, Mat<f64>)> {
     let (sums, d) = (products.sums(), products.sums().nrows());
-    let m = Mat::from_fn(d, d, |i, j| sums[(i.max(j), i.min(j))] / products.weight);
+    let m = Mat::from_fn(d, d, |i, j| sums[(i.max(j), i.min(j))] / products.total_weight);
     let (values, vectors) = symmetric_eigen(m.as_ref())?;
-    let floor = NOISE * f64::EPSILON * values[d - 1];
-    let leading: Vec<usize> = (0..d).rev().take(q).take_while(|j| values[*j] > floor && values[*j] > 0.0).collect();
+    let min_eigenvalue = EIGENVALUE_TOLERANCE * f64::EPSILON * values[d - 1];
+    let leading: Vec<usize> =
+        (0..d).rev().take(q).take_while(|j| values[*j] > min_eigenvalue && values[*j] > 0.0).collect();
     let why = "the regression is constant and has no directions; lower `lambda`, or choose another kernel";
     reject_if(leading.is_empty(), COMPONENTS.name, q, why)?;
     let signs: Vec<f64> = leading.iter().map(|j| sign_of_largest(vectors.as_ref(), *j)).collect();

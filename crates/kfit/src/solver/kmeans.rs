@@ -37,24 +37,24 @@ struct KernelKMeans(ClusteringOptions);
 
 impl<T: Real> Solver<T> for KernelKMeans {
     fn properties(&self) -> SolverProperties {
-        SolverProperties { stores_features: true, row_weights: true, ..SolverProperties::default() }
+        SolverProperties { stores_features: true, accepts_row_weights: true, ..SolverProperties::default() }
     }
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
-        lloyd::plan(plan, size, pass_shape, size.map.p, self.0.clusters)
+        lloyd::plan(plan, size, pass_shape, size.map.p, self.0.cluster_count)
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
-        let space = PointSpace { projection: None, sphere: false };
+        let space = PointSpace { projection: None, is_spherical: false };
         let (features, gathered) = StoredFeatures::gather(data, GatherOptions::default())?;
         let clusters = lloyd::cluster(data, &features, space, self.0)?;
-        let half_square = |j: usize| clusters.centroids.col(j).iter().map(|v| v * v).sum::<f64>() / 2.0;
+        let half_squared_norm = |j: usize| clusters.centroids.col(j).iter().map(|v| v * v).sum::<f64>() / 2.0;
         let figures = vec![
-            Figure::single("mean squared distance", clusters.squares / features.weight_outside(None)),
-            Figure { name: "rows of each cluster", values: clusters.sizes },
+            Figure::single("mean squared distance", clusters.inertia / features.weight_outside(None)),
+            Figure { name: "rows of each cluster", values: clusters.cluster_weights },
         ];
         Ok(Solution {
-            intercept: (0..self.0.clusters).map(|j| -half_square(j)).collect(),
+            intercept: (0..self.0.cluster_count).map(|j| -half_squared_norm(j)).collect(),
             weights: clusters.centroids,
             certificate: gathered.certificate,
             figures,

@@ -47,10 +47,10 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     &[COMPONENTS, UNCENTRED, WHITEN, NOVELTY, FOLDS, TOLERANCE, WEIGHTS],
     |settings| {
         Ok(Box::new(KernelPca {
-            components: settings.required(&COMPONENTS, Settings::count),
-            centre: !settings.flag(&UNCENTRED),
-            whiten: settings.flag(&WHITEN),
-            novelty: settings.flag(&NOVELTY),
+            component_count: settings.required(&COMPONENTS, Settings::count),
+            is_centred: !settings.flag(&UNCENTRED),
+            is_whitened: settings.flag(&WHITEN),
+            stores_novelty: settings.flag(&NOVELTY),
         }))
     },
 );
@@ -61,51 +61,52 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
 /// The moments have a relative error of about ε of the feature type. So the direction of a
 /// component with a smaller variance is random.
 /// direction.
-const NOISE: f64 = 16.0;
+const VARIANCE_TOLERANCE: f64 = 16.0;
 
 const WHITEN: Parameter = Parameter::flag("whiten", "Scale the coordinates to variance 1");
 
 #[derive(Clone, Copy, Debug)]
 struct KernelPca {
-    components: usize,
-    centre: bool,
-    whiten: bool,
-    novelty: bool,
+    component_count: usize,
+    is_centred: bool,
+    is_whitened: bool,
+    stores_novelty: bool,
 }
 
 impl KernelPca {
     fn mean(&self, moments: &FoldGram) -> Vec<f64> {
-        let n = moments.weight.max(f64::MIN_POSITIVE);
-        moments.s.iter().map(|s| if self.centre { s / n } else { 0.0 }).collect()
+        let n = moments.weight_sum.max(f64::MIN_POSITIVE);
+        moments.s.iter().map(|s| if self.is_centred { s / n } else { 0.0 }).collect()
     }
 
     /// Returns the fraction of the held-out variance that each component explains; `None` if there
     /// are no folds. The rows of each fold are projected on the components of the other folds, and
     /// centred by the mean of the other folds.
     fn held_out_variance(&self, gram: &GramState, workers: &Workers) -> Result<Option<Figure>> {
-        let (p, folds) = (gram.features(), gram.folds());
-        let (mut explained, mut total_variance) = (vec![0.0; self.components.min(p)], 0.0);
+        let (p, folds) = (gram.feature_count(), gram.folds());
+        let (mut explained_variances, mut total_variance) = (vec![0.0; self.component_count.min(p)], 0.0);
         if folds.len() < 2 {
             return Ok(None);
         }
-        for (fold, held_moments) in folds.iter().enumerate().filter(|(_, new)| new.rows > 0) {
-            let others = gram.training_moments(Some(fold));
-            if others.rows < 2 {
-                return Err(Error::TooFewRows { rows: others.rows });
+        for (fold, held_out_moments) in folds.iter().enumerate().filter(|(_, new)| new.row_count > 0) {
+            let training_moments = gram.training_moments(Some(fold));
+            if training_moments.row_count < 2 {
+                return Err(Error::TooFewRows { rows: training_moments.row_count });
             }
-            let mean = self.mean(&others);
-            let covariance = covariance(&others, &mean);
+            let mean = self.mean(&training_moments);
+            let covariance = covariance(&training_moments, &mean);
             let (_, vectors) = workers.run_detached(move || symmetric_eigen(covariance.as_ref()))??;
-            let scatter = scatter_about(held_moments, &mean);
+            let scatter = scatter_about(held_out_moments, &mean);
             total_variance += (0..p).map(|j| scatter[(j, j)]).sum::<f64>();
-            let leading = vectors.subcols(p - explained.len(), explained.len());
-            let images = &scatter * leading;
+            let leading_vectors = vectors.subcols(p - explained_variances.len(), explained_variances.len());
+            let scatter_products = &scatter * leading_vectors;
             // eigenvalues are ascending
-            for (j, sum) in explained.iter_mut().rev().enumerate() {
-                *sum += (0..p).map(|i| leading[(i, j)] * images[(i, j)]).sum::<f64>();
+            for (j, sum) in explained_variances.iter_mut().rev().enumerate() {
+                *sum += (0..p).map(|i| leading_vectors[(i, j)] * scatter_products[(i, j)]).sum::<f64>();
             }
         }
-        let fractions = explained.iter().map(|variance| variance / total_variance.max(f64::MIN_POSITIVE)).collect();
+        let fractions =
+            explained_variances.iter().map(|variance| variance / total_variance.max(f64::MIN_POSITIVE)).collect();
         Ok(Some(Figure { name: "held-out share of variance", values: fractions }))
     }
 }
@@ -113,14 +114,14 @@ impl KernelPca {
 /// Computes Σ (φ − μ)(φ − μ)ᵀ over the rows of these moments, where μ is `mean` and need not be the
 /// mean of these rows.
 fn scatter_about(moments: &FoldGram, mean: &[f64]) -> Mat<f64> {
-    let (p, n, s) = (mean.len(), moments.weight, &moments.s);
+    let (p, n, s) = (mean.len(), moments.weight_sum, &moments.s);
     let g = MatRef::from_column_major_slice(&moments.g, p, p);
     Mat::from_fn(p, p, |i, j| g[(i.max(j), i.min(j))] - s[i] * mean[j] - mean[i] * s[j] + n * mean[i] * mean[j])
 }
 
 impl<T: Real> Solver<T> for KernelPca {
     fn properties(&self) -> SolverProperties {
-        SolverProperties { uses_validation_rows: true, row_weights: true, ..SolverProperties::default() }
+        SolverProperties { uses_validation_rows: true, accepts_row_weights: true, ..SolverProperties::default() }
     }
 
     fn single_pass(&self, _: &TrainOptions) -> Result<&'static str, &'static str> {
@@ -128,9 +129,9 @@ impl<T: Real> Solver<T> for KernelPca {
     }
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, _: PassShape) -> MemoryPlan {
-        let (p, held_out) = (size.map.p, if size.folds > 1 { 3 } else { 0 });
-        plan.term("covariance and its eigenvectors", (5 + held_out) * 8 * p * p, "lower `rank`").term_if(
-            self.novelty,
+        let (p, held_out_matrices) = (size.map.p, if size.fold_count > 1 { 3 } else { 0 });
+        plan.term("covariance and its eigenvectors", (5 + held_out_matrices) * 8 * p * p, "lower `rank`").term_if(
+            self.stores_novelty,
             "distances",
             Quadratic::expansion_bytes(p, p),
             "omit `novelty`",
@@ -139,35 +140,39 @@ impl<T: Real> Solver<T> for KernelPca {
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         let state = data.moments_by_fold()?;
-        let _stage = data.resources.stage_observer.stage("eigenvectors", None);
-        let held_out = self.held_out_variance(&state.gram, data.resources.workers)?;
+        let _stage = data.resources.stage_observer.start_stage("eigenvectors", None);
+        let held_out_figure = self.held_out_variance(&state.gram, data.resources.workers)?;
         let moments = &*state.gram.training_moments(None);
         let (p, mean) = (moments.s.len(), self.mean(moments));
         let covariance = covariance(moments, &mean);
-        let total: f64 = (0..p).map(|j| covariance[(j, j)]).sum();
+        let total_variance: f64 = (0..p).map(|j| covariance[(j, j)]).sum();
         let (values, vectors) = data.resources.workers.run_detached(move || symmetric_eigen(covariance.as_ref()))??;
-        let floor = NOISE * state.gram.epsilon() * values[p - 1].max(0.0);
-        let leading: Vec<usize> =
-            (0..p).rev().take(self.components).take_while(|j| values[*j] > floor && values[*j] > 0.0).collect();
+        let min_variance = VARIANCE_TOLERANCE * state.gram.epsilon() * values[p - 1].max(0.0);
+        let leading: Vec<usize> = (0..p)
+            .rev()
+            .take(self.component_count)
+            .take_while(|j| values[*j] > min_variance && values[*j] > 0.0)
+            .collect();
         if leading.is_empty() {
             return Err(Error::NoVariance);
         }
-        data.warn_of_fewer_components(self.components, leading.len(), FEWER_DIRECTIONS);
+        data.warn_of_fewer_components(self.component_count, leading.len(), FEWER_DIRECTIONS);
         let variances: Vec<f64> = leading.iter().map(|j| values[*j]).collect();
         let scale = |q: usize| {
-            sign_of_largest(vectors.as_ref(), leading[q]) * if self.whiten { variances[q].sqrt().recip() } else { 1.0 }
+            sign_of_largest(vectors.as_ref(), leading[q])
+                * if self.is_whitened { variances[q].sqrt().recip() } else { 1.0 }
         };
         let scales: Vec<f64> = (0..leading.len()).map(scale).collect();
         let weights = Mat::from_fn(p, leading.len(), |i, q| scales[q] * vectors[(i, leading[q])]);
         let intercept = (0..leading.len()).map(|q| -(0..p).map(|i| mean[i] * weights[(i, q)]).sum::<f64>()).collect();
-        let fractions = variances.iter().map(|v| v / total.max(f64::MIN_POSITIVE)).collect();
+        let fractions = variances.iter().map(|v| v / total_variance.max(f64::MIN_POSITIVE)).collect();
         let mut figures = vec![
             Figure { name: "variance", values: variances },
             Figure { name: "share of variance", values: fractions },
         ];
-        figures.extend(held_out);
+        figures.extend(held_out_figure);
         let directions = Mat::from_fn(p, leading.len(), |i, q| vectors[(i, leading[q])]);
-        let quadratic = self.novelty.then(|| Quadratic::distance_from_span(directions.as_ref(), &mean));
+        let quadratic = self.stores_novelty.then(|| Quadratic::distance_from_span(directions.as_ref(), &mean));
         Ok(Solution {
             weights,
             intercept,

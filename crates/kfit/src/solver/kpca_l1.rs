@@ -51,11 +51,11 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     &[COMPONENTS, UNCENTRED, NOVELTY, SEARCH_STARTS, STEPS, TOLERANCE],
     |settings| {
         Ok(Box::new(KernelPcaL1 {
-            components: settings.required(&COMPONENTS, Settings::count),
-            centre: !settings.flag(&UNCENTRED),
-            novelty: settings.flag(&NOVELTY),
-            starts: settings.required(&SEARCH_STARTS, Settings::count),
-            steps: settings.required(&STEPS, Settings::count),
+            component_count: settings.required(&COMPONENTS, Settings::count),
+            is_centred: !settings.flag(&UNCENTRED),
+            stores_novelty: settings.flag(&NOVELTY),
+            start_count: settings.required(&SEARCH_STARTS, Settings::count),
+            max_steps: settings.required(&STEPS, Settings::count),
         }))
     },
 );
@@ -67,18 +67,18 @@ const SEARCH_STARTS: Parameter = Parameter { default: Some("4"), ..STARTS };
 
 /// No further component is computed if the squared residual of the farthest row is at most this
 /// multiple of ε times the squared residual at the first component.
-const NOISE: f64 = 64.0;
+const RESIDUAL_TOLERANCE: f64 = 64.0;
 
 /// Length of the step away from a direction with rows of score 0.
 const PERTURBATION: f64 = 1e-3;
 
 #[derive(Clone, Copy, Debug)]
 struct KernelPcaL1 {
-    components: usize,
-    centre: bool,
-    novelty: bool,
-    starts: usize,
-    steps: usize,
+    component_count: usize,
+    is_centred: bool,
+    stores_novelty: bool,
+    start_count: usize,
+    max_steps: usize,
 }
 
 impl<T: Real> Solver<T> for KernelPcaL1 {
@@ -87,26 +87,26 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
     }
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
-        let (p, q) = (size.map.p, self.components.min(size.map.p));
-        plan.term("directions", 8 * p * (4 * (q + 2) + features::STATES_PER_FOLD), "lower `components`")
-            .term("scores of a tile", pass_shape.tile * (q + 2) * size_of::<f64>(), "lower `components`")
-            .term_if(self.novelty, "distances", Quadratic::expansion_bytes(p, p), "omit `novelty`")
+        let (p, q) = (size.map.p, self.component_count.min(size.map.p));
+        plan.term("directions", 8 * p * (4 * (q + 2) + features::STATES_PER_REDUCTION), "lower `components`")
+            .term("scores of a tile", pass_shape.tile_rows * (q + 2) * size_of::<f64>(), "lower `components`")
+            .term_if(self.stores_novelty, "distances", Quadratic::expansion_bytes(p, p), "omit `novelty`")
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         let (features, gathered) = StoredFeatures::gather(data, GatherOptions::default())?;
         let (mut mean, mut progress) = (vec![0.0; features.p], Progress { passes: 1, ..Progress::default() });
-        if self.centre {
+        if self.is_centred {
             let n = features.n.max(1) as f64;
-            mean = features.sum("mean of the features")?.into_iter().map(|sum| sum / n).collect();
+            mean = features.sum_features("mean of the features")?.into_iter().map(|sum| sum / n).collect();
             progress.passes += 1;
         }
         let mut steps = Steps::resume(data.resources.journal, "components", &mut progress)?;
-        let requested = self.components.min(features.p);
+        let requested = self.component_count.min(features.p);
         progress.directions.reserve_exact((features.p * requested).saturating_sub(progress.directions.len()));
         let mut search = ComponentSearch { data, features: &features, mean, passes: progress.passes, progress };
         while search.components().len() < requested {
-            match search.find_next(self.starts, self.steps) {
+            match search.find_next(self.start_count, self.max_steps) {
                 Ok(true) => steps.record_step(&search.progress),
                 Ok(false) => break,
                 Err(error) => {
@@ -119,7 +119,7 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
         if q == 0 {
             return Err(Error::NoVariance);
         }
-        data.warn_of_fewer_components(self.components, q, FEWER_DIRECTIONS);
+        data.warn_of_fewer_components(self.component_count, q, FEWER_DIRECTIONS);
         let dispersions = search.dispersions()?;
         let ComponentSearch { mean, passes, progress: Progress { directions, iterations, .. }, .. } = search;
         let directions = MatRef::from_column_major_slice(&directions, features.p, q);
@@ -127,7 +127,7 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
         let weights = Mat::from_fn(features.p, q, |i, j| signs[j] * directions[(i, j)]);
         let intercept = (0..q).map(|j| -dot(&mean, weights.col(j).iter())).collect();
         Ok(Solution {
-            quadratic: self.novelty.then(|| Quadratic::distance_from_span(directions, &mean)),
+            quadratic: self.stores_novelty.then(|| Quadratic::distance_from_span(directions, &mean)),
             weights,
             intercept,
             certificate: gathered.certificate,
@@ -151,42 +151,42 @@ struct Progress {
     directions: Vec<f64>,
     iterations: Vec<f64>,
     /// Squared norm of the first component's start row; empty before the first component is found.
-    longest: Vec<f64>,
+    first_squared_norm: Vec<f64>,
     passes: u64,
 }
 
 kstore::persist!(Progress {
-    read "directions": directions, read "iterations": iterations, read "first": longest, one "passes": passes
+    read "directions": directions, read "iterations": iterations, read "first": first_squared_norm, one "passes": passes
 });
 
 /// The row with the largest residual. If several rows have the largest residual, the first of them.
-struct Farthest {
-    outside: f64,
+struct FarthestRow {
+    squared_residual: f64,
     row: Vec<f64>,
 }
 
 /// Result of a search: the direction, Σ |score| for this direction, and the number of iterations.
-struct Maximum {
+struct SearchResult {
     direction: Vec<f64>,
     dispersion: f64,
     iterations: usize,
 }
 
 /// Returns true if a sum exceeds another by more than rounding.
-fn exceeds<T: Real>(total: f64, before: f64) -> bool {
-    total > before * (1.0 + T::EPSILON)
+fn exceeds<T: Real>(total: f64, previous_total: f64) -> bool {
+    total > previous_total * (1.0 + T::EPSILON)
 }
 
-impl Merge for Farthest {
+impl Merge for FarthestRow {
     fn merge(&mut self, later: &Self) {
-        if later.outside > self.outside {
-            self.outside = later.outside;
+        if later.squared_residual > self.squared_residual {
+            self.squared_residual = later.squared_residual;
             self.row.copy_from_slice(&later.row);
         }
     }
 }
 
-kstore::persist!(Farthest { one "outside": outside, fill "row": row });
+kstore::persist!(FarthestRow { one "outside": squared_residual, fill "row": row });
 
 struct ComponentSearch<'s, 'a, T: Real> {
     data: &'s FitData<'a, T>,
@@ -205,7 +205,7 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
         step: impl FnMut(&mut S, &Tile<'_, T>) -> Result<()> + Send,
     ) -> Result<S> {
         self.passes += 1;
-        let stage = self.data.resources.stage_observer.stage(name, Some(self.data.rows));
+        let stage = self.data.resources.stage_observer.start_stage(name, Some(self.data.n));
         self.features.reduce(name, &*stage, init, step)
     }
 
@@ -214,23 +214,23 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
     }
 
     /// Finds the next component. Returns false if the residuals of all rows are rounding errors.
-    fn find_next(&mut self, starts: usize, steps: usize) -> Result<bool> {
-        let Some((row, squared)) = self.farthest()? else { return Ok(false) };
-        let longest = self.progress.longest.first().copied().unwrap_or(squared);
-        let zero = T::EPSILON * longest.sqrt();
-        let mut best = self.search_from(row, steps, zero)?;
+    fn find_next(&mut self, start_count: usize, max_steps: usize) -> Result<bool> {
+        let Some((row, squared_norm)) = self.find_farthest()? else { return Ok(false) };
+        let first_squared_norm = self.progress.first_squared_norm.first().copied().unwrap_or(squared_norm);
+        let zero_threshold = T::EPSILON * first_squared_norm.sqrt();
+        let mut best = self.search_from(row, max_steps, zero_threshold)?;
         let mut iterations = best.iterations;
-        for start in 1..starts {
+        for start in 1..start_count {
             let Some(direction) = self.random_start(start)? else { continue };
-            let other = self.search_from(direction, steps, zero)?;
-            iterations += other.iterations;
-            if exceeds::<T>(other.dispersion, best.dispersion) {
-                best = other;
+            let candidate = self.search_from(direction, max_steps, zero_threshold)?;
+            iterations += candidate.iterations;
+            if exceeds::<T>(candidate.dispersion, best.dispersion) {
+                best = candidate;
             }
         }
         self.progress.directions.extend(best.direction);
         self.progress.iterations.push(iterations as f64);
-        self.progress.longest = vec![longest];
+        self.progress.first_squared_norm = vec![first_squared_norm];
         self.progress.passes = self.passes;
         Ok(true)
     }
@@ -243,13 +243,13 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
         let (workers, mut scores) = (self.features.workers(), Vec::new());
         self.passes += 1;
         let name = "distances from the centre";
-        let stage = self.data.resources.stage_observer.stage(name, Some(self.data.rows));
-        let Sums(totals) = self.features.widened().reduce(name, &*stage, &|| Sums::new(q), |totals, tile| {
-            scores.resize(tile.rows() * q, 0.0);
-            tile.times(&weights, &mut scores, workers);
+        let stage = self.data.resources.stage_observer.start_stage(name, Some(self.data.n));
+        let Sums(totals) = self.features.as_f64().reduce(name, &*stage, &|| Sums::new(q), |totals, tile| {
+            scores.resize(tile.row_count() * q, 0.0);
+            tile.multiply(&weights, &mut scores, workers);
             for row in scores.chunks_exact(q) {
                 let parts = totals.0.iter_mut().zip(row).zip(&mean_scores);
-                parts.for_each(|((total, score), middle)| *total += (score - middle).abs());
+                parts.for_each(|((total, score), mean_score)| *total += (score - mean_score).abs());
             }
             Ok(())
         })?;
@@ -261,8 +261,8 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
     fn deflate(&self, v: &mut [f64]) {
         for _ in 0..2 {
             for direction in self.components() {
-                let along = dot(direction, v.iter());
-                v.iter_mut().zip(direction).for_each(|(v, d)| *v -= along * d);
+                let projection = dot(direction, v.iter());
+                v.iter_mut().zip(direction).for_each(|(v, d)| *v -= projection * d);
             }
         }
     }
@@ -272,23 +272,24 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
     /// components. If several rows have the largest residual, the first of them is used. Returns
     /// `None` if the residual is a rounding error, compared with the residual of the first
     /// component.
-    fn farthest(&mut self) -> Result<Option<(Vec<f64>, f64)>> {
+    fn find_farthest(&mut self) -> Result<Option<(Vec<f64>, f64)>> {
         let (p, workers, mean) = (self.features.p, self.features.workers(), self.mean.clone());
         let columns: Vec<&[f64]> = self.components().chain([&mean[..]]).collect();
         let q = columns.len();
         let weights: Vec<T> = (0..p * q).map(|i| T::from_f64(columns[i % q][i / q])).collect();
-        let along: Vec<f64> = columns.iter().map(|column| dot(column, mean.iter())).collect();
-        let farthest = || Farthest { outside: f64::NEG_INFINITY, row: vec![0.0; p] };
-        let Farthest { mut row, .. } = self.reduce("farthest row", &farthest, |best, tile| {
-            let mut products = vec![T::ZERO; tile.rows() * q];
-            tile.times(&weights, &mut products, workers);
+        let mean_products: Vec<f64> = columns.iter().map(|column| dot(column, mean.iter())).collect();
+        let initial_row = || FarthestRow { squared_residual: f64::NEG_INFINITY, row: vec![0.0; p] };
+        let FarthestRow { mut row, .. } = self.reduce("farthest row", &initial_row, |best, tile| {
+            let mut products = vec![T::ZERO; tile.row_count() * q];
+            tile.multiply(&weights, &mut products, workers);
             for (i, products) in products.chunks_exact(q).enumerate() {
                 let squared_norm: f64 = tile.row(i).iter().map(|v| v.to_f64() * v.to_f64()).sum();
-                let with_mean = products[q - 1].to_f64();
-                let inside: f64 = (0..q - 1).map(|j| (products[j].to_f64() - along[j]).powi(2)).sum();
-                let outside = squared_norm - 2.0 * with_mean + along[q - 1] - inside;
-                if outside > best.outside {
-                    best.outside = outside;
+                let mean_product = products[q - 1].to_f64();
+                let squared_projection: f64 =
+                    (0..q - 1).map(|j| (products[j].to_f64() - mean_products[j]).powi(2)).sum();
+                let squared_residual = squared_norm - 2.0 * mean_product + mean_products[q - 1] - squared_projection;
+                if squared_residual > best.squared_residual {
+                    best.squared_residual = squared_residual;
                     best.row.iter_mut().zip(tile.row(i)).for_each(|(to, from)| *to = from.to_f64());
                 }
             }
@@ -296,40 +297,41 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
         })?;
         row.iter_mut().zip(&mean).for_each(|(v, mean)| *v -= mean);
         self.deflate(&mut row);
-        let squared = dot(&row, row.iter());
-        let floor = NOISE * T::EPSILON * self.progress.longest.first().copied().unwrap_or(0.0);
-        if !squared.is_finite() {
+        let squared_residual = dot(&row, row.iter());
+        let min_squared_residual =
+            RESIDUAL_TOLERANCE * T::EPSILON * self.progress.first_squared_norm.first().copied().unwrap_or(0.0);
+        if !squared_residual.is_finite() {
             return Err(Error::NotFinite { what: "a feature", remedy: "scale the columns, or choose another kernel" });
         }
-        if squared <= floor || squared <= 0.0 {
+        if squared_residual <= min_squared_residual || squared_residual <= 0.0 {
             return Ok(None);
         }
-        let norm = squared.sqrt();
+        let norm = squared_residual.sqrt();
         row.iter_mut().for_each(|v| *v /= norm);
-        Ok(Some((row, squared)))
+        Ok(Some((row, squared_residual)))
     }
 
     /// Iterates from the direction `start` until no score changes its sign. Absolute scores up to
     /// `zero` count as 0.
-    fn search_from(&mut self, start: Vec<f64>, steps: usize, zero: f64) -> Result<Maximum> {
-        let (mut v, mut before, mut step) = (start, f64::NEG_INFINITY, 0);
+    fn search_from(&mut self, start: Vec<f64>, steps: usize, zero: f64) -> Result<SearchResult> {
+        let (mut v, mut previous_total, mut iteration) = (start, f64::NEG_INFINITY, 0);
         // the previous stationary direction and its sum
         let mut stationary: Option<(Vec<f64>, f64)> = None;
         loop {
-            step += 1;
-            let (sums, [balance, total, on_plane]) = self.signed_sums(&v, zero)?;
+            iteration += 1;
+            let (sums, [sign_sum, total, zero_score_rows]) = self.signed_sums(&v, zero)?;
             // a sum that grows by no more than rounding has the same signs
-            let stopped = !exceeds::<T>(total, before);
+            let has_stopped = !exceeds::<T>(total, previous_total);
             let is_higher =
                 stationary.as_ref().is_none_or(|(_, stationary_total)| exceeds::<T>(total, *stationary_total));
-            if stopped && on_plane > 0.0 && is_higher && step < steps {
+            if has_stopped && zero_score_rows > 0.0 && is_higher && iteration < steps {
                 let next = self.perturbed(&v);
                 stationary = Some((std::mem::replace(&mut v, next), total));
-                before = f64::NEG_INFINITY;
+                previous_total = f64::NEG_INFINITY;
                 continue;
             }
-            if stopped || step >= steps {
-                if !stopped {
+            if has_stopped || iteration >= steps {
+                if !has_stopped {
                     let j = self.components().len() + 1;
                     self.data
                         .resources
@@ -337,28 +339,28 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
                         .warn(format!("component {j} has not converged after {steps} steps; raise `steps`"));
                 }
                 let (direction, total) = stationary.filter(|_| !is_higher).unwrap_or((v, total));
-                return Ok(Maximum { direction, dispersion: total, iterations: step });
+                return Ok(SearchResult { direction, dispersion: total, iterations: iteration });
             }
-            before = total;
-            match self.direction_of(sums, balance) {
+            previous_total = total;
+            match self.direction_of(sums, sign_sum) {
                 Some(next) => v = next,
-                None => return Ok(Maximum { direction: v, dispersion: total, iterations: step }),
+                None => return Ok(SearchResult { direction: v, dispersion: total, iterations: iteration }),
             }
         }
     }
 
     /// Computes Σ sign φ and three numbers: Σ sign, Σ |score|, and the number of rows with score 0.
     /// Makes one pass.
-    fn signed_sums(&mut self, v: &[f64], zero: f64) -> Result<(Vec<f64>, [f64; 3])> {
+    fn signed_sums(&mut self, v: &[f64], zero_threshold: f64) -> Result<(Vec<f64>, [f64; 3])> {
         let workers = self.features.workers();
         let weights: Vec<T> = v.iter().map(|v| T::from_f64(*v)).collect();
         let mean_score = dot(&self.mean, v.iter());
-        self.reduce_signs(|tile, [_, total, on_plane], signs| {
-            tile.times(&weights, signs, workers);
+        self.reduce_signs(|tile, [_, total, zero_score_rows], signs| {
+            tile.multiply(&weights, signs, workers);
             for sign in signs {
                 let score = sign.to_f64() - mean_score;
                 *total += score.abs();
-                *on_plane += f64::from(u8::from(score.abs() <= zero));
+                *zero_score_rows += f64::from(u8::from(score.abs() <= zero_threshold));
                 *sign = T::from_f64(if score < 0.0 { -1.0 } else { 1.0 });
             }
         })
@@ -369,38 +371,38 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
     fn random_start(&mut self, start: usize) -> Result<Option<Vec<f64>>> {
         let round = self.components().len() as u64 + ((start as u64) << 32);
         let stream = Stream::new(self.data.options.seed, Purpose::Perturbations, round);
-        let (sums, [balance, ..]) = self.reduce_signs(|tile, _, signs| {
+        let (sums, [sign_sum, ..]) = self.reduce_signs(|tile, _, signs| {
             for (i, sign) in signs.iter_mut().enumerate() {
-                let is_up = stream.word((tile.first + i) as u64) & 1 == 0;
+                let is_up = stream.word((tile.first_row + i) as u64) & 1 == 0;
                 *sign = T::from_f64(if is_up { 1.0 } else { -1.0 });
             }
         })?;
-        Ok(self.direction_of(sums, balance))
+        Ok(self.direction_of(sums, sign_sum))
     }
 
     /// Computes Σ sign φ over the rows, with signs that `write` sets, and three sums. The first of
     /// these is Σ sign.
     fn reduce_signs(
         &mut self,
-        mut write: impl FnMut(&Tile<'_, T>, &mut [f64; 3], &mut [T]) + Send,
+        mut set_signs: impl FnMut(&Tile<'_, T>, &mut [f64; 3], &mut [T]) + Send,
     ) -> Result<(Vec<f64>, [f64; 3])> {
         let (workers, p) = (self.features.workers(), self.features.p);
         let name = format!("component {}", self.components().len() + 1);
         let init = || (Sums::new(p), Sums::new(3));
         let (Sums(sums), Sums(totals)) = self.reduce(&name, &init, |(sums, totals), tile| {
-            let (mut signs, mut tile_totals) = (vec![T::ZERO; tile.rows()], [0.0; 3]);
-            write(tile, &mut tile_totals, &mut signs);
+            let (mut signs, mut tile_totals) = (vec![T::ZERO; tile.row_count()], [0.0; 3]);
+            set_signs(tile, &mut tile_totals, &mut signs);
             tile_totals[0] += signs.iter().map(|sign| sign.to_f64()).sum::<f64>();
             totals.0.iter_mut().zip(tile_totals).for_each(|(total, more)| *total += more);
-            tile.add_transposed(&signs, &mut sums.0, workers);
+            tile.add_transposed_product(&signs, &mut sums.0, workers);
             Ok(())
         })?;
         Ok((sums, [totals[0], totals[1], totals[2]]))
     }
 
     /// Returns the direction of Σ sign (φ − μ).
-    fn direction_of(&self, mut sums: Vec<f64>, balance: f64) -> Option<Vec<f64>> {
-        sums.iter_mut().zip(&self.mean).for_each(|(sum, mean)| *sum -= balance * mean);
+    fn direction_of(&self, mut sums: Vec<f64>, sign_sum: f64) -> Option<Vec<f64>> {
+        sums.iter_mut().zip(&self.mean).for_each(|(sum, mean)| *sum -= sign_sum * mean);
         self.orthonormal(sums)
     }
 
@@ -417,7 +419,7 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
         let stream = Stream::new(self.data.options.seed, Purpose::Perturbations, self.components().len() as u64);
         let random: Vec<f64> = (0..v.len() as u64).map(|i| stream.uniform(i) - 0.5).collect();
         let norm = dot(&random, random.iter()).sqrt();
-        let moved = v.iter().zip(&random).map(|(v, by)| v + PERTURBATION * by / norm).collect();
-        self.orthonormal(moved).unwrap_or_else(|| v.to_vec())
+        let perturbed = v.iter().zip(&random).map(|(v, noise)| v + PERTURBATION * noise / norm).collect();
+        self.orthonormal(perturbed).unwrap_or_else(|| v.to_vec())
     }
 }

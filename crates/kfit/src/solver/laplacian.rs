@@ -39,14 +39,14 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     Task::Components,
     &[EMBEDDING_COMPONENTS, TOLERANCE],
     |settings| {
-        Ok(Box::new(LaplacianEigenmaps { components: settings.required(&EMBEDDING_COMPONENTS, Settings::count) }))
+        Ok(Box::new(LaplacianEigenmaps { component_count: settings.required(&EMBEDDING_COMPONENTS, Settings::count) }))
     },
 );
 
 #[derive(Clone, Copy, Debug)]
 struct LaplacianEigenmaps {
     /// Number of coordinates q, less than p.
-    components: usize,
+    component_count: usize,
 }
 
 impl<T: Real> Solver<T> for LaplacianEigenmaps {
@@ -61,20 +61,23 @@ impl<T: Real> Solver<T> for LaplacianEigenmaps {
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         let (features, gathered) = StoredFeatures::gather(data, GatherOptions::default())?;
         let moments = NormalisedMoments::compute(data, &features)?;
-        let _stage = data.resources.stage_observer.stage("eigenvectors", None);
+        let _stage = data.resources.stage_observer.start_stage("eigenvectors", None);
         let (projection, eigenvalues) =
-            moments.embedding(self.components + 1, self.components + 1, data.resources.workers)?;
+            moments.embedding(self.component_count + 1, self.component_count + 1, data.resources.workers)?;
         let q = projection.ncols() - 1;
         if q == 0 {
             return Err(Error::NoVariance);
         }
-        data.warn_of_fewer_components(self.components, q, "the kernel matrix has no higher rank; raise `rank`");
+        data.warn_of_fewer_components(self.component_count, q, "the kernel matrix has no higher rank; raise `rank`");
         let weights =
             Mat::from_fn(features.p, q, |i, j| sign_of_largest(projection.as_ref(), j + 1) * projection[(i, j + 1)]);
         let figures = vec![Figure { name: "eigenvalue", values: eigenvalues[..=q].to_vec() }];
         Ok(Solution {
             weights,
-            form: BasisTransform::DivideByDegree { coefficients: moments.sums, floor: moments.floor },
+            basis_transform: BasisTransform::DivideByDegree {
+                coefficients: moments.feature_sums,
+                floor: moments.min_degree,
+            },
             intercept: vec![0.0; q],
             certificate: gathered.certificate,
             figures,

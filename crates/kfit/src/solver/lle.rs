@@ -24,7 +24,7 @@
 //! Reference: Roweis, Saul, "Nonlinear dimensionality reduction by locally linear embedding",
 //! Science 290, 2000.
 
-use super::embedding::{check_components, embedding_facts, landmark_set};
+use super::embedding::{check_components, embedding_properties, landmark_set};
 use super::neighbour_graph::{NeighbourGraph, NeighbourOptions};
 use super::parameter::{EMBEDDING_COMPONENTS, NEIGHBOURS, NODES};
 use super::{Figure, Solution, Solver, SolverFamily, SolverProperties};
@@ -50,36 +50,39 @@ struct LocallyLinear(NeighbourOptions);
 
 impl<T: Real> Solver<T> for LocallyLinear {
     fn properties(&self) -> SolverProperties {
-        SolverProperties { dense_only: true, ..embedding_facts(FAMILY.name) }
+        SolverProperties { dense_only: true, ..embedding_properties(FAMILY.name) }
     }
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, _: PassShape) -> MemoryPlan {
-        let nodes = size.map.landmarks.unwrap_or_default();
+        let node_count = size.map.landmark_count.unwrap_or_default();
         plan.term(
             "nodes and their neighbours",
-            NeighbourGraph::bytes(nodes, size.d, self.0.neighbours),
+            NeighbourGraph::bytes(node_count, size.d, self.0.neighbour_count),
             "lower `nodes`",
         )
         .term(
             "weights and their eigenvectors",
-            nodes.saturating_mul(nodes).saturating_mul(5 * 8),
+            node_count.saturating_mul(node_count).saturating_mul(5 * 8),
             "lower `nodes`",
         )
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         let landmark_set = landmark_set(data)?;
-        let q = self.0.components;
+        let q = self.0.component_count;
         check_components(q, landmark_set.len(), "nodes")?;
-        let graph = NeighbourGraph::new(landmark_set, self.0.neighbours, data.resources)?;
-        let _stage = data.resources.stage_observer.stage("eigenvectors", None);
+        let graph = NeighbourGraph::new(landmark_set, self.0.neighbour_count, data.resources)?;
+        let _stage = data.resources.stage_observer.start_stage("eigenvectors", None);
         let (neighbours, alignment) = (graph.k, graph.alignment());
         drop(graph);
         let (values, vectors) = symmetric_eigen(alignment.as_ref())?;
         let signs: Vec<f64> = (1..=q).map(|j| sign_of_largest(vectors.as_ref(), j)).collect();
         Ok(Solution {
-            basis: Some(Basis::Landmarks { points: landmark_set.points.clone(), rows: landmark_set.rows.clone() }),
-            form: BasisTransform::ReconstructionWeights { neighbours },
+            basis: Some(Basis::Landmarks {
+                points: landmark_set.points.clone(),
+                row_numbers: landmark_set.row_numbers.clone(),
+            }),
+            basis_transform: BasisTransform::ReconstructionWeights { neighbours },
             weights: Mat::from_fn(landmark_set.len(), q, |i, j| signs[j] * vectors[(i, j + 1)]),
             intercept: vec![0.0; q],
             figures: vec![

@@ -21,7 +21,7 @@
 use super::parameter::{CLUSTERS, STARTS, Settings};
 use crate::features::{self, FitData, StoredFeatures, Tile};
 use crate::request::{PassShape, ProblemSize};
-use crate::{Error, Result, linalg::strips::Pool};
+use crate::{Error, Result, linalg::strips::BufferPool};
 use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
 use kapprox::{Real, landmark::ClusterSums};
 use kstore::key::{Purpose, Stream};
@@ -29,15 +29,15 @@ use kstore::{MemoryPlan, Merge, Workers, checkpoint::Steps};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClusteringOptions {
-    pub(super) clusters: usize,
-    pub(super) starts: usize,
+    pub(super) cluster_count: usize,
+    pub(super) start_count: usize,
 }
 
 impl ClusteringOptions {
     pub(super) fn new(settings: &Settings) -> Result<Self> {
-        let missing = || Error::missing(CLUSTERS.name, settings.solver, "the number of clusters, such as 8");
-        let clusters = settings.count(&CLUSTERS).ok_or_else(missing)?;
-        Ok(Self { clusters, starts: settings.required(&STARTS, Settings::count) })
+        let missing_error = || Error::missing(CLUSTERS.name, settings.solver, "the number of clusters, such as 8");
+        let clusters = settings.count(&CLUSTERS).ok_or_else(missing_error)?;
+        Ok(Self { cluster_count: clusters, start_count: settings.required(&STARTS, Settings::count) })
     }
 }
 
@@ -45,8 +45,8 @@ impl ClusteringOptions {
 const STRIP_POINTS: usize = 288;
 /// Number of sampled rows for each cluster. The next constant is the minimum number of sampled
 /// rows.
-const SAMPLE_PER_CLUSTER: usize = 100;
-const MIN_SAMPLE: usize = 2000;
+const SAMPLE_ROWS_PER_CLUSTER: usize = 100;
+const MIN_SAMPLE_ROWS: usize = 2000;
 /// Number of candidates that replace centroids without points. If more centroids lose all points in
 /// one iteration, the remaining centroids wait for the next iteration.
 const FAR_CANDIDATES: usize = 16;
@@ -55,14 +55,14 @@ const MAX_SAMPLE_ITERATIONS: usize = 300;
 const MAX_PASSES: u64 = 100;
 /// The iterations over all rows end if an iteration reduces the sum of squares by less than this
 /// fraction.
-const MIN_GAIN: f64 = 1e-6;
+const MIN_RELATIVE_DECREASE: f64 = 1e-6;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PointSpace<'a> {
     /// A, p x q; `None` for the features.
     pub(super) projection: Option<MatRef<'a, f64>>,
     /// True if points and centroids are normalised.
-    pub(super) sphere: bool,
+    pub(super) is_spherical: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -70,57 +70,57 @@ pub(super) struct Clusters {
     /// Centroids c_j as columns, q x k, the heaviest cluster first.
     pub(super) centroids: Mat<f64>,
     /// Weight of the rows of each cluster; the number of rows if rows have no weights.
-    pub(super) sizes: Vec<f64>,
+    pub(super) cluster_weights: Vec<f64>,
     /// Sum of squared distances Σ w min ‖e − c‖².
-    pub(super) squares: f64,
+    pub(super) inertia: f64,
     pub(super) passes: u64,
 }
 
 /// Adds to the plan the memory for k clusters of p features that are projected to q coordinates.
 pub(super) fn plan(plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape, q: usize, k: usize) -> MemoryPlan {
-    let copies = features::STATES_PER_FOLD + pass_shape.tile.div_ceil(STRIP_POINTS);
+    let state_count = features::STATES_PER_REDUCTION + pass_shape.tile_rows.div_ceil(STRIP_POINTS);
     // the number of clusters is checked later, when the number of rows is known
-    let rows = usize::try_from(size.n).unwrap_or(usize::MAX);
-    let (q, k, sample) = (q.min(rows), k.min(rows), sample_rows(k).min(rows));
-    plan.term("sums of clusters", copies * 8 * (k + FAR_CANDIDATES) * q, "lower `clusters`")
+    let n = usize::try_from(size.n).unwrap_or(usize::MAX);
+    let (q, k, sample) = (q.min(n), k.min(n), sample_rows(k).min(n));
+    plan.term("sums of clusters", state_count * 8 * (k + FAR_CANDIDATES) * q, "lower `clusters`")
         .term("sample of points", sample * (8 * q + size.element_bytes * size.map.p), "lower `rank`")
         .term("points of a strip", size.threads * STRIP_POINTS * 8 * (q + size.map.p + k), "lower `rank`")
 }
 
 fn sample_rows(k: usize) -> usize {
-    SAMPLE_PER_CLUSTER.saturating_mul(k).max(MIN_SAMPLE)
+    SAMPLE_ROWS_PER_CLUSTER.saturating_mul(k).max(MIN_SAMPLE_ROWS)
 }
 
 impl PointSpace<'_> {
-    fn dims(&self, p: usize) -> usize {
+    fn point_dimension(&self, p: usize) -> usize {
         self.projection.map_or(p, |a| a.ncols())
     }
 
     /// Computes the points of some rows of p features, b x q row-major.
-    fn points<T: Real>(&self, phi: &[T], p: usize, phi_f64: &mut Vec<f64>, points: &mut Vec<f64>) {
-        let (b, q) = (phi.len() / p, self.dims(p));
-        let numbers = phi.iter().map(|v| kstore::Float::to_f64(*v));
+    fn compute_points<T: Real>(&self, phi: &[T], p: usize, phi_f64: &mut Vec<f64>, points: &mut Vec<f64>) {
+        let (b, q) = (phi.len() / p, self.point_dimension(p));
+        let phi_values = phi.iter().map(|v| kstore::Float::to_f64(*v));
         points.clear();
         match self.projection {
-            None => points.extend(numbers),
+            None => points.extend(phi_values),
             Some(a) => {
                 phi_f64.clear();
-                phi_f64.extend(numbers);
+                phi_f64.extend(phi_values);
                 points.resize(b * q, 0.0);
                 let phi_matrix = MatRef::from_row_major_slice(&phi_f64[..], b, p);
                 matmul(MatMut::from_row_major_slice_mut(points, b, q), Accum::Replace, phi_matrix, a, 1.0, Par::Seq);
             }
         }
-        if self.sphere {
+        if self.is_spherical {
             points.chunks_exact_mut(q).for_each(normalise);
         }
     }
 
     /// Computes the centroid of a cluster from the sum of its points: their mean. In clustering on
     /// the sphere, the centroid is divided by its norm.
-    fn centroid(&self, sum: &[f64], size: f64) -> Vec<f64> {
-        let mut centroid: Vec<f64> = sum.iter().map(|v| v / size).collect();
-        if self.sphere {
+    fn centroid(&self, sum: &[f64], weight: f64) -> Vec<f64> {
+        let mut centroid: Vec<f64> = sum.iter().map(|v| v / weight).collect();
+        if self.is_spherical {
             normalise(&mut centroid);
         }
         centroid
@@ -129,9 +129,9 @@ impl PointSpace<'_> {
 
 /// Divides a vector by its norm; a zero vector stays unchanged.
 fn normalise(v: &mut [f64]) {
-    let length = v.iter().map(|v| v * v).sum::<f64>().sqrt();
-    if length > 0.0 {
-        v.iter_mut().for_each(|v| *v /= length);
+    let norm = v.iter().map(|v| v * v).sum::<f64>().sqrt();
+    if norm > 0.0 {
+        v.iter_mut().for_each(|v| *v /= norm);
     }
 }
 
@@ -162,9 +162,9 @@ impl<'a> Assignment<'a> {
         for (i, point) in points.chunks_exact(q).enumerate() {
             let score = |j: usize| products[(i, j)] - self.half_squares[j];
             let nearest = (1..k).fold(0, |best, j| if score(j) > score(best) { j } else { best });
-            let square = point.iter().map(|v| v * v).sum::<f64>();
-            let distance = (square - 2.0 * score(nearest)).max(0.0);
-            cluster_sums.add(nearest, weight(i), distance, point);
+            let squared_norm = point.iter().map(|v| v * v).sum::<f64>();
+            let squared_distance = (squared_norm - 2.0 * score(nearest)).max(0.0);
+            cluster_sums.add(nearest, weight(i), squared_distance, point);
         }
         cluster_sums
     }
@@ -174,7 +174,7 @@ impl<'a> Assignment<'a> {
     }
 }
 
-type Buffers = Pool<(Vec<f64>, Vec<f64>)>;
+type Buffers = BufferPool<(Vec<f64>, Vec<f64>)>;
 
 impl Assignment<'_> {
     /// Adds the rows of a tile to the sums of their clusters.
@@ -187,9 +187,9 @@ impl Assignment<'_> {
     ) {
         let strips = tile.phi.chunks(STRIP_POINTS * features.p).enumerate();
         add_parts(strips, cluster_sums, features.workers(), |(strip, phi)| {
-            buffers.with(Default::default, |(phi_f64, points)| {
-                self.space.points(phi, features.p, phi_f64, points);
-                self.assign_strip(points, |i| features.weights.get(tile.first + strip * STRIP_POINTS + i))
+            buffers.with_buffer(Default::default, |(phi_f64, points)| {
+                self.space.compute_points(phi, features.p, phi_f64, points);
+                self.assign_strip(points, |i| features.weights.get(tile.first_row + strip * STRIP_POINTS + i))
             })
         });
     }
@@ -215,40 +215,41 @@ pub(super) fn cluster<T: Real>(
     data: &FitData<'_, T>,
     features: &StoredFeatures<'_, T>,
     space: PointSpace<'_>,
-    ClusteringOptions { clusters: k, starts }: ClusteringOptions,
+    ClusteringOptions { cluster_count: k, start_count: starts }: ClusteringOptions,
 ) -> Result<Clusters> {
-    let (q, buffers) = (space.dims(features.p), Buffers::default());
-    let mut state = LloydState { centroids: vec![0.0; k * q], before: f64::INFINITY };
+    let (q, buffers) = (space.point_dimension(features.p), Buffers::default());
+    let mut state = LloydState { centroids: vec![0.0; k * q], previous_inertia: f64::INFINITY };
     let mut steps = Steps::resume(data.resources.journal, "clusters", &mut state)?;
-    if steps.done() == 0 {
+    if steps.completed_steps() == 0 {
         state.centroids = best_start(space, &sample(data, features, space, k)?, q, (k, starts), data)?;
     }
     loop {
-        let assign = Assignment::new(space, &state.centroids, q);
-        let stage = data.resources.stage_observer.stage("clusters", Some(data.rows));
-        let folded =
+        let assignment = Assignment::new(space, &state.centroids, q);
+        let stage = data.resources.stage_observer.start_stage("clusters", Some(data.n));
+        let reduced_sums =
             features.reduce("clusters", &*stage, &|| ClusterSums::new(k, q, FAR_CANDIDATES), |cluster_sums, tile| {
-                assign.add_tile(features, tile, cluster_sums, &buffers);
+                assignment.add_tile(features, tile, cluster_sums, &buffers);
                 Ok(())
             });
-        let cluster_sums = match folded {
+        let cluster_sums = match reduced_sums {
             Ok(cluster_sums) => cluster_sums,
             Err(error) => {
                 steps.save_before_stop(&state);
                 return Err(error);
             }
         };
-        let iteration = steps.done() + 1;
-        let converged = cluster_sums.squares >= state.before * (1.0 - MIN_GAIN);
-        if converged || iteration == MAX_PASSES {
-            if !converged {
+        let iteration = steps.completed_steps() + 1;
+        let has_converged = cluster_sums.inertia >= state.previous_inertia * (1.0 - MIN_RELATIVE_DECREASE);
+        if has_converged || iteration == MAX_PASSES {
+            if !has_converged {
                 data.resources
                     .stage_observer
                     .warn(format!("the clusters have not converged after {MAX_PASSES} passes"));
             }
             return Ok(sorted_clusters(&state.centroids, &cluster_sums, q, iteration + 1));
         }
-        state = LloydState { centroids: assign.next_centroids(&cluster_sums), before: cluster_sums.squares };
+        state =
+            LloydState { centroids: assignment.next_centroids(&cluster_sums), previous_inertia: cluster_sums.inertia };
         steps.record_step(&state);
     }
 }
@@ -256,29 +257,29 @@ pub(super) fn cluster<T: Real>(
 struct LloydState {
     centroids: Vec<f64>,
     /// Sum of squared distances before the iteration.
-    before: f64,
+    previous_inertia: f64,
 }
 
-kstore::persist!(LloydState { fill "centroids": centroids, one "before": before });
+kstore::persist!(LloydState { fill "centroids": centroids, one "before": previous_inertia });
 
 /// Sorts the clusters by size, the largest first. Of clusters of equal size, the cluster nearest to
 /// the mean of all rows comes first, so that the order of the rows does not matter.
 fn sorted_clusters(centroids: &[f64], cluster_sums: &ClusterSums, q: usize, passes: u64) -> Clusters {
     let centroid = |j: usize| &centroids[j * q..][..q];
     let mut mean = vec![0.0; q];
-    for (j, size) in cluster_sums.sizes.iter().enumerate() {
+    for (j, size) in cluster_sums.weights.iter().enumerate() {
         mean.iter_mut().zip(centroid(j)).for_each(|(sum, v)| *sum += size * v);
     }
     let projections: Vec<f64> =
-        (0..cluster_sums.sizes.len()).map(|j| centroid(j).iter().zip(&mean).map(|(c, m)| c * m).sum()).collect();
+        (0..cluster_sums.weights.len()).map(|j| centroid(j).iter().zip(&mean).map(|(c, m)| c * m).sum()).collect();
     let mut order = Vec::from_iter(0..projections.len());
     order.sort_by(|a, b| {
-        cluster_sums.sizes[*b].total_cmp(&cluster_sums.sizes[*a]).then(projections[*b].total_cmp(&projections[*a]))
+        cluster_sums.weights[*b].total_cmp(&cluster_sums.weights[*a]).then(projections[*b].total_cmp(&projections[*a]))
     });
     Clusters {
         centroids: Mat::from_fn(q, order.len(), |i, j| centroids[order[j] * q + i]),
-        sizes: order.iter().map(|j| cluster_sums.sizes[*j]).collect(),
-        squares: cluster_sums.squares,
+        cluster_weights: order.iter().map(|j| cluster_sums.weights[*j]).collect(),
+        inertia: cluster_sums.inertia,
         passes,
     }
 }
@@ -295,7 +296,7 @@ fn sample<T: Real>(
     space: PointSpace<'_>,
     k: usize,
 ) -> Result<(Vec<f64>, Vec<f64>)> {
-    let stage = data.resources.stage_observer.stage("sample for clusters", Some(data.rows));
+    let stage = data.resources.stage_observer.start_stage("sample for clusters", Some(data.n));
     let (stream, mut remaining) =
         (Stream::new(data.options.seed, Purpose::Clusters, 0), sample_rows(k).min(features.n));
     let mut positions = Vec::with_capacity(remaining);
@@ -311,41 +312,41 @@ fn sample<T: Real>(
         Ok(())
     })?;
     let mut points = Vec::new();
-    space.points(&phi, features.p, &mut Vec::new(), &mut points);
+    space.compute_points(&phi, features.p, &mut Vec::new(), &mut points);
     Ok((points, positions.into_iter().map(|i| features.weights.get(i)).collect()))
 }
 
 fn best_start<T: Real>(
     space: PointSpace<'_>,
-    (sample, weights): &(Vec<f64>, Vec<f64>),
+    (sample_points, weights): &(Vec<f64>, Vec<f64>),
     q: usize,
     (k, starts): (usize, usize),
     data: &FitData<'_, T>,
 ) -> Result<Vec<f64>> {
-    let stage = data.resources.stage_observer.steps("starts", starts as u64);
+    let stage = data.resources.stage_observer.start_steps("starts", starts as u64);
     let mut best: Option<(f64, Vec<f64>)> = None;
     for start in 0..starts.max(1) {
         let stream = Stream::new(data.options.seed, Purpose::Clusters, 1 + start as u64);
-        let mut centroids = kmeans_plus_plus(sample, weights, k, &stream);
+        let mut centroids = kmeans_plus_plus(sample_points, weights, k, &stream);
         if centroids.len() < k * q {
             return Err(Error::TooFewPoints { asked: k, distinct: centroids.len() / q });
         }
-        let mut previous = f64::INFINITY;
+        let mut previous_inertia = f64::INFINITY;
         for _ in 0..MAX_SAMPLE_ITERATIONS {
-            let assign = Assignment::new(space, &centroids, q);
-            let strips = sample.chunks(STRIP_POINTS * q).zip(weights.chunks(STRIP_POINTS));
+            let assignment = Assignment::new(space, &centroids, q);
+            let strips = sample_points.chunks(STRIP_POINTS * q).zip(weights.chunks(STRIP_POINTS));
             let mut cluster_sums = ClusterSums::new(k, q, FAR_CANDIDATES);
             add_parts(strips, &mut cluster_sums, data.resources.workers, |(strip, weights)| {
-                assign.assign_strip(strip, |i| weights[i])
+                assignment.assign_strip(strip, |i| weights[i])
             });
-            if cluster_sums.squares >= previous {
+            if cluster_sums.inertia >= previous_inertia {
                 break;
             }
-            previous = cluster_sums.squares;
-            centroids = assign.next_centroids(&cluster_sums);
+            previous_inertia = cluster_sums.inertia;
+            centroids = assignment.next_centroids(&cluster_sums);
         }
-        if best.as_ref().is_none_or(|(squares, _)| previous < *squares) {
-            best = Some((previous, centroids));
+        if best.as_ref().is_none_or(|(squares, _)| previous_inertia < *squares) {
+            best = Some((previous_inertia, centroids));
         }
         stage.advance(1);
     }
@@ -360,40 +361,42 @@ fn kmeans_plus_plus(points: &[f64], weights: &[f64], k: usize, stream: &Stream) 
     let n = weights.len();
     let q = points.len() / n.max(1);
     let point = |i: usize| &points[i * q..][..q];
-    let trials = 2 + (k as f64).ln() as usize;
+    let trial_count = 2 + (k as f64).ln() as usize;
     // before the first seed all points are equally far
-    let mut distances = vec![f64::INFINITY; n];
+    let mut squared_distances = vec![f64::INFINITY; n];
     let mut seeds: Vec<f64> = Vec::with_capacity(k * q);
-    for index in 0..k.min(n) {
-        let mass = |(distance, weight): (&f64, &f64)| weight * if index == 0 { 1.0 } else { *distance };
-        let total: f64 = distances.iter().zip(weights).map(mass).sum();
+    for seed_index in 0..k.min(n) {
+        let mass = |(distance, weight): (&f64, &f64)| weight * if seed_index == 0 { 1.0 } else { *distance };
+        let total_mass: f64 = squared_distances.iter().zip(weights).map(mass).sum();
         let mut best: Option<(f64, usize, Vec<f64>)> = None;
-        for trial in 0..trials {
-            let mut remaining = stream.uniform((index * trials + trial) as u64) * total;
-            let candidate = distances.iter().zip(weights).position(|point| {
+        for trial in 0..trial_count {
+            let mut remaining = stream.uniform((seed_index * trial_count + trial) as u64) * total_mass;
+            let candidate = squared_distances.iter().zip(weights).position(|point| {
                 remaining -= mass(point);
                 remaining < 0.0
             });
             // rounding may leave a remainder: take the last point with a positive distance
-            let Some(candidate) = candidate.or_else(|| (0..n).rev().find(|i| distances[*i] > 0.0 && weights[*i] > 0.0))
+            let Some(candidate) =
+                candidate.or_else(|| (0..n).rev().find(|i| squared_distances[*i] > 0.0 && weights[*i] > 0.0))
             else {
                 break;
             };
-            if distances[candidate] <= 0.0 {
+            if squared_distances[candidate] <= 0.0 {
                 break;
             }
             let squared_distance =
                 |i: usize| point(i).iter().zip(point(candidate)).map(|(a, b)| (a - b) * (a - b)).sum::<f64>();
-            let after: Vec<f64> =
-                distances.iter().enumerate().map(|(i, distance)| distance.min(squared_distance(i))).collect();
-            let sum = after.iter().zip(weights).map(|(distance, weight)| weight * distance).sum::<f64>();
-            if best.as_ref().is_none_or(|(least, ..)| sum < *least) {
-                best = Some((sum, candidate, after));
+            let reduced_distances: Vec<f64> =
+                squared_distances.iter().enumerate().map(|(i, distance)| distance.min(squared_distance(i))).collect();
+            let inertia =
+                reduced_distances.iter().zip(weights).map(|(distance, weight)| weight * distance).sum::<f64>();
+            if best.as_ref().is_none_or(|(best_inertia, ..)| inertia < *best_inertia) {
+                best = Some((inertia, candidate, reduced_distances));
             }
         }
-        let Some((_, seed, after)) = best else { break };
+        let Some((_, seed, reduced_distances)) = best else { break };
         seeds.extend_from_slice(point(seed));
-        distances = after;
+        squared_distances = reduced_distances;
     }
     seeds
 }

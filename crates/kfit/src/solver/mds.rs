@@ -23,7 +23,7 @@
 //! Reference: de Silva, Tenenbaum, "Sparse multidimensional scaling using landmark points",
 //! Stanford 2004.
 
-use super::embedding::{ClassicalScaling, check_components, embedding_facts, landmark_set};
+use super::embedding::{ClassicalScaling, check_components, embedding_properties, landmark_set};
 use super::parameter::{EMBEDDING_COMPONENTS, Settings};
 use super::{Solution, Solver, SolverFamily, SolverProperties};
 use crate::linalg::kernel_matrix::kernel_matrix;
@@ -40,34 +40,34 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
         feature space",
     Task::Components,
     &[EMBEDDING_COMPONENTS],
-    |settings| Ok(Box::new(LandmarkMds { components: settings.required(&EMBEDDING_COMPONENTS, Settings::count) })),
+    |settings| Ok(Box::new(LandmarkMds { component_count: settings.required(&EMBEDDING_COMPONENTS, Settings::count) })),
 );
 
 #[derive(Clone, Copy, Debug)]
 struct LandmarkMds {
     /// Number of coordinates q, less than m.
-    components: usize,
+    component_count: usize,
 }
 
 impl<T: Real> Solver<T> for LandmarkMds {
     fn properties(&self) -> SolverProperties {
-        embedding_facts(FAMILY.name)
+        embedding_properties(FAMILY.name)
     }
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, _: PassShape) -> MemoryPlan {
-        let m = size.map.landmarks.unwrap_or_default();
+        let m = size.map.landmark_count.unwrap_or_default();
         plan.term("distances and their eigenvectors", ClassicalScaling::bytes(m), "lower `rank`")
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         let landmark_set = landmark_set(data)?;
         let (m, d) = (landmark_set.len(), landmark_set.d);
-        if m == 1 && data.rows > 1 {
+        if m == 1 && data.n > 1 {
             // a scheme that evaluates the kernel chooses no duplicate rows
             return Err(Error::NoVariance);
         }
-        check_components(self.components, m, "landmarks")?;
-        let _stage = data.resources.stage_observer.stage("eigenvectors", None);
+        check_components(self.component_count, m, "landmarks")?;
+        let _stage = data.resources.stage_observer.start_stage("eigenvectors", None);
         let kernel = data.kernel.build()?.typed::<f64>();
         let points: Vec<f64> = landmark_set.points.iter().map(|v| v.to_f64()).collect();
         let x = MatRef::from_row_major_slice(&points, m, d);
@@ -77,17 +77,21 @@ impl<T: Real> Solver<T> for LandmarkMds {
             return Err(Error::NotFinite { what: "a kernel value of two landmarks", remedy });
         }
         let diag: Vec<f64> = (0..m).map(|l| k[(l, l)]).collect();
-        let mean = diag.iter().sum::<f64>() / m as f64;
+        let mean_diag = diag.iter().sum::<f64>() / m as f64;
         // the mean of column l of Δ is δ̄_l = mean_i k(x_i, x_i) − 2 mean_i k(x_i, x_l) + k(x_l,
         // x_l); with the weights w of a coordinate its intercept is ½ Σ_l w_l (δ̄_l − k(x_l, x_l))
-        let offsets: Vec<f64> = k.col_iter().map(|column| 0.5 * mean - column.iter().sum::<f64>() / m as f64).collect();
-        let scaling = ClassicalScaling::new(k, self.components, data)?;
+        let offsets: Vec<f64> =
+            k.col_iter().map(|column| 0.5 * mean_diag - column.iter().sum::<f64>() / m as f64).collect();
+        let scaling = ClassicalScaling::new(k, self.component_count, data)?;
         let weights = &scaling.weights;
         let intercept = |j: usize| offsets.iter().enumerate().map(|(l, shift)| shift * weights[(l, j)]).sum::<f64>();
         let deviations: Vec<f64> = scaling.eigenvalues.iter().map(|value| (value / m as f64).sqrt()).collect();
         Ok(Solution {
             needs_f64: needs_f64_for::<T>(weights.as_ref(), &deviations),
-            basis: Some(Basis::Landmarks { points: landmark_set.points.clone(), rows: landmark_set.rows.clone() }),
+            basis: Some(Basis::Landmarks {
+                points: landmark_set.points.clone(),
+                row_numbers: landmark_set.row_numbers.clone(),
+            }),
             intercept: (0..weights.ncols()).map(intercept).collect(),
             figures: scaling.figures(),
             weights: scaling.weights,

@@ -57,32 +57,35 @@ impl<T: Real> Solver<T> for MeanEmbedding {
         let n = usize::try_from(size.n).unwrap_or(usize::MAX);
         plan.term(
             "distances of the rows",
-            n.saturating_mul(8).saturating_add(features::values_bytes(n, 8)),
+            n.saturating_mul(8).saturating_add(features::row_values_bytes(n, 8)),
             "learn from fewer rows (`rows`)",
         )
-        .term("mean of the features", 8 * (1 + features::STATES_PER_FOLD) * size.map.p, "lower `rank`")
+        .term("mean of the features", 8 * (1 + features::STATES_PER_REDUCTION) * size.map.p, "lower `rank`")
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         let (features, gathered) =
-            StoredFeatures::gather(data, GatherOptions { squares: true, ..GatherOptions::default() })?;
+            StoredFeatures::gather(data, GatherOptions { squared_norms: true, ..GatherOptions::default() })?;
         let n = features.n as f64;
-        let mut mean = features.sum("mean")?;
+        let mut mean = features.sum_features("mean")?;
         mean.iter_mut().for_each(|sum| *sum /= n);
         let squared_norm: f64 = mean.iter().map(|v| v * v).sum();
-        let mut distances = gathered.squares;
-        let observer = data.resources.stage_observer.stage("distances", Some(data.rows));
+        let mut squared_distances = gathered.squared_norms;
+        let observer = data.resources.stage_observer.start_stage("distances", Some(data.n));
         let RowValues(projections) =
             features.reduce("distances", &*observer, &RowValues::<f64>::default, |values, tile| {
                 let projection =
                     |i: usize| tile.row(i).iter().zip(&mean).map(|(v, mean)| v.to_f64() * mean).sum::<f64>();
-                values.0.extend((0..tile.rows()).map(projection));
+                values.0.extend((0..tile.row_count()).map(projection));
                 Ok(())
             })?;
-        distances.iter_mut().zip(projections).for_each(|(square, along)| *square += squared_norm - 2.0 * along);
-        let variance = distances.iter().sum::<f64>() / n;
-        let outliers = ((self.nu * n) as usize).min(features.n - 1);
-        let threshold = *distances.select_nth_unstable_by(features.n - 1 - outliers, f64::total_cmp).1;
+        squared_distances
+            .iter_mut()
+            .zip(projections)
+            .for_each(|(squared_distance, projection)| *squared_distance += squared_norm - 2.0 * projection);
+        let variance = squared_distances.iter().sum::<f64>() / n;
+        let outlier_count = ((self.nu * n) as usize).min(features.n - 1);
+        let threshold = *squared_distances.select_nth_unstable_by(features.n - 1 - outlier_count, f64::total_cmp).1;
         let figures = vec![
             Figure::single("squared norm of the mean", squared_norm),
             Figure::single("variance", variance.max(0.0)),

@@ -100,7 +100,7 @@ impl Default for &SolverFamily {
 
 /// Returns every solver: the solvers of this crate, then the registered solvers.
 pub fn registry() -> Vec<&'static SolverFamily> {
-    SOLVERS.all()
+    SOLVERS.entries()
 }
 
 /// Returns the solver with this name; `None` if the name is unknown.

@@ -11,17 +11,17 @@ use kapprox::{Real, landmark::LandmarkSet};
 pub(super) struct NeighbourOptions {
     /// Number of coordinates q. It is less than the number of landmarks, or, if all nodes are
     /// landmarks, less than the number of nodes.
-    pub(super) components: usize,
+    pub(super) component_count: usize,
     /// Number k of nearest nodes to which each node is connected, less than the number N of nodes.
     /// `None` selects the default, which grows until the graph is connected.
-    pub(super) neighbours: Option<usize>,
+    pub(super) neighbour_count: Option<usize>,
 }
 
 impl NeighbourOptions {
     pub(super) fn new(settings: &Settings) -> Self {
         Self {
-            components: settings.required(&EMBEDDING_COMPONENTS, Settings::count),
-            neighbours: settings.count(&NEIGHBOURS),
+            component_count: settings.required(&EMBEDDING_COMPONENTS, Settings::count),
+            neighbour_count: settings.count(&NEIGHBOURS),
         }
     }
 }
@@ -43,13 +43,13 @@ pub(super) struct NeighbourGraph {
 
 impl NeighbourGraph {
     /// Maximum number of neighbours of a node.
-    pub(super) fn max_neighbours(nodes: usize, requested: Option<usize>) -> usize {
-        requested.unwrap_or(MAX_NEIGHBOURS).min(nodes.saturating_sub(1))
+    pub(super) fn max_neighbours(node_count: usize, requested_k: Option<usize>) -> usize {
+        requested_k.unwrap_or(MAX_NEIGHBOURS).min(node_count.saturating_sub(1))
     }
 
-    pub(super) fn bytes(nodes: usize, d: usize, requested: Option<usize>) -> usize {
-        let k = Self::max_neighbours(nodes, requested);
-        Nodes::bytes(nodes, d).saturating_add(Graph::bytes(nodes, k))
+    pub(super) fn bytes(node_count: usize, d: usize, requested_k: Option<usize>) -> usize {
+        let k = Self::max_neighbours(node_count, requested_k);
+        Nodes::bytes(node_count, d).saturating_add(Graph::bytes(node_count, k))
     }
 
     /// Finds the neighbours of every node.
@@ -59,29 +59,29 @@ impl NeighbourGraph {
     /// disconnected; [`Error::NoVariance`] if all nodes are equal.
     pub(super) fn new<T: Real>(
         landmark_set: &LandmarkSet<T>,
-        requested: Option<usize>,
+        requested_k: Option<usize>,
         resources: &Resources<'_>,
     ) -> Result<Self> {
-        if let Some(k) = requested.filter(|k| *k >= landmark_set.len()) {
+        if let Some(k) = requested_k.filter(|k| *k >= landmark_set.len()) {
             let why = format!(
                 "each node has {} others; lower `neighbours`, or raise `nodes`",
                 landmark_set.len().saturating_sub(1)
             );
             return Err(Error::option(NEIGHBOURS.name, k, why));
         }
-        let _stage = resources.stage_observer.stage("neighbours", None);
+        let _stage = resources.stage_observer.start_stage("neighbours", None);
         let nodes = Nodes::new(&landmark_set.points, landmark_set.d);
         if nodes.all_equal() {
             return Err(Error::NoVariance);
         }
-        let max_k = Self::max_neighbours(landmark_set.len(), requested);
-        let mut k = requested.unwrap_or(DEFAULT_NEIGHBOURS).min(max_k);
+        let max_k = Self::max_neighbours(landmark_set.len(), requested_k);
+        let mut k = requested_k.unwrap_or(DEFAULT_NEIGHBOURS).min(max_k);
         loop {
             let next_k = (k + k / 2).min(max_k);
-            let lists = neighbours_of_nodes(&nodes, k, resources.workers);
-            let graph = Graph::new(&lists, k);
-            match graph.components().len() {
-                1 => return Ok(Self { k, nodes, neighbours: lists, graph }),
+            let neighbours = neighbours_of_nodes(&nodes, k, resources.workers);
+            let graph = Graph::new(&neighbours, k);
+            match graph.component_sizes().len() {
+                1 => return Ok(Self { k, nodes, neighbours, graph }),
                 _ if k == max_k => return Err(graph.disconnected_error(k)),
                 parts => resources.stage_observer.warn(format!(
                     "with {k} neighbours the graph has {parts} connected components; trying {next_k} neighbours"
@@ -98,12 +98,12 @@ impl NeighbourGraph {
         let (mut m, mut weights, mut buffers) =
             (Mat::zeros(nodes.count(), nodes.count()), Vec::new(), Reconstruction::default());
         for (i, node_neighbours) in neighbours.chunks_exact(k).enumerate() {
-            buffers.weights(nodes, &nodes.point(i), node_neighbours, &mut weights);
+            buffers.compute_weights(nodes, &nodes.point(i), node_neighbours, &mut weights);
             // row i of I − W is 1 at i and −w at the neighbours
             let row =
                 || std::iter::once((i, 1.0)).chain(node_neighbours.iter().zip(&weights).map(|((_, j), w)| (*j, -w)));
-            for (a, left) in row() {
-                row().for_each(|(b, right)| m[(b, a)] += left * right);
+            for (a, weight_a) in row() {
+                row().for_each(|(b, weight_b)| m[(b, a)] += weight_a * weight_b);
             }
         }
         m

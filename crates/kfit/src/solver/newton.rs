@@ -9,7 +9,7 @@
 //! keeps the iterates in the region of full Newton steps.
 
 use super::{Figure, Solution};
-use crate::linalg::cholesky::{factor_unblocked, solve_factored};
+use crate::linalg::cholesky::{factor_unblocked, solve_cholesky};
 use crate::linalg::strips::{for_each_strip, par};
 use crate::{Error, FoldGram, Intercept, Result, features::FitData, request::Resources};
 use faer::{Mat, MatMut};
@@ -26,7 +26,7 @@ const MAX_FORCING: f64 = 0.1;
 const MAX_CG_ITERATIONS: usize = 200;
 
 /// Fraction of the predicted decrease that a step must reach.
-const ARMIJO: f64 = 1e-4;
+const ARMIJO_FRACTION: f64 = 1e-4;
 
 const MAX_HALVINGS: usize = 30;
 
@@ -80,16 +80,16 @@ pub(super) struct Optimum {
     pub(super) w: Vec<f64>,
     squared_norm: f64,
     steps: usize,
-    converged: bool,
+    has_converged: bool,
     initial_norm: f64,
 }
 
 impl Optimum {
     /// Computes the loss and ‖∇F‖/‖∇F(0)‖ at W from the features in f64: one pass.
-    fn verify(&self, loss: &mut impl Objective<f64>, lambda: f64) -> Result<(Evaluation, f64)> {
-        let point = loss.evaluate(&self.w)?;
-        let gradient = gradient(loss, &point, &self.w, lambda);
-        Ok((point, norm(&gradient) / self.initial_norm))
+    fn evaluate_in_f64(&self, loss: &mut impl Objective<f64>, lambda: f64) -> Result<(Evaluation, f64)> {
+        let evaluation = loss.evaluate(&self.w)?;
+        let gradient = gradient(loss, &evaluation, &self.w, lambda);
+        Ok((evaluation, norm(&gradient) / self.initial_norm))
     }
 }
 
@@ -101,8 +101,14 @@ fn penalty_curvature<T: Real>(loss: &impl Objective<T>, i: usize, lambda: f64) -
 }
 
 /// Computes ∇F at `w` from the loss at `point`.
-fn gradient<T: Real>(loss: &impl Objective<T>, point: &Evaluation, w: &[f64], lambda: f64) -> Vec<f64> {
-    point.gradient.iter().zip(w).enumerate().map(|(i, (g, w))| g + penalty_curvature(loss, i, lambda) * w).collect()
+fn gradient<T: Real>(loss: &impl Objective<T>, evaluation: &Evaluation, w: &[f64], lambda: f64) -> Vec<f64> {
+    evaluation
+        .gradient
+        .iter()
+        .zip(w)
+        .enumerate()
+        .map(|(i, (g, w))| g + penalty_curvature(loss, i, lambda) * w)
+        .collect()
 }
 
 /// Returns the relative gradient norm ‖∇F‖/‖∇F(0)‖ at which the iteration ends: 1e-5 in f32 and
@@ -111,14 +117,14 @@ fn gradient<T: Real>(loss: &impl Objective<T>, point: &Evaluation, w: &[f64], la
 /// The scores have rounding errors of ε‖W‖, and at a small lambda ‖W‖ is in the hundreds. Then the
 /// iteration in f32 cannot reach 1e-6, and with 1e-6 as tolerance most of its steps were useless
 /// (measured on `dsa`: 99 s instead of 34 s, depending on the seed).
-pub(super) fn tolerance<T: Real>() -> f64 {
+pub(super) fn gradient_tolerance<T: Real>() -> f64 {
     (84.0 * T::EPSILON).max(1e-10)
 }
 
 /// Warns if the iteration ended above the required gradient norm.
-fn warn_of_gradient<T: Real>(what: &str, optimum: &Optimum, gradient: f64, resources: &Resources<'_>) {
-    let remedy = match (optimum.converged, size_of::<T>() < size_of::<f64>()) {
-        _ if gradient <= tolerance::<T>() => return,
+fn warn_of_gradient<T: Real>(what: &str, optimum: &Optimum, relative_norm: f64, resources: &Resources<'_>) {
+    let remedy = match (optimum.has_converged, size_of::<T>() < size_of::<f64>()) {
+        _ if relative_norm <= gradient_tolerance::<T>() => return,
         (false, _) => "raise `steps`",
         (true, true) => "rounding in f32 prevents further progress: use `precision` f64, or raise `lambda`",
         (true, false) => "rounding prevents further progress: raise `lambda`",
@@ -126,8 +132,8 @@ fn warn_of_gradient<T: Real>(what: &str, optimum: &Optimum, gradient: f64, resou
     resources.stage_observer.warn(format!(
         "{what} did not converge: after {} Newton steps the relative gradient norm is {:.2} times the tolerance of {:.0e}; {remedy}",
         optimum.steps,
-        gradient / tolerance::<T>(),
-        tolerance::<T>()
+        relative_norm / gradient_tolerance::<T>(),
+        gradient_tolerance::<T>()
     ));
 }
 
@@ -146,17 +152,17 @@ pub(super) fn fit<T: Real, P: Objective<f64>>(
     drop(loss);
     // the reported numbers are computed in f64 from the returned coefficients
     let mut f64_loss = f64_loss();
-    let (point, gradient) = optimum.verify(&mut f64_loss, lambda)?;
-    warn_of_gradient::<T>(solver_name, &optimum, gradient, data.resources);
+    let (evaluation, relative_norm) = optimum.evaluate_in_f64(&mut f64_loss, lambda)?;
+    warn_of_gradient::<T>(solver_name, &optimum, relative_norm, data.resources);
     let figures = vec![
-        Figure::single("objective", point.loss + lambda * optimum.squared_norm),
-        Figure::single("relative gradient norm", gradient),
+        Figure::single("objective", evaluation.loss + lambda * optimum.squared_norm),
+        Figure::single("relative gradient norm", relative_norm),
         Figure::single("newton steps", optimum.steps as f64),
     ];
     let weights = Mat::from_fn(p, k, |i, j| optimum.w[i * k + j]);
     let intercept = optimum.w[p * k..].to_vec();
     let solution = Solution { weights, intercept, lambda: Some(lambda), figures, passes, ..Solution::default() };
-    Ok((solution, f64_loss, point.loss))
+    Ok((solution, f64_loss, evaluation.loss))
 }
 
 /// Minimises F with at most a given number of steps at the last lambda. The preconditioner comes
@@ -171,28 +177,37 @@ pub(super) fn minimise<T: Real>(
     warm_start: Option<&Optimum>,
 ) -> Result<Optimum> {
     let Dimensions { p, k, .. } = loss.dimensions();
-    let (w, start) = warm_start.map_or((vec![0.0; (p + 1) * k], 0.0), |from| (from.w.clone(), from.initial_norm));
-    let initial = || NewtonState {
+    let (w, initial_norm) =
+        warm_start.map_or((vec![0.0; (p + 1) * k], 0.0), |optimum| (optimum.w.clone(), optimum.initial_norm));
+    let initial_state = || NewtonState {
         w: w.clone(),
-        initial_norm: start,
+        initial_norm,
         current_lambda: lambda,
         final_steps: 0,
         passes: 0,
-        spare: Mat::new(),
+        factor_buffer: Mat::new(),
     };
-    let (mut steps, mut state) = Steps::begin(journal, "newton", initial);
+    let (mut steps, mut state) = Steps::begin(journal, "newton", initial_state);
     *loss.passes_mut() = state.passes;
-    let mut point = loss.evaluate(&state.w)?;
+    let mut evaluation = loss.evaluate(&state.w)?;
     let evaluation_passes = *loss.passes_mut() - state.passes;
-    if steps.done() == 0 && warm_start.is_none() {
-        state.initial_norm = norm(&point.gradient).max(f64::MIN_POSITIVE);
-        let trace = (0..p).map(|j| moments.g[j * p + j]).sum::<f64>() / moments.rows as f64;
-        while state.current_lambda * LAMBDA_DECREASE < 0.1 * point.curvature() * trace {
+    if steps.completed_steps() == 0 && warm_start.is_none() {
+        state.initial_norm = norm(&evaluation.gradient).max(f64::MIN_POSITIVE);
+        let trace = (0..p).map(|j| moments.g[j * p + j]).sum::<f64>() / moments.row_count as f64;
+        while state.current_lambda * LAMBDA_DECREASE < 0.1 * evaluation.curvature() * trace {
             state.current_lambda *= LAMBDA_DECREASE;
         }
     }
     loop {
-        match newton_step(loss, moments, lambda, max_steps, &mut state, &mut point, steps.done() as usize) {
+        match newton_step(
+            loss,
+            moments,
+            lambda,
+            max_steps,
+            &mut state,
+            &mut evaluation,
+            steps.completed_steps() as usize,
+        ) {
             Ok(Some(solution)) => {
                 // a resumed run repeats this last step, which changes nothing
                 steps.complete(&state);
@@ -219,7 +234,7 @@ struct NewtonState {
     final_steps: usize,
     passes: u64,
     /// Memory of a factor of the last step, for reuse; not saved.
-    spare: Mat<f64>,
+    factor_buffer: Mat<f64>,
 }
 
 impl Persist for NewtonState {
@@ -246,64 +261,72 @@ fn newton_step<T: Real>(
     lambda: f64,
     max_steps: usize,
     state: &mut NewtonState,
-    point: &mut Evaluation,
+    evaluation: &mut Evaluation,
     steps: usize,
 ) -> Result<Option<Optimum>> {
     let w = &state.w;
     // the schedule ends exactly at the requested lambda
     let step_lambda =
         if state.current_lambda <= lambda * LAMBDA_DECREASE.sqrt() { lambda } else { state.current_lambda };
-    let gradient = gradient(loss, point, w, step_lambda);
-    let relative = norm(&gradient) / state.initial_norm;
-    let converged = step_lambda == lambda && relative <= tolerance::<T>();
-    let squared_norm = penalty_norm(loss, w);
-    let start = state.initial_norm;
-    let end =
-        |w: &[f64], converged| Ok(Some(Optimum { w: w.to_vec(), squared_norm, steps, converged, initial_norm: start }));
-    if converged || (step_lambda == lambda && state.final_steps >= max_steps) {
-        return end(w, converged);
+    let gradient = gradient(loss, evaluation, w, step_lambda);
+    let relative_norm = norm(&gradient) / state.initial_norm;
+    let has_converged = step_lambda == lambda && relative_norm <= gradient_tolerance::<T>();
+    let squared_norm = penalised_squared_norm(loss, w);
+    let initial_norm = state.initial_norm;
+    let optimum_at = |w: &[f64], converged| {
+        Ok(Some(Optimum { w: w.to_vec(), squared_norm, steps, has_converged: converged, initial_norm }))
+    };
+    if has_converged || (step_lambda == lambda && state.final_steps >= max_steps) {
+        return optimum_at(w, has_converged);
     }
-    let blocks = if step_lambda == lambda { loss.hessian_blocks(point, steps)? } else { None };
+    let blocks = if step_lambda == lambda { loss.hessian_blocks(evaluation, steps)? } else { None };
     let Dimensions { intercept, workers, .. } = loss.dimensions();
-    let mut spare = std::mem::replace(&mut state.spare, Mat::new());
+    let mut factor_buffer = std::mem::replace(&mut state.factor_buffer, Mat::new());
     let mut factor = |moments: &FoldGram, scale: f64| {
-        factor(moments, scale, step_lambda, intercept, workers, std::mem::replace(&mut spare, Mat::new()))
+        factor_preconditioner(
+            moments,
+            scale,
+            step_lambda,
+            intercept,
+            workers,
+            std::mem::replace(&mut factor_buffer, Mat::new()),
+        )
     };
     let mut factors = match blocks {
         // each block is freed after its factorisation
         Some((blocks, scale)) => blocks.into_iter().map(|block| factor(&block, scale)).collect::<Result<Vec<_>>>()?,
-        None => vec![factor(moments, point.curvature().max(f64::MIN_POSITIVE) / moments.rows as f64)?],
+        None => vec![factor(moments, evaluation.curvature().max(f64::MIN_POSITIVE) / moments.row_count as f64)?],
     };
-    let forcing = if step_lambda == lambda { MAX_FORCING.min(relative.sqrt()) } else { MAX_FORCING };
+    let forcing = if step_lambda == lambda { MAX_FORCING.min(relative_norm.sqrt()) } else { MAX_FORCING };
     let direction = conjugate_gradients(loss, &factors, &gradient, step_lambda, forcing)?;
-    state.spare = factors.swap_remove(0);
+    state.factor_buffer = factors.swap_remove(0);
     drop(factors);
     let slope = dot(&gradient, &direction);
-    let old_objective = point.loss + step_lambda * penalty_norm(loss, w);
+    let old_objective = evaluation.loss + step_lambda * penalised_squared_norm(loss, w);
     // if the predicted decrease is below the rounding error of the loss, only the gradients can
     // compare the points, because the gradient is far more accurate than the loss
     let rounding = 4.0 * T::EPSILON * old_objective.abs();
-    let flat = step_lambda == lambda && -slope <= rounding;
+    let is_flat = step_lambda == lambda && -slope <= rounding;
     let (mut step_length, mut halvings) = (1.0, 0);
     loop {
         let trial_w: Vec<f64> = state.w.iter().zip(&direction).map(|(w, d)| w + step_length * d).collect();
-        let trial_point = loss.evaluate(&trial_w)?;
-        let new_objective = trial_point.loss + step_lambda * penalty_norm(loss, &trial_w);
-        let decreases = new_objective <= old_objective + ARMIJO * step_length * slope + rounding;
-        if decreases || flat || halvings == MAX_HALVINGS {
+        let trial_evaluation = loss.evaluate(&trial_w)?;
+        let new_objective = trial_evaluation.loss + step_lambda * penalised_squared_norm(loss, &trial_w);
+        let decreases = new_objective <= old_objective + ARMIJO_FRACTION * step_length * slope + rounding;
+        if decreases || is_flat || halvings == MAX_HALVINGS {
             let smaller_gradient = |fraction: f64| {
-                norm(&self::gradient(loss, &trial_point, &trial_w, step_lambda)) < fraction * norm(&gradient)
+                norm(&self::gradient(loss, &trial_evaluation, &trial_w, step_lambda)) < fraction * norm(&gradient)
             };
-            let better = if flat {
+            let is_better = if is_flat {
                 smaller_gradient(GRADIENT_PROGRESS)
             } else {
                 decreases && (new_objective < old_objective || smaller_gradient(1.0))
             };
-            if step_lambda == lambda && !better {
+            if step_lambda == lambda && !is_better {
                 // neither the loss nor its gradient improves
-                return end(&state.w, true);
+                return optimum_at(&state.w, true);
             }
-            (state.w, *point) = (trial_w, trial_point);
+            (state.w, *evaluation) = (trial_w, trial_evaluation);
             break;
         }
         step_length *= 0.5;
@@ -314,7 +337,7 @@ fn newton_step<T: Real>(
     Ok(None)
 }
 
-fn penalty_norm<T: Real>(loss: &impl Objective<T>, w: &[f64]) -> f64 {
+fn penalised_squared_norm<T: Real>(loss: &impl Objective<T>, w: &[f64]) -> f64 {
     w.iter().enumerate().map(|(i, w)| 0.5 * penalty_curvature(loss, i, 1.0) * w * w).sum()
 }
 
@@ -341,29 +364,29 @@ fn conjugate_gradients<T: Real>(
     let mut direction = vec![0.0; gradient.len()];
     let mut residual: Vec<f64> = gradient.iter().map(|g| -g).collect();
     let mut z = precondition(factors, &residual, k, loss.dimensions().workers);
-    let (mut search, mut rz) = (z.clone(), dot(&residual, &z));
+    let (mut search_direction, mut rz) = (z.clone(), dot(&residual, &z));
     for _ in 0..MAX_CG_ITERATIONS {
-        let mut product = loss.hessian_product(&search)?;
+        let mut product = loss.hessian_product(&search_direction)?;
         product
             .iter_mut()
-            .zip(&search)
+            .zip(&search_direction)
             .enumerate()
             .for_each(|(i, (h, v))| *h += penalty_curvature(loss, i, lambda) * v);
-        let curvature = dot(&search, &product);
+        let curvature = dot(&search_direction, &product);
         if !(curvature > 0.0 && rz > 0.0) {
             break;
         }
-        let step = rz / curvature;
-        direction.iter_mut().zip(&search).for_each(|(d, s)| *d += step * s);
-        residual.iter_mut().zip(&product).for_each(|(r, h)| *r -= step * h);
+        let step_length = rz / curvature;
+        direction.iter_mut().zip(&search_direction).for_each(|(d, s)| *d += step_length * s);
+        residual.iter_mut().zip(&product).for_each(|(r, h)| *r -= step_length * h);
         if norm(&residual) <= forcing * norm(gradient) {
             break;
         }
         z = precondition(factors, &residual, k, loss.dimensions().workers);
-        let next = dot(&residual, &z);
-        let ratio = next / rz;
-        rz = next;
-        search.iter_mut().zip(&z).for_each(|(s, z)| *s = z + ratio * *s);
+        let next_rz = dot(&residual, &z);
+        let ratio = next_rz / rz;
+        rz = next_rz;
+        search_direction.iter_mut().zip(&z).for_each(|(s, z)| *s = z + ratio * *s);
     }
     Ok(direction)
 }
@@ -382,7 +405,7 @@ fn precondition(factors: &[Mat<f64>], right: &[f64], k: usize, workers: &Workers
     // one column per thread: faer splits the sum of a single right side by the number of threads
     for_each_strip(workers, &mut columns, order, |j, column| {
         let factor = &factors[j.min(factors.len() - 1)];
-        solve_factored(factor.as_ref(), MatMut::from_column_major_slice_mut(column, order, 1));
+        solve_cholesky(factor.as_ref(), MatMut::from_column_major_slice_mut(column, order, 1));
     });
     let mut solution = vec![0.0; right.len()];
     for (j, column) in columns.chunks(order).enumerate() {
@@ -399,7 +422,7 @@ fn precondition(factors: &[Mat<f64>], right: &[f64], k: usize, workers: &Workers
 
 /// Factors γ [ΦᵀΦ s; sᵀ n]/n + 2 lambda I, with γ/n the `scale`, in the memory of `factor` if it
 /// has this order.
-fn factor(
+fn factor_preconditioner(
     moments: &FoldGram,
     scale: f64,
     lambda: f64,
@@ -410,7 +433,7 @@ fn factor(
     let p = moments.s.len();
     let order = if intercept == Intercept::None { p } else { p + 1 };
     let trace = (0..p).map(|j| moments.g[j * p + j]).sum::<f64>();
-    let constant = if intercept == Intercept::Penalised { 2.0 * lambda } else { 0.0 };
+    let intercept_shift = if intercept == Intercept::Penalised { 2.0 * lambda } else { 0.0 };
     // the rounding errors of the Gram matrix may exceed lambda; a preconditioner tolerates a larger
     // shift
     let mut shift = 2.0 * lambda;
@@ -422,7 +445,7 @@ fn factor(
                     (i, j) if i < p => scale * moments.g[j * p + i] + if i == j { shift } else { 0.0 },
                     (_, j) if j < p => scale * moments.s[j],
                     // the margin for rounding keeps the matrix from being singular
-                    _ => scale * moments.weight * (1.0 + 1e-9) + 1e-9 * shift + constant,
+                    _ => scale * moments.weight_sum * (1.0 + 1e-9) + 1e-9 * shift + intercept_shift,
                 };
             }
         }

@@ -21,16 +21,16 @@ pub(super) struct NormalisedMoments {
     /// Σ φφᵀ/d.
     gram: GramState,
     /// Σ φ, whose products with features are the degrees.
-    pub(super) sums: Vec<f64>,
+    pub(super) feature_sums: Vec<f64>,
     /// The minimum degree; it replaces smaller degrees.
-    pub(super) floor: f64,
+    pub(super) min_degree: f64,
 }
 
 pub(super) fn plan<T: Real>(plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
     let p = size.map.p;
     plan.term("normalised moments and their eigenvectors", 8 * 8 * p * p, "lower `rank`")
-        .term("rows over their degrees", pass_shape.tile * p * size.element_bytes, "lower `rank`")
-        .term("panels", GramScratch::<T>::bytes(p, 0, pass_shape.tile, size.threads), "lower `rank`")
+        .term("rows over their degrees", pass_shape.tile_rows * p * size.element_bytes, "lower `rank`")
+        .term("panels", GramScratch::<T>::bytes(p, 0, pass_shape.tile_rows, size.threads), "lower `rank`")
 }
 
 impl NormalisedMoments {
@@ -38,30 +38,32 @@ impl NormalisedMoments {
     /// over the features.
     pub(super) fn compute<T: Real>(data: &FitData<'_, T>, features: &StoredFeatures<'_, T>) -> Result<Self> {
         let (p, workers, stage_observer) = (features.p, features.workers(), data.resources.stage_observer);
-        let sums = features.sum("sum of features")?;
-        let mean = sums.iter().map(|s| s * s).sum::<f64>() / features.n.max(1) as f64;
-        if mean <= 0.0 || !mean.is_finite() {
+        let sums = features.sum_features("sum of features")?;
+        let mean_degree = sums.iter().map(|s| s * s).sum::<f64>() / features.n.max(1) as f64;
+        if mean_degree <= 0.0 || !mean_degree.is_finite() {
             return Err(Error::NoVariance);
         }
-        let (floor, narrow_sums) = (FLOOR * mean, sums.iter().map(|s| T::from_f64(*s)).collect::<Vec<T>>());
-        let (mut scratch, mut scaled) = (GramScratch::default(), Vec::new());
-        let stage = stage_observer.stage("normalised moments", Some(data.rows));
+        let (min_degree, narrow_sums) = (FLOOR * mean_degree, sums.iter().map(|s| T::from_f64(*s)).collect::<Vec<T>>());
+        let (mut scratch, mut scaled_phi) = (GramScratch::default(), Vec::new());
+        let stage = stage_observer.start_stage("normalised moments", Some(data.n));
         let init = || (GramState::new(p, 0, 1), Sums::new(1));
-        let (gram, below_floor) = features.reduce("normalised moments", &*stage, &init, |(gram, lifted), tile| {
-            let b = tile.rows();
-            let mut degrees = vec![T::ZERO; b];
-            tile.times(&narrow_sums, &mut degrees, workers);
-            lifted.0[0] += degrees.iter().filter(|degree| degree.to_f64() < floor).count() as f64;
-            let factors: Vec<T> = degrees.iter().map(|d| T::from_f64(d.to_f64().max(floor).sqrt().recip())).collect();
-            scaled.resize(b * p, T::ZERO);
-            // features as columns, each row divided by the root of its degree
-            for_each_strip(workers, &mut scaled, b, |j, column| {
-                let rows = tile.phi.chunks_exact(p).zip(&factors);
-                column.iter_mut().zip(rows).for_each(|(to, (row, factor))| *to = row[j] * *factor);
-            });
-            let scaled = MatRef::from_column_major_slice(&scaled, b, p);
-            gram.update(0, scaled, MatRef::from_column_major_slice(&[], b, 0), &mut scratch, workers)
-        })?;
+        let (gram, below_floor) =
+            features.reduce("normalised moments", &*stage, &init, |(gram, raised_count), tile| {
+                let b = tile.row_count();
+                let mut degrees = vec![T::ZERO; b];
+                tile.multiply(&narrow_sums, &mut degrees, workers);
+                raised_count.0[0] += degrees.iter().filter(|degree| degree.to_f64() < min_degree).count() as f64;
+                let factors: Vec<T> =
+                    degrees.iter().map(|d| T::from_f64(d.to_f64().max(min_degree).sqrt().recip())).collect();
+                scaled_phi.resize(b * p, T::ZERO);
+                // features as columns, each row divided by the root of its degree
+                for_each_strip(workers, &mut scaled_phi, b, |j, column| {
+                    let rows = tile.phi.chunks_exact(p).zip(&factors);
+                    column.iter_mut().zip(rows).for_each(|(to, (row, factor))| *to = row[j] * *factor);
+                });
+                let scaled = MatRef::from_column_major_slice(&scaled_phi, b, p);
+                gram.update(0, scaled, MatRef::from_column_major_slice(&[], b, 0), &mut scratch, workers)
+            })?;
         drop(stage);
         let below_floor = below_floor.0[0];
         if below_floor > 0.0 {
@@ -70,24 +72,24 @@ impl NormalisedMoments {
                  `rank` or sigma"
             ));
         }
-        Ok(Self { gram, sums, floor })
+        Ok(Self { gram, feature_sums: sums, min_degree })
     }
 
     /// Returns the embedding U S^(-½) for the k leading eigenvalues, p x k, and the `reported`
     /// leading eigenvalues. If the reported eigenvalues have a wide gap after the k-th, k is a good
     /// number of clusters.
-    pub(super) fn embedding(&self, k: usize, reported: usize, workers: &Workers) -> Result<(Mat<f64>, Vec<f64>)> {
-        let p = self.gram.features();
+    pub(super) fn embedding(&self, k: usize, reported_count: usize, workers: &Workers) -> Result<(Mat<f64>, Vec<f64>)> {
+        let p = self.gram.feature_count();
         let g = MatRef::from_column_major_slice(&self.gram.folds()[0].g, p, p);
         // only the lower triangle is valid
         let full = Mat::from_fn(p, p, |i, j| g[(i.max(j), i.min(j))]);
         let (values, vectors) = workers.run_detached(move || symmetric_eigen(full.as_ref()))??;
-        let floor = self.gram.epsilon() * values[p - 1].max(0.0);
-        let leading: Vec<usize> = (0..p).rev().take(k).take_while(|j| values[*j] > floor).collect();
+        let min_eigenvalue = self.gram.epsilon() * values[p - 1].max(0.0);
+        let leading: Vec<usize> = (0..p).rev().take(k).take_while(|j| values[*j] > min_eigenvalue).collect();
         if leading.is_empty() {
             return Err(Error::NoVariance);
         }
         let projection = Mat::from_fn(p, leading.len(), |i, q| vectors[(i, leading[q])] / values[leading[q]].sqrt());
-        Ok((projection, (0..p).rev().take(reported).map(|j| values[j]).collect()))
+        Ok((projection, (0..p).rev().take(reported_count).map(|j| values[j]).collect()))
     }
 }

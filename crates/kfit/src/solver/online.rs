@@ -49,10 +49,10 @@
 use super::parameter::{Interval, LAMBDA, ONLINE_INTERCEPT, Parameter, ParameterKind, STD, Settings, TOLERANCE};
 use super::sweeps::{SweepState, run_sweeps, score};
 use super::{Figure, Solution, Solver, SolverFamily, SolverProperties, reject_if};
-use crate::features::{FitData, GatherOptions, StoredFeatures, values_bytes};
+use crate::features::{FitData, GatherOptions, StoredFeatures, row_values_bytes};
 use crate::recursive_least_squares::{BLOCK_ROWS, RecursiveLeastSquares, split_weights};
 use crate::request::{PassShape, ProblemSize};
-use crate::{Error, Result, Task, linalg::strips::Pool, quadratic::Quadratic};
+use crate::{Error, Result, Task, linalg::strips::BufferPool, quadratic::Quadratic};
 use kapprox::Real;
 use kstore::MemoryPlan;
 
@@ -79,7 +79,7 @@ const RULE: Parameter = Parameter {
 
 const RATE: Parameter = Parameter {
     name: "rate",
-    kind: ParameterKind::Number(Interval::UpToOne),
+    kind: ParameterKind::Number(Interval::PositiveUpToOne),
     default: None,
     help: "Step size of lms, as a fraction of the step to the target of the row; smaller steps \
         average over more rows [default: 0.1]",
@@ -87,7 +87,7 @@ const RATE: Parameter = Parameter {
 
 const FORGETTING: Parameter = Parameter {
     name: "forgetting",
-    kind: ParameterKind::Number(Interval::UpToOne),
+    kind: ParameterKind::Number(Interval::PositiveUpToOne),
     default: None,
     help: "Forgetting factor of rls: every new row multiplies the weights of earlier rows by it, \
         such as 0.999 for about the last 1,000 rows [default: 1]",
@@ -103,34 +103,34 @@ const PASSES: Parameter = Parameter {
 #[derive(Clone, Copy, Debug)]
 struct Online {
     /// True for recursive least squares, false for least mean squares.
-    recursive: bool,
+    uses_rls: bool,
     lambda: f64,
     rate: f64,
     forgetting: f64,
-    passes: usize,
-    variance: bool,
+    pass_count: usize,
+    stores_variance: bool,
     /// The constant feature of the intercept: 1, or 0 without an intercept.
     constant_feature: f64,
 }
 
 impl Online {
     fn new(settings: &Settings) -> Result<Self> {
-        let recursive = settings.word(&RULE) == Some("rls");
-        let (unused, other) = if recursive { (&RATE, "lms") } else { (&FORGETTING, "rls") };
-        if let Some(value) = settings.number(unused) {
+        let uses_rls = settings.word(&RULE) == Some("rls");
+        let (unused_parameter, other) = if uses_rls { (&RATE, "lms") } else { (&FORGETTING, "rls") };
+        if let Some(value) = settings.number(unused_parameter) {
             let why = format!("only `rule` {other} reads it; use that rule, or leave it out");
-            return Err(Error::option(unused.name, value, why));
+            return Err(Error::option(unused_parameter.name, value, why));
         }
-        let variance = settings.flag(&STD);
+        let stores_variance = settings.flag(&STD);
         let why = "only `rule` rls computes standard deviations; use that rule, or leave it out";
-        reject_if(variance && !recursive, STD.name, "", why)?;
+        reject_if(stores_variance && !uses_rls, STD.name, "", why)?;
         Ok(Self {
-            recursive,
-            variance,
-            lambda: settings.penalty().lambda(1.0),
+            uses_rls,
+            stores_variance,
+            lambda: settings.regularisation().lambda(1.0),
             rate: settings.number(&RATE).unwrap_or(0.1),
             forgetting: settings.number(&FORGETTING).unwrap_or(1.0),
-            passes: settings.required(&PASSES, Settings::count),
+            pass_count: settings.required(&PASSES, Settings::count),
             constant_feature: f64::from(u8::from(settings.word(&ONLINE_INTERCEPT) != Some("none"))),
         })
     }
@@ -159,14 +159,14 @@ impl Online {
         for (phi, y) in phi.chunks_exact(p).zip(y.chunks_exact(t)) {
             let squared_norm =
                 phi.iter().map(|v| kstore::Float::to_f64(*v).powi(2)).sum::<f64>() + self.constant_feature;
-            let step = self.rate / (squared_norm + self.lambda);
+            let step_size = self.rate / (squared_norm + self.lambda);
             for (w, y) in w.chunks_exact_mut(p + 1).zip(y) {
                 let error = y - score(w, phi);
                 squared_errors += error * error;
                 let update =
-                    |(w, v): (&mut f64, &T)| *w += step * (error * kstore::Float::to_f64(*v) - self.lambda * *w);
+                    |(w, v): (&mut f64, &T)| *w += step_size * (error * kstore::Float::to_f64(*v) - self.lambda * *w);
                 w.iter_mut().zip(phi).for_each(update);
-                w[p] += step * error * self.constant_feature;
+                w[p] += step_size * error * self.constant_feature;
             }
         }
         squared_errors
@@ -181,17 +181,17 @@ impl<T: Real> Solver<T> for Online {
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, _: PassShape) -> MemoryPlan {
         let (n, q) = (usize::try_from(size.n).unwrap_or(usize::MAX), size.map.p + 1);
         let inverse = RecursiveLeastSquares::bytes(q - 1, size.t, size.threads);
-        plan.term("targets of all rows", values_bytes(n.saturating_mul(size.t), 8), "")
+        plan.term("targets of all rows", row_values_bytes(n.saturating_mul(size.t), 8), "")
             .term("coefficients", 3 * 8 * q * size.t, "lower `rank`")
-            .term_if(self.recursive, "inverse of the moments", inverse, "use `rule` lms or lower `rank`")
-            .term_if(self.variance, "variances", Quadratic::expansion_bytes(q, q), "leave `std` out")
+            .term_if(self.uses_rls, "inverse of the moments", inverse, "use `rule` lms or lower `rank`")
+            .term_if(self.stores_variance, "variances", Quadratic::expansion_bytes(q, q), "leave `std` out")
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         let (features, gathered) = StoredFeatures::gather(data, GatherOptions::default())?;
         let (p, t) = (features.p, data.targets.count());
-        let (panels, n) = (Pool::default(), data.rows as f64);
-        let initial = || match self.recursive {
+        let (panels, n) = (BufferPool::default(), data.n as f64);
+        let initial = || match self.uses_rls {
             true => OnlineState { w: Vec::new(), recursion: Some(self.initial_recursion((p, t), n)) },
             false => OnlineState { w: vec![0.0; (p + 1) * t], recursion: None },
         };
@@ -199,9 +199,9 @@ impl<T: Real> Solver<T> for Online {
             &features,
             data,
             initial,
-            |losses| losses.len() < self.passes,
+            |losses| losses.len() < self.pass_count,
             |OnlineState { w, recursion }, tile| {
-                let y = &features.y[tile.first * t..][..tile.rows() * t];
+                let y = &features.y[tile.first_row * t..][..tile.row_count() * t];
                 let mut blocks = tile.phi.chunks(BLOCK_ROWS * p).zip(y.chunks(BLOCK_ROWS * t));
                 blocks.try_fold(0.0, |sum, (phi, y)| match recursion {
                     Some(recursion) => {
@@ -214,11 +214,11 @@ impl<T: Real> Solver<T> for Online {
         )?;
         let running_mse = losses.iter().map(|loss| loss / (features.n * t) as f64).collect();
         let mean_residual = gathered.certificate.as_ref().map_or(0.0, |state| state.mean_residual(p));
-        let residual = 1.0 / (self.lambda * n + mean_residual);
+        let residual_factor = 1.0 / (self.lambda * n + mean_residual);
         let quadratic = |recursion: &RecursiveLeastSquares| {
-            recursion.variance(residual, mean_residual).ok_or_else(|| self.overflow_error())
+            recursion.variance(residual_factor, mean_residual).ok_or_else(|| self.overflow_error())
         };
-        let quadratic = state.recursion.as_ref().filter(|_| self.variance).map(quadratic).transpose()?;
+        let quadratic = state.recursion.as_ref().filter(|_| self.stores_variance).map(quadratic).transpose()?;
         let (weights, intercept) = match &state.recursion {
             Some(recursion) => recursion.weights_and_intercepts(),
             None => split_weights(&state.w, (p, t)),

@@ -40,8 +40,8 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     |settings| {
         Ok(Box::new(Perceptron {
             max_sweeps: settings.required(&STEPS, Settings::count),
-            averaged: !settings.flag(&LAST),
-            constant: settings.word(&ONLINE_INTERCEPT) != Some("none"),
+            uses_average: !settings.flag(&LAST),
+            has_intercept: settings.word(&ONLINE_INTERCEPT) != Some("none"),
         }))
     },
 );
@@ -52,8 +52,8 @@ const LAST: Parameter = Parameter::flag("last", "Use the last weights instead of
 struct Perceptron {
     max_sweeps: usize,
     /// True for the average of w over the rows seen, false for the last w.
-    averaged: bool,
-    constant: bool,
+    uses_average: bool,
+    has_intercept: bool,
 }
 
 impl<T: Real> Solver<T> for Perceptron {
@@ -72,21 +72,21 @@ impl<T: Real> Solver<T> for Perceptron {
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         let (features, gathered) = StoredFeatures::gather(data, GatherOptions::default())?;
-        let columns = data.targets.count();
-        let initial = || PerceptronState::new(features.p, columns, self.constant);
+        let function_count = data.targets.count();
+        let initial = || PerceptronState::new(features.p, function_count, self.has_intercept);
         let continues = |mistakes: &[f64]| mistakes.len() < self.max_sweeps && mistakes.last() != Some(&0.0);
         let SweepState { state, losses: mistakes } = run_sweeps(&features, data, initial, continues, |state, tile| {
-            let is_mistake = |i: &usize| state.learn(tile.row(*i), features.codes[tile.first + i] as usize);
-            Ok((0..tile.rows()).filter(is_mistake).count() as f64)
+            let is_mistake = |i: &usize| state.learn(tile.row(*i), features.class_codes[tile.first_row + i] as usize);
+            Ok((0..tile.row_count()).filter(is_mistake).count() as f64)
         })?;
-        if let Some(last) = mistakes.last().filter(|last| **last > 0.0 && !self.averaged) {
+        if let Some(last) = mistakes.last().filter(|last| **last > 0.0 && !self.uses_average) {
             data.resources.stage_observer.warn(format!(
                 "the last of {} sweeps still made {last} mistakes: no function separates the rows, or `steps` is too small",
                 mistakes.len()
             ));
         }
-        let (w, p) = (if self.averaged { state.average() } else { state.w }, features.p);
-        let (weights, intercept) = split_weights(&w, (p, columns));
+        let (w, p) = (if self.uses_average { state.average() } else { state.w }, features.p);
+        let (weights, intercept) = split_weights(&w, (p, function_count));
         Ok(Solution {
             weights,
             intercept,
@@ -115,25 +115,25 @@ struct PerceptronState {
 kstore::persist!(PerceptronState { fill "w": w, fill "late": weighted_changes, one "seen": rows_seen });
 
 impl PerceptronState {
-    fn new(p: usize, columns: usize, constant: bool) -> Self {
-        let zeros = || vec![0.0; (p + 1) * columns];
-        let constant_feature = f64::from(u8::from(constant));
+    fn new(p: usize, function_count: usize, has_intercept: bool) -> Self {
+        let zeros = || vec![0.0; (p + 1) * function_count];
+        let constant_feature = f64::from(u8::from(has_intercept));
         Self { p, constant_feature, w: zeros(), weighted_changes: zeros(), rows_seen: 0 }
     }
 
     /// Learns a row; returns true if it was misclassified before.
     fn learn<T: Real>(&mut self, phi: &[T], class: usize) -> bool {
         let scores: Vec<f64> = self.w.chunks_exact(self.p + 1).map(|w| score(w, phi)).collect();
-        let mistaken = if let [score] = scores[..] {
+        let is_mistake = if let [score] = scores[..] {
             let sign = if class == 1 { 1.0 } else { -1.0 };
-            let mistaken = sign * score <= 0.0;
-            if mistaken {
+            let is_mistake = sign * score <= 0.0;
+            if is_mistake {
                 self.update(0, phi, sign);
             }
-            mistaken
+            is_mistake
         } else {
-            let others = (0..scores.len()).filter(|j| *j != class);
-            let rival = others.fold(None, |best: Option<usize>, j| match best {
+            let other_classes = (0..scores.len()).filter(|j| *j != class);
+            let rival = other_classes.fold(None, |best: Option<usize>, j| match best {
                 Some(best) if scores[best] >= scores[j] => Some(best),
                 _ => Some(j),
             });
@@ -145,25 +145,25 @@ impl PerceptronState {
             rival.is_some()
         };
         self.rows_seen += 1;
-        mistaken
+        is_mistake
     }
 
     /// Adds `sign` φ to function j.
     fn update<T: Real>(&mut self, j: usize, phi: &[T], sign: f64) {
-        let (q, late) = (self.p + 1, sign * self.rows_seen as f64);
+        let (q, weighted_sign) = (self.p + 1, sign * self.rows_seen as f64);
         let (w, sum) = (&mut self.w[j * q..(j + 1) * q], &mut self.weighted_changes[j * q..(j + 1) * q]);
         for ((w, sum), v) in w.iter_mut().zip(sum.iter_mut()).zip(phi) {
             let v = kstore::Float::to_f64(*v);
             *w += sign * v;
-            *sum += late * v;
+            *sum += weighted_sign * v;
         }
         w[q - 1] += sign * self.constant_feature;
-        sum[q - 1] += late * self.constant_feature;
+        sum[q - 1] += weighted_sign * self.constant_feature;
     }
 
     /// Returns the average, over the rows seen, of w after each row.
     fn average(&self) -> Vec<f64> {
-        let seen = self.rows_seen.max(1) as f64;
-        self.w.iter().zip(&self.weighted_changes).map(|(w, late)| w - late / seen).collect()
+        let row_count = self.rows_seen.max(1) as f64;
+        self.w.iter().zip(&self.weighted_changes).map(|(w, weighted_change)| w - weighted_change / row_count).collect()
     }
 }

@@ -17,7 +17,7 @@ pub struct Solution<T> {
     /// Kernel functions that the coefficients multiply, for a solver that combines them itself.
     pub basis: Option<Basis<T>>,
     /// Transformation of the features or kernel functions before the coefficients multiply them.
-    pub form: BasisTransform,
+    pub basis_transform: BasisTransform,
     /// True if predictions must evaluate the kernel functions in f64 although the rows are f32.
     pub needs_f64: bool,
     /// Meaning of the functions if it differs from the task of the fit, such as components that
@@ -67,7 +67,7 @@ impl<T> Default for Solution<T> {
             weights: Mat::new(),
             intercept: Vec::new(),
             basis: None,
-            form: BasisTransform::default(),
+            basis_transform: BasisTransform::default(),
             needs_f64: false,
             task: None,
             projection: None,
@@ -128,6 +128,6 @@ pub struct SolveMethod {
 
 /// Returns the mean squared error, averaged over targets, and R², the fraction of explained
 /// variance. `mse` and `variance` are sums over the targets.
-pub fn mse_and_r2(mse: f64, variance: f64, targets: usize) -> (f64, Option<f64>) {
-    (mse / targets.max(1) as f64, (variance > 0.0).then(|| 1.0 - mse / variance))
+pub fn mse_and_r2(mse: f64, variance: f64, target_count: usize) -> (f64, Option<f64>) {
+    (mse / target_count.max(1) as f64, (variance > 0.0).then(|| 1.0 - mse / variance))
 }

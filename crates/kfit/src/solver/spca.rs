@@ -44,18 +44,18 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     &[TASK, COMPONENTS, TARGET_KERNEL, TOLERANCE],
     |settings| {
         Ok(Box::new(SupervisedPca {
-            components: settings.required(&COMPONENTS, Settings::count),
+            component_count: settings.required(&COMPONENTS, Settings::count),
             target_kernel: settings.kernel(&TARGET_KERNEL),
         }))
     },
 );
 
-const NOISE: f64 = 64.0;
+const ROUNDING_UNITS: f64 = 64.0;
 
 #[derive(Clone, Debug)]
 struct SupervisedPca {
     /// Number of components q, at most the number of directions that depend on the target.
-    components: usize,
+    component_count: usize,
     /// Kernel on the targets; `None` for `linear()`, or `delta()` for classes.
     target_kernel: Option<Kernel>,
 }
@@ -88,26 +88,36 @@ impl<T: Real> Solver<T> for SupervisedPca {
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         let kernel = target_features::mapped_kernel(self.target_kernel.as_ref(), data.options.task);
-        let target = kernel.map(|kernel| target_features::fit_map(kernel, data)).transpose()?;
-        let state = data.moments_with_targets(target.as_ref().map(|target| target as _))?;
-        let _stage = data.resources.stage_observer.stage("singular vectors", None);
+        let target_map = kernel.map(|kernel| target_features::fit_map(kernel, data)).transpose()?;
+        let state = data.moments_with_targets(target_map.as_ref().map(|target| target as _))?;
+        let _stage = data.resources.stage_observer.start_stage("singular vectors", None);
         let moments = &state.gram.folds()[0];
-        target_features::require_varying(moments, self.components)?;
-        let n = moments.rows as f64;
+        target_features::reject_constant_targets(moments, self.component_count)?;
+        let n = moments.row_count as f64;
         let covariance = cross_covariance(moments);
-        let (values, directions) =
-            leading_directions(covariance.as_ref(), self.components, noise_level(moments, state.gram.epsilon()))?;
+        let (singular_values, directions) =
+            leading_directions(covariance.as_ref(), self.component_count, noise_level(moments, state.gram.epsilon()))?;
         let why = "no direction of the features depends on the target; check the target and the kernels";
-        reject_if(values.is_empty(), COMPONENTS.name, self.components, why)?;
-        data.warn_of_fewer_components(self.components, values.len(), "no more directions depend on the target");
+        reject_if(singular_values.is_empty(), COMPONENTS.name, self.component_count, why)?;
+        data.warn_of_fewer_components(
+            self.component_count,
+            singular_values.len(),
+            "no more directions depend on the target",
+        );
         let projection = |j: usize| (0..directions.nrows()).map(|i| directions[(i, j)] * moments.s[i]).sum::<f64>();
-        let intercept = (0..values.len()).map(|j| -projection(j) / n).collect();
-        let total = covariance.squared_norm_l2();
+        let intercept = (0..singular_values.len()).map(|j| -projection(j) / n).collect();
+        let squared_norm = covariance.squared_norm_l2();
         let mut figures = vec![
-            Figure { name: "covariance with the target", values: values.iter().map(|value| value / n).collect() },
-            Figure { name: "share of the dependence", values: values.iter().map(|v| v * v / total).collect() },
+            Figure {
+                name: "covariance with the target",
+                values: singular_values.iter().map(|value| value / n).collect(),
+            },
+            Figure {
+                name: "share of the dependence",
+                values: singular_values.iter().map(|v| v * v / squared_norm).collect(),
+            },
         ];
-        figures.extend(target.map(|target| Figure::single("features of the target", target.dims().1 as f64)));
+        figures.extend(target_map.map(|target| Figure::single("features of the target", target.dims().1 as f64)));
         Ok(Solution {
             weights: directions,
             intercept,
@@ -122,22 +132,22 @@ impl<T: Real> Solver<T> for SupervisedPca {
 
 /// Computes B = Σ φ̃ψ̃ᵀ, p x t.
 fn cross_covariance(moments: &FoldGram) -> Mat<f64> {
-    let (p, t, n) = (moments.s.len(), moments.sy.len(), moments.rows as f64);
+    let (p, t, n) = (moments.s.len(), moments.sy.len(), moments.row_count as f64);
     Mat::from_fn(p, t, |i, j| moments.b[j * p + i] - moments.s[i] * moments.sy[j] / n)
 }
 
 /// Returns a bound on the rounding errors of B for uncorrelated features and targets: a multiple of
 /// `epsilon` times √(Σ‖φ̃‖² Σ‖ψ̃‖²).
 fn noise_level(moments: &FoldGram, epsilon: f64) -> f64 {
-    let (p, n) = (moments.s.len(), moments.rows as f64);
+    let (p, n) = (moments.s.len(), moments.row_count as f64);
     let trace: f64 = (0..p).map(|i| moments.g[i * p + i] - moments.s[i] * moments.s[i] / n).sum();
-    let total: f64 = (0..p).map(|i| moments.g[i * p + i]).sum();
-    if trace <= NOISE * epsilon * total {
+    let uncentred_trace: f64 = (0..p).map(|i| moments.g[i * p + i]).sum();
+    if trace <= ROUNDING_UNITS * epsilon * uncentred_trace {
         // the features are constant, so B contains only rounding errors
         return f64::INFINITY;
     }
-    let squares: f64 = moments.yy.iter().zip(&moments.sy).map(|(yy, sy)| yy - sy * sy / n).sum();
-    NOISE * epsilon * (trace.max(0.0) * squares.max(0.0)).sqrt()
+    let target_trace: f64 = moments.yy.iter().zip(&moments.sy).map(|(yy, sy)| yy - sy * sy / n).sum();
+    ROUNDING_UNITS * epsilon * (trace.max(0.0) * target_trace.max(0.0)).sqrt()
 }
 
 /// Returns the `q` largest singular values of B with their left singular vectors. Omits singular
@@ -150,16 +160,18 @@ fn leading_directions(b: MatRef<'_, f64>, q: usize, noise_level: f64) -> Result<
     }
     // scaled, so that squares do not overflow or underflow
     let scaled = Mat::from_fn(p, t, |i, j| b[(i, j)] / norm);
-    let inner = scaled.transpose() * &scaled;
-    let (squares, vectors) = symmetric_eigen(inner.as_ref())?;
-    let images = &scaled * &vectors;
+    let gram = scaled.transpose() * &scaled;
+    let (squared_singular_values, vectors) = symmetric_eigen(gram.as_ref())?;
+    let unscaled_directions = &scaled * &vectors;
     // the squares have absolute errors of ε times the largest square, so the values have errors of
     // √ε
-    let floor = (noise_level / norm).max(f64::EPSILON.sqrt());
-    let value = |j: usize| squares[j].max(0.0).sqrt();
-    let leading: Vec<usize> = (0..t).rev().take(q.min(p)).take_while(|j| value(*j) > floor).collect();
-    let lengths: Vec<f64> = leading.iter().map(|j| images.col(*j).norm_l2()).collect();
-    let signs: Vec<f64> = leading.iter().map(|j| sign_of_largest(images.as_ref(), *j)).collect();
-    let directions = Mat::from_fn(p, leading.len(), |i, k| signs[k] * images[(i, leading[k])] / lengths[k]);
+    let min_singular_value = (noise_level / norm).max(f64::EPSILON.sqrt());
+    let singular_value = |j: usize| squared_singular_values[j].max(0.0).sqrt();
+    let leading: Vec<usize> =
+        (0..t).rev().take(q.min(p)).take_while(|j| singular_value(*j) > min_singular_value).collect();
+    let lengths: Vec<f64> = leading.iter().map(|j| unscaled_directions.col(*j).norm_l2()).collect();
+    let signs: Vec<f64> = leading.iter().map(|j| sign_of_largest(unscaled_directions.as_ref(), *j)).collect();
+    let directions =
+        Mat::from_fn(p, leading.len(), |i, k| signs[k] * unscaled_directions[(i, leading[k])] / lengths[k]);
     Ok((lengths.iter().map(|length| length * norm).collect(), directions))
 }

@@ -52,26 +52,26 @@ impl<T: Real> Solver<T> for Spectral {
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
         let plan = normalised_moments::plan::<T>(plan, size, pass_shape);
-        lloyd::plan(plan, size, pass_shape, self.0.clusters, self.0.clusters)
+        lloyd::plan(plan, size, pass_shape, self.0.cluster_count, self.0.cluster_count)
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         let (features, gathered) = StoredFeatures::gather(data, GatherOptions::default())?;
         let moments = NormalisedMoments::compute(data, &features)?;
         let (projection, eigenvalues) = {
-            let _stage = data.resources.stage_observer.stage("eigenvectors", None);
-            moments.embedding(self.0.clusters, self.0.clusters + 1, data.resources.workers)?
+            let _stage = data.resources.stage_observer.start_stage("eigenvectors", None);
+            moments.embedding(self.0.cluster_count, self.0.cluster_count + 1, data.resources.workers)?
         };
-        let space = PointSpace { projection: Some(projection.as_ref()), sphere: true };
+        let space = PointSpace { projection: Some(projection.as_ref()), is_spherical: true };
         let clusters = lloyd::cluster(data, &features, space, self.0)?;
-        let mut weights = Mat::zeros(features.p, self.0.clusters);
+        let mut weights = Mat::zeros(features.p, self.0.cluster_count);
         matmul(weights.as_mut(), Accum::Replace, projection.as_ref(), clusters.centroids.as_ref(), 1.0, Par::Seq);
         let figures = vec![
             Figure { name: "eigenvalue", values: eigenvalues },
-            Figure::single("mean squared distance", clusters.squares / features.weight_outside(None)),
-            Figure { name: "rows of each cluster", values: clusters.sizes },
+            Figure::single("mean squared distance", clusters.inertia / features.weight_outside(None)),
+            Figure { name: "rows of each cluster", values: clusters.cluster_weights },
         ];
-        let intercept = vec![0.0; self.0.clusters];
+        let intercept = vec![0.0; self.0.cluster_count];
         Ok(Solution {
             weights,
             intercept,

@@ -30,18 +30,18 @@ pub(super) fn run_sweeps<T: Real, S: Persist + Clone + Send>(
     let initial = || SweepState { state: initial(), losses: Vec::new() };
     let (mut steps, mut sweep_state) = Steps::begin(data.resources.journal, "sweeps", initial);
     while continues(&sweep_state.losses) {
-        let stage = data.resources.stage_observer.stage("sweep", Some(data.rows));
-        let (mut next, mut loss) = (sweep_state.clone(), 0.0);
+        let stage = data.resources.stage_observer.start_stage("sweep", Some(data.n));
+        let (mut next_state, mut loss) = (sweep_state.clone(), 0.0);
         let result = features.visit(&*stage, |tile: &Tile<'_, T>| {
-            loss += learn(&mut next.state, tile)?;
+            loss += learn(&mut next_state.state, tile)?;
             Ok(())
         });
         if let Err(error) = result {
             steps.save_before_stop(&sweep_state);
             return Err(error);
         }
-        next.losses.push(loss);
-        sweep_state = next;
+        next_state.losses.push(loss);
+        sweep_state = next_state;
         steps.record_step(&sweep_state);
     }
     Ok(sweep_state)

@@ -37,8 +37,8 @@ const TRACE_TOLERANCE: f64 = 1e-13;
 /// Returns the kernel on the targets if it needs a feature map; `None` if the targets themselves or
 /// their codes are the features of the kernel.
 pub(super) fn mapped_kernel(kernel: Option<&Kernel>, task: Task) -> Option<&Kernel> {
-    let unmapped = if task == Task::Classification { "delta" } else { "linear" };
-    kernel.filter(|kernel| kernel.name() != Some(unmapped))
+    let kernel_without_map = if task == Task::Classification { "delta" } else { "linear" };
+    kernel.filter(|kernel| kernel.name() != Some(kernel_without_map))
 }
 
 pub(crate) fn sample_passes(kernel: Option<&Kernel>, task: Task) -> u64 {
@@ -54,8 +54,8 @@ pub(super) fn check(kernel: Option<&Kernel>, task: Task) -> Result<()> {
 }
 
 /// Rejects targets that vary by no more than rounding, and targets whose features do so.
-pub(super) fn require_varying(moments: &FoldGram, components: usize) -> Result<()> {
-    let (n, uncentred_squares) = (moments.rows as f64, moments.yy.iter().sum::<f64>());
+pub(super) fn reject_constant_targets(moments: &FoldGram, components: usize) -> Result<()> {
+    let (n, uncentred_squares) = (moments.row_count as f64, moments.yy.iter().sum::<f64>());
     let centred_squares: f64 = moments.yy.iter().zip(&moments.sy).map(|(yy, sy)| yy - sy * sy / n).sum();
     let varies = centred_squares > MIN_VARIATION_EPSILONS * f64::EPSILON * uncentred_squares;
     let why = "the target does not vary, so no direction can predict it; check the target";
@@ -70,19 +70,19 @@ pub(super) fn moment_columns(kernel: Option<&Kernel>, task: Task, t: usize) -> u
 
 /// Adds the memory of the target features to a plan: the sample and its factor.
 pub(super) fn plan(plan: MemoryPlan, size: &ProblemSize) -> MemoryPlan {
-    let (is_mapped, sample) = (size.moment_columns != size.t, 8 * SAMPLE_SIZE * (4 * size.t + 2 + MAX_FEATURES));
-    plan.term_if(is_mapped, "sample of the target", sample, "leave `target_kernel` out")
+    let (is_mapped, sample_bytes) = (size.moment_columns != size.t, 8 * SAMPLE_SIZE * (4 * size.t + 2 + MAX_FEATURES));
+    plan.term_if(is_mapped, "sample of the target", sample_bytes, "leave `target_kernel` out")
 }
 
 /// Builds the map of a kernel on the centred targets from a sample of them: one pass over the rows.
 pub(super) fn fit_map<T: Real>(kernel: &Kernel, data: &FitData<'_, T>) -> Result<NystromMap<f64>> {
-    let (t, keys) = (data.targets.count(), Stream::new(data.options.seed, Purpose::Median, 1));
-    let fraction = (SAMPLE_SIZE as f64 / data.rows.max(1) as f64).min(1.0);
-    let sample_fold = ReductionFn::new(|RowValues(sample): &mut RowValues<f64>, block: &RowBlock<'_, T>| {
-        let mut selected = (0..block.len()).filter(|i| keys.uniform(block.rows[*i]) < fraction);
-        selected.try_for_each(|i| data.targets.append_to(block, i, sample))
+    let (t, stream) = (data.targets.count(), Stream::new(data.options.seed, Purpose::Median, 1));
+    let fraction = (SAMPLE_SIZE as f64 / data.n.max(1) as f64).min(1.0);
+    let sample_reduction = ReductionFn::new(|RowValues(sample): &mut RowValues<f64>, block: &RowBlock<'_, T>| {
+        let mut selected_rows = (0..block.len()).filter(|i| stream.uniform(block.row_numbers[*i]) < fraction);
+        selected_rows.try_for_each(|i| data.targets.append_to(block, i, sample))
     });
-    let RowValues(sample) = data.reduce("sample of the target", &sample_fold)?;
+    let RowValues(sample) = data.reduce("sample of the target", &sample_reduction)?;
     let n = sample.len() / t.max(1);
     if n < 2 {
         return Err(Error::TooFewRowsFor { what: "features of the target", needed: 2, rows: n as u64 });
@@ -96,7 +96,7 @@ pub(super) fn fit_map<T: Real>(kernel: &Kernel, data: &FitData<'_, T>) -> Result
     let pivots = cholesky.pivots;
     let landmarks = LandmarkSet {
         points: pivots.iter().flat_map(|i| &sample[*i as usize * t..][..t]).copied().collect(),
-        rows: vec![NO_ROW; pivots.len()],
+        row_numbers: vec![NO_ROW; pivots.len()],
         d: t,
         passes: 1,
         evaluations: cholesky.evaluations,
@@ -111,7 +111,7 @@ struct PointKernelMatrix<'a> {
 }
 
 impl PsdMatrix for PointKernelMatrix<'_> {
-    fn size(&self) -> u64 {
+    fn order(&self) -> u64 {
         self.points.nrows() as u64
     }
     fn diagonal(&self, out: &mut [f64]) -> kapprox::Result<()> {

@@ -90,7 +90,7 @@ fn find_own(table: &[(&str, &'static str)], word: &str) -> Option<&'static str> 
 /// Returns the reply to an unknown option or solver; `None` for other errors.
 pub(crate) fn reply_to(error: &clap::Error, command: &Command, subcommand: Option<&str>) -> Option<String> {
     let context = |kind| match error.get(kind) {
-        Some(ContextValue::String(said)) => Some(said.as_str()),
+        Some(ContextValue::String(text)) => Some(text.as_str()),
         _ => None,
     };
     match error.kind() {
@@ -105,10 +105,10 @@ pub(crate) fn reply_to(error: &clap::Error, command: &Command, subcommand: Optio
             });
             let command_name = subcommand.map_or_else(|| "kmill".to_string(), |verb| format!("kmill {verb}"));
             if let Some((_, _, reason)) = reason {
-                return Some(format!("{command_name} has no option {}: {reason}", display::truncated(option)));
+                return Some(format!("{command_name} has no option {}: {reason}", display::truncate(option)));
             }
             let others = subcommands_with(command, &word).join(", ");
-            let option = display::truncated(option);
+            let option = display::truncate(option);
             Some(match context(ContextKind::SuggestedArg) {
                 _ if !others.is_empty() => {
                     format!("{command_name} has no option {option} (an option of {others}); see {command_name} --help")
@@ -131,10 +131,10 @@ pub(crate) fn reply_to(error: &clap::Error, command: &Command, subcommand: Optio
 
 /// Returns the subcommands with this option.
 fn subcommands_with<'c>(command: &'c Command, option: &str) -> Vec<&'c str> {
-    let has = |verb: &&Command| {
+    let has_option = |verb: &&Command| {
         verb.get_arguments().any(|arg| arg.get_long().is_some_and(|long| long.eq_ignore_ascii_case(option)))
     };
-    command.get_subcommands().filter(has).map(Command::get_name).collect()
+    command.get_subcommands().filter(has_option).map(Command::get_name).collect()
 }
 
 /// Returns the reply to a kernel that has another name here; `None` for names that are not in the

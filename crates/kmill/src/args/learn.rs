@@ -125,6 +125,6 @@ fn solvers_help() -> String {
 }
 
 /// Formats pairs as `name (description); …`.
-pub(crate) fn with_descriptions(all: impl Iterator<Item = (&'static str, &'static str)>) -> String {
-    all.map(|(name, about)| format!("{name} ({})", with_option_names(about))).collect::<Vec<_>>().join("; ")
+pub(crate) fn with_descriptions(entries: impl Iterator<Item = (&'static str, &'static str)>) -> String {
+    entries.map(|(name, about)| format!("{name} ({})", with_option_names(about))).collect::<Vec<_>>().join("; ")
 }

@@ -52,21 +52,21 @@ fn is_among(words: &str, word: &str) -> bool {
 /// Returns the command line with the help for `words`: short for `-h`, complete otherwise.
 pub(crate) fn command(words: &[OsString]) -> Command {
     let short = words.iter().any(|word| word == "-h");
-    let base = in_two_sections(Cli::command()).mut_subcommands(accept_plurals);
+    let base = group_subcommands(Cli::command()).mut_subcommands(accept_plurals);
     let command = base.mut_subcommands(|verb| if short { with_short_help(verb) } else { with_full_help(verb) });
     let Some((verb, family)) = solver_in(words) else { return command };
     command.mut_subcommand(verb, |verb| with_solver_help(verb, family, short))
 }
 
 /// Lists the subcommands in two sections of the help.
-fn in_two_sections(command: Command) -> Command {
+fn group_subcommands(command: Command) -> Command {
     let line = |verb: &Command| {
         let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
         format!("  {:<12} {about}\n", verb.get_name())
     };
     let first: String = MAIN_SUBCOMMANDS.iter().filter_map(|name| command.find_subcommand(name)).map(line).collect();
-    let is_first = |verb: &&Command| MAIN_SUBCOMMANDS.contains(&verb.get_name());
-    let more: String = command.get_subcommands().filter(|verb| !is_first(verb)).map(line).collect();
+    let is_main = |verb: &&Command| MAIN_SUBCOMMANDS.contains(&verb.get_name());
+    let more: String = command.get_subcommands().filter(|verb| !is_main(verb)).map(line).collect();
     let style = *command.get_styles().get_header();
     command.help_template(format!(
         "{{about}}\n\n{{usage-heading}} {{usage}}\n\n{style}Commands:{style:#}\n{first}\n{style}More:{style:#}\n{more}\n\
@@ -80,12 +80,12 @@ fn accept_plurals(subcommand: Command) -> Command {
     let names: Vec<String> = subcommand.get_arguments().filter_map(|arg| arg.get_long().map(String::from)).collect();
     subcommand.mut_args(|arg| {
         let Some(long) = arg.get_long() else { return arg };
-        let other = match long.strip_suffix('s') {
+        let alias = match long.strip_suffix('s') {
             Some(singular) if is_among(SINGULAR_NAMES, singular) => singular.to_string(),
             _ if is_among(SINGULAR_NAMES, long) => format!("{long}s"),
             _ => return arg,
         };
-        if names.contains(&other) { arg } else { arg.alias(other) }
+        if names.contains(&alias) { arg } else { arg.alias(alias) }
     })
 }
 
@@ -110,12 +110,12 @@ fn with_short_help(subcommand: Command) -> Command {
     // only the examples; the explanations below them are for --help
     let after_help =
         if has_many { after_help.split("\n\n").next().unwrap_or_default().to_string() } else { after_help };
-    let more = if has_many {
+    let footer = if has_many {
         format!("{after_help}\n\nkmill {name} --help lists all options; kmill help which helps to choose a solver.")
     } else {
         after_help
     };
-    verb.after_help(more.trim_start().to_string()).after_long_help(None)
+    verb.after_help(footer.trim_start().to_string()).after_long_help(None)
 }
 
 /// Completes the help of a subcommand, in the layout of the short help.

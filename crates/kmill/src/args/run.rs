@@ -131,7 +131,7 @@ impl RunArgs {
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let verbosity = crate::progress::verbosity(self.quiet, self.verbose);
         let (memory, progress) = (self.memory.unwrap_or_else(kstore::budget::default_memory), Progress::new(verbosity));
-        if let Some(available) = kstore::budget::available().filter(|bytes| memory > *bytes) {
+        if let Some(available) = kstore::budget::available_memory().filter(|bytes| memory > *bytes) {
             let (requested, available_text) =
                 (kstore::budget::format_bytes(memory), kstore::budget::format_bytes(available));
             progress.warn(format!(
@@ -145,9 +145,9 @@ impl RunArgs {
 
 impl RunSettings {
     /// Returns the resources of a job: the memory, the threads and the progress display of the run.
-    pub(crate) fn job(&self) -> job::Run<'_> {
-        let job = job::Run::new().memory(self.memory).with_workers(self.workers.clone());
-        job.cancel(interrupt::cancel_token()).observer(&self.progress)
+    pub(crate) fn job_run(&self) -> job::Run<'_> {
+        let job_run = job::Run::new().memory(self.memory).with_workers(self.workers.clone());
+        job_run.cancel_token(interrupt::cancel_token()).observer(&self.progress)
     }
 
     /// Returns the resources that the run has used; `bytes_read` is counted by its tables.

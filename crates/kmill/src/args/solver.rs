@@ -29,29 +29,31 @@ fn distinct_parameters() -> Vec<&'static Parameter> {
 /// Returns the help text of a parameter, with the description by each solver that reads it.
 fn parameter_help(parameter: &Parameter) -> String {
     let mut seen = HashSet::new();
-    let same_named = solver::parameters().filter(|own| own.name == parameter.name && seen.insert(own.help));
-    same_named.map(|own| describe_parameter(own.name, own.help)).collect::<Vec<_>>().join("; ")
+    let same_named =
+        solver::parameters().filter(|candidate| candidate.name == parameter.name && seen.insert(candidate.help));
+    same_named.map(|candidate| describe_parameter(candidate.name, candidate.help)).collect::<Vec<_>>().join("; ")
 }
 
 /// Formats one description of a parameter with its solvers and their defaults.
 fn describe_parameter(name: &str, about: &str) -> String {
-    let mut readers: Vec<(Option<&str>, Vec<&str>)> = Vec::new();
+    let mut solvers_by_default: Vec<(Option<&str>, Vec<&str>)> = Vec::new();
     for family in solver::registry() {
-        for parameter in family.parameters.iter().filter(|own| (own.name, own.help) == (name, about)) {
-            match readers.iter_mut().find(|(default, _)| *default == parameter.default) {
+        for parameter in family.parameters.iter().filter(|candidate| (candidate.name, candidate.help) == (name, about))
+        {
+            match solvers_by_default.iter_mut().find(|(default, _)| *default == parameter.default) {
                 Some((_, names)) => names.push(family.name),
-                None => readers.push((parameter.default, vec![family.name])),
+                None => solvers_by_default.push((parameter.default, vec![family.name])),
             }
         }
     }
-    let solvers: Vec<&str> = readers.iter().flat_map(|(_, names)| names.iter().copied()).collect();
-    let defaults = match &readers[..] {
+    let solvers: Vec<&str> = solvers_by_default.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+    let defaults = match &solvers_by_default[..] {
         [(Some(default), _)] => format!(" [default: {default}]"),
         [(None, _)] => String::new(),
-        several => {
-            let each =
-                several.iter().filter_map(|(default, names)| Some(format!("{} for {}", (*default)?, names.join(", "))));
-            format!(" [default: {}]", each.collect::<Vec<_>>().join("; "))
+        groups => {
+            let solver_defaults =
+                groups.iter().filter_map(|(default, names)| Some(format!("{} for {}", (*default)?, names.join(", "))));
+            format!(" [default: {}]", solver_defaults.collect::<Vec<_>>().join("; "))
         }
     };
     format!("{} ({}){defaults}", with_option_names(about), solvers.join(", "))
@@ -123,8 +125,8 @@ impl FromArgMatches for SolverArgs {
                 None => options,
             },
         };
-        let former = FORMER_FLAGS.into_iter().filter(|(flag, ..)| matches.get_flag(flag));
-        let options = former.fold(Options::new(), |options, (_, name, value)| options.set(name, value));
+        let used_flags = FORMER_FLAGS.into_iter().filter(|(flag, ..)| matches.get_flag(flag));
+        let options = used_flags.fold(Options::new(), |options, (_, name, value)| options.set(name, value));
         Ok(Self(distinct_parameters().into_iter().fold(options, add_value)))
     }
 

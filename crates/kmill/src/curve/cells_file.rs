@@ -88,7 +88,7 @@ impl CellsFile {
         &self.cells
     }
 
-    pub(super) fn has_all(&self, run: &CurveRun) -> bool {
+    pub(super) fn has_all_cells(&self, run: &CurveRun) -> bool {
         let method = run.method.to_string();
         let has_rank = |rank: &usize| {
             self.cells.iter().any(|cell| cell.method == method && cell.repeat == run.repeat && cell.rank == *rank)

@@ -31,11 +31,11 @@ pub(crate) fn run(args: &CurveArgs, run: &RunSettings) -> Result<CurveReport> {
     let kinds = [FileKind::Page, FileKind::Picture, FileKind::Json, FileKind::Table];
     let remedy = format!("choose a name that ends with {}", request::outputs());
     let outputs = Outputs::new(&args.output, &kinds, "its extension is not that of a report", &remedy)?;
-    if let Some(cells) = outputs.paths().next().map(CellsFile::path)
-        && outputs.paths().any(|path| output::is_same_file(path, &cells))
+    if let Some(cells_path) = outputs.paths().next().map(CellsFile::path)
+        && outputs.paths().any(|path| output::is_same_file(path, &cells_path))
     {
         let why = "finished cells are stored in this file, which is removed at the end";
-        return Err(Error::option("-o", cells.display(), why, "choose another name"));
+        return Err(Error::option("-o", cells_path.display(), why, "choose another name"));
     }
     if args.resume && args.output.is_empty() {
         let remedy = "repeat the -o of the interrupted curve";
@@ -78,7 +78,7 @@ fn run_and_write<T: Real>(
     engine: Option<&SharedEngine>,
 ) -> Result<CurveReport> {
     let journal = engine.map(|engine| Journal::with_engine(engine));
-    let (first_stages, job) = (FirstStages::new(&run.progress), run.job());
+    let (first_stages, job) = (FirstStages::new(&run.progress), run.job_run());
     let resources = Resources { stage_observer: &first_stages, journal: journal.as_ref(), ..job.resources() };
     let setting = Setting::<T>::open(&request.train, request.test.as_ref(), &request.options, &resources)?;
     first_stages.end();
@@ -101,7 +101,7 @@ fn write(report: &CurveReport, path: &Path, kind: FileKind) -> Result<()> {
 }
 
 fn remaining_runs(request: &Request, cells: &CellsFile) -> Vec<ksolve::curve::CurveRun> {
-    request.options.runs().into_iter().filter(|run| !cells.has_all(run)).collect()
+    request.options.runs().into_iter().filter(|run| !cells.has_all_cells(run)).collect()
 }
 
 fn run_remaining<T: Real>(
@@ -111,7 +111,7 @@ fn run_remaining<T: Real>(
     progress: &Progress,
 ) -> Result<()> {
     let (run_count, remaining) = (request.options.runs().len(), remaining_runs(request, cells));
-    let run_counter = progress.runs("curve", run_count as u64, (run_count - remaining.len()) as u64);
+    let run_counter = progress.begin_runs("curve", run_count as u64, (run_count - remaining.len()) as u64);
     for run in &remaining {
         interrupt::fail_if_requested()?;
         run_counter.begin(&run.to_string());

@@ -106,7 +106,7 @@ pub(super) fn outputs() -> String {
 impl Request {
     /// Opens the table and checks options that depend on each other.
     pub(super) fn new(args: &CurveArgs, run: &RunSettings) -> Result<Self> {
-        let (progress, job) = (&run.progress, &run.job());
+        let (progress, job) = (&run.progress, &run.job_run());
         let data = &args.data;
         if args.test_where.is_some() && data.target.is_empty() {
             let why = "a test error needs a target; name its column: --target y";
@@ -130,7 +130,7 @@ impl Request {
         let (table, targets) = open::table(&data.select.paths, &text, &data.target)?;
         let (train, test, train_where) = select_rows(args, job, &table, &targets, task)?;
         let lambda = match kmodel::grids::parse_regularisation("lambda", &args.lambda)?[..] {
-            [one] => one,
+            [lambda] => lambda,
             _ => {
                 return Err(Error::option(
                     "--lambda",
@@ -144,8 +144,8 @@ impl Request {
             methods: args.methods.clone(),
             ranks: kmodel::grids::parse_ranks(&args.ranks)?,
             repeats: args.repeats,
-            landmarks: landmark_scheme(args)?,
-            sample: args.sample,
+            landmark_scheme: landmark_scheme(args)?,
+            sample_rows: args.sample,
             scaling: args.scale,
             kernel: args.kernel.resolve_columns(&train.feature_names())?,
             task,
@@ -158,8 +158,8 @@ impl Request {
         let settings: [(&str, String); 18] = [
             ("--methods", join_with_commas(&checked.methods)),
             ("--ranks", join_with_commas(&checked.ranks)),
-            ("--landmarks", checked.landmarks.name.to_string()),
-            ("--sample", checked.sample.map_or("all".to_string(), |rows| rows.to_string())),
+            ("--landmarks", checked.landmark_scheme.name.to_string()),
+            ("--sample", checked.sample_rows.map_or("all".to_string(), |rows| rows.to_string())),
             ("--scale", checked.scaling.to_string()),
             ("--kernel", checked.kernel.to_string()),
             ("--task", checked.task.to_string()),

@@ -4,12 +4,12 @@ use super::{Generator, Target};
 use std::f64::consts::PI;
 
 /// Class 0: (cos t, sin t); class 1: (1 − cos t, ½ − sin t); t uniform in (0, π).
-pub(super) static MOONS: Generator = Generator::undescribed("moons", 2, Target::Class, |recipe, row, x| {
-    let lower = recipe.uniform(0, row) < 0.5;
-    let t = PI * recipe.uniform(1, row);
-    let point = if lower { [1.0 - t.cos(), 0.5 - t.sin()] } else { [t.cos(), t.sin()] };
-    recipe.add_noise(&point, row, x);
-    f64::from(u8::from(lower))
+pub(super) static MOONS: Generator = Generator::undescribed("moons", 2, Target::Class, |spec, row, x| {
+    let is_lower = spec.uniform(0, row) < 0.5;
+    let t = PI * spec.uniform(1, row);
+    let point = if is_lower { [1.0 - t.cos(), 0.5 - t.sin()] } else { [t.cos(), t.sin()] };
+    spec.add_noise(&point, row, x);
+    f64::from(u8::from(is_lower))
 })
 .noise(0.1)
 .about("two classes: interleaved half circles of radius 1, with noise");
@@ -22,11 +22,11 @@ const FIRST_CENTRE_DRAW: u64 = 1 << 40;
 
 /// Three classes with centres uniform in (−10, 10)^d, and points normal around them with standard
 /// deviation `noise`.
-pub(super) static BLOBS: Generator = Generator::undescribed("blobs", 2, Target::Class, |recipe, row, x| {
-    let class = ((recipe.uniform(0, row) * BLOB_COUNT as f64) as u64).min(BLOB_COUNT - 1);
+pub(super) static BLOBS: Generator = Generator::undescribed("blobs", 2, Target::Class, |spec, row, x| {
+    let class = ((spec.uniform(0, row) * BLOB_COUNT as f64) as u64).min(BLOB_COUNT - 1);
     for (axis, x) in (0..).zip(x) {
-        let centre = 20.0 * recipe.uniform(FIRST_CENTRE_DRAW + axis, class) - 10.0;
-        *x = centre + recipe.noise * recipe.normal(axis, row);
+        let centre = 20.0 * spec.uniform(FIRST_CENTRE_DRAW + axis, class) - 10.0;
+        *x = centre + spec.noise * spec.normal(axis, row);
     }
     class as f64
 })
@@ -36,21 +36,21 @@ pub(super) static BLOBS: Generator = Generator::undescribed("blobs", 2, Target::
 
 /// Points (t, t² + class) with t uniform in (-2, 2). The classes are not linearly separable, but a
 /// quadratic function separates them.
-pub(super) static PARABOLAS: Generator = Generator::undescribed("parabolas", 2, Target::Class, |recipe, row, x| {
-    let upper = f64::from(u8::from(recipe.uniform(0, row) < 0.5));
-    let t = 4.0 * recipe.uniform(1, row) - 2.0;
-    recipe.add_noise(&[t, t * t + upper], row, x);
+pub(super) static PARABOLAS: Generator = Generator::undescribed("parabolas", 2, Target::Class, |spec, row, x| {
+    let upper = f64::from(u8::from(spec.uniform(0, row) < 0.5));
+    let t = 4.0 * spec.uniform(1, row) - 2.0;
+    spec.add_noise(&[t, t * t + upper], row, x);
     upper
 })
 .noise(0.05)
 .about("two classes: the parabolas x1 = x0^2 and x1 = x0^2 + 1 for x0 in (-2, 2), with noise");
 
 /// Class 0: (cos t, sin t); class 1: half of this; t uniform in (0, 2π).
-pub(super) static CIRCLE: Generator = Generator::undescribed("circle", 2, Target::Class, |recipe, row, x| {
-    let inner = recipe.uniform(0, row) < 0.5;
-    let (t, radius) = (2.0 * PI * recipe.uniform(1, row), if inner { 0.5 } else { 1.0 });
-    recipe.add_noise(&[radius * t.cos(), radius * t.sin()], row, x);
-    f64::from(u8::from(inner))
+pub(super) static CIRCLE: Generator = Generator::undescribed("circle", 2, Target::Class, |spec, row, x| {
+    let is_inner = spec.uniform(0, row) < 0.5;
+    let (t, radius) = (2.0 * PI * spec.uniform(1, row), if is_inner { 0.5 } else { 1.0 });
+    spec.add_noise(&[radius * t.cos(), radius * t.sin()], row, x);
+    f64::from(u8::from(is_inner))
 })
 .noise(0.05)
 .about("two classes: a circle of radius 1/2 inside one of radius 1, with noise");

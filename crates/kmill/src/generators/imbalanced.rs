@@ -27,19 +27,19 @@ fn eye_and_mouth_rows(n: u64) -> (u64, u64) {
     (root + u64::from(root * root < n), n.div_ceil(10))
 }
 
-fn smile(recipe: &TableSpec, row: u64, x: &mut [f64]) -> f64 {
-    let (eye_rows, mouth_rows) = eye_and_mouth_rows(recipe.rows);
+fn smile(spec: &TableSpec, row: u64, x: &mut [f64]) -> f64 {
+    let (eye_rows, mouth_rows) = eye_and_mouth_rows(spec.rows);
     let (point, part) = if row < 2 * eye_rows {
         let is_left = row < eye_rows;
         // the square root makes the density uniform over the disc
-        let (radius, angle) = (recipe.uniform(0, row).sqrt(), TAU * recipe.uniform(1, row));
+        let (radius, angle) = (spec.uniform(0, row).sqrt(), TAU * spec.uniform(1, row));
         let centre = if is_left { -4.0 } else { 4.0 };
         ([centre + radius * angle.cos(), 4.0 + radius * angle.sin()], if is_left { 0.0 } else { 1.0 })
     } else if row < 2 * eye_rows + mouth_rows {
         let mouth_x = evenly_spaced(row - 2 * eye_rows, mouth_rows, -5.0, 5.0);
         ([mouth_x, mouth_x * mouth_x / 16.0 - 5.0], 2.0)
     } else {
-        let angle = evenly_spaced(row - 2 * eye_rows - mouth_rows, recipe.rows - 2 * eye_rows - mouth_rows, 0.0, TAU);
+        let angle = evenly_spaced(row - 2 * eye_rows - mouth_rows, spec.rows - 2 * eye_rows - mouth_rows, 0.0, TAU);
         ([10.0 * angle.cos(), 10.0 * angle.sin()], 3.0)
     };
     x.copy_from_slice(&point);
@@ -48,8 +48,8 @@ fn smile(recipe: &TableSpec, row: u64, x: &mut [f64]) -> f64 {
 
 /// A spiral: the points e^{0.2 t} (cos t, sin t) with t = s⁶, where s is evenly spaced over [0, 2]
 /// and the largest s is first. The target is t.
-pub(super) static ROBSPIRAL: Generator = Generator::undescribed("robspiral", 2, Target::Number, |recipe, row, x| {
-    let t = evenly_spaced(row, recipe.rows, 2.0, 0.0).powi(6);
+pub(super) static ROBSPIRAL: Generator = Generator::undescribed("robspiral", 2, Target::Number, |spec, row, x| {
+    let t = evenly_spaced(row, spec.rows, 2.0, 0.0).powi(6);
     let radius = (0.2 * t).exp();
     x[0] = radius * t.cos();
     x[1] = radius * t.sin();

@@ -36,7 +36,7 @@ impl RegistryEntry for &'static Generator {
 
 /// Returns all generators: the built-in generators, then the registered generators.
 pub(crate) fn all() -> Vec<&'static Generator> {
-    GENERATORS.all().into_iter().copied().collect()
+    GENERATORS.entries().into_iter().copied().collect()
 }
 
 /// Returns the generator with this name; `None` if the name is unknown.
@@ -92,7 +92,7 @@ pub struct Generator {
     /// Kind of the target column.
     pub target: Target,
     /// Function that writes the features of a row, given its number, and returns its target.
-    pub row: fn(&TableSpec, u64, &mut [f64]) -> f64,
+    pub fill_row: fn(&TableSpec, u64, &mut [f64]) -> f64,
 }
 
 impl Generator {
@@ -102,9 +102,9 @@ impl Generator {
         about: &'static str,
         features: usize,
         target: Target,
-        row: fn(&TableSpec, u64, &mut [f64]) -> f64,
+        fill_row: fn(&TableSpec, u64, &mut [f64]) -> f64,
     ) -> Self {
-        Self { name, about, features, min_features: None, noise: None, min_rows: 1, target, row }
+        Self { name, about, features, min_features: None, noise: None, min_rows: 1, target, fill_row }
     }
 
     /// Same as [`Generator::new`], without a description.
@@ -149,7 +149,7 @@ impl TableSpec {
         }
         let features = match (features, generator.min_features) {
             (None, _) => generator.features,
-            (Some(d), Some(fewest)) if d >= fewest => d,
+            (Some(d), Some(minimum)) if d >= minimum => d,
             (Some(d), Some(min_features)) => {
                 let why = format!("{name} has at least {min_features} features");
                 return Err(Error::option("--features", d, why, format!("choose {min_features} or more")));
@@ -204,14 +204,14 @@ impl TableSpec {
 }
 
 /// Returns point `i` of `points` evenly spaced points from `from` to `to`, both included.
-fn evenly_spaced(i: u64, points: u64, from: f64, to: f64) -> f64 {
-    if points < 2 { from } else { from + (to - from) * (i as f64 / (points - 1) as f64) }
+fn evenly_spaced(i: u64, point_count: u64, start: f64, end: f64) -> f64 {
+    if point_count < 2 { start } else { start + (end - start) * (i as f64 / (point_count - 1) as f64) }
 }
 
 /// Fills `x` (row-major) and `y` with rows `first..first + y.len()`.
-pub(crate) fn fill_rows(generator: &Generator, recipe: &TableSpec, first: u64, x: &mut [f64], y: &mut [f64]) {
-    for ((row, x), y) in (first..).zip(x.chunks_exact_mut(recipe.features)).zip(y) {
-        *y = (generator.row)(recipe, row, x);
+pub(crate) fn fill_rows(generator: &Generator, spec: &TableSpec, first_row: u64, x: &mut [f64], y: &mut [f64]) {
+    for ((row, x), y) in (first_row..).zip(x.chunks_exact_mut(spec.features)).zip(y) {
+        *y = (generator.fill_row)(spec, row, x);
     }
 }
 
@@ -249,7 +249,7 @@ pub(crate) mod tests {
             let mut row = [vec![0.0; generator.features], vec![0.0; generator.features]];
             for (seed, x) in row.iter_mut().enumerate() {
                 let recipe = TableSpec::new(generator, 1000, seed as u64, None, None).unwrap();
-                (generator.row)(&recipe, 0, x);
+                (generator.fill_row)(&recipe, 0, x);
             }
             assert_eq!(row[0] == row[1], generator.name == "robspiral", "{}", generator.name);
         }

@@ -9,10 +9,10 @@ use std::f64::consts::PI;
 ///
 /// J. H. Friedman, "Multivariate adaptive regression splines", Annals of Statistics 19 (1991),
 /// section 4.3.
-pub(crate) static FRIEDMAN1: Generator = Generator::undescribed("friedman1", 10, Target::Number, |recipe, row, x| {
-    recipe.fill_uniform(row, x);
+pub(crate) static FRIEDMAN1: Generator = Generator::undescribed("friedman1", 10, Target::Number, |spec, row, x| {
+    spec.fill_uniform(row, x);
     let y = 10.0 * (PI * x[0] * x[1]).sin() + 20.0 * (x[2] - 0.5).powi(2) + 10.0 * x[3] + 5.0 * x[4];
-    y + recipe.noise * recipe.normal(0, row)
+    y + spec.noise * spec.normal(0, row)
 })
 .with_min_features(5)
 .noise(1.0)
@@ -21,11 +21,11 @@ pub(crate) static FRIEDMAN1: Generator = Generator::undescribed("friedman1", 10,
 /// y = cos(1.5 (x0 + x1)) + cos(1.5 (x2 − x3)) + noise, with every feature uniform in (−2, 2). No
 /// feature is correlated with y. A kernel that depends on the distance in all features predicts y
 /// badly; a kernel with a learned metric predicts it well.
-pub(super) static HIDDEN: Generator = Generator::undescribed("hidden", 32, Target::Number, |recipe, row, x| {
-    recipe.fill_uniform(row, x);
+pub(super) static HIDDEN: Generator = Generator::undescribed("hidden", 32, Target::Number, |spec, row, x| {
+    spec.fill_uniform(row, x);
     x.iter_mut().for_each(|x| *x = 4.0 * *x - 2.0);
     let y = (1.5 * (x[0] + x[1])).cos() + (1.5 * (x[2] - x[3])).cos();
-    y + recipe.noise * recipe.normal(0, row)
+    y + spec.noise * spec.normal(0, row)
 })
 .with_min_features(4)
 .noise(0.2)
@@ -35,9 +35,9 @@ pub(super) static HIDDEN: Generator = Generator::undescribed("hidden", 32, Targe
 );
 
 /// (t cos t, 21 v, t sin t) with t = 3π/2 (1 + 2u), u and v uniform in (0, 1); the target is t.
-pub(super) static SWISSROLL: Generator = Generator::undescribed("swissroll", 3, Target::Number, |recipe, row, x| {
-    let t = 1.5 * PI * (1.0 + 2.0 * recipe.uniform(0, row));
-    recipe.add_noise(&[t * t.cos(), 21.0 * recipe.uniform(1, row), t * t.sin()], row, x);
+pub(super) static SWISSROLL: Generator = Generator::undescribed("swissroll", 3, Target::Number, |spec, row, x| {
+    let t = 1.5 * PI * (1.0 + 2.0 * spec.uniform(0, row));
+    spec.add_noise(&[t * t.cos(), 21.0 * spec.uniform(1, row), t * t.sin()], row, x);
     t
 })
 .noise(0.0)
@@ -47,9 +47,9 @@ pub(super) static SWISSROLL: Generator = Generator::undescribed("swissroll", 3, 
 );
 
 /// (sin t, 2v, sign(t)(cos t − 1)) with t = 3π (u − ½), u and v uniform in (0, 1); the target is t.
-pub(super) static SCURVE: Generator = Generator::undescribed("scurve", 3, Target::Number, |recipe, row, x| {
-    let t = 3.0 * PI * (recipe.uniform(0, row) - 0.5);
-    recipe.add_noise(&[t.sin(), 2.0 * recipe.uniform(1, row), t.signum() * (t.cos() - 1.0)], row, x);
+pub(super) static SCURVE: Generator = Generator::undescribed("scurve", 3, Target::Number, |spec, row, x| {
+    let t = 3.0 * PI * (spec.uniform(0, row) - 0.5);
+    spec.add_noise(&[t.sin(), 2.0 * spec.uniform(1, row), t.signum() * (t.cos() - 1.0)], row, x);
     t
 })
 .noise(0.0)

@@ -14,7 +14,7 @@ use kreport::tune::{COLUMNS, TuneReport};
 use ksolve::job::{Checkpoint, ElementType, Fit};
 use ksolve::tune::{
     ANY_SOLVER, FixedParts, Score, SearchJournal, SearchWork, SelectionResult, SolverMeasure, TimeBudget, Tune,
-    TuneOptions, stand_in,
+    TuneOptions, ridge_surrogate,
 };
 use kstore::{Missing, Selection, checkpoint::Journal, sink::OutputKind};
 use search_stages::SearchStages;
@@ -97,8 +97,9 @@ pub(crate) fn run(args: &TuneArgs, run: &RunSettings) -> Result<TuneReport> {
     if let Some(page) = &args.report {
         output::check_page(page)?;
     }
-    let requested = [("--resume", args.disk.resume), ("--fresh", args.disk.fresh)];
-    if let Some((option, _)) = requested.iter().find(|(_, is_set)| *is_set).filter(|_| outputs.model().is_none()) {
+    let checkpoint_flags = [("--resume", args.disk.resume), ("--fresh", args.disk.fresh)];
+    if let Some((option, _)) = checkpoint_flags.iter().find(|(_, is_set)| *is_set).filter(|_| outputs.model().is_none())
+    {
         let why = "only the fit keeps a checkpoint, and without a model nothing is fitted";
         return Err(Error::option(option, "", why, "omit it, or name a model with -o"));
     }
@@ -111,9 +112,9 @@ pub(crate) fn run(args: &TuneArgs, run: &RunSettings) -> Result<TuneReport> {
     // an indicator adds one feature for each column with missing values. The alternatives lose
     // rows, or lose the information that a value is missing
     let missing = select.missing.unwrap_or(Missing::Indicator);
-    let rows = Selection { missing, ..open::training_selection(&args.data) };
+    let selection = Selection { missing, ..open::training_selection(&args.data) };
     let solver = if any_solver { "ridge" } else { &args.solver };
-    let mut options = FitOptions::for_solver(solver, (rows, select), &args.map_args, args.parameters.0.clone())?;
+    let mut options = FitOptions::for_solver(solver, (selection, select), &args.map_args, args.parameters.0.clone())?;
     options.solver_undecided = any_solver;
     let search = build_search(args, options.fit.clone())?;
     options.fit = search.fit_with_defaults();
@@ -193,43 +194,45 @@ fn search_and_fit<T: kapprox::Real>(
 ) -> Result<TuneReport> {
     let time_budget = TimeBudget::new(args.time);
     let selected = pipeline::select(&mut options, run)?;
-    let features = selected.shape().inputs;
-    if search.is_too_wide(features) {
+    let feature_count = selected.shape().inputs;
+    if search.is_too_wide(feature_count) {
         run.progress.note(&format!(
             "{} features are too many to learn a metric: kernels are compared without one, on dense rows; fit svm, logistic and \
              ridge keep sparse rows sparse",
-            format_count(features as u64)
+            format_count(feature_count as u64)
         ));
     }
-    options.fit = search.for_features(options.fit, features);
+    options.fit = search.for_features(options.fit, feature_count);
     let inputs = output::table_files(selected.table()).chain(options.fit.files());
     output::protect_inputs(outputs.0.iter().map(|(path, _)| path).chain(&args.report), inputs)?;
-    let base = options.job(&selected)?;
+    let base = options.fit_with_open_files(&selected)?;
     let tune_options = search.options(&base, &selected)?;
     let checkpoint = outputs.model().map(|model| Checkpoint {
         folder: model.with_added_extension("search"),
-        interval: args.disk.checkpoint_every,
-        resume: args.disk.resume_mode(),
+        save_interval: args.disk.checkpoint_every,
+        resume_mode: args.disk.resume_mode(),
         listener: &run.progress,
-        notes: vec![("search".to_string(), search_identity(args, &tune_options, &options))],
+        identifying_values: vec![("search".to_string(), search_identity(args, &tune_options, &options))],
     });
-    let stand_in = stand_in(&options.fit, args.score)?;
+    let surrogate = ridge_surrogate(&options.fit, args.score)?;
     let journal = checkpoint
         .as_ref()
-        .map(|checkpoint| stand_in.open_checkpoint(checkpoint, &selected, &tune_options.training))
+        .map(|checkpoint| surrogate.open_checkpoint(checkpoint, &selected, &tune_options.training))
         .transpose()?;
     let mut search_journal = SearchJournal::open(journal.as_ref())?;
     let search_stages = SearchStages::new(run, &time_budget);
-    let job = run.job().observer(&search_stages);
-    let (open_files, repeat_options) = (|fit: Fit| fit.opened(&selected, &options.text_options), OnceCell::new());
+    let job_run = run.job_run().observer(&search_stages);
+    let (open_files, repeat_options) =
+        (|fit: Fit| fit.with_open_files(&selected, &options.text_options), OnceCell::new());
     let final_fit = |selection_result: &SelectionResult| {
         let fit_budget = outputs.model().map(|_| &time_budget);
-        let (fit, options) = search.final_fit(selection_result, fit_budget, &selected, &run.job(), &open_files)?;
+        let (fit, options) = search.final_fit(selection_result, fit_budget, &selected, &run.job_run(), &open_files)?;
         options.into_iter().for_each(|options| drop(repeat_options.set(options)));
         Ok(fit)
     };
-    let choice = search.model_selection((&base, &tune_options), (&selected, &job), &search_stages, &final_fit);
-    let chosen = choice.run::<T>(&mut search_journal).map_err(|error| {
+    let model_selection =
+        search.model_selection((&base, &tune_options), (&selected, &job_run), &search_stages, &final_fit);
+    let selection_result = model_selection.run::<T>(&mut search_journal).map_err(|error| {
         search_journal.save();
         match (&checkpoint, &journal) {
             (Some(checkpoint), Some(journal)) => checkpoint.interruption_error(journal, error),
@@ -238,7 +241,7 @@ fn search_and_fit<T: kapprox::Real>(
     })?;
     let fit = match outputs.model() {
         Some(path) => {
-            let options = FitOptions { fit: chosen.fit.clone(), ..options.clone() };
+            let options = FitOptions { fit: selection_result.fit.clone(), ..options.clone() };
             let fitted = pipeline::fit_model(&options, &selected, run, (path, true), &args.disk)?;
             Some(pipeline::fit_report(fitted.report, run, selected.table(), Some(path)))
         }
@@ -248,7 +251,7 @@ fn search_and_fit<T: kapprox::Real>(
     journal.into_iter().for_each(Journal::finish);
     let bytes_read = selected.table().bytes_read() + fit.as_ref().map_or(0, |fit| fit.spent.bytes_read);
     let mut report =
-        TuneReport::new(args.score, chosen, fit, run.resource_report(bytes_read), selected.feature_names());
+        TuneReport::new(args.score, selection_result, fit, run.resource_report(bytes_read), selected.feature_names());
     report.repeat = repeat_options.into_inner();
     Ok(report)
 }
@@ -260,7 +263,7 @@ fn search_identity(args: &TuneArgs, search: &TuneOptions, options: &FitOptions) 
         factors,
         score,
         measure: select,
-        sample,
+        sample_rows: sample,
         may_use_blocks: blocks,
         lambdas,
         intercept,

@@ -16,23 +16,23 @@ pub(super) struct SearchStages<'a> {
     run: &'a RunSettings,
     time_budget: &'a TimeBudget,
     first_stages: FirstStages<'a>,
-    steps: Mutex<Option<RunCounter<'a>>>,
+    run_counter: Mutex<Option<RunCounter<'a>>>,
 }
 
 impl<'a> SearchStages<'a> {
     pub(super) fn new(run: &'a RunSettings, time_budget: &'a TimeBudget) -> Self {
         let first_stages = FirstStages::new(&run.progress);
-        Self { run, time_budget, first_stages, steps: Mutex::new(None) }
+        Self { run, time_budget, first_stages, run_counter: Mutex::new(None) }
     }
 
-    fn lock_steps(&self) -> MutexGuard<'_, Option<RunCounter<'a>>> {
-        self.steps.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_run_counter(&self) -> MutexGuard<'_, Option<RunCounter<'a>>> {
+        self.run_counter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl StageObserver for SearchStages<'_> {
-    fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
-        self.first_stages.stage(name, rows)
+    fn start_stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
+        self.first_stages.start_stage(name, rows)
     }
     fn warn(&self, text: String) {
         if !self.first_stages.have_ended() {
@@ -44,20 +44,20 @@ impl StageObserver for SearchStages<'_> {
 impl SearchListener for SearchStages<'_> {
     fn begin(&self, part: SearchPart, steps: u64) {
         self.first_stages.end();
-        *self.lock_steps() = Some(self.run.progress.runs(&part.to_string(), steps, 0));
+        *self.lock_run_counter() = Some(self.run.progress.begin_runs(&part.to_string(), steps, 0));
     }
-    fn next(&self, what: &str) -> ksolve::Result<()> {
+    fn begin_step(&self, what: &str) -> ksolve::Result<()> {
         if interrupt::is_requested() {
             return Err(kstore::Error::Interrupted.into());
         }
-        self.lock_steps().iter().for_each(|counter| counter.begin(what));
+        self.lock_run_counter().iter().for_each(|counter| counter.begin(what));
         Ok(())
     }
-    fn done(&self, what: &str, took: Duration) {
-        self.lock_steps().iter().for_each(|counter| counter.end(what, took));
+    fn end_step(&self, what: &str, took: Duration) {
+        self.lock_run_counter().iter().for_each(|counter| counter.end(what, took));
     }
     fn end(&self) {
-        self.lock_steps().take().into_iter().for_each(RunCounter::finish);
+        self.lock_run_counter().take().into_iter().for_each(RunCounter::finish);
     }
     fn is_late(&self, part: SearchPart, next: Duration) -> bool {
         self.time_budget.is_exceeded(part, next)

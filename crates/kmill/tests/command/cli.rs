@@ -43,7 +43,7 @@ fn what_a_solver_needs_and_was_not_given_is_wrong_usage() {
     for family in kfit::solver::registry() {
         let (name, settings) = (family.name, family.settings(&kfit::solver::Options::new()).unwrap());
         let target = family.task.has_target();
-        let lacks = family.solver(&settings).err();
+        let lacks = family.build_solver(&settings).err();
         for verb in ["fit", "plan", "prepare"] {
             let output = if verb == "plan" { "" } else { "-o m" };
             if target {

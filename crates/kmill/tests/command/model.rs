@@ -40,7 +40,7 @@ fn card(targets: &[&str], classes: Vec<Label>) -> ModelMetadata {
 fn save(path: &Path, card: ModelMetadata, weights: &[f64], intercept: &[f64]) {
     let model = Model::<f64> {
         metadata: card,
-        basis: Basis::Landmarks { points: vec![0.0, 0.0], rows: vec![0] },
+        basis: Basis::Landmarks { points: vec![0.0, 0.0], row_numbers: vec![0] },
         transform: BasisTransform::default(),
         coefficients: Mat::from_fn(1, weights.len(), |_, j| weights[j]),
         intercept: intercept.to_vec(),

@@ -23,8 +23,10 @@ const PANEL_COLUMNS: usize = 512;
 /// upper triangle. Returns false if the factor does not exist or the workers are cancelled.
 pub fn factor_parallel(mut matrix: MatMut<'_, f64>, workers: &Workers) -> bool {
     let order = matrix.nrows();
-    let width = if order > MAX_UNBLOCKED_ORDER { PANEL_COLUMNS } else { order.max(1) };
-    (0..order).step_by(width).all(|first| factor_panel(matrix.rb_mut(), first, width.min(order - first), workers))
+    let panel_columns = if order > MAX_UNBLOCKED_ORDER { PANEL_COLUMNS } else { order.max(1) };
+    (0..order).step_by(panel_columns).all(|first_column| {
+        factor_panel(matrix.rb_mut(), first_column, panel_columns.min(order - first_column), workers)
+    })
 }
 
 /// Replaces the lower triangle of a matrix by its Cholesky factor, in one call; overwrites the
@@ -42,30 +44,30 @@ pub fn factor_unblocked(mut matrix: MatMut<'_, f64>, par: Par) -> Result<(), usi
 }
 
 /// Solves L Lᵀ x = `right` in place, on one thread.
-pub fn solve_factored(lower: MatRef<'_, f64>, mut right: MatMut<'_, f64>) {
+pub fn solve_cholesky(lower: MatRef<'_, f64>, mut right: MatMut<'_, f64>) {
     solve_lower_triangular_in_place(lower, right.rb_mut(), Par::Seq);
     solve_upper_triangular_in_place(lower.transpose(), right, Par::Seq);
 }
 
 /// Computes `width` columns of the factor from column `first` on; the columns before `first` are
 /// already computed.
-fn factor_panel(matrix: MatMut<'_, f64>, first: usize, width: usize, workers: &Workers) -> bool {
+fn factor_panel(matrix: MatMut<'_, f64>, first_column: usize, panel_columns: usize, workers: &Workers) -> bool {
     let (order, par) = (matrix.nrows(), par(workers));
-    let (earlier, rest) = matrix.split_at_col_mut(first);
-    let left = earlier.rb().subrows(first, order - first);
-    let mut panel = rest.subrows_mut(first, order - first).subcols_mut(0, width);
+    let (factored_columns, remaining_columns) = matrix.split_at_col_mut(first_column);
+    let left = factored_columns.rb().subrows(first_column, order - first_column);
+    let mut panel = remaining_columns.subrows_mut(first_column, order - first_column).subcols_mut(0, panel_columns);
     if workers.is_cancelled() {
         return false;
     }
-    if first > 0 {
-        let right = left.subrows(0, width).transpose();
+    if first_column > 0 {
+        let right = left.subrows(0, panel_columns).transpose();
         workers.install(|| matmul(panel.rb_mut(), Accum::Add, left, right, -1.0, par));
     }
-    let (mut diagonal, below) = panel.split_at_row_mut(width);
+    let (mut diagonal, below_diagonal) = panel.split_at_row_mut(panel_columns);
     let is_factored = workers.install(|| factor_unblocked(diagonal.rb_mut(), par).is_ok());
     if is_factored {
         let diagonal = diagonal.rb();
-        workers.for_each(row_strips(below, COLUMNS_PER_TASK), |(_, strip)| {
+        workers.for_each(row_strips(below_diagonal, COLUMNS_PER_TASK), |(_, strip)| {
             solve_lower_triangular_in_place(diagonal, strip.transpose_mut(), Par::Seq);
         });
     }
@@ -82,16 +84,18 @@ pub fn factor_sequential(mut matrix: MatMut<'_, f64>) -> Option<()> {
 
 /// The triangular system to solve: with the factor, or with its transpose.
 #[derive(Clone, Copy, Debug)]
-pub enum Side {
+pub enum TriangularSystem {
     Factor,
     Transpose,
 }
 
 /// Solves a triangular system in place, a fixed number of columns at a time.
-pub fn solve_triangular(lower: MatRef<'_, f64>, side: Side, right: MatMut<'_, f64>, workers: &Workers) {
-    workers.for_each(row_strips(right.transpose_mut(), COLUMNS_PER_TASK), |(_, columns)| match side {
-        Side::Factor => solve_lower_triangular_in_place(lower, columns.transpose_mut(), Par::Seq),
-        Side::Transpose => solve_upper_triangular_in_place(lower.transpose(), columns.transpose_mut(), Par::Seq),
+pub fn solve_triangular(lower: MatRef<'_, f64>, system: TriangularSystem, right: MatMut<'_, f64>, workers: &Workers) {
+    workers.for_each(row_strips(right.transpose_mut(), COLUMNS_PER_TASK), |(_, columns)| match system {
+        TriangularSystem::Factor => solve_lower_triangular_in_place(lower, columns.transpose_mut(), Par::Seq),
+        TriangularSystem::Transpose => {
+            solve_upper_triangular_in_place(lower.transpose(), columns.transpose_mut(), Par::Seq)
+        }
     });
 }
 
@@ -108,7 +112,7 @@ mod tests {
     }
 
     /// Factors a matrix of any order by panels of `width` columns.
-    fn by_panels(order: usize, width: usize, workers: &Workers) -> Mat<f64> {
+    fn factor_by_panels(order: usize, width: usize, workers: &Workers) -> Mat<f64> {
         let mut l = matrix(order);
         for first in (0..order).step_by(width) {
             assert!(factor_panel(l.as_mut(), first, width.min(order - first), workers));
@@ -119,21 +123,21 @@ mod tests {
     #[test]
     fn panel_factors_are_identical_for_any_threads() {
         for (order, width) in [(1, 8), (40, 8), (203, 50), (600, 512)] {
-            let l = by_panels(order, width, &Workers::sequential());
+            let l = factor_by_panels(order, width, &Workers::sequential());
             assert!((&l * l.transpose() - matrix(order)).norm_max() < 1e-13, "{order}");
-            assert!(l == by_panels(order, width, &Workers::new(3)), "{order}");
+            assert!(l == factor_by_panels(order, width, &Workers::new(3)), "{order}");
         }
     }
 
     #[test]
     fn indefinite_matrices_and_cancelled_workers_have_no_factor() {
-        let stop = CancelToken::new();
-        let workers = Workers::sequential().with_cancel(stop.clone());
+        let token = CancelToken::new();
+        let workers = Workers::sequential().with_cancel_token(token.clone());
         let mut l = matrix(30);
         l[(20, 20)] = -1.0;
         assert!(!factor_parallel(l.as_mut(), &workers));
         assert!(factor_parallel(matrix(30).as_mut(), &workers));
-        stop.cancel();
+        token.cancel();
         assert!(!factor_parallel(matrix(30).as_mut(), &workers));
     }
 }

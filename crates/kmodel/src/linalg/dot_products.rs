@@ -2,7 +2,7 @@
 
 use faer::{Mat, MatRef};
 use kapprox::Real;
-use kapprox::map::{contiguous, contiguous_mut};
+use kapprox::map::{column_slice, column_slice_mut};
 
 /// Number of partial sums of a dot product: two AVX-512 vectors in f64.
 const PARTIAL_SUMS: usize = 16;
@@ -12,9 +12,9 @@ pub fn dot_products<T: Real>(phi: MatRef<'_, T>, right: MatRef<'_, f64>, out: &m
     let width = phi.ncols();
     kapprox::vectorised!({
         for k in 0..right.ncols() {
-            let target = contiguous(right.col(k));
+            let right_column = column_slice(right.col(k));
             for j in 0..width {
-                out[j + width * k] = dot(contiguous(phi.col(j)), target);
+                out[j + width * k] = dot(column_slice(phi.col(j)), right_column);
             }
         }
     });
@@ -27,8 +27,8 @@ pub fn dot<T: Real>(x: &[T], y: &[f64]) -> f64 {
     let (x_whole, y_whole) = (x.chunks_exact(PARTIAL_SUMS), y.chunks_exact(PARTIAL_SUMS));
     let tail: f64 = x_whole.remainder().iter().zip(y_whole.remainder()).map(|(x, y)| x.to_f64() * y).sum();
     for (x, y) in x_whole.zip(y_whole) {
-        for lane in 0..PARTIAL_SUMS {
-            sums[lane] += x[lane].to_f64() * y[lane];
+        for i in 0..PARTIAL_SUMS {
+            sums[i] += x[i].to_f64() * y[i];
         }
     }
     sums.iter().sum::<f64>() + tail
@@ -36,8 +36,8 @@ pub fn dot<T: Real>(x: &[T], y: &[f64]) -> f64 {
 
 /// Converts a matrix to f64 and writes it to `to`, column by column.
 pub fn copy_as_f64<T: Real>(from: MatRef<'_, T>, to: &mut [f64]) {
-    let rows = from.nrows();
-    for (j, to) in to.chunks_exact_mut(rows.max(1)).enumerate().take(from.ncols()) {
+    let row_count = from.nrows();
+    for (j, to) in to.chunks_exact_mut(row_count.max(1)).enumerate().take(from.ncols()) {
         match from.col(j).try_as_col_major() {
             Some(column) => to.iter_mut().zip(column.as_slice()).for_each(|(to, from)| *to = from.to_f64()),
             None => to.iter_mut().zip(from.col(j).iter()).for_each(|(to, from)| *to = from.to_f64()),
@@ -48,7 +48,7 @@ pub fn copy_as_f64<T: Real>(from: MatRef<'_, T>, to: &mut [f64]) {
 pub fn to_f64_matrix<T: Real>(from: MatRef<'_, T>) -> Mat<f64> {
     let mut matrix = Mat::zeros(from.nrows(), from.ncols());
     for (j, column) in matrix.col_iter_mut().enumerate() {
-        copy_as_f64(from.subcols(j, 1), contiguous_mut(column));
+        copy_as_f64(from.subcols(j, 1), column_slice_mut(column));
     }
     matrix
 }

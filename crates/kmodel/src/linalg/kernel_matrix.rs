@@ -6,7 +6,7 @@ use kapprox::KernelFunction;
 use kstore::Workers;
 
 /// Rows of x that a worker computes at a time.
-const STRIP_ROWS: usize = 256;
+const MATRIX_STRIP_ROWS: usize = 256;
 
 /// Returns the kernel between the rows of x and of z. Strips of x are distributed over the workers.
 pub fn kernel_matrix(
@@ -16,8 +16,8 @@ pub fn kernel_matrix(
     workers: &Workers,
 ) -> Mat<f64> {
     let mut k = Mat::zeros(x.nrows(), z.nrows());
-    workers.for_each(row_strips(k.as_mut(), STRIP_ROWS), |(first, out)| {
-        kernel.block(x.subrows(first, out.nrows()), z, out);
+    workers.for_each(row_strips(k.as_mut(), MATRIX_STRIP_ROWS), |(first_row, out)| {
+        kernel.block(x.subrows(first_row, out.nrows()), z, out);
     });
     k
 }

@@ -9,9 +9,9 @@
 //! are distributed over the threads. Each strip has its own sums, which are added in the order of
 //! the strips, so the result does not depend on the number of threads.
 
-use crate::linalg::strips::{Pool, for_each_strip};
+use crate::linalg::strips::{BufferPool, for_each_strip};
 use faer::{Mat, MatMut, MatRef, prelude::*};
-use kapprox::map::{contiguous, contiguous_mut};
+use kapprox::map::{column_slice, column_slice_mut};
 use kapprox::{KernelFunction, Real, map::nystrom::STRIP_ROWS};
 use kstore::Workers;
 
@@ -45,18 +45,18 @@ pub fn compute_kernel_rows<T: Real>(
     k: &mut [T],
     workers: &Workers,
 ) {
-    let (m, buffers) = (z.nrows(), Pool::<Vec<T>>::default());
+    let (m, buffers) = (z.nrows(), BufferPool::<Vec<T>>::default());
     for_each_strip(workers, k, STRIP_ROWS * m, |strip, k| {
         let b = k.len() / m;
         let x = x.subrows(strip * STRIP_ROWS, b);
-        buffers.with(
+        buffers.with_buffer(
             || vec![T::ZERO; STRIP_ROWS * CHUNK_LANDMARKS],
             |columns| {
-                for first in (0..m).step_by(CHUNK_LANDMARKS) {
-                    let z = z.subrows(first, CHUNK_LANDMARKS.min(m - first));
+                for first_landmark in (0..m).step_by(CHUNK_LANDMARKS) {
+                    let z = z.subrows(first_landmark, CHUNK_LANDMARKS.min(m - first_landmark));
                     let columns = &mut columns[..b * z.nrows()];
                     kernel.block(x, z, MatMut::from_column_major_slice_mut(columns, b, z.nrows()));
-                    transpose(columns, b, &mut k[first..], m);
+                    transpose(columns, b, &mut k[first_landmark..], m);
                 }
             },
         );
@@ -65,11 +65,11 @@ pub fn compute_kernel_rows<T: Real>(
 
 /// Transposes columns of `b` numbers into parts of rows with row stride `stride`.
 fn transpose<T: Copy>(columns: &[T], b: usize, rows: &mut [T], stride: usize) {
-    for (block, columns) in columns.chunks(TRANSPOSE_SIDE * b).enumerate() {
-        for first in (0..b).step_by(TRANSPOSE_SIDE) {
-            let height = TRANSPOSE_SIDE.min(b - first);
-            for i in first..first + height {
-                let row = &mut rows[i * stride + block * TRANSPOSE_SIDE..];
+    for (chunk_index, columns) in columns.chunks(TRANSPOSE_SIDE * b).enumerate() {
+        for first_row in (0..b).step_by(TRANSPOSE_SIDE) {
+            let height = TRANSPOSE_SIDE.min(b - first_row);
+            for i in first_row..first_row + height {
+                let row = &mut rows[i * stride + chunk_index * TRANSPOSE_SIDE..];
                 row.iter_mut().zip(columns[i..].iter().step_by(b)).for_each(|(to, from)| *to = *from);
             }
         }
@@ -78,11 +78,11 @@ fn transpose<T: Copy>(columns: &[T], b: usize, rows: &mut [T], stride: usize) {
 
 impl<T: Real> KernelBlock<'_, T> {
     /// Returns the bytes of the sums of a tile's strips, for t targets.
-    pub fn sum_bytes(tile: usize, m: usize, t: usize) -> usize {
-        8 * (tile.div_ceil(STRIP_ROWS) * m * t + tile * t)
+    pub fn sum_bytes(tile_rows: usize, m: usize, t: usize) -> usize {
+        8 * (tile_rows.div_ceil(STRIP_ROWS) * m * t + tile_rows * t)
     }
 
-    pub fn rows(&self) -> usize {
+    pub fn row_count(&self) -> usize {
         self.k.len().checked_div(self.m).unwrap_or(0)
     }
 
@@ -103,7 +103,7 @@ impl<T: Real> KernelBlock<'_, T> {
 
     /// Computes `out` (m x t) += Kᵀ s for `s` (b x t row-major). If `product` is (v, shift), the
     /// same pass over K first sets `s` to K v − 1 shiftᵀ. Each product takes 2bmt flops.
-    pub fn add_transposed(
+    pub fn add_transposed_product(
         &self,
         residual_operands: Option<(MatRef<'_, f64>, &[f64])>,
         s: &mut [f64],
@@ -111,9 +111,9 @@ impl<T: Real> KernelBlock<'_, T> {
         workers: &Workers,
     ) {
         let (m, t) = (self.m, out.ncols());
-        let parts: Vec<_> = self.k.chunks(STRIP_ROWS * m).zip(s.chunks_mut(STRIP_ROWS * t)).collect();
-        let mut sums: Vec<Mat<f64>> = parts.iter().map(|_| Mat::zeros(m, t)).collect();
-        workers.for_each(parts.into_iter().zip(&mut sums).collect(), |((k, s), sums)| {
+        let strips: Vec<_> = self.k.chunks(STRIP_ROWS * m).zip(s.chunks_mut(STRIP_ROWS * t)).collect();
+        let mut sums: Vec<Mat<f64>> = strips.iter().map(|_| Mat::zeros(m, t)).collect();
+        workers.for_each(strips.into_iter().zip(&mut sums).collect(), |((k, s), sums)| {
             kapprox::vectorised!({
                 for (k, s) in k.chunks(GROUP_ROWS * m).zip(s.chunks_mut(GROUP_ROWS * t)) {
                     if let Some((v, shift)) = residual_operands {
@@ -140,7 +140,7 @@ impl<T: Real> KernelBlock<'_, T> {
 fn multiply_rows<T: Real>(k: &[T], v: MatRef<'_, f64>, s: &mut [f64]) {
     let (m, t) = v.shape();
     for (j, column) in v.col_iter().enumerate() {
-        let column = contiguous(column);
+        let column = column_slice(column);
         if k.len() == GROUP_ROWS * m {
             let sums = dot_group(std::array::from_fn(|r| &k[r * m..][..m]), column);
             for (r, sum) in sums.iter().enumerate() {
@@ -161,9 +161,18 @@ fn multiply_rows<T: Real>(k: &[T], v: MatRef<'_, f64>, s: &mut [f64]) {
 #[inline(always)]
 fn dot_group<T: Real>(rows: [&[T]; GROUP_ROWS], v: &[f64]) -> [f64; GROUP_ROWS] {
     let (chunks, _) = v.as_chunks::<PARTIAL_SUMS>();
-    let n = chunks.len();
+    let chunk_count = chunks.len();
     let [a, b, c, d, e, f, g, h] = rows.map(|row| row.as_chunks::<PARTIAL_SUMS>().0);
-    let (a, b, c, d, e, f, g, h) = (&a[..n], &b[..n], &c[..n], &d[..n], &e[..n], &f[..n], &g[..n], &h[..n]);
+    let (a, b, c, d, e, f, g, h) = (
+        &a[..chunk_count],
+        &b[..chunk_count],
+        &c[..chunk_count],
+        &d[..chunk_count],
+        &e[..chunk_count],
+        &f[..chunk_count],
+        &g[..chunk_count],
+        &h[..chunk_count],
+    );
     let mut sums = [[0.0; PARTIAL_SUMS]; GROUP_ROWS];
     for (i, v) in chunks.iter().enumerate() {
         add_products(&mut sums[0], &a[i], v);
@@ -200,8 +209,8 @@ fn add_products<T: Real>(sums: &mut [f64; PARTIAL_SUMS], k: &[T; PARTIAL_SUMS], 
 /// Returns the sum of the partial sums and of the products after the last whole vector.
 #[inline(always)]
 fn finish_sum<T: Real>(sums: &[f64; PARTIAL_SUMS], row: &[T], v: &[f64]) -> f64 {
-    let rest = row.as_chunks::<PARTIAL_SUMS>().1.iter().zip(v.as_chunks::<PARTIAL_SUMS>().1);
-    sums.iter().sum::<f64>() + rest.map(|(k, v)| k.to_f64() * v).sum::<f64>()
+    let tail = row.as_chunks::<PARTIAL_SUMS>().1.iter().zip(v.as_chunks::<PARTIAL_SUMS>().1);
+    sums.iter().sum::<f64>() + tail.map(|(k, v)| k.to_f64() * v).sum::<f64>()
 }
 
 /// Computes `sums` (m x t) += Kᵀ s for a few rows.
@@ -209,7 +218,7 @@ fn finish_sum<T: Real>(sums: &[f64; PARTIAL_SUMS], row: &[T], v: &[f64]) -> f64 
 fn add_transposed_rows<T: Real>(k: &[T], s: &[f64], mut sums: MatMut<'_, f64>) {
     let (m, t) = sums.shape();
     for j in 0..t {
-        let column = contiguous_mut(sums.rb_mut().col_mut(j));
+        let column = column_slice_mut(sums.rb_mut().col_mut(j));
         if k.len() == GROUP_ROWS * m {
             let (rows, s) = (std::array::from_fn(|r| &k[r * m..][..m]), std::array::from_fn(|r| s[r * t + j]));
             add_group::<T, GROUP_ROWS>(rows, s, column);
@@ -252,26 +261,26 @@ mod tests {
             let product = &k_f64 * &v;
             let expected = Mat::<f64>::from_fn(b, t, |i, j| product[(i, j)] - shift[j]);
             let sums = k_f64.transpose() * &expected;
-            let close = |actual: f64, expected: f64| (actual - expected).abs() < 1e-12 * (b * m) as f64;
+            let is_close = |actual: f64, expected: f64| (actual - expected).abs() < 1e-12 * (b * m) as f64;
             let run = |workers: &Workers| {
                 let (mut s, mut out) = (vec![f64::NAN; b * t], Mat::<f64>::from_fn(m, t, number));
                 rows.multiply(v.as_ref(), &mut s, workers);
                 for (i, s) in s.iter().enumerate() {
-                    assert!(close(*s, product[(i / t, i % t)]), "{b} x {m}, {t}: {i}");
+                    assert!(is_close(*s, product[(i / t, i % t)]), "{b} x {m}, {t}: {i}");
                 }
                 s.fill(f64::NAN);
-                rows.add_transposed(Some((v.as_ref(), &shift)), &mut s, out.as_mut(), workers);
+                rows.add_transposed_product(Some((v.as_ref(), &shift)), &mut s, out.as_mut(), workers);
                 let mut again = Mat::<f64>::from_fn(m, t, number);
-                rows.add_transposed(None, &mut s, again.as_mut(), workers);
+                rows.add_transposed_product(None, &mut s, again.as_mut(), workers);
                 assert_eq!(again, out, "{b} x {m}, {t}");
                 (s, out)
             };
             let (s, out) = run(&Workers::sequential());
             for (i, s) in s.iter().enumerate() {
-                assert!(close(*s, expected[(i / t, i % t)]), "{b} x {m}, {t}: {i}");
+                assert!(is_close(*s, expected[(i / t, i % t)]), "{b} x {m}, {t}: {i}");
             }
             for (i, j) in (0..m).flat_map(|i| (0..t).map(move |j| (i, j))) {
-                assert!(close(out[(i, j)], sums[(i, j)] + number(i, j)), "{b} x {m}, {t}: {i}, {j}");
+                assert!(is_close(out[(i, j)], sums[(i, j)] + number(i, j)), "{b} x {m}, {t}: {i}, {j}");
             }
             assert!((s, out) == run(&Workers::new(3)), "{b} x {m}, {t}");
         }

@@ -11,9 +11,9 @@
 //! *Cost* of a product with t columns: n²/2 kernel values, except for cached blocks, and 4·n²/2·t
 //! flops. *Bytes*: the points, one block per thread, and the cached blocks.
 
-use crate::linalg::strips::{Pool, row_strips};
+use crate::linalg::strips::{BufferPool, row_strips};
 use faer::{Mat, MatMut, MatRef, prelude::*};
-use kapprox::map::{contiguous, contiguous_mut};
+use kapprox::map::{column_slice, column_slice_mut};
 use kapprox::{KernelFunction, Real};
 use kstore::Workers;
 use std::array::from_fn;
@@ -47,19 +47,20 @@ impl<'a, T: Real> KernelTiles<'a, T> {
 
     /// Caches as many blocks as fit into `bytes`, for later products.
     pub fn with_cache(mut self, bytes: usize) -> Self {
-        let side = self.x.nrows().div_ceil(BLOCK_SIDE);
-        let count = (bytes / (BLOCK_SIDE * BLOCK_SIDE * size_of::<T>())).min(side * (side + 1) / 2);
-        self.cache.resize_with(count, OnceLock::new);
+        let blocks_per_side = self.x.nrows().div_ceil(BLOCK_SIDE);
+        let cached_blocks =
+            (bytes / (BLOCK_SIDE * BLOCK_SIDE * size_of::<T>())).min(blocks_per_side * (blocks_per_side + 1) / 2);
+        self.cache.resize_with(cached_blocks, OnceLock::new);
         self
     }
 
     pub fn full_cache_bytes(n: usize) -> usize {
-        let side = n.div_ceil(BLOCK_SIDE);
-        (side * (side + 1) / 2).saturating_mul(BLOCK_SIDE * BLOCK_SIDE * size_of::<T>())
+        let blocks_per_side = n.div_ceil(BLOCK_SIDE);
+        (blocks_per_side * (blocks_per_side + 1) / 2).saturating_mul(BLOCK_SIDE * BLOCK_SIDE * size_of::<T>())
     }
 
     /// Returns the bytes of the buffers for a product with t columns on `threads` threads.
-    pub fn bytes(threads: usize, t: usize) -> usize {
+    pub fn buffer_bytes(threads: usize, t: usize) -> usize {
         threads.max(1) * BLOCK_SIDE * (BLOCK_SIDE * size_of::<T>() + 16 * t)
     }
 
@@ -75,32 +76,32 @@ impl<'a, T: Real> KernelTiles<'a, T> {
         out.fill(0.0);
         let strips: Vec<Mutex<MatMut<'_, f64>>> =
             row_strips(out, self.strip_rows).into_iter().map(|(_, strip)| Mutex::new(strip)).collect();
-        let blocks = Pool::default();
+        let block_buffers = BufferPool::default();
         let lock_strip = |i: usize| strips[i].lock().unwrap_or_else(PoisonError::into_inner);
         self.workers.run(strips.len(), |i| {
-            blocks.with(Vec::new, |block| self.diagonal(i, v, lock_strip(i).rb_mut(), block));
+            block_buffers.with_buffer(Vec::new, |block| self.add_diagonal_tile(i, v, lock_strip(i).rb_mut(), block));
         });
         for pairs in tournament_rounds(strips.len()) {
             self.workers.run(pairs.len(), |k| {
                 let (i, j) = pairs[k];
-                blocks.with(Vec::new, |block| {
-                    self.pair(i, j, v, (lock_strip(i).rb_mut(), lock_strip(j).rb_mut()), block)
+                block_buffers.with_buffer(Vec::new, |block| {
+                    self.add_off_diagonal_tile(i, j, v, (lock_strip(i).rb_mut(), lock_strip(j).rb_mut()), block)
                 });
             });
         }
     }
 
-    fn rows(&self, strip: usize) -> std::ops::Range<usize> {
+    fn row_range(&self, strip: usize) -> std::ops::Range<usize> {
         strip * self.strip_rows..((strip + 1) * self.strip_rows).min(self.x.nrows())
     }
 
     /// Adds to `out` the products with the diagonal tile of a strip.
-    fn diagonal(&self, i: usize, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>, block: &mut Vec<T>) {
-        let rows = self.rows(i);
+    fn add_diagonal_tile(&self, i: usize, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>, block: &mut Vec<T>) {
+        let rows = self.row_range(i);
         for a in rows.clone().step_by(BLOCK_SIDE) {
             let height = BLOCK_SIDE.min(rows.end - a);
             for b in (rows.start..=a).step_by(BLOCK_SIDE) {
-                let k = self.block(a, height, b, BLOCK_SIDE.min(rows.end - b), block);
+                let k = self.cached_block(a, height, b, BLOCK_SIDE.min(rows.end - b), block);
                 let (_, tail) = out.rb_mut().split_at_row_mut(b - rows.start);
                 if a == b {
                     multiply_symmetric(k, v.subrows(a, height), tail.subrows_mut(0, height));
@@ -120,28 +121,35 @@ impl<'a, T: Real> KernelTiles<'a, T> {
     }
 
     /// Adds to the outputs of two strips the products with their tile.
-    fn pair(
+    fn add_off_diagonal_tile(
         &self,
         i: usize,
         j: usize,
         v: MatRef<'_, f64>,
-        (mut first, mut second): (MatMut<'_, f64>, MatMut<'_, f64>),
+        (mut out_i, mut out_j): (MatMut<'_, f64>, MatMut<'_, f64>),
         block: &mut Vec<T>,
     ) {
-        let (rows_i, rows_j) = (self.rows(i), self.rows(j));
+        let (rows_i, rows_j) = (self.row_range(i), self.row_range(j));
         for a in rows_i.clone().step_by(BLOCK_SIDE) {
             let height = BLOCK_SIDE.min(rows_i.end - a);
             for b in rows_j.clone().step_by(BLOCK_SIDE) {
                 let width = BLOCK_SIDE.min(rows_j.end - b);
-                let k = self.block(a, height, b, width, block);
-                let upper = first.rb_mut().subrows_mut(a - rows_i.start, height);
-                let lower = second.rb_mut().subrows_mut(b - rows_j.start, width);
+                let k = self.cached_block(a, height, b, width, block);
+                let upper = out_i.rb_mut().subrows_mut(a - rows_i.start, height);
+                let lower = out_j.rb_mut().subrows_mut(b - rows_j.start, width);
                 multiply_both(k, v.subrows(a, height), v.subrows(b, width), upper, lower);
             }
         }
     }
 
-    fn block<'b>(&'b self, a: usize, height: usize, b: usize, width: usize, block: &'b mut Vec<T>) -> MatRef<'b, T> {
+    fn cached_block<'b>(
+        &'b self,
+        a: usize,
+        height: usize,
+        b: usize,
+        width: usize,
+        block: &'b mut Vec<T>,
+    ) -> MatRef<'b, T> {
         let compute = |block: &mut Vec<T>| {
             block.resize(height * width, T::default());
             let out = MatMut::from_column_major_slice_mut(block, height, width);
@@ -172,9 +180,9 @@ fn multiply_both<T: Real>(
     mut columns: MatMut<'_, f64>,
 ) {
     for t in 0..v_rows.ncols() {
-        let (right, sums) = (contiguous(v_rows.col(t)), contiguous_mut(rows.rb_mut().col_mut(t)));
+        let (right, sums) = (column_slice(v_rows.col(t)), column_slice_mut(rows.rb_mut().col_mut(t)));
         for j in 0..k.ncols() {
-            columns[(j, t)] += axpy_and_dot(contiguous(k.col(j)), right, v_columns[(j, t)], sums);
+            columns[(j, t)] += axpy_and_dot(column_slice(k.col(j)), right, v_columns[(j, t)], sums);
         }
     }
 }
@@ -183,11 +191,11 @@ fn multiply_both<T: Real>(
 fn multiply_symmetric<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>) {
     let height = k.nrows();
     for t in 0..v.ncols() {
-        let (right, sums) = (contiguous(v.col(t)), contiguous_mut(out.rb_mut().col_mut(t)));
+        let (right, sums) = (column_slice(v.col(t)), column_slice_mut(out.rb_mut().col_mut(t)));
         for j in 0..height {
-            let (column, below, v_j) = (contiguous(k.col(j)), j + 1..height, right[j]);
-            let across = axpy_and_dot(&column[below.clone()], &right[below.clone()], v_j, &mut sums[below]);
-            sums[j] += kstore::Float::to_f64(column[j]) * v_j + across;
+            let (column, below, v_j) = (column_slice(k.col(j)), j + 1..height, right[j]);
+            let dot_below = axpy_and_dot(&column[below.clone()], &right[below.clone()], v_j, &mut sums[below]);
+            sums[j] += kstore::Float::to_f64(column[j]) * v_j + dot_below;
         }
     }
 }
@@ -206,9 +214,9 @@ fn axpy_and_dot<T: Real>(k: &[T], right: &[f64], weight: f64, sums: &mut [f64]) 
         for ((k, right), sums) in k_whole.iter().zip(right_whole).zip(sums_whole) {
             // in a single loop over lanes, each store to `sums` would precede the next load, which
             // prevents vectorisation
-            let k: [f64; PARTIAL_SUMS] = from_fn(|lane| k[lane].to_f64());
-            partial = from_fn(|lane| partial[lane] + k[lane] * right[lane]);
-            *sums = from_fn(|lane| sums[lane] + k[lane] * weight);
+            let k: [f64; PARTIAL_SUMS] = from_fn(|i| k[i].to_f64());
+            partial = from_fn(|i| partial[i] + k[i] * right[i]);
+            *sums = from_fn(|i| sums[i] + k[i] * weight);
         }
         let mut tail = 0.0;
         for ((k, right), sum) in k_tail.iter().zip(right_tail).zip(sums_tail) {
@@ -223,14 +231,15 @@ fn axpy_and_dot<T: Real>(k: &[T], right: &[f64], weight: f64, sums: &mut [f64]) 
 /// Returns all pairs of `count` strips in rounds without repeated strips (circle method: the first
 /// strip stays, the other strips rotate).
 fn tournament_rounds(count: usize) -> Vec<Vec<(usize, usize)>> {
-    let even = count + count % 2;
-    let strip_at = |round: usize, seat: usize| if seat == 0 { 0 } else { 1 + (round + seat - 1) % (even - 1) };
+    let seat_count = count + count % 2;
+    let strip_at = |round: usize, seat: usize| if seat == 0 { 0 } else { 1 + (round + seat - 1) % (seat_count - 1) };
     let pairs = |round: usize| {
-        let seats = (0..even / 2).map(move |seat| (strip_at(round, seat), strip_at(round, even - 1 - seat)));
+        let seats =
+            (0..seat_count / 2).map(move |seat| (strip_at(round, seat), strip_at(round, seat_count - 1 - seat)));
         // with an odd number of strips, one rests
         seats.map(|(a, b)| (a.min(b), a.max(b))).filter(|(_, b)| *b < count).collect()
     };
-    (0..even.saturating_sub(1)).map(pairs).collect()
+    (0..seat_count.saturating_sub(1)).map(pairs).collect()
 }
 
 #[cfg(test)]
@@ -244,13 +253,13 @@ mod tests {
             let rounds = tournament_rounds(count);
             let mut pairs: Vec<(usize, usize)> = rounds.iter().flatten().copied().collect();
             for round in &rounds {
-                let mut seen: Vec<usize> = round.iter().flat_map(|(a, b)| [*a, *b]).collect();
-                seen.sort_unstable();
-                assert!(seen.windows(2).all(|w| w[0] < w[1]), "{count}: {round:?}");
+                let mut strips: Vec<usize> = round.iter().flat_map(|(a, b)| [*a, *b]).collect();
+                strips.sort_unstable();
+                assert!(strips.windows(2).all(|w| w[0] < w[1]), "{count}: {round:?}");
             }
             pairs.sort_unstable();
-            let all: Vec<(usize, usize)> = (0..count).flat_map(|a| (a + 1..count).map(move |b| (a, b))).collect();
-            assert_eq!(pairs, all, "{count}");
+            let expected: Vec<(usize, usize)> = (0..count).flat_map(|a| (a + 1..count).map(move |b| (a, b))).collect();
+            assert_eq!(pairs, expected, "{count}");
         }
     }
 

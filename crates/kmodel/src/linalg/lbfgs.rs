@@ -18,7 +18,7 @@ const MAX_PAIRS: usize = 10;
 const SUFFICIENT_DECREASE: f64 = 1e-4;
 /// Largest fraction of the slope that may remain after a step (curvature condition).
 const WOLFE_CURVATURE: f64 = 0.9;
-const MAX_TRIALS: usize = 16;
+const MAX_LINE_SEARCH_TRIALS: usize = 16;
 /// A pair is discarded if the cosine between its step and gradient change is below this number.
 const MIN_CURVATURE_COSINE: f64 = 1e-10;
 
@@ -64,7 +64,7 @@ pub fn minimise<E>(
     limits: LbfgsLimits,
     function: &mut impl FnMut(&[f64], &mut [f64]) -> Result<f64, E>,
 ) -> Result<Minimum, E> {
-    let start = start.iter().zip(bounds).map(|(v, (least, most))| v.clamp(*least, *most)).collect();
+    let start = start.iter().zip(bounds).map(|(v, (min, max))| v.clamp(*min, *max)).collect();
     let mut current = Point::evaluate(start, function)?;
     let (mut pairs, mut steps) = (VecDeque::with_capacity(MAX_PAIRS), 0);
     while steps < limits.steps && current.value.is_finite() {
@@ -92,9 +92,9 @@ pub fn minimise<E>(
 
 /// Returns the gradient, with zeros for variables whose descent would leave the box.
 fn projected_gradient(current: &Point, bounds: &[(f64, f64)]) -> Vec<f64> {
-    let leaves_box = |x: f64, g: f64, (least, most): (f64, f64)| (x <= least && g > 0.0) || (x >= most && g < 0.0);
-    let each = current.x.iter().zip(&current.gradient).zip(bounds);
-    each.map(|((x, g), bound)| if leaves_box(*x, *g, *bound) { 0.0 } else { *g }).collect()
+    let leaves_box = |x: f64, g: f64, (min, max): (f64, f64)| (x <= min && g > 0.0) || (x >= max && g < 0.0);
+    let coordinates = current.x.iter().zip(&current.gradient).zip(bounds);
+    coordinates.map(|((x, g), bound)| if leaves_box(*x, *g, *bound) { 0.0 } else { *g }).collect()
 }
 
 /// Returns −H·`gradient`, scaled down so that no variable changes by more than `max_step`. H is the
@@ -102,25 +102,25 @@ fn projected_gradient(current: &Point, bounds: &[(f64, f64)]) -> Vec<f64> {
 fn direction(gradient: &[f64], pairs: &VecDeque<(Vec<f64>, Vec<f64>)>, max_step: f64) -> Vec<f64> {
     let mut direction: Vec<f64> = gradient.iter().map(|g| -g).collect();
     let mut alphas = Vec::with_capacity(pairs.len());
-    for (step, change) in pairs.iter().rev() {
-        let alpha = dot(step, &direction) / dot(step, change);
-        add(&mut direction, change, -alpha);
+    for (step, gradient_change) in pairs.iter().rev() {
+        let alpha = dot(step, &direction) / dot(step, gradient_change);
+        axpy(&mut direction, gradient_change, -alpha);
         alphas.push(alpha);
     }
-    if let Some((step, change)) = pairs.back() {
-        let inverse_curvature = dot(step, change) / dot(change, change);
+    if let Some((step, gradient_change)) = pairs.back() {
+        let inverse_curvature = dot(step, gradient_change) / dot(gradient_change, gradient_change);
         direction.iter_mut().for_each(|v| *v *= inverse_curvature);
     }
-    for ((step, change), alpha) in pairs.iter().zip(alphas.iter().rev()) {
-        let beta = dot(change, &direction) / dot(step, change);
-        add(&mut direction, step, alpha - beta);
+    for ((step, gradient_change), alpha) in pairs.iter().zip(alphas.iter().rev()) {
+        let beta = dot(gradient_change, &direction) / dot(step, gradient_change);
+        axpy(&mut direction, step, alpha - beta);
     }
     direction.iter_mut().zip(gradient).filter(|(_, g)| **g == 0.0).for_each(|(v, _)| *v = 0.0);
-    let longest = direction.iter().fold(0.0, |most: f64, v| most.max(v.abs()));
+    let largest_entry = direction.iter().fold(0.0, |max: f64, v| max.max(v.abs()));
     // without pairs, the norm of the gradient gives no scale for the step
     let max_change = if pairs.is_empty() { max_step / 2.0 } else { max_step };
-    if longest > max_change {
-        direction.iter_mut().for_each(|v| *v *= max_change / longest);
+    if largest_entry > max_change {
+        direction.iter_mut().for_each(|v| *v *= max_change / largest_entry);
     }
     direction
 }
@@ -133,10 +133,10 @@ fn line_search<E>(
     bounds: &[(f64, f64)],
     function: &mut impl FnMut(&[f64], &mut [f64]) -> Result<f64, E>,
 ) -> Result<Option<Point>, E> {
-    let (mut lower, mut upper, mut length, mut best) = (0.0, f64::INFINITY, 1.0, None);
-    for _ in 0..MAX_TRIALS {
-        let each = current.x.iter().zip(direction).zip(bounds);
-        let x: Vec<f64> = each.map(|((v, d), (least, most))| (v + length * d).clamp(*least, *most)).collect();
+    let (mut lower, mut upper, mut step_length, mut best) = (0.0, f64::INFINITY, 1.0, None);
+    for _ in 0..MAX_LINE_SEARCH_TRIALS {
+        let coordinates = current.x.iter().zip(direction).zip(bounds);
+        let x: Vec<f64> = coordinates.map(|((v, d), (min, max))| (v + step_length * d).clamp(*min, *max)).collect();
         let step: Vec<f64> = x.iter().zip(&current.x).map(|(to, from)| to - from).collect();
         let predicted_change = dot(&current.gradient, &step);
         if predicted_change.is_nan() || predicted_change >= 0.0 {
@@ -144,29 +144,31 @@ fn line_search<E>(
         }
         let trial = Point::evaluate(x, function)?;
         if trial.value > current.value + SUFFICIENT_DECREASE * predicted_change {
-            upper = length;
+            upper = step_length;
         } else {
             let meets_curvature = dot(&trial.gradient, &step) >= WOLFE_CURVATURE * predicted_change;
-            (lower, best) = (length, Some(trial));
+            (lower, best) = (step_length, Some(trial));
             if meets_curvature {
                 break;
             }
         }
-        length = if upper.is_finite() { 0.5 * (lower + upper) } else { 2.0 * length };
+        step_length = if upper.is_finite() { 0.5 * (lower + upper) } else { 2.0 * step_length };
     }
     Ok(best)
 }
 
 /// Stores the pair of a step and its gradient change, if the function has positive curvature along
 /// the step.
-fn store_pair(pairs: &mut VecDeque<(Vec<f64>, Vec<f64>)>, from: &Point, to: &Point) {
+fn store_pair(pairs: &mut VecDeque<(Vec<f64>, Vec<f64>)>, previous: &Point, next: &Point) {
     let difference = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<_>>();
-    let (step, change) = (difference(&to.x, &from.x), difference(&to.gradient, &from.gradient));
-    if dot(&step, &change) > MIN_CURVATURE_COSINE * (dot(&step, &step) * dot(&change, &change)).sqrt() {
+    let (step, gradient_change) = (difference(&next.x, &previous.x), difference(&next.gradient, &previous.gradient));
+    if dot(&step, &gradient_change)
+        > MIN_CURVATURE_COSINE * (dot(&step, &step) * dot(&gradient_change, &gradient_change)).sqrt()
+    {
         if pairs.len() == MAX_PAIRS {
             pairs.pop_front();
         }
-        pairs.push_back((step, change));
+        pairs.push_back((step, gradient_change));
     }
 }
 
@@ -174,6 +176,6 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-fn add(to: &mut [f64], from: &[f64], times: f64) {
-    to.iter_mut().zip(from).for_each(|(to, from)| *to += times * from);
+fn axpy(to: &mut [f64], from: &[f64], factor: f64) {
+    to.iter_mut().zip(from).for_each(|(to, from)| *to += factor * from);
 }

@@ -7,22 +7,22 @@ use kstore::sparse::{NO_INDEX, entries};
 /// Sparse rows in CSR format.
 #[derive(Debug)]
 pub struct SparseMatrix {
-    starts: Vec<usize>,
-    columns: Vec<u32>,
+    row_starts: Vec<usize>,
+    column_indices: Vec<u32>,
     values: Vec<f64>,
-    pub width: usize,
+    pub column_count: usize,
 }
 
 impl SparseMatrix {
     /// Converts rows of `d` numbers each, in the sparse layout of blocks, to a matrix with `width`
     /// columns.
-    pub fn from_rows<T: Real>(x: &[T], d: usize, width: usize) -> Self {
-        let mut matrix = Self { starts: vec![0], columns: Vec::new(), values: Vec::new(), width };
+    pub fn from_rows<T: Real>(x: &[T], d: usize, column_count: usize) -> Self {
+        let mut matrix = Self { row_starts: vec![0], column_indices: Vec::new(), values: Vec::new(), column_count };
         for row in x.chunks_exact(d.max(1)) {
             let (columns, values) = entries(row);
-            matrix.columns.extend(columns.iter().map(|column| column.to_f64() as u32));
+            matrix.column_indices.extend(columns.iter().map(|column| column.to_f64() as u32));
             matrix.values.extend(values.iter().map(|value| value.to_f64()));
-            matrix.starts.push(matrix.columns.len());
+            matrix.row_starts.push(matrix.column_indices.len());
         }
         matrix
     }
@@ -33,8 +33,8 @@ impl SparseMatrix {
     }
 
     fn row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> + '_ {
-        let row = self.starts[i]..self.starts[i + 1];
-        self.columns[row.clone()].iter().map(|column| *column as usize).zip(self.values[row].iter().copied())
+        let row = self.row_starts[i]..self.row_starts[i + 1];
+        self.column_indices[row.clone()].iter().map(|column| *column as usize).zip(self.values[row].iter().copied())
     }
 
     /// Returns x_i·w.
@@ -43,7 +43,7 @@ impl SparseMatrix {
     }
 
     /// Computes w += `factor`·x_i.
-    pub fn add(&self, i: usize, factor: f64, w: &mut [f64]) {
+    pub fn add_scaled_row(&self, i: usize, factor: f64, w: &mut [f64]) {
         self.row(i).for_each(|(column, value)| w[column] += factor * value);
     }
 
@@ -57,16 +57,16 @@ impl SparseMatrix {
 /// numbers. Returns the points, and the coefficient (1 or 0) of each point in each function.
 pub fn as_inner_products<T: Real>(weights: &[Vec<f64>], d: usize) -> (Vec<T>, Mat<f64>) {
     let (mut points, mut function_of_point, entries_per_point) = (Vec::new(), Vec::new(), (d / 2).max(1));
-    for (function, w) in weights.iter().enumerate() {
+    for (function_index, w) in weights.iter().enumerate() {
         let nonzeros: Vec<(usize, f64)> = w.iter().copied().enumerate().filter(|(_, value)| *value != 0.0).collect();
         // a function without weights gets one empty point
-        for part in nonzeros.chunks(entries_per_point).chain(nonzeros.is_empty().then_some(&nonzeros[..])) {
-            let padding = entries_per_point - part.len();
-            points.extend(part.iter().map(|(column, _)| T::from_f64(*column as f64)));
+        for chunk in nonzeros.chunks(entries_per_point).chain(nonzeros.is_empty().then_some(&nonzeros[..])) {
+            let padding = entries_per_point - chunk.len();
+            points.extend(chunk.iter().map(|(column, _)| T::from_f64(*column as f64)));
             points.extend(std::iter::repeat_n(T::from_f64(NO_INDEX), padding));
-            points.extend(part.iter().map(|(_, value)| T::from_f64(*value)));
+            points.extend(chunk.iter().map(|(_, value)| T::from_f64(*value)));
             points.extend(std::iter::repeat_n(T::default(), padding));
-            function_of_point.push(function);
+            function_of_point.push(function_index);
         }
     }
     (

@@ -12,21 +12,21 @@ pub fn for_each_strip<E: Send>(
     workers: &Workers,
     out: &mut [E],
     strip_len: usize,
-    visit: impl Fn(usize, &mut [E]) + Sync + Send,
+    visitor: impl Fn(usize, &mut [E]) + Sync + Send,
 ) {
-    workers.for_each(out.chunks_mut(strip_len).enumerate().collect(), |(i, piece)| visit(i, piece));
+    workers.for_each(out.chunks_mut(strip_len).enumerate().collect(), |(i, piece)| visitor(i, piece));
 }
 
 /// Cuts a matrix into strips of `height` rows (the last may be shorter), and returns each with its
 /// first row.
-pub fn row_strips<E>(out: MatMut<'_, E>, height: usize) -> Vec<(usize, MatMut<'_, E>)> {
-    let (rows, mut rest) = (out.nrows(), out);
-    let mut strips = Vec::with_capacity(rows.div_ceil(height));
-    while rest.nrows() > 0 {
-        let first = rows - rest.nrows();
-        let (strip, below) = rest.split_at_row_mut(height.min(rows - first));
-        strips.push((first, strip));
-        rest = below;
+pub fn row_strips<E>(out: MatMut<'_, E>, strip_rows: usize) -> Vec<(usize, MatMut<'_, E>)> {
+    let (row_count, mut remaining) = (out.nrows(), out);
+    let mut strips = Vec::with_capacity(row_count.div_ceil(strip_rows));
+    while remaining.nrows() > 0 {
+        let first_row = row_count - remaining.nrows();
+        let (strip, below) = remaining.split_at_row_mut(strip_rows.min(row_count - first_row));
+        strips.push((first_row, strip));
+        remaining = below;
     }
     strips
 }
@@ -37,4 +37,4 @@ pub fn lock<V>(mutex: &Mutex<V>) -> MutexGuard<'_, V> {
 }
 
 pub use kapprox::map::par;
-pub use kstore::Pool;
+pub use kstore::BufferPool;

@@ -18,7 +18,7 @@ pub enum Basis<T> {
         points: Vec<T>,
         /// Stored row number of each landmark; [`kapprox::landmark::NO_ROW`] for points that are
         /// not rows.
-        rows: Vec<u64>,
+        row_numbers: Vec<u64>,
     },
     /// Features of a data-independent map. The file stores its options and seed, and the map is
     /// rebuilt.
@@ -37,25 +37,25 @@ impl<T: Real> Basis<T> {
     /// Returns the basis of an expansion, and its coefficients; `map` is the map of the expansion.
     pub fn from_expansion(expansion: Expansion<T>, map: &dyn FeatureMap<T>) -> (Self, Mat<f64>) {
         match expansion {
-            Expansion::Landmarks { landmarks: LandmarkSet { points, rows, .. }, coefficients, .. } => {
-                (Self::Landmarks { points, rows }, coefficients)
+            Expansion::Landmarks { landmarks: LandmarkSet { points, row_numbers: rows, .. }, coefficients, .. } => {
+                (Self::Landmarks { points, row_numbers: rows }, coefficients)
             }
-            Expansion::Features { coefficients } => (Self::Features { probe: probe(map) }, coefficients),
+            Expansion::Features { coefficients } => (Self::Features { probe: probe_features(map) }, coefficients),
         }
     }
 
     /// Returns landmarks, row-major, and their row numbers; `None` for a basis of features.
     pub fn landmarks(&self) -> Option<(&[T], &[u64])> {
         match self {
-            Self::Landmarks { points, rows } => Some((points, rows)),
+            Self::Landmarks { points, row_numbers: rows } => Some((points, rows)),
             Self::Features { .. } => None,
         }
     }
 
     pub(super) fn into_f64(self) -> Basis<f64> {
         match self {
-            Self::Landmarks { points, rows } => {
-                Basis::Landmarks { points: points.into_iter().map(kstore::Float::to_f64).collect(), rows }
+            Self::Landmarks { points, row_numbers: rows } => {
+                Basis::Landmarks { points: points.into_iter().map(kstore::Float::to_f64).collect(), row_numbers: rows }
             }
             Self::Features { probe } => Basis::Features { probe },
         }
@@ -64,17 +64,20 @@ impl<T: Real> Basis<T> {
 
 /// Returns the features at a fixed point of d numbers between 0.25 and 1.25, which all kernels
 /// except set kernels accept. For sparse rows the point has entries in up to eight columns.
-fn probe<T: Real>(map: &dyn FeatureMap<T>) -> Vec<f64> {
+fn probe_features<T: Real>(map: &dyn FeatureMap<T>) -> Vec<f64> {
     let (d, p) = map.dims();
     let value = |c: usize| 0.25 + (c * 3 % 8) as f64 / 8.0;
-    let numbers: Vec<f64> = match map.sparse_columns() {
-        Some(width) => {
-            let entries = width.min(8);
-            (0..entries).map(|c| (c * width / entries) as f64).chain((0..entries).map(value)).collect()
+    let point: Vec<f64> = match map.sparse_columns() {
+        Some(column_count) => {
+            let entry_count = column_count.min(8);
+            (0..entry_count)
+                .map(|c| (c * column_count / entry_count) as f64)
+                .chain((0..entry_count).map(value))
+                .collect()
         }
         None => (0..d).map(value).collect(),
     };
-    let x: Vec<T> = numbers.into_iter().map(T::from_f64).collect();
+    let x: Vec<T> = point.into_iter().map(T::from_f64).collect();
     let mut phi = Mat::<T>::zeros(1, p);
     map.apply(MatRef::from_row_major_slice(&x, 1, x.len()), phi.as_mut(), &Workers::sequential());
     (0..p).map(|j| phi[(0, j)].to_f64()).collect()
@@ -109,17 +112,20 @@ impl<T: Real> Model<T> {
         let kernel = self.metadata.parse_kernel(kernel)?;
         let d = self.dims().1;
         let stored_probe = match &self.basis {
-            Basis::Landmarks { points, rows } => {
-                let functions = |kernel: &Kernel, range: Range<usize>| -> Result<Box<dyn FeatureMap<T>>> {
+            Basis::Landmarks { points, row_numbers: rows } => {
+                let kernel_sections = |kernel: &Kernel, range: Range<usize>| -> Result<Box<dyn FeatureMap<T>>> {
                     let (points, rows) = (points[range.start * d..range.end * d].to_vec(), rows[range].to_vec());
-                    let landmarks = LandmarkSet { points, rows, d, passes: 0, evaluations: 0 };
+                    let landmarks = LandmarkSet { points, row_numbers: rows, d, passes: 0, evaluations: 0 };
                     Ok(Box::new(KernelSections::new(&kernel.build()?, landmarks)))
                 };
-                let Some(second_view) = second_view else { return functions(&kernel, 0..rows.len()) };
+                let Some(second_view) = second_view else { return kernel_sections(&kernel, 0..rows.len()) };
                 let first_view_count = rows.len().saturating_sub(second_view.functions);
-                let second =
-                    functions(&self.metadata.parse_kernel(&second_view.kernel)?, first_view_count..rows.len())?;
-                return Ok(Box::new(StackedMaps(vec![functions(&kernel, 0..first_view_count)?, second])));
+                let second_sections =
+                    kernel_sections(&self.metadata.parse_kernel(&second_view.kernel)?, first_view_count..rows.len())?;
+                return Ok(Box::new(StackedMaps(vec![
+                    kernel_sections(&kernel, 0..first_view_count)?,
+                    second_sections,
+                ])));
             }
             Basis::Features { probe } => probe,
         };
@@ -127,24 +133,24 @@ impl<T: Real> Model<T> {
         let MapConstructor::DataIndependent(build) = spec.constructor::<T>() else {
             return Err(Error::MapNotRebuilt { map: map.clone(), why: "it needs landmarks and the model has none" });
         };
-        let rebuilt = build(&DataIndependentMapArgs { spec: &spec, kernel: &kernel, d, rank: *rank, seed: *seed })?;
-        let largest = stored_probe.iter().fold(0.0f64, |largest, v| largest.max(v.abs()));
-        let new_probe = probe(&*rebuilt);
+        let rebuilt_map = build(&DataIndependentMapArgs { spec: &spec, kernel: &kernel, d, rank: *rank, seed: *seed })?;
+        let max_magnitude = stored_probe.iter().fold(0.0f64, |largest, v| largest.max(v.abs()));
+        let new_probe = probe_features(&*rebuilt_map);
         let is_same = new_probe.len() == stored_probe.len()
-            && new_probe.iter().zip(stored_probe).all(|(a, b)| (a - b).abs() <= PROBE_TOLERANCE * largest);
+            && new_probe.iter().zip(stored_probe).all(|(a, b)| (a - b).abs() <= PROBE_TOLERANCE * max_magnitude);
         if !is_same {
             return Err(Error::MapNotRebuilt {
                 map: map.clone(),
                 why: "this version of kmill draws different random numbers",
             });
         }
-        Ok(rebuilt)
+        Ok(rebuilt_map)
     }
 }
 
 /// Largest rounding error of a prediction in `T`, relative to `target_scales`: see
 /// [`needs_f64_for`].
-const MAX_ROUNDING: f64 = 1e-3;
+const MAX_ROUNDING_ERROR: f64 = 1e-3;
 
 /// Returns true if Σ_i a_i k(z_i, x) needs kernel values in f64.
 ///
@@ -158,5 +164,5 @@ const MAX_ROUNDING: f64 = 1e-3;
 pub fn needs_f64_for<T: Real>(a: MatRef<'_, f64>, target_scales: &[f64]) -> bool {
     let rounding_error = |j: usize| T::EPSILON / 2.0 * a.col(j).norm_l2();
     size_of::<T>() < size_of::<f64>()
-        && target_scales.iter().enumerate().any(|(j, size)| rounding_error(j) > MAX_ROUNDING * size)
+        && target_scales.iter().enumerate().any(|(j, scale)| rounding_error(j) > MAX_ROUNDING_ERROR * scale)
 }

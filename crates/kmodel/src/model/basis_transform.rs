@@ -34,7 +34,7 @@ pub enum BasisTransform {
         /// Number k of nearest points.
         neighbours: usize,
         /// Path lengths from each landmark to each point, m x N.
-        lengths: Mat<f64>,
+        path_lengths: Mat<f64>,
     },
 }
 
@@ -54,14 +54,14 @@ impl BasisTransform {
             Self::ReconstructionWeights { neighbours } => {
                 Box::new(NeighbourFunctions::new(points, d, *neighbours, None))
             }
-            Self::ShortestPaths { neighbours, lengths } => {
+            Self::ShortestPaths { neighbours, path_lengths: lengths } => {
                 Box::new(NeighbourFunctions::new(points, d, *neighbours, Some(lengths.clone())))
             }
         })
     }
 
     /// Returns the number of nearest points used; `None` if the functions use all points.
-    pub fn neighbours(&self) -> Option<usize> {
+    pub fn neighbour_count(&self) -> Option<usize> {
         match self {
             Self::ReconstructionWeights { neighbours } | Self::ShortestPaths { neighbours, .. } => Some(*neighbours),
             Self::Identity | Self::DivideByDegree { .. } => None,
@@ -71,7 +71,7 @@ impl BasisTransform {
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::DivideByDegree { coefficients, .. } => 8 * coefficients.len(),
-            Self::ShortestPaths { lengths, .. } => 8 * lengths.nrows() * lengths.ncols(),
+            Self::ShortestPaths { path_lengths: lengths, .. } => 8 * lengths.nrows() * lengths.ncols(),
             Self::Identity | Self::ReconstructionWeights { .. } => 0,
         }
     }

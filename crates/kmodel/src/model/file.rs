@@ -117,11 +117,11 @@ fn sparse_tensors<'a, T: Real>(points: &[T], shape: SparseShape) -> [(&'static s
         values.extend_from_slice(column_values);
         starts.push(indices.len() as u64);
     }
-    let count = indices.len();
+    let entry_count = indices.len();
     [
         ("landmarks.indices", Tensor::counts(indices)),
         ("landmarks.indptr", Tensor::counts(starts)),
-        ("landmarks.values", Tensor::reals(values, vec![count])),
+        ("landmarks.values", Tensor::reals(values, vec![entry_count])),
     ]
 }
 
@@ -151,7 +151,7 @@ impl<T: Real> Model<T> {
         let tensors = self.checked_tensors()?;
         let header = self.header(&tensors)?;
         let mut out = kstore::AtomicFile::create(path)?;
-        write_all(&mut out, &header, &tensors).map_err(kstore::Error::io("write", path))?;
+        write_tensors(&mut out, &header, &tensors).map_err(kstore::Error::io("write", path))?;
         Ok(out.commit()?)
     }
 
@@ -163,7 +163,7 @@ impl<T: Real> Model<T> {
         let tensors = self.checked_tensors()?;
         let mut bytes = Vec::new();
         let header = self.header(&tensors)?;
-        write_all(&mut bytes, &header, &tensors).map_err(kstore::Error::io("write", "the model in memory"))?;
+        write_tensors(&mut bytes, &header, &tensors).map_err(kstore::Error::io("write", "the model in memory"))?;
         Ok(bytes)
     }
 
@@ -171,16 +171,16 @@ impl<T: Real> Model<T> {
     /// first, as safetensors requires, then by name.
     fn checked_tensors(&self) -> Result<Vec<(&'static str, Tensor<'_>)>> {
         let mut tensors = self.tensors();
-        let finite = |values: &[f64]| values.iter().all(|v| v.is_finite());
-        let mut not_finite =
+        let all_finite = |values: &[f64]| values.iter().all(|v| v.is_finite());
+        let mut non_finite_part =
             tensors.iter().find(|(_, tensor)| !tensor.is_finite).map(|(name, _)| tensor_description(name));
         if !self.metadata.lambda.is_none_or(f64::is_finite) {
-            not_finite = not_finite.or(Some("lambda"));
+            non_finite_part = non_finite_part.or(Some("lambda"));
         }
-        if !self.metadata.certificate.is_none_or(|c| finite(&[c.trace_error, c.overshoot, c.floor])) {
-            not_finite = not_finite.or(Some("the certificate"));
+        if !self.metadata.certificate.is_none_or(|c| all_finite(&[c.trace_error, c.overshoot, c.floor])) {
+            non_finite_part = non_finite_part.or(Some("the certificate"));
         }
-        if let Some(what) = not_finite {
+        if let Some(what) = non_finite_part {
             return Err(Error::NotFinite { what, remedy: "raise `lambda` or use `precision` f64" });
         }
         tensors.sort_by(|a, b| b.1.dtype.cmp(&a.1.dtype).then(a.0.cmp(b.0)));
@@ -202,9 +202,9 @@ impl<T: Real> Model<T> {
             tensors.push(("scaler.knots", Tensor::numbers(&self.scaler.knots)));
         }
         match &self.basis {
-            Basis::Landmarks { points, rows } => {
+            Basis::Landmarks { points, row_numbers: rows } => {
                 tensors.push(("landmark_rows", Tensor::counts(rows)));
-                match self.metadata.sparse() {
+                match self.metadata.sparse_shape() {
                     Some(shape) => tensors.extend(sparse_tensors(points, shape)),
                     None => tensors.push(("landmarks", Tensor::points(points, self.dims().1))),
                 }
@@ -212,8 +212,8 @@ impl<T: Real> Model<T> {
             Basis::Features { probe } => tensors.push(("probe", Tensor::numbers(probe))),
         }
         tensors.extend(self.metric.as_ref().map(|metric| {
-            let rows = (!metric.is_diagonal()).then(|| metric.outputs());
-            ("metric", Tensor::reals(metric.numbers(), rows.into_iter().chain([metric.inputs()]).collect()))
+            let rows = (!metric.is_diagonal()).then(|| metric.output_count());
+            ("metric", Tensor::reals(metric.to_row_major(), rows.into_iter().chain([metric.input_count()]).collect()))
         }));
         let neighbours_tensor = |k: &usize| ("neighbours", Tensor::counts(vec![*k as u64]));
         match &self.transform {
@@ -223,33 +223,34 @@ impl<T: Real> Model<T> {
                 ("degree.floor", Tensor::numbers(std::slice::from_ref(floor))),
             ]),
             BasisTransform::ReconstructionWeights { neighbours } => tensors.push(neighbours_tensor(neighbours)),
-            BasisTransform::ShortestPaths { neighbours, lengths } => {
+            BasisTransform::ShortestPaths { neighbours, path_lengths: lengths } => {
                 tensors.extend([neighbours_tensor(neighbours), ("paths", Tensor::matrix(lengths))]);
             }
         }
         if let Some(Quadratic {
             factor,
             shift,
-            feature_coefficients: features,
+            feature_coefficients,
             constant,
-            residual_factor: residual,
-            residual_allowance: typical,
-            output_scales: units,
-            degrees_of_freedom: freedom,
+            residual_factor,
+            residual_allowance,
+            output_scales,
+            degrees_of_freedom,
         }) = &self.quadratic
         {
-            let mut scalars: Vec<f64> = [*residual, *constant].into_iter().chain(*freedom).collect();
-            if *typical != 0.0 {
+            let mut scalars: Vec<f64> = [*residual_factor, *constant].into_iter().chain(*degrees_of_freedom).collect();
+            if *residual_allowance != 0.0 {
                 scalars.resize(3, 0.0);
-                scalars.push(*typical);
+                scalars.push(*residual_allowance);
             }
             tensors.extend([
                 ("quadratic.factor", Tensor::matrix(factor)),
                 ("quadratic.shift", Tensor::numbers(shift)),
-                ("quadratic.units", Tensor::numbers(units)),
+                ("quadratic.units", Tensor::numbers(output_scales)),
                 ("quadratic.scalars", Tensor::numbers(scalars)),
             ]);
-            tensors.extend(features.as_ref().map(|features| ("quadratic.features", Tensor::matrix(features))));
+            tensors
+                .extend(feature_coefficients.as_ref().map(|features| ("quadratic.features", Tensor::matrix(features))));
         }
         if let Some(LinearHead { weights, intercept }) = &self.components {
             tensors.extend([
@@ -257,7 +258,7 @@ impl<T: Real> Model<T> {
                 ("components.intercept", Tensor::numbers(intercept)),
             ]);
         }
-        if let Some(Leaves { splits, widths, counts, points, coefficients }) = &self.leaves {
+        if let Some(Leaves { splits, half_widths: widths, row_counts: counts, points, coefficients }) = &self.leaves {
             let counts: Vec<u64> = counts.iter().map(|count| *count as u64).collect();
             tensors.extend([
                 ("leaves.splits", Tensor::matrix(&splits.weights)),
@@ -273,11 +274,11 @@ impl<T: Real> Model<T> {
 
     fn header(&self, tensors: &[(&'static str, Tensor<'_>)]) -> Result<Vec<u8>> {
         let arrays = tensors.iter().map(|(name, tensor)| (name.to_string(), tensor.dtype, tensor.shape.clone()));
-        let without_factors = self.metadata.encoding.as_ref().and_then(|encoding| encoding.without_factors());
-        let without_factors = without_factors
+        let encoding_parts = self.metadata.encoding.as_ref().and_then(|encoding| encoding.without_factors());
+        let stripped_metadata = encoding_parts
             .map(|(encoding, _)| ModelMetadata { encoding: Some(encoding.into()), ..self.metadata.clone() });
         let metadata =
-            metadata_json(without_factors.as_ref().unwrap_or(&self.metadata)).map_err(|error| error.to_string());
+            metadata_json(stripped_metadata.as_ref().unwrap_or(&self.metadata)).map_err(|error| error.to_string());
         let header = metadata.and_then(|json| safetensors_header(arrays, json));
         header.map_err(|detail| Error::Damaged { path: "the model to write".into(), detail })
     }
@@ -308,7 +309,7 @@ fn with_sorted_keys(value: Value) -> Value {
     }
 }
 
-fn write_all(out: &mut impl Write, header: &[u8], tensors: &[(&'static str, Tensor<'_>)]) -> Written<()> {
+fn write_tensors(out: &mut impl Write, header: &[u8], tensors: &[(&'static str, Tensor<'_>)]) -> Written<()> {
     out.write_all(header)?;
     tensors.iter().try_for_each(|(_, tensor)| tensor.write(out))
 }

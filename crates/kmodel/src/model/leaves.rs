@@ -16,7 +16,7 @@
 
 use super::outputs::{StripBuffers, linear_scores};
 use super::{LinearHead, Model, STRIP_ROWS, needs_f64_for, predict::has_overflow};
-use crate::{Result, linalg::strips::Pool};
+use crate::{Result, linalg::strips::BufferPool};
 use faer::{Mat, MatMut, MatRef};
 use kapprox::landmark::{LandmarkSet, NO_ROW};
 use kapprox::map::KernelSections;
@@ -30,9 +30,9 @@ pub struct Leaves<T> {
     /// Functions of the nodes on the basis of the model: m x (L − 1) weights, and L − 1 intercepts.
     pub splits: LinearHead,
     /// Half-widths of the nodes, length L − 1.
-    pub widths: Vec<f64>,
+    pub half_widths: Vec<f64>,
     /// Numbers of rows of the L leaves.
-    pub counts: Vec<usize>,
+    pub row_counts: Vec<usize>,
     /// Rows of all leaves, leaf by leaf, scaled and transformed by the metric.
     pub points: Vec<T>,
     /// Dual coefficients α of these rows, x t.
@@ -42,11 +42,11 @@ pub struct Leaves<T> {
 impl<T: Real> Leaves<T> {
     /// Returns the range of each leaf's rows.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
-        let starts = self.counts.iter().scan(0, |start, count| {
+        let row_ranges = self.row_counts.iter().scan(0, |start, count| {
             *start += count;
             Some(*start - count..*start)
         });
-        starts.into_iter()
+        row_ranges.into_iter()
     }
 
     /// Returns true if the kernel values of the leaves are needed in f64, for targets with these
@@ -57,31 +57,31 @@ impl<T: Real> Leaves<T> {
     }
 
     pub(super) fn into_f64(self) -> Leaves<f64> {
-        let Self { splits, widths, counts, points, coefficients } = self;
+        let Self { splits, half_widths: widths, row_counts: counts, points, coefficients } = self;
         let points = points.into_iter().map(kstore::Float::to_f64).collect();
-        Leaves { splits, widths, counts, points, coefficients }
+        Leaves { splits, half_widths: widths, row_counts: counts, points, coefficients }
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let numbers = self.splits.weights.nrows() * self.widths.len() + 2 * self.widths.len();
-        size_of::<T>() * self.points.len() + 8 * (numbers + self.coefficients.nrows() * self.coefficients.ncols())
+        let f64_count = self.splits.weights.nrows() * self.half_widths.len() + 2 * self.half_widths.len();
+        size_of::<T>() * self.points.len() + 8 * (f64_count + self.coefficients.nrows() * self.coefficients.ncols())
     }
 
     /// Calls `visit` with every leaf that has a positive weight for a row, and this weight.
     /// `values` are the values of the nodes at the row.
-    pub fn for_each_leaf_weight(widths: &[f64], values: &[f64], mut visit: impl FnMut(usize, f64)) {
+    pub fn for_each_leaf_weight(half_widths: &[f64], node_values: &[f64], mut visitor: impl FnMut(usize, f64)) {
         let mut stack = vec![(0, 1.0)];
         while let Some((node, weight)) = stack.pop() {
-            let Some(width) = widths.get(node) else {
-                visit(node - widths.len(), weight);
+            let Some(half_width) = half_widths.get(node) else {
+                visitor(node - half_widths.len(), weight);
                 continue;
             };
-            let second_fraction = match *width > 0.0 {
-                true => (0.5 + 0.5 * values[node] / width).clamp(0.0, 1.0),
-                false => f64::from(u8::from(values[node] > 0.0)),
+            let second_fraction = match *half_width > 0.0 {
+                true => (0.5 + 0.5 * node_values[node] / half_width).clamp(0.0, 1.0),
+                false => f64::from(u8::from(node_values[node] > 0.0)),
             };
             let children = [(2 * node + 2, weight * second_fraction), (2 * node + 1, weight * (1.0 - second_fraction))];
-            stack.extend(children.into_iter().filter(|(_, share)| *share > 0.0));
+            stack.extend(children.into_iter().filter(|(_, child_weight)| *child_weight > 0.0));
         }
     }
 }
@@ -118,7 +118,7 @@ impl<T: Real> Model<T> {
         let (kernel, d) = (self.any_kernel()?, self.dims().1);
         let leaf_functions = |rows: Range<usize>| -> Box<dyn FeatureMap<T>> {
             let points = leaves.points[rows.start * d..rows.end * d].to_vec();
-            let landmarks = LandmarkSet { points, rows: vec![NO_ROW; rows.len()], d, passes: 0, evaluations: 0 };
+            let landmarks = LandmarkSet { points, row_numbers: vec![NO_ROW; rows.len()], d, passes: 0, evaluations: 0 };
             Box::new(KernelSections::new(&kernel, landmarks))
         };
         Ok(BasisFunctions { basis, leaves: leaves.ranges().map(leaf_functions).collect() })
@@ -130,28 +130,28 @@ impl<T: Real> Model<T> {
         &self,
         functions: &BasisFunctions<T>,
         x: MatRef<'_, T>,
-        values: &[f64],
+        node_values: &[f64],
         mut scores: MatMut<'_, f64>,
         workers: &Workers,
     ) {
         let Some(leaves) = &self.leaves else { return };
-        let (nodes, t, d) = (leaves.widths.len(), scores.ncols(), x.ncols());
-        let mut leaf_rows: Vec<LeafRows> = (0..=nodes).map(|leaf| (leaf, Vec::new(), Vec::new())).collect();
+        let (node_count, t, d) = (leaves.half_widths.len(), scores.ncols(), x.ncols());
+        let mut leaf_rows: Vec<LeafRows> = (0..=node_count).map(|leaf| (leaf, Vec::new(), Vec::new())).collect();
         for i in 0..x.nrows() {
-            let values = &values[i * nodes..(i + 1) * nodes];
-            Leaves::<T>::for_each_leaf_weight(&leaves.widths, values, |leaf, weight| {
+            let row_values = &node_values[i * node_count..(i + 1) * node_count];
+            Leaves::<T>::for_each_leaf_weight(&leaves.half_widths, row_values, |leaf, weight| {
                 leaf_rows[leaf].1.push((i, weight))
             });
         }
-        leaf_rows.retain(|(leaf, rows, _)| !rows.is_empty() && leaves.counts[*leaf] > 0);
-        let (ranges, pool): (Vec<_>, _) = (leaves.ranges().collect(), Pool::default());
+        leaf_rows.retain(|(leaf, rows, _)| !rows.is_empty() && leaves.row_counts[*leaf] > 0);
+        let (ranges, pool): (Vec<_>, _) = (leaves.ranges().collect(), BufferPool::default());
         let zeros = vec![0.0; t];
         workers.for_each(leaf_rows.iter_mut().collect(), |(leaf, rows, leaf_scores)| {
             let (leaf_functions, range) = (&functions.leaves[*leaf], ranges[*leaf].clone());
             let alpha = leaves.coefficients.as_ref().subrows(range.start, range.len()).to_owned();
-            pool.with(
+            pool.with_buffer(
                 StripBuffers::default,
-                |StripBuffers { basis: block, widened: block_f64, sums, .. }: &mut StripBuffers<T>| {
+                |StripBuffers { basis_values: block, panel_f64: block_f64, sums, .. }: &mut StripBuffers<T>| {
                     for rows in rows.chunks(STRIP_ROWS) {
                         let leaf_x: Vec<T> = rows.iter().flat_map(|(i, _)| x.row(*i).iter().copied()).collect();
                         block.resize(STRIP_ROWS * range.len(), T::default());
@@ -172,7 +172,7 @@ impl<T: Real> Model<T> {
         });
         for (_, rows, leaf_scores) in leaf_rows {
             for ((i, weight), row_scores) in rows.into_iter().zip(leaf_scores.chunks_exact(t)) {
-                row_scores.iter().enumerate().for_each(|(j, added)| scores[(i, j)] += weight * added);
+                row_scores.iter().enumerate().for_each(|(j, score)| scores[(i, j)] += weight * score);
             }
         }
     }

@@ -40,14 +40,14 @@ impl AnyModel {
     }
 
     fn read<R: Read + Seek>(mut reader: ModelReader<'_, R>) -> Result<Self> {
-        let metadata = reader.metadata()?;
+        let metadata = reader.parse_metadata()?;
         if let Err(kapprox::Error::UnknownKernel { name, .. }) = Kernel::parse(&metadata.kernel) {
             return Err(Error::UnknownKernel { path: reader.path.into(), kernel: name });
         }
         match metadata.precision.as_str() {
-            "f32" => reader.model(metadata).map(Self::F32),
-            "f64" => reader.model(metadata).map(Self::F64),
-            other => Err(reader.damaged(format!("unknown precision {other:?}"))),
+            "f32" => reader.read_model(metadata).map(Self::F32),
+            "f64" => reader.read_model(metadata).map(Self::F64),
+            other => Err(reader.damaged_error(format!("unknown precision {other:?}"))),
         }
     }
 }
@@ -70,61 +70,61 @@ struct ModelReader<'a, R> {
 
 /// Reads the header and returns it with the offset of the tensor data. The size of the header is
 /// checked against the length of the file before the header is allocated.
-fn header(path: &Path, input: &mut impl Read, length: u64) -> Result<(Metadata, u64)> {
+fn read_header(path: &Path, input: &mut impl Read, file_len: u64) -> Result<(Metadata, u64)> {
     let not_safetensors = || Error::NotSafetensors { path: path.into() };
-    let truncated = |expected| Error::Truncated { path: path.into(), expected, got: length };
-    let io = || kstore::Error::io("read", path);
-    if length < 8 {
+    let truncated = |expected| Error::Truncated { path: path.into(), expected, got: file_len };
+    let io_error = || kstore::Error::io("read", path);
+    if file_len < 8 {
         return Err(not_safetensors());
     }
-    let mut size = [0; 8];
-    input.read_exact(&mut size).map_err(io())?;
-    let size = u64::from_le_bytes(size);
-    if size > MAX_HEADER_BYTES {
+    let mut length_prefix = [0; 8];
+    input.read_exact(&mut length_prefix).map_err(io_error())?;
+    let header_bytes = u64::from_le_bytes(length_prefix);
+    if header_bytes > MAX_HEADER_BYTES {
         return Err(not_safetensors());
     }
-    if size + 8 > length {
-        let mut rest = Vec::new();
-        input.read_to_end(&mut rest).map_err(io())?;
+    if header_bytes + 8 > file_len {
+        let mut remaining_bytes = Vec::new();
+        input.read_to_end(&mut remaining_bytes).map_err(io_error())?;
         // a truncated header starts with a brace; any other file is not safetensors
-        let is_truncated = rest.first() == Some(&b'{');
-        return Err(if is_truncated { truncated(size + 8) } else { not_safetensors() });
+        let is_truncated = remaining_bytes.first() == Some(&b'{');
+        return Err(if is_truncated { truncated(header_bytes + 8) } else { not_safetensors() });
     }
-    let mut json = vec![0; size as usize];
-    input.read_exact(&mut json).map_err(io())?;
+    let mut json = vec![0; header_bytes as usize];
+    input.read_exact(&mut json).map_err(io_error())?;
     let header: Metadata = serde_json::from_slice(&json).map_err(|_| not_safetensors())?;
-    let expected = 8 + size + header.data_len() as u64;
-    if length < expected {
-        return Err(truncated(expected));
+    let expected_len = 8 + header_bytes + header.data_len() as u64;
+    if file_len < expected_len {
+        return Err(truncated(expected_len));
     }
-    if length > expected {
-        let detail = format!("it has {} extra bytes at its end", length - expected);
+    if file_len > expected_len {
+        let detail = format!("it has {} extra bytes at its end", file_len - expected_len);
         return Err(Error::Damaged { path: path.into(), detail });
     }
-    Ok((header, 8 + size))
+    Ok((header, 8 + header_bytes))
 }
 
 impl<'a, R: Read + Seek> ModelReader<'a, R> {
     fn new(path: &'a Path, input: R, length: u64) -> Result<Self> {
         let mut input = BufReader::new(input);
-        let (header, data) = header(path, &mut input, length)?;
-        Ok(Self { path, input, header, data_offset: data })
+        let (header, data_offset) = read_header(path, &mut input, length)?;
+        Ok(Self { path, input, header, data_offset })
     }
 
-    fn damaged(&self, detail: impl Into<String>) -> Error {
+    fn damaged_error(&self, detail: impl Into<String>) -> Error {
         Error::Damaged { path: self.path.into(), detail: detail.into() }
     }
 
     /// Reads the metadata. The version is checked first, because a newer format may differ in the
     /// other fields.
-    fn metadata(&self) -> Result<ModelMetadata> {
+    fn parse_metadata(&self) -> Result<ModelMetadata> {
         let not_kmill = || Error::NotKmill { path: self.path.into() };
         let text = self.header.metadata().as_ref().and_then(|map| map.get(METADATA_KEY)).ok_or_else(not_kmill)?;
         // a header may have a million names, so only the fields of `VersionEntry` are parsed
         let version: VersionEntry =
-            serde_json::from_str(text).map_err(|_| self.damaged("its kmill entry is not valid JSON"))?;
+            serde_json::from_str(text).map_err(|_| self.damaged_error("its kmill entry is not valid JSON"))?;
         let format_version =
-            version.format_version.as_u64().ok_or_else(|| self.damaged("its format_version is missing"))?;
+            version.format_version.as_u64().ok_or_else(|| self.damaged_error("its format_version is missing"))?;
         if format_version > FORMAT_VERSION {
             let needs = version.needs_kmill.as_str().unwrap_or("a newer version").to_string();
             return Err(Error::NewerFormat {
@@ -134,7 +134,7 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
                 needs,
             });
         }
-        serde_json::from_str(text).map_err(|_| self.damaged("its kmill entry has a missing or invalid field"))
+        serde_json::from_str(text).map_err(|_| self.damaged_error("its kmill entry has a missing or invalid field"))
     }
 
     /// Returns the metadata with the factors of its encoding, which are in a tensor. Earlier
@@ -143,75 +143,76 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
         let Some(encoding) = metadata.encoding.as_ref().filter(|_| self.has_tensor("encoding.factors")) else {
             return Ok(metadata);
         };
-        let factors = self.numbers("encoding.factors", &[encoding.missing_factor_count()])?;
+        let factors = self.read_numbers("encoding.factors", &[encoding.missing_factor_count()])?;
         let encoding = Some(Arc::new(Encoding::clone(encoding).with_factors(factors)));
         Ok(ModelMetadata { encoding, ..metadata })
     }
 
-    fn model<T: Real>(&mut self, metadata: ModelMetadata) -> Result<Model<T>> {
+    fn read_model<T: Real>(&mut self, metadata: ModelMetadata) -> Result<Model<T>> {
         let metadata = self.with_factors(metadata)?;
         let [m, t] = self.stored_shape("coefficients")[..] else {
-            return Err(self.damaged("tensor coefficients is missing or not a matrix"));
+            return Err(self.damaged_error("tensor coefficients is missing or not a matrix"));
         };
         self.check_metadata(&metadata, m, t)?;
         let d = metadata.features.len();
-        let metric = self.metric(d)?;
-        let (transform, points) = self.transform(m)?;
-        let features = metric.as_ref().map_or(d, |metric| metric.outputs());
+        let metric = self.read_metric(d)?;
+        let (transform, point_count) = self.read_transform(m)?;
+        let feature_count = metric.as_ref().map_or(d, |metric| metric.output_count());
         Ok(Model {
-            basis: self.basis(m, (points, features), metadata.sparse())?,
+            basis: self.read_basis(m, (point_count, feature_count), metadata.sparse_shape())?,
             transform,
-            coefficients: self.matrix("coefficients", m, t)?,
-            intercept: self.numbers("intercept", &[t])?,
+            coefficients: self.read_matrix("coefficients", m, t)?,
+            intercept: self.read_numbers("intercept", &[t])?,
             scaler: Scaler {
-                centre: self.numbers("scaler.centre", &[d])?,
-                scale: self.numbers("scaler.scale", &[d])?,
-                mean: self.numbers("scaler.mean", &[d])?,
+                centre: self.read_numbers("scaler.centre", &[d])?,
+                scale: self.read_numbers("scaler.scale", &[d])?,
+                mean: self.read_numbers("scaler.mean", &[d])?,
                 asinh: metadata.asinh,
-                knots: self.knots(d)?,
+                knots: self.read_knots(d)?,
             },
             metric,
-            quadratic: self.quadratic(m, t)?,
-            components: self.components(m)?,
-            leaves: self.leaves(m, features, t)?,
+            quadratic: self.read_quadratic(m, t)?,
+            components: self.read_components(m)?,
+            leaves: self.read_leaves(m, feature_count, t)?,
             metadata,
         })
     }
 
-    fn knots(&mut self, d: usize) -> Result<Vec<f64>> {
+    fn read_knots(&mut self, d: usize) -> Result<Vec<f64>> {
         if !self.has_tensor("scaler.knots") {
             return Ok(Vec::new());
         }
-        let knots = self.numbers("scaler.knots", &[Scaler::knot_count(d)])?;
+        let knots = self.read_numbers("scaler.knots", &[Scaler::knot_count(d)])?;
         match knots.chunks(Scaler::knot_count(1)).all(<[f64]>::is_sorted) {
             true => Ok(knots),
-            false => Err(self.damaged("the quantiles of a feature are not in ascending order")),
+            false => Err(self.damaged_error("the quantiles of a feature are not in ascending order")),
         }
     }
 
-    fn basis<T: Real>(
+    fn read_basis<T: Real>(
         &mut self,
         m: usize,
-        (points, features): (usize, usize),
+        (point_count, feature_count): (usize, usize),
         sparse: Option<SparseShape>,
     ) -> Result<Basis<T>> {
         if self.has_tensor("probe") {
-            return Ok(Basis::Features { probe: self.numbers("probe", &[m])? });
+            return Ok(Basis::Features { probe: self.read_numbers("probe", &[m])? });
         }
-        let rows = self.counts("landmark_rows", points)?;
+        let row_numbers = self.read_counts("landmark_rows", point_count)?;
         if let Some(shape) = sparse {
-            return Ok(Basis::Landmarks { points: self.sparse_points(points, shape)?, rows });
+            return Ok(Basis::Landmarks { points: self.read_sparse_points(point_count, shape)?, row_numbers });
         }
-        Ok(Basis::Landmarks { points: self.numbers("landmarks", &[points, features])?, rows })
+        Ok(Basis::Landmarks { points: self.read_numbers("landmarks", &[point_count, feature_count])?, row_numbers })
     }
 
     /// Reads sparse points in the layout of blocks.
-    fn sparse_points<T: Real>(&mut self, count: usize, shape: SparseShape) -> Result<Vec<T>> {
+    fn read_sparse_points<T: Real>(&mut self, count: usize, shape: SparseShape) -> Result<Vec<T>> {
         let [starts, indices, values] = ["landmarks.indptr", "landmarks.indices", "landmarks.values"];
         let entries = self.stored_shape(values).iter().product();
-        let (starts, indices) = (self.sizes(starts, count + 1)?, self.sizes(indices, entries)?);
-        let values: Vec<f64> = self.numbers::<T>(values, &[entries])?.into_iter().map(kstore::Float::to_f64).collect();
-        let invalid = || self.damaged("the entries of its sparse landmarks are not a valid CSR matrix");
+        let (starts, indices) = (self.read_sizes(starts, count + 1)?, self.read_sizes(indices, entries)?);
+        let values: Vec<f64> =
+            self.read_numbers::<T>(values, &[entries])?.into_iter().map(kstore::Float::to_f64).collect();
+        let invalid = || self.damaged_error("the entries of its sparse landmarks are not a valid CSR matrix");
         let covers_all = (starts.first(), starts.last()) == (Some(&0), Some(&entries));
         let is_valid_row = |row: &[usize]| {
             row[0] <= row[1] && row[1] <= entries && {
@@ -233,11 +234,11 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
     }
 
     /// Returns the form of the functions, and the number of points of a basis of landmarks.
-    fn transform(&mut self, m: usize) -> Result<(BasisTransform, usize)> {
+    fn read_transform(&mut self, m: usize) -> Result<(BasisTransform, usize)> {
         if self.has_tensor("degree.coefficients") {
-            let coefficients = self.numbers("degree.coefficients", &[m])?;
-            let floor = self.numbers("degree.floor", &[1])?[0];
-            let invalid = || self.damaged(format!("its smallest degree is {floor}; expected a positive number"));
+            let coefficients = self.read_numbers("degree.coefficients", &[m])?;
+            let floor = self.read_numbers("degree.floor", &[1])?[0];
+            let invalid = || self.damaged_error(format!("its smallest degree is {floor}; expected a positive number"));
             return if floor > 0.0 {
                 Ok((BasisTransform::DivideByDegree { coefficients, floor }, m))
             } else {
@@ -247,58 +248,67 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
         if !self.has_tensor("neighbours") {
             return Ok((BasisTransform::Identity, m));
         }
-        let neighbours = self.sizes("neighbours", 1)?[0];
-        let points =
+        let neighbours = self.read_sizes("neighbours", 1)?[0];
+        let point_count =
             if self.has_tensor("paths") { self.stored_shape("paths").last().copied().unwrap_or_default() } else { m };
-        if !(1..=points).contains(&neighbours) {
-            return Err(self.damaged(format!("it has {points} nodes but uses {neighbours} neighbours")));
+        if !(1..=point_count).contains(&neighbours) {
+            return Err(self.damaged_error(format!("it has {point_count} nodes but uses {neighbours} neighbours")));
         }
         if !self.has_tensor("paths") {
             return Ok((BasisTransform::ReconstructionWeights { neighbours }, m));
         }
-        Ok((BasisTransform::ShortestPaths { neighbours, lengths: self.matrix("paths", m, points)? }, points))
+        Ok((
+            BasisTransform::ShortestPaths { neighbours, path_lengths: self.read_matrix("paths", m, point_count)? },
+            point_count,
+        ))
     }
 
-    fn metric(&mut self, d: usize) -> Result<Option<Arc<Metric>>> {
+    fn read_metric(&mut self, d: usize) -> Result<Option<Arc<Metric>>> {
         if !self.has_tensor("metric") {
             return Ok(None);
         }
         let metric = match self.stored_shape("metric")[..] {
-            [r, _] if r > 0 => Metric::matrix(&self.numbers("metric", &[r, d])?, r),
-            _ => Metric::diagonal(self.numbers("metric", &[d])?),
+            [r, _] if r > 0 => Metric::matrix(&self.read_numbers("metric", &[r, d])?, r),
+            _ => Metric::diagonal(self.read_numbers("metric", &[d])?),
         };
-        metric.map(|metric| Some(Arc::new(metric))).map_err(|error| self.damaged(error.to_string()))
+        metric.map(|metric| Some(Arc::new(metric))).map_err(|error| self.damaged_error(error.to_string()))
     }
 
-    fn components(&mut self, m: usize) -> Result<Option<LinearHead>> {
+    fn read_components(&mut self, m: usize) -> Result<Option<LinearHead>> {
         let [coefficients, intercept] = ["components.coefficients", "components.intercept"];
         let q = self.stored_shape(intercept).iter().product();
         if !self.has_tensor(coefficients) && !self.has_tensor(intercept) || q == 0 {
             return Ok(None);
         }
-        let weights = self.matrix(coefficients, m, q)?;
-        Ok(Some(LinearHead { weights, intercept: self.numbers(intercept, &[q])? }))
+        let weights = self.read_matrix(coefficients, m, q)?;
+        Ok(Some(LinearHead { weights, intercept: self.read_numbers(intercept, &[q])? }))
     }
 
-    fn leaves<T: Real>(&mut self, m: usize, d: usize, t: usize) -> Result<Option<Leaves<T>>> {
+    fn read_leaves<T: Real>(&mut self, m: usize, d: usize, t: usize) -> Result<Option<Leaves<T>>> {
         if !self.has_tensor("leaves.counts") {
             return Ok(None);
         }
-        let nodes = self.stored_shape("leaves.widths").iter().product::<usize>();
-        let counts = self.sizes("leaves.counts", nodes + 1)?;
-        let rows = counts.iter().fold(0usize, |sum, count| sum.saturating_add(*count));
+        let node_count = self.stored_shape("leaves.widths").iter().product::<usize>();
+        let counts = self.read_sizes("leaves.counts", node_count + 1)?;
+        let row_count = counts.iter().fold(0usize, |sum, count| sum.saturating_add(*count));
         let (weights, intercept) =
-            (self.matrix("leaves.splits", m, nodes)?, self.numbers("leaves.constants", &[nodes])?);
-        let widths = self.numbers("leaves.widths", &[nodes])?;
-        if !(nodes + 1).is_power_of_two() {
-            return Err(self.damaged(format!("a tree of {nodes} nodes is not complete")));
+            (self.read_matrix("leaves.splits", m, node_count)?, self.read_numbers("leaves.constants", &[node_count])?);
+        let widths = self.read_numbers("leaves.widths", &[node_count])?;
+        if !(node_count + 1).is_power_of_two() {
+            return Err(self.damaged_error(format!("a tree of {node_count} nodes is not complete")));
         }
-        let points = self.numbers("leaves.points", &[rows, d])?;
-        let coefficients = self.matrix("leaves.coefficients", rows, t)?;
-        Ok(Some(Leaves { splits: LinearHead { weights, intercept }, widths, counts, points, coefficients }))
+        let points = self.read_numbers("leaves.points", &[row_count, d])?;
+        let coefficients = self.read_matrix("leaves.coefficients", row_count, t)?;
+        Ok(Some(Leaves {
+            splits: LinearHead { weights, intercept },
+            half_widths: widths,
+            row_counts: counts,
+            points,
+            coefficients,
+        }))
     }
 
-    fn quadratic(&mut self, m: usize, t: usize) -> Result<Option<Quadratic>> {
+    fn read_quadratic(&mut self, m: usize, t: usize) -> Result<Option<Quadratic>> {
         let names = ["shift", "factor", "features", "units", "scalars"].map(|name| format!("quadratic.{name}"));
         if names.iter().all(|name| !self.has_tensor(name)) {
             return Ok(None);
@@ -306,27 +316,29 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
         let [shift, factor, features, units, scalars] = &names;
         let q = self.stored_shape(shift).iter().product();
         let t = if self.stored_shape(units) == [1] { 1 } else { t };
-        let count = self.stored_shape(scalars).first().copied().unwrap_or(0).clamp(2, 4);
-        let numbers = self.numbers(scalars, &[count])?;
+        let scalar_count = self.stored_shape(scalars).first().copied().unwrap_or(0).clamp(2, 4);
+        let numbers = self.read_numbers(scalars, &[scalar_count])?;
         let number = |i: usize| numbers.get(i).copied().unwrap_or(0.0);
-        let (residual, constant, freedom, typical) = (number(0), number(1), number(2), number(3));
-        if residual <= 0.0 || typical < 0.0 {
-            return Err(self.damaged(format!("its residual has the factor {residual} and the allowance {typical}; expected a positive factor and an allowance of 0 or more")));
+        let (residual_factor, constant, degrees_of_freedom, residual_allowance) =
+            (number(0), number(1), number(2), number(3));
+        if residual_factor <= 0.0 || residual_allowance < 0.0 {
+            return Err(self.damaged_error(format!("its residual has the factor {residual_factor} and the allowance {residual_allowance}; expected a positive factor and an allowance of 0 or more")));
         }
-        let freedom = Some(freedom).filter(|freedom| *freedom > 0.0);
+        let degrees_of_freedom = Some(degrees_of_freedom).filter(|freedom| *freedom > 0.0);
         let r = self.stored_shape(features).last().copied().unwrap_or_default();
-        let features = if self.has_tensor(features) { Some(self.matrix(features, m, r)?) } else { None };
-        let (shift, factor) = (self.numbers(shift, &[q])?, self.matrix(factor, m, q)?);
-        let units = self.numbers(units, &[t])?;
+        let feature_coefficients =
+            if self.has_tensor(features) { Some(self.read_matrix(features, m, r)?) } else { None };
+        let (shift, factor) = (self.read_numbers(shift, &[q])?, self.read_matrix(factor, m, q)?);
+        let output_scales = self.read_numbers(units, &[t])?;
         Ok(Some(Quadratic {
             factor,
             shift,
-            feature_coefficients: features,
+            feature_coefficients,
             constant,
-            residual_factor: residual,
-            residual_allowance: typical,
-            output_scales: units,
-            degrees_of_freedom: freedom,
+            residual_factor,
+            residual_allowance,
+            output_scales,
+            degrees_of_freedom,
         }))
     }
 
@@ -340,26 +352,26 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
         self.header.info(name).map_or(Vec::new(), |info| info.shape.clone())
     }
 
-    fn numbers<V: kstore::Float>(&mut self, name: &str, shape: &[usize]) -> Result<Vec<V>> {
+    fn read_numbers<V: kstore::Float>(&mut self, name: &str, shape: &[usize]) -> Result<Vec<V>> {
         self.seek_to_tensor(name, V::DTYPE, shape)?;
-        self.finite_values(name, shape.iter().product())
+        self.read_finite_values(name, shape.iter().product())
     }
 
-    fn counts(&mut self, name: &str, count: usize) -> Result<Vec<u64>> {
+    fn read_counts(&mut self, name: &str, count: usize) -> Result<Vec<u64>> {
         self.seek_to_tensor(name, Dtype::U64, &[count])?;
-        self.values(count)
+        self.read_values(count)
     }
 
-    fn sizes(&mut self, name: &str, count: usize) -> Result<Vec<usize>> {
+    fn read_sizes(&mut self, name: &str, count: usize) -> Result<Vec<usize>> {
         let size = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
-        Ok(self.counts(name, count)?.into_iter().map(size).collect())
+        Ok(self.read_counts(name, count)?.into_iter().map(size).collect())
     }
 
-    fn matrix(&mut self, name: &str, rows: usize, columns: usize) -> Result<Mat<f64>> {
-        self.seek_to_tensor(name, Dtype::F64, &[rows, columns])?;
-        let mut matrix = Mat::zeros(rows, columns);
-        for i in 0..rows {
-            let row: Vec<f64> = self.finite_values(name, columns)?;
+    fn read_matrix(&mut self, name: &str, row_count: usize, column_count: usize) -> Result<Mat<f64>> {
+        self.seek_to_tensor(name, Dtype::F64, &[row_count, column_count])?;
+        let mut matrix = Mat::zeros(row_count, column_count);
+        for i in 0..row_count {
+            let row: Vec<f64> = self.read_finite_values(name, column_count)?;
             matrix.row_mut(i).iter_mut().zip(row).for_each(|(to, from)| *to = from);
         }
         Ok(matrix)
@@ -367,7 +379,7 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
 
     /// Seeks to the data of a tensor after a check of its type and shape.
     fn seek_to_tensor(&mut self, name: &str, dtype: Dtype, shape: &[usize]) -> Result<()> {
-        let info = self.header.info(name).ok_or_else(|| self.damaged(format!("tensor {name} is missing")))?;
+        let info = self.header.info(name).ok_or_else(|| self.damaged_error(format!("tensor {name} is missing")))?;
         if info.dtype == dtype && info.shape == shape {
             let position = SeekFrom::Start(self.data_offset + info.data_offsets.0 as u64);
             self.input.seek(position).map_err(kstore::Error::io("read", self.path))?;
@@ -378,11 +390,11 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
             format!("{dtype} of {}", if sides.is_empty() { "one number".to_string() } else { sides.join(" x ") })
         };
         let (got, expected) = (describe(info.dtype, &info.shape), describe(dtype, shape));
-        Err(self.damaged(format!("tensor {name} is {got}, but the rest of the file requires {expected}")))
+        Err(self.damaged_error(format!("tensor {name} is {got}, but the rest of the file requires {expected}")))
     }
 
     fn check_metadata(&self, metadata: &ModelMetadata, m: usize, t: usize) -> Result<()> {
-        let outputs = match (metadata.task, metadata.classes.len()) {
+        let output_count = match (metadata.task, metadata.classes.len()) {
             (Task::Regression, _) => metadata.targets.len(),
             (Task::Classification, 2) => 1,
             (Task::Classification, k) if metadata.pairs => k * (k - 1) / 2,
@@ -390,40 +402,43 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
             (Task::Components | Task::Clusters, _) => t,
             (Task::Ranking | Task::Novelty, _) => 1,
         };
-        if outputs != t {
-            return Err(self.damaged(format!("it has {t} outputs, but its targets or classes require {outputs}")));
+        if output_count != t {
+            return Err(
+                self.damaged_error(format!("it has {t} outputs, but its targets or classes require {output_count}"))
+            );
         }
         if let Some(encoding) = &metadata.encoding {
             if let Some(fault) = encoding.fault() {
-                return Err(self.damaged(fault));
+                return Err(self.damaged_error(fault));
             }
-            if encoding.names() != metadata.features {
-                return Err(self.damaged("its columns do not match its features"));
+            if encoding.feature_names() != metadata.features {
+                return Err(self.damaged_error("its columns do not match its features"));
             }
         }
         let is_valid_range = |range: &[f64; 2]| range[0] <= range[1] && range.iter().all(|end| end.is_finite());
         if !metadata.ranges.is_empty()
             && (metadata.ranges.len() != metadata.features.len() || !metadata.ranges.iter().all(is_valid_range))
         {
-            return Err(self.damaged("the ranges of its features are invalid"));
+            return Err(self.damaged_error("the ranges of its features are invalid"));
         }
         let has_probe = self.has_tensor("probe");
         if let Some(second_view) = metadata.with.as_ref().filter(|with| has_probe || with.functions > m) {
-            return Err(
-                self.damaged(format!("it has {m} basis functions, but its second view has {}", second_view.functions))
-            );
+            return Err(self.damaged_error(format!(
+                "it has {m} basis functions, but its second view has {}",
+                second_view.functions
+            )));
         }
         if metadata.rank > m || (has_probe && metadata.rank < m) {
-            return Err(self.damaged(format!("it has {m} basis functions, but its rank is {}", metadata.rank)));
+            return Err(self.damaged_error(format!("it has {m} basis functions, but its rank is {}", metadata.rank)));
         }
         Ok(())
     }
 
     /// Reads the next numbers of a tensor, which must be finite.
-    fn finite_values<V: kstore::Float>(&mut self, name: &str, count: usize) -> Result<Vec<V>> {
-        let values: Vec<V> = self.values(count)?;
+    fn read_finite_values<V: kstore::Float>(&mut self, name: &str, count: usize) -> Result<Vec<V>> {
+        let values: Vec<V> = self.read_values(count)?;
         match values.iter().position(|v| !v.is_finite()) {
-            Some(index) => Err(self.damaged(format!(
+            Some(index) => Err(self.damaged_error(format!(
                 "tensor {name} has the value {} at position {index}; expected finite numbers",
                 values[index]
             ))),
@@ -431,7 +446,7 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
         }
     }
 
-    fn values<N: Number>(&mut self, count: usize) -> Result<Vec<N>> {
+    fn read_values<N: Number>(&mut self, count: usize) -> Result<Vec<N>> {
         let mut values = vec![N::zeroed(); count];
         self.input.read_exact(bytemuck::cast_slice_mut(&mut values)).map_err(kstore::Error::io("read", self.path))?;
         Ok(values)

@@ -99,17 +99,17 @@ impl ModelMetadata {
     }
 
     /// Returns the shape of the rows, if they are sparse.
-    pub fn sparse(&self) -> Option<SparseShape> {
-        self.encoding.as_ref()?.sparse()
+    pub fn sparse_shape(&self) -> Option<SparseShape> {
+        self.encoding.as_ref()?.sparse_shape()
     }
 
     /// Returns the number of features of a row, including the zeros of sparse rows.
-    pub fn width(&self) -> usize {
-        self.sparse().map_or(self.features.len(), |shape| shape.width)
+    pub fn dense_feature_count(&self) -> usize {
+        self.sparse_shape().map_or(self.features.len(), |shape| shape.width)
     }
 
     pub(crate) fn parse_kernel(&self, kernel: &str) -> Result<Kernel> {
-        Ok(Kernel::parse(kernel)?.on_rows(&self.features, self.sparse().map(|shape| shape.width))?)
+        Ok(Kernel::parse(kernel)?.resolve_for_rows(&self.features, self.sparse_shape().map(|shape| shape.width))?)
     }
 
     /// Returns true if the outputs are the features of the map.
@@ -136,7 +136,7 @@ crate::enum_of_words!(Intercept, "intercept", "free" => Free, "penalised" => Pen
 impl Intercept {
     /// Returns the number of leading constant features: 0 or 1.
     #[doc(hidden)]
-    pub fn constant_features(self) -> usize {
+    pub fn constant_feature_count(self) -> usize {
         usize::from(self == Self::Penalised)
     }
 }

@@ -46,7 +46,7 @@ impl MetricReport {
     #[doc(hidden)]
     pub fn importances(&self) -> impl Iterator<Item = (&str, f64, Option<f64>)> {
         let spread = self.spread.iter().copied().map(Some).chain(std::iter::repeat(None));
-        self.importance.iter().zip(spread).map(|((name, share), spread)| (name.as_str(), *share, spread))
+        self.importance.iter().zip(spread).map(|((name, importance), spread)| (name.as_str(), *importance, spread))
     }
 }
 

@@ -28,7 +28,7 @@ pub use metric_report::{MetricReport, MetricTestErrors, RoundReport};
 pub(crate) use outputs::Outputs;
 pub use predict::PredictScratch;
 
-use crate::linalg::strips::{Pool, row_strips};
+use crate::linalg::strips::{BufferPool, row_strips};
 use crate::quadratic::{self, Quadratic};
 use crate::{Error, Result, Task};
 use faer::prelude::ReborrowMut;
@@ -131,7 +131,7 @@ impl<T: Real> Model<T> {
     /// and of outputs t.
     #[doc(hidden)]
     pub fn dims(&self) -> (usize, usize, usize) {
-        let d = self.metric.as_ref().map_or(self.scaler.inputs(), |metric| metric.outputs());
+        let d = self.metric.as_ref().map_or(self.scaler.input_count(), |metric| metric.output_count());
         (self.coefficients.nrows(), d, self.intercept.len())
     }
 
@@ -158,16 +158,18 @@ impl<T: Real> Model<T> {
     /// Enlarges the row layout, so that it also holds sparse rows of these shapes, one per column.
     #[must_use]
     pub(crate) fn with_sparse_shapes(mut self, shapes: &[SparseShape]) -> Self {
-        let Some((encoding, shape)) = self.metadata.encoding.as_ref().zip(self.metadata.sparse()) else { return self };
+        let Some((encoding, shape)) = self.metadata.encoding.as_ref().zip(self.metadata.sparse_shape()) else {
+            return self;
+        };
         let encoding = Encoding::clone(encoding).with_capacity_for(shapes);
-        let numbers = encoding.features();
+        let values_per_row = encoding.features();
         if let Basis::Landmarks { points, .. } = &mut self.basis {
-            *points = widen_rows(points, shape.values_per_row(), numbers);
+            *points = widen_rows(points, shape.values_per_row(), values_per_row);
         }
-        self.scaler.centre.resize(numbers, 0.0);
-        self.scaler.scale.resize(numbers, 1.0);
-        self.scaler.mean.resize(numbers, 0.0);
-        self.metadata.features = encoding.names();
+        self.scaler.centre.resize(values_per_row, 0.0);
+        self.scaler.scale.resize(values_per_row, 1.0);
+        self.scaler.mean.resize(values_per_row, 0.0);
+        self.metadata.features = encoding.feature_names();
         self.metadata.encoding = Some(Arc::new(encoding));
         self
     }
@@ -183,21 +185,21 @@ impl<T: Real> Model<T> {
     #[doc(hidden)]
     pub fn bytes(&self) -> usize {
         let (m, d, t) = self.dims();
-        let quadratic = self.quadratic.as_ref().map_or(0, Quadratic::bytes_in_memory);
-        let metric = self.metric.as_ref().map_or(0, |metric| 8 * metric.numbers().len());
-        let components = 8 * self.component_count() * (m + 1);
+        let quadratic_bytes = self.quadratic.as_ref().map_or(0, Quadratic::bytes_in_memory);
+        let metric_bytes = self.metric.as_ref().map_or(0, |metric| 8 * metric.to_row_major().len());
+        let component_bytes = 8 * self.component_count() * (m + 1);
         // a basis of nodes may have more points than functions
-        let points = self.basis.landmarks().map_or(m, |(_, rows)| rows.len());
-        let numbers = points + m * t + t + 3 * self.scaler.inputs();
+        let point_count = self.basis.landmarks().map_or(m, |(_, rows)| rows.len());
+        let f64_count = point_count + m * t + t + 3 * self.scaler.input_count();
         let encoding_bytes = self.metadata.encoding.as_ref().map_or(0, |encoding| encoding.bytes());
-        let leaves = self.leaves.as_ref().map_or(0, Leaves::bytes);
+        let leaf_bytes = self.leaves.as_ref().map_or(0, Leaves::bytes);
         encoding_bytes
-            + size_of::<T>() * points * d
-            + 8 * numbers
-            + metric
-            + quadratic
-            + components
-            + leaves
+            + size_of::<T>() * point_count * d
+            + 8 * f64_count
+            + metric_bytes
+            + quadratic_bytes
+            + component_bytes
+            + leaf_bytes
             + self.transform.bytes()
     }
 
@@ -206,9 +208,10 @@ impl<T: Real> Model<T> {
     pub fn scratch_bytes(&self, threads: usize) -> usize {
         let (m, _, t) = self.dims();
         let t = t.max(self.component_count());
-        let quadratic = self.quadratic.as_ref().map_or(0, |quadratic| quadratic.scratch_bytes(threads));
-        let largest_leaf = self.leaves.iter().flat_map(|leaves| leaves.counts.iter().copied()).max().unwrap_or(0);
-        STRIP_ROWS * (size_of::<T>() * m.max(largest_leaf) + 8 * PANEL_FUNCTIONS + 8 * t) * threads.max(1) + quadratic
+        let quadratic_bytes = self.quadratic.as_ref().map_or(0, |quadratic| quadratic.scratch_bytes(threads));
+        let largest_leaf = self.leaves.iter().flat_map(|leaves| leaves.row_counts.iter().copied()).max().unwrap_or(0);
+        STRIP_ROWS * (size_of::<T>() * m.max(largest_leaf) + 8 * PANEL_FUNCTIONS + 8 * t) * threads.max(1)
+            + quadratic_bytes
     }
 
     /// Computes `out` (b x t) = f(x) for the rows of `x` (b x d row-major, scaled and after the
@@ -231,12 +234,12 @@ impl<T: Real> Model<T> {
         workers: &Workers,
     ) -> Result<()> {
         self.check_shapes(basis, x, &out)?;
-        if let Some(few_rows) = basis.few_rows()
+        if let Some(sections) = basis.landmark_sections()
             && x.nrows() <= predict::MAX_GROUPED_ROWS
             && self.quadratic_in_scores().is_none()
             && self.leaves.is_none()
         {
-            self.predict_few(few_rows, x, out, &mut PredictScratch::new(basis));
+            self.predict_few(sections, x, out, &mut PredictScratch::new(basis));
             return Ok(());
         }
         let kernel = self.quadratic_in_scores().map(|_| self.kernel()).transpose()?;
@@ -255,9 +258,10 @@ impl<T: Real> Model<T> {
         Outputs { mut scores, components, quadratic }: Outputs<'_>,
         workers: &Workers,
     ) {
-        let nodes = self.leaves.as_ref().filter(|_| scores.ncols() > 0).map_or(0, |leaves| leaves.widths.len());
-        let mut node_values = vec![0.0; x.nrows() * nodes];
-        let node_matrix = MatMut::from_row_major_slice_mut(&mut node_values, x.nrows(), nodes);
+        let node_count =
+            self.leaves.as_ref().filter(|_| scores.ncols() > 0).map_or(0, |leaves| leaves.half_widths.len());
+        let mut node_values = vec![0.0; x.nrows() * node_count];
+        let node_matrix = MatMut::from_row_major_slice_mut(&mut node_values, x.nrows(), node_count);
         let outputs = Outputs { scores: scores.rb_mut(), components, quadratic };
         self.predict_strips(basis, kernel, x, (outputs, node_matrix), workers);
         if scores.ncols() > 0 {
@@ -272,56 +276,63 @@ impl<T: Real> Model<T> {
         basis: &BasisFunctions<T>,
         kernel: Option<&dyn KernelFunction<T>>,
         x: MatRef<'_, T>,
-        (outputs, nodes): (Outputs<'_>, MatMut<'_, f64>),
+        (outputs, node_values): (Outputs<'_>, MatMut<'_, f64>),
         workers: &Workers,
     ) {
-        let distance = self.quadratic_in_scores().filter(|_| outputs.scores.ncols() > 0);
-        let quadratic = if outputs.quadratic.ncols() > 0 { self.quadratic.as_ref() } else { distance };
-        let (m, pool) = (basis.dims().1, Pool::default());
-        let strips = outputs.strips().into_iter().zip(row_strips(nodes, STRIP_ROWS)).collect();
+        let distance_function = self.quadratic_in_scores().filter(|_| outputs.scores.ncols() > 0);
+        let quadratic = if outputs.quadratic.ncols() > 0 { self.quadratic.as_ref() } else { distance_function };
+        let (m, pool) = (basis.dims().1, BufferPool::default());
+        let strips = outputs.strips().into_iter().zip(row_strips(node_values, STRIP_ROWS)).collect();
         workers.for_each(
             strips,
-            |((first, mut out), (_, mut nodes)): ((usize, Outputs<'_>), (usize, MatMut<'_, f64>))| {
-                let x = x.subrows(first, out.scores.nrows());
-                let rows = x.nrows();
-                pool.with(
+            |((first_row, mut out), (_, mut node_values)): ((usize, Outputs<'_>), (usize, MatMut<'_, f64>))| {
+                let x = x.subrows(first_row, out.scores.nrows());
+                let row_count = x.nrows();
+                pool.with_buffer(
                     StripBuffers::default,
-                    |StripBuffers { basis: block, widened: block_f64, sums, scratch }: &mut StripBuffers<T>| {
+                    |StripBuffers { basis_values: block, panel_f64: block_f64, sums, scratch }: &mut StripBuffers<
+                        T,
+                    >| {
                         block.resize(STRIP_ROWS * m, T::default());
-                        let block = &mut block[..rows * m];
-                        let values = MatMut::from_column_major_slice_mut(block, rows, m);
-                        basis.apply(x, values, &Workers::sequential());
-                        let k = MatRef::from_column_major_slice(block, rows, m);
-                        let mut values = vec![0.0; rows];
+                        let block = &mut block[..row_count * m];
+                        let basis_values = MatMut::from_column_major_slice_mut(block, row_count, m);
+                        basis.apply(x, basis_values, &Workers::sequential());
+                        let k = MatRef::from_column_major_slice(block, row_count, m);
+                        let mut quadratic_values = vec![0.0; row_count];
                         if let Some((quadratic, kernel)) = quadratic.zip(kernel) {
-                            quadratic.values(k, &self.squared_norms(k, x, kernel), scratch, &mut values);
+                            quadratic.evaluate(k, &self.squared_norms(k, x, kernel), scratch, &mut quadratic_values);
                         }
                         if out.quadratic.ncols() > 0 {
                             out.quadratic
                                 .rb_mut()
                                 .col_mut(0)
                                 .iter_mut()
-                                .zip(&values)
+                                .zip(&quadratic_values)
                                 .for_each(|(out, value)| *out = *value);
                         }
                         let splits = self.leaves.as_ref().map(|leaves| &leaves.splits);
-                        let heads = [(self.components.as_ref(), out.components.rb_mut()), (splits, nodes.rb_mut())];
+                        let heads =
+                            [(self.components.as_ref(), out.components.rb_mut()), (splits, node_values.rb_mut())];
                         for (head, mut out) in heads.into_iter().filter(|(_, out)| out.ncols() > 0) {
                             let Some(LinearHead { weights, intercept }) = head else { continue };
                             linear_scores(weights, intercept, k, block_f64, sums);
-                            out.copy_from(MatRef::from_column_major_slice(sums, rows, intercept.len()));
+                            out.copy_from(MatRef::from_column_major_slice(sums, row_count, intercept.len()));
                         }
                         if out.scores.ncols() > 0 {
                             linear_scores(&self.coefficients, &self.intercept, k, block_f64, sums);
-                            if distance.is_some() {
-                                sums.iter_mut().zip(values).for_each(|(score, value)| *score -= value);
+                            if distance_function.is_some() {
+                                sums.iter_mut().zip(quadratic_values).for_each(|(score, value)| *score -= value);
                             }
-                            out.scores.copy_from(MatRef::from_column_major_slice(sums, rows, self.intercept.len()));
+                            out.scores.copy_from(MatRef::from_column_major_slice(
+                                sums,
+                                row_count,
+                                self.intercept.len(),
+                            ));
                             let strip_overflows =
                                 k.col_iter().any(|column| predict::has_overflow(column.iter().copied()));
                             let row_overflows =
                                 |r: &usize| strip_overflows && predict::has_overflow(k.row(*r).iter().copied());
-                            (0..rows)
+                            (0..row_count)
                                 .filter(row_overflows)
                                 .for_each(|r| out.scores.rb_mut().row_mut(r).fill(f64::INFINITY));
                         }
@@ -365,11 +376,11 @@ impl<T: Real> Model<T> {
         if self.quadratic.is_none() {
             return Err(Error::NoQuadratic);
         }
-        let rows = out.len();
+        let row_count = out.len();
         Error::check_dimension("columns of the rows to predict", self.dims().1, x.ncols())?;
-        Error::check_dimension("values of the quadratic function", x.nrows(), rows)?;
-        let quadratic = MatMut::from_row_major_slice_mut(out, rows, 1);
-        let outputs = Outputs { scores: empty_matrix(rows), components: empty_matrix(rows), quadratic };
+        Error::check_dimension("values of the quadratic function", x.nrows(), row_count)?;
+        let quadratic = MatMut::from_row_major_slice_mut(out, row_count, 1);
+        let outputs = Outputs { scores: empty_matrix(row_count), components: empty_matrix(row_count), quadratic };
         self.predict_outputs(basis, Some(kernel), x, outputs, workers);
         Ok(())
     }

@@ -17,21 +17,21 @@ pub(crate) struct Outputs<'a> {
 }
 
 /// Returns an empty matrix of b rows.
-pub(crate) fn empty_matrix<'a>(rows: usize) -> MatMut<'a, f64> {
-    MatMut::from_row_major_slice_mut(&mut [], rows, 0)
+pub(crate) fn empty_matrix<'a>(row_count: usize) -> MatMut<'a, f64> {
+    MatMut::from_row_major_slice_mut(&mut [], row_count, 0)
 }
 
 impl<'a> Outputs<'a> {
     pub(super) fn from_scores(scores: MatMut<'a, f64>) -> Self {
-        let rows = scores.nrows();
-        Self { scores, components: empty_matrix(rows), quadratic: empty_matrix(rows) }
+        let row_count = scores.nrows();
+        Self { scores, components: empty_matrix(row_count), quadratic: empty_matrix(row_count) }
     }
 
     pub(super) fn strips(self) -> Vec<(usize, Self)> {
         let [scores, components, quadratic] =
             [self.scores, self.components, self.quadratic].map(|output| row_strips(output, STRIP_ROWS).into_iter());
-        let zipped = scores.zip(components).zip(quadratic);
-        zipped
+        let strips = scores.zip(components).zip(quadratic);
+        strips
             .map(|(((first, scores), (_, components)), (_, quadratic))| (first, Self { scores, components, quadratic }))
             .collect()
     }
@@ -47,19 +47,26 @@ pub(super) fn linear_scores<T: Real>(
     coefficients: &Mat<f64>,
     intercept: &[f64],
     k: MatRef<'_, T>,
-    widened: &mut Vec<f64>,
+    panel_f64: &mut Vec<f64>,
     scores: &mut Vec<f64>,
 ) {
-    let (rows, m) = (k.nrows(), k.ncols());
+    let (row_count, m) = (k.nrows(), k.ncols());
     scores.clear();
     // `+ 0.0` turns −0 into 0: a sum that starts at −0 stays −0 if all products are skipped
-    intercept.iter().for_each(|c| scores.extend(std::iter::repeat_n(*c + 0.0, rows)));
-    widened.resize(STRIP_ROWS * PANEL_FUNCTIONS, 0.0);
-    for first in (0..m).step_by(PANEL_FUNCTIONS) {
-        let width = PANEL_FUNCTIONS.min(m - first);
-        dot_products::copy_as_f64(k.subcols(first, width), &mut widened[..rows * width]);
-        for (j, scores) in scores.chunks_exact_mut(rows).enumerate() {
-            add_products(scores, &widened[..rows * width], &coefficients.col_as_slice(j)[first..first + width]);
+    intercept.iter().for_each(|c| scores.extend(std::iter::repeat_n(*c + 0.0, row_count)));
+    panel_f64.resize(STRIP_ROWS * PANEL_FUNCTIONS, 0.0);
+    for first_function in (0..m).step_by(PANEL_FUNCTIONS) {
+        let panel_columns = PANEL_FUNCTIONS.min(m - first_function);
+        dot_products::copy_as_f64(
+            k.subcols(first_function, panel_columns),
+            &mut panel_f64[..row_count * panel_columns],
+        );
+        for (j, scores) in scores.chunks_exact_mut(row_count).enumerate() {
+            add_products(
+                scores,
+                &panel_f64[..row_count * panel_columns],
+                &coefficients.col_as_slice(j)[first_function..first_function + panel_columns],
+            );
         }
     }
 }
@@ -76,8 +83,8 @@ fn add_products(scores: &mut [f64], panel: &[f64], alpha: &[f64]) {
 
 #[derive(Debug, Default)]
 pub(super) struct StripBuffers<T> {
-    pub(super) basis: Vec<T>,
-    pub(super) widened: Vec<f64>,
+    pub(super) basis_values: Vec<T>,
+    pub(super) panel_f64: Vec<f64>,
     pub(super) sums: Vec<f64>,
     pub(super) scratch: quadratic::QuadraticScratch,
 }

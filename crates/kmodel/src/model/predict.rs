@@ -39,7 +39,8 @@ pub struct PredictScratch<T> {
 impl<T: Real> PredictScratch<T> {
     /// Allocates the buffers for the functions of [`Model::functions`].
     pub fn new(basis: &BasisFunctions<T>) -> Self {
-        let (m, kernel_scratch_len) = basis.few_rows().map_or((0, 0), |rows| (basis.dims().1, rows.scratch()));
+        let (m, kernel_scratch_len) =
+            basis.landmark_sections().map_or((0, 0), |rows| (basis.dims().1, rows.scratch_len()));
         Self {
             kernel_values: vec![T::default(); MAX_FEW_ROWS * m],
             kernel_scratch: vec![T::default(); kernel_scratch_len],
@@ -58,19 +59,20 @@ impl<T: Real> Model<T> {
     /// [`Error::Shape`] if `x` or `out` do not fit the model, or `scratch` was made for another
     /// model.
     #[doc(hidden)]
-    pub fn predict_with(
+    pub fn predict_with_scratch(
         &self,
         basis: &BasisFunctions<T>,
         x: MatRef<'_, T>,
         out: MatMut<'_, f64>,
         scratch: &mut PredictScratch<T>,
     ) -> Result<()> {
-        let Some(sections) = basis.few_rows().filter(|_| self.quadratic_in_scores().is_none() && self.leaves.is_none())
+        let Some(sections) =
+            basis.landmark_sections().filter(|_| self.quadratic_in_scores().is_none() && self.leaves.is_none())
         else {
             return self.predict(basis, x, out, &Workers::sequential());
         };
         self.check_shapes(basis, x, &out)?;
-        let required_lengths = [MAX_FEW_ROWS * basis.dims().1, sections.scratch()];
+        let required_lengths = [MAX_FEW_ROWS * basis.dims().1, sections.scratch_len()];
         for (expected, got) in
             required_lengths.into_iter().zip([scratch.kernel_values.len(), scratch.kernel_scratch.len()])
         {
@@ -91,11 +93,11 @@ impl<T: Real> Model<T> {
         scratch: &mut PredictScratch<T>,
     ) {
         let m = self.coefficients.nrows();
-        for first in (0..x.nrows()).step_by(MAX_FEW_ROWS) {
-            let count = MAX_FEW_ROWS.min(x.nrows() - first);
-            let values = &mut scratch.kernel_values[..count * m];
-            sections.fill(x.subrows(first, count), values, &mut scratch.kernel_scratch);
-            let out = out.rb_mut().subrows_mut(first, count);
+        for first_row in (0..x.nrows()).step_by(MAX_FEW_ROWS) {
+            let row_count = MAX_FEW_ROWS.min(x.nrows() - first_row);
+            let values = &mut scratch.kernel_values[..row_count * m];
+            sections.fill(x.subrows(first_row, row_count), values, &mut scratch.kernel_scratch);
+            let out = out.rb_mut().subrows_mut(first_row, row_count);
             kapprox::vectorised!(self.write_scores(values, out));
         }
     }
@@ -104,8 +106,8 @@ impl<T: Real> Model<T> {
     #[inline(always)]
     fn write_scores(&self, values: &[T], mut out: MatMut<'_, f64>) {
         match out.nrows() * out.ncols() {
-            1 => self.interleaved_scores::<1>(values, out.rb_mut()),
-            _ => self.interleaved_scores::<INTERLEAVED_SCORES>(values, out.rb_mut()),
+            1 => self.write_interleaved_scores::<1>(values, out.rb_mut()),
+            _ => self.write_interleaved_scores::<INTERLEAVED_SCORES>(values, out.rb_mut()),
         }
         if has_overflow(values.iter().copied()) {
             let rows = values.chunks(self.dims().0).zip(out.row_iter_mut());
@@ -117,12 +119,12 @@ impl<T: Real> Model<T> {
     /// Computes scores as [`write_scores`](Self::write_scores) does, `COUNT` scores at a time. If
     /// fewer scores remain, the last score is repeated.
     #[inline(always)]
-    fn interleaved_scores<const COUNT: usize>(&self, values: &[T], mut out: MatMut<'_, f64>) {
+    fn write_interleaved_scores<const COUNT: usize>(&self, values: &[T], mut out: MatMut<'_, f64>) {
         let (m, _, t) = self.dims();
         let score_count = out.nrows() * t;
-        for first in (0..score_count).step_by(COUNT) {
+        for first_score in (0..score_count).step_by(COUNT) {
             let row_and_output =
-                |c: usize| ((first + c).min(score_count - 1) / t, (first + c).min(score_count - 1) % t);
+                |c: usize| ((first_score + c).min(score_count - 1) / t, (first_score + c).min(score_count - 1) % t);
             let mut scores: [f64; COUNT] = std::array::from_fn(|c| self.intercept[row_and_output(c).1] + 0.0);
             for first_function in (0..m).step_by(CHUNK_FUNCTIONS) {
                 let mut products = [[0.0; CHUNK_FUNCTIONS]; COUNT];

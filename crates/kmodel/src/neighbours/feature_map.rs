@@ -1,13 +1,13 @@
 //! Basis functions of a row computed from its nearest nodes, as a feature map for graph models.
 
-use super::{Nodes, Reconstruction, nearest};
+use super::{Nodes, Reconstruction, find_nearest};
 use crate::linalg::strips::row_strips;
 use faer::{Mat, MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
 use kstore::{Footprint, Workers};
 
 /// Rows per work unit of a thread.
-const STRIP_ROWS: usize = 64;
+const NEIGHBOUR_STRIP_ROWS: usize = 64;
 
 /// Functions of the k nearest nodes of a row x.
 ///
@@ -19,47 +19,52 @@ const STRIP_ROWS: usize = 64;
 #[derive(Debug)]
 pub struct NeighbourFunctions {
     nodes: Nodes,
-    neighbours: usize,
+    neighbour_count: usize,
     /// Path lengths g, m x N.
     paths: Option<Mat<f64>>,
 }
 
 impl NeighbourFunctions {
     /// Returns the functions of these nodes, N x d row-major.
-    pub fn new<T: Real>(points: &[T], d: usize, neighbours: usize, paths: Option<Mat<f64>>) -> Self {
-        Self { nodes: Nodes::new(points, d), neighbours, paths }
+    pub fn new<T: Real>(points: &[T], d: usize, neighbour_count: usize, paths: Option<Mat<f64>>) -> Self {
+        Self { nodes: Nodes::new(points, d), neighbour_count, paths }
     }
 
-    fn evaluate_row<T: Real>(&self, x: &[f64], buffers: &mut Buffers, mut out: impl FnMut(usize, T)) {
-        self.nodes.squares(x, &mut buffers.squares);
-        nearest(&buffers.squares, self.neighbours, None, &mut buffers.neighbours);
+    fn evaluate_row<T: Real>(&self, x: &[f64], buffers: &mut Buffers, mut set_value: impl FnMut(usize, T)) {
+        self.nodes.squared_distances(x, &mut buffers.squared_distances);
+        find_nearest(&buffers.squared_distances, self.neighbour_count, None, &mut buffers.neighbours);
         let Some(paths) = &self.paths else {
-            (0..self.nodes.count()).for_each(|j| out(j, T::ZERO));
-            buffers.reconstruction.weights(&self.nodes, x, &buffers.neighbours, &mut buffers.values);
-            buffers.neighbours.iter().zip(&buffers.values).for_each(|((_, j), w)| out(*j, T::from_f64(*w)));
+            (0..self.nodes.count()).for_each(|j| set_value(j, T::ZERO));
+            buffers.reconstruction.compute_weights(&self.nodes, x, &buffers.neighbours, &mut buffers.values);
+            buffers.neighbours.iter().zip(&buffers.values).for_each(|((_, j), w)| set_value(*j, T::from_f64(*w)));
             return;
         };
         buffers.values.clear();
         buffers.values.resize(paths.nrows(), f64::INFINITY);
-        for (square, j) in &buffers.neighbours {
-            let (distance, paths) = (square.sqrt(), paths.col_as_slice(*j));
-            buffers.values.iter_mut().zip(paths).for_each(|(least, path)| *least = least.min(distance + path));
+        for (squared_distance, j) in &buffers.neighbours {
+            let (distance, paths) = (squared_distance.sqrt(), paths.col_as_slice(*j));
+            buffers.values.iter_mut().zip(paths).for_each(|(shortest, path)| *shortest = shortest.min(distance + path));
         }
-        buffers.values.iter().enumerate().for_each(|(l, length)| out(l, T::from_f64(length * length)));
+        buffers.values.iter().enumerate().for_each(|(l, length)| set_value(l, T::from_f64(length * length)));
     }
 }
 
 struct Buffers {
-    squares: Vec<f64>,
+    squared_distances: Vec<f64>,
     neighbours: Vec<super::Neighbour>,
     values: Vec<f64>,
     reconstruction: Reconstruction,
 }
 
 impl Buffers {
-    fn new(nodes: usize) -> Self {
+    fn new(node_count: usize) -> Self {
         let (neighbours, values) = (Vec::new(), Vec::new());
-        Self { squares: vec![0.0; nodes], neighbours, values, reconstruction: Reconstruction::for_rows() }
+        Self {
+            squared_distances: vec![0.0; node_count],
+            neighbours,
+            values,
+            reconstruction: Reconstruction::for_rows(),
+        }
     }
 }
 
@@ -69,17 +74,17 @@ impl<T: Real> FeatureMap<T> for NeighbourFunctions {
     }
 
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
-        workers.for_each(row_strips(out, STRIP_ROWS), |(first, mut out)| {
+        workers.for_each(row_strips(out, NEIGHBOUR_STRIP_ROWS), |(first_row, mut out)| {
             let mut buffers = Buffers::new(self.nodes.count());
             for i in 0..out.nrows() {
-                let x: Vec<f64> = x.row(first + i).iter().map(|v| v.to_f64()).collect();
+                let x: Vec<f64> = x.row(first_row + i).iter().map(|v| v.to_f64()).collect();
                 self.evaluate_row(&x, &mut buffers, |j, value| out[(i, j)] = value);
             }
         });
     }
 
     fn footprint(&self) -> Footprint {
-        let paths = self.paths.as_ref().map_or(0, |paths| 8 * paths.nrows() * paths.ncols());
-        Footprint { fixed: Nodes::bytes(self.nodes.count(), self.nodes.d) + paths, per_row: 0 }
+        let path_bytes = self.paths.as_ref().map_or(0, |paths| 8 * paths.nrows() * paths.ncols());
+        Footprint { fixed: Nodes::bytes(self.nodes.count(), self.nodes.d) + path_bytes, per_row: 0 }
     }
 }

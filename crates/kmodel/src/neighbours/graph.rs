@@ -1,6 +1,6 @@
 //! The graph of k nearest neighbours, and its shortest paths.
 
-use super::{Neighbour, Nodes, nearest};
+use super::{Neighbour, Nodes, find_nearest};
 use crate::Error;
 use kstore::Workers;
 use std::cmp::Reverse;
@@ -13,11 +13,11 @@ const STRIP_NODES: usize = 64;
 pub fn neighbours_of_nodes(nodes: &Nodes, k: usize, workers: &Workers) -> Vec<Neighbour> {
     let mut lists = vec![(0.0, 0); nodes.count() * k];
     crate::linalg::strips::for_each_strip(workers, &mut lists, STRIP_NODES * k, |strip, lists| {
-        let (mut squares, mut neighbours) = (vec![0.0; nodes.count()], Vec::new());
+        let (mut squared_distances, mut neighbours) = (vec![0.0; nodes.count()], Vec::new());
         for (i, list) in lists.chunks_exact_mut(k).enumerate() {
             let node = strip * STRIP_NODES + i;
-            nodes.squares(&nodes.point(node), &mut squares);
-            nearest(&squares, k, Some(node), &mut neighbours);
+            nodes.squared_distances(&nodes.point(node), &mut squared_distances);
+            find_nearest(&squared_distances, k, Some(node), &mut neighbours);
             list.copy_from_slice(&neighbours);
         }
     });
@@ -35,24 +35,24 @@ pub struct Graph {
 }
 
 impl Graph {
-    pub fn bytes(nodes: usize, k: usize) -> usize {
-        nodes.saturating_mul(k.saturating_mul(3 * size_of::<Neighbour>()) + 8)
+    pub fn bytes(node_count: usize, k: usize) -> usize {
+        node_count.saturating_mul(k.saturating_mul(3 * size_of::<Neighbour>()) + 8)
     }
 
     /// Returns the graph of the lists from [`neighbours_of_nodes`].
     pub fn new(lists: &[Neighbour], k: usize) -> Self {
-        let count = lists.len() / k.max(1);
-        let mut starts = vec![0; count + 1];
-        for (entry, (_, to)) in lists.iter().enumerate() {
+        let node_count = lists.len() / k.max(1);
+        let mut starts = vec![0; node_count + 1];
+        for (entry, (_, neighbour)) in lists.iter().enumerate() {
             starts[entry / k + 1] += 1;
-            starts[to + 1] += 1;
+            starts[neighbour + 1] += 1;
         }
-        (0..count).for_each(|i| starts[i + 1] += starts[i]);
-        let (mut next, mut edges) = (starts.clone(), vec![(0.0, 0); 2 * lists.len()]);
-        for (entry, (square, to)) in lists.iter().enumerate() {
-            for (end, other) in [(entry / k, *to), (*to, entry / k)] {
-                edges[next[end]] = (square.sqrt(), other);
-                next[end] += 1;
+        (0..node_count).for_each(|i| starts[i + 1] += starts[i]);
+        let (mut next_slot, mut edges) = (starts.clone(), vec![(0.0, 0); 2 * lists.len()]);
+        for (entry, (squared_distance, neighbour)) in lists.iter().enumerate() {
+            for (end, other) in [(entry / k, *neighbour), (*neighbour, entry / k)] {
+                edges[next_slot[end]] = (squared_distance.sqrt(), other);
+                next_slot[end] += 1;
             }
         }
         Self { starts, edges }
@@ -63,19 +63,19 @@ impl Graph {
     }
 
     /// Returns the sizes of the connected components, largest first.
-    pub fn components(&self) -> Vec<usize> {
+    pub fn component_sizes(&self) -> Vec<usize> {
         let mut visited = vec![false; self.starts.len() - 1];
         let (mut sizes, mut stack) = (Vec::new(), Vec::new());
-        for first in 0..visited.len() {
-            if std::mem::replace(&mut visited[first], true) {
+        for start in 0..visited.len() {
+            if std::mem::replace(&mut visited[start], true) {
                 continue;
             }
             let mut size = 0;
-            stack.push(first);
+            stack.push(start);
             while let Some(node) = stack.pop() {
                 size += 1;
-                let new = self.edges(node).iter().filter(|(_, to)| !std::mem::replace(&mut visited[*to], true));
-                stack.extend(new.map(|(_, to)| *to));
+                let unvisited = self.edges(node).iter().filter(|(_, to)| !std::mem::replace(&mut visited[*to], true));
+                stack.extend(unvisited.map(|(_, to)| *to));
             }
             sizes.push(size);
         }
@@ -85,7 +85,7 @@ impl Graph {
 
     /// Returns the error for a graph with several connected components.
     pub fn disconnected_error(&self, k: usize) -> Error {
-        let sizes = self.components();
+        let sizes = self.component_sizes();
         let why = format!(
             "the graph of {} nodes has {} connected components, the largest with {} nodes; raise `neighbours` or `nodes`, or fit \
              the rows of one component",
@@ -101,21 +101,21 @@ impl Graph {
     ///
     /// Reference: Dijkstra, "A note on two problems in connexion with graphs", Numerische
     /// Mathematik 1, 1959.
-    pub fn paths(&self, from: usize, lengths: &mut [f64]) {
+    pub fn shortest_paths(&self, source: usize, lengths: &mut [f64]) {
         lengths.fill(f64::INFINITY);
-        lengths[from] = 0.0;
+        lengths[source] = 0.0;
         // nonnegative floats compare like their bits as integers
-        let mut queue = BinaryHeap::from([Reverse((0f64.to_bits(), from))]);
+        let mut queue = BinaryHeap::from([Reverse((0f64.to_bits(), source))]);
         while let Some(Reverse((bits, node))) = queue.pop() {
             let length = f64::from_bits(bits);
             if length > lengths[node] {
                 continue;
             }
-            for (edge, to) in self.edges(node) {
-                let path_length = length + edge;
-                if path_length < lengths[*to] {
-                    lengths[*to] = path_length;
-                    queue.push(Reverse((path_length.to_bits(), *to)));
+            for (edge_length, neighbour) in self.edges(node) {
+                let path_length = length + edge_length;
+                if path_length < lengths[*neighbour] {
+                    lengths[*neighbour] = path_length;
+                    queue.push(Reverse((path_length.to_bits(), *neighbour)));
                 }
             }
         }

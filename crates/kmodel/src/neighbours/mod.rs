@@ -33,8 +33,8 @@ impl Nodes {
         Self { columns, count, d }
     }
 
-    pub fn bytes(nodes: usize, d: usize) -> usize {
-        nodes.saturating_mul(8 * d)
+    pub fn bytes(node_count: usize, d: usize) -> usize {
+        node_count.saturating_mul(8 * d)
     }
 
     pub fn count(&self) -> usize {
@@ -54,7 +54,7 @@ impl Nodes {
     }
 
     /// Computes `out[i]` = ‖x − x_i‖² for every node.
-    pub fn squares(&self, x: &[f64], out: &mut [f64]) {
+    pub fn squared_distances(&self, x: &[f64], out: &mut [f64]) {
         out.fill(0.0);
         kapprox::vectorised!({
             for (column, x) in self.columns.chunks_exact(self.count.max(1)).zip(x) {
@@ -66,15 +66,20 @@ impl Nodes {
 
 /// Writes to `neighbours` the k nodes with the smallest squared distances `squares`, the nearest
 /// first, without node `excluded`.
-pub fn nearest(squares: &[f64], k: usize, excluded: Option<usize>, neighbours: &mut Vec<Neighbour>) {
+pub fn find_nearest(
+    squared_distances: &[f64],
+    k: usize,
+    excluded_node: Option<usize>,
+    neighbours: &mut Vec<Neighbour>,
+) {
     neighbours.clear();
     let mut farthest = f64::INFINITY;
-    for (i, square) in squares.iter().enumerate() {
-        if neighbours.len() == k && *square >= farthest || excluded == Some(i) {
+    for (i, squared_distance) in squared_distances.iter().enumerate() {
+        if neighbours.len() == k && *squared_distance >= farthest || excluded_node == Some(i) {
             continue;
         }
-        let position = neighbours.partition_point(|(other, _)| other <= square);
-        neighbours.insert(position, (*square, i));
+        let position = neighbours.partition_point(|(other, _)| other <= squared_distance);
+        neighbours.insert(position, (*squared_distance, i));
         neighbours.truncate(k);
         if let (true, Some((last, _))) = (neighbours.len() == k, neighbours.last()) {
             farthest = *last;

@@ -47,7 +47,7 @@ impl Reconstruction {
     }
 
     /// Computes the weights of the `neighbours` of x. k²d + k³/3 flops.
-    pub fn weights(&mut self, nodes: &Nodes, x: &[f64], neighbours: &[Neighbour], weights: &mut Vec<f64>) {
+    pub fn compute_weights(&mut self, nodes: &Nodes, x: &[f64], neighbours: &[Neighbour], weights: &mut Vec<f64>) {
         let (k, d) = (neighbours.len(), x.len());
         self.differences.clear();
         for (_, node) in neighbours {
@@ -75,8 +75,8 @@ impl Reconstruction {
         }
         weights.clear();
         weights.resize(k, 1.0);
-        factor(&mut self.gram, k);
-        solve(&self.gram, k, weights);
+        cholesky_factor(&mut self.gram, k);
+        cholesky_solve(&self.gram, k, weights);
         // 1ᵀA⁻¹1 ≥ k/‖A‖ > 0 for the matrix A of `gram`, with ‖A‖ ≤ 1 + RIDGE_FRACTION
         let sum: f64 = weights.iter().sum();
         weights.iter_mut().for_each(|w| *w /= sum);
@@ -85,7 +85,7 @@ impl Reconstruction {
 
 /// Computes in place the Cholesky factor of a positive definite matrix of trace about 1 with
 /// eigenvalues of at least [`RIDGE_FRACTION`]·[`MIN_RIDGE_FACTOR`].
-fn factor(a: &mut [f64], k: usize) {
+fn cholesky_factor(a: &mut [f64], k: usize) {
     for i in 0..k {
         for j in 0..=i {
             let rest = a[i * k + j] - (0..j).map(|l| a[i * k + l] * a[j * k + l]).sum::<f64>();
@@ -96,7 +96,7 @@ fn factor(a: &mut [f64], k: usize) {
     }
 }
 
-fn solve(l: &[f64], k: usize, b: &mut [f64]) {
+fn cholesky_solve(l: &[f64], k: usize, b: &mut [f64]) {
     for i in 0..k {
         b[i] = (b[i] - (0..i).map(|j| l[i * k + j] * b[j]).sum::<f64>()) / l[i * k + i];
     }

@@ -22,7 +22,7 @@ const DOUBLE: u64 = 11;
 struct Message(Vec<u8>);
 
 impl Message {
-    fn varint(&mut self, mut value: u64) {
+    fn push_varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.0.push(value as u8 | 0x80);
             value >>= 7;
@@ -31,14 +31,14 @@ impl Message {
     }
 
     fn number(mut self, field: u64, value: u64) -> Self {
-        self.varint(field << 3);
-        self.varint(value);
+        self.push_varint(field << 3);
+        self.push_varint(value);
         self
     }
 
     fn bytes(mut self, field: u64, bytes: &[u8]) -> Self {
-        self.varint(field << 3 | 2);
-        self.varint(bytes.len() as u64);
+        self.push_varint(field << 3 | 2);
+        self.push_varint(bytes.len() as u64);
         self.0.extend_from_slice(bytes);
         self
     }
@@ -52,7 +52,7 @@ impl Message {
     }
 
     fn messages(self, field: u64, messages: &[Self]) -> Self {
-        messages.iter().fold(self, |all, message| all.message(field, message))
+        messages.iter().fold(self, |parent, message| parent.message(field, message))
     }
 }
 
@@ -65,7 +65,7 @@ struct GraphParts {
     nodes: Vec<Message>,
     constants: Vec<Message>,
     outputs: Vec<Message>,
-    count: usize,
+    value_count: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -76,7 +76,7 @@ pub(super) struct Value<'g> {
 
 impl Graph {
     fn new_value(&self) -> Value<'_> {
-        let count = &mut self.0.borrow_mut().count;
+        let count = &mut self.0.borrow_mut().value_count;
         *count += 1;
         Value { graph: self, name: format!("v{count}") }
     }
@@ -109,10 +109,10 @@ impl Graph {
         self.constant(&[values.len()], INT64, |tensor| tensor.bytes(9, &bytes))
     }
 
-    fn constant(&self, shape: &[usize], kind: u64, data: impl FnOnce(Message) -> Message) -> Value<'_> {
+    fn constant(&self, shape: &[usize], element_type: u64, data: impl FnOnce(Message) -> Message) -> Value<'_> {
         let value = self.new_value();
         let tensor = shape.iter().fold(Message::default(), |tensor, size| tensor.number(1, *size as u64));
-        self.0.borrow_mut().constants.push(data(tensor.number(2, kind).text(8, &value.name)));
+        self.0.borrow_mut().constants.push(data(tensor.number(2, element_type).text(8, &value.name)));
         value
     }
 
@@ -128,25 +128,27 @@ impl Graph {
     }
 
     /// Adds an output with the labels at these indices, in their type in the table.
-    pub(super) fn labels(&self, labels: &[Label], indices: &Value<'_>, name: &str) {
+    pub(super) fn output_labels(&self, labels: &[Label], indices: &Value<'_>, name: &str) {
         let integers = labels.iter().map(|label| if let Label::Int(value) = label { Some(*value) } else { None });
         let booleans =
             labels.iter().map(|label| if let Label::Bool(value) = label { Some(u8::from(*value)) } else { None });
-        let (constant, kind) = match (integers.collect::<Option<Vec<_>>>(), booleans.collect::<Option<Vec<_>>>()) {
-            (Some(numbers), _) => (self.integers(&numbers), INT64),
-            (None, Some(truth)) => (self.constant(&[truth.len()], BOOL, |tensor| tensor.bytes(9, &truth)), BOOL),
-            (None, None) => {
-                let strings =
-                    |tensor| labels.iter().fold(tensor, |all: Message, label| all.text(6, &label.to_string()));
-                (self.constant(&[labels.len()], STRING, strings), STRING)
-            }
-        };
+        let (constant, element_type) =
+            match (integers.collect::<Option<Vec<_>>>(), booleans.collect::<Option<Vec<_>>>()) {
+                (Some(numbers), _) => (self.integers(&numbers), INT64),
+                (None, Some(truth)) => (self.constant(&[truth.len()], BOOL, |tensor| tensor.bytes(9, &truth)), BOOL),
+                (None, None) => {
+                    let strings = |tensor| {
+                        labels.iter().fold(tensor, |tensor: Message, label| tensor.text(6, &label.to_string()))
+                    };
+                    (self.constant(&[labels.len()], STRING, strings), STRING)
+                }
+            };
         self.node("Gather", &[&constant, indices], name, &[("axis", 0)]);
-        self.add_description(name, kind, None);
+        self.add_description(name, element_type, None);
     }
 
-    fn add_description(&self, name: &str, kind: u64, columns: Option<usize>) {
-        self.0.borrow_mut().outputs.push(description(name, kind, columns));
+    fn add_description(&self, name: &str, element_type: u64, columns: Option<usize>) {
+        self.0.borrow_mut().outputs.push(description(name, element_type, columns));
     }
 
     /// Returns the bytes of the file, whose input is a numeric matrix with `columns` columns.
@@ -172,9 +174,9 @@ impl<'g> Value<'g> {
         self.apply_binary(operation, &self.graph.number(number))
     }
 
-    pub(super) fn apply_node(&self, operation: &str, others: &[&Self], attributes: &[(&str, i64)]) -> Self {
+    pub(super) fn apply_node(&self, operation: &str, other_inputs: &[&Self], attributes: &[(&str, i64)]) -> Self {
         let value = self.graph.new_value();
-        self.graph.node(operation, &[&[self][..], others].concat(), &value.name, attributes);
+        self.graph.node(operation, &[&[self][..], other_inputs].concat(), &value.name, attributes);
         value
     }
 
@@ -188,18 +190,18 @@ impl<'g> Value<'g> {
         self.add_output(name, INT64, None);
     }
 
-    fn add_output(&self, name: &str, kind: u64, columns: Option<usize>) {
+    fn add_output(&self, name: &str, element_type: u64, columns: Option<usize>) {
         self.graph.node("Identity", &[self], name, &[]);
-        self.graph.add_description(name, kind, columns);
+        self.graph.add_description(name, element_type, columns);
     }
 }
 
 /// Returns the description of an input or output of N rows: a vector, or a matrix with `columns`
 /// columns.
-fn description(name: &str, kind: u64, columns: Option<usize>) -> Message {
+fn description(name: &str, element_type: u64, columns: Option<usize>) -> Message {
     let shape = Message::default().message(1, &Message::default().text(2, "N"));
     let columns = columns.map(|columns| Message::default().number(1, columns as u64));
     let shape = columns.iter().fold(shape, |shape, columns| shape.message(1, columns));
-    let tensor = Message::default().number(1, kind).message(2, &shape);
+    let tensor = Message::default().number(1, element_type).message(2, &shape);
     Message::default().text(1, name).message(2, &Message::default().message(1, &tensor))
 }

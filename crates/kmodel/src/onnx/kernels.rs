@@ -22,24 +22,26 @@ impl KernelPoints<'_> {
 /// Returns the matrix of k(x_i, z_j), N x m. Without points, returns the k(x_i, x_i), N x 1, or one
 /// number if it is the same for all rows. The error is the part of the kernel expression that ONNX
 /// operations cannot express.
-pub(super) fn values<'g>(
+pub(super) fn kernel_values<'g>(
     expression: &Expression,
     x: &Value<'g>,
     points: Option<KernelPoints<'_>>,
 ) -> Result<Value<'g>, String> {
     let chain = |operation: &str, parts: &[Expression]| {
-        let all = parts.iter().map(|part| values(part, x, points)).collect::<Result<Vec<_>, _>>()?.into_iter();
-        let all = all.reduce(|left, right| left.apply_binary(operation, &right));
-        all.ok_or("an empty expression".to_string())
+        let terms = parts.iter().map(|part| kernel_values(part, x, points)).collect::<Result<Vec<_>, _>>()?.into_iter();
+        let combined = terms.reduce(|left, right| left.apply_binary(operation, &right));
+        combined.ok_or("an empty expression".to_string())
     };
     match expression {
         Expression::Kernel { family, parameters, columns } => {
-            let named = |name: &str| parameters.iter().find(|(other, _)| *other == name).map(|(_, values)| &values[..]);
-            kernel(family, &named, x, points, columns.as_deref()).ok_or_else(|| format!("the kernel {family}"))
+            let parameter_values =
+                |name: &str| parameters.iter().find(|(other, _)| *other == name).map(|(_, values)| &values[..]);
+            kernel(family, &parameter_values, x, points, columns.as_deref())
+                .ok_or_else(|| format!("the kernel {family}"))
         }
-        Expression::Scaled(factor, part) => Ok(values(part, x, points)?.apply_number("Mul", *factor)),
-        Expression::Exp(part) => Ok(values(part, x, points)?.apply_unary("Exp")),
-        Expression::Power(power, part) => Ok(values(part, x, points)?.apply_number("Pow", f64::from(*power))),
+        Expression::Scaled(factor, part) => Ok(kernel_values(part, x, points)?.apply_number("Mul", *factor)),
+        Expression::Exp(part) => Ok(kernel_values(part, x, points)?.apply_unary("Exp")),
+        Expression::Power(power, part) => Ok(kernel_values(part, x, points)?.apply_number("Pow", f64::from(*power))),
         Expression::Product(parts) => chain("Mul", parts),
         Expression::Sum(parts) => chain("Add", parts),
         _ => Err("a normalised kernel".to_string()),
@@ -56,44 +58,49 @@ fn kernel<'v, 'g>(
 ) -> Option<Value<'g>> {
     let number = |name: &str| parameter(name).and_then(|values| values.first().copied());
     let points = points.map(|points| points.in_columns(columns));
-    let pair = KernelArguments { x: select_columns(x, columns), points, sigma: parameter("sigma") };
+    let arguments = KernelArguments { x: select_columns(x, columns), points, sigma: parameter("sigma") };
     // γ x·z + c₀
-    let affine = || Some(pair.products().apply_number("Mul", number("gamma")?).apply_number("Add", number("c0")?));
+    let affine =
+        || Some(arguments.inner_products().apply_number("Mul", number("gamma")?).apply_number("Add", number("c0")?));
     Some(match family {
-        "gaussian" => pair.squares().apply_number("Mul", -0.5).apply_unary("Exp"),
-        "exponential" => matern(0.5, &pair)?,
-        "matern" => matern(number("nu")?, &pair)?,
-        "laplacian" => pair.l1_distances().apply_unary("Neg").apply_unary("Exp"),
+        "gaussian" => arguments.squared_distances().apply_number("Mul", -0.5).apply_unary("Exp"),
+        "exponential" => matern(0.5, &arguments)?,
+        "matern" => matern(number("nu")?, &arguments)?,
+        "laplacian" => arguments.l1_distances().apply_unary("Neg").apply_unary("Exp"),
         "rational_quadratic" => {
             let alpha = number("alpha")?;
-            pair.squares().apply_number("Mul", 0.5 / alpha).apply_number("Add", 1.0).apply_number("Pow", -alpha)
+            arguments
+                .squared_distances()
+                .apply_number("Mul", 0.5 / alpha)
+                .apply_number("Add", 1.0)
+                .apply_number("Pow", -alpha)
         }
         "cauchy" => {
-            let (s, unit) = (pair.squares(), x.graph.number(1.0));
+            let (s, unit) = (arguments.squared_distances(), x.graph.number(1.0));
             unit.apply_binary("Div", &unit.apply_binary("Add", &s))
         }
-        "linear" => pair.products(),
+        "linear" => arguments.inner_products(),
         "polynomial" => affine()?.apply_number("Pow", number("degree")?),
         "sigmoid" => affine()?.apply_unary("Tanh"),
-        "cosine" => pair.cosines(),
-        "constant" => pair.products().apply_number("Mul", 0.0).apply_number("Add", number("value")?),
+        "cosine" => arguments.cosine_similarities(),
+        "constant" => arguments.inner_products().apply_number("Mul", 0.0).apply_number("Add", number("value")?),
         _ => return None,
     })
 }
 
 /// Returns the Matérn kernel of ν = 1/2, 3/2 or 5/2: a polynomial of t = √(2ν) r times exp(−t).
-fn matern<'g>(nu: f64, pair: &KernelArguments<'_, 'g>) -> Option<Value<'g>> {
+fn matern<'g>(nu: f64, arguments: &KernelArguments<'_, 'g>) -> Option<Value<'g>> {
     // for larger ν the kernel near 0 depends on r² to leading order, so squares are accurate enough
-    let r = if nu == 0.5 { pair.distances() } else { pair.squares().apply_unary("Sqrt") };
+    let r = if nu == 0.5 { arguments.distances() } else { arguments.squared_distances().apply_unary("Sqrt") };
     let t = r.apply_number("Mul", (2.0 * nu).sqrt());
     let decay = t.apply_unary("Neg").apply_unary("Exp");
     if nu == 0.5 {
         return Some(decay);
     }
-    let line = t.apply_number("Add", 1.0);
+    let linear_factor = t.apply_number("Add", 1.0);
     let polynomial = match nu {
-        1.5 => line,
-        2.5 => line.apply_binary("Add", &t.apply_binary("Mul", &t).apply_number("Mul", 1.0 / 3.0)),
+        1.5 => linear_factor,
+        2.5 => linear_factor.apply_binary("Add", &t.apply_binary("Mul", &t).apply_number("Mul", 1.0 / 3.0)),
         _ => return None,
     };
     Some(polynomial.apply_binary("Mul", &decay))
@@ -116,18 +123,18 @@ impl<'g> KernelArguments<'_, 'g> {
     /// Returns rows and points divided by the length scales, centred at the mean of the points to
     /// avoid cancellation in squares.
     fn scaled_by_length_scales(&self, (points, d): &(Vec<f64>, usize)) -> (Value<'g>, Vec<f64>) {
-        let count = (points.len() / d.max(&1)).max(1) as f64;
-        let means: Vec<f64> = (0..*d).map(|j| points.iter().skip(j).step_by(*d).sum::<f64>() / count).collect();
+        let point_count = (points.len() / d.max(&1)).max(1) as f64;
+        let means: Vec<f64> = (0..*d).map(|j| points.iter().skip(j).step_by(*d).sum::<f64>() / point_count).collect();
         let sigma = self.sigma.unwrap_or(&[1.0]);
         let length_scales: Vec<f64> = (0..*d).map(|j| sigma[j % sigma.len()]).collect();
         let scale = |(j, z): (usize, &f64)| (z - means[j % d]) / length_scales[j % d];
         let points = points.iter().enumerate().map(scale).collect();
-        let (means, lengths) = (self.x.graph.row(&means), self.x.graph.row(&length_scales));
-        (self.x.apply_binary("Sub", &means).apply_binary("Div", &lengths), points)
+        let (means, scale_row) = (self.x.graph.row(&means), self.x.graph.row(&length_scales));
+        (self.x.apply_binary("Sub", &means).apply_binary("Div", &scale_row), points)
     }
 
     /// Returns x·z.
-    fn products(&self) -> Value<'g> {
+    fn inner_products(&self) -> Value<'g> {
         match &self.points {
             Some((points, d)) => dot(&self.x, points, *d),
             None => squared_norms(&self.x),
@@ -139,14 +146,17 @@ impl<'g> KernelArguments<'_, 'g> {
     }
 
     /// Returns ‖x − z‖² in units of the length scale.
-    fn squares(&self) -> Value<'g> {
+    fn squared_distances(&self) -> Value<'g> {
         let Some(points) = &self.points else { return self.zero() };
         let ((x, z), d) = (self.scaled_by_length_scales(points), points.1);
-        let z_squares: Vec<f64> = z.chunks_exact(d).map(|z| z.iter().map(|v| v * v).sum()).collect();
-        let (z_squares, square) = (x.graph.row(&z_squares), squared_norms(&x));
+        let z_squared_norms: Vec<f64> = z.chunks_exact(d).map(|z| z.iter().map(|v| v * v).sum()).collect();
+        let (z_squared_norms, x_squared_norms) = (x.graph.row(&z_squared_norms), squared_norms(&x));
         let doubled_products = dot(&x, &z, d).apply_number("Mul", 2.0);
         // rounding can make a small distance negative
-        square.apply_binary("Add", &z_squares).apply_binary("Sub", &doubled_products).apply_number("Max", 0.0)
+        x_squared_norms
+            .apply_binary("Add", &z_squared_norms)
+            .apply_binary("Sub", &doubled_products)
+            .apply_number("Max", 0.0)
     }
 
     /// Returns ‖x − z‖ in units of the length scale, computed from the differences x − z, which
@@ -171,13 +181,13 @@ impl<'g> KernelArguments<'_, 'g> {
     }
 
     /// Returns x·z / (‖x‖ ‖z‖); 0 if a point is 0.
-    fn cosines(&self) -> Value<'g> {
+    fn cosine_similarities(&self) -> Value<'g> {
         let square = squared_norms(&self.x);
         let Some((points, d)) = &self.points else { return square.apply_unary("Sign") };
-        let length = square.apply_unary("Sqrt").apply_number("Max", f64::MIN_POSITIVE);
+        let x_norms = square.apply_unary("Sqrt").apply_number("Max", f64::MIN_POSITIVE);
         let norm = |z: &[f64]| z.iter().map(|v| v * v).sum::<f64>().sqrt().max(f64::MIN_POSITIVE);
         let unit_points: Vec<f64> = points.chunks_exact(*d).flat_map(|z| z.iter().map(move |v| v / norm(z))).collect();
-        dot(&self.x, &unit_points, *d).apply_binary("Div", &length)
+        dot(&self.x, &unit_points, *d).apply_binary("Div", &x_norms)
     }
 }
 

@@ -49,7 +49,7 @@ impl<T: Real> Model<T> {
             let solver = &self.metadata.solver;
             return Err(unsupported(&format!("a model of {solver} is not a sum of kernel functions; use predict")));
         }
-        if self.metadata.sparse().is_some() {
+        if self.metadata.sparse_shape().is_some() {
             return Err(unsupported("its rows are sparse; use predict"));
         }
         if !self.scaler.knots.is_empty() {
@@ -63,46 +63,51 @@ impl<T: Real> Model<T> {
         if self.metadata.pairs {
             return Err(unsupported("it is a one-vs-one classifier; fit it with `multiclass` one-vs-rest"));
         }
-        let spec = Kernel::parse(&self.metadata.kernel)?.resolve_columns(&self.metadata.features)?;
+        let kernel = Kernel::parse(&self.metadata.kernel)?.resolve_columns(&self.metadata.features)?;
         let expression =
-            spec.expression().ok_or_else(|| unsupported("its kernel has parameters without values; fit it again"))?;
+            kernel.expression().ok_or_else(|| unsupported("its kernel has parameters without values; fit it again"))?;
         let points: Vec<f64> = points.iter().map(|value| value.to_f64()).collect();
         let graph = Graph::default();
-        let x = self.scaled(&graph);
-        let unknown = |what: String| {
+        let x = self.basis_inputs(&graph);
+        let unsupported_kernel = |what: String| {
             unsupported(&format!("{what} has no ONNX operations; use predict, or fit with another kernel"))
         };
-        let k = kernels::values(&expression, &x, Some(KernelPoints { values: &points, d: self.dims().1 }))
-            .map_err(unknown)?;
+        let k = kernels::kernel_values(&expression, &x, Some(KernelPoints { values: &points, d: self.dims().1 }))
+            .map_err(unsupported_kernel)?;
         let (weights, intercept) = (graph.matrix(&self.coefficients), graph.row(&self.intercept));
         let mut scores = k.apply_binary("MatMul", &weights).apply_binary("Add", &intercept);
-        if let Some(distance) = self.quadratic_in_scores() {
-            let diagonal = kernels::values(&expression, &x, None).map_err(unknown)?;
-            scores = scores.apply_binary("Sub", &quadratic(distance, &k, &diagonal));
+        if let Some(quadratic_function) = self.quadratic_in_scores() {
+            let diagonal = kernels::kernel_values(&expression, &x, None).map_err(unsupported_kernel)?;
+            scores = scores.apply_binary("Sub", &quadratic(quadratic_function, &k, &diagonal));
         }
         self.add_outputs(&scores);
-        Ok(graph.to_bytes("X", self.scaler.inputs()))
+        Ok(graph.to_bytes("X", self.scaler.input_count()))
     }
 
     /// Returns the inputs of the basis: rows that are centred, scaled, transformed by asinh,
     /// clipped, and transformed by the metric.
-    fn scaled<'g>(&self, graph: &'g Graph) -> Value<'g> {
-        let factors: Vec<f64> =
+    fn basis_inputs<'g>(&self, graph: &'g Graph) -> Value<'g> {
+        let inverse_scales: Vec<f64> =
             self.scaler.scale.iter().map(|scale| if *scale == 0.0 { 0.0 } else { 1.0 / scale }).collect();
-        let (centre, factors) = (graph.row(&self.scaler.centre), graph.row(&factors));
-        let mut x = graph.input("X").apply_binary("Sub", &centre).apply_binary("Mul", &factors);
+        let (centre, inverse_scales) = (graph.row(&self.scaler.centre), graph.row(&inverse_scales));
+        let mut x = graph.input("X").apply_binary("Sub", &centre).apply_binary("Mul", &inverse_scales);
         if self.metadata.asinh {
             x = asinh(&x);
         }
         if !self.metadata.ranges.is_empty() {
-            let range_ends = |side: usize| -> Vec<f64> {
-                self.metadata.ranges.iter().enumerate().map(|(j, range)| self.scaler.apply(j, range[side])).collect()
+            let range_ends = |end_index: usize| -> Vec<f64> {
+                self.metadata
+                    .ranges
+                    .iter()
+                    .enumerate()
+                    .map(|(j, range)| self.scaler.apply(j, range[end_index]))
+                    .collect()
             };
             let (least, greatest) = (graph.row(&range_ends(0)), graph.row(&range_ends(1)));
             x = x.apply_binary("Max", &least).apply_binary("Min", &greatest);
         }
         let Some(metric) = &self.metric else { return x };
-        let (numbers, d, r) = (metric.numbers(), metric.inputs(), metric.outputs());
+        let (numbers, d, r) = (metric.to_row_major(), metric.input_count(), metric.output_count());
         match metric.is_diagonal() {
             true => x.apply_binary("Mul", &graph.row(&numbers)),
             false => x.apply_binary("MatMul", &graph.matrix(&Mat::from_fn(d, r, |j, k| numbers[k * d + j]))),
@@ -111,7 +116,7 @@ impl<T: Real> Model<T> {
 
     fn add_outputs(&self, scores: &Value<'_>) {
         let t = self.intercept.len();
-        let largest = || scores.apply_node("ArgMax", &[], &[("axis", 1), ("keepdims", 0)]);
+        let argmax = || scores.apply_node("ArgMax", &[], &[("axis", 1), ("keepdims", 0)]);
         match self.metadata.task {
             Task::Regression => return scores.output("prediction", t),
             Task::Classification => {
@@ -121,16 +126,16 @@ impl<T: Real> Model<T> {
                         let column = scores.apply_binary("Squeeze", &scores.graph.integers(&[1]));
                         column.apply_number("Greater", 0.0).apply_node("Cast", &[], &[("to", 7)])
                     }
-                    _ => largest(),
+                    _ => argmax(),
                 };
-                scores.graph.labels(&self.metadata.classes, &class_index, "label");
+                scores.graph.output_labels(&self.metadata.classes, &class_index, "label");
                 if let Some(link) = &self.metadata.link {
                     let log_probabilities = log_probabilities(link, scores, t);
                     let probabilities = log_probabilities.apply_node("Softmax", &[], &[("axis", 1)]);
                     probabilities.output("probabilities", self.metadata.classes.len());
                 }
             }
-            Task::Clusters => largest().output_integers("group"),
+            Task::Clusters => argmax().output_integers("group"),
             Task::Components | Task::Ranking | Task::Novelty => {}
         }
         scores.output("scores", t);
@@ -146,8 +151,8 @@ fn quadratic<'g>(function: &Quadratic, k: &Value<'g>, diagonal: &Value<'g>) -> V
     let Some(features) = &function.feature_coefficients else { return value };
     let mut residual = diagonal.clone();
     if features.ncols() > 0 {
-        let projected = squared_norms(k, features, &vec![0.0; features.ncols()]);
-        residual = diagonal.apply_binary("Sub", &projected);
+        let projected_norms = squared_norms(k, features, &vec![0.0; features.ncols()]);
+        residual = diagonal.apply_binary("Sub", &projected_norms);
     }
     value.apply_binary(
         "Add",
@@ -161,7 +166,7 @@ fn quadratic<'g>(function: &Quadratic, k: &Value<'g>, diagonal: &Value<'g>) -> V
 /// Returns the logarithms of the class probabilities, up to a constant per row; a single score
 /// belongs to the second of two classes.
 fn log_probabilities<'g>(link: &Link, scores: &Value<'g>, t: usize) -> Value<'g> {
-    let odds = match link {
+    let log_odds = match link {
         Link::Logit => scores.clone(),
         Link::Platt { a, b } => {
             let (a, b) = (scores.graph.row(a), scores.graph.row(b));
@@ -169,17 +174,17 @@ fn log_probabilities<'g>(link: &Link, scores: &Value<'g>, t: usize) -> Value<'g>
         }
     };
     match (link, t) {
-        (_, 1) => odds.apply_number("Mul", 0.0).apply_node("Concat", &[&odds], &[("axis", 1)]),
-        (Link::Logit, _) => odds,
+        (_, 1) => log_odds.apply_number("Mul", 0.0).apply_node("Concat", &[&log_odds], &[("axis", 1)]),
+        (Link::Logit, _) => log_odds,
         // logarithm of the logistic function, without overflow
         (Link::Platt { .. }, _) => {
-            let tail = odds
+            let log1p_term = log_odds
                 .apply_unary("Abs")
                 .apply_number("Mul", -1.0)
                 .apply_unary("Exp")
                 .apply_number("Add", 1.0)
                 .apply_unary("Log");
-            odds.apply_number("Min", 0.0).apply_binary("Sub", &tail)
+            log_odds.apply_number("Min", 0.0).apply_binary("Sub", &log1p_term)
         }
     }
 }
@@ -192,7 +197,7 @@ fn squared_norms<'g>(k: &Value<'g>, factor: &Mat<f64>, shift: &[f64]) -> Value<'
 
 /// Returns asinh(x) = sign(x) ln(|x| + √(x² + 1)).
 fn asinh<'g>(x: &Value<'g>) -> Value<'g> {
-    let (sign, size) = (x.apply_unary("Sign"), x.apply_unary("Abs"));
-    let root = size.apply_binary("Mul", &size).apply_number("Add", 1.0).apply_unary("Sqrt");
-    sign.apply_binary("Mul", &size.apply_binary("Add", &root).apply_unary("Log"))
+    let (sign, magnitude) = (x.apply_unary("Sign"), x.apply_unary("Abs"));
+    let root = magnitude.apply_binary("Mul", &magnitude).apply_number("Add", 1.0).apply_unary("Sqrt");
+    sign.apply_binary("Mul", &magnitude.apply_binary("Add", &root).apply_unary("Log"))
 }

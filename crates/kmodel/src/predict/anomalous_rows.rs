@@ -31,7 +31,7 @@ impl<V: Ord> Smallest<V> {
         }
     }
 
-    pub(super) fn sorted(self) -> Vec<V> {
+    pub(super) fn into_sorted_vec(self) -> Vec<V> {
         self.heap.into_sorted_vec()
     }
 }
@@ -84,62 +84,68 @@ impl Predictor {
         path: &Path,
         run: &Run<'_>,
     ) -> Result<Vec<AnomalousRow>> {
-        let components = self.metadata().task == Task::Components && self.quadratic().is_some();
-        if self.metadata().task != Task::Novelty && !components {
+        let is_component_model = self.metadata().task == Task::Components && self.quadratic().is_some();
+        if self.metadata().task != Task::Novelty && !is_component_model {
             let why = "only models of oneclass and mean, and of kpca with `novelty`, score anomalies; omit the option";
             return Err(Error::option("top", top, why));
         }
-        if self.metadata().sparse().is_some() {
+        if self.metadata().sparse_shape().is_some() {
             return Err(Error::option("top", top, "anomalies in sparse rows are not explained; omit the option"));
         }
-        let longest = self.metadata().features.iter().map(|name| name.len() + REASON_TEXT_BYTES).max().unwrap_or(0);
-        let reasons = ColumnGroup::Explanation(explanation::MAX_REASONS * longest);
+        let max_reason_bytes =
+            self.metadata().features.iter().map(|name| name.len() + REASON_TEXT_BYTES).max().unwrap_or(0);
+        let reasons = ColumnGroup::Explanation(explanation::MAX_REASONS * max_reason_bytes);
         let has_text = sink::supports(path, &OutputColumn::new("reasons", OutputKind::Text)).unwrap_or(false);
-        let score_columns = if components { vec![ColumnGroup::Novelty] } else { self.column_groups(Extras::default()) };
-        let parts = std::iter::once(ColumnGroup::Row).chain(score_columns).chain(has_text.then_some(reasons)).collect();
-        let extras = Extras { novelty: components, ..Extras::default() };
-        let number = top.min(selected.row_count_if_known().map_or(usize::MAX, |rows| rows as usize));
-        let row = 5 * size_of::<(u64, u64)>() + kept_table.map_or(0, SelectedTable::kept_bytes_per_row);
+        let score_columns =
+            if is_component_model { vec![ColumnGroup::Novelty] } else { self.column_groups(Extras::default()) };
+        let column_groups =
+            std::iter::once(ColumnGroup::Row).chain(score_columns).chain(has_text.then_some(reasons)).collect();
+        let extras = Extras { novelty: is_component_model, ..Extras::default() };
+        let max_rows = top.min(selected.row_count_if_known().map_or(usize::MAX, |rows| rows as usize));
+        let bytes_per_row = 5 * size_of::<(u64, u64)>() + kept_table.map_or(0, SelectedTable::kept_bytes_per_row);
         // the reasons, as values and as text
-        let row = row + explanation::MAX_REASONS * 2 * longest + 8 * self.features();
+        let bytes_per_row = bytes_per_row + explanation::MAX_REASONS * 2 * max_reason_bytes + 8 * self.feature_count();
         let row_term = |_: &PredictionWriter| {
-            MemoryTerm::new("rows with the lowest scores", number.saturating_mul(row), "lower `top`")
+            MemoryTerm::new("rows with the lowest scores", max_rows.saturating_mul(bytes_per_row), "lower `top`")
         };
-        let WriterSetup { mut out, terms, texts } =
-            self.create_writer((selected, kept_table), (parts, extras), path, run, row_term)?;
-        let (mut lowest, sign) = (Smallest::new(top), if components { -1.0 } else { 1.0 });
-        self.scores(selected, extras, terms, run, |scores| {
-            let row_values = if components { &scores.quadratic } else { &scores.scores };
-            row_values.iter().zip(&scores.rows).for_each(|(score, row)| lowest.push((order_bits(sign * score), *row)));
+        let WriterSetup { mut out, terms, text_limit } =
+            self.create_writer((selected, kept_table), (column_groups, extras), path, run, row_term)?;
+        let (mut lowest_scores, sign) = (Smallest::new(top), if is_component_model { -1.0 } else { 1.0 });
+        self.score_table(selected, extras, terms, run, |scores| {
+            let row_values = if is_component_model { &scores.quadratic } else { &scores.scores };
+            row_values
+                .iter()
+                .zip(&scores.rows)
+                .for_each(|(score, row)| lowest_scores.push((order_bits(sign * score), *row)));
             Ok(())
         })?;
-        let ranked = lowest.sorted();
-        let mut rows: Vec<u64> = ranked.iter().map(|(_, row)| *row).collect();
-        rows.sort_unstable();
-        let source = kept_table.map(|kept| kept_columns::kept_rows(kept, texts)).transpose()?;
-        let kept_columns =
-            source.map_or(Ok(Vec::new()), |source| read_all(&mut KeptColumnReader::new(&source)?, &rows))?;
-        let explained_rows: Vec<u64> = ranked.iter().take(MAX_EXPLAINED_ROWS).map(|(_, row)| *row).collect();
+        let ranked_rows = lowest_scores.into_sorted_vec();
+        let mut row_numbers: Vec<u64> = ranked_rows.iter().map(|(_, row)| *row).collect();
+        row_numbers.sort_unstable();
+        let source = kept_table.map(|kept| kept_columns::kept_table_rows(kept, text_limit)).transpose()?;
+        let kept_columns = source
+            .map_or(Ok(Vec::new()), |source| read_kept_columns(&mut KeptColumnReader::new(&source)?, &row_numbers))?;
+        let explained_rows: Vec<u64> = ranked_rows.iter().take(MAX_EXPLAINED_ROWS).map(|(_, row)| *row).collect();
         let mut reasons =
             either!(AnyPreparedModel: &self.0, typed => explain_rows(typed, selected, &explained_rows, run.workers()))?;
-        reasons.resize(ranked.len(), Vec::new());
-        let ranked_reasons = ranked.iter().zip(reasons);
+        reasons.resize(ranked_rows.len(), Vec::new());
+        let ranked_reasons = ranked_rows.iter().zip(reasons);
         let anomalies = ranked_reasons.map(|((score, row), reasons)| AnomalousRow {
             row: *row,
             score: sign * score_of_bits(*score),
             reasons,
         });
         let anomalies: Vec<AnomalousRow> = anomalies.collect();
-        for chunk in anomalies.chunks(kept_columns::TILE_ROWS) {
+        for chunk in anomalies.chunks(kept_columns::KEPT_TILE_ROWS) {
             let positions: Vec<usize> =
-                chunk.iter().map(|row| rows.partition_point(|other| *other < row.row)).collect();
-            let (values, rows): (Vec<f64>, _) = chunk.iter().map(|row| (row.score, row.row)).unzip();
+                chunk.iter().map(|row| row_numbers.partition_point(|other| *other < row.row)).collect();
+            let (values, row_numbers): (Vec<f64>, _) = chunk.iter().map(|row| (row.score, row.row)).unzip();
             let reasons = chunk.iter().map(|row| explanation::explanation_text(&row.reasons)).collect();
-            let scores = match components {
-                true => Scores { quadratic: values, rows, reasons, ..Scores::default() },
-                false => Scores { scores: values, rows, reasons, ..Scores::default() },
+            let scores = match is_component_model {
+                true => Scores { quadratic: values, rows: row_numbers, reasons, ..Scores::default() },
+                false => Scores { scores: values, rows: row_numbers, reasons, ..Scores::default() },
             };
-            out.write_rows(&scores, 0..chunk.len(), &permuted(&kept_columns, &positions))?;
+            out.write_rows(&scores, 0..chunk.len(), &permute_rows(&kept_columns, &positions))?;
         }
         out.finish()?;
         Ok(anomalies)
@@ -147,24 +153,24 @@ impl Predictor {
 }
 
 fn explain_rows<T: Real>(
-    typed: &PreparedModel<T>,
+    prepared: &PreparedModel<T>,
     selected: &SelectedTable,
-    rows: &[u64],
+    row_numbers: &[u64],
     workers: &Workers,
 ) -> Result<Vec<Vec<FeatureContribution>>> {
-    let (search, d) = (explanation::ExplanationSearch::new(typed)?, typed.model.scaler.inputs());
+    let (search, d) = (explanation::ExplanationSearch::new(prepared)?, prepared.model.scaler.input_count());
     // missing values are imputed in scaled units
-    let scaler = Some(Arc::new(typed.model.scaler.clone()));
-    let gathered = selected.rows::<f64>(ReadSettings { scaler, ..ReadSettings::default() })?.gather(rows)?;
-    let results: Mutex<Result<Vec<Vec<FeatureContribution>>>> = Mutex::new(Ok(vec![Vec::new(); rows.len()]));
-    workers.for_each(gathered.x().chunks_exact(d.max(1)).enumerate().collect(), |(i, x)| {
-        let scaler = &typed.model.scaler;
+    let scaler = Some(Arc::new(prepared.model.scaler.clone()));
+    let scaled_rows = selected.rows::<f64>(ReadSettings { scaler, ..ReadSettings::default() })?.gather(row_numbers)?;
+    let results: Mutex<Result<Vec<Vec<FeatureContribution>>>> = Mutex::new(Ok(vec![Vec::new(); row_numbers.len()]));
+    workers.for_each(scaled_rows.x().chunks_exact(d.max(1)).enumerate().collect(), |(i, x)| {
+        let scaler = &prepared.model.scaler;
         let x: Vec<f64> =
-            x.iter().enumerate().map(|(j, v)| explanation::unscaled(scaler, j, *v, f64::EPSILON)).collect();
+            x.iter().enumerate().map(|(j, v)| explanation::unscale(scaler, j, *v, f64::EPSILON)).collect();
         let reasons = search.explain(&x);
         let mut results = lock(&results);
         match (&mut *results, reasons) {
-            (Ok(all), Ok(reasons)) => all[i] = reasons,
+            (Ok(all_reasons), Ok(reasons)) => all_reasons[i] = reasons,
             (Ok(_), Err(error)) => *results = Err(error),
             (Err(_), _) => {}
         }
@@ -173,21 +179,21 @@ fn explain_rows<T: Real>(
 }
 
 /// Returns the kept columns of these rows; the row numbers must ascend.
-fn read_all(reader: &mut KeptColumnReader<'_>, rows: &[u64]) -> Result<Vec<KeptColumn>> {
-    let (mut columns, mut done) = (Vec::<KeptColumn>::new(), 0);
-    while done < rows.len() {
-        let (count, tile_columns) = reader.read_next(&rows[done..])?;
+fn read_kept_columns(reader: &mut KeptColumnReader<'_>, row_numbers: &[u64]) -> Result<Vec<KeptColumn>> {
+    let (mut columns, mut rows_read) = (Vec::<KeptColumn>::new(), 0);
+    while rows_read < row_numbers.len() {
+        let (count, tile_columns) = reader.read_next(&row_numbers[rows_read..])?;
         if columns.is_empty() {
             columns = tile_columns.iter().map(|column| KeptColumn::new(column.kind())).collect();
         }
         columns.iter_mut().zip(tile_columns).for_each(|(to, from)| to.append(from, 0..count));
-        done += count;
+        rows_read += count;
     }
     Ok(columns)
 }
 
 /// Returns the columns with their rows in the order of `positions`.
-fn permuted(columns: &[KeptColumn], positions: &[usize]) -> Vec<KeptColumn> {
+fn permute_rows(columns: &[KeptColumn], positions: &[usize]) -> Vec<KeptColumn> {
     let permute = |from: &KeptColumn| {
         let mut to = KeptColumn::new(from.kind());
         positions.iter().for_each(|position| to.append(from, *position..position + 1));

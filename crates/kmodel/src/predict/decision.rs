@@ -47,46 +47,48 @@ pub(super) enum ColumnGroup {
 impl ColumnGroup {
     /// Returns names and types of the columns. Labels keep their type: integers, booleans or text.
     pub(super) fn columns(&self) -> Vec<OutputColumn> {
-        let number = |name: &str| OutputColumn::new(name, OutputKind::F64);
+        let f64_column = |name: &str| OutputColumn::new(name, OutputKind::F64);
         match self {
-            Self::Scores(names) | Self::Deviations(names, _) => names.iter().map(|name| number(name)).collect(),
+            Self::Scores(names) | Self::Deviations(names, _) => names.iter().map(|name| f64_column(name)).collect(),
             Self::Row => vec![OutputColumn::new("row", OutputKind::I64)],
             Self::Cluster => vec![OutputColumn::new("prediction", OutputKind::I64)],
             Self::Label(classes) => vec![OutputColumn::new("prediction", label_kind(classes.labels()))],
             Self::Probabilities(classes, _) => {
-                classes.labels().iter().map(|label| number(&format!("probability_{label}"))).collect()
+                classes.labels().iter().map(|label| f64_column(&format!("probability_{label}"))).collect()
             }
-            Self::Components(q) => (0..*q).map(|j| number(&format!("component_{j}"))).collect(),
-            Self::Distance(_) => vec![number("squared_distance")],
-            Self::Novelty => vec![number("novelty")],
+            Self::Components(q) => (0..*q).map(|j| f64_column(&format!("component_{j}"))).collect(),
+            Self::Distance(_) => vec![f64_column("squared_distance")],
+            Self::Novelty => vec![f64_column("novelty")],
             Self::Explanation(_) => vec![OutputColumn::new("reasons", OutputKind::Text)],
-            Self::Residual => vec![number("residual")],
-            Self::Preimages(names) => names.iter().map(|name| number(&format!("preimage_{name}"))).collect(),
+            Self::Residual => vec![f64_column("residual")],
+            Self::Preimages(names) => names.iter().map(|name| f64_column(&format!("preimage_{name}"))).collect(),
         }
     }
 
-    pub(super) fn values(&self, scores: &Scores, rows: Range<usize>) -> Vec<KeptValues> {
+    pub(super) fn column_values(&self, scores: &Scores, rows: Range<usize>) -> Vec<KeptValues> {
         let t = scores.scores.len() / scores.rows.len().max(1);
         let values = &scores.scores[rows.start * t..rows.end * t];
-        let each = || values.chunks_exact(t);
+        let row_scores = || values.chunks_exact(t);
         match self {
             Self::Scores(names) => split_columns(values, names.len()),
             Self::Row => vec![KeptValues::I64(scores.rows[rows].iter().map(|row| *row as i64).collect())],
-            Self::Cluster => vec![KeptValues::I64(each().map(|row| argmax(row) as i64).collect())],
+            Self::Cluster => vec![KeptValues::I64(row_scores().map(|row| argmax(row) as i64).collect())],
             Self::Label(classes) => {
-                let predicted = each().map(|row| &classes.labels()[classes.decide(row.iter().copied())]);
-                vec![label_values(label_kind(classes.labels()), predicted)]
+                let labels = row_scores().map(|row| &classes.labels()[classes.decide(row.iter().copied())]);
+                vec![label_values(label_kind(classes.labels()), labels)]
             }
-            Self::Probabilities(classes, link) => probabilities(link, each(), classes.labels().len()),
-            Self::Deviations(_, noise) => {
+            Self::Probabilities(classes, link) => probabilities(link, row_scores(), classes.labels().len()),
+            Self::Deviations(_, noise_variances) => {
                 let variances = &scores.quadratic[rows];
-                let deviations = |noise: f64, added_variance: f64| {
-                    variances.iter().map(|v| standard_deviation(noise, v + added_variance)).collect()
+                let deviations = |noise_variance: f64, added_variance: f64| {
+                    variances.iter().map(|v| standard_deviation(noise_variance, v + added_variance)).collect()
                 };
                 // a new observation has the noise variance in addition
                 let added_variances = [NOISE_VARIANCE, 0.0].into_iter();
                 added_variances
-                    .flat_map(|more| noise.iter().map(move |noise| KeptValues::F64(deviations(*noise, more))))
+                    .flat_map(|added_variance| {
+                        noise_variances.iter().map(move |noise| KeptValues::F64(deviations(*noise, added_variance)))
+                    })
                     .collect()
             }
             Self::Components(q) => split_columns(&scores.components[rows.start * q..rows.end * q], *q),
@@ -107,7 +109,7 @@ impl ColumnGroup {
     pub(super) fn max_text_bytes(&self) -> usize {
         match self {
             Self::Label(classes) => classes.labels().iter().map(|label| label.to_string().len()).max().unwrap_or(0),
-            Self::Explanation(most) => *most,
+            Self::Explanation(max_bytes) => *max_bytes,
             _ => 0,
         }
     }
@@ -115,41 +117,44 @@ impl ColumnGroup {
 
 impl Predictor {
     pub(super) fn column_groups(&self, extras: Extras) -> Vec<ColumnGroup> {
-        let (metadata, t) = (self.metadata(), self.outputs());
-        let of_targets = |name: &str| match &metadata.targets[..] {
+        let (metadata, t) = (self.metadata(), self.output_count());
+        let target_columns = |name: &str| match &metadata.targets[..] {
             [] | [_] => vec![name.to_string()],
             several => several.iter().map(|target| format!("{name}_{target}")).collect(),
         };
-        let numbered = |name: &str| (0..t).map(|j| format!("{name}_{j}")).collect();
-        let mut parts = match (metadata.task, self.decision_classes()) {
+        let numbered_columns = |name: &str| (0..t).map(|j| format!("{name}_{j}")).collect();
+        let mut groups = match (metadata.task, self.decision_classes()) {
             (_, Some(classes)) => vec![ColumnGroup::Label(classes)],
-            (Task::Components, None) if metadata.has_feature_outputs() => vec![ColumnGroup::Scores(numbered("phi"))],
+            (Task::Components, None) if metadata.has_feature_outputs() => {
+                vec![ColumnGroup::Scores(numbered_columns("phi"))]
+            }
             (Task::Components, None) if metadata.with.is_some() => {
                 let view_names = |name: &'static str| (0..t / 2).map(move |j| format!("{name}_{j}"));
                 vec![ColumnGroup::Scores(view_names("component").chain(view_names("with_component")).collect())]
             }
-            (Task::Components, None) => vec![ColumnGroup::Scores(numbered("component"))],
+            (Task::Components, None) => vec![ColumnGroup::Scores(numbered_columns("component"))],
             (Task::Clusters, None) => vec![ColumnGroup::Cluster],
             (Task::Novelty, None) => {
                 let distance = self.quadratic().map(|_| ColumnGroup::Distance(self.intercept()[0]));
                 std::iter::once(ColumnGroup::Scores(vec!["score".to_string()])).chain(distance).collect()
             }
             (Task::Ranking, None) => vec![ColumnGroup::Scores(vec!["score".to_string()])],
-            (Task::Regression | Task::Classification, None) => vec![ColumnGroup::Scores(of_targets("prediction"))],
+            (Task::Regression | Task::Classification, None) => vec![ColumnGroup::Scores(target_columns("prediction"))],
         };
-        parts.extend(self.classes().filter(|_| extras.scores).map(|classes| ColumnGroup::Scores(score_names(classes))));
+        groups
+            .extend(self.classes().filter(|_| extras.scores).map(|classes| ColumnGroup::Scores(score_names(classes))));
         if let (Some(classes), Some(link)) = (self.classes(), metadata.link.as_ref().filter(|_| extras.probabilities)) {
-            parts.push(ColumnGroup::Probabilities(classes.clone(), link.clone()));
+            groups.push(ColumnGroup::Probabilities(classes.clone(), link.clone()));
         }
-        if let Some(variance) = self.quadratic().filter(|_| extras.std) {
-            let names = [of_targets("std"), of_targets("std_mean")].concat();
-            parts.push(ColumnGroup::Deviations(names, variance.output_scales.clone()));
+        if let Some(quadratic) = self.quadratic().filter(|_| extras.std) {
+            let names = [target_columns("std"), target_columns("std_mean")].concat();
+            groups.push(ColumnGroup::Deviations(names, quadratic.output_scales.clone()));
         }
-        parts.extend(extras.components.then(|| ColumnGroup::Components(self.components())));
-        parts.extend(extras.novelty.then_some(ColumnGroup::Novelty));
-        parts.extend(extras.residual.then_some(ColumnGroup::Residual));
-        parts.extend(extras.preimages.then(|| ColumnGroup::Preimages(metadata.features.clone())));
-        parts
+        groups.extend(extras.components.then(|| ColumnGroup::Components(self.component_count())));
+        groups.extend(extras.novelty.then_some(ColumnGroup::Novelty));
+        groups.extend(extras.residual.then_some(ColumnGroup::Residual));
+        groups.extend(extras.preimages.then(|| ColumnGroup::Preimages(metadata.features.clone())));
+        groups
     }
 }
 
@@ -164,15 +169,15 @@ fn score_names(classes: &Classes) -> Vec<String> {
     }
 }
 
-fn split_columns(values: &[f64], width: usize) -> Vec<KeptValues> {
-    (0..width).map(|j| KeptValues::F64(values.iter().skip(j).step_by(width).copied().collect())).collect()
+fn split_columns(values: &[f64], column_count: usize) -> Vec<KeptValues> {
+    (0..column_count).map(|j| KeptValues::F64(values.iter().skip(j).step_by(column_count).copied().collect())).collect()
 }
 
 fn probabilities<'a>(link: &Link, rows: impl Iterator<Item = &'a [f64]>, k: usize) -> Vec<KeptValues> {
-    let (mut columns, mut row) = (vec![Vec::new(); k], Vec::new());
+    let (mut columns, mut row_probabilities) = (vec![Vec::new(); k], Vec::new());
     for scores in rows {
-        link.probabilities(scores, &mut row);
-        columns.iter_mut().zip(&row).for_each(|(column, probability)| column.push(*probability));
+        link.probabilities(scores, &mut row_probabilities);
+        columns.iter_mut().zip(&row_probabilities).for_each(|(column, probability)| column.push(*probability));
     }
     columns.into_iter().map(KeptValues::F64).collect()
 }

@@ -135,27 +135,27 @@ impl Predictor {
             let why = "expected a model of oneclass or mean, and one target column: 0 for normal rows, 1 for outliers";
             return Err(Error::option("target", names.join(","), why));
         }
-        let (mut ranks, mut scores) = (RankedScores::new(MAX_EXACT_ROWS), NoveltyScores::default());
+        let (mut ranked_scores, mut scores) = (RankedScores::new(MAX_EXACT_ROWS), NoveltyScores::default());
         let mut true_positives = 0.0;
-        self.scores(selected, Extras::default(), vec![ranking_term(selected, 2)], run, |block| {
+        self.score_table(selected, Extras::default(), vec![ranking_term(selected, 2)], run, |block| {
             for (i, (score, truth)) in block.scores.iter().zip(&block.y).enumerate() {
-                let (unusual, negative, weight) = (*truth != 0.0, *score < 0.0, block.weights.get(i));
-                let counted = |is: bool| if is { weight } else { 0.0 };
-                ranks.push(-score, unusual, weight);
+                let (is_outlier, is_negative, weight) = (*truth != 0.0, *score < 0.0, block.weights.get(i));
+                let weight_if = |condition: bool| if condition { weight } else { 0.0 };
+                ranked_scores.push(-score, is_outlier, weight);
                 scores.rows += weight;
-                scores.unusual += counted(unusual);
-                scores.negative += counted(negative);
-                true_positives += counted(unusual && negative);
+                scores.unusual += weight_if(is_outlier);
+                scores.negative += weight_if(is_negative);
+                true_positives += weight_if(is_outlier && is_negative);
             }
             Ok(())
         })?;
         let fraction_of = |total: f64| (total > 0.0).then(|| true_positives / total);
         (scores.precision, scores.recall) = (fraction_of(scores.negative), fraction_of(scores.unusual));
-        let ranks = ranks.ranking();
-        (scores.auc, scores.average_precision) = (ranks.auc().map(|auc| auc.value), ranks.average_precision());
+        let ranking = ranked_scores.ranking();
+        (scores.auc, scores.average_precision) = (ranking.auc().map(|auc| auc.value), ranking.average_precision());
         scores.top = top.map_or(scores.unusual, |top| top as f64);
-        scores.precision_at = ranks.precision_at(scores.top);
-        let (roc, precision) = (ranks.roc_curve(MAX_CURVE_POINTS), ranks.precision_curve(MAX_CURVE_POINTS));
+        scores.precision_at = ranking.precision_at(scores.top);
+        let (roc, precision) = (ranking.roc_curve(MAX_CURVE_POINTS), ranking.precision_curve(MAX_CURVE_POINTS));
         Ok((scores, ChartData { roc, precision, ..ChartData::default() }))
     }
 
@@ -171,7 +171,11 @@ impl Predictor {
     /// [`Predictor::scores`].
     pub fn evaluate_ranking(&self, selected: &SelectedTable, top: Option<u64>, run: &Run<'_>) -> Result<RankingScores> {
         let names = selected.target_names();
-        if !self.metadata().task.has_target() || self.outputs() != 1 || self.classes().is_some() || names.len() != 1 {
+        if !self.metadata().task.has_target()
+            || self.output_count() != 1
+            || self.classes().is_some()
+            || names.len() != 1
+        {
             let why = "expected a model with one number per row, and one column of grades; use another model, or evaluate without groups";
             return Err(Error::option("target", names.join(","), why));
         }
@@ -180,19 +184,19 @@ impl Predictor {
             return Err(Error::option("weights", "", why));
         }
         let range = selected.range();
-        let rows = selected.row_count_if_known().unwrap_or(range.end - range.start);
+        let row_count = selected.row_count_if_known().unwrap_or(range.end - range.start);
         let plan_term = MemoryTerm::new(
             "rows to rank",
-            RankingRows::bytes(usize::try_from(rows).unwrap_or(usize::MAX)),
+            RankingRows::bytes(usize::try_from(row_count).unwrap_or(usize::MAX)),
             "evaluate fewer rows at a time",
         );
         // 64-bit digests replace the labels, which may be long. The probability that two of a
         // million labels have the same digest is one in thirty million
         let (mut ranking_rows, mut codes) = (RankingRows::default(), HashMap::<u64, u32>::new());
-        self.scores(selected, Extras::default(), vec![plan_term], run, |block| {
+        self.score_table(selected, Extras::default(), vec![plan_term], run, |block| {
             for (i, (score, grade)) in block.scores.iter().zip(&block.y).enumerate() {
-                let next = codes.len() as u32;
-                let group = block.groups.get(i).map_or(0, |label| *codes.entry(label.digest()).or_insert(next));
+                let next_code = codes.len() as u32;
+                let group = block.groups.get(i).map_or(0, |label| *codes.entry(label.digest()).or_insert(next_code));
                 ranking_rows.push(group, *score, *grade);
             }
             Ok(())
@@ -201,48 +205,50 @@ impl Predictor {
     }
 
     fn evaluate_regression(&self, selected: &SelectedTable, run: &Run<'_>) -> Result<(Evaluation, ChartData)> {
-        let (t, names) = (self.outputs(), selected.target_names());
+        let (t, names) = (self.output_count(), selected.target_names());
         if names.len() != t {
             let why = format!("the model predicts {t} targets; name the same number, in the order of the fit");
             return Err(Error::option("target", names.join(","), why));
         }
-        let (mut sums, keys) = (RegressionSums::new(t), Stream::new(0, Purpose::Quality, 0));
+        let (mut sums, stream) = (RegressionSums::new(t), Stream::new(0, Purpose::Quality, 0));
         // a uniform sample of the rows: the rows with the smallest keys
-        let (mut sample, mut row) = (Smallest::<SamplePoint>::new(MAX_POINTS), 0);
+        let (mut sample, mut row_index) = (Smallest::<SamplePoint>::new(MAX_POINTS), 0);
         let extras = Extras { std: self.quadratic().is_some(), ..Extras::default() };
-        let rows = selected.row_count_if_known().map_or(usize::MAX, |rows| rows as usize);
-        let plan_term = MemoryTerm::new("errors to rank", RegressionSums::bytes(t, rows), "");
-        let (mut covered, mut worst_rows) = (0.0, Smallest::<(u64, u64)>::new(WORST_ROWS));
-        let mut squares = 0.0;
-        self.scores(selected, extras, vec![plan_term], run, |scores| {
+        let row_count = selected.row_count_if_known().map_or(usize::MAX, |rows| rows as usize);
+        let plan_term = MemoryTerm::new("errors to rank", RegressionSums::bytes(t, row_count), "");
+        let (mut covered_weight, mut worst_rows) = (0.0, Smallest::<(u64, u64)>::new(WORST_ROWS));
+        let mut squared_error_sum = 0.0;
+        self.score_table(selected, extras, vec![plan_term], run, |scores| {
             let is_covered =
                 |((deviation, prediction), truth): (_, &f64)| f64::abs(truth - prediction) <= NORMAL_95 * deviation;
             let deviations = self.standard_deviations(scores);
-            let scored = deviations.iter().zip(&scores.scores).zip(&scores.y).enumerate();
-            covered +=
-                scored.filter(|(_, row)| is_covered(*row)).map(|(index, _)| scores.weights.get(index / t)).sum::<f64>();
+            let scored_rows = deviations.iter().zip(&scores.scores).zip(&scores.y).enumerate();
+            covered_weight += scored_rows
+                .filter(|(_, row)| is_covered(*row))
+                .map(|(index, _)| scores.weights.get(index / t))
+                .sum::<f64>();
             let rows = scores.scores.chunks_exact(t).zip(scores.y.chunks_exact(t)).zip(&scores.rows);
-            for (i, ((prediction, truth), stored)) in rows.enumerate() {
+            for (i, ((prediction, truth), row_number)) in rows.enumerate() {
                 let weight = scores.weights.get(i);
                 sums.push(prediction, truth, weight);
-                let square = weight * prediction.iter().zip(truth).map(|(p, y)| (p - y).powi(2)).sum::<f64>();
-                squares += square;
+                let squared_error = weight * prediction.iter().zip(truth).map(|(p, y)| (p - y).powi(2)).sum::<f64>();
+                squared_error_sum += squared_error;
                 // nonnegative floats compare like their bits as integers
-                worst_rows.push((u64::MAX - square.to_bits(), *stored));
-                sample.push((keys.word(row), row, [prediction[0].to_bits(), truth[0].to_bits()]));
-                row += 1;
+                worst_rows.push((u64::MAX - squared_error.to_bits(), *row_number));
+                sample.push((stream.word(row_index), row_index, [prediction[0].to_bits(), truth[0].to_bits()]));
+                row_index += 1;
             }
             Ok(())
         })?;
         let mut scores = sums.scores(names);
         let all_scores = std::iter::once(&scores.scores).chain(scores.by_target.iter().map(|target| &target.scores));
-        all_scores.into_iter().try_for_each(|each| check_finite(each, row))?;
+        all_scores.into_iter().try_for_each(|target_scores| check_finite(target_scores, row_index))?;
         let value_count = scores.rows * t as f64;
-        scores.coverage = (extras.std && value_count > 0.0).then(|| covered / value_count);
-        warn_worst_rows(&worst_rows.sorted(), squares, row, run);
-        let mut sampled = sample.sorted();
-        sampled.sort_unstable_by_key(|(_, row, _)| *row);
-        let points = sampled.into_iter().map(|(_, _, [prediction, truth])| (prediction, truth));
+        scores.coverage = (extras.std && value_count > 0.0).then(|| covered_weight / value_count);
+        warn_worst_rows(&worst_rows.into_sorted_vec(), squared_error_sum, row_index, run);
+        let mut sample_points = sample.into_sorted_vec();
+        sample_points.sort_unstable_by_key(|(_, row, _)| *row);
+        let points = sample_points.into_iter().map(|(_, _, [prediction, truth])| (prediction, truth));
         let points = points.map(|(prediction, truth)| (f64::from_bits(prediction), f64::from_bits(truth))).collect();
         Ok((Evaluation::Regression(scores), ChartData { points, ..ChartData::default() }))
     }
@@ -254,7 +260,7 @@ impl Predictor {
         run: &Run<'_>,
     ) -> Result<(Evaluation, ChartData)> {
         let mut sums = ClassificationSums::new(classes, self.metadata().link.clone(), self.1.positive_class);
-        self.scores(
+        self.score_table(
             selected,
             Extras::default(),
             vec![ranking_term(selected, classes.labels().len())],
@@ -278,29 +284,30 @@ impl Predictor {
         let threshold_scores = |ranking| {
             marked_scores
                 .iter()
-                .map(|score| sums.threshold(ranking, orient_score(*score, self.1.positive_class)))
+                .map(|score| sums.threshold_scores(ranking, orient_score(*score, self.1.positive_class)))
                 .collect()
         };
-        let details = ChartData {
+        let chart_data = ChartData {
             points: Vec::new(),
             thresholds: ranking.as_ref().map_or(Vec::new(), threshold_scores),
             roc: ranking.as_ref().and_then(|ranking| ranking.roc_curve(MAX_CURVE_POINTS)),
             precision: ranking.as_ref().and_then(|ranking| ranking.precision_curve(MAX_CURVE_POINTS)),
             calibration: sums.calibration(),
         };
-        Ok((Evaluation::Classification(sums.scores(ranking.as_ref(), self.1.costs)), details))
+        Ok((Evaluation::Classification(sums.scores(ranking.as_ref(), self.1.costs)), chart_data))
     }
 }
 
-fn warn_worst_rows(worst_rows: &[(u64, u64)], squares: f64, rows: u64, run: &Run<'_>) {
-    let worst_squares = worst_rows.iter().map(|(bits, _)| f64::from_bits(u64::MAX - bits)).sum::<f64>();
-    if rows >= MIN_ROWS_TO_WARN && squares > 0.0 && worst_squares >= MIN_ERROR_FRACTION * squares {
+fn warn_worst_rows(worst_rows: &[(u64, u64)], squared_error_sum: f64, rows: u64, run: &Run<'_>) {
+    let worst_error_sum = worst_rows.iter().map(|(bits, _)| f64::from_bits(u64::MAX - bits)).sum::<f64>();
+    if rows >= MIN_ROWS_TO_WARN && squared_error_sum > 0.0 && worst_error_sum >= MIN_ERROR_FRACTION * squared_error_sum
+    {
         let row_numbers: Vec<String> = worst_rows.iter().map(|(_, row)| display::format_count(*row)).collect();
         run.stage_recorder().warn(format!(
             "{} of {} rows cause {:.0} % of the squared error: rows {}; check them for wrong values",
             worst_rows.len(),
             display::format_count(rows),
-            100.0 * (worst_squares / squares),
+            100.0 * (worst_error_sum / squared_error_sum),
             row_numbers.join(", ")
         ));
     }
@@ -308,15 +315,15 @@ fn warn_worst_rows(worst_rows: &[(u64, u64)], squares: f64, rows: u64, run: &Run
 
 /// Returns the plan term of the scores that are stored for a ranking. For two classes, scores are
 /// stored up to the number of rows at which the area under the ROC curve is exact.
-fn ranking_term(selected: &SelectedTable, classes: usize) -> MemoryTerm {
+fn ranking_term(selected: &SelectedTable, class_count: usize) -> MemoryTerm {
     let rows = selected.row_count_if_known().map_or(MAX_EXACT_ROWS, |rows| MAX_EXACT_ROWS.min(rows as usize));
-    let bytes = if classes == 2 { RankedScores::bytes(rows) } else { 0 };
+    let bytes = if class_count == 2 { RankedScores::bytes(rows) } else { 0 };
     MemoryTerm::new("scores to rank", bytes, "")
 }
 
 fn check_finite(scores: &RegressionMetrics, rows: u64) -> Result<()> {
     let not_finite = |(what, value): (_, Option<f64>)| Some((what, value.filter(|value| !value.is_finite())?));
-    match scores.by_name().into_iter().find_map(not_finite) {
+    match scores.named_values().into_iter().find_map(not_finite) {
         Some((what, value)) => Err(Error::ScoreOverflow { what, rows, value }),
         None => Ok(()),
     }

@@ -13,7 +13,7 @@
 //! Reference: Wachter, Mittelstadt, Russell, "Counterfactual explanations without opening the black
 //! box", 2017: the nearest row with another decision.
 
-use super::typed_model::{InputBuffers, PreparedModel, TILE_ROWS};
+use super::typed_model::{InputBuffers, PREDICT_TILE_ROWS, PreparedModel};
 use crate::{Result, Task};
 use kapprox::{KernelFunction, Real};
 use kstore::Scaler;
@@ -55,15 +55,16 @@ impl std::fmt::Display for FeatureContribution {
 
 /// Returns a scaled value of feature `j` in the units of the table; `epsilon` is the rounding of
 /// the scaled value.
-pub(super) fn unscaled(scaler: &Scaler, j: usize, scaled: f64, epsilon: f64) -> f64 {
-    rounded_to_zero(scaler, j, scaler.invert(j, scaled), epsilon)
+pub(super) fn unscale(scaler: &Scaler, j: usize, scaled: f64, epsilon: f64) -> f64 {
+    round_to_zero(scaler, j, scaler.invert(j, scaled), epsilon)
 }
 
 /// Returns the value, or 0 if the value is within the rounding error of the scaling: a reason shows
 /// `0`, not `2.7e-15`.
-fn rounded_to_zero(scaler: &Scaler, j: usize, value: f64, epsilon: f64) -> f64 {
-    let rounding = ROUNDING_UNITS * epsilon * (scaler.centre[j].abs() + scaler.scale[j].abs() + scaler.mean[j].abs());
-    if value.abs() <= rounding { 0.0 } else { value }
+fn round_to_zero(scaler: &Scaler, j: usize, value: f64, epsilon: f64) -> f64 {
+    let rounding_error =
+        ROUNDING_UNITS * epsilon * (scaler.centre[j].abs() + scaler.scale[j].abs() + scaler.mean[j].abs());
+    if value.abs() <= rounding_error { 0.0 } else { value }
 }
 
 /// Formats reasons: `load 74, expected 60; flow 3, expected 2.5`.
@@ -72,17 +73,17 @@ pub(super) fn explanation_text(reasons: &[FeatureContribution]) -> String {
 }
 
 pub(super) struct ExplanationSearch<'a, T: Real> {
-    typed: &'a PreparedModel<T>,
+    prepared: &'a PreparedModel<T>,
     kernel: Arc<dyn KernelFunction<T>>,
     /// Trial values of each column.
-    values: Vec<Vec<f64>>,
+    trial_values: Vec<Vec<f64>>,
 }
 
 impl<'a, T: Real> ExplanationSearch<'a, T> {
-    pub(super) fn new(typed: &'a PreparedModel<T>) -> Result<Self> {
-        let (scaler, d) = (&typed.model.scaler, typed.model.scaler.inputs());
-        let landmarks = typed.model.basis.landmarks().filter(|_| typed.model.metric.is_none());
-        let values = |j: usize| {
+    pub(super) fn new(prepared: &'a PreparedModel<T>) -> Result<Self> {
+        let (scaler, d) = (&prepared.model.scaler, prepared.model.scaler.input_count());
+        let landmarks = prepared.model.basis.landmarks().filter(|_| prepared.model.metric.is_none());
+        let trial_values_of = |j: usize| {
             let mut values: Vec<f64> = match landmarks {
                 Some((rows, _)) => rows.iter().skip(j).step_by(d).map(|v| v.to_f64()).collect(),
                 None => TRIAL_EIGHTHS.map(|step| f64::from(step) / 8.0).collect(),
@@ -91,25 +92,25 @@ impl<'a, T: Real> ExplanationSearch<'a, T> {
             values.dedup();
             let (n, trial_count) = (values.len(), values.len().min(MAX_TRIAL_VALUES));
             (0..trial_count)
-                .map(|i| unscaled(scaler, j, values[(2 * i + 1) * n / (2 * trial_count)], T::EPSILON))
+                .map(|i| unscale(scaler, j, values[(2 * i + 1) * n / (2 * trial_count)], T::EPSILON))
                 .collect()
         };
-        Ok(Self { typed, kernel: typed.model.kernel()?, values: (0..d).map(values).collect() })
+        Ok(Self { prepared, kernel: prepared.model.kernel()?, trial_values: (0..d).map(trial_values_of).collect() })
     }
 
     /// Returns the normality of rows: their scores, or the negated squared distance from the
     /// components.
     fn normality(&self, x: &[f64]) -> Result<Vec<f64>> {
-        let (typed, n) = (self.typed, x.len() / self.values.len().max(1));
+        let (prepared, n) = (self.prepared, x.len() / self.trial_values.len().max(1));
         let mut out = vec![0.0; n];
-        if typed.model.metadata.task == Task::Novelty {
-            typed.predict(x, &mut out)?;
+        if prepared.model.metadata.task == Task::Novelty {
+            prepared.predict(x, &mut out)?;
             return Ok(out);
         }
-        typed.for_each_tile(x, TILE_ROWS, &mut InputBuffers::default(), |rows, first| {
-            let out = &mut out[first..first + rows.nrows()];
+        prepared.for_each_tile(x, PREDICT_TILE_ROWS, &mut InputBuffers::default(), |rows, first_row| {
+            let out = &mut out[first_row..first_row + rows.nrows()];
             let workers = kstore::Workers::sequential();
-            typed.model.predict_quadratic(&typed.functions, &*self.kernel, rows, out, &workers)
+            prepared.model.predict_quadratic(&prepared.functions, &*self.kernel, rows, out, &workers)
         })?;
         out.iter_mut().for_each(|square| *square = -*square);
         Ok(out)
@@ -118,30 +119,34 @@ impl<'a, T: Real> ExplanationSearch<'a, T> {
     pub(super) fn explain(&self, x: &[f64]) -> Result<Vec<FeatureContribution>> {
         let (mut row, mut reasons) = (x.to_vec(), Vec::new());
         let mut normality = self.normality(x)?.first().copied().unwrap_or(0.0);
-        let (initial, mut is_changed) = (normality, vec![false; row.len()]);
+        let (initial_normality, mut is_changed) = (normality, vec![false; row.len()]);
         while reasons.len() < MAX_REASONS && (reasons.is_empty() || normality < 0.0) {
-            let unchanged = (0..row.len()).filter(|j| !is_changed[*j]);
+            let unchanged_columns = (0..row.len()).filter(|j| !is_changed[*j]);
             let trials: Vec<(usize, f64)> =
-                unchanged.flat_map(|j| self.values[j].iter().map(move |v| (j, *v))).collect();
+                unchanged_columns.flat_map(|j| self.trial_values[j].iter().map(move |v| (j, *v))).collect();
             let rows = trials.iter().flat_map(|(j, value)| {
                 let mut row = row.clone();
                 row[*j] = *value;
                 row
             });
-            let scores = self.normality(&rows.collect::<Vec<_>>())?;
-            let Some((best, score)) = scores.into_iter().enumerate().max_by(|a, b| a.1.total_cmp(&b.1)) else { break };
-            if score - normality
-                <= (MIN_RELATIVE_GAIN * (normality - initial)).max(f64::from(f32::EPSILON) * normality.abs())
+            let normalities = self.normality(&rows.collect::<Vec<_>>())?;
+            let Some((best_trial, best_normality)) =
+                normalities.into_iter().enumerate().max_by(|a, b| a.1.total_cmp(&b.1))
+            else {
+                break;
+            };
+            if best_normality - normality
+                <= (MIN_RELATIVE_GAIN * (normality - initial_normality)).max(f64::from(f32::EPSILON) * normality.abs())
             {
                 break;
             }
-            let (j, expected) = trials[best];
+            let (j, expected) = trials[best_trial];
             reasons.push(FeatureContribution {
-                feature: self.typed.model.metadata.features[j].clone(),
+                feature: self.prepared.model.metadata.features[j].clone(),
                 value: row[j],
                 expected,
             });
-            (row[j], is_changed[j], normality) = (expected, true, score);
+            (row[j], is_changed[j], normality) = (expected, true, best_normality);
         }
         Ok(if reasons.is_empty() { self.farthest_columns(x) } else { reasons })
     }
@@ -149,13 +154,13 @@ impl<'a, T: Real> ExplanationSearch<'a, T> {
     /// Returns the columns farthest from their means, for a row so far away that changing a single
     /// column has no effect.
     fn farthest_columns(&self, x: &[f64]) -> Vec<FeatureContribution> {
-        let (scaler, features) = (&self.typed.model.scaler, &self.typed.model.metadata.features);
+        let (scaler, features) = (&self.prepared.model.scaler, &self.prepared.model.metadata.features);
         let deviation = |j: usize| scaler.apply(j, x[j]).abs();
         let mut far_columns: Vec<usize> = (0..x.len()).filter(|j| deviation(*j) > FAR_DEVIATIONS).collect();
         far_columns.sort_by(|a, b| deviation(*b).total_cmp(&deviation(*a)));
-        let expected = |j: usize| rounded_to_zero(scaler, j, scaler.mean[j], f64::EPSILON);
+        let expected_value = |j: usize| round_to_zero(scaler, j, scaler.mean[j], f64::EPSILON);
         let reason =
-            |j: usize| FeatureContribution { feature: features[j].clone(), value: x[j], expected: expected(j) };
+            |j: usize| FeatureContribution { feature: features[j].clone(), value: x[j], expected: expected_value(j) };
         far_columns.into_iter().take(MAX_REASONS).map(reason).collect()
     }
 }
@@ -170,11 +175,11 @@ mod tests {
         for value in [0.0, 0.02, -3.0, 1e-3] {
             let scaled = scaler.apply(0, value);
             let text = |feature| {
-                FeatureContribution { feature, value: unscaled(&scaler, 0, scaled, f64::EPSILON), expected: 1.0 }
+                FeatureContribution { feature, value: unscale(&scaler, 0, scaled, f64::EPSILON), expected: 1.0 }
                     .to_string()
             };
             assert_eq!(text("x".to_string()), format!("x {value}, expected 1"));
-            let single = unscaled(&scaler, 0, f64::from(scaled as f32), f64::from(f32::EPSILON));
+            let single = unscale(&scaler, 0, f64::from(scaled as f32), f64::from(f32::EPSILON));
             assert!(if value == 0.0 { single == 0.0 } else { (single - value).abs() < 1e-5 && single != 0.0 });
         }
     }

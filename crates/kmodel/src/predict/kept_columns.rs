@@ -7,7 +7,7 @@
 use crate::{Error, Result};
 use kstore::{KeptColumn, ReadSettings, RowBuf, RowCursor, RowSource, SelectedTable, TableRows, TextLimit};
 
-pub(crate) const TILE_ROWS: usize = 1024;
+pub(crate) const KEPT_TILE_ROWS: usize = 1024;
 
 pub(crate) struct KeptColumnReader<'a> {
     source: &'a TableRows<f64>,
@@ -18,65 +18,71 @@ pub(crate) struct KeptColumnReader<'a> {
     columns: Vec<KeptColumn>,
 }
 
-pub(crate) fn kept_rows(kept_table: &SelectedTable, texts: TextLimit) -> Result<TableRows<f64>> {
-    Ok(kept_table.rows::<f64>(ReadSettings { texts, ..ReadSettings::default() })?)
+pub(crate) fn kept_table_rows(kept_table: &SelectedTable, text_limit: TextLimit) -> Result<TableRows<f64>> {
+    Ok(kept_table.rows::<f64>(ReadSettings { text_limit, ..ReadSettings::default() })?)
 }
 
 impl<'a> KeptColumnReader<'a> {
     pub(crate) fn new(source: &'a TableRows<f64>) -> Result<Self> {
         let cursor = source.open(source.range())?;
-        Ok(Self { source, cursor, buf: RowBuf::new(TILE_ROWS), consumed: 0, columns: Vec::new() })
+        Ok(Self { source, cursor, buf: RowBuf::new(KEPT_TILE_ROWS), consumed: 0, columns: Vec::new() })
     }
 
     /// Reads the kept columns of the first of these rows, up to one tile, and returns their number
     /// and the columns. Row numbers must ascend from call to call.
-    pub(crate) fn read_next(&mut self, rows: &[u64]) -> Result<(usize, &[KeptColumn])> {
+    pub(crate) fn read_next(&mut self, row_numbers: &[u64]) -> Result<(usize, &[KeptColumn])> {
         self.columns.iter_mut().for_each(KeptColumn::clear);
         let mut count = 0;
         while count == 0 {
-            if self.consumed == self.buf.rows.len() {
+            if self.consumed == self.buf.row_numbers.len() {
                 self.consumed = 0;
                 if !self.cursor.next(&mut self.buf)? {
-                    return Err(self.missing_row_error(rows));
+                    return Err(self.missing_row_error(row_numbers));
                 }
                 if self.columns.is_empty() {
                     self.columns = self.buf.kept_columns.iter().map(|column| KeptColumn::new(column.kind())).collect();
                 }
             }
-            count = self.append_matching(rows);
-            if self.buf.rows.get(self.consumed).is_some_and(|have| rows.get(count).is_some_and(|want| want < have)) {
-                return Err(self.missing_row_error(rows));
+            count = self.append_matching(row_numbers);
+            if self
+                .buf
+                .row_numbers
+                .get(self.consumed)
+                .is_some_and(|available| row_numbers.get(count).is_some_and(|requested| requested < available))
+            {
+                return Err(self.missing_row_error(row_numbers));
             }
         }
         Ok((count, &self.columns))
     }
 
     /// Appends the leading rows of `rows` that come next in the tile, and returns their number.
-    fn append_matching(&mut self, rows: &[u64]) -> usize {
+    fn append_matching(&mut self, row_numbers: &[u64]) -> usize {
         let mut count = 0;
-        while let (Some(have), Some(want)) = (self.buf.rows.get(self.consumed), rows.get(count)) {
-            if have < want {
+        while let (Some(available), Some(requested)) = (self.buf.row_numbers.get(self.consumed), row_numbers.get(count))
+        {
+            if available < requested {
                 // a row that was dropped for a missing feature
                 self.consumed += 1;
                 continue;
             }
-            let pairs = self.buf.rows[self.consumed..].iter().zip(&rows[count..]);
-            let matching = pairs.take_while(|(have, want)| have == want).count();
-            if matching == 0 {
+            let pairs = self.buf.row_numbers[self.consumed..].iter().zip(&row_numbers[count..]);
+            let match_count = pairs.take_while(|(available, requested)| available == requested).count();
+            if match_count == 0 {
                 break;
             }
-            let range = self.consumed..self.consumed + matching;
+            let range = self.consumed..self.consumed + match_count;
             self.columns.iter_mut().zip(&self.buf.kept_columns).for_each(|(to, from)| to.append(from, range.clone()));
-            (self.consumed, count) = (self.consumed + matching, count + matching);
+            (self.consumed, count) = (self.consumed + match_count, count + match_count);
         }
         count
     }
 
     #[cold]
-    fn missing_row_error(&self, rows: &[u64]) -> Error {
+    fn missing_row_error(&self, row_numbers: &[u64]) -> Error {
         let table = self.source.selected().table();
-        let located = rows.first().and_then(|row| table.locate(*row));
-        let (path, row) = located.map_or_else(Default::default, |(path, row)| (path.to_path_buf(), row));
+        let location = row_numbers.first().and_then(|row| table.locate(*row));
+        let (path, row) = location.map_or_else(Default::default, |(path, row)| (path.to_path_buf(), row));
         kstore::Error::FileChanged { path, change: format!("row {row} (counted from 0) no longer exists") }.into()
     }
 }

@@ -93,8 +93,9 @@ impl Predictor {
     /// # Errors
     /// An unknown kernel or map.
     pub fn new(model: AnyModel) -> Result<Self> {
-        let inner = either!(AnyModel to AnyPreparedModel: model, model => Arc::new(PreparedModel::new(model)?));
-        Ok(Self(inner, DecisionRule { positive_class: 1, threshold: 0.0, costs: None }))
+        let prepared_model =
+            either!(AnyModel to AnyPreparedModel: model, model => Arc::new(PreparedModel::new(model)?));
+        Ok(Self(prepared_model, DecisionRule { positive_class: 1, threshold: 0.0, costs: None }))
     }
 
     /// Sets the positive class of a two-class model to this label; the default is the second class.
@@ -182,10 +183,10 @@ impl Predictor {
     /// The errors of [`Predictor::load`], and of the memory plan.
     #[doc(hidden)]
     pub fn load_within_budget(path: &Path, run: &Run<'_>) -> Result<Self> {
-        let bytes = std::fs::metadata(path).map_or(0, |file| usize::try_from(file.len()).unwrap_or(usize::MAX));
-        let program = MemoryPlan::for_process("the model", run.memory_budget(), run.workers().threads(), 0);
-        if bytes > run.memory_budget().max(program.bytes()) {
-            program.term("its file", bytes, "fit a model of lower `rank`").check()?;
+        let file_bytes = std::fs::metadata(path).map_or(0, |file| usize::try_from(file.len()).unwrap_or(usize::MAX));
+        let process_plan = MemoryPlan::for_process("the model", run.memory_budget(), run.workers().threads(), 0);
+        if file_bytes > run.memory_budget().max(process_plan.bytes()) {
+            process_plan.term("its file", file_bytes, "fit a model of lower `rank`").check()?;
         }
         Self::load(path)
     }
@@ -224,7 +225,7 @@ impl Predictor {
     #[doc(hidden)]
     pub fn text_options(&self, options: TextOptions) -> TextOptions {
         let metadata = self.metadata();
-        let options = if metadata.sparse().is_some() { options.sparse() } else { options };
+        let options = if metadata.sparse_shape().is_some() { options.sparse() } else { options };
         options.with_reading(metadata.reading.clone().with_encoding(metadata.encoding.as_deref()))
     }
 
@@ -236,39 +237,39 @@ impl Predictor {
         // without the option, the metric consists of directions that the solver learned
         let source = metadata.options["metric"].as_str().unwrap_or(&metadata.solver).to_string();
         let importances = metadata.features.iter().cloned().zip(metric.importance()).collect();
-        Some(MetricReport::new(source, metric.outputs(), importances, &[], Vec::new()))
+        Some(MetricReport::new(source, metric.output_count(), importances, &[], Vec::new()))
     }
 
     /// Returns the number of nodes, and of nearest nodes per row, of a graph model; `None` for
     /// other models.
     #[doc(hidden)]
     pub fn graph_size(&self) -> Option<(usize, usize)> {
-        either!(AnyPreparedModel: &self.0, typed => Some((typed.model.basis.landmarks()?.1.len(), typed.model.transform.neighbours()?)))
+        either!(AnyPreparedModel: &self.0, typed => Some((typed.model.basis.landmarks()?.1.len(), typed.model.transform.neighbour_count()?)))
     }
 
     /// Returns the number of leaves with exact-kernel models, and of all their rows; `None` for
     /// most models.
     #[doc(hidden)]
     pub fn leaf_counts(&self) -> Option<(usize, usize)> {
-        let counts =
-            either!(AnyPreparedModel: &self.0, typed => typed.model.leaves.as_ref().map(|leaves| &leaves.counts))?;
-        Some((counts.len(), counts.iter().sum()))
+        let row_counts =
+            either!(AnyPreparedModel: &self.0, typed => typed.model.leaves.as_ref().map(|leaves| &leaves.row_counts))?;
+        Some((row_counts.len(), row_counts.iter().sum()))
     }
 
     /// Returns the number of features d of a row.
-    pub fn features(&self) -> usize {
+    pub fn feature_count(&self) -> usize {
         self.metadata().features.len()
     }
 
     /// Returns the number of outputs t of a row: targets, scores of classes or pairs, components,
     /// clusters.
-    pub fn outputs(&self) -> usize {
+    pub fn output_count(&self) -> usize {
         either!(AnyPreparedModel: &self.0, typed => typed.model.dims().2)
     }
 
     /// Returns the number of components in addition to predictions, for [`Extras::components`]; 0
     /// for most models.
-    pub fn components(&self) -> usize {
+    pub fn component_count(&self) -> usize {
         either!(AnyPreparedModel: &self.0, typed => typed.model.component_count())
     }
 
@@ -292,7 +293,12 @@ impl Predictor {
     /// # Errors
     /// The errors of [`Predictor::predict`], and [`Error::Shape`] for the scratch of another
     /// predictor.
-    pub fn predict_with<V: kstore::Float>(&self, x: &[V], out: &mut [f64], scratch: &mut RowScratch) -> Result<()> {
+    pub fn predict_with_scratch<V: kstore::Float>(
+        &self,
+        x: &[V],
+        out: &mut [f64],
+        scratch: &mut RowScratch,
+    ) -> Result<()> {
         match (&self.0, &mut scratch.0) {
             (AnyPreparedModel::F32(typed), AnyRowScratch::F32(scratch)) => typed.predict_row(x, out, scratch),
             (AnyPreparedModel::F64(typed), AnyRowScratch::F64(scratch)) => typed.predict_row(x, out, scratch),
@@ -379,41 +385,41 @@ impl Predictor {
     /// # Errors
     /// A plan that exceeds the memory; bad rows with their position; a prediction that is not
     /// finite; errors of `deliver`.
-    pub fn scores(
+    pub fn score_table(
         &self,
         selected: &SelectedTable,
         extras: Extras,
         other_terms: Vec<MemoryTerm>,
         run: &Run<'_>,
-        deliver: impl FnMut(&Scores) -> Result<()> + Send,
+        visitor: impl FnMut(&Scores) -> Result<()> + Send,
     ) -> Result<u64> {
         self.check_extras(extras)?;
-        let lanes = run.workers().threads();
-        either!(AnyPreparedModel: &self.0, typed => typed.scores(selected, (extras, lanes), other_terms, run, deliver))
+        let lane_count = run.workers().threads();
+        either!(AnyPreparedModel: &self.0, typed => typed.score_table(selected, (extras, lane_count), other_terms, run, visitor))
     }
 
     /// Runs [`Predictor::scores`] in one lane, for a `visit` that uses all threads for each
     /// segment.
-    fn scores_in_one_lane(
+    fn score_in_one_lane(
         &self,
         selected: &SelectedTable,
         other_terms: Vec<MemoryTerm>,
         run: &Run<'_>,
-        visit: impl FnMut(&Scores) -> Result<()> + Send,
+        visitor: impl FnMut(&Scores) -> Result<()> + Send,
     ) -> Result<u64> {
-        either!(AnyPreparedModel: &self.0, typed => typed.scores(selected, (Extras::default(), 1), other_terms, run, visit))
+        either!(AnyPreparedModel: &self.0, typed => typed.score_table(selected, (Extras::default(), 1), other_terms, run, visitor))
     }
 
     /// Returns the standard deviations of new observations at the rows of `scores`, one per target,
     /// row-major: the deviation of the mean and the noise combined. Empty unless [`Extras::std`] is
     /// set.
     pub fn standard_deviations(&self, scores: &Scores) -> Vec<f64> {
-        let noise =
+        let noise_variances =
             self.quadratic().filter(|_| self.metadata().task == Task::Regression).map_or(&[][..], |q| &q.output_scales);
         scores
             .quadratic
             .iter()
-            .flat_map(|v| noise.iter().map(move |noise| standard_deviation(*noise, v + NOISE_VARIANCE)))
+            .flat_map(|v| noise_variances.iter().map(move |noise| standard_deviation(*noise, v + NOISE_VARIANCE)))
             .collect()
     }
 
@@ -430,7 +436,7 @@ impl Predictor {
             let why = "the model has no classes, so its predictions are its scores; omit the option";
             return Err(Error::option("scores", "", why));
         }
-        if extras.components && self.components() == 0 {
+        if extras.components && self.component_count() == 0 {
             return Err(match metadata.task {
                 Task::Components => {
                     Error::option("components", "", "the predictions of this model are its components; omit the option")
@@ -442,16 +448,16 @@ impl Predictor {
             let why = "only the features of a projection have a residual; fit features with a map on landmarks, or omit the option";
             return Err(Error::option("residual", "", why));
         }
-        if extras.preimages && metadata.sparse().is_some() {
+        if extras.preimages && metadata.sparse_shape().is_some() {
             return Err(Error::option("preimage", "", "sparse rows have no pre-images; omit the option"));
         }
-        let requests = [
+        let requirements = [
             ("std", extras.std, "ridge with `std`", Task::Regression),
             ("novelty", extras.novelty, "kpca with `novelty`", Task::Components),
             ("preimage", extras.preimages, "kpca with `novelty`", Task::Components),
         ];
         let has_quadratic = self.quadratic().is_some();
-        match requests
+        match requirements
             .into_iter()
             .find(|(_, is_requested, _, task)| *is_requested && (!has_quadratic || metadata.task != *task))
         {
@@ -480,7 +486,7 @@ impl Predictor {
         run: &Run<'_>,
     ) -> Result<usize> {
         let (memory, threads) = (run.memory_budget(), run.workers().threads());
-        let lanes = either!(AnyPreparedModel: &self.0, typed => TableScorer::new(typed, selected, extras)?.lanes(memory, threads, other_terms));
-        Ok(lanes?.0.spare_bytes)
+        let lane_plan = either!(AnyPreparedModel: &self.0, typed => TableScorer::new(typed, selected, extras)?.plan_lanes(memory, threads, other_terms));
+        Ok(lane_plan?.0.spare_bytes)
     }
 }

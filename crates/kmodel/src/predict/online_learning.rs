@@ -15,7 +15,7 @@ use super::{AnyPreparedModel, Predictor, typed_model::PreparedModel};
 use crate::model::{FEATURES_SOLVER, Intercept, either};
 use crate::quadratic::Quadratic;
 use crate::recursive_least_squares::{BLOCK_ROWS, RecursiveLeastSquares};
-use crate::{AnyModel, Error, Model, ModelMetadata, Result, Task, linalg::strips::Pool, run::Run};
+use crate::{AnyModel, Error, Model, ModelMetadata, Result, Task, linalg::strips::BufferPool, run::Run};
 use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve::solve_upper_triangular_in_place;
 use faer::{Accum, Mat, MatRef, Par};
@@ -69,12 +69,12 @@ impl Predictor {
         if !(forgetting > 0.0 && forgetting <= 1.0) {
             return Err(Error::option("forgetting", forgetting, "give a number above 0 and up to 1, such as 0.999"));
         }
-        let targets = selected.target_names();
-        if targets.len() != self.outputs() {
-            let why = format!("the model has {} targets; name the same number", self.outputs());
-            return Err(Error::option("target", targets.join(","), why));
+        let target_names = selected.target_names();
+        if target_names.len() != self.output_count() {
+            let why = format!("the model has {} targets; name the same number", self.output_count());
+            return Err(Error::option("target", target_names.join(","), why));
         }
-        let (features, mut recursion) = match &self.0 {
+        let (feature_model, mut recursion) = match &self.0 {
             AnyPreparedModel::F32(typed) => {
                 typed.start_recursion().map(|(model, recursion)| (AnyModel::F32(model), recursion))
             }
@@ -82,31 +82,32 @@ impl Predictor {
                 typed.start_recursion().map(|(model, recursion)| (AnyModel::F64(model), recursion))
             }
         }?;
-        let features = Self::new(features)?;
-        let (r, t, panels, workers) = (features.outputs(), targets.len(), Pool::default(), run.workers());
-        let recursion_bytes = features.plan_term(0).bytes
+        let feature_predictor = Self::new(feature_model)?;
+        let (r, t, panel_pool, workers) =
+            (feature_predictor.output_count(), target_names.len(), BufferPool::default(), run.workers());
+        let recursion_bytes = feature_predictor.plan_term(0).bytes
             + RecursiveLeastSquares::bytes(r, t, workers.threads())
             + 2 * Quadratic::expansion_bytes(r, r);
         let plan_terms = vec![
             self.plan_term(0),
             MemoryTerm::new("inverse of the moments", recursion_bytes, "fit a model of lower `rank`"),
         ];
-        let mut squares = 0.0;
+        let mut squared_error_sum = 0.0;
         let overflow_error = || {
             let why = "the inverse of the moments of the features overflows f64; raise `forgetting`, or fit with a lower `rank`";
             Error::option("forgetting", forgetting, why)
         };
         let mut learn_block = |phi: &[f64], y: &[f64]| -> Result<()> {
-            let squared = recursion.learn((phi, y), forgetting, &panels, workers);
+            let squared_errors = recursion.learn((phi, y), forgetting, &panel_pool, workers);
             // a cancelled block makes the recursion incomplete
             workers.check()?;
-            squares += squared.ok_or_else(overflow_error)?;
+            squared_error_sum += squared_errors.ok_or_else(overflow_error)?;
             Ok(())
         };
         // blocks are independent of segments: the size of a segment depends on the memory, and the
         // result must not
         let (mut phi, mut y) = (Vec::with_capacity(BLOCK_ROWS * r), Vec::with_capacity(BLOCK_ROWS * t));
-        let rows = features.scores_in_one_lane(selected, plan_terms, run, |segment| {
+        let rows = feature_predictor.score_in_one_lane(selected, plan_terms, run, |segment| {
             for (row, targets) in segment.scores.chunks_exact(r).zip(segment.y.chunks_exact(t)) {
                 phi.extend_from_slice(row);
                 y.extend_from_slice(targets);
@@ -124,11 +125,11 @@ impl Predictor {
         let mut model = either!(AnyPreparedModel to AnyModel: &self.0, typed => typed.finish_recursion(&recursion, rows).ok_or_else(overflow_error)?);
         let metadata = either!(AnyModel: &mut model, model => &mut model.metadata);
         if !metadata.ranges.is_empty() {
-            let learned = run.statistics(selected)?.inputs;
-            let ranges = metadata.ranges.iter_mut().zip(&learned);
+            let learned_moments = run.statistics(selected)?.inputs;
+            let ranges = metadata.ranges.iter_mut().zip(&learned_moments);
             ranges.for_each(|([low, high], column)| (*low, *high) = (low.min(column.min), high.max(column.max)));
         }
-        Ok(OnlineUpdate { model, rows, running_mse: squares / (rows * t as u64) as f64 })
+        Ok(OnlineUpdate { model, rows, running_mse: squared_error_sum / (rows * t as u64) as f64 })
     }
 }
 
@@ -140,21 +141,14 @@ impl<T: Real> PreparedModel<T> {
             let why = "the model does not store the variance that online learning starts from; fit ridge or online with `std`";
             return Err(Error::option("model", &model.metadata.solver, why));
         };
-        let Quadratic {
-            factor,
-            shift,
-            feature_coefficients: features,
-            constant,
-            output_scales: units,
-            degrees_of_freedom: freedom,
-            ..
-        } = quadratic;
+        let Quadratic { factor, shift, feature_coefficients, constant, output_scales, degrees_of_freedom, .. } =
+            quadratic;
         let m = factor.nrows();
-        let f = features.clone().unwrap_or_else(|| Mat::identity(m, m));
-        let (r, t, k) = (f.ncols(), units.len(), factor.ncols());
+        let f = feature_coefficients.clone().unwrap_or_else(|| Mat::identity(m, m));
+        let (r, t, k) = (f.ncols(), output_scales.len(), factor.ncols());
         let mut right_sides =
             Mat::from_fn(m, t + k, |i, j| if j < t { model.coefficients[(i, j)] } else { factor[(i, j - t)] });
-        if features.is_some() {
+        if feature_coefficients.is_some() {
             // least squares by QR on this thread: faer's solver uses all threads of the machine,
             // and its result depends on their number
             let (q, _) = orthonormal_basis(f.clone());
@@ -173,10 +167,16 @@ impl<T: Real> PreparedModel<T> {
         });
         let (has_free_intercept, has_no_intercept) =
             (model.metadata.intercept == Intercept::Free, model.metadata.intercept == Intercept::None);
-        let rows = freedom.unwrap_or(model.metadata.rows as f64 - f64::from(u8::from(has_free_intercept)));
+        let recursion_freedom =
+            degrees_of_freedom.unwrap_or(model.metadata.rows as f64 - f64::from(u8::from(has_free_intercept)));
         let constant_feature = f64::from(u8::from(!has_no_intercept));
-        let recursion =
-            RecursiveLeastSquares::from_roots(w.as_ref(), constant_feature, roots.as_ref(), units, rows.max(1.0));
+        let recursion = RecursiveLeastSquares::from_roots(
+            w.as_ref(),
+            constant_feature,
+            roots.as_ref(),
+            output_scales,
+            recursion_freedom.max(1.0),
+        );
         // rows are learned unclipped; the ranges of the model are extended to them afterwards
         let ranges = Vec::new();
         let metadata = ModelMetadata {
@@ -197,18 +197,18 @@ impl<T: Real> PreparedModel<T> {
         let (model, old_quadratic) = (&self.model, self.model.quadratic.as_ref()?);
         let variance = recursion.variance(old_quadratic.residual_factor, old_quadratic.residual_allowance)?;
         let (w, intercept) = recursion.weights_and_intercepts();
-        let on_basis = |features: MatRef<'_, f64>| {
+        let expand_to_basis = |features: MatRef<'_, f64>| {
             old_quadratic.feature_coefficients.as_ref().map_or(features.to_owned(), |f| f * features)
         };
         let quadratic = Quadratic {
-            factor: on_basis(variance.factor.as_ref()),
+            factor: expand_to_basis(variance.factor.as_ref()),
             feature_coefficients: old_quadratic.feature_coefficients.clone(),
             ..variance
         };
         let metadata = ModelMetadata { learned: model.metadata.learned + rows, ..model.metadata.clone() };
         Some(Model {
             metadata,
-            coefficients: on_basis(w.as_ref()),
+            coefficients: expand_to_basis(w.as_ref()),
             intercept,
             quadratic: Some(quadratic),
             ..model.clone()

@@ -91,11 +91,11 @@ pub struct Scores {
 const SEGMENT_BYTES: (usize, usize) = (64 << 20, 8);
 
 pub(super) struct TableScorer<'a, T: Real> {
-    typed: &'a PreparedModel<T>,
+    prepared: &'a PreparedModel<T>,
     selected: &'a SelectedTable,
     extras: Extras,
     /// Number of components to compute.
-    components: usize,
+    component_count: usize,
     /// The kernel, if k(x, x) is needed.
     kernel: Option<Arc<dyn KernelFunction<T>>>,
     preimages: Option<PreImages>,
@@ -103,27 +103,27 @@ pub(super) struct TableScorer<'a, T: Real> {
     /// feature.
     outside_counts: (AtomicU64, Vec<AtomicU64>),
     /// Number of rows with a missing value that are kept.
-    incomplete: AtomicU64,
+    incomplete_rows: AtomicU64,
 }
 
 impl<'a, T: Real> TableScorer<'a, T> {
-    pub(super) fn new(typed: &'a PreparedModel<T>, selected: &'a SelectedTable, extras: Extras) -> Result<Self> {
-        let model = &typed.model;
-        let squares = extras.has_quadratic() || extras.needs_diagonal() || model.quadratic_in_scores().is_some();
-        let kernel = if squares { Some(model.kernel()?) } else { None };
+    pub(super) fn new(prepared: &'a PreparedModel<T>, selected: &'a SelectedTable, extras: Extras) -> Result<Self> {
+        let model = &prepared.model;
+        let needs_kernel = extras.has_quadratic() || extras.needs_diagonal() || model.quadratic_in_scores().is_some();
+        let kernel = if needs_kernel { Some(model.kernel()?) } else { None };
         let preimages = if extras.preimages { Some(PreImages::new(model)?) } else { None };
-        let components = if extras.components { model.component_count() } else { 0 };
-        let ranges = typed.ranges.as_ref().map_or(0, Vec::len);
-        let outside_counts = (AtomicU64::new(0), (0..ranges).map(|_| AtomicU64::new(0)).collect());
+        let component_count = if extras.components { model.component_count() } else { 0 };
+        let range_count = prepared.ranges.as_ref().map_or(0, Vec::len);
+        let outside_counts = (AtomicU64::new(0), (0..range_count).map(|_| AtomicU64::new(0)).collect());
         Ok(Self {
-            typed,
+            prepared,
             selected,
             extras,
-            components,
+            component_count,
             kernel,
             preimages,
             outside_counts,
-            incomplete: AtomicU64::new(0),
+            incomplete_rows: AtomicU64::new(0),
         })
     }
 
@@ -132,81 +132,87 @@ impl<'a, T: Real> TableScorer<'a, T> {
     ///
     /// The segment is halved until a lane fits, so that an error names the smallest sufficient
     /// memory.
-    pub(super) fn lanes(
+    pub(super) fn plan_lanes(
         &self,
         memory: usize,
         threads: usize,
         other_terms: &[MemoryTerm],
     ) -> Result<(FittingLanes, u64)> {
-        let model = &self.typed.model;
+        let model = &self.prepared.model;
         let source = self.source()?;
         let (shape, (m, d, _)) = (source.shape(), model.dims());
-        let numbers = shape.targets + usize::from(shape.has_weights);
+        let target_values = shape.targets + usize::from(shape.has_weights);
         let preimage_bytes = if self.preimages.is_some() { PreImages::bytes(m, d) } else { 0 };
         let rounded_bytes =
             if model.rounds_to_f32() || self.keeps_incomplete() { shape.inputs * size_of::<T>() } else { 0 };
         let metric_bytes = if model.metric.is_some() { d * size_of::<T>() } else { 0 };
         let range_bytes = self.outside_counts.1.len() * size_of::<T>();
-        let tile = lanes::TILE_ROWS * (rounded_bytes + metric_bytes + range_bytes);
+        let tile_bytes = lanes::TILE_ROWS * (rounded_bytes + metric_bytes + range_bytes);
         let range = self.selected.range();
-        let mut segment = self.segment_rows(numbers, memory);
+        let mut segment_rows = self.segment_rows(target_values, memory);
         loop {
-            let rows = segment.min(range.end - range.start) as usize;
-            let lane = LaneMemory {
-                tile: lanes::TILE_ROWS,
+            let row_count = segment_rows.min(range.end - range.start) as usize;
+            let lane_memory = LaneMemory {
+                tile_rows: lanes::TILE_ROWS,
                 name: "kernel values and scores",
-                bytes: model.scratch_bytes(1) + tile + rows * self.row_bytes(numbers),
-                shared: [other_terms, &[self.typed.plan_term(preimage_bytes)]].concat(),
+                bytes: model.scratch_bytes(1) + tile_bytes + row_count * self.row_bytes(target_values),
+                shared_terms: [other_terms, &[self.prepared.plan_term(preimage_bytes)]].concat(),
             };
-            match lanes::fitting_lanes("prediction", &source, &lane, memory, threads) {
-                Err(_) if segment > lanes::TILE_ROWS as u64 => segment = (segment / 2).max(lanes::TILE_ROWS as u64),
-                lanes => return Ok((lanes?, segment)),
+            match lanes::fitting_lanes("prediction", &source, &lane_memory, memory, threads) {
+                Err(_) if segment_rows > lanes::TILE_ROWS as u64 => {
+                    segment_rows = (segment_rows / 2).max(lanes::TILE_ROWS as u64)
+                }
+                lanes => return Ok((lanes?, segment_rows)),
             }
         }
     }
 
     /// Returns the bytes per row of a segment: scores, components, quadratic function and residual,
     /// pre-image, targets, class code, group label, and row number.
-    fn row_bytes(&self, targets: usize) -> usize {
-        let (_, d, t) = self.typed.model.dims();
-        let preimages = if self.preimages.is_some() { d } else { 0 };
-        let extras = usize::from(self.extras.has_quadratic()) + usize::from(self.extras.needs_diagonal());
-        let numbers = t + self.components + extras + targets + preimages;
-        let group = self.selected.group_name().map_or(0, |_| size_of::<Label>());
-        numbers * size_of::<f64>() + size_of::<u32>() + size_of::<u64>() + group + usize::from(self.keeps_incomplete())
+    fn row_bytes(&self, target_values: usize) -> usize {
+        let (_, d, t) = self.prepared.model.dims();
+        let preimage_len = if self.preimages.is_some() { d } else { 0 };
+        let extra_count = usize::from(self.extras.has_quadratic()) + usize::from(self.extras.needs_diagonal());
+        let f64_count = t + self.component_count + extra_count + target_values + preimage_len;
+        let group_bytes = self.selected.group_column().map_or(0, |_| size_of::<Label>());
+        f64_count * size_of::<f64>()
+            + size_of::<u32>()
+            + size_of::<u64>()
+            + group_bytes
+            + usize::from(self.keeps_incomplete())
     }
 
     fn keeps_incomplete(&self) -> bool {
         self.selected.missing() == Missing::Keep
     }
 
-    fn segment_rows(&self, targets: usize, memory: usize) -> u64 {
+    fn segment_rows(&self, target_values: usize, memory: usize) -> u64 {
         let bytes = SEGMENT_BYTES.0.min(memory / SEGMENT_BYTES.1);
-        let tiles = bytes / self.row_bytes(targets) / lanes::TILE_ROWS;
-        ((tiles.max(1) * lanes::TILE_ROWS) as u64).min(lanes::SEGMENT_ROWS)
+        let tile_count = bytes / self.row_bytes(target_values) / lanes::TILE_ROWS;
+        ((tile_count.max(1) * lanes::TILE_ROWS) as u64).min(lanes::SEGMENT_ROWS)
     }
 
     /// Returns the scaled rows; the metric is applied after they are rounded.
     fn source(&self) -> Result<TableRows<T>> {
-        let labels = &self.typed.model.metadata.classes;
+        let labels = &self.prepared.model.metadata.classes;
         let classes = (!labels.is_empty()).then(|| Arc::new(labels.clone()));
-        let scaler = Some(Arc::new(self.typed.model.scaler.clone()));
-        Ok(self.selected.rows::<T>(ReadSettings { scaler, classes, ..ReadSettings::default() })?)
+        let scaler = Some(Arc::new(self.prepared.model.scaler.clone()));
+        Ok(self.selected.rows::<T>(ReadSettings { scaler, class_labels: classes, ..ReadSettings::default() })?)
     }
 
     /// Scores every selected row, hands the segments to `deliver` in row order, and returns the
     /// number of rows.
-    pub(super) fn run(
+    pub(super) fn score_segments(
         &self,
         run: &Run<'_>,
-        (lanes, segment): (FittingLanes, u64),
-        mut deliver: impl FnMut(&Scores) -> Result<()> + Send,
+        (lanes, segment_rows): (FittingLanes, u64),
+        mut visitor: impl FnMut(&Scores) -> Result<()> + Send,
     ) -> Result<u64> {
         let source = self.source()?;
         let recorder = run.stage_recorder();
-        let observer = recorder.stage("predict", self.selected.row_count_if_known());
-        let pass = Pass { segment, ..lanes::scan(lanes.count, run.workers(), &*observer) };
-        let report = pass.for_each_segment(&source, self, |scores: Scores| deliver(&scores))?;
+        let observer = recorder.start_stage("predict", self.selected.row_count_if_known());
+        let pass = Pass { segment_rows, ..lanes::default_pass(lanes.count, run.workers(), &*observer) };
+        let report = pass.for_each_segment(&source, self, |scores: Scores| visitor(&scores))?;
         if report.rows == 0 {
             let what = self.selected.table().files().next().map(|file| file.display().to_string()).unwrap_or_default();
             let why = "no rows remain after `rows`, `where`, `missing` and weights of 0; select more rows".to_string();
@@ -231,21 +237,21 @@ impl<'a, T: Real> TableScorer<'a, T> {
     /// often.
     fn warn_outside(&self, rows: u64, stage_observer: &dyn StageObserver) {
         let counts = self.outside_counts.1.iter().map(|count| count.load(Ordering::Relaxed));
-        let names = self.typed.model.metadata.features.iter();
+        let names = self.prepared.model.metadata.features.iter();
         // the first of equal counts
-        let most = counts.zip(names).rev().max_by_key(|(count, _)| *count).filter(|(count, _)| *count > 0);
-        let Some((most, name)) = most else { return };
+        let most_frequent = counts.zip(names).rev().max_by_key(|(count, _)| *count).filter(|(count, _)| *count > 0);
+        let Some((max_count, name)) = most_frequent else { return };
         let outside = display::format_count(self.outside_counts.0.load(Ordering::Relaxed));
-        let (most, rows) = (display::format_count(most), display::format_count(rows));
+        let (most, rows) = (display::format_count(max_count), display::format_count(rows));
         stage_observer.warn(format!(
             "{outside} of {rows} rows have values outside the training range, {most} of them in {name}; they are clipped to the range (`no_clip` \
              of the fit predicts them unclipped)"
         ));
     }
 
-    fn warn_about_rows(&self, rows: u64, without_target: u64, stage_observer: &dyn StageObserver) {
-        if without_target > 0 {
-            let count = display::format_count(without_target);
+    fn warn_about_rows(&self, rows: u64, rows_without_target: u64, stage_observer: &dyn StageObserver) {
+        if rows_without_target > 0 {
+            let count = display::format_count(rows_without_target);
             stage_observer
                 .warn(format!("{count} rows without a target are skipped (`missing_target` error rejects them)"));
         }
@@ -257,12 +263,14 @@ impl<'a, T: Real> TableScorer<'a, T> {
             ));
         }
         let range = self.selected.range();
-        let all = range.end - range.start - without_target;
-        if self.selected.missing() == Missing::Drop && !self.selected.is_filtered() && rows < all {
-            stage_observer
-                .warn(format!("{} of {all} rows have a missing value and are skipped (`missing` drop)", all - rows));
+        let total_rows = range.end - range.start - rows_without_target;
+        if self.selected.missing() == Missing::Drop && !self.selected.is_filtered() && rows < total_rows {
+            stage_observer.warn(format!(
+                "{} of {total_rows} rows have a missing value and are skipped (`missing` drop)",
+                total_rows - rows
+            ));
         }
-        let incomplete = self.incomplete.load(Ordering::Relaxed);
+        let incomplete = self.incomplete_rows.load(Ordering::Relaxed);
         if incomplete > 0 {
             stage_observer.warn(format!(
                 "{incomplete} of {rows} rows have a missing value and no prediction, because the fit skipped such rows"
@@ -272,27 +280,27 @@ impl<'a, T: Real> TableScorer<'a, T> {
 
     /// Rejects a value that is not finite. `values` has the same number of values for each of
     /// `rows`.
-    fn check_finite(&self, what: &'static str, values: &[f64], rows: &[u64]) -> Result<()> {
+    fn check_finite(&self, what: &'static str, values: &[f64], row_numbers: &[u64]) -> Result<()> {
         let Some(index) = values.iter().position(|value| !value.is_finite()) else { return Ok(()) };
-        let (row, value) = (rows[index * rows.len() / values.len()], values[index]);
+        let (row, value) = (row_numbers[index * row_numbers.len() / values.len()], values[index]);
         let (path, row) = self.selected.table().locate(row).unwrap_or((Path::new("the table"), row));
         Err(Error::NotFinitePrediction { path: path.to_path_buf(), row, what, value })
     }
 }
 
 impl<T: Real> PreparedModel<T> {
-    pub(super) fn scores(
+    pub(super) fn score_table(
         &self,
         selected: &SelectedTable,
         (extras, max_lanes): (Extras, usize),
         other_terms: Vec<MemoryTerm>,
         run: &Run<'_>,
-        deliver: impl FnMut(&Scores) -> Result<()> + Send,
+        visitor: impl FnMut(&Scores) -> Result<()> + Send,
     ) -> Result<u64> {
         let scorer = TableScorer::new(self, selected, extras)?;
-        let (lanes, segment) = scorer.lanes(run.memory_budget(), run.workers().threads(), &other_terms)?;
+        let (lanes, segment_rows) = scorer.plan_lanes(run.memory_budget(), run.workers().threads(), &other_terms)?;
         let lanes = FittingLanes { count: lanes.count.min(max_lanes), ..lanes };
-        scorer.run(run, (lanes, segment), deliver)
+        scorer.score_segments(run, (lanes, segment_rows), visitor)
     }
 }
 
@@ -312,44 +320,44 @@ impl<T: Real> Reduction<T> for TableScorer<'_, T> {
     fn step(
         &self,
         state: &mut Scores,
-        InputBuffers { scaled, after_metric }: &mut InputBuffers<T>,
+        InputBuffers { scaled_rows: scaled, after_metric }: &mut InputBuffers<T>,
         block: &RowBlock<'_, T>,
         workers: &Workers,
     ) -> Result<()> {
-        let PreparedModel { model, functions, ranges, .. } = self.typed;
+        let PreparedModel { model, functions, ranges, .. } = self.prepared;
         let (b, (_, d, t)) = (block.len(), model.dims());
         let mut x = block.x;
-        let first = state.incomplete.len();
+        let old_len = state.incomplete.len();
         if self.keeps_incomplete() {
             let is_incomplete = |row: &[T]| row.iter().any(|value| !value.is_finite());
             state.incomplete.extend(x.chunks_exact(block.d).map(is_incomplete));
         }
-        let incomplete = &state.incomplete[first..];
+        let incomplete = &state.incomplete[old_len..];
         if ranges.is_some() || model.rounds_to_f32() || incomplete.contains(&true) {
             scaled.clear();
             scaled.extend_from_slice(x);
             // the mean, which every kernel accepts; the outputs are not read
             let mean = |j: usize| T::from_f64(model.scaler.apply(j, model.scaler.mean[j]));
-            let rows = scaled.chunks_exact_mut(block.d).zip(incomplete).filter(|(_, lacks)| **lacks);
+            let rows = scaled.chunks_exact_mut(block.d).zip(incomplete).filter(|(_, is_missing)| **is_missing);
             rows.for_each(|(row, _)| row.iter_mut().enumerate().for_each(|(j, value)| *value = mean(j)));
-            let incomplete_count = incomplete.iter().filter(|lacks| **lacks).count();
-            self.incomplete.fetch_add(incomplete_count as u64, Ordering::Relaxed);
-            self.typed.round_and_clip(scaled, |row, ranges| self.count_outside(row, ranges));
+            let incomplete_count = incomplete.iter().filter(|is_missing| **is_missing).count();
+            self.incomplete_rows.fetch_add(incomplete_count as u64, Ordering::Relaxed);
+            self.prepared.round_and_clip(scaled, |row, ranges| self.count_outside(row, ranges));
             x = scaled;
         }
-        let x = MatRef::from_row_major_slice(self.typed.basis_rows(x, after_metric), b, d);
+        let x = MatRef::from_row_major_slice(self.prepared.basis_rows(x, after_metric), b, d);
         let scores = append_zeros(&mut state.scores, b * t);
-        let components = append_zeros(&mut state.components, b * self.components);
+        let components = append_zeros(&mut state.components, b * self.component_count);
         let quadratic = append_zeros(&mut state.quadratic, if self.extras.has_quadratic() { b } else { 0 });
         let outputs = Outputs {
             scores: MatMut::from_row_major_slice_mut(scores, b, t),
-            components: MatMut::from_row_major_slice_mut(components, b, self.components),
+            components: MatMut::from_row_major_slice_mut(components, b, self.component_count),
             quadratic: MatMut::from_row_major_slice_mut(quadratic, b, quadratic.len() / b.max(1)),
         };
         model.predict_outputs(functions, self.kernel.as_deref(), x, outputs, workers);
-        self.check_finite("the prediction", scores, block.rows)?;
-        self.check_finite("the component", components, block.rows)?;
-        self.check_finite("the variance or distance", quadratic, block.rows)?;
+        self.check_finite("the prediction", scores, block.row_numbers)?;
+        self.check_finite("the component", components, block.row_numbers)?;
+        self.check_finite("the variance or distance", quadratic, block.row_numbers)?;
         if let Some(kernel) = self.kernel.as_ref().filter(|_| self.extras.needs_diagonal()) {
             let out = append_zeros(&mut state.residual, b);
             kernel.diag(x, out);
@@ -357,12 +365,12 @@ impl<T: Real> Reduction<T> for TableScorer<'_, T> {
                 // rounding can make the projection longer than the projected function
                 *out = (*out - phi.iter().map(|v| v * v).sum::<f64>()).max(0.0).sqrt();
             }
-            self.check_finite("the residual", out, block.rows)?;
+            self.check_finite("the residual", out, block.row_numbers)?;
         }
         if let Some(preimages) = &self.preimages {
             let out = append_zeros(&mut state.preimages, b * block.d);
             state.unconverged += preimages.apply(model, &**functions, x, out, workers)? as u64;
-            self.check_finite("the pre-image", out, block.rows)?;
+            self.check_finite("the pre-image", out, block.row_numbers)?;
         }
         state.y.extend(block.y);
         state.weights.0.extend(row_weights::block_weights(block)?.into_iter().flatten());
@@ -372,13 +380,13 @@ impl<T: Real> Reduction<T> for TableScorer<'_, T> {
             .iter()
             .flat_map(|LabelCodes { codes, labels }| codes.iter().map(|code| &labels[*code as usize]));
         state.groups.extend(groups.cloned());
-        state.rows.extend(block.rows);
+        state.rows.extend(block.row_numbers);
         Ok(())
     }
 }
 
 fn append_zeros(values: &mut Vec<f64>, count: usize) -> &mut [f64] {
-    let first = values.len();
-    values.resize(first + count, 0.0);
-    &mut values[first..]
+    let old_len = values.len();
+    values.resize(old_len + count, 0.0);
+    &mut values[old_len..]
 }

@@ -10,7 +10,7 @@ use kstore::{Encoding, Table, Workers};
 use std::sync::Arc;
 
 /// Rows scaled and scored at once.
-pub(super) const TILE_ROWS: usize = 1024;
+pub(super) const PREDICT_TILE_ROWS: usize = 1024;
 
 /// A model with its basis functions.
 #[derive(Debug)]
@@ -32,17 +32,17 @@ fn round_to_f32(value: f64) -> f64 {
 /// some new rows are always slightly outside.
 const FAR_FRACTION: f64 = 0.1;
 
-pub(super) fn is_far<T: Real>(value: T, [least, greatest]: [T; 2]) -> bool {
-    let margin = (greatest - least) * T::from_f64(FAR_FRACTION);
-    value < least - margin || value > greatest + margin
+pub(super) fn is_far<T: Real>(value: T, [min, max]: [T; 2]) -> bool {
+    let margin = (max - min) * T::from_f64(FAR_FRACTION);
+    value < min - margin || value > max + margin
 }
 
 /// Clips a value to a range.
-fn clip<T: Real>(value: T, [least, greatest]: [T; 2]) -> T {
-    if value < least {
-        least
-    } else if value > greatest {
-        greatest
+fn clip<T: Real>(value: T, [min, max]: [T; 2]) -> T {
+    if value < min {
+        min
+    } else if value > max {
+        max
     } else {
         value
     }
@@ -51,7 +51,7 @@ fn clip<T: Real>(value: T, [least, greatest]: [T; 2]) -> T {
 /// Scaled rows, and the same rows after the metric.
 #[derive(Clone, Debug, Default)]
 pub(super) struct InputBuffers<T> {
-    pub(super) scaled: Vec<T>,
+    pub(super) scaled_rows: Vec<T>,
     pub(super) after_metric: Vec<T>,
 }
 
@@ -77,21 +77,21 @@ impl<T: Real> PreparedModel<T> {
     }
 
     pub(super) fn scratch_bytes(&self) -> usize {
-        let metric = self.model.metric.as_ref().map_or(0, |metric| metric.inputs());
-        TILE_ROWS * size_of::<T>() * (self.model.dims().1 + metric) + self.model.scratch_bytes(1)
+        let metric_inputs = self.model.metric.as_ref().map_or(0, |metric| metric.input_count());
+        PREDICT_TILE_ROWS * size_of::<T>() * (self.model.dims().1 + metric_inputs) + self.model.scratch_bytes(1)
     }
 
     pub(super) fn scratch(&self) -> (InputBuffers<T>, PredictScratch<T>) {
-        let (d, basis_inputs) = (self.model.scaler.inputs(), self.model.dims().1);
-        let rows = InputBuffers { scaled: Vec::with_capacity(d), after_metric: vec![T::ZERO; basis_inputs] };
-        (rows, PredictScratch::new(&self.functions))
+        let (d, basis_inputs) = (self.model.scaler.input_count(), self.model.dims().1);
+        let buffers = InputBuffers { scaled_rows: Vec::with_capacity(d), after_metric: vec![T::ZERO; basis_inputs] };
+        (buffers, PredictScratch::new(&self.functions))
     }
 
     /// Returns the inputs of the basis for scaled rows `x`: transformed by the metric, if any, and
     /// rounded as in the fit.
     pub(super) fn basis_rows<'b>(&self, x: &'b [T], after_metric: &'b mut Vec<T>) -> &'b [T] {
         let Some(metric) = &self.model.metric else { return x };
-        after_metric.resize(x.len() / metric.inputs() * metric.outputs(), T::ZERO);
+        after_metric.resize(x.len() / metric.input_count() * metric.output_count(), T::ZERO);
         metric.apply(x, after_metric);
         self.round_as_in_fit(after_metric);
         after_metric
@@ -117,13 +117,13 @@ impl<T: Real> PreparedModel<T> {
 
     /// Writes the rows of `x` to `out`, scaled, rounded and clipped; `first` is their offset in
     /// messages.
-    fn scale<V: kstore::Float>(&self, x: &[V], first: usize, out: &mut Vec<T>) -> Result<()> {
+    fn scale_rows<V: kstore::Float>(&self, x: &[V], first_row: usize, out: &mut Vec<T>) -> Result<()> {
         out.clear();
-        for (row, values) in x.chunks_exact(self.model.scaler.inputs()).enumerate() {
+        for (row, values) in x.chunks_exact(self.model.scaler.input_count()).enumerate() {
             for (j, value) in values.iter().enumerate() {
                 let value = value.to_f64();
                 if !value.is_finite() {
-                    return Err(self.not_finite_error(first + row, &self.model.metadata.features[j], value));
+                    return Err(self.not_finite_error(first_row + row, &self.model.metadata.features[j], value));
                 }
                 out.push(T::from_f64(self.model.scaler.apply(j, value)));
             }
@@ -138,7 +138,7 @@ impl<T: Real> PreparedModel<T> {
     }
 
     fn check_lengths<V>(&self, x: &[V], out: &[f64]) -> Result<()> {
-        let (d, t) = (self.model.scaler.inputs(), self.model.dims().2);
+        let (d, t) = (self.model.scaler.input_count(), self.model.dims().2);
         let n = x.len() / d.max(1);
         match (n * d == x.len(), n * t == out.len()) {
             (false, _) => Err(Error::Shape { what: "numbers of whole rows", expected: (n + 1) * d, got: x.len() }),
@@ -151,16 +151,18 @@ impl<T: Real> PreparedModel<T> {
         let score = |x: MatRef<'_, T>, out: MatMut<'_, f64>| {
             self.model.predict(&self.functions, x, out, &Workers::sequential())
         };
-        self.predict_tiles(x, out, TILE_ROWS, &mut InputBuffers::default(), score)
+        self.predict_tiles(x, out, PREDICT_TILE_ROWS, &mut InputBuffers::default(), score)
     }
 
     pub(super) fn predict_row<V: kstore::Float>(
         &self,
         x: &[V],
         out: &mut [f64],
-        (rows, scratch): &mut (InputBuffers<T>, PredictScratch<T>),
+        (buffers, scratch): &mut (InputBuffers<T>, PredictScratch<T>),
     ) -> Result<()> {
-        self.predict_tiles(x, out, 1, rows, |x, out| self.model.predict_with(&self.functions, x, out, scratch))
+        self.predict_tiles(x, out, 1, buffers, |x, out| {
+            self.model.predict_with_scratch(&self.functions, x, out, scratch)
+        })
     }
 
     /// Calls `on_outside` with the inputs of the basis for `tile` rows of `x` at a time, and the
@@ -169,13 +171,13 @@ impl<T: Real> PreparedModel<T> {
         &self,
         x: &[V],
         tile: usize,
-        InputBuffers { scaled, after_metric }: &mut InputBuffers<T>,
-        mut visit: impl FnMut(MatRef<'_, T>, usize) -> Result<()>,
+        InputBuffers { scaled_rows: scaled, after_metric }: &mut InputBuffers<T>,
+        mut visitor: impl FnMut(MatRef<'_, T>, usize) -> Result<()>,
     ) -> Result<()> {
-        let (d, basis_inputs) = (self.model.scaler.inputs(), self.model.dims().1);
+        let (d, basis_inputs) = (self.model.scaler.input_count(), self.model.dims().1);
         for (i, x) in x.chunks(tile * d.max(1)).enumerate() {
-            self.scale(x, i * tile, scaled)?;
-            visit(
+            self.scale_rows(x, i * tile, scaled)?;
+            visitor(
                 MatRef::from_row_major_slice(self.basis_rows(scaled, after_metric), x.len() / d, basis_inputs),
                 i * tile,
             )?;
@@ -193,11 +195,11 @@ impl<T: Real> PreparedModel<T> {
     ) -> Result<()> {
         let t = self.model.dims().2;
         self.check_lengths(x, out)?;
-        self.for_each_tile(x, tile, buffers, |tile_inputs, first| {
-            let out = &mut out[first * t..(first + tile_inputs.nrows()) * t];
+        self.for_each_tile(x, tile, buffers, |tile_inputs, first_row| {
+            let out = &mut out[first_row * t..(first_row + tile_inputs.nrows()) * t];
             score(tile_inputs, MatMut::from_row_major_slice_mut(out, tile_inputs.nrows(), t))?;
             match out.iter().position(|value| !value.is_finite()) {
-                Some(index) => Err(self.not_finite_error(first + index / t, "the prediction", out[index])),
+                Some(index) => Err(self.not_finite_error(first_row + index / t, "the prediction", out[index])),
                 None => Ok(()),
             }
         })
@@ -212,15 +214,16 @@ impl Predictor {
     /// The errors of [`Predictor::new`].
     #[doc(hidden)]
     pub fn with_capacity_for(self, table: &Table) -> Result<Self> {
-        let Some((encoding, fitted_shape)) = self.metadata().encoding.as_ref().zip(self.metadata().sparse()) else {
+        let Some((encoding, fitted_shape)) = self.metadata().encoding.as_ref().zip(self.metadata().sparse_shape())
+        else {
             return Ok(self);
         };
         let shapes = table.entry_shapes(encoding)?;
-        let enlarged = Encoding::clone(encoding).with_capacity_for(&shapes);
-        if enlarged.sparse().is_none_or(|shape| shape.longest <= fitted_shape.longest) {
+        let enlarged_encoding = Encoding::clone(encoding).with_capacity_for(&shapes);
+        if enlarged_encoding.sparse_shape().is_none_or(|shape| shape.longest <= fitted_shape.longest) {
             return Ok(self);
         }
-        let inner = either!(AnyPreparedModel to AnyPreparedModel: &self.0, typed => Arc::new(PreparedModel::new(typed.model.clone().with_sparse_shapes(&shapes))?));
-        Ok(Self(inner, self.1))
+        let prepared_model = either!(AnyPreparedModel to AnyPreparedModel: &self.0, typed => Arc::new(PreparedModel::new(typed.model.clone().with_sparse_shapes(&shapes))?));
+        Ok(Self(prepared_model, self.1))
     }
 }

@@ -18,7 +18,7 @@ pub(super) struct PredictionWriter {
     pub(super) sink: Box<dyn Sink>,
     pub(super) column_groups: Vec<ColumnGroup>,
     /// Number of prediction columns, without the kept columns.
-    columns: usize,
+    column_count: usize,
 }
 
 impl PredictionWriter {
@@ -27,56 +27,62 @@ impl PredictionWriter {
     pub(super) fn create(
         path: &Path,
         kept_outputs: &[OutputColumn],
-        parts: Vec<ColumnGroup>,
-        optional: bool,
+        column_groups: Vec<ColumnGroup>,
+        is_nullable: bool,
     ) -> Result<Self> {
-        let new_columns = parts.iter().flat_map(ColumnGroup::columns);
+        let new_columns = column_groups.iter().flat_map(ColumnGroup::columns);
         let predictions: Vec<OutputColumn> =
-            new_columns.map(|column| if optional { column.nullable() } else { column }).collect();
+            new_columns.map(|column| if is_nullable { column.nullable() } else { column }).collect();
         if let Some(duplicate) = kept_outputs.iter().find(|column| predictions.iter().any(|p| p.name == column.name)) {
             let why = "a prediction column has this name";
             return Err(Error::option("keep", &duplicate.name, format!("{why}; rename the column, or do not keep it")));
         }
         let columns = predictions.len();
-        Ok(Self { sink: sink::create(path, &[kept_outputs, &predictions].concat())?, column_groups: parts, columns })
+        Ok(Self {
+            sink: sink::create(path, &[kept_outputs, &predictions].concat())?,
+            column_groups,
+            column_count: columns,
+        })
     }
 
     /// Appends the predictions of a segment, with the kept columns.
     fn write(&mut self, scores: &Scores, kept_reader: Option<&mut KeptColumnReader<'_>>) -> Result<()> {
-        let (mut kept_reader, mut done) = (kept_reader, 0);
-        while done < scores.rows.len() {
-            let (rows, kept_values) = match &mut kept_reader {
-                Some(reader) => reader.read_next(&scores.rows[done..])?,
-                None => (kept_columns::TILE_ROWS.min(scores.rows.len() - done), &[][..]),
+        let (mut kept_reader, mut written_rows) = (kept_reader, 0);
+        while written_rows < scores.rows.len() {
+            let (row_count, kept_values) = match &mut kept_reader {
+                Some(reader) => reader.read_next(&scores.rows[written_rows..])?,
+                None => (kept_columns::KEPT_TILE_ROWS.min(scores.rows.len() - written_rows), &[][..]),
             };
-            self.write_rows(scores, done..done + rows, kept_values)?;
-            done += rows;
+            self.write_rows(scores, written_rows..written_rows + row_count, kept_values)?;
+            written_rows += row_count;
         }
         Ok(())
     }
 
     pub(super) fn write_rows(&mut self, scores: &Scores, rows: Range<usize>, kept_values: &[KeptColumn]) -> Result<()> {
-        let valid: Vec<bool> = scores.incomplete.get(rows.clone()).unwrap_or_default().iter().map(|row| !row).collect();
-        let predictions = self.column_groups.iter().flat_map(|part| part.values(scores, rows.clone()));
+        let validity: Vec<bool> =
+            scores.incomplete.get(rows.clone()).unwrap_or_default().iter().map(|row| !row).collect();
+        let predictions = self.column_groups.iter().flat_map(|part| part.column_values(scores, rows.clone()));
         let predictions: Vec<KeptColumn> =
-            predictions.map(|values| KeptColumn::with_validity(values, valid.clone())).collect();
+            predictions.map(|values| KeptColumn::with_validity(values, validity.clone())).collect();
         let batch: Vec<OutputValues<'_>> = kept_values.iter().chain(&predictions).map(OutputValues::Kept).collect();
         Ok(self.sink.write(&batch)?)
     }
 
     /// Returns the bytes in use during writing: values buffered in the file writer, and the
     /// predictions by column.
-    fn footprint(&self) -> usize {
-        let longest: usize = self.column_groups.iter().map(ColumnGroup::max_text_bytes).sum();
-        self.sink.footprint() + kept_columns::TILE_ROWS * (self.columns * size_of::<f64>() + 4 * longest)
+    fn buffer_bytes(&self) -> usize {
+        let max_text_bytes: usize = self.column_groups.iter().map(ColumnGroup::max_text_bytes).sum();
+        self.sink.footprint()
+            + kept_columns::KEPT_TILE_ROWS * (self.column_count * size_of::<f64>() + 4 * max_text_bytes)
     }
 
     /// Returns the bytes of the column metadata at the end of a file with this many rows: an entry
     /// per column and row group. Wide rows have many row groups.
-    fn index_bytes(&self, rows: u64) -> usize {
-        let numbers = usize::try_from(rows).unwrap_or(usize::MAX).saturating_mul(self.columns);
-        let groups = numbers.saturating_mul(size_of::<f64>()) / ROW_GROUP_BYTES;
-        groups.saturating_mul(self.columns).saturating_mul(COLUMN_METADATA_BYTES)
+    fn column_metadata_bytes(&self, rows: u64) -> usize {
+        let value_count = usize::try_from(rows).unwrap_or(usize::MAX).saturating_mul(self.column_count);
+        let row_groups = value_count.saturating_mul(size_of::<f64>()) / ROW_GROUP_BYTES;
+        row_groups.saturating_mul(self.column_count).saturating_mul(COLUMN_METADATA_BYTES)
     }
 
     /// Completes the file and renames it to its final name.
@@ -115,17 +121,17 @@ impl Predictor {
     ) -> Result<PredictionSummary> {
         self.check_extras(extras)?;
         let range = selected.range();
-        let index = |out: &PredictionWriter| {
+        let metadata_term = |out: &PredictionWriter| {
             let remedy = "write .npy or .arrow, or fewer rows at a time";
-            MemoryTerm::new("column metadata of the file", out.index_bytes(range.end - range.start), remedy)
+            MemoryTerm::new("column metadata of the file", out.column_metadata_bytes(range.end - range.start), remedy)
         };
-        let parts = (self.column_groups(extras), extras);
-        let WriterSetup { mut out, terms, texts } =
-            self.create_writer((selected, kept_table), parts, path, run, index)?;
-        let source = kept_table.map(|kept| kept_columns::kept_rows(kept, texts)).transpose()?;
+        let groups_and_extras = (self.column_groups(extras), extras);
+        let WriterSetup { mut out, terms, text_limit } =
+            self.create_writer((selected, kept_table), groups_and_extras, path, run, metadata_term)?;
+        let source = kept_table.map(|kept| kept_columns::kept_table_rows(kept, text_limit)).transpose()?;
         let mut kept_reader = source.as_ref().map(KeptColumnReader::new).transpose()?;
         let mut unconverged = 0;
-        let rows = self.scores(selected, extras, terms, run, |scores| {
+        let rows = self.score_table(selected, extras, terms, run, |scores| {
             unconverged += scores.unconverged;
             out.write(scores, kept_reader.as_mut())
         })?;
@@ -136,26 +142,27 @@ impl Predictor {
     /// Creates a file; `extra_term` is the plan term of further memory.
     pub(super) fn create_writer(
         &self,
-        (selected, kept): (&SelectedTable, Option<&SelectedTable>),
-        (parts, extras): (Vec<ColumnGroup>, Extras),
+        (selected, kept_table): (&SelectedTable, Option<&SelectedTable>),
+        (column_groups, extras): (Vec<ColumnGroup>, Extras),
         path: &Path,
         run: &Run<'_>,
         extra_term: impl FnOnce(&PredictionWriter) -> MemoryTerm,
     ) -> Result<WriterSetup> {
-        let columns = kept.map_or(Vec::new(), SelectedTable::kept_columns);
-        let out = PredictionWriter::create(path, &columns, parts, selected.missing() == Missing::Keep)?;
+        let kept_outputs = kept_table.map_or(Vec::new(), SelectedTable::kept_columns);
+        let out = PredictionWriter::create(path, &kept_outputs, column_groups, selected.missing() == Missing::Keep)?;
         let mut terms =
-            vec![MemoryTerm::new("row group being written", out.footprint(), "keep fewer columns with `keep`")];
-        if let Some(kept_table) = kept {
-            let source = kept_columns::kept_rows(kept_table, TextLimit::default())?;
-            let texts = if kept_table.keeps_text() { TEXT_COPIES * TILE_TEXT_BYTES } else { 0 };
+            vec![MemoryTerm::new("row group being written", out.buffer_bytes(), "keep fewer columns with `keep`")];
+        if let Some(kept_table) = kept_table {
+            let source = kept_columns::kept_table_rows(kept_table, TextLimit::default())?;
+            let text_bytes = if kept_table.keeps_variable_size() { TEXT_COPIES * TILE_TEXT_BYTES } else { 0 };
             // the rows of a tile, and their copy for writing
-            let bytes = RowSource::<f64>::footprint(&source).bytes_for(2 * kept_columns::TILE_ROWS) + texts;
+            let bytes = RowSource::<f64>::footprint(&source).bytes_for(2 * kept_columns::KEPT_TILE_ROWS) + text_bytes;
             terms.push(MemoryTerm::new("kept columns", bytes, "keep fewer columns with `keep`"));
         }
         terms.push(extra_term(&out));
-        let texts = TextLimit::new(run.memory_budget(), self.spare_bytes(selected, extras, &terms, run)?, TEXT_COPIES);
-        Ok(WriterSetup { out, terms, texts })
+        let text_limit =
+            TextLimit::new(run.memory_budget(), self.spare_bytes(selected, extras, &terms, run)?, TEXT_COPIES);
+        Ok(WriterSetup { out, terms, text_limit })
     }
 }
 
@@ -164,7 +171,7 @@ pub(super) struct WriterSetup {
     /// Plan terms in addition to the lanes.
     pub(super) terms: Vec<MemoryTerm>,
     /// Limit on the length of the kept texts.
-    pub(super) texts: TextLimit,
+    pub(super) text_limit: TextLimit,
 }
 
 #[cfg(test)]
@@ -173,7 +180,7 @@ mod tests {
     use crate::Classes;
     use kstore::Label;
 
-    fn written(part: ColumnGroup, rows: u64, scores: Vec<f64>) -> (Vec<(String, String)>, u64) {
+    fn written_columns(part: ColumnGroup, rows: u64, scores: Vec<f64>) -> (Vec<(String, String)>, u64) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.parquet");
         let mut out = PredictionWriter::create(&path, &[], vec![part], false).unwrap();
@@ -184,17 +191,17 @@ mod tests {
         (columns.collect(), table.stored_rows())
     }
 
-    fn columns(named: &[(&str, &str)]) -> Vec<(String, String)> {
+    fn column_types(named: &[(&str, &str)]) -> Vec<(String, String)> {
         named.iter().map(|(name, kind)| (name.to_string(), kind.to_string())).collect()
     }
 
     #[test]
     fn scores_are_named() {
         let names = |names: &[&str]| ColumnGroup::Scores(names.iter().map(ToString::to_string).collect());
-        let got = written(names(&["prediction"]), 3, vec![1.0, 2.0, 3.0]);
-        assert_eq!(got, (columns(&[("prediction", "float64")]), 3));
-        let got = written(names(&["prediction_a", "prediction_b"]), 2, vec![1.0, 2.0, 3.0, 4.0]);
-        assert_eq!(got, (columns(&[("prediction_a", "float64"), ("prediction_b", "float64")]), 2));
+        let got = written_columns(names(&["prediction"]), 3, vec![1.0, 2.0, 3.0]);
+        assert_eq!(got, (column_types(&[("prediction", "float64")]), 3));
+        let got = written_columns(names(&["prediction_a", "prediction_b"]), 2, vec![1.0, 2.0, 3.0, 4.0]);
+        assert_eq!(got, (column_types(&[("prediction_a", "float64"), ("prediction_b", "float64")]), 2));
     }
 
     #[test]
@@ -205,7 +212,7 @@ mod tests {
             (vec![Label::Text("a".into()), Label::Text("b".into())], "text"),
         ] {
             let part = ColumnGroup::Label(Classes::new(labels).unwrap());
-            assert_eq!(written(part, 2, vec![-1.0, 0.5]), (columns(&[("prediction", kind)]), 2));
+            assert_eq!(written_columns(part, 2, vec![-1.0, 0.5]), (column_types(&[("prediction", kind)]), 2));
         }
     }
 }

@@ -55,29 +55,29 @@ impl Run<'_> {
             .for_each(|note| self.stage_observer().warn(note));
         // if several tables are compared, a numeric column stays numeric in all tables
         let tables: Vec<SelectedTable> = match tables {
-            [one] if one.is_uninspected() => {
-                let bytes = one.inspection_bytes();
+            [single_table] if single_table.is_uninspected() => {
+                let bytes = single_table.inspection_bytes();
                 if bytes > UNPLANNED_INSPECTION_BYTES {
                     let plan = MemoryPlan::for_process(
                         "the first look at the columns",
                         self.memory_budget(),
                         1,
-                        one.table().metadata_bytes(),
+                        single_table.table().metadata_bytes(),
                     );
                     plan.term("decoder", bytes, "choose fewer columns with `features`").check()?;
                 }
-                let (inspected, note) = one.inspect_columns();
+                let (inspected_table, note) = single_table.inspect_columns();
                 note.into_iter().for_each(|note| self.stage_observer().warn(note.to_string()));
-                vec![inspected]
+                vec![inspected_table]
             }
             several => several.iter().map(|table| (*table).clone()).collect(),
         };
         // values of categories and times
-        let with_values = self.apply_search(tables, SelectedTable::column_search)?;
-        let with_effects =
-            with_values.into_iter().map(|table| self.with_target_encoding(table)).collect::<Result<Vec<_>>>()?;
+        let resolved_tables = self.apply_search(tables, SelectedTable::column_search)?;
+        let encoded_tables =
+            resolved_tables.into_iter().map(|table| self.with_target_encoding(table)).collect::<Result<Vec<_>>>()?;
         // words of texts, and weights of entries of sparse rows
-        self.apply_search(with_effects, SelectedTable::entry_search)
+        self.apply_search(encoded_tables, SelectedTable::entry_search)
     }
 
     /// Searches all selections, combines the results, and applies the combined result to each
@@ -88,24 +88,24 @@ impl Run<'_> {
         search: fn(&SelectedTable) -> Option<S>,
     ) -> Result<Vec<SelectedTable>> {
         let Some(searches) = tables.iter().map(search).collect::<Option<Vec<S>>>() else { return Ok(tables) };
-        let mut merged: Option<S::State> = None;
+        let mut merged_state: Option<S::State> = None;
         for (search, table) in searches.iter().zip(&tables) {
-            let values = self.run_search(search, table)?;
-            match &mut merged {
-                Some(all) => all.merge(&values),
-                None => merged = Some(values),
+            let state = self.run_search(search, table)?;
+            match &mut merged_state {
+                Some(earlier) => earlier.merge(&state),
+                None => merged_state = Some(state),
             }
         }
-        let Some(merged) = merged else { return Ok(tables) };
-        let mut selected = Vec::with_capacity(searches.len());
+        let Some(merged_state) = merged_state else { return Ok(tables) };
+        let mut resolved = Vec::with_capacity(searches.len());
         for search in &searches {
-            let (table, notes) = search.finish(&merged)?;
-            if selected.is_empty() {
+            let (table, notes) = search.finish(&merged_state)?;
+            if resolved.is_empty() {
                 notes.iter().for_each(|note| self.stage_observer().warn(note.to_string()));
             }
-            selected.push(table);
+            resolved.push(table);
         }
-        Ok(selected)
+        Ok(resolved)
     }
 
     /// Runs a search over the rows of a table.
@@ -114,7 +114,7 @@ impl Run<'_> {
     /// The errors of [`Run::resolve_categories`].
     #[doc(hidden)]
     pub fn run_search<S: Search>(&self, search: &S, table: &SelectedTable) -> Result<S::State> {
-        self.scan_rows(table, search.state_bytes(), search, &|texts| search.rows(texts))
+        self.scan_rows(table, search.state_bytes(), search, &|text_limit| search.rows(text_limit))
     }
 
     /// Returns the selection with the target encoding of its columns with many values.
@@ -122,7 +122,7 @@ impl Run<'_> {
         if selected.effect_columns().is_empty() {
             return Ok(selected);
         }
-        let classes = selected.class_name().is_some().then(|| self.classes_by_frequency(&selected)).transpose()?;
+        let classes = selected.class_column().is_some().then(|| self.classes_by_frequency(&selected)).transpose()?;
         let Some(search) = selected.effect_search(classes.map(Arc::new)) else { return Ok(selected) };
         let (selected, notes) = search.finish(&self.run_search(&search, &selected)?)?;
         notes.iter().for_each(|note| self.stage_observer().warn(note.to_string()));
@@ -131,9 +131,9 @@ impl Run<'_> {
 
     /// Returns the classes of a selection, the most frequent first.
     fn classes_by_frequency(&self, selected: &SelectedTable) -> Result<Vec<Label>> {
-        let Some(labels) = selected.labels() else { return Ok(Vec::new()) };
+        let Some(labels) = selected.labels_only() else { return Ok(Vec::new()) };
         let counts = self.statistics(&labels)?.classes;
-        let mut classes: Vec<Label> = counts.sorted().into_iter().map(|(label, _)| label).collect();
+        let mut classes: Vec<Label> = counts.sorted_counts().into_iter().map(|(label, _)| label).collect();
         classes.sort_by(|a, b| counts.weight(b).total_cmp(&counts.weight(a)));
         Ok(classes)
     }
@@ -141,9 +141,9 @@ impl Run<'_> {
     /// Returns the statistics of the rows of a table, in a separate pass.
     #[doc(hidden)]
     pub fn statistics(&self, table: &SelectedTable) -> Result<Statistics> {
-        let fold = StatisticsReduction::new(table.shape());
-        self.scan_rows(table, fold.state_bytes(), &fold, &|texts| {
-            table.rows(ReadSettings { texts, ..ReadSettings::default() })
+        let reduction = StatisticsReduction::new(table.shape());
+        self.scan_rows(table, reduction.state_bytes(), &reduction, &|text_limit| {
+            table.rows(ReadSettings { text_limit, ..ReadSettings::default() })
         })
     }
 
@@ -151,26 +151,27 @@ impl Run<'_> {
     fn scan_rows<F: Reduction<f64, Error = kstore::Error>>(
         &self,
         table: &SelectedTable,
-        bytes: usize,
-        fold: &F,
-        rows: &dyn Fn(TextLimit) -> kstore::Result<TableRows<f64>>,
+        state_bytes: usize,
+        reduction: &F,
+        open_rows: &dyn Fn(TextLimit) -> kstore::Result<TableRows<f64>>,
     ) -> Result<F::State>
     where
         F::State: Merge,
     {
-        let source = rows(TextLimit::default())?;
-        let shared = vec![MemoryTerm::new("texts", TEXT_COPIES * TILE_TEXT_BYTES, MEMORY_REMEDY)];
-        let lane = LaneMemory { tile: lanes::TILE_ROWS, name: "values of categories", bytes, shared };
-        let lanes = lanes::fitting_lanes(
+        let source = open_rows(TextLimit::default())?;
+        let shared_terms = vec![MemoryTerm::new("texts", TEXT_COPIES * TILE_TEXT_BYTES, MEMORY_REMEDY)];
+        let lane_memory =
+            LaneMemory { tile_rows: lanes::TILE_ROWS, name: "values of categories", bytes: state_bytes, shared_terms };
+        let lane_plan = lanes::fitting_lanes(
             "the search for categories",
             &source,
-            &lane,
+            &lane_memory,
             self.memory_budget(),
             self.workers().threads(),
         )?;
-        let source = rows(TextLimit::new(self.memory_budget(), lanes.spare_bytes, TEXT_COPIES))?;
+        let source = open_rows(TextLimit::new(self.memory_budget(), lane_plan.spare_bytes, TEXT_COPIES))?;
         let (recorder, workers) = (self.stage_recorder(), Workers::sequential());
-        let stage = recorder.stage("categories", table.row_count_if_known());
-        Ok(lanes::scan(lanes.count, &workers, &*stage).reduce(&source, fold)?.0)
+        let observer = recorder.start_stage("categories", table.row_count_if_known());
+        Ok(lanes::default_pass(lane_plan.count, &workers, &*observer).reduce(&source, reduction)?.0)
     }
 }

@@ -11,20 +11,23 @@ pub struct Checkpoint<'a> {
     /// Folder of the checkpoint.
     pub folder: PathBuf,
     /// Time between two saves of a pass.
-    pub interval: Duration,
+    pub save_interval: Duration,
     /// Whether the run resumes from the checkpoint of an earlier run; without one it starts from
     /// the beginning.
-    pub resume: ResumeMode,
+    pub resume_mode: ResumeMode,
     /// Listener for messages about the checkpoint.
     pub listener: &'a dyn Listener,
     /// Further names and values that identify the run, in addition to its files and the options in
     /// the model file.
-    pub notes: Vec<(String, String)>,
+    pub identifying_values: Vec<(String, String)>,
 }
 
 impl std::fmt::Debug for Checkpoint<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Checkpoint").field("folder", &self.folder).field("resume", &self.resume).finish_non_exhaustive()
+        f.debug_struct("Checkpoint")
+            .field("folder", &self.folder)
+            .field("resume", &self.resume_mode)
+            .finish_non_exhaustive()
     }
 }
 

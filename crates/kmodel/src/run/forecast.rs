@@ -6,15 +6,15 @@ use kstore::MemoryPlan;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassShape {
     /// Rows per tile.
-    pub tile: usize,
+    pub tile_rows: usize,
     /// Stored rows per segment.
-    pub segment: u64,
+    pub segment_rows: u64,
     /// Number of lanes of passes with small states.
     pub scan_lanes: usize,
     /// Number of lanes of the pass that computes the Gram matrix.
     pub gram_lanes: usize,
     /// Number of tiles that each lane decodes ahead.
-    pub prefetch: usize,
+    pub prefetch_tiles: usize,
 }
 
 /// A stage of a run.
@@ -30,7 +30,7 @@ pub struct Stage {
 #[derive(Clone, Debug)]
 pub struct Forecast {
     /// Stored rows of the selection: an upper bound on the number of rows.
-    pub rows: u64,
+    pub stored_rows: u64,
     /// Shape of the passes.
     pub pass_shape: PassShape,
     /// Stages, in order.
@@ -46,7 +46,7 @@ pub struct Forecast {
 
 impl Forecast {
     /// Returns the peak memory of the stages in bytes.
-    pub fn bytes(&self) -> usize {
+    pub fn peak_bytes(&self) -> usize {
         self.stages.iter().map(|stage| stage.plan.bytes()).max().unwrap_or(0)
     }
 
@@ -62,7 +62,7 @@ impl Forecast {
 
     /// Returns the bytes that this many passes read from storage.
     pub fn bytes_read(&self, passes: u64) -> Option<u64> {
-        Some((passes as f64 * self.rows as f64 * self.row_bytes?) as u64)
+        Some((passes as f64 * self.stored_rows as f64 * self.row_bytes?) as u64)
     }
 }
 
@@ -72,6 +72,6 @@ pub fn all_fit(stages: &[Stage]) -> bool {
 }
 
 /// Returns the memory plans of the stages.
-pub fn plans(stages: Vec<Stage>) -> Vec<MemoryPlan> {
+pub fn memory_plans(stages: Vec<Stage>) -> Vec<MemoryPlan> {
     stages.into_iter().map(|stage| stage.plan).collect()
 }

@@ -7,7 +7,7 @@ mod resources;
 
 pub use categories::TEXT_COPIES;
 pub use checkpoint::Checkpoint;
-pub use forecast::{Forecast, PassShape, Stage, all_fit, plans};
+pub use forecast::{Forecast, PassShape, Stage, all_fit, memory_plans};
 pub use resources::{NoStageObserver, Resources, StageObserver};
 
 use crate::linalg::strips::lock;
@@ -31,7 +31,7 @@ pub struct Run<'a> {
     /// Workers, started at first use.
     workers: OnceLock<Workers>,
     stage_observer: &'a dyn StageObserver,
-    cancel: CancelToken,
+    cancel_token: CancelToken,
     #[doc(hidden)]
     pub scratch: Option<&'a Scratch>,
     #[doc(hidden)]
@@ -62,7 +62,7 @@ impl<'a> Run<'a> {
             threads: cores,
             workers: OnceLock::new(),
             stage_observer: &NoStageObserver,
-            cancel: CancelToken::new(),
+            cancel_token: CancelToken::new(),
             scratch: None,
             checkpoint: None,
             engine: None,
@@ -91,7 +91,7 @@ impl<'a> Run<'a> {
     #[doc(hidden)]
     #[must_use]
     pub fn with_workers(self, workers: Workers) -> Self {
-        Self { workers: OnceLock::from(workers.with_cancel(self.cancel.clone())), ..self }
+        Self { workers: OnceLock::from(workers.with_cancel_token(self.cancel_token.clone())), ..self }
     }
 
     /// Sets the observer of stages, rows and warnings.
@@ -103,9 +103,9 @@ impl<'a> Run<'a> {
     /// Sets the token that can stop the run within a tile of rows, a block of a matrix or a step of
     /// an iteration. The error then satisfies [`crate::Error::is_interrupted`].
     #[must_use]
-    pub fn cancel(self, cancel: CancelToken) -> Self {
-        let workers = self.workers.into_inner().map(|workers| workers.with_cancel(cancel.clone()));
-        Self { workers: workers.map_or_else(OnceLock::new, OnceLock::from), cancel, ..self }
+    pub fn cancel_token(self, cancel: CancelToken) -> Self {
+        let workers = self.workers.into_inner().map(|workers| workers.with_cancel_token(cancel.clone()));
+        Self { workers: workers.map_or_else(OnceLock::new, OnceLock::from), cancel_token: cancel, ..self }
     }
 
     /// Sets the folder for decoded rows, features and kernel values that do not fit in memory.
@@ -134,7 +134,7 @@ impl<'a> Run<'a> {
 
     #[doc(hidden)]
     pub fn workers(&self) -> &Workers {
-        self.workers.get_or_init(|| Workers::new(self.threads).with_cancel(self.cancel.clone()))
+        self.workers.get_or_init(|| Workers::new(self.threads).with_cancel_token(self.cancel_token.clone()))
     }
 
     #[doc(hidden)]
@@ -161,7 +161,7 @@ impl<'a> Run<'a> {
     pub fn stage_recorder(&self) -> StageRecorder<'_> {
         StageRecorder {
             stage_observer: self.stage_observer,
-            cancel: &self.cancel,
+            cancel_token: &self.cancel_token,
             seconds: Mutex::default(),
             warnings: Mutex::default(),
         }
@@ -172,7 +172,7 @@ impl<'a> Run<'a> {
 #[doc(hidden)]
 pub struct StageRecorder<'a> {
     stage_observer: &'a dyn StageObserver,
-    cancel: &'a CancelToken,
+    cancel_token: &'a CancelToken,
     seconds: Mutex<Vec<(String, f64)>>,
     warnings: Mutex<Vec<String>>,
 }
@@ -193,8 +193,8 @@ impl StageRecorder<'_> {
         lock(&self.seconds).clone()
     }
 
-    fn timed_stage<'s>(&'s self, name: &str, inner: Box<dyn Observer + 's>) -> Box<dyn Observer + 's> {
-        Box::new(TimedStage { recorder: self, inner, name: name.to_string(), started: Instant::now() })
+    fn timed_stage<'s>(&'s self, name: &str, observer: Box<dyn Observer + 's>) -> Box<dyn Observer + 's> {
+        Box::new(TimedStage { recorder: self, observer, name: name.to_string(), start: Instant::now() })
     }
 
     pub fn warnings(&self) -> Vec<String> {
@@ -203,20 +203,20 @@ impl StageRecorder<'_> {
 }
 
 impl StageObserver for StageRecorder<'_> {
-    fn stage<'s>(&'s self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 's> {
-        self.timed_stage(name, self.stage_observer.stage(name, rows))
+    fn start_stage<'s>(&'s self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 's> {
+        self.timed_stage(name, self.stage_observer.start_stage(name, rows))
     }
 
-    fn steps<'s>(&'s self, name: &str, steps: u64) -> Box<dyn Observer + 's> {
-        self.timed_stage(name, self.stage_observer.steps(name, steps))
+    fn start_steps<'s>(&'s self, name: &str, steps: u64) -> Box<dyn Observer + 's> {
+        self.timed_stage(name, self.stage_observer.start_steps(name, steps))
     }
 
     fn wants_plan(&self) -> bool {
         self.stage_observer.wants_plan()
     }
 
-    fn planned(&self, forecast: &Forecast) {
-        self.stage_observer.planned(forecast);
+    fn report_forecast(&self, forecast: &Forecast) {
+        self.stage_observer.report_forecast(forecast);
     }
 
     fn warn(&self, text: String) {
@@ -227,32 +227,32 @@ impl StageObserver for StageRecorder<'_> {
 
 struct TimedStage<'a> {
     recorder: &'a StageRecorder<'a>,
-    inner: Box<dyn Observer + 'a>,
+    observer: Box<dyn Observer + 'a>,
     name: String,
-    started: Instant,
+    start: Instant,
 }
 
 impl Observer for TimedStage<'_> {
     fn advance(&self, rows: u64) {
-        self.inner.advance(rows);
+        self.observer.advance(rows);
     }
 
     fn report_restored(&self, rows: u64) {
-        self.inner.report_restored(rows);
+        self.observer.report_restored(rows);
     }
 
     fn report_selection(&self, count: usize, passes: u64, evaluations: u64) {
-        self.inner.report_selection(count, passes, evaluations);
+        self.observer.report_selection(count, passes, evaluations);
     }
 
     fn should_stop(&self) -> bool {
-        self.recorder.cancel.is_cancelled() || self.inner.should_stop()
+        self.recorder.cancel_token.is_cancelled() || self.observer.should_stop()
     }
 }
 
 impl Drop for TimedStage<'_> {
     fn drop(&mut self) {
-        let elapsed = self.started.elapsed().as_secs_f64();
+        let elapsed = self.start.elapsed().as_secs_f64();
         let mut seconds = lock(&self.recorder.seconds);
         match seconds.iter_mut().find(|(name, _)| *name == self.name) {
             Some((_, sum)) => *sum += elapsed,

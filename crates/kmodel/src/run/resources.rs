@@ -33,17 +33,17 @@ impl std::fmt::Debug for Resources<'_> {
 
 impl<'a> Resources<'a> {
     /// Starts a stage over these stored rows.
-    pub fn stage_over(&self, name: &str, rows: Range<u64>) -> Box<dyn Observer + 'a> {
-        self.stage_observer.stage(name, Some(rows.end - rows.start))
+    pub fn start_stage_over(&self, name: &str, rows: Range<u64>) -> Box<dyn Observer + 'a> {
+        self.stage_observer.start_stage(name, Some(rows.end - rows.start))
     }
 }
 
 impl PassShape {
     /// Returns a pass of this shape in `lanes` lanes, with the journal of `resources`, if any.
-    pub fn pass<'a>(self, lanes: usize, resources: &'a Resources<'a>, observer: &'a dyn Observer) -> Pass<'a> {
-        let Self { tile, segment, prefetch, .. } = self;
+    pub fn pass<'a>(self, lane_count: usize, resources: &'a Resources<'a>, observer: &'a dyn Observer) -> Pass<'a> {
+        let Self { tile_rows, segment_rows, prefetch_tiles, .. } = self;
         let Resources { workers, journal, .. } = *resources;
-        Pass { tile, segment, lanes, prefetch, workers, observer, journal }
+        Pass { tile_rows, segment_rows, lane_count, prefetch_tiles, workers, observer, journal }
     }
 }
 
@@ -51,10 +51,10 @@ impl PassShape {
 pub trait StageObserver: Sync {
     /// Starts a stage that is a pass over `rows` rows, or, with `None`, a stage that is not a pass.
     /// The stage ends when the returned observer is dropped.
-    fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a>;
+    fn start_stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a>;
     /// Starts a stage that counts steps instead of rows, such as the SVMs to train.
-    fn steps<'a>(&'a self, name: &str, steps: u64) -> Box<dyn Observer + 'a> {
-        self.stage(name, Some(steps))
+    fn start_steps<'a>(&'a self, name: &str, steps: u64) -> Box<dyn Observer + 'a> {
+        self.start_stage(name, Some(steps))
     }
     /// Receives a warning for the user; the run continues.
     fn warn(&self, text: String);
@@ -63,7 +63,7 @@ pub trait StageObserver: Sync {
         false
     }
     /// Receives the forecast of the run before it starts.
-    fn planned(&self, _forecast: &Forecast) {}
+    fn report_forecast(&self, _forecast: &Forecast) {}
 }
 
 /// An observer that does nothing.
@@ -72,7 +72,7 @@ pub trait StageObserver: Sync {
 pub struct NoStageObserver;
 
 impl StageObserver for NoStageObserver {
-    fn stage<'a>(&'a self, _: &str, _: Option<u64>) -> Box<dyn Observer + 'a> {
+    fn start_stage<'a>(&'a self, _: &str, _: Option<u64>) -> Box<dyn Observer + 'a> {
         Box::new(kstore::pass::NoObserver)
     }
     fn warn(&self, _: String) {}

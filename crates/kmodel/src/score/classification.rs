@@ -130,33 +130,33 @@ const CALIBRATION_BINS: usize = 20;
 #[derive(Clone, Debug)]
 struct ProbabilitySums {
     link: Link,
-    rows: f64,
-    loss: f64,
-    brier: f64,
+    weight_sum: f64,
+    log_loss_sum: f64,
+    brier_sum: f64,
     /// Sums of probabilities and weights, by probability interval.
     bins: [CalibrationBin; CALIBRATION_BINS],
     probabilities: Vec<f64>,
 }
 
 impl ProbabilitySums {
-    fn push(&mut self, scores: &[f64], class: usize, positive: usize, weight: f64) {
-        self.rows += weight;
-        self.loss += weight * self.link.log_loss(scores, class);
+    fn push(&mut self, scores: &[f64], class: usize, positive_class: usize, weight: f64) {
+        self.weight_sum += weight;
+        self.log_loss_sum += weight * self.link.log_loss(scores, class);
         let probabilities = &mut self.probabilities;
         self.link.probabilities(scores, probabilities);
         let squared_error = |(k, p): (usize, &f64)| (p - f64::from(u8::from(k == class))).powi(2);
         // two classes have the same squared difference, so only the second is counted
-        self.brier += weight
+        self.brier_sum += weight
             * probabilities
                 .iter()
                 .enumerate()
                 .skip(usize::from(probabilities.len() == 2))
                 .map(squared_error)
                 .sum::<f64>();
-        let largest = || {
+        let argmax = || {
             (0..probabilities.len()).fold(0, |best, k| if probabilities[k] > probabilities[best] { k } else { best })
         };
-        let binned_class = if probabilities.len() == 2 { positive } else { largest() };
+        let binned_class = if probabilities.len() == 2 { positive_class } else { argmax() };
         let Some(probability) = probabilities.get(binned_class) else { return };
         let bin = &mut self.bins[((probability * CALIBRATION_BINS as f64) as usize).min(CALIBRATION_BINS - 1)];
         bin.predicted += weight * probability;
@@ -170,32 +170,32 @@ impl ProbabilitySums {
 pub(crate) struct ClassificationSums<'a> {
     classes: &'a Classes,
     /// Sums of row weights, as `counts[true][predicted]`.
-    counts: Vec<Vec<f64>>,
+    confusion: Vec<Vec<f64>>,
     /// Sums of row weights by predicted class, for rows of unknown classes.
-    unknown: Vec<f64>,
-    ranks: Option<RankedScores>,
+    unknown_counts: Vec<f64>,
+    ranked_scores: Option<RankedScores>,
     /// Code of the positive class, for two classes.
-    positive: usize,
+    positive_class: usize,
     probabilities: Option<ProbabilitySums>,
 }
 
 impl<'a> ClassificationSums<'a> {
-    pub(crate) fn new(classes: &'a Classes, link: Option<Link>, positive: usize) -> Self {
+    pub(crate) fn new(classes: &'a Classes, link: Option<Link>, positive_class: usize) -> Self {
         let k = classes.labels().len();
         let probability_sums = |link| ProbabilitySums {
             link,
-            rows: 0.0,
-            loss: 0.0,
-            brier: 0.0,
+            weight_sum: 0.0,
+            log_loss_sum: 0.0,
+            brier_sum: 0.0,
             bins: Default::default(),
             probabilities: Vec::new(),
         };
         Self {
             classes,
-            counts: vec![vec![0.0; k]; k],
-            unknown: vec![0.0; k],
-            ranks: (k == 2).then(|| RankedScores::new(MAX_EXACT_ROWS)),
-            positive,
+            confusion: vec![vec![0.0; k]; k],
+            unknown_counts: vec![0.0; k],
+            ranked_scores: (k == 2).then(|| RankedScores::new(MAX_EXACT_ROWS)),
+            positive_class,
             probabilities: link.map(probability_sums),
         }
     }
@@ -203,19 +203,19 @@ impl<'a> ClassificationSums<'a> {
     /// Adds a row with its scores, class code and weight. The model may not know the class.
     pub(crate) fn push(&mut self, scores: &[f64], code: u32, weight: f64) {
         let (predicted, truth) = (self.classes.decide(scores.iter().copied()), code as usize);
-        let Some(counts) = self.counts.get_mut(truth) else {
-            self.unknown[predicted] += weight;
+        let Some(true_class_row) = self.confusion.get_mut(truth) else {
+            self.unknown_counts[predicted] += weight;
             return;
         };
-        counts[predicted] += weight;
-        let (positive, oriented_score) = (self.positive, orient_score(scores[0], self.positive));
-        self.ranks.iter_mut().for_each(|ranks| ranks.push(oriented_score, truth == positive, weight));
-        self.probabilities.iter_mut().for_each(|sums| sums.push(scores, truth, positive, weight));
+        true_class_row[predicted] += weight;
+        let (positive_class, oriented_score) = (self.positive_class, orient_score(scores[0], self.positive_class));
+        self.ranked_scores.iter_mut().for_each(|ranks| ranks.push(oriented_score, truth == positive_class, weight));
+        self.probabilities.iter_mut().for_each(|sums| sums.push(scores, truth, positive_class, weight));
     }
 
     /// Returns the rows by descending scores, for two classes.
     pub(crate) fn ranking(&self) -> Option<Ranking> {
-        self.ranks.as_ref().map(RankedScores::ranking)
+        self.ranked_scores.as_ref().map(RankedScores::ranking)
     }
 
     /// Returns predicted probabilities and observed fractions; `None` if the model has no
@@ -225,49 +225,56 @@ impl<'a> ClassificationSums<'a> {
             let rows = bin.rows;
             CalibrationBin { predicted: bin.predicted / rows, observed: bin.observed / rows, rows }
         };
-        let sums = self.probabilities.as_ref().filter(|sums| sums.rows > 0.0)?;
+        let sums = self.probabilities.as_ref().filter(|sums| sums.weight_sum > 0.0)?;
         Some(sums.bins.iter().filter(|bin| bin.rows > 0.0).map(mean).collect())
     }
 
     /// Returns the effect of a threshold `score` (larger towards the positive class) on the rows of
     /// a ranking.
-    pub(crate) fn threshold(&self, ranking: &Ranking, score: f64) -> ThresholdScores {
+    pub(crate) fn threshold_scores(&self, ranking: &Ranking, score: f64) -> ThresholdScores {
         let (true_positives, false_alarms) = ranking.weights_above(score);
         let link = self.probabilities.as_ref().map(|sums| &sums.link);
-        let [negatives, positives] = [1 - self.positive, self.positive].map(|class| total(&self.counts[class]));
+        let [negative_weight, positive_weight] =
+            [1 - self.positive_class, self.positive_class].map(|class| weight_sum(&self.confusion[class]));
         let rate = |part: f64, whole: f64| ratio(part, whole).unwrap_or(0.0);
         ThresholdScores {
-            threshold: link.map_or(score, |link| probability(link, score, self.positive)),
+            threshold: link.map_or(score, |link| probability(link, score, self.positive_class)),
             false_alarms,
-            missed: positives - true_positives,
-            false_positive_rate: rate(false_alarms, negatives),
-            recall: rate(true_positives, positives),
+            missed: positive_weight - true_positives,
+            false_positive_rate: rate(false_alarms, negative_weight),
+            recall: rate(true_positives, positive_weight),
             precision: ratio(true_positives, true_positives + false_alarms),
         }
     }
 
     fn cost(&self, ranking: &Ranking, [false_alarm, miss]: [f64; 2]) -> Option<Box<CostScores>> {
-        let best = self.threshold(ranking, ranking.cheapest_threshold([false_alarm, miss])?);
-        let rows = self.counts.iter().flatten().sum::<f64>();
+        let best = self.threshold_scores(ranking, ranking.cheapest_threshold([false_alarm, miss])?);
+        let rows = self.confusion.iter().flatten().sum::<f64>();
         let mean = |alarms: f64, missed: f64| (false_alarm * alarms + miss * missed) / rows;
-        let [negative, positive] = [1 - self.positive, self.positive];
-        let now = mean(self.counts[negative][positive], self.counts[positive][negative]);
-        Some(Box::new(CostScores { false_alarm, miss, now, least: mean(best.false_alarms, best.missed), best }))
+        let [negative, positive] = [1 - self.positive_class, self.positive_class];
+        let current_cost = mean(self.confusion[negative][positive], self.confusion[positive][negative]);
+        Some(Box::new(CostScores {
+            false_alarm,
+            miss,
+            now: current_cost,
+            least: mean(best.false_alarms, best.missed),
+            best,
+        }))
     }
 
     /// Returns the scores of all rows so far. `ranking` ranks these rows; `costs` are the costs of
     /// a false alarm and of a missed row.
     pub(crate) fn scores(self, ranking: Option<&Ranking>, costs: Option<[f64; 2]>) -> ClassificationScores {
         let cost = ranking.zip(costs).and_then(|(ranking, costs)| self.cost(ranking, costs));
-        let rows: f64 = self.counts.iter().flatten().chain(&self.unknown).sum();
-        let correct: f64 = self.counts.iter().enumerate().map(|(class, row)| row[class]).sum();
-        let probability_sums = self.probabilities.filter(|sums| sums.rows > 0.0);
-        let mean = |sum: fn(&ProbabilitySums) -> f64| probability_sums.as_ref().map(|sums| sum(sums) / sums.rows);
+        let rows: f64 = self.confusion.iter().flatten().chain(&self.unknown_counts).sum();
+        let correct: f64 = self.confusion.iter().enumerate().map(|(class, row)| row[class]).sum();
+        let probability_sums = self.probabilities.filter(|sums| sums.weight_sum > 0.0);
+        let mean = |sum: fn(&ProbabilitySums) -> f64| probability_sums.as_ref().map(|sums| sum(sums) / sums.weight_sum);
         let auc = ranking.map(Ranking::auc);
-        let by_class = by_class(&self.counts, &self.unknown);
-        let [balanced_accuracy, matthews] = balanced_accuracy_and_matthews(&self.counts);
+        let by_class = scores_by_class(&self.confusion, &self.unknown_counts);
+        let [balanced_accuracy, matthews] = balanced_accuracy_and_matthews(&self.confusion);
         let f1 = match by_class.len() {
-            2 => by_class[self.positive].f1,
+            2 => by_class[self.positive_class].f1,
             _ => mean_of(by_class.iter().filter_map(|class| class.f1)),
         };
         ClassificationScores {
@@ -275,8 +282,8 @@ impl<'a> ClassificationSums<'a> {
             accuracy: ratio(correct, rows),
             error: ratio(rows - correct, rows),
             classes: self.classes.labels().to_vec(),
-            positive: ranking.and_then(|_| self.classes.labels().get(self.positive).cloned()),
-            confusion: self.counts,
+            positive: ranking.and_then(|_| self.classes.labels().get(self.positive_class).cloned()),
+            confusion: self.confusion,
             balanced_accuracy,
             f1,
             by_class,
@@ -284,27 +291,27 @@ impl<'a> ClassificationSums<'a> {
             auc: auc.map(|auc| auc.map(|auc| auc.value)),
             auc_within: auc.flatten().map(|auc| auc.max_error).filter(|within| *within > 0.0),
             average_precision: ranking.and_then(Ranking::average_precision),
-            brier: mean(|sums| sums.brier),
-            log_loss: mean(|sums| sums.loss),
+            brier: mean(|sums| sums.brier_sum),
+            log_loss: mean(|sums| sums.log_loss_sum),
             cost,
-            unknown: self.unknown.iter().sum(),
+            unknown: self.unknown_counts.iter().sum(),
         }
     }
 }
 
 /// Converts the score of two classes to a score that is larger for the positive class, and back.
-pub(crate) fn orient_score(score: f64, positive: usize) -> f64 {
-    if positive == 1 { score } else { -score }
+pub(crate) fn orient_score(score: f64, positive_class: usize) -> f64 {
+    if positive_class == 1 { score } else { -score }
 }
 
 /// Returns the probability of the positive class at a score that is larger for the positive class.
-fn probability(link: &Link, score: f64, positive: usize) -> f64 {
+fn probability(link: &Link, score: f64, positive_class: usize) -> f64 {
     let mut probabilities = Vec::new();
-    link.probabilities(&[orient_score(score, positive)], &mut probabilities);
-    probabilities.get(positive).copied().unwrap_or(f64::NAN)
+    link.probabilities(&[orient_score(score, positive_class)], &mut probabilities);
+    probabilities.get(positive_class).copied().unwrap_or(f64::NAN)
 }
 
-fn total(rows: &[f64]) -> f64 {
+fn weight_sum(rows: &[f64]) -> f64 {
     // an empty `sum` would be −0
     rows.iter().fold(0.0, |sum, rows| sum + rows)
 }
@@ -320,12 +327,13 @@ fn mean_of(values: impl Iterator<Item = f64>) -> Option<f64> {
 
 /// Returns precision, recall and F1 of each class of a confusion matrix, `counts[true][predicted]`.
 /// Predictions for rows of unknown classes are false positives.
-fn by_class(counts: &[Vec<f64>], unknown: &[f64]) -> Vec<ClassScores> {
+fn scores_by_class(counts: &[Vec<f64>], unknown: &[f64]) -> Vec<ClassScores> {
     let class_scores = |class: usize| {
-        let (rows, correct) = (total(&counts[class]), counts[class][class]);
-        let predicted = counts.iter().map(|row| row[class]).sum::<f64>() + unknown.get(class).copied().unwrap_or(0.0);
+        let (rows, correct) = (weight_sum(&counts[class]), counts[class][class]);
+        let predicted_weight =
+            counts.iter().map(|row| row[class]).sum::<f64>() + unknown.get(class).copied().unwrap_or(0.0);
         let (precision, recall, f1) =
-            (ratio(correct, predicted), ratio(correct, rows), ratio(2.0 * correct, rows + predicted));
+            (ratio(correct, predicted_weight), ratio(correct, rows), ratio(2.0 * correct, rows + predicted_weight));
         ClassScores { rows, precision, recall, f1 }
     };
     (0..counts.len()).map(class_scores).collect()
@@ -335,14 +343,15 @@ fn by_class(counts: &[Vec<f64>], unknown: &[f64]) -> Vec<ClassScores> {
 /// `counts[true][predicted]`; `None` if undefined.
 fn balanced_accuracy_and_matthews(counts: &[Vec<f64>]) -> [Option<f64>; 2] {
     let k = counts.len();
-    let truth: Vec<f64> = counts.iter().map(|row| total(row)).collect();
-    let predicted: Vec<f64> = (0..k).map(|j| counts.iter().map(|row| row[j]).sum()).collect();
+    let true_counts: Vec<f64> = counts.iter().map(|row| weight_sum(row)).collect();
+    let predicted_counts: Vec<f64> = (0..k).map(|j| counts.iter().map(|row| row[j]).sum()).collect();
     let correct = |class: usize| counts[class][class];
-    let recalls = (0..k).filter(|class| truth[*class] > 0.0).map(|class| correct(class) / truth[class]);
-    let n: f64 = truth.iter().sum();
-    let inner = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-    let variances = (n * n - inner(&truth, &truth)) * (n * n - inner(&predicted, &predicted));
-    let covariance = (0..k).map(correct).sum::<f64>() * n - inner(&truth, &predicted);
+    let recalls = (0..k).filter(|class| true_counts[*class] > 0.0).map(|class| correct(class) / true_counts[class]);
+    let total_weight: f64 = true_counts.iter().sum();
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    let variances = (total_weight * total_weight - dot(&true_counts, &true_counts))
+        * (total_weight * total_weight - dot(&predicted_counts, &predicted_counts));
+    let covariance = (0..k).map(correct).sum::<f64>() * total_weight - dot(&true_counts, &predicted_counts);
     [mean_of(recalls), (variances > 0.0).then(|| covariance / variances.sqrt())]
 }
 
@@ -350,7 +359,7 @@ fn balanced_accuracy_and_matthews(counts: &[Vec<f64>]) -> [Option<f64>; 2] {
 mod tests {
     use super::*;
 
-    fn near(got: Option<f64>, expected: f64) -> bool {
+    fn is_near(got: Option<f64>, expected: f64) -> bool {
         got.is_some_and(|got| (got - expected).abs() < 1e-12)
     }
 
@@ -359,41 +368,42 @@ mod tests {
         let (tp, tn, fp, fne) = (30.0, 900.0, 20.0, 50.0);
         let counts = [vec![900.0, 20.0], vec![50.0, 30.0]];
         let [accuracy, matthews] = balanced_accuracy_and_matthews(&counts);
-        let scores = |unknown: &[f64]| by_class(&counts, unknown).swap_remove(1);
-        assert!(near(accuracy, (tp / 80.0 + tn / 920.0) / 2.0));
-        assert!(near(scores(&[0.0, 0.0]).f1, 2.0 * tp / (2.0 * tp + fp + fne)));
+        let scores = |unknown: &[f64]| scores_by_class(&counts, unknown).swap_remove(1);
+        assert!(is_near(accuracy, (tp / 80.0 + tn / 920.0) / 2.0));
+        assert!(is_near(scores(&[0.0, 0.0]).f1, 2.0 * tp / (2.0 * tp + fp + fne)));
         assert!(
-            near(scores(&[0.0, 0.0]).precision, tp / (tp + fp)) && near(scores(&[0.0, 0.0]).recall, tp / (tp + fne))
+            is_near(scores(&[0.0, 0.0]).precision, tp / (tp + fp))
+                && is_near(scores(&[0.0, 0.0]).recall, tp / (tp + fne))
         );
         let root: f64 = (50.0f64 * 80.0 * 920.0 * 950.0).sqrt();
-        assert!(near(matthews, (tp * tn - fp * fne) / root));
+        assert!(is_near(matthews, (tp * tn - fp * fne) / root));
         // every row of an unknown class that is predicted as the second class adds one false
         // positive
-        assert!(near(scores(&[3.0, 10.0]).f1, 60.0 / 140.0));
+        assert!(is_near(scores(&[3.0, 10.0]).f1, 60.0 / 140.0));
     }
 
     #[test]
     fn three_classes_by_their_definitions() {
         let counts = [vec![5.0, 1.0, 0.0], vec![2.0, 3.0, 1.0], vec![0.0, 2.0, 8.0]];
         let [accuracy, matthews] = balanced_accuracy_and_matthews(&counts);
-        let f1 = mean_of(by_class(&counts, &[0.0; 3]).iter().filter_map(|class| class.f1));
-        assert!(near(accuracy, (5.0 / 6.0 + 0.5 + 0.8) / 3.0));
-        assert!(near(f1, (10.0 / 13.0 + 6.0 / 12.0 + 16.0 / 19.0) / 3.0));
+        let f1 = mean_of(scores_by_class(&counts, &[0.0; 3]).iter().filter_map(|class| class.f1));
+        assert!(is_near(accuracy, (5.0 / 6.0 + 0.5 + 0.8) / 3.0));
+        assert!(is_near(f1, (10.0 / 13.0 + 6.0 / 12.0 + 16.0 / 19.0) / 3.0));
         // the correlation of the indicators by definition: sums of covariances over the classes
         let counts = [[5.0, 1.0, 0.0], [2.0, 3.0, 1.0], [0.0, 2.0, 8.0f64]];
         let (t, p) = ([6.0, 6.0, 10.0], [7.0, 6.0, 9.0f64]);
         let covariance = |joint: f64, a: f64, b: f64| joint / 22.0 - a / 22.0 * (b / 22.0);
         let sum = |term: &dyn Fn(usize) -> f64| (0..3).map(term).sum::<f64>();
-        let both = sum(&|c| covariance(counts[c][c], t[c], p[c]));
+        let covariance_sum = sum(&|c| covariance(counts[c][c], t[c], p[c]));
         let variances = sum(&|c| covariance(t[c], t[c], t[c])) * sum(&|c| covariance(p[c], p[c], p[c]));
-        assert!(near(matthews, both / variances.sqrt()));
+        assert!(is_near(matthews, covariance_sum / variances.sqrt()));
     }
 
     #[test]
     fn undefined_scores_are_none() {
         assert_eq!(balanced_accuracy_and_matthews(&[vec![7.0, 0.0], vec![0.0; 2]]), [Some(1.0), None]);
         assert_eq!(balanced_accuracy_and_matthews(&[vec![0.0; 2], vec![0.0; 2]]), [None; 2]);
-        assert_eq!(by_class(&[vec![7.0, 0.0], vec![0.0; 2]], &[0.0; 2])[1], ClassScores::default());
+        assert_eq!(scores_by_class(&[vec![7.0, 0.0], vec![0.0; 2]], &[0.0; 2])[1], ClassScores::default());
     }
 
     fn scores(k: i64, rows: &[(&[f64], u32)]) -> ClassificationScores {

@@ -38,47 +38,47 @@ fn counts<S: Serializer>(matrix: &[Vec<f64>], serializer: S) -> Result<S::Ok, S:
 /// y.
 #[derive(Clone, Debug, Default)]
 struct TargetSums {
-    absolute: f64,
-    squared: f64,
-    squared_relative: f64,
-    absolute_relative: f64,
-    median: RunningMedian,
-    has_zero: bool,
-    n: f64,
+    absolute_errors: f64,
+    squared_errors: f64,
+    squared_relative_errors: f64,
+    absolute_relative_errors: f64,
+    median_error: RunningMedian,
+    has_zero_truth: bool,
+    weight_sum: f64,
     mean: f64,
     centred_squares: f64,
-    first: Option<f64>,
+    first_truth: Option<f64>,
     varies: bool,
 }
 
 impl TargetSums {
     fn push(&mut self, prediction: f64, truth: f64, weight: f64) {
         let error = truth - prediction;
-        self.absolute += weight * error.abs();
-        self.squared += weight * (error * error);
-        self.has_zero |= truth == 0.0;
-        self.squared_relative += weight * (error / truth).powi(2);
-        self.absolute_relative += weight * (error / truth).abs();
-        self.median.push(error.abs(), weight);
-        self.varies |= *self.first.get_or_insert(truth) != truth;
+        self.absolute_errors += weight * error.abs();
+        self.squared_errors += weight * (error * error);
+        self.has_zero_truth |= truth == 0.0;
+        self.squared_relative_errors += weight * (error / truth).powi(2);
+        self.absolute_relative_errors += weight * (error / truth).abs();
+        self.median_error.push(error.abs(), weight);
+        self.varies |= *self.first_truth.get_or_insert(truth) != truth;
         // Welford's update: no cancellation for targets far from zero
-        self.n += weight;
+        self.weight_sum += weight;
         let step = truth - self.mean;
-        self.mean += weight * step / self.n;
+        self.mean += weight * step / self.weight_sum;
         self.centred_squares += weight * step * (truth - self.mean);
     }
 
     fn scores(&self) -> RegressionMetrics {
-        let mean = |sum: f64| if self.n > 0.0 { Some(sum / self.n) } else { None };
-        let mse = mean(self.squared);
+        let mean = |sum: f64| if self.weight_sum > 0.0 { Some(sum / self.weight_sum) } else { None };
+        let mse = mean(self.squared_errors);
         RegressionMetrics {
             mse,
             rmse: mse.map(f64::sqrt),
-            mae: mean(self.absolute),
-            median_error: self.median.value(),
-            mape: mean(self.absolute_relative).filter(|_| !self.has_zero),
-            r2: (self.varies && self.centred_squares > 0.0).then(|| 1.0 - self.squared / self.centred_squares),
-            relative_error: mean(self.squared_relative).filter(|_| !self.has_zero).map(f64::sqrt),
+            mae: mean(self.absolute_errors),
+            median_error: self.median_error.median(),
+            mape: mean(self.absolute_relative_errors).filter(|_| !self.has_zero_truth),
+            r2: (self.varies && self.centred_squares > 0.0).then(|| 1.0 - self.squared_errors / self.centred_squares),
+            relative_error: mean(self.squared_relative_errors).filter(|_| !self.has_zero_truth).map(f64::sqrt),
         }
     }
 }
@@ -104,7 +104,7 @@ pub struct RegressionMetrics {
 
 impl RegressionMetrics {
     /// Returns the scores with their names.
-    pub fn by_name(&self) -> [(&'static str, Option<f64>); 7] {
+    pub fn named_values(&self) -> [(&'static str, Option<f64>); 7] {
         [
             ("mse", self.mse),
             ("rmse", self.rmse),
@@ -179,7 +179,7 @@ impl RegressionSums {
         };
         let mse = mean(&|r| r.mse);
         let scores = match metrics.as_slice() {
-            [only] => only.clone(),
+            [single] => single.clone(),
             _ => RegressionMetrics {
                 mse,
                 rmse: mse.map(f64::sqrt),
@@ -190,9 +190,9 @@ impl RegressionSums {
                 relative_error: mean(&|r| r.relative_error.map(|e| e * e)).map(f64::sqrt),
             },
         };
-        let several = metrics.len() > 1;
+        let has_several_targets = metrics.len() > 1;
         let by_target = names.into_iter().zip(metrics).map(|(target, scores)| TargetScores { target, scores });
-        let by_target = by_target.filter(|_| several).collect();
+        let by_target = by_target.filter(|_| has_several_targets).collect();
         RegressionScores { rows: self.rows, scores, by_target, coverage: None }
     }
 }

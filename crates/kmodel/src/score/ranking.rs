@@ -38,7 +38,7 @@ pub struct RankingScores {
 pub(crate) struct RankingRows {
     groups: Vec<u32>,
     /// Score and grade of each row.
-    rows: Vec<(f64, f64)>,
+    scores_and_grades: Vec<(f64, f64)>,
 }
 
 impl RankingRows {
@@ -49,33 +49,41 @@ impl RankingRows {
 
     pub(crate) fn push(&mut self, group: u32, score: f64, grade: f64) {
         self.groups.push(group);
-        self.rows.push((score, grade));
+        self.scores_and_grades.push((score, grade));
     }
 
     pub(crate) fn scores(&self, top: u64, workers: &Workers) -> RankingScores {
-        let groups = Groups::new(self.rows.len(), |_| true, |row| self.groups[row], |row| self.rows[row].1);
-        let ordered = groups.gather(|row| self.rows[row]);
-        let scores: Vec<f64> = ordered.iter().map(|row| row.0).collect();
-        let grades_have_gain = self.rows.iter().all(|(_, grade)| (0.0..=MAX_GRADE).contains(grade));
-        let [mut ndcg, mut ndcg_at, mut precision, mut kendall] = [Mean::default(); 4];
+        let groups = Groups::new(
+            self.scores_and_grades.len(),
+            |_| true,
+            |row| self.groups[row],
+            |row| self.scores_and_grades[row].1,
+        );
+        let rows_by_group = groups.gather(|row| self.scores_and_grades[row]);
+        let scores: Vec<f64> = rows_by_group.iter().map(|row| row.0).collect();
+        let grades_have_gain = self.scores_and_grades.iter().all(|(_, grade)| (0.0..=MAX_GRADE).contains(grade));
+        let [mut ndcg, mut ndcg_at, mut precision, mut kendall] = [RunningMean::default(); 4];
         let (mut group_count, mut pairs, mut discordant) = (0, 0.0, 0.0);
-        for ((group, rows), order) in groups.groups_with(&ordered).zip(groups.pair_counts_by_group(&scores, workers)) {
-            if order.pairs == 0.0 {
+        for ((group, rows), pair_counts) in
+            groups.zip_groups(&rows_by_group).zip(groups.pair_counts_by_group(&scores, workers))
+        {
+            if pair_counts.pairs == 0.0 {
                 continue;
             }
             group_count += 1;
-            pairs += order.pairs;
-            discordant += order.discordant + 0.5 * order.tied;
+            pairs += pair_counts.pairs;
+            discordant += pair_counts.discordant + 0.5 * pair_counts.tied;
             let rows_by_score = RowsByScore::new(rows);
             ndcg.push(rows_by_score.normalised_gain(u64::MAX).filter(|_| grades_have_gain));
             ndcg_at.push(rows_by_score.normalised_gain(top).filter(|_| grades_have_gain));
             precision.push(rows_by_score.average_precision());
-            let untied_pairs = row_pairs(group) - rows_by_score.tied_pairs();
-            let tau = (order.pairs - order.tied - 2.0 * order.discordant) / (order.pairs * untied_pairs).sqrt();
+            let untied_pairs = count_row_pairs(group) - rows_by_score.tied_pairs();
+            let tau = (pair_counts.pairs - pair_counts.tied - 2.0 * pair_counts.discordant)
+                / (pair_counts.pairs * untied_pairs).sqrt();
             kendall.push(Some(if untied_pairs > 0.0 { tau } else { 0.0 }));
         }
         RankingScores {
-            rows: self.rows.len() as u64,
+            rows: self.scores_and_grades.len() as u64,
             groups: group_count,
             ndcg: ndcg.value(),
             ndcg_at: ndcg_at.value(),
@@ -88,19 +96,19 @@ impl RankingRows {
     }
 }
 
-fn row_pairs(group: Group<'_>) -> f64 {
+fn count_row_pairs(group: Group<'_>) -> f64 {
     let m = group.grades.len() as f64;
     0.5 * m * (m - 1.0)
 }
 
 /// A running mean over the groups that have a value.
 #[derive(Clone, Copy, Default)]
-struct Mean {
+struct RunningMean {
     sum: f64,
     count: f64,
 }
 
-impl Mean {
+impl RunningMean {
     fn push(&mut self, value: Option<f64>) {
         self.sum += value.unwrap_or(0.0);
         self.count += f64::from(u8::from(value.is_some()));
@@ -127,7 +135,7 @@ impl RowsByScore {
     }
 
     fn tied_pairs(&self) -> f64 {
-        self.tied_runs().map(|even| 0.5 * even.len() as f64 * (even.len() as f64 - 1.0)).sum()
+        self.tied_runs().map(|tied_run| 0.5 * tied_run.len() as f64 * (tied_run.len() as f64 - 1.0)).sum()
     }
 
     /// Returns the discounted gain of the first `top` places divided by the best possible; `None`
@@ -136,27 +144,27 @@ impl RowsByScore {
         let top = usize::try_from(top).unwrap_or(usize::MAX).min(self.0.len());
         let gain = |grade: f64| grade.exp2() - 1.0;
         let discount = |position: usize| 1.0 / (position as f64 + 2.0).log2();
-        let (mut first, mut sum) = (0, 0.0);
+        let (mut first_place, mut sum) = (0, 0.0);
         for tied in self.tied_runs() {
-            let mean = tied.iter().map(|row| gain(row.1)).sum::<f64>() / tied.len() as f64;
-            sum += mean * (first..(first + tied.len()).min(top)).map(discount).sum::<f64>();
-            first += tied.len();
+            let mean_gain = tied.iter().map(|row| gain(row.1)).sum::<f64>() / tied.len() as f64;
+            sum += mean_gain * (first_place..(first_place + tied.len()).min(top)).map(discount).sum::<f64>();
+            first_place += tied.len();
         }
         let mut grades: Vec<f64> = self.0.iter().map(|row| row.1).collect();
         grades.sort_by(|a, b| b.total_cmp(a));
-        let best: f64 =
+        let best_gain: f64 =
             grades[..top].iter().enumerate().map(|(position, grade)| gain(*grade) * discount(position)).sum();
-        (best > 0.0).then(|| sum / best)
+        (best_gain > 0.0).then(|| sum / best_gain)
     }
 
     /// Returns the mean precision at the rows with a grade above 0; `None` if there are no such
     /// rows.
     fn average_precision(&self) -> Option<f64> {
-        let (mut seen, mut hits, mut sum) = (0.0, 0.0, 0.0);
+        let (mut visited_rows, mut hits, mut sum) = (0.0, 0.0, 0.0);
         for tied in self.tied_runs() {
-            let more = tied.iter().filter(|row| row.1 > 0.0).count() as f64;
-            (seen, hits) = (seen + tied.len() as f64, hits + more);
-            sum += more * hits / seen;
+            let relevant_rows = tied.iter().filter(|row| row.1 > 0.0).count() as f64;
+            (visited_rows, hits) = (visited_rows + tied.len() as f64, hits + relevant_rows);
+            sum += relevant_rows * hits / visited_rows;
         }
         (hits > 0.0).then(|| sum / hits)
     }

@@ -22,7 +22,7 @@ pub(crate) struct Auc {
 /// error of the area is at most half the fraction of such pairs, and this bound is reported.
 #[derive(Clone, Debug)]
 pub(crate) struct RankedScores {
-    exact_rows: usize,
+    max_exact_rows: usize,
     /// Scores and row weights; the weight of a negative row is stored negated.
     scored_rows: Vec<(f64, f64)>,
     /// Weights of positives and negatives in each bin; empty while scores are stored.
@@ -30,47 +30,50 @@ pub(crate) struct RankedScores {
 }
 
 impl RankedScores {
-    pub(crate) fn new(exact_rows: usize) -> Self {
-        Self { exact_rows, scored_rows: Vec::new(), histogram: Vec::new() }
+    pub(crate) fn new(max_exact_rows: usize) -> Self {
+        Self { max_exact_rows, scored_rows: Vec::new(), histogram: Vec::new() }
     }
 
     /// Returns the peak memory in bytes. A growing vector may have twice the capacity that it
     /// needs, is copied for sorting, and may be replaced by a histogram.
-    pub(crate) fn bytes(exact_rows: usize) -> usize {
+    pub(crate) fn bytes(max_exact_rows: usize) -> usize {
         // a ranking also has a score and two weights per row
-        (72 * exact_rows).saturating_add(40 << BIN_BITS)
+        (72 * max_exact_rows).saturating_add(40 << BIN_BITS)
     }
 
     pub(crate) fn push(&mut self, score: f64, is_positive: bool, weight: f64) {
         // −0 and 0 are equal scores
-        let row = (score + 0.0, if is_positive { weight } else { -weight });
+        let scored_row = (score + 0.0, if is_positive { weight } else { -weight });
         if !self.histogram.is_empty() {
-            return add_row(&mut self.histogram[bin(score)], row.1);
+            return add_row(&mut self.histogram[histogram_bin(score)], scored_row.1);
         }
-        self.scored_rows.push(row);
-        if self.scored_rows.len() > self.exact_rows {
+        self.scored_rows.push(scored_row);
+        if self.scored_rows.len() > self.max_exact_rows {
             self.histogram = vec![(0.0, 0.0); 1 << BIN_BITS];
             let rows = std::mem::take(&mut self.scored_rows);
-            rows.iter().for_each(|(score, weight)| add_row(&mut self.histogram[bin(*score)], *weight));
+            rows.iter().for_each(|(score, weight)| add_row(&mut self.histogram[histogram_bin(*score)], *weight));
         }
     }
 
     pub(crate) fn ranking(&self) -> Ranking {
-        let exact = self.histogram.is_empty();
-        let counted = self.histogram.iter().copied().enumerate().rev();
-        let (scores, steps): (Vec<f64>, Vec<(f64, f64)>) = match exact {
+        let is_exact = self.histogram.is_empty();
+        let histogram_bins = self.histogram.iter().copied().enumerate().rev();
+        let (scores, weights): (Vec<f64>, Vec<(f64, f64)>) = match is_exact {
             true => weights_by_distinct_score(&self.scored_rows),
-            false => counted.filter(|(_, (p, n))| p + n > 0.0).map(|(bin, step)| (middle_of_bin(bin), step)).unzip(),
+            false => {
+                histogram_bins.filter(|(_, (p, n))| p + n > 0.0).map(|(bin, step)| (middle_of_bin(bin), step)).unzip()
+            }
         };
-        let (positives, negatives) = steps.iter().fold((0.0, 0.0), |(p, n), step| (p + step.0, n + step.1));
-        Ranking { scores, weights_by_score: steps, positives, negatives, exact }
+        let (positive_weight, negative_weight) =
+            weights.iter().fold((0.0, 0.0), |(p, n), step| (p + step.0, n + step.1));
+        Ranking { scores, weights_by_score: weights, positive_weight, negative_weight, is_exact }
     }
 }
 
 /// Adds a row to the weights of positives and negatives; a negative row has a negated weight.
-fn add_row((positives, negatives): &mut (f64, f64), weight: f64) {
-    *positives += weight.max(0.0);
-    *negatives += (-weight).max(0.0);
+fn add_row((positive_weight, negative_weight): &mut (f64, f64), weight: f64) {
+    *positive_weight += weight.max(0.0);
+    *negative_weight += (-weight).max(0.0);
 }
 
 #[derive(Clone, Debug)]
@@ -79,18 +82,18 @@ pub(crate) struct Ranking {
     scores: Vec<f64>,
     /// Weights of the positives and the negatives with each score.
     weights_by_score: Vec<(f64, f64)>,
-    positives: f64,
-    negatives: f64,
-    exact: bool,
+    positive_weight: f64,
+    negative_weight: f64,
+    is_exact: bool,
 }
 
 impl Ranking {
     /// Returns the weights of positives and negatives at or above each threshold, in descending
     /// order of the thresholds.
     fn cumulative_weights(&self) -> impl Iterator<Item = (f64, f64)> {
-        self.weights_by_score.iter().scan((0.0, 0.0), |above, (p, n)| {
-            *above = (above.0 + p, above.1 + n);
-            Some(*above)
+        self.weights_by_score.iter().scan((0.0, 0.0), |cumulative, (p, n)| {
+            *cumulative = (cumulative.0 + p, cumulative.1 + n);
+            Some(*cumulative)
         })
     }
 
@@ -104,12 +107,12 @@ impl Ranking {
     /// positive; rows with a score above it are called positive. It is midway between two scores.
     /// If several thresholds have the same cost, it is the highest of them. `None` if there are no
     /// rows.
-    pub(crate) fn cheapest_threshold(&self, [alarm, miss]: [f64; 2]) -> Option<f64> {
-        let cost = |(tp, fp): (f64, f64)| alarm * fp + miss * (self.positives - tp);
+    pub(crate) fn cheapest_threshold(&self, [alarm_cost, miss_cost]: [f64; 2]) -> Option<f64> {
+        let cost = |(tp, fp): (f64, f64)| alarm_cost * fp + miss_cost * (self.positive_weight - tp);
         let costs = std::iter::once((0.0, 0.0)).chain(self.cumulative_weights()).map(cost).enumerate();
-        let (cheapest, _) = costs.min_by(|a, b| a.1.total_cmp(&b.1))?;
-        let above = cheapest.checked_sub(1).and_then(|last| self.scores.get(last));
-        match (above, self.scores.get(cheapest)) {
+        let (cheapest_index, _) = costs.min_by(|a, b| a.1.total_cmp(&b.1))?;
+        let above = cheapest_index.checked_sub(1).and_then(|last| self.scores.get(last));
+        match (above, self.scores.get(cheapest_index)) {
             (Some(above), Some(below)) => {
                 let middle = below + (above - below) / 2.0;
                 Some(if middle < *above { middle } else { *below })
@@ -121,33 +124,35 @@ impl Ranking {
 
     /// Returns the area under the curve; `None` if a class has no rows.
     pub(crate) fn auc(&self) -> Option<Auc> {
-        let (mut above, mut won, mut tied) = (0.0, 0.0, 0.0);
+        let (mut positives_above, mut won_pairs, mut tied_pairs) = (0.0, 0.0, 0.0);
         for (p, n) in &self.weights_by_score {
-            won += n * above;
-            tied += p * n;
-            above += p;
+            won_pairs += n * positives_above;
+            tied_pairs += p * n;
+            positives_above += p;
         }
-        let pairs = self.positives * self.negatives;
-        let max_error = if self.exact { 0.0 } else { tied / 2.0 / pairs };
-        (pairs > 0.0).then(|| Auc { value: (won + tied / 2.0) / pairs, max_error })
+        let pair_weight = self.positive_weight * self.negative_weight;
+        let max_error = if self.is_exact { 0.0 } else { tied_pairs / 2.0 / pair_weight };
+        (pair_weight > 0.0).then(|| Auc { value: (won_pairs + tied_pairs / 2.0) / pair_weight, max_error })
     }
 
     /// Returns false and true positive rates as the threshold falls from above all scores to below
     /// all scores, thinned to about `max_points` points; `None` if a class has no rows.
     pub(crate) fn roc_curve(&self, max_points: usize) -> Option<Vec<(f64, f64)>> {
-        let (p, n) = (self.positives, self.negatives);
+        let (p, n) = (self.positive_weight, self.negative_weight);
         if p == 0.0 || n == 0.0 {
             return None;
         }
         // a point is kept only at a minimum distance from the previous point
-        let (min_distance, end) = (2.0 / max_points.max(1) as f64, (1.0, 1.0));
+        let (min_distance, end_point) = (2.0 / max_points.max(1) as f64, (1.0, 1.0));
         let mut points = vec![(0.0, 0.0)];
         for point in self.cumulative_weights().map(|above| (above.1 / n, above.0 / p)) {
-            if points.last().is_some_and(|last| point.0 - last.0 + point.1 - last.1 >= min_distance) && point != end {
+            if points.last().is_some_and(|last| point.0 - last.0 + point.1 - last.1 >= min_distance)
+                && point != end_point
+            {
                 points.push(point);
             }
         }
-        points.push(end);
+        points.push(end_point);
         Some(points)
     }
 
@@ -155,9 +160,9 @@ impl Ranking {
     /// descending order, with precision P_i and recall R_i at threshold i. It is the area under the
     /// precision-recall curve without interpolation. `None` if there are no positive rows.
     pub(crate) fn average_precision(&self) -> Option<f64> {
-        let each = self.weights_by_score.iter().zip(self.cumulative_weights());
-        let sum: f64 = each.map(|((p, _), (tp, fp))| p * (tp / (tp + fp))).sum();
-        (self.positives > 0.0).then(|| sum / self.positives)
+        let weights = self.weights_by_score.iter().zip(self.cumulative_weights());
+        let sum: f64 = weights.map(|((p, _), (tp, fp))| p * (tp / (tp + fp))).sum();
+        (self.positive_weight > 0.0).then(|| sum / self.positive_weight)
     }
 
     /// Returns recall and precision as the threshold falls, thinned to about `max_points` points;
@@ -165,36 +170,36 @@ impl Ranking {
     pub(crate) fn precision_curve(&self, max_points: usize) -> Option<Vec<(f64, f64)>> {
         let mut points = Vec::<(f64, f64)>::new();
         for (i, (tp, fp)) in self.cumulative_weights().enumerate() {
-            let point = (tp / self.positives, tp / (tp + fp));
-            let distance = |before: &(f64, f64)| (point.0 - before.0).abs() + (point.1 - before.1).abs();
-            let last = i + 1 == self.weights_by_score.len();
-            if points.last().is_none_or(|before| distance(before) >= 2.0 / max_points.max(1) as f64) || last {
+            let point = (tp / self.positive_weight, tp / (tp + fp));
+            let distance = |previous: &(f64, f64)| (point.0 - previous.0).abs() + (point.1 - previous.1).abs();
+            let is_last = i + 1 == self.weights_by_score.len();
+            if points.last().is_none_or(|previous| distance(previous) >= 2.0 / max_points.max(1) as f64) || is_last {
                 points.push(point);
             }
         }
-        (self.positives > 0.0).then_some(points)
+        (self.positive_weight > 0.0).then_some(points)
     }
 
     /// Returns the precision among the rows with the highest scores, up to the total weight `k`.
     /// Rows with equal scores at the cut count in proportion. `None` if `k` is 0 or exceeds the
     /// total weight.
     pub(crate) fn precision_at(&self, k: f64) -> Option<f64> {
-        let (mut remaining, mut positives) = (k, 0.0);
+        let (mut remaining, mut positive_weight) = (k, 0.0);
         for (p, n) in &self.weights_by_score {
-            let counted = remaining.min(p + n);
-            positives += p * (counted / (p + n));
-            remaining -= counted;
+            let counted_weight = remaining.min(p + n);
+            positive_weight += p * (counted_weight / (p + n));
+            remaining -= counted_weight;
         }
-        (k > 0.0 && remaining <= 0.0).then(|| positives / k)
+        (k > 0.0 && remaining <= 0.0).then(|| positive_weight / k)
     }
 }
 
 /// Returns the histogram bin of a score: the leading bits of its f32, in numerical order.
-pub(super) fn bin(score: f64) -> usize {
+pub(super) fn histogram_bin(score: f64) -> usize {
     // −0 and 0 are equal scores
     let bits = (score as f32 + 0.0).to_bits();
-    let ordered = if bits >> 31 == 1 { !bits } else { bits | 1 << 31 };
-    (ordered >> (32 - BIN_BITS)) as usize
+    let ordered_bits = if bits >> 31 == 1 { !bits } else { bits | 1 << 31 };
+    (ordered_bits >> (32 - BIN_BITS)) as usize
 }
 
 pub(super) const fn bin_count() -> usize {
@@ -202,20 +207,20 @@ pub(super) const fn bin_count() -> usize {
 }
 
 pub(super) fn middle_of_bin(bin: usize) -> f64 {
-    let ordered = (bin as u32) << (32 - BIN_BITS) | 1 << (31 - BIN_BITS);
-    f64::from(f32::from_bits(if ordered >> 31 == 1 { ordered & !(1 << 31) } else { !ordered }))
+    let ordered_bits = (bin as u32) << (32 - BIN_BITS) | 1 << (31 - BIN_BITS);
+    f64::from(f32::from_bits(if ordered_bits >> 31 == 1 { ordered_bits & !(1 << 31) } else { !ordered_bits }))
 }
 
 /// Returns the distinct scores, descending, and the weights of positives and negatives with each.
 fn weights_by_distinct_score(rows: &[(f64, f64)]) -> (Vec<f64>, Vec<(f64, f64)>) {
     let mut sorted = rows.to_vec();
     sorted.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.total_cmp(&b.1)));
-    let tally = |equal: &[(f64, f64)]| {
-        let mut tally = (0.0, 0.0);
-        equal.iter().for_each(|(_, weight)| add_row(&mut tally, *weight));
-        (equal[0].0, tally)
+    let weights_of_ties = |ties: &[(f64, f64)]| {
+        let mut weights = (0.0, 0.0);
+        ties.iter().for_each(|(_, weight)| add_row(&mut weights, *weight));
+        (ties[0].0, weights)
     };
-    sorted.chunk_by(|a, b| a.0.total_cmp(&b.0).is_eq()).map(tally).unzip()
+    sorted.chunk_by(|a, b| a.0.total_cmp(&b.0).is_eq()).map(weights_of_ties).unzip()
 }
 
 #[cfg(test)]
@@ -228,7 +233,7 @@ mod tests {
         state.ranking()
     }
 
-    fn by_pairs(rows: &[(f64, bool)]) -> f64 {
+    fn auc_by_pairs(rows: &[(f64, bool)]) -> f64 {
         let (mut sum, mut pairs) = (0.0, 0.0);
         for (p, _) in rows.iter().filter(|(_, positive)| *positive) {
             for (n, _) in rows.iter().filter(|(_, positive)| !positive) {
@@ -246,11 +251,14 @@ mod tests {
     }
 
     fn rows(n: u64) -> Vec<(f64, bool)> {
-        let keys = kstore::key::Stream::new(5, kstore::key::Purpose::Data, 0);
+        let stream = kstore::key::Stream::new(5, kstore::key::Purpose::Data, 0);
         // 41 distinct scores: many ties
         (0..n)
             .map(|i| {
-                ((keys.below(i, 41) as f64 - 20.0) / 7.0, keys.uniform(i + n) < 0.3 + keys.below(i, 41) as f64 / 100.0)
+                (
+                    (stream.uniform_below(i, 41) as f64 - 20.0) / 7.0,
+                    stream.uniform(i + n) < 0.3 + stream.uniform_below(i, 41) as f64 / 100.0,
+                )
             })
             .collect()
     }
@@ -258,7 +266,7 @@ mod tests {
     #[test]
     fn exact_with_ties_and_signed_zeros() {
         let rows = rows(500);
-        assert!((state(&rows, 500).auc().unwrap().value - by_pairs(&rows)).abs() < 1e-15);
+        assert!((state(&rows, 500).auc().unwrap().value - auc_by_pairs(&rows)).abs() < 1e-15);
         assert_eq!(state(&[(0.0, true), (-0.0, false)], 9).auc().unwrap().value, 0.5);
         assert_eq!(state(&[(1.0, true), (-1.0, false)], 9).auc().unwrap().value, 1.0);
         assert_eq!(state(&[(1.0, true)], 9).auc(), None);
@@ -308,17 +316,17 @@ mod tests {
         for (exact, costs) in [(500, [1.0, 1.0]), (500, [1.0, 20.0]), (500, [30.0, 1.0]), (100, [1.0, 3.0])] {
             let (rows, ranking) = (rows(500), state(&rows(500), exact));
             let cost = |threshold: f64| {
-                let paid = |(score, positive): &(f64, bool)| match (*score > threshold, positive) {
+                let row_cost = |(score, positive): &(f64, bool)| match (*score > threshold, positive) {
                     (true, false) => costs[0],
                     (false, true) => costs[1],
                     _ => 0.0,
                 };
-                rows.iter().map(paid).sum::<f64>()
+                rows.iter().map(row_cost).sum::<f64>()
             };
             let threshold = ranking.cheapest_threshold(costs).unwrap();
             let (tp, fp) = ranking.weights_above(threshold);
-            let beyond = |kind: bool| rows.iter().filter(|(s, p)| *s > threshold && *p == kind).count() as f64;
-            assert_eq!((tp, fp), (beyond(true), beyond(false)), "{exact} {costs:?}");
+            let count_above = |kind: bool| rows.iter().filter(|(s, p)| *s > threshold && *p == kind).count() as f64;
+            assert_eq!((tp, fp), (count_above(true), count_above(false)), "{exact} {costs:?}");
             let least = rows.iter().flat_map(|(s, _)| [*s, s - 1e-9]).map(cost).fold(f64::INFINITY, f64::min);
             assert_eq!(cost(threshold), least, "{exact} {costs:?}");
         }
@@ -330,7 +338,7 @@ mod tests {
         assert_eq!(state(&[(1.0, false)], 9).cheapest_threshold([1.0, 1.0]), Some(1.0), "never");
         assert!(state(&[(1.0, true)], 9).cheapest_threshold([1.0, 1.0]).unwrap() < 1.0, "always");
         for score in [-7.5, -1e-3, 0.0, 2e-9, 3.25] {
-            assert!((middle_of_bin(bin(score)) - score).abs() <= 2e-3 * score.abs() + 1e-37, "{score}");
+            assert!((middle_of_bin(histogram_bin(score)) - score).abs() <= 2e-3 * score.abs() + 1e-37, "{score}");
         }
     }
 
@@ -338,7 +346,7 @@ mod tests {
     fn the_histogram_stays_within_its_bound() {
         let rows: Vec<(f64, bool)> =
             rows(2000).iter().enumerate().map(|(i, (s, p))| (s + (i as f64).sin() * 0.1, *p)).collect();
-        let exact = by_pairs(&rows);
+        let exact = auc_by_pairs(&rows);
         let auc = state(&rows, 1999).auc().unwrap();
         assert!(auc.max_error > 0.0 && auc.max_error < 2e-3 && (auc.value - exact).abs() <= auc.max_error, "{auc:?}");
     }

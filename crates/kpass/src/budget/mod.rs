@@ -3,7 +3,7 @@
 
 mod machine;
 
-pub use machine::{address_limit, allowed_threads, available, default_memory, peak_rss, rss};
+pub use machine::{address_space_limit, allowed_threads, available_memory, default_memory, peak_rss, rss};
 
 pub use crate::display::format_bytes;
 use crate::{Error, Result};
@@ -82,15 +82,15 @@ pub struct MemoryPlan {
 
 impl MemoryPlan {
     /// Returns an empty plan.
-    pub fn new(what: impl Into<String>, budget: usize) -> Self {
-        Self { stage: what.into(), budget, terms: Vec::new() }
+    pub fn new(stage: impl Into<String>, budget: usize) -> Self {
+        Self { stage: stage.into(), budget, terms: Vec::new() }
     }
 
     /// Returns a plan with the terms of every run: the process with its threads, and the metadata
     /// of the open files ([`crate::RowSource::metadata_bytes`]).
-    pub fn for_process(what: impl Into<String>, budget: usize, threads: usize, metadata_bytes: usize) -> Self {
-        let threads = threads.saturating_mul(THREAD_BYTES);
-        Self::new(what, budget).term("the program itself", PROCESS_BYTES.saturating_add(threads), "").term(
+    pub fn for_process(stage: impl Into<String>, budget: usize, threads: usize, metadata_bytes: usize) -> Self {
+        let thread_bytes = threads.saturating_mul(THREAD_BYTES);
+        Self::new(stage, budget).term("the program itself", PROCESS_BYTES.saturating_add(thread_bytes), "").term(
             "metadata of the open files",
             metadata_bytes,
             "read fewer files, or files with fewer row groups",
@@ -140,15 +140,15 @@ impl MemoryPlan {
 /// assert!(kpass::budget::parse_bytes("much").is_err());
 /// ```
 pub fn parse_bytes(text: &str) -> Result<usize> {
-    let syntax = || Error::Syntax {
+    let syntax_error = || Error::Syntax {
         what: "size",
         text: text.to_string(),
         expected: "a number and a unit, such as 512MiB or 2GiB".to_string(),
     };
     let trimmed = text.trim();
-    let split = trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(trimmed.len());
-    let value: f64 = trimmed[..split].parse().map_err(|_| syntax())?;
-    let unit = match trimmed[split..].trim().to_ascii_lowercase().as_str() {
+    let unit_start = trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(trimmed.len());
+    let value: f64 = trimmed[..unit_start].parse().map_err(|_| syntax_error())?;
+    let unit_bytes = match trimmed[unit_start..].trim().to_ascii_lowercase().as_str() {
         "" | "b" => 1.0,
         "k" | "kib" => 1024.0,
         "m" | "mib" => 1024.0 * 1024.0,
@@ -158,7 +158,7 @@ pub fn parse_bytes(text: &str) -> Result<usize> {
         "mb" => 1e6,
         "gb" => 1e9,
         "tb" => 1e12,
-        _ => return Err(syntax()),
+        _ => return Err(syntax_error()),
     };
-    Ok((value * unit) as usize)
+    Ok((value * unit_bytes) as usize)
 }

@@ -59,7 +59,7 @@ pub struct RowsKey {
 }
 
 impl RowsKey {
-    pub(super) fn name(&self) -> String {
+    pub(super) fn array_name(&self) -> String {
         format!("rows.{}", self.stored.start)
     }
 }

@@ -20,19 +20,19 @@ impl Entry<'_> {
         self.header.complete
     }
 
-    pub(crate) fn done(&self) -> u64 {
+    pub(crate) fn merged_segments(&self) -> u64 {
         self.header.done
     }
 
-    pub(crate) fn rows(&self) -> u64 {
+    pub(crate) fn row_count(&self) -> u64 {
         self.header.rows
     }
 
     /// Records one more merged segment. `done` is the number of merged segments so far, and `rows`
     /// the number of rows of this segment. Saves the state if a save is due.
-    pub(crate) fn record_segment(&mut self, done: u64, rows: u64, state: &impl Persist) {
-        self.header.done = done;
-        self.header.rows += rows;
+    pub(crate) fn record_segment(&mut self, merged_segments: u64, segment_rows: u64, state: &impl Persist) {
+        self.header.done = merged_segments;
+        self.header.rows += segment_rows;
         self.has_unsaved_work = true;
         self.save_if_due(self.journal.save_interval, true, state);
     }
@@ -58,8 +58,8 @@ impl Entry<'_> {
         }
         let mut arrays = Arrays::default();
         state.save(&mut arrays);
-        let forced = self.journal.save_interval.is_zero();
-        if only_if_cheap && !forced && elapsed < self.journal.save_cost(arrays.bytes()) * SAVE_COST_FACTOR {
+        let always_saves = self.journal.save_interval.is_zero();
+        if only_if_cheap && !always_saves && elapsed < self.journal.save_cost(arrays.bytes()) * SAVE_COST_FACTOR {
             return;
         }
         match self.journal.write_entry(&self.path, &self.header, &mut arrays) {
@@ -72,30 +72,30 @@ impl Entry<'_> {
 }
 
 /// Reads the arrays of an entry into `state`, and its progress into `head`.
-pub(super) fn restore<S: Persist>(path: &Path, head: &mut EntryHeader, state: &mut S) -> Result<()> {
-    let (mut stored, stored_header) = open_entry(path, head)?;
+pub(super) fn restore<S: Persist>(path: &Path, header: &mut EntryHeader, state: &mut S) -> Result<()> {
+    let (mut stored, stored_header) = open_entry(path, header)?;
     state.load(&mut stored)?;
-    *head = stored_header;
+    *header = stored_header;
     Ok(())
 }
 
 /// Returns an error if an entry cannot be read, or belongs to another pass than `head`.
-pub(super) fn verify(path: &Path, head: &EntryHeader) -> Result<()> {
-    open_entry(path, head)?.0.verify()
+pub(super) fn verify(path: &Path, header: &EntryHeader) -> Result<()> {
+    open_entry(path, header)?.0.verify()
 }
 
 /// Opens an entry of the pass of `head`, and returns its arrays and its own head.
-fn open_entry(path: &Path, head: &EntryHeader) -> Result<(Stored<'static>, EntryHeader)> {
+fn open_entry(path: &Path, header: &EntryHeader) -> Result<(Stored<'static>, EntryHeader)> {
     let stored = Stored::open(path)?;
-    let stored_header: EntryHeader = stored.head()?;
+    let stored_header: EntryHeader = stored.description()?;
     let expected = EntryHeader {
         done: stored_header.done,
         rows: stored_header.rows,
         complete: stored_header.complete,
-        ..head.clone()
+        ..header.clone()
     };
     if stored_header != expected {
-        return Err(stored.damaged(format!("it belongs to the pass \"{}\" of another run", stored_header.pass)));
+        return Err(stored.damaged_error(format!("it belongs to the pass \"{}\" of another run", stored_header.pass)));
     }
     Ok((stored, expected))
 }

@@ -39,15 +39,15 @@ pub struct Cut {
 impl Cut {
     /// Returns the numbers of the segments among all stored rows.
     pub fn segments(&self) -> std::ops::Range<u64> {
-        let size = self.segment.max(1);
-        let first = self.start / size;
-        first..if self.start < self.end { self.end.div_ceil(size) } else { first }
+        let segment_rows = self.segment.max(1);
+        let first_segment = self.start / segment_rows;
+        first_segment..if self.start < self.end { self.end.div_ceil(segment_rows) } else { first_segment }
     }
 
     /// Returns the stored rows of some segments.
     pub fn rows(&self, segments: &std::ops::Range<u64>) -> std::ops::Range<u64> {
-        let row = |segment: u64| segment.saturating_mul(self.segment.max(1)).clamp(self.start, self.end);
-        row(segments.start)..row(segments.end)
+        let first_row_of = |segment: u64| segment.saturating_mul(self.segment.max(1)).clamp(self.start, self.end);
+        first_row_of(segments.start)..first_row_of(segments.end)
     }
 }
 
@@ -122,20 +122,20 @@ struct FileMetadata<H> {
 }
 
 /// Writes an entry, completely or not at all.
-pub(super) fn write<H: Serialize>(path: &Path, head: &H, arrays: &mut Arrays<'_>) -> Result<()> {
-    let header = sorted_header(head, arrays).map_err(|detail| damaged(path, detail))?;
+pub(super) fn write<H: Serialize>(path: &Path, description: &H, arrays: &mut Arrays<'_>) -> Result<()> {
+    let header = sorted_header(description, arrays).map_err(|detail| damaged_error(path, detail))?;
     let mut out = AtomicFile::create_checkpoint(path)?;
     write_to(&mut out, &header, arrays).map_err(Error::io("write", path))?;
     out.commit()
 }
 
 /// Sorts the arrays into the order of the file, and returns the header.
-pub(super) fn sorted_header<H: Serialize>(head: &H, arrays: &mut Arrays<'_>) -> Result<Vec<u8>, String> {
+pub(super) fn sorted_header<H: Serialize>(description: &H, arrays: &mut Arrays<'_>) -> Result<Vec<u8>, String> {
     // descending size of the types keeps every array aligned for programs that map the file
     arrays.list.sort_by(|a, b| b.dtype.cmp(&a.dtype).then_with(|| a.name.cmp(&b.name)));
     let mut layout = FileLayout::default();
     arrays.list.iter().for_each(|array| layout.add(array));
-    layout.header(head)
+    layout.into_header(description)
 }
 
 pub(super) fn write_to(out: &mut (impl Write + ?Sized), header: &[u8], arrays: &Arrays<'_>) -> std::io::Result<()> {
@@ -153,15 +153,15 @@ pub(super) struct FileLayout {
 impl FileLayout {
     /// Appends `array` to the layout.
     pub(super) fn add(&mut self, array: &Array<'_>) {
-        self.digests.insert(array.name.clone(), Digest::of(&array.bytes));
+        self.digests.insert(array.name.clone(), Digest::hex_of(&array.bytes));
         self.arrays.push((array.name.clone(), array.dtype, vec![array.length]));
     }
 
     /// Returns the header: everything before the bytes of the arrays.
-    pub(super) fn header<H: Serialize>(self, head: &H) -> Result<Vec<u8>, String> {
-        let described =
-            serde_json::to_string(&FileMetadata { head, digests: self.digests }).map_err(|error| error.to_string())?;
-        safetensors_header(self.arrays, described)
+    pub(super) fn into_header<H: Serialize>(self, description: &H) -> Result<Vec<u8>, String> {
+        let metadata_json = serde_json::to_string(&FileMetadata { head: description, digests: self.digests })
+            .map_err(|error| error.to_string())?;
+        safetensors_header(self.arrays, metadata_json)
     }
 }
 
@@ -187,7 +187,7 @@ pub fn safetensors_header(
     Ok([&(json.len() as u64).to_le_bytes()[..], &json].concat())
 }
 
-pub(super) fn damaged(path: &Path, detail: impl Into<String>) -> Error {
+pub(super) fn damaged_error(path: &Path, detail: impl Into<String>) -> Error {
     Error::Damaged { path: path.to_path_buf(), detail: detail.into() }
 }
 
@@ -198,7 +198,7 @@ impl<I: Read + Seek + Send> ReadSeek for I {}
 /// An entry open for reading.
 pub struct Stored<'a> {
     pub(super) path: PathBuf,
-    input: Box<dyn ReadSeek + 'a>,
+    reader: Box<dyn ReadSeek + 'a>,
     /// Offset of the arrays in the file, in bytes.
     data_offset: u64,
     metadata: Metadata,
@@ -231,50 +231,48 @@ impl<'a> Stored<'a> {
     }
 
     /// Reads the header. Compares its sizes with the length of the file before it allocates memory.
-    fn new(path: &Path, mut input: Box<dyn ReadSeek + 'a>, length: u64) -> Result<Self> {
-        let failed = |error| Error::io("read", path)(error);
-        let mut size = [0; 8];
+    fn new(path: &Path, mut reader: Box<dyn ReadSeek + 'a>, length: u64) -> Result<Self> {
+        let io_error = |error| Error::io("read", path)(error);
+        let mut length_prefix = [0; 8];
         if length < 8 {
-            return Err(damaged(path, format!("it has only {length} bytes")));
+            return Err(damaged_error(path, format!("it has only {length} bytes")));
         }
-        input.read_exact(&mut size).map_err(failed)?;
-        let size = u64::from_le_bytes(size);
-        if size > MAX_HEADER_BYTES || size + 8 > length {
-            return Err(damaged(path, format!("its header would have {size} bytes, but the file has {length}")));
-        }
-        let mut json = vec![0; size as usize];
-        input.read_exact(&mut json).map_err(failed)?;
-        let metadata: Metadata =
-            serde_json::from_slice(&json).map_err(|error| damaged(path, display::json_error(&error)))?;
-        let base = size + 8;
-        if base.checked_add(metadata.data_len() as u64) != Some(length) {
-            let expected = metadata.data_len();
-            return Err(damaged(
+        reader.read_exact(&mut length_prefix).map_err(io_error)?;
+        let header_bytes = u64::from_le_bytes(length_prefix);
+        if header_bytes > MAX_HEADER_BYTES || header_bytes + 8 > length {
+            return Err(damaged_error(
                 path,
-                format!("its header announces {expected} bytes of arrays, but the file has {}", length - base),
+                format!("its header would have {header_bytes} bytes, but the file has {length}"),
             ));
         }
-        let described = metadata.metadata().as_ref().and_then(|keys| keys.get(METADATA_KEY));
-        let described = described.ok_or_else(|| damaged(path, "its metadata has no entry named kmill"))?;
-        let described = serde_json::from_str(described).map_err(|error| damaged(path, display::json_error(&error)))?;
-        Ok(Self {
-            path: path.to_path_buf(),
-            input,
-            data_offset: base,
-            metadata,
-            file_metadata: described,
-            prefix: String::new(),
-        })
+        let mut json = vec![0; header_bytes as usize];
+        reader.read_exact(&mut json).map_err(io_error)?;
+        let metadata: Metadata =
+            serde_json::from_slice(&json).map_err(|error| damaged_error(path, display::json_error(&error)))?;
+        let data_offset = header_bytes + 8;
+        if data_offset.checked_add(metadata.data_len() as u64) != Some(length) {
+            let expected = metadata.data_len();
+            return Err(damaged_error(
+                path,
+                format!("its header announces {expected} bytes of arrays, but the file has {}", length - data_offset),
+            ));
+        }
+        let metadata_json = metadata.metadata().as_ref().and_then(|keys| keys.get(METADATA_KEY));
+        let metadata_json =
+            metadata_json.ok_or_else(|| damaged_error(path, "its metadata has no entry named kmill"))?;
+        let file_metadata =
+            serde_json::from_str(metadata_json).map_err(|error| damaged_error(path, display::json_error(&error)))?;
+        Ok(Self { path: path.to_path_buf(), reader, data_offset, metadata, file_metadata, prefix: String::new() })
     }
 
     /// Returns the writer's description from the metadata of the file.
-    pub(super) fn head<H: serde::de::DeserializeOwned>(&self) -> Result<H> {
-        H::deserialize(&self.file_metadata.head).map_err(|error| self.damaged(display::json_error(&error)))
+    pub(super) fn description<H: serde::de::DeserializeOwned>(&self) -> Result<H> {
+        H::deserialize(&self.file_metadata.head).map_err(|error| self.damaged_error(display::json_error(&error)))
     }
 
     /// Returns a digest of the description and of the arrays.
     pub(super) fn digest(&self) -> String {
-        Digest::of(serde_json::to_string(&self.file_metadata).unwrap_or_default().as_bytes())
+        Digest::hex_of(serde_json::to_string(&self.file_metadata).unwrap_or_default().as_bytes())
     }
 
     /// Returns the names of the arrays, in the order of their offsets. Empty arrays at the same
@@ -301,7 +299,9 @@ impl<'a> Stored<'a> {
         let (dtype, expected) = (N::DTYPE, out.len());
         if info.dtype != dtype || info.shape != [expected] {
             let (got, shape) = (info.dtype, &info.shape);
-            return Err(self.damaged(format!("array {name} is {got:?} {shape:?} instead of {dtype:?} [{expected}]")));
+            return Err(
+                self.damaged_error(format!("array {name} is {got:?} {shape:?} instead of {dtype:?} [{expected}]"))
+            );
         }
         self.read_bytes(&name, &info, bytemuck::cast_slice_mut(out))
     }
@@ -310,15 +310,15 @@ impl<'a> Stored<'a> {
     /// digest.
     fn read_bytes(&mut self, name: &str, info: &TensorInfo, bytes: &mut [u8]) -> Result<()> {
         let position = SeekFrom::Start(self.data_offset + info.data_offsets.0 as u64);
-        let read = self.input.seek(position).and_then(|_| self.input.read_exact(bytes));
-        read.map_err(Error::io("read", &self.path))?;
-        self.check_digest(name, Digest::of(bytes))
+        let read_result = self.reader.seek(position).and_then(|_| self.reader.read_exact(bytes));
+        read_result.map_err(Error::io("read", &self.path))?;
+        self.check_digest(name, Digest::hex_of(bytes))
     }
 
     fn check_digest(&self, name: &str, digest: String) -> Result<()> {
         match self.file_metadata.digests.get(name) == Some(&digest) {
             true => Ok(()),
-            false => Err(self.damaged(format!("the digest of array {name} does not match"))),
+            false => Err(self.damaged_error(format!("the digest of array {name} does not match"))),
         }
     }
 
@@ -352,14 +352,14 @@ impl<'a> Stored<'a> {
         let length = self.prefix.len();
         self.prefix.push_str(part);
         self.prefix.push('.');
-        let loaded = load(self);
+        let result = load(self);
         self.prefix.truncate(length);
-        loaded
+        result
     }
 
     /// Returns an error about this entry, for arrays whose values contradict each other.
-    pub fn damaged(&self, detail: impl Into<String>) -> Error {
-        damaged(&self.path, detail)
+    pub fn damaged_error(&self, detail: impl Into<String>) -> Error {
+        damaged_error(&self.path, detail)
     }
 
     /// Reads every array and checks its digest.
@@ -370,20 +370,20 @@ impl<'a> Stored<'a> {
         self.prefix.clear();
         // reads in pieces, because arrays may be as long as the table; the length of a piece is a
         // multiple of 8 bytes, as the digest requires
-        let mut piece = vec![0u8; 1 << 20];
+        let mut buffer = vec![0u8; 1 << 20];
         for name in self.metadata.offset_keys() {
             let (name, info) = self.find_array(&name)?;
-            let (first, end) = info.data_offsets;
-            let (mut digest, mut remaining_bytes) = (Digest::default(), end - first);
-            let mut read = self.input.seek(SeekFrom::Start(self.data_offset + first as u64)).map(drop);
-            while read.is_ok() && remaining_bytes > 0 {
-                let bytes = &mut piece[..remaining_bytes.min(1 << 20)];
-                read = self.input.read_exact(bytes);
+            let (start, end) = info.data_offsets;
+            let (mut digest, mut remaining_bytes) = (Digest::default(), end - start);
+            let mut read_result = self.reader.seek(SeekFrom::Start(self.data_offset + start as u64)).map(drop);
+            while read_result.is_ok() && remaining_bytes > 0 {
+                let bytes = &mut buffer[..remaining_bytes.min(1 << 20)];
+                read_result = self.reader.read_exact(bytes);
                 digest.update(bytes);
                 remaining_bytes -= bytes.len();
             }
-            read.map_err(Error::io("read", &self.path))?;
-            self.check_digest(&name, digest.finish())?;
+            read_result.map_err(Error::io("read", &self.path))?;
+            self.check_digest(&name, digest.finish_hex())?;
         }
         Ok(())
     }
@@ -392,7 +392,7 @@ impl<'a> Stored<'a> {
         let name = format!("{}{name}", self.prefix);
         match self.metadata.info(&name) {
             Some(info) => Ok((name, info.clone())),
-            None => Err(self.damaged(format!("array {name} is missing"))),
+            None => Err(self.damaged_error(format!("array {name} is missing"))),
         }
     }
 }

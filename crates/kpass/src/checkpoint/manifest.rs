@@ -23,18 +23,18 @@ impl Manifest {
     /// Returns a digest of the job. It does not depend on the names and times of the files, so
     /// copies of the files give the same digest.
     pub fn job_digest(&self) -> String {
-        let mut copied = self.clone();
-        copied.files.iter_mut().for_each(|file| (file.path, file.modified) = (PathBuf::new(), 0));
-        Digest::of(serde_json::to_string(&copied).unwrap_or_default().as_bytes())
+        let mut without_paths = self.clone();
+        without_paths.files.iter_mut().for_each(|file| (file.path, file.modified) = (PathBuf::new(), 0));
+        Digest::hex_of(serde_json::to_string(&without_paths).unwrap_or_default().as_bytes())
     }
 
     /// Returns, as the end of a sentence, the first difference from the run of another process,
     /// which may read copies of the files.
     pub(crate) fn job_difference(&self, other: &Self) -> Option<String> {
         let mut other = other.clone();
-        for (theirs, ours) in other.files.iter_mut().zip(&self.files) {
-            theirs.path.clone_from(&ours.path);
-            theirs.modified = ours.modified;
+        for (other_file, own_file) in other.files.iter_mut().zip(&self.files) {
+            other_file.path.clone_from(&own_file.path);
+            other_file.modified = own_file.modified;
         }
         self.difference(&other)
     }
@@ -66,9 +66,9 @@ impl Manifest {
         if self.files.len() != saved.files.len() {
             return Some(format!("its table has {} files, but this one has {}", saved.files.len(), self.files.len()));
         }
-        self.files.iter().zip(&saved.files).find_map(|(now, then)| {
-            let change = then.difference(now)?;
-            Some(format!("{} has changed: {change}", now.path.display()))
+        self.files.iter().zip(&saved.files).find_map(|(current_file, saved_file)| {
+            let change = saved_file.difference(current_file)?;
+            Some(format!("{} has changed: {change}", current_file.path.display()))
         })
     }
 }

@@ -79,13 +79,13 @@ impl Folder {
     }
 
     /// Returns the path of a name, which is always in this folder.
-    fn path(&self, name: &str) -> Result<PathBuf> {
+    fn item_path(&self, name: &str) -> Result<PathBuf> {
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
         if name.is_empty() || matches!(name, "." | "..") || !name.bytes().all(is_allowed) {
-            let got = crate::display::truncated(name);
+            let displayed_name = crate::display::truncate(name);
             let why = format!(
                 "the item name \"{}\" is not valid: expected letters, digits, - and .",
-                crate::display::line(&got)
+                crate::display::escape_line(&displayed_name)
             );
             return Err(Error::Engine { folder: self.0.clone(), why });
         }
@@ -98,7 +98,7 @@ impl Folder {
     /// If the name belongs to a link, a folder or a device, which no process of a run creates:
     /// reading it might never end.
     fn existing_file(&self, name: &str) -> Result<Option<PathBuf>> {
-        let path = self.path(name)?;
+        let path = self.item_path(name)?;
         match Error::unless_absent(std::fs::symlink_metadata(&path), "read", &path)? {
             None => Ok(None),
             Some(metadata) if metadata.is_file() => Ok(Some(path)),
@@ -110,7 +110,7 @@ impl Folder {
     }
 
     /// Creates a temporary file with the text in the folder, under a unique name.
-    fn temporary(&self, text: &[u8]) -> Result<NamedTempFile> {
+    fn create_temporary(&self, text: &[u8]) -> Result<NamedTempFile> {
         let io_error = |error| Error::io("write", &self.0)(error);
         let mut file = temporary_builder().tempfile_in(&self.0).map_err(io_error)?;
         file.write_all(text).map_err(io_error)?;
@@ -128,8 +128,8 @@ impl Medium for Folder {
         if self.contains(name)? {
             return Ok(false);
         }
-        let path = self.path(name)?;
-        match self.temporary(text)?.persist_noclobber(&path) {
+        let path = self.item_path(name)?;
+        match self.create_temporary(text)?.persist_noclobber(&path) {
             Ok(_) => Ok(true),
             Err(error) if error.error.kind() == ErrorKind::AlreadyExists => Ok(false),
             Err(error) => Err(Error::io("write", path)(error.error)),
@@ -137,8 +137,8 @@ impl Medium for Folder {
     }
 
     fn replace(&self, name: &str, text: &[u8]) -> Result<()> {
-        let path = self.existing_file(name)?.map_or_else(|| self.path(name), Ok)?;
-        let file = self.temporary(text)?;
+        let path = self.existing_file(name)?.map_or_else(|| self.item_path(name), Ok)?;
+        let file = self.create_temporary(text)?;
         file.persist(&path).map(drop).map_err(|error| Error::io("write", path)(error.error))
     }
 
@@ -167,11 +167,11 @@ impl Medium for Folder {
     /// Does not flush to the disk: after a power failure a digest shows that a file is damaged, and
     /// its states are computed again.
     fn put(&self, name: &str, write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> Result<()> {
-        let path = self.existing_file(name)?.map_or_else(|| self.path(name), Ok)?;
-        let mut out = BufWriter::with_capacity(BUFFER_BYTES, self.temporary(&[])?);
+        let path = self.existing_file(name)?.map_or_else(|| self.item_path(name), Ok)?;
+        let mut out = BufWriter::with_capacity(BUFFER_BYTES, self.create_temporary(&[])?);
         let file = write(&mut out).and_then(|()| out.into_inner().map_err(io::IntoInnerError::into_error));
-        let placed = file.and_then(|file| file.persist(&path).map_err(|error| error.error));
-        placed.map(drop).map_err(Error::io("write", path))
+        let persist_result = file.and_then(|file| file.persist(&path).map_err(|error| error.error));
+        persist_result.map(drop).map_err(Error::io("write", path))
     }
 
     fn get(&self, name: &str) -> Result<Option<MediumFile>> {

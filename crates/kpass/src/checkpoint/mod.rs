@@ -159,38 +159,39 @@ impl<'a> Journal<'a> {
         folder: impl Into<PathBuf>,
         manifest: &Manifest,
         save_interval: Duration,
-        resume: ResumeMode,
+        resume_mode: ResumeMode,
         listener: &'a dyn Listener,
     ) -> Result<Self> {
         let folder = folder.into();
-        let page = manifest_json(manifest).map_err(|detail| Error::Damaged { path: folder.clone(), detail })?;
-        let (run, parts) = (run_digest(manifest), checkpoint_files(&folder)?);
-        let same = match resume {
+        let manifest_json =
+            manifest_json(manifest).map_err(|detail| Error::Damaged { path: folder.clone(), detail })?;
+        let (run_digest, files) = (run_digest(manifest), checkpoint_files(&folder)?);
+        let is_same = match resume_mode {
             ResumeMode::Never => Ok(false),
-            _ if !parts.is_empty() => is_same_run(&folder, &run, &parts, manifest, listener),
+            _ if !files.is_empty() => is_same_run(&folder, &run_digest, &files, manifest, listener),
             ResumeMode::Required => {
                 listener.note(format!("the checkpoint {} does not exist: starting over", folder.display()));
                 Ok(false)
             }
             ResumeMode::IfSame => Ok(false),
         };
-        let resumed = match same {
-            Err(Error::OtherCheckpoint { difference, .. }) if resume == ResumeMode::IfSame => {
+        let reuses_entries = match is_same {
+            Err(Error::OtherCheckpoint { difference, .. }) if resume_mode == ResumeMode::IfSame => {
                 listener.note(format!("{} is the checkpoint of another run: {difference}", folder.display()));
                 false
             }
-            same => same?,
+            is_same => is_same?,
         };
-        if resumed && resume == ResumeMode::IfSame {
+        if reuses_entries && resume_mode == ResumeMode::IfSame {
             let folder = folder.display();
             listener.note(format!("the same run was stopped before: continuing from {folder} (`fresh` starts over)"));
         }
         Ok(Self {
-            run_digest: run,
-            manifest_json: page,
+            run_digest,
+            manifest_json,
             save_interval,
-            reuses_entries: resumed,
-            has_saved: AtomicBool::new(resumed),
+            reuses_entries,
+            has_saved: AtomicBool::new(reuses_entries),
             ..Self::with_defaults(folder, listener, None)
         })
     }
@@ -252,7 +253,7 @@ impl<'a> Journal<'a> {
 
     /// Returns the entry of the next pass, and the state saved in it. `unit` is the noun of the
     /// counts in messages.
-    pub(crate) fn entry<S: Persist>(
+    pub(crate) fn next_entry_and_state<S: Persist>(
         &self,
         pass: &str,
         cut: Cut,
@@ -262,11 +263,11 @@ impl<'a> Journal<'a> {
         let (mut entry, is_saved) = self.next_entry(pass, cut);
         let mut state = None;
         if is_saved {
-            let mut restored = init();
-            match restore(&entry.path, &mut entry.header, &mut restored) {
+            let mut restored_state = init();
+            match restore(&entry.path, &mut entry.header, &mut restored_state) {
                 Ok(()) => {
                     self.report_restored(&entry.header, unit);
-                    state = Some(restored);
+                    state = Some(restored_state);
                 }
                 Err(error) => {
                     self.listener.warn(format!("{error}; the pass \"{}\" is repeated", entry.header.pass));
@@ -308,16 +309,16 @@ impl<'a> Journal<'a> {
         )
     }
 
-    fn report_restored(&self, head: &EntryHeader, unit: &str) {
-        let completeness = if head.complete { "complete" } else { "incomplete" };
-        self.listener.note(format!("{}: {} {unit} are in the checkpoint, {completeness}", head.pass, head.rows));
+    fn report_restored(&self, header: &EntryHeader, unit: &str) {
+        let completeness = if header.complete { "complete" } else { "incomplete" };
+        self.listener.note(format!("{}: {} {unit} are in the checkpoint, {completeness}", header.pass, header.rows));
     }
 
     /// Removes the files of earlier runs: all of them or, if the run continues, only temporary
     /// files.
     fn remove_old_files(&self) {
         let removal = if self.reuses_entries {
-            remove_temporaries(&self.folder)
+            remove_temporary_files(&self.folder)
         } else {
             if self.folder.exists() {
                 self.listener.note(format!("the checkpoint {} of an earlier run is replaced", self.folder.display()));
@@ -334,7 +335,7 @@ impl<'a> Journal<'a> {
         Duration::from_secs_f64(FLUSH_SECONDS + bytes as f64 / speed)
     }
 
-    fn write_entry(&self, path: &Path, head: &EntryHeader, arrays: &mut Arrays<'_>) -> Result<()> {
+    fn write_entry(&self, path: &Path, header: &EntryHeader, arrays: &mut Arrays<'_>) -> Result<()> {
         let start = Instant::now();
         if !self.has_saved.load(Ordering::Relaxed) {
             std::fs::create_dir_all(&self.folder).map_err(Error::io("create", &self.folder))?;
@@ -343,7 +344,7 @@ impl<'a> Journal<'a> {
             out.write_all(self.manifest_json.as_bytes()).map_err(Error::io("write", &self.folder))?;
             out.commit()?;
         }
-        file::write(path, head, arrays)?;
+        file::write(path, header, arrays)?;
         self.has_saved.store(true, Ordering::Relaxed);
         let seconds = (start.elapsed().as_secs_f64() - FLUSH_SECONDS).max(1e-3);
         // below a megabyte the speed is not meaningful
@@ -359,35 +360,35 @@ impl<'a> Journal<'a> {
 fn run_digest(manifest: &Manifest) -> String {
     let mut nameless = manifest.clone();
     nameless.files.iter_mut().for_each(|file| file.path = PathBuf::new());
-    Digest::of(manifest_json(&nameless).unwrap_or_default().as_bytes())
+    Digest::hex_of(manifest_json(&nameless).unwrap_or_default().as_bytes())
 }
 
 /// Returns the manifest as JSON with sorted keys.
 fn manifest_json(manifest: &Manifest) -> Result<String, String> {
-    let page = serde_json::to_value(ManifestFile { format: FORMAT_VERSION, manifest: manifest.clone() });
+    let json_value = serde_json::to_value(ManifestFile { format: FORMAT_VERSION, manifest: manifest.clone() });
     // the value is sorted, because serde_json sorts maps unless a crate of the dependency tree
     // enables another order: equal runs write equal manifests
-    page.and_then(|page| serde_json::to_string_pretty(&page)).map_err(|error| error.to_string())
+    json_value.and_then(|page| serde_json::to_string_pretty(&page)).map_err(|error| error.to_string())
 }
 
 /// Returns true if the checkpoint in `folder` belongs to this run, false if it has no readable
 /// manifest.
 fn is_same_run(
     folder: &Path,
-    run: &str,
-    parts: &[PathBuf],
+    run_digest: &str,
+    files: &[PathBuf],
     manifest: &Manifest,
     listener: &dyn Listener,
 ) -> Result<bool> {
-    let other = |difference: String| Err(Error::OtherCheckpoint { path: folder.to_path_buf(), difference });
-    let own_manifest = folder.join(format!("{run}{MANIFEST_SUFFIX}"));
+    let other_run_error = |difference: String| Err(Error::OtherCheckpoint { path: folder.to_path_buf(), difference });
+    let own_manifest = folder.join(format!("{run_digest}{MANIFEST_SUFFIX}"));
     let Some(path) =
-        parts.iter().find(|path| **path == own_manifest).or_else(|| parts.iter().find(|path| is_manifest(path)))
+        files.iter().find(|path| **path == own_manifest).or_else(|| files.iter().find(|path| is_manifest(path)))
     else {
         listener.warn(format!("the checkpoint {} has no manifest; starting over", folder.display()));
         return Ok(false);
     };
-    let damaged = |detail: String| {
+    let start_over = |detail: String| {
         let error = Error::Damaged { path: path.clone(), detail };
         listener.warn(format!("{error}; starting over"));
         Ok(false)
@@ -395,24 +396,26 @@ fn is_same_run(
     let text = std::fs::read(path).map_err(Error::io("read", path))?;
     let value: serde_json::Value = match serde_json::from_slice(&text) {
         Ok(value) => value,
-        Err(error) => return damaged(display::json_error(&error).to_string()),
+        Err(error) => return start_over(display::json_error(&error).to_string()),
     };
     match value["format"].as_u64() {
         Some(FORMAT_VERSION) => {}
         Some(format) => {
-            return other(format!("it has checkpoint format {format}, but this version writes {FORMAT_VERSION}"));
+            return other_run_error(format!(
+                "it has checkpoint format {format}, but this version writes {FORMAT_VERSION}"
+            ));
         }
-        None => return damaged("its format version is missing".to_string()),
+        None => return start_over("its format version is missing".to_string()),
     }
     match serde_json::from_value::<ManifestFile>(value) {
-        Ok(page) => manifest.difference(&page.manifest).map_or(Ok(true), other),
-        Err(error) => damaged(display::json_error(&error).to_string()),
+        Ok(file) => manifest.difference(&file.manifest).map_or(Ok(true), other_run_error),
+        Err(error) => start_over(display::json_error(&error).to_string()),
     }
 }
 
 /// Returns the files of a checkpoint; none if the folder does not exist.
 fn checkpoint_files(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut parts = Vec::new();
+    let mut files = Vec::new();
     for entry in Error::unless_absent(std::fs::read_dir(folder), "read", folder)?.into_iter().flatten() {
         let entry = entry.map_err(Error::io("read", folder))?;
         // a symbolic link is never part of a checkpoint
@@ -420,9 +423,9 @@ fn checkpoint_files(folder: &Path) -> Result<Vec<PathBuf>> {
         if !is_file || !is_checkpoint_file(&entry.file_name().to_string_lossy()) {
             return Err(Error::NotACheckpoint { path: folder.to_path_buf(), found: entry.path() });
         }
-        parts.push(entry.path());
+        files.push(entry.path());
     }
-    Ok(parts)
+    Ok(files)
 }
 
 fn is_manifest(path: &Path) -> bool {
@@ -431,23 +434,25 @@ fn is_manifest(path: &Path) -> bool {
 
 /// Returns true for names of checkpoint files, which begin with a digest, and of temporary files.
 fn is_checkpoint_file(name: &str) -> bool {
-    let entry = |end: &str| {
-        let number = end.strip_prefix('-').and_then(|end| end.strip_suffix(".safetensors"));
+    let is_entry_suffix = |suffix: &str| {
+        let number = suffix.strip_prefix('-').and_then(|end| end.strip_suffix(".safetensors"));
         number.is_some_and(|number| number.len() >= 4 && number.bytes().all(|byte| byte.is_ascii_digit()))
     };
-    is_temporary(name) || Digest::strip_digest(name).is_some_and(|end| end == MANIFEST_SUFFIX || entry(end))
+    is_temporary(name) || Digest::strip_digest(name).is_some_and(|end| end == MANIFEST_SUFFIX || is_entry_suffix(end))
 }
 
 /// Removes the half-written files of a killed run.
-fn remove_temporaries(folder: &Path) -> Result<()> {
-    let temporary = |path: &&PathBuf| path.file_name().is_some_and(|name| is_temporary(&name.to_string_lossy()));
-    checkpoint_files(folder)?.iter().filter(temporary).try_for_each(|path| remove_file(path))
+fn remove_temporary_files(folder: &Path) -> Result<()> {
+    let is_temporary_path =
+        |path: &&PathBuf| path.file_name().is_some_and(|name| is_temporary(&name.to_string_lossy()));
+    checkpoint_files(folder)?.iter().filter(is_temporary_path).try_for_each(|path| remove_file(path))
 }
 
 /// Removes a checkpoint, the manifest first: a run never uses files without a manifest.
 fn remove_checkpoint(folder: &Path) -> Result<()> {
-    let (manifest, rest): (Vec<_>, Vec<_>) = checkpoint_files(folder)?.into_iter().partition(|path| is_manifest(path));
-    manifest.iter().chain(&rest).try_for_each(|path| remove_file(path))?;
+    let (manifests, entries): (Vec<_>, Vec<_>) =
+        checkpoint_files(folder)?.into_iter().partition(|path| is_manifest(path));
+    manifests.iter().chain(&entries).try_for_each(|path| remove_file(path))?;
     Error::unless_absent(std::fs::remove_dir(folder), "remove", folder).map(drop)
 }
 

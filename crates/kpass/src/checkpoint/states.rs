@@ -4,7 +4,7 @@
 //! the state of pass 2 that begins at segment 64 are named `2.64.…`. States are copied from file to
 //! file array by array, so no file is ever in memory as a whole.
 
-use super::file::{self, Array, Arrays, FileLayout, damaged};
+use super::file::{self, Array, Arrays, FileLayout, damaged_error};
 use super::{Medium, Node, PassKey, RowsKey, Stored, persist::Persist};
 use crate::{AtomicFile, Error, Result, real::Number};
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ pub struct StateKey {
 }
 
 impl StateKey {
-    fn prefix(&self) -> String {
+    fn array_prefix(&self) -> String {
         format!("{}.{}", self.pass.number, self.node.segments.start)
     }
 }
@@ -53,10 +53,12 @@ impl StateFile {
     /// [`Error::Damaged`] if the file is not a file of states; errors of the file system.
     pub fn open(path: &Path) -> Result<Self> {
         let stored = Stored::open(path)?;
-        let head: StatesHeader = stored.head()?;
+        let head: StatesHeader = stored.description()?;
         match head.states_format {
             STATES_FORMAT => Ok(Self { stored, head }),
-            other => Err(damaged(path, format!("it has format {other}, but this version reads {STATES_FORMAT}"))),
+            format => {
+                Err(damaged_error(path, format!("it has format {format}, but this version reads {STATES_FORMAT}")))
+            }
         }
     }
 
@@ -76,12 +78,12 @@ impl StateFile {
     }
 
     /// Returns the keys of the states, in the order of the file.
-    pub fn states(&self) -> &[StateKey] {
+    pub fn state_keys(&self) -> &[StateKey] {
         &self.head.states
     }
 
     /// Returns the keys of the rows that are not in a state, in the order of the file.
-    pub fn rows(&self) -> &[RowsKey] {
+    pub fn row_keys(&self) -> &[RowsKey] {
         &self.head.rows
     }
 
@@ -91,9 +93,9 @@ impl StateFile {
     /// The errors of [`StateFile::load`].
     pub fn load_rows(&mut self, position: usize) -> Result<Vec<u8>> {
         match self.head.rows.get(position) {
-            None => Err(self.stored.damaged("it has fewer tiles of rows than expected")),
+            None => Err(self.stored.damaged_error("it has fewer tiles of rows than expected")),
             Some(key) if key.rows == 0 => Ok(Vec::new()),
-            Some(key) => self.stored.read(&key.name()),
+            Some(key) => self.stored.read(&key.array_name()),
         }
     }
 
@@ -104,9 +106,9 @@ impl StateFile {
     /// [`Error::Damaged`] if arrays are missing or were changed.
     pub fn load(&mut self, position: usize, state: &mut dyn Persist) -> Result<Node> {
         let Some(key) = self.head.states.get(position) else {
-            return Err(self.stored.damaged("it has fewer states than expected"));
+            return Err(self.stored.damaged_error("it has fewer states than expected"));
         };
-        let (node, prefix) = (key.node.clone(), key.prefix());
+        let (node, prefix) = (key.node.clone(), key.array_prefix());
         if node.rows > 0 {
             self.stored.within(&prefix, |from| state.load(from))?;
         }
@@ -119,16 +121,17 @@ impl StateFile {
 pub(crate) fn put_state(
     medium: &dyn Medium,
     name: &str,
-    job: &str,
+    job_digest: &str,
     key: StateKey,
     state: Option<&dyn Persist>,
 ) -> Result<()> {
-    let prefix = key.prefix();
+    let prefix = key.array_prefix();
     let mut arrays = Arrays::default();
     state.iter().for_each(|state| arrays.within(&prefix, |out| state.save(out)));
-    let head = StatesHeader { states_format: STATES_FORMAT, about: job.into(), states: vec![key], rows: Vec::new() };
-    let header =
-        file::sorted_header(&head, &mut arrays).map_err(|detail| damaged(&medium.location().join(name), detail))?;
+    let head =
+        StatesHeader { states_format: STATES_FORMAT, about: job_digest.into(), states: vec![key], rows: Vec::new() };
+    let header = file::sorted_header(&head, &mut arrays)
+        .map_err(|detail| damaged_error(&medium.location().join(name), detail))?;
     medium.put(name, &mut |out| file::write_to(out, &header, &arrays))
 }
 
@@ -138,7 +141,7 @@ pub(crate) fn put_state(
 pub struct StateWriter {
     path: PathBuf,
     /// Arrays so far, in an unnamed file.
-    bytes: BufWriter<File>,
+    array_file: BufWriter<File>,
     layout: FileLayout,
     head: StatesHeader,
 }
@@ -151,10 +154,15 @@ impl StateWriter {
     pub fn create(path: &Path) -> Result<Self> {
         let destination = AtomicFile::destination(path)?;
         let folder = destination.parent().unwrap_or(Path::new("."));
-        let bytes = tempfile::tempfile_in(folder).map_err(Error::io("create", path))?;
+        let array_file = tempfile::tempfile_in(folder).map_err(Error::io("create", path))?;
         let head =
             StatesHeader { states_format: STATES_FORMAT, about: Value::Null, states: Vec::new(), rows: Vec::new() };
-        Ok(Self { path: path.to_path_buf(), bytes: BufWriter::new(bytes), layout: FileLayout::default(), head })
+        Ok(Self {
+            path: path.to_path_buf(),
+            array_file: BufWriter::new(array_file),
+            layout: FileLayout::default(),
+            head,
+        })
     }
 
     /// Adds a state; `None` for a node without rows.
@@ -162,7 +170,7 @@ impl StateWriter {
     /// # Errors
     /// Errors of the file system.
     pub fn push(&mut self, key: StateKey, state: Option<&dyn Persist>) -> Result<()> {
-        let prefix = key.prefix();
+        let prefix = key.array_prefix();
         let mut arrays = Arrays::default();
         state.iter().for_each(|state| arrays.within(&prefix, |out| state.save(out)));
         self.head.states.push(key);
@@ -174,14 +182,14 @@ impl StateWriter {
     ///
     /// # Errors
     /// [`Error::Damaged`] if arrays were changed; errors of the file system.
-    pub fn copy(&mut self, from: &mut StateFile, position: usize) -> Result<()> {
-        let Some(key) = from.head.states.get(position).cloned() else {
-            return Err(from.stored.damaged("it has fewer states than expected"));
+    pub fn copy_state(&mut self, source: &mut StateFile, position: usize) -> Result<()> {
+        let Some(key) = source.head.states.get(position).cloned() else {
+            return Err(source.stored.damaged_error("it has fewer states than expected"));
         };
-        let prefix = format!("{}.", key.prefix());
+        let prefix = format!("{}.", key.array_prefix());
         self.head.states.push(key);
-        for name in from.stored.names().iter().filter(|name| name.starts_with(&prefix)) {
-            let array = from.stored.read_array(name)?;
+        for name in source.stored.names().iter().filter(|name| name.starts_with(&prefix)) {
+            let array = source.stored.read_array(name)?;
             self.append(&array)?;
         }
         Ok(())
@@ -192,7 +200,7 @@ impl StateWriter {
     /// # Errors
     /// Errors of the file system.
     pub fn push_rows(&mut self, key: RowsKey, bytes: &[u8]) -> Result<()> {
-        let array = Array { name: key.name(), dtype: u8::DTYPE, length: bytes.len(), bytes: bytes.into() };
+        let array = Array { name: key.array_name(), dtype: u8::DTYPE, length: bytes.len(), bytes: bytes.into() };
         let has_rows = key.rows > 0;
         self.head.rows.push(key);
         if has_rows { self.append(&array) } else { Ok(()) }
@@ -200,7 +208,7 @@ impl StateWriter {
 
     fn append(&mut self, array: &Array<'_>) -> Result<()> {
         self.layout.add(array);
-        self.bytes.write_all(&array.bytes).map_err(Error::io("write", &self.path))
+        self.array_file.write_all(&array.bytes).map_err(Error::io("write", &self.path))
     }
 
     /// Completes the file with the writer's JSON, and moves it to its path.
@@ -208,17 +216,18 @@ impl StateWriter {
     /// # Errors
     /// Errors of the file system.
     pub fn finish(self, metadata: Value) -> Result<()> {
-        let Self { path, bytes, layout: listed, head } = self;
-        let header =
-            listed.header(&StatesHeader { about: metadata, ..head }).map_err(|detail| damaged(&path, detail))?;
-        let mut bytes = bytes.into_inner().map_err(|error| Error::io("write", &path)(error.into_error()))?;
+        let Self { path, array_file: bytes, layout, head } = self;
+        let header = layout
+            .into_header(&StatesHeader { about: metadata, ..head })
+            .map_err(|detail| damaged_error(&path, detail))?;
+        let mut array_file = bytes.into_inner().map_err(|error| Error::io("write", &path)(error.into_error()))?;
         let mut out = AtomicFile::create(&path)?;
-        let mut write = || {
+        let mut write_file = || {
             out.write_all(&header)?;
-            bytes.seek(SeekFrom::Start(0))?;
-            std::io::copy(&mut bytes, &mut out).map(drop)
+            array_file.seek(SeekFrom::Start(0))?;
+            std::io::copy(&mut array_file, &mut out).map(drop)
         };
-        write().map_err(Error::io("write", &path))?;
+        write_file().map_err(Error::io("write", &path))?;
         out.commit()
     }
 }

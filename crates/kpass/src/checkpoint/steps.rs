@@ -37,7 +37,7 @@ const NO_CUT: Cut = Cut { tile: 0, segment: 0, start: 0, end: 0 };
 #[derive(Debug)]
 pub struct Steps<'j> {
     entry: Option<Entry<'j>>,
-    done: u64,
+    completed_steps: u64,
 }
 
 /// Returns the journal if it saves to disk. With an engine, every process makes all steps itself.
@@ -49,10 +49,10 @@ impl<'j> Steps<'j> {
     /// Starts the iteration `name`, and returns it with the last saved state, or with the state of
     /// `init` if no state was saved.
     pub fn begin<S: Persist>(journal: Option<&'j Journal<'j>>, name: &str, init: impl Fn() -> S) -> (Self, S) {
-        let Some(journal) = saving_journal(journal) else { return (Self { entry: None, done: 0 }, init()) };
-        let (entry, state) = journal.entry(name, NO_CUT, STEP_UNIT, &init);
-        let done = entry.rows();
-        (Self { entry: Some(entry), done }, state.unwrap_or_else(init))
+        let Some(journal) = saving_journal(journal) else { return (Self { entry: None, completed_steps: 0 }, init()) };
+        let (entry, state) = journal.next_entry_and_state(name, NO_CUT, STEP_UNIT, &init);
+        let done = entry.row_count();
+        (Self { entry: Some(entry), completed_steps: done }, state.unwrap_or_else(init))
     }
 
     /// Starts the iteration `name` with an existing state, into which the saved one is loaded. If
@@ -62,7 +62,7 @@ impl<'j> Steps<'j> {
     /// [`Error::Damaged`](crate::Error::Damaged) if the file is intact but contains another state;
     /// `state` is then unusable.
     pub fn resume<S: Persist>(journal: Option<&'j Journal<'j>>, name: &str, state: &mut S) -> Result<Self> {
-        let Some(journal) = saving_journal(journal) else { return Ok(Self { entry: None, done: 0 }) };
+        let Some(journal) = saving_journal(journal) else { return Ok(Self { entry: None, completed_steps: 0 }) };
         let (mut entry, is_saved) = journal.next_entry(name, NO_CUT);
         if is_saved {
             match verify(&entry.path, &entry.header) {
@@ -73,8 +73,8 @@ impl<'j> Steps<'j> {
                 Err(error) => journal.listener.warn(format!("{error}; \"{name}\" is repeated")),
             }
         }
-        let done = entry.rows();
-        Ok(Self { entry: Some(entry), done })
+        let done = entry.row_count();
+        Ok(Self { entry: Some(entry), completed_steps: done })
     }
 
     /// Returns true if an earlier run saved a state of the next iteration, `name`, that
@@ -85,8 +85,8 @@ impl<'j> Steps<'j> {
     }
 
     /// Returns the number of completed steps, including the steps of earlier runs.
-    pub fn done(&self) -> u64 {
-        self.done
+    pub fn completed_steps(&self) -> u64 {
+        self.completed_steps
     }
 
     /// Returns true if the iteration has ended: the state is then the final state.
@@ -96,9 +96,9 @@ impl<'j> Steps<'j> {
 
     /// Counts one more step, and saves the state if a save is due.
     pub fn record_step(&mut self, state: &impl Persist) {
-        self.done += 1;
+        self.completed_steps += 1;
         if let Some(entry) = &mut self.entry {
-            entry.record_segment(self.done, 1, state);
+            entry.record_segment(self.completed_steps, 1, state);
         }
     }
 
@@ -161,24 +161,26 @@ mod tests {
     #[test]
     fn saved_states_are_restored_and_damaged_ones_are_not() {
         let (folder, warnings) = (tempfile::tempdir().unwrap(), Warnings::default());
-        let first = journal(folder.path(), false, &warnings);
+        let first_run = journal(folder.path(), false, &warnings);
         let mut state = Numbers(vec![0.0; 3]);
-        assert!(!Steps::has_saved_state(Some(&first), "sums"));
-        let mut steps = Steps::resume(Some(&first), "sums", &mut state).unwrap();
+        assert!(!Steps::has_saved_state(Some(&first_run), "sums"));
+        let mut steps = Steps::resume(Some(&first_run), "sums", &mut state).unwrap();
         for _ in 0..4 {
             state.0[1] += 1.5;
             steps.record_step(&state);
         }
         drop(steps);
-        let again = journal(folder.path(), true, &warnings);
-        assert!(Steps::has_saved_state(Some(&again), "sums") && !Steps::has_saved_state(Some(&again), "products"));
+        let second_run = journal(folder.path(), true, &warnings);
+        assert!(
+            Steps::has_saved_state(Some(&second_run), "sums") && !Steps::has_saved_state(Some(&second_run), "products")
+        );
         let mut restored = Numbers(vec![0.0; 3]);
-        let mut steps = Steps::resume(Some(&again), "sums", &mut restored).unwrap();
-        assert_eq!((steps.done(), steps.is_complete(), &restored), (4, false, &state));
+        let mut steps = Steps::resume(Some(&second_run), "sums", &mut restored).unwrap();
+        assert_eq!((steps.completed_steps(), steps.is_complete(), &restored), (4, false, &state));
         steps.complete(&restored);
         drop(steps);
-        let whole = journal(folder.path(), true, &warnings);
-        let (steps, restored) = Steps::begin(Some(&whole), "sums", || Numbers(vec![0.0; 3]));
+        let completed_run = journal(folder.path(), true, &warnings);
+        let (steps, restored) = Steps::begin(Some(&completed_run), "sums", || Numbers(vec![0.0; 3]));
         assert!(steps.is_complete() && restored == state && warnings.0.lock().unwrap().is_empty());
         // the last byte belongs to the numbers
         let entries = std::fs::read_dir(folder.path().join("checkpoint")).unwrap().map(|entry| entry.unwrap().path());
@@ -186,11 +188,11 @@ mod tests {
         let mut bytes = std::fs::read(&path).unwrap();
         *bytes.last_mut().unwrap() ^= 1;
         std::fs::write(&path, bytes).unwrap();
-        let damaged = journal(folder.path(), true, &warnings);
-        assert!(!Steps::has_saved_state(Some(&damaged), "sums"));
-        let mut fresh = Numbers(vec![7.0; 3]);
-        let steps = Steps::resume(Some(&damaged), "sums", &mut fresh).unwrap();
-        assert_eq!((steps.done(), fresh), (0, Numbers(vec![7.0; 3])));
+        let damaged_run = journal(folder.path(), true, &warnings);
+        assert!(!Steps::has_saved_state(Some(&damaged_run), "sums"));
+        let mut unsaved_state = Numbers(vec![7.0; 3]);
+        let steps = Steps::resume(Some(&damaged_run), "sums", &mut unsaved_state).unwrap();
+        assert_eq!((steps.completed_steps(), unsaved_state), (0, Numbers(vec![7.0; 3])));
         assert!(warnings.0.lock().unwrap().iter().any(|text| text.contains("\"sums\" is repeated")));
     }
 }

@@ -36,14 +36,15 @@ pub(super) fn run_pass<T: Float, F: Reduction<T>>(
     deliver: impl FnMut(Delivery<F::State>) -> Result<(), F::Error> + Send,
 ) -> Result<PassReport, F::Error> {
     let deliver = Mutex::new(deliver);
-    let lane = || {
-        let lane_state = LaneState { reduction, deliver: &deliver, state: None, rows: 0, scratch: reduction.scratch() };
+    let make_lane = || {
+        let lane_state =
+            LaneState { reduction, deliver: &deliver, state: None, reduced_rows: 0, scratch: reduction.scratch() };
         Box::new(lane_state) as Box<dyn LaneReduction<T> + '_>
     };
-    run_lanes(pass, source, positions, &lane).map_err(|failure| match failure.downcast::<F::Error>() {
+    run_lanes(pass, source, positions, &make_lane).map_err(|failure| match failure.downcast::<F::Error>() {
         Ok(error) => *error,
         // failures come only from the lanes and from the source
-        Err(other) => other.downcast::<Error>().map_or(Error::WorkerPanicked, |error| *error).into(),
+        Err(failure) => failure.downcast::<Error>().map_or(Error::WorkerPanicked, |error| *error).into(),
     })
 }
 
@@ -56,7 +57,7 @@ trait LaneReduction<T> {
     fn flush(&mut self, workers: &Workers) -> Result<(), Failure>;
     /// Delivers the state of a segment, if it had rows. `segment` is its number among all stored
     /// rows, and `done` the number of segments of the pass up to and including it.
-    fn deliver(&mut self, done: u64, segment: u64) -> Result<(), Failure>;
+    fn deliver(&mut self, segments_done: u64, segment: u64) -> Result<(), Failure>;
 }
 
 /// A fold and the state of the lane's current segment; `None` before the first row.
@@ -64,7 +65,7 @@ struct LaneState<'a, T: Float, F: Reduction<T>, D> {
     reduction: &'a F,
     deliver: &'a Mutex<D>,
     state: Option<F::State>,
-    rows: u64,
+    reduced_rows: u64,
     scratch: F::Scratch,
 }
 
@@ -74,7 +75,7 @@ where
 {
     fn step(&mut self, block: &RowBlock<'_, T>, workers: &Workers) -> Result<(), Failure> {
         let state = self.state.get_or_insert_with(|| self.reduction.init());
-        self.rows += block.len() as u64;
+        self.reduced_rows += block.len() as u64;
         self.reduction.step(state, &mut self.scratch, block, workers).map_err(into_failure)
     }
 
@@ -83,11 +84,11 @@ where
         self.reduction.flush(state, &mut self.scratch, workers).map_err(into_failure)
     }
 
-    fn deliver(&mut self, done: u64, segment: u64) -> Result<(), Failure> {
-        let (state, reduced_rows) = (self.state.take(), std::mem::take(&mut self.rows));
+    fn deliver(&mut self, segments_done: u64, segment: u64) -> Result<(), Failure> {
+        let (state, reduced_rows) = (self.state.take(), std::mem::take(&mut self.reduced_rows));
         let Some(state) = state else { return Ok(()) };
         let mut deliver = self.deliver.lock().unwrap_or_else(PoisonError::into_inner);
-        (*deliver)(Delivery { segments_done: done, segment, rows: reduced_rows, state }).map_err(into_failure)
+        (*deliver)(Delivery { segments_done, segment, rows: reduced_rows, state }).map_err(into_failure)
     }
 }
 
@@ -101,35 +102,38 @@ fn run_lanes<T: Float>(
     pass: &Pass<'_>,
     source: &dyn RowSource<T>,
     positions: Range<u64>,
-    lane: MakeLane<'_, T>,
+    make_lane: MakeLane<'_, T>,
 ) -> Result<PassReport, Failure> {
     let cut = pass.cut(&source.range());
-    let all = cut.segments();
-    let Range { start: first, end } = positions.start..positions.end.min(all.end - all.start);
-    let segment_count = end.saturating_sub(first);
-    let lanes = pass.lanes.clamp(1, usize::try_from(segment_count).unwrap_or(usize::MAX).max(1));
+    let all_segments = cut.segments();
+    let Range { start: first_position, end } =
+        positions.start..positions.end.min(all_segments.end - all_segments.start);
+    let segment_count = end.saturating_sub(first_position);
+    let lane_count = pass.lane_count.clamp(1, usize::try_from(segment_count).unwrap_or(usize::MAX).max(1));
     let sequential = pass.workers.to_sequential();
-    let run = PassRun {
+    let pass_run = PassRun {
         pass,
         source,
-        make_lane: lane,
-        workers: if lanes > 1 { &sequential } else { pass.workers },
+        make_lane,
+        workers: if lane_count > 1 { &sequential } else { pass.workers },
         shape: source.shape(),
         cut,
-        next_to_reduce: AtomicU64::new(first),
-        end,
-        order: Mutex::new(DeliveryOrder { next_to_deliver: first, first_failure: None }),
-        delivered: Condvar::new(),
+        next_to_reduce: AtomicU64::new(first_position),
+        end_position: end,
+        order: Mutex::new(DeliveryOrder { next_to_deliver: first_position, first_failure: None }),
+        order_changed: Condvar::new(),
         has_failed: AtomicBool::new(false),
         rows_reduced: AtomicU64::new(0),
         starved_nanoseconds: AtomicU64::new(0),
     };
-    pass.workers.run_lanes(lanes, || if pass.prefetch == 0 { run.run_without_feeder() } else { run.run_with_feeder() });
+    pass.workers.run_lanes(lane_count, || {
+        if pass.prefetch_tiles == 0 { pass_run.run_without_feeder() } else { pass_run.run_with_feeder() }
+    });
     let report = PassReport {
-        rows: run.rows_reduced.load(Ordering::Relaxed),
-        decoder_wait: Duration::from_nanos(run.starved_nanoseconds.load(Ordering::Relaxed)),
+        rows: pass_run.rows_reduced.load(Ordering::Relaxed),
+        decoder_wait: Duration::from_nanos(pass_run.starved_nanoseconds.load(Ordering::Relaxed)),
     };
-    let order = run.order.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let order = pass_run.order.into_inner().unwrap_or_else(PoisonError::into_inner);
     match order.first_failure {
         Some((_, failure)) => Err(failure),
         None if order.next_to_deliver < end => Err(into_failure(Error::WorkerPanicked)),
@@ -138,7 +142,7 @@ fn run_lanes<T: Float>(
 }
 
 /// A message from a feeder to its lane.
-enum Item<T> {
+enum FeederMessage<T> {
     Tile(u64, RowBuf<T>),
     End(u64),
     Failed(u64, Error),
@@ -159,9 +163,9 @@ struct PassRun<'a, 'f, T> {
     cut: Cut,
     next_to_reduce: AtomicU64,
     /// Position after the last segment to fold.
-    end: u64,
+    end_position: u64,
     order: Mutex<DeliveryOrder>,
-    delivered: Condvar,
+    order_changed: Condvar,
     has_failed: AtomicBool,
     rows_reduced: AtomicU64,
     starved_nanoseconds: AtomicU64,
@@ -169,9 +173,9 @@ struct PassRun<'a, 'f, T> {
 
 impl<T: Float> PassRun<'_, '_, T> {
     /// Returns the stored rows of a segment, by its position in the pass.
-    fn segment_rows(&self, segment: u64) -> Range<u64> {
-        let number = self.cut.segments().start + segment;
-        self.cut.rows(&(number..number + 1))
+    fn segment_range(&self, position: u64) -> Range<u64> {
+        let segment = self.cut.segments().start + position;
+        self.cut.rows(&(segment..segment + 1))
     }
 
     fn lock_order(&self) -> MutexGuard<'_, DeliveryOrder> {
@@ -180,51 +184,53 @@ impl<T: Float> PassRun<'_, '_, T> {
 
     /// Returns true if a segment before `segment` failed, so that work on `segment` would be
     /// discarded.
-    fn is_discarded(&self, segment: u64) -> bool {
+    fn is_discarded(&self, position: u64) -> bool {
         self.has_failed.load(Ordering::Relaxed)
-            && self.lock_order().first_failure.as_ref().is_some_and(|(failed_segment, _)| *failed_segment < segment)
+            && self.lock_order().first_failure.as_ref().is_some_and(|(failed_segment, _)| *failed_segment < position)
     }
 
-    fn fail(&self, segment: u64, failure: Failure) {
+    fn fail(&self, position: u64, failure: Failure) {
         let mut order = self.lock_order();
-        if order.first_failure.as_ref().is_none_or(|(failed_segment, _)| segment < *failed_segment) {
-            order.first_failure = Some((segment, failure));
+        if order.first_failure.as_ref().is_none_or(|(failed_segment, _)| position < *failed_segment) {
+            order.first_failure = Some((position, failure));
         }
         self.has_failed.store(true, Ordering::Relaxed);
-        self.delivered.notify_all();
+        self.order_changed.notify_all();
     }
 
     /// Folds the tiles that the lane's own feeder decodes ahead. The feeder starts together with
     /// its lane, because other lanes wait for the segments that it claims.
     fn run_with_feeder(&self) {
-        let (full, tiles) = channel();
-        let (free, buffers) = channel();
-        for _ in 0..self.pass.prefetch + 1 {
+        let (tile_sender, tile_receiver) = channel();
+        let (buffer_sender, buffer_receiver) = channel();
+        for _ in 0..self.pass.prefetch_tiles + 1 {
             // cannot fail: the receiver is alive
-            let _ = free.send(RowBuf::new(self.pass.tile));
+            let _ = buffer_sender.send(RowBuf::new(self.pass.tile_rows));
         }
         std::thread::scope(|scope| {
-            let feed = move || self.feed(&mut |item| full.send(item).is_ok(), &mut || buffers.recv().ok());
+            let feed = move || {
+                self.feed(&mut |message| tile_sender.send(message).is_ok(), &mut || buffer_receiver.recv().ok())
+            };
             if std::thread::Builder::new().spawn_scoped(scope, feed).is_err() {
                 // the system refuses another thread
                 return self.run_without_feeder();
             }
             // both ends are dropped with the lane, which also ends a feeder that waits for them
-            let (tiles, free) = (tiles, free);
-            self.reduce_items(&tiles, &free);
+            let (tile_receiver, buffer_sender) = (tile_receiver, buffer_sender);
+            self.reduce_messages(&tile_receiver, &buffer_sender);
         });
     }
 
     /// Folds the tiles that the feeder sends, and delivers each segment in its turn.
-    fn reduce_items(&self, tiles: &Receiver<Item<T>>, free: &Sender<RowBuf<T>>) {
+    fn reduce_messages(&self, tile_receiver: &Receiver<FeederMessage<T>>, buffer_sender: &Sender<RowBuf<T>>) {
         let alarm = PanicAlarm(self);
         let mut lane = (self.make_lane)();
         loop {
             let wait_start = Instant::now();
-            let Ok(item) = tiles.recv() else { break };
+            let Ok(message) = tile_receiver.recv() else { break };
             self.starved_nanoseconds.fetch_add(wait_start.elapsed().as_nanos() as u64, Ordering::Relaxed);
             // ignored: the feeder may have ended already
-            if !self.process(item, &mut *lane, |buffer| drop(free.send(buffer))) {
+            if !self.process(message, &mut *lane, |buffer| drop(buffer_sender.send(buffer))) {
                 break;
             }
         }
@@ -234,27 +240,30 @@ impl<T: Float> PassRun<'_, '_, T> {
     /// Decodes and reduces segment after segment with one buffer: a lane without a feeder.
     fn run_without_feeder(&self) {
         let alarm = PanicAlarm(self);
-        let (mut lane, spare) = ((self.make_lane)(), Cell::new(Some(RowBuf::new(self.pass.tile))));
-        self.feed(&mut |item| self.process(item, &mut *lane, |buffer| spare.set(Some(buffer))), &mut || spare.take());
+        let (mut lane, spare_buffer) = ((self.make_lane)(), Cell::new(Some(RowBuf::new(self.pass.tile_rows))));
+        self.feed(
+            &mut |message| self.process(message, &mut *lane, |buffer| spare_buffer.set(Some(buffer))),
+            &mut || spare_buffer.take(),
+        );
         std::mem::forget(alarm);
     }
 
     /// Decodes segment after segment until none is left, or until the lane, which receives them
     /// through `send`, has ended.
-    fn feed(&self, send: &mut dyn FnMut(Item<T>) -> bool, buffers: &mut dyn FnMut() -> Option<RowBuf<T>>) {
-        let mut spare = None;
+    fn feed(&self, send: &mut dyn FnMut(FeederMessage<T>) -> bool, next_buffer: &mut dyn FnMut() -> Option<RowBuf<T>>) {
+        let mut spare_buffer = None;
         loop {
-            let segment = self.next_to_reduce.fetch_add(1, Ordering::Relaxed);
-            if segment >= self.end || self.is_discarded(segment) {
+            let position = self.next_to_reduce.fetch_add(1, Ordering::Relaxed);
+            if position >= self.end_position || self.is_discarded(position) {
                 return;
             }
-            let last = match self.decode(segment, send, buffers, &mut spare) {
-                Ok(true) => Item::End(segment),
+            let final_message = match self.decode(position, send, next_buffer, &mut spare_buffer) {
+                Ok(true) => FeederMessage::End(position),
                 Ok(false) => return,
-                Err(error) => Item::Failed(segment, error),
+                Err(error) => FeederMessage::Failed(position, error),
             };
-            let failed = matches!(last, Item::Failed(..));
-            if !send(last) || failed {
+            let is_failure = matches!(final_message, FeederMessage::Failed(..));
+            if !send(final_message) || is_failure {
                 return;
             }
         }
@@ -263,22 +272,22 @@ impl<T: Float> PassRun<'_, '_, T> {
     /// Sends the tiles of one segment; returns false if the lane has ended.
     fn decode(
         &self,
-        segment: u64,
-        send: &mut dyn FnMut(Item<T>) -> bool,
-        buffers: &mut dyn FnMut() -> Option<RowBuf<T>>,
-        spare: &mut Option<RowBuf<T>>,
+        position: u64,
+        send: &mut dyn FnMut(FeederMessage<T>) -> bool,
+        next_buffer: &mut dyn FnMut() -> Option<RowBuf<T>>,
+        spare_buffer: &mut Option<RowBuf<T>>,
     ) -> Result<bool, Error> {
-        let mut cursor = self.source.open(self.segment_rows(segment))?;
+        let mut cursor = self.source.open(self.segment_range(position))?;
         loop {
-            let Some(mut buffer) = spare.take().or_else(&mut *buffers) else { return Ok(false) };
+            let Some(mut buffer) = spare_buffer.take().or_else(&mut *next_buffer) else { return Ok(false) };
             if self.pass.observer.should_stop() {
                 return Err(Error::Interrupted);
             }
             if !cursor.next(&mut buffer)? {
-                *spare = Some(buffer);
+                *spare_buffer = Some(buffer);
                 return Ok(true);
             }
-            if !send(Item::Tile(segment, buffer)) {
+            if !send(FeederMessage::Tile(position, buffer)) {
                 return Ok(false);
             }
         }
@@ -286,27 +295,32 @@ impl<T: Float> PassRun<'_, '_, T> {
 
     /// Passes a decoded item to the lane, and frees its buffer; returns false if the lane has
     /// nothing more to do.
-    fn process(&self, item: Item<T>, lane: &mut (dyn LaneReduction<T> + '_), free: impl FnOnce(RowBuf<T>)) -> bool {
-        let (segment, outcome) = match item {
-            Item::Tile(segment, buffer) => {
+    fn process(
+        &self,
+        message: FeederMessage<T>,
+        lane: &mut (dyn LaneReduction<T> + '_),
+        release_buffer: impl FnOnce(RowBuf<T>),
+    ) -> bool {
+        let (position, outcome) = match message {
+            FeederMessage::Tile(position, buffer) => {
                 let outcome = self.step(lane, &buffer);
-                free(buffer);
-                (segment, outcome)
+                release_buffer(buffer);
+                (position, outcome)
             }
-            Item::End(segment) => (segment, self.finish_segment(segment, lane)),
-            Item::Failed(segment, error) => (segment, Err(into_failure(error))),
+            FeederMessage::End(position) => (position, self.finish_segment(position, lane)),
+            FeederMessage::Failed(position, error) => (position, Err(into_failure(error))),
         };
         match outcome {
-            Ok(()) => !self.is_discarded(segment),
+            Ok(()) => !self.is_discarded(position),
             Err(failure) => {
-                self.fail(segment, failure);
+                self.fail(position, failure);
                 false
             }
         }
     }
 
     fn step(&self, lane: &mut (dyn LaneReduction<T> + '_), buffer: &RowBuf<T>) -> Result<(), Failure> {
-        debug_assert!(buffer.rows.len() <= buffer.capacity, "a cursor forgets what was in the buffer");
+        debug_assert!(buffer.row_numbers.len() <= buffer.capacity, "a cursor forgets what was in the buffer");
         let block = buffer.block(&self.shape);
         if block.is_empty() {
             return Ok(());
@@ -319,22 +333,22 @@ impl<T: Float> PassRun<'_, '_, T> {
     }
 
     /// Waits for the segment's turn and delivers its state.
-    fn finish_segment(&self, segment: u64, lane: &mut (dyn LaneReduction<T> + '_)) -> Result<(), Failure> {
+    fn finish_segment(&self, position: u64, lane: &mut (dyn LaneReduction<T> + '_)) -> Result<(), Failure> {
         lane.flush(self.workers)?;
         // the state of a step that ended early is invalid
         self.workers.check().map_err(into_failure)?;
         let mut order = self.lock_order();
-        while order.next_to_deliver < segment {
-            if order.first_failure.as_ref().is_some_and(|(at, _)| *at < segment) {
+        while order.next_to_deliver < position {
+            if order.first_failure.as_ref().is_some_and(|(failed_position, _)| *failed_position < position) {
                 return Ok(());
             }
-            order = self.delivered.wait(order).unwrap_or_else(PoisonError::into_inner);
+            order = self.order_changed.wait(order).unwrap_or_else(PoisonError::into_inner);
         }
-        lane.deliver(segment + 1, self.cut.segments().start + segment)?;
+        lane.deliver(position + 1, self.cut.segments().start + position)?;
         // a delivery that ended early does not count
         self.workers.check().map_err(into_failure)?;
         order.next_to_deliver += 1;
-        self.delivered.notify_all();
+        self.order_changed.notify_all();
         Ok(())
     }
 }

@@ -40,21 +40,21 @@ pub(super) struct HeartbeatWriter {
 struct WriterState {
     medium: Arc<dyn Medium>,
     name: String,
-    count: AtomicU64,
-    ended: AtomicBool,
+    beat_count: AtomicU64,
+    has_ended: AtomicBool,
 }
 
 impl WriterState {
-    fn write(&self, ended: bool) -> Result<()> {
-        let heartbeat = Heartbeat { beat: self.count.fetch_add(1, Ordering::Relaxed), ended };
+    fn write(&self, is_last: bool) -> Result<()> {
+        let heartbeat = Heartbeat { beat: self.beat_count.fetch_add(1, Ordering::Relaxed), ended: is_last };
         let text = serde_json::to_vec(&heartbeat).unwrap_or_default();
         self.medium.replace(&format!("{}{HEARTBEAT_SUFFIX}", self.name), &text)
     }
 
     fn run(&self) {
-        while !self.ended.load(Ordering::Relaxed) {
+        while !self.has_ended.load(Ordering::Relaxed) {
             std::thread::park_timeout(HEARTBEAT_INTERVAL);
-            if !self.ended.load(Ordering::Relaxed) {
+            if !self.has_ended.load(Ordering::Relaxed) {
                 // ignored: the next heartbeat may succeed; if none does, the other processes regard
                 // this process as gone
                 let _ = self.write(false);
@@ -66,12 +66,12 @@ impl WriterState {
 impl HeartbeatWriter {
     /// Returns the heartbeat of this process, under a unique name that begins with the digest of
     /// its job.
-    pub(super) fn new(medium: Arc<dyn Medium>, mark: &str) -> Self {
-        static PROCESSES: AtomicU64 = AtomicU64::new(0);
+    pub(super) fn new(medium: Arc<dyn Medium>, job_digest: &str) -> Self {
+        static WRITER_COUNT: AtomicU64 = AtomicU64::new(0);
         let nanoseconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-        let (process, number) = (std::process::id(), PROCESSES.fetch_add(1, Ordering::Relaxed));
-        let name = format!("{mark}-{nanoseconds:x}-{process:x}-{number}");
-        let inner = WriterState { medium, name, count: AtomicU64::new(0), ended: AtomicBool::new(false) };
+        let (process_id, writer_index) = (std::process::id(), WRITER_COUNT.fetch_add(1, Ordering::Relaxed));
+        let name = format!("{job_digest}-{nanoseconds:x}-{process_id:x}-{writer_index}");
+        let inner = WriterState { medium, name, beat_count: AtomicU64::new(0), has_ended: AtomicBool::new(false) };
         Self { inner: Arc::new(inner), handle: Mutex::default() }
     }
 
@@ -92,7 +92,7 @@ impl HeartbeatWriter {
     /// Writes the last heartbeat; returns false if there was no first heartbeat, or if the last
     /// heartbeat was written already.
     pub(super) fn end(&self) -> bool {
-        self.inner.ended.store(true, Ordering::Relaxed);
+        self.inner.has_ended.store(true, Ordering::Relaxed);
         let handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(handle) = handle else { return false };
         handle.thread().unpark();
@@ -108,19 +108,19 @@ pub(super) struct HeartbeatMonitor {
     medium: Arc<dyn Medium>,
     pub(super) heartbeat_timeout: Duration,
     /// Last heartbeat of each process, and the time at which it was first read.
-    latest: Mutex<BTreeMap<String, (Option<Heartbeat>, Instant)>>,
+    last_heartbeats: Mutex<BTreeMap<String, (Option<Heartbeat>, Instant)>>,
 }
 
 impl HeartbeatMonitor {
     pub(super) fn new(medium: Arc<dyn Medium>, heartbeat_timeout: Duration) -> Self {
-        Self { medium, heartbeat_timeout, latest: Mutex::default() }
+        Self { medium, heartbeat_timeout, last_heartbeats: Mutex::default() }
     }
 
-    fn read_latest(&self, process: &str) -> Result<(Option<Heartbeat>, Instant)> {
+    fn update_heartbeat(&self, process: &str) -> Result<(Option<Heartbeat>, Instant)> {
         let text = self.medium.read(&format!("{process}{HEARTBEAT_SUFFIX}"))?;
         let heartbeat = text.and_then(|text| serde_json::from_slice::<Heartbeat>(&text).ok());
-        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = latest.entry(process.to_string()).or_insert_with(|| (heartbeat.clone(), Instant::now()));
+        let mut last_heartbeats = self.last_heartbeats.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = last_heartbeats.entry(process.to_string()).or_insert_with(|| (heartbeat.clone(), Instant::now()));
         if heartbeat.is_some() && heartbeat != last.0 {
             *last = (heartbeat, Instant::now());
         }
@@ -130,25 +130,25 @@ impl HeartbeatMonitor {
     /// Returns true if a process no longer runs: it has ended, or its heartbeat has not changed
     /// within `patience`.
     pub(super) fn has_left(&self, process: &str) -> Result<bool> {
-        let (heartbeat, since) = self.read_latest(process)?;
-        let ended = heartbeat.is_some_and(|life| life.ended);
-        Ok(ended || since.elapsed() > self.heartbeat_timeout)
+        let (heartbeat, unchanged_since) = self.update_heartbeat(process)?;
+        let has_ended = heartbeat.is_some_and(|heartbeat| heartbeat.ended);
+        Ok(has_ended || unchanged_since.elapsed() > self.heartbeat_timeout)
     }
 
     /// Returns true if one of the processes is running: watches for a few intervals whether a
     /// heartbeat changes.
     pub(super) fn is_any_running(&self, processes: &[String]) -> Result<bool> {
-        let read = |process: &String| self.medium.read(&format!("{process}{HEARTBEAT_SUFFIX}"));
-        let first = processes.iter().map(read).collect::<Result<Vec<_>>>()?;
+        let read_text = |process: &String| self.medium.read(&format!("{process}{HEARTBEAT_SUFFIX}"));
+        let first_texts = processes.iter().map(read_text).collect::<Result<Vec<_>>>()?;
         let is_running = |text: &Option<Vec<u8>>| {
             let heartbeat = text.as_deref().and_then(|text| serde_json::from_slice::<Heartbeat>(text).ok());
-            heartbeat.is_some_and(|life| !life.ended)
+            heartbeat.is_some_and(|heartbeat| !heartbeat.ended)
         };
-        let watched: Vec<_> = processes.iter().zip(&first).filter(|(_, text)| is_running(text)).collect();
+        let running: Vec<_> = processes.iter().zip(&first_texts).filter(|(_, text)| is_running(text)).collect();
         let start = Instant::now();
-        while !watched.is_empty() && start.elapsed() < WATCH_INTERVALS * HEARTBEAT_INTERVAL {
-            for (process, text) in &watched {
-                if read(process)? != **text {
+        while !running.is_empty() && start.elapsed() < WATCH_INTERVALS * HEARTBEAT_INTERVAL {
+            for (process, text) in &running {
+                if read_text(process)? != **text {
                     return Ok(true);
                 }
             }

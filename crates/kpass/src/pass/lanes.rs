@@ -20,13 +20,13 @@ const PREFETCH_TILES: usize = 2;
 #[derive(Clone, Debug)]
 pub struct LaneMemory {
     /// Number of rows of a tile.
-    pub tile: usize,
+    pub tile_rows: usize,
     /// Name of `bytes`, for the message if they do not fit.
     pub name: &'static str,
     /// Bytes of the state and the buffers of a lane.
     pub bytes: usize,
     /// Memory that all lanes share, such as the model.
-    pub shared: Vec<MemoryTerm>,
+    pub shared_terms: Vec<MemoryTerm>,
 }
 
 /// The lanes that fit the memory, and the remaining bytes of the budget.
@@ -45,18 +45,18 @@ pub struct FittingLanes {
 pub fn fitting_lanes<T: Float>(
     stage: &str,
     source: &dyn RowSource<T>,
-    lane: &LaneMemory,
+    lane_memory: &LaneMemory,
     memory: usize,
     threads: usize,
 ) -> Result<FittingLanes> {
-    let tiles = source.footprint().bytes_for(lane.tile * (PREFETCH_TILES + 1));
+    let tile_bytes = source.footprint().bytes_for(lane_memory.tile_rows * (PREFETCH_TILES + 1));
     let plan = |lanes: usize| {
-        let mut plan = MemoryPlan::for_process(stage, memory, threads, source.metadata_bytes())
-            .term("decoder and tiles", lanes * tiles, "choose fewer columns with `features`")
+        let mut memory_plan = MemoryPlan::for_process(stage, memory, threads, source.metadata_bytes())
+            .term("decoder and tiles", lanes * tile_bytes, "choose fewer columns with `features`")
             // one more for the state that waits for its turn
-            .term(lane.name, (lanes + 1) * lane.bytes, "choose fewer columns with `features`");
-        plan.terms.extend_from_slice(&lane.shared);
-        plan
+            .term(lane_memory.name, (lanes + 1) * lane_memory.bytes, "choose fewer columns with `features`");
+        memory_plan.terms.extend_from_slice(&lane_memory.shared_terms);
+        memory_plan
     };
     let fits = |lanes: &usize| plan(*lanes).bytes() <= memory;
     match (1..=threads).rev().find(fits) {
@@ -66,6 +66,14 @@ pub fn fitting_lanes<T: Float>(
 }
 
 /// Returns a pass of these sizes with `lanes` lanes.
-pub fn scan<'a>(lanes: usize, workers: &'a Workers, observer: &'a dyn Observer) -> Pass<'a> {
-    Pass { tile: TILE_ROWS, segment: SEGMENT_ROWS, lanes, prefetch: PREFETCH_TILES, workers, observer, journal: None }
+pub fn default_pass<'a>(lane_count: usize, workers: &'a Workers, observer: &'a dyn Observer) -> Pass<'a> {
+    Pass {
+        tile_rows: TILE_ROWS,
+        segment_rows: SEGMENT_ROWS,
+        lane_count,
+        prefetch_tiles: PREFETCH_TILES,
+        workers,
+        observer,
+        journal: None,
+    }
 }

@@ -22,16 +22,16 @@ pub(super) struct Member {
 impl Member {
     /// Joins the processes of the job, and writes the first heartbeat. Fails if processes of
     /// another job are running there, or with an error of the medium.
-    pub(super) fn join(medium: &Arc<dyn Medium>, lives: &HeartbeatMonitor, job: &Manifest) -> Result<Self> {
-        let mark = job.job_digest();
-        let name = format!("{mark}{JOB_SUFFIX}");
+    pub(super) fn join(medium: &Arc<dyn Medium>, heartbeats: &HeartbeatMonitor, job: &Manifest) -> Result<Self> {
+        let job_digest = job.job_digest();
+        let name = format!("{job_digest}{JOB_SUFFIX}");
         if !medium.contains(&name)? {
-            reject_other_jobs(&**medium, lives, job)?;
+            reject_other_jobs(&**medium, heartbeats, job)?;
             medium.create(&name, &serde_json::to_vec(job).unwrap_or_default())?;
         }
-        let heartbeat = HeartbeatWriter::new(Arc::clone(medium), &mark);
+        let heartbeat = HeartbeatWriter::new(Arc::clone(medium), &job_digest);
         heartbeat.start()?;
-        Ok(Self { job_digest: mark, heartbeat })
+        Ok(Self { job_digest, heartbeat })
     }
 
     pub(super) fn owns(&self, name: &str) -> bool {
@@ -46,8 +46,8 @@ impl Member {
         format!("{}-{:06}-{}", self.job_digest, pass.number, segment_name(segment))
     }
 
-    pub(super) fn claim_name(&self, pass: &PassKey, what: &str, generation: u64) -> String {
-        format!("{}-{:06}-{what}.{generation}", self.job_digest, pass.number)
+    pub(super) fn claim_name(&self, pass: &PassKey, item: &str, generation: u64) -> String {
+        format!("{}-{:06}-{item}.{generation}", self.job_digest, pass.number)
     }
 }
 
@@ -58,16 +58,16 @@ pub(super) fn segment_name(segment: u64) -> String {
 
 /// Rejects a medium in which processes of another job are running: most likely one of the two jobs
 /// was started with wrong options, and the processes would share no work.
-fn reject_other_jobs(medium: &dyn Medium, lives: &HeartbeatMonitor, job: &Manifest) -> Result<()> {
+fn reject_other_jobs(medium: &dyn Medium, heartbeats: &HeartbeatMonitor, job: &Manifest) -> Result<()> {
     let names = medium.names()?;
     for name in names.iter().filter(|name| Digest::strip_digest(name) == Some(JOB_SUFFIX)) {
-        let mark = name.trim_end_matches(JOB_SUFFIX);
+        let other_digest = name.trim_end_matches(JOB_SUFFIX);
         let processes =
-            names.iter().filter(|name| name.starts_with(mark)).filter_map(|name| Heartbeat::process_name(name));
+            names.iter().filter(|name| name.starts_with(other_digest)).filter_map(|name| Heartbeat::process_name(name));
         if let Ok(Some(text)) = medium.read(name)
-            && let Ok(other) = serde_json::from_slice::<Manifest>(&text)
-            && let Some(difference) = job.job_difference(&other)
-            && lives.is_any_running(&processes.collect::<Vec<_>>())?
+            && let Ok(other_job) = serde_json::from_slice::<Manifest>(&text)
+            && let Some(difference) = job.job_difference(&other_job)
+            && heartbeats.is_any_running(&processes.collect::<Vec<_>>())?
         {
             let why = format!(
                 "another job is running here: {difference}; start every process with the same options and rows, or choose \

@@ -35,7 +35,7 @@ pub use crate::checkpoint::{
 pub use shared_engine::SharedEngine;
 pub use shared_pass::{Deliver, LotReduction, reduce_lots};
 pub use tree::{STRETCH_SEGMENTS, state_count};
-pub use workers::{CancelToken, Pool, Workers};
+pub use workers::{BufferPool, CancelToken, Workers};
 
 use crate::checkpoint::{Cut, Journal, Persist};
 use crate::{Error, Float, RowBlock, RowSource};
@@ -82,15 +82,15 @@ pub trait Reduction<T: Float>: Sync {
 #[derive(Clone, Copy)]
 pub struct Pass<'a> {
     /// Number of rows per tile.
-    pub tile: usize,
+    pub tile_rows: usize,
     /// Number of stored rows per segment.
-    pub segment: u64,
+    pub segment_rows: u64,
     /// Number of segments folded at the same time, each with its own state.
-    pub lanes: usize,
+    pub lane_count: usize,
     /// Number of tiles decoded ahead, per lane, by a separate thread. With 0 a lane decodes its own
     /// tiles: the tiles stay in the processor's cache, but decoding and folding do not overlap.
     /// This is faster if every processor has a lane.
-    pub prefetch: usize,
+    pub prefetch_tiles: usize,
     /// Threads inside a step; sequential if there are several lanes.
     pub workers: &'a Workers,
     /// Observer that receives the progress and may stop the pass.
@@ -103,10 +103,10 @@ pub struct Pass<'a> {
 impl std::fmt::Debug for Pass<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pass")
-            .field("tile", &self.tile)
-            .field("segment", &self.segment)
-            .field("lanes", &self.lanes)
-            .field("prefetch", &self.prefetch)
+            .field("tile", &self.tile_rows)
+            .field("segment", &self.segment_rows)
+            .field("lanes", &self.lane_count)
+            .field("prefetch", &self.prefetch_tiles)
             .field("threads", &self.workers.threads())
             .finish_non_exhaustive()
     }
@@ -125,14 +125,22 @@ pub struct PassReport {
 impl<'a> Pass<'a> {
     /// Returns a pass with one lane and all workers, no observer and no journal. Change the fields
     /// for more.
-    pub fn new(tile: usize, segment: u64, workers: &'a Workers) -> Self {
-        Self { tile, segment, lanes: 1, prefetch: 2, workers, observer: &NoObserver, journal: None }
+    pub fn new(tile_rows: usize, segment_rows: u64, workers: &'a Workers) -> Self {
+        Self {
+            tile_rows,
+            segment_rows,
+            lane_count: 1,
+            prefetch_tiles: 2,
+            workers,
+            observer: &NoObserver,
+            journal: None,
+        }
     }
 
     /// Returns the cut of the stored rows `range`. Segments begin at multiples of the segment size,
     /// so that leaving out rows at the start never shifts a segment.
     fn cut(&self, range: &Range<u64>) -> Cut {
-        Cut { tile: self.tile, segment: self.segment, start: range.start, end: range.end }
+        Cut { tile: self.tile_rows, segment: self.segment_rows, start: range.start, end: range.end }
     }
 
     /// Reduces every selected row and merges the segments' states; returns [`Reduction::init`] for
@@ -175,25 +183,26 @@ impl<'a> Pass<'a> {
     ) -> Result<(F::State, PassReport), F::Error> {
         let Some(journal) = self.journal else { return self.reduce(source, reduction) };
         if let Some(engine) = journal.engine() {
-            return self.fold_shared(engine, name, source, reduction);
+            return self.reduce_shared(engine, name, source, reduction);
         }
         let cut = self.cut(&source.range());
-        let (mut entry, tree) = journal.entry(name, cut, "rows", || Tree::for_loading(|| reduction.init()));
+        let (mut entry, tree) =
+            journal.next_entry_and_state(name, cut, "rows", || Tree::for_loading(|| reduction.init()));
         let mut tree = tree.unwrap_or_default();
-        let restored = entry.rows();
-        self.observer.report_restored(restored);
+        let restored_rows = entry.row_count();
+        self.observer.report_restored(restored_rows);
         if entry.is_complete() {
-            let report = PassReport { rows: restored, ..PassReport::default() };
+            let report = PassReport { rows: restored_rows, ..PassReport::default() };
             return Ok((tree.finish().unwrap_or_else(|| reduction.init()), report));
         }
         let outcome = run_pass(
             self,
             source,
             reduction,
-            entry.done()..u64::MAX,
-            |Delivery { segments_done: done, segment, rows: reduced_rows, state, .. }| {
+            entry.merged_segments()..u64::MAX,
+            |Delivery { segments_done, segment, rows: reduced_rows, state, .. }| {
                 tree.add(segment, state);
-                entry.record_segment(done, reduced_rows, &tree);
+                entry.record_segment(segments_done, reduced_rows, &tree);
                 Ok(())
             },
         );
@@ -201,7 +210,7 @@ impl<'a> Pass<'a> {
             Ok(report) => {
                 entry.complete(&tree);
                 let total = tree.finish().unwrap_or_else(|| reduction.init());
-                Ok((total, PassReport { rows: restored + report.rows, ..report }))
+                Ok((total, PassReport { rows: restored_rows + report.rows, ..report }))
             }
             Err(error) => {
                 entry.save_before_stop(&tree);

@@ -22,15 +22,21 @@ pub(super) fn store_rows<T: Float, F: Reduction<T>>(
     pass: &Pass<'_>,
     source: &dyn RowSource<T>,
     reduction: &F,
-    rows: &dyn PartialRows,
+    store: &dyn PartialRows,
     stored: Range<u64>,
 ) -> Result<(), F::Error> {
-    let storing_fold = StoringReduction { reduction, rows, end: AtomicU64::new(stored.start) };
+    let storing_reduction = StoringReduction { reduction, store, stored_end: AtomicU64::new(stored.start) };
     let end = stored.end;
-    run_pass(&Pass { lanes: 1, ..*pass }, &ClippedSource { source, stored }, &storing_fold, 0..u64::MAX, |_| Ok(()))?;
-    let stored_end = storing_fold.end.into_inner();
+    run_pass(
+        &Pass { lane_count: 1, ..*pass },
+        &ClippedSource { source, stored },
+        &storing_reduction,
+        0..u64::MAX,
+        |_| Ok(()),
+    )?;
+    let stored_end = storing_reduction.stored_end.into_inner();
     if stored_end < end {
-        rows.store(RowsKey { stored: stored_end..end, rows: 0 }, &[])?;
+        store.store(RowsKey { stored: stored_end..end, rows: 0 }, &[])?;
     }
     Ok(())
 }
@@ -59,9 +65,9 @@ impl<T: Float> RowSource<T> for ClippedSource<'_, T> {
 /// A fold that also stores its rows.
 struct StoringReduction<'a, F> {
     reduction: &'a F,
-    rows: &'a dyn PartialRows,
+    store: &'a dyn PartialRows,
     /// Stored row after the last one that was written.
-    end: AtomicU64,
+    stored_end: AtomicU64,
 }
 
 impl<T: Float, F: Reduction<T>> Reduction<T> for StoringReduction<'_, F> {
@@ -82,9 +88,9 @@ impl<T: Float, F: Reduction<T>> Reduction<T> for StoringReduction<'_, F> {
         block: &RowBlock<'_, T>,
         workers: &Workers,
     ) -> Result<(), F::Error> {
-        let Some(last) = block.rows.last() else { return Ok(()) };
-        let start = self.end.swap(last + 1, Ordering::Relaxed);
-        self.rows.store(RowsKey { stored: start..last + 1, rows: block.len() as u64 }, &block_bytes(block))?;
+        let Some(last_row) = block.row_numbers.last() else { return Ok(()) };
+        let start = self.stored_end.swap(last_row + 1, Ordering::Relaxed);
+        self.store.store(RowsKey { stored: start..last_row + 1, rows: block.len() as u64 }, &encode_block(block))?;
         self.reduction.step(state, scratch, block, workers)
     }
     fn flush(&self, state: &mut F::State, scratch: &mut F::Scratch, workers: &Workers) -> Result<(), F::Error> {
@@ -94,10 +100,10 @@ impl<T: Float, F: Reduction<T>> Reduction<T> for StoringReduction<'_, F> {
 
 /// Returns the bytes of the arrays of a block, one after the other: row numbers, inputs, targets,
 /// weights, codes of classes and folds.
-fn block_bytes<T: Float>(block: &RowBlock<'_, T>) -> Vec<u8> {
+fn encode_block<T: Float>(block: &RowBlock<'_, T>) -> Vec<u8> {
     let codes = [&block.classes, &block.groups].map(|coded| coded.map_or(&[][..], |coded| coded.codes));
     let parts: [&[u8]; 6] = [
-        bytemuck::cast_slice(block.rows),
+        bytemuck::cast_slice(block.row_numbers),
         T::as_bytes(block.x),
         bytemuck::cast_slice(block.y),
         bytemuck::cast_slice(block.weight.unwrap_or_default()),
@@ -112,7 +118,7 @@ pub(super) struct StoredRows<'a, T> {
     store: &'a dyn PartialRows,
     tiles: Vec<(usize, RowsKey)>,
     /// Empty buffer of the source, with its dictionaries of classes and folds.
-    empty: RowBuf<T>,
+    empty_buffer: RowBuf<T>,
     shape: TableShape,
 }
 
@@ -129,9 +135,9 @@ impl<'a, T: Float> StoredRows<'a, T> {
         store: &'a dyn PartialRows,
         tiles: Vec<(usize, RowsKey)>,
     ) -> Result<Self> {
-        let mut empty = RowBuf::new(0);
-        source.open(0..0)?.next(&mut empty)?;
-        Ok(Self { store, tiles, empty, shape: source.shape() })
+        let mut empty_buffer = RowBuf::new(0);
+        source.open(0..0)?.next(&mut empty_buffer)?;
+        Ok(Self { store, tiles, empty_buffer, shape: source.shape() })
     }
 }
 
@@ -144,12 +150,26 @@ impl<T: Float> RowSource<T> for StoredRows<'_, T> {
         tiles.first().map_or(0, |(_, key)| key.stored.start)..tiles.last().map_or(0, |(_, key)| key.stored.end)
     }
     fn open(&self, _: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
-        let code_width = |labels: &Option<Arc<Vec<Label>>>| labels.as_ref().map_or(0, |_| size_of::<u32>());
-        let (shape, empty) = (&self.shape, &self.empty);
-        let (x, y) = (shape.inputs * size_of::<T>(), shape.targets * size_of::<f64>());
-        let weight = if shape.has_weights { size_of::<f64>() } else { 0 };
-        let widths = [size_of::<u64>(), x, y, weight, code_width(&empty.class_labels), code_width(&empty.group_labels)];
-        Ok(Box::new(StoredRowsCursor { source: self, widths, next_tile: 0, tile: Vec::new(), position: 0, rows: 0 }))
+        let code_bytes = |labels: &Option<Arc<Vec<Label>>>| labels.as_ref().map_or(0, |_| size_of::<u32>());
+        let (shape, empty_buffer) = (&self.shape, &self.empty_buffer);
+        let (x_bytes, y_bytes) = (shape.inputs * size_of::<T>(), shape.targets * size_of::<f64>());
+        let weight_bytes = if shape.has_weights { size_of::<f64>() } else { 0 };
+        let array_row_bytes = [
+            size_of::<u64>(),
+            x_bytes,
+            y_bytes,
+            weight_bytes,
+            code_bytes(&empty_buffer.class_labels),
+            code_bytes(&empty_buffer.group_labels),
+        ];
+        Ok(Box::new(StoredRowsCursor {
+            source: self,
+            array_row_bytes,
+            next_tile: 0,
+            tile_bytes: Vec::new(),
+            position: 0,
+            tile_rows: 0,
+        }))
     }
     fn footprint(&self) -> Footprint {
         Footprint { fixed: 0, per_row: RowBuf::<T>::bytes_per_row(&self.shape) }
@@ -159,23 +179,23 @@ impl<T: Float> RowSource<T> for StoredRows<'_, T> {
 struct StoredRowsCursor<'a, T> {
     source: &'a StoredRows<'a, T>,
     /// Bytes of a row in each of the arrays.
-    widths: [usize; 6],
+    array_row_bytes: [usize; 6],
     next_tile: usize,
     /// Arrays of the current tile, one after the other.
-    tile: Vec<u8>,
+    tile_bytes: Vec<u8>,
     /// Position in the tile of the next row to return, and the number of rows of the tile.
     position: usize,
-    rows: usize,
+    tile_rows: usize,
 }
 
 impl<T: Float> RowCursor<T> for StoredRowsCursor<'_, T> {
     fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
         buf.clear();
-        let empty = &self.source.empty;
-        (buf.class_labels, buf.group_labels) = (empty.class_labels.clone(), empty.group_labels.clone());
-        while buf.rows.len() < buf.capacity && (self.position < self.rows || self.load_tile()?) {
-            let range = self.position..self.rows.min(self.position + buf.capacity - buf.rows.len());
-            append(&mut buf.rows, self.array_bytes(0, &range));
+        let empty_buffer = &self.source.empty_buffer;
+        (buf.class_labels, buf.group_labels) = (empty_buffer.class_labels.clone(), empty_buffer.group_labels.clone());
+        while buf.row_numbers.len() < buf.capacity && (self.position < self.tile_rows || self.load_tile()?) {
+            let range = self.position..self.tile_rows.min(self.position + buf.capacity - buf.row_numbers.len());
+            append(&mut buf.row_numbers, self.array_bytes(0, &range));
             append(&mut buf.x, self.array_bytes(1, &range));
             append(&mut buf.y, self.array_bytes(2, &range));
             append(&mut buf.weight, self.array_bytes(3, &range));
@@ -183,36 +203,39 @@ impl<T: Float> RowCursor<T> for StoredRowsCursor<'_, T> {
             append(&mut buf.groups, self.array_bytes(5, &range));
             self.position = range.end;
         }
-        Ok(!buf.rows.is_empty())
+        Ok(!buf.row_numbers.is_empty())
     }
 }
 
 impl<T: Float> StoredRowsCursor<'_, T> {
     /// Reads the next tile with rows; returns false if there are no more.
     fn load_tile(&mut self) -> Result<bool> {
-        let StoredRows { store: keeper, tiles, .. } = self.source;
+        let StoredRows { store, tiles, .. } = self.source;
         let remaining_tiles = tiles.iter().enumerate().skip(self.next_tile);
         let Some((tile_index, (stored_index, key))) = remaining_tiles.into_iter().find(|(_, (_, key))| key.rows > 0)
         else {
             return Ok(false);
         };
         // frees the old tile first: only one is in memory
-        self.tile = Vec::new();
-        self.tile = keeper.load(*stored_index)?;
-        let (rows, width) = (key.rows as usize, self.widths.iter().sum::<usize>());
-        if Some(self.tile.len()) != rows.checked_mul(width) {
-            let (stored, bytes) = (&key.stored, self.tile.len());
+        self.tile_bytes = Vec::new();
+        self.tile_bytes = store.load(*stored_index)?;
+        let (rows, row_bytes) = (key.rows as usize, self.array_row_bytes.iter().sum::<usize>());
+        if Some(self.tile_bytes.len()) != rows.checked_mul(row_bytes) {
+            let (stored, bytes) = (&key.stored, self.tile_bytes.len());
             let detail =
-                format!("rows {}..{} have {bytes} bytes instead of {rows} times {width}", stored.start, stored.end);
+                format!("rows {}..{} have {bytes} bytes instead of {rows} times {row_bytes}", stored.start, stored.end);
             return Err(Error::Damaged { path: PathBuf::from("kept rows"), detail });
         }
-        (self.next_tile, self.position, self.rows) = (tile_index + 1, 0, rows);
+        (self.next_tile, self.position, self.tile_rows) = (tile_index + 1, 0, rows);
         Ok(true)
     }
 
-    fn array_bytes(&self, array: usize, range: &Range<usize>) -> &[u8] {
-        let (first, width) = (self.rows * self.widths[..array].iter().sum::<usize>(), self.widths[array]);
-        &self.tile[first + range.start * width..first + range.end * width]
+    fn array_bytes(&self, array_index: usize, range: &Range<usize>) -> &[u8] {
+        let (array_start, row_bytes) = (
+            self.tile_rows * self.array_row_bytes[..array_index].iter().sum::<usize>(),
+            self.array_row_bytes[array_index],
+        );
+        &self.tile_bytes[array_start + range.start * row_bytes..array_start + range.end * row_bytes]
     }
 }
 

@@ -46,7 +46,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Time without a heartbeat after which a process counts as having left: network file systems may
 /// show a replaced file up to a minute late.
-const DEFAULT_PATIENCE: Duration = Duration::from_secs(90);
+const DEFAULT_HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Minimum number of lots of a pass that has at least this many segments. With small lots, no
 /// process waits long for the slowest process.
@@ -61,7 +61,7 @@ pub struct SharedEngine {
     heartbeats: HeartbeatMonitor,
     member: OnceLock<Member>,
     next_pass: AtomicU64,
-    lots: Mutex<LotSchedule>,
+    schedule: Mutex<LotSchedule>,
 }
 
 impl std::fmt::Debug for SharedEngine {
@@ -78,10 +78,10 @@ struct LotSchedule {
     /// the same cut: the process may have cached values of their rows.
     reduced_before: BTreeSet<u64>,
     /// First segments of the lots that this process has claimed in this pass.
-    claimed: BTreeSet<u64>,
+    claimed_lots: BTreeSet<u64>,
     /// First segments of the lots that this process has not tried to claim yet. The lots of
     /// `folded_before` come first.
-    unclaimed: VecDeque<u64>,
+    unclaimed_lots: VecDeque<u64>,
     /// Start of the pass, the time that the lots of `folded_before` took, and the longest such time
     /// of the previous passes: an estimate of the cost of recomputing the values that another
     /// process has cached.
@@ -95,17 +95,17 @@ struct LotSchedule {
 }
 
 /// Returns the number of segments of a lot: a power of two, at most a stretch.
-fn lot_length(cut: Cut) -> u64 {
+fn segments_per_lot(cut: Cut) -> u64 {
     let all = cut.segments();
-    let length = ((all.end - all.start) / MIN_LOTS).clamp(1, STRETCH_SEGMENTS);
-    1 << length.ilog2()
+    let lot_segments = ((all.end - all.start) / MIN_LOTS).clamp(1, STRETCH_SEGMENTS);
+    1 << lot_segments.ilog2()
 }
 
 /// Returns the lot of a segment; lots are cut at multiples of their length, as stretches are.
 fn lot_at(cut: Cut, segment: u64) -> Range<u64> {
-    let (all, length) = (cut.segments(), lot_length(cut));
-    let start = segment / length * length;
-    start.max(all.start)..(start + length).min(all.end)
+    let (all, lot_segments) = (cut.segments(), segments_per_lot(cut));
+    let start = segment / lot_segments * lot_segments;
+    start.max(all.start)..(start + lot_segments).min(all.end)
 }
 
 fn lot_starts(cut: Cut) -> impl Iterator<Item = u64> {
@@ -135,10 +135,10 @@ impl SharedEngine {
     /// Returns the engine of a process that shares the passes of a run through a medium.
     pub fn new(medium: Arc<dyn Medium>) -> Self {
         Self {
-            heartbeats: HeartbeatMonitor::new(Arc::clone(&medium), DEFAULT_PATIENCE),
+            heartbeats: HeartbeatMonitor::new(Arc::clone(&medium), DEFAULT_HEARTBEAT_TIMEOUT),
             member: OnceLock::new(),
             next_pass: AtomicU64::new(1),
-            lots: Mutex::default(),
+            schedule: Mutex::default(),
             medium,
         }
     }
@@ -159,8 +159,8 @@ impl SharedEngine {
         self
     }
 
-    fn lots(&self) -> MutexGuard<'_, LotSchedule> {
-        self.lots.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_schedule(&self) -> MutexGuard<'_, LotSchedule> {
+        self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn engine_error(&self, why: impl Into<String>) -> Error {
@@ -187,7 +187,7 @@ impl SharedEngine {
         if stored_digest != job_digest {
             return mismatch(&format!("job {stored_digest}"), &format!("job {job_digest}"));
         }
-        let [StateKey { pass: stored_pass, node }] = file.states() else {
+        let [StateKey { pass: stored_pass, node }] = file.state_keys() else {
             return Err(
                 self.engine_error(format!("{name} does not contain exactly one state; remove it and start again"))
             );
@@ -202,10 +202,10 @@ impl SharedEngine {
 
     /// Claims an item that is unclaimed or whose owner has left; returns false if another process
     /// has it.
-    fn take_over(&self, pass: &PassKey, what: &str) -> Result<bool> {
+    fn take_over(&self, pass: &PassKey, item: &str) -> Result<bool> {
         let member = self.member()?;
-        let mut generation = self.lots().generations.get(what).copied().unwrap_or(0);
-        if let Some(owner) = self.medium.read(&member.claim_name(pass, what, generation))? {
+        let mut generation = self.lock_schedule().generations.get(item).copied().unwrap_or(0);
+        if let Some(owner) = self.medium.read(&member.claim_name(pass, item, generation))? {
             if !self.heartbeats.has_left(&String::from_utf8_lossy(&owner))? {
                 return Ok(false);
             }
@@ -214,8 +214,8 @@ impl SharedEngine {
             // the claims were removed after the total was stored
             return Ok(false);
         }
-        self.lots().generations.insert(what.to_string(), generation);
-        self.medium.create(&member.claim_name(pass, what, generation), member.heartbeat.name().as_bytes())
+        self.lock_schedule().generations.insert(item.to_string(), generation);
+        self.medium.create(&member.claim_name(pass, item, generation), member.heartbeat.name().as_bytes())
     }
 
     /// Returns the state of the node that begins at `segment`, or the total, if one of them is
@@ -232,11 +232,11 @@ impl SharedEngine {
         if let Some(node) = self.load_state(pass, &member.total_name(pass), state)? {
             return Ok(Some(NodeOutcome::Received(node)));
         }
-        if check_others && !self.lots().is_merger {
-            let merges = self.take_over(pass, MERGE_CLAIM)?;
-            self.lots().is_merger = merges;
+        if check_others && !self.lock_schedule().is_merger {
+            let is_merger = self.take_over(pass, MERGE_CLAIM)?;
+            self.lock_schedule().is_merger = is_merger;
         }
-        if !self.lots().is_merger {
+        if !self.lock_schedule().is_merger {
             return Ok(None);
         }
         if let Some(node) = self.load_state(pass, &member.state_name(pass, segment), state)? {
@@ -246,16 +246,16 @@ impl SharedEngine {
         if !check_others || !self.take_over(pass, &segment_name(lot.start))? {
             return Ok(None);
         }
-        self.lots().claimed.insert(lot.start);
+        self.lock_schedule().claimed_lots.insert(lot.start);
         Ok(Some(NodeOutcome::Lost(lot)))
     }
 
     /// Returns a lot that this process has folded, if one of its states is missing although there
     /// is no total: another program has removed the state.
-    fn removed_lot(&self, pass: &PassKey) -> Result<Option<Range<u64>>> {
+    fn find_removed_lot(&self, pass: &PassKey) -> Result<Option<Range<u64>>> {
         let (member, all) = (self.member()?, pass.cut.segments());
         let names: BTreeSet<String> = self.medium.names()?.into_iter().collect();
-        let claimed = self.lots().claimed.clone();
+        let claimed = self.lock_schedule().claimed_lots.clone();
         for lot in claimed.into_iter().map(|start| lot_at(pass.cut, start)) {
             for name in nodes(&lot, &all).iter().map(|node| member.state_name(pass, node.start)) {
                 // the listing may be outdated, and states are removed once the total is stored
@@ -281,20 +281,21 @@ impl Engine for SharedEngine {
 
     fn begin_pass(&self, name: &str, cut: Cut) -> Result<(PassKey, ReductionMode)> {
         let number = self.next_pass.fetch_add(1, Ordering::Relaxed);
-        let mut lots = self.lots();
+        let mut lots = self.lock_schedule();
         let previous = std::mem::take(&mut *lots);
         let same_cut = previous.cut == Some(cut);
-        let longest = previous.longest_own_time.max(previous.own_time.unwrap_or_default());
-        let (folded_before, longest) =
-            if same_cut { (previous.claimed, longest) } else { (BTreeSet::new(), Duration::ZERO) };
-        let (mine, others): (Vec<u64>, Vec<u64>) = lot_starts(cut).partition(|start| folded_before.contains(start));
-        let open = mine.into_iter().chain(others).collect();
+        let longest_own_time = previous.longest_own_time.max(previous.own_time.unwrap_or_default());
+        let (reduced_before, longest_own_time) =
+            if same_cut { (previous.claimed_lots, longest_own_time) } else { (BTreeSet::new(), Duration::ZERO) };
+        let (own_lots, other_lots): (Vec<u64>, Vec<u64>) =
+            lot_starts(cut).partition(|start| reduced_before.contains(start));
+        let unclaimed_lots = own_lots.into_iter().chain(other_lots).collect();
         *lots = LotSchedule {
             cut: Some(cut),
-            reduced_before: folded_before,
-            unclaimed: open,
+            reduced_before,
+            unclaimed_lots: unclaimed_lots,
             pass_start: Some(Instant::now()),
-            longest_own_time: longest,
+            longest_own_time,
             ..LotSchedule::default()
         };
         drop(lots);
@@ -302,28 +303,28 @@ impl Engine for SharedEngine {
     }
 
     fn claim_lot(&self, pass: &PassKey, observer: &dyn Observer) -> Result<Option<Range<u64>>> {
-        let (member, mut wait) = (self.member()?, Duration::from_millis(1));
+        let (member, mut poll_interval) = (self.member()?, Duration::from_millis(1));
         while !self.medium.contains(&member.total_name(pass))? {
-            let Some(start) = self.lots().unclaimed.front().copied() else { break };
+            let Some(start) = self.lock_schedule().unclaimed_lots.front().copied() else { break };
             let name = member.claim_name(pass, &segment_name(start), 0);
-            if self.lots().is_left_to_others(start, self.heartbeats.heartbeat_timeout)
+            if self.lock_schedule().is_left_to_others(start, self.heartbeats.heartbeat_timeout)
                 && !self.medium.contains(&name)?
             {
                 if observer.should_stop() {
                     return Err(Error::Interrupted);
                 }
-                std::thread::sleep(wait);
-                wait = (2 * wait).min(POLL_INTERVAL);
+                std::thread::sleep(poll_interval);
+                poll_interval = (2 * poll_interval).min(POLL_INTERVAL);
                 continue;
             }
-            self.lots().unclaimed.pop_front();
+            self.lock_schedule().unclaimed_lots.pop_front();
             if self.medium.create(&name, member.heartbeat.name().as_bytes())? {
-                self.lots().claimed.insert(start);
+                self.lock_schedule().claimed_lots.insert(start);
                 return Ok(Some(lot_at(pass.cut, start)));
             }
         }
-        let mut lots = self.lots();
-        lots.unclaimed.clear();
+        let mut lots = self.lock_schedule();
+        lots.unclaimed_lots.clear();
         let elapsed = lots.pass_start.map_or(Duration::ZERO, |began| began.elapsed());
         lots.own_time.get_or_insert(elapsed);
         Ok(None)
@@ -341,24 +342,24 @@ impl Engine for SharedEngine {
         state: &mut dyn Persist,
         observer: &dyn Observer,
     ) -> Result<NodeOutcome> {
-        let (mut wait, mut last_look) = (Duration::from_millis(1), None::<Instant>);
+        let (mut poll_interval, mut last_check) = (Duration::from_millis(1), None::<Instant>);
         loop {
-            let (first, late) =
-                (last_look.is_none(), last_look.is_some_and(|looked| looked.elapsed() > HEARTBEAT_INTERVAL));
-            if first || late {
-                last_look = Some(Instant::now());
+            let (is_first, is_late) =
+                (last_check.is_none(), last_check.is_some_and(|checked_at| checked_at.elapsed() > HEARTBEAT_INTERVAL));
+            if is_first || is_late {
+                last_check = Some(Instant::now());
             }
-            if let Some(taken) = self.find_state(pass, segment, state, first || late)? {
-                return Ok(taken);
+            if let Some(outcome) = self.find_state(pass, segment, state, is_first || is_late)? {
+                return Ok(outcome);
             }
-            if late && let Some(lot) = self.removed_lot(pass)? {
+            if is_late && let Some(lot) = self.find_removed_lot(pass)? {
                 return Ok(NodeOutcome::Lost(lot));
             }
             if observer.should_stop() {
                 return Err(Error::Interrupted);
             }
-            std::thread::sleep(wait);
-            wait = (2 * wait).min(POLL_INTERVAL);
+            std::thread::sleep(poll_interval);
+            poll_interval = (2 * poll_interval).min(POLL_INTERVAL);
         }
     }
 
@@ -370,15 +371,15 @@ impl Engine for SharedEngine {
         }
         let key = StateKey { pass: pass.clone(), node: Node { segments: all.clone(), rows } };
         put_state(&*self.medium, &name, &member.job_digest, key, Some(state).filter(|_| rows > 0))?;
-        let generations = std::mem::take(&mut self.lots().generations);
-        let remove = |what: &str| {
-            let last_generation = generations.get(what).copied().unwrap_or(0);
+        let generations = std::mem::take(&mut self.lock_schedule().generations);
+        let remove_claims = |item: &str| {
+            let last_generation = generations.get(item).copied().unwrap_or(0);
             (0..=last_generation)
-                .try_for_each(|generation| self.medium.remove(&member.claim_name(pass, what, generation)))
+                .try_for_each(|generation| self.medium.remove(&member.claim_name(pass, item, generation)))
         };
-        remove(MERGE_CLAIM)?;
+        remove_claims(MERGE_CLAIM)?;
         lot_starts(pass.cut).try_for_each(|start| {
-            remove(&segment_name(start))?;
+            remove_claims(&segment_name(start))?;
             let nodes = nodes(&lot_at(pass.cut, start), &all);
             nodes.iter().try_for_each(|node| self.medium.remove(&member.state_name(pass, node.start)))
         })

@@ -10,12 +10,15 @@ use std::{collections::VecDeque, ops::Range, time::Duration};
 
 /// Returns the nodes of a lot in a pass over the segments `all`: each stretch that begins in the
 /// lot, up to the end of the lot, and every other segment by itself.
-pub fn nodes(lot: &Range<u64>, all: &Range<u64>) -> Vec<Range<u64>> {
+pub fn nodes(lot: &Range<u64>, all_segments: &Range<u64>) -> Vec<Range<u64>> {
     let (mut nodes, mut segment) = (Vec::new(), lot.start);
     while segment < lot.end {
-        let stretch = segment / STRETCH_SEGMENTS * STRETCH_SEGMENTS;
-        let end =
-            if segment == stretch.max(all.start) { (stretch + STRETCH_SEGMENTS).min(lot.end) } else { segment + 1 };
+        let stretch_start = segment / STRETCH_SEGMENTS * STRETCH_SEGMENTS;
+        let end = if segment == stretch_start.max(all_segments.start) {
+            (stretch_start + STRETCH_SEGMENTS).min(lot.end)
+        } else {
+            segment + 1
+        };
         nodes.push(segment..end);
         segment = end;
     }
@@ -24,7 +27,7 @@ pub fn nodes(lot: &Range<u64>, all: &Range<u64>) -> Vec<Range<u64>> {
 
 impl Pass<'_> {
     /// Folds the rows with other processes.
-    pub(super) fn fold_shared<T: Float, F: Reduction<T, State: Merge + Persist>>(
+    pub(super) fn reduce_shared<T: Float, F: Reduction<T, State: Merge + Persist>>(
         &self,
         engine: &dyn Engine,
         name: &str,
@@ -32,19 +35,21 @@ impl Pass<'_> {
         reduction: &F,
     ) -> Result<(F::State, PassReport), F::Error> {
         let cut = self.cut(&source.range());
-        let (all, mut starved) = (cut.segments(), Duration::ZERO);
-        let mut fold_lot = |lot: Range<u64>, deliver: Deliver<'_, F::State, F::Error>| {
+        let (all_segments, mut decoder_wait) = (cut.segments(), Duration::ZERO);
+        let mut reduce_lot = |lot: Range<u64>, deliver: Deliver<'_, F::State, F::Error>| {
             let stored_rows;
             let (source, positions): (&dyn RowSource<T>, _) =
-                match engine.partial_rows().map(|rows| (rows, rows.lot_rows(&lot))) {
-                    Some((rows, LotRows::Partial(stored))) => {
-                        return partial_rows::store_rows(self, source, reduction, rows, stored);
+                match engine.partial_rows().map(|store| (store, store.lot_rows(&lot))) {
+                    Some((store, LotRows::Partial(stored_range))) => {
+                        return partial_rows::store_rows(self, source, reduction, store, stored_range);
                     }
-                    Some((rows, LotRows::Stored(tiles))) => {
-                        stored_rows = StoredRows::new(source, rows, tiles)?;
+                    Some((store, LotRows::Stored(tiles))) => {
+                        stored_rows = StoredRows::new(source, store, tiles)?;
                         (&stored_rows, 0..u64::MAX)
                     }
-                    Some((_, LotRows::Whole)) | None => (source, lot.start - all.start..lot.end - all.start),
+                    Some((_, LotRows::Whole)) | None => {
+                        (source, lot.start - all_segments.start..lot.end - all_segments.start)
+                    }
                 };
             let report = run_pass(
                 self,
@@ -53,11 +58,12 @@ impl Pass<'_> {
                 positions,
                 |Delivery { segment, rows: reduced_rows, state, .. }| deliver(segment, reduced_rows, state),
             )?;
-            starved += report.decoder_wait;
+            decoder_wait += report.decoder_wait;
             Ok(())
         };
-        let (state, rows) = reduce_lots(Some(engine), (name, cut), self.observer, &|| reduction.init(), &mut fold_lot)?;
-        Ok((state, PassReport { rows, decoder_wait: starved }))
+        let (state, rows) =
+            reduce_lots(Some(engine), (name, cut), self.observer, &|| reduction.init(), &mut reduce_lot)?;
+        Ok((state, PassReport { rows, decoder_wait }))
     }
 }
 
@@ -107,15 +113,15 @@ fn reduce_with_others<S: Merge + Persist, E: From<Error>>(
     init: &dyn Fn() -> S,
     reduction: LotReduction<'_, S, E>,
 ) -> Result<(S, u64), E> {
-    let all = key.cut.segments();
+    let all_segments = key.cut.segments();
     // rows already reported to the observer
     let mut reported_rows = 0;
-    let fold_lot = |reduction: LotReduction<'_, S, E>, lot: Range<u64>| -> Result<u64, E> {
-        let lot = lot.start.max(all.start)..lot.end.min(all.end);
+    let reduce_one_lot = |reduction: LotReduction<'_, S, E>, lot: Range<u64>| -> Result<u64, E> {
+        let lot = lot.start.max(all_segments.start)..lot.end.min(all_segments.end);
         if lot.is_empty() {
             return Ok(0);
         }
-        let mut sender = NodeSender { engine, key, nodes: nodes(&lot, &all).into(), rows: 0, state: None };
+        let mut sender = NodeSender { engine, key, nodes: nodes(&lot, &all_segments).into(), rows: 0, state: None };
         let mut rows = 0;
         reduction(lot, &mut |segment, reduced_rows, state| {
             rows += reduced_rows;
@@ -127,15 +133,15 @@ fn reduce_with_others<S: Merge + Persist, E: From<Error>>(
         Ok(rows)
     };
     while let Some(lot) = engine.claim_lot(key, observer)? {
-        reported_rows += fold_lot(reduction, lot)?;
+        reported_rows += reduce_one_lot(reduction, lot)?;
     }
-    let (mut tree, mut next_segment, mut rows) = (Tree::default(), all.start, 0);
-    while next_segment < all.end {
+    let (mut tree, mut next_segment, mut rows) = (Tree::default(), all_segments.start, 0);
+    while next_segment < all_segments.end {
         let mut state = init();
         let node = match engine.wait_for_node(key, next_segment, &mut state, observer)? {
             NodeOutcome::Lost(lot) => {
                 drop(state);
-                reported_rows += fold_lot(reduction, lot)?;
+                reported_rows += reduce_one_lot(reduction, lot)?;
                 continue;
             }
             NodeOutcome::Local(lot) => {

@@ -17,14 +17,14 @@ pub const STRETCH_SEGMENTS: u64 = 32;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tree<S> {
     total: Option<S>,
-    stretch: Option<S>,
+    stretch_state: Option<S>,
     /// Number of the stretch that is being filled.
     stretch_index: u64,
 }
 
 impl<S> Default for Tree<S> {
     fn default() -> Self {
-        Self { total: None, stretch: None, stretch_index: 0 }
+        Self { total: None, stretch_state: None, stretch_index: 0 }
     }
 }
 
@@ -32,17 +32,17 @@ impl<S: Merge> Tree<S> {
     /// Returns a tree of states made by `init`, into which the states of an earlier run can be
     /// loaded.
     pub(super) fn for_loading(init: impl Fn() -> S) -> Self {
-        Self { total: Some(init()), stretch: Some(init()), stretch_index: 0 }
+        Self { total: Some(init()), stretch_state: Some(init()), stretch_index: 0 }
     }
 
     /// Adds the state of a segment, by its number among all stored rows.
     pub(super) fn add(&mut self, segment: u64, state: S) {
-        let number = segment / STRETCH_SEGMENTS;
-        if number != self.stretch_index {
+        let index = segment / STRETCH_SEGMENTS;
+        if index != self.stretch_index {
             self.close_stretch();
-            self.stretch_index = number;
+            self.stretch_index = index;
         }
-        merge_into(&mut self.stretch, state);
+        merge_into(&mut self.stretch_state, state);
     }
 
     /// Returns the state of all added segments; `None` if there are none.
@@ -52,7 +52,7 @@ impl<S: Merge> Tree<S> {
     }
 
     fn close_stretch(&mut self) {
-        if let Some(stretch) = self.stretch.take() {
+        if let Some(stretch) = self.stretch_state.take() {
             merge_into(&mut self.total, stretch);
         }
     }
@@ -75,9 +75,9 @@ pub fn state_count(lanes: usize, segments: u64) -> usize {
 
 impl<S: Persist> Persist for Tree<S> {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        let presence = [self.total.is_some(), self.stretch.is_some()].map(u64::from);
+        let presence = [self.total.is_some(), self.stretch_state.is_some()].map(u64::from);
         out.put_owned("tree", vec![self.stretch_index, presence[0], presence[1]]);
-        for (name, state) in [("total", &self.total), ("stretch", &self.stretch)] {
+        for (name, state) in [("total", &self.total), ("stretch", &self.stretch_state)] {
             state.iter().for_each(|state| out.within(name, |out| state.save(out)));
         }
     }
@@ -87,7 +87,7 @@ impl<S: Persist> Persist for Tree<S> {
         from.fill("tree", &mut header)?;
         self.stretch_index = header[0];
         for (is_present, name, state) in
-            [(header[1], "total", &mut self.total), (header[2], "stretch", &mut self.stretch)]
+            [(header[1], "total", &mut self.total), (header[2], "stretch", &mut self.stretch_state)]
         {
             match state.as_mut().filter(|_| is_present != 0) {
                 Some(state) => from.within(name, |from| state.load(from))?,
@@ -112,7 +112,7 @@ mod tests {
         }
     }
 
-    fn sum(segments: impl Iterator<Item = u64>) -> String {
+    fn merge_order(segments: impl Iterator<Item = u64>) -> String {
         let mut tree = Tree::default();
         segments.for_each(|segment| tree.add(segment, Order(segment.to_string())));
         tree.finish().unwrap().0
@@ -120,14 +120,14 @@ mod tests {
 
     #[test]
     fn one_stretch_is_merged_from_left_to_right() {
-        assert_eq!(sum(0..4), "(((0 1) 2) 3)");
-        assert_eq!(sum(70..73), "((70 71) 72)");
+        assert_eq!(merge_order(0..4), "(((0 1) 2) 3)");
+        assert_eq!(merge_order(70..73), "((70 71) 72)");
     }
 
     #[test]
     fn the_total_merges_the_states_of_stretches() {
-        let whole = sum(30..100);
-        let parts = [sum(30..32), sum(32..64), sum(64..96), sum(96..100)];
+        let whole = merge_order(30..100);
+        let parts = [merge_order(30..32), merge_order(32..64), merge_order(64..96), merge_order(96..100)];
         let [a, b, c, d] = parts;
         assert_eq!(whole, format!("((({a} {b}) {c}) {d})"));
     }

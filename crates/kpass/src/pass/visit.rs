@@ -43,8 +43,12 @@ impl Pass<'_> {
         lot: &Range<u64>,
         mut visitor: impl FnMut(&RowBlock<'_, T>) -> Result<(), E> + Send,
     ) -> Result<PassReport, E> {
-        let first = source.range().start / self.segment;
-        self.visit_segments(source, lot.start.saturating_sub(first)..lot.end.saturating_sub(first), &mut visitor)
+        let first_segment = source.range().start / self.segment_rows;
+        self.visit_segments(
+            source,
+            lot.start.saturating_sub(first_segment)..lot.end.saturating_sub(first_segment),
+            &mut visitor,
+        )
     }
 
     /// Visits a part of the segments. The visitor is a trait object, so that this code is compiled
@@ -56,13 +60,13 @@ impl Pass<'_> {
         visitor: Visitor<'_, T, E>,
     ) -> Result<PassReport, E> {
         let visitor = Mutex::new(visitor);
-        let one = |(): &mut (), block: &RowBlock<'_, T>, _: &Workers| {
+        let visit_block = |(): &mut (), block: &RowBlock<'_, T>, _: &Workers| {
             (*visitor.lock().unwrap_or_else(PoisonError::into_inner))(block)
         };
         run_pass(
-            &Pass { lanes: 1, ..*self },
+            &Pass { lane_count: 1, ..*self },
             source,
-            &VisitReduction { buffers: || (), visitor: one },
+            &VisitReduction { new_buffers: || (), visitor: visit_block },
             positions,
             |_| Ok(()),
         )
@@ -76,17 +80,17 @@ impl Pass<'_> {
     pub fn for_each_tile<T: Float, E: From<Error> + Send + 'static, B: Send>(
         &self,
         source: &dyn RowSource<T>,
-        buffers: impl Fn() -> B + Sync,
+        new_buffers: impl Fn() -> B + Sync,
         visitor: impl Fn(&mut B, &RowBlock<'_, T>, &Workers) -> Result<(), E> + Sync,
     ) -> Result<PassReport, E> {
-        run_pass(self, source, &VisitReduction { buffers, visitor }, 0..u64::MAX, |_| Ok(()))
+        run_pass(self, source, &VisitReduction { new_buffers, visitor }, 0..u64::MAX, |_| Ok(()))
     }
 }
 
 type Visitor<'w, T, E> = &'w mut (dyn FnMut(&RowBlock<'_, T>) -> Result<(), E> + Send);
 
 struct VisitReduction<B, W> {
-    buffers: B,
+    new_buffers: B,
     visitor: W,
 }
 
@@ -101,7 +105,7 @@ where
 
     fn init(&self) {}
     fn scratch(&self) -> S {
-        (self.buffers)()
+        (self.new_buffers)()
     }
     fn step(&self, (): &mut (), buffers: &mut S, block: &RowBlock<'_, T>, workers: &Workers) -> Result<(), E> {
         (self.visitor)(buffers, block, workers)

@@ -53,15 +53,15 @@ impl CancelToken {
 /// A pool of buffers that threads borrow and return. It holds at most as many buffers as were in
 /// use at the same time.
 #[derive(Debug)]
-pub struct Pool<B>(Mutex<Vec<B>>);
+pub struct BufferPool<B>(Mutex<Vec<B>>);
 
-impl<B> Default for Pool<B> {
+impl<B> Default for BufferPool<B> {
     fn default() -> Self {
         Self(Mutex::new(Vec::new()))
     }
 }
 
-impl<B> Pool<B> {
+impl<B> BufferPool<B> {
     /// Runs `work` with a buffer that no other thread uses; `make` creates one if all are in use.
     ///
     /// ```
@@ -69,10 +69,10 @@ impl<B> Pool<B> {
     /// pool.with(|| vec![0; 3], |buffer: &mut Vec<i32>| buffer[1] = 7);
     /// assert_eq!(pool.with(Vec::new, |buffer| buffer.clone()), [0, 7, 0]);
     /// ```
-    pub fn with<R>(&self, make: impl FnOnce() -> B, work: impl FnOnce(&mut B) -> R) -> R {
+    pub fn with_buffer<R>(&self, new_buffer: impl FnOnce() -> B, work: impl FnOnce(&mut B) -> R) -> R {
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let spare = lock().pop();
-        let mut buffer = spare.unwrap_or_else(make);
+        let mut buffer = spare.unwrap_or_else(new_buffer);
         let result = work(&mut buffer);
         lock().push(buffer);
         result
@@ -86,7 +86,7 @@ impl<B> Pool<B> {
 #[derive(Clone, Debug, Default)]
 pub struct Workers {
     pool: Option<Arc<rayon::ThreadPool>>,
-    cancel: CancelToken,
+    cancel_token: CancelToken,
 }
 
 impl Workers {
@@ -101,9 +101,9 @@ impl Workers {
     /// The results do not depend on the number. If no pool can start, the calling thread does all
     /// work.
     pub fn new(threads: usize) -> Self {
-        let fewer = |threads: &usize| (*threads > 2).then_some(threads / 2);
-        let first = Some(budget::allowed_threads(threads)).filter(|threads| *threads > 1);
-        let pool = std::iter::successors(first, fewer)
+        let half = |threads: &usize| (*threads > 2).then_some(threads / 2);
+        let initial_threads = Some(budget::allowed_threads(threads)).filter(|threads| *threads > 1);
+        let pool = std::iter::successors(initial_threads, half)
             .find_map(|threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().ok());
         Self { pool: pool.map(Arc::new), ..Self::default() }
     }
@@ -122,13 +122,13 @@ impl Workers {
 
     /// Returns the same threads with another token: long steps end early once it asks to stop.
     #[must_use]
-    pub fn with_cancel(self, cancel: CancelToken) -> Self {
-        Self { cancel, ..self }
+    pub fn with_cancel_token(self, cancel_token: CancelToken) -> Self {
+        Self { cancel_token, ..self }
     }
 
     /// Returns workers of a single thread with the same token.
     pub(super) fn to_sequential(&self) -> Self {
-        Self { pool: None, cancel: self.cancel.clone() }
+        Self { pool: None, cancel_token: self.cancel_token.clone() }
     }
 
     /// Returns these workers for this many arithmetic operations, or the calling thread alone if it
@@ -142,7 +142,7 @@ impl Workers {
     /// Returns true once the token asks to stop. A step may then end early and leave any state: a
     /// pass calls [`Workers::check`] after every step, and discards the state.
     pub fn is_cancelled(&self) -> bool {
-        self.cancel.is_cancelled()
+        self.cancel_token.is_cancelled()
     }
 
     /// Returns an error once the token asks to stop.
@@ -169,26 +169,26 @@ impl Workers {
     ///
     /// Each thread takes the next part as soon as it is free. If the large parts come first, all
     /// threads end at about the same time.
-    pub fn run(&self, parts: usize, part: impl Fn(usize) + Sync + Send) {
-        self.run_parts(parts, &part);
+    pub fn run(&self, part_count: usize, run_part: impl Fn(usize) + Sync + Send) {
+        self.run_parts(part_count, &run_part);
     }
 
     /// Implements [`Workers::run`] without type parameters, so that it is compiled only once.
-    fn run_parts(&self, parts: usize, part: &(dyn Fn(usize) + Sync)) {
+    fn run_parts(&self, part_count: usize, run_part: &(dyn Fn(usize) + Sync)) {
         match self.pool() {
-            Some(pool) if parts > 1 => {
-                let next = AtomicUsize::new(0);
+            Some(pool) if part_count > 1 => {
+                let next_index = AtomicUsize::new(0);
                 pool.broadcast(|_| {
                     loop {
-                        let index = next.fetch_add(1, Ordering::Relaxed);
-                        if index >= parts {
+                        let index = next_index.fetch_add(1, Ordering::Relaxed);
+                        if index >= part_count {
                             return;
                         }
-                        part(index);
+                        run_part(index);
                     }
                 });
             }
-            _ => (0..parts).for_each(part),
+            _ => (0..part_count).for_each(run_part),
         }
     }
 
@@ -226,11 +226,11 @@ impl Workers {
     pub fn run_detached<R: Send + 'static>(&self, work: impl FnOnce() -> R + Send + 'static) -> Result<R, Error> {
         let (sender, receiver) = channel();
         let work = Arc::new(Mutex::new(Some(move || drop(sender.send(work())))));
-        let take = |work: &Mutex<Option<_>>| work.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let shared = work.clone();
-        let spawned = std::thread::Builder::new().spawn(move || take(&shared).map(|work| work()));
-        if spawned.is_err()
-            && let Some(work) = take(&work)
+        let take_work = |work: &Mutex<Option<_>>| work.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let shared_work = work.clone();
+        let spawn_result = std::thread::Builder::new().spawn(move || take_work(&shared_work).map(|work| work()));
+        if spawn_result.is_err()
+            && let Some(work) = take_work(&work)
         {
             work();
         }
@@ -249,16 +249,16 @@ impl Workers {
     ///
     /// A lane may wait for lanes that have started, but never for one that has not, because all
     /// threads of the pool may be in use.
-    pub fn run_lanes(&self, lanes: usize, lane: impl Fn() + Sync) {
+    pub fn run_lanes(&self, lane_count: usize, lane: impl Fn() + Sync) {
         let lane = &|| {
-            let _before = InLaneGuard(IN_LANE.replace(lanes > 1 || IN_LANE.get()));
+            let _guard = InLaneGuard(IN_LANE.replace(lane_count > 1 || IN_LANE.get()));
             lane();
         };
         match self.pool() {
-            Some(pool) => pool.in_place_scope(|scope| (0..lanes).for_each(|_| scope.spawn(move |_| lane()))),
+            Some(pool) => pool.in_place_scope(|scope| (0..lane_count).for_each(|_| scope.spawn(move |_| lane()))),
             None => std::thread::scope(|scope| {
                 let start = || std::thread::Builder::new().spawn_scoped(scope, lane);
-                let _started = (1..lanes).map_while(|_| start().ok()).count();
+                let _started_lanes = (1..lane_count).map_while(|_| start().ok()).count();
                 lane();
             }),
         }
@@ -279,13 +279,13 @@ mod tests {
 
     #[test]
     fn detached_work_is_awaited_until_the_token_asks_to_stop() {
-        let stop = CancelToken::new();
-        let workers = Workers::sequential().with_cancel(stop.clone());
+        let token = CancelToken::new();
+        let workers = Workers::sequential().with_cancel_token(token.clone());
         assert_eq!(workers.run_detached(|| 6 * 7).unwrap(), 42);
         assert!(matches!(workers.run_detached(|| panic!("on purpose")).map(|()| 0), Err(Error::WorkerPanicked)));
         // this work is still running when the caller stops waiting
         let (release, receiver) = channel::<()>();
-        stop.cancel();
+        token.cancel();
         assert!(matches!(workers.run_detached(move || receiver.recv().is_ok()), Err(Error::Interrupted)));
         drop(release);
     }

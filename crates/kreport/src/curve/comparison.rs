@@ -2,7 +2,7 @@
 //! the text of a curve for the terminal.
 
 use super::CurveReport;
-use crate::table::{Grid, MISSING_VALUE, facts, format_count, number, rounded_kernel, seconds, shortest_number};
+use crate::table::{Grid, MISSING_VALUE, facts, format_count, format_seconds, number, rounded_kernel, shortest_number};
 use ksolve::curve::{CurveCell, SPECTRAL_ROWS, TestErrorKind};
 use std::fmt;
 
@@ -57,12 +57,12 @@ impl ErrorMeasure {
 
     /// Describes in a few words whether the error was measured on all rows or estimated.
     pub(super) fn evidence(self, report: &CurveReport) -> String {
-        let all = report.approximated_rows as usize <= report.frobenius_columns;
+        let uses_all_rows = report.approximated_rows as usize <= report.frobenius_columns;
         match self {
             Self::Trace => "exact, all rows; projections only".to_string(),
-            Self::Frobenius if all => "exact, all pairs of rows".to_string(),
+            Self::Frobenius if uses_all_rows => "exact, all pairs of rows".to_string(),
             Self::Frobenius => format!("estimated from {} columns of all rows", report.frobenius_columns),
-            Self::Spectral if all => "block Krylov iterations on all rows".to_string(),
+            Self::Spectral if uses_all_rows => "block Krylov iterations on all rows".to_string(),
             Self::Spectral => {
                 format!("estimated on {} rows, with bounds for all rows", format_count(SPECTRAL_ROWS as u64))
             }
@@ -73,13 +73,13 @@ impl ErrorMeasure {
 
 /// The costs at which methods are compared: rank, kernel evaluations or time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cost {
+pub(super) enum CostMeasure {
     Rank,
     Evaluations,
     Seconds,
 }
 
-impl Cost {
+impl CostMeasure {
     pub(super) const ALL: [Self; 3] = [Self::Rank, Self::Evaluations, Self::Seconds];
 
     fn value_in(self, cell: &CurveCell) -> f64 {
@@ -115,11 +115,11 @@ pub(super) struct Quartiles {
 /// 7); `None` if there are no values.
 fn quartiles(mut values: Vec<f64>) -> Option<Quartiles> {
     values.sort_by(f64::total_cmp);
-    let last = values.len().checked_sub(1)?;
+    let last_index = values.len().checked_sub(1)?;
     let quantile = |level: f64| {
-        let position = level * last as f64;
+        let position = level * last_index as f64;
         let (below, fraction) = (position.floor() as usize, position.fract());
-        let (low, high) = (values[below], values[(below + 1).min(last)]);
+        let (low, high) = (values[below], values[(below + 1).min(last_index)]);
         // equal neighbours give exactly their value
         if low == high { low } else { low + fraction * (high - low) }
     };
@@ -138,15 +138,16 @@ pub(super) struct CurvePoint {
 /// least `low` to the first number that is at least `high`. Drops some of the numbers if there are
 /// more than [`MAX_BUDGETS`], but never the last.
 fn round_numbers(low: f64, high: f64) -> Vec<f64> {
-    let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
-    let number = |mantissa: i32, exponent: i32| format!("{mantissa}e{exponent}").parse().unwrap_or(f64::NAN);
-    let all: Vec<f64> = (first..=last).flat_map(|e| [1, 2, 5].map(|m| number(m, e))).collect();
-    let end = all.iter().position(|v| *v >= high).unwrap_or(all.len() - 1);
-    let start = all.iter().position(|v| *v >= low).unwrap_or(0).min(end);
+    let (first_exponent, last_exponent) = (low.log10().floor() as i32, high.log10().ceil() as i32);
+    let power_of_ten = |mantissa: i32, exponent: i32| format!("{mantissa}e{exponent}").parse().unwrap_or(f64::NAN);
+    let candidates: Vec<f64> =
+        (first_exponent..=last_exponent).flat_map(|e| [1, 2, 5].map(|m| power_of_ten(m, e))).collect();
+    let end = candidates.iter().position(|v| *v >= high).unwrap_or(candidates.len() - 1);
+    let start = candidates.iter().position(|v| *v >= low).unwrap_or(0).min(end);
     let step = (end - start + 1).div_ceil(MAX_BUDGETS);
-    let mut chosen: Vec<f64> = (start..=end).rev().step_by(step).map(|i| all[i]).collect();
-    chosen.reverse();
-    chosen
+    let mut budgets: Vec<f64> = (start..=end).rev().step_by(step).map(|i| candidates[i]).collect();
+    budgets.reverse();
+    budgets
 }
 
 const MAX_BUDGETS: usize = 7;
@@ -155,17 +156,17 @@ impl CurveReport {
     /// Returns the methods that ran once because they are deterministic; empty if there are no
     /// repeats.
     pub(super) fn deterministic_methods(&self) -> Vec<&str> {
-        let repeated = |method: &&str| self.rows.iter().any(|cell| cell.method == **method && cell.repeat > 0);
+        let is_repeated = |method: &&str| self.rows.iter().any(|cell| cell.method == **method && cell.repeat > 0);
         let methods = self.methods.iter().map(String::as_str);
-        if self.repeats > 1 { methods.filter(|method| !repeated(method)).collect() } else { Vec::new() }
+        if self.repeats > 1 { methods.filter(|method| !is_repeated(method)).collect() } else { Vec::new() }
     }
 
     /// Returns the points of a method by ascending rank; omits ranks that have no error.
-    pub(super) fn points(&self, method: &str, measure: ErrorMeasure, cost: Cost) -> Vec<CurvePoint> {
+    pub(super) fn points(&self, method: &str, measure: ErrorMeasure, cost: CostMeasure) -> Vec<CurvePoint> {
         let curve_point = |rank: &usize| {
-            let rows = || self.rows.iter().filter(|row| row.method == method && row.rank == *rank);
-            let error = quartiles(rows().filter_map(|row| measure.value_in(row)).collect())?;
-            let cost = quartiles(rows().map(|row| cost.value_in(row)).collect())?.median;
+            let cells = || self.rows.iter().filter(|row| row.method == method && row.rank == *rank);
+            let error = quartiles(cells().filter_map(|row| measure.value_in(row)).collect())?;
+            let cost = quartiles(cells().map(|row| cost.value_in(row)).collect())?.median;
             Some(CurvePoint { rank: *rank, cost, error })
         };
         self.ranks.iter().filter_map(curve_point).collect()
@@ -177,14 +178,14 @@ impl CurveReport {
         let rows = rows.filter(|(_, cells)| cells.iter().any(Option::is_some)).map(|(method, cells)| {
             (method.clone(), cells.into_iter().map(|cell| cell.unwrap_or_else(|| MISSING_VALUE.to_string())).collect())
         });
-        Grid { corner: format!("method \\ {cost_name}"), columns, rows: rows.collect(), marked: None }
+        Grid { corner: format!("method \\ {cost_name}"), columns, rows: rows.collect(), marked_cell: None }
     }
 
     /// Returns a grid of a quantity per method and rank; `None` if no method has it.
     fn grid_by_rank(
         &self,
         measure: ErrorMeasure,
-        cost: Cost,
+        cost: CostMeasure,
         value: impl Fn(&CurvePoint) -> Option<String>,
     ) -> Option<Grid> {
         let ranks = self.ranks.iter().map(ToString::to_string).collect();
@@ -197,16 +198,17 @@ impl CurveReport {
 
     /// Returns the median errors, and the minimum error of any matrix.
     pub(super) fn error_grid(&self, measure: ErrorMeasure) -> Option<Grid> {
-        let mut grid = self.grid_by_rank(measure, Cost::Rank, |point| Some(number(point.error.median, 4)))?;
+        let mut grid = self.grid_by_rank(measure, CostMeasure::Rank, |point| Some(number(point.error.median, 4)))?;
         if let Some(floor) = measure.floor(self) {
             grid.rows.push(("floor".to_string(), floor.iter().map(|floor| number(*floor, 4)).collect()));
         }
         Some(grid)
     }
 
-    fn cost_grid(&self, cost: Cost) -> Option<Grid> {
-        let format_cost =
-            |cost: Cost, value: f64| if cost == Cost::Seconds { seconds(value) } else { format!("{value:.2e}") };
+    fn cost_grid(&self, cost: CostMeasure) -> Option<Grid> {
+        let format_cost = |cost: CostMeasure, value: f64| {
+            if cost == CostMeasure::Seconds { format_seconds(value) } else { format!("{value:.2e}") }
+        };
         // every row has a Frobenius error
         self.grid_by_rank(ErrorMeasure::Frobenius, cost, |point| {
             (point.cost > 0.0).then(|| format_cost(cost, point.cost))
@@ -216,13 +218,14 @@ impl CurveReport {
     /// For several budgets, returns the lowest median error of each method among the ranks whose
     /// median cost is within the budget. `None` if no method has a cost of this kind; for example,
     /// random features need no kernel evaluations.
-    pub(super) fn budget_grid(&self, measure: ErrorMeasure, cost: Cost) -> Option<Grid> {
+    pub(super) fn budget_grid(&self, measure: ErrorMeasure, cost: CostMeasure) -> Option<Grid> {
         let curves: Vec<_> = self.methods.iter().map(|method| self.points(method, measure, cost)).collect();
         let costs = || curves.iter().flatten().map(|point| point.cost).filter(|cost| *cost > 0.0);
         let (low, high) = (costs().fold(f64::INFINITY, f64::min), costs().fold(0.0, f64::max));
         let budgets = if low > high { return None } else { round_numbers(low, high) };
-        let format_budget =
-            |budget: &f64| if cost == Cost::Seconds { seconds(*budget) } else { shortest_number(*budget) };
+        let format_budget = |budget: &f64| {
+            if cost == CostMeasure::Seconds { format_seconds(*budget) } else { shortest_number(*budget) }
+        };
         Some(self.method_grid(cost.label(), budgets.iter().map(format_budget).collect(), |method| {
             let points = self.points(method, measure, cost);
             let best = |budget: &f64| {
@@ -274,13 +277,13 @@ impl fmt::Display for CurveReport {
         write!(f, "{}", facts([("kernel", rounded_kernel(&self.kernel)), ("cells", cells)]))?;
         let measure = self.comparison_measure();
         let error_grids = ErrorMeasure::ALL
-            .map(|metric| (format!("{} ({})", metric.title(self), metric.evidence(self)), self.error_grid(metric)));
+            .map(|measure| (format!("{} ({})", measure.title(self), measure.evidence(self)), self.error_grid(measure)));
         let cost_grids = [
-            ("Time to compute the features of every row", Cost::Seconds),
-            ("Kernel evaluations to compute the features of every row", Cost::Evaluations),
+            ("Time to compute the features of every row", CostMeasure::Seconds),
+            ("Kernel evaluations to compute the features of every row", CostMeasure::Evaluations),
         ];
         let cost_grids = cost_grids.map(|(title, cost)| (title.to_string(), self.cost_grid(cost)));
-        let budget_grids = [Cost::Seconds, Cost::Evaluations].map(|cost| {
+        let budget_grids = [CostMeasure::Seconds, CostMeasure::Evaluations].map(|cost| {
             let title = format!("{} at equal {}: the best rank within each budget", measure.title(self), cost.label());
             (title, self.budget_grid(measure, cost))
         });
@@ -320,7 +323,7 @@ mod tests {
     #[test]
     fn a_method_reaches_what_its_best_rank_within_the_budget_does() {
         let report = report();
-        let seconds = report.budget_grid(ErrorMeasure::Trace, Cost::Seconds).unwrap();
+        let seconds = report.budget_grid(ErrorMeasure::Trace, CostMeasure::Seconds).unwrap();
         let row = |name: &str, cells: [&str; 4]| (name.to_string(), cells.map(str::to_string).to_vec());
         // uniform takes 0.1 s and 0.4 s, rpcholesky 0.2 s and 0.8 s; fourier has no trace error
         assert_eq!(seconds.columns, ["100 ms", "200 ms", "500 ms", "1.0 s"]);
@@ -328,7 +331,7 @@ mod tests {
             (["0.5000", "0.5000", "0.2500", "0.2500"], [MISSING_VALUE, "0.4000", "0.4000", "0.1000"]);
         assert_eq!(seconds.rows, [row("uniform", uniform), row("rpcholesky", rpcholesky)]);
         // random features need no kernel evaluations
-        let evaluations = report.budget_grid(ErrorMeasure::Frobenius, Cost::Evaluations).unwrap();
+        let evaluations = report.budget_grid(ErrorMeasure::Frobenius, CostMeasure::Evaluations).unwrap();
         assert!(evaluations.rows.iter().all(|(method, _)| method != "fourier"), "{evaluations}");
     }
 

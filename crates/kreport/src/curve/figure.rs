@@ -1,7 +1,7 @@
 //! The charts of a curve as one figure, for a paper: error against rank, one panel per kind of
 //! error.
 
-use super::comparison::{Cost, ErrorMeasure};
+use super::comparison::{CostMeasure, ErrorMeasure};
 use super::{CurveReport, html};
 use crate::drawing::{self, Anchor, Canvas, Drawing, Point};
 use crate::page::{self, Chart, Edges};
@@ -27,7 +27,7 @@ struct Figure {
     /// Lines of the legend: names with their palette indices and horizontal positions.
     legend: Vec<Vec<(String, usize, f64)>>,
     caption: Vec<String>,
-    columns: usize,
+    column_count: usize,
 }
 
 impl CurveReport {
@@ -43,13 +43,15 @@ impl CurveReport {
 
 impl Figure {
     fn new(report: &CurveReport) -> Self {
-        let charts: Vec<Chart> =
-            ErrorMeasure::ALL.iter().filter_map(|metric| html::error_chart(report, *metric, Cost::Rank)).collect();
-        let columns = charts.len().clamp(1, 2);
+        let charts: Vec<Chart> = ErrorMeasure::ALL
+            .iter()
+            .filter_map(|measure| html::error_chart(report, *measure, CostMeasure::Rank))
+            .collect();
+        let column_count = charts.len().clamp(1, 2);
         let (mut legend, mut next_x) = (vec![Vec::new()], PLOT_EDGES.left);
         for (palette_index, name) in report.methods.iter().enumerate() {
             let entry_width = 46.0 + LETTER_WIDTH * name.chars().count() as f64;
-            if next_x + entry_width > PANEL_SIZE.0 * columns as f64 && next_x > PLOT_EDGES.left {
+            if next_x + entry_width > PANEL_SIZE.0 * column_count as f64 && next_x > PLOT_EDGES.left {
                 legend.push(Vec::new());
                 next_x = PLOT_EDGES.left;
             }
@@ -57,7 +59,7 @@ impl Figure {
             next_x += entry_width;
         }
         let hidden_notes = charts.iter().filter_map(Chart::hidden_lines).collect::<BTreeSet<_>>();
-        Self { charts, legend, caption: caption(report).into_iter().chain(hidden_notes).collect(), columns }
+        Self { charts, legend, caption: caption(report).into_iter().chain(hidden_notes).collect(), column_count }
     }
 
     fn legend_height(&self) -> f64 {
@@ -77,9 +79,9 @@ fn caption(report: &CurveReport) -> Vec<String> {
 
 impl Drawing for Figure {
     fn size(&self) -> Point {
-        let panel_rows = self.charts.len().div_ceil(self.columns) as f64;
+        let panel_rows = self.charts.len().div_ceil(self.column_count) as f64;
         (
-            PANEL_SIZE.0 * self.columns as f64,
+            PANEL_SIZE.0 * self.column_count as f64,
             self.legend_height() + PANEL_SIZE.1 * panel_rows + LINE_HEIGHT * self.caption.len() as f64 + 8.0,
         )
     }
@@ -89,17 +91,17 @@ impl Drawing for Figure {
     }
 
     fn draw(&self, canvas: &mut dyn Canvas) {
-        for (line, names) in self.legend.iter().enumerate() {
+        for (line, entries) in self.legend.iter().enumerate() {
             let y = 18.0 + LINE_HEIGHT * line as f64;
-            for (name, palette_index, x) in names {
+            for (name, palette_index, x) in entries {
                 page::draw_key(canvas, *palette_index, (*x, y - 4.0));
                 canvas.word("name", name, (x + 30.0, y), Anchor::Start);
             }
         }
         for (i, chart) in self.charts.iter().enumerate() {
             let (x, y) = (
-                PANEL_SIZE.0 * (i % self.columns) as f64,
-                self.legend_height() + PANEL_SIZE.1 * (i / self.columns) as f64,
+                PANEL_SIZE.0 * (i % self.column_count) as f64,
+                self.legend_height() + PANEL_SIZE.1 * (i / self.column_count) as f64,
             );
             let Edges { left, right, top, bottom } = PLOT_EDGES;
             let edges = Edges { left: x + left, right: x + right, top: y + top, bottom: y + bottom };

@@ -2,10 +2,10 @@
 
 use super::CurveReport;
 use super::columns::{COLUMNS, cell_texts};
-use super::comparison::{Cost, CurvePoint, ErrorMeasure};
+use super::comparison::{CostMeasure, CurvePoint, ErrorMeasure};
 use crate::drawing;
 use crate::page::{self, Axis, Chart, Mark, Page, Scale, Section, Series};
-use crate::table::{format_count, number, rounded_kernel, seconds, shortest_number};
+use crate::table::{format_count, format_seconds, number, rounded_kernel, shortest_number};
 use kstore::budget::format_bytes;
 
 impl CurveReport {
@@ -29,7 +29,7 @@ impl CurveReport {
 }
 
 fn toggle_rules(report: &CurveReport) -> String {
-    let costs = Cost::ALL.map(|cost| (format!("at-{}", cost.key()), format!("at-{}", cost.key())));
+    let costs = CostMeasure::ALL.map(|cost| (format!("at-{}", cost.key()), format!("at-{}", cost.key())));
     let methods = (0..report.methods.len()).map(|i| (format!("show-{i}"), format!("s{i}")));
     let rule = |(button, class): (String, String)| {
         format!("body:has(#{button}:not(:checked)) .{class} {{ display: none; }}\n")
@@ -38,26 +38,26 @@ fn toggle_rules(report: &CurveReport) -> String {
 }
 
 fn curves_html(report: &CurveReport) -> String {
-    let cost = |cost: &Cost| {
+    let cost_button = |cost: &CostMeasure| {
         let (key, label) = (cost.key(), cost.label());
-        let checked = if *cost == Cost::Rank { " checked" } else { "" };
+        let checked = if *cost == CostMeasure::Rank { " checked" } else { "" };
         format!("<label><input type=\"radio\" name=\"at\" id=\"at-{key}\"{checked}>{label}</label>")
     };
-    let method = |(i, method): (usize, &String)| {
+    let method_checkbox = |(i, method): (usize, &String)| {
         let (name, swatch) = (drawing::escape_html(method), page::swatch(i));
         format!("<label><input type=\"checkbox\" id=\"show-{i}\" checked>{swatch}{name}</label>")
     };
-    let costs: String = Cost::ALL.iter().map(cost).collect();
-    let methods: String = report.methods.iter().enumerate().map(method).collect();
-    let charts = |cost: &Cost| {
+    let costs: String = CostMeasure::ALL.iter().map(cost_button).collect();
+    let methods: String = report.methods.iter().enumerate().map(method_checkbox).collect();
+    let cost_charts = |cost: &CostMeasure| {
         let charts: Vec<Chart> =
-            ErrorMeasure::ALL.iter().filter_map(|metric| error_chart(report, *metric, *cost)).collect();
+            ErrorMeasure::ALL.iter().filter_map(|measure| error_chart(report, *measure, *cost)).collect();
         page::charts(&charts).replacen("charts", &format!("charts at-{}", cost.key()), 1)
     };
-    let charts: String = Cost::ALL.iter().map(charts).collect();
+    let charts: String = CostMeasure::ALL.iter().map(cost_charts).collect();
     let run_once_note = match &report.deterministic_methods()[..] {
         [] => String::new(),
-        once => format!("; {} makes no random choice and ran once", once.join(", ")),
+        methods => format!("; {} makes no random choice and ran once", methods.join(", ")),
     };
     let band_note = match report.repeats {
         1 => String::new(),
@@ -81,7 +81,7 @@ fn curves_html(report: &CurveReport) -> String {
 }
 
 /// Returns the chart of an error against a cost; `None` if no method has this error.
-pub(super) fn error_chart(report: &CurveReport, measure: ErrorMeasure, cost: Cost) -> Option<Chart> {
+pub(super) fn error_chart(report: &CurveReport, measure: ErrorMeasure, cost: CostMeasure) -> Option<Chart> {
     let curve = |method: &String| {
         let points = report.points(method, measure, cost).into_iter();
         points.filter(|point| point.cost > 0.0).collect::<Vec<_>>()
@@ -90,7 +90,7 @@ pub(super) fn error_chart(report: &CurveReport, measure: ErrorMeasure, cost: Cos
     let all_points = || curves.iter().flatten();
     let floor: Option<Vec<(f64, f64)>> = measure
         .floor(report)
-        .filter(|_| cost == Cost::Rank)
+        .filter(|_| cost == CostMeasure::Rank)
         .map(|floor| report.ranks.iter().zip(floor).map(|(rank, error)| (*rank as f64, *error)).collect());
     let medians = || all_points().map(|point| point.error.median);
     let (low, high) = (medians().fold(f64::INFINITY, f64::min), medians().fold(0.0, f64::max));
@@ -103,7 +103,7 @@ pub(super) fn error_chart(report: &CurveReport, measure: ErrorMeasure, cost: Cos
         .chain(floor_errors.filter(|y| *y > low / 30.0));
     let x = Axis::new(cost.label(), Scale::Log, all_points().map(|point| point.cost))?;
     let ranks: Vec<f64> = report.ranks.iter().map(|rank| *rank as f64).collect();
-    let x = if cost == Cost::Rank { x.with_ticks(&ranks) } else { x };
+    let x = if cost == CostMeasure::Rank { x.with_ticks(&ranks) } else { x };
     let y = Axis::new(measure.evidence(report), scale, heights)?;
     let series = report.methods.iter().zip(&curves).enumerate().map(|(index, (method, curve))| Series {
         name: method.clone(),
@@ -117,11 +117,11 @@ pub(super) fn error_chart(report: &CurveReport, measure: ErrorMeasure, cost: Cos
     })
 }
 
-fn curve_mark(CurvePoint { rank, cost: x, error }: &CurvePoint, cost: Cost) -> Mark {
+fn curve_mark(CurvePoint { rank, cost: x, error }: &CurvePoint, cost: CostMeasure) -> Mark {
     let note = match cost {
-        Cost::Rank => format!("rank {rank}"),
-        Cost::Evaluations => format!("rank {rank}, {} evaluations", number(*x, 4)),
-        Cost::Seconds => format!("rank {rank}, {}", seconds(*x)),
+        CostMeasure::Rank => format!("rank {rank}"),
+        CostMeasure::Evaluations => format!("rank {rank}, {} evaluations", number(*x, 4)),
+        CostMeasure::Seconds => format!("rank {rank}, {}", format_seconds(*x)),
     };
     Mark { x: *x, y: error.median, band: (error.low, error.high), note }
 }
@@ -129,11 +129,12 @@ fn curve_mark(CurvePoint { rank, cost: x, error }: &CurvePoint, cost: Cost) -> M
 fn equal_cost_html(report: &CurveReport) -> String {
     let mut html = String::new();
     for measure in ErrorMeasure::ALL {
-        let table = |cost: Cost| {
-            let grid = if cost == Cost::Rank { report.error_grid(measure) } else { report.budget_grid(measure, cost) }?;
+        let table = |cost: CostMeasure| {
+            let grid =
+                if cost == CostMeasure::Rank { report.error_grid(measure) } else { report.budget_grid(measure, cost) }?;
             Some(format!("<div><h3>at equal {}</h3>\n{}</div>", cost.label(), page::grid_table(&grid)))
         };
-        let tables: String = Cost::ALL.into_iter().filter_map(table).collect();
+        let tables: String = CostMeasure::ALL.into_iter().filter_map(table).collect();
         if !tables.is_empty() {
             let details = page::details(measure.title(report), &format!("<div class=\"pair\">{tables}</div>"));
             let open = if measure == report.comparison_measure() { "<details open" } else { "<details" };
@@ -167,11 +168,11 @@ fn data_html(report: &CurveReport) -> String {
 }
 
 fn run_section(report: &CurveReport) -> Section {
-    let last = report.seed.saturating_add(report.repeats.saturating_sub(1));
+    let last_seed = report.seed.saturating_add(report.repeats.saturating_sub(1));
     let mut facts = vec![
         ("precision", format!("{}, {}", report.precision, report.instruction_set)),
         ("threads", report.threads.to_string()),
-        ("seeds", format!("{} to {last}", report.seed)),
+        ("seeds", format!("{} to {last_seed}", report.seed)),
     ];
     facts.extend(report.spent.facts(None, Some(report.planned_bytes())));
     if report.tested.is_some() {
@@ -191,8 +192,8 @@ fn run_section(report: &CurveReport) -> Section {
 
 fn cells_html(report: &CurveReport) -> String {
     let rows: Vec<Vec<String>> = report.rows.iter().map(cell_texts).collect();
-    let head: Vec<String> = COLUMNS.iter().map(|(name, _)| name.replace('_', " ")).collect();
-    page::details(&format!("all {} cells", format_count(rows.len() as u64)), &page::html_table(&head, &rows))
+    let headings: Vec<String> = COLUMNS.iter().map(|(name, _)| name.replace('_', " ")).collect();
+    page::details(&format!("all {} cells", format_count(rows.len() as u64)), &page::html_table(&headings, &rows))
 }
 
 #[cfg(test)]
@@ -207,12 +208,12 @@ mod tests {
             let start = html.find(&format!("id=\"{id}\"")).unwrap_or_else(|| panic!("no chart {id}"));
             &html[start..start + html[start..].find("</svg>").unwrap()]
         };
-        for cost in Cost::ALL {
+        for cost in CostMeasure::ALL {
             for metric in ["trace", "frobenius", "spectral"] {
                 let svg = chart(&format!("{metric}-{}", cost.key()));
                 for (i, method) in ["uniform", "rpcholesky", "fourier"].iter().enumerate() {
                     let is_drawn = svg.contains(&format!("class=\"series s{i}\" data-name=\"{method}\""));
-                    let none = *method == "fourier" && (metric == "trace" || cost == Cost::Evaluations);
+                    let none = *method == "fourier" && (metric == "trace" || cost == CostMeasure::Evaluations);
                     assert_eq!(is_drawn, !none, "{metric} {method} {}", cost.key());
                 }
             }

@@ -31,12 +31,12 @@ impl Font {
     /// Returns the advance and the outline of a glyph, its size relative to the font size, and its
     /// height above the baseline.
     fn glyph(&self, letter: char) -> (f32, &'static str, f32, f32) {
-        let (letter, size, height) = match superscript_digit(letter) {
+        let (letter, relative_size, height) = match superscript_digit(letter) {
             Some(digit) => (digit, EXPONENT_SIZE, EXPONENT_HEIGHT),
             None => (letter, 1.0, 0.0),
         };
         let (advance, outline) = self.0.get(&letter).or_else(|| self.0.get(&'\0')).copied().unwrap_or((0.0, ""));
-        (advance * size, outline, size, height)
+        (advance * relative_size, outline, relative_size, height)
     }
 
     pub(super) fn text_width(&self, word: &str, size: f32) -> f32 {
@@ -77,8 +77,8 @@ fn append_outline(outline: &str, path: &mut PathBuilder, transform: impl Fn(f32,
     let mut tokens = outline.split(' ');
     while let Some(command) = tokens.next() {
         let mut point = || {
-            let mut number = || tokens.next().and_then(|word| word.parse().ok()).unwrap_or(0.0);
-            transform(number(), number())
+            let mut coordinate = || tokens.next().and_then(|word| word.parse().ok()).unwrap_or(0.0);
+            transform(coordinate(), coordinate())
         };
         match command {
             "M" => {

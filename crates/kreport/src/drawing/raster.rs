@@ -43,21 +43,23 @@ impl RasterImage {
 
     pub(crate) fn png(&self) -> io::Result<Vec<u8>> {
         let (width, height) = (self.pixmap.width(), self.pixmap.height());
-        let mut rows = ZlibEncoder::new(Vec::new(), Compression::default());
+        let mut compressed_rows = ZlibEncoder::new(Vec::new(), Compression::default());
         for row in self.pixmap.data().chunks_exact(4 * width as usize) {
             // no filter; the background is opaque, so transparency is dropped
             let colours: Vec<u8> = row.chunks_exact(4).flat_map(|pixel| &pixel[..3]).copied().collect();
-            rows.write_all(&[0])?;
-            rows.write_all(&colours)?;
+            compressed_rows.write_all(&[0])?;
+            compressed_rows.write_all(&colours)?;
         }
         // eight bits for each of red, green and blue; deflate, adaptive filters, not interlaced
         let header = [&width.to_be_bytes()[..], &height.to_be_bytes(), &[8, 2, 0, 0, 0]].concat();
         let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
-        for (kind, data) in [(b"IHDR", header), (b"IDAT", rows.finish()?), (b"IEND", Vec::new())] {
+        for (chunk_type, data) in [(b"IHDR", header), (b"IDAT", compressed_rows.finish()?), (b"IEND", Vec::new())] {
             let mut checksum = Crc::new();
-            checksum.update(kind);
+            checksum.update(chunk_type);
             checksum.update(&data);
-            file.extend([&(data.len() as u32).to_be_bytes()[..], kind, &data, &checksum.sum().to_be_bytes()].concat());
+            file.extend(
+                [&(data.len() as u32).to_be_bytes()[..], chunk_type, &data, &checksum.sum().to_be_bytes()].concat(),
+            );
         }
         Ok(file)
     }
@@ -113,8 +115,8 @@ impl Canvas for RasterImage {
     }
 
     fn word(&mut self, class: &str, word: &str, (x, y): Point, anchor: Anchor) {
-        let size = FONT_SIZE as f32;
-        let width = self.font.text_width(word, size);
+        let font_size = FONT_SIZE as f32;
+        let width = self.font.text_width(word, font_size);
         let start = match anchor {
             Anchor::Start => 0.0,
             Anchor::End => -width,
@@ -126,7 +128,7 @@ impl Canvas for RasterImage {
             .post_translate(x as f32, y as f32)
             .post_scale(PIXELS_PER_UNIT, PIXELS_PER_UNIT);
         // if the letters have an outline in the background colour, draw it behind them
-        self.draw_shape(self.font.outline(word, size), class, transform, true);
+        self.draw_shape(self.font.outline(word, font_size), class, transform, true);
     }
 }
 

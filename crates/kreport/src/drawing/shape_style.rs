@@ -21,7 +21,7 @@ impl ShapeStyle {
         let properties: HashMap<&str, &str> = rules
             .split('}')
             .filter_map(|rule| rule.split_once('{').filter(|(selector, _)| matches_class(selector)))
-            .flat_map(|(_, declarations)| declarations.split(';').filter_map(|one| one.split_once(':')))
+            .flat_map(|(_, declarations)| declarations.split(';').filter_map(|declaration| declaration.split_once(':')))
             .map(|(name, value)| (name.trim(), value.trim()))
             .collect();
         let colour_of = |name: &str, default: Option<[u8; 3]>| match properties.get(name) {

@@ -1,14 +1,14 @@
 //! Drawings as SVG.
 
 use super::{Anchor, Canvas, Point};
-use kstore::display::lines;
+use kstore::display::escape_lines;
 use std::fmt::Write;
 
 /// Escapes text for HTML and SVG, including quoted attributes; control characters become escapes.
 pub(crate) fn escape_html(raw: &str) -> String {
     // the ampersand comes first, because the other escapes include it
     let escapes = [('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&quot;"), ('\'', "&#39;")];
-    escapes.into_iter().fold(lines(raw).into_owned(), |text, (letter, escape)| text.replace(letter, escape))
+    escapes.into_iter().fold(escape_lines(raw).into_owned(), |text, (letter, escape)| text.replace(letter, escape))
 }
 
 /// The SVG elements drawn so far, and the attributes of the next one. Writing to a string cannot
@@ -61,9 +61,9 @@ impl Canvas for Svg {
     }
 
     fn lines(&mut self, class: &str, segments: &[[Point; 2]], tooltip: Option<&str>) {
-        let path_segment = |[from, to]: &[Point; 2]| {
-            let to = if from == to { "h0".to_string() } else { format!("L{:.1} {:.1}", to.0, to.1) };
-            format!("M{:.1} {:.1}{to}", from.0, from.1)
+        let path_segment = |[start, end]: &[Point; 2]| {
+            let line_to = if start == end { "h0".to_string() } else { format!("L{:.1} {:.1}", end.0, end.1) };
+            format!("M{:.1} {:.1}{line_to}", start.0, start.1)
         };
         self.write_element(
             "path",

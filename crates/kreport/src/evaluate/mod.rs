@@ -2,7 +2,7 @@
 
 mod page;
 
-use crate::table::{Align, AlignedTable, Grid, facts, format_count, list, number, optional_number, percent};
+use crate::table::{Align, AlignedTable, Grid, facts, format_count, format_list, number, optional_number, percent};
 use ksolve::predict::{
     ClassificationScores, Evaluation, NoveltyScores, RankingScores, RegressionScores, TargetScores, ThresholdScores,
 };
@@ -52,19 +52,20 @@ pub(super) fn ranking_facts(scores: &RankingScores) -> Vec<(&'static str, String
 }
 
 pub(super) fn regression_facts(scores: &RegressionScores) -> Vec<(&'static str, String)> {
-    let mut facts = vec![("rows", list(&[scores.rows]))];
-    facts.extend(scores.scores.by_name().map(|(name, value)| match name {
+    let mut facts = vec![("rows", format_list(&[scores.rows]))];
+    facts.extend(scores.scores.named_values().map(|(name, value)| match name {
         "mape" | "rmspe" => (name, optional_percent(value)),
         _ => (name, optional_number(value)),
     }));
-    let describe_coverage = |share| format!("{} within 1.96 standard deviations (95 % if calibrated)", percent(share));
-    facts.extend(scores.coverage.map(|share| ("coverage", describe_coverage(share))));
+    let describe_coverage =
+        |fraction| format!("{} within 1.96 standard deviations (95 % if calibrated)", percent(fraction));
+    facts.extend(scores.coverage.map(|coverage| ("coverage", describe_coverage(coverage))));
     facts
 }
 
 pub(super) fn classification_facts(scores: &ClassificationScores) -> Vec<(&'static str, String)> {
     let mut facts = vec![
-        ("rows", list(&[scores.rows])),
+        ("rows", format_list(&[scores.rows])),
         ("accuracy", optional_percent(scores.accuracy)),
         ("error", optional_percent(scores.error)),
         ("balanced accuracy", optional_percent(scores.balanced_accuracy)),
@@ -88,13 +89,16 @@ pub(super) fn classification_facts(scores: &ClassificationScores) -> Vec<(&'stat
             "{}: cost {} per row, {} false positives, {} false negatives; set it with --threshold",
             number(threshold, 6),
             number(cost.least, 4),
-            list(&[false_alarms]),
-            list(&[missed])
+            format_list(&[false_alarms]),
+            format_list(&[missed])
         );
         [("cost", format!("{} per row at the current threshold", number(cost.now, 4))), ("best threshold", best)]
     }));
     if scores.unknown > 0.0 {
-        facts.push(("unknown", format!("{} rows of classes that the model does not have", list(&[scores.unknown]))));
+        facts.push((
+            "unknown",
+            format!("{} rows of classes that the model does not have", format_list(&[scores.unknown])),
+        ));
     }
     facts
 }
@@ -102,11 +106,11 @@ pub(super) fn classification_facts(scores: &ClassificationScores) -> Vec<(&'stat
 pub(super) fn novelty_facts(scores: &NoveltyScores) -> Vec<(&'static str, String)> {
     let NoveltyScores { precision, recall, precision_at, auc, average_precision, .. } = *scores;
     vec![
-        ("rows", list(&[scores.rows])),
-        ("outliers", format!("{} by the target", list(&[scores.unusual]))),
+        ("rows", format_list(&[scores.rows])),
+        ("outliers", format!("{} by the target", format_list(&[scores.unusual]))),
         (
             "score below 0",
-            format!("{} rows, {} of them outliers", list(&[scores.negative]), optional_percent(precision)),
+            format!("{} rows, {} of them outliers", format_list(&[scores.negative]), optional_percent(precision)),
         ),
         ("recall", format!("{} of the outliers have a score below 0", optional_percent(recall))),
         (
@@ -114,7 +118,7 @@ pub(super) fn novelty_facts(scores: &NoveltyScores) -> Vec<(&'static str, String
             format!(
                 "{} of the {} rows with the lowest scores are outliers",
                 optional_percent(precision_at),
-                list(&[scores.top])
+                format_list(&[scores.top])
             ),
         ),
         ("auc", optional_number(auc)),
@@ -124,10 +128,10 @@ pub(super) fn novelty_facts(scores: &NoveltyScores) -> Vec<(&'static str, String
 
 fn write_regression(scores: &RegressionScores, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     if !scores.by_target.is_empty() {
-        let heads = scores.scores.by_name().map(|(name, _)| (name, Align::Right));
-        let mut table = AlignedTable::new(std::iter::once(("target", Align::Left)).chain(heads));
+        let headings = scores.scores.named_values().map(|(name, _)| (name, Align::Right));
+        let mut table = AlignedTable::new(std::iter::once(("target", Align::Left)).chain(headings));
         for TargetScores { target, scores } in &scores.by_target {
-            let scores = scores.by_name().map(|(_, value)| optional_number(value));
+            let scores = scores.named_values().map(|(_, value)| optional_number(value));
             table.push_row(std::iter::once(target.clone()).chain(scores));
         }
         writeln!(f, "{table}")?;
@@ -148,16 +152,16 @@ pub(super) fn confusion_grid(scores: &ClassificationScores) -> Grid {
     Grid {
         corner: "true \\ predicted".to_string(),
         columns: scores.classes.iter().map(ToString::to_string).collect(),
-        rows: rows.map(|(label, row)| (label.to_string(), row.iter().map(|n| list(&[*n])).collect())).collect(),
-        marked: None,
+        rows: rows.map(|(label, row)| (label.to_string(), row.iter().map(|n| format_list(&[*n])).collect())).collect(),
+        marked_cell: None,
     }
 }
 
 /// Returns a table of the classes. For each class it has the number of rows, precision, recall and
 /// F1, and the other class with which the model confuses it most often.
 pub(super) fn class_table(scores: &ClassificationScores) -> AlignedTable {
-    let heads = ["class", "rows", "precision", "recall", "f1"].map(|head| (head, Align::Right));
-    let mut table = AlignedTable::new(heads.into_iter().chain([("most often confused with", Align::Left)]));
+    let headings = ["class", "rows", "precision", "recall", "f1"].map(|head| (head, Align::Right));
+    let mut table = AlignedTable::new(headings.into_iter().chain([("most often confused with", Align::Left)]));
     let classes = scores.classes.iter().zip(&scores.by_class).zip(&scores.confusion);
     for (k, ((label, class), row)) in classes.enumerate() {
         let most_confused =
@@ -166,7 +170,7 @@ pub(super) fn class_table(scores: &ClassificationScores) -> AlignedTable {
         let (precision, recall, f1) =
             (optional_percent(class.precision), optional_percent(class.recall), optional_number(class.f1));
         let confused_with = most_confused.map(format_class).unwrap_or_default();
-        table.push_row([label.to_string(), list(&[class.rows]), precision, recall, f1, confused_with]);
+        table.push_row([label.to_string(), format_list(&[class.rows]), precision, recall, f1, confused_with]);
     }
     table
 }

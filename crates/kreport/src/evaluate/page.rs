@@ -3,7 +3,7 @@
 
 use super::EvaluateReport;
 use crate::page::{self, Axis, Chart, Mark, Page, Scale, Section, Series, extent};
-use crate::table::{format_count, join_with_commas, list, number};
+use crate::table::{format_count, format_list, join_with_commas, number};
 use ksolve::predict::{
     CalibrationBin, ChartData, ClassificationScores, Evaluation, NoveltyScores, RegressionScores, ThresholdScores,
 };
@@ -14,15 +14,15 @@ const MAX_MATRIX_CLASSES: usize = 30;
 
 impl EvaluateReport {
     /// Returns the report as an HTML page.
-    pub fn page(&self, details: &ChartData, model: &Path) -> Page {
+    pub fn page(&self, chart_data: &ChartData, model: &Path) -> Page {
         let (mut sections, rows) = match self {
             EvaluateReport::Target(Evaluation::Regression(report)) => {
-                (regression_sections(report, details), list(&[report.rows]))
+                (regression_sections(report, chart_data), format_list(&[report.rows]))
             }
             EvaluateReport::Target(Evaluation::Classification(report)) => {
-                (classification_sections(report, details), list(&[report.rows]))
+                (classification_sections(report, chart_data), format_list(&[report.rows]))
             }
-            EvaluateReport::Novelty(report) => (novelty_sections(report, details), list(&[report.rows])),
+            EvaluateReport::Novelty(report) => (novelty_sections(report, chart_data), format_list(&[report.rows])),
             EvaluateReport::Ranking(report) => {
                 (vec![Section::new("Scores", page::fact_list(super::ranking_facts(report)))], format_count(report.rows))
             }
@@ -52,13 +52,13 @@ fn model_series(marks: impl Iterator<Item = Mark>) -> Vec<Series> {
     vec![Series { name: "model".to_string(), palette_index: 0, marks: marks.collect() }]
 }
 
-fn regression_sections(report: &RegressionScores, details: &ChartData) -> Vec<Section> {
+fn regression_sections(report: &RegressionScores, chart_data: &ChartData) -> Vec<Section> {
     let scores = Section::new("Scores", page::fact_list(super::regression_facts(report)));
-    let charts = residual_charts(report, details).map(|charts| Section::new("Residuals", charts));
+    let charts = residual_charts(report, chart_data).map(|charts| Section::new("Residuals", charts));
     std::iter::once(scores).chain(charts).collect()
 }
 
-fn residual_charts(report: &RegressionScores, details: &ChartData) -> Option<String> {
+fn residual_charts(report: &RegressionScores, chart_data: &ChartData) -> Option<String> {
     let scatter_chart = |id: &str, title: &str, y: &str, points: Vec<(f64, f64)>, line: [(f64, f64); 2]| {
         let heights = points.iter().map(|point| point.1).chain(line.map(|end| end.1));
         let (x, y) = (linear_axis("prediction", points.iter().map(|point| point.0))?, linear_axis(y, heights)?);
@@ -68,9 +68,9 @@ fn residual_charts(report: &RegressionScores, details: &ChartData) -> Option<Str
             ..Chart::new(id, title, x, y)
         })
     };
-    let points = &details.points;
+    let points = &chart_data.points;
     let (low, high) = extent(points.iter().map(|point| point.0));
-    let truth =
+    let truth_chart =
         scatter_chart("truth", "Truth against prediction", "truth", points.clone(), [(low, low), (high, high)])?;
     let residual_points: Vec<(f64, f64)> =
         points.iter().map(|(prediction, truth)| (*prediction, truth - prediction)).collect();
@@ -88,7 +88,9 @@ fn residual_charts(report: &RegressionScores, details: &ChartData) -> Option<Str
     };
     let target_note =
         report.by_target.first().map_or(String::new(), |first| format!(" of the target {}", first.target));
-    Some(page::charts([&truth, &residual_chart, &histogram]) + &page::note(&format!("{drawn_rows}{target_note}.")))
+    Some(
+        page::charts([&truth_chart, &residual_chart, &histogram]) + &page::note(&format!("{drawn_rows}{target_note}.")),
+    )
 }
 
 /// Half-width of the histogram around the mean, in standard deviations.
@@ -106,14 +108,14 @@ fn histogram(residuals: Vec<f64>) -> Option<Chart> {
     // a constant residual has no width
     let (low, high) = if high > low { (low, high) } else { (low - 0.5, low + 0.5) };
     // about the square root of the number of residuals (Velleman)
-    let bins = (n.sqrt() as usize).clamp(5, 40);
-    let width = (high - low) / bins as f64;
-    let mut rows = vec![0u64; bins];
+    let bin_count = (n.sqrt() as usize).clamp(5, 40);
+    let bin_width = (high - low) / bin_count as f64;
+    let mut bin_rows = vec![0u64; bin_count];
     for residual in &residuals {
-        rows[(((residual - low) / width).max(0.0) as usize).min(bins - 1)] += 1;
+        bin_rows[(((residual - low) / bin_width).max(0.0) as usize).min(bin_count - 1)] += 1;
     }
-    let bar = |(i, rows): (usize, &u64)| (low + i as f64 * width, low + (i + 1) as f64 * width, *rows as f64);
-    let bars: Vec<(f64, f64, f64)> = rows.iter().enumerate().map(bar).collect();
+    let bar = |(i, rows): (usize, &u64)| (low + i as f64 * bin_width, low + (i + 1) as f64 * bin_width, *rows as f64);
+    let bars: Vec<(f64, f64, f64)> = bin_rows.iter().enumerate().map(bar).collect();
     let x = linear_axis("truth − prediction", [low, high])?;
     // the height of a bar is its number of rows, so the axis starts at 0
     let tallest = bars.iter().map(|bar| bar.2).fold(1.0, f64::max);
@@ -121,7 +123,7 @@ fn histogram(residuals: Vec<f64>) -> Option<Chart> {
     Some(Chart { bars, ..Chart::new("histogram", "Histogram of the residuals", x, y) })
 }
 
-fn classification_sections(report: &ClassificationScores, details: &ChartData) -> Vec<Section> {
+fn classification_sections(report: &ClassificationScores, chart_data: &ChartData) -> Vec<Section> {
     let classes = super::class_table(report);
     let scores =
         page::fact_list(super::classification_facts(report)) + &page::html_table(&classes.headings, &classes.rows);
@@ -129,19 +131,19 @@ fn classification_sections(report: &ClassificationScores, details: &ChartData) -
     if report.classes.len() <= MAX_MATRIX_CLASSES {
         sections.push(Section::new("Confusions", confusion_heat_map(report)));
     }
-    sections.extend(ranking_curves(details));
-    sections.extend(calibration_section(report, details));
+    sections.extend(ranking_curves(chart_data));
+    sections.extend(calibration_section(report, chart_data));
     sections
 }
 
-fn calibration_section(report: &ClassificationScores, details: &ChartData) -> Option<Section> {
-    let bins = details.calibration.as_ref()?;
+fn calibration_section(report: &ClassificationScores, chart_data: &ChartData) -> Option<Section> {
+    let bins = chart_data.calibration.as_ref()?;
     let (x, y) = match &report.positive {
         Some(label) => (format!("predicted probability of {label}"), format!("fraction of the rows that are {label}")),
         None => ("probability of the predicted class".to_string(), "fraction of the rows of this class".to_string()),
     };
     let mark = |bin: &CalibrationBin| {
-        let note = format!("predicted {}, {} rows", number(bin.predicted, 4), list(&[bin.rows]));
+        let note = format!("predicted {}, {} rows", number(bin.predicted, 4), format_list(&[bin.rows]));
         Mark::new((bin.predicted, bin.observed), note)
     };
     let chart = Chart {
@@ -155,13 +157,13 @@ fn calibration_section(report: &ClassificationScores, details: &ChartData) -> Op
     Some(Section::new("Calibration", page::charts([&chart]) + &page::note(&format!("{note}{brier}"))))
 }
 
-fn novelty_sections(report: &NoveltyScores, details: &ChartData) -> Vec<Section> {
+fn novelty_sections(report: &NoveltyScores, chart_data: &ChartData) -> Vec<Section> {
     let scores = Section::new("Scores", page::fact_list(super::novelty_facts(report)));
-    std::iter::once(scores).chain(ranking_curves(details)).collect()
+    std::iter::once(scores).chain(ranking_curves(chart_data)).collect()
 }
 
 /// Returns the ROC and precision-recall curves.
-fn ranking_curves(details: &ChartData) -> Option<Section> {
+fn ranking_curves(chart_data: &ChartData) -> Option<Section> {
     let curve = |points: &[(f64, f64)], x_name: &str| {
         model_series(points.iter().map(|point| Mark::new(*point, format!("{x_name} {}", number(point.0, 4)))))
     };
@@ -170,29 +172,29 @@ fn ranking_curves(details: &ChartData) -> Option<Section> {
         let mark = |scores: &ThresholdScores| {
             Some(Mark::new(position(scores)?, format!("threshold {}", number(scores.threshold, 3))))
         };
-        let marks: Vec<Mark> = details.thresholds.iter().filter_map(mark).collect();
+        let marks: Vec<Mark> = chart_data.thresholds.iter().filter_map(mark).collect();
         (!marks.is_empty()).then(|| Series { name: "thresholds".to_string(), palette_index: 1, marks })
     };
-    let roc = details.roc.as_ref().and_then(|points| {
+    let roc = chart_data.roc.as_ref().and_then(|points| {
         let x = "false positive rate: fraction of the negative class predicted positive";
         let y = "true positive rate: fraction of the positive class predicted positive";
-        let floor = reference_line("chance", [(0.0, 0.0), (1.0, 1.0)]);
+        let chance_line = reference_line("chance", [(0.0, 0.0), (1.0, 1.0)]);
         let mut series = curve(points, "false positive rate");
         series.extend(threshold_series(&|scores| Some((scores.false_positive_rate, scores.recall))));
-        Some(Chart { series, reference_line: floor, ..chart("roc", "ROC curve", x, y)? })
+        Some(Chart { series, reference_line: chance_line, ..chart("roc", "ROC curve", x, y)? })
     });
-    let precision = details.precision.as_ref().and_then(|points| {
+    let precision = chart_data.precision.as_ref().and_then(|points| {
         let x = "recall: fraction of the positive class predicted positive";
         let y = "precision: fraction of the positive predictions that are correct";
         let chance = points.last()?.1;
-        let floor = reference_line("chance", [(0.0, chance), (1.0, chance)]);
+        let chance_line = reference_line("chance", [(0.0, chance), (1.0, chance)]);
         let chart = chart("precision", "Precision against recall", x, y)?;
         let mut series = curve(points, "recall");
         series.extend(threshold_series(&|scores| Some((scores.recall, scores.precision?))));
-        Some(Chart { series, reference_line: floor, ..chart })
+        Some(Chart { series, reference_line: chance_line, ..chart })
     });
     let charts: Vec<Chart> = roc.into_iter().chain(precision).collect();
-    let note = match &details.thresholds[..] {
+    let note = match &chart_data.thresholds[..] {
         [] => String::new(),
         thresholds => {
             let threshold_list = join_with_commas(thresholds.iter().map(|scores| number(scores.threshold, 3)));
@@ -206,8 +208,8 @@ fn ranking_curves(details: &ChartData) -> Option<Section> {
 /// fractions have the strongest colour.
 fn confusion_heat_map(report: &ClassificationScores) -> String {
     let fraction = |row: &Vec<f64>, n: f64| Some(n / row.iter().sum::<f64>().max(f64::MIN_POSITIVE));
-    let scores = report.confusion.iter().map(|row| row.iter().map(|n| fraction(row, *n)).collect());
-    let scores: Vec<Vec<_>> = scores.collect();
-    let heat = page::heat_map("Confusion matrix", &super::confusion_grid(report), Scale::Linear, &scores);
+    let fractions = report.confusion.iter().map(|row| row.iter().map(|n| fraction(row, *n)).collect());
+    let fractions: Vec<Vec<_>> = fractions.collect();
+    let heat = page::heat_map("Confusion matrix", &super::confusion_grid(report), Scale::Linear, &fractions);
     heat + &page::note("The colour shows the fraction of the rows of the true class.")
 }

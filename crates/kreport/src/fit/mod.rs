@@ -8,7 +8,7 @@ mod text;
 pub use plan::PlanReport;
 pub use text::{DISTANCE_DESCRIPTION, describe_certificate, describe_neighbours};
 
-use crate::table::seconds;
+use crate::table::format_seconds;
 use ksolve::job;
 use ksolve::job::Combination;
 use kstore::{budget::format_bytes, display};
@@ -74,13 +74,14 @@ impl ResourceReport {
     }
 
     /// Returns time, bytes read and memory as names and texts; `planned` is in bytes.
-    pub fn facts(&self, passes: Option<u64>, planned: Option<usize>) -> [(&'static str, String); 3] {
+    pub fn facts(&self, passes: Option<u64>, planned_bytes: Option<usize>) -> [(&'static str, String); 3] {
         let passes = passes.map_or(String::new(), |passes| format!(" in {passes} passes"));
         let read = format_bytes(usize::try_from(self.bytes_read).unwrap_or(usize::MAX));
         let peak = self.peak_rss_bytes.map_or("unknown".to_string(), format_bytes);
-        let planned = planned.map_or(String::new(), |planned| format!(", planned {}", format_bytes(planned)));
-        let memory = format!("peak {peak}{planned}, budget {}", format_bytes(self.memory_budget_bytes));
-        [("time", seconds(self.total_seconds())), ("read", format!("{read}{passes}")), ("memory", memory)]
+        let planned_text =
+            planned_bytes.map_or(String::new(), |planned| format!(", planned {}", format_bytes(planned)));
+        let memory = format!("peak {peak}{planned_text}, budget {}", format_bytes(self.memory_budget_bytes));
+        [("time", format_seconds(self.total_seconds())), ("read", format!("{read}{passes}")), ("memory", memory)]
     }
 }
 
@@ -104,7 +105,7 @@ impl ModelFile {
 
 impl fmt::Display for ModelFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", display::path(&self.path), format_bytes(self.bytes as usize))
+        write!(f, "{} ({})", display::escape_path(&self.path), format_bytes(self.bytes as usize))
     }
 }
 

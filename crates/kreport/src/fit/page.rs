@@ -11,11 +11,11 @@ impl FitReport {
     /// Returns the report as an HTML page, as written by `--report`.
     pub fn page(&self) -> Page {
         let fit = &self.fit;
-        let mut result = self.result_facts();
-        result.extend(self.method_facts());
-        result.extend(self.model.iter().map(|model| ("model", model.to_string())));
+        let mut result_facts = self.result_facts();
+        result_facts.extend(self.method_facts());
+        result_facts.extend(self.model.iter().map(|model| ("model", model.to_string())));
         let convention = fit.lambda.map_or(String::new(), |_| page::note(fit.lambda_convention));
-        let mut sections = vec![Section::new("Result", page::fact_list(result) + &convention)];
+        let mut sections = vec![Section::new("Result", page::fact_list(result_facts) + &convention)];
         sections.extend(self.surface_html().map(|surface| Section::new("Surface", surface)));
         sections.extend(self.certificate_chart().map(|chart| Section::new("Certificate", page::charts([&chart]))));
         sections.extend(

@@ -30,12 +30,12 @@ impl Serialize for PlanReport {
             })
         };
         serializer.collect_map([
-            ("planned_bytes", json!(forecast.bytes())),
+            ("planned_bytes", json!(forecast.peak_bytes())),
             ("memory_budget_bytes", json!(self.budget())),
             ("fits", json!(forecast.fits())),
-            ("rows", json!(forecast.rows)),
-            ("tile", json!(pass_shape.tile)),
-            ("segment", json!(pass_shape.segment)),
+            ("rows", json!(forecast.stored_rows)),
+            ("tile", json!(pass_shape.tile_rows)),
+            ("segment", json!(pass_shape.segment_rows)),
             ("lanes", json!({"scan": pass_shape.scan_lanes, "gram": pass_shape.gram_lanes})),
             ("threads", json!(forecast.threads)),
             ("passes", json!(forecast.passes())),
@@ -49,9 +49,9 @@ impl Serialize for PlanReport {
 impl fmt::Display for PlanReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (forecast, pass_shape) = (&self.0, self.0.pass_shape);
-        let heads = ["stage", "contents", "memory", "passes", "reads"];
+        let headings = ["stage", "contents", "memory", "passes", "reads"];
         let alignment = |i: usize| if i < 2 { Align::Left } else { Align::Right };
-        let mut table = AlignedTable::new(heads.iter().enumerate().map(|(i, head)| (*head, alignment(i))));
+        let mut table = AlignedTable::new(headings.iter().enumerate().map(|(i, head)| (*head, alignment(i))));
         let pass_cells = |passes: u64| match passes {
             0 => [MISSING_VALUE, MISSING_VALUE].map(String::from),
             _ => [
@@ -68,15 +68,15 @@ impl fmt::Display for PlanReport {
                 table.push_row([String::new(), format!("  {}", term.name), format_bytes(term.bytes)]);
             }
         }
-        let head = ["run".to_string(), "largest stage".to_string(), format_bytes(forecast.bytes())];
+        let head = ["run".to_string(), "largest stage".to_string(), format_bytes(forecast.peak_bytes())];
         table.push_row(head.into_iter().chain(pass_cells(forecast.passes())));
-        writeln!(f, "plan for {} rows\n\n{table}", format_count(forecast.rows))?;
+        writeln!(f, "plan for {} rows\n\n{table}", format_count(forecast.stored_rows))?;
         let lanes = |n: usize| if n == 1 { "1 lane".to_string() } else { format!("{n} lanes") };
         writeln!(
             f,
             "  tiles of {} rows, segments of {}; {} for scans, {} for products, {} threads",
-            format_count(pass_shape.tile as u64),
-            format_count(pass_shape.segment),
+            format_count(pass_shape.tile_rows as u64),
+            format_count(pass_shape.segment_rows),
             lanes(pass_shape.scan_lanes),
             lanes(pass_shape.gram_lanes),
             forecast.threads
@@ -88,7 +88,7 @@ impl fmt::Display for PlanReport {
             )?;
         }
         let verdict = if forecast.fits() { "fits" } else { "does not fit" };
-        writeln!(f, "  {} of {}: {verdict}", format_bytes(forecast.bytes()), format_bytes(self.budget()))
+        writeln!(f, "  {} of {}: {verdict}", format_bytes(forecast.peak_bytes()), format_bytes(self.budget()))
     }
 }
 
@@ -105,9 +105,10 @@ mod tests {
             Stage { plan: plan("Gram matrix").term("state", 100 << 20, ""), passes: 1 },
             Stage { plan: plan("solve"), passes: 0 },
         ];
-        let pass_shape = PassShape { tile: 2304, segment: 73_728, scan_lanes: 2, gram_lanes: 1, prefetch: 2 };
+        let pass_shape =
+            PassShape { tile_rows: 2304, segment_rows: 73_728, scan_lanes: 2, gram_lanes: 1, prefetch_tiles: 2 };
         let row_bytes = Some((11 << 20) as f64 / 300_000.0 + 1e-9);
-        PlanReport(Forecast { rows: 300_000, pass_shape, stages, threads: 2, row_bytes, rereads_table: false })
+        PlanReport(Forecast { stored_rows: 300_000, pass_shape, stages, threads: 2, row_bytes, rereads_table: false })
     }
 
     #[test]

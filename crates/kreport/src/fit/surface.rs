@@ -24,14 +24,14 @@ impl FitReport {
                 .zip(&scores)
                 .map(|(lambda, scores)| (short_lambda(*lambda), format_scores(scores)))
                 .collect(),
-            marked: row.zip(column),
+            marked_cell: row.zip(column),
         })
     }
 
     /// Returns the values of the cells of [`Self::surface_grid`], lambda by lambda.
     pub(super) fn surface_scores(&self) -> Vec<Vec<Option<f64>>> {
-        let by_error = self.is_chosen_by_error();
-        let score = |cell: &SurfaceCell| if by_error { cell.cv_error } else { cell.cv_mse };
+        let uses_error_rate = self.is_chosen_by_error();
+        let score = |cell: &SurfaceCell| if uses_error_rate { cell.cv_error } else { cell.cv_mse };
         let cell = |rank: usize, lambda: f64| {
             self.fit.surface.iter().find(|cell| cell.rank == rank && cell.lambda == lambda).and_then(score)
         };
@@ -44,23 +44,23 @@ impl FitReport {
     /// folds.
     pub(super) fn folds_grid(&self) -> Option<(Grid, Vec<Vec<Option<f64>>>)> {
         let best_cell = |rank: &usize| {
-            let of_rank = self.fit.surface.iter().filter(|cell| cell.rank == *rank && !cell.fold_mse.is_empty());
+            let rank_cells = self.fit.surface.iter().filter(|cell| cell.rank == *rank && !cell.fold_mse.is_empty());
             // the chosen cell represents its rank, whatever the criterion
             let is_chosen = |cell: &SurfaceCell| *rank == self.fit.rank && Some(cell.lambda) == self.fit.lambda;
             let key = |cell: &&SurfaceCell| (!is_chosen(cell), cell.cv_mse.unwrap_or(f64::INFINITY));
-            of_rank.min_by(|a, b| key(a).0.cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)))
+            rank_cells.min_by(|a, b| key(a).0.cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)))
         };
         let cells: Vec<&SurfaceCell> = self.ranks().iter().filter_map(best_cell).collect();
-        let folds = cells.first()?.fold_mse.len();
+        let fold_count = cells.first()?.fold_mse.len();
         let row = |cell: &&SurfaceCell| {
             (format!("{}, {}", cell.rank, short_lambda(cell.lambda)), format_scores(&cell.fold_mse))
         };
         let chosen_row = cells.iter().position(|cell| cell.rank == self.fit.rank);
         let grid = Grid {
             corner: "rank, lambda \\ fold".to_string(),
-            columns: (1..=folds).map(|fold| fold.to_string()).collect(),
+            columns: (1..=fold_count).map(|fold| fold.to_string()).collect(),
             rows: cells.iter().map(row).collect(),
-            marked: chosen_row.and_then(|row| {
+            marked_cell: chosen_row.and_then(|row| {
                 // the worst fold of the model
                 let errors = cells[row].fold_mse.iter().enumerate().filter_map(|(fold, mse)| Some((fold, (*mse)?)));
                 errors.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(fold, _)| (row, fold))
@@ -74,7 +74,7 @@ impl FitReport {
         self.fit.surface.iter().all(|cell| cell.cv_error.is_some())
     }
 
-    pub(super) fn chosen_cell(&self) -> Option<&SurfaceCell> {
+    pub(super) fn selected_cell(&self) -> Option<&SurfaceCell> {
         self.fit.surface.iter().find(|cell| cell.rank == self.fit.rank && Some(cell.lambda) == self.fit.lambda)
     }
 
@@ -111,7 +111,7 @@ mod tests {
         // lambda 1e-7 is the best at both ranks: the third and the sixth cell
         assert_eq!(grid.rows[0], ("250, 1e-7".to_string(), ["2.000", "–", "0.5000"].map(str::to_string).to_vec()));
         assert_eq!(scores[1], [Some(5.0), None, Some(0.5)]);
-        assert_eq!(grid.marked, Some((1, 0)), "the worst fold of the model");
+        assert_eq!(grid.marked_cell, Some((1, 0)), "the worst fold of the model");
         // the cell of the model is marked, although another cell of the same rank has a smaller
         // squared error
         report.fit.lambda = Some(1e-8);

@@ -4,8 +4,8 @@ use super::FitReport;
 use crate::fit::Verbosity;
 use crate::importance::{bars, describe_metric, importance, most_important_line, slopes};
 use crate::table::{
-    AlignedTable, Grid, facts, format_count, list, number, optional_number, percent, rounded_kernel, seconds,
-    short_lambda,
+    AlignedTable, Grid, facts, format_count, format_list, format_seconds, number, optional_number, percent,
+    rounded_kernel, short_lambda,
 };
 use kfit::solver::by_name;
 use kfit::solver::parameter::{C, NODES, Regularisation};
@@ -20,12 +20,14 @@ const MAX_WHOLE_SURFACE: usize = 4;
 
 /// Returns the rows of a surface around the marked row, and a note that all other rows are omitted.
 fn rows_around_best(mut grid: Grid) -> (Grid, String) {
-    let all = grid.rows.len();
-    let Some((row, column)) = grid.marked.filter(|_| all > MAX_WHOLE_SURFACE) else { return (grid, String::new()) };
-    let first = row.saturating_sub(ROWS_AROUND).min(all.saturating_sub(2 * ROWS_AROUND + 1));
-    grid.rows = grid.rows.into_iter().skip(first).take(2 * ROWS_AROUND + 1).collect();
-    grid.marked = Some((row - first, column));
-    (grid, format!("; -v shows all {all} rows"))
+    let row_count = grid.rows.len();
+    let Some((row, column)) = grid.marked_cell.filter(|_| row_count > MAX_WHOLE_SURFACE) else {
+        return (grid, String::new());
+    };
+    let first_row = row.saturating_sub(ROWS_AROUND).min(row_count.saturating_sub(2 * ROWS_AROUND + 1));
+    grid.rows = grid.rows.into_iter().skip(first_row).take(2 * ROWS_AROUND + 1).collect();
+    grid.marked_cell = Some((row - first_row, column));
+    (grid, format!("; -v shows all {row_count} rows"))
 }
 
 /// Description of the distances between rows.
@@ -50,7 +52,7 @@ impl FitReport {
     pub(super) fn target_suffix(&self) -> String {
         match &self.fit.target_names[..] {
             [] => String::new(),
-            names => format!(", target {}", display::line(&names.join(", "))),
+            names => format!(", target {}", display::escape_line(&names.join(", "))),
         }
     }
 
@@ -97,13 +99,13 @@ impl FitReport {
         let mut facts = Vec::new();
         facts.extend(fit.neighbours.is_none().then(|| ("rank", format_count(fit.rank as u64))));
         facts.extend(fit.lambda.map(|lambda| ("lambda", short_lambda(lambda))));
-        let by_c = fit.lambda.filter(|_| by_name(fit.solver).is_some_and(|family| family.reads(&C)));
+        let c_lambda = fit.lambda.filter(|_| by_name(fit.solver).is_some_and(|family| family.reads(&C)));
         facts.extend(
-            by_c.map(|lambda| {
+            c_lambda.map(|lambda| {
                 ("C", number(Regularisation::Lambda(lambda).c(fit.weight.unwrap_or(fit.rows as f64)), 4))
             }),
         );
-        if let Some(cell) = self.chosen_cell() {
+        if let Some(cell) = self.selected_cell() {
             let [cv_note, gcv_note] = match fit.metric.as_ref().map(|metric| metric.judged.is_some()) {
                 Some(true) => [" (rows not used to learn the metric)", " (rows used to learn the metric)"],
                 Some(false) => [" (rows that may have been used to learn the metric)"; 2],
@@ -118,14 +120,14 @@ impl FitReport {
             facts.extend(train.loo_mse.map(|mse| ("loo mse", number(mse, 4))));
         }
         let figures = fit.figures.iter().filter(|figure| figure.name != NODES.name);
-        facts.extend(figures.map(|figure| (figure.name, list(&figure.values))));
+        facts.extend(figures.map(|figure| (figure.name, format_list(&figure.values))));
         facts
     }
 
     /// Returns a table of time, passes and memory, stage by stage.
     fn cost_table(&self) -> AlignedTable {
         let [time, read, memory] = self.spent.facts(Some(self.fit.passes), None);
-        let stage = |(name, took): &(String, f64)| (format!("  {name}"), seconds(*took));
+        let stage = |(name, took): &(String, f64)| (format!("  {name}"), format_seconds(*took));
         let stages: Vec<(String, String)> = self.spent.seconds.iter().map(stage).collect();
         let stages = stages.iter().map(|(name, took)| (name.as_str(), took.clone()));
         facts(std::iter::once(time).chain(stages).chain([read, memory]))
@@ -136,7 +138,7 @@ impl FitReport {
             .spent
             .peak_rss_bytes
             .map_or(String::new(), |peak| format!(" and at most {} of memory", format_bytes(peak)));
-        format!("{}{peak}", seconds(self.spent.total_seconds()))
+        format!("{}{peak}", format_seconds(self.spent.total_seconds()))
     }
 }
 
@@ -150,8 +152,8 @@ impl fmt::Display for FitReport {
         write!(f, "{}", facts(self.method_facts()))?;
         if let Some(grid) = self.surface_grid() {
             let score = if self.is_chosen_by_error() { "error" } else { "mse" };
-            let (grid, rest) = if is_verbose { (grid, String::new()) } else { rows_around_best(grid) };
-            write!(f, "\ncross-validated {score}, folds {} (* chosen{rest})\n{grid}", fit.folds)?;
+            let (grid, omitted_note) = if is_verbose { (grid, String::new()) } else { rows_around_best(grid) };
+            write!(f, "\ncross-validated {score}, folds {} (* chosen{omitted_note})\n{grid}", fit.folds)?;
         }
         writeln!(f, "\n{}", facts(self.result_facts()))?;
         if let Some(metric) = fit.metric.as_ref().filter(|_| is_verbose) {
@@ -165,7 +167,7 @@ impl fmt::Display for FitReport {
         }
         // otherwise they were already printed to stderr
         for warning in self.spent.warnings.iter().filter(|_| self.verbosity == Verbosity::Quiet) {
-            writeln!(f, "warning: {}", display::line(warning))?;
+            writeln!(f, "warning: {}", display::escape_line(warning))?;
         }
         self.model.iter().try_for_each(|model| writeln!(f, "model: {model}, in {}", self.total_cost()))
     }

@@ -30,8 +30,8 @@ impl Axis {
     /// Returns an axis for these values. `None` if the axis can show none of them; a logarithmic
     /// axis, for example, cannot show 0.
     pub(crate) fn new(label: impl Into<String>, scale: Scale, values: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let fits = |value: &f64| value.is_finite() && (scale == Scale::Linear || *value > 0.0);
-        let (low, high) = extent(values.into_iter().filter(fits));
+        let is_valid = |value: &f64| value.is_finite() && (scale == Scale::Linear || *value > 0.0);
+        let (low, high) = extent(values.into_iter().filter(is_valid));
         if low > high {
             return None;
         }
@@ -51,8 +51,8 @@ impl Axis {
     /// Returns the ticks with their labels in one notation: if one label needs an exponent, all
     /// labels have an exponent.
     pub(crate) fn labelled_ticks(&self) -> impl Iterator<Item = (f64, String)> {
-        let exponents = self.ticks.iter().any(|tick| needs_exponent(*tick));
-        self.ticks.iter().map(move |tick| (*tick, if exponents { scientific(*tick) } else { tick_label(*tick) }))
+        let use_exponents = self.ticks.iter().any(|tick| needs_exponent(*tick));
+        self.ticks.iter().map(move |tick| (*tick, if use_exponents { scientific(*tick) } else { tick_label(*tick) }))
     }
 
     /// Replaces the ticks if the new ones are few and far enough apart.
@@ -70,14 +70,14 @@ impl Axis {
 
     /// Returns the position of a value on an axis that is drawn from `from` to `to`; `None` if the
     /// value has no position on this scale.
-    pub(crate) fn position(&self, value: f64, from: f64, to: f64) -> Option<f64> {
+    pub(crate) fn position(&self, value: f64, start: f64, end: f64) -> Option<f64> {
         let (low, high, value) = match self.scale {
             Scale::Linear => (self.low, self.high, value),
             Scale::Log if value > 0.0 => (self.low.ln(), self.high.ln(), value.ln()),
             Scale::Log => return None,
         };
         let fraction = (value - low) / (high - low);
-        fraction.is_finite().then(|| from + fraction.clamp(0.0, 1.0) * (to - from))
+        fraction.is_finite().then(|| start + fraction.clamp(0.0, 1.0) * (end - start))
     }
 }
 
@@ -105,15 +105,21 @@ fn padded_range(scale: Scale, low: f64, high: f64) -> (f64, f64) {
 /// too many, returns only the powers of ten; if these are still too many, only every second power,
 /// and so on.
 fn log_ticks(low: f64, high: f64) -> Vec<f64> {
-    let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
+    let (first_exponent, last_exponent) = (low.log10().floor() as i32, high.log10().ceil() as i32);
     let is_inside = |value: &f64| (low..=high).contains(value);
     let candidates: Vec<f64> =
-        (first..=last).flat_map(|e| [1.0, 2.0, 5.0].map(|m| power(m, e))).filter(is_inside).collect();
+        (first_exponent..=last_exponent).flat_map(|e| [1.0, 2.0, 5.0].map(|m| power(m, e))).filter(is_inside).collect();
     if candidates.len() <= MAX_TICKS {
         return candidates;
     }
     (1..)
-        .map(|step| (first..=last).filter(|e| e % step == 0).map(|e| power(1.0, e)).filter(is_inside).collect())
+        .map(|step| {
+            (first_exponent..=last_exponent)
+                .filter(|e| e % step == 0)
+                .map(|e| power(1.0, e))
+                .filter(is_inside)
+                .collect()
+        })
         .find(|ticks: &Vec<f64>| ticks.len() <= MAX_TICKS)
         .unwrap_or_default()
 }

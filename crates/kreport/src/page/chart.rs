@@ -53,16 +53,16 @@ impl Plane<'_> {
     pub(crate) fn draw_axes(&self, canvas: &mut dyn Canvas) {
         let Edges { left, right, top, bottom } = self.edges;
         canvas.path("axis", &[(left, top), (left, bottom), (right, bottom)], false, None);
-        for (words, x) in
-            self.x.labelled_ticks().filter_map(|(tick, words)| Some((words, self.x.position(tick, left, right)?)))
+        for (label, x) in
+            self.x.labelled_ticks().filter_map(|(tick, label)| Some((label, self.x.position(tick, left, right)?)))
         {
-            canvas.word("tick", &words, (x, bottom + 18.0), Anchor::Middle);
+            canvas.word("tick", &label, (x, bottom + 18.0), Anchor::Middle);
         }
-        for (words, y) in
-            self.y.labelled_ticks().filter_map(|(tick, words)| Some((words, self.y.position(tick, bottom, top)?)))
+        for (label, y) in
+            self.y.labelled_ticks().filter_map(|(tick, label)| Some((label, self.y.position(tick, bottom, top)?)))
         {
             // the middle of a digit is a third of the font size above the baseline
-            canvas.word("tick", &words, (left - 7.0, y + 0.34 * FONT_SIZE), Anchor::End);
+            canvas.word("tick", &label, (left - 7.0, y + 0.34 * FONT_SIZE), Anchor::End);
         }
         canvas.word("name", &self.x.label, ((left + right) / 2.0, bottom + 40.0), Anchor::Middle);
     }
@@ -130,7 +130,7 @@ impl Chart {
         plane.draw_grid(canvas);
         plane.draw_axes(canvas);
         self.draw_bars(canvas, plane);
-        self.draw_cloud(canvas, plane);
+        self.draw_scatter_points(canvas, plane);
         if let Some((name, points)) = &self.reference_line {
             // skip points outside the axes: if they were clipped to an edge, they would draw a
             // false line along the edge
@@ -150,23 +150,24 @@ impl Chart {
             |series: &Series| series.marks.iter().filter_map(|mark| plane.position((mark.x, mark.y))).collect();
         let positions: Vec<Vec<Point>> = self.series.iter().map(positions_of).collect();
         let is_near = |a: &Point, b: &Point| (a.0 - b.0).hypot(a.1 - b.1) < OVERLAP_DISTANCE;
-        let lies_under = |under: &[Point], over: &[Point]| under.iter().all(|a| over.iter().any(|b| is_near(a, b)));
-        let sentences =
-            (0..positions.len()).filter(|series_index| !positions[*series_index].is_empty()).filter_map(|under| {
-                let over =
-                    (under + 1..positions.len()).find(|over| lies_under(&positions[under], &positions[*over]))?;
+        let is_hidden = |line: &[Point], cover: &[Point]| line.iter().all(|a| cover.iter().any(|b| is_near(a, b)));
+        let sentences = (0..positions.len()).filter(|series_index| !positions[*series_index].is_empty()).filter_map(
+            |hidden_index| {
+                let cover_index = (hidden_index + 1..positions.len())
+                    .find(|over| is_hidden(&positions[hidden_index], &positions[*over]))?;
                 Some(format!(
                     "the line of {} is hidden by the line of {}",
-                    self.series[under].name, self.series[over].name
+                    self.series[hidden_index].name, self.series[cover_index].name
                 ))
-            });
+            },
+        );
         let sentences: Vec<String> = sentences.collect();
         (!sentences.is_empty()).then(|| sentences.join("; "))
     }
 
     /// Draws unconnected points as lines of zero length with round caps, which takes a few
     /// characters per point.
-    fn draw_cloud(&self, canvas: &mut dyn Canvas, plane: Plane<'_>) {
+    fn draw_scatter_points(&self, canvas: &mut dyn Canvas, plane: Plane<'_>) {
         let positions: Vec<_> =
             self.scatter_points.iter().filter_map(|point| Some((point, plane.position(*point)?))).collect();
         if positions.is_empty() {
@@ -182,8 +183,8 @@ impl Chart {
 
     fn draw_bars(&self, canvas: &mut dyn Canvas, plane: Plane<'_>) {
         for (low, high, height) in &self.bars {
-            let ends = (plane.position((*low, *height)), plane.position((*high, *height)));
-            let (Some((left, top)), Some((right, _))) = ends else { continue };
+            let corners = (plane.position((*low, *height)), plane.position((*high, *height)));
+            let (Some((left, top)), Some((right, _))) = corners else { continue };
             let tooltip = format!("{} to {}: {}", number(*low, 4), number(*high, 4), number(*height, 4));
             // a gap between neighbours
             let size = ((right - left - 1.0).max(0.5), (plane.edges.bottom - top).max(0.0));
@@ -227,10 +228,10 @@ impl fmt::Display for Chart {
         let mut svg = Svg::new(&escape_html(&self.id), &name, CHART_SIZE, "");
         self.draw(&mut svg, PLOT_EDGES);
         let drawing = svg.finish();
-        let hidden = self.hidden_lines().map_or(String::new(), |words| note(&words));
+        let hidden_note = self.hidden_lines().map_or(String::new(), |words| note(&words));
         write!(
             f,
-            "<figure class=\"chart\">\n<figcaption>{title}<small>{y}</small></figcaption>\n{drawing}{hidden}</figure>"
+            "<figure class=\"chart\">\n<figcaption>{title}<small>{y}</small></figcaption>\n{drawing}{hidden_note}</figure>"
         )
     }
 }

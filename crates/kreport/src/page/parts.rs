@@ -13,14 +13,15 @@ pub fn fact_list<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> Stri
 }
 
 /// Formats an HTML table: the first column names the row, all other columns are numbers.
-pub(crate) fn html_table<S: AsRef<str>>(head: &[S], rows: &[Vec<String>]) -> String {
-    let heads: String = head.iter().map(|head| format!("<th>{}</th>", escape_html(head.as_ref()))).collect();
+pub(crate) fn html_table<S: AsRef<str>>(headings: &[S], rows: &[Vec<String>]) -> String {
+    let heading_cells: String =
+        headings.iter().map(|head| format!("<th>{}</th>", escape_html(head.as_ref()))).collect();
     let cell = |(i, cell): (usize, &String)| match i {
         0 => format!("<th scope=\"row\">{}</th>", escape_html(cell)),
         _ => format!("<td>{}</td>", escape_html(cell)),
     };
     let row = |row: &Vec<String>| format!("<tr>{}</tr>\n", row.iter().enumerate().map(cell).collect::<String>());
-    table_html(&heads, &rows.iter().map(row).collect::<String>())
+    table_html(&heading_cells, &rows.iter().map(row).collect::<String>())
 }
 
 /// Formats a table from its HTML cells.
@@ -39,9 +40,9 @@ pub(crate) fn grid_table(grid: &Grid) -> String {
 
 /// Formats names with fractions as HTML, each with a bar proportional to its fraction.
 pub(crate) fn bar_table(head: [&str; 2], fractions: &[(String, f64, String)]) -> String {
-    let largest = fractions.iter().map(|(_, share, _)| *share).fold(0.0, f64::max);
-    let row = |(name, share, text): &(String, f64, String)| {
-        let width = if largest > 0.0 { 100.0 * share.max(0.0) / largest } else { 0.0 };
+    let max_fraction = fractions.iter().map(|(_, fraction, _)| *fraction).fold(0.0, f64::max);
+    let row = |(name, fraction, text): &(String, f64, String)| {
+        let width = if max_fraction > 0.0 { 100.0 * fraction.max(0.0) / max_fraction } else { 0.0 };
         format!(
             "<tr><th scope=\"row\">{}</th><td>{}</td><td class=\"share\"><svg viewBox=\"0 0 100 10\" preserveAspectRatio=\"none\" \
              aria-hidden=\"true\"><rect class=\"c0\" width=\"{width:.1}\" height=\"10\"/></svg></td></tr>\n",
@@ -62,18 +63,18 @@ pub(crate) fn bar_table(head: [&str; 2], fractions: &[(String, f64, String)]) ->
 pub(crate) fn heat_map(title: &str, grid: &Grid, shading: Scale, scores: &[Vec<Option<f64>>]) -> String {
     let finite_scores = || scores.iter().flatten().flatten().copied().filter(|score| score.is_finite());
     let is_log = shading == Scale::Log && finite_scores().all(|score| score > 0.0);
-    let scaled = |score: f64| if is_log { score.ln() } else { score };
-    let (low, high) = extent(finite_scores().map(scaled));
+    let scale_score = |score: f64| if is_log { score.ln() } else { score };
+    let (low, high) = extent(finite_scores().map(scale_score));
     let low = if shading == Scale::Linear { low.min(0.0) } else { low };
     let shade = |score: Option<f64>| {
-        let fraction = (scaled(score?) - low) / (high - low);
+        let fraction = (scale_score(score?) - low) / (high - low);
         fraction.is_finite().then_some(fraction)
     };
-    let heads: String = grid.columns.iter().map(|head| format!("<th>{}</th>", escape_html(head))).collect();
+    let heading_cells: String = grid.columns.iter().map(|head| format!("<th>{}</th>", escape_html(head))).collect();
     let cell = |i: usize, j: usize, cell: &String| {
         let score = scores.get(i).and_then(|row| row.get(j)).copied().flatten();
         let fraction = shade(score).unwrap_or(0.0);
-        let chosen_attribute = if grid.marked == Some((i, j)) { " data-chosen" } else { "" };
+        let chosen_attribute = if grid.marked_cell == Some((i, j)) { " data-chosen" } else { "" };
         format!(
             "<td class=\"heat\"{chosen_attribute} style=\"--heat: {:.0}%\">{}</td>",
             70.0 * fraction,
@@ -85,8 +86,8 @@ pub(crate) fn heat_map(title: &str, grid: &Grid, shading: Scale, scores: &[Vec<O
         format!("<tr><th scope=\"row\">{}</th>{cells}</tr>\n", escape_html(name))
     };
     let rows: String = grid.rows.iter().enumerate().map(row).collect();
-    let sheet = table_html(&format!("<th>{}</th>{heads}", escape_html(&grid.corner)), &rows);
-    format!("<figure class=\"sheet\" aria-label=\"{title}\">{sheet}</figure>")
+    let table = table_html(&format!("<th>{}</th>{heading_cells}", escape_html(&grid.corner)), &rows);
+    format!("<figure class=\"sheet\" aria-label=\"{title}\">{table}</figure>")
 }
 
 /// Width of the whole bar, in units of the drawing.
@@ -94,13 +95,13 @@ const BAR_WIDTH: f64 = 1000.0;
 
 /// Formats the times of named stages, in seconds, as an HTML bar with a table.
 fn stage_bar(stages: &[(String, f64)]) -> String {
-    let total: f64 = stages.iter().map(|(_, seconds)| seconds.max(0.0)).sum();
-    if total <= 0.0 {
+    let total_seconds: f64 = stages.iter().map(|(_, seconds)| seconds.max(0.0)).sum();
+    if total_seconds <= 0.0 {
         return String::new();
     }
     let (mut bar, mut offset, mut rows) = (Svg::default(), 0.0, Vec::new());
     for (i, (name, seconds)) in stages.iter().enumerate() {
-        let (fraction, time) = (seconds.max(0.0) / total, table::seconds(*seconds));
+        let (fraction, time) = (seconds.max(0.0) / total_seconds, table::format_seconds(*seconds));
         let (class, tooltip) = (format!("c{}", i % PALETTE_SIZE), format!("{name}: {time}"));
         bar.rectangle(&class, (offset, 0.0), (fraction * BAR_WIDTH, 26.0), Some(&tooltip));
         offset += fraction * BAR_WIDTH;
@@ -125,9 +126,9 @@ fn stage_bar(stages: &[(String, f64)]) -> String {
 
 /// Returns the section about the run: command line (if the command ran it), version, machine,
 /// further facts, and times of the stages.
-pub(crate) fn run_section(by_command: bool, other_facts: Vec<(&str, String)>, seconds: &[(String, f64)]) -> Section {
+pub(crate) fn run_section(is_command: bool, other_facts: Vec<(&str, String)>, seconds: &[(String, f64)]) -> Section {
     let command_html = || format!("<pre class=\"command\">{}</pre>", escape_html(&machine::command_line()));
-    let command = if by_command { command_html() } else { String::new() };
+    let command = if is_command { command_html() } else { String::new() };
     let version_facts = [("kmill", env!("CARGO_PKG_VERSION").to_string()), ("machine", machine::describe_machine())];
     let facts = fact_list(version_facts.into_iter().chain(other_facts));
     Section::new("Run", format!("{command}\n{}", side_by_side(&facts, &stage_bar(seconds))))
@@ -197,7 +198,7 @@ mod tests {
             corner: String::new(),
             columns: vec!["a".to_string(), "b".to_string()],
             rows: vec![("a".to_string(), vec!["73".to_string(), "27".to_string()])],
-            marked: None,
+            marked_cell: None,
         };
         let heat = |shading, shares: [f64; 2]| heat_map("t", &grid, shading, &[shares.map(Some).to_vec()]);
         // 70 % is the strongest shade: 27 of 73 have 26 %

@@ -10,19 +10,23 @@ pub(super) const SHADES: usize = 12;
 const LINE_HEIGHT: f64 = 21.0;
 
 /// Maximum number of characters of a name.
-const MAX_NAME: usize = 14;
+const MAX_NAME_CHARS: usize = 14;
 
 /// Number of cells around the middle of a region that a name needs.
-const MIN_ROOM: usize = 7;
+const MIN_LABEL_DISTANCE: usize = 7;
 
 pub(super) fn shorten(name: &str) -> String {
     let letters = name.chars().count();
-    if letters <= MAX_NAME { name.to_string() } else { name.chars().take(MAX_NAME - 1).chain(['…']).collect() }
+    if letters <= MAX_NAME_CHARS {
+        name.to_string()
+    } else {
+        name.chars().take(MAX_NAME_CHARS - 1).chain(['…']).collect()
+    }
 }
 
 /// Draws the names of the classes next to their colours, to the right of the plot area.
-pub(super) fn draw_classes(canvas: &mut dyn Canvas, names: &[String], plane: Edges) {
-    let Edges { right, top, bottom, .. } = plane;
+pub(super) fn draw_classes(canvas: &mut dyn Canvas, names: &[String], edges: Edges) {
+    let Edges { right, top, bottom, .. } = edges;
     let max_lines = ((bottom - top) / LINE_HEIGHT) as usize;
     let name_count = if names.len() > max_lines { max_lines - 1 } else { names.len() };
     let line_y = |line: usize| top + LINE_HEIGHT * (line as f64 + 0.5);
@@ -38,18 +42,18 @@ pub(super) fn draw_classes(canvas: &mut dyn Canvas, names: &[String], plane: Edg
 
 /// Draws a colour bar from the smallest to the largest value, with ticks, to the right of the plot
 /// area; the style classes are `name` followed by a number.
-pub(super) fn draw_shades(canvas: &mut dyn Canvas, range: (f64, f64), (shades, name): (usize, &str), plane: Edges) {
-    let Edges { right, top, bottom, .. } = plane;
+pub(super) fn draw_shades(canvas: &mut dyn Canvas, range: (f64, f64), (shades, name): (usize, &str), edges: Edges) {
+    let Edges { right, top, bottom, .. } = edges;
     let height = (bottom - top) / shades as f64;
     for shade in 0..shades {
         let corner = (right + 16.0, bottom - (shade + 1) as f64 * height);
         canvas.rectangle(&format!("{name}{shade}"), corner, (16.0, height), None);
     }
     let axis = Axis::with_range("", range);
-    for (y, words) in
-        axis.labelled_ticks().filter_map(|(value, words)| Some((axis.position(value, bottom, top)?, words)))
+    for (y, label) in
+        axis.labelled_ticks().filter_map(|(value, label)| Some((axis.position(value, bottom, top)?, label)))
     {
-        canvas.word("tick", &words, (right + 38.0, y + 0.34 * FONT_SIZE), Anchor::Start);
+        canvas.word("tick", &label, (right + 38.0, y + 0.34 * FONT_SIZE), Anchor::Start);
     }
 }
 
@@ -59,7 +63,7 @@ pub(super) fn draw_shades(canvas: &mut dyn Canvas, range: (f64, f64), (shades, n
 /// The room of a cell is the number of steps to the nearest cell of another class. Two passes over
 /// the grid compute it. Reference: Rosenfeld and Pfaltz, "Sequential operations in digital picture
 /// processing", 1966.
-pub(super) fn label_positions(regions: &[usize], width: usize, classes: usize) -> Vec<(usize, (usize, usize))> {
+pub(super) fn label_positions(regions: &[usize], width: usize, class_count: usize) -> Vec<(usize, (usize, usize))> {
     let height = regions.len() / width.max(1);
     let is_same_class = |a: usize, b: usize| regions[a] == regions[b];
     // close to the edge a name would be cut off
@@ -73,32 +77,36 @@ pub(super) fn label_positions(regions: &[usize], width: usize, classes: usize) -
         })
         .collect();
     for cell in 0..regions.len() {
-        for before in [cell.checked_sub(1).filter(|_| cell % width > 0), cell.checked_sub(width)].into_iter().flatten()
+        for previous in
+            [cell.checked_sub(1).filter(|_| cell % width > 0), cell.checked_sub(width)].into_iter().flatten()
         {
-            distances[cell] = distances[cell].min(if is_same_class(cell, before) { distances[before] + 1 } else { 1 });
+            distances[cell] =
+                distances[cell].min(if is_same_class(cell, previous) { distances[previous] + 1 } else { 1 });
         }
     }
     for cell in (0..regions.len()).rev() {
-        for after in
-            [(cell + 1) * usize::from((cell + 1) % width > 0), cell + width].into_iter().filter(|after| *after > cell)
+        for next in
+            [(cell + 1) * usize::from((cell + 1) % width > 0), cell + width].into_iter().filter(|next| *next > cell)
         {
-            if after < regions.len() {
-                distances[cell] =
-                    distances[cell].min(if is_same_class(cell, after) { distances[after] + 1 } else { 1 });
+            if next < regions.len() {
+                distances[cell] = distances[cell].min(if is_same_class(cell, next) { distances[next] + 1 } else { 1 });
             }
         }
     }
-    let mut best: HashMap<usize, usize> = HashMap::new();
+    let mut best_cells: HashMap<usize, usize> = HashMap::new();
     for (cell, class) in regions.iter().enumerate() {
-        let best_cell = best.entry(*class).or_insert(cell);
+        let best_cell = best_cells.entry(*class).or_insert(cell);
         if distances[cell] > distances[*best_cell] {
             *best_cell = cell;
         }
     }
     let label_position = |class| {
-        best.get(&class).filter(|cell| distances[**cell] >= MIN_ROOM).map(|at| (class, (at % width, at / width)))
+        best_cells
+            .get(&class)
+            .filter(|cell| distances[**cell] >= MIN_LABEL_DISTANCE)
+            .map(|at| (class, (at % width, at / width)))
     };
-    (0..classes).filter_map(label_position).collect()
+    (0..class_count).filter_map(label_position).collect()
 }
 
 pub(super) fn shade_index(value: f64, (low, high): (f64, f64)) -> usize {

@@ -42,7 +42,8 @@ pub(super) fn write_line_plot(
             return Err(Error::option(option, name, why));
         }
     }
-    let (metadata, outputs, component) = (predictor.metadata(), predictor.outputs(), component_index(predictor, plot)?);
+    let (metadata, outputs, component) =
+        (predictor.metadata(), predictor.output_count(), component_index(predictor, plot)?);
     let terms = vec![
         predictor.plan_term(0),
         MemoryTerm::new("line and drawing", 8 * LINE_POINTS * (outputs + 2) + DRAWING_BYTES, ""),
@@ -53,24 +54,25 @@ pub(super) fn write_line_plot(
     let mut scores = vec![0.0; LINE_POINTS * outputs];
     predictor.predict(&x, &mut scores)?;
     // if the model has probabilities, draw the probabilities of all classes
-    let (values, width) = match &metadata.link {
+    let (values, values_per_row) = match &metadata.link {
         Some(link) => {
-            let (mut all, mut row) = (Vec::new(), Vec::new());
+            let (mut probabilities, mut row) = (Vec::new(), Vec::new());
             for scores in scores.chunks_exact(outputs) {
                 link.probabilities(scores, &mut row);
-                all.extend_from_slice(&row);
+                probabilities.extend_from_slice(&row);
             }
-            (all, row.len())
+            (probabilities, row.len())
         }
         None => (scores, outputs),
     };
-    let drawn_outputs: Vec<usize> = if metadata.classes.is_empty() { vec![component] } else { (0..width).collect() };
-    let output_values = |k: usize| (k, values.iter().skip(k).step_by(width).copied().collect::<Vec<f64>>());
+    let drawn_outputs: Vec<usize> =
+        if metadata.classes.is_empty() { vec![component] } else { (0..values_per_row).collect() };
+    let output_values = |k: usize| (k, values.iter().skip(k).step_by(values_per_row).copied().collect::<Vec<f64>>());
     let functions: Vec<_> = drawn_outputs.into_iter().map(output_values).collect();
     let scores = functions.iter().map(|(_, values)| extent(values.iter().copied())).collect();
     let boundary = match (metadata.task, &metadata.link) {
-        (Task::Classification, Some(_)) => (width == 2).then_some(0.5),
-        (Task::Classification, None) => (width == 1).then_some(0.0),
+        (Task::Classification, Some(_)) => (values_per_row == 2).then_some(0.5),
+        (Task::Classification, None) => (values_per_row == 1).then_some(0.0),
         (Task::Novelty, _) => Some(0.0),
         _ => None,
     };
@@ -79,9 +81,9 @@ pub(super) fn write_line_plot(
         (Task::Classification, None) => format!("{}: score", quantity_name(metadata, component, outputs)),
         _ => quantity_name(metadata, component, outputs),
     };
-    let line = LinePlot { feature, quantity, bounds, functions, points: &points, boundary };
-    super::write(&line, describe_model(metadata, plot), output)?;
-    Ok(PlotReport::new([feature.clone(), line.quantity.clone()], &points, scores, output))
+    let line_plot = LinePlot { feature, quantity, bounds, functions, points: &points, boundary };
+    super::write(&line_plot, describe_model(metadata, plot), output)?;
+    Ok(PlotReport::new([feature.clone(), line_plot.quantity.clone()], &points, scores, output))
 }
 
 fn fraction(i: usize) -> f64 {
@@ -102,7 +104,7 @@ impl Drawing for LinePlot<'_> {
     }
 
     fn draw(&self, canvas: &mut dyn Canvas) {
-        let truths = self.points.drawn.iter().map(|row| row.position[1]).filter(|_| self.points.has_target);
+        let truths = self.points.drawn_rows.iter().map(|row| row.position[1]).filter(|_| self.points.has_target);
         let heights = self.functions.iter().flat_map(|(_, values)| values).copied().chain(truths);
         let x_axis = Axis::new(self.feature, Scale::Linear, [self.bounds.0, self.bounds.1]);
         let y_axis = Axis::new(&self.quantity, Scale::Linear, heights.chain(self.boundary));
@@ -111,7 +113,7 @@ impl Drawing for LinePlot<'_> {
         let plane = Plane { x: &x, y: &y, edges: PLOT_EDGES };
         let to_plane = |point: (f64, f64)| plane.position(point).unwrap_or((PLOT_EDGES.left, PLOT_EDGES.bottom));
         plane.draw_grid(canvas);
-        for row in &self.points.drawn {
+        for row in &self.points.drawn_rows {
             let (x, y) = to_plane(row.position.into());
             // if there is no target, the rows are drawn on the axis
             let position = (x, if self.points.has_target { y } else { PLOT_EDGES.bottom - 6.0 });
@@ -122,11 +124,16 @@ impl Drawing for LinePlot<'_> {
             let y = to_plane((low, boundary)).1;
             canvas.lines("floor", &[[(PLOT_EDGES.left, y), (PLOT_EDGES.right, y)]], Some(&tick(boundary)));
         }
-        for (colour, values) in &self.functions {
+        for (palette_index, values) in &self.functions {
             let line_point = |(i, value): (usize, &f64)| to_plane((low + fraction(i) * (high - low), *value));
             let positions: Vec<Point> = values.iter().enumerate().map(line_point).collect();
-            let name = self.points.labels.get(*colour).filter(|_| self.functions.len() > 1);
-            canvas.path(&format!("line c{}", colour % PALETTE_SIZE), &positions, false, name.map(String::as_str));
+            let name = self.points.labels.get(*palette_index).filter(|_| self.functions.len() > 1);
+            canvas.path(
+                &format!("line c{}", palette_index % PALETTE_SIZE),
+                &positions,
+                false,
+                name.map(String::as_str),
+            );
         }
         plane.draw_axes(canvas);
         plane.draw_y_name(canvas, &self.quantity, 16.0);

@@ -84,14 +84,14 @@ pub struct PlotReport {
 
 impl PlotReport {
     fn new([x, y]: [String; 2], points: &Points, scores: Vec<(f64, f64)>, output: &Path) -> Self {
-        Self { x, y, rows: points.rows, drawn: points.drawn.len(), scores, output: output.to_path_buf() }
+        Self { x, y, rows: points.rows, drawn: points.drawn_rows.len(), scores, output: output.to_path_buf() }
     }
 }
 
 impl std::fmt::Display for PlotReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { x, y, output, .. } = self;
-        let (output, x, y) = (display::path(output), display::line(x), display::line(y));
+        let (output, x, y) = (display::escape_path(output), display::escape_line(x), display::escape_line(y));
         writeln!(
             f,
             "{output}: {y} against {x}, {} of {} rows",
@@ -136,7 +136,7 @@ impl Plot {
         let terms = vec![predictor.plan_term(0), picture_term(&predictor)];
         let mut points = Points::for_model(predictor.metadata(), self, output, &axes.names, terms, run)?;
         if predictor.metadata().task == Task::Clusters {
-            points.colour_by_cluster(&scatter::scores_by_key(&predictor, self, run)?, predictor.outputs());
+            points.colour_by_cluster(&scatter::scores_by_key(&predictor, self, run)?, predictor.output_count());
         }
         write_grid_plot(&predictor, axes, &points, self, output, run)
     }
@@ -181,7 +181,7 @@ fn resolve_axes(metadata: &ModelMetadata, plot: &Plot) -> Result<Axes> {
             "this feature is already `x`; choose another one",
         ));
     }
-    let flags = metadata.encoding.as_ref().map_or(Vec::new(), |encoding| encoding.flags());
+    let flags = metadata.encoding.as_ref().map_or(Vec::new(), |encoding| encoding.binary_mask());
     if let Some((option, i)) = ["x", "y"].into_iter().zip(indices).find(|(_, i)| flags.get(*i) == Some(&true)) {
         let why = "this feature is 0 or 1, but an axis needs a numeric column; choose a numeric column";
         return Err(Error::option(option, &metadata.features[i], why));
@@ -197,15 +197,16 @@ fn write_grid_plot(
     output: &Path,
     run: &Run,
 ) -> Result<PlotReport> {
-    let (outputs, component) = (predictor.outputs(), component_index(predictor, plot)?);
+    let (outputs, component) = (predictor.output_count(), component_index(predictor, plot)?);
     let bounds = points.bounds();
-    let watch = run.stage_recorder();
-    let stage = watch.stage("grid", None);
+    let stage_recorder = run.stage_recorder();
+    let stage = stage_recorder.start_stage("grid", None);
     let scores = evaluate_grid(predictor, &axes, bounds)?;
     drop(stage);
-    let values = |j: usize| scores.iter().skip(j).step_by(outputs).copied().collect();
-    let grids: Vec<FunctionGrid> =
-        (0..outputs).map(|j| FunctionGrid { width: GRID_SIZE.0, height: GRID_SIZE.1, values: values(j) }).collect();
+    let output_values = |j: usize| scores.iter().skip(j).step_by(outputs).copied().collect();
+    let grids: Vec<FunctionGrid> = (0..outputs)
+        .map(|j| FunctionGrid { width: GRID_SIZE.0, height: GRID_SIZE.1, values: output_values(j) })
+        .collect();
     let metadata = predictor.metadata();
     let regions = match (predictor.classes(), metadata.task) {
         (Some(classes), _) => Some(scores.chunks(outputs).map(|row| classes.decide(row.iter().copied())).collect()),
@@ -217,8 +218,8 @@ fn write_grid_plot(
     let drawn_grids = if regions.is_none() && metadata.task == Task::Clusters { &[][..] } else { &grids };
     let quantity = quantity_name(metadata, component, outputs);
     let boundary = (metadata.task == Task::Novelty).then_some(0.0);
-    let rows = Picture::new(&axes.names, points);
-    let picture = Picture { bounds, grids: drawn_grids, regions, component, quantity, boundary, ..rows };
+    let base_picture = Picture::new(&axes.names, points);
+    let picture = Picture { bounds, grids: drawn_grids, regions, component, quantity, boundary, ..base_picture };
     write(&picture, describe_model(metadata, plot), output)?;
     let scores = grids.iter().map(|grid| extent(grid.values.iter().copied())).collect();
     Ok(PlotReport::new(axes.names, points, scores, output))
@@ -231,7 +232,7 @@ fn argmax(scores: &[f64]) -> usize {
 
 /// Returns the index of the output that is drawn, from 0.
 fn component_index(predictor: &Predictor, plot: &Plot) -> Result<usize> {
-    let (outputs, component) = (predictor.outputs(), plot.component.unwrap_or(1));
+    let (outputs, component) = (predictor.output_count(), plot.component.unwrap_or(1));
     if component > outputs {
         let why = format!("the model has {outputs} outputs; choose a number from 1 to {outputs}");
         return Err(Error::option("component", component, why));
@@ -258,10 +259,10 @@ const DRAWING_BYTES: usize = 8 << 20;
 /// Returns the memory term of the picture: the scores of the grid twice, a line of the grid, and
 /// the drawing.
 fn picture_term(predictor: &Predictor) -> MemoryTerm {
-    let line_bytes = 2 * 8 * GRID_SIZE.0 * predictor.features() + predictor.scratch_bytes();
+    let line_bytes = 2 * 8 * GRID_SIZE.0 * predictor.feature_count() + predictor.scratch_bytes();
     MemoryTerm::new(
         "grid and drawing",
-        2 * 8 * GRID_SIZE.0 * GRID_SIZE.1 * predictor.outputs() + line_bytes + DRAWING_BYTES,
+        2 * 8 * GRID_SIZE.0 * GRID_SIZE.1 * predictor.output_count() + line_bytes + DRAWING_BYTES,
         "",
     )
 }
@@ -269,12 +270,12 @@ fn picture_term(predictor: &Predictor) -> MemoryTerm {
 /// Returns the scores of the model at every grid point, row-major, one row per point. The other
 /// features have their means over the training rows.
 fn evaluate_grid(predictor: &Predictor, axes: &Axes, bounds: [(f64, f64); 2]) -> Result<Vec<f64>> {
-    let (d, t) = (predictor.features(), predictor.outputs());
+    let (d, t) = (predictor.feature_count(), predictor.output_count());
     let mut x: Vec<f64> = (0..GRID_SIZE.0).flat_map(|_| predictor.means()).copied().collect();
     let mut scores = vec![0.0; GRID_SIZE.0 * GRID_SIZE.1 * t];
-    for (line, scores) in scores.chunks_mut(GRID_SIZE.0 * t).enumerate() {
+    for (grid_row, scores) in scores.chunks_mut(GRID_SIZE.0 * t).enumerate() {
         for (i, row) in x.chunks_mut(d).enumerate() {
-            let fraction = [i as f64 / (GRID_SIZE.0 - 1) as f64, line as f64 / (GRID_SIZE.1 - 1) as f64];
+            let fraction = [i as f64 / (GRID_SIZE.0 - 1) as f64, grid_row as f64 / (GRID_SIZE.1 - 1) as f64];
             for ((column, (low, high)), fraction) in axes.indices.iter().zip(bounds).zip(fraction) {
                 row[*column] = low + fraction * (high - low);
             }

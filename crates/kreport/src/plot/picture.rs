@@ -27,11 +27,11 @@ impl Drawing for Picture<'_> {
     }
 
     fn title(&self) -> String {
-        let ([x, y], what) = (self.axis_names, &self.quantity);
-        match (self.grids.is_empty(), what.is_empty()) {
+        let ([x, y], quantity) = (self.axis_names, &self.quantity);
+        match (self.grids.is_empty(), quantity.is_empty()) {
             (true, true) => format!("{y} against {x}"),
-            (true, false) => format!("{y} against {x}, coloured by {what}"),
-            (false, _) => format!("{what} over {y} against {x}"),
+            (true, false) => format!("{y} against {x}, coloured by {quantity}"),
+            (false, _) => format!("{quantity} over {y} against {x}"),
         }
     }
 
@@ -47,9 +47,9 @@ impl Drawing for Picture<'_> {
         self.draw_contours(canvas);
         let [x, y] = [0, 1].map(|axis| Axis::with_range(&self.axis_names[axis], self.bounds[axis]));
         let plane = Plane { x: &x, y: &y, edges: PLOT_EDGES };
-        for drawn in &self.points.drawn {
+        for drawn in &self.points.drawn_rows {
             let position = plane.position(drawn.position.into());
-            position.into_iter().for_each(|place| self.points.draw_row(canvas, drawn, place, &self.tooltip(drawn)));
+            position.into_iter().for_each(|point| self.points.draw_row(canvas, drawn, point, &self.tooltip(drawn)));
         }
         self.draw_class_names(canvas);
         plane.draw_axes(canvas);
@@ -95,17 +95,20 @@ impl Picture<'_> {
 
     fn position(&self, column: f64, row: f64) -> Point {
         let Some(grid) = self.grids.first() else { return (0.0, 0.0) };
-        let share = |coordinate: f64, count: usize| coordinate / (count - 1) as f64;
+        let fraction = |coordinate: f64, count: usize| coordinate / (count - 1) as f64;
         let (width, height) = (PLOT_EDGES.right - PLOT_EDGES.left, PLOT_EDGES.bottom - PLOT_EDGES.top);
-        (PLOT_EDGES.left + share(column, grid.width) * width, PLOT_EDGES.bottom - share(row, grid.height) * height)
+        (
+            PLOT_EDGES.left + fraction(column, grid.width) * width,
+            PLOT_EDGES.bottom - fraction(row, grid.height) * height,
+        )
     }
 
     /// Draws the cells of the grid; runs of equal cells in a row are merged into one rectangle.
     fn draw_cells(&self, canvas: &mut dyn Canvas, values: &[usize], class: &dyn Fn(usize) -> String) {
         let Some(grid) = self.grids.first() else { return };
-        for (row, kinds) in values.chunks(grid.width).enumerate() {
+        for (row, row_values) in values.chunks(grid.width).enumerate() {
             let mut start = 0;
-            for run in kinds.chunk_by(|a, b| a == b) {
+            for run in row_values.chunk_by(|a, b| a == b) {
                 let end = start + run.len();
                 // a cell extends half way to its neighbours, and to the edge at the border
                 let edge =
@@ -144,16 +147,16 @@ impl Picture<'_> {
         ticks.extend(boundary);
         ticks.sort_by(f64::total_cmp);
         // a tick may differ from an integer by rounding
-        let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * (high - low);
-        ticks.dedup_by(|a, b| near(*a, *b));
+        let is_near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * (high - low);
+        ticks.dedup_by(|a, b| is_near(*a, *b));
         for level in ticks {
-            let class = if boundary.is_some_and(|border| near(border, level)) { "border" } else { "contour" };
+            let class = if boundary.is_some_and(|border| is_near(border, level)) { "border" } else { "contour" };
             let segments = grid.contour(level);
             if segments.is_empty() {
                 continue;
             }
             let positions: Vec<_> =
-                segments.iter().map(|piece| piece.map(|(column, row)| self.position(column, row))).collect();
+                segments.iter().map(|segment| segment.map(|(column, row)| self.position(column, row))).collect();
             canvas.lines(class, &positions, Some(&tick(level)));
         }
     }
@@ -161,15 +164,20 @@ impl Picture<'_> {
     /// Draws the lines where the class with the largest score changes; one-vs-one scores have no
     /// such lines.
     fn draw_class_edges(&self, canvas: &mut dyn Canvas) {
-        let Some(first) = self.grids.first().filter(|_| self.grids.len() == self.points.labels.len()) else { return };
+        let Some(first_grid) = self.grids.first().filter(|_| self.grids.len() == self.points.labels.len()) else {
+            return;
+        };
         for (k, grid) in self.grids.iter().enumerate() {
-            let others = |cell: usize| {
+            let other_scores = |cell: usize| {
                 self.grids.iter().enumerate().filter(move |(j, _)| *j != k).map(move |(_, g)| g.values[cell])
             };
-            let lead_at = |cell: usize| grid.values[cell] - others(cell).fold(f64::NEG_INFINITY, f64::max);
-            let lead = FunctionGrid { values: (0..grid.values.len()).map(lead_at).collect(), ..*first };
-            let positions: Vec<_> =
-                lead.contour(0.0).iter().map(|piece| piece.map(|(column, row)| self.position(column, row))).collect();
+            let margin_at = |cell: usize| grid.values[cell] - other_scores(cell).fold(f64::NEG_INFINITY, f64::max);
+            let margin = FunctionGrid { values: (0..grid.values.len()).map(margin_at).collect(), ..*first_grid };
+            let positions: Vec<_> = margin
+                .contour(0.0)
+                .iter()
+                .map(|segment| segment.map(|(column, row)| self.position(column, row)))
+                .collect();
             if !positions.is_empty() {
                 canvas.lines("contour", &positions, None);
             }

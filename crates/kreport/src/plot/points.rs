@@ -13,7 +13,7 @@ use std::path::Path;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Maximum number of rows that are drawn; more would hide each other.
-pub(super) const MAX_DRAWN: usize = 2_000;
+pub(super) const MAX_DRAWN_ROWS: usize = 2_000;
 
 /// Fraction of the rows' range that is left free around them.
 const MARGIN: f64 = 0.05;
@@ -38,7 +38,7 @@ pub(super) struct DrawnRow {
 pub(super) struct Points {
     pub(super) rows: u64,
     /// Sampled rows in random order, so that no class is always on top.
-    pub(super) drawn: Vec<DrawnRow>,
+    pub(super) drawn_rows: Vec<DrawnRow>,
     pub(super) ranges: Option<[(f64, f64); 2]>,
     /// True if the second coordinate is the target of a model with one feature. Such a model may
     /// lack a target; both coordinates are then the feature.
@@ -66,12 +66,12 @@ pub(super) struct PointColumns<'a> {
 /// Returns the columns of an encoding that produce these features; a name that no column produces
 /// is a numeric column.
 fn encoding_of(encoding: &Encoding, features: &[String]) -> Encoding {
-    let names = |column: &CodedColumn| Encoding::new(vec![column.clone()]).names();
+    let names = |column: &CodedColumn| Encoding::new(vec![column.clone()]).feature_names();
     let is_source = |column: &&CodedColumn| names(column).iter().any(|name| features.contains(name));
     let mut columns: Vec<CodedColumn> = encoding.columns().iter().filter(is_source).cloned().collect();
-    let encoded: Vec<String> = columns.iter().flat_map(names).collect();
-    let numbers: Vec<String> = features.iter().filter(|name| !encoded.contains(name)).cloned().collect();
-    columns.extend(Encoding::numeric(&numbers).columns().iter().cloned());
+    let encoded_names: Vec<String> = columns.iter().flat_map(names).collect();
+    let numeric_names: Vec<String> = features.iter().filter(|name| !encoded_names.contains(name)).cloned().collect();
+    columns.extend(Encoding::numeric(&numeric_names).columns().iter().cloned());
     Encoding::new(columns)
 }
 
@@ -124,14 +124,15 @@ impl Points {
         let kind =
             |name: &str| table.schema().columns.iter().find(|column| column.name == name).map(|column| &column.kind);
         let is_label = colour.and_then(kind).is_some_and(|kind| matches!(kind, Kind::Text | Kind::Bool));
-        let numbers = axes.iter().map(String::as_str).chain(colour.filter(|_| !is_label));
-        for (name, option) in numbers.zip(if axes.is_empty() { &["colour"][..] } else { &["x", "y", "colour"] }) {
-            if kind(name).is_some_and(|kind| !kind.is_feature()) {
+        let numeric_columns = axes.iter().map(String::as_str).chain(colour.filter(|_| !is_label));
+        for (name, option) in numeric_columns.zip(if axes.is_empty() { &["colour"][..] } else { &["x", "y", "colour"] })
+        {
+            if kind(name).is_some_and(|kind| !kind.is_direct_feature()) {
                 return Err(Error::option(option, name, "this column is not numeric; choose a numeric column"));
             }
         }
-        let number = colour.filter(|_| !is_label).map(String::from);
-        let coordinates = axes.iter().cloned().chain(number.clone()).collect();
+        let number_column = colour.filter(|_| !is_label).map(String::from);
+        let coordinates = axes.iter().cloned().chain(number_column.clone()).collect();
         let label = colour.filter(|_| is_label);
         let missing = plot.missing.unwrap_or(Missing::Drop);
         let mut points = Self::read_rows(
@@ -141,7 +142,7 @@ impl Points {
             terms,
             run,
         )?;
-        if number.is_some() {
+        if number_column.is_some() {
             points.colour_by_number();
         }
         Ok(points)
@@ -152,7 +153,7 @@ impl Points {
     pub(super) fn draw_row(&self, canvas: &mut dyn Canvas, drawn: &DrawnRow, position: Point, tooltip: &str) {
         let class = match (drawn.class, self.shade_range) {
             (Some(class), _) => format!("row c{}", class % PALETTE_SIZE),
-            (None, Some(ends)) => format!("row v{}", shade_index(drawn.value, ends)),
+            (None, Some(range)) => format!("row v{}", shade_index(drawn.value, range)),
             (None, None) => "row".to_string(),
         };
         let name = drawn.class.and_then(|class| self.labels.get(class));
@@ -161,7 +162,7 @@ impl Points {
     }
 
     fn colour_by_number(&mut self) {
-        let mut values: Vec<f64> = self.drawn.iter().map(|drawn| drawn.value).collect();
+        let mut values: Vec<f64> = self.drawn_rows.iter().map(|drawn| drawn.value).collect();
         values.sort_by(f64::total_cmp);
         values.dedup();
         if values.len() > PALETTE_SIZE || values.iter().any(|value| value.fract() != 0.0) {
@@ -170,7 +171,7 @@ impl Points {
         }
         self.labels = values.iter().map(ToString::to_string).collect();
         let class = |value: f64| values.iter().position(|other| *other == value);
-        self.drawn.iter_mut().for_each(|drawn| drawn.class = class(drawn.value));
+        self.drawn_rows.iter_mut().for_each(|drawn| drawn.class = class(drawn.value));
     }
 
     fn read_rows(
@@ -188,18 +189,23 @@ impl Points {
         let selected = table.select(&selection)?;
         let names = selected.feature_names();
         let column_index = |column: &String| names.iter().position(|name| name == column);
-        let columns_at: Vec<usize> = columns.coordinates.iter().filter_map(column_index).collect();
+        let column_indices: Vec<usize> = columns.coordinates.iter().filter_map(column_index).collect();
         let classes = columns.classes.map(|labels| Arc::new(labels.to_vec()));
-        let source = selected.rows::<f64>(ReadSettings { classes, ..ReadSettings::default() })?;
-        let sample_bytes = (MAX_DRAWN + lanes::TILE_ROWS) * size_of::<DrawnRow>();
-        let lane = LaneMemory { tile: lanes::TILE_ROWS, name: "rows drawn", bytes: 2 * sample_bytes, shared: terms };
+        let source = selected.rows::<f64>(ReadSettings { class_labels: classes, ..ReadSettings::default() })?;
+        let sample_bytes = (MAX_DRAWN_ROWS + lanes::TILE_ROWS) * size_of::<DrawnRow>();
+        let lane = LaneMemory {
+            tile_rows: lanes::TILE_ROWS,
+            name: "rows drawn",
+            bytes: 2 * sample_bytes,
+            shared_terms: terms,
+        };
         // the picture does not depend on the number of lanes, and the pass is short
         lanes::fitting_lanes("plot", &source, &lane, run.memory_budget(), run.workers().threads())?;
-        let (workers, watch) = (Workers::sequential(), run.stage_recorder());
-        let stage = watch.stage("rows", selected.row_count_if_known());
+        let (workers, stage_recorder) = (Workers::sequential(), run.stage_recorder());
+        let stage = stage_recorder.start_stage("rows", selected.row_count_if_known());
         let mut points = Self::default();
-        lanes::scan(1, &workers, &*stage).visit(&source, |block| {
-            points.add(block, &columns_at);
+        lanes::default_pass(1, &workers, &*stage).visit(&source, |block| {
+            points.add_block(block, &column_indices);
             Ok::<_, Error>(())
         })?;
         drop(stage);
@@ -209,13 +215,13 @@ impl Points {
             return Err(Error::from(kstore::Error::Empty { what, why }));
         }
         let drawn_labels = || {
-            let mut labels: Vec<Label> = points.drawn.iter().filter_map(|drawn| drawn.label.clone()).collect();
+            let mut labels: Vec<Label> = points.drawn_rows.iter().filter_map(|drawn| drawn.label.clone()).collect();
             labels.sort_unstable();
             labels.dedup();
             labels
         };
         let labels = columns.classes.map_or_else(drawn_labels, <[Label]>::to_vec);
-        for drawn in &mut points.drawn {
+        for drawn in &mut points.drawn_rows {
             drawn.class = drawn.label.as_ref().and_then(|row_label| labels.iter().position(|label| label == row_label));
         }
         points.labels = labels.iter().map(ToString::to_string).collect();
@@ -231,21 +237,21 @@ impl Points {
     }
 
     /// Colours the rows by cluster; `scores` has the cluster scores by row key.
-    pub(super) fn colour_by_cluster(&mut self, scores: &BTreeMap<u64, Vec<f64>>, clusters: usize) {
-        self.drawn.iter_mut().for_each(|drawn| drawn.class = scores.get(&drawn.key).map(|scores| argmax(scores)));
-        self.labels = (0..clusters).map(|group| format!("cluster {group}")).collect();
+    pub(super) fn colour_by_cluster(&mut self, scores: &BTreeMap<u64, Vec<f64>>, cluster_count: usize) {
+        self.drawn_rows.iter_mut().for_each(|drawn| drawn.class = scores.get(&drawn.key).map(|scores| argmax(scores)));
+        self.labels = (0..cluster_count).map(|cluster| format!("cluster {cluster}")).collect();
     }
 
     /// Sets the ranges to the ranges of the rows that are drawn.
     pub(super) fn update_ranges(&mut self) {
-        self.ranges = self.drawn.iter().map(|drawn| drawn.position.map(|v| (v, v))).reduce(union);
+        self.ranges = self.drawn_rows.iter().map(|drawn| drawn.position.map(|v| (v, v))).reduce(union);
     }
 
     /// Adds the rows of a block, whose coordinates are the features `column_indices`, and keeps the
     /// rows with the smallest random keys.
-    fn add(&mut self, block: &RowBlock<'_, f64>, column_indices: &[usize]) {
-        let (width, keys) = (block.x.len() / block.rows.len().max(1), row_keys());
-        for (i, row) in block.rows.iter().enumerate() {
+    fn add_block(&mut self, block: &RowBlock<'_, f64>, column_indices: &[usize]) {
+        let (width, keys) = (block.x.len() / block.row_numbers.len().max(1), row_keys());
+        for (i, row) in block.row_numbers.iter().enumerate() {
             let coordinates: Vec<f64> = column_indices.iter().map(|j| block.x[i * width + j]).collect();
             let value = coordinates.last().copied().unwrap_or(f64::NAN);
             let position = match coordinates[..] {
@@ -256,11 +262,11 @@ impl Points {
             self.ranges = Some(self.ranges.map_or(range, |ranges| union(ranges, range)));
             let label = block.classes.as_ref().filter(|coded| coded.codes[i] != LabelCodes::UNKNOWN);
             let label = label.map(|coded| coded.labels[coded.codes[i] as usize].clone());
-            self.drawn.push(DrawnRow { key: keys.word(*row), position, value, label, class: None });
+            self.drawn_rows.push(DrawnRow { key: keys.word(*row), position, value, label, class: None });
         }
         self.rows += block.len() as u64;
-        self.drawn.sort_by_key(|drawn| drawn.key);
-        self.drawn.truncate(MAX_DRAWN);
+        self.drawn_rows.sort_by_key(|drawn| drawn.key);
+        self.drawn_rows.truncate(MAX_DRAWN_ROWS);
     }
 }
 

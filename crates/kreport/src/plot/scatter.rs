@@ -1,7 +1,7 @@
 //! Pictures of rows alone: columns of a table, such as predictions, or components of a model,
 //! coloured by a column.
 
-use super::points::{MAX_DRAWN, Points, row_keys};
+use super::points::{MAX_DRAWN_ROWS, Points, row_keys};
 use super::{DRAWING_BYTES, PageDescription, Plot, PlotReport, describe_model, picture::Picture, write};
 use ksolve::job::Run;
 use ksolve::predict::{Extras, Predictor};
@@ -30,15 +30,15 @@ pub(super) fn write_table_plot(plot: &Plot, output: &Path, run: &Run) -> Result<
 fn colour_column(table: &Table, plot: &Plot) -> Option<String> {
     let is_label_kind = |kind: &Kind| matches!(kind, Kind::Int { .. } | Kind::Text | Kind::Bool);
     let is_axis = [&plot.x, &plot.y].into_iter().flatten().any(|name| name == PREDICTION_COLUMN);
-    let predicted =
+    let has_predictions =
         table.schema().columns.iter().any(|column| column.name == PREDICTION_COLUMN && is_label_kind(&column.kind));
-    plot.colour.clone().or((predicted && !is_axis).then(|| PREDICTION_COLUMN.to_string()))
+    plot.colour.clone().or((has_predictions && !is_axis).then(|| PREDICTION_COLUMN.to_string()))
 }
 
 /// Returns the columns along the axes: components if the table has them, otherwise the first two
 /// numeric columns.
 fn axis_columns(table: &Table, plot: &Plot, colour: Option<&str>) -> Result<[String; 2]> {
-    let columns = table.schema().columns.iter().filter(|column| column.kind.is_feature());
+    let columns = table.schema().columns.iter().filter(|column| column.kind.is_direct_feature());
     let requested = [plot.x.as_deref(), plot.y.as_deref()];
     let is_free = |name: &&str| Some(*name) != colour && *name != PREDICTION_COLUMN && !requested.contains(&Some(name));
     let mut names: Vec<&str> = columns.map(|column| column.name.as_str()).filter(is_free).collect();
@@ -56,7 +56,7 @@ fn axis_columns(table: &Table, plot: &Plot, colour: Option<&str>) -> Result<[Str
 /// is requested, returns the first two components, provided that the model has more than two
 /// features or a colour is requested.
 pub(super) fn requested_components(predictor: &Predictor, plot: &Plot) -> Option<[usize; 2]> {
-    let (metadata, outputs) = (predictor.metadata(), predictor.outputs());
+    let (metadata, outputs) = (predictor.metadata(), predictor.output_count());
     let component_index = |name: &Option<String>| {
         let name = name.as_ref().filter(|name| !metadata.features.contains(name))?;
         name.strip_prefix(COMPONENT_PREFIX)?.parse().ok().filter(|component| *component < outputs)
@@ -83,7 +83,7 @@ pub(super) fn write_component_plot(
     let mut points = Points::coloured_by(&table, plot, &[], colour, vec![predictor.plan_term(DRAWING_BYTES)], run)?;
     let scores = scores_by_key(predictor, plot, run)?;
     points
-        .drawn
+        .drawn_rows
         .retain_mut(|drawn| scores.get(&drawn.key).map(|scores| drawn.position = [scores[x], scores[y]]).is_some());
     points.update_ranges();
     let axes = [x, y].map(|component| format!("{COMPONENT_PREFIX}{component}"));
@@ -95,12 +95,12 @@ pub(super) fn scores_by_key(predictor: &Predictor, plot: &Plot, run: &Run) -> Re
     let table = Table::open_with(&plot.data, &predictor.text_options(plot.text.clone()))?;
     let predictor = predictor.clone().with_capacity_for(&table)?;
     let selected = predictor.select(&table, plot.selection(&predictor.metadata().features, Vec::new()))?;
-    let (mut scores, keys, t) = (BTreeMap::new(), row_keys(), predictor.outputs().max(1));
-    let memory_term = MemoryTerm::new("scores and drawing", 8 * (MAX_DRAWN + 1) * (t + 8) + DRAWING_BYTES, "");
-    predictor.scores(&selected, Extras::default(), vec![memory_term], run, |segment| {
-        for (row, row_scores) in segment.rows.iter().zip(segment.scores.chunks_exact(t)) {
+    let (mut scores, keys, t) = (BTreeMap::new(), row_keys(), predictor.output_count().max(1));
+    let memory_term = MemoryTerm::new("scores and drawing", 8 * (MAX_DRAWN_ROWS + 1) * (t + 8) + DRAWING_BYTES, "");
+    predictor.score_table(&selected, Extras::default(), vec![memory_term], run, |block| {
+        for (row, row_scores) in block.rows.iter().zip(block.scores.chunks_exact(t)) {
             scores.insert(keys.word(*row), row_scores.to_vec());
-            if scores.len() > MAX_DRAWN {
+            if scores.len() > MAX_DRAWN_ROWS {
                 scores.pop_last();
             }
         }
@@ -110,14 +110,14 @@ pub(super) fn scores_by_key(predictor: &Predictor, plot: &Plot, run: &Run) -> Re
 }
 
 fn write_scatter(
-    names: [String; 2],
+    axis_names: [String; 2],
     points: &Points,
     colour: Option<String>,
-    about: PageDescription,
+    description: PageDescription,
     output: &Path,
 ) -> Result<PlotReport> {
-    let what = colour.unwrap_or_default();
-    let picture = Picture { bounds: points.bounds(), quantity: what, ..Picture::new(&names, points) };
-    write(&picture, about, output)?;
-    Ok(PlotReport::new(names, points, Vec::new(), output))
+    let quantity = colour.unwrap_or_default();
+    let picture = Picture { bounds: points.bounds(), quantity, ..Picture::new(&axis_names, points) };
+    write(&picture, description, output)?;
+    Ok(PlotReport::new(axis_names, points, Vec::new(), output))
 }

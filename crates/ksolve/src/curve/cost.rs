@@ -10,18 +10,18 @@ use std::time::Instant;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Cost {
     pub(super) seconds: f64,
-    pub(super) evaluations: u64,
+    pub(super) kernel_evaluations: u64,
     pub(super) passes: u64,
-    pub(super) bytes: u64,
+    pub(super) bytes_read: u64,
 }
 
 impl Cost {
     pub(super) fn plus(self, more: Self) -> Self {
         Self {
             seconds: self.seconds + more.seconds,
-            evaluations: self.evaluations + more.evaluations,
+            kernel_evaluations: self.kernel_evaluations + more.kernel_evaluations,
             passes: self.passes + more.passes,
-            bytes: self.bytes + more.bytes,
+            bytes_read: self.bytes_read + more.bytes_read,
         }
     }
 }
@@ -29,41 +29,46 @@ impl Cost {
 pub(super) struct Meter<'a> {
     started: Instant,
     table: &'a Table,
-    read: u64,
+    initial_bytes: u64,
 }
 
 impl<'a> Meter<'a> {
     pub(super) fn start(table: &'a Table) -> Self {
-        Self { started: Instant::now(), table, read: table.bytes_read() }
+        Self { started: Instant::now(), table, initial_bytes: table.bytes_read() }
     }
 
     pub(super) fn cost(&self, passes: u64, evaluations: u64) -> Cost {
-        let bytes = self.table.bytes_read().saturating_sub(self.read);
-        Cost { seconds: self.started.elapsed().as_secs_f64(), evaluations, passes, bytes }
+        let bytes = self.table.bytes_read().saturating_sub(self.initial_bytes);
+        Cost {
+            seconds: self.started.elapsed().as_secs_f64(),
+            kernel_evaluations: evaluations,
+            passes,
+            bytes_read: bytes,
+        }
     }
 }
 
 /// An observer of landmark selection that records the cost at every number of landmarks.
-pub(super) struct Milestones<'a> {
+pub(super) struct SelectionCostObserver<'a> {
     inner: &'a dyn Observer,
     pub(super) meter: Meter<'a>,
-    reached: Mutex<Vec<(usize, Cost)>>,
+    costs_by_count: Mutex<Vec<(usize, Cost)>>,
 }
 
-impl<'a> Milestones<'a> {
+impl<'a> SelectionCostObserver<'a> {
     pub(super) fn new(inner: &'a dyn Observer, table: &'a Table) -> Self {
-        Self { inner, meter: Meter::start(table), reached: Mutex::default() }
+        Self { inner, meter: Meter::start(table), costs_by_count: Mutex::default() }
     }
 
     /// Returns the cost at the time when `count` landmarks were first selected. If the scheme did
     /// not report its progress, returns `total`.
-    pub(super) fn cost_at(&self, count: usize, total: Cost) -> Cost {
-        let reached = lock(&self.reached);
-        reached.iter().find(|(landmarks, _)| *landmarks >= count).map_or(total, |(_, cost)| *cost)
+    pub(super) fn cost_at(&self, count: usize, total_cost: Cost) -> Cost {
+        let costs = lock(&self.costs_by_count);
+        costs.iter().find(|(landmarks, _)| *landmarks >= count).map_or(total_cost, |(_, cost)| *cost)
     }
 }
 
-impl Observer for Milestones<'_> {
+impl Observer for SelectionCostObserver<'_> {
     fn advance(&self, rows: u64) {
         self.inner.advance(rows);
     }
@@ -75,7 +80,7 @@ impl Observer for Milestones<'_> {
     }
     fn report_selection(&self, count: usize, passes: u64, evaluations: u64) {
         let cost = self.meter.cost(passes, evaluations);
-        lock(&self.reached).push((count, cost));
+        lock(&self.costs_by_count).push((count, cost));
     }
 }
 
@@ -87,7 +92,7 @@ pub(super) fn time_features<T: Real>(
     table: &Table,
 ) -> Result<Cost> {
     let meter = Meter::start(table);
-    let features = || Mat::zeros(pass.tile, map.dims().1);
+    let features = || Mat::zeros(pass.tile_rows, map.dims().1);
     pass.for_each_tile(source, features, |phi: &mut Mat<T>, block, workers| {
         let x = MatRef::from_row_major_slice(block.x, block.len(), block.d);
         map.apply(x, phi.as_mut().subrows_mut(0, block.len()), workers);
@@ -107,12 +112,13 @@ mod tests {
         let path = folder.path().join("a.csv");
         std::fs::write(&path, "a,b\n1,2\n").unwrap();
         let table = Table::open(&[&path]).unwrap();
-        let milestones = Milestones::new(&NoObserver, &table);
+        let milestones = SelectionCostObserver::new(&NoObserver, &table);
         for (count, passes, evaluations) in [(4, 1, 100), (9, 2, 220), (10, 3, 300)] {
             milestones.report_selection(count, passes, evaluations);
         }
         let total = milestones.meter.cost(4, 400);
-        let counts_at = |count| (milestones.cost_at(count, total).passes, milestones.cost_at(count, total).evaluations);
+        let counts_at =
+            |count| (milestones.cost_at(count, total).passes, milestones.cost_at(count, total).kernel_evaluations);
         assert_eq!([1, 4, 5, 9, 10].map(counts_at), [(1, 100), (1, 100), (2, 220), (2, 220), (3, 300)]);
         // beyond the reported progress, the cost of the whole selection applies
         assert_eq!(counts_at(11), (4, 400));

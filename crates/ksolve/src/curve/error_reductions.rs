@@ -16,25 +16,25 @@ use std::time::Instant;
 /// Each worker lane stores a tile of features, once in `T` and once in f64.
 pub(super) struct MeasuringReduction<'a, T: Real> {
     pub(super) map: &'a dyn FeatureMap<T>,
-    pub(super) columns: &'a ColumnReduction<'a, T>,
+    pub(super) column_reduction: &'a ColumnReduction<'a, T>,
     /// Targets to learn; `None` if nothing is learned.
     pub(super) targets: Option<&'a Targets>,
     pub(super) tile: usize,
 }
 
 pub(super) struct MeasuredSums {
-    pub(super) columns: ColumnSums,
+    pub(super) column_sums: ColumnSums,
     pub(super) gram: Option<GramState>,
     /// Time to compute the features, in seconds, over all processes.
     pub(super) feature_seconds: f64,
 }
 
-kstore::summed!(MeasuredSums { part "columns": columns, some "gram": gram, one "forming": feature_seconds });
+kstore::summed!(MeasuredSums { part "columns": column_sums, some "gram": gram, one "forming": feature_seconds });
 
 pub(super) struct Scratch<T> {
     phi: Mat<T>,
-    columns: ColumnScratch,
-    gram: GramScratch<T>,
+    column_scratch: ColumnScratch,
+    gram_scratch: GramScratch<T>,
     /// Targets of a tile, b x t, column-major.
     y: Vec<f64>,
 }
@@ -47,36 +47,41 @@ impl<T: Real> Reduction<T> for MeasuringReduction<'_, T> {
     fn init(&self) -> MeasuredSums {
         let p = self.map.dims().1;
         let gram = self.targets.map(|targets| GramState::new(p, targets.count(), 1));
-        MeasuredSums { columns: self.columns.new_sums(), gram, feature_seconds: 0.0 }
+        MeasuredSums { column_sums: self.column_reduction.new_sums(), gram, feature_seconds: 0.0 }
     }
 
     fn scratch(&self) -> Scratch<T> {
         let phi = Mat::zeros(self.tile, self.map.dims().1);
-        Scratch { phi, columns: self.columns.new_scratch(), gram: GramScratch::default(), y: Vec::new() }
+        Scratch {
+            phi,
+            column_scratch: self.column_reduction.new_scratch(),
+            gram_scratch: GramScratch::default(),
+            y: Vec::new(),
+        }
     }
 
     fn step(
         &self,
-        state: &mut MeasuredSums,
+        sums: &mut MeasuredSums,
         scratch: &mut Scratch<T>,
         block: &RowBlock<'_, T>,
         workers: &Workers,
     ) -> Result<()> {
-        let (b, started) = (block.len(), Instant::now());
-        let Scratch { phi, columns, gram, y } = scratch;
+        let (b, start) = (block.len(), Instant::now());
+        let Scratch { phi, column_scratch, gram_scratch, y } = scratch;
         let mut phi = phi.as_mut().subrows_mut(0, b);
         self.map.apply(MatRef::from_row_major_slice(block.x, b, block.d), phi.as_mut(), workers);
-        state.feature_seconds += started.elapsed().as_secs_f64();
+        sums.feature_seconds += start.elapsed().as_secs_f64();
         let phi = phi.as_ref();
-        self.columns.add_block(&mut state.columns, columns, block, phi, workers)?;
-        let (Some(state), Some(targets)) = (&mut state.gram, self.targets) else { return Ok(()) };
+        self.column_reduction.add_block(&mut sums.column_sums, column_scratch, block, phi, workers)?;
+        let (Some(gram_state), Some(targets)) = (&mut sums.gram, self.targets) else { return Ok(()) };
         y.clear();
         for j in 0..targets.count() {
             for i in 0..b {
                 y.push(targets.value(block, i, j)?);
             }
         }
-        state.update(0, phi, MatRef::from_column_major_slice(y, b, targets.count()), gram, workers)
+        gram_state.update(0, phi, MatRef::from_column_major_slice(y, b, targets.count()), gram_scratch, workers)
     }
 }
 
@@ -96,25 +101,26 @@ pub(super) struct TestErrorReduction<'a, T: Real> {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TestSums {
-    rows: u64,
+    row_count: u64,
     /// Per head, the sum of squared errors over rows and targets, or the number of misclassified
     /// rows.
-    losses: Vec<f64>,
+    loss_sums: Vec<f64>,
 }
 
 impl TestSums {
     /// Returns the mean error of each head over the rows, and over the targets of a regression;
     /// `None` if there are no rows.
     pub(super) fn means(&self, targets: &Targets) -> Option<Vec<f64>> {
-        let each = match targets {
+        let losses_per_row = match targets {
             Targets::Numeric { centre } => centre.len() as f64,
             Targets::Classes(_) => 1.0,
         };
-        (self.rows > 0).then(|| self.losses.iter().map(|loss| loss / (self.rows as f64 * each)).collect())
+        (self.row_count > 0)
+            .then(|| self.loss_sums.iter().map(|loss| loss / (self.row_count as f64 * losses_per_row)).collect())
     }
 }
 
-kstore::summed!(TestSums { one "rows": rows, fill "losses": losses });
+kstore::summed!(TestSums { one "rows": row_count, fill "losses": loss_sums });
 
 impl<T: Real> Reduction<T> for TestErrorReduction<'_, T> {
     type State = TestSums;
@@ -122,7 +128,7 @@ impl<T: Real> Reduction<T> for TestErrorReduction<'_, T> {
     type Error = Error;
 
     fn init(&self) -> TestSums {
-        TestSums { rows: 0, losses: vec![0.0; self.heads.len()] }
+        TestSums { row_count: 0, loss_sums: vec![0.0; self.heads.len()] }
     }
 
     fn scratch(&self) -> Mat<T> {
@@ -136,30 +142,36 @@ impl<T: Real> Reduction<T> for TestErrorReduction<'_, T> {
         let phi = phi.as_ref();
         let mut losses = vec![0.0; b.div_ceil(STRIP_ROWS) * heads];
         for_each_strip(workers, &mut losses, heads.max(1), |strip, losses| {
-            let rows = strip * STRIP_ROWS..((strip + 1) * STRIP_ROWS).min(b);
-            self.score(phi, block, rows, losses);
+            let row_range = strip * STRIP_ROWS..((strip + 1) * STRIP_ROWS).min(b);
+            self.compute_losses(phi, block, row_range, losses);
         });
         // strips are added in order, so the number of threads never changes a sum
         for (i, loss) in losses.iter().enumerate() {
-            state.losses[i % heads] += loss;
+            state.loss_sums[i % heads] += loss;
         }
-        state.rows += b as u64;
+        state.row_count += b as u64;
         Ok(())
     }
 }
 
 impl<T: Real> TestErrorReduction<'_, T> {
     /// Adds the errors of some rows of a block to `losses`, one number per head.
-    fn score(&self, phi: MatRef<'_, T>, block: &RowBlock<'_, T>, rows: std::ops::Range<usize>, losses: &mut [f64]) {
-        let (count, p) = (rows.len(), phi.ncols());
-        let mut phi_f64 = vec![0.0; count * p];
-        copy_as_f64(phi.subrows(rows.start, count), &mut phi_f64);
-        let phi = MatRef::from_column_major_slice(&phi_f64, count, p);
+    fn compute_losses(
+        &self,
+        phi: MatRef<'_, T>,
+        block: &RowBlock<'_, T>,
+        row_range: std::ops::Range<usize>,
+        losses: &mut [f64],
+    ) {
+        let (row_count, p) = (row_range.len(), phi.ncols());
+        let mut phi_f64 = vec![0.0; row_count * p];
+        copy_as_f64(phi.subrows(row_range.start, row_count), &mut phi_f64);
+        let phi = MatRef::from_column_major_slice(&phi_f64, row_count, p);
         for (head, loss) in self.heads.iter().zip(losses) {
-            let mut scores = Mat::from_fn(count, head.intercept.len(), |_, j| head.intercept[j]);
-            let leading = phi.subcols(0, head.weights.nrows());
-            matmul(scores.as_mut(), Accum::Add, leading, head.weights.as_ref(), 1.0, Par::Seq);
-            *loss = (0..count).map(|i| self.loss(scores.row(i).iter().copied(), block, rows.start + i)).sum();
+            let mut scores = Mat::from_fn(row_count, head.intercept.len(), |_, j| head.intercept[j]);
+            let leading_features = phi.subcols(0, head.weights.nrows());
+            matmul(scores.as_mut(), Accum::Add, leading_features, head.weights.as_ref(), 1.0, Par::Seq);
+            *loss = (0..row_count).map(|i| self.loss(scores.row(i).iter().copied(), block, row_range.start + i)).sum();
         }
     }
 

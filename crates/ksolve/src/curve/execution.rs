@@ -1,10 +1,10 @@
 //! A run: selects landmarks, builds the map, computes the features, and measures their costs and
 //! errors at every rank.
 
-use super::cost::{Cost, Meter, Milestones, time_features};
+use super::cost::{Cost, Meter, SelectionCostObserver, time_features};
 use super::error_reductions::{MeasuredSums, MeasuringReduction, TestErrorReduction};
 use super::method::{CurveRun, Method};
-use super::run_plan::ridge;
+use super::run_plan::ridge_grid;
 use super::setting::{Setting, pass};
 use super::{CurveCell, EXACT_ROWS, Estimate};
 use crate::prepare::target_counts::check_plans;
@@ -29,9 +29,9 @@ struct TimedMap<T: Real> {
     /// Cost at each rank. The last `full_ranks` ranks use all features; for these ranks the cost of
     /// computing the features is added later.
     costs: Vec<Cost>,
-    full_ranks: usize,
+    full_rank_count: usize,
     /// Number of kernel evaluations per row.
-    landmarks: usize,
+    landmark_count: usize,
 }
 
 /// The settings of a run that are fixed before it starts.
@@ -50,18 +50,18 @@ impl<T: Real> Setting<'_, T> {
     /// # Errors
     /// Errors of the scheme, the map and the rows; [`kstore::Error::Interrupted`].
     pub fn run(&self, run: &CurveRun) -> Result<Vec<CurveCell>> {
-        let largest = run.ranks.last().copied().unwrap_or(1);
-        let (pass_shape, plans) = self.plan(&run.method, largest)?;
-        let planned = check_plans(plans)?;
-        let observer = self.resources.stage_observer.stage(&run.method.to_string(), None);
+        let largest_rank = run.ranks.last().copied().unwrap_or(1);
+        let (pass_shape, plans) = self.plan(&run.method, largest_rank)?;
+        let planned_bytes = check_plans(plans)?;
+        let observer = self.resources.stage_observer.start_stage(&run.method.to_string(), None);
         let seed = self.options.seed.wrapping_add(run.repeat);
         let run_setting =
             RunSetting { setting: self, resources: self.row_resources, run, seed, pass_shape, observer: &*observer };
         let timed_map = match &run.method {
             Method::Scheme(scheme) => run_setting.build_nystrom(scheme)?,
-            Method::Map(spec) => run_setting.build_map(spec, largest)?,
+            Method::Map(spec) => run_setting.build_map(spec, largest_rank)?,
         };
-        run_setting.cells(timed_map, planned)
+        run_setting.measure_cells(timed_map, planned_bytes)
     }
 }
 
@@ -70,29 +70,35 @@ impl<T: Real> RunSetting<'_, '_, T> {
         pass(self.pass_shape, &self.resources, observer)
     }
 
-    fn data<'o>(&'o self, observer: &'o dyn Observer) -> TableScan<'o, T> {
-        TableScan { source: self.setting.source(), pass: self.pass(observer), count: self.setting.n }
+    fn scan<'o>(&'o self, observer: &'o dyn Observer) -> TableScan<'o, T> {
+        TableScan { source: self.setting.source(), pass: self.pass(observer), row_count: self.setting.n }
     }
 
-    fn cost_of_features(&self, map: &dyn FeatureMap<T>, landmarks: usize) -> Result<Cost> {
+    fn cost_of_features(&self, map: &dyn FeatureMap<T>, landmark_count: usize) -> Result<Cost> {
         let cost = time_features(map, self.setting.source(), self.pass(self.observer), self.setting.selected.table())?;
-        Ok(Cost { evaluations: self.setting.n * landmarks as u64, ..cost })
+        Ok(Cost { kernel_evaluations: self.setting.n * landmark_count as u64, ..cost })
     }
 
     fn map_shape(&self, spec: &MapSpec, rank: usize) -> Result<MapShape> {
-        let (d, rows) = (self.setting.source().shape().inputs, usize::try_from(self.setting.n).unwrap_or(usize::MAX));
-        Ok(spec.shape(MapRequest { d, rank, rows, element_bytes: size_of::<T>() })?)
+        let (d, row_count) =
+            (self.setting.source().shape().inputs, usize::try_from(self.setting.n).unwrap_or(usize::MAX));
+        Ok(spec.shape(MapRequest { d, rank, candidate_count: row_count, element_bytes: size_of::<T>() })?)
     }
 
-    fn choose(&self, scheme: &Scheme, count: usize, milestones: &Milestones<'_>) -> Result<(LandmarkSet<T>, Cost)> {
+    fn select_landmarks(
+        &self,
+        scheme: &Scheme,
+        count: usize,
+        milestones: &SelectionCostObserver<'_>,
+    ) -> Result<(LandmarkSet<T>, Cost)> {
         let rule = scheme.typed::<T>();
-        let set = rule.select(&self.data(milestones), &self.setting.any_kernel, count, self.seed)?;
+        let set = rule.select(&self.scan(milestones), &self.setting.any_kernel, count, self.seed)?;
         if set.is_empty() {
             let why = "the kernel is zero on every row; choose another kernel or scale the features".to_string();
             return Err(kapprox::Error::NoLandmarks { why }.into());
         }
-        let total = milestones.meter.cost(set.passes, set.evaluations);
-        Ok((set, total))
+        let total_cost = milestones.meter.cost(set.passes, set.evaluations);
+        Ok((set, total_cost))
     }
 
     /// Builds the Nyström map at the largest rank; its leading landmarks define the map at every
@@ -100,87 +106,95 @@ impl<T: Real> RunSetting<'_, '_, T> {
     fn build_nystrom(&self, scheme: &Scheme) -> Result<TimedMap<T>> {
         let (any_kernel, workers) = (&self.setting.any_kernel, self.setting.resources.workers);
         let table = self.setting.selected.table();
-        let largest = self.map_shape(&MapSpec::default(), self.run.ranks.last().copied().unwrap_or(1))?.p;
-        let milestones = Milestones::new(self.observer, table);
-        let (set, total) = self.choose(scheme, largest, &milestones)?;
-        let make = |set: LandmarkSet<T>| {
+        let feature_count = self.map_shape(&MapSpec::default(), self.run.ranks.last().copied().unwrap_or(1))?.p;
+        let milestones = SelectionCostObserver::new(self.observer, table);
+        let (set, total_cost) = self.select_landmarks(scheme, feature_count, &milestones)?;
+        let build = |set: LandmarkSet<T>| {
             let meter = Meter::start(table);
-            let squared = (set.len() as u64).pow(2);
+            let evaluations = (set.len() as u64).pow(2);
             let map = NystromMap::new(any_kernel, set, workers)?;
-            Ok::<_, Error>((map, meter.cost(0, squared)))
+            Ok::<_, Error>((map, meter.cost(0, evaluations)))
         };
-        let (map, build_cost) = make(set)?;
-        let count = map.landmarks().len();
+        let (map, build_cost) = build(set)?;
+        let landmark_count = map.landmarks().len();
         let mut costs = Vec::new();
         for rank in &self.run.ranks {
-            let chosen = milestones.cost_at(*rank, total);
-            costs.push(if *rank < count {
+            let selection_cost = milestones.cost_at(*rank, total_cost);
+            costs.push(if *rank < landmark_count {
                 let leading: Vec<usize> = (0..*rank).collect();
-                let (map, build_cost) = make(map.landmarks().subset(&leading))?;
-                chosen.plus(build_cost).plus(self.cost_of_features(&map, *rank)?)
+                let (map, build_cost) = build(map.landmarks().subset(&leading))?;
+                selection_cost.plus(build_cost).plus(self.cost_of_features(&map, *rank)?)
             } else {
-                chosen.plus(build_cost)
+                selection_cost.plus(build_cost)
             });
         }
-        let all = self.run.ranks.iter().filter(|rank| **rank >= count).count();
-        Ok(TimedMap { map: Box::new(map), costs, full_ranks: all, landmarks: count })
+        let full_rank_count = self.run.ranks.iter().filter(|rank| **rank >= landmark_count).count();
+        Ok(TimedMap { map: Box::new(map), costs, full_rank_count: full_rank_count, landmark_count: landmark_count })
     }
 
     fn build_map(&self, spec: &MapSpec, rank: usize) -> Result<TimedMap<T>> {
         let Setting { options, any_kernel: any, resources, selected, .. } = self.setting;
         let (d, table, seed) = (self.setting.source().shape().inputs, selected.table(), self.seed);
-        let MapShape { p: rank, landmarks, .. } = self.map_shape(spec, rank)?;
+        let MapShape { p: rank, landmark_count: landmarks, .. } = self.map_shape(spec, rank)?;
         match spec.constructor::<T>() {
-            MapConstructor::Exact => Err(Method::exact_kernel_error(&spec.to_string())),
-            MapConstructor::DataIndependent(make) => {
+            MapConstructor::ExactKernel => Err(Method::exact_kernel_error(&spec.to_string())),
+            MapConstructor::DataIndependent(build) => {
                 let meter = Meter::start(table);
-                let map = make(&DataIndependentMapArgs { spec, kernel: self.setting.kernel(), d, rank, seed })?;
+                let map = build(&DataIndependentMapArgs { spec, kernel: self.setting.kernel(), d, rank, seed })?;
                 let costs = vec![meter.cost(0, 0)];
-                Ok(TimedMap { map, costs, full_ranks: 1, landmarks: 0 })
+                Ok(TimedMap { map, costs, full_rank_count: 1, landmark_count: 0 })
             }
-            MapConstructor::OnLandmarks(make) => {
-                let milestones = Milestones::new(self.observer, table);
-                let (set, chosen) = self.choose(options.landmarks, landmarks.unwrap_or(rank), &milestones)?;
-                let (count, meter) = (set.len(), Meter::start(table));
-                let (data, workers) = (self.data(self.observer), resources.workers);
+            MapConstructor::FromLandmarks(build) => {
+                let milestones = SelectionCostObserver::new(self.observer, table);
+                let (set, selection_cost) =
+                    self.select_landmarks(options.landmark_scheme, landmarks.unwrap_or(rank), &milestones)?;
+                let (landmark_count, meter) = (set.len(), Meter::start(table));
+                let (scan, workers) = (self.scan(self.observer), resources.workers);
                 let map =
-                    make(LandmarkMapArgs { spec, kernel: any, landmarks: set, rank, data: &data, seed, workers })?;
+                    build(LandmarkMapArgs { spec, kernel: any, landmarks: set, rank, scan: &scan, seed, workers })?;
                 // every pass of the construction evaluates the kernel with all landmarks
-                let evaluations = count as u64 * (count as u64 + spec.passes() * self.setting.n);
-                let costs = vec![chosen.plus(meter.cost(spec.passes(), evaluations))];
-                Ok(TimedMap { map, costs, full_ranks: 1, landmarks: count })
+                let evaluations =
+                    landmark_count as u64 * (landmark_count as u64 + spec.build_passes() * self.setting.n);
+                let costs = vec![selection_cost.plus(meter.cost(spec.build_passes(), evaluations))];
+                Ok(TimedMap { map, costs, full_rank_count: 1, landmark_count: landmark_count })
             }
         }
     }
 
-    fn cells(&self, mut timed_map: TimedMap<T>, planned: usize) -> Result<Vec<CurveCell>> {
+    fn measure_cells(&self, mut timed_map: TimedMap<T>, planned_bytes: usize) -> Result<Vec<CurveCell>> {
         let Setting { options, any_kernel: any, .. } = self.setting;
         let p = timed_map.map.dims().1;
-        let mut present: Vec<usize> = self.run.ranks.iter().map(|rank| *rank.min(&p)).collect();
-        present.dedup();
-        let approximation = Approximation { data: self.data(self.observer), kernel: any, map: &*timed_map.map };
+        let mut feature_counts: Vec<usize> = self.run.ranks.iter().map(|rank| *rank.min(&p)).collect();
+        feature_counts.dedup();
+        let approximation = Approximation { data: self.scan(self.observer), kernel: any, map: &*timed_map.map };
         // the same columns for every cell, so that cells differ only by method
-        let fold = approximation.column_reduction(&present, self.setting.columns(), options.seed)?;
-        let (measured, feature_cost) = self.measure(&timed_map, &fold)?;
-        timed_map.costs.iter_mut().rev().take(timed_map.full_ranks).for_each(|cost| *cost = cost.plus(feature_cost));
-        let errors = fold.errors(&measured.columns);
-        drop(fold);
-        let test_errors = self.test_errors(&*timed_map.map, &present, measured.gram)?;
-        let spectral = self.spectral(&approximation, &errors, &present)?;
+        let column_reduction =
+            approximation.column_reduction(&feature_counts, self.setting.column_count(), options.seed)?;
+        let (measured_sums, feature_cost) = self.measure(&timed_map, &column_reduction)?;
+        timed_map
+            .costs
+            .iter_mut()
+            .rev()
+            .take(timed_map.full_rank_count)
+            .for_each(|cost| *cost = cost.plus(feature_cost));
+        let errors = column_reduction.errors(&measured_sums.column_sums);
+        drop(column_reduction);
+        let test_errors = self.test_errors(&*timed_map.map, &feature_counts, measured_sums.gram)?;
+        let spectral = self.spectral(&approximation, &errors, &feature_counts)?;
         let cell = |(rank, cost): (&usize, &Cost)| {
-            let index = present.iter().position(|present_rank| present_rank == rank.min(&p)).unwrap_or(0);
+            let index = feature_counts.iter().position(|present_rank| present_rank == rank.min(&p)).unwrap_or(0);
             CurveCell {
                 method: self.run.method.to_string(),
                 rank: *rank,
                 repeat: self.run.repeat,
-                features: present[index],
+                features: feature_counts[index],
                 seconds: cost.seconds,
-                kernel_evaluations: cost.evaluations,
+                kernel_evaluations: cost.kernel_evaluations,
                 passes: cost.passes,
-                bytes_read: cost.bytes,
-                planned_bytes: planned,
+                bytes_read: cost.bytes_read,
+                planned_bytes,
                 trace_error: errors[index].trace,
-                trace_rounding: errors[index].floor,
+                trace_rounding: errors[index].rounding_floor,
                 frobenius: errors[index].frobenius.into(),
                 spectral: spectral[index].clone(),
                 test_error: test_errors[index],
@@ -195,14 +209,15 @@ impl<T: Real> RunSetting<'_, '_, T> {
         let Setting { targets, test, selected, .. } = self.setting;
         let (map, targets) = (&*timed_map.map, test.as_ref().map(|_| targets));
         let meter = Meter::start(selected.table());
-        let fold = MeasuringReduction { map, columns, targets, tile: self.pass_shape.tile };
-        let (measured, report) = self.pass(self.observer).resume("errors of a method", self.setting.source(), &fold)?;
+        let reduction = MeasuringReduction { map, column_reduction: columns, targets, tile: self.pass_shape.tile_rows };
+        let (measured_sums, report) =
+            self.pass(self.observer).resume("errors of a method", self.setting.source(), &reduction)?;
         if map.dims().1 < MIN_TIMED_FEATURES {
-            return Ok((measured, self.cost_of_features(map, timed_map.landmarks)?));
+            return Ok((measured_sums, self.cost_of_features(map, timed_map.landmark_count)?));
         }
-        let seconds = measured.feature_seconds + report.decoder_wait.as_secs_f64();
-        let feature_cost = Cost { seconds, ..meter.cost(1, self.setting.n * timed_map.landmarks as u64) };
-        Ok((measured, feature_cost))
+        let seconds = measured_sums.feature_seconds + report.decoder_wait.as_secs_f64();
+        let feature_cost = Cost { seconds, ..meter.cost(1, self.setting.n * timed_map.landmark_count as u64) };
+        Ok((measured_sums, feature_cost))
     }
 
     /// Returns the spectral errors at every rank: exact, or estimated on a sample and bounded on
@@ -213,25 +228,25 @@ impl<T: Real> RunSetting<'_, '_, T> {
         errors: &[Errors],
         ranks: &[usize],
     ) -> Result<Vec<Option<Estimate>>> {
-        let (seed, products) = (self.setting.options.seed, SpectralOptions::default());
+        let (seed, spectral_options) = (self.setting.options.seed, SpectralOptions::default());
         if self.setting.n <= EXACT_ROWS {
-            let norms = approximation.spectral(errors, products, seed)?;
+            let norms = approximation.spectral(errors, spectral_options, seed)?;
             return Ok(norms.iter().map(|norm| Some(norm.relative().into())).collect());
         }
         let Some((kernel_norm, sample)) = &self.setting.spectral_sample else { return Ok(vec![None; ranks.len()]) };
         let sample_pass = Pass { journal: None, ..self.pass(self.observer) };
-        let data = TableScan { source: sample, pass: sample_pass, count: sample.len() as u64 };
-        let on_sample = Approximation { data, ..*approximation };
-        let sample_errors = on_sample.errors(ranks, sample.len(), seed)?;
-        let norms = on_sample.spectral(&sample_errors, products, seed)?;
-        let one = |(errors, sample_norm): (&Errors, &NormPair)| {
+        let sample_scan = TableScan { source: sample, pass: sample_pass, row_count: sample.len() as u64 };
+        let sample_approximation = Approximation { data: sample_scan, ..*approximation };
+        let sample_errors = sample_approximation.errors(ranks, sample.len(), seed)?;
+        let norms = sample_approximation.spectral(&sample_errors, spectral_options, seed)?;
+        let clipped_estimate = |(errors, sample_norm): (&Errors, &NormPair)| {
             // the norm of K is already known, so its spectrum is not needed
             let bounds = errors.spectral_bounds(0.0).error.relative_to(*kernel_norm);
             // the bounds are certain, so an estimate outside the bounds is clipped
             let value = sample_norm.relative().value.min(bounds.high).max(bounds.low);
             Some(Estimate::from(Measure { value, ..bounds }))
         };
-        Ok(errors.iter().zip(&norms).map(one).collect())
+        Ok(errors.iter().zip(&norms).map(clipped_estimate).collect())
     }
 
     /// Fits ridge regression on the leading features, and returns its error on the test rows, one
@@ -245,12 +260,12 @@ impl<T: Real> RunSetting<'_, '_, T> {
         let Setting { options, resources, targets, .. } = self.setting;
         let mut errors = vec![None; ranks.len()];
         let (Some(test), Some(gram)) = (&self.setting.test, gram) else { return Ok(errors) };
-        let ridge = ridge(options, ranks.to_vec(), targets.centre());
-        let (mut solved, mut heads) = (Vec::new(), Vec::<LinearHead>::new());
-        for (index, rank) in ranks.iter().enumerate() {
+        let ridge = ridge_grid(options, ranks.to_vec(), targets.centre());
+        let (mut solved_indices, mut heads) = (Vec::new(), Vec::<LinearHead>::new());
+        for (rank_index, rank) in ranks.iter().enumerate() {
             match fit(&gram, *rank, options.lambda, &ridge, resources.workers) {
                 Ok(fit) => {
-                    solved.push(index);
+                    solved_indices.push(rank_index);
                     heads.push(fit.head);
                 }
                 Err(error @ Error::Indefinite { .. }) => {
@@ -260,12 +275,12 @@ impl<T: Real> RunSetting<'_, '_, T> {
             }
         }
         drop(gram);
-        let fold = TestErrorReduction { map, heads: &heads, targets, tile: self.pass_shape.tile };
+        let reduction = TestErrorReduction { map, heads: &heads, targets, tile: self.pass_shape.tile_rows };
         let test: &dyn RowSource<T> = test;
         // test rows are rows of a table: their pass uses the journal even if the training rows are
         // a sample in memory
-        let sums = pass(self.pass_shape, resources, self.observer).resume("errors on test rows", test, &fold)?.0;
-        for (index, mean) in solved.into_iter().zip(sums.means(targets).into_iter().flatten()) {
+        let sums = pass(self.pass_shape, resources, self.observer).resume("errors on test rows", test, &reduction)?.0;
+        for (index, mean) in solved_indices.into_iter().zip(sums.means(targets).into_iter().flatten()) {
             errors[index] = Some(mean).filter(|mean| mean.is_finite());
         }
         Ok(errors)

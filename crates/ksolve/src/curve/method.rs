@@ -22,13 +22,13 @@ impl Method {
 
     /// Returns true if one run covers every rank.
     pub(crate) fn is_nested(&self) -> bool {
-        matches!(self, Self::Scheme(scheme) if scheme.nested)
+        matches!(self, Self::Scheme(scheme) if scheme.is_nested)
     }
 
     /// Returns true if the result depends on the seed.
     pub(crate) fn is_seeded(&self) -> bool {
         match self {
-            Self::Scheme(scheme) => scheme.seeded,
+            Self::Scheme(scheme) => scheme.depends_on_seed,
             Self::Map(_) => true,
         }
     }
@@ -66,12 +66,16 @@ impl FromStr for Method {
         }
         if map::by_name(name).is_some() {
             let spec: MapSpec = text.parse()?;
-            return if spec.is_exact() { Err(Self::exact_kernel_error(text.trim())) } else { Ok(Self::Map(spec)) };
+            return if spec.is_exact_kernel() {
+                Err(Self::exact_kernel_error(text.trim()))
+            } else {
+                Ok(Self::Map(spec))
+            };
         }
         let schemes = landmark::registry().into_iter().map(|scheme| scheme.name);
         let names: Vec<&str> = schemes.chain(map::registry().into_iter().map(|family| family.name)).collect();
-        let expected = format!("unknown landmark scheme or map; expected one of {}", names.join(", "));
-        Err(Error::option("methods", format!("{:?}", text.trim()), expected))
+        let why = format!("unknown landmark scheme or map; expected one of {}", names.join(", "));
+        Err(Error::option("methods", format!("{:?}", text.trim()), why))
     }
 }
 
@@ -108,8 +112,8 @@ impl super::CurveOptions {
         for repeat in 0..self.repeats {
             for method in self.methods.iter().filter(|method| repeat == 0 || method.is_seeded()) {
                 let ranks_per_run = if method.is_nested() { self.ranks.len().max(1) } else { 1 };
-                let run = |ranks: &[usize]| CurveRun { method: method.clone(), repeat, ranks: ranks.to_vec() };
-                runs.extend(self.ranks.chunks(ranks_per_run).map(run));
+                let build_run = |ranks: &[usize]| CurveRun { method: method.clone(), repeat, ranks: ranks.to_vec() };
+                runs.extend(self.ranks.chunks(ranks_per_run).map(build_run));
             }
         }
         runs
@@ -136,8 +140,8 @@ mod tests {
             methods: ["uniform", "greedy", "kmeans", "fourier"].map(|name| name.parse().unwrap()).to_vec(),
             ranks: vec![10, 20],
             repeats: 3,
-            landmarks: landmark::by_name("uniform").unwrap(),
-            sample: None,
+            landmark_scheme: landmark::by_name("uniform").unwrap(),
+            sample_rows: None,
             scaling: crate::request::Scaling::Standard,
             kernel: kapprox::Kernel::parse("linear()").unwrap(),
             task: crate::Task::Regression,

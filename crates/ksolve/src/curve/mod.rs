@@ -80,9 +80,9 @@ pub struct CurveOptions {
     /// Number of seeds to try, starting with `seed`.
     pub repeats: u64,
     /// Landmark scheme for maps that need landmarks.
-    pub landmarks: &'static kapprox::landmark::Scheme,
+    pub landmark_scheme: &'static kapprox::landmark::Scheme,
     /// Size of the uniform sample to measure on, in memory; `None` for all rows.
-    pub sample: Option<usize>,
+    pub sample_rows: Option<usize>,
     /// Scaling of the features, computed from all rows.
     pub scaling: Scaling,
     /// Kernel; an unresolved median is computed on a sample.

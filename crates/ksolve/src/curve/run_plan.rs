@@ -1,18 +1,18 @@
 //! The memory plan and the pass shape of a run.
 
 use super::{CurveOptions, EXACT_ROWS, FLOOR_ROWS, Method, SAMPLED_COLUMNS, SPECTRAL_ROWS};
-use crate::prepare::stage_plans::{self, LOWER_RANK, base_plan, choose_pass_shape};
+use crate::prepare::stage_plans::{self, LOWER_RANK, base_plan, select_pass_shape};
 use crate::request::{LandmarkSource, PassShape, ProblemSize, Resources, TrainOptions, map_shape};
 use crate::{GramScratch, GramState, Result, RidgeGrid, features::GRAM_PASS};
 use kapprox::{Real, quality::SpectralOptions};
 use kstore::{MemoryPlan, SelectedTable};
 
-const KRYLOV: usize = 8;
+const KRYLOV_BLOCK: usize = 8;
 
-pub(super) fn training(options: &CurveOptions, method: &Method, rank: usize) -> TrainOptions {
+pub(super) fn build_train_options(options: &CurveOptions, method: &Method, rank: usize) -> TrainOptions {
     let scheme = match method {
         Method::Scheme(scheme) => scheme.name,
-        Method::Map(_) => options.landmarks.name,
+        Method::Map(_) => options.landmark_scheme.name,
     };
     TrainOptions {
         scaling: options.scaling,
@@ -24,7 +24,7 @@ pub(super) fn training(options: &CurveOptions, method: &Method, rank: usize) -> 
 }
 
 /// Returns the ridge options of the test error.
-pub(super) fn ridge(options: &CurveOptions, ranks: Vec<usize>, target_centre: Vec<f64>) -> RidgeGrid {
+pub(super) fn ridge_grid(options: &CurveOptions, ranks: Vec<usize>, target_centre: Vec<f64>) -> RidgeGrid {
     RidgeGrid { ranks, lambdas: vec![options.lambda], intercept: options.intercept, target_centre }
 }
 
@@ -38,39 +38,40 @@ pub(super) fn plan<T: Real>(
     t: Option<usize>,
     resources: &Resources<'_>,
 ) -> Result<(PassShape, Vec<MemoryPlan>)> {
-    let training = training(options, method, rank);
+    let train_options = build_train_options(options, method, rank);
     let mut size =
-        ProblemSize::from_selected::<T>(selected, &training, resources.workers.threads(), t.unwrap_or(0), 1)?;
-    let stored = size.n;
-    let sample = options.sample.map(|rows| (rows as u64).min(stored));
-    size.n = sample.unwrap_or(stored);
-    size.map = map_shape::<T>(&training, size.d, size.n)?;
+        ProblemSize::from_selected::<T>(selected, &train_options, resources.workers.threads(), t.unwrap_or(0), 1)?;
+    let table_rows = size.n;
+    let sample_rows = options.sample_rows.map(|rows| (rows as u64).min(table_rows));
+    size.n = sample_rows.unwrap_or(table_rows);
+    size.map = map_shape::<T>(&train_options, size.d, size.n)?;
     let budget = resources.memory;
-    let ridge = ridge(options, options.ranks.clone(), vec![0.0; t.unwrap_or(0)]);
-    let last = |pass_shape: PassShape| {
+    let ridge_grid = ridge_grid(options, options.ranks.clone(), vec![0.0; t.unwrap_or(0)]);
+    let plan_solver = |pass_shape: PassShape| {
         stage_plans::plan_solve(&size, pass_shape, budget).term(
             "system and its factor",
-            ridge.solve_bytes(size.map.p),
+            ridge_grid.solve_bytes(size.map.p),
             LOWER_RANK,
         )
     };
-    let (pass_shape, mut plans) = choose_pass_shape(&size, &last, budget);
+    let (pass_shape, mut plans) = select_pass_shape(&size, &plan_solver, budget);
     // the measuring pass computes the Gram matrix, and without test rows nothing is learned
-    let learned = if t.is_some() { plans.last().cloned() } else { None };
+    let solver_plan = if t.is_some() { plans.last().cloned() } else { None };
     plans.truncate(plans.iter().position(|plan| plan.stage == GRAM_PASS).unwrap_or(plans.len()));
     plans.push(plan_errors::<T>(&size, options, pass_shape, t, budget));
-    plans.extend(learned);
-    plans.push(spectrum(&size, options, budget));
-    if let Some(rows) = sample {
+    plans.extend(solver_plan);
+    plans.push(plan_spectrum(&size, options, budget));
+    if let Some(row_count) = sample_rows {
         // while sampling, there are two copies of the rows in key order; then one copy in row
         // order, and the targets
-        let bytes = 3 * rows as usize * (size.d * size.element_bytes + 40) + 8 * rows as usize * size.t;
-        plans = plans.into_iter().map(|plan| plan.term("sampled rows", bytes, "lower `sample`")).collect();
+        let sample_bytes =
+            3 * row_count as usize * (size.d * size.element_bytes + 40) + 8 * row_count as usize * size.t;
+        plans = plans.into_iter().map(|plan| plan.term("sampled rows", sample_bytes, "lower `sample`")).collect();
     }
     Ok((pass_shape, plans))
 }
 
-pub(super) fn columns(n: u64) -> usize {
+pub(super) fn sampled_column_count(n: u64) -> usize {
     if n <= EXACT_ROWS { n as usize } else { SAMPLED_COLUMNS }
 }
 
@@ -91,23 +92,24 @@ fn plan_errors<T: Real>(
     t: Option<usize>,
     budget: usize,
 ) -> MemoryPlan {
-    let (p, d, c, ranks) = (size.map.p, size.d, columns(size.n), options.ranks.len());
+    let (p, d, c, ranks) = (size.map.p, size.d, sampled_column_count(size.n), options.ranks.len());
     // all rows, or two copies of the sample for the spectral error
     let (spectral_rows, stored_rows) =
         if size.n <= EXACT_ROWS { (size.n as usize, size.n as usize) } else { (SPECTRAL_ROWS, 2 * SPECTRAL_ROWS) };
     // a Krylov space and its image for each rank and for K, and copies of the spaces that still
     // grow
-    let spaces = 2 * KRYLOV * SpectralOptions::default().steps * (ranks + 1 + size.threads);
-    let tile = pass_shape.tile * (p * (size.element_bytes + 8) + 8 * (d + ranks + 1)) + size.map.footprint.per_row;
+    let krylov_columns = 2 * KRYLOV_BLOCK * SpectralOptions::default().max_steps * (ranks + 1 + size.threads);
+    let tile_bytes =
+        pass_shape.tile_rows * (p * (size.element_bytes + 8) + 8 * (d + ranks + 1)) + size.map.footprint.per_row;
     let plan = stage_plans::plan_rows(base_plan("errors", size, budget), size, pass_shape, 1, size.element_bytes)
         .term("feature map", size.map.footprint.fixed, LOWER_RANK)
         .term("columns of the kernel matrix", 8 * c * (d + 2 * p + 4 * ranks + 2), LOWER_RANK)
-        .term("features of a tile", tile, LOWER_RANK)
-        .term("Krylov spaces", 8 * (stored_rows * (d + 2 * p) + spectral_rows * spaces), "name fewer `ranks`");
+        .term("features of a tile", tile_bytes, LOWER_RANK)
+        .term("Krylov spaces", 8 * (stored_rows * (d + 2 * p) + spectral_rows * krylov_columns), "name fewer `ranks`");
     match t {
         Some(t) => plan.term("Gram matrix (one lane and a sum)", 2 * GramState::bytes(p, t, 1), LOWER_RANK).term(
             "panels",
-            GramScratch::<T>::bytes(p, t, pass_shape.tile, size.threads),
+            GramScratch::<T>::bytes(p, t, pass_shape.tile_rows, size.threads),
             LOWER_RANK,
         ),
         None => plan,
@@ -115,7 +117,11 @@ fn plan_errors<T: Real>(
 }
 
 /// Returns the plan of the minimum errors: a kernel matrix and its eigendecomposition.
-fn spectrum(size: &ProblemSize, options: &CurveOptions, budget: usize) -> MemoryPlan {
-    let c = floor_rows(size.n, options);
-    base_plan("floor", size, budget).term("kernel matrix of a sample", 3 * 8 * c * c, "lower `ranks`")
+fn plan_spectrum(size: &ProblemSize, options: &CurveOptions, budget: usize) -> MemoryPlan {
+    let sample_rows = floor_rows(size.n, options);
+    base_plan("floor", size, budget).term(
+        "kernel matrix of a sample",
+        3 * 8 * sample_rows * sample_rows,
+        "lower `ranks`",
+    )
 }

@@ -1,9 +1,9 @@
 //! The setting that all runs share: the rows, their scaling, the kernel, and the minimum errors.
 
-use super::run_plan::{columns, floor_rows, plan};
+use super::run_plan::{floor_rows, plan, sampled_column_count};
 use super::{CurveOptions, EXACT_ROWS, Method, SAMPLED_COLUMNS, SPECTRAL_ROWS};
 use crate::prepare::candidates;
-use crate::prepare::map_builder::{check_values, resolve_length_scale};
+use crate::prepare::map_builder::{check_domain, resolve_length_scale};
 use crate::prepare::survey::{Survey, survey};
 use crate::prepare::target_counts::{self, check_plans};
 use crate::request::{MEDIAN_ROWS, PassShape, Resources};
@@ -95,41 +95,46 @@ impl<'a, T: Real> Setting<'a, T> {
         resources: &'a Resources<'a>,
     ) -> Result<Self> {
         options.kernel.check_input_count(selected.shape().inputs)?;
-        let largest = options.ranks.last().copied().unwrap_or(1);
-        let known = |method| {
-            target_counts::count_targets(selected, &super::run_plan::training(options, method, largest), resources)
+        let largest_rank = options.ranks.last().copied().unwrap_or(1);
+        let count_targets = |method| {
+            target_counts::count_targets_and_folds(
+                selected,
+                &super::run_plan::build_train_options(options, method, largest_rank),
+                resources,
+            )
         };
-        let t = test.and(options.methods.first()).map(known).transpose()?.map(|(t, _)| t);
-        let mut first = None;
+        let t = test.and(options.methods.first()).map(count_targets).transpose()?.map(|(t, _)| t);
+        let mut first_pass_shape = None;
         for method in &options.methods {
-            let (pass_shape, plans) = plan::<T>(selected, options, method, largest, t, resources)?;
+            let (pass_shape, plans) = plan::<T>(selected, options, method, largest_rank, t, resources)?;
             check_plans(plans)?;
-            first.get_or_insert(pass_shape);
+            first_pass_shape.get_or_insert(pass_shape);
         }
-        let Some(pass_shape) = first else {
+        let Some(pass_shape) = first_pass_shape else {
             return Err(crate::Error::option("methods", "", "name a landmark scheme or a map"));
         };
-        let training = super::run_plan::training(options, &options.methods[0], largest);
-        let survey = survey(selected, &training, pass_shape, resources)?;
-        let rows: TableRows<T> = selected.rows(survey.reading())?;
-        let opening = SettingBuilder { options, resources, pass_shape };
-        let stored = RowSource::<T>::range(&rows);
-        check_values(&rows, &options.kernel, (stored.end - stored.start, 1), (pass_shape, resources))?;
-        let sample_rows = opening.sample(&rows, &survey, test.is_some())?;
-        let n = sample_rows.as_ref().map_or(survey.rows(), |sample| sample.len() as u64);
+        let train_options = super::run_plan::build_train_options(options, &options.methods[0], largest_rank);
+        let survey = survey(selected, &train_options, pass_shape, resources)?;
+        let table_rows: TableRows<T> = selected.rows(survey.read_settings())?;
+        let builder = SettingBuilder { options, resources, pass_shape };
+        let row_range = RowSource::<T>::range(&table_rows);
+        check_domain(&table_rows, &options.kernel, (row_range.end - row_range.start, 1), (pass_shape, resources))?;
+        let sample_rows = builder.draw_sample(&table_rows, &survey, test.is_some())?;
+        let n = sample_rows.as_ref().map_or(survey.row_count(), |sample| sample.len() as u64);
         let row_resources = Resources { journal: resources.journal.filter(|_| sample_rows.is_none()), ..*resources };
-        let row_source = sample_rows.map_or_else(|| Box::new(rows) as Box<dyn RowSource<T>>, |sample| Box::new(sample));
-        let (source, opening) = (&*row_source, SettingBuilder { resources: &row_resources, ..opening });
-        let kernel = opening.kernel(source, n)?;
+        let row_source =
+            sample_rows.map_or_else(|| Box::new(table_rows) as Box<dyn RowSource<T>>, |sample| Box::new(sample));
+        let (source, builder) = (&*row_source, SettingBuilder { resources: &row_resources, ..builder });
+        let kernel = builder.kernel(source, n)?;
         let any_kernel = kernel.build()?;
-        opening.try_maps::<T>(&kernel, source.shape().inputs)?;
-        let definite = any_kernel.typed::<T>().positive_definite();
-        let spectral_sample = match n > EXACT_ROWS && definite {
-            true => Some((opening.norm(source, n, &any_kernel)?, opening.draw_spectral_rows(source, n)?)),
+        builder.check_maps::<T>(&kernel, source.shape().inputs)?;
+        let is_definite = any_kernel.typed::<T>().positive_definite();
+        let spectral_sample = match n > EXACT_ROWS && is_definite {
+            true => Some((builder.bound_kernel_norm(source, n, &any_kernel)?, builder.draw_spectral_rows(source, n)?)),
             false => None,
         };
-        let spectrum = if definite { Some(opening.spectrum(source, n, &any_kernel)?) } else { None };
-        let test = test.map(|test| test.rows(survey.reading())).transpose()?;
+        let spectrum = if is_definite { Some(builder.spectrum(source, n, &any_kernel)?) } else { None };
+        let test = test.map(|test| test.rows(survey.read_settings())).transpose()?;
         let targets = survey.regression_targets();
         let source = row_source;
         Ok(Self {
@@ -173,8 +178,8 @@ impl<'a, T: Real> Setting<'a, T> {
     }
 
     /// Returns the number of columns of K for the Frobenius error; all columns if it is exact.
-    pub fn columns(&self) -> usize {
-        columns(self.n)
+    pub fn column_count(&self) -> usize {
+        sampled_column_count(self.n)
     }
 
     /// Returns the minimum errors at the ranks of the options; `None` for kernels that are not
@@ -184,7 +189,7 @@ impl<'a, T: Real> Setting<'a, T> {
         let errors_by_rank =
             |error: &dyn Fn(usize) -> f64| self.options.ranks.iter().map(|rank| error(*rank)).collect();
         Some(MinimumErrors {
-            rows: spectrum.values.len(),
+            rows: spectrum.eigenvalues.len(),
             ranks: self.options.ranks.clone(),
             trace: errors_by_rank(&|rank| spectrum.trace_floor(rank)),
             frobenius: errors_by_rank(&|rank| spectrum.frobenius_floor(rank)),
@@ -227,27 +232,31 @@ impl SettingBuilder<'_> {
         count: u64,
         action: impl FnOnce(TableScan<'_, T>) -> Result<R>,
     ) -> Result<R> {
-        let observer = self.resources.stage_over(name, source.range());
-        action(TableScan { source, pass: pass(self.pass_shape, self.resources, &*observer), count })
+        let observer = self.resources.start_stage_over(name, source.range());
+        action(TableScan { source, pass: pass(self.pass_shape, self.resources, &*observer), row_count: count })
     }
 
     /// Returns a sample of the rows; `None` if all rows are used. If requested, the sample includes
     /// the targets.
-    fn sample<T: Real>(
+    fn draw_sample<T: Real>(
         &self,
-        rows: &TableRows<T>,
+        table_rows: &TableRows<T>,
         survey: &Survey,
-        with_targets: bool,
+        needs_targets: bool,
     ) -> Result<Option<MemoryRows<T>>> {
-        let smaller = self.options.sample.filter(|count| (*count as u64) < survey.rows());
+        let sample_count = self.options.sample_rows.filter(|count| (*count as u64) < survey.row_count());
         let draw = |count: usize| {
-            self.stage("sampling rows", rows, survey.rows(), |data| {
-                let sample = uniform_sample(&data, count, Purpose::Candidates, self.options.seed)?;
-                let sample_rows = candidates::in_row_order(sample)?;
-                if with_targets { candidates::with_targets(sample_rows, rows, data.pass) } else { Ok(sample_rows) }
+            self.stage("sampling rows", table_rows, survey.row_count(), |scan| {
+                let sample = uniform_sample(&scan, count, Purpose::Candidates, self.options.seed)?;
+                let sample_rows = candidates::sort_by_row_number(sample)?;
+                if needs_targets {
+                    candidates::with_targets(sample_rows, table_rows, scan.pass)
+                } else {
+                    Ok(sample_rows)
+                }
             })
         };
-        smaller.map(draw).transpose()
+        sample_count.map(draw).transpose()
     }
 
     fn kernel<T: Real>(&self, source: &dyn RowSource<T>, n: u64) -> Result<Kernel> {
@@ -255,19 +264,19 @@ impl SettingBuilder<'_> {
         if !kernel.needs_median() {
             return resolve_length_scale::<T>(kernel, &RowSample::default(), seed);
         }
-        self.stage("median distance", source, n, |data| {
-            resolve_length_scale(kernel, &uniform_sample(&data, MEDIAN_ROWS, Purpose::Candidates, seed)?, seed)
+        self.stage("median distance", source, n, |scan| {
+            resolve_length_scale(kernel, &uniform_sample(&scan, MEDIAN_ROWS, Purpose::Candidates, seed)?, seed)
         })
     }
 
     /// Builds the maps that need no rows, so that an unsupported kernel is rejected before the work
     /// starts.
-    fn try_maps<T: Real>(&self, kernel: &Kernel, d: usize) -> Result<()> {
+    fn check_maps<T: Real>(&self, kernel: &Kernel, d: usize) -> Result<()> {
         let (rank, seed) = (self.options.ranks.first().copied().unwrap_or(1), self.options.seed);
         for method in &self.options.methods {
             let spec = method.map_spec();
-            if let MapConstructor::DataIndependent(make) = spec.constructor::<T>() {
-                make(&DataIndependentMapArgs { spec: &spec, kernel, d, rank, seed })?;
+            if let MapConstructor::DataIndependent(build) = spec.constructor::<T>() {
+                build(&DataIndependentMapArgs { spec: &spec, kernel, d, rank, seed })?;
             }
         }
         Ok(())
@@ -275,20 +284,25 @@ impl SettingBuilder<'_> {
 
     /// Bounds ‖K‖₂. The lower bound is the largest eigenvalue of a Nyström approximation; the upper
     /// bound is the lower bound plus the norm of the residual.
-    fn norm<T: Real>(&self, source: &dyn RowSource<T>, n: u64, any_kernel: &Arc<dyn AnyKernel>) -> Result<Measure> {
-        self.stage("norm of the kernel matrix", source, n, |data| {
+    fn bound_kernel_norm<T: Real>(
+        &self,
+        source: &dyn RowSource<T>,
+        n: u64,
+        any_kernel: &Arc<dyn AnyKernel>,
+    ) -> Result<Measure> {
+        self.stage("norm of the kernel matrix", source, n, |scan| {
             let seed = self.options.seed;
-            let set = RpCholesky.select(&data, any_kernel, NORM_RANK, seed)?;
+            let set = RpCholesky.select(&scan, any_kernel, NORM_RANK, seed)?;
             let map = NystromMap::new(any_kernel, set, &Workers::sequential())?;
-            let approximation = Approximation { data, kernel: any_kernel, map: &map };
+            let approximation = Approximation { data: scan, kernel: any_kernel, map: &map };
             let errors = approximation.errors(&[map.rank()], SAMPLED_COLUMNS, seed)?;
             Ok(errors[0].spectral_bounds(approximation.largest_eigenvalue()?).kernel)
         })
     }
 
     fn draw_spectral_rows<T: Real>(&self, source: &dyn RowSource<T>, n: u64) -> Result<MemoryRows<T>> {
-        self.stage("rows of the spectral error", source, n, |data| {
-            candidates::in_row_order(uniform_sample(&data, SPECTRAL_ROWS, Purpose::Quality, self.options.seed)?)
+        self.stage("rows of the spectral error", source, n, |scan| {
+            candidates::sort_by_row_number(uniform_sample(&scan, SPECTRAL_ROWS, Purpose::Quality, self.options.seed)?)
         })
     }
 
@@ -299,6 +313,6 @@ impl SettingBuilder<'_> {
         any_kernel: &Arc<dyn AnyKernel>,
     ) -> Result<SampleSpectrum> {
         let count = floor_rows(n, self.options);
-        self.stage("floor", source, n, |data| Ok(sample_spectrum(&data, any_kernel, count, self.options.seed)?))
+        self.stage("floor", source, n, |scan| Ok(sample_spectrum(&scan, any_kernel, count, self.options.seed)?))
     }
 }

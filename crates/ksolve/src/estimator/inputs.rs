@@ -33,11 +33,11 @@ impl Rows {
     }
 
     /// Returns a table of these rows, with the columns `more` if the rows are in memory.
-    pub(super) fn table(self, more: Vec<(String, ArrayRef)>) -> Result<Table> {
+    pub(super) fn table(self, extra_columns: Vec<(String, ArrayRef)>) -> Result<Table> {
         match self {
             Self::Table(table) => Ok(table),
             Self::Columns(mut columns) => {
-                columns.extend(more);
+                columns.extend(extra_columns);
                 let batch =
                     RecordBatch::try_from_iter(columns).map_err(|error| Error::option("x", "", error.to_string()))?;
                 Ok(Table::from_batches(vec![batch])?)

@@ -18,23 +18,23 @@ pub trait Predictions: Sized {
 #[derive(Clone, Debug, Default)]
 pub struct ScoreMatrix {
     pub(super) n: usize,
-    pub(super) numbers: Vec<f64>,
+    pub(super) scores: Vec<f64>,
 }
 
 impl ScoreMatrix {
     pub(super) fn rows(&self) -> impl Iterator<Item = &[f64]> {
-        self.numbers.chunks_exact((self.numbers.len() / self.n.max(1)).max(1))
+        self.scores.chunks_exact((self.scores.len() / self.n.max(1)).max(1))
     }
 
     pub(super) fn matrix(&self) -> Mat<f64> {
-        let t = self.numbers.len() / self.n.max(1);
-        Mat::from_fn(self.n, t, |i, j| self.numbers[i * t + j])
+        let t = self.scores.len() / self.n.max(1);
+        Mat::from_fn(self.n, t, |i, j| self.scores[i * t + j])
     }
 }
 
 impl Predictions for Vec<f64> {
     fn collect(scores: ScoreMatrix, _: Option<&Classes>) -> Self {
-        scores.numbers
+        scores.scores
     }
 }
 
@@ -47,8 +47,8 @@ impl Predictions for Mat<f64> {
 /// The index of the largest score of each row, such as its cluster.
 impl Predictions for Vec<usize> {
     fn collect(scores: ScoreMatrix, _: Option<&Classes>) -> Self {
-        let largest = |row: &[f64]| (0..row.len()).fold(0, |best, j| if row[j] > row[best] { j } else { best });
-        scores.rows().map(largest).collect()
+        let argmax = |row: &[f64]| (0..row.len()).fold(0, |best, j| if row[j] > row[best] { j } else { best });
+        scores.rows().map(argmax).collect()
     }
 }
 

@@ -16,7 +16,7 @@ pub(super) struct Setup {
 
 /// Selects all columns. Columns in memory are numeric, even if their values look like dates or
 /// codes.
-fn selection(in_memory: bool, targets: Vec<String>) -> Selection {
+fn full_selection(in_memory: bool, targets: Vec<String>) -> Selection {
     match in_memory {
         true => Selection { targets, categories: Categories::None, times: TimeFeatures::None, ..Selection::default() },
         false => Selection { targets, ..Selection::default() },
@@ -28,7 +28,7 @@ impl Setup {
         Self { fit, resources: ResourceLimits::default() }
     }
 
-    pub(super) fn with(self, change: impl FnOnce(Fit) -> Fit) -> Self {
+    pub(super) fn map_fit(self, change: impl FnOnce(Fit) -> Fit) -> Self {
         Self { fit: change(self.fit), ..self }
     }
 
@@ -41,8 +41,8 @@ impl Setup {
         let rows = x.rows()?;
         let in_memory = rows.count().is_some();
         let (table, targets) = attach(rows)?;
-        let selected = table.select(&self.fit.selection(selection(in_memory, targets))?)?;
-        let fitted = self.fit.run(&selected, &self.resources.run())?;
+        let selected = table.select(&self.fit.selection(full_selection(in_memory, targets))?)?;
+        let fitted = self.fit.run(&selected, &self.resources.build_run())?;
         Trained::new(fitted, self.resources)
     }
 

@@ -28,60 +28,60 @@ impl<S: SolverName> Estimator<S> {
 }
 
 impl<S> Estimator<S> {
-    fn with(self, change: impl FnOnce(Fit) -> Fit) -> Self {
-        Self { setup: self.setup.with(change), solver: PhantomData }
+    fn map_fit(self, change: impl FnOnce(Fit) -> Fit) -> Self {
+        Self { setup: self.setup.map_fit(change), solver: PhantomData }
     }
 
     /// Sets the kernel; by default `gaussian(sigma=auto)`, whose length scale the fit
     /// chooses.
     #[must_use]
     pub fn kernel(self, kernel: Kernel) -> Self {
-        self.with(|fit| fit.kernel(kernel))
+        self.map_fit(|fit| fit.kernel(kernel))
     }
 
     /// Sets the number of features and of landmarks; 1,000 by default.
     #[must_use]
     pub fn rank(self, rank: usize) -> Self {
-        self.with(|fit| fit.rank(rank))
+        self.map_fit(|fit| fit.rank(rank))
     }
 
     /// Sets the scheme that chooses the landmarks, a name of
     /// [`kapprox::landmark::registry`].
     #[must_use]
     pub fn landmarks(self, scheme: &str) -> Self {
-        self.with(|fit| fit.landmarks(LandmarkSource::Scheme(scheme.to_string())))
+        self.map_fit(|fit| fit.landmarks(LandmarkSource::Scheme(scheme.to_string())))
     }
 
     /// Sets the feature map, such as `MapSpec::exact()` for the exact kernel; Nyström by
     /// default.
     #[must_use]
     pub fn map(self, map: MapSpec) -> Self {
-        self.with(|fit| fit.map(map))
+        self.map_fit(|fit| fit.map(map))
     }
 
     /// Sets how the columns are scaled; to mean 0 and deviation 1 by default.
     #[must_use]
     pub fn scaling(self, scaling: Scaling) -> Self {
-        self.with(|fit| fit.scaling(scaling))
+        self.map_fit(|fit| fit.scaling(scaling))
     }
 
     /// Sets the seed of every random choice; 0 by default.
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
-        self.with(|fit| fit.seed(seed))
+        self.map_fit(|fit| fit.seed(seed))
     }
 
     /// Sets the type of rows and features; f32 by default.
     #[must_use]
     pub fn precision(self, precision: ElementType) -> Self {
-        self.with(|fit| fit.precision(precision))
+        self.map_fit(|fit| fit.precision(precision))
     }
 
     /// Sets another parameter of the solver, with the syntax of the command:
     /// `set("folds", "blocks:6")`.
     #[must_use]
     pub fn set(self, parameter: &str, value: impl ToString) -> Self {
-        self.with(|fit| fit.set(parameter, value))
+        self.map_fit(|fit| fit.set(parameter, value))
     }
 
     /// Sets the memory budget of the whole process in bytes; half of the machine's memory by

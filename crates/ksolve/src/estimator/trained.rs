@@ -19,7 +19,7 @@ pub(super) struct ResourceLimits {
 }
 
 impl ResourceLimits {
-    pub(super) fn run(self) -> Run<'static> {
+    pub(super) fn build_run(self) -> Run<'static> {
         let mut run = Run::new();
         if let Some(memory) = self.memory {
             run = run.memory(memory);
@@ -75,12 +75,12 @@ impl<P: Predictions> Trained<P> {
             return Err(Error::option("probabilities", "", why));
         }
         let scores = self.scores(x)?;
-        let (mut row, mut numbers) = (Vec::new(), Vec::new());
+        let (mut row, mut probabilities) = (Vec::new(), Vec::new());
         for scores in scores.rows() {
             self.predictor.probabilities(scores, &mut row);
-            numbers.extend_from_slice(&row);
+            probabilities.extend_from_slice(&row);
         }
-        Ok(ScoreMatrix { n: scores.n, numbers }.matrix())
+        Ok(ScoreMatrix { n: scores.n, scores: probabilities }.matrix())
     }
 
     /// Returns the labels of the classes; empty for a regression.
@@ -109,13 +109,19 @@ impl<P: Predictions> Trained<P> {
     fn scores<X: Inputs + ?Sized>(&self, x: &X) -> Result<ScoreMatrix> {
         let table = x.rows()?.table(Vec::new())?;
         let selected = self.predictor.select(&table, Selection::default())?;
-        let mut all = ScoreMatrix::default();
-        self.predictor.scores(&selected, Extras::default(), Vec::new(), &self.resources.run(), |scores| {
-            all.n += scores.rows.len();
-            all.numbers.extend_from_slice(&scores.scores);
-            Ok(())
-        })?;
-        Ok(all)
+        let mut score_matrix = ScoreMatrix::default();
+        self.predictor.score_table(
+            &selected,
+            Extras::default(),
+            Vec::new(),
+            &self.resources.build_run(),
+            |scores| {
+                score_matrix.n += scores.rows.len();
+                score_matrix.scores.extend_from_slice(&scores.scores);
+                Ok(())
+            },
+        )?;
+        Ok(score_matrix)
     }
 }
 

@@ -31,10 +31,11 @@ impl FromStr for Candidates {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let rows = || text.replace('_', "").parse().ok().filter(|n: &f64| *n >= 1.0 && n.fract() == 0.0 && *n <= 9e15);
+        let parse_count =
+            || text.replace('_', "").parse().ok().filter(|n: &f64| *n >= 1.0 && n.fract() == 0.0 && *n <= 9e15);
         match text {
             "all" => Ok(Self::All),
-            _ => rows()
+            _ => parse_count()
                 .map(|n| Self::Rows(n as u64))
                 .ok_or_else(|| Error::option("candidates", text, "expected a number of rows, or all")),
         }
@@ -50,7 +51,7 @@ impl Candidates {
 
     /// Returns the number of rows; `None` for all rows.
     #[doc(hidden)]
-    pub fn rows(self) -> Option<usize> {
+    pub fn row_count(self) -> Option<usize> {
         match self {
             Self::All => None,
             Self::Rows(n) => Some(usize::try_from(n).unwrap_or(usize::MAX)),

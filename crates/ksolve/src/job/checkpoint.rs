@@ -22,8 +22,14 @@ impl Fit {
         selected: &SelectedTable,
         training: &TrainOptions,
     ) -> Result<Journal<'a>> {
-        let manifest = manifest(self, selected, training, &checkpoint.notes)?;
-        Ok(Journal::open(&checkpoint.folder, &manifest, checkpoint.interval, checkpoint.resume, checkpoint.listener)?)
+        let manifest = manifest(self, selected, training, &checkpoint.identifying_values)?;
+        Ok(Journal::open(
+            &checkpoint.folder,
+            &manifest,
+            checkpoint.save_interval,
+            checkpoint.resume_mode,
+            checkpoint.listener,
+        )?)
     }
 }
 
@@ -46,7 +52,7 @@ pub(super) fn open_journal<'a>(
             .map(|checkpoint| fit.open_checkpoint(checkpoint, selected, training))
             .transpose();
     };
-    if run.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.resume == ResumeMode::Required) {
+    if run.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.resume_mode == ResumeMode::Required) {
         let why = "processes that share a run always resume from the states in their folder; leave it out";
         return Err(Error::option("resume", "", why));
     }
@@ -61,22 +67,22 @@ pub(super) fn manifest(
     training: &TrainOptions,
     notes: &[(String, String)],
 ) -> Result<Manifest> {
-    let text = |value: Value| match value {
+    let format_value = |value: Value| match value {
         Value::String(text) => text,
         other => other.to_string(),
     };
     let mut options: Vec<(String, String)> = notes.to_vec();
     if let Value::Object(map) = fit.canonical_options(training)? {
-        options.extend(map.into_iter().map(|(name, value)| (name, text(value))));
+        options.extend(map.into_iter().map(|(name, value)| (name, format_value(value))));
     }
-    options.push(("features".to_string(), text(selected.feature_names().into())));
+    options.push(("features".to_string(), format_value(selected.feature_names().into())));
     if let Some(encoding) = selected.encoding() {
         // the names alone do not distinguish the integer 7 from the text "7"
         let values = serde_json::to_vec(encoding)
             .map_err(|error| Error::Damaged { path: "the encoding".into(), detail: error.to_string() })?;
-        options.push(("values of the columns".to_string(), Digest::of(&values)));
+        options.push(("values of the columns".to_string(), Digest::hex_of(&values)));
     }
-    options.push(("target".to_string(), text(target_names(selected).into())));
+    options.push(("target".to_string(), format_value(target_names(selected).into())));
     if let MetricSource::Provided(provided) = &training.metric {
         options.push(("numbers of the metric".to_string(), provided.digest()));
     }
@@ -108,7 +114,7 @@ mod tests {
             let metric = Arc::new(Metric::diagonal(factors.to_vec()).unwrap());
             let fit =
                 Fit::ridge().set("lambda", 1e-3).metric(MetricSource::Provided(ProvidedMetric { metric, scaler }));
-            manifest(&fit, &selected, &fit.training(&selected).unwrap(), &[]).unwrap().job_digest()
+            manifest(&fit, &selected, &fit.train_options(&selected).unwrap(), &[]).unwrap().job_digest()
         };
         assert_eq!(mark(&[1.0, 2.0], None), mark(&[1.0, 2.0], None));
         assert_ne!(mark(&[1.0, 2.0], None), mark(&[1.0, 2.5], None));

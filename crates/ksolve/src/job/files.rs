@@ -12,10 +12,10 @@ use std::{fs::File, io::Read, path::Path};
 /// bytes are read as a length, the length is too large, because its upper four bytes are not 0.
 pub fn is_model_file(path: &Path) -> bool {
     let mut start = [0; 9];
-    let read = kstore::source::regular_metadata(path).is_ok()
+    let is_read = kstore::source::regular_metadata(path).is_ok()
         && File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok();
     let [length @ .., brace] = start;
-    read && brace == b'{' && u64::from_le_bytes(length) <= MAX_HEADER_BYTES
+    is_read && brace == b'{' && u64::from_le_bytes(length) <= MAX_HEADER_BYTES
 }
 
 impl Fit {
@@ -39,8 +39,8 @@ impl Fit {
     /// # Errors
     /// Files that cannot be read, or that have other columns.
     #[doc(hidden)]
-    pub fn opened(mut self, selected: &SelectedTable, text: &TextOptions) -> Result<Self> {
-        self.landmarks = self.landmarks.map(|landmarks| landmarks.opened(selected, text)).transpose()?;
+    pub fn with_open_files(mut self, selected: &SelectedTable, text_options: &TextOptions) -> Result<Self> {
+        self.landmarks = self.landmarks.map(|landmarks| landmarks.open(selected, text_options)).transpose()?;
         let MetricSource::File(path) = &self.metric else { return Ok(self) };
         let features = selected.feature_names();
         let metric = if is_model_file(path) {
@@ -49,7 +49,7 @@ impl Fit {
             // one number for every input, including categories
             let columns =
                 Selection { features, categories: Categories::None, times: TimeFeatures::None, ..Selection::default() };
-            MetricSource::from_table(&Table::open_with(&[path], text)?.select(&columns)?)?
+            MetricSource::from_table(&Table::open_with(&[path], text_options)?.select(&columns)?)?
         };
         Ok(self.metric(metric))
     }

@@ -229,7 +229,7 @@ impl Fit {
 
     /// Returns the parameters that a search chooses together with the rank.
     fn rank_parameters(&self) -> impl Iterator<Item = &'static Parameter> + use<> {
-        std::iter::once(&RANKS).chain(self.family.rank_parameters)
+        std::iter::once(&RANKS).chain(self.family.joint_rank_parameters)
     }
 
     /// Returns the fit without the rank and without the parameters chosen with it.
@@ -247,8 +247,9 @@ impl Fit {
     #[doc(hidden)]
     pub fn with_ranks_of(self, other: &Self) -> Self {
         let read_parameters = self.rank_parameters().filter(|parameter| self.family.reads(parameter));
-        let parameters: Vec<_> =
-            read_parameters.filter_map(|one| Some((one.name, other.options.get(one.name)?))).collect();
+        let parameters: Vec<_> = read_parameters
+            .filter_map(|parameter| Some((parameter.name, other.options.get(parameter.name)?)))
+            .collect();
         let fit = parameters.into_iter().fold(self.without_ranks(), |fit, (name, value)| fit.set(name, value));
         Self { rank: other.rank, ..fit }
     }
@@ -259,14 +260,14 @@ impl Fit {
     pub fn with_exact_kernel(self) -> Result<Self> {
         let map_parameters = self.rank_parameters().chain([&TOLERANCE, &FOLDS]);
         let options = map_parameters.fold(self.options.clone(), |options, parameter| options.without(parameter.name));
-        let options = (self.family.exact_options)(options);
+        let options = (self.family.options_for_exact_kernel)(options);
         Ok(Self { map: EXACT_MAP.parse()?, landmarks: None, candidates: None, ..self }.options(options))
     }
 
     /// Returns the fit with the default map if its kernel was exact.
     #[doc(hidden)]
     pub fn with_approximate_map(self) -> Self {
-        let map = if self.map.is_exact() { MapSpec::default() } else { self.map.clone() };
+        let map = if self.map.is_exact_kernel() { MapSpec::default() } else { self.map.clone() };
         Self { map, ..self }
     }
 
@@ -297,7 +298,7 @@ impl Fit {
     }
 
     #[doc(hidden)]
-    pub fn has_penalty(&self) -> bool {
+    pub fn has_regularisation(&self) -> bool {
         self.has_option(LAMBDA.name) || self.has_option(C.name)
     }
 
@@ -344,7 +345,7 @@ impl Fit {
             return Ok(parsed);
         }
         let settings = self.family.settings(&self.options)?;
-        let solver = self.family.solver(&settings)?;
+        let solver = self.family.build_solver(&settings)?;
         Ok(self.parsed.get_or_init(|| Arc::new(ParsedOptions { settings, solver })))
     }
 
@@ -412,7 +413,7 @@ impl Fit {
         Ok(Selection {
             features,
             class_target: task == Task::Classification,
-            weighting: self.scaling.and_then(Scaling::weighing),
+            weighting: self.scaling.and_then(Scaling::weighting),
             weight: settings.column(&WEIGHTS),
             group: settings.column(&GROUP).or_else(|| Some(settings.folds(&FOLDS)?.column()?.to_string())),
             ..selection

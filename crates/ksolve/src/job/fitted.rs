@@ -31,7 +31,7 @@ impl Fitted {
 
 fn kernels_on_rows(kernels: &[Kernel], selected: &SelectedTable) -> Result<Vec<Kernel>> {
     let (names, sparse) = (selected.feature_names(), selected.sparse().map(|shape| shape.width));
-    kernels.iter().map(|kernel| Ok(kernel.on_rows(&names, sparse)?)).collect()
+    kernels.iter().map(|kernel| Ok(kernel.resolve_for_rows(&names, sparse)?)).collect()
 }
 
 impl Fit {
@@ -47,7 +47,7 @@ impl Fit {
         run: &Run<'_>,
     ) -> Result<Combination> {
         let selected = &run.resolve_categories(selected)?;
-        let (training, kernels) = (self.training(selected)?, kernels_on_rows(kernels, selected)?);
+        let (training, kernels) = (self.train_options(selected)?, kernels_on_rows(kernels, selected)?);
         match self.precision {
             ElementType::F32 => combine::<f32>(selected, &training, &kernels, &run.resources()),
             ElementType::F64 => combine::<f64>(selected, &training, &kernels, &run.resources()),
@@ -63,7 +63,7 @@ impl Fit {
     /// memory budget is not an error here.
     pub fn plan(&self, selected: &SelectedTable, run: &Run<'_>) -> Result<Forecast> {
         let (selected, resources) = (&run.resolve_categories(selected)?, &run.resources());
-        let (training, solver) = (self.training(selected)?, &*self.parsed_options()?.solver);
+        let (training, solver) = (self.train_options(selected)?, &*self.parsed_options()?.solver);
         match self.precision {
             ElementType::F32 => train::forecast::<f32>(selected, &training, solver, resources),
             ElementType::F64 => train::forecast::<f64>(selected, &training, solver, resources),
@@ -77,11 +77,11 @@ impl Fit {
     #[doc(hidden)]
     pub fn plan_combination(&self, kernels: &[Kernel], selected: &SelectedTable, run: &Run<'_>) -> Result<Forecast> {
         let selected = &run.resolve_categories(selected)?;
-        let (training, resources) = (self.training(selected)?, run.resources());
-        let resolved = kernels_on_rows(kernels, selected)?;
+        let (training, resources) = (self.train_options(selected)?, run.resources());
+        let resolved_kernels = kernels_on_rows(kernels, selected)?;
         let mut stages = match self.precision {
-            ElementType::F32 => combination::forecast::<f32>(selected, &training, &resolved, &resources)?,
-            ElementType::F64 => combination::forecast::<f64>(selected, &training, &resolved, &resources)?,
+            ElementType::F32 => combination::forecast::<f32>(selected, &training, &resolved_kernels, &resources)?,
+            ElementType::F64 => combination::forecast::<f64>(selected, &training, &resolved_kernels, &resources)?,
         };
         // the memory plan of a sum does not depend on its weights
         let sum = kernels.iter().cloned().reduce(std::ops::Add::add);
@@ -101,7 +101,7 @@ impl Fit {
     /// budget. An invalid row (the error names its position); errors of the solver.
     /// [`Error::is_interrupted`] identifies a run that was stopped.
     pub fn run(&self, selected: &SelectedTable, run: &Run<'_>) -> Result<Fitted> {
-        self.run_then(selected, run, &|_| Ok(()))
+        self.run_with_save(selected, run, &|_| Ok(()))
     }
 
     /// Learns like [`Fit::run`], and writes the model to `path` before removing the run's
@@ -110,20 +110,20 @@ impl Fit {
     /// # Errors
     /// The errors of [`Fit::run`] and of the file system.
     pub fn run_and_save(&self, selected: &SelectedTable, run: &Run<'_>, path: &Path) -> Result<Fitted> {
-        self.run_then(selected, run, &|fitted| {
-            let _stage = run.stage_observer().stage("write model", None);
+        self.run_with_save(selected, run, &|fitted| {
+            let _stage = run.stage_observer().start_stage("write model", None);
             fitted.save(path)
         })
     }
 
-    fn run_then(
+    fn run_with_save(
         &self,
         selected: &SelectedTable,
         run: &Run<'_>,
         save: &dyn Fn(&Fitted) -> Result<()>,
     ) -> Result<Fitted> {
         let selected = &run.resolve_categories(selected)?;
-        let training = self.training(selected)?;
+        let training = self.train_options(selected)?;
         match self.precision {
             ElementType::F32 => run_fit::<f32>(self, AnyModel::F32, selected, &training, run, save),
             ElementType::F64 => run_fit::<f64>(self, AnyModel::F64, selected, &training, run, save),
@@ -151,15 +151,15 @@ pub(super) fn run_fit<T: Real>(
     run: &Run<'_>,
     save: &dyn Fn(&Fitted) -> Result<()>,
 ) -> Result<Fitted> {
-    let watch = run.stage_recorder();
+    let stage_recorder = run.stage_recorder();
     let journal = super::checkpoint::open_journal(run, fit, selected, training)?;
-    let resources = Resources { stage_observer: &watch, journal: journal.as_ref(), ..run.resources() };
+    let resources = Resources { stage_observer: &stage_recorder, journal: journal.as_ref(), ..run.resources() };
     let trained = train_model::<T>(fit, wrap, selected, training, &resources);
     // an interrupted step may return an invalid result or a numerical error
     let trained = resources.workers.check().map_err(Error::from).and(trained);
     let fitted = trained.and_then(|mut fitted| {
         save(&fitted)?;
-        (fitted.report.seconds, fitted.report.warnings) = (watch.seconds(), watch.warnings());
+        (fitted.report.seconds, fitted.report.warnings) = (stage_recorder.seconds(), stage_recorder.warnings());
         Ok(fitted)
     });
     let is_final = !fitted.as_ref().err().and_then(Error::as_store_error).is_some_and(kstore::Error::is_transient);
@@ -189,7 +189,7 @@ fn train_model<T: Real>(
         Error::TooFewRows { rows } => Error::TooFewRowsFor { what: fit.family.name, needed: 2, rows },
         other => other,
     })?;
-    let TrainedModel { mut model, mut report, needs_f64: wide } = trained;
+    let TrainedModel { mut model, mut report, needs_f64 } = trained;
     (report.solver, report.lambda_convention) = (fit.family.name, convention_of(fit.family.name));
     improvement_warnings(&report).into_iter().for_each(|text| resources.stage_observer.warn(text));
     (model.metadata.solver, model.metadata.intercept) = (fit.family.name.to_string(), settings.intercept());
@@ -197,6 +197,6 @@ fn train_model<T: Real>(
     if model.metadata.options["missing"].is_null() && selected.missing().name() != Missing::Error.name() {
         model.metadata.options["missing"] = selected.missing().name().into();
     }
-    let model = if wide { AnyModel::F64(model.into_f64()) } else { wrap(model) };
+    let model = if needs_f64 { AnyModel::F64(model.into_f64()) } else { wrap(model) };
     Ok(Fitted { model, report })
 }

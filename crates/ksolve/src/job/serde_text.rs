@@ -55,10 +55,10 @@ pub(super) mod metric {
                 Err(S::Error::custom("the metric of a model is valid only with its scaling; name the model file"))
             }
             MetricSource::Provided(provided) if provided.metric.is_diagonal() => {
-                provided.metric.numbers().serialize(to)
+                provided.metric.to_row_major().serialize(to)
             }
             MetricSource::Provided(provided) => {
-                to.collect_seq(provided.metric.numbers().chunks(provided.metric.inputs()))
+                to.collect_seq(provided.metric.to_row_major().chunks(provided.metric.input_count()))
             }
             MetricSource::File(path) => path.serialize(to),
             other => to.collect_str(other),

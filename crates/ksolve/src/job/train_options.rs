@@ -22,9 +22,9 @@ impl Fit {
     /// # Errors
     /// [`Error::Option`] for options that contradict each other or the rows.
     #[doc(hidden)]
-    pub fn training(&self, selected: &SelectedTable) -> Result<TrainOptions> {
+    pub fn train_options(&self, selected: &SelectedTable) -> Result<TrainOptions> {
         if self.files().next().is_some() {
-            return self.clone().opened(selected, &TextOptions::default())?.training(selected);
+            return self.clone().with_open_files(selected, &TextOptions::default())?.train_options(selected);
         }
         let parsed = self.parsed_options()?;
         let (ParsedOptions { settings, .. }, properties) = (parsed, parsed.properties());
@@ -38,20 +38,20 @@ impl Fit {
         let default_landmarks = properties.default_landmarks.map(|name| LandmarkSource::Scheme(name.to_string()));
         let landmarks = self.landmarks.clone().or(default_landmarks).unwrap_or_default();
         if self.family.reads(&NODES) {
-            return self.training_on_nodes(settings, rank, landmarks, selected);
+            return self.graph_train_options(settings, rank, landmarks, selected);
         }
         let folds = self.folds(settings, properties, ranks.len() * settings.regularisations().len())?;
         let (kernel, second_kernel) = self.kernels(settings, selected)?;
         Ok(TrainOptions {
             task: self.family.task(settings),
             scaling,
-            clip: self.clip,
+            clips_inputs: self.clip,
             metric: self.metric.clone(),
             kernel,
             second_kernel,
             map: self.map.clone(),
             landmarks,
-            candidates: self.candidates.unwrap_or(Candidates::default_for_rank(rank)).rows(),
+            candidates: self.candidates.unwrap_or(Candidates::default_for_rank(rank)).row_count(),
             rank,
             tolerance: settings.number(&TOLERANCE),
             ranks,
@@ -65,7 +65,7 @@ impl Fit {
     fn kernels(&self, settings: &Settings, selected: &SelectedTable) -> Result<(Kernel, Option<Kernel>)> {
         let names = selected.feature_names();
         let Some(patterns) = settings.columns(&SECOND_VIEW) else {
-            return Ok((self.kernel.on_rows(&names, selected.sparse().map(|shape| shape.width))?, None));
+            return Ok((self.kernel.resolve_for_rows(&names, selected.sparse().map(|shape| shape.width))?, None));
         };
         if let Some(landmarks @ LandmarkSource::Rows(_)) = &self.landmarks {
             return Err(Error::option("landmarks", landmarks, "each view has its own landmarks; name a scheme"));
@@ -86,7 +86,7 @@ impl Fit {
     /// the rows, and the landmarks are the first nodes. Distances between nodes are Euclidean. The
     /// kernel only serves to choose the nodes, and is not used at all if the landmark scheme is
     /// uniform.
-    fn training_on_nodes(
+    fn graph_train_options(
         &self,
         settings: &Settings,
         rank: usize,
@@ -100,7 +100,7 @@ impl Fit {
             let why = format!("the landmarks are chosen among the {nodes} nodes; lower it, or raise `nodes`");
             return Err(Error::option("rank", rank, why));
         }
-        let uses_kernel = landmarks.scheme().is_none_or(|scheme| scheme.effort != SelectionCost::Draw);
+        let uses_kernel = landmarks.scheme().is_none_or(|scheme| scheme.cost != SelectionCost::Draw);
         if !uses_kernel && self.kernel != Kernel::default() {
             let why = format!("{} uses Euclidean distances, not a kernel; leave it out", self.family.name);
             return Err(Error::option("kernel", &self.kernel, why));
@@ -113,11 +113,11 @@ impl Fit {
         };
         Ok(TrainOptions {
             scaling: self.scaling.unwrap_or_default(),
-            clip: self.clip,
+            clips_inputs: self.clip,
             metric: self.metric.clone(),
             map: self.map.clone(),
             landmarks,
-            candidates: self.candidates.unwrap_or(default_candidates).rows(),
+            candidates: self.candidates.unwrap_or(default_candidates).row_count(),
             ranks: vec![rank.min(nodes)],
             seed: self.seed,
             ..TrainOptions::new(self.family.task(settings), kernel, nodes)
@@ -128,8 +128,8 @@ impl Fit {
     /// the weighting of the entries in the selection.
     fn scaling_of(&self, selected: &SelectedTable) -> Result<Scaling> {
         let is_sparse = selected.sparse().is_some();
-        match self.scaling.filter(|scaling| is_sparse != scaling.weighing().is_some() && *scaling != Scaling::None) {
-            None if is_sparse => Ok(Scaling::from_weighing(selected.weighting())),
+        match self.scaling.filter(|scaling| is_sparse != scaling.weighting().is_some() && *scaling != Scaling::None) {
+            None if is_sparse => Ok(Scaling::from_weighting(selected.weighting())),
             None => Ok(self.scaling.unwrap_or_default()),
             Some(scaling) if is_sparse => {
                 let why = "it would fill the zeros of sparse rows; use tf-idf, unit, maxabs or none";
@@ -143,40 +143,40 @@ impl Fit {
     /// entries of sparse rows, all rows stay sparse. Otherwise rows with few nonzeros stay sparse,
     /// unless a step of the fit computes with columns, fills zeros or handles missing values.
     #[doc(hidden)]
-    pub fn reading(&self, rows: &Selection, options: TextOptions) -> TextOptions {
-        if !rows.sparse || !matches!(rows.missing, Missing::Fitted | Missing::Error) {
+    pub fn text_options_for(&self, selection: &Selection, options: TextOptions) -> TextOptions {
+        if !selection.sparse || !matches!(selection.missing, Missing::Fitted | Missing::Error) {
             return options;
         }
         let no_columns: [&str; 0] = [];
         let supports_sparse = || {
-            self.kernel.on_rows(&no_columns, Some(1)).is_ok()
-                && self.parsed_options().is_ok_and(|checked| self.check_sparse(checked.properties()).is_ok())
+            self.kernel.resolve_for_rows(&no_columns, Some(1)).is_ok()
+                && self.parsed_options().is_ok_and(|parsed| self.check_sparse(parsed.properties()).is_ok())
         };
         match self.scaling {
             Some(Scaling::TfIdf | Scaling::Unit | Scaling::Maxabs) => options.sparse(),
-            None | Some(Scaling::None) if supports_sparse() => options.sparse_where_thin(),
+            None | Some(Scaling::None) if supports_sparse() => options.prefer_sparse(),
             _ => options,
         }
     }
 
     /// Rejects options that compute with the columns of sparse rows.
     fn check_sparse(&self, properties: SolverProperties) -> Result<()> {
-        let refuse = |option, value: &dyn std::fmt::Display, why| Err(Error::option(option, value, why));
-        let by_distances = self
+        let reject = |option, value: &dyn std::fmt::Display, why| Err(Error::option(option, value, why));
+        let distance_landmarks = self
             .landmarks
             .as_ref()
-            .filter(|landmarks| landmarks.scheme().is_some_and(|scheme| scheme.effort == SelectionCost::Distances));
+            .filter(|landmarks| landmarks.scheme().is_some_and(|scheme| scheme.cost == SelectionCost::Distances));
         if self.metric != MetricSource::None {
-            return refuse("metric", &self.metric, "sparse rows do not support a metric; leave it out");
+            return reject("metric", &self.metric, "sparse rows do not support a metric; leave it out");
         }
         if !self.map.family().supports_sparse {
-            return refuse("map", &self.map, "it does not support sparse rows; use nystrom, fourier, or exact");
+            return reject("map", &self.map, "it does not support sparse rows; use nystrom, fourier, or exact");
         }
-        if let Some(landmarks) = by_distances {
-            return refuse("landmarks", landmarks, "its points are not sparse rows; use rpcholesky, or another scheme");
+        if let Some(landmarks) = distance_landmarks {
+            return reject("landmarks", landmarks, "its points are not sparse rows; use rpcholesky, or another scheme");
         }
         if properties.dense_only {
-            return refuse(
+            return reject(
                 "solver",
                 &self.family.name,
                 "it does not support sparse rows; leave `sparse` out, or use another solver",
@@ -187,25 +187,25 @@ impl Fit {
 
     /// Rejects landmarks and candidates that no step of the fit reads.
     fn check_landmarks(&self, properties: SolverProperties) -> Result<()> {
-        let exact = self.map.is_exact();
+        let is_exact = self.map.is_exact_kernel();
         let why_no_landmarks = if self.map.is_data_independent() {
             Some(format!(
                 "`map` {} has no landmarks; leave it out, or use a map with landmarks, such as nystrom",
                 self.map.family().name
             ))
-        } else if exact && !properties.preconditioned {
+        } else if is_exact && !properties.uses_preconditioner {
             Some(format!("{} has no landmarks with `map` exact; leave it out", self.family.name))
         } else {
-            properties.landmarks_unused_why.filter(|_| exact).map(str::to_string)
+            properties.landmarks_unused_why.filter(|_| is_exact).map(str::to_string)
         };
-        if let Some(rank) = self.rank.filter(|_| exact && !properties.preconditioned) {
+        if let Some(rank) = self.rank.filter(|_| is_exact && !properties.uses_preconditioner) {
             return Err(Error::option(
                 "rank",
                 rank,
                 "`map` exact uses the exact kernel, which has no rank; leave it out",
             ));
         }
-        let sampled = self.candidates.filter(|candidates| *candidates != Candidates::All);
+        let sampled_candidates = self.candidates.filter(|candidates| *candidates != Candidates::All);
         match (why_no_landmarks, &self.landmarks, self.candidates) {
             (Some(why), Some(landmarks), _) => Err(Error::option("landmarks", landmarks, why)),
             (Some(why), None, Some(candidates)) => Err(Error::option("candidates", candidates, why)),
@@ -213,7 +213,7 @@ impl Fit {
                 let why = "landmarks from a table are not chosen among candidates; leave it out, or name a scheme as `landmarks`";
                 Err(Error::option("candidates", candidates, why))
             }
-            _ => match sampled.filter(|_| exact) {
+            _ => match sampled_candidates.filter(|_| is_exact) {
                 Some(candidates) => {
                     let why = "`map` exact stores all rows and chooses landmarks among them; leave it out";
                     Err(Error::option("candidates", candidates, why))
@@ -224,13 +224,13 @@ impl Fit {
     }
 
     /// Returns the requested folds; by default five if cross-validation has something to choose.
-    fn folds(&self, settings: &Settings, properties: SolverProperties, cells: usize) -> Result<FoldSpec> {
+    fn folds(&self, settings: &Settings, properties: SolverProperties, cell_count: usize) -> Result<FoldSpec> {
         let has_surface = self.family.reads(&RANKS);
-        let has_choices = if has_surface { cells > 1 } else { self.family.needs_validation(settings) };
+        let has_choices = if has_surface { cell_count > 1 } else { self.family.needs_validation_rows(settings) };
         match settings.folds(&FOLDS) {
             Some(FoldSpec::None) if has_surface && has_choices => {
                 let why = format!(
-                    "the {cells} cells of ranks and lambdas cannot be compared without folds; give one `lambda` and one `rank`, or folds"
+                    "the {cell_count} cells of ranks and lambdas cannot be compared without folds; give one `lambda` and one `rank`, or folds"
                 );
                 Err(Error::option(FOLDS.name, "none", why))
             }
@@ -250,8 +250,8 @@ impl Fit {
                 let why = "the tolerance determines the rank; leave out `ranks` or the tolerance";
                 return Err(Error::option(TOLERANCE.name, tolerance, why));
             }
-            let cap = self.rank.unwrap_or(MAX_TOLERANCE_RANK);
-            return Ok((cap, vec![cap]));
+            let max_rank = self.rank.unwrap_or(MAX_TOLERANCE_RANK);
+            return Ok((max_rank, vec![max_rank]));
         }
         let Some(mut ranks) = ranks else {
             let rank = rank_or_default.unwrap_or_else(|| match &self.landmarks {
@@ -263,18 +263,19 @@ impl Fit {
             });
             return Ok((rank, vec![rank]));
         };
-        let largest = ranks.last().copied().unwrap_or(DEFAULT_RANK);
+        let largest_rank = ranks.last().copied().unwrap_or(DEFAULT_RANK);
         match self.rank {
-            Some(rank) if rank < largest => {
-                let why =
-                    format!("it is below the largest of `ranks`, {largest}; raise it to {largest}, or leave it out");
+            Some(rank) if rank < largest_rank => {
+                let why = format!(
+                    "it is below the largest of `ranks`, {largest_rank}; raise it to {largest_rank}, or leave it out"
+                );
                 Err(Error::option("rank", rank, why))
             }
-            Some(rank) if rank > largest => {
+            Some(rank) if rank > largest_rank => {
                 ranks.push(rank);
                 Ok((rank, ranks))
             }
-            _ => Ok((largest, ranks)),
+            _ => Ok((largest_rank, ranks)),
         }
     }
 

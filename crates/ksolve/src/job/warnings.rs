@@ -24,7 +24,7 @@ const MAX_EXACT_ROWS: u64 = 50_000;
 
 /// Returns the warnings of a fit, one sentence each, with a remedy.
 pub(super) fn improvement_warnings(report: &FitReport) -> Vec<String> {
-    let edges = [lambda_edge_warning(report), penalty_edge_warning(report), rank_edge_warning(report)];
+    let edges = [lambda_edge_warning(report), parameter_edge_warning(report), rank_edge_warning(report)];
     let warnings = [
         coverage_warning(report).or_else(|| exact_kernel_warning(report)),
         few_rows_warning(report),
@@ -33,7 +33,7 @@ pub(super) fn improvement_warnings(report: &FitReport) -> Vec<String> {
     warnings.into_iter().chain(edges).flatten().collect()
 }
 
-fn chosen_cell(report: &FitReport) -> Option<(&SurfaceCell, f64)> {
+fn selected_cell(report: &FitReport) -> Option<(&SurfaceCell, f64)> {
     let lambda = report.lambda?;
     let cell = report.surface.iter().find(|cell| cell.rank == report.rank && cell.lambda == lambda)?;
     Some((cell, cell.cv_mse?))
@@ -73,14 +73,14 @@ fn few_rows_warning(report: &FitReport) -> Option<String> {
 
 /// Warns if the model explains little of the variance of held-out rows.
 fn explained_warning(report: &FitReport) -> Option<String> {
-    let (_, error) = chosen_cell(report)?;
-    let (train, r2) = report.train.as_ref().and_then(|train| Some((train.mse, train.r2?)))?;
-    let variance = train / (1.0 - r2);
+    let (_, error) = selected_cell(report)?;
+    let (train_mse, r2) = report.train.as_ref().and_then(|train| Some((train.mse, train.r2?)))?;
+    let variance = train_mse / (1.0 - r2);
     let explained = 1.0 - error / variance;
     (explained < MIN_EXPLAINED).then(|| {
-        let share = 100.0 * explained.max(0.0);
+        let percentage = 100.0 * explained.max(0.0);
         format!(
-            "the model explains {share:.1} % of the variance of held-out rows, hardly more than a constant; learn a `metric`, \
+            "the model explains {percentage:.1} % of the variance of held-out rows, hardly more than a constant; learn a `metric`, \
              or search for another kernel with tune"
         )
     })
@@ -88,27 +88,27 @@ fn explained_warning(report: &FitReport) -> Option<String> {
 
 /// Warns if the held-out error still falls at the end of the grid of lambdas.
 fn lambda_edge_warning(report: &FitReport) -> Option<String> {
-    let (cell, _) = chosen_cell(report)?;
-    let mut row: Vec<&SurfaceCell> = report.surface.iter().filter(|other| other.rank == cell.rank).collect();
-    row.sort_by(|a, b| a.lambda.total_cmp(&b.lambda));
-    let best_index = row.iter().position(|other| other.lambda == cell.lambda)?;
-    let grid: Vec<(f64, Option<f64>)> = row.iter().map(|cell| (cell.lambda, cell.cv_mse)).collect();
+    let (cell, _) = selected_cell(report)?;
+    let mut rank_cells: Vec<&SurfaceCell> = report.surface.iter().filter(|other| other.rank == cell.rank).collect();
+    rank_cells.sort_by(|a, b| a.lambda.total_cmp(&b.lambda));
+    let best_index = rank_cells.iter().position(|other| other.lambda == cell.lambda)?;
+    let grid: Vec<(f64, Option<f64>)> = rank_cells.iter().map(|cell| (cell.lambda, cell.cv_mse)).collect();
     grid_edge_warning("lambda", &grid, best_index, "the error")
 }
 
 /// Warns if the best value of a grid is its first or its last, and the error still falls there.
-fn grid_edge_warning(name: &str, grid: &[(f64, Option<f64>)], best: usize, what: &str) -> Option<String> {
-    let (best_value, error) = grid[best];
-    let (next, word, way, beyond) = match best {
+fn grid_edge_warning(name: &str, grid: &[(f64, Option<f64>)], best_index: usize, what: &str) -> Option<String> {
+    let (best_value, error) = grid[best_index];
+    let (neighbour, word, direction, extended_value) = match best_index {
         _ if grid.len() < 2 => return None,
         0 => (grid[1], "smallest", "down", best_value / 1e3),
-        _ if best + 1 == grid.len() => (grid[best - 1], "largest", "up", best_value * 1e3),
+        _ if best_index + 1 == grid.len() => (grid[best_index - 1], "largest", "up", best_value * 1e3),
         _ => return None,
     };
-    (next.1? > (1.0 + MIN_ERROR_CHANGE) * error?).then(|| {
-        let (best_text, beyond) = (short_number(best_value), short_number(beyond));
+    (neighbour.1? > (1.0 + MIN_ERROR_CHANGE) * error?).then(|| {
+        let (best_text, extended_text) = (short_number(best_value), short_number(extended_value));
         format!(
-            "{name} {best_text} is the {word} value tried, and {what} still falls there; extend the grid {way} to `{name}` {beyond}"
+            "{name} {best_text} is the {word} value tried, and {what} still falls there; extend the grid {direction} to `{name}` {extended_text}"
         )
     })
 }
@@ -122,33 +122,37 @@ fn short_number(value: f64) -> String {
 
 /// Warns if the held-out error still falls at the end of the grid of regularisation parameters.
 /// This function is for solvers that report no cross-validation surface.
-fn penalty_edge_warning(report: &FitReport) -> Option<String> {
+fn parameter_edge_warning(report: &FitReport) -> Option<String> {
     let index = report.figures.iter().position(|figure| figure.name.ends_with(EACH_PENALTY_SUFFIX))?;
     let (grid, errors) = (report.figures.get(index.checked_sub(1)?)?, &report.figures[index].values);
     // other lists may precede scores where larger is better, such as correlations
     if ![C.name, LAMBDA.name].contains(&grid.name) {
         return None;
     }
-    let mut pairs: Vec<_> = grid.values.iter().copied().zip(errors.iter().copied().map(Some)).collect();
-    pairs.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let best = Some(errors.iter().copied().fold(f64::INFINITY, f64::min));
-    let best_index = if pairs.first()?.1 == best { 0 } else { pairs.iter().rposition(|pair| pair.1 == best)? };
-    grid_edge_warning(grid.name, &pairs, best_index, "the held-out error")
+    let mut grid_points: Vec<_> = grid.values.iter().copied().zip(errors.iter().copied().map(Some)).collect();
+    grid_points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let smallest_error = Some(errors.iter().copied().fold(f64::INFINITY, f64::min));
+    let best_index = if grid_points.first()?.1 == smallest_error {
+        0
+    } else {
+        grid_points.iter().rposition(|pair| pair.1 == smallest_error)?
+    };
+    grid_edge_warning(grid.name, &grid_points, best_index, "the held-out error")
 }
 
 /// Warns if the held-out error still falls at the largest rank.
 fn rank_edge_warning(report: &FitReport) -> Option<String> {
-    let (cell, error) = chosen_cell(report)?;
-    let best = |rank: usize| {
-        let row = report.surface.iter().filter(|other| other.rank == rank);
-        row.filter_map(|other| other.cv_mse).min_by(f64::total_cmp)
+    let (cell, error) = selected_cell(report)?;
+    let best_error = |rank: usize| {
+        let rank_cells = report.surface.iter().filter(|other| other.rank == rank);
+        rank_cells.filter_map(|other| other.cv_mse).min_by(f64::total_cmp)
     };
-    let largest = report.surface.iter().map(|other| other.rank).max()?;
-    let previous_rank = report.surface.iter().map(|other| other.rank).filter(|rank| *rank < largest).max()?;
-    let fall = 1.0 - error / best(previous_rank)?;
-    (cell.rank == largest && fall > MIN_ERROR_CHANGE && (largest as u64) < report.rows).then(|| {
-        let percent = 100.0 * fall;
-        format!("the error falls by {percent:.0} % from rank {previous_rank} to {largest}, the largest rank tried; give larger `ranks`")
+    let largest_rank = report.surface.iter().map(|other| other.rank).max()?;
+    let previous_rank = report.surface.iter().map(|other| other.rank).filter(|rank| *rank < largest_rank).max()?;
+    let relative_decrease = 1.0 - error / best_error(previous_rank)?;
+    (cell.rank == largest_rank && relative_decrease > MIN_ERROR_CHANGE && (largest_rank as u64) < report.rows).then(|| {
+        let percent = 100.0 * relative_decrease;
+        format!("the error falls by {percent:.0} % from rank {previous_rank} to {largest_rank}, the largest rank tried; give larger `ranks`")
     })
 }
 

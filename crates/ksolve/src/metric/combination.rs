@@ -26,7 +26,7 @@ use crate::alignment::CentredProducts;
 use crate::prepare::map_builder::MapBuilder;
 use crate::prepare::stage_plans;
 use crate::prepare::survey::survey;
-use crate::prepare::target_counts::{check_plans, count_targets};
+use crate::prepare::target_counts::{check_plans, count_targets_and_folds};
 use crate::request::{MetricSource, PassShape, ProblemSize, Resources, Stage, TrainOptions};
 use crate::{Error, FoldSpec, Folds, GramState, MomentReduction, Result, stacked_maps::StackedMaps};
 use faer::{Mat, Side, prelude::*};
@@ -59,11 +59,11 @@ impl Combination {
     /// Formats one line per kernel, with weight and alignment, and one line for the sum.
     #[doc(hidden)]
     pub fn report_lines(&self) -> Vec<String> {
-        let each = self.kernels.iter().zip(&self.weights).zip(&self.alignments);
+        let weighted_kernels = self.kernels.iter().zip(&self.weights).zip(&self.alignments);
         let line = |((kernel, weight), alignment): ((&String, &f64), &f64)| {
             format!("combination: weight {weight:.4}, alignment {alignment:.4}: {kernel}")
         };
-        each.map(line).chain([format!("combination: alignment of the sum {:.4}", self.alignment)]).collect()
+        weighted_kernels.map(line).chain([format!("combination: alignment of the sum {:.4}", self.alignment)]).collect()
     }
 }
 
@@ -86,29 +86,31 @@ pub fn combine<T: Real>(
     // not journaled: a resumed run learns the weights again, because that is fast compared with the
     // fit
     let resources = &Resources { journal: None, ..*resources };
-    let (t, _) = count_targets(selected, options, resources)?;
+    let (t, _) = count_targets_and_folds(selected, options, resources)?;
     let (pass_shape, plans) =
         plan_stages::<T>(selected, &options_for(options, &kernels[0]), kernels.len(), t, resources)?;
     check_plans(plans)?;
     let survey = survey(selected, options, pass_shape, resources)?;
-    let (source, targets) = (selected.rows::<T>(survey.reading())?, survey.regression_targets());
-    let (mut maps, mut resolved, mut ends, mut passes) = (Vec::new(), Vec::new(), Vec::new(), 2);
+    let (source, targets) = (selected.rows::<T>(survey.read_settings())?, survey.regression_targets());
+    let (mut maps, mut resolved_kernels, mut feature_ends, mut passes) = (Vec::new(), Vec::new(), Vec::new(), 2);
     for kernel in kernels {
-        let (n, reading, options) = (survey.rows(), &survey.reading(), &options_for(options, kernel));
-        let mapped = MapBuilder { source: &source, n, reading, options, pass_shape, resources }.build()?;
-        passes += mapped.passes;
-        resolved.push(mapped.kernel);
-        ends.push(ends.last().unwrap_or(&0) + mapped.map.dims().1);
-        maps.push(mapped.map);
+        let (n, reading, options) = (survey.row_count(), &survey.read_settings(), &options_for(options, kernel));
+        let built_map =
+            MapBuilder { source: &source, n, read_settings: reading, options, pass_shape, resources }.build()?;
+        passes += built_map.passes;
+        resolved_kernels.push(built_map.kernel);
+        feature_ends.push(feature_ends.last().unwrap_or(&0) + built_map.map.dims().1);
+        maps.push(built_map.map);
     }
-    let joint = StackedMaps(maps);
+    let stacked_maps = StackedMaps(maps);
     let folds = Folds::new(&FoldSpec::None, options.seed, selected.range(), &[])?;
-    let fold = MomentReduction::new(&joint, &folds, &targets).with_bin_rows(pass_shape.tile).without_certificate();
+    let reduction =
+        MomentReduction::new(&stacked_maps, &folds, &targets).with_bin_rows(pass_shape.tile_rows).without_certificate();
     let name = "kernels and the target";
-    let observer = resources.stage_observer.stage(name, Some(survey.rows()));
-    let state = pass_shape.pass(pass_shape.gram_lanes, resources, &*observer).reduce(&source, &fold)?.0;
+    let observer = resources.stage_observer.start_stage(name, Some(survey.row_count()));
+    let state = pass_shape.pass(pass_shape.gram_lanes, resources, &*observer).reduce(&source, &reduction)?.0;
     drop(observer);
-    combination_of_moments(&state.gram, &ends, resolved, passes)
+    combination_of_moments(&state.gram, &feature_ends, resolved_kernels, passes)
 }
 
 /// Returns the stages of learning a combination, for the plan that also contains the fit. If there
@@ -121,16 +123,16 @@ pub(crate) fn forecast<T: Real>(
 ) -> Result<Vec<Stage>> {
     check_options(options, kernels)?;
     let kernel_options: Vec<TrainOptions> = kernels.iter().map(|kernel| options_for(options, kernel)).collect();
-    let (t, _) = count_targets(selected, &kernel_options[0], resources)?;
+    let (t, _) = count_targets_and_folds(selected, &kernel_options[0], resources)?;
     let plans = plan_stages::<T>(selected, &kernel_options[0], kernels.len(), t, resources)?.1;
     // passes of the stages: statistics, landmarks, maps, joint moments, weights
     let mut passes = [1, 0, 0, 1, 0];
     for options in &kernel_options {
-        let [choosing, making] = options.map_passes();
+        let [selection_passes, build_passes] = options.map_passes();
         // an `auto` length scale is the median distance here; if landmark selection draws no
         // sample, the median needs a sample of its own
-        passes[1] += choosing + u64::from(options.searches_length_scale() && options.candidates.is_none());
-        passes[2] += making;
+        passes[1] += selection_passes + u64::from(options.searches_length_scale() && options.candidates.is_none());
+        passes[2] += build_passes;
     }
     let stage = |(plan, passes): (kstore::MemoryPlan, u64)| {
         let plan = kstore::MemoryPlan { stage: format!("combination: {}", plan.stage), ..plan };
@@ -145,20 +147,20 @@ fn options_for(options: &TrainOptions, kernel: &Kernel) -> TrainOptions {
 }
 
 fn check_options(options: &TrainOptions, kernels: &[Kernel]) -> Result<()> {
-    let refuse = |why: String| Err(Error::option("combine", format!("{} kernels", kernels.len()), why));
+    let reject = |why: String| Err(Error::option("combine", format!("{} kernels", kernels.len()), why));
     if !options.task.has_target() {
-        return refuse("weights are learned from a target, and this solver has none; give one `kernel`".to_string());
+        return reject("weights are learned from a target, and this solver has none; give one `kernel`".to_string());
     }
     if options.metric != MetricSource::None {
-        return refuse("a metric is learned for one kernel only; leave out `combine` or `metric`".to_string());
+        return reject("a metric is learned for one kernel only; leave out `combine` or `metric`".to_string());
     }
-    if options.map.is_exact() {
-        return refuse("they are compared by the features of a map; use a map such as nystrom".to_string());
+    if options.map.is_exact_kernel() {
+        return reject("they are compared by the features of a map; use a map such as nystrom".to_string());
     }
     match kernels.len() {
-        0 | 1 => refuse("expected at least two kernels, separated by commas".to_string()),
+        0 | 1 => reject("expected at least two kernels, separated by commas".to_string()),
         n if n > MAX_KERNELS => {
-            refuse(format!("expected at most {MAX_KERNELS} kernels: every subset of them is tried"))
+            reject(format!("expected at most {MAX_KERNELS} kernels: every subset of them is tried"))
         }
         _ => Ok(()),
     }
@@ -169,56 +171,67 @@ fn check_options(options: &TrainOptions, kernels: &[Kernel]) -> Result<()> {
 fn plan_stages<T: Real>(
     selected: &SelectedTable,
     options: &TrainOptions,
-    kernels: usize,
+    kernel_count: usize,
     t: usize,
     resources: &Resources<'_>,
 ) -> Result<(PassShape, Vec<kstore::MemoryPlan>)> {
     let mut size = ProblemSize::from_selected::<T>(selected, options, resources.workers.threads(), t, 1)?;
     let map = &mut size.map;
-    map.p *= kernels;
-    map.build_bytes += (kernels - 1) * map.footprint.fixed;
-    map.footprint = (1..kernels).fold(map.footprint, |sum, _| sum + map.footprint);
+    map.p *= kernel_count;
+    map.build_bytes += (kernel_count - 1) * map.footprint.fixed;
+    map.footprint = (1..kernel_count).fold(map.footprint, |sum, _| sum + map.footprint);
     let last_plan = |pass_shape| stage_plans::plan_solve(&size, pass_shape, resources.memory);
-    Ok(stage_plans::choose_pass_shape(&size, &last_plan, resources.memory))
+    Ok(stage_plans::select_pass_shape(&size, &last_plan, resources.memory))
 }
 
 /// Computes the weights from the joint moments of all features. Kernel k has the features from
 /// `ends[k − 1]` (0 for the first kernel) to `ends[k]`.
-fn combination_of_moments(gram: &GramState, ends: &[usize], kernels: Vec<Kernel>, passes: u64) -> Result<Combination> {
-    let (moments, count) = (CentredProducts::new(gram, gram.features()), ends.len());
-    let features_of = |k: usize| -> Range<usize> { (if k == 0 { 0 } else { ends[k - 1] })..ends[k] };
-    let inner = Mat::from_fn(count, count, |k, l| {
+fn combination_of_moments(
+    gram: &GramState,
+    feature_ends: &[usize],
+    kernels: Vec<Kernel>,
+    passes: u64,
+) -> Result<Combination> {
+    let (moments, count) = (CentredProducts::new(gram, gram.feature_count()), feature_ends.len());
+    let features_of = |k: usize| -> Range<usize> { (if k == 0 { 0 } else { feature_ends[k - 1] })..feature_ends[k] };
+    let inner_products = Mat::from_fn(count, count, |k, l| {
         let (k, l) = (k.max(l), k.min(l));
         features_of(l)
-            .map(|j| features_of(k).map(|i| moments.product(i.max(j), i.min(j)).powi(2)).sum::<f64>())
+            .map(|j| features_of(k).map(|i| moments.feature_product(i.max(j), i.min(j)).powi(2)).sum::<f64>())
             .sum::<f64>()
     });
-    let target = |k: usize| -> f64 {
-        (0..gram.targets()).map(|c| features_of(k).map(|i| moments.target_product(i, c).powi(2)).sum::<f64>()).sum()
+    let target_product = |k: usize| -> f64 {
+        (0..gram.target_count())
+            .map(|c| features_of(k).map(|i| moments.target_product(i, c).powi(2)).sum::<f64>())
+            .sum()
     };
-    let targets: Vec<f64> = (0..count).map(target).collect();
-    let squares = moments.sy.iter().enumerate().map(|(c, sy)| moments.sum(|fold| fold.yy[c]) - sy * sy / moments.n);
-    let target_norm: f64 = squares.map(|square| square.max(0.0)).sum();
-    let aligned =
-        |along: f64, norm: f64| if norm > 0.0 && target_norm > 0.0 { along / (norm.sqrt() * target_norm) } else { 0.0 };
-    let weights = nonnegative_minimum(&inner, &targets);
-    let total: f64 = weights.iter().sum();
-    if total.is_nan() || total <= 0.0 {
+    let target_products: Vec<f64> = (0..count).map(target_product).collect();
+    let squared_deviations =
+        moments.sy.iter().enumerate().map(|(c, sy)| moments.sum_over_folds(|fold| fold.yy[c]) - sy * sy / moments.n);
+    let target_norm: f64 = squared_deviations.map(|square| square.max(0.0)).sum();
+    let alignment_of = |inner_product: f64, squared_norm: f64| {
+        if squared_norm > 0.0 && target_norm > 0.0 { inner_product / (squared_norm.sqrt() * target_norm) } else { 0.0 }
+    };
+    let weights = nonnegative_minimum(&inner_products, &target_products);
+    let weight_sum: f64 = weights.iter().sum();
+    if weight_sum.is_nan() || weight_sum <= 0.0 {
         let why = "none of them is correlated with the target; check the target and the kernels";
         return Err(Error::option("combine", format!("{count} kernels"), why));
     }
-    let weights: Vec<f64> = weights.iter().map(|weight| weight / total).collect();
-    let used = weights.iter().zip(&kernels).filter(|(weight, _)| **weight > 0.0);
-    let text = used.map(|(weight, kernel)| format!("{weight:e}*({kernel})")).collect::<Vec<_>>().join(" + ");
-    let norm = (0..count).map(|k| (0..count).map(|l| weights[k] * weights[l] * inner[(k, l)]).sum::<f64>()).sum();
-    let aligned_sum = weights.iter().zip(&targets).map(|(weight, a)| weight * a).sum();
+    let weights: Vec<f64> = weights.iter().map(|weight| weight / weight_sum).collect();
+    let used_kernels = weights.iter().zip(&kernels).filter(|(weight, _)| **weight > 0.0);
+    let expression =
+        used_kernels.map(|(weight, kernel)| format!("{weight:e}*({kernel})")).collect::<Vec<_>>().join(" + ");
+    let squared_norm =
+        (0..count).map(|k| (0..count).map(|l| weights[k] * weights[l] * inner_products[(k, l)]).sum::<f64>()).sum();
+    let weighted_product = weights.iter().zip(&target_products).map(|(weight, a)| weight * a).sum();
     Ok(Combination {
         kernels: kernels.iter().map(ToString::to_string).collect(),
-        alignments: (0..count).map(|k| aligned(targets[k], inner[(k, k)])).collect(),
-        alignment: aligned(aligned_sum, norm),
+        alignments: (0..count).map(|k| alignment_of(target_products[k], inner_products[(k, k)])).collect(),
+        alignment: alignment_of(weighted_product, squared_norm),
         weights,
         passes,
-        kernel: Kernel::parse(&text)?,
+        kernel: Kernel::parse(&expression)?,
     })
 }
 
@@ -239,11 +252,11 @@ fn nonnegative_minimum(m: &Mat<f64>, a: &[f64]) -> Vec<f64> {
         });
         // the kernels of this support are linearly dependent: a smaller support gives the same sum
         let Ok(factor) = submatrix.llt(Side::Lower) else { continue };
-        let right = Mat::from_fn(support.len(), 1, |i, _| a[support[i]] / scale[support[i]]);
-        let solution = factor.solve(&right);
-        let objective: f64 = (0..support.len()).map(|i| solution[(i, 0)] * right[(i, 0)]).sum();
-        let positive = (0..support.len()).all(|i| solution[(i, 0)].is_finite() && solution[(i, 0)] >= 0.0);
-        if positive && objective > best_objective {
+        let rhs = Mat::from_fn(support.len(), 1, |i, _| a[support[i]] / scale[support[i]]);
+        let solution = factor.solve(&rhs);
+        let objective: f64 = (0..support.len()).map(|i| solution[(i, 0)] * rhs[(i, 0)]).sum();
+        let is_nonnegative = (0..support.len()).all(|i| solution[(i, 0)].is_finite() && solution[(i, 0)] >= 0.0);
+        if is_nonnegative && objective > best_objective {
             best_objective = objective;
             best.fill(0.0);
             support.iter().enumerate().for_each(|(i, k)| best[*k] = solution[(i, 0)] / scale[*k]);

@@ -3,7 +3,7 @@
 use super::round::RoundData;
 use super::round_search::{LengthScales, MetricSearch, RoundReport};
 use super::{series, settings};
-use crate::features::StopOnly;
+use crate::features::StopOnlyObserver;
 use crate::prepare::candidates;
 use crate::prepare::survey::Survey;
 use crate::request::{MetricForm, MetricSource, PassShape, Resources, StageObserver, TrainOptions};
@@ -70,8 +70,8 @@ mod stored {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     pub(crate) fn serialize<S: Serializer>(metric: &Option<Arc<Metric>>, serializer: S) -> Result<S::Ok, S::Error> {
-        let rows = |metric: &Metric| if metric.is_diagonal() { 0 } else { metric.outputs() };
-        metric.as_ref().map(|metric| (rows(metric), metric.numbers())).serialize(serializer)
+        let rows = |metric: &Metric| if metric.is_diagonal() { 0 } else { metric.output_count() };
+        metric.as_ref().map(|metric| (rows(metric), metric.to_row_major())).serialize(serializer)
     }
 
     pub(crate) fn deserialize<'de, S: Deserializer<'de>>(from: S) -> Result<Option<Arc<Metric>>, S::Error> {
@@ -94,7 +94,7 @@ pub struct MetricRequest<'a, T: Real> {
     pub resources: &'a Resources<'a>,
     /// Returns true if this number of rounds is enough. The search then stops, and its best round
     /// wins. This function is called exactly once after each round on a sample.
-    pub enough: &'a dyn Fn(usize) -> bool,
+    pub is_enough: &'a dyn Fn(usize) -> bool,
 }
 
 /// How the rounds are fitted and compared.
@@ -111,7 +111,7 @@ pub struct RoundRequest<'a> {
     /// result if no new round is better.
     pub incumbent: Option<&'a LearnedMetric>,
     /// True if a round on all rows follows the rounds on the sample.
-    pub all_rows: bool,
+    pub refits_on_all_rows: bool,
 }
 
 /// Returns the options with the metric resolved: a provided metric is converted to the scaling of
@@ -150,23 +150,23 @@ impl<T: Real> MetricRequest<'_, T> {
     /// rows.
     fn learn(&self, form: MetricForm) -> Result<LearnedMetric> {
         let pass_shape = settings::pass_shape_of::<T>(self.source.shape().inputs);
-        let (n, stage) = (self.survey.rows(), "sampling rows for the metric");
-        let rows = (n, settings::sample_size(n, self.source.shape().inputs));
+        let (n, stage) = (self.survey.row_count(), "sampling rows for the metric");
+        let row_counts = (n, settings::sample_size(n, self.source.shape().inputs));
         let (sample_rows, sample) =
-            draw_sample(self.source, rows, self.options.seed, stage, pass_shape, self.resources)?;
+            draw_sample(self.source, row_counts, self.options.seed, stage, pass_shape, self.resources)?;
         let warning = series::series_warning(self.source, self.targets, &self.options.folds)?;
         warning.into_iter().for_each(|text| self.resources.stage_observer.warn(text));
         let folds = &settings::round_options(self.options, settings::ROUND_RANK).folds;
         let folds = Folds::new(folds, self.options.seed, self.source.range(), &self.survey.groups)?;
-        let all_rows = n > sample_rows.len() as u64;
+        let has_more_rows = n > sample_rows.len() as u64;
         let rounds = RoundRequest {
             form,
             rank: settings::ROUND_RANK,
             scored_rank: settings::ROUND_RANK,
             incumbent: None,
-            all_rows,
+            refits_on_all_rows: has_more_rows,
         };
-        let learned = self.learn_and_judge((&sample_rows, sample), &folds, rounds)?;
+        let learned = self.learn_and_test((&sample_rows, sample), &folds, rounds)?;
         Ok(LearnedMetric { passes: learned.passes + 2, ..learned })
     }
 
@@ -174,15 +174,15 @@ impl<T: Real> MetricRequest<'_, T> {
     /// the form is `learn`, a metric that does not reduce the error on these rows is rejected. If
     /// there are only two folds, the metric is not evaluated, because rounds cannot be compared
     /// within the one remaining fold.
-    fn learn_and_judge(
+    fn learn_and_test(
         &self,
         (sample_rows, sample): (&MemoryRows<T>, RowSample<T>),
         folds: &Folds,
         rounds: RoundRequest<'_>,
     ) -> Result<LearnedMetric> {
         let round_options = settings::round_options(self.options, rounds.rank);
-        let reading = self.survey.reading();
-        let stage = self.resources.stage_observer.stage("evaluating the metric", None);
+        let reading = self.survey.read_settings();
+        let stage = self.resources.stage_observer.start_stage("evaluating the metric", None);
         let silent = SilentStages(&*stage);
         let resources = &Resources { journal: None, scratch: None, stage_observer: &silent, ..*self.resources };
         let data = RoundData {
@@ -195,32 +195,39 @@ impl<T: Real> MetricRequest<'_, T> {
             pass_shape: settings::pass_shape_of::<T>(sample_rows.shape().inputs),
             resources,
         };
-        let (mut fold_of_row, mut sizes) = (HashMap::new(), vec![0; folds.count()]);
+        let (mut fold_of_row, mut fold_sizes) = (HashMap::new(), vec![0; folds.count()]);
         data.visit_rows(|block, i, fold| {
-            fold_of_row.insert(block.rows[i], fold);
-            sizes[fold] += 1;
+            fold_of_row.insert(block.row_numbers[i], fold);
+            fold_sizes[fold] += 1;
         })?;
-        let Some(fold) = folds.test_fold(&sizes) else {
+        let Some(test_fold) = folds.test_fold(&fold_sizes) else {
             return self.learn_on_sample((sample_rows, &sample), folds, rounds);
         };
-        let train_sample =
-            select_rows(&sample, (0..sample.len()).filter(|i| fold_of_row.get(&sample.rows[*i]) != Some(&fold)));
-        let learned = self.learn_on_sample((sample_rows, &train_sample), &folds.without_fold(fold), rounds)?;
+        let train_sample = select_rows(
+            &sample,
+            (0..sample.len()).filter(|i| fold_of_row.get(&sample.row_numbers[*i]) != Some(&test_fold)),
+        );
+        let learned = self.learn_on_sample((sample_rows, &train_sample), &folds.without_fold(test_fold), rounds)?;
         let plain_rounds = learned.rounds.iter().filter(|round| round.form == "none");
         let plain_kernel =
             plain_rounds.min_by(|a, b| a.cv_mse.total_cmp(&b.cv_mse)).map(|round| Kernel::parse(&round.kernel));
         let (Some(plain_kernel), Some(metric)) = (plain_kernel.transpose()?, &learned.metric) else {
             return Ok(learned);
         };
-        let data = RoundData { folds: &folds.holding_out(fold), ..data };
+        let test_data = RoundData { folds: &folds.holding_out(test_fold), ..data };
         let (metric_error, plain_error) =
-            (data.smallest_error(Some(metric), &learned.kernel)?, data.smallest_error(None, &plain_kernel)?);
-        let judged = MetricTestErrors { fold, rows: sizes[fold] as u64, with: metric_error, without: plain_error };
-        Ok(match rounds.form == MetricForm::Best && !judged.is_better() {
+            (test_data.smallest_error(Some(metric), &learned.kernel)?, test_data.smallest_error(None, &plain_kernel)?);
+        let test_errors = MetricTestErrors {
+            fold: test_fold,
+            rows: fold_sizes[test_fold] as u64,
+            with: metric_error,
+            without: plain_error,
+        };
+        Ok(match rounds.form == MetricForm::DiagonalOrFull && !test_errors.is_better() {
             true => {
                 LearnedMetric { metric: None, kernel: plain_kernel, form: "none".to_string(), spread: None, ..learned }
             }
-            false => LearnedMetric { judged: Some(judged), ..learned },
+            false => LearnedMetric { judged: Some(test_errors), ..learned },
         })
     }
 
@@ -235,13 +242,13 @@ impl<T: Real> MetricRequest<'_, T> {
         let Self { source, survey, options, resources, .. } = *self;
         let d = source.shape().inputs;
         let pass_shape = settings::pass_shape_of::<T>(d);
-        let RoundRequest { form, rank, scored_rank, incumbent, all_rows } = rounds;
+        let RoundRequest { form, rank, scored_rank, incumbent, refits_on_all_rows: all_rows } = rounds;
         let round_options =
             TrainOptions { ranks: vec![scored_rank.min(rank)], ..settings::round_options(options, rank) };
-        let reading = survey.reading();
+        let reading = survey.read_settings();
         let full_data = RoundData {
             source,
-            n: survey.rows(),
+            n: survey.row_count(),
             reading: &reading,
             targets: self.targets,
             folds,
@@ -249,10 +256,10 @@ impl<T: Real> MetricRequest<'_, T> {
             pass_shape,
             resources,
         };
-        let lengths = LengthScales::new(&options.kernel, sample, options.seed)?;
-        let mut search = MetricSearch::new(survey.variance(), lengths, self.enough)?;
+        let length_scales = LengthScales::new(&options.kernel, sample, options.seed)?;
+        let mut search = MetricSearch::new(survey.target_variance(), length_scales, self.is_enough)?;
         let spread = {
-            let stage = resources.stage_observer.stage("learning the metric", None);
+            let stage = resources.stage_observer.start_stage("learning the metric", None);
             let silent = SilentStages(&*stage);
             let sample_resources = Resources { journal: None, scratch: None, stage_observer: &silent, ..*resources };
             let data = RoundData {
@@ -274,7 +281,7 @@ impl<T: Real> MetricRequest<'_, T> {
                 search.fit_likelihood_factors(&data, &*stage)?;
             }
             if !search.is_over() {
-                let (factor, products) = search.products(&data)?;
+                let (factor, products) = search.best_products(&data)?;
                 forms_to_try(form, (sample_rows.len(), d), options)
                     .into_iter()
                     .try_for_each(|form| search.run_rounds(&data, form, factor, &products))?;
@@ -304,21 +311,21 @@ pub fn draw_sample<T: Real>(
     pass_shape: PassShape,
     resources: &Resources<'_>,
 ) -> Result<(MemoryRows<T>, RowSample<T>)> {
-    let observer = resources.stage_over(stage, source.range());
-    let data = TableScan { source, pass: pass_shape.pass(pass_shape.scan_lanes, resources, &*observer), count: n };
-    let sample = uniform_sample(&data, count, Purpose::Candidates, seed)?;
-    let rows = candidates::in_row_order(sample.clone())?;
-    Ok((candidates::with_targets(rows, source, data.pass)?, sample))
+    let observer = resources.start_stage_over(stage, source.range());
+    let scan = TableScan { source, pass: pass_shape.pass(pass_shape.scan_lanes, resources, &*observer), row_count: n };
+    let sample = uniform_sample(&scan, count, Purpose::Candidates, seed)?;
+    let memory_rows = candidates::sort_by_row_number(sample.clone())?;
+    Ok((candidates::with_targets(memory_rows, source, scan.pass)?, sample))
 }
 
 /// Returns the forms to try. If the kernel uses named columns, the form `learn` tries only a
 /// diagonal metric.
 fn forms_to_try(form: MetricForm, (rows, d): (usize, usize), options: &TrainOptions) -> Vec<MetricForm> {
     match form {
-        MetricForm::Best if options.kernel.restricts_columns() || rows < ROWS_PER_FEATURE * d => {
+        MetricForm::DiagonalOrFull if options.kernel.restricts_columns() || rows < ROWS_PER_FEATURE * d => {
             vec![MetricForm::Diagonal]
         }
-        MetricForm::Best => vec![MetricForm::Full, MetricForm::Diagonal],
+        MetricForm::DiagonalOrFull => vec![MetricForm::Full, MetricForm::Diagonal],
         form => vec![form],
     }
 }
@@ -327,8 +334,9 @@ fn forms_to_try(form: MetricForm, (rows, d): (usize, usize), options: &TrainOpti
 pub fn select_rows<T: Real>(sample: &RowSample<T>, positions: impl Iterator<Item = usize> + Clone) -> RowSample<T> {
     let d = sample.d;
     let weights = positions.clone().filter_map(|i| sample.weights.get(i)).copied().collect();
-    let (rows, x): (Vec<u64>, Vec<&[T]>) = positions.map(|i| (sample.rows[i], &sample.x[i * d..(i + 1) * d])).unzip();
-    RowSample { rows, x: x.concat(), d, weights }
+    let (rows, x): (Vec<u64>, Vec<&[T]>) =
+        positions.map(|i| (sample.row_numbers[i], &sample.x[i * d..(i + 1) * d])).unzip();
+    RowSample { row_numbers: rows, x: x.concat(), d, weights }
 }
 
 /// An observer for the stages of the fits on the sample: it shows nothing, and forwards the stop
@@ -336,8 +344,8 @@ pub fn select_rows<T: Real>(sample: &RowSample<T>, positions: impl Iterator<Item
 pub(super) struct SilentStages<'a>(pub(super) &'a dyn Observer);
 
 impl StageObserver for SilentStages<'_> {
-    fn stage<'a>(&'a self, _: &str, _: Option<u64>) -> Box<dyn Observer + 'a> {
-        Box::new(StopOnly(self.0))
+    fn start_stage<'a>(&'a self, _: &str, _: Option<u64>) -> Box<dyn Observer + 'a> {
+        Box::new(StopOnlyObserver(self.0))
     }
     fn warn(&self, _: String) {}
 }

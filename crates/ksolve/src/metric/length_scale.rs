@@ -40,7 +40,7 @@ const MAX_GCV_RATIO: f64 = 0.99;
 
 /// How a length scale was determined.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
-pub struct LengthReport {
+pub struct LengthScaleReport {
     /// The length scale, as a multiple of the median distance.
     pub multiple: f64,
     /// Number of rows of the sample.
@@ -49,7 +49,7 @@ pub struct LengthReport {
     pub scores: Vec<(f64, Option<f64>)>,
 }
 
-impl fmt::Display for LengthReport {
+impl fmt::Display for LengthScaleReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = MULTIPLES.iter().find(|(multiple, _)| *multiple == self.multiple).map_or("", |(_, name)| name);
         let rows = kstore::display::format_count(self.rows);
@@ -69,36 +69,36 @@ pub fn resolve_length_scale<T: Real>(
     options: &TrainOptions,
     pass_shape: PassShape,
     resources: &Resources<'_>,
-) -> Result<(TrainOptions, Option<LengthReport>)> {
+) -> Result<(TrainOptions, Option<LengthScaleReport>)> {
     if !options.searches_length_scale() {
         return Ok((options.clone(), None));
     }
-    let (sample, values) = draw_rows(source, survey.rows(), targets, options.seed, pass_shape, resources)?;
+    let (sample, target_values) = draw_rows(source, survey.row_count(), targets, options.seed, pass_shape, resources)?;
     let (t, n) = (targets.count(), sample.len());
     let weight = source.shape().has_weights.then(|| sample.weights.clone());
     let multiples = MULTIPLES.map(|(multiple, _)| multiple);
     let factors = multiples.map(|multiple| vec![multiple]);
     let mut kernels = map_builder::resolve_length_scales(&options.kernel, &sample, options.seed, &factors)?;
-    let sample_rows = candidates::in_row_order(sample)?.with_targets(values, t)?.with_weights(weight)?;
-    let stage = resources.stage_observer.stage("length scale", None);
+    let sample_rows = candidates::sort_by_row_number(sample)?.with_targets(target_values, t)?.with_weights(weight)?;
+    let stage = resources.stage_observer.start_stage("length scale", None);
     let silent = SilentStages(&*stage);
     let silent_resources = Resources { journal: None, scratch: None, stage_observer: &silent, ..*resources };
-    let fit_options = settings::length_options(options, n);
-    let data = RoundData {
+    let fit_options = settings::length_scale_options(options, n);
+    let round_data = RoundData {
         source: &sample_rows,
         n: n as u64,
-        reading: &survey.reading(),
+        reading: &survey.read_settings(),
         targets: &Targets::Numeric { centre: vec![0.0; t] },
         folds: &Folds::None,
         options: &fit_options,
         pass_shape: PassShape { gram_lanes: 1, ..pass_shape },
         resources: &silent_resources,
     };
-    let scores = kernels.iter().map(|kernel| gcv_score(&data, kernel)).collect::<Result<Vec<_>>>()?;
+    let scores = kernels.iter().map(|kernel| gcv_score(&round_data, kernel)).collect::<Result<Vec<_>>>()?;
     let scores: Vec<_> = multiples.into_iter().zip(scores).collect();
-    let best = best_multiple(&scores);
-    let report = LengthReport { multiple: multiples[best], rows: n as u64, scores };
-    Ok((TrainOptions { kernel: kernels.swap_remove(best), ..options.clone() }, Some(report)))
+    let best_index = best_multiple(&scores);
+    let report = LengthScaleReport { multiple: multiples[best_index], rows: n as u64, scores };
+    Ok((TrainOptions { kernel: kernels.swap_remove(best_index), ..options.clone() }, Some(report)))
 }
 
 /// Returns the index of the multiple with the smallest gcv. If the improvement over the median
@@ -106,7 +106,7 @@ pub fn resolve_length_scale<T: Real>(
 fn best_multiple(scores: &[(f64, Option<f64>)]) -> usize {
     let scored = scores.iter().enumerate().filter_map(|(i, (_, score))| Some((i, (*score)?)));
     let smallest = scored.min_by(|a, b| a.1.total_cmp(&b.1));
-    smallest.filter(|(_, least)| scores[0].1.is_none_or(|median| *least < MAX_GCV_RATIO * median)).map_or(0, |(i, _)| i)
+    smallest.filter(|(_, gcv)| scores[0].1.is_none_or(|median| *gcv < MAX_GCV_RATIO * median)).map_or(0, |(i, _)| i)
 }
 
 /// Draws a uniform sample of about [`settings::length_rows`] rows, with their targets.
@@ -119,13 +119,13 @@ fn draw_rows<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<(RowSample<T>, Vec<f64>)> {
     let d = source.shape().inputs;
-    let observer = resources.stage_over("sampling rows for the length scale", source.range());
-    let probability = settings::length_rows(n, d) as f64 / n.max(1) as f64;
-    let keys = Stream::new(seed, Purpose::Candidates, 0);
+    let observer = resources.start_stage_over("sampling rows for the length scale", source.range());
+    let probability = settings::length_scale_rows(n, d) as f64 / n.max(1) as f64;
+    let stream = Stream::new(seed, Purpose::Candidates, 0);
     // each row is selected with this probability
-    let fold = ReductionFn::new(|sample: &mut SampledRows<T>, block: &RowBlock<'_, T>| {
-        for i in (0..block.len()).filter(|i| keys.uniform(block.rows[*i]) >= 1.0 - probability) {
-            sample.rows.push(block.rows[i]);
+    let reduction = ReductionFn::new(|sample: &mut SampledRows<T>, block: &RowBlock<'_, T>| {
+        for i in (0..block.len()).filter(|i| stream.uniform(block.row_numbers[*i]) >= 1.0 - probability) {
+            sample.row_numbers.push(block.row_numbers[i]);
             sample.x.extend_from_slice(&block.x[i * d..(i + 1) * d]);
             targets.append_to(block, i, &mut sample.y)?;
             sample.weights.extend(block.weight(i));
@@ -133,8 +133,8 @@ fn draw_rows<T: Real>(
         Ok(())
     });
     let pass = pass_shape.pass(pass_shape.scan_lanes, resources, &*observer);
-    let SampledRows { rows, x, y, weights } = pass.resume("rows for the length scale", source, &fold)?.0;
-    Ok((RowSample { rows, x, d, weights }, y))
+    let SampledRows { row_numbers, x, y, weights } = pass.resume("rows for the length scale", source, &reduction)?.0;
+    Ok((RowSample { row_numbers, x, d, weights }, y))
 }
 
 /// Returns the gcv of the best regularisation parameter on the sample. An error gives `None`: if
@@ -148,13 +148,13 @@ fn gcv_score<T: Real>(data: &RoundData<'_, T>, kernel: &Kernel) -> Result<Option
 
 #[derive(Default)]
 struct SampledRows<T> {
-    rows: Vec<u64>,
+    row_numbers: Vec<u64>,
     x: Vec<T>,
     y: Vec<f64>,
     weights: Vec<f64>,
 }
 
-kstore::summed!(where [T: Real] SampledRows<T> { read "rows": rows, read "x": x, read "y": y, read "weights": weights });
+kstore::summed!(where [T: Real] SampledRows<T> { read "rows": row_numbers, read "x": x, read "y": y, read "weights": weights });
 
 #[cfg(test)]
 mod tests {

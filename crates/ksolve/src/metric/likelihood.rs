@@ -49,18 +49,18 @@ const MAX_LOG_STEP: f64 = 2.0;
 pub(crate) struct SampleStage {
     /// Number of rows. The stage uses the first rows of the sample; if the sample has fewer rows,
     /// all of them.
-    pub(crate) rows: usize,
+    pub(crate) row_count: usize,
     /// Number of landmarks. They are the first rows of the sample.
-    pub(crate) landmarks: usize,
-    pub(crate) steps: usize,
+    pub(crate) landmark_count: usize,
+    pub(crate) max_steps: usize,
 }
 
 /// Stages that suit most tables. The first stage stops after few steps, because the minimum on its
 /// 500 rows misses inputs that only matter together with others.
 pub(crate) const STAGES: [SampleStage; 3] = [
-    SampleStage { rows: 500, landmarks: 250, steps: 15 },
-    SampleStage { rows: 1500, landmarks: 500, steps: 40 },
-    SampleStage { rows: MAX_ROWS, landmarks: 500, steps: 20 },
+    SampleStage { row_count: 500, landmark_count: 250, max_steps: 15 },
+    SampleStage { row_count: 1500, landmark_count: 500, max_steps: 40 },
+    SampleStage { row_count: MAX_ROWS, landmark_count: 500, max_steps: 20 },
 ];
 
 pub(crate) const MAX_ROWS: usize = 2500;
@@ -90,14 +90,15 @@ pub(crate) fn learn_factors(
         return Ok(vec![1.0; x.ncols()]);
     }
     let (y, bounds) = (targets.as_ref(), bounds(x.ncols(), mean_diag));
-    let best = Descent { x, y, kernel: &*kernel, observer, workers, bounds }.minimise_stages(stages, mean_diag)?;
+    let best =
+        StagedMinimiser { x, y, kernel: &*kernel, observer, workers, bounds }.minimise_stages(stages, mean_diag)?;
     Ok(best.x[..x.ncols()].iter().map(|v| v.exp()).collect())
 }
 
 /// Returns the bytes that learning the factors needs, for a sample of this many rows with d inputs
 /// and t targets.
 pub(super) fn bytes(rows: usize, d: usize, t: usize) -> usize {
-    let max_landmarks = STAGES.iter().map(|stage| stage.landmarks).max().unwrap_or(0);
+    let max_landmarks = STAGES.iter().map(|stage| stage.landmark_count).max().unwrap_or(0);
     let (n, m) = (rows.min(MAX_ROWS), max_landmarks.min(rows));
     // rows and targets twice; kernel values of rows and landmarks, and the matrices derived from
     // them
@@ -122,18 +123,18 @@ fn check_sample(x: MatRef<'_, f64>, y: MatRef<'_, f64>) -> Result<()> {
 fn standardise(y: MatRef<'_, f64>) -> (f64, Mat<f64>) {
     let (n, t) = (y.nrows(), y.ncols());
     let mut centred = y.to_owned();
-    let mut square = 0.0;
+    let mut square_sum = 0.0;
     for j in 0..t {
         let mean = y.col(j).iter().sum::<f64>() / n as f64;
-        let constant = y.col(j).iter().all(|v| *v == y[(0, j)]);
+        let is_constant = y.col(j).iter().all(|v| *v == y[(0, j)]);
         // exactly 0 if the column is constant, because its mean is rounded
-        centred.col_mut(j).iter_mut().for_each(|v| *v = if constant { 0.0 } else { *v - mean });
-        square += centred.col(j).squared_norm_l2();
+        centred.col_mut(j).iter_mut().for_each(|v| *v = if is_constant { 0.0 } else { *v - mean });
+        square_sum += centred.col(j).squared_norm_l2();
     }
-    let variance = square / (n * t) as f64;
+    let variance = square_sum / (n * t) as f64;
     if variance > 0.0 {
-        let root = variance.sqrt();
-        (0..t).for_each(|j| centred.col_mut(j).iter_mut().for_each(|v| *v /= root));
+        let std_dev = variance.sqrt();
+        (0..t).for_each(|j| centred.col_mut(j).iter_mut().for_each(|v| *v /= std_dev));
     }
     (variance, centred)
 }
@@ -154,7 +155,7 @@ fn bounds(d: usize, mean_diag: f64) -> Vec<(f64, f64)> {
     bounds
 }
 
-struct Descent<'a> {
+struct StagedMinimiser<'a> {
     x: MatRef<'a, f64>,
     /// Targets, n x t, centred, with variance 1.
     y: MatRef<'a, f64>,
@@ -164,7 +165,7 @@ struct Descent<'a> {
     bounds: Vec<(f64, f64)>,
 }
 
-impl Descent<'_> {
+impl StagedMinimiser<'_> {
     /// Returns the minimum of the last stage, with F in nats per row and target.
     fn minimise_stages(&self, stages: &[SampleStage], mean_diag: f64) -> Result<Minimum> {
         let d = self.x.ncols();
@@ -176,20 +177,22 @@ impl Descent<'_> {
         let mut last: Option<(Minimum, SampleStage)> = None;
         for stage in stages {
             let stage = self.clamp_to_sample(*stage);
-            if last.as_ref().is_some_and(|(_, done)| (done.rows, done.landmarks) == (stage.rows, stage.landmarks)) {
+            if last.as_ref().is_some_and(|(_, previous)| {
+                (previous.row_count, previous.landmark_count) == (stage.row_count, stage.landmark_count)
+            }) {
                 continue;
             }
             let start = last.as_ref().filter(|(best, _)| has_succeeded(best)).map(|(best, _)| warm_start(best, d));
             let mut best = self.minimise_stage(&start.unwrap_or_else(|| uniform_start(1.0)), stage)?;
             if !has_succeeded(&best) {
                 for scale in RETRY_SCALES {
-                    let other = self.minimise_stage(&uniform_start(scale), stage)?;
-                    if other.value < best.value {
-                        best = other;
+                    let retry = self.minimise_stage(&uniform_start(scale), stage)?;
+                    if retry.value < best.value {
+                        best = retry;
                     }
                 }
             }
-            self.observer.advance(stage.rows as u64);
+            self.observer.advance(stage.row_count as u64);
             last = Some((best, stage));
         }
         let (best, _) = last.ok_or_else(|| Error::option("stages", "", "expected at least one stage"))?;
@@ -201,20 +204,20 @@ impl Descent<'_> {
     }
 
     fn clamp_to_sample(&self, stage: SampleStage) -> SampleStage {
-        let rows = stage.rows.clamp(2, self.x.nrows());
-        SampleStage { rows, landmarks: stage.landmarks.clamp(1, rows), ..stage }
+        let rows = stage.row_count.clamp(2, self.x.nrows());
+        SampleStage { row_count: rows, landmark_count: stage.landmark_count.clamp(1, rows), ..stage }
     }
 
     fn minimise_stage(&self, start: &[f64], stage: SampleStage) -> Result<Minimum> {
         let sample = Sample {
-            x: self.x.subrows(0, stage.rows),
-            y: self.y.subrows(0, stage.rows),
-            landmarks: stage.landmarks,
+            x: self.x.subrows(0, stage.row_count),
+            y: self.y.subrows(0, stage.row_count),
+            landmark_count: stage.landmark_count,
             kernel: self.kernel,
             workers: self.workers,
         };
-        let value_count = stage.rows as f64 * self.y.ncols() as f64;
-        let limits = LbfgsLimits { steps: stage.steps, max_step: MAX_LOG_STEP, tolerance: MIN_DECREASE };
+        let value_count = stage.row_count as f64 * self.y.ncols() as f64;
+        let limits = LbfgsLimits { steps: stage.max_steps, max_step: MAX_LOG_STEP, tolerance: MIN_DECREASE };
         minimise(start, &self.bounds, limits, &mut |theta, gradient| {
             if self.observer.should_stop() {
                 return Err(kstore::Error::Interrupted.into());
@@ -226,14 +229,14 @@ impl Descent<'_> {
     }
 }
 
-fn has_succeeded(best: &Minimum) -> bool {
-    best.value.is_finite() && best.x.last().is_some_and(|noise| noise.exp() < FAILED_NOISE)
+fn has_succeeded(minimum: &Minimum) -> bool {
+    minimum.value.is_finite() && minimum.x.last().is_some_and(|noise| noise.exp() < FAILED_NOISE)
 }
 
 /// Returns the start of the next stage: the minimum of this stage, with very small factors raised.
-fn warm_start(best: &Minimum, d: usize) -> Vec<f64> {
-    let mut start = best.x.clone();
-    let largest = start[..d].iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    start[..d].iter_mut().for_each(|v| *v = v.max(largest + MIN_START_FACTOR.ln()));
+fn warm_start(minimum: &Minimum, d: usize) -> Vec<f64> {
+    let mut start = minimum.x.clone();
+    let max_log_factor = start[..d].iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    start[..d].iter_mut().for_each(|v| *v = v.max(max_log_factor + MIN_START_FACTOR.ln()));
     start
 }

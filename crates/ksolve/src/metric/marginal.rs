@@ -32,8 +32,8 @@
 //! [`KernelFunction::gradient`] turns them into derivatives by the rows z. To the diagonal of k_mm
 //! the module adds [`JITTER`] times the mean of this diagonal.
 
-use crate::linalg::cholesky::{Side, factor_sequential, solve_triangular};
-use crate::linalg::strips::{Pool, for_each_strip, row_strips};
+use crate::linalg::cholesky::{TriangularSystem, factor_sequential, solve_triangular};
+use crate::linalg::strips::{BufferPool, for_each_strip, row_strips};
 use crate::{Error, Result, gram::add_gram};
 use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
@@ -60,7 +60,7 @@ pub(super) struct Sample<'a> {
     /// Targets, n x T, columns centred.
     pub(super) y: MatRef<'a, f64>,
     /// Number of landmarks m ≤ n. The landmarks are the first m rows.
-    pub(super) landmarks: usize,
+    pub(super) landmark_count: usize,
     pub(super) kernel: &'a dyn KernelFunction<f64>,
     pub(super) workers: &'a Workers,
 }
@@ -75,12 +75,12 @@ impl Sample<'_> {
         let (n, d) = (self.x.nrows(), self.x.ncols());
         gradient.fill(0.0);
         let factors: Vec<f64> = theta[..d].iter().map(|v| v.exp()).collect();
-        let scaled: Vec<f64> =
+        let scaled_rows: Vec<f64> =
             (0..n).flat_map(|i| (0..d).map(move |k| (i, k))).map(|(i, k)| self.x[(i, k)] * factors[k]).collect();
-        let z = MatRef::from_row_major_slice(&scaled, n, d);
+        let z = MatRef::from_row_major_slice(&scaled_rows, n, d);
         let mut diag = vec![0.0; n];
         self.kernel.diag(z, &mut diag);
-        let Some((mut phi, lower)) = self.features(z, &diag) else { return Ok(f64::INFINITY) };
+        let Some((mut phi, lower)) = self.landmark_features(z, &diag) else { return Ok(f64::INFINITY) };
         let scales = (theta[d].exp(), theta[d + 1].exp());
         let trace = diag.iter().sum::<f64>();
         let Some(posterior) = Posterior::new(phi.as_ref(), self.y, scales, self.workers) else {
@@ -90,15 +90,21 @@ impl Sample<'_> {
         if !value.is_finite() {
             return Ok(f64::INFINITY);
         }
-        (gradient[d], gradient[d + 1]) = posterior.by_scales(trace);
-        let jitter_slope = posterior.by_kernel(phi.as_mut(), lower.as_ref(), self.workers);
-        self.by_factors(z, phi.as_ref(), jitter_slope, 0.5 * posterior.targets * posterior.ratio, &mut gradient[..d])?;
+        (gradient[d], gradient[d + 1]) = posterior.scale_slopes(trace);
+        let jitter_slope = posterior.replace_by_gradient(phi.as_mut(), lower.as_ref(), self.workers);
+        self.add_factor_slopes(
+            z,
+            phi.as_ref(),
+            jitter_slope,
+            0.5 * posterior.target_count * posterior.signal_to_noise,
+            &mut gradient[..d],
+        )?;
         Ok(value)
     }
 
     /// Computes Φ (n x m) and L; `None` if k_mm has no Cholesky factor.
-    fn features(&self, z: MatRef<'_, f64>, diag: &[f64]) -> Option<(Mat<f64>, Mat<f64>)> {
-        let (n, m) = (z.nrows(), self.landmarks);
+    fn landmark_features(&self, z: MatRef<'_, f64>, diag: &[f64]) -> Option<(Mat<f64>, Mat<f64>)> {
+        let (n, m) = (z.nrows(), self.landmark_count);
         let landmarks = z.subrows(0, m);
         let mut phi = Mat::zeros(n, m);
         let mut lower = Mat::zeros(m, m);
@@ -124,15 +130,15 @@ impl Sample<'_> {
     /// k be its derivative by component l of the first argument. Then the derivative of Σ_ij G_ij
     /// k(z_i, z_j) by log a_l is Σ_i z_il Σ_j G_ij ∇_l k(z_i, z_j) + Σ_j z_jl Σ_i G_ij ∇_l k(z_j,
     /// z_i).
-    fn by_factors(
+    fn add_factor_slopes(
         &self,
         z: MatRef<'_, f64>,
-        by_kernel: MatRef<'_, f64>,
+        kernel_slopes: MatRef<'_, f64>,
         jitter_slope: f64,
         diagonal_slope: f64,
         gradient: &mut [f64],
     ) -> Result<()> {
-        let (n, d, m) = (z.nrows(), z.ncols(), self.landmarks);
+        let (n, d, m) = (z.nrows(), z.ncols(), self.landmark_count);
         let landmarks = z.subrows(0, m);
         let has_gradient = AtomicBool::new(true);
         let slope = |x: MatRef<'_, f64>, z: MatRef<'_, f64>, weights: MatRef<'_, f64>, out: MatMut<'_, f64>| {
@@ -140,31 +146,37 @@ impl Sample<'_> {
                 has_gradient.store(false, Ordering::Relaxed);
             }
         };
-        let (mut at_rows, mut at_landmarks) = (vec![0.0; n * d], vec![0.0; m * d]);
-        for_each_strip(self.workers, &mut at_rows, STRIP_ROWS * d, |strip, out| {
+        let (mut row_slopes, mut landmark_slopes) = (vec![0.0; n * d], vec![0.0; m * d]);
+        for_each_strip(self.workers, &mut row_slopes, STRIP_ROWS * d, |strip, out| {
             let (first, height) = (strip * STRIP_ROWS, out.len() / d);
             let mut out = MatMut::from_row_major_slice_mut(out, height, d);
             let rows = z.subrows(first, height);
-            slope(rows, landmarks, by_kernel.subrows(first, height), out.rb_mut());
+            slope(rows, landmarks, kernel_slopes.subrows(first, height), out.rb_mut());
             for i in (0..height).step_by(DIAGONAL_STRIP) {
-                let few = DIAGONAL_STRIP.min(height - i);
+                let group_rows = DIAGONAL_STRIP.min(height - i);
                 // the factor 2: k(x, x) changes through both arguments
                 let weight =
                     |i: usize| 2.0 * (diagonal_slope + if i < m { JITTER * jitter_slope / m as f64 } else { 0.0 });
-                let weights = Mat::from_fn(few, few, |a, b| if a == b { weight(first + i + a) } else { 0.0 });
-                slope(rows.subrows(i, few), rows.subrows(i, few), weights.as_ref(), out.rb_mut().subrows_mut(i, few));
+                let weights =
+                    Mat::from_fn(group_rows, group_rows, |a, b| if a == b { weight(first + i + a) } else { 0.0 });
+                slope(
+                    rows.subrows(i, group_rows),
+                    rows.subrows(i, group_rows),
+                    weights.as_ref(),
+                    out.rb_mut().subrows_mut(i, group_rows),
+                );
             }
         });
-        for_each_strip(self.workers, &mut at_landmarks, LANDMARK_STRIP * d, |strip, out| {
+        for_each_strip(self.workers, &mut landmark_slopes, LANDMARK_STRIP * d, |strip, out| {
             let (first, height) = (strip * LANDMARK_STRIP, out.len() / d);
-            let weights = by_kernel.subcols(first, height).transpose();
+            let weights = kernel_slopes.subcols(first, height).transpose();
             slope(landmarks.subrows(first, height), z, weights, MatMut::from_row_major_slice_mut(out, height, d));
         });
         if !has_gradient.into_inner() {
-            let expected = "expected a kernel with a known gradient, such as gaussian, to learn a factor per feature";
-            return Err(Error::option("kernel", self.kernel.spec(), expected));
+            let why = "expected a kernel with a known gradient, such as gaussian, to learn a factor per feature";
+            return Err(Error::option("kernel", self.kernel.spec(), why));
         }
-        for (i, slopes) in at_rows.chunks_exact(d).chain(at_landmarks.chunks_exact(d)).enumerate() {
+        for (i, slopes) in row_slopes.chunks_exact(d).chain(landmark_slopes.chunks_exact(d)).enumerate() {
             let row = z.row(if i < n { i } else { i - n });
             gradient.iter_mut().zip(slopes).zip(row.iter()).for_each(|((g, slope), z)| *g += slope * z);
         }
@@ -174,13 +186,13 @@ impl Sample<'_> {
 
 /// The posterior for given Φ, s² and τ², in the notation of the module.
 struct Posterior {
-    rows: f64,
-    targets: f64,
+    row_count: f64,
+    target_count: f64,
     noise: f64,
     /// ρ = s²/τ².
-    ratio: f64,
+    signal_to_noise: f64,
     /// tr S.
-    explained: f64,
+    gram_trace: f64,
     /// log|B|.
     log_det: f64,
     /// V and R, m x m.
@@ -201,63 +213,74 @@ impl Posterior {
         let mut b = Mat::from_fn(m, m, |i, j| ratio * s[(i, j)] + if i == j { 1.0 } else { 0.0 });
         factor_sequential(b.as_mut())?;
         let mut v = Mat::from_fn(m, m, |i, j| ratio * s[(i, j)]);
-        solve_triangular(b.as_ref(), Side::Factor, v.as_mut(), workers);
+        solve_triangular(b.as_ref(), TriangularSystem::Factor, v.as_mut(), workers);
         let mut r = v.clone();
-        solve_triangular(b.as_ref(), Side::Transpose, r.as_mut(), workers);
+        solve_triangular(b.as_ref(), TriangularSystem::Transpose, r.as_mut(), workers);
         let mut e = Mat::zeros(m, y.ncols());
         matmul(e.as_mut(), Accum::Replace, phi.transpose(), y, ratio.sqrt(), Par::Seq);
-        solve_triangular(b.as_ref(), Side::Factor, e.as_mut(), workers);
-        solve_triangular(b.as_ref(), Side::Transpose, e.as_mut(), workers);
+        solve_triangular(b.as_ref(), TriangularSystem::Factor, e.as_mut(), workers);
+        solve_triangular(b.as_ref(), TriangularSystem::Transpose, e.as_mut(), workers);
         let mut alpha = Mat::from_fn(y.nrows(), y.ncols(), |i, t| y[(i, t)] / noise);
         matmul(alpha.as_mut(), Accum::Add, phi, e.as_ref(), -ratio.sqrt() / noise, Par::Seq);
         let (explained, log_det) = ((0..m).map(|j| s[(j, j)]).sum(), (0..m).map(|j| 2.0 * b[(j, j)].ln()).sum());
         let (rows, targets) = (y.nrows() as f64, y.ncols() as f64);
-        Some(Self { rows, targets, noise, ratio, explained, log_det, v, r, e, alpha })
+        Some(Self {
+            row_count: rows,
+            target_count: targets,
+            noise,
+            signal_to_noise: ratio,
+            gram_trace: explained,
+            log_det,
+            v,
+            r,
+            e,
+            alpha,
+        })
     }
 
     /// Computes F, where `trace` is tr k_nn. The quadratic term is computed as Σ_y yᵀ(Q + τ²I)⁻¹y =
     /// τ²‖α‖² + ‖E‖²/τ², which avoids cancellation.
     fn likelihood(&self, trace: f64) -> f64 {
-        let volume = self.log_det + self.rows * (std::f64::consts::TAU * self.noise).ln();
-        let residual = self.ratio * (trace - self.explained);
+        let volume = self.log_det + self.row_count * (std::f64::consts::TAU * self.noise).ln();
+        let residual = self.signal_to_noise * (trace - self.gram_trace);
         let fit = self.noise * self.alpha.squared_norm_l2() + self.e.squared_norm_l2() / self.noise;
-        0.5 * (self.targets * (volume + residual) + fit)
+        0.5 * (self.target_count * (volume + residual) + fit)
     }
 
     /// Computes the derivatives of F by log s² and by log τ², where `trace` is tr k_nn.
-    fn by_scales(&self, trace: f64) -> (f64, f64) {
-        let free = self.rows - (0..self.r.nrows()).map(|j| self.r[(j, j)]).sum::<f64>();
-        let residual = self.ratio * (trace - self.explained);
-        let signal = self.targets * (self.ratio * trace - self.v.squared_norm_l2());
+    fn scale_slopes(&self, trace: f64) -> (f64, f64) {
+        let residual_dof = self.row_count - (0..self.r.nrows()).map(|j| self.r[(j, j)]).sum::<f64>();
+        let residual = self.signal_to_noise * (trace - self.gram_trace);
+        let signal = self.target_count * (self.signal_to_noise * trace - self.v.squared_norm_l2());
         let amplitude = 0.5 * (signal - self.e.squared_norm_l2() / self.noise);
-        let noise = 0.5 * (self.targets * (free - residual) - self.noise * self.alpha.squared_norm_l2());
+        let noise = 0.5 * (self.target_count * (residual_dof - residual) - self.noise * self.alpha.squared_norm_l2());
         (amplitude, noise)
     }
 
     /// Replaces Φ by the derivative of F by k_nm, and adds the derivative of F by k_mm to its first
     /// m rows. Returns the trace of the derivative by k_mm.
-    fn by_kernel(&self, mut phi: MatMut<'_, f64>, lower: MatRef<'_, f64>, workers: &Workers) -> f64 {
-        let (m, root) = (phi.ncols(), self.ratio.sqrt());
+    fn replace_by_gradient(&self, mut phi: MatMut<'_, f64>, lower: MatRef<'_, f64>, workers: &Workers) -> f64 {
+        let (m, root) = (phi.ncols(), self.signal_to_noise.sqrt());
         let (mut h, mut e) = (self.r.clone(), self.e.clone());
-        solve_triangular(lower, Side::Transpose, h.as_mut(), workers);
-        solve_triangular(lower, Side::Transpose, e.as_mut(), workers);
+        solve_triangular(lower, TriangularSystem::Transpose, h.as_mut(), workers);
+        solve_triangular(lower, TriangularSystem::Transpose, e.as_mut(), workers);
         workers.for_each(row_strips(phi.rb_mut(), STRIP_ROWS), |(first, mut strip)| {
             let features = strip.to_owned();
-            let factor = -self.targets * self.ratio;
+            let factor = -self.target_count * self.signal_to_noise;
             matmul(strip.rb_mut(), Accum::Replace, features.as_ref(), h.transpose(), factor, Par::Seq);
             let alpha = self.alpha.subrows(first, strip.nrows());
             matmul(strip, Accum::Add, alpha, e.transpose(), -root, Par::Seq);
         });
-        let mut by_landmarks = gram(self.v.as_ref(), workers);
-        by_landmarks *= faer::Scale(0.5 * self.targets);
-        solve_triangular(lower, Side::Transpose, by_landmarks.as_mut(), workers);
-        let mut by_landmarks = by_landmarks.transpose().to_owned();
-        solve_triangular(lower, Side::Transpose, by_landmarks.as_mut(), workers);
-        matmul(by_landmarks.as_mut(), Accum::Add, e.as_ref(), e.transpose(), 0.5 / self.noise, Par::Seq);
+        let mut landmark_gradient = gram(self.v.as_ref(), workers);
+        landmark_gradient *= faer::Scale(0.5 * self.target_count);
+        solve_triangular(lower, TriangularSystem::Transpose, landmark_gradient.as_mut(), workers);
+        let mut landmark_gradient = landmark_gradient.transpose().to_owned();
+        solve_triangular(lower, TriangularSystem::Transpose, landmark_gradient.as_mut(), workers);
+        matmul(landmark_gradient.as_mut(), Accum::Add, e.as_ref(), e.transpose(), 0.5 / self.noise, Par::Seq);
         for j in 0..m {
-            phi.rb_mut().col_mut(j).iter_mut().zip(by_landmarks.col(j).iter()).for_each(|(to, from)| *to += from);
+            phi.rb_mut().col_mut(j).iter_mut().zip(landmark_gradient.col(j).iter()).for_each(|(to, from)| *to += from);
         }
-        (0..m).map(|j| by_landmarks[(j, j)]).sum()
+        (0..m).map(|j| landmark_gradient[(j, j)]).sum()
     }
 }
 
@@ -265,6 +288,6 @@ impl Posterior {
 fn gram(a: MatRef<'_, f64>, workers: &Workers) -> Mat<f64> {
     let m = a.ncols();
     let mut g = vec![0.0; m * m];
-    add_gram(&mut g, a, &Pool::default(), workers);
+    add_gram(&mut g, a, &BufferPool::default(), workers);
     Mat::from_fn(m, m, |i, j| g[i.max(j) + i.min(j) * m])
 }

@@ -6,7 +6,7 @@ use super::settings::{self, LAMBDAS};
 use crate::features::GRAM_PASS;
 use crate::prepare::map_builder::{BuiltMap, MapBuilder};
 use crate::request::{MetricForm, PassShape, Resources, TrainOptions};
-use crate::solver::gradient_products::OuterProducts;
+use crate::solver::gradient_products::OuterProductReduction;
 use crate::solver::normal_equations::system::RidgeSystem;
 use crate::{Error, Folds, GramState, Intercept, MomentReduction, Result, Surface, Targets};
 use faer::Mat;
@@ -42,7 +42,7 @@ pub(super) struct Round<T> {
     /// The kernel of the fit, with every parameter resolved to a number.
     pub(super) kernel: Kernel,
     /// Index of the fit's lambda in the grid.
-    pub(super) lambda: usize,
+    pub(super) lambda_index: usize,
     /// Mean squared error on held-out rows, by which rounds are compared.
     pub(super) error: f64,
     /// The rank and the lambda at which `error` was computed.
@@ -53,38 +53,38 @@ pub(super) struct Round<T> {
 }
 
 impl<T: Real> RoundData<'_, T> {
-    fn with_metric(&self, metric: Option<&Arc<Metric>>) -> MetricRows<&dyn RowSource<T>> {
+    fn metric_rows(&self, metric: Option<&Arc<Metric>>) -> MetricRows<&dyn RowSource<T>> {
         MetricRows::new(self.source, metric.cloned())
     }
 
     /// Returns the targets of these rows, t for each, in the order of `row_numbers`.
     pub(super) fn targets_of(&self, row_numbers: &[u64]) -> Result<Vec<f64>> {
         let t = self.targets.count();
-        let index: HashMap<u64, usize> =
+        let index_by_row: HashMap<u64, usize> =
             row_numbers.iter().enumerate().map(|(position, row)| (*row, position)).collect();
-        let mut values = vec![0.0; row_numbers.len() * t];
-        let observer = self.resources.stage_observer.stage("targets", None);
+        let mut target_values = vec![0.0; row_numbers.len() * t];
+        let observer = self.resources.stage_observer.start_stage("targets", None);
         let pass = Pass { journal: None, ..self.pass_shape.pass(1, self.resources, &*observer) };
         pass.visit(self.source, |block| {
-            for (i, row) in block.rows.iter().enumerate() {
-                let Some(index) = index.get(row) else { continue };
-                for (j, value) in values[index * t..(index + 1) * t].iter_mut().enumerate() {
+            for (i, row) in block.row_numbers.iter().enumerate() {
+                let Some(index) = index_by_row.get(row) else { continue };
+                for (j, value) in target_values[index * t..(index + 1) * t].iter_mut().enumerate() {
                     *value = self.targets.value(block, i, j)?;
                 }
             }
             Ok::<(), Error>(())
         })?;
-        Ok(values)
+        Ok(target_values)
     }
 
     /// Calls `visit` for each row with its block, its position in the block, and its fold.
-    pub(super) fn visit_rows(&self, mut visit: impl FnMut(&RowBlock<'_, T>, usize, usize) + Send) -> Result<()> {
-        let observer = self.resources.stage_observer.stage("rows of a fold", None);
+    pub(super) fn visit_rows(&self, mut visitor: impl FnMut(&RowBlock<'_, T>, usize, usize) + Send) -> Result<()> {
+        let observer = self.resources.stage_observer.start_stage("rows of a fold", None);
         let pass = Pass { journal: None, ..self.pass_shape.pass(1, self.resources, &*observer) };
         pass.visit(self.source, |block| {
-            for (i, row) in block.rows.iter().enumerate() {
+            for (i, row) in block.row_numbers.iter().enumerate() {
                 let code = block.groups.as_ref().map_or(LabelCodes::UNKNOWN, |groups| groups.codes[i]);
-                visit(block, i, self.folds.fold_of(*row, code)?);
+                visitor(block, i, self.folds.fold_of(*row, code)?);
             }
             Ok::<(), Error>(())
         })?;
@@ -98,41 +98,49 @@ impl<T: Real> RoundData<'_, T> {
         kernel: &Kernel,
     ) -> Result<(BuiltMap<T>, GramState, Box<dyn Observer + '_>)> {
         let options = TrainOptions { kernel: kernel.clone(), ..self.options.clone() };
-        let source = self.with_metric(metric);
+        let source = self.metric_rows(metric);
         let Self { n, reading, pass_shape, resources, .. } = *self;
-        let mapped = MapBuilder { source: &source, n, reading, options: &options, pass_shape, resources }.build()?;
-        let observer = self.resources.stage_observer.stage(GRAM_PASS, Some(self.n));
+        let built_map =
+            MapBuilder { source: &source, n, read_settings: reading, options: &options, pass_shape, resources }
+                .build()?;
+        let observer = self.resources.stage_observer.start_stage(GRAM_PASS, Some(self.n));
         // without the certificate and the class decisions, which would add to the cost of every
         // round
-        let fold = MomentReduction::new(&*mapped.map, self.folds, self.targets)
-            .with_bin_rows(self.pass_shape.tile)
+        let reduction = MomentReduction::new(&*built_map.map, self.folds, self.targets)
+            .with_bin_rows(self.pass_shape.tile_rows)
             .without_certificate();
         let pass = self.pass_shape.pass(self.pass_shape.gram_lanes, self.resources, &*observer);
-        let gram = pass.resume(GRAM_PASS, &source, &fold)?.0.gram;
-        Ok((mapped, gram, observer))
+        let gram = pass.resume(GRAM_PASS, &source, &reduction)?.0.gram;
+        Ok((built_map, gram, observer))
     }
 
     /// Fits without a metric and returns the smallest generalised cross-validation error over the
     /// lambdas; `None` if no lambda has an error.
     pub(super) fn smallest_gcv(&self, kernel: &Kernel) -> Result<Option<f64>> {
         let (_, gram, observer) = self.moments(None, kernel)?;
-        let ridge = settings::ridge(gram.features(), &LAMBDAS, self.targets.centre());
+        let ridge = settings::ridge_grid(gram.feature_count(), &LAMBDAS, self.targets.centre());
         let surface = Surface::compute(&gram, &ridge, self.resources.workers, &*observer)?;
         Ok(surface.cells.iter().filter_map(|cell| cell.gcv).min_by(f64::total_cmp))
     }
 
     /// Fits at the best lambda. The search for the best lambda starts at index `near_lambda`.
-    pub(super) fn fit(&self, metric: Option<Arc<Metric>>, kernel: &Kernel, near_lambda: usize) -> Result<Round<T>> {
-        let (mapped, gram, observer) = self.moments(metric.as_ref(), kernel)?;
+    pub(super) fn fit(
+        &self,
+        metric: Option<Arc<Metric>>,
+        kernel: &Kernel,
+        near_lambda_index: usize,
+    ) -> Result<Round<T>> {
+        let (built_map, gram, observer) = self.moments(metric.as_ref(), kernel)?;
         let workers = self.resources.workers;
-        let (lambda, error) = self.best_lambda(&gram, near_lambda, &*observer)?;
-        let (scored_at, error) = self.score_at_rank(&gram, (LAMBDAS[lambda], error), &*observer)?;
+        let (lambda_index, error) = self.best_lambda_index(&gram, near_lambda_index, &*observer)?;
+        let (scored_at, error) = self.score_at_rank(&gram, (LAMBDAS[lambda_index], error), &*observer)?;
         drop(observer);
-        let (rank, ridge) = (gram.features(), settings::ridge(gram.features(), &[], self.targets.centre()));
-        let weights = crate::fit(&gram, rank, LAMBDAS[lambda], &ridge, workers)?.head.weights;
-        let expansion = mapped.map.expand(weights.as_ref(), workers);
-        let passes = mapped.passes + 1;
-        Ok(Round { metric, kernel: mapped.kernel, lambda, error, scored_at, expansion, passes })
+        let (rank, ridge) =
+            (gram.feature_count(), settings::ridge_grid(gram.feature_count(), &[], self.targets.centre()));
+        let weights = crate::fit(&gram, rank, LAMBDAS[lambda_index], &ridge, workers)?.head.weights;
+        let expansion = built_map.map.expand(weights.as_ref(), workers);
+        let passes = built_map.passes + 1;
+        Ok(Round { metric, kernel: built_map.kernel, lambda_index, error, scored_at, expansion, passes })
     }
 
     /// Returns the rank and the lambda at which the round is compared with other rounds, and the
@@ -146,7 +154,7 @@ impl<T: Real> RoundData<'_, T> {
         observer: &dyn Observer,
     ) -> Result<((usize, f64), f64)> {
         let scored_rank = self.options.ranks.iter().fold(self.options.rank, |rank, scored| rank.min(*scored));
-        if scored_rank >= gram.features() {
+        if scored_rank >= gram.feature_count() {
             return Ok(((scored_rank, lambda), error));
         }
         let best = self.best_lambda_at(gram, scored_rank, observer)?;
@@ -156,8 +164,8 @@ impl<T: Real> RoundData<'_, T> {
     /// Returns the lambda with the smallest held-out error at a rank, and the error; `None` if no
     /// lambda has an error.
     fn best_lambda_at(&self, gram: &GramState, rank: usize, observer: &dyn Observer) -> Result<Option<(f64, f64)>> {
-        let (workers, ridge) = (self.resources.workers, settings::ridge(rank, &LAMBDAS, self.targets.centre()));
-        let mut system = RidgeSystem::new(gram.features(), &self.targets.centre(), Intercept::default());
+        let (workers, ridge) = (self.resources.workers, settings::ridge_grid(rank, &LAMBDAS, self.targets.centre()));
+        let mut system = RidgeSystem::new(gram.feature_count(), &self.targets.centre(), Intercept::default());
         let surface = Surface::cross_validate(gram, &ridge, &mut system, 0..gram.folds().len(), workers, observer)?;
         Ok(surface.best().and_then(|cell| Some((cell.lambda, cell.cv_mse?))))
     }
@@ -165,47 +173,53 @@ impl<T: Real> RoundData<'_, T> {
     /// Returns the smallest held-out error over the lambdas; infinity if no lambda has an error.
     pub(super) fn smallest_error(&self, metric: Option<&Arc<Metric>>, kernel: &Kernel) -> Result<f64> {
         let (_, gram, observer) = self.moments(metric, kernel)?;
-        Ok(self.best_lambda_at(&gram, gram.features(), &*observer)?.map_or(f64::INFINITY, |(_, error)| error))
+        Ok(self.best_lambda_at(&gram, gram.feature_count(), &*observer)?.map_or(f64::INFINITY, |(_, error)| error))
     }
 
     /// Returns the index of the best lambda and its held-out error. The search starts at
     /// `near_lambda`, because a round resembles the previous round, and moves to the neighbouring
     /// lambda while the error falls. Of equal errors, the larger lambda wins. If the largest fold
     /// has many rows, the search compares errors on this fold only.
-    fn best_lambda(&self, gram: &GramState, near_lambda: usize, observer: &dyn Observer) -> Result<(usize, f64)> {
+    fn best_lambda_index(
+        &self,
+        gram: &GramState,
+        near_lambda_index: usize,
+        observer: &dyn Observer,
+    ) -> Result<(usize, f64)> {
         let workers = self.resources.workers;
-        let mut system = RidgeSystem::new(gram.features(), &self.targets.centre(), Intercept::default());
+        let mut system = RidgeSystem::new(gram.feature_count(), &self.targets.centre(), Intercept::default());
         let scored_folds = (0..gram.folds().len()).filter(|fold| gram.fold_rule().is_held_out(*fold));
-        let largest = scored_folds.max_by_key(|fold| gram.folds()[*fold].rows).unwrap_or(0);
-        let folds = match gram.folds()[largest].rows < MIN_FOLD_ROWS {
+        let largest_fold = scored_folds.max_by_key(|fold| gram.folds()[*fold].row_count).unwrap_or(0);
+        let folds = match gram.folds()[largest_fold].row_count < MIN_FOLD_ROWS {
             true => 0..gram.folds().len(),
-            false => largest..largest + 1,
+            false => largest_fold..largest_fold + 1,
         };
-        let (mut errors, mut best) = ([None; LAMBDAS.len()], near_lambda);
+        let (mut errors, mut best_index) = ([None; LAMBDAS.len()], near_lambda_index);
         loop {
-            let around = best.saturating_sub(1)..LAMBDAS.len().min(best + 2);
-            let unscored: Vec<usize> = around.clone().filter(|index| errors[*index].is_none()).collect();
+            let neighbours = best_index.saturating_sub(1)..LAMBDAS.len().min(best_index + 2);
+            let unscored: Vec<usize> = neighbours.clone().filter(|index| errors[*index].is_none()).collect();
             let lambdas: Vec<f64> = unscored.iter().map(|index| LAMBDAS[*index]).collect();
-            let ridge = settings::ridge(gram.features(), &lambdas, self.targets.centre());
+            let ridge = settings::ridge_grid(gram.feature_count(), &lambdas, self.targets.centre());
             let surface = Surface::cross_validate(gram, &ridge, &mut system, folds.clone(), workers, observer)?;
             for (index, cell) in unscored.iter().zip(&surface.cells) {
-                let error = if folds.len() > 1 { cell.cv_mse } else { cell.fold_mse.get(largest).copied().flatten() };
+                let error =
+                    if folds.len() > 1 { cell.cv_mse } else { cell.fold_mse.get(largest_fold).copied().flatten() };
                 errors[*index] = Some(error.unwrap_or(f64::INFINITY));
             }
             let error = |index: &usize| errors[*index].unwrap_or(f64::INFINITY);
-            let next = around.rev().min_by(|a, b| error(a).total_cmp(&error(b))).unwrap_or(best);
-            if next == best {
+            let next_best = neighbours.rev().min_by(|a, b| error(a).total_cmp(&error(b))).unwrap_or(best_index);
+            if next_best == best_index {
                 break;
             }
-            best = next;
+            best_index = next_best;
         }
         // the system may be positive definite without one fold, and indefinite without another
         let all_folds = 0..gram.folds().len();
-        for (index, lambda) in LAMBDAS.iter().enumerate().skip(best) {
+        for (index, lambda) in LAMBDAS.iter().enumerate().skip(best_index) {
             let error = match errors[index].filter(|_| folds == all_folds) {
                 Some(error) => Some(error),
                 None => {
-                    let ridge = settings::ridge(gram.features(), &[*lambda], self.targets.centre());
+                    let ridge = settings::ridge_grid(gram.feature_count(), &[*lambda], self.targets.centre());
                     Surface::cross_validate(gram, &ridge, &mut system, all_folds.clone(), workers, observer)?.cells[0]
                         .cv_mse
                 }
@@ -223,15 +237,16 @@ impl<T: Real> RoundData<'_, T> {
         let Expansion::Landmarks { landmarks, coefficients, .. } = &round.expansion else {
             return Err(Error::option("metric", "", "it can be learned only with a map on landmarks, such as nystrom"));
         };
-        let source = self.with_metric(round.metric.as_ref());
-        let observer = self.resources.stage_over("gradients", source.range());
+        let source = self.metric_rows(round.metric.as_ref());
+        let observer = self.resources.start_stage_over("gradients", source.range());
         let landmarks_f64: Vec<f64> = landmarks.points.iter().map(|value| value.to_f64()).collect();
-        let fold = OuterProducts::new(round.kernel.build()?.typed::<f64>(), &landmarks_f64, coefficients.as_ref());
-        let fold = fold.with_row_sample(self.n, self.options.seed);
+        let reduction =
+            OuterProductReduction::new(round.kernel.build()?.typed::<f64>(), &landmarks_f64, coefficients.as_ref());
+        let reduction = reduction.with_row_sample(self.n, self.options.seed);
         let pass = self.pass_shape.pass(self.pass_shape.gram_lanes, self.resources, &*observer);
-        let products = pass.resume("gradients", &source, &fold)?.0;
+        let products = pass.resume("gradients", &source, &reduction)?.0;
         drop(observer);
-        let m = products.sums() * faer::Scale(1.0 / products.weight);
+        let m = products.sums() * faer::Scale(1.0 / products.total_weight);
         Ok(match &round.metric {
             None => m,
             Some(metric) => pull_back(&m, metric),
@@ -242,11 +257,11 @@ impl<T: Real> RoundData<'_, T> {
 /// Computes Aᵀ M A, where A is the metric and M averages outer products of gradients by Ax. The
 /// result is the average for gradients by x.
 fn pull_back(m: &Mat<f64>, metric: &Metric) -> Mat<f64> {
-    let (numbers, d, r) = (metric.numbers(), metric.inputs(), metric.outputs());
+    let (entries, d, r) = (metric.to_row_major(), metric.input_count(), metric.output_count());
     if metric.is_diagonal() {
-        return Mat::from_fn(d, d, |i, j| numbers[i] * m[(i, j)] * numbers[j]);
+        return Mat::from_fn(d, d, |i, j| entries[i] * m[(i, j)] * entries[j]);
     }
-    let a = Mat::from_fn(r, d, |k, j| numbers[k * d + j]);
+    let a = Mat::from_fn(r, d, |k, j| entries[k * d + j]);
     let ma = product(m.as_ref(), a.as_ref());
     product(a.transpose(), ma.as_ref())
 }
@@ -259,26 +274,26 @@ pub(super) fn metric_root(m: &Mat<f64>, form: MetricForm) -> Result<Option<Metri
     if !(trace > 0.0 && trace.is_finite()) {
         return Ok(None);
     }
-    let unit = d as f64 / trace;
+    let scale = d as f64 / trace;
     if form == MetricForm::Diagonal {
-        return Ok(Some(Metric::diagonal((0..d).map(|j| (m[(j, j)].max(0.0) * unit).sqrt()).collect())?));
+        return Ok(Some(Metric::diagonal((0..d).map(|j| (m[(j, j)].max(0.0) * scale).sqrt()).collect())?));
     }
-    let scaled = Mat::from_fn(d, d, |i, j| m[(i, j)] * unit);
-    let (values, vectors) = symmetric_eigen(scaled.as_ref())?;
-    let roots: Vec<f64> = values.iter().map(|value| value.max(0.0).sqrt()).collect();
+    let scaled_products = Mat::from_fn(d, d, |i, j| m[(i, j)] * scale);
+    let (eigenvalues, eigenvectors) = symmetric_eigen(scaled_products.as_ref())?;
+    let roots: Vec<f64> = eigenvalues.iter().map(|value| value.max(0.0).sqrt()).collect();
     Ok(Some(match form {
         MetricForm::LowRank(r) => {
             // the eigenvalues are ascending
             let leading: Vec<usize> = (d - r.min(d)..d).rev().collect();
-            let leading_trace: f64 = leading.iter().map(|k| values[*k].max(0.0)).sum();
-            let unit = (d as f64 / leading_trace).sqrt();
+            let leading_trace: f64 = leading.iter().map(|k| eigenvalues[*k].max(0.0)).sum();
+            let row_scale = (d as f64 / leading_trace).sqrt();
             let rows: Vec<f64> =
-                leading.iter().flat_map(|k| (0..d).map(|j| unit * roots[*k] * vectors[(j, *k)])).collect();
+                leading.iter().flat_map(|k| (0..d).map(|j| row_scale * roots[*k] * eigenvectors[(j, *k)])).collect();
             Metric::matrix(&rows, leading.len())?
         }
         _ => {
-            let half = Mat::from_fn(d, d, |i, k| vectors[(i, k)] * roots[k]);
-            let a = product(half.as_ref(), vectors.transpose());
+            let scaled_vectors = Mat::from_fn(d, d, |i, k| eigenvectors[(i, k)] * roots[k]);
+            let a = product(scaled_vectors.as_ref(), eigenvectors.transpose());
             let rows: Vec<f64> =
                 (0..d).flat_map(|i| (0..d).map(|j| (a[(i, j)] + a[(j, i)]) / 2.0).collect::<Vec<_>>()).collect();
             Metric::matrix(&rows, d)?
@@ -294,11 +309,11 @@ pub(super) fn metric_root(m: &Mat<f64>, form: MetricForm) -> Result<Option<Metri
 pub(super) fn importance_spread<T: Real>(data: &RoundData<'_, T>, round: &Round<T>) -> Result<Option<Vec<f64>>> {
     let mut fractions: Vec<Vec<f64>> = Vec::new();
     for fold in 0..data.folds.count() {
-        let part = rows_of_fold(data, fold)?;
-        if part.is_empty() {
+        let fold_rows = rows_of_fold(data, fold)?;
+        if fold_rows.is_empty() {
             continue;
         }
-        let products = RoundData { source: &part, n: part.len() as u64, ..*data }.gradient_products(round)?;
+        let products = RoundData { source: &fold_rows, n: fold_rows.len() as u64, ..*data }.gradient_products(round)?;
         let trace: f64 = (0..products.nrows()).map(|j| products[(j, j)]).sum();
         if !(trace.is_finite() && trace > 0.0) {
             return Ok(None);

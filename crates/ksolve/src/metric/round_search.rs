@@ -14,7 +14,7 @@ const MAX_ROUNDS: usize = 6;
 const PATIENCE: usize = 2;
 
 /// Factors by which the kernel's length scales are multiplied in the fits without a metric.
-const LENGTH_FACTORS: [f64; 4] = [0.25, 0.5, 1.0, 2.0];
+const LENGTH_SCALE_FACTORS: [f64; 4] = [0.25, 0.5, 1.0, 2.0];
 
 /// Number of rows for the median distance in each round; their 45,000 pairs determine it within 2
 /// %.
@@ -22,7 +22,7 @@ const MEDIAN_ROWS: usize = 300;
 
 /// Maximum number of steps when one of several length scales is searched. Each step doubles or
 /// halves the length scale; the search starts at the median distance.
-const MAX_STEPS: usize = 7;
+const MAX_SCALE_STEPS: usize = 7;
 
 /// From its second round on, a form is abandoned if its error exceeds this factor times the error
 /// of another form in the same round.
@@ -45,37 +45,38 @@ pub(super) struct LengthScales<'a, T> {
 
 impl<'a, T: Real> LengthScales<'a, T> {
     pub(super) fn new(kernel: &Kernel, sample: &'a RowSample<T>, seed: u64) -> Result<Self> {
-        let kernel = kernel.with_auto_lengths()?;
+        let kernel = kernel.with_auto_length_scales()?;
         Ok(Self { factors: vec![1.0; kernel.auto_count()], kernel, sample, seed })
     }
 
-    fn are_free(&self) -> bool {
+    fn has_auto_scales(&self) -> bool {
         !self.factors.is_empty()
     }
 
     fn kernel(&self, metric: Option<&Metric>, factor: f64) -> Result<Kernel> {
-        if !self.are_free() {
+        if !self.has_auto_scales() {
             return Ok(self.kernel.clone());
         }
-        let RowSample { rows, x, d, weights } = self.sample;
-        let count = rows.len().min(MEDIAN_ROWS);
-        let weights = weights.iter().take(count).copied().collect();
-        let median_sample = RowSample { rows: rows[..count].to_vec(), x: x[..count * d].to_vec(), d: *d, weights };
+        let RowSample { row_numbers: rows, x, d, weights } = self.sample;
+        let row_count = rows.len().min(MEDIAN_ROWS);
+        let weights = weights.iter().take(row_count).copied().collect();
+        let median_sample =
+            RowSample { row_numbers: rows[..row_count].to_vec(), x: x[..row_count * d].to_vec(), d: *d, weights };
         let median_sample = metric.map_or_else(|| median_sample.clone(), |metric| apply_metric(&median_sample, metric));
-        let factors = self.factors.iter().map(|each| each * factor).collect();
+        let factors = self.factors.iter().map(|scale_factor| scale_factor * factor).collect();
         Ok(map_builder::resolve_length_scales(&self.kernel, &median_sample, self.seed, &[factors])?.swap_remove(0))
     }
 }
 
 #[doc(hidden)]
 pub fn apply_metric<T: Real>(sample: &RowSample<T>, metric: &Metric) -> RowSample<T> {
-    let mut x = vec![T::default(); sample.len() * metric.outputs()];
+    let mut x = vec![T::default(); sample.len() * metric.output_count()];
     metric.apply(&sample.x, &mut x);
-    RowSample { rows: sample.rows.clone(), x, d: metric.outputs(), weights: sample.weights.clone() }
+    RowSample { row_numbers: sample.row_numbers.clone(), x, d: metric.output_count(), weights: sample.weights.clone() }
 }
 
 /// The best round so far, with its form and length scale factor.
-pub(super) struct Best<T> {
+pub(super) struct BestRound<T> {
     pub(super) round: Round<T>,
     pub(super) form: Option<MetricForm>,
     factor: f64,
@@ -86,9 +87,9 @@ pub(super) struct MetricSearch<'a, T: Real> {
     variance: f64,
     length_scales: LengthScales<'a, T>,
     rounds: Vec<RoundReport>,
-    best: Option<Best<T>>,
+    best: Option<BestRound<T>>,
     /// Index of the last round's lambda.
-    near_lambda: usize,
+    near_lambda_index: usize,
     is_enough: &'a dyn Fn(usize) -> bool,
     is_stopped: bool,
 }
@@ -99,13 +100,14 @@ impl<'a, T: Real> MetricSearch<'a, T> {
         length_scales: LengthScales<'a, T>,
         is_enough: &'a dyn Fn(usize) -> bool,
     ) -> Result<Self> {
-        let (rounds, near_lambda) = (Vec::new(), LAMBDAS.len() / 2);
-        let search = Self { variance, length_scales, rounds, best: None, near_lambda, is_enough, is_stopped: false };
+        let (rounds, near_lambda_index) = (Vec::new(), LAMBDAS.len() / 2);
+        let search =
+            Self { variance, length_scales, rounds, best: None, near_lambda_index, is_enough, is_stopped: false };
         search.check_gradient()?;
         Ok(search)
     }
 
-    pub(super) fn into_results(self) -> (Option<Best<T>>, Vec<RoundReport>) {
+    pub(super) fn into_results(self) -> (Option<BestRound<T>>, Vec<RoundReport>) {
         (self.best, self.rounds)
     }
 
@@ -128,8 +130,8 @@ impl<'a, T: Real> MetricSearch<'a, T> {
         metric: Option<Arc<Metric>>,
         kernel: &Kernel,
     ) -> Result<Round<T>> {
-        let round = data.fit(metric, kernel, self.near_lambda)?;
-        self.near_lambda = round.lambda;
+        let round = data.fit(metric, kernel, self.near_lambda_index)?;
+        self.near_lambda_index = round.lambda_index;
         self.rounds.push(RoundReport {
             form: form.map_or("none".to_string(), |form| form.to_string()),
             round: number,
@@ -152,13 +154,13 @@ impl<'a, T: Real> MetricSearch<'a, T> {
 
     pub(super) fn keep_if_better(&mut self, round: Round<T>, form: Option<MetricForm>, factor: f64) {
         if self.best.as_ref().is_none_or(|best| round.error < best.round.error) {
-            self.best = Some(Best { round, form, factor });
+            self.best = Some(BestRound { round, form, factor });
         }
     }
 
     fn check_gradient(&self) -> Result<()> {
         let kernel = self.length_scales.kernel(None, 1.0)?;
-        match kernel.build()?.typed::<f64>().differentiable() {
+        match kernel.build()?.typed::<f64>().is_differentiable() {
             true => Ok(()),
             false => {
                 let why = format!(
@@ -184,7 +186,7 @@ impl<'a, T: Real> MetricSearch<'a, T> {
     /// Multiplies one of several length scales by `step` again and again while the error falls.
     /// Returns true if the error fell at least once.
     fn step_length_scale(&mut self, data: &RoundData<'_, T>, index: usize, step: f64) -> Result<bool> {
-        for steps in 0..MAX_STEPS {
+        for steps in 0..MAX_SCALE_STEPS {
             let Some(best) = self.best.as_ref().filter(|_| !self.is_stopped) else { return Ok(steps > 0) };
             let (error_before, factor) = (best.round.error, best.factor);
             self.length_scales.factors[index] *= step;
@@ -209,7 +211,7 @@ impl<'a, T: Real> MetricSearch<'a, T> {
         let sample = self.length_scales.sample;
         let (n, t) = (sample.len().min(likelihood::MAX_ROWS), data.targets.count());
         let x = Mat::from_fn(n, sample.d, |i, j| sample.x[i * sample.d + j].to_f64());
-        let targets = data.targets_of(&sample.rows[..n])?;
+        let targets = data.targets_of(&sample.row_numbers[..n])?;
         let y = Mat::from_fn(n, t, |i, j| targets[i * t + j]);
         let kernel = self.length_scales.kernel(None, 1.0)?.build()?;
         let (stages, workers) = (&likelihood::STAGES, data.resources.workers);
@@ -225,7 +227,7 @@ impl<'a, T: Real> MetricSearch<'a, T> {
         form: Option<MetricForm>,
         metric: Option<Arc<Metric>>,
     ) -> Result<()> {
-        for factor in if self.length_scales.are_free() { &LENGTH_FACTORS[..] } else { &[1.0] } {
+        for factor in if self.length_scales.has_auto_scales() { &LENGTH_SCALE_FACTORS[..] } else { &[1.0] } {
             let round = self.fit(data, (form, 0), metric.clone(), *factor)?;
             self.keep_if_better(round, form, *factor);
             if self.is_stopped {
@@ -237,7 +239,7 @@ impl<'a, T: Real> MetricSearch<'a, T> {
 
     /// Returns the length scale factor of the best round, and the average outer product of its
     /// gradients.
-    pub(super) fn products(&self, data: &RoundData<'_, T>) -> Result<(f64, Mat<f64>)> {
+    pub(super) fn best_products(&self, data: &RoundData<'_, T>) -> Result<(f64, Mat<f64>)> {
         let best = self.best.as_ref().ok_or(Error::NoCell { precision: T::NAME })?;
         Ok((best.factor, data.gradient_products(&best.round)?))
     }
@@ -251,19 +253,19 @@ impl<'a, T: Real> MetricSearch<'a, T> {
         factor: f64,
         products: &Mat<f64>,
     ) -> Result<()> {
-        let (mut products, mut smallest_error, mut idle) = (products.clone(), f64::INFINITY, 0);
-        for number in 1..=MAX_ROUNDS {
+        let (mut products, mut smallest_error, mut idle_rounds) = (products.clone(), f64::INFINITY, 0);
+        for round_number in 1..=MAX_ROUNDS {
             if self.is_stopped {
                 break;
             }
             let Some(metric) = metric_root(&products, form)? else { return Ok(()) };
-            let round = self.fit(data, (Some(form), number), Some(Arc::new(metric)), factor)?;
-            idle = if round.error < smallest_error { 0 } else { idle + 1 };
+            let round = self.fit(data, (Some(form), round_number), Some(Arc::new(metric)), factor)?;
+            idle_rounds = if round.error < smallest_error { 0 } else { idle_rounds + 1 };
             smallest_error = smallest_error.min(round.error);
-            let is_last = idle >= PATIENCE
-                || number == MAX_ROUNDS
+            let is_last = idle_rounds >= PATIENCE
+                || round_number == MAX_ROUNDS
                 || self.is_stopped
-                || self.is_hopeless(form, number, round.error);
+                || self.is_hopeless(form, round_number, round.error);
             if !is_last {
                 products = data.gradient_products(&round)?;
             }
@@ -275,18 +277,21 @@ impl<'a, T: Real> MetricSearch<'a, T> {
         Ok(())
     }
 
-    fn is_hopeless(&self, form: MetricForm, number: usize, error: f64) -> bool {
-        let mut others = self.rounds.iter().filter(|other| other.round == number && other.form != form.to_string());
-        number > 1 && others.any(|other| error > HOPELESS_RATIO * other.cv_mse)
+    fn is_hopeless(&self, form: MetricForm, round_number: usize, error: f64) -> bool {
+        let mut others =
+            self.rounds.iter().filter(|other| other.round == round_number && other.form != form.to_string());
+        round_number > 1 && others.any(|other| error > HOPELESS_RATIO * other.cv_mse)
     }
 
     /// Tries other length scales for the best metric as long as they reduce the error.
     pub(super) fn refine_length_scales(&mut self, data: &RoundData<'_, T>) -> Result<()> {
-        if !self.length_scales.are_free() {
+        if !self.length_scales.has_auto_scales() {
             return Ok(());
         }
         for step in FINAL_FACTORS {
-            while let Some(Best { round, form: Some(form), factor }) = self.best.as_ref().filter(|_| !self.is_stopped) {
+            while let Some(BestRound { round, form: Some(form), factor }) =
+                self.best.as_ref().filter(|_| !self.is_stopped)
+            {
                 let (error_before, form, factor, metric) = (round.error, *form, factor * step, round.metric.clone());
                 let round = self.fit(data, (Some(form), 0), metric, factor)?;
                 let better = round.error < error_before;
@@ -310,17 +315,17 @@ impl<'a, T: Real> MetricSearch<'a, T> {
     /// of this fit. Returns the number of passes over the table.
     pub(super) fn refit_on_all_rows(&mut self, data: &RoundData<'_, T>) -> Result<u64> {
         // errors on the sample and on all rows are not comparable
-        let Some(Best { round, form: Some(form), factor }) = self.best.take_if(|best| best.form.is_some()) else {
+        let Some(BestRound { round, form: Some(form), factor }) = self.best.take_if(|best| best.form.is_some()) else {
             return Ok(0);
         };
-        let first = self.fit(data, (Some(form), MAX_ROUNDS + 1), round.metric, factor)?;
-        let products = data.gradient_products(&first)?;
-        let mut passes = first.passes + 1;
-        self.keep_if_better(first, Some(form), factor);
+        let refit = self.fit(data, (Some(form), MAX_ROUNDS + 1), round.metric, factor)?;
+        let products = data.gradient_products(&refit)?;
+        let mut passes = refit.passes + 1;
+        self.keep_if_better(refit, Some(form), factor);
         if let Some(metric) = metric_root(&products, form)? {
-            let second = self.fit(data, (Some(form), MAX_ROUNDS + 2), Some(Arc::new(metric)), factor)?;
-            passes += second.passes;
-            self.keep_if_better(second, Some(form), factor);
+            let final_round = self.fit(data, (Some(form), MAX_ROUNDS + 2), Some(Arc::new(metric)), factor)?;
+            passes += final_round.passes;
+            self.keep_if_better(final_round, Some(form), factor);
         }
         Ok(passes)
     }

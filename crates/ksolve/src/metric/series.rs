@@ -51,8 +51,8 @@ pub fn series_correlation<T: Real>(
     targets: &Targets,
 ) -> Result<Option<f64>> {
     let Some(correlation) = target_correlation(source, targets)? else { return Ok(None) };
-    let blocks = Folds::new(&FoldSpec::Blocks(BLOCK_COUNT), 0, range.clone(), &[])?;
-    Ok((variance_between_folds(sample, &blocks, targets)? <= MAX_BETWEEN_BLOCKS).then_some(correlation))
+    let block_folds = Folds::new(&FoldSpec::Blocks(BLOCK_COUNT), 0, range.clone(), &[])?;
+    Ok((variance_between_folds(sample, &block_folds, targets)? <= MAX_BETWEEN_BLOCKS).then_some(correlation))
 }
 
 #[doc(hidden)]
@@ -68,7 +68,7 @@ fn for_each_row<T: Real>(
     source: &dyn RowSource<T>,
     range: Range<u64>,
     targets: &Targets,
-    mut visit: impl FnMut(u64, &[f64]) -> Result<()>,
+    mut visitor: impl FnMut(u64, &[f64]) -> Result<()>,
 ) -> Result<()> {
     let (shape, mut y) = (source.shape(), Vec::new());
     let (mut cursor, mut tile) = (source.open(range)?, RowBuf::new(256));
@@ -77,7 +77,7 @@ fn for_each_row<T: Real>(
         for i in 0..block.len() {
             y.clear();
             targets.append_to(&block, i, &mut y)?;
-            visit(block.rows[i], &y)?;
+            visitor(block.row_numbers[i], &y)?;
         }
     }
     Ok(())
@@ -87,49 +87,49 @@ fn for_each_row<T: Real>(
 /// that random folds are too optimistic; otherwise `None`.
 fn target_correlation<T: Real>(source: &dyn RowSource<T>, targets: &Targets) -> Result<Option<f64>> {
     let (range, t, mut y) = (source.range(), targets.count(), Vec::new());
-    for_each_row(source, range.start..range.end.min(range.start + LEADING_ROWS), targets, |_, row| {
-        y.extend_from_slice(row);
+    for_each_row(source, range.start..range.end.min(range.start + LEADING_ROWS), targets, |_, targets_of_row| {
+        y.extend_from_slice(targets_of_row);
         Ok(())
     })?;
     let n = y.len() / t.max(1);
     if n < MIN_ROWS {
         return Ok(None);
     }
-    let (mut lagged, mut square_sum) = (0.0, 0.0);
-    let squares: f64 = y.iter().map(|y| y * y).sum();
+    let (mut lagged_sum, mut square_sum) = (0.0, 0.0);
+    let uncentred_square_sum: f64 = y.iter().map(|y| y * y).sum();
     for j in 0..t {
         let mean = (0..n).map(|i| y[i * t + j]).sum::<f64>() / n as f64;
         let deviation = |i: usize| y[i * t + j] - mean;
         square_sum += (0..n).map(|i| deviation(i) * deviation(i)).sum::<f64>();
-        lagged += (1..n).map(|i| deviation(i) * deviation(i - 1)).sum::<f64>();
+        lagged_sum += (1..n).map(|i| deviation(i) * deviation(i - 1)).sum::<f64>();
     }
     // the deviations of a constant target are rounding errors only
-    let correlation = (square_sum > ROUNDING_FRACTION * squares).then(|| lagged / square_sum);
+    let correlation = (square_sum > ROUNDING_FRACTION * uncentred_square_sum).then(|| lagged_sum / square_sum);
     Ok(correlation.filter(|correlation| *correlation > MIN_CORRELATION))
 }
 
 /// Returns the fraction of the targets' variance that lies between the means of folds.
 fn variance_between_folds<T: Real>(sample: &MemoryRows<T>, folds: &Folds, targets: &Targets) -> Result<f64> {
     let (t, k) = (targets.count(), folds.count());
-    let (mut sums, mut sizes, mut squares) = (vec![0.0; k * t], vec![0.0; k], 0.0);
+    let (mut target_sums, mut fold_sizes, mut square_sum) = (vec![0.0; k * t], vec![0.0; k], 0.0);
     for_each_row(sample, sample.range(), targets, |row, values| {
         let fold = folds.fold_of(row, 0)?;
-        sizes[fold] += 1.0;
-        for (sum, value) in sums[fold * t..(fold + 1) * t].iter_mut().zip(values) {
+        fold_sizes[fold] += 1.0;
+        for (sum, value) in target_sums[fold * t..(fold + 1) * t].iter_mut().zip(values) {
             *sum += value;
-            squares += value * value;
+            square_sum += value * value;
         }
         Ok(())
     })?;
-    let n: f64 = sizes.iter().sum();
-    let (mut total, mut explained) = (squares, 0.0);
+    let n: f64 = fold_sizes.iter().sum();
+    let (mut total_squares, mut between_squares) = (square_sum, 0.0);
     for j in 0..t {
-        let mean = (0..k).map(|fold| sums[fold * t + j]).sum::<f64>() / n.max(1.0);
-        total -= n * mean * mean;
-        let fold_square = |fold: usize| sums[fold * t + j].powi(2) / f64::max(sizes[fold], 1.0);
-        explained += (0..k).map(fold_square).sum::<f64>() - n * mean * mean;
+        let mean = (0..k).map(|fold| target_sums[fold * t + j]).sum::<f64>() / n.max(1.0);
+        total_squares -= n * mean * mean;
+        let fold_square = |fold: usize| target_sums[fold * t + j].powi(2) / f64::max(fold_sizes[fold], 1.0);
+        between_squares += (0..k).map(fold_square).sum::<f64>() - n * mean * mean;
     }
-    Ok(if total > 0.0 { explained / total } else { 0.0 })
+    Ok(if total_squares > 0.0 { between_squares / total_squares } else { 0.0 })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::prepare::stage_plans::{plan_solve, stage_plans};
 use crate::request::{
     FitRequest, LandmarkSource, MetricSource, PassShape, ProblemSize, Stage, TrainOptions, tile_rows,
 };
-use crate::solver::gradient_products::{OuterProductSums, OuterProducts};
+use crate::solver::gradient_products::{OuterProductReduction, OuterProductSums};
 use crate::{FoldSpec, Folds, Intercept, Result, RidgeGrid};
 use kapprox::Real;
 use kapprox::map::{MapRequest, MapSpec};
@@ -36,11 +36,11 @@ const MAX_SAMPLE_ROWS: usize = 10_000;
 const MAX_SAMPLE_VALUES: usize = 4_000_000;
 
 /// Numbers of rows and landmarks of the fits that compare length scales.
-const LENGTH_ROWS: usize = 1_000;
-const LENGTH_RANK: usize = 200;
+const LENGTH_SCALE_ROWS: usize = 1_000;
+const LENGTH_SCALE_RANK: usize = 200;
 
 /// Returns the settings of the linear systems of the fits, at one rank, for centred targets.
-pub(super) fn ridge(rank: usize, lambdas: &[f64], target_centre: Vec<f64>) -> RidgeGrid {
+pub(super) fn ridge_grid(rank: usize, lambdas: &[f64], target_centre: Vec<f64>) -> RidgeGrid {
     RidgeGrid { ranks: vec![rank], lambdas: lambdas.to_vec(), intercept: Intercept::default(), target_centre }
 }
 
@@ -73,14 +73,14 @@ pub fn default_folds(seed: u64, n: u64) -> Result<Folds> {
 /// does not depend on the options.
 pub(super) fn pass_shape_of<T: Real>(d: usize) -> PassShape {
     let tile = tile_rows(d, ROUND_RANK, size_of::<T>());
-    PassShape { tile, segment: (16 * tile) as u64, scan_lanes: 1, gram_lanes: 1, prefetch: 1 }
+    PassShape { tile_rows: tile, segment_rows: (16 * tile) as u64, scan_lanes: 1, gram_lanes: 1, prefetch_tiles: 1 }
 }
 
 #[doc(hidden)]
 pub fn learning_stage<T: Real>(request: &FitRequest<'_>) -> Result<Option<Stage>> {
     let MetricSource::Learned(_) = request.options.metric else { return Ok(None) };
     let plan = learning_plan::<T>(&request.options, ROUND_RANK, &request.size, request.resources.memory)?;
-    let sample_rows = sample_size(request.size.n, request.size.columns);
+    let sample_rows = sample_size(request.size.n, request.size.input_columns);
     Ok(Some(Stage { plan, passes: if sample_rows as u64 == request.size.n { 2 } else { 7 } }))
 }
 
@@ -91,66 +91,66 @@ pub fn learning_plan<T: Real>(
     size: &ProblemSize,
     budget: usize,
 ) -> Result<MemoryPlan> {
-    let ProblemSize { n, columns: d, t, element_bytes: element, threads, .. } = *size;
-    let folds = size.folds.max(DEFAULT_FOLDS);
-    let fit_size = ProblemSize { folds, d, ..size_of_fits(&round_options(training, rank), size, n)? };
+    let ProblemSize { n, input_columns: d, t, element_bytes, threads, .. } = *size;
+    let folds = size.fold_count.max(DEFAULT_FOLDS);
+    let fit_size = ProblemSize { fold_count: folds, d, ..size_of_fits(&round_options(training, rank), size, n)? };
     let remedy = "read fewer columns (`features`), or give `metric` none";
     let sample_rows = sample_size(n, d);
     Ok(largest_plan("metric", &fit_size, pass_shape_of::<T>(d), budget)
-        .term("sampled rows", sample_rows.saturating_mul(3 * (d * element + 40) + 16 * (t + 1)), remedy)
-        .term("gradients", OuterProducts::scratch_bytes(fit_size.map.p, d, threads), remedy)
+        .term("sampled rows", sample_rows.saturating_mul(3 * (d * element_bytes + 40) + 16 * (t + 1)), remedy)
+        .term("gradients", OuterProductReduction::scratch_bytes(fit_size.map.p, d, threads), remedy)
         .term("products of gradients", 8 * OuterProductSums::bytes(d), remedy)
         .term("marginal likelihood", likelihood::bytes(sample_rows, d, t), remedy))
 }
 
 fn size_of_fits(options: &TrainOptions, size: &ProblemSize, n: u64) -> Result<ProblemSize> {
-    let (ProblemSize { d, element_bytes: element, t, .. }, rows) =
-        (size.clone(), usize::try_from(n).unwrap_or(usize::MAX));
-    let map = options.map.shape(MapRequest { d, rank: options.rank, rows, element_bytes: element })?;
-    let sizes = ProblemSize { n, moment_columns: t, map, folds: 1, classes: 1, ranks: 1, ..size.clone() };
-    Ok(ProblemSize { candidates: None, scheme_bytes: 0, stores_features: false, ..sizes })
+    let (ProblemSize { d, element_bytes, t, .. }, row_count) = (size.clone(), usize::try_from(n).unwrap_or(usize::MAX));
+    let map = options.map.shape(MapRequest { d, rank: options.rank, candidate_count: row_count, element_bytes })?;
+    let fit_size =
+        ProblemSize { n, moment_columns: t, map, fold_count: 1, class_count: 1, rank_count: 1, ..size.clone() };
+    Ok(ProblemSize { candidate_count: None, scheme_bytes: 0, stores_features: false, ..fit_size })
 }
 
 /// Returns the plan with the most memory among the stages of a fit of these sizes.
 fn largest_plan(what: &str, fit_size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
-    let ridge = ridge(fit_size.map.p, &LAMBDAS, vec![0.0; fit_size.t]);
+    let ridge_grid = ridge_grid(fit_size.map.p, &LAMBDAS, vec![0.0; fit_size.t]);
     let systems = format!("systems of the {what}");
     let last_plan = |pass_shape: PassShape| {
-        plan_solve(fit_size, pass_shape, budget).term(&systems, ridge.solve_bytes(fit_size.map.p), "")
+        plan_solve(fit_size, pass_shape, budget).term(&systems, ridge_grid.solve_bytes(fit_size.map.p), "")
     };
     let largest_stage = stage_plans(fit_size, &last_plan, pass_shape, budget).into_iter().max_by_key(MemoryPlan::bytes);
     MemoryPlan { stage: what.to_string(), ..largest_stage.unwrap_or_else(|| last_plan(pass_shape)) }
 }
 
 /// Returns the stage that determines the length scale; `None` if the kernel needs no search.
-pub fn length_stage(request: &FitRequest<'_>, pass_shape: PassShape) -> Result<Option<Stage>> {
+pub fn length_scale_stage(request: &FitRequest<'_>, pass_shape: PassShape) -> Result<Option<Stage>> {
     let (options, size) = (&*request.options, &request.size);
     if !options.searches_length_scale() {
         return Ok(None);
     }
     // the size of the sample is random, so plan for ten standard deviations above its mean
-    let sample_rows = length_rows(size.n, size.d);
+    let sample_rows = length_scale_rows(size.n, size.d);
     let sample_rows = sample_rows + 10 * sample_rows.isqrt();
-    let fit_size = size_of_fits(&length_options(options, sample_rows), size, sample_rows as u64)?;
-    let row = 3 * (size.d * size.element_bytes + 40) + 16 * (size.t + 1);
+    let fit_size = size_of_fits(&length_scale_options(options, sample_rows), size, sample_rows as u64)?;
+    let row_bytes = 3 * (size.d * size.element_bytes + 40) + 16 * (size.t + 1);
     let plan =
         largest_plan("length scale", &fit_size, PassShape { gram_lanes: 1, ..pass_shape }, request.resources.memory)
             .term(
                 "sampled rows",
-                sample_rows.saturating_mul(row),
+                sample_rows.saturating_mul(row_bytes),
                 "give the length scale of the `kernel`, such as gaussian(sigma=2)",
             );
     Ok(Some(Stage { plan, passes: 1 }))
 }
 
 /// Returns the options of the fits that compare length scales on this many rows.
-pub(super) fn length_options(training: &TrainOptions, rows: usize) -> TrainOptions {
-    let rank = training.rank.min(LENGTH_RANK).min(rows.div_ceil(2));
+pub(super) fn length_scale_options(training: &TrainOptions, rows: usize) -> TrainOptions {
+    let rank = training.rank.min(LENGTH_SCALE_RANK).min(rows.div_ceil(2));
     TrainOptions { rank, ranks: vec![rank], folds: FoldSpec::None, ..round_options(training, ROUND_RANK) }
 }
 
-pub(super) fn length_rows(n: u64, d: usize) -> usize {
-    sample_size(n, d).min(LENGTH_ROWS)
+pub(super) fn length_scale_rows(n: u64, d: usize) -> usize {
+    sample_size(n, d).min(LENGTH_SCALE_ROWS)
 }
 
 #[doc(hidden)]

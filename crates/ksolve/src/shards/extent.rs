@@ -17,7 +17,7 @@ pub(super) struct StatisticsMetadata {
 }
 
 impl StatisticsMetadata {
-    pub(super) fn of(file: &StateFile) -> Result<Self> {
+    pub(super) fn from_file(file: &StateFile) -> Result<Self> {
         Self::deserialize(file.metadata()).map_err(|error| {
             let why = format!("it is not a file of shard statistics: {error}");
             Error::Statistics { path: file.path().to_path_buf(), why }
@@ -44,8 +44,8 @@ const COLUMN_PASS: PassKey = PassKey {
 
 /// Returns the key of the column statistics of some stored rows; `selected` is the number of
 /// rows that are used.
-pub(super) fn column_key(stored: &Range<u64>, selected: u64) -> StateKey {
-    StateKey { pass: COLUMN_PASS, node: Node { segments: stored.clone(), rows: selected } }
+pub(super) fn column_key(row_range: &Range<u64>, used_rows: u64) -> StateKey {
+    StateKey { pass: COLUMN_PASS, node: Node { segments: row_range.clone(), rows: used_rows } }
 }
 
 /// Returns true for a state of rows, false for a state of columns.
@@ -72,47 +72,48 @@ impl Extent {
     /// Returns the segments that lie completely in some rows, and the remaining rows, each piece
     /// within one segment.
     pub(super) fn split(&self, rows: &Range<u64>) -> (Range<u64>, Vec<Range<u64>>) {
-        let (cut, size) = (self.cut(), self.pass.cut.segment.max(1));
+        let (cut, segment_rows) = (self.cut(), self.pass.cut.segment.max(1));
         let (start, end) = (rows.start.clamp(cut.start, cut.end), rows.end.clamp(cut.start, cut.end));
-        let first = if start == cut.start { start / size } else { start.div_ceil(size) };
-        let last = if end == cut.end { end.div_ceil(size) } else { end / size };
-        let complete = first..last.max(first);
-        let inner = cut.rows(&complete);
-        let edges = [start..inner.start.min(end), inner.end.max(start)..end];
-        let edges = if inner.start >= end || inner.end <= start { [start..end, end..end] } else { edges };
+        let first_segment = if start == cut.start { start / segment_rows } else { start.div_ceil(segment_rows) };
+        let end_segment = if end == cut.end { end.div_ceil(segment_rows) } else { end / segment_rows };
+        let complete = first_segment..end_segment.max(first_segment);
+        let complete_rows = cut.rows(&complete);
+        let edges = [start..complete_rows.start.min(end), complete_rows.end.max(start)..end];
+        let edges =
+            if complete_rows.start >= end || complete_rows.end <= start { [start..end, end..end] } else { edges };
         (complete, edges.into_iter().filter(|rows| !rows.is_empty()).collect())
     }
 
     /// Returns the rows of a file, in order, with their locations.
     pub(super) fn locate_rows(&self, file: &StateFile) -> Vec<(Range<u64>, RowLocation)> {
-        let states = file.states().iter().enumerate().filter(|(_, state)| is_row_state(state));
+        let states = file.state_keys().iter().enumerate().filter(|(_, state)| is_row_state(state));
         let states = states.map(|(i, state)| (self.cut().rows(&state.node.segments), RowLocation::State(i)));
-        let rows = file.rows().iter().enumerate().map(|(i, key)| (key.stored.clone(), RowLocation::Rows(i)));
-        let mut all: Vec<_> = states.chain(rows).collect();
-        all.sort_by_key(|(rows, _)| rows.start);
-        all
+        let rows = file.row_keys().iter().enumerate().map(|(i, key)| (key.stored.clone(), RowLocation::Rows(i)));
+        let mut located_rows: Vec<_> = states.chain(rows).collect();
+        located_rows.sort_by_key(|(rows, _)| rows.start);
+        located_rows
     }
 
-    pub(super) fn end(&self, file: &StateFile) -> u64 {
+    pub(super) fn end_row(&self, file: &StateFile) -> u64 {
         self.locate_rows(file).last().map_or(0, |(rows, _)| rows.end).max(self.pass.cut.end)
     }
 
     /// Returns the stored rows that are missing in a file, up to its last row or the last prepared
     /// row.
     pub(super) fn missing_rows(&self, file: &StateFile) -> Vec<Range<u64>> {
-        let (mut holes, mut next_row) = (Vec::new(), self.pass.cut.start);
-        let end = self.end(file);
+        let (mut missing, mut next_row) = (Vec::new(), self.pass.cut.start);
+        let end = self.end_row(file);
         for rows in self.locate_rows(file).into_iter().map(|(rows, _)| rows).chain(std::iter::once(end..end)) {
             if rows.start > next_row {
-                holes.push(next_row..rows.start);
+                missing.push(next_row..rows.start);
             }
             next_row = next_row.max(rows.end);
         }
-        holes
+        missing
     }
 }
 
-pub(super) fn listed(rows: &[Range<u64>]) -> String {
+pub(super) fn format_ranges(rows: &[Range<u64>]) -> String {
     rows.iter().map(|rows| format!("{}..{}", rows.start, rows.end)).collect::<Vec<_>>().join(", ")
 }
 

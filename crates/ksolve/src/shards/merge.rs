@@ -1,6 +1,6 @@
 //! Merging and removing statistics.
 
-use super::extent::{Extent, RowLocation, StatisticsMetadata, is_row_state, listed};
+use super::extent::{Extent, RowLocation, StatisticsMetadata, format_ranges, is_row_state};
 use crate::{Error, Result};
 use kstore::checkpoint::{RowsKey, StateFile, StateKey, StateWriter};
 use kstore::pass::Node;
@@ -27,7 +27,7 @@ pub struct MergeSummary {
 /// Rows of a file, and their location.
 struct RowPart {
     rows: Range<u64>,
-    file: usize,
+    file_index: usize,
     location: RowLocation,
 }
 
@@ -49,51 +49,51 @@ struct RowPart {
 /// and rows that stay.
 pub fn merge(files: &[PathBuf], removed: &[Range<u64>], path: &Path) -> Result<MergeSummary> {
     let mut files = files.iter().map(|path| Ok(StateFile::open(path)?)).collect::<Result<Vec<StateFile>>>()?;
-    let Some(first) = files.first() else {
+    let Some(first_file) = files.first() else {
         return Err(Error::option("statistics", "", "no files to merge; name at least one file of statistics"));
     };
-    let mut metadata = StatisticsMetadata::of(first)?;
+    let mut metadata = StatisticsMetadata::from_file(first_file)?;
     for file in &files[1..] {
-        let StatisticsMetadata { job_mark, edges, .. } = StatisticsMetadata::of(file)?;
+        let StatisticsMetadata { job_mark, edges, .. } = StatisticsMetadata::from_file(file)?;
         if job_mark != metadata.job_mark {
             let why = format!(
                 "it does not have statistics of the same job as {}; merge statistics of one job",
-                first.path().display()
+                first_file.path().display()
             );
             return Err(Error::Statistics { path: file.path().to_path_buf(), why });
         }
-        add(&mut metadata.edges, edges);
+        add_digests(&mut metadata.edges, edges);
     }
-    let parts = parts(&files, &metadata.extent)?;
-    let is_part_removed = |part: &RowPart| are_removed(&part.rows, removed, files[part.file].path());
+    let parts = row_parts(&files, &metadata.extent)?;
+    let is_part_removed = |part: &RowPart| are_removed(&part.rows, removed, files[part.file_index].path());
     let removed_parts = parts.iter().map(is_part_removed).collect::<Result<Vec<bool>>>()?;
     let mut out = StateWriter::create(path)?;
     for (part, is_removed) in parts.into_iter().zip(removed_parts) {
-        copy_part(&mut out, &mut files[part.file], part.location, is_removed)?;
+        copy_part(&mut out, &mut files[part.file_index], part.location, is_removed)?;
     }
     for file in &mut files {
         copy_columns(&mut out, file, removed)?;
     }
-    out.finish(serde_json::to_value(&metadata).map_err(|error| super::not_a_job(path, &error))?)?;
+    out.finish(serde_json::to_value(&metadata).map_err(|error| super::not_a_job_error(path, &error))?)?;
     let merged = StateFile::open(path)?;
-    let deferred_rows = merged.rows().iter().map(|key| key.rows).sum();
+    let deferred_rows = merged.row_keys().iter().map(|key| key.rows).sum();
     Ok(MergeSummary {
-        states: merged.states().iter().filter(|state| is_row_state(state)).count(),
-        rows: rows(&merged),
+        states: merged.state_keys().iter().filter(|state| is_row_state(state)).count(),
+        rows: row_count(&merged),
         begun: deferred_rows,
-        next: metadata.extent.end(&merged),
+        next: metadata.extent.end_row(&merged),
         missing: metadata.extent.missing_rows(&merged),
     })
 }
 
-pub(super) fn rows(file: &StateFile) -> u64 {
-    let folded = file.states().iter().filter(|state| is_row_state(state)).map(|state| state.node.rows);
-    folded.chain(file.rows().iter().map(|key| key.rows)).sum()
+pub(super) fn row_count(file: &StateFile) -> u64 {
+    let state_rows = file.state_keys().iter().filter(|state| is_row_state(state)).map(|state| state.node.rows);
+    state_rows.chain(file.row_keys().iter().map(|key| key.rows)).sum()
 }
 
 /// Adds digests of parts of pieces: the digest of rows is the sum of their digests.
-fn add(edges: &mut Vec<(u64, u64)>, more: Vec<(u64, u64)>) {
-    for (piece, sum) in more {
+fn add_digests(edges: &mut Vec<(u64, u64)>, new_edges: Vec<(u64, u64)>) {
+    for (piece, sum) in new_edges {
         match edges.iter_mut().find(|(key, _)| *key == piece) {
             Some((_, digest)) => *digest = digest.wrapping_add(sum),
             None => edges.push((piece, sum)),
@@ -102,18 +102,18 @@ fn add(edges: &mut Vec<(u64, u64)>, more: Vec<(u64, u64)>) {
 }
 
 /// Returns the rows of all files, in order; an error if two files have the same row.
-fn parts(files: &[StateFile], extent: &Extent) -> Result<Vec<RowPart>> {
+fn row_parts(files: &[StateFile], extent: &Extent) -> Result<Vec<RowPart>> {
     let parts_of = |(i, file): (usize, &StateFile)| {
         let parts = extent.locate_rows(file).into_iter();
-        parts.map(move |(rows, location)| RowPart { rows, file: i, location }).collect::<Vec<_>>()
+        parts.map(move |(rows, location)| RowPart { rows, file_index: i, location }).collect::<Vec<_>>()
     };
     let mut parts: Vec<RowPart> = files.iter().enumerate().flat_map(parts_of).collect();
     parts.sort_by_key(|part| part.rows.start);
     if let Some(pair) = parts.windows(2).find(|pair| pair[0].rows.end > pair[1].rows.start) {
-        let both = pair[1].rows.start..pair[0].rows.end.min(pair[1].rows.end);
-        let (rows, other) = (listed(&[both]), files[pair[0].file].path().display());
+        let shared_rows = pair[1].rows.start..pair[0].rows.end.min(pair[1].rows.end);
+        let (rows, other) = (format_ranges(&[shared_rows]), files[pair[0].file_index].path().display());
         let why = format!("rows {rows} are also in {other}; merge each row once");
-        return Err(Error::Statistics { path: files[pair[1].file].path().to_path_buf(), why });
+        return Err(Error::Statistics { path: files[pair[1].file_index].path().to_path_buf(), why });
     }
     Ok(parts)
 }
@@ -121,13 +121,13 @@ fn parts(files: &[StateFile], extent: &Extent) -> Result<Vec<RowPart>> {
 /// Copies a state or rows of a file, or marks them as removed.
 fn copy_part(out: &mut StateWriter, file: &mut StateFile, location: RowLocation, is_removed: bool) -> Result<()> {
     match location {
-        RowLocation::State(index) if !is_removed => out.copy(file, index)?,
+        RowLocation::State(index) if !is_removed => out.copy_state(file, index)?,
         RowLocation::State(index) => {
-            let StateKey { pass, node } = file.states()[index].clone();
+            let StateKey { pass, node } = file.state_keys()[index].clone();
             out.push(StateKey { pass, node: Node { rows: 0, ..node } }, None)?;
         }
         RowLocation::Rows(index) => {
-            let key = file.rows()[index].clone();
+            let key = file.row_keys()[index].clone();
             let bytes = if is_removed { Vec::new() } else { file.load_rows(index)? };
             out.push_rows(if is_removed { RowsKey { rows: 0, ..key } } else { key }, &bytes)?;
         }
@@ -138,12 +138,12 @@ fn copy_part(out: &mut StateWriter, file: &mut StateFile, location: RowLocation,
 /// Copies the column statistics except for ranges that are removed completely: minima and maxima of
 /// a part of the rows are unknown.
 fn copy_columns(out: &mut StateWriter, file: &mut StateFile, removed: &[Range<u64>]) -> Result<()> {
-    for index in 0..file.states().len() {
-        let state = &file.states()[index];
-        let rows = &state.node.segments;
-        let is_removed = removed.iter().any(|away| away.start <= rows.start && rows.end <= away.end);
+    for index in 0..file.state_keys().len() {
+        let state = &file.state_keys()[index];
+        let row_range = &state.node.segments;
+        let is_removed = removed.iter().any(|range| range.start <= row_range.start && row_range.end <= range.end);
         if !is_row_state(state) && !is_removed {
-            out.copy(file, index)?;
+            out.copy_state(file, index)?;
         }
     }
     Ok(())
@@ -151,12 +151,12 @@ fn copy_columns(out: &mut StateWriter, file: &mut StateFile, removed: &[Range<u6
 
 /// Returns true if all of these rows are removed.
 fn are_removed(rows: &Range<u64>, removed: &[Range<u64>], path: &Path) -> Result<bool> {
-    let touched = |away: &&Range<u64>| away.start < rows.end && rows.start < away.end;
-    let Some(removed_rows) = removed.iter().find(touched) else { return Ok(false) };
+    let overlaps = |range: &&Range<u64>| range.start < rows.end && rows.start < range.end;
+    let Some(removed_rows) = removed.iter().find(overlaps) else { return Ok(false) };
     if removed_rows.start <= rows.start && rows.end <= removed_rows.end {
         return Ok(true);
     }
-    let (rows, away) = (listed(std::slice::from_ref(rows)), listed(std::slice::from_ref(removed_rows)));
+    let (rows, away) = (format_ranges(std::slice::from_ref(rows)), format_ranges(std::slice::from_ref(removed_rows)));
     let why = format!(
         "rows {rows} are one state, and removing {away} would split it; recompute the statistics of the remaining rows of {rows}, and merge those"
     );

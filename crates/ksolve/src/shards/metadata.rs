@@ -29,13 +29,13 @@ pub(super) struct JobMetadata {
 
 impl JobMetadata {
     pub(super) fn new(fit: &Fit, selection: &Selection, selected: &SelectedTable, folds: &FoldSpec) -> Self {
-        let of_times = |name: &str| {
+        let is_time_column = |name: &str| {
             let mut columns = selected.encoding().into_iter().flat_map(|encoding| encoding.columns());
             columns.any(|column| column.name == name && matches!(column.code, Code::Time(_)))
         };
-        let column = |column: &Column| match column.kind {
+        let store_column = |column: &Column| match column.kind {
             // a table without rows needs a type from which times can be parsed
-            Kind::Time(_) if of_times(&column.name) => Column { kind: Kind::Text, name: column.name.clone() },
+            Kind::Time(_) if is_time_column(&column.name) => Column { kind: Kind::Text, name: column.name.clone() },
             // times are read as the integers that store them
             Kind::Time(_) => Column { kind: Kind::Int { bits: 64, signed: true }, name: column.name.clone() },
             _ => column.clone(),
@@ -54,9 +54,9 @@ impl JobMetadata {
                 ..Selection::default()
             },
             reading: selected.reading(),
-            columns: selected.table().schema().columns.iter().map(column).collect(),
+            columns: selected.table().schema().columns.iter().map(store_column).collect(),
             stored: selected.table().stored_rows(),
-            closed: closed(selected, folds),
+            closed: why_closed(selected, folds),
         }
     }
 
@@ -67,7 +67,7 @@ impl JobMetadata {
         Ok(table.select(&self.fit.selection(Selection { rows, ..self.selection.clone() })?)?)
     }
 
-    pub(super) fn text(&self, options: TextOptions) -> TextOptions {
+    pub(super) fn text_options(&self, options: TextOptions) -> TextOptions {
         let options = if self.is_sparse() { options.sparse() } else { options };
         options.with_reading(self.reading.clone().with_encoding(self.selection.encoding.as_deref()))
     }
@@ -86,7 +86,7 @@ impl JobMetadata {
 
 /// Returns the reason why no rows can be appended to the rows of a selection; `None` if rows can be
 /// appended.
-fn closed(selected: &SelectedTable, folds: &FoldSpec) -> Option<String> {
+fn why_closed(selected: &SelectedTable, folds: &FoldSpec) -> Option<String> {
     let Range { start, end } = selected.range();
     match folds {
         _ if end < selected.table().stored_rows() => {

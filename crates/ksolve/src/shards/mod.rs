@@ -28,7 +28,7 @@ use crate::request::{MetricSource, TrainOptions};
 use crate::solver::{self, Solver};
 use crate::train::UNBOUNDED;
 use crate::{AnyModel, Error, Result, model::either};
-use extent::{Extent, StatisticsMetadata, column_key, listed};
+use extent::{Extent, StatisticsMetadata, column_key, format_ranges};
 use kstore::checkpoint::{Cut, StateFile, StateKey, StateWriter};
 use kstore::pass::{Node, PassKey, STRETCH_SEGMENTS};
 use kstore::{Merge, RowDigests, SelectedTable, Selection, Statistics, Table};
@@ -52,53 +52,54 @@ const DIGESTS: &str = "digests of the rows";
 pub struct PreparedJob {
     path: PathBuf,
     header: JobHeader,
-    mark: String,
+    job_mark: String,
 }
 
 /// Returns the pass that is split into shards. Rejects fits that make a second pass over the
 /// features, or another pass whose result cannot be read from a file instead.
-fn only_pass(fit: &Fit, training: &TrainOptions) -> Result<&'static str> {
-    let pass = |fit: &Fit| Ok::<_, Error>(Solver::<f64>::single_pass(&*fit.parsed_options()?.solver, training));
-    let only = pass(fit)?.map_err(|why| {
-        let can = |name: &&str| matches!(fit.for_solver(name).and_then(|fit| pass(&fit)), Ok(Ok(_)));
-        let able: Vec<&str> = solver::registry().into_iter().map(|family| family.name).filter(can).collect();
-        unsupported(fit, &format!("{why} ({} need only one)", able.join(", ")))
+fn shared_pass_name(fit: &Fit, training: &TrainOptions) -> Result<&'static str> {
+    let single_pass = |fit: &Fit| Ok::<_, Error>(Solver::<f64>::single_pass(&*fit.parsed_options()?.solver, training));
+    let pass_name = single_pass(fit)?.map_err(|why| {
+        let is_supported = |name: &&str| matches!(fit.for_solver(name).and_then(|fit| single_pass(&fit)), Ok(Ok(_)));
+        let solver_names: Vec<&str> =
+            solver::registry().into_iter().map(|family| family.name).filter(is_supported).collect();
+        unsupported_error(fit, &format!("{why} ({} need only one)", solver_names.join(", ")))
     })?;
     if training.metric != MetricSource::None {
         let why = "a prepared job does not support it, because its shards use the scaled features; leave it out";
         return Err(Error::option("metric", &training.metric, why));
     }
-    if training.map.passes() > 0 {
-        return Err(unsupported(fit, "building this `map` takes another pass; choose another map"));
+    if training.map.build_passes() > 0 {
+        return Err(unsupported_error(fit, "building this `map` takes another pass; choose another map"));
     }
     match training.landmarks.scheme() {
-        None => Err(unsupported(fit, "a prepared job cannot store a table of landmarks; name a landmark scheme")),
+        None => Err(unsupported_error(fit, "a prepared job cannot store a table of landmarks; name a landmark scheme")),
         Some(scheme) if scheme.needs_targets => {
-            Err(unsupported(fit, "these `landmarks` read the targets in another pass; choose another scheme"))
+            Err(unsupported_error(fit, "these `landmarks` read the targets in another pass; choose another scheme"))
         }
-        Some(_) => Ok(only),
+        Some(_) => Ok(pass_name),
     }
 }
 
-fn unsupported(fit: &Fit, why: &str) -> Error {
+fn unsupported_error(fit: &Fit, why: &str) -> Error {
     Error::option("solver", fit.family.name, format!("shards are folded in one pass over features: {why}"))
 }
 
 /// Returns the column statistics of all rows.
-fn columns(states: &mut StateFile, selected: &SelectedTable) -> Result<Statistics> {
-    let mut all = Statistics::new(&selected.shape());
-    for index in 0..states.states().len() {
-        if !extent::is_row_state(&states.states()[index]) {
+fn column_statistics(states: &mut StateFile, selected: &SelectedTable) -> Result<Statistics> {
+    let mut total = Statistics::new(&selected.shape());
+    for index in 0..states.state_keys().len() {
+        if !extent::is_row_state(&states.state_keys()[index]) {
             let mut statistics = Statistics::new(&selected.shape());
             states.load(index, &mut statistics)?;
-            all.merge(&statistics);
+            total.merge(&statistics);
         }
     }
-    selected.mark_integers(&mut all);
-    Ok(all)
+    selected.mark_integers(&mut total);
+    Ok(total)
 }
 
-fn not_a_job(path: &Path, error: &serde_json::Error) -> Error {
+fn not_a_job_error(path: &Path, error: &serde_json::Error) -> Error {
     Error::Statistics {
         path: path.to_path_buf(),
         why: format!("it is not a prepared job: {}", kstore::display::json_error(error)),
@@ -119,16 +120,16 @@ impl PreparedJob {
             let why = format!(
                 "a shard does not read the targets of other shards, by which column {column} is encoded; use `hash` 256, or leave the column out"
             );
-            return Err(unsupported(fit, &why));
+            return Err(unsupported_error(fit, &why));
         }
-        let training = fit.training(&selected)?;
-        let only = only_pass(fit, &training)?;
+        let training = fit.train_options(&selected)?;
+        let pass_name = shared_pass_name(fit, &training)?;
         let digests = Arc::new(RowDigests::new(table.stored_rows()));
-        let replay = Replay::for_preparation(only, StateWriter::create(path)?, &digests);
+        let replay = Replay::for_preparation(pass_name, StateWriter::create(path)?, &digests);
         let outcome = fit.run(&selected.with_digests(&digests), &run.clone().engine(&replay));
         let Some(pass) = replay.shared_pass() else {
             outcome?;
-            return Err(unsupported(
+            return Err(unsupported_error(
                 fit,
                 "this fit has no Gram matrix; set `method` to direct, or allow more `memory`",
             ));
@@ -136,8 +137,8 @@ impl PreparedJob {
         let job = JobMetadata::new(fit, selection, &selected, &training.folds);
         let node = Node { segments: pass.cut.segments(), rows: table.stored_rows() };
         let key = StateKey { pass: PassKey { number: 0, name: DIGESTS.to_string(), cut: pass.cut }, node };
-        let about = JobHeader { extent: Extent { pass, grows: job.closed.is_none() }, job };
-        let json = serde_json::to_value(&about).map_err(|error| not_a_job(path, &error))?;
+        let header = JobHeader { extent: Extent { pass, grows: job.closed.is_none() }, job };
+        let json = serde_json::to_value(&header).map_err(|error| not_a_job_error(path, &error))?;
         if let Some(mut out) = replay.into_writer() {
             out.push(key, Some(&*digests))?;
             out.finish(json)?;
@@ -152,16 +153,17 @@ impl PreparedJob {
     /// bit-identical.
     pub fn open(path: &Path) -> Result<Self> {
         let file = StateFile::open(path)?;
-        let about: JobHeader = JobHeader::deserialize(file.metadata()).map_err(|error| not_a_job(path, &error))?;
+        let header: JobHeader =
+            JobHeader::deserialize(file.metadata()).map_err(|error| not_a_job_error(path, &error))?;
         let (version, set) = (env!("CARGO_PKG_VERSION"), kapprox::instruction_set());
-        if (about.job.version.as_str(), &about.job.instruction_set) != (version, &set) {
-            let (prepared_version, prepared_set) = (&about.job.version, &about.job.instruction_set);
+        if (header.job.version.as_str(), &header.job.instruction_set) != (version, &set) {
+            let (prepared_version, prepared_set) = (&header.job.version, &header.job.instruction_set);
             let why = format!(
                 "it was prepared by version {prepared_version} on {prepared_set}, but this is version {version} on {set}, and the results would not be bit-identical; prepare it again"
             );
             return Err(Error::Statistics { path: path.to_path_buf(), why });
         }
-        Ok(Self { path: path.to_path_buf(), header: about, mark: file.digest() })
+        Ok(Self { path: path.to_path_buf(), header, job_mark: file.digest() })
     }
 
     /// Returns the number of stored rows of the table that the job was prepared on.
@@ -171,7 +173,7 @@ impl PreparedJob {
 
     /// Returns the options that read text files in the same way as the prepared rows.
     pub fn reading(&self, options: kstore::TextOptions) -> kstore::TextOptions {
-        self.header.job.text(options)
+        self.header.job.text_options(options)
     }
 
     /// Returns the number of rows of a segment. The statistics of this many stored rows, from a
@@ -190,23 +192,32 @@ impl PreparedJob {
     pub fn part(&self, part: u64, parts: u64, stored: u64) -> Result<Range<u64>> {
         let cut = self.header.extent.pass.cut;
         let cut = if self.header.extent.grows { Cut { end: stored.max(cut.end), ..cut } } else { cut };
-        let all = cut.segments();
-        let count = all.end - all.start;
+        let segments = cut.segments();
+        let segment_count = segments.end - segments.start;
         if part == 0 || part > parts {
             return Err(Error::option("part", format!("{part}/{parts}"), "expected a part from 1/K to K/K"));
         }
         // with at least eight blocks per part, the largest part exceeds the smallest by an eighth
         // at most
-        let unit = if count >= 8 * parts * STRETCH_SEGMENTS { STRETCH_SEGMENTS } else { 1 };
-        let units = (count / unit) as u128;
+        let unit_segments = if segment_count >= 8 * parts * STRETCH_SEGMENTS { STRETCH_SEGMENTS } else { 1 };
+        let unit_count = (segment_count / unit_segments) as u128;
         let boundary = |part: u64| match part == parts {
-            true => all.end,
+            true => segments.end,
             // the product is less than the number of segments
-            false => all.start + u64::try_from(u128::from(part) * units / u128::from(parts)).unwrap_or(0) * unit,
+            false => {
+                segments.start
+                    + u64::try_from(u128::from(part) * unit_count / u128::from(parts)).unwrap_or(0) * unit_segments
+            }
         };
         // blocks are counted from row 0
-        let aligned = |segment: u64| if segment == all.end { segment } else { (segment / unit * unit).max(all.start) };
-        Ok(cut.rows(&(aligned(boundary(part - 1))..aligned(boundary(part)))))
+        let align = |segment: u64| {
+            if segment == segments.end {
+                segment
+            } else {
+                (segment / unit_segments * unit_segments).max(segments.start)
+            }
+        };
+        Ok(cut.rows(&(align(boundary(part - 1))..align(boundary(part)))))
     }
 
     /// Returns the index of the row after the last row of a file of statistics: the first row of
@@ -216,8 +227,8 @@ impl PreparedJob {
     /// Statistics of another job.
     pub fn next_row(&self, statistics: &Path) -> Result<u64> {
         let file = StateFile::open(statistics)?;
-        self.metadata(&file)?;
-        Ok(self.header.extent.end(&file))
+        self.read_metadata(&file)?;
+        Ok(self.header.extent.end_row(&file))
     }
 
     /// Computes the statistics of the stored rows `rows` (an empty range is allowed), and writes
@@ -245,8 +256,8 @@ impl PreparedJob {
         let extent = &self.header.extent;
         let digests = Arc::new(RowDigests::new(self.stored_rows()));
         let metadata_json = |edges| {
-            let metadata = StatisticsMetadata { job_mark: self.mark.clone(), extent: extent.clone(), edges };
-            serde_json::to_value(&metadata).map_err(|error| not_a_job(path, &error))
+            let metadata = StatisticsMetadata { job_mark: self.job_mark.clone(), extent: extent.clone(), edges };
+            serde_json::to_value(&metadata).map_err(|error| not_a_job_error(path, &error))
         };
         let split = extent.split(&rows);
         if split.0.is_empty() && split.1.is_empty() {
@@ -261,9 +272,9 @@ impl PreparedJob {
             Ok(_) => unreachable!("the replay engine ends the fit before its head is solved for"),
         }
         let edges = self.check_digests(&digests, &rows)?;
-        let columns = run.statistics(&self.header.job.select(table)?.restricted_to(&rows))?;
+        let column_statistics = run.statistics(&self.header.job.select(table)?.restricted_to(&rows))?;
         if let Some(mut out) = replay.into_writer() {
-            out.push(column_key(&rows, columns.rows), Some(&columns))?;
+            out.push(column_key(&rows, column_statistics.rows), Some(&column_statistics))?;
             out.finish(metadata_json(edges)?)?;
         }
         Ok(())
@@ -275,32 +286,38 @@ impl PreparedJob {
     /// Statistics of another job; missing rows; the errors of the solver.
     pub fn solve(&self, statistics: &Path, run: &Run<'_>) -> Result<Fitted> {
         let mut states = StateFile::open(statistics)?;
-        let refused = |why: String| Err(Error::Statistics { path: statistics.to_path_buf(), why });
-        let (statistics_metadata, extent) = (self.metadata(&states)?, &self.header.extent);
-        let holes = extent.missing_rows(&states);
-        if !holes.is_empty() {
-            return refused(format!("rows {} are missing; compute and merge their statistics", listed(&holes)));
+        let reject = |why: String| Err(Error::Statistics { path: statistics.to_path_buf(), why });
+        let (statistics_metadata, extent) = (self.read_metadata(&states)?, &self.header.extent);
+        let missing_rows = extent.missing_rows(&states);
+        if !missing_rows.is_empty() {
+            return reject(format!(
+                "rows {} are missing; compute and merge their statistics",
+                format_ranges(&missing_rows)
+            ));
         }
         let prepared = self.digests()?;
         if let Some((piece, _)) =
             statistics_metadata.edges.iter().find(|(piece, sum)| prepared.piece_digest(*piece) != *sum)
         {
-            return refused(self.changed_rows_message(prepared.piece(*piece)));
+            return reject(self.changed_rows_message(prepared.piece_rows(*piece)));
         }
-        let (rows, end) = (merge::rows(&states), extent.end(&states));
+        let (rows, end) = (merge::row_count(&states), extent.end_row(&states));
         let table = Table::absent(self.header.job.schema(), end.max(self.stored_rows()));
         let selected = self.header.job.select(&table)?;
-        let columns = columns(&mut states, &selected)?;
+        let column_statistics = column_statistics(&mut states, &selected)?;
         let replay = Replay::open(&self.path, extent.pass.clone(), Role::solve(states, extent.pass.cut.segment))?;
         let mut fitted = self.run(&selected, &run.clone().engine(&replay))?;
         // shards may have been removed or appended since the job was prepared
         let (metadata, scaler) = either!(AnyModel: &mut fitted.model, model => (&mut model.metadata, &model.scaler));
         (metadata.rows, fitted.report.rows) = (rows, rows);
         metadata.reading.clone_from(&self.header.job.reading);
-        fitted.report.weight = total_weight_of(&columns);
-        let known = metadata.ranges.iter_mut().zip(&columns.inputs).filter(|(range, _)| **range != UNBOUNDED);
-        known.filter(|(_, column)| column.count > 0).for_each(|(range, column)| *range = [column.min, column.max]);
-        let names = metadata.features.iter().zip(&scaler.scale).zip(&columns.inputs);
+        fitted.report.weight = total_weight_of(&column_statistics);
+        let bounded_ranges =
+            metadata.ranges.iter_mut().zip(&column_statistics.inputs).filter(|(range, _)| **range != UNBOUNDED);
+        bounded_ranges
+            .filter(|(_, column)| column.count > 0)
+            .for_each(|(range, column)| *range = [column.min, column.max]);
+        let names = metadata.features.iter().zip(&scaler.scale).zip(&column_statistics.inputs);
         let new = names.filter(|((_, scale), column)| **scale == 0.0 && !column.is_constant());
         let new: Vec<&str> = new.map(|((name, _), _)| name.as_str()).take(8).collect();
         if !new.is_empty() {
@@ -317,9 +334,9 @@ impl PreparedJob {
         self.header.job.fit.run(selected, &run)
     }
 
-    fn metadata(&self, file: &StateFile) -> Result<StatisticsMetadata> {
-        let metadata = StatisticsMetadata::of(file)?;
-        if metadata.job_mark == self.mark {
+    fn read_metadata(&self, file: &StateFile) -> Result<StatisticsMetadata> {
+        let metadata = StatisticsMetadata::from_file(file)?;
+        if metadata.job_mark == self.job_mark {
             return Ok(metadata);
         }
         let why = format!("it has statistics of another job than {}; use statistics of this job", self.path.display());
@@ -329,22 +346,22 @@ impl PreparedJob {
     fn digests(&self) -> Result<RowDigests> {
         let mut file = StateFile::open(&self.path)?;
         let mut digests = RowDigests::new(self.stored_rows());
-        let index = file.states().iter().position(|state| state.pass.name == DIGESTS);
+        let index = file.state_keys().iter().position(|state| state.pass.name == DIGESTS);
         file.load(index.unwrap_or(usize::MAX), &mut digests)?;
         Ok(digests)
     }
 
     /// Compares the digests of the rows that were read with the digests of the prepared rows, piece
     /// by piece. Returns the digests of pieces that the rows cover only partly.
-    fn check_digests(&self, read: &RowDigests, rows: &Range<u64>) -> Result<Vec<(u64, u64)>> {
+    fn check_digests(&self, read_digests: &RowDigests, rows: &Range<u64>) -> Result<Vec<(u64, u64)>> {
         let prepared = self.digests()?;
         let mut edges = Vec::new();
-        for (piece, sum) in read.pieces_in(rows) {
-            let its = prepared.piece(piece);
-            if its.start < rows.start || rows.end < its.end {
+        for (piece, sum) in read_digests.piece_digests_in(rows) {
+            let piece_rows = prepared.piece_rows(piece);
+            if piece_rows.start < rows.start || rows.end < piece_rows.end {
                 edges.push((piece, sum));
             } else if prepared.piece_digest(piece) != sum {
-                let why = self.changed_rows_message(its);
+                let why = self.changed_rows_message(piece_rows);
                 return Err(Error::option("rows", format!("{}..{}", rows.start, rows.end), why));
             }
         }
@@ -353,7 +370,7 @@ impl PreparedJob {
 
     /// Returns the message for rows whose values differ from the prepared rows.
     fn changed_rows_message(&self, rows: Range<u64>) -> String {
-        let (rows, job) = (listed(&[rows]), self.path.display());
+        let (rows, job) = (format_ranges(&[rows]), self.path.display());
         format!(
             "the values of rows {rows} differ from those that {job} was prepared on; use the same table, or give the first row of a shard in another table, with `first_row` or `after`"
         )

@@ -40,53 +40,59 @@ type RowTiles = Vec<(usize, RowsKey)>;
 
 impl Role {
     /// Returns the role that folds a shard with segments of `size` rows.
-    pub(super) fn fold((complete, partial_rows): (Range<u64>, Vec<Range<u64>>), size: u64, out: StateWriter) -> Self {
-        let one = |rows: &Range<u64>| segment_of(rows, size)..segment_of(rows, size) + 1;
-        let work_units =
-            std::iter::once(complete).filter(|range| !range.is_empty()).chain(partial_rows.iter().map(one)).collect();
+    pub(super) fn fold(
+        (complete, partial_rows): (Range<u64>, Vec<Range<u64>>),
+        segment_rows: u64,
+        out: StateWriter,
+    ) -> Self {
+        let segment_range = |rows: &Range<u64>| segment_of(rows, segment_rows)..segment_of(rows, segment_rows) + 1;
+        let work_units = std::iter::once(complete)
+            .filter(|range| !range.is_empty())
+            .chain(partial_rows.iter().map(segment_range))
+            .collect();
         Self::Reduce { work_units: Mutex::new(work_units), partial_rows, out: Mutex::new(Some(out)) }
     }
 
     /// Returns the role that combines the contents of a file with segments of `size` rows.
-    pub(super) fn solve(states: StateFile, size: u64) -> Self {
-        let of_rows = states.states().iter().enumerate().filter(|(_, state)| is_row_state(state));
-        let state_indices = of_rows.map(|(i, state)| (state.node.segments.start, i)).collect();
+    pub(super) fn solve(states: StateFile, segment_rows: u64) -> Self {
+        let row_states = states.state_keys().iter().enumerate().filter(|(_, state)| is_row_state(state));
+        let state_indices = row_states.map(|(i, state)| (state.node.segments.start, i)).collect();
         let mut row_tiles: BTreeMap<u64, RowTiles> = BTreeMap::new();
-        for (i, key) in states.rows().iter().enumerate() {
-            row_tiles.entry(segment_of(&key.stored, size)).or_default().push((i, key.clone()));
+        for (i, key) in states.row_keys().iter().enumerate() {
+            row_tiles.entry(segment_of(&key.stored, segment_rows)).or_default().push((i, key.clone()));
         }
         row_tiles.values_mut().for_each(|tiles| tiles.sort_by_key(|(_, key)| key.stored.start));
         Self::Solve { states: Mutex::new(states), state_indices, row_tiles }
     }
 }
 
-fn segment_of(rows: &Range<u64>, size: u64) -> u64 {
-    rows.start / size.max(1)
+fn segment_of(rows: &Range<u64>, segment_rows: u64) -> u64 {
+    rows.start / segment_rows.max(1)
 }
 
 pub(super) struct Replay {
     /// Totals of the previous passes, and the shared pass.
     job: Option<(Mutex<StateFile>, PassKey)>,
     role: Role,
-    next: AtomicU64,
-    done: AtomicBool,
+    next_pass: AtomicU64,
+    is_done: AtomicBool,
 }
 
 impl Replay {
     pub(super) fn for_preparation(name: &'static str, out: StateWriter, digests: &Arc<RowDigests>) -> Self {
         let digests = Arc::clone(digests);
         let role = Role::Prepare { name, out: Mutex::new(Some(out)), shared_pass: Mutex::new(None), digests };
-        Self { job: None, role, next: AtomicU64::new(1), done: AtomicBool::new(false) }
+        Self { job: None, role, next_pass: AtomicU64::new(1), is_done: AtomicBool::new(false) }
     }
 
     pub(super) fn open(job: &Path, pass: PassKey, role: Role) -> Result<Self> {
         let job = Some((Mutex::new(StateFile::open(job)?), pass));
-        Ok(Self { job, role, next: AtomicU64::new(1), done: AtomicBool::new(false) })
+        Ok(Self { job, role, next_pass: AtomicU64::new(1), is_done: AtomicBool::new(false) })
     }
 
     /// Returns true after the fit has completed its role and was ended.
     pub(super) fn is_done(&self) -> bool {
-        self.done.load(Ordering::Relaxed)
+        self.is_done.load(Ordering::Relaxed)
     }
 
     /// Returns the pass before which a preparing fit ended.
@@ -106,7 +112,7 @@ impl Replay {
 
     /// Marks the role as complete and returns the error that ends the fit.
     fn complete(&self) -> Error {
-        self.done.store(true, Ordering::Relaxed);
+        self.is_done.store(true, Ordering::Relaxed);
         Error::Interrupted
     }
 
@@ -127,11 +133,11 @@ fn load(states: &Mutex<StateFile>, index: usize, state: &mut dyn Persist) -> Res
 
 impl Engine for Replay {
     fn begin_pass(&self, name: &str, cut: Cut) -> Result<(PassKey, ReductionMode)> {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let key = PassKey { number, name: name.to_string(), cut };
+        let pass_number = self.next_pass.fetch_add(1, Ordering::Relaxed);
+        let key = PassKey { number: pass_number, name: name.to_string(), cut };
         let Some((job, shared)) = &self.job else {
             return match &self.role {
-                Role::Prepare { name: until, shared_pass, .. } if name == *until => {
+                Role::Prepare { name: shared_name, shared_pass, .. } if name == *shared_name => {
                     *lock(shared_pass) = Some(key);
                     Err(self.complete())
                 }
@@ -139,13 +145,13 @@ impl Engine for Replay {
             };
         };
         let job = lock(job);
-        let is_it = |pass: &PassKey| pass.number == number && pass.name == name;
+        let is_this_pass = |pass: &PassKey| pass.number == pass_number && pass.name == name;
         let has_same_shape = |pass: &PassKey| (pass.cut.tile, pass.cut.segment) == (cut.tile, cut.segment);
         // rows may have been appended since; the totals remain the totals of the prepared rows
-        let recorded = job.states().iter().map(|state| &state.pass).find(|pass| is_it(pass));
-        let detail = match recorded.or(Some(shared).filter(|shared| is_it(shared))) {
+        let stored_pass = job.state_keys().iter().map(|state| &state.pass).find(|pass| is_this_pass(pass));
+        let detail = match stored_pass.or(Some(shared).filter(|shared| is_this_pass(shared))) {
             Some(pass) if has_same_shape(pass) => {
-                let key = if is_it(shared) { key } else { pass.clone() };
+                let key = if is_this_pass(shared) { key } else { pass.clone() };
                 return Ok((key, ReductionMode::Lots));
             }
             Some(_) => "it was prepared on fewer rows than its rank; prepare it again on more rows".to_string(),
@@ -192,7 +198,7 @@ impl Engine for Replay {
             return Err(Error::Interrupted);
         }
         if pass.number != shared.number {
-            let index = lock(job).states().iter().position(|state| state.pass == *pass);
+            let index = lock(job).state_keys().iter().position(|state| state.pass == *pass);
             return load(job, index.unwrap_or(usize::MAX), state);
         }
         match &self.role {
@@ -217,13 +223,14 @@ impl Engine for Replay {
 impl PartialRows for Replay {
     fn lot_rows(&self, lot: &Range<u64>) -> LotRows {
         let Some((_, shared)) = &self.job else { return LotRows::Whole };
-        let size = shared.cut.segment;
+        let segment_rows = shared.cut.segment;
         match &self.role {
             Role::Prepare { .. } => LotRows::Whole,
             Role::Reduce { partial_rows, .. } => {
-                let its =
-                    partial_rows.iter().find(|rows| segment_of(rows, size) == lot.start && lot.end == lot.start + 1);
-                its.map_or(LotRows::Whole, |rows| LotRows::Partial(rows.clone()))
+                let covered_rows = partial_rows
+                    .iter()
+                    .find(|rows| segment_of(rows, segment_rows) == lot.start && lot.end == lot.start + 1);
+                covered_rows.map_or(LotRows::Whole, |rows| LotRows::Partial(rows.clone()))
             }
             Role::Solve { row_tiles, .. } => {
                 row_tiles.get(&lot.start).map_or(LotRows::Whole, |tiles| LotRows::Stored(tiles.clone()))

@@ -32,21 +32,21 @@ use kstore::{MemoryPlan, Pass, RowSource};
 
 /// Number of permutations that share each computed kernel value. With 64 permutations, the products
 /// cost more than the kernel evaluations.
-const LABELS_AT_ONCE: usize = 64;
+const LABEL_BATCH: usize = 64;
 
 const ROWS_REMEDY: &str = "compare fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
 
 pub(super) fn plan(size: &ProblemSize, budget: usize, permutations: usize) -> MemoryPlan {
     let n = usize::try_from(size.n).unwrap_or(usize::MAX);
-    let vectors = 2 * 8 * LABELS_AT_ONCE.min(permutations.saturating_add(2));
+    let vector_bytes = 2 * 8 * LABEL_BATCH.min(permutations.saturating_add(2));
     // the pass collects the rows in key order; sorting them into row order needs a copy
-    let rows = 3 * (size.d * size.element_bytes + 40);
-    let tiles = KernelTiles::<f64>::bytes(size.threads, LABELS_AT_ONCE);
+    let row_bytes = 3 * (size.d * size.element_bytes + 40);
+    let tile_bytes = KernelTiles::<f64>::buffer_bytes(size.threads, LABEL_BATCH);
     stage_plans::base_plan("mmd", size, budget)
-        .term("rows", n.saturating_mul(rows), ROWS_REMEDY)
-        .term("labels and their products", n.saturating_mul(vectors + 8), ROWS_REMEDY)
+        .term("rows", n.saturating_mul(row_bytes), ROWS_REMEDY)
+        .term("labels and their products", n.saturating_mul(vector_bytes + 8), ROWS_REMEDY)
         .term("keys of the rows", RandomSubsets::bytes(n, size.threads), "set `permutations` 0")
-        .term("kernel blocks", tiles, "lower `threads`")
+        .term("kernel blocks", tile_bytes, "lower `threads`")
         .term(
             "decoders and tiles",
             size.cursor.bytes_for(tile_rows(size.d, size.map.p, size.element_bytes)) * 4,
@@ -65,37 +65,37 @@ pub(super) fn measure<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<TestStatistic> {
     require_rows("mmd of a sample", 2, m.min(n - m))?;
-    let observer = resources.stage_over("rows to memory", source.range());
-    let data =
-        TableScan { source, pass: Pass { journal: None, ..pass_shape.pass(1, resources, &*observer) }, count: n };
-    let all = usize::try_from(n).unwrap_or(usize::MAX);
-    let rows = candidates::in_row_order(uniform_sample(&data, all, Purpose::Candidates, seed)?)?;
+    let observer = resources.start_stage_over("rows to memory", source.range());
+    let scan =
+        TableScan { source, pass: Pass { journal: None, ..pass_shape.pass(1, resources, &*observer) }, row_count: n };
+    let sample_size = usize::try_from(n).unwrap_or(usize::MAX);
+    let memory_rows = candidates::sort_by_row_number(uniform_sample(&scan, sample_size, Purpose::Candidates, seed)?)?;
     drop(observer);
-    let (n, m) = (rows.len(), usize::try_from(m).unwrap_or(usize::MAX));
+    let (n, m) = (memory_rows.len(), usize::try_from(m).unwrap_or(usize::MAX));
     let kernel = kernel.build()?.typed::<T>();
-    let x = MatRef::from_row_major_slice(rows.x(), n, source.shape().inputs);
+    let x = MatRef::from_row_major_slice(memory_rows.x(), n, source.shape().inputs);
     let mut diag = vec![0.0; n];
     kernel.diag(x, &mut diag);
     kapprox::kernel::check_finite::<T>("of this test", &diag)?;
-    let choices = RandomSubsets::new(seed, permutations, m, n, resources.workers);
+    let subsets = RandomSubsets::new(seed, permutations, m, n, resources.workers);
     // columns: all rows, the observed labels, random labels
-    let label = |j: usize, row: usize| match j {
+    let has_label = |j: usize, row: usize| match j {
         0 => true,
         1 => row < m,
-        j => choices.contains(j - 2, row),
+        j => subsets.contains(j - 2, row),
     };
-    let columns = permutations + 2;
-    let mut sums = Vec::with_capacity(columns);
+    let label_count = permutations + 2;
+    let mut sums = Vec::with_capacity(label_count);
     let tiles = KernelTiles::new(&*kernel, x, resources.workers);
-    let observer = resources.stage_observer.stage("kernel values", None);
-    for first in (0..columns).step_by(LABELS_AT_ONCE) {
+    let observer = resources.stage_observer.start_stage("kernel values", None);
+    for first_label in (0..label_count).step_by(LABEL_BATCH) {
         if observer.should_stop() {
             return Err(kstore::Error::Interrupted.into());
         }
-        let width = LABELS_AT_ONCE.min(columns - first);
-        let v = Mat::from_fn(n, width, |row, j| f64::from(u8::from(label(first + j, row))));
+        let batch_len = LABEL_BATCH.min(label_count - first_label);
+        let v = Mat::from_fn(n, batch_len, |row, j| f64::from(u8::from(has_label(first_label + j, row))));
         let product = tiles.product(v.as_ref());
-        sums.extend((0..width).map(|j| LabelProducts {
+        sums.extend((0..batch_len).map(|j| LabelProducts {
             within: v.col(j).transpose() * product.col(j),
             with_all: product.col(j).iter().sum(),
             diag: diag.iter().zip(v.col(j).iter()).map(|(diag, label)| diag * label).sum(),
@@ -103,7 +103,7 @@ pub(super) fn measure<T: Real>(
     }
     let statistic = |j: usize| sums[j].statistic(&sums[0], m as f64, (n - m) as f64);
     let (biased, unbiased) = statistic(1);
-    let permuted: Vec<f64> = (2..columns).map(|j| statistic(j).0).collect();
+    let permuted: Vec<f64> = (2..label_count).map(|j| statistic(j).0).collect();
     let p_values = PValues { permutation: p_value(biased, &permuted), ..PValues::default() };
     // the exact kernel has no approximation error
     let certificate = Some(Certificate { trace_error: 0.0, overshoot: 0.0, floor: 0.0 });
@@ -123,10 +123,10 @@ struct LabelProducts {
 impl LabelProducts {
     fn statistic(&self, total: &Self, m: f64, k: f64) -> (f64, f64) {
         let (within, cross) = (self.within, self.with_all - self.within);
-        let other = total.within - self.with_all - cross;
-        let biased = within / (m * m) + other / (k * k) - 2.0 * cross / (m * k);
-        let (within, other) = (within - self.diag, other - (total.diag - self.diag));
+        let second_within = total.within - self.with_all - cross;
+        let biased = within / (m * m) + second_within / (k * k) - 2.0 * cross / (m * k);
+        let (within, second_within) = (within - self.diag, second_within - (total.diag - self.diag));
         // a negative value is rounding error
-        (biased.max(0.0), within / (m * (m - 1.0)) + other / (k * (k - 1.0)) - 2.0 * cross / (m * k))
+        (biased.max(0.0), within / (m * (m - 1.0)) + second_within / (k * (k - 1.0)) - 2.0 * cross / (m * k))
     }
 }

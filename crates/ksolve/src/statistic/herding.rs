@@ -91,30 +91,30 @@ pub fn represent<T: Real>(
         let plan = stage_plans::plan_feature_pass("herding", size, pass_shape, resources.memory)
             .term("row numbers", n.saturating_mul(9), "select among fewer rows (`rows`)")
             .term("selected rows", count.saturating_mul(32), "lower `count`");
-        FeatureTier::choose(plan, size, resources)
+        FeatureTier::select(plan, size, resources)
     };
-    let plans = stage_plans::choose_pass_shape(&size, &|pass_shape| choose_tier(&size, pass_shape).1, resources.memory);
+    let plans = stage_plans::select_pass_shape(&size, &|pass_shape| choose_tier(&size, pass_shape).1, resources.memory);
     let prepared = prepared::prepare::<T>(selected, options, RowAccess::Features, resources, plans)?;
-    let PreparedFit { survey, mapped, pass_shape: cut, .. } = &prepared;
-    let (tier, plan) = choose_tier(&size, *cut);
+    let PreparedFit { survey, built_map, pass_shape, .. } = &prepared;
+    let (tier, plan) = choose_tier(&size, *pass_shape);
     tier.warning(&size).into_iter().for_each(|text| resources.stage_observer.warn(text));
     let features = prepared.features(tier, &plan, SectionPoints::Map, resources);
     let herd = herd(&features, count)?;
-    let observer = resources.stage_over("row numbers", prepared.source().range());
-    let mut numbers = Vec::new();
-    let pass = Pass { journal: None, ..cut.pass(1, resources, &*observer) };
+    let observer = resources.start_stage_over("row numbers", prepared.source().range());
+    let mut row_numbers = Vec::new();
+    let pass = Pass { journal: None, ..pass_shape.pass(1, resources, &*observer) };
     pass.visit(prepared.source(), |block| {
-        numbers.extend_from_slice(block.rows);
+        row_numbers.extend_from_slice(block.row_numbers);
         Ok::<(), Error>(())
     })?;
     Ok(Representatives {
-        rows: herd.positions.iter().map(|position| numbers[*position]).collect(),
+        rows: herd.positions.iter().map(|position| row_numbers[*position]).collect(),
         means: survey.scaler.mean.clone(),
         squared_distances: herd.squared_distances,
         variance: herd.variance,
-        among: survey.rows(),
-        kernel: mapped.kernel.to_string(),
-        rank: mapped.map.dims().1,
+        among: survey.row_count(),
+        kernel: built_map.kernel.to_string(),
+        rank: built_map.map.dims().1,
         passes: prepared.passes() + 2 + if tier == FeatureTier::Recomputed { 1 + count as u64 } else { 0 },
         planned_bytes: prepared.planned_bytes,
     })
@@ -126,24 +126,26 @@ pub fn represent<T: Real>(
 /// Errors of reading the rows and of the map; [`Error::TooFewRowsFor`] if there are fewer than
 /// `count` rows.
 pub fn herd<T: Real>(data: &FitData<'_, T>, count: usize) -> Result<Herd> {
-    super::require_rows("herding", count as u64, data.rows)?;
+    super::require_rows("herding", count as u64, data.n)?;
     let (stored_features, _) = StoredFeatures::gather(data, GatherOptions::default())?;
     let (mean, variance) = mean(data, &stored_features)?;
-    let (mut direction, mut sum) = (mean.clone(), vec![0.0; stored_features.p]);
-    let (mut picked, mut herd) = (vec![false; stored_features.n], Herd { variance, ..Herd::default() });
-    let observer =
-        data.resources.stage_observer.stage("herding", Some((stored_features.n as u64).saturating_mul(count as u64)));
+    let (mut direction, mut selected_sum) = (mean.clone(), vec![0.0; stored_features.p]);
+    let (mut is_selected, mut herd) = (vec![false; stored_features.n], Herd { variance, ..Herd::default() });
+    let observer = data
+        .resources
+        .stage_observer
+        .start_stage("herding", Some((stored_features.n as u64).saturating_mul(count as u64)));
     for t in 1..=count {
         let weights: Vec<T> = direction.iter().map(|w| T::from_f64(*w)).collect();
         let (mut scores, mut best) = (Vec::new(), None::<(usize, f64)>);
         let mut features = vec![T::ZERO; stored_features.p];
         stored_features.visit(&*observer, |tile| {
-            scores.resize(tile.rows(), T::ZERO);
-            tile.times(&weights, &mut scores, stored_features.workers());
+            scores.resize(tile.row_count(), T::ZERO);
+            tile.multiply(&weights, &mut scores, stored_features.workers());
             for (i, score) in scores.iter().map(|score| score.to_f64()).enumerate() {
-                let larger = best.is_none_or(|(_, largest)| score > largest);
-                if larger && !picked[tile.first + i] {
-                    best = Some((tile.first + i, score));
+                let is_larger = best.is_none_or(|(_, largest)| score > largest);
+                if is_larger && !is_selected[tile.first_row + i] {
+                    best = Some((tile.first_row + i, score));
                     features.copy_from_slice(tile.row(i));
                 }
             }
@@ -151,29 +153,30 @@ pub fn herd<T: Real>(data: &FitData<'_, T>, count: usize) -> Result<Herd> {
         })?;
         let remedy = "scale the features, choose another kernel or use `precision` f64";
         let (position, _) = best.ok_or(Error::NotFinite { what: "the score of every row", remedy })?;
-        picked[position] = true;
+        is_selected[position] = true;
         herd.positions.push(position);
-        let mut distance = 0.0;
-        for (((sum, direction), mean), feature) in sum.iter_mut().zip(&mut direction).zip(&mean).zip(&features) {
+        let mut squared_distance = 0.0;
+        for (((sum, direction), mean), feature) in selected_sum.iter_mut().zip(&mut direction).zip(&mean).zip(&features)
+        {
             *sum += feature.to_f64();
             *direction += mean - feature.to_f64();
-            distance += (mean - *sum / t as f64).powi(2);
+            squared_distance += (mean - *sum / t as f64).powi(2);
         }
-        herd.squared_distances.push(distance);
+        herd.squared_distances.push(squared_distance);
     }
     Ok(herd)
 }
 
 /// Computes μ and tr C: one pass over the features.
 fn mean<T: Real>(data: &FitData<'_, T>, stored_features: &StoredFeatures<'_, T>) -> Result<(Vec<f64>, f64)> {
-    let (mut mean, mut squares, n) = (vec![0.0; stored_features.p], 0.0, stored_features.n as f64);
-    let observer = data.resources.stage_observer.stage("mean", Some(stored_features.n as u64));
+    let (mut mean, mut square_sum, n) = (vec![0.0; stored_features.p], 0.0, stored_features.n as f64);
+    let observer = data.resources.stage_observer.start_stage("mean", Some(stored_features.n as u64));
     stored_features.visit(&*observer, |tile| {
-        tile.add_transposed(&vec![T::ONE; tile.rows()], &mut mean, stored_features.workers());
-        squares += tile.phi.iter().map(|v| v.to_f64() * v.to_f64()).sum::<f64>();
+        tile.add_transposed_product(&vec![T::ONE; tile.row_count()], &mut mean, stored_features.workers());
+        square_sum += tile.phi.iter().map(|v| v.to_f64() * v.to_f64()).sum::<f64>();
         Ok(())
     })?;
     mean.iter_mut().for_each(|sum| *sum /= n);
-    let norm: f64 = mean.iter().map(|v| v * v).sum();
-    Ok((mean, (squares / n - norm).max(0.0)))
+    let squared_norm: f64 = mean.iter().map(|v| v * v).sum();
+    Ok((mean, (square_sum / n - squared_norm).max(0.0)))
 }

@@ -36,12 +36,12 @@
 //! Janzing, Schölkopf, "Kernel-based conditional independence test", UAI 2011, theorem 4, for the
 //! spectrum.
 
-use super::null_distribution::Mixture;
-use super::random_labels::{order, p_value};
+use super::null_distribution::ChiSquaredSum;
+use super::random_labels::{p_value, random_permutation};
 use super::{MeasurePair, PValues, SampleKind, SplitPoint, StatisticFamily, TestStatistic, require_rows};
 use crate::features::{FitData, GatherOptions, StoredFeatures};
 use crate::gram::covariance;
-use crate::linalg::strips::{Pool, for_each_strip};
+use crate::linalg::strips::{BufferPool, for_each_strip};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, Result};
 use faer::linalg::matmul::matmul;
@@ -54,7 +54,7 @@ pub(super) const FAMILY: StatisticFamily = StatisticFamily {
     name: "hsic",
     about: "Hilbert-Schmidt independence criterion, tr(KHLH)/n^2: whether two sets of columns are \
         dependent",
-    compares: SampleKind::Columns,
+    sample_kind: SampleKind::Columns,
     plan,
     stores_features: true,
     measure: MeasurePair(measure, measure),
@@ -65,14 +65,14 @@ const STRIP_ROWS: usize = 1024;
 
 fn plan(plan: MemoryPlan, size: &ProblemSize, _: PassShape, permutations: usize) -> MemoryPlan {
     // p and q are half of the combined features each
-    let (p, e) = (size.map.p.div_ceil(2), size.element_bytes);
+    let (p, element_bytes) = (size.map.p.div_ceil(2), size.element_bytes);
     let n = usize::try_from(size.n).unwrap_or(usize::MAX);
     let plan = plan.term("covariances and their eigenvalues", 4 * 8 * size.map.p * size.map.p, "lower `rank`");
     if permutations == 0 {
         return plan;
     }
-    let thread = p * p * (8 + e) + 2 * STRIP_ROWS * p * e + 4 * n;
-    plan.term("random orders and their products", size.threads.max(1) * thread, "lower `threads`").term(
+    let thread_bytes = p * p * (8 + element_bytes) + 2 * STRIP_ROWS * p * element_bytes + 4 * n;
+    plan.term("random orders and their products", size.threads.max(1) * thread_bytes, "lower `threads`").term(
         "permuted statistics",
         permutations.saturating_mul(8),
         "lower `permutations`",
@@ -80,83 +80,86 @@ fn plan(plan: MemoryPlan, size: &ProblemSize, _: PassShape, permutations: usize)
 }
 
 fn measure<T: Real>(data: &FitData<'_, T>, p: SplitPoint, permutations: usize) -> Result<TestStatistic> {
-    require_rows("hsic", 4, data.rows)?;
+    require_rows("hsic", 4, data.n)?;
     let (stored_features, gathered) =
         StoredFeatures::gather(data, GatherOptions { moments: true, ..GatherOptions::default() })?;
     let n = stored_features.n as f64;
     let moments = gathered.moments.as_ref().ok_or(Error::NoVariance)?;
-    let fold = &moments.folds()[0];
-    let mean: Vec<f64> = fold.s.iter().map(|s| s / n).collect();
-    let joint = covariance(fold, &mean);
+    let moment_sums = &moments.folds()[0];
+    let mean: Vec<f64> = moment_sums.s.iter().map(|s| s / n).collect();
+    let joint_covariance = covariance(moment_sums, &mean);
     let (p, q) = (p, stored_features.p - p);
-    let (first, second) = (joint.submatrix(0, 0, p, p), joint.submatrix(p, p, q, q));
-    let biased = joint.submatrix(p, 0, q, p).squared_norm_l2();
-    let spreads = spreads(data, &stored_features, &mean, p)?;
-    let unbiased = spreads.unbiased(biased, n);
+    let (phi_covariance, psi_covariance) =
+        (joint_covariance.submatrix(0, 0, p, p), joint_covariance.submatrix(p, p, q, q));
+    let biased = joint_covariance.submatrix(p, 0, q, p).squared_norm_l2();
+    let norm_sums = squared_norm_sums(data, &stored_features, &mean, p)?;
+    let unbiased = norm_sums.unbiased(biased, n);
     let permuted = permuted_statistics(data, &stored_features, &mean, p, permutations)?;
     drop(stored_features);
-    let norms = (first.squared_norm_l2(), second.squared_norm_l2());
+    let norms = (phi_covariance.squared_norm_l2(), psi_covariance.squared_norm_l2());
     let alignment = (norms.0 > 0.0 && norms.1 > 0.0).then(|| (biased / (norms.0 * norms.1).sqrt()).clamp(0.0, 1.0));
-    let (first, second) = (symmetric_eigenvalues(first)?, symmetric_eigenvalues(second)?);
+    let (phi_eigenvalues, psi_eigenvalues) =
+        (symmetric_eigenvalues(phi_covariance)?, symmetric_eigenvalues(psi_covariance)?);
     // covariances over n − 1
     let scale = (n / (n - 1.0)).powi(2);
-    let positive = |values: &[f64]| -> Vec<f64> { values.iter().copied().filter(|value| *value > 0.0).collect() };
-    let (first, second) = (positive(&first), positive(&second));
-    let products = first.iter().flat_map(|a| second.iter().map(move |b| scale * a * b));
-    let centred = (spreads.first / (n - 1.0)) * (spreads.second / (n - 1.0)) / n;
-    let variance = 2.0 * (n - 4.0) * (n - 5.0) / (n * (n - 1.0) * (n - 2.0) * (n - 3.0)) * norms.0 * norms.1;
+    let keep_positive = |values: &[f64]| -> Vec<f64> { values.iter().copied().filter(|value| *value > 0.0).collect() };
+    let (phi_weights, psi_weights) = (keep_positive(&phi_eigenvalues), keep_positive(&psi_eigenvalues));
+    let weight_products = phi_weights.iter().flat_map(|a| psi_weights.iter().map(move |b| scale * a * b));
+    let null_mean = (norm_sums.phi / (n - 1.0)) * (norm_sums.psi / (n - 1.0)) / n;
+    let null_variance = 2.0 * (n - 4.0) * (n - 5.0) / (n * (n - 1.0) * (n - 2.0) * (n - 3.0)) * norms.0 * norms.1;
     let p_values = PValues {
         permutation: p_value(biased, &permuted),
-        spectrum: Mixture::of_weights(products).survival(n * biased),
-        gamma: Mixture::gamma(centred, variance).survival(biased),
+        spectrum: ChiSquaredSum::from_weights(weight_products).survival(n * biased),
+        gamma: ChiSquaredSum::gamma(null_mean, null_variance).survival(biased),
     };
     Ok(TestStatistic { biased, unbiased, alignment, p_values, permuted, certificate: None })
 }
 
 /// Sums of squared norms of the centred features: a, b and d in the formulas above.
 #[derive(Default)]
-struct Spreads {
-    first: f64,
-    second: f64,
-    both: f64,
+struct SquaredNormSums {
+    phi: f64,
+    psi: f64,
+    product: f64,
 }
 
-impl Spreads {
+impl SquaredNormSums {
     fn unbiased(&self, biased: f64, n: f64) -> f64 {
-        let product = self.first * self.second / ((n - 1.0) * (n - 2.0));
-        (n * n * biased - self.both * n / (n - 2.0) + product) / (n * (n - 3.0))
+        let product = self.phi * self.psi / ((n - 1.0) * (n - 2.0));
+        (n * n * biased - self.product * n / (n - 2.0) + product) / (n * (n - 3.0))
     }
 }
 
 /// Computes a, b and d: one pass over the features.
-fn spreads<T: Real>(
+fn squared_norm_sums<T: Real>(
     data: &FitData<'_, T>,
     stored_features: &StoredFeatures<'_, T>,
     mean: &[f64],
     p: usize,
-) -> Result<Spreads> {
-    let mut spreads = Spreads::default();
-    let observer = data.resources.stage_observer.stage("squared norms of the features", Some(stored_features.n as u64));
+) -> Result<SquaredNormSums> {
+    let mut norm_sums = SquaredNormSums::default();
+    let observer =
+        data.resources.stage_observer.start_stage("squared norms of the features", Some(stored_features.n as u64));
     stored_features.visit(&*observer, |tile| {
-        for i in 0..tile.rows() {
+        for i in 0..tile.row_count() {
             let (first, second) = tile.row(i).split_at(p);
             let square = |row: &[T], mean: &[f64]| -> f64 {
                 row.iter().zip(mean).map(|(v, mean)| (v.to_f64() - mean).powi(2)).sum()
             };
             let (first, second) = (square(first, &mean[..p]), square(second, &mean[p..]));
-            spreads.first += first;
-            spreads.second += second;
-            spreads.both += first * second;
+            norm_sums.phi += first;
+            norm_sums.psi += second;
+            norm_sums.product += first * second;
         }
         Ok(())
     })?;
-    Ok(spreads)
+    Ok(norm_sums)
 }
 
 /// Buffers of a thread: rows of phi, permuted rows of psi, their product, and its sum.
 struct Buffers<T> {
-    left: Vec<T>,
-    rows: Vec<T>,
+    phi_rows: Vec<T>,
+    psi_rows: Vec<T>,
     product: Vec<T>,
     sum: Mat<f64>,
 }
@@ -176,29 +179,31 @@ fn permuted_statistics<T: Real>(
         return Ok(Vec::new());
     }
     let (n, q) = (stored_features.n, stored_features.p - p);
-    let observer = data.resources.stage_observer.stage("permutations", None);
-    let pool: Pool<Buffers<T>> = Pool::default();
-    let make = || Buffers { left: Vec::new(), rows: Vec::new(), product: vec![T::ZERO; p * q], sum: Mat::zeros(p, q) };
+    let observer = data.resources.stage_observer.start_stage("permutations", None);
+    let pool: BufferPool<Buffers<T>> = BufferPool::default();
+    let new_buffers =
+        || Buffers { phi_rows: Vec::new(), psi_rows: Vec::new(), product: vec![T::ZERO; p * q], sum: Mat::zeros(p, q) };
     for_each_strip(stored_features.workers(), &mut statistics, 1, |j, statistic| {
         if observer.should_stop() {
             return;
         }
-        pool.with(make, |buffers| {
-            let order = order(data.options.seed, j, n);
+        pool.with_buffer(new_buffers, |buffers| {
+            let permutation = random_permutation(data.options.seed, j, n);
             buffers.sum.fill(0.0);
-            for first in (0..n).step_by(STRIP_ROWS) {
-                let rows = STRIP_ROWS.min(n - first);
-                buffers.left.clear();
-                buffers.rows.clear();
+            for first_row in (0..n).step_by(STRIP_ROWS) {
+                let strip_rows = STRIP_ROWS.min(n - first_row);
+                buffers.phi_rows.clear();
+                buffers.psi_rows.clear();
                 let features = |row: usize| stored_features.row(row).unwrap_or_default();
-                (first..first + rows).for_each(|row| buffers.left.extend_from_slice(&features(row)[..p]));
-                order[first..first + rows]
+                (first_row..first_row + strip_rows)
+                    .for_each(|row| buffers.phi_rows.extend_from_slice(&features(row)[..p]));
+                permutation[first_row..first_row + strip_rows]
                     .iter()
-                    .for_each(|row| buffers.rows.extend_from_slice(&features(*row as usize)[p..]));
-                let left = MatRef::from_row_major_slice(&buffers.left, rows, p);
-                let right = MatRef::from_row_major_slice(&buffers.rows, rows, q);
+                    .for_each(|row| buffers.psi_rows.extend_from_slice(&features(*row as usize)[p..]));
+                let phi = MatRef::from_row_major_slice(&buffers.phi_rows, strip_rows, p);
+                let psi = MatRef::from_row_major_slice(&buffers.psi_rows, strip_rows, q);
                 let product = MatMut::from_column_major_slice_mut(&mut buffers.product, p, q);
-                matmul(product, Accum::Replace, left.transpose(), right, T::ONE, Par::Seq);
+                matmul(product, Accum::Replace, phi.transpose(), psi, T::ONE, Par::Seq);
                 for (k, column) in buffers.product.chunks_exact(p).enumerate() {
                     buffers.sum.col_mut(k).iter_mut().zip(column).for_each(|(sum, v)| *sum += v.to_f64());
                 }

@@ -28,7 +28,7 @@
 
 use super::random_labels::{RandomSubsets, p_value};
 use super::{
-    MeasurePair, PValues, SampleKind, SplitPoint, StatisticFamily, TestStatistic, null_distribution::Mixture,
+    MeasurePair, PValues, SampleKind, SplitPoint, StatisticFamily, TestStatistic, null_distribution::ChiSquaredSum,
     require_rows,
 };
 use crate::features::{FitData, GatherOptions, StoredFeatures, Tile};
@@ -40,49 +40,57 @@ use kstore::MemoryPlan;
 pub(super) const FAMILY: StatisticFamily = StatisticFamily {
     name: "mmd",
     about: "maximum mean discrepancy: whether two samples have the same distribution",
-    compares: SampleKind::Samples,
+    sample_kind: SampleKind::Samples,
     plan,
     stores_features: false,
     measure: MeasurePair(measure, measure),
 };
 
 /// Number of rows whose labels one thread draws at a time.
-const LABELLED: usize = 64;
+const LABEL_STRIP_ROWS: usize = 64;
 
 fn plan(plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape, permutations: usize) -> MemoryPlan {
-    let (p, e, labels) = (size.map.p, size.element_bytes, permutations.saturating_add(1));
+    let (p, element_bytes, label_count) = (size.map.p, size.element_bytes, permutations.saturating_add(1));
     let n = usize::try_from(size.n).unwrap_or(usize::MAX);
     plan.term("covariance and its eigenvalues", 4 * 8 * p * p, "lower `rank`")
-        .term("sums of random labels", labels.saturating_mul(8 * (p + 1) + e * p), "lower `permutations`")
-        .term("random labels of a tile", labels.saturating_mul(pass_shape.tile * e + 16), "lower `permutations`")
+        .term(
+            "sums of random labels",
+            label_count.saturating_mul(8 * (p + 1) + element_bytes * p),
+            "lower `permutations`",
+        )
+        .term(
+            "random labels of a tile",
+            label_count.saturating_mul(pass_shape.tile_rows * element_bytes + 16),
+            "lower `permutations`",
+        )
         .term("keys of the rows", RandomSubsets::bytes(n, size.threads), "set `permutations` 0")
 }
 
-fn measure<T: Real>(data: &FitData<'_, T>, first: SplitPoint, permutations: usize) -> Result<TestStatistic> {
-    let n = usize::try_from(data.rows).unwrap_or(usize::MAX);
-    let (m, k) = (first, n - first);
+fn measure<T: Real>(data: &FitData<'_, T>, split_point: SplitPoint, permutations: usize) -> Result<TestStatistic> {
+    let n = usize::try_from(data.n).unwrap_or(usize::MAX);
+    let (m, k) = (split_point, n - split_point);
     require_rows("mmd of a sample", 2, m.min(k) as u64)?;
     let (stored_features, gathered) =
         StoredFeatures::gather(data, GatherOptions { moments: true, ..GatherOptions::default() })?;
-    let choices = RandomSubsets::new(data.options.seed, permutations, m, n, stored_features.workers());
-    let sums = sums(data, &stored_features, m, &choices)?;
+    let subsets = RandomSubsets::new(data.options.seed, permutations, m, n, stored_features.workers());
+    let label_sums = label_sums(data, &stored_features, m, &subsets)?;
     drop(stored_features);
-    let (observed, unbiased) = sums.statistic(0, m, k);
-    let permuted: Vec<f64> = (1..=permutations).map(|j| sums.statistic(j, m, k).0).collect();
+    let (observed, unbiased) = label_sums.statistic(0, m, k);
+    let permuted: Vec<f64> = (1..=permutations).map(|j| label_sums.statistic(j, m, k).0).collect();
     let moments = gathered.moments.as_ref().ok_or(Error::NoVariance)?;
-    let fold = &moments.folds()[0];
-    let mean: Vec<f64> = fold.s.iter().map(|s| s / n as f64).collect();
-    let covariance = covariance(fold, &mean);
+    let moment_sums = &moments.folds()[0];
+    let mean: Vec<f64> = moment_sums.s.iter().map(|s| s / n as f64).collect();
+    let covariance = covariance(moment_sums, &mean);
     // if the covariance is divided by n − 1, its trace is the mean of the permuted statistics
     let scale = n as f64 / (n - 1) as f64;
-    let trace = scale * (0..mean.len()).map(|j| covariance[(j, j)]).sum::<f64>();
-    let squares = scale * scale * covariance.squared_norm_l2();
+    let null_mean = scale * (0..mean.len()).map(|j| covariance[(j, j)]).sum::<f64>();
+    let squared_norm = scale * scale * covariance.squared_norm_l2();
     let eigenvalues = symmetric_eigenvalues(covariance.as_ref())?;
-    let scaled = observed * (m as f64 * k as f64) / n as f64;
+    let scaled_statistic = observed * (m as f64 * k as f64) / n as f64;
     let p_values = PValues {
         permutation: p_value(observed, &permuted),
-        spectrum: Mixture::of_weights(eigenvalues.iter().map(|value| scale * value)).survival(scaled),
-        gamma: Mixture::gamma(trace, 2.0 * squares).survival(scaled),
+        spectrum: ChiSquaredSum::from_weights(eigenvalues.iter().map(|value| scale * value)).survival(scaled_statistic),
+        gamma: ChiSquaredSum::gamma(null_mean, 2.0 * squared_norm).survival(scaled_statistic),
     };
     let certificate = gathered.certificate.map(|state| state.checked_certificate(mean.len())).transpose()?;
     Ok(TestStatistic { biased: observed, unbiased, alignment: None, p_values, permuted, certificate })
@@ -94,52 +102,56 @@ struct LabelSums {
     /// Σ phi per label, p x c row-major.
     phi: Vec<f64>,
     /// Σ |phi|² per label, c numbers.
-    squares: Vec<f64>,
+    squared_norm_sums: Vec<f64>,
 }
 
 impl LabelSums {
     /// Returns the biased and the unbiased statistic of the labels in a column.
     fn statistic(&self, column: usize, m: usize, k: usize) -> (f64, f64) {
-        let (c, all) = (self.squares.len(), self.squares.len() - 1);
+        let (column_count, total_column) = (self.squared_norm_sums.len(), self.squared_norm_sums.len() - 1);
         let (m, k) = (m as f64, k as f64);
         let (mut squared_distance, mut norms) = (0.0, (0.0, 0.0));
-        for row in self.phi.chunks_exact(c) {
-            let (a, b) = (row[column] / m, (row[all] - row[column]) / k);
+        for row in self.phi.chunks_exact(column_count) {
+            let (a, b) = (row[column] / m, (row[total_column] - row[column]) / k);
             squared_distance += (a - b) * (a - b);
             norms = (norms.0 + a * a, norms.1 + b * b);
         }
-        let (first_squares, second_squares) = (self.squares[column], self.squares[all] - self.squares[column]);
-        let spread = (first_squares / m - norms.0) / (m - 1.0) + (second_squares / k - norms.1) / (k - 1.0);
-        (squared_distance, squared_distance - spread)
+        let (first_squares, second_squares) =
+            (self.squared_norm_sums[column], self.squared_norm_sums[total_column] - self.squared_norm_sums[column]);
+        let bias = (first_squares / m - norms.0) / (m - 1.0) + (second_squares / k - norms.1) / (k - 1.0);
+        (squared_distance, squared_distance - bias)
     }
 }
 
 /// Computes the sums for the observed and the random labels: one pass over the features.
-fn sums<T: Real>(
+fn label_sums<T: Real>(
     data: &FitData<'_, T>,
     stored_features: &StoredFeatures<'_, T>,
     m: usize,
     subsets: &RandomSubsets,
 ) -> Result<LabelSums> {
     let c = subsets.len() + 2;
-    let mut sums = LabelSums { phi: vec![0.0; stored_features.p * c], squares: vec![0.0; c] };
+    let mut sums = LabelSums { phi: vec![0.0; stored_features.p * c], squared_norm_sums: vec![0.0; c] };
     let mut labels: Vec<T> = Vec::new();
-    let observer = data.resources.stage_observer.stage("sums of random labels", Some(stored_features.n as u64));
+    let observer = data.resources.stage_observer.start_stage("sums of random labels", Some(stored_features.n as u64));
     stored_features.visit(&*observer, |tile| {
-        labels.resize(tile.rows() * c, T::ZERO);
-        for_each_strip(stored_features.workers(), &mut labels, LABELLED * c, |strip, labels| {
+        labels.resize(tile.row_count() * c, T::ZERO);
+        for_each_strip(stored_features.workers(), &mut labels, LABEL_STRIP_ROWS * c, |strip, labels| {
             for (i, labels) in labels.chunks_exact_mut(c).enumerate() {
-                let position = tile.first + strip * LABELLED + i;
-                let has = |j: usize| match j {
+                let position = tile.first_row + strip * LABEL_STRIP_ROWS + i;
+                let has_label = |j: usize| match j {
                     0 => position < m,
                     j if j + 1 == c => true,
                     j => subsets.contains(j - 1, position),
                 };
-                labels.iter_mut().enumerate().for_each(|(j, label)| *label = if has(j) { T::ONE } else { T::ZERO });
+                labels
+                    .iter_mut()
+                    .enumerate()
+                    .for_each(|(j, label)| *label = if has_label(j) { T::ONE } else { T::ZERO });
             }
         });
-        tile.add_transposed(&labels, &mut sums.phi, stored_features.workers());
-        add_squares(tile, &labels, &mut sums.squares);
+        tile.add_transposed_product(&labels, &mut sums.phi, stored_features.workers());
+        add_squares(tile, &labels, &mut sums.squared_norm_sums);
         Ok(())
     })?;
     Ok(sums)
@@ -148,9 +160,9 @@ fn sums<T: Real>(
 /// Adds |phi_i|² over the rows of a tile to `squares`, for each label.
 fn add_squares<T: Real>(tile: &Tile<'_, T>, labels: &[T], squares: &mut [f64]) {
     for (i, labels) in labels.chunks_exact(squares.len()).enumerate() {
-        let square: f64 = tile.row(i).iter().map(|v| v.to_f64() * v.to_f64()).sum();
+        let squared_norm: f64 = tile.row(i).iter().map(|v| v.to_f64() * v.to_f64()).sum();
         for (sum, label) in squares.iter_mut().zip(labels) {
-            *sum += square * label.to_f64();
+            *sum += squared_norm * label.to_f64();
         }
     }
 }

@@ -86,7 +86,7 @@ pub struct StatisticFamily {
     /// One line of help.
     pub about: &'static str,
     /// Kind of samples that it compares.
-    pub compares: SampleKind,
+    pub sample_kind: SampleKind,
     /// Function that adds memory other than the features to a plan.
     #[doc(hidden)]
     pub plan: fn(MemoryPlan, &ProblemSize, PassShape, usize) -> MemoryPlan,
@@ -189,7 +189,7 @@ static FAMILIES: Registry<StatisticFamily> = Registry::new(&[mmd::FAMILY, hsic::
 /// Returns every statistic: first the statistics of this crate, then the [registered](register)
 /// statistics.
 pub fn registry() -> Vec<&'static StatisticFamily> {
-    FAMILIES.all()
+    FAMILIES.entries()
 }
 
 /// Returns the statistic with this name, of this crate or [registered](register).

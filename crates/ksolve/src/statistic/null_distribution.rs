@@ -24,34 +24,34 @@ use std::f64::consts::PI;
 
 /// Points on the upper half of the parabola. Rounding grows as exp(πN/12), truncation falls as
 /// 8^−N: both are near 1e-14.
-const POINTS: usize = 24;
+const PARABOLA_POINTS: usize = 24;
 
 /// Number of effective terms up to which the integral along the parabola is accurate to about
 /// 1e-14; with 100 terms it would lose five digits.
 const MAX_PARABOLA_TERMS: f64 = 30.0;
 
 /// Modulus of the characteristic function below which the sum ends.
-const NEGLIGIBLE: f64 = 1e-14;
+const MIN_MODULUS: f64 = 1e-14;
 
 /// Maximum number of points on the real line; with more than [`MAX_PARABOLA_TERMS`] effective
 /// terms, some hundreds are typical.
-const MOST_POINTS: usize = 1 << 16;
+const MAX_LINE_POINTS: usize = 1 << 16;
 
 /// Smallest probability that is returned. Smaller probabilities would be differences of numbers
 /// near 1, with rounding errors of about 1e-13.
-const SMALLEST: f64 = 1e-12;
+const MIN_PROBABILITY: f64 = 1e-12;
 
 /// The distribution of a weighted sum Q = Σ w_l χ²(m_l).
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Mixture {
+pub(super) struct ChiSquaredSum {
     /// Weights, positive, and degrees of freedom.
     terms: Vec<(f64, f64)>,
 }
 
-impl Mixture {
+impl ChiSquaredSum {
     /// Returns the distribution with one degree of freedom per weight. A weight is dropped if it is
     /// at the rounding level of the largest weight.
-    pub(super) fn of_weights(weights: impl IntoIterator<Item = f64>) -> Self {
+    pub(super) fn from_weights(weights: impl IntoIterator<Item = f64>) -> Self {
         let mut weights: Vec<f64> = weights.into_iter().filter(|weight| weight.is_finite()).collect();
         weights.sort_by(|a, b| b.total_cmp(a));
         let floor = weights.first().map_or(0.0, |largest| largest.max(0.0) * f64::EPSILON);
@@ -72,7 +72,7 @@ impl Mixture {
 
     /// Returns P(Q ≥ x), between [`SMALLEST`] and 1; `None` if the sum has no terms.
     pub(super) fn survival(&self, x: f64) -> Option<f64> {
-        let (mean, squares) =
+        let (mean, half_variance) =
             self.terms.iter().fold((0.0, 0.0), |(mean, squares), (w, m)| (mean + w * m, squares + w * w * m));
         if self.terms.is_empty() || !x.is_finite() {
             return None;
@@ -80,17 +80,20 @@ impl Mixture {
         if x <= 0.0 {
             return Some(1.0);
         }
-        let tail =
-            if mean * mean / squares <= MAX_PARABOLA_TERMS { self.along_parabola(x) } else { self.along_line(x) };
-        Some(tail.clamp(SMALLEST, 1.0))
+        let tail = if mean * mean / half_variance <= MAX_PARABOLA_TERMS {
+            self.survival_by_parabola(x)
+        } else {
+            self.survival_by_line(x)
+        };
+        Some(tail.clamp(MIN_PROBABILITY, 1.0))
     }
 
     /// Computes P(Q ≥ x) by the integral along the parabola z(u) = μ(1 + iu)²; by symmetry only the
     /// upper half is evaluated.
-    fn along_parabola(&self, x: f64) -> f64 {
-        let n = POINTS as f64;
+    fn survival_by_parabola(&self, x: f64) -> f64 {
+        let n = PARABOLA_POINTS as f64;
         let (h, mu) = (3.0 / n, PI * n / (12.0 * x));
-        let sum: f64 = (0..POINTS)
+        let sum: f64 = (0..PARABOLA_POINTS)
             .map(|k| {
                 let u = (k as f64 + 0.5) * h;
                 let (re, im) = (mu * (1.0 - u * u), 2.0 * mu * u);
@@ -101,8 +104,8 @@ impl Mixture {
                     angle -= 0.5 * m * b.atan2(a);
                 }
                 // times z'(u)/z(u) = 2i/(1 + iu)
-                let (scale, size) = (2.0 / (1.0 + u * u), log.exp());
-                size * scale * (u * angle.sin() + angle.cos())
+                let (scale, modulus) = (2.0 / (1.0 + u * u), log.exp());
+                modulus * scale * (u * angle.sin() + angle.cos())
             })
             .sum();
         1.0 - h / PI * sum
@@ -111,14 +114,14 @@ impl Mixture {
     /// Computes P(Q ≥ x) as 1/2 + Σ_k sin θ_k / (π (k + 1/2) ρ_k). Here e^{iθ_k}/ρ_k = φ(u_k) e^{−i
     /// u_k x} with the characteristic function φ of Q and u_k = (k + 1/2) 2π/T. The period T is so
     /// large that values of Q above T have a negligible probability.
-    fn along_line(&self, x: f64) -> f64 {
-        let largest = self.terms.iter().fold(0.0f64, |most, (w, _)| most.max(*w));
+    fn survival_by_line(&self, x: f64) -> f64 {
+        let max_weight = self.terms.iter().fold(0.0f64, |most, (w, _)| most.max(*w));
         // Chernoff's bound at a quarter of the largest rate
-        let rate = 0.25 / largest;
-        let moment: f64 = self.terms.iter().map(|(w, m)| -0.5 * m * (-2.0 * rate * w).ln_1p()).sum();
-        let period = ((moment + 28.0) / rate).max(x) + x;
+        let rate = 0.25 / max_weight;
+        let log_moment: f64 = self.terms.iter().map(|(w, m)| -0.5 * m * (-2.0 * rate * w).ln_1p()).sum();
+        let period = ((log_moment + 28.0) / rate).max(x) + x;
         let mut tail = 0.5;
-        for k in 0..MOST_POINTS {
+        for k in 0..MAX_LINE_POINTS {
             let u = (k as f64 + 0.5) * 2.0 * PI / period;
             let (mut angle, mut log) = (-u * x, 0.0);
             for (w, m) in &self.terms {
@@ -127,7 +130,7 @@ impl Mixture {
                 log += 0.25 * m * (v * v).ln_1p();
             }
             tail += angle.sin() / (PI * (k as f64 + 0.5)) * (-log).exp();
-            if (-log).exp() < NEGLIGIBLE {
+            if (-log).exp() < MIN_MODULUS {
                 break;
             }
         }
@@ -140,7 +143,7 @@ mod tests {
     use super::*;
 
     fn survival(weights: &[f64], x: f64) -> f64 {
-        Mixture::of_weights(weights.iter().copied()).survival(x).unwrap()
+        ChiSquaredSum::from_weights(weights.iter().copied()).survival(x).unwrap()
     }
 
     /// P(χ²(2k) > x), a Poisson sum.
@@ -166,7 +169,7 @@ mod tests {
                 if x > 0.0 {
                     let got = survival(&vec![0.3; 2 * k], 0.3 * x);
                     assert!((got - chi_squared(k, x)).abs() < 1e-9, "{k} {z}: {got} and {}", chi_squared(k, x));
-                    let gamma = Mixture::gamma(2.0 * k as f64, 4.0 * k as f64).survival(x).unwrap();
+                    let gamma = ChiSquaredSum::gamma(2.0 * k as f64, 4.0 * k as f64).survival(x).unwrap();
                     assert!((gamma - chi_squared(k, x)).abs() < 1e-9, "{k} {z}: {gamma}");
                 }
             }
@@ -190,16 +193,16 @@ mod tests {
 
     #[test]
     fn both_quadratures_agree_where_both_are_exact() {
-        let mixture = Mixture::of_weights((1..300).map(|l| 1.0 / f64::from(l)));
+        let mixture = ChiSquaredSum::from_weights((1..300).map(|l| 1.0 / f64::from(l)));
         for x in [2.0, 5.0, 9.0, 15.0] {
-            assert!((mixture.along_parabola(x) - mixture.along_line(x)).abs() < 1e-12, "{x}");
+            assert!((mixture.survival_by_parabola(x) - mixture.survival_by_line(x)).abs() < 1e-12, "{x}");
         }
     }
 
     #[test]
     fn nothing_is_no_distribution() {
-        assert_eq!(Mixture::of_weights([0.0, -1.0]).survival(1.0), None);
-        assert_eq!(Mixture::gamma(0.0, 1.0).survival(1.0), None);
-        assert_eq!(Mixture::of_weights([1.0]).survival(-1.0), Some(1.0));
+        assert_eq!(ChiSquaredSum::from_weights([0.0, -1.0]).survival(1.0), None);
+        assert_eq!(ChiSquaredSum::gamma(0.0, 1.0).survival(1.0), None);
+        assert_eq!(ChiSquaredSum::from_weights([1.0]).survival(-1.0), Some(1.0));
     }
 }

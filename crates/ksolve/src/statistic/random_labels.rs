@@ -7,7 +7,7 @@ use kstore::key::{Purpose, Stream};
 /// Relative tolerance within which a permuted statistic counts as equal to the observed statistic:
 /// equal statistics may differ by rounding, because their sums run in different orders. The
 /// tolerance can only increase the p-value.
-const TIE: f64 = 1e-9;
+const TIE_TOLERANCE: f64 = 1e-9;
 
 /// Random subsets of n rows, all subsets of the given size equally likely. A subset consists of the
 /// rows with the smallest keys.
@@ -21,13 +21,13 @@ pub(super) struct RandomSubsets {
 }
 
 impl RandomSubsets {
-    pub(super) fn new(seed: u64, count: usize, size: usize, n: usize, workers: &Workers) -> Self {
+    pub(super) fn new(seed: u64, count: usize, subset_size: usize, n: usize, workers: &Workers) -> Self {
         let mut keys: Vec<(Stream, u64)> = (0..count).map(|j| (stream(seed, j), 0)).collect();
-        if size > 0 && size <= n {
+        if subset_size > 0 && subset_size <= n {
             for_each_strip(workers, &mut keys, 1, |_, key| {
-                let (stream, largest) = &mut key[0];
+                let (stream, largest_key) = &mut key[0];
                 let mut words: Vec<u64> = (0..n as u64).map(|row| stream.word(row)).collect();
-                *largest = *words.select_nth_unstable(size - 1).1;
+                *largest_key = *words.select_nth_unstable(subset_size - 1).1;
             });
         }
         Self { keys }
@@ -43,8 +43,8 @@ impl RandomSubsets {
     }
 
     pub(super) fn contains(&self, j: usize, position: usize) -> bool {
-        let (stream, largest) = &self.keys[j];
-        stream.word(position as u64) <= *largest
+        let (stream, largest_key) = &self.keys[j];
+        stream.word(position as u64) <= *largest_key
     }
 }
 
@@ -53,11 +53,11 @@ fn stream(seed: u64, j: usize) -> Stream {
 }
 
 /// Returns the `j`-th random order of `n` rows, all orders equally likely (Fisher, Yates 1938).
-pub(super) fn order(seed: u64, j: usize, n: usize) -> Vec<u32> {
+pub(super) fn random_permutation(seed: u64, j: usize, n: usize) -> Vec<u32> {
     let stream = stream(seed, j);
     let mut order: Vec<u32> = (0..u32::try_from(n).unwrap_or(u32::MAX)).collect();
     for i in (1..order.len()).rev() {
-        order.swap(i, stream.below(i as u64, i as u64 + 1) as usize);
+        order.swap(i, stream.uniform_below(i as u64, i as u64 + 1) as usize);
     }
     order
 }
@@ -67,9 +67,9 @@ pub(super) fn order(seed: u64, j: usize, n: usize) -> Vec<u32> {
 /// (Phipson, Smyth, "Permutation p-values should never be zero", 2010). `None` if there are no
 /// permutations.
 pub(super) fn p_value(observed: f64, permuted: &[f64]) -> Option<f64> {
-    let threshold = observed - TIE * observed.abs();
-    let larger = permuted.iter().filter(|value| **value >= threshold).count();
-    (!permuted.is_empty()).then(|| (1 + larger) as f64 / (1 + permuted.len()) as f64)
+    let threshold = observed - TIE_TOLERANCE * observed.abs();
+    let larger_count = permuted.iter().filter(|value| **value >= threshold).count();
+    (!permuted.is_empty()).then(|| (1 + larger_count) as f64 / (1 + permuted.len()) as f64)
 }
 
 #[cfg(test)]
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn all_orders_are_equally_likely() {
         let mut counts = std::collections::BTreeMap::<Vec<u32>, f64>::new();
-        (0..24_000).for_each(|j| *counts.entry(order(7, j, 4)).or_default() += 1.0);
+        (0..24_000).for_each(|j| *counts.entry(random_permutation(7, j, 4)).or_default() += 1.0);
         assert_eq!(counts.len(), 24);
         let chi2: f64 = counts.values().map(|c| (c - 1000.0).powi(2) / 1000.0).sum();
         assert!(chi2 < 61.0, "chi-squared with 23 degrees of freedom, p = 3e-5: {chi2}");

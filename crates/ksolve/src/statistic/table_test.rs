@@ -58,39 +58,46 @@ pub fn measure<T: Real>(
     let tables = input.tables();
     check_samples(family, tables.len(), options)?;
     let second_kernel = options.second_kernel.as_ref().unwrap_or(&options.kernel);
-    let second_kernel = (family.compares == SampleKind::Columns).then(|| second_kernel.clone());
+    let second_kernel = (family.sample_kind == SampleKind::Columns).then(|| second_kernel.clone());
     let training = TrainOptions { second_kernel, ..options.clone() };
-    let unscaled = open::<T>(&tables, &ReadSettings::default())?;
-    let source = chain(&unscaled)?;
+    let unscaled = open_rows::<T>(&tables, &ReadSettings::default())?;
+    let source = chain_rows(&unscaled)?;
     options.kernel.check_input_count(source.shape().inputs)?;
     let size = ProblemSize {
         stores_features: true,
         ..ProblemSize::from_source(&source, &training, resources.workers.threads(), 0, 1)?
     };
-    let stage = |pass_shape: PassShape| match options.map.is_exact() {
+    let plan_stage = |pass_shape: PassShape| match options.map.is_exact_kernel() {
         true => exact_mmd::plan(&size, resources.memory, permutations),
         false => plan_features::<T>(family, &size, permutations, pass_shape, resources).1,
     };
-    let (pass_shape, plans) = stage_plans::choose_pass_shape(&size, &stage, resources.memory);
+    let (pass_shape, plans) = stage_plans::select_pass_shape(&size, &plan_stage, resources.memory);
     // without a map, only the rows are stored
-    let plans = if options.map.is_exact() {
-        vec![stage_plans::plan_scan(&size, pass_shape, resources.memory), stage(pass_shape)]
+    let plans = if options.map.is_exact_kernel() {
+        vec![stage_plans::plan_scan(&size, pass_shape, resources.memory), plan_stage(pass_shape)]
     } else {
         plans
     };
     let planned_bytes = check_plans(plans)?;
-    let (survey, sizes) = survey(&tables, &training, pass_shape, resources)?;
-    let scaled = open::<T>(&tables, &survey.reading())?;
-    let (source, rows, reading) = (&chain(&scaled)?, survey.rows(), survey.reading());
-    let mapping = MapBuilder { source, n: rows, reading: &reading, options: &training, pass_shape, resources };
-    if options.map.is_exact() {
-        let (kernel, passes) = mapping.resolve_kernel()?;
-        let measured =
-            exact_mmd::measure(&kernel, source, rows, sizes[0], pass_shape, (training.seed, permutations), resources)?;
+    let (survey, row_counts) = survey(&tables, &training, pass_shape, resources)?;
+    let scaled = open_rows::<T>(&tables, &survey.read_settings())?;
+    let (source, rows, reading) = (&chain_rows(&scaled)?, survey.row_count(), survey.read_settings());
+    let builder = MapBuilder { source, n: rows, read_settings: &reading, options: &training, pass_shape, resources };
+    if options.map.is_exact_kernel() {
+        let (kernel, passes) = builder.resolve_kernel()?;
+        let statistic = exact_mmd::measure(
+            &kernel,
+            source,
+            rows,
+            row_counts[0],
+            pass_shape,
+            (training.seed, permutations),
+            resources,
+        )?;
         let kernels = vec![kernel.to_string()];
         return Ok(TestOutcome {
-            statistic: measured,
-            rows: sizes,
+            statistic,
+            rows: row_counts,
             kernels,
             ranks: Vec::new(),
             passes: 2 + passes,
@@ -99,23 +106,24 @@ pub fn measure<T: Real>(
     }
     let (tier, _) = plan_features::<T>(family, &size, permutations, pass_shape, resources);
     tier.warning(&size).into_iter().for_each(|text| resources.stage_observer.warn(text));
-    let BuiltMap { map, kernel, second_view, passes, .. } = mapping.build()?;
+    let BuiltMap { map, kernel, second_view, passes, .. } = builder.build()?;
     let passes = 2 + passes + u64::from(tier == FeatureTier::Recomputed);
-    let second = second_view.as_ref().map_or(0, |view| view.features);
-    let (kernels, ranks): (Vec<String>, Vec<usize>) = std::iter::once((kernel.to_string(), map.dims().1 - second))
-        .chain(second_view.map(|view| (view.kernel.to_string(), view.features)))
-        .unzip();
-    let division = match family.compares {
-        SampleKind::Samples => usize::try_from(sizes[0]).unwrap_or(usize::MAX),
+    let second_features = second_view.as_ref().map_or(0, |view| view.feature_count);
+    let (kernels, ranks): (Vec<String>, Vec<usize>) =
+        std::iter::once((kernel.to_string(), map.dims().1 - second_features))
+            .chain(second_view.map(|view| (view.kernel.to_string(), view.feature_count)))
+            .unzip();
+    let split_point = match family.sample_kind {
+        SampleKind::Samples => usize::try_from(row_counts[0]).unwrap_or(usize::MAX),
         SampleKind::Columns => ranks[0],
     };
-    let features = FitData {
+    let fit_data = FitData {
         source,
         kernel: &kernel,
         map: &*map,
-        second_features: second,
+        second_feature_count: second_features,
         targets: &Targets::Numeric { centre: Vec::new() },
-        rows,
+        n: rows,
         weight_unit: 1.0,
         pass_shape,
         options: &training,
@@ -125,24 +133,24 @@ pub fn measure<T: Real>(
         folds: &Folds::None,
         points: SectionPoints::Map,
     };
-    let measured = T::pick(family.measure)(&features, division, permutations)?;
-    Ok(TestOutcome { statistic: measured, rows: sizes, kernels, ranks, passes, planned_bytes })
+    let statistic = T::pick(family.measure)(&fit_data, split_point, permutations)?;
+    Ok(TestOutcome { statistic, rows: row_counts, kernels, ranks, passes, planned_bytes })
 }
 
 fn check_samples(family: &StatisticFamily, tables: usize, options: &TrainOptions) -> Result<()> {
-    let (needed, two) = match family.compares {
+    let (needed, two) = match family.sample_kind {
         SampleKind::Samples => (2, "two tables"),
         SampleKind::Columns => (1, "two sets of columns of one table"),
     };
     if tables != needed {
         return Err(Error::option("rows", format!("{tables} tables"), format!("{} compares {two}", family.name)));
     }
-    if options.map.is_exact() && family.compares == SampleKind::Columns {
-        let remedy = format!(
+    if options.map.is_exact_kernel() && family.sample_kind == SampleKind::Columns {
+        let why = format!(
             "{} needs a feature map; leave it out (at a `rank` equal to the number of rows the map is exact)",
             family.name
         );
-        return Err(Error::option("map", "exact", remedy));
+        return Err(Error::option("map", "exact", why));
     }
     Ok(())
 }
@@ -156,30 +164,30 @@ fn plan_features<T: Real>(
     resources: &Resources<'_>,
 ) -> (FeatureTier, MemoryPlan) {
     let p = size.map.p;
-    let moments = features::STATES_PER_FOLD * GramState::bytes(p, 0, 1)
-        + GramScratch::<T>::bytes(p, 0, pass_shape.tile, size.threads);
+    let moment_bytes = features::STATES_PER_REDUCTION * GramState::bytes(p, 0, 1)
+        + GramScratch::<T>::bytes(p, 0, pass_shape.tile_rows, size.threads);
     let plan = stage_plans::plan_feature_pass(family.name, size, pass_shape, resources.memory).term(
         "second moments",
-        moments,
+        moment_bytes,
         "lower `rank`",
     );
     let plan = (family.plan)(plan, size, pass_shape, permutations);
     if family.stores_features && permutations > 0 {
         let rows = usize::try_from(size.n).unwrap_or(usize::MAX);
-        let bytes = rows.saturating_mul(p).saturating_mul(size.element_bytes);
+        let feature_bytes = rows.saturating_mul(p).saturating_mul(size.element_bytes);
         return (
             FeatureTier::Memory,
-            plan.term("features of all rows", bytes, "lower `rank`, or set `permutations` 0"),
+            plan.term("features of all rows", feature_bytes, "lower `rank`, or set `permutations` 0"),
         );
     }
-    FeatureTier::choose(plan, size, resources)
+    FeatureTier::select(plan, size, resources)
 }
 
-fn open<T: Real>(tables: &[&SelectedTable], reading: &ReadSettings) -> Result<Vec<TableRows<T>>> {
+fn open_rows<T: Real>(tables: &[&SelectedTable], reading: &ReadSettings) -> Result<Vec<TableRows<T>>> {
     tables.iter().map(|table| Ok(table.rows::<T>(reading.clone())?)).collect()
 }
 
-fn chain<T: Real>(rows: &[TableRows<T>]) -> Result<ChainedRows<'_, T>> {
+fn chain_rows<T: Real>(rows: &[TableRows<T>]) -> Result<ChainedRows<'_, T>> {
     Ok(ChainedRows::new(rows.iter().map(|rows| rows as &dyn RowSource<T>).collect())?)
 }
 
@@ -191,13 +199,13 @@ fn survey(
     pass_shape: PassShape,
     resources: &Resources<'_>,
 ) -> Result<(Survey, Vec<u64>)> {
-    let (mut total, mut sizes): (Option<Statistics>, Vec<u64>) = (None, Vec::new());
+    let (mut total, mut row_counts): (Option<Statistics>, Vec<u64>) = (None, Vec::new());
     for table in tables {
         let source = table.rows::<f64>(ReadSettings::default())?;
-        let observer = resources.stage_over("scaling statistics", source.range());
-        let fold = StatisticsReduction::new(RowSource::shape(&source));
-        let statistics = pass_shape.pass(pass_shape.scan_lanes, resources, &*observer).reduce(&source, &fold)?.0;
-        sizes.push(statistics.rows);
+        let observer = resources.start_stage_over("scaling statistics", source.range());
+        let reduction = StatisticsReduction::new(RowSource::shape(&source));
+        let statistics = pass_shape.pass(pass_shape.scan_lanes, resources, &*observer).reduce(&source, &reduction)?.0;
+        row_counts.push(statistics.rows);
         match &mut total {
             Some(total) => kstore::Merge::merge(total, &statistics),
             None => total = Some(statistics),
@@ -206,12 +214,12 @@ fn survey(
     let total = total.unwrap_or_default();
     let draw = |rows: u64| {
         survey::draw_median_rows(
-            &chain(&open(tables, &ReadSettings::default())?)?,
+            &chain_rows(&open_rows(tables, &ReadSettings::default())?)?,
             rows,
             training,
             pass_shape,
             resources,
         )
     };
-    Ok((survey::survey_of_statistics(total, tables[0], training, resources.stage_observer, &draw)?, sizes))
+    Ok((survey::survey_of_statistics(total, tables[0], training, resources.stage_observer, &draw)?, row_counts))
 }

@@ -17,12 +17,14 @@ const READ_TIME: Duration = Duration::from_millis(150);
 ///
 /// # Errors
 /// [`Error::Option`] for folds that the solver does not support.
-pub(super) fn supported_folds<'a, T: Real>(
+pub(super) fn resolve_folds<'a, T: Real>(
     options: &'a TrainOptions,
     solver: &dyn Solver<T>,
 ) -> Result<Cow<'a, TrainOptions>> {
     let properties = solver.properties();
-    if matches!(options.folds, FoldSpec::Forward { .. }) && properties.uses_validation_rows && !properties.forward_folds
+    if matches!(options.folds, FoldSpec::Forward { .. })
+        && properties.uses_validation_rows
+        && !properties.supports_forward_folds
     {
         let why = "this solver trains on all folds but one; use blocks:6, or ridge, which predicts later rows from earlier ones";
         return Err(Error::option("folds", &options.folds, why));
@@ -41,7 +43,7 @@ pub(super) fn all_stages<T: Real>(
     request: &FitRequest<'_>,
 ) -> Result<(PassShape, Vec<Stage>)> {
     let (pass_shape, mut stages) = solver.stages(access, request)?;
-    let learning_stage = metric::learning_stage::<T>(request)?.or(metric::length_stage(request, pass_shape)?);
+    let learning_stage = metric::learning_stage::<T>(request)?.or(metric::length_scale_stage(request, pass_shape)?);
     stages.splice(1..1, learning_stage);
     Ok((pass_shape, stages))
 }
@@ -56,10 +58,10 @@ pub fn forecast<T: Real>(
     solver: &dyn Solver<T>,
     resources: &Resources<'_>,
 ) -> Result<Forecast> {
-    let options = supported_folds(options, solver)?;
-    let counts = target_counts::count_targets(selected, &options, resources)?;
+    let options = resolve_folds(options, solver)?;
+    let counts = target_counts::count_targets_and_folds(selected, &options, resources)?;
     let request = FitRequest::new::<T>(selected, &options, resources, counts, solver)?;
-    forecast_of(selected, solver, solver.access(&request)?, &request)
+    build_forecast(selected, solver, solver.access(&request)?, &request)
 }
 
 /// Reports the forecast to the observer, if the observer wants a forecast and the run fits in the
@@ -76,15 +78,15 @@ pub(super) fn report_forecast<T: Real>(
     if !stage_observer.wants_plan() || journal.is_some_and(Journal::is_shared) {
         return Ok(());
     }
-    let forecast = forecast_of(selected, solver, access, request)?;
+    let forecast = build_forecast(selected, solver, access, request)?;
     // a run that exceeds the budget is rejected later, by an error that names a remedy
     if forecast.fits() {
-        stage_observer.planned(&forecast);
+        stage_observer.report_forecast(&forecast);
     }
     Ok(())
 }
 
-fn forecast_of<T: Real>(
+fn build_forecast<T: Real>(
     selected: &SelectedTable,
     solver: &dyn Solver<T>,
     access: RowAccess,
@@ -93,30 +95,33 @@ fn forecast_of<T: Real>(
     let (pass_shape, stages) = all_stages(solver, access, request)?;
     // if the plan exceeds the budget, no rows are read
     let row_bytes = if all_fit(&stages) { row_bytes(selected, pass_shape)? } else { None };
-    let add = |plan, pass_shape| solver.plan(plan, &request.size, pass_shape);
-    let recomputes =
-        || stage_plans::last_stage(&request.size, &add, pass_shape, request.resources).0 == FeatureTier::Recomputed;
-    let repeats = access == RowAccess::Features && request.size.stores_features && recomputes();
+    let plan_solver = |plan, pass_shape| solver.plan(plan, &request.size, pass_shape);
+    let recomputes = || {
+        stage_plans::plan_last_stage(&request.size, &plan_solver, pass_shape, request.resources).0
+            == FeatureTier::Recomputed
+    };
+    let rereads_table = access == RowAccess::Features && request.size.stores_features && recomputes();
     Ok(Forecast {
-        rows: request.size.n,
+        stored_rows: request.size.n,
         pass_shape,
         stages,
         threads: request.size.threads,
         row_bytes,
-        rereads_table: repeats,
+        rereads_table,
     })
 }
 
 fn row_bytes(selected: &SelectedTable, pass_shape: PassShape) -> Result<Option<f64>> {
-    let selected = selected.with_own_counter();
+    let selected = selected.with_new_byte_counter();
     let (source, range) = (selected.rows::<f64>(ReadSettings::default())?, selected.range());
     // only one segment is read: if few rows satisfy the condition, the whole table might be read
-    let range = range.start..range.end.min(range.start + pass_shape.segment);
+    let range = range.start..range.end.min(range.start + pass_shape.segment_rows);
     let mut cursor = RowSource::<f64>::open(&source, range.clone())?;
-    let (mut buf, mut next_row) = (RowBuf::new(pass_shape.tile), range.start);
+    let (mut buf, mut next_row) = (RowBuf::new(pass_shape.tile_rows), range.start);
     let started = Instant::now();
     while next_row < range.end && started.elapsed() < READ_TIME {
-        next_row = if cursor.next(&mut buf)? { buf.rows.last().map_or(next_row, |last| last + 1) } else { range.end };
+        next_row =
+            if cursor.next(&mut buf)? { buf.row_numbers.last().map_or(next_row, |last| last + 1) } else { range.end };
     }
     let rows = next_row - range.start;
     Ok((rows > 0).then(|| selected.table().bytes_read() as f64 / rows as f64))

@@ -1,7 +1,7 @@
 //! The preparation common to all solvers: statistics, scaled rows, targets, and the feature map.
 
 use crate::features::{FeatureTier, FitData, SectionPoints};
-use crate::metric::{self, LearnedMetric, LengthReport, MetricRequest};
+use crate::metric::{self, LearnedMetric, LengthScaleReport, MetricRequest};
 use crate::prepare::exact_rows;
 use crate::prepare::map_builder::{BuiltMap, MapBuilder};
 use crate::prepare::survey::{Survey, survey, warn_of_classes};
@@ -19,15 +19,15 @@ pub struct PreparedFit<T: Real> {
     pub survey: Survey,
     pub folds: Folds,
     pub targets: Targets,
-    pub mapped: BuiltMap<T>,
+    pub built_map: BuiltMap<T>,
     pub pass_shape: PassShape,
     /// Planned memory of the largest stage, in bytes.
     pub planned_bytes: usize,
     /// Options, with the metric resolved.
     pub options: TrainOptions,
     pub learned_metric: Option<LearnedMetric>,
-    pub length_report: Option<LengthReport>,
-    rows: MetricRows<TableRows<T>>,
+    pub length_report: Option<LengthScaleReport>,
+    metric_rows: MetricRows<TableRows<T>>,
     cache: Option<Cache<T>>,
     /// All rows, if the solver combines the kernel sections of all rows.
     memory_rows: Option<MemoryRows<T>>,
@@ -39,14 +39,14 @@ impl<T: Real> PreparedFit<T> {
         match (&self.memory_rows, &self.cache) {
             (Some(memory), _) => memory,
             (None, Some(cache)) => cache,
-            (None, None) => &self.rows,
+            (None, None) => &self.metric_rows,
         }
     }
 
     pub(crate) fn points<'p>(&'p self, size: &'p ProblemSize) -> SectionPoints<'p, T> {
-        match (&self.mapped.landmark_set, &self.memory_rows) {
-            (Some(set), _) => SectionPoints::Landmarks(set, size),
-            (None, Some(rows)) => SectionPoints::Rows(rows, size, self.survey.reading()),
+        match (&self.built_map.landmark_set, &self.memory_rows) {
+            (Some(landmark_set), _) => SectionPoints::Landmarks(landmark_set, size),
+            (None, Some(rows)) => SectionPoints::Rows(rows, size, self.survey.read_settings()),
             (None, None) => SectionPoints::Map,
         }
     }
@@ -62,11 +62,11 @@ impl<T: Real> PreparedFit<T> {
     ) -> FitData<'p, T> {
         FitData {
             source: self.source(),
-            kernel: &self.mapped.kernel,
-            map: &*self.mapped.map,
-            second_features: self.mapped.second_view.as_ref().map_or(0, |view| view.features),
+            kernel: &self.built_map.kernel,
+            map: &*self.built_map.map,
+            second_feature_count: self.built_map.second_view.as_ref().map_or(0, |view| view.feature_count),
             targets: &self.targets,
-            rows: self.survey.rows(),
+            n: self.survey.row_count(),
             weight_unit: self.survey.weight_unit(),
             pass_shape: self.pass_shape,
             options: &self.options,
@@ -83,7 +83,7 @@ impl<T: Real> PreparedFit<T> {
     pub(crate) fn hold_out_unseen(&mut self, properties: SolverProperties, resources: &Resources<'_>) {
         let learned = self.learned_metric.as_ref().filter(|learned| learned.metric.is_some() && self.folds.count() > 1);
         match learned.map(|learned| &learned.judged) {
-            Some(Some(judged)) if properties.forward_folds => self.folds = self.folds.holding_out(judged.fold),
+            Some(Some(judged)) if properties.supports_forward_folds => self.folds = self.folds.holding_out(judged.fold),
             Some(_) => resources.stage_observer.warn(
                 "the metric was learned from the rows of all folds: cross-validation errors are smaller than errors on new rows"
                     .to_string(),
@@ -97,7 +97,7 @@ impl<T: Real> PreparedFit<T> {
         1 + self.learned_metric.as_ref().map_or(0, |learned| learned.passes)
             + u64::from(self.length_report.is_some())
             + u64::from(self.cache.is_some())
-            + self.mapped.passes
+            + self.built_map.passes
     }
 }
 
@@ -115,57 +115,57 @@ pub fn prepare<T: Real>(
     warn_of_classes(selected, &survey.statistics, options.task, resources.stage_observer);
     let folds = Folds::new(&options.folds, options.seed, selected.range(), &survey.groups)?;
     let targets = survey.regression_targets();
-    let (n, reading) = (survey.rows(), survey.reading());
+    let (n, reading) = (survey.row_count(), survey.read_settings());
     let table: TableRows<T> = selected.rows(reading.clone())?;
     let request =
-        MetricRequest { source: &table, survey: &survey, targets: &targets, options, resources, enough: &|_| false };
+        MetricRequest { source: &table, survey: &survey, targets: &targets, options, resources, is_enough: &|_| false };
     let (options, learned_metric) = metric::resolve_metric(&request)?;
-    let rows = MetricRows::new(table, options.metric.provided().cloned());
-    let cache = if access == RowAccess::Rows { None } else { write_cache(&rows, pass_shape, resources)? };
-    let scaled: &dyn RowSource<T> = cache.as_ref().map_or(&rows, |cache| cache);
+    let metric_rows = MetricRows::new(table, options.metric.provided().cloned());
+    let cache = if access == RowAccess::Rows { None } else { write_cache(&metric_rows, pass_shape, resources)? };
+    let scaled_rows: &dyn RowSource<T> = cache.as_ref().map_or(&metric_rows, |cache| cache);
     let (options, length_report) =
-        metric::resolve_length_scale(scaled, &survey, &targets, &options, pass_shape, resources)?;
+        metric::resolve_length_scale(scaled_rows, &survey, &targets, &options, pass_shape, resources)?;
     let options = &options;
-    let load = || exact_rows::load_rows(&rows, (&targets, survey.weight_unit()), n, pass_shape, resources);
-    let memory_rows = (access == RowAccess::Rows).then(load).transpose()?;
-    let source = memory_rows.as_ref().map_or(scaled, |memory| memory);
-    let mapping = MapBuilder { source, n, reading: &reading, options, pass_shape, resources };
-    let mapped = match access {
-        RowAccess::Rows => mapping.kernel_only()?,
-        RowAccess::Landmarks => mapping.landmarks_only()?,
-        RowAccess::Features => mapping.build()?,
+    let load_rows = || exact_rows::load_rows(&metric_rows, (&targets, survey.weight_unit()), n, pass_shape, resources);
+    let memory_rows = (access == RowAccess::Rows).then(load_rows).transpose()?;
+    let source = memory_rows.as_ref().map_or(scaled_rows, |memory| memory);
+    let builder = MapBuilder { source, n, read_settings: &reading, options, pass_shape, resources };
+    let built_map = match access {
+        RowAccess::Rows => builder.kernel_only()?,
+        RowAccess::Landmarks => builder.landmarks_only()?,
+        RowAccess::Features => builder.build()?,
     };
-    warn_of_rank(&mapped, &survey, options, resources);
+    warn_of_rank(&built_map, &survey, options, resources);
     let options = options.clone();
     Ok(PreparedFit {
         survey,
         folds,
         targets,
-        mapped,
+        built_map,
         pass_shape,
         planned_bytes,
         options,
         learned_metric,
         length_report,
-        rows,
+        metric_rows,
         cache,
         memory_rows,
     })
 }
 
 /// Warns if the landmarks are linearly dependent, so that there are fewer features than requested.
-fn warn_of_rank<T: Real>(mapped: &BuiltMap<T>, survey: &Survey, options: &TrainOptions, resources: &Resources<'_>) {
-    let Some((landmarks, candidates)) = mapped.landmark_counts else { return };
-    let features = match &mapped.second_view {
-        Some(second_view) => second_view.features.min(mapped.map.dims().1 - second_view.features),
-        None => mapped.map.dims().1,
+fn warn_of_rank<T: Real>(built_map: &BuiltMap<T>, survey: &Survey, options: &TrainOptions, resources: &Resources<'_>) {
+    let Some((landmarks, candidates)) = built_map.landmark_counts else { return };
+    let features = match &built_map.second_view {
+        Some(second_view) => second_view.feature_count.min(built_map.map.dims().1 - second_view.feature_count),
+        None => built_map.map.dims().1,
     };
-    let (requested, actual) = (options.rank, if mapped.landmark_set.is_some() { landmarks } else { features });
+    let (requested, actual) = (options.rank, if built_map.landmark_set.is_some() { landmarks } else { features });
     if actual == requested || options.tolerance.is_some() {
         return;
     }
-    let why = if (requested as u64) > survey.rows() && actual as u64 == survey.rows() {
-        format!("there are only {} rows", survey.rows())
+    let why = if (requested as u64) > survey.row_count() && actual as u64 == survey.row_count() {
+        format!("there are only {} rows", survey.row_count())
     } else if (requested as u64) > candidates && actual as u64 == candidates {
         let what = if matches!(options.landmarks, LandmarkSource::Rows(_)) { "landmarks" } else { "candidates" };
         format!("there are only {candidates} {what}")
@@ -197,7 +197,7 @@ fn write_cache<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<Option<Cache<T>>> {
     let Some(scratch) = resources.scratch else { return Ok(None) };
-    let observer = resources.stage_over("rows to scratch", source.range());
+    let observer = resources.start_stage_over("rows to scratch", source.range());
     let mut writer = scratch.cache::<T>(source.shape(), source.range())?;
     let pass = Pass { journal: None, ..pass_shape.pass(1, resources, &*observer) };
     pass.visit(source, |block| writer.push(block))?;

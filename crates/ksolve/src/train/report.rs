@@ -1,6 +1,6 @@
 //! The report of a training run.
 
-use crate::metric::LengthReport;
+use crate::metric::LengthScaleReport;
 use crate::solver::parameter::C;
 use crate::solver::{Figure, SolveMethod, by_name};
 use crate::{Certificate, SurfaceCell};
@@ -55,7 +55,7 @@ pub struct FitReport {
     pub kernel: String,
     /// How an `auto` length scale was determined.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub length: Option<LengthReport>,
+    pub length: Option<LengthScaleReport>,
     /// For solvers on a neighbour graph, the number of nearest nodes to which each node and each
     /// new row is connected; otherwise `None`. The distances to these nodes do not depend on the
     /// kernel.

@@ -41,7 +41,7 @@ pub(super) struct TrainedParts<'a, T: Real> {
 impl<T: Real> TrainedParts<'_, T> {
     /// Assembles the model: rewrites functions of the features as functions of the rows.
     pub(super) fn assemble(mut self, workers: &Workers) -> TrainedModel<T> {
-        let map = &*self.prepared.mapped.map;
+        let map = &*self.prepared.built_map.map;
         let metadata = self.metadata();
         let report = self.report(&metadata);
         let Self { prepared, solution, .. } = self;
@@ -49,37 +49,37 @@ impl<T: Real> TrainedParts<'_, T> {
             Some(basis) => (basis, solution.weights, solution.needs_f64),
             None => {
                 let expansion = map.expand(solution.weights.as_ref(), workers);
-                let wide = expansion.needs_f64();
+                let needs_f64 = expansion.needs_f64();
                 let (basis, coefficients) = Basis::from_expansion(expansion, map);
-                (basis, coefficients, wide)
+                (basis, coefficients, needs_f64)
             }
         };
-        let on_landmarks = matches!(basis, Basis::Landmarks { .. });
+        let is_on_landmarks = matches!(basis, Basis::Landmarks { .. });
         let errors = solution.train_score.map_or(Vec::new(), |(mse, _)| vec![mse.sqrt(); coefficients.ncols()]);
-        let needs_f64 = needs_f64 || on_landmarks && needs_f64_for::<T>(coefficients.as_ref(), &errors);
+        let needs_f64 = needs_f64 || is_on_landmarks && needs_f64_for::<T>(coefficients.as_ref(), &errors);
         let needs_f64 = needs_f64 || solution.leaves.as_ref().is_some_and(|leaves| leaves.needs_f64(&errors));
-        let expanded = |weights: MatRef<'_, f64>| Basis::from_expansion(map.expand(weights, workers), map).1;
-        let form = match solution.form {
+        let expand_weights = |weights: MatRef<'_, f64>| Basis::from_expansion(map.expand(weights, workers), map).1;
+        let transform = match solution.basis_transform {
             // the degree of a node is also a function of the features
             BasisTransform::DivideByDegree { coefficients, floor } => {
                 let weights = Mat::from_fn(coefficients.len(), 1, |i, _| coefficients[i]);
                 BasisTransform::DivideByDegree {
-                    coefficients: expanded(weights.as_ref()).col_as_slice(0).to_vec(),
+                    coefficients: expand_weights(weights.as_ref()).col_as_slice(0).to_vec(),
                     floor,
                 }
             }
             form => form,
         };
         let components =
-            solution.components.map(|head| LinearHead { weights: expanded(head.weights.as_ref()), ..head });
+            solution.components.map(|head| LinearHead { weights: expand_weights(head.weights.as_ref()), ..head });
         let leaves = solution.leaves.map(|leaves| {
-            let splits = LinearHead { weights: expanded(leaves.splits.weights.as_ref()), ..leaves.splits };
+            let splits = LinearHead { weights: expand_weights(leaves.splits.weights.as_ref()), ..leaves.splits };
             Leaves { splits, ..leaves }
         });
         let rank = metadata.rank.min(coefficients.nrows());
         let model = Model {
             basis,
-            transform: form,
+            transform,
             coefficients,
             intercept: solution.intercept,
             scaler: Scaler::clone(&prepared.survey.scaler),
@@ -100,25 +100,26 @@ impl<T: Real> TrainedParts<'_, T> {
     /// features of the map, although its model contains none of them.
     fn rank(&self) -> usize {
         match self.solution.projection {
-            Some(_) => self.prepared.mapped.map.dims().1,
+            Some(_) => self.prepared.built_map.map.dims().1,
             None => self.solution.weights.nrows(),
         }
     }
 
     fn metadata(&self) -> ModelMetadata {
-        let Self { selected, options, prepared: PreparedFit { survey, mapped, .. }, solution, certificates, .. } = self;
+        let Self { selected, options, prepared: PreparedFit { survey, built_map, .. }, solution, certificates, .. } =
+            self;
         let rank = self.rank();
         let classes = survey.classes.as_ref().filter(|_| solution.task.is_none());
         ModelMetadata {
             task: solution.task.unwrap_or(options.task),
             kernel: match solution.projection {
                 Some(_) => "linear()".to_string(),
-                None => mapped.kernel.to_string(),
+                None => built_map.kernel.to_string(),
             },
-            with: mapped
+            with: built_map
                 .second_view
                 .as_ref()
-                .map(|view| SecondView { kernel: view.kernel.to_string(), functions: view.basis_functions }),
+                .map(|view| SecondView { kernel: view.kernel.to_string(), functions: view.basis_function_count }),
             map: options.map.to_string(),
             precision: T::NAME.to_string(),
             rank,
@@ -134,9 +135,9 @@ impl<T: Real> TrainedParts<'_, T> {
                 .iter()
                 .find(|(certified_rank, _)| *certified_rank == rank)
                 .map(|(_, certificate)| *certificate),
-            rows: survey.rows(),
+            rows: survey.row_count(),
             seed: options.seed,
-            landmarks: mapped.landmark_counts.map(|_| options.landmarks.to_string()),
+            landmarks: built_map.landmark_counts.map(|_| options.landmarks.to_string()),
             asinh: survey.scaler.asinh,
             ranges: self.ranges(),
             ..ModelMetadata::default()
@@ -146,64 +147,67 @@ impl<T: Real> TrainedParts<'_, T> {
     /// Returns the training range of each input. Predictions clip the inputs of new rows to these
     /// ranges. The result is empty for novelty detectors and for unbounded or periodic kernels.
     fn ranges(&self) -> Vec<[f64; 2]> {
-        let Self { options, prepared: PreparedFit { survey, mapped, .. }, solution, .. } = self;
-        let clips_inputs =
-            options.clip && solution.task.unwrap_or(options.task).has_target() && mapped.kernel.is_constant_far_away();
+        let Self { options, prepared: PreparedFit { survey, built_map, .. }, solution, .. } = self;
+        let clips_inputs = options.clips_inputs
+            && solution.task.unwrap_or(options.task).has_target()
+            && built_map.kernel.is_constant_far_away();
         let clips_inputs = clips_inputs && self.selected.sparse().is_none();
         // Three kinds of columns are not clipped. Target encodings of new rows may exceed the
         // out-of-fold encodings of training rows. Periodic inputs have no ends. A short text gives
         // its words larger weights than the training texts do.
-        let unbounded = |column: &CodedColumn| {
+        let unbounded_features = |column: &CodedColumn| {
             let (is_unbounded, is_time) =
                 (matches!(column.code, Code::Effects(_) | Code::Entries(_)), matches!(column.code, Code::Time(_)));
             (0..column.features()).map(move |i| is_unbounded || is_time && i > 0)
         };
         let unbounded =
-            self.selected.encoding().into_iter().flat_map(|encoding| encoding.columns()).flat_map(unbounded);
-        let of = |(feature, unbounded): (&ColumnMoments, bool)| match feature.count {
+            self.selected.encoding().into_iter().flat_map(|encoding| encoding.columns()).flat_map(unbounded_features);
+        let training_range = |(feature, unbounded): (&ColumnMoments, bool)| match feature.count {
             _ if unbounded => UNBOUNDED,
             0 => [feature.mean; 2],
             _ => [feature.min, feature.max],
         };
         let features = survey.statistics.inputs.iter().filter(|_| clips_inputs);
-        features.zip(unbounded.chain(std::iter::repeat(false))).map(of).collect()
+        features.zip(unbounded.chain(std::iter::repeat(false))).map(training_range).collect()
     }
 
     /// Builds the report; moves values that only the report needs out of the solver's result.
     fn report(&mut self, metadata: &ModelMetadata) -> FitReport {
         let (rank, metric) = (self.rank(), self.metric());
-        let Self { selected, options, prepared: PreparedFit { survey, mapped, planned_bytes, .. }, solution, .. } =
-            self;
+        let Self {
+            selected, options, prepared: PreparedFit { survey, built_map, planned_bytes, .. }, solution, ..
+        } = self;
         let names = selected.feature_names();
         let slopes = solution.slopes.iter().flatten().enumerate().map(|(j, slope)| slope * survey.half_spread(j));
         let slopes: Vec<f64> = slopes.collect();
         let scales = survey.scaler.centre.iter().zip(&survey.scaler.scale);
         // linearly dependent landmarks were dropped
         let map_rank = match options.map == MapSpec::default() {
-            true if self.access == RowAccess::Features => mapped.map.dims().1,
+            true if self.access == RowAccess::Features => built_map.map.dims().1,
             true => rank,
             false => usize::MAX,
         };
         FitReport {
-            rows: survey.rows(),
+            rows: survey.row_count(),
             weight: survey.total_weight(),
             features: selected.sparse().map_or(selected.shape().inputs, |shape| shape.width),
             columns: selected.encoding().map_or(Vec::new(), |encoding| {
-                let encoded = encoding.columns().iter().filter(|column| column.missing || column.code != Code::Number);
-                encoded.map(|column| (column.name.clone(), column.to_string())).collect()
+                let coded_columns =
+                    encoding.columns().iter().filter(|column| column.missing || column.code != Code::Number);
+                coded_columns.map(|column| (column.name.clone(), column.to_string())).collect()
             }),
             targets: metadata.targets.len(),
             target_names: metadata.targets.clone(),
             classes: (!metadata.classes.is_empty()).then(|| metadata.classes.clone()),
             map: metadata.map.clone(),
-            landmarks: mapped.landmark_counts.map(|(count, candidates)| LandmarkReport {
+            landmarks: built_map.landmark_counts.map(|(count, candidates)| LandmarkReport {
                 scheme: options.landmarks.to_string(),
                 count: count.min(map_rank),
                 candidates,
             }),
-            kernel: mapped.kernel.to_string(),
+            kernel: built_map.kernel.to_string(),
             length: self.prepared.length_report.clone(),
-            neighbours: solution.form.neighbours(),
+            neighbours: solution.basis_transform.neighbour_count(),
             with_kernel: metadata.with.as_ref().map(|with| with.kernel.clone()),
             rank,
             lambda: solution.lambda,
@@ -249,21 +253,21 @@ impl<T: Real> TrainedParts<'_, T> {
         let rounds = learned.map_or(Vec::new(), |learned| learned.rounds.clone());
         let fractions = self.selected.feature_names().into_iter().zip(fractions).collect();
         let judged = learned.and_then(|learned| learned.judged.clone());
-        Some(MetricReport { judged, ..MetricReport::new(source, metric.outputs(), fractions, spread, rounds) })
+        Some(MetricReport { judged, ..MetricReport::new(source, metric.output_count(), fractions, spread, rounds) })
     }
 }
 
 /// The names of the targets, or of the class column.
 pub fn target_names(selected: &SelectedTable) -> Vec<String> {
-    match selected.class_name() {
+    match selected.class_column() {
         Some(name) => vec![name.to_string()],
         None => selected.target_names(),
     }
 }
 
 /// Sorts inputs by these numbers, the largest first.
-fn sort_by_value(names: Vec<String>, numbers: &[f64]) -> Vec<(String, f64)> {
-    let mut named: Vec<(String, f64)> = names.into_iter().zip(numbers.iter().copied()).collect();
+fn sort_by_value(names: Vec<String>, values: &[f64]) -> Vec<(String, f64)> {
+    let mut named: Vec<(String, f64)> = names.into_iter().zip(values.iter().copied()).collect();
     named.sort_by(|a, b| b.1.total_cmp(&a.1));
     named
 }

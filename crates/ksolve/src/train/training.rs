@@ -1,12 +1,12 @@
 //! Runs any solver: a list of stages, and a sequence of passes.
 
-use super::forecast::{self, all_stages, supported_folds};
+use super::forecast::{self, all_stages, resolve_folds};
 use super::trained::{TrainedModel, TrainedParts};
 use crate::prepare::target_counts;
-use crate::request::{FitRequest, Resources, RowAccess, TrainOptions, plans};
+use crate::request::{FitRequest, Resources, RowAccess, TrainOptions, memory_plans};
 use crate::solver::{Solution, Solver};
 use crate::train::prepared::{self, PreparedFit};
-use crate::{Certificate, Error, Result, features::FeatureTier, prepare::stage_plans::last_stage};
+use crate::{Certificate, Error, Result, features::FeatureTier, prepare::stage_plans::plan_last_stage};
 use kapprox::Real;
 use kstore::{MemoryPlan, SelectedTable};
 
@@ -27,28 +27,36 @@ pub fn train<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<TrainedModel<T>> {
     options.check()?;
-    let solver_options = &*supported_folds(options, solver)?;
+    let solver_options = &*resolve_folds(options, solver)?;
     let request_for = |counts| FitRequest::new::<T>(selected, solver_options, resources, counts, solver);
     // reject contradictory options before reading a row
     let unread_request = request_for((1, 1))?;
-    if !solver.properties().row_weights {
+    if !solver.properties().accepts_row_weights {
         unread_request.reject_weights("the solver", "ridge, svm, svr, logistic, oneclass, kmeans and kpca do")?;
     }
     solver.check(&unread_request)?;
-    let planned_request = request_for(target_counts::count_targets(selected, solver_options, resources)?)?;
+    let planned_request = request_for(target_counts::count_targets_and_folds(selected, solver_options, resources)?)?;
     let access = solver.access(&planned_request)?;
     let (pass_shape, stages) = all_stages(solver, access, &planned_request)?;
     forecast::report_forecast(selected, solver, access, &planned_request)?;
-    let mut prepared =
-        prepared::prepare::<T>(selected, &planned_request.options, access, resources, (pass_shape, plans(stages)))?;
+    let mut prepared = prepared::prepare::<T>(
+        selected,
+        &planned_request.options,
+        access,
+        resources,
+        (pass_shape, memory_plans(stages)),
+    )?;
     prepared.hold_out_unseen(solver.properties(), resources);
     let request = request_for((prepared.targets.count(), prepared.folds.count()))?;
-    let add = |plan, pass_shape| solver.plan(plan, &request.size, pass_shape);
+    let plan_solver = |plan, pass_shape| solver.plan(plan, &request.size, pass_shape);
     let (tier, plan) = match access {
-        RowAccess::Rows => {
-            (FeatureTier::Recomputed, largest_plan(plans(all_stages(solver, access, &request)?.1), resources.memory))
+        RowAccess::Rows => (
+            FeatureTier::Recomputed,
+            largest_plan(memory_plans(all_stages(solver, access, &request)?.1), resources.memory),
+        ),
+        RowAccess::Features | RowAccess::Landmarks => {
+            plan_last_stage(&request.size, &plan_solver, prepared.pass_shape, resources)
         }
-        RowAccess::Features | RowAccess::Landmarks => last_stage(&request.size, &add, prepared.pass_shape, resources),
     };
     if solver.properties().stores_features && access == RowAccess::Features {
         tier.warning(&request.size).into_iter().for_each(|text| resources.stage_observer.warn(text));
@@ -58,19 +66,19 @@ pub fn train<T: Real>(
         let certificates = rank_certificates(access, &solution)?;
         Ok((solution, certificates))
     };
-    let (requested, mut extra_passes) = (prepared.mapped.map.dims().1, 0);
+    let (requested_rank, mut extra_passes) = (prepared.built_map.map.dims().1, 0);
     let (mut solution, certificates) = loop {
         match fit(&prepared) {
             // because of rounding, the features have a larger norm than the kernel permits: repeat
             // with a more accurate map
-            Err(Error::Overshoot { .. }) if prepared.mapped.map.raise_precision() => extra_passes += 1,
+            Err(Error::Overshoot { .. }) if prepared.built_map.map.raise_precision() => extra_passes += 1,
             result => break result?,
         }
     };
-    let rank = prepared.mapped.map.dims().1;
-    if rank < requested {
+    let rank = prepared.built_map.map.dims().1;
+    if rank < requested_rank {
         let why = "more would add only rounding errors";
-        resources.stage_observer.warn(format!("rank reduced from {requested} to {rank}: {why}"));
+        resources.stage_observer.warn(format!("rank reduced from {requested_rank} to {rank}: {why}"));
     }
     solution.passes += prepared.passes() + extra_passes;
     Ok(TrainedParts { selected, options, prepared: &prepared, access, solution, certificates }

@@ -63,8 +63,8 @@ pub struct Tune {
     factors: Option<String>,
     score: Score,
     measure: Option<SolverMeasure>,
-    sample: usize,
-    time: Option<Duration>,
+    sample_rows: usize,
+    time_limit: Option<Duration>,
     work: Option<SearchWork>,
 }
 
@@ -105,7 +105,7 @@ impl Tune {
     pub fn new(solver: &str, fit: Fit) -> Self {
         let (solver, score) = (solver.to_string(), Score::default());
         let (fixed, kernels, factors, measure) = (FixedParts::default(), None, None, None);
-        Self { solver, fit, fixed, kernels, factors, score, measure, sample: 20_000, time: None, work: None }
+        Self { solver, fit, fixed, kernels, factors, score, measure, sample_rows: 20_000, time_limit: None, work: None }
     }
 
     /// Sets which parts of the fit the search must not change.
@@ -142,7 +142,7 @@ impl Tune {
     /// Sets the number of rows of the sample.
     #[must_use]
     pub fn sample(self, sample: usize) -> Self {
-        Self { sample, ..self }
+        Self { sample_rows: sample, ..self }
     }
 
     /// Sets the rank of the fit. If no work is set, it is also the rank of the trials.
@@ -154,7 +154,7 @@ impl Tune {
     /// Sets the time limit of the search and the fit together.
     #[must_use]
     pub fn time(self, time: Duration) -> Self {
-        Self { time: Some(time), ..self }
+        Self { time_limit: Some(time), ..self }
     }
 
     /// Sets the work of the search (numbers of steps) instead of its time. The result is then
@@ -179,27 +179,27 @@ impl Tune {
     /// # Errors
     /// The errors of the rows, the trials and the fit.
     pub fn run(&self, table: &Table, target: &str, run: &Run<'_>) -> Result<(Fitted, SelectionResult)> {
-        let described = self.fit_with_defaults();
+        let default_fit = self.fit_with_defaults();
         let targets = vec![target.to_string()];
-        let rows = described.row_selection();
+        let selection = default_fit.row_selection();
         // an indicator costs one feature, and only in columns with missing values
-        let missing = if rows.missing == Missing::Fitted { Missing::Indicator } else { rows.missing };
-        let rows = Selection { targets, missing, ..rows };
+        let missing = if selection.missing == Missing::Fitted { Missing::Indicator } else { selection.missing };
+        let selection = Selection { targets, missing, ..selection };
         let position = table.schema().position(target);
         let kind = position.map(|position| &table.schema().columns[position].kind);
-        let free = described.family().reads(&parameter::TASK) && !described.has_option(parameter::TASK.name);
-        let classes = described.clone().set(parameter::TASK.name, Task::Classification);
-        let holds_classes = free
+        let infers_task = default_fit.family().reads(&parameter::TASK) && !default_fit.has_option(parameter::TASK.name);
+        let classification_fit = default_fit.clone().set(parameter::TASK.name, Task::Classification);
+        let has_classes = infers_task
             && match kind {
                 Some(Kind::Bool | Kind::Text) => true,
                 Some(Kind::Int { .. }) if self.solver == ANY_SOLVER => {
-                    likely_classes(&table.select(&classes.selection(rows.clone())?)?, run)?.is_some()
+                    likely_classes(&table.select(&classification_fit.selection(selection.clone())?)?, run)?.is_some()
                 }
                 _ => false,
             };
-        let fit = if holds_classes { classes } else { described };
-        let selected = run.resolve_categories(&table.select(&fit.selection(rows)?)?)?;
-        let (base, time_budget) = (self.for_features(fit, selected.shape().inputs), TimeBudget::new(self.time));
+        let fit = if has_classes { classification_fit } else { default_fit };
+        let selected = run.resolve_categories(&table.select(&fit.selection(selection)?)?)?;
+        let (base, time_budget) = (self.for_features(fit, selected.shape().inputs), TimeBudget::new(self.time_limit));
         match base.element_type() {
             ElementType::F32 => self.run_typed::<f32>(&base, &time_budget, &selected, run),
             ElementType::F64 => self.run_typed::<f64>(&base, &time_budget, &selected, run),
@@ -215,12 +215,12 @@ impl Tune {
     ) -> Result<(Fitted, SelectionResult)> {
         let options = self.options(base, selected)?;
         let listener = BudgetListener { budget: time_budget, stage_observer: run.resources().stage_observer };
-        let written = |chosen: &SelectionResult| {
-            self.final_fit(chosen, Some(time_budget), selected, run, &Ok).map(|(fit, _)| fit)
+        let build_final_fit = |selection_result: &SelectionResult| {
+            self.final_fit(selection_result, Some(time_budget), selected, run, &Ok).map(|(fit, _)| fit)
         };
-        let choice = self.model_selection((base, &options), (selected, run), &listener, &written);
-        let chosen = choice.run::<T>(&mut SearchJournal::open(None)?)?;
-        Ok((chosen.fit.run(selected, run)?, chosen))
+        let model_selection = self.model_selection((base, &options), (selected, run), &listener, &build_final_fit);
+        let selection_result = model_selection.run::<T>(&mut SearchJournal::open(None)?)?;
+        Ok((selection_result.fit.run(selected, run)?, selection_result))
     }
 
     fn learns_metric(&self) -> bool {
@@ -236,7 +236,7 @@ impl Tune {
     pub fn fit_with_defaults(&self) -> Fit {
         let mut fit = self.fit.clone();
         if self.learns_metric() && !self.fixed.metric {
-            fit = fit.metric(MetricSource::Learned(MetricForm::Best));
+            fit = fit.metric(MetricSource::Learned(MetricForm::DiagonalOrFull));
         }
         if self.learns_metric() && !self.fixed.landmarks && !fit.map_spec().is_data_independent() {
             fit = fit.landmarks(LandmarkSource::Scheme("uniform".to_string()));
@@ -267,11 +267,11 @@ impl Tune {
             let why = "the metric determines the length scales; leave it out, or set `metric` none";
             return Err(Error::option("factors", factors, why));
         }
-        let learns = self.learns_metric() && !self.is_too_wide(selected.shape().inputs);
+        let learns_metric = self.learns_metric() && !self.is_too_wide(selected.shape().inputs);
         let base_kernels = [base.kernel_spec().clone()];
-        let is_named = self.fixed.kernel || !learns;
+        let is_named = self.fixed.kernel || !learns_metric;
         let kernels = self.kernels.as_deref().or(is_named.then_some(&base_kernels[..]));
-        let mut options = TuneOptions::new(base, self.score, kernels, self.sample, selected)?;
+        let mut options = TuneOptions::new(base, self.score, kernels, self.sample_rows, selected)?;
         if let Some(factors) = &self.factors {
             options.factors = crate::grids::parse_factors(factors)?;
         }
@@ -288,10 +288,11 @@ impl Tune {
         listener: &'a dyn SearchListener,
         final_fit: &'a dyn Fn(&SelectionResult) -> Result<Fit>,
     ) -> ModelSelection<'a> {
-        let learns = matches!(base.metric_source(), MetricSource::Learned(_));
-        let tries = learns && !self.fixed.scaling && self.score == Score::Cv && !base.map_spec().is_data_independent();
-        let scalings: &[Scaling] = if tries { &[Scaling::Asinh, Scaling::Quantile] } else { &[] };
-        let exact = self.time.is_some() && !self.fixed.landmarks;
+        let learns_metric = matches!(base.metric_source(), MetricSource::Learned(_));
+        let tries_scalings =
+            learns_metric && !self.fixed.scaling && self.score == Score::Cv && !base.map_spec().is_data_independent();
+        let scalings: &[Scaling] = if tries_scalings { &[Scaling::Asinh, Scaling::Quantile] } else { &[] };
+        let allows_exact = self.time_limit.is_some() && !self.fixed.landmarks;
         ModelSelection {
             solver: &self.solver,
             base,
@@ -299,7 +300,7 @@ impl Tune {
             scalings,
             selected,
             work: self.work,
-            allows_exact: exact,
+            allows_exact,
             run,
             listener,
             final_fit,
@@ -315,20 +316,21 @@ impl Tune {
     #[doc(hidden)]
     pub fn final_fit(
         &self,
-        chosen: &SelectionResult,
+        selection_result: &SelectionResult,
         budget: Option<&TimeBudget>,
         selected: &SelectedTable,
         run: &Run<'_>,
-        opened: &dyn Fn(Fit) -> Result<Fit>,
+        open_files: &dyn Fn(Fit) -> Result<Fit>,
     ) -> Result<(Fit, Option<String>)> {
-        let metric = chosen.metric.clone().map_or(MetricSource::None, MetricSource::from_metric);
-        let fit = chosen.fit.clone().scaling(chosen.search.scaling).metric(metric);
+        let metric = selection_result.metric.clone().map_or(MetricSource::None, MetricSource::from_metric);
+        let fit = selection_result.fit.clone().scaling(selection_result.search.scaling).metric(metric);
         let fit = if self.work.is_some() { fit.with_ranks_of(&self.fit) } else { fit };
-        let Some(time_budget) = budget.filter(|_| self.time.is_some()) else { return Ok((fit, None)) };
-        let reach = time_budget.feasible_fit(&opened(fit.clone())?, chosen, selected, run)?;
-        let repeat =
-            reach.as_ref().map_or_else(|| format!("--map {}", fit.map_spec()), |reach| reach.command_options(&fit));
-        let fit = if let Some(reach) = reach { reach.apply_to(fit) } else { fit };
-        Ok((fit, Some(format!("--work {} {repeat}", chosen.work))))
+        let Some(time_budget) = budget.filter(|_| self.time_limit.is_some()) else { return Ok((fit, None)) };
+        let feasible_fit = time_budget.feasible_fit(&open_files(fit.clone())?, selection_result, selected, run)?;
+        let repeat = feasible_fit
+            .as_ref()
+            .map_or_else(|| format!("--map {}", fit.map_spec()), |reach| reach.command_options(&fit));
+        let fit = if let Some(reach) = feasible_fit { reach.apply_to(fit) } else { fit };
+        Ok((fit, Some(format!("--work {} {repeat}", selection_result.work))))
     }
 }

@@ -37,8 +37,8 @@ const LAMBDA_GRID: [f64; 4] = [1e-6, 1e-5, 1e-7, 1e-4];
 
 /// Numbers of half decades by which the grid of regularisation parameters extends below and above
 /// the likely range.
-const BELOW: i64 = 2;
-const ABOVE: i64 = 1;
+const STEPS_BELOW: i64 = 2;
+const STEPS_ABOVE: i64 = 1;
 
 /// Exponent of the smallest regularisation parameter in a grid, in half decades: −18 stands for
 /// 1e-9.
@@ -49,7 +49,7 @@ const MIN_LAMBDA_STEP: i64 = -18;
 const SAFE_LAMBDA_STEP: i64 = -12;
 
 /// Numbers of classes for which one-vs-one classifiers are tried.
-const PAIRED: RangeInclusive<usize> = 3..=10;
+const ONE_VS_ONE_CLASSES: RangeInclusive<usize> = 3..=10;
 
 /// A solver with a regularisation parameter that competes in a contest.
 #[derive(Clone)]
@@ -105,11 +105,13 @@ impl Contender {
     /// If the contender cross-validates its own lambdas, it gets a small grid around `tested`, the
     /// best lambda of the test fit, instead of the full grid: each lambda costs a factorisation in
     /// every fold.
-    pub(super) fn for_rows(self, from: u64, to: u64, tested: Option<f64>) -> Self {
-        let share = (from.max(1) as f64 / to.max(1) as f64).min(1.0);
-        let factor = if self.fit.map_spec().is_exact() { share } else { share.sqrt() };
+    pub(super) fn rescale_lambda(self, trial_rows: u64, fit_rows: u64, tested_lambda: Option<f64>) -> Self {
+        let row_fraction = (trial_rows.max(1) as f64 / fit_rows.max(1) as f64).min(1.0);
+        let factor = if self.fit.map_spec().is_exact_kernel() { row_fraction } else { row_fraction.sqrt() };
         let lambda = self.lambda.map(|lambda| lambda * factor);
-        let lambda_grid = tested.filter(|_| !self.fit.has_penalty()).map(|tested| around(tested, share));
+        let lambda_grid = tested_lambda
+            .filter(|_| !self.fit.has_regularisation())
+            .map(|tested| lambda_grid_around(tested, row_fraction));
         let fit = match lambda.map(format_lambda).or(lambda_grid) {
             Some(lambdas) => self.fit.set(parameter::LAMBDA.name, lambdas),
             None => self.fit,
@@ -129,16 +131,21 @@ impl Contender {
     }
 
     /// Makes this contender the winner instead of `other`, and records it and `why` in the reports.
-    pub(super) fn instead_of(mut self, other: &Self, reports: &mut Vec<ContenderReport>, why: Option<String>) -> Self {
-        for report in reports.iter_mut().filter(|report| **report == other.report) {
+    pub(super) fn replace_winner(
+        mut self,
+        previous_winner: &Self,
+        reports: &mut Vec<ContenderReport>,
+        why: Option<String>,
+    ) -> Self {
+        for report in reports.iter_mut().filter(|report| **report == previous_winner.report) {
             (report.chosen, report.why) = (false, None);
         }
         (self.report.chosen, self.report.why) = (true, why.clone());
-        let same = |report: &&mut ContenderReport| {
+        let is_same = |report: &&mut ContenderReport| {
             (&report.solver, &report.kernel, &report.metric)
                 == (&self.report.solver, &self.report.kernel, &self.report.metric)
         };
-        match reports.iter_mut().find(same) {
+        match reports.iter_mut().find(is_same) {
             Some(report) => {
                 (report.chosen, report.why) = (true, why);
                 self.report = report.clone();
@@ -159,13 +166,13 @@ impl ContenderReport {
         !self.errors.is_empty() || self.problem.is_some()
     }
 
-    fn add(&mut self, error: f64) {
+    fn add_error(&mut self, error: f64) {
         self.errors.push(error);
         let n = self.errors.len() as f64;
         let mean = self.errors.iter().sum::<f64>() / n;
-        let squares: f64 = self.errors.iter().map(|error| (error - mean).powi(2)).sum();
+        let squared_deviation_sum: f64 = self.errors.iter().map(|error| (error - mean).powi(2)).sum();
         self.mean = Some(mean);
-        self.spread = (self.errors.len() > 1).then(|| (squares / (n - 1.0)).sqrt());
+        self.spread = (self.errors.len() > 1).then(|| (squared_deviation_sum / (n - 1.0)).sqrt());
     }
 }
 
@@ -174,7 +181,7 @@ pub(super) struct Contest<'a, T> {
     trials: &'a Trials<T>,
     by: SolverMeasure,
     contenders: Vec<Contender>,
-    largest: usize,
+    max_rank: usize,
     folds: Vec<usize>,
     round: usize,
     alive: Vec<usize>,
@@ -185,16 +192,30 @@ pub(super) struct Contest<'a, T> {
 impl<'a, T: Real> Contest<'a, T> {
     /// Returns a contest between these fits; the trials use at most rank `rank`. A single fit wins
     /// without a trial.
-    pub(super) fn new(trials: &'a Trials<T>, by: SolverMeasure, contenders: Vec<Contender>, rank: usize) -> Self {
-        let folds = if contenders.len() > 1 { trials.folds().take(FOLDS).collect() } else { Vec::new() };
+    pub(super) fn new(
+        trials: &'a Trials<T>,
+        measure: SolverMeasure,
+        contenders: Vec<Contender>,
+        max_rank: usize,
+    ) -> Self {
+        let folds = if contenders.len() > 1 { trials.scored_folds().take(FOLDS).collect() } else { Vec::new() };
         let alive = (0..contenders.len()).collect();
-        Self { trials, by, contenders, largest: rank.min(TRIAL_RANK), folds, round: 0, alive, tried_in_round: 0 }
+        Self {
+            trials,
+            by: measure,
+            contenders,
+            max_rank: max_rank.min(TRIAL_RANK),
+            folds,
+            round: 0,
+            alive,
+            tried_in_round: 0,
+        }
     }
 
     /// Returns the maximum number of remaining trials.
-    pub(super) fn trials(&self) -> usize {
-        let rounds = std::iter::successors(Some(self.alive.len()), |alive| Some(stay(*alive)));
-        rounds.take(self.folds.len() - self.round).sum::<usize>() - self.tried_in_round
+    pub(super) fn remaining_trials(&self) -> usize {
+        let round_sizes = std::iter::successors(Some(self.alive.len()), |alive| Some(survivor_count(*alive)));
+        round_sizes.take(self.folds.len() - self.round).sum::<usize>() - self.tried_in_round
     }
 
     /// Returns the contender that is tried next; `None` at the end.
@@ -206,8 +227,8 @@ impl<'a, T: Real> Contest<'a, T> {
     pub(super) fn step(&mut self, run: &Run<'_>, journal: &mut SearchJournal<'_>) -> Result<()> {
         let Some(fold) = self.folds.get(self.round) else { return Ok(()) };
         let contender = &mut self.contenders[self.alive[self.tried_in_round]];
-        let fit = contender.fit.clone().at_rank(self.largest);
-        let tried =
+        let fit = contender.fit.clone().at_rank(self.max_rank);
+        let outcome =
             journal.get_or_compute(|| match self.trials.validation_error(&fit, *fold, self.by, usize::MAX, run) {
                 Ok(error) => Ok((Some(error), None)),
                 Err(error)
@@ -217,15 +238,15 @@ impl<'a, T: Real> Contest<'a, T> {
                 }
                 Err(error) => Ok((None, Some(error.to_string()))),
             })?;
-        match tried {
-            (Some(error), _) => contender.report.add(error),
+        match outcome {
+            (Some(error), _) => contender.report.add_error(error),
             (None, problem) => (contender.report.mean, contender.report.problem) = (None, problem),
         }
         self.tried_in_round += 1;
         if self.tried_in_round == self.alive.len() {
             (self.tried_in_round, self.round) = (0, self.round + 1);
-            self.rank();
-            self.alive.truncate(stay(self.alive.len()));
+            self.sort_alive();
+            self.alive.truncate(survivor_count(self.alive.len()));
         }
         Ok(())
     }
@@ -233,33 +254,33 @@ impl<'a, T: Real> Contest<'a, T> {
     /// Ends the contest early, after at least [`MIN_TRIALS`] trials. Returns true if there were
     /// trials left.
     pub(super) fn end_early(&mut self) -> bool {
-        let unfinished = self.round < self.folds.len() && (self.round > 0 || self.tried_in_round >= MIN_TRIALS);
-        if unfinished && self.round == 0 {
+        let is_unfinished = self.round < self.folds.len() && (self.round > 0 || self.tried_in_round >= MIN_TRIALS);
+        if is_unfinished && self.round == 0 {
             self.alive.truncate(self.tried_in_round);
         }
-        if unfinished {
-            self.rank();
+        if is_unfinished {
+            self.sort_alive();
             (self.tried_in_round, self.round) = (0, self.folds.len());
         }
-        unfinished
+        is_unfinished
     }
 
     /// Sorts the remaining contenders by mean error over the folds on which all of them were tried.
     /// Ties keep the order of the contenders; failed fits are last.
-    fn rank(&mut self) {
-        let reports: Vec<&ContenderReport> = self.alive.iter().map(|one| &self.contenders[*one].report).collect();
+    fn sort_alive(&mut self) {
+        let reports: Vec<&ContenderReport> = self.alive.iter().map(|index| &self.contenders[*index].report).collect();
         let mut ranked: Vec<(f64, usize)> = means(&reports).into_iter().zip(self.alive.iter().copied()).collect();
         ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
-        self.alive = ranked.into_iter().map(|(_, one)| one).collect();
+        self.alive = ranked.into_iter().map(|(_, index)| index).collect();
     }
 
     /// Ends the contest and returns the winner and all contenders.
     pub(super) fn finish(mut self) -> (Contender, Vec<Contender>) {
         let mean = |contender: &Contender| contender.report.mean.unwrap_or(f64::INFINITY);
-        let least = self.contenders.iter().map(mean).fold(f64::INFINITY, f64::min);
+        let lowest_mean = self.contenders.iter().map(mean).fold(f64::INFINITY, f64::min);
         let winner = &mut self.contenders[self.alive[0]];
         winner.report.chosen = true;
-        winner.report.why = (mean(winner) > least)
+        winner.report.why = (mean(winner) > lowest_mean)
             .then(|| "the means cover different numbers of folds; on the shared folds, this one is the lowest".into());
         (winner.clone(), self.contenders)
     }
@@ -269,15 +290,15 @@ impl<'a, T: Real> Contest<'a, T> {
 /// fit.
 fn means(reports: &[&ContenderReport]) -> Vec<f64> {
     let complete = reports.iter().filter(|report| report.mean.is_some());
-    let shared = complete.map(|report| report.errors.len()).min().unwrap_or(0);
+    let shared_fold_count = complete.map(|report| report.errors.len()).min().unwrap_or(0);
     let mean = |report: &&ContenderReport| match report.mean {
-        Some(_) => report.errors[..shared].iter().sum::<f64>() / shared.max(1) as f64,
+        Some(_) => report.errors[..shared_fold_count].iter().sum::<f64>() / shared_fold_count.max(1) as f64,
         None => f64::INFINITY,
     };
     reports.iter().map(mean).collect()
 }
 
-fn stay(alive: usize) -> usize {
+fn survivor_count(alive: usize) -> usize {
     alive.div_ceil(2).max(MIN_CONTENDERS).min(alive)
 }
 
@@ -296,7 +317,7 @@ pub(super) fn contenders(
         tuned.best_without_metric().filter(|_| tuned.metric.is_some() && solver == ANY_SOLVER).map(Kernel::parse);
     let plain = plain.transpose()?.map(|kernel| (kernel, MetricSource::None, "none"));
     let (kernels, mut contenders): (Vec<_>, Vec<Contender>) = (plain.into_iter().chain([best]).collect(), Vec::new());
-    for (fit, lambda, name) in fits(solver, base, tuned, by)? {
+    for (fit, lambda, name) in solver_fits(solver, base, tuned, by)? {
         // interleaved, so that a search that ends early has tried both
         for (kernel, metric, form) in &kernels {
             let report = ContenderReport::new(solver_label(&name, lambda), kernel, form);
@@ -309,7 +330,7 @@ pub(super) fn contenders(
 
 /// Returns fits, each with a solver, a regularisation parameter and a name: first every solver with
 /// its first parameter, then every solver with its second parameter, and so on.
-fn fits(
+fn solver_fits(
     solver: &str,
     base: &Fit,
     tuned: &KernelSearchResult,
@@ -321,7 +342,7 @@ fn fits(
         (ANY_SOLVER, _) => vec!["logistic", "ridge", "svm"],
         (name, _) => vec![name],
     };
-    let mut of_solvers = Vec::new();
+    let mut fits_by_solver = Vec::new();
     for name in names {
         let fit = if base.family().name == name { base.clone() } else { base.for_solver(name)? };
         // the search of kernels has already chosen the ridge parameter on these folds
@@ -331,31 +352,36 @@ fn fits(
         } else {
             fit
         };
-        let free = fit.family().reads(&parameter::LAMBDA) && !fit.has_penalty();
-        let lambdas: &[f64] = if free && !has_surface { &LAMBDA_GRID } else { &[] };
-        let learns = solver == ANY_SOLVER && by.needs_probabilities() && fit.family().reads(&parameter::PROBABILITIES);
-        let fit = if learns { fit.set(parameter::PROBABILITIES.name, true) } else { fit };
+        let is_lambda_free = fit.family().reads(&parameter::LAMBDA) && !fit.has_regularisation();
+        let lambdas: &[f64] = if is_lambda_free && !has_surface { &LAMBDA_GRID } else { &[] };
+        let adds_probabilities =
+            solver == ANY_SOLVER && by.needs_probabilities() && fit.family().reads(&parameter::PROBABILITIES);
+        let fit = if adds_probabilities { fit.set(parameter::PROBABILITIES.name, true) } else { fit };
         // one-vs-one classifiers have no probabilities
-        let paired =
-            solver == ANY_SOLVER && !learns && fit.family().reads(&svm::MULTICLASS) && PAIRED.contains(&tuned.classes);
-        for pairs in [false, true].into_iter().filter(|pairs| paired || !pairs) {
+        let tries_one_vs_one = solver == ANY_SOLVER
+            && !adds_probabilities
+            && fit.family().reads(&svm::MULTICLASS)
+            && ONE_VS_ONE_CLASSES.contains(&tuned.classes);
+        for is_one_vs_one in [false, true].into_iter().filter(|pairs| tries_one_vs_one || !pairs) {
             let mut variants = Vec::new();
-            let fit = if pairs { fit.clone().set(svm::MULTICLASS.name, svm::ONE_VS_ONE) } else { fit.clone() };
-            let label = if pairs { format!("{name}, one-vs-one") } else { name.to_string() };
+            let fit = if is_one_vs_one { fit.clone().set(svm::MULTICLASS.name, svm::ONE_VS_ONE) } else { fit.clone() };
+            let label = if is_one_vs_one { format!("{name}, one-vs-one") } else { name.to_string() };
             let with_lambda =
                 |lambda: &f64| (fit.clone().set(parameter::LAMBDA.name, lambda), Some(*lambda), label.clone());
             variants.extend(lambdas.iter().map(with_lambda));
             variants.extend(lambdas.is_empty().then(|| (fit.clone(), None, label.clone())));
-            of_solvers.push(variants);
+            fits_by_solver.push(variants);
         }
     }
-    let most = of_solvers.iter().map(Vec::len).max().unwrap_or(0);
-    Ok((0..most).flat_map(|i| of_solvers.iter().filter_map(move |variants| variants.get(i).cloned())).collect())
+    let max_variants = fits_by_solver.iter().map(Vec::len).max().unwrap_or(0);
+    Ok((0..max_variants)
+        .flat_map(|i| fits_by_solver.iter().filter_map(move |variants| variants.get(i).cloned()))
+        .collect())
 }
 
 /// Returns true if the solver predicts probabilities with its current parameters.
 pub(super) fn has_probabilities(fit: &Fit) -> Result<bool> {
-    Ok(Solver::<f64>::has_probabilities(&*fit.family().solver(fit.settings()?)?))
+    Ok(Solver::<f64>::has_probabilities(&*fit.family().build_solver(fit.settings()?)?))
 }
 
 /// Returns the solver with its regularisation parameter: `svm, lambda 1e-5`.
@@ -367,13 +393,13 @@ pub(super) fn solver_label(name: &str, lambda: Option<f64>) -> String {
 /// `lambda` was best on the fraction `share` of the rows. The best lambda is proportional to 1/√n
 /// or to 1/n, and the grid covers both cases. The grid extends further down than up, because the
 /// higher rank of the final fit tends to need a smaller lambda.
-fn around(lambda: f64, share: f64) -> String {
-    let nearest = |lambda: f64| (2.0 * lambda.max(f64::MIN_POSITIVE).log10()).round() as i64;
+fn lambda_grid_around(lambda: f64, row_fraction: f64) -> String {
+    let nearest_step = |lambda: f64| (2.0 * lambda.max(f64::MIN_POSITIVE).log10()).round() as i64;
     // below `MIN_LAMBDA_STEP`, the factorisation in f32 fails, and it often fails at
     // `MIN_LAMBDA_STEP` itself
-    let least = (nearest(lambda * share) - BELOW).max(MIN_LAMBDA_STEP);
-    let most = (nearest(lambda * share.sqrt()) + ABOVE).max(SAFE_LAMBDA_STEP);
-    format!("{}..{}", format_lambda(half_decade(least)), format_lambda(half_decade(most)))
+    let min_step = (nearest_step(lambda * row_fraction) - STEPS_BELOW).max(MIN_LAMBDA_STEP);
+    let max_step = (nearest_step(lambda * row_fraction.sqrt()) + STEPS_ABOVE).max(SAFE_LAMBDA_STEP);
+    format!("{}..{}", format_lambda(half_decade(min_step)), format_lambda(half_decade(max_step)))
 }
 
 /// Returns a regularisation parameter in scientific notation: `1e-5`.
@@ -390,7 +416,7 @@ mod tests {
     fn errors_are_compared_on_the_folds_that_all_were_tried_on() {
         let tried = |errors: &[f64]| {
             let mut report = ContenderReport::default();
-            errors.iter().for_each(|error| report.add(*error));
+            errors.iter().for_each(|error| report.add_error(*error));
             report
         };
         // the second fold is harder than the first, and the third contender was not tried on it
@@ -404,22 +430,23 @@ mod tests {
         let fit = Fit::solver("svm").unwrap();
         let contender_of =
             |fit: Fit, lambda| Contender { name: String::new(), fit, lambda, report: ContenderReport::default() };
-        let penalty =
-            |to: u64| contender_of(fit.clone(), Some(1e-4)).for_rows(100, to, None).fit.settings().unwrap().penalty();
+        let penalty = |to: u64| {
+            contender_of(fit.clone(), Some(1e-4)).rescale_lambda(100, to, None).fit.settings().unwrap().regularisation()
+        };
         assert_eq!(penalty(10_000), crate::solver::Regularisation::Lambda(1e-5));
         // it does not rise for fewer rows
         assert_eq!(penalty(25), crate::solver::Regularisation::Lambda(1e-4));
         // with the exact kernel it falls in proportion to the rows
-        let exact = contender_of(fit.clone().with_exact_kernel().unwrap(), Some(1e-4)).for_rows(100, 200, None);
+        let exact = contender_of(fit.clone().with_exact_kernel().unwrap(), Some(1e-4)).rescale_lambda(100, 200, None);
         assert_eq!(exact.lambda, Some(5e-5));
-        assert_eq!(exact.fit.settings().unwrap().penalty(), crate::solver::Regularisation::Lambda(5e-5));
+        assert_eq!(exact.fit.settings().unwrap().regularisation(), crate::solver::Regularisation::Lambda(5e-5));
         // a cross-validated grid covers both rules, plus one decade below and half a decade above
-        let ridge = contender_of(Fit::solver("ridge").unwrap(), None).for_rows(100, 10_000, Some(1e-4));
+        let ridge = contender_of(Fit::solver("ridge").unwrap(), None).rescale_lambda(100, 10_000, Some(1e-4));
         let lambdas = Ridge::new(ridge.fit.settings().unwrap()).lambdas;
         assert_eq!((lambdas.len(), lambdas[0], lambdas[5]), (6, 1e-7, 3.1622776601683795e-5));
         let with_c = contender_of(fit.clone().set("C", 3), None);
         assert_eq!(
-            with_c.for_rows(100, 10_000, None).fit.settings().unwrap().penalty(),
+            with_c.rescale_lambda(100, 10_000, None).fit.settings().unwrap().regularisation(),
             crate::solver::Regularisation::C(3.0)
         );
     }

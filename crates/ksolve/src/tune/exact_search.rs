@@ -41,14 +41,14 @@ const MIN_LAMBDA: f64 = 1e-9;
 const MAX_ERROR_RATIO: f64 = 0.995;
 
 /// Maximum number of steps of the length scale in one direction.
-const STEPS: usize = 3;
+const MAX_LENGTH_STEPS: usize = 3;
 
 /// Exponent of the number of rows in the time of an exact fit. Measured times of ridge regression,
 /// relative to 5,000 rows: 32 for 36,000 rows x 8, 39 to 75 for 41,157 x 9, and 137 for 57,248 x
 /// 27. A one-vs-one classifier sees few of the rows: the relative time was 27 for 60,000 x 784 with
 /// ten classes.
-const GROWTH: f64 = 1.9;
-const GROWTH_OF_PAIRS: f64 = 1.5;
+const TIME_EXPONENT: f64 = 1.9;
+const ONE_VS_ONE_TIME_EXPONENT: f64 = 1.5;
 
 #[derive(Clone, Debug)]
 struct ExactFit {
@@ -61,9 +61,9 @@ struct ExactFit {
 
 /// A coordinate search over exact fits.
 struct ExactSearch<'w, 'l, 'm, 'j, T> {
-    choice: &'w ModelSelection<'w>,
+    model_selection: &'w ModelSelection<'w>,
     trials: &'w Trials<T>,
-    by: SolverMeasure,
+    measure: SolverMeasure,
     folds: Vec<usize>,
     /// Name of the solver, and its fit without kernel, metric and regularisation parameter.
     name: String,
@@ -91,13 +91,13 @@ impl ModelSelection<'_> {
     pub(super) fn search_exact<T: Real>(
         &self,
         (winner, tried, tuned): (&Contender, &[Contender], &KernelSearchResult),
-        (trials, by): (&Trials<T>, SolverMeasure),
+        (trials, measure): (&Trials<T>, SolverMeasure),
         log: &mut SearchLog<'_>,
         journal: &mut SearchJournal<'_>,
     ) -> Result<Option<(Contender, Option<String>)>> {
-        let is_requested = self.base.map_spec().is_exact();
+        let is_requested = self.base.map_spec().is_exact_kernel();
         if !is_requested
-            && (!self.allows_exact || self.base.has_penalty() || *self.base.map_spec() != MapSpec::default())
+            && (!self.allows_exact || self.base.has_regularisation() || *self.base.map_spec() != MapSpec::default())
         {
             return Ok(None);
         }
@@ -105,38 +105,46 @@ impl ModelSelection<'_> {
         if !is_requested && log.is_late(journal)? {
             return Ok(None);
         }
-        let Some((name, fit, fits)) = exact_solver(tried, !self.base.has_penalty(), self.selected, self.run)? else {
+        let Some((name, fit, fits_memory)) =
+            exact_solver(tried, !self.base.has_regularisation(), self.selected, self.run)?
+        else {
             let why = "none of the tried solvers supports the exact kernel; leave `map` out";
             return if is_requested { Err(Error::option("map", "exact", why)) } else { Ok(None) };
         };
-        let few = tuned.classes > 0 && trials.search_row_count() < MAX_TRIAL_ROWS;
-        if !is_requested && (!fits || few) {
+        let has_few_rows = tuned.classes > 0 && trials.search_row_count() < MAX_TRIAL_ROWS;
+        if !is_requested && (!fits_memory || has_few_rows) {
             return Ok(None);
         }
         let folds: Vec<usize> =
-            trials.folds().take((MAX_TRIAL_ROWS / trials.search_row_count().max(1)).max(1)).collect();
-        let learned = folds.first().map_or(0, |fold| trials.training_rows(*fold, MAX_TRIAL_ROWS).len()).max(1);
-        let lambdas = match self.base.has_penalty() {
+            trials.scored_folds().take((MAX_TRIAL_ROWS / trials.search_row_count().max(1)).max(1)).collect();
+        let trial_rows = folds.first().map_or(0, |fold| trials.training_rows(*fold, MAX_TRIAL_ROWS).len()).max(1);
+        let lambdas = match self.base.has_regularisation() {
             true => vec![None],
-            false => LAMBDA_GRID.into_iter().skip(usize::from(learned == MAX_TRIAL_ROWS)).map(Some).collect(),
+            false => LAMBDA_GRID.into_iter().skip(usize::from(trial_rows == MAX_TRIAL_ROWS)).map(Some).collect(),
         };
         let search_rows = trials.search_row_count() as u64;
-        let growth = if fit.option(svm::MULTICLASS.name) == Some(svm::ONE_VS_ONE) { GROWTH_OF_PAIRS } else { GROWTH };
-        let times = |rows: u64| (rows as f64 / learned as f64).powf(growth);
+        let time_exponent = if fit.option(svm::MULTICLASS.name) == Some(svm::ONE_VS_ONE) {
+            ONE_VS_ONE_TIME_EXPONENT
+        } else {
+            TIME_EXPONENT
+        };
+        let relative_time = |rows: u64| (rows as f64 / trial_rows as f64).powf(time_exponent);
         // the final fit, and the test before it
-        let final_cost = (times(tuned.rows) + times(search_rows)) / folds.len().max(1) as f64;
-        let (choice, best, problem) = (self, None, None);
+        let final_cost = (relative_time(tuned.rows) + relative_time(search_rows)) / folds.len().max(1) as f64;
+        let (model_selection, best, problem) = (self, None, None);
         let final_cost = (!is_requested).then_some(final_cost);
-        let mut search = ExactSearch { choice, trials, by, folds, name, fit, final_cost, log, journal, best, problem };
-        let steps = lambdas.len() * (self.options.kernels.len() + 1) + 2 * STEPS;
+        let mut search =
+            ExactSearch { model_selection, trials, measure, folds, name, fit, final_cost, log, journal, best, problem };
+        let steps = lambdas.len() * (self.options.kernels.len() + 1) + 2 * MAX_LENGTH_STEPS;
         self.listener.begin(SearchPart::ExactFits, steps as u64);
         let is_in_time = search.run((winner, tuned), &lambdas)?;
         self.listener.end();
         if !(is_in_time && search.is_in_time(0)?) {
             return Ok(None);
         }
-        let rival = if is_requested { None } else { search.rival(winner)? };
-        if !is_requested && search.best.as_ref().is_none_or(|best| rival.is_some_and(|rival| best.error >= rival)) {
+        let rival_error = if is_requested { None } else { search.rival_error(winner)? };
+        if !is_requested && search.best.as_ref().is_none_or(|best| rival_error.is_some_and(|rival| best.error >= rival))
+        {
             return Ok(None);
         }
         let ExactSearch { name, fit, best, problem, .. } = search;
@@ -148,9 +156,9 @@ impl ModelSelection<'_> {
         let report = ContenderReport { errors: vec![best.error], mean: Some(best.error), ..report };
         let fit = fit.kernel(best.kernel).metric(best.metric);
         let fit = Contender { name, fit, lambda: best.lambda, report };
-        let why =
-            rival.map(|rival| format!("{} has error {rival:.4e} on the same number of rows", winner.report.solver));
-        Ok(Some((fit.for_rows(learned as u64, search_rows, None), why)))
+        let why = rival_error
+            .map(|rival| format!("{} has error {rival:.4e} on the same number of rows", winner.report.solver));
+        Ok(Some((fit.rescale_lambda(trial_rows as u64, search_rows, None), why)))
     }
 }
 
@@ -159,16 +167,17 @@ impl ModelSelection<'_> {
 /// one. If `free` is true, the regularisation parameter of the solver is not chosen yet.
 fn exact_solver(
     tried: &[Contender],
-    free: bool,
+    is_lambda_free: bool,
     selected: &SelectedTable,
     run: &Run<'_>,
 ) -> Result<Option<(String, Fit, bool)>> {
-    let mut order: Vec<&Contender> = tried.iter().collect();
+    let mut by_error: Vec<&Contender> = tried.iter().collect();
     let mean = |contender: &Contender| contender.report.mean.unwrap_or(f64::INFINITY);
-    order.sort_by(|a, b| b.report.chosen.cmp(&a.report.chosen).then(mean(a).total_cmp(&mean(b))));
-    for Contender { name, fit, .. } in order {
+    by_error.sort_by(|a, b| b.report.chosen.cmp(&a.report.chosen).then(mean(a).total_cmp(&mean(b))));
+    for Contender { name, fit, .. } in by_error {
         let fit = fit.clone().with_exact_kernel()?;
-        let planned_fit = if free { fit.clone().set(parameter::LAMBDA.name, LAMBDA_GRID[1]) } else { fit.clone() };
+        let planned_fit =
+            if is_lambda_free { fit.clone().set(parameter::LAMBDA.name, LAMBDA_GRID[1]) } else { fit.clone() };
         if let Ok(plan) = planned_fit.plan(selected, run) {
             return Ok(Some((format!("{name} on the exact kernel"), fit, plan.fits())));
         }
@@ -181,19 +190,19 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
     /// fit exceeds the time.
     fn run(&mut self, (winner, tuned): (&Contender, &KernelSearchResult), lambdas: &[Option<f64>]) -> Result<bool> {
         let kernels = self.kernels(winner, tuned)?;
-        let more = lambdas.len() * kernels.len() + STEPS;
+        let remaining_trials = lambdas.len() * kernels.len() + MAX_LENGTH_STEPS;
         for candidate in kernels {
             for lambda in lambdas {
-                let first = self.best.is_none();
+                let is_first = self.best.is_none();
                 self.try_fit(ExactFit { lambda: *lambda, ..candidate.clone() }, 1.0)?;
-                if first && !self.is_in_time(more)? {
+                if is_first && !self.is_in_time(remaining_trials)? {
                     return Ok(false);
                 }
             }
         }
         for factor in [0.5, 2.0] {
             let mut steps = 0;
-            while let Some(best) = self.best.clone().filter(|_| steps < STEPS) {
+            while let Some(best) = self.best.clone().filter(|_| steps < MAX_LENGTH_STEPS) {
                 steps += 1;
                 if !self.try_fit(ExactFit { kernel: best.kernel.with_scaled_lengths(factor)?, ..best }, 1.0)? {
                     break;
@@ -204,27 +213,27 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
                 break;
             }
         }
-        for (factor, worth) in [(0.1, MAX_ERROR_RATIO), (10.0, 1.0)] {
+        for (factor, max_ratio) in [(0.1, MAX_ERROR_RATIO), (10.0, 1.0)] {
             let mut is_better = true;
             while let Some((best, lambda)) =
                 self.best.clone().filter(|_| is_better).and_then(|b| Some((b.clone(), b.lambda?)))
             {
                 let lambda = lambda * factor;
                 is_better = (MIN_LAMBDA..1.0).contains(&lambda)
-                    && self.try_fit(ExactFit { lambda: Some(lambda), ..best }, worth)?;
+                    && self.try_fit(ExactFit { lambda: Some(lambda), ..best }, max_ratio)?;
             }
         }
         Ok(true)
     }
 
     /// Returns true if the final fit is likely to end in time after `more` trials.
-    fn is_in_time(&mut self, more: usize) -> Result<bool> {
+    fn is_in_time(&mut self, trial_count: usize) -> Result<bool> {
         let Some(cost) = self.final_cost else { return Ok(true) };
-        Ok(!self.log.is_fit_late(self.log.last_duration.mul_f64(cost + more as f64), self.journal)?)
+        Ok(!self.log.is_fit_late(self.log.last_duration.mul_f64(cost + trial_count as f64), self.journal)?)
     }
 
     /// Returns the error of the winner on the same number of rows; `None` if the fit fails.
-    fn rival(&mut self, winner: &Contender) -> Result<Option<f64>> {
+    fn rival_error(&mut self, winner: &Contender) -> Result<Option<f64>> {
         self.error(&winner.fit.clone().at_rank(TRIAL_RANK), winner.report.solver.clone())
     }
 
@@ -240,8 +249,11 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
             sample = apply_metric(&sample, metric);
         }
         let mut candidates = vec![initial(winner.fit.kernel_spec().clone(), winner)];
-        for kernel in self.choice.options.kernels.iter().filter(|kernel| **kernel != tuned.requested_kernel) {
-            candidates.push(initial(resolve_length_scale(kernel, &sample, self.choice.options.training.seed)?, winner));
+        for kernel in self.model_selection.options.kernels.iter().filter(|kernel| **kernel != tuned.requested_kernel) {
+            candidates.push(initial(
+                resolve_length_scale(kernel, &sample, self.model_selection.options.training.seed)?,
+                winner,
+            ));
         }
         if let Some(plain) = winner.without_metric(tuned)? {
             candidates.push(initial(plain.fit.kernel_spec().clone(), &plain));
@@ -251,7 +263,7 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
 
     /// Tries an exact fit, unless this part of the search is late. If the error of the fit is below
     /// `worth` times the best error, the fit becomes the best fit, and the function returns true.
-    fn try_fit(&mut self, candidate: ExactFit, worth: f64) -> Result<bool> {
+    fn try_fit(&mut self, candidate: ExactFit, max_ratio: f64) -> Result<bool> {
         if self.best.is_some() && self.log.is_late(self.journal)? {
             return Ok(false);
         }
@@ -259,24 +271,24 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
         let fit = candidate.lambda.iter().fold(fit, |fit, lambda| fit.set(parameter::LAMBDA.name, lambda));
         let what = solver_label(&format!("{}, {}", self.name, candidate.kernel), candidate.lambda);
         let error = self.error(&fit, what)?.unwrap_or(f64::INFINITY);
-        let falls = self.best.as_ref().is_none_or(|best| error < worth * best.error);
-        if falls {
+        let is_better = self.best.as_ref().is_none_or(|best| error < max_ratio * best.error);
+        if is_better {
             self.best = Some(ExactFit { error, ..candidate });
         }
-        Ok(falls)
+        Ok(is_better)
     }
 
     /// Returns the mean error of a fit over the folds; `None` if the fit fails.
     fn error(&mut self, fit: &Fit, what: String) -> Result<Option<f64>> {
-        let Self { choice, trials, by, folds, journal: memory, .. } = self;
-        let errors = || {
+        let Self { model_selection, trials, measure, folds, journal, .. } = self;
+        let sum_errors = || {
             folds
                 .iter()
-                .map(|fold| trials.validation_error(fit, *fold, *by, MAX_TRIAL_ROWS, choice.run))
+                .map(|fold| trials.validation_error(fit, *fold, *measure, MAX_TRIAL_ROWS, model_selection.run))
                 .sum::<Result<f64>>()
         };
         let (error, problem) = self.log.run_trial(what, || {
-            memory.get_or_compute(|| match errors() {
+            journal.get_or_compute(|| match sum_errors() {
                 Ok(sum) => Ok((Some(sum / folds.len().max(1) as f64), None)),
                 Err(error) if error.is_interrupted() => Err(error),
                 Err(error) => Ok((None, Some(error.to_string()))),

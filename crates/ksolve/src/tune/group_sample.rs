@@ -18,13 +18,13 @@ pub(super) fn draw<T: Real>(
     (seed, pass_shape): (u64, PassShape),
     resources: &Resources<'_>,
 ) -> Result<Option<(MemoryRows<T>, RowSample<T>)>> {
-    let counts = survey.statistics.groups.sorted();
-    let keys = Stream::new(seed, Purpose::Candidates, 0);
-    let mut order = Vec::from_iter(0..counts.len());
-    order.sort_by_key(|group| Reverse(keys.word(*group as u64)));
-    let (mut position_of_group, mut row_count) = (vec![None; counts.len()], 0);
+    let row_counts = survey.statistics.groups.sorted_counts();
+    let stream = Stream::new(seed, Purpose::Candidates, 0);
+    let mut order = Vec::from_iter(0..row_counts.len());
+    order.sort_by_key(|group| Reverse(stream.word(*group as u64)));
+    let (mut position_of_group, mut row_count) = (vec![None; row_counts.len()], 0);
     for (position, group) in order.into_iter().enumerate() {
-        row_count += usize::try_from(counts[group].1).unwrap_or(usize::MAX).min(max_rows + 1);
+        row_count += usize::try_from(row_counts[group].1).unwrap_or(usize::MAX).min(max_rows + 1);
         if row_count > max_rows {
             break;
         }
@@ -34,22 +34,27 @@ pub(super) fn draw<T: Real>(
         return Ok(None);
     }
     let d = source.shape().inputs;
-    let observer = resources.stage_over("sampling groups", source.range());
+    let observer = resources.start_stage_over("sampling groups", source.range());
     let pass = Pass { journal: None, ..pass_shape.pass(1, resources, &*observer) };
-    let (mut rows, mut x) = (Vec::new(), Vec::new());
+    let (mut selected_rows, mut x) = (Vec::new(), Vec::new());
     pass.visit(source, |block| {
-        for (i, row) in block.rows.iter().enumerate() {
+        for (i, row) in block.row_numbers.iter().enumerate() {
             let code = block.groups.map_or(LabelCodes::UNKNOWN, |coded| coded.codes[i]);
             if let Some(Some(position)) = position_of_group.get(code as usize) {
-                rows.push((*position, *row, rows.len()));
+                selected_rows.push((*position, *row, selected_rows.len()));
                 x.extend_from_slice(&block.x[i * d..(i + 1) * d]);
             }
         }
         Ok::<(), crate::Error>(())
     })?;
-    rows.sort_unstable();
-    let sorted_x = rows.iter().flat_map(|(_, _, index)| &x[index * d..(index + 1) * d]).copied().collect();
-    let sample = RowSample { rows: rows.iter().map(|(_, row, _)| *row).collect(), x: sorted_x, d, weights: Vec::new() };
-    let all = candidates::in_row_order(sample.clone())?;
-    Ok(Some((candidates::with_targets(all, source, pass)?, sample)))
+    selected_rows.sort_unstable();
+    let sorted_x = selected_rows.iter().flat_map(|(_, _, index)| &x[index * d..(index + 1) * d]).copied().collect();
+    let sample = RowSample {
+        row_numbers: selected_rows.iter().map(|(_, row, _)| *row).collect(),
+        x: sorted_x,
+        d,
+        weights: Vec::new(),
+    };
+    let memory_rows = candidates::sort_by_row_number(sample.clone())?;
+    Ok(Some((candidates::with_targets(memory_rows, source, pass)?, sample)))
 }

@@ -21,7 +21,7 @@ pub(super) struct SearchLog<'a> {
 /// The number of steps of a part, and the number of steps after which the part exceeded its time.
 #[derive(Clone, Copy, Debug, Default)]
 struct PartWork {
-    made: usize,
+    step_count: usize,
     late_after: Option<usize>,
 }
 
@@ -44,56 +44,59 @@ impl<'a> SearchLog<'a> {
 
     /// Returns a function that decides whether the part should end after this many more steps.
     pub(super) fn stop_condition(&mut self) -> impl Fn(usize) -> bool + use<'a> {
-        let most = self.max_work.map(|most| match self.part {
+        let max_steps = self.max_work.map(|most| match self.part {
             SearchPart::Search => most.kernels,
             SearchPart::Solvers => most.solvers,
             SearchPart::ExactFits | SearchPart::Fit => most.machines.unwrap_or(usize::MAX),
         });
-        let (made, listener, part, took) = (self.current_work().made, self.listener, self.part, self.last_duration);
-        move |more| most.map_or_else(|| listener.is_late(part, took), |most| made + more >= most)
+        let (step_count, listener, part, last_duration) =
+            (self.current_work().step_count, self.listener, self.part, self.last_duration);
+        move |added_steps| {
+            max_steps.map_or_else(|| listener.is_late(part, last_duration), |most| step_count + added_steps >= most)
+        }
     }
 
     /// Returns true if the part should end. The answer is stored in `journal`, so a resumed search
     /// takes the same path.
     pub(super) fn is_late(&mut self, journal: &mut SearchJournal<'_>) -> Result<bool> {
-        let enough = self.stop_condition();
-        let (late, work) = (journal.get_or_compute(|| Ok(enough(0)))?, self.current_work());
+        let should_stop = self.stop_condition();
+        let (is_late, work) = (journal.get_or_compute(|| Ok(should_stop(0)))?, self.current_work());
         // steps after the part is late do not count
-        work.late_after = work.late_after.or(late.then_some(work.made));
+        work.late_after = work.late_after.or(is_late.then_some(work.step_count));
         Ok(work.late_after.is_some())
     }
 
     /// Returns true if the fit on all rows will be late after a further time `next`. The answer is
     /// stored in `journal`, as in [`SearchLog::is_late`].
-    pub(super) fn is_fit_late(&self, next: Duration, journal: &mut SearchJournal<'_>) -> Result<bool> {
-        journal.get_or_compute(|| Ok(self.listener.is_late(SearchPart::Fit, next)))
+    pub(super) fn is_fit_late(&self, duration: Duration, journal: &mut SearchJournal<'_>) -> Result<bool> {
+        journal.get_or_compute(|| Ok(self.listener.is_late(SearchPart::Fit, duration)))
     }
 
     pub(super) fn work(&self) -> SearchWork {
-        let [kernels, solvers, machines] = self.work.map(|work| work.late_after.unwrap_or(work.made));
+        let [kernels, solvers, machines] = self.work.map(|work| work.late_after.unwrap_or(work.step_count));
         SearchWork { kernels, solvers, machines: Some(machines).filter(|made| *made > 0) }
     }
 
     /// Runs a step of the search: one kernel, or several rounds of it.
-    pub(super) fn learn(&mut self, what: String, run: impl FnOnce() -> Result<(usize, Option<f64>)>) -> Result<()> {
-        let (made, _) = self.timed(what, run)?;
-        self.current_work().made += made;
+    pub(super) fn run_step(&mut self, what: String, run: impl FnOnce() -> Result<(usize, Option<f64>)>) -> Result<()> {
+        let (step_count, _) = self.run_timed(what, run)?;
+        self.current_work().step_count += step_count;
         Ok(())
     }
 
     pub(super) fn run_trial<V>(&mut self, what: String, run: impl FnOnce() -> Result<V>) -> Result<V> {
-        let (value, took) = self.timed(what, || Ok((run()?, None)))?;
+        let (value, took) = self.run_timed(what, || Ok((run()?, None)))?;
         self.last_duration = took;
-        self.current_work().made += 1;
+        self.current_work().step_count += 1;
         Ok(value)
     }
 
-    fn timed<V>(&mut self, what: String, run: impl FnOnce() -> Result<(V, Option<f64>)>) -> Result<(V, Duration)> {
-        self.listener.next(&what)?;
+    fn run_timed<V>(&mut self, what: String, run: impl FnOnce() -> Result<(V, Option<f64>)>) -> Result<(V, Duration)> {
+        self.listener.begin_step(&what)?;
         let started = Instant::now();
         let (value, best) = run()?;
         let took = started.elapsed();
-        self.listener.done(&what, took);
+        self.listener.end_step(&what, took);
         let best = best.or_else(|| self.history.last().and_then(|last| last.best));
         self.history.push(HistoryEntry { seconds: self.started.elapsed().as_secs_f64(), what, best });
         Ok((value, took))

@@ -9,7 +9,7 @@ use serde::{Serialize, de::DeserializeOwned};
 pub struct SearchJournal<'j> {
     steps: Steps<'j>,
     results: Results,
-    next: usize,
+    next_index: usize,
 }
 
 /// Results as lines of JSON, whose numbers are restored exactly.
@@ -22,7 +22,7 @@ impl Persist for Results {
     }
 
     fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        let text = String::from_utf8(from.read("results")?).map_err(|error| from.damaged(error.to_string()))?;
+        let text = String::from_utf8(from.read("results")?).map_err(|error| from.damaged_error(error.to_string()))?;
         self.0 = text.lines().map(str::to_string).collect();
         Ok(())
     }
@@ -36,7 +36,7 @@ impl<'j> SearchJournal<'j> {
     pub fn open(journal: Option<&'j Journal<'j>>) -> Result<Self> {
         let mut results = Results::default();
         let steps = Steps::resume(journal, "search", &mut results)?;
-        Ok(Self { steps, results, next: 0 })
+        Ok(Self { steps, results, next_index: 0 })
     }
 
     /// Returns the result of the next step: stored, or computed and then stored.
@@ -44,18 +44,18 @@ impl<'j> SearchJournal<'j> {
         &mut self,
         compute: impl FnOnce() -> Result<R>,
     ) -> Result<R> {
-        let unreadable = |error: serde_json::Error| {
+        let unreadable_error = |error: serde_json::Error| {
             let why = kstore::display::json_error(&error);
             let why = format!("a result in the checkpoint cannot be read ({why}); start again with `fresh`");
             Error::option("fresh", "", why)
         };
-        if let Some(line) = self.results.0.get(self.next) {
-            self.next += 1;
-            return serde_json::from_str(line).map_err(unreadable);
+        if let Some(line) = self.results.0.get(self.next_index) {
+            self.next_index += 1;
+            return serde_json::from_str(line).map_err(unreadable_error);
         }
         let result = compute()?;
-        self.results.0.push(serde_json::to_string(&result).map_err(unreadable)?);
-        self.next += 1;
+        self.results.0.push(serde_json::to_string(&result).map_err(unreadable_error)?);
+        self.next_index += 1;
         self.steps.record_step(&self.results);
         Ok(result)
     }
@@ -63,7 +63,7 @@ impl<'j> SearchJournal<'j> {
     /// Saves the results, if there are any. Called when the run stops, and before work that may be
     /// interrupted.
     pub fn save(&mut self) {
-        if self.next > 0 {
+        if self.next_index > 0 {
             self.steps.save_before_stop(&self.results);
         }
     }
@@ -90,7 +90,7 @@ mod tests {
         let (late, early) = (Clock(true), Clock(false));
         assert!(SearchLog::new(&late, None).is_late(&mut memory).unwrap());
         assert!(!SearchLog::new(&early, None).is_fit_late(Duration::ZERO, &mut memory).unwrap());
-        memory.next = 0;
+        memory.next_index = 0;
         assert!(SearchLog::new(&early, None).is_late(&mut memory).unwrap());
         assert!(!SearchLog::new(&late, None).is_fit_late(Duration::ZERO, &mut memory).unwrap());
         assert!(!SearchLog::new(&early, None).is_late(&mut memory).unwrap(), "not stored yet");

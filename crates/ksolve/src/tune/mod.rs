@@ -56,7 +56,7 @@ pub use journal::SearchJournal;
 pub use model_selection::ModelSelection;
 pub use options::{Score, SolverMeasure};
 #[doc(hidden)]
-pub use options::{TuneOptions, stand_in};
+pub use options::{TuneOptions, ridge_surrogate};
 #[doc(hidden)]
 pub use rung::{KernelSearchResult, Rung, RungEntry, TuneCell};
 pub use selection_result::SearchWork;
@@ -81,7 +81,7 @@ use kapprox::kernel::Kernel;
 use kapprox::landmark::RowSample;
 use kapprox::map::MapSpec;
 use kstore::{MemoryRows, Pass, RowSource, SelectedTable};
-use rung::{HALVING, candidates_of, sizes};
+use rung::{HALVING, initial_candidates, rung_sizes};
 use trial::Trials;
 
 /// A search that proceeds kernel by kernel, so that the caller can show progress.
@@ -92,7 +92,7 @@ pub struct KernelSearch<'a, T: Real> {
     pass_shape: PassShape,
     planned_bytes: usize,
     survey: Survey,
-    spec: FoldSpec,
+    fold_spec: FoldSpec,
     /// Correlation of consecutive targets, if it caused contiguous folds to replace random folds;
     /// otherwise `None`.
     target_correlation: Option<f64>,
@@ -107,26 +107,26 @@ pub struct KernelSearch<'a, T: Real> {
     passes: u64,
     /// Kernels whose metric is not learned yet, the next one last.
     unlearned: Vec<Kernel>,
-    learned: Vec<RoundReport>,
+    learned_rounds: Vec<RoundReport>,
     candidates: Vec<LearnedMetric>,
     /// True if the best kernels are to be refined.
     refines: bool,
     /// Candidates that are not refined yet, the next one last.
     unrefined: Vec<usize>,
-    sizes: Vec<usize>,
+    rung_sizes: Vec<usize>,
     finished_rungs: Vec<Rung>,
     /// Candidates of the current rung. The next field has the scores of the candidates measured so
     /// far.
     alive: Vec<usize>,
     entries: Vec<RungEntry>,
-    rows: MemoryRows<T>,
+    rung_rows: MemoryRows<T>,
 }
 
 impl<T: Real> std::fmt::Debug for KernelSearch<'_, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("KernelSearch")
             .field("candidates", &self.candidates)
-            .field("sizes", &self.sizes)
+            .field("sizes", &self.rung_sizes)
             .finish_non_exhaustive()
     }
 }
@@ -147,56 +147,57 @@ impl<'a, T: Real> KernelSearch<'a, T> {
         let targets = survey.regression_targets();
         let folds = |spec: &FoldSpec| Folds::new(spec, training.seed, selected.range(), &survey.groups);
         folds(&training.folds)?;
-        let source = selected.rows::<T>(survey.reading())?;
+        let source = selected.rows::<T>(survey.read_settings())?;
         let range = source.range();
-        let counts = (survey.rows(), options.sample);
-        let group_sample = if options.whole_groups {
+        let counts = (survey.row_count(), options.sample_rows);
+        let group_sample = if options.samples_whole_groups {
             group_sample::draw(&source, &survey, counts.1, (training.seed, pass_shape), &resources)?
         } else {
             None
         };
-        let random = || metric::draw_sample(&source, counts, training.seed, "sampling rows", pass_shape, &resources);
-        let (all, sample) = group_sample.map_or_else(random, Ok)?;
-        if let (Some(by @ SolverMeasure::Auc), Targets::Classes(classes)) = (options.measure, &targets)
+        let draw_random =
+            || metric::draw_sample(&source, counts, training.seed, "sampling rows", pass_shape, &resources);
+        let (all_rows, sample) = group_sample.map_or_else(draw_random, Ok)?;
+        if let (Some(measure @ SolverMeasure::Auc), Targets::Classes(classes)) = (options.measure, &targets)
             && classes.labels().len() != 2
         {
             let why =
                 format!("expected two classes, but the target has {}; use log-loss or error", classes.labels().len());
-            return Err(Error::option("measure", by, why));
+            return Err(Error::option("measure", measure, why));
         }
-        let free = options.may_use_blocks && matches!(training.folds, FoldSpec::Random(_));
+        let may_replace_folds = options.may_use_blocks && matches!(training.folds, FoldSpec::Random(_));
         let target_correlation =
-            if free { metric::series_correlation(&source, (&all, &range), &targets)? } else { None };
-        let spec = target_correlation.map_or(training.folds.clone(), |_| FoldSpec::Blocks(metric::BLOCK_COUNT));
+            if may_replace_folds { metric::series_correlation(&source, (&all_rows, &range), &targets)? } else { None };
+        let fold_spec = target_correlation.map_or(training.folds.clone(), |_| FoldSpec::Blocks(metric::BLOCK_COUNT));
         let warning = match target_correlation {
             Some(correlation) => Some(metric::blocks_note(correlation, &training.folds)),
-            None if free => None,
+            None if may_replace_folds => None,
             None => metric::warning_of_series(&source, &targets, &training.folds)?,
         };
         warning.into_iter().for_each(|text| resources.stage_observer.warn(text));
-        let folds = folds(&spec)?;
+        let folds = folds(&fold_spec)?;
         let trials = Trials::new(
-            (all, survey.weight_unit()),
+            (all_rows, survey.weight_unit()),
             selected.feature_names(),
             &folds,
             options.score != Score::Alignment,
         )?;
         let sample = trials.without_test_rows(&sample);
-        let rows = candidates::in_row_order(sample.clone())?;
+        let rows = candidates::sort_by_row_number(sample.clone())?;
         let sample_rows = candidates::with_targets(
             rows,
             trials.rows(),
-            Pass::new(pass_shape.tile, pass_shape.segment, resources.workers),
+            Pass::new(pass_shape.tile_rows, pass_shape.segment_rows, resources.workers),
         )?;
         let (unlearned, candidates) = match &training.metric {
             MetricSource::Learned(_) => (options.kernels.iter().rev().cloned().collect(), Vec::new()),
-            metric_source => (Vec::new(), candidates_of(options, &sample, metric_source, &survey)?),
+            metric_source => (Vec::new(), initial_candidates(options, &sample, metric_source, &survey)?),
         };
         // learned metrics have already been compared on the whole sample
-        let rounds = metric::sample_size(sample.len() as u64, sample.d);
-        let sizes = match unlearned.is_empty() {
-            true => sizes(candidates.len(), sample.len()),
-            false if by_rounds(options) => vec![rounds],
+        let round_rows = metric::sample_size(sample.len() as u64, sample.d);
+        let rung_sizes = match unlearned.is_empty() {
+            true => rung_sizes(candidates.len(), sample.len()),
+            false if competes_by_rounds(options) => vec![round_rows],
             false => vec![sample.len()],
         };
         let alive = (0..candidates.len().max(unlearned.len())).collect();
@@ -206,7 +207,7 @@ impl<'a, T: Real> KernelSearch<'a, T> {
             pass_shape,
             planned_bytes,
             survey,
-            spec,
+            fold_spec,
             target_correlation,
             folds,
             targets,
@@ -215,17 +216,17 @@ impl<'a, T: Real> KernelSearch<'a, T> {
             sample_rows,
             passes: 3,
             unlearned,
-            learned: Vec::new(),
+            learned_rounds: Vec::new(),
             candidates,
             refines,
             unrefined: Vec::new(),
-            sizes,
+            rung_sizes,
             finished_rungs: Vec::new(),
             alive,
             entries: Vec::new(),
-            rows: MemoryRows::default(),
+            rung_rows: MemoryRows::default(),
         };
-        search.load()?;
+        search.load_rung_rows()?;
         Ok(search)
     }
 
@@ -238,33 +239,35 @@ impl<'a, T: Real> KernelSearch<'a, T> {
     }
 
     /// Returns the number of metrics to learn and of kernels to measure over all rungs.
-    pub fn runs(&self) -> usize {
+    pub fn step_count(&self) -> usize {
         let mut alive = self.alive.len();
         let mut rung = || {
-            let measured = alive;
+            let rung_size = alive;
             alive = alive.div_ceil(HALVING);
-            measured
+            rung_size
         };
-        let measured = if by_rounds(self.options) { 0 } else { self.sizes.iter().map(|_| rung()).sum() };
-        self.unlearned.len() + measured
+        let measured_count =
+            if competes_by_rounds(self.options) { 0 } else { self.rung_sizes.iter().map(|_| rung()).sum() };
+        self.unlearned.len() + measured_count
     }
 
     /// Returns the kernel of the next step, whose metric is learned or which is measured, and the
     /// number of rows of the step; `None` at the end.
     pub fn upcoming(&self) -> Option<(&Kernel, usize)> {
-        let size = self.sizes.get(self.finished_rungs.len())?;
-        let next = self.unlearned.last().or_else(|| Some(&self.candidates[self.alive[self.entries.len()]].kernel));
-        next.map(|kernel| (kernel, *size))
+        let row_count = self.rung_sizes.get(self.finished_rungs.len())?;
+        let next_kernel =
+            self.unlearned.last().or_else(|| Some(&self.candidates[self.alive[self.entries.len()]].kernel));
+        next_kernel.map(|kernel| (kernel, *row_count))
     }
 
     /// Returns the best score so far: a held-out error of a metric, or the score of a kernel on the
     /// current rows.
     pub fn best_score(&self) -> Option<f64> {
-        let learned = self.learned.iter().map(|round| round.cv_mse);
+        let round_errors = self.learned_rounds.iter().map(|round| round.cv_mse);
         let scores = self.finished_rungs.last().into_iter().flat_map(|rung| &rung.entries).chain(&self.entries);
         let mut scores: Vec<f64> = scores.filter_map(|entry| entry.score).collect();
         if scores.is_empty() {
-            scores = learned.collect();
+            scores = round_errors.collect();
         }
         scores.into_iter().min_by(|a, b| self.options.score.order(*a, *b))
     }
@@ -272,33 +275,38 @@ impl<'a, T: Real> KernelSearch<'a, T> {
     /// If the metric of at least one kernel has been learned, drops the kernels whose metric is not
     /// learned yet. Returns true if kernels were dropped.
     pub(crate) fn drop_unlearned(&mut self) -> Result<bool> {
-        let some = !self.unlearned.is_empty() && !self.candidates.is_empty();
-        if some {
+        let drops_kernels = !self.unlearned.is_empty() && !self.candidates.is_empty();
+        if drops_kernels {
             self.unlearned.clear();
             self.alive = (0..self.candidates.len()).collect();
-            if by_rounds(self.options) {
+            if competes_by_rounds(self.options) {
                 self.promote()?;
             }
         }
-        Ok(some)
+        Ok(drops_kernels)
     }
 
-    fn learn(&self, kernel: Kernel, rounds: RoundRequest<'_>, enough: &dyn Fn(usize) -> bool) -> Result<LearnedMetric> {
+    fn learn(
+        &self,
+        kernel: Kernel,
+        round_request: RoundRequest<'_>,
+        is_enough: &dyn Fn(usize) -> bool,
+    ) -> Result<LearnedMetric> {
         let training = TrainOptions { kernel, ..self.options.training.clone() };
         let sample = select_rows(&self.sample, 0..metric::sample_size(self.sample.len() as u64, self.sample.d));
-        let rows = self.with_targets(&sample)?;
+        let memory_rows = self.with_targets(&sample)?;
         let request = MetricRequest {
-            source: &rows,
+            source: &memory_rows,
             survey: &self.survey,
             targets: &self.targets,
             options: &training,
             resources: &self.resources,
-            enough,
+            is_enough,
         };
         // `gcv` and `alignment` have no folds, but rounds are scored by held-out errors
-        let metric_folds = metric::default_folds(training.seed, rows.len() as u64)?;
+        let metric_folds = metric::default_folds(training.seed, memory_rows.len() as u64)?;
         let folds = if self.folds.count() > 1 { &self.folds } else { &metric_folds };
-        request.learn_on_sample((&rows, &sample), folds, rounds)
+        request.learn_on_sample((&memory_rows, &sample), folds, round_request)
     }
 
     /// Measures the next kernel, or learns its metric in rounds until `enough` is true. If
@@ -308,18 +316,19 @@ impl<'a, T: Real> KernelSearch<'a, T> {
     /// # Errors
     /// Errors of the map; [`Error::NoCell`] if no kernel of a rung has a score;
     /// [`kstore::Error::Interrupted`].
-    pub fn step(&mut self, journal: &mut SearchJournal<'_>, enough: &dyn Fn(usize) -> bool) -> Result<usize> {
+    pub fn step(&mut self, journal: &mut SearchJournal<'_>, is_enough: &dyn Fn(usize) -> bool) -> Result<usize> {
         if let (MetricSource::Learned(form), Some(kernel)) = (&self.options.training.metric, self.unlearned.pop()) {
-            let (rank, scored) = (metric::ROUND_RANK, self.options.training.rank);
-            let rounds = RoundRequest { form: *form, rank, scored_rank: scored, incumbent: None, all_rows: false };
-            let mut learned = journal.get_or_compute(|| self.learn(kernel, rounds, enough))?;
-            if by_rounds(self.options) {
+            let (rank, scored_rank) = (metric::ROUND_RANK, self.options.training.rank);
+            let round_request =
+                RoundRequest { form: *form, rank, scored_rank, incumbent: None, refits_on_all_rows: false };
+            let mut learned = journal.get_or_compute(|| self.learn(kernel, round_request, is_enough))?;
+            if competes_by_rounds(self.options) {
                 self.entries.push(RungEntry::from_rounds(&learned, self.options.training.scaling));
             }
             let rounds = learned.rounds.len();
-            self.learned.append(&mut learned.rounds);
+            self.learned_rounds.append(&mut learned.rounds);
             self.candidates.push(learned);
-            if self.unlearned.is_empty() && by_rounds(self.options) {
+            if self.unlearned.is_empty() && competes_by_rounds(self.options) {
                 self.promote()?;
             }
             return Ok(rounds);
@@ -328,19 +337,20 @@ impl<'a, T: Real> KernelSearch<'a, T> {
             return Ok(0);
         }
         let candidate = &self.candidates[self.alive[self.entries.len()]];
-        let measure = rung::RungContext {
+        let context = rung::RungContext {
             options: self.options,
             resources: &self.resources,
             pass_shape: self.pass_shape,
             folds: &self.folds,
             targets: &self.targets,
-            reading: &self.survey.reading(),
-            rows: &self.rows,
+            reading: &self.survey.read_settings(),
+            rows: &self.rung_rows,
         };
         let workers = self.resources.workers;
         // an interrupted step is not stored
-        let entry = journal
-            .get_or_compute(|| measure.entry(candidate).and_then(|entry| Ok(workers.check().map(|()| entry)?)))?;
+        let entry = journal.get_or_compute(|| {
+            context.measure_candidate(candidate).and_then(|entry| Ok(workers.check().map(|()| entry)?))
+        })?;
         self.entries.push(entry);
         if self.entries.len() == self.alive.len() {
             self.promote()?;
@@ -349,8 +359,8 @@ impl<'a, T: Real> KernelSearch<'a, T> {
     }
 
     fn promote(&mut self) -> Result<()> {
-        let last = self.finished_rungs.len() + 1 == self.sizes.len();
-        let kept_count = if last { 1 } else { self.alive.len().div_ceil(HALVING) };
+        let is_last_rung = self.finished_rungs.len() + 1 == self.rung_sizes.len();
+        let survivor_count = if is_last_rung { 1 } else { self.alive.len().div_ceil(HALVING) };
         let mut order: Vec<usize> = (0..self.entries.len()).filter(|i| self.entries[*i].score.is_some()).collect();
         if order.is_empty() {
             return Err(Error::NoCell { precision: T::NAME });
@@ -358,37 +368,37 @@ impl<'a, T: Real> KernelSearch<'a, T> {
         // stable sort: ties keep the order in which the kernels are named
         let score = |i: usize| self.entries[i].score.unwrap_or(f64::NAN);
         order.sort_by(|a, b| self.options.score.order(score(*a), score(*b)));
-        if last && self.refines {
-            self.unrefined = order.iter().take(refine::KERNELS).rev().map(|i| self.alive[*i]).collect();
+        if is_last_rung && self.refines {
+            self.unrefined = order.iter().take(refine::REFINED_KERNELS).rev().map(|i| self.alive[*i]).collect();
         }
-        order.truncate(kept_count);
+        order.truncate(survivor_count);
         order.sort_unstable();
         for i in &order {
             self.entries[*i].kept = true;
         }
         self.alive = order.iter().map(|i| self.alive[*i]).collect();
-        let (rows, mut entries) = (self.rows.len() as u64, std::mem::take(&mut self.entries));
-        if by_rounds(self.options) {
+        let (rows, mut entries) = (self.rung_rows.len() as u64, std::mem::take(&mut self.entries));
+        if competes_by_rounds(self.options) {
             // report the best kernel without a metric too, as in a fit without a search
-            let plain = rung::best_without_metric(&self.learned);
+            let plain = rung::best_without_metric(&self.learned_rounds);
             let plain = plain.map(|round| RungEntry::from_round(round, self.options.training.scaling));
             entries.extend(plain.filter(|plain| entries.iter().all(|entry| !entry.is_same_candidate(plain))));
         }
         self.finished_rungs.push(Rung { rows, entries });
-        if last { Ok(()) } else { self.load() }
+        if is_last_rung { Ok(()) } else { self.load_rung_rows() }
     }
 
     /// Loads the rows of the current rung: a prefix of the sample, in table order.
-    fn load(&mut self) -> Result<()> {
-        let Some(size) = self.sizes.get(self.finished_rungs.len()) else { return Ok(()) };
-        self.rows = self.with_targets(&select_rows(&self.sample, 0..*size))?;
+    fn load_rung_rows(&mut self) -> Result<()> {
+        let Some(size) = self.rung_sizes.get(self.finished_rungs.len()) else { return Ok(()) };
+        self.rung_rows = self.with_targets(&select_rows(&self.sample, 0..*size))?;
         Ok(())
     }
 
     /// Returns some rows of the sample with their targets, in table order.
-    fn with_targets(&self, some: &RowSample<T>) -> Result<MemoryRows<T>> {
-        let PassShape { tile, segment, .. } = self.pass_shape;
-        let rows = candidates::in_row_order(some.clone())?;
+    fn with_targets(&self, sample: &RowSample<T>) -> Result<MemoryRows<T>> {
+        let PassShape { tile_rows: tile, segment_rows: segment, .. } = self.pass_shape;
+        let rows = candidates::sort_by_row_number(sample.clone())?;
         candidates::with_targets(rows, &self.sample_rows, Pass::new(tile, segment, self.resources.workers))
     }
 
@@ -401,8 +411,8 @@ impl<'a, T: Real> KernelSearch<'a, T> {
     /// was made.
     fn requested_kernel(&self) -> Kernel {
         // every kernel has the same number of length scales; with a learned metric this number is 1
-        let each = self.candidates.len().div_ceil(self.options.kernels.len()).max(1);
-        self.options.kernels.get(self.alive[0] / each).cloned().unwrap_or_default()
+        let candidates_per_kernel = self.candidates.len().div_ceil(self.options.kernels.len()).max(1);
+        self.options.kernels.get(self.alive[0] / candidates_per_kernel).cloned().unwrap_or_default()
     }
 
     /// Ends the search and returns its result: the first kernel if there was nothing to compare.
@@ -411,25 +421,25 @@ impl<'a, T: Real> KernelSearch<'a, T> {
     }
 
     fn finish_with_rows(mut self) -> (KernelSearchResult, Trials<T>) {
-        let named = self.requested_kernel();
+        let requested_kernel = self.requested_kernel();
         let LearnedMetric { kernel, metric, form, spread, .. } = self.candidates.swap_remove(self.alive[0]);
-        let tuned = KernelSearchResult {
+        let search_result = KernelSearchResult {
             kernel,
-            requested_kernel: named,
+            requested_kernel,
             scaling: self.options.training.scaling,
             metric,
             form,
             spread,
-            rows: self.survey.rows(),
-            folds: self.spec,
+            rows: self.survey.row_count(),
+            folds: self.fold_spec,
             alike: self.target_correlation,
             classes: if let Targets::Classes(classes) = &self.targets { classes.labels().len() } else { 0 },
-            learned: self.learned,
+            learned: self.learned_rounds,
             rungs: self.finished_rungs,
             passes: self.passes,
             planned_bytes: self.planned_bytes,
         };
-        (tuned, self.trials)
+        (search_result, self.trials)
     }
 }
 
@@ -447,18 +457,18 @@ const MIN_CLASS_ROWS: u64 = 20;
 /// # Errors
 /// The errors of reading the column.
 pub fn likely_classes(selected: &SelectedTable, run: &Run<'_>) -> Result<Option<usize>> {
-    let Some(labels) = selected.labels() else { return Ok(None) };
+    let Some(labels) = selected.labels_only() else { return Ok(None) };
     let target_counts = match target_counts::count_labels(&labels, &run.resources()) {
         Err(Error::Store(kstore::Error::TooManyLabels { .. })) => return Ok(None),
         result => result?,
     };
-    let counts = target_counts.classes.sorted();
-    let many = counts.iter().all(|(_, rows)| *rows >= MIN_CLASS_ROWS);
-    Ok(Some(counts.len()).filter(|count| many && (2..=MAX_CLASS_INTEGERS).contains(count)))
+    let counts = target_counts.classes.sorted_counts();
+    let has_enough_rows = counts.iter().all(|(_, rows)| *rows >= MIN_CLASS_ROWS);
+    Ok(Some(counts.len()).filter(|count| has_enough_rows && (2..=MAX_CLASS_INTEGERS).contains(count)))
 }
 
 /// Returns true if kernels compete by the errors of the rounds that learned their metrics.
-fn by_rounds(options: &TuneOptions) -> bool {
+fn competes_by_rounds(options: &TuneOptions) -> bool {
     let TrainOptions { metric, map, .. } = &options.training;
     matches!(metric, MetricSource::Learned(_)) && options.score == Score::Cv && *map == MapSpec::default()
 }

@@ -68,33 +68,33 @@ impl ModelSelection<'_> {
                 format!("the scores of {} are not probabilities; use auc or error, or tune {ANY_SOLVER}", self.solver);
             return Err(Error::option("measure", by, why));
         }
-        let (tuned, trials) = self.search_scalings::<T>(&mut log, journal)?;
-        let (by, rarer) = self.choose_measure(&tuned, &trials);
+        let (search_result, trials) = self.search_scalings::<T>(&mut log, journal)?;
+        let (measure, rarer_fraction) = self.select_measure(&search_result, &trials);
         let (base, rank) =
-            (&self.base.clone().scaling(tuned.scaling).with_approximate_map(), self.options.training.rank);
-        let chosen = SelectionResult {
-            fit: base.clone().kernel(tuned.kernel.clone()),
+            (&self.base.clone().scaling(search_result.scaling).with_approximate_map(), self.options.training.rank);
+        let selection_result = SelectionResult {
+            fit: base.clone().kernel(search_result.kernel.clone()),
             rank,
-            metric: tuned.metric.clone(),
-            form: tuned.form.clone(),
-            measure: by,
-            rarer_fraction: rarer,
+            metric: search_result.metric.clone(),
+            form: search_result.form.clone(),
+            measure,
+            rarer_fraction,
             contenders: Vec::new(),
             test: None,
             random_fold_score: None,
             shift_scores: Vec::new(),
             work: log.work(),
             history: Vec::new(),
-            search: tuned,
+            search: search_result,
         };
         if self.options.score == Score::Alignment {
-            let chosen = SelectionResult { history: log.history, ..chosen };
-            return Ok(SelectionResult { fit: (self.final_fit)(&chosen)?, ..chosen });
+            let selection_result = SelectionResult { history: log.history, ..selection_result };
+            return Ok(SelectionResult { fit: (self.final_fit)(&selection_result)?, ..selection_result });
         }
-        let tuned = &chosen.search;
-        let mut contest = Contest::new(&trials, by, contenders(self.solver, base, tuned, by)?, rank);
+        let search_result = &selection_result.search;
+        let mut contest = Contest::new(&trials, measure, contenders(self.solver, base, search_result, measure)?, rank);
         log.part = SearchPart::Solvers;
-        self.listener.begin(SearchPart::Solvers, contest.trials() as u64);
+        self.listener.begin(SearchPart::Solvers, contest.remaining_trials() as u64);
         while let Some(what) = contest.upcoming().map(|contender| contender.report.solver.clone()) {
             log.run_trial(what, || contest.step(self.run, journal))?;
             if log.is_late(journal)? && contest.end_early() {
@@ -104,57 +104,60 @@ impl ModelSelection<'_> {
         }
         self.listener.end();
         let (mut winner, tried) = contest.finish();
-        let exact = self.search_exact::<T>((&winner, &tried, tuned), (&trials, by), &mut log, journal)?;
+        let exact_contender =
+            self.search_exact::<T>((&winner, &tried, search_result), (&trials, measure), &mut log, journal)?;
         let mut contenders: Vec<ContenderReport> = tried.into_iter().map(|contender| contender.report).collect();
-        let plain = if exact.is_some() { None } else { winner.without_metric(tuned)? };
-        winner = exact.map_or(winner.clone(), |(exact, why)| exact.instead_of(&winner, &mut contenders, why));
+        let plain = if exact_contender.is_some() { None } else { winner.without_metric(search_result)? };
+        winner =
+            exact_contender.map_or(winner.clone(), |(exact, why)| exact.replace_winner(&winner, &mut contenders, why));
         let work = log.work();
         let mut test = None;
-        let tests_shifts = self.options.may_use_blocks && !self.options.whole_groups;
-        let steps = [plain.is_some(), tuned.alike.is_some(), tests_shifts].map(u64::from);
+        let tests_shifts = self.options.may_use_blocks && !self.options.samples_whole_groups;
+        let steps = [plain.is_some(), search_result.alike.is_some(), tests_shifts].map(u64::from);
         self.listener.begin(SearchPart::Solvers, 1 + steps.iter().sum::<u64>());
         if let Some(plain) = plain {
-            let mut two = [&winner, &plain].into_iter().map(|one| {
-                let what = format!("test rows, metric {}", one.report.metric);
-                log.run_trial(what, || time_or_recall(journal, || trials.half_scores(&one.fit, self.run)))
+            let mut tests = [&winner, &plain].into_iter().map(|contender| {
+                let what = format!("test rows, metric {}", contender.report.metric);
+                log.run_trial(what, || get_or_time(journal, || trials.half_scores(&contender.fit, self.run)))
             });
             // lazily: an error in the first test ends the search before `journal` stores the second
             // result in the position of the first
-            let with_metric = two.next().transpose()?.flatten();
-            let without_metric = two.next().transpose()?.flatten();
-            drop(two);
-            if let (Some(((tuned_score, tuned_test), seconds)), Some(((other, plain_test), others))) =
+            let with_metric = tests.next().transpose()?.flatten();
+            let without_metric = tests.next().transpose()?.flatten();
+            drop(tests);
+            if let (Some(((tuned_score, tuned_test), seconds)), Some(((plain_score, plain_test), plain_seconds))) =
                 (with_metric, without_metric)
             {
                 // half of the test rows is a small sample: the cross-validated winner stays
                 // unless the difference is clear
-                let measure = |score: &HeldOutScore| score.measure(by).unwrap_or(f64::INFINITY);
-                let (tuned_error, other) = (measure(&tuned_score), measure(&other));
-                let drops = other < MAX_ERROR_RATIO * tuned_error;
-                if drops {
+                let error_of = |score: &HeldOutScore| score.measure(measure).unwrap_or(f64::INFINITY);
+                let (tuned_error, plain_error) = (error_of(&tuned_score), error_of(&plain_score));
+                let drops_metric = plain_error < MAX_ERROR_RATIO * tuned_error;
+                if drops_metric {
                     let why = format!(
-                        "on test rows, the error is {tuned_error:.4e} with the metric and {other:.4e} with the best kernel without a metric"
+                        "on test rows, the error is {tuned_error:.4e} with the metric and {plain_error:.4e} with the best kernel without a metric"
                     );
                     self.listener.warn(&format!("{why}: the metric is discarded"));
-                    winner = plain.instead_of(&winner, &mut contenders, Some(why));
+                    winner = plain.replace_winner(&winner, &mut contenders, Some(why));
                 }
-                test = Some(if drops { (plain_test, others) } else { (tuned_test, seconds) });
+                test = Some(if drops_metric { (plain_test, plain_seconds) } else { (tuned_test, seconds) });
             }
         } else {
             let what = "test rows".to_string();
-            test = log.run_trial(what, || time_or_recall(journal, || trials.test_score(&winner.fit, self.run)))?;
+            test = log.run_trial(what, || get_or_time(journal, || trials.test_score(&winner.fit, self.run)))?;
         }
-        let hurried = test.is_some() && needs_half_rank(&winner.fit) && log.is_fit_late(Duration::MAX, journal)?;
-        let at_half = match hurried {
+        let needs_half_rank_test =
+            test.is_some() && needs_half_rank(&winner.fit) && log.is_fit_late(Duration::MAX, journal)?;
+        let half_rank_test = match needs_half_rank_test {
             true => {
-                let half = winner.fit.clone().at_rank(rank / 2);
+                let half_rank_fit = winner.fit.clone().at_rank(rank / 2);
                 log.run_trial(format!("rank {}", rank / 2), || {
-                    time_or_recall(journal, || trials.test_score(&half, self.run))
+                    get_or_time(journal, || trials.test_score(&half_rank_fit, self.run))
                 })?
             }
             false => None,
         };
-        let at_random = match tuned.alike {
+        let random_fold_score = match search_result.alike {
             Some(_) => {
                 let (seed, what) = (self.options.training.seed, "random rows".to_string());
                 log.run_trial(what, || {
@@ -163,11 +166,11 @@ impl ModelSelection<'_> {
             }
             None => None,
         };
-        let elsewhere = match &test {
+        let shift_scores = match &test {
             Some((apart, _)) if tests_shifts => {
                 let (seed, what) = (self.options.training.seed, "rows that differ from the table".to_string());
-                let kinds = || trials.shift_scores(&winner.fit, self.selected, seed, self.run);
-                let scores = log.run_trial(what, || journal.get_or_compute(kinds))?;
+                let compute_scores = || trials.shift_scores(&winner.fit, self.selected, seed, self.run);
+                let scores = log.run_trial(what, || journal.get_or_compute(compute_scores))?;
                 scores.iter().filter_map(|kind| kind.warning(apart.error)).for_each(|text| self.listener.warn(&text));
                 scores
             }
@@ -175,53 +178,62 @@ impl ModelSelection<'_> {
         };
         self.listener.end();
         journal.save();
-        let tested = test.as_ref().and_then(|(apart, _)| apart.lambda);
-        let tried = winner.fit.clone();
-        let winner = winner.for_rows(trials.search_row_count() as u64, tuned.rows, tested);
+        let tested_lambda = test.as_ref().and_then(|(apart, _)| apart.lambda);
+        let tested_fit = winner.fit.clone();
+        let winner = winner.rescale_lambda(trials.search_row_count() as u64, search_result.rows, tested_lambda);
         let (metric, form, fit) = (winner.metric().cloned(), winner.report.metric, winner.fit);
-        let (at_half, lambdas) = (at_half.map(|(_, seconds)| seconds), self.options.lambdas.len());
-        let test =
-            test.map(|(apart, seconds)| WinnerTest { score: apart, seconds, seconds_at_half_rank: at_half, lambdas });
+        let (half_rank_seconds, lambdas) = (half_rank_test.map(|(_, seconds)| seconds), self.options.lambdas.len());
+        let test = test.map(|(apart, seconds)| WinnerTest {
+            score: apart,
+            seconds,
+            seconds_at_half_rank: half_rank_seconds,
+            lambdas,
+        });
         let history = std::mem::take(&mut log.history);
-        let mut chosen = SelectionResult {
+        let mut selection_result = SelectionResult {
             fit,
             metric,
             form,
             contenders,
             test,
-            random_fold_score: at_random,
-            shift_scores: elsewhere,
+            random_fold_score,
+            shift_scores,
             work,
             history,
-            ..chosen
+            ..selection_result
         };
-        chosen.fit = (self.final_fit)(&chosen)?;
+        selection_result.fit = (self.final_fit)(&selection_result)?;
         // if the final rank is lower than the rank of the trials, the error is larger, so the test
         // is repeated. A higher rank mostly has a smaller error, and its test would take too long
-        let lower = journal.get_or_compute(|| {
-            match chosen.fit.training(self.selected)?.rank < tried.training(self.selected)?.rank {
-                true => trials.test_score(&tried.with_ranks_of(&chosen.fit), self.run),
+        let lower_rank_score = journal.get_or_compute(|| {
+            match selection_result.fit.train_options(self.selected)?.rank
+                < tested_fit.train_options(self.selected)?.rank
+            {
+                true => trials.test_score(&tested_fit.with_ranks_of(&selection_result.fit), self.run),
                 false => Ok(None),
             }
         })?;
-        if let (Some(test), Some(lower)) = (&mut chosen.test, lower) {
+        if let (Some(test), Some(lower)) = (&mut selection_result.test, lower_rank_score) {
             test.score = lower;
         }
-        Ok(chosen)
+        Ok(selection_result)
     }
 
     /// Returns the measure that compares solvers. Also returns the fraction of the rarer class if
     /// this fraction determines the measure. A model that never predicts a class of 3 % of the rows
     /// has an error rate of 3 %, so the error rate is uninformative for rare classes.
-    fn choose_measure<T: Real>(&self, tuned: &KernelSearchResult, trials: &Trials<T>) -> (SolverMeasure, Option<f64>) {
-        if let Some(by) = self.options.measure {
-            return (by, None);
+    fn select_measure<T: Real>(&self, tuned: &KernelSearchResult, trials: &Trials<T>) -> (SolverMeasure, Option<f64>) {
+        if let Some(measure) = self.options.measure {
+            return (measure, None);
         }
-        let share = if tuned.classes == 2 { trials.rarer_fraction() } else { 1.0 };
-        match share < RARE_FRACTION && share * trials.search_row_count() as f64 >= MIN_RARE_ROWS {
+        let rarer_fraction = if tuned.classes == 2 { trials.rarer_fraction() } else { 1.0 };
+        match rarer_fraction < RARE_FRACTION && rarer_fraction * trials.search_row_count() as f64 >= MIN_RARE_ROWS {
             // all solvers tried by `ANY_SOLVER` predict probabilities; a named solver may not
             // predict probabilities
-            true => (if self.solver == ANY_SOLVER { SolverMeasure::LogLoss } else { SolverMeasure::Auc }, Some(share)),
+            true => (
+                if self.solver == ANY_SOLVER { SolverMeasure::LogLoss } else { SolverMeasure::Auc },
+                Some(rarer_fraction),
+            ),
             false => (SolverMeasure::Error, None),
         }
     }
@@ -236,21 +248,21 @@ impl ModelSelection<'_> {
         journal: &mut SearchJournal<'_>,
     ) -> Result<(KernelSearchResult, Trials<T>)> {
         let resources = self.run.resources();
-        let mut best = self.search_kernels::<T>(self.options, &resources, log, journal)?;
-        let others = self.scalings.iter().map(|scaling| {
+        let mut best_search = self.search_kernels::<T>(self.options, &resources, log, journal)?;
+        let other_options = self.scalings.iter().map(|scaling| {
             let training = TrainOptions { scaling: *scaling, ..self.options.training.clone() };
-            TuneOptions { training, kernels: vec![best.requested_kernel()], ..self.options.clone() }
+            TuneOptions { training, kernels: vec![best_search.requested_kernel()], ..self.options.clone() }
         });
-        let others: Vec<TuneOptions> = others.collect();
-        for options in &others {
+        let other_options: Vec<TuneOptions> = other_options.collect();
+        for options in &other_options {
             if log.is_late(journal)? {
                 break;
             }
-            let other = self.search_kernels::<T>(options, &resources, log, journal)?;
-            best = best.or_better(other);
+            let other_search = self.search_kernels::<T>(options, &resources, log, journal)?;
+            best_search = best_search.or_better(other_search);
         }
-        self.refine(&mut best, log, journal)?;
-        Ok(best.finish_with_rows())
+        self.refine(&mut best_search, log, journal)?;
+        Ok(best_search.finish_with_rows())
     }
 
     /// Learns the metrics of the best kernels again at a higher rank, while time remains.
@@ -260,16 +272,16 @@ impl ModelSelection<'_> {
         log: &mut SearchLog<'_>,
         journal: &mut SearchJournal<'_>,
     ) -> Result<()> {
-        if search.refinements() == 0 || log.is_late(journal)? {
+        if search.refinement_count() == 0 || log.is_late(journal)? {
             return Ok(());
         }
-        self.listener.begin(SearchPart::Search, search.refinements() as u64);
+        self.listener.begin(SearchPart::Search, search.refinement_count() as u64);
         while let Some((kernel, rank)) = search.upcoming_refinement() {
             if log.is_late(journal)? {
                 break;
             }
-            let (what, enough) = (format!("{kernel} at rank {rank}"), log.stop_condition());
-            log.learn(what, || search.refine(journal, &enough).map(|made| (made, search.best_score())))?;
+            let (what, should_stop) = (format!("{kernel} at rank {rank}"), log.stop_condition());
+            log.run_step(what, || search.refine(journal, &should_stop).map(|made| (made, search.best_score())))?;
         }
         self.listener.end();
         Ok(())
@@ -284,15 +296,15 @@ impl ModelSelection<'_> {
     ) -> Result<KernelSearch<'s, T>> {
         let mut search = KernelSearch::<T>::open(self.selected, options, resources)?;
         search.warn_of_target(self.selected, self.base.task()?)?;
-        self.listener.begin(SearchPart::Search, search.runs() as u64);
+        self.listener.begin(SearchPart::Search, search.step_count() as u64);
         let scaling = options.training.scaling;
         while let Some((kernel, rows)) = search.upcoming() {
             let what = match scaling == self.options.training.scaling {
                 true => format!("{kernel} on {rows} rows"),
                 false => format!("{kernel} on {rows} rows, scale {scaling}"),
             };
-            let enough = log.stop_condition();
-            log.learn(what, || search.step(journal, &enough).map(|made| (made, search.best_score())))?;
+            let should_stop = log.stop_condition();
+            log.run_step(what, || search.step(journal, &should_stop).map(|made| (made, search.best_score())))?;
             if log.is_late(journal)? && search.drop_unlearned()? {
                 self.listener
                     .warn("the search ended early: not every kernel was tried; raise `time`, or name fewer `kernels`");
@@ -304,7 +316,7 @@ impl ModelSelection<'_> {
 }
 
 /// Returns the result of `test` and its time in seconds, or both from `journal`.
-fn time_or_recall<V: serde::Serialize + serde::de::DeserializeOwned>(
+fn get_or_time<V: serde::Serialize + serde::de::DeserializeOwned>(
     journal: &mut SearchJournal<'_>,
     test: impl FnOnce() -> Result<Option<V>>,
 ) -> Result<Option<(V, f64)>> {

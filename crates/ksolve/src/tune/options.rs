@@ -1,6 +1,6 @@
 //! The options of a search and its memory plan.
 
-use crate::prepare::stage_plans::{LOWER_RANK, choose_pass_shape, plan_solve};
+use crate::prepare::stage_plans::{LOWER_RANK, plan_solve, select_pass_shape};
 use crate::request::{MetricSource, PassShape, ProblemSize, Resources, TrainOptions};
 use crate::solver::{parameter, ridge};
 use crate::{Error, FoldSpec, Intercept, Result, RidgeGrid, Task, job::Fit, metric, prepare::target_counts};
@@ -63,7 +63,7 @@ pub struct TuneOptions {
     pub may_use_blocks: bool,
     /// True to sample whole groups (the groups of the folds), because a ranking compares the rows
     /// of a group.
-    pub whole_groups: bool,
+    pub samples_whole_groups: bool,
     /// Lambdas, ascending.
     pub lambdas: Vec<f64>,
     /// Treatment of the intercept.
@@ -78,7 +78,7 @@ pub struct TuneOptions {
     /// rare, it selects a rank-based or probabilistic measure.
     pub measure: Option<SolverMeasure>,
     /// Maximum number of rows of the last rung.
-    pub sample: usize,
+    pub sample_rows: usize,
 }
 
 impl TuneOptions {
@@ -91,66 +91,67 @@ impl TuneOptions {
     pub fn new(
         fit: &Fit,
         score: Score,
-        named: Option<&[Kernel]>,
+        requested_kernels: Option<&[Kernel]>,
         sample: usize,
         selected: &SelectedTable,
     ) -> Result<Self> {
-        let (stand_in, names) = (stand_in(fit, score)?, selected.feature_names());
-        let ridge = ridge::Ridge::new(stand_in.settings()?);
-        let kernels = match named {
+        let (surrogate, names) = (ridge_surrogate(fit, score)?, selected.feature_names());
+        let ridge = ridge::Ridge::new(surrogate.settings()?);
+        let kernels = match requested_kernels {
             Some(named) => named.iter().map(|kernel| kernel.resolve_columns(&names)).collect::<Result<_, _>>()?,
-            None => kernels(selected)?,
+            None => default_kernels(selected)?,
         };
         Ok(Self {
-            training: stand_in.training(selected)?,
-            may_use_blocks: !stand_in.has_option("folds"),
-            whole_groups: fit.task()? == Task::Ranking,
+            training: surrogate.train_options(selected)?,
+            may_use_blocks: !surrogate.has_option("folds"),
+            samples_whole_groups: fit.task()? == Task::Ranking,
             lambdas: ridge.lambdas,
             intercept: ridge.intercept,
             kernels,
-            factors: crate::grids::parse_factors(FACTORS)?,
+            factors: crate::grids::parse_factors(DEFAULT_FACTORS)?,
             score,
             measure: None,
-            sample,
+            sample_rows: sample,
         })
     }
 }
 
 /// Default kernels: a smooth kernel, two rough kernels, and the Laplacian kernel, a product over
 /// the features, for targets with steps along single features.
-const KERNELS: [&str; 4] = ["gaussian()", "exponential()", "matern(nu=1.5)", "laplacian()"];
+const DEFAULT_KERNELS: [&str; 4] = ["gaussian()", "exponential()", "matern(nu=1.5)", "laplacian()"];
 
 /// Returns the default kernels. If the rows have a date, the relation of the other features to the
 /// target may change within days, so the second kernel gives the date a length scale of its own.
-fn kernels(selected: &SelectedTable) -> Result<Vec<Kernel>> {
+fn default_kernels(selected: &SelectedTable) -> Result<Vec<Kernel>> {
     let names = selected.feature_names();
-    let dates =
+    let date_columns =
         selected.encoding().into_iter().flat_map(|encoding| encoding.columns()).filter(|column| column.is_date());
-    let dated = dates.take(1).filter(|_| names.len() > 1).map(|date| {
+    let date_kernels = date_columns.take(1).filter(|_| names.len() > 1).map(|date| {
         let name = date.name.replace('"', "\"\"");
         format!("(exponential(on=\"{name}\")+gaussian(on=\"{name}\"))*gaussian(on=\"!{name}\")")
     });
-    let mut texts: Vec<String> = KERNELS.map(String::from).to_vec();
-    dated.for_each(|text| texts.insert(1, text));
+    let mut texts: Vec<String> = DEFAULT_KERNELS.map(String::from).to_vec();
+    date_kernels.for_each(|text| texts.insert(1, text));
     texts.iter().map(|text| Ok(Kernel::parse(text)?.resolve_columns(&names)?)).collect()
 }
 
 /// Default factors of the length scales, used if no metric is learned.
-const FACTORS: &str = "0.25..4";
+const DEFAULT_FACTORS: &str = "0.25..4";
 
 /// Returns the ridge regression on a feature map by which kernels are compared: `fit` itself if it
 /// is such a ridge regression, otherwise a substitute.
 ///
 /// # Errors
 /// Solver parameters that do not parse.
-pub fn stand_in(fit: &Fit, score: Score) -> Result<Fit> {
+pub fn ridge_surrogate(fit: &Fit, score: Score) -> Result<Fit> {
     if fit.family().name == ridge::FAMILY.name || score == Score::Alignment {
         return Ok(fit.clone().with_approximate_map());
     }
     // rows of a group are held out together
     let settings = fit.settings()?;
-    let free = settings.column(&parameter::GROUP).map(|_| FoldSpec::DEFAULT);
-    let folds = settings.folds(&parameter::FOLDS).or(free).map(|folds| settings.grouped_folds(folds)).transpose()?;
+    let default_folds = settings.column(&parameter::GROUP).map(|_| FoldSpec::DEFAULT);
+    let folds =
+        settings.folds(&parameter::FOLDS).or(default_folds).map(|folds| settings.grouped_folds(folds)).transpose()?;
     let task = if fit.task()? == Task::Classification { "classification" } else { "regression" };
     let ridge = fit.for_solver(ridge::FAMILY.name)?.with_approximate_map().set("task", task);
     Ok(match folds {
@@ -159,7 +160,7 @@ pub fn stand_in(fit: &Fit, score: Score) -> Result<Fit> {
     })
 }
 
-pub(super) fn check(options: &TuneOptions, features: usize) -> Result<()> {
+pub(super) fn check(options: &TuneOptions, input_count: usize) -> Result<()> {
     let training = &options.training;
     training.check()?;
     if training.tolerance.is_some() {
@@ -176,7 +177,7 @@ pub(super) fn check(options: &TuneOptions, features: usize) -> Result<()> {
         return Err(Error::option("kernels", "", "name a kernel to try, and a factor of its length scale"));
     }
     for kernel in &options.kernels {
-        kernel.check_input_count(options.training.metric.outputs(features))?;
+        kernel.check_input_count(options.training.metric.outputs(input_count))?;
     }
     if options.score == Score::Cv && matches!(training.folds, crate::FoldSpec::None) {
         return Err(Error::option("score", "cv", "it needs folds; use `folds` 5, or `score` gcv"));
@@ -196,14 +197,14 @@ pub(super) fn plan<T: Real>(
     options: &TuneOptions,
     resources: &Resources<'_>,
 ) -> Result<(PassShape, usize, bool)> {
-    let (t, folds) = target_counts::count_targets(selected, &options.training, resources)?;
+    let (t, folds) = target_counts::count_targets_and_folds(selected, &options.training, resources)?;
     let folds = if options.may_use_blocks { folds.max(metric::BLOCK_COUNT) } else { folds };
     let folds = if options.score == Score::Cv { folds } else { 1 };
-    let training = TrainOptions { candidates: Some(options.sample), ..options.training.clone() };
+    let training = TrainOptions { candidates: Some(options.sample_rows), ..options.training.clone() };
     let mut size = ProblemSize::from_selected::<T>(selected, &training, resources.workers.threads(), t, folds)?;
     // every row of the sample is a candidate, and already in memory
-    size.candidates = None;
-    let rows = usize::try_from(size.n).unwrap_or(usize::MAX).min(options.sample);
+    size.candidate_count = None;
+    let rows = usize::try_from(size.n).unwrap_or(usize::MAX).min(options.sample_rows);
     let ridge = RidgeGrid {
         ranks: training.ranks.clone(),
         lambdas: options.lambdas.clone(),
@@ -211,30 +212,31 @@ pub(super) fn plan<T: Real>(
         target_centre: vec![0.0; t],
     };
     size.n = rows as u64;
-    let last = |pass_shape: PassShape| {
+    let plan_solver = |pass_shape: PassShape| {
         plan_solve(&size, pass_shape, resources.memory).term(
             "system and its factor",
             ridge.solve_bytes(size.map.p),
             LOWER_RANK,
         )
     };
-    let (pass_shape, plans) = choose_pass_shape(&size, &last, resources.memory);
+    let (pass_shape, plans) = select_pass_shape(&size, &plan_solver, resources.memory);
     // for each of two scalings there are three copies of the sample: one with the test rows, one
     // without the test rows in the order of the keys, and one without the test rows in the order of
     // the table. In addition, there are the rows of a rung or trial
-    let bytes = rows.saturating_mul(8 * (size.d * size.element_bytes + 40) + 80 * (t + 1));
-    let sampled = |plan: MemoryPlan| plan.term("sampled rows", bytes, "lower `sample`");
-    let mut plans: Vec<MemoryPlan> = plans.into_iter().map(sampled).collect();
+    let sample_bytes = rows.saturating_mul(8 * (size.d * size.element_bytes + 40) + 80 * (t + 1));
+    let add_sample_term = |plan: MemoryPlan| plan.term("sampled rows", sample_bytes, "lower `sample`");
+    let mut plans: Vec<MemoryPlan> = plans.into_iter().map(add_sample_term).collect();
     let mut refines = false;
     if let MetricSource::Learned(_) = training.metric {
-        let of_metric = |rank: usize| metric::planned::<T>(&training, rank, &size, resources.memory).map(sampled);
-        plans.push(of_metric(metric::ROUND_RANK)?);
-        let refined = of_metric(metric::REFINED_RANK)?;
+        let plan_metric =
+            |rank: usize| metric::planned::<T>(&training, rank, &size, resources.memory).map(add_sample_term);
+        plans.push(plan_metric(metric::ROUND_RANK)?);
+        let refined_plan = plan_metric(metric::REFINED_RANK)?;
         // length scales for many landmarks are too small for a model with few landmarks
         refines = 2 * training.rank >= metric::REFINED_RANK
             && rows > metric::ROUND_RANK
-            && refined.bytes() <= resources.memory;
-        plans.extend(refines.then_some(refined));
+            && refined_plan.bytes() <= resources.memory;
+        plans.extend(refines.then_some(refined_plan));
     }
     Ok((pass_shape, target_counts::check_plans(plans)?, refines))
 }

@@ -16,7 +16,7 @@ use kapprox::{Real, kernel::Kernel};
 
 /// Number of kernels whose metrics are learned again. It is more than one, because the order of the
 /// kernels may change at a higher rank.
-pub(super) const KERNELS: usize = 2;
+pub(super) const REFINED_KERNELS: usize = 2;
 
 /// The second search wins only if its error is below this fraction of the error of the first
 /// search. Smaller gains did not generalise. With asinh, beijing-pm25 has 3 % less held-out error
@@ -24,7 +24,7 @@ pub(super) const KERNELS: usize = 2;
 pub(super) const MAX_ERROR_RATIO: f64 = 0.95;
 
 impl<T: Real> KernelSearch<'_, T> {
-    pub(super) fn refinements(&self) -> usize {
+    pub(super) fn refinement_count(&self) -> usize {
         self.unrefined.len()
     }
 
@@ -39,32 +39,37 @@ impl<T: Real> KernelSearch<'_, T> {
     ///
     /// # Errors
     /// Errors of the map; [`kstore::Error::Interrupted`].
-    pub(super) fn refine(&mut self, journal: &mut SearchJournal<'_>, enough: &dyn Fn(usize) -> bool) -> Result<usize> {
+    pub(super) fn refine(
+        &mut self,
+        journal: &mut SearchJournal<'_>,
+        is_enough: &dyn Fn(usize) -> bool,
+    ) -> Result<usize> {
         let MetricSource::Learned(form) = self.options.training.metric else { return Ok(0) };
         let Some(candidate) = self.unrefined.pop() else { return Ok(0) };
-        let before = &self.candidates[candidate];
-        let form = before.form.parse().unwrap_or(form);
+        let incumbent = &self.candidates[candidate];
+        let form = incumbent.form.parse().unwrap_or(form);
         let (kernel, rank) = (self.options.kernels[candidate].clone(), metric::REFINED_RANK);
-        let rounds = RoundRequest { form, rank, scored_rank: rank, incumbent: Some(before), all_rows: false };
-        let learned = journal.get_or_compute(|| self.learn(kernel, rounds, enough))?;
+        let request =
+            RoundRequest { form, rank, scored_rank: rank, incumbent: Some(incumbent), refits_on_all_rows: false };
+        let learned = journal.get_or_compute(|| self.learn(kernel, request, is_enough))?;
         let rounds = learned.rounds.clone();
         let entry = RungEntry::from_rounds(&learned, self.options.training.scaling);
-        let least = self.winner().and_then(|winner| winner.score).unwrap_or(f64::INFINITY);
-        let wins = entry.score.is_some_and(|score| score < least);
+        let lowest_error = self.winner().and_then(|winner| winner.score).unwrap_or(f64::INFINITY);
+        let is_winner = entry.score.is_some_and(|score| score < lowest_error);
         // one rung for all refined kernels
-        if self.finished_rungs.len() == self.sizes.len() {
+        if self.finished_rungs.len() == self.rung_sizes.len() {
             let rows = rounds.first().map_or(0, |round| round.rows);
             self.finished_rungs.push(Rung { rows, entries: Vec::new() });
         }
-        let entries = &mut self.finished_rungs[self.sizes.len()].entries;
-        if wins {
+        let entries = &mut self.finished_rungs[self.rung_sizes.len()].entries;
+        if is_winner {
             self.alive = vec![candidate];
             self.candidates[candidate] = learned;
             entries.iter_mut().for_each(|other| other.kept = false);
         }
-        entries.push(RungEntry { kept: wins, ..entry });
+        entries.push(RungEntry { kept: is_winner, ..entry });
         let round_count = rounds.len();
-        self.learned.extend(rounds);
+        self.learned_rounds.extend(rounds);
         Ok(round_count)
     }
 

@@ -22,7 +22,7 @@ const MIN_ROWS: usize = 500;
 
 /// Returns every kernel with every length scale, without duplicates. If the caller provides a
 /// metric, every kernel has this metric.
-pub(super) fn candidates_of<T: Real>(
+pub(super) fn initial_candidates<T: Real>(
     options: &TuneOptions,
     sample: &RowSample<T>,
     source: &MetricSource,
@@ -32,12 +32,13 @@ pub(super) fn candidates_of<T: Real>(
     let mut candidates: Vec<LearnedMetric> = Vec::new();
     for kernel in &options.kernels {
         let seed = options.training.seed;
-        let settled = match &metric {
+        let resolved_kernel = match &metric {
             None => resolve_length_scale(kernel, sample, seed)?,
             Some(metric) => resolve_length_scale(kernel, &apply_metric(sample, metric), seed)?,
         };
         for factor in &options.factors {
-            let (kernel, metric, form) = (settled.with_scaled_lengths(*factor)?, metric.clone(), source.to_string());
+            let (kernel, metric, form) =
+                (resolved_kernel.with_scaled_lengths(*factor)?, metric.clone(), source.to_string());
             let candidate = LearnedMetric { metric, kernel, form, ..LearnedMetric::default() };
             if !candidates.contains(&candidate) {
                 candidates.push(candidate);
@@ -212,7 +213,7 @@ pub(super) struct RungContext<'a, T: Real> {
 }
 
 impl<T: Real> RungContext<'_, T> {
-    pub(super) fn entry(&self, candidate: &LearnedMetric) -> Result<RungEntry> {
+    pub(super) fn measure_candidate(&self, candidate: &LearnedMetric) -> Result<RungEntry> {
         let LearnedMetric { kernel, metric, .. } = candidate;
         // the rows are already in memory, and candidates would be copies of them
         let metric_source = metric.clone().map_or(MetricSource::None, MetricSource::from_metric);
@@ -221,11 +222,11 @@ impl<T: Real> RungContext<'_, T> {
         let folds = if self.options.score == Score::Cv { self.folds } else { &Folds::None };
         let Self { rows: source, reading, targets, pass_shape, resources, .. } = *self;
         let n = source.len() as u64;
-        let rows = RoundData { source, n, reading, targets, folds, options: &training, pass_shape, resources };
-        let (mapped, gram, observer) = rows.moments(metric.as_ref(), kernel)?;
+        let round_data = RoundData { source, n, reading, targets, folds, options: &training, pass_shape, resources };
+        let (built_map, gram, observer) = round_data.moments(metric.as_ref(), kernel)?;
         drop(observer);
-        let p = mapped.map.dims().1;
-        let mut ranks: Vec<usize> = match training.map.family().nested {
+        let p = built_map.map.dims().1;
+        let mut ranks: Vec<usize> = match training.map.family().is_nested {
             true => training.ranks.iter().map(|rank| *rank.min(&p)).collect(),
             false => vec![p],
         };
@@ -234,7 +235,7 @@ impl<T: Real> RungContext<'_, T> {
             Score::Alignment => self.alignments(&gram, &ranks)?,
             Score::Cv | Score::Gcv => self.surface(&gram, ranks)?,
         };
-        Ok(self.best(candidate, cells))
+        Ok(self.best_entry(candidate, cells))
     }
 
     fn alignments(&self, gram: &GramState, ranks: &[usize]) -> Result<Vec<TuneCell>> {
@@ -248,7 +249,7 @@ impl<T: Real> RungContext<'_, T> {
         let TuneOptions { lambdas, intercept, .. } = self.options;
         let (lambdas, target_centre) = (lambdas.clone(), self.targets.centre());
         let ridge = RidgeGrid { ranks, lambdas, intercept: *intercept, target_centre };
-        let stage = self.resources.stage_observer.stage("surface", None);
+        let stage = self.resources.stage_observer.start_stage("surface", None);
         let surface = Surface::compute(gram, &ridge, self.resources.workers, &*stage)?;
         let cell = |cell: &crate::SurfaceCell| TuneCell {
             rank: cell.rank,
@@ -262,7 +263,7 @@ impl<T: Real> RungContext<'_, T> {
 
     /// Returns the entry of a kernel with its best cell; ties go to the smaller rank, then to the
     /// larger lambda.
-    fn best(&self, candidate: &LearnedMetric, cells: Vec<TuneCell>) -> RungEntry {
+    fn best_entry(&self, candidate: &LearnedMetric, cells: Vec<TuneCell>) -> RungEntry {
         let score = self.options.score;
         let scored = cells.iter().filter_map(|cell| Some((cell.score(score).filter(|s| s.is_finite())?, cell)));
         let best = scored.min_by(|(x, a), (y, b)| {
@@ -276,13 +277,13 @@ impl<T: Real> RungContext<'_, T> {
 /// Returns the number of rows of every rung. The numbers double from rung to rung, and the last
 /// number is the whole sample; no rung has fewer than [`MIN_ROWS`] rows. Empty if there is at most
 /// one kernel.
-pub(super) fn sizes(kernels: usize, sample: usize) -> Vec<usize> {
-    let (mut alive, mut rungs) = (kernels, 0);
+pub(super) fn rung_sizes(kernel_count: usize, sample_rows: usize) -> Vec<usize> {
+    let (mut alive, mut rung_count) = (kernel_count, 0);
     while alive > 1 {
-        (alive, rungs) = (alive.div_ceil(HALVING), rungs + 1);
+        (alive, rung_count) = (alive.div_ceil(HALVING), rung_count + 1);
     }
-    let size = |rung: usize| (sample / HALVING.pow(rung as u32)).max(MIN_ROWS.min(sample));
-    let mut sizes: Vec<usize> = (0..rungs).rev().map(size).collect();
+    let size = |rung: usize| (sample_rows / HALVING.pow(rung as u32)).max(MIN_ROWS.min(sample_rows));
+    let mut sizes: Vec<usize> = (0..rung_count).rev().map(size).collect();
     // the same rows again would add no information
     sizes.dedup();
     sizes
@@ -294,10 +295,10 @@ mod tests {
 
     #[test]
     fn rungs_double_up_to_the_whole_sample() {
-        assert_eq!(sizes(1, 1000), [] as [usize; 0]);
-        assert_eq!(sizes(2, 1000), [1000]);
-        assert_eq!(sizes(5, 20_000), [5_000, 10_000, 20_000]);
-        assert_eq!(sizes(9, 2_000), [500, 1_000, 2_000]);
-        assert_eq!(sizes(3, 200), [200]);
+        assert_eq!(rung_sizes(1, 1000), [] as [usize; 0]);
+        assert_eq!(rung_sizes(2, 1000), [1000]);
+        assert_eq!(rung_sizes(5, 20_000), [5_000, 10_000, 20_000]);
+        assert_eq!(rung_sizes(9, 2_000), [500, 1_000, 2_000]);
+        assert_eq!(rung_sizes(3, 200), [200]);
     }
 }

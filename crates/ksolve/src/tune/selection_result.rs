@@ -76,11 +76,11 @@ pub trait SearchListener: Sync {
     /// Called when a part begins, with the likely number of its steps.
     fn begin(&self, _part: SearchPart, _steps: u64) {}
     /// Called before each step. An error stops the search.
-    fn next(&self, _what: &str) -> Result<()> {
+    fn begin_step(&self, _what: &str) -> Result<()> {
         Ok(())
     }
     /// Called after each step.
-    fn done(&self, _what: &str, _took: Duration) {}
+    fn end_step(&self, _what: &str, _took: Duration) {}
     /// Called when the part ends.
     fn end(&self) {}
     /// Returns true if this part should end with the best result so far, because the next step,

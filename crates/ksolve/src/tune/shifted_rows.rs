@@ -29,7 +29,7 @@ const MIN_GROUPS: usize = 5;
 const MIN_BETWEEN_FRACTION: f64 = 0.3;
 
 /// Fraction of the rows that is held out.
-const HELD_OUT: f64 = 0.2;
+const HELD_OUT_FRACTION: f64 = 0.2;
 
 /// Limits of the search for near-copies: the maximum number of rows whose neighbours are examined,
 /// the number of neighbours of each row, and the maximum number of values that are compared.
@@ -39,7 +39,7 @@ const MAX_COMPARED_VALUES: usize = 2_000_000_000;
 
 /// Minimum ratio of the distance of the next neighbour to the distances of near-copies. A table has
 /// near-copies if more than half of the examined rows have near-copies.
-const GAP: f64 = 5.0;
+const MIN_GAP_RATIO: f64 = 5.0;
 
 /// Ratio of the errors above which near-copies make the error estimate too optimistic.
 const MAX_ERROR_RATIO: f64 = 1.5;
@@ -83,25 +83,29 @@ impl<T: Real> Trials<T> {
         if selected.sparse().is_some() {
             return Ok(Vec::new());
         }
-        let (columns, mut kinds) = (columns(selected), Vec::new());
+        let (columns, mut kinds) = (feature_columns(selected), Vec::new());
         let groupings = columns.iter().filter(|column| column.is_discrete);
         let groupings = groupings.filter_map(|column| Some((self.between_fraction(column)?, column)));
         if let Some((_, column)) =
-            groupings.filter(|(share, _)| *share > MIN_BETWEEN_FRACTION).max_by(|a, b| a.0.total_cmp(&b.0))
+            groupings.filter(|(fraction, _)| *fraction > MIN_BETWEEN_FRACTION).max_by(|a, b| a.0.total_cmp(&b.0))
         {
             let folds = Some(format!("groups:5:{}", column.name));
-            let keys = Stream::new(seed, Purpose::Folds, 0);
-            let is_held_out = self.last(|i| (keys.word(self.value(i, column)), self.value(i, column)));
+            let stream = Stream::new(seed, Purpose::Folds, 0);
+            let is_held_out = self.select_last(|i| (stream.word(self.value_key(i, column)), self.value_key(i, column)));
             kinds.push((format!("other values of {}", column.name), folds, is_held_out));
         }
         if let Some(column) = columns.iter().find(|column| column.is_date) {
             let folds = Some(format!("forward:5:{}", column.name));
-            kinds.push((format!("later rows by {}", column.name), folds, self.last(|i| self.order(i, column))));
+            kinds.push((
+                format!("later rows by {}", column.name),
+                folds,
+                self.select_last(|i| self.ordered_bits(i, column)),
+            ));
         }
-        kinds.extend(self.copies().map(|is_held_out| ("rows without a near-copy".to_string(), None, is_held_out)));
+        kinds.extend(self.near_copies().map(|is_held_out| ("rows without a near-copy".to_string(), None, is_held_out)));
         let mut scores = Vec::new();
         for (rows, folds, is_held_out) in kinds {
-            match self.scored(fit, &|i| !is_held_out[i], &[&|i| is_held_out[i]], run) {
+            match self.fit_and_score(fit, &|i| !is_held_out[i], &[&|i| is_held_out[i]], run) {
                 Ok(mut apart) => scores.extend(apart.pop().map(|apart| ShiftScore { rows, folds, apart })),
                 Err(error) if error.is_interrupted() => return Err(error),
                 // for example, rows of a single class; this kind is not reported
@@ -117,16 +121,16 @@ impl<T: Real> Trials<T> {
     }
 
     /// Returns the first feature of a column in a row, as an integer with the same order.
-    fn order(&self, i: usize, column: &Column) -> u64 {
+    fn ordered_bits(&self, i: usize, column: &FeatureColumn) -> u64 {
         let bits = self.row(i)[column.features.start].to_f64().to_bits();
         if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
     }
 
     /// Returns a number that identifies the value of a column in a row; for numeric columns it
     /// preserves the order.
-    fn value(&self, i: usize, column: &Column) -> u64 {
+    fn value_key(&self, i: usize, column: &FeatureColumn) -> u64 {
         if column.is_number {
-            return self.order(i, column);
+            return self.ordered_bits(i, column);
         }
         let bits = self.row(i)[column.features.clone()].iter().map(|value| value.to_f64().to_bits());
         bits.fold(0, |value: u64, bits| (value.rotate_left(5) ^ bits).wrapping_mul(0x9E37_79B9_7F4A_7C15))
@@ -135,73 +139,80 @@ impl<T: Real> Trials<T> {
     /// Returns the fraction of the first target's variance between the values of a column, adjusted
     /// for chance. `None` if the values are too few or too many to be groups, or if the target
     /// follows their order, as for a quantity.
-    fn between_fraction(&self, column: &Column) -> Option<f64> {
-        let (mut values, n) = (BTreeMap::<u64, (f64, f64)>::new(), self.len());
-        let (mut sum, mut squares) = (0.0, 0.0);
+    fn between_fraction(&self, column: &FeatureColumn) -> Option<f64> {
+        let (mut sums_by_value, n) = (BTreeMap::<u64, (f64, f64)>::new(), self.len());
+        let (mut sum, mut square_sum) = (0.0, 0.0);
         for i in 0..n {
-            let (y, value_sums) = (self.target(i), values.entry(self.value(i, column)).or_default());
-            (sum, squares) = (sum + y, squares + y * y);
+            let (y, value_sums) = (self.target(i), sums_by_value.entry(self.value_key(i, column)).or_default());
+            (sum, square_sum) = (sum + y, square_sum + y * y);
             *value_sums = (value_sums.0 + 1.0, value_sums.1 + y);
         }
-        let total = squares - sum * sum / n as f64;
-        if values.len() < MIN_GROUPS || values.len() > n / MIN_GROUPS || total <= 1e-12 * squares {
+        let total_squares = square_sum - sum * sum / n as f64;
+        if sums_by_value.len() < MIN_GROUPS
+            || sums_by_value.len() > n / MIN_GROUPS
+            || total_squares <= 1e-12 * square_sum
+        {
             return None;
         }
-        let off: Vec<f64> = values.values().map(|(rows, value_sum)| value_sum / rows - sum / n as f64).collect();
-        let steps: f64 = off.windows(2).map(|two| (two[1] - two[0]).powi(2)).sum();
+        let deviations: Vec<f64> =
+            sums_by_value.values().map(|(rows, value_sum)| value_sum / rows - sum / n as f64).collect();
+        let squared_steps: f64 = deviations.windows(2).map(|pair| (pair[1] - pair[0]).powi(2)).sum();
         // in random order, the squared steps sum to twice the squared deviations
-        if steps < off.iter().map(|off| off * off).sum() {
+        if squared_steps < deviations.iter().map(|off| off * off).sum() {
             return None;
         }
-        let between: f64 = values.values().map(|(n, sum)| sum * sum / n).sum::<f64>() - sum * sum / n as f64;
-        Some(1.0 - (1.0 - between / total) * (n - 1) as f64 / (n - values.len()) as f64)
+        let between_squares: f64 =
+            sums_by_value.values().map(|(n, sum)| sum * sum / n).sum::<f64>() - sum * sum / n as f64;
+        Some(1.0 - (1.0 - between_squares / total_squares) * (n - 1) as f64 / (n - sums_by_value.len()) as f64)
     }
 
     /// Returns the rows with the largest keys, about a fifth of all rows; rows with the same key
     /// stay together.
-    fn last<K: Ord + Copy>(&self, key: impl Fn(usize) -> K) -> Vec<bool> {
+    fn select_last<K: Ord + Copy>(&self, key: impl Fn(usize) -> K) -> Vec<bool> {
         let keys: Vec<K> = (0..self.len()).map(key).collect();
         let mut sorted = keys.clone();
         sorted.sort_unstable();
-        let bound = sorted[((1.0 - HELD_OUT) * keys.len() as f64) as usize];
+        let bound_key = sorted[((1.0 - HELD_OUT_FRACTION) * keys.len() as f64) as usize];
         // rows with the boundary key are held out too, unless too few remain for training
-        let includes_bound = 2 * sorted.partition_point(|key| *key < bound) >= keys.len();
-        keys.into_iter().map(|key| key > bound || includes_bound && key == bound).collect()
+        let includes_bound = 2 * sorted.partition_point(|key| *key < bound_key) >= keys.len();
+        keys.into_iter().map(|key| key > bound_key || includes_bound && key == bound_key).collect()
     }
 
     /// Returns some rows together with all their near-copies; `None` if few rows have near-copies.
-    fn copies(&self) -> Option<Vec<bool>> {
+    fn near_copies(&self) -> Option<Vec<bool>> {
         let (n, d) = (self.len(), self.rows().shape().inputs);
-        let seeds = MAX_EXAMINED_ROWS.min(n / 2).min(MAX_COMPARED_VALUES / (n * d).max(1));
-        if seeds < MAX_EXAMINED_ROWS / 10 || n <= 2 * NEIGHBOURS {
+        let examined_count = MAX_EXAMINED_ROWS.min(n / 2).min(MAX_COMPARED_VALUES / (n * d).max(1));
+        if examined_count < MAX_EXAMINED_ROWS / 10 || n <= 2 * NEIGHBOURS {
             return None;
         }
-        let (mut is_held_out, mut rows, mut having) = (vec![false; n], 0, 0);
-        for seed in (0..seeds).map(|k| k * n / seeds) {
-            let to = |i: usize| {
-                let pairs = self.row(seed).iter().zip(self.row(i));
+        let (mut is_held_out, mut held_out_count, mut copied_count) = (vec![false; n], 0, 0);
+        for examined in (0..examined_count).map(|k| k * n / examined_count) {
+            let distance_to = |i: usize| {
+                let pairs = self.row(examined).iter().zip(self.row(i));
                 (pairs.map(|(a, b)| (a.to_f64() - b.to_f64()).powi(2)).sum::<f64>().sqrt(), i)
             };
-            let mut near: Vec<(f64, usize)> = (0..n).filter(|i| *i != seed).map(to).collect();
-            near.select_nth_unstable_by(NEIGHBOURS, |a, b| a.0.total_cmp(&b.0));
-            near.truncate(NEIGHBOURS + 1);
-            near.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let gap = |k: usize| near[k].0 / near[k - 1].0.max(1e-9 * near[NEIGHBOURS].0).max(f64::MIN_POSITIVE);
-            let widest = (1..=NEIGHBOURS).max_by(|a, b| gap(*a).total_cmp(&gap(*b))).unwrap_or(1);
-            if gap(widest) > GAP {
-                having += 1;
-                let fits = (rows as f64) < HELD_OUT * n as f64;
-                for (_, i) in near.iter().take(widest).chain([&(0.0, seed)]).filter(|_| fits) {
-                    rows += usize::from(!std::mem::replace(&mut is_held_out[*i], true));
+            let mut neighbours: Vec<(f64, usize)> = (0..n).filter(|i| *i != examined).map(distance_to).collect();
+            neighbours.select_nth_unstable_by(NEIGHBOURS, |a, b| a.0.total_cmp(&b.0));
+            neighbours.truncate(NEIGHBOURS + 1);
+            neighbours.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let gap = |k: usize| {
+                neighbours[k].0 / neighbours[k - 1].0.max(1e-9 * neighbours[NEIGHBOURS].0).max(f64::MIN_POSITIVE)
+            };
+            let gap_index = (1..=NEIGHBOURS).max_by(|a, b| gap(*a).total_cmp(&gap(*b))).unwrap_or(1);
+            if gap(gap_index) > MIN_GAP_RATIO {
+                copied_count += 1;
+                let has_capacity = (held_out_count as f64) < HELD_OUT_FRACTION * n as f64;
+                for (_, i) in neighbours.iter().take(gap_index).chain([&(0.0, examined)]).filter(|_| has_capacity) {
+                    held_out_count += usize::from(!std::mem::replace(&mut is_held_out[*i], true));
                 }
             }
         }
-        (2 * having > seeds).then_some(is_held_out)
+        (2 * copied_count > examined_count).then_some(is_held_out)
     }
 }
 
 /// A column of the table and its range of features.
-struct Column {
+struct FeatureColumn {
     name: String,
     features: Range<usize>,
     is_date: bool,
@@ -210,21 +221,21 @@ struct Column {
     is_number: bool,
 }
 
-fn columns(selected: &SelectedTable) -> Vec<Column> {
+fn feature_columns(selected: &SelectedTable) -> Vec<FeatureColumn> {
     let schema = selected.table().schema();
-    let is_whole =
+    let is_integer =
         |name: &str| schema.columns.iter().any(|column| column.name == name && matches!(column.kind, Kind::Int { .. }));
     let encoding = selected.encoding().cloned().unwrap_or_else(|| Encoding::numeric(&selected.feature_names()));
-    let mut first = 0;
+    let mut first_feature = 0;
     let column = |coded: &CodedColumn| {
-        let features = first..first + coded.features();
-        first = features.end;
+        let features = first_feature..first_feature + coded.features();
+        first_feature = features.end;
         let is_number = matches!(coded.code, Code::Number);
         let is_discrete = match &coded.code {
-            Code::Number => is_whole(&coded.name),
+            Code::Number => is_integer(&coded.name),
             code => matches!(code, Code::Values(_) | Code::Effects(_)),
         };
-        Column { name: coded.name.clone(), features, is_date: coded.is_date(), is_discrete, is_number }
+        FeatureColumn { name: coded.name.clone(), features, is_date: coded.is_date(), is_discrete, is_number }
     };
     encoding.columns().iter().map(column).collect()
 }

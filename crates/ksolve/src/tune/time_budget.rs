@@ -8,21 +8,21 @@ use crate::solver::{parameter, ridge};
 use kstore::SelectedTable;
 use std::time::{Duration, Instant};
 
-const RANKS: [usize; 6] = [500, 1_000, 2_000, 4_000, 8_000, 16_000];
+const DOUBLING_RANKS: [usize; 6] = [500, 1_000, 2_000, 4_000, 8_000, 16_000];
 
 /// Ranks between the doublings; only the largest feasible one of these ranks is used.
-const BETWEEN: [usize; 5] = [700, 1_400, 2_800, 5_600, 11_200];
+const INTERMEDIATE_RANKS: [usize; 5] = [700, 1_400, 2_800, 5_600, 11_200];
 
 /// Time to solve the linear systems of one lambda at rank r, for the five folds and for all rows,
 /// in units of r³. The unit of time is chosen so that adding one row to the Gram matrix takes r²
 /// units. Measured: 2.6 at ranks 1,000, 4,000 and 8,000 on 294,625 rows.
-const SYSTEMS: f64 = 2.6;
+const SYSTEM_COST: f64 = 2.6;
 
 /// Large matrix products run at a higher rate than small matrix products. The predicted time is
 /// therefore divided by the ratio of the ranks to the power of this number. Without this
 /// correction, a test at rank 1,000 would predict 68 s for rank 4,000 and 377 s for rank 8,000,
 /// which took 45 s and 220 s.
-const RATE: f64 = 0.25;
+const RATE_EXPONENT: f64 = 0.25;
 
 /// Minimum fraction of the time of a fit, at the rank of the trials, that computing features takes.
 const MIN_FEATURE_FRACTION: f64 = 0.1;
@@ -55,13 +55,13 @@ impl TimeBudget {
     /// Returns true if this part of the search and the earlier parts together would exceed their
     /// fraction of the time after `next`. The remaining time is reserved for later parts.
     pub fn is_exceeded(&self, part: SearchPart, next: Duration) -> bool {
-        let share = match part {
+        let time_fraction = match part {
             SearchPart::Search => SEARCH_FRACTION,
             SearchPart::Solvers => TRIALS_FRACTION,
             SearchPart::ExactFits => EXACT_FRACTION,
             SearchPart::Fit => 1.0,
         };
-        self.time.is_some_and(|time| self.started.elapsed().saturating_add(next) > time.mul_f64(share))
+        self.time.is_some_and(|time| self.started.elapsed().saturating_add(next) > time.mul_f64(time_fraction))
     }
 
     /// Returns the largest rank whose fit is predicted to finish within the time and memory budget,
@@ -81,12 +81,18 @@ impl TimeBudget {
         selected: &SelectedTable,
         run: &Run<'_>,
     ) -> Result<Option<FeasibleFit>> {
-        let Some(time) = self.time.filter(|_| !fit.map_spec().is_exact()) else { return Ok(None) };
+        let Some(time) = self.time.filter(|_| !fit.map_spec().is_exact_kernel()) else { return Ok(None) };
         let remaining = time.saturating_sub(self.started.elapsed()).as_secs_f64();
-        let (local, took) = leaves(fit, chosen, remaining, selected, run)?;
-        let ranks =
-            ranks(fit, chosen, remaining - took, local.map_or(usize::MAX, |_| MAX_RANK_WITH_LEAVES), selected, run)?;
-        Ok(Some(FeasibleFit { ranks, leaf_rows: local }))
+        let (leaf_rows, leaf_seconds) = feasible_leaves(fit, chosen, remaining, selected, run)?;
+        let ranks = feasible_ranks(
+            fit,
+            chosen,
+            remaining - leaf_seconds,
+            leaf_rows.map_or(usize::MAX, |_| MAX_RANK_WITH_LEAVES),
+            selected,
+            run,
+        )?;
+        Ok(Some(FeasibleFit { ranks, leaf_rows }))
     }
 }
 
@@ -130,76 +136,80 @@ const MIN_LEAVES: u64 = 4;
 
 /// Number of rows of a leaf, including the bands that it shares with other leaves, relative to the
 /// requested maximum. Without the bands, leaves have on average three quarters of the maximum.
-const WITH_BANDS: f64 = 1.05;
+const BAND_FACTOR: f64 = 1.05;
 
 /// Time to factorise a leaf of m rows in units of m³, in addition to [`SYSTEMS`]. It includes the
 /// kernel values of the rows of the leaf, and the trials.
-const FACTOR_OF_LEAF: f64 = 0.8;
+const LEAF_FACTOR_COST: f64 = 0.8;
 
 /// Returns the largest leaves that are likely to finish in time and fit the memory, with their time
 /// in seconds. Leaves are not used if consecutive rows are correlated, because new rows do not have
 /// such neighbours.
-fn leaves(
+fn feasible_leaves(
     fit: &Fit,
     chosen: &SelectionResult,
     remaining: f64,
     selected: &SelectedTable,
     run: &Run<'_>,
 ) -> Result<(Option<usize>, f64)> {
-    let values = fit.family().reads(&ridge::LEAF_ROWS) && chosen.search.classes == 0 && chosen.search.alike.is_none();
-    let Some(WinnerTest { score: apart, seconds, lambdas, .. }) = chosen.test.as_ref().filter(|_| values) else {
+    let uses_leaves =
+        fit.family().reads(&ridge::LEAF_ROWS) && chosen.search.classes == 0 && chosen.search.alike.is_none();
+    let Some(WinnerTest { score, seconds, lambdas, .. }) = chosen.test.as_ref().filter(|_| uses_leaves) else {
         return Ok((None, 0.0));
     };
     let (rows, rank) = (chosen.search.rows, chosen.rank as f64);
-    let unit =
-        seconds / (rank.powf(2.0 - RATE) * (apart.learned_from.max(1) as f64 + SYSTEMS * *lambdas as f64 * rank));
+    let unit_seconds = seconds
+        / (rank.powf(2.0 - RATE_EXPONENT) * (score.learned_from.max(1) as f64 + SYSTEM_COST * *lambdas as f64 * rank));
     let mut best = (None, 0.0);
-    for size in LEAF_ROWS.into_iter().filter(|size| rows >= MIN_LEAVES * *size as u64) {
-        let order = WITH_BANDS * size as f64;
-        let passes = 2.0 * rows as f64 * (MAX_RANK_WITH_LEAVES as f64).powf(2.0 - RATE);
-        let systems = rows as f64 / (0.75 * size as f64) * FACTOR_OF_LEAF * order.powf(3.0 - RATE);
-        let took = unit * (passes + systems);
-        let reach = FeasibleFit { ranks: vec![MAX_RANK_WITH_LEAVES], leaf_rows: Some(size) };
-        if took > LEAF_TIME_FRACTION * remaining || !reach.apply_to(fit.clone()).plan(selected, run)?.fits() {
+    for leaf_rows in LEAF_ROWS.into_iter().filter(|size| rows >= MIN_LEAVES * *size as u64) {
+        let matrix_order = BAND_FACTOR * leaf_rows as f64;
+        let pass_cost = 2.0 * rows as f64 * (MAX_RANK_WITH_LEAVES as f64).powf(2.0 - RATE_EXPONENT);
+        let system_cost =
+            rows as f64 / (0.75 * leaf_rows as f64) * LEAF_FACTOR_COST * matrix_order.powf(3.0 - RATE_EXPONENT);
+        let leaf_seconds = unit_seconds * (pass_cost + system_cost);
+        let feasible_fit = FeasibleFit { ranks: vec![MAX_RANK_WITH_LEAVES], leaf_rows: Some(leaf_rows) };
+        if leaf_seconds > LEAF_TIME_FRACTION * remaining
+            || !feasible_fit.apply_to(fit.clone()).plan(selected, run)?.fits()
+        {
             break;
         }
-        best = (Some(size), took);
+        best = (Some(leaf_rows), leaf_seconds);
     }
     Ok(best)
 }
 
 /// Returns the ranks up to `largest` that are likely to finish in `left` seconds.
-fn ranks(
+fn feasible_ranks(
     fit: &Fit,
     chosen: &SelectionResult,
     remaining: f64,
-    largest: usize,
+    max_rank: usize,
     selected: &SelectedTable,
     run: &Run<'_>,
 ) -> Result<Vec<usize>> {
     let rows = chosen.search.rows;
     let mut ranks: Vec<usize> = Vec::new();
-    let mut candidates: Vec<usize> = RANKS.into_iter().chain(BETWEEN).collect();
+    let mut candidates: Vec<usize> = DOUBLING_RANKS.into_iter().chain(INTERMEDIATE_RANKS).collect();
     candidates.sort_unstable();
-    let furthest = if needs_half_rank(fit) { MAX_RANK_RATIO * chosen.rank } else { usize::MAX };
-    let most = rows.max(RANKS[0] as u64).min(furthest as u64).min(largest as u64);
-    for rank in candidates.into_iter().filter(|rank| *rank as u64 <= most) {
+    let max_ratio_rank = if needs_half_rank(fit) { MAX_RANK_RATIO * chosen.rank } else { usize::MAX };
+    let rank_limit = rows.max(DOUBLING_RANKS[0] as u64).min(max_ratio_rank as u64).min(max_rank as u64);
+    for rank in candidates.into_iter().filter(|rank| *rank as u64 <= rank_limit) {
         ranks.push(rank);
-        let in_time = predict_seconds(fit, chosen, rank)?.is_some_and(|seconds| seconds <= remaining);
-        let holds = || {
+        let is_in_time = predict_seconds(fit, chosen, rank)?.is_some_and(|seconds| seconds <= remaining);
+        let fits_memory = || {
             let forecast = at_ranks(fit.clone(), &ranks).plan(selected, run)?;
             // the plan includes stored features: if they were recomputed in every step, the fit
             // would take longer than a test predicts
             let features = if needs_half_rank(fit) { rows.saturating_mul(4 * rank as u64) } else { 0 };
-            Ok::<_, crate::Error>(forecast.fits() && forecast.bytes() as u64 >= features)
+            Ok::<_, crate::Error>(forecast.fits() && forecast.peak_bytes() as u64 >= features)
         };
-        if ranks.len() > 1 && !(in_time && holds()?) {
+        if ranks.len() > 1 && !(is_in_time && fits_memory()?) {
             ranks.pop();
             break;
         }
     }
     let last = ranks.last().copied();
-    ranks.retain(|rank| Some(*rank) == last || RANKS.contains(rank));
+    ranks.retain(|rank| Some(*rank) == last || DOUBLING_RANKS.contains(rank));
     Ok(ranks)
 }
 
@@ -223,32 +233,37 @@ fn format_ranks(ranks: &[usize]) -> String {
 /// Returns true if a fit at half the rank is needed to predict the time at other ranks; ridge
 /// regression has a known cost model.
 pub(super) fn needs_half_rank(fit: &Fit) -> bool {
-    !fit.map_spec().is_exact() && fit.family().name != ridge::FAMILY.name
+    !fit.map_spec().is_exact_kernel() && fit.family().name != ridge::FAMILY.name
 }
 
 /// Returns the predicted time in seconds of a fit on the whole table, from the time of the test
 /// fit.
 fn predict_seconds(fit: &Fit, chosen: &SelectionResult, rank: usize) -> Result<Option<f64>> {
-    let Some(WinnerTest { score: apart, seconds, seconds_at_half_rank: at_half, lambdas }) = &chosen.test else {
+    let Some(WinnerTest { score, seconds, seconds_at_half_rank: half_rank_seconds, lambdas }) = &chosen.test else {
         return Ok(None);
     };
-    let (rows, trial_rows, times) = (chosen.search.rows, apart.learned_from.max(1), rank as f64 / chosen.rank as f64);
+    let (rows, trial_rows, rank_ratio) =
+        (chosen.search.rows, score.learned_from.max(1), rank as f64 / chosen.rank as f64);
     if fit.family().name == ridge::FAMILY.name {
-        let effort = |rank: usize, rows: u64, lambdas: usize| {
-            (rank as f64).powf(2.0 - RATE) * (rows as f64 + SYSTEMS * (lambdas * rank) as f64)
+        let cost = |rank: usize, rows: u64, lambdas: usize| {
+            (rank as f64).powf(2.0 - RATE_EXPONENT) * (rows as f64 + SYSTEM_COST * (lambdas * rank) as f64)
         };
-        let compared = ridge::Ridge::new(fit.settings()?).lambdas.len();
-        return Ok(Some(seconds * effort(rank, rows, compared) / effort(chosen.rank, trial_rows, *lambdas)));
+        let lambda_count = ridge::Ridge::new(fit.settings()?).lambdas.len();
+        return Ok(Some(seconds * cost(rank, rows, lambda_count) / cost(chosen.rank, trial_rows, *lambdas)));
     }
-    let steps = at_half.map_or(0.0, |half| linear_time_fraction(half / seconds.max(f64::MIN_POSITIVE)));
-    Ok(Some(seconds * rows as f64 / trial_rows as f64 * (steps * times + (1.0 - steps) * times.powi(2))))
+    let linear_fraction =
+        half_rank_seconds.map_or(0.0, |half| linear_time_fraction(half / seconds.max(f64::MIN_POSITIVE)));
+    Ok(Some(
+        seconds * rows as f64 / trial_rows as f64
+            * (linear_fraction * rank_ratio + (1.0 - linear_fraction) * rank_ratio.powi(2)),
+    ))
 }
 
 /// Computes, from the relative time at half the rank, the fraction of the time that grows linearly
 /// with the rank, such as iterations over all features. The remaining time grows with the square of
 /// the rank, like the computation of the features, and is at least [`MIN_FEATURE_FRACTION`].
-fn linear_time_fraction(at_half: f64) -> f64 {
-    (4.0 * at_half - 1.0).clamp(0.0, 1.0 - MIN_FEATURE_FRACTION)
+fn linear_time_fraction(half_rank_ratio: f64) -> f64 {
+    (4.0 * half_rank_ratio - 1.0).clamp(0.0, 1.0 - MIN_FEATURE_FRACTION)
 }
 
 #[cfg(test)]

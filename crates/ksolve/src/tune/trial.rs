@@ -19,21 +19,21 @@ pub(super) struct Trials<T> {
     rows: MemoryRows<T>,
     /// Names of the features, to which kernels may refer.
     names: Vec<String>,
-    folds: Vec<usize>,
-    count: usize,
+    fold_of_row: Vec<usize>,
+    fold_count: usize,
     /// Rule that defines which folds are scored, and on which folds each is trained.
-    rule: FoldRule,
+    fold_rule: FoldRule,
     test_fold: Option<usize>,
     /// True if the folds are contiguous: neighbouring rows are correlated.
-    blocks: bool,
+    has_block_folds: bool,
     /// Target columns of the table of a trial, `t` numbers per row: the targets or the class code,
     /// then the row weight, then the group code.
     values: Vec<f64>,
-    t: usize,
-    weighted: bool,
+    column_count: usize,
+    has_weights: bool,
     /// Factor by which the row weights were divided.
     weight_unit: f64,
-    grouped: bool,
+    has_groups: bool,
 }
 
 /// The error of a model on test rows, which no step of the search used.
@@ -72,8 +72,8 @@ pub struct HeldOutScore {
 impl HeldOutScore {
     /// Returns the value of a measure (lower is better); `None` if the measure is undefined for the
     /// model or the rows.
-    pub(super) fn measure(&self, by: SolverMeasure) -> Option<f64> {
-        match by {
+    pub(super) fn measure(&self, measure: SolverMeasure) -> Option<f64> {
+        match measure {
             SolverMeasure::Error => Some(self.error),
             SolverMeasure::Auc => self.auc.map(|auc| 1.0 - auc),
             SolverMeasure::LogLoss => self.log_loss,
@@ -82,12 +82,12 @@ impl HeldOutScore {
     }
 
     /// Adds the scores of a ranking; `None` if no group has rows of different grades.
-    fn of_pairs(self, scores: RankingScores) -> Option<Self> {
+    fn with_ranking_scores(self, scores: RankingScores) -> Option<Self> {
         Some(Self { error: scores.wrong_pairs?, pairs: Some(scores.pairs), ..self })
     }
 
     /// Adds the scores of predictions; `None` if the evaluation has no scores.
-    fn of_targets(self, scores: Evaluation) -> Option<Self> {
+    fn with_scores(self, scores: Evaluation) -> Option<Self> {
         Some(match scores {
             Evaluation::Regression(RegressionScores { scores, .. }) => {
                 Self { error: scores.mse?, r2: scores.r2, ..self }
@@ -112,66 +112,67 @@ impl<T: Real> Trials<T> {
         (rows, weight_unit): (MemoryRows<T>, f64),
         names: Vec<String>,
         folds: &Folds,
-        may: bool,
+        holds_out_test_rows: bool,
     ) -> Result<Self> {
         let shape = rows.shape();
-        let classes = usize::from(shape.targets == 0);
-        let grouped = rows.group_codes().is_some();
-        let t = shape.targets + classes + usize::from(shape.has_weights) + usize::from(grouped);
-        let (mut of_rows, mut values) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len() * t));
+        let class_columns = usize::from(shape.targets == 0);
+        let has_groups = rows.group_codes().is_some();
+        let column_count = shape.targets + class_columns + usize::from(shape.has_weights) + usize::from(has_groups);
+        let (mut fold_of_row, mut values) =
+            (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len() * column_count));
         let (mut cursor, mut tile) = (rows.open(rows.range())?, RowBuf::new(256));
         while cursor.next(&mut tile)? {
             let block = tile.block(&shape);
             let code =
                 |coded: &Option<LabelCodes<'_>>, i: usize| coded.as_ref().map_or(LabelCodes::UNKNOWN, |c| c.codes[i]);
-            for (i, row) in block.rows.iter().enumerate() {
-                of_rows.push(folds.fold_of(*row, code(&block.groups, i))?);
-                values.extend((classes == 1).then(|| f64::from(code(&block.classes, i))));
+            for (i, row) in block.row_numbers.iter().enumerate() {
+                fold_of_row.push(folds.fold_of(*row, code(&block.groups, i))?);
+                values.extend((class_columns == 1).then(|| f64::from(code(&block.classes, i))));
                 values.extend_from_slice(&block.y[i * block.t..][..block.t]);
                 // the fit of a trial scales C by the weights in its table
                 values.extend(block.weight(i).map(|weight| weight * weight_unit));
-                values.extend(grouped.then(|| f64::from(code(&block.groups, i))));
+                values.extend(has_groups.then(|| f64::from(code(&block.groups, i))));
             }
         }
         drop(cursor);
-        let count = folds.count();
-        let mut sizes = vec![0; count];
-        of_rows.iter().for_each(|fold| sizes[*fold] += 1);
-        let test_fold = folds.test_fold(&sizes).filter(|_| may);
-        let blocks = matches!(folds, Folds::Blocks { .. });
-        let rule = folds.rule();
+        let fold_count = folds.count();
+        let mut fold_sizes = vec![0; fold_count];
+        fold_of_row.iter().for_each(|fold| fold_sizes[*fold] += 1);
+        let test_fold = folds.test_fold(&fold_sizes).filter(|_| holds_out_test_rows);
+        let has_block_folds = matches!(folds, Folds::Blocks { .. });
+        let fold_rule = folds.rule();
         Ok(Self {
-            weighted: shape.has_weights,
+            has_weights: shape.has_weights,
             weight_unit,
-            grouped,
+            has_groups,
             rows,
             names,
-            folds: of_rows,
-            count,
-            rule,
+            fold_of_row: fold_of_row,
+            fold_count,
+            fold_rule,
             test_fold,
-            blocks,
+            has_block_folds,
             values,
-            t,
+            column_count,
         })
     }
 
     pub(super) fn len(&self) -> usize {
-        self.folds.len()
+        self.fold_of_row.len()
     }
 
     /// Returns the first target of a row, or the code of its class.
     pub(super) fn target(&self, position: usize) -> f64 {
-        self.values[position * self.t]
+        self.values[position * self.column_count]
     }
 
     pub(super) fn is_search_row(&self, position: usize) -> bool {
-        Some(self.folds[position]) != self.test_fold
+        Some(self.fold_of_row[position]) != self.test_fold
     }
 
     /// Returns true for a training row of the winner's test.
     fn trains_winner(&self, position: usize) -> bool {
-        self.is_search_row(position) && self.rule.is_training(self.test_fold, self.folds[position])
+        self.is_search_row(position) && self.fold_rule.is_training(self.test_fold, self.fold_of_row[position])
     }
 
     pub(super) fn rows(&self) -> &MemoryRows<T> {
@@ -179,31 +180,33 @@ impl<T: Real> Trials<T> {
     }
 
     /// Returns the folds that a contest scores in turn: all folds with rows except the test fold.
-    pub(super) fn folds(&self) -> impl Iterator<Item = usize> + '_ {
-        let scored = (0..self.count).filter(|fold| Some(*fold) != self.test_fold && self.rule.is_held_out(*fold));
-        scored.filter(|fold| self.folds.contains(fold))
+    pub(super) fn scored_folds(&self) -> impl Iterator<Item = usize> + '_ {
+        let scored =
+            (0..self.fold_count).filter(|fold| Some(*fold) != self.test_fold && self.fold_rule.is_held_out(*fold));
+        scored.filter(|fold| self.fold_of_row.contains(fold))
     }
 
     /// Returns the number of rows that the search uses: all except the test rows.
     pub(super) fn search_row_count(&self) -> usize {
-        (0..self.folds.len()).filter(|position| self.is_search_row(*position)).count()
+        (0..self.fold_of_row.len()).filter(|position| self.is_search_row(*position)).count()
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.rows.bytes() + 8 * (self.folds.capacity() + self.values.capacity())
+        self.rows.bytes() + 8 * (self.fold_of_row.capacity() + self.values.capacity())
     }
 
     /// Returns the fraction of the rarer of two classes among all rows.
     pub(super) fn rarer_fraction(&self) -> f64 {
-        let second = self.values.chunks_exact(self.t).filter(|values| values[0] == 1.0).count() as f64;
-        let share = second / self.folds.len().max(1) as f64;
-        share.min(1.0 - share)
+        let second_count = self.values.chunks_exact(self.column_count).filter(|values| values[0] == 1.0).count() as f64;
+        let fraction = second_count / self.fold_of_row.len().max(1) as f64;
+        fraction.min(1.0 - fraction)
     }
 
     pub(super) fn without_test_rows(&self, sample: &RowSample<T>) -> RowSample<T> {
-        let seen = (0..self.folds.len()).filter(|i| self.is_search_row(*i)).map(|i| self.rows.row(i));
-        let seen: BTreeSet<u64> = seen.collect();
-        select_rows(sample, (0..sample.len()).filter(|i| seen.contains(&sample.rows[*i])))
+        let search_rows =
+            (0..self.fold_of_row.len()).filter(|i| self.is_search_row(*i)).map(|i| self.rows.row_number(i));
+        let search_rows: BTreeSet<u64> = search_rows.collect();
+        select_rows(sample, (0..sample.len()).filter(|i| search_rows.contains(&sample.row_numbers[*i])))
     }
 
     /// Returns a warning if the test rows have few pairs to rank.
@@ -211,13 +214,14 @@ impl<T: Real> Trials<T> {
     /// # Errors
     /// [`Error::Option`] for a ranking without any comparable pair of rows outside the test set.
     pub(super) fn check_pairs(&self) -> Result<Option<String>> {
-        let group = |i: usize| if self.grouped { self.values[(i + 1) * self.t - 1] as u32 } else { 0 };
-        let pairs = |seen: bool| {
-            let takes = |i: usize| self.is_search_row(i) == seen;
-            Groups::new(self.folds.len(), takes, group, |i| self.values[i * self.t]).count_pairs()
+        let group = |i: usize| if self.has_groups { self.values[(i + 1) * self.column_count - 1] as u32 } else { 0 };
+        let pairs = |is_search: bool| {
+            let is_included = |i: usize| self.is_search_row(i) == is_search;
+            Groups::new(self.fold_of_row.len(), is_included, group, |i| self.values[i * self.column_count])
+                .count_pairs()
         };
-        let (seen, test_pairs) = (pairs(true), pairs(false));
-        if seen == 0.0 {
+        let (search_pairs, test_pairs) = (pairs(true), pairs(false));
+        if search_pairs == 0.0 {
             return Err(ranking_pairs::no_pairs_error());
         }
         let has_few_pairs = self.test_fold.is_some() && test_pairs < MIN_PAIRS;
@@ -229,20 +233,23 @@ impl<T: Real> Trials<T> {
     /// Returns the rows that the search uses, as a sample.
     pub(super) fn sample(&self) -> RowSample<T> {
         let d = self.rows.shape().inputs;
-        let seen: Vec<usize> = (0..self.folds.len()).filter(|position| self.is_search_row(*position)).collect();
-        let x = seen.iter().flat_map(|i| &self.rows.x()[i * d..(i + 1) * d]).copied().collect();
-        let weight = |i: &usize| self.values[(i + 1) * self.t - 1 - usize::from(self.grouped)] / self.weight_unit;
-        let weights = seen.iter().filter(|_| self.weighted).map(weight).collect();
-        RowSample { rows: seen.iter().map(|i| self.rows.row(*i)).collect(), x, d, weights }
+        let positions: Vec<usize> =
+            (0..self.fold_of_row.len()).filter(|position| self.is_search_row(*position)).collect();
+        let x = positions.iter().flat_map(|i| &self.rows.x()[i * d..(i + 1) * d]).copied().collect();
+        let weight =
+            |i: &usize| self.values[(i + 1) * self.column_count - 1 - usize::from(self.has_groups)] / self.weight_unit;
+        let weights = positions.iter().filter(|_| self.has_weights).map(weight).collect();
+        RowSample { row_numbers: positions.iter().map(|i| self.rows.row_number(*i)).collect(), x, d, weights }
     }
 
     /// Returns the positions of the training rows for `fold`, evenly thinned to at most `most`.
-    pub(super) fn training_rows(&self, fold: usize, most: usize) -> Vec<usize> {
-        let learns = |position: &usize| self.rule.is_training(Some(fold), self.folds[*position]);
-        let others = (0..self.folds.len()).filter(|position| self.is_search_row(*position) && learns(position));
-        let others: Vec<usize> = others.collect();
-        let count = others.len().min(most);
-        (0..count).map(|i| others[i * others.len() / count]).collect()
+    pub(super) fn training_rows(&self, fold: usize, max_rows: usize) -> Vec<usize> {
+        let is_training = |position: &usize| self.fold_rule.is_training(Some(fold), self.fold_of_row[*position]);
+        let available =
+            (0..self.fold_of_row.len()).filter(|position| self.is_search_row(*position) && is_training(position));
+        let available: Vec<usize> = available.collect();
+        let count = available.len().min(max_rows);
+        (0..count).map(|i| available[i * available.len() / count]).collect()
     }
 
     /// Trains on at most `most` rows of the other folds, and returns the error on the rows of
@@ -251,23 +258,25 @@ impl<T: Real> Trials<T> {
         &self,
         fit: &Fit,
         fold: usize,
-        by: SolverMeasure,
-        most: usize,
+        measure: SolverMeasure,
+        max_rows: usize,
         run: &Run<'_>,
     ) -> Result<f64> {
-        let training_rows = self.training_rows(fold, most);
-        let takes = |position: usize| training_rows.binary_search(&position).is_ok();
-        let scores = self.scored(fit, &takes, &[&|position| self.folds[position] == fold], run)?;
-        let lacks = || Error::option("measure", by, "all rows of a fold have the same class; use log-loss or error");
-        scores.first().map_or(Ok(f64::INFINITY), |found| found.measure(by).ok_or_else(lacks))
+        let training_rows = self.training_rows(fold, max_rows);
+        let is_training_row = |position: usize| training_rows.binary_search(&position).is_ok();
+        let scores =
+            self.fit_and_score(fit, &is_training_row, &[&|position| self.fold_of_row[position] == fold], run)?;
+        let undefined_error =
+            || Error::option("measure", measure, "all rows of a fold have the same class; use log-loss or error");
+        scores.first().map_or(Ok(f64::INFINITY), |score| score.measure(measure).ok_or_else(undefined_error))
     }
 
     /// Trains on all rows that the search uses, and scores the test rows; `None` if there are no
     /// test rows.
     pub(super) fn test_score(&self, fit: &Fit, run: &Run<'_>) -> Result<Option<HeldOutScore>> {
-        let has_test_rows = (0..self.folds.len()).any(|position| !self.is_search_row(position));
+        let has_test_rows = (0..self.fold_of_row.len()).any(|position| !self.is_search_row(position));
         let scores = has_test_rows
-            .then(|| self.scored(fit, &|i| self.trains_winner(i), &[&|i| !self.is_search_row(i)], run))
+            .then(|| self.fit_and_score(fit, &|i| self.trains_winner(i), &[&|i| !self.is_search_row(i)], run))
             .transpose()?;
         Ok(scores.into_iter().flatten().next())
     }
@@ -275,10 +284,11 @@ impl<T: Real> Trials<T> {
     /// Same as [`Trials::test_score`], but with random test rows and the same number of training
     /// rows. The result is the error that random folds would give instead of contiguous folds.
     pub(super) fn random_fold_score(&self, fit: &Fit, seed: u64, run: &Run<'_>) -> Result<Option<HeldOutScore>> {
-        let folds = Folds::new(&FoldSpec::Random(self.count), seed, self.rows.range(), &[])?;
-        let rows = (0..self.rows.len()).map(|position| folds.fold_of(self.rows.row(position), LabelCodes::UNKNOWN));
-        let of_rows: Vec<usize> = rows.collect::<Result<_>>()?;
-        Ok(self.scored(fit, &|i| of_rows[i] > 0, &[&|i| of_rows[i] == 0], run)?.into_iter().next())
+        let folds = Folds::new(&FoldSpec::Random(self.fold_count), seed, self.rows.range(), &[])?;
+        let rows =
+            (0..self.rows.len()).map(|position| folds.fold_of(self.rows.row_number(position), LabelCodes::UNKNOWN));
+        let fold_of_row: Vec<usize> = rows.collect::<Result<_>>()?;
+        Ok(self.fit_and_score(fit, &|i| fold_of_row[i] > 0, &[&|i| fold_of_row[i] == 0], run)?.into_iter().next())
     }
 
     /// Same as [`Trials::test_score`], but separately for two halves of the test rows: the score on
@@ -289,15 +299,18 @@ impl<T: Real> Trials<T> {
     /// cover the whole range. With contiguous folds, consecutive rows are correlated, and the
     /// halves are the first and the last rows.
     pub(super) fn half_scores(&self, fit: &Fit, run: &Run<'_>) -> Result<Option<(HeldOutScore, HeldOutScore)>> {
-        let test_rows: Vec<usize> = (0..self.folds.len()).filter(|position| !self.is_search_row(*position)).collect();
+        let test_rows: Vec<usize> =
+            (0..self.fold_of_row.len()).filter(|position| !self.is_search_row(*position)).collect();
         if test_rows.len() < 2 {
             return Ok(None);
         }
         let middle = test_rows.len().div_ceil(2);
-        let is_first = |k: usize| if self.blocks { k < middle } else { k.is_multiple_of(2) };
+        let is_first = |k: usize| if self.has_block_folds { k < middle } else { k.is_multiple_of(2) };
         let half = |i: usize| test_rows.binary_search(&i).ok().map(is_first);
-        let (first, second) = (|i: usize| half(i) == Some(true), |i: usize| half(i) == Some(false));
-        let scores = self.scored(fit, &|i| self.trains_winner(i), &[&first, &second], run)?;
+        let (is_in_first_half, is_in_second_half) =
+            (|i: usize| half(i) == Some(true), |i: usize| half(i) == Some(false));
+        let scores =
+            self.fit_and_score(fit, &|i| self.trains_winner(i), &[&is_in_first_half, &is_in_second_half], run)?;
         Ok(match &scores[..] {
             [first, second] => Some((first.clone(), second.clone())),
             _ => None,
@@ -306,7 +319,7 @@ impl<T: Real> Trials<T> {
 
     /// Trains on some rows and scores several sets of other rows, within the memory that remains
     /// next to the stored rows.
-    pub(super) fn scored(
+    pub(super) fn fit_and_score(
         &self,
         fit: &Fit,
         learned: &dyn Fn(usize) -> bool,
@@ -315,7 +328,7 @@ impl<T: Real> Trials<T> {
     ) -> Result<Vec<HeldOutScore>> {
         let stored_bytes = self.bytes();
         let run = &run.clone().memory(run.memory_budget().saturating_sub(stored_bytes));
-        self.fit_and_score_within(fit, learned, scored, run).map_err(|error| error.with_other_bytes(stored_bytes))
+        self.fit_and_score_within(fit, learned, scored, run).map_err(|error| error.with_reserved(stored_bytes))
     }
 
     fn fit_and_score_within(
@@ -325,56 +338,59 @@ impl<T: Real> Trials<T> {
         scored: &[&dyn Fn(usize) -> bool],
         run: &Run<'_>,
     ) -> Result<Vec<HeldOutScore>> {
-        let name = |j: usize| if self.t == 1 { "y".to_string() } else { format!("y{j}") };
-        let kernel = fit.kernel_spec().by_position(&self.names)?;
+        let name = |j: usize| if self.column_count == 1 { "y".to_string() } else { format!("y{j}") };
+        let kernel = fit.kernel_spec().with_positional_names(&self.names)?;
         let fit = fit.clone().kernel(kernel).scaling(Scaling::None).with_landmark_scheme();
-        let targets = self.t - usize::from(self.weighted) - usize::from(self.grouped);
-        let weight = self.weighted.then(|| name(targets));
+        let target_count = self.column_count - usize::from(self.has_weights) - usize::from(self.has_groups);
+        let weight = self.has_weights.then(|| name(target_count));
         let fit = weight.iter().fold(fit, |fit, weight| fit.set(parameter::WEIGHTS.name, weight));
-        let group = fit.has_option(parameter::GROUP.name).then(|| name(self.t - 1));
+        let group = fit.has_option(parameter::GROUP.name).then(|| name(self.column_count - 1));
         let fit = group.iter().fold(fit, |fit, group| fit.set(parameter::GROUP.name, group));
         // the rows are in table order, but without the column of the folds
         let fit = match fit.settings()?.folds(&parameter::FOLDS) {
             Some(folds) if folds.column().is_some() => fit.set(parameter::FOLDS.name, FoldSpec::DEFAULT),
             _ => fit,
         };
-        let targets: Vec<String> = (0..targets).map(name).collect();
+        let targets: Vec<String> = (0..target_count).map(name).collect();
         let features = vec!["x*".to_string()];
         let selection = fit.selection(Selection { features, targets: targets.clone(), ..Selection::default() })?;
-        let Fitted { model, report, .. } = fit.run(&self.table(learned)?.select(&selection)?, run)?;
+        let Fitted { model, report, .. } = fit.run(&self.build_table(learned)?.select(&selection)?, run)?;
         let predictor = Predictor::new(model)?;
         let task = fit.task()?;
         let class_target = task == Task::Classification;
-        let unscored = || Error::NoCell { precision: T::NAME };
-        let unpaired = || {
+        let unscored_error = || Error::NoCell { precision: T::NAME };
+        let unpaired_error = || {
             let why = "no two rows of a validation group have different grades; raise `sample`, or use fewer folds";
-            Error::option("folds", self.count, why)
+            Error::option("folds", self.fold_count, why)
         };
         let score = |rows: &&dyn Fn(usize) -> bool| {
-            let (table, targets) = (self.table(*rows)?, targets.clone());
+            let (table, targets) = (self.build_table(*rows)?, targets.clone());
             let (group, weight) = (group.clone(), weight.clone());
             let selected =
                 predictor.select(&table, Selection { targets, class_target, group, weight, ..Selection::default() })?;
             let (learned_from, lambda, rank) = (report.rows, report.lambda, report.rank);
-            let none =
+            let base_score =
                 HeldOutScore { rows: table.stored_rows(), learned_from, lambda, rank, ..HeldOutScore::default() };
             match task {
-                Task::Ranking => none.of_pairs(predictor.evaluate_ranking(&selected, None, run)?).ok_or_else(unpaired),
-                _ => none.of_targets(predictor.evaluate(&selected, run)?.0).ok_or_else(unscored),
+                Task::Ranking => base_score
+                    .with_ranking_scores(predictor.evaluate_ranking(&selected, None, run)?)
+                    .ok_or_else(unpaired_error),
+                _ => base_score.with_scores(predictor.evaluate(&selected, run)?.0).ok_or_else(unscored_error),
             }
         };
         scored.iter().map(score).collect()
     }
 
-    fn table(&self, take: &dyn Fn(usize) -> bool) -> Result<Table> {
-        let (d, t) = (self.rows.shape().inputs, self.t);
-        let positions: Vec<usize> = (0..self.folds.len()).filter(|position| take(*position)).collect();
+    fn build_table(&self, is_included: &dyn Fn(usize) -> bool) -> Result<Table> {
+        let (d, column_count) = (self.rows.shape().inputs, self.column_count);
+        let positions: Vec<usize> = (0..self.fold_of_row.len()).filter(|position| is_included(*position)).collect();
         if positions.is_empty() {
             let why = "no row of the sample remains for training or scoring; use other folds, or raise `sample`";
-            return Err(Error::UnsuitableFolds { folds: self.count.to_string(), why: why.to_string() });
+            return Err(Error::UnsuitableFolds { folds: self.fold_count.to_string(), why: why.to_string() });
         }
         let x: Vec<T> = positions.iter().flat_map(|i| &self.rows.x()[i * d..(i + 1) * d]).copied().collect();
-        let y: Vec<f64> = positions.iter().flat_map(|i| &self.values[i * t..(i + 1) * t]).copied().collect();
+        let y: Vec<f64> =
+            positions.iter().flat_map(|i| &self.values[i * column_count..(i + 1) * column_count]).copied().collect();
         Ok(Table::from_rows(&x, d, &y)?)
     }
 }

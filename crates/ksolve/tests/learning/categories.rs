@@ -136,7 +136,7 @@ fn a_kernel_of_equal_categories_is_that_of_the_definition() {
             found.extend_from_slice(&part.scores);
             Ok(())
         };
-        predictor.scores(&selected, Extras::default(), Vec::new(), &Run::new(), keep).unwrap();
+        predictor.score_table(&selected, Extras::default(), Vec::new(), &Run::new(), keep).unwrap();
         assert_eq!(found.len(), n + 40);
         for (i, found) in found.iter().enumerate() {
             let expected: f64 = (0..n).map(|j| alpha[j] * kernel(i, j)).sum();
@@ -175,7 +175,7 @@ fn a_saved_model_knows_its_values_and_how_missing_ones_are_treated() {
             Ok(())
         };
         loaded
-            .scores(&selected, Extras::default(), Vec::new(), &Run::new(), keep)
+            .score_table(&selected, Extras::default(), Vec::new(), &Run::new(), keep)
             .map(|_| (scores, selected.unseen_value_counts()))
     };
     let (found, unseen) = scores(Selection::default()).unwrap();

@@ -33,7 +33,7 @@ fn fitted(kernel: &str, clip: bool, precision: ElementType, scaling: Scaling) ->
 pub(crate) struct Told(pub(crate) Mutex<Vec<String>>);
 
 impl StageObserver for Told {
-    fn stage<'s>(&'s self, _: &str, _: Option<u64>) -> Box<dyn Observer + 's> {
+    fn start_stage<'s>(&'s self, _: &str, _: Option<u64>) -> Box<dyn Observer + 's> {
         Box::new(NoObserver)
     }
     fn warn(&self, text: String) {
@@ -49,7 +49,7 @@ fn predicted(model: &Predictor, rows: &[[f64; 3]]) -> (Vec<f64>, String) {
         found.extend(&scores.scores);
         Ok(())
     };
-    model.scores(&selected, Default::default(), Vec::new(), &Run::new().observer(&told), keep).unwrap();
+    model.score_table(&selected, Default::default(), Vec::new(), &Run::new().observer(&told), keep).unwrap();
     let told = told.0.lock().unwrap().join("\n");
     (found, told)
 }

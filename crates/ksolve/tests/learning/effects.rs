@@ -16,7 +16,7 @@ const USERS: u64 = 1500;
 /// Returns user, number, class and target of row `i`. With `noise`, the user has no effect.
 fn row(i: u64, noise: bool) -> (u64, f64, &'static str, f64) {
     let random = Stream::new(5, Purpose::Data, 0);
-    let user = random.below(7 * i, USERS);
+    let user = random.uniform_below(7 * i, USERS);
     let of_user = if noise { 0.0 } else { 2.0 * Stream::new(6, Purpose::Data, 0).uniform(user) - 1.0 };
     let (x, e) = (2.0 * random.uniform(7 * i + 1) - 1.0, random.uniform(7 * i + 2) - 0.5);
     let y = of_user + 0.5 * (3.0 * x).sin() + 0.5 * e;
@@ -76,7 +76,7 @@ fn effects_are_those_of_the_other_folds() {
             // for classes, the target is the indicator of the rarer class
             (user, if target == "y" { y } else { f64::from(u8::from(class == "high")) })
         };
-        let fold = |i: u64| Stream::new(0, Purpose::TargetEncoding, 0).below(i, 5);
+        let fold = |i: u64| Stream::new(0, Purpose::TargetEncoding, 0).uniform_below(i, 5);
         let n = ROWS as f64;
         let mean = (0..ROWS).map(|i| of(i).1).sum::<f64>() / n;
         let variance = (0..ROWS).map(|i| (of(i).1 - mean).powi(2)).sum::<f64>() / n;
@@ -167,7 +167,7 @@ fn outliers_of_the_target_are_no_effect() {
             (-2.0 * random.uniform(3 * i).max(1e-12).ln()).sqrt()
                 * (std::f64::consts::TAU * random.uniform(3 * i + 1)).cos()
         };
-        let users = (0..ROWS).map(|i| Some(format!("u{}", random.below(3 * i + 2, USERS))));
+        let users = (0..ROWS).map(|i| Some(format!("u{}", random.uniform_below(3 * i + 2, USERS))));
         let users: ArrayRef = Arc::new(users.collect::<StringArray>());
         let numbers = |of: &dyn Fn(u64) -> f64| -> ArrayRef { Arc::new((0..ROWS).map(of).collect::<Float64Array>()) };
         let (x, y) = (numbers(&|i| (i as f64).sin()), numbers(&|i| (2.5 * normal(i)).exp()));

@@ -62,7 +62,7 @@ fn any_partition_merges_to_the_definition() {
         let (phi, y) = data(403, p, t);
         for cuts in [&[][..], &[1], &[200], &[100, 101, 307], &[0, 403]] {
             let state = state_of(&phi, &y, cuts, 1);
-            assert_eq!(state.rows(), 403);
+            assert_eq!(state.row_count(), 403);
             let distance = distance(&state, &phi, &y);
             assert!(distance < 1e-13, "p = {p}, t = {t}, cuts {cuts:?}: {distance:e}");
         }

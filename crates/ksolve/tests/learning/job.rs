@@ -83,7 +83,7 @@ fn the_scratch_of_another_precision_is_refused_with_both_sizes() {
     };
     let (narrow, wide) = (of(ElementType::F32), of(ElementType::F64));
     for (model, other, expected, got) in [(&narrow, &wide, 4, 8), (&wide, &narrow, 8, 4)] {
-        let refused = model.predict_with(&x[..D], &mut [0.0], &mut other.scratch()).unwrap_err();
+        let refused = model.predict_with_scratch(&x[..D], &mut [0.0], &mut other.scratch()).unwrap_err();
         let is_told = matches!(refused, ksolve::Error::Shape { expected: e, got: g, .. } if (e, g) == (expected, got));
         assert!(is_told, "{refused}");
     }
@@ -109,7 +109,7 @@ fn a_model_predicts_alike_from_memory_file_and_bytes_alone_and_in_a_batch() {
         let mut scratch = two.scratch();
         for (i, expected) in batch.iter().enumerate() {
             let mut out = [0.0];
-            two.predict_with(&x[i * D..(i + 1) * D], &mut out, &mut scratch).unwrap();
+            two.predict_with_scratch(&x[i * D..(i + 1) * D], &mut out, &mut scratch).unwrap();
             assert_eq!(out[0], *expected, "{name} {precision}, row {i}");
             three.predict(&x[i * D..(i + 1) * D], &mut out).unwrap();
             assert_eq!(out[0], *expected, "{name} {precision}, row {i}");
@@ -139,7 +139,7 @@ fn classes_have_labels_and_probabilities() {
     let table = Table::from_rows(&x, D, &y).unwrap();
     let fit = Fit::solver("logistic").unwrap().rank(30).set("lambda", 1e-4);
     let predictor = Predictor::new(fit.on(&table, &["y"], &Run::new()).unwrap().model).unwrap();
-    let mut scores = vec![0.0; predictor.outputs()];
+    let mut scores = vec![0.0; predictor.output_count()];
     let (mut right, mut probabilities) = (0, Vec::new());
     for (x, y) in x.chunks(D).zip(&y) {
         predictor.predict(x, &mut scores).unwrap();
@@ -158,7 +158,7 @@ fn a_run_stops_when_it_is_asked_to() {
     let table = Table::from_rows(&x, D, &y).unwrap();
     let cancel = CancelToken::new();
     cancel.cancel();
-    let error = Fit::ridge().rank(300).on(&table, &["y"], &Run::new().cancel(cancel)).unwrap_err();
+    let error = Fit::ridge().rank(300).on(&table, &["y"], &Run::new().cancel_token(cancel)).unwrap_err();
     assert!(error.is_interrupted(), "{error}");
 }
 
@@ -185,7 +185,7 @@ fn features_of_a_map_give_the_kernel_back() {
     let fitted = fit.run(&selected, &Run::new().threads(2)).unwrap();
     assert!(fitted.report.certificate.unwrap().trace_error < 1e-10);
     let map = Predictor::new(fitted.model).unwrap();
-    let p = map.outputs();
+    let p = map.output_count();
     let mut phi = vec![0.0; 80 * p];
     map.predict(&x, &mut phi).unwrap();
     for (i, a) in x.chunks(D).enumerate() {
@@ -208,7 +208,7 @@ fn tables_are_predicted_written_and_evaluated_by_the_library() {
     let targets = vec!["y".to_string()];
     let selected = predictor.select(&table, Selection { targets, ..Selection::default() }).unwrap();
     let (run, mut found) = (Run::new().threads(2), Vec::new());
-    let rows = predictor.scores(&selected, Default::default(), Vec::new(), &run, |scores| {
+    let rows = predictor.score_table(&selected, Default::default(), Vec::new(), &run, |scores| {
         found.extend_from_slice(&scores.scores);
         Ok(())
     });
@@ -222,7 +222,7 @@ fn tables_are_predicted_written_and_evaluated_by_the_library() {
     let written = predictor.write(&selected, Some(&selected), Default::default(), &path, &run).unwrap();
     assert_eq!((written.rows, written.unsettled), (3000, 0));
     assert_eq!(Table::open(&[&path]).unwrap().stored_rows(), 3000);
-    let refused = predictor.scores(
+    let refused = predictor.score_table(
         &selected,
         ksolve::predict::Extras { std: true, ..Default::default() },
         Vec::new(),
@@ -248,7 +248,7 @@ impl kstore::pass::Observer for Asked {
 }
 
 impl ksolve::job::StageObserver for StopIn {
-    fn stage<'a>(&'a self, name: &str, _: Option<u64>) -> Box<dyn kstore::pass::Observer + 'a> {
+    fn start_stage<'a>(&'a self, name: &str, _: Option<u64>) -> Box<dyn kstore::pass::Observer + 'a> {
         self.seen.lock().unwrap().push(name.to_string());
         Box::new(Asked(name == self.name))
     }

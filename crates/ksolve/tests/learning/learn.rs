@@ -54,7 +54,7 @@ impl Drop for StopAtTheEnd {
 }
 
 impl StageObserver for StopAtTheEnd {
-    fn stage<'a>(&'a self, _: &str, _: Option<u64>) -> Box<dyn Observer + 'a> {
+    fn start_stage<'a>(&'a self, _: &str, _: Option<u64>) -> Box<dyn Observer + 'a> {
         Box::new(Self(self.0.clone()))
     }
     fn warn(&self, _: String) {}
@@ -64,6 +64,6 @@ impl StageObserver for StopAtTheEnd {
 fn a_stop_before_the_last_block_leaves_no_model() {
     let token = CancelToken::new();
     let watch = StopAtTheEnd(token.clone());
-    let stopped = learned(100, &Run::new().threads(2).observer(&watch).cancel(token)).unwrap_err();
+    let stopped = learned(100, &Run::new().threads(2).observer(&watch).cancel_token(token)).unwrap_err();
     assert!(stopped.is_interrupted(), "{stopped}");
 }

@@ -70,14 +70,14 @@ fn a_matrix_is_kept_in_the_model_and_used_for_every_row() {
             AnyModel::F32(model) => (model.basis.landmarks().unwrap().0.len(), model.dims().0, model.metric),
             AnyModel::F64(model) => (model.basis.landmarks().unwrap().0.len(), model.dims().0, model.metric),
         };
-        assert_eq!((landmarks, kept.unwrap().numbers()), (2 * m, numbers.to_vec()));
+        assert_eq!((landmarks, kept.unwrap().to_row_major()), (2 * m, numbers.to_vec()));
         let (one, two) = (Predictor::new(fitted.model).unwrap(), Predictor::load(&path).unwrap());
-        let t = one.outputs();
+        let t = one.output_count();
         let (mut batch, mut scratch) = (vec![0.0; 600 * t], two.scratch());
         one.predict(&x, &mut batch).unwrap();
         for i in (0..600).step_by(37) {
             let mut out = vec![0.0; t];
-            two.predict_with(&x[i * D..(i + 1) * D], &mut out, &mut scratch).unwrap();
+            two.predict_with_scratch(&x[i * D..(i + 1) * D], &mut out, &mut scratch).unwrap();
             assert_eq!(out, batch[i * t..(i + 1) * t], "{name}, row {i}");
         }
         let mut scores = Vec::new();
@@ -86,7 +86,7 @@ fn a_matrix_is_kept_in_the_model_and_used_for_every_row() {
             scores.extend_from_slice(&part.scores);
             Ok(())
         };
-        two.scores(&selected, Default::default(), Vec::new(), &Run::new(), deliver).unwrap();
+        two.score_table(&selected, Default::default(), Vec::new(), &Run::new(), deliver).unwrap();
         assert_eq!(scores, batch, "{name}: from a table");
     }
 }
@@ -105,7 +105,7 @@ fn a_learned_metric_finds_the_features_that_matter() {
     };
     let (plain, none) = error(MetricSource::None);
     assert!(none.is_none());
-    for form in [MetricForm::Best, MetricForm::Full, MetricForm::LowRank(2)] {
+    for form in [MetricForm::DiagonalOrFull, MetricForm::Full, MetricForm::LowRank(2)] {
         let (learned, report) = error(MetricSource::Learned(form));
         assert!(learned < 0.1 * plain, "{form}: {learned} of {plain}");
         let report = report.unwrap();
@@ -143,7 +143,7 @@ fn a_metric_of_a_model_means_the_same_on_rows_of_another_scale() {
     let ((before, one), (after, two)) = (of(&learned.model), of(&again.model));
     assert_ne!(one, two);
     let units = |metric: &Metric, scale: &[f64]| {
-        metric.numbers().iter().enumerate().map(|(i, a)| a / scale[i % D]).collect::<Vec<_>>()
+        metric.to_row_major().iter().enumerate().map(|(i, a)| a / scale[i % D]).collect::<Vec<_>>()
     };
     // asinh scaling changes the features nonlinearly, so the metric does not apply
     let names = MetricSource::from_model(&learned.model, &names).unwrap();
@@ -159,7 +159,7 @@ fn bits_do_not_depend_on_threads_or_memory() {
     let y = target(&x);
     let table = Table::from_rows(&x, D, &y).unwrap();
     let bytes = |run: Run<'_>| {
-        let fit = Fit::ridge().rank(60).metric(MetricSource::Learned(MetricForm::Best));
+        let fit = Fit::ridge().rank(60).metric(MetricSource::Learned(MetricForm::DiagonalOrFull));
         Predictor::new(fit.on(&table, &["y"], &run).unwrap().model).unwrap().to_bytes().unwrap()
     };
     let one = bytes(Run::new().threads(1).memory(4 << 30));
@@ -187,7 +187,7 @@ fn what_cannot_be_learned_is_refused_in_a_sentence() {
     let y = target(&x);
     let table = Table::from_rows(&x, D, &y).unwrap();
     let refused = |fit: Fit, targets: &[&str]| fit.on(&table, targets, &Run::new()).unwrap_err().to_string();
-    let learn = MetricSource::Learned(MetricForm::Best);
+    let learn = MetricSource::Learned(MetricForm::DiagonalOrFull);
     let text = refused(Fit::solver("kpca").unwrap().metric(learn.clone()), &[]);
     assert!(text.contains("learned from a target"), "{text}");
     let on = Kernel::parse("gaussian(sigma=1, on=x0..x2)").unwrap();

@@ -40,7 +40,7 @@ pub(crate) fn model<T: Real>(m: usize, d: usize, t: usize) -> Model<T> {
         },
         basis: Basis::Landmarks {
             points: (0..m * d).map(|i| T::from_f64(value(i))).collect(),
-            rows: (0..m as u64).map(|i| i * 1_000_003).collect(),
+            row_numbers: (0..m as u64).map(|i| i * 1_000_003).collect(),
         },
         transform: BasisTransform::default(),
         coefficients: Mat::from_fn(m, t, |i, j| value(1000 + i * t + j) * 1e9),

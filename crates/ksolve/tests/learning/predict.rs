@@ -17,7 +17,7 @@ const D: usize = 10;
 fn of_kernel<T: Real>(kernel: &str, m: usize, t: usize) -> Model<T> {
     let mut model = model::<T>(m, D, t);
     model.metadata.kernel = kernel.to_string();
-    model.basis = Basis::Landmarks { points: rows(m), rows: (0..m as u64).collect() };
+    model.basis = Basis::Landmarks { points: rows(m), row_numbers: (0..m as u64).collect() };
     model
 }
 
@@ -50,7 +50,7 @@ fn a_row_alone_is_the_row_in_a_batch<T: Real>() {
         for (first, count) in [(0, 1), (517, 1), (999, 1), (3, 2), (250, 9), (400, 33)] {
             let (some, want) = (x.subrows(first, count), batch.subrows(first, count));
             let (mut by_scratch, mut plain) = (Mat::zeros(count, t), Mat::zeros(count, t));
-            model.predict_with(&basis, some, by_scratch.as_mut(), &mut scratch).unwrap();
+            model.predict_with_scratch(&basis, some, by_scratch.as_mut(), &mut scratch).unwrap();
             model.predict(&basis, some, plain.as_mut(), &Workers::sequential()).unwrap();
             assert!(by_scratch == want && plain == want, "{kernel} {}: {count} rows from {first}", T::NAME);
         }
@@ -69,7 +69,7 @@ fn allocations_of<T: Real>(kernel: &str, count: usize, t: usize) -> u64 {
     let (x, mut out) = (rows::<T>(count), Mat::zeros(count, t));
     let x = MatRef::from_row_major_slice(&x, count, D);
     let mut scratch = PredictScratch::new(&basis);
-    allocations::of(|| model.predict_with(&basis, x, out.as_mut(), &mut scratch).unwrap())
+    allocations::of(|| model.predict_with_scratch(&basis, x, out.as_mut(), &mut scratch).unwrap())
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn scratch_of_another_model_is_refused() {
     let small = Model { metadata: large.metadata.clone(), ..small };
     let mut scratch = PredictScratch::new(&small.functions().unwrap());
     let (basis, x, mut out) = (large.functions().unwrap(), Mat::<f32>::zeros(1, D), Mat::zeros(1, 1));
-    let refused = large.predict_with(&basis, x.as_ref(), out.as_mut(), &mut scratch);
+    let refused = large.predict_with_scratch(&basis, x.as_ref(), out.as_mut(), &mut scratch);
     assert!(matches!(refused, Err(Error::Shape { expected: 400, got: 40, .. })), "{refused:?}");
 }
 
@@ -106,7 +106,7 @@ fn deviations_are_the_column_that_is_written() {
         found.extend(model.standard_deviations(scores));
         Ok(())
     };
-    model.scores(&selected, extras, Vec::new(), &run, take).unwrap();
+    model.score_table(&selected, extras, Vec::new(), &run, take).unwrap();
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.npy");

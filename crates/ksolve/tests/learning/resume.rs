@@ -55,7 +55,7 @@ struct Impatient {
 struct Watch<'a>(&'a Impatient);
 
 impl StageObserver for Impatient {
-    fn stage<'a>(&'a self, _: &str, _: Option<u64>) -> Box<dyn Observer + 'a> {
+    fn start_stage<'a>(&'a self, _: &str, _: Option<u64>) -> Box<dyn Observer + 'a> {
         Box::new(Watch(self))
     }
     fn warn(&self, text: String) {
@@ -188,7 +188,7 @@ struct Restless {
 struct Look<'a>(Option<&'a Restless>);
 
 impl StageObserver for Restless {
-    fn stage<'a>(&'a self, name: &str, _: Option<u64>) -> Box<dyn Observer + 'a> {
+    fn start_stage<'a>(&'a self, name: &str, _: Option<u64>) -> Box<dyn Observer + 'a> {
         let iterates = ["newton", "held-out rows", "clusters", "sweep", "farthest row", "gradients"].contains(&name);
         Box::new(Look(iterates.then_some(self)))
     }
@@ -214,7 +214,7 @@ fn iterates(name: &str, solver: &Options, looks: u64, least: u64) {
     let folds = if solver.get("folds").is_none() { FoldSpec::None } else { FoldSpec::Random(2) };
     let options = TrainOptions { ranks: vec![12], folds, ..options(family.task, "uniform") };
     let options = TrainOptions { candidates: Some(1000), ..options };
-    let solver = family.solver(&family.settings(solver).unwrap()).unwrap();
+    let solver = family.build_solver(&family.settings(solver).unwrap()).unwrap();
     let workers = Workers::new(2);
     let resources = Resources {
         memory: 1 << 30,

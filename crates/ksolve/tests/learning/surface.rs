@@ -149,7 +149,7 @@ fn the_fit_equals_a_refit() {
             }
             let mse = errors(&phi, &y, &all, &w, &c) / 211.0;
             close(got.train_mse.iter().sum::<f64>(), mse, 1e-8);
-            assert!(got.condition >= 1.0 && got.condition.is_finite());
+            assert!(got.condition_bound >= 1.0 && got.condition_bound.is_finite());
         }
     }
 }

@@ -52,13 +52,13 @@ impl<T: Real> RowCursor<T> for ToyCursor<'_> {
         buf.class_labels = (self.0.classes > 0).then(|| Arc::new(labels(self.0.classes)));
         buf.group_labels = Some(Arc::new(labels(3)));
         for row in self.1.by_ref().filter(|row| row % 11 != 5).take(buf.capacity) {
-            buf.rows.push(row);
+            buf.row_numbers.push(row);
             buf.x.extend((0..D).map(|j| T::from_f64(value(row, j))));
             buf.y.extend((0..self.0.targets).map(|j| 5.0 + value(row, 10 + j)));
             buf.classes.push(class(row, self.0.classes));
             buf.groups.push((row / 100 % 3) as u32);
         }
-        Ok(!buf.rows.is_empty())
+        Ok(!buf.row_numbers.is_empty())
     }
 }
 
@@ -100,7 +100,15 @@ fn run<T: Real>(tile: usize, lanes: usize, threads: usize, bin: usize, segment: 
     let map = Cosines { certified: true };
     let fold = MomentReduction::<T>::new(&map, &folds, &targets).with_bin_rows(bin);
     let workers = Workers::new(threads);
-    let pass = Pass { tile, segment, lanes, prefetch: 1, workers: &workers, observer: &NoObserver, journal: None };
+    let pass = Pass {
+        tile_rows: tile,
+        segment_rows: segment,
+        lane_count: lanes,
+        prefetch_tiles: 1,
+        workers: &workers,
+        observer: &NoObserver,
+        journal: None,
+    };
     pass.reduce(&toy, &fold).unwrap().0
 }
 
@@ -128,7 +136,7 @@ fn the_state_is_that_of_its_definition_for_any_bin_and_segment() {
             let mut scratch = GramScratch::default();
             whole.update(0, phi.as_ref(), y.as_ref(), &mut scratch, &Workers::sequential()).unwrap();
             let (got, want) = (&state.gram.folds()[group as usize], &whole.folds()[0]);
-            assert_eq!(got.rows, want.rows);
+            assert_eq!(got.row_count, want.row_count);
             near(&got.s, &want.s);
             near(&got.b, &want.b);
             near(&got.sy, &want.sy);
@@ -136,7 +144,7 @@ fn the_state_is_that_of_its_definition_for_any_bin_and_segment() {
             (0..P).for_each(|j| near(&got.g[j * P + j..(j + 1) * P], &want.g[j * P + j..(j + 1) * P]));
         }
         let certificate = state.certificate.unwrap();
-        assert_eq!((certificate.weight, certificate.trace), (rows.len() as f64, (rows.len() * P) as f64));
+        assert_eq!((certificate.weight_sum, certificate.trace), (rows.len() as f64, (rows.len() * P) as f64));
         let missing: f64 = (0..rows.len()).map(|i| P as f64 - (0..4).map(|j| phi[(i, j)].powi(2)).sum::<f64>()).sum();
         near(&[certificate.certificate(4).trace_error], &[missing / certificate.trace]);
     }
@@ -149,17 +157,17 @@ fn a_map_that_is_no_projection_has_no_certificate() {
     let fold = MomentReduction::<f64>::new(&map, &folds, &targets);
     let workers = Workers::sequential();
     let pass = Pass {
-        tile: 100,
-        segment: 500,
-        lanes: 1,
-        prefetch: 1,
+        tile_rows: 100,
+        segment_rows: 500,
+        lane_count: 1,
+        prefetch_tiles: 1,
         workers: &workers,
         observer: &NoObserver,
         journal: None,
     };
     let (state, report) = pass.reduce(&Toy { targets: 0, classes: 0 }, &fold).unwrap();
     assert!(state.certificate.is_none());
-    assert_eq!((state.gram.rows(), report.rows), (912, 912));
+    assert_eq!((state.gram.row_count(), report.rows), (912, 912));
 }
 
 #[test]
@@ -171,10 +179,10 @@ fn cv_error_counts_the_wrong_decisions_on_held_out_rows() {
         let map = Cosines { certified: true };
         let workers = Workers::sequential();
         let pass = Pass {
-            tile: 77,
-            segment: 300,
-            lanes: 2,
-            prefetch: 1,
+            tile_rows: 77,
+            segment_rows: 300,
+            lane_count: 2,
+            prefetch_tiles: 1,
             workers: &workers,
             observer: &NoObserver,
             journal: None,
@@ -189,13 +197,19 @@ fn cv_error_counts_the_wrong_decisions_on_held_out_rows() {
         let cells = [(P, 1e-4), (2, 1e-2)];
         let heads = FoldCoefficients::compute(&state.gram, &cells, &options, &workers, &NoObserver).unwrap();
         let (got, _) = pass
-            .reduce(&toy, &FeatureReduction::<f64, _>::over(&map, &folds, &targets, CvErrorReduction(&heads)))
+            .reduce(
+                &toy,
+                &FeatureReduction::<f64, _>::with_bin_reduction(&map, &folds, &targets, CvErrorReduction(&heads)),
+            )
             .unwrap();
         let pool = Workers::new(3);
-        let threaded = Pass { lanes: 1, workers: &pool, ..pass };
+        let threaded = Pass { lane_count: 1, workers: &pool, ..pass };
         assert!(
             threaded
-                .reduce(&toy, &FeatureReduction::<f64, _>::over(&map, &folds, &targets, CvErrorReduction(&heads)))
+                .reduce(
+                    &toy,
+                    &FeatureReduction::<f64, _>::with_bin_reduction(&map, &folds, &targets, CvErrorReduction(&heads))
+                )
                 .unwrap()
                 .0
                 == got
@@ -210,7 +224,11 @@ fn cv_error_counts_the_wrong_decisions_on_held_out_rows() {
                 };
                 classes.decide((0..classes.target_count()).map(score)) != class(*row, k) as usize
             });
-            assert_eq!((got.rows[cell], got.errors[cell]), (912, wrong.count() as u64), "{k} classes, cell {cell}");
+            assert_eq!(
+                (got.row_counts[cell], got.error_counts[cell]),
+                (912, wrong.count() as u64),
+                "{k} classes, cell {cell}"
+            );
         }
         assert!(got.error_rate(0).unwrap() < got.error_rate(1).unwrap() && got.error_rate(0).unwrap() > 0.0, "{got:?}");
     }
@@ -223,10 +241,10 @@ fn a_class_that_was_not_there_is_an_error_with_its_row() {
     let fold = MomentReduction::<f64>::new(&map, &Folds::None, &targets);
     let workers = Workers::sequential();
     let pass = Pass {
-        tile: 100,
-        segment: 500,
-        lanes: 1,
-        prefetch: 1,
+        tile_rows: 100,
+        segment_rows: 500,
+        lane_count: 1,
+        prefetch_tiles: 1,
         workers: &workers,
         observer: &NoObserver,
         journal: None,

@@ -20,7 +20,7 @@ use crate::key::{Purpose, Stream};
 use serde::{Deserialize, Serialize};
 
 /// Number of folds of the rows.
-pub(crate) const FOLDS: usize = 5;
+pub(crate) const FOLD_COUNT: usize = 5;
 
 /// The effects of the values of a column.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -51,17 +51,17 @@ impl Effects {
         &effects[value * t..][..t]
     }
 
-    pub(crate) fn is_sound(&self) -> bool {
+    pub(crate) fn is_valid(&self) -> bool {
         let effect_count = self.outputs.len() * self.values.len();
         let finite =
             |effects: &Vec<f64>| effects.len() == effect_count && effects.iter().all(|effect| effect.is_finite());
         self.values.windows(2).all(|pair| pair[0] < pair[1])
             && finite(&self.effects)
             && self.folds.iter().all(finite)
-            && [0, FOLDS].contains(&self.folds.len())
+            && [0, FOLD_COUNT].contains(&self.folds.len())
     }
 }
 
 pub(crate) fn fold_of(row: u64) -> usize {
-    Stream::new(0, Purpose::TargetEncoding, 0).below(row, FOLDS as u64) as usize
+    Stream::new(0, Purpose::TargetEncoding, 0).uniform_below(row, FOLD_COUNT as u64) as usize
 }

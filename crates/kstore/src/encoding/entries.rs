@@ -1,8 +1,8 @@
 //! Entries of sparse rows: as a file stores them, weighted, or counted from texts.
 
 use super::expand::{CategoryValue, category_value};
-use super::grams::{Grams, TextUnits};
-use super::{CATEGORY_LIMIT, Code, CodedColumn};
+use super::grams::{NGrams, TextUnits};
+use super::{Code, CodedColumn, MAX_CATEGORIES};
 use crate::Float;
 use crate::sparse::{MAX_COLUMNS, SparseRows, SparseShape};
 use crate::view::{ColumnView, RowIndices, Values};
@@ -36,7 +36,7 @@ pub struct Entries {
     pub(crate) shape: SparseShape,
     /// What is counted in a text; absent for sparse rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) text: Option<Grams>,
+    pub(crate) text: Option<NGrams>,
     /// The word of each column, in ascending order; empty if words are hashed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) words: Vec<String>,
@@ -57,7 +57,7 @@ fn one() -> f64 {
 }
 
 impl Entries {
-    pub(crate) fn unlearned(shape: SparseShape, text: Option<Grams>, weighting: Weighting) -> Self {
+    pub(crate) fn unlearned(shape: SparseShape, text: Option<NGrams>, weighting: Weighting) -> Self {
         Self { shape, text, words: Vec::new(), weighing: weighting, dense: false, factors: Vec::new(), unseen: 1.0 }
     }
 
@@ -65,12 +65,12 @@ impl Entries {
     /// set, the limit is the number of categories that a column may have.
     pub(crate) fn into_dense(mut self) -> Self {
         self.dense = true;
-        self.text = self.text.map(|grams| grams.limited_to(CATEGORY_LIMIT));
+        self.text = self.text.map(|grams| grams.limited_to(MAX_CATEGORIES));
         self
     }
 
-    pub(crate) fn names<'a>(&'a self, column: &'a str) -> Box<dyn Iterator<Item = String> + 'a> {
-        match self.text.as_ref().and_then(Grams::buckets) {
+    pub(crate) fn feature_names<'a>(&'a self, column: &'a str) -> Box<dyn Iterator<Item = String> + 'a> {
+        match self.text.as_ref().and_then(NGrams::bucket_count) {
             Some(buckets) => {
                 Box::new((0..buckets.min(self.shape.width)).map(move |bucket| format!("{column}:#{bucket}")))
             }
@@ -78,12 +78,12 @@ impl Entries {
         }
     }
 
-    pub(crate) fn features(&self) -> usize {
+    pub(crate) fn feature_count(&self) -> usize {
         if self.dense { self.shape.width } else { self.shape.values_per_row() }
     }
 
     /// Returns what is counted in a text; `None` for sparse rows.
-    pub fn text(&self) -> Option<&Grams> {
+    pub fn text(&self) -> Option<&NGrams> {
         self.text.as_ref()
     }
 
@@ -112,10 +112,10 @@ impl Entries {
         self.words.iter().map(|word| 2 * word.len() + 96).sum::<usize>() + 8 * self.factors.len()
     }
 
-    pub(crate) fn is_sound(&self) -> bool {
+    pub(crate) fn is_valid(&self) -> bool {
         let Self { shape, text, words, factors, .. } = self;
         let covers_width = |count: usize| count == shape.width;
-        let hashed = text.as_ref().is_some_and(|grams| grams.buckets().is_some_and(covers_width));
+        let hashed = text.as_ref().is_some_and(|grams| grams.bucket_count().is_some_and(covers_width));
         words.windows(2).all(|pair| pair[0] < pair[1])
             && (text.is_none() || covers_width(words.len()) || hashed || !self.is_learned())
             && (factors.is_empty() || covers_width(factors.len()) && factors.iter().all(|factor| factor.is_finite()))
@@ -128,8 +128,8 @@ impl Entries {
             entries.iter_mut().for_each(|(index, value)| *value *= factor(*index));
         }
         if matches!(self.weighing, Weighting::TfIdf | Weighting::Unit) {
-            let largest = entries.iter().fold(0.0f64, |most, (_, value)| most.max(value.abs()));
-            let norm = largest * entries.iter().map(|(_, value)| (value / largest).powi(2)).sum::<f64>().sqrt();
+            let max_abs = entries.iter().fold(0.0f64, |most, (_, value)| most.max(value.abs()));
+            let norm = max_abs * entries.iter().map(|(_, value)| (value / max_abs).powi(2)).sum::<f64>().sqrt();
             entries.iter_mut().filter(|_| norm > 0.0).for_each(|(_, value)| *value /= norm);
         }
     }
@@ -151,12 +151,12 @@ pub(crate) struct EntryColumn {
 impl EntryColumns {
     /// Returns the columns if all of them produce entries.
     pub(crate) fn new(columns: &[CodedColumn]) -> Option<Self> {
-        let mut first = 0;
+        let mut next_column = 0;
         let entry_column = |column: &CodedColumn| {
-            let shape = shape_of(column)?;
-            let made = EntryColumn::new(column, first);
-            first = u32::try_from(shape.width).ok().and_then(|width| first.checked_add(width))?;
-            Some(made)
+            let shape = sparse_shape_of(column)?;
+            let new_column = EntryColumn::new(column, next_column);
+            next_column = u32::try_from(shape.width).ok().and_then(|width| next_column.checked_add(width))?;
+            Some(new_column)
         };
         let columns: Vec<EntryColumn> = columns.iter().map(entry_column).collect::<Option<_>>()?;
         (!columns.is_empty()).then_some(Self { columns })
@@ -173,7 +173,7 @@ impl EntryColumns {
         d: usize,
         allow_missing: bool,
     ) -> bool {
-        let (mut row, mut all_finite) = (EntryRow::default(), true);
+        let (mut row, mut all_finite) = (EntryRowBuffer::default(), true);
         for (i, out) in out.chunks_exact_mut(d).enumerate() {
             if !(self.collect_row(views, row_indices.get(i), allow_missing, &mut row) && row.rows().pack(0, out)) {
                 out[0] = T::from_f64(f64::NAN);
@@ -185,7 +185,13 @@ impl EntryColumns {
 
     /// Collects the entries of a row. Returns false if a value is missing. With `allow_missing`, a
     /// missing text is permitted.
-    fn collect_row(&self, views: &[ColumnView<'_>], chunk_row: usize, allow_missing: bool, row: &mut EntryRow) -> bool {
+    fn collect_row(
+        &self,
+        views: &[ColumnView<'_>],
+        chunk_row: usize,
+        allow_missing: bool,
+        row: &mut EntryRowBuffer,
+    ) -> bool {
         row.indices.clear();
         row.values.clear();
         for (column, view) in self.columns.iter().zip(views) {
@@ -205,12 +211,12 @@ impl EntryColumns {
             row.indices.extend(row.column_entries.iter().map(|(index, _)| column.first_column + index));
             row.values.extend(row.column_entries.iter().map(|(_, value)| *value));
         }
-        row.ends = [0, row.indices.len()];
+        row.row_bounds = [0, row.indices.len()];
         true
     }
 
     /// Returns the number of entries of `text` in a text column.
-    pub(crate) fn count_entries(&self, column: usize, text: &str, row: &mut EntryRow) -> usize {
+    pub(crate) fn count_entries(&self, column: usize, text: &str, row: &mut EntryRowBuffer) -> usize {
         row.column_entries.clear();
         if let Some(EntryColumn { entries: Some(Entries { text: Some(grams), .. }), .. }) = self.columns.get(column) {
             self.columns[column].append_counts(grams, text, row);
@@ -236,7 +242,7 @@ impl EntryColumn {
         view: &ColumnView<'_>,
         chunk_row: usize,
         allow_missing: bool,
-        row: &'r mut EntryRow,
+        row: &'r mut EntryRowBuffer,
     ) -> Option<&'r [(u32, f64)]> {
         row.column_entries.clear();
         let grams = self.entries.as_ref()?.text.as_ref()?;
@@ -249,36 +255,36 @@ impl EntryColumn {
         Some(&row.column_entries)
     }
 
-    fn append_counts(&self, grams: &Grams, text: &str, row: &mut EntryRow) {
-        let EntryRow { column_entries, pieces, .. } = row;
-        let index_of = |word: &str| grams.bucket(word).or_else(|| self.index_by_word.get(word).copied());
-        grams.for_each_run(text, pieces, |word| column_entries.extend(index_of(word).map(|place| (place, 1.0))));
+    fn append_counts(&self, grams: &NGrams, text: &str, row: &mut EntryRowBuffer) {
+        let EntryRowBuffer { column_entries, pieces, .. } = row;
+        let index_of = |word: &str| grams.bucket_of(word).or_else(|| self.index_by_word.get(word).copied());
+        grams.for_each_ngram(text, pieces, |word| column_entries.extend(index_of(word).map(|index| (index, 1.0))));
         column_entries.sort_unstable_by_key(|(index, _)| *index);
         column_entries.dedup_by(|later, first| {
-            let same = later.0 == first.0;
-            first.1 += if same { later.1 } else { 0.0 };
-            same
+            let is_same_index = later.0 == first.0;
+            first.1 += if is_same_index { later.1 } else { 0.0 };
+            is_same_index
         });
         self.entries.iter().for_each(|entries| entries.apply_weighting(column_entries));
     }
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct EntryRow {
+pub(crate) struct EntryRowBuffer {
     column_entries: Vec<(u32, f64)>,
     indices: Vec<u32>,
     values: Vec<f64>,
-    ends: [usize; 2],
+    row_bounds: [usize; 2],
     pieces: TextUnits,
 }
 
-impl EntryRow {
+impl EntryRowBuffer {
     fn rows(&self) -> SparseRows<'_> {
-        SparseRows { starts: &self.ends, indices: &self.indices, values: &self.values }
+        SparseRows { starts: &self.row_bounds, indices: &self.indices, values: &self.values }
     }
 }
 
-fn shape_of(column: &CodedColumn) -> Option<SparseShape> {
+fn sparse_shape_of(column: &CodedColumn) -> Option<SparseShape> {
     match &column.code {
         Code::Sparse(shape) => Some(*shape),
         Code::Entries(entries) => Some(entries.shape).filter(|_| !entries.dense),
@@ -288,16 +294,16 @@ fn shape_of(column: &CodedColumn) -> Option<SparseShape> {
 
 /// Returns the combined shape of the rows of several columns, if all of them produce entries.
 pub(crate) fn combined_shape(columns: &[CodedColumn]) -> Option<SparseShape> {
-    let all: Vec<SparseShape> = columns.iter().map(shape_of).collect::<Option<_>>()?;
+    let shapes: Vec<SparseShape> = columns.iter().map(sparse_shape_of).collect::<Option<_>>()?;
     // a column without entries still has room for one entry
     let add_shape = |sum: SparseShape, shape: &SparseShape| SparseShape {
         width: sum.width.saturating_add(shape.width),
         longest: sum.longest + shape.values_per_row() / 2,
     };
-    let sum = |all: &[SparseShape]| all.iter().fold(SparseShape::default(), add_shape);
-    match &all[..] {
+    let sum_shapes = |shapes: &[SparseShape]| shapes.iter().fold(SparseShape::default(), add_shape);
+    match &shapes[..] {
         [] => None,
-        [one] => Some(*one),
-        several => Some(sum(several)).filter(|shape| shape.width <= MAX_COLUMNS),
+        [shape] => Some(*shape),
+        shapes => Some(sum_shapes(shapes)).filter(|shape| shape.width <= MAX_COLUMNS),
     }
 }

@@ -1,6 +1,6 @@
 //! Converts rows of codes to features of a tile, which has the rows that a pass processes at once.
 
-use super::entries::{EntryColumn, EntryColumns, EntryRow};
+use super::entries::{EntryColumn, EntryColumns, EntryRowBuffer};
 use super::{Code, CodedColumn, Effects, Encoding, TimeCode, TimeReader};
 use crate::convert::{Affine, TILE_ROWS};
 use crate::schema::Kind;
@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Lookups {
     pub(crate) encoding: Encoding,
     pub(crate) feature_names: Vec<String>,
-    by_column: Vec<Lookup>,
+    column_lookups: Vec<Lookup>,
     pub(crate) first_features: Vec<usize>,
     /// Set if all columns produce entries of sparse rows.
-    entries: Option<EntryColumns>,
+    entry_columns: Option<EntryColumns>,
 }
 
 #[derive(Debug)]
@@ -37,8 +37,8 @@ enum Lookup {
 /// integer 7, and another file the text `7`.
 #[derive(Debug, Default)]
 struct Dictionary {
-    integers: HashMap<i64, u32>,
-    texts: HashMap<Arc<str>, u32>,
+    integer_codes: HashMap<i64, u32>,
+    text_codes: HashMap<Arc<str>, u32>,
 }
 
 impl Dictionary {
@@ -46,18 +46,18 @@ impl Dictionary {
         let mut dictionary = Self::default();
         for (code, value) in (0u32..).zip(values) {
             match value {
-                Label::Int(value) => _ = dictionary.integers.insert(*value, code),
-                Label::Text(text) => _ = dictionary.texts.insert(Arc::clone(text), code),
-                Label::Bool(value) => _ = dictionary.texts.insert(bool_text(*value).into(), code),
+                Label::Int(value) => _ = dictionary.integer_codes.insert(*value, code),
+                Label::Text(text) => _ = dictionary.text_codes.insert(Arc::clone(text), code),
+                Label::Bool(value) => _ = dictionary.text_codes.insert(bool_text(*value).into(), code),
             }
         }
         for (code, value) in (0u32..).zip(values) {
             match value {
-                Label::Int(value) => _ = dictionary.texts.entry(value.to_string().into()).or_insert(code),
+                Label::Int(value) => _ = dictionary.text_codes.entry(value.to_string().into()).or_insert(code),
                 Label::Text(text) => {
                     // 007 and 7 are different values
-                    let integer = text.parse::<i64>().ok().filter(|whole| whole.to_string() == **text);
-                    integer.into_iter().for_each(|whole| _ = dictionary.integers.entry(whole).or_insert(code));
+                    let integer = text.parse::<i64>().ok().filter(|number| number.to_string() == **text);
+                    integer.into_iter().for_each(|number| _ = dictionary.integer_codes.entry(number).or_insert(code));
                 }
                 Label::Bool(_) => {}
             }
@@ -67,8 +67,8 @@ impl Dictionary {
 
     fn code(&self, view: &ColumnView<'_>, row: usize) -> Option<usize> {
         let code = match category_value(view, row)? {
-            CategoryValue::Text(text) => self.texts.get(text),
-            CategoryValue::Int(integer) => self.integers.get(&integer),
+            CategoryValue::Text(text) => self.text_codes.get(text),
+            CategoryValue::Int(integer) => self.integer_codes.get(&integer),
         };
         code.map(|code| *code as usize)
     }
@@ -90,23 +90,23 @@ impl Lookups {
             Code::Entries(entries) if entries.is_dense() => Lookup::DenseEntries(Box::new(EntryColumn::new(column, 0))),
             Code::Sparse(_) | Code::Entries(_) => Lookup::None,
         };
-        let by_column = encoding.columns().iter().zip(kinds).map(lookup).collect();
+        let column_lookups = encoding.columns().iter().zip(kinds).map(lookup).collect();
         let mut first_features = Vec::with_capacity(encoding.columns().len());
         let mut next_feature = 0;
         for column in encoding.columns() {
             first_features.push(next_feature);
             next_feature += column.features();
         }
-        let entries = EntryColumns::new(encoding.columns());
-        Self { feature_names: encoding.names(), by_column, first_features, entries, encoding }
+        let entry_columns = EntryColumns::new(encoding.columns());
+        Self { feature_names: encoding.feature_names(), column_lookups, first_features, entry_columns, encoding }
     }
 
     pub(crate) fn has_mean(&self, column: usize) -> bool {
-        matches!(self.by_column[column], Lookup::Number | Lookup::Time(..))
+        matches!(self.column_lookups[column], Lookup::Number | Lookup::Time(..))
     }
 
     pub(crate) fn time_reader(&self, column: usize) -> Option<&TimeReader> {
-        match &self.by_column[column] {
+        match &self.column_lookups[column] {
             Lookup::Time(reader, _) => Some(reader),
             _ => None,
         }
@@ -117,8 +117,8 @@ impl Lookups {
 pub(crate) struct FeatureWriter<T> {
     lookups: Arc<Lookups>,
     /// The scaled values of 0 and of 1, for each feature.
-    zeros: Vec<T>,
-    ones: Vec<T>,
+    scaled_zeros: Vec<T>,
+    scaled_ones: Vec<T>,
     /// Whether a missing value is treated like an unseen value instead of an error. This only
     /// concerns columns without an indicator feature.
     allow_missing: bool,
@@ -128,8 +128,8 @@ impl<T: Float> FeatureWriter<T> {
     pub(crate) fn new(lookups: Arc<Lookups>, affine: &Affine, allow_missing: bool) -> Self {
         let scaled =
             |value: f64| (0..lookups.feature_names.len()).map(|i| T::from_f64(affine.apply(i, value))).collect();
-        let (zeros, ones) = (scaled(0.0), scaled(1.0));
-        Self { lookups, zeros, ones, allow_missing }
+        let (scaled_zeros, scaled_ones) = (scaled(0.0), scaled(1.0));
+        Self { lookups, scaled_zeros, scaled_ones, allow_missing }
     }
 
     /// Fills `out` with at most one tile of rows of a chunk; the first row of the chunk is the
@@ -140,76 +140,79 @@ impl<T: Float> FeatureWriter<T> {
         &self,
         views: &[ColumnView<'_>],
         affine: &Affine,
-        (row_indices, first): (RowIndices<'_>, u64),
-        unseen: &[AtomicU64],
+        (row_indices, first_row): (RowIndices<'_>, u64),
+        unseen_counts: &[AtomicU64],
         out: &mut [T],
     ) -> bool {
-        let d = self.zeros.len();
+        let d = self.scaled_zeros.len();
         let rows = out.len() / d;
-        if let Some(columns) = &self.lookups.entries {
+        if let Some(columns) = &self.lookups.entry_columns {
             return columns.write_rows(views, row_indices, out, d, self.allow_missing);
         }
-        out.chunks_exact_mut(d).for_each(|row| row.copy_from_slice(&self.zeros));
+        out.chunks_exact_mut(d).for_each(|row| row.copy_from_slice(&self.scaled_zeros));
         let columns =
-            self.lookups.encoding.columns().iter().zip(&self.lookups.by_column).zip(&self.lookups.first_features);
-        for (((column, lookup), start), (view, unseen)) in columns.zip(views.iter().zip(unseen)) {
-            let indicator = column.missing.then_some(start + column.code.features());
-            let flag = |row: &mut [T], feature: usize| row[feature] = self.ones[feature];
+            self.lookups.encoding.columns().iter().zip(&self.lookups.column_lookups).zip(&self.lookups.first_features);
+        for (((column, lookup), first_feature), (view, unseen_counter)) in columns.zip(views.iter().zip(unseen_counts))
+        {
+            let indicator = column.missing.then_some(first_feature + column.code.features());
+            let set_to_one = |row: &mut [T], feature: usize| row[feature] = self.scaled_ones[feature];
             let out = out.chunks_exact_mut(d);
             if let Lookup::Number = lookup {
                 let mut computed = [T::default(); TILE_ROWS];
-                let numbers = affine.scaled_column(view, *start, row_indices, &mut computed[..rows]);
+                let numbers = affine.scaled_column(view, *first_feature, row_indices, &mut computed[..rows]);
                 for (row, number) in out.zip(numbers) {
-                    row[*start] = *number;
-                    indicator.filter(|_| !number.is_finite()).into_iter().for_each(|missing| flag(row, missing));
+                    row[*first_feature] = *number;
+                    indicator.filter(|_| !number.is_finite()).into_iter().for_each(|feature| set_to_one(row, feature));
                 }
                 continue;
             }
-            let (mut unseen_count, mut entries) = (0, EntryRow::default());
+            let (mut unseen_count, mut entries) = (0, EntryRowBuffer::default());
             for (i, row) in out.enumerate() {
                 let chunk_row = row_indices.get(i);
                 let feature = match lookup {
                     Lookup::Time(reader, code) => {
-                        let slots = row[*start..].iter_mut().zip(*start..);
-                        let instant = reader.instant(view, chunk_row);
+                        let feature_cells = row[*first_feature..].iter_mut().zip(*first_feature..);
+                        let instant = reader.read_instant(view, chunk_row);
                         if let Ok(Some(instant)) = instant {
-                            let slots = slots.zip(code.feature_values(instant));
-                            slots.for_each(|((out, i), value)| *out = T::from_f64(affine.apply(i, value)));
+                            let cells_and_values = feature_cells.zip(code.feature_values(instant));
+                            cells_and_values.for_each(|((out, i), value)| *out = T::from_f64(affine.apply(i, value)));
                             continue;
                         }
-                        slots.take(code.features()).for_each(|(out, i)| *out = T::from_f64(affine.fill_values[i]));
+                        feature_cells
+                            .take(code.feature_count())
+                            .for_each(|(out, i)| *out = T::from_f64(affine.fill_values[i]));
                         // NaN in the first feature of the column: the caller repairs or rejects the
                         // row
-                        row[*start] = T::from_f64(f64::NAN);
-                        indicator.filter(|_| instant.is_ok()).into_iter().for_each(|missing| flag(row, missing));
+                        row[*first_feature] = T::from_f64(f64::NAN);
+                        indicator.filter(|_| instant.is_ok()).into_iter().for_each(|feature| set_to_one(row, feature));
                         continue;
                     }
-                    Lookup::DenseEntries(words) => {
-                        match words.text_entries(view, chunk_row, self.allow_missing, &mut entries) {
+                    Lookup::DenseEntries(entry_column) => {
+                        match entry_column.text_entries(view, chunk_row, self.allow_missing, &mut entries) {
                             Some(text_entries) => text_entries.iter().for_each(|(word, value)| {
-                                let feature = start + *word as usize;
+                                let feature = first_feature + *word as usize;
                                 row[feature] = T::from_f64(affine.apply(feature, *value));
                             }),
-                            None => row[*start] = T::from_f64(f64::NAN),
+                            None => row[*first_feature] = T::from_f64(f64::NAN),
                         }
                         continue;
                     }
                     _ if is_missing(view, chunk_row) => {
                         if indicator.is_none() && !self.allow_missing {
-                            row[*start] = T::from_f64(f64::NAN);
+                            row[*first_feature] = T::from_f64(f64::NAN);
                             continue;
                         }
                         indicator
                     }
-                    Lookup::Values(dictionary) => dictionary.code(view, chunk_row).map(|code| start + code),
+                    Lookup::Values(dictionary) => dictionary.code(view, chunk_row).map(|code| first_feature + code),
                     Lookup::Buckets(buckets) => category_value(view, chunk_row)
-                        .map(|value| start + (value.digest() % u64::from(*buckets).max(1)) as usize),
+                        .map(|value| first_feature + (value.digest() % u64::from(*buckets).max(1)) as usize),
                     Lookup::Effects(value_indices, effects) => {
                         let value_index =
                             category_value(view, chunk_row).and_then(|value| value_indices.get(&value.digest()));
                         let row_effects =
-                            value_index.map(|index| effects.for_row(*index as usize, first + chunk_row as u64));
-                        let row_effects = row_effects.into_iter().flatten().zip(*start..);
+                            value_index.map(|index| effects.for_row(*index as usize, first_row + chunk_row as u64));
+                        let row_effects = row_effects.into_iter().flatten().zip(*first_feature..);
                         row_effects.for_each(|(effect, i)| row[i] = T::from_f64(affine.apply(i, *effect)));
                         unseen_count += u64::from(value_index.is_none());
                         continue;
@@ -217,11 +220,11 @@ impl<T: Float> FeatureWriter<T> {
                     Lookup::Number | Lookup::None => None,
                 };
                 match feature {
-                    Some(feature) => flag(row, feature),
+                    Some(feature) => set_to_one(row, feature),
                     None => unseen_count += 1,
                 }
             }
-            unseen.fetch_add(unseen_count, Ordering::Relaxed);
+            unseen_counter.fetch_add(unseen_count, Ordering::Relaxed);
         }
         T::all_finite(out)
     }
@@ -253,14 +256,14 @@ pub(super) fn category_value<'a>(view: &ColumnView<'a>, row: usize) -> Option<Ca
     if let Values::Bool(values) = view.values {
         return Some(CategoryValue::Text(bool_text(values.value(row))));
     }
-    labels::integer(view, row).ok().map(CategoryValue::Int)
+    labels::integer_at(view, row).ok().map(CategoryValue::Int)
 }
 
 impl CategoryValue<'_> {
     pub(super) fn digest(&self) -> u64 {
         match self {
             Self::Text(text) => Digest::u64_of(text.as_bytes()),
-            Self::Int(whole) => Digest::u64_of(whole.to_string().as_bytes()),
+            Self::Int(integer) => Digest::u64_of(integer.to_string().as_bytes()),
         }
     }
 }

@@ -23,50 +23,50 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Maximum number of runs counted at the same time.
-pub(crate) const MAX_COUNTED_RUNS: usize = 1 << 18;
+pub(crate) const MAX_COUNTED_NGRAMS: usize = 1 << 18;
 
 /// Default maximum number of runs that are features of a column.
-const DEFAULT_FEATURES: usize = MAX_COUNTED_RUNS / 2;
+const DEFAULT_FEATURES: usize = MAX_COUNTED_NGRAMS / 2;
 
 const MAX_RUN_LENGTH: usize = 64;
 
 /// What is counted in a text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Grams {
-    unit: Unit,
+pub struct NGrams {
+    unit: GramUnit,
     shortest: usize,
     longest: usize,
     /// Maximum number of features, or number of hash buckets.
-    pub(crate) features: usize,
+    pub(crate) max_features: usize,
     hashed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unit {
+enum GramUnit {
     Word,
     Char,
     Spectrum,
     Value,
 }
 
-const UNIT_NAMES: [(&str, Unit); 4] =
-    [("word", Unit::Word), ("char", Unit::Char), ("spectrum", Unit::Spectrum), ("value", Unit::Value)];
+const UNIT_NAMES: [(&str, GramUnit); 4] =
+    [("word", GramUnit::Word), ("char", GramUnit::Char), ("spectrum", GramUnit::Spectrum), ("value", GramUnit::Value)];
 
-impl Default for Grams {
+impl Default for NGrams {
     fn default() -> Self {
-        Self { unit: Unit::Word, shortest: 1, longest: 1, features: DEFAULT_FEATURES, hashed: false }
+        Self { unit: GramUnit::Word, shortest: 1, longest: 1, max_features: DEFAULT_FEATURES, hashed: false }
     }
 }
 
-impl fmt::Display for Grams {
+impl fmt::Display for NGrams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { unit, shortest, longest, features, hashed } = self;
+        let Self { unit, shortest, longest, max_features: features, hashed } = self;
         let name = UNIT_NAMES.iter().find(|(_, candidate)| candidate == unit).map_or("", |(name, _)| name);
         let mut arguments = match unit {
-            Unit::Word | Unit::Char => vec![shortest.to_string(), longest.to_string()],
-            Unit::Spectrum => vec![shortest.to_string()],
-            Unit::Value => Vec::new(),
+            GramUnit::Word | GramUnit::Char => vec![shortest.to_string(), longest.to_string()],
+            GramUnit::Spectrum => vec![shortest.to_string()],
+            GramUnit::Value => Vec::new(),
         };
         if *hashed || *features != DEFAULT_FEATURES {
             arguments.push(format!("{}={features}", if *hashed { "hash" } else { "features" }));
@@ -75,20 +75,20 @@ impl fmt::Display for Grams {
     }
 }
 
-impl From<Grams> for String {
-    fn from(grams: Grams) -> Self {
+impl From<NGrams> for String {
+    fn from(grams: NGrams) -> Self {
         grams.to_string()
     }
 }
 
-impl TryFrom<String> for Grams {
+impl TryFrom<String> for NGrams {
     type Error = Error;
     fn try_from(text: String) -> Result<Self> {
         text.parse()
     }
 }
 
-impl FromStr for Grams {
+impl FromStr for NGrams {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
         let expected = format!(
@@ -99,7 +99,7 @@ impl FromStr for Grams {
     }
 }
 
-fn parse_grams(text: &str) -> Option<Grams> {
+fn parse_grams(text: &str) -> Option<NGrams> {
     let (name, rest) = text.split_at(text.find('(').unwrap_or(text.len()));
     let (_, unit) = *UNIT_NAMES.iter().find(|(unit_name, _)| *unit_name == name.trim())?;
     let arguments = if rest.is_empty() { "" } else { rest.strip_prefix('(')?.strip_suffix(')')? };
@@ -108,7 +108,7 @@ fn parse_grams(text: &str) -> Option<Grams> {
         match argument.split_once('=') {
             Some((name @ ("features" | "hash"), count)) => {
                 hashed = name == "hash";
-                let max_features = if hashed { MAX_F32_COLUMNS } else { MAX_COUNTED_RUNS };
+                let max_features = if hashed { MAX_F32_COLUMNS } else { MAX_COUNTED_NGRAMS };
                 features = count.parse().ok().filter(|count| (1..=max_features).contains(count))?;
             }
             Some(_) => return None,
@@ -116,13 +116,13 @@ fn parse_grams(text: &str) -> Option<Grams> {
         }
     }
     let (shortest, longest) = match (unit, &lengths[..]) {
-        (Unit::Word | Unit::Value, []) => (1, 1),
-        (Unit::Value, _) => return None,
-        (Unit::Word | Unit::Char, [a, b]) if a <= b => (*a, *b),
-        (_, [only]) => (*only, *only),
+        (GramUnit::Word | GramUnit::Value, []) => (1, 1),
+        (GramUnit::Value, _) => return None,
+        (GramUnit::Word | GramUnit::Char, [a, b]) if a <= b => (*a, *b),
+        (_, [length]) => (*length, *length),
         _ => return None,
     };
-    Some(Grams { unit, shortest, longest, features, hashed })
+    Some(NGrams { unit, shortest, longest, max_features: features, hashed })
 }
 
 #[derive(Clone, Debug, Default)]
@@ -131,16 +131,17 @@ pub(crate) struct TextUnits {
     ranges: Vec<(usize, usize)>,
 }
 
-impl Grams {
+impl NGrams {
     /// Limits the number of features to `max_features`, unless the request sets a number.
     pub(crate) fn limited_to(self, max_features: usize) -> Self {
-        let features = if self.features == DEFAULT_FEATURES && !self.hashed { max_features } else { self.features };
-        Self { features, ..self }
+        let features =
+            if self.max_features == DEFAULT_FEATURES && !self.hashed { max_features } else { self.max_features };
+        Self { max_features: features, ..self }
     }
 
     /// Returns whether the whole text is counted, so that each row has one value.
     pub(crate) fn is_value(&self) -> bool {
-        self.unit == Unit::Value
+        self.unit == GramUnit::Value
     }
 
     /// Returns whether a column of this type can be counted: a text column, or an integer column
@@ -149,68 +150,68 @@ impl Grams {
         *kind == Kind::Text || self.is_value() && matches!(kind, Kind::Int { .. })
     }
 
-    pub(crate) fn buckets(&self) -> Option<usize> {
-        self.hashed.then_some(self.features)
+    pub(crate) fn bucket_count(&self) -> Option<usize> {
+        self.hashed.then_some(self.max_features)
     }
 
-    pub(crate) fn bucket(&self, run: &str) -> Option<u32> {
-        let buckets = self.buckets()? as u64;
-        u32::try_from(Digest::u64_of(run.as_bytes()) % buckets.max(1)).ok()
+    pub(crate) fn bucket_of(&self, ngram: &str) -> Option<u32> {
+        let buckets = self.bucket_count()? as u64;
+        u32::try_from(Digest::u64_of(ngram.as_bytes()) % buckets.max(1)).ok()
     }
 
     /// Calls `run` with each run of a text, as often as it occurs.
-    pub(crate) fn for_each_run(&self, text: &str, units: &mut TextUnits, mut run: impl FnMut(&str)) {
+    pub(crate) fn for_each_ngram(&self, text: &str, units: &mut TextUnits, mut visitor: impl FnMut(&str)) {
         if self.is_value() {
-            return run(text);
+            return visitor(text);
         }
         units.split(self.unit, text);
-        let TextUnits { text, ranges: ends } = units;
+        let TextUnits { text, ranges } = units;
         for length in self.shortest..=self.longest {
-            for some in ends.windows(length) {
-                run(&text[some[0].0..some[length - 1].1]);
+            for window in ranges.windows(length) {
+                visitor(&text[window[0].0..window[length - 1].1]);
             }
         }
     }
 }
 
 impl TextUnits {
-    fn split(&mut self, unit: Unit, from: &str) {
-        let Self { text, ranges: ends } = self;
+    fn split(&mut self, unit: GramUnit, source: &str) {
+        let Self { text, ranges } = self;
         text.clear();
-        ends.clear();
-        let lower = from.chars().flat_map(char::to_lowercase);
+        ranges.clear();
+        let lowercase = source.chars().flat_map(char::to_lowercase);
         match unit {
-            Unit::Word => {
+            GramUnit::Word => {
                 // words are concatenated with blanks between them, so that each run of words is a
                 // slice of the text
-                let (mut start, mut letters) = (0, 0);
-                for letter in lower.chain([' ']) {
+                let (mut word_start, mut letter_count) = (0, 0);
+                for letter in lowercase.chain([' ']) {
                     if is_word_char(letter) {
                         text.push(letter);
-                        letters += 1;
+                        letter_count += 1;
                         continue;
                     }
-                    if letters > 1 {
-                        ends.push((start, text.len()));
+                    if letter_count > 1 {
+                        ranges.push((word_start, text.len()));
                         text.push(' ');
-                        start = text.len();
+                        word_start = text.len();
                     }
-                    text.truncate(start);
-                    letters = 0;
+                    text.truncate(word_start);
+                    letter_count = 0;
                 }
                 return;
             }
-            Unit::Char => {
-                for letter in lower {
+            GramUnit::Char => {
+                for letter in lowercase {
                     let blank = letter.is_whitespace();
                     if !(blank && text.ends_with(' ')) {
                         text.push(if blank { ' ' } else { letter });
                     }
                 }
             }
-            Unit::Spectrum | Unit::Value => text.push_str(from),
+            GramUnit::Spectrum | GramUnit::Value => text.push_str(source),
         }
-        ends.extend(text.char_indices().map(|(at, letter)| (at, at + letter.len_utf8())));
+        ranges.extend(text.char_indices().map(|(at, letter)| (at, at + letter.len_utf8())));
     }
 }
 
@@ -219,18 +220,18 @@ impl TextUnits {
 /// that are separate characters, and the joiners within words of these scripts and of Persian.
 fn is_word_char(letter: char) -> bool {
     // a middle dot is part of identifiers, but not of words
-    let dot = matches!(letter, '\u{b7}' | '\u{387}' | '\u{30fb}' | '\u{ff65}');
-    let mark = || unicode_ident::is_xid_continue(letter) || matches!(letter, '\u{200c}' | '\u{200d}');
-    letter.is_alphanumeric() || !letter.is_ascii() && !dot && mark() || letter == '_'
+    let is_middle_dot = matches!(letter, '\u{b7}' | '\u{387}' | '\u{30fb}' | '\u{ff65}');
+    let is_mark = || unicode_ident::is_xid_continue(letter) || matches!(letter, '\u{200c}' | '\u{200d}');
+    letter.is_alphanumeric() || !letter.is_ascii() && !is_middle_dot && is_mark() || letter == '_'
 }
 
 /// Splits `comment` or `comment:char(3,5)` into the name of a text column and what is counted.
-pub(crate) fn parse_column(text: &str) -> Result<(&str, Grams)> {
+pub(crate) fn parse_text_column(text: &str) -> Result<(&str, NGrams)> {
     match text.rsplit_once(':') {
         // a colon may be part of the column's name
         Some((column, grams)) if UNIT_NAMES.iter().any(|(name, _)| grams.starts_with(name)) => {
             Ok((column, grams.parse()?))
         }
-        _ => Ok((text, Grams::default())),
+        _ => Ok((text, NGrams::default())),
     }
 }

@@ -29,7 +29,7 @@ pub use effects::Effects;
 pub use entries::Entries;
 pub use entries::Weighting;
 pub(crate) use expand::{FeatureWriter, Lookups};
-pub use grams::Grams;
+pub use grams::NGrams;
 pub use time::TimeFeatures;
 pub(crate) use time::TimeReader;
 #[doc(hidden)]
@@ -45,7 +45,7 @@ use serde::{Deserialize, Serialize};
 
 /// Maximum number of values with which a text column that is not named becomes categories. Each
 /// value is a feature, and adds to the cost of a kernel.
-pub(crate) const CATEGORY_LIMIT: usize = 1000;
+pub(crate) const MAX_CATEGORIES: usize = 1000;
 
 /// Maximum number of hash buckets. A plan may still have room for this many features.
 pub(crate) const BUCKET_LIMIT: u32 = 1 << 16;
@@ -78,10 +78,10 @@ impl Code {
             Self::Number => 1,
             Self::Values(values) => values.len(),
             Self::Buckets(buckets) => *buckets as usize,
-            Self::Time(time) => time.features(),
+            Self::Time(time) => time.feature_count(),
             Self::Effects(effects) => effects.outputs.len(),
             Self::Sparse(shape) => shape.values_per_row(),
-            Self::Entries(entries) => entries.features(),
+            Self::Entries(entries) => entries.feature_count(),
         }
     }
 }
@@ -137,17 +137,17 @@ impl CodedColumn {
 
     /// Returns the names of the features: `price`, `city=Paris`, `comment=#17`, `date.hour.sin`,
     /// `user.effect`, `city=(missing)`.
-    fn names(&self) -> impl Iterator<Item = String> + '_ {
+    fn feature_names(&self) -> impl Iterator<Item = String> + '_ {
         let name = &self.name;
         let names: Box<dyn Iterator<Item = String> + '_> = match &self.code {
             Code::Number => Box::new(std::iter::once(name.clone())),
             Code::Values(values) => Box::new(values.iter().map(move |value| format!("{name}={value}"))),
             Code::Buckets(buckets) => Box::new((0..*buckets).map(move |bucket| format!("{name}=#{bucket}"))),
-            Code::Time(time) => Box::new(time.names(name)),
+            Code::Time(time) => Box::new(time.feature_names(name)),
             Code::Effects(effects) => {
                 Box::new(effects.outputs.iter().map(move |output| format!("{name}.effect{output}")))
             }
-            Code::Entries(entries) if entries.is_dense() => entries.names(name),
+            Code::Entries(entries) if entries.is_dense() => entries.feature_names(name),
             Code::Sparse(shape) | Code::Entries(Entries { shape, .. }) => {
                 let entries = move |what: &'static str| {
                     (0..shape.values_per_row() / 2).map(move |entry| format!("{name}.{what}{entry}"))
@@ -205,8 +205,8 @@ impl Encoding {
     }
 
     /// Returns the names of the features, in their order.
-    pub fn names(&self) -> Vec<String> {
-        self.columns.iter().flat_map(CodedColumn::names).collect()
+    pub fn feature_names(&self) -> Vec<String> {
+        self.columns.iter().flat_map(CodedColumn::feature_names).collect()
     }
 
     pub(crate) fn column_of_feature(&self) -> Vec<usize> {
@@ -216,13 +216,13 @@ impl Encoding {
 
     /// Returns, for each feature, whether it is always 0 or 1: a value, a bucket, or an indicator
     /// of missing values.
-    pub fn flags(&self) -> Vec<bool> {
+    pub fn binary_mask(&self) -> Vec<bool> {
         self.mask_without(|code| !matches!(code, Code::Values(_) | Code::Buckets(_)))
     }
 
     /// Returns, for each feature, whether scaling leaves it unchanged. This holds for a 0/1
     /// feature, an effect, and a part of a sparse row.
-    pub(crate) fn unscaled(&self) -> Vec<bool> {
+    pub(crate) fn unscaled_mask(&self) -> Vec<bool> {
         self.mask_without(|code| matches!(code, Code::Number | Code::Time(_)))
     }
 
@@ -259,19 +259,20 @@ impl Encoding {
             .flat_map(|entries| &entries.factors)
             .copied()
             .collect();
-        let bare = |column: &CodedColumn| match entries_with_factors(column) {
+        let strip_factors = |column: &CodedColumn| match entries_with_factors(column) {
             Some(entries) => {
                 CodedColumn { code: Code::Entries(entries.without_factors()), name: column.name.clone(), ..*column }
             }
             None => column.clone(),
         };
-        (!factors.is_empty()).then(|| (Self::new(self.columns.iter().map(bare).collect()), factors))
+        (!factors.is_empty()).then(|| (Self::new(self.columns.iter().map(strip_factors).collect()), factors))
     }
 
     /// Returns the number of factors that [`Encoding::without_factors`] removed.
     pub fn missing_factor_count(&self) -> usize {
-        let bare = self.columns.iter().filter_map(entries_with_factors).filter(|entries| entries.factors.is_empty());
-        bare.fold(0, |sum, entries| sum.saturating_add(entries.shape.width))
+        let stripped_entries =
+            self.columns.iter().filter_map(entries_with_factors).filter(|entries| entries.factors.is_empty());
+        stripped_entries.fold(0, |sum, entries| sum.saturating_add(entries.shape.width))
     }
 
     /// Returns the encoding with these factors. Their number must be the number of missing factors.
@@ -282,15 +283,15 @@ impl Encoding {
                 && entries.has_factors()
                 && entries.factors.is_empty()
             {
-                let rest = factors.split_off(entries.shape.width.min(factors.len()));
-                entries.factors = std::mem::replace(&mut factors, rest);
+                let later_factors = factors.split_off(entries.shape.width.min(factors.len()));
+                entries.factors = std::mem::replace(&mut factors, later_factors);
             }
         }
         self
     }
 
     /// Returns the shape of the rows if they are sparse.
-    pub fn sparse(&self) -> Option<SparseShape> {
+    pub fn sparse_shape(&self) -> Option<SparseShape> {
         entries::combined_shape(&self.columns)
     }
 
@@ -298,9 +299,9 @@ impl Encoding {
     /// one shape for each column.
     #[must_use]
     pub fn with_capacity_for(mut self, shapes: &[SparseShape]) -> Self {
-        for (column, other) in self.columns.iter_mut().zip(shapes) {
+        for (column, needed_shape) in self.columns.iter_mut().zip(shapes) {
             if let Code::Sparse(shape) | Code::Entries(Entries { shape, .. }) = &mut column.code {
-                *shape = shape.union(*other);
+                *shape = shape.union(*needed_shape);
             }
         }
         self
@@ -329,48 +330,48 @@ impl Encoding {
 
     /// Returns the bytes of the values, including the lookup tables.
     pub fn bytes(&self) -> usize {
-        let value = |label: &Label| match label {
-            Label::Text(text) => 2 * text.len() + LOOKUP_BYTES,
-            Label::Bool(_) | Label::Int(_) => 2 * LOOKUP_BYTES,
+        let label_bytes = |label: &Label| match label {
+            Label::Text(text) => 2 * text.len() + LOOKUP_ENTRY_BYTES,
+            Label::Bool(_) | Label::Int(_) => 2 * LOOKUP_ENTRY_BYTES,
         };
         let code_bytes = |column: &CodedColumn| match &column.code {
-            Code::Values(values) => values.iter().map(value).sum(),
+            Code::Values(values) => values.iter().map(label_bytes).sum(),
             Code::Number | Code::Buckets(_) | Code::Time(_) | Code::Sparse(_) => 0,
             Code::Effects(effects) => effects.bytes(),
             Code::Entries(entries) => entries.bytes(),
         };
-        self.columns.iter().map(code_bytes).sum::<usize>() + self.features() * LOOKUP_BYTES
+        self.columns.iter().map(code_bytes).sum::<usize>() + self.features() * LOOKUP_ENTRY_BYTES
     }
 
     /// Returns a description of the first fault, or `None` if the encoding is valid: if values
     /// ascend, the number of buckets is within its limits, and the names of features are unique.
     pub fn fault(&self) -> Option<String> {
-        let has_others = self.columns.len() > 1;
-        let allows_sparse = !has_others || self.sparse().is_some();
+        let has_several_columns = self.columns.len() > 1;
+        let allows_sparse = !has_several_columns || self.sparse_shape().is_some();
         let is_valid_shape = |shape: SparseShape| shape.is_valid() && allows_sparse;
         for column in &self.columns {
             let is_valid = match &column.code {
                 Code::Number | Code::Time(_) => true,
                 Code::Values(values) => values.windows(2).all(|pair| pair[0] < pair[1]),
                 Code::Buckets(buckets) => (1..=BUCKET_LIMIT).contains(buckets),
-                Code::Effects(effects) => effects.is_sound(),
+                Code::Effects(effects) => effects.is_valid(),
                 Code::Sparse(shape) => is_valid_shape(*shape),
-                Code::Entries(entries) => (entries.is_dense() || is_valid_shape(entries.shape)) && entries.is_sound(),
+                Code::Entries(entries) => (entries.is_dense() || is_valid_shape(entries.shape)) && entries.is_valid(),
             };
             if !is_valid {
                 return Some(format!("the encoding of column {:?} is invalid", column.name));
             }
         }
-        let mut names = self.names();
+        let mut names = self.feature_names();
         names.sort_unstable();
-        let twice = names.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0].clone());
-        twice.map(|name| format!("two features are called {name:?}; rename a column"))
+        let duplicate = names.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0].clone());
+        duplicate.map(|name| format!("two features are called {name:?}; rename a column"))
     }
 }
 
 /// Bytes of a value in a lookup table, or of a feature's name; in both cases without the bytes of
 /// the text.
-const LOOKUP_BYTES: usize = 64;
+const LOOKUP_ENTRY_BYTES: usize = 64;
 
 /// Returns the entries of a column whose weighting has a factor for each column of the sparse rows.
 fn entries_with_factors(column: &CodedColumn) -> Option<&Entries> {

@@ -122,19 +122,19 @@ fn is_usual(form: &TimeForm) -> bool {
 }
 
 impl TimeCode {
-    pub(crate) fn features(&self) -> usize {
+    pub(crate) fn feature_count(&self) -> usize {
         1 + 2 * self.cycles.len()
     }
 
     /// Returns the names of the features: `date`, `date.hour.sin`, `date.hour.cos`.
-    pub(crate) fn names<'a>(&'a self, column: &'a str) -> impl Iterator<Item = String> + 'a {
+    pub(crate) fn feature_names<'a>(&'a self, column: &'a str) -> impl Iterator<Item = String> + 'a {
         let pair = move |cycle: &Cycle| ["sin", "cos"].map(|part| format!("{column}.{}.{part}", cycle.name()));
         std::iter::once(column.to_string()).chain(self.cycles.iter().flat_map(pair))
     }
 
     pub(crate) fn feature_values(&self, instant: Instant) -> impl Iterator<Item = f64> {
-        let pair = move |cycle: &Cycle| <[f64; 2]>::from((TAU * cycle.phase(instant)).sin_cos());
-        std::iter::once(instant.days()).chain(self.cycles.iter().flat_map(pair))
+        let sin_cos = move |cycle: &Cycle| <[f64; 2]>::from((TAU * cycle.phase(instant)).sin_cos());
+        std::iter::once(instant.days()).chain(self.cycles.iter().flat_map(sin_cos))
     }
 }
 
@@ -159,7 +159,7 @@ impl TimeReader {
     pub(crate) fn new(form: TimeForm, kind: &Kind) -> Option<Self> {
         match (kind, form) {
             (_, TimeForm::HourMinute) => kind.is_numeric().then_some(Self { form, per_day: 0 }),
-            (Kind::Time(time), _) => Some(Self { form, per_day: dates::units_per_day(time) }),
+            (Kind::Time(time_type), _) => Some(Self { form, per_day: dates::units_per_day(time_type) }),
             // another file may store the same dates as text
             (Kind::Text, TimeForm::YearMonthDay) => Some(Self { form: TimeForm::YearFirst, per_day: 0 }),
             (Kind::Int { .. } | Kind::Float { .. }, TimeForm::YearMonthDay) => Some(Self { form, per_day: 0 }),
@@ -184,7 +184,7 @@ impl TimeReader {
 
     /// Returns the instant in a row, or `None` if the row has no value. If the value is not a time
     /// in the form of the column, the error is the text of the value.
-    pub(crate) fn instant(&self, view: &ColumnView<'_>, row: usize) -> Result<Option<Instant>, String> {
+    pub(crate) fn read_instant(&self, view: &ColumnView<'_>, row: usize) -> Result<Option<Instant>, String> {
         if Self::is_missing(view, row) {
             return Ok(None);
         }
@@ -195,7 +195,7 @@ impl TimeReader {
         match (view.text(row), view.integer(row).map(i64::try_from)) {
             (Some(text), _) => match dates::parse(text, self.form) {
                 Some(instant) => Ok(Some(instant)),
-                None => Err(format!("{:?}", crate::display::truncated(text))),
+                None => Err(format!("{:?}", crate::display::truncate(text))),
             },
             (None, Some(Ok(stored))) if self.per_day > 0 => Ok(Some(Instant::from_stored(stored, self.per_day))),
             _ => Err("not a time".to_string()),
@@ -216,35 +216,38 @@ pub(crate) struct TimeSpan {
     min_days: f64,
     max_days: f64,
     /// Minimum and maximum phase of the values, for each cycle.
-    phases: [[f64; 2]; 3],
+    phase_ranges: [[f64; 2]; 3],
 }
 
 impl TimeSpan {
-    pub(crate) const EMPTY: Self =
-        Self { min_days: f64::INFINITY, max_days: f64::NEG_INFINITY, phases: [[f64::INFINITY, f64::NEG_INFINITY]; 3] };
+    pub(crate) const EMPTY: Self = Self {
+        min_days: f64::INFINITY,
+        max_days: f64::NEG_INFINITY,
+        phase_ranges: [[f64::INFINITY, f64::NEG_INFINITY]; 3],
+    };
 
     pub(crate) fn add(&mut self, instant: Instant) {
         let phases = Cycle::ALL.map(|cycle| [cycle.phase(instant); 2]);
-        self.merge(&Self { min_days: instant.days(), max_days: instant.days(), phases });
+        self.merge(&Self { min_days: instant.days(), max_days: instant.days(), phase_ranges: phases });
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
         (self.min_days, self.max_days) = (self.min_days.min(other.min_days), self.max_days.max(other.max_days));
-        for (mine, other) in self.phases.iter_mut().zip(other.phases) {
-            *mine = [mine[0].min(other[0]), mine[1].max(other[1])];
+        for (range, other) in self.phase_ranges.iter_mut().zip(other.phase_ranges) {
+            *range = [range[0].min(other[0]), range[1].max(other[1])];
         }
     }
 
-    pub(crate) fn cycles(&self, form: TimeForm) -> Vec<Cycle> {
-        let spread = |index: usize| self.phases[index][1] - self.phases[index][0];
-        let through = |(index, cycle): &(usize, Cycle)| match form {
+    pub(crate) fn covered_cycles(&self, form: TimeForm) -> Vec<Cycle> {
+        let spread = |index: usize| self.phase_ranges[index][1] - self.phase_ranges[index][0];
+        let is_covered = |(index, cycle): &(usize, Cycle)| match form {
             // a duration has no phase in the day; for hours and minutes written as an integer,
             // `integer_forms` decides
             TimeForm::Elapsed | TimeForm::HourMinute => false,
             TimeForm::OfDay => *cycle == Cycle::Hour && spread(*index) >= MIN_DAY_SPREAD,
             _ => self.max_days - self.min_days >= cycle.period_days() && spread(*index) >= MIN_SPREAD,
         };
-        Cycle::ALL.into_iter().enumerate().filter(through).map(|(_, cycle)| cycle).collect()
+        Cycle::ALL.into_iter().enumerate().filter(is_covered).map(|(_, cycle)| cycle).collect()
     }
 }
 
@@ -299,7 +302,7 @@ impl TimeSpans {
     /// Returns the code of the column; `None` if it holds no times.
     pub(crate) fn code(&self, cyclic: bool) -> Option<TimeCode> {
         let (form, span) = self.matching_forms().next()?;
-        Some(TimeCode { form, cycles: if cyclic { span.cycles(form) } else { Vec::new() } })
+        Some(TimeCode { form, cycles: if cyclic { span.covered_cycles(form) } else { Vec::new() } })
     }
 
     pub(crate) fn is_ambiguous(&self) -> bool {

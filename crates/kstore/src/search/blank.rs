@@ -17,31 +17,36 @@ impl SelectedTable {
         };
         // a text or time column without a value produces no feature, even if it is named, and every
         // row would be dropped
-        let nothing = |index: usize| self.missing == Missing::Drop && request.roles[index] != Role::Number;
-        let unnamed = |index: &usize| !request.named[*index] || nothing(*index);
-        let columns: Vec<usize> = (0..self.features.len()).filter(unnamed).map(|index| self.features[index]).collect();
+        let yields_no_feature = |index: usize| self.missing == Missing::Drop && request.roles[index] != Role::Number;
+        let may_be_omitted = |index: &usize| !request.is_named[*index] || yields_no_feature(*index);
+        let columns: Vec<usize> =
+            (0..self.features.len()).filter(may_be_omitted).map(|index| self.features[index]).collect();
         // an error of this inspection is ignored: the next pass reports it
-        let blank = self.table.blank_columns_among(&self.rows, columns).unwrap_or_default();
-        let remaining: Vec<usize> =
-            (0..self.features.len()).filter(|index| !blank.contains(&self.features[*index])).collect();
-        if blank.is_empty() || remaining.is_empty() {
+        let blank_columns = self.table.blank_columns_among(&self.rows, columns).unwrap_or_default();
+        let remaining_indices: Vec<usize> =
+            (0..self.features.len()).filter(|index| !blank_columns.contains(&self.features[*index])).collect();
+        if blank_columns.is_empty() || remaining_indices.is_empty() {
             return (self.clone(), None);
         }
-        let role_and_named = |index: &usize| (request.roles[*index], request.named[*index]);
-        let (roles, named) = remaining.iter().map(role_and_named).unzip();
-        let counted = request
-            .counted_texts
-            .iter()
-            .filter_map(|(index, entries)| Some((remaining.iter().position(|other| other == index)?, entries.clone())));
-        let request =
-            Arc::new(EncodingRequest { roles, named, counted_texts: counted.collect(), ..(**request).clone() });
+        let role_and_named = |index: &usize| (request.roles[*index], request.is_named[*index]);
+        let (roles, named) = remaining_indices.iter().map(role_and_named).unzip();
+        let counted_texts = request.counted_texts.iter().filter_map(|(index, entries)| {
+            Some((remaining_indices.iter().position(|other| other == index)?, entries.clone()))
+        });
+        let request = Arc::new(EncodingRequest {
+            roles,
+            is_named: named,
+            counted_texts: counted_texts.collect(),
+            ..(**request).clone()
+        });
         let coding = match self.coding {
             Coding::Numeric(_) => Coding::Numeric(Some(request)),
             _ => Coding::Pending(request),
         };
-        let blank: Vec<usize> = self.features.iter().copied().filter(|column| blank.contains(column)).collect();
-        let note = ColumnNote::Blank { columns: self.names(&blank) };
-        let features = remaining.into_iter().map(|index| self.features[index]).collect();
-        (Self { features, coding, blank_columns: blank, ..self.clone() }, Some(note))
+        let blank_columns: Vec<usize> =
+            self.features.iter().copied().filter(|column| blank_columns.contains(column)).collect();
+        let note = ColumnNote::Blank { columns: self.names(&blank_columns) };
+        let features = remaining_indices.into_iter().map(|index| self.features[index]).collect();
+        (Self { features, coding, blank_columns, ..self.clone() }, Some(note))
     }
 }

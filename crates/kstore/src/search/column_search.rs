@@ -9,7 +9,7 @@
 
 use super::column_values::{ColumnValues, MAX_MEAN_TEXT_BYTES, Resemblance, SmallestDigests};
 use super::integer_forms::IntegerForms;
-use super::{ColumnNote, Distinct};
+use super::{ColumnNote, DistinctCount};
 use crate::KeptValues;
 use crate::dates::{self, TimeForm};
 use crate::encoding::{Code, CodedColumn, Effects, Encoding, TimeFeatures};
@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 /// Minimum number of distinct texts of a column that is checked for mostly numbers among some
 /// words.
-const MIN_NUMBERS: usize = 20;
+const MIN_CHECKED_TEXTS: usize = 20;
 
 const SET_ENTRY_BYTES: usize = 64;
 
@@ -35,7 +35,7 @@ pub trait Search: Reduction<f64, State: Merge, Error = Error> {
     ///
     /// # Errors
     /// The errors of opening the table.
-    fn rows(&self, texts: TextLimit) -> Result<TableRows<f64>>;
+    fn rows(&self, text_limit: TextLimit) -> Result<TableRows<f64>>;
     /// Returns the maximum bytes of a state.
     fn state_bytes(&self) -> usize;
     /// Returns the selection with the found values, and notes on columns.
@@ -53,9 +53,9 @@ pub struct ColumnSearchState {
     limit: usize,
     /// Number of rows read.
     pub rows: u64,
-    values: Vec<ColumnValues>,
+    column_values: Vec<ColumnValues>,
     /// Number of missing values for each numeric column.
-    missing_numbers: Vec<u64>,
+    missing_counts: Vec<u64>,
 }
 
 impl ColumnSearchState {
@@ -63,11 +63,16 @@ impl ColumnSearchState {
     pub fn columns(&self) -> Vec<ColumnSummary> {
         let summary = |values: &ColumnValues| {
             let (times, words) = (values.times.range(), values.times.missing_words);
-            let missing = values.missing + if times.is_some() { words } else { 0 };
+            let missing = values.missing_count + if times.is_some() { words } else { 0 };
             let resemblance = values.resemblance().filter(|_| times.is_none());
-            ColumnSummary { values: values.distinct(self.limit, self.rows), missing, times, resemblance }
+            ColumnSummary {
+                distinct_values: values.distinct(self.limit, self.rows),
+                missing_count: missing,
+                time_range: times,
+                resemblance,
+            }
         };
-        self.values.iter().map(summary).collect()
+        self.column_values.iter().map(summary).collect()
     }
 }
 
@@ -75,11 +80,11 @@ impl ColumnSearchState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnSummary {
     /// Number of distinct values, as categories.
-    pub values: Distinct,
+    pub distinct_values: DistinctCount,
     /// Number of missing values.
-    pub missing: u64,
+    pub missing_count: u64,
     /// Earliest and latest time in ISO 8601, if the column holds times.
-    pub times: Option<(String, String)>,
+    pub time_range: Option<(String, String)>,
     /// What the texts resemble, if they do not look like categories.
     pub resemblance: Option<Resemblance>,
 }
@@ -88,8 +93,8 @@ impl Merge for ColumnSearchState {
     fn merge(&mut self, later: &Self) {
         self.rows += later.rows;
         let limit = self.limit;
-        self.values.iter_mut().zip(&later.values).for_each(|(values, later)| values.merge(later, limit));
-        self.missing_numbers.iter_mut().zip(&later.missing_numbers).for_each(|(count, later)| *count += later);
+        self.column_values.iter_mut().zip(&later.column_values).for_each(|(values, later)| values.merge(later, limit));
+        self.missing_counts.iter_mut().zip(&later.missing_counts).for_each(|(count, later)| *count += later);
     }
 }
 
@@ -104,7 +109,7 @@ pub struct ColumnSearch {
     selected: SelectedTable,
     /// The selection that this pass reads, in which the category columns are kept columns.
     read_selection: SelectedTable,
-    searched: Vec<SearchedColumn>,
+    searched_columns: Vec<SearchedColumn>,
     number_columns: Vec<usize>,
     limit: usize,
 }
@@ -123,18 +128,19 @@ impl SelectedTable {
     #[doc(hidden)]
     pub fn column_search(&self) -> Option<ColumnSearch> {
         let request = self.pending_request()?;
-        let features_with =
-            |such: fn(Role) -> bool| (0..self.features.len()).filter(move |i| such(request.roles[*i])).collect();
-        let searched: Vec<usize> = features_with(|role| !matches!(role, Role::Number | Role::Counted));
-        let numbers: Vec<usize> = features_with(|role| role == Role::Number);
+        let features_with = |has_role: fn(Role) -> bool| {
+            (0..self.features.len()).filter(move |i| has_role(request.roles[*i])).collect()
+        };
+        let searched_indices: Vec<usize> = features_with(|role| !matches!(role, Role::Number | Role::CountedText));
+        let number_indices: Vec<usize> = features_with(|role| role == Role::Number);
         let drops = self.missing == Missing::Drop;
         // a row that is dropped for a missing number must not count in the values of other columns
-        let features = if drops || self.missing == Missing::Indicator { numbers } else { Vec::new() };
-        let numbers = if drops { Vec::new() } else { features.clone() };
-        let keep = searched.iter().map(|i| self.features[*i]).collect();
+        let features = if drops || self.missing == Missing::Indicator { number_indices } else { Vec::new() };
+        let number_columns = if drops { Vec::new() } else { features.clone() };
+        let keep = searched_indices.iter().map(|i| self.features[*i]).collect();
         let read_selection =
             self.for_search(features.into_iter().map(|i| self.features[i]).collect(), keep, Missing::Mean);
-        let searched = searched.into_iter().map(|index| {
+        let searched_columns = searched_indices.into_iter().map(|index| {
             let stored_form = match &self.table.schema().columns[self.features[index]].kind {
                 Kind::Time(time) => Some((dates::units_per_day(time), dates::stored_form(time))),
                 _ => None,
@@ -144,9 +150,9 @@ impl SelectedTable {
         Some(ColumnSearch {
             selected: self.clone(),
             read_selection,
-            searched: searched.collect(),
-            number_columns: numbers,
-            limit: request.limit,
+            searched_columns: searched_columns.collect(),
+            number_columns,
+            limit: request.max_categories,
         })
     }
 }
@@ -154,18 +160,18 @@ impl SelectedTable {
 impl ColumnSearch {
     /// Returns the names of the columns whose values are searched.
     pub fn columns(&self) -> Vec<String> {
-        self.searched.iter().map(|column| self.selected.column_name(column.index)).collect()
+        self.searched_columns.iter().map(|column| self.selected.column_name(column.index)).collect()
     }
 }
 
 impl Search for ColumnSearch {
     fn rows(&self, texts: TextLimit) -> Result<TableRows<f64>> {
-        self.read_selection.rows::<f64>(ReadSettings { texts, ..ReadSettings::default() })
+        self.read_selection.rows::<f64>(ReadSettings { text_limit: texts, ..ReadSettings::default() })
     }
 
     fn state_bytes(&self) -> usize {
-        let categories = self.searched.iter().filter(|column| column.role.has_values()).count();
-        let times = self.searched.len() * (size_of::<ColumnValues>() + IntegerForms::BYTES);
+        let categories = self.searched_columns.iter().filter(|column| column.role.has_values()).count();
+        let times = self.searched_columns.len() * (size_of::<ColumnValues>() + IntegerForms::BYTES);
         let values = self.limit * (MAX_MEAN_TEXT_BYTES + SET_ENTRY_BYTES) + SmallestDigests::BYTES;
         categories * values + 8 * self.selected.features.len() + times
     }
@@ -176,16 +182,19 @@ impl Search for ColumnSearch {
         for index in 0..self.selected.features.len() {
             let entries =
                 request.counted_texts.iter().find(|(counted, _)| *counted == index).map(|(_, entries)| entries.clone());
-            let column = match self.searched.iter().position(|column| column.index == index) {
+            let column = match self.searched_columns.iter().position(|column| column.index == index) {
                 None => {
                     let code = entries.map_or(Code::Number, Code::Entries);
                     let number_index = self.number_columns.iter().position(|at| *at == index);
-                    let missing = number_index.is_some_and(|at| state.missing_numbers[at] > 0);
+                    let missing = number_index.is_some_and(|at| state.missing_counts[at] > 0);
                     Some(CodedColumn { name: self.selected.column_name(index), code, missing })
                 }
-                Some(search_index) => {
-                    self.code_column(request, search_index, (&state.values[search_index], state.rows), &mut notes)?
-                }
+                Some(search_index) => self.code_column(
+                    request,
+                    search_index,
+                    (&state.column_values[search_index], state.rows),
+                    &mut notes,
+                )?,
             };
             if let Some(column) = column {
                 columns.push(column);
@@ -211,7 +220,7 @@ impl ColumnSearch {
         (values, rows): (&ColumnValues, u64),
         notes: &mut Vec<ColumnNote>,
     ) -> Result<Option<CodedColumn>> {
-        let SearchedColumn { index, role, .. } = self.searched[search_index];
+        let SearchedColumn { index, role, .. } = self.searched_columns[search_index];
         let name = self.selected.column_name(index);
         let kind = &self.selected.table.schema().columns[self.selected.features[index]].kind;
         if role == Role::Suspect {
@@ -222,7 +231,7 @@ impl ColumnSearch {
                 notes.push(ColumnNote::AmbiguousDates { column: name.clone() });
             }
             let missing =
-                self.selected.missing == Missing::Indicator && values.missing + values.times.missing_words > 0;
+                self.selected.missing == Missing::Indicator && values.missing_count + values.times.missing_words > 0;
             return Ok(Some(CodedColumn { name, code: Code::Time(code), missing }));
         }
         if let Some(row) = values.first_missing_row {
@@ -230,29 +239,32 @@ impl ColumnSearch {
         }
         if !role.has_values() {
             let column = self.selected.features[index];
-            return match *kind == Kind::Text && request.named[index] {
-                true => {
-                    Err(self.selected.table.wrong_type(column, "its values are not times; name it in `categories`"))
-                }
+            return match *kind == Kind::Text && request.is_named[index] {
+                true => Err(self
+                    .selected
+                    .table
+                    .wrong_type_error(column, "its values are not times; name it in `categories`")),
                 false => Ok(None),
             };
         }
         if request.has_default_categories() {
             self.reject_mostly_numeric(index, values)?;
             notes.extend(
-                values.resemblance().map(|looks| ColumnNote::Resembles { column: name.clone(), resemblance: looks }),
+                values.resemblance().map(|resemblance| ColumnNote::Resembles { column: name.clone(), resemblance }),
             );
         }
         let is_identifier = values.is_identifier(rows);
         let has_too_many =
-            values.too_many || is_identifier && request.has_default_categories() && !request.named[index];
-        let has_effects =
-            request.has_default_categories() && !is_identifier && !values.is_long(rows) && self.selected.has_target();
-        let code = match (has_too_many, request.hash) {
+            values.has_too_many_values || is_identifier && request.has_default_categories() && !request.is_named[index];
+        let has_effects = request.has_default_categories()
+            && !is_identifier
+            && !values.has_long_texts(rows)
+            && self.selected.has_target();
+        let code = match (has_too_many, request.hash_buckets) {
             (false, _) => Code::Values(values.sorted_values()),
             (true, Some(buckets)) => Code::Buckets(buckets),
             (true, None) if has_effects => Code::Effects(Effects::default()),
-            (true, None) if request.named[index] => {
+            (true, None) if request.is_named[index] => {
                 return Err(Error::TooManyValues { column: name, limit: self.limit });
             }
             (true, None) => {
@@ -260,8 +272,8 @@ impl ColumnSearch {
                 return Ok(None);
             }
         };
-        let some = code.features() > 0 || values.missing > 0 || values.too_many;
-        Ok(some.then_some(CodedColumn { name, code, missing: values.missing > 0 }))
+        let is_informative = code.features() > 0 || values.missing_count > 0 || values.has_too_many_values;
+        Ok(is_informative.then_some(CodedColumn { name, code, missing: values.missing_count > 0 }))
     }
 
     /// Resolves a numeric column that may instead hold dates, times of day or a row counter.
@@ -273,7 +285,7 @@ impl ColumnSearch {
         notes: &mut Vec<ColumnNote>,
     ) -> Option<CodedColumn> {
         let column = self.selected.column_name(index);
-        if values.integer_forms.is_row_counter() && !request.named[index] {
+        if values.integer_forms.is_row_counter() && !request.is_named[index] {
             notes.push(ColumnNote::RowCounter { column });
             return None;
         }
@@ -282,7 +294,7 @@ impl ColumnSearch {
             .code(request.times == TimeFeatures::Cyclic)
             .filter(|_| request.times != TimeFeatures::None);
         notes.extend(time.as_ref().map(|time| ColumnNote::NumericTimes { column: column.clone(), form: time.form }));
-        let missing = self.selected.missing == Missing::Indicator && values.missing > 0;
+        let missing = self.selected.missing == Missing::Indicator && values.missing_count > 0;
         Some(CodedColumn { name: column, code: time.map_or(Code::Number, Code::Time), missing })
     }
 
@@ -291,16 +303,20 @@ impl ColumnSearch {
     fn reject_mostly_numeric(&self, index: usize, values: &ColumnValues) -> Result<()> {
         let not_numbers: Vec<&Arc<str>> =
             values.texts.iter().filter(|text| text.trim().parse::<f64>().is_err()).collect();
-        let (all, numbers) = (values.texts.len(), values.texts.len() - not_numbers.len());
-        let Some(word) = not_numbers.into_iter().min().filter(|_| all >= MIN_NUMBERS && 10 * numbers > 9 * all) else {
+        let (text_count, number_count) = (values.texts.len(), values.texts.len() - not_numbers.len());
+        let Some(word) = not_numbers
+            .into_iter()
+            .min()
+            .filter(|_| text_count >= MIN_CHECKED_TEXTS && 10 * number_count > 9 * text_count)
+        else {
             return Ok(());
         };
-        let (all, numbers) = (display::format_count(all as u64), display::format_count(numbers as u64));
-        let word = display::truncated(word);
+        let (all, numbers) = (display::format_count(text_count as u64), display::format_count(number_count as u64));
+        let word = display::truncate(word);
         let expected = format!(
             "{numbers} of its {all} values are numbers, and {word:?} is not; correct it, or name the column in `categories`"
         );
-        Err(self.selected.table.wrong_type(self.selected.features[index], &expected))
+        Err(self.selected.table.wrong_type_error(self.selected.features[index], &expected))
     }
 
     #[cold]
@@ -309,7 +325,7 @@ impl ColumnSearch {
             Missing::Mean => "only numbers have a mean: choose `missing` indicator or `missing` drop",
             _ => "clean the data or choose `missing` indicator or `missing` drop",
         };
-        self.selected.category_error(self.searched[column].index, row, "missing", remedy)
+        self.selected.bad_category_error(self.searched_columns[column].index, row, "missing", remedy)
     }
 }
 
@@ -319,12 +335,12 @@ impl Reduction<f64> for ColumnSearch {
     type Error = Error;
 
     fn init(&self) -> ColumnSearchState {
-        let searched = vec![ColumnValues::default(); self.searched.len()];
+        let column_values = vec![ColumnValues::default(); self.searched_columns.len()];
         ColumnSearchState {
             limit: self.limit.min(MAX_CLASS_LABELS),
             rows: 0,
-            values: searched,
-            missing_numbers: vec![0; self.number_columns.len()],
+            column_values: column_values,
+            missing_counts: vec![0; self.number_columns.len()],
         }
     }
 
@@ -334,12 +350,12 @@ impl Reduction<f64> for ColumnSearch {
         state.rows += block.len() as u64;
         if !self.number_columns.is_empty() {
             for row in block.x.chunks_exact(block.d) {
-                let counts = state.missing_numbers.iter_mut().zip(row);
+                let counts = state.missing_counts.iter_mut().zip(row);
                 counts.filter(|(_, value)| !value.is_finite()).for_each(|(count, _)| *count += 1);
             }
         }
-        for (search_index, (values, column)) in state.values.iter_mut().zip(block.kept_columns).enumerate() {
-            for (i, row) in block.rows.iter().enumerate() {
+        for (search_index, (values, column)) in state.column_values.iter_mut().zip(block.kept_columns).enumerate() {
+            for (i, row) in block.row_numbers.iter().enumerate() {
                 match column.is_null(i) || is_nan(column, i) {
                     true => self.count_missing(search_index, *row, values)?,
                     false => self.add_value(search_index, *row, column.values(), i, values)?,
@@ -355,9 +371,9 @@ impl ColumnSearch {
     /// only returned later, after the column turned out to hold no times.
     fn count_missing(&self, search_index: usize, row: u64, values: &mut ColumnValues) -> Result<()> {
         match self.selected.missing {
-            _ if self.searched[search_index].role == Role::Suspect => values.missing += 1,
-            Missing::Indicator => values.missing += 1,
-            Missing::Mean if self.searched[search_index].role.has_times() => {
+            _ if self.searched_columns[search_index].role == Role::Suspect => values.missing_count += 1,
+            Missing::Indicator => values.missing_count += 1,
+            Missing::Mean if self.searched_columns[search_index].role.has_times() => {
                 values.first_missing_row = Some(values.first_missing_row.map_or(row, |first| first.min(row)));
             }
             _ => return Err(self.missing_error(search_index, row)),
@@ -374,7 +390,7 @@ impl ColumnSearch {
         i: usize,
         column_values: &mut ColumnValues,
     ) -> Result<()> {
-        let SearchedColumn { index, role, stored_form: stored } = self.searched[search_index];
+        let SearchedColumn { index, role, stored_form: stored } = self.searched_columns[search_index];
         match (values, stored.filter(|_| role.has_times())) {
             (KeptValues::Text(texts), _) => {
                 if role.has_times() {
@@ -391,10 +407,10 @@ impl ColumnSearch {
                 column_values.times.add_stored(values[i], per_day, form)
             }
             (values, _) => {
-                let value = label(values, i).ok_or_else(|| {
+                let value = label_at(values, i).ok_or_else(|| {
                     let remedy =
                         "a category must be an integer, a boolean or text; remove the column from `categories`";
-                    self.selected.category_error(index, row, "not an integer of 64 bits", remedy)
+                    self.selected.bad_category_error(index, row, "not an integer of 64 bits", remedy)
                 })?;
                 column_values.insert_value(value, self.limit);
             }
@@ -408,7 +424,7 @@ fn is_nan(column: &KeptColumn, row: usize) -> bool {
 }
 
 /// Returns the value of a row as a label; `None` for a fraction and for a byte string.
-fn label(values: &KeptValues, row: usize) -> Option<Label> {
+fn label_at(values: &KeptValues, row: usize) -> Option<Label> {
     match values {
         KeptValues::I64(values) => Some(Label::Int(values[row])),
         KeptValues::U64(values) => i64::try_from(values[row]).ok().map(Label::Int),

@@ -16,23 +16,23 @@ const MIN_IDENTIFIER_VALUES: usize = 50;
 
 /// The number of distinct values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Distinct {
+pub enum DistinctCount {
     /// Exactly this many.
     Exactly(usize),
     /// More distinct values than a limit, or values that are too long to be categories.
     More {
         /// The limit.
-        than: usize,
+        limit: usize,
         /// False if nearly every row has its own value.
-        repeat: bool,
+        has_repeats: bool,
     },
 }
 
-impl std::fmt::Display for Distinct {
+impl std::fmt::Display for DistinctCount {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Exactly(values) => f.write_str(&display::format_count(*values as u64)),
-            Self::More { than, .. } => write!(f, "more than {}", display::format_count(*than as u64)),
+            Self::More { limit: than, .. } => write!(f, "more than {}", display::format_count(*than as u64)),
         }
     }
 }
@@ -75,19 +75,19 @@ impl SmallestDigests {
 pub enum Resemblance {
     /// Numbers that are written with a currency, a unit or another mark. The text is an example
     /// from the column.
-    Numbers(String),
+    MarkedNumbers(String),
     /// A word among the values of the column that may mean a missing value.
-    Word(&'static str),
+    MissingWord(&'static str),
 }
 
 impl std::fmt::Display for Resemblance {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Numbers(number) => write!(
+            Self::MarkedNumbers(number) => write!(
                 f,
                 "is read as text but looks like numbers with a unit or another mark, such as {number:?}; `types` reads them as numbers in .csv if all have the same mark"
             ),
-            Self::Word(word) => write!(
+            Self::MissingWord(word) => write!(
                 f,
                 "has the value {word:?}, which is a category; `missing_words` {word} reads it as missing in .csv and .jsonl"
             ),
@@ -97,10 +97,10 @@ impl std::fmt::Display for Resemblance {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct ColumnValues {
-    pub(super) values: HashSet<Label>,
+    pub(super) labels: HashSet<Label>,
     pub(super) texts: HashSet<Arc<str>>,
-    pub(super) bytes: usize,
-    pub(super) too_many: bool,
+    pub(super) distinct_text_bytes: usize,
+    pub(super) has_too_many_values: bool,
     digests: SmallestDigests,
     /// Whether any text is neither a number nor a word for a missing value.
     has_plain_text: bool,
@@ -108,10 +108,10 @@ pub(super) struct ColumnValues {
     /// smallest word for a missing value.
     marked_number: Option<Arc<str>>,
     missing_word: Option<&'static str>,
-    text_bytes: u64,
+    total_text_bytes: u64,
     pub(super) times: TimeSpans,
     pub(super) integer_forms: IntegerForms,
-    pub(super) missing: u64,
+    pub(super) missing_count: u64,
     /// The first row with a missing value, which is an error for a category but not for a time.
     pub(super) first_missing_row: Option<u64>,
 }
@@ -119,7 +119,7 @@ pub(super) struct ColumnValues {
 impl ColumnValues {
     pub(super) fn add_text(&mut self, text: &str, limit: usize) {
         self.digests.insert(Digest::u64_of(text.as_bytes()));
-        self.text_bytes += text.len() as u64;
+        self.total_text_bytes += text.len() as u64;
         self.update_resemblance(text);
         self.insert_text(text, limit);
     }
@@ -143,75 +143,75 @@ impl ColumnValues {
             .marked_number
             .as_ref()
             .filter(|_| !self.has_plain_text)
-            .map(|text| Resemblance::Numbers(text.to_string()));
-        marked.or(self.missing_word.map(Resemblance::Word))
+            .map(|text| Resemblance::MarkedNumbers(text.to_string()));
+        marked.or(self.missing_word.map(Resemblance::MissingWord))
     }
 
     fn insert_text(&mut self, text: &str, limit: usize) {
-        if !self.too_many && !self.texts.contains(text) {
-            self.bytes += text.len();
+        if !self.has_too_many_values && !self.texts.contains(text) {
+            self.distinct_text_bytes += text.len();
             self.texts.insert(text.into());
-            self.clear_beyond(limit);
+            self.clear_if_over_limit(limit);
         }
     }
 
     pub(super) fn insert_value(&mut self, value: Label, limit: usize) {
-        if !self.too_many {
-            self.values.insert(value);
-            self.clear_beyond(limit);
+        if !self.has_too_many_values {
+            self.labels.insert(value);
+            self.clear_if_over_limit(limit);
         }
     }
 
-    fn clear_beyond(&mut self, limit: usize) {
-        if self.values.len() + self.texts.len() > limit || self.bytes > limit * MAX_MEAN_TEXT_BYTES {
-            (self.too_many, self.values, self.texts) = (true, HashSet::new(), HashSet::new());
+    fn clear_if_over_limit(&mut self, limit: usize) {
+        if self.labels.len() + self.texts.len() > limit || self.distinct_text_bytes > limit * MAX_MEAN_TEXT_BYTES {
+            (self.has_too_many_values, self.labels, self.texts) = (true, HashSet::new(), HashSet::new());
         }
     }
 
     pub(super) fn merge(&mut self, later: &Self, limit: usize) {
-        self.missing += later.missing;
+        self.missing_count += later.missing_count;
         self.first_missing_row = self.first_missing_row.into_iter().chain(later.first_missing_row).min();
         self.times.merge(&later.times);
         self.integer_forms.merge(&later.integer_forms);
-        self.text_bytes += later.text_bytes;
+        self.total_text_bytes += later.total_text_bytes;
         self.has_plain_text |= later.has_plain_text;
         self.missing_word = self.missing_word.into_iter().chain(later.missing_word).min();
         self.marked_number = self.marked_number.take().into_iter().chain(later.marked_number.clone()).min();
         later.digests.0.iter().for_each(|digest| self.digests.insert(*digest));
-        if later.too_many {
-            (self.too_many, self.values, self.texts) = (true, HashSet::new(), HashSet::new());
+        if later.has_too_many_values {
+            (self.has_too_many_values, self.labels, self.texts) = (true, HashSet::new(), HashSet::new());
             return;
         }
         later.texts.iter().for_each(|text| self.insert_text(text, limit));
-        later.values.iter().for_each(|value| self.insert_value(value.clone(), limit));
+        later.labels.iter().for_each(|value| self.insert_value(value.clone(), limit));
     }
 
     pub(super) fn sorted_values(&self) -> Vec<Label> {
         let texts = self.texts.iter().map(|text| Label::Text(Arc::clone(text)));
-        let mut values: Vec<Label> = self.values.iter().cloned().chain(texts).collect();
+        let mut values: Vec<Label> = self.labels.iter().cloned().chain(texts).collect();
         values.sort_unstable();
         values
     }
 
-    pub(super) fn distinct(&self, limit: usize, rows: u64) -> Distinct {
-        match self.too_many {
-            true => Distinct::More { than: limit, repeat: !self.is_identifier(rows) },
-            false => Distinct::Exactly(self.values.len() + self.texts.len()),
+    pub(super) fn distinct(&self, limit: usize, rows: u64) -> DistinctCount {
+        match self.has_too_many_values {
+            true => DistinctCount::More { limit, has_repeats: !self.is_identifier(rows) },
+            false => DistinctCount::Exactly(self.labels.len() + self.texts.len()),
         }
     }
 
     /// Returns whether nearly every row has its own text, as in an identifier or a comment. Such a
     /// text says nothing about other rows.
     pub(super) fn is_identifier(&self, rows: u64) -> bool {
-        let values = if self.too_many { self.digests.estimate() } else { self.texts.len() as f64 };
-        values >= MIN_IDENTIFIER_VALUES as f64 && 10.0 * values > 9.0 * self.present_rows(rows) as f64
+        let values = if self.has_too_many_values { self.digests.estimate() } else { self.texts.len() as f64 };
+        values >= MIN_IDENTIFIER_VALUES as f64 && 10.0 * values > 9.0 * self.rows_with_value(rows) as f64
     }
 
-    pub(super) fn is_long(&self, rows: u64) -> bool {
-        self.text_bytes > MAX_MEAN_TEXT_BYTES as u64 * self.present_rows(rows)
+    pub(super) fn has_long_texts(&self, rows: u64) -> bool {
+        self.total_text_bytes > MAX_MEAN_TEXT_BYTES as u64 * self.rows_with_value(rows)
     }
 
-    fn present_rows(&self, rows: u64) -> u64 {
-        rows.saturating_sub(self.missing)
+    fn rows_with_value(&self, rows: u64) -> u64 {
+        rows.saturating_sub(self.missing_count)
     }
 }

@@ -1,9 +1,9 @@
 //! The pass that learns the effects of values on the target, from sums of the target for each value
 //! and fold.
 
-use super::{ColumnNote, Distinct, Search};
+use super::{ColumnNote, DistinctCount, Search};
 use crate::KeptValues;
-use crate::encoding::effects::{Effects, FOLDS, fold_of};
+use crate::encoding::effects::{Effects, FOLD_COUNT, fold_of};
 use crate::encoding::{Code, CodedColumn, Encoding};
 use crate::select::SelectedTable;
 use crate::{
@@ -25,32 +25,32 @@ const CHANCE_DEVIATIONS: f64 = 4.0;
 
 /// For each fold, the sum of the weights and, for each output, the sum of the weighted targets of
 /// some rows: `[weight, target, …]`, concatenated.
-type Sums = Box<[f64]>;
+type FoldSums = Box<[f64]>;
 
 /// The state of an [`EffectSearch`]: sums of weights and targets.
 #[derive(Clone, Debug)]
 pub struct EffectSums {
     /// For each column, the sums of each value; `None` if there are too many values.
-    values: Vec<Option<HashMap<u64, Sums>>>,
-    total: Sums,
-    squares: Vec<f64>,
+    value_sums: Vec<Option<HashMap<u64, FoldSums>>>,
+    total_sums: FoldSums,
+    squared_target_sums: Vec<f64>,
     rows: u64,
     /// Whether any weight is not an integer. In this case a sum of weights is not a number of rows.
-    fractional_weights: bool,
+    has_fractional_weights: bool,
 }
 
-fn add_to(sums: &mut [f64], more: &[f64]) {
-    sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+fn add_to(sums: &mut [f64], addends: &[f64]) {
+    sums.iter_mut().zip(addends).for_each(|(sum, more)| *sum += more);
 }
 
 impl Merge for EffectSums {
     fn merge(&mut self, later: &Self) {
-        add_to(&mut self.total, &later.total);
-        add_to(&mut self.squares, &later.squares);
+        add_to(&mut self.total_sums, &later.total_sums);
+        add_to(&mut self.squared_target_sums, &later.squared_target_sums);
         self.rows += later.rows;
-        self.fractional_weights |= later.fractional_weights;
-        for (mine, later) in self.values.iter_mut().zip(&later.values) {
-            *mine = mine.take().zip(later.as_ref()).and_then(|(mut mine, later)| {
+        self.has_fractional_weights |= later.has_fractional_weights;
+        for (sums_by_value, later) in self.value_sums.iter_mut().zip(&later.value_sums) {
+            *sums_by_value = sums_by_value.take().zip(later.as_ref()).and_then(|(mut mine, later)| {
                 later.iter().for_each(|(value, sums)| match mine.get_mut(value) {
                     Some(mine) => add_to(mine, sums),
                     None => _ = mine.insert(*value, sums.clone()),
@@ -89,22 +89,25 @@ impl SelectedTable {
         if column_indices.is_empty() {
             return None;
         }
-        let names = match &classes {
+        let output_names = match &classes {
             Some(labels) => labels.iter().skip(1).map(|label| format!("={label}")).collect(),
             None => self.target_names().iter().map(|name| format!(".{name}")).collect::<Vec<_>>(),
         };
-        let outputs =
-            if names.len() == 1 { vec![String::new()] } else { names.into_iter().take(MAX_OUTPUTS).collect() };
+        let outputs = if output_names.len() == 1 {
+            vec![String::new()]
+        } else {
+            output_names.into_iter().take(MAX_OUTPUTS).collect()
+        };
         // a row that is dropped for a missing value in another column must not count here
         let drops = self.missing == Missing::Drop;
-        let others = (0..self.features.len()).filter(|index| drops && !column_indices.contains(index));
-        let (numbers, others): (Vec<usize>, Vec<usize>) =
-            others.partition(|index| encoding.columns()[*index].code == Code::Number);
-        let keep: Vec<usize> = column_indices.iter().chain(&others).map(|index| self.features[*index]).collect();
-        let numbers = numbers.into_iter().map(|index| self.features[index]).collect();
+        let other_indices = (0..self.features.len()).filter(|index| drops && !column_indices.contains(index));
+        let (numeric_indices, other_indices): (Vec<usize>, Vec<usize>) =
+            other_indices.partition(|index| encoding.columns()[*index].code == Code::Number);
+        let keep: Vec<usize> = column_indices.iter().chain(&other_indices).map(|index| self.features[*index]).collect();
+        let numeric_columns = numeric_indices.into_iter().map(|index| self.features[index]).collect();
         let Self { targets, weight, class, .. } = self.clone();
         let read_selection =
-            Self { targets, weight, class, group: None, ..self.for_search(numbers, keep, Missing::Error) };
+            Self { targets, weight, class, group: None, ..self.for_search(numeric_columns, keep, Missing::Error) };
         Some(EffectSearch { selected: self.clone(), read_selection, column_indices, classes, outputs })
     }
 }
@@ -112,8 +115,8 @@ impl SelectedTable {
 impl Search for EffectSearch {
     fn rows(&self, texts: TextLimit) -> Result<TableRows<f64>> {
         self.read_selection.rows::<f64>(ReadSettings {
-            texts,
-            classes: self.classes.clone(),
+            text_limit: texts,
+            class_labels: self.classes.clone(),
             ..ReadSettings::default()
         })
     }
@@ -126,14 +129,14 @@ impl Search for EffectSearch {
         let (mut columns, mut features, mut notes) = (Vec::new(), Vec::new(), Vec::new());
         let all_columns = self.selected.encoding().into_iter().flat_map(Encoding::columns).enumerate();
         for ((index, column), feature) in all_columns.zip(&self.selected.features) {
-            let encoded = match self.column_indices.iter().position(|searched| *searched == index) {
+            let encoded_column = match self.column_indices.iter().position(|searched| *searched == index) {
                 None => Some(column.clone()),
                 Some(search_index) => {
-                    let effects = state.values[search_index].as_ref().and_then(|sums| self.estimate(sums, state));
+                    let effects = state.value_sums[search_index].as_ref().and_then(|sums| self.estimate(sums, state));
                     effects.map(|effects| CodedColumn { code: Code::Effects(effects), ..column.clone() })
                 }
             };
-            match encoded {
+            match encoded_column {
                 Some(column) => {
                     columns.push(column);
                     features.push(*feature);
@@ -143,8 +146,8 @@ impl Search for EffectSearch {
                         .column_indices
                         .iter()
                         .position(|searched| *searched == index)
-                        .is_some_and(|search_index| state.values[search_index].is_none());
-                    let values = Distinct::More { than: MAX_EFFECT_VALUES, repeat: true };
+                        .is_some_and(|search_index| state.value_sums[search_index].is_none());
+                    let values = DistinctCount::More { limit: MAX_EFFECT_VALUES, has_repeats: true };
                     let column = column.name.clone();
                     notes.push(match too_many {
                         true => ColumnNote::TooManyValues { column, values },
@@ -163,77 +166,90 @@ impl Search for EffectSearch {
 impl EffectSearch {
     /// Returns the number of sums for a value: for each fold, a weight and one sum for each output.
     fn sums_per_value(&self) -> usize {
-        FOLDS * (1 + self.outputs.len())
+        FOLD_COUNT * (1 + self.outputs.len())
     }
 
     /// Estimates the effects of the values from their sums; `None` if chance alone can explain the
     /// differences between values.
-    fn estimate(&self, sums: &HashMap<u64, Sums>, pass_sums: &EffectSums) -> Option<Effects> {
+    fn estimate(&self, sums: &HashMap<u64, FoldSums>, pass_sums: &EffectSums) -> Option<Effects> {
         let t = self.outputs.len();
-        let total = Total::sum_folds(&pass_sums.total, t, None);
-        let rows = if pass_sums.fractional_weights { pass_sums.rows as f64 } else { total.weight };
+        let total = TargetSums::sum_folds(&pass_sums.total_sums, t, None);
+        let rows = if pass_sums.has_fractional_weights { pass_sums.rows as f64 } else { total.weight };
         let rows_per_weight = rows / total.weight;
         let mut values: Vec<u64> = sums.keys().copied().collect();
         values.sort_unstable();
-        let groups = values.len() as f64;
-        let (mut between, mut within, mut sizes) = (0.0, 0.0, 0.0);
+        let value_count = values.len() as f64;
+        let (mut between_squares, mut within_squares, mut squared_size_sum) = (0.0, 0.0, 0.0);
         let mut deviations = Vec::with_capacity(t);
-        for (o, squares) in pass_sums.squares.iter().enumerate() {
+        for (o, squares) in pass_sums.squared_target_sums.iter().enumerate() {
             let squares_of_mean = total.sums[o] * total.sums[o] / total.weight;
-            let explained: f64 =
-                values.iter().map(|value| Total::sum_folds(&sums[value], t, None).explained_squares(o)).sum();
+            let explained_squares: f64 =
+                values.iter().map(|value| TargetSums::sum_folds(&sums[value], t, None).explained_squares(o)).sum();
             let total_squares = squares - squares_of_mean;
             // a constant target has no variance except rounding errors
             if total_squares.is_nan() || total_squares <= 1e-12 * squares {
                 return None;
             }
-            between += (explained - squares_of_mean) / total_squares;
-            within += (squares - explained).max(0.0) / total_squares;
+            between_squares += (explained_squares - squares_of_mean) / total_squares;
+            within_squares += (squares - explained_squares).max(0.0) / total_squares;
             deviations.push((total_squares / total.weight).sqrt());
         }
-        values
-            .iter()
-            .for_each(|value| sizes += (rows_per_weight * Total::sum_folds(&sums[value], t, None).weight).powi(2));
-        let degrees_of_freedom = (t as f64 * (groups - 1.0), t as f64 * (rows - groups));
+        values.iter().for_each(|value| {
+            squared_size_sum += (rows_per_weight * TargetSums::sum_folds(&sums[value], t, None).weight).powi(2)
+        });
+        let degrees_of_freedom = (t as f64 * (value_count - 1.0), t as f64 * (rows - value_count));
         if degrees_of_freedom.0 <= 0.0 || degrees_of_freedom.1 <= 0.0 {
             return None;
         }
-        let (between, within) = (between / degrees_of_freedom.0, within / degrees_of_freedom.1);
-        let threshold =
-            within * (1.0 + CHANCE_DEVIATIONS * (2.0 / degrees_of_freedom.0 + 2.0 / degrees_of_freedom.1).sqrt());
-        if threshold.is_nan() || between <= threshold {
+        let (between_mean_square, within_mean_square) =
+            (between_squares / degrees_of_freedom.0, within_squares / degrees_of_freedom.1);
+        let threshold = within_mean_square
+            * (1.0 + CHANCE_DEVIATIONS * (2.0 / degrees_of_freedom.0 + 2.0 / degrees_of_freedom.1).sqrt());
+        if threshold.is_nan() || between_mean_square <= threshold {
             return None;
         }
-        let per_value = (rows - sizes / rows) / (groups - 1.0);
+        let mean_rows_per_value = (rows - squared_size_sum / rows) / (value_count - 1.0);
         // the weight that the mean of all rows gets in the mean of a value, in units of row weights
-        let prior = within * per_value / (between - within) / rows_per_weight;
+        let prior_weight =
+            within_mean_square * mean_rows_per_value / (between_mean_square - within_mean_square) / rows_per_weight;
         // a single outlier can make values differ by more than chance, but does not help to predict
         // the rows of other folds
-        if self.gain((&values, sums), pass_sums, prior) <= 0.0 {
+        if self.cross_validated_gain((&values, sums), pass_sums, prior_weight) <= 0.0 {
             return None;
         }
         let effects_without = |excluded_fold: Option<usize>| -> Vec<f64> {
-            let total = Total::sum_folds(&pass_sums.total, t, excluded_fold);
-            let effects = |value: &u64| total.effects(&Total::sum_folds(&sums[value], t, excluded_fold), prior);
-            values.iter().flat_map(effects).zip(deviations.iter().cycle()).map(|(effect, d)| effect / d).collect()
+            let total = TargetSums::sum_folds(&pass_sums.total_sums, t, excluded_fold);
+            let effects =
+                |value: &u64| total.effects(&TargetSums::sum_folds(&sums[value], t, excluded_fold), prior_weight);
+            values
+                .iter()
+                .flat_map(effects)
+                .zip(deviations.iter().cycle())
+                .map(|(effect, deviation)| effect / deviation)
+                .collect()
         };
-        let folds = (0..FOLDS).map(|fold| effects_without(Some(fold))).collect();
+        let folds = (0..FOLD_COUNT).map(|fold| effects_without(Some(fold))).collect();
         Some(Effects { outputs: self.outputs.clone(), effects: effects_without(None), folds, values })
     }
 
     /// Returns the cross-validated reduction of the squared error, when the rows of each fold are
     /// predicted by the effects that are estimated from the other folds. The reduction of each
     /// output is divided by the sum of squares of the output; the result is the sum over outputs.
-    fn gain(&self, (values, sums): (&[u64], &HashMap<u64, Sums>), pass_sums: &EffectSums, prior: f64) -> f64 {
+    fn cross_validated_gain(
+        &self,
+        (values, sums): (&[u64], &HashMap<u64, FoldSums>),
+        pass_sums: &EffectSums,
+        prior_weight: f64,
+    ) -> f64 {
         let t = self.outputs.len();
         let mut gain = 0.0;
-        for fold in 0..FOLDS {
-            let total = Total::sum_folds(&pass_sums.total, t, Some(fold));
+        for fold in 0..FOLD_COUNT {
+            let total = TargetSums::sum_folds(&pass_sums.total_sums, t, Some(fold));
             for sums in values.iter().map(|value| &sums[value]) {
                 let fold_sums = &sums[fold * (1 + t)..(fold + 1) * (1 + t)];
-                let effects = total.effects(&Total::sum_folds(sums, t, Some(fold)), prior);
+                let effects = total.effects(&TargetSums::sum_folds(sums, t, Some(fold)), prior_weight);
                 for ((effect, sum), (mean, squares)) in
-                    effects.iter().zip(&fold_sums[1..]).zip(total.sums.iter().zip(&pass_sums.squares))
+                    effects.iter().zip(&fold_sums[1..]).zip(total.sums.iter().zip(&pass_sums.squared_target_sums))
                 {
                     let residual = sum - fold_sums[0] * mean / total.weight.max(f64::MIN_POSITIVE);
                     gain += effect * (2.0 * residual - effect * fold_sums[0]) / squares;
@@ -245,12 +261,12 @@ impl EffectSearch {
 }
 
 /// Sums over all folds, or over all folds except one.
-struct Total {
+struct TargetSums {
     weight: f64,
     sums: Vec<f64>,
 }
 
-impl Total {
+impl TargetSums {
     fn sum_folds(sums: &[f64], t: usize, excluded_fold: Option<usize>) -> Self {
         let mut total = vec![0.0; 1 + t];
         let folds = sums.chunks_exact(1 + t).enumerate().filter(|(fold, _)| Some(*fold) != excluded_fold);
@@ -265,9 +281,9 @@ impl Total {
 
     /// Returns, for each output, the smoothed mean of a value minus the mean of all rows; 0 if the
     /// weights are 0.
-    fn effects(&self, value: &Self, prior: f64) -> Vec<f64> {
+    fn effects(&self, value: &Self, prior_weight: f64) -> Vec<f64> {
         let means = self.sums.iter().map(|sum| if self.weight > 0.0 { sum / self.weight } else { 0.0 });
-        let weight = value.weight + prior;
+        let weight = value.weight + prior_weight;
         let smoothed_mean =
             |(sum, mean): (&f64, f64)| if weight > 0.0 { (sum - value.weight * mean) / weight } else { 0.0 };
         value.sums.iter().zip(means).map(smoothed_mean).collect()
@@ -282,7 +298,13 @@ impl Reduction<f64> for EffectSearch {
     fn init(&self) -> EffectSums {
         let total = vec![0.0; self.sums_per_value()].into_boxed_slice();
         let values = vec![Some(HashMap::new()); self.column_indices.len()];
-        EffectSums { values, total, squares: vec![0.0; self.outputs.len()], rows: 0, fractional_weights: false }
+        EffectSums {
+            value_sums: values,
+            total_sums: total,
+            squared_target_sums: vec![0.0; self.outputs.len()],
+            rows: 0,
+            has_fractional_weights: false,
+        }
     }
 
     fn scratch(&self) -> Vec<f64> {
@@ -296,31 +318,31 @@ impl Reduction<f64> for EffectSearch {
         block: &RowBlock<'_, f64>,
         _: &Workers,
     ) -> Result<()> {
-        for (i, row) in block.rows.iter().enumerate() {
+        for (i, row) in block.row_numbers.iter().enumerate() {
             row_sums[0] = block.weight(i).unwrap_or(1.0);
             if row_sums[0] <= 0.0 {
                 continue;
             }
-            let code = block.classes.map(|classes| classes.codes[i] as usize);
+            let class_code = block.classes.map(|classes| classes.codes[i] as usize);
             for o in 0..self.outputs.len() {
-                let target = match code {
+                let target = match class_code {
                     Some(code) => f64::from(u8::from(code == o + 1)),
                     None => block.y[i * block.t + o],
                 };
                 row_sums[1 + o] = row_sums[0] * target;
-                state.squares[o] += row_sums[1 + o] * target;
+                state.squared_target_sums[o] += row_sums[1 + o] * target;
             }
             let offset = fold_of(*row) * row_sums.len();
             state.rows += 1;
-            state.fractional_weights |= row_sums[0].fract() != 0.0;
-            add_to(&mut state.total[offset..], row_sums);
-            for (values, column) in state.values.iter_mut().zip(block.kept_columns) {
+            state.has_fractional_weights |= row_sums[0].fract() != 0.0;
+            add_to(&mut state.total_sums[offset..], row_sums);
+            for (values, column) in state.value_sums.iter_mut().zip(block.kept_columns) {
                 let (KeptValues::Text(texts), Some(sums_by_value)) = (column.values(), values.as_mut()) else {
                     continue;
                 };
                 let value = if column.is_null(i) { MISSING_DIGEST } else { Digest::u64_of(texts.text(i).as_bytes()) };
-                let width = state.total.len();
-                let sums = sums_by_value.entry(value).or_insert_with(|| vec![0.0; width].into_boxed_slice());
+                let sums_len = state.total_sums.len();
+                let sums = sums_by_value.entry(value).or_insert_with(|| vec![0.0; sums_len].into_boxed_slice());
                 add_to(&mut sums[offset..], row_sums);
                 if sums_by_value.len() > MAX_EFFECT_VALUES {
                     *values = None;

@@ -10,9 +10,9 @@
 
 use super::{ColumnNote, Search};
 use crate::KeptValues;
-use crate::encoding::entries::{EntryColumns, EntryRow};
-use crate::encoding::grams::{MAX_COUNTED_RUNS, TextUnits};
-use crate::encoding::{Code, CodedColumn, Encoding, Entries, Grams, Weighting};
+use crate::encoding::entries::{EntryColumns, EntryRowBuffer};
+use crate::encoding::grams::{MAX_COUNTED_NGRAMS, TextUnits};
+use crate::encoding::{Code, CodedColumn, Encoding, Entries, NGrams, Weighting};
 use crate::missing::Missing;
 use crate::rows::{RowBuf, RowSource};
 use crate::select::{Coding, SelectedTable, Selection};
@@ -29,86 +29,86 @@ const MEAN_WORD_TEXT_BYTES: usize = 32;
 #[derive(Clone, Debug, Default)]
 struct WordCounts {
     /// For each word, the number of rows that contain it, and the last of these rows.
-    counts: HashMap<Box<str>, (u64, u64)>,
+    rows_by_word: HashMap<Box<str>, (u64, u64)>,
     /// If words are hashed, the number of rows and the last row for each hash bucket.
     buckets: Vec<(u64, u64)>,
     bytes: usize,
     longest: usize,
-    dropped: bool,
+    has_dropped_words: bool,
 }
 
 impl WordCounts {
-    fn new(grams: &Grams) -> Self {
-        Self { buckets: vec![(0, 0); grams.buckets().unwrap_or(0)], ..Self::default() }
+    fn new(grams: &NGrams) -> Self {
+        Self { buckets: vec![(0, 0); grams.bucket_count().unwrap_or(0)], ..Self::default() }
     }
 
-    fn add_text(&mut self, grams: &Grams, (row, text): (u64, &str), pieces: &mut TextUnits) {
-        let mut distinct = 0;
+    fn add_text(&mut self, grams: &NGrams, (row, text): (u64, &str), text_units: &mut TextUnits) {
+        let mut distinct_count = 0;
         // a bucket without rows has no last row, and must not match row 0
         let last_row = |(rows, last): &(u64, u64)| if *rows > 0 { *last } else { u64::MAX };
-        grams.for_each_run(text, pieces, |word| match self.count_mut(grams, word) {
-            Some(seen) if last_row(seen) == row => {}
+        grams.for_each_ngram(text, text_units, |word| match self.count_mut(grams, word) {
+            Some(count) if last_row(count) == row => {}
             Some((rows, last)) => {
                 (*rows, *last) = (*rows + 1, row);
-                distinct += 1;
+                distinct_count += 1;
             }
             None => {
                 self.bytes += word.len();
-                self.counts.insert(word.into(), (1, row));
-                distinct += 1;
+                self.rows_by_word.insert(word.into(), (1, row));
+                distinct_count += 1;
             }
         });
-        self.longest = self.longest.max(distinct);
+        self.longest = self.longest.max(distinct_count);
         self.drop_rarest();
     }
 
     /// Returns the counts of a word or of its hash bucket: the number of rows, and the last row.
     /// Returns `None` if words are not hashed and the word is not counted yet.
-    fn count_mut(&mut self, grams: &Grams, word: &str) -> Option<&mut (u64, u64)> {
-        match grams.bucket(word) {
+    fn count_mut(&mut self, grams: &NGrams, word: &str) -> Option<&mut (u64, u64)> {
+        match grams.bucket_of(word) {
             Some(bucket) => self.buckets.get_mut(bucket as usize),
-            None => self.counts.get_mut(word),
+            None => self.rows_by_word.get_mut(word),
         }
     }
 
     /// While there are too many words, drops at least half of them, the rarest first.
     fn drop_rarest(&mut self) {
-        while self.counts.len() > MAX_COUNTED_RUNS || self.bytes > MAX_COUNTED_RUNS * MEAN_WORD_TEXT_BYTES {
-            self.dropped = true;
-            let mut counts: Vec<u64> = self.counts.values().map(|(rows, _)| *rows).collect();
+        while self.rows_by_word.len() > MAX_COUNTED_NGRAMS || self.bytes > MAX_COUNTED_NGRAMS * MEAN_WORD_TEXT_BYTES {
+            self.has_dropped_words = true;
+            let mut counts: Vec<u64> = self.rows_by_word.values().map(|(rows, _)| *rows).collect();
             let middle = counts.len() / 2;
-            let below = *counts.select_nth_unstable(middle).1;
-            self.counts.retain(|_, (rows, _)| *rows > below);
-            self.bytes = self.counts.keys().map(|word| word.len()).sum();
+            let median_count = *counts.select_nth_unstable(middle).1;
+            self.rows_by_word.retain(|_, (rows, _)| *rows > median_count);
+            self.bytes = self.rows_by_word.keys().map(|word| word.len()).sum();
         }
     }
 
     fn merge(&mut self, later: &Self) {
-        for (word, (rows, last)) in &later.counts {
-            match self.counts.get_mut(word) {
-                Some(mine) => *mine = (mine.0 + rows, *last),
+        for (word, (rows, last)) in &later.rows_by_word {
+            match self.rows_by_word.get_mut(word) {
+                Some(count) => *count = (count.0 + rows, *last),
                 None => {
                     self.bytes += word.len();
-                    self.counts.insert(word.clone(), (*rows, *last));
+                    self.rows_by_word.insert(word.clone(), (*rows, *last));
                 }
             }
         }
-        for (mine, later) in self.buckets.iter_mut().zip(&later.buckets).filter(|(_, later)| later.0 > 0) {
-            *mine = (mine.0 + later.0, later.1);
+        for (bucket, later) in self.buckets.iter_mut().zip(&later.buckets).filter(|(_, later)| later.0 > 0) {
+            *bucket = (bucket.0 + later.0, later.1);
         }
         self.longest = self.longest.max(later.longest);
-        self.dropped |= later.dropped;
+        self.has_dropped_words |= later.has_dropped_words;
         self.drop_rarest();
     }
 
     /// Returns the words that become features, in alphabetical order, each with its number of rows.
     fn most_frequent(&self, max_words: usize, min_rows: u64) -> Vec<(&str, u64)> {
-        let all = self.counts.iter().map(|(word, (rows, _))| (&**word, *rows));
-        let mut all: Vec<(&str, u64)> = all.filter(|(_, rows)| *rows >= min_rows).collect();
-        all.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
-        all.truncate(max_words);
-        all.sort_unstable();
-        all
+        let words = self.rows_by_word.iter().map(|(word, (rows, _))| (&**word, *rows));
+        let mut words: Vec<(&str, u64)> = words.filter(|(_, rows)| *rows >= min_rows).collect();
+        words.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+        words.truncate(max_words);
+        words.sort_unstable();
+        words
     }
 }
 
@@ -116,19 +116,22 @@ impl WordCounts {
 #[derive(Clone, Debug)]
 pub struct EntryCounts {
     rows: u64,
-    words: Vec<WordCounts>,
+    word_counts: Vec<WordCounts>,
     /// Number of rows with a nonzero value, for each column of sparse rows.
-    counts: Vec<u64>,
+    document_frequencies: Vec<u64>,
     /// Largest absolute value, for each column of sparse rows.
-    largest: Vec<f64>,
+    max_abs: Vec<f64>,
 }
 
 impl Merge for EntryCounts {
     fn merge(&mut self, later: &Self) {
         self.rows += later.rows;
-        self.words.iter_mut().zip(&later.words).for_each(|(words, later)| words.merge(later));
-        self.counts.iter_mut().zip(&later.counts).for_each(|(count, later)| *count += later);
-        self.largest.iter_mut().zip(&later.largest).for_each(|(largest, later)| *largest = largest.max(*later));
+        self.word_counts.iter_mut().zip(&later.word_counts).for_each(|(words, later)| words.merge(later));
+        self.document_frequencies
+            .iter_mut()
+            .zip(&later.document_frequencies)
+            .for_each(|(count, later)| *count += later);
+        self.max_abs.iter_mut().zip(&later.max_abs).for_each(|(largest, later)| *largest = largest.max(*later));
     }
 }
 
@@ -180,32 +183,34 @@ impl EntrySearch {
 
 impl Search for EntrySearch {
     fn rows(&self, texts: TextLimit) -> Result<TableRows<f64>> {
-        self.read_selection.rows::<f64>(ReadSettings { texts, ..ReadSettings::default() })
+        self.read_selection.rows::<f64>(ReadSettings { text_limit: texts, ..ReadSettings::default() })
     }
 
     fn state_bytes(&self) -> usize {
-        let counting_bytes = |grams: &Grams| {
-            grams.buckets().map_or(MAX_COUNTED_RUNS * (WORD_BYTES + MEAN_WORD_TEXT_BYTES), |buckets| 16 * buckets)
+        let counting_bytes = |grams: &NGrams| {
+            grams
+                .bucket_count()
+                .map_or(MAX_COUNTED_NGRAMS * (WORD_BYTES + MEAN_WORD_TEXT_BYTES), |buckets| 16 * buckets)
         };
         self.entries.iter().filter_map(Entries::text).map(counting_bytes).sum::<usize>() + 8 * self.sparse_width()
     }
 
     fn finish(&self, state: &EntryCounts) -> Result<(SelectedTable, Vec<ColumnNote>)> {
-        let (mut notes, mut left_out) = (Vec::new(), false);
+        let (mut notes, mut has_omitted_words) = (Vec::new(), false);
         let mut columns = self.selected.encoding().map_or(Vec::new(), |encoding| encoding.columns().to_vec());
         for (search_index, (column_index, entries)) in self.column_indices.iter().zip(&self.entries).enumerate() {
             let (name, mut entries) = (self.selected.column_name(*column_index), entries.clone());
-            let inverse = |count: u64| 1.0 + ((1.0 + state.rows as f64) / (1.0 + count as f64)).ln();
-            let tf_idf = entries.weighing == Weighting::TfIdf;
-            let text = state.words.get(search_index).zip(entries.text.as_ref());
-            if let Some((words, buckets)) = text.and_then(|(words, grams)| Some((words, grams.buckets()?))) {
-                let counts = words.buckets.iter().filter(|_| tf_idf).map(|(count, _)| inverse(*count));
-                entries.factors = counts.collect();
+            let idf = |count: u64| 1.0 + ((1.0 + state.rows as f64) / (1.0 + count as f64)).ln();
+            let is_tf_idf = entries.weighing == Weighting::TfIdf;
+            let text = state.word_counts.get(search_index).zip(entries.text.as_ref());
+            if let Some((words, buckets)) = text.and_then(|(words, grams)| Some((words, grams.bucket_count()?))) {
+                let idf_factors = words.buckets.iter().filter(|_| is_tf_idf).map(|(count, _)| idf(*count));
+                entries.factors = idf_factors.collect();
                 entries.shape = SparseShape { width: buckets, longest: words.longest };
             } else if let Some((words, grams)) = text {
                 // in a dense row, a word that occurs in a single row says nothing about other rows
-                let chosen = words.most_frequent(grams.features, if entries.is_dense() { 2 } else { 1 });
-                if chosen.is_empty() {
+                let selected_words = words.most_frequent(grams.max_features, if entries.is_dense() { 2 } else { 1 });
+                if selected_words.is_empty() {
                     let has = if entries.is_dense() { "no two texts share" } else { "no text has" };
                     let (what, why) = (
                         format!("column {name:?}"),
@@ -213,28 +218,28 @@ impl Search for EntrySearch {
                     );
                     return Err(Error::Empty { what, why });
                 }
-                if words.dropped || chosen.len() < words.counts.len() {
-                    let words = (!words.dropped).then_some(words.counts.len());
-                    notes.push(ColumnNote::RareWords { column: name.clone(), kept: chosen.len(), words });
-                    left_out = true;
+                if words.has_dropped_words || selected_words.len() < words.rows_by_word.len() {
+                    let words = (!words.has_dropped_words).then_some(words.rows_by_word.len());
+                    notes.push(ColumnNote::RareWords { column: name.clone(), kept: selected_words.len(), words });
+                    has_omitted_words = true;
                 }
-                entries.factors = chosen.iter().filter(|_| tf_idf).map(|(_, count)| inverse(*count)).collect();
-                entries.words = chosen.into_iter().map(|(word, _)| word.to_string()).collect();
+                entries.factors = selected_words.iter().filter(|_| is_tf_idf).map(|(_, count)| idf(*count)).collect();
+                entries.words = selected_words.into_iter().map(|(word, _)| word.to_string()).collect();
                 entries.shape =
                     SparseShape { width: entries.words.len(), longest: words.longest.min(entries.words.len()) };
-            } else if tf_idf {
-                entries.factors = state.counts.iter().map(|count| inverse(*count)).collect();
-                entries.unseen = inverse(0);
+            } else if is_tf_idf {
+                entries.factors = state.document_frequencies.iter().map(|count| idf(*count)).collect();
+                entries.unseen = idf(0);
             } else {
                 let factor = |largest: &f64| if *largest > 0.0 { largest.recip().min(f64::MAX) } else { 1.0 };
-                entries.factors = state.largest.iter().map(factor).collect();
+                entries.factors = state.max_abs.iter().map(factor).collect();
             }
             columns[*column_index].code = Code::Entries(entries);
         }
         let mut encoding = Encoding::new(columns);
-        if left_out && encoding.sparse().is_some() {
-            let room = self.selected.table.entry_shapes(&encoding)?;
-            encoding = encoding.with_capacity_for(&room);
+        if has_omitted_words && encoding.sparse_shape().is_some() {
+            let shapes = self.selected.table.entry_shapes(&encoding)?;
+            encoding = encoding.with_capacity_for(&shapes);
         }
         Ok((self.selected.with_encoding(self.selected.features.clone(), encoding)?, notes))
     }
@@ -246,34 +251,36 @@ impl Reduction<f64> for EntrySearch {
     type Error = Error;
 
     fn init(&self) -> EntryCounts {
-        let weighed = |by: Weighting| if self.entries[0].weighing == by { self.sparse_width() } else { 0 };
-        let words = self.entries.iter().filter_map(Entries::text).map(WordCounts::new).collect();
-        let (counts, largest) = (vec![0; weighed(Weighting::TfIdf)], vec![0.0; weighed(Weighting::Maxabs)]);
-        EntryCounts { rows: 0, words, counts, largest }
+        let width_if =
+            |weighting: Weighting| if self.entries[0].weighing == weighting { self.sparse_width() } else { 0 };
+        let word_counts = self.entries.iter().filter_map(Entries::text).map(WordCounts::new).collect();
+        let (document_frequencies, max_abs) =
+            (vec![0; width_if(Weighting::TfIdf)], vec![0.0; width_if(Weighting::Maxabs)]);
+        EntryCounts { rows: 0, word_counts, document_frequencies, max_abs }
     }
 
     fn scratch(&self) {}
 
     fn step(&self, state: &mut EntryCounts, (): &mut (), block: &RowBlock<'_, f64>, _: &Workers) -> Result<()> {
-        let mut pieces = TextUnits::default();
+        let mut text_units = TextUnits::default();
         state.rows += block.len() as u64;
-        for (search_index, (words, column)) in state.words.iter_mut().zip(block.kept_columns).enumerate() {
+        for (search_index, (words, column)) in state.word_counts.iter_mut().zip(block.kept_columns).enumerate() {
             let Some(grams) = &self.entries[search_index].text else { continue };
-            for (i, row) in block.rows.iter().enumerate() {
+            for (i, row) in block.row_numbers.iter().enumerate() {
                 match column.is_null(i) {
                     false => match column.values() {
-                        KeptValues::Text(texts) => words.add_text(grams, (*row, texts.text(i)), &mut pieces),
+                        KeptValues::Text(texts) => words.add_text(grams, (*row, texts.text(i)), &mut text_units),
                         values => {
                             let integer = values.integer(i);
-                            integer
-                                .into_iter()
-                                .for_each(|integer| words.add_text(grams, (*row, &integer.to_string()), &mut pieces));
+                            integer.into_iter().for_each(|integer| {
+                                words.add_text(grams, (*row, &integer.to_string()), &mut text_units)
+                            });
                         }
                     },
                     true if self.selected.missing == Missing::Indicator => {}
                     true => {
                         let remedy = "clean the data or choose `missing` indicator or `missing` drop";
-                        return Err(self.selected.category_error(
+                        return Err(self.selected.bad_category_error(
                             self.column_indices[search_index],
                             *row,
                             "missing",
@@ -287,8 +294,8 @@ impl Reduction<f64> for EntrySearch {
             let (indices, values) = entries(row);
             for (index, value) in indices.iter().zip(values).filter(|(_, value)| **value != 0.0) {
                 let index = *index as usize;
-                state.counts.get_mut(index).into_iter().for_each(|count| *count += 1);
-                state.largest.get_mut(index).into_iter().for_each(|largest| *largest = largest.max(value.abs()));
+                state.document_frequencies.get_mut(index).into_iter().for_each(|count| *count += 1);
+                state.max_abs.get_mut(index).into_iter().for_each(|largest| *largest = largest.max(value.abs()));
             }
         }
         Ok(())
@@ -310,18 +317,18 @@ impl Table {
             let kind = self.schema().position(&column.name).map(|position| &self.schema().columns[position].kind);
             shapes.push(match (&column.code, kind) {
                 (_, Some(Kind::Sparse(shape))) => *shape,
-                (Code::Entries(entries), Some(Kind::Text)) if !entries.text().is_some_and(Grams::is_value) => {
+                (Code::Entries(entries), Some(Kind::Text)) if !entries.text().is_some_and(NGrams::is_value) => {
                     let keep = vec![column.name.clone()];
-                    let only =
+                    let text_selection =
                         Selection { keep, without_features: true, missing: Missing::Mean, ..Selection::default() };
-                    let rows = self.select(&only)?.rows::<f64>(ReadSettings::default())?;
+                    let rows = self.select(&text_selection)?.rows::<f64>(ReadSettings::default())?;
                     let (mut cursor, mut buf) = (rows.open(rows.range())?, RowBuf::new(1024));
-                    let (mut longest, mut row) = (0, EntryRow::default());
+                    let (mut longest, mut row) = (0, EntryRowBuffer::default());
                     while cursor.next(&mut buf)? {
                         let Some(KeptValues::Text(texts)) = buf.kept_columns.first().map(|kept| kept.values()) else {
                             break;
                         };
-                        for i in 0..buf.rows.len() {
+                        for i in 0..buf.row_numbers.len() {
                             longest = columns.count_entries(index, texts.text(i), &mut row).max(longest);
                         }
                     }

@@ -34,18 +34,18 @@ const BIT_SET_WORDS: usize = 2400 / 64 + 1;
 #[derive(Clone, Debug)]
 pub(super) struct IntegerForms {
     /// Bit set of the times of day that occur; `None` if any value is not a time of day.
-    times: Option<Box<[u64; BIT_SET_WORDS]>>,
+    time_bits: Option<Box<[u64; BIT_SET_WORDS]>>,
     /// Range of the dates; `None` if any value is not a date.
-    dates: Option<TimeSpan>,
+    date_span: Option<TimeSpan>,
     /// Minimum and maximum of the value minus its row number.
     offset_range: [f64; 2],
-    values: u64,
+    value_count: u64,
 }
 
 impl Default for IntegerForms {
     fn default() -> Self {
         let (times, dates) = (Some(Box::new([0; BIT_SET_WORDS])), Some(TimeSpan::EMPTY));
-        Self { times, dates, offset_range: [f64::INFINITY, f64::NEG_INFINITY], values: 0 }
+        Self { time_bits: times, date_span: dates, offset_range: [f64::INFINITY, f64::NEG_INFINITY], value_count: 0 }
     }
 }
 
@@ -54,74 +54,74 @@ impl IntegerForms {
 
     pub(super) fn add(&mut self, value: f64, row: u64) {
         let offset = value - row as f64;
-        (self.offset_range, self.values) =
-            ([self.offset_range[0].min(offset), self.offset_range[1].max(offset)], self.values + 1);
-        self.dates = self.dates.take().and_then(|mut span| {
+        (self.offset_range, self.value_count) =
+            ([self.offset_range[0].min(offset), self.offset_range[1].max(offset)], self.value_count + 1);
+        self.date_span = self.date_span.take().and_then(|mut span| {
             span.add(dates::decode_number(value, TimeForm::YearMonthDay)?);
             Some(span)
         });
-        match self.times.as_mut().filter(|_| dates::decode_number(value, TimeForm::HourMinute).is_some()) {
+        match self.time_bits.as_mut().filter(|_| dates::decode_number(value, TimeForm::HourMinute).is_some()) {
             Some(times) => times[value as usize / 64] |= 1 << (value as usize % 64),
-            None => self.times = None,
+            None => self.time_bits = None,
         }
     }
 
     pub(super) fn merge(&mut self, later: &Self) {
         self.offset_range =
             [self.offset_range[0].min(later.offset_range[0]), self.offset_range[1].max(later.offset_range[1])];
-        self.values += later.values;
-        self.dates = self.dates.take().zip(later.dates).map(|(mut span, later)| {
+        self.value_count += later.value_count;
+        self.date_span = self.date_span.take().zip(later.date_span).map(|(mut span, later)| {
             span.merge(&later);
             span
         });
-        self.times = self.times.take().zip(later.times.as_ref()).map(|(mut times, later)| {
+        self.time_bits = self.time_bits.take().zip(later.time_bits.as_ref()).map(|(mut times, later)| {
             times.iter_mut().zip(&**later).for_each(|(word, later)| *word |= later);
             times
         });
     }
 
     /// Returns the different times of day, in order; empty if any value is not a time of day.
-    fn times(&self) -> Vec<usize> {
+    fn distinct_times(&self) -> Vec<usize> {
         let occurs =
-            |value: &usize| self.times.as_ref().is_some_and(|times| times[value / 64] >> (value % 64) & 1 == 1);
+            |value: &usize| self.time_bits.as_ref().is_some_and(|times| times[value / 64] >> (value % 64) & 1 == 1);
         (0..=2400).filter(occurs).collect()
     }
 
     /// Returns whether the values so far may be something other than numbers.
     pub(super) fn is_suspect(&self) -> bool {
         self.is_row_counter()
-            || self.has_dates()
-            || count_distinct(self.times().iter().map(|time| time / 100)) >= MIN_HOURS.1
+            || self.holds_dates()
+            || count_distinct(self.distinct_times().iter().map(|time| time / 100)) >= MIN_HOURS.1
     }
 
     /// Returns whether the values are consecutive numbers, which count the rows from any first
     /// value.
     pub(super) fn is_row_counter(&self) -> bool {
-        self.values >= MIN_COUNTER_ROWS && self.offset_range[0] == self.offset_range[1]
+        self.value_count >= MIN_COUNTER_ROWS && self.offset_range[0] == self.offset_range[1]
     }
 
     /// Returns whether every value is a date. Of random numbers with eight digits, one in a
     /// thousand is a date.
-    fn has_dates(&self) -> bool {
-        self.values >= MIN_DATES && self.dates.is_some()
+    fn holds_dates(&self) -> bool {
+        self.value_count >= MIN_DATES && self.date_span.is_some()
     }
 
     /// Returns the code of a column of times of day or dates; `None` if the values are neither, or
     /// if they may look like times of day by chance.
     pub(super) fn code(&self, cyclic: bool) -> Option<TimeCode> {
         let form = TimeForm::YearMonthDay;
-        if let Some(span) = self.dates.as_ref().filter(|_| self.has_dates()) {
-            return Some(TimeCode { form, cycles: if cyclic { span.cycles(form) } else { Vec::new() } });
+        if let Some(span) = self.date_span.as_ref().filter(|_| self.holds_dates()) {
+            return Some(TimeCode { form, cycles: if cyclic { span.covered_cycles(form) } else { Vec::new() } });
         }
-        let times = self.times();
-        let hours = count_distinct(times.iter().map(|time| time / 100));
-        let tens = count_distinct(times.iter().map(|time| time % 100 / 10));
-        let by_chance = times.len() < MIN_TIMES || hours < MIN_HOURS.0 || tens < 6;
-        let part =
+        let times = self.distinct_times();
+        let hour_count = count_distinct(times.iter().map(|time| time / 100));
+        let minute_tens_count = count_distinct(times.iter().map(|time| time % 100 / 10));
+        let may_be_chance = times.len() < MIN_TIMES || hour_count < MIN_HOURS.0 || minute_tens_count < 6;
+        let days_of =
             |time: Option<&usize>| dates::decode_number(*time? as f64, TimeForm::HourMinute).map(dates::Instant::days);
-        let spread = part(times.last())? - part(times.first())?;
+        let spread = days_of(times.last())? - days_of(times.first())?;
         let cycles = if cyclic && spread >= MIN_DAY_SPREAD { vec![Cycle::Hour] } else { Vec::new() };
-        (!by_chance).then_some(TimeCode { form: TimeForm::HourMinute, cycles })
+        (!may_be_chance).then_some(TimeCode { form: TimeForm::HourMinute, cycles })
     }
 }
 
@@ -149,23 +149,23 @@ impl SelectedTable {
 
     fn mark_suspects(&self) -> Self {
         let (Coding::Numeric(Some(request)) | Coding::Pending(request)) = &self.coding else { return self.clone() };
-        let numeric = |index: &usize| {
+        let is_number = |index: &usize| {
             let kind = &self.table.schema().columns[self.features[*index]].kind;
             request.roles[*index] == Role::Number && matches!(kind, Kind::Int { .. } | Kind::Float { .. })
         };
-        let indices: Vec<usize> = (0..self.features.len()).filter(numeric).collect();
+        let indices: Vec<usize> = (0..self.features.len()).filter(is_number).collect();
         if indices.is_empty() {
             return self.clone();
         }
         // an error of this inspection is ignored: the next pass reports it
         let integer_forms = self.inspect_rows(&indices).unwrap_or_default();
         let is_only_feature = self.features.len() == 1;
-        let is_suspect = |index: usize, look: &IntegerForms| match look.is_row_counter() {
-            true => !is_only_feature && !request.named[index],
-            false => request.times != TimeFeatures::None && look.is_suspect(),
+        let is_suspect = |index: usize, forms: &IntegerForms| match forms.is_row_counter() {
+            true => !is_only_feature && !request.is_named[index],
+            false => request.times != TimeFeatures::None && forms.is_suspect(),
         };
         let mut roles = request.roles.clone();
-        let suspects = indices.iter().zip(&integer_forms).filter(|(index, look)| is_suspect(**index, look));
+        let suspects = indices.iter().zip(&integer_forms).filter(|(index, forms)| is_suspect(**index, forms));
         suspects.for_each(|(index, _)| roles[*index] = Role::Suspect);
         if roles == request.roles {
             return if matches!(self.coding, Coding::Numeric(_)) { self.unencoded() } else { self.clone() };
@@ -178,16 +178,18 @@ impl SelectedTable {
         let features = indices.iter().map(|index| self.features[*index]).collect();
         let features_only = Self { weight: None, ..self.features_only() };
         let sample = Self { features, filter: None, missing: Missing::Mean, ..features_only };
-        let source = sample.with_own_counter().rows::<f64>(ReadSettings::default())?;
-        let (Range { start, end }, (max_rows, parts), mut buffer) = (source.range(), INSPECTED_ROWS, RowBuf::new(256));
+        let source = sample.with_new_byte_counter().rows::<f64>(ReadSettings::default())?;
+        let (Range { start, end }, (max_rows, place_count), mut buffer) =
+            (source.range(), INSPECTED_ROWS, RowBuf::new(256));
         let mut integer_forms = vec![IntegerForms::default(); indices.len()];
-        for part in 0..parts.min(end - start) {
-            let [first, last] = [part, part + 1].map(|part| start + (end - start) * part / parts.min(end - start));
-            let mut cursor = source.open(first..last.min(first + max_rows / parts))?;
+        for place in 0..place_count.min(end - start) {
+            let [first, last] =
+                [place, place + 1].map(|part| start + (end - start) * part / place_count.min(end - start));
+            let mut cursor = source.open(first..last.min(first + max_rows / place_count))?;
             while cursor.next(&mut buffer)? {
-                for (row, values) in buffer.rows.iter().zip(buffer.x.chunks_exact(indices.len())) {
+                for (row, values) in buffer.row_numbers.iter().zip(buffer.x.chunks_exact(indices.len())) {
                     let values = integer_forms.iter_mut().zip(values).filter(|(_, value)| value.is_finite());
-                    values.for_each(|(look, value)| look.add(*value, *row));
+                    values.for_each(|(forms, value)| forms.add(*value, *row));
                 }
             }
         }

@@ -10,7 +10,7 @@ mod integer_forms;
 mod note;
 
 pub use column_search::{ColumnSearch, ColumnSearchState, ColumnSummary, Search};
-pub use column_values::{Distinct, Resemblance};
+pub use column_values::{DistinctCount, Resemblance};
 pub use effect_search::{EffectSearch, EffectSums};
 pub use entry_search::{EntryCounts, EntrySearch};
 pub use note::ColumnNote;

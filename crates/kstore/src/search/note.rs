@@ -1,6 +1,6 @@
 //! Notes on columns that become something unexpected.
 
-use super::column_values::{Distinct, Resemblance};
+use super::column_values::{DistinctCount, Resemblance};
 use crate::{dates::TimeForm, display};
 
 /// A note on columns whose values were inspected.
@@ -10,7 +10,7 @@ pub enum ColumnNote {
     /// Columns without a value in any row are omitted.
     Blank { columns: Vec<String> },
     /// A text column with too many values for categories is omitted.
-    TooManyValues { column: String, values: Distinct },
+    TooManyValues { column: String, values: DistinctCount },
     /// A text column that becomes categories resembles something else.
     Resembles { column: String, resemblance: Resemblance },
     /// A numeric column is read as times of day or dates.
@@ -40,10 +40,10 @@ impl std::fmt::Display for ColumnNote {
             },
             Self::TooManyValues { column, values } => {
                 let like = match values {
-                    Distinct::More { repeat: false, .. } | Distinct::Exactly(_) => {
+                    DistinctCount::More { has_repeats: false, .. } | DistinctCount::Exactly(_) => {
                         ", a different one in nearly every row, as in an identifier or a comment"
                     }
-                    Distinct::More { .. } => "",
+                    DistinctCount::More { .. } => "",
                 };
                 write!(
                     f,

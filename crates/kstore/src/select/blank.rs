@@ -20,8 +20,8 @@ impl SelectedTable {
     pub fn find_blank_columns(&self) -> Result<Vec<String>> {
         let columns: Vec<usize> =
             self.features.iter().chain(&self.targets).chain(&self.weight).chain(&self.class).copied().collect();
-        let blank = self.table.blank_columns_among(&self.rows, columns.clone())?;
-        Ok(self.names(&columns.into_iter().filter(|column| blank.contains(column)).collect::<Vec<_>>()))
+        let blank_columns = self.table.blank_columns_among(&self.rows, columns.clone())?;
+        Ok(self.names(&columns.into_iter().filter(|column| blank_columns.contains(column)).collect::<Vec<_>>()))
     }
 }
 
@@ -29,35 +29,35 @@ impl Table {
     /// Returns the columns that have no value in a range of stored rows.
     pub(crate) fn blank_columns_among(&self, rows: &Range<u64>, mut columns: Vec<usize>) -> Result<HashSet<usize>> {
         for part in self.parts() {
-            let (mut from, end) = (rows.start.max(part.start), rows.end.min(part.end()));
+            let (mut next_row, end) = (rows.start.max(part.start), rows.end.min(part.end()));
             let mut max_rows = FIRST_ROWS;
-            while from < end && !columns.is_empty() {
-                let to = end.min(from.saturating_add(max_rows));
-                let rows = from - part.start..to - part.start;
-                let mut cursor = part.file.open(&columns, rows, &Arc::default())?;
-                let mut with_values = HashSet::new();
-                while from < to && with_values.len() < columns.len() {
-                    let rows = cursor.advance()?;
-                    if rows == 0 {
+            while next_row < end && !columns.is_empty() {
+                let window_end = end.min(next_row.saturating_add(max_rows));
+                let file_rows = next_row - part.start..window_end - part.start;
+                let mut cursor = part.file.open(&columns, file_rows, &Arc::default())?;
+                let mut columns_with_values = HashSet::new();
+                while next_row < window_end && columns_with_values.len() < columns.len() {
+                    let chunk_rows = cursor.advance()?;
+                    if chunk_rows == 0 {
                         break;
                     }
                     for (index, column) in columns.iter().enumerate() {
-                        if !with_values.contains(column) && has_value(&cursor.view(index)?, rows) {
-                            with_values.insert(*column);
+                        if !columns_with_values.contains(column) && has_value(&cursor.view(index)?, chunk_rows) {
+                            columns_with_values.insert(*column);
                         }
                     }
-                    from += rows as u64;
+                    next_row += chunk_rows as u64;
                 }
                 drop(cursor);
-                columns.retain(|column| !with_values.contains(column));
-                (from, max_rows) = (to, u64::MAX);
+                columns.retain(|column| !columns_with_values.contains(column));
+                (next_row, max_rows) = (window_end, u64::MAX);
             }
         }
         Ok(columns.into_iter().collect())
     }
 }
 
-fn has_value(view: &ColumnView<'_>, rows: usize) -> bool {
-    let numbers = matches!(view.values, Values::Strided(_));
-    !(0..rows).all(|row| view.is_null(row) || numbers && view.number(row).is_nan())
+fn has_value(view: &ColumnView<'_>, row_count: usize) -> bool {
+    let is_numeric = matches!(view.values, Values::Strided(_));
+    !(0..row_count).all(|row| view.is_null(row) || is_numeric && view.number(row).is_nan())
 }

@@ -27,10 +27,11 @@ impl Table {
         const MAX_PIECES: usize = 8;
         let (index_by_name, mut rest, mut names) = (self.schema().index_by_name(), parts, Vec::new());
         while !rest.is_empty() {
-            let mut pieces = 1..=rest.len().min(MAX_PIECES);
-            let pieces = pieces.find(|most| index_by_name.contains_key(&*rest[..*most].join(","))).unwrap_or(1);
-            names.push(rest[..pieces].join(","));
-            rest = &rest[pieces..];
+            let mut piece_counts = 1..=rest.len().min(MAX_PIECES);
+            let piece_count =
+                piece_counts.find(|count| index_by_name.contains_key(&*rest[..*count].join(","))).unwrap_or(1);
+            names.push(rest[..piece_count].join(","));
+            rest = &rest[piece_count..];
         }
         names
     }
@@ -45,7 +46,7 @@ impl Table {
     pub fn matching_columns(&self, patterns: &[String]) -> Result<Vec<String>> {
         let (columns, index_by_name) = (&self.schema().columns, self.schema().index_by_name());
         let patterns = &self.names(patterns);
-        let (included, mut seen) = self.split_exclusions(patterns, &index_by_name)?;
+        let (included, mut skipped_columns) = self.split_exclusions(patterns, &index_by_name)?;
         let matching = match included[..] {
             [] if !patterns.is_empty() => (0..columns.len()).collect(),
             _ => included
@@ -54,7 +55,7 @@ impl Table {
                 .collect::<Result<Vec<_>>>()?
                 .concat(),
         };
-        Ok(matching.into_iter().filter(|at| seen.insert(*at)).map(|at| columns[at].name.clone()).collect())
+        Ok(matching.into_iter().filter(|at| skipped_columns.insert(*at)).map(|at| columns[at].name.clone()).collect())
     }
 
     /// Returns the columns of a name, of a list column, or of a pattern.
@@ -63,9 +64,9 @@ impl Table {
         if let Some(column) = index_by_name.get(text) {
             return Ok(vec![*column]);
         }
-        let block = schema.list_columns(text);
-        if !block.is_empty() {
-            return Ok(block);
+        let list_columns = schema.list_columns(text);
+        if !list_columns.is_empty() {
+            return Ok(list_columns);
         }
         let pattern = glob::Pattern::new(text).map_err(|_| self.no_such_column_error(text))?;
         let names = schema.columns.iter().enumerate();
@@ -84,7 +85,7 @@ impl Table {
         let (mut included, mut excluded) = (Vec::new(), HashSet::new());
         for name in names {
             match name.strip_prefix('!').filter(|_| !index_by_name.contains_key(name.as_str())) {
-                Some(unwanted) => excluded.extend(self.resolve_pattern(unwanted, index_by_name)?),
+                Some(exclusion) => excluded.extend(self.resolve_pattern(exclusion, index_by_name)?),
                 None => included.push(name.as_str()),
             }
         }
@@ -93,7 +94,7 @@ impl Table {
 
     /// Returns the columns to copy to the output. If no output format can hold a column, the column
     /// is skipped if a pattern selected it, and is an error if its name selected it.
-    pub(crate) fn kept_columns(&self, names: &[String]) -> Result<Vec<usize>> {
+    pub(crate) fn resolve_kept_columns(&self, names: &[String]) -> Result<Vec<usize>> {
         let columns = &self.schema().columns;
         let is_storable = |index: usize| !matches!(columns[index].kind, Kind::Other(_));
         let (index_by_name, names) = (self.schema().index_by_name(), self.names(names));
@@ -104,7 +105,7 @@ impl Table {
                 Some(index) if is_storable(*index) => vec![*index],
                 Some(index) => {
                     let expected = "only numbers, booleans, times, text, bytes and sparse rows can be kept; remove the column from `keep`";
-                    return Err(self.wrong_type(*index, expected));
+                    return Err(self.wrong_type_error(*index, expected));
                 }
                 None => {
                     let kept_by_pattern =
@@ -144,8 +145,10 @@ impl Table {
                 }
                 None if name == ALL_FEATURES => self.default_features(roles, request)?,
                 None => match self.schema().list_columns(name) {
-                    block if block.is_empty() => self.matching_features(name, roles, &index_by_name, request)?,
-                    block => block.into_iter().filter(|column| !roles.contains(column)).collect(),
+                    list_columns if list_columns.is_empty() => {
+                        self.matching_features(name, roles, &index_by_name, request)?
+                    }
+                    list_columns => list_columns.into_iter().filter(|column| !roles.contains(column)).collect(),
                 },
             };
             features.extend(columns.into_iter().filter(|column| seen.insert(*column)));
@@ -166,14 +169,14 @@ impl Table {
         index_by_name: &ColumnIndices<'_>,
         request: &ColumnRequest<'_>,
     ) -> Result<Vec<usize>> {
-        let Schema { columns, label, .. } = self.schema();
-        let fits = |index: &usize| {
+        let Schema { columns, label_column: label, .. } = self.schema();
+        let is_possible_feature = |index: &usize| {
             *label != Some(*index) && (columns[*index].kind.is_numeric() || request.encodes(self, *index))
         };
         let matching = self
             .resolve_pattern(name, index_by_name)?
             .into_iter()
-            .filter(|index| fits(index) && !roles.contains(index));
+            .filter(|index| is_possible_feature(index) && !roles.contains(index));
         let matching: Vec<usize> = matching.collect();
         if matching.is_empty() { Err(self.no_such_column_error(name)) } else { Ok(matching) }
     }

@@ -28,12 +28,12 @@ impl SelectedTable {
     /// if the values of some columns are not known yet.
     #[doc(hidden)]
     pub fn encoding(&self) -> Option<&Encoding> {
-        self.lookups().map(|coded| &coded.encoding)
+        self.lookups().map(|lookups| &lookups.encoding)
     }
 
     pub(crate) fn lookups(&self) -> Option<&Arc<Lookups>> {
         match &self.coding {
-            Coding::Encoded(coded, _) => Some(coded),
+            Coding::Encoded(lookups, _) => Some(lookups),
             _ => None,
         }
     }
@@ -41,7 +41,7 @@ impl SelectedTable {
     /// Returns the shape of the selected rows if they are sparse.
     #[doc(hidden)]
     pub fn sparse(&self) -> Option<SparseShape> {
-        self.encoding()?.sparse()
+        self.encoding()?.sparse_shape()
     }
 
     /// Returns the weighting of the entries of the selected rows if they are sparse.
@@ -87,8 +87,9 @@ impl SelectedTable {
                 .features
                 .iter()
                 .position(|feature_column| index_by_name.get(column.as_str()) == Some(feature_column));
-            let owned_name = |(name, owner): (&String, &usize)| (Some(*owner) == index).then(|| name.clone());
-            matching.extend(names.iter().zip(&column_of_feature).filter_map(owned_name));
+            let name_if_matching =
+                |(name, column_index): (&String, &usize)| (Some(*column_index) == index).then(|| name.clone());
+            matching.extend(names.iter().zip(&column_of_feature).filter_map(name_if_matching));
         }
         if matching.is_empty() { Err(self.table.no_such_column_error(&columns.join(","))) } else { Ok(matching) }
     }
@@ -106,14 +107,14 @@ impl SelectedTable {
         };
         match &self.coding {
             Coding::Numeric(_) => encoded_selection(Encoding::numeric(&features)),
-            Coding::Encoded(coded, _) => encoded_selection(coded.encoding.clone().for_new_rows()),
+            Coding::Encoded(lookups, _) => encoded_selection(lookups.encoding.clone().for_new_rows()),
             Coding::Pending(request) => {
                 let text =
                     |(index, entries): &(usize, Entries)| Some(format!("{}:{}", features[*index], entries.text()?));
-                let (text, weighing) =
+                let (text, first_counted_text) =
                     (request.counted_texts.iter().filter_map(text).collect(), request.counted_texts.first());
-                let weighting = weighing.map(|(_, entries)| entries.weighting());
-                let (categories, hash, times) = (request.categories.clone(), request.hash, request.times);
+                let weighting = first_counted_text.map(|(_, entries)| entries.weighting());
+                let (categories, hash, times) = (request.categories.clone(), request.hash_buckets, request.times);
                 Selection { features, categories, hash, times, text, weighting, ..Selection::default() }
             }
         }
@@ -123,17 +124,21 @@ impl SelectedTable {
     /// of rows with such a value, over all passes since the selection was made.
     #[doc(hidden)]
     pub fn unseen_value_counts(&self) -> Vec<(String, u64)> {
-        let Coding::Encoded(coded, counts) = &self.coding else { return Vec::new() };
-        let counts = counts.iter().map(|count| count.load(Ordering::Relaxed));
-        let columns = coded.encoding.columns().iter().map(|column| column.name.clone()).zip(counts);
+        let Coding::Encoded(lookups, unseen_counts) = &self.coding else { return Vec::new() };
+        let counts = unseen_counts.iter().map(|count| count.load(Ordering::Relaxed));
+        let columns = lookups.encoding.columns().iter().map(|column| column.name.clone()).zip(counts);
         columns.filter(|(_, count)| *count > 0).collect()
     }
 
     /// Sets the scaling of 0/1 features and of effects so that these features stay unchanged.
     #[doc(hidden)]
-    pub fn exempt_flags(&self, scaler: &mut Scaler) {
-        let flags = self.encoding().map_or(Vec::new(), Encoding::unscaled);
-        flags.iter().enumerate().filter(|(_, flag)| **flag).for_each(|(i, _)| scaler.set_identity(i));
+    pub fn exempt_unscaled_features(&self, scaler: &mut Scaler) {
+        let unscaled_mask = self.encoding().map_or(Vec::new(), Encoding::unscaled_mask);
+        unscaled_mask
+            .iter()
+            .enumerate()
+            .filter(|(_, is_unscaled)| **is_unscaled)
+            .for_each(|(i, _)| scaler.set_identity(i));
     }
 
     /// Returns the selection with these feature columns and their encoding.
@@ -165,9 +170,9 @@ impl SelectedTable {
     /// Returns the selection without targets, labels and kept columns, before any values are known.
     /// Weights stay, because rows with weight 0 do not count.
     pub(crate) fn features_only(&self) -> Self {
-        let (keep, complete) = Default::default();
+        let (keep, kept_required) = Default::default();
         let targets = Vec::new();
-        Self { targets, keep, kept_required: complete, class: None, group: None, ..self.unencoded() }
+        Self { targets, keep, kept_required, class: None, group: None, ..self.unencoded() }
     }
 
     pub(crate) fn column_name(&self, index: usize) -> String {
@@ -175,11 +180,11 @@ impl SelectedTable {
     }
 
     #[cold]
-    pub(crate) fn category_error(&self, index: usize, row: u64, value: &str, remedy: &'static str) -> Error {
+    pub(crate) fn bad_category_error(&self, index: usize, row: u64, value: &str, remedy: &'static str) -> Error {
         let parts = self.table.parts();
         let part = parts.iter().find(|part| row < part.end()).or(parts.last());
         let (path, row) = part.map_or_else(Default::default, |part| (part.path.clone(), row - part.start));
-        let line = part.and_then(|part| part.file.line(row));
+        let line = part.and_then(|part| part.file.line_of_row(row));
         Error::BadValue { path, row, line, column: self.column_name(index), value: value.to_string(), remedy }
     }
 }

@@ -128,9 +128,9 @@ impl Table {
     /// Resolves the columns of a selection and checks their types.
     pub fn select(&self, selection: &Selection) -> Result<SelectedTable> {
         let targets = self.names(&selection.targets);
-        let targets: Vec<usize> = targets.iter().map(|name| self.column(name)).collect::<Result<_>>()?;
-        if let Some(twice) = (1..targets.len()).find(|i| targets[..*i].contains(&targets[*i])) {
-            let expected = format!("{} is named twice", selection.targets[twice]);
+        let targets: Vec<usize> = targets.iter().map(|name| self.column_index(name)).collect::<Result<_>>()?;
+        if let Some(duplicate) = (1..targets.len()).find(|i| targets[..*i].contains(&targets[*i])) {
+            let expected = format!("{} is named twice", selection.targets[duplicate]);
             return Err(Error::Syntax { what: "`target`", text: selection.targets.join(","), expected });
         }
         let class = match &targets[..] {
@@ -149,7 +149,7 @@ impl Table {
                 "a target of regression must be numeric; for labels choose `task` classification",
             )?;
         }
-        let weight = selection.weight.as_deref().map(|name| self.column(name)).transpose()?;
+        let weight = selection.weight.as_deref().map(|name| self.column_index(name)).transpose()?;
         if let Some(weight) = weight {
             self.expect_numbers(weight, "weights must be numeric; name another column")?;
             if targets.contains(&weight) || class == Some(weight) {
@@ -158,12 +158,12 @@ impl Table {
                 return Err(Error::Syntax { what: "`weights`", text, expected });
             }
         }
-        let group = selection.group.as_deref().map(|name| self.column(name)).transpose()?;
+        let group = selection.group.as_deref().map(|name| self.column_index(name)).transpose()?;
         group.map(|group| self.expect_labels(group)).transpose()?;
         let filter = selection.filter.as_ref().map(|condition| self.bind_condition(condition)).transpose()?;
         let mut role_columns: Vec<usize> = targets.iter().copied().chain(weight).chain(class).chain(group).collect();
         role_columns.extend(filter.iter().map(|(column, _)| *column));
-        let keep = self.kept_columns(&selection.keep)?;
+        let keep = self.resolve_kept_columns(&selection.keep)?;
         role_columns.extend(&keep);
         let request = self.resolve_categories(selection, &role_columns)?;
         let never_features: Vec<usize> = targets.iter().copied().chain(weight).chain(class).collect();
@@ -174,9 +174,9 @@ impl Table {
             None => self.named_features(&role_columns, &never_features, &request)?,
         };
         if selection.encoding.is_none() && !selection.without_features {
-            let more = request.category_columns.iter().filter(|column| !features.contains(column));
-            let more: Vec<usize> = more.copied().collect();
-            features.extend(more);
+            let category_columns = request.category_columns.iter().filter(|column| !features.contains(column));
+            let category_columns: Vec<usize> = category_columns.copied().collect();
+            features.extend(category_columns);
         }
         let coding = match &selection.encoding {
             Some(encoding) if !selection.without_features => {
@@ -186,8 +186,8 @@ impl Table {
         };
         self.expect_unique_names(features.iter().chain(&role_columns))?;
         let rows = self.row_range(selection.rows.as_ref())?;
-        let numeric = |column: &usize| self.schema().columns[*column].kind.is_numeric();
-        let kept_required = keep.iter().map(|column| selection.kept_complete && numeric(column)).collect();
+        let is_numeric = |column: &usize| self.schema().columns[*column].kind.is_numeric();
+        let kept_required = keep.iter().map(|column| selection.kept_complete && is_numeric(column)).collect();
         Ok(SelectedTable {
             table: self.clone(),
             features,
@@ -211,11 +211,11 @@ impl Table {
 
     /// Returns an error if a used column shares its name with another column, because models
     /// identify columns by name.
-    fn expect_unique_names<'a>(&self, used: impl Iterator<Item = &'a usize>) -> Result<()> {
+    fn expect_unique_names<'a>(&self, used_columns: impl Iterator<Item = &'a usize>) -> Result<()> {
         let columns = &self.schema().columns;
         let mut times = HashMap::<&str, usize>::new();
         columns.iter().for_each(|column| *times.entry(&column.name).or_default() += 1);
-        for column in used {
+        for column in used_columns {
             let name = &columns[*column].name;
             if times[name.as_str()] > 1 {
                 let detail = format!(
@@ -229,43 +229,49 @@ impl Table {
     }
 
     fn bind_condition(&self, condition: &Condition) -> Result<(usize, BoundCondition)> {
-        let column = self.column(&condition.column)?;
+        let column = self.column_index(&condition.column)?;
         Ok((column, condition.bind(&self.schema().columns[column], &self.first_path())?))
     }
 
     pub(crate) fn expect_numbers(&self, column: usize, expected: &str) -> Result<()> {
-        if self.schema().columns[column].kind.is_numeric() { Ok(()) } else { Err(self.wrong_type(column, expected)) }
+        if self.schema().columns[column].kind.is_numeric() {
+            Ok(())
+        } else {
+            Err(self.wrong_type_error(column, expected))
+        }
     }
 
     fn expect_labels(&self, column: usize) -> Result<()> {
         match self.schema().columns[column].kind {
             Kind::Binary | Kind::Sparse(_) | Kind::Other(_) => {
-                Err(self.wrong_type(column, "labels must be integers, booleans or text"))
+                Err(self.wrong_type_error(column, "labels must be integers, booleans or text"))
             }
             _ => Ok(()),
         }
     }
 
-    pub(crate) fn wrong_type(&self, column: usize, expected: &str) -> Error {
+    pub(crate) fn wrong_type_error(&self, column: usize, expected: &str) -> Error {
         let column = &self.schema().columns[column];
         Error::wrong_type(&self.first_path(), &column.name, column.kind.to_string(), expected)
     }
 
     /// Returns every column that has no other role, and is numeric or a requested category.
-    pub(crate) fn default_features(&self, roles: &[usize], request: &ColumnRequest<'_>) -> Result<Vec<usize>> {
-        let Schema { columns, row_labels, label } = self.schema();
-        let named_alone = |i: &usize| row_labels.contains(i) || *label == Some(*i) || columns[*i].name == QUERY_COLUMN;
-        let free = |i: &usize| !roles.contains(i) && !named_alone(i);
-        let takes = |i: &usize| free(i) && (columns[*i].kind.is_feature() || request.encodes(self, *i));
-        let features: Vec<_> = (0..columns.len()).filter(takes).collect();
-        if let Some(column) =
-            (0..columns.len()).find(|i| free(i) && self.schema().sparse_shape(*i).is_some() && !takes(i))
+    pub(crate) fn default_features(&self, role_columns: &[usize], request: &ColumnRequest<'_>) -> Result<Vec<usize>> {
+        let Schema { columns, row_id_columns: row_labels, label_column: label } = self.schema();
+        let needs_explicit_name =
+            |i: &usize| row_labels.contains(i) || *label == Some(*i) || columns[*i].name == QUERY_COLUMN;
+        let has_no_role = |i: &usize| !role_columns.contains(i) && !needs_explicit_name(i);
+        let is_default_feature =
+            |i: &usize| has_no_role(i) && (columns[*i].kind.is_direct_feature() || request.encodes(self, *i));
+        let features: Vec<_> = (0..columns.len()).filter(is_default_feature).collect();
+        if let Some(column) = (0..columns.len())
+            .find(|i| has_no_role(i) && self.schema().sparse_shape(*i).is_some() && !is_default_feature(i))
         {
             let expected = "only the verbs fit, plan, prepare, features, predict and evaluate read sparse rows; for other verbs select other `features`, or do not set `sparse`";
-            return Err(self.wrong_type(column, expected));
+            return Err(self.wrong_type_error(column, expected));
         }
         if features.is_empty() {
-            let remedy = self.difference().unwrap_or("name feature columns with `features`");
+            let remedy = self.schema_difference().unwrap_or("name feature columns with `features`");
             return Err(self.empty_error(format!("no numeric column remains as a feature; {remedy}")));
         }
         Ok(features)

@@ -1,7 +1,7 @@
 //! Requests for the encoding of columns, and the progress of the encoding.
 
 use super::Selection;
-use crate::encoding::{Categories, Encoding, Entries, Grams, Lookups, TimeFeatures, Weighting};
+use crate::encoding::{Categories, Encoding, Entries, Lookups, NGrams, TimeFeatures, Weighting};
 use crate::schema::Kind;
 use crate::sparse::SparseShape;
 use crate::table::Table;
@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicU64;
 /// A selection with its resolved categories and columns of counted texts.
 pub(crate) struct ColumnRequest<'s> {
     pub(crate) selection: &'s Selection,
-    pub(crate) counted_texts: Vec<(usize, Grams)>,
+    pub(crate) counted_texts: Vec<(usize, NGrams)>,
     pub(crate) category_set: HashSet<usize>,
     pub(crate) category_columns: Vec<usize>,
 }
@@ -24,7 +24,7 @@ impl ColumnRequest<'_> {
 
     /// Returns the entries of a column whose words are counted. Their words are not learned yet.
     pub(crate) fn counted_entries(&self, column: usize) -> Option<Entries> {
-        let (_, grams) = self.counted_texts.iter().find(|(text, _)| *text == column)?;
+        let (_, grams) = self.counted_texts.iter().find(|(text_column, _)| *text_column == column)?;
         let default_weighting = if grams.is_value() { Weighting::None } else { Weighting::TfIdf };
         let weighting = self.selection.weighting.unwrap_or(default_weighting);
         Some(Entries::unlearned(SparseShape::default(), Some(grams.clone()), weighting))
@@ -32,17 +32,17 @@ impl ColumnRequest<'_> {
 
     pub(crate) fn role(&self, table: &Table, column: usize) -> Role {
         let Selection { categories, sparse, .. } = self.selection;
-        let text = matches!(categories, Categories::Few | Categories::All);
+        let encodes_texts = matches!(categories, Categories::Few | Categories::All);
         // time columns become features, and text columns are inspected for times
-        let times = self.selection.times != TimeFeatures::None;
-        let text_times = times && *categories != Categories::None;
+        let encodes_times = self.selection.times != TimeFeatures::None;
+        let detects_text_times = encodes_times && *categories != Categories::None;
         match &table.schema().columns[column].kind {
             _ if self.category_set.contains(&column) => Role::Category,
-            _ if self.counted_texts.iter().any(|(text, _)| *text == column) => Role::Counted,
-            Kind::Text if text && text_times => Role::TimeOrCategory,
-            Kind::Text if text => Role::Category,
-            Kind::Text if text_times => Role::Time,
-            Kind::Time(_) if times => Role::Time,
+            _ if self.counted_texts.iter().any(|(text_column, _)| *text_column == column) => Role::CountedText,
+            Kind::Text if encodes_texts && detects_text_times => Role::TimeOrCategory,
+            Kind::Text if encodes_texts => Role::Category,
+            Kind::Text if detects_text_times => Role::Time,
+            Kind::Time(_) if encodes_times => Role::Time,
             Kind::Sparse(_) if *sparse => Role::Sparse,
             _ => Role::Number,
         }
@@ -58,7 +58,7 @@ pub(crate) enum Role {
     Category,
     Time,
     Sparse,
-    Counted,
+    CountedText,
     /// Text: times if every text is a time, otherwise categories.
     TimeOrCategory,
 }
@@ -87,10 +87,10 @@ pub(crate) enum Coding {
 pub(crate) struct EncodingRequest {
     /// The role of each feature column. The next field states whether the column was named.
     pub(crate) roles: Vec<Role>,
-    pub(crate) named: Vec<bool>,
+    pub(crate) is_named: Vec<bool>,
     pub(crate) times: TimeFeatures,
-    pub(crate) hash: Option<u32>,
-    pub(crate) limit: usize,
+    pub(crate) hash_buckets: Option<u32>,
+    pub(crate) max_categories: usize,
     pub(crate) categories: Categories,
     /// Columns of text whose words are counted as features, by their indices.
     pub(crate) counted_texts: Vec<(usize, Entries)>,
@@ -107,8 +107,8 @@ impl Coding {
         if encoding.is_numeric() {
             return Self::Numeric(None);
         }
-        let counts = encoding.columns().iter().map(|_| AtomicU64::new(0)).collect();
+        let unseen_counts = encoding.columns().iter().map(|_| AtomicU64::new(0)).collect();
         let kinds = features.iter().map(|column| &table.schema().columns[*column].kind);
-        Self::Encoded(Arc::new(Lookups::new(encoding, kinds)), counts)
+        Self::Encoded(Arc::new(Lookups::new(encoding, kinds)), unseen_counts)
     }
 }

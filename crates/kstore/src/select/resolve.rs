@@ -3,7 +3,7 @@
 
 use super::{Coding, ColumnRequest, EncodingRequest, Role, Selection};
 use crate::encoding::{
-    BUCKET_LIMIT, CATEGORY_LIMIT, Categories, Code, CodedColumn, Encoding, Entries, TimeForm, TimeReader, Weighting,
+    BUCKET_LIMIT, Categories, Code, CodedColumn, Encoding, Entries, MAX_CATEGORIES, TimeForm, TimeReader, Weighting,
     grams,
 };
 use crate::missing::Missing;
@@ -39,28 +39,29 @@ impl Table {
         };
         for column in &columns {
             if matches!(self.schema().columns[*column].kind, Kind::Binary | Kind::Sparse(_) | Kind::Other(_)) {
-                return Err(self.wrong_type(*column, "categories must be integers, booleans or text"));
+                return Err(self.wrong_type_error(*column, "categories must be integers, booleans or text"));
             }
         }
-        let mut counted = Vec::new();
+        let mut counted_texts = Vec::new();
         for text in &selection.text {
-            let (name, grams) = grams::parse_column(text)?;
-            let column = self.column(name)?;
+            let (name, grams) = grams::parse_text_column(text)?;
+            let column = self.column_index(name)?;
             if !grams.accepts(&self.schema().columns[column].kind) {
                 return Err(
-                    self.wrong_type(column, "`text` counts words of text columns; remove the column from `text`")
+                    self.wrong_type_error(column, "`text` counts words of text columns; remove the column from `text`")
                 );
             }
             if role_columns.contains(&column) || columns.contains(&column) {
-                return Err(
-                    self.wrong_type(column, "it has another role in addition to `text`; remove it from one of them")
-                );
+                return Err(self.wrong_type_error(
+                    column,
+                    "it has another role in addition to `text`; remove it from one of them",
+                ));
             }
-            counted.push((column, grams));
+            counted_texts.push((column, grams));
         }
         Ok(ColumnRequest {
             selection,
-            counted_texts: counted,
+            counted_texts,
             category_set: columns.iter().copied().collect(),
             category_columns: columns,
         })
@@ -82,35 +83,45 @@ impl Table {
         let dense_buckets = request
             .counted_texts
             .iter()
-            .filter_map(|(column, grams)| Some((*column, grams.buckets()?)))
+            .filter_map(|(column, grams)| Some((*column, grams.bucket_count()?)))
             .max_by_key(|(_, buckets)| *buckets);
-        if let Some((column, buckets)) = dense_buckets.filter(|(_, places)| *places > BUCKET_LIMIT as usize) {
+        if let Some((column, buckets)) = dense_buckets.filter(|(_, buckets)| *buckets > BUCKET_LIMIT as usize) {
             let expected = format!(
                 "its {buckets} hash buckets would be features of dense rows, because there are other features; set hash={BUCKET_LIMIT} \
                  or fewer, or exclude the other features (`features`)"
             );
-            return Err(self.wrong_type(column, &expected));
+            return Err(self.wrong_type_error(column, &expected));
         }
-        let entries = |(index, column): (usize, &usize)| Some((index, request.counted_entries(*column)?.into_dense()));
-        let counted = features.iter().enumerate().filter_map(entries).collect();
-        let all = !matches!(selection.categories, Categories::Few);
+        let dense_entries =
+            |(index, column): (usize, &usize)| Some((index, request.counted_entries(*column)?.into_dense()));
+        let counted_texts = features.iter().enumerate().filter_map(dense_entries).collect();
+        let categories_are_set = !matches!(selection.categories, Categories::Few);
         let name = |column: &usize| &self.schema().columns[*column].name;
         // a pattern that excludes columns does not name any column
-        let takes = |text: &String| text != "*" && !text.starts_with('!');
-        let lists_features = selection.features.iter().any(takes) && !selection.features.iter().any(|text| text == "*");
+        let selects_columns = |text: &String| text != "*" && !text.starts_with('!');
+        let lists_features =
+            selection.features.iter().any(selects_columns) && !selection.features.iter().any(|text| text == "*");
         let is_named = |(column, role): (&usize, &Role)| match role {
             Role::Number => lists_features,
             // a text column that is only inspected for times was not requested as a category
-            _ => all && *role != Role::Time || selection.features.contains(name(column)),
+            _ => categories_are_set && *role != Role::Time || selection.features.contains(name(column)),
         };
         let named = features.iter().zip(&roles).map(is_named).collect();
         // if a column can be hashed, it should not become ten thousand features
-        let limit = if all && selection.hash.is_none() { MAX_CLASS_LABELS } else { CATEGORY_LIMIT };
-        let numbers = roles.iter().all(|role| *role == Role::Number) && selection.missing != Missing::Indicator;
+        let max_categories =
+            if categories_are_set && selection.hash.is_none() { MAX_CLASS_LABELS } else { MAX_CATEGORIES };
+        let all_numeric = roles.iter().all(|role| *role == Role::Number) && selection.missing != Missing::Indicator;
         let Selection { hash, times, categories, .. } = selection.clone();
-        let request =
-            Arc::new(EncodingRequest { roles, named, times, hash, limit, categories, counted_texts: counted });
-        Ok(if numbers { Coding::Numeric(Some(request)) } else { Coding::Pending(request) })
+        let request = Arc::new(EncodingRequest {
+            roles,
+            is_named: named,
+            times,
+            hash_buckets: hash,
+            max_categories,
+            categories,
+            counted_texts,
+        });
+        Ok(if all_numeric { Coding::Numeric(Some(request)) } else { Coding::Pending(request) })
     }
 
     /// Returns the columns if each of them holds sparse rows or texts that are counted, so that all
@@ -119,9 +130,10 @@ impl Table {
     fn entry_columns(&self, request: &ColumnRequest<'_>, features: &[usize]) -> Result<Option<Vec<CodedColumn>>> {
         let selection = request.selection;
         if let (Some((text, _)), Some(Weighting::Maxabs)) = (request.counted_texts.first(), selection.weighting) {
-            return Err(
-                self.wrong_type(*text, "`scale` maxabs does not apply to counts of words; choose tf-idf, unit or none")
-            );
+            return Err(self.wrong_type_error(
+                *text,
+                "`scale` maxabs does not apply to counts of words; choose tf-idf, unit or none",
+            ));
         }
         let weighting = selection.weighting.unwrap_or_default();
         let coded_column = |column: &usize| {
@@ -132,12 +144,14 @@ impl Table {
             };
             Some(CodedColumn { name: self.schema().columns[*column].name.clone(), code, missing: false })
         };
-        let sparse = features.iter().find(|column| self.schema().sparse_shape(**column).is_some());
-        if let Some((sparse, other)) = sparse.zip(features.iter().find(|column| Some(*column) != sparse)) {
-            let other = &self.schema().columns[*other].name;
+        let sparse_column = features.iter().find(|column| self.schema().sparse_shape(**column).is_some());
+        if let Some((sparse_column, other_column)) =
+            sparse_column.zip(features.iter().find(|column| Some(*column) != sparse_column))
+        {
+            let other = &self.schema().columns[*other_column].name;
             let expected =
                 format!("sparse rows cannot be combined with other features; exclude {other:?} (`features`)");
-            return Err(self.wrong_type(*sparse, &expected));
+            return Err(self.wrong_type_error(*sparse_column, &expected));
         }
         Ok(features.iter().map(coded_column).collect::<Option<_>>().filter(|_| selection.sparse))
     }
@@ -150,11 +164,11 @@ impl Table {
             let column =
                 *index_by_name.get(coded.name.as_str()).ok_or_else(|| self.no_such_column_error(&coded.name))?;
             let kind = &self.schema().columns[column].kind;
-            let blank = self.parts().iter().all(|part| part.file.is_all_missing(column));
+            let is_blank = self.parts().iter().all(|part| part.file.is_all_missing(column));
             match &coded.code {
                 // a column without values may have any type that its file assigns: it is missing in
                 // every row
-                Code::Number | Code::Values(_) | Code::Buckets(_) | Code::Effects(_) if blank => {}
+                Code::Number | Code::Values(_) | Code::Buckets(_) | Code::Effects(_) if is_blank => {}
                 Code::Number => {
                     self.expect_numbers(column, "the model expects numbers; write the column as numbers")?;
                 }
@@ -164,7 +178,7 @@ impl Table {
                         && (matches!(kind, Kind::Other(_))
                             || self.blank_columns_among(&(0..self.stored_rows()), vec![column])?.is_empty()) =>
                 {
-                    return Err(self.wrong_type(
+                    return Err(self.wrong_type_error(
                         column,
                         "the model expects text, whose words it counts; write the column as text",
                     ));
@@ -178,11 +192,11 @@ impl Table {
                             let expected = format!(
                                 "one row has {has} entries, and the rows of the fit have at most {room}; remove the row"
                             );
-                            return Err(self.wrong_type(column, &expected));
+                            return Err(self.wrong_type_error(column, &expected));
                         }
                         None => {
                             let expected = "the model expects sparse rows; open the table with `sparse`";
-                            return Err(self.wrong_type(column, expected));
+                            return Err(self.wrong_type_error(column, expected));
                         }
                     }
                 }
@@ -192,10 +206,10 @@ impl Table {
                         TimeForm::YearMonthDay => "the model expects a date, like 20240131 or 2024-01-31",
                         _ => "the model expects a date or time; write it like 2024-01-31",
                     };
-                    return Err(self.wrong_type(column, expected));
+                    return Err(self.wrong_type_error(column, expected));
                 }
                 _ if matches!(kind, Kind::Binary | Kind::Sparse(_) | Kind::Other(_)) => {
-                    return Err(self.wrong_type(column, "categories must be integers, booleans or text"));
+                    return Err(self.wrong_type_error(column, "categories must be integers, booleans or text"));
                 }
                 _ => {}
             }

@@ -21,14 +21,14 @@ impl SelectedTable {
     /// of the main work.
     #[must_use]
     #[doc(hidden)]
-    pub fn with_own_counter(&self) -> Self {
-        Self { table: self.table.with_own_counter(), ..self.clone() }
+    pub fn with_new_byte_counter(&self) -> Self {
+        Self { table: self.table.with_new_byte_counter(), ..self.clone() }
     }
 
     /// Returns the names of the features, in the order of the columns of `x`. If the values of some
     /// columns are not known yet, returns the names of the columns.
     pub fn feature_names(&self) -> Vec<String> {
-        self.lookups().map_or_else(|| self.names(&self.features), |coded| coded.feature_names.clone())
+        self.lookups().map_or_else(|| self.names(&self.features), |lookups| lookups.feature_names.clone())
     }
 
     /// Returns the names of the columns that were omitted because no row has a value there.
@@ -66,13 +66,13 @@ impl SelectedTable {
 
     /// Returns the name of the class column.
     #[doc(hidden)]
-    pub fn class_name(&self) -> Option<&str> {
+    pub fn class_column(&self) -> Option<&str> {
         self.class.map(|column| self.table.schema().columns[column].name.as_str())
     }
 
     /// Returns the name of the fold column.
     #[doc(hidden)]
-    pub fn group_name(&self) -> Option<&str> {
+    pub fn group_column(&self) -> Option<&str> {
         self.group.map(|column| self.table.schema().columns[column].name.as_str())
     }
 
@@ -87,7 +87,7 @@ impl SelectedTable {
     /// Returns whether a kept column holds text, bytes or sparse rows. The length of their values
     /// is not known in advance.
     #[doc(hidden)]
-    pub fn keeps_text(&self) -> bool {
+    pub fn keeps_variable_size(&self) -> bool {
         self.kept_columns().iter().any(|column| column.kind.is_variable_size())
     }
 
@@ -104,7 +104,7 @@ impl SelectedTable {
         let holds_integers = |column: &usize| {
             matches!(self.table.schema().columns[*column].kind, Kind::Int { .. } | Kind::Bool | Kind::Time(_))
         };
-        let holds_times = |index: usize| self.lookups().is_some_and(|coded| coded.time_reader(index).is_some());
+        let holds_times = |index: usize| self.lookups().is_some_and(|lookups| lookups.time_reader(index).is_some());
         let columns = self.encoding().map_or_else(|| (0..self.features.len()).collect(), Encoding::column_of_feature);
         let features = statistics.inputs.iter_mut().zip(columns);
         features.for_each(|(moments, index)| {
@@ -113,8 +113,8 @@ impl SelectedTable {
         let targets = statistics.targets.iter_mut().zip(&self.targets);
         let weights = statistics.weights.iter_mut().zip(&self.weight);
         targets.chain(weights).for_each(|(moments, column)| moments.is_integer = holds_integers(column));
-        let flags = self.encoding().map_or(Vec::new(), Encoding::flags);
-        statistics.inputs.iter_mut().zip(flags).for_each(|(moments, flag)| moments.is_integer |= flag);
+        let binary_mask = self.encoding().map_or(Vec::new(), Encoding::binary_mask);
+        statistics.inputs.iter_mut().zip(binary_mask).for_each(|(moments, is_binary)| moments.is_integer |= is_binary);
     }
 
     /// Returns a copy that keeps the rows that [`Missing::Drop`] would drop; a missing value is
@@ -122,8 +122,8 @@ impl SelectedTable {
     #[must_use]
     #[doc(hidden)]
     pub fn with_incomplete_rows(self) -> Self {
-        let keeps = self.missing == Missing::Drop && self.sparse().is_none();
-        let missing = if keeps { Missing::Keep } else { self.missing };
+        let keeps_incomplete = self.missing == Missing::Drop && self.sparse().is_none();
+        let missing = if keeps_incomplete { Missing::Keep } else { self.missing };
         Self { missing, ..self }
     }
 
@@ -138,7 +138,7 @@ impl SelectedTable {
     pub fn shape(&self) -> TableShape {
         TableShape {
             stored_rows: self.table.stored_rows(),
-            inputs: self.lookups().map_or(self.features.len(), |coded| coded.feature_names.len()),
+            inputs: self.lookups().map_or(self.features.len(), |lookups| lookups.feature_names.len()),
             targets: self.targets.len(),
             has_weights: self.is_weighted(),
         }
@@ -148,8 +148,11 @@ impl SelectedTable {
     /// default.
     #[doc(hidden)]
     pub fn reading(&self) -> TextReading {
-        let names =
-            [self.feature_columns(), self.target_names(), self.class_name().into_iter().map(str::to_string).collect()];
+        let names = [
+            self.feature_columns(),
+            self.target_names(),
+            self.class_column().into_iter().map(str::to_string).collect(),
+        ];
         self.table.reading().restricted_to(&names.concat())
     }
 
@@ -190,10 +193,10 @@ impl SelectedTable {
     /// Returns a selection of the class and fold columns only; `None` if there are none. Its rows
     /// add nothing to digests, because a digest covers a whole row.
     #[doc(hidden)]
-    pub fn labels(&self) -> Option<Self> {
+    pub fn labels_only(&self) -> Option<Self> {
         let Self { class, group, .. } = *self;
-        let labels = || {
-            let labels = Self {
+        let label_selection = || {
+            let selection = Self {
                 table: self.table.without_digests(),
                 features: Vec::new(),
                 class,
@@ -201,21 +204,21 @@ impl SelectedTable {
                 ..self.features_only()
             };
             // the targets are needed to skip rows without a target
-            if self.drops_missing_targets() { Self { targets: self.targets.clone(), ..labels } } else { labels }
+            if self.drops_missing_targets() { Self { targets: self.targets.clone(), ..selection } } else { selection }
         };
-        (class.is_some() || group.is_some()).then(labels)
+        (class.is_some() || group.is_some()).then(label_selection)
     }
 
     /// Returns the columns to decode: features, targets, weights, class, group, kept, filter.
-    pub(crate) fn columns(&self) -> Vec<usize> {
-        let mut columns = self.features.clone();
-        columns.extend(&self.targets);
-        columns.extend(self.weight);
-        columns.extend(self.class);
-        columns.extend(self.group);
-        columns.extend(&self.keep);
-        columns.extend(self.filter.iter().map(|(column, _)| *column));
-        columns
+    pub(crate) fn decoded_columns(&self) -> Vec<usize> {
+        let mut decoded_columns = self.features.clone();
+        decoded_columns.extend(&self.targets);
+        decoded_columns.extend(self.weight);
+        decoded_columns.extend(self.class);
+        decoded_columns.extend(self.group);
+        decoded_columns.extend(&self.keep);
+        decoded_columns.extend(self.filter.iter().map(|(column, _)| *column));
+        decoded_columns
     }
 
     pub(crate) fn names(&self, columns: &[usize]) -> Vec<String> {

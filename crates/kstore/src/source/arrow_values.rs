@@ -11,14 +11,14 @@ use crate::arrow::error::ArrowError;
 use std::sync::Arc;
 
 /// Converts an array to a type that can be viewed as typed values, if there is such a type for it.
-pub(super) fn to_supported(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+pub(super) fn to_viewable(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     Ok(match array.data_type() {
         DataType::Dictionary(..) => {
             let dictionary = array.as_any_dictionary();
             // a key beyond the dictionary returns an error instead of a panic
-            let checked = TakeOptions { check_bounds: true };
+            let bounds_checked = TakeOptions { check_bounds: true };
             // dictionary texts are not copied: each row is a view of a dictionary text
-            take(to_supported(dictionary.values())?.as_ref(), dictionary.keys(), Some(checked))?
+            take(to_viewable(dictionary.values())?.as_ref(), dictionary.keys(), Some(bounds_checked))?
         }
         DataType::Null => Arc::new(StringViewArray::new_null(array.len())),
         DataType::Utf8 => Arc::new(StringViewArray::from(array.as_string::<i32>())),
@@ -45,9 +45,9 @@ fn decimals_to_f64<D: DecimalType<Native: ToString>>(array: &PrimitiveArray<D>, 
 /// correctly rounded (Clinger, "How to read floating point numbers accurately", PLDI 1990). All
 /// other numbers are parsed by the standard library, which rounds as exactly but is slower.
 fn decimal_to_f64(unscaled: &str, scale: i8) -> f64 {
-    const EXACT: i64 = 1 << 53;
+    const MAX_EXACT_INTEGER: i64 = 1 << 53;
     match (unscaled.parse::<i64>(), scale) {
-        (Ok(whole), 0..=22) if whole.abs() <= EXACT => whole as f64 / 10f64.powi(scale.into()),
+        (Ok(integer), 0..=22) if integer.abs() <= MAX_EXACT_INTEGER => integer as f64 / 10f64.powi(scale.into()),
         _ => format!("{unscaled}e{}", -i32::from(scale)).parse().unwrap_or(f64::NAN),
     }
 }

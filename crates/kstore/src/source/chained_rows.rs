@@ -24,7 +24,7 @@ use std::ops::Range;
 pub struct ChainedRows<'a, T: Float> {
     parts: Vec<&'a dyn RowSource<T>>,
     /// Number of the first row of every part, then the number of all rows.
-    starts: Vec<u64>,
+    part_starts: Vec<u64>,
 }
 
 impl<'a, T: Float> ChainedRows<'a, T> {
@@ -36,8 +36,8 @@ impl<'a, T: Float> ChainedRows<'a, T> {
     pub fn new(parts: Vec<&'a dyn RowSource<T>>) -> Result<Self> {
         let column_counts =
             |part: &&dyn RowSource<T>| (part.shape().inputs, part.shape().targets, part.shape().has_weights);
-        let first = parts.first().map(column_counts);
-        if first.is_none() || parts.iter().any(|part| Some(column_counts(part)) != first) {
+        let first_counts = parts.first().map(column_counts);
+        if first_counts.is_none() || parts.iter().any(|part| Some(column_counts(part)) != first_counts) {
             let columns = parts.iter().map(column_counts).map(|(x, y, weighted)| {
                 let weights = if weighted { " and weights" } else { "" };
                 format!("{x} features and {y} targets{weights}")
@@ -51,23 +51,23 @@ impl<'a, T: Float> ChainedRows<'a, T> {
             let (range, end) = (part.range(), starts[starts.len() - 1]);
             starts.push(end + (range.end - range.start));
         }
-        Ok(Self { parts, starts })
+        Ok(Self { parts, part_starts: starts })
     }
 
-    fn rows(&self) -> u64 {
-        self.starts[self.parts.len()]
+    fn row_count(&self) -> u64 {
+        self.part_starts[self.parts.len()]
     }
 }
 
 impl<T: Float> RowSource<T> for ChainedRows<'_, T> {
     fn shape(&self) -> TableShape {
-        TableShape { stored_rows: self.rows(), ..self.parts[0].shape() }
+        TableShape { stored_rows: self.row_count(), ..self.parts[0].shape() }
     }
 
     fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
-        let remaining = segment.start..segment.end.min(self.rows());
-        let spare = RowBuf::default();
-        Ok(Box::new(ChainedCursor { source: self, remaining, open_part: None, spare }))
+        let remaining = segment.start..segment.end.min(self.row_count());
+        let part_buffer = RowBuf::default();
+        Ok(Box::new(ChainedCursor { source: self, remaining, open_part: None, part_buffer }))
     }
 
     /// Memory of the largest part. A second buffer is for the tile in which one part ends and the
@@ -100,22 +100,22 @@ struct ChainedCursor<'a, T: Float> {
     source: &'a ChainedRows<'a, T>,
     remaining: Range<u64>,
     open_part: Option<OpenPart<'a, T>>,
-    spare: RowBuf<T>,
+    part_buffer: RowBuf<T>,
 }
 
 impl<T: Float> ChainedCursor<'_, T> {
-    fn open_next(&mut self) -> Result<bool> {
+    fn open_next_part(&mut self) -> Result<bool> {
         if self.remaining.is_empty() {
             return Ok(false);
         }
-        let starts = &self.source.starts;
+        let starts = &self.source.part_starts;
         // a part without rows has the same start as the part after it
-        let part = starts.partition_point(|start| *start <= self.remaining.start) - 1;
-        let source = self.source.parts[part];
-        let (first, start) = (starts[part], source.range().start);
-        let end = self.remaining.end.min(starts[part + 1]);
-        let cursor = source.open(self.remaining.start - first + start..end - first + start)?;
-        self.open_part = Some(OpenPart { cursor, chain_start: first, part_start: start });
+        let part_index = starts.partition_point(|start| *start <= self.remaining.start) - 1;
+        let source = self.source.parts[part_index];
+        let (chain_start, part_start) = (starts[part_index], source.range().start);
+        let end = self.remaining.end.min(starts[part_index + 1]);
+        let cursor = source.open(self.remaining.start - chain_start + part_start..end - chain_start + part_start)?;
+        self.open_part = Some(OpenPart { cursor, chain_start, part_start });
         self.remaining.start = end;
         Ok(true)
     }
@@ -124,36 +124,36 @@ impl<T: Float> ChainedCursor<'_, T> {
 impl<T: Float> RowCursor<T> for ChainedCursor<'_, T> {
     fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
         buf.clear();
-        while buf.rows.len() < buf.capacity {
+        while buf.row_numbers.len() < buf.capacity {
             let Some(OpenPart { cursor, chain_start: first, part_start: start }) = &mut self.open_part else {
-                if self.open_next()? {
+                if self.open_next_part()? {
                     continue;
                 }
                 break;
             };
-            let (first, start) = (*first, *start);
-            if buf.rows.is_empty() {
+            let (chain_start, part_start) = (*first, *start);
+            if buf.row_numbers.is_empty() {
                 // the common case: the whole tile comes from one part
                 if !cursor.next(buf)? {
                     self.open_part = None;
                 }
-                buf.rows.iter_mut().for_each(|row| *row = *row - start + first);
+                buf.row_numbers.iter_mut().for_each(|row| *row = *row - part_start + chain_start);
                 continue;
             }
-            self.spare.capacity = buf.capacity - buf.rows.len();
-            if !cursor.next(&mut self.spare)? {
+            self.part_buffer.capacity = buf.capacity - buf.row_numbers.len();
+            if !cursor.next(&mut self.part_buffer)? {
                 self.open_part = None;
                 continue;
             }
-            buf.rows.extend(self.spare.rows.iter().map(|row| row - start + first));
-            buf.x.extend_from_slice(&self.spare.x);
-            buf.y.extend_from_slice(&self.spare.y);
-            buf.weight.extend_from_slice(&self.spare.weight);
+            buf.row_numbers.extend(self.part_buffer.row_numbers.iter().map(|row| row - part_start + chain_start));
+            buf.x.extend_from_slice(&self.part_buffer.x);
+            buf.y.extend_from_slice(&self.part_buffer.y);
+            buf.weight.extend_from_slice(&self.part_buffer.weight);
         }
         (buf.class_labels, buf.group_labels) = (None, None);
         buf.classes.clear();
         buf.groups.clear();
         buf.kept_columns.clear();
-        Ok(!buf.rows.is_empty())
+        Ok(!buf.row_numbers.is_empty())
     }
 }

@@ -53,7 +53,10 @@ pub(super) struct Layout {
 impl Layout {
     /// Returns the layout of these fields. If a column's type does not state the length of its
     /// lists, `measure` returns the length; it returns `None` for a column that cannot be read.
-    pub(super) fn new<E>(fields: &Fields, measure: impl Fn(usize) -> Result<Option<usize>, E>) -> Result<Self, E> {
+    pub(super) fn new<E>(
+        fields: &Fields,
+        list_length_of: impl Fn(usize) -> Result<Option<usize>, E>,
+    ) -> Result<Self, E> {
         let mut layout = Self {
             schema: Schema::default(),
             locations: Vec::new(),
@@ -62,10 +65,10 @@ impl Layout {
         };
         for (root, field) in fields.iter().enumerate() {
             let width = match field.data_type() {
-                list @ DataType::FixedSizeList(_, size) if list_element(list).is_some() => {
+                list @ DataType::FixedSizeList(_, size) if list_element_type(list).is_some() => {
                     usize::try_from(*size).ok().filter(|size| *size > 0)
                 }
-                other if list_element(other).is_some() => measure(root)?,
+                other if list_element_type(other).is_some() => list_length_of(root)?,
                 _ => None,
             };
             let width = width.filter(|width| *width <= MAX_LIST_LENGTH);
@@ -81,7 +84,7 @@ impl Layout {
         mut self,
         fields: &Fields,
         metadata: Option<&str>,
-        measure: impl Fn(usize) -> Result<SparseShape, E>,
+        measure_shape: impl Fn(usize) -> Result<SparseShape, E>,
     ) -> Result<Self, E> {
         let shapes_by_name: Option<HashMap<String, SparseShape>> =
             metadata.and_then(|text| serde_json::from_str(text).ok());
@@ -90,7 +93,7 @@ impl Layout {
             fields.iter().enumerate().filter(|(_, field)| sparse_entries::entry_fields(field.data_type()).is_some())
         {
             let shape = shapes_by_name.get(field.name()).copied().filter(|shape| shape.is_valid());
-            let shape = shape.map_or_else(|| measure(root), Ok)?;
+            let shape = shape.map_or_else(|| measure_shape(root), Ok)?;
             if let Some(column) =
                 self.locations.iter().position(|location| location.root == root).filter(|_| shape.is_valid())
             {
@@ -108,12 +111,12 @@ impl Layout {
         // if a pandas index only counts the rows, the metadata describe it, and the file has no
         // column for it
         let row_labels = names.filter_map(|name| self.schema.position(name.as_str()?));
-        self.schema.row_labels = row_labels.collect();
+        self.schema.row_id_columns = row_labels.collect();
         self
     }
 
     fn push(&mut self, root: usize, name: &str, data_type: &DataType, width: Option<usize>) {
-        let (kind, names) = match (width, list_item(data_type)) {
+        let (kind, names) = match (width, list_item_type(data_type)) {
             (Some(width), Some(item)) => (column_kind(item), (0..width).map(|i| Schema::item_name(name, i)).collect()),
             _ => (column_kind(data_type), vec![name.to_string()]),
         };
@@ -125,7 +128,7 @@ impl Layout {
 
     /// Returns the column of the file that a column of the table is stored in. Returns `None` if
     /// the column is a position in lists.
-    pub(super) fn root(&self, column: usize) -> Option<usize> {
+    pub(super) fn scalar_root(&self, column: usize) -> Option<usize> {
         let root = self.locations[column].root;
         self.list_widths[root].is_none().then_some(root)
     }
@@ -141,15 +144,15 @@ impl Layout {
     /// Returns the locations of some columns of the table, where each `root` is an index into
     /// `roots`.
     pub(super) fn locations(&self, columns: &[usize], roots: &[usize]) -> Vec<ColumnLocation> {
-        let locate = |column: &usize| {
+        let relocate = |column: &usize| {
             let ColumnLocation { root, item } = self.locations[*column];
             ColumnLocation { root: roots.partition_point(|r| *r < root), item }
         };
-        columns.iter().map(locate).collect()
+        columns.iter().map(relocate).collect()
     }
 }
 
-fn list_item(data_type: &DataType) -> Option<&DataType> {
+fn list_item_type(data_type: &DataType) -> Option<&DataType> {
     match data_type {
         DataType::FixedSizeList(item, _) | DataType::List(item) | DataType::LargeList(item) => Some(item.data_type()),
         _ => None,
@@ -157,8 +160,8 @@ fn list_item(data_type: &DataType) -> Option<&DataType> {
 }
 
 /// Returns the element type of a list of numbers; `None` for every other type.
-pub(super) fn list_element(data_type: &DataType) -> Option<Element> {
-    list_item(data_type).and_then(element_type)
+pub(super) fn list_element_type(data_type: &DataType) -> Option<Element> {
+    list_item_type(data_type).and_then(element_type)
 }
 
 #[derive(Debug)]
@@ -181,9 +184,9 @@ impl LoadedColumn {
         if let Some(shape) = layout.sparse_shapes[root] {
             return Ok(Self::Sparse(sparse_entries::load_sparse(array.as_ref(), shape)?));
         }
-        match (layout.list_widths[root], list_element(array.data_type())) {
-            (Some(width), Some(element)) => lists_of_numbers(array.as_ref(), element, width),
-            _ => Ok(Self::Array(super::arrow_values::to_supported(array)?)),
+        match (layout.list_widths[root], list_element_type(array.data_type())) {
+            (Some(width), Some(element)) => load_number_lists(array.as_ref(), element, width),
+            _ => Ok(Self::Array(super::arrow_values::to_viewable(array)?)),
         }
     }
 
@@ -193,7 +196,7 @@ impl LoadedColumn {
             Self::Array(array) => super::arrow_values::array_view(array),
             Self::Sparse(rows) => Some(ColumnView { values: Values::Sparse(rows.rows()), nulls: None }),
             Self::Lists { element, width, bytes, nulls } => {
-                let (offset, stride) = (item * element.size(), width * element.size());
+                let (offset, stride) = (item * element.bytes_per_value(), width * element.bytes_per_value());
                 let values = Values::Strided(StridedColumn { bytes, element: *element, offset, stride });
                 Some(ColumnView { values, nulls: nulls.get(item).and_then(Option::as_ref) })
             }
@@ -223,13 +226,13 @@ pub(super) struct LoadedColumns {
     pub(super) roots: Vec<usize>,
     /// For each requested table column, its index in `roots` and its position in the lists.
     pub(super) locations: Vec<ColumnLocation>,
-    pub(super) loaded: Vec<Option<LoadedColumn>>,
+    pub(super) columns: Vec<Option<LoadedColumn>>,
 }
 
 impl LoadedColumns {
     pub(super) fn new(layout: &Layout, columns: &[usize]) -> Self {
         let roots = layout.roots(columns);
-        Self { locations: layout.locations(columns, &roots), loaded: roots.iter().map(|_| None).collect(), roots }
+        Self { locations: layout.locations(columns, &roots), columns: roots.iter().map(|_| None).collect(), roots }
     }
 
     /// Loads the rows of a batch. The batch has the columns `roots`, and its first row is row
@@ -238,13 +241,13 @@ impl LoadedColumns {
         &mut self,
         layout: &Layout,
         batch: &RecordBatch,
-        first: u64,
+        first_row: u64,
         (path, format): (&Path, &'static str),
     ) -> Result<(), Error> {
         let columns = batch.columns().iter().zip(batch.schema_ref().fields()).zip(&self.roots);
-        for (loaded, ((array, field), root)) in self.loaded.iter_mut().zip(columns) {
-            let new = LoadedColumn::new(array, layout, *root);
-            *loaded = Some(new.map_err(|error| error.into_column_error(path, format, first, field.name()))?);
+        for (loaded, ((array, field), root)) in self.columns.iter_mut().zip(columns) {
+            let column = LoadedColumn::new(array, layout, *root);
+            *loaded = Some(column.map_err(|error| error.into_column_error(path, format, first_row, field.name()))?);
         }
         Ok(())
     }
@@ -252,37 +255,42 @@ impl LoadedColumns {
     /// Returns requested column `index`; `None` if it was not read or has an unsupported type.
     pub(super) fn view(&self, index: usize) -> Option<ColumnView<'_>> {
         let ColumnLocation { root, item } = self.locations[index];
-        self.loaded[root].as_ref()?.view(item)
+        self.columns[root].as_ref()?.view(item)
     }
 }
 
 /// Converts lists to one block of numbers; all lists must have the length `width`. A missing list
 /// becomes `width` missing numbers.
-fn lists_of_numbers(array: &dyn Array, element: Element, width: usize) -> Result<LoadedColumn, LoadError> {
-    let rows = array.len();
+fn load_number_lists(array: &dyn Array, element: Element, width: usize) -> Result<LoadedColumn, LoadError> {
+    let row_count = array.len();
     let (items, starts) =
         list_items(array).ok_or_else(|| format!("a column of {} instead of lists", column_kind(array.data_type())))?;
-    let lists = array.nulls().filter(|nulls| nulls.null_count() > 0);
-    check_lengths(starts.windows(2).map(|pair| pair[1] - pair[0]), lists, width)?;
-    let (data, size) = (items.to_data(), element.size());
-    let stored = data.buffers()[0].slice(data.offset() * size);
+    let list_validity = array.nulls().filter(|nulls| nulls.null_count() > 0);
+    check_list_lengths(starts.windows(2).map(|pair| pair[1] - pair[0]), list_validity, width)?;
+    let (data, element_bytes) = (items.to_data(), element.bytes_per_value());
+    let item_bytes = data.buffers()[0].slice(data.offset() * element_bytes);
     let bytes = if starts.iter().enumerate().all(|(row, start)| *start == starts[0] + row * width) {
-        stored.slice_with_length(starts[0] * size, rows * width * size)
+        item_bytes.slice_with_length(starts[0] * element_bytes, row_count * width * element_bytes)
     } else {
-        let mut bytes = MutableBuffer::new(rows * width * size);
-        for (row, start) in starts[..rows].iter().enumerate() {
+        let mut bytes = MutableBuffer::new(row_count * width * element_bytes);
+        for (row, start) in starts[..row_count].iter().enumerate() {
             match array.is_valid(row) {
-                true => bytes.extend_from_slice(&stored[start * size..][..width * size]),
-                false => bytes.resize(bytes.len() + width * size, 0),
+                true => bytes.extend_from_slice(&item_bytes[start * element_bytes..][..width * element_bytes]),
+                false => bytes.resize(bytes.len() + width * element_bytes, 0),
             }
         }
         bytes.into()
     };
-    let nulls = items.nulls().filter(|nulls| nulls.null_count() > 0);
-    let is_present =
-        |row: usize, item: usize| array.is_valid(row) && nulls.is_none_or(|nulls| nulls.is_valid(starts[row] + item));
-    let item_validity = |item: usize| Some((0..rows).map(|row| is_present(row, item)).collect());
-    let nulls = if nulls.is_some() || lists.is_some() { (0..width).map(item_validity).collect() } else { Vec::new() };
+    let item_nulls = items.nulls().filter(|nulls| nulls.null_count() > 0);
+    let is_present = |row: usize, item: usize| {
+        array.is_valid(row) && item_nulls.is_none_or(|nulls| nulls.is_valid(starts[row] + item))
+    };
+    let item_validity = |item: usize| Some((0..row_count).map(|row| is_present(row, item)).collect());
+    let nulls = if item_nulls.is_some() || list_validity.is_some() {
+        (0..width).map(item_validity).collect()
+    } else {
+        Vec::new()
+    };
     Ok(LoadedColumn::Lists { element, width, bytes, nulls })
 }
 
@@ -295,13 +303,14 @@ pub(super) fn list_length(array: &dyn Array, row: usize) -> Option<usize> {
 }
 
 /// Returns an error for the first list whose length is not `width`.
-pub(super) fn check_lengths(
+pub(super) fn check_list_lengths(
     lengths: impl Iterator<Item = usize>,
-    lists: Option<&NullBuffer>,
+    list_validity: Option<&NullBuffer>,
     width: usize,
 ) -> Result<(), LoadError> {
-    let mut present = lengths.enumerate().filter(|(row, _)| lists.is_none_or(|lists| lists.is_valid(*row)));
-    match present.find(|(_, length)| *length != width) {
+    let mut present_lengths =
+        lengths.enumerate().filter(|(row, _)| list_validity.is_none_or(|lists| lists.is_valid(*row)));
+    match present_lengths.find(|(_, length)| *length != width) {
         Some((row, got)) => Err(LoadError::ListLength { row, expected: width, got }),
         None => Ok(()),
     }

@@ -30,7 +30,7 @@ pub(super) fn column_kind(data_type: &DataType) -> Kind {
         // only nulls, which fit any type
         DataType::Null => Kind::Text,
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => Kind::Binary,
-        time if time.is_temporal() && element_type(time).is_some() => Kind::Time(time.clone()),
+        time_type if time_type.is_temporal() && element_type(time_type).is_some() => Kind::Time(time_type.clone()),
         DataType::Dictionary(_, value) if !matches!(**value, DataType::Dictionary(..)) => column_kind(value),
         other => element_type(other).map_or_else(|| Kind::Other(type_name(other)), Kind::from),
     }

@@ -2,7 +2,7 @@
 //! placeholder for rows that this process does not have.
 
 use super::shared_file::BLOCK_BYTES;
-use super::union_schema::{columns_by_key, convert, is_read_alike};
+use super::union_schema::{columns_by_key, convert_kind, is_read_alike};
 use super::{
     BoxedCursor, ColumnView, Element, FileCursor, FileMetadata, RowIndices, TableFile, TextReading, Values,
     arrow_values,
@@ -30,7 +30,7 @@ pub(crate) enum AddedColumn {
     Numbers {
         file: Arc<dyn TableFile>,
         path: PathBuf,
-        start: u64,
+        first_row: u64,
     },
 }
 
@@ -45,13 +45,13 @@ impl AddedColumn {
     }
 
     /// Returns the value, repeated for this many rows; `None` if the rows have different values.
-    fn repeat(&self, rows: usize) -> Option<ArrayRef> {
+    fn repeat(&self, row_count: usize) -> Option<ArrayRef> {
         match self {
-            Self::Integer(value) => Some(Arc::new(std::iter::repeat_n(*value, rows).collect::<Int64Array>())),
+            Self::Integer(value) => Some(Arc::new(std::iter::repeat_n(*value, row_count).collect::<Int64Array>())),
             Self::Text(value) => {
-                Some(Arc::new(std::iter::repeat_n(value.as_deref(), rows).collect::<StringViewArray>()))
+                Some(Arc::new(std::iter::repeat_n(value.as_deref(), row_count).collect::<StringViewArray>()))
             }
-            Self::Missing(kind) => Some(missing_values(rows, kind)),
+            Self::Missing(kind) => Some(missing_values(row_count, kind)),
             Self::Numbers { .. } => None,
         }
     }
@@ -64,11 +64,11 @@ impl AddedColumn {
     }
 }
 
-pub(super) fn missing_values(rows: usize, kind: &Kind) -> ArrayRef {
+pub(super) fn missing_values(row_count: usize, kind: &Kind) -> ArrayRef {
     match kind {
-        Kind::Float { .. } => Arc::new(Float64Array::new_null(rows)),
-        Kind::Bool | Kind::Int { .. } | Kind::Time(_) => Arc::new(Int64Array::new_null(rows)),
-        _ => Arc::new(StringViewArray::new_null(rows)),
+        Kind::Float { .. } => Arc::new(Float64Array::new_null(row_count)),
+        Kind::Bool | Kind::Int { .. } | Kind::Time(_) => Arc::new(Int64Array::new_null(row_count)),
+        _ => Arc::new(StringViewArray::new_null(row_count)),
     }
 }
 
@@ -99,9 +99,11 @@ impl ExtendedFile {
     pub(crate) fn new(path: &Path, file: Arc<dyn TableFile>, columns: Vec<(String, AddedColumn)>) -> Self {
         let mut schema = file.metadata().schema.clone();
         let mut origins: Vec<_> = (0..schema.columns.len()).map(Origin::Stored).collect();
-        for (name, added) in columns.into_iter().filter(|(name, _)| file.metadata().schema.position(name).is_none()) {
-            schema.columns.push(Column { name, kind: added.kind() });
-            origins.push(Origin::Added(added));
+        for (name, added_column) in
+            columns.into_iter().filter(|(name, _)| file.metadata().schema.position(name).is_none())
+        {
+            schema.columns.push(Column { name, kind: added_column.kind() });
+            origins.push(Origin::Added(added_column));
         }
         Self { path: path.to_path_buf(), file, schema: Arc::new(schema), origins, compressed_bytes: None }
     }
@@ -115,20 +117,20 @@ impl ExtendedFile {
     /// Returns the file with the columns of `schema`, a union that includes the file's own columns.
     /// If the columns are the same, returns the file itself.
     pub(crate) fn with_schema(path: &Path, file: &Arc<dyn TableFile>, schema: &Arc<Schema>) -> Arc<dyn TableFile> {
-        let stored = &file.metadata().schema.columns;
+        let stored_columns = &file.metadata().schema.columns;
         let positions: HashMap<_, usize> =
             columns_by_key(file.metadata().schema).map(|(key, _)| key).zip(0..).collect();
         let origin = |(key, column): (_, &Column)| match positions.get(&key) {
             None => Origin::Added(AddedColumn::Missing(column.kind.clone())),
-            Some(index) if is_read_alike(&stored[*index].kind, &column.kind) => Origin::Stored(*index),
+            Some(index) if is_read_alike(&stored_columns[*index].kind, &column.kind) => Origin::Stored(*index),
             Some(index) => Origin::Converted(*index),
         };
         let origins: Vec<Origin> = columns_by_key(schema).map(origin).collect();
-        let in_order = origins
+        let is_unchanged_order = origins
             .iter()
             .enumerate()
             .all(|(index, origin)| matches!(origin, Origin::Stored(stored_index) if *stored_index == index));
-        if in_order && origins.len() == stored.len() {
+        if is_unchanged_order && origins.len() == stored_columns.len() {
             return Arc::clone(file);
         }
         let (path, file, schema) = (path.to_path_buf(), Arc::clone(file), Arc::clone(schema));
@@ -147,11 +149,12 @@ impl ExtendedFile {
 
 impl TableFile for ExtendedFile {
     fn metadata(&self) -> FileMetadata<'_> {
-        let stored = self.file.metadata();
-        let (bytes, scanned) = self
-            .compressed_bytes
-            .map_or((stored.bytes, stored.bytes_scanned), |packed| (packed, packed + stored.bytes_scanned));
-        FileMetadata { schema: &self.schema, bytes, bytes_scanned: scanned, ..stored }
+        let file_metadata = self.file.metadata();
+        let (bytes, scanned) =
+            self.compressed_bytes.map_or((file_metadata.bytes, file_metadata.bytes_scanned), |compressed_bytes| {
+                (compressed_bytes, compressed_bytes + file_metadata.bytes_scanned)
+            });
+        FileMetadata { schema: &self.schema, bytes, bytes_scanned: scanned, ..file_metadata }
     }
 
     fn note(&self) -> Option<String> {
@@ -175,8 +178,8 @@ impl TableFile for ExtendedFile {
         self.file.reading()
     }
 
-    fn line(&self, row: u64) -> Option<u64> {
-        self.file.line(row)
+    fn line_of_row(&self, row: u64) -> Option<u64> {
+        self.file.line_of_row(row)
     }
 
     fn resident_bytes(&self) -> usize {
@@ -186,10 +189,10 @@ impl TableFile for ExtendedFile {
     fn footprint(&self, columns: &[usize]) -> usize {
         // a chunk of one-byte values has as many rows as bytes, and each of its values may become a
         // text
-        let chunk = BLOCK_BYTES.max(columns.len() * (16 << 10)).saturating_mul(3 * size_of::<u128>());
+        let chunk_bytes = BLOCK_BYTES.max(columns.len() * (16 << 10)).saturating_mul(3 * size_of::<u128>());
         let added_bytes = |column: &usize| match &self.origins[*column] {
             Origin::Stored(_) => 0,
-            Origin::Converted(_) => chunk / columns.len(),
+            Origin::Converted(_) => chunk_bytes / columns.len(),
             Origin::Added(added) => added.footprint(),
         };
         self.file.footprint(&self.stored_columns(columns)) + columns.iter().map(added_bytes).sum::<usize>()
@@ -197,41 +200,41 @@ impl TableFile for ExtendedFile {
 
     /// If all rows share a value, a condition on this value excludes the whole file or nothing.
     fn candidate_rows(&self, column: usize, condition: &BoundCondition) -> Vec<Range<u64>> {
-        let all = std::iter::once(0..self.metadata().rows).collect();
-        let added = match &self.origins[column] {
+        let all_rows = std::iter::once(0..self.metadata().rows).collect();
+        let added_value = match &self.origins[column] {
             Origin::Stored(index) => return self.file.candidate_rows(*index, condition),
-            Origin::Converted(_) => return all,
+            Origin::Converted(_) => return all_rows,
             Origin::Added(added) => added.repeat(1),
         };
         let mut selected = Vec::new();
-        added
+        added_value
             .as_deref()
             .and_then(arrow_values::array_view)
             .iter()
             .for_each(|view| condition.select_rows(view, 1, &mut selected));
-        if added.is_some() && selected.is_empty() { Vec::new() } else { all }
+        if added_value.is_some() && selected.is_empty() { Vec::new() } else { all_rows }
     }
 
     fn open(&self, columns: &[usize], rows: Range<u64>, bytes_read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
         let mut cursor_index = 0..;
         let mut open_column = |column: &usize| {
-            let mut next = || cursor_index.next().unwrap_or_default();
+            let mut next_index = || cursor_index.next().unwrap_or_default();
             Ok(match &self.origins[*column] {
-                Origin::Stored(_) => OpenColumn::Stored(next()),
+                Origin::Stored(_) => OpenColumn::Stored(next_index()),
                 Origin::Converted(index) => {
-                    OpenColumn::Converted { position: (next(), *index), column: *column, array: None }
+                    OpenColumn::Converted { indices: (next_index(), *index), column: *column, array: None }
                 }
-                Origin::Added(AddedColumn::Numbers { file, path, start }) => {
+                Origin::Added(AddedColumn::Numbers { file, path, first_row: start }) => {
                     let cursor = file.open(&[0], rows.start + start..rows.end + start, bytes_read)?;
-                    OpenColumn::Numbers { cursor, path, values: Vec::new(), used: 0, rows: 0 }
+                    OpenColumn::Numbers { cursor, path, values: Vec::new(), used_rows: 0, chunk_rows: 0 }
                 }
                 Origin::Added(added) => OpenColumn::Repeated(added, added.repeat(0)),
             })
         };
-        let columns_open = columns.iter().map(&mut open_column).collect::<Result<_>>()?;
+        let open_columns = columns.iter().map(&mut open_column).collect::<Result<_>>()?;
         let row = rows.start;
         let file = self.file.open(&self.stored_columns(columns), rows, bytes_read)?;
-        Ok(Box::new(ExtendedCursor { extended: self, file, columns: columns_open, row }))
+        Ok(Box::new(ExtendedCursor { extended: self, file_cursor: file, columns: open_columns, next_row: row }))
     }
 }
 
@@ -240,45 +243,53 @@ enum OpenColumn<'a> {
     Stored(usize),
     /// A converted column. `position` has its index in the file's cursor and its index in the file.
     /// `array` has the values of the chunk, converted to the kind of the table's column.
-    Converted { position: (usize, usize), column: usize, array: Option<ArrayRef> },
+    Converted { indices: (usize, usize), column: usize, array: Option<ArrayRef> },
     /// The same value in every row, repeated for as many rows as the longest chunk so far has.
     Repeated(&'a AddedColumn, Option<ArrayRef>),
     /// Numbers of another file. The first `used` of the `rows` rows of its chunk have been
     /// returned.
-    Numbers { cursor: BoxedCursor<'a>, path: &'a Path, values: Vec<f64>, used: usize, rows: usize },
+    Numbers { cursor: BoxedCursor<'a>, path: &'a Path, values: Vec<f64>, used_rows: usize, chunk_rows: usize },
 }
 
 impl OpenColumn<'_> {
     /// Reads the values of the next `chunk` rows, the first of which is row `first`.
-    fn advance(&mut self, extended: &ExtendedFile, file: &BoxedCursor<'_>, chunk: usize, first: u64) -> Result<()> {
+    fn advance(
+        &mut self,
+        extended: &ExtendedFile,
+        file: &BoxedCursor<'_>,
+        chunk_rows: usize,
+        first_row: u64,
+    ) -> Result<()> {
         match self {
             // at the end, the file has no column to view
-            Self::Converted { position: (cursor_index, file_column), column, array: made } if chunk > 0 => {
+            Self::Converted { indices: (cursor_index, file_column), column, array: made } if chunk_rows > 0 => {
                 let Column { name, kind } = &extended.schema.columns[*column];
                 // if a column has no values, its kind is a guess, and must not convert values that
                 // appear later
-                let from = if extended.file.is_all_missing(*file_column) {
+                let stored_kind = if extended.file.is_all_missing(*file_column) {
                     &Kind::Text
                 } else {
                     &extended.file.metadata().schema.columns[*file_column].kind
                 };
-                *made = Some(convert(&file.view(*cursor_index)?, chunk, from, kind).map_err(|chunk_row| {
-                    let (path, row) = (extended.path.clone(), first + chunk_row as u64);
-                    let (line, column) = (extended.line(row), name.clone());
-                    let value = format!("a value that does not fit {kind}, the type of the column in other files");
-                    let remedy = "write the column with the same type in all files, or exclude it with `features`";
-                    Error::BadValue { path, row, line, column, value, remedy }
-                })?);
+                *made = Some(convert_kind(&file.view(*cursor_index)?, chunk_rows, stored_kind, kind).map_err(
+                    |chunk_row| {
+                        let (path, row) = (extended.path.clone(), first_row + chunk_row as u64);
+                        let (line, column) = (extended.line_of_row(row), name.clone());
+                        let value = format!("a value that does not fit {kind}, the type of the column in other files");
+                        let remedy = "write the column with the same type in all files, or exclude it with `features`";
+                        Error::BadValue { path, row, line, column, value, remedy }
+                    },
+                )?);
             }
             Self::Stored(_) | Self::Converted { .. } => {}
             Self::Repeated(added, array) => {
-                if array.as_ref().is_none_or(|array| array.len() < chunk) {
-                    *array = added.repeat(chunk);
+                if array.as_ref().is_none_or(|array| array.len() < chunk_rows) {
+                    *array = added.repeat(chunk_rows);
                 }
             }
-            Self::Numbers { cursor, path, values, used, rows } => {
+            Self::Numbers { cursor, path, values, used_rows: used, chunk_rows: rows } => {
                 values.clear();
-                while values.len() < chunk {
+                while values.len() < chunk_rows {
                     if used == rows {
                         (*used, *rows) = (0, cursor.advance()?);
                         if *rows == 0 {
@@ -286,10 +297,10 @@ impl OpenColumn<'_> {
                             return Err(Error::malformed(path, "target file", detail));
                         }
                     }
-                    let (have, take) = (values.len(), (chunk - values.len()).min(*rows - *used));
-                    values.resize(have + take, 0.0);
-                    cursor.view(0)?.load(RowIndices::From(*used), &mut values[have..]);
-                    *used += take;
+                    let (value_count, taken_rows) = (values.len(), (chunk_rows - values.len()).min(*rows - *used));
+                    values.resize(value_count + taken_rows, 0.0);
+                    cursor.view(0)?.load(RowIndices::StartingAt(*used), &mut values[value_count..]);
+                    *used += taken_rows;
                 }
             }
         }
@@ -299,15 +310,15 @@ impl OpenColumn<'_> {
 
 struct ExtendedCursor<'a> {
     extended: &'a ExtendedFile,
-    file: BoxedCursor<'a>,
+    file_cursor: BoxedCursor<'a>,
     columns: Vec<OpenColumn<'a>>,
     /// The number of the row after the last row of the chunk.
-    row: u64,
+    next_row: u64,
 }
 
 impl ExtendedCursor<'_> {
     fn advance_columns(&mut self, rows: usize) -> Result<()> {
-        let Self { extended, file, columns, row } = self;
+        let Self { extended, file_cursor: file, columns, next_row: row } = self;
         columns.iter_mut().try_for_each(|column| column.advance(extended, file, rows, *row))?;
         *row += rows as u64;
         Ok(())
@@ -316,7 +327,7 @@ impl ExtendedCursor<'_> {
 
 impl FileCursor for ExtendedCursor<'_> {
     fn advance(&mut self) -> Result<usize> {
-        let rows = self.file.advance()?;
+        let rows = self.file_cursor.advance()?;
         self.advance_columns(rows)?;
         Ok(rows)
     }
@@ -325,22 +336,22 @@ impl FileCursor for ExtendedCursor<'_> {
         if !self.columns.iter().take(columns).all(|column| matches!(column, OpenColumn::Stored(_))) {
             return Ok(None);
         }
-        let rows = self.file.advance_into(element, columns, x)?;
+        let rows = self.file_cursor.advance_into(element, columns, x)?;
         rows.map_or(Ok(()), |rows| self.advance_columns(rows))?;
         Ok(rows)
     }
 
     fn view(&self, index: usize) -> Result<ColumnView<'_>> {
         let array = match &self.columns[index] {
-            OpenColumn::Stored(cursor_index) => return self.file.view(*cursor_index),
+            OpenColumn::Stored(cursor_index) => return self.file_cursor.view(*cursor_index),
             OpenColumn::Numbers { values, .. } => {
                 return Ok(ColumnView { values: Values::from_slice(values), nulls: None });
             }
             OpenColumn::Converted { array: made, .. } => made,
             OpenColumn::Repeated(_, array) => array,
         };
-        let none = ColumnView { values: Values::from_slice::<f64>(&[]), nulls: None };
-        Ok(array.as_deref().and_then(arrow_values::array_view).unwrap_or(none))
+        let empty_view = ColumnView { values: Values::from_slice::<f64>(&[]), nulls: None };
+        Ok(array.as_deref().and_then(arrow_values::array_view).unwrap_or(empty_view))
     }
 }
 
@@ -370,7 +381,7 @@ impl TableFile for AbsentRows {
     }
 
     fn open(&self, _: &[usize], rows: Range<u64>, _: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
-        let number = |row: u64| self.rows.start + row;
-        Err(Error::NotInShard { rows: number(rows.start)..number(rows.end) })
+        let table_row = |row: u64| self.rows.start + row;
+        Err(Error::NotInShard { rows: table_row(rows.start)..table_row(rows.end) })
     }
 }

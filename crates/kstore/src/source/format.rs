@@ -54,7 +54,7 @@ pub trait TableFile: Debug + Send + Sync {
         false
     }
     /// Returns the line of a text file on which a row begins; lines are counted from 1.
-    fn line(&self, _row: u64) -> Option<u64> {
+    fn line_of_row(&self, _row: u64) -> Option<u64> {
         None
     }
     /// Returns the bytes of memory that the open file takes without any cursor: metadata about its

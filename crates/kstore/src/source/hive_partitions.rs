@@ -18,16 +18,16 @@ pub(crate) fn partition_values(path: &Path) -> Vec<(String, Option<String>)> {
         Component::Normal(name) => name.to_str()?.split_once('='),
         _ => None,
     });
-    let pair =
+    let named_value =
         |(name, value): (&str, &str)| (name.to_string(), (value != MISSING_VALUE).then(|| percent_decode(value)));
-    folders.filter(|(name, _)| !name.is_empty()).map(pair).collect()
+    folders.filter(|(name, _)| !name.is_empty()).map(named_value).collect()
 }
 
 /// Decodes `%20` and similar codes to characters.
 fn percent_decode(text: &str) -> String {
-    let mut parts = text.split('%');
-    let mut out = Vec::from(parts.next().unwrap_or_default());
-    for part in parts {
+    let mut pieces = text.split('%');
+    let mut out = Vec::from(pieces.next().unwrap_or_default());
+    for part in pieces {
         let code = part.get(..2).and_then(|hex| u8::from_str_radix(hex, 16).ok());
         out.push(code.unwrap_or(b'%'));
         out.extend_from_slice(&part.as_bytes()[if code.is_some() { 2 } else { 0 }..]);
@@ -40,15 +40,15 @@ fn percent_decode(text: &str) -> String {
 pub(crate) fn partition_columns(files: &[Vec<(String, Option<String>)>]) -> Vec<Vec<(String, AddedColumn)>> {
     let is_integer_column = |name: &str| {
         let mut values =
-            files.iter().flatten().filter(|(other, _)| other == name).filter_map(|(_, value)| value.as_ref());
+            files.iter().flatten().filter(|(column, _)| column == name).filter_map(|(_, value)| value.as_ref());
         values.all(|value| value.parse::<i64>().is_ok_and(|number| number.to_string() == *value))
     };
-    let constant = |(name, value): &(String, Option<String>)| {
+    let added_column = |(name, value): &(String, Option<String>)| {
         let value = match is_integer_column(name) {
             true => AddedColumn::Integer(value.as_ref().and_then(|value| value.parse().ok())),
             false => AddedColumn::Text(value.clone()),
         };
         (name.clone(), value)
     };
-    files.iter().map(|values| values.iter().map(constant).collect()).collect()
+    files.iter().map(|values| values.iter().map(added_column).collect()).collect()
 }

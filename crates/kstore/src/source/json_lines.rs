@@ -23,12 +23,12 @@ pub(super) const FORMAT: Format = Format::new(&["jsonl", "ndjson"], open).text()
 /// is for messages.
 fn open(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
     let mut table = TextTable::new(path, file, JsonLines(options.missing_words.clone()))?;
-    let (first, start) = table.first_block()?;
-    if first[start.offset as usize..].trim_ascii_start().starts_with(b"[") {
+    let (first_bytes, start) = table.first_block()?;
+    if first_bytes[start.offset as usize..].trim_ascii_start().starts_with(b"[") {
         let detail = "it is one JSON array; write each object on a separate line: jq -c '.[]' FILE | kmill … -";
-        return Err(table.file.malformed(detail));
+        return Err(table.file.malformed_error(detail));
     }
-    drop(first);
+    drop(first_bytes);
     let (mut columns, mut index_by_name) = (Vec::<(String, InferredType)>::new(), HashMap::<String, usize>::new());
     table.index_rows(start, |_, line| {
         for (name, value) in parse_object(line)? {
@@ -38,10 +38,10 @@ fn open(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableF
                 columns.push((name.to_string(), InferredType::Missing));
                 columns.len() - 1
             });
-            let before = columns[index].1;
-            columns[index].1 = before.combine(value_type).ok_or_else(|| {
+            let previous_type = columns[index].1;
+            columns[index].1 = previous_type.combine(value_type).ok_or_else(|| {
                 let remedy = "write all values of a column with one type";
-                RowError::new(type_name(before), type_name(value_type), remedy).in_column(&name)
+                RowError::new(type_name(previous_type), type_name(value_type), remedy).in_column(&name)
             })?;
         }
         match columns.len() > MAX_DENSE_COLUMNS {
@@ -53,15 +53,15 @@ fn open(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableF
         }
     })?;
     match columns.is_empty() {
-        true => Err(table.file.malformed("it is empty")),
+        true => Err(table.file.malformed_error("it is empty")),
         false => {
-            let blank = columns.iter().map(|(_, guess)| *guess == InferredType::Missing).collect();
+            let all_missing = columns.iter().map(|(_, inferred)| *inferred == InferredType::Missing).collect();
             // if a column has no values, a model may know its type
-            let kind = |(name, guess): (String, InferredType)| {
-                let is_text = guess == InferredType::Missing && options.type_of(&name) == Some(ColumnType::Text);
-                (name, if is_text { Kind::Text } else { guess.kind() })
+            let named_kind = |(name, inferred): (String, InferredType)| {
+                let is_text = inferred == InferredType::Missing && options.type_of(&name) == Some(ColumnType::Text);
+                (name, if is_text { Kind::Text } else { inferred.kind() })
             };
-            Ok(Arc::new(table.with_columns(columns.into_iter().map(kind)).with_all_missing(blank)))
+            Ok(Arc::new(table.with_columns(columns.into_iter().map(named_kind)).with_all_missing(all_missing)))
         }
     }
 }
@@ -71,8 +71,8 @@ fn open(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableF
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
 fn parse_object(line: &[u8]) -> Result<Vec<(Cow<'_, str>, Value)>, RowError> {
-    struct InOrder;
-    impl<'de> Visitor<'de> for InOrder {
+    struct PairsInOrder;
+    impl<'de> Visitor<'de> for PairsInOrder {
         type Value = Vec<(Cow<'de, str>, Value)>;
         fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             f.write_str("an object")
@@ -86,7 +86,7 @@ fn parse_object(line: &[u8]) -> Result<Vec<(Cow<'_, str>, Value)>, RowError> {
         }
     }
     let mut deserializer = serde_json::Deserializer::from_slice(line);
-    let pairs = deserializer.deserialize_map(InOrder).and_then(|pairs| deserializer.end().map(|()| pairs));
+    let pairs = deserializer.deserialize_map(PairsInOrder).and_then(|pairs| deserializer.end().map(|()| pairs));
     pairs.map_err(|error| {
         let found = format!("something else: {}", crate::display::json_error(&error));
         let remedy = match str::from_utf8(line) {
@@ -99,10 +99,10 @@ fn parse_object(line: &[u8]) -> Result<Vec<(Cow<'_, str>, Value)>, RowError> {
 }
 
 /// Returns the type of a value. Integers beyond uint64 are read as float64.
-fn infer_type(value: &Value, words: &[String]) -> InferredType {
+fn infer_type(value: &Value, missing_words: &[String]) -> InferredType {
     match value {
         Value::Null => InferredType::Missing,
-        Value::String(text) if words.contains(text) => InferredType::Missing,
+        Value::String(text) if missing_words.contains(text) => InferredType::Missing,
         Value::Bool(_) => InferredType::Bool,
         Value::Number(number) => match (number.as_i64(), number.is_u64()) {
             (Some(..0), _) => InferredType::Signed,
@@ -115,8 +115,8 @@ fn infer_type(value: &Value, words: &[String]) -> InferredType {
     }
 }
 
-fn type_name(guess: InferredType) -> &'static str {
-    match guess {
+fn type_name(inferred: InferredType) -> &'static str {
+    match inferred {
         InferredType::Missing => "null",
         InferredType::Bool => "true or false",
         InferredType::Int | InferredType::Signed | InferredType::BeyondInt64 | InferredType::Float => "a number",
@@ -130,7 +130,7 @@ struct JsonLines(Vec<String>);
 
 impl TextFormat for JsonLines {
     const NAME: &'static str = "JSON lines";
-    const ROW_HINT: &'static str = "check that each line contains one object";
+    const ROW_REMEDY: &'static str = "check that each line contains one object";
     type Scanner = LineScanner;
     type Chunk<'a> = JsonChunk<'a>;
 
@@ -143,50 +143,50 @@ impl TextFormat for JsonLines {
     }
 
     fn chunk<'a>(&'a self, columns: &'a [Column], requested: &[usize]) -> JsonChunk<'a> {
-        let slots = requested.iter().enumerate().map(|(slot, column)| (columns[*column].name.as_str(), slot));
+        let slot_by_name = requested.iter().enumerate().map(|(slot, column)| (columns[*column].name.as_str(), slot));
         JsonChunk {
-            slots: slots.collect(),
-            words: &self.0,
-            row: vec![Value::Null; requested.len()],
+            slot_by_name: slot_by_name.collect(),
+            missing_words: &self.0,
+            row_values: vec![Value::Null; requested.len()],
             builders: ColumnBuilders::new(columns, requested),
         }
     }
 
     /// Bytes of a row after parsing, and of the columns of a chunk.
-    fn chunk_bytes(&self, columns: &[&Column], longest: usize) -> usize {
+    fn chunk_bytes(&self, columns: &[&Column], longest_row: usize) -> usize {
         // the shortest pair of a key and a value, `"a":1,`, becomes a name and a value of 56 bytes
-        10 * longest + columns.len() * 2 * size_of::<Value>() + ColumnBuilders::bytes(columns, longest)
+        10 * longest_row + columns.len() * 2 * size_of::<Value>() + ColumnBuilders::chunk_bytes(columns, longest_row)
     }
 }
 
 struct JsonChunk<'a> {
     /// Index of each requested column among the builders.
-    slots: HashMap<&'a str, usize>,
-    words: &'a [String],
-    row: Vec<Value>,
+    slot_by_name: HashMap<&'a str, usize>,
+    missing_words: &'a [String],
+    row_values: Vec<Value>,
     builders: ColumnBuilders,
 }
 
 impl TextChunk for JsonChunk<'_> {
-    fn begin(&mut self, rows: usize) -> usize {
+    fn begin_chunk(&mut self, rows: usize) -> usize {
         self.builders.clear();
         rows
     }
 
-    fn push(&mut self, _row: u64, line: &[u8]) -> Result<(), RowError> {
+    fn push_row(&mut self, _row: u64, line: &[u8]) -> Result<(), RowError> {
         for (name, value) in parse_object(line)? {
-            if let Some(slot) = self.slots.get(&*name) {
-                let is_missing = value.as_str().is_some_and(|text| self.words.iter().any(|word| word == text));
-                self.row[*slot] = if is_missing { Value::Null } else { value };
+            if let Some(slot) = self.slot_by_name.get(&*name) {
+                let is_missing = value.as_str().is_some_and(|text| self.missing_words.iter().any(|word| word == text));
+                self.row_values[*slot] = if is_missing { Value::Null } else { value };
             }
         }
-        for (value, column) in self.row.iter_mut().zip(&mut self.builders.columns) {
+        for (value, column) in self.row_values.iter_mut().zip(&mut self.builders.columns) {
             append_value(column, &std::mem::take(value))?;
         }
         Ok(())
     }
 
-    fn end(&mut self) {
+    fn end_chunk(&mut self) {
         self.builders.finish();
     }
 

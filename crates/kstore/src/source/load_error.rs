@@ -30,11 +30,11 @@ impl LoadError {
     }
 
     /// Returns the error for a column of a file, in a chunk whose first row is `first`.
-    pub(super) fn into_column_error(self, path: &Path, format: &'static str, first: u64, name: &str) -> Error {
+    pub(super) fn into_column_error(self, path: &Path, format: &'static str, first_row: u64, name: &str) -> Error {
         match self {
             Self::ListLength { row, expected, got } => Error::ListLength {
                 path: path.to_path_buf(),
-                row: first + row as u64,
+                row: first_row + row as u64,
                 column: name.to_string(),
                 expected,
                 got,
@@ -43,7 +43,7 @@ impl LoadError {
             },
             Self::SparseRow { row, value } => Error::BadValue {
                 path: path.to_path_buf(),
-                row: first + row as u64,
+                row: first_row + row as u64,
                 line: None,
                 column: name.to_string(),
                 value,
@@ -91,9 +91,9 @@ pub fn is_decoding() -> bool {
 /// flipped bit in a page can cause a panic. After an error, the data that `decode` modified must
 /// not be used again.
 pub(super) fn catch_panic<R>(decode: impl FnOnce() -> R) -> Result<R, String> {
-    let before = DECODING.replace(true);
+    let was_decoding = DECODING.replace(true);
     let outcome = catch_unwind(AssertUnwindSafe(decode));
-    DECODING.set(before);
+    DECODING.set(was_decoding);
     // the panic message names indices in the decoder, which say nothing about the file
     outcome.map_err(|_| "the file is damaged".to_string())
 }

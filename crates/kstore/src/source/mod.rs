@@ -49,12 +49,12 @@ pub use format::{BoxedCursor, FileCursor, FileMetadata, Format, OpenFn, TableFil
 pub use kpass::identity::Identity;
 #[doc(hidden)]
 pub use kpass::identity::regular_metadata;
-pub(crate) use kpass::identity::{STDIN, check_stdin, scheme};
+pub(crate) use kpass::identity::{STDIN, check_stdin, url_scheme};
 #[doc(hidden)]
 pub use load_error::is_decoding;
 pub(crate) use record_batches::BatchTable;
 #[doc(hidden)]
-pub use registry::{by_extension, open};
+pub use registry::{format_by_extension, open};
 pub use registry::{formats, register};
 pub(crate) use registry::{list_extensions, list_known_extensions, open_remote, open_standard_input};
 #[doc(hidden)]

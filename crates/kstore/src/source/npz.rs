@@ -12,7 +12,7 @@
 //! Format Specification".
 
 use super::npy::Header;
-use super::npy::header::{HEADER_LIMIT, header_text, parse_header};
+use super::npy::header::{HEADER_LIMIT, parse_header, split_header};
 use super::shared_file::{SharedFile, copy_to_temporary};
 use super::{BoxedCursor, ColumnView, FileCursor, FileMetadata, Format, RowIndices, TARGET_COLUMN, TableFile, Values};
 use crate::arrow::buffer::MutableBuffer;
@@ -34,67 +34,73 @@ const NAME: &str = "SciPy .npz";
 
 /// Maximum number of rows of a chunk, and also the maximum number of entries of a chunk with
 /// several rows.
-const CHUNK_ROWS: u64 = 4096;
-const CHUNK_ENTRIES: usize = 32 << 10;
+const MAX_CHUNK_ROWS: u64 = 4096;
+const MAX_CHUNK_ENTRIES: usize = 32 << 10;
 const NUMBER_BYTES: usize = 8;
 
 struct Archive {
     file: SharedFile,
     members: ZipArchive<BufReader<File>>,
-    unpacked: u64,
+    unpacked_bytes: u64,
 }
 
 impl Archive {
     fn open(file: SharedFile, zip: File) -> Result<Self> {
         let members = ZipArchive::new(BufReader::new(zip)).map_err(|error| zip_error(&file, error))?;
-        Ok(Self { file, members, unpacked: 0 })
+        Ok(Self { file, members, unpacked_bytes: 0 })
     }
 
     fn read_member(&mut self, name: &str) -> Result<Vec<u8>> {
         let (file, mut bytes) = (&self.file, Vec::new());
         let member = self.members.by_name(&format!("{name}.npy")).map_err(|error| match error {
             ZipError::FileNotFound => {
-                file.malformed(format!("it has no array \"{name}\", so it is not a sparse matrix; {SAVE_HINT}"))
+                file.malformed_error(format!("it has no array \"{name}\", so it is not a sparse matrix; {SAVE_HINT}"))
             }
             error => zip_error(file, error),
         })?;
-        let read = member.take(HEADER_LIMIT as u64).read_to_end(&mut bytes);
-        read.map_err(|error| zip_error(file, ZipError::Io(error)))?;
+        let result = member.take(HEADER_LIMIT as u64).read_to_end(&mut bytes);
+        result.map_err(|error| zip_error(file, ZipError::Io(error)))?;
         Ok(bytes)
     }
 
     fn check_format(&mut self) -> Result<()> {
         let bytes = self.read_member("format")?;
-        let start = if bytes.starts_with(MAGIC) { header_text(&bytes).map(|(_, start)| start) } else { Ok(0) };
-        let start = start.map_err(|detail| self.file.malformed(format!("array \"format\": {detail}")))?;
+        let start = if bytes.starts_with(MAGIC) { split_header(&bytes).map(|(_, start)| start) } else { Ok(0) };
+        let start = start.map_err(|detail| self.file.malformed_error(format!("array \"format\": {detail}")))?;
         // a character of a NumPy text has four bytes, and a character of NumPy bytes has one
-        let letters: Vec<u8> = bytes[start..].iter().copied().filter(|byte| *byte != 0).take(NUMBER_BYTES).collect();
-        match &letters[..] {
+        let format_name: Vec<u8> =
+            bytes[start..].iter().copied().filter(|byte| *byte != 0).take(NUMBER_BYTES).collect();
+        match &format_name[..] {
             b"csr" => Ok(()),
-            other => {
-                let stored_format = String::from_utf8_lossy(other).into_owned();
+            name => {
+                let stored_format = String::from_utf8_lossy(name).into_owned();
                 Err(self
                     .file
-                    .malformed(format!("its matrix is in {stored_format:?} format instead of csr; {SAVE_HINT}")))
+                    .malformed_error(format!("its matrix is in {stored_format:?} format instead of csr; {SAVE_HINT}")))
             }
         }
     }
 
     fn shape(&mut self) -> Result<[u64; 2]> {
         let bytes = self.read_member("shape")?;
-        let wrong = || self.file.malformed(format!("its array \"shape\" is not a pair of integers; {SAVE_HINT}"));
-        let Header { element, rows, columns: 1, data_offset: data, .. } = parse_header(&bytes).map_err(|_| wrong())?
+        let shape_error =
+            || self.file.malformed_error(format!("its array \"shape\" is not a pair of integers; {SAVE_HINT}"));
+        let Header { element, rows, columns: 1, data_offset: data, .. } =
+            parse_header(&bytes).map_err(|_| shape_error())?
         else {
-            return Err(wrong());
+            return Err(shape_error());
         };
-        let numbers =
-            bytes.get(data..).filter(|bytes| rows == 2 && bytes.len() >= 2 * element.size()).ok_or_else(wrong)?;
-        let view = ColumnView { values: Values::from_bytes(numbers, element), nulls: None };
-        let number = |index: usize| view.integer(index).and_then(|number| u64::try_from(number).ok()).ok_or_else(wrong);
-        let [rows, width] = [number(0)?, number(1)?];
+        let number_bytes = bytes
+            .get(data..)
+            .filter(|bytes| rows == 2 && bytes.len() >= 2 * element.bytes_per_value())
+            .ok_or_else(shape_error)?;
+        let view = ColumnView { values: Values::from_bytes(number_bytes, element), nulls: None };
+        let number_at =
+            |index: usize| view.integer(index).and_then(|number| u64::try_from(number).ok()).ok_or_else(shape_error);
+        let [rows, width] = [number_at(0)?, number_at(1)?];
         if width > MAX_COLUMNS as u64 || rows > i64::MAX as u64 {
             let detail = format!("a matrix of {rows} x {width}; at most {MAX_COLUMNS} columns are supported");
-            return Err(self.file.malformed(detail));
+            return Err(self.file.malformed_error(detail));
         }
         Ok([rows, width])
     }
@@ -112,31 +118,31 @@ impl Archive {
                 let unpacked = SharedFile::local(archive_file.path(), NAME, unpacked)
                     .map_err(|error| archive_file.read_error(error))?;
                 let length = unpacked.length();
-                self.unpacked += length;
+                self.unpacked_bytes += length;
                 (unpacked, 0, length)
             }
         };
-        let wrong = |detail: String| file.malformed(format!("array \"{name}\": {detail}"));
-        let most = usize::try_from(bytes).unwrap_or(HEADER_LIMIT).min(HEADER_LIMIT);
-        let header = file.read_vec(most, start).map_err(|error| file.read_error(error))?;
-        let header = parse_header(&header).map_err(wrong)?;
-        let needed = header.data_offset as u64 + header.rows * header.stride() as u64;
-        let end = start.checked_add(needed).filter(|end| needed <= bytes && *end <= file.length());
+        let array_error = |detail: String| file.malformed_error(format!("array \"{name}\": {detail}"));
+        let max_header_bytes = usize::try_from(bytes).unwrap_or(HEADER_LIMIT).min(HEADER_LIMIT);
+        let header_bytes = file.read_vec(max_header_bytes, start).map_err(|error| file.read_error(error))?;
+        let header = parse_header(&header_bytes).map_err(array_error)?;
+        let needed_bytes = header.data_offset as u64 + header.rows * header.stride() as u64;
+        let end = start.checked_add(needed_bytes).filter(|end| needed_bytes <= bytes && *end <= file.length());
         if end.is_none() || header.columns != 1 {
-            return Err(wrong(format!(
+            return Err(array_error(format!(
                 "a shape of {} x {} is not one column, or does not fit into {bytes} bytes",
                 header.rows, header.columns
             )));
         }
         if let Some(length) = length.filter(|length| *length != header.rows) {
-            return Err(wrong(format!("it has {} numbers instead of {length}; {SAVE_HINT}", header.rows)));
+            return Err(array_error(format!("it has {} numbers instead of {length}; {SAVE_HINT}", header.rows)));
         }
         Ok(Some(Member { file, data_offset: start + header.data_offset as u64, header }))
     }
 
     fn required_array(&mut self, name: &str, length: Option<u64>) -> Result<Member> {
         let member = self.array(name, length)?;
-        member.ok_or_else(|| self.file.malformed(format!("it has no array \"{name}\"; {SAVE_HINT}")))
+        member.ok_or_else(|| self.file.malformed_error(format!("it has no array \"{name}\"; {SAVE_HINT}")))
     }
 }
 
@@ -145,7 +151,7 @@ const SAVE_HINT: &str = "write it with scipy.sparse.save_npz(file, X.tocsr()), o
 fn zip_error(file: &SharedFile, error: ZipError) -> Error {
     match error {
         ZipError::Io(error) if error.raw_os_error().is_some() => file.read_error(error),
-        other => file.malformed(other.to_string()),
+        other => file.malformed_error(other.to_string()),
     }
 }
 
@@ -162,13 +168,13 @@ impl Member {
         Self { file: self.file.with_counter(bytes_read), ..self.clone() }
     }
 
-    fn read<'b>(&self, items: Range<u64>, buffer: &'b mut MutableBuffer) -> Result<ColumnView<'b>> {
-        let (element, size) = (self.header.element, self.header.element.size());
-        buffer.resize((items.end - items.start) as usize * size, 0);
+    fn read<'b>(&self, rows: Range<u64>, buffer: &'b mut MutableBuffer) -> Result<ColumnView<'b>> {
+        let (element, element_bytes) = (self.header.element, self.header.element.bytes_per_value());
+        buffer.resize((rows.end - rows.start) as usize * element_bytes, 0);
         let bytes: &mut [u8] = buffer;
-        let got = self.file.read_at(bytes, self.data_offset + items.start * size as u64);
-        if got.map_err(|error| self.file.read_error(error))? < bytes.len() {
-            return Err(self.file.malformed("it was cut short while being read"));
+        let read_len = self.file.read_at(bytes, self.data_offset + rows.start * element_bytes as u64);
+        if read_len.map_err(|error| self.file.read_error(error))? < bytes.len() {
+            return Err(self.file.malformed_error("it was cut short while being read"));
         }
         Ok(ColumnView { values: Values::from_bytes(bytes, element), nulls: None })
     }
@@ -178,7 +184,7 @@ impl Member {
 struct NpzFile {
     file: SharedFile,
     /// Bytes that were unpacked on opening, plus bytes that were read to find the longest row.
-    scanned: u64,
+    scanned_bytes: u64,
     data: Member,
     indices: Member,
     indptr: Member,
@@ -213,33 +219,33 @@ impl NpzFile {
         let label = y.is_some().then(|| columns.len() - 1);
         let mut npz = Self {
             file: archive.file,
-            scanned: archive.unpacked,
+            scanned_bytes: archive.unpacked_bytes,
             data,
             indices,
             indptr,
             y,
             shape: SparseShape { width, longest: 0 },
             rows,
-            schema: Schema { columns, label, ..Schema::default() },
+            schema: Schema { columns, label_column: label, ..Schema::default() },
         };
         let bytes_read = Arc::default();
         npz.shape.longest = npz.longest_row(&bytes_read)?;
         npz.schema.columns[0].kind = Kind::Sparse(npz.shape);
-        npz.scanned += bytes_read.load(Ordering::Relaxed);
+        npz.scanned_bytes += bytes_read.load(Ordering::Relaxed);
         Ok(npz)
     }
 
     fn longest_row(&self, bytes_read: &Arc<AtomicU64>) -> Result<usize> {
         let (indptr, mut buffer, mut longest) = (self.indptr.with_counter(bytes_read), MutableBuffer::default(), 0);
-        for start in (0..self.rows).step_by(CHUNK_ROWS as usize) {
-            let starts = self.row_starts(&indptr, start..self.rows.min(start + CHUNK_ROWS), &mut buffer)?;
+        for start in (0..self.rows).step_by(MAX_CHUNK_ROWS as usize) {
+            let starts = self.row_starts(&indptr, start..self.rows.min(start + MAX_CHUNK_ROWS), &mut buffer)?;
             longest = starts.windows(2).map(|pair| (pair[1] - pair[0]) as usize).fold(longest, usize::max);
             if longest > self.shape.width {
                 let detail = format!(
                     "a row of {longest} entries in {} columns; merge duplicate entries with X.sum_duplicates()",
                     self.shape.width
                 );
-                return Err(self.file.malformed(detail));
+                return Err(self.file.malformed_error(detail));
             }
         }
         Ok(longest)
@@ -248,30 +254,30 @@ impl NpzFile {
     fn row_starts(&self, indptr: &Member, rows: Range<u64>, buffer: &mut MutableBuffer) -> Result<Vec<u64>> {
         let count = (rows.end - rows.start + 1) as usize;
         let view = indptr.read(rows.start..rows.end + 1, buffer)?;
-        let start = |index: usize| view.integer(index).and_then(|start| u64::try_from(start).ok());
-        let starts: Option<Vec<u64>> = (0..count).map(start).collect();
+        let start_at = |index: usize| view.integer(index).and_then(|start| u64::try_from(start).ok());
+        let starts: Option<Vec<u64>> = (0..count).map(start_at).collect();
         let is_valid = |starts: &Vec<u64>| {
             starts.windows(2).all(|pair| pair[0] <= pair[1]) && starts[count - 1] <= self.data.header.rows
         };
         starts.filter(is_valid).ok_or_else(|| {
             let (first, entries) = (rows.start, self.data.header.rows);
             let expected = format!("expected ascending positions up to {entries} from row {first} (counted from 0) on");
-            self.file.malformed(format!("array \"indptr\": {expected}; {SAVE_HINT}"))
+            self.file.malformed_error(format!("array \"indptr\": {expected}; {SAVE_HINT}"))
         })
     }
 }
 
 impl TableFile for NpzFile {
     fn metadata(&self) -> FileMetadata<'_> {
-        let (rows, bytes, scanned) = (self.rows, self.file.length(), self.scanned);
+        let (rows, bytes, scanned) = (self.rows, self.file.length(), self.scanned_bytes);
         FileMetadata { format: NAME, schema: &self.schema, rows, bytes, bytes_scanned: scanned }
     }
 
     /// Bytes of the row positions and labels, both as stored and as numbers, and of the entries: as
     /// stored, as numbers, and in the growing chunk.
     fn footprint(&self, _columns: &[usize]) -> usize {
-        let entries = CHUNK_ENTRIES.max(self.shape.longest);
-        4 * NUMBER_BYTES * CHUNK_ROWS as usize + entries.saturating_mul(3 * NUMBER_BYTES + 2 * ENTRY_BYTES)
+        let entries = MAX_CHUNK_ENTRIES.max(self.shape.longest);
+        4 * NUMBER_BYTES * MAX_CHUNK_ROWS as usize + entries.saturating_mul(3 * NUMBER_BYTES + 2 * ENTRY_BYTES)
     }
 
     fn open(&self, columns: &[usize], rows: Range<u64>, bytes_read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
@@ -303,14 +309,14 @@ struct NpzCursor<'a> {
 }
 
 impl NpzCursor<'_> {
-    fn load(&mut self, starts: &[u64]) -> Result<()> {
-        let ([_, indices, data], [first, second]) = (&self.members, &mut self.buffers);
-        let items = starts[0]..starts[starts.len() - 1];
-        let indices = indices.read(items.clone(), first)?;
-        self.values.resize((items.end - items.start) as usize, 0.0);
-        data.read(items.clone(), second)?.load(RowIndices::From(0), &mut self.values);
-        for (row, ends) in (self.remaining.start..).zip(starts.windows(2)) {
-            let [start, end] = [ends[0], ends[1]].map(|entry| (entry - items.start) as usize);
+    fn load_rows(&mut self, row_starts: &[u64]) -> Result<()> {
+        let ([_, indices, data], [index_buffer, value_buffer]) = (&self.members, &mut self.buffers);
+        let entries = row_starts[0]..row_starts[row_starts.len() - 1];
+        let indices = indices.read(entries.clone(), index_buffer)?;
+        self.values.resize((entries.end - entries.start) as usize, 0.0);
+        data.read(entries.clone(), value_buffer)?.load(RowIndices::StartingAt(0), &mut self.values);
+        for (row, bounds) in (self.remaining.start..).zip(row_starts.windows(2)) {
+            let [start, end] = [bounds[0], bounds[1]].map(|entry| (entry - entries.start) as usize);
             self.sparse_rows
                 .push_row(|entry| indices.non_null_integer(entry), &self.values[start..end], start, false)
                 .map_err(|value| Error::BadValue {
@@ -332,18 +338,18 @@ impl FileCursor for NpzCursor<'_> {
         if self.remaining.is_empty() {
             return Ok(0);
         }
-        let rows = self.remaining.start..self.remaining.end.min(self.remaining.start + CHUNK_ROWS);
+        let rows = self.remaining.start..self.remaining.end.min(self.remaining.start + MAX_CHUNK_ROWS);
         let mut starts = self.npz.row_starts(&self.members[0], rows, &mut self.buffers[0])?;
-        let fits = starts.partition_point(|start| start - starts[0] <= CHUNK_ENTRIES as u64);
-        starts.truncate(fits.max(2));
+        let fitting_starts = starts.partition_point(|start| start - starts[0] <= MAX_CHUNK_ENTRIES as u64);
+        starts.truncate(fitting_starts.max(2));
         if self.columns.contains(&0) {
-            self.load(&starts)?;
+            self.load_rows(&starts)?;
         }
         let end = self.remaining.start + starts.len() as u64 - 1;
         if let Some(y) = &self.y {
             self.labels.resize(starts.len() - 1, 0.0);
             let view = y.read(self.remaining.start..end, &mut self.buffers[0])?;
-            view.load(RowIndices::From(0), &mut self.labels);
+            view.load(RowIndices::StartingAt(0), &mut self.labels);
         }
         self.remaining.start = end;
         Ok(starts.len() - 1)

@@ -20,27 +20,27 @@ const CHUNK_ROWS: u64 = 8192;
 pub(crate) struct BatchTable {
     layout: Layout,
     batches: Vec<RecordBatch>,
-    starts: Vec<u64>,
-    bytes: u64,
+    batch_starts: Vec<u64>,
+    memory_bytes: u64,
 }
 
 impl BatchTable {
     pub(crate) fn new(batches: Vec<RecordBatch>) -> Result<Self> {
         let batches: Vec<RecordBatch> = batches.into_iter().filter(|batch| batch.num_rows() > 0).collect();
-        let Some(first) = batches.first() else {
+        let Some(first_batch) = batches.first() else {
             return Err(Error::Empty { what: NAME.to_string(), why: "no rows; give at least one".to_string() });
         };
-        if let Some(other) = batches.iter().find(|batch| batch.schema().fields() != first.schema().fields()) {
-            let (first, other) = (first.schema(), other.schema());
-            let pairs = first.fields().iter().zip(other.fields()).find(|(one, two)| one != two);
+        if let Some(other) = batches.iter().find(|batch| batch.schema().fields() != first_batch.schema().fields()) {
+            let (first, other) = (first_batch.schema(), other.schema());
+            let differing_fields = first.fields().iter().zip(other.fields()).find(|(one, two)| one != two);
             let describe = |field: &Field| format!("{:?} of {}", field.name(), column_kind(field.data_type()));
-            let how = match pairs {
+            let how = match differing_fields {
                 Some((one, two)) => format!("column {} is column {} in another batch", describe(one), describe(two)),
                 None => format!("one batch has {} columns and another {}", first.fields().len(), other.fields().len()),
             };
-            return Err(malformed(format!("their columns differ: {how}")));
+            return Err(malformed_error(format!("their columns differ: {how}")));
         }
-        let width = |root: usize| Ok::<_, Error>(column::list_length(first.column(root).as_ref(), 0));
+        let width = |root: usize| Ok::<_, Error>(column::list_length(first_batch.column(root).as_ref(), 0));
         let shape = |root: usize| {
             let mut shape = SparseShape::default();
             for batch in &batches {
@@ -49,35 +49,35 @@ impl BatchTable {
             }
             Ok::<_, Error>(shape)
         };
-        let layout = Layout::new(first.schema().fields(), width)?;
-        let layout = layout.with_sparse_shapes(first.schema().fields(), None, shape)?;
+        let layout = Layout::new(first_batch.schema().fields(), width)?;
+        let layout = layout.with_sparse_shapes(first_batch.schema().fields(), None, shape)?;
         let mut starts = vec![0];
         for batch in &batches {
             starts.push(starts[starts.len() - 1] + batch.num_rows() as u64);
         }
         let bytes = batches.iter().map(|batch| batch.get_array_memory_size() as u64).sum();
-        Ok(Self { layout, batches, starts, bytes })
+        Ok(Self { layout, batches, batch_starts: starts, memory_bytes: bytes })
     }
 
     /// Copies `x` (n x d, row-major) to the columns `x0`, `x1`, …, and `y` (n x t, row-major, t may
     /// be 0) to the columns `y0`, `y1`, …, or to the column `y` if t = 1.
     pub(crate) fn from_rows<T: Float>(x: &[T], d: usize, y: &[f64]) -> Result<Self> {
-        let wrong_length = |text: String| {
+        let length_error = |text: String| {
             let expected = "n rows of d features each, and no targets or a multiple of n".to_string();
             Error::Syntax { what: "arrays", text, expected }
         };
         if d == 0 || x.is_empty() || !x.len().is_multiple_of(d) {
-            return Err(wrong_length(format!("{} values are not a multiple of {d} features", x.len())));
+            return Err(length_error(format!("{} values are not a multiple of {d} features", x.len())));
         }
         let n = x.len() / d;
         if !y.len().is_multiple_of(n) {
-            return Err(wrong_length(format!("{} targets for {n} rows", y.len())));
+            return Err(length_error(format!("{} targets for {n} rows", y.len())));
         }
         let t = y.len() / n;
         let target_name = |k: usize| if t == 1 { TARGET_COLUMN.to_string() } else { format!("{TARGET_COLUMN}{k}") };
         let features = (0..d).map(|j| (format!("x{j}"), column_array(x, j, d)));
         let columns = features.chain((0..t).map(|k| (target_name(k), column_array(y, k, t))));
-        Self::new(vec![RecordBatch::try_from_iter(columns).map_err(|error| malformed(error.to_string()))?])
+        Self::new(vec![RecordBatch::try_from_iter(columns).map_err(|error| malformed_error(error.to_string()))?])
     }
 }
 
@@ -91,32 +91,32 @@ fn column_array<T: Float>(rows: &[T], j: usize, d: usize) -> ArrayRef {
     }
 }
 
-fn malformed(detail: String) -> Error {
+fn malformed_error(detail: String) -> Error {
     Error::malformed(Path::new(NAME), NAME, detail)
 }
 
 impl TableFile for BatchTable {
     fn metadata(&self) -> FileMetadata<'_> {
-        let rows = self.starts[self.batches.len()];
-        FileMetadata { format: NAME, schema: &self.layout.schema, rows, bytes: self.bytes, bytes_scanned: 0 }
+        let rows = self.batch_starts[self.batches.len()];
+        FileMetadata { format: NAME, schema: &self.layout.schema, rows, bytes: self.memory_bytes, bytes_scanned: 0 }
     }
 
     fn is_all_missing(&self, column: usize) -> bool {
         let is_null =
             |root| self.batches.iter().all(|batch| batch.column(root).logical_null_count() == batch.num_rows());
-        self.layout.root(column).is_some_and(is_null)
+        self.layout.scalar_root(column).is_some_and(is_null)
     }
 
     /// Bytes of the converted columns. Columns of plain numbers are not converted; all other
     /// columns are converted batch by batch.
     fn footprint(&self, columns: &[usize]) -> usize {
         let roots = self.layout.roots(columns);
-        let bytes = |batch: &RecordBatch| {
+        let converted_bytes = |batch: &RecordBatch| {
             let columns = roots.iter().map(|root| batch.column(*root));
             let converted = columns.filter(|column| element_type(column.data_type()).is_none());
             converted.map(|column| column.get_array_memory_size()).sum::<usize>()
         };
-        self.batches.iter().map(bytes).max().unwrap_or(0)
+        self.batches.iter().map(converted_bytes).max().unwrap_or(0)
     }
 
     fn open(&self, columns: &[usize], rows: Range<u64>, _: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
@@ -136,17 +136,17 @@ impl FileCursor for BatchCursor<'_> {
             return Ok(0);
         }
         let (table, first) = (self.table, self.remaining.start);
-        let index = table.starts.partition_point(|start| *start <= first) - 1;
-        let rows = (self.remaining.end.min(table.starts[index + 1]) - first).min(CHUNK_ROWS) as usize;
-        let batch = table.batches[index].slice((first - table.starts[index]) as usize, rows);
-        let batch = batch.project(&self.chunk.roots).map_err(|error| malformed(error.to_string()))?;
+        let batch_index = table.batch_starts.partition_point(|start| *start <= first) - 1;
+        let rows = (self.remaining.end.min(table.batch_starts[batch_index + 1]) - first).min(CHUNK_ROWS) as usize;
+        let batch = table.batches[batch_index].slice((first - table.batch_starts[batch_index]) as usize, rows);
+        let batch = batch.project(&self.chunk.roots).map_err(|error| malformed_error(error.to_string()))?;
         self.chunk.load_batch(&table.layout, &batch, first, (Path::new(NAME), NAME))?;
         self.remaining.start += rows as u64;
         Ok(rows)
     }
 
     fn view(&self, index: usize) -> Result<ColumnView<'_>> {
-        let unsupported = || malformed(format!("requested column {index} has an unsupported type"));
+        let unsupported = || malformed_error(format!("requested column {index} has an unsupported type"));
         self.chunk.view(index).ok_or_else(unsupported)
     }
 }

@@ -33,7 +33,7 @@ static FORMATS: Registry<Format> = Registry::new(&[
 
 /// Returns the formats of this crate, then the registered formats.
 pub fn formats() -> Vec<&'static Format> {
-    FORMATS.all()
+    FORMATS.entries()
 }
 
 /// Registers a format of another crate in this process, under the first extension of the format.
@@ -47,7 +47,7 @@ pub fn register(format: &'static Format) -> Result<()> {
 /// Returns the extensions of all [`formats`] for messages, with the word `last` before the last
 /// extension: `.npy, .csv and .tsv`.
 pub(crate) fn list_known_extensions(last: &str) -> String {
-    list_extensions(FORMATS.all().into_iter().map(|format| format.extensions), last)
+    list_extensions(FORMATS.entries().into_iter().map(|format| format.extensions), last)
 }
 
 /// Joins extensions for messages, and mentions the formats that this build does not include.
@@ -55,7 +55,7 @@ pub(crate) fn list_extensions(formats: impl Iterator<Item = &'static [&'static s
     let names: Vec<String> = formats.flatten().map(|extension| format!(".{extension}")).collect();
     let text = match names.split_last() {
         None => "no file at all".to_string(),
-        Some((only, [])) => only.clone(),
+        Some((name, [])) => name.clone(),
         Some((end, names)) => format!("{} {last} {end}", names.join(", ")),
     };
     if cfg!(feature = "formats") {
@@ -66,9 +66,9 @@ pub(crate) fn list_extensions(formats: impl Iterator<Item = &'static [&'static s
 }
 
 /// Returns the format of a path's extension.
-pub fn by_extension(path: &Path) -> Option<&'static Format> {
+pub fn format_by_extension(path: &Path) -> Option<&'static Format> {
     let extension = path.extension()?.to_str()?.to_ascii_lowercase();
-    FORMATS.all().into_iter().find(|format| format.extensions.contains(&extension.as_str()))
+    FORMATS.entries().into_iter().find(|format| format.extensions.contains(&extension.as_str()))
 }
 
 /// Opens a file in the format of its extension. If the extension is unknown, the format follows
@@ -82,20 +82,20 @@ pub fn open(path: &Path, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
 fn open_by_content(path: &Path, name: &Path, mut file: File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
     let start = read_start(path, &mut file)?;
     #[cfg(feature = "compressed")]
-    if let Some(packing) = compression(&start)
-        && by_extension(name).is_none_or(|format| format.is_text)
+    if let Some(compression) = compression(&start)
+        && format_by_extension(name).is_none_or(|format| format.is_text)
     {
-        return open_compressed(path, name, file, packing, options);
+        return open_compressed(path, name, file, compression, options);
     }
     (detect_format(path, name, &start)?.open)(path, file, options)
 }
 
-const START_BYTES: u64 = 4 << 10;
+const DETECTION_BYTES: u64 = 4 << 10;
 
 fn read_start(path: &Path, file: &mut File) -> Result<Vec<u8>> {
-    let (failed, mut start) = (|error| Error::io("read", path)(error), Vec::new());
-    file.take(START_BYTES).read_to_end(&mut start).map_err(failed)?;
-    file.rewind().map_err(failed)?;
+    let (read_error, mut start) = (|error| Error::io("read", path)(error), Vec::new());
+    file.take(DETECTION_BYTES).read_to_end(&mut start).map_err(read_error)?;
+    file.rewind().map_err(read_error)?;
     Ok(start)
 }
 
@@ -104,15 +104,17 @@ fn read_start(path: &Path, file: &mut File) -> Result<Vec<u8>> {
 /// and CSV otherwise.
 fn detect_format(path: &Path, name: &Path, start: &[u8]) -> Result<&'static Format> {
     let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start).trim_ascii_start();
-    let array = text.starts_with(b"[") && text[1..].trim_ascii_start().starts_with(b"{");
-    let streamed = name == Path::new(STDIN);
-    let name_of_text = || match () {
-        () if text.starts_with(b"{") || array => Some("rows.jsonl"),
-        () if !streamed || unsupported::describe_unsupported(name, start).is_some() => None,
+    let is_json_array = text.starts_with(b"[") && text[1..].trim_ascii_start().starts_with(b"{");
+    let is_stream = name == Path::new(STDIN);
+    let text_file_name = || match () {
+        () if text.starts_with(b"{") || is_json_array => Some("rows.jsonl"),
+        () if !is_stream || unsupported::describe_unsupported(name, start).is_some() => None,
         () if starts_like_svmlight(text) => Some("rows.svm"),
         () => Some("rows.csv"),
     };
-    let format = by_extension(name).or_else(|| by_magic(start)).or_else(|| by_extension(Path::new(name_of_text()?)));
+    let format = format_by_extension(name)
+        .or_else(|| format_by_magic(start))
+        .or_else(|| format_by_extension(Path::new(text_file_name()?)));
     format.ok_or_else(|| match unsupported::describe_unsupported(name, start) {
         Some(detail) => Error::malformed(path, "a table", detail),
         None => {
@@ -123,8 +125,8 @@ fn detect_format(path: &Path, name: &Path, start: &[u8]) -> Result<&'static Form
     })
 }
 
-pub(super) fn by_magic(start: &[u8]) -> Option<&'static Format> {
-    FORMATS.all().into_iter().find(|format| !format.magic.is_empty() && start.starts_with(format.magic))
+pub(super) fn format_by_magic(start: &[u8]) -> Option<&'static Format> {
+    FORMATS.entries().into_iter().find(|format| !format.magic.is_empty() && start.starts_with(format.magic))
 }
 
 /// Returns the program that compressed these bytes. The caller unpacks them, unless the name of the
@@ -157,7 +159,7 @@ fn open_compressed(
     compression: &'static str,
     options: &TextOptions,
 ) -> Result<Arc<dyn TableFile>> {
-    let bytes = file.metadata().map_err(Error::io("read", path))?.len();
+    let compressed_bytes = file.metadata().map_err(Error::io("read", path))?.len();
     let buffered = std::io::BufReader::with_capacity(super::shared_file::BLOCK_BYTES, file);
     let reader: Box<dyn Read> = match compression {
         "gzip" => Box::new(flate2::read::MultiGzDecoder::new(buffered)),
@@ -165,19 +167,20 @@ fn open_compressed(
     };
     let mut decompressed = copy_to_temporary(path, Some(compression), reader)?;
     let start = read_start(path, &mut decompressed)?;
-    let is_compressed_name = by_extension(name).is_some_and(|format| format.extensions == COMPRESSED.extensions);
+    let is_compressed_name = format_by_extension(name).is_some_and(|format| format.extensions == COMPRESSED.extensions);
     let name = if is_compressed_name { name.with_extension("") } else { name.to_path_buf() };
     // the format of the content of rows.gz is recognised by its bytes, like the format of a stream
     let name = if is_compressed_name && name.extension().is_none() { Path::new(STDIN) } else { &name };
-    let inner = (detect_format(path, name, &start)?.open)(path, decompressed, options)?;
-    Ok(Arc::new(ExtendedFile::decompressed(path, inner, bytes)))
+    let decompressed_file = (detect_format(path, name, &start)?.open)(path, decompressed, options)?;
+    Ok(Arc::new(ExtendedFile::decompressed(path, decompressed_file, compressed_bytes)))
 }
 
 /// Returns whether text begins like svmlight: whether the first row has a number, followed by
 /// entries `index:value`.
 fn starts_like_svmlight(text: &[u8]) -> bool {
-    let row = text.split(|byte| *byte == b'\n').find(|line| !line.is_empty() && line[0] != b'#').unwrap_or_default();
-    let mut words = row.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let first_row =
+        text.split(|byte| *byte == b'\n').find(|line| !line.is_empty() && line[0] != b'#').unwrap_or_default();
+    let mut words = first_row.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let label = words.next().and_then(|word| str::from_utf8(word).ok()?.parse::<f64>().ok());
     let index = words.next().and_then(|word| Some(&word[..word.iter().position(|byte| *byte == b':')?]));
     label.is_some()
@@ -207,7 +210,7 @@ pub(crate) fn open_remote(
     let identity = Identity::of_object(path, file.length(), &remote_object.version);
     let name = remote_object.address.split(['?', '#']).next().unwrap_or_default();
     let start = file.read(0, 8).map_err(Error::io("read", path))?;
-    let format = by_extension(Path::new(name)).or_else(|| by_magic(&start));
+    let format = format_by_extension(Path::new(name)).or_else(|| format_by_magic(&start));
     let table = match format.and_then(|format| format.open_remote).filter(|_| file.is_versioned()) {
         Some(open) => open(path, file)?,
         None => open_by_content(

@@ -21,7 +21,7 @@ pub trait Object: Debug + Send + Sync {
     ///
     /// # Errors
     /// Errors of the network and the store, after retries.
-    fn ranges(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>>;
+    fn read_ranges(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>>;
     /// Returns false if the store cannot identify versions of the object. In this case the object
     /// is copied before it is read, so that all passes read the same bytes.
     fn is_versioned(&self) -> bool {
@@ -73,14 +73,14 @@ static SHOULD_STOP: OnceLock<fn() -> bool> = OnceLock::new();
 /// Sets the function that returns whether the process was asked to stop. Stores call it while they
 /// wait for a response. Only the first call of `stop_when` has an effect.
 #[doc(hidden)]
-pub fn stop_when(requested: fn() -> bool) {
-    SHOULD_STOP.get_or_init(|| requested);
+pub fn stop_when(should_stop: fn() -> bool) {
+    SHOULD_STOP.get_or_init(|| should_stop);
 }
 
 /// Returns whether the process was asked to stop.
 #[doc(hidden)]
 pub fn is_stop_requested() -> bool {
-    SHOULD_STOP.get().is_some_and(|requested| requested())
+    SHOULD_STOP.get().is_some_and(|should_stop| should_stop())
 }
 
 /// Replaces an error of reading by [`Error::Interrupted`] if the process was asked to stop.
@@ -109,12 +109,12 @@ pub fn redacted(address: &str) -> String {
     let (path, query) = rest.split_at(query.unwrap_or(rest.len()));
     let (host, path) = path.split_at(path.find('/').unwrap_or(path.len()));
     let host = host.rsplit_once('@').map_or(host.to_string(), |(_, host)| format!("{REDACTED}@{host}"));
-    let redacted_pair = |pair: &str| match pair.split_once('=') {
+    let redact_pair = |pair: &str| match pair.split_once('=') {
         Some((name, _)) => format!("{name}={REDACTED}"),
         None if pair.len() > 1 => format!("{}{REDACTED}", &pair[..usize::from(pair.starts_with(['?', '#']))]),
         None => pair.to_string(),
     };
-    let query: Vec<String> = query.split('&').map(redacted_pair).collect();
+    let query: Vec<String> = query.split('&').map(redact_pair).collect();
     format!("{scheme}://{host}{path}{}", query.join("&"))
 }
 
@@ -122,15 +122,15 @@ pub fn redacted(address: &str) -> String {
 ///
 /// # Errors
 /// A scheme that no store supports; an address without any object; the errors of the store.
-pub(crate) fn find(scheme: &str, path: &Path) -> Result<Vec<RemoteObject>> {
+pub(crate) fn find_objects(scheme: &str, path: &Path) -> Result<Vec<RemoteObject>> {
     let address = redacted(&path.to_string_lossy());
-    let not_found = |hint: &str| Error::NotFound { path: address.into(), hint: hint.to_string() };
-    let Some(store) = STORES.all().into_iter().find(|store| store.schemes.contains(&scheme)) else {
+    let not_found_error = |hint: &str| Error::NotFound { path: address.into(), hint: hint.to_string() };
+    let Some(store) = STORES.entries().into_iter().find(|store| store.schemes.contains(&scheme)) else {
         let hint = "; this build does not support such a store: build kmill with the feature `cloud`, or in Rust call kcloud::register()";
-        return Err(not_found(hint));
+        return Err(not_found_error(hint));
     };
     match (store.find)(&path.to_string_lossy()).map_err(or_interrupted)? {
-        objects if objects.is_empty() => Err(not_found("; no object has this address: check it and its folder")),
+        objects if objects.is_empty() => Err(not_found_error("; no object has this address: check it and its folder")),
         objects => Ok(objects),
     }
 }
@@ -165,48 +165,48 @@ impl RemoteFile {
     }
 
     /// Reads up to `length` bytes from `at` on; fewer at the end of the object.
-    pub(crate) fn read(&self, at: u64, length: usize) -> io::Result<Vec<u8>> {
-        let end = at.saturating_add(length as u64).min(self.length());
+    pub(crate) fn read(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        let end = offset.saturating_add(length as u64).min(self.length());
         let (start, bytes) = &self.tail;
-        match (at < end, at.checked_sub(*start)) {
+        match (offset < end, offset.checked_sub(*start)) {
             (false, _) => Ok(Vec::new()),
-            (true, Some(from)) => Ok(bytes[from as usize..][..(end - at) as usize].to_vec()),
-            (true, None) => read_range(&*self.object, at..end),
+            (true, Some(tail_offset)) => Ok(bytes[tail_offset as usize..][..(end - offset) as usize].to_vec()),
+            (true, None) => read_range(&*self.object, offset..end),
         }
     }
 
     #[cfg(feature = "parquet")]
-    pub(crate) fn ranges(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
+    pub(crate) fn read_ranges(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
         if ranges.iter().all(|range| range.start >= self.tail.0 && range.end <= self.length()) {
             return ranges.iter().map(|range| self.read(range.start, (range.end - range.start) as usize)).collect();
         }
-        let parts = self.object.ranges(ranges)?;
+        let parts = self.object.read_ranges(ranges)?;
         let is_complete = parts.len() == ranges.len()
             && parts.iter().zip(ranges).all(|(bytes, range)| bytes.len() as u64 == range.end - range.start);
-        if is_complete { Ok(parts) } else { Err(too_few_bytes()) }
+        if is_complete { Ok(parts) } else { Err(too_few_bytes_error()) }
     }
 }
 
-fn too_few_bytes() -> io::Error {
+fn too_few_bytes_error() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the store returned fewer bytes than requested")
 }
 
 fn read_range(object: &dyn Object, range: Range<u64>) -> io::Result<Vec<u8>> {
     let length = range.end - range.start;
-    let bytes = object.ranges(&[range])?.pop().unwrap_or_default();
-    if bytes.len() as u64 == length { Ok(bytes) } else { Err(too_few_bytes()) }
+    let bytes = object.read_ranges(&[range])?.pop().unwrap_or_default();
+    if bytes.len() as u64 == length { Ok(bytes) } else { Err(too_few_bytes_error()) }
 }
 
 pub(super) struct RemoteReader<'a> {
     object: &'a RemoteFile,
-    at: u64,
+    position: u64,
 }
 
 impl io::Read for RemoteReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let bytes = self.object.read(self.at, buffer.len())?;
+        let bytes = self.object.read(self.position, buffer.len())?;
         buffer[..bytes.len()].copy_from_slice(&bytes);
-        self.at += bytes.len() as u64;
+        self.position += bytes.len() as u64;
         Ok(bytes.len())
     }
 }
@@ -214,6 +214,6 @@ impl io::Read for RemoteReader<'_> {
 impl<'a> RemoteReader<'a> {
     /// Returns a reader of an object, with requests of 8 MiB.
     pub(super) fn buffered(object: &'a RemoteFile) -> io::BufReader<Self> {
-        io::BufReader::with_capacity(COPY_BYTES, Self { object, at: 0 })
+        io::BufReader::with_capacity(COPY_BYTES, Self { object, position: 0 })
     }
 }

@@ -65,13 +65,13 @@ impl SharedFile {
         &self.path
     }
 
-    pub(crate) fn malformed(&self, detail: impl Into<String>) -> Error {
+    pub(crate) fn malformed_error(&self, detail: impl Into<String>) -> Error {
         Error::malformed(&self.path, self.format, detail)
     }
 
     /// Returns the error for a file that has become shorter since it was opened.
-    pub(crate) fn truncated(&self, expected: u64, found: u64) -> Error {
-        self.malformed(format!("it was cut short while being read: expected {expected} bytes, found {found}"))
+    pub(crate) fn truncated_error(&self, expected: u64, found: u64) -> Error {
+        self.malformed_error(format!("it was cut short while being read: expected {expected} bytes, found {found}"))
     }
 
     pub(crate) fn read_error(&self, error: io::Error) -> Error {
@@ -80,7 +80,7 @@ impl SharedFile {
 
     /// Runs a decoder of this file; a panic becomes an error.
     pub(crate) fn catch_panic<R>(&self, decode: impl FnOnce() -> R) -> Result<R> {
-        catch_panic(decode).map_err(|panic| self.malformed(panic))
+        catch_panic(decode).map_err(|panic| self.malformed_error(panic))
     }
 
     #[cfg(feature = "parquet")]
@@ -106,29 +106,29 @@ impl SharedFile {
     }
 
     /// Reads from `at` until `buffer` is full or the file ends; returns the number of bytes.
-    pub(crate) fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            match self.read_once(&mut buffer[filled..], at + filled as u64) {
+    pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut bytes_filled = 0;
+        while bytes_filled < buffer.len() {
+            match self.read_once(&mut buffer[bytes_filled..], offset + bytes_filled as u64) {
                 Ok(0) => break,
-                Ok(n) => filled += n,
+                Ok(n) => bytes_filled += n,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
-        self.bytes_read.fetch_add(filled as u64, Ordering::Relaxed);
-        Ok(filled)
+        self.bytes_read.fetch_add(bytes_filled as u64, Ordering::Relaxed);
+        Ok(bytes_filled)
     }
 
-    pub(crate) fn read_exact_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
-        if self.read_at(buffer, at)? == buffer.len() { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+    pub(crate) fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        if self.read_at(buffer, offset)? == buffer.len() { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 
-    fn read_once(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+    fn read_once(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         match &self.location {
-            FileLocation::Local(file) => read_once(file, buffer, at),
+            FileLocation::Local(file) => read_once(file, buffer, offset),
             FileLocation::Remote(object) => {
-                let bytes = object.read(at, buffer.len())?;
+                let bytes = object.read(offset, buffer.len())?;
                 buffer[..bytes.len()].copy_from_slice(&bytes);
                 Ok(bytes.len())
             }
@@ -137,19 +137,19 @@ impl SharedFile {
 
     /// Reads `length` bytes from `at` on, or fewer at the end of the file, without zeroing the
     /// memory first.
-    pub(crate) fn read_vec(&self, length: usize, at: u64) -> io::Result<Vec<u8>> {
+    pub(crate) fn read_vec(&self, length: usize, offset: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(length);
         let file = match &self.location {
             FileLocation::Local(file) => file,
             FileLocation::Remote(object) => {
-                let bytes = object.read(at, length)?;
+                let bytes = object.read(offset, length)?;
                 self.bytes_read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
                 return Ok(bytes);
             }
         };
         while bytes.len() < length {
-            let next = at + bytes.len() as u64;
-            match append_once(file, &mut bytes, next) {
+            let next_offset = offset + bytes.len() as u64;
+            match append_once(file, &mut bytes, next_offset) {
                 Ok(0) => break,
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -192,13 +192,13 @@ fn read_once(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
 /// compressed and a read error does not come from the operating system, the input is damaged.
 pub(super) fn copy_to_temporary(path: &Path, compression: Option<&'static str>, mut reader: impl Read) -> Result<File> {
     let folder = std::env::temp_dir();
-    let failed = |error| Error::io("write", folder.join("a temporary file"))(error);
+    let write_error = |error| Error::io("write", folder.join("a temporary file"))(error);
     let mut out = tempfile::tempfile_in(&folder).map_err(Error::io("write", &folder))?;
     let mut buffer = vec![0; BLOCK_BYTES];
     loop {
         match reader.read(&mut buffer) {
             Ok(0) => break,
-            Ok(more) => out.write_all(&buffer[..more]).map_err(failed)?,
+            Ok(count) => out.write_all(&buffer[..count]).map_err(write_error)?,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => match compression.filter(|_| error.raw_os_error().is_none()) {
                 None => return Err(Error::io("read", path)(error)),
@@ -206,6 +206,6 @@ pub(super) fn copy_to_temporary(path: &Path, compression: Option<&'static str>, 
             },
         }
     }
-    out.rewind().map_err(failed)?;
+    out.rewind().map_err(write_error)?;
     Ok(out)
 }

@@ -26,7 +26,7 @@ pub(super) fn entry_fields(data_type: &DataType) -> Option<&Fields> {
     let [index, value] = &fields[..] else { return None };
     let is_index =
         matches!(column_kind(index.data_type()), Kind::Int { .. }) && element_type(index.data_type()).is_some();
-    let is_value = column_kind(value.data_type()).is_feature() && element_type(value.data_type()).is_some();
+    let is_value = column_kind(value.data_type()).is_direct_feature() && element_type(value.data_type()).is_some();
     (is_index && is_value).then_some(fields)
 }
 
@@ -37,21 +37,21 @@ fn entries_and_starts(array: &dyn Array) -> Option<(&StructArray, Vec<usize>)> {
     Some((entries.as_struct_opt()?, starts))
 }
 
-fn not_sparse(array: &dyn Array) -> LoadError {
+fn not_sparse_error(array: &dyn Array) -> LoadError {
     format!("a column of {} instead of sparse rows", column_kind(array.data_type())).into()
 }
 
 /// Enlarges the shape to include the rows of an array. Errors in the rows are not reported here,
 /// but when the rows are read.
 pub(super) fn extend_shape(array: &dyn Array, shape: &mut SparseShape) -> Result<(), LoadError> {
-    let (entries, starts) = entries_and_starts(array).ok_or_else(|| not_sparse(array))?;
+    let (entries, starts) = entries_and_starts(array).ok_or_else(|| not_sparse_error(array))?;
     let indices = entries
         .columns()
         .first()
         .and_then(|indices| arrow_values::array_view(indices))
-        .ok_or_else(|| not_sparse(array))?;
-    let largest = (starts[0]..starts[array.len()]).filter_map(|entry| indices.integer(entry)).max();
-    let width = largest.map_or(0, |largest| usize::try_from(largest + 1).unwrap_or(0));
+        .ok_or_else(|| not_sparse_error(array))?;
+    let max_index = (starts[0]..starts[array.len()]).filter_map(|entry| indices.integer(entry)).max();
+    let width = max_index.map_or(0, |largest| usize::try_from(largest + 1).unwrap_or(0));
     let longest = starts.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
     *shape = shape.union(SparseShape { width, longest });
     // more entries than columns: some entries are duplicates
@@ -61,23 +61,23 @@ pub(super) fn extend_shape(array: &dyn Array, shape: &mut SparseShape) -> Result
 
 /// Reads the rows of an array. Unordered entries are sorted; a missing value is NaN.
 pub(super) fn load_sparse(array: &dyn Array, shape: SparseShape) -> Result<SparseColumn, LoadError> {
-    let (entries, starts) = entries_and_starts(array).ok_or_else(|| not_sparse(array))?;
-    let [indices, values] = entries.columns() else { return Err(not_sparse(array)) };
+    let (entries, starts) = entries_and_starts(array).ok_or_else(|| not_sparse_error(array))?;
+    let [indices, values] = entries.columns() else { return Err(not_sparse_error(array)) };
     let (Some(indices), Some(values)) = (arrow_values::array_view(indices), arrow_values::array_view(values)) else {
-        return Err(not_sparse(array));
+        return Err(not_sparse_error(array));
     };
     let (mut column, mut row_values) = (SparseColumn::new(shape), Vec::new());
     for (row, bounds) in starts.windows(2).enumerate() {
-        let invalid = |value: String| LoadError::SparseRow { row, value };
+        let row_error = |value: String| LoadError::SparseRow { row, value };
         if array.is_null(row) {
-            return Err(invalid("missing".to_string()));
+            return Err(row_error("missing".to_string()));
         }
         if entries.null_count() > 0 && (bounds[0]..bounds[1]).any(|entry| entries.is_null(entry)) {
-            return Err(invalid("a row with a missing entry".to_string()));
+            return Err(row_error("a row with a missing entry".to_string()));
         }
         row_values.resize(bounds[1] - bounds[0], 0.0);
-        values.load(RowIndices::From(bounds[0]), &mut row_values);
-        column.push_row(|entry| indices.non_null_integer(entry), &row_values, bounds[0], true).map_err(invalid)?;
+        values.load(RowIndices::StartingAt(bounds[0]), &mut row_values);
+        column.push_row(|entry| indices.non_null_integer(entry), &row_values, bounds[0], true).map_err(row_error)?;
     }
     Ok(column)
 }

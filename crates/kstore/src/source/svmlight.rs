@@ -16,7 +16,7 @@
 
 use super::text::{
     CHUNK_BYTES, CHUNK_ROWS, LineScanner, RowError, TextChunk, TextFormat, TextOptions, TextTable, parse_number,
-    quoted, slots,
+    quoted, requested_slots,
 };
 use super::{ColumnView, Element, Format, QUERY_COLUMN, StridedColumn, TableFile, Values};
 use crate::rows::grow;
@@ -49,8 +49,8 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
     table.index_rows(start, |row, line| {
         let mut entries = 0;
         let line = parse_row(line, zero_based, |column, _| {
-            let within = usize::try_from(column).ok().filter(|place| *place < max_columns);
-            let width = 1 + within.ok_or_else(|| too_wide(max_columns, column))?;
+            let column_index = usize::try_from(column).ok().filter(|index| *index < max_columns);
+            let width = 1 + column_index.ok_or_else(|| too_wide_error(max_columns, column))?;
             entries += 1;
             shape = shape.union(SparseShape { width, longest: entries });
             Ok(())
@@ -66,35 +66,35 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
         Ok(true)
     })?;
     table.format.first_without_group = first_without_group.filter(|_| has_groups);
-    let roles =
+    let role_names =
         [Some(QUERY_COLUMN).filter(|_| has_groups && first_without_group.is_none()), Some(super::TARGET_COLUMN)]
             .into_iter()
             .flatten();
-    let roles = roles.map(|name| (name.to_string(), Kind::Float { bits: 64 }));
+    let role_columns = role_names.map(|name| (name.to_string(), Kind::Float { bits: 64 }));
     shape.width = options.width.unwrap_or(shape.width);
     table.format.sparse_shape = Some(shape).filter(|shape| options.keeps_sparse(*shape));
     let features: Vec<_> = match table.format.sparse_shape {
         Some(shape) => vec![("x".to_string(), Kind::Sparse(shape))],
         None => (0..shape.width).map(|i| (format!("x{i}"), Kind::Float { bits: 64 })).collect(),
     };
-    Ok(Arc::new(table.with_columns(features.into_iter().chain(roles)).with_label()))
+    Ok(Arc::new(table.with_columns(features.into_iter().chain(role_columns)).with_label()))
 }
 
 #[derive(Debug, Default)]
-struct RowPrefix<'a> {
+struct LabelAndGroup<'a> {
     label: &'a [u8],
     group: Option<&'a [u8]>,
 }
 
-impl RowPrefix<'_> {
+impl LabelAndGroup<'_> {
     /// Returns the group of the row. The file must have a group in every row.
     fn parse_group(&self) -> Result<f64, RowError> {
         let group = self.group.unwrap_or_default();
-        let wrong = || RowError::new("qid: and an integer of at most 53 bits", quoted(group), "correct the line");
+        let group_error = || RowError::new("qid: and an integer of at most 53 bits", quoted(group), "correct the line");
         parse_number::<i64>(group)
             .filter(|query| query.unsigned_abs() <= 1 << 53)
             .map(|query| query as f64)
-            .ok_or_else(wrong)
+            .ok_or_else(group_error)
     }
 }
 
@@ -102,36 +102,36 @@ impl RowPrefix<'_> {
 fn parse_row<'a>(
     line: &'a [u8],
     zero_based: bool,
-    mut entry: impl FnMut(u64, &'a [u8]) -> Result<(), RowError>,
-) -> Result<RowPrefix<'a>, RowError> {
+    mut visitor: impl FnMut(u64, &'a [u8]) -> Result<(), RowError>,
+) -> Result<LabelAndGroup<'a>, RowError> {
     let line = &line[..memchr(b'#', line).unwrap_or(line.len())];
     let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-    let mut prefix = RowPrefix { label: words.next().unwrap_or_default(), group: None };
-    let mut last = None;
+    let mut label_and_group = LabelAndGroup { label: words.next().unwrap_or_default(), group: None };
+    let mut last_index = None;
     for word in words {
         let (index, value) = word.split_at(memchr(b':', word).unwrap_or(word.len()));
         if index == QUERY_COLUMN.as_bytes() {
-            if prefix.group.is_some() {
+            if label_and_group.group.is_some() {
                 return Err(RowError::new("one qid per row", quoted(word), "correct the line"));
             }
-            prefix.group = value.get(1..);
+            label_and_group.group = value.get(1..);
             continue;
         }
-        let wrong = || RowError::new("index:value", quoted(word), "correct the line");
-        let index = parse_index(index).ok_or_else(wrong)?;
-        let value = value.get(1..).filter(|value| !value.is_empty()).ok_or_else(wrong)?;
+        let entry_error = || RowError::new("index:value", quoted(word), "correct the line");
+        let index = parse_index(index).ok_or_else(entry_error)?;
+        let value = value.get(1..).filter(|value| !value.is_empty()).ok_or_else(entry_error)?;
         let Some(column) = index.checked_sub(u64::from(!zero_based)) else {
             let remedy = "if indices start at 0, set `zero_based`";
             return Err(RowError::new("indices from 1 on", "0", remedy));
         };
-        if let Some(last) = last.filter(|last| *last >= index) {
+        if let Some(last) = last_index.filter(|last| *last >= index) {
             let found = format!("{index} after {last}");
             return Err(RowError::new("ascending indices", found, "sort the line's entries and remove duplicates"));
         }
-        last = Some(index);
-        entry(column, value)?;
+        last_index = Some(index);
+        visitor(column, value)?;
     }
-    Ok(prefix)
+    Ok(label_and_group)
 }
 
 fn parse_index(digits: &[u8]) -> Option<u64> {
@@ -143,7 +143,7 @@ fn parse_float(text: &[u8]) -> Result<f64, RowError> {
     parse_number(text).ok_or_else(|| RowError::new("a number", quoted(text), "correct the line"))
 }
 
-fn too_wide(most: usize, column: u64) -> RowError {
+fn too_wide_error(most: usize, column: u64) -> RowError {
     let found = format!("feature {} of the row", column.saturating_add(1));
     let remedy = "raise `width`, or omit it to use the largest index of the file";
     RowError::new(format!("at most {most} features"), found, remedy)
@@ -158,7 +158,7 @@ struct Svmlight {
     sparse_shape: Option<SparseShape>,
 }
 
-fn chunk_rows(columns: usize) -> usize {
+fn max_dense_rows(columns: usize) -> usize {
     (MAX_CHUNK_BYTES / (VALUE_BYTES * columns.max(1))).clamp(1, CHUNK_ROWS)
 }
 
@@ -167,7 +167,7 @@ const MIN_ENTRY_BYTES: usize = b"1:1 ".len();
 
 impl TextFormat for Svmlight {
     const NAME: &'static str = "svmlight";
-    const ROW_HINT: &'static str = "check that each line contains one row";
+    const ROW_REMEDY: &'static str = "check that each line contains one row";
     type Scanner = LineScanner;
     type Chunk<'a> = SvmlightChunk;
 
@@ -186,17 +186,28 @@ impl TextFormat for Svmlight {
         let features: Vec<usize> = requested.iter().copied().filter(|column| *column < feature_count).collect();
         let features = match self.sparse_shape {
             Some(shape) => Features::Sparse(SparseColumn::new(shape)),
-            None => Features::Dense { width: features.len(), slots: slots(feature_count, &features), rows: Vec::new() },
+            None => Features::Dense {
+                width: features.len(),
+                slots: requested_slots(feature_count, &features),
+                rows: Vec::new(),
+            },
         };
-        let roles = (feature_count..columns.len()).map(|column| requested.contains(&column).then(Vec::new)).collect();
-        SvmlightChunk { zero_based: self.zero_based, feature_count, requested_count: requested.len(), features, roles }
+        let role_values =
+            (feature_count..columns.len()).map(|column| requested.contains(&column).then(Vec::new)).collect();
+        SvmlightChunk {
+            zero_based: self.zero_based,
+            feature_count,
+            requested_count: requested.len(),
+            features,
+            role_values,
+        }
     }
 
-    fn chunk_bytes(&self, columns: &[&Column], longest: usize) -> usize {
+    fn chunk_bytes(&self, columns: &[&Column], longest_row: usize) -> usize {
         if self.sparse_shape.is_none() {
-            return chunk_rows(columns.len()) * columns.len() * VALUE_BYTES;
+            return max_dense_rows(columns.len()) * columns.len() * VALUE_BYTES;
         }
-        let entries = (CHUNK_BYTES + longest) / MIN_ENTRY_BYTES;
+        let entries = (CHUNK_BYTES + longest_row) / MIN_ENTRY_BYTES;
         // a growing vector may have twice the capacity it needs, and is copied while it is
         // reallocated
         3 * (entries * (size_of::<u32>() + VALUE_BYTES) + CHUNK_ROWS * (size_of::<usize>() + 2 * VALUE_BYTES))
@@ -211,7 +222,7 @@ struct SvmlightChunk {
     features: Features,
     /// The values of the columns that are not features: the groups, if the file has them, and the
     /// labels. An entry is `None` if the column is not requested.
-    roles: Vec<Option<Vec<f64>>>,
+    role_values: Vec<Option<Vec<f64>>>,
 }
 
 enum Features {
@@ -225,30 +236,30 @@ enum Features {
 }
 
 impl TextChunk for SvmlightChunk {
-    fn begin(&mut self, mut most: usize) -> usize {
+    fn begin_chunk(&mut self, mut max_rows: usize) -> usize {
         match &mut self.features {
             Features::Sparse(rows) => rows.clear(),
             Features::Dense { width, rows, .. } => {
-                most = most.min(chunk_rows(self.requested_count));
+                max_rows = max_rows.min(max_dense_rows(self.requested_count));
                 rows.clear();
-                rows.reserve_exact(most * *width);
+                rows.reserve_exact(max_rows * *width);
             }
         }
-        for role in self.roles.iter_mut().flatten() {
-            role.clear();
-            role.reserve_exact(most);
+        for values in self.role_values.iter_mut().flatten() {
+            values.clear();
+            values.reserve_exact(max_rows);
         }
-        most
+        max_rows
     }
 
-    fn push(&mut self, _row: u64, line: &[u8]) -> Result<(), RowError> {
+    fn push_row(&mut self, _row: u64, line: &[u8]) -> Result<(), RowError> {
         // the largest index is already known, because opening has read all rows
         let line = match &mut self.features {
             Features::Sparse(rows) => {
                 let width = rows.shape().width;
                 let line = parse_row(line, self.zero_based, |column, value| {
-                    let within = u32::try_from(column).ok().filter(|place| (*place as usize) < width);
-                    rows.push_entry(within.ok_or_else(|| too_wide(width, column))?, parse_float(value)?);
+                    let column_index = u32::try_from(column).ok().filter(|place| (*place as usize) < width);
+                    rows.push_entry(column_index.ok_or_else(|| too_wide_error(width, column))?, parse_float(value)?);
                     Ok(())
                 })?;
                 rows.end_row();
@@ -257,18 +268,18 @@ impl TextChunk for SvmlightChunk {
             Features::Dense { width, slots, rows } => {
                 let row = grow(rows, *width);
                 parse_row(line, self.zero_based, |column, value| {
-                    let slot = usize::try_from(column).ok().and_then(|place| slots.get(place));
-                    if let Some(slot) = slot.ok_or_else(|| too_wide(slots.len(), column))? {
+                    let slot = usize::try_from(column).ok().and_then(|index| slots.get(index));
+                    if let Some(slot) = slot.ok_or_else(|| too_wide_error(slots.len(), column))? {
                         row[*slot] = parse_float(value)?;
                     }
                     Ok(())
                 })?
             }
         };
-        if let [.., Some(labels)] = &mut self.roles[..] {
+        if let [.., Some(labels)] = &mut self.role_values[..] {
             labels.push(parse_float(line.label)?);
         }
-        if let [Some(groups), _] = &mut self.roles[..] {
+        if let [Some(groups), _] = &mut self.role_values[..] {
             groups.push(line.parse_group()?);
         }
         Ok(())
@@ -276,7 +287,7 @@ impl TextChunk for SvmlightChunk {
 
     fn view(&self, column: usize) -> Option<ColumnView<'_>> {
         let values = match (column.checked_sub(self.feature_count), &self.features) {
-            (Some(role), _) => Values::from_slice(self.roles.get(role)?.as_ref()?),
+            (Some(role_index), _) => Values::from_slice(self.role_values.get(role_index)?.as_ref()?),
             (None, Features::Sparse(rows)) => Values::Sparse(rows.rows()),
             (None, Features::Dense { width, slots, rows }) => {
                 let (offset, stride) = (slots[column]? * VALUE_BYTES, width * VALUE_BYTES);

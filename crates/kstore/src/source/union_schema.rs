@@ -11,7 +11,7 @@
 //! | no such column | anything | the type in the other file; missing in the first |
 //! | anything | a type that cannot be combined with it | a column that cannot be read |
 
-use super::{ColumnView, RowIndices, TableFile, by_extension, missing_values};
+use super::{ColumnView, RowIndices, TableFile, format_by_extension, missing_values};
 use crate::arrow::array::{ArrayRef, Float64Array, Int64Array, StringViewArray, UInt64Array};
 use crate::arrow::datatypes::DataType;
 use crate::schema::{Column, Kind, Schema};
@@ -38,49 +38,51 @@ pub(crate) fn union_schema(
     files: &[(&Path, &Arc<dyn TableFile>)],
     by_position: bool,
 ) -> Result<(Schema, Option<String>)> {
-    let any_rows = files.iter().any(|(_, file)| file.metadata().rows > 0);
-    let files: Vec<_> = files.iter().filter(|(_, file)| !any_rows || file.metadata().rows > 0).collect();
-    let (mut columns, mut index_by_key, mut row_labels) = (Vec::<MergedColumn<'_>>::new(), HashMap::new(), Vec::new());
-    let (mut notes, mut label) = (Vec::new(), None);
+    let has_rows = files.iter().any(|(_, file)| file.metadata().rows > 0);
+    let files: Vec<_> = files.iter().filter(|(_, file)| !has_rows || file.metadata().rows > 0).collect();
+    let (mut columns, mut index_by_key, mut row_id_columns) =
+        (Vec::<MergedColumn<'_>>::new(), HashMap::new(), Vec::new());
+    let (mut notes, mut label_column) = (Vec::new(), None);
     for (path, file) in &files {
         let schema = file.metadata().schema;
-        let matrix = by_extension(path).is_some_and(|format| format.is_matrix() || format.is_labelled());
+        let has_positional_columns =
+            format_by_extension(path).is_some_and(|format| format.is_matrix() || format.is_labelled());
         let (count, expected) = (schema.columns.len(), columns.len());
-        if count != expected && expected > 0 && (by_position || matrix || !file.has_column_names()) {
+        if count != expected && expected > 0 && (by_position || has_positional_columns || !file.has_column_names()) {
             let difference = format!(
                 "it has {count} columns instead of {expected}, and they are matched by position; give both files the same number (`width` in svmlight files)"
             );
             let (first, second) = (files[0].0.to_path_buf(), path.to_path_buf());
             return Err(Error::SchemaMismatch { first, second, difference });
         }
-        for (index, (key, new)) in columns_by_key(schema).enumerate() {
+        for (index, (key, column)) in columns_by_key(schema).enumerate() {
             let union_index = *index_by_key.entry(key).or_insert(columns.len());
             if union_index == columns.len() {
-                columns.push(MergedColumn { column: new.clone(), first_path: None, file_count: 0 });
+                columns.push(MergedColumn { column: column.clone(), first_path: None, file_count: 0 });
             }
             let MergedColumn { column: Column { name, kind }, first_path: first, file_count: files } =
                 &mut columns[union_index];
             *files += 1;
-            if schema.row_labels.contains(&index) && !row_labels.contains(&union_index) {
-                row_labels.push(union_index);
+            if schema.row_id_columns.contains(&index) && !row_id_columns.contains(&union_index) {
+                row_id_columns.push(union_index);
             }
-            if schema.label == Some(index) {
-                label = Some(union_index);
+            if schema.label_column == Some(index) {
+                label_column = Some(union_index);
             }
             if file.is_all_missing(index) {
                 continue;
             }
             let Some(first) = first else {
-                (*kind, *first) = (new.kind.clone(), Some(*path));
+                (*kind, *first) = (column.kind.clone(), Some(*path));
                 continue;
             };
-            let wider_kind = wider(kind, &new.kind);
-            if wider_kind.as_ref().is_none_or(|wide| *wide == Kind::Text && *kind != new.kind) {
-                let what = format!("{kind} in {} and {} in {}", first.display(), new.kind, path.display());
-                let how = if wider_kind.is_some() { "is read as text" } else { "cannot be read" };
+            let common_kind = common_kind(kind, &column.kind);
+            if common_kind.as_ref().is_none_or(|common| *common == Kind::Text && *kind != column.kind) {
+                let what = format!("{kind} in {} and {} in {}", first.display(), column.kind, path.display());
+                let how = if common_kind.is_some() { "is read as text" } else { "cannot be read" };
                 notes.push(format!("column {name} {how}: it holds {what}"));
-                *kind = wider_kind.unwrap_or(Kind::Other(what));
-            } else if let Some(wider_kind) = wider_kind {
+                *kind = common_kind.unwrap_or(Kind::Other(what));
+            } else if let Some(wider_kind) = common_kind {
                 *kind = wider_kind;
             }
         }
@@ -95,43 +97,46 @@ pub(crate) fn union_schema(
         }
         notes.push(format!("files without column {name}: {files_without} of {all}; it is missing in their rows"));
     }
-    let more = notes.len().saturating_sub(1);
-    let note = notes.into_iter().next().map(|first| match more {
+    let other_note_count = notes.len().saturating_sub(1);
+    let note = notes.into_iter().next().map(|first| match other_note_count {
         0 => first,
         more => format!("{first}; other columns that differ between the files: {more}"),
     });
-    Ok((Schema { columns: columns.into_iter().map(|joined| joined.column).collect(), row_labels, label }, note))
+    Ok((
+        Schema { columns: columns.into_iter().map(|merged| merged.column).collect(), row_id_columns, label_column },
+        note,
+    ))
 }
 
 /// Returns the names of the text columns in a union that are not text in some of the files.
 pub(crate) fn mixed_text_columns<'s>(files: &[(&Path, &Arc<dyn TableFile>)], union: &'s Schema) -> Vec<&'s str> {
-    let is_number_somewhere = |name: &str| {
-        let is_other = |file: &Arc<dyn TableFile>| {
+    let is_numeric_in_any_file = |name: &str| {
+        let is_numeric_in = |file: &Arc<dyn TableFile>| {
             let Schema { columns, .. } = file.metadata().schema;
             columns
                 .iter()
                 .enumerate()
                 .any(|(index, column)| column.name == name && column.kind.is_numeric() && !file.is_all_missing(index))
         };
-        files.iter().any(|(_, file)| is_other(file))
+        files.iter().any(|(_, file)| is_numeric_in(file))
     };
     let texts = union.columns.iter().filter(|column| column.kind == Kind::Text);
-    texts.map(|column| column.name.as_str()).filter(|name| is_number_somewhere(name)).collect()
+    texts.map(|column| column.name.as_str()).filter(|name| is_numeric_in_any_file(name)).collect()
 }
 
 /// Returns the columns of a schema. The key of a column is its name and the number of earlier
 /// columns with the same name.
 pub(super) fn columns_by_key(schema: &Schema) -> impl Iterator<Item = ((&str, usize), &Column)> {
-    let mut times = HashMap::<&str, usize>::new();
+    let mut name_counts = HashMap::<&str, usize>::new();
     schema.columns.iter().map(move |column| {
-        let before = times.entry(&column.name).or_default();
-        *before += 1;
-        ((column.name.as_str(), *before - 1), column)
+        let name_count = name_counts.entry(&column.name).or_default();
+        *name_count += 1;
+        ((column.name.as_str(), *name_count - 1), column)
     })
 }
 
 /// Returns the kind that represents the values of both kinds; `None` if no kind does.
-fn wider(a: &Kind, b: &Kind) -> Option<Kind> {
+fn common_kind(a: &Kind, b: &Kind) -> Option<Kind> {
     Some(match (a, b) {
         _ if a == b => a.clone(),
         // an unsupported type stays unsupported
@@ -170,46 +175,46 @@ fn is_same_time_type(a: &DataType, b: &DataType) -> bool {
 }
 
 /// Returns whether values of both kinds are read the same way.
-pub(super) fn is_read_alike(file_kind: &Kind, table: &Kind) -> bool {
-    file_kind == table || matches!((file_kind, table), (Kind::Sparse(_), Kind::Sparse(_)))
+pub(super) fn is_read_alike(file_kind: &Kind, table_kind: &Kind) -> bool {
+    file_kind == table_kind || matches!((file_kind, table_kind), (Kind::Sparse(_), Kind::Sparse(_)))
 }
 
 /// Converts the rows of a column to a wider kind. If the column has no values in this file, it can
 /// be converted to any kind. The error is the first row whose value does not fit.
-pub(super) fn convert(view: &ColumnView<'_>, rows: usize, from: &Kind, to: &Kind) -> Result<ArrayRef, usize> {
-    let nulls = view.nulls.map(|nulls| nulls.slice(0, rows));
+pub(super) fn convert_kind(view: &ColumnView<'_>, row_count: usize, from: &Kind, to: &Kind) -> Result<ArrayRef, usize> {
+    let nulls = view.nulls.map(|nulls| nulls.slice(0, row_count));
     let factor = match (from, to) {
         (Kind::Float { .. } | Kind::Int { .. }, Kind::Float { .. }) => {
-            let mut numbers = vec![0.0; rows];
-            view.load(RowIndices::From(0), &mut numbers);
+            let mut numbers = vec![0.0; row_count];
+            view.load(RowIndices::StartingAt(0), &mut numbers);
             return Ok(Arc::new(Float64Array::new(numbers.into(), nulls)));
         }
         (from, Kind::Text) if from.is_numeric() => {
-            return Ok(Arc::new((0..rows).map(|row| csv_text(view, row, from)).collect::<StringViewArray>()));
+            return Ok(Arc::new((0..row_count).map(|row| csv_text(view, row, from)).collect::<StringViewArray>()));
         }
         (Kind::Int { .. }, Kind::Int { .. }) => 1,
         (Kind::Time(from), Kind::Time(to)) => i128::from(dates::units_per_day(to) / dates::units_per_day(from)),
         _ => {
-            let value = (0..rows).find(|row| !view.is_null(*row));
-            return value.map_or_else(|| Ok(missing_values(rows, to)), Err);
+            let first_present = (0..row_count).find(|row| !view.is_null(*row));
+            return first_present.map_or_else(|| Ok(missing_values(row_count, to)), Err);
         }
     };
     let scaled_integer = |row: usize| if view.is_null(row) { Some(0) } else { view.integer(row)?.checked_mul(factor) };
     if let Kind::Int { signed: false, .. } = to {
         let value = |row: usize| scaled_integer(row).and_then(|whole| u64::try_from(whole).ok()).ok_or(row);
-        let values = (0..rows).map(value).collect::<Result<Vec<u64>, usize>>()?;
+        let values = (0..row_count).map(value).collect::<Result<Vec<u64>, usize>>()?;
         return Ok(Arc::new(UInt64Array::new(values.into(), nulls)));
     }
     let value = |row: usize| scaled_integer(row).and_then(|whole| i64::try_from(whole).ok()).ok_or(row);
-    let values = (0..rows).map(value).collect::<Result<Vec<i64>, usize>>()?;
+    let values = (0..row_count).map(value).collect::<Result<Vec<i64>, usize>>()?;
     Ok(Arc::new(Int64Array::new(values.into(), nulls)))
 }
 
 /// Returns the value of a row as it is written to CSV; `None` for a missing value and for NaN.
-fn csv_text(view: &ColumnView<'_>, row: usize, from: &Kind) -> Option<String> {
+fn csv_text(view: &ColumnView<'_>, row: usize, kind: &Kind) -> Option<String> {
     let is_present = !view.is_null(row);
-    match (from, view.integer(row).filter(|_| is_present)) {
-        (Kind::Time(time), Some(integer)) => Some(dates::format_stored(i64::try_from(integer).ok()?, time)),
+    match (kind, view.integer(row).filter(|_| is_present)) {
+        (Kind::Time(time_type), Some(integer)) => Some(dates::format_stored(i64::try_from(integer).ok()?, time_type)),
         (Kind::Bool, Some(integer)) => Some((integer != 0).to_string()),
         (_, Some(integer)) => Some(integer.to_string()),
         (_, None) => Some(view.number(row)).filter(|number| is_present && !number.is_nan()).map(|n| format!("{n:?}")),

@@ -5,7 +5,7 @@
 //! files together contain deleted rows, or the same rows twice. (References: "Delta Transaction Log
 //! Protocol"; "Iceberg Table Spec"; "Apache Hudi Technical Specification".)
 
-use super::registry::by_magic;
+use super::registry::format_by_magic;
 use crate::{Error, Result};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -55,7 +55,7 @@ pub(super) fn why_not_text(path: &Path, start: &[u8]) -> Option<String> {
     if !start.iter().any(|byte| matches!(byte, 0..=8 | 14..=26)) {
         return None;
     }
-    if let Some(format) = by_magic(start) {
+    if let Some(format) = format_by_magic(start) {
         return Some(format!("it starts like a .{} file; give it this extension", format.extensions[0]));
     }
     let utf16 =
@@ -84,7 +84,8 @@ const LAKEHOUSES: [(&str, &str, &str, &str); 3] = [
 pub fn reject_lakehouse_paths<'a>(table_path: &Path, mut paths: impl Iterator<Item = &'a str>) -> Result<()> {
     let lakehouse_of = |path: &'a str| {
         let (folders, file) = path.rsplit_once('/')?;
-        let is_log_file = |log: &str, end: &str| file.ends_with(end) && folders.split('/').any(|folder| folder == log);
+        let is_log_file =
+            |log: &str, suffix: &str| file.ends_with(suffix) && folders.split('/').any(|folder| folder == log);
         LAKEHOUSES.iter().find(|(log, end, ..)| is_log_file(log, end))
     };
     let Some((.., writer, command)) = paths.find_map(lakehouse_of) else { return Ok(()) };
@@ -98,13 +99,13 @@ pub fn reject_lakehouse_paths<'a>(table_path: &Path, mut paths: impl Iterator<It
 /// Returns an error if a folder that contains one of `files`, or one of its parent folders, has the
 /// log of a lakehouse. `table_path` is the folder or pattern that names the files.
 pub(crate) fn reject_lakehouse(table_path: &Path, files: &[PathBuf]) -> Result<()> {
-    let mut seen = HashSet::new();
+    let mut checked_folders = HashSet::new();
     for folder in files.iter().filter_map(|file| file.parent()).chain([table_path]) {
         // the path is made absolute, because a relative path may be in a lakehouse that lies above
         // the working directory
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let Ok(folder) = folder.canonicalize() else { continue };
-        for folder in folder.ancestors().take_while(|folder| seen.insert(folder.to_path_buf())) {
+        for folder in folder.ancestors().take_while(|folder| checked_folders.insert(folder.to_path_buf())) {
             let logs = LAKEHOUSES.iter().filter(|(log, ..)| folder.join(log).is_dir()).flat_map(|(log, ..)| {
                 let files = std::fs::read_dir(folder.join(log)).into_iter().flatten().flatten();
                 let names = files.map(|file| file.file_name().to_string_lossy().into_owned()).chain([String::new()]);

@@ -44,10 +44,10 @@ impl<W: BatchWriter + 'static> BatchSink<W> {
         path: &Path,
         (columns, stored_columns): (&[OutputColumn], &[OutputColumn]),
         footprint: usize,
-        start: impl FnOnce(AtomicFile, &Arc<Schema>) -> Result<W, W::Error>,
+        open_writer: impl FnOnce(AtomicFile, &Arc<Schema>) -> Result<W, W::Error>,
     ) -> Result<Box<dyn Sink>, Error> {
         let (schema, file) = (arrow_schema(stored_columns), AtomicFile::create(path)?);
-        let writer = Some(start(file, &schema).map_err(|error| write_error(path, error))?);
+        let writer = Some(open_writer(file, &schema).map_err(|error| write_error(path, error))?);
         let (path, columns) = (path.to_path_buf(), columns.to_vec());
         Ok(Box::new(Self { writer, file: None, path, schema, columns, footprint }))
     }
@@ -61,8 +61,8 @@ impl<W: BatchWriter> Sink for BatchSink<W> {
         };
         while start < rows {
             let end = rows.min(start + writer.next_slice_rows());
-            let part = record_batch(&self.schema, (&self.columns, columns), start..end).map_err(W::Error::from);
-            part.and_then(|part| writer.write_batch(part)).map_err(|error| write_error(&self.path, error))?;
+            let batch = record_batch(&self.schema, (&self.columns, columns), start..end).map_err(W::Error::from);
+            batch.and_then(|part| writer.write_batch(part)).map_err(|error| write_error(&self.path, error))?;
             start = end;
         }
         Ok(())
@@ -96,11 +96,11 @@ fn arrow_schema(columns: &[OutputColumn]) -> Arc<Schema> {
 /// Returns the shapes of the columns of sparse rows as JSON for the metadata of a file; `None` if
 /// the table has no sparse rows.
 pub(super) fn sparse_shapes_json(columns: &[OutputColumn]) -> Option<String> {
-    let shape = |column: &OutputColumn| match column.kind {
+    let named_shape = |column: &OutputColumn| match column.kind {
         OutputKind::Sparse(shape) => Some((column.name.clone(), shape)),
         _ => None,
     };
-    let shapes: BTreeMap<String, SparseShape> = columns.iter().filter_map(shape).collect();
+    let shapes: BTreeMap<String, SparseShape> = columns.iter().filter_map(named_shape).collect();
     serde_json::to_string(&shapes).ok().filter(|_| !shapes.is_empty())
 }
 
@@ -113,7 +113,7 @@ fn entry_list() -> Arc<Field> {
 }
 
 fn data_type(column: &OutputColumn) -> DataType {
-    match (&column.time, column.kind) {
+    match (&column.time_type, column.kind) {
         (Some(time), _) => time.clone(),
         (None, OutputKind::F32) => DataType::Float32,
         (None, OutputKind::F64) => DataType::Float64,
@@ -128,13 +128,13 @@ fn data_type(column: &OutputColumn) -> DataType {
 
 fn record_batch(
     schema: &Arc<Schema>,
-    (columns, values): (&[OutputColumn], &[OutputValues<'_>]),
+    (columns, batch): (&[OutputColumn], &[OutputValues<'_>]),
     rows: Range<usize>,
 ) -> Result<RecordBatch, ArrowError> {
-    let arrays = values.iter().zip(columns).zip(schema.fields()).map(|((values, column), field)| {
+    let arrays = batch.iter().zip(columns).zip(schema.fields()).map(|((values, column), field)| {
         let array = array_with_nulls(values, rows.clone(), None)?;
-        let as_it_is = array.data_type() == field.data_type();
-        if as_it_is { Ok(array) } else { convert_time(&array, column.time.as_ref(), field.data_type()) }
+        let has_stored_type = array.data_type() == field.data_type();
+        if has_stored_type { Ok(array) } else { convert_time(&array, column.time_type.as_ref(), field.data_type()) }
     });
     RecordBatch::try_new(Arc::clone(schema), arrays.collect::<Result<_, _>>()?)
 }
@@ -145,25 +145,29 @@ pub(super) fn is_in_seconds(time: &DataType) -> bool {
 }
 
 /// Converts integers that represent the type `time` to dates or times of the type `stored`.
-fn convert_time(array: &ArrayRef, time: Option<&DataType>, stored: &DataType) -> Result<ArrayRef, ArrowError> {
+fn convert_time(
+    array: &ArrayRef,
+    time_type: Option<&DataType>,
+    stored_type: &DataType,
+) -> Result<ArrayRef, ArrowError> {
     let mut numbers = array.as_primitive::<Int64Type>().clone();
-    if time.is_some_and(is_in_seconds) && !is_in_seconds(stored) {
-        let too_late =
+    if time_type.is_some_and(is_in_seconds) && !is_in_seconds(stored_type) {
+        let range_error =
             |seconds| format!("{seconds} seconds exceed the range of milliseconds, in which Parquet stores times");
-        let fits = |ms: &i64| matches!(stored, DataType::Timestamp(..)) || i32::try_from(*ms).is_ok();
+        let fits_stored_type = |ms: &i64| matches!(stored_type, DataType::Timestamp(..)) || i32::try_from(*ms).is_ok();
         numbers = numbers.try_unary(|seconds| {
-            let ms = seconds.checked_mul(1000).filter(fits);
-            ms.ok_or_else(|| ArrowError::ArithmeticOverflow(too_late(seconds)))
+            let ms = seconds.checked_mul(1000).filter(fits_stored_type);
+            ms.ok_or_else(|| ArrowError::ArithmeticOverflow(range_error(seconds)))
         })?;
     }
-    let numbers: ArrayRef = match stored {
+    let numbers: ArrayRef = match stored_type {
         // values read from 32 bits fit into 32 bits
         DataType::Date32 | DataType::Time32(_) => {
             Arc::new(numbers.unary_opt::<_, Int32Type>(|value| i32::try_from(value).ok()))
         }
         _ => Arc::new(numbers),
     };
-    Ok(make_array(numbers.to_data().into_builder().data_type(stored.clone()).build()?))
+    Ok(make_array(numbers.to_data().into_builder().data_type(stored_type.clone()).build()?))
 }
 
 fn array_with_nulls(
@@ -172,17 +176,17 @@ fn array_with_nulls(
     nulls: Option<NullBuffer>,
 ) -> Result<ArrayRef, ArrowError> {
     let start = rows.start;
-    let valid = |i: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(i - start));
+    let is_valid = |i: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(i - start));
     Ok(match column {
         OutputValues::F32(v) => Arc::new(Float32Array::new(v[rows].to_vec().into(), nulls)),
         OutputValues::F64(v) => Arc::new(Float64Array::new(v[rows].to_vec().into(), nulls)),
         OutputValues::I64(v) => Arc::new(Int64Array::new(v[rows].to_vec().into(), nulls)),
         OutputValues::U64(v) => Arc::new(UInt64Array::new(v[rows].to_vec().into(), nulls)),
         OutputValues::Bool(v) => Arc::new(BooleanArray::new(BooleanBuffer::from(&v[rows]), nulls)),
-        OutputValues::Text(v) => Arc::new(rows.map(|i| valid(i).then(|| v.text(i))).collect::<StringArray>()),
-        OutputValues::Binary(v) => Arc::new(rows.map(|i| valid(i).then(|| v.bytes(i))).collect::<BinaryArray>()),
+        OutputValues::Text(v) => Arc::new(rows.map(|i| is_valid(i).then(|| v.text(i))).collect::<StringArray>()),
+        OutputValues::Binary(v) => Arc::new(rows.map(|i| is_valid(i).then(|| v.bytes(i))).collect::<BinaryArray>()),
         OutputValues::Kept(column) => {
-            let nulls = column.validity().map(|valid| NullBuffer::from(&valid[rows.clone()]));
+            let nulls = column.validity().map(|validity| NullBuffer::from(&validity[rows.clone()]));
             array_with_nulls(&column.values().as_output(), rows, nulls)?
         }
         OutputValues::Sparse(v) => Arc::new(entry_lists(v, rows)?),
@@ -191,13 +195,14 @@ fn array_with_nulls(
 
 fn entry_lists(column: &SparseColumn, rows: Range<usize>) -> Result<ListArray, ArrowError> {
     let SparseRows { starts, indices, values } = column.rows();
-    let (first, last) = (starts[rows.start], starts[rows.end]);
-    let offset =
-        |start: &usize| i32::try_from(start - first).map_err(|_| ArrowError::OffsetOverflowError(start - first));
-    let offsets: Vec<i32> = starts[rows.start..=rows.end].iter().map(offset).collect::<Result<_, _>>()?;
+    let (first_entry, entry_end) = (starts[rows.start], starts[rows.end]);
+    let list_offset = |start: &usize| {
+        i32::try_from(start - first_entry).map_err(|_| ArrowError::OffsetOverflowError(start - first_entry))
+    };
+    let offsets: Vec<i32> = starts[rows.start..=rows.end].iter().map(list_offset).collect::<Result<_, _>>()?;
     let columns: Vec<ArrayRef> = vec![
-        Arc::new(UInt32Array::from(indices[first..last].to_vec())),
-        Arc::new(Float64Array::from(values[first..last].to_vec())),
+        Arc::new(UInt32Array::from(indices[first_entry..entry_end].to_vec())),
+        Arc::new(Float64Array::from(values[first_entry..entry_end].to_vec())),
     ];
     let entries = StructArray::try_new(entry_fields(), columns, None)?;
     ListArray::try_new(entry_list(), OffsetBuffer::new(offsets.into()), Arc::new(entries), None)

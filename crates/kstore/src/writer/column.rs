@@ -14,19 +14,19 @@ pub struct OutputColumn {
     /// Whether values may be missing.
     pub nullable: bool,
     /// Arrow type of dates or times, if the values are integers that represent them.
-    pub time: Option<DataType>,
+    pub time_type: Option<DataType>,
 }
 
 impl OutputColumn {
     /// Returns a column called `name` without missing values.
     pub fn new(name: impl Into<String>, kind: OutputKind) -> Self {
-        Self { name: name.into(), kind, nullable: false, time: None }
+        Self { name: name.into(), kind, nullable: false, time_type: None }
     }
 
     /// Returns the name of the type of its values, for messages.
     #[doc(hidden)]
     pub fn type_name(&self) -> String {
-        match (&self.time, self.kind) {
+        match (&self.time_type, self.kind) {
             (Some(time), _) => crate::Kind::Time(time.clone()).to_string(),
             (None, kind) => kind.to_string(),
         }
@@ -58,10 +58,10 @@ impl OutputColumn {
     /// other integer type becomes int64.
     #[doc(hidden)]
     pub fn for_kind(name: &str, kind: &Kind) -> Self {
-        let time = match kind {
-            Kind::Time(time) => Some(time.clone()),
+        let time_type = match kind {
+            Kind::Time(time_type) => Some(time_type.clone()),
             _ => None,
         };
-        OutputColumn { time, ..OutputColumn::new(name, kept_kind(kind)).nullable() }
+        OutputColumn { time_type, ..OutputColumn::new(name, kept_kind(kind)).nullable() }
     }
 }

@@ -16,8 +16,8 @@ struct CsvRows {
 }
 
 pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Sink>> {
-    let tabs = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("tsv"));
-    RowSink::create(path, columns, CsvRows { delimiter: if tabs { b'\t' } else { b',' } })
+    let is_tsv = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("tsv"));
+    RowSink::create(path, columns, CsvRows { delimiter: if is_tsv { b'\t' } else { b',' } })
 }
 
 impl CsvRows {
@@ -50,7 +50,7 @@ impl RowFormat for CsvRows {
         let start = out.len();
         for (index, column) in batch.iter().enumerate() {
             self.write_separator(index, out);
-            write_field(column, row, columns[index].time.as_ref(), self.delimiter, out);
+            write_field(column, row, columns[index].time_type.as_ref(), self.delimiter, out);
         }
         if out.len() == start {
             // a row must not be written as an empty line, which readers skip
@@ -62,12 +62,12 @@ impl RowFormat for CsvRows {
 }
 
 /// Writes a value; integers that represent a `time` are written in ISO 8601.
-fn write_field(column: &OutputValues<'_>, row: usize, time: Option<&DataType>, delimiter: u8, out: &mut Vec<u8>) {
+fn write_field(column: &OutputValues<'_>, row: usize, time_type: Option<&DataType>, delimiter: u8, out: &mut Vec<u8>) {
     match column {
         OutputValues::F32(v) => write_float(v[row].into(), out),
         OutputValues::F64(v) => write_float(v[row], out),
-        OutputValues::I64(v) => match time {
-            Some(time) => out.extend(dates::format_stored(v[row], time).bytes()),
+        OutputValues::I64(v) => match time_type {
+            Some(time_type) => out.extend(dates::format_stored(v[row], time_type).bytes()),
             None => write_formatted(format_args!("{}", v[row]), out),
         },
         OutputValues::U64(v) => write_formatted(format_args!("{}", v[row]), out),
@@ -76,7 +76,7 @@ fn write_field(column: &OutputValues<'_>, row: usize, time: Option<&DataType>, d
         // the registry of formats rejects these columns
         OutputValues::Binary(_) | OutputValues::Sparse(_) => {}
         OutputValues::Kept(column) if column.is_null(row) => {}
-        OutputValues::Kept(column) => write_field(&column.values().as_output(), row, time, delimiter, out),
+        OutputValues::Kept(column) => write_field(&column.values().as_output(), row, time_type, delimiter, out),
     }
 }
 
@@ -87,8 +87,8 @@ fn write_float(value: f64, out: &mut Vec<u8>) {
 }
 
 fn write_text(text: &str, delimiter: u8, out: &mut Vec<u8>) {
-    let special = |byte: u8| byte == delimiter || matches!(byte, b'"' | b'\n' | b'\r');
-    if !text.is_empty() && !text.bytes().any(special) {
+    let needs_quotes = |byte: u8| byte == delimiter || matches!(byte, b'"' | b'\n' | b'\r');
+    if !text.is_empty() && !text.bytes().any(needs_quotes) {
         return out.extend(text.bytes());
     }
     out.push(b'"');

@@ -52,10 +52,10 @@ pub(super) fn batch_rows(columns: &[OutputColumn], batch: &[OutputValues<'_>]) -
 pub(super) fn write_error(path: &Path, error: impl std::error::Error + Send + Sync + 'static) -> Error {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
     while let Some(error) = cause {
-        if let Some(system) = error.downcast_ref::<io::Error>() {
-            let os_error = |number: i32| io::Error::from_raw_os_error(number);
-            let other = || io::Error::new(system.kind(), system.to_string());
-            return Error::io("write", path)(system.raw_os_error().map_or_else(other, os_error));
+        if let Some(io_error) = error.downcast_ref::<io::Error>() {
+            let os_error = |code: i32| io::Error::from_raw_os_error(code);
+            let error_of_kind = || io::Error::new(io_error.kind(), io_error.to_string());
+            return Error::io("write", path)(io_error.raw_os_error().map_or_else(error_of_kind, os_error));
         }
         cause = error.source();
     }

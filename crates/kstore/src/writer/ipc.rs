@@ -40,23 +40,23 @@ struct IpcWriter {
 }
 
 pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Sink>> {
-    let row: usize = columns.iter().map(|column| value_bytes(column.kind)).sum();
-    let max_rows = (BATCH_BYTES / row.max(1)).clamp(1, BATCH_ROWS);
+    let row_bytes: usize = columns.iter().map(|column| value_bytes(column.kind)).sum();
+    let max_rows = (BATCH_BYTES / row_bytes.max(1)).clamp(1, BATCH_ROWS);
     let options = IpcWriteOptions::try_new(ALIGNMENT, false, MetadataVersion::V5);
     let start = |file, schema: &Arc<Schema>| {
         let writer = FileWriter::try_new_with_options(file, schema, options?)?;
         Ok(IpcWriter { writer, batches: Vec::new(), rows: 0, bytes: 0, max_rows })
     };
     // the gathered rows, the batch built from them, and its encoded form
-    BatchSink::create(path, (columns, columns), 3 * BATCH_BYTES.max(row) + columns.len() * COLUMN_BYTES, start)
+    BatchSink::create(path, (columns, columns), 3 * BATCH_BYTES.max(row_bytes) + columns.len() * COLUMN_BYTES, start)
 }
 
 impl IpcWriter {
     fn flush(&mut self) -> Result<(), ArrowError> {
-        let gathered = std::mem::take(&mut self.batches);
+        let batches = std::mem::take(&mut self.batches);
         (self.rows, self.bytes) = (0, 0);
-        let Some(first) = gathered.first() else { return Ok(()) };
-        self.writer.write(&concat_batches(first.schema_ref(), &gathered)?)
+        let Some(first) = batches.first() else { return Ok(()) };
+        self.writer.write(&concat_batches(first.schema_ref(), &batches)?)
     }
 }
 

@@ -39,11 +39,11 @@ struct NpyRows {
 }
 
 pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Sink>> {
-    let all = |kind| columns.iter().all(|column| column.kind == kind);
+    let all_have_kind = |kind| columns.iter().all(|column| column.kind == kind);
     let element = match () {
-        () if all(OutputKind::F32) => Element::F32,
-        () if all(OutputKind::I64) => Element::I64,
-        () if all(OutputKind::U64) => Element::U64,
+        () if all_have_kind(OutputKind::F32) => Element::F32,
+        () if all_have_kind(OutputKind::I64) => Element::I64,
+        () if all_have_kind(OutputKind::U64) => Element::U64,
         () => Element::F64,
     };
     RowSink::create(path, columns, NpyRows { element, path: path.to_path_buf() })
@@ -51,7 +51,7 @@ pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Si
 
 impl RowFormat for NpyRows {
     fn header(&self, columns: &[OutputColumn], rows: u64) -> Vec<u8> {
-        header(self.element, rows, columns.len())
+        header_bytes(self.element, rows, columns.len())
     }
 
     fn write_row(
@@ -82,21 +82,21 @@ impl NpyRows {
 }
 
 /// Appends a value exactly. If the type of the matrix cannot hold it, returns the value as text.
-fn push_value(element: Element, column: &OutputValues<'_>, row: usize, bytes: &mut Vec<u8>) -> Result<(), String> {
+fn push_value(element: Element, column: &OutputValues<'_>, row: usize, out: &mut Vec<u8>) -> Result<(), String> {
     let number = match column {
         OutputValues::Kept(column) if !column.is_null(row) => {
-            return push_value(element, &column.values().as_output(), row, bytes);
+            return push_value(element, &column.values().as_output(), row, out);
         }
         OutputValues::Kept(column) if matches!(column.kind(), OutputKind::F32 | OutputKind::F64) => f64::NAN,
         OutputValues::Kept(_) => return Err("a missing value".to_string()),
         OutputValues::F32(v) => v[row].into(),
         OutputValues::F64(v) => v[row],
         OutputValues::I64(v) if element == Element::I64 => {
-            bytes.extend(v[row].to_le_bytes());
+            out.extend(v[row].to_le_bytes());
             return Ok(());
         }
         OutputValues::U64(v) if element == Element::U64 => {
-            bytes.extend(v[row].to_le_bytes());
+            out.extend(v[row].to_le_bytes());
             return Ok(());
         }
         OutputValues::U64(v) if v[row] <= MAX_EXACT_INTEGER => v[row] as f64,
@@ -108,14 +108,14 @@ fn push_value(element: Element, column: &OutputValues<'_>, row: usize, bytes: &m
     };
     match element {
         // exact, because all columns are float32
-        Element::F32 => bytes.extend((number as f32).to_le_bytes()),
-        _ => bytes.extend(number.to_le_bytes()),
+        Element::F32 => out.extend((number as f32).to_le_bytes()),
+        _ => out.extend(number.to_le_bytes()),
     }
     Ok(())
 }
 
 /// Returns the header of an array of `rows` by `columns`, always [`HEADER_BYTES`] long.
-fn header(element: Element, rows: u64, columns: usize) -> Vec<u8> {
+fn header_bytes(element: Element, rows: u64, columns: usize) -> Vec<u8> {
     let name = TYPES.iter().find(|(_, candidate)| *candidate == element).map_or("", |(name, _)| name);
     let shape = if columns == 1 { format!("({rows},)") } else { format!("({rows}, {columns})") };
     let text = format!("{{'descr': '<{name}', 'fortran_order': False, 'shape': {shape}, }}");

@@ -17,12 +17,12 @@ use std::sync::Arc;
 
 /// Maximum number of rows per row group, as in comparable published data sets. It is large enough
 /// for good compression, and small enough that a reader can start in the middle of a table.
-const GROUP_ROWS: usize = 65_536;
+const ROW_GROUP_ROWS: usize = 65_536;
 /// Unpacked bytes per row group. A reader of whole row groups needs this memory.
-const GROUP_BYTES: usize = 64 << 20;
+const ROW_GROUP_BYTES: usize = 64 << 20;
 /// Bytes per row group if a table has texts. The memory for such a table is planned by bytes
 /// instead of rows.
-const TEXT_GROUP_BYTES: usize = 16 << 20;
+const TEXT_ROW_GROUP_BYTES: usize = 16 << 20;
 /// Bytes of a column's writer in addition to its values: the compressor's tables, a compressed
 /// page, allocation slack. All columns of a row group are open at the same time.
 const COLUMN_BYTES: usize = 144 << 10;
@@ -45,39 +45,41 @@ const PAGE_ROWS: usize = 20 * SLICE_ROWS;
 /// column. In MiB (planned in parentheses): 108 (142) for 20,000 rows of 200 columns of f64, 135
 /// (142) for 60,000 such rows, and 279 (277) for 40,000 rows of 800 columns of f32.
 /// 40,000 rows of 800 columns of f32.
-fn group_bytes(columns: &[OutputColumn]) -> usize {
-    let row: usize = columns.iter().map(|column| column.kind.bytes_per_value()).sum();
-    let rows = (GROUP_BYTES / row.max(1)).min(GROUP_ROWS);
-    let page = |column: &OutputColumn| match column.kind {
-        OutputKind::F32 | OutputKind::F64 => (rows.min(PAGE_ROWS) * column.kind.bytes_per_value()).next_power_of_two(),
-        _ => rows * 16,
+fn row_group_bytes(columns: &[OutputColumn]) -> usize {
+    let row_bytes: usize = columns.iter().map(|column| column.kind.bytes_per_value()).sum();
+    let group_rows = (ROW_GROUP_BYTES / row_bytes.max(1)).min(ROW_GROUP_ROWS);
+    let page_bytes = |column: &OutputColumn| match column.kind {
+        OutputKind::F32 | OutputKind::F64 => {
+            (group_rows.min(PAGE_ROWS) * column.kind.bytes_per_value()).next_power_of_two()
+        }
+        _ => group_rows * 16,
     };
-    let compressed = if rows < PAGE_ROWS { 0 } else { rows * row };
-    compressed + columns.iter().map(page).sum::<usize>()
+    let compressed_bytes = if group_rows < PAGE_ROWS { 0 } else { group_rows * row_bytes };
+    compressed_bytes + columns.iter().map(page_bytes).sum::<usize>()
 }
 
-struct GroupWriter {
+struct RowGroupWriter {
     writer: ArrowWriter<AtomicFile>,
     /// Bytes of the row group so far, before encoding and compression.
-    bytes_in_group: usize,
-    max_group_bytes: usize,
+    row_group_bytes: usize,
+    max_row_group_bytes: usize,
 }
 
 pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Sink>> {
-    let texts = columns.iter().filter(|column| column.kind.is_variable_size()).count();
-    let (max_group_bytes, planned_bytes) = match texts {
-        0 => (GROUP_BYTES, group_bytes(columns)),
-        _ => (TEXT_GROUP_BYTES, TEXT_GROUP_BYTES),
+    let text_column_count = columns.iter().filter(|column| column.kind.is_variable_size()).count();
+    let (max_row_group_bytes, planned_bytes) = match text_column_count {
+        0 => (ROW_GROUP_BYTES, row_group_bytes(columns)),
+        _ => (TEXT_ROW_GROUP_BYTES, TEXT_ROW_GROUP_BYTES),
     };
     let start = |file, schema: &Arc<Schema>| {
         let writer = ArrowWriter::try_new(file, Arc::clone(schema), Some(properties(columns)))?;
-        Ok(GroupWriter { writer, bytes_in_group: 0, max_group_bytes })
+        Ok(RowGroupWriter { writer, row_group_bytes: 0, max_row_group_bytes })
     };
     let stored_columns: Vec<OutputColumn> = columns.iter().map(stored_column).collect();
     BatchSink::create(
         path,
         (columns, &stored_columns),
-        planned_bytes + columns.len() * COLUMN_BYTES + texts * TEXT_COLUMN_BYTES,
+        planned_bytes + columns.len() * COLUMN_BYTES + text_column_count * TEXT_COLUMN_BYTES,
         start,
     )
 }
@@ -85,17 +87,17 @@ pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Si
 /// Returns the column as Parquet stores it. Seconds become milliseconds, because Parquet has no
 /// type for seconds.
 fn stored_column(column: &OutputColumn) -> OutputColumn {
-    let time = column.time.as_ref().map(|time| match time {
+    let time_type = column.time_type.as_ref().map(|time| match time {
         DataType::Timestamp(_, zone) if arrow::is_in_seconds(time) => {
             DataType::Timestamp(TimeUnit::Millisecond, zone.clone())
         }
         DataType::Time32(_) => DataType::Time32(TimeUnit::Millisecond),
         other => other.clone(),
     });
-    OutputColumn { time, ..column.clone() }
+    OutputColumn { time_type, ..column.clone() }
 }
 
-impl BatchWriter for GroupWriter {
+impl BatchWriter for RowGroupWriter {
     type Error = ParquetError;
 
     fn next_slice_rows(&self) -> usize {
@@ -103,14 +105,14 @@ impl BatchWriter for GroupWriter {
     }
 
     fn write_batch(&mut self, batch: RecordBatch) -> Result<(), ParquetError> {
-        self.bytes_in_group += batch.get_array_memory_size();
+        self.row_group_bytes += batch.get_array_memory_size();
         self.writer.write(&batch)?;
         // the size of compressed pages says little about their unpacked size
-        if self.bytes_in_group.max(self.writer.memory_size()) >= self.max_group_bytes {
+        if self.row_group_bytes.max(self.writer.memory_size()) >= self.max_row_group_bytes {
             self.writer.flush()?;
         }
         if self.writer.in_progress_rows() == 0 {
-            self.bytes_in_group = 0;
+            self.row_group_bytes = 0;
         }
         Ok(())
     }
@@ -126,10 +128,10 @@ impl BatchWriter for GroupWriter {
 fn properties(columns: &[OutputColumn]) -> WriterProperties {
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        .set_max_row_group_row_count(Some(GROUP_ROWS))
+        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
         .set_statistics_enabled(EnabledStatistics::Chunk)
         // Parquet has dates in days only: dates in milliseconds are converted
-        .set_coerce_types(columns.iter().any(|column| column.time == Some(DataType::Date64)));
+        .set_coerce_types(columns.iter().any(|column| column.time_type == Some(DataType::Date64)));
     if let Some(shapes) = arrow::sparse_shapes_json(columns) {
         properties = properties.set_key_value_metadata(Some(vec![KeyValue::new(SPARSE_KEY.to_string(), shapes)]));
     }

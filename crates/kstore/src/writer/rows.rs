@@ -48,17 +48,17 @@ impl<R: RowFormat + 'static> RowSink<R> {
             true => Destination::Stdout(std::io::stdout()),
             false => Destination::File(AtomicFile::create(path)?),
         };
-        let (bytes, path, columns) = (format.header(columns, 0), path.to_path_buf(), columns.to_vec());
-        Ok(Box::new(Self { destination, path, columns, format, rows: 0, buffer: bytes }))
+        let (buffer, path, columns) = (format.header(columns, 0), path.to_path_buf(), columns.to_vec());
+        Ok(Box::new(Self { destination, path, columns, format, rows: 0, buffer }))
     }
 
     fn flush(&mut self) -> Result<()> {
-        let written = match &mut self.destination {
+        let result = match &mut self.destination {
             Destination::File(file) => file.write_all(&self.buffer),
             Destination::Stdout(out) => out.write_all(&self.buffer).and_then(|()| out.flush()),
         };
         self.buffer.clear();
-        written.map_err(Error::io("write", &self.path))
+        result.map_err(Error::io("write", &self.path))
     }
 }
 
@@ -77,10 +77,10 @@ impl<R: RowFormat + 'static> Sink for RowSink<R> {
     fn sync(&mut self) -> Result<()> {
         self.flush()?;
         let Destination::File(file) = &mut self.destination else { return Ok(()) };
-        let head = self.format.header(&self.columns, self.rows);
-        if head != self.format.header(&self.columns, 0) {
-            let written = file.seek(SeekFrom::Start(0)).and_then(|_| file.write_all(&head));
-            written.map_err(Error::io("write", &self.path))?;
+        let header = self.format.header(&self.columns, self.rows);
+        if header != self.format.header(&self.columns, 0) {
+            let result = file.seek(SeekFrom::Start(0)).and_then(|_| file.write_all(&header));
+            result.map_err(Error::io("write", &self.path))?;
         }
         file.sync()
     }

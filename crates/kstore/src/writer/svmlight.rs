@@ -13,19 +13,23 @@ use crate::schema::{QUERY_COLUMN, TARGET_COLUMN};
 use std::path::Path;
 
 struct SvmlightRows {
-    label: Option<usize>,
-    query: Option<usize>,
+    label_column: Option<usize>,
+    query_column: Option<usize>,
 }
 
 pub(crate) fn supports(column: &OutputColumn) -> bool {
-    column.time.is_none() && !matches!(column.kind, OutputKind::Text | OutputKind::Binary)
+    column.time_type.is_none() && !matches!(column.kind, OutputKind::Text | OutputKind::Binary)
 }
 
 pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Sink>> {
     let position_of = |name: &str| {
         columns.iter().rposition(|column| column.name == name && !matches!(column.kind, OutputKind::Sparse(_)))
     };
-    RowSink::create(path, columns, SvmlightRows { label: position_of(TARGET_COLUMN), query: position_of(QUERY_COLUMN) })
+    RowSink::create(
+        path,
+        columns,
+        SvmlightRows { label_column: position_of(TARGET_COLUMN), query_column: position_of(QUERY_COLUMN) },
+    )
 }
 
 impl RowFormat for SvmlightRows {
@@ -41,17 +45,17 @@ impl RowFormat for SvmlightRows {
         _: u64,
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        match self.label {
+        match self.label_column {
             None => out.push(b'0'),
             Some(label) => _ = write_number(&batch[label], row, out),
         }
-        if let Some(query) = self.query {
+        if let Some(query) = self.query_column {
             out.extend_from_slice(b" qid:");
             write_number(&batch[query], row, out);
         }
         let mut first = 1;
-        let is_role = |index: usize| [self.label, self.query].contains(&Some(index));
-        for (index, column) in batch.iter().enumerate().filter(|(place, _)| !is_role(*place)) {
+        let is_label_or_query = |index: usize| [self.label_column, self.query_column].contains(&Some(index));
+        for (index, column) in batch.iter().enumerate().filter(|(index, _)| !is_label_or_query(*index)) {
             match columns[index].kind {
                 OutputKind::Sparse(shape) => {
                     write_entries(column, row, first, out);
@@ -75,25 +79,25 @@ impl RowFormat for SvmlightRows {
     fn max_row_bytes(&self, columns: &[OutputColumn]) -> usize {
         /// Characters of a 32-bit index and of a float64, with separators.
         const MAX_ENTRY_BYTES: usize = 40;
-        let entries = |column: &OutputColumn| match column.kind {
+        let max_entries = |column: &OutputColumn| match column.kind {
             OutputKind::Sparse(shape) => shape.longest,
             _ => 1,
         };
-        MAX_ENTRY_BYTES * columns.iter().map(entries).sum::<usize>()
+        MAX_ENTRY_BYTES * columns.iter().map(max_entries).sum::<usize>()
     }
 }
 
 /// Writes the entries of a sparse row whose first column has the index `first`.
-fn write_entries(column: &OutputValues<'_>, row: usize, first: usize, out: &mut Vec<u8>) {
+fn write_entries(column: &OutputValues<'_>, row: usize, first_index: usize, out: &mut Vec<u8>) {
     match column {
         OutputValues::Sparse(rows) => {
             let (indices, values) = rows.rows().row(row);
             for (index, value) in indices.iter().zip(values) {
-                write_formatted(format_args!(" {}:", first + *index as usize), out);
+                write_formatted(format_args!(" {}:", first_index + *index as usize), out);
                 write_float(*value, out);
             }
         }
-        OutputValues::Kept(column) => write_entries(&column.values().as_output(), row, first, out),
+        OutputValues::Kept(column) => write_entries(&column.values().as_output(), row, first_index, out),
         _ => {}
     }
 }

@@ -4,7 +4,7 @@ use crate::make::*;
 use kstore::arrow::array::*;
 use kstore::arrow::datatypes::Int32Type;
 use kstore::encoding::{Code, CodedColumn};
-use kstore::search::{ColumnNote, Distinct, Search};
+use kstore::search::{ColumnNote, DistinctCount, Search};
 use kstore::{
     Categories, Encoding, Error, Label, Missing, Pass, ReadSettings, Scaler, SelectedTable, Selection, Table,
     TextLimit, Workers,
@@ -74,7 +74,7 @@ pub(crate) fn coded_of(
     let Some(search) = selected.column_search() else { return Ok((selected, Vec::new())) };
     let workers = Workers::sequential();
     let source = search.rows(TextLimit::default())?;
-    let pass = Pass { lanes, ..Pass::new(5, segment, &workers) };
+    let pass = Pass { lane_count: lanes, ..Pass::new(5, segment, &workers) };
     search.finish(&pass.reduce(&source, &search)?.0)
 }
 
@@ -221,7 +221,7 @@ fn columns_of_many_values_are_left_out_or_hashed_or_named() {
         let (selected, left_out) = coded(&many, &Selection::default(), (segment, lanes)).unwrap();
         assert_eq!(selected.feature_names(), ["size"]);
         let [ColumnNote::TooManyValues { column, values }] = &left_out[..] else { panic!("{left_out:?}") };
-        assert_eq!((column.as_str(), *values), ("city", Distinct::More { than: 1000, repeat: false }));
+        assert_eq!((column.as_str(), *values), ("city", DistinctCount::More { limit: 1000, has_repeats: false }));
         let told = left_out[0].to_string();
         assert!(
             ["more than 1,000 values", "identifier", "`hash`", "`categories` city"]

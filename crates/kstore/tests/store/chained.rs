@@ -22,9 +22,9 @@ fn any_tiles_and_segments_give_the_rows_in_order() {
                 let mut buf = RowBuf::new(capacity);
                 let mut seen = 0;
                 while cursor.next(&mut buf).unwrap() {
-                    seen += buf.rows.len() as u64;
-                    assert!(buf.rows.len() == capacity || first + seen == end, "a short tile within a segment");
-                    rows.extend_from_slice(&buf.rows);
+                    seen += buf.row_numbers.len() as u64;
+                    assert!(buf.row_numbers.len() == capacity || first + seen == end, "a short tile within a segment");
+                    rows.extend_from_slice(&buf.row_numbers);
                     x.extend_from_slice(&buf.x);
                     y.extend_from_slice(&buf.y);
                 }

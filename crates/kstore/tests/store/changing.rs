@@ -20,7 +20,7 @@ impl<F: FnOnce() + Send> Reduction<f64> for Vandal<F> {
     }
     fn scratch(&self) {}
     fn step(&self, _: &mut Nothing, (): &mut (), block: &RowBlock<'_, f64>, _: &Workers) -> kstore::Result<()> {
-        if block.rows.contains(&self.0)
+        if block.row_numbers.contains(&self.0)
             && let Some(act) = self.1.lock().unwrap().take()
         {
             act();
@@ -82,7 +82,7 @@ fn a_file_that_changes_under_the_reader_is_named() {
                     })),
                 )
             };
-            let pass = Pass { lanes, ..Pass::new(16, 1000, sequential()) };
+            let pass = Pass { lane_count: lanes, ..Pass::new(16, 1000, sequential()) };
             let error = pass.reduce(&rows, &vandal).map(|_| ()).unwrap_err();
             let named = matches!(&error, Error::FileChanged { path: named, .. } if *named == path);
             assert!(named && error.to_string().contains(change), "{lanes} lanes, {act}: {error}");

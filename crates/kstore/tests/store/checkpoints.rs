@@ -75,7 +75,10 @@ impl Reduction<f64> for Twice {
 fn bits(statistics: &Statistics) -> Vec<u64> {
     let moments = statistics.inputs.iter().chain(&statistics.targets);
     let numbers = moments.flat_map(|m| [m.count, m.mean.to_bits(), m.m2.to_bits(), m.min.to_bits(), m.max.to_bits()]);
-    numbers.chain([statistics.rows]).chain(statistics.groups.sorted().into_iter().map(|(_, count)| count)).collect()
+    numbers
+        .chain([statistics.rows])
+        .chain(statistics.groups.sorted_counts().into_iter().map(|(_, count)| count))
+        .collect()
 }
 
 fn fold(rows: &TableRows<f64>) -> Twice {
@@ -105,7 +108,7 @@ proptest! {
         let folder = folder();
         let rows = usual_rows(&split(folder.path(), 900, &cuts, 100));
         let fold = fold(&rows);
-        let pass = Pass { tile: 16, segment, lanes: 1, prefetch: 1, workers: sequential(), observer: &NoObserver, journal: None };
+        let pass = Pass { tile_rows: 16, segment_rows: segment, lane_count: 1, prefetch_tiles: 1, workers: sequential(), observer: &NoObserver, journal: None };
         let (whole, report) = pass.reduce(&rows, &fold).unwrap();
         let manifest = manifest(rows.selected().table().identities());
         // the limit grows with every run, so that even the longest segment completes eventually
@@ -114,7 +117,7 @@ proptest! {
             let journal = journal(folder.path(), &manifest, run > 0, &heard).unwrap();
             let observer = Asked(AtomicU64::new(0), patience * (run + 1));
             let lanes = lanes[run as usize % 3];
-            let pass = Pass { lanes, observer: &observer, journal: Some(&journal), ..pass };
+            let pass = Pass { lane_count: lanes, observer: &observer, journal: Some(&journal), ..pass };
             let outcome = pass.resume("first", &rows, &fold).and_then(|first| Ok((first, pass.resume("second", &rows, &fold)?)));
             match outcome {
                 Err(error) => prop_assert!(matches!(error, Error::Interrupted), "{}", error),
@@ -122,7 +125,7 @@ proptest! {
                     for ((a, b), other) in [first, second] {
                         prop_assert_eq!(bits(&a), bits(&whole.0));
                         prop_assert_eq!(bits(&b), bits(&whole.1));
-                        prop_assert_eq!(a.groups.sorted(), whole.0.groups.sorted());
+                        prop_assert_eq!(a.groups.sorted_counts(), whole.0.groups.sorted_counts());
                         prop_assert_eq!(other.rows, report.rows);
                     }
                     journal.finish();

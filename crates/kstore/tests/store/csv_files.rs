@@ -215,8 +215,10 @@ fn opening_is_counted_and_cursors_start_anywhere() {
     let length = std::fs::metadata(&path).unwrap().len();
     assert_eq!((table.stored_rows(), table.bytes_read()), (rows, length));
     let selection = Selection { targets: names(&["t"]), class_target: true, ..Selection::default() };
-    let reading =
-        ReadSettings { classes: Some(std::sync::Arc::new(vec![Label::Text("b".into())])), ..ReadSettings::default() };
+    let reading = ReadSettings {
+        class_labels: Some(std::sync::Arc::new(vec![Label::Text("b".into())])),
+        ..ReadSettings::default()
+    };
     let source = table.select(&selection).unwrap().rows::<f64>(reading).unwrap();
     for start in [0, 1, 4095, 4096, 4097, 12_345, rows - 1] {
         let end = (start + 5000).min(rows);

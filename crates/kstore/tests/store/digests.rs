@@ -21,7 +21,7 @@ fn digests(selected: &SelectedTable, rows: std::ops::Range<u64>, tile: usize) ->
     let source =
         selected.table().select(&range).unwrap().with_digests(&digests).rows::<f32>(ReadSettings::default()).unwrap();
     let workers = Workers::new(2);
-    let pass = Pass { lanes: 2, ..Pass::new(tile, 500, &workers) };
+    let pass = Pass { lane_count: 2, ..Pass::new(tile, 500, &workers) };
     pass.for_each_tile(&source, || (), |(), _: &RowBlock<'_, f32>, _| Ok::<_, kstore::Error>(())).unwrap();
     digests.close();
     // rows that are read after `close` are not added
@@ -33,9 +33,9 @@ fn digests(selected: &SelectedTable, rows: std::ops::Range<u64>, tile: usize) ->
 fn digests_of_parts_add_up_to_those_of_all_rows() {
     let n = 3000;
     let all = values(0..n);
-    let whole = digests(&selected(&all, 0, n as u64), 0..n as u64, 64).pieces_in(&(0..n as u64));
+    let whole = digests(&selected(&all, 0, n as u64), 0..n as u64, 64).piece_digests_in(&(0..n as u64));
     assert_eq!(whole.len(), 3);
-    assert_eq!(whole, digests(&selected(&all, 0, n as u64), 0..n as u64, 1000).pieces_in(&(0..n as u64)));
+    assert_eq!(whole, digests(&selected(&all, 0, n as u64), 0..n as u64, 1000).piece_digests_in(&(0..n as u64)));
     let cut = 1500;
     let parts = [0..cut, cut..n].map(|rows| {
         let here = rows.start as u64..rows.end as u64;
@@ -52,7 +52,7 @@ fn every_value_its_row_and_its_column_count() {
     let (x, y) = values(0..n as usize);
     let of = |x: &[f64], y: &[f64]| {
         let selected = selected(&(x.to_vec(), y.to_vec()), 0, n);
-        digests(&selected, 0..n, 100).pieces_in(&(0..n))
+        digests(&selected, 0..n, 100).piece_digests_in(&(0..n))
     };
     let whole = of(&x, &y);
     let changed = |change: &dyn Fn(&mut Vec<f64>, &mut Vec<f64>)| {

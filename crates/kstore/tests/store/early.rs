@@ -54,7 +54,7 @@ fn a_reader_that_stops_early_is_an_error() {
     let (mut cursor, mut buf, mut seen) = (rows.open(0..PROMISED).unwrap(), RowBuf::new(97), 0);
     let told = loop {
         match cursor.next(&mut buf) {
-            Ok(true) => seen += buf.rows.len(),
+            Ok(true) => seen += buf.row_numbers.len(),
             Ok(false) => panic!("{seen} rows, and no error"),
             Err(error) => break error,
         }

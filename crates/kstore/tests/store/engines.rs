@@ -15,7 +15,10 @@ use std::time::Duration;
 fn bits(statistics: &Statistics) -> Vec<u64> {
     let moments = statistics.inputs.iter().chain(&statistics.targets);
     let numbers = moments.flat_map(|m| [m.count, m.mean.to_bits(), m.m2.to_bits(), m.min.to_bits(), m.max.to_bits()]);
-    numbers.chain([statistics.rows]).chain(statistics.groups.sorted().into_iter().map(|(_, count)| count)).collect()
+    numbers
+        .chain([statistics.rows])
+        .chain(statistics.groups.sorted_counts().into_iter().map(|(_, count)| count))
+        .collect()
 }
 
 /// Counts the rows reported to it.
@@ -41,7 +44,12 @@ fn engine(folder: &Path) -> SharedEngine {
 /// Runs a pass through an engine; checks that all rows are folded, and returns the bits.
 fn pass(engine: &SharedEngine, name: &str, segment: u64, lanes: usize, rows: &TableRows<f64>) -> Vec<u64> {
     let (journal, observer) = (Journal::with_engine(engine), Rows::default());
-    let pass = Pass { lanes, journal: Some(&journal), observer: &observer, ..Pass::new(16, segment, sequential()) };
+    let pass = Pass {
+        lane_count: lanes,
+        journal: Some(&journal),
+        observer: &observer,
+        ..Pass::new(16, segment, sequential())
+    };
     let (state, report) = pass.resume(name, rows, &StatisticsReduction::new(rows.shape())).unwrap();
     assert_eq!((report.rows, observer.0.into_inner()), (state.rows, state.rows));
     bits(&state)
@@ -401,7 +409,7 @@ fn a_run_ends_whatever_is_removed_under_it() {
                 let engine = engine(path);
                 engine.join(&job("1")).unwrap();
                 let journal = Journal::with_engine(&engine);
-                let pass = Pass { lanes: 1 + worker, journal: Some(&journal), ..Pass::new(16, 10, sequential()) };
+                let pass = Pass { lane_count: 1 + worker, journal: Some(&journal), ..Pass::new(16, 10, sequential()) };
                 let fold = StatisticsReduction::new(rows.shape());
                 // rows may be folded, and therefore reported, twice
                 let found = ["a", "b", "c", "d"].map(|name| bits(&pass.resume(name, rows, &fold).unwrap().0));

@@ -327,7 +327,7 @@ fn a_mapped_column_is_used_in_place() {
     write_ipc(&path, &[table.slice(0, 1), table.slice(1, 3)], None);
     let file = IpcFile::open(&path).unwrap();
     let map = file.map().unwrap();
-    assert_eq!(file.batches(), 2);
+    assert_eq!(file.batch_count(), 2);
     assert_eq!(map.column::<f64>(1, "x").unwrap(), [2.0, 3.0, 4.0]);
     let block = map.column::<f32>(1, "v").unwrap();
     assert_eq!(block, (3..12).map(|i| i as f32).collect::<Vec<_>>());
@@ -364,7 +364,7 @@ fn written_files_read_back_and_batches_are_bounded() {
         assert_eq!(whole.x, values.iter().flat_map(|v| [*v, *v]).collect::<Vec<_>>());
         assert_eq!(whole.classes[99_999], Label::Text("Bonn".into()));
         // 25 MB in batches of at most 8 MiB
-        assert!((3..=8).contains(&IpcFile::open(&path).unwrap().batches()));
+        assert!((3..=8).contains(&IpcFile::open(&path).unwrap().batch_count()));
         assert_eq!(IpcFile::open(&path).unwrap().map().unwrap().column::<f64>(0, "x3").unwrap()[17], 17.0);
     }
     let mut out = sink::create(&folder.path().join("d.arrow"), &[OutputColumn::new("a", OutputKind::F32)]).unwrap();

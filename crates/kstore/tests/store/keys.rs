@@ -29,7 +29,7 @@ fn every_bucket_of_below_is_equally_likely() {
     let stream = Stream::new(0, Purpose::Folds, 0);
     let mut counts = [0f64; 5];
     for row in 0..100_000 {
-        counts[stream.below(row, 5) as usize] += 1.0;
+        counts[stream.uniform_below(row, 5) as usize] += 1.0;
     }
     let chi2: f64 = counts.iter().map(|c| (c - 20_000.0f64).powi(2) / 20_000.0).sum();
     assert!(chi2 < 23.5, "chi-squared with 4 degrees of freedom, p = 1e-4: {chi2}");
@@ -38,20 +38,20 @@ fn every_bucket_of_below_is_equally_likely() {
 #[test]
 fn every_byte_its_place_and_the_length_count() {
     let bytes: Vec<u8> = (0..100).collect();
-    let whole = Digest::of(&bytes);
+    let whole = Digest::hex_of(&bytes);
     assert_eq!(whole.len(), 16);
     for i in 0..bytes.len() {
         for bit in 0..8 {
             let mut flipped = bytes.clone();
             flipped[i] ^= 1 << bit;
-            assert_ne!(Digest::of(&flipped), whole, "bit {bit} of byte {i}");
+            assert_ne!(Digest::hex_of(&flipped), whole, "bit {bit} of byte {i}");
         }
     }
     // the signs of two numbers swapped, and trailing zeros
     assert_ne!(
-        Digest::of(&[1.0f64, -1.0].map(f64::to_le_bytes).concat()),
-        Digest::of(&[-1.0f64, 1.0].map(f64::to_le_bytes).concat())
+        Digest::hex_of(&[1.0f64, -1.0].map(f64::to_le_bytes).concat()),
+        Digest::hex_of(&[-1.0f64, 1.0].map(f64::to_le_bytes).concat())
     );
-    assert_ne!(Digest::of(&[0; 8]), Digest::of(&[0; 16]));
-    assert_ne!(Digest::of(&[]), Digest::of(&[0]));
+    assert_ne!(Digest::hex_of(&[0; 8]), Digest::hex_of(&[0; 16]));
+    assert_ne!(Digest::hex_of(&[]), Digest::hex_of(&[0]));
 }

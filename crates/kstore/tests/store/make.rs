@@ -53,9 +53,9 @@ pub(crate) fn groups_of(rows: usize) -> WriterProperties {
 /// Returns row `i` of the standard table: two features, a target, a fold and a city.
 pub(crate) fn row(i: u64) -> (f32, f64, f64, i32, &'static str) {
     let random = Stream::new(1, Purpose::Data, 0);
-    let city = ["Bonn", "Kiel", "Ulm"][random.below(4 * i + 3, 3) as usize];
+    let city = ["Bonn", "Kiel", "Ulm"][random.uniform_below(4 * i + 3, 3) as usize];
     let u = |k: u64| random.uniform(4 * i + k);
-    (u(0) as f32, 1e6 + u(1), u(2) - 0.5, random.below(4 * i + 3, 5) as i32, city)
+    (u(0) as f32, 1e6 + u(1), u(2) - 0.5, random.uniform_below(4 * i + 3, 5) as i32, city)
 }
 
 pub(crate) fn standard(rows: std::ops::Range<u64>) -> RecordBatch {
@@ -113,7 +113,7 @@ pub(crate) struct Whole {
 
 impl Whole {
     pub(crate) fn push<T: Float>(&mut self, block: &RowBlock<'_, T>) {
-        self.rows.extend(block.rows);
+        self.rows.extend(block.row_numbers);
         self.x.extend(block.x.iter().map(|v| v.to_f64()));
         self.y.extend(block.y);
         for (coded, labels) in [(&block.classes, &mut self.classes), (&block.groups, &mut self.groups)] {
@@ -144,8 +144,8 @@ pub(crate) fn read<T: Float>(
     let mut cursor = source.open(segment)?;
     while cursor.next(&mut buf)? {
         assert!(!ended, "a tile after a short one");
-        assert!(!buf.rows.is_empty() && buf.rows.len() <= tile);
-        ended = buf.rows.len() < tile;
+        assert!(!buf.row_numbers.is_empty() && buf.row_numbers.len() <= tile);
+        ended = buf.row_numbers.len() < tile;
         whole.push(&buf.block(&source.shape()));
     }
     Ok(whole)

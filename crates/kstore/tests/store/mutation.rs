@@ -31,7 +31,7 @@ fn seeds(folder: &Path) -> Vec<(&'static str, Vec<u8>)> {
 
 /// Changes, inserts, removes or repeats a few bytes.
 fn mutate(bytes: &mut Vec<u8>, random: &Stream, round: u64) {
-    let draw = |i: u64, n: usize| random.below(64 * round + i, n as u64) as usize;
+    let draw = |i: u64, n: usize| random.uniform_below(64 * round + i, n as u64) as usize;
     for change in 0..1 + draw(0, 4) as u64 {
         let base = 8 * change + 1;
         if bytes.is_empty() {
@@ -61,7 +61,7 @@ fn read_to_its_end(path: &Path) -> kstore::Result<u64> {
     let rows = table.select(&selection)?.rows::<f64>(ReadSettings::default())?;
     let (mut buf, mut seen, mut cursor) = (RowBuf::new(7), 0, rows.open(0..u64::MAX)?);
     while cursor.next(&mut buf)? {
-        seen += buf.rows.len() as u64;
+        seen += buf.row_numbers.len() as u64;
     }
     assert_eq!(seen, table.stored_rows());
     Ok(seen)

@@ -37,7 +37,7 @@ fn wrong_headers_say_what_is_wrong() {
             .contains("0 columns")
     );
     assert!(parse_header(&bytes(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 4000000000)}")).is_err());
-    assert!(parse_header(&bytes(1, &PLAIN.replace("False", "True"))).unwrap().by_column);
+    assert!(parse_header(&bytes(1, &PLAIN.replace("False", "True"))).unwrap().is_column_major);
     assert!(with("False", "Perhaps").contains("fortran_order"));
     assert!(with("(3, 2)", "(3, 2, 1)").contains("3 dimensions"));
     assert!(with("(3, 2)", "()").contains("0 dimensions"));

@@ -18,7 +18,7 @@ type Column<'a> = &'a dyn Fn(u64) -> Option<i64>;
 
 /// Returns times of day from 5:00 to 23:59; one of every 50 rows is missing.
 fn time(i: u64) -> Option<i64> {
-    let minute = 300 + Stream::new(7, Purpose::Data, 0).below(i, 1140) as i64;
+    let minute = 300 + Stream::new(7, Purpose::Data, 0).uniform_below(i, 1140) as i64;
     (i % 50 != 3).then_some(minute / 60 * 100 + minute % 60)
 }
 
@@ -68,7 +68,7 @@ fn hours_and_minutes_are_times_of_day_in_every_format_and_cut() {
             let expected = TimeCode { form: TimeForm::HourMinute, cycles: vec![Cycle::Hour] };
             assert_eq!(encoding.columns()[0].code, Code::Time(expected), "{at}");
             if missing == Missing::Mean {
-                assert_eq!(encoding.names(), ["t", "t.hour.sin", "t.hour.cos", "y"]);
+                assert_eq!(encoding.feature_names(), ["t", "t.hour.sin", "t.hour.cos", "y"]);
                 continue;
             }
             let x = crate::times::rows_of(&selected, ROWS, 9);
@@ -97,16 +97,18 @@ fn ordinary_whole_numbers_stay_what_they_are() {
     let random = Stream::new(3, Purpose::Data, 1);
     let usual = Selection { missing: Missing::Mean, ..Selection::default() };
     let columns: [(&str, Column<'_>); 10] = [
-        ("ages", &|i| Some(18 + random.below(i, 42) as i64)),
-        ("years", &|i| Some(1900 + random.below(i, 60) as i64)),
-        ("hundreds", &|i| Some(100 * random.below(i, 24) as i64)),
-        ("halves of hundreds", &|i| Some(50 * random.below(i, 48) as i64)),
-        ("tens", &|i| Some(10 * random.below(i, 240) as i64)),
-        ("any", &|i| Some(random.below(i, 2400) as i64)),
+        ("ages", &|i| Some(18 + random.uniform_below(i, 42) as i64)),
+        ("years", &|i| Some(1900 + random.uniform_below(i, 60) as i64)),
+        ("hundreds", &|i| Some(100 * random.uniform_below(i, 24) as i64)),
+        ("halves of hundreds", &|i| Some(50 * random.uniform_below(i, 48) as i64)),
+        ("tens", &|i| Some(10 * random.uniform_below(i, 240) as i64)),
+        ("any", &|i| Some(random.uniform_below(i, 2400) as i64)),
         ("a time but once", &|i| if i == ROWS - 1 { Some(1275) } else { time(i) }),
         ("below zero", &|i| if i == 77 { Some(-15) } else { time(i) }),
-        ("a dozen codes", &|i| Some(6 + random.below(i, 12) as i64).map(|h| 100 * h + 10 * (h % 6))),
-        ("half hours", &|i| Some(random.below(i, 24) as i64 * 100 + 30 * random.below(i + ROWS, 2) as i64)),
+        ("a dozen codes", &|i| Some(6 + random.uniform_below(i, 12) as i64).map(|h| 100 * h + 10 * (h % 6))),
+        ("half hours", &|i| {
+            Some(random.uniform_below(i, 24) as i64 * 100 + 30 * random.uniform_below(i + ROWS, 2) as i64)
+        }),
     ];
     for (name, column) in columns {
         assert_eq!(code(folder.path(), column, &usual), Some(Code::Number), "{name}");

@@ -11,7 +11,15 @@ use proptest::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 fn pass(tile: usize, segment: u64, lanes: usize) -> Pass<'static> {
-    Pass { tile, segment, lanes, prefetch: 2, workers: sequential(), observer: &NoObserver, journal: None }
+    Pass {
+        tile_rows: tile,
+        segment_rows: segment,
+        lane_count: lanes,
+        prefetch_tiles: 2,
+        workers: sequential(),
+        observer: &NoObserver,
+        journal: None,
+    }
 }
 
 struct Collect;
@@ -58,7 +66,7 @@ proptest! {
         let (one, _) = pass(tile, segment, 1).reduce(&whole, &statistics).unwrap();
         let (many, _) = pass(tile, segment, lanes).reduce(&parts, &statistics).unwrap();
         prop_assert_eq!(bits(&one), bits(&many));
-        prop_assert_eq!(one.groups.sorted(), many.groups.sorted());
+        prop_assert_eq!(one.groups.sorted_counts(), many.groups.sorted_counts());
     }
 
     #[test]
@@ -202,7 +210,7 @@ impl Reduction<f64> for Shrink<'_> {
     }
     fn scratch(&self) {}
     fn step(&self, _: &mut Nothing, (): &mut (), block: &RowBlock<'_, f64>, _: &Workers) -> kstore::Result<()> {
-        if block.rows[0] == 0 {
+        if block.row_numbers[0] == 0 {
             let file = std::fs::File::options().write(true).open(self.0).unwrap();
             file.set_len(file.metadata().unwrap().len() / 2).unwrap();
         }
@@ -237,7 +245,7 @@ fn lanes_do_not_change_a_bit() {
     assert_eq!(of(1), of(8));
     // lanes that decode for themselves
     for lanes in [1, 3] {
-        let alone = Pass { prefetch: 0, ..pass(64, 256, lanes) };
+        let alone = Pass { prefetch_tiles: 0, ..pass(64, 256, lanes) };
         assert_eq!(of(1), bits(&alone.reduce(&rows, &fold).unwrap().0));
     }
     // the test can fail: another segment length changes the bits
@@ -286,7 +294,7 @@ fn the_pool_of_the_program_around_does_the_work_with_the_same_bits() {
         let workers = Workers::from_pool(std::sync::Arc::clone(&pool));
         // more lanes than threads must wait without hanging, also if the pass starts on the pool
         for (lanes, prefetch) in [(1, 2), (1, 0), (2, 2), (5, 2), (5, 0)] {
-            let pass = Pass { prefetch, workers: &workers, ..pass(64, 256, lanes) };
+            let pass = Pass { prefetch_tiles: prefetch, workers: &workers, ..pass(64, 256, lanes) };
             let fold = fold();
             assert!(alone == bits(&pass.reduce(&rows, &fold).unwrap().0), "{threads} threads, {lanes} lanes");
             assert!(alone == bits(&pool.install(|| pass.reduce(&rows, &fold)).unwrap().0), "{threads}, {lanes} lanes");
@@ -315,12 +323,12 @@ impl Reduction<f64> for Trap {
     }
     fn scratch(&self) {}
     fn step(&self, _: &mut Nothing, (): &mut (), block: &RowBlock<'_, f64>, _: &Workers) -> kstore::Result<()> {
-        if let Some(row) = block.rows.iter().find(|row| self.fail.contains(row)) {
+        if let Some(row) = block.row_numbers.iter().find(|row| self.fail.contains(row)) {
             // later segments fail sooner
             std::thread::sleep(std::time::Duration::from_millis(if *row < 500 { 20 } else { 0 }));
             return Err(Error::Empty { what: row.to_string(), why: "trap".to_string() });
         }
-        assert!(!self.panic.is_some_and(|row| block.rows.contains(&row)), "a panic for the test");
+        assert!(!self.panic.is_some_and(|row| block.row_numbers.contains(&row)), "a panic for the test");
         Ok(())
     }
 }
@@ -333,7 +341,7 @@ fn memory(n: usize) -> MemoryRows<f64> {
 fn the_first_error_in_row_order_is_reported() {
     for (lanes, prefetch) in [(1, 2), (2, 2), (8, 2), (1, 0), (8, 0)] {
         let trap = Trap { fail: vec![130, 131, 555, 900], panic: None };
-        let pass = Pass { prefetch, ..pass(10, 100, lanes) };
+        let pass = Pass { prefetch_tiles: prefetch, ..pass(10, 100, lanes) };
         let error = pass.reduce(&memory(1000), &trap).map(|_| ()).unwrap_err();
         assert!(matches!(&error, Error::Empty { what, .. } if what == "130"), "{lanes} lanes: {error}");
     }
@@ -344,7 +352,7 @@ fn a_panicking_fold_ends_the_pass() {
     for (lanes, prefetch) in [(1, 2), (2, 2), (8, 2), (1, 0), (8, 0)] {
         let outcome = std::panic::catch_unwind(|| {
             let trap = Trap { fail: vec![], panic: Some(333) };
-            Pass { prefetch, ..pass(10, 100, lanes) }.reduce(&memory(5000), &trap).map(|_| ())
+            Pass { prefetch_tiles: prefetch, ..pass(10, 100, lanes) }.reduce(&memory(5000), &trap).map(|_| ())
         });
         // propagating the panic and returning an error are both fine; hanging is not
         assert!(!matches!(outcome, Ok(Ok(()))));
@@ -392,7 +400,7 @@ fn a_delivery_may_use_the_workers_of_the_pass() {
 fn an_observer_stops_the_pass() {
     for (lanes, prefetch) in [(1, 2), (4, 2), (4, 0)] {
         let observer = StopAfter(300, AtomicU64::new(0));
-        let pass = Pass { observer: &observer, prefetch, ..pass(10, 100, lanes) };
+        let pass = Pass { observer: &observer, prefetch_tiles: prefetch, ..pass(10, 100, lanes) };
         let error = pass.reduce(&memory(100_000), &Trap { fail: vec![], panic: None }).map(|_| ()).unwrap_err();
         assert!(matches!(error, Error::Interrupted), "{error}");
         assert!(observer.1.load(Ordering::Relaxed) < 10_000);

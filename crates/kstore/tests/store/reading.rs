@@ -159,7 +159,7 @@ proptest! {
             prop_assert_eq!(gathered.len(), picks.len());
             for (place, row) in picks.iter().enumerate() {
                 let row = *row as usize;
-                prop_assert_eq!(gathered.row(place), picks[place]);
+                prop_assert_eq!(gathered.row_number(place), picks[place]);
                 prop_assert_eq!(&gathered.x()[2 * place..][..2], &whole.x[2 * row..][..2]);
                 prop_assert_eq!(gathered.y()[place], whole.y[row]);
             }
@@ -181,7 +181,7 @@ fn a_gathered_row_must_be_selected_and_costs_little() {
     let some = Selection { filter: Some(Condition::parse("fold == 1").unwrap()), missing: Missing::Drop, ..usual() };
     let source = rows(path, &some);
     let kept = read(&source, 0..100, 10).unwrap().rows;
-    assert_eq!(source.gather(&[kept[3], kept[0]]).unwrap().row(0), kept[3]);
+    assert_eq!(source.gather(&[kept[3], kept[0]]).unwrap().row_number(0), kept[3]);
     let other = (0..100).find(|row| !kept.contains(row)).unwrap();
     assert!(source.gather(&[kept[0], other]).unwrap_err().to_string().contains(&format!("row {other} ")));
 }

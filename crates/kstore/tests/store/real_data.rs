@@ -21,10 +21,10 @@ fn data(name: &str) -> Option<PathBuf> {
 
 fn statistics(rows: &dyn RowSource<f64>) -> kstore::Statistics {
     let pass = Pass {
-        tile: 1024,
-        segment: 1 << 15,
-        lanes: 2,
-        prefetch: 2,
+        tile_rows: 1024,
+        segment_rows: 1 << 15,
+        lane_count: 2,
+        prefetch_tiles: 2,
         workers: sequential(),
         observer: &NoObserver,
         journal: None,
@@ -57,7 +57,7 @@ fn kdd_has_five_classes_and_a_constant_column() {
     let statistics = statistics(&rows);
     let counts = [157_871, 621_311, 8_273, 17_315, 280];
     let expected: Vec<_> = counts.iter().zip(0..).map(|(count, label)| (Label::Int(label), *count)).collect();
-    assert_eq!(statistics.classes.sorted(), expected);
+    assert_eq!(statistics.classes.sorted_counts(), expected);
     assert_eq!(statistics.inputs.iter().filter(|feature| feature.is_constant()).count(), 1);
 }
 
@@ -67,7 +67,7 @@ fn published_folds_are_groups() {
     let selection = Selection { targets: names(&["y"]), group: Some("fold".into()), ..Selection::default() };
     let rows = Table::open(&[path]).unwrap().select(&selection).unwrap().rows(ReadSettings::default()).unwrap();
     let statistics = statistics(&rows);
-    let folds = statistics.groups.sorted();
+    let folds = statistics.groups.sorted_counts();
     assert_eq!(
         folds.iter().map(|(label, _)| label.clone()).collect::<Vec<_>>(),
         (0..10).map(Label::Int).collect::<Vec<_>>()

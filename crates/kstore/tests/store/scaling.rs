@@ -105,7 +105,7 @@ fn scores_by_rank_ascend_with_values_and_come_back() {
     let shape = TableShape { stored_rows: 750, inputs: 1, targets: 0, has_weights: false };
     let mut statistics = Statistics::new(&shape);
     statistics.inputs[0] =
-        ColumnMoments { count: 750, weight: 750.0, mean: 0.0, m2: 750.0, min: -1.0, max: 1.0, is_integer: false };
+        ColumnMoments { count: 750, weight_sum: 750.0, mean: 0.0, m2: 750.0, min: -1.0, max: 1.0, is_integer: false };
     let scaler = Scaler::quantile(&statistics, &values, &[]);
     let mut last = f64::NEG_INFINITY;
     for i in -200..8000 {

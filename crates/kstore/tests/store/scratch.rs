@@ -82,13 +82,13 @@ fn a_pass_over_a_cache_has_the_bits_of_the_pass_over_its_rows() {
     let cache = writer.finish().unwrap();
     let fold = StatisticsReduction::new(source.shape());
     for lanes in [1, 3] {
-        let pass = Pass { lanes, ..Pass::new(64, 300, sequential()) };
+        let pass = Pass { lane_count: lanes, ..Pass::new(64, 300, sequential()) };
         let (of_rows, of_cache) = (pass.reduce(&source, &fold).unwrap().0, pass.reduce(&cache, &fold).unwrap().0);
         assert_eq!(
             format!("{:?} {:?}", of_rows.inputs, of_rows.targets),
             format!("{:?} {:?}", of_cache.inputs, of_cache.targets)
         );
-        assert_eq!(of_rows.groups.sorted(), of_cache.groups.sorted());
+        assert_eq!(of_rows.groups.sorted_counts(), of_cache.groups.sorted_counts());
     }
     assert!(cache.bytes_read() > 5000 * 2 * 8);
 }
@@ -127,11 +127,15 @@ fn blocks_that_do_not_fit_are_refused() {
     };
     // a repeated block; rows out of range; missing features
     assert!(matches!(writer.push(&block), Err(Error::Syntax { .. })));
-    assert!(refused(&block) && refused(&kstore::RowBlock { x: &block.x[1..], rows: &block.rows[..1], ..block }));
-    let reversed: Vec<u64> = block.rows.iter().rev().copied().collect();
-    assert!(refused(&kstore::RowBlock { rows: &reversed, ..block }));
+    assert!(
+        refused(&block)
+            && refused(&kstore::RowBlock { x: &block.x[1..], row_numbers: &block.row_numbers[..1], ..block })
+    );
+    let reversed: Vec<u64> = block.row_numbers.iter().rev().copied().collect();
+    assert!(refused(&kstore::RowBlock { row_numbers: &reversed, ..block }));
     // a block without the labels of the earlier blocks
-    let first = kstore::RowBlock { rows: &[28], x: &[1.0, 2.0], y: &[0.0], classes: None, groups: None, ..block };
+    let first =
+        kstore::RowBlock { row_numbers: &[28], x: &[1.0, 2.0], y: &[0.0], classes: None, groups: None, ..block };
     assert!(matches!(writer.push(&first), Err(Error::Syntax { .. })));
     assert_eq!(writer.finish().unwrap().len(), 20);
 }

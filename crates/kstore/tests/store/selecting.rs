@@ -261,7 +261,7 @@ fn labels_of_every_type_and_unknown_ones() {
     for (column, labels) in columns {
         let (_folder, path) = table(&[("x", x.clone()), ("c", column)]);
         assert_eq!(read_all(std::slice::from_ref(&path), &selection).unwrap().classes, labels);
-        let reading = ReadSettings { classes: Some(Arc::new(vec![labels[1].clone()])), ..ReadSettings::default() };
+        let reading = ReadSettings { class_labels: Some(Arc::new(vec![labels[1].clone()])), ..ReadSettings::default() };
         let rows = Table::open(&[path]).unwrap().select(&selection).unwrap().rows::<f32>(reading).unwrap();
         let mut buf = RowBuf::new(5);
         assert!(rows.open(0..3).unwrap().next(&mut buf).unwrap());
@@ -302,12 +302,12 @@ fn kept_columns_ride_along_with_the_selected_rows() {
         let mut cursor = rows.open(0..10_000).unwrap();
         let mut seen = 0;
         while cursor.next(&mut buf).unwrap() {
-            let expect = || buf.rows.iter().map(|i| row(*i));
+            let expect = || buf.row_numbers.iter().map(|i| row(*i));
             assert_eq!(*buf.kept_columns[0].values(), KeptValues::Text(expect().map(|r| r.4).collect()));
             assert_eq!(*buf.kept_columns[1].values(), KeptValues::I64(expect().map(|r| r.3.into()).collect()));
             assert_eq!(*buf.kept_columns[2].values(), KeptValues::F32(expect().map(|r| r.0).collect()));
             assert_eq!(*buf.kept_columns[3].values(), KeptValues::F64(expect().map(|r| r.2).collect()));
-            seen += buf.rows.len();
+            seen += buf.row_numbers.len();
         }
         assert_eq!(seen, (10..9000).filter(|i| row(*i).3 != 3).count());
     }

@@ -287,7 +287,7 @@ fn seconds_are_milliseconds_in_parquet_and_times_for_every_reader() {
         DataType::Time32(TimeUnit::Second),
     ];
     let columns = ["s", "stz", "tod"].iter().zip(&times).map(|(name, time)| OutputColumn {
-        time: Some(time.clone()),
+        time_type: Some(time.clone()),
         ..OutputColumn::new(*name, OutputKind::I64).nullable()
     });
     let columns: Vec<OutputColumn> = columns.collect();

@@ -120,7 +120,7 @@ fn read_from(path: &Path, start: u64, selection: &Selection) -> kstore::Result<V
     let rows = table.select(selection)?.rows::<f64>(ReadSettings::default())?;
     let (mut buf, mut cursor, mut found) = (RowBuf::new(2), rows.open(start..u64::MAX)?, Vec::new());
     while cursor.next(&mut buf)? {
-        for row in buf.x.chunks(buf.x.len() / buf.rows.len()) {
+        for row in buf.x.chunks(buf.x.len() / buf.row_numbers.len()) {
             let (places, values) = entries(row);
             found.push(places.iter().copied().zip(values.iter().copied()).collect());
         }

@@ -21,7 +21,7 @@ fn values(path: &Path, options: &TextOptions, text: &str) -> kstore::Result<(Vec
     while cursor.next(&mut buf)? {
         x.extend_from_slice(&buf.x);
         let KeptValues::Text(found) = buf.kept_columns[0].values() else { panic!("{text} holds no text") };
-        texts.extend((0..buf.rows.len()).map(|row| found.text(row).to_string()));
+        texts.extend((0..buf.row_numbers.len()).map(|row| found.text(row).to_string()));
     }
     Ok((x, texts))
 }

@@ -1,6 +1,6 @@
 //! Text columns as word counts: scikit-learn's numbers, the same in any order of counting; errors.
 
-use kstore::encoding::{Code, Encoding, Grams, Weighting};
+use kstore::encoding::{Code, Encoding, NGrams, Weighting};
 use kstore::search::Search;
 use kstore::{Missing, Pass, ReadSettings, RowBuf, RowSource, SelectedTable, Selection, Table, TextLimit, Workers};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,7 @@ fn wanted(text: &str, weighing: Option<Weighting>) -> Selection {
 pub(crate) fn counted(selected: &SelectedTable, segment: u64, lanes: usize) -> kstore::Result<SelectedTable> {
     let search = selected.entry_search().unwrap();
     let (workers, source) = (Workers::sequential(), search.rows(TextLimit::default())?);
-    let found = Pass { lanes, ..Pass::new(3, segment, &workers) }.reduce(&source, &search)?.0;
+    let found = Pass { lane_count: lanes, ..Pass::new(3, segment, &workers) }.reduce(&source, &search)?.0;
     Ok(search.finish(&found)?.0)
 }
 
@@ -116,10 +116,10 @@ fn texts_are_cut_as_scikit_learn_cuts_them() {
         "value(features=7)",
         "word(1,2,hash=1000000)",
     ] {
-        assert_eq!(text.parse::<Grams>().unwrap().to_string(), text);
+        assert_eq!(text.parse::<NGrams>().unwrap().to_string(), text);
     }
     for text in ["", "words", "word(2,1)", "char", "char(0,3)", "spectrum(1,2)", "word(1", "word(1,2)x", "char(3,65)"] {
-        let error = text.parse::<Grams>().unwrap_err().to_string();
+        let error = text.parse::<NGrams>().unwrap_err().to_string();
         assert!(error.contains("spectrum(P)"), "{error}");
     }
 }

@@ -44,19 +44,19 @@ pub(super) fn draw_frequencies(
     let unsupported = |why: &str, remedy| Err(Error::NoRandomFeatures { why: why.to_string(), remedy });
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut omega = match (&spectrum.distribution, sampling) {
-        (FrequencyDistribution::Radial(scale), Sampling::Plain) => {
+        (FrequencyDistribution::Radial(draw_scale), Sampling::Plain) => {
             let gaussian: Vec<f64> = (0..count * d).map(|_| StandardNormal.sample(&mut rng)).collect();
-            scale_rows(gaussian, d, |_| scale(&mut rng))
+            scale_rows(gaussian, d, |_| draw_scale(&mut rng))
         }
-        (FrequencyDistribution::Radial(scale), Sampling::Quasi) => {
-            let points = halton_points(d, count, seed, quantile::normal);
-            scale_rows(points, d, |_| scale(&mut rng))
+        (FrequencyDistribution::Radial(draw_scale), Sampling::Quasi) => {
+            let points = halton_points(d, count, seed, quantile::normal_quantile);
+            scale_rows(points, d, |_| draw_scale(&mut rng))
         }
-        (FrequencyDistribution::Radial(scale), Sampling::Orthogonal | Sampling::Structured) => {
-            let rotated = orthogonal_vectors(d, count, &mut rng);
-            scale_rows(rotated, d, |_| draw_length(d, &mut rng) * scale(&mut rng))
+        (FrequencyDistribution::Radial(draw_scale), Sampling::Orthogonal | Sampling::Structured) => {
+            let directions = orthogonal_vectors(d, count, &mut rng);
+            scale_rows(directions, d, |_| draw_norm(d, &mut rng) * draw_scale(&mut rng))
         }
-        (FrequencyDistribution::Product { draw, .. }, Sampling::Plain) => {
+        (FrequencyDistribution::Product { sampler: draw, .. }, Sampling::Plain) => {
             (0..count * d).map(|_| draw(&mut rng)).collect()
         }
         (FrequencyDistribution::Product { quantile: Some(quantile), .. }, Sampling::Quasi) => {
@@ -81,7 +81,7 @@ pub(super) fn draw_frequencies(
     };
     for row in omega.chunks_exact_mut(d) {
         for (c, value) in row.iter_mut().enumerate() {
-            *value /= std::f64::consts::TAU * spectrum.length(c);
+            *value /= std::f64::consts::TAU * spectrum.length_scale(c);
         }
     }
     Ok(omega)
@@ -89,42 +89,42 @@ pub(super) fn draw_frequencies(
 
 /// Adds a random frequency, in turns, to `omega`.
 fn add_frequency(spectrum: &Spectrum, rng: &mut dyn Rng, omega: &mut [f64]) {
-    let divisor = |c: usize| std::f64::consts::TAU * spectrum.length(c);
+    let radians_per_turn = |c: usize| std::f64::consts::TAU * spectrum.length_scale(c);
     match &spectrum.distribution {
-        FrequencyDistribution::Radial(scale) => {
-            let scale = scale(rng);
+        FrequencyDistribution::Radial(draw_scale) => {
+            let scale = draw_scale(rng);
             for (c, value) in omega.iter_mut().enumerate() {
                 let normal: f64 = StandardNormal.sample(rng);
-                *value += scale * normal / divisor(c);
+                *value += scale * normal / radians_per_turn(c);
             }
         }
-        FrequencyDistribution::Product { draw, .. } => {
-            omega.iter_mut().enumerate().for_each(|(c, value)| *value += draw(rng) / divisor(c))
+        FrequencyDistribution::Product { sampler: draw, .. } => {
+            omega.iter_mut().enumerate().for_each(|(c, value)| *value += draw(rng) / radians_per_turn(c))
         }
         FrequencyDistribution::Sum(parts) => {
-            let mut remaining = spectrum.amplitude * rng.sample::<f64, _>(Open01);
-            let chosen = parts.iter().find(|part| {
-                remaining -= part.amplitude;
-                remaining < 0.0
+            let mut remaining_amplitude = spectrum.amplitude * rng.sample::<f64, _>(Open01);
+            let drawn_part = parts.iter().find(|part| {
+                remaining_amplitude -= part.amplitude;
+                remaining_amplitude < 0.0
             });
             // if rounding leaves a remainder after the last part, no part was chosen: take the last
             // part
-            chosen.or(parts.last()).into_iter().for_each(|part| add_frequency(part, rng, omega));
+            drawn_part.or(parts.last()).into_iter().for_each(|part| add_frequency(part, rng, omega));
         }
         FrequencyDistribution::Convolution(parts) => parts.iter().for_each(|part| add_frequency(part, rng, omega)),
     }
 }
 
-fn scale_rows(mut rows: Vec<f64>, d: usize, mut factor: impl FnMut(usize) -> f64) -> Vec<f64> {
+fn scale_rows(mut rows: Vec<f64>, d: usize, mut draw_factor: impl FnMut(usize) -> f64) -> Vec<f64> {
     for (j, row) in rows.chunks_exact_mut(d).enumerate() {
-        let factor = factor(j);
+        let factor = draw_factor(j);
         row.iter_mut().for_each(|value| *value *= factor);
     }
     rows
 }
 
 /// Draws the length of a standard normal vector in d dimensions.
-pub(super) fn draw_length(d: usize, rng: &mut dyn Rng) -> f64 {
+pub(super) fn draw_norm(d: usize, rng: &mut dyn Rng) -> f64 {
     ChiSquared::new(d as f64).map_or(0.0, |chi| chi.sample(rng)).sqrt()
 }
 
@@ -143,14 +143,14 @@ fn halton_points(d: usize, count: usize, seed: u64, quantile: impl Fn(f64) -> f6
 /// of the QR decomposition of a Gaussian matrix, with signs such that the diagonal of R is
 /// positive.
 fn orthogonal_vectors(d: usize, count: usize, rng: &mut dyn Rng) -> Vec<f64> {
-    let mut rows = Vec::with_capacity(count.div_ceil(d) * d * d);
-    while rows.len() < count * d {
+    let mut vectors = Vec::with_capacity(count.div_ceil(d) * d * d);
+    while vectors.len() < count * d {
         let gaussian: Mat<f64> = Mat::from_fn(d, d, |_, _| StandardNormal.sample(rng));
         let (q, signs) = orthonormal_basis(gaussian);
         for (j, sign) in signs.iter().enumerate() {
-            rows.extend(q.col(j).iter().map(|value| sign * value));
+            vectors.extend(q.col(j).iter().map(|value| sign * value));
         }
     }
-    rows.truncate(count * d);
-    rows
+    vectors.truncate(count * d);
+    vectors
 }

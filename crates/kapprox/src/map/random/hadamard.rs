@@ -9,7 +9,7 @@
 //! Reference: Yu et al., "Orthogonal random features", NIPS 2016, section 5. There all lengths are
 //! √n; here they are drawn, so that they are distributed like independent frequencies.
 
-use super::frequencies::draw_length;
+use super::frequencies::draw_norm;
 use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
 use rand::{Rng, RngExt};
@@ -20,68 +20,75 @@ use rand::{Rng, RngExt};
 /// In few dimensions, random signs give few different rotations. At n = 2 and 4 most directions
 /// never occur. The error of the fourth cumulant of a coordinate is 0.09 at n = 8, 0.03 at n = 16
 /// and 0.007 at n = 32.
-pub(super) const MAX_DENSE_FEATURES: usize = 16;
+pub(super) const MAX_DENSE_INPUTS: usize = 16;
 
 /// Blocks of n frequencies each.
 #[derive(Debug)]
 pub(super) struct StructuredRotation<T> {
     /// n, a power of two.
-    width: usize,
+    padded_len: usize,
     /// Signs, 3 n per block.
     signs: Vec<T>,
     /// Length of each frequency, by which its entry of the transformed row is multiplied.
-    lengths: Vec<T>,
+    norms: Vec<T>,
     /// Factor of each input.
-    scale: Vec<T>,
+    input_scales: Vec<T>,
 }
 
 impl<T: Real> StructuredRotation<T> {
     /// Draws `count` frequencies, in turns. `mixture` draws the factor s of a radial distribution,
     /// and `scale` contains 1/(2π · length scale) for each input.
-    pub(super) fn new(count: usize, scale: &[f64], mixture: &dyn Fn(&mut dyn Rng) -> f64, rng: &mut dyn Rng) -> Self {
-        let width = scale.len().next_power_of_two();
-        let blocks = count.div_ceil(width);
-        let number = T::from_f64;
-        let signs = (0..3 * blocks * width).map(|_| if rng.random::<bool>() { T::ONE } else { T::ZERO - T::ONE });
+    pub(super) fn new(
+        count: usize,
+        input_scales: &[f64],
+        draw_scale: &dyn Fn(&mut dyn Rng) -> f64,
+        rng: &mut dyn Rng,
+    ) -> Self {
+        let padded_len = input_scales.len().next_power_of_two();
+        let block_count = count.div_ceil(padded_len);
+        let from_f64 = T::from_f64;
+        let signs =
+            (0..3 * block_count * padded_len).map(|_| if rng.random::<bool>() { T::ONE } else { T::ZERO - T::ONE });
         let signs = signs.collect();
         // each transform of length n multiplies lengths by √n
-        let norm = (width as f64).powf(-1.5);
-        let lengths = (0..count).map(|_| number(draw_length(width, rng) * mixture(rng) * norm)).collect();
-        Self { width, signs, lengths, scale: scale.iter().map(|v| number(*v)).collect() }
+        let normalisation = (padded_len as f64).powf(-1.5);
+        let norms =
+            (0..count).map(|_| from_f64(draw_norm(padded_len, rng) * draw_scale(rng) * normalisation)).collect();
+        Self { padded_len, signs, norms, input_scales: input_scales.iter().map(|v| from_f64(*v)).collect() }
     }
 
     pub(super) fn bytes(&self) -> usize {
-        (self.signs.len() + self.lengths.len() + self.scale.len()) * size_of::<T>()
+        (self.signs.len() + self.norms.len() + self.input_scales.len()) * size_of::<T>()
     }
 
     /// Computes `out[i, j]`, the inner product of frequency j with row x_i in turns; `out` is b x
     /// `count`, column-major. All b rows are transformed together, so that each butterfly operation
     /// is a loop over the rows.
     pub(super) fn apply(&self, x: MatRef<'_, T>, mut out: MatMut<'_, T>) {
-        let (b, n) = (x.nrows(), self.width);
+        let (b, n) = (x.nrows(), self.padded_len);
         let mut columns = vec![T::ZERO; n * b];
-        for (block, first) in (0..self.lengths.len()).step_by(n).enumerate() {
+        for (block_index, first_frequency) in (0..self.norms.len()).step_by(n).enumerate() {
             columns.fill(T::ZERO);
-            for (c, scale) in self.scale.iter().enumerate() {
+            for (c, scale) in self.input_scales.iter().enumerate() {
                 for (i, value) in columns[c * b..(c + 1) * b].iter_mut().enumerate() {
                     *value = x[(i, c)] * *scale;
                 }
             }
-            for factor in 0..3 {
-                let signs = &self.signs[(3 * block + factor) * n..(3 * block + factor + 1) * n];
-                columns.chunks_exact_mut(b).zip(signs).for_each(|(column, sign)| multiply(column, *sign));
+            for factor_index in 0..3 {
+                let signs = &self.signs[(3 * block_index + factor_index) * n..(3 * block_index + factor_index + 1) * n];
+                columns.chunks_exact_mut(b).zip(signs).for_each(|(column, sign)| scale_column(column, *sign));
                 walsh_hadamard(&mut columns, b);
             }
-            let last = (first + n).min(self.lengths.len());
-            for (column, j) in columns.chunks_exact(b).zip(first..last) {
-                let length = self.lengths[j];
-                out.as_mut().col_mut(j).iter_mut().zip(column).for_each(|(out, value)| *out = *value * length);
+            let frequency_end = (first_frequency + n).min(self.norms.len());
+            for (column, j) in columns.chunks_exact(b).zip(first_frequency..frequency_end) {
+                let norm = self.norms[j];
+                out.as_mut().col_mut(j).iter_mut().zip(column).for_each(|(out, value)| *out = *value * norm);
             }
         }
     }
 }
 
-fn multiply<T: Real>(column: &mut [T], factor: T) {
+fn scale_column<T: Real>(column: &mut [T], factor: T) {
     vectorised!(column.iter_mut().for_each(|value| *value *= factor));
 }
 

@@ -53,10 +53,10 @@ impl Halton {
 
     /// Returns a random permutation of the digits for one place of one coordinate (Fisher, Yates).
     fn permutation(&self, c: usize, digit_index: u32, base: u64) -> Vec<u64> {
-        let keys = Stream::new(self.seed, Purpose::Frequencies, (c as u64) << 8 | u64::from(digit_index));
+        let stream = Stream::new(self.seed, Purpose::Frequencies, (c as u64) << 8 | u64::from(digit_index));
         let mut digits: Vec<u64> = (0..base).collect();
         for i in (1..base).rev() {
-            digits.swap(i as usize, keys.below(i, i + 1) as usize);
+            digits.swap(i as usize, stream.uniform_below(i, i + 1) as usize);
         }
         digits
     }

@@ -25,11 +25,11 @@ mod quantile;
 pub use frequencies::Sampling;
 
 use super::family::{DataIndependentMapArgs, MapConstructorPair, MapFamily, MapRequest, MapResult, MapShape};
-use super::{FeatureMap, MapSpec, contiguous, contiguous_mut, nystrom::strips};
-use crate::kernel::{ExplicitForm, FrequencyDistribution, Spectrum, row, skewed_chi_squared::logarithm};
-use crate::{Error, Real, Result, real::cosine_sine, vectorised};
+use super::{FeatureMap, MapSpec, column_slice, column_slice_mut, nystrom::strips};
+use crate::kernel::{ExplicitForm, FrequencyDistribution, Spectrum, row_slice, skewed_chi_squared::logarithm};
+use crate::{Error, Real, Result, real::cosine_sine_of_turns, vectorised};
 use faer::{Accum, MatMut, MatRef, Par, linalg::matmul::matmul, prelude::*};
-use hadamard::{MAX_DENSE_FEATURES, StructuredRotation};
+use hadamard::{MAX_DENSE_INPUTS, StructuredRotation};
 use kpass::{Footprint, Workers, sparse::entries};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -48,9 +48,9 @@ pub(super) const FOURIER: MapFamily = MapFamily {
     name: "fourier",
     about: "random Fourier features of a shift-invariant kernel",
     parameters: &[],
-    nested: false,
+    is_nested: false,
     supports_sparse: true,
-    passes: 0,
+    build_passes: 0,
     shape,
     constructor: MapConstructorPair::data_independent(
         |inputs| build_fourier(inputs, Sampling::Plain),
@@ -92,28 +92,31 @@ pub(super) const QUASI: MapFamily = MapFamily {
 };
 
 fn shape(_: &MapSpec, request: MapRequest) -> MapShape {
-    let count = (request.rank / 2).max(1);
-    let footprint =
-        Footprint { fixed: count * request.d * request.element_bytes, per_row: count * request.element_bytes };
+    let frequency_count = (request.rank / 2).max(1);
+    let footprint = Footprint {
+        fixed: frequency_count * request.d * request.element_bytes,
+        per_row: frequency_count * request.element_bytes,
+    };
     // the frequencies are drawn in f64
-    let build_bytes = count * request.d * size_of::<f64>();
-    MapShape { p: 2 * count, landmarks: None, footprint, build_bytes }
+    let build_bytes = frequency_count * request.d * size_of::<f64>();
+    MapShape { p: 2 * frequency_count, landmark_count: None, footprint, build_bytes }
 }
 
-pub(super) fn build_fourier<T: Real>(inputs: &DataIndependentMapArgs<'_>, sampling: Sampling) -> MapResult<T> {
-    if let Some((ExplicitForm::Skewed, skew)) = inputs.kernel.explicit() {
+pub(super) fn build_fourier<T: Real>(args: &DataIndependentMapArgs<'_>, sampling: Sampling) -> MapResult<T> {
+    if let Some((ExplicitForm::Skewed, skew)) = args.kernel.explicit_form() {
         let spectrum = Spectrum::new(FrequencyDistribution::product(hyperbolic_secant_quantile), 1.0);
-        let map = FourierMap::<T>::new(&spectrum, inputs.d, inputs.rank, sampling, inputs.seed)?;
+        let map = FourierMap::<T>::new(&spectrum, args.d, args.rank, sampling, args.seed)?;
         return Ok(Box::new(FourierMap { skew: skew.first().copied(), ..map }));
     }
-    let spectrum =
-        inputs.kernel.on_dense()?.build()?.typed::<T>().spectrum().ok_or_else(|| Error::NoRandomFeatures {
-            why: format!("{} is not a shift-invariant kernel with a known spectrum", inputs.kernel),
-            remedy: "use `map` nystrom, or a kernel such as gaussian, laplacian or matern",
-        })?;
-    Ok(match inputs.kernel.sparse_columns() {
-        Some(width) => Box::new(FourierMap::<T>::on_sparse(&spectrum, (width, inputs.d), inputs.rank, inputs.seed)?),
-        None => Box::new(FourierMap::<T>::new(&spectrum, inputs.d, inputs.rank, sampling, inputs.seed)?),
+    let spectrum = args.kernel.to_dense()?.build()?.typed::<T>().spectrum().ok_or_else(|| Error::NoRandomFeatures {
+        why: format!("{} is not a shift-invariant kernel with a known spectrum", args.kernel),
+        remedy: "use `map` nystrom, or a kernel such as gaussian, laplacian or matern",
+    })?;
+    Ok(match args.kernel.sparse_columns() {
+        Some(column_count) => {
+            Box::new(FourierMap::<T>::for_sparse_rows(&spectrum, (column_count, args.d), args.rank, args.seed)?)
+        }
+        None => Box::new(FourierMap::<T>::new(&spectrum, args.d, args.rank, sampling, args.seed)?),
     })
 }
 
@@ -135,7 +138,7 @@ fn hyperbolic_secant_quantile(u: f64) -> f64 {
 pub struct FourierMap<T> {
     d: usize,
     /// Number of frequencies, q.
-    count: usize,
+    frequency_count: usize,
     /// Factor of every sine and cosine, √(k(0)/q).
     amplitude: T,
     frequencies: Frequencies<T>,
@@ -159,21 +162,27 @@ impl<T: Real> FourierMap<T> {
     /// [`Error::NoRandomFeatures`] if the sampling does not support the distribution of the
     /// frequencies.
     pub fn new(spectrum: &Spectrum, d: usize, p: usize, sampling: Sampling, seed: u64) -> Result<Self> {
-        let count = (p / 2).max(1);
-        let number = T::from_f64;
+        let frequency_count = (p / 2).max(1);
+        let from_f64 = T::from_f64;
         let frequencies = match (&spectrum.distribution, sampling) {
-            (FrequencyDistribution::Radial(mixture), Sampling::Structured) if d > MAX_DENSE_FEATURES => {
-                let scale: Vec<f64> = (0..d).map(|c| 1.0 / (std::f64::consts::TAU * spectrum.length(c))).collect();
+            (FrequencyDistribution::Radial(draw_scale), Sampling::Structured) if d > MAX_DENSE_INPUTS => {
+                let input_scales: Vec<f64> =
+                    (0..d).map(|c| 1.0 / (std::f64::consts::TAU * spectrum.length_scale(c))).collect();
                 let mut rng = ChaCha8Rng::seed_from_u64(seed);
-                Frequencies::Structured(StructuredRotation::new(count, &scale, &**mixture, &mut rng))
+                Frequencies::Structured(StructuredRotation::new(
+                    frequency_count,
+                    &input_scales,
+                    &**draw_scale,
+                    &mut rng,
+                ))
             }
             _ => {
-                let omega = frequencies::draw_frequencies(spectrum, d, count, sampling, seed)?;
-                Frequencies::Dense(omega.into_iter().map(number).collect())
+                let omega = frequencies::draw_frequencies(spectrum, d, frequency_count, sampling, seed)?;
+                Frequencies::Dense(omega.into_iter().map(from_f64).collect())
             }
         };
-        let amplitude = number((spectrum.amplitude / count as f64).max(0.0).sqrt());
-        Ok(Self { d, count, amplitude, frequencies, skew: None })
+        let amplitude = from_f64((spectrum.amplitude / frequency_count as f64).max(0.0).sqrt());
+        Ok(Self { d, frequency_count, amplitude, frequencies, skew: None })
     }
 
     /// Returns the map for sparse rows, with the frequencies that [`FourierMap::new`] draws
@@ -184,42 +193,42 @@ impl<T: Real> FourierMap<T> {
     /// # Errors
     /// [`Error::NoRandomFeatures`] if frequencies of the distribution cannot be drawn for sparse
     /// rows.
-    pub fn on_sparse(spectrum: &Spectrum, (columns, d): (usize, usize), p: usize, seed: u64) -> Result<Self> {
-        let plain = Self::new(spectrum, columns, p, Sampling::Plain, seed)?;
-        let Frequencies::Dense(by_frequency) = &plain.frequencies else { return Ok(plain) };
+    pub fn for_sparse_rows(spectrum: &Spectrum, (columns, d): (usize, usize), p: usize, seed: u64) -> Result<Self> {
+        let dense_map = Self::new(spectrum, columns, p, Sampling::Plain, seed)?;
+        let Frequencies::Dense(by_frequency) = &dense_map.frequencies else { return Ok(dense_map) };
         let by_column = (0..columns).flat_map(|c| by_frequency[c..].iter().step_by(columns).copied()).collect();
-        Ok(Self { d, frequencies: Frequencies::Sparse(by_column), ..plain })
+        Ok(Self { d, frequencies: Frequencies::Sparse(by_column), ..dense_map })
     }
 
     /// Computes the features of a strip; `out` is b x 2q.
     fn apply_strip(&self, x: MatRef<'_, T>, mut out: MatMut<'_, T>) {
-        let mut turns = faer::Mat::<T>::zeros(x.nrows(), self.count);
+        let mut turns = faer::Mat::<T>::zeros(x.nrows(), self.frequency_count);
         match &self.frequencies {
             Frequencies::Dense(omega) => {
-                let omega = MatRef::from_row_major_slice(omega, self.count, self.d);
+                let omega = MatRef::from_row_major_slice(omega, self.frequency_count, self.d);
                 matmul(turns.as_mut(), Accum::Replace, x, omega.transpose(), T::ONE, Par::Seq);
             }
-            Frequencies::Sparse(omega) => self.sparse_turns(omega, x, turns.as_mut()),
+            Frequencies::Sparse(omega) => self.compute_sparse_turns(omega, x, turns.as_mut()),
             Frequencies::Structured(structured) => structured.apply(x, turns.as_mut()),
         }
-        for j in 0..self.count {
+        for j in 0..self.frequency_count {
             let (left, right) = out.rb_mut().split_at_col_mut(2 * j + 1);
-            let turns = contiguous(turns.as_ref().col(j));
+            let turns = column_slice(turns.as_ref().col(j));
             let (cosine, sine) = (left.col_mut(2 * j), right.col_mut(0));
-            cosines_and_sines(turns, contiguous_mut(cosine), contiguous_mut(sine), self.amplitude);
+            write_cosines_and_sines(turns, column_slice_mut(cosine), column_slice_mut(sine), self.amplitude);
         }
     }
 
     /// Computes the angles of sparse rows, summed over their entries in column order.
-    fn sparse_turns(&self, omega: &[T], x: MatRef<'_, T>, mut turns: MatMut<'_, T>) {
-        let (mut sums, mut spare) = (vec![T::ZERO; self.count], Vec::new());
+    fn compute_sparse_turns(&self, omega: &[T], x: MatRef<'_, T>, mut turns: MatMut<'_, T>) {
+        let (mut sums, mut row_buffer) = (vec![T::ZERO; self.frequency_count], Vec::new());
         for i in 0..x.nrows() {
-            let (indices, values) = entries(row(x, i, &mut spare));
+            let (indices, values) = entries(row_slice(x, i, &mut row_buffer));
             sums.fill(T::ZERO);
             vectorised!({
                 for (index, value) in indices.iter().zip(values) {
-                    let column = index.to_f64() as usize * self.count;
-                    let omega = &omega[column..column + self.count];
+                    let column_start = index.to_f64() as usize * self.frequency_count;
+                    let omega = &omega[column_start..column_start + self.frequency_count];
                     sums.iter_mut().zip(omega).for_each(|(sum, omega)| *sum = value.mul_plus(*omega, *sum));
                 }
             });
@@ -229,10 +238,10 @@ impl<T: Real> FourierMap<T> {
 }
 
 /// Computes `amplitude` times the cosine and the sine of angles, which are in turns.
-fn cosines_and_sines<T: Real>(turns: &[T], cosine: &mut [T], sine: &mut [T], amplitude: T) {
+fn write_cosines_and_sines<T: Real>(turns: &[T], cosine: &mut [T], sine: &mut [T], amplitude: T) {
     vectorised!({
         for ((turns, cosine), sine) in turns.iter().zip(cosine).zip(sine) {
-            let (c, s) = cosine_sine(*turns);
+            let (c, s) = cosine_sine_of_turns(*turns);
             (*cosine, *sine) = (amplitude * c, amplitude * s);
         }
     });
@@ -240,12 +249,12 @@ fn cosines_and_sines<T: Real>(turns: &[T], cosine: &mut [T], sine: &mut [T], amp
 
 impl<T: Real> FeatureMap<T> for FourierMap<T> {
     fn dims(&self) -> (usize, usize) {
-        (self.d, 2 * self.count)
+        (self.d, 2 * self.frequency_count)
     }
 
     fn sparse_columns(&self) -> Option<usize> {
         let Frequencies::Sparse(omega) = &self.frequencies else { return None };
-        Some(omega.len() / self.count)
+        Some(omega.len() / self.frequency_count)
     }
 
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
@@ -263,7 +272,7 @@ impl<T: Real> FeatureMap<T> for FourierMap<T> {
             Frequencies::Dense(omega) | Frequencies::Sparse(omega) => omega.len() * size_of::<T>(),
             Frequencies::Structured(structured) => structured.bytes(),
         };
-        let logs = if self.skew.is_some() { self.d } else { 0 };
-        Footprint { fixed, per_row: (self.count + logs) * size_of::<T>() }
+        let log_count = if self.skew.is_some() { self.d } else { 0 };
+        Footprint { fixed, per_row: (self.frequency_count + log_count) * size_of::<T>() }
     }
 }

@@ -4,20 +4,20 @@
 ///
 /// Reference: Wichura, "Algorithm AS 241: the percentage points of the normal distribution",
 /// Applied Statistics 37, 1988, PPND16.
-pub(super) fn normal(u: f64) -> f64 {
+pub(super) fn normal_quantile(u: f64) -> f64 {
     let q = u - 0.5;
     if q.abs() <= 0.425 {
         let r = 0.180_625 - q * q;
-        return q * rational(&A, &B, r);
+        return q * rational_polynomial(&A, &B, r);
     }
-    let tail = if q < 0.0 { u } else { 1.0 - u };
+    let tail_probability = if q < 0.0 { u } else { 1.0 - u };
     // 0 < u < 1; a subnormal tail counts as the smallest normal number
-    let r = (-tail.max(f64::MIN_POSITIVE).ln()).sqrt();
-    let value = if r <= 5.0 { rational(&C, &D, r - 1.6) } else { rational(&E, &F, r - 5.0) };
+    let r = (-tail_probability.max(f64::MIN_POSITIVE).ln()).sqrt();
+    let value = if r <= 5.0 { rational_polynomial(&C, &D, r - 1.6) } else { rational_polynomial(&E, &F, r - 5.0) };
     if q < 0.0 { -value } else { value }
 }
 
-fn rational(numerator: &[f64; 8], denominator: &[f64; 8], r: f64) -> f64 {
+fn rational_polynomial(numerator: &[f64; 8], denominator: &[f64; 8], r: f64) -> f64 {
     let horner = |c: &[f64; 8]| c.iter().rev().fold(0.0, |sum, c| sum * r + c);
     horner(numerator) / horner(denominator)
 }
@@ -98,7 +98,7 @@ mod tests {
             (1e-30, -11.464_024_688_443_613),
         ];
         for (u, expected) in table {
-            let got: f64 = super::normal(u);
+            let got: f64 = super::normal_quantile(u);
             assert!((got - expected).abs() <= 3e-15 * expected.abs().max(0.1), "{u}: {got} {expected}");
         }
     }

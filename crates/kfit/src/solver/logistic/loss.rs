@@ -2,7 +2,7 @@
 //! product with the Hessian takes one more pass.
 
 use crate::features::{RowValues, StoredFeatures, Sums, Tile};
-use crate::linalg::strips::{Pool, for_each_strip};
+use crate::linalg::strips::{BufferPool, for_each_strip};
 use crate::solver::hessian_blocks::{self, SampledBlock};
 use crate::solver::newton::{Dimensions, Evaluation, Objective};
 use crate::{FoldGram, Intercept, Result, row_weights::RowWeights};
@@ -23,7 +23,7 @@ pub(super) struct Loss<'a, 'k, T: Real> {
     pub(super) features: &'a StoredFeatures<'k, T>,
     pub(super) labels: Labels<'a>,
     /// Sum of the weights of the training rows.
-    pub(super) n: f64,
+    pub(super) total_weight: f64,
     pub(super) observer: &'a dyn Observer,
     pub(super) k: usize,
     pub(super) intercept: Intercept,
@@ -43,21 +43,21 @@ struct LastPoint<T> {
 
 #[derive(Clone, Copy)]
 pub(super) struct Labels<'a> {
-    pub(super) codes: &'a [u32],
+    pub(super) class_codes: &'a [u32],
     /// Class weights.
     pub(super) class_weights: &'a [f64],
     pub(super) row_weights: &'a RowWeights,
     /// Fold of every row, and the held-out fold, whose rows have weight 0.
-    pub(super) held_fold: Option<(&'a [u16], u16)>,
+    pub(super) held_out_fold: Option<(&'a [u16], u16)>,
 }
 
 impl Labels<'_> {
     fn is_held_out(&self, i: usize) -> bool {
-        self.held_fold.is_some_and(|(folds, fold)| folds[i] == fold)
+        self.held_out_fold.is_some_and(|(folds, fold)| folds[i] == fold)
     }
 
-    pub(super) fn row(&self, i: usize) -> (usize, f64) {
-        let code = self.codes[i] as usize;
+    pub(super) fn class_and_weight(&self, i: usize) -> (usize, f64) {
+        let code = self.class_codes[i] as usize;
         (code, if self.is_held_out(i) { 0.0 } else { self.class_weights[code] * self.row_weights.get(i) })
     }
 }
@@ -70,10 +70,11 @@ impl<'a, 'k, T: Real> Loss<'a, 'k, T> {
         intercept: Intercept,
         observer: &'a dyn Observer,
     ) -> Self {
-        let n = labels.row_weights.total((0..features.n).filter(|i| !labels.is_held_out(*i))).max(f64::MIN_POSITIVE);
+        let total_weight =
+            labels.row_weights.weight_sum((0..features.n).filter(|i| !labels.is_held_out(*i))).max(f64::MIN_POSITIVE);
         let (probabilities, is_computed) = (vec![T::ZERO; features.n * k], vec![false; features.n]);
         let last_point = LastPoint { coefficients: (Vec::new(), Vec::new()), probabilities, is_computed };
-        Self { features, labels, n, observer, k, intercept, last_point, passes: 0 }
+        Self { features, labels, total_weight, observer, k, intercept, last_point, passes: 0 }
     }
 
     /// Drops the stored probabilities, for a loss whose Hessian is not needed.
@@ -99,38 +100,38 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
 
     /// Computes loss, gradient and probabilities at `w` ((p + 1) x k row-major): one pass.
     fn evaluate(&mut self, w: &[f64]) -> Result<Evaluation> {
-        let (n, p, k) = (self.n, self.features.p, self.k);
+        let (n, p, k) = (self.total_weight, self.features.p, self.k);
         self.last_point.coefficients = (self.narrow_weights(w), w[p * k..].to_vec());
-        let LastPoint { coefficients, probabilities: stored, is_computed } = &mut self.last_point;
+        let LastPoint { coefficients, probabilities: stored_probabilities, is_computed } = &mut self.last_point;
         let (features, labels, (weights, intercept)) = (self.features, self.labels, &*coefficients);
         is_computed.fill(false);
         let workers = features.workers();
-        let (mut scratch, mut scores, mut residuals) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut tile_buffer, mut scores, mut residuals) = (Vec::new(), Vec::new(), Vec::new());
         let init = || (Sums::new(2 * k + 1), Sums::new(p * k));
         let name = "loss and gradient";
         let (Sums(sums), Sums(mut gradient)) =
             features.reduce(name, self.observer, &init, |(sums, gradient), tile| {
-                let b = tile.rows();
+                let b = tile.row_count();
                 scores.resize(b * k, T::ZERO);
                 residuals.resize(b * k, T::ZERO);
-                is_computed[tile.first..tile.first + b].fill(true);
-                let probabilities = match stored.is_empty() {
+                is_computed[tile.first_row..tile.first_row + b].fill(true);
+                let probabilities = match stored_probabilities.is_empty() {
                     true => {
-                        scratch.resize(b * k, T::ZERO);
-                        &mut scratch[..]
+                        tile_buffer.resize(b * k, T::ZERO);
+                        &mut tile_buffer[..]
                     }
-                    false => &mut stored[tile.first * k..(tile.first + b) * k],
+                    false => &mut stored_probabilities[tile.first_row * k..(tile.first_row + b) * k],
                 };
-                let mut partial = vec![0.0; b.div_ceil(STRIP_ROWS) * (2 * k + 1)];
+                let mut strip_sums = vec![0.0; b.div_ceil(STRIP_ROWS) * (2 * k + 1)];
                 let strips = scores.chunks_mut(STRIP_ROWS * k).zip(residuals.chunks_mut(STRIP_ROWS * k));
-                let strips = strips.zip(probabilities.chunks_mut(STRIP_ROWS * k)).zip(partial.chunks_mut(2 * k + 1));
+                let strips = strips.zip(probabilities.chunks_mut(STRIP_ROWS * k)).zip(strip_sums.chunks_mut(2 * k + 1));
                 let strips = strips.enumerate().collect();
                 let tile_workers = workers.for_operations(b * k * (2 * p + LINK_OPERATIONS));
                 tile_workers.for_each(strips, |(strip, (((scores, residuals), probabilities), partial))| {
-                    tile.rows_times(strip * STRIP_ROWS, weights, scores);
+                    tile.multiply_rows(strip * STRIP_ROWS, weights, scores);
                     let mut f = vec![0.0; k];
                     for i in 0..scores.len() / k {
-                        let (code, weight) = labels.row(tile.first + strip * STRIP_ROWS + i);
+                        let (code, weight) = labels.class_and_weight(tile.first_row + strip * STRIP_ROWS + i);
                         let class_range = i * k..(i + 1) * k;
                         f.iter_mut()
                             .zip(&scores[class_range.clone()])
@@ -148,9 +149,9 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
                         }
                     }
                 });
-                let parts = partial.chunks(2 * k + 1);
+                let parts = strip_sums.chunks(2 * k + 1);
                 parts.for_each(|part| sums.0.iter_mut().zip(part).for_each(|(sum, part)| *sum += part));
-                tile.add_transposed(&residuals, &mut gradient.0, workers);
+                tile.add_transposed_product(&residuals, &mut gradient.0, workers);
                 Ok(())
             })?;
         self.passes += 1;
@@ -166,7 +167,7 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
     /// Multiplies `v` by the Hessian of the loss at the last point. `v` and the product are (p + 1)
     /// x k, row-major. Makes one pass.
     fn hessian_product(&mut self, v: &[f64]) -> Result<Vec<f64>> {
-        let (n, p, k) = (self.n, self.features.p, self.k);
+        let (n, p, k) = (self.total_weight, self.features.p, self.k);
         let (weights, intercept) = (self.narrow_weights(v), v[p * k..].to_vec());
         let (features, labels, observer) = (self.features, self.labels, self.observer);
         let (last_point, workers) = (&mut self.last_point, features.workers());
@@ -174,17 +175,17 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
         let init = || (Sums::new(k), Sums::new(p * k));
         let name = "product with the Hessian";
         let (Sums(sums), Sums(mut product)) = features.reduce(name, observer, &init, |(sums, product), tile| {
-            let b = tile.rows();
+            let b = tile.row_count();
             scores.resize(b * k, T::ZERO);
             let probabilities = last_point.tile_probabilities(tile, labels, workers);
-            let mut partial = vec![0.0; b.div_ceil(STRIP_ROWS) * k];
+            let mut strip_sums = vec![0.0; b.div_ceil(STRIP_ROWS) * k];
             let strips = scores.chunks_mut(STRIP_ROWS * k).zip(probabilities.chunks(STRIP_ROWS * k));
-            let strips = strips.zip(partial.chunks_mut(k)).enumerate().collect();
+            let strips = strips.zip(strip_sums.chunks_mut(k)).enumerate().collect();
             let tile_workers = workers.for_operations(b * k * (2 * p + CURVATURE_OPERATIONS));
             tile_workers.for_each(strips, |(strip, ((scores, probabilities), partial))| {
-                tile.rows_times(strip * STRIP_ROWS, &weights, scores);
+                tile.multiply_rows(strip * STRIP_ROWS, &weights, scores);
                 for i in 0..scores.len() / k {
-                    let (_, weight) = labels.row(tile.first + strip * STRIP_ROWS + i);
+                    let (_, weight) = labels.class_and_weight(tile.first_row + strip * STRIP_ROWS + i);
                     let (row, p) = (&mut scores[i * k..(i + 1) * k], &probabilities[i * k..(i + 1) * k]);
                     let probability_and_score = |j: usize, row: &[T]| (p[j].to_f64(), row[j].to_f64() + intercept[j]);
                     // with two classes and one column, the other class has score 0
@@ -197,9 +198,9 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
                     }
                 }
             });
-            let parts = partial.chunks(k);
+            let parts = strip_sums.chunks(k);
             parts.for_each(|part| sums.0.iter_mut().zip(part).for_each(|(sum, part)| *sum += part));
-            tile.add_transposed(&scores, &mut product.0, workers);
+            tile.add_transposed_product(&scores, &mut product.0, workers);
             Ok(())
         })?;
         self.passes += 1;
@@ -212,8 +213,8 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
     }
 
     fn hessian_blocks(&mut self, point: &Evaluation, step: usize) -> Result<Option<(Vec<FoldGram>, f64)>> {
-        match hessian_blocks::bytes(self.features.n, self.features.p, self.k, size_of::<T>()) {
-            Some(_) => Ok(Some((self.sampled_blocks(point, step)?, 1.0 / self.n))),
+        match hessian_blocks::bytes_if_worthwhile(self.features.n, self.features.p, self.k, size_of::<T>()) {
+            Some(_) => Ok(Some((self.sampled_blocks(point, step)?, 1.0 / self.total_weight))),
             None => Ok(None),
         }
     }
@@ -223,22 +224,22 @@ impl<T: Real> LastPoint<T> {
     /// Returns the probabilities of the rows of a tile. If another process evaluated these rows,
     /// computes the probabilities.
     fn tile_probabilities(&mut self, tile: &Tile<'_, T>, labels: Labels<'_>, workers: &Workers) -> &[T] {
-        let (b, first, (weights, intercept)) = (tile.rows(), tile.first, &self.coefficients);
+        let (b, first, (weights, intercept)) = (tile.row_count(), tile.first_row, &self.coefficients);
         let k = intercept.len();
-        let stored = &mut self.probabilities[first * k..(first + b) * k];
+        let tile_probabilities = &mut self.probabilities[first * k..(first + b) * k];
         if !self.is_computed[first] {
             self.is_computed[first..first + b].fill(true);
-            tile.times(weights, stored, workers);
-            for_each_strip(workers, stored, STRIP_ROWS * k, |strip, all| {
+            tile.multiply(weights, tile_probabilities, workers);
+            for_each_strip(workers, tile_probabilities, STRIP_ROWS * k, |strip, strip_rows| {
                 let mut f = vec![0.0; k];
-                for (i, row) in all.chunks_exact_mut(k).enumerate() {
+                for (i, row) in strip_rows.chunks_exact_mut(k).enumerate() {
                     f.iter_mut().zip(&*row).zip(intercept).for_each(|((f, s), c)| *f = s.to_f64() + c);
-                    apply_link(&mut f, labels.row(first + strip * STRIP_ROWS + i).0);
+                    apply_link(&mut f, labels.class_and_weight(first + strip * STRIP_ROWS + i).0);
                     row.iter_mut().zip(&f).for_each(|(to, probability)| *to = T::from_f64(*probability));
                 }
             });
         }
-        stored
+        tile_probabilities
     }
 }
 
@@ -253,9 +254,9 @@ pub(super) fn apply_link(scores: &mut [f64], class: usize) -> f64 {
         *f = if *f >= 0.0 { 1.0 - tail } else { tail };
         return loss;
     }
-    let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let true_score = scores[class] - largest;
-    scores.iter_mut().for_each(|f| *f = (*f - largest).exp());
+    let max_score = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let true_score = scores[class] - max_score;
+    scores.iter_mut().for_each(|f| *f = (*f - max_score).exp());
     let sum: f64 = scores.iter().sum();
     scores.iter_mut().for_each(|f| *f /= sum);
     sum.ln() - true_score
@@ -264,26 +265,26 @@ pub(super) fn apply_link(scores: &mut [f64], class: usize) -> f64 {
 impl<T: Real> Loss<'_, '_, T> {
     /// Computes the blocks at the last point as weighted moments of sampled rows: two passes.
     fn sampled_blocks(&mut self, point: &Evaluation, step: usize) -> Result<Vec<FoldGram>> {
-        let (n, p, k) = (self.n, self.features.p, self.k);
-        let keys = |j: usize| Stream::new(self.features.seed(), Purpose::Sketch, (step * k + j) as u64);
+        let (n, p, k) = (self.total_weight, self.features.p, self.k);
+        let stream = |j: usize| Stream::new(self.features.seed(), Purpose::Sketch, (step * k + j) as u64);
         let rate =
             |j: usize| hessian_blocks::ROWS_PER_FEATURE * p as f64 / (n * point.curvatures[j]).max(f64::MIN_POSITIVE);
-        let draws: Vec<(Stream, f64)> = (0..k).map(|j| (keys(j), rate(j))).collect();
+        let draws: Vec<(Stream, f64)> = (0..k).map(|j| (stream(j), rate(j))).collect();
         let samples = self.sample_rows(&draws)?;
         let mut class_blocks: Vec<SampledBlock<T>> = (0..k).map(|_| SampledBlock::new(p)).collect();
-        let rows: BTreeSet<usize> = samples.iter().flatten().map(|(row, _)| *row).collect();
-        let rows: Vec<usize> = rows.into_iter().collect();
-        let (panels, sequential, workers) = (Pool::default(), Workers::sequential(), self.features.workers());
-        let mut pending: Vec<&[(usize, f64)]> = samples.iter().map(Vec::as_slice).collect();
-        self.features.visit_selected(&rows, self.observer, |tile: &Tile<'_, T>| {
-            let rows = &rows[tile.first..tile.first + tile.rows()];
-            workers.for_each(class_blocks.iter_mut().zip(&mut pending).collect(), |(block, waiting)| {
-                for (i, row) in rows.iter().enumerate() {
+        let position_set: BTreeSet<usize> = samples.iter().flatten().map(|(row, _)| *row).collect();
+        let drawn_positions: Vec<usize> = position_set.into_iter().collect();
+        let (panels, sequential, workers) = (BufferPool::default(), Workers::sequential(), self.features.workers());
+        let mut remaining_draws: Vec<&[(usize, f64)]> = samples.iter().map(Vec::as_slice).collect();
+        self.features.visit_selected(&drawn_positions, self.observer, |tile: &Tile<'_, T>| {
+            let tile_positions = &drawn_positions[tile.first_row..tile.first_row + tile.row_count()];
+            workers.for_each(class_blocks.iter_mut().zip(&mut remaining_draws).collect(), |(block, block_draws)| {
+                for (i, row) in tile_positions.iter().enumerate() {
                     if let Some(((_, weight), rest)) =
-                        waiting.split_first().filter(|((position, _), _)| position == row)
+                        block_draws.split_first().filter(|((position, _), _)| position == row)
                     {
                         block.push(tile.row(i), *weight, &panels, &sequential);
-                        *waiting = rest;
+                        *block_draws = rest;
                     }
                 }
             });
@@ -301,16 +302,16 @@ impl<T: Real> Loss<'_, '_, T> {
         let (features, labels, observer, k) = (self.features, self.labels, self.observer, self.k);
         let (last_point, workers) = (&mut self.last_point, features.workers());
         // three numbers for each drawn row: class, position and weight
-        let RowValues(numbers) =
+        let RowValues(drawn_values) =
             features.reduce("drawn rows", observer, &RowValues::<f64>::default, |drawn, tile| {
                 let probabilities = last_point.tile_probabilities(tile, labels, workers);
-                for i in 0..tile.rows() {
-                    let (row, weight) = (tile.first + i, labels.row(tile.first + i).1);
-                    for (j, (keys, rate)) in draws.iter().enumerate() {
+                for i in 0..tile.row_count() {
+                    let (row, weight) = (tile.first_row + i, labels.class_and_weight(tile.first_row + i).1);
+                    for (j, (stream, rate)) in draws.iter().enumerate() {
                         let probability = probabilities[i * k + j].to_f64();
                         let row_curvature = weight * probability * (1.0 - probability);
                         let rate = (rate * row_curvature).min(1.0);
-                        if rate > 0.0 && keys.uniform(row as u64) < rate {
+                        if rate > 0.0 && stream.uniform(row as u64) < rate {
                             drawn.0.extend([j as f64, row as f64, row_curvature / rate]);
                         }
                     }
@@ -318,8 +319,8 @@ impl<T: Real> Loss<'_, '_, T> {
                 Ok(())
             })?;
         let mut samples = vec![Vec::new(); k];
-        for number in numbers.chunks_exact(3) {
-            samples[number[0] as usize].push((number[1] as usize, number[2]));
+        for draw in drawn_values.chunks_exact(3) {
+            samples[draw[0] as usize].push((draw[1] as usize, draw[2]));
         }
         Ok(samples)
     }

@@ -49,10 +49,10 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     &[DEFAULT_LAMBDA_GRID, C_GRID, FOLDS, INTERCEPT, CLASS_WEIGHT, STEPS, TOLERANCE, WEIGHTS],
     |settings| {
         Ok(Box::new(Logistic {
-            penalties: settings.compared_regularisations()?,
+            penalties: settings.regularisation_grid()?,
             intercept: settings.intercept(),
             class_weight: settings.class_weight(),
-            steps: settings.required(&STEPS, Settings::count),
+            max_steps: settings.required(&STEPS, Settings::count),
         }))
     },
 );
@@ -65,7 +65,7 @@ struct Logistic {
     intercept: Intercept,
     class_weight: ClassWeight,
     /// Maximum number of Newton steps at the requested lambda.
-    steps: usize,
+    max_steps: usize,
 }
 
 impl<T: Real> Solver<T> for Logistic {
@@ -73,7 +73,7 @@ impl<T: Real> Solver<T> for Logistic {
         SolverProperties {
             stores_features: true,
             uses_validation_rows: true,
-            row_weights: true,
+            accepts_row_weights: true,
             ..SolverProperties::default()
         }
     }
@@ -87,22 +87,26 @@ impl<T: Real> Solver<T> for Logistic {
         let (n, p, k) = (usize::try_from(size.n).unwrap_or(usize::MAX), size.map.p, size.t);
         plan.term(
             "classes and probabilities of all rows",
-            n.saturating_mul(5 + size.element_bytes * k) + features::values_bytes(n, 6),
+            n.saturating_mul(5 + size.element_bytes * k) + features::row_values_bytes(n, 6),
             "",
         )
         .term(
             "Gram matrix and the preconditioner's factor",
             GramState::bytes(p, 0, 1)
-                + (8 * (p + 1) * (p + 1)).max((features::STATES_PER_FOLD - 1) * GramState::bytes(p, 0, 1)),
+                + (8 * (p + 1) * (p + 1)).max((features::STATES_PER_REDUCTION - 1) * GramState::bytes(p, 0, 1)),
             LOWER_RANK,
         )
         .term(
             "Hessians of the classes",
-            hessian_blocks::bytes(n, p, if k == 2 { 1 } else { k }, size.element_bytes).unwrap_or(0),
+            hessian_blocks::bytes_if_worthwhile(n, p, if k == 2 { 1 } else { k }, size.element_bytes).unwrap_or(0),
             LOWER_RANK,
         )
-        .term("scores of a tile", 3 * pass_shape.tile * k * size_of::<f64>(), "")
-        .term("coefficients and directions", (9 + features::STATES_PER_FOLD) * 8 * (p + 1) * k, LOWER_RANK)
+        .term("scores of a tile", 3 * pass_shape.tile_rows * k * size_of::<f64>(), "")
+        .term(
+            "coefficients and directions",
+            (9 + features::STATES_PER_REDUCTION) * 8 * (p + 1) * k,
+            LOWER_RANK,
+        )
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
@@ -110,39 +114,40 @@ impl<T: Real> Solver<T> for Logistic {
         let class_count = class_labels.labels().len();
         let (features, gathered) =
             StoredFeatures::gather(data, GatherOptions { moments: true, ..GatherOptions::default() })?;
-        let class_weights = self.class_weight.by_code(&features.codes, &features.weights, class_labels)?;
-        let columns = if class_count == 2 { 1 } else { class_count };
+        let class_weights =
+            self.class_weight.weights_by_code(&features.class_codes, &features.weights, class_labels)?;
+        let score_count = if class_count == 2 { 1 } else { class_count };
         let moments = gathered.moments.as_ref().map(|state| &state.folds()[0]);
         let moments = moments.ok_or(Error::Shape { what: "moments", expected: 1, got: 0 })?;
-        let mut f = vec![0.0; columns];
+        let mut f = vec![0.0; score_count];
         let row_loss = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
             f.iter_mut().zip(scores).for_each(|(f, score)| *f = score);
-            apply_link(&mut f, features.codes[i] as usize)
+            apply_link(&mut f, features.class_codes[i] as usize)
         };
         let labels = Labels {
-            codes: &features.codes,
+            class_codes: &features.class_codes,
             class_weights: &class_weights,
             row_weights: &features.weights,
-            held_fold: None,
+            held_out_fold: None,
         };
         let held_out_scores = || {
-            let stage = data.resources.stage_observer.stage("held-out rows", None);
+            let stage = data.resources.stage_observer.start_stage("held-out rows", None);
             let loss_without = |fold| {
-                let labels = Labels { held_fold: Some((&features.folds, fold)), ..labels };
-                let loss = Loss::new(&features, labels, columns, self.intercept, &*stage);
-                let n = loss.n;
+                let labels = Labels { held_out_fold: Some((&features.folds, fold)), ..labels };
+                let loss = Loss::new(&features, labels, score_count, self.intercept, &*stage);
+                let n = loss.total_weight;
                 Ok((loss, n))
             };
             cross_validation::scores_by_newton(
                 &features,
                 data,
-                (&self.penalties, self.steps),
-                (columns, moments),
+                (&self.penalties, self.max_steps),
+                (score_count, moments),
                 &*stage,
                 loss_without,
             )
         };
-        let comparison = cross_validation::cross_validate(
+        let selection = cross_validation::cross_validate(
             &self.penalties,
             data,
             &features.weights,
@@ -150,24 +155,26 @@ impl<T: Real> Solver<T> for Logistic {
             held_out_scores,
             row_loss,
         )?;
-        let lambda = comparison.penalty.lambda(features.weight_outside(None));
-        let stage = data.resources.stage_observer.stage("newton", None);
-        let (loss, wide_features) =
-            (Loss::new(&features, labels, columns, self.intercept, &*stage), features.widened());
-        let wide_loss = || Loss::new(&wide_features, labels, columns, self.intercept, &*stage).without_probabilities();
+        let lambda = selection.penalty.lambda(features.weight_outside(None));
+        let stage = data.resources.stage_observer.start_stage("newton", None);
+        let (loss, f64_features) =
+            (Loss::new(&features, labels, score_count, self.intercept, &*stage), features.as_f64());
+        let f64_loss =
+            || Loss::new(&f64_features, labels, score_count, self.intercept, &*stage).without_probabilities();
         let (mut solution, _, loss) =
-            newton::fit("logistic regression", data, loss, wide_loss, (moments, lambda, self.steps))?;
+            newton::fit("logistic regression", data, loss, f64_loss, (moments, lambda, self.max_steps))?;
         solution.figures.insert(0, Figure::single("log-loss", loss));
-        if !comparison.scores.is_empty() {
-            let rows = comparison.scores.chunks_exact(columns).zip(&features.codes).enumerate();
+        if !selection.scores.is_empty() {
+            let rows = selection.scores.chunks_exact(score_count).zip(&features.class_codes).enumerate();
             let misclassified = |(i, (row, code)): (usize, (&[T], &u32))| {
                 (class_labels.decide(row.iter().map(|f| f.to_f64())) != *code as usize).then_some(i)
             };
-            let error = features.weights.total(rows.filter_map(misclassified)) / features.weight_outside(None);
-            solution.figures.push(Figure::single("held-out error", error));
+            let error_rate =
+                features.weights.weight_sum(rows.filter_map(misclassified)) / features.weight_outside(None);
+            solution.figures.push(Figure::single("held-out error", error_rate));
         }
-        solution.figures.extend(comparison.figures);
-        solution.passes += comparison.passes;
+        solution.figures.extend(selection.figures);
+        solution.passes += selection.passes;
         Ok(Solution { link: Some(Link::Logit), certificate: gathered.certificate, ..solution })
     }
 }

@@ -32,11 +32,11 @@
 
 mod semidefinite;
 
-use super::embedding::{check_components, embedding_facts, landmark_set};
+use super::embedding::{check_components, embedding_properties, landmark_set};
 use super::neighbour_graph::{NeighbourGraph, NeighbourOptions};
 use super::parameter::{EMBEDDING_COMPONENTS, NEIGHBOURS, NODES, Parameter};
 use super::{Figure, Solution, Solver, SolverFamily, SolverProperties, reject_if};
-use crate::linalg::cholesky::{Side, factor_sequential, solve_triangular};
+use crate::linalg::cholesky::{TriangularSystem, factor_sequential, solve_triangular};
 use crate::linalg::eigen::sign_of_largest;
 use crate::model::{Basis, BasisTransform};
 use crate::request::{FitRequest, PassShape, ProblemSize};
@@ -59,7 +59,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
 /// Maximum number of landmarks; a larger semidefinite programme takes minutes.
 const MAX_LANDMARKS: usize = 100;
 
-const DEFAULT_LANDMARKS: usize = 50;
+const DEFAULT_LANDMARK_COUNT: usize = 50;
 
 /// Relative excess of a squared distance above which a constraint is added.
 const VIOLATION_TOLERANCE: f64 = 1e-8;
@@ -74,23 +74,23 @@ const MAX_PER_LANDMARK: usize = 12;
 const WARNING_GAP: f64 = 1e-4;
 
 /// Fraction of the largest norm of a direction below which a direction counts as a rounding error.
-const ROUNDING: f64 = 1e-10;
+const DIRECTION_TOLERANCE: f64 = 1e-10;
 
 #[derive(Clone, Copy, Debug)]
 struct MaximumVariance(NeighbourOptions);
 
 /// Computes Q, N x m, which expresses the nodes by the first m of them.
-fn express_by_landmarks(aligned: &Mat<f64>, m: usize, workers: &Workers) -> Result<Mat<f64>> {
-    let other_count = aligned.nrows() - m;
-    let mut lower = aligned.submatrix(m, m, other_count, other_count).to_owned();
-    let undetermined = || {
+fn express_by_landmarks(alignment: &Mat<f64>, m: usize, workers: &Workers) -> Result<Mat<f64>> {
+    let other_count = alignment.nrows() - m;
+    let mut lower = alignment.submatrix(m, m, other_count, other_count).to_owned();
+    let undetermined_error = || {
         let why = "the landmarks do not determine the other nodes; raise `neighbours` or `rank`";
         Error::option("rank", m, why)
     };
-    factor_sequential(lower.as_mut()).ok_or_else(undetermined)?;
-    let mut others = aligned.submatrix(m, 0, other_count, m).to_owned();
-    solve_triangular(lower.as_ref(), Side::Factor, others.as_mut(), workers);
-    solve_triangular(lower.as_ref(), Side::Transpose, others.as_mut(), workers);
+    factor_sequential(lower.as_mut()).ok_or_else(undetermined_error)?;
+    let mut others = alignment.submatrix(m, 0, other_count, m).to_owned();
+    solve_triangular(lower.as_ref(), TriangularSystem::Factor, others.as_mut(), workers);
+    solve_triangular(lower.as_ref(), TriangularSystem::Transpose, others.as_mut(), workers);
     Ok(Mat::from_fn(m + other_count, m, |i, l| match i.checked_sub(m) {
         None => f64::from(u8::from(i == l)),
         Some(i) => -others[(i, l)],
@@ -102,17 +102,18 @@ fn express_by_landmarks(aligned: &Mat<f64>, m: usize, workers: &Workers) -> Resu
 fn centre_columns(q: &Mat<f64>) -> Mat<f64> {
     let m = q.ncols();
     let mut v: Vec<f64> = q.col_iter().map(|column| column.iter().sum()).collect();
-    let length = v.iter().map(|v| v * v).sum::<f64>().sqrt();
-    v[0] += if v[0] < 0.0 { -length } else { length };
+    let norm = v.iter().map(|v| v * v).sum::<f64>().sqrt();
+    v[0] += if v[0] < 0.0 { -norm } else { norm };
     // Qᵀ1 has at least the length √(N²/m), because every row of Q sums to 1
-    let square: f64 = v.iter().map(|v| v * v).sum();
-    let along: Vec<f64> = q.row_iter().map(|row| row.iter().zip(&v).map(|(q, v)| q * v).sum::<f64>()).collect();
-    let mut reflected = Mat::from_fn(q.nrows(), m - 1, |i, l| q[(i, l + 1)] - 2.0 * along[i] * v[l + 1] / square);
-    for column in reflected.col_iter_mut() {
+    let squared_norm: f64 = v.iter().map(|v| v * v).sum();
+    let projections: Vec<f64> = q.row_iter().map(|row| row.iter().zip(&v).map(|(q, v)| q * v).sum::<f64>()).collect();
+    let mut centred =
+        Mat::from_fn(q.nrows(), m - 1, |i, l| q[(i, l + 1)] - 2.0 * projections[i] * v[l + 1] / squared_norm);
+    for column in centred.col_iter_mut() {
         let mean = column.rb().iter().sum::<f64>() / q.nrows() as f64;
         column.iter_mut().for_each(|value| *value -= mean);
     }
-    reflected
+    centred
 }
 
 /// Pairs of neighbours without duplicates, with their squared distances.
@@ -120,53 +121,53 @@ struct NeighbourPairs(Vec<(usize, usize, f64)>);
 
 impl NeighbourPairs {
     fn new(graph: &NeighbourGraph) -> Self {
-        let (lists, k) = (graph.neighbours.iter().enumerate(), graph.k);
+        let (neighbours, k) = (graph.neighbours.iter().enumerate(), graph.k);
         let mut pairs: Vec<(usize, usize, f64)> =
-            lists.map(|(index, (square, to))| ((index / k).min(*to), (index / k).max(*to), *square)).collect();
+            neighbours.map(|(index, (square, to))| ((index / k).min(*to), (index / k).max(*to), *square)).collect();
         pairs.sort_by_key(|(i, j, _)| (*i, *j));
         pairs.dedup_by_key(|(i, j, _)| (*i, *j));
         Self(pairs)
     }
 
     /// Computes a_e = r_i − r_j for the rows r of a matrix, one column for each of these pairs.
-    fn directions(&self, rows: MatRef<'_, f64>, chosen: &[usize]) -> Mat<f64> {
-        Mat::from_fn(rows.ncols(), chosen.len(), |c, e| {
-            let (i, j, _) = self.0[chosen[e]];
+    fn directions(&self, rows: MatRef<'_, f64>, pair_indices: &[usize]) -> Mat<f64> {
+        Mat::from_fn(rows.ncols(), pair_indices.len(), |c, e| {
+            let (i, j, _) = self.0[pair_indices[e]];
             rows[(i, c)] - rows[(j, c)]
         })
     }
 
     /// Returns pairs whose directions a_e span the directions of all pairs. Gram-Schmidt chooses
     /// the pairs: the next pair is the pair whose direction has the longest remainder.
-    fn spanning(&self, rows: MatRef<'_, f64>) -> Vec<usize> {
-        let all: Vec<usize> = (0..self.0.len()).collect();
-        let mut remainders = self.directions(rows, &all);
-        let (mut chosen, mut first) = (Vec::new(), 0.0f64);
+    fn spanning_pairs(&self, rows: MatRef<'_, f64>) -> Vec<usize> {
+        let all_pairs: Vec<usize> = (0..self.0.len()).collect();
+        let mut remainders = self.directions(rows, &all_pairs);
+        let (mut selected, mut max_squared_length) = (Vec::new(), 0.0f64);
         for _ in 0..rows.ncols() {
-            let lengths = remainders.col_iter().map(|column| column.squared_norm_l2());
-            let longest = lengths
+            let squared_lengths = remainders.col_iter().map(|column| column.squared_norm_l2());
+            let longest = squared_lengths
                 .enumerate()
                 .fold((0, 0.0f64), |best, candidate| if candidate.1 > best.1 { candidate } else { best });
-            first = first.max(longest.1);
-            if longest.1 <= ROUNDING * ROUNDING * first {
+            max_squared_length = max_squared_length.max(longest.1);
+            if longest.1 <= DIRECTION_TOLERANCE * DIRECTION_TOLERANCE * max_squared_length {
                 break;
             }
-            chosen.push(longest.0);
-            let unit: Vec<f64> = remainders.col(longest.0).iter().map(|v| v / longest.1.sqrt()).collect();
+            selected.push(longest.0);
+            let unit_vector: Vec<f64> = remainders.col(longest.0).iter().map(|v| v / longest.1.sqrt()).collect();
             for column in remainders.col_iter_mut() {
-                let along: f64 = column.rb().iter().zip(&unit).map(|(a, b)| a * b).sum();
-                column.iter_mut().zip(&unit).for_each(|(v, unit)| *v -= along * unit);
+                let projection: f64 = column.rb().iter().zip(&unit_vector).map(|(a, b)| a * b).sum();
+                column.iter_mut().zip(&unit_vector).for_each(|(v, unit)| *v -= projection * unit);
             }
         }
-        chosen
+        selected
     }
 }
 
 struct UnfoldingSolution {
     /// R with K = RRᵀ, N x (m − 1).
-    rows: Mat<f64>,
-    constraints: usize,
-    rounds: usize,
+    node_factor: Mat<f64>,
+    constraint_count: usize,
+    round_count: usize,
     gap: f64,
     /// Largest relative excess of the distance between two neighbours.
     max_excess: f64,
@@ -184,11 +185,11 @@ impl UnfoldingProblem<'_> {
     fn solve(&self, observer: &dyn Observer) -> Result<UnfoldingSolution> {
         let (q, m) = (self.q.as_ref(), self.q.ncols());
         let pairs = &self.pairs.0;
-        let unit = pairs.iter().map(|(.., square)| square).sum::<f64>() / pairs.len().max(1) as f64;
-        if unit <= 0.0 || !unit.is_finite() {
+        let mean_squared_distance = pairs.iter().map(|(.., square)| square).sum::<f64>() / pairs.len().max(1) as f64;
+        if mean_squared_distance <= 0.0 || !mean_squared_distance.is_finite() {
             return Err(Error::NoVariance);
         }
-        let mut active = self.pairs.spanning(q);
+        let mut active = self.pairs.spanning_pairs(q);
         let why = "the distances between neighbours do not bound the coordinates of the landmarks; lower it, or raise `neighbours`";
         reject_if(active.len() < m, "rank", m + 1, why)?;
         let mut objective = product(q.transpose(), q);
@@ -197,33 +198,41 @@ impl UnfoldingProblem<'_> {
         for round in 1.. {
             let a = self.pairs.directions(q, &active);
             // identical rows stay identical up to rounding
-            let bounds: Vec<f64> = active.iter().map(|e| (pairs[*e].2 / unit).max(VIOLATION_TOLERANCE)).collect();
+            let bounds: Vec<f64> =
+                active.iter().map(|e| (pairs[*e].2 / mean_squared_distance).max(VIOLATION_TOLERANCE)).collect();
             let (x, gap) = maximise(objective.as_ref(), a.as_ref(), &bounds, self.workers, observer)?;
             let (values, vectors) = symmetric_eigen(x.as_ref())?;
-            let roots = Mat::from_fn(m, m, |i, j| vectors[(i, j)] * (values[j].max(0.0) * unit).sqrt());
-            let mut rows = Mat::zeros(q.nrows(), m);
-            matmul(rows.as_mut(), Accum::Replace, q, roots.as_ref(), 1.0, par(self.workers));
-            let violated = self.violated(rows.as_ref(), &active, unit);
-            if violated.is_empty() || active.len() + violated.len() > MAX_PER_LANDMARK * (m + 1) {
-                let max_excess = violated.first().map_or(0.0, |(over, _)| over.sqrt() - 1.0);
-                return Ok(UnfoldingSolution { rows, constraints: active.len(), rounds: round, gap, max_excess });
+            let roots =
+                Mat::from_fn(m, m, |i, j| vectors[(i, j)] * (values[j].max(0.0) * mean_squared_distance).sqrt());
+            let mut node_factor = Mat::zeros(q.nrows(), m);
+            matmul(node_factor.as_mut(), Accum::Replace, q, roots.as_ref(), 1.0, par(self.workers));
+            let violations = self.most_violated(node_factor.as_ref(), &active, mean_squared_distance);
+            if violations.is_empty() || active.len() + violations.len() > MAX_PER_LANDMARK * (m + 1) {
+                let max_excess = violations.first().map_or(0.0, |(squared_ratio, _)| squared_ratio.sqrt() - 1.0);
+                return Ok(UnfoldingSolution {
+                    node_factor,
+                    constraint_count: active.len(),
+                    round_count: round,
+                    gap,
+                    max_excess,
+                });
             }
-            active.extend(violated.into_iter().map(|(_, e)| e));
+            active.extend(violations.into_iter().map(|(_, e)| e));
         }
         Err(Error::NoVariance)
     }
 
     /// Returns the most violated constraints that are not yet in use, each with the ratio of its
     /// squared distance to the allowed squared distance.
-    fn violated(&self, rows: MatRef<'_, f64>, active: &[usize], unit: f64) -> Vec<(f64, usize)> {
+    fn most_violated(&self, rows: MatRef<'_, f64>, active: &[usize], mean_squared_distance: f64) -> Vec<(f64, usize)> {
         let mut excesses: Vec<(f64, usize)> = Vec::new();
-        let mut free = vec![true; self.pairs.0.len()];
-        active.iter().for_each(|e| free[*e] = false);
-        for (e, (i, j, square)) in self.pairs.0.iter().enumerate().filter(|(e, _)| free[*e]) {
-            let square_distance: f64 = (0..rows.ncols()).map(|c| (rows[(*i, c)] - rows[(*j, c)]).powi(2)).sum();
-            let allowed = square.max(VIOLATION_TOLERANCE * unit);
-            if square_distance > allowed * (1.0 + VIOLATION_TOLERANCE) {
-                excesses.push((square_distance / allowed, e));
+        let mut is_inactive = vec![true; self.pairs.0.len()];
+        active.iter().for_each(|e| is_inactive[*e] = false);
+        for (e, (i, j, square)) in self.pairs.0.iter().enumerate().filter(|(e, _)| is_inactive[*e]) {
+            let squared_distance: f64 = (0..rows.ncols()).map(|c| (rows[(*i, c)] - rows[(*j, c)]).powi(2)).sum();
+            let squared_bound = square.max(VIOLATION_TOLERANCE * mean_squared_distance);
+            if squared_distance > squared_bound * (1.0 + VIOLATION_TOLERANCE) {
+                excesses.push((squared_distance / squared_bound, e));
             }
         }
         excesses.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
@@ -234,47 +243,59 @@ impl UnfoldingProblem<'_> {
 
 impl<T: Real> Solver<T> for MaximumVariance {
     fn properties(&self) -> SolverProperties {
-        SolverProperties { default_rank: Some(DEFAULT_LANDMARKS), dense_only: true, ..embedding_facts(FAMILY.name) }
+        SolverProperties {
+            default_rank: Some(DEFAULT_LANDMARK_COUNT),
+            dense_only: true,
+            ..embedding_properties(FAMILY.name)
+        }
     }
 
     fn check(&self, request: &FitRequest<'_>) -> Result<()> {
         let why = format!(
             "its semidefinite programme takes minutes beyond {MAX_LANDMARKS} landmarks; lower it, or use lle or isomap"
         );
-        reject_if(request.size.landmarks > MAX_LANDMARKS, "rank", request.size.landmarks, why)
+        reject_if(request.size.landmark_count > MAX_LANDMARKS, "rank", request.size.landmark_count, why)
     }
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, _: PassShape) -> MemoryPlan {
-        let (nodes, m) = (size.map.landmarks.unwrap_or_default(), size.landmarks);
+        let (node_count, m) = (size.map.landmark_count.unwrap_or_default(), size.landmark_count);
         plan.term(
             "nodes and their neighbours",
-            NeighbourGraph::bytes(nodes, size.d, self.0.neighbours),
+            NeighbourGraph::bytes(node_count, size.d, self.0.neighbour_count),
             "lower `nodes`",
         )
-        .term("weights and their factor", nodes.saturating_mul(nodes).saturating_mul(16), "lower `nodes`")
+        .term("weights and their factor", node_count.saturating_mul(node_count).saturating_mul(16), "lower `nodes`")
         .term(
             "pairs of neighbours",
-            nodes.saturating_mul(NeighbourGraph::max_neighbours(nodes, self.0.neighbours)).saturating_mul(8 * (m + 8)),
+            node_count
+                .saturating_mul(NeighbourGraph::max_neighbours(node_count, self.0.neighbour_count))
+                .saturating_mul(8 * (m + 8)),
             "lower `nodes`",
         )
         .term("semidefinite programme", semidefinite::bytes(m, MAX_PER_LANDMARK * m), "lower `rank`")
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
-        let (set, resources) = (landmark_set(data)?, data.resources);
-        let m = data.options.landmark_count().min(set.len());
-        check_components(self.0.components, m, "landmarks")?;
-        let graph = NeighbourGraph::new(set, self.0.neighbours, resources)?;
+        let (landmark_set, resources) = (landmark_set(data)?, data.resources);
+        let m = data.options.landmark_count().min(landmark_set.len());
+        check_components(self.0.component_count, m, "landmarks")?;
+        let graph = NeighbourGraph::new(landmark_set, self.0.neighbour_count, resources)?;
         let (k, pairs) = (graph.k, NeighbourPairs::new(&graph));
         let q = {
-            let _stage = resources.stage_observer.stage("weights of the neighbours", None);
-            let aligned = graph.alignment();
+            let _stage = resources.stage_observer.start_stage("weights of the neighbours", None);
+            let alignment = graph.alignment();
             drop(graph);
-            centre_columns(&express_by_landmarks(&aligned, m, resources.workers)?)
+            centre_columns(&express_by_landmarks(&alignment, m, resources.workers)?)
         };
-        let observer = resources.stage_observer.stage("semidefinite programme", None);
+        let observer = resources.stage_observer.start_stage("semidefinite programme", None);
         let unfolding = UnfoldingProblem { q, pairs, workers: resources.workers };
-        let UnfoldingSolution { rows, constraints, rounds, gap, max_excess } = unfolding.solve(&*observer)?;
+        let UnfoldingSolution {
+            node_factor: rows,
+            constraint_count: constraints,
+            round_count: rounds,
+            gap,
+            max_excess,
+        } = unfolding.solve(&*observer)?;
         drop(observer);
         if gap > WARNING_GAP || max_excess > WARNING_GAP {
             resources.stage_observer.warn(format!(
@@ -283,9 +304,9 @@ impl<T: Real> Solver<T> for MaximumVariance {
             ));
         }
         let (values, vectors) = symmetric_eigen(product(rows.transpose(), rows.as_ref()).as_ref())?;
-        let total: f64 = values.iter().map(|value| value.max(0.0)).sum();
-        let leading: Vec<usize> = (0..values.len()).rev().take(self.0.components).collect();
-        let mut weights = Mat::zeros(set.len(), leading.len());
+        let eigenvalue_sum: f64 = values.iter().map(|value| value.max(0.0)).sum();
+        let leading: Vec<usize> = (0..values.len()).rev().take(self.0.component_count).collect();
+        let mut weights = Mat::zeros(landmark_set.len(), leading.len());
         let directions = Mat::from_fn(values.len(), leading.len(), |i, j| vectors[(i, leading[j])]);
         matmul(weights.as_mut(), Accum::Replace, rows.as_ref(), directions.as_ref(), 1.0, par(resources.workers));
         for j in 0..leading.len() {
@@ -296,18 +317,21 @@ impl<T: Real> Solver<T> for MaximumVariance {
         let figures = vec![
             Figure {
                 name: "share of variance",
-                values: eigenvalues.iter().map(|v| v / total.max(f64::MIN_POSITIVE)).collect(),
+                values: eigenvalues.iter().map(|v| v / eigenvalue_sum.max(f64::MIN_POSITIVE)).collect(),
             },
             Figure { name: "eigenvalue", values: eigenvalues },
-            Figure::single("sum of squares", total),
-            Figure::single(NODES.name, set.len() as f64),
+            Figure::single("sum of squares", eigenvalue_sum),
+            Figure::single(NODES.name, landmark_set.len() as f64),
             Figure::single("landmarks", m as f64),
             Figure::single("constraints", constraints as f64),
             Figure::single("rounds", rounds as f64),
         ];
         Ok(Solution {
-            basis: Some(Basis::Landmarks { points: set.points.clone(), rows: set.rows.clone() }),
-            form: BasisTransform::ReconstructionWeights { neighbours: k },
+            basis: Some(Basis::Landmarks {
+                points: landmark_set.points.clone(),
+                row_numbers: landmark_set.row_numbers.clone(),
+            }),
+            basis_transform: BasisTransform::ReconstructionWeights { neighbours: k },
             intercept: vec![0.0; leading.len()],
             weights,
             figures,

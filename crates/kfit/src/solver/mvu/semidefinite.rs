@@ -22,7 +22,7 @@
 //! programming", SIAM J. Optimization 6, 1996; Benson, Ye, Zhang, "Solving large-scale sparse
 //! semidefinite programs for combinatorial optimization", SIAM J. Optimization 10, 2000.
 
-use crate::linalg::cholesky::{Side, factor_sequential, solve_triangular};
+use crate::linalg::cholesky::{TriangularSystem, factor_sequential, solve_triangular};
 use crate::{Error, Result, solver::check_stop};
 use faer::{Accum, Mat, MatRef, linalg::matmul::matmul};
 use kapprox::map::par;
@@ -46,8 +46,8 @@ const LONG_STEP: f64 = 0.7;
 const STEP_SHRINK: f64 = 0.9;
 const MIN_STEP: f64 = 1e-8;
 
-pub(super) fn bytes(m: usize, constraints: usize) -> usize {
-    8 * (10 * m * m + 4 * m * constraints + 4 * constraints * constraints)
+pub(super) fn bytes(m: usize, constraint_count: usize) -> usize {
+    8 * (10 * m * m + 4 * m * constraint_count + 4 * constraint_count * constraint_count)
 }
 
 /// Maximises ⟨C, X⟩ over X (m x m) with aᵀ_e X a_e ≤ b_e, where C (m x m) is positive
@@ -66,7 +66,7 @@ pub(super) fn maximise(
 ) -> Result<(Mat<f64>, f64)> {
     let programme = Programme { c, a, b, workers };
     let mut point = programme.feasible_start()?;
-    let mut reduction = REDUCTION_AFTER_SHORT;
+    let mut sigma = REDUCTION_AFTER_SHORT;
     for _ in 0..MAX_STEPS {
         check_stop(observer)?;
         let (gap, infeasibility) = programme.gap(&point);
@@ -74,19 +74,19 @@ pub(super) fn maximise(
             break;
         }
         // `None` if rounding makes a system indefinite: the method stops
-        let Some(step) = programme.step(&point, reduction) else { break };
-        let (along_x, along_y) = programme.step_lengths(&point, &step);
-        if along_x.max(along_y) < MIN_STEP {
+        let Some(step) = programme.step(&point, sigma) else { break };
+        let (primal_length, dual_length) = programme.step_lengths(&point, &step);
+        if primal_length.max(dual_length) < MIN_STEP {
             break;
         }
-        reduction = if along_x.min(along_y) > LONG_STEP { REDUCTION_AFTER_LONG } else { REDUCTION_AFTER_SHORT };
-        point = point.moved(&step, along_x, along_y);
+        sigma = if primal_length.min(dual_length) > LONG_STEP { REDUCTION_AFTER_LONG } else { REDUCTION_AFTER_SHORT };
+        point = point.moved(&step, primal_length, dual_length);
     }
     let (gap, _) = programme.gap(&point);
     Ok((point.x, gap))
 }
 
-fn unsolvable() -> Error {
+fn unsolvable_error() -> Error {
     Error::NotFinite {
         what: "a step of the semidefinite programme",
         remedy: "lower `rank`, raise `neighbours`, or scale the features",
@@ -101,12 +101,14 @@ struct Point {
 }
 
 impl Point {
-    fn moved(&self, step: &Self, along_x: f64, along_y: f64) -> Self {
-        let sum = |from: &[f64], step: &[f64], along: f64| from.iter().zip(step).map(|(v, d)| v + along * d).collect();
+    fn moved(&self, step: &Self, primal_length: f64, dual_length: f64) -> Self {
+        let sum = |values: &[f64], step: &[f64], step_length: f64| {
+            values.iter().zip(step).map(|(v, d)| v + step_length * d).collect()
+        };
         Self {
-            x: Mat::from_fn(self.x.nrows(), self.x.ncols(), |i, j| self.x[(i, j)] + along_x * step.x[(i, j)]),
-            s: sum(&self.s, &step.s, along_x),
-            y: sum(&self.y, &step.y, along_y),
+            x: Mat::from_fn(self.x.nrows(), self.x.ncols(), |i, j| self.x[(i, j)] + primal_length * step.x[(i, j)]),
+            s: sum(&self.s, &step.s, primal_length),
+            y: sum(&self.y, &step.y, dual_length),
         }
     }
 }
@@ -132,7 +134,7 @@ impl Programme<'_> {
     }
 
     /// Computes Z.
-    fn slack(&self, y: &[f64]) -> Mat<f64> {
+    fn dual_slack(&self, y: &[f64]) -> Mat<f64> {
         let mut z = self.weighted_sum(y);
         z -= self.c;
         z
@@ -149,29 +151,29 @@ impl Programme<'_> {
     /// y_e are equal and so large that Z is positive definite.
     fn feasible_start(&self) -> Result<Point> {
         let (m, constraints) = self.a.shape();
-        let longest = self.a.col_iter().zip(self.b).map(|(a, b)| a.squared_norm_l2() / b).fold(0.0, f64::max);
+        let max_squared_ratio = self.a.col_iter().zip(self.b).map(|(a, b)| a.squared_norm_l2() / b).fold(0.0, f64::max);
         let mut lower = self.weighted_sum(&vec![1.0; constraints]);
-        factor_sequential(lower.as_mut()).filter(|()| longest > 0.0).ok_or_else(unsolvable)?;
+        factor_sequential(lower.as_mut()).filter(|()| max_squared_ratio > 0.0).ok_or_else(unsolvable_error)?;
         // the trace of (AAᵀ)⁻¹C is at least the largest eigenvalue of C relative to AAᵀ
-        let mut half = self.c.to_owned();
-        solve_triangular(lower.as_ref(), Side::Factor, half.as_mut(), self.workers);
-        solve_triangular(lower.as_ref(), Side::Transpose, half.as_mut(), self.workers);
-        let trace: f64 = (0..m).map(|i| half[(i, i)]).sum();
+        let mut relative_c = self.c.to_owned();
+        solve_triangular(lower.as_ref(), TriangularSystem::Factor, relative_c.as_mut(), self.workers);
+        solve_triangular(lower.as_ref(), TriangularSystem::Transpose, relative_c.as_mut(), self.workers);
+        let trace: f64 = (0..m).map(|i| relative_c[(i, i)]).sum();
         let mut y = vec![2.0 * trace.max(f64::MIN_POSITIVE); constraints];
-        while factor_sequential(self.slack(&y).as_mut()).is_none() {
+        while factor_sequential(self.dual_slack(&y).as_mut()).is_none() {
             y.iter_mut().for_each(|y| *y *= 2.0);
             if !y[0].is_finite() {
-                return Err(unsolvable());
+                return Err(unsolvable_error());
             }
         }
-        let x = Mat::from_fn(m, m, |i, j| if i == j { 0.5 / longest } else { 0.0 });
-        let s = self.constraint_values(x.as_ref()).iter().zip(self.b).map(|(used, b)| b - used).collect();
+        let x = Mat::from_fn(m, m, |i, j| if i == j { 0.5 / max_squared_ratio } else { 0.0 });
+        let s = self.constraint_values(x.as_ref()).iter().zip(self.b).map(|(value, b)| b - value).collect();
         Ok(Point { x, s, y })
     }
 
     /// Computes ⟨X, Z⟩ + sᵀy.
     fn complementarity(&self, point: &Point) -> f64 {
-        let z = self.slack(&point.y);
+        let z = self.dual_slack(&point.y);
         let inner: f64 = z.col_iter().zip(point.x.col_iter()).map(|(z, x)| z.transpose() * x).sum();
         inner + point.s.iter().zip(&point.y).map(|(s, y)| s * y).sum::<f64>()
     }
@@ -180,29 +182,29 @@ impl Programme<'_> {
     fn gap(&self, point: &Point) -> (f64, f64) {
         let bound: f64 = self.b.iter().zip(&point.y).map(|(b, y)| b * y).sum();
         let values = self.constraint_values(point.x.as_ref());
-        let infeasibility = values.iter().zip(&point.s).zip(self.b).map(|((used, s), b)| (used + s - b).abs() / b);
+        let infeasibility = values.iter().zip(&point.s).zip(self.b).map(|((value, s), b)| (value + s - b).abs() / b);
         (self.complementarity(point).max(0.0) / bound.max(f64::MIN_POSITIVE), infeasibility.fold(0.0, f64::max))
     }
 
     /// Computes the step towards `reduction`·μ; `None` if rounding makes a system indefinite.
-    fn step(&self, point: &Point, reduction: f64) -> Option<Point> {
+    fn step(&self, point: &Point, sigma: f64) -> Option<Point> {
         let (m, constraints) = self.a.shape();
-        let mu = reduction * self.complementarity(point) / (m + constraints) as f64;
-        let mut lower = self.slack(&point.y);
+        let mu = sigma * self.complementarity(point) / (m + constraints) as f64;
+        let mut lower = self.dual_slack(&point.y);
         factor_sequential(lower.as_mut())?;
         let mut inverse = Mat::<f64>::identity(m, m);
-        solve_triangular(lower.as_ref(), Side::Factor, inverse.as_mut(), self.workers);
+        solve_triangular(lower.as_ref(), TriangularSystem::Factor, inverse.as_mut(), self.workers);
         let inverse = self.product(inverse.transpose(), inverse.as_ref());
         let g = self.product(self.a.transpose(), self.product(inverse.as_ref(), self.a).as_ref());
         let p = self.product(self.a.transpose(), self.product(point.x.as_ref(), self.a).as_ref());
         let mut system = Mat::from_fn(constraints, constraints, |e, f| {
             g[(e, f)] * p[(e, f)] + if e == f { point.s[e] / point.y[e] } else { 0.0 }
         });
-        let mut right = Mat::from_fn(constraints, 1, |e, _| mu * (g[(e, e)] + 1.0 / point.y[e]) - self.b[e]);
+        let mut right_side = Mat::from_fn(constraints, 1, |e, _| mu * (g[(e, e)] + 1.0 / point.y[e]) - self.b[e]);
         factor_sequential(system.as_mut())?;
-        solve_triangular(system.as_ref(), Side::Factor, right.as_mut(), self.workers);
-        solve_triangular(system.as_ref(), Side::Transpose, right.as_mut(), self.workers);
-        let y = right.col_as_slice(0).to_vec();
+        solve_triangular(system.as_ref(), TriangularSystem::Factor, right_side.as_mut(), self.workers);
+        solve_triangular(system.as_ref(), TriangularSystem::Transpose, right_side.as_mut(), self.workers);
+        let y = right_side.col_as_slice(0).to_vec();
         let change =
             self.product(self.product(point.x.as_ref(), self.weighted_sum(&y).as_ref()).as_ref(), inverse.as_ref());
         let x =
@@ -213,19 +215,20 @@ impl Programme<'_> {
 
     /// Returns the step lengths that keep X and s, and y and Z, positive.
     fn step_lengths(&self, point: &Point, step: &Point) -> (f64, f64) {
-        let longest_feasible = |is_feasible: &dyn Fn(&Point) -> bool, point_at: &dyn Fn(f64) -> Point| {
-            let mut along = 1.0;
-            while along >= MIN_STEP && !is_feasible(&point_at(along)) {
-                along *= STEP_SHRINK;
+        let feasible_length = |is_feasible: &dyn Fn(&Point) -> bool, point_at: &dyn Fn(f64) -> Point| {
+            let mut length = 1.0;
+            while length >= MIN_STEP && !is_feasible(&point_at(length)) {
+                length *= STEP_SHRINK;
             }
-            if along < 1.0 { along * STEP_SHRINK } else { along }
+            if length < 1.0 { length * STEP_SHRINK } else { length }
         };
-        let positive = |values: &[f64]| values.iter().all(|v| *v > 0.0);
-        let primal = |p: &Point| positive(&p.s) && factor_sequential(p.x.clone().as_mut()).is_some();
-        let dual = |p: &Point| positive(&p.y) && factor_sequential(self.slack(&p.y).as_mut()).is_some();
+        let is_positive = |values: &[f64]| values.iter().all(|v| *v > 0.0);
+        let is_primal_feasible = |p: &Point| is_positive(&p.s) && factor_sequential(p.x.clone().as_mut()).is_some();
+        let is_dual_feasible =
+            |p: &Point| is_positive(&p.y) && factor_sequential(self.dual_slack(&p.y).as_mut()).is_some();
         (
-            longest_feasible(&primal, &|along| point.moved(step, along, 0.0)),
-            longest_feasible(&dual, &|along| point.moved(step, 0.0, along)),
+            feasible_length(&is_primal_feasible, &|along| point.moved(step, along, 0.0)),
+            feasible_length(&is_dual_feasible, &|along| point.moved(step, 0.0, along)),
         )
     }
 }

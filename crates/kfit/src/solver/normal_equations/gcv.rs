@@ -24,33 +24,33 @@ use kstore::{Workers, pass::Observer};
 /// be solved, or has as many degrees of freedom as rows. Overwrites `system`.
 pub(super) fn gcv_by_lambda(
     state: &GramState,
-    options: &RidgeGrid,
+    grid: &RidgeGrid,
     system: &mut RidgeSystem,
     workers: &Workers,
     observer: &dyn Observer,
 ) -> Result<Vec<Vec<Option<f64>>>> {
     system.assemble(state, None, workers)?;
-    let (n, t) = (state.weight(), state.targets());
+    let (n, t) = (state.weight_sum(), state.target_count());
     let at_lambda = |lambda: &f64| {
         check_stop(observer)?;
-        let solution = system.solve(*lambda, &options.ranks, workers);
-        let ranks = &options.ranks[..solution.solved_ranks];
-        let mut scores = vec![None; options.ranks.len()];
-        let Some(largest) = ranks.last() else { return Ok(scores) };
+        let solution = system.solve(*lambda, &grid.ranks, workers);
+        let ranks = &grid.ranks[..solution.solved_rank_count];
+        let mut scores = vec![None; grid.ranks.len()];
+        let Some(largest_rank) = ranks.last() else { return Ok(scores) };
         let mut errors = vec![0.0; solution.weights.ncols()];
         for fold in state.folds() {
-            let fold_errors = squared_errors(fold, &solution, *largest, state.epsilon(), workers);
+            let fold_errors = squared_errors(fold, &solution, *largest_rank, state.epsilon(), workers);
             errors.iter_mut().zip(fold_errors).for_each(|(sum, part)| *sum += part);
         }
-        let degrees = system.degrees_of_freedom(*lambda, ranks, workers);
-        for (k, df) in degrees.iter().enumerate() {
-            let mse = errors[k * t..(k + 1) * t].iter().sum::<f64>() / (n * t.max(1) as f64);
+        let degrees_of_freedom = system.degrees_of_freedom(*lambda, ranks, workers);
+        for (rank_index, df) in degrees_of_freedom.iter().enumerate() {
+            let mse = errors[rank_index * t..(rank_index + 1) * t].iter().sum::<f64>() / (n * t.max(1) as f64);
             let residual_freedom = 1.0 - df / n;
-            scores[k] = (residual_freedom > 0.0)
+            scores[rank_index] = (residual_freedom > 0.0)
                 .then(|| mse / (residual_freedom * residual_freedom))
                 .filter(|score| score.is_finite());
         }
         Ok(scores)
     };
-    options.lambdas.iter().map(at_lambda).collect()
+    grid.lambdas.iter().map(at_lambda).collect()
 }

@@ -48,13 +48,13 @@ impl RidgeGrid {
     /// or above p, [`Error::Shape`] if the number of centres differs from t.
     pub(crate) fn check(&self, state: &GramState) -> Result<()> {
         let got = self.target_centre.len();
-        if got != state.targets() {
-            return Err(Error::Shape { what: "centres of the targets", expected: state.targets(), got });
+        if got != state.target_count() {
+            return Err(Error::Shape { what: "centres of the targets", expected: state.target_count(), got });
         }
-        let features = state.features();
+        let features = state.feature_count();
         match self.ranks.iter().find(|rank| !(1..=features).contains(*rank)) {
             Some(rank) => Err(Error::InvalidRank { rank: *rank, features }),
-            None => self.lambdas.iter().try_for_each(|lambda| grids::check_lambda(*lambda).map(drop)),
+            None => self.lambdas.iter().try_for_each(|lambda| grids::require_lambda(*lambda).map(drop)),
         }
     }
 
@@ -74,7 +74,7 @@ pub struct RidgeFit {
     /// Training mean squared error of each target.
     pub train_mse: Vec<f64>,
     /// A lower bound on the condition number of the system, from the pivots of its factor.
-    pub condition: f64,
+    pub condition_bound: f64,
 }
 
 /// Fits the first r = `rank` features at `lambda` to the rows of all folds.
@@ -98,12 +98,12 @@ pub(crate) fn fit_with_system(
 ) -> Result<(RidgeFit, RidgeSystem)> {
     let options = RidgeGrid { ranks: vec![rank], lambdas: vec![lambda], ..options.clone() };
     options.check(state)?;
-    let mut system = RidgeSystem::new(state.features(), &options.target_centre, options.intercept);
+    let mut system = RidgeSystem::new(state.feature_count(), &options.target_centre, options.intercept);
     system.assemble(state, None, workers)?;
     let solution = system.solve(lambda, &options.ranks, workers);
     // a cancelled factorisation looks like a failed factorisation
     workers.check()?;
-    if solution.solved_ranks == 0 {
+    if solution.solved_rank_count == 0 {
         return Err(Error::Indefinite { rank, lambda, precision: state.precision() });
     }
     Ok((ridge_fit(state, rank, &solution, &options, workers), system))
@@ -120,7 +120,7 @@ pub(crate) fn min_norm_fit(
 ) -> Result<(RidgeFit, usize)> {
     let options = RidgeGrid { ranks: vec![rank], lambdas: Vec::new(), ..options.clone() };
     options.check(state)?;
-    let mut system = RidgeSystem::new(state.features(), &options.target_centre, options.intercept);
+    let mut system = RidgeSystem::new(state.feature_count(), &options.target_centre, options.intercept);
     system.assemble(state, None, workers)?;
     let (solution, numerical_rank) = system.min_norm(rank, state.epsilon())?;
     Ok((ridge_fit(state, rank, &solution, &options, workers), numerical_rank))
@@ -133,12 +133,12 @@ fn ridge_fit(
     options: &RidgeGrid,
     workers: &Workers,
 ) -> RidgeFit {
-    let mut train_mse = vec![0.0; state.targets()];
+    let mut train_mse = vec![0.0; state.target_count()];
     for fold in state.folds() {
         let fold_errors = squared_errors(fold, solution, rank, state.epsilon(), workers);
-        train_mse.iter_mut().zip(fold_errors).for_each(|(sum, part)| *sum += part / state.weight());
+        train_mse.iter_mut().zip(fold_errors).for_each(|(sum, part)| *sum += part / state.weight_sum());
     }
-    RidgeFit { head: head_at(solution, 0, rank, options), train_mse, condition: solution.condition }
+    RidgeFit { head: head_at(solution, 0, rank, options), train_mse, condition_bound: solution.condition_bound }
 }
 
 pub(crate) fn head_at(solution: &RankSolutions, rank_index: usize, rank: usize, options: &RidgeGrid) -> LinearHead {
@@ -169,16 +169,18 @@ pub(crate) fn squared_errors(
     let weights = solution.weights.subrows(0, rank);
     let mut lower_products = vec![0.0; rank * column_count];
     for_each_strip(workers, &mut lower_products, rank * PRODUCT_COLUMNS, |strip, out| {
-        let width = out.len() / rank;
-        let (out, w) =
-            (MatMut::from_column_major_slice_mut(out, rank, width), weights.subcols(strip * PRODUCT_COLUMNS, width));
+        let strip_columns = out.len() / rank;
+        let (out, w) = (
+            MatMut::from_column_major_slice_mut(out, rank, strip_columns),
+            weights.subcols(strip * PRODUCT_COLUMNS, strip_columns),
+        );
         let (accum, structure) = (Accum::Replace, Rectangular);
         triangular::matmul(out, structure, accum, g, StrictTriangularLower, w, structure, 1.0, Par::Seq);
     });
     let t = fold.sy.len();
     let squared_error = |column: usize| {
         let j = column % t;
-        let (c, n, b) = (solution.intercepts[column], fold.weight, &fold.b[j * p..(j + 1) * p]);
+        let (c, n, b) = (solution.intercepts[column], fold.weight_sum, &fold.b[j * p..(j + 1) * p]);
         let (mut quadratic, mut diagonal, mut linear) = (0.0, 0.0, 0.0);
         for i in 0..rank {
             let w = weights[(i, column)];

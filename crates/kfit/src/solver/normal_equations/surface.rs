@@ -56,7 +56,7 @@ impl Surface {
     /// [`Error::UnsuitableFolds`] if a fold leaves fewer than two rows for training; the errors of
     /// the options; [`kstore::Error::Interrupted`].
     pub fn compute(state: &GramState, options: &RidgeGrid, workers: &Workers, observer: &dyn Observer) -> Result<Self> {
-        let mut system = RidgeSystem::new(state.features(), &options.target_centre, options.intercept);
+        let mut system = RidgeSystem::new(state.feature_count(), &options.target_centre, options.intercept);
         let mut surface = Self::cross_validate(state, options, &mut system, 0..state.folds().len(), workers, observer)?;
         let scores = gcv::gcv_by_lambda(state, options, &mut system, workers, observer)?;
         for (i, cell) in surface.cells.iter_mut().enumerate() {
@@ -81,26 +81,32 @@ impl Surface {
         let RidgeGrid { ranks, lambdas, .. } = options;
         let folds = state.folds().len();
         // sums over rows and targets, cell by cell and fold by fold
-        let mut sums = vec![None; ranks.len() * lambdas.len() * folds];
+        let mut error_sums = vec![None; ranks.len() * lambdas.len() * folds];
         if folds > 1 {
             check_folds(state)?;
             for fold in held_out_folds.filter(|fold| is_scored(state, *fold)) {
                 system.assemble(state, Some(fold), workers)?;
-                for (l, lambda) in lambdas.iter().enumerate() {
+                for (lambda_index, lambda) in lambdas.iter().enumerate() {
                     check_stop(observer)?;
                     let solution = system.solve(*lambda, ranks, workers);
-                    let Some(last) = solution.solved_ranks.checked_sub(1) else { continue };
-                    let errors = squared_errors(&state.folds()[fold], &solution, ranks[last], state.epsilon(), workers);
-                    for (k, errors) in errors.chunks_exact(state.targets()).enumerate().take(solution.solved_ranks) {
+                    let Some(last_index) = solution.solved_rank_count.checked_sub(1) else { continue };
+                    let errors =
+                        squared_errors(&state.folds()[fold], &solution, ranks[last_index], state.epsilon(), workers);
+                    for (rank_index, errors) in
+                        errors.chunks_exact(state.target_count()).enumerate().take(solution.solved_rank_count)
+                    {
                         let sum: f64 = errors.iter().sum();
-                        sums[(k * lambdas.len() + l) * folds + fold] = Some(sum).filter(|sum| sum.is_finite());
+                        error_sums[(rank_index * lambdas.len() + lambda_index) * folds + fold] =
+                            Some(sum).filter(|sum| sum.is_finite());
                     }
                 }
             }
         }
         workers.check()?;
         let grid = ranks.iter().flat_map(|rank| lambdas.iter().map(move |lambda| (*rank, *lambda)));
-        let cells = grid.zip(sums.chunks_exact(folds)).map(|((rank, lambda), sums)| cell(rank, lambda, sums, state));
+        let cells = grid
+            .zip(error_sums.chunks_exact(folds))
+            .map(|((rank, lambda), sums)| build_cell(rank, lambda, sums, state));
         let (cells, warnings) = (cells.collect(), Vec::new());
         let mut surface = Self { ranks: ranks.clone(), lambdas: lambdas.clone(), folds, cells, warnings };
         surface.warnings.extend(rounding_warning(&surface, state));
@@ -142,16 +148,16 @@ fn least_by<'a>(
     cells: impl Iterator<Item = &'a SurfaceCell>,
     score: impl Fn(&SurfaceCell) -> Option<f64>,
 ) -> Option<&'a SurfaceCell> {
-    let scored = cells.filter_map(|cell| score(cell).map(|score| (score, cell)));
+    let scored_cells = cells.filter_map(|cell| score(cell).map(|score| (score, cell)));
     let order = |(x, a): &(f64, &SurfaceCell), (y, b): &(f64, &SurfaceCell)| {
         x.total_cmp(y).then(a.rank.cmp(&b.rank)).then(b.lambda.total_cmp(&a.lambda))
     };
-    scored.min_by(order).map(|(_, cell)| cell)
+    scored_cells.min_by(order).map(|(_, cell)| cell)
 }
 
 /// Returns true for a fold that is held out once and has rows.
 fn is_scored(state: &GramState, fold: usize) -> bool {
-    state.fold_rule().is_held_out(fold) && state.folds()[fold].rows > 0
+    state.fold_rule().is_held_out(fold) && state.folds()[fold].row_count > 0
 }
 
 /// Rejects folds that leave fewer than two rows for training.
@@ -161,7 +167,7 @@ fn check_folds(state: &GramState) -> Result<()> {
         folds().filter(move |(fold, _)| state.fold_rule().is_training(Some(held_out_fold), *fold))
     };
     let leaves_too_few =
-        |held_out_fold: usize| training_folds(held_out_fold).map(|(_, fold)| fold.rows).sum::<u64>() < 2;
+        |held_out_fold: usize| training_folds(held_out_fold).map(|(_, fold)| fold.row_count).sum::<u64>() < 2;
     if !(0..state.folds().len()).any(|fold| is_scored(state, fold) && leaves_too_few(fold)) {
         return Ok(());
     }
@@ -169,34 +175,44 @@ fn check_folds(state: &GramState) -> Result<()> {
     Err(Error::UnsuitableFolds { folds: state.folds().len().to_string(), why: why.to_string() })
 }
 
-fn cell(rank: usize, lambda: f64, errors: &[Option<f64>], state: &GramState) -> SurfaceCell {
-    let t = state.targets() as f64;
+fn build_cell(rank: usize, lambda: f64, error_sums: &[Option<f64>], state: &GramState) -> SurfaceCell {
+    let t = state.target_count() as f64;
     // a fold that is not held out has no weight in the error
     let fold_weight =
-        |(fold, gram): (usize, &FoldGram)| if state.fold_rule().is_held_out(fold) { gram.weight } else { 0.0 };
+        |(fold, gram): (usize, &FoldGram)| if state.fold_rule().is_held_out(fold) { gram.weight_sum } else { 0.0 };
     let fold_weights = || state.folds().iter().enumerate().map(fold_weight);
-    let fold_mse: Vec<Option<f64>> = match errors.len() {
+    let fold_mse: Vec<Option<f64>> = match error_sums.len() {
         1 => Vec::new(),
-        _ => {
-            errors.iter().zip(fold_weights()).map(|(sum, n)| sum.filter(|_| n > 0.0).map(|sum| sum / (n * t))).collect()
-        }
+        _ => error_sums
+            .iter()
+            .zip(fold_weights())
+            .map(|(sum, n)| sum.filter(|_| n > 0.0).map(|sum| sum / (n * t)))
+            .collect(),
     };
     // a fold without rows has no error and does not make the cell incomplete
-    let complete = errors.len() > 1 && errors.iter().zip(fold_weights()).all(|(sum, n)| sum.is_some() || n <= 0.0);
-    let sum: f64 = errors.iter().flatten().sum();
-    let weight: f64 = fold_weights().sum();
-    SurfaceCell { rank, lambda, cv_mse: complete.then(|| sum / (weight * t)), gcv: None, cv_error: None, fold_mse }
+    let is_complete =
+        error_sums.len() > 1 && error_sums.iter().zip(fold_weights()).all(|(sum, n)| sum.is_some() || n <= 0.0);
+    let sum: f64 = error_sums.iter().flatten().sum();
+    let total_weight: f64 = fold_weights().sum();
+    SurfaceCell {
+        rank,
+        lambda,
+        cv_mse: is_complete.then(|| sum / (total_weight * t)),
+        gcv: None,
+        cv_error: None,
+        fold_mse,
+    }
 }
 
 fn rounding_warning(surface: &Surface, state: &GramState) -> Option<String> {
-    let missing: Vec<&SurfaceCell> = surface.cells.iter().filter(|cell| cell.cv_mse.is_none()).collect();
-    if surface.folds < 2 || missing.is_empty() {
+    let missing_cells: Vec<&SurfaceCell> = surface.cells.iter().filter(|cell| cell.cv_mse.is_none()).collect();
+    if surface.folds < 2 || missing_cells.is_empty() {
         return None;
     }
-    let largest = missing.iter().map(|cell| cell.lambda).fold(0.0, f64::max);
+    let largest = missing_cells.iter().map(|cell| cell.lambda).fold(0.0, f64::max);
     let remedy = if state.precision() == "f32" { "raise `lambda` or use `precision` f64" } else { "raise `lambda`" };
-    let below = surface.cells.iter().filter(|cell| cell.lambda <= largest).count();
-    let scope = if below > missing.len() { " at some ranks" } else { "" };
+    let small_lambda_count = surface.cells.iter().filter(|cell| cell.lambda <= largest).count();
+    let scope = if small_lambda_count > missing_cells.len() { " at some ranks" } else { "" };
     let precision = state.precision();
     Some(format!(
         "lambda up to {largest:.2e} is too small for the rounding of {precision}{scope}, and was skipped; {remedy}"
@@ -233,7 +249,7 @@ impl FoldCoefficients {
         let grid = RidgeGrid { ranks, lambdas, ..options.clone() };
         grid.check(state)?;
         check_folds(state)?;
-        let mut system = RidgeSystem::new(state.features(), &options.target_centre, options.intercept);
+        let mut system = RidgeSystem::new(state.feature_count(), &options.target_centre, options.intercept);
         let mut heads = vec![vec![None; cells.len()]; state.folds().len()];
         for (fold, heads) in heads.iter_mut().enumerate().filter(|(fold, _)| is_scored(state, *fold)) {
             system.assemble(state, Some(fold), workers)?;
@@ -241,8 +257,8 @@ impl FoldCoefficients {
                 check_stop(observer)?;
                 let ranks: Vec<usize> = positions.iter().map(|i| cells[*i].0).collect();
                 let solution = system.solve(lambda, &ranks, workers);
-                for (k, i) in positions.iter().enumerate().take(solution.solved_ranks) {
-                    heads[*i] = Some(head_at(&solution, k, ranks[k], options));
+                for (rank_index, cell_index) in positions.iter().enumerate().take(solution.solved_rank_count) {
+                    heads[*cell_index] = Some(head_at(&solution, rank_index, ranks[rank_index], options));
                 }
             }
         }
@@ -260,7 +276,7 @@ impl FoldCoefficients {
 fn positions_by_lambda(cells: &[(usize, f64)]) -> Vec<(f64, Vec<usize>)> {
     let mut groups: Vec<(f64, Vec<usize>)> = Vec::new();
     for (i, (_, lambda)) in cells.iter().enumerate() {
-        match groups.iter_mut().find(|(grouped, _)| grouped == lambda) {
+        match groups.iter_mut().find(|(group_lambda, _)| group_lambda == lambda) {
             Some((_, positions)) => positions.push(i),
             None => groups.push((*lambda, vec![i])),
         }

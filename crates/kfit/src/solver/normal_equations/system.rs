@@ -7,7 +7,7 @@ use crate::{Error, FoldGram, GramState, Result, linalg::cholesky};
 use faer::linalg::triangular_solve as triangular;
 use faer::{Mat, MatMut, MatRef, Par};
 use kapprox::decompose::symmetric_eigen;
-use kapprox::map::contiguous_mut;
+use kapprox::map::column_slice_mut;
 use kstore::Workers;
 
 /// Columns that one thread assembles at a time.
@@ -36,10 +36,10 @@ pub struct RidgeSystem {
     t: usize,
     intercept: Intercept,
     target_centre: Vec<f64>,
-    pub(crate) weight: f64,
+    pub(crate) total_weight: f64,
     /// Columns of the lower triangle, from the diagonal down.
-    packed: Vec<Vec<f64>>,
-    matrix: Mat<f64>,
+    packed_columns: Vec<Vec<f64>>,
+    work_matrix: Mat<f64>,
     right_sides: Mat<f64>,
     mean_phi: Vec<f64>,
     mean_y: Vec<f64>,
@@ -51,23 +51,23 @@ pub(crate) struct RankSolutions {
     /// Intercepts for the shifted targets, ranks·t.
     pub(crate) intercepts: Vec<f64>,
     /// Number of leading ranks that could be solved.
-    pub(crate) solved_ranks: usize,
+    pub(crate) solved_rank_count: usize,
     /// (largest / smallest pivot)² of the factor: a lower bound on the condition number.
-    pub(crate) condition: f64,
+    pub(crate) condition_bound: f64,
 }
 
 impl RidgeSystem {
     /// Allocates the storage for p features and t targets that were shifted by constants.
-    pub fn new(p: usize, centre: &[f64], intercept: Intercept) -> Self {
-        let (t, q) = (centre.len(), p + intercept.constant_features());
+    pub fn new(p: usize, target_centre: &[f64], intercept: Intercept) -> Self {
+        let (t, q) = (target_centre.len(), p + intercept.constant_feature_count());
         Self {
             p,
             t,
             intercept,
-            target_centre: centre.to_vec(),
-            weight: 0.0,
-            packed: (0..q).map(|c| vec![0.0; q - c]).collect(),
-            matrix: Mat::zeros(q, q),
+            target_centre: target_centre.to_vec(),
+            total_weight: 0.0,
+            packed_columns: (0..q).map(|c| vec![0.0; q - c]).collect(),
+            work_matrix: Mat::zeros(q, q),
             right_sides: Mat::zeros(q, t),
             mean_phi: vec![0.0; p],
             mean_y: vec![0.0; t],
@@ -76,9 +76,9 @@ impl RidgeSystem {
 
     /// Returns the bytes of the storage, of a factorisation, and of the coefficients at this many
     /// ranks for one lambda.
-    pub(crate) fn bytes(p: usize, t: usize, ranks: usize, intercept: Intercept) -> usize {
-        let q = p + intercept.constant_features();
-        8 * (q * q + q * (q + 1) / 2 + 2 * q * t + 3 * q + p + 2 * p * ranks * t)
+    pub(crate) fn bytes(p: usize, t: usize, rank_count: usize, intercept: Intercept) -> usize {
+        let q = p + intercept.constant_feature_count();
+        8 * (q * q + q * (q + 1) / 2 + 2 * q * t + 3 * q + p + 2 * p * rank_count * t)
     }
 
     /// Returns the bytes to compute an inverse by strips of columns on this many threads.
@@ -103,43 +103,43 @@ impl RidgeSystem {
             .map(|(_, fold)| fold)
             .collect();
         let (rows, weight) =
-            folds.iter().fold((0, 0.0), |(rows, weight), fold| (rows + fold.rows, weight + fold.weight));
+            folds.iter().fold((0, 0.0), |(rows, weight), fold| (rows + fold.row_count, weight + fold.weight_sum));
         if rows < 2 {
             return Err(Error::TooFewRows { rows });
         }
         if weight <= 0.0 {
             return Err(Error::ZeroWeights);
         }
-        self.weight = weight;
-        let sums = sum_over_folds(&folds, self.p, |fold| &fold.s);
+        self.total_weight = weight;
+        let phi_sums = sum_over_folds(&folds, self.p, |fold| &fold.s);
         let target_sums = sum_over_folds(&folds, self.t, |fold| &fold.sy);
-        let products = sum_over_folds(&folds, self.p * self.t, |fold| &fold.b);
-        self.mean_phi = sums.iter().map(|s| s / self.weight).collect();
-        self.mean_y = target_sums.iter().map(|sy| sy / self.weight).collect();
-        self.assemble_matrix(&folds, &sums, workers);
-        self.assemble_right(&sums, &target_sums, &products);
+        let target_products = sum_over_folds(&folds, self.p * self.t, |fold| &fold.b);
+        self.mean_phi = phi_sums.iter().map(|s| s / self.total_weight).collect();
+        self.mean_y = target_sums.iter().map(|sy| sy / self.total_weight).collect();
+        self.assemble_matrix(&folds, &phi_sums, workers);
+        self.assemble_right_sides(&phi_sums, &target_sums, &target_products);
         Ok(())
     }
 
-    fn assemble_matrix(&mut self, folds: &[&FoldGram], sums: &[f64], workers: &Workers) {
-        let (p, lead, rows) = (self.p, self.intercept.constant_features(), self.weight);
+    fn assemble_matrix(&mut self, folds: &[&FoldGram], phi_sums: &[f64], workers: &Workers) {
+        let (p, constant_count, total_weight) = (self.p, self.intercept.constant_feature_count(), self.total_weight);
         let free = self.intercept == Intercept::Free;
-        for_each_strip(workers, &mut self.packed, STRIP_COLUMNS, |strip, columns| {
+        for_each_strip(workers, &mut self.packed_columns, STRIP_COLUMNS, |strip, columns| {
             for (c, column) in columns.iter_mut().enumerate() {
                 let c = strip * STRIP_COLUMNS + c;
-                if c < lead {
-                    column[0] = rows;
-                    column[1..].copy_from_slice(sums);
+                if c < constant_count {
+                    column[0] = total_weight;
+                    column[1..].copy_from_slice(phi_sums);
                     continue;
                 }
-                let j = c - lead;
+                let j = c - constant_count;
                 column.fill(0.0);
                 for fold in folds {
                     column.iter_mut().zip(&fold.g[j * p + j..(j + 1) * p]).for_each(|(a, g)| *a += g);
                 }
                 if free {
-                    let mean = sums[j] / rows;
-                    column.iter_mut().zip(&sums[j..]).for_each(|(a, s)| *a -= s * mean);
+                    let mean = phi_sums[j] / total_weight;
+                    column.iter_mut().zip(&phi_sums[j..]).for_each(|(a, s)| *a -= s * mean);
                 }
             }
         });
@@ -148,15 +148,15 @@ impl RidgeSystem {
     /// Assembles Φᵀy. If the intercept is free, centres Φᵀy. If the intercept is penalised or
     /// absent, the result must refer to the original targets, not to the targets from which the
     /// caller subtracted constants, so this function adds the constants back.
-    fn assemble_right(&mut self, sums: &[f64], targets: &[f64], products: &[f64]) {
-        let lead = self.intercept.constant_features();
+    fn assemble_right_sides(&mut self, phi_sums: &[f64], target_sums: &[f64], target_products: &[f64]) {
+        let lead = self.intercept.constant_feature_count();
         for j in 0..self.t {
             if lead == 1 {
-                self.right_sides[(0, j)] = targets[j] + self.weight * self.target_centre[j];
+                self.right_sides[(0, j)] = target_sums[j] + self.total_weight * self.target_centre[j];
             }
-            let shift = if self.intercept == Intercept::Free { -self.mean_y[j] } else { self.target_centre[j] };
+            let target_shift = if self.intercept == Intercept::Free { -self.mean_y[j] } else { self.target_centre[j] };
             for i in 0..self.p {
-                self.right_sides[(lead + i, j)] = products[j * self.p + i] + sums[i] * shift;
+                self.right_sides[(lead + i, j)] = target_products[j * self.p + i] + phi_sums[i] * target_shift;
             }
         }
     }
@@ -168,18 +168,18 @@ impl RidgeSystem {
     /// is not positive definite to working precision, drops the largest rank and tries the next
     /// one. *Cost*: q³/3 + Σ r²·t flops, where the sum is over the ranks r.
     pub(crate) fn solve(&mut self, lambda: f64, ranks: &[usize], workers: &Workers) -> RankSolutions {
-        let mut solved = ranks.len();
-        while solved > 0 && !self.factor(lambda, ranks[solved - 1], workers) {
-            solved -= 1;
+        let mut solved_rank_count = ranks.len();
+        while solved_rank_count > 0 && !self.factor_leading_block(lambda, ranks[solved_rank_count - 1], workers) {
+            solved_rank_count -= 1;
         }
         let mut solution = RankSolutions {
             weights: Mat::zeros(self.p, ranks.len() * self.t),
             intercepts: vec![0.0; ranks.len() * self.t],
-            solved_ranks: solved,
-            condition: f64::INFINITY,
+            solved_rank_count: solved_rank_count,
+            condition_bound: f64::INFINITY,
         };
-        if solved > 0 {
-            self.substitute(&ranks[..solved], &mut solution, workers);
+        if solved_rank_count > 0 {
+            self.substitute(&ranks[..solved_rank_count], &mut solution, workers);
         }
         solution
     }
@@ -193,42 +193,45 @@ impl RidgeSystem {
     /// # Errors
     /// [`Error::NoVariance`] if no eigenvalue exceeds rounding; numbers that are not finite.
     pub(crate) fn min_norm(&self, rank: usize, epsilon: f64) -> Result<(RankSolutions, usize)> {
-        let order = rank + self.intercept.constant_features();
-        let entry = |i: usize, j: usize| self.packed[i.min(j)][i.max(j) - i.min(j)];
+        let order = rank + self.intercept.constant_feature_count();
+        let entry = |i: usize, j: usize| self.packed_columns[i.min(j)][i.max(j) - i.min(j)];
         let a = Mat::from_fn(order, order, entry);
         let trace: f64 = (0..order).map(|j| a[(j, j)]).sum();
         let (values, vectors) = symmetric_eigen(a.as_ref())?;
         // entry A_ij has the error ε√(A_ii A_jj), so all errors together change an eigenvalue by at
         // most ε tr A
-        let floor = EIGENVALUE_FLOOR * epsilon * trace;
-        let significant: Vec<usize> = (0..order).filter(|j| values[*j] > floor && values[*j] > 0.0).collect();
-        let (Some(least), Some(largest)) = (significant.first(), significant.last()) else {
+        let min_eigenvalue = EIGENVALUE_FLOOR * epsilon * trace;
+        let significant_indices: Vec<usize> =
+            (0..order).filter(|j| values[*j] > min_eigenvalue && values[*j] > 0.0).collect();
+        let (Some(smallest_index), Some(largest_index)) = (significant_indices.first(), significant_indices.last())
+        else {
             return Err(Error::NoVariance);
         };
         let right = self.right_sides.subrows(0, order);
         let coordinate = |k: usize, t: usize| -> f64 {
-            (0..order).map(|i| vectors[(i, significant[k])] * right[(i, t)]).sum::<f64>() / values[significant[k]]
+            (0..order).map(|i| vectors[(i, significant_indices[k])] * right[(i, t)]).sum::<f64>()
+                / values[significant_indices[k]]
         };
-        let coordinates = Mat::from_fn(significant.len(), self.t, coordinate);
+        let coordinates = Mat::from_fn(significant_indices.len(), self.t, coordinate);
         let w = Mat::from_fn(order, self.t, |i, t| {
-            (0..significant.len()).map(|k| vectors[(i, significant[k])] * coordinates[(k, t)]).sum()
+            (0..significant_indices.len()).map(|k| vectors[(i, significant_indices[k])] * coordinates[(k, t)]).sum()
         });
         let mut solution = RankSolutions {
             weights: Mat::zeros(self.p, self.t),
             intercepts: vec![0.0; self.t],
-            solved_ranks: 1,
-            condition: values[*largest] / values[*least],
+            solved_rank_count: 1,
+            condition_bound: values[*largest_index] / values[*smallest_index],
         };
         self.store_coefficients(w.as_ref(), 0, &mut solution);
-        Ok((solution, significant.len()))
+        Ok((solution, significant_indices.len()))
     }
 
     /// Factors the leading block of A + lambda·n·I that belongs to the first `rank` features.
     /// Returns false if the block is not positive definite.
-    fn factor(&mut self, lambda: f64, rank: usize, workers: &Workers) -> bool {
-        let order = rank + self.intercept.constant_features();
-        let (packed, mu) = (&self.packed, lambda * self.weight);
-        let mut columns = leading_columns(&mut self.matrix, order);
+    fn factor_leading_block(&mut self, lambda: f64, rank: usize, workers: &Workers) -> bool {
+        let order = rank + self.intercept.constant_feature_count();
+        let (packed, mu) = (&self.packed_columns, lambda * self.total_weight);
+        let mut columns = leading_columns(&mut self.work_matrix, order);
         for_each_strip(workers, &mut columns, STRIP_COLUMNS, |strip, columns| {
             for (c, column) in columns.iter_mut().enumerate() {
                 let c = strip * STRIP_COLUMNS + c;
@@ -237,64 +240,65 @@ impl RidgeSystem {
             }
         });
         drop(columns);
-        cholesky::factor_parallel(self.matrix.as_mut().submatrix_mut(0, 0, order, order), workers)
+        cholesky::factor_parallel(self.work_matrix.as_mut().submatrix_mut(0, 0, order, order), workers)
     }
 
     /// Computes the squared norms of the rows of L⁻¹, where L is the factor of the last `solve`,
     /// with `rank` features. The sum of the first r norms is the trace of (A_r + lambda·n·I)⁻¹,
     /// where A_r is the block of A for rank r. Takes q³/3 flops.
-    pub(crate) fn inverse_row_norms(&self, rank: usize, workers: &Workers) -> Vec<f64> {
-        let order = rank + self.intercept.constant_features();
-        let factor = self.matrix.as_ref().submatrix(0, 0, order, order);
-        let blocks = order.div_ceil(INVERSE_COLUMNS);
-        let mut parts = vec![0.0; blocks * order];
+    pub(crate) fn squared_inverse_row_norms(&self, rank: usize, workers: &Workers) -> Vec<f64> {
+        let order = rank + self.intercept.constant_feature_count();
+        let factor = self.work_matrix.as_ref().submatrix(0, 0, order, order);
+        let block_count = order.div_ceil(INVERSE_COLUMNS);
+        let mut block_sums = vec![0.0; block_count * order];
         // the longest columns come first
-        for_each_strip(workers, &mut parts, order, |block, part| {
+        for_each_strip(workers, &mut block_sums, order, |block, part| {
             if workers.is_cancelled() {
                 return;
             }
-            let first = block * INVERSE_COLUMNS;
-            let (height, width) = (order - first, INVERSE_COLUMNS.min(order - first));
-            let mut columns = Mat::<f64>::zeros(height, width);
-            (0..width).for_each(|j| columns[(j, j)] = 1.0);
-            let trailing_factor = factor.submatrix(first, first, height, height);
+            let first_column = block * INVERSE_COLUMNS;
+            let (row_count, column_count) = (order - first_column, INVERSE_COLUMNS.min(order - first_column));
+            let mut columns = Mat::<f64>::zeros(row_count, column_count);
+            (0..column_count).for_each(|j| columns[(j, j)] = 1.0);
+            let trailing_factor = factor.submatrix(first_column, first_column, row_count, row_count);
             triangular::solve_lower_triangular_in_place(trailing_factor, columns.as_mut(), Par::Seq);
             for column in columns.col_iter() {
-                part[first..].iter_mut().zip(column.iter()).for_each(|(sum, v)| *sum += v * v);
+                part[first_column..].iter_mut().zip(column.iter()).for_each(|(sum, v)| *sum += v * v);
             }
         });
-        (0..order).map(|i| (0..blocks).map(|block| parts[block * order + i]).sum()).collect()
+        (0..order).map(|i| (0..block_count).map(|block| block_sums[block * order + i]).sum()).collect()
     }
 
     /// Computes W (rank x q) and c (q) from the factor of the last `solve`. If φ are the features
     /// of a row and h is the leverage of the row, ‖Wᵀφ + c‖² is h − 1/n for a free intercept, and
     /// otherwise h. Takes q³/3 flops.
     pub(crate) fn whitener(&self, rank: usize, workers: &Workers) -> (Mat<f64>, Vec<f64>) {
-        let lead = self.intercept.constant_features();
+        let lead = self.intercept.constant_feature_count();
         let order = rank + lead;
-        let factor = self.matrix.as_ref().submatrix(0, 0, order, order);
+        let factor = self.work_matrix.as_ref().submatrix(0, 0, order, order);
         let mut inverse = vec![0.0; order * order];
         for_each_strip(workers, &mut inverse, order * INVERSE_COLUMNS, |block, columns| {
             if workers.is_cancelled() {
                 return;
             }
-            let (first, width) = (block * INVERSE_COLUMNS, columns.len() / order);
-            let mut columns = MatMut::from_column_major_slice_mut(columns, order, width);
-            (0..width).for_each(|j| columns[(first + j, j)] = 1.0);
-            let trailing_factor = factor.submatrix(first, first, order - first, order - first);
+            let (first_column, column_count) = (block * INVERSE_COLUMNS, columns.len() / order);
+            let mut columns = MatMut::from_column_major_slice_mut(columns, order, column_count);
+            (0..column_count).for_each(|j| columns[(first_column + j, j)] = 1.0);
+            let trailing_factor =
+                factor.submatrix(first_column, first_column, order - first_column, order - first_column);
             triangular::solve_lower_triangular_in_place(
                 trailing_factor,
-                columns.subrows_mut(first, order - first),
+                columns.subrows_mut(first_column, order - first_column),
                 Par::Seq,
             );
         });
         let inverse = MatRef::from_column_major_slice(&inverse, order, order);
-        let shift = (0..order).map(|i| match self.intercept {
+        let intercepts = (0..order).map(|i| match self.intercept {
             Intercept::Free => -(0..rank).map(|j| inverse[(i, j)] * self.mean_phi[j]).sum::<f64>(),
             Intercept::Penalised => inverse[(i, 0)],
             Intercept::None => 0.0,
         });
-        (inverse.subcols(lead, rank).transpose().to_owned(), shift.collect())
+        (inverse.subcols(lead, rank).transpose().to_owned(), intercepts.collect())
     }
 
     /// Returns the degrees of freedom of the fit at each rank for which the last `solve` at
@@ -304,11 +308,12 @@ impl RidgeSystem {
     /// intercept.
     pub(crate) fn degrees_of_freedom(&self, lambda: f64, ranks: &[usize], workers: &Workers) -> Vec<f64> {
         let Some(largest) = ranks.last() else { return Vec::new() };
-        let (lead, free) = (self.intercept.constant_features(), f64::from(u8::from(self.intercept == Intercept::Free)));
-        let row_norms = self.inverse_row_norms(*largest, workers);
+        let (lead, free) =
+            (self.intercept.constant_feature_count(), f64::from(u8::from(self.intercept == Intercept::Free)));
+        let squared_row_norms = self.squared_inverse_row_norms(*largest, workers);
         let at_rank = |rank: &usize| {
             let order = rank + lead;
-            order as f64 - lambda * self.weight * row_norms[..order].iter().sum::<f64>() + free
+            order as f64 - lambda * self.total_weight * squared_row_norms[..order].iter().sum::<f64>() + free
         };
         ranks.iter().map(at_rank).collect()
     }
@@ -317,9 +322,9 @@ impl RidgeSystem {
     /// leverage h_ii is the weight of a row's own target in its fitted value. `phi` contains the
     /// features of the rows in f64, b x rank, and is overwritten. Takes b·q² flops.
     pub(crate) fn leverages(&self, mut phi: Mat<f64>, out: &mut [f64]) {
-        let (rank, lead) = (phi.ncols(), self.intercept.constant_features());
+        let (rank, lead) = (phi.ncols(), self.intercept.constant_feature_count());
         let order = rank + lead;
-        let factor = self.matrix.as_ref().submatrix(0, 0, order, order);
+        let factor = self.work_matrix.as_ref().submatrix(0, 0, order, order);
         let free = self.intercept == Intercept::Free;
         if free {
             for (column, mean) in phi.col_iter_mut().zip(&self.mean_phi) {
@@ -330,52 +335,52 @@ impl RidgeSystem {
             phi = Mat::from_fn(phi.nrows(), order, |i, j| if j == 0 { 1.0 } else { phi[(i, j - 1)] });
         }
         triangular::solve_lower_triangular_in_place(factor, phi.as_mut().transpose_mut(), Par::Seq);
-        out.fill(if free { 1.0 / self.weight } else { 0.0 });
+        out.fill(if free { 1.0 / self.total_weight } else { 0.0 });
         for column in phi.col_iter() {
             out.iter_mut().zip(column.iter()).for_each(|(h, v)| *h += v * v);
         }
     }
 
     fn substitute(&self, ranks: &[usize], solution: &mut RankSolutions, workers: &Workers) {
-        let lead = self.intercept.constant_features();
+        let lead = self.intercept.constant_feature_count();
         let order = lead + ranks[ranks.len() - 1];
-        let factor = self.matrix.as_ref().submatrix(0, 0, order, order);
+        let factor = self.work_matrix.as_ref().submatrix(0, 0, order, order);
         let mut right: Vec<f64> = Vec::with_capacity(order * self.t);
         (0..self.t).for_each(|j| right.extend_from_slice(&self.right_sides.col_as_slice(j)[..order]));
         // for a strip of right sides: makes one forward substitution, then one back substitution
         // for every rank
         for_each_strip(workers, &mut right, order * RIGHT_SIDES, |_, strip| {
-            let columns = strip.len() / order;
-            let strip = MatMut::from_column_major_slice_mut(strip, order, columns);
+            let column_count = strip.len() / order;
+            let strip = MatMut::from_column_major_slice_mut(strip, order, column_count);
             triangular::solve_lower_triangular_in_place(factor, strip, Par::Seq);
         });
         for (k, rank) in ranks.iter().enumerate() {
             let rank_order = lead + rank;
-            let leading = factor.submatrix(0, 0, rank_order, rank_order);
+            let leading_factor = factor.submatrix(0, 0, rank_order, rank_order);
             let mut w: Vec<f64> = right.chunks_exact(order).flat_map(|z| z[..rank_order].iter().copied()).collect();
             for_each_strip(workers, &mut w, rank_order * RIGHT_SIDES, |_, strip| {
-                let columns = strip.len() / rank_order;
-                let strip = MatMut::from_column_major_slice_mut(strip, rank_order, columns);
-                triangular::solve_upper_triangular_in_place(leading.transpose(), strip, Par::Seq);
+                let column_count = strip.len() / rank_order;
+                let strip = MatMut::from_column_major_slice_mut(strip, rank_order, column_count);
+                triangular::solve_upper_triangular_in_place(leading_factor.transpose(), strip, Par::Seq);
             });
             self.store_coefficients(MatRef::from_column_major_slice(&w, rank_order, self.t), k * self.t, solution);
         }
         let pivots = || (0..order).map(|i| factor[(i, i)]);
         let ratio = pivots().fold(0.0, f64::max) / pivots().fold(f64::INFINITY, f64::min);
-        solution.condition = ratio * ratio;
+        solution.condition_bound = ratio * ratio;
     }
 
     /// Splits q coefficients into p weights and the intercept for the shifted targets.
-    fn store_coefficients(&self, w: MatRef<'_, f64>, first: usize, solution: &mut RankSolutions) {
-        let lead = self.intercept.constant_features();
+    fn store_coefficients(&self, w: MatRef<'_, f64>, first_column: usize, solution: &mut RankSolutions) {
+        let lead = self.intercept.constant_feature_count();
         let rank = w.nrows() - lead;
         for j in 0..self.t {
             let mut dot = 0.0;
             for i in 0..rank {
-                solution.weights[(i, first + j)] = w[(lead + i, j)];
+                solution.weights[(i, first_column + j)] = w[(lead + i, j)];
                 dot += self.mean_phi[i] * w[(lead + i, j)];
             }
-            solution.intercepts[first + j] = match self.intercept {
+            solution.intercepts[first_column + j] = match self.intercept {
                 Intercept::Free => self.mean_y[j] - dot,
                 Intercept::Penalised => w[(0, j)] - self.target_centre[j],
                 Intercept::None => -self.target_centre[j],
@@ -396,5 +401,5 @@ fn sum_over_folds<'a>(folds: &[&'a FoldGram], length: usize, part: impl Fn(&'a F
 /// Returns the leading columns of a matrix, to distribute them to threads.
 fn leading_columns(matrix: &mut Mat<f64>, count: usize) -> Vec<&mut [f64]> {
     let columns = matrix.as_mut().col_iter_mut().take(count);
-    columns.map(contiguous_mut).collect()
+    columns.map(column_slice_mut).collect()
 }

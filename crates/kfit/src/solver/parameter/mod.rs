@@ -89,9 +89,9 @@ pub enum Interval {
     /// 0 or above.
     NonNegative,
     /// Above 0 and at most 1.
-    UpToOne,
+    PositiveUpToOne,
     /// Above 0 and below 1.
-    BelowOne,
+    PositiveBelowOne,
 }
 
 impl Interval {
@@ -100,23 +100,23 @@ impl Interval {
             && match self {
                 Self::Positive => number > 0.0,
                 Self::NonNegative => number >= 0.0,
-                Self::UpToOne => number > 0.0 && number <= 1.0,
-                Self::BelowOne => number > 0.0 && number < 1.0,
+                Self::PositiveUpToOne => number > 0.0 && number <= 1.0,
+                Self::PositiveBelowOne => number > 0.0 && number < 1.0,
             }
     }
 
-    fn expected(self) -> &'static str {
+    fn expected_text(self) -> &'static str {
         match self {
             Self::Positive => "expected a number above 0, such as 1e-3",
             Self::NonNegative => "expected 0 or a positive number, such as 0.1",
-            Self::UpToOne => "expected a number above 0 and at most 1, such as 0.1",
-            Self::BelowOne => "expected a number between 0 and 1, such as 1e-6",
+            Self::PositiveUpToOne => "expected a number above 0 and at most 1, such as 0.1",
+            Self::PositiveBelowOne => "expected a number between 0 and 1, such as 1e-6",
         }
     }
 }
 
-fn as_text<S: serde::Serializer>(value: &impl ToString, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_str(&value.to_string())
+fn as_text<S: serde::Serializer>(value: &impl ToString, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&value.to_string())
 }
 
 /// The value of a parameter.
@@ -162,7 +162,7 @@ impl Parameter {
     /// # Errors
     /// [`Error::Option`] with the values that are expected.
     pub fn parse(&self, text: &str) -> Result<Value> {
-        let invalid = |expected: String| Error::option(self.name, kstore::display::truncated(text), expected);
+        let invalid = |expected: String| Error::option(self.name, kstore::display::truncate(text), expected);
         let number = || text.trim().parse::<f64>().ok();
         match self.kind {
             ParameterKind::Flag => match text.trim() {
@@ -176,7 +176,7 @@ impl Parameter {
                 Some(n) => Ok(Value::Count(n as usize)),
             },
             ParameterKind::Number(interval) => match number().filter(|n| interval.contains(*n)) {
-                None => Err(invalid(interval.expected().to_string())),
+                None => Err(invalid(interval.expected_text().to_string())),
                 Some(n) => Ok(Value::Number(n)),
             },
             ParameterKind::Word(words) => match words.iter().find(|word| **word == text.trim()) {

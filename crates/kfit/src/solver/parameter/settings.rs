@@ -68,8 +68,8 @@ impl SolverFamily {
             // an error needs a static option name; for an unknown name the message quotes the text
             return match crate::solver::parameters().find(|parameter| parameter.name == *name) {
                 Some(parameter) => {
-                    let options = if parameter.kind == ParameterKind::Flag { "" } else { value };
-                    Err(Error::option(parameter.name, options, expected))
+                    let value_text = if parameter.kind == ParameterKind::Flag { "" } else { value };
+                    Err(Error::option(parameter.name, value_text, expected))
                 }
                 None => Err(Error::option("option", name, expected)),
             };
@@ -81,8 +81,8 @@ impl SolverFamily {
         }
         let mut values = BTreeMap::new();
         for parameter in self.parameters {
-            let by_c = parameter.name == LAMBDA.name && options.get(C.name).is_some();
-            let text = options.get(parameter.name).or(parameter.default.filter(|_| !by_c));
+            let has_c = parameter.name == LAMBDA.name && options.get(C.name).is_some();
+            let text = options.get(parameter.name).or(parameter.default.filter(|_| !has_c));
             if let Some(text) = text {
                 values.insert(parameter.name, parameter.parse(text)?);
             }
@@ -142,7 +142,7 @@ impl Settings {
 
     /// Returns the regularisation parameters of a solver that chooses among several by validation
     /// rows, strongest first.
-    pub(crate) fn compared_regularisations(&self) -> Result<Vec<Regularisation>> {
+    pub(crate) fn regularisation_grid(&self) -> Result<Vec<Regularisation>> {
         let penalties = self.regularisations();
         let why = "without folds no rows are held out to compare regularisation parameters; give folds, or one value";
         reject_if(penalties.len() > 1 && self.folds(&FOLDS) == Some(FoldSpec::None), FOLDS.name, "none", why)?;
@@ -161,13 +161,13 @@ impl Settings {
     }
 
     #[doc(hidden)]
-    pub fn penalty(&self) -> Regularisation {
+    pub fn regularisation(&self) -> Regularisation {
         self.regularisations().first().copied().unwrap_or(Regularisation::Lambda(0.0))
     }
 
     /// Returns the treatment of the intercept; free for solvers without this parameter.
     pub fn intercept(&self) -> Intercept {
-        self.choice(&INTERCEPT)
+        self.enum_value(&INTERCEPT)
     }
 
     /// Returns the value of a parameter that has a default or is mandatory:
@@ -176,15 +176,15 @@ impl Settings {
     /// # Panics
     /// The parameter has no value: the solver does not declare it, or declares it with another
     /// type.
-    pub fn required<V>(&self, parameter: &Parameter, read: impl Fn(&Self, &Parameter) -> Option<V>) -> V {
+    pub fn required<V>(&self, parameter: &Parameter, getter: impl Fn(&Self, &Parameter) -> Option<V>) -> V {
         let solver = self.solver;
-        read(self, parameter)
+        getter(self, parameter)
             .unwrap_or_else(|| panic!("{solver} reads `{}` but does not declare it with this type", parameter.name))
     }
 
     /// Returns the enum value that the parameter's word names. If the solver does not have the
     /// parameter, returns the default of the enum.
-    pub(crate) fn choice<E: std::str::FromStr + Default>(&self, parameter: &Parameter) -> E {
+    pub(crate) fn enum_value<E: std::str::FromStr + Default>(&self, parameter: &Parameter) -> E {
         let parse = |word: &str| {
             word.parse().unwrap_or_else(|_| panic!("`{}` does not accept the word {word}", parameter.name))
         };

@@ -18,17 +18,17 @@ pub enum Regularisation {
 
 impl Regularisation {
     /// Returns the parameter as lambda, for rows of total weight n: lambda = 1/(2nC).
-    pub fn lambda(self, weight: f64) -> f64 {
+    pub fn lambda(self, total_weight: f64) -> f64 {
         match self {
             Self::Lambda(lambda) => lambda,
-            Self::C(c) => 0.5 / (c * weight),
+            Self::C(c) => 0.5 / (c * total_weight),
         }
     }
 
     /// Returns the parameter as C, for rows of total weight n: C = 1/(2n lambda).
-    pub fn c(self, weight: f64) -> f64 {
+    pub fn c(self, total_weight: f64) -> f64 {
         match self {
-            Self::Lambda(lambda) => 0.5 / (lambda * weight),
+            Self::Lambda(lambda) => 0.5 / (lambda * total_weight),
             Self::C(c) => c,
         }
     }
@@ -81,7 +81,7 @@ pub const PROBABILITIES: Parameter =
 /// features reads it.
 pub const TOLERANCE: Parameter = Parameter {
     name: "tolerance",
-    kind: ParameterKind::Number(Interval::BelowOne),
+    kind: ParameterKind::Number(Interval::PositiveBelowOne),
     default: None,
     help: "Use the smallest rank with a relative trace error below this, up to rank (then 4000 \
         by default)",
@@ -162,7 +162,7 @@ pub const GAP: Parameter = Parameter {
 /// The parameter `nu`: the fraction of the rows that may be outliers.
 pub const NU: Parameter = Parameter {
     name: "nu",
-    kind: ParameterKind::Number(Interval::UpToOne),
+    kind: ParameterKind::Number(Interval::PositiveUpToOne),
     // 0.05 is one row in twenty, a common level in statistics. scikit-learn's default 0.5 would
     // call half of all rows anomalies. If nu is below the fraction of anomalies among the rows, the
     // model also fits anomalies.

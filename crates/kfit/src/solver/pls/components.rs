@@ -20,7 +20,7 @@ pub(super) struct Components {
     /// C, t x q: regression coefficients of the targets on the scores.
     y_loadings: Mat<f64>,
     /// τ_j, the sums of squares of the scores.
-    score_squares: Vec<f64>,
+    squared_score_norms: Vec<f64>,
 }
 
 impl Components {
@@ -35,96 +35,98 @@ impl Components {
         let initial_norm = b.norm_l2();
         // if features and targets are uncorrelated, B contains only rounding errors of about
         // `epsilon` times √(tr G · Σ ỹ²)
-        let total: f64 = moments.squares.iter().sum();
+        let total: f64 = moments.squared_target_sums.iter().sum();
         let threshold = ROUNDING_UNITS * epsilon * initial_norm.max((trace * total).max(0.0).sqrt());
         let (mut rotations, mut loadings) = (Mat::<f64>::zeros(rank, q), Mat::<f64>::zeros(rank, q));
-        let (mut y_loadings, mut score_squares) = (Mat::<f64>::zeros(t, q), Vec::new());
-        while score_squares.len() < q {
-            let a = score_squares.len();
+        let (mut y_loadings, mut squared_score_norms) = (Mat::<f64>::zeros(t, q), Vec::new());
+        while squared_score_norms.len() < q {
+            let a = squared_score_norms.len();
             let Some(w) = leading_direction(b.as_ref(), threshold)? else { break };
             let mut r = w.clone();
             for j in 0..a {
-                let along = dot(loadings.col(j), w.as_ref());
-                r -= along * rotations.col(j);
+                let projection = dot(loadings.col(j), w.as_ref());
+                r -= projection * rotations.col(j);
             }
-            let mut image = Col::<f64>::zeros(rank);
-            matmul(image.as_mat_mut(), Accum::Replace, g, r.as_mat(), 1.0, Par::Seq);
-            let square = dot(r.as_ref(), image.as_ref());
-            if square.is_nan() || square <= ROUNDING_UNITS * epsilon * trace * dot(r.as_ref(), r.as_ref()) {
+            let mut g_r = Col::<f64>::zeros(rank);
+            matmul(g_r.as_mat_mut(), Accum::Replace, g, r.as_mat(), 1.0, Par::Seq);
+            let tau = dot(r.as_ref(), g_r.as_ref());
+            if tau.is_nan() || tau <= ROUNDING_UNITS * epsilon * trace * dot(r.as_ref(), r.as_ref()) {
                 break;
             }
             let sign = sign_of_largest(r.as_mat(), 0);
             for i in 0..rank {
                 rotations[(i, a)] = sign * r[i];
-                loadings[(i, a)] = sign * image[i] / square;
+                loadings[(i, a)] = sign * g_r[i] / tau;
             }
             for k in 0..t {
-                y_loadings[(k, a)] = sign * dot(b.col(k), r.as_ref()) / square;
+                y_loadings[(k, a)] = sign * dot(b.col(k), r.as_ref()) / tau;
                 for i in 0..rank {
-                    b[(i, k)] -= square * loadings[(i, a)] * y_loadings[(k, a)];
+                    b[(i, k)] -= tau * loadings[(i, a)] * y_loadings[(k, a)];
                 }
             }
-            score_squares.push(square);
+            squared_score_norms.push(tau);
         }
-        let count = score_squares.len();
-        let (rotations, y_loadings) = (rotations.subcols(0, count).to_owned(), y_loadings.subcols(0, count).to_owned());
-        Ok(Self { rotations, y_loadings, score_squares })
+        let component_count = squared_score_norms.len();
+        let (rotations, y_loadings) =
+            (rotations.subcols(0, component_count).to_owned(), y_loadings.subcols(0, component_count).to_owned());
+        Ok(Self { rotations, y_loadings, squared_score_norms })
     }
 
     pub(super) fn count(&self) -> usize {
-        self.score_squares.len()
+        self.squared_score_norms.len()
     }
 
     /// Returns −μᵀR, the offsets that centre the scores.
     pub(super) fn offsets(&self, moments: &CentredMoments) -> Vec<f64> {
-        let along = |column: ColRef<'_, f64>| column.iter().zip(&moments.mean).map(|(r, mean)| r * mean).sum::<f64>();
-        self.rotations.col_iter().map(|column| -along(column)).collect()
+        let mean_product =
+            |column: ColRef<'_, f64>| column.iter().zip(&moments.mean).map(|(r, mean)| r * mean).sum::<f64>();
+        self.rotations.col_iter().map(|column| -mean_product(column)).collect()
     }
 
     /// Returns the regression on all components: the weights RCᵀ and the intercepts. The caller
     /// subtracted `centre` from the targets before the fit, so the intercepts add it back.
-    pub(super) fn regression(&self, moments: &CentredMoments, centre: &[f64]) -> LinearHead {
+    pub(super) fn regression(&self, moments: &CentredMoments, target_centre: &[f64]) -> LinearHead {
         let mut weights = Mat::zeros(self.rotations.nrows(), self.y_loadings.nrows());
         matmul(weights.as_mut(), Accum::Replace, self.rotations.as_ref(), self.y_loadings.transpose(), 1.0, Par::Seq);
-        let along = |j: usize| weights.col(j).iter().zip(&moments.mean).map(|(w, mean)| w * mean).sum::<f64>();
-        let constants = moments.target_mean.iter().zip(centre).enumerate();
-        let intercept = constants.map(|(j, (mean, centre))| mean + centre - along(j)).collect();
+        let mean_product = |j: usize| weights.col(j).iter().zip(&moments.mean).map(|(w, mean)| w * mean).sum::<f64>();
+        let constants = moments.target_mean.iter().zip(target_centre).enumerate();
+        let intercept = constants.map(|(j, (mean, centre))| mean + centre - mean_product(j)).collect();
         LinearHead { weights, intercept }
     }
 
     /// Returns the fraction of the targets' sum of squares that each component explains.
-    pub(super) fn explained(&self, moments: &CentredMoments) -> Vec<f64> {
-        let total = moments.squares.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+    pub(super) fn explained_fractions(&self, moments: &CentredMoments) -> Vec<f64> {
+        let total = moments.squared_target_sums.iter().sum::<f64>().max(f64::MIN_POSITIVE);
         self.gains().map(|gain| gain / total).collect()
     }
 
     /// Returns the mean squared error on the training rows, and the variance of the targets, each
     /// summed over the targets.
-    pub(super) fn train_scores(&self, moments: &CentredMoments) -> (f64, f64) {
-        let total: f64 = moments.squares.iter().sum();
-        ((total - self.gains().sum::<f64>()).max(0.0) / moments.rows, total / moments.rows)
+    pub(super) fn train_mse_and_variance(&self, moments: &CentredMoments) -> (f64, f64) {
+        let total: f64 = moments.squared_target_sums.iter().sum();
+        ((total - self.gains().sum::<f64>()).max(0.0) / moments.row_count, total / moments.row_count)
     }
 
     /// Returns τ_j‖c_j‖² for each component. Because the scores are orthogonal, this is the amount
     /// by which the component reduces the squared error.
     fn gains(&self) -> impl Iterator<Item = f64> + '_ {
-        self.score_squares.iter().zip(self.y_loadings.col_iter()).map(|(square, c)| square * dot(c, c))
+        self.squared_score_norms.iter().zip(self.y_loadings.col_iter()).map(|(square, c)| square * dot(c, c))
     }
 
     /// Returns the sum of squared errors on the validation rows for the first 1, 2, … components.
     /// `validation` holds the moments of these rows, centred by the means of the fit.
-    pub(super) fn errors(&self, validation: &CentredMoments) -> Vec<f64> {
+    pub(super) fn squared_errors(&self, validation: &CentredMoments) -> Vec<f64> {
         let (rank, q, t) = (self.rotations.nrows(), self.count(), self.y_loadings.nrows());
-        let mut images = Mat::<f64>::zeros(rank, q);
+        let mut g_rotations = Mat::<f64>::zeros(rank, q);
         let g = validation.g().submatrix(0, 0, rank, rank);
-        matmul(images.as_mut(), Accum::Replace, g, self.rotations.as_ref(), 1.0, Par::Seq);
-        let mut error: f64 = validation.squares.iter().sum();
+        matmul(g_rotations.as_mut(), Accum::Replace, g, self.rotations.as_ref(), 1.0, Par::Seq);
+        let mut error: f64 = validation.squared_target_sums.iter().sum();
         let mut errors = Vec::with_capacity(q);
         for a in 0..q {
             let r = self.rotations.col(a);
             let c = |k: usize, j: usize| self.y_loadings[(k, j)];
             let linear: f64 = (0..t).map(|k| c(k, a) * dot(validation.b.subrows(0, rank).col(k), r)).sum();
-            let mixed = |j: usize| dot(images.col(j), r) * (0..t).map(|k| c(k, a) * c(k, j)).sum::<f64>();
+            let mixed = |j: usize| dot(g_rotations.col(j), r) * (0..t).map(|k| c(k, a) * c(k, j)).sum::<f64>();
             error += mixed(a) + 2.0 * (0..a).map(mixed).sum::<f64>() - 2.0 * linear;
             errors.push(error);
         }
@@ -140,14 +142,14 @@ fn leading_direction(b: MatRef<'_, f64>, threshold: f64) -> Result<Option<Col<f6
     }
     let t = b.ncols();
     // scaled, so that squares do not overflow or underflow
-    let inner = Mat::from_fn(t, t, |i, j| dot(b.col(i), b.col(j)) / norm / norm);
-    let (_, vectors) = symmetric_eigen(inner.as_ref())?;
+    let inner_products = Mat::from_fn(t, t, |i, j| dot(b.col(i), b.col(j)) / norm / norm);
+    let (_, vectors) = symmetric_eigen(inner_products.as_ref())?;
     let mut w = Col::<f64>::zeros(b.nrows());
     for k in 0..t {
         w += vectors[(k, t - 1)] * b.col(k);
     }
-    let length = w.norm_l2();
-    Ok((length > 0.0).then(|| (1.0 / length) * w))
+    let w_norm = w.norm_l2();
+    Ok((w_norm > 0.0).then(|| (1.0 / w_norm) * w))
 }
 
 fn dot(a: ColRef<'_, f64>, b: ColRef<'_, f64>) -> f64 {

@@ -43,14 +43,14 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "partial least squares: regression or classification by components that covary with the target",
     Task::Regression,
     &[TASK, COMPONENTS, RANKS, FOLDS, TOLERANCE],
-    |settings| Ok(Box::new(PartialLeastSquares { components: settings.required(&COMPONENTS, Settings::count) })),
+    |settings| Ok(Box::new(PartialLeastSquares { component_count: settings.required(&COMPONENTS, Settings::count) })),
 );
 
 #[derive(Clone, Copy, Debug)]
 struct PartialLeastSquares {
     /// Number of components q. If there are folds, it is the maximum, and cross-validation chooses
     /// the number.
-    components: usize,
+    component_count: usize,
 }
 
 struct HeldOutErrors {
@@ -60,33 +60,37 @@ struct HeldOutErrors {
 }
 
 impl HeldOutErrors {
-    fn best(&self) -> Option<(usize, f64)> {
-        let each = self.mse.iter().copied().enumerate().filter(|(_, mse)| mse.is_finite());
-        each.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(index, mse)| (index + 1, mse))
+    fn best_component_count(&self) -> Option<(usize, f64)> {
+        let finite_errors = self.mse.iter().copied().enumerate().filter(|(_, mse)| mse.is_finite());
+        finite_errors.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(index, mse)| (index + 1, mse))
     }
 }
 
 impl PartialLeastSquares {
     /// Returns the held-out errors of every rank and number of components, summed over the folds.
     fn held_out_errors(&self, gram: &GramState, ranks: &[usize]) -> Result<Vec<HeldOutErrors>> {
-        let (folds, rows) = (gram.folds(), gram.rows() as f64);
+        let (folds, row_count) = (gram.folds(), gram.row_count() as f64);
         let mut errors_by_rank: Vec<HeldOutErrors> =
-            ranks.iter().map(|rank| HeldOutErrors { rank: *rank, mse: vec![0.0; self.components] }).collect();
-        for (left_out, fold) in folds.iter().enumerate().filter(|(_, fold)| fold.rows > 0) {
-            let train = CentredMoments::from_moments(gram.training_moments(Some(left_out)))?;
-            let validation =
-                CentredMoments::with_means(Cow::Borrowed(fold), train.mean.clone(), train.target_mean.clone());
+            ranks.iter().map(|rank| HeldOutErrors { rank: *rank, mse: vec![0.0; self.component_count] }).collect();
+        for (held_out_fold, fold) in folds.iter().enumerate().filter(|(_, fold)| fold.row_count > 0) {
+            let training_moments = CentredMoments::from_moments(gram.training_moments(Some(held_out_fold)))?;
+            let validation = CentredMoments::with_means(
+                Cow::Borrowed(fold),
+                training_moments.mean.clone(),
+                training_moments.target_mean.clone(),
+            );
             for rank_errors in &mut errors_by_rank {
-                let components = Components::new(&train, rank_errors.rank, self.components, gram.epsilon())?;
-                let errors = components.errors(&validation);
+                let components =
+                    Components::new(&training_moments, rank_errors.rank, self.component_count, gram.epsilon())?;
+                let errors = components.squared_errors(&validation);
                 // if there are fewer components, the error of all of them applies to larger numbers
-                let last = errors.last().copied().unwrap_or(f64::NAN);
-                let errors = errors.into_iter().chain(std::iter::repeat(last));
+                let last_error = errors.last().copied().unwrap_or(f64::NAN);
+                let errors = errors.into_iter().chain(std::iter::repeat(last_error));
                 rank_errors
                     .mse
                     .iter_mut()
                     .zip(errors)
-                    .for_each(|(sum, error)| *sum += error / rows / gram.targets() as f64);
+                    .for_each(|(sum, error)| *sum += error / row_count / gram.target_count() as f64);
             }
         }
         Ok(errors_by_rank)
@@ -101,8 +105,8 @@ impl<T: Real> Solver<T> for PartialLeastSquares {
     fn check(&self, request: &FitRequest<'_>) -> Result<()> {
         let rank_count = request.options.ranks.len();
         let why = "they cannot be compared without folds; add `folds` 5, or give one `rank`";
-        let unchosen = rank_count > 1 && request.options.folds == FoldSpec::None;
-        reject_if(unchosen, "ranks", format!("{rank_count} ranks"), why)
+        let lacks_folds = rank_count > 1 && request.options.folds == FoldSpec::None;
+        reject_if(lacks_folds, "ranks", format!("{rank_count} ranks"), why)
     }
 
     fn single_pass(&self, _: &TrainOptions) -> Result<&'static str, &'static str> {
@@ -111,7 +115,7 @@ impl<T: Real> Solver<T> for PartialLeastSquares {
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, _: PassShape) -> MemoryPlan {
         let (p, t) = (size.map.p, size.t);
-        let q = self.components.min(p);
+        let q = self.component_count.min(p);
         plan.term("centred moments of the folds", 2 * 8 * p * (p + t), "lower `rank`").term(
             "components",
             8 * (4 * p * q + 2 * p * t + q * (q + 2 * t)),
@@ -122,35 +126,35 @@ impl<T: Real> Solver<T> for PartialLeastSquares {
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         let state = data.moments_by_fold()?;
         let stage_observer = data.resources.stage_observer;
-        let stage = stage_observer.stage("components", None);
+        let stage = stage_observer.start_stage("components", None);
         let (gram, p) = (&state.gram, data.map.dims().1);
         let mut ranks: Vec<usize> = data.options.ranks.iter().map(|rank| *rank.min(&p)).collect();
         ranks.dedup();
         let rank_errors = if gram.folds().len() > 1 { self.held_out_errors(gram, &ranks)? } else { Vec::new() };
         let best = rank_errors
             .iter()
-            .filter_map(|errors| Some((errors, errors.best()?)))
+            .filter_map(|errors| Some((errors, errors.best_component_count()?)))
             .min_by(|a, b| a.1.1.total_cmp(&b.1.1));
-        let (rank, q) = best.map_or((p, self.components), |(rank_errors, (q, _))| (rank_errors.rank, q));
+        let (rank, q) = best.map_or((p, self.component_count), |(rank_errors, (q, _))| (rank_errors.rank, q));
         let moments = CentredMoments::from_moments(gram.training_moments(None))?;
         let components = Components::new(&moments, rank, q, gram.epsilon())?;
-        let count = components.count();
+        let component_count = components.count();
         let why = "no target covaries with the features; check the target and the kernel";
-        reject_if(count == 0, COMPONENTS.name, q, why)?;
+        reject_if(component_count == 0, COMPONENTS.name, q, why)?;
         drop(stage);
-        data.warn_of_fewer_components(q, count, "the remaining features covary with no target");
+        data.warn_of_fewer_components(q, component_count, "the remaining features covary with no target");
         let mut figures = vec![
-            Figure::single("components", count as f64),
-            Figure { name: "explained share of the targets", values: components.explained(&moments) },
+            Figure::single("components", component_count as f64),
+            Figure { name: "explained share of the targets", values: components.explained_fractions(&moments) },
         ];
-        if let Some((chosen, _)) = best {
-            figures.push(Figure { name: "held-out mse of 1, 2, … components", values: chosen.mse.clone() });
+        if let Some((best_errors, _)) = best {
+            figures.push(Figure { name: "held-out mse of 1, 2, … components", values: best_errors.mse.clone() });
         }
         if ranks.len() > 1 {
-            let of_rank = rank_errors.iter().filter_map(|errors| Some(errors.best()?.1));
-            figures.push(Figure { name: "least held-out mse at each rank", values: of_rank.collect() });
+            let best_mse_by_rank = rank_errors.iter().filter_map(|errors| Some(errors.best_component_count()?.1));
+            figures.push(Figure { name: "least held-out mse at each rank", values: best_mse_by_rank.collect() });
         }
-        let (mse, variance) = components.train_scores(&moments);
+        let (mse, variance) = components.train_mse_and_variance(&moments);
         let LinearHead { weights, intercept } = components.regression(&moments, &data.targets.centre());
         let component_head = LinearHead { intercept: components.offsets(&moments), weights: components.rotations };
         Ok(Solution {
@@ -159,7 +163,7 @@ impl<T: Real> Solver<T> for PartialLeastSquares {
             components: Some(component_head),
             certificate: state.certificate,
             certified_ranks: ranks,
-            train_score: Some(mse_and_r2(mse, variance, gram.targets())),
+            train_score: Some(mse_and_r2(mse, variance, gram.target_count())),
             figures,
             passes: 1,
             ..Solution::default()

@@ -2,7 +2,7 @@
 //! product with the Hessian takes two more passes.
 
 use crate::features::{RowValues, StoredFeatures, Sums};
-use crate::linalg::strips::Pool;
+use crate::linalg::strips::BufferPool;
 use crate::ranking_pairs::{Group, Groups};
 use crate::solver::hessian_blocks::{self, SampledBlock};
 use crate::solver::newton::{Dimensions, Evaluation, Objective};
@@ -30,8 +30,8 @@ kmodel::enum_of_words!(PairLoss, "loss", "squared-hinge" => SquaredHinge, "logis
 const CHUNK_PAIRS: usize = 512;
 
 /// Bytes of the features of these pairs, for p features of `element` bytes.
-pub(super) fn pairs_bytes(p: usize, element: usize) -> usize {
-    (2 * CHUNK_PAIRS + 1) * p * element
+pub(super) fn pair_feature_bytes(p: usize, element_bytes: usize) -> usize {
+    (2 * CHUNK_PAIRS + 1) * p * element_bytes
 }
 
 /// Contribution of a row to the total loss of all pairs, and the first and second derivatives of
@@ -40,12 +40,12 @@ type RowTerms = [f64; 3];
 
 /// Counts and sums over the rows of a group near each row, in buffers that all passes of a fit
 /// share.
-type NearSums = Pool<Vec<[(f64, f64); 2]>>;
+type MarginSums = BufferPool<Vec<[(f64, f64); 2]>>;
 
 impl PairLoss {
-    fn terms(self, group: Group<'_>, scores: &[f64], near: &NearSums, out: &mut [RowTerms]) {
+    fn add_row_terms(self, group: Group<'_>, scores: &[f64], margin_sums: &MarginSums, out: &mut [RowTerms]) {
         if self == Self::Logistic {
-            return group.pairs(|better, worse| {
+            return group.for_each_pair(|better, worse| {
                 let [loss, slope, curvature] = logistic(scores[better] - scores[worse]);
                 out[better] = [out[better][0] + loss, out[better][1] + slope, out[better][2] + curvature];
                 out[worse] = [out[worse][0], out[worse][1] - slope, out[worse][2] + curvature];
@@ -54,7 +54,7 @@ impl PairLoss {
         // only score differences matter, and small numbers lose fewer digits
         let mean = scores.iter().sum::<f64>() / scores.len().max(1) as f64;
         let scores: Vec<f64> = scores.iter().map(|score| score - mean).collect();
-        near.with(Vec::new, |near| {
+        margin_sums.with_buffer(Vec::new, |near| {
             near.resize(scores.len(), Default::default());
             group.sums_within_margin(&scores, &scores, 1.0, near);
             for ((row_terms, score), near) in out.iter_mut().zip(&scores).zip(near) {
@@ -72,16 +72,16 @@ impl PairLoss {
     /// `row`. Returns the first row at which this sum exceeds `threshold`.
     fn partner(self, group: Group<'_>, scores: &[f64], row: usize, threshold: f64) -> usize {
         let (mut sum, mut partner) = (0.0, row);
-        for (other, grade) in group.grades.iter().enumerate().filter(|(_, grade)| **grade != group.grades[row]) {
-            let lead = scores[row] - scores[other];
-            let lead = if group.grades[row] > *grade { lead } else { -lead };
+        for (other_row, grade) in group.grades.iter().enumerate().filter(|(_, grade)| **grade != group.grades[row]) {
+            let score_difference = scores[row] - scores[other_row];
+            let margin = if group.grades[row] > *grade { score_difference } else { -score_difference };
             let curvature = match self {
-                Self::SquaredHinge if lead < 1.0 => 2.0,
+                Self::SquaredHinge if margin < 1.0 => 2.0,
                 Self::SquaredHinge => 0.0,
-                Self::Logistic => logistic(lead)[2],
+                Self::Logistic => logistic(margin)[2],
             };
             if curvature > 0.0 {
-                (sum, partner) = (sum + curvature, other);
+                (sum, partner) = (sum + curvature, other_row);
             }
             if sum > threshold {
                 break;
@@ -91,19 +91,25 @@ impl PairLoss {
     }
 
     /// Multiplies the Hessian with respect to the scores of a group by the vector `along`.
-    fn products(self, group: Group<'_>, (scores, along): (&[f64], &[f64]), near: &NearSums, out: &mut [f64]) {
+    fn hessian_products(
+        self,
+        group: Group<'_>,
+        (scores, direction): (&[f64], &[f64]),
+        margin_sums: &MarginSums,
+        out: &mut [f64],
+    ) {
         if self == Self::Logistic {
-            return group.pairs(|better, worse| {
+            return group.for_each_pair(|better, worse| {
                 let [_, _, curvature] = logistic(scores[better] - scores[worse]);
-                let product = curvature * (along[better] - along[worse]);
+                let product = curvature * (direction[better] - direction[worse]);
                 out[better] += product;
                 out[worse] -= product;
             });
         }
-        near.with(Vec::new, |near| {
+        margin_sums.with_buffer(Vec::new, |near| {
             near.resize(scores.len(), Default::default());
-            group.sums_within_margin(scores, along, 1.0, near);
-            for ((product, along), near) in out.iter_mut().zip(along).zip(near) {
+            group.sums_within_margin(scores, direction, 1.0, near);
+            for ((product, along), near) in out.iter_mut().zip(direction).zip(near) {
                 let [(below, sum_below), (above, sum_above)] = *near;
                 *product = 2.0 * ((below + above) * along - sum_below - sum_above);
             }
@@ -113,45 +119,45 @@ impl PairLoss {
 
 /// Returns ln(1 + e^−z) with its first and second derivative.
 fn logistic(z: f64) -> [f64; 3] {
-    let small = (-z.abs()).exp();
-    let probability_wrong = if z >= 0.0 { small / (1.0 + small) } else { 1.0 / (1.0 + small) };
-    [(-z).max(0.0) + small.ln_1p(), -probability_wrong, probability_wrong * (1.0 - probability_wrong)]
+    let exp_minus_abs = (-z.abs()).exp();
+    let probability_wrong = if z >= 0.0 { exp_minus_abs / (1.0 + exp_minus_abs) } else { 1.0 / (1.0 + exp_minus_abs) };
+    [(-z).max(0.0) + exp_minus_abs.ln_1p(), -probability_wrong, probability_wrong * (1.0 - probability_wrong)]
 }
 
 /// The mean loss of the pairs of all groups, without the penalty term, by passes over the features.
 pub(super) struct RankingLoss<'a, 'k, T: Real> {
     features: &'a StoredFeatures<'k, T>,
     groups: Cow<'a, Groups>,
-    pairs: f64,
+    pair_count: f64,
     pair_loss: PairLoss,
     observer: &'a dyn Observer,
     /// Scores at the last point evaluated, in the order of the groups.
     pub(super) scores: Vec<f64>,
     /// Second derivative of the loss of all pairs with respect to each of these scores.
     curvatures: Vec<f64>,
-    near: NearSums,
+    margin_sums: MarginSums,
     passes: u64,
 }
 
 impl<'a, 'k, T: Real> RankingLoss<'a, 'k, T> {
     pub(super) fn new(
         features: &'a StoredFeatures<'k, T>,
-        (groups, pairs): (Cow<'a, Groups>, f64),
+        (groups, pair_count): (Cow<'a, Groups>, f64),
         pair_loss: PairLoss,
         observer: &'a dyn Observer,
     ) -> Self {
-        let (scores, curvatures, near) = Default::default();
-        Self { features, groups, pairs, pair_loss, observer, scores, curvatures, near, passes: 0 }
+        let (scores, curvatures, margin_sums) = Default::default();
+        Self { features, groups, pair_count, pair_loss, observer, scores, curvatures, margin_sums, passes: 0 }
     }
 
     /// Computes Φw in the order of the groups: one pass.
-    fn product(&mut self, w: &[f64]) -> Result<Vec<f64>> {
+    fn scores_at(&mut self, w: &[f64]) -> Result<Vec<f64>> {
         let (features, mut out) = (self.features, Vec::new());
         let w: Vec<T> = w[..features.p].iter().map(|value| T::from_f64(*value)).collect();
         let RowValues(scores) =
             features.reduce("scores", self.observer, &RowValues::<T>::default, |scores, tile| {
-                out.resize(tile.rows(), T::ZERO);
-                tile.times(&w, &mut out, features.workers());
+                out.resize(tile.row_count(), T::ZERO);
+                tile.multiply(&w, &mut out, features.workers());
                 scores.0.extend_from_slice(&out);
                 Ok(())
             })?;
@@ -161,16 +167,20 @@ impl<'a, 'k, T: Real> RankingLoss<'a, 'k, T> {
 
     /// Computes Φᵀr divided by the number of pairs, followed by 0 for the intercept: p + 1 numbers.
     /// `numbers` provides the entries of r in the order of the groups. Makes one pass.
-    fn transposed_product(&mut self, numbers: impl Iterator<Item = f64>) -> Result<Vec<f64>> {
+    fn transposed_product(&mut self, row_values: impl Iterator<Item = f64>) -> Result<Vec<f64>> {
         let (features, mut right) = (self.features, vec![T::ZERO; self.features.n]);
-        self.groups.rows().iter().zip(numbers).for_each(|(row, number)| right[*row as usize] = T::from_f64(number));
+        self.groups.rows().iter().zip(row_values).for_each(|(row, number)| right[*row as usize] = T::from_f64(number));
         let init = || Sums::new(features.p);
         let Sums(mut sums) = features.reduce("product with the features", self.observer, &init, |sums, tile| {
-            tile.add_transposed(&right[tile.first..tile.first + tile.rows()], &mut sums.0, features.workers());
+            tile.add_transposed_product(
+                &right[tile.first_row..tile.first_row + tile.row_count()],
+                &mut sums.0,
+                features.workers(),
+            );
             Ok(())
         })?;
         self.passes += 1;
-        sums.iter_mut().for_each(|sum| *sum /= self.pairs);
+        sums.iter_mut().for_each(|sum| *sum /= self.pair_count);
         sums.push(0.0);
         Ok(sums)
     }
@@ -186,25 +196,25 @@ impl<T: Real> Objective<T> for RankingLoss<'_, '_, T> {
     }
 
     fn evaluate(&mut self, w: &[f64]) -> Result<Evaluation> {
-        self.scores = self.product(w)?;
+        self.scores = self.scores_at(w)?;
         let terms = |group: Group<'_>, scores: &[f64], out: &mut [RowTerms]| {
-            self.pair_loss.terms(group, scores, &self.near, out);
+            self.pair_loss.add_row_terms(group, scores, &self.margin_sums, out);
         };
         let row_terms = self.groups.map_groups(&self.scores, self.features.workers(), terms);
-        let sum = |term: usize| row_terms.iter().map(|terms| terms[term]).sum::<f64>() / self.pairs;
+        let sum = |term: usize| row_terms.iter().map(|terms| terms[term]).sum::<f64>() / self.pair_count;
         let (loss, curvatures) = (sum(0), vec![sum(2)]);
         self.curvatures = row_terms.iter().map(|terms| terms[2]).collect();
         Ok(Evaluation { loss, curvatures, gradient: self.transposed_product(row_terms.iter().map(|terms| terms[1]))? })
     }
 
     fn hessian_product(&mut self, v: &[f64]) -> Result<Vec<f64>> {
-        let direction_scores = self.product(v)?;
-        let both: Vec<(f64, f64)> = self.scores.iter().copied().zip(direction_scores).collect();
-        let products = |group: Group<'_>, both: &[(f64, f64)], out: &mut [f64]| {
-            let (scores, along): (Vec<f64>, Vec<f64>) = both.iter().copied().unzip();
-            self.pair_loss.products(group, (&scores, &along), &self.near, out);
+        let direction_scores = self.scores_at(v)?;
+        let score_pairs: Vec<(f64, f64)> = self.scores.iter().copied().zip(direction_scores).collect();
+        let group_products = |group: Group<'_>, score_pairs: &[(f64, f64)], out: &mut [f64]| {
+            let (scores, direction): (Vec<f64>, Vec<f64>) = score_pairs.iter().copied().unzip();
+            self.pair_loss.hessian_products(group, (&scores, &direction), &self.margin_sums, out);
         };
-        let row_products = self.groups.map_groups(&both, self.features.workers(), products);
+        let row_products = self.groups.map_groups(&score_pairs, self.features.workers(), group_products);
         self.transposed_product(row_products.into_iter())
     }
 
@@ -215,23 +225,26 @@ impl<T: Real> Objective<T> for RankingLoss<'_, '_, T> {
     fn hessian_blocks(&mut self, _: &Evaluation, step: usize) -> Result<Option<(Vec<FoldGram>, f64)>> {
         let (features, p) = (self.features, self.features.p);
         let (pairs, weight) = self.draw_pairs(step);
-        if pairs.is_empty() || hessian_blocks::bytes(features.n, p, 1, size_of::<T>()).is_none() {
+        if pairs.is_empty() || hessian_blocks::bytes_if_worthwhile(features.n, p, 1, size_of::<T>()).is_none() {
             return Ok(None);
         }
-        let (mut block, panels, sequential) = (SampledBlock::<T>::new(p), Pool::default(), Workers::sequential());
+        let (mut block, panels, sequential) = (SampledBlock::<T>::new(p), BufferPool::default(), Workers::sequential());
         for pairs in pairs.chunks(CHUNK_PAIRS) {
-            let rows: BTreeSet<usize> = pairs.iter().flatten().copied().collect();
-            let rows: Vec<usize> = rows.into_iter().collect();
-            let phi = features.copy_rows(&rows, self.observer)?;
-            let row = |row: &usize| rows.binary_search(row).map_or(&[][..], |index| &phi[index * p..(index + 1) * p]);
-            for [one, other] in pairs {
-                let difference: Vec<T> = row(one).iter().zip(row(other)).map(|(a, b)| *a - *b).collect();
+            let position_set: BTreeSet<usize> = pairs.iter().flatten().copied().collect();
+            let pair_positions: Vec<usize> = position_set.into_iter().collect();
+            let phi = features.copy_rows(&pair_positions, self.observer)?;
+            let phi_of = |row: &usize| {
+                pair_positions.binary_search(row).map_or(&[][..], |index| &phi[index * p..(index + 1) * p])
+            };
+            for [first_row, second_row] in pairs {
+                let difference: Vec<T> =
+                    phi_of(first_row).iter().zip(phi_of(second_row)).map(|(a, b)| *a - *b).collect();
                 block.push(&difference, weight, &panels, &sequential);
             }
         }
         block.flush(p, &panels, &sequential);
         self.passes += 1;
-        Ok(Some((vec![block.moments], 1.0 / self.pairs)))
+        Ok(Some((vec![block.moments], 1.0 / self.pair_count)))
     }
 }
 
@@ -241,26 +254,31 @@ impl<T: Real> RankingLoss<'_, '_, T> {
     /// one of these pairs. Returns the positions of the two rows of each pair, and the weight that
     /// all pairs share.
     fn draw_pairs(&self, step: usize) -> (Vec<[usize; 2]>, f64) {
-        let (count, total) =
+        let (draw_count, total_curvature) =
             (hessian_blocks::ROWS_PER_FEATURE * self.features.p as f64, self.curvatures.iter().sum::<f64>());
-        let keys = Stream::new(self.features.seed(), Purpose::Sketch, step as u64);
-        let (mut pairs, mut first, mut cumulative) = (Vec::with_capacity(count as usize), 0, 0.0);
-        for (group, scores) in self.groups.groups_with(&self.scores) {
+        let stream = Stream::new(self.features.seed(), Purpose::Sketch, step as u64);
+        let (mut pairs, mut first_position, mut cumulative) = (Vec::with_capacity(draw_count as usize), 0, 0.0);
+        for (group, scores) in self.groups.zip_groups(&self.scores) {
             for row in 0..scores.len() {
-                cumulative += self.curvatures[first + row];
+                cumulative += self.curvatures[first_position + row];
                 loop {
-                    let drawn = pairs.len() as u64;
-                    if drawn as f64 >= count || (drawn as f64 + keys.uniform(2 * drawn)) / count * total >= cumulative {
+                    let drawn_count = pairs.len() as u64;
+                    if drawn_count as f64 >= draw_count
+                        || (drawn_count as f64 + stream.uniform(2 * drawn_count)) / draw_count * total_curvature
+                            >= cumulative
+                    {
                         break;
                     }
-                    let threshold = keys.uniform(2 * drawn + 1) * self.curvatures[first + row];
-                    let other = self.pair_loss.partner(group, scores, row, threshold);
-                    pairs.push([row, other].map(|position| self.groups.rows()[first + position] as usize));
+                    let threshold = stream.uniform(2 * drawn_count + 1) * self.curvatures[first_position + row];
+                    let partner_row = self.pair_loss.partner(group, scores, row, threshold);
+                    pairs.push(
+                        [row, partner_row].map(|position| self.groups.rows()[first_position + position] as usize),
+                    );
                 }
             }
-            first += scores.len();
+            first_position += scores.len();
         }
-        (pairs, 0.5 * total / count)
+        (pairs, 0.5 * total_curvature / draw_count)
     }
 }
 
@@ -270,7 +288,7 @@ mod tests {
 
     const GRADES: [f64; 7] = [0.0, 2.0, 1.0, 1.0, 0.0, 3.0, 2.0];
     const SCORES: [f64; 7] = [0.1, 0.7, 5.2, -0.4, 2.2, 0.9, 0.3];
-    const ALONG: [f64; 7] = [1.0, -0.5, 0.25, 2.0, 0.0, -1.0, 0.7];
+    const DIRECTION: [f64; 7] = [1.0, -0.5, 0.25, 2.0, 0.0, -1.0, 0.7];
 
     fn loss_of(pair_loss: PairLoss, scores: &[f64]) -> f64 {
         let pairs = (0..7).flat_map(|a| (0..7).map(move |b| (a, b))).filter(|(a, b)| GRADES[*a] > GRADES[*b]);
@@ -286,19 +304,19 @@ mod tests {
     #[test]
     fn terms_and_products_are_derivatives_of_the_loss_of_all_pairs() {
         let groups = Groups::new(7, |_| true, |_| 0, |row| GRADES[row]);
-        let (group, _) = groups.groups_with(&SCORES).next().unwrap();
+        let (group, _) = groups.zip_groups(&SCORES).next().unwrap();
         for pair_loss in [PairLoss::SquaredHinge, PairLoss::Logistic] {
             let terms = |scores: &[f64]| {
                 let mut row_terms = vec![RowTerms::default(); 7];
-                pair_loss.terms(group, scores, &Pool::default(), &mut row_terms);
+                pair_loss.add_row_terms(group, scores, &BufferPool::default(), &mut row_terms);
                 row_terms
             };
             let row_terms = terms(&SCORES);
             let sum: f64 = row_terms.iter().map(|terms| terms[0]).sum();
             assert!((sum - loss_of(pair_loss, &SCORES)).abs() < 1e-12 * sum, "{pair_loss:?}: {sum}");
-            let with_step = |i: usize, by: f64| {
+            let with_step = |i: usize, step: f64| {
                 let mut scores = SCORES;
-                scores[i] += by;
+                scores[i] += step;
                 scores
             };
             for (i, [_, gradient, bent]) in row_terms.into_iter().enumerate() {
@@ -322,8 +340,8 @@ mod tests {
                 assert!((sum - bent).abs() < 1e-12, "{pair_loss:?} row {i}: {sum} {bent}");
             }
             let mut products = vec![0.0; 7];
-            pair_loss.products(group, (&SCORES, &ALONG), &Pool::default(), &mut products);
-            let shifted = |by: f64| terms(&std::array::from_fn::<f64, 7, _>(|i| SCORES[i] + by * ALONG[i]));
+            pair_loss.hessian_products(group, (&SCORES, &DIRECTION), &BufferPool::default(), &mut products);
+            let shifted = |by: f64| terms(&std::array::from_fn::<f64, 7, _>(|i| SCORES[i] + by * DIRECTION[i]));
             for (i, product) in products.iter().enumerate() {
                 let difference = (shifted(1e-6)[i][1] - shifted(-1e-6)[i][1]) / 2e-6;
                 assert!((product - difference).abs() < 1e-7, "{pair_loss:?} row {i}: {product} {difference}");

@@ -87,79 +87,79 @@ struct Ranking {
     /// chooses one.
     penalties: Vec<Regularisation>,
     pair_loss: PairLoss,
-    grouped: bool,
-    steps: usize,
+    has_groups: bool,
+    max_steps: usize,
 }
 
 impl Ranking {
     fn new(settings: &Settings) -> Result<Self> {
         Ok(Self {
-            penalties: settings.compared_regularisations()?,
-            pair_loss: settings.choice(&LOSS),
-            grouped: settings.column(&GROUP).is_some(),
-            steps: settings.required(&STEPS, Settings::count),
+            penalties: settings.regularisation_grid()?,
+            pair_loss: settings.enum_value(&LOSS),
+            has_groups: settings.column(&GROUP).is_some(),
+            max_steps: settings.required(&STEPS, Settings::count),
         })
     }
 
     /// Returns the groups of the selected rows, and the number of their pairs.
-    fn groups<T: Real>(
+    fn groups_and_pair_count<T: Real>(
         &self,
         features: &StoredFeatures<'_, T>,
-        selects: impl Fn(usize) -> bool,
+        is_selected: impl Fn(usize) -> bool,
         group: impl Fn(usize) -> u32,
     ) -> Result<(Groups, f64)> {
-        let groups = Groups::new(features.n, selects, group, |row| features.y[row]);
-        let pairs = groups.count_pairs();
-        if pairs == 0.0 {
+        let groups = Groups::new(features.n, is_selected, group, |row| features.y[row]);
+        let pair_count = groups.count_pairs();
+        if pair_count == 0.0 {
             return Err(ranking_pairs::no_pairs_error());
         }
-        let largest = kstore::display::format_count(groups.largest() as u64);
+        let largest = kstore::display::format_count(groups.max_group_rows() as u64);
         let why = format!(
             "it visits every pair of rows, and a group has {largest} rows; use squared-hinge, or smaller groups (`group`)"
         );
-        let too_large = self.pair_loss == PairLoss::Logistic && groups.largest() > MAX_LOGISTIC_ROWS;
-        reject_if(too_large, LOSS.name, self.pair_loss, why)?;
-        Ok((groups, pairs))
+        let is_too_large = self.pair_loss == PairLoss::Logistic && groups.max_group_rows() > MAX_LOGISTIC_ROWS;
+        reject_if(is_too_large, LOSS.name, self.pair_loss, why)?;
+        Ok((groups, pair_count))
     }
 
     /// Returns the regularisation parameter that orders the held-out rows best, the report entries
     /// of the cross-validation, and the number of passes.
-    fn choose<T: Real>(
+    fn select_penalty<T: Real>(
         &self,
         features: &StoredFeatures<'_, T>,
         data: &FitData<'_, T>,
-        (moments, pairs): (&FoldGram, f64),
+        (moments, pair_count): (&FoldGram, f64),
     ) -> Result<(Regularisation, Vec<Figure>, u64)> {
         if data.folds.count() == 1 {
             return Ok((self.penalties[0], Vec::new(), 0));
         }
-        let stage = data.resources.stage_observer.stage("held-out rows", None);
-        let loss = |fold| {
+        let stage = data.resources.stage_observer.start_stage("held-out rows", None);
+        let loss_without_fold = |fold| {
             let (groups, pairs) =
-                self.groups(features, |row| features.folds[row] != fold, |row| group_of(features, row))?;
+                self.groups_and_pair_count(features, |row| features.folds[row] != fold, |row| group_of(features, row))?;
             Ok((RankingLoss::new(features, (Cow::Owned(groups), pairs), self.pair_loss, &*stage), pairs))
         };
         let held_out_scores = cross_validation::scores_by_newton(
             features,
             data,
-            (&self.penalties, self.steps),
+            (&self.penalties, self.max_steps),
             (1, moments),
             &*stage,
-            loss,
+            loss_without_fold,
         )?;
         drop(stage);
         // rows of different folds are scored by different functions
-        let group_count = 1 + features.groups.iter().max().copied().unwrap_or(0);
+        let group_count = 1 + features.group_codes.iter().max().copied().unwrap_or(0);
         let group = |row: usize| u32::from(features.folds[row]) * group_count + group_of(features, row);
-        let (groups, _) = self.groups(features, |_| true, group)?;
-        let fraction_wrong = |scores: &Vec<T>| {
+        let (groups, _) = self.groups_and_pair_count(features, |_| true, group)?;
+        let pair_error_rate = |scores: &Vec<T>| {
             let scores = groups.gather(|row| scores[row].to_f64());
             groups.pair_counts(&scores, features.workers()).error_rate().unwrap_or(f64::NAN)
         };
-        let errors = held_out_scores.scores.iter().map(fraction_wrong).collect();
-        let (index, figures) = cross_validation::choose_penalty(
+        let errors = held_out_scores.scores.iter().map(pair_error_rate).collect();
+        let (index, figures) = cross_validation::select_penalty(
             &self.penalties,
-            pairs,
+            pair_count,
             errors,
             "held-out share of pairs in the wrong order at each",
         );
@@ -168,7 +168,7 @@ impl Ranking {
 }
 
 fn group_of<T: Real>(features: &StoredFeatures<'_, T>, row: usize) -> u32 {
-    features.groups.get(row).copied().unwrap_or(0)
+    features.group_codes.get(row).copied().unwrap_or(0)
 }
 
 impl<T: Real> Solver<T> for Ranking {
@@ -179,45 +179,54 @@ impl<T: Real> Solver<T> for Ranking {
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
         let plan = cross_validation::plan(plan, size, 1, self.penalties.len());
         let (n, p) = (usize::try_from(size.n).unwrap_or(usize::MAX), size.map.p);
-        let rows = Groups::bytes(n).saturating_add(n.saturating_mul(BYTES_PER_ROW));
-        let moments = GramState::bytes(p, 0, 1);
-        plan.term("grades, groups and pairs of all rows", rows + features::values_bytes(n, 8 + size.element_bytes), "")
-            .term(
-                "Gram matrix and the preconditioner's factor",
-                moments + (8 * p * p).max((features::STATES_PER_FOLD - 1) * moments),
-                "lower `rank`",
-            )
-            .term(
-                "pairs of the preconditioner",
-                hessian_blocks::bytes(n, p, 1, size.element_bytes).unwrap_or(0)
-                    + loss::pairs_bytes(p, size.element_bytes),
-                "lower `rank`",
-            )
-            .term("scores of a tile", 2 * pass_shape.tile * size_of::<f64>(), "")
-            .term("coefficients and directions", (9 + features::STATES_PER_FOLD) * 8 * (p + 1), "lower `rank`")
+        let row_bytes = Groups::bytes(n).saturating_add(n.saturating_mul(BYTES_PER_ROW));
+        let moment_bytes = GramState::bytes(p, 0, 1);
+        plan.term(
+            "grades, groups and pairs of all rows",
+            row_bytes + features::row_values_bytes(n, 8 + size.element_bytes),
+            "",
+        )
+        .term(
+            "Gram matrix and the preconditioner's factor",
+            moment_bytes + (8 * p * p).max((features::STATES_PER_REDUCTION - 1) * moment_bytes),
+            "lower `rank`",
+        )
+        .term(
+            "pairs of the preconditioner",
+            hessian_blocks::bytes_if_worthwhile(n, p, 1, size.element_bytes).unwrap_or(0)
+                + loss::pair_feature_bytes(p, size.element_bytes),
+            "lower `rank`",
+        )
+        .term("scores of a tile", 2 * pass_shape.tile_rows * size_of::<f64>(), "")
+        .term(
+            "coefficients and directions",
+            (9 + features::STATES_PER_REDUCTION) * 8 * (p + 1),
+            "lower `rank`",
+        )
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
-        let gather_options = GatherOptions { moments: true, groups: self.grouped, ..GatherOptions::default() };
+        let gather_options = GatherOptions { moments: true, groups: self.has_groups, ..GatherOptions::default() };
         let (features, gathered) = StoredFeatures::gather(data, gather_options)?;
         let moments = gathered.moments.as_ref().map(|state| &state.folds()[0]);
         let moments = moments.ok_or(Error::Shape { what: "moments", expected: 1, got: 0 })?;
-        let (groups, pairs) = self.groups(&features, |_| true, |row| group_of(&features, row))?;
-        let (penalty, choice_figures, choice_passes) = self.choose(&features, data, (moments, pairs))?;
+        let (groups, pairs) = self.groups_and_pair_count(&features, |_| true, |row| group_of(&features, row))?;
+        let (penalty, selection_figures, selection_passes) = self.select_penalty(&features, data, (moments, pairs))?;
         let lambda = penalty.lambda(pairs);
-        let stage = data.resources.stage_observer.stage("newton", None);
-        let (borrowed, f64_features) = ((Cow::Borrowed(&groups), pairs), features.widened());
-        let loss = RankingLoss::new(&features, borrowed.clone(), self.pair_loss, &*stage);
-        let f64_loss = || RankingLoss::new(&f64_features, borrowed, self.pair_loss, &*stage);
-        let (mut solution, f64_loss, _) = newton::fit("ranking", data, loss, f64_loss, (moments, lambda, self.steps))?;
-        let fraction_wrong = groups.pair_counts(&f64_loss.scores, features.workers()).error_rate();
+        let stage = data.resources.stage_observer.start_stage("newton", None);
+        let (groups_and_pairs, f64_features) = ((Cow::Borrowed(&groups), pairs), features.as_f64());
+        let loss = RankingLoss::new(&features, groups_and_pairs.clone(), self.pair_loss, &*stage);
+        let f64_loss = || RankingLoss::new(&f64_features, groups_and_pairs, self.pair_loss, &*stage);
+        let (mut solution, f64_loss, _) =
+            newton::fit("ranking", data, loss, f64_loss, (moments, lambda, self.max_steps))?;
+        let pair_error_rate = groups.pair_counts(&f64_loss.scores, features.workers()).error_rate();
         let order_figures = [
-            Figure::single("share of pairs in the wrong order", fraction_wrong.unwrap_or_default()),
+            Figure::single("share of pairs in the wrong order", pair_error_rate.unwrap_or_default()),
             Figure::single("pairs", pairs),
         ];
         solution.figures.splice(..0, order_figures);
-        solution.figures.extend(choice_figures);
-        solution.passes += 1 + choice_passes;
+        solution.figures.extend(selection_figures);
+        solution.passes += 1 + selection_passes;
         Ok(Solution { certificate: gathered.certificate, ..solution })
     }
 }

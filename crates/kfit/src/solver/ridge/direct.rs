@@ -30,18 +30,18 @@ pub(super) fn check(request: &FitRequest<'_>) -> Result<()> {
 pub(super) fn plan(ridge: &Ridge, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
     let (p, t) = (size.map.p, size.t);
     let plan = plan
-        .term("system and its factor", RidgeSystem::bytes(p, t, size.ranks, ridge.intercept), LOWER_RANK)
+        .term("system and its factor", RidgeSystem::bytes(p, t, size.rank_count, ridge.intercept), LOWER_RANK)
         .term_if(ridge.is_min_norm(), "eigenvectors", 5 * 8 * p * p, LOWER_RANK)
         .term("columns of an inverse", RidgeSystem::inverse_bytes(p, size.threads), LOWER_RANK)
-        .term_if(ridge.variance, "variances", Quadratic::expansion_bytes(p, p), "leave `std` out");
-    let plan = if ridge.importance { gradients::plan(plan, size, pass_shape, t) } else { plan };
-    let plan = ridge.leaf_rows.into_iter().fold(plan, |plan, rows| leaves::plan(plan, rows, size));
-    let row = p * size.element_bytes + size.map.footprint.per_row;
-    let tile = pass_shape.gram_lanes
-        * (pass_shape.prefetch + 4)
-        * pass_shape.tile
-        * (size.d * size.element_bytes + 8 * t + row);
-    plan.term_if(ridge.leave_one_out, "features of a tile", tile, LOWER_RANK).term_if(
+        .term_if(ridge.stores_variance, "variances", Quadratic::expansion_bytes(p, p), "leave `std` out");
+    let plan = if ridge.computes_importance { gradients::plan(plan, size, pass_shape, t) } else { plan };
+    let plan = ridge.leaf_rows.into_iter().fold(plan, |plan, leaf_rows| leaves::plan(plan, leaf_rows, size));
+    let row_bytes = p * size.element_bytes + size.map.footprint.per_row;
+    let tile_bytes = pass_shape.gram_lanes
+        * (pass_shape.prefetch_tiles + 4)
+        * pass_shape.tile_rows
+        * (size.d * size.element_bytes + 8 * t + row_bytes);
+    plan.term_if(ridge.leave_one_out, "features of a tile", tile_bytes, LOWER_RANK).term_if(
         ridge.leave_one_out,
         "leverages",
         LooReduction::scratch_bytes(p, t, size.threads),
@@ -52,7 +52,7 @@ pub(super) fn plan(ridge: &Ridge, plan: MemoryPlan, size: &ProblemSize, pass_sha
 pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Solution<T>> {
     let direct_fit = DirectFit { ridge, data };
     let ridge_state = data.moments_by_fold()?;
-    let ranks = direct_fit.ranks();
+    let ranks = direct_fit.grid_ranks();
     // reject a map that is not a projection before computing the surface
     ridge_state
         .certificate
@@ -77,7 +77,7 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Solut
         };
     if ridge.is_min_norm() {
         let (rank, stage) =
-            (options.ranks.last().copied().unwrap_or_default(), stage_observer.stage("eigenvectors", None));
+            (options.ranks.last().copied().unwrap_or_default(), stage_observer.start_stage("eigenvectors", None));
         let (fit, numerical_rank) = normal_equations::min_norm_fit(&gram, rank, &options, workers)?;
         drop(stage);
         if numerical_rank < rank {
@@ -90,24 +90,25 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Solut
         return Ok(Solution { figures, ..solution_of(fit, 0.0) });
     }
     let (surface, scoring_passes) = direct_fit.surface(&gram, &options)?;
-    let (rank, lambda) = direct_fit.choose_cell(&surface, &options, &gram)?;
+    let (rank, lambda) = direct_fit.select_cell(&surface, &options, &gram)?;
     let (fit, quadratic) = {
-        let _stage = stage_observer.stage("solve", None);
+        let _stage = stage_observer.start_stage("solve", None);
         let (fit, system) = normal_equations::fit_with_system(&gram, rank, lambda, &options, workers)?;
-        let index = options.ranks.iter().position(|candidate| *candidate == rank);
-        let mean_residual = index.map_or(0.0, |i| mean_residuals[i]);
-        let variance_of_fit =
-            || variance::predictive_variance((&system, gram.rows()), mean_residual, &fit, lambda, &options, workers);
-        let quadratic = ridge.variance.then(variance_of_fit);
+        let rank_index = options.ranks.iter().position(|candidate| *candidate == rank);
+        let mean_residual = rank_index.map_or(0.0, |i| mean_residuals[i]);
+        let variance_of_fit = || {
+            variance::predictive_variance((&system, gram.row_count()), mean_residual, &fit, lambda, &options, workers)
+        };
+        let quadratic = ridge.stores_variance.then(variance_of_fit);
         (fit, quadratic)
     };
     let loo_mse = ridge.leave_one_out.then(|| direct_fit.leave_one_out(&gram, &options, rank, lambda)).transpose()?;
     let products =
         || gradients::outer_products(data, gradients::differentiable_kernel(data)?, fit.head.weights.as_ref());
-    let slopes = ridge.importance.then(products).transpose()?.map(|products| gradients::slopes(&products));
-    let leaf_fit = ridge.leaf_rows.map(|rows| {
+    let slopes = ridge.computes_importance.then(products).transpose()?.map(|products| gradients::slopes(&products));
+    let leaf_fit = ridge.leaf_rows.map(|leaf_rows| {
         let reduced_head = leaves::fit_without_fold(&gram, (rank, lambda), &options, workers)?;
-        leaves::fit(data, rows, (&fit.head, reduced_head), lambda)
+        leaves::fit(data, leaf_rows, (&fit.head, reduced_head), lambda)
     });
     let leaf_passes = 2 * u64::from(leaf_fit.is_some());
     let LeafFit { leaves, figures, train_mse } = leaf_fit.transpose()?.unwrap_or_default();
@@ -132,7 +133,7 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Solut
 }
 
 fn train_score(gram: &GramState, mse: &[f64]) -> (f64, Option<f64>) {
-    let n = gram.weight();
+    let n = gram.weight_sum();
     let variance: f64 = (0..mse.len())
         .map(|j| {
             let (sum, squares) = gram.folds().iter().fold((0.0, 0.0), |(s, q), fold| (s + fold.sy[j], q + fold.yy[j]));
@@ -148,12 +149,12 @@ struct DirectFit<'a, T: Real> {
 }
 
 impl<T: Real> DirectFit<'_, T> {
-    fn ranks(&self) -> Vec<usize> {
-        let (largest, options) = (self.data.map.dims().1, self.data.options);
-        if !options.map.family().nested {
-            return vec![largest];
+    fn grid_ranks(&self) -> Vec<usize> {
+        let (largest_rank, options) = (self.data.map.dims().1, self.data.options);
+        if !options.map.family().is_nested {
+            return vec![largest_rank];
         }
-        let mut ranks: Vec<usize> = options.ranks.iter().map(|rank| *rank.min(&largest)).collect();
+        let mut ranks: Vec<usize> = options.ranks.iter().map(|rank| *rank.min(&largest_rank)).collect();
         ranks.dedup();
         ranks
     }
@@ -161,7 +162,7 @@ impl<T: Real> DirectFit<'_, T> {
     /// Returns the cross-validated errors, and the number of passes they took.
     fn surface(&self, gram: &GramState, options: &RidgeGrid) -> Result<(Surface, u64)> {
         let workers = self.data.resources.workers;
-        let stage = self.data.resources.stage_observer.stage("surface", None);
+        let stage = self.data.resources.stage_observer.start_stage("surface", None);
         let mut surface = Surface::compute(gram, options, workers, &*stage)?;
         if surface.folds < 2 || !matches!(self.data.targets, Targets::Classes(_)) {
             return Ok((surface, 0));
@@ -178,9 +179,9 @@ impl<T: Real> DirectFit<'_, T> {
         drop(stage);
         // error rates on held-out rows
         let FitData { map, folds, targets, pass_shape, .. } = *self.data;
-        let fold =
-            FeatureReduction::over(map, folds, targets, CvErrorReduction(&coefficients)).with_bin_rows(pass_shape.tile);
-        let cv_errors = self.data.reduce("held-out classes", &fold)?;
+        let reduction = FeatureReduction::with_bin_reduction(map, folds, targets, CvErrorReduction(&coefficients))
+            .with_bin_rows(pass_shape.tile_rows);
+        let cv_errors = self.data.reduce("held-out classes", &reduction)?;
         for (cell, (rank, lambda)) in cells.iter().enumerate() {
             if let Some(error) = cv_errors.error_rate(cell) {
                 surface.set_cv_error(*rank, *lambda, error);
@@ -193,11 +194,12 @@ impl<T: Real> DirectFit<'_, T> {
     fn leave_one_out(&self, gram: &GramState, options: &RidgeGrid, rank: usize, lambda: f64) -> Result<f64> {
         let FitData { map, folds, targets, pass_shape, .. } = *self.data;
         let loo = LooReduction::new(gram, rank, lambda, options, self.data.resources.workers)?;
-        let fold = FeatureReduction::over(map, folds, targets, &loo).with_bin_rows(pass_shape.tile);
-        Ok(self.data.reduce("leave-one-out", &fold)?.mse())
+        let reduction =
+            FeatureReduction::with_bin_reduction(map, folds, targets, &loo).with_bin_rows(pass_shape.tile_rows);
+        Ok(self.data.reduce("leave-one-out", &reduction)?.mse())
     }
 
-    fn choose_cell(&self, surface: &Surface, options: &RidgeGrid, gram: &GramState) -> Result<(usize, f64)> {
+    fn select_cell(&self, surface: &Surface, options: &RidgeGrid, gram: &GramState) -> Result<(usize, f64)> {
         let no_cell = || Error::NoCell { precision: gram.precision() };
         if surface.folds < 2 {
             let rank = options.ranks.last().copied().unwrap_or(self.data.map.dims().1);

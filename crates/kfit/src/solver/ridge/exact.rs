@@ -34,25 +34,25 @@ const ROWS_REMEDY: &str = "learn from fewer rows (`rows`), or approximate the ke
 pub(super) fn stages<T: Real>(ridge: &Ridge, request: &FitRequest<'_>) -> (PassShape, Vec<Stage>) {
     let (size, budget) = (&request.size, request.resources.memory);
     let pass_shape = exact_rows::exact_pass_shape(size);
-    let scan = Stage { plan: stage_plans::plan_scan(size, pass_shape, budget), passes: 1 };
-    if let Some(width) = linear_columns(ridge, &request.options.kernel) {
+    let scan_stage = Stage { plan: stage_plans::plan_scan(size, pass_shape, budget), passes: 1 };
+    if let Some(column_count) = linear_column_count(ridge, &request.options.kernel) {
         let (n, t) = (size.n as usize, size.t);
         let plan = exact_rows::exact_plan(stage_plans::ITERATION_STAGE, size, budget)
             .term("entries of the rows", SparseMatrix::bytes(n, size.d), ROWS_REMEDY)
-            .term("vectors, and weights of the columns", cg::bytes(n, t) + 8 * (t + 2) * width, ROWS_REMEDY);
-        return (pass_shape, vec![scan, Stage { plan, passes: 1 }]);
+            .term("vectors, and weights of the columns", cg::bytes(n, t) + 8 * (t + 2) * column_count, ROWS_REMEDY);
+        return (pass_shape, vec![scan_stage, Stage { plan, passes: 1 }]);
     }
     if resolve_method(ridge, size, budget) == RidgeMethod::Direct {
-        return (pass_shape, vec![scan, Stage { plan: direct_plan(size, budget), passes: 1 }]);
+        return (pass_shape, vec![scan_stage, Stage { plan: direct_plan(size, budget), passes: 1 }]);
     }
-    let stages = iterative_plans::<T>(size, pass_shape, &request.options, budget).into_iter().zip([1, 0, 0]);
-    (pass_shape, std::iter::once(scan).chain(stages.map(|(plan, passes)| Stage { plan, passes })).collect())
+    let stages = pcg_plans::<T>(size, pass_shape, &request.options, budget).into_iter().zip([1, 0, 0]);
+    (pass_shape, std::iter::once(scan_stage).chain(stages.map(|(plan, passes)| Stage { plan, passes })).collect())
 }
 
 /// Returns the number of columns if the solver learns one weight per column, otherwise `None`. If
 /// the kernel is linear and the rows are sparse, the solver learns one weight per column, unless
 /// the direct method or leave-one-out is requested.
-fn linear_columns(ridge: &Ridge, kernel: &Kernel) -> Option<usize> {
+fn linear_column_count(ridge: &Ridge, kernel: &Kernel) -> Option<usize> {
     kernel.sparse_linear_columns().filter(|_| !ridge.leave_one_out && ridge.method != RidgeMethod::Direct)
 }
 
@@ -77,13 +77,13 @@ fn direct_plan(size: &ProblemSize, budget: usize) -> MemoryPlan {
     )
 }
 
-fn iterative_plans<T: Real>(
+fn pcg_plans<T: Real>(
     size: &ProblemSize,
     pass_shape: PassShape,
     options: &TrainOptions,
     budget: usize,
 ) -> [MemoryPlan; 3] {
-    let (n, k) = (size.n as usize, size.map.p);
+    let (n, p) = (size.n as usize, size.map.p);
     let remedy = "lower `rank`";
     let mut landmark_plan = stage_plans::plan_landmarks(size, pass_shape, budget);
     if matches!(options.landmarks, LandmarkSource::Scheme(_)) {
@@ -93,8 +93,8 @@ fn iterative_plans<T: Real>(
     let preconditioner_plan = exact_rows::exact_plan("preconditioner", size, budget)
         .term("feature map", size.map.footprint.fixed, remedy)
         .term("matrices to build it", size.map.build_bytes, remedy)
-        .term("features and their factors", LowRankInverse::<T>::bytes(n, k), remedy)
-        .term("features in f64", LowRankInverse::<T>::build_bytes(k, size.threads), remedy);
+        .term("features and their factors", LowRankInverse::<T>::bytes(n, p), remedy)
+        .term("features in f64", LowRankInverse::<T>::build_bytes(p, size.threads), remedy);
     let (iteration_plan, kernel_bytes) = iteration_plan::<T>(size, budget);
     [landmark_plan, preconditioner_plan, iteration_plan.term("stored kernel values", kernel_bytes, "")]
 }
@@ -116,28 +116,28 @@ pub(super) fn fit<T: Real>(
     data: &FitData<'_, T>,
     rows: &MemoryRows<T>,
     size: &ProblemSize,
-    reading: &ReadSettings,
+    read_settings: &ReadSettings,
 ) -> Result<Solution<T>> {
-    let (n, centre) = (rows.len(), data.targets.centre());
+    let (n, target_centre) = (rows.len(), data.targets.centre());
     let is_free = ridge.intercept == Intercept::Free;
     // the stored targets are centred, which is valid only for a free intercept; for another
     // intercept the mean is added back
-    let shift = |j: usize| if is_free { 0.0 } else { centre[j] };
-    let y = Mat::from_fn(n, centre.len(), |i, j| rows.y()[i * centre.len() + j] + shift(j));
-    let lambda = ridge.only_lambda::<T>()?;
+    let restored_mean = |j: usize| if is_free { 0.0 } else { target_centre[j] };
+    let y = Mat::from_fn(n, target_centre.len(), |i, j| rows.y()[i * target_centre.len() + j] + restored_mean(j));
+    let lambda = ridge.single_lambda::<T>()?;
     let mu = lambda * n as f64;
     let centring = Centring::new(ridge.intercept, n, mu);
     let problem = ExactProblem { y: y.as_ref(), mu, centring, workers: data.resources.workers };
-    let exact_fit = ExactFit { ridge, data, reading, rows, size, problem };
-    let (dual, method, basis) = match linear_columns(ridge, data.kernel) {
-        Some(width) => exact_fit.solve_linear(width)?,
+    let exact_fit = ExactFit { ridge, data, read_settings, rows, size, problem };
+    let (dual, method, basis) = match linear_column_count(ridge, data.kernel) {
+        Some(column_count) => exact_fit.solve_linear(column_count)?,
         None => {
             let (dual, method) = match resolve_method(ridge, size, data.resources.memory) {
                 RidgeMethod::Direct => exact_fit.solve_direct(None)?,
                 _ => exact_fit.solve_with_fallback()?,
             };
-            let row_numbers = (0..n).map(|i| rows.row(i)).collect();
-            (dual, method, Basis::Landmarks { points: rows.x().to_vec(), rows: row_numbers })
+            let row_numbers = (0..n).map(|i| rows.row_number(i)).collect();
+            (dual, method, Basis::Landmarks { points: rows.x().to_vec(), row_numbers })
         }
     };
     if let Some(cg_solution) = &dual.cg_solution {
@@ -150,14 +150,14 @@ pub(super) fn fit<T: Real>(
         intercept: dual
             .intercept
             .iter()
-            .zip(&centre)
+            .zip(&target_centre)
             .map(|(c, centre)| if is_free { c + centre } else { *c })
             .collect(),
         lambda: Some(lambda),
         method: Some(method),
         figures: dual.cg_solution.as_ref().map_or(Vec::new(), CgSolution::figures),
         loo_mse: dual.loo_mse,
-        train_score: Some(train_score(dual.errors.as_ref(), y.as_ref())),
+        train_score: Some(train_score(dual.residuals.as_ref(), y.as_ref())),
         weights: dual.coefficients,
         ..Solution::default()
     })
@@ -166,8 +166,8 @@ pub(super) fn fit<T: Real>(
 /// Rejects landmark schemes that read targets: the preconditioner depends on the kernel alone.
 pub(super) fn check_landmark_scheme(request: &FitRequest<'_>) -> Result<()> {
     let Some(scheme) = request.options.landmarks.scheme() else { return Ok(()) };
-    let remedy = "the preconditioner of the exact kernel does not read the target; choose another scheme";
-    reject_if(scheme.needs_targets, "landmarks", scheme.name, remedy)
+    let why = "the preconditioner of the exact kernel does not read the target; choose another scheme";
+    reject_if(scheme.needs_targets, "landmarks", scheme.name, why)
 }
 
 fn train_score(errors: MatRef<'_, f64>, y: MatRef<'_, f64>) -> (f64, Option<f64>) {
@@ -182,7 +182,7 @@ fn train_score(errors: MatRef<'_, f64>, y: MatRef<'_, f64>) -> (f64, Option<f64>
 struct ExactFit<'a, T: Real> {
     ridge: &'a Ridge,
     data: &'a FitData<'a, T>,
-    reading: &'a ReadSettings,
+    read_settings: &'a ReadSettings,
     rows: &'a MemoryRows<T>,
     size: &'a ProblemSize,
     problem: ExactProblem<'a>,
@@ -201,10 +201,10 @@ impl<T: Real> ExactFit<'_, T> {
     /// `method` is `auto` and the Cholesky factor fits the memory budget.
     fn solve_with_fallback(&self) -> Result<(DualSolution, SolveMethod)> {
         let (dual, method) = self.solve_iterative()?;
-        let memory = self.data.resources.memory;
+        let budget = self.data.resources.memory;
         match dual.cg_solution.as_ref().and_then(|solution| solution.check(RESIDUAL_REMEDY).err()) {
             Some(cg_error)
-                if self.ridge.method == RidgeMethod::Auto && direct_plan(self.size, memory).bytes() <= memory =>
+                if self.ridge.method == RidgeMethod::Auto && direct_plan(self.size, budget).bytes() <= budget =>
             {
                 drop(dual);
                 self.solve_direct(Some(cg_error))
@@ -217,12 +217,12 @@ impl<T: Real> ExactFit<'_, T> {
     /// tried before and failed.
     fn solve_direct(&self, cg_error: Option<Error>) -> Result<(DualSolution, SolveMethod)> {
         let n = self.rows.len();
-        let _stage = self.data.resources.stage_observer.stage(stage_plans::FACTOR_STAGE, None);
+        let _stage = self.data.resources.stage_observer.start_stage(stage_plans::FACTOR_STAGE, None);
         let kernel = self.data.kernel.build()?.typed::<f64>();
         kapprox::kernel::require_positive_definite(&*kernel, "exact kernel ridge regression")?;
         let x_f64: Vec<f64> = self.rows.x().iter().map(|v| v.to_f64()).collect();
         let x = MatRef::from_row_major_slice(&x_f64, n, self.x().ncols());
-        let dual = self.problem.direct(&*kernel, x, self.ridge.leave_one_out)?;
+        let dual = self.problem.solve_direct(&*kernel, x, self.ridge.leave_one_out)?;
         let why = match (self.ridge.method, cg_error) {
             (_, Some(Error::NotConverged { residual, iterations, .. })) => format!(
                 "a Cholesky factor of all {n} rows, because conjugate gradient reached only a relative residual of {residual:.1e} in {iterations} iterations"
@@ -240,12 +240,12 @@ impl<T: Real> ExactFit<'_, T> {
     fn solve_linear(&self, width: usize) -> Result<(DualSolution, SolveMethod, Basis<T>)> {
         let (resources, d) = (self.data.resources, self.x().ncols());
         let matrix = SparseMatrix::from_rows(self.rows.x(), d, width);
-        let observer = resources.stage_observer.stage(stage_plans::ITERATION_STAGE, None);
+        let observer = resources.stage_observer.start_stage(stage_plans::ITERATION_STAGE, None);
         let mut system = LinearSystem { matrix: &matrix, problem: self.problem };
         let dual = system.solve(self.stopping_rule(&*observer))?;
         let weights: Vec<Vec<f64>> = dual.coefficients.col_iter().map(|a| system.weights(a)).collect();
         let (points, coefficients) = as_inner_products(&weights, d);
-        let basis = Basis::Landmarks { points, rows: vec![NO_ROW; coefficients.nrows()] };
+        let basis = Basis::Landmarks { points, row_numbers: vec![NO_ROW; coefficients.nrows()] };
         let why = format!("conjugate gradient for weights of the {width} columns of sparse rows");
         Ok((DualSolution { coefficients, ..dual }, SolveMethod { name: "linear", why }, basis))
     }
@@ -256,24 +256,30 @@ impl<T: Real> ExactFit<'_, T> {
         let (map, kernel) = (kapprox::MapSpec::default(), self.data.kernel.clone());
         let options = TrainOptions { map, kernel, candidates: None, ..options.clone() };
         // no journal: a journal stores passes over the table, and this pass reads memory
-        let without_journal = Resources { journal: None, ..*resources };
-        let (source, reading, row_count) = (self.rows, self.reading, n as u64);
-        let built_map =
-            MapBuilder { source, n: row_count, reading, options: &options, pass_shape, resources: &without_journal }
-                .build()?;
+        let resources_without_journal = Resources { journal: None, ..*resources };
+        let (source, read_settings, row_count) = (self.rows, self.read_settings, n as u64);
+        let built_map = MapBuilder {
+            source,
+            n: row_count,
+            read_settings,
+            options: &options,
+            pass_shape,
+            resources: &resources_without_journal,
+        }
+        .build()?;
         let k = built_map.map.dims().1;
         let preconditioner = {
-            let _stage = resources.stage_observer.stage("preconditioner", None);
+            let _stage = resources.stage_observer.start_stage("preconditioner", None);
             let mut phi = Mat::<T>::zeros(n, k);
             built_map.map.apply(self.x(), phi.as_mut(), workers);
             LowRankInverse::new(phi, mu, centring, workers)?
         };
         drop(built_map.map);
-        let observer = resources.stage_observer.stage(stage_plans::ITERATION_STAGE, None);
+        let observer = resources.stage_observer.start_stage(stage_plans::ITERATION_STAGE, None);
         let any_kernel = built_map.kernel.build()?;
         let (kernel, f64_kernel) = (any_kernel.typed::<T>(), any_kernel.typed::<f64>());
         let (_, kernel_bytes) = iteration_plan::<T>(self.size, resources.memory);
-        let dual = self.problem.iterative(
+        let dual = self.problem.solve_iterative(
             (&*kernel, &*f64_kernel),
             self.x(),
             &preconditioner,

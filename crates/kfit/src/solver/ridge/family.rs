@@ -9,8 +9,8 @@ use crate::{Result, Task};
 
 #[doc(hidden)]
 pub const FAMILY: SolverFamily = SolverFamily {
-    rank_parameters: &[LEAF_ROWS],
-    exact_options,
+    joint_rank_parameters: &[LEAF_ROWS],
+    options_for_exact_kernel,
     ..SolverFamily::new(
         "ridge",
         "squared loss: regression, or one-vs-rest classification",
@@ -49,16 +49,16 @@ fn reject_iteration_parameters(settings: &Settings) -> Result<()> {
         (PRECONDITIONER.name, settings.word(&PRECONDITIONER).is_some()),
         (RESIDUAL.name, settings.number(&RESIDUAL).is_some()),
     ];
-    let direct = settings.word(&METHOD) == Some("direct");
+    let is_direct = settings.word(&METHOD) == Some("direct");
     let why = "`method` direct does not iterate; leave it out";
-    iteration_parameters.into_iter().try_for_each(|(name, is_set)| reject_if(direct && is_set, name, "", why))
+    iteration_parameters.into_iter().try_for_each(|(name, is_set)| reject_if(is_direct && is_set, name, "", why))
 }
 
 /// Removes the selection criterion, because the exact kernel has no surface of ranks and lambdas.
 /// Sets the default relative residual 1e-4, which bounds the error of the fitted values relative to
 /// the targets.
 /// target.
-fn exact_options(options: Options) -> Options {
+fn options_for_exact_kernel(options: Options) -> Options {
     let options = options.without(CRITERION.name);
     if options.get(RESIDUAL.name).is_some() { options } else { options.set(RESIDUAL.name, 1e-4) }
 }
@@ -91,7 +91,7 @@ pub(super) const PRECONDITIONER: Parameter = Parameter {
 /// The parameter `residual`: the relative residual at which conjugate gradient ends.
 pub const RESIDUAL: Parameter = Parameter {
     name: "residual",
-    kind: ParameterKind::Number(Interval::BelowOne),
+    kind: ParameterKind::Number(Interval::PositiveBelowOne),
     default: None,
     help: "Relative residual at which pcg stops [default: 1e-6; 1e-9 with precision f64]",
 };

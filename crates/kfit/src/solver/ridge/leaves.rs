@@ -34,7 +34,7 @@
 
 use super::tree::{Leaf, MAX_ROW_RATIO, Tree};
 use crate::features::FitData;
-use crate::linalg::cholesky::{self, Side};
+use crate::linalg::cholesky::{self, TriangularSystem};
 use crate::linalg::kernel_matrix::kernel_matrix;
 use crate::model::Leaves;
 use crate::request::{FitRequest, ProblemSize};
@@ -66,7 +66,7 @@ pub(super) fn check(request: &FitRequest<'_>, unsupported: [(&'static str, bool)
     let why = "the models in the leaves (`local`) do not support it; leave one of the two out";
     unsupported.into_iter().try_for_each(|(name, is_set)| reject_if(is_set, name, "", why))?;
     let why = "`map` exact uses the exact kernel for all rows already; leave one of the two out";
-    reject_if(request.options.map.is_exact(), "local", "", why)?;
+    reject_if(request.options.map.is_exact_kernel(), "local", "", why)?;
     let why = "leaves store dense rows, and the rows of this table are sparse; leave it out";
     reject_if(request.options.kernel.sparse_columns().is_some(), "local", "", why)?;
     let why = "validation rows decide whether `local` is used; leave one of the two out";
@@ -75,9 +75,9 @@ pub(super) fn check(request: &FitRequest<'_>, unsupported: [(&'static str, bool)
 }
 
 /// Adds the rows of the leaves, and the system of the largest leaf, to a plan.
-pub(super) fn plan(plan: MemoryPlan, rows: usize, size: &ProblemSize) -> MemoryPlan {
+pub(super) fn plan(plan: MemoryPlan, leaf_rows: usize, size: &ProblemSize) -> MemoryPlan {
     let n = usize::try_from(size.n).unwrap_or(usize::MAX);
-    let order = MAX_ROW_RATIO * rows;
+    let order = MAX_ROW_RATIO * leaf_rows;
     let data_bytes = n.saturating_mul(2 * (size.d * size.element_bytes + 8 * (2 * size.t + 1)));
     plan.term("rows of the leaves", data_bytes.saturating_mul(2), "leave `local` out").term(
         "system of a leaf",
@@ -105,13 +105,15 @@ pub(super) fn fit_without_fold(
     options: &RidgeGrid,
     workers: &Workers,
 ) -> Result<(usize, LinearHead)> {
-    let distance = |fold: usize| (gram.folds()[fold].rows as f64 / gram.rows() as f64 - VALIDATION_FRACTION).abs();
-    let held_out_fold =
-        (0..gram.folds().len()).min_by(|a, b| distance(*a).total_cmp(&distance(*b))).unwrap_or_default();
-    let mut system = RidgeSystem::new(gram.features(), &options.target_centre, options.intercept);
+    let fraction_difference =
+        |fold: usize| (gram.folds()[fold].row_count as f64 / gram.row_count() as f64 - VALIDATION_FRACTION).abs();
+    let held_out_fold = (0..gram.folds().len())
+        .min_by(|a, b| fraction_difference(*a).total_cmp(&fraction_difference(*b)))
+        .unwrap_or_default();
+    let mut system = RidgeSystem::new(gram.feature_count(), &options.target_centre, options.intercept);
     system.assemble(gram, Some(held_out_fold), workers)?;
     let solution = system.solve(lambda, &[rank], workers);
-    if solution.solved_ranks == 0 {
+    if solution.solved_rank_count == 0 {
         return Err(Error::Indefinite { rank, lambda, precision: gram.precision() });
     }
     Ok((held_out_fold, head_at(&solution, 0, rank, options)))
@@ -122,72 +124,75 @@ pub(super) fn fit_without_fold(
 /// `reduced_head` are fitted without this fold.
 pub(super) fn fit<T: Real>(
     data: &FitData<'_, T>,
-    rows: usize,
+    leaf_rows: usize,
     (head, reduced_head): (&LinearHead, (usize, LinearHead)),
     lambda: f64,
 ) -> Result<LeafFit<T>> {
-    let depth = (data.rows as f64 / rows.max(1) as f64).log2().ceil().max(0.0) as u32;
-    let count = 1usize << depth;
-    let tree = Tree::grow(data, head, count)?;
-    let mut leaves = tree.assign_rows(data, head, reduced_head, rows)?;
+    let depth = (data.n as f64 / leaf_rows.max(1) as f64).log2().ceil().max(0.0) as u32;
+    let leaf_count = 1usize << depth;
+    let tree = Tree::grow(data, head, leaf_count)?;
+    let mut leaves = tree.assign_rows(data, head, reduced_head, leaf_rows)?;
     let kernel = data.kernel.build()?.typed::<f64>();
     let solver = LeafSolver { kernel, workers: data.resources.workers };
-    let (mu, [feature_error, leaf_error]) = solver.search_mu(&leaves, lambda * data.rows as f64, data)?;
+    let (mu, [feature_error, leaf_error]) = solver.search_mu(&leaves, lambda * data.n as f64, data)?;
     let mut figures = vec![
         Figure::single("held-out mse of the features", feature_error),
         Figure::single("held-out mse with leaves", leaf_error),
     ];
     if leaf_error >= MAX_ERROR_RATIO * feature_error {
-        let text = format!(
+        let warning = format!(
             "the models in the leaves are discarded: the error on validation rows is {leaf_error:.4e} with them, and {feature_error:.4e} without"
         );
-        data.resources.stage_observer.warn(text);
+        data.resources.stage_observer.warn(warning);
         return Ok(LeafFit { figures, leaves: None, train_mse: None });
     }
-    let stage = data.resources.stage_observer.steps("leaves", count as u64);
+    let stage = data.resources.stage_observer.start_steps("leaves", leaf_count as u64);
     let t = data.targets.count();
     let mut coefficients = Mat::zeros(leaves.iter().map(Leaf::len).sum(), t);
-    let (mut first, mut residuals) =
-        (0, TrainResiduals { squares: vec![0.0; t], weight: 0.0, shared_rows: BTreeMap::new() });
+    let (mut first_row, mut residuals) =
+        (0, TrainResiduals { squared_residuals: vec![0.0; t], total_weight: 0.0, shared_rows: BTreeMap::new() });
     for leaf in &leaves {
-        let alpha = solver.solve(leaf.rows(|_| true, &leaf.residuals), mu);
-        let indefinite = || Error::Indefinite { rank: leaf.len(), lambda: mu / data.rows as f64, precision: "f64" };
-        let alpha = alpha.ok_or_else(indefinite)?;
+        let alpha = solver.solve(leaf.selected_rows(|_| true, &leaf.residuals), mu);
+        let indefinite_error = || Error::Indefinite { rank: leaf.len(), lambda: mu / data.n as f64, precision: "f64" };
+        let alpha = alpha.ok_or_else(indefinite_error)?;
         residuals.add(leaf, &alpha, mu);
-        coefficients.as_mut().subrows_mut(first, leaf.len()).copy_from(alpha);
-        first += leaf.len();
+        coefficients.as_mut().subrows_mut(first_row, leaf.len()).copy_from(alpha);
+        first_row += leaf.len();
         stage.advance(1);
         check_stop(&*stage)?;
     }
     let counts: Vec<usize> = leaves.iter().map(Leaf::len).collect();
-    figures.push(Figure::single("leaves", count as f64));
+    figures.push(Figure::single("leaves", leaf_count as f64));
     figures.push(Figure::single("rows of the largest leaf", counts.iter().copied().max().unwrap_or(0) as f64));
-    figures.push(Figure::single("lambda of the leaves", mu / data.rows as f64));
+    figures.push(Figure::single("lambda of the leaves", mu / data.n as f64));
     let points = leaves.iter_mut().flat_map(|leaf| std::mem::take(&mut leaf.x)).collect();
     let splits = tree.splits(head.weights.nrows());
-    let leaves = Some(Leaves { splits, widths: tree.widths, counts, points, coefficients });
-    Ok(LeafFit { leaves, figures, train_mse: residuals.mse(data.rows as f64) })
+    let leaves = Some(Leaves { splits, half_widths: tree.widths, row_counts: counts, points, coefficients });
+    Ok(LeafFit { leaves, figures, train_mse: residuals.mse(data.n as f64) })
 }
 
 /// Residuals of the training rows.
 struct TrainResiduals {
-    squares: Vec<f64>,
+    squared_residuals: Vec<f64>,
     /// Sum of the leaf weights of the rows so far. A row contributes 1 in total.
-    weight: f64,
+    total_weight: f64,
     /// Residuals of rows in several leaves, by stored row number.
     shared_rows: BTreeMap<u64, Vec<f64>>,
 }
 
 impl TrainResiduals {
     fn add<T: Real>(&mut self, leaf: &Leaf<T>, alpha: &Mat<f64>, mu: f64) {
-        for (i, (row, weight)) in leaf.rows.iter().zip(&leaf.weights).enumerate() {
-            self.weight += weight;
+        for (i, (row, weight)) in leaf.row_numbers.iter().zip(&leaf.weights).enumerate() {
+            self.total_weight += weight;
             let residuals = (0..leaf.t).map(|j| weight * mu * alpha[(i, j)]);
             if *weight < 1.0 {
                 let sums = self.shared_rows.entry(*row).or_insert_with(|| vec![0.0; leaf.t]);
                 sums.iter_mut().zip(residuals).for_each(|(sum, residual)| *sum += residual);
             } else {
-                self.squares.iter_mut().zip(residuals).for_each(|(square, residual)| *square += residual * residual);
+                self.squared_residuals
+                    .iter_mut()
+                    .zip(residuals)
+                    .for_each(|(square, residual)| *square += residual * residual);
             }
         }
     }
@@ -197,7 +202,8 @@ impl TrainResiduals {
         let mse_of_target = |(j, square): (usize, &f64)| {
             (square + self.shared_rows.values().map(|residuals| residuals[j] * residuals[j]).sum::<f64>()) / n
         };
-        ((self.weight - n).abs() < 0.5).then(|| self.squares.iter().enumerate().map(mse_of_target).collect())
+        ((self.total_weight - n).abs() < 0.5)
+            .then(|| self.squared_residuals.iter().enumerate().map(mse_of_target).collect())
     }
 }
 
@@ -215,8 +221,8 @@ impl LeafSolver<'_> {
         if !cholesky::factor_parallel(k.as_mut(), self.workers) {
             return None;
         }
-        cholesky::solve_triangular(k.as_ref(), Side::Factor, alpha.as_mut(), self.workers);
-        cholesky::solve_triangular(k.as_ref(), Side::Transpose, alpha.as_mut(), self.workers);
+        cholesky::solve_triangular(k.as_ref(), TriangularSystem::Factor, alpha.as_mut(), self.workers);
+        cholesky::solve_triangular(k.as_ref(), TriangularSystem::Transpose, alpha.as_mut(), self.workers);
         Some(alpha)
     }
 
@@ -225,37 +231,42 @@ impl LeafSolver<'_> {
     /// weight in the leaf, because a neighbouring leaf may have a larger weight in the prediction
     /// of the row.
     fn validation_errors<T: Real>(&self, leaf: &Leaf<T>, mu: f64) -> [f64; 2] {
-        let is_validation = |i: usize| leaf.held_out[i];
+        let is_validation = |i: usize| leaf.is_held_out[i];
         let weights: Vec<f64> = (0..leaf.len()).filter(|i| is_validation(*i)).map(|i| leaf.weights[i]).collect();
-        let weighted_squares = |residuals: &Mat<f64>| {
+        let weighted_squared_sum = |residuals: &Mat<f64>| {
             let rows = residuals.row_iter().zip(&weights);
-            rows.map(|(row, share)| share * row.squared_norm_l2()).sum::<f64>()
+            rows.map(|(row, weight)| weight * row.squared_norm_l2()).sum::<f64>()
         };
         let ((x, training_residuals), (z, residuals)) = (
-            leaf.rows(|i| !is_validation(i), &leaf.reduced_residuals),
-            leaf.rows(is_validation, &leaf.reduced_residuals),
+            leaf.selected_rows(|i| !is_validation(i), &leaf.reduced_residuals),
+            leaf.selected_rows(is_validation, &leaf.reduced_residuals),
         );
         if x.ncols() == 0 {
-            return [weighted_squares(&residuals); 2];
+            return [weighted_squared_sum(&residuals); 2];
         }
         let Some(alpha) = self.solve((x.clone(), training_residuals), mu) else { return [0.0, f64::INFINITY] };
         let mut leaf_residuals = residuals.clone();
         let k = kernel_matrix(&*self.kernel, z.transpose(), x.transpose(), self.workers);
         matmul(leaf_residuals.as_mut(), Accum::Add, k.as_ref(), alpha.as_ref(), -1.0, Par::Seq);
-        [weighted_squares(&residuals), weighted_squares(&leaf_residuals)]
+        [weighted_squared_sum(&residuals), weighted_squared_sum(&leaf_residuals)]
     }
 
     /// Searches for the best μ from `start`. Returns this μ, and the validation errors without and
     /// with the leaves.
-    fn search_mu<T: Real>(&self, leaves: &[Leaf<T>], start: f64, data: &FitData<'_, T>) -> Result<(f64, [f64; 2])> {
-        let count = TRIAL_LEAVES.min(leaves.len());
+    fn search_mu<T: Real>(
+        &self,
+        leaves: &[Leaf<T>],
+        initial_mu: f64,
+        data: &FitData<'_, T>,
+    ) -> Result<(f64, [f64; 2])> {
+        let trial_count = TRIAL_LEAVES.min(leaves.len());
         let trial_leaves: Vec<&Leaf<T>> =
-            (0..count).map(|i| &leaves[(2 * i + 1) * leaves.len() / (2 * count)]).collect();
+            (0..trial_count).map(|i| &leaves[(2 * i + 1) * leaves.len() / (2 * trial_count)]).collect();
         let validation_weight = |leaf: &&Leaf<T>| {
-            (0..leaf.len()).filter(|i| leaf.held_out[*i]).map(|i| leaf.weights[i]).sum::<f64>() * leaf.t as f64
+            (0..leaf.len()).filter(|i| leaf.is_held_out[*i]).map(|i| leaf.weights[i]).sum::<f64>() * leaf.t as f64
         };
         let total_weight: f64 = trial_leaves.iter().map(validation_weight).sum();
-        let stage = data.resources.stage_observer.steps("lambda of the leaves", MAX_MU_STEPS as u64);
+        let stage = data.resources.stage_observer.start_steps("lambda of the leaves", MAX_MU_STEPS as u64);
         let errors_at = |mu: f64| {
             let sums = trial_leaves
                 .iter()
@@ -265,7 +276,7 @@ impl LeafSolver<'_> {
             check_stop(&*stage)?;
             Ok::<_, Error>(sums.map(|sum| sum / total_weight.max(f64::MIN_POSITIVE)))
         };
-        let mut best = (start, errors_at(start)?);
+        let mut best = (initial_mu, errors_at(initial_mu)?);
         for factor in [1.0 / MU_FACTOR, MU_FACTOR] {
             for step in 0..MAX_MU_STEPS {
                 let mu = best.0 * factor;

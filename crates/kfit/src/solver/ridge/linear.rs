@@ -23,13 +23,13 @@ pub(super) struct LinearSystem<'a> {
 impl LinearSystem<'_> {
     /// Computes the weights Xᵀ a from coefficients of the rows.
     pub(super) fn weights(&self, a: ColRef<'_, f64>) -> Vec<f64> {
-        let mut w = vec![0.0; self.matrix.width];
-        a.iter().enumerate().for_each(|(i, a)| self.matrix.add(i, *a, &mut w));
+        let mut w = vec![0.0; self.matrix.column_count];
+        a.iter().enumerate().for_each(|(i, a)| self.matrix.add_scaled_row(i, *a, &mut w));
         w
     }
 
     /// Computes X w.
-    fn values(&self, w: &[f64], f: &mut [f64]) {
+    fn compute_values(&self, w: &[f64], f: &mut [f64]) {
         for_each_strip(self.problem.workers, f, STRIP_ROWS, |strip, f| {
             f.iter_mut().enumerate().for_each(|(i, f)| *f = self.matrix.dot(strip * STRIP_ROWS + i, w));
         });
@@ -40,16 +40,22 @@ impl LinearSystem<'_> {
         let mut cg_solution = cg::solve(self, right.as_ref(), Norm::Euclidean, stopping_rule)?;
         let mut coefficients = std::mem::replace(&mut cg_solution.x, Mat::new());
         centring.apply(coefficients.as_mut());
-        let (mut errors, mut intercept) = (y.to_owned(), Vec::new());
+        let (mut residuals, mut intercepts) = (y.to_owned(), Vec::new());
         let mut f = vec![0.0; y.nrows()];
         for (j, a) in coefficients.col_iter().enumerate() {
-            self.values(&self.weights(a), &mut f);
+            self.compute_values(&self.weights(a), &mut f);
             let residual_sum = y.col(j).iter().zip(&f).map(|(y, f)| y - f).sum::<f64>();
             let c = centring.gamma * residual_sum / f.len() as f64;
-            errors.col_mut(j).iter_mut().zip(&f).for_each(|(error, f)| *error -= f + c);
-            intercept.push(c);
+            residuals.col_mut(j).iter_mut().zip(&f).for_each(|(error, f)| *error -= f + c);
+            intercepts.push(c);
         }
-        Ok(DualSolution { coefficients, intercept, errors, cg_solution: Some(cg_solution), loo_mse: None })
+        Ok(DualSolution {
+            coefficients,
+            intercept: intercepts,
+            residuals,
+            cg_solution: Some(cg_solution),
+            loo_mse: None,
+        })
     }
 }
 
@@ -58,7 +64,7 @@ impl PositiveDefinite for LinearSystem<'_> {
         let mut f = vec![0.0; v.nrows()];
         self.problem.apply(v, out, |u, out| {
             for (u, out) in u.col_iter().zip(out.col_iter_mut()) {
-                self.values(&self.weights(u), &mut f);
+                self.compute_values(&self.weights(u), &mut f);
                 out.iter_mut().zip(&f).for_each(|(out, f)| *out = *f);
             }
         });

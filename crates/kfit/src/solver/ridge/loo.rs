@@ -27,7 +27,7 @@ use kapprox::Real;
 use kstore::Workers;
 
 /// Rows whose leverages one thread computes at a time.
-const STRIP_ROWS: usize = 288;
+const LEVERAGE_STRIP_ROWS: usize = 288;
 
 /// Lower bound on 1 − h. If 1 − h is smaller, it is a rounding error, and the row alone determines
 /// its fitted value.
@@ -46,18 +46,19 @@ pub(crate) struct LooReduction {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LooState {
     /// Number of rows, or the sum of their weights.
-    weight: f64,
+    total_weight: f64,
     /// Sum of squared errors over rows, for each of t targets.
-    squares: Vec<f64>,
+    squared_errors: Vec<f64>,
 }
 
 impl LooState {
     pub(crate) fn mse(&self) -> f64 {
-        self.squares.iter().sum::<f64>() / (self.weight.max(f64::MIN_POSITIVE) * self.squares.len().max(1) as f64)
+        self.squared_errors.iter().sum::<f64>()
+            / (self.total_weight.max(f64::MIN_POSITIVE) * self.squared_errors.len().max(1) as f64)
     }
 }
 
-kstore::summed!(LooState { one "rows": weight, fill "squares": squares });
+kstore::summed!(LooState { one "rows": total_weight, fill "squares": squared_errors });
 
 impl LooReduction {
     /// Factors the system of all rows at a rank and lambda.
@@ -68,10 +69,10 @@ impl LooReduction {
         options: &RidgeGrid,
         workers: &Workers,
     ) -> Result<Self> {
-        let mut system = RidgeSystem::new(state.features(), &options.target_centre, options.intercept);
+        let mut system = RidgeSystem::new(state.feature_count(), &options.target_centre, options.intercept);
         system.assemble(state, None, workers)?;
         let solution = system.solve(lambda, &[rank], workers);
-        if solution.solved_ranks == 0 {
+        if solution.solved_rank_count == 0 {
             return Err(Error::Indefinite { rank, lambda, precision: state.precision() });
         }
         Ok(Self {
@@ -84,7 +85,7 @@ impl LooReduction {
 
     /// Returns the bytes of the buffers of a pass on this many threads, without the system.
     pub(crate) fn scratch_bytes(p: usize, t: usize, threads: usize) -> usize {
-        threads.max(1) * STRIP_ROWS * 8 * (2 * p + t + 1)
+        threads.max(1) * LEVERAGE_STRIP_ROWS * 8 * (2 * p + t + 1)
     }
 }
 
@@ -93,40 +94,41 @@ impl<T: Real> BinReduction<T> for &LooReduction {
     type Scratch = ();
 
     fn init(&self) -> LooState {
-        LooState { weight: 0.0, squares: vec![0.0; self.target_centre.len()] }
+        LooState { total_weight: 0.0, squared_errors: vec![0.0; self.target_centre.len()] }
     }
 
     fn add_bin(
         &self,
         state: &mut LooState,
         (): &mut (),
-        fold: usize,
+        bin_index: usize,
         bins: &mut Bins<T>,
         workers: &Workers,
     ) -> Result<()> {
-        let mapped_bin = bins.mapped_bin(fold);
-        let (rows, t) = (mapped_bin.phi.nrows(), self.target_centre.len());
-        let mut strip_sums = vec![0.0; rows.div_ceil(STRIP_ROWS) * t];
+        let mapped_bin = bins.mapped_bin(bin_index);
+        let (bin_rows, t) = (mapped_bin.phi.nrows(), self.target_centre.len());
+        let mut strip_sums = vec![0.0; bin_rows.div_ceil(LEVERAGE_STRIP_ROWS) * t];
         for_each_strip(workers, &mut strip_sums, t, |strip, sums| {
-            let (first, rows) = (strip * STRIP_ROWS, STRIP_ROWS.min(rows - strip * STRIP_ROWS));
-            let phi = to_f64_matrix(mapped_bin.phi.submatrix(first, 0, rows, self.rank));
-            let mut fitted = Mat::<f64>::zeros(rows, t);
-            matmul(fitted.as_mut(), Accum::Replace, phi.as_ref(), self.head.weights.as_ref(), 1.0, Par::Seq);
-            let mut leverages = vec![0.0; rows];
+            let (first_row, strip_rows) =
+                (strip * LEVERAGE_STRIP_ROWS, LEVERAGE_STRIP_ROWS.min(bin_rows - strip * LEVERAGE_STRIP_ROWS));
+            let phi = to_f64_matrix(mapped_bin.phi.submatrix(first_row, 0, strip_rows, self.rank));
+            let mut fitted_values = Mat::<f64>::zeros(strip_rows, t);
+            matmul(fitted_values.as_mut(), Accum::Replace, phi.as_ref(), self.head.weights.as_ref(), 1.0, Par::Seq);
+            let mut leverages = vec![0.0; strip_rows];
             self.system.leverages(phi, &mut leverages);
             for (j, sum) in sums.iter_mut().enumerate() {
-                let shift = self.head.intercept[j] - self.target_centre[j];
+                let centred_intercept = self.head.intercept[j] - self.target_centre[j];
                 for (i, h) in leverages.iter().enumerate() {
-                    let weight = mapped_bin.w.map_or(1.0, |w| w[first + i]);
-                    let error = (mapped_bin.y[(first + i, j)] - shift - fitted[(i, j)])
+                    let weight = mapped_bin.w.map_or(1.0, |w| w[first_row + i]);
+                    let error = (mapped_bin.y[(first_row + i, j)] - centred_intercept - fitted_values[(i, j)])
                         / (1.0 - weight * h).max(MIN_COMPLEMENT);
                     *sum += weight * error * error;
                 }
             }
         });
-        state.weight += mapped_bin.w.map_or(rows as f64, |w| w.iter().sum());
+        state.total_weight += mapped_bin.w.map_or(bin_rows as f64, |w| w.iter().sum());
         for sums in strip_sums.chunks_exact(t.max(1)) {
-            state.squares.iter_mut().zip(sums).for_each(|(total, sum)| *total += sum);
+            state.squared_errors.iter_mut().zip(sums).for_each(|(total, sum)| *total += sum);
         }
         Ok(())
     }

@@ -87,9 +87,9 @@ pub struct Ridge {
     /// True to compute leave-one-out errors at the chosen rank and lambda: one more pass.
     pub leave_one_out: bool,
     /// True to store predictive variances in the model: 16 m² bytes for m landmarks.
-    pub variance: bool,
+    pub stores_variance: bool,
     /// True to compute the slopes of the functions along the inputs: one more pass.
-    pub importance: bool,
+    pub computes_importance: bool,
     /// Approximate maximum number of rows per leaf. The exact kernel learns the residuals of the
     /// features in these leaves; `None` for features alone.
     pub leaf_rows: Option<usize>,
@@ -106,8 +106,8 @@ impl Default for Ridge {
             preconditioner: None,
             residual: None,
             leave_one_out: false,
-            variance: false,
-            importance: false,
+            stores_variance: false,
+            computes_importance: false,
             leaf_rows: None,
         }
     }
@@ -119,13 +119,13 @@ impl Ridge {
         Self {
             lambdas: settings.regularisations().into_iter().rev().map(|penalty| penalty.lambda(1.0)).collect(),
             intercept: settings.intercept(),
-            criterion: settings.choice(&CRITERION),
-            method: settings.choice(&METHOD),
-            preconditioner: settings.word(&PRECONDITIONER).map(|_| settings.choice(&PRECONDITIONER)),
+            criterion: settings.enum_value(&CRITERION),
+            method: settings.enum_value(&METHOD),
+            preconditioner: settings.word(&PRECONDITIONER).map(|_| settings.enum_value(&PRECONDITIONER)),
             residual: settings.number(&RESIDUAL),
             leave_one_out: settings.flag(&LOO),
-            variance: settings.flag(&STD),
-            importance: settings.flag(&IMPORTANCE),
+            stores_variance: settings.flag(&STD),
+            computes_importance: settings.flag(&IMPORTANCE),
             leaf_rows: settings.count(&LEAF_ROWS),
         }
     }
@@ -143,12 +143,12 @@ impl Ridge {
     }
 
     /// Returns the lambda, for methods that solve a single system.
-    fn only_lambda<T: Real>(&self) -> Result<f64> {
+    fn single_lambda<T: Real>(&self) -> Result<f64> {
         self.lambdas.first().copied().ok_or(Error::NoCell { precision: T::NAME })
     }
 
     /// Rejects parameters that have no effect with this task and map.
-    fn check_unused(&self, options: &TrainOptions) -> Result<()> {
+    fn reject_unused_parameters(&self, options: &TrainOptions) -> Result<()> {
         let why = "an error rate needs classes; use `task` classification, or leave it out";
         reject_if(
             self.criterion == Criterion::Error && options.task == Task::Regression,
@@ -158,23 +158,23 @@ impl Ridge {
         )?;
         let why =
             "the preconditioner of the exact kernel is always made from the landmarks of `landmarks`; leave it out";
-        reject_if(options.map.is_exact() && self.preconditioner.is_some(), PRECONDITIONER.name, "", why)
+        reject_if(options.map.is_exact_kernel() && self.preconditioner.is_some(), PRECONDITIONER.name, "", why)
     }
 
     /// Rejects options that need a direct solution on features: grids, folds, a tolerance,
     /// variances, importances and leaves. Methods that solve a single system call this function.
-    fn check_single_system(&self, request: &FitRequest<'_>) -> Result<()> {
+    fn reject_grid_options(&self, request: &FitRequest<'_>) -> Result<()> {
         let options = &request.options;
-        let what = if options.map.is_exact() { "the exact kernel" } else { "`method` pcg" };
-        let (pcg, lambdas, ranks) = (self.method == RidgeMethod::Pcg, self.lambdas.len(), options.ranks.len());
+        let what = if options.map.is_exact_kernel() { "the exact kernel" } else { "`method` pcg" };
+        let (is_pcg, lambdas, ranks) = (self.method == RidgeMethod::Pcg, self.lambdas.len(), options.ranks.len());
         let why = format!("{what} computes no features, which variances need; use landmarks and `method` direct");
-        reject_if(self.variance, "std", "", why)?;
+        reject_if(self.stores_variance, "std", "", why)?;
         let why = format!("{what} does not compute it; use landmarks and `method` direct");
-        reject_if(self.importance, IMPORTANCE.name, "", why)?;
+        reject_if(self.computes_importance, IMPORTANCE.name, "", why)?;
         let why = "it needs the features of a direct solution; use `method` direct";
-        reject_if(self.leaf_rows.is_some() && pcg, LEAF_ROWS.name, "with `method` pcg", why)?;
+        reject_if(self.leaf_rows.is_some() && is_pcg, LEAF_ROWS.name, "with `method` pcg", why)?;
         let why = "it needs the Cholesky factor; use `method` direct";
-        reject_if(self.leave_one_out && pcg, "loo", "with `method` pcg", why)?;
+        reject_if(self.leave_one_out && is_pcg, "loo", "with `method` pcg", why)?;
         let why = format!("{what} has no trace error to bound; leave it out");
         reject_if(options.tolerance.is_some(), "tolerance", "a tolerance", why)?;
         let why = format!("{what} solves for one lambda; give one, such as `lambda` 1e-6");
@@ -184,29 +184,29 @@ impl Ridge {
         let why = format!("{what} does not cross-validate; leave `folds` out");
         reject_if(options.folds != FoldSpec::None, "folds", &options.folds, why)?;
         let why = "it solves for coefficients of kernel functions of landmarks and uses no map; leave `map` out, or use `method` direct";
-        let has_map = !options.map.is_exact() && options.map != MapSpec::default();
+        let has_map = !options.map.is_exact_kernel() && options.map != MapSpec::default();
         reject_if(has_map, "method", format!("pcg with `map` {}", options.map), why)
     }
 
     /// Chooses the method on features or landmarks. `auto` selects conjugate gradient if there is a
     /// single system whose direct solution does not fit the memory, but whose iteration fits.
-    fn choose_access<T: Real>(&self, request: &FitRequest<'_>) -> Result<RowAccess> {
-        let fits = |access| Ok::<_, Error>(request::all_fit(&Solver::<T>::stages(self, access, request)?.1));
-        let iterates = match self.method {
+    fn select_access<T: Real>(&self, request: &FitRequest<'_>) -> Result<RowAccess> {
+        let fits_budget = |access| Ok::<_, Error>(request::all_fit(&Solver::<T>::stages(self, access, request)?.1));
+        let uses_pcg = match self.method {
             RidgeMethod::Pcg => true,
             RidgeMethod::Direct => false,
             RidgeMethod::Auto
-                if request.size.weighted
+                if request.size.has_weights
                     || self.leave_one_out
-                    || self.importance
+                    || self.computes_importance
                     || self.leaf_rows.is_some()
-                    || self.check_single_system(request).is_err() =>
+                    || self.reject_grid_options(request).is_err() =>
             {
                 false
             }
-            RidgeMethod::Auto => !fits(RowAccess::Features)? && fits(RowAccess::Landmarks)?,
+            RidgeMethod::Auto => !fits_budget(RowAccess::Features)? && fits_budget(RowAccess::Landmarks)?,
         };
-        Ok(if iterates { RowAccess::Landmarks } else { RowAccess::Features })
+        Ok(if uses_pcg { RowAccess::Landmarks } else { RowAccess::Features })
     }
 }
 
@@ -216,9 +216,9 @@ impl<T: Real> Solver<T> for Ridge {
         let why = "`map` exact uses landmarks only with `method` pcg, for its preconditioner; leave it out";
         SolverProperties {
             uses_validation_rows: true,
-            forward_folds: true,
-            row_weights: true,
-            preconditioned: true,
+            supports_forward_folds: true,
+            accepts_row_weights: true,
+            uses_preconditioner: true,
             landmarks_unused_why: needs_factor.then_some(why),
             // validation rows decide whether the leaves help
             needs_folds: self.leaf_rows.is_some(),
@@ -228,10 +228,10 @@ impl<T: Real> Solver<T> for Ridge {
 
     fn check(&self, request: &FitRequest<'_>) -> Result<()> {
         let options = &request.options;
-        self.check_unused(options)?;
+        self.reject_unused_parameters(options)?;
         let why = "the variance of a score is not an uncertainty of the class; leave it out, or use `task` regression";
-        reject_if(self.variance && options.task != Task::Regression, "std", options.task, why)?;
-        if self.importance {
+        reject_if(self.stores_variance && options.task != Task::Regression, "std", options.task, why)?;
+        if self.computes_importance {
             gradients::check(request)?;
             let why = "`metric` already reports the importance of the columns; leave one of the two out";
             reject_if(options.metric != MetricSource::None, IMPORTANCE.name, "", why)?;
@@ -239,42 +239,46 @@ impl<T: Real> Solver<T> for Ridge {
         if self.leaf_rows.is_some() {
             leaves::check(
                 request,
-                [("std", self.variance), ("loo", self.leave_one_out), (IMPORTANCE.name, self.importance)],
+                [
+                    ("std", self.stores_variance),
+                    ("loo", self.leave_one_out),
+                    (IMPORTANCE.name, self.computes_importance),
+                ],
             )?;
         }
         if self.is_min_norm() {
-            let folds = options.folds != FoldSpec::None || options.ranks.len() > 1;
+            let has_folds_or_ranks = options.folds != FoldSpec::None || options.ranks.len() > 1;
             let unsupported = [
-                ("std", self.variance),
+                ("std", self.stores_variance),
                 ("loo", self.leave_one_out),
-                (IMPORTANCE.name, self.importance),
+                (IMPORTANCE.name, self.computes_importance),
                 (LEAF_ROWS.name, self.leaf_rows.is_some()),
-                ("folds", folds),
-                ("map", options.map.is_exact()),
+                ("folds", has_folds_or_ranks),
+                ("map", options.map.is_exact_kernel()),
                 ("method", self.method == RidgeMethod::Pcg),
             ];
             let why = "`lambda` 0 selects the solution of smallest norm on the features, which does not support it; leave it out, or set a `lambda` above 0";
             unsupported.into_iter().try_for_each(|(name, is_set)| reject_if(is_set, name, "", why))?;
         }
-        if options.map.is_exact() || self.method == RidgeMethod::Pcg {
-            self.check_single_system(request)?;
-            let (what, remedy) = match options.map.is_exact() {
+        if options.map.is_exact_kernel() || self.method == RidgeMethod::Pcg {
+            self.reject_grid_options(request)?;
+            let (what, remedy) = match options.map.is_exact_kernel() {
                 true => ("`map` exact", "use landmarks"),
                 false => ("`method` pcg", "use `method` direct"),
             };
             request.reject_weights(what, remedy)?;
         }
-        if options.map.is_exact() { exact::check_landmark_scheme(request) } else { direct::check(request) }
+        if options.map.is_exact_kernel() { exact::check_landmark_scheme(request) } else { direct::check(request) }
     }
 
     fn access(&self, request: &FitRequest<'_>) -> Result<RowAccess> {
         // planning calls this function without `check`, and must reject the same options
-        self.check_unused(&request.options)?;
-        if request.options.map.is_exact() { Ok(RowAccess::Rows) } else { self.choose_access::<T>(request) }
+        self.reject_unused_parameters(&request.options)?;
+        if request.options.map.is_exact_kernel() { Ok(RowAccess::Rows) } else { self.select_access::<T>(request) }
     }
 
     fn single_pass(&self, options: &TrainOptions) -> Result<&'static str, &'static str> {
-        if options.map.is_exact() || self.method == RidgeMethod::Pcg {
+        if options.map.is_exact_kernel() || self.method == RidgeMethod::Pcg {
             return Err(
                 "conjugate gradient and the exact kernel read the rows more than once; use landmarks and `method` direct",
             );
@@ -285,7 +289,7 @@ impl<T: Real> Solver<T> for Ridge {
         if self.leave_one_out {
             return Err("`loo` needs another pass after the system is solved; leave it out");
         }
-        if self.importance {
+        if self.computes_importance {
             return Err("`importance` needs another pass after the system is solved; leave it out");
         }
         if options.task == Task::Classification && options.folds != FoldSpec::None {
@@ -299,8 +303,8 @@ impl<T: Real> Solver<T> for Ridge {
     }
 
     fn further_passes(&self, request: &FitRequest<'_>) -> [u64; 2] {
-        let cross_validated = request.size.folds > 1 && request.options.task == Task::Classification;
-        [0, [self.leave_one_out, self.importance, cross_validated].into_iter().map(u64::from).sum()]
+        let scores_held_out_rows = request.size.fold_count > 1 && request.options.task == Task::Classification;
+        [0, [self.leave_one_out, self.computes_importance, scores_held_out_rows].into_iter().map(u64::from).sum()]
     }
 
     fn stages(&self, access: RowAccess, request: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
@@ -319,7 +323,7 @@ impl<T: Real> Solver<T> for Ridge {
         match &data.points {
             SectionPoints::Map => direct::fit(self, data),
             SectionPoints::Landmarks(landmarks, size) => pcg::fit(self, data, landmarks, size),
-            SectionPoints::Rows(rows, size, reading) => exact::fit(self, data, rows, size, reading),
+            SectionPoints::Rows(rows, size, read_settings) => exact::fit(self, data, rows, size, read_settings),
         }
     }
 }

@@ -44,18 +44,18 @@ struct RowTiers {
 
 /// Returns the stages: statistics, landmarks, preconditioner, iteration.
 pub(super) fn stages<T: Real>(ridge: &Ridge, request: &FitRequest<'_>) -> (PassShape, Vec<Stage>) {
-    let (size, memory) = (&request.size, request.resources.memory);
+    let (size, budget) = (&request.size, request.resources.memory);
     let pass_shape = stage_plans::one_lane_shape(size);
     let ([preconditioner_plan, iteration_plan], tiers) = iteration_plans::<T>(size, pass_shape, request.resources);
-    let landmark_plan = stage_plans::plan_choice(size, pass_shape, &request.options.landmarks, memory);
-    let (computed, n) = (u64::from(tiers.recomputed_rows > 0), usize::try_from(size.n).unwrap_or(usize::MAX));
+    let landmark_plan = stage_plans::plan_scheme_selection(size, pass_shape, &request.options.landmarks, budget);
+    let (recompute_passes, n) = (u64::from(tiers.recomputed_rows > 0), usize::try_from(size.n).unwrap_or(usize::MAX));
     // passes of the sketch over the rows whose blocks are not in memory
     let sketch_passes = match (
         ridge.preconditioner.unwrap_or_default(),
         sketch::sketch_groups(n, request.options.rank.min(n).max(1)),
     ) {
         (Preconditioner::Falkon, _) => 0,
-        (Preconditioner::Krill, None) => computed,
+        (Preconditioner::Krill, None) => recompute_passes,
         (Preconditioner::Krill, Some((groups, _))) => {
             groups as u64 * u64::from(tiers.scratch_rows + tiers.recomputed_rows > 0)
         }
@@ -64,22 +64,22 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, request: &FitRequest<'_>) -> (PassS
     // one the training error
     let block_visits = (-ridge.residual_tolerance::<T>().clamp(f64::EPSILON, 0.5).log2()).ceil() + 3.0;
     let [landmark_passes, _] = request.options.map_passes();
-    let passes = [1, landmark_passes, 1 + sketch_passes, computed * block_visits as u64];
-    let plans = [stage_plans::plan_scan(size, pass_shape, memory), landmark_plan, preconditioner_plan, iteration_plan];
+    let passes = [1, landmark_passes, 1 + sketch_passes, recompute_passes * block_visits as u64];
+    let plans = [stage_plans::plan_scan(size, pass_shape, budget), landmark_plan, preconditioner_plan, iteration_plan];
     (pass_shape, plans.into_iter().zip(passes).map(|(plan, passes)| Stage { plan, passes }).collect())
 }
 
 /// Returns the plan of a stage that multiplies by kernel blocks, without the stored blocks.
 fn product_plan<T: Real>(stage: &str, size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
-    let (m, e) = (size.map.p, size.element_bytes);
-    stage_plans::plan_rows(stage_plans::base_plan(stage, size, budget), size, pass_shape, 1, e)
+    let (m, element_bytes) = (size.map.p, size.element_bytes);
+    stage_plans::plan_rows(stage_plans::base_plan(stage, size, budget), size, pass_shape, 1, element_bytes)
         // room for landmarks and a tile of rows in f32 and in f64, because a second solution may
         // use f64
         .term("landmarks", m * size.d * 3 * size_of::<f64>(), LOWER_RANK)
-        .term("rows of a tile", pass_shape.tile * size.d * size_of::<f64>() / 2, "read fewer columns (`features`)")
+        .term("rows of a tile", pass_shape.tile_rows * size.d * size_of::<f64>() / 2, "read fewer columns (`features`)")
         .term("preconditioner", PackedLower::bytes(m), LOWER_RANK)
-        .term("kernel block of a tile", pass_shape.tile * (m * e + 16 * size.t), LOWER_RANK)
-        .term("partial sums of a tile", KernelBlock::<T>::sum_bytes(pass_shape.tile, m, size.t + 1), LOWER_RANK)
+        .term("kernel block of a tile", pass_shape.tile_rows * (m * element_bytes + 16 * size.t), LOWER_RANK)
+        .term("partial sums of a tile", KernelBlock::<T>::sum_bytes(pass_shape.tile_rows, m, size.t + 1), LOWER_RANK)
 }
 
 /// Returns the plans of the preconditioner and of the iteration, and the places where the kernel
@@ -92,10 +92,10 @@ fn iteration_plans<T: Real>(
     let (m, threads, budget) = (size.map.p, size.threads, resources.memory);
     let sum_bytes = 8 * m * (2 * size.t + 2);
     let mut preconditioner_plan = product_plan::<T>("preconditioner", size, pass_shape, budget)
-        .term("sketch", sketch::build_bytes(m, pass_shape.tile, threads), LOWER_RANK)
+        .term("sketch", sketch::build_bytes(m, pass_shape.tile_rows, threads), LOWER_RANK)
         .term("vectors", sum_bytes, LOWER_RANK);
     // the sums of the first pass, and the products of the iteration
-    let vector_bytes = cg::bytes(m, size.t) + sum_bytes + KernelTiles::<f64>::bytes(threads, size.t);
+    let vector_bytes = cg::bytes(m, size.t) + sum_bytes + KernelTiles::<f64>::buffer_bytes(threads, size.t);
     let mut iteration_plan = product_plan::<T>(stage_plans::ITERATION_STAGE, size, pass_shape, budget).term(
         "vectors",
         vector_bytes,
@@ -103,18 +103,18 @@ fn iteration_plans<T: Real>(
     );
     let row_bytes = KernelBlocks::<T>::row_bytes(m, size.t);
     let n = usize::try_from(size.n).unwrap_or(usize::MAX);
-    let fitting_rows = |make: &MemoryPlan, solve: &MemoryPlan| {
-        (budget.saturating_sub(make.bytes().max(solve.bytes())) / row_bytes).min(n)
+    let fitting_rows = |build_plan: &MemoryPlan, solve_plan: &MemoryPlan| {
+        (budget.saturating_sub(build_plan.bytes().max(solve_plan.bytes())) / row_bytes).min(n)
     };
     let (mut memory_rows, mut disk_rows) = (fitting_rows(&preconditioner_plan, &iteration_plan), 0);
     if let Some(scratch) = resources.scratch.filter(|_| memory_rows < n) {
-        let decoded_bytes = size.n.saturating_mul(disk_row_bytes::<T>(size.d, size));
-        let scratch_rows = rows_on_disk::<T>(scratch.remaining().saturating_sub(decoded_bytes), size);
-        let read_bytes = (READ_AHEAD_TILES + 2) * pass_shape.tile * row_bytes;
-        let with_reading =
+        let decoded_bytes = size.n.saturating_mul(scratch_row_bytes::<T>(size.d, size));
+        let scratch_rows = scratch_row_capacity::<T>(scratch.remaining().saturating_sub(decoded_bytes), size);
+        let read_bytes = (READ_AHEAD_TILES + 2) * pass_shape.tile_rows * row_bytes;
+        let with_read_buffer =
             |plan: &MemoryPlan| plan.clone().term("kernel rows from scratch", read_bytes, "leave `scratch` out");
         let [scratch_preconditioner_plan, scratch_iteration_plan] =
-            [&preconditioner_plan, &iteration_plan].map(with_reading);
+            [&preconditioner_plan, &iteration_plan].map(with_read_buffer);
         // a run that fits without scratch must fit with it
         if scratch_rows > 0 && scratch_preconditioner_plan.bytes().max(scratch_iteration_plan.bytes()) <= budget {
             memory_rows = fitting_rows(&scratch_preconditioner_plan, &scratch_iteration_plan);
@@ -135,13 +135,14 @@ fn iteration_plans<T: Real>(
     ([preconditioner_plan, iteration_plan].map(|plan| plan.term(name.clone(), memory_rows * row_bytes, "")), tiers)
 }
 
-fn disk_row_bytes<T: Real>(features: usize, size: &ProblemSize) -> u64 {
-    Cache::<T>::row_bytes(&TableShape { stored_rows: 0, inputs: features, targets: size.t, has_weights: false }) as u64
+fn scratch_row_bytes<T: Real>(column_count: usize, size: &ProblemSize) -> u64 {
+    Cache::<T>::row_bytes(&TableShape { stored_rows: 0, inputs: column_count, targets: size.t, has_weights: false })
+        as u64
 }
 
 /// Returns the number of rows whose kernel blocks fit into this many bytes of scratch.
-fn rows_on_disk<T: Real>(bytes: u64, size: &ProblemSize) -> usize {
-    usize::try_from(bytes / disk_row_bytes::<T>(size.map.p, size)).unwrap_or(usize::MAX)
+fn scratch_row_capacity<T: Real>(bytes: u64, size: &ProblemSize) -> usize {
+    usize::try_from(bytes / scratch_row_bytes::<T>(size.map.p, size)).unwrap_or(usize::MAX)
 }
 
 /// Learns without the Gram matrix, from kernel values in `T`. If the precision of `T` is
@@ -161,29 +162,47 @@ pub(super) fn fit<T: Real>(
     kapprox::kernel::require_positive_definite(&*kernel.typed::<f64>(), "Nyström ridge regression")?;
     let z_f64: Vec<f64> = landmarks.points.iter().map(|v| v.to_f64()).collect();
     let z = MatRef::from_row_major_slice(&z_f64, landmarks.len(), landmarks.d);
-    let centre = data.targets.centre();
-    let free = ridge.intercept == Intercept::Free;
+    let target_centre = data.targets.centre();
+    let is_free = ridge.intercept == Intercept::Free;
     // the intercept of the original targets is penalised or absent, so the shift is undone
-    let shift: Vec<f64> = centre.iter().map(|centre| if free { 0.0 } else { *centre }).collect();
-    let nystrom_fit = NystromFit { ridge, data, kernel: &kernel, z, shift: &shift, lambda: ridge.only_lambda::<T>()? };
+    let target_shift: Vec<f64> = target_centre.iter().map(|centre| if is_free { 0.0 } else { *centre }).collect();
+    let nystrom_fit = NystromFit {
+        ridge,
+        data,
+        kernel: &kernel,
+        z,
+        target_shift: &target_shift,
+        lambda: ridge.single_lambda::<T>()?,
+    };
     let mut solution = nystrom_fit.solve(source, landmarks.as_mat(), size, pass_shape)?;
     let needs_f64 = solution.needs_f64::<T>();
     if needs_f64 {
         let passes = solution.passes;
         // with half the rows per tile, kernel values in f64 need the same number of bytes
         let size = ProblemSize { element_bytes: size_of::<f64>(), ..size.clone() };
-        let pass_shape = PassShape { tile: pass_shape.tile.div_ceil(2), ..pass_shape };
+        let pass_shape = PassShape { tile_rows: pass_shape.tile_rows.div_ceil(2), ..pass_shape };
         solution = nystrom_fit.solve(&F64Rows(source), z, &size, pass_shape)?;
         solution.passes += passes;
     }
-    let NystromSolution { cg_solution, intercept, errors, moments, stored_rows, passes } = solution;
+    let NystromSolution {
+        cg_solution,
+        intercept,
+        squared_error_sums: errors,
+        moments,
+        cached_row_counts: stored_rows,
+        passes,
+    } = solution;
     cg_solution.check("raise `lambda`, or use `method` direct")?;
     warn_of_residual(&cg_solution, ridge.residual_tolerance::<T>(), "raise `lambda`", resources);
     Ok(Solution {
-        basis: Some(Basis::Landmarks { points: landmarks.points.clone(), rows: landmarks.rows.clone() }),
-        intercept: intercept.iter().zip(&centre).map(|(c, centre)| if free { c + centre } else { *c }).collect(),
+        basis: Some(Basis::Landmarks { points: landmarks.points.clone(), row_numbers: landmarks.row_numbers.clone() }),
+        intercept: intercept
+            .iter()
+            .zip(&target_centre)
+            .map(|(c, centre)| if is_free { c + centre } else { *c })
+            .collect(),
         lambda: Some(nystrom_fit.lambda),
-        method: Some(solve_method(ridge, stored_rows, moments.rows, needs_f64)),
+        method: Some(describe_method(ridge, stored_rows, moments.row_count, needs_f64)),
         figures: cg_solution.figures(),
         train_score: Some(moments.train_score(&errors)),
         passes: 1 + passes,
@@ -198,7 +217,7 @@ struct NystromFit<'a, T: Real> {
     kernel: &'a Arc<dyn AnyKernel>,
     z: MatRef<'a, f64>,
     /// Numbers that are added to the targets.
-    shift: &'a [f64],
+    target_shift: &'a [f64],
     lambda: f64,
 }
 
@@ -207,10 +226,10 @@ struct NystromSolution {
     cg_solution: cg::CgSolution,
     intercept: Vec<f64>,
     /// Σ (y − f)² over the rows, for every target.
-    errors: Vec<f64>,
+    squared_error_sums: Vec<f64>,
     moments: FirstMoments,
     /// Numbers of rows whose kernel values were in memory and in scratch.
-    stored_rows: [usize; 2],
+    cached_row_counts: [usize; 2],
     passes: u64,
 }
 
@@ -218,10 +237,11 @@ impl NystromSolution {
     /// Returns true if kernel values in `T` are insufficient: their rounding errors are noticeable
     /// in the fitted values, or prevent convergence.
     fn needs_f64<T: Real>(&self) -> bool {
-        let mse = self.errors.iter().sum::<f64>() / (self.moments.rows * self.errors.len()).max(1) as f64;
+        let mse = self.squared_error_sums.iter().sum::<f64>()
+            / (self.moments.row_count * self.squared_error_sums.len()).max(1) as f64;
         size_of::<T>() < size_of::<f64>()
-            && (!self.cg_solution.converged
-                || needs_f64_for::<T>(self.cg_solution.x.as_ref(), &vec![mse.sqrt(); self.errors.len()]))
+            && (!self.cg_solution.has_converged
+                || needs_f64_for::<T>(self.cg_solution.x.as_ref(), &vec![mse.sqrt(); self.squared_error_sums.len()]))
     }
 }
 
@@ -234,11 +254,11 @@ impl<N: Real> NystromFit<'_, N> {
         size: &ProblemSize,
         pass_shape: PassShape,
     ) -> Result<NystromSolution> {
-        let FitData { targets, rows, resources, options, .. } = *self.data;
+        let FitData { targets, n, resources, options, .. } = *self.data;
         let (kernel, f64_kernel) = (self.kernel.typed::<T>(), self.kernel.typed::<f64>());
         let (_, tiers) = iteration_plans::<T>(size, pass_shape, resources);
         let pass = Pass { journal: None, ..pass_shape.pass(1, resources, &NoObserver) };
-        let scratch_limit = |scratch: &Scratch| (rows_on_disk::<T>(scratch.remaining(), size) as u64).min(rows);
+        let scratch_limit = |scratch: &Scratch| (scratch_row_capacity::<T>(scratch.remaining(), size) as u64).min(n);
         let scratch =
             resources.scratch.filter(|_| tiers.scratch_rows > 0).map(|scratch| (scratch, scratch_limit(scratch)));
         let mut blocks = KernelBlocks::new(
@@ -249,43 +269,52 @@ impl<N: Real> NystromFit<'_, N> {
             pass,
             StorageLimits { memory_rows: tiers.memory_rows, scratch },
         );
-        let stored = source.range().end - source.range().start;
-        let mut moments =
-            FirstMoments::compute(&mut blocks, &*resources.stage_observer.stage("kernel blocks", Some(stored)))?;
-        moments.shift_targets(self.shift);
-        let mu = self.lambda * moments.rows as f64;
-        let centring = Centring::new(self.ridge.intercept, moments.rows, mu);
+        let stored_row_count = source.range().end - source.range().start;
+        let mut moments = FirstMoments::compute(
+            &mut blocks,
+            &*resources.stage_observer.start_stage("kernel blocks", Some(stored_row_count)),
+        )?;
+        moments.shift_targets(self.target_shift);
+        let mu = self.lambda * moments.row_count as f64;
+        let centring = Centring::new(self.ridge.intercept, moments.row_count, mu);
         let problem = NystromProblem { kernel: &*f64_kernel, z: self.z, moments: &moments, mu, centring };
         let (factor, sketch_passes) = {
-            let observer = resources.stage_observer.stage("preconditioner", None);
+            let observer = resources.stage_observer.start_stage("preconditioner", None);
             self.ridge.preconditioner.unwrap_or_default().factor(problem, options.seed, &mut blocks, &*observer)?
         };
-        let (in_memory, in_scratch) = blocks.cached_rows();
-        let observer = resources.stage_observer.stage(stage_plans::ITERATION_STAGE, None);
+        let (memory_rows, scratch_rows) = blocks.cached_row_counts();
+        let observer = resources.stage_observer.start_stage(stage_plans::ITERATION_STAGE, None);
         let (tolerance, right) = (self.ridge.residual_tolerance::<N>(), problem.right_sides());
         let stopping_rule = StoppingRule { tolerance, observer: &*observer, journal: resources.journal };
         let k_mm = KernelTiles::new(&*f64_kernel, self.z, resources.workers);
-        let mut normal_matrix =
-            NormalMatrix { problem, blocks: &mut blocks, k_mm, factor: &factor, observer: &*observer, passes: 0 };
+        let mut normal_matrix = NormalMatrix {
+            problem,
+            blocks: &mut blocks,
+            k_mm,
+            preconditioner: &factor,
+            observer: &*observer,
+            passes: 0,
+        };
         let cg_solution = cg::solve(&mut normal_matrix, right.as_ref(), Norm::Preconditioned, stopping_rule)?;
-        let (iteration_passes, intercept) = (normal_matrix.passes, problem.intercept(cg_solution.x.as_ref()));
-        let (errors, error_passes) =
-            squared_errors(&mut blocks, cg_solution.x.as_ref(), &intercept, self.shift, &*observer)?;
-        let (stored_rows, passes) = ([in_memory, in_scratch], sketch_passes + iteration_passes + error_passes);
-        Ok(NystromSolution { cg_solution, intercept, errors, moments, stored_rows, passes })
+        let (iteration_passes, intercept) = (normal_matrix.passes, problem.intercepts(cg_solution.x.as_ref()));
+        let (squared_error_sums, error_passes) =
+            squared_errors(&mut blocks, cg_solution.x.as_ref(), &intercept, self.target_shift, &*observer)?;
+        let (cached_row_counts, passes) =
+            ([memory_rows, scratch_rows], sketch_passes + iteration_passes + error_passes);
+        Ok(NystromSolution { cg_solution, intercept, squared_error_sums, moments, cached_row_counts, passes })
     }
 }
 
 pub(super) fn warn_of_residual(cg_solution: &cg::CgSolution, tolerance: f64, remedy: &str, resources: &Resources<'_>) {
-    if !cg_solution.converged {
+    if !cg_solution.has_converged {
         resources.stage_observer.warn(format!(
             "conjugate gradient did not converge: its relative residual is {:.1e}, above the requested {tolerance:.1e}; {remedy}",
-            cg_solution.residual()
+            cg_solution.max_residual()
         ));
     }
 }
 
-fn solve_method(ridge: &Ridge, [memory_rows, scratch_rows]: [usize; 2], n: usize, needs_f64: bool) -> SolveMethod {
+fn describe_method(ridge: &Ridge, [memory_rows, scratch_rows]: [usize; 2], n: usize, needs_f64: bool) -> SolveMethod {
     let blocks = match (scratch_rows, n - memory_rows - scratch_rows) {
         (0, 0) => "of all rows in memory".to_string(),
         (0, rest) => format!("of {memory_rows} rows in memory, {rest} recomputed in every iteration"),

@@ -25,7 +25,7 @@ fn visit_features<T: Real>(
     mut visitor: impl FnMut(&RowBlock<'_, T>, MatRef<'_, T>) -> Result<()> + Send,
 ) -> Result<()> {
     let range = data.source.range();
-    let observer = data.resources.stage_observer.stage(name, Some(range.end - range.start));
+    let observer = data.resources.stage_observer.start_stage(name, Some(range.end - range.start));
     let pass = Pass { journal: None, ..data.pass_shape.pass(1, data.resources, &*observer) };
     let p = data.map.dims().1;
     let mut phi = Vec::new();
@@ -43,47 +43,47 @@ fn visit_features<T: Real>(
 pub(super) struct Tree {
     /// Directions and constants of the nodes, level by level.
     directions: Vec<Vec<f64>>,
-    constants: Vec<f64>,
+    intercepts: Vec<f64>,
     pub(super) widths: Vec<f64>,
 }
 
 impl Tree {
-    pub(super) fn grow<T: Real>(data: &FitData<'_, T>, head: &LinearHead, leaves: usize) -> Result<Self> {
+    pub(super) fn grow<T: Real>(data: &FitData<'_, T>, head: &LinearHead, leaf_count: usize) -> Result<Self> {
         let q = LEADING_FEATURES.min(head.weights.nrows());
-        let mut tree = Self { directions: Vec::new(), constants: Vec::new(), widths: Vec::new() };
-        if leaves == 1 {
+        let mut tree = Self { directions: Vec::new(), intercepts: Vec::new(), widths: Vec::new() };
+        if leaf_count == 1 {
             return Ok(tree);
         }
-        let sample_size = MIN_SAMPLE_ROWS.max(SAMPLE_ROWS_PER_LEAF * leaves) as f64;
+        let sample_size = MIN_SAMPLE_ROWS.max(SAMPLE_ROWS_PER_LEAF * leaf_count) as f64;
         let stream = Stream::new(data.options.seed, Purpose::PartitionTree, 0);
         let mut sample: Vec<Vec<f64>> = Vec::new();
         visit_features(data, "tree of the leaves", |block, phi| {
-            let sampled = block
-                .rows
+            let sampled_rows = block
+                .row_numbers
                 .iter()
                 .enumerate()
-                .filter(|(_, row)| stream.uniform(**row) * data.rows as f64 <= sample_size);
-            sample.extend(sampled.map(|(i, _)| (0..q).map(|j| phi[(i, j)].to_f64()).collect::<Vec<f64>>()));
+                .filter(|(_, row)| stream.uniform(**row) * data.n as f64 <= sample_size);
+            sample.extend(sampled_rows.map(|(i, _)| (0..q).map(|j| phi[(i, j)].to_f64()).collect::<Vec<f64>>()));
             Ok(())
         })?;
-        let mut parts: Vec<Vec<usize>> = vec![(0..sample.len()).collect()];
-        while tree.directions.len() < leaves - 1 {
+        let mut node_rows: Vec<Vec<usize>> = vec![(0..sample.len()).collect()];
+        while tree.directions.len() < leaf_count - 1 {
             // nodes of a level, from first to last
-            let mut next = Vec::with_capacity(2 * parts.len());
-            for part in parts {
-                let direction = leading_component(&sample, &part, q)?;
+            let mut next_level = Vec::with_capacity(2 * node_rows.len());
+            for row_indices in node_rows {
+                let direction = leading_component(&sample, &row_indices, q)?;
                 let score = |i: usize| sample[i].iter().zip(&direction).map(|(v, a)| v * a).sum::<f64>();
-                let mut scores: Vec<(usize, f64)> = part.into_iter().map(|i| (i, score(i))).collect();
+                let mut scores: Vec<(usize, f64)> = row_indices.into_iter().map(|i| (i, score(i))).collect();
                 scores.sort_by(|a, b| a.1.total_cmp(&b.1));
                 let (threshold, width) = median_split(&scores);
                 tree.directions.push(direction);
-                tree.constants.push(-threshold);
+                tree.intercepts.push(-threshold);
                 tree.widths.push(width);
                 let middle = scores.len() / 2;
-                next.push(scores[..middle].iter().map(|(i, _)| *i).collect());
-                next.push(scores[middle..].iter().map(|(i, _)| *i).collect());
+                next_level.push(scores[..middle].iter().map(|(i, _)| *i).collect());
+                next_level.push(scores[middle..].iter().map(|(i, _)| *i).collect());
             }
-            parts = next;
+            node_rows = next_level;
         }
         Ok(tree)
     }
@@ -91,7 +91,7 @@ impl Tree {
     /// Returns the functions of the nodes on all r features.
     pub(super) fn splits(&self, r: usize) -> LinearHead {
         let weights = Mat::from_fn(r, self.directions.len(), |i, j| self.directions[j].get(i).copied().unwrap_or(0.0));
-        LinearHead { weights, intercept: self.constants.clone() }
+        LinearHead { weights, intercept: self.intercepts.clone() }
     }
 
     /// Collects the rows of every leaf, with their residuals from two fits of the features: from
@@ -101,60 +101,60 @@ impl Tree {
         data: &FitData<'_, T>,
         head: &LinearHead,
         (held_out_fold, reduced_head): (usize, LinearHead),
-        rows: usize,
+        leaf_rows: usize,
     ) -> Result<Vec<Leaf<T>>> {
-        let (t, r, nodes) = (data.targets.count(), head.weights.nrows(), self.widths.len());
-        let mut leaves: Vec<Leaf<T>> = (0..=nodes).map(|_| Leaf { t, ..Leaf::default() }).collect();
+        let (t, r, node_count) = (data.targets.count(), head.weights.nrows(), self.widths.len());
+        let mut leaves: Vec<Leaf<T>> = (0..=node_count).map(|_| Leaf { t, ..Leaf::default() }).collect();
         let q = self.directions.first().map_or(0, Vec::len);
-        let directions = Mat::from_fn(q, nodes, |c, j| self.directions[j][c]);
+        let directions = Mat::from_fn(q, node_count, |c, j| self.directions[j][c]);
         visit_features(data, "rows of the leaves", |block, phi| {
             let b = block.len();
             let feature = |i: usize, j: usize| phi[(i, j)].to_f64();
             let mut residuals = [vec![0.0; t], vec![0.0; t]];
             let phi_f64 = Mat::from_fn(b, r, feature);
-            let fitted = [head, &reduced_head].map(|head| {
+            let fitted_values = [head, &reduced_head].map(|head| {
                 let mut fitted = Mat::from_fn(b, t, |_, j| head.intercept[j]);
                 matmul(fitted.as_mut(), Accum::Add, phi_f64.as_ref(), head.weights.as_ref(), 1.0, Par::Seq);
                 fitted
             });
-            let mut values = Mat::zeros(b, nodes);
+            let mut node_scores = Mat::zeros(b, node_count);
             let leading = phi_f64.as_ref().subcols(0, directions.nrows());
-            matmul(values.as_mut(), Accum::Replace, leading, directions.as_ref(), 1.0, Par::Seq);
+            matmul(node_scores.as_mut(), Accum::Replace, leading, directions.as_ref(), 1.0, Par::Seq);
             for i in 0..b {
-                let values: Vec<f64> = (0..nodes).map(|j| values[(i, j)] + self.constants[j]).collect();
+                let row_scores: Vec<f64> = (0..node_count).map(|j| node_scores[(i, j)] + self.intercepts[j]).collect();
                 for j in 0..t {
                     let y = match data.targets {
                         Targets::Numeric { .. } => block.y[i * block.t + j],
                         classes @ Targets::Classes(_) => classes.value(block, i, j)?,
                     };
-                    for (head_residuals, fitted) in residuals.iter_mut().zip(&fitted) {
+                    for (head_residuals, fitted) in residuals.iter_mut().zip(&fitted_values) {
                         head_residuals[j] = y - fitted[(i, j)];
                     }
                 }
                 let code = block.groups.as_ref().map_or(LabelCodes::UNKNOWN, |coded| coded.codes[i]);
-                let fold = data.folds.fold_of(block.rows[i], code)?;
-                Leaves::<T>::for_each_leaf_weight(&self.widths, &values, |leaf, weight| {
+                let fold = data.folds.fold_of(block.row_numbers[i], code)?;
+                Leaves::<T>::for_each_leaf_weight(&self.widths, &row_scores, |leaf, weight| {
                     leaves[leaf].x.extend_from_slice(&block.x[i * block.d..(i + 1) * block.d]);
                     leaves[leaf].residuals.extend_from_slice(&residuals[0]);
                     leaves[leaf].reduced_residuals.extend_from_slice(&residuals[1]);
                     leaves[leaf].weights.push(weight);
-                    leaves[leaf].rows.push(block.rows[i]);
-                    leaves[leaf].held_out.push(fold == held_out_fold);
+                    leaves[leaf].row_numbers.push(block.row_numbers[i]);
+                    leaves[leaf].is_held_out.push(fold == held_out_fold);
                 });
             }
             Ok(())
         })?;
-        leaves.iter_mut().for_each(|leaf| leaf.thin_out(MAX_ROW_RATIO * rows));
+        leaves.iter_mut().for_each(|leaf| leaf.subsample(MAX_ROW_RATIO * leaf_rows));
         Ok(leaves)
     }
 }
 
 /// Computes the leading principal component of some rows of the sample.
-fn leading_component(sample: &[Vec<f64>], part: &[usize], q: usize) -> Result<Vec<f64>> {
-    let n = part.len().max(1) as f64;
+fn leading_component(sample: &[Vec<f64>], row_indices: &[usize], q: usize) -> Result<Vec<f64>> {
+    let n = row_indices.len().max(1) as f64;
     let mut mean = vec![0.0; q];
-    part.iter().for_each(|i| mean.iter_mut().zip(&sample[*i]).for_each(|(mean, v)| *mean += v / n));
-    let centred = Mat::from_fn(part.len(), q, |i, j| sample[part[i]][j] - mean[j]);
+    row_indices.iter().for_each(|i| mean.iter_mut().zip(&sample[*i]).for_each(|(mean, v)| *mean += v / n));
+    let centred = Mat::from_fn(row_indices.len(), q, |i, j| sample[row_indices[i]][j] - mean[j]);
     let mut covariance = Mat::zeros(q, q);
     matmul(covariance.as_mut(), Accum::Replace, centred.transpose(), centred.as_ref(), 1.0 / n, Par::Seq);
     let (_, vectors) = symmetric_eigen(covariance.as_ref())?;
@@ -183,20 +183,20 @@ pub(super) struct Leaf<T> {
     pub(super) reduced_residuals: Vec<f64>,
     pub(super) weights: Vec<f64>,
     /// Stored row numbers.
-    pub(super) rows: Vec<u64>,
+    pub(super) row_numbers: Vec<u64>,
     /// True for rows of the held-out fold.
-    pub(super) held_out: Vec<bool>,
+    pub(super) is_held_out: Vec<bool>,
     pub(super) t: usize,
 }
 
 impl<T: Real> Leaf<T> {
     pub(super) fn len(&self) -> usize {
-        self.rows.len()
+        self.row_numbers.len()
     }
 
     /// Reduces the leaf to at most `max_rows` rows, which are evenly spaced. A leaf may be larger
     /// because a node never separates equal rows.
-    pub(super) fn thin_out(&mut self, max_rows: usize) {
+    pub(super) fn subsample(&mut self, max_rows: usize) {
         let (n, d) = (self.len(), self.x.len() / self.len().max(1));
         if n <= max_rows {
             return;
@@ -207,14 +207,14 @@ impl<T: Real> Leaf<T> {
             *residuals = indices.iter().flat_map(|i| &residuals[i * self.t..(i + 1) * self.t]).copied().collect();
         }
         self.weights = indices.iter().map(|i| self.weights[*i]).collect();
-        self.rows = indices.iter().map(|i| self.rows[*i]).collect();
-        self.held_out = indices.iter().map(|i| self.held_out[*i]).collect();
+        self.row_numbers = indices.iter().map(|i| self.row_numbers[*i]).collect();
+        self.is_held_out = indices.iter().map(|i| self.is_held_out[*i]).collect();
     }
 
     /// Returns the selected rows, d x m, and their residuals.
-    pub(crate) fn rows(&self, selects: impl Fn(usize) -> bool, residuals: &[f64]) -> (Mat<f64>, Mat<f64>) {
+    pub(crate) fn selected_rows(&self, is_selected: impl Fn(usize) -> bool, residuals: &[f64]) -> (Mat<f64>, Mat<f64>) {
         let (d, indices) =
-            (self.x.len() / self.len().max(1), (0..self.len()).filter(|i| selects(*i)).collect::<Vec<_>>());
+            (self.x.len() / self.len().max(1), (0..self.len()).filter(|i| is_selected(*i)).collect::<Vec<_>>());
         let x = Mat::from_fn(d, indices.len(), |j, i| self.x[indices[i] * d + j].to_f64());
         let leaf_residuals = Mat::from_fn(indices.len(), self.t, |i, j| residuals[indices[i] * self.t + j]);
         (x, leaf_residuals)

@@ -39,7 +39,7 @@ use kstore::Workers;
 /// Returns the predictive variance of a fit, divided by the noise variance. `system` must hold the
 /// factor of the fit.
 pub(crate) fn predictive_variance(
-    (system, rows): (&RidgeSystem, u64),
+    (system, row_count): (&RidgeSystem, u64),
     mean_residual: f64,
     fit: &RidgeFit,
     lambda: f64,
@@ -47,23 +47,24 @@ pub(crate) fn predictive_variance(
     workers: &Workers,
 ) -> Quadratic {
     // n is the sum of the weights
-    let (r, n) = (fit.head.weights.nrows(), system.weight);
-    let (factor, shift) = system.whitener(r, workers);
-    let free = options.intercept == Intercept::Free;
-    let degrees_of_freedom = if free { (n - 1.0).max(1.0) } else { n };
-    let noise = fit.train_mse.iter().enumerate().map(|(j, mse)| {
-        let constant = if options.intercept == Intercept::Penalised { fit.head.intercept[j].powi(2) } else { 0.0 };
-        (mse + lambda * (fit.head.weights.col(j).squared_norm_l2() + constant)) * n / degrees_of_freedom
+    let (r, n) = (fit.head.weights.nrows(), system.total_weight);
+    let (whitener, shift) = system.whitener(r, workers);
+    let is_free = options.intercept == Intercept::Free;
+    let degrees_of_freedom = if is_free { (n - 1.0).max(1.0) } else { n };
+    let noise_variances = fit.train_mse.iter().enumerate().map(|(j, mse)| {
+        let squared_intercept =
+            if options.intercept == Intercept::Penalised { fit.head.intercept[j].powi(2) } else { 0.0 };
+        (mse + lambda * (fit.head.weights.col(j).squared_norm_l2() + squared_intercept)) * n / degrees_of_freedom
     });
-    let units = noise.collect();
+    let output_scales = noise_variances.collect();
     Quadratic {
-        factor,
+        factor: whitener,
         shift,
-        constant: if free { 1.0 / n } else { 0.0 },
+        constant: if is_free { 1.0 / n } else { 0.0 },
         residual_factor: 1.0 / (lambda * n + mean_residual),
         residual_allowance: mean_residual,
-        output_scales: units,
-        degrees_of_freedom: (n != rows as f64).then_some(degrees_of_freedom),
+        output_scales,
+        degrees_of_freedom: (n != row_count as f64).then_some(degrees_of_freedom),
         feature_coefficients: None,
     }
 }

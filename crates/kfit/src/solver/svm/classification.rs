@@ -16,7 +16,7 @@
 //! refit. *Bytes*: the bytes of a fit, and the scores of all rows for every parameter.
 
 use super::lagrangian::{Problem, RowFn};
-use super::loss::{Loss, Row};
+use super::loss::{Loss, TargetAndCost};
 use super::problem_group::{SolveContext, solve_group, start_at};
 use super::sample::{self, FeatureSample};
 use super::workspace::Workspace;
@@ -26,7 +26,7 @@ use super::{
 };
 use crate::features::{self, FitData, GatherOptions, StoredFeatures};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
-use crate::solver::cross_validation::{self, ChosenPenalty, HeldOutScores, LinearFunction};
+use crate::solver::cross_validation::{self, HeldOutScores, LinearFunction, SelectedPenalty};
 use crate::solver::parameter::{FOLDS, GAP, PROBABILITIES, STEPS};
 use crate::solver::{ClassWeight, Regularisation, Settings, Solution, Solver, SolverProperties, reject_if};
 use crate::{Classes, Error, FoldSpec, Intercept, Link, Result, platt, row_weights::RowWeights};
@@ -39,29 +39,29 @@ pub(super) struct Svm {
     /// True for one-vs-one SVMs, false for one-vs-rest SVMs.
     one_vs_one: bool,
     /// True if validation rows calibrate probabilities.
-    probabilities: bool,
+    calibrates_probabilities: bool,
     pub(super) intercept: Intercept,
     pub(super) class_weight: ClassWeight,
     /// True for the squared hinge loss, false for the hinge loss.
     pub(super) squared_hinge: bool,
-    pub(super) gap: f64,
-    pub(super) steps: usize,
+    pub(super) gap_tolerance: f64,
+    pub(super) max_steps: usize,
 }
 
 /// Returns target and cost of the rows for the SVM of a class: y = 1 for rows of the class, y = −1
 /// for all other rows, and cost 0 for rows of the held-out fold. `costs` are indexed by class.
 fn class_rows<'k, T: Real>(
     features: &'k StoredFeatures<'_, T>,
-    held_fold: Option<u16>,
+    held_out_fold: Option<u16>,
     class: u32,
     costs: &'k [f64],
 ) -> impl RowFn + use<'k, T> {
-    let (codes, folds, weights) = (&features.codes[..], &features.folds[..], &features.weights);
+    let (codes, folds, weights) = (&features.class_codes[..], &features.folds[..], &features.weights);
     move |i| {
         let code = codes[i];
-        let is_held_out = held_fold.is_some_and(|fold| folds[i] == fold);
+        let is_held_out = held_out_fold.is_some_and(|fold| folds[i] == fold);
         let c = if is_held_out { 0.0 } else { costs[code as usize] * weights.get(i) };
-        Row { y: if code == class { 1.0 } else { -1.0 }, c }
+        TargetAndCost { y: if code == class { 1.0 } else { -1.0 }, c }
     }
 }
 
@@ -70,25 +70,30 @@ impl Svm {
         let svm = Self {
             penalties: settings.regularisations(),
             one_vs_one: settings.word(&MULTICLASS) == Some(ONE_VS_ONE),
-            probabilities: settings.flag(&PROBABILITIES),
+            calibrates_probabilities: settings.flag(&PROBABILITIES),
             intercept: settings.intercept(),
             class_weight: settings.class_weight(),
             squared_hinge: settings.word(&LOSS) == Some("squared-hinge"),
-            gap: settings.required(&GAP, Settings::number),
-            steps: settings.required(&STEPS, Settings::count),
+            gap_tolerance: settings.required(&GAP, Settings::number),
+            max_steps: settings.required(&STEPS, Settings::count),
         };
         let why = "one-vs-one classifiers have no probabilities; omit one of the two options";
-        reject_if(svm.one_vs_one && svm.probabilities, PROBABILITIES.name, "with `multiclass` one-vs-one", why)?;
+        reject_if(
+            svm.one_vs_one && svm.calibrates_probabilities,
+            PROBABILITIES.name,
+            "with `multiclass` one-vs-one",
+            why,
+        )?;
         let why = "validation rows choose the regularisation parameter and calibrate probabilities; set `folds`, or \
             give one parameter and no `probabilities`";
-        let needs_validation = svm.penalties.len() > 1 || svm.probabilities;
+        let needs_validation = svm.penalties.len() > 1 || svm.calibrates_probabilities;
         reject_if(needs_validation && settings.folds(&FOLDS) == Some(FoldSpec::None), FOLDS.name, "none", why)?;
         Ok(svm)
     }
 
     pub(super) fn terms(&self, cost: f64) -> ProblemOptions {
         let loss = if self.squared_hinge { Loss::SquaredHinge } else { Loss::Hinge };
-        ProblemOptions { cost, ..ProblemOptions::new(loss, self.intercept, self.gap) }
+        ProblemOptions { typical_cost: cost, ..ProblemOptions::new(loss, self.intercept, self.gap_tolerance) }
     }
 
     /// Returns for each score its class, and the opposing class; `None` for one-vs-rest.
@@ -102,8 +107,8 @@ impl Svm {
 
     /// Returns the number of SVMs that are solved together. One-vs-rest SVMs share their rows. A
     /// one-vs-one SVM has its own rows and is solved alone.
-    fn svms_per_group(&self, n: usize, p: usize, svms: usize) -> usize {
-        if self.one_vs_one { 1 } else { group_size(n, p, svms) }
+    fn svms_per_group(&self, n: usize, p: usize, svm_count: usize) -> usize {
+        if self.one_vs_one { 1 } else { group_size(n, p, svm_count) }
     }
 
     /// Solves some SVMs on the rows outside a fold, at every regularisation parameter. Also returns
@@ -120,27 +125,36 @@ impl Svm {
         workspace: &mut Workspace<T>,
         context: SolveContext<'_>,
     ) -> Result<(Vec<Vec<CertifiedPoint>>, u64)> {
-        let rows = |penalty: usize| {
-            svm_classes.iter().map(move |class| class_rows(features, Some(fold), *class, &costs[penalty].1))
+        let row_fns_at = |penalty_index: usize| {
+            svm_classes.iter().map(move |class| class_rows(features, Some(fold), *class, &costs[penalty_index].1))
         };
         let terms = self.terms(costs[0].0);
         // solves the SVMs on the sample before the problems of all rows are allocated, so that the
         // Newton equations of both are never in memory together
-        let starts =
-            FeatureSample::starting_points(sample, features, &rows(0).collect::<Vec<_>>(), terms, workspace, context)?;
+        let start_points = FeatureSample::starting_points(
+            sample,
+            features,
+            &row_fns_at(0).collect::<Vec<_>>(),
+            terms,
+            workspace,
+            context,
+        )?;
         let mut passes = sample::passes(features.n, features.p);
-        let mut problems: Vec<_> = rows(0).map(|rows| Problem::new(rows, terms, features.n, workspace)).collect();
-        start_at(features, &mut problems, &starts, context.observer)?;
+        let mut problems: Vec<_> = row_fns_at(0).map(|rows| Problem::new(rows, terms, features.n, workspace)).collect();
+        start_at(features, &mut problems, &start_points, context.observer)?;
         let mut path = Vec::new();
-        for (penalty, (cost, _)) in costs.iter().enumerate() {
+        for (penalty_index, (cost, _)) in costs.iter().enumerate() {
             let terms = self.terms(*cost);
-            if penalty > 0 {
-                problems.iter_mut().zip(rows(penalty)).for_each(|(problem, rows)| problem.restart(rows, terms));
+            if penalty_index > 0 {
+                problems
+                    .iter_mut()
+                    .zip(row_fns_at(penalty_index))
+                    .for_each(|(problem, rows)| problem.restart(rows, terms));
             }
-            passes += solve_group(features, &mut problems, self.steps, workspace, context)?.passes;
-            let best: Vec<CertifiedPoint> = problems.iter().map(|problem| problem.best.clone()).collect();
-            warn_of_gap(&best, self.steps, terms, data, FITTED_WITHOUT_FOLD);
-            path.push(best);
+            passes += solve_group(features, &mut problems, self.max_steps, workspace, context)?.passes;
+            let best_points: Vec<CertifiedPoint> = problems.iter().map(|problem| problem.best.clone()).collect();
+            warn_of_gap(&best_points, self.max_steps, terms, data, FITTED_WITHOUT_FOLD);
+            path.push(best_points);
         }
         problems.into_iter().for_each(|problem| drop(problem.into_best(workspace)));
         Ok((path, passes))
@@ -159,21 +173,21 @@ impl Svm {
         let t = classifiers.len();
         let mut scores = HeldOutScores::new(features.n, t, self.penalties.len());
         let (stage, mut workspace) =
-            (data.resources.stage_observer.stage("held-out rows", None), Workspace::new(features.p));
+            (data.resources.stage_observer.start_stage("held-out rows", None), Workspace::new(features.p));
         let context = SolveContext { observer: &*stage, journal: data.resources.journal };
-        let per_group = self.svms_per_group(features.n, features.p, t);
+        let svms_per_group = self.svms_per_group(features.n, features.p, t);
         // one sample for all folds and SVMs that share the rows
         let mut sample = None;
         scores.passes += if self.one_vs_one && t > 1 { 0 } else { sample::passes(features.n, features.p) };
         for fold in 0..data.folds.count() as u16 {
-            let (weight, mean) = (features.weight_outside(Some(fold)), features.mean_weight(Some(fold)));
-            let penalties = self.penalties.iter().map(|penalty| penalty.c(weight));
-            let costs = penalties.map(|c| (c * mean, weights.iter().map(|w| c * w).collect()));
+            let (total_weight, mean_weight) = (features.weight_outside(Some(fold)), features.mean_weight(Some(fold)));
+            let c_values = self.penalties.iter().map(|penalty| penalty.c(total_weight));
+            let costs = c_values.map(|c| (c * mean_weight, weights.iter().map(|w| c * w).collect()));
             let costs: Vec<(f64, Vec<f64>)> = costs.collect();
-            for (first, group) in (0..t).step_by(per_group).zip(classifiers.chunks(per_group)) {
+            for (first_column, group) in (0..t).step_by(svms_per_group).zip(classifiers.chunks(svms_per_group)) {
                 let pair_features = match group {
                     [(class, Some(other))] => {
-                        Some(features.only_classes(|code| code == *class || code == *other, &*stage)?)
+                        Some(features.select_classes(|code| code == *class || code == *other, &*stage)?)
                     }
                     _ => None,
                 };
@@ -204,22 +218,23 @@ impl Svm {
                     )?,
                 };
                 scores.passes += passes;
-                for (penalty, best) in path.iter().enumerate() {
-                    let functions: Vec<LinearFunction<'_>> = best.iter().map(|best| (&best.w[..], best.b)).collect();
-                    scores.score(features, penalty, first, &functions, fold, &*stage)?;
+                for (penalty_index, best_points) in path.iter().enumerate() {
+                    let functions: Vec<LinearFunction<'_>> =
+                        best_points.iter().map(|best| (&best.w[..], best.b)).collect();
+                    scores.score_fold(features, penalty_index, first_column, &functions, fold, &*stage)?;
                 }
             }
         }
         Ok(scores)
     }
 
-    pub(super) fn compare<T: Real>(
+    pub(super) fn select_penalty<T: Real>(
         &self,
         data: &FitData<'_, T>,
         classes: &Classes,
         (codes, weights): (&[u32], &RowWeights),
         held_out_scores: impl FnOnce() -> Result<HeldOutScores<T>>,
-    ) -> Result<ChosenPenalty<T>> {
+    ) -> Result<SelectedPenalty<T>> {
         let decider = if self.one_vs_one { classes.clone().one_vs_one() } else { classes.clone() };
         let error = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
             f64::from(u8::from(decider.decide(scores) != codes[i] as usize))
@@ -235,19 +250,19 @@ impl Svm {
     }
 
     /// Adds the comparison of regularisation parameters and the probabilities to a solution.
-    pub(super) fn add_comparison<T: Real>(
+    pub(super) fn add_selection<T: Real>(
         &self,
         mut solution: Solution<T>,
-        comparison: ChosenPenalty<T>,
+        selection: SelectedPenalty<T>,
         (codes, weights): (&[u32], &RowWeights),
         (classes, data): (&Classes, &FitData<'_, T>),
     ) -> Solution<T> {
         let k = classes.labels().len();
         solution.one_vs_one = self.one_vs_one && k > 2;
-        solution.passes += comparison.passes;
-        if self.probabilities && !comparison.scores.is_empty() {
+        solution.passes += selection.passes;
+        if self.calibrates_probabilities && !selection.scores.is_empty() {
             let (classifiers, stage_observer) = (self.classifiers(k), data.resources.stage_observer);
-            let (a, b) = calibrate(&classifiers, &comparison.scores, codes, weights);
+            let (a, b) = calibrate(&classifiers, &selection.scores, codes, weights);
             for (_, (class, _)) in a.iter().zip(&classifiers).filter(|(a, _)| **a == 0.0) {
                 let class = &classes.labels()[*class as usize];
                 stage_observer.warn(format!(
@@ -257,7 +272,7 @@ impl Svm {
             }
             solution.link = Some(Link::Platt { a, b });
         }
-        solution.figures.extend(comparison.figures);
+        solution.figures.extend(selection.figures);
         solution
     }
 
@@ -270,22 +285,22 @@ impl Svm {
         k: usize,
     ) -> Result<SolvedProblems> {
         let terms = self.terms(c * features.mean_weight(None));
-        let stage = data.resources.stage_observer.stage("newton", None);
+        let stage = data.resources.stage_observer.start_stage("newton", None);
         let context = SolveContext { observer: &*stage, journal: data.resources.journal };
-        let (mut workspace, mut solved) = (Workspace::new(features.p), SolvedProblems::default());
+        let (mut workspace, mut solved_problems) = (Workspace::new(features.p), SolvedProblems::default());
         let classifiers = self.classifiers(k);
         let one_vs_rest = classifiers.iter().filter(|(_, other)| other.is_none());
-        let rows: Vec<_> = one_vs_rest.map(|(class, _)| class_rows(features, None, *class, costs)).collect();
-        if !rows.is_empty() {
-            solved.append(solve_all(features, terms, self.steps, rows, &mut workspace, context)?);
+        let row_fns: Vec<_> = one_vs_rest.map(|(class, _)| class_rows(features, None, *class, costs)).collect();
+        if !row_fns.is_empty() {
+            solved_problems.append(solve_all(features, terms, self.max_steps, row_fns, &mut workspace, context)?);
         }
         for (class, other) in classifiers.iter().filter_map(|(class, other)| Some((*class, (*other)?))) {
-            let pair_features = features.only_classes(|code| code == class || code == other, &*stage)?;
-            let rows = vec![class_rows(&pair_features, None, class, costs)];
-            solved.append(solve_all(&pair_features, terms, self.steps, rows, &mut workspace, context)?);
+            let pair_features = features.select_classes(|code| code == class || code == other, &*stage)?;
+            let row_fns = vec![class_rows(&pair_features, None, class, costs)];
+            solved_problems.append(solve_all(&pair_features, terms, self.max_steps, row_fns, &mut workspace, context)?);
         }
-        warn_of_gap(&solved.best, solved.steps, terms, data, "");
-        Ok(solved)
+        warn_of_gap(&solved_problems.best_points, solved_problems.steps, terms, data, "");
+        Ok(solved_problems)
     }
 }
 
@@ -294,29 +309,29 @@ impl<T: Real> Solver<T> for Svm {
         SolverProperties {
             stores_features: true,
             uses_validation_rows: true,
-            row_weights: true,
-            exact_kernel: true,
+            accepts_row_weights: true,
+            supports_exact_kernel: true,
             ..SolverProperties::default()
         }
     }
 
     fn has_probabilities(&self) -> bool {
-        self.probabilities
+        self.calibrates_probabilities
     }
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
-        let problems = self.classifiers(if size.t == 1 { 2 } else { size.t }).len();
-        let (target_bytes, problems_at_once) = if self.one_vs_one { (20, 1) } else { (6, problems) };
+        let problem_count = self.classifiers(if size.t == 1 { 2 } else { size.t }).len();
+        let (target_bytes, concurrent_problems) = if self.one_vs_one { (20, 1) } else { (6, problem_count) };
         let tile_bytes = features::selection_bytes(size.map.p, size.element_bytes);
-        let plan = self::plan(plan, size, pass_shape, target_bytes, problems_at_once);
+        let plan = self::plan(plan, size, pass_shape, target_bytes, concurrent_problems);
         let plan = plan.term_if(self.one_vs_one, "tile of a one-vs-one SVM", tile_bytes, "lower `rank`");
-        cross_validation::plan(plan, size, problems, self.penalties.len())
+        cross_validation::plan(plan, size, problem_count, self.penalties.len())
     }
 
     fn stages(&self, access: RowAccess, request: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
-        let problems = self.classifiers(if request.size.t == 1 { 2 } else { request.size.t }).len();
-        let at_once = if self.one_vs_one { request.size.threads } else { 1 };
-        Ok(stages::<T>(self, access, request, (problems, at_once, self.penalties.len())))
+        let problem_count = self.classifiers(if request.size.t == 1 { 2 } else { request.size.t }).len();
+        let concurrent_problems = if self.one_vs_one { request.size.threads } else { 1 };
+        Ok(stages::<T>(self, access, request, (problem_count, concurrent_problems, self.penalties.len())))
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
@@ -326,15 +341,16 @@ impl<T: Real> Solver<T> for Svm {
         let (features, gathered) = StoredFeatures::gather(data, GatherOptions::default())?;
         let Some(classes) = data.classes() else { return Err(Error::TooFewClasses { classes: 0 }) };
         let k = classes.labels().len();
-        let weights = self.class_weight.by_code(&features.codes, &features.weights, classes)?;
+        let weights = self.class_weight.weights_by_code(&features.class_codes, &features.weights, classes)?;
         let held_out_scores = || self.held_out_scores(&features, data, classes, &weights);
-        let comparison = self.compare(data, classes, (&features.codes, &features.weights), held_out_scores)?;
+        let selection =
+            self.select_penalty(data, classes, (&features.class_codes, &features.weights), held_out_scores)?;
         let n = features.weight_outside(None);
-        let (lambda, c) = (comparison.penalty.lambda(n), comparison.penalty.c(n));
+        let (lambda, c) = (selection.penalty.lambda(n), selection.penalty.c(n));
         let costs: Vec<f64> = weights.iter().map(|weight| c * weight).collect();
-        let solved = self.final_fit(&features, data, c, &costs, k)?;
-        let solution = solution_of(solved, 2.0 * lambda, Some(lambda), gathered.certificate);
-        Ok(self.add_comparison(solution, comparison, (&features.codes, &features.weights), (classes, data)))
+        let solved_problems = self.final_fit(&features, data, c, &costs, k)?;
+        let solution = solution_of(solved_problems, 2.0 * lambda, Some(lambda), gathered.certificate);
+        Ok(self.add_selection(solution, selection, (&features.class_codes, &features.weights), (classes, data)))
     }
 }
 
@@ -348,8 +364,8 @@ fn calibrate<T: Real>(
 ) -> (Vec<f64>, Vec<f64>) {
     let t = classifiers.len();
     let fits = classifiers.iter().enumerate().map(|(j, (class, _))| {
-        let rows = scores.iter().skip(j).step_by(t).zip(codes).enumerate();
-        platt::fit(rows.map(|(i, (score, code))| (score.to_f64(), code == class, weights.get(i))))
+        let svm_scores = scores.iter().skip(j).step_by(t).zip(codes).enumerate();
+        platt::fit(svm_scores.map(|(i, (score, code))| (score.to_f64(), code == class, weights.get(i))))
     });
     fits.unzip()
 }

@@ -41,10 +41,10 @@
 //! SVMs", JMLR 6, 2005.
 
 use super::line_search::{self, Derivatives};
-use super::loss::{Loss, Row};
+use super::loss::{Loss, TargetAndCost};
 use super::newton_equations::NewtonEquations;
 use super::workspace::{CertifiedPoint, Workspace};
-use crate::{Intercept, features::Tile, linalg::strips::Pool};
+use crate::{Intercept, features::Tile, linalg::strips::BufferPool};
 use kapprox::{Real, gram::Panels};
 use kstore::Workers;
 use kstore::checkpoint::{Arrays, Persist, Stored};
@@ -82,29 +82,29 @@ const MAX_SHORT_STEPS: usize = 3;
 const SIGMA_SHRINK: f64 = 0.25;
 
 /// Rows of one problem: the target and the cost of each, by position.
-pub(super) trait RowFn: Fn(usize) -> Row + Sync + Send {}
+pub(super) trait RowFn: Fn(usize) -> TargetAndCost + Sync + Send {}
 
-impl<F: Fn(usize) -> Row + Sync + Send> RowFn for F {}
+impl<F: Fn(usize) -> TargetAndCost + Sync + Send> RowFn for F {}
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProblemOptions {
     pub(super) loss: Loss,
     pub(super) intercept: Intercept,
     /// Sum s that the multipliers must have if the intercept is free.
-    pub(super) total: f64,
+    pub(super) multiplier_sum: f64,
     /// Typical cost, in the unit of f; σ is relative to it.
-    pub(super) cost: f64,
+    pub(super) typical_cost: f64,
     /// Relative gap at which a problem is solved.
-    pub(super) gap: f64,
+    pub(super) gap_tolerance: f64,
     /// Number of steps without progress after which a problem ends. Such steps occur if rounding in
     /// the element type of the features prevents a smaller gap.
-    pub(super) patience: usize,
+    pub(super) max_idle_steps: usize,
 }
 
 impl ProblemOptions {
     /// Returns the terms of a problem whose multipliers sum to 0, at a cost of 1.
-    pub(super) fn new(loss: Loss, intercept: Intercept, gap: f64) -> Self {
-        Self { loss, intercept, total: 0.0, cost: 1.0, gap, patience: usize::MAX }
+    pub(super) fn new(loss: Loss, intercept: Intercept, gap_tolerance: f64) -> Self {
+        Self { loss, intercept, multiplier_sum: 0.0, typical_cost: 1.0, gap_tolerance, max_idle_steps: usize::MAX }
     }
 }
 
@@ -122,23 +122,23 @@ pub(super) struct Problem<T, R> {
     /// Values Φw of the rows, n numbers.
     f: Vec<T>,
     /// Values Φd of the direction at the rows, n numbers.
-    pub(super) q: Vec<T>,
+    pub(super) direction_values: Vec<T>,
     sigma: f64,
     /// Sums Σ β⁺φ and Σ slope φ, p numbers each.
     pub(super) sums: [Vec<f64>; 2],
     /// Newton's equations of the free rows.
-    pub(super) newton: NewtonEquations<T>,
+    pub(super) newton_equations: NewtonEquations<T>,
     /// Direction d and its intercept.
     pub(super) direction: (Vec<f64>, f64),
     pub(super) best: CertifiedPoint,
-    pub(super) steps: usize,
+    pub(super) step_count: usize,
     /// Gap at the last step that made progress. The next field is the number of steps since then.
     least_gap: f64,
     idle_steps: usize,
     /// Number of short steps since the multipliers or σ last changed.
     short_steps: usize,
     /// True if the problem is neither solved nor out of steps.
-    pub(super) open: bool,
+    pub(super) is_open: bool,
 }
 
 /// State that must be restored before a step is repeated.
@@ -147,7 +147,7 @@ pub(super) struct Snapshot {
     b: f64,
     least_gap: f64,
     idle_steps: usize,
-    open: bool,
+    is_open: bool,
 }
 
 impl<T: Real, R: RowFn> Problem<T, R> {
@@ -160,10 +160,10 @@ impl<T: Real, R: RowFn> Problem<T, R> {
             b: 0.0,
             beta: vec![0.0; n],
             f: vec![T::ZERO; n],
-            q: vec![T::ZERO; n],
-            sigma: INITIAL_SIGMA * terms.cost,
+            direction_values: vec![T::ZERO; n],
+            sigma: INITIAL_SIGMA * terms.typical_cost,
             sums: [vec![0.0; p], vec![0.0; p]],
-            newton: workspace.spare_equations.pop().unwrap_or_else(|| NewtonEquations::new(p)),
+            newton_equations: workspace.spare_equations.pop().unwrap_or_else(|| NewtonEquations::new(p)),
             direction: (vec![0.0; p], 0.0),
             best: CertifiedPoint {
                 w: vec![0.0; p],
@@ -172,20 +172,29 @@ impl<T: Real, R: RowFn> Problem<T, R> {
                 dual: f64::NEG_INFINITY,
                 support_vectors: 0,
             },
-            steps: 0,
+            step_count: 0,
             least_gap: f64::INFINITY,
             idle_steps: 0,
             short_steps: 0,
-            open: true,
+            is_open: true,
         }
     }
 
     /// Converts the problem to f64, with its multipliers and its best point.
-    pub(super) fn widen(self, terms: ProblemOptions, workspace: &mut Workspace<f64>) -> Problem<f64, R> {
-        let (fresh, best) =
+    pub(super) fn into_f64(self, terms: ProblemOptions, workspace: &mut Workspace<f64>) -> Problem<f64, R> {
+        let (new_problem, best) =
             (Problem::new(self.rows, terms, self.beta.len(), workspace), self.best.without_certificate());
-        let (direction, steps) = ((best.w.clone(), best.b), self.steps);
-        Problem { w: self.w, b: self.b, beta: self.beta, sigma: self.sigma, direction, best, steps, ..fresh }
+        let (direction, steps) = ((best.w.clone(), best.b), self.step_count);
+        Problem {
+            w: self.w,
+            b: self.b,
+            beta: self.beta,
+            sigma: self.sigma,
+            direction,
+            best,
+            step_count: steps,
+            ..new_problem
+        }
     }
 
     /// Sets the next point to the best point. The caller then recomputes the values of the rows and
@@ -194,26 +203,26 @@ impl<T: Real, R: RowFn> Problem<T, R> {
     pub(super) fn return_to_best(&mut self) {
         self.best.primal = f64::INFINITY;
         self.direction = (self.best.w.clone(), self.best.b);
-        match self.idle_steps > self.terms.patience {
-            true => self.terms.patience = 0,
+        match self.idle_steps > self.terms.max_idle_steps {
+            true => self.terms.max_idle_steps = 0,
             false => self.least_gap = f64::INFINITY,
         }
-        (self.idle_steps, self.open) = (0, true);
+        (self.idle_steps, self.is_open) = (0, true);
     }
 
     /// Ends the problem and returns the best point; the next problem reuses its buffers.
     pub(super) fn into_best(self, workspace: &mut Workspace<T>) -> CertifiedPoint {
-        workspace.spare_equations.push(self.newton);
+        workspace.spare_equations.push(self.newton_equations);
         self.best
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {
-        Snapshot { b: self.b, least_gap: self.least_gap, idle_steps: self.idle_steps, open: self.open }
+        Snapshot { b: self.b, least_gap: self.least_gap, idle_steps: self.idle_steps, is_open: self.is_open }
     }
 
     /// Restores a snapshot, so that the step can be repeated.
-    pub(super) fn restore(&mut self, Snapshot { b, least_gap: least, idle_steps: idle, open }: Snapshot) {
-        (self.b, self.least_gap, self.idle_steps, self.open) = (b, least, idle, open);
+    pub(super) fn restore(&mut self, Snapshot { b, least_gap: least, idle_steps: idle, is_open: open }: Snapshot) {
+        (self.b, self.least_gap, self.idle_steps, self.is_open) = (b, least, idle, open);
     }
 
     /// Sets the next point to w and b of `start`. The caller then computes the values of the rows
@@ -221,7 +230,7 @@ impl<T: Real, R: RowFn> Problem<T, R> {
     pub(super) fn set_start(&mut self, start: &CertifiedPoint) {
         self.direction = (start.w.clone(), start.b);
         if self.terms.loss.has_kink() {
-            self.sigma = WARM_SIGMA * self.terms.cost;
+            self.sigma = WARM_SIGMA * self.terms.typical_cost;
         }
     }
 
@@ -229,20 +238,20 @@ impl<T: Real, R: RowFn> Problem<T, R> {
     pub(super) fn move_to_start(&mut self) {
         self.w.copy_from_slice(&self.direction.0);
         self.b = self.direction.1;
-        self.f.copy_from_slice(&self.q);
+        self.f.copy_from_slice(&self.direction_values);
     }
 
     /// Sets new costs and restarts at the multipliers and the point of the previous solution. The
     /// new costs must be at least as large as the previous costs.
     pub(super) fn restart(&mut self, rows: R, terms: ProblemOptions) {
-        (self.rows, self.terms, self.sigma) = (rows, terms, INITIAL_SIGMA * terms.cost);
+        (self.rows, self.terms, self.sigma) = (rows, terms, INITIAL_SIGMA * terms.typical_cost);
         self.best = self.best.without_certificate();
-        (self.steps, self.least_gap, self.idle_steps, self.open) = (0, f64::INFINITY, 0, true);
+        (self.step_count, self.least_gap, self.idle_steps, self.is_open) = (0, f64::INFINITY, 0, true);
     }
 
     /// Returns the σ above which rounding of f would change β by a thousandth of its range.
-    fn largest_sigma(&self) -> f64 {
-        (1e-3 / T::EPSILON).min(MAX_SIGMA) * self.terms.cost
+    fn max_sigma(&self) -> f64 {
+        (1e-3 / T::EPSILON).min(MAX_SIGMA) * self.terms.typical_cost
     }
 
     /// Returns β⁺ and slope of row `i` at value `f`.
@@ -257,34 +266,35 @@ impl<T: Real, R: RowFn> Problem<T, R> {
             return;
         }
         let derivative = |b: f64| {
-            let each = (0..self.f.len()).map(|i| self.proximal_step(i, self.f[i].to_f64() + b));
-            let (beta, slope) = each.fold((0.0, 0.0), |(beta, slope), (b, s)| (beta + b, slope + s));
-            Derivatives { slope: self.terms.total - beta, curvature: slope }
+            let proximal_steps = (0..self.f.len()).map(|i| self.proximal_step(i, self.f[i].to_f64() + b));
+            let (beta, slope) = proximal_steps.fold((0.0, 0.0), |(beta, slope), (b, s)| (beta + b, slope + s));
+            Derivatives { slope: self.terms.multiplier_sum - beta, curvature: slope }
         };
-        let tolerance = SUM_TOLERANCE * self.terms.cost * self.f.len() as f64;
-        self.b = line_search::increasing_root(self.b, self.terms.cost / self.sigma, tolerance, derivative);
+        let tolerance = SUM_TOLERANCE * self.terms.typical_cost * self.f.len() as f64;
+        self.b = line_search::increasing_root(self.b, self.terms.typical_cost / self.sigma, tolerance, derivative);
     }
 
     /// Computes P and D at this point, where `sums` contains Σ β⁺φ. If the problem has made
     /// `max_steps` steps, it ends.
     pub(super) fn certify(&mut self, max_steps: usize) {
-        let (loss, mut primal, mut conjugate, mut total, mut support) = (self.terms.loss, 0.0, 0.0, 0.0, 0);
+        let (loss, mut primal, mut conjugate_sum, mut multiplier_sum, mut support_count) =
+            (self.terms.loss, 0.0, 0.0, 0.0, 0);
         for (i, f) in self.f.iter().enumerate() {
             let (f, row) = (f.to_f64() + self.b, (self.rows)(i));
             let beta = loss.proximal_step(f, row, self.beta[i], self.sigma).0;
             primal += loss.value(f, row);
-            conjugate += loss.conjugate(beta, row);
-            total += beta;
-            support += usize::from(beta != 0.0);
+            conjugate_sum += loss.conjugate(beta, row);
+            multiplier_sum += beta;
+            support_count += usize::from(beta != 0.0);
         }
-        let square = |v: &[f64]| 0.5 * v.iter().map(|v| v * v).sum::<f64>();
-        primal += square(&self.w) + self.terms.total * self.b;
-        let mut dual = -conjugate - square(&self.sums[0]);
+        let half_squared_norm = |v: &[f64]| 0.5 * v.iter().map(|v| v * v).sum::<f64>();
+        primal += half_squared_norm(&self.w) + self.terms.multiplier_sum * self.b;
+        let mut dual = -conjugate_sum - half_squared_norm(&self.sums[0]);
         if self.terms.intercept == Intercept::Penalised {
             primal += 0.5 * self.b * self.b;
-            dual -= 0.5 * total * total;
+            dual -= 0.5 * multiplier_sum * multiplier_sum;
         }
-        self.best.support_vectors = support;
+        self.best.support_vectors = support_count;
         self.best.dual = self.best.dual.max(dual);
         let is_best = primal < self.best.primal;
         if is_best {
@@ -292,10 +302,13 @@ impl<T: Real, R: RowFn> Problem<T, R> {
             self.best.w.copy_from_slice(&self.w);
         }
         let gap = self.best.gap();
-        let progress = gap < GAP_PROGRESS * self.least_gap;
-        (self.least_gap, self.idle_steps) = if progress { (gap, 0) } else { (self.least_gap, self.idle_steps + 1) };
-        self.open = gap > self.terms.gap && self.steps < max_steps && self.idle_steps <= self.terms.patience;
-        if is_best && !self.open {
+        let makes_progress = gap < GAP_PROGRESS * self.least_gap;
+        (self.least_gap, self.idle_steps) =
+            if makes_progress { (gap, 0) } else { (self.least_gap, self.idle_steps + 1) };
+        self.is_open = gap > self.terms.gap_tolerance
+            && self.step_count < max_steps
+            && self.idle_steps <= self.terms.max_idle_steps;
+        if is_best && !self.is_open {
             self.centre_intercept();
         }
     }
@@ -309,27 +322,38 @@ impl<T: Real, R: RowFn> Problem<T, R> {
             return;
         }
         let loss = self.terms.loss;
-        let each = || self.f.iter().enumerate().map(|(i, f)| (f.to_f64(), (self.rows)(i)));
-        let slope = |b: f64| self.terms.total + each().map(|(f, row)| loss.slope(f + b, row)).sum::<f64>();
-        let tolerance = SUM_TOLERANCE * self.terms.cost * self.f.len() as f64;
-        let Some(b) = line_search::middle_of_zeros(self.b, self.terms.cost / self.sigma, tolerance, slope) else {
+        let values_and_rows = || self.f.iter().enumerate().map(|(i, f)| (f.to_f64(), (self.rows)(i)));
+        let slope =
+            |b: f64| self.terms.multiplier_sum + values_and_rows().map(|(f, row)| loss.slope(f + b, row)).sum::<f64>();
+        let tolerance = SUM_TOLERANCE * self.terms.typical_cost * self.f.len() as f64;
+        let Some(b) = line_search::middle_of_zeros(self.b, self.terms.typical_cost / self.sigma, tolerance, slope)
+        else {
             return;
         };
-        let objective = |b: f64| each().map(|(f, row)| loss.value(f + b, row)).sum::<f64>() + self.terms.total * b;
+        let objective = |b: f64| {
+            values_and_rows().map(|(f, row)| loss.value(f + b, row)).sum::<f64>() + self.terms.multiplier_sum * b
+        };
         let decrease = objective(self.b) - objective(b);
         (self.best.primal, self.best.b) = (self.best.primal - decrease, b);
     }
 
     /// Computes the direction from Newton's equations; `memory` is p x p.
-    pub(super) fn solve_direction(&mut self, memory: &mut [f64], panels: &Pool<Panels<T>>, workers: &Workers) {
+    pub(super) fn solve_direction(
+        &mut self,
+        matrix_buffer: &mut [f64],
+        panels: &BufferPool<Panels<T>>,
+        workers: &Workers,
+    ) {
         let [beta_sum, slope_sum] = &self.sums;
         // Σ slope and Σ β⁺ belong to the constant feature
-        let each = (0..self.f.len()).map(|i| self.proximal_step(i, self.f[i].to_f64() + self.b));
-        let (total, weight) = each.fold((0.0, 0.0), |(beta, slope), (b, t)| (beta + b, slope + t));
+        let proximal_steps = (0..self.f.len()).map(|i| self.proximal_step(i, self.f[i].to_f64() + self.b));
+        let (multiplier_sum, total_slope) =
+            proximal_steps.fold((0.0, 0.0), |(beta, slope), (b, t)| (beta + b, slope + t));
         let intercept = self.terms.intercept;
-        let e = if intercept == Intercept::Penalised { self.b - total } else { 0.0 };
+        let e = if intercept == Intercept::Penalised { self.b - multiplier_sum } else { 0.0 };
         let g = beta_sum.iter().zip(&self.w).map(|(v, w)| v - w).collect();
-        self.direction = self.newton.solve(g, (intercept, e), (slope_sum, weight), memory, panels, workers);
+        self.direction =
+            self.newton_equations.solve(g, (intercept, e), (slope_sum, total_slope), matrix_buffer, panels, workers);
     }
 
     /// Moves along the direction to the minimum of the inner problem. If the step is nearly whole,
@@ -340,8 +364,8 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         let wd: f64 = self.w.iter().zip(d).map(|(w, d)| w * d).sum::<f64>() + penalised * self.b * delta;
         let dd: f64 = d.iter().map(|d| d * d).sum::<f64>() + penalised * delta * delta;
         let derivative = |t: f64| {
-            let (mut slope, mut curvature) = (wd + t * dd + self.terms.total * delta, dd);
-            for (i, (f, q)) in self.f.iter().zip(&self.q).enumerate() {
+            let (mut slope, mut curvature) = (wd + t * dd + self.terms.multiplier_sum * delta, dd);
+            for (i, (f, q)) in self.f.iter().zip(&self.direction_values).enumerate() {
                 let q = q.to_f64() + delta;
                 let (beta, row_slope) = self.proximal_step(i, f.to_f64() + self.b + t * q);
                 slope -= beta * q;
@@ -349,21 +373,24 @@ impl<T: Real, R: RowFn> Problem<T, R> {
             }
             Derivatives { slope, curvature }
         };
-        let step = line_search::descent_step(derivative);
-        self.w.iter_mut().zip(d).for_each(|(w, d)| *w += step * d);
-        self.b += step * delta;
-        self.f.iter_mut().zip(&self.q).for_each(|(f, q)| *f = T::from_f64(f.to_f64() + step * q.to_f64()));
-        self.steps += 1;
+        let step_length = line_search::descent_step(derivative);
+        self.w.iter_mut().zip(d).for_each(|(w, d)| *w += step_length * d);
+        self.b += step_length * delta;
+        self.f
+            .iter_mut()
+            .zip(&self.direction_values)
+            .for_each(|(f, q)| *f = T::from_f64(f.to_f64() + step_length * q.to_f64()));
+        self.step_count += 1;
         if !self.terms.loss.has_kink() {
             return;
         }
         self.short_steps += 1;
         // if the step is 0, the remaining gradient is a rounding error
-        if step >= FULL_STEP || step == 0.0 {
+        if step_length >= FULL_STEP || step_length == 0.0 {
             for i in 0..self.beta.len() {
                 self.beta[i] = self.proximal_step(i, self.f[i].to_f64() + self.b).0;
             }
-            (self.sigma, self.short_steps) = ((SIGMA_GROWTH * self.sigma).min(self.largest_sigma()), 0);
+            (self.sigma, self.short_steps) = ((SIGMA_GROWTH * self.sigma).min(self.max_sigma()), 0);
         } else if self.short_steps == MAX_SHORT_STEPS {
             (self.sigma, self.short_steps) = (SIGMA_SHRINK * self.sigma, 0);
         }
@@ -379,16 +406,16 @@ impl<T: Real, R: RowFn> Problem<T, R> {
     pub(super) fn add_tile(
         &mut self,
         tile: &Tile<'_, T>,
-        pairs: &mut [T],
-        panels: Option<&Pool<Panels<T>>>,
+        betas_and_slopes: &mut [T],
+        panels: Option<&BufferPool<Panels<T>>>,
         workers: &Workers,
     ) {
-        for (i, pair) in pairs.chunks_exact_mut(2).enumerate() {
-            let row = tile.first + i;
+        for (i, pair) in betas_and_slopes.chunks_exact_mut(2).enumerate() {
+            let row = tile.first_row + i;
             let (beta, slope) = self.proximal_step(row, self.f[row].to_f64() + self.b);
             (pair[0], pair[1]) = (T::from_f64(beta), T::from_f64(slope));
             if let Some(panels) = panels.filter(|_| slope > 0.0) {
-                self.newton.push(tile.row(i), slope, panels, workers);
+                self.newton_equations.push(tile.row(i), slope, panels, workers);
             }
         }
     }
@@ -402,7 +429,8 @@ impl<T: Real, R> Persist for Problem<T, R> {
         out.put("f", &self.f);
         out.put("best", &best.w);
         out.put_owned("scalars", vec![self.b, self.sigma, best.b, best.primal, best.dual, self.least_gap]);
-        let counts = [best.support_vectors, self.steps, usize::from(self.open), self.idle_steps, self.short_steps];
+        let counts =
+            [best.support_vectors, self.step_count, usize::from(self.is_open), self.idle_steps, self.short_steps];
         out.put_owned("counts", counts.map(|count| count as u64).to_vec());
     }
 
@@ -415,8 +443,8 @@ impl<T: Real, R> Persist for Problem<T, R> {
         from.fill("scalars", &mut scalars)?;
         from.fill("counts", &mut counts)?;
         [self.b, self.sigma, self.best.b, self.best.primal, self.best.dual, self.least_gap] = scalars;
-        (self.best.support_vectors, self.steps) = (counts[0] as usize, counts[1] as usize);
-        (self.open, self.idle_steps, self.short_steps) = (counts[2] != 0, counts[3] as usize, counts[4] as usize);
+        (self.best.support_vectors, self.step_count) = (counts[0] as usize, counts[1] as usize);
+        (self.is_open, self.idle_steps, self.short_steps) = (counts[2] != 0, counts[3] as usize, counts[4] as usize);
         Ok(())
     }
 }

@@ -21,33 +21,38 @@ const MAX_STEP: f64 = 64.0;
 /// Returns the next point between `low` and `high`: the Newton point if it is between them,
 /// otherwise the middle.
 fn safeguarded_newton(low: f64, high: f64, x: f64, derivatives: Derivatives) -> f64 {
-    let newton = x - derivatives.slope / derivatives.curvature;
+    let newton_point = x - derivatives.slope / derivatives.curvature;
     let margin = 0.01 * (high - low);
-    let inside = newton.is_finite() && newton > low && newton < high;
-    if !inside {
+    let is_inside = newton_point.is_finite() && newton_point > low && newton_point < high;
+    if !is_inside {
         return 0.5 * (low + high);
     }
     // keeps a small distance from both ends, because otherwise one end of the bracket might never
     // move
-    newton.clamp(low + margin.min(0.5 * (newton - low)), high - margin.min(0.5 * (high - newton)))
+    newton_point.clamp(low + margin.min(0.5 * (newton_point - low)), high - margin.min(0.5 * (high - newton_point)))
 }
 
 /// Returns the zero of an increasing function, `derivative`. The search ends if the function is 0
 /// up to `tolerance`, or if the bracket has shrunk to rounding. It starts at `start`, with steps of
 /// `width`.
-pub(super) fn increasing_root(start: f64, width: f64, tolerance: f64, derivative: impl Fn(f64) -> Derivatives) -> f64 {
-    let mut derivatives = derivative(start);
+pub(super) fn increasing_root(
+    start: f64,
+    initial_step: f64,
+    tolerance: f64,
+    derivatives_at: impl Fn(f64) -> Derivatives,
+) -> f64 {
+    let mut derivatives = derivatives_at(start);
     if derivatives.slope.abs() <= tolerance {
         return start;
     }
     let (mut low, mut high) = (start, start);
-    let (mut step, mut x) = (width.max(f64::MIN_POSITIVE), start);
+    let (mut step, mut x) = (initial_step.max(f64::MIN_POSITIVE), start);
     // moves outwards until the sign changes
     let root_is_above = derivatives.slope < 0.0;
     for _ in 0..MAX_EVALUATIONS {
         (low, high) = if root_is_above { (high, high + step) } else { (low - step, low) };
         x = if root_is_above { high } else { low };
-        derivatives = derivative(x);
+        derivatives = derivatives_at(x);
         // a derivative near 0 counts as a sign change
         if derivatives.slope.abs() <= tolerance || (derivatives.slope < 0.0) != root_is_above {
             break;
@@ -62,7 +67,7 @@ pub(super) fn increasing_root(start: f64, width: f64, tolerance: f64, derivative
         if x <= low || x >= high {
             break;
         }
-        derivatives = derivative(x);
+        derivatives = derivatives_at(x);
         if derivatives.slope < 0.0 { low = x } else { high = x }
     }
     x
@@ -70,16 +75,16 @@ pub(super) fn increasing_root(start: f64, width: f64, tolerance: f64, derivative
 
 /// Returns a step t near the minimum along a descent direction. Returns 0 if the slope at 0 is not
 /// negative.
-pub(super) fn descent_step(derivative: impl Fn(f64) -> Derivatives) -> f64 {
-    let at_zero = derivative(0.0);
-    if at_zero.slope >= 0.0 {
+pub(super) fn descent_step(derivatives_at: impl Fn(f64) -> Derivatives) -> f64 {
+    let derivatives_at_zero = derivatives_at(0.0);
+    if derivatives_at_zero.slope >= 0.0 {
         // the remaining gradient is a rounding error
         return 0.0;
     }
-    let tolerance = SLOPE_FRACTION * at_zero.slope.abs();
+    let tolerance = SLOPE_FRACTION * derivatives_at_zero.slope.abs();
     let (mut low, mut high, mut x) = (0.0, f64::INFINITY, 1.0);
     for _ in 0..MAX_EVALUATIONS {
-        let derivatives = derivative(x);
+        let derivatives = derivatives_at(x);
         if derivatives.slope.abs() <= tolerance {
             return x;
         }
@@ -98,25 +103,30 @@ pub(super) fn descent_step(derivative: impl Fn(f64) -> Derivatives) -> f64 {
 /// Returns the middle of the interval on which an increasing step function is 0 up to `tolerance`.
 /// If the interval is unbounded on one side, returns its other end; if it is unbounded on both
 /// sides, returns `None`. The search starts at `start`, with steps of `width`.
-pub(super) fn middle_of_zeros(start: f64, width: f64, tolerance: f64, derivative: impl Fn(f64) -> f64) -> Option<f64> {
-    let low = threshold(start, width, |x| derivative(x) >= -tolerance);
-    let high = threshold(start, width, |x| derivative(x) > tolerance);
+pub(super) fn middle_of_zeros(
+    start: f64,
+    initial_step: f64,
+    tolerance: f64,
+    derivative: impl Fn(f64) -> f64,
+) -> Option<f64> {
+    let low = find_threshold(start, initial_step, |x| derivative(x) >= -tolerance);
+    let high = find_threshold(start, initial_step, |x| derivative(x) > tolerance);
     low.zip(high).map(|(low, high)| 0.5 * low + 0.5 * high).or(low).or(high)
 }
 
 /// Returns the point, up to rounding, above which a monotone condition holds.
-fn threshold(start: f64, width: f64, holds: impl Fn(f64) -> bool) -> Option<f64> {
-    let (is_above, mut step) = (!holds(start), width.max(f64::MIN_POSITIVE));
+fn find_threshold(start: f64, initial_step: f64, holds: impl Fn(f64) -> bool) -> Option<f64> {
+    let (is_above, mut step) = (!holds(start), initial_step.max(f64::MIN_POSITIVE));
     let (mut low, mut high) = (start, start);
-    let mut attempts = MAX_EVALUATIONS;
-    while attempts > 0 {
+    let mut remaining_attempts = MAX_EVALUATIONS;
+    while remaining_attempts > 0 {
         (low, high) = if is_above { (high, high + step) } else { (low - step, low) };
         if holds(if is_above { high } else { low }) == is_above {
             break;
         }
-        (step, attempts) = (2.0 * step, attempts - 1);
+        (step, remaining_attempts) = (2.0 * step, remaining_attempts - 1);
     }
-    if attempts == 0 || !low.is_finite() || !high.is_finite() {
+    if remaining_attempts == 0 || !low.is_finite() || !high.is_finite() {
         return None;
     }
     loop {

@@ -14,7 +14,7 @@ pub(super) enum Loss {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Row {
+pub(super) struct TargetAndCost {
     pub(super) y: f64,
     pub(super) c: f64,
 }
@@ -33,7 +33,7 @@ pub(super) struct Piece {
 
 impl Loss {
     #[inline(always)]
-    pub(super) fn value(self, f: f64, Row { y, c }: Row) -> f64 {
+    pub(super) fn value(self, f: f64, TargetAndCost { y, c }: TargetAndCost) -> f64 {
         match self {
             Self::Hinge => c * (1.0 - y * f).max(0.0),
             Self::SquaredHinge => c * (1.0 - y * f).max(0.0).powi(2),
@@ -44,8 +44,8 @@ impl Loss {
 
     /// Returns the derivative of the loss at the value f; at a kink a one-sided derivative.
     #[inline(always)]
-    pub(super) fn slope(self, f: f64, Row { y, c }: Row) -> f64 {
-        let if_costly = |costs: bool, slope: f64| if costs { slope } else { 0.0 };
+    pub(super) fn slope(self, f: f64, TargetAndCost { y, c }: TargetAndCost) -> f64 {
+        let if_costly = |is_costly: bool, slope: f64| if is_costly { slope } else { 0.0 };
         match self {
             Self::Hinge => if_costly(y * f < 1.0, -y * c),
             Self::SquaredHinge => -2.0 * y * c * (1.0 - y * f).max(0.0),
@@ -56,7 +56,7 @@ impl Loss {
 
     /// Returns the conjugate of the loss at −β, h(β) = sup_f −βf − loss(f), for β in its domain.
     #[inline(always)]
-    pub(super) fn conjugate(self, beta: f64, Row { y, c }: Row) -> f64 {
+    pub(super) fn conjugate(self, beta: f64, TargetAndCost { y, c }: TargetAndCost) -> f64 {
         match self {
             Self::Hinge => -y * beta,
             // a row without cost has the multiplier 0
@@ -72,8 +72,14 @@ impl Loss {
     /// −β⁺ is the derivative at f of the Moreau envelope of the loss at the multiplier β. The
     /// squared hinge is smooth and uses σ = ∞, so that β⁺ does not depend on β.
     #[inline(always)]
-    pub(super) fn proximal_step(self, f: f64, Row { y, c }: Row, beta: f64, sigma: f64) -> (f64, f64) {
-        let if_inside = |slope: f64, is: bool| if is { slope } else { 0.0 };
+    pub(super) fn proximal_step(
+        self,
+        f: f64,
+        TargetAndCost { y, c }: TargetAndCost,
+        beta: f64,
+        sigma: f64,
+    ) -> (f64, f64) {
+        let if_inside = |slope: f64, is_inside: bool| if is_inside { slope } else { 0.0 };
         match self {
             Self::Hinge => {
                 let z = y * beta + sigma * (1.0 - y * f);
@@ -95,7 +101,7 @@ impl Loss {
         }
     }
 
-    pub(super) fn piece(self, beta: f64, Row { y, c }: Row) -> Piece {
+    pub(super) fn piece(self, beta: f64, TargetAndCost { y, c }: TargetAndCost) -> Piece {
         let (lower, upper) = match self {
             _ if c <= 0.0 => (0.0, 0.0),
             Self::Hinge if y > 0.0 => (0.0, c),
@@ -123,7 +129,7 @@ impl Loss {
     }
 
     /// Returns the second derivative of h within a piece.
-    pub(super) fn curvature(self, Row { c, .. }: Row) -> f64 {
+    pub(super) fn curvature(self, TargetAndCost { c, .. }: TargetAndCost) -> f64 {
         if self == Self::SquaredHinge && c > 0.0 { 0.5 / c } else { 0.0 }
     }
 
@@ -140,7 +146,7 @@ mod tests {
     const LOSSES: [Loss; 4] = [Loss::Hinge, Loss::SquaredHinge, Loss::Insensitive { epsilon: 0.25 }, Loss::OneSided];
 
     /// Returns values of f, and of β in its domain, on a grid.
-    fn grid(loss: Loss, Row { y, c }: Row) -> (Vec<f64>, Vec<f64>) {
+    fn grid(loss: Loss, TargetAndCost { y, c }: TargetAndCost) -> (Vec<f64>, Vec<f64>) {
         let f: Vec<f64> = (-4000..=4000).map(|i| f64::from(i) / 500.0).collect();
         let (bound, other_bound): (f64, f64) = match loss {
             Loss::Hinge => (0.0, y * c),
@@ -156,7 +162,7 @@ mod tests {
     fn a_row_without_cost_has_no_effect() {
         for loss in LOSSES {
             for f in [-3.0, 0.0, 0.7, 5.0] {
-                let row = Row { y: 1.0, c: 0.0 };
+                let row = TargetAndCost { y: 1.0, c: 0.0 };
                 let (beta, slope) = loss.proximal_step(f, row, 0.0, 0.4);
                 assert_eq!((beta, slope, loss.value(f, row), loss.conjugate(beta, row)), (0.0, 0.0, 0.0, 0.0));
             }
@@ -166,7 +172,7 @@ mod tests {
     #[test]
     fn the_slope_is_the_derivative() {
         for loss in LOSSES {
-            for row in [Row { y: 1.0, c: 0.75 }, Row { y: -1.0, c: 2.0 }] {
+            for row in [TargetAndCost { y: 1.0, c: 0.75 }, TargetAndCost { y: -1.0, c: 2.0 }] {
                 for f in [-1.7, -0.3, 0.1, 0.6, 1.9] {
                     let h = 1e-6;
                     let difference = (loss.value(f + h, row) - loss.value(f - h, row)) / (2.0 * h);
@@ -179,7 +185,7 @@ mod tests {
     #[test]
     fn the_conjugate_is_the_supremum() {
         for loss in LOSSES {
-            for row in [Row { y: 1.0, c: 0.75 }, Row { y: -1.0, c: 2.0 }] {
+            for row in [TargetAndCost { y: 1.0, c: 0.75 }, TargetAndCost { y: -1.0, c: 2.0 }] {
                 let (f, beta) = grid(loss, row);
                 for beta in beta.iter().step_by(400) {
                     let best = f.iter().map(|f| -beta * f - loss.value(*f, row)).fold(f64::NEG_INFINITY, f64::max);
@@ -193,7 +199,7 @@ mod tests {
     #[test]
     fn pieces_have_the_derivatives_of_the_conjugate() {
         for loss in LOSSES {
-            for row in [Row { y: 1.0, c: 0.75 }, Row { y: -1.0, c: 2.0 }] {
+            for row in [TargetAndCost { y: 1.0, c: 0.75 }, TargetAndCost { y: -1.0, c: 2.0 }] {
                 let (_, candidates) = grid(loss, row);
                 for beta in candidates.iter().step_by(250) {
                     let (piece, h) = (loss.piece(*beta, row), 1e-6);
@@ -210,7 +216,7 @@ mod tests {
                         assert_eq!(piece.fall, f64::NEG_INFINITY);
                     }
                 }
-                let without_cost = loss.piece(0.0, Row { c: 0.0, ..row });
+                let without_cost = loss.piece(0.0, TargetAndCost { c: 0.0, ..row });
                 assert_eq!((without_cost.fall, without_cost.rise), (f64::NEG_INFINITY, f64::INFINITY), "{loss:?}");
             }
         }
@@ -219,7 +225,7 @@ mod tests {
     #[test]
     fn the_step_is_the_minimum_and_its_slope_the_derivative() {
         for loss in LOSSES {
-            for row in [Row { y: 1.0, c: 0.75 }, Row { y: -1.0, c: 2.0 }] {
+            for row in [TargetAndCost { y: 1.0, c: 0.75 }, TargetAndCost { y: -1.0, c: 2.0 }] {
                 let (_, candidates) = grid(loss, row);
                 for f in [-1.7, -0.3, 0.1, 0.6, 1.9] {
                     for beta in candidates.iter().step_by(1000) {

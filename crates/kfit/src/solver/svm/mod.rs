@@ -118,9 +118,9 @@ const ROW_BYTES: usize = 3 * F64_BYTES;
 const MAX_IDLE_STEPS: usize = 30;
 
 /// Returns the number of problems that are solved together, which depends on n and p only.
-fn group_size(n: usize, p: usize, problems: usize) -> usize {
-    let (equations, multipliers) = (newton_equations::bytes(p), n.saturating_mul(ROW_BYTES).max(1));
-    (MAX_EQUATION_BYTES / equations).min(MAX_MULTIPLIER_BYTES / multipliers).clamp(1, problems.max(1))
+fn group_size(n: usize, p: usize, problem_count: usize) -> usize {
+    let (equation_bytes, multiplier_bytes) = (newton_equations::bytes(p), n.saturating_mul(ROW_BYTES).max(1));
+    (MAX_EQUATION_BYTES / equation_bytes).min(MAX_MULTIPLIER_BYTES / multiplier_bytes).clamp(1, problem_count.max(1))
 }
 
 /// Adds to a plan the memory to solve this number of problems, with this number of bytes of targets
@@ -130,26 +130,35 @@ fn plan(
     size: &ProblemSize,
     pass_shape: PassShape,
     target_bytes: usize,
-    problems: usize,
+    problem_count: usize,
 ) -> MemoryPlan {
-    let (n, p, t) = (usize::try_from(size.n).unwrap_or(usize::MAX), size.map.p, problems.max(1));
-    let (e, per_group) = (size.element_bytes, group_size(n, size.map.p, problems));
-    let panels = size.threads * Panels::<f64>::bytes(p);
-    plan.term("targets of all rows", n.saturating_mul(target_bytes) + features::values_bytes(n, target_bytes), "")
-        .term("multipliers and values of all rows", n.saturating_mul(ROW_BYTES * per_group), "")
-        .term("features of a sample", sample::row_count(n, p) * (p * e + 8), "lower `rank`")
-        .term("Newton's equations", per_group * newton_equations::bytes(p) + 8 * p * p + panels, "lower `rank`")
-        .term("products of a tile", 5 * pass_shape.tile * per_group * F64_BYTES + 8 * 12 * p * t, "lower `rank`")
+    let (n, p, t) = (usize::try_from(size.n).unwrap_or(usize::MAX), size.map.p, problem_count.max(1));
+    let (element_bytes, problems_per_group) = (size.element_bytes, group_size(n, size.map.p, problem_count));
+    let panel_bytes = size.threads * Panels::<f64>::bytes(p);
+    plan.term("targets of all rows", n.saturating_mul(target_bytes) + features::row_values_bytes(n, target_bytes), "")
+        .term("multipliers and values of all rows", n.saturating_mul(ROW_BYTES * problems_per_group), "")
+        .term("features of a sample", sample::sample_row_count(n, p) * (p * element_bytes + 8), "lower `rank`")
+        .term(
+            "Newton's equations",
+            problems_per_group * newton_equations::bytes(p) + 8 * p * p + panel_bytes,
+            "lower `rank`",
+        )
+        .term(
+            "products of a tile",
+            5 * pass_shape.tile_rows * problems_per_group * F64_BYTES + 8 * 12 * p * t,
+            "lower `rank`",
+        )
         .term(
             "sums and values of segments",
-            8 * 2 * features::STATES_PER_FOLD * p * per_group + features::values_bytes(n * per_group, e),
+            8 * 2 * features::STATES_PER_REDUCTION * p * problems_per_group
+                + features::row_values_bytes(n * problems_per_group, element_bytes),
             "lower `rank`",
         )
 }
 
 #[derive(Default)]
 struct SolvedProblems {
-    best: Vec<CertifiedPoint>,
+    best_points: Vec<CertifiedPoint>,
     /// Largest gap of all problems before every step.
     gaps: Vec<f64>,
     passes: u64,
@@ -160,7 +169,7 @@ impl SolvedProblems {
     fn append(&mut self, other: Self) {
         self.gaps.resize(self.gaps.len().max(other.gaps.len()), 0.0);
         self.gaps.iter_mut().zip(&other.gaps).for_each(|(largest, gap)| *largest = largest.max(*gap));
-        self.best.extend(other.best);
+        self.best_points.extend(other.best_points);
         self.passes += other.passes;
         self.steps = self.steps.max(other.steps);
     }
@@ -174,11 +183,11 @@ fn solve<T: Real, R: RowFn>(
     steps: usize,
     rows: Vec<R>,
 ) -> Result<SolvedProblems> {
-    let stage = data.resources.stage_observer.stage("newton", None);
+    let stage = data.resources.stage_observer.start_stage("newton", None);
     let context = SolveContext { observer: &*stage, journal: data.resources.journal };
-    let solved = solve_all(features, terms, steps, rows, &mut Workspace::new(features.p), context)?;
-    warn_of_gap(&solved.best, solved.steps, terms, data, "");
-    Ok(solved)
+    let solved_problems = solve_all(features, terms, steps, rows, &mut Workspace::new(features.p), context)?;
+    warn_of_gap(&solved_problems.best_points, solved_problems.steps, terms, data, "");
+    Ok(solved_problems)
 }
 
 /// Solves a problem for each of `rows`, in groups, first on a sample of the rows.
@@ -190,32 +199,38 @@ fn solve_all<T: Real, R: RowFn>(
     workspace: &mut Workspace<T>,
     context: SolveContext<'_>,
 ) -> Result<SolvedProblems> {
-    let terms = ProblemOptions { patience: patience::<T>(), ..terms };
-    let per_group = group_size(features.n, features.p, rows.len());
-    let (mut sample, mut solved) = (None, SolvedProblems::default());
+    let terms = ProblemOptions { max_idle_steps: max_idle_steps::<T>(), ..terms };
+    let problems_per_group = group_size(features.n, features.p, rows.len());
+    let (mut sample, mut solved_problems) = (None, SolvedProblems::default());
     let sample_passes = sample::passes(features.n, features.p);
-    solved.passes += sample_passes;
-    let mut rows = rows.into_iter().peekable();
-    while rows.peek().is_some() {
-        let group_rows: Vec<R> = rows.by_ref().take(per_group).collect();
-        let starts = FeatureSample::starting_points(&mut sample, features, &group_rows, terms, workspace, context)?;
+    solved_problems.passes += sample_passes;
+    let mut remaining_rows = rows.into_iter().peekable();
+    while remaining_rows.peek().is_some() {
+        let group_rows: Vec<R> = remaining_rows.by_ref().take(problems_per_group).collect();
+        let start_points =
+            FeatureSample::starting_points(&mut sample, features, &group_rows, terms, workspace, context)?;
         let problems = group_rows.into_iter().map(|rows| Problem::new(rows, terms, features.n, workspace));
         let mut problems: Vec<Problem<T, R>> = problems.collect();
-        start_at(features, &mut problems, &starts, context.observer)?;
+        start_at(features, &mut problems, &start_points, context.observer)?;
         let GroupOutcome { mut gaps, passes } = solve_group(features, &mut problems, steps, workspace, context)?;
-        let wide_terms = ProblemOptions { patience: usize::MAX, ..terms };
-        let (problems, wide_outcome) = certify_in_f64(features, problems, wide_terms, steps, workspace, context)?;
-        gaps.extend(wide_outcome.gaps);
-        let steps = problems.iter().map(|problem| problem.steps).max().unwrap_or(0);
+        let f64_terms = ProblemOptions { max_idle_steps: usize::MAX, ..terms };
+        let (problems, f64_outcome) = certify_in_f64(features, problems, f64_terms, steps, workspace, context)?;
+        gaps.extend(f64_outcome.gaps);
+        let steps = problems.iter().map(|problem| problem.step_count).max().unwrap_or(0);
         let best = problems.into_iter().map(|problem| problem.best).collect();
-        solved.append(SolvedProblems { best, gaps, passes: passes + wide_outcome.passes + sample_passes, steps });
+        solved_problems.append(SolvedProblems {
+            best_points: best,
+            gaps,
+            passes: passes + f64_outcome.passes + sample_passes,
+            steps,
+        });
     }
-    Ok(solved)
+    Ok(solved_problems)
 }
 
 /// Returns the number of steps without progress after which a problem in type `T` ends. The number
 /// is small in f32, because the steps then continue in f64.
-fn patience<T>() -> usize {
+fn max_idle_steps<T>() -> usize {
     if size_of::<T>() < size_of::<f64>() { MAX_IDLE_STEPS } else { usize::MAX }
 }
 
@@ -230,8 +245,8 @@ fn warn_of_gap<'b, T: Real>(
     which_svms: &str,
 ) {
     let largest_gap = best.into_iter().map(CertifiedPoint::gap).fold(0.0, f64::max);
-    if largest_gap > terms.gap {
-        let requested = terms.gap;
+    if largest_gap > terms.gap_tolerance {
+        let requested = terms.gap_tolerance;
         data.resources.stage_observer.warn(format!(
             "the relative duality gap{which_svms} is {largest_gap:.1e} after {steps} steps, above the requested {requested:.1e}; raise \
              `steps` or `gap`"
@@ -241,16 +256,16 @@ fn warn_of_gap<'b, T: Real>(
 
 /// Builds the result from some solved problems; objectives are multiplied by `unit`.
 fn solution_of<T>(
-    SolvedProblems { best, gaps, passes, steps }: SolvedProblems,
-    unit: f64,
+    SolvedProblems { best_points: best, gaps, passes, steps }: SolvedProblems,
+    objective_factor: f64,
     lambda: Option<f64>,
     certificate: Option<crate::CertificateState>,
 ) -> Solution<T> {
-    let each = |value: &dyn Fn(&CertifiedPoint) -> f64| best.iter().map(value).collect::<Vec<f64>>();
+    let values_of = |value: &dyn Fn(&CertifiedPoint) -> f64| best.iter().map(value).collect::<Vec<f64>>();
     let figures = vec![
-        Figure { name: "objective", values: each(&|best| unit * best.primal) },
-        Figure { name: "duality gap", values: each(&CertifiedPoint::gap) },
-        Figure { name: "support vectors", values: each(&|best| best.support_vectors as f64) },
+        Figure { name: "objective", values: values_of(&|best| objective_factor * best.primal) },
+        Figure { name: "duality gap", values: values_of(&CertifiedPoint::gap) },
+        Figure { name: "support vectors", values: values_of(&|best| best.support_vectors as f64) },
         Figure::single("steps", steps as f64),
         Figure { name: "largest gap by step", values: gaps },
     ];
@@ -273,10 +288,10 @@ fn stages<T: Real>(
     solver: &dyn Solver<T>,
     access: RowAccess,
     request: &FitRequest<'_>,
-    (problems, at_once, penalties): (usize, usize, usize),
+    (problem_count, concurrent_problems, penalty_count): (usize, usize, usize),
 ) -> (PassShape, Vec<Stage>) {
     match access {
-        RowAccess::Rows => exact::stages(request, problems, at_once, penalties),
+        RowAccess::Rows => exact::stages(request, problem_count, concurrent_problems, penalty_count),
         _ => stage_plans::feature_stages(
             request,
             &|plan, pass_shape| solver.plan(plan, &request.size, pass_shape),

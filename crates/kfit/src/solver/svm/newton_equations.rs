@@ -22,7 +22,7 @@
 //! Near the solution few rows are free, and steps over rows are very cheap.
 
 use crate::linalg::cholesky::{self, factor_unblocked};
-use crate::linalg::strips::{Pool, par};
+use crate::linalg::strips::{BufferPool, par};
 use crate::{Intercept, gram, linalg::dot_products::dot};
 use faer::{MatMut, MatRef};
 use kapprox::{Real, gram::Panels};
@@ -46,51 +46,51 @@ pub(super) fn bytes(p: usize) -> usize {
 pub(super) struct NewtonEquations<T> {
     p: usize,
     /// BᵀB of the free rows that are no longer in `rows`; p x p column-major, lower triangle.
-    products: Vec<f64>,
+    gram: Vec<f64>,
     /// Stored rows, row-major, each multiplied by its √slope.
-    rows: Vec<T>,
+    free_rows: Vec<T>,
     sqrt_slopes: Vec<f64>,
     /// True if `products` contains some rows.
-    over_features: bool,
+    has_gram: bool,
 }
 
 impl<T: Real> NewtonEquations<T> {
     pub(super) fn new(p: usize) -> Self {
-        let rows = Vec::with_capacity(max_free_rows(p) * p);
+        let free_rows = Vec::with_capacity(max_free_rows(p) * p);
         Self {
             p,
-            products: vec![0.0; p * p],
-            rows,
+            gram: vec![0.0; p * p],
+            free_rows,
             sqrt_slopes: Vec::with_capacity(max_free_rows(p)),
-            over_features: false,
+            has_gram: false,
         }
     }
 
     pub(super) fn clear(&mut self) {
-        self.rows.clear();
+        self.free_rows.clear();
         self.sqrt_slopes.clear();
-        self.over_features = false;
+        self.has_gram = false;
     }
 
-    pub(super) fn push(&mut self, phi: &[T], slope: f64, panels: &Pool<Panels<T>>, workers: &Workers) {
+    pub(super) fn push(&mut self, phi: &[T], slope: f64, panels: &BufferPool<Panels<T>>, workers: &Workers) {
         if self.sqrt_slopes.len() == max_free_rows(self.p) {
             self.flush(panels, workers);
         }
         let sqrt_slope = slope.sqrt();
         let factor = T::from_f64(sqrt_slope);
-        self.rows.extend(phi.iter().map(|value| *value * factor));
+        self.free_rows.extend(phi.iter().map(|value| *value * factor));
         self.sqrt_slopes.push(sqrt_slope);
     }
 
-    fn flush(&mut self, panels: &Pool<Panels<T>>, workers: &Workers) {
-        if !self.over_features {
-            self.products.fill(0.0);
-            self.over_features = true;
+    fn flush(&mut self, panels: &BufferPool<Panels<T>>, workers: &Workers) {
+        if !self.has_gram {
+            self.gram.fill(0.0);
+            self.has_gram = true;
         }
         if !self.sqrt_slopes.is_empty() {
-            let phi = MatRef::from_row_major_slice(&self.rows, self.sqrt_slopes.len(), self.p);
-            gram::add_gram(&mut self.products, phi, panels, workers);
-            self.rows.clear();
+            let phi = MatRef::from_row_major_slice(&self.free_rows, self.sqrt_slopes.len(), self.p);
+            gram::add_gram(&mut self.gram, phi, panels, workers);
+            self.free_rows.clear();
             self.sqrt_slopes.clear();
         }
     }
@@ -104,10 +104,10 @@ impl<T: Real> NewtonEquations<T> {
         (intercept, e): (Intercept, f64),
         (s, weight): (&[f64], f64),
         memory: &mut [f64],
-        panels: &Pool<Panels<T>>,
+        panels: &BufferPool<Panels<T>>,
         workers: &Workers,
     ) -> (Vec<f64>, f64) {
-        if !self.over_features && self.sqrt_slopes.len() < self.p {
+        if !self.has_gram && self.sqrt_slopes.len() < self.p {
             return self.solve_over_rows(g, (intercept, e), memory, workers);
         }
         self.flush(panels, workers);
@@ -122,14 +122,14 @@ impl<T: Real> NewtonEquations<T> {
         memory: &mut [f64],
         workers: &Workers,
     ) -> (Vec<f64>, f64) {
-        let (p, products) = (self.p, &self.products);
-        let (eliminated, kappa) = match intercept {
+        let (p, products) = (self.p, &self.gram);
+        let (eliminated_fraction, kappa) = match intercept {
             Intercept::None => (0.0, 0.0),
             Intercept::Free => (ELIMINATED_FRACTION, 0.0),
             Intercept::Penalised => (1.0, 1.0),
         };
         let weight = weight + kappa;
-        let fraction = if weight > 0.0 { eliminated / weight } else { 0.0 };
+        let fraction = if weight > 0.0 { eliminated_fraction / weight } else { 0.0 };
         let trace: f64 = (0..p).map(|j| products[j * p + j]).sum();
         let mut shift = 1.0;
         loop {
@@ -139,15 +139,15 @@ impl<T: Real> NewtonEquations<T> {
                 entries.for_each(|((entry, product), s)| *entry = product - s * sj);
                 column[j] += shift;
             }
-            if cholesky(memory, p, workers) || shift > trace.max(1.0) {
+            if factor_in_place(memory, p, workers) || shift > trace.max(1.0) {
                 break;
             }
             shift = next_shift(shift, trace);
         }
         g.iter_mut().zip(s).for_each(|(g, s)| *g += fraction * s * e);
-        substitute(memory, p, &mut g);
+        solve_with_factor(memory, p, &mut g);
         let s_dot_g = dot(s, &g);
-        let delta = if weight > 0.0 && eliminated > 0.0 { -(e + s_dot_g) / weight } else { 0.0 };
+        let delta = if weight > 0.0 && eliminated_fraction > 0.0 { -(e + s_dot_g) / weight } else { 0.0 };
         (g, delta)
     }
 
@@ -164,29 +164,29 @@ impl<T: Real> NewtonEquations<T> {
         }
         let memory = &mut memory[..r * r];
         // rows of B are columns of Bᵀ; the buffers have other widths and need their own pool
-        let transposed = MatRef::from_column_major_slice(&self.rows, p, r);
+        let transposed = MatRef::from_column_major_slice(&self.free_rows, p, r);
         let mut shift = 1.0;
         loop {
             memory.fill(0.0);
-            gram::add_gram(memory, transposed, &Pool::default(), workers);
+            gram::add_gram(memory, transposed, &BufferPool::default(), workers);
             let trace: f64 = (0..r).map(|i| memory[i * r + i]).sum();
             (0..r).for_each(|i| memory[i * r + i] += shift);
-            if cholesky(memory, r, workers) || shift > trace.max(1.0) {
+            if factor_in_place(memory, r, workers) || shift > trace.max(1.0) {
                 break;
             }
             shift = next_shift(shift, trace);
         }
-        let row = |i: usize| &self.rows[i * p..(i + 1) * p];
+        let row = |i: usize| &self.free_rows[i * p..(i + 1) * p];
         let mut q: Vec<f64> = (0..r).map(|i| dot(row(i), &g)).collect();
-        substitute(memory, r, &mut q);
+        solve_with_factor(memory, r, &mut q);
         let mut delta = 0.0;
         if intercept != Intercept::None {
             let mut solved_u = self.sqrt_slopes.clone();
-            substitute(memory, r, &mut solved_u);
+            solve_with_factor(memory, r, &mut solved_u);
             let kappa = f64::from(u8::from(intercept == Intercept::Penalised));
             let curvature = dot(&self.sqrt_slopes, &solved_u) + kappa;
             delta = if curvature > 0.0 { -(e + dot(&self.sqrt_slopes, &q)) / curvature } else { 0.0 };
-            q.iter_mut().zip(&solved_u).for_each(|(q, along)| *q += delta * along);
+            q.iter_mut().zip(&solved_u).for_each(|(q, solved)| *q += delta * solved);
         }
         for (i, q) in q.iter().enumerate() {
             g.iter_mut().zip(row(i)).for_each(|(g, value)| *g -= q * value.to_f64());
@@ -203,15 +203,15 @@ fn next_shift(shift: f64, trace: f64) -> f64 {
 
 /// Replaces the lower triangle of `matrix` (order x order, column-major) by its Cholesky factor.
 /// Returns false if the matrix is not positive definite.
-fn cholesky(matrix: &mut [f64], order: usize, workers: &Workers) -> bool {
+fn factor_in_place(matrix: &mut [f64], order: usize, workers: &Workers) -> bool {
     let matrix = MatMut::from_column_major_slice_mut(matrix, order, order);
     workers.install(|| factor_unblocked(matrix, par(workers)).is_ok())
 }
 
 /// Replaces `right` by the solution of LLᵀx = right.
-fn substitute(factor: &[f64], order: usize, right: &mut [f64]) {
+fn solve_with_factor(factor: &[f64], order: usize, right: &mut [f64]) {
     let factor = MatRef::from_column_major_slice(factor, order, order);
-    cholesky::solve_factored(factor, MatMut::from_column_major_slice_mut(right, order, 1));
+    cholesky::solve_cholesky(factor, MatMut::from_column_major_slice_mut(right, order, 1));
 }
 
 #[cfg(test)]
@@ -227,7 +227,7 @@ mod tests {
 
     fn direction(r: usize, p: usize, constant: (Intercept, f64), over_features: bool) -> (Vec<f64>, f64) {
         let (phi, slopes, g) = equations(r, p);
-        let (panels, workers, mut memory) = (Pool::default(), Workers::sequential(), vec![0.0; p * p]);
+        let (panels, workers, mut memory) = (BufferPool::default(), Workers::sequential(), vec![0.0; p * p]);
         let mut newton = NewtonEquations::<f64>::new(p);
         newton.clear();
         phi.chunks(p).zip(&slopes).for_each(|(phi, slope)| newton.push(phi, *slope, &panels, &workers));

@@ -1,7 +1,7 @@
 //! One-class SVM: a region that contains most rows.
 
 use super::lagrangian::ProblemOptions;
-use super::loss::{Loss, Row};
+use super::loss::{Loss, TargetAndCost};
 use super::{solution_of, solve, stages};
 use crate::features::{FitData, GatherOptions, StoredFeatures};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
@@ -24,23 +24,28 @@ pub(super) struct OneClass {
     /// Upper bound on the fraction of rows outside the region, and lower bound on the fraction of
     /// rows that are support vectors.
     pub(super) nu: f64,
-    pub(super) gap: f64,
-    pub(super) steps: usize,
+    pub(super) gap_tolerance: f64,
+    pub(super) max_steps: usize,
 }
 
 impl OneClass {
     fn new(settings: &Settings) -> Self {
         Self {
             nu: settings.required(&NU, Settings::number),
-            gap: settings.required(&GAP, Settings::number),
-            steps: settings.required(&STEPS, Settings::count),
+            gap_tolerance: settings.required(&GAP, Settings::number),
+            max_steps: settings.required(&STEPS, Settings::count),
         }
     }
 }
 
 impl<T: Real> Solver<T> for OneClass {
     fn properties(&self) -> SolverProperties {
-        SolverProperties { stores_features: true, row_weights: true, exact_kernel: true, ..SolverProperties::default() }
+        SolverProperties {
+            stores_features: true,
+            accepts_row_weights: true,
+            supports_exact_kernel: true,
+            ..SolverProperties::default()
+        }
     }
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
@@ -61,11 +66,14 @@ impl<T: Real> Solver<T> for OneClass {
         // values of f have the size of the kernel's diagonal
         let diagonal = gathered.certificate.as_ref().map_or(1.0, |state| state.mean_residual(0));
         let unit = if diagonal > 0.0 { diagonal } else { 1.0 };
-        let terms = ProblemOptions { total: 1.0, ..ProblemOptions::new(Loss::OneSided, Intercept::Free, self.gap) };
-        let terms = ProblemOptions { cost: cost * features.mean_weight(None) / unit, ..terms };
+        let terms = ProblemOptions {
+            multiplier_sum: 1.0,
+            ..ProblemOptions::new(Loss::OneSided, Intercept::Free, self.gap_tolerance)
+        };
+        let terms = ProblemOptions { typical_cost: cost * features.mean_weight(None) / unit, ..terms };
         let weights = &features.weights;
-        let rows = vec![move |i: usize| Row { y: 0.0, c: cost * weights.get(i) }];
-        let solutions = solve(&features, data, terms, self.steps, rows)?;
-        Ok(solution_of(solutions, 1.0, None, gathered.certificate))
+        let row_fns = vec![move |i: usize| TargetAndCost { y: 0.0, c: cost * weights.get(i) }];
+        let solved_problems = solve(&features, data, terms, self.max_steps, row_fns)?;
+        Ok(solution_of(solved_problems, 1.0, None, gathered.certificate))
     }
 }

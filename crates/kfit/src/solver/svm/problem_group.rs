@@ -51,13 +51,13 @@ pub(super) struct SolveContext<'a> {
 pub(super) fn start_at<T: Real, R: RowFn>(
     features: &StoredFeatures<'_, T>,
     problems: &mut [Problem<T, R>],
-    starts: &[CertifiedPoint],
+    start_points: &[CertifiedPoint],
     observer: &dyn Observer,
 ) -> Result<()> {
-    if starts.is_empty() {
+    if start_points.is_empty() {
         return Ok(());
     }
-    problems.iter_mut().zip(starts).for_each(|(problem, start)| problem.set_start(start));
+    problems.iter_mut().zip(start_points).for_each(|(problem, start)| problem.set_start(start));
     move_to_starts(features, problems, observer)
 }
 
@@ -83,24 +83,25 @@ pub(super) fn certify_in_f64<T: Real, R: RowFn>(
     narrow_workspace: &mut Workspace<T>,
     context: SolveContext<'_>,
 ) -> Result<(Vec<Problem<f64, R>>, GroupOutcome)> {
-    let (features, mut total) = (features.widened(), GroupOutcome::default());
-    let mut workspace = narrow_workspace.lend();
+    let (f64_features, mut total_outcome) = (features.as_f64(), GroupOutcome::default());
+    let mut workspace = narrow_workspace.move_matrix_to();
     let mut problems: Vec<Problem<f64, R>> =
-        problems.into_iter().map(|problem| problem.widen(terms, &mut workspace)).collect();
+        problems.into_iter().map(|problem| problem.into_f64(terms, &mut workspace)).collect();
     loop {
-        let steps_before: usize = problems.iter().map(|problem| problem.steps).sum();
+        let steps_before: usize = problems.iter().map(|problem| problem.step_count).sum();
         problems.iter_mut().for_each(Problem::return_to_best);
         // a checkpoint already contains the values at these points
         if !Steps::has_saved_state(context.journal, JOURNAL_NAME) {
-            move_to_starts(&features, &mut problems, context.observer)?;
+            move_to_starts(&f64_features, &mut problems, context.observer)?;
         }
-        let GroupOutcome { gaps, passes } = solve_group(&features, &mut problems, max_steps, &mut workspace, context)?;
-        total.gaps.extend(gaps);
-        total.passes += 1 + passes;
+        let GroupOutcome { gaps, passes } =
+            solve_group(&f64_features, &mut problems, max_steps, &mut workspace, context)?;
+        total_outcome.gaps.extend(gaps);
+        total_outcome.passes += 1 + passes;
         // steps update the values incrementally, so their result must be certified again
-        if problems.iter().map(|problem| problem.steps).sum::<usize>() == steps_before {
+        if problems.iter().map(|problem| problem.step_count).sum::<usize>() == steps_before {
             narrow_workspace.matrix = workspace.matrix;
-            return Ok((problems, total));
+            return Ok((problems, total_outcome));
         }
     }
 }
@@ -146,20 +147,20 @@ impl<T: Real, R: RowFn> ProblemGroup<'_, T, R> {
         observer: &dyn Observer,
     ) -> Result<bool> {
         let workers = features.workers();
-        let mut open: Vec<&mut Problem<T, R>> = self.problems.iter_mut().filter(|problem| problem.open).collect();
+        let mut open: Vec<&mut Problem<T, R>> = self.problems.iter_mut().filter(|problem| problem.is_open).collect();
         workers.for_each(open.iter_mut().collect(), |problem| problem.minimise_intercept());
         passes::gather_sums(features, &mut open, panels, observer)?;
         workers.for_each(open.iter_mut().collect(), |problem| problem.certify(max_steps));
         let gap = self.problems.iter().map(|problem| problem.best.gap()).fold(0.0, f64::max);
-        let mut open: Vec<&mut Problem<T, R>> = self.problems.iter_mut().filter(|problem| problem.open).collect();
-        let any_open = !open.is_empty();
-        if any_open {
+        let mut open: Vec<&mut Problem<T, R>> = self.problems.iter_mut().filter(|problem| problem.is_open).collect();
+        let has_open_problems = !open.is_empty();
+        if has_open_problems {
             open.iter_mut().for_each(|problem| problem.solve_direction(matrix, panels, workers));
             passes::direction_values(features, &mut open, observer)?;
             workers.for_each(open.iter_mut().collect(), |problem| problem.advance());
         }
         self.outcome.gaps.push(gap);
-        self.outcome.passes += 1 + u64::from(any_open);
-        Ok(any_open)
+        self.outcome.passes += 1 + u64::from(has_open_problems);
+        Ok(has_open_problems)
     }
 }

@@ -6,7 +6,7 @@
 //! solution on all rows that few rows are free in the later steps.
 
 use super::lagrangian::{Problem, ProblemOptions, RowFn};
-use super::loss::Row;
+use super::loss::TargetAndCost;
 use super::problem_group::{JOURNAL_NAME, SolveContext, solve_group};
 use super::workspace::{CertifiedPoint, Workspace};
 use crate::{Result, features::StoredFeatures};
@@ -17,25 +17,25 @@ use kstore::{checkpoint::Steps, pass::Observer};
 const MAX_ROWS_PER_FEATURE: usize = 8;
 
 /// Minimum number of rows of a sample, or p if there are fewer features.
-const MIN_SAMPLE: usize = 256;
+const MIN_SAMPLE_ROWS: usize = 256;
 
 /// Minimum number of table rows per sampled row; with fewer the sample would not be much cheaper.
-const MIN_ROWS_PER_SAMPLED: usize = 8;
+const MIN_ROWS_PER_SAMPLED_ROW: usize = 8;
 
 /// Relative gap and maximum number of steps for a sample; the sampling error exceeds this gap.
 const SAMPLE_GAP: f64 = 1e-2;
 const MAX_SAMPLE_STEPS: usize = 50;
 
 /// Returns the number of sampled rows for n rows and p features; 0 if no sample is drawn.
-pub(crate) fn row_count(n: usize, p: usize) -> usize {
-    let rows = (n / MIN_ROWS_PER_SAMPLED).min(MAX_ROWS_PER_FEATURE.saturating_mul(p));
-    if rows >= MIN_SAMPLE.min(p) { rows } else { 0 }
+pub(crate) fn sample_row_count(n: usize, p: usize) -> usize {
+    let sample_rows = (n / MIN_ROWS_PER_SAMPLED_ROW).min(MAX_ROWS_PER_FEATURE.saturating_mul(p));
+    if sample_rows >= MIN_SAMPLE_ROWS.min(p) { sample_rows } else { 0 }
 }
 
 /// Returns the number of passes to draw a sample (0 or 1). Moving to the solution on the sample
 /// takes the same number of passes. A pass that a checkpoint avoids is counted too.
 pub(crate) fn passes(n: usize, p: usize) -> u64 {
-    u64::from(row_count(n, p) > 0)
+    u64::from(sample_row_count(n, p) > 0)
 }
 
 /// Features of a sample and the positions of its rows.
@@ -43,19 +43,19 @@ pub(super) struct FeatureSample<'a, T: Real> {
     features: StoredFeatures<'a, T>,
     positions: Vec<usize>,
     /// Number of table rows per sampled row.
-    rows_per_sampled: f64,
+    rows_per_sampled_row: f64,
 }
 
 impl<'a, T: Real> FeatureSample<'a, T> {
     /// Draws a sample if there are enough rows: one pass.
     fn draw(features: &StoredFeatures<'a, T>, observer: &dyn Observer) -> Result<Option<Self>> {
-        let m = row_count(features.n, features.p);
+        let m = sample_row_count(features.n, features.p);
         if m == 0 {
             return Ok(None);
         }
         let rows_per_sampled = features.n as f64 / m as f64;
         let (features, positions) = features.sample(m, observer)?;
-        Ok(Some(Self { features, positions, rows_per_sampled }))
+        Ok(Some(Self { features, positions, rows_per_sampled_row: rows_per_sampled }))
     }
 
     /// Solves some problems on a sample, which is drawn at its first use. Returns no points if
@@ -84,14 +84,17 @@ impl<'a, T: Real> FeatureSample<'a, T> {
         workspace: &mut Workspace<T>,
         observer: &dyn Observer,
     ) -> Result<Vec<CertifiedPoint>> {
-        let terms =
-            ProblemOptions { cost: self.rows_per_sampled * terms.cost, gap: SAMPLE_GAP.max(terms.gap), ..terms };
-        let (positions, scale) = (&self.positions[..], self.rows_per_sampled);
+        let terms = ProblemOptions {
+            typical_cost: self.rows_per_sampled_row * terms.typical_cost,
+            gap_tolerance: SAMPLE_GAP.max(terms.gap_tolerance),
+            ..terms
+        };
+        let (positions, scale) = (&self.positions[..], self.rows_per_sampled_row);
         // the sampled rows together have the total cost of all rows
         let sampled_row_fns = rows.iter().map(|rows| {
             move |i: usize| {
                 let row = rows(positions[i]);
-                Row { c: scale * row.c, ..row }
+                TargetAndCost { c: scale * row.c, ..row }
             }
         });
         let mut problems: Vec<_> =

@@ -1,7 +1,7 @@
 //! Support vector regression with the epsilon-insensitive loss.
 
 use super::lagrangian::ProblemOptions;
-use super::loss::{Loss, Row};
+use super::loss::{Loss, TargetAndCost};
 use super::{SolvedProblems, solution_of, solve, stages};
 use crate::features::{FitData, GatherOptions, StoredFeatures};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
@@ -38,23 +38,23 @@ pub(super) struct Svr {
     pub(super) intercept: Intercept,
     /// Half the width of the tube without loss, in the unit of the target.
     pub(super) epsilon: f64,
-    pub(super) gap: f64,
-    pub(super) steps: usize,
+    pub(super) gap_tolerance: f64,
+    pub(super) max_steps: usize,
 }
 
 impl Svr {
     fn new(settings: &Settings) -> Result<Self> {
         Ok(Self {
-            penalties: settings.compared_regularisations()?,
+            penalties: settings.regularisation_grid()?,
             intercept: settings.intercept(),
             epsilon: settings.required(&EPSILON, Settings::number),
-            gap: settings.required(&GAP, Settings::number),
-            steps: settings.required(&STEPS, Settings::count),
+            gap_tolerance: settings.required(&GAP, Settings::number),
+            max_steps: settings.required(&STEPS, Settings::count),
         })
     }
 
     pub(super) fn terms(&self) -> ProblemOptions {
-        ProblemOptions::new(Loss::Insensitive { epsilon: self.epsilon }, self.intercept, self.gap)
+        ProblemOptions::new(Loss::Insensitive { epsilon: self.epsilon }, self.intercept, self.gap_tolerance)
     }
 
     /// Learns the function of target `j` at the cost C, from the rows outside a fold or from all
@@ -64,26 +64,27 @@ impl Svr {
         features: &StoredFeatures<'_, T>,
         data: &FitData<'_, T>,
         j: usize,
-        held_fold: Option<(&[u16], u16)>,
+        held_out_fold: Option<(&[u16], u16)>,
         cost: f64,
     ) -> Result<SolvedProblems> {
         let t = data.targets.count();
-        let is_training = |i: &usize| held_fold.is_none_or(|(folds, fold)| folds[*i] != fold);
+        let is_training = |i: &usize| held_out_fold.is_none_or(|(folds, fold)| folds[*i] != fold);
         // the target's standard deviation is the unit of the envelope
-        let rows = (0..features.n).filter(is_training);
-        let (mean, deviation) = mean_and_deviation(rows.map(|i| (features.y[i * t + j], features.weights.get(i))));
-        let centre = if self.intercept == Intercept::Free { mean } else { 0.0 };
+        let training_rows = (0..features.n).filter(is_training);
+        let (mean, deviation) =
+            mean_and_deviation(training_rows.map(|i| (features.y[i * t + j], features.weights.get(i))));
+        let target_centre = if self.intercept == Intercept::Free { mean } else { 0.0 };
         let unit = if deviation > 0.0 { deviation } else { 1.0 };
-        let typical_cost = cost * features.mean_weight(held_fold.map(|(_, fold)| fold)) / unit;
-        let terms = ProblemOptions { cost: typical_cost, ..self.terms() };
+        let typical_cost = cost * features.mean_weight(held_out_fold.map(|(_, fold)| fold)) / unit;
+        let terms = ProblemOptions { typical_cost, ..self.terms() };
         let (y, weights) = (&features.y[..], &features.weights);
-        let rows = move |i: usize| {
-            let is_held_out = held_fold.is_some_and(|(folds, fold)| folds[i] == fold);
-            Row { y: y[i * t + j] - centre, c: if is_held_out { 0.0 } else { cost * weights.get(i) } }
+        let row_fn = move |i: usize| {
+            let is_held_out = held_out_fold.is_some_and(|(folds, fold)| folds[i] == fold);
+            TargetAndCost { y: y[i * t + j] - target_centre, c: if is_held_out { 0.0 } else { cost * weights.get(i) } }
         };
-        let mut solutions = solve(features, data, terms, self.steps, vec![rows])?;
-        solutions.best.iter_mut().for_each(|best| best.b += centre);
-        Ok(solutions)
+        let mut solved_problems = solve(features, data, terms, self.max_steps, vec![row_fn])?;
+        solved_problems.best_points.iter_mut().for_each(|best| best.b += target_centre);
+        Ok(solved_problems)
     }
 
     /// For every fold and every regularisation parameter, learns from the rows outside the fold and
@@ -97,15 +98,15 @@ impl Svr {
         let mut scores = HeldOutScores::new(features.n, t, self.penalties.len());
         for fold in 0..data.folds.count() as u16 {
             let weight = features.weight_outside(Some(fold));
-            for (index, penalty) in self.penalties.iter().enumerate() {
+            for (penalty_index, penalty) in self.penalties.iter().enumerate() {
                 for j in 0..t {
-                    let solutions =
+                    let solved_problems =
                         self.solve_target(features, data, j, Some((&features.folds, fold)), penalty.c(weight))?;
-                    scores.passes += solutions.passes;
+                    scores.passes += solved_problems.passes;
                     let functions: Vec<LinearFunction<'_>> =
-                        solutions.best.iter().map(|best| (&best.w[..], best.b)).collect();
-                    let stage = data.resources.stage_observer.stage("held-out rows", None);
-                    scores.score(features, index, j, &functions, fold, &*stage)?;
+                        solved_problems.best_points.iter().map(|best| (&best.w[..], best.b)).collect();
+                    let stage = data.resources.stage_observer.start_stage("held-out rows", None);
+                    scores.score_fold(features, penalty_index, j, &functions, fold, &*stage)?;
                 }
             }
         }
@@ -118,8 +119,8 @@ impl<T: Real> Solver<T> for Svr {
         SolverProperties {
             stores_features: true,
             uses_validation_rows: true,
-            row_weights: true,
-            exact_kernel: true,
+            accepts_row_weights: true,
+            supports_exact_kernel: true,
             ..SolverProperties::default()
         }
     }
@@ -140,11 +141,11 @@ impl<T: Real> Solver<T> for Svr {
         let (features, gathered) = StoredFeatures::gather(data, GatherOptions::default())?;
         let t = data.targets.count();
         let squared_error = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
-            let squares = scores.zip(&features.y[i * t..]).map(|(score, y)| (score - y) * (score - y));
-            squares.sum::<f64>() / t as f64
+            let squared_errors = scores.zip(&features.y[i * t..]).map(|(score, y)| (score - y) * (score - y));
+            squared_errors.sum::<f64>() / t as f64
         };
         let held_out_scores = || self.held_out_scores(&features, data);
-        let comparison = cross_validation::cross_validate(
+        let selection = cross_validation::cross_validate(
             &self.penalties,
             data,
             &features.weights,
@@ -153,14 +154,14 @@ impl<T: Real> Solver<T> for Svr {
             squared_error,
         )?;
         let n = features.weight_outside(None);
-        let (lambda, c) = (comparison.penalty.lambda(n), comparison.penalty.c(n));
-        let mut solutions = SolvedProblems::default();
+        let (lambda, c) = (selection.penalty.lambda(n), selection.penalty.c(n));
+        let mut solved_problems = SolvedProblems::default();
         for j in 0..t {
-            solutions.append(self.solve_target(&features, data, j, None, c)?);
+            solved_problems.append(self.solve_target(&features, data, j, None, c)?);
         }
-        let mut solution = solution_of(solutions, 2.0 * lambda, Some(lambda), gathered.certificate);
-        solution.passes += comparison.passes;
-        solution.figures.extend(comparison.figures);
+        let mut solution = solution_of(solved_problems, 2.0 * lambda, Some(lambda), gathered.certificate);
+        solution.passes += selection.passes;
+        solution.figures.extend(selection.figures);
         Ok(solution)
     }
 }
@@ -168,8 +169,8 @@ impl<T: Real> Solver<T> for Svr {
 /// Returns the mean and population standard deviation of weighted values. Goes through the values
 /// several times.
 pub(super) fn mean_and_deviation(values: impl Iterator<Item = (f64, f64)> + Clone) -> (f64, f64) {
-    let n = values.clone().map(|(_, weight)| weight).sum::<f64>().max(f64::MIN_POSITIVE);
-    let mean = values.clone().map(|(value, weight)| weight * value).sum::<f64>() / n;
-    let squares = values.map(|(value, weight)| weight * (value - mean) * (value - mean)).sum::<f64>();
-    (mean, (squares / n).sqrt())
+    let total_weight = values.clone().map(|(_, weight)| weight).sum::<f64>().max(f64::MIN_POSITIVE);
+    let mean = values.clone().map(|(value, weight)| weight * value).sum::<f64>() / total_weight;
+    let squared_deviation_sum = values.map(|(value, weight)| weight * (value - mean) * (value - mean)).sum::<f64>();
+    (mean, (squared_deviation_sum / total_weight).sqrt())
 }

@@ -1,7 +1,7 @@
 //! A point with its certificate, and the buffers that problems share.
 
 use super::newton_equations::NewtonEquations;
-use crate::linalg::strips::Pool;
+use crate::linalg::strips::BufferPool;
 use kapprox::gram::Panels;
 
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ pub(super) struct Workspace<T> {
     pub(super) p: usize,
     /// A factor of Newton's equations, p x p.
     pub(super) matrix: Vec<f64>,
-    pub(super) panels: Pool<Panels<T>>,
+    pub(super) panels: BufferPool<Panels<T>>,
     /// Unused equations, which later problems reuse. This avoids new memory, whose pages the
     /// operating system would have to clear.
     pub(super) spare_equations: Vec<NewtonEquations<T>>,
@@ -43,16 +43,16 @@ pub(super) struct Workspace<T> {
 
 impl<T> Workspace<T> {
     pub(super) fn new(p: usize) -> Self {
-        Self { p, matrix: vec![0.0; p * p], panels: Pool::default(), spare_equations: Vec::new() }
+        Self { p, matrix: vec![0.0; p * p], panels: BufferPool::default(), spare_equations: Vec::new() }
     }
 
     /// Lends the matrix to buffers for another type, and frees the other buffers.
-    pub(super) fn lend<U>(&mut self) -> Workspace<U> {
-        (self.spare_equations, self.panels) = (Vec::new(), Pool::default());
+    pub(super) fn move_matrix_to<U>(&mut self) -> Workspace<U> {
+        (self.spare_equations, self.panels) = (Vec::new(), BufferPool::default());
         Workspace {
             p: self.p,
             matrix: std::mem::take(&mut self.matrix),
-            panels: Pool::default(),
+            panels: BufferPool::default(),
             spare_equations: Vec::new(),
         }
     }

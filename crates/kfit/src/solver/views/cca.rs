@@ -40,41 +40,46 @@ const CCA_LAMBDAS: Parameter = Parameter { default: Some("1e-5,1e-4,1e-3,1e-2,1e
 
 #[derive(Clone, Debug)]
 struct CanonicalCorrelations {
-    components: usize,
+    component_count: usize,
     penalties: Vec<Regularisation>,
 }
 
 impl CanonicalCorrelations {
     fn new(settings: &Settings) -> Result<Self> {
         super::require_second_view(settings)?;
-        Ok(Self { components: settings.required(&COMPONENTS, Settings::count), penalties: settings.regularisations() })
+        Ok(Self {
+            component_count: settings.required(&COMPONENTS, Settings::count),
+            penalties: settings.regularisations(),
+        })
     }
 
     fn held_out_correlations(
         &self,
         gram: &GramState,
-        second_features: usize,
+        second_feature_count: usize,
         lambdas: &[f64],
         workers: &Workers,
     ) -> Result<Vec<Vec<f64>>> {
-        let mut sums = vec![vec![0.0; self.components]; lambdas.len()];
-        let mut rows = 0.0;
-        super::for_each_fold(gram, second_features, |train, validation| {
+        let mut sums = vec![vec![0.0; self.component_count]; lambdas.len()];
+        let mut row_count = 0.0;
+        super::for_each_fold(gram, second_feature_count, |train, validation| {
             let mut results: Vec<Option<Result<Vec<f64>>>> = lambdas.iter().map(|_| None).collect();
             workers.for_each(results.iter_mut().zip(lambdas).collect(), |(result, lambda)| {
-                let pairs = canonical_pairs(train, self.components, *lambda, gram);
+                let pairs = canonical_pairs(train, self.component_count, *lambda, gram);
                 *result = Some(pairs.map(|pairs| validation.correlations(&pairs, gram.epsilon())));
             });
             for (sum, result) in sums.iter_mut().zip(results.into_iter().flatten()) {
-                sum.iter_mut().zip(result?).for_each(|(sum, correlation)| *sum += correlation * validation.rows as f64);
+                sum.iter_mut()
+                    .zip(result?)
+                    .for_each(|(sum, correlation)| *sum += correlation * validation.row_count as f64);
             }
-            rows += validation.rows as f64;
+            row_count += validation.row_count as f64;
             Ok(())
         })?;
-        if rows == 0.0 {
+        if row_count == 0.0 {
             return Ok(Vec::new());
         }
-        sums.iter_mut().flatten().for_each(|sum| *sum /= rows);
+        sums.iter_mut().flatten().for_each(|sum| *sum /= row_count);
         Ok(sums)
     }
 }
@@ -100,18 +105,18 @@ fn canonical_pairs(moments: &ViewMoments, q: usize, lambda: f64, gram: &GramStat
     let mut m = moments.xy.clone();
     solve_lower_triangular_in_place(lx.as_ref(), m.as_mut(), Par::Seq);
     solve_lower_triangular_in_place(ly.as_ref(), m.as_mut().transpose_mut(), Par::Seq);
-    let (mut u, values, mut v) = thin_svd(m.as_ref())?;
-    let floor = super::ROUNDING_UNITS * gram.epsilon();
+    let (mut u, singular_values, mut v) = thin_svd(m.as_ref())?;
+    let min_singular_value = super::ROUNDING_UNITS * gram.epsilon();
     // n centred rows span at most n − 1 dimensions
-    let max_pairs = q.min(usize::try_from(moments.rows.saturating_sub(1)).unwrap_or(usize::MAX));
-    let count = values.iter().take(max_pairs).take_while(|value| **value > floor).count();
+    let max_pairs = q.min(usize::try_from(moments.row_count.saturating_sub(1)).unwrap_or(usize::MAX));
+    let pair_count = singular_values.iter().take(max_pairs).take_while(|value| **value > min_singular_value).count();
     let leading = |m: &mut Mat<f64>, l: MatRef<'_, f64>| {
-        let mut directions = m.subcols(0, count).to_owned();
+        let mut directions = m.subcols(0, pair_count).to_owned();
         solve_upper_triangular_in_place(l.transpose(), directions.as_mut(), Par::Seq);
         directions
     };
     let (a, b) = (leading(&mut u, lx.as_ref()), leading(&mut v, ly.as_ref()));
-    Ok(DirectionPairs::signed(a.as_ref(), b.as_ref(), values[..count].to_vec()))
+    Ok(DirectionPairs::signed(a.as_ref(), b.as_ref(), singular_values[..pair_count].to_vec()))
 }
 
 impl<T: Real> Solver<T> for CanonicalCorrelations {
@@ -122,8 +127,8 @@ impl<T: Real> Solver<T> for CanonicalCorrelations {
     fn check(&self, request: &FitRequest<'_>) -> Result<()> {
         let lambda_count = self.penalties.len();
         let why = "they cannot be compared without folds; add `folds` 5, or give one `lambda`";
-        let unchosen = lambda_count > 1 && request.options.folds == FoldSpec::None;
-        reject_if(unchosen, "lambda", format!("{lambda_count} values"), why)?;
+        let lacks_folds = lambda_count > 1 && request.options.folds == FoldSpec::None;
+        reject_if(lacks_folds, "lambda", format!("{lambda_count} values"), why)?;
         super::check(request)
     }
 
@@ -133,16 +138,18 @@ impl<T: Real> Solver<T> for CanonicalCorrelations {
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         let gram = data.moments_by_fold()?.gram;
-        let stage = data.resources.stage_observer.stage("singular vectors", None);
-        let lambdas: Vec<f64> = self.penalties.iter().map(|penalty| penalty.lambda(data.rows as f64)).collect();
-        let held_out = self.held_out_correlations(&gram, data.second_features, &lambdas, data.resources.workers)?;
+        let stage = data.resources.stage_observer.start_stage("singular vectors", None);
+        let lambdas: Vec<f64> = self.penalties.iter().map(|penalty| penalty.lambda(data.n as f64)).collect();
+        let held_out_correlations =
+            self.held_out_correlations(&gram, data.second_feature_count, &lambdas, data.resources.workers)?;
         let mean = |correlations: &Vec<f64>| correlations.iter().sum::<f64>() / correlations.len().max(1) as f64;
-        let best =
-            (0..held_out.len()).max_by(|a, b| mean(&held_out[*a]).total_cmp(&mean(&held_out[*b]))).unwrap_or_default();
-        let lambda = lambdas[best];
-        let moments = ViewMoments::from_moments(gram.training_moments(None), data.second_features)?;
-        let pairs = canonical_pairs(&moments, self.components, lambda, &gram)?;
-        super::require_pairs(&moments, &pairs, gram.epsilon(), self.components)?;
+        let best_index = (0..held_out_correlations.len())
+            .max_by(|a, b| mean(&held_out_correlations[*a]).total_cmp(&mean(&held_out_correlations[*b])))
+            .unwrap_or_default();
+        let lambda = lambdas[best_index];
+        let moments = ViewMoments::from_moments(gram.training_moments(None), data.second_feature_count)?;
+        let pairs = canonical_pairs(&moments, self.component_count, lambda, &gram)?;
+        super::reject_missing_pairs(&moments, &pairs, gram.epsilon(), self.component_count)?;
         if pairs.values[0] > 1.0 + super::ROUNDING_UNITS * gram.epsilon() {
             return Err(rounding_error(lambda, &gram));
         }
@@ -151,16 +158,16 @@ impl<T: Real> Solver<T> for CanonicalCorrelations {
             Figure { name: "regularised correlation", values: pairs.values.clone() },
             Figure { name: "correlation", values: moments.correlations(&pairs, gram.epsilon()) },
         ];
-        if let Some(chosen) = held_out.get(best) {
-            figures.push(Figure { name: "held-out correlation", values: chosen.clone() });
+        if let Some(best_correlations) = held_out_correlations.get(best_index) {
+            figures.push(Figure { name: "held-out correlation", values: best_correlations.clone() });
         }
-        if held_out.len() > 1 {
+        if held_out_correlations.len() > 1 {
             figures.push(Figure { name: "lambdas that were compared", values: lambdas });
             figures.push(Figure {
                 name: "mean held-out correlation at each",
-                values: held_out.iter().map(mean).collect(),
+                values: held_out_correlations.iter().map(mean).collect(),
             });
         }
-        Ok(Solution { lambda: Some(lambda), ..super::solution(data, &moments, &pairs, self.components, figures) })
+        Ok(Solution { lambda: Some(lambda), ..super::solution(data, &moments, &pairs, self.component_count, figures) })
     }
 }

@@ -26,21 +26,26 @@ pub(in crate::solver) const FAMILY: SolverFamily = SolverFamily::new(
 
 #[derive(Clone, Debug)]
 struct MaximalCovariance {
-    components: usize,
+    component_count: usize,
 }
 
 impl MaximalCovariance {
     fn new(settings: &Settings) -> Result<Self> {
         super::require_second_view(settings)?;
-        Ok(Self { components: settings.required(&COMPONENTS, Settings::count) })
+        Ok(Self { component_count: settings.required(&COMPONENTS, Settings::count) })
     }
 
     fn pairs(&self, moments: &ViewMoments, epsilon: f64) -> Result<DirectionPairs> {
-        let (u, values, v) = thin_svd(moments.xy.as_ref())?;
-        let floor =
+        let (u, singular_values, v) = thin_svd(moments.xy.as_ref())?;
+        let min_singular_value =
             super::ROUNDING_UNITS * epsilon * (super::trace(&moments.xx) * super::trace(&moments.yy)).max(0.0).sqrt();
-        let count = values.iter().take(self.components).take_while(|value| **value > floor).count();
-        Ok(DirectionPairs::signed(u.subcols(0, count), v.subcols(0, count), values[..count].to_vec()))
+        let pair_count =
+            singular_values.iter().take(self.component_count).take_while(|value| **value > min_singular_value).count();
+        Ok(DirectionPairs::signed(
+            u.subcols(0, pair_count),
+            v.subcols(0, pair_count),
+            singular_values[..pair_count].to_vec(),
+        ))
     }
 }
 
@@ -59,32 +64,35 @@ impl<T: Real> Solver<T> for MaximalCovariance {
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         let gram = data.moments_by_fold()?.gram;
-        let _stage = data.resources.stage_observer.stage("singular vectors", None);
-        let (mut correlations, mut rows) = (vec![0.0; self.components], 0.0);
-        super::for_each_fold(&gram, data.second_features, |train, validation| {
-            let found_correlations = validation.correlations(&self.pairs(train, gram.epsilon())?, gram.epsilon());
-            correlations
+        let _stage = data.resources.stage_observer.start_stage("singular vectors", None);
+        let (mut correlation_sums, mut row_count) = (vec![0.0; self.component_count], 0.0);
+        super::for_each_fold(&gram, data.second_feature_count, |train, validation| {
+            let fold_correlations = validation.correlations(&self.pairs(train, gram.epsilon())?, gram.epsilon());
+            correlation_sums
                 .iter_mut()
-                .zip(found_correlations)
-                .for_each(|(sum, correlation)| *sum += correlation * validation.rows as f64);
-            rows += validation.rows as f64;
+                .zip(fold_correlations)
+                .for_each(|(sum, correlation)| *sum += correlation * validation.row_count as f64);
+            row_count += validation.row_count as f64;
             Ok(())
         })?;
-        let moments = ViewMoments::from_moments(gram.training_moments(None), data.second_features)?;
+        let moments = ViewMoments::from_moments(gram.training_moments(None), data.second_feature_count)?;
         let pairs = self.pairs(&moments, gram.epsilon())?;
-        super::require_pairs(&moments, &pairs, gram.epsilon(), self.components)?;
-        let total = moments.xy.squared_norm_l2();
+        super::reject_missing_pairs(&moments, &pairs, gram.epsilon(), self.component_count)?;
+        let squared_norm = moments.xy.squared_norm_l2();
         let mut figures = vec![
             Figure { name: "covariance", values: pairs.values.clone() },
-            Figure { name: "share of the covariance", values: pairs.values.iter().map(|v| v * v / total).collect() },
+            Figure {
+                name: "share of the covariance",
+                values: pairs.values.iter().map(|v| v * v / squared_norm).collect(),
+            },
             Figure { name: "correlation", values: moments.correlations(&pairs, gram.epsilon()) },
         ];
-        if rows > 0.0 {
+        if row_count > 0.0 {
             figures.push(Figure {
                 name: "held-out correlation",
-                values: correlations.iter().map(|sum| sum / rows).collect(),
+                values: correlation_sums.iter().map(|sum| sum / row_count).collect(),
             });
         }
-        Ok(super::solution(data, &moments, &pairs, self.components, figures))
+        Ok(super::solution(data, &moments, &pairs, self.component_count, figures))
     }
 }

@@ -50,13 +50,13 @@ fn plan(plan: MemoryPlan, size: &ProblemSize, threads: usize) -> MemoryPlan {
     let p = size.map.p.div_ceil(2);
     plan.term("moments of the views", 2 * 8 * 2 * size.map.p * size.map.p, "lower `rank`")
         .term("singular vectors", 8 * 10 * p * p * threads, "lower `rank`")
-        .term("directions", 8 * 8 * size.map.landmarks.unwrap_or(p) * p.min(100), "lower `components`")
+        .term("directions", 8 * 8 * size.map.landmark_count.unwrap_or(p) * p.min(100), "lower `components`")
 }
 
 /// Moments of some rows: covariances of the two views, centred by the means of these rows.
 #[derive(Debug)]
 struct ViewMoments {
-    rows: u64,
+    row_count: u64,
     /// C_xx, p x p.
     xx: Mat<f64>,
     /// C_yy, r x r.
@@ -69,39 +69,47 @@ struct ViewMoments {
 impl ViewMoments {
     /// Computes the centred moments of some rows. The last `second_features` features of these rows
     /// are the second view.
-    fn from_moments(moments: Cow<'_, FoldGram>, second_features: usize) -> Result<Self> {
-        let rows = moments.rows;
+    fn from_moments(moments: Cow<'_, FoldGram>, second_feature_count: usize) -> Result<Self> {
+        let rows = moments.row_count;
         let centred = CentredMoments::from_moments(moments)?;
-        let (g, n, first) = (centred.g(), centred.rows, centred.mean.len() - second_features);
-        let part = |start: (usize, usize), size: (usize, usize)| {
+        let (g, n, p) = (centred.g(), centred.row_count, centred.mean.len() - second_feature_count);
+        let covariance_block = |start: (usize, usize), size: (usize, usize)| {
             Mat::from_fn(size.0, size.1, |i, j| g[(start.0 + i, start.1 + j)] / n)
         };
-        let (xx, yy) = (part((0, 0), (first, first)), part((first, first), (second_features, second_features)));
-        Ok(Self { rows, xx, yy, xy: part((0, first), (first, second_features)), mean: centred.mean })
+        let (xx, yy) =
+            (covariance_block((0, 0), (p, p)), covariance_block((p, p), (second_feature_count, second_feature_count)));
+        Ok(Self {
+            row_count: rows,
+            xx,
+            yy,
+            xy: covariance_block((0, p), (p, second_feature_count)),
+            mean: centred.mean,
+        })
     }
 
     /// Returns false if the variance of a view is a rounding error, compared with the squared mean
     /// of its features.
     fn views_vary(&self, epsilon: f64) -> bool {
-        let (first, second) = self.mean.split_at(self.xx.nrows());
-        let square = |mean: &[f64]| mean.iter().map(|mean| mean * mean).sum::<f64>();
-        let varies = |c: &Mat<f64>, mean: &[f64]| trace(c) > ROUNDING_UNITS * epsilon * square(mean);
-        varies(&self.xx, first) && varies(&self.yy, second)
+        let (first_mean, second_mean) = self.mean.split_at(self.xx.nrows());
+        let squared_norm = |mean: &[f64]| mean.iter().map(|mean| mean * mean).sum::<f64>();
+        let varies = |c: &Mat<f64>, mean: &[f64]| trace(c) > ROUNDING_UNITS * epsilon * squared_norm(mean);
+        varies(&self.xx, first_mean) && varies(&self.yy, second_mean)
     }
 
     /// Computes the correlation of each pair of directions on these rows. It is 0 if the rows do
     /// not vary along one of the directions.
     fn correlations(&self, pairs: &DirectionPairs, epsilon: f64) -> Vec<f64> {
         let (x, y) = (product(self.xx.as_ref(), pairs.x.as_ref()), product(self.yy.as_ref(), pairs.y.as_ref()));
-        let both = product(self.xy.as_ref(), pairs.y.as_ref());
-        let inner = |a: &Mat<f64>, b: &Mat<f64>, j: usize| {
+        let xy_y = product(self.xy.as_ref(), pairs.y.as_ref());
+        let inner_product = |a: &Mat<f64>, b: &Mat<f64>, j: usize| {
             a.col(j).iter().zip(b.col(j).iter()).map(|(a, b)| a * b).sum::<f64>()
         };
-        let threshold = |c: &Mat<f64>, a: &Mat<f64>, j: usize| ROUNDING_UNITS * epsilon * trace(c) * inner(a, a, j);
+        let threshold =
+            |c: &Mat<f64>, a: &Mat<f64>, j: usize| ROUNDING_UNITS * epsilon * trace(c) * inner_product(a, a, j);
         let correlation = |j: usize| {
-            let (square, other) = (inner(&pairs.x, &x, j), inner(&pairs.y, &y, j));
-            let varies = square > threshold(&self.xx, &pairs.x, j) && other > threshold(&self.yy, &pairs.y, j);
-            if varies { inner(&pairs.x, &both, j) / (square * other).sqrt() } else { 0.0 }
+            let (x_variance, y_variance) = (inner_product(&pairs.x, &x, j), inner_product(&pairs.y, &y, j));
+            let varies = x_variance > threshold(&self.xx, &pairs.x, j) && y_variance > threshold(&self.yy, &pairs.y, j);
+            if varies { inner_product(&pairs.x, &xy_y, j) / (x_variance * y_variance).sqrt() } else { 0.0 }
         };
         (0..pairs.values.len()).map(correlation).collect()
     }
@@ -130,25 +138,30 @@ impl DirectionPairs {
     }
 }
 
-fn require_pairs(moments: &ViewMoments, pairs: &DirectionPairs, epsilon: f64, requested: usize) -> Result<()> {
+fn reject_missing_pairs(
+    moments: &ViewMoments,
+    pairs: &DirectionPairs,
+    epsilon: f64,
+    requested_count: usize,
+) -> Result<()> {
     let why = "no directions of the two views covary; check their columns and kernels";
-    reject_if(pairs.values.is_empty() || !moments.views_vary(epsilon), COMPONENTS.name, requested, why)
+    reject_if(pairs.values.is_empty() || !moments.views_vary(epsilon), COMPONENTS.name, requested_count, why)
 }
 
 /// Calls `visit` with the moments of the rows outside and inside every fold of at least two rows.
 fn for_each_fold(
     gram: &GramState,
-    second_features: usize,
-    mut visit: impl FnMut(&ViewMoments, &ViewMoments) -> Result<()>,
+    second_feature_count: usize,
+    mut visitor: impl FnMut(&ViewMoments, &ViewMoments) -> Result<()>,
 ) -> Result<()> {
     let folds = gram.folds();
     if folds.len() < 2 {
         return Ok(());
     }
-    for (left_out, fold) in folds.iter().enumerate().filter(|(_, fold)| fold.rows > 1) {
-        visit(
-            &ViewMoments::from_moments(gram.training_moments(Some(left_out)), second_features)?,
-            &ViewMoments::from_moments(Cow::Borrowed(fold), second_features)?,
+    for (held_out_fold, fold) in folds.iter().enumerate().filter(|(_, fold)| fold.row_count > 1) {
+        visitor(
+            &ViewMoments::from_moments(gram.training_moments(Some(held_out_fold)), second_feature_count)?,
+            &ViewMoments::from_moments(Cow::Borrowed(fold), second_feature_count)?,
         )?;
     }
     Ok(())
@@ -170,7 +183,7 @@ fn solution<T: Real>(
         (false, false) => pairs.y[(i - p, j - q)],
         _ => 0.0,
     });
-    let along = |j: usize| weights.col(j).iter().zip(&moments.mean).map(|(w, mean)| w * mean).sum::<f64>();
-    let intercept = (0..2 * q).map(|j| -along(j)).collect();
+    let score_sum = |j: usize| weights.col(j).iter().zip(&moments.mean).map(|(w, mean)| w * mean).sum::<f64>();
+    let intercept = (0..2 * q).map(|j| -score_sum(j)).collect();
     Solution { weights, intercept, figures, passes: 1, ..Solution::default() }
 }

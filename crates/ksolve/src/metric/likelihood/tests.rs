@@ -3,8 +3,10 @@ use super::*;
 use kstore::pass::NoObserver;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-const QUICK_STAGES: [SampleStage; 2] =
-    [SampleStage { rows: 60, landmarks: 30, steps: 15 }, SampleStage { rows: 120, landmarks: 40, steps: 10 }];
+const QUICK_STAGES: [SampleStage; 2] = [
+    SampleStage { row_count: 60, landmark_count: 30, max_steps: 15 },
+    SampleStage { row_count: 120, landmark_count: 40, max_steps: 10 },
+];
 
 fn gauss(sigma: f64) -> Arc<dyn AnyKernel> {
     Arc::new(TestKernel::Gauss(sigma))

@@ -113,7 +113,7 @@ fn slow(x: &Mat<f64>, y: &Mat<f64>, m: usize, kernel: &TestKernel, theta: &[f64]
 
 fn fast(x: &Mat<f64>, y: &Mat<f64>, m: usize, kernel: &TestKernel, theta: &[f64], threads: usize) -> (f64, Vec<f64>) {
     let workers = Workers::new(threads);
-    let sample = Sample { x: x.as_ref(), y: y.as_ref(), landmarks: m, kernel, workers: &workers };
+    let sample = Sample { x: x.as_ref(), y: y.as_ref(), landmark_count: m, kernel, workers: &workers };
     let mut gradient = vec![f64::NAN; theta.len()];
     let value = sample.likelihood(theta, &mut gradient).unwrap();
     (value, gradient)

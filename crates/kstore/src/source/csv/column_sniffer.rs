@@ -4,7 +4,7 @@
 use super::fields;
 use crate::dates::{self, TimeForm};
 use crate::schema::Kind;
-use crate::source::text::{ColumnType, InferredType, Marks, NumberForm, parse_written};
+use crate::source::text::{ColumnType, InferredType, Marks, NumberForm, split_affix};
 use std::borrow::Cow;
 
 /// The type of the column's values so far, for each possible number format.
@@ -37,16 +37,16 @@ impl ColumnSniffer {
         Self { declared, ..Self::default() }
     }
 
-    pub(super) fn observe(&mut self, field: &[u8], words: &[String]) {
+    pub(super) fn observe(&mut self, field: &[u8], missing_words: &[String]) {
         let text = field.trim_ascii();
         let to_text = |text: &[u8]| Some(String::from_utf8_lossy(text).into_owned());
-        let is_missing = fields::is_missing(text, true, words);
+        let is_missing = fields::is_missing(text, true, missing_words);
         self.has_values |= !is_missing;
         if let Some(ColumnType::Date(_)) = self.declared {
             let matches_form =
                 |form| str::from_utf8(text).is_ok_and(|text| dates::parse_timestamp(text, form).is_some());
             let forms = self.date_mismatches.iter_mut().zip(DATE_FORMS).filter(|_| !is_missing);
-            forms.for_each(|(undated, form)| *undated |= !matches_form(form));
+            forms.for_each(|(is_mismatch, form)| *is_mismatch |= !matches_form(form));
         }
         if self.inferred == [InferredType::Text; 3]
             || matches!(self.declared, Some(ColumnType::Text | ColumnType::Date(_)))
@@ -60,26 +60,31 @@ impl ColumnSniffer {
         if is_missing && self.first_missing_mark.is_none() && MISSING_MARKS.contains(&text) {
             self.first_missing_mark = to_text(text);
         }
-        let new =
+        let field_types =
             Marks::ALL.map(|marks| if is_missing { InferredType::Missing } else { fields::infer_type(text, marks) });
-        let is_plain = new.iter().any(|guess| *guess != InferredType::Text);
-        let (new, affix) = match parse_written(text).filter(|_| !is_plain) {
+        let is_plain = field_types.iter().any(|field_type| *field_type != InferredType::Text);
+        let (field_types, affix) = match split_affix(text).filter(|_| !is_plain) {
             Some(number) => {
                 self.first_marked = self.first_marked.take().or_else(|| to_text(text));
-                let guess = |marks| {
+                let type_with = |marks| {
                     number
                         .normalised(marks)
                         .map_or(InferredType::Text, |plain| fields::infer_type(&plain, Marks::Point))
                 };
-                (Marks::ALL.map(guess), number.affix)
+                (Marks::ALL.map(type_with), number.affix)
             }
-            None => (new, Cow::Borrowed("")),
+            None => (field_types, Cow::Borrowed("")),
         };
-        let is_number = !matches!(new[0], InferredType::Missing | InferredType::Bool);
-        let mixed = is_number && self.affix.get_or_insert_with(|| affix.to_string()) != &affix;
-        for (guess, new) in self.inferred.iter_mut().zip(new).filter(|(guess, _)| **guess != InferredType::Text) {
-            *guess =
-                if is_code || mixed { InferredType::Text } else { guess.combine(new).unwrap_or(InferredType::Text) };
+        let is_number = !matches!(field_types[0], InferredType::Missing | InferredType::Bool);
+        let has_other_affix = is_number && self.affix.get_or_insert_with(|| affix.to_string()) != &affix;
+        for (inferred, field_type) in
+            self.inferred.iter_mut().zip(field_types).filter(|(guess, _)| **guess != InferredType::Text)
+        {
+            *inferred = if is_code || has_other_affix {
+                InferredType::Text
+            } else {
+                inferred.combine(field_type).unwrap_or(InferredType::Text)
+            };
         }
     }
 
@@ -105,7 +110,7 @@ impl ColumnSniffer {
                 let detected = DATE_FORMS
                     .into_iter()
                     .zip(self.date_mismatches)
-                    .find(|(_, undated)| !undated)
+                    .find(|(_, is_mismatch)| !is_mismatch)
                     .map(|(form, _)| form);
                 return (ColumnType::Date(Some(form.or(detected).unwrap_or_default())), dates::timestamp_kind());
             }
@@ -118,7 +123,7 @@ impl ColumnSniffer {
             (InferredType::Text, None) => (ColumnType::Text, Kind::Text),
             // a later field that is not such a number is an error in its row
             (InferredType::Text, Some(_)) => (ColumnType::Number(form), Kind::Float { bits: 64 }),
-            (guess, _) => (ColumnType::Number(form), guess.kind()),
+            (inferred, _) => (ColumnType::Number(form), inferred.kind()),
         }
     }
 
@@ -130,19 +135,19 @@ impl ColumnSniffer {
     }
 
     pub(super) fn notes(&self, name: &str, column_type: &ColumnType) -> Vec<String> {
-        let number = *column_type != ColumnType::Text;
-        let code = self.first_code.iter().filter(|_| !number && self.declared.is_none()).map(|code| {
+        let is_number = *column_type != ColumnType::Text;
+        let code_note = self.first_code.iter().filter(|_| !is_number && self.declared.is_none()).map(|code| {
             format!("column {name} is read as text, because values such as {code} begin with 0; `types` {name}=number reads them as numbers")
         });
-        let marked = self.first_marked.iter().filter(|_| number).map(|number| {
+        let affix_note = self.first_marked.iter().filter(|_| is_number).map(|number| {
             format!("values such as {number} of column {name} are read as numbers; `types` {name}=text keeps them as they are")
         });
-        let mark = self
+        let missing_note = self
             .first_missing_mark
             .iter()
-            .filter(|_| number)
+            .filter(|_| is_number)
             .map(|mark| format!("{mark} in column {name} is read as a missing value"));
-        code.chain(marked).chain(mark).collect()
+        code_note.chain(affix_note).chain(missing_note).collect()
     }
 }
 
@@ -154,20 +159,24 @@ pub(super) fn resolve_marks(
     delimiter: u8,
     decimal: Option<u8>,
 ) -> Result<Vec<Marks>, usize> {
-    let commas = columns.iter().any(|column| column.needs_marks(Marks::Comma));
+    let any_needs_comma = columns.iter().any(|column| column.needs_marks(Marks::Comma));
     let marks_of = |(index, column): (usize, &ColumnSniffer)| {
         if let Some(ColumnType::Number(NumberForm { marks: Some(marks), .. })) = column.declared {
             return Ok(marks);
         }
-        let (comma, grouped) = (column.needs_marks(Marks::Comma), column.needs_marks(Marks::Grouped));
+        let (needs_comma, needs_grouped) = (column.needs_marks(Marks::Comma), column.needs_marks(Marks::Grouped));
         Ok(match (decimal, delimiter) {
             (Some(b','), _) => Marks::Comma,
             (Some(_), _) => Marks::Point,
             // a column of numbers such as 1.234, next to columns of numbers such as 1,5
-            (None, b';') if comma || commas && column.inferred_with(Marks::Comma) != InferredType::Text => Marks::Comma,
-            (None, b',') if grouped => Marks::Grouped,
-            (None, _) if comma => return Err(index),
-            (None, _) if grouped => Marks::Grouped,
+            (None, b';')
+                if needs_comma || any_needs_comma && column.inferred_with(Marks::Comma) != InferredType::Text =>
+            {
+                Marks::Comma
+            }
+            (None, b',') if needs_grouped => Marks::Grouped,
+            (None, _) if needs_comma => return Err(index),
+            (None, _) if needs_grouped => Marks::Grouped,
             (None, _) => Marks::Point,
         })
     };

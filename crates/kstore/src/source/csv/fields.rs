@@ -5,7 +5,7 @@ use super::scan::{Dialect, FieldSplitter, RowScanner};
 use crate::dates;
 use crate::missing::MISSING_WORDS;
 use crate::source::text::{
-    ColumnBuilder, ColumnType, InferredType, Marks, NumberForm, Scanner, parse_number, parse_written,
+    ColumnBuilder, ColumnType, InferredType, Marks, NumberForm, Scanner, parse_number, split_affix,
 };
 use std::convert::Infallible;
 
@@ -19,18 +19,18 @@ const SAMPLE_ROWS: usize = 100;
 /// a preamble.
 pub(super) fn detect_delimiter(start: &[u8], dialect: Dialect) -> u8 {
     let score = |delimiter: &u8| {
-        let counts = field_counts(start, Dialect { delimiter: *delimiter, ..dialect });
+        let field_counts = field_counts(start, Dialect { delimiter: *delimiter, ..dialect });
         // fractions are compared instead of numbers of rows, because the number of rows depends on
         // the delimiter
         let row_fraction =
-            |fields: usize| counts.iter().filter(|count| **count == fields).count() * 1000 / counts.len();
-        let scores = counts.iter().filter(|fields| **fields > 1).map(|fields| (row_fraction(*fields), *fields));
+            |fields: usize| field_counts.iter().filter(|count| **count == fields).count() * 1000 / field_counts.len();
+        let scores = field_counts.iter().filter(|fields| **fields > 1).map(|fields| (row_fraction(*fields), *fields));
         // a character that only occurs in some rows of a single text column is not a delimiter
-        scores.filter(|(alike, _)| *alike >= 500).max().unwrap_or((0, 0))
+        scores.filter(|(fraction, _)| *fraction >= 500).max().unwrap_or((0, 0))
     };
     // because of `rev`, the first of equally good delimiters wins
-    let best = DELIMITERS.iter().rev().max_by_key(|delimiter| score(delimiter));
-    best.copied().unwrap_or(b',')
+    let best_delimiter = DELIMITERS.iter().rev().max_by_key(|delimiter| score(delimiter));
+    best_delimiter.copied().unwrap_or(b',')
 }
 
 /// Returns the number of fields of each of the first rows. An incomplete last row is omitted,
@@ -39,8 +39,8 @@ fn field_counts(start: &[u8], dialect: Dialect) -> Vec<usize> {
     let (mut scanner, mut splitter, mut line) = (RowScanner::new(dialect), FieldSplitter::new(dialect), 1);
     let (mut rest, mut counts) = (start, Vec::new());
     while counts.len() < SAMPLE_ROWS {
-        let Some(begin) = scanner.find_start(rest, &mut line) else { break };
-        rest = &rest[begin..];
+        let Some(row_start) = scanner.find_start(rest, &mut line) else { break };
+        rest = &rest[row_start..];
         let end = match scanner.find_end(rest, &mut line) {
             Some(end) => end,
             None if counts.is_empty() => rest.len(),
@@ -93,27 +93,27 @@ fn parse_bool(field: &[u8]) -> Option<bool> {
 pub(super) fn append_field(
     column: &mut ColumnBuilder,
     field: &[u8],
-    (column_type, words): (&ColumnType, &[String]),
+    (column_type, missing_words): (&ColumnType, &[String]),
 ) -> Result<(), &'static str> {
     let text = field.trim_ascii();
     match (column, column_type) {
         (ColumnBuilder::Text(values), _) => match std::str::from_utf8(field) {
-            Ok(text) if text.is_empty() || words.iter().any(|word| word == text) => values.append_null(),
+            Ok(text) if text.is_empty() || missing_words.iter().any(|word| word == text) => values.append_null(),
             Ok(text) => values.append_value(text),
             Err(_) => return Err("text in UTF-8"),
         },
         (ColumnBuilder::Bool(values), _) => {
-            values.append_option(value_or_missing(parse_bool(text), (text, words), true, "true or false")?);
+            values.append_option(value_or_missing(parse_bool(text), (text, missing_words), true, "true or false")?);
         }
         (ColumnBuilder::Int(values), ColumnType::Date(form)) => {
             let timestamp =
                 std::str::from_utf8(text).ok().and_then(|text| dates::parse_timestamp(text, form.unwrap_or_default()));
-            values.append_option(value_or_missing(timestamp, (text, words), true, "a date or time")?);
+            values.append_option(value_or_missing(timestamp, (text, missing_words), true, "a date or time")?);
         }
         (ColumnBuilder::Float(values), _) => {
             values.append_option(value_or_missing(
                 parse_formatted(text, column_type),
-                (text, words),
+                (text, missing_words),
                 false,
                 "a number",
             )?);
@@ -121,14 +121,19 @@ pub(super) fn append_field(
         (ColumnBuilder::Int(values), _) => {
             values.append_option(value_or_missing(
                 parse_formatted(text, column_type),
-                (text, words),
+                (text, missing_words),
                 true,
                 "an integer of 64 bits",
             )?);
         }
         (ColumnBuilder::Unsigned(values), _) => {
             let expected = "an integer from 0 to 2^64 - 1";
-            values.append_option(value_or_missing(parse_formatted(text, column_type), (text, words), true, expected)?);
+            values.append_option(value_or_missing(
+                parse_formatted(text, column_type),
+                (text, missing_words),
+                true,
+                expected,
+            )?);
         }
     }
     Ok(())
@@ -143,27 +148,28 @@ fn parse_formatted<N: std::str::FromStr>(field: &[u8], column_type: &ColumnType)
     {
         return Some(value).filter(|_| *codes || !is_code(field));
     }
-    let written = parse_written(field).filter(|written| written.affix == affix.as_deref().unwrap_or_default())?;
-    parse_number(&written.normalised(marks)?)
+    let number_with_affix =
+        split_affix(field).filter(|written| written.affix == affix.as_deref().unwrap_or_default())?;
+    parse_number(&number_with_affix.normalised(marks)?)
 }
 
 /// Returns the value; `None` for a missing value. If the field is neither, the error is `expected`.
 fn value_or_missing<V>(
     value: Option<V>,
-    (field, words): (&[u8], &[String]),
+    (field, missing_words): (&[u8], &[String]),
     nan_is_missing: bool,
     expected: &'static str,
 ) -> Result<Option<V>, &'static str> {
-    if value.is_some() || is_missing(field, nan_is_missing, words) { Ok(value) } else { Err(expected) }
+    if value.is_some() || is_missing(field, nan_is_missing, missing_words) { Ok(value) } else { Err(expected) }
 }
 
 /// Returns whether a field is missing in a column of numbers, dates or booleans: if it is empty, a
 /// standard word for a missing value, or one of `words`. In a column of floats, `NaN` and `nan` are
 /// the number NaN; they are missing if `nan_is_missing`, as in a column of integers. In a text
 /// column only an empty field and `words` are missing.
-pub(super) fn is_missing(field: &[u8], nan_is_missing: bool, words: &[String]) -> bool {
+pub(super) fn is_missing(field: &[u8], nan_is_missing: bool, missing_words: &[String]) -> bool {
     field.is_empty()
         || MISSING_WORDS.iter().any(|word| word.as_bytes() == field)
         || nan_is_missing && matches!(field, b"NaN" | b"nan")
-        || words.iter().any(|word| word.as_bytes() == field)
+        || missing_words.iter().any(|word| word.as_bytes() == field)
 }

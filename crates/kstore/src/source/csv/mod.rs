@@ -52,11 +52,11 @@ pub(super) const FORMAT: Format = Format::new(&["csv", "tsv"], open)
 fn open(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
     let second_handle = file.try_clone().map_err(Error::io("read", path))?;
     let (mut is_tab_separated, mut has_multiline_fields) = (false, false);
-    let quoted =
+    let quoted_table =
         read_table(path, file, options, !options.without_quotes, (&mut is_tab_separated, &mut has_multiline_fields));
     if !options.without_quotes
         && is_tab_separated
-        && (has_multiline_fields || matches!(quoted, Err(Error::BadLine(_))))
+        && (has_multiline_fields || matches!(quoted_table, Err(Error::BadLine(_))))
         && let Ok(mut unquoted_table) =
             read_table(path, second_handle, options, false, (&mut is_tab_separated, &mut has_multiline_fields))
         && unquoted_table.metadata().schema.columns.len() > 1
@@ -66,7 +66,7 @@ fn open(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableF
         unquoted_table.format.notes.insert(0, note.to_string());
         return Ok(Arc::new(unquoted_table));
     }
-    Ok(Arc::new(quoted?))
+    Ok(Arc::new(quoted_table?))
 }
 
 /// Reads a file, and reports whether tabs separate its fields, and whether a quoted field contains
@@ -75,26 +75,26 @@ fn read_table(
     path: &Path,
     file: File,
     options: &TextOptions,
-    quotes: bool,
+    has_quotes: bool,
     (is_tab_separated, has_multiline_fields): (&mut bool, &mut bool),
 ) -> Result<TextTable<Csv>> {
-    let (header, infer_rows) = (!options.without_header, options.infer_rows.unwrap_or(TextOptions::INFER_ROWS));
-    let dialect = Dialect { delimiter: b',', quotes };
+    let (has_header, infer_rows) = (!options.without_header, options.infer_rows.unwrap_or(TextOptions::INFER_ROWS));
+    let dialect = Dialect { delimiter: b',', has_quotes };
     let csv = Csv { dialect, infer_rows, pad_rows: options.pad_rows, ..Csv::default() };
     let mut table = TextTable::new(path, file, csv)?;
-    let (first, mut start) = table.first_block()?;
+    let (first_bytes, mut start) = table.first_block()?;
     if options.skip_lines > 0 {
-        let mut lines = memchr::memchr_iter(b'\n', &first[start.offset as usize..]);
+        let mut lines = memchr::memchr_iter(b'\n', &first_bytes[start.offset as usize..]);
         let end = usize::try_from(options.skip_lines - 1).ok().and_then(|line| lines.nth(line));
         let Some(end) = end else {
             let detail = format!("it has no line after `skip_lines` {}; give a smaller number", options.skip_lines);
-            return Err(table.file.malformed(detail));
+            return Err(table.file.malformed_error(detail));
         };
         start = RowStart { offset: start.offset + end as u64 + 1, line: options.skip_lines + 1 };
     }
     table.format.dialect.delimiter = options.delimiter.unwrap_or_else(|| match path.extension() {
         Some(tsv) if tsv.eq_ignore_ascii_case("tsv") => b'\t',
-        _ => fields::detect_delimiter(&first[start.offset as usize..], dialect),
+        _ => fields::detect_delimiter(&first_bytes[start.offset as usize..], dialect),
     });
     let dialect = table.format.dialect;
     let delimiter = dialect.delimiter;
@@ -103,14 +103,14 @@ fn read_table(
         let text = char::from(delimiter).escape_default().to_string();
         return Err(Error::Syntax { what: "`delimiter`", text, expected });
     }
-    drop(first);
+    drop(first_bytes);
     *is_tab_separated = delimiter == b'\t';
     let mut splitter = FieldSplitter::new(dialect);
     let mut names: Option<Vec<String>> = None;
-    let mut guesses = Vec::new();
-    let words = options.missing_words.as_slice();
+    let mut sniffers = Vec::new();
+    let missing_words = options.missing_words.as_slice();
     table.index_rows(start, |row, text| {
-        if quotes && memchr::memchr2(b'\n', b'\r', text).is_some() {
+        if has_quotes && memchr::memchr2(b'\n', b'\r', text).is_some() {
             *has_multiline_fields = true;
             if scan::is_misquoted(text, delimiter) {
                 let expected = "a delimiter or the end of the row after a closing quote";
@@ -119,71 +119,75 @@ fn read_table(
             }
         }
         if names.is_none() {
-            let first = column_names(&mut splitter, text, header).map_err(IndexError::File)?;
-            guesses = first.iter().map(|name| ColumnSniffer::new(options.type_of(name))).collect::<Vec<_>>();
-            names = Some(first);
-            if header {
+            let first_names = column_names(&mut splitter, text, has_header).map_err(IndexError::File)?;
+            sniffers = first_names.iter().map(|name| ColumnSniffer::new(options.type_of(name))).collect::<Vec<_>>();
+            names = Some(first_names);
+            if has_header {
                 return Ok(false);
             }
         }
-        if row < infer_rows || !quotes {
-            let width = guesses.len();
+        if row < infer_rows || !has_quotes {
+            let width = sniffers.len();
             let Ok(field_count) = splitter.split(text, |i, field| {
-                guesses
+                sniffers
                     .get_mut(i)
                     .filter(|_| row < infer_rows)
                     .into_iter()
-                    .for_each(|guess| guess.observe(field, words));
+                    .for_each(|sniffer| sniffer.observe(field, missing_words));
                 Ok::<(), Infallible>(())
             });
-            check_width(delimiter, width, field_count, options.pad_rows)?;
+            check_field_count(delimiter, width, field_count, options.pad_rows)?;
         }
         Ok(true)
     })?;
-    let names: Vec<String> = names.ok_or_else(|| table.file.malformed("it is empty"))?;
-    let marks = column_sniffer::resolve_marks(&guesses, delimiter, options.decimal).map_err(|index| {
+    let names: Vec<String> = names.ok_or_else(|| table.file.malformed_error("it is empty"))?;
+    let marks = column_sniffer::resolve_marks(&sniffers, delimiter, options.decimal).map_err(|index| {
         let remedy = "give `decimal` , for numbers such as 1,5, or `decimal` . if they are not numbers";
-        table.file.malformed(format!("the numbers of its column {:?} contain commas; {remedy}", names[index]))
+        table.file.malformed_error(format!("the numbers of its column {:?} contain commas; {remedy}", names[index]))
     })?;
-    let columns: Vec<_> = guesses.iter().zip(marks).map(|(guess, marks)| guess.column_type(marks)).collect();
-    check_delimiter(delimiter, options, &names).map_err(|detail| table.file.malformed(detail))?;
-    let mut reading =
-        TextReading { missing_words: words.to_vec(), delimiter: Some(char::from(delimiter)), ..TextReading::default() };
-    for ((name, guess), (column_type, _)) in names.iter().zip(&guesses).zip(&columns) {
-        table.format.notes.extend(guess.notes(name, column_type));
-        if guess.must_be_shared(column_type) {
+    let columns: Vec<_> = sniffers.iter().zip(marks).map(|(sniffer, marks)| sniffer.column_type(marks)).collect();
+    check_delimiter(delimiter, options, &names).map_err(|detail| table.file.malformed_error(detail))?;
+    let mut reading = TextReading {
+        missing_words: missing_words.to_vec(),
+        delimiter: Some(char::from(delimiter)),
+        ..TextReading::default()
+    };
+    for ((name, sniffer), (column_type, _)) in names.iter().zip(&sniffers).zip(&columns) {
+        table.format.notes.extend(sniffer.notes(name, column_type));
+        if sniffer.must_be_shared(column_type) {
             reading.types.insert(name.clone(), column_type.clone());
         }
     }
     table.format.reading = reading;
     let (types, kinds): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
     table.format.types = types;
-    let all_missing = guesses.iter().map(ColumnSniffer::is_blank).collect();
+    let all_missing = sniffers.iter().map(ColumnSniffer::is_blank).collect();
     Ok(table.with_columns(names.into_iter().zip(kinds)).with_all_missing(all_missing))
 }
 
 /// Returns the names in the first row or, without a header, `x0`, `x1`, … for its fields. The error
 /// describes the file.
-fn column_names(splitter: &mut FieldSplitter, first: &[u8], header: bool) -> Result<Vec<String>, String> {
-    let (mut names, mut data) = (Vec::new(), InferredType::default());
-    splitter.split(first, |i, field| {
+fn column_names(splitter: &mut FieldSplitter, first_row: &[u8], has_header: bool) -> Result<Vec<String>, String> {
+    let (mut names, mut inferred) = (Vec::new(), InferredType::default());
+    splitter.split(first_row, |i, field| {
         if i == MAX_DENSE_COLUMNS {
             return Err(format!("it has more than {MAX_DENSE_COLUMNS} columns"));
         }
-        let name = match (header, std::str::from_utf8(field)) {
+        let name = match (has_header, std::str::from_utf8(field)) {
             (false, _) => format!("x{i}"),
             (true, Ok("")) => format!("column{i}"),
             (true, Ok(name)) => name.to_string(),
             (true, Err(_)) => return Err(format!("its first line is not UTF-8; {CONVERT_TO_UTF8}")),
         };
         names.push(name);
-        data = data.combine(fields::infer_type(field, Marks::Point)).unwrap_or(InferredType::Text);
+        inferred = inferred.combine(fields::infer_type(field, Marks::Point)).unwrap_or(InferredType::Text);
         Ok(())
     })?;
     // integers may be names, such as years, if they are distinct
-    let different = names.iter().collect::<HashSet<_>>().len() == names.len();
-    let numbers = matches!(data, InferredType::Int | InferredType::Signed | InferredType::BeyondInt64) && !different;
-    if header && (numbers || data == InferredType::Float) {
+    let are_distinct = names.iter().collect::<HashSet<_>>().len() == names.len();
+    let are_integers =
+        matches!(inferred, InferredType::Int | InferredType::Signed | InferredType::BeyondInt64) && !are_distinct;
+    if has_header && (are_integers || inferred == InferredType::Float) {
         let detail = "its first line holds numbers instead of column names; add `no_header`, or a line of names";
         return Err(detail.to_string());
     }
@@ -193,27 +197,27 @@ fn column_names(splitter: &mut FieldSplitter, first: &[u8], header: bool) -> Res
 /// Rejects a delimiter that differs from the delimiter of the fit, if numbers have commas: a comma
 /// may have another meaning in this file.
 fn check_delimiter(delimiter: u8, options: &TextOptions, names: &[String]) -> Result<(), String> {
-    let own_delimiter = char::from(delimiter);
-    let Some(fitted_delimiter) = options.reading.delimiter.filter(|fitted| *fitted != own_delimiter) else {
+    let file_delimiter = char::from(delimiter);
+    let Some(fitted_delimiter) = options.reading.delimiter.filter(|fitted| *fitted != file_delimiter) else {
         return Ok(());
     };
     let has_commas = |name: &&String| options.type_of(name).is_some_and(|column_type| column_type.has_commas());
     let is_explicit = options.delimiter.is_some() || options.decimal.is_some();
     let Some(name) = names.iter().find(has_commas).filter(|_| !is_explicit) else { return Ok(()) };
-    let (own_escaped, fitted_escaped) = (own_delimiter.escape_default(), fitted_delimiter.escape_default());
+    let (own_escaped, fitted_escaped) = (file_delimiter.escape_default(), fitted_delimiter.escape_default());
     Err(format!(
         "its delimiter is '{own_escaped}', but '{fitted_escaped}' in the table of the fit, and the numbers of column {name:?} have commas; \
          give `decimal` to state its decimal mark"
     ))
 }
 
-fn check_width(delimiter: u8, expected: usize, found: usize, pad_rows: bool) -> Result<(), RowError> {
-    if expected == found || pad_rows && found < expected {
+fn check_field_count(delimiter: u8, expected_count: usize, field_count: usize, pad_rows: bool) -> Result<(), RowError> {
+    if expected_count == field_count || pad_rows && field_count < expected_count {
         return Ok(());
     }
     let delimiter = char::from(delimiter).escape_default();
-    let fields = |n: usize| if n == 1 { "1 field".to_string() } else { format!("{n} fields") };
-    let remedy = match found < expected {
+    let format_fields = |n: usize| if n == 1 { "1 field".to_string() } else { format!("{n} fields") };
+    let remedy = match field_count < expected_count {
         true => "set `pad_rows` to treat the fields at its end as missing, or set `delimiter`".to_string(),
         false => format!(
             "put quotes around fields with a '{delimiter}', set `delimiter`, skip lines before the names with `skip_lines`, \
@@ -221,7 +225,7 @@ fn check_width(delimiter: u8, expected: usize, found: usize, pad_rows: bool) -> 
         ),
     };
     let remedy = format!("correct the line, {remedy}");
-    Err(RowError::new(fields(expected), fields(found), remedy))
+    Err(RowError::new(format_fields(expected_count), format_fields(field_count), remedy))
 }
 
 #[derive(Debug, Default)]
@@ -250,7 +254,7 @@ impl Csv {
             _ => expected.to_string(),
         };
         let found = text::quoted(field);
-        let wrong = match column.kind {
+        let error = match column.kind {
             Kind::Text => RowError::new(expected, found, CONVERT_TO_UTF8),
             _ if row < infer => {
                 RowError::new(expected, found, "write it like the other rows, or give `decimal` or `types`")
@@ -261,26 +265,29 @@ impl Csv {
                 format!("correct it, or set `infer_rows` above {row} so that it determines the type of the column"),
             ),
         };
-        wrong.in_column(&column.name)
+        error.in_column(&column.name)
     }
 }
 
 impl TextFormat for Csv {
     const NAME: &'static str = "CSV";
-    const ROW_HINT: &'static str = "check the row for an unclosed quote";
+    const ROW_REMEDY: &'static str = "check the row for an unclosed quote";
     type Scanner = RowScanner;
     type Chunk<'a> = CsvChunk<'a>;
 
     fn note(&self, columns: &[Column]) -> Option<String> {
         let column_with = |marks| {
-            let has =
+            let has_marks =
                 |column_type: &ColumnType| matches!(column_type, ColumnType::Number(form) if form.marks == Some(marks));
-            let written =
-                columns.iter().zip(&self.types).filter(|(_, column_type)| has(column_type)).map(|(column, _)| column);
+            let marked_columns = columns
+                .iter()
+                .zip(&self.types)
+                .filter(|(_, column_type)| has_marks(column_type))
+                .map(|(column, _)| column);
             // a column of floats is preferred, because integers may have no marks at all
-            written.min_by_key(|column| !matches!(column.kind, Kind::Float { .. })).map(|column| &column.name)
+            marked_columns.min_by_key(|column| !matches!(column.kind, Kind::Float { .. })).map(|column| &column.name)
         };
-        let commas = match (column_with(Marks::Comma), column_with(Marks::Grouped)) {
+        let comma_note = match (column_with(Marks::Comma), column_with(Marks::Grouped)) {
             (Some(name), _) => Some(format!("numbers such as those of column {name} are read with decimal commas")),
             (None, Some(name)) => {
                 Some(format!("commas in the numbers of column {name} are read as thousands separators"))
@@ -289,9 +296,9 @@ impl TextFormat for Csv {
         };
         let more = self.notes.len().saturating_sub(MAX_NOTES);
         let more = (more > 0).then(|| format!("{more} more notes of this kind"));
-        let all: Vec<String> =
-            commas.into_iter().chain(self.notes.iter().take(MAX_NOTES).cloned()).chain(more).collect();
-        (!all.is_empty()).then(|| all.join("; "))
+        let notes: Vec<String> =
+            comma_note.into_iter().chain(self.notes.iter().take(MAX_NOTES).cloned()).chain(more).collect();
+        (!notes.is_empty()).then(|| notes.join("; "))
     }
 
     fn reading(&self) -> TextReading {
@@ -308,8 +315,8 @@ impl TextFormat for Csv {
     }
 
     /// Bytes of a row without its quotes, and of the columns of a chunk.
-    fn chunk_bytes(&self, columns: &[&Column], longest: usize) -> usize {
-        longest + ColumnBuilders::bytes(columns, longest)
+    fn chunk_bytes(&self, columns: &[&Column], longest_row: usize) -> usize {
+        longest_row + ColumnBuilders::chunk_bytes(columns, longest_row)
     }
 }
 
@@ -321,12 +328,12 @@ struct CsvChunk<'a> {
 }
 
 impl TextChunk for CsvChunk<'_> {
-    fn begin(&mut self, rows: usize) -> usize {
+    fn begin_chunk(&mut self, rows: usize) -> usize {
         self.builders.clear();
         rows
     }
 
-    fn push(&mut self, row: u64, text: &[u8]) -> Result<(), RowError> {
+    fn push_row(&mut self, row: u64, text: &[u8]) -> Result<(), RowError> {
         let Self { csv, columns, builders: ColumnBuilders { columns: builders, slots, .. }, .. } = self;
         let mut first_error = None;
         let Ok(field_count) = self.splitter.split(text, |i, field| {
@@ -339,7 +346,7 @@ impl TextChunk for CsvChunk<'_> {
             Ok::<(), Infallible>(())
         });
         // this error is reported first, because an additional field shifts all fields after it
-        check_width(csv.dialect.delimiter, slots.len(), field_count, csv.pad_rows)?;
+        check_field_count(csv.dialect.delimiter, slots.len(), field_count, csv.pad_rows)?;
         for (i, slot) in slots.iter().enumerate().skip(field_count) {
             let builder = slot.map(|slot| &mut builders[slot]);
             // an empty field is missing in every column
@@ -348,7 +355,7 @@ impl TextChunk for CsvChunk<'_> {
         first_error.map_or(Ok(()), Err)
     }
 
-    fn end(&mut self) {
+    fn end_chunk(&mut self) {
         self.builders.finish();
     }
 

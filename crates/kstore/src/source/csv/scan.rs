@@ -12,7 +12,7 @@ pub(super) const QUOTE: u8 = b'"';
 pub(super) struct Dialect {
     pub(super) delimiter: u8,
     /// Whether a quotation mark is a quote instead of an ordinary character.
-    pub(super) quotes: bool,
+    pub(super) has_quotes: bool,
 }
 
 /// Finds the boundaries of rows by the rules of the `csv` crate. A quote counts only at the start
@@ -20,63 +20,63 @@ pub(super) struct Dialect {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowScanner {
     dialect: Dialect,
-    state: State,
+    state: ScanState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum State {
+enum ScanState {
     FieldStart,
     /// In a field without quotes, or after the closing quote of a field.
     Unquoted,
     Quoted,
     /// After a quote in a quoted field: either it ends the field, or it is the first of two quotes.
-    Closing,
+    AfterQuote,
 }
 
 impl RowScanner {
     pub(super) fn new(dialect: Dialect) -> Self {
-        Self { dialect, state: State::FieldStart }
+        Self { dialect, state: ScanState::FieldStart }
     }
 }
 
 impl Scanner for RowScanner {
     fn find_start(&mut self, bytes: &[u8], line: &mut u64) -> Option<usize> {
-        self.state = State::FieldStart;
+        self.state = ScanState::FieldStart;
         let skip = bytes.iter().position(|byte| !matches!(byte, b'\n' | b'\r'));
-        let between = &bytes[..skip.unwrap_or(bytes.len())];
-        *line += between.iter().filter(|byte| **byte == b'\n').count() as u64;
+        let skipped = &bytes[..skip.unwrap_or(bytes.len())];
+        *line += skipped.iter().filter(|byte| **byte == b'\n').count() as u64;
         skip
     }
 
     fn find_end(&mut self, bytes: &[u8], line: &mut u64) -> Option<usize> {
-        let mut at = 0;
-        while let Some(byte) = bytes.get(at) {
+        let mut position = 0;
+        while let Some(byte) = bytes.get(position) {
             match self.state {
-                State::FieldStart if *byte == QUOTE && self.dialect.quotes => {
-                    (self.state, at) = (State::Quoted, at + 1)
+                ScanState::FieldStart if *byte == QUOTE && self.dialect.has_quotes => {
+                    (self.state, position) = (ScanState::Quoted, position + 1)
                 }
-                State::FieldStart => self.state = State::Unquoted,
-                State::Unquoted => match self.scan_unquoted(bytes, at) {
-                    Boundary::Field(next) => at = next,
+                ScanState::FieldStart => self.state = ScanState::Unquoted,
+                ScanState::Unquoted => match self.scan_unquoted(bytes, position) {
+                    Boundary::Field(next) => position = next,
                     Boundary::Row(end) => return Some(end),
                 },
-                State::Quoted => {
-                    let distance = memchr2(QUOTE, b'\n', &bytes[at..])?;
-                    match bytes[at + distance] {
-                        QUOTE => self.state = State::Closing,
+                ScanState::Quoted => {
+                    let distance = memchr2(QUOTE, b'\n', &bytes[position..])?;
+                    match bytes[position + distance] {
+                        QUOTE => self.state = ScanState::AfterQuote,
                         _ => *line += 1,
                     }
-                    at += distance + 1;
+                    position += distance + 1;
                 }
-                State::Closing if *byte == QUOTE => (self.state, at) = (State::Quoted, at + 1),
-                State::Closing => self.state = State::Unquoted,
+                ScanState::AfterQuote if *byte == QUOTE => (self.state, position) = (ScanState::Quoted, position + 1),
+                ScanState::AfterQuote => self.state = ScanState::Unquoted,
             }
         }
         None
     }
 
     fn may_end_with_file(&self) -> bool {
-        self.state != State::Quoted
+        self.state != ScanState::Quoted
     }
 }
 
@@ -88,7 +88,7 @@ enum Boundary {
 
 impl RowScanner {
     fn scan_unquoted(&mut self, bytes: &[u8], at: usize) -> Boundary {
-        if !self.dialect.quotes {
+        if !self.dialect.has_quotes {
             return memchr2(b'\n', b'\r', &bytes[at..])
                 .map_or(Boundary::Field(bytes.len()), |distance| Boundary::Row(at + distance));
         }
@@ -97,13 +97,13 @@ impl RowScanner {
                 // if the last byte is a delimiter, a quote at the start of the next piece opens a
                 // field
                 if bytes.last() == Some(&self.dialect.delimiter) {
-                    self.state = State::FieldStart;
+                    self.state = ScanState::FieldStart;
                 }
                 Boundary::Field(bytes.len())
             }
             Some(distance) if bytes[at + distance] == QUOTE => {
                 let opens_quote = distance > 0 && bytes[at + distance - 1] == self.dialect.delimiter;
-                self.state = if opens_quote { State::Quoted } else { State::Unquoted };
+                self.state = if opens_quote { ScanState::Quoted } else { ScanState::Unquoted };
                 Boundary::Field(at + distance + 1)
             }
             Some(distance) => Boundary::Row(at + distance),
@@ -114,21 +114,21 @@ impl RowScanner {
 /// Returns whether a quoted field contains a line end and has text after its closing quote. In this
 /// case, the two quotation marks are ordinary characters in different lines.
 pub(super) fn is_misquoted(row: &[u8], delimiter: u8) -> bool {
-    let (mut state, mut is_multiline) = (State::FieldStart, false);
+    let (mut state, mut is_multiline) = (ScanState::FieldStart, false);
     for byte in row {
         state = match (state, *byte) {
-            (State::FieldStart, QUOTE) | (State::Closing, QUOTE) => State::Quoted,
-            (State::Quoted, QUOTE) => State::Closing,
-            (State::Quoted, byte) => {
+            (ScanState::FieldStart, QUOTE) | (ScanState::AfterQuote, QUOTE) => ScanState::Quoted,
+            (ScanState::Quoted, QUOTE) => ScanState::AfterQuote,
+            (ScanState::Quoted, byte) => {
                 is_multiline |= matches!(byte, b'\n' | b'\r');
-                State::Quoted
+                ScanState::Quoted
             }
             (_, byte) if byte == delimiter => {
                 is_multiline = false;
-                State::FieldStart
+                ScanState::FieldStart
             }
-            (State::Closing, _) if is_multiline => return true,
-            _ => State::Unquoted,
+            (ScanState::AfterQuote, _) if is_multiline => return true,
+            _ => ScanState::Unquoted,
         };
     }
     false
@@ -154,7 +154,7 @@ impl FieldSplitter {
         row: &[u8],
         mut field: impl FnMut(usize, &[u8]) -> Result<(), E>,
     ) -> Result<usize, E> {
-        if self.dialect.quotes && memchr(QUOTE, row).is_some() {
+        if self.dialect.has_quotes && memchr(QUOTE, row).is_some() {
             return self.split_quoted(row, field);
         }
         let (mut start, mut count) = (0, 0);
@@ -178,12 +178,16 @@ impl FieldSplitter {
         self.reader.reset();
         // an empty line comes first: the reader removes a byte order mark at the start of its
         // input, but inside the file the same bytes are text
-        let (mut written, mut count, mut rest) = (0, 0, row);
+        let (mut written_bytes, mut field_count, mut rest) = (0, 0, row);
         self.reader.read_record(b"\n", &mut [], &mut []);
         loop {
-            let (result, read, bytes, ends) =
-                self.reader.read_record(rest, &mut self.field_bytes[written..], &mut self.field_ends[count..]);
-            (rest, written, count) = (&rest[read..], written + bytes, count + ends);
+            let (result, consumed, new_bytes, new_fields) = self.reader.read_record(
+                rest,
+                &mut self.field_bytes[written_bytes..],
+                &mut self.field_ends[field_count..],
+            );
+            (rest, written_bytes, field_count) =
+                (&rest[consumed..], written_bytes + new_bytes, field_count + new_fields);
             match result {
                 // the call with the empty rest tells the reader that the row ends
                 ReadRecordResult::InputEmpty => {}
@@ -193,11 +197,11 @@ impl FieldSplitter {
             }
         }
         let mut start = 0;
-        for (i, end) in self.field_ends[..count].iter().enumerate() {
+        for (i, end) in self.field_ends[..field_count].iter().enumerate() {
             field(i, &self.field_bytes[start..*end])?;
             start = *end;
         }
-        Ok(count)
+        Ok(field_count)
     }
 }
 
@@ -208,8 +212,8 @@ mod tests {
     use std::convert::Infallible;
 
     /// Splits text into rows by our scanner, fed in pieces, and into fields by our splitter.
-    fn ours(text: &[u8], delimiter: u8, piece: usize) -> Vec<Vec<Vec<u8>>> {
-        let dialect = Dialect { delimiter, quotes: true };
+    fn split_by_scanner(text: &[u8], delimiter: u8, piece: usize) -> Vec<Vec<Vec<u8>>> {
+        let dialect = Dialect { delimiter, has_quotes: true };
         let (mut scanner, mut splitter, mut line) = (RowScanner::new(dialect), FieldSplitter::new(dialect), 1);
         let (mut rows, mut row, mut inside) = (Vec::new(), Vec::new(), false);
         for mut bytes in text.chunks(piece) {
@@ -243,7 +247,7 @@ mod tests {
     }
 
     /// Splits text into rows and fields by the `csv` crate.
-    fn theirs(text: &[u8], delimiter: u8) -> Vec<Vec<Vec<u8>>> {
+    fn split_by_csv_crate(text: &[u8], delimiter: u8) -> Vec<Vec<Vec<u8>>> {
         let mut reader =
             csv::ReaderBuilder::new().has_headers(false).flexible(true).delimiter(delimiter).from_reader(text);
         reader.byte_records().map(|row| row.unwrap().iter().map(<[u8]>::to_vec).collect()).collect()
@@ -258,7 +262,7 @@ mod tests {
             piece in 1usize..20,
         ) {
             for delimiter in [b',', b';'] {
-                prop_assert_eq!(ours(&letters, delimiter, piece), theirs(&letters, delimiter));
+                prop_assert_eq!(split_by_scanner(&letters, delimiter, piece), split_by_csv_crate(&letters, delimiter));
             }
         }
     }
@@ -266,7 +270,7 @@ mod tests {
     #[test]
     fn lines_are_counted_inside_quotes_too() {
         let text = b"\n\na,\"b\nc\"\r\n\r\nd,e\n";
-        let dialect = Dialect { delimiter: b',', quotes: true };
+        let dialect = Dialect { delimiter: b',', has_quotes: true };
         let (mut scanner, mut line) = (RowScanner::new(dialect), 1);
         let start = scanner.find_start(text, &mut line).unwrap();
         assert_eq!((start, line), (2, 3));
@@ -279,6 +283,6 @@ mod tests {
     #[test]
     fn a_byte_order_mark_inside_the_file_is_text() {
         let row = "\u{feff}a,\"b\"".as_bytes();
-        assert_eq!(ours(row, b',', 100), [["\u{feff}a".as_bytes().to_vec(), b"b".to_vec()]]);
+        assert_eq!(split_by_scanner(row, b',', 100), [["\u{feff}a".as_bytes().to_vec(), b"b".to_vec()]]);
     }
 }

@@ -36,12 +36,12 @@ impl<'a> IpcCursor<'a> {
     }
 
     fn enter_batch(&mut self) -> Result<(), LoadError> {
-        let index = self.ipc.starts.partition_point(|start| *start <= self.remaining.start).saturating_sub(1);
+        let index = self.ipc.batch_starts.partition_point(|start| *start <= self.remaining.start).saturating_sub(1);
         let Some(block) = self.ipc.batches.get(index) else {
             return Err(format!("it has no row {}", self.remaining.start).into());
         };
         let batch = Batch::read(&self.file, block)?;
-        self.batch_rows = self.ipc.starts[index]..self.ipc.starts[index + 1];
+        self.batch_rows = self.ipc.batch_starts[index]..self.ipc.batch_starts[index + 1];
         if batch.rows != self.batch_rows.end - self.batch_rows.start {
             return Err("it was changed while being read".to_string().into());
         }
@@ -57,24 +57,24 @@ impl<'a> IpcCursor<'a> {
 
     fn load_chunk(&mut self, max_rows: usize) -> Result<usize> {
         self.ensure_batch()?;
-        let rows = self.limit_text(self.next_rows(max_rows))?;
+        let rows = self.limit_text_bytes(self.next_rows(max_rows))?;
         self.load_columns(rows.clone(), None)?;
         Ok(self.consume(rows))
     }
 
     /// Reads the next rows. Column `block` is read into `x`, and all other columns into the chunk.
-    fn load_block(&mut self, block: usize, x: &mut [u8], stride: usize) -> Result<Option<usize>> {
+    fn load_into(&mut self, direct_column: usize, x: &mut [u8], stride: usize) -> Result<Option<usize>> {
         self.ensure_batch()?;
-        let rows = self.limit_text(self.next_rows(x.len() / stride))?;
-        let column = &self.columns[block];
+        let rows = self.limit_text_bytes(self.next_rows(x.len() / stride))?;
+        let column = &self.columns[direct_column];
         // if lists may be missing or contain missing numbers, they must be checked one by one
-        let Some(values) = column.buffers.last().filter(|_| column.nulls.iter().all(|nulls| *nulls == 0)) else {
+        let Some(values) = column.buffers.last().filter(|_| column.null_counts.iter().all(|nulls| *nulls == 0)) else {
             return Ok(None);
         };
         let x = &mut x[..(rows.end - rows.start) as usize * stride];
-        let copied = values.copy_to(rows.start * stride as u64, x);
-        copied.map_err(|error| error.into_error(self.file.path(), NAME))?;
-        self.load_columns(rows.clone(), Some(block))?;
+        let result = values.copy_to(rows.start * stride as u64, x);
+        result.map_err(|error| error.into_error(self.file.path(), NAME))?;
+        self.load_columns(rows.clone(), Some(direct_column))?;
         Ok(Some(self.consume(rows)))
     }
 
@@ -93,11 +93,11 @@ impl<'a> IpcCursor<'a> {
 
     /// Shortens the range until no column has more than [`CHUNK_TEXT_BYTES`] bytes of text in it. A
     /// single row may have more.
-    fn limit_text(&self, rows: Range<u64>) -> Result<Range<u64>> {
+    fn limit_text_bytes(&self, rows: Range<u64>) -> Result<Range<u64>> {
         let mut end = rows.end;
         for column in &self.columns {
-            let fits = column.rows_that_fit(rows.start..end, CHUNK_TEXT_BYTES);
-            end = rows.start + fits.map_err(|error| error.into_error(self.file.path(), NAME))?;
+            let fitting_rows = column.rows_that_fit(rows.start..end, CHUNK_TEXT_BYTES);
+            end = rows.start + fitting_rows.map_err(|error| error.into_error(self.file.path(), NAME))?;
         }
         Ok(rows.start..end)
     }
@@ -107,29 +107,29 @@ impl<'a> IpcCursor<'a> {
         (rows.end - rows.start) as usize
     }
 
-    fn load_columns(&mut self, rows: Range<u64>, except: Option<usize>) -> Result<()> {
-        let first = self.batch_rows.start + rows.start;
-        for (index, column) in self.columns.iter_mut().enumerate().filter(|(index, _)| Some(*index) != except) {
-            let (root, before) = (self.chunk.roots[index], self.chunk.loaded[index].take());
-            let loaded = column.load_rows(self.ipc, root, rows.clone(), before);
-            let loaded =
-                loaded.map_err(|error| error.into_column_error(self.file.path(), NAME, first, &column.root.name))?;
-            self.chunk.loaded[index] = Some(loaded);
+    fn load_columns(&mut self, rows: Range<u64>, skipped_column: Option<usize>) -> Result<()> {
+        let first_row = self.batch_rows.start + rows.start;
+        for (index, column) in self.columns.iter_mut().enumerate().filter(|(index, _)| Some(*index) != skipped_column) {
+            let (root, previous) = (self.chunk.roots[index], self.chunk.columns[index].take());
+            let loaded = column.load_rows(self.ipc, root, rows.clone(), previous);
+            let loaded = loaded
+                .map_err(|error| error.into_column_error(self.file.path(), NAME, first_row, &column.root.name))?;
+            self.chunk.columns[index] = Some(loaded);
         }
         Ok(())
     }
 
     /// Returns the column that holds the first `count` requested columns in order, as the positions
     /// of its lists or as a single number per row.
-    fn lists_column(&self, element: Element, count: usize) -> Option<usize> {
+    fn row_major_column(&self, element: Element, count: usize) -> Option<usize> {
         let locations = self.chunk.locations.get(..count)?;
         let root = locations.first()?.root;
-        let fits = self.columns[root].root.numbers() == Some((element, count));
-        let ordered =
+        let has_same_layout = self.columns[root].root.contiguous_numbers() == Some((element, count));
+        let is_ordered =
             locations.iter().enumerate().all(|(item, location)| location.root == root && location.item == item);
         // if a column is requested a second time, it must also be loaded for `view`
-        let once = self.chunk.locations[count..].iter().all(|location| location.root != root);
-        (fits && ordered && once).then_some(root)
+        let is_requested_once = self.chunk.locations[count..].iter().all(|location| location.root != root);
+        (has_same_layout && is_ordered && is_requested_once).then_some(root)
     }
 }
 
@@ -142,18 +142,19 @@ impl FileCursor for IpcCursor<'_> {
     }
 
     fn advance_into(&mut self, element: Element, columns: usize, x: &mut [u8]) -> Result<Option<usize>> {
-        let Some(block) = self.lists_column(element, columns) else { return Ok(None) };
+        let Some(direct_column) = self.row_major_column(element, columns) else { return Ok(None) };
         if self.remaining.is_empty() {
             return Ok(Some(0));
         }
-        let stride = columns * element.size();
-        self.ipc.file.catch_panic(|| self.load_block(block, x, stride))?
+        let stride = columns * element.bytes_per_value();
+        self.ipc.file.catch_panic(|| self.load_into(direct_column, x, stride))?
     }
 
     fn view(&self, index: usize) -> Result<ColumnView<'_>> {
         let column = &self.columns[self.chunk.locations[index].root];
-        let unsupported =
-            || self.file.malformed(format!("a column of {} is not supported", column_kind(&column.root.data_type)));
+        let unsupported = || {
+            self.file.malformed_error(format!("a column of {} is not supported", column_kind(&column.root.data_type)))
+        };
         self.chunk.view(index).ok_or_else(unsupported)
     }
 }

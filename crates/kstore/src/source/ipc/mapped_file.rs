@@ -13,20 +13,20 @@ use kpass::element::Plain;
 #[derive(Debug)]
 pub struct MappedIpc<'a> {
     file: &'a IpcFile,
-    map: MappedFile,
+    mapped_file: MappedFile,
 }
 
 impl IpcFile {
     /// Maps the file into memory.
     pub fn map(&self) -> Result<MappedIpc<'_>> {
-        Ok(MappedIpc { file: self, map: MappedFile::open(self.file.path())? })
+        Ok(MappedIpc { file: self, mapped_file: MappedFile::open(self.file.path())? })
     }
 }
 
 impl MappedIpc<'_> {
     /// Returns the mapped file.
     pub fn mapped_file(&self) -> &MappedFile {
-        &self.map
+        &self.mapped_file
     }
 
     /// Returns the numbers of column `name` in record batch `batch` without copying them. There is
@@ -53,30 +53,40 @@ impl MappedIpc<'_> {
     /// ```
     pub fn column<V: Plain>(&self, batch: usize, name: &str) -> Result<&[V]> {
         let file = self.file;
-        let (path, bytes) = (file.file.path(), &file.file);
+        let (path, shared_file) = (file.file.path(), &file.file);
         let Some(root) = file.roots.iter().find(|root| root.name == name) else {
             let hint = file.layout.schema.hint(name);
             return Err(Error::NoSuchColumn { path: path.to_path_buf(), name: name.to_string(), hint });
         };
-        let Some((_, width)) = root.numbers().filter(|(element, _)| *element == V::ELEMENT) else {
+        let Some((_, width)) = root.contiguous_numbers().filter(|(element, _)| *element == V::ELEMENT) else {
             let expected = format!("{} was requested", Kind::from(V::ELEMENT));
             return Err(Error::wrong_type(path, name, column_kind(&root.data_type).to_string(), expected));
         };
         let block = file.batches.get(batch);
-        let block = block.ok_or_else(|| bytes.malformed(format!("it has only {} batches", file.batches.len())))?;
-        let batch = Batch::read(bytes, block).map_err(|error| error.into_error(path, NAME))?;
+        let block =
+            block.ok_or_else(|| shared_file.malformed_error(format!("it has only {} batches", file.batches.len())))?;
+        let batch = Batch::read(shared_file, block).map_err(|error| error.into_error(path, NAME))?;
         if batch.codec.is_some() {
-            return Err(bytes.malformed("it is compressed and cannot be used in place; write it uncompressed"));
+            return Err(
+                shared_file.malformed_error("it is compressed and cannot be used in place; write it uncompressed")
+            );
         }
-        let nodes = root.nodes(&batch).map_err(|detail| bytes.malformed(detail))?;
-        if nodes.iter().any(|node| node.nulls > 0) {
-            return Err(bytes.malformed(format!("column {name:?} has missing values and cannot be used in place")));
+        let nodes = root.nodes(&batch).map_err(|detail| shared_file.malformed_error(detail))?;
+        if nodes.iter().any(|node| node.null_count > 0) {
+            return Err(
+                shared_file.malformed_error(format!("column {name:?} has missing values and cannot be used in place"))
+            );
         }
-        let values = root.spans(&batch).map_err(|detail| bytes.malformed(detail))?.last().copied().unwrap_or_default();
+        let values = root
+            .spans(&batch)
+            .map_err(|detail| shared_file.malformed_error(detail))?
+            .last()
+            .copied()
+            .unwrap_or_default();
         let count = usize::try_from(batch.rows).ok().and_then(|rows| rows.checked_mul(width));
         let count = count.filter(|count| (*count as u64).saturating_mul(size_of::<V>() as u64) <= values.length);
-        let range = usize::try_from(values.at).ok().zip(count);
-        let values = range.and_then(|(offset, count)| self.map.slice(offset, count));
-        values.ok_or_else(|| bytes.malformed(format!("column {name:?} is too short or not aligned")))
+        let range = usize::try_from(values.offset).ok().zip(count);
+        let values = range.and_then(|(offset, count)| self.mapped_file.slice(offset, count));
+        values.ok_or_else(|| shared_file.malformed_error(format!("column {name:?} is too short or not aligned")))
     }
 }

@@ -7,7 +7,7 @@
 //! file, before anything is read or allocated.
 
 use super::super::Element;
-use super::super::column::list_element;
+use super::super::column::list_element_type;
 use super::super::data_type::element_type;
 use super::super::load_error::LoadError;
 use super::super::shared_file::SharedFile;
@@ -17,33 +17,33 @@ use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
-    at: u64,
-    metadata: usize,
-    pub(super) body: u64,
+    offset: u64,
+    metadata_bytes: usize,
+    pub(super) body_bytes: u64,
 }
 
 /// Maximum length of metadata. They have about 50 bytes per column, so that longer metadata are
 /// damaged.
-const METADATA_LIMIT: usize = 64 << 20;
+const MAX_METADATA_BYTES: usize = 64 << 20;
 
 const CODECS: [CompressionType; 2] = [CompressionType::LZ4_FRAME, CompressionType::ZSTD];
 
 impl Block {
     pub(super) fn new(block: &ipc::Block, file: &SharedFile) -> Result<Self, String> {
-        let outside = || format!("a block at {} lies outside its {} bytes", block.offset(), file.length());
-        let at = u64::try_from(block.offset()).map_err(|_| outside())?;
-        let metadata = usize::try_from(block.metaDataLength()).map_err(|_| outside())?;
-        let body = u64::try_from(block.bodyLength()).map_err(|_| outside())?;
-        let end = at.checked_add(metadata as u64).and_then(|end| end.checked_add(body));
-        if end.is_none_or(|end| end > file.length()) || metadata > METADATA_LIMIT {
-            return Err(outside());
+        let range_error = || format!("a block at {} lies outside its {} bytes", block.offset(), file.length());
+        let offset = u64::try_from(block.offset()).map_err(|_| range_error())?;
+        let metadata_bytes = usize::try_from(block.metaDataLength()).map_err(|_| range_error())?;
+        let body_bytes = u64::try_from(block.bodyLength()).map_err(|_| range_error())?;
+        let end = offset.checked_add(metadata_bytes as u64).and_then(|end| end.checked_add(body_bytes));
+        if end.is_none_or(|end| end > file.length()) || metadata_bytes > MAX_METADATA_BYTES {
+            return Err(range_error());
         }
-        Ok(Self { at, metadata, body })
+        Ok(Self { offset, metadata_bytes, body_bytes })
     }
 
     pub(super) fn read_metadata(&self, file: &SharedFile) -> Result<Vec<u8>, LoadError> {
-        let mut bytes = vec![0; self.metadata];
-        read_exact(file, &mut bytes, self.at)?;
+        let mut bytes = vec![0; self.metadata_bytes];
+        read_exact(file, &mut bytes, self.offset)?;
         // the length follows a marker, except in files from before Arrow 0.15
         let skip = if bytes.starts_with(&[0xff; 4]) { 8 } else { 4 };
         if bytes.len() < skip {
@@ -54,29 +54,29 @@ impl Block {
     }
 
     fn body_offset(&self) -> u64 {
-        self.at + self.metadata as u64
+        self.offset + self.metadata_bytes as u64
     }
 }
 
-pub(super) fn read_exact(file: &SharedFile, buffer: &mut [u8], at: u64) -> Result<(), LoadError> {
-    let got = file.read_at(buffer, at)?;
-    if got < buffer.len() {
-        let (expected, found) = (at + buffer.len() as u64, at + got as u64);
+pub(super) fn read_exact(file: &SharedFile, buffer: &mut [u8], offset: u64) -> Result<(), LoadError> {
+    let read_len = file.read_at(buffer, offset)?;
+    if read_len < buffer.len() {
+        let (expected, found) = (offset + buffer.len() as u64, offset + read_len as u64);
         return Err(format!("it was cut short: expected {expected} bytes, found {found}").into());
     }
     Ok(())
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Span {
-    pub(super) at: u64,
+pub(super) struct ByteSpan {
+    pub(super) offset: u64,
     pub(super) length: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FieldNode {
     pub(super) rows: u64,
-    pub(super) nulls: u64,
+    pub(super) null_count: u64,
 }
 
 /// A record batch as its metadata describe it. Every buffer lies within the body of the batch, and
@@ -85,7 +85,7 @@ pub(super) struct FieldNode {
 pub(super) struct Batch {
     pub(super) rows: u64,
     pub(super) nodes: Vec<FieldNode>,
-    pub(super) buffers: Vec<Span>,
+    pub(super) buffers: Vec<ByteSpan>,
     /// Number of data buffers of each view column.
     pub(super) data_buffer_counts: Vec<usize>,
     pub(super) codec: Option<CompressionType>,
@@ -110,28 +110,32 @@ impl Batch {
     }
 
     fn new(batch: ipc::RecordBatch<'_>, block: &Block) -> Result<Self, String> {
-        let size = |value: i64| u64::try_from(value).map_err(|_| format!("a batch with the invalid length {value}"));
+        let parse_length =
+            |value: i64| u64::try_from(value).map_err(|_| format!("a batch with the invalid length {value}"));
         let mut nodes = Vec::new();
         for node in batch.nodes().iter().flatten() {
-            nodes.push(FieldNode { rows: size(node.length())?, nulls: size(node.null_count())? });
+            nodes.push(FieldNode { rows: parse_length(node.length())?, null_count: parse_length(node.null_count())? });
         }
         let mut buffers = Vec::new();
         for buffer in batch.buffers().iter().flatten() {
-            let (offset, length) = (size(buffer.offset())?, size(buffer.length())?);
-            if offset.checked_add(length).is_none_or(|end| end > block.body) {
-                return Err(format!("a buffer of {length} bytes at {offset} lies outside a body of {}", block.body));
+            let (offset, length) = (parse_length(buffer.offset())?, parse_length(buffer.length())?);
+            if offset.checked_add(length).is_none_or(|end| end > block.body_bytes) {
+                return Err(format!(
+                    "a buffer of {length} bytes at {offset} lies outside a body of {}",
+                    block.body_bytes
+                ));
             }
-            buffers.push(Span { at: block.body_offset() + offset, length });
+            buffers.push(ByteSpan { offset: block.body_offset() + offset, length });
         }
-        let mut variadic = Vec::new();
+        let mut data_buffer_counts = Vec::new();
         for count in batch.variadicBufferCounts().iter().flatten() {
-            variadic.push(size(count)? as usize);
+            data_buffer_counts.push(parse_length(count)? as usize);
         }
         let codec = batch.compression().map(|compression| compression.codec());
         if codec.is_some_and(|codec| !CODECS.contains(&codec)) {
             return Err("its compression is unknown; lz4 and zstd are supported".to_string());
         }
-        Ok(Self { rows: size(batch.length())?, nodes, buffers, data_buffer_counts: variadic, codec })
+        Ok(Self { rows: parse_length(batch.length())?, nodes, buffers, data_buffer_counts, codec })
     }
 }
 
@@ -142,37 +146,41 @@ pub(super) struct RootColumn {
     pub(super) name: String,
     pub(super) data_type: DataType,
     pub(super) dictionary_id: Option<i64>,
-    at: LayoutCounts,
-    size: LayoutCounts,
+    start: LayoutCounts,
+    counts: LayoutCounts,
 }
 
 impl RootColumn {
     /// Returns a separate column, such as the values of a dictionary.
     pub(super) fn standalone(name: &str, data_type: &DataType) -> Self {
-        let (at, size) = (LayoutCounts::default(), LayoutCounts::from_type(data_type, false));
-        Self { name: name.to_string(), data_type: data_type.clone(), dictionary_id: None, at, size }
+        let (start, counts) = (LayoutCounts::default(), LayoutCounts::from_type(data_type, false));
+        Self { name: name.to_string(), data_type: data_type.clone(), dictionary_id: None, start, counts }
     }
 
     /// Returns the type of the numbers and the count of numbers per row, if the numbers are
     /// contiguous in the last buffer of the column. This holds for numbers of a fixed width, and
     /// for lists of such numbers if the type states the length of the lists.
-    pub(super) fn numbers(&self) -> Option<(Element, usize)> {
+    pub(super) fn contiguous_numbers(&self) -> Option<(Element, usize)> {
         match &self.data_type {
-            DataType::FixedSizeList(_, size) if *size > 0 => Some((list_element(&self.data_type)?, *size as usize)),
+            DataType::FixedSizeList(_, size) if *size > 0 => {
+                Some((list_element_type(&self.data_type)?, *size as usize))
+            }
             other => Some((element_type(other)?, 1)),
         }
     }
 
     pub(super) fn nodes<'b>(&self, batch: &'b Batch) -> Result<&'b [FieldNode], String> {
-        let nodes = batch.nodes.get(self.at.nodes..self.at.nodes + self.size.nodes);
+        let nodes = batch.nodes.get(self.start.nodes..self.start.nodes + self.counts.nodes);
         nodes.ok_or_else(|| format!("a batch without column {:?}", self.name))
     }
 
-    pub(super) fn spans<'b>(&self, batch: &'b Batch) -> Result<&'b [Span], String> {
-        let data = |skip: usize, count: usize| batch.data_buffer_counts.iter().skip(skip).take(count).sum::<usize>();
+    pub(super) fn spans<'b>(&self, batch: &'b Batch) -> Result<&'b [ByteSpan], String> {
+        let sum_data_buffers =
+            |skip: usize, count: usize| batch.data_buffer_counts.iter().skip(skip).take(count).sum::<usize>();
         // the number of data buffers of the view columns, up to and including this column
-        let start = self.at.buffers + data(0, self.at.view_columns);
-        let end = start.checked_add(self.size.buffers + data(self.at.view_columns, self.size.view_columns));
+        let start = self.start.buffers + sum_data_buffers(0, self.start.view_columns);
+        let end = start
+            .checked_add(self.counts.buffers + sum_data_buffers(self.start.view_columns, self.counts.view_columns));
         let spans = end.and_then(|end| batch.buffers.get(start..end));
         spans.ok_or_else(|| format!("a batch without all buffers of column {:?}", self.name))
     }
@@ -187,12 +195,12 @@ pub(super) fn roots(
 ) -> Vec<RootColumn> {
     // files from before Arrow 1.0 have a validity bitmap for unions
     let old_unions = version < MetadataVersion::V5;
-    let mut at = LayoutCounts::default();
+    let mut next = LayoutCounts::default();
     let root = |(index, field): (usize, &Arc<Field>)| {
-        let (start, size) = (at, LayoutCounts::from_type(field.data_type(), old_unions));
-        at.add_tree(field.data_type(), old_unions);
+        let (start, counts) = (next, LayoutCounts::from_type(field.data_type(), old_unions));
+        next.add_tree(field.data_type(), old_unions);
         let (name, data_type) = (field.name().clone(), field.data_type().clone());
-        RootColumn { name, data_type, dictionary_id: dictionary(index), at: start, size }
+        RootColumn { name, data_type, dictionary_id: dictionary(index), start, counts }
     };
     fields.iter().enumerate().map(root).collect()
 }

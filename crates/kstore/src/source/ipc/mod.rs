@@ -21,7 +21,7 @@ use self::{
     cursor::IpcCursor,
     stored_buffer::{MemoryCost, memory_cost},
 };
-use super::column::{self, Layout, list_element};
+use super::column::{self, Layout, list_element_type};
 use super::load_error::{LoadError, catch_panic};
 use super::shared_file::{SharedFile, chunk_bytes};
 use super::{BoxedCursor, FileMetadata, Format, TableFile, data_type::element_type, unsupported};
@@ -58,13 +58,13 @@ pub struct IpcFile {
     roots: Vec<RootColumn>,
     layout: Layout,
     batches: Vec<Block>,
-    starts: Vec<u64>,
-    scanned: u64,
+    batch_starts: Vec<u64>,
+    scanned_bytes: u64,
     dictionaries: Vec<Block>,
     cached_dictionaries: Mutex<HashMap<i64, ArrayRef>>,
     /// The memory of each column in addition to its chunk. It is computed when it is first
     /// requested.
-    costs_by_root: Mutex<HashMap<usize, MemoryCost>>,
+    root_costs: Mutex<HashMap<usize, MemoryCost>>,
 }
 
 impl IpcFile {
@@ -91,24 +91,28 @@ impl IpcFile {
         let dictionary = |index| Some(schema_table.fields()?.get(index).dictionary()?.id());
         let roots = message::roots(schema.fields(), footer.version(), dictionary);
         let batches = read_blocks(&footer, false, &file)?;
-        let mut starts = vec![0u64];
+        let mut batch_starts = vec![0u64];
         for block in &batches {
             let rows = Batch::read(&file, block)?.rows;
-            let end = starts.last().and_then(|start| start.checked_add(rows));
-            starts.push(end.filter(|end| *end <= i64::MAX as u64).ok_or_else(|| format!("a batch of {rows} rows"))?);
+            let end = batch_starts.last().and_then(|start| start.checked_add(rows));
+            batch_starts
+                .push(end.filter(|end| *end <= i64::MAX as u64).ok_or_else(|| format!("a batch of {rows} rows"))?);
         }
-        let first = batches.iter().zip(starts.windows(2)).find(|(_, rows)| rows[0] < rows[1]).map(|(block, _)| block);
+        let first_block =
+            batches.iter().zip(batch_starts.windows(2)).find(|(_, rows)| rows[0] < rows[1]).map(|(block, _)| block);
         // if lists have offsets, their type does not state a length; the first row then determines
         // the length
-        let width = |root: usize| first.map_or(Ok(None), |block| reader::first_list_length(&file, &roots[root], block));
-        let layout = Layout::new(schema.fields(), width)?;
-        let value = |key: &str| schema.metadata().get(key).map(String::as_str);
-        let scanned = Arc::default();
-        let shape = |root: usize| reader::sparse_shape(&file.with_counter(&scanned), &roots[root], &batches);
-        let layout = layout.with_pandas_index(value(column::PANDAS_KEY)).with_sparse_shapes(
+        let list_length =
+            |root: usize| first_block.map_or(Ok(None), |block| reader::first_list_length(&file, &roots[root], block));
+        let layout = Layout::new(schema.fields(), list_length)?;
+        let metadata_value = |key: &str| schema.metadata().get(key).map(String::as_str);
+        let scanned_counter = Arc::default();
+        let measure_shape =
+            |root: usize| reader::sparse_shape(&file.with_counter(&scanned_counter), &roots[root], &batches);
+        let layout = layout.with_pandas_index(metadata_value(column::PANDAS_KEY)).with_sparse_shapes(
             schema.fields(),
-            value(SPARSE_KEY),
-            shape,
+            metadata_value(SPARSE_KEY),
+            measure_shape,
         )?;
         let dictionaries = read_blocks(&footer, true, &file)?;
         Ok(Self {
@@ -116,16 +120,16 @@ impl IpcFile {
             roots,
             layout,
             batches,
-            starts,
-            scanned: scanned.load(Ordering::Relaxed),
+            batch_starts,
+            scanned_bytes: scanned_counter.load(Ordering::Relaxed),
             dictionaries,
             cached_dictionaries: Mutex::default(),
-            costs_by_root: Mutex::default(),
+            root_costs: Mutex::default(),
         })
     }
 
     /// Returns the number of record batches.
-    pub fn batches(&self) -> usize {
+    pub fn batch_count(&self) -> usize {
         self.batches.len()
     }
 
@@ -137,9 +141,9 @@ impl IpcFile {
         }
         let mut parts: Vec<ArrayRef> = Vec::new();
         for block in &self.dictionaries {
-            let (number, delta, batch) = Batch::read_dictionary(&self.file, block)?;
-            if number == id {
-                if !delta {
+            let (dictionary_id, is_delta, batch) = Batch::read_dictionary(&self.file, block)?;
+            if dictionary_id == id {
+                if !is_delta {
                     parts.clear();
                 }
                 parts.push(reader::read_column(&self.file, &RootColumn::standalone("dictionary", data_type), &batch)?);
@@ -153,7 +157,7 @@ impl IpcFile {
                 crate::arrow::compute::concat(&parts).map_err(|error| error.to_string())?
             }
         };
-        let values = crate::source::arrow_values::to_supported(&values).map_err(|error| error.to_string())?;
+        let values = crate::source::arrow_values::to_viewable(&values).map_err(|error| error.to_string())?;
         cache.insert(id, Arc::clone(&values));
         Ok(values)
     }
@@ -169,34 +173,34 @@ impl IpcFile {
     /// batches are compressed, the unpacked columns of the largest batch. The numbers and views of
     /// a chunk are not included.
     fn column_bytes(&self, roots: &[usize]) -> usize {
-        let mut costs = self.costs_by_root.lock().unwrap_or_else(PoisonError::into_inner);
-        let unknown: Vec<usize> = roots.iter().copied().filter(|root| !costs.contains_key(root)).collect();
+        let mut costs = self.root_costs.lock().unwrap_or_else(PoisonError::into_inner);
+        let unmeasured: Vec<usize> = roots.iter().copied().filter(|root| !costs.contains_key(root)).collect();
         // errors are ignored here, because reading the rows reports them
-        let new_costs = catch_panic(|| self.measure(&unknown)).ok().and_then(Result::ok);
-        let new_costs = new_costs.unwrap_or_else(|| vec![MemoryCost::default(); unknown.len()]);
-        costs.extend(unknown.into_iter().zip(new_costs));
-        let MemoryCost { unpacked, transient: passing } =
-            roots.iter().fold(MemoryCost::default(), |sum, root| sum.then(costs[root]));
-        usize::try_from(unpacked.saturating_add(passing)).unwrap_or(usize::MAX)
+        let new_costs = catch_panic(|| self.measure_costs(&unmeasured)).ok().and_then(Result::ok);
+        let new_costs = new_costs.unwrap_or_else(|| vec![MemoryCost::default(); unmeasured.len()]);
+        costs.extend(unmeasured.into_iter().zip(new_costs));
+        let MemoryCost { unpacked, transient } =
+            roots.iter().fold(MemoryCost::default(), |sum, root| sum.followed_by(costs[root]));
+        usize::try_from(unpacked.saturating_add(transient)).unwrap_or(usize::MAX)
     }
 
-    fn measure(&self, roots: &[usize]) -> Result<Vec<MemoryCost>, LoadError> {
+    fn measure_costs(&self, roots: &[usize]) -> Result<Vec<MemoryCost>, LoadError> {
         let mut costs = vec![(MemoryCost::default(), 0); roots.len()];
         for block in if roots.is_empty() { &[] } else { &self.batches[..] } {
             let batch = Batch::read(&self.file, block)?;
-            for (root, (most, longest)) in roots.iter().zip(&mut costs) {
+            for (root, (max_cost, longest_text)) in roots.iter().zip(&mut costs) {
                 let cost = self.unpacking_cost(&self.roots[*root], &batch)?;
-                most.unpacked = most.unpacked.max(cost.unpacked);
-                most.transient = most.transient.max(cost.transient);
-                *longest = reader::longest_text(&self.file, &self.roots[*root], &batch)?.max(*longest);
+                max_cost.unpacked = max_cost.unpacked.max(cost.unpacked);
+                max_cost.transient = max_cost.transient.max(cost.transient);
+                *longest_text = reader::longest_text(&self.file, &self.roots[*root], &batch)?.max(*longest_text);
             }
         }
-        let total_costs = roots.iter().zip(costs).map(|(root, (most, longest))| {
+        let total_costs = roots.iter().zip(costs).map(|(root, (max_cost, longest))| {
             let dictionary = self.roots[*root].dictionary_id.map_or(Ok(0), |id| self.dictionary_bytes(id))?;
             // two copies: the texts of a chunk as they are read, and their copy while the array is
             // built
-            let texts = if longest > 0 { 2 * longest.saturating_add(CHUNK_TEXT_BYTES) } else { 0 };
-            Ok(most.then(MemoryCost { unpacked: dictionary.saturating_add(texts), transient: 0 }))
+            let text_bytes = if longest > 0 { 2 * longest.saturating_add(CHUNK_TEXT_BYTES) } else { 0 };
+            Ok(max_cost.followed_by(MemoryCost { unpacked: dictionary.saturating_add(text_bytes), transient: 0 }))
         });
         total_costs.collect()
     }
@@ -205,9 +209,9 @@ impl IpcFile {
     /// while it is being unpacked.
     fn unpacking_cost(&self, root: &RootColumn, batch: &Batch) -> Result<MemoryCost, LoadError> {
         let spans = if batch.codec.is_some() { root.spans(batch)? } else { &[] };
-        spans
-            .iter()
-            .try_fold(MemoryCost::default(), |sum, span| Ok(sum.then(memory_cost(&self.file, *span, batch.codec)?)))
+        spans.iter().try_fold(MemoryCost::default(), |sum, span| {
+            Ok(sum.followed_by(memory_cost(&self.file, *span, batch.codec)?))
+        })
     }
 
     /// Returns the memory in bytes that reading a dictionary needs: for its stored parts, its
@@ -215,8 +219,8 @@ impl IpcFile {
     fn dictionary_bytes(&self, id: i64) -> Result<u64, LoadError> {
         let mut bytes = 0u64;
         for block in &self.dictionaries {
-            let (number, _, batch) = Batch::read_dictionary(&self.file, block)?;
-            for span in batch.buffers.iter().filter(|_| number == id) {
+            let (dictionary_id, _, batch) = Batch::read_dictionary(&self.file, block)?;
+            for span in batch.buffers.iter().filter(|_| dictionary_id == id) {
                 let cost = memory_cost(&self.file, *span, batch.codec)?;
                 bytes = bytes
                     .saturating_add(cost.unpacked + cost.transient)
@@ -228,32 +232,34 @@ impl IpcFile {
 }
 
 fn row_bytes(root: &RootColumn, width: Option<usize>) -> usize {
-    match (list_element(&root.data_type), width, element_type(&root.data_type)) {
-        (Some(element), Some(width), _) => element.size() * width,
-        (_, _, Some(element)) => element.size(),
+    match (list_element_type(&root.data_type), width, element_type(&root.data_type)) {
+        (Some(element), Some(width), _) => element.bytes_per_value() * width,
+        (_, _, Some(element)) => element.bytes_per_value(),
         _ => TEXT_BYTES.max(reader::fixed_value_bytes(&root.data_type)),
     }
 }
 
 impl TableFile for IpcFile {
     fn metadata(&self) -> FileMetadata<'_> {
-        let rows = self.starts.last().copied().unwrap_or(0);
+        let rows = self.batch_starts.last().copied().unwrap_or(0);
         FileMetadata {
             format: NAME,
             schema: &self.layout.schema,
             rows,
             bytes: self.file.length(),
-            bytes_scanned: self.scanned,
+            bytes_scanned: self.scanned_bytes,
         }
     }
 
     fn is_all_missing(&self, column: usize) -> bool {
-        self.layout.root(column).is_some_and(|root| self.roots[root].data_type == DataType::Null)
+        self.layout.scalar_root(column).is_some_and(|root| self.roots[root].data_type == DataType::Null)
     }
 
     fn resident_bytes(&self) -> usize {
-        let batches = self.batches.len() * (size_of::<Block>() + size_of::<u64>());
-        super::format::OPEN_FILE_BYTES + self.layout.schema.columns.len() * super::format::OPEN_COLUMN_BYTES + batches
+        let batch_bytes = self.batches.len() * (size_of::<Block>() + size_of::<u64>());
+        super::format::OPEN_FILE_BYTES
+            + self.layout.schema.columns.len() * super::format::OPEN_COLUMN_BYTES
+            + batch_bytes
     }
 
     /// Returns twice the bytes of a chunk, plus the bytes of texts, dictionaries and unpacked
@@ -262,8 +268,8 @@ impl TableFile for IpcFile {
     fn footprint(&self, columns: &[usize]) -> usize {
         let roots = self.layout.roots(columns);
         let row: usize = roots.iter().map(|root| row_bytes(&self.roots[*root], self.layout.list_widths[*root])).sum();
-        let chunk = 2 * row * self.chunk_rows(&roots);
-        chunk.saturating_add(self.column_bytes(&roots))
+        let chunk_bytes = 2 * row * self.chunk_rows(&roots);
+        chunk_bytes.saturating_add(self.column_bytes(&roots))
     }
 
     fn open(&self, columns: &[usize], rows: Range<u64>, bytes_read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
@@ -280,20 +286,20 @@ fn read_blocks(footer: &Footer<'_>, dictionaries: bool, file: &SharedFile) -> Re
 fn read_footer(file: &SharedFile) -> Result<Vec<u8>> {
     let (mut start, mut end) = ([0; 8], [0; 10]);
     let length = file.length();
-    let ends = file.read_at(&mut start, 0).and_then(|_| file.read_at(&mut end, length.saturating_sub(10)));
-    ends.map_err(|error| file.read_error(error))?;
+    let result = file.read_at(&mut start, 0).and_then(|_| file.read_at(&mut end, length.saturating_sub(10)));
+    result.map_err(|error| file.read_error(error))?;
     if !start.starts_with(MAGIC) {
         let description = unsupported::describe_unsupported(file.path(), &start);
-        return Err(file.malformed(description.unwrap_or_else(|| "it does not start with ARROW1".to_string())));
+        return Err(file.malformed_error(description.unwrap_or_else(|| "it does not start with ARROW1".to_string())));
     }
     if &end[4..] != MAGIC {
-        return Err(file.malformed("it is truncated: its footer is missing; copy or write it again"));
+        return Err(file.malformed_error("it is truncated: its footer is missing; copy or write it again"));
     }
     let [a, b, c, d, ..] = end;
     let size = i32::from_le_bytes([a, b, c, d]);
-    let room = length.saturating_sub(10 + start.len() as u64);
-    let size = u64::try_from(size).ok().filter(|size| *size <= room);
-    let Some(size) = size else { return Err(file.malformed("its footer has an invalid length")) };
+    let max_size = length.saturating_sub(10 + start.len() as u64);
+    let size = u64::try_from(size).ok().filter(|size| *size <= max_size);
+    let Some(size) = size else { return Err(file.malformed_error("its footer has an invalid length")) };
     let mut footer = vec![0; size as usize];
     read_exact(file, &mut footer, length - 10 - size).map_err(|error| error.into_error(file.path(), NAME))?;
     Ok(footer)

@@ -1,8 +1,8 @@
 //! Reads some rows of one column of a record batch.
 
 use super::IpcFile;
-use super::message::{Batch, Block, LayoutCounts, RootColumn, Span};
-use super::stored_buffer::{StoredBuffer, stream};
+use super::message::{Batch, Block, ByteSpan, LayoutCounts, RootColumn};
+use super::stored_buffer::{StoredBuffer, open_stream};
 use crate::arrow::array::{Array, ArrayData, ArrayRef, ByteView, make_array, new_null_array};
 use crate::arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer};
 use crate::arrow::compute::{TakeOptions, concat, take};
@@ -19,7 +19,7 @@ use std::ops::Range;
 
 const VIEW_BYTES: usize = 16;
 /// Maximum length of a text that is stored in the view itself.
-const MAX_INLINE_TEXT: u32 = 12;
+const MAX_INLINE_BYTES: u32 = 12;
 
 /// Returns whether the type has offsets into contiguous items. Texts do, and so do the entries of
 /// sparse rows.
@@ -43,18 +43,18 @@ pub(super) fn fixed_value_bytes(data_type: &DataType) -> usize {
 
 pub(super) struct ColumnReader<'a> {
     pub(super) root: &'a RootColumn,
-    width: Option<usize>,
+    list_length: Option<usize>,
     pub(super) buffers: Vec<StoredBuffer>,
     /// Null counts: of the column, and of the items in its lists.
-    pub(super) nulls: Vec<u64>,
+    pub(super) null_counts: Vec<u64>,
     /// The memory of the previous chunk, which is reused. If every chunk were allocated anew, the
     /// memory would become fragmented.
-    spare: MutableBuffer,
+    reused_buffer: MutableBuffer,
 }
 
 impl<'a> ColumnReader<'a> {
-    pub(super) fn new(root: &'a RootColumn, width: Option<usize>) -> Self {
-        Self { root, width, buffers: Vec::new(), nulls: Vec::new(), spare: MutableBuffer::new(0) }
+    pub(super) fn new(root: &'a RootColumn, list_length: Option<usize>) -> Self {
+        Self { root, list_length, buffers: Vec::new(), null_counts: Vec::new(), reused_buffer: MutableBuffer::new(0) }
     }
 
     pub(super) fn enter_batch(&mut self, file: &SharedFile, batch: &Batch) -> Result<(), LoadError> {
@@ -63,7 +63,7 @@ impl<'a> ColumnReader<'a> {
             let name = &self.root.name;
             return Err(format!("column {name:?} has {} rows in a batch of {}", node.rows, batch.rows).into());
         }
-        self.nulls = nodes.iter().map(|node| node.nulls).collect();
+        self.null_counts = nodes.iter().map(|node| node.null_count).collect();
         for span in self.root.spans(batch)? {
             self.buffers.push(StoredBuffer::prepare(file, *span, batch.codec)?);
         }
@@ -77,82 +77,86 @@ impl<'a> ColumnReader<'a> {
         ipc: &IpcFile,
         root: usize,
         rows: Range<u64>,
-        before: Option<LoadedColumn>,
+        previous: Option<LoadedColumn>,
     ) -> Result<LoadedColumn, LoadError> {
-        self.spare = before.and_then(LoadedColumn::into_buffer).unwrap_or_default();
+        self.reused_buffer = previous.and_then(LoadedColumn::into_buffer).unwrap_or_default();
         let column = self.root;
         let array = match &column.data_type {
             DataType::Dictionary(keys, values) => {
                 let id = column.dictionary_id.ok_or_else(|| "a dictionary without an ID".to_string())?;
-                let (values, keys) = (ipc.dictionary(id, values)?, self.array(keys, rows)?);
+                let (values, keys) = (ipc.dictionary(id, values)?, self.read_array(keys, rows)?);
                 // a key beyond the dictionary returns an error instead of a panic
                 take(&values, &keys, Some(TakeOptions { check_bounds: true }))?
             }
             DataType::Null => new_null_array(&DataType::Null, (rows.end - rows.start) as usize),
-            data_type => self.array(data_type, rows)?,
+            data_type => self.read_array(data_type, rows)?,
         };
         LoadedColumn::new(&array, &ipc.layout, root)
     }
 
-    fn array(&mut self, data_type: &DataType, rows: Range<u64>) -> Result<ArrayRef, LoadError> {
-        Ok(make_array(self.part(LayoutCounts::default(), data_type, rows)?.0))
+    fn read_array(&mut self, data_type: &DataType, rows: Range<u64>) -> Result<ArrayRef, LoadError> {
+        Ok(make_array(self.read_part(LayoutCounts::default(), data_type, rows)?.0))
     }
 
     /// Reads some items of a part of the column. The node and the buffers of the part are at
     /// position `at`. Returns the position of the next part.
-    fn part(
+    fn read_part(
         &mut self,
         at: LayoutCounts,
         data_type: &DataType,
         items: Range<u64>,
     ) -> Result<(ArrayData, LayoutCounts), LoadError> {
-        let (slot, count) = (at.buffers + 1, items.end - items.start);
-        let nulls = self.validity(at, items.clone())?;
-        let data = ArrayData::builder(data_type.clone()).len(count as usize).nulls(nulls.clone());
+        let (data_buffer, item_count) = (at.buffers + 1, items.end - items.start);
+        let validity = self.read_validity(at, items.clone())?;
+        let data = ArrayData::builder(data_type.clone()).len(item_count as usize).nulls(validity.clone());
         let mut next = at;
         next.add_node(data_type);
         let data = match data_type {
-            DataType::Boolean => data.add_buffer(read_bits(&self.buffers[slot], items)?.sliced()),
+            DataType::Boolean => data.add_buffer(read_bits(&self.buffers[data_buffer], items)?.sliced()),
             view if is_view(view) => {
-                let (views, texts) = self.views(items)?;
+                let (views, texts) = self.read_views(items)?;
                 data.add_buffer(views).add_buffer(texts)
             }
             DataType::Utf8 | DataType::Binary | DataType::LargeUtf8 | DataType::LargeBinary => {
-                let starts = read_offsets(&self.buffers[slot], data_type, items)?;
+                let starts = read_offsets(&self.buffers[data_buffer], data_type, items)?;
                 let (first, last) = (starts[0], starts[starts.len() - 1]);
-                let text = self.buffers[slot + 1].read(first, last - first)?;
-                data.add_buffer(rebased(&starts, data_type)).add_buffer(text)
+                let text = self.buffers[data_buffer + 1].read(first, last - first)?;
+                data.add_buffer(rebase_offsets(&starts, data_type)).add_buffer(text)
             }
             DataType::FixedSizeList(item, size) => {
                 let size = u64::try_from(*size).map_err(|_| format!("lists of the invalid length {size}"))?;
-                let item = self.part(next, item.data_type(), items.start * size..items.end * size)?.0;
+                let item = self.read_part(next, item.data_type(), items.start * size..items.end * size)?.0;
                 data.add_child_data(item)
             }
             DataType::List(item) | DataType::LargeList(item) | DataType::Map(item, _) => {
-                let starts = read_offsets(&self.buffers[slot], data_type, items)?;
-                let (starts, runs) = self.offsets_and_runs(&starts, nulls.as_ref())?;
-                let part = |run| Ok(make_array(self.part(next, item.data_type(), run)?.0));
-                let parts = runs.into_iter().map(part).collect::<Result<Vec<_>, LoadError>>()?;
+                let starts = read_offsets(&self.buffers[data_buffer], data_type, items)?;
+                let (starts, item_ranges) = self.offsets_and_item_ranges(&starts, validity.as_ref())?;
+                let part = |run| Ok(make_array(self.read_part(next, item.data_type(), run)?.0));
+                let parts = item_ranges.into_iter().map(part).collect::<Result<Vec<_>, LoadError>>()?;
                 let item = match &parts[..] {
                     [single] => single.to_data(),
                     parts => concat(&parts.iter().map(AsRef::as_ref).collect::<Vec<_>>())?.to_data(),
                 };
                 // no part follows a list, so that `next` need not skip the items of the list
-                data.add_buffer(rebased(&starts, data_type)).add_child_data(item)
+                data.add_buffer(rebase_offsets(&starts, data_type)).add_child_data(item)
             }
             DataType::Struct(fields) => {
                 let mut data = data;
                 for field in fields {
-                    let (part, following) = self.part(next, field.data_type(), items.clone())?;
-                    (data, next) = (data.add_child_data(part), following);
+                    let (part, next_part) = self.read_part(next, field.data_type(), items.clone())?;
+                    (data, next) = (data.add_child_data(part), next_part);
                 }
                 data
             }
             other => match fixed_value_bytes(other) as u64 {
                 0 => return Err(format!("a column of {}, which is not supported", column_kind(other)).into()),
                 size => {
-                    let into = std::mem::take(&mut self.spare);
-                    data.add_buffer(self.buffers[slot].read_into(items.start * size, count * size, into)?)
+                    let buffer = std::mem::take(&mut self.reused_buffer);
+                    data.add_buffer(self.buffers[data_buffer].read_into(
+                        items.start * size,
+                        item_count * size,
+                        buffer,
+                    )?)
                 }
             },
         };
@@ -161,30 +165,34 @@ impl<'a> ColumnReader<'a> {
 
     /// Returns the offsets of the lists of some rows, relative to the items that are read, and the
     /// ranges of these items. The items of a missing list are not read.
-    fn offsets_and_runs(
+    fn offsets_and_item_ranges(
         &self,
         starts: &[u64],
-        lists: Option<&NullBuffer>,
+        list_validity: Option<&NullBuffer>,
     ) -> Result<(Vec<u64>, Vec<Range<u64>>), LoadError> {
-        if let Some(width) = self.width {
-            column::check_lengths(starts.windows(2).map(|pair| (pair[1] - pair[0]) as usize), lists, width)?;
+        if let Some(width) = self.list_length {
+            column::check_list_lengths(
+                starts.windows(2).map(|pair| (pair[1] - pair[0]) as usize),
+                list_validity,
+                width,
+            )?;
         }
-        let (mut ends, mut runs) = (vec![0], Vec::<Range<u64>>::new());
+        let (mut offsets, mut item_ranges) = (vec![0], Vec::<Range<u64>>::new());
         for (row, bounds) in starts.windows(2).enumerate() {
-            let is_present = lists.is_none_or(|lists| lists.is_valid(row));
+            let is_present = list_validity.is_none_or(|lists| lists.is_valid(row));
             let item_range = bounds[0]..if is_present { bounds[1] } else { bounds[0] };
-            ends.push(ends[row] + (item_range.end - item_range.start));
-            match runs.last_mut().filter(|run| run.end == item_range.start) {
+            offsets.push(offsets[row] + (item_range.end - item_range.start));
+            match item_ranges.last_mut().filter(|run| run.end == item_range.start) {
                 Some(run) => run.end = item_range.end,
-                None => runs.push(item_range),
+                None => item_ranges.push(item_range),
             }
         }
-        Ok((ends, runs))
+        Ok((offsets, item_ranges))
     }
 
     /// Returns the validity of some items of a part; `None` if all of them have a value.
-    fn validity(&self, at: LayoutCounts, items: Range<u64>) -> Result<Option<NullBuffer>, LoadError> {
-        if self.nulls.get(at.nodes) == Some(&0) {
+    fn read_validity(&self, at: LayoutCounts, items: Range<u64>) -> Result<Option<NullBuffer>, LoadError> {
+        if self.null_counts.get(at.nodes) == Some(&0) {
             return Ok(None);
         }
         let nulls = NullBuffer::new(read_bits(&self.buffers[at.buffers], items)?);
@@ -194,17 +202,18 @@ impl<'a> ColumnReader<'a> {
     /// Returns the views of some rows, and a buffer with their texts in row order. The buffer has
     /// the texts that do not fit into a view. Only the texts of these rows are read, because the
     /// buffers of the batch may be large.
-    fn views(&self, rows: Range<u64>) -> Result<(Buffer, Buffer), LoadError> {
+    fn read_views(&self, rows: Range<u64>) -> Result<(Buffer, Buffer), LoadError> {
         let size = VIEW_BYTES as u64;
         let stored = self.buffers[1].read(rows.start * size, (rows.end - rows.start) * size)?;
         let mut views = stored.typed_data::<u128>().to_vec();
         let mut texts = Vec::new();
-        for view in views.iter_mut().filter(|view| **view as u32 > MAX_INLINE_TEXT) {
+        for view in views.iter_mut().filter(|view| **view as u32 > MAX_INLINE_BYTES) {
             let ByteView { length, buffer_index, offset, .. } = ByteView::from(*view);
-            let from = self.buffers.get(2 + buffer_index as usize);
-            let from = from.ok_or_else(|| format!("a text in buffer {buffer_index}, which does not exist"))?;
+            let text_buffer = self.buffers.get(2 + buffer_index as usize);
+            let text_buffer =
+                text_buffer.ok_or_else(|| format!("a text in buffer {buffer_index}, which does not exist"))?;
             let new_offset = u32::try_from(texts.len()).map_err(|_| "texts of more than 4 GiB".to_string())?;
-            from.append_to(offset.into(), length as usize, &mut texts)?;
+            text_buffer.append_to(offset.into(), length as usize, &mut texts)?;
             *view = ByteView { length, buffer_index: 0, offset: new_offset, ..ByteView::from(*view) }.into();
         }
         Ok((Buffer::from_vec(views), Buffer::from_vec(texts)))
@@ -212,13 +221,13 @@ impl<'a> ColumnReader<'a> {
 
     /// Returns how many rows of the range have together at most `max_bytes` of text; at least 1.
     pub(super) fn rows_that_fit(&self, rows: Range<u64>, max_bytes: u64) -> Result<u64, LoadError> {
-        let mut total = 0u64;
+        let mut total_bytes = 0u64;
         let mut lengths = self.text_lengths(rows.clone())?.into_iter();
-        let fits = lengths.position(|length| {
-            total = total.saturating_add(length);
-            total > max_bytes
+        let exceeding_row = lengths.position(|length| {
+            total_bytes = total_bytes.saturating_add(length);
+            total_bytes > max_bytes
         });
-        Ok(fits.map_or(rows.end - rows.start, |row| (row as u64).max(1)))
+        Ok(exceeding_row.map_or(rows.end - rows.start, |row| (row as u64).max(1)))
     }
 
     /// Returns the bytes of the text or of the entries in each of some rows. The list is empty for
@@ -265,7 +274,7 @@ fn read_offsets(stored: &StoredBuffer, data_type: &DataType, rows: Range<u64>) -
 }
 
 /// Returns the offsets relative to the first of them, in the width in which they are stored.
-fn rebased(offsets: &[u64], data_type: &DataType) -> Buffer {
+fn rebase_offsets(offsets: &[u64], data_type: &DataType) -> Buffer {
     let first = offsets[0];
     match has_large_offsets(data_type) {
         true => offsets.iter().map(|offset| (offset - first) as i64).collect(),
@@ -279,7 +288,7 @@ pub(super) fn read_column(file: &SharedFile, root: &RootColumn, batch: &Batch) -
         return Ok(crate::arrow::array::new_empty_array(&root.data_type));
     }
     column.enter_batch(file, batch)?;
-    column.array(&root.data_type, 0..batch.rows)
+    column.read_array(&root.data_type, 0..batch.rows)
 }
 
 /// If the texts of a batch have at most this many bytes in total, they are not measured one by one.
@@ -293,32 +302,32 @@ const VALUES_PER_READ: u64 = 8 << 10;
 /// of equal rows may unpack to a thousand times its size in the file.
 fn for_each_value(
     (file, batch): (&SharedFile, &Batch),
-    span: Span,
-    (count, size): (u64, usize),
-    mut visit: impl FnMut(&[u8]),
+    span: ByteSpan,
+    (value_count, value_bytes): (u64, usize),
+    mut visitor: impl FnMut(&[u8]),
 ) -> Result<(), LoadError> {
-    let mut bytes = stream(file, span, batch.codec)?;
-    let mut part = vec![0; count.min(VALUES_PER_READ) as usize * size];
-    for start in (0..count).step_by(VALUES_PER_READ as usize) {
-        let part = &mut part[..(count - start).min(VALUES_PER_READ) as usize * size];
+    let mut bytes = open_stream(file, span, batch.codec)?;
+    let mut part = vec![0; value_count.min(VALUES_PER_READ) as usize * value_bytes];
+    for start in (0..value_count).step_by(VALUES_PER_READ as usize) {
+        let part = &mut part[..(value_count - start).min(VALUES_PER_READ) as usize * value_bytes];
         bytes.read_exact(part).map_err(|_| "a buffer is shorter than its rows need, or damaged".to_string())?;
-        part.chunks_exact(size).for_each(&mut visit);
+        part.chunks_exact(value_bytes).for_each(&mut visitor);
     }
     Ok(())
 }
 
 /// Returns the length of the longest list (in items) or text (in bytes) of a batch.
-fn longest_item(file: (&SharedFile, &Batch), root: &RootColumn, rows: u64) -> Result<u64, LoadError> {
+fn longest_item(file_and_batch: (&SharedFile, &Batch), root: &RootColumn, rows: u64) -> Result<u64, LoadError> {
     let size = if has_large_offsets(&root.data_type) { 8 } else { 4 };
-    let span = root.spans(file.1)?[1];
-    let (mut before, mut longest) = (None, 0i64);
-    for_each_value(file, span, (rows + 1, size), |bytes| {
+    let span = root.spans(file_and_batch.1)?[1];
+    let (mut previous_offset, mut longest) = (None, 0i64);
+    for_each_value(file_and_batch, span, (rows + 1, size), |bytes| {
         let offset = bytes.first_chunk().map_or_else(
             || bytes.first_chunk().map_or(0, |bytes| i32::from_le_bytes(*bytes).into()),
             |bytes| i64::from_le_bytes(*bytes),
         );
-        longest = longest.max(before.map_or(0, |before| offset.saturating_sub(before)));
-        before = Some(offset);
+        longest = longest.max(previous_offset.map_or(0, |before| offset.saturating_sub(before)));
+        previous_offset = Some(offset);
     })?;
     Ok(u64::try_from(longest).unwrap_or(0))
 }
@@ -332,9 +341,9 @@ pub(super) fn longest_text(file: &SharedFile, root: &RootColumn, batch: &Batch) 
         return Ok(0);
     }
     let spans = root.spans(batch)?;
-    let texts: u64 = spans.iter().skip(2).map(|span| span.length).sum();
-    if texts <= SMALL_TEXT_BYTES && batch.codec.is_none() {
-        return Ok(texts.max(1));
+    let text_bytes: u64 = spans.iter().skip(2).map(|span| span.length).sum();
+    if text_bytes <= SMALL_TEXT_BYTES && batch.codec.is_none() {
+        return Ok(text_bytes.max(1));
     }
     if !is_view {
         let entry_bytes = if sparse_entries::entry_fields(&root.data_type).is_some() { ENTRY_BYTES as u64 } else { 1 };
@@ -364,13 +373,13 @@ pub(super) fn sparse_shape(file: &SharedFile, root: &RootColumn, blocks: &[Block
         }
         // the offsets are followed by the validity of the entries, the validity of the indices, and
         // the indices
-        let (span, mut largest) = (spans[4], -1);
-        for_each_value((file, &batch), span, (nodes[2].rows, element.size()), |bytes| {
+        let (span, mut max_index) = (spans[4], -1);
+        for_each_value((file, &batch), span, (nodes[2].rows, element.bytes_per_value()), |bytes| {
             let index = ColumnView { values: Values::from_bytes(bytes, element), nulls: None }.integer(0);
-            largest = largest.max(index.unwrap_or(-1));
+            max_index = max_index.max(index.unwrap_or(-1));
         })?;
         let longest = longest_item((file, &batch), root, batch.rows)?;
-        let [width, longest] = [largest + 1, longest.into()].map(|size| usize::try_from(size).unwrap_or(0));
+        let [width, longest] = [max_index + 1, longest.into()].map(|size| usize::try_from(size).unwrap_or(0));
         shape = shape.union(SparseShape { width, longest });
     }
     // more entries than columns: some entries are duplicates
@@ -388,7 +397,7 @@ pub(super) fn first_list_length(
     let batch = Batch::read(file, block)?;
     let (spans, nodes) = (root.spans(&batch)?, root.nodes(&batch)?);
     let mut is_present = true;
-    if nodes[0].nulls > 0 {
+    if nodes[0].null_count > 0 {
         for_each_value((file, &batch), spans[0], (1, 1), |bits| is_present = bits[0] & 1 == 1)?;
     }
     let length = usize::try_from(longest_item((file, &batch), root, 1)?).unwrap_or(0);

@@ -2,26 +2,30 @@
 
 use super::super::load_error::LoadError;
 use super::super::shared_file::SharedFile;
-use super::message::{Span, read_exact};
+use super::message::{ByteSpan, read_exact};
 use crate::arrow::buffer::{Buffer, MutableBuffer};
 use crate::arrow::ipc::CompressionType;
 use std::io::{BufReader, Read};
 
 #[derive(Debug)]
 pub(super) enum StoredBuffer {
-    InFile(SharedFile, Span),
+    InFile(SharedFile, ByteSpan),
     InMemory(Vec<u8>),
 }
 
 impl StoredBuffer {
     /// Prepares a buffer. A compressed buffer is read and unpacked; an uncompressed buffer stays in
     /// the file.
-    pub(super) fn prepare(file: &SharedFile, span: Span, codec: Option<CompressionType>) -> Result<Self, LoadError> {
+    pub(super) fn prepare(
+        file: &SharedFile,
+        span: ByteSpan,
+        codec: Option<CompressionType>,
+    ) -> Result<Self, LoadError> {
         let Some(codec) = codec.filter(|_| span.length > 0) else { return Ok(Self::InFile(file.clone(), span)) };
         let (unpacked, packed) = split_length_prefix(file, span)?;
         let Some(unpacked) = unpacked else { return Ok(Self::InFile(file.clone(), packed)) };
         let mut bytes = vec![0; packed.length as usize];
-        read_exact(file, &mut bytes, packed.at)?;
+        read_exact(file, &mut bytes, packed.offset)?;
         Ok(Self::InMemory(unpack(codec, &bytes, unpacked)?))
     }
 
@@ -37,15 +41,15 @@ impl StoredBuffer {
     fn check_range(&self, start: u64, length: u64) -> Result<(), LoadError> {
         match start.checked_add(length).filter(|end| *end <= self.length()) {
             Some(_) => Ok(()),
-            None => Err(too_short(start.saturating_add(length), self.length())),
+            None => Err(too_short_error(start.saturating_add(length), self.length())),
         }
     }
 
-    pub(super) fn copy_to(&self, start: u64, into: &mut [u8]) -> Result<(), LoadError> {
-        self.check_range(start, into.len() as u64)?;
+    pub(super) fn copy_to(&self, start: u64, out: &mut [u8]) -> Result<(), LoadError> {
+        self.check_range(start, out.len() as u64)?;
         match self {
-            Self::InFile(file, span) => read_exact(file, into, span.at + start)?,
-            Self::InMemory(bytes) => into.copy_from_slice(&bytes[start as usize..][..into.len()]),
+            Self::InFile(file, span) => read_exact(file, out, span.offset + start)?,
+            Self::InMemory(bytes) => out.copy_from_slice(&bytes[start as usize..][..out.len()]),
         }
         Ok(())
     }
@@ -62,15 +66,15 @@ impl StoredBuffer {
         Ok(into.into())
     }
 
-    pub(super) fn append_to(&self, start: u64, length: usize, to: &mut Vec<u8>) -> Result<(), LoadError> {
+    pub(super) fn append_to(&self, start: u64, length: usize, out: &mut Vec<u8>) -> Result<(), LoadError> {
         self.check_range(start, length as u64)?;
-        let have = to.len();
-        to.resize(have + length, 0);
-        self.copy_to(start, &mut to[have..])
+        let previous_len = out.len();
+        out.resize(previous_len + length, 0);
+        self.copy_to(start, &mut out[previous_len..])
     }
 }
 
-fn too_short(needed: u64, length: u64) -> LoadError {
+fn too_short_error(needed: u64, length: u64) -> LoadError {
     format!("a buffer has {length} bytes, but its rows need {needed}").into()
 }
 
@@ -88,26 +92,26 @@ pub(super) struct MemoryCost {
 impl MemoryCost {
     /// Returns the cost of buffers that are unpacked one after the other and then held at the same
     /// time.
-    pub(super) fn then(self, next: Self) -> Self {
+    pub(super) fn followed_by(self, next: Self) -> Self {
         Self { unpacked: self.unpacked.saturating_add(next.unpacked), transient: self.transient.max(next.transient) }
     }
 }
 
 pub(super) fn memory_cost(
     file: &SharedFile,
-    span: Span,
+    span: ByteSpan,
     codec: Option<CompressionType>,
 ) -> Result<MemoryCost, LoadError> {
     let Some(codec) = codec.filter(|_| span.length > 0) else { return Ok(MemoryCost::default()) };
     let (unpacked, packed) = split_length_prefix(file, span)?;
     let Some(unpacked) = unpacked else { return Ok(MemoryCost::default()) };
-    let decoder = match codec {
+    let decoder_bytes = match codec {
         CompressionType::LZ4_FRAME => lz4_decoder_bytes(file, packed)?,
         // zstd's window has the length of the unpacked data if this length is stored, and it is
         // never filled beyond it
         _ => ZSTD_DECODER_BYTES + unpacked,
     };
-    Ok(MemoryCost { unpacked, transient: packed.length.saturating_add(decoder) })
+    Ok(MemoryCost { unpacked, transient: packed.length.saturating_add(decoder_bytes) })
 }
 
 /// Bytes of zstd's context (95,992 by `ZSTD_estimateDCtxSize` of 1.5.7), of an input block and an
@@ -118,24 +122,24 @@ const ZSTD_DECODER_BYTES: u64 = (96 + 3 * 128) << 10;
 /// If blocks refer to earlier blocks, it also allocates two more unpacked blocks and the window of
 /// 64 KiB. The sizes follow from the first bytes of the frame (LZ4 Frame Format Description 1.6.4):
 /// the magic number, then the flags, then a code for the size of a block.
-fn lz4_decoder_bytes(file: &SharedFile, packed: Span) -> Result<u64, LoadError> {
+fn lz4_decoder_bytes(file: &SharedFile, packed: ByteSpan) -> Result<u64, LoadError> {
     const INDEPENDENT: u8 = 0x20;
     let mut frame = [0; 6];
     if packed.length < frame.len() as u64 {
         return Ok(0);
     }
-    read_exact(file, &mut frame, packed.at)?;
-    let (flags, size) = (frame[4], frame[5] >> 4 & 7);
+    read_exact(file, &mut frame, packed.offset)?;
+    let (flags, block_size_code) = (frame[4], frame[5] >> 4 & 7);
     // the code 4 means 64 KiB, 5 means 256 KiB, 6 means 1 MiB, and 7 means 4 MiB
-    let block = 1 << (8 + 2 * u64::from(size));
-    Ok(block + if flags & INDEPENDENT == 0 { 2 * block + (64 << 10) } else { block })
+    let block_bytes = 1 << (8 + 2 * u64::from(block_size_code));
+    Ok(block_bytes + if flags & INDEPENDENT == 0 { 2 * block_bytes + (64 << 10) } else { block_bytes })
 }
 
 /// Returns a reader of a buffer. A compressed buffer is unpacked while it is read, and is never in
 /// memory as a whole.
-pub(super) fn stream(
+pub(super) fn open_stream(
     file: &SharedFile,
-    span: Span,
+    span: ByteSpan,
     codec: Option<CompressionType>,
 ) -> Result<Box<dyn Read + '_>, LoadError> {
     let (mut unpacked, mut stored) = (None, span);
@@ -156,32 +160,35 @@ const STREAM_BYTES: usize = 64 << 10;
 
 struct RangeReader<'a> {
     file: &'a SharedFile,
-    remaining: Span,
+    remaining: ByteSpan,
 }
 
 impl Read for RangeReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let most = usize::try_from(self.remaining.length).unwrap_or(usize::MAX).min(buffer.len());
-        let got = self.file.read_at(&mut buffer[..most], self.remaining.at)?;
-        self.remaining = Span { at: self.remaining.at + got as u64, length: self.remaining.length - got as u64 };
-        Ok(got)
+        let max_bytes = usize::try_from(self.remaining.length).unwrap_or(usize::MAX).min(buffer.len());
+        let read_len = self.file.read_at(&mut buffer[..max_bytes], self.remaining.offset)?;
+        self.remaining = ByteSpan {
+            offset: self.remaining.offset + read_len as u64,
+            length: self.remaining.length - read_len as u64,
+        };
+        Ok(read_len)
     }
 }
 
 /// Reads the length that precedes a compressed buffer, and returns the length and the bytes after
 /// it. The length -1 means that the bytes are not compressed, and is returned as `None`.
-fn split_length_prefix(file: &SharedFile, span: Span) -> Result<(Option<u64>, Span), LoadError> {
+fn split_length_prefix(file: &SharedFile, span: ByteSpan) -> Result<(Option<u64>, ByteSpan), LoadError> {
     let mut prefix = [0; 8];
     if span.length < 8 {
         return Err("a compressed buffer is shorter than its length field".to_string().into());
     }
-    read_exact(file, &mut prefix, span.at)?;
-    let rest = Span { at: span.at + 8, length: span.length - 8 };
+    read_exact(file, &mut prefix, span.offset)?;
+    let data_span = ByteSpan { offset: span.offset + 8, length: span.length - 8 };
     match i64::from_le_bytes(prefix) {
-        -1 => Ok((None, rest)),
+        -1 => Ok((None, data_span)),
         length => {
             let length = u64::try_from(length).map_err(|_| format!("a buffer with the invalid length {length}"))?;
-            Ok((Some(length), rest))
+            Ok((Some(length), data_span))
         }
     }
 }
@@ -192,15 +199,15 @@ fn unpack(codec: CompressionType, packed: &[u8], need: u64) -> Result<Vec<u8>, L
     // the maximum ratio of lz4; if zstd exceeds it, the vector grows
     const RATIO: u64 = 255;
     let mut bytes = Vec::new();
-    let expected = need.min((packed.len() as u64).saturating_mul(RATIO)) as usize;
-    bytes.try_reserve_exact(expected).map_err(|_| format!("a buffer claims {need} bytes"))?;
-    let damaged = |error: std::io::Error| LoadError::Damaged(format!("a compressed buffer is damaged: {error}"));
+    let reserved_bytes = need.min((packed.len() as u64).saturating_mul(RATIO)) as usize;
+    bytes.try_reserve_exact(reserved_bytes).map_err(|_| format!("a buffer claims {need} bytes"))?;
+    let damaged_error = |error: std::io::Error| LoadError::Damaged(format!("a compressed buffer is damaged: {error}"));
     match codec {
         CompressionType::LZ4_FRAME => lz4_flex::frame::FrameDecoder::new(packed).take(need).read_to_end(&mut bytes),
-        _ => zstd::Decoder::new(packed).map_err(damaged)?.take(need).read_to_end(&mut bytes),
+        _ => zstd::Decoder::new(packed).map_err(damaged_error)?.take(need).read_to_end(&mut bytes),
     }
-    .map_err(damaged)?;
-    if (bytes.len() as u64) < need { Err(too_short(need, bytes.len() as u64)) } else { Ok(bytes) }
+    .map_err(damaged_error)?;
+    if (bytes.len() as u64) < need { Err(too_short_error(need, bytes.len() as u64)) } else { Ok(bytes) }
 }
 
 #[cfg(test)]
@@ -230,7 +237,7 @@ mod tests {
         let path = folder.path().join("packed");
         let cost_of = |packed: &[u8], codec| {
             std::fs::write(&path, [&1000u64.to_le_bytes()[..], packed].concat()).unwrap();
-            let span = Span { at: 0, length: 8 + packed.len() as u64 };
+            let span = ByteSpan { offset: 0, length: 8 + packed.len() as u64 };
             let cost = memory_cost(
                 &SharedFile::local(&path, "test", std::fs::File::open(&path).unwrap()).unwrap(),
                 span,

@@ -23,13 +23,13 @@ pub struct Header {
     /// Offset of the values in bytes.
     pub data_offset: usize,
     /// Whether the array is stored column by column ("Fortran order").
-    pub by_column: bool,
+    pub is_column_major: bool,
 }
 
 impl Header {
     /// Returns the bytes of a row.
     pub fn stride(&self) -> usize {
-        self.columns * self.element.size()
+        self.columns * self.element.bytes_per_value()
     }
 }
 
@@ -39,20 +39,21 @@ pub fn parse_header(bytes: &[u8]) -> Result<Header, String> {
     if !bytes.starts_with(MAGIC) {
         return Err("it does not start with \\x93NUMPY".to_string());
     }
-    let (text, data) = header_text(bytes)?;
-    let (element, big) = parse_element(dictionary_value(text, "descr")?)?;
-    if big {
+    let (text, data_offset) = split_header(bytes)?;
+    let (element, is_big_endian) = parse_element(dictionary_value(text, "descr")?)?;
+    if is_big_endian {
         return Err("its values are big-endian; save them little-endian, with array.astype('<f4')".to_string());
     }
-    let by_column = match dictionary_value(text, "fortran_order")? {
+    let is_column_major = match dictionary_value(text, "fortran_order")? {
         "False" => false,
         "True" => true,
         other => return Err(format!("fortran_order is {other:?}, not True or False")),
     };
     let (rows, columns) = parse_shape(dictionary_value(text, "shape")?)?;
-    let header = Header { element, rows, columns, data_offset: data, by_column };
-    let size = (columns as u64).checked_mul(element.size() as u64).and_then(|stride| stride.checked_mul(rows));
-    if size.and_then(|size| size.checked_add(data as u64)).is_none_or(|end| end > i64::MAX as u64) {
+    let header = Header { element, rows, columns, data_offset, is_column_major };
+    let data_bytes =
+        (columns as u64).checked_mul(element.bytes_per_value() as u64).and_then(|stride| stride.checked_mul(rows));
+    if data_bytes.and_then(|size| size.checked_add(data_offset as u64)).is_none_or(|end| end > i64::MAX as u64) {
         return Err(format!("a shape of {rows} x {columns} is larger than any file"));
     }
     if columns == 0 || columns > MAX_COLUMNS {
@@ -62,16 +63,16 @@ pub fn parse_header(bytes: &[u8]) -> Result<Header, String> {
 }
 
 /// Returns the dictionary text, and the offset of the values in bytes.
-pub(crate) fn header_text(bytes: &[u8]) -> Result<(&str, usize), String> {
-    let short = || "it ends inside its header".to_string();
-    let version = *bytes.get(6).ok_or_else(short)?;
+pub(crate) fn split_header(bytes: &[u8]) -> Result<(&str, usize), String> {
+    let truncated = || "it ends inside its header".to_string();
+    let version = *bytes.get(6).ok_or_else(truncated)?;
     let (start, length) = match version {
         1 => {
-            let raw = bytes.get(8..10).and_then(|raw| raw.try_into().ok()).ok_or_else(short)?;
+            let raw = bytes.get(8..10).and_then(|raw| raw.try_into().ok()).ok_or_else(truncated)?;
             (10, usize::from(u16::from_le_bytes(raw)))
         }
         2 | 3 => {
-            let raw = bytes.get(8..12).and_then(|raw| raw.try_into().ok()).ok_or_else(short)?;
+            let raw = bytes.get(8..12).and_then(|raw| raw.try_into().ok()).ok_or_else(truncated)?;
             (12, u32::from_le_bytes(raw) as usize)
         }
         other => return Err(format!("version {other} of the format is unknown; 1, 2 and 3 are supported")),
@@ -80,22 +81,25 @@ pub(crate) fn header_text(bytes: &[u8]) -> Result<(&str, usize), String> {
     if length > HEADER_LIMIT {
         return Err(format!("its header claims {length} bytes, more than {HEADER_LIMIT}"));
     }
-    let text = std::str::from_utf8(bytes.get(start..end).ok_or_else(short)?);
+    let text = std::str::from_utf8(bytes.get(start..end).ok_or_else(truncated)?);
     Ok((text.map_err(|_| "its header is not text".to_string())?, end))
 }
 
 /// Returns the value of `'key': value` in a Python dictionary literal, without quotes.
 fn dictionary_value<'a>(text: &'a str, key: &str) -> Result<&'a str, String> {
-    let missing = || format!("its header has no {key:?}");
-    let quoted = [format!("'{key}'"), format!("\"{key}\"")];
-    let after = quoted.iter().find_map(|key| text.find(key.as_str()).map(|at| at + key.len())).ok_or_else(missing)?;
-    let value = text[after..].trim_start().strip_prefix(':').ok_or_else(missing)?.trim_start();
+    let missing_error = || format!("its header has no {key:?}");
+    let quoted_keys = [format!("'{key}'"), format!("\"{key}\"")];
+    let value_start = quoted_keys
+        .iter()
+        .find_map(|key| text.find(key.as_str()).map(|at| at + key.len()))
+        .ok_or_else(missing_error)?;
+    let value = text[value_start..].trim_start().strip_prefix(':').ok_or_else(missing_error)?.trim_start();
     let end = match value.chars().next() {
         Some('(') => value.find(')').map(|end| end + 1),
         Some('[') => return Err("it holds records with named fields; only plain arrays are supported".to_string()),
         _ => value.find([',', '}']),
     };
-    let value = &value[..end.ok_or_else(missing)?];
+    let value = &value[..end.ok_or_else(missing_error)?];
     Ok(value.trim().trim_matches(['\'', '"']))
 }
 
@@ -112,20 +116,20 @@ fn parse_element(descr: &str) -> Result<(Element, bool), String> {
     };
     match order {
         "<" | "|" | "=" => Ok((element, false)),
-        ">" => Ok((element, element.size() > 1)),
+        ">" => Ok((element, element.bytes_per_value() > 1)),
         _ => Err(format!("its type {descr:?} is invalid, expected one such as '<f4'")),
     }
 }
 
 /// Returns the rows and columns of `(3, 2)` or `(3,)`.
 fn parse_shape(text: &str) -> Result<(u64, usize), String> {
-    let wrong = || format!("its shape {text:?} is invalid, expected one such as (1000, 8)");
-    let inner = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')).ok_or_else(wrong)?;
-    let parts = inner.split(',').map(str::trim).filter(|part| !part.is_empty());
-    let sizes: Vec<u64> = parts.map(|part| part.parse().map_err(|_| wrong())).collect::<Result<_, _>>()?;
+    let shape_error = || format!("its shape {text:?} is invalid, expected one such as (1000, 8)");
+    let sizes_text = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')).ok_or_else(shape_error)?;
+    let parts = sizes_text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let sizes: Vec<u64> = parts.map(|part| part.parse().map_err(|_| shape_error())).collect::<Result<_, _>>()?;
     match sizes[..] {
         [rows] => Ok((rows, 1)),
-        [rows, columns] => Ok((rows, u32::try_from(columns).map_err(|_| wrong())? as usize)),
+        [rows, columns] => Ok((rows, u32::try_from(columns).map_err(|_| shape_error())? as usize)),
         _ => {
             Err(format!("it has {} dimensions; a table has two, rows and columns (array.reshape(n, -1))", sizes.len()))
         }

@@ -27,7 +27,7 @@ const NAME: &str = ".npy";
 pub(super) const FORMAT: Format = Format::new(&["npy"], |path, file, _| Ok(Arc::new(NpyFile::from_file(path, file)?)))
     .magic(MAGIC)
     .matrix()
-    .writable(|column| column.time.is_none() && !column.kind.is_variable_size(), crate::writer::npy::create);
+    .writable(|column| column.time_type.is_none() && !column.kind.is_variable_size(), crate::writer::npy::create);
 
 /// An open `.npy` file.
 #[derive(Debug)]
@@ -48,12 +48,14 @@ impl NpyFile {
     pub fn from_file(path: &Path, file: std::fs::File) -> Result<Self> {
         let file = SharedFile::local(path, NAME, file).map_err(Error::io("read", path))?;
         let mut start = vec![0; HEADER_LIMIT.min(usize::try_from(file.length()).unwrap_or(HEADER_LIMIT))];
-        let got = file.read_at(&mut start, 0).map_err(|error| file.read_error(error))?;
-        let header = parse_header(&start[..got]).map_err(|detail| file.malformed(detail))?;
+        let read_len = file.read_at(&mut start, 0).map_err(|error| file.read_error(error))?;
+        let header = parse_header(&start[..read_len]).map_err(|detail| file.malformed_error(detail))?;
         let (needed, file_bytes) = (header.data_offset as u64 + header.rows * header.stride() as u64, file.length());
         if file_bytes < needed {
             let shape = format!("{} x {}", header.rows, header.columns);
-            return Err(file.malformed(format!("an array of {shape} needs {needed} bytes, the file has {file_bytes}")));
+            return Err(
+                file.malformed_error(format!("an array of {shape} needs {needed} bytes, the file has {file_bytes}"))
+            );
         }
         let kind = Kind::from(header.element);
         let columns = (0..header.columns).map(|i| Column { name: format!("x{i}"), kind: kind.clone() });
@@ -96,15 +98,19 @@ impl TableFile for NpyFile {
 }
 
 impl NpyFile {
-    fn chunk_rows(&self, columns: usize) -> usize {
-        let bytes = if self.header.by_column { chunk_bytes(columns) } else { BLOCK_BYTES };
-        (bytes / self.chunk_stride(columns).max(1)).max(1)
+    fn chunk_rows(&self, column_count: usize) -> usize {
+        let chunk_bytes = if self.header.is_column_major { chunk_bytes(column_count) } else { BLOCK_BYTES };
+        (chunk_bytes / self.chunk_stride(column_count).max(1)).max(1)
     }
 
     /// Returns the bytes of a row in a chunk. The chunk has whole rows, or only the requested
     /// columns.
-    fn chunk_stride(&self, columns: usize) -> usize {
-        if self.header.by_column { columns * self.header.element.size() } else { self.header.stride() }
+    fn chunk_stride(&self, column_count: usize) -> usize {
+        if self.header.is_column_major {
+            column_count * self.header.element.bytes_per_value()
+        } else {
+            self.header.stride()
+        }
     }
 }
 
@@ -126,9 +132,11 @@ impl NpyCursor<'_> {
         Ok(rows)
     }
 
-    fn read_exact(file: &SharedFile, at: u64, bytes: &mut [u8]) -> Result<()> {
-        match file.read_at(bytes, at).map_err(|error| file.read_error(error))? {
-            got if got < bytes.len() => Err(file.truncated(at + bytes.len() as u64, at + got as u64)),
+    fn read_exact(file: &SharedFile, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        match file.read_at(bytes, offset).map_err(|error| file.read_error(error))? {
+            read_len if read_len < bytes.len() => {
+                Err(file.truncated_error(offset + bytes.len() as u64, offset + read_len as u64))
+            }
             _ => Ok(()),
         }
     }
@@ -136,27 +144,27 @@ impl NpyCursor<'_> {
     /// Reads the next rows of an array that is stored column by column. The requested columns are
     /// read one after the other.
     fn read_columns(&mut self) -> Result<usize> {
-        let (header, size) = (&self.npy.header, self.npy.header.element.size());
+        let (header, element_bytes) = (&self.npy.header, self.npy.header.element.bytes_per_value());
         let rows =
             (self.remaining.end - self.remaining.start).min(self.npy.chunk_rows(self.columns.len()) as u64) as usize;
-        self.buffer.resize(self.columns.len() * rows * size, 0);
-        for (column, bytes) in self.columns.iter().zip(self.buffer.chunks_exact_mut((rows * size).max(1))) {
-            let first = *column as u64 * header.rows + self.remaining.start;
-            Self::read_exact(&self.file, header.data_offset as u64 + first * size as u64, bytes)?;
+        self.buffer.resize(self.columns.len() * rows * element_bytes, 0);
+        for (column, bytes) in self.columns.iter().zip(self.buffer.chunks_exact_mut((rows * element_bytes).max(1))) {
+            let first_value = *column as u64 * header.rows + self.remaining.start;
+            Self::read_exact(&self.file, header.data_offset as u64 + first_value * element_bytes as u64, bytes)?;
         }
         self.remaining.start += rows as u64;
         self.loaded_rows = rows;
         Ok(rows)
     }
 
-    fn next_bytes(&self, most: usize) -> usize {
-        (self.remaining.end - self.remaining.start).min(most as u64) as usize * self.npy.header.stride()
+    fn next_bytes(&self, max_rows: usize) -> usize {
+        (self.remaining.end - self.remaining.start).min(max_rows as u64) as usize * self.npy.header.stride()
     }
 }
 
 impl FileCursor for NpyCursor<'_> {
     fn advance(&mut self) -> Result<usize> {
-        if self.npy.header.by_column {
+        if self.npy.header.is_column_major {
             return self.read_columns();
         }
         let bytes = self.next_bytes(self.npy.chunk_rows(self.columns.len()));
@@ -167,10 +175,10 @@ impl FileCursor for NpyCursor<'_> {
     fn advance_into(&mut self, element: Element, columns: usize, x: &mut [u8]) -> Result<Option<usize>> {
         let header = &self.npy.header;
         // the requested columns must be whole rows in the order of the file
-        let all_columns = self.columns.len() == columns && columns == header.columns;
+        let selects_all_columns = self.columns.len() == columns && columns == header.columns;
         // for a single column both orders are the same
-        if !all_columns
-            || header.by_column && columns > 1
+        if !selects_all_columns
+            || header.is_column_major && columns > 1
             || element != header.element
             || self.columns.iter().enumerate().any(|(i, column)| i != *column)
         {
@@ -182,10 +190,10 @@ impl FileCursor for NpyCursor<'_> {
 
     fn view(&self, index: usize) -> Result<ColumnView<'_>> {
         let element = self.npy.header.element;
-        let size = element.size();
-        let (offset, stride) = match self.npy.header.by_column {
-            true => (index * self.loaded_rows * size, size),
-            false => (self.columns[index] * size, self.npy.header.stride()),
+        let element_bytes = element.bytes_per_value();
+        let (offset, stride) = match self.npy.header.is_column_major {
+            true => (index * self.loaded_rows * element_bytes, element_bytes),
+            false => (self.columns[index] * element_bytes, self.npy.header.stride()),
         };
         Ok(ColumnView {
             values: Values::Strided(StridedColumn { bytes: &self.buffer, element, offset, stride }),

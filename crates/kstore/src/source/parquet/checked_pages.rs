@@ -16,13 +16,13 @@ use parquet::file::serialized_reader::SerializedPageReader;
 use std::sync::Arc;
 
 /// Some row groups of a file.
-pub(super) struct CheckedGroups {
+pub(super) struct CheckedRowGroups {
     pub(super) source: Arc<PageSource>,
     pub(super) metadata: Arc<ParquetMetaData>,
-    pub(super) groups: Vec<usize>,
+    pub(super) row_groups: Vec<usize>,
 }
 
-impl RowGroups for CheckedGroups {
+impl RowGroups for CheckedRowGroups {
     fn num_rows(&self) -> usize {
         self.row_groups().map(|group| usize::try_from(group.num_rows()).unwrap_or(0)).sum()
     }
@@ -30,21 +30,21 @@ impl RowGroups for CheckedGroups {
     fn column_chunks(&self, leaf: usize) -> Result<Box<dyn PageIterator>> {
         let (source, metadata) = (Arc::clone(&self.source), Arc::clone(&self.metadata));
         let column = self.metadata.file_metadata().schema_descr().column(leaf);
-        let levels = usize::from(column.max_rep_level() > 0) + usize::from(column.max_def_level() > 0);
-        let pages = self.groups.clone().into_iter().map(move |group| {
+        let level_array_count = usize::from(column.max_rep_level() > 0) + usize::from(column.max_def_level() > 0);
+        let pages = self.row_groups.clone().into_iter().map(move |group| {
             let group = metadata.row_group(group);
             let rows = usize::try_from(group.num_rows()).unwrap_or(0);
             let (column, source) = (group.column(leaf), Arc::clone(&source));
             let (pages, width) = (SerializedPageReader::new(source, column, rows, None)?, pages::value_width(column));
             // each text is preceded by its length, which takes 4 bytes
-            Ok(Box::new(CheckedPages { pages, levels, min_value_bytes: width.unwrap_or(4).max(1) })
+            Ok(Box::new(CheckedPages { pages, level_array_count, min_value_bytes: width.unwrap_or(4).max(1) })
                 as Box<dyn PageReader>)
         });
         Ok(Box::new(ColumnChunks(pages)))
     }
 
     fn row_groups(&self) -> Box<dyn Iterator<Item = &RowGroupMetaData> + '_> {
-        Box::new(self.groups.iter().map(|group| self.metadata.row_group(*group)))
+        Box::new(self.row_groups.iter().map(|group| self.metadata.row_group(*group)))
     }
 
     fn metadata(&self) -> &ParquetMetaData {
@@ -68,7 +68,7 @@ struct CheckedPages {
     pages: SerializedPageReader<PageSource>,
     /// Number of level arrays (repetition levels, definition levels) before the values of a version
     /// 1 page. Each array is preceded by its length.
-    levels: usize,
+    level_array_count: usize,
     /// Minimum bytes of a value in a dictionary.
     min_value_bytes: usize,
 }
@@ -89,7 +89,7 @@ impl PageReader for CheckedPages {
                 (*num_values as usize > most)
                     .then(|| format!("a dictionary claims {num_values} values and has at most {most}"))
             }
-            Some(page) => match check_lengths(page, self.levels) {
+            Some(page) => match check_packed_lengths(page, self.level_array_count) {
                 Some(()) => None,
                 None => Some("the lengths in a page of texts do not match its values".to_string()),
             },
@@ -112,8 +112,8 @@ impl PageReader for CheckedPages {
 }
 
 /// Returns `None` if a page states more packed lengths than it has values.
-fn check_lengths(page: &Page, levels: usize) -> Option<()> {
-    let lengths = match page.encoding() {
+fn check_packed_lengths(page: &Page, level_array_count: usize) -> Option<()> {
+    let length_list_count = match page.encoding() {
         Encoding::DELTA_LENGTH_BYTE_ARRAY => 1,
         Encoding::DELTA_BYTE_ARRAY => 2,
         _ => return Some(()),
@@ -123,28 +123,30 @@ fn check_lengths(page: &Page, levels: usize) -> Option<()> {
         Page::DataPageV2 { def_levels_byte_len, rep_levels_byte_len, .. } => {
             input.split_off(..(*def_levels_byte_len + *rep_levels_byte_len) as usize)?;
         }
-        _ => (0..levels).try_for_each(|_| {
+        _ => (0..level_array_count).try_for_each(|_| {
             let length = u32::from_le_bytes(*input.split_off(..4)?.first_chunk()?);
             input.split_off(..length as usize).map(drop)
         })?,
     }
     // a page that has only missing values may be empty
-    let lengths = if input.is_empty() { 0 } else { lengths };
-    (0..lengths).try_for_each(|_| skip_delta_encoded(&mut input, u64::from(page.num_values())))
+    let length_list_count = if input.is_empty() { 0 } else { length_list_count };
+    (0..length_list_count).try_for_each(|_| skip_delta_encoded(&mut input, u64::from(page.num_values())))
 }
 
 /// Skips delta-encoded numbers. Returns `None` if the page states more than `most` numbers.
-fn skip_delta_encoded(input: &mut &[u8], most: u64) -> Option<()> {
-    let [block, parts, count, _first] =
+fn skip_delta_encoded(input: &mut &[u8], max_count: u64) -> Option<()> {
+    let [block_values, miniblock_count, count, _first] =
         [read_varint(input)?, read_varint(input)?, read_varint(input)?, read_varint(input)?];
-    let each = block.checked_div(parts).filter(|each| *each > 0 && count <= most)?;
-    let mut rest = count.saturating_sub(1);
-    while rest > 0 {
+    let values_per_miniblock =
+        block_values.checked_div(miniblock_count).filter(|each| *each > 0 && count <= max_count)?;
+    let mut remaining = count.saturating_sub(1);
+    while remaining > 0 {
         let _least = read_varint(input)?;
-        for width in input.split_off(..usize::try_from(parts).ok()?)? {
-            let bytes = if rest > 0 { usize::try_from(each * u64::from(*width) / 8).ok()? } else { 0 };
+        for width in input.split_off(..usize::try_from(miniblock_count).ok()?)? {
+            let bytes =
+                if remaining > 0 { usize::try_from(values_per_miniblock * u64::from(*width) / 8).ok()? } else { 0 };
             input.split_off(..bytes)?;
-            rest = rest.saturating_sub(each);
+            remaining = remaining.saturating_sub(values_per_miniblock);
         }
     }
     Some(())

@@ -26,36 +26,36 @@ type ChunkBytes = Vec<(u64, Bytes)>;
 /// and the last row group that was read.
 #[derive(Debug, Default)]
 pub(super) struct RowGroupCache {
-    cached: Mutex<CachedGroups>,
+    groups: Mutex<CachedRowGroups>,
 }
 
 #[derive(Debug, Default)]
-struct CachedGroups {
+struct CachedRowGroups {
     entries: Vec<(Vec<Range<u64>>, Weak<ChunkBytes>)>,
-    last: Option<Arc<ChunkBytes>>,
+    last_group: Option<Arc<ChunkBytes>>,
 }
 
 impl RowGroupCache {
-    fn get(&self, file: &SharedFile, requested: &[Range<u64>]) -> io::Result<Arc<ChunkBytes>> {
-        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
-        cached.entries.retain(|(_, group)| group.strong_count() > 0);
+    fn get_or_read(&self, file: &SharedFile, requested: &[Range<u64>]) -> io::Result<Arc<ChunkBytes>> {
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        groups.entries.retain(|(_, group)| group.strong_count() > 0);
         let cached_group =
-            cached.entries.iter().find(|(ranges, _)| ranges == requested).and_then(|(_, group)| group.upgrade());
+            groups.entries.iter().find(|(ranges, _)| ranges == requested).and_then(|(_, group)| group.upgrade());
         let group = match (cached_group, file.as_remote()) {
             (Some(group), _) => group,
             (None, None) => Arc::default(),
             (None, Some(object)) => {
                 // the previous row group is freed first
-                cached.last = None;
-                let bytes = object.ranges(requested)?;
+                groups.last_group = None;
+                let bytes = object.read_ranges(requested)?;
                 file.count_bytes(bytes.iter().map(Vec::len).sum());
                 let starts = requested.iter().map(|range| range.start);
                 let group = Arc::new(starts.zip(bytes.into_iter().map(Bytes::from)).collect());
-                cached.entries.push((requested.to_vec(), Arc::downgrade(&group)));
+                groups.entries.push((requested.to_vec(), Arc::downgrade(&group)));
                 group
             }
         };
-        cached.last = Some(Arc::clone(&group));
+        groups.last_group = Some(Arc::clone(&group));
         Ok(group)
     }
 }
@@ -69,8 +69,8 @@ fn chunk_ranges(group: &RowGroupMetaData, mask: &ProjectionMask) -> Vec<Range<u6
 /// Returns the bytes of a remote object that a cursor holds in memory.
 pub(super) fn cached_bytes(groups: &[RowGroupMetaData], mask: &ProjectionMask) -> usize {
     let group_bytes = |group| chunk_ranges(group, mask).iter().map(|range| range.end - range.start).sum::<u64>();
-    let most = groups.iter().map(group_bytes).max().unwrap_or(0);
-    2 * usize::try_from(most).unwrap_or(usize::MAX / 2)
+    let max_group_bytes = groups.iter().map(group_bytes).max().unwrap_or(0);
+    2 * usize::try_from(max_group_bytes).unwrap_or(usize::MAX / 2)
 }
 
 #[derive(Clone, Debug)]
@@ -84,9 +84,9 @@ pub(super) struct PageSource {
 /// The row groups of a cursor, and the chunks of the current group.
 #[derive(Debug)]
 struct CursorChunks {
-    requested: Vec<Vec<Range<u64>>>,
-    groups: Arc<RowGroupCache>,
-    current: Mutex<Option<(usize, Arc<ChunkBytes>)>>,
+    requested_ranges: Vec<Vec<Range<u64>>>,
+    cache: Arc<RowGroupCache>,
+    current_group: Mutex<Option<(usize, Arc<ChunkBytes>)>>,
 }
 
 impl PageSource {
@@ -105,7 +105,11 @@ impl PageSource {
     ) -> Self {
         let chunks = file.as_remote().map(|_| {
             let requested = groups.iter().map(|group| chunk_ranges(group, mask)).collect();
-            Arc::new(CursorChunks { requested, groups: Arc::clone(cache), current: Mutex::default() })
+            Arc::new(CursorChunks {
+                requested_ranges: requested,
+                cache: Arc::clone(cache),
+                current_group: Mutex::default(),
+            })
         });
         Self { chunks, file, max_page_bytes: None }
     }
@@ -118,19 +122,24 @@ impl PageSource {
 
     /// Returns the bytes of the requested chunk that contains the byte at `at`, from this byte on;
     /// `None` if no requested chunk contains this byte.
-    fn rest_of_chunk(&self, at: u64) -> io::Result<Option<Bytes>> {
-        let Some(near) = &self.chunks else { return Ok(None) };
-        let holds = |group: &Vec<Range<u64>>| group.iter().position(|range| range.contains(&at));
-        let requested_chunk = near.requested.iter().enumerate().find_map(|(index, group)| Some((index, holds(group)?)));
-        let Some((index, column)) = requested_chunk else { return Ok(None) };
-        let mut current = near.current.lock().unwrap_or_else(PoisonError::into_inner);
+    fn rest_of_chunk(&self, offset: u64) -> io::Result<Option<Bytes>> {
+        let Some(chunks) = &self.chunks else { return Ok(None) };
+        let chunk_with_offset = |group: &Vec<Range<u64>>| group.iter().position(|range| range.contains(&offset));
+        let group_and_column = chunks
+            .requested_ranges
+            .iter()
+            .enumerate()
+            .find_map(|(index, group)| Some((index, chunk_with_offset(group)?)));
+        let Some((index, column)) = group_and_column else { return Ok(None) };
+        let mut current = chunks.current_group.lock().unwrap_or_else(PoisonError::into_inner);
         if current.as_ref().is_none_or(|(current_index, _)| *current_index != index) {
             *current = None;
-            *current = Some((index, near.groups.get(&self.file, &near.requested[index])?));
+            *current = Some((index, chunks.cache.get_or_read(&self.file, &chunks.requested_ranges[index])?));
         }
         let chunk = current.as_ref().and_then(|(_, group)| group.get(column));
-        Ok(chunk
-            .map(|(start, bytes)| bytes.slice(usize::try_from(at - start).unwrap_or(usize::MAX).min(bytes.len())..)))
+        Ok(chunk.map(|(start, bytes)| {
+            bytes.slice(usize::try_from(offset - start).unwrap_or(usize::MAX).min(bytes.len())..)
+        }))
     }
 }
 
@@ -146,7 +155,7 @@ impl ChunkReader for PageSource {
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
         Ok(BufReader::with_capacity(
             HEADER_BYTES,
-            OffsetReader { source: self.clone(), at: start, max_page_bytes: self.max_page_bytes },
+            OffsetReader { source: self.clone(), offset: start, max_page_bytes: self.max_page_bytes },
         ))
     }
 
@@ -175,7 +184,7 @@ pub(super) type BufferedReader = BufReader<OffsetReader>;
 #[derive(Debug)]
 pub(super) struct OffsetReader {
     source: PageSource,
-    at: u64,
+    offset: u64,
     /// The limit on the page size, until the first read, which reads a page header and checks its
     /// size against the limit. Afterwards `None`.
     max_page_bytes: Option<usize>,
@@ -183,16 +192,16 @@ pub(super) struct OffsetReader {
 
 impl Read for OffsetReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let got = match self.source.rest_of_chunk(self.at)? {
+        let read_len = match self.source.rest_of_chunk(self.offset)? {
             Some(chunk) => {
-                let got = chunk.len().min(buffer.len());
-                buffer[..got].copy_from_slice(&chunk[..got]);
-                got
+                let count = chunk.len().min(buffer.len());
+                buffer[..count].copy_from_slice(&chunk[..count]);
+                count
             }
-            None => self.source.file.read_at(buffer, self.at)?,
+            None => self.source.file.read_at(buffer, self.offset)?,
         };
-        self.at += got as u64;
-        let fault = self.max_page_bytes.take().and_then(|limit| match page_size(&buffer[..got]) {
+        self.offset += read_len as u64;
+        let fault = self.max_page_bytes.take().and_then(|limit| match page_size(&buffer[..read_len]) {
             Some(size) => {
                 (size > limit).then(|| format!("a page claims {size} bytes and its column has at most {limit}"))
             }
@@ -201,6 +210,6 @@ impl Read for OffsetReader {
         if let Some(fault) = fault {
             return Err(io::Error::new(io::ErrorKind::InvalidData, fault));
         }
-        Ok(got)
+        Ok(read_len)
     }
 }

@@ -19,7 +19,7 @@ use super::{load_error::catch_panic, shared_file::SharedFile};
 use crate::arrow::datatypes::{DataType, Schema as ArrowSchema, TimeUnit};
 use crate::schema::{Kind, SPARSE_KEY};
 use crate::{Error, Result, condition::BoundCondition, sparse::SparseShape};
-use checked_pages::CheckedGroups;
+use checked_pages::CheckedRowGroups;
 use chunks::{PageSource, RowGroupCache};
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, RowGroups, RowSelection, RowSelector,
@@ -56,7 +56,7 @@ struct ParquetFile {
     metadata: ArrowReaderMetadata,
     layout: Layout,
     rows: u64,
-    scanned: u64,
+    scanned_bytes: u64,
     /// For a remote file, the row groups that cursors hold, and the last row group that was read.
     row_group_cache: Arc<RowGroupCache>,
     decoder_bytes: Mutex<HashMap<usize, pages::DecoderBytes>>,
@@ -64,24 +64,26 @@ struct ParquetFile {
 
 impl ParquetFile {
     fn new(file: SharedFile) -> Result<Self> {
-        check_ends(&file)?;
+        check_magic_bytes(&file)?;
         thrift::check_depth(&file)?;
         let metadata = file.catch_panic(|| read_metadata(&file))?.map_err(|error| convert_error(&file, error))?;
         let mut rows = 0u64;
         for group in metadata.metadata().row_groups() {
-            let more = u64::try_from(group.num_rows()).ok().and_then(|more| rows.checked_add(more));
-            rows = more.ok_or_else(|| file.malformed("a row group with an invalid number of rows"))?;
+            let total_rows = u64::try_from(group.num_rows()).ok().and_then(|more| rows.checked_add(more));
+            rows = total_rows.ok_or_else(|| file.malformed_error("a row group with an invalid number of rows"))?;
         }
         let pairs = || metadata.metadata().file_metadata().key_value_metadata().into_iter().flatten();
-        let value = |key: &str| pairs().filter(|pair| pair.key == key).find_map(|pair| pair.value.as_deref());
-        let width = |root: usize| first_list_length(&file, &metadata, root);
-        let scanned = Arc::default();
-        let shape = |root: usize| sparse_shape(&file.with_counter(&scanned), &metadata, root);
-        let layout = Layout::new(metadata.schema().fields(), width)?.with_pandas_index(value(column::PANDAS_KEY));
-        let layout = layout.with_sparse_shapes(metadata.schema().fields(), value(SPARSE_KEY), shape)?;
-        let scanned = scanned.load(Ordering::Relaxed);
-        let (groups, footprints) = (Arc::default(), Mutex::default());
-        Ok(Self { layout, file, metadata, rows, scanned, row_group_cache: groups, decoder_bytes: footprints })
+        let metadata_value = |key: &str| pairs().filter(|pair| pair.key == key).find_map(|pair| pair.value.as_deref());
+        let list_length = |root: usize| first_list_length(&file, &metadata, root);
+        let scanned_counter = Arc::default();
+        let measure_shape = |root: usize| sparse_shape(&file.with_counter(&scanned_counter), &metadata, root);
+        let layout =
+            Layout::new(metadata.schema().fields(), list_length)?.with_pandas_index(metadata_value(column::PANDAS_KEY));
+        let layout =
+            layout.with_sparse_shapes(metadata.schema().fields(), metadata_value(SPARSE_KEY), measure_shape)?;
+        let scanned_bytes = scanned_counter.load(Ordering::Relaxed);
+        let (row_group_cache, decoder_bytes) = (Arc::default(), Mutex::default());
+        Ok(Self { layout, file, metadata, rows, scanned_bytes, row_group_cache, decoder_bytes })
     }
 
     /// Returns the projection to these top-level columns, which consists of all leaves below them.
@@ -99,50 +101,51 @@ impl ParquetFile {
     }
 
     /// Returns the number of rows of a batch of these columns, and the bytes of their decoders.
-    fn batch_size(&self, columns: &[usize]) -> (usize, usize) {
+    fn batch_rows_and_bytes(&self, columns: &[usize]) -> (usize, usize) {
         let mask = self.projection(&self.layout.roots(columns));
         let chunk_bytes =
             self.file.as_remote().map_or(0, |_| chunks::cached_bytes(self.metadata.metadata().row_groups(), &mask));
         let leaves = 0..self.metadata.parquet_schema().num_columns();
         let leaves = leaves.filter(|leaf| mask.leaf_included(*leaf)).map(|leaf| self.leaf_decoder_bytes(leaf));
-        let (fixed, per_row) = leaves.fold((0usize, 0usize), |(fixed, per_row), leaf| {
-            (fixed.saturating_add(leaf.fixed), per_row.saturating_add(leaf.per_row))
+        let (fixed_bytes, row_bytes) = leaves.fold((0usize, 0usize), |(fixed, per_row), leaf| {
+            (fixed.saturating_add(leaf.fixed_bytes), per_row.saturating_add(leaf.row_bytes))
         });
         let shapes = columns.iter().filter_map(|column| self.layout.schema.sparse_shape(*column));
-        let entries =
+        let entry_bytes =
             shapes.fold(0usize, |bytes, shape| bytes.saturating_add(shape.longest.saturating_mul(ENTRY_BYTES)));
-        let per_row = per_row.saturating_add(entries);
-        let max_rows = batch_rows(columns.len());
-        let rows = max_rows.min(BATCH_BYTES / per_row.max(1)).max(1);
-        let decoders = fixed.saturating_add(rows.saturating_mul(per_row)).saturating_add(2 * rows * columns.len() * 8);
-        (rows, decoders.saturating_add(chunk_bytes))
+        let row_bytes = row_bytes.saturating_add(entry_bytes);
+        let max_rows = max_batch_rows(columns.len());
+        let rows = max_rows.min(BATCH_BYTES / row_bytes.max(1)).max(1);
+        let decoder_bytes =
+            fixed_bytes.saturating_add(rows.saturating_mul(row_bytes)).saturating_add(2 * rows * columns.len() * 8);
+        (rows, decoder_bytes.saturating_add(chunk_bytes))
     }
 }
 
 /// Reads the footer, and determines the types in which the columns are read.
 fn read_metadata(file: &SharedFile) -> Result<ArrowReaderMetadata, ParquetError> {
-    let stored = ArrowReaderMetadata::load(
+    let stored_metadata = ArrowReaderMetadata::load(
         &PageSource::single_pages(file),
         ArrowReaderOptions::new().with_skip_arrow_metadata(true),
     )?;
-    let footer = || Arc::clone(stored.metadata());
+    let footer = || Arc::clone(stored_metadata.metadata());
     // an embedded schema that is damaged, or that differs from the stored types, is ignored
     let embedded = ArrowReaderMetadata::try_new(footer(), ArrowReaderOptions::new()).ok();
-    let pairs = stored.metadata().file_metadata().key_value_metadata().into_iter().flatten();
+    let pairs = stored_metadata.metadata().file_metadata().key_value_metadata().into_iter().flatten();
     let has_arrow_schema = embedded.is_some() && pairs.map(|pair| &pair.key).any(|key| key == ARROW_SCHEMA_META_KEY);
-    let leaves = stored.parquet_schema();
-    let int96 = |root: usize| {
+    let leaves = stored_metadata.parquet_schema();
+    let is_int96 = |root: usize| {
         let mut leaves_of_root = (0..leaves.num_columns()).filter(|leaf| leaves.get_column_root_idx(*leaf) == root);
         !has_arrow_schema && leaves_of_root.any(|leaf| leaves.column(leaf).physical_type() == PhysicalType::INT96)
     };
-    let fields = stored.schema().fields().iter().enumerate().map(|(i, field)| {
+    let fields = stored_metadata.schema().fields().iter().enumerate().map(|(i, field)| {
         let embedded_type =
-            embedded.as_ref().and_then(|meant| meant.schema().fields().get(i)).map(|field| field.data_type());
+            embedded.as_ref().and_then(|metadata| metadata.schema().fields().get(i)).map(|field| field.data_type());
         let read_as = match (field.data_type(), embedded_type) {
             (DataType::Utf8, _) => DataType::Utf8View,
             (DataType::Binary, _) => DataType::BinaryView,
-            (stored, _) if int96(i) => int96_type(stored),
-            (_, Some(time)) if matches!(data_type::column_kind(time), Kind::Time(_)) => time.clone(),
+            (stored, _) if is_int96(i) => int96_type(stored),
+            (_, Some(time_type)) if matches!(data_type::column_kind(time_type), Kind::Time(_)) => time_type.clone(),
             (stored, _) => stored.clone(),
         };
         field.as_ref().clone().with_data_type(read_as)
@@ -189,7 +192,7 @@ fn batch_reader(
 ) -> Result<ParquetRecordBatchReader, ParquetError> {
     let source = Arc::new(source.with_page_limit(pages::max_page_limit(metadata.metadata().row_groups(), &mask)));
     let levels = parquet_to_arrow_field_levels(metadata.parquet_schema(), mask, Some(metadata.schema().fields()))?;
-    let groups = CheckedGroups { source, metadata: Arc::clone(metadata.metadata()), groups };
+    let groups = CheckedRowGroups { source, metadata: Arc::clone(metadata.metadata()), row_groups: groups };
     ParquetRecordBatchReader::try_new_with_row_groups(&levels, &groups, rows.min(groups.num_rows()), selection)
 }
 
@@ -232,7 +235,7 @@ fn check_codecs(file: &SharedFile, metadata: &ArrowReaderMetadata, mask: &Projec
                     "column {name:?} is compressed with {codec}, which is not built in; write it with zstd, snappy, \
                      lz4, gzip or uncompressed"
                 );
-                return Err(file.malformed(detail));
+                return Err(file.malformed_error(detail));
             }
         }
     }
@@ -241,36 +244,36 @@ fn check_codecs(file: &SharedFile, metadata: &ArrowReaderMetadata, mask: &Projec
 
 /// Checks both ends of a file, to distinguish a file that is not Parquet from a truncated file. The
 /// decoder would report "corrupt footer" for both.
-fn check_ends(file: &SharedFile) -> Result<()> {
+fn check_magic_bytes(file: &SharedFile) -> Result<()> {
     let (mut start, mut end) = ([0; 4], [0; 4]);
-    let ends = file.read_at(&mut start, 0).and_then(|_| file.read_at(&mut end, file.length().saturating_sub(4)));
-    ends.map_err(|error| file.read_error(error))?;
+    let result = file.read_at(&mut start, 0).and_then(|_| file.read_at(&mut end, file.length().saturating_sub(4)));
+    result.map_err(|error| file.read_error(error))?;
     match (start == MAGIC, end == MAGIC) {
         // encrypted files start and end with other magic bytes, which the decoder recognises
         (_, true) => Ok(()),
-        (true, false) => Err(file.malformed("it is truncated: its footer is missing; copy or write it again")),
+        (true, false) => Err(file.malformed_error("it is truncated: its footer is missing; copy or write it again")),
         (false, false) if &start == b"PARE" => Ok(()),
-        (false, false) => Err(file.malformed("it is not a Parquet file: it does not start with PAR1")),
+        (false, false) => Err(file.malformed_error("it is not a Parquet file: it does not start with PAR1")),
     }
 }
 
 impl TableFile for ParquetFile {
     fn metadata(&self) -> FileMetadata<'_> {
-        let (schema, rows, scanned) = (&self.layout.schema, self.rows, self.scanned);
+        let (schema, rows, scanned) = (&self.layout.schema, self.rows, self.scanned_bytes);
         FileMetadata { format: NAME, schema, rows, bytes: self.file.length(), bytes_scanned: scanned }
     }
 
     /// Returns true if the type or the statistics of a column state that all its values are null.
     fn is_all_missing(&self, column: usize) -> bool {
-        let Some(root) = self.layout.root(column) else { return false };
+        let Some(root) = self.layout.scalar_root(column) else { return false };
         if *self.metadata.schema().field(root).data_type() == DataType::Null {
             return true;
         }
         let leaves = self.metadata.parquet_schema();
         let leaf = (0..leaves.num_columns()).find(|leaf| leaves.get_column_root_idx(*leaf) == root);
-        let nulls = |group: &RowGroupMetaData| group.column(leaf?).statistics()?.null_count_opt();
+        let null_count = |group: &RowGroupMetaData| group.column(leaf?).statistics()?.null_count_opt();
         let groups = self.metadata.metadata().row_groups();
-        groups.iter().all(|group| nulls(group) == u64::try_from(group.num_rows()).ok())
+        groups.iter().all(|group| null_count(group) == u64::try_from(group.num_rows()).ok())
     }
 
     fn resident_bytes(&self) -> usize {
@@ -284,11 +287,11 @@ impl TableFile for ParquetFile {
     /// same time. While a batch is replaced by the next batch, both are in memory, and a batch of
     /// texts includes its pages.
     fn footprint(&self, columns: &[usize]) -> usize {
-        self.batch_size(columns).1
+        self.batch_rows_and_bytes(columns).1
     }
 
     fn candidate_rows(&self, column: usize, condition: &BoundCondition) -> Vec<Range<u64>> {
-        let may_match = catch_panic(|| pruning::may_match(&self.metadata, self.layout.root(column), condition));
+        let may_match = catch_panic(|| pruning::may_match(&self.metadata, self.layout.scalar_root(column), condition));
         let groups = self.metadata.metadata().row_groups();
         // statistics that cannot be read exclude nothing
         let may_match = may_match.ok().flatten().unwrap_or_else(|| vec![true; groups.len()]);
@@ -306,37 +309,37 @@ impl TableFile for ParquetFile {
             &mask,
             &self.row_group_cache,
         );
-        let rows_at_once = self.batch_size(columns).0;
-        let build = || batch_reader(file, &self.metadata, (groups, mask), (rows_at_once, selection));
+        let batch_rows = self.batch_rows_and_bytes(columns).0;
+        let build = || batch_reader(file, &self.metadata, (groups, mask), (batch_rows, selection));
         let reader = self.file.catch_panic(build)?.map_err(|error| convert_error(&self.file, error))?;
         // the reader returns columns in the order of the file
         Ok(Box::new(ParquetCursor { parquet: self, reader, chunk, remaining: rows }))
     }
 }
 
-fn batch_rows(columns: usize) -> usize {
+fn max_batch_rows(columns: usize) -> usize {
     (BATCH_BYTES / (8 * columns.max(1))).clamp(64, BATCH_ROWS)
 }
 
 /// Returns the row groups that overlap `rows`, and the selection of `rows` among their rows. The
 /// selection is `None` if all rows are selected, because reading without a selection is faster.
 fn overlapping_groups(groups: &[RowGroupMetaData], rows: &Range<u64>) -> (Vec<usize>, Option<RowSelection>) {
-    let (mut chosen, mut start, mut first, mut last) = (Vec::new(), 0, 0, 0);
+    let (mut selected_groups, mut start, mut first_row, mut end_row) = (Vec::new(), 0, 0, 0);
     for (index, group) in groups.iter().enumerate() {
         let end = start + group.num_rows() as u64;
         if start < rows.end && end > rows.start {
-            if chosen.is_empty() {
-                first = start;
+            if selected_groups.is_empty() {
+                first_row = start;
             }
-            chosen.push(index);
-            last = end;
+            selected_groups.push(index);
+            end_row = end;
         }
         start = end;
     }
-    let skip = rows.start.saturating_sub(first) as usize;
-    let take = (rows.end - rows.start) as usize;
-    let all = first == rows.start && last == rows.end;
-    (chosen, (!all).then(|| vec![RowSelector::skip(skip), RowSelector::select(take)].into()))
+    let skip = rows.start.saturating_sub(first_row) as usize;
+    let row_count = (rows.end - rows.start) as usize;
+    let selects_all_rows = first_row == rows.start && end_row == rows.end;
+    (selected_groups, (!selects_all_rows).then(|| vec![RowSelector::skip(skip), RowSelector::select(row_count)].into()))
 }
 
 struct ParquetCursor<'a> {
@@ -350,21 +353,21 @@ impl FileCursor for ParquetCursor<'_> {
     fn advance(&mut self) -> Result<usize> {
         let file = &self.parquet.file;
         // the rows of the previous batch are freed first
-        self.chunk.loaded.fill_with(|| None);
+        self.chunk.columns.fill_with(|| None);
         let Some(batch) = file.catch_panic(|| self.reader.next())? else {
             let missing_rows = self.remaining.end - self.remaining.start;
             if missing_rows > 0 {
-                return Err(file.malformed(format!("it has {missing_rows} rows fewer than its footer states")));
+                return Err(file.malformed_error(format!("it has {missing_rows} rows fewer than its footer states")));
             }
             return Ok(0);
         };
         let batch = batch.map_err(|error| decoder_error(file, &error))?;
         let end = self.remaining.start + batch.num_rows() as u64;
         if end > self.remaining.end {
-            return Err(file.malformed("it has more rows than its footer states"));
+            return Err(file.malformed_error("it has more rows than its footer states"));
         }
-        let take = || self.chunk.load_batch(&self.parquet.layout, &batch, self.remaining.start, (file.path(), NAME));
-        file.catch_panic(take)??;
+        let load = || self.chunk.load_batch(&self.parquet.layout, &batch, self.remaining.start, (file.path(), NAME));
+        file.catch_panic(load)??;
         self.remaining.start = end;
         Ok(batch.num_rows())
     }
@@ -374,7 +377,7 @@ impl FileCursor for ParquetCursor<'_> {
             let field = self.parquet.metadata.schema().field(self.chunk.roots[self.chunk.locations[index].root]);
             self.parquet
                 .file
-                .malformed(format!("a column of {} is not supported", data_type::column_kind(field.data_type())))
+                .malformed_error(format!("a column of {} is not supported", data_type::column_kind(field.data_type())))
         })
     }
 }
@@ -388,17 +391,17 @@ fn decoder_error(file: &SharedFile, error: &dyn std::fmt::Display) -> Error {
     while let Some(rest) = LAYERS.iter().find_map(|layer| detail.strip_prefix(layer)) {
         detail = rest;
     }
-    file.malformed(without_debug(detail))
+    file.malformed_error(without_debug_output(detail))
 }
 
 /// Removes the text in brackets if the message contains Rust debug output of the decoder, such as
 /// `TimestampType { unit: MILLIS }`.
-fn without_debug(text: &str) -> String {
+fn without_debug_output(text: &str) -> String {
     if !text.contains(" { ") && !text.contains("Some(") {
         return text.to_string();
     }
     let mut depth = 0usize;
-    let outside = text.chars().filter(|letter| {
+    let outside_brackets = text.chars().filter(|letter| {
         match letter {
             '(' | '{' | '[' => depth += 1,
             ')' | '}' | ']' => depth = depth.saturating_sub(1),
@@ -406,7 +409,7 @@ fn without_debug(text: &str) -> String {
         }
         false
     });
-    outside.collect()
+    outside_brackets.collect()
 }
 
 /// Converts an error of the decoder to an error of the operating system, or to an error for a
@@ -424,15 +427,15 @@ fn convert_error(file: &SharedFile, error: ParquetError) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::without_debug;
+    use super::without_debug_output;
 
     #[test]
     fn debug_output_is_removed_from_messages() {
         let text = "Logical type Timestamp(TimestampType { is_adjusted_to_u_t_c: true, unit: MILLIS }) is incompatible \
                     with converted type DATE for field 'x'";
         let plain = "Logical type Timestamp is incompatible with converted type DATE for field 'x'";
-        assert_eq!(without_debug(text), plain);
+        assert_eq!(without_debug_output(text), plain);
         let sizes = "Actual decompressed size doesn't match the expected one (5 vs 7)";
-        assert_eq!(without_debug(sizes), sizes);
+        assert_eq!(without_debug_output(sizes), sizes);
     }
 }

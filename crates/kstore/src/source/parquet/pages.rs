@@ -46,11 +46,11 @@ fn decompressor_bytes(codec: Compression) -> usize {
 pub(super) struct DecoderBytes {
     /// Bytes that do not depend on the number of rows of a batch: a page and the dictionary, both
     /// as stored and as decompressed.
-    pub(super) fixed: usize,
+    pub(super) fixed_bytes: usize,
     /// Maximum bytes of pages for each row of a batch. A batch of texts holds the pages that
     /// contain the texts. A batch of numbers holds no pages, so that this number is 0; the caller
     /// counts the numbers themselves.
-    pub(super) per_row: usize,
+    pub(super) row_bytes: usize,
 }
 
 const VIEW_BYTES: usize = 16;
@@ -61,24 +61,25 @@ const SMALL_CHUNK_BYTES: usize = 64 << 10;
 
 pub(super) fn decoder_bytes(file: &SharedFile, groups: &[RowGroupMetaData], leaf: usize) -> DecoderBytes {
     let Some(first) = groups.first() else { return DecoderBytes::default() };
-    let state = decompressor_bytes(first.column(leaf).compression());
+    let codec_bytes = decompressor_bytes(first.column(leaf).compression());
     let decoder = match value_width(first.column(leaf)) {
         // one writer wrote all row groups of the file, and splits all of them into pages in the
         // same way
         Some(width) => {
-            let largest = groups.iter().max_by_key(|group| group.column(leaf).uncompressed_size());
-            let fixed = largest.map_or(0, |group| number_bytes(file, group.column(leaf), width));
-            DecoderBytes { fixed, per_row: 0 }
+            let largest_group = groups.iter().max_by_key(|group| group.column(leaf).uncompressed_size());
+            let fixed = largest_group.map_or(0, |group| fixed_width_bytes(file, group.column(leaf), width));
+            DecoderBytes { fixed_bytes: fixed, row_bytes: 0 }
         }
         None => {
-            let groups = groups.iter().map(|group| text_bytes(file, group.column(leaf), to_usize(group.num_rows())));
-            groups.fold(DecoderBytes::default(), |most, group| DecoderBytes {
-                fixed: most.fixed.max(group.fixed),
-                per_row: most.per_row.max(group.per_row),
+            let groups =
+                groups.iter().map(|group| text_decoder_bytes(file, group.column(leaf), to_usize(group.num_rows())));
+            groups.fold(DecoderBytes::default(), |largest, group| DecoderBytes {
+                fixed_bytes: largest.fixed_bytes.max(group.fixed_bytes),
+                row_bytes: largest.row_bytes.max(group.row_bytes),
             })
         }
     };
-    DecoderBytes { fixed: decoder.fixed.saturating_add(state), ..decoder }
+    DecoderBytes { fixed_bytes: decoder.fixed_bytes.saturating_add(codec_bytes), ..decoder }
 }
 
 fn to_usize(number: i64) -> usize {
@@ -109,53 +110,58 @@ pub(super) fn max_page_limit(groups: &[RowGroupMetaData], mask: &ProjectionMask)
         .unwrap_or(MIN_PAGE_LIMIT)
 }
 
-fn number_bytes(file: &SharedFile, column: &ColumnChunkMetaData, width: usize) -> usize {
-    let Some(pages) = read_pages(file, column) else { return chunk_bytes(column) };
-    let dictionary = pages.iter().filter(|page| page.is_dictionary).map(|page| page.size).max().unwrap_or(0);
+fn fixed_width_bytes(file: &SharedFile, column: &ColumnChunkMetaData, width: usize) -> usize {
+    let Some(pages) = read_page_headers(file, column) else { return chunk_bytes(column) };
+    let dictionary_bytes =
+        pages.iter().filter(|page| page.is_dictionary).map(|page| page.unpacked_bytes).max().unwrap_or(0);
     // a value takes its width, plus at most one byte for its levels
-    let bytes = |page: &Page| page.values.saturating_mul(width + 1).max(page.size);
-    let longest = pages.iter().filter(|page| !page.is_dictionary).map(bytes).max().unwrap_or(0);
-    let pages = longest.saturating_add(dictionary).saturating_mul(2);
-    pages.min(chunk_bytes(column))
+    let decoded_bytes = |page: &Page| page.value_count.saturating_mul(width + 1).max(page.unpacked_bytes);
+    let max_page_bytes = pages.iter().filter(|page| !page.is_dictionary).map(decoded_bytes).max().unwrap_or(0);
+    let open_page_bytes = max_page_bytes.saturating_add(dictionary_bytes).saturating_mul(2);
+    open_page_bytes.min(chunk_bytes(column))
 }
 
 /// Returns the memory for decoding texts. Texts are views of the pages and dictionaries that
 /// contain them, so that a batch holds these pages as long as it lives. Counted are the pages
 /// between the first and the last row of a batch, one more page at each end, and the page that is
 /// being decompressed.
-fn text_bytes(file: &SharedFile, column: &ColumnChunkMetaData, rows: usize) -> DecoderBytes {
-    let all = to_usize(column.uncompressed_size());
-    let prefixed = column.encodings().any(|encoding| encoding == Encoding::DELTA_BYTE_ARRAY);
-    let single_page = Page { is_dictionary: false, values: rows, size: all };
-    let pages = if all <= SMALL_CHUNK_BYTES { None } else { read_pages(file, column) };
+fn text_decoder_bytes(file: &SharedFile, column: &ColumnChunkMetaData, rows: usize) -> DecoderBytes {
+    let unpacked_bytes = to_usize(column.uncompressed_size());
+    let is_prefix_encoded = column.encodings().any(|encoding| encoding == Encoding::DELTA_BYTE_ARRAY);
+    let single_page = Page { is_dictionary: false, value_count: rows, unpacked_bytes: unpacked_bytes };
+    let pages = if unpacked_bytes <= SMALL_CHUNK_BYTES { None } else { read_page_headers(file, column) };
     let pages = pages.unwrap_or_else(|| vec![single_page]);
-    let most = |dictionary: bool| {
-        pages.iter().filter(|page| page.is_dictionary == dictionary).map(|page| page.size).max().unwrap_or(0)
+    let max_page_bytes = |dictionary: bool| {
+        pages.iter().filter(|page| page.is_dictionary == dictionary).map(|page| page.unpacked_bytes).max().unwrap_or(0)
     };
     // if row groups have few rows, a batch extends over several of them and holds the dictionary of
     // each
-    let dictionary = most(true) / rows.max(1);
+    let dictionary_row_bytes = max_page_bytes(true) / rows.max(1);
     // a value that is stored as its difference from the previous value may be as long as the page,
     // and so may every value after it
-    let of_row = |page: &Page| if prefixed { page.size } else { page.size.div_ceil(page.values.max(1)) };
-    let per_row = pages.iter().filter(|page| !page.is_dictionary).map(of_row).max().unwrap_or(0);
+    let bytes_per_row = |page: &Page| {
+        if is_prefix_encoded { page.unpacked_bytes } else { page.unpacked_bytes.div_ceil(page.value_count.max(1)) }
+    };
+    let row_bytes = pages.iter().filter(|page| !page.is_dictionary).map(bytes_per_row).max().unwrap_or(0);
     // for delta-encoded texts, the decoder unpacks the lengths of a whole page at once
-    let delta = prefixed || column.encodings().any(|encoding| encoding == Encoding::DELTA_LENGTH_BYTE_ARRAY);
-    let values = pages.iter().filter(|_| delta).map(|page| page.values).max().unwrap_or(0);
-    let fixed = 4 * most(false).saturating_add(most(true)).saturating_add(2 * values);
-    DecoderBytes { fixed, per_row: per_row.saturating_add(dictionary).saturating_add(VIEW_BYTES) }
+    let is_delta_encoded =
+        is_prefix_encoded || column.encodings().any(|encoding| encoding == Encoding::DELTA_LENGTH_BYTE_ARRAY);
+    let max_page_values = pages.iter().filter(|_| is_delta_encoded).map(|page| page.value_count).max().unwrap_or(0);
+    let fixed_bytes =
+        4 * max_page_bytes(false).saturating_add(max_page_bytes(true)).saturating_add(2 * max_page_values);
+    DecoderBytes { fixed_bytes, row_bytes: row_bytes.saturating_add(dictionary_row_bytes).saturating_add(VIEW_BYTES) }
 }
 
 struct Page {
     is_dictionary: bool,
     /// Number of values, including missing values; 0 for a dictionary.
-    values: usize,
-    size: usize,
+    value_count: usize,
+    unpacked_bytes: usize,
 }
 
 /// Returns the pages of a column chunk. Returns `None` if their headers cannot be read, or if the
 /// file is remote, where one request per header would take longer than reading the pages.
-fn read_pages(file: &SharedFile, column: &ColumnChunkMetaData) -> Option<Vec<Page>> {
+fn read_page_headers(file: &SharedFile, column: &ColumnChunkMetaData) -> Option<Vec<Page>> {
     if file.as_remote().is_some() {
         return None;
     }
@@ -165,7 +171,11 @@ fn read_pages(file: &SharedFile, column: &ColumnChunkMetaData) -> Option<Vec<Pag
     while let Some(page) = reader.peek_next_page().ok()? {
         // a page that exceeds the limit is an error when it is read
         let size = headers.size.load(Ordering::Relaxed).min(page_limit(column));
-        pages.push(Page { is_dictionary: page.is_dict, values: page.num_levels.unwrap_or(0), size });
+        pages.push(Page {
+            is_dictionary: page.is_dict,
+            value_count: page.num_levels.unwrap_or(0),
+            unpacked_bytes: size,
+        });
         reader.skip_next_page().ok()?;
     }
     Some(pages)

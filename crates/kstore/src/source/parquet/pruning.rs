@@ -22,21 +22,21 @@ pub(super) fn may_match(
     let (schema, field) = (metadata.schema(), metadata.schema().field(root?));
     let converter = StatisticsConverter::try_new(field.name(), schema, metadata.parquet_schema()).ok()?;
     let leaf = converter.parquet_column_index()?;
-    let least = arrow_values::to_supported(&converter.row_group_mins(groups).ok()?).ok()?;
-    let greatest = arrow_values::to_supported(&converter.row_group_maxes(groups).ok()?).ok()?;
-    let (least, greatest) = (arrow_values::array_view(&least)?, arrow_values::array_view(&greatest)?);
-    let keep = |(row, group): (usize, &RowGroupMetaData)| {
-        !has_trusted_bounds(group, leaf) || condition.may_hold(&least, &greatest, row)
+    let minima = arrow_values::to_viewable(&converter.row_group_mins(groups).ok()?).ok()?;
+    let maxima = arrow_values::to_viewable(&converter.row_group_maxes(groups).ok()?).ok()?;
+    let (minima, maxima) = (arrow_values::array_view(&minima)?, arrow_values::array_view(&maxima)?);
+    let group_may_match = |(group_index, group): (usize, &RowGroupMetaData)| {
+        !has_trusted_bounds(group, leaf) || condition.may_hold(&minima, &maxima, group_index)
     };
-    Some(groups.iter().enumerate().map(keep).collect())
+    Some(groups.iter().enumerate().map(group_may_match).collect())
 }
 
 fn has_trusted_bounds(group: &RowGroupMetaData, leaf: usize) -> bool {
     let column = group.column(leaf);
-    let ordered = |statistics: &parquet::file::statistics::Statistics| {
+    let has_correct_order = |statistics: &parquet::file::statistics::Statistics| {
         !statistics.is_min_max_deprecated() || statistics.is_min_max_backwards_compatible()
     };
-    column.column_type() != Type::INT96 && column.statistics().is_some_and(ordered)
+    column.column_type() != Type::INT96 && column.statistics().is_some_and(has_correct_order)
 }
 
 /// Returns the rows of the kept groups, with adjacent groups merged.

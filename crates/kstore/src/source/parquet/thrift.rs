@@ -17,17 +17,17 @@ const MAX_DEPTH: usize = 50;
 /// the footer.
 pub(super) fn check_depth(file: &SharedFile) -> Result<()> {
     let mut end = [0; 8];
-    let at = file.length().saturating_sub(end.len() as u64);
-    file.read_at(&mut end, at).map_err(|error| file.read_error(error))?;
+    let end_offset = file.length().saturating_sub(end.len() as u64);
+    file.read_at(&mut end, end_offset).map_err(|error| file.read_error(error))?;
     let [a, b, c, d, ..] = end;
     let length = u32::from_le_bytes([a, b, c, d]);
-    let Some(start) = at.checked_sub(length.into()) else { return Ok(()) };
+    let Some(start) = end_offset.checked_sub(length.into()) else { return Ok(()) };
     let footer = file.read_vec(length as usize, start).map_err(|error| file.read_error(error))?;
     match schema_depth(&footer).filter(|depth| *depth > MAX_DEPTH) {
         None => Ok(()),
         Some(depth) => {
             let remedy = "write the values of nested columns as separate columns";
-            Err(file.malformed(format!(
+            Err(file.malformed_error(format!(
                 "its columns are nested {depth} levels deep, and at most {MAX_DEPTH} are supported; {remedy}"
             )))
         }
@@ -42,19 +42,19 @@ fn schema_depth(mut footer: &[u8]) -> Option<usize> {
         if (field, kind) != (2, LIST) {
             return skip_value(input, kind, 0);
         }
-        let mut open = Vec::<u64>::new();
+        let mut remaining_children = Vec::<u64>::new();
         for _ in 0..read_list_header(input)?.0 {
             let mut children = 0;
-            visit_fields(input, &mut |left, field, kind| match (field, kind) {
-                (5, INT32) => read_varint(left).map(|number| children = number >> 1),
-                _ => skip_value(left, kind, 0),
+            visit_fields(input, &mut |input, field, kind| match (field, kind) {
+                (5, INT32) => read_varint(input).map(|number| children = number >> 1),
+                _ => skip_value(input, kind, 0),
             })?;
-            open.push(children);
-            deepest = deepest.max(Some(open.len()));
-            while open.last() == Some(&0) {
-                open.pop();
+            remaining_children.push(children);
+            deepest = deepest.max(Some(remaining_children.len()));
+            while remaining_children.last() == Some(&0) {
+                remaining_children.pop();
             }
-            open.last_mut().into_iter().for_each(|siblings| *siblings -= 1);
+            remaining_children.last_mut().into_iter().for_each(|siblings| *siblings -= 1);
         }
         Some(())
     });
@@ -108,16 +108,16 @@ fn read_list_header(input: &mut &[u8]) -> Option<(u64, u8)> {
 /// Reads a field with the given number and type. Returns `None` to stop reading.
 type FieldVisitor<'v> = dyn FnMut(&mut &[u8], u64, u8) -> Option<()> + 'v;
 
-fn visit_fields(input: &mut &[u8], visit: &mut FieldVisitor<'_>) -> Option<()> {
+fn visit_fields(input: &mut &[u8], visitor: &mut FieldVisitor<'_>) -> Option<()> {
     let mut field = 0;
     loop {
         let byte = read_byte(input)?;
         field = match (byte, byte >> 4) {
             (0, _) => return Some(()),
             (_, 0) => read_varint(input)? >> 1,
-            (_, more) => field + u64::from(more),
+            (_, increment) => field + u64::from(increment),
         };
-        visit(input, field, byte & 0x0f)?;
+        visitor(input, field, byte & 0x0f)?;
     }
 }
 

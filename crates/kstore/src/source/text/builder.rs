@@ -96,7 +96,7 @@ pub(crate) struct ColumnBuilders {
 
 impl ColumnBuilders {
     pub(crate) fn new(columns: &[Column], requested: &[usize]) -> Self {
-        let slots = super::slots(columns.len(), requested);
+        let slots = super::requested_slots(columns.len(), requested);
         let columns = requested.iter().map(|column| ColumnBuilder::new(&columns[*column].kind));
         Self { columns: columns.collect(), slots, arrays: Vec::new() }
     }
@@ -115,8 +115,8 @@ impl ColumnBuilders {
 
     /// Returns twice the bytes of the longest chunk: a numeric column has one value per row, and
     /// the texts of a column are at most as long as the chunk.
-    pub(crate) fn bytes(columns: &[&Column], longest: usize) -> usize {
-        let text = columns.iter().any(|column| column.kind == Kind::Text);
-        2 * (CHUNK_ROWS * columns.len() * 8 + if text { CHUNK_BYTES + longest } else { 0 })
+    pub(crate) fn chunk_bytes(columns: &[&Column], longest_row: usize) -> usize {
+        let has_text = columns.iter().any(|column| column.kind == Kind::Text);
+        2 * (CHUNK_ROWS * columns.len() * 8 + if has_text { CHUNK_BYTES + longest_row } else { 0 })
     }
 }

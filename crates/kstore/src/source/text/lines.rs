@@ -7,28 +7,28 @@ use memchr::memchr;
 /// mark, a line with only a comment is not a row either.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LineScanner {
-    comment: Option<u8>,
+    comment_mark: Option<u8>,
     in_comment: bool,
 }
 
 impl LineScanner {
-    pub(crate) fn new(comment: Option<u8>) -> Self {
-        Self { comment, in_comment: false }
+    pub(crate) fn new(comment_mark: Option<u8>) -> Self {
+        Self { comment_mark, in_comment: false }
     }
 }
 
 impl Scanner for LineScanner {
     fn find_start(&mut self, bytes: &[u8], line: &mut u64) -> Option<usize> {
-        let mut at = 0;
-        while let Some(byte) = bytes.get(at) {
+        let mut position = 0;
+        while let Some(byte) = bytes.get(position) {
             match byte {
                 b'\n' => (self.in_comment, *line) = (false, *line + 1),
-                _ if self.in_comment => at += memchr(b'\n', &bytes[at..])? - 1,
-                byte if Some(*byte) == self.comment => self.in_comment = true,
+                _ if self.in_comment => position += memchr(b'\n', &bytes[position..])? - 1,
+                byte if Some(*byte) == self.comment_mark => self.in_comment = true,
                 byte if byte.is_ascii_whitespace() => {}
-                _ => return Some(at),
+                _ => return Some(position),
             }
-            at += 1;
+            position += 1;
         }
         None
     }
@@ -53,16 +53,16 @@ mod tests {
             let (mut scanner, mut line, mut inside, mut row_starts) =
                 (LineScanner::new(Some(b'#')), 1, false, Vec::new());
             for (chunk, mut bytes) in text.chunks(piece).enumerate() {
-                let mut base = chunk * piece;
+                let mut offset = chunk * piece;
                 while !bytes.is_empty() {
-                    let edge =
+                    let boundary =
                         if inside { scanner.find_end(bytes, &mut line) } else { scanner.find_start(bytes, &mut line) };
-                    if let (Some(at), false) = (edge, inside) {
-                        row_starts.push((base + at, line));
+                    if let (Some(at), false) = (boundary, inside) {
+                        row_starts.push((offset + at, line));
                     }
-                    inside ^= edge.is_some();
-                    let used = edge.unwrap_or(bytes.len());
-                    (bytes, base) = (&bytes[used..], base + used);
+                    inside ^= boundary.is_some();
+                    let consumed = boundary.unwrap_or(bytes.len());
+                    (bytes, offset) = (&bytes[consumed..], offset + consumed);
                 }
             }
             assert_eq!(row_starts, [(8, 3), (25, 5), (41, 8)], "{piece}");

@@ -29,7 +29,7 @@ pub(crate) use table::{CHUNK_ROWS, IndexError, RowError, TextChunk, TextFormat, 
 
 pub(crate) use number_notation::is_marked_number;
 #[cfg(feature = "csv")]
-pub(crate) use number_notation::parse_written;
+pub(crate) use number_notation::split_affix;
 
 use crate::sparse::SparseShape;
 use std::collections::BTreeMap;
@@ -51,8 +51,8 @@ pub(crate) fn quoted(word: &[u8]) -> String {
 
 /// Returns, for each column of a file, its index among the requested columns; `None` if it is not
 /// requested.
-pub(crate) fn slots(columns: usize, requested: &[usize]) -> Vec<Option<usize>> {
-    let mut slots = vec![None; columns];
+pub(crate) fn requested_slots(column_count: usize, requested: &[usize]) -> Vec<Option<usize>> {
+    let mut slots = vec![None; column_count];
     requested.iter().enumerate().for_each(|(slot, column)| slots[*column] = Some(slot));
     slots
 }
@@ -81,7 +81,7 @@ pub struct TextOptions {
     pub(crate) infer_rows: Option<u64>,
     pub(crate) zero_based: bool,
     pub(crate) width: Option<usize>,
-    pub(crate) sparse: SparseRule,
+    pub(crate) sparse_rule: SparseRule,
     pub(crate) types: BTreeMap<String, ColumnType>,
     pub(crate) missing_words: Vec<String>,
     /// How earlier rows of the same table were read, for example in the fit.
@@ -94,14 +94,14 @@ pub struct TextOptions {
 pub(crate) enum SparseRule {
     #[default]
     None,
-    Thin,
+    IfSmaller,
     All,
 }
 
 /// Describes how text files are read. Only the settings that differ from the default are listed.
 impl std::fmt::Display for TextOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let words = [
+        let settings = [
             self.delimiter.map(|byte| format!("delimiter '{}'", byte.escape_ascii())),
             self.decimal.map(|byte| format!("decimal '{}'", byte.escape_ascii())),
             self.without_header.then(|| "no header".to_string()),
@@ -111,12 +111,12 @@ impl std::fmt::Display for TextOptions {
             self.infer_rows.map(|rows| format!("types from {rows} rows")),
             self.zero_based.then(|| "indices from 0".to_string()),
             self.width.map(|width| format!("width {width}")),
-            (self.sparse == SparseRule::All).then(|| "sparse rows".to_string()),
+            (self.sparse_rule == SparseRule::All).then(|| "sparse rows".to_string()),
             (!self.types.is_empty()).then(|| format!("types {:?}", self.types)),
             (!self.missing_words.is_empty()).then(|| format!("missing words {:?}", self.missing_words)),
         ];
-        let words: Vec<String> = words.into_iter().flatten().collect();
-        f.write_str(&if words.is_empty() { "by default".to_string() } else { words.join(", ") })
+        let settings: Vec<String> = settings.into_iter().flatten().collect();
+        f.write_str(&if settings.is_empty() { "by default".to_string() } else { settings.join(", ") })
     }
 }
 
@@ -208,22 +208,22 @@ impl TextOptions {
     }
 
     /// svmlight: sets the number of features. The default is the largest index in the file.
-    pub fn width(self, features: usize) -> Self {
-        Self { width: Some(features), ..self }
+    pub fn width(self, feature_count: usize) -> Self {
+        Self { width: Some(feature_count), ..self }
     }
 
     /// svmlight: keeps the rows [sparse](crate::sparse), in one column `x`. By default only rows
     /// with more than 100,000 features stay sparse.
     pub fn sparse(self) -> Self {
-        Self { sparse: SparseRule::All, ..self }
+        Self { sparse_rule: SparseRule::All, ..self }
     }
 
     /// Returns whether rows of this shape stay sparse.
     #[doc(hidden)]
     pub fn keeps_sparse(&self, shape: SparseShape) -> bool {
         shape.must_be_sparse()
-            || self.sparse == SparseRule::All
-            || self.sparse == SparseRule::Thin && shape.prefers_sparse()
+            || self.sparse_rule == SparseRule::All
+            || self.sparse_rule == SparseRule::IfSmaller && shape.prefers_sparse()
     }
 
     /// svmlight: keeps the rows sparse if this takes less memory and time. This is the case if
@@ -231,7 +231,7 @@ impl TextOptions {
     /// them. If one of several files stays sparse, all of them do.
     #[doc(hidden)]
     #[must_use]
-    pub fn sparse_where_thin(self) -> Self {
-        Self { sparse: self.sparse.max(SparseRule::Thin), ..self }
+    pub fn prefer_sparse(self) -> Self {
+        Self { sparse_rule: self.sparse_rule.max(SparseRule::IfSmaller), ..self }
     }
 }

@@ -100,8 +100,8 @@ impl TextReading {
             .types
             .iter()
             .for_each(|(name, column_type)| _ = self.types.entry(name.clone()).or_insert_with(|| column_type.clone()));
-        let new = other.missing_words.iter().filter(|word| !self.missing_words.contains(word));
-        self.missing_words.extend(new.cloned().collect::<Vec<_>>());
+        let new_words = other.missing_words.iter().filter(|word| !self.missing_words.contains(word));
+        self.missing_words.extend(new_words.cloned().collect::<Vec<_>>());
         self.delimiter = self.delimiter.or(other.delimiter);
     }
 
@@ -119,8 +119,8 @@ impl TextReading {
 impl ColumnType {
     /// Returns whether numbers are written in the default format.
     pub(crate) fn is_plain(&self) -> bool {
-        let plain = |form: &NumberForm| form.marks.unwrap_or_default() == Marks::Point;
-        matches!(self, Self::Number(form) if plain(form) && !form.codes && form.affix.as_ref().is_none_or(String::is_empty))
+        let has_default_marks = |form: &NumberForm| form.marks.unwrap_or_default() == Marks::Point;
+        matches!(self, Self::Number(form) if has_default_marks(form) && !form.codes && form.affix.as_ref().is_none_or(String::is_empty))
     }
 
     pub(crate) fn has_commas(&self) -> bool {

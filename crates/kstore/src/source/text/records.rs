@@ -59,58 +59,66 @@ pub(crate) struct Records<S> {
     line: u64,
     buffer: Vec<u8>,
     /// Offset in the file of the buffer's first byte.
-    base: u64,
+    buffer_offset: u64,
     /// The range of the buffered bytes that were not returned yet: its start, then its end.
-    start: usize,
-    end: usize,
+    unread_start: usize,
+    unread_end: usize,
 }
 
 impl<S: Scanner> Records<S> {
     /// Returns a reader of the rows from `start` on. `start` must be between two rows, or at the
     /// first byte of a row.
     pub(crate) fn new(file: SharedFile, scanner: S, start: RowStart) -> Self {
-        Self { file, scanner, line: start.line, buffer: Vec::new(), base: start.offset, start: 0, end: 0 }
+        Self {
+            file,
+            scanner,
+            line: start.line,
+            buffer: Vec::new(),
+            buffer_offset: start.offset,
+            unread_start: 0,
+            unread_end: 0,
+        }
     }
 
     pub(crate) fn next(&mut self) -> Result<Option<Record<'_>>, RecordError> {
         loop {
-            match self.scanner.find_start(&self.buffer[self.start..self.end], &mut self.line) {
+            match self.scanner.find_start(&self.buffer[self.unread_start..self.unread_end], &mut self.line) {
                 Some(skip) => {
-                    self.start += skip;
+                    self.unread_start += skip;
                     break;
                 }
                 None => {
-                    self.start = self.end;
-                    if !self.read(BLOCK_BYTES)? {
+                    self.unread_start = self.unread_end;
+                    if !self.read_more(BLOCK_BYTES)? {
                         return Ok(None);
                     }
                 }
             }
         }
-        let row_start = RowStart { offset: self.base + self.start as u64, line: self.line };
+        let row_start = RowStart { offset: self.buffer_offset + self.unread_start as u64, line: self.line };
         let length = self.read_row(row_start)?;
-        let start = self.start;
-        self.start += length;
+        let start = self.unread_start;
+        self.unread_start += length;
         Ok(Some(Record { bytes: &self.buffer[start..start + length], start: row_start }))
     }
 
     /// Reads all of the row at `row_start` into the buffer, and returns its number of bytes.
     fn read_row(&mut self, row_start: RowStart) -> Result<usize, RecordError> {
-        let mut scanned = 0;
+        let mut scanned_bytes = 0;
         loop {
-            let rest = &self.buffer[self.start + scanned..self.end];
-            if let Some(more) = self.scanner.find_end(rest, &mut self.line) {
-                return Ok(scanned + more);
+            let unscanned = &self.buffer[self.unread_start + scanned_bytes..self.unread_end];
+            if let Some(remaining_bytes) = self.scanner.find_end(unscanned, &mut self.line) {
+                return Ok(scanned_bytes + remaining_bytes);
             }
-            scanned += rest.len();
-            if scanned >= MAX_BUFFERED_BYTES {
-                let length = self.find_length(row_start, scanned)?;
-                self.read(length - scanned)?;
+            scanned_bytes += unscanned.len();
+            if scanned_bytes >= MAX_BUFFERED_BYTES {
+                let length = self.find_row_length(row_start, scanned_bytes)?;
+                self.read_more(length - scanned_bytes)?;
                 return Ok(length);
             }
-            if !self.read(BLOCK_BYTES)? {
+            if !self.read_more(BLOCK_BYTES)? {
                 return if self.scanner.may_end_with_file() {
-                    Ok(scanned)
+                    Ok(scanned_bytes)
                 } else {
                     Err(RecordError::Unterminated(row_start))
                 };
@@ -120,19 +128,19 @@ impl<S: Scanner> Records<S> {
 
     /// Returns the number of bytes of the row at `row_start`. The first `scanned` bytes of the row
     /// were already scanned. Holds only one block at a time.
-    fn find_length(&mut self, row_start: RowStart, mut scanned: usize) -> Result<usize, RecordError> {
+    fn find_row_length(&mut self, row_start: RowStart, mut scanned: usize) -> Result<usize, RecordError> {
         let mut block = vec![0; BLOCK_BYTES];
         loop {
-            let got = self.file.read_at(&mut block, row_start.offset + scanned as u64).map_err(RecordError::Io)?;
-            let end = self.scanner.find_end(&block[..got], &mut self.line);
-            scanned += end.unwrap_or(got);
+            let read_len = self.file.read_at(&mut block, row_start.offset + scanned as u64).map_err(RecordError::Io)?;
+            let end = self.scanner.find_end(&block[..read_len], &mut self.line);
+            scanned += end.unwrap_or(read_len);
             if scanned > MAX_ROW_BYTES {
                 return Err(RecordError::TooLong(row_start));
             }
             if end.is_some() {
                 return Ok(scanned);
             }
-            if got == 0 {
+            if read_len == 0 {
                 return if self.scanner.may_end_with_file() {
                     Ok(scanned)
                 } else {
@@ -144,21 +152,24 @@ impl<S: Scanner> Records<S> {
 
     /// Moves the buffered bytes to the front and reads up to `bytes` more bytes; returns false at
     /// the end of the file.
-    fn read(&mut self, bytes: usize) -> Result<bool, RecordError> {
-        self.buffer.copy_within(self.start..self.end, 0);
-        self.base += self.start as u64;
-        (self.start, self.end) = (0, self.end - self.start);
-        let offset = self.base + self.end as u64;
-        let want = bytes.min(usize::try_from(self.file.length() - offset).unwrap_or(usize::MAX));
-        if self.buffer.len() < self.end + want {
-            self.buffer.reserve_exact(self.end + want - self.buffer.len());
-            self.buffer.resize(self.end + want, 0);
+    fn read_more(&mut self, bytes: usize) -> Result<bool, RecordError> {
+        self.buffer.copy_within(self.unread_start..self.unread_end, 0);
+        self.buffer_offset += self.unread_start as u64;
+        (self.unread_start, self.unread_end) = (0, self.unread_end - self.unread_start);
+        let offset = self.buffer_offset + self.unread_end as u64;
+        let requested_bytes = bytes.min(usize::try_from(self.file.length() - offset).unwrap_or(usize::MAX));
+        if self.buffer.len() < self.unread_end + requested_bytes {
+            self.buffer.reserve_exact(self.unread_end + requested_bytes - self.buffer.len());
+            self.buffer.resize(self.unread_end + requested_bytes, 0);
         }
-        let got = self.file.read_at(&mut self.buffer[self.end..self.end + want], offset).map_err(RecordError::Io)?;
-        if got < want {
-            return Err(RecordError::Truncated { expected: self.file.length(), found: offset + got as u64 });
+        let read_len = self
+            .file
+            .read_at(&mut self.buffer[self.unread_end..self.unread_end + requested_bytes], offset)
+            .map_err(RecordError::Io)?;
+        if read_len < requested_bytes {
+            return Err(RecordError::Truncated { expected: self.file.length(), found: offset + read_len as u64 });
         }
-        self.end += got;
-        Ok(want > 0)
+        self.unread_end += read_len;
+        Ok(requested_bytes > 0)
     }
 }

@@ -14,10 +14,10 @@ const MAX_STARTS: usize = 1 << 16;
 /// The positions of every n-th row, where n is `interval`. One pass over the file finds them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RowStarts {
-    starts: Vec<RowStart>,
+    stored_starts: Vec<RowStart>,
     interval: u64,
-    rows: u64,
-    longest_row: usize,
+    row_count: u64,
+    longest_row_bytes: usize,
 }
 
 impl RowStarts {
@@ -29,36 +29,36 @@ impl RowStarts {
         Self { interval, ..Self::default() }
     }
 
-    pub(crate) fn add(&mut self, record: &Record<'_>) {
-        if self.rows.is_multiple_of(self.interval) {
-            if self.starts.len() == MAX_STARTS {
-                let mut even = false;
-                self.starts.retain(|_| {
-                    even = !even;
-                    even
+    pub(crate) fn add_row(&mut self, record: &Record<'_>) {
+        if self.row_count.is_multiple_of(self.interval) {
+            if self.stored_starts.len() == MAX_STARTS {
+                let mut is_kept = false;
+                self.stored_starts.retain(|_| {
+                    is_kept = !is_kept;
+                    is_kept
                 });
                 self.interval *= 2;
             }
             // `MAX_STARTS` is even, so that this row's number is also a multiple of the doubled
             // interval
-            self.starts.push(record.start);
+            self.stored_starts.push(record.start);
         }
-        self.rows += 1;
-        self.longest_row = self.longest_row.max(record.bytes.len());
+        self.row_count += 1;
+        self.longest_row_bytes = self.longest_row_bytes.max(record.bytes.len());
     }
 
-    pub(crate) fn rows(&self) -> u64 {
-        self.rows
+    pub(crate) fn row_count(&self) -> u64 {
+        self.row_count
     }
 
-    pub(crate) fn longest_row(&self) -> usize {
-        self.longest_row
+    pub(crate) fn longest_row_bytes(&self) -> usize {
+        self.longest_row_bytes
     }
 
     /// Returns the bytes of [`Records`] over this file: of a row, of the blocks before and after
     /// it, and of the part of a long row that is buffered until its end is found.
     pub(crate) fn footprint(&self) -> usize {
-        2 * BLOCK_BYTES + self.longest_row.max(MAX_BUFFERED_BYTES.min(2 * self.longest_row))
+        2 * BLOCK_BYTES + self.longest_row_bytes.max(MAX_BUFFERED_BYTES.min(2 * self.longest_row_bytes))
     }
 
     pub(crate) fn records_from<S: Scanner>(
@@ -67,7 +67,7 @@ impl RowStarts {
         scanner: S,
         row: u64,
     ) -> Result<Records<S>, RecordError> {
-        let Some(start) = self.starts.get((row / self.interval) as usize) else {
+        let Some(start) = self.stored_starts.get((row / self.interval) as usize) else {
             let end = RowStart { offset: file.length(), line: 0 };
             return Ok(Records::new(file, scanner, end));
         };
@@ -82,7 +82,7 @@ impl RowStarts {
     }
 
     /// Returns the line on which a row begins; `None` if the file can no longer be read.
-    pub(crate) fn line<S: Scanner>(&self, file: &SharedFile, scanner: S, row: u64) -> Option<u64> {
+    pub(crate) fn line_of_row<S: Scanner>(&self, file: &SharedFile, scanner: S, row: u64) -> Option<u64> {
         let mut records = self.records_from(file.clone(), scanner, row).ok()?;
         records.next().ok()?.map(|record| record.start.line)
     }
@@ -97,13 +97,13 @@ mod tests {
         let rows = 3 * MAX_STARTS as u64 * 5 / 2;
         let mut starts = RowStarts::with_interval(3);
         for row in 0..rows {
-            starts.add(&Record { bytes: b"", start: RowStart { offset: 10 * row, line: row + 1 } });
+            starts.add_row(&Record { bytes: b"", start: RowStart { offset: 10 * row, line: row + 1 } });
         }
-        assert_eq!((starts.rows(), starts.interval), (rows, 4 * 3));
-        assert!(starts.starts.len() <= MAX_STARTS);
-        for (i, start) in starts.starts.iter().enumerate() {
+        assert_eq!((starts.row_count(), starts.interval), (rows, 4 * 3));
+        assert!(starts.stored_starts.len() <= MAX_STARTS);
+        for (i, start) in starts.stored_starts.iter().enumerate() {
             assert_eq!(start.offset, 10 * i as u64 * starts.interval);
         }
-        assert_eq!(starts.starts.len() as u64, rows.div_ceil(starts.interval));
+        assert_eq!(starts.stored_starts.len() as u64, rows.div_ceil(starts.interval));
     }
 }

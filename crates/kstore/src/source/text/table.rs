@@ -18,7 +18,7 @@ pub(crate) const CHUNK_BYTES: usize = 1 << 20;
 pub(crate) trait TextFormat: Debug + Send + Sync {
     const NAME: &'static str;
     /// What to do about a row that is too long or does not end; part of an error message.
-    const ROW_HINT: &'static str;
+    const ROW_REMEDY: &'static str;
     type Scanner: Scanner;
     type Chunk<'a>: TextChunk
     where
@@ -35,15 +35,15 @@ pub(crate) trait TextFormat: Debug + Send + Sync {
     /// Returns an empty chunk of some distinct columns.
     fn chunk<'a>(&'a self, columns: &'a [Column], requested: &[usize]) -> Self::Chunk<'a>;
     /// Returns the bytes of a chunk of `columns`. The longest row of the file has `longest` bytes.
-    fn chunk_bytes(&self, columns: &[&Column], longest: usize) -> usize;
+    fn chunk_bytes(&self, columns: &[&Column], longest_row: usize) -> usize;
 }
 
 pub(crate) trait TextChunk: Send {
     /// Removes the rows of the previous chunk. Returns the maximum number of rows of the next
     /// chunk.
-    fn begin(&mut self, rows: usize) -> usize;
-    fn push(&mut self, row: u64, text: &[u8]) -> Result<(), RowError>;
-    fn end(&mut self) {}
+    fn begin_chunk(&mut self, max_rows: usize) -> usize;
+    fn push_row(&mut self, row: u64, text: &[u8]) -> Result<(), RowError>;
+    fn end_chunk(&mut self) {}
     fn view(&self, column: usize) -> Option<ColumnView<'_>>;
 }
 
@@ -77,8 +77,8 @@ pub(crate) enum IndexError {
 }
 
 impl From<RowError> for IndexError {
-    fn from(wrong: RowError) -> Self {
-        Self::Row(wrong)
+    fn from(error: RowError) -> Self {
+        Self::Row(error)
     }
 }
 
@@ -88,26 +88,27 @@ pub(crate) struct TextTable<F> {
     pub(crate) format: F,
     schema: Schema,
     all_missing: Vec<bool>,
-    starts: RowStarts,
+    row_starts: RowStarts,
 }
 
 impl<F: TextFormat> TextTable<F> {
     /// Returns an open file whose content is not known yet; the path is for messages.
     pub(crate) fn new(path: &Path, file: std::fs::File, format: F) -> Result<Self> {
         let file = SharedFile::local(path, F::NAME, file).map_err(Error::io("read", path))?;
-        Ok(Self { file, format, schema: Schema::default(), all_missing: Vec::new(), starts: RowStarts::new() })
+        Ok(Self { file, format, schema: Schema::default(), all_missing: Vec::new(), row_starts: RowStarts::new() })
     }
 
     /// Returns the first bytes of the file, and the position at which the text begins: after a byte
     /// order mark, if there is one.
     pub(crate) fn first_block(&self) -> Result<(Vec<u8>, RowStart)> {
         let length = usize::try_from(self.file.length()).unwrap_or(usize::MAX);
-        let start = self.file.read_vec(BLOCK_BYTES.min(length), 0).map_err(|error| self.file.read_error(error))?;
-        if let Some(detail) = unsupported::why_not_text(self.file.path(), &start) {
-            return Err(self.file.malformed(detail));
+        let first_bytes =
+            self.file.read_vec(BLOCK_BYTES.min(length), 0).map_err(|error| self.file.read_error(error))?;
+        if let Some(detail) = unsupported::why_not_text(self.file.path(), &first_bytes) {
+            return Err(self.file.malformed_error(detail));
         }
-        let mark = if start.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
-        Ok((start, RowStart { offset: mark, line: 1 }))
+        let bom_bytes = if first_bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+        Ok((first_bytes, RowStart { offset: bom_bytes, line: 1 }))
     }
 
     /// Finds the rows from `start` on in one pass. `is_row` inspects each record and returns
@@ -119,14 +120,14 @@ impl<F: TextFormat> TextTable<F> {
     ) -> Result<()> {
         let mut records = Records::new(self.file.clone(), self.format.scanner(), start);
         loop {
-            let row = self.starts.rows();
+            let row = self.row_starts.row_count();
             let record = records.next().map_err(|fault| self.record_error(fault, row))?;
             let Some(record) = record else { return Ok(()) };
             match is_row(row, record.bytes) {
-                Ok(true) => self.starts.add(&record),
+                Ok(true) => self.row_starts.add_row(&record),
                 Ok(false) => {}
-                Err(IndexError::Row(wrong)) => return Err(wrong.into_error(self.file.path(), row, record.start.line)),
-                Err(IndexError::File(detail)) => return Err(self.file.malformed(detail)),
+                Err(IndexError::Row(error)) => return Err(error.into_error(self.file.path(), row, record.start.line)),
+                Err(IndexError::File(detail)) => return Err(self.file.malformed_error(detail)),
             }
         }
     }
@@ -136,27 +137,27 @@ impl<F: TextFormat> TextTable<F> {
         self
     }
 
-    pub(crate) fn with_all_missing(self, blank: Vec<bool>) -> Self {
-        Self { all_missing: blank, ..self }
+    pub(crate) fn with_all_missing(self, all_missing: Vec<bool>) -> Self {
+        Self { all_missing, ..self }
     }
 
     #[cfg(feature = "svmlight")]
     pub(crate) fn with_label(mut self) -> Self {
-        self.schema.label = self.schema.columns.len().checked_sub(1);
+        self.schema.label_column = self.schema.columns.len().checked_sub(1);
         self
     }
 
     fn record_error(&self, fault: RecordError, row: u64) -> Error {
-        let bad = |row_start: RowStart, expected: &str, found: &str| {
-            RowError::new(expected, found, F::ROW_HINT).into_error(self.file.path(), row, row_start.line)
+        let row_error = |row_start: RowStart, expected: &str, found: &str| {
+            RowError::new(expected, found, F::ROW_REMEDY).into_error(self.file.path(), row, row_start.line)
         };
         match fault {
             RecordError::Io(error) => self.file.read_error(error),
-            RecordError::Truncated { expected, found } => self.file.truncated(expected, found),
+            RecordError::Truncated { expected, found } => self.file.truncated_error(expected, found),
             RecordError::TooLong(row_start) => {
-                bad(row_start, &format!("a row of at most {MAX_ROW_BYTES} bytes"), "a longer one")
+                row_error(row_start, &format!("a row of at most {MAX_ROW_BYTES} bytes"), "a longer one")
             }
-            RecordError::Unterminated(row_start) => bad(row_start, "a closing quote", "the end of the file"),
+            RecordError::Unterminated(row_start) => row_error(row_start, "a closing quote", "the end of the file"),
         }
     }
 }
@@ -167,7 +168,7 @@ impl<F: TextFormat> TableFile for TextTable<F> {
         FileMetadata {
             format: F::NAME,
             schema: &self.schema,
-            rows: self.starts.rows(),
+            rows: self.row_starts.row_count(),
             bytes: length,
             bytes_scanned: length,
         }
@@ -185,23 +186,24 @@ impl<F: TextFormat> TableFile for TextTable<F> {
         self.format.reading()
     }
 
-    fn line(&self, row: u64) -> Option<u64> {
-        self.starts.line(&self.file, self.format.scanner(), row)
+    fn line_of_row(&self, row: u64) -> Option<u64> {
+        self.row_starts.line_of_row(&self.file, self.format.scanner(), row)
     }
 
     /// Bytes of a block of text and of the chunk. For each column of the file, also the bytes of
     /// its index in the chunk and of its index in a row.
     fn footprint(&self, columns: &[usize]) -> usize {
         let requested: Vec<&Column> = columns.iter().map(|column| &self.schema.columns[*column]).collect();
-        let chunk = self.format.chunk_bytes(&requested, self.starts.longest_row());
-        self.starts.footprint() + chunk + self.schema.columns.len() * 3 * size_of::<usize>()
+        let chunk_bytes = self.format.chunk_bytes(&requested, self.row_starts.longest_row_bytes());
+        self.row_starts.footprint() + chunk_bytes + self.schema.columns.len() * 3 * size_of::<usize>()
     }
 
     fn open(&self, columns: &[usize], rows: Range<u64>, bytes_read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
-        let records = self.starts.records_from(self.file.with_counter(bytes_read), self.format.scanner(), rows.start);
+        let records =
+            self.row_starts.records_from(self.file.with_counter(bytes_read), self.format.scanner(), rows.start);
         let records = records.map_err(|fault| self.record_error(fault, rows.start))?;
-        let mut seen = HashSet::new();
-        let requested: Vec<usize> = columns.iter().copied().filter(|column| seen.insert(*column)).collect();
+        let mut distinct_columns = HashSet::new();
+        let requested: Vec<usize> = columns.iter().copied().filter(|column| distinct_columns.insert(*column)).collect();
         let chunk = self.format.chunk(&self.schema.columns, &requested);
         Ok(Box::new(TextCursor { table: self, records, chunk, columns: columns.to_vec(), remaining: rows }))
     }
@@ -217,28 +219,28 @@ struct TextCursor<'a, F: TextFormat> {
 
 impl<F: TextFormat> FileCursor for TextCursor<'_, F> {
     fn advance(&mut self) -> Result<usize> {
-        let (table, first) = (self.table, self.remaining.start);
-        let remaining_rows = usize::try_from(self.remaining.end - first).unwrap_or(usize::MAX);
-        let max_rows = self.chunk.begin(remaining_rows.min(CHUNK_ROWS)) as u64;
-        let mut bytes = 0;
-        while self.remaining.start - first < max_rows && bytes < CHUNK_BYTES {
+        let (table, first_row) = (self.table, self.remaining.start);
+        let remaining_rows = usize::try_from(self.remaining.end - first_row).unwrap_or(usize::MAX);
+        let max_rows = self.chunk.begin_chunk(remaining_rows.min(CHUNK_ROWS)) as u64;
+        let mut text_bytes = 0;
+        while self.remaining.start - first_row < max_rows && text_bytes < CHUNK_BYTES {
             let row = self.remaining.start;
             let record = self.records.next().map_err(|fault| table.record_error(fault, row))?;
             let Some(Record { bytes: text, start: row_start }) = record else {
-                let rows = table.starts.rows();
+                let rows = table.row_starts.row_count();
                 return Err(table
                     .file
-                    .malformed(format!("it changed while being read: it had {rows} rows, now {row}")));
+                    .malformed_error(format!("it changed while being read: it had {rows} rows, now {row}")));
             };
-            self.chunk.push(row, text).map_err(|wrong| wrong.into_error(table.file.path(), row, row_start.line))?;
-            bytes += text.len();
+            self.chunk.push_row(row, text).map_err(|error| error.into_error(table.file.path(), row, row_start.line))?;
+            text_bytes += text.len();
             self.remaining.start += 1;
         }
-        self.chunk.end();
-        Ok((self.remaining.start - first) as usize)
+        self.chunk.end_chunk();
+        Ok((self.remaining.start - first_row) as usize)
     }
 
     fn view(&self, index: usize) -> Result<ColumnView<'_>> {
-        self.chunk.view(self.columns[index]).ok_or_else(|| self.table.file.malformed("a column is missing"))
+        self.chunk.view(self.columns[index]).ok_or_else(|| self.table.file.malformed_error("a column is missing"))
     }
 }

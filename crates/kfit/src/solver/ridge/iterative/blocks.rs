@@ -47,7 +47,7 @@ pub(crate) struct KernelBlocks<'a, T: Real> {
 }
 
 struct CachedBlock<T> {
-    rows: Vec<u64>,
+    row_numbers: Vec<u64>,
     k: Vec<T>,
     y: Mat<f64>,
 }
@@ -91,9 +91,9 @@ impl<'a, T: Real> KernelBlocks<'a, T> {
     }
 
     /// Returns the numbers of rows whose blocks are in memory, and in scratch.
-    pub(crate) fn cached_rows(&self) -> (usize, usize) {
+    pub(crate) fn cached_row_counts(&self) -> (usize, usize) {
         (
-            self.memory_blocks.iter().map(|block| block.rows.len()).sum(),
+            self.memory_blocks.iter().map(|block| block.row_numbers.len()).sum(),
             self.scratch_cache.as_ref().map_or(0, |s| s.len() as usize),
         )
     }
@@ -111,24 +111,25 @@ impl<'a, T: Real> KernelBlocks<'a, T> {
         }
         let pass = blocks.observed_pass(observer);
         if let Some(cache) = &blocks.scratch_cache {
-            Pass { prefetch: READ_AHEAD_TILES, ..pass }.visit(cache, |rows| {
-                visitor(KernelBlock { k: rows.x, m }, block_targets(blocks.targets, rows)?.as_ref());
+            Pass { prefetch_tiles: READ_AHEAD_TILES, ..pass }.visit(cache, |row_block| {
+                visitor(KernelBlock { k: row_block.x, m }, block_targets(blocks.targets, row_block)?.as_ref());
                 Ok::<(), Error>(())
             })?;
         }
-        let skipped = blocks.memory_blocks.len() + blocks.scratch_block_count;
-        if blocks.block_count == Some(skipped) {
+        let cached_block_count = blocks.memory_blocks.len() + blocks.scratch_block_count;
+        if blocks.block_count == Some(cached_block_count) {
             return Ok(0);
         }
         let (mut memory_rows_left, mut writer) = match blocks.block_count {
             Some(_) => (0, None),
-            None => (blocks.limits.memory_rows, blocks.writer()?),
+            None => (blocks.limits.memory_rows, blocks.open_writer()?),
         };
         let mut scratch_rows_left = writer.as_ref().map_or(0, CacheWriter::remaining);
-        let (mut kept_blocks, mut visited_blocks, mut written_blocks, mut buffer) = (Vec::new(), 0, 0, Vec::new());
+        let (mut new_memory_blocks, mut visited_block_count, mut written_block_count, mut k_buffer) =
+            (Vec::new(), 0, 0, Vec::new());
         pass.visit(blocks.source, |row_block| {
-            visited_blocks += 1;
-            if visited_blocks <= skipped {
+            visited_block_count += 1;
+            if visited_block_count <= cached_block_count {
                 return Ok::<(), Error>(());
             }
             let (b, y) = (row_block.len(), block_targets(blocks.targets, row_block)?);
@@ -138,35 +139,35 @@ impl<'a, T: Real> KernelBlocks<'a, T> {
                 blocks.compute_values(row_block, &mut k);
                 visitor(KernelBlock { k: &k, m }, y.as_ref());
                 memory_rows_left -= b;
-                kept_blocks.push(CachedBlock { rows: row_block.rows.to_vec(), k, y });
+                new_memory_blocks.push(CachedBlock { row_numbers: row_block.row_numbers.to_vec(), k, y });
                 return Ok(());
             }
-            blocks.resize_and_compute(row_block, &mut buffer);
-            visitor(KernelBlock { k: &buffer, m }, y.as_ref());
+            blocks.resize_and_compute(row_block, &mut k_buffer);
+            visitor(KernelBlock { k: &k_buffer, m }, y.as_ref());
             // the first block that does not fit into a tier (memory or scratch) closes this tier,
             // so that the next tier starts with the rows after it
             memory_rows_left = 0;
             match writer.as_mut().filter(|_| scratch_rows_left >= b as u64) {
                 Some(writer) => {
-                    writer.push(&RowBlock { x: &buffer, d: m, ..*row_block })?;
-                    (scratch_rows_left, written_blocks) = (scratch_rows_left - b as u64, written_blocks + 1);
+                    writer.push(&RowBlock { x: &k_buffer, d: m, ..*row_block })?;
+                    (scratch_rows_left, written_block_count) = (scratch_rows_left - b as u64, written_block_count + 1);
                 }
                 None => scratch_rows_left = 0,
             }
             Ok(())
         })?;
         if self.block_count.is_none() {
-            self.scratch_cache = writer.filter(|_| written_blocks > 0).map(CacheWriter::finish).transpose()?;
+            self.scratch_cache = writer.filter(|_| written_block_count > 0).map(CacheWriter::finish).transpose()?;
             (self.memory_blocks, self.scratch_block_count, self.block_count) =
-                (kept_blocks, written_blocks, Some(visited_blocks));
+                (new_memory_blocks, written_block_count, Some(visited_block_count));
         }
         Ok(1)
     }
 
-    fn writer(&self) -> Result<Option<CacheWriter<T>>> {
-        let Some((scratch, rows)) = self.limits.scratch.filter(|(_, rows)| *rows > 0) else { return Ok(None) };
+    fn open_writer(&self) -> Result<Option<CacheWriter<T>>> {
+        let Some((scratch, max_rows)) = self.limits.scratch.filter(|(_, rows)| *rows > 0) else { return Ok(None) };
         let shape = TableShape { inputs: self.landmark_count(), ..self.source.shape() };
-        Ok(Some(scratch.cache_up_to(shape, self.source.range(), rows)?))
+        Ok(Some(scratch.cache_up_to(shape, self.source.range(), max_rows)?))
     }
 
     /// Calls a function with the blocks of the selected rows, in row order. Reads the stored blocks
@@ -178,32 +179,33 @@ impl<'a, T: Real> KernelBlocks<'a, T> {
         visitor: RowFn<'_, T>,
     ) -> Result<u64> {
         let m = self.landmark_count();
-        let (mut row_numbers, mut values) = (Vec::new(), Vec::new());
+        let (mut row_numbers, mut kernel_rows) = (Vec::new(), Vec::new());
         for (i, block) in self.memory_blocks.iter().enumerate() {
             check_stop(observer)?;
-            for (row, k) in block.rows.iter().zip(block.k.chunks_exact(m)).filter(|(row, _)| is_selected(**row)) {
+            for (row, k) in block.row_numbers.iter().zip(block.k.chunks_exact(m)).filter(|(row, _)| is_selected(**row))
+            {
                 row_numbers.push(*row);
-                values.push(k);
+                kernel_rows.push(k);
             }
-            if values.len() >= MIN_CALL_ROWS || i + 1 == self.memory_blocks.len() {
-                visitor(&row_numbers, &values);
+            if kernel_rows.len() >= MIN_CALL_ROWS || i + 1 == self.memory_blocks.len() {
+                visitor(&row_numbers, &kernel_rows);
                 row_numbers.clear();
-                values.clear();
+                kernel_rows.clear();
             }
         }
         if self.block_count == Some(self.memory_blocks.len()) {
             return Ok(0);
         }
-        let (mut visited_blocks, mut x, mut buffer) = (0, Vec::new(), Vec::new());
+        let (mut visited_block_count, mut x, mut k_buffer) = (0, Vec::new(), Vec::new());
         self.observed_pass(observer).visit(self.source, |row_block| {
-            visited_blocks += 1;
-            if visited_blocks > self.memory_blocks.len() {
-                let selected = || row_block.rows.iter().enumerate().filter(|(_, row)| is_selected(**row));
-                let row_numbers: Vec<u64> = selected().map(|(_, row)| *row).collect();
+            visited_block_count += 1;
+            if visited_block_count > self.memory_blocks.len() {
+                let selected_rows = || row_block.row_numbers.iter().enumerate().filter(|(_, row)| is_selected(**row));
+                let row_numbers: Vec<u64> = selected_rows().map(|(_, row)| *row).collect();
                 x.clear();
-                selected().for_each(|(i, _)| x.extend_from_slice(&row_block.x[i * row_block.d..][..row_block.d]));
-                self.resize_and_compute(&RowBlock { x: &x, rows: &row_numbers, ..*row_block }, &mut buffer);
-                visitor(&row_numbers, &buffer.chunks_exact(m).collect::<Vec<_>>());
+                selected_rows().for_each(|(i, _)| x.extend_from_slice(&row_block.x[i * row_block.d..][..row_block.d]));
+                self.resize_and_compute(&RowBlock { x: &x, row_numbers: &row_numbers, ..*row_block }, &mut k_buffer);
+                visitor(&row_numbers, &k_buffer.chunks_exact(m).collect::<Vec<_>>());
             }
             Ok::<(), Error>(())
         })?;
@@ -211,30 +213,30 @@ impl<'a, T: Real> KernelBlocks<'a, T> {
     }
 
     fn observed_pass<'p>(&'p self, observer: &'p dyn Observer) -> Pass<'p> {
-        Pass { observer, lanes: 1, journal: None, ..self.pass }
+        Pass { observer, lane_count: 1, journal: None, ..self.pass }
     }
 
     /// Writes the kernel values between rows and landmarks to `k`, b x m.
-    fn resize_and_compute(&self, rows: &RowBlock<'_, T>, k: &mut Vec<T>) {
-        let count = rows.rows.len() * self.landmark_count();
+    fn resize_and_compute(&self, row_block: &RowBlock<'_, T>, k: &mut Vec<T>) {
+        let value_count = row_block.row_numbers.len() * self.landmark_count();
         // growth by doubling would take twice the memory that the plan counts for the tile
         k.clear();
-        k.reserve_exact(count);
-        k.resize(count, T::ZERO);
-        self.compute_values(rows, k);
+        k.reserve_exact(value_count);
+        k.resize(value_count, T::ZERO);
+        self.compute_values(row_block, k);
     }
 
-    fn compute_values(&self, rows: &RowBlock<'_, T>, k: &mut [T]) {
-        let x = MatRef::from_row_major_slice(rows.x, rows.rows.len(), rows.d);
+    fn compute_values(&self, row_block: &RowBlock<'_, T>, k: &mut [T]) {
+        let x = MatRef::from_row_major_slice(row_block.x, row_block.row_numbers.len(), row_block.d);
         compute_kernel_rows(self.kernel, x, self.z, k, self.pass.workers);
     }
 }
 
-pub(crate) fn block_targets<T: Real>(targets: &Targets, rows: &RowBlock<'_, T>) -> Result<Mat<f64>> {
-    let mut y = Mat::zeros(rows.len(), targets.count());
+pub(crate) fn block_targets<T: Real>(targets: &Targets, row_block: &RowBlock<'_, T>) -> Result<Mat<f64>> {
+    let mut y = Mat::zeros(row_block.len(), targets.count());
     for j in 0..targets.count() {
-        for i in 0..rows.len() {
-            y[(i, j)] = targets.value(rows, i, j)?;
+        for i in 0..row_block.len() {
+            y[(i, j)] = targets.value(row_block, i, j)?;
         }
     }
     Ok(y)

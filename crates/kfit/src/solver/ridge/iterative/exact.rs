@@ -44,7 +44,7 @@ pub(crate) struct DualSolution {
     pub(crate) coefficients: Mat<f64>,
     pub(crate) intercept: Vec<f64>,
     /// The residuals y − c − f at the rows, n x t.
-    pub(crate) errors: Mat<f64>,
+    pub(crate) residuals: Mat<f64>,
     pub(crate) cg_solution: Option<CgSolution>,
     /// Mean squared leave-one-out error, averaged over targets; `None` if not requested.
     pub(crate) loo_mse: Option<f64>,
@@ -72,11 +72,11 @@ impl ExactProblem<'_> {
         &self,
         v: MatRef<'_, f64>,
         mut out: MatMut<'_, f64>,
-        product: impl FnOnce(MatRef<'_, f64>, MatMut<'_, f64>),
+        apply_kernel: impl FnOnce(MatRef<'_, f64>, MatMut<'_, f64>),
     ) {
         let mut centred = v.to_owned();
         self.centring.apply(centred.as_mut());
-        product(centred.as_ref(), out.rb_mut());
+        apply_kernel(centred.as_ref(), out.rb_mut());
         self.centring.apply(out.rb_mut());
         for (out, v) in out.col_iter_mut().zip(v.col_iter()) {
             out.iter_mut().zip(v.iter()).for_each(|(out, v)| *out += self.mu * v);
@@ -84,16 +84,16 @@ impl ExactProblem<'_> {
     }
 
     /// Returns the dual solution that belongs to β, evaluated with K in f64.
-    fn dual_solution(&self, mut beta: Mat<f64>, k: &KernelTiles<'_, f64>) -> DualSolution {
+    fn dual_solution(&self, mut beta: Mat<f64>, tiles: &KernelTiles<'_, f64>) -> DualSolution {
         self.centring.apply(beta.as_mut());
-        let mut errors = self.y - k.product(beta.as_ref());
+        let mut residuals = self.y - tiles.product(beta.as_ref());
         let n = self.y.nrows() as f64;
         let mean = |e: ColRef<'_, f64>| self.centring.gamma * e.iter().sum::<f64>() / n;
-        let intercept: Vec<f64> = errors.col_iter().map(mean).collect();
-        for (column, c) in errors.col_iter_mut().zip(&intercept) {
+        let intercept: Vec<f64> = residuals.col_iter().map(mean).collect();
+        for (column, c) in residuals.col_iter_mut().zip(&intercept) {
             column.iter_mut().for_each(|e| *e -= c);
         }
-        DualSolution { coefficients: beta, intercept, errors, cg_solution: None, loo_mse: None }
+        DualSolution { coefficients: beta, intercept, residuals, cg_solution: None, loo_mse: None }
     }
 
     /// Solves by a Cholesky factor in f64. `x` is n x d row-major.
@@ -102,7 +102,7 @@ impl ExactProblem<'_> {
     /// other rows at the same μ. With R = H (H K H + μI)⁻¹ H this error is a_i / R_ii, for the
     /// following reason: y − c − K a = μ R y, so the weight of a row's own target in its fitted
     /// value is 1 − μ R_ii.
-    pub(crate) fn direct(
+    pub(crate) fn solve_direct(
         &self,
         kernel: &dyn KernelFunction<f64>,
         x: MatRef<'_, f64>,
@@ -126,8 +126,8 @@ impl ExactProblem<'_> {
             }
         });
         matrix.add_diagonal(mu);
-        let indefinite = |_| Error::Indefinite { rank: n, lambda: mu / n as f64, precision: "f64" };
-        matrix.factor(workers).map_err(indefinite)?;
+        let indefinite_error = |_| Error::Indefinite { rank: n, lambda: mu / n as f64, precision: "f64" };
+        matrix.factor(workers).map_err(indefinite_error)?;
         let mut beta = self.centred_targets();
         matrix.solve_lower(beta.as_mut(), workers);
         matrix.solve_transposed(beta.as_mut(), workers);
@@ -143,21 +143,22 @@ impl ExactProblem<'_> {
 
     /// Solves by preconditioned conjugate gradient until ‖r‖ ≤ tolerance·‖H y‖ for the residual r
     /// of every target. Stores at most `kernel_bytes` bytes of kernel values.
-    pub(crate) fn iterative<T: Real>(
+    pub(crate) fn solve_iterative<T: Real>(
         &self,
-        (kernel, exact): (&dyn KernelFunction<T>, &dyn KernelFunction<f64>),
+        (kernel, f64_kernel): (&dyn KernelFunction<T>, &dyn KernelFunction<f64>),
         x: MatRef<'_, T>,
         preconditioner: &LowRankInverse<T>,
         kernel_bytes: usize,
         stopping_rule: StoppingRule<'_>,
     ) -> Result<DualSolution> {
         let x_f64: Vec<f64> = x.row_iter().flat_map(|row| row.iter().map(|v| v.to_f64())).collect();
-        let exact = KernelTiles::new(exact, MatRef::from_row_major_slice(&x_f64, x.nrows(), x.ncols()), self.workers);
+        let f64_tiles =
+            KernelTiles::new(f64_kernel, MatRef::from_row_major_slice(&x_f64, x.nrows(), x.ncols()), self.workers);
         let tiles = KernelTiles::new(kernel, x, self.workers).with_cache(kernel_bytes);
-        let mut system = ExactSystem { problem: *self, tiles, exact, preconditioner };
+        let mut system = ExactSystem { problem: *self, tiles, f64_tiles, preconditioner };
         let mut cg_solution = cg::solve(&mut system, self.centred_targets().as_ref(), Norm::Euclidean, stopping_rule)?;
         let beta = std::mem::replace(&mut cg_solution.x, Mat::new());
-        Ok(DualSolution { cg_solution: Some(cg_solution), ..self.dual_solution(beta, &system.exact) })
+        Ok(DualSolution { cg_solution: Some(cg_solution), ..self.dual_solution(beta, &system.f64_tiles) })
     }
 }
 
@@ -168,10 +169,10 @@ fn inverse_diagonal(factor: &PackedLower, theta: f64, workers: &Workers) -> Vec<
     let n = diagonal.len();
     let mut u = Mat::from_fn(n, 1, |_, _| 1.0);
     factor.solve_lower(u.as_mut(), workers);
-    let (scale, square) = (theta / n as f64, u.squared_norm_l2());
+    let (scale, squared_norm) = (theta / n as f64, u.squared_norm_l2());
     factor.solve_transposed(u.as_mut(), workers);
     for (d, u) in diagonal.iter_mut().zip(u.col_as_slice(0)) {
-        *d += scale * (scale * square - 2.0 * u);
+        *d += scale * (scale * squared_norm - 2.0 * u);
     }
     diagonal
 }
@@ -179,20 +180,20 @@ fn inverse_diagonal(factor: &PackedLower, theta: f64, workers: &Workers) -> Vec<
 /// Returns the bytes of [`ExactProblem::direct`] for n rows of d features and t targets.
 pub(crate) fn direct_bytes(n: usize, d: usize, t: usize, threads: usize) -> usize {
     // columns of the inverse, for leave-one-out
-    let inverse = threads.max(1) * 8 * n * INVERSE_COLUMNS;
-    let vectors = 8 * n * (d + 4 * t + 2);
+    let inverse_bytes = threads.max(1) * 8 * n * INVERSE_COLUMNS;
+    let vector_bytes = 8 * n * (d + 4 * t + 2);
     PackedLower::bytes(n)
         + PackedLower::scratch_bytes(threads)
-        + inverse
-        + vectors
-        + KernelTiles::<f64>::bytes(threads, t)
+        + inverse_bytes
+        + vector_bytes
+        + KernelTiles::<f64>::buffer_bytes(threads, t)
 }
 
 /// The system of the iteration: the matrix H K H + μI and its preconditioner.
 struct ExactSystem<'a, T: Real> {
     tiles: KernelTiles<'a, T>,
     /// The tiles of K in f64, for true residuals.
-    exact: KernelTiles<'a, f64>,
+    f64_tiles: KernelTiles<'a, f64>,
     preconditioner: &'a LowRankInverse<T>,
     problem: ExactProblem<'a>,
 }
@@ -203,8 +204,8 @@ impl<T: Real> PositiveDefinite for ExactSystem<'_, T> {
         Ok(())
     }
 
-    fn apply_exactly(&mut self, v: MatRef<'_, f64>, out: MatMut<'_, f64>) -> Result<()> {
-        self.problem.apply(v, out, |u, out| self.exact.apply(u, out));
+    fn apply_in_f64(&mut self, v: MatRef<'_, f64>, out: MatMut<'_, f64>) -> Result<()> {
+        self.problem.apply(v, out, |u, out| self.f64_tiles.apply(u, out));
         Ok(())
     }
 
@@ -218,5 +219,5 @@ impl<T: Real> PositiveDefinite for ExactSystem<'_, T> {
 /// preconditioner.
 pub(crate) fn iterative_bytes(n: usize, d: usize, t: usize, threads: usize) -> usize {
     // the true residuals need a copy of the rows, and tiles, in f64
-    cg::bytes(n, t) + 8 * 3 * n * t + 8 * n * d + KernelTiles::<f64>::bytes(threads, t)
+    cg::bytes(n, t) + 8 * 3 * n * t + 8 * n * d + KernelTiles::<f64>::buffer_bytes(threads, t)
 }

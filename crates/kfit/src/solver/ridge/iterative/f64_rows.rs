@@ -18,7 +18,7 @@ impl<T: Real> RowSource<f64> for F64Rows<'_, T> {
     }
 
     fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<f64> + Send + '_>> {
-        Ok(Box::new(F64Cursor { inner: self.0.open(segment)?, narrow: RowBuf::default() }))
+        Ok(Box::new(F64Cursor { inner: self.0.open(segment)?, source_buffer: RowBuf::default() }))
     }
 
     fn footprint(&self) -> Footprint {
@@ -37,25 +37,25 @@ impl<T: Real> RowSource<f64> for F64Rows<'_, T> {
 
 struct F64Cursor<'a, T> {
     inner: Box<dyn RowCursor<T> + Send + 'a>,
-    narrow: RowBuf<T>,
+    source_buffer: RowBuf<T>,
 }
 
 impl<T: Real> RowCursor<f64> for F64Cursor<'_, T> {
     fn next(&mut self, buf: &mut RowBuf<f64>) -> Result<bool> {
-        let Self { inner, narrow } = self;
-        narrow.capacity = buf.capacity;
-        let more = inner.next(narrow)?;
+        let Self { inner, source_buffer } = self;
+        source_buffer.capacity = buf.capacity;
+        let has_rows = inner.next(source_buffer)?;
         // all fields but x are passed on unchanged
-        std::mem::swap(&mut buf.rows, &mut narrow.rows);
-        std::mem::swap(&mut buf.y, &mut narrow.y);
-        std::mem::swap(&mut buf.weight, &mut narrow.weight);
-        std::mem::swap(&mut buf.classes, &mut narrow.classes);
-        std::mem::swap(&mut buf.groups, &mut narrow.groups);
-        std::mem::swap(&mut buf.class_labels, &mut narrow.class_labels);
-        std::mem::swap(&mut buf.group_labels, &mut narrow.group_labels);
-        std::mem::swap(&mut buf.kept_columns, &mut narrow.kept_columns);
+        std::mem::swap(&mut buf.row_numbers, &mut source_buffer.row_numbers);
+        std::mem::swap(&mut buf.y, &mut source_buffer.y);
+        std::mem::swap(&mut buf.weight, &mut source_buffer.weight);
+        std::mem::swap(&mut buf.classes, &mut source_buffer.classes);
+        std::mem::swap(&mut buf.groups, &mut source_buffer.groups);
+        std::mem::swap(&mut buf.class_labels, &mut source_buffer.class_labels);
+        std::mem::swap(&mut buf.group_labels, &mut source_buffer.group_labels);
+        std::mem::swap(&mut buf.kept_columns, &mut source_buffer.kept_columns);
         buf.x.clear();
-        buf.x.extend(narrow.x.iter().map(|value| kstore::Float::to_f64(*value)));
-        Ok(more)
+        buf.x.extend(source_buffer.x.iter().map(|value| kstore::Float::to_f64(*value)));
+        Ok(has_rows)
     }
 }

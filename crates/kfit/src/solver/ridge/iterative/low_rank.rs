@@ -35,8 +35,8 @@ pub(crate) struct LowRankInverse<T: Real> {
     f: Mat<T>,
     mu: f64,
     /// Rᵀ = `first`·`second`.
-    first: PackedLower,
-    second: PackedLower,
+    first_factor: PackedLower,
+    second_factor: PackedLower,
 }
 
 impl<T: Real> LowRankInverse<T> {
@@ -54,36 +54,37 @@ impl<T: Real> LowRankInverse<T> {
         let (n, k) = phi.shape();
         let mut f = phi;
         subtract_means(&mut f, centring.theta);
-        let strips = || (0..n).step_by(STRIP_ROWS).map(|first| f.as_ref().subrows(first, STRIP_ROWS.min(n - first)));
-        let indefinite = |_| Error::Indefinite { rank: k, lambda: mu / n as f64, precision: T::NAME };
-        let mut first = PackedLower::zeros(k);
+        let strips =
+            || (0..n).step_by(STRIP_ROWS).map(|first_row| f.as_ref().subrows(first_row, STRIP_ROWS.min(n - first_row)));
+        let indefinite_error = |_| Error::Indefinite { rank: k, lambda: mu / n as f64, precision: T::NAME };
+        let mut first_factor = PackedLower::zeros(k);
         for strip in strips() {
-            first.add_gram(to_f64_matrix(strip).as_ref(), 1.0, workers);
+            first_factor.add_gram(to_f64_matrix(strip).as_ref(), 1.0, workers);
         }
-        first.add_diagonal(mu);
-        first.factor(workers).map_err(indefinite)?;
-        let mut second = PackedLower::zeros(k);
-        let mut add_orthogonal = |mut rows: Mat<f64>| {
-            first.solve_rows(rows.as_mut(), workers);
-            second.add_gram(rows.as_ref(), 1.0, workers);
+        first_factor.add_diagonal(mu);
+        first_factor.factor(workers).map_err(indefinite_error)?;
+        let mut second_factor = PackedLower::zeros(k);
+        let mut add_orthogonal = |mut strip: Mat<f64>| {
+            first_factor.solve_rows(strip.as_mut(), workers);
+            second_factor.add_gram(strip.as_ref(), 1.0, workers);
         };
         strips().for_each(|strip| add_orthogonal(to_f64_matrix(strip)));
-        for start in (0..k).step_by(STRIP_ROWS) {
-            let rows = STRIP_ROWS.min(k - start);
-            add_orthogonal(Mat::from_fn(rows, k, |i, j| if start + i == j { mu.sqrt() } else { 0.0 }));
+        for first_row in (0..k).step_by(STRIP_ROWS) {
+            let strip_rows = STRIP_ROWS.min(k - first_row);
+            add_orthogonal(Mat::from_fn(strip_rows, k, |i, j| if first_row + i == j { mu.sqrt() } else { 0.0 }));
         }
-        second.factor(workers).map_err(indefinite)?;
-        Ok(Self { f, mu, first, second })
+        second_factor.factor(workers).map_err(indefinite_error)?;
+        Ok(Self { f, mu, first_factor, second_factor })
     }
 
     /// Computes `z` = (F Fᵀ + μI)⁻¹ r.
     pub(crate) fn apply(&self, r: MatRef<'_, f64>, mut z: MatMut<'_, f64>, workers: &Workers) {
         let mut w = Mat::zeros(self.f.ncols(), r.ncols());
         add_transposed_product(self.f.as_ref(), r, w.as_mut(), workers);
-        self.first.solve_lower(w.as_mut(), workers);
-        self.second.solve_lower(w.as_mut(), workers);
-        self.second.solve_transposed(w.as_mut(), workers);
-        self.first.solve_transposed(w.as_mut(), workers);
+        self.first_factor.solve_lower(w.as_mut(), workers);
+        self.second_factor.solve_lower(w.as_mut(), workers);
+        self.second_factor.solve_transposed(w.as_mut(), workers);
+        self.first_factor.solve_transposed(w.as_mut(), workers);
         product(self.f.as_ref(), w.as_ref(), z.rb_mut(), workers);
         for (z, r) in z.col_iter_mut().zip(r.col_iter()) {
             z.iter_mut().zip(r.iter()).for_each(|(z, r)| *z = (r - *z) / self.mu);

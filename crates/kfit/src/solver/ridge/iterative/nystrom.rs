@@ -39,58 +39,59 @@ use kstore::pass::Observer;
 /// First moments of the blocks of K_nm and of the targets.
 #[derive(Clone, Debug)]
 pub(crate) struct FirstMoments {
-    pub(crate) rows: usize,
+    pub(crate) row_count: usize,
     /// Means of the columns of K_nm, m.
-    pub(crate) means: Vec<f64>,
+    pub(crate) column_means: Vec<f64>,
     /// K_nmᵀ y, m x t.
-    pub(crate) products: Mat<f64>,
+    pub(crate) target_products: Mat<f64>,
     pub(crate) mean_y: Vec<f64>,
     /// Σ y², t.
-    pub(crate) squares: Vec<f64>,
+    pub(crate) squared_target_sums: Vec<f64>,
 }
 
 impl FirstMoments {
     /// Computes the sums in one pass.
     pub(crate) fn compute<T: Real>(blocks: &mut KernelBlocks<'_, T>, observer: &dyn Observer) -> Result<Self> {
         let (m, t, workers) = (blocks.landmark_count(), blocks.targets.count(), blocks.pass.workers);
-        let (mut rows, mut sums, mut squares) = (0, Mat::<f64>::zeros(m, t + 1), vec![0.0; t]);
-        let mut totals = vec![0.0; t];
+        let (mut row_count, mut sums, mut squared_target_sums) = (0, Mat::<f64>::zeros(m, t + 1), vec![0.0; t]);
+        let mut target_sums = vec![0.0; t];
         blocks.visit(observer, &mut |k, y| {
             let mut right: Vec<f64> = Vec::with_capacity(y.nrows() * (t + 1));
             y.row_iter().for_each(|y| right.extend(y.iter().chain(&[1.0])));
-            k.add_transposed(None, &mut right, sums.as_mut(), workers);
-            rows += y.nrows();
+            k.add_transposed_product(None, &mut right, sums.as_mut(), workers);
+            row_count += y.nrows();
             for j in 0..t {
-                totals[j] += y.col(j).iter().sum::<f64>();
-                squares[j] += y.col(j).iter().map(|y| y * y).sum::<f64>();
+                target_sums[j] += y.col(j).iter().sum::<f64>();
+                squared_target_sums[j] += y.col(j).iter().map(|y| y * y).sum::<f64>();
             }
         })?;
-        let n = (rows as f64).max(1.0);
+        let n = (row_count as f64).max(1.0);
         Ok(Self {
-            rows,
-            means: sums.col(t).iter().map(|s| s / n).collect(),
-            products: sums.subcols(0, t).to_owned(),
-            mean_y: totals.iter().map(|s| s / n).collect(),
-            squares,
+            row_count,
+            column_means: sums.col(t).iter().map(|s| s / n).collect(),
+            target_products: sums.subcols(0, t).to_owned(),
+            mean_y: target_sums.iter().map(|s| s / n).collect(),
+            squared_target_sums,
         })
     }
 
     /// Updates the sums for targets that are shifted by constants.
-    pub(crate) fn shift_targets(&mut self, centre: &[f64]) {
-        let n = self.rows as f64;
-        for (j, c) in centre.iter().enumerate() {
-            self.products.col_mut(j).iter_mut().zip(&self.means).for_each(|(p, mean)| *p += c * n * mean);
-            self.squares[j] += c * n * (2.0 * self.mean_y[j] + c);
+    pub(crate) fn shift_targets(&mut self, target_shift: &[f64]) {
+        let n = self.row_count as f64;
+        for (j, c) in target_shift.iter().enumerate() {
+            self.target_products.col_mut(j).iter_mut().zip(&self.column_means).for_each(|(p, mean)| *p += c * n * mean);
+            self.squared_target_sums[j] += c * n * (2.0 * self.mean_y[j] + c);
             self.mean_y[j] += c;
         }
     }
 
     /// Returns the mean squared error, averaged over targets, and the fraction of the targets'
     /// variance that the fit explains. `errors` contains Σ (y − f)² of every target.
-    pub(crate) fn train_score(&self, errors: &[f64]) -> (f64, Option<f64>) {
-        let n = self.rows as f64;
-        let variance = self.squares.iter().zip(&self.mean_y).map(|(square, mean)| (square / n - mean * mean).max(0.0));
-        mse_and_r2(errors.iter().sum::<f64>() / n, variance.sum(), errors.len())
+    pub(crate) fn train_score(&self, squared_error_sums: &[f64]) -> (f64, Option<f64>) {
+        let n = self.row_count as f64;
+        let variance =
+            self.squared_target_sums.iter().zip(&self.mean_y).map(|(square, mean)| (square / n - mean * mean).max(0.0));
+        mse_and_r2(squared_error_sums.iter().sum::<f64>() / n, variance.sum(), squared_error_sums.len())
     }
 }
 
@@ -108,14 +109,14 @@ pub(crate) struct NystromProblem<'p> {
 impl NystromProblem<'_> {
     /// Computes the right side of the system, (H K_nm)ᵀ H y, m x t.
     pub(crate) fn right_sides(&self) -> Mat<f64> {
-        let FirstMoments { rows, means, products, mean_y, .. } = self.moments;
+        let FirstMoments { row_count: rows, column_means: means, target_products: products, mean_y, .. } = self.moments;
         let shift = |i: usize, j: usize| self.centring.gamma * *rows as f64 * mean_y[j] * means[i];
         Mat::from_fn(products.nrows(), products.ncols(), |i, j| products[(i, j)] - shift(i, j))
     }
 
     /// Computes the intercepts of the functions with these coefficients, t numbers.
-    pub(crate) fn intercept(&self, a: MatRef<'_, f64>) -> Vec<f64> {
-        let FirstMoments { means, mean_y, .. } = self.moments;
+    pub(crate) fn intercepts(&self, a: MatRef<'_, f64>) -> Vec<f64> {
+        let FirstMoments { column_means: means, mean_y, .. } = self.moments;
         let mean = |j: usize| mean_y[j] - a.col(j).iter().zip(means).map(|(a, mean)| a * mean).sum::<f64>();
         (0..a.ncols()).map(|j| self.centring.gamma * mean(j)).collect()
     }
@@ -126,24 +127,24 @@ pub(crate) struct NormalMatrix<'n, 'a, T: Real> {
     pub(crate) problem: NystromProblem<'n>,
     pub(crate) blocks: &'n mut KernelBlocks<'a, T>,
     pub(crate) k_mm: KernelTiles<'n, f64>,
-    pub(crate) factor: &'n PackedLower,
+    pub(crate) preconditioner: &'n PackedLower,
     pub(crate) observer: &'n dyn Observer,
     pub(crate) passes: u64,
 }
 
 impl<T: Real> PositiveDefinite for NormalMatrix<'_, '_, T> {
     fn apply(&mut self, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>) -> Result<()> {
-        let (workers, NystromProblem { moments: FirstMoments { means, .. }, mu, centring, .. }) =
+        let (workers, NystromProblem { moments: FirstMoments { column_means: means, .. }, mu, centring, .. }) =
             (self.blocks.pass.workers, self.problem);
         self.k_mm.apply(v, out.rb_mut());
         out.rb_mut().col_iter_mut().for_each(|column| column.iter_mut().for_each(|v| *v *= mu));
         let theta = centring.theta;
-        let shift: Vec<f64> =
+        let mean_products: Vec<f64> =
             v.col_iter().map(|v| theta * v.iter().zip(means).map(|(v, mean)| v * mean).sum::<f64>()).collect();
         let (mut totals, mut s) = (vec![0.0; v.ncols()], Vec::new());
         self.passes += self.blocks.visit(self.observer, &mut |k, _| {
-            s.resize(k.rows() * totals.len(), 0.0);
-            k.add_transposed(Some((v, &shift)), &mut s, out.rb_mut(), workers);
+            s.resize(k.row_count() * totals.len(), 0.0);
+            k.add_transposed_product(Some((v, &mean_products)), &mut s, out.rb_mut(), workers);
             s.chunks_exact(totals.len()).for_each(|s| totals.iter_mut().zip(s).for_each(|(total, s)| *total += s));
         })?;
         for (j, column) in out.col_iter_mut().enumerate() {
@@ -155,8 +156,8 @@ impl<T: Real> PositiveDefinite for NormalMatrix<'_, '_, T> {
     fn precondition(&mut self, r: MatRef<'_, f64>, mut z: MatMut<'_, f64>) -> Result<()> {
         let workers = self.blocks.pass.workers;
         z.copy_from(r);
-        self.factor.solve_lower(z.rb_mut(), workers);
-        self.factor.solve_transposed(z, workers);
+        self.preconditioner.solve_lower(z.rb_mut(), workers);
+        self.preconditioner.solve_transposed(z, workers);
         Ok(())
     }
 }
@@ -167,16 +168,16 @@ pub(crate) fn squared_errors<T: Real>(
     blocks: &mut KernelBlocks<'_, T>,
     a: MatRef<'_, f64>,
     intercept: &[f64],
-    shift: &[f64],
+    target_shift: &[f64],
     observer: &dyn Observer,
 ) -> Result<(Vec<f64>, u64)> {
     let workers = blocks.pass.workers;
     let (t, mut sums, mut f) = (a.ncols(), vec![0.0; a.ncols()], Vec::new());
     let passes = blocks.visit(observer, &mut |k, y| {
-        f.resize(k.rows() * t, 0.0);
+        f.resize(k.row_count() * t, 0.0);
         k.multiply(a, &mut f, workers);
         for (f, y) in f.chunks_exact(t).zip(y.row_iter()) {
-            let errors = f.iter().zip(y.iter()).enumerate().map(|(j, (f, y))| y + shift[j] - intercept[j] - f);
+            let errors = f.iter().zip(y.iter()).enumerate().map(|(j, (f, y))| y + target_shift[j] - intercept[j] - f);
             sums.iter_mut().zip(errors).for_each(|(sum, e)| *sum += e * e);
         }
     })?;

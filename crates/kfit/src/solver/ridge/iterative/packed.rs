@@ -16,7 +16,7 @@ use faer::linalg::triangular_solve as triangular;
 use faer::prelude::{Reborrow, ReborrowMut};
 use faer::{Accum, Mat, MatMut, MatRef, Par};
 use kapprox::Real;
-use kapprox::map::{contiguous, contiguous_mut};
+use kapprox::map::{column_slice, column_slice_mut};
 use kstore::Workers;
 
 /// Number of columns of a panel. Products with this inner dimension run at the full rate, and a
@@ -59,13 +59,13 @@ impl PackedLower {
         Self { order, panels: (0..order).step_by(PANEL_COLUMNS).map(panel).collect() }
     }
 
-    fn width(&self, panel: usize) -> usize {
+    fn panel_columns(&self, panel: usize) -> usize {
         PANEL_COLUMNS.min(self.order - panel * PANEL_COLUMNS)
     }
 
     /// Returns the entries of panel j, from its diagonal down.
     fn panel(&self, j: usize) -> MatRef<'_, f64> {
-        MatRef::from_column_major_slice(&self.panels[j], self.order - j * PANEL_COLUMNS, self.width(j))
+        MatRef::from_column_major_slice(&self.panels[j], self.order - j * PANEL_COLUMNS, self.panel_columns(j))
     }
 
     /// Returns every strip of every panel, the longest panels first. Each strip comes with its
@@ -97,7 +97,7 @@ impl PackedLower {
     }
 
     pub(crate) fn largest_diagonal(&self) -> f64 {
-        let diagonal = |j: usize| (0..self.width(j)).map(move |c| self.panel(j)[(c, c)]);
+        let diagonal = |j: usize| (0..self.panel_columns(j)).map(move |c| self.panel(j)[(c, c)]);
         (0..self.panels.len()).flat_map(diagonal).fold(0.0, f64::max)
     }
 
@@ -116,24 +116,25 @@ impl PackedLower {
     /// The index of a column whose pivot is not positive. The matrix is then partly overwritten.
     pub(crate) fn factor(&mut self, workers: &Workers) -> Result<(), usize> {
         for j in 0..self.panels.len() {
-            let (first, width, order) = (j * PANEL_COLUMNS, self.width(j), self.order);
-            let (factored, rest) = self.panels.split_at_mut(j);
-            let Some(panel) = rest.first_mut() else { return Ok(()) };
+            let (first, width, order) = (j * PANEL_COLUMNS, self.panel_columns(j), self.order);
+            let (factored_panels, remaining_panels) = self.panels.split_at_mut(j);
+            let Some(panel) = remaining_panels.first_mut() else { return Ok(()) };
             let mut panel = MatMut::from_column_major_slice_mut(panel, order - first, width);
-            let earlier =
-                |k: usize| MatRef::from_column_major_slice(&factored[k], order - k * PANEL_COLUMNS, PANEL_COLUMNS);
+            let earlier_panel = |k: usize| {
+                MatRef::from_column_major_slice(&factored_panels[k], order - k * PANEL_COLUMNS, PANEL_COLUMNS)
+            };
             workers.for_each(row_strips(panel.rb_mut(), STRIP_ROWS), |(row, mut out)| {
                 for k in 0..j {
-                    let columns = earlier(k);
+                    let columns = earlier_panel(k);
                     let left = columns.subrows(first + row - k * PANEL_COLUMNS, out.nrows());
                     let right = columns.subrows(first - k * PANEL_COLUMNS, width);
                     matmul(out.rb_mut(), Accum::Add, left, right.transpose(), -1.0, Par::Seq);
                 }
             });
-            let (mut diagonal, below) = panel.split_at_row_mut(width);
+            let (mut diagonal, below_diagonal) = panel.split_at_row_mut(width);
             factor_unblocked(diagonal.rb_mut(), Par::Seq).map_err(|column| first + column)?;
             let diagonal = diagonal.rb();
-            workers.for_each(row_strips(below, STRIP_ROWS), |(_, strip)| {
+            workers.for_each(row_strips(below_diagonal, STRIP_ROWS), |(_, strip)| {
                 triangular::solve_lower_triangular_in_place(diagonal, strip.transpose_mut(), Par::Seq);
             });
         }
@@ -142,14 +143,14 @@ impl PackedLower {
 
     /// Replaces x by L⁻¹x for a factor L, where x is m x t, column-major. Takes m²·t flops.
     pub(crate) fn solve_lower(&self, x: MatMut<'_, f64>, workers: &Workers) {
-        self.solve_from(0, x, workers);
+        self.solve_lower_from_panel(0, x, workers);
     }
 
     /// Replaces x by L⁻¹x for an x without the rows before panel `start`, which are zero.
-    fn solve_from(&self, start: usize, mut x: MatMut<'_, f64>, workers: &Workers) {
-        for j in start..self.panels.len() {
-            let (width, panel) = (self.width(j), self.panel(j));
-            let (_, tail) = x.rb_mut().split_at_row_mut((j - start) * PANEL_COLUMNS);
+    fn solve_lower_from_panel(&self, first_panel: usize, mut x: MatMut<'_, f64>, workers: &Workers) {
+        for j in first_panel..self.panels.len() {
+            let (width, panel) = (self.panel_columns(j), self.panel(j));
+            let (_, tail) = x.rb_mut().split_at_row_mut((j - first_panel) * PANEL_COLUMNS);
             let (mut head, below) = tail.split_at_row_mut(width);
             triangular::solve_lower_triangular_in_place(panel.subrows(0, width), head.rb_mut(), Par::Seq);
             let head = head.rb();
@@ -169,7 +170,7 @@ impl PackedLower {
             let (first, panel) = (block * INVERSE_COLUMNS, block * INVERSE_COLUMNS / PANEL_COLUMNS);
             let mut columns = Mat::<f64>::zeros(self.order - panel * PANEL_COLUMNS, out.len());
             (0..out.len()).for_each(|j| columns[(first - panel * PANEL_COLUMNS + j, j)] = 1.0);
-            self.solve_from(panel, columns.as_mut(), &Workers::sequential());
+            self.solve_lower_from_panel(panel, columns.as_mut(), &Workers::sequential());
             out.iter_mut().zip(columns.col_iter()).for_each(|(out, column)| *out = column.squared_norm_l2());
         });
         diagonal
@@ -178,7 +179,7 @@ impl PackedLower {
     /// Replaces x by L⁻ᵀx for a factor.
     pub(crate) fn solve_transposed(&self, mut x: MatMut<'_, f64>, workers: &Workers) {
         for j in (0..self.panels.len()).rev() {
-            let (first, width, panel) = (j * PANEL_COLUMNS, self.width(j), self.panel(j));
+            let (first, width, panel) = (j * PANEL_COLUMNS, self.panel_columns(j), self.panel(j));
             let (_, tail) = x.rb_mut().split_at_row_mut(first);
             let (mut head, below) = tail.split_at_row_mut(width);
             let below = below.rb();
@@ -197,7 +198,7 @@ impl PackedLower {
     pub(crate) fn solve_rows(&self, b: MatMut<'_, f64>, workers: &Workers) {
         workers.for_each(row_strips(b, SOLVE_ROWS), |(_, mut strip)| {
             for j in 0..self.panels.len() {
-                let (first, width, panel) = (j * PANEL_COLUMNS, self.width(j), self.panel(j));
+                let (first, width, panel) = (j * PANEL_COLUMNS, self.panel_columns(j), self.panel(j));
                 let (_, tail) = strip.rb_mut().split_at_col_mut(first);
                 let (mut head, rest) = tail.split_at_col_mut(width);
                 let diagonal = panel.subrows(0, width);
@@ -216,7 +217,7 @@ pub(crate) fn product<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, out: MatMut
         out.fill(0.0);
         let k = k.subrows(row, out.nrows());
         for t in 0..v.ncols() {
-            add_columns(k, v, t, contiguous_mut(out.rb_mut().col_mut(t)));
+            add_columns(k, v, t, column_slice_mut(out.rb_mut().col_mut(t)));
         }
     });
 }
@@ -226,7 +227,7 @@ fn add_columns<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, t: usize, sums: &m
     kapprox::vectorised!({
         for j in 0..k.ncols() {
             let weight = v[(j, t)];
-            sums.iter_mut().zip(contiguous(k.col(j))).for_each(|(s, k)| *s += k.to_f64() * weight);
+            sums.iter_mut().zip(column_slice(k.col(j))).for_each(|(s, k)| *s += k.to_f64() * weight);
         }
     });
 }
@@ -242,9 +243,9 @@ pub(crate) fn add_transposed_product<T: Real>(
     workers.for_each(row_strips(out, PRODUCT_COLUMNS), |(column, mut out)| {
         kapprox::vectorised!({
             for t in 0..s.ncols() {
-                let right = contiguous(s.col(t));
+                let right = column_slice(s.col(t));
                 for j in 0..out.nrows() {
-                    out[(j, t)] += dot(contiguous(k.col(column + j)), right);
+                    out[(j, t)] += dot(column_slice(k.col(column + j)), right);
                 }
             }
         });

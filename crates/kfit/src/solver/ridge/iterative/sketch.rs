@@ -48,7 +48,7 @@ const STRIP_ROWS: usize = 512;
 /// If P stays indefinite, the jitter is multiplied by 100, at most as many times as the next
 /// constant says. P needs little accuracy, because it only accelerates conjugate gradient.
 const JITTER: f64 = 4.0;
-const JITTER_RAISES: usize = 3;
+const MAX_JITTER_RAISES: usize = 3;
 
 /// The matrix P near A that preconditions conjugate gradient.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,21 +66,21 @@ kmodel::enum_of_words!(Preconditioner, "preconditioner", "krill" => Krill, "falk
 /// Returns the number of groups, and the number of sketch rows in each group. Returns `None` if the
 /// table has at most as many rows as the sketch.
 pub(crate) fn sketch_groups(n: usize, m: usize) -> Option<(usize, usize)> {
-    let rows = ROWS_PER_LANDMARK * m;
-    let groups = rows.div_ceil(MAX_GROUP_ROWS);
-    (rows < n).then(|| (groups, rows.div_ceil(groups)))
+    let sketch_row_count = ROWS_PER_LANDMARK * m;
+    let group_count = sketch_row_count.div_ceil(MAX_GROUP_ROWS);
+    (sketch_row_count < n).then(|| (group_count, sketch_row_count.div_ceil(group_count)))
 }
 
 /// Returns the bytes to compute the factor, without the factor.
-pub(crate) fn build_bytes(m: usize, tile: usize, threads: usize) -> usize {
+pub(crate) fn build_bytes(m: usize, tile_rows: usize, threads: usize) -> usize {
     // the terms are: the sketch, or the rows of the table that replace it; a strip per thread for
     // the transposition of the sketch; the entries, row numbers and row slices, whose vectors grow
     // by doubling
-    let entry = size_of::<RowSigns>() + 2 * (size_of::<u64>() + size_of::<&[f64]>());
-    let entries = (MIN_CALL_ROWS + tile) * entry;
+    let entry_bytes = size_of::<RowSigns>() + 2 * (size_of::<u64>() + size_of::<&[f64]>());
+    let entry_buffer_bytes = (MIN_CALL_ROWS + tile_rows) * entry_bytes;
     8 * m.next_multiple_of(STRIP_COLUMNS) * MAX_GROUP_ROWS.max(STRIP_ROWS)
         + threads * 8 * STRIP_COLUMNS * MAX_GROUP_ROWS
-        + entries
+        + entry_buffer_bytes
         + PackedLower::scratch_bytes(threads)
 }
 
@@ -98,7 +98,7 @@ impl Preconditioner {
     ) -> Result<(PackedLower, u64)> {
         let (m, workers) = (blocks.landmark_count(), blocks.pass.workers);
         let (mut jitter, mut passes) = (JITTER * f64::EPSILON * (m as f64).sqrt(), 0);
-        for _ in 0..=JITTER_RAISES {
+        for _ in 0..=MAX_JITTER_RAISES {
             let mut p = problem.regulariser(workers);
             match self {
                 Self::Krill => passes += problem.add_sketch(&mut p, seed, blocks, observer)?,
@@ -110,7 +110,7 @@ impl Preconditioner {
             }
             jitter *= 100.0;
         }
-        let lambda = problem.mu / problem.moments.rows as f64;
+        let lambda = problem.mu / problem.moments.row_count as f64;
         Err(Error::Indefinite { rank: m, lambda, precision: T::NAME })
     }
 }
@@ -126,8 +126,8 @@ impl NystromProblem<'_> {
     }
 
     /// Returns the vector that is subtracted from the rows of K_nm, θ times their mean, m numbers.
-    fn shift(&self) -> Vec<f64> {
-        self.moments.means.iter().map(|mean| self.centring.theta * mean).collect()
+    fn row_shift(&self) -> Vec<f64> {
+        self.moments.column_means.iter().map(|mean| self.centring.theta * mean).collect()
     }
 
     /// Adds `scale` (K − 1 shiftᵀ)ᵀ(K − 1 shiftᵀ) for some rows of K_nm.
@@ -137,12 +137,12 @@ impl NystromProblem<'_> {
     }
 
     fn add_landmarks(&self, p: &mut PackedLower, workers: &Workers) {
-        let (m, shift) = (self.z.nrows(), self.shift());
-        for first in (0..m).step_by(STRIP_ROWS) {
-            let x = self.z.subrows(first, STRIP_ROWS.min(m - first));
+        let (m, shift) = (self.z.nrows(), self.row_shift());
+        for first_row in (0..m).step_by(STRIP_ROWS) {
+            let x = self.z.subrows(first_row, STRIP_ROWS.min(m - first_row));
             let mut k = vec![0.0; x.nrows() * m];
             compute_kernel_rows(self.kernel, x, self.z, &mut k, workers);
-            Self::add_centred(p, k, &shift, self.moments.rows as f64 / m as f64, workers);
+            Self::add_centred(p, k, &shift, self.moments.row_count as f64 / m as f64, workers);
         }
     }
 
@@ -153,8 +153,8 @@ impl NystromProblem<'_> {
         blocks: &mut KernelBlocks<'_, T>,
         observer: &dyn Observer,
     ) -> Result<u64> {
-        let (m, shift, workers) = (blocks.landmark_count(), self.shift(), blocks.pass.workers);
-        let Some((groups, rows)) = sketch_groups(self.moments.rows, m) else {
+        let (m, shift, workers) = (blocks.landmark_count(), self.row_shift(), blocks.pass.workers);
+        let Some((group_count, group_rows)) = sketch_groups(self.moments.row_count, m) else {
             return blocks.visit(observer, &mut |k, _| {
                 for k in k.k.chunks(STRIP_ROWS * m) {
                     let k_f64 = k.iter().map(|k| kstore::Float::to_f64(*k)).collect();
@@ -162,16 +162,16 @@ impl NystromProblem<'_> {
                 }
             });
         };
-        let (mut sketch, mut passes) = (Sketch::new(rows, shift), 0);
-        for group in 0..groups {
-            let keys = SketchKeys::new(seed, groups as u64, group as u64, rows as u64);
-            passes += blocks.visit_rows(observer, |row| keys.contains(row), &mut |numbers, k| {
-                let entries: Vec<RowSigns> = numbers.iter().map(|row| keys.entries(*row)).collect();
-                sketch.add(&entries, k, workers);
+        let (mut sketch, mut passes) = (Sketch::new(group_rows, shift), 0);
+        for group in 0..group_count {
+            let keys = SketchAssignment::new(seed, group_count as u64, group as u64, group_rows as u64);
+            passes += blocks.visit_rows(observer, |row| keys.contains(row), &mut |row_numbers, k| {
+                let entries: Vec<RowSigns> = row_numbers.iter().map(|row| keys.row_signs(*row)).collect();
+                sketch.add_rows(&entries, k, workers);
             })?;
             sketch.transpose(workers);
-            p.add_gram(MatRef::from_column_major_slice(&sketch.b[..rows * m], rows, m), 1.0, workers);
-            sketch.b.fill(0.0);
+            p.add_gram(MatRef::from_column_major_slice(&sketch.matrix[..group_rows * m], group_rows, m), 1.0, workers);
+            sketch.matrix.fill(0.0);
         }
         Ok(passes)
     }
@@ -182,38 +182,40 @@ type RowSigns = [(usize, f64); SIGNS_PER_ROW];
 
 /// Random assignment of rows of the table to rows of the sketch.
 #[derive(Clone, Copy, Debug)]
-struct SketchKeys {
-    stream: [Stream; 2],
-    groups: u64,
-    group: u64,
-    rows: u64,
+struct SketchAssignment {
+    streams: [Stream; 2],
+    group_count: u64,
+    group_index: u64,
+    group_rows: u64,
 }
 
-impl SketchKeys {
-    fn new(seed: u64, groups: u64, group: u64, rows: u64) -> Self {
-        let stream = [0, 1].map(|round| Stream::new(seed, Purpose::Sketch, round));
-        Self { stream, groups, group, rows }
+impl SketchAssignment {
+    fn new(seed: u64, group_count: u64, group_index: u64, group_rows: u64) -> Self {
+        let streams = [0, 1].map(|round| Stream::new(seed, Purpose::Sketch, round));
+        Self { streams, group_count, group_index, group_rows }
     }
 
     fn contains(&self, row: u64) -> bool {
-        self.stream[0].below(row, self.groups) == self.group
+        self.streams[0].uniform_below(row, self.group_count) == self.group_index
     }
 
     /// Returns the distinct rows of the sketch to which a row of the table is added, with the
     /// signs.
-    fn entries(&self, row: u64) -> RowSigns {
+    fn row_signs(&self, row: u64) -> RowSigns {
         let mut entries = [(0, 0.0); SIGNS_PER_ROW];
-        let (mut count, mut draw) = (0, 0u64);
-        while count < SIGNS_PER_ROW {
-            let key = self.stream[1].word(row.wrapping_mul(1 << 16).wrapping_add(draw));
-            let sketch_row = ((u128::from(key) * u128::from(self.rows)) >> 64) as usize;
+        let (mut entry_count, mut draw) = (0, 0u64);
+        while entry_count < SIGNS_PER_ROW {
+            let key = self.streams[1].word(row.wrapping_mul(1 << 16).wrapping_add(draw));
+            let sketch_row = ((u128::from(key) * u128::from(self.group_rows)) >> 64) as usize;
             draw += 1;
-            if self.rows >= SIGNS_PER_ROW as u64 && entries[..count].iter().any(|(other, _)| *other == sketch_row) {
+            if self.group_rows >= SIGNS_PER_ROW as u64
+                && entries[..entry_count].iter().any(|(other, _)| *other == sketch_row)
+            {
                 continue;
             }
             // the high bits determine the place, the lowest bit the sign
-            entries[count] = (sketch_row, if key & 1 == 0 { 1.0 } else { -1.0 });
-            count += 1;
+            entries[entry_count] = (sketch_row, if key & 1 == 0 { 1.0 } else { -1.0 });
+            entry_count += 1;
         }
         entries
     }
@@ -234,32 +236,32 @@ const FETCH_ROWS: usize = 64;
 /// At the end the strips are transposed in place, and `b` is then the column-major matrix. The last
 /// strip is padded with columns of zeros.
 struct Sketch {
-    rows: usize,
-    b: Vec<f64>,
+    row_count: usize,
+    matrix: Vec<f64>,
     shift: Vec<f64>,
 }
 
 impl Sketch {
-    fn new(rows: usize, mut shift: Vec<f64>) -> Self {
+    fn new(row_count: usize, mut shift: Vec<f64>) -> Self {
         shift.resize(shift.len().next_multiple_of(STRIP_COLUMNS), 0.0);
-        Self { rows, b: vec![0.0; rows * shift.len()], shift }
+        Self { row_count, matrix: vec![0.0; row_count * shift.len()], shift }
     }
 
     /// Adds rows of the table to their rows of the sketch.
-    fn add<T: Real>(&mut self, entries: &[RowSigns], k: &[&[T]], workers: &Workers) {
+    fn add_rows<T: Real>(&mut self, row_signs: &[RowSigns], k: &[&[T]], workers: &Workers) {
         let (shift, _) = self.shift.as_chunks();
-        for_each_strip(workers, &mut self.b, self.rows * STRIP_COLUMNS, |strip, b| {
-            kapprox::vectorised!(scatter(entries, k, strip * STRIP_COLUMNS, &shift[strip], b));
+        for_each_strip(workers, &mut self.matrix, self.row_count * STRIP_COLUMNS, |strip, b| {
+            kapprox::vectorised!(scatter(row_signs, k, strip * STRIP_COLUMNS, &shift[strip], b));
         });
     }
 
     /// Transposes the strips into the column-major matrix.
     fn transpose(&mut self, workers: &Workers) {
-        let rows = self.rows;
-        for_each_strip(workers, &mut self.b, rows * STRIP_COLUMNS, |_, b| {
-            let by_row = b.to_vec();
-            for (j, column) in b.chunks_exact_mut(rows).enumerate() {
-                column.iter_mut().zip(by_row[j..].iter().step_by(STRIP_COLUMNS)).for_each(|(to, from)| *to = *from);
+        let row_count = self.row_count;
+        for_each_strip(workers, &mut self.matrix, row_count * STRIP_COLUMNS, |_, b| {
+            let row_major = b.to_vec();
+            for (j, column) in b.chunks_exact_mut(row_count).enumerate() {
+                column.iter_mut().zip(row_major[j..].iter().step_by(STRIP_COLUMNS)).for_each(|(to, from)| *to = *from);
             }
         });
     }
@@ -267,14 +269,20 @@ impl Sketch {
 
 /// Adds (k − shift)/√8 to rows of `b`, for the columns from `first`.
 #[inline(always)]
-fn scatter<T: Real>(entries: &[RowSigns], k: &[&[T]], first: usize, shift: &[f64; STRIP_COLUMNS], b: &mut [f64]) {
+fn scatter<T: Real>(
+    row_signs: &[RowSigns],
+    k: &[&[T]],
+    first_column: usize,
+    shift: &[f64; STRIP_COLUMNS],
+    b: &mut [f64],
+) {
     let (scale, (b, _)) = (1.0 / (SIGNS_PER_ROW as f64).sqrt(), b.as_chunks_mut::<STRIP_COLUMNS>());
-    let mut fetched = [[T::ZERO; STRIP_COLUMNS]; FETCH_ROWS];
-    for (k, entries) in k.chunks(FETCH_ROWS).zip(entries.chunks(FETCH_ROWS)) {
-        for (to, k) in fetched.iter_mut().zip(k) {
-            *to = k[first..].first_chunk().copied().unwrap_or_else(|| padded(&k[first..]));
+    let mut loaded_rows = [[T::ZERO; STRIP_COLUMNS]; FETCH_ROWS];
+    for (k, entries) in k.chunks(FETCH_ROWS).zip(row_signs.chunks(FETCH_ROWS)) {
+        for (to, k) in loaded_rows.iter_mut().zip(k) {
+            *to = k[first_column..].first_chunk().copied().unwrap_or_else(|| pad_with_zeros(&k[first_column..]));
         }
-        for (k, entries) in fetched.iter().zip(entries) {
+        for (k, entries) in loaded_rows.iter().zip(entries) {
             let mut values = [0.0; STRIP_COLUMNS];
             for c in 0..STRIP_COLUMNS {
                 values[c] = (k[c].to_f64() - shift[c]) * scale;
@@ -294,7 +302,7 @@ fn scatter<T: Real>(entries: &[RowSigns], k: &[&[T]], first: usize, shift: &[f64
 /// Pads fewer than [`STRIP_COLUMNS`] numbers with zeros.
 #[cold]
 #[inline(never)]
-fn padded<T: Real>(k: &[T]) -> [T; STRIP_COLUMNS] {
+fn pad_with_zeros<T: Real>(k: &[T]) -> [T; STRIP_COLUMNS] {
     std::array::from_fn(|c| k.get(c).copied().unwrap_or(T::ZERO))
 }
 
@@ -309,12 +317,12 @@ mod tests {
         let mut counts = vec![0usize; groups];
         for row in 0..6000 {
             let groups_of_row: Vec<u64> = (0..groups as u64)
-                .filter(|g| SketchKeys::new(1, groups as u64, *g, rows as u64).contains(row))
+                .filter(|g| SketchAssignment::new(1, groups as u64, *g, rows as u64).contains(row))
                 .collect();
             assert_eq!(groups_of_row.len(), 1, "{row}");
             counts[groups_of_row[0] as usize] += 1;
-            let mut sketch_rows: Vec<usize> = SketchKeys::new(1, groups as u64, groups_of_row[0], rows as u64)
-                .entries(row)
+            let mut sketch_rows: Vec<usize> = SketchAssignment::new(1, groups as u64, groups_of_row[0], rows as u64)
+                .row_signs(row)
                 .iter()
                 .map(|entry| entry.0)
                 .collect();
@@ -333,16 +341,16 @@ mod tests {
     fn a_sketch_is_the_sum_of_signed_rows_with_the_same_bits_on_any_threads() {
         // sizes around a strip of columns and around the rows that are loaded together
         for (n, m) in [(3, 1), (64, 16), (150, 19)] {
-            let (rows, keys) = (40, SketchKeys::new(2, 1, 0, 40));
+            let (rows, keys) = (40, SketchAssignment::new(2, 1, 0, 40));
             let k: Vec<f32> = (0..n * m).map(|i| (i as f32 * 0.618).sin()).collect();
             let (k, entries): (Vec<&[f32]>, Vec<RowSigns>) =
-                (k.chunks(m).collect(), (0..n as u64).map(|row| keys.entries(row)).collect());
+                (k.chunks(m).collect(), (0..n as u64).map(|row| keys.row_signs(row)).collect());
             let shift: Vec<f64> = (0..m).map(|j| (j as f64 * 0.377).cos()).collect();
             let sketched = |workers: &Workers| {
                 let mut sketch = Sketch::new(rows, shift.clone());
-                sketch.add(&entries, &k, workers);
+                sketch.add_rows(&entries, &k, workers);
                 sketch.transpose(workers);
-                sketch.b
+                sketch.matrix
             };
             let sketch = sketched(&Workers::sequential());
             assert!(sketch == sketched(&Workers::new(3)), "{n} x {m}");
@@ -362,10 +370,10 @@ mod tests {
 
     #[test]
     fn signs_are_fair_and_independent_of_the_row() {
-        let keys = SketchKeys::new(3, 1, 0, 64);
+        let keys = SketchAssignment::new(3, 1, 0, 64);
         let (mut sum, mut by_half) = (0.0, [0.0f64; 2]);
         for row in 0..10_000 {
-            for (sketch_row, sign) in keys.entries(row) {
+            for (sketch_row, sign) in keys.row_signs(row) {
                 sum += sign;
                 by_half[usize::from(sketch_row >= 32)] += sign;
             }

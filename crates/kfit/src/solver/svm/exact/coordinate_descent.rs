@@ -19,7 +19,7 @@
 //! large-scale linear SVM", ICML 2008; Bertsekas, "Constrained optimization and Lagrange multiplier
 //! methods", 1982.
 
-use super::super::loss::{Loss, Row};
+use super::super::loss::{Loss, TargetAndCost};
 use super::dual::{Dual, SolvedSvm};
 use crate::Intercept;
 use crate::linalg::sparse_matrix::SparseMatrix;
@@ -36,8 +36,8 @@ const VIOLATION_FRACTION: f64 = 0.1;
 const MAX_PIECES: usize = 3;
 
 /// Returns the bytes of the weights and rows of an SVM being solved.
-pub(super) fn bytes(n: usize, width: usize) -> usize {
-    8 * width + 48 * n
+pub(super) fn bytes(n: usize, column_count: usize) -> usize {
+    8 * column_count + 48 * n
 }
 
 /// The state that SVMs on the same rows reuse in turn.
@@ -47,8 +47,8 @@ pub(super) struct CoordinateDescent<'m> {
     positions: &'m [usize],
     w: Vec<f64>,
     squared_norms: Vec<f64>,
-    order: Vec<u32>,
-    sweeps: u64,
+    active_rows: Vec<u32>,
+    sweep_count: u64,
     seed: u64,
 }
 
@@ -63,129 +63,147 @@ struct RunningIntercept {
 impl<'m> CoordinateDescent<'m> {
     pub(super) fn new(matrix: &'m SparseMatrix, positions: &'m [usize], seed: u64) -> Self {
         let squared_norms = positions.iter().map(|i| matrix.squared_norm(*i)).collect();
-        Self { matrix, positions, w: vec![0.0; matrix.width], squared_norms, order: Vec::new(), sweeps: 0, seed }
+        Self {
+            matrix,
+            positions,
+            w: vec![0.0; matrix.column_count],
+            squared_norms,
+            active_rows: Vec::new(),
+            sweep_count: 0,
+            seed,
+        }
     }
 
     /// Makes at most `max_sweeps` sweeps, until the gap is small enough or `stop` returns true.
     pub(super) fn solve(&mut self, dual: &mut Dual, max_sweeps: usize, stop: &(dyn Fn() -> bool + Sync)) -> SolvedSvm {
-        let (free, penalised) = (dual.terms.intercept == Intercept::Free, dual.terms.intercept == Intercept::Penalised);
-        let mean = self.squared_norms.iter().sum::<f64>() / self.positions.len().max(1) as f64;
+        let (is_free, is_penalised) =
+            (dual.terms.intercept == Intercept::Free, dual.terms.intercept == Intercept::Penalised);
+        let mean_squared_norm = self.squared_norms.iter().sum::<f64>() / self.positions.len().max(1) as f64;
         let per_multiplier = match dual.terms.intercept {
-            Intercept::Free => mean,
+            Intercept::Free => mean_squared_norm,
             Intercept::Penalised => 1.0,
             Intercept::None => 0.0,
         };
-        let (mut gaps, mut sweeps, mut centre) = (Vec::new(), 0, None);
+        let (mut gaps, mut sweep_count, mut b0) = (Vec::new(), 0, None);
         let certificate = loop {
-            if free {
+            if is_free {
                 self.restore_sum(dual);
             }
-            self.update_values(dual, penalised);
+            self.update_values(dual, is_penalised);
             let certificate = dual.certificate();
             gaps.push(certificate.gap());
-            if certificate.gap() <= dual.terms.gap || sweeps >= max_sweeps || stop() {
+            if certificate.gap() <= dual.terms.gap_tolerance || sweep_count >= max_sweeps || stop() {
                 break certificate;
             }
             let sum = |dual: &Dual| dual.beta.iter().sum::<f64>();
             let mut intercept = RunningIntercept {
-                b: if free { *centre.get_or_insert(certificate.b) } else { per_multiplier * sum(dual) },
+                b: if is_free { *b0.get_or_insert(certificate.b) } else { per_multiplier * sum(dual) },
                 per_multiplier,
             };
-            self.order = (0..self.positions.len() as u32).collect();
-            let (mut first, mut limit) = (0.0, f64::INFINITY);
-            for sweep in 0..SWEEPS_PER_CERTIFICATE.min(max_sweeps - sweeps) {
-                limit = self.sweep(dual, &mut intercept, limit);
-                sweeps += 1;
-                if free {
-                    centre = Some(intercept.b);
-                    intercept.b += per_multiplier * (sum(dual) - dual.terms.total);
+            self.active_rows = (0..self.positions.len() as u32).collect();
+            let (mut first_violation, mut violation_limit) = (0.0, f64::INFINITY);
+            for sweep in 0..SWEEPS_PER_CERTIFICATE.min(max_sweeps - sweep_count) {
+                violation_limit = self.sweep(dual, &mut intercept, violation_limit);
+                sweep_count += 1;
+                if is_free {
+                    b0 = Some(intercept.b);
+                    intercept.b += per_multiplier * (sum(dual) - dual.terms.multiplier_sum);
                 }
-                first = if sweep == 0 { limit } else { first };
-                if limit <= VIOLATION_FRACTION * first || stop() {
+                first_violation = if sweep == 0 { violation_limit } else { first_violation };
+                if violation_limit <= VIOLATION_FRACTION * first_violation || stop() {
                     break;
                 }
             }
         };
-        let b = if penalised { dual.beta.iter().sum() } else { certificate.b };
+        let b = if is_penalised { dual.beta.iter().sum() } else { certificate.b };
         let (beta, weights) = (dual.beta.clone(), self.w.clone());
-        SolvedSvm { beta, weights, b, primal: certificate.primal, dual: certificate.dual, gaps, rounds: sweeps }
+        SolvedSvm {
+            beta,
+            weights,
+            b,
+            primal: certificate.primal,
+            dual: certificate.dual,
+            gaps,
+            round_count: sweep_count,
+        }
     }
 
     /// Computes f at all rows.
-    fn update_values(&self, dual: &mut Dual, penalised: bool) {
-        let intercept = if penalised { dual.beta.iter().sum() } else { 0.0 };
+    fn update_values(&self, dual: &mut Dual, is_penalised: bool) {
+        let intercept = if is_penalised { dual.beta.iter().sum() } else { 0.0 };
         dual.f.iter_mut().zip(self.positions).for_each(|(f, i)| *f = self.matrix.dot(*i, &self.w) + intercept);
     }
 
     /// Minimises along the multiplier of each active row, and returns the largest violation. If a
     /// row is optimal by a margin above `limit`, it becomes inactive.
-    fn sweep(&mut self, dual: &mut Dual, intercept: &mut RunningIntercept, limit: f64) -> f64 {
-        let Self { matrix, positions, w, squared_norms, order, .. } = self;
-        let stream = Stream::new(self.seed, Purpose::Permutations, self.sweeps);
-        self.sweeps += 1;
+    fn sweep(&mut self, dual: &mut Dual, intercept: &mut RunningIntercept, violation_limit: f64) -> f64 {
+        let Self { matrix, positions, w, squared_norms, active_rows: order, .. } = self;
+        let stream = Stream::new(self.seed, Purpose::Permutations, self.sweep_count);
+        self.sweep_count += 1;
         for k in (1..order.len()).rev() {
-            order.swap(k, stream.below(k as u64, k as u64 + 1) as usize);
+            order.swap(k, stream.uniform_below(k as u64, k as u64 + 1) as usize);
         }
-        let (mut largest, mut k) = (0.0f64, 0);
+        let (mut max_violation, mut k) = (0.0f64, 0);
         while let Some(i) = order.get(k).map(|i| *i as usize) {
             let (row, loss) = (dual.rows[i], dual.terms.loss);
             let f = matrix.dot(positions[i], w) + intercept.b;
             let piece = loss.piece(dual.beta[i], row);
             let (rise, fall) = (f + piece.rise, f + piece.fall);
-            if rise > limit && fall < -limit {
+            if rise > violation_limit && fall < -violation_limit {
                 order.swap_remove(k);
                 continue;
             }
             k += 1;
             if rise < 0.0 || fall > 0.0 {
-                largest = largest.max(-rise).max(fall);
-                let to = minimise_coordinate(loss, row, dual.beta[i], f, squared_norms[i] + intercept.per_multiplier);
-                let change = to - dual.beta[i];
-                dual.beta[i] = to;
+                max_violation = max_violation.max(-rise).max(fall);
+                let new_beta =
+                    minimise_coordinate(loss, row, dual.beta[i], f, squared_norms[i] + intercept.per_multiplier);
+                let change = new_beta - dual.beta[i];
+                dual.beta[i] = new_beta;
                 intercept.b += intercept.per_multiplier * change;
-                matrix.add(positions[i], change, w);
+                matrix.add_scaled_row(positions[i], change, w);
             }
         }
-        largest
+        max_violation
     }
 
     /// Subtracts the excess of Σβ over s from the multipliers: first from multipliers strictly
     /// within their pieces, then, if necessary, from all other multipliers.
     fn restore_sum(&mut self, dual: &mut Dual) {
-        let mut excess = dual.beta.iter().sum::<f64>() - dual.terms.total;
-        for inside in [true, false] {
+        let mut excess = dual.beta.iter().sum::<f64>() - dual.terms.multiplier_sum;
+        for is_interior in [true, false] {
             for i in 0..dual.beta.len() {
                 let (row, loss) = (dual.rows[i], dual.terms.loss);
                 let (mut piece, beta) = (loss.piece(dual.beta[i], row), dual.beta[i]);
-                if excess == 0.0 || inside && !(piece.lower < beta && beta < piece.upper) {
+                if excess == 0.0 || is_interior && !(piece.lower < beta && beta < piece.upper) {
                     continue;
                 }
-                if !inside {
+                if !is_interior {
                     (piece.lower, piece.upper) = (loss.piece(-1.0, row).lower, loss.piece(1.0, row).upper);
                 }
                 let change = (beta - excess).clamp(piece.lower.min(beta), piece.upper.max(beta)) - beta;
                 dual.beta[i] += change;
                 excess += change;
-                self.matrix.add(self.positions[i], change, &mut self.w);
+                self.matrix.add_scaled_row(self.positions[i], change, &mut self.w);
             }
         }
     }
 }
 
 /// Returns the minimiser β⁺ of h(β⁺) + f (β⁺ − β) + q (β⁺ − β)²/2.
-fn minimise_coordinate(loss: Loss, row: Row, beta: f64, f: f64, q: f64) -> f64 {
+fn minimise_coordinate(loss: Loss, row: TargetAndCost, beta: f64, f: f64, q: f64) -> f64 {
     let (mut multiplier, mut f) = (beta, f);
     let curvature = q + loss.curvature(row);
     for _ in 0..MAX_PIECES {
         let piece = loss.piece(multiplier, row);
         let (rise, fall) = (f + piece.rise, f + piece.fall);
-        let to = match () {
+        let new_multiplier = match () {
             () if rise < 0.0 => (multiplier - rise / curvature).min(piece.upper),
             () if fall > 0.0 => (multiplier - fall / curvature).max(piece.lower),
             () => return multiplier,
         };
-        f += q * (to - multiplier);
-        multiplier = to;
+        f += q * (new_multiplier - multiplier);
+        multiplier = new_multiplier;
     }
     multiplier
 }

@@ -24,12 +24,12 @@
 //! on GPUs and CPUs", JMLR 19, 2018 (large working sets, half of which stays).
 
 use super::super::lagrangian::ProblemOptions;
-use super::super::loss::Row;
+use super::super::loss::TargetAndCost;
 use super::super::workspace::relative_gap;
 use super::kernel_cache::{Gram, KernelPoints, RowCache, WORKING_SET};
-use super::smo::{SmoProblem, add};
+use super::smo::{SmoProblem, add_scaled};
 use crate::Intercept;
-use crate::linalg::strips::{Pool, for_each_strip};
+use crate::linalg::strips::{BufferPool, for_each_strip};
 use faer::{MatMut, MatRef};
 use kapprox::Real;
 use kstore::Workers;
@@ -62,12 +62,12 @@ pub(super) struct SolvedSvm {
     pub(super) dual: f64,
     /// Relative gap before every round, and at the end.
     pub(super) gaps: Vec<f64>,
-    pub(super) rounds: usize,
+    pub(super) round_count: usize,
 }
 
 /// Multipliers of an SVM, and the values f = Kβ.
 pub(super) struct Dual {
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<TargetAndCost>,
     pub(super) terms: ProblemOptions,
     pub(super) beta: Vec<f64>,
     pub(super) f: Vec<f64>,
@@ -90,7 +90,7 @@ impl Certificate {
 }
 
 impl Dual {
-    pub(super) fn new(rows: Vec<Row>, terms: ProblemOptions) -> Self {
+    pub(super) fn new(rows: Vec<TargetAndCost>, terms: ProblemOptions) -> Self {
         let n = rows.len();
         Self { rows, terms, beta: vec![0.0; n], f: vec![0.0; n] }
     }
@@ -98,20 +98,20 @@ impl Dual {
     /// Assigns the first rows multipliers that sum to the terms' s, and computes f from them.
     pub(super) fn initialise(
         &mut self,
-        wide_points: KernelPoints<'_, f64>,
+        f64_points: KernelPoints<'_, f64>,
         workers: &Workers,
         stop: &(dyn Fn() -> bool + Sync),
     ) {
-        let mut remaining = self.terms.total;
+        let mut remaining = self.terms.multiplier_sum;
         for (beta, row) in self.beta.iter_mut().zip(&self.rows) {
             *beta = row.c.min(remaining);
             remaining -= *beta;
         }
-        self.recompute_values(wide_points, workers, stop);
+        self.recompute_values(f64_points, workers, stop);
     }
 
     /// Continues with other costs; the current multipliers must be feasible for them.
-    pub(super) fn set_costs(&mut self, rows: Vec<Row>, terms: ProblemOptions) {
+    pub(super) fn set_costs(&mut self, rows: Vec<TargetAndCost>, terms: ProblemOptions) {
         (self.rows, self.terms) = (rows, terms);
     }
 
@@ -120,39 +120,39 @@ impl Dual {
     pub(super) fn solve<T: Real>(
         &mut self,
         gram: &mut Gram<'_, T>,
-        wide_points: Option<KernelPoints<'_, f64>>,
+        f64_points: Option<KernelPoints<'_, f64>>,
         max_rounds: usize,
         workers: &Workers,
         stop: &(dyn Fn() -> bool + Sync),
     ) -> SolvedSvm {
-        let (mut gaps, mut rounds, mut working_set, mut verifications) = (Vec::new(), 0, Vec::new(), 0);
+        let (mut gaps, mut round_count, mut working_set, mut verification_count) = (Vec::new(), 0, Vec::new(), 0);
         let mut certificate = self.certificate();
         loop {
-            let rounds_before = rounds;
-            while certificate.gap() > self.terms.gap && rounds < max_rounds && !stop() {
+            let rounds_before = round_count;
+            while certificate.gap() > self.terms.gap_tolerance && round_count < max_rounds && !stop() {
                 gaps.push(certificate.gap());
                 let violation = self.violation(&certificate);
                 if violation <= 0.0 || violation.is_nan() {
                     break;
                 }
                 let steps =
-                    self.round(gram, &mut working_set, &certificate, ROUND_TOLERANCE * violation, workers, stop);
-                rounds += 1;
+                    self.solve_round(gram, &mut working_set, &certificate, ROUND_TOLERANCE * violation, workers, stop);
+                round_count += 1;
                 certificate = self.certificate();
                 if steps == 0 {
                     // the remaining gap is a rounding error
                     break;
                 }
             }
-            let Some(wide_points) = wide_points
-                .filter(|_| verifications == 0 || (rounds > rounds_before && verifications < MAX_VERIFICATIONS))
-            else {
+            let Some(f64_points) = f64_points.filter(|_| {
+                verification_count == 0 || (round_count > rounds_before && verification_count < MAX_VERIFICATIONS)
+            }) else {
                 break;
             };
-            self.recompute_values(wide_points, workers, stop);
-            verifications += 1;
+            self.recompute_values(f64_points, workers, stop);
+            verification_count += 1;
             certificate = self.certificate();
-            if certificate.gap() <= self.terms.gap || stop() {
+            if certificate.gap() <= self.terms.gap_tolerance || stop() {
                 break;
             }
         }
@@ -165,7 +165,7 @@ impl Dual {
             primal: certificate.primal,
             dual: certificate.dual,
             gaps,
-            rounds,
+            round_count,
         }
     }
 
@@ -188,17 +188,17 @@ impl Dual {
 
     /// Computes P, D, the intercept, and the extreme slopes.
     pub(super) fn certificate(&self) -> Certificate {
-        let (mut least_rise, mut highest_fall, mut square, mut conjugate) =
+        let (mut least_rise, mut highest_fall, mut beta_dot_f, mut conjugate_sum) =
             (f64::INFINITY, f64::NEG_INFINITY, 0.0, 0.0);
         for (i, row) in self.rows.iter().enumerate() {
             let (rise, fall) = self.slopes(i);
             (least_rise, highest_fall) = (least_rise.min(rise), highest_fall.max(fall));
-            square += self.beta[i] * self.f[i];
-            conjugate += self.terms.loss.conjugate(self.beta[i], *row);
+            beta_dot_f += self.beta[i] * self.f[i];
+            conjugate_sum += self.terms.loss.conjugate(self.beta[i], *row);
         }
         let loss = |b: f64| {
             let values = self.rows.iter().zip(&self.f).map(|(row, f)| self.terms.loss.value(f + b, *row));
-            values.sum::<f64>() + self.terms.total * b
+            values.sum::<f64>() + self.terms.multiplier_sum * b
         };
         let b = match self.has_fixed_sum() {
             // at the optimum every intercept between these two has the same P; takes the middle, as
@@ -213,13 +213,13 @@ impl Dual {
             true => -if least_rise.is_finite() { least_rise } else { highest_fall.max(f64::MIN) },
             false => 0.0,
         };
-        let primal = 0.5 * square + loss(b);
-        Certificate { b, primal, dual: -0.5 * square - conjugate, least_rise, highest_fall }
+        let primal = 0.5 * beta_dot_f + loss(b);
+        Certificate { b, primal, dual: -0.5 * beta_dot_f - conjugate_sum, least_rise, highest_fall }
     }
 
     /// Minimises over the multipliers of a working set until the violation is at most `tolerance`.
     /// Returns the number of steps.
-    fn round<T: Real>(
+    fn solve_round<T: Real>(
         &mut self,
         gram: &mut Gram<'_, T>,
         working_set: &mut Vec<usize>,
@@ -236,7 +236,7 @@ impl Dual {
                 SmoProblem { k, rows, loss, has_fixed_sum, beta, f }.solve(tolerance, max_steps, stop)
             }
             Gram::Cache(cache) => {
-                self.choose_working_set(working_set, certificate);
+                self.select_working_set(working_set, certificate);
                 self.solve_working_set(cache, working_set, tolerance, workers, stop)
             }
         }
@@ -254,17 +254,17 @@ impl Dual {
             return 0;
         }
         let k = cache.submatrix(working_set, workers);
-        let select = |all: &[f64]| working_set.iter().map(|i| all[*i]).collect::<Vec<f64>>();
-        let rows: Vec<Row> = working_set.iter().map(|i| self.rows[*i]).collect();
-        let (mut beta, mut f) = (select(&self.beta), select(&self.f));
+        let gather = |values: &[f64]| working_set.iter().map(|i| values[*i]).collect::<Vec<f64>>();
+        let rows: Vec<TargetAndCost> = working_set.iter().map(|i| self.rows[*i]).collect();
+        let (mut beta, mut f) = (gather(&self.beta), gather(&self.f));
         let (loss, has_fixed_sum) = (self.terms.loss, self.has_fixed_sum());
         let problem = SmoProblem { k: &k, rows: &rows, loss, has_fixed_sum, beta: &mut beta, f: &mut f };
         let steps = problem.solve(tolerance, STEPS_PER_ROW * working_set.len(), stop);
         let changes = working_set.iter().zip(&beta).map(|(i, beta)| (*i, beta - self.beta[*i]));
-        let changes: Vec<(usize, f64)> = changes.filter(|(_, by)| *by != 0.0).collect();
+        let changes: Vec<(usize, f64)> = changes.filter(|(_, change)| *change != 0.0).collect();
         for_each_strip(workers, &mut self.f, STRIP_ROWS, |strip, f| {
             for (row, change) in &changes {
-                add(f, &cache.row(*row)[strip * STRIP_ROWS..], *change);
+                add_scaled(f, &cache.row(*row)[strip * STRIP_ROWS..], *change);
             }
         });
         working_set.iter().zip(beta).for_each(|(i, beta)| self.beta[*i] = beta);
@@ -274,39 +274,40 @@ impl Dual {
     /// Chooses the rows of the next round. First come new rows: rows with the least slopes of
     /// rising, and rows with the highest slopes of falling. Then come rows of the previous working
     /// set, the newest first.
-    fn choose_working_set(&self, working_set: &mut Vec<usize>, certificate: &Certificate) {
+    fn select_working_set(&self, working_set: &mut Vec<usize>, certificate: &Certificate) {
         let stay_count = working_set.len().min(WORKING_SET / 2);
-        let mut is_chosen = vec![false; self.rows.len()];
-        working_set[..stay_count].iter().for_each(|i| is_chosen[*i] = true);
-        let (low, high) =
+        let mut is_selected = vec![false; self.rows.len()];
+        working_set[..stay_count].iter().for_each(|i| is_selected[*i] = true);
+        let (rise_limit, fall_limit) =
             if self.has_fixed_sum() { (certificate.highest_fall, certificate.least_rise) } else { (0.0, 0.0) };
         let (mut rising, mut falling) = (Vec::new(), Vec::new());
-        for i in (0..self.rows.len()).filter(|i| !is_chosen[*i]) {
+        for i in (0..self.rows.len()).filter(|i| !is_selected[*i]) {
             let (rise, fall) = self.slopes(i);
-            if rise < low {
+            if rise < rise_limit {
                 rising.push((rise, i));
             }
-            if fall > high {
+            if fall > fall_limit {
                 falling.push((-fall, i));
             }
         }
         let new_count = WORKING_SET - stay_count;
-        let mut chosen = Vec::with_capacity(WORKING_SET);
-        let (rising, falling) = (smallest(rising, new_count), smallest(falling, new_count));
-        for rank in 0..new_count {
-            for i in [rising.get(rank), falling.get(rank)].into_iter().flatten() {
-                if chosen.len() < new_count && !is_chosen[*i] {
-                    is_chosen[*i] = true;
-                    chosen.push(*i);
+        let mut new_working_set = Vec::with_capacity(WORKING_SET);
+        let (rising, falling) = (smallest_indices(rising, new_count), smallest_indices(falling, new_count));
+        for order_index in 0..new_count {
+            for i in [rising.get(order_index), falling.get(order_index)].into_iter().flatten() {
+                if new_working_set.len() < new_count && !is_selected[*i] {
+                    is_selected[*i] = true;
+                    new_working_set.push(*i);
                 }
             }
         }
-        let free_places = WORKING_SET - chosen.len();
-        chosen.extend(working_set.iter().take(stay_count.min(free_places)).copied());
+        let free_places = WORKING_SET - new_working_set.len();
+        new_working_set.extend(working_set.iter().take(stay_count.min(free_places)).copied());
         // if few rows enter, more of the previous rows stay
-        let free_places = WORKING_SET - chosen.len();
-        chosen.extend(working_set.iter().skip(stay_count).filter(|i| !is_chosen[**i]).take(free_places).copied());
-        *working_set = chosen;
+        let free_places = WORKING_SET - new_working_set.len();
+        new_working_set
+            .extend(working_set.iter().skip(stay_count).filter(|i| !is_selected[**i]).take(free_places).copied());
+        *working_set = new_working_set;
     }
 
     /// Recomputes f with kernel values in f64. If `stop` returns true, the computation ends early
@@ -321,7 +322,7 @@ impl Dual {
             (x.ncols(), (0..self.beta.len()).filter(|i| self.beta[*i] != 0.0).collect());
         let z: Vec<f64> = support.iter().flat_map(|i| x.row(*i).iter().copied()).collect();
         let beta: Vec<f64> = support.iter().map(|i| self.beta[*i]).collect();
-        let (z, buffers) = (MatRef::from_row_major_slice(&z, support.len(), d), Pool::<Vec<f64>>::default());
+        let (z, buffers) = (MatRef::from_row_major_slice(&z, support.len(), d), BufferPool::<Vec<f64>>::default());
         let constant = shift * beta.iter().sum::<f64>();
         for_each_strip(workers, &mut self.f, BLOCK, |strip, f| {
             let (b, x) = (f.len(), x.subrows(strip * BLOCK, f.len()));
@@ -329,13 +330,13 @@ impl Dual {
             if stop() {
                 return;
             }
-            buffers.with(
+            buffers.with_buffer(
                 || vec![0.0; BLOCK * BLOCK],
                 |values| {
                     for (block, beta) in beta.chunks(BLOCK).enumerate() {
                         let (values, z) = (&mut values[..b * beta.len()], z.subrows(block * BLOCK, beta.len()));
                         kernel.block(x, z, MatMut::from_column_major_slice_mut(values, b, beta.len()));
-                        values.chunks_exact(b).zip(beta).for_each(|(column, beta)| add(f, column, *beta));
+                        values.chunks_exact(b).zip(beta).for_each(|(column, beta)| add_scaled(f, column, *beta));
                     }
                 },
             );
@@ -345,7 +346,7 @@ impl Dual {
 
 /// Returns the places of the `count` smallest numbers, in ascending order. Equal numbers are
 /// ordered by place.
-fn smallest(mut candidates: Vec<(f64, usize)>, count: usize) -> Vec<usize> {
+fn smallest_indices(mut candidates: Vec<(f64, usize)>, count: usize) -> Vec<usize> {
     let order = |a: &(f64, usize), b: &(f64, usize)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
     if candidates.len() > count && count > 0 {
         candidates.select_nth_unstable_by(count - 1, order);
@@ -359,19 +360,19 @@ fn smallest(mut candidates: Vec<(f64, usize)>, count: usize) -> Vec<usize> {
 fn golden_section(mut low: f64, mut high: f64, objective: &dyn Fn(f64) -> f64) -> f64 {
     let golden = 0.5 * (5f64.sqrt() - 1.0);
     let (mut left, mut right) = (high - golden * (high - low), low + golden * (high - low));
-    let (mut at_left, mut at_right) = (objective(left), objective(right));
+    let (mut objective_at_left, mut objective_at_right) = (objective(left), objective(right));
     for _ in 0..SEARCH_STEPS {
-        if at_left <= at_right {
-            (high, right, at_right) = (right, left, at_left);
+        if objective_at_left <= objective_at_right {
+            (high, right, objective_at_right) = (right, left, objective_at_left);
             left = high - golden * (high - low);
-            at_left = objective(left);
+            objective_at_left = objective(left);
         } else {
-            (low, left, at_left) = (left, right, at_right);
+            (low, left, objective_at_left) = (left, right, objective_at_right);
             right = low + golden * (high - low);
-            at_right = objective(right);
+            objective_at_right = objective(right);
         }
     }
-    if at_left <= at_right { left } else { right }
+    if objective_at_left <= objective_at_right { left } else { right }
 }
 
 #[cfg(test)]

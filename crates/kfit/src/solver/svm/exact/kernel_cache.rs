@@ -11,7 +11,7 @@ use std::ops::Range;
 
 /// Maximum number of rows of an SVM whose whole kernel matrix is stored: 67 MB in f32. In
 /// measurements on `dsa` with more rows, working sets were faster.
-pub(super) const MAX_WHOLE_ROWS: usize = 4096;
+pub(super) const MAX_MATRIX_ROWS: usize = 4096;
 
 /// Size of the working set without a whole matrix.
 pub(super) const WORKING_SET: usize = 1024;
@@ -20,7 +20,7 @@ pub(super) const WORKING_SET: usize = 1024;
 const MIRROR_BLOCK: usize = 64;
 
 /// Rows whose kernel values are computed together.
-const ROWS_AT_ONCE: usize = 128;
+const BATCH_ROWS: usize = 128;
 
 pub(super) enum Gram<'a, T: Real> {
     Matrix(Vec<T>),
@@ -38,17 +38,17 @@ pub(super) struct KernelPoints<'a, T: Real> {
 }
 
 /// Returns the minimum bytes of the kernel values of an SVM on n rows.
-pub(super) fn bytes(n: usize, d: usize, element: usize) -> usize {
-    match n <= MAX_WHOLE_ROWS {
-        true => n * n * element,
-        false => element * ((WORKING_SET + ROWS_AT_ONCE) * n + WORKING_SET * WORKING_SET + ROWS_AT_ONCE * d) + 16 * n,
+pub(super) fn bytes(n: usize, d: usize, element_bytes: usize) -> usize {
+    match n <= MAX_MATRIX_ROWS {
+        true => n * n * element_bytes,
+        false => element_bytes * ((WORKING_SET + BATCH_ROWS) * n + WORKING_SET * WORKING_SET + BATCH_ROWS * d) + 16 * n,
     }
 }
 
 /// Returns the number of rounds that make up a sweep. In these rounds, as many rows enter the
 /// working set as the SVM has rows.
 pub(super) fn rounds_per_sweep(n: usize) -> usize {
-    if n <= MAX_WHOLE_ROWS { 1 } else { n.div_ceil(WORKING_SET / 2) }
+    if n <= MAX_MATRIX_ROWS { 1 } else { n.div_ceil(WORKING_SET / 2) }
 }
 
 impl<'a, T: Real> Gram<'a, T> {
@@ -59,15 +59,15 @@ impl<'a, T: Real> Gram<'a, T> {
     pub(super) fn new(
         points: KernelPoints<'a, T>,
         (part_sizes, part_matrices): (&[usize], &[Option<&[T]>]),
-        mut memory: Vec<T>,
+        mut matrix_buffer: Vec<T>,
         cache_bytes: usize,
         workers: &Workers,
     ) -> Self {
         let n = points.x.nrows();
-        match n <= MAX_WHOLE_ROWS {
+        match n <= MAX_MATRIX_ROWS {
             true => {
-                fill_matrix(points, part_sizes, part_matrices, &mut memory, workers);
-                Self::Matrix(memory)
+                fill_matrix(points, part_sizes, part_matrices, &mut matrix_buffer, workers);
+                Self::Matrix(matrix_buffer)
             }
             false => Self::Cache(RowCache::new(points, cache_bytes / (n * size_of::<T>()))),
         }
@@ -75,9 +75,9 @@ impl<'a, T: Real> Gram<'a, T> {
 
     /// Returns the memory of the matrix, so that the next SVM can reuse it. This avoids new memory,
     /// whose pages the operating system would have to clear.
-    pub(super) fn into_memory(self) -> Vec<T> {
+    pub(super) fn into_matrix_buffer(self) -> Vec<T> {
         match self {
-            Self::Matrix(memory) => memory,
+            Self::Matrix(matrix) => matrix,
             Self::Cache(_) => Vec::new(),
         }
     }
@@ -94,21 +94,21 @@ pub(super) fn fill_matrix<T: Real>(
 ) {
     let n = x.nrows();
     k.resize(n * n, T::ZERO);
-    let (mut columns, mut rest) = (Vec::new(), &mut k[..]);
+    let (mut columns, mut remaining_columns) = (Vec::new(), &mut k[..]);
     let ranges = part_sizes.iter().scan(0, |end, count| {
         *end += count;
         Some(*end - count..*end)
     });
     let parts: Vec<Range<usize>> = ranges.collect();
     for (j, part) in parts.iter().enumerate() {
-        let (part_columns, remaining) = rest.split_at_mut(part.len() * n);
+        let (part_columns, remaining) = remaining_columns.split_at_mut(part.len() * n);
         columns.push((part, part_matrices.get(j).copied().flatten(), part_columns));
-        rest = remaining;
+        remaining_columns = remaining;
     }
     workers.for_each(columns, |(part, part_matrix, columns)| {
         let mut out = MatMut::from_column_major_slice_mut(columns, n, part.len());
         let z = x.subrows(part.start, part.len());
-        let first_computed = match part_matrix {
+        let first_row = match part_matrix {
             Some(part_matrix) => {
                 let diagonal_block = MatRef::from_column_major_slice(part_matrix, part.len(), part.len());
                 out.rb_mut().subrows_mut(part.start, part.len()).copy_from(diagonal_block);
@@ -116,10 +116,10 @@ pub(super) fn fill_matrix<T: Real>(
             }
             None => part.start,
         };
-        let mut computed = out.subrows_mut(first_computed, n - first_computed);
-        kernel.block(x.subrows(first_computed, n - first_computed), z, computed.rb_mut());
+        let mut computed_rows = out.subrows_mut(first_row, n - first_row);
+        kernel.block(x.subrows(first_row, n - first_row), z, computed_rows.rb_mut());
         if shift != T::ZERO {
-            computed.col_iter_mut().for_each(|column| column.iter_mut().for_each(|value| *value += shift));
+            computed_rows.col_iter_mut().for_each(|column| column.iter_mut().for_each(|value| *value += shift));
         }
     });
     for (j, part) in parts.iter().enumerate() {
@@ -162,21 +162,22 @@ impl<'a, T: Real> RowCache<'a, T> {
     }
 
     /// Loads the rows of a working set into the cache; returns false if `stop` ended this early.
-    pub(super) fn load(&mut self, rows: &[usize], workers: &Workers, stop: &dyn Fn() -> bool) -> bool {
+    pub(super) fn load(&mut self, row_indices: &[usize], workers: &Workers, stop: &dyn Fn() -> bool) -> bool {
         self.clock += 1;
-        for row in rows {
+        for row in row_indices {
             if let Some(slot) = self.slot_of_row[*row] {
                 self.slots[slot as usize].1 = self.clock;
             }
         }
-        let missing: Vec<usize> = rows.iter().copied().filter(|row| self.slot_of_row[*row].is_none()).collect();
+        let missing_rows: Vec<usize> =
+            row_indices.iter().copied().filter(|row| self.slot_of_row[*row].is_none()).collect();
         let n = self.points.x.nrows();
-        let mut replaceable: Vec<usize> =
+        let mut replaceable_slots: Vec<usize> =
             (0..self.slots.len()).filter(|slot| self.slots[*slot].1 < self.clock).collect();
         // the least recently used row last
-        replaceable.sort_by_key(|slot| std::cmp::Reverse(self.slots[*slot].1));
+        replaceable_slots.sort_by_key(|slot| std::cmp::Reverse(self.slots[*slot].1));
         let (mut new_rows, mut x) = (Vec::new(), Vec::new());
-        for batch in missing.chunks(ROWS_AT_ONCE) {
+        for batch in missing_rows.chunks(BATCH_ROWS) {
             if stop() {
                 return false;
             }
@@ -191,7 +192,7 @@ impl<'a, T: Real> RowCache<'a, T> {
                     self.slots.push((*row, self.clock));
                     self.slots.len() - 1
                 } else {
-                    let Some(slot) = replaceable.pop() else { continue };
+                    let Some(slot) = replaceable_slots.pop() else { continue };
                     self.slot_of_row[self.slots[slot].0] = None;
                     self.stored_rows[slot].copy_from_slice(values);
                     self.slots[slot] = (*row, self.clock);
@@ -208,11 +209,11 @@ impl<'a, T: Real> RowCache<'a, T> {
     }
 
     /// Returns the matrix between some rows in the cache.
-    pub(super) fn submatrix(&self, rows: &[usize], workers: &Workers) -> Vec<T> {
-        let mut k = vec![T::ZERO; rows.len() * rows.len()];
-        for_each_strip(workers, &mut k, rows.len(), |i, values| {
-            let row = self.row(rows[i]);
-            values.iter_mut().zip(rows).for_each(|(to, j)| *to = row[*j]);
+    pub(super) fn submatrix(&self, row_indices: &[usize], workers: &Workers) -> Vec<T> {
+        let mut k = vec![T::ZERO; row_indices.len() * row_indices.len()];
+        for_each_strip(workers, &mut k, row_indices.len(), |i, values| {
+            let row = self.row(row_indices[i]);
+            values.iter_mut().zip(row_indices).for_each(|(to, j)| *to = row[*j]);
         });
         k
     }
@@ -227,12 +228,12 @@ pub(super) fn kernel_with_rows<T: Real>(
     workers: &Workers,
 ) {
     let (KernelPoints { kernel, x, shift }, n) = (points, points.x.nrows());
-    let height = queries.nrows().div_ceil(workers.threads()).max(1);
-    for_each_strip(workers, values, height * n, |strip, made| {
-        let strip_queries = queries.subrows(strip * height, made.len() / n);
-        compute_kernel_rows(kernel, strip_queries, x, made, &Workers::sequential());
+    let strip_rows = queries.nrows().div_ceil(workers.threads()).max(1);
+    for_each_strip(workers, values, strip_rows * n, |strip, strip_values| {
+        let strip_queries = queries.subrows(strip * strip_rows, strip_values.len() / n);
+        compute_kernel_rows(kernel, strip_queries, x, strip_values, &Workers::sequential());
         if shift != T::ZERO {
-            made.iter_mut().for_each(|value| *value += shift);
+            strip_values.iter_mut().for_each(|value| *value += shift);
         }
     });
 }

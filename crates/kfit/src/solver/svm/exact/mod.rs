@@ -30,14 +30,14 @@ mod smo;
 mod solvers;
 
 use super::lagrangian::ProblemOptions;
-use super::loss::Row;
+use super::loss::TargetAndCost;
 use super::workspace::CertifiedPoint;
 use super::{SolvedProblems, cross_validation, solution_of};
 use crate::features::FitData;
 use crate::features::SectionPoints::Rows;
 use crate::linalg::kernel_rows::{KernelBlock, compute_kernel_rows};
 use crate::linalg::sparse_matrix::{SparseMatrix, as_inner_products};
-use crate::linalg::strips::Pool;
+use crate::linalg::strips::BufferPool;
 use crate::model::{Basis, needs_f64_for};
 use crate::prepare::{exact_rows, stage_plans};
 use crate::request::{FitRequest, PassShape, Stage};
@@ -60,19 +60,19 @@ const PART_ROWS: usize = 512;
 /// Rows that are scored together.
 const SCORED_ROWS: usize = 256;
 
-struct ExactProblem<'a, T: Real> {
+struct ExactSvmProblem<'a, T: Real> {
     data: &'a FitData<'a, T>,
     rows: &'a MemoryRows<T>,
     d: usize,
     kernel: Arc<dyn KernelFunction<T>>,
-    wide_kernel: Arc<dyn KernelFunction<f64>>,
+    f64_kernel: Arc<dyn KernelFunction<f64>>,
     /// Fold of every row; empty with a single fold.
     folds: Vec<u16>,
     weights: RowWeights,
     /// The rows if the kernel is the inner product of sparse rows, otherwise `None`.
-    sparse: Option<SparseMatrix>,
+    sparse_rows: Option<SparseMatrix>,
     /// Memory of finished SVMs' matrices, for reuse.
-    spare_matrices: Pool<Vec<T>>,
+    matrix_pool: BufferPool<Vec<T>>,
 }
 
 /// SVMs on the same rows.
@@ -82,17 +82,21 @@ struct SvmSet<'m, T> {
     /// they are already computed.
     part_sizes: Vec<usize>,
     part_matrices: Vec<Option<&'m [T]>>,
-    count: usize,
+    svm_count: usize,
     /// Returns target and cost of a row. The arguments are the SVM, the index of the regularisation
     /// parameter, and the position of the row.
-    row: Box<dyn Fn(usize, usize, usize) -> Row + Sync + Send + 'm>,
+    row: Box<dyn Fn(usize, usize, usize) -> TargetAndCost + Sync + Send + 'm>,
 }
 
 impl<'m, T> SvmSet<'m, T> {
-    fn new(positions: Vec<usize>, count: usize, row: impl Fn(usize, usize, usize) -> Row + Sync + Send + 'm) -> Self {
+    fn new(
+        positions: Vec<usize>,
+        svm_count: usize,
+        row: impl Fn(usize, usize, usize) -> TargetAndCost + Sync + Send + 'm,
+    ) -> Self {
         let n = positions.len();
         let part_sizes = (0..n).step_by(PART_ROWS).map(|first| PART_ROWS.min(n - first)).collect();
-        Self { positions, part_sizes, part_matrices: Vec::new(), count, row: Box::new(row) }
+        Self { positions, part_sizes, part_matrices: Vec::new(), svm_count, row: Box::new(row) }
     }
 }
 
@@ -103,31 +107,31 @@ struct SolveOptions<'s> {
     /// the SVM has rows.
     max_sweeps: usize,
     /// True for SVMs of the final model, whose gaps are verified in f64.
-    verify: bool,
+    verifies_gap: bool,
 }
 
 /// For each SVM on the same rows, the solution at each regularisation parameter.
 type Paths = Vec<Vec<SolvedSvm>>;
 
 /// Functions of some SVMs in terms of their support vectors, or of their weights.
-struct Expansion<T> {
+struct SvmExpansion<T> {
     points: Vec<T>,
-    rows: Vec<u64>,
+    row_numbers: Vec<u64>,
     coefficients: Mat<f64>,
     intercept: Vec<f64>,
 }
 
-impl<'a, T: Real> ExactProblem<'a, T> {
+impl<'a, T: Real> ExactSvmProblem<'a, T> {
     /// Reads rows and kernel from `data`; `None` if `data` has features of a map instead of rows.
     fn new(data: &'a FitData<'a, T>) -> Result<Option<Self>> {
         let Rows(rows, size, _) = &data.points else { return Ok(None) };
-        let any = data.kernel.build()?;
-        let (kernel, wide_kernel) = (any.typed::<T>(), any.typed::<f64>());
-        if !wide_kernel.positive_definite() {
+        let any_kernel = data.kernel.build()?;
+        let (kernel, f64_kernel) = (any_kernel.typed::<T>(), any_kernel.typed::<f64>());
+        if !f64_kernel.positive_definite() {
             data.resources.stage_observer.warn(format!(
                 "the kernel {} may have negative eigenvalues: the dual problem may then have several minima, and the \
                  solver finds one of them; its gap is 0 but does not bound the distance from the optimum",
-                wide_kernel.spec()
+                f64_kernel.spec()
             ));
         }
         let mut folds = Vec::new();
@@ -135,22 +139,22 @@ impl<'a, T: Real> ExactProblem<'a, T> {
             for i in 0..rows.len() {
                 let group = rows.group_codes().map_or(kstore::LabelCodes::UNKNOWN, |groups| groups[i]);
                 // there are at most a thousand folds
-                folds.push(data.folds.fold_of(rows.row(i), group)? as u16);
+                folds.push(data.folds.fold_of(rows.row_number(i), group)? as u16);
             }
         }
         let weights = RowWeights(rows.weights().map(<[f64]>::to_vec).unwrap_or_default());
-        let width = data.kernel.sparse_linear_columns();
-        let sparse = width.map(|width| SparseMatrix::from_rows(rows.x(), size.d, width));
+        let column_count = data.kernel.sparse_linear_columns();
+        let sparse_rows = column_count.map(|width| SparseMatrix::from_rows(rows.x(), size.d, width));
         Ok(Some(Self {
             data,
             rows,
             d: size.d,
             kernel,
-            wide_kernel,
+            f64_kernel,
             folds,
-            sparse,
+            sparse_rows,
             weights,
-            spare_matrices: Pool::default(),
+            matrix_pool: BufferPool::default(),
         }))
     }
 
@@ -160,8 +164,8 @@ impl<'a, T: Real> ExactProblem<'a, T> {
     }
 
     /// Returns the positions of the rows outside a fold, or of all rows.
-    fn positions_outside(&self, held_fold: Option<u16>) -> Vec<usize> {
-        (0..self.rows.len()).filter(|i| held_fold.is_none_or(|fold| self.folds.get(*i) != Some(&fold))).collect()
+    fn positions_outside(&self, held_out_fold: Option<u16>) -> Vec<usize> {
+        (0..self.rows.len()).filter(|i| held_out_fold.is_none_or(|fold| self.folds.get(*i) != Some(&fold))).collect()
     }
 
     /// Copies some rows to a matrix in `U`, row-major.
@@ -182,7 +186,7 @@ impl<'a, T: Real> ExactProblem<'a, T> {
         let mut matrices = vec![None; classes.len()];
         self.data.resources.workers.for_each(classes.iter().zip(&mut matrices).collect(), |(positions, matrix)| {
             let x = self.copy_rows::<T>(positions);
-            let points = self.points(MatRef::from_row_major_slice(&x, positions.len(), d), intercept);
+            let points = self.kernel_points(MatRef::from_row_major_slice(&x, positions.len(), d), intercept);
             let mut k = Vec::new();
             kernel_cache::fill_matrix(points, &[positions.len()], &[], &mut k, &Workers::sequential());
             *matrix = Some(k);
@@ -190,7 +194,7 @@ impl<'a, T: Real> ExactProblem<'a, T> {
         matrices
     }
 
-    fn points<'p>(&'p self, x: MatRef<'p, T>, intercept: Intercept) -> KernelPoints<'p, T> {
+    fn kernel_points<'p>(&'p self, x: MatRef<'p, T>, intercept: Intercept) -> KernelPoints<'p, T> {
         let shift = if intercept == Intercept::Penalised { T::ONE } else { T::ZERO };
         KernelPoints { kernel: &*self.kernel, x, shift }
     }
@@ -204,15 +208,16 @@ impl<'a, T: Real> ExactProblem<'a, T> {
         // largest first, so that threads finish at about the same time
         tasks.sort_by_key(|(set, _)| std::cmp::Reverse(set.positions.len()));
         match sets.len() >= workers.threads() {
-            true => workers.for_each(tasks, |(set, solved)| {
+            true => workers.for_each(tasks, |(set, set_paths)| {
                 let sequential = Workers::sequential();
                 let cache_bytes = self.data.spare_bytes / workers.threads();
-                *solved = self.spare_matrices.with(Vec::new, |memory| {
-                    self.solve_on_rows(set, options, (memory, cache_bytes), &sequential, observer)
+                *set_paths = self.matrix_pool.with_buffer(Vec::new, |matrix_buffer| {
+                    self.solve_on_rows(set, options, (matrix_buffer, cache_bytes), &sequential, observer)
                 });
             }),
-            false => tasks.into_iter().for_each(|(set, solved)| {
-                *solved = self.solve_on_rows(set, options, (&mut Vec::new(), self.data.spare_bytes), workers, observer);
+            false => tasks.into_iter().for_each(|(set, set_paths)| {
+                *set_paths =
+                    self.solve_on_rows(set, options, (&mut Vec::new(), self.data.spare_bytes), workers, observer);
             }),
         }
         workers.check()?;
@@ -220,7 +225,7 @@ impl<'a, T: Real> ExactProblem<'a, T> {
         Ok(paths)
     }
 
-    fn stops(&self, observer: &dyn Observer) -> bool {
+    fn should_stop(&self, observer: &dyn Observer) -> bool {
         self.data.resources.workers.is_cancelled() || observer.should_stop()
     }
 
@@ -230,32 +235,38 @@ impl<'a, T: Real> ExactProblem<'a, T> {
         &self,
         set: &SvmSet<'_, T>,
         options: SolveOptions<'_>,
-        (memory, cache_bytes): (&mut Vec<T>, usize),
+        (matrix_buffer, cache_bytes): (&mut Vec<T>, usize),
         workers: &Workers,
         observer: &dyn Observer,
     ) -> Paths {
         let (n, d, Some(first_terms)) = (set.positions.len(), self.d, options.terms.first()) else {
             return Vec::new();
         };
-        if let Some(sparse) = &self.sparse {
+        if let Some(sparse) = &self.sparse_rows {
             return self.solve_on_sparse_rows(sparse, set, options, workers, observer);
         }
         let x = self.copy_rows::<T>(&set.positions);
-        let points = self.points(MatRef::from_row_major_slice(&x, n, d), first_terms.intercept);
-        let has_total = first_terms.total != 0.0;
-        let wide_rows = if options.verify || has_total { self.copy_rows::<f64>(&set.positions) } else { Vec::new() };
+        let points = self.kernel_points(MatRef::from_row_major_slice(&x, n, d), first_terms.intercept);
+        let has_total = first_terms.multiplier_sum != 0.0;
+        let x_f64 = if options.verifies_gap || has_total { self.copy_rows::<f64>(&set.positions) } else { Vec::new() };
         let shift = points.shift.to_f64();
-        let wide_points =
-            || KernelPoints { kernel: &*self.wide_kernel, x: MatRef::from_row_major_slice(&wide_rows, n, d), shift };
-        let mut gram =
-            Gram::new(points, (&set.part_sizes, &set.part_matrices), std::mem::take(memory), cache_bytes, workers);
-        let stop = || self.stops(observer);
-        let solve_path = |machine: usize| {
-            let rows =
-                |penalty: usize| set.positions.iter().map(|i| (set.row)(machine, penalty, *i)).collect::<Vec<Row>>();
+        let f64_points =
+            || KernelPoints { kernel: &*self.f64_kernel, x: MatRef::from_row_major_slice(&x_f64, n, d), shift };
+        let mut gram = Gram::new(
+            points,
+            (&set.part_sizes, &set.part_matrices),
+            std::mem::take(matrix_buffer),
+            cache_bytes,
+            workers,
+        );
+        let stop = || self.should_stop(observer);
+        let solve_path = |svm_index: usize| {
+            let rows = |penalty_index: usize| {
+                set.positions.iter().map(|i| (set.row)(svm_index, penalty_index, *i)).collect::<Vec<TargetAndCost>>()
+            };
             let mut dual = Dual::new(rows(0), *first_terms);
             if has_total {
-                dual.initialise(wide_points(), workers, &stop);
+                dual.initialise(f64_points(), workers, &stop);
             }
             let mut path = Vec::new();
             for (penalty, terms) in options.terms.iter().enumerate() {
@@ -263,13 +274,13 @@ impl<'a, T: Real> ExactProblem<'a, T> {
                     dual.set_costs(rows(penalty), *terms);
                 }
                 let max_rounds = options.max_sweeps.saturating_mul(kernel_cache::rounds_per_sweep(n));
-                path.push(dual.solve(&mut gram, options.verify.then(wide_points), max_rounds, workers, &stop));
+                path.push(dual.solve(&mut gram, options.verifies_gap.then(f64_points), max_rounds, workers, &stop));
             }
             observer.advance(1);
             path
         };
-        let paths = (0..set.count).map(solve_path).collect();
-        *memory = gram.into_memory();
+        let paths = (0..set.svm_count).map(solve_path).collect();
+        *matrix_buffer = gram.into_matrix_buffer();
         paths
     }
 
@@ -282,15 +293,17 @@ impl<'a, T: Real> ExactProblem<'a, T> {
         workers: &Workers,
         observer: &dyn Observer,
     ) -> Paths {
-        let mut paths: Paths = vec![Vec::new(); set.count];
-        workers.for_each(paths.iter_mut().enumerate().collect(), |(svm, path)| {
-            let rows = |penalty: usize| set.positions.iter().map(|i| (set.row)(svm, penalty, *i)).collect::<Vec<Row>>();
-            let mut weights = CoordinateDescent::new(sparse, &set.positions, self.data.options.seed);
+        let mut paths: Paths = vec![Vec::new(); set.svm_count];
+        workers.for_each(paths.iter_mut().enumerate().collect(), |(svm_index, path)| {
+            let rows = |penalty_index: usize| {
+                set.positions.iter().map(|i| (set.row)(svm_index, penalty_index, *i)).collect::<Vec<TargetAndCost>>()
+            };
+            let mut descent = CoordinateDescent::new(sparse, &set.positions, self.data.options.seed);
             let mut dual = Dual::new(rows(0), options.terms[0]);
             for (penalty, terms) in options.terms.iter().enumerate() {
                 dual.set_costs(rows(penalty), *terms);
-                let mut solved = weights.solve(&mut dual, options.max_sweeps, &|| self.stops(observer));
-                solved.rounds *= kernel_cache::rounds_per_sweep(set.positions.len());
+                let mut solved = descent.solve(&mut dual, options.max_sweeps, &|| self.should_stop(observer));
+                solved.round_count *= kernel_cache::rounds_per_sweep(set.positions.len());
                 path.push(solved);
             }
             observer.advance(1);
@@ -300,35 +313,44 @@ impl<'a, T: Real> ExactProblem<'a, T> {
 
     /// Returns the support vectors of some SVMs, in row order, and their dual coefficients. For
     /// linear SVMs on sparse rows, returns the weights.
-    fn expansion<'f>(&self, svms: impl Iterator<Item = (&'f [usize], &'f SolvedSvm)> + Clone) -> Expansion<T> {
-        if self.sparse.is_some() {
+    fn expansion<'f>(&self, svms: impl Iterator<Item = (&'f [usize], &'f SolvedSvm)> + Clone) -> SvmExpansion<T> {
+        if self.sparse_rows.is_some() {
             let weights: Vec<Vec<f64>> = svms.clone().map(|(_, solved)| solved.weights.clone()).collect();
             let (points, coefficients) = as_inner_products(&weights, self.d);
-            let rows = vec![NO_ROW; coefficients.nrows()];
-            return Expansion { points, rows, coefficients, intercept: svms.map(|(_, found)| found.b).collect() };
+            let row_numbers = vec![NO_ROW; coefficients.nrows()];
+            return SvmExpansion {
+                points,
+                row_numbers,
+                coefficients,
+                intercept: svms.map(|(_, solved)| solved.b).collect(),
+            };
         }
         let mut support_index = vec![usize::MAX; self.rows.len()];
-        let each = |(positions, solved): (&'f [usize], &'f SolvedSvm)| {
+        let positions_and_betas = |(positions, solved): (&'f [usize], &'f SolvedSvm)| {
             positions.iter().copied().zip(solved.beta.iter().copied())
         };
-        svms.clone().flat_map(each).filter(|(_, beta)| *beta != 0.0).for_each(|(i, _)| support_index[i] = 0);
+        svms.clone()
+            .flat_map(positions_and_betas)
+            .filter(|(_, beta)| *beta != 0.0)
+            .for_each(|(i, _)| support_index[i] = 0);
         let support: Vec<usize> = (0..support_index.len()).filter(|i| support_index[*i] == 0).collect();
         support.iter().enumerate().for_each(|(j, i)| support_index[*i] = j);
         let mut coefficients = Mat::zeros(support.len(), svms.clone().count());
         for (j, svm) in svms.clone().enumerate() {
-            let support = each(svm).filter(|(_, beta)| *beta != 0.0);
+            let support = positions_and_betas(svm).filter(|(_, beta)| *beta != 0.0);
             support.for_each(|(i, beta)| coefficients[(support_index[i], j)] = beta);
         }
-        let (points, rows) = (self.copy_rows::<T>(&support), support.iter().map(|i| self.rows.row(*i)).collect());
-        Expansion { points, rows, coefficients, intercept: svms.map(|(_, solved)| solved.b).collect() }
+        let (points, row_numbers) =
+            (self.copy_rows::<T>(&support), support.iter().map(|i| self.rows.row_number(*i)).collect());
+        SvmExpansion { points, row_numbers, coefficients, intercept: svms.map(|(_, solved)| solved.b).collect() }
     }
 
     /// Scores the rows of a fold: the closure receives the position of a row and its scores.
-    fn score(&self, fold: u16, functions: &Expansion<T>, mut write: impl FnMut(usize, &[f64])) {
-        let (d, t) = (self.d, functions.intercept.len());
-        let (workers, m) = (self.data.resources.workers, functions.rows.len());
+    fn score_fold(&self, fold: u16, expansion: &SvmExpansion<T>, mut visitor: impl FnMut(usize, &[f64])) {
+        let (d, t) = (self.d, expansion.intercept.len());
+        let (workers, m) = (self.data.resources.workers, expansion.row_numbers.len());
         let fold_rows: Vec<usize> = (0..self.rows.len()).filter(|i| self.folds[*i] == fold).collect();
-        let z = MatRef::from_row_major_slice(&functions.points, m, d);
+        let z = MatRef::from_row_major_slice(&expansion.points, m, d);
         let (mut k, mut scores) = (Vec::new(), Vec::new());
         for batch in fold_rows.chunks(SCORED_ROWS) {
             scores.clear();
@@ -343,12 +365,12 @@ impl<'a, T: Real> ExactProblem<'a, T> {
                     &mut k,
                     workers,
                 );
-                let rows = KernelBlock { k: &k[..batch.len() * m], m };
-                rows.multiply(functions.coefficients.as_ref(), &mut scores, workers);
+                let kernel_block = KernelBlock { k: &k[..batch.len() * m], m };
+                kernel_block.multiply(expansion.coefficients.as_ref(), &mut scores, workers);
             }
             for (i, scores) in batch.iter().zip(scores.chunks_exact_mut(t)) {
-                scores.iter_mut().zip(&functions.intercept).for_each(|(score, b)| *score += b);
-                write(*i, scores);
+                scores.iter_mut().zip(&expansion.intercept).for_each(|(score, b)| *score += b);
+                visitor(*i, scores);
             }
         }
     }
@@ -357,30 +379,35 @@ impl<'a, T: Real> ExactProblem<'a, T> {
     fn solution<'f>(
         &self,
         svms: impl Iterator<Item = (&'f [usize], &'f SolvedSvm)> + Clone,
-        (unit, lambda): (f64, Option<f64>),
+        (objective_factor, lambda): (f64, Option<f64>),
         deviations: &[f64],
     ) -> Solution<T> {
-        let Expansion { points, rows, coefficients, .. } = self.expansion(svms.clone());
+        let SvmExpansion { points, row_numbers: rows, coefficients, .. } = self.expansion(svms.clone());
         let (mut problems, mut is_support) = (SolvedProblems::default(), vec![false; self.rows.len()]);
         for (j, (positions, solved)) in svms.enumerate() {
             let w: Vec<f64> = coefficients.col(j).iter().copied().collect();
             positions.iter().zip(&solved.beta).for_each(|(i, beta)| is_support[*i] |= *beta != 0.0);
-            let support = solved.beta.iter().filter(|beta| **beta != 0.0).count();
-            let best =
-                CertifiedPoint { w, b: solved.b, primal: solved.primal, dual: solved.dual, support_vectors: support };
-            let steps = solved.rounds.div_ceil(kernel_cache::rounds_per_sweep(solved.beta.len()));
-            problems.append(SolvedProblems { best: vec![best], gaps: solved.gaps.clone(), passes: 0, steps });
+            let support_count = solved.beta.iter().filter(|beta| **beta != 0.0).count();
+            let best = CertifiedPoint {
+                w,
+                b: solved.b,
+                primal: solved.primal,
+                dual: solved.dual,
+                support_vectors: support_count,
+            };
+            let steps = solved.round_count.div_ceil(kernel_cache::rounds_per_sweep(solved.beta.len()));
+            problems.append(SolvedProblems { best_points: vec![best], gaps: solved.gaps.clone(), passes: 0, steps });
         }
         let n = self.rows.len();
-        let (support, is_linear) = (is_support.iter().filter(|is| **is).count(), self.sparse.is_some());
+        let (support, is_linear) = (is_support.iter().filter(|is| **is).count(), self.sparse_rows.is_some());
         let algorithm = if is_linear { "dual coordinate descent" } else { "sequential minimal optimisation" };
         let why = format!("{algorithm}; {support} of {n} rows are support vectors");
         Solution {
-            needs_f64: self.sparse.is_none() && needs_f64_for::<T>(coefficients.as_ref(), deviations),
-            basis: Some(Basis::Landmarks { points, rows }),
+            needs_f64: self.sparse_rows.is_none() && needs_f64_for::<T>(coefficients.as_ref(), deviations),
+            basis: Some(Basis::Landmarks { points, row_numbers: rows }),
             method: Some(crate::solver::SolveMethod { name: "exact", why }),
             passes: 0,
-            ..solution_of(problems, unit, lambda, None)
+            ..solution_of(problems, objective_factor, lambda, None)
         }
     }
 }
@@ -389,35 +416,41 @@ impl<'a, T: Real> ExactProblem<'a, T> {
 /// are solved at the same time, each on at most all rows.
 pub(super) fn stages(
     request: &FitRequest<'_>,
-    problems: usize,
-    at_once: usize,
-    penalties: usize,
+    problem_count: usize,
+    concurrent_problems: usize,
+    penalty_count: usize,
 ) -> (PassShape, Vec<Stage>) {
     let (size, budget) = (&request.size, request.resources.memory);
-    let (n, d, e) = (usize::try_from(size.n).unwrap_or(usize::MAX), size.d, size.element_bytes);
+    let (n, d, element_bytes) = (usize::try_from(size.n).unwrap_or(usize::MAX), size.d, size.element_bytes);
     let pass_shape = exact_rows::exact_pass_shape(size);
     let remedy = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
-    let each = |bytes: usize| n.saturating_mul(bytes).saturating_mul(at_once);
+    let bytes_of_rows = |bytes: usize| n.saturating_mul(bytes).saturating_mul(concurrent_problems);
     let plan = exact_rows::exact_plan("SVMs", size, budget);
     let plan = match request.options.kernel.sparse_linear_columns() {
-        Some(width) => {
-            let (weight_bytes, at_a_time) = (coordinate_descent::bytes(n, width), size.threads.min(problems));
+        Some(column_count) => {
+            let (weight_bytes, concurrent_svms) =
+                (coordinate_descent::bytes(n, column_count), size.threads.min(problem_count));
             plan.term("entries of the rows", SparseMatrix::bytes(n, d), remedy)
-                .term("weights and multipliers of the SVMs", at_a_time.saturating_mul(weight_bytes), remedy)
+                .term("weights and multipliers of the SVMs", concurrent_svms.saturating_mul(weight_bytes), remedy)
                 .term(
                     "weights of all SVMs",
-                    (problems * penalties + problems).saturating_mul(8 * width + 8 * n),
+                    (problem_count * penalty_count + problem_count).saturating_mul(8 * column_count + 8 * n),
                     remedy,
                 )
         }
         None => plan
-            .term("rows of an SVM", each(d * (e + 8)), remedy)
-            .term("multipliers and values of its rows", each(96), remedy)
-            .term("kernel values between its rows", at_once * kernel_cache::bytes(n, d, e), remedy)
-            .term("dual coefficients of all SVMs", n.saturating_mul(8 * problems * (2 + penalties)), remedy),
+            .term("rows of an SVM", bytes_of_rows(d * (element_bytes + 8)), remedy)
+            .term("multipliers and values of its rows", bytes_of_rows(96), remedy)
+            .term(
+                "kernel values between its rows",
+                concurrent_problems * kernel_cache::bytes(n, d, element_bytes),
+                remedy,
+            )
+            .term("dual coefficients of all SVMs", n.saturating_mul(8 * problem_count * (2 + penalty_count)), remedy),
     };
-    let plan = plan.term("rows that are scored", SCORED_ROWS.saturating_mul(n * e + 8 * problems), remedy);
-    let plan = cross_validation::plan(plan, size, problems, penalties);
+    let plan =
+        plan.term("rows that are scored", SCORED_ROWS.saturating_mul(n * element_bytes + 8 * problem_count), remedy);
+    let plan = cross_validation::plan(plan, size, problem_count, penalty_count);
     (
         pass_shape,
         vec![Stage { plan: stage_plans::plan_scan(size, pass_shape, budget), passes: 1 }, Stage { plan, passes: 1 }],

@@ -23,7 +23,7 @@
 //! optimization", in *Advances in Kernel Methods*, MIT Press 1999; Fan, Chen, Lin, "Working set
 //! selection using second order information for training support vector machines", JMLR 6, 2005.
 
-use super::super::loss::{Loss, Row};
+use super::super::loss::{Loss, TargetAndCost};
 use kapprox::Real;
 use std::array::from_fn;
 
@@ -39,7 +39,7 @@ const STOP_INTERVAL: usize = 512;
 /// The dual of an SVM on q rows.
 pub(super) struct SmoProblem<'a, T> {
     pub(super) k: &'a [T],
-    pub(super) rows: &'a [Row],
+    pub(super) rows: &'a [TargetAndCost],
     pub(super) loss: Loss,
     /// True if Σβ is fixed.
     pub(super) has_fixed_sum: bool,
@@ -66,8 +66,8 @@ impl<'a, T: Real> SmoProblem<'a, T> {
             self.update_slopes(&mut slopes, i);
         }
         match self.has_fixed_sum {
-            true => self.step_pairs(&mut slopes, tolerance, max_steps, stop),
-            false => self.step_singles(&mut slopes, tolerance, max_steps, stop),
+            true => self.take_pair_steps(&mut slopes, tolerance, max_steps, stop),
+            false => self.take_single_steps(&mut slopes, tolerance, max_steps, stop),
         }
     }
 
@@ -81,11 +81,17 @@ impl<'a, T: Real> SmoProblem<'a, T> {
         (slopes.rise[i], slopes.fall[i]) = (piece.rise, piece.fall);
     }
 
-    fn step_pairs(&mut self, slopes: &mut Slopes, tolerance: f64, max_steps: usize, stop: &dyn Fn() -> bool) -> usize {
-        let (mut i, mut least) = least_rise(self.f, &slopes.rise);
+    fn take_pair_steps(
+        &mut self,
+        slopes: &mut Slopes,
+        tolerance: f64,
+        max_steps: usize,
+        stop: &dyn Fn() -> bool,
+    ) -> usize {
+        let (mut i, mut least_slope) = least_rise(self.f, &slopes.rise);
         for step in 0..max_steps {
-            let (j, highest) = best_partner(self.f, slopes, self.row(i), i, least);
-            let excess = highest - least;
+            let (j, highest) = best_partner(self.f, slopes, self.row(i), i, least_slope);
+            let excess = highest - least_slope;
             if excess <= tolerance || excess.is_nan() || (step % STOP_INTERVAL == STOP_INTERVAL - 1 && stop()) {
                 return step;
             }
@@ -93,7 +99,7 @@ impl<'a, T: Real> SmoProblem<'a, T> {
             let (a, b) = (slopes.curvature[i], slopes.curvature[j]);
             let min_curvature = MIN_CURVATURE * (a.abs() + b.abs());
             let curvature = (a + b - 2.0 * ki[j].to_f64()).max(min_curvature).max(f64::MIN_POSITIVE);
-            let excess = self.f[j] + slopes.fall[j] - least;
+            let excess = self.f[j] + slopes.fall[j] - least_slope;
             let (rising, falling) =
                 (self.loss.piece(self.beta[i], self.rows[i]), self.loss.piece(self.beta[j], self.rows[j]));
             let limits = (rising.upper - self.beta[i], self.beta[j] - falling.lower);
@@ -106,12 +112,12 @@ impl<'a, T: Real> SmoProblem<'a, T> {
             (self.beta[i], self.beta[j]) = (to_i, to_j);
             self.update_slopes(slopes, i);
             self.update_slopes(slopes, j);
-            (i, least) = move_pair(self.f, &slopes.rise, ki, kj, t);
+            (i, least_slope) = move_pair(self.f, &slopes.rise, ki, kj, t);
         }
         max_steps
     }
 
-    fn step_singles(
+    fn take_single_steps(
         &mut self,
         slopes: &mut Slopes,
         tolerance: f64,
@@ -126,15 +132,15 @@ impl<'a, T: Real> SmoProblem<'a, T> {
             let piece = self.loss.piece(self.beta[i], self.rows[i]);
             let (rise, fall) = (self.f[i] + piece.rise, self.f[i] + piece.fall);
             let curvature = slopes.curvature[i].max(f64::MIN_POSITIVE);
-            let before = self.beta[i];
-            let (to, end) = if rise < 0.0 {
-                ((before - rise / curvature).min(piece.upper), piece.upper)
+            let old_beta = self.beta[i];
+            let (new_beta, bound) = if rise < 0.0 {
+                ((old_beta - rise / curvature).min(piece.upper), piece.upper)
             } else {
-                ((before - fall / curvature).max(piece.lower), piece.lower)
+                ((old_beta - fall / curvature).max(piece.lower), piece.lower)
             };
-            self.beta[i] = if (to - end).abs() == 0.0 { end } else { to };
+            self.beta[i] = if (new_beta - bound).abs() == 0.0 { bound } else { new_beta };
             self.update_slopes(slopes, i);
-            add(self.f, self.row(i), self.beta[i] - before);
+            add_scaled(self.f, self.row(i), self.beta[i] - old_beta);
         }
         max_steps
     }
@@ -143,8 +149,8 @@ impl<'a, T: Real> SmoProblem<'a, T> {
 /// Returns the index and the value of the least slope of rising. If several slopes are equal, the
 /// first of them.
 fn least_rise(f: &[f64], rise: &[f64]) -> (usize, f64) {
-    let each = f.iter().zip(rise).map(|(f, rise)| f + rise).enumerate();
-    each.fold((0, f64::INFINITY), |best, (i, value)| if value < best.1 { (i, value) } else { best })
+    let rise_slopes = f.iter().zip(rise).map(|(f, rise)| f + rise).enumerate();
+    rise_slopes.fold((0, f64::INFINITY), |best, (i, value)| if value < best.1 { (i, value) } else { best })
 }
 
 /// Updates f += t(k_i − k_j), and returns the index and the value of the least slope of rising. If
@@ -172,14 +178,14 @@ fn move_pair<T: Real>(f: &mut [f64], rise: &[f64], ki: &[T], kj: &[T], t: f64) -
 
 /// Returns the row j whose step together with row i lowers the objective most, and the highest
 /// slope of falling of all rows.
-fn best_partner<T: Real>(f: &[f64], slopes: &Slopes, ki: &[T], i: usize, least: f64) -> (usize, f64) {
+fn best_partner<T: Real>(f: &[f64], slopes: &Slopes, ki: &[T], i: usize, least_slope: f64) -> (usize, f64) {
     let (mut best, mut highest) = (LaneMaxima::new(), [f64::NEG_INFINITY; LANES]);
-    let own_curvature = slopes.curvature[i];
-    let min_curvature = (MIN_CURVATURE * own_curvature.abs()).max(f64::MIN_POSITIVE);
+    let curvature_i = slopes.curvature[i];
+    let min_curvature = (MIN_CURVATURE * curvature_i.abs()).max(f64::MIN_POSITIVE);
     // a row without a positive excess gains nothing
     let gain = |value: f64, curvature: f64, k: f64| {
-        let excess = (value - least).max(0.0);
-        excess * excess / (own_curvature + curvature - 2.0 * k).max(min_curvature)
+        let excess = (value - least_slope).max(0.0);
+        excess * excess / (curvature_i + curvature - 2.0 * k).max(min_curvature)
     };
     kapprox::vectorised!({
         let (f, tail) = f.as_chunks::<LANES>();
@@ -209,12 +215,12 @@ fn best_partner<T: Real>(f: &[f64], slopes: &Slopes, ki: &[T], i: usize, least: 
 fn steepest_row(f: &[f64], slopes: &Slopes) -> (usize, f64) {
     let (mut best, mut highest) = (LaneMaxima::new(), [0.0; LANES]);
     kapprox::vectorised!({
-        let whole = f.len() / LANES;
+        let whole_chunks = f.len() / LANES;
         let parts = f.chunks(LANES).zip(slopes.rise.chunks(LANES)).zip(slopes.fall.chunks(LANES));
         for (c, (((f, rise), fall), curvature)) in parts.zip(slopes.curvature.chunks(LANES)).enumerate() {
             let mut value = [f64::NEG_INFINITY; LANES];
-            let count = if c < whole { LANES } else { f.len() };
-            for l in 0..count {
+            let lane_count = if c < whole_chunks { LANES } else { f.len() };
+            for l in 0..lane_count {
                 let violation = (-(f[l] + rise[l])).max(f[l] + fall[l]).max(0.0);
                 highest[l] = if violation > highest[l] { violation } else { highest[l] };
                 value[l] = violation * violation / curvature[l].max(f64::MIN_POSITIVE);
@@ -226,7 +232,7 @@ fn steepest_row(f: &[f64], slopes: &Slopes) -> (usize, f64) {
 }
 
 /// Updates f += t k.
-pub(super) fn add<T: Real>(f: &mut [f64], k: &[T], t: f64) {
+pub(super) fn add_scaled<T: Real>(f: &mut [f64], k: &[T], t: f64) {
     kapprox::vectorised!(f.iter_mut().zip(k).for_each(|(f, k)| *f = t.mul_add(k.to_f64(), *f)));
 }
 
@@ -245,9 +251,9 @@ impl LaneMaxima {
     #[inline(always)]
     fn update(&mut self, chunk: usize, value: [f64; LANES]) {
         for (value, (best, best_chunk)) in value.into_iter().zip(self.value.iter_mut().zip(&mut self.chunk)) {
-            let better = value > *best;
-            *best = if better { value } else { *best };
-            *best_chunk = if better { chunk as u64 } else { *best_chunk };
+            let is_better = value > *best;
+            *best = if is_better { value } else { *best };
+            *best_chunk = if is_better { chunk as u64 } else { *best_chunk };
         }
     }
 

@@ -2,10 +2,10 @@
 
 use super::super::classification::Svm;
 use super::super::lagrangian::ProblemOptions;
-use super::super::loss::{Loss, Row};
+use super::super::loss::{Loss, TargetAndCost};
 use super::super::svr::{HELD_OUT_MSE, Svr, mean_and_deviation};
 use super::super::{FITTED_WITHOUT_FOLD, one_class::OneClass};
-use super::{ExactProblem, Expansion, Paths, SolveOptions, SvmSet};
+use super::{ExactSvmProblem, Paths, SolveOptions, SvmExpansion, SvmSet};
 use crate::features::FitData;
 use crate::solver::cross_validation::{self, HeldOutScores};
 use crate::solver::{Regularisation, Solution};
@@ -13,8 +13,9 @@ use crate::{Error, Intercept, Result, Targets};
 use kapprox::Real;
 
 fn warn_of_gap<T: Real>(sets: &[Paths], gap: f64, data: &FitData<'_, T>, which_svms: &str) {
-    let last_gaps = sets.iter().flatten().flatten().filter_map(|solved| Some((*solved.gaps.last()?, solved.rounds)));
-    let worst = last_gaps.fold((0.0, 0), |worst, one| if one.0 > worst.0 { one } else { worst });
+    let last_gaps =
+        sets.iter().flatten().flatten().filter_map(|solved| Some((*solved.gaps.last()?, solved.round_count)));
+    let worst = last_gaps.fold((0.0, 0), |worst, candidate| if candidate.0 > worst.0 { candidate } else { worst });
     if worst.0 > gap {
         data.resources.stage_observer.warn(format!(
             "the relative duality gap{which_svms} is {:.1e} after {} rounds, above the requested {gap:.1e}; raise `steps` \
@@ -24,27 +25,27 @@ fn warn_of_gap<T: Real>(sets: &[Paths], gap: f64, data: &FitData<'_, T>, which_s
     }
 }
 
-impl<T: Real> ExactProblem<'_, T> {
+impl<T: Real> ExactSvmProblem<'_, T> {
     /// Scores the rows of every fold by SVMs fitted without them; `sets` returns the SVMs to solve.
     fn held_out_scores<'m>(
         &self,
         sets: &dyn Fn(Option<u16>) -> Vec<SvmSet<'m, T>>,
         terms: &[ProblemOptions],
-        (t, steps): (usize, usize),
+        (t, max_sweeps): (usize, usize),
     ) -> Result<HeldOutScores<T>> {
         let data = self.data;
         let mut held_out_scores = HeldOutScores::new(self.rows.len(), t, terms.len());
         let folds = data.folds.count() as u16;
         let svm_count = t as u64 * u64::from(folds);
-        let stage = data.resources.stage_observer.steps("SVMs without a fold", svm_count);
+        let stage = data.resources.stage_observer.start_steps("SVMs without a fold", svm_count);
         for fold in 0..folds {
             let sets = sets(Some(fold));
-            let paths = self.solve(&sets, SolveOptions { terms, max_sweeps: steps, verify: false }, &*stage)?;
-            warn_of_gap(&paths, terms[0].gap, data, FITTED_WITHOUT_FOLD);
+            let paths = self.solve(&sets, SolveOptions { terms, max_sweeps, verifies_gap: false }, &*stage)?;
+            warn_of_gap(&paths, terms[0].gap_tolerance, data, FITTED_WITHOUT_FOLD);
             for penalty in 0..terms.len() {
-                let functions: Expansion<T> = self.expansion(at_penalty(&sets, &paths, penalty));
+                let functions: SvmExpansion<T> = self.expansion(at_penalty(&sets, &paths, penalty));
                 let scores = &mut held_out_scores.scores[penalty];
-                self.score(fold, &functions, |i, values| {
+                self.score_fold(fold, &functions, |i, values| {
                     let row_scores = &mut scores[i * t..(i + 1) * t];
                     row_scores.iter_mut().zip(values).for_each(|(to, value)| *to = T::from_f64(*value));
                 });
@@ -59,16 +60,16 @@ impl<T: Real> ExactProblem<'_, T> {
         &self,
         sets: &[SvmSet<'_, T>],
         terms: ProblemOptions,
-        steps: usize,
+        max_sweeps: usize,
         lambda: Option<f64>,
         deviations: &[f64],
     ) -> Result<Solution<T>> {
-        let stage = self.data.resources.stage_observer.steps("SVMs", deviations.len() as u64);
-        let paths = self.solve(sets, SolveOptions { terms: &[terms], max_sweeps: steps, verify: true }, &*stage)?;
-        warn_of_gap(&paths, terms.gap, self.data, "");
+        let stage = self.data.resources.stage_observer.start_steps("SVMs", deviations.len() as u64);
+        let paths = self.solve(sets, SolveOptions { terms: &[terms], max_sweeps, verifies_gap: true }, &*stage)?;
+        warn_of_gap(&paths, terms.gap_tolerance, self.data, "");
         // reports mean loss plus lambda ‖w‖², or the one-class objective unchanged
-        let unit = lambda.map_or(1.0, |lambda| 2.0 * lambda);
-        Ok(self.solution(at_penalty(sets, &paths, 0), (unit, lambda), deviations))
+        let objective_factor = lambda.map_or(1.0, |lambda| 2.0 * lambda);
+        Ok(self.solution(at_penalty(sets, &paths, 0), (objective_factor, lambda), deviations))
     }
 }
 
@@ -87,7 +88,7 @@ fn at_penalty<'f, T>(
 impl Svm {
     /// Fits with the exact kernel; `None` if the data has features of a map instead of rows.
     pub(in super::super) fn fit_exactly<T: Real>(&self, data: &FitData<'_, T>) -> Result<Option<Solution<T>>> {
-        let Some(exact) = ExactProblem::new(data)? else { return Ok(None) };
+        let Some(exact) = ExactSvmProblem::new(data)? else { return Ok(None) };
         let (Some(classes), Some(codes)) = (data.classes(), exact.rows.class_codes()) else {
             return Err(Error::TooFewClasses { classes: 0 });
         };
@@ -95,42 +96,42 @@ impl Svm {
             // the multipliers of this loss are unbounded, so the dual has no minimum along an
             // eigenvector with a negative eigenvalue
             kapprox::kernel::require_positive_definite(
-                &*exact.wide_kernel,
+                &*exact.f64_kernel,
                 "a support vector machine with `loss` squared-hinge",
             )?;
         }
         let k = classes.labels().len();
         if let Some(i) = codes.iter().position(|code| *code as usize >= k) {
-            return Err(Error::UnknownClass { row: exact.rows.row(i) });
+            return Err(Error::UnknownClass { row: exact.rows.row_number(i) });
         }
-        let weights = self.class_weight.by_code(codes, &exact.weights, classes)?;
+        let weights = self.class_weight.weights_by_code(codes, &exact.weights, classes)?;
         let classifiers = self.classifiers(k);
         let terms = self.terms(1.0);
         let one_vs_one = classifiers.iter().any(|(_, other)| other.is_some());
-        let positions_by_class = |held_fold: Option<u16>| {
+        let positions_by_class = |held_out_fold: Option<u16>| {
             let mut positions = vec![Vec::new(); k];
-            exact.positions_outside(held_fold).into_iter().for_each(|i| positions[codes[i] as usize].push(i));
+            exact.positions_outside(held_out_fold).into_iter().for_each(|i| positions[codes[i] as usize].push(i));
             positions
         };
         let all_positions = positions_by_class(None);
         let class_matrices = if one_vs_one { exact.class_matrices(&all_positions, self.intercept) } else { Vec::new() };
         let svm_sets = |held_fold: Option<u16>, penalties: &[Regularisation]| -> Vec<SvmSet<'_, T>> {
-            let outside = exact.positions_outside(held_fold);
-            let weight = exact.weights.total(outside.iter().copied());
+            let training_positions = exact.positions_outside(held_fold);
+            let weight = exact.weights.weight_sum(training_positions.iter().copied());
             let costs: Vec<f64> = penalties.iter().map(|penalty| penalty.c(weight)).collect();
             let (classifiers, weights, row_weights) = (&classifiers, &weights, &exact.weights);
-            let row = move |costs: &[f64], class: u32, penalty: usize, i: usize| Row {
+            let row = move |costs: &[f64], class: u32, penalty: usize, i: usize| TargetAndCost {
                 y: if codes[i] == class { 1.0 } else { -1.0 },
                 c: costs[penalty] * weights[codes[i] as usize] * row_weights.get(i),
             };
             if !one_vs_one {
                 let count = classifiers.len();
-                return vec![SvmSet::new(outside, count, move |svm, penalty, i| {
+                return vec![SvmSet::new(training_positions, count, move |svm, penalty, i| {
                     row(&costs, classifiers[svm].0, penalty, i)
                 })];
             }
             let positions_by_class = positions_by_class(held_fold);
-            let pair = |(class, other): &(u32, Option<u32>)| {
+            let pair_set = |(class, other): &(u32, Option<u32>)| {
                 let (class, other) = (*class, other.unwrap_or_default() as usize);
                 let (low, high) = (&positions_by_class[other], &positions_by_class[class as usize]);
                 let costs = costs.clone();
@@ -139,46 +140,49 @@ impl Svm {
                     positions: [&low[..], &high[..]].concat(),
                     part_sizes: vec![low.len(), high.len()],
                     part_matrices: vec![class_matrix(other), class_matrix(class as usize)],
-                    count: 1,
+                    svm_count: 1,
                     row: Box::new(move |_, penalty, i| row(&costs, class, penalty, i)),
                 }
             };
-            classifiers.iter().map(pair).collect()
+            classifiers.iter().map(pair_set).collect()
         };
         let path_terms = vec![terms; self.penalties.len()];
         let held_out_scores = || {
             exact.held_out_scores(
                 &|held_fold| svm_sets(held_fold, &self.penalties),
                 &path_terms,
-                (classifiers.len(), self.steps),
+                (classifiers.len(), self.max_steps),
             )
         };
-        let comparison = self.compare(data, classes, (codes, &exact.weights), held_out_scores)?;
-        let unit = vec![1.0; classifiers.len()];
-        let lambda = Some(comparison.penalty.lambda(exact.weights.total(0..codes.len())));
-        let solution = exact.final_fit(&svm_sets(None, &[comparison.penalty]), terms, self.steps, lambda, &unit)?;
-        Ok(Some(self.add_comparison(solution, comparison, (codes, &exact.weights), (classes, data))))
+        let selection = self.select_penalty(data, classes, (codes, &exact.weights), held_out_scores)?;
+        let unit_deviations = vec![1.0; classifiers.len()];
+        let lambda = Some(selection.penalty.lambda(exact.weights.weight_sum(0..codes.len())));
+        let solution =
+            exact.final_fit(&svm_sets(None, &[selection.penalty]), terms, self.max_steps, lambda, &unit_deviations)?;
+        Ok(Some(self.add_selection(solution, selection, (codes, &exact.weights), (classes, data))))
     }
 }
 
 impl Svr {
     pub(in super::super) fn fit_exactly<T: Real>(&self, data: &FitData<'_, T>) -> Result<Option<Solution<T>>> {
-        let Some(exact) = ExactProblem::new(data)? else { return Ok(None) };
-        let (t, centre) = (data.targets.count(), data.targets.centre());
-        let y = |i: usize, j: usize| exact.rows.y()[i * t + j] + centre[j];
+        let Some(exact) = ExactSvmProblem::new(data)? else { return Ok(None) };
+        let (t, target_centre) = (data.targets.count(), data.targets.centre());
+        let y = |i: usize, j: usize| exact.rows.y()[i * t + j] + target_centre[j];
         let terms = self.terms();
-        let free = self.intercept == Intercept::Free;
-        let moments_without = |held_fold: Option<u16>| -> Vec<(f64, f64)> {
-            let rows = exact.positions_outside(held_fold);
-            (0..t).map(|j| mean_and_deviation(rows.iter().map(|i| (y(*i, j), exact.weights.get(*i))))).collect()
+        let is_free = self.intercept == Intercept::Free;
+        let moments_without = |held_out_fold: Option<u16>| -> Vec<(f64, f64)> {
+            let training_positions = exact.positions_outside(held_out_fold);
+            (0..t)
+                .map(|j| mean_and_deviation(training_positions.iter().map(|i| (y(*i, j), exact.weights.get(*i)))))
+                .collect()
         };
         let y = &y;
         let svm_sets = |held_fold: Option<u16>, penalties: &[Regularisation]| -> Vec<SvmSet<'_, T>> {
-            let (outside, target_moments) = (exact.positions_outside(held_fold), moments_without(held_fold));
-            let weight = exact.weights.total(outside.iter().copied());
+            let (training_positions, target_moments) = (exact.positions_outside(held_fold), moments_without(held_fold));
+            let weight = exact.weights.weight_sum(training_positions.iter().copied());
             let (costs, weights): (Vec<f64>, _) = (penalties.iter().map(|p| p.c(weight)).collect(), &exact.weights);
-            let shift = move |j: usize| if free { target_moments[j].0 } else { 0.0 };
-            vec![SvmSet::new(outside, t, move |j, penalty, i| Row {
+            let shift = move |j: usize| if is_free { target_moments[j].0 } else { 0.0 };
+            vec![SvmSet::new(training_positions, t, move |j, penalty, i| TargetAndCost {
                 y: y(i, j) - shift(j),
                 c: costs[penalty] * weights.get(i),
             })]
@@ -186,14 +190,15 @@ impl Svr {
         let fold_moments: Vec<Vec<(f64, f64)>> =
             (0..data.folds.count() as u16).map(|fold| moments_without(Some(fold))).collect();
         let squared_error = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
-            let shift = |j: usize| if free { fold_moments[exact.folds[i] as usize][j].0 } else { 0.0 };
+            let shift = |j: usize| if is_free { fold_moments[exact.folds[i] as usize][j].0 } else { 0.0 };
             let squares = scores.enumerate().map(|(j, score)| (score + shift(j) - y(i, j)).powi(2));
             squares.sum::<f64>() / t as f64
         };
         let path_terms = vec![terms; self.penalties.len()];
-        let held_out_scores =
-            || exact.held_out_scores(&|held_fold| svm_sets(held_fold, &self.penalties), &path_terms, (t, self.steps));
-        let comparison = cross_validation::cross_validate(
+        let held_out_scores = || {
+            exact.held_out_scores(&|held_fold| svm_sets(held_fold, &self.penalties), &path_terms, (t, self.max_steps))
+        };
+        let selection = cross_validation::cross_validate(
             &self.penalties,
             data,
             &exact.weights,
@@ -202,31 +207,36 @@ impl Svr {
             squared_error,
         )?;
         let (lambda, final_moments) =
-            (Some(comparison.penalty.lambda(exact.weights.total(0..exact.rows.len()))), moments_without(None));
+            (Some(selection.penalty.lambda(exact.weights.weight_sum(0..exact.rows.len()))), moments_without(None));
         let deviations: Vec<f64> = final_moments.iter().map(|(_, deviation)| *deviation).collect();
         let mut solution =
-            exact.final_fit(&svm_sets(None, &[comparison.penalty]), terms, self.steps, lambda, &deviations)?;
-        if free {
+            exact.final_fit(&svm_sets(None, &[selection.penalty]), terms, self.max_steps, lambda, &deviations)?;
+        if is_free {
             solution.intercept.iter_mut().zip(&final_moments).for_each(|(b, (mean, _))| *b += mean);
         }
-        solution.figures.extend(comparison.figures);
+        solution.figures.extend(selection.figures);
         Ok(Some(solution))
     }
 }
 
 impl OneClass {
     pub(in super::super) fn fit_exactly<T: Real>(&self, data: &FitData<'_, T>) -> Result<Option<Solution<T>>> {
-        let Some(exact) = ExactProblem::new(data)? else { return Ok(None) };
+        let Some(exact) = ExactSvmProblem::new(data)? else { return Ok(None) };
         debug_assert!(matches!(data.targets, Targets::Numeric { centre } if centre.is_empty()));
         let weights = &exact.weights;
-        let c = 1.0 / (self.nu * weights.total(0..exact.rows.len()));
-        let terms = ProblemOptions { total: 1.0, ..ProblemOptions::new(Loss::OneSided, Intercept::Free, self.gap) };
-        let svm_sets =
-            [SvmSet::new(exact.positions_outside(None), 1, move |_, _, i| Row { y: 0.0, c: c * weights.get(i) })];
+        let c = 1.0 / (self.nu * weights.weight_sum(0..exact.rows.len()));
+        let terms = ProblemOptions {
+            multiplier_sum: 1.0,
+            ..ProblemOptions::new(Loss::OneSided, Intercept::Free, self.gap_tolerance)
+        };
+        let svm_sets = [SvmSet::new(exact.positions_outside(None), 1, move |_, _, i| TargetAndCost {
+            y: 0.0,
+            c: c * weights.get(i),
+        })];
         // scores have the size of the kernel's diagonal
         let mut diagonal = vec![0.0; exact.rows.len()];
         exact.kernel.diag(exact.x(), &mut diagonal);
-        let unit = diagonal.iter().map(|k| k.abs()).sum::<f64>() / diagonal.len().max(1) as f64;
-        exact.final_fit(&svm_sets, terms, self.steps, None, &[unit]).map(Some)
+        let mean_diagonal = diagonal.iter().map(|k| k.abs()).sum::<f64>() / diagonal.len().max(1) as f64;
+        exact.final_fit(&svm_sets, terms, self.max_steps, None, &[mean_diagonal]).map(Some)
     }
 }

@@ -23,7 +23,7 @@ mod tests;
 use crate::linalg::dot_products::dot;
 use crate::{Error, Result, solver::check_stop};
 use faer::{Mat, MatMut, MatRef};
-use kapprox::map::contiguous;
+use kapprox::map::column_slice;
 use kstore::checkpoint::{Journal, Steps};
 use kstore::pass::Observer;
 pub(crate) use state::CgSolution;
@@ -50,7 +50,7 @@ const PROGRESS_RATIO: f64 = 0.95;
 /// prevents further progress. The residual of an ill-conditioned system oscillates for about as
 /// many iterations as there are unknowns, so this number first grows with n. For large n it
 /// decreases again, because iterations are expensive.
-fn patience(n: usize) -> usize {
+fn max_stalled_iterations(n: usize) -> usize {
     100.max(n.min(MAX_ITERATIONS * MAX_ITERATIONS / n.max(1)))
 }
 
@@ -63,7 +63,7 @@ pub(crate) trait PositiveDefinite {
     /// Computes `out` = A v.
     fn apply(&mut self, v: MatRef<'_, f64>, out: MatMut<'_, f64>) -> Result<()>;
     /// Computes `out` = A v as exactly as possible, for true residuals.
-    fn apply_exactly(&mut self, v: MatRef<'_, f64>, out: MatMut<'_, f64>) -> Result<()> {
+    fn apply_in_f64(&mut self, v: MatRef<'_, f64>, out: MatMut<'_, f64>) -> Result<()> {
         self.apply(v, out)
     }
     /// Computes `z` = M⁻¹ r.
@@ -110,24 +110,24 @@ pub(crate) fn solve(
         return Ok(state.solution);
     }
     let z = Mat::zeros(b.nrows(), b.ncols());
-    let mut run = Iteration { system, b, norm, tolerance, z, state, between_iterations: true };
-    if steps.done() == 0 {
-        run.initialise()?;
+    let mut conjugate_gradient = ConjugateGradient { system, b, norm, tolerance, z, state, between_iterations: true };
+    if steps.completed_steps() == 0 {
+        conjugate_gradient.initialise()?;
     }
-    for iteration in steps.done() as usize + 1..=max_iterations(b.nrows()) {
-        if run.state.columns.is_empty() {
+    for iteration in steps.completed_steps() as usize + 1..=max_iterations(b.nrows()) {
+        if conjugate_gradient.state.columns.is_empty() {
             break;
         }
-        if let Err(error) = check_stop(observer).and_then(|()| run.iterate(iteration)) {
-            if run.between_iterations {
-                steps.save_before_stop(&run.state);
+        if let Err(error) = check_stop(observer).and_then(|()| conjugate_gradient.iterate(iteration)) {
+            if conjugate_gradient.between_iterations {
+                steps.save_before_stop(&conjugate_gradient.state);
             }
             return Err(error);
         }
-        steps.record_step(&run.state);
+        steps.record_step(&conjugate_gradient.state);
     }
-    steps.complete(&run.state);
-    Ok(run.state.solution)
+    steps.complete(&conjugate_gradient.state);
+    Ok(conjugate_gradient.state.solution)
 }
 
 /// Returns √(rᵀM⁻¹r) or ‖r‖.
@@ -139,15 +139,15 @@ fn residual_norm(norm: Norm, rz: f64, r: MatRef<'_, f64>, j: usize) -> f64 {
 }
 
 fn dot_of(a: MatRef<'_, f64>, i: usize, b: MatRef<'_, f64>, j: usize) -> f64 {
-    dot(contiguous(a.col(i)), contiguous(b.col(j)))
+    dot(column_slice(a.col(i)), column_slice(b.col(j)))
 }
 
 /// Adds factor · `from` column i to `to` column j.
-fn add_scaled(to: &mut Mat<f64>, j: usize, factor: f64, from: &Mat<f64>, i: usize) {
-    to.col_mut(j).iter_mut().zip(from.col(i).iter()).for_each(|(to, from)| *to += factor * from);
+fn add_scaled(out: &mut Mat<f64>, j: usize, factor: f64, source: &Mat<f64>, i: usize) {
+    out.col_mut(j).iter_mut().zip(source.col(i).iter()).for_each(|(to, from)| *to += factor * from);
 }
 
-struct Iteration<'a> {
+struct ConjugateGradient<'a> {
     system: &'a mut dyn PositiveDefinite,
     b: MatRef<'a, f64>,
     norm: Norm,
@@ -159,16 +159,16 @@ struct Iteration<'a> {
     between_iterations: bool,
 }
 
-impl Iteration<'_> {
+impl ConjugateGradient<'_> {
     fn initialise(&mut self) -> Result<()> {
         self.precondition()?;
         let CgState { r, p, columns, .. } = &mut self.state;
         for column in columns.iter_mut() {
             column.rz = dot_of(r.as_ref(), column.j, self.z.as_ref(), column.j);
-            column.scale = residual_norm(self.norm, column.rz, r.as_ref(), column.j);
+            column.right_side_norm = residual_norm(self.norm, column.rz, r.as_ref(), column.j);
         }
         // a right side of 0 has the solution 0
-        columns.retain(|column| column.scale > 0.0);
+        columns.retain(|column| column.right_side_norm > 0.0);
         p.copy_from(&self.z);
         Ok(())
     }
@@ -180,12 +180,12 @@ impl Iteration<'_> {
         let CgState { solution, columns, .. } = &mut self.state;
         for column in columns.iter_mut() {
             solution.iterations[column.j] = iteration;
-            column.stalls += 1;
+            column.stalled_iterations += 1;
         }
         self.precondition()?;
-        let last = iteration == max_iterations(self.b.nrows());
-        if last || iteration.is_multiple_of(TRUE_RESIDUAL_INTERVAL) || self.seems_converged() {
-            self.check_residuals(last)?;
+        let is_last = iteration == max_iterations(self.b.nrows());
+        if is_last || iteration.is_multiple_of(TRUE_RESIDUAL_INTERVAL) || self.seems_converged() {
+            self.replace_residuals(is_last)?;
         }
         self.update_directions();
         self.between_iterations = true;
@@ -193,9 +193,9 @@ impl Iteration<'_> {
     }
 
     /// Returns the running columns as a matrix.
-    fn running_columns(&self, from: &Mat<f64>) -> Mat<f64> {
+    fn running_columns(&self, matrix: &Mat<f64>) -> Mat<f64> {
         let columns = &self.state.columns;
-        Mat::from_fn(from.nrows(), columns.len(), |i, c| from[(i, columns[c].j)])
+        Mat::from_fn(matrix.nrows(), columns.len(), |i, c| matrix[(i, columns[c].j)])
     }
 
     /// Computes z = M⁻¹r of the running columns.
@@ -239,7 +239,7 @@ impl Iteration<'_> {
         let (r, z) = (self.state.r.as_ref(), self.z.as_ref());
         let is_small = |column: &RunningColumn| {
             let rz = dot_of(r, column.j, z, column.j);
-            residual_norm(self.norm, rz, r, column.j) <= self.tolerance * column.scale
+            residual_norm(self.norm, rz, r, column.j) <= self.tolerance * column.right_side_norm
         };
         self.state.columns.iter().any(is_small)
     }
@@ -247,10 +247,10 @@ impl Iteration<'_> {
     /// Replaces the residuals by the true residuals, and removes the finished columns. A column is
     /// finished if it has converged or stalled, and in the `last` iteration every column is
     /// finished.
-    fn check_residuals(&mut self, last: bool) -> Result<()> {
+    fn replace_residuals(&mut self, is_last: bool) -> Result<()> {
         let x = self.running_columns(&self.state.solution.x);
         let mut ax = Mat::zeros(x.nrows(), x.ncols());
-        self.system.apply_exactly(x.as_ref(), ax.as_mut())?;
+        self.system.apply_in_f64(x.as_ref(), ax.as_mut())?;
         let CgState { r, columns, .. } = &mut self.state;
         for (c, column) in columns.iter_mut().enumerate() {
             column.recurrence_rz = dot_of(r.as_ref(), column.j, self.z.as_ref(), column.j);
@@ -259,11 +259,12 @@ impl Iteration<'_> {
         }
         self.precondition()?;
         let (z, norm, tolerance) = (self.z.as_ref(), self.norm, self.tolerance);
-        let CgState { solution, best, r, columns, .. } = &mut self.state;
+        let CgState { solution, best_x: best, r, columns, .. } = &mut self.state;
         columns.retain_mut(|column| {
             let (j, rz) = (column.j, dot_of(r.as_ref(), column.j, z, column.j));
-            let residual = residual_norm(norm, rz, r.as_ref(), j) / column.scale;
-            column.stalls = if residual > PROGRESS_RATIO * column.best_residual { column.stalls } else { 0 };
+            let residual = residual_norm(norm, rz, r.as_ref(), j) / column.right_side_norm;
+            column.stalled_iterations =
+                if residual > PROGRESS_RATIO * column.best_residual { column.stalled_iterations } else { 0 };
             if residual < column.best_residual {
                 column.best_residual = residual;
                 best.col_mut(j).copy_from(solution.x.col(j));
@@ -272,13 +273,13 @@ impl Iteration<'_> {
             if rz > RESTART_RATIO * column.recurrence_rz {
                 column.rz = 0.0;
             }
-            let stalled = column.stalls >= patience(solution.x.nrows());
-            let converged = residual <= tolerance;
-            if !converged && (stalled || last) {
+            let is_stalled = column.stalled_iterations >= max_stalled_iterations(solution.x.nrows());
+            let is_converged = residual <= tolerance;
+            if !is_converged && (is_stalled || is_last) {
                 solution.x.col_mut(j).copy_from(best.col(j));
             }
-            solution.converged &= converged || !(stalled || last);
-            !(converged || stalled || last)
+            solution.has_converged &= is_converged || !(is_stalled || is_last);
+            !(is_converged || is_stalled || is_last)
         });
         Ok(())
     }

@@ -16,17 +16,17 @@ pub(crate) struct CgSolution {
     /// True residual of each column in the requested norm, relative to the norm of its right side.
     pub(crate) residuals: Vec<f64>,
     /// False if a column ended above the requested residual.
-    pub(crate) converged: bool,
+    pub(crate) has_converged: bool,
 }
 
 impl CgSolution {
-    pub(crate) fn residual(&self) -> f64 {
+    pub(crate) fn max_residual(&self) -> f64 {
         self.residuals.iter().copied().fold(0.0, f64::max)
     }
 
     /// Rejects a solution with too large a residual; `remedy` completes the message.
     pub(crate) fn check(&self, remedy: &'static str) -> Result<()> {
-        let (residual, iterations) = (self.residual(), self.iterations.iter().copied().max().unwrap_or(0));
+        let (residual, iterations) = (self.max_residual(), self.iterations.iter().copied().max().unwrap_or(0));
         if residual < MAX_RESIDUAL { Ok(()) } else { Err(Error::NotConverged { residual, iterations, remedy }) }
     }
 
@@ -41,7 +41,7 @@ impl CgSolution {
 /// State of a right side that is still iterating.
 pub(super) struct RunningColumn {
     pub(super) j: usize,
-    pub(super) scale: f64,
+    pub(super) right_side_norm: f64,
     /// rᵀz; 0 if the search direction restarts.
     pub(super) rz: f64,
     /// rᵀz of the recurrence, while the true residual is computed.
@@ -49,13 +49,13 @@ pub(super) struct RunningColumn {
     /// Smallest true residual so far: the residual of the best x. The first x is 0.
     pub(super) best_residual: f64,
     /// Number of iterations since the true residual last improved.
-    pub(super) stalls: usize,
+    pub(super) stalled_iterations: usize,
 }
 
 pub(super) struct CgState {
     pub(super) solution: CgSolution,
     /// x with the smallest true residual, by right side.
-    pub(super) best: Mat<f64>,
+    pub(super) best_x: Mat<f64>,
     /// Residuals, by right side.
     pub(super) r: Mat<f64>,
     /// Directions, by right side.
@@ -67,15 +67,22 @@ pub(super) struct CgState {
 impl CgState {
     pub(super) fn new(b: MatRef<'_, f64>) -> Self {
         let (n, t) = b.shape();
-        let column = |j| RunningColumn { j, scale: 0.0, rz: 0.0, recurrence_rz: 0.0, best_residual: 1.0, stalls: 0 };
+        let column = |j| RunningColumn {
+            j,
+            right_side_norm: 0.0,
+            rz: 0.0,
+            recurrence_rz: 0.0,
+            best_residual: 1.0,
+            stalled_iterations: 0,
+        };
         Self {
             solution: CgSolution {
                 x: Mat::zeros(n, t),
                 iterations: vec![0; t],
                 residuals: vec![0.0; t],
-                converged: true,
+                has_converged: true,
             },
-            best: Mat::zeros(n, t),
+            best_x: Mat::zeros(n, t),
             r: b.to_owned(),
             p: Mat::zeros(n, t),
             columns: (0..t).map(column).collect(),
@@ -85,20 +92,23 @@ impl CgState {
 
 impl Persist for CgState {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        for (name, matrix) in [("x", &self.solution.x), ("best", &self.best), ("r", &self.r), ("p", &self.p)] {
+        for (name, matrix) in [("x", &self.solution.x), ("best", &self.best_x), ("r", &self.r), ("p", &self.p)] {
             (0..matrix.ncols()).for_each(|j| out.put(&format!("{name}{j}"), matrix.col_as_slice(j)));
         }
         out.put_owned("iterations", self.solution.iterations.iter().map(|i| *i as u64).collect());
         out.put("residuals", &self.solution.residuals);
-        out.one("converged", u64::from(self.solution.converged));
+        out.one("converged", u64::from(self.solution.has_converged));
         out.put_owned("columns", self.columns.iter().map(|c| c.j as u64).collect());
-        out.put_owned("stalls", self.columns.iter().map(|c| c.stalls as u64).collect());
-        out.put_owned("scalars", self.columns.iter().flat_map(|c| [c.scale, c.rz, c.best_residual]).collect());
+        out.put_owned("stalls", self.columns.iter().map(|c| c.stalled_iterations as u64).collect());
+        out.put_owned(
+            "scalars",
+            self.columns.iter().flat_map(|c| [c.right_side_norm, c.rz, c.best_residual]).collect(),
+        );
     }
 
     fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
         for (name, matrix) in
-            [("x", &mut self.solution.x), ("best", &mut self.best), ("r", &mut self.r), ("p", &mut self.p)]
+            [("x", &mut self.solution.x), ("best", &mut self.best_x), ("r", &mut self.r), ("p", &mut self.p)]
         {
             for j in 0..matrix.ncols() {
                 from.fill(&format!("{name}{j}"), matrix.col_as_slice_mut(j))?;
@@ -108,13 +118,20 @@ impl Persist for CgState {
         from.fill("iterations", &mut iterations)?;
         self.solution.iterations = iterations.iter().map(|i| *i as usize).collect();
         from.fill("residuals", &mut self.solution.residuals)?;
-        self.solution.converged = from.one::<u64>("converged")? != 0;
+        self.solution.has_converged = from.one::<u64>("converged")? != 0;
         let (columns, stalls) = (from.read::<u64>("columns")?, from.read::<u64>("stalls")?);
         let scalars = from.read::<f64>("scalars")?;
         let parts = columns.iter().zip(&stalls).zip(scalars.as_chunks::<3>().0);
-        let column = |((&j, &stalls), &[scale, rz, proven]): ((&u64, &u64), &[f64; 3])| {
+        let column = |((&j, &stalls), &[scale, rz, best_residual]): ((&u64, &u64), &[f64; 3])| {
             let (j, stalls) = (j as usize, stalls as usize);
-            RunningColumn { j, scale, rz, recurrence_rz: 0.0, best_residual: proven, stalls }
+            RunningColumn {
+                j,
+                right_side_norm: scale,
+                rz,
+                recurrence_rz: 0.0,
+                best_residual,
+                stalled_iterations: stalls,
+            }
         };
         self.columns = parts.map(column).collect();
         Ok(())

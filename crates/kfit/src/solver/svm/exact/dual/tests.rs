@@ -28,8 +28,15 @@ fn working_sets_reach_the_objective_of_the_whole_matrix() {
             continue;
         }
         let c = if total > 0.0 { 10.0 / n as f64 } else { 3.0 };
-        let rows: Vec<Row> = y.iter().map(|y| Row { y: *y, c }).collect();
-        let terms = ProblemOptions { loss, intercept, total, cost: 1.0, gap: 1e-6, patience: usize::MAX };
+        let rows: Vec<TargetAndCost> = y.iter().map(|y| TargetAndCost { y: *y, c }).collect();
+        let terms = ProblemOptions {
+            loss,
+            intercept,
+            multiplier_sum: total,
+            typical_cost: 1.0,
+            gap_tolerance: 1e-6,
+            max_idle_steps: usize::MAX,
+        };
         let shift = if intercept == Intercept::Penalised { 1.0 } else { 0.0 };
         let points = KernelPoints { kernel: &*kernel, x, shift };
         let solve = |mut gram: Gram<'_, f64>, workers: &Workers| {
@@ -56,7 +63,7 @@ fn working_sets_reach_the_objective_of_the_whole_matrix() {
         }
         let difference = (whole_matrix.primal - small_cache.primal).abs() / whole_matrix.primal.abs();
         assert!(difference <= 2e-6, "{loss:?} {intercept}: {} {}", whole_matrix.primal, small_cache.primal);
-        assert!(small_cache.rounds > 1 && whole_matrix.primal.abs() > 0.0);
+        assert!(small_cache.round_count > 1 && whole_matrix.primal.abs() > 0.0);
     }
 }
 
