@@ -158,7 +158,7 @@ pub enum Error {
 
 impl Error {
     /// Adds the memory of other work, in bytes, to the budget that the message names: see
-    /// [`kstore::Error::with_other_bytes`].
+    /// [`kstore::Error::with_reserved`].
     #[must_use]
     #[doc(hidden)]
     pub fn with_reserved(self, reserved_bytes: usize) -> Self {

@@ -46,7 +46,7 @@ pub fn remove_temporaries() {
     }
 }
 
-/// Starts to record committed outputs, for [`written_outputs`].
+/// Starts to record committed outputs, for [`committed_outputs`].
 pub fn watch_outputs() {
     with_files(|files| files.committed_outputs = Some(Vec::new()));
 }
@@ -158,7 +158,7 @@ impl AtomicFile {
         let file = writer.into_inner().map_err(|error| io_error(error.into_error()))?;
         file.as_file().sync_all().map_err(io_error)?;
         // under the lock, so that renaming and recording are one step for `stop_outputs` and
-        // `written_outputs`
+        // `committed_outputs`
         with_files(|files| {
             if files.outputs_stopped && self.is_output {
                 return Err(Error::Interrupted);

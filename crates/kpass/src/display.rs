@@ -99,7 +99,7 @@ pub fn escape_lines(text: &str) -> Cow<'_, str> {
 /// Returns a JSON text in which the control characters of strings are JSON escapes.
 ///
 /// ```
-/// assert_eq!(kpass::display::escaped_json("{\"a\u{202e}\": 1}"), "{\"a\\u202e\": 1}");
+/// assert_eq!(kpass::display::escape_json("{\"a\u{202e}\": 1}"), "{\"a\\u202e\": 1}");
 /// ```
 pub fn escape_json(json: &str) -> Cow<'_, str> {
     escape_controls(json, |_| false, |letter| format!("\\u{:04x}", u32::from(letter)))

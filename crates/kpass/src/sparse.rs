@@ -232,7 +232,7 @@ pub fn entries<T: Float>(row: &[T]) -> (&[T], &[T]) {
     (&indices[..count], &values[..count])
 }
 
-/// Returns the rows, each padded from `width` to `new_width`, which must not be smaller.
+/// Returns the rows, each padded from `width` to `new_row_len`, which must not be smaller.
 pub fn widen_rows<T: Float>(rows: &[T], row_len: usize, new_row_len: usize) -> Vec<T> {
     let mut widened = Vec::with_capacity(rows.len() / row_len.max(1) * new_row_len);
     for row in rows.chunks_exact(row_len.max(1)) {

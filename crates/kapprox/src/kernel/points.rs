@@ -236,7 +236,7 @@ pub(super) fn sum_panels<T: Real>(
     }
 }
 
-/// Returns the sum of one row, bit-identical to [`fold_panels`].
+/// Returns the sum of one row, bit-identical to [`sum_panels`].
 pub(super) fn sum_row<T: Real>(row: &[T], (add, factor): (impl Fn(f64, f64) -> f64, f64)) -> T {
     vectorised!(T::from_f64(row.iter().fold(0.0, |sum, value| add(sum, value.to_f64())) * factor))
 }

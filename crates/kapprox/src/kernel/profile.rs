@@ -97,7 +97,7 @@ pub(crate) trait Argument: Debug + Send + Sync + 'static {
     fn frame<T: Real>(&self, z: MatRef<'_, T>) -> Frame<T> {
         Frame::identity(z.ncols())
     }
-    /// Runs an engine with the values `profile(argument)`. If `differentiated` is true, `profile`
+    /// Runs an engine with the values `profile(argument)`. If `is_derivative` is true, `profile`
     /// is a derivative, and the arguments are computed accurately enough for it.
     fn run<T: Real, E: Engine<T>>(&self, engine: E, profile: impl ScalarFunction<T>, is_derivative: bool) -> E::Output;
     /// Returns the derivative of the argument with respect to a feature of x, up to a constant

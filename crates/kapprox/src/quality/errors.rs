@@ -155,7 +155,7 @@ fn estimate_norm(squared_norms: &[f64], n: f64) -> Measure {
     sqrt_estimate(n * mean, n * standard_error(squared_norms.iter().map(|square| square - mean), n))
 }
 
-/// Estimates √(Σ `errors` / Σ `wholes`), where the sums run over all n columns, from the values of
+/// Estimates √(Σ `errors` / Σ `squared_kernel_norms`), where the sums run over all n columns, from the values of
 /// c columns.
 fn estimate_ratio(squared_error_norms: &[f64], squared_kernel_norms: &[f64], n: f64) -> Measure {
     let c = squared_error_norms.len() as f64;

@@ -29,7 +29,7 @@ pub(super) fn has_overflow<T: Real>(values: impl Iterator<Item = T>) -> bool {
     values.fold(T::ZERO, |largest, value| largest.larger(value.magnitude())) >= T::LARGEST
 }
 
-/// Buffers for [`Model::predict_with`]: kernel values of a few rows, and the scratch of the kernel.
+/// Buffers for [`Model::predict_with_scratch`]: kernel values of a few rows, and the scratch of the kernel.
 #[derive(Clone, Debug)]
 pub struct PredictScratch<T> {
     kernel_values: Vec<T>,
@@ -84,7 +84,7 @@ impl<T: Real> Model<T> {
         Ok(())
     }
 
-    /// Predicts as [`predict_with`](Self::predict_with) does, without checking shapes.
+    /// Predicts as [`predict_with_scratch`](Self::predict_with_scratch) does, without checking shapes.
     pub(super) fn predict_few(
         &self,
         sections: LandmarkSections<'_, T>,

@@ -3,7 +3,7 @@
 //!
 //! | rows | call |
 //! | --- | --- |
-//! | one, without allocation | [`Predictor::predict_with`] |
+//! | one, without allocation | [`Predictor::predict_with_scratch`] |
 //! | a slice | [`Predictor::predict`] |
 //! | a table of any size | [`Predictor::scores`], segment by segment |
 //! | a table, to a file | [`Predictor::write`] |
@@ -77,7 +77,7 @@ enum AnyPreparedModel {
 /// The quantity that differs between precisions, for [`Error::Shape`].
 const ELEMENT_BYTES: &str = "bytes of an element of the scratch";
 
-/// Buffers for [`Predictor::predict_with`], reused for many rows.
+/// Buffers for [`Predictor::predict_with_scratch`], reused for many rows.
 #[derive(Clone, Debug)]
 pub struct RowScratch(AnyRowScratch);
 
@@ -273,7 +273,7 @@ impl Predictor {
         either!(AnyPreparedModel: &self.0, typed => typed.model.component_count())
     }
 
-    /// Allocates buffers for [`Predictor::predict_with`].
+    /// Allocates buffers for [`Predictor::predict_with_scratch`].
     pub fn scratch(&self) -> RowScratch {
         RowScratch(either!(AnyPreparedModel to AnyRowScratch: &self.0, typed => typed.scratch()))
     }

@@ -56,7 +56,7 @@ const STACK_BYTES: usize = 2 << 20;
 const DEFAULT_CACHE_BYTES: usize = 32 << 20;
 
 /// Returns the largest number of threads, at most `requested`, whose address space fits half of the
-/// [`address_limit`] together with the current address space of the process. A thread reserves its
+/// [`address_space_limit`] together with the current address space of the process. A thread reserves its
 /// stack and, for matrix products, twice the size of the largest cache. It never touches
 /// most of this memory.
 pub fn allowed_threads(requested: usize) -> usize {

@@ -80,9 +80,9 @@ struct LotSchedule {
     /// First segments of the lots that this process has claimed in this pass.
     claimed_lots: BTreeSet<u64>,
     /// First segments of the lots that this process has not tried to claim yet. The lots of
-    /// `folded_before` come first.
+    /// `reduced_before` come first.
     unclaimed_lots: VecDeque<u64>,
-    /// Start of the pass, the time that the lots of `folded_before` took, and the longest such time
+    /// Start of the pass, the time that the lots of `reduced_before` took, and the longest such time
     /// of the previous passes: an estimate of the cost of recomputing the values that another
     /// process has cached.
     pass_start: Option<Instant>,

@@ -65,7 +65,7 @@ impl<B> BufferPool<B> {
     /// Runs `work` with a buffer that no other thread uses; `make` creates one if all are in use.
     ///
     /// ```
-    /// let pool = kpass::Pool::default();
+    /// let pool = kpass::BufferPool::default();
     /// pool.with(|| vec![0; 3], |buffer: &mut Vec<i32>| buffer[1] = 7);
     /// assert_eq!(pool.with(Vec::new, |buffer| buffer.clone()), [0, 7, 0]);
     /// ```

@@ -109,7 +109,7 @@ fn best_multiple(scores: &[(f64, Option<f64>)]) -> usize {
     smallest.filter(|(_, gcv)| scores[0].1.is_none_or(|median| *gcv < MAX_GCV_RATIO * median)).map_or(0, |(i, _)| i)
 }
 
-/// Draws a uniform sample of about [`settings::length_rows`] rows, with their targets.
+/// Draws a uniform sample of about [`settings::length_scale_rows`] rows, with their targets.
 fn draw_rows<T: Real>(
     source: &dyn RowSource<T>,
     n: u64,

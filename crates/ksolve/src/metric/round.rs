@@ -123,7 +123,7 @@ impl<T: Real> RoundData<'_, T> {
         Ok(surface.cells.iter().filter_map(|cell| cell.gcv).min_by(f64::total_cmp))
     }
 
-    /// Fits at the best lambda. The search for the best lambda starts at index `near_lambda`.
+    /// Fits at the best lambda. The search for the best lambda starts at index `near_lambda_index`.
     pub(super) fn fit(
         &self,
         metric: Option<Arc<Metric>>,
@@ -177,7 +177,7 @@ impl<T: Real> RoundData<'_, T> {
     }
 
     /// Returns the index of the best lambda and its held-out error. The search starts at
-    /// `near_lambda`, because a round resembles the previous round, and moves to the neighbouring
+    /// `near_lambda_index`, because a round resembles the previous round, and moves to the neighbouring
     /// lambda while the error falls. Of equal errors, the larger lambda wins. If the largest fold
     /// has many rows, the search compares errors on this fold only.
     fn best_lambda_index(

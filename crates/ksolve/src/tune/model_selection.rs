@@ -327,7 +327,7 @@ fn get_or_time<V: serde::Serialize + serde::de::DeserializeOwned>(
 }
 
 /// A class is rare if its fraction of the rows is below this number.
-/// [`ModelSelection::choose_measure`] then replaces the error rate, if the class has at least this
+/// [`ModelSelection::select_measure`] then replaces the error rate, if the class has at least this
 /// minimum number of rows.
 const RARE_FRACTION: f64 = 0.1;
 const MIN_RARE_ROWS: f64 = 30.0;

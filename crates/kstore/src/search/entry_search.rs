@@ -1,7 +1,7 @@
 //! The pass that learns entries: the words of texts, the number of rows with each word, and the
 //! largest values of columns.
 //!
-//! Words are counted in one pass, at most [`MAX_COUNTED_RUNS`] words at a time. If a row or a merge
+//! Words are counted in one pass, at most [`MAX_COUNTED_NGRAMS`] words at a time. If a row or a merge
 //! of states exceeds this number, the rarest words are dropped until at most half of the words
 //! remain. Rows and merges depend on row numbers only, and therefore the dropped words do too. Of
 //! the words that remain, the words that occur in the most rows become features; ties are broken

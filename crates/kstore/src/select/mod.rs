@@ -90,7 +90,7 @@ pub struct Selection {
     #[serde(skip)]
     pub sparse: bool,
     /// Text columns whose words are counted. Each entry is the name of a column, optionally with
-    /// what is counted, such as `comment` or `comment:char(3,5)`: see [`crate::encoding::Grams`].
+    /// what is counted, such as `comment` or `comment:char(3,5)`: see [`crate::encoding::NGrams`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub text: Vec<String>,
     /// Weighting of the entries of sparse rows and of word counts. `None` selects the default: no

@@ -3,7 +3,7 @@
 //!
 //! In a one-vs-rest SVM the held-out rows have cost 0, so that all SVMs share the passes over the
 //! features. A one-vs-one SVM has its own copy of the rows of its two classes
-//! ([`StoredFeatures::only_classes`]). The SVMs are fitted along a path of regularisation
+//! ([`StoredFeatures::select_classes`]). The SVMs are fitted along a path of regularisation
 //! parameters, strongest first. Each fit starts from the multipliers for the parameter before it.
 //! They are feasible, because a weaker parameter has wider bounds.
 //!

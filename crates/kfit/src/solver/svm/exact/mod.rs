@@ -412,7 +412,7 @@ impl<'a, T: Real> ExactSvmProblem<'a, T> {
     }
 }
 
-/// Returns two stages: the statistics of the columns, and the solution of the SVMs. `at_once` SVMs
+/// Returns two stages: the statistics of the columns, and the solution of the SVMs. `concurrent_problems` SVMs
 /// are solved at the same time, each on at most all rows.
 pub(super) fn stages(
     request: &FitRequest<'_>,
