@@ -19,15 +19,16 @@ mod tier;
 mod tile;
 
 use context::{FeatureBuffers, VisitContext};
-pub use fit_data::{FEWER_DIRECTIONS, GRAM_PASS};
-pub use fit_data::{FitData, SectionPoints};
+pub(crate) use fit_data::FEWER_DIRECTIONS;
+pub use fit_data::{FitData, GRAM_PASS, SectionPoints};
 pub use gather::{GatherOptions, GatheredSums};
 pub use reduction::{RowValues, Sums};
 pub(crate) use row_selection::selection_bytes;
 use stored::FeatureStore;
 pub use stored::StopOnly;
 pub use tier::FeatureTier;
-pub use tier::{STATES_PER_FOLD, values_bytes};
+pub use tier::STATES_PER_FOLD;
+pub(crate) use tier::values_bytes;
 pub use tile::Tile;
 use tile::{TileVisitor, WIDEN_ROWS, Widen};
 
@@ -237,7 +238,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
 
     /// Returns the total weight of the rows outside a fold, or of all rows for `None`. If rows have
     /// no weights, each row counts 1.
-    pub fn weight_outside(&self, left_out: Option<u16>) -> f64 {
+    pub(crate) fn weight_outside(&self, left_out: Option<u16>) -> f64 {
         self.weights.total((0..self.n).filter(|i| left_out.is_none_or(|fold| self.folds[*i] != fold)))
     }
 
@@ -248,7 +249,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     }
 
     /// The seed of random choices.
-    pub fn seed(&self) -> u64 {
+    pub(crate) fn seed(&self) -> u64 {
         self.context.seed
     }
 

@@ -10,7 +10,7 @@ pub const STATES_PER_FOLD: usize = 3;
 
 /// Returns the bytes of row values in the states of a reduction. Together the states contain the
 /// values of all rows, and a vector that grows doubles its capacity.
-pub fn values_bytes(count: usize, element: usize) -> usize {
+pub(crate) fn values_bytes(count: usize, element: usize) -> usize {
     count.saturating_mul(3 * element)
 }
 

@@ -108,7 +108,7 @@ impl<N: Real> Widen<f64> for StoredFeatures<'_, N> {
 
 impl<T: Real> StoredFeatures<'_, T> {
     /// Returns the features in f64, without targets, classes, folds and weights.
-    pub fn widened(&self) -> StoredFeatures<'_, f64> {
+    pub(crate) fn widened(&self) -> StoredFeatures<'_, f64> {
         let features = StoredFeatures::without_targets(
             self.context,
             Phi::Wide(self),

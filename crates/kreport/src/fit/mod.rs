@@ -86,6 +86,7 @@ impl ResourceReport {
 
 /// A model file that was written.
 #[derive(Clone, Debug, serde::Serialize)]
+#[non_exhaustive]
 pub struct ModelFile {
     /// Path of the model file.
     #[serde(rename = "model", serialize_with = "kstore::display::lossy_path")]

@@ -68,7 +68,7 @@ impl<'a, T: Real> LengthScales<'a, T> {
 }
 
 #[doc(hidden)]
-pub fn apply_metric<T: Real>(sample: &RowSample<T>, metric: &Metric) -> RowSample<T> {
+pub(crate) fn apply_metric<T: Real>(sample: &RowSample<T>, metric: &Metric) -> RowSample<T> {
     let mut x = vec![T::default(); sample.len() * metric.outputs()];
     metric.apply(&sample.x, &mut x);
     RowSample { rows: sample.rows.clone(), x, d: metric.outputs(), weights: sample.weights.clone() }
