@@ -335,7 +335,7 @@ impl TuneReport {
 
     /// Formats the errors on new rows of other kinds.
     fn other_row_errors(&self) -> impl Iterator<Item = String> {
-        self.elsewhere.iter().map(|ShiftScore { rows, folds, apart }| {
+        self.elsewhere.iter().map(|ShiftScore { rows, folds, apart, .. }| {
             let how = folds
                 .as_ref()
                 .map_or(String::new(), |folds| format!("; --folds {folds} selects the model for such rows"));
