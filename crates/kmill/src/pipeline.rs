@@ -45,7 +45,7 @@ impl FitOptions {
         parameters: Options,
     ) -> Result<Self> {
         let without_target = selection.targets.is_empty();
-        let fit = Fit::solver(solver)?
+        let mut fit = Fit::solver(solver)?
             .options(parameters)
             .rows(selection)
             .clip(!map_args.no_clip)
@@ -54,10 +54,18 @@ impl FitOptions {
             .map(map_args.map.clone())
             .seed(map_args.seed)
             .precision(map_args.precision);
-        let fit = map_args.landmarks.iter().cloned().fold(fit, Fit::landmarks);
-        let fit = map_args.scale.into_iter().fold(fit, Fit::scaling);
-        let fit = map_args.rank.into_iter().fold(fit, Fit::rank);
-        let fit = map_args.candidates.into_iter().fold(fit, Fit::candidates);
+        if let Some(landmarks) = &map_args.landmarks {
+            fit = fit.landmarks(landmarks.clone());
+        }
+        if let Some(scaling) = map_args.scale {
+            fit = fit.scaling(scaling);
+        }
+        if let Some(rank) = map_args.rank {
+            fit = fit.rank(rank);
+        }
+        if let Some(candidates) = map_args.candidates {
+            fit = fit.candidates(candidates);
+        }
         if fit.task()?.has_target() && without_target {
             let why = "it learns from a target; name its column: --target y";
             return Err(Error::Missing { option: "--target", solver: solver.to_string(), why });

@@ -137,8 +137,8 @@ pub fn truncated(text: &str) -> Cow<'_, str> {
 /// would be many.
 ///
 /// ```
-/// assert_eq!(kpass::display::number(0.5), "0.5");
-/// assert_eq!(kpass::display::number(-1e300), "-1e300");
+/// assert_eq!(kpass::display::format_number(0.5), "0.5");
+/// assert_eq!(kpass::display::format_number(-1e300), "-1e300");
 /// ```
 pub fn format_number(value: f64) -> String {
     let plain = value.to_string();

@@ -28,10 +28,11 @@ impl Job {
 }
 
 /// Returns the fit with the rows of `landmarks` as its landmarks, and with its files opened.
-pub(crate) fn with_inputs(fit: Fit, selected: &SelectedTable, landmarks: Option<&Table>) -> ksolve::Result<Fit> {
+pub(crate) fn with_inputs(mut fit: Fit, selected: &SelectedTable, landmarks: Option<&Table>) -> ksolve::Result<Fit> {
     let columns = Selection { features: selected.feature_names(), ..Selection::default() };
-    let rows = landmarks.map(|table| table.0.select(&columns)).transpose()?;
-    let fit = rows.into_iter().map(|rows| LandmarkSource::Rows(Box::new(rows))).fold(fit, Fit::landmarks);
+    if let Some(table) = landmarks {
+        fit = fit.landmarks(LandmarkSource::Rows(Box::new(table.0.select(&columns)?)));
+    }
     fit.opened(selected, &TextOptions::default())
 }
 

@@ -33,13 +33,20 @@ impl RunText {
     /// Returns a run with these resources.
     pub(crate) fn run<'a>(&self, scratch: Option<&'a Scratch>) -> PyResult<Run<'a>> {
         let memory = self.memory.as_deref().map(kstore::budget::parse_bytes).transpose().map_err(to_py_err)?;
-        let run = memory.into_iter().fold(Run::new(), Run::memory);
-        let run = match self.threads {
-            Some(0) => return Err(PyValueError::new_err("`threads` 0: expected an integer of at least 1")),
-            Some(threads) => run.threads(threads),
-            None => run,
-        };
-        Ok(scratch.into_iter().fold(run, Run::scratch))
+        let mut run = Run::new();
+        if let Some(memory) = memory {
+            run = run.memory(memory);
+        }
+        if let Some(threads) = self.threads {
+            if threads == 0 {
+                return Err(PyValueError::new_err("`threads` 0: expected an integer of at least 1"));
+            }
+            run = run.threads(threads);
+        }
+        if let Some(scratch) = scratch {
+            run = run.scratch(scratch);
+        }
+        Ok(run)
     }
 }
 

@@ -135,7 +135,10 @@ impl Search {
         if let Some(work) = &self.work {
             tune = tune.work(work.parse().map_err(|why| Error::option("work", work, why))?);
         }
-        Ok(self.time().into_iter().fold(tune, Tune::time))
+        if let Some(time) = self.time() {
+            tune = tune.time(time);
+        }
+        Ok(tune)
     }
 }
 

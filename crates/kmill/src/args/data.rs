@@ -62,16 +62,34 @@ pub(crate) struct TextArgs {
 
 impl TextArgs {
     pub(crate) fn text_options(&self) -> TextOptions {
-        let options = TextOptions::default().infer_rows(self.infer_rows.unwrap_or(TextOptions::INFER_ROWS));
-        let options = self.delimiter.into_iter().fold(options, TextOptions::delimiter);
-        let options = self.decimal.into_iter().fold(options, TextOptions::decimal);
-        let options = self.skip_lines.into_iter().fold(options, TextOptions::skip_lines);
-        let options = options.types(self.types.iter().cloned().collect()).missing_words(self.missing_words.clone());
-        let options = self.width.into_iter().fold(options, TextOptions::width);
-        let options = if self.no_header { options.without_header() } else { options };
-        let options = if self.no_quotes { options.without_quotes() } else { options };
-        let options = if self.pad_rows { options.pad_rows() } else { options };
-        let options = if self.zero_based { options.zero_based() } else { options };
+        let mut options = TextOptions::default()
+            .infer_rows(self.infer_rows.unwrap_or(TextOptions::INFER_ROWS))
+            .types(self.types.iter().cloned().collect())
+            .missing_words(self.missing_words.clone());
+        if let Some(delimiter) = self.delimiter {
+            options = options.delimiter(delimiter);
+        }
+        if let Some(mark) = self.decimal {
+            options = options.decimal(mark);
+        }
+        if let Some(count) = self.skip_lines {
+            options = options.skip_lines(count);
+        }
+        if let Some(width) = self.width {
+            options = options.width(width);
+        }
+        if self.no_header {
+            options = options.without_header();
+        }
+        if self.no_quotes {
+            options = options.without_quotes();
+        }
+        if self.pad_rows {
+            options = options.pad_rows();
+        }
+        if self.zero_based {
+            options = options.zero_based();
+        }
         if self.sparse { options.sparse() } else { options }
     }
 }

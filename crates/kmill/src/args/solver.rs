@@ -118,7 +118,10 @@ impl FromArgMatches for SolverArgs {
         let add_value = |options: Options, &Parameter { name, kind, .. }: &Parameter| match kind {
             ParameterKind::Flag if !matches.get_flag(name) => options,
             ParameterKind::Flag => options.set(name, true),
-            _ => matches.get_one::<String>(name).into_iter().fold(options, |given, text| given.set(name, text)),
+            _ => match matches.get_one::<String>(name) {
+                Some(text) => options.set(name, text),
+                None => options,
+            },
         };
         let former = FORMER_FLAGS.into_iter().filter(|(flag, ..)| matches.get_flag(flag));
         let options = former.fold(Options::new(), |options, (_, name, value)| options.set(name, value));

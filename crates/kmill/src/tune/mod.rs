@@ -166,12 +166,23 @@ fn build_search(args: &TuneArgs, fit: Fit) -> Result<Tune> {
         landmarks: landmarks.is_some(),
         scaling: scale.is_some(),
     };
-    let search = Tune::new(&args.solver, fit).fixed(provided).score(args.score).sample(args.sample);
-    let search = args.kernels.iter().cloned().fold(search, Tune::kernels);
-    let search = args.factors.iter().fold(search, |search, factors| search.factors(factors));
-    let search = args.measure.into_iter().fold(search, Tune::measure);
-    let search = args.work.into_iter().fold(search, Tune::work);
-    Ok(args.time.into_iter().fold(search, Tune::time))
+    let mut search = Tune::new(&args.solver, fit).fixed(provided).score(args.score).sample(args.sample);
+    if let Some(kernels) = &args.kernels {
+        search = search.kernels(kernels.clone());
+    }
+    if let Some(factors) = &args.factors {
+        search = search.factors(factors);
+    }
+    if let Some(measure) = args.measure {
+        search = search.measure(measure);
+    }
+    if let Some(work) = args.work {
+        search = search.work(work);
+    }
+    if let Some(time) = args.time {
+        search = search.time(time);
+    }
+    Ok(search)
 }
 
 fn search_and_fit<T: kapprox::Real>(

@@ -20,8 +20,14 @@ pub(super) struct ResourceLimits {
 
 impl ResourceLimits {
     pub(super) fn run(self) -> Run<'static> {
-        let run = self.memory.into_iter().fold(Run::new(), Run::memory);
-        self.threads.into_iter().fold(run, Run::threads)
+        let mut run = Run::new();
+        if let Some(memory) = self.memory {
+            run = run.memory(memory);
+        }
+        if let Some(threads) = self.threads {
+            run = run.threads(threads);
+        }
+        run
     }
 }
 

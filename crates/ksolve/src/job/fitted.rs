@@ -85,9 +85,13 @@ impl Fit {
         };
         // the memory plan of a sum does not depend on its weights
         let sum = kernels.iter().cloned().reduce(std::ops::Add::add);
-        let fit = sum.into_iter().fold(self.clone(), Self::kernel).plan(selected, run)?;
-        stages.extend(fit.stages);
-        Ok(Forecast { stages, ..fit })
+        let fit = match sum {
+            Some(sum) => self.clone().kernel(sum),
+            None => self.clone(),
+        };
+        let forecast = fit.plan(selected, run)?;
+        stages.extend(forecast.stages);
+        Ok(Forecast { stages, ..forecast })
     }
 
     /// Learns from the selected rows; returns the model and its report.

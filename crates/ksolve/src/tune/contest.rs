@@ -111,8 +111,10 @@ impl Contender {
         let factor = if self.fit.map_spec().is_exact() { share } else { share.sqrt() };
         let lambda = self.lambda.map(|lambda| lambda * factor);
         let lambda_grid = tested.filter(|_| !self.fit.has_penalty()).map(|tested| around(tested, share));
-        let penalties = lambda.map(format_lambda).or(lambda_grid);
-        let fit = penalties.into_iter().fold(self.fit, |fit, lambda| fit.set(parameter::LAMBDA.name, lambda));
+        let fit = match lambda.map(format_lambda).or(lambda_grid) {
+            Some(lambdas) => self.fit.set(parameter::LAMBDA.name, lambdas),
+            None => self.fit,
+        };
         Self { fit, lambda, ..self }
     }
 

@@ -153,7 +153,10 @@ pub fn stand_in(fit: &Fit, score: Score) -> Result<Fit> {
     let folds = settings.folds(&parameter::FOLDS).or(free).map(|folds| settings.grouped_folds(folds)).transpose()?;
     let task = if fit.task()? == Task::Classification { "classification" } else { "regression" };
     let ridge = fit.for_solver(ridge::FAMILY.name)?.with_approximate_map().set("task", task);
-    Ok(folds.into_iter().fold(ridge, |ridge, folds| ridge.set("folds", folds)))
+    Ok(match folds {
+        Some(folds) => ridge.set("folds", folds),
+        None => ridge,
+    })
 }
 
 pub(super) fn check(options: &TuneOptions, features: usize) -> Result<()> {

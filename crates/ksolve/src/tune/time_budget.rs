@@ -106,7 +106,10 @@ impl FeasibleFit {
     #[must_use]
     pub fn apply_to(&self, fit: Fit) -> Fit {
         let fit = at_ranks(fit, &self.ranks);
-        self.leaf_rows.into_iter().fold(fit, |fit, rows| fit.set(ridge::LEAF_ROWS.name, rows))
+        match self.leaf_rows {
+            Some(rows) => fit.set(ridge::LEAF_ROWS.name, rows),
+            None => fit,
+        }
     }
 
     /// Returns the command-line options that repeat this fit on any machine.
@@ -207,7 +210,10 @@ fn at_ranks(fit: Fit, ranks: &[usize]) -> Fit {
     if fit.family().reads(&parameter::RANKS) {
         return fit.set("ranks", format_ranks(ranks));
     }
-    ranks.last().into_iter().fold(fit, |fit, rank| fit.rank(*rank))
+    match ranks.last() {
+        Some(rank) => fit.rank(*rank),
+        None => fit,
+    }
 }
 
 /// Formats ranks as the command accepts them: `500,1000`.
