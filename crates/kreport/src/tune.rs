@@ -17,6 +17,7 @@ use std::{collections::HashSet, fmt};
 
 /// A row of the table of the search: the scores of a kernel at one rank and lambda, on one sample.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[non_exhaustive]
 pub struct TuneRow {
     /// Index of the comparison (rung of successive halving), from 0.
     pub rung: usize,
@@ -55,6 +56,7 @@ pub static COLUMNS: [(&str, Column<TuneRow>); 12] = [
 
 /// The report of a search.
 #[derive(Clone, Debug, serde::Serialize)]
+#[non_exhaustive]
 pub struct TuneReport {
     /// Name of the solver. If the solver was `any`, name of the winning solver.
     pub solver: String,
@@ -335,7 +337,7 @@ impl TuneReport {
 
     /// Formats the errors on new rows of other kinds.
     fn other_row_errors(&self) -> impl Iterator<Item = String> {
-        self.elsewhere.iter().map(|ShiftScore { rows, folds, apart }| {
+        self.elsewhere.iter().map(|ShiftScore { rows, folds, apart, .. }| {
             let how = folds
                 .as_ref()
                 .map_or(String::new(), |folds| format!("; --folds {folds} selects the model for such rows"));

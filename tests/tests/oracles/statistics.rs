@@ -210,7 +210,9 @@ fn the_same_bits_wherever_features_are_kept_and_however_many_threads() {
     let options = (TrainOptions { kernel: of("x0"), second_kernel: Some(of("x1..x2")), rank: 40, ..options.0 }, 5);
     let usual = on::<f32>(USUAL, "hsic", TestInput::Columns(&all), &options);
     let three = on::<f32>(Machine { threads: 3, ..USUAL }, "hsic", TestInput::Columns(&all), &options);
-    assert_eq!(usual, TestOutcome { planned_bytes: usual.planned_bytes, ..three });
+    let mut three = three;
+    three.planned_bytes = usual.planned_bytes;
+    assert_eq!(usual, three);
     assert_eq!(usual.statistic.permuted.len(), 5);
 }
 

@@ -12,7 +12,7 @@ use std::fmt::Debug;
 
 /// Reason in the warning that there are fewer components than requested: the features vary in too
 /// few directions.
-pub const FEWER_DIRECTIONS: &str =
+pub(crate) const FEWER_DIRECTIONS: &str =
     "the features have no further directions of variation; use more rows or raise `rank`";
 
 /// Name of the pass that sums second moments, and of its stage.
@@ -70,7 +70,7 @@ pub struct FitData<'a, T: Real> {
 
 impl<T: Real> FitData<'_, T> {
     /// The classes of a classification.
-    pub fn classes(&self) -> Option<&Classes> {
+    pub(crate) fn classes(&self) -> Option<&Classes> {
         match self.targets {
             Targets::Classes(classes) => Some(classes),
             Targets::Numeric { .. } => None,
@@ -83,7 +83,7 @@ impl<T: Real> FitData<'_, T> {
     ///
     /// # Errors
     /// Errors of reading the rows and of the reduction.
-    pub fn reduce<F>(&self, name: &str, reduction: &F) -> Result<F::State>
+    pub(crate) fn reduce<F>(&self, name: &str, reduction: &F) -> Result<F::State>
     where
         F: Reduction<T, Error = crate::Error>,
         F::State: Merge + Persist,
@@ -97,7 +97,7 @@ impl<T: Real> FitData<'_, T> {
     }
 
     /// Returns folds with all rows in one fold.
-    pub fn single_fold(&self) -> Result<Folds> {
+    pub(crate) fn single_fold(&self) -> Result<Folds> {
         Folds::new(&FoldSpec::None, self.options.seed, self.source.range(), &[])
     }
 

@@ -19,15 +19,16 @@ mod tier;
 mod tile;
 
 use context::{FeatureBuffers, VisitContext};
-pub use fit_data::{FEWER_DIRECTIONS, GRAM_PASS};
-pub use fit_data::{FitData, SectionPoints};
+pub(crate) use fit_data::FEWER_DIRECTIONS;
+pub use fit_data::{FitData, GRAM_PASS, SectionPoints};
 pub use gather::{GatherOptions, GatheredSums};
 pub use reduction::{RowValues, Sums};
 pub(crate) use row_selection::selection_bytes;
 use stored::FeatureStore;
 pub use stored::StopOnlyObserver;
 pub use tier::FeatureTier;
-pub use tier::{STATES_PER_REDUCTION, row_values_bytes};
+pub use tier::STATES_PER_REDUCTION;
+pub(crate) use tier::row_values_bytes;
 pub use tile::Tile;
 use tile::{CONVERTED_ROWS, ConvertedFeatures, TileVisitor};
 
@@ -242,7 +243,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
 
     /// Returns the total weight of the rows outside a fold, or of all rows for `None`. If rows have
     /// no weights, each row counts 1.
-    pub fn weight_outside(&self, excluded_fold: Option<u16>) -> f64 {
+    pub(crate) fn weight_outside(&self, excluded_fold: Option<u16>) -> f64 {
         self.weights.weight_sum((0..self.n).filter(|i| excluded_fold.is_none_or(|fold| self.folds[*i] != fold)))
     }
 
@@ -253,7 +254,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     }
 
     /// The seed of random choices.
-    pub fn seed(&self) -> u64 {
+    pub(crate) fn seed(&self) -> u64 {
         self.context.seed
     }
 

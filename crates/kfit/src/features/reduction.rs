@@ -55,7 +55,7 @@ impl<T: Real> StoredFeatures<'_, T> {
     /// # Errors
     /// Errors of reading the rows, of the scratch folder, of `step`, and of other processes.
     /// [`kstore::Error::Interrupted`].
-    pub fn reduce<S: Merge + Persist>(
+    pub(crate) fn reduce<S: Merge + Persist>(
         &self,
         name: &str,
         observer: &dyn Observer,
@@ -115,7 +115,7 @@ pub struct Sums(pub Vec<f64>);
 
 impl Sums {
     /// Returns this many sums, all 0.
-    pub fn new(count: usize) -> Self {
+    pub(crate) fn new(count: usize) -> Self {
         Self(vec![0.0; count])
     }
 }

@@ -25,7 +25,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     ///
     /// # Errors
     /// Errors of reading the rows.
-    pub fn select_classes<'k>(
+    pub(crate) fn select_classes<'k>(
         &'k self,
         accepts: impl Fn(u32) -> bool,
         observer: &dyn Observer,
@@ -54,7 +54,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     ///
     /// # Errors
     /// Errors of reading the rows.
-    pub fn sample(&self, m: usize, observer: &dyn Observer) -> Result<(Self, Vec<usize>)> {
+    pub(crate) fn sample(&self, m: usize, observer: &dyn Observer) -> Result<(Self, Vec<usize>)> {
         let stream = Stream::new(self.context.seed, Purpose::Candidates, 1);
         let (n, m) = (self.n as u128, m.min(self.n));
         let stratum_start = |i: usize| (i as u128 * n / m as u128) as usize;

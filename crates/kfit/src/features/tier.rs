@@ -10,7 +10,7 @@ pub const STATES_PER_REDUCTION: usize = 3;
 
 /// Returns the bytes of row values in the states of a reduction. Together the states contain the
 /// values of all rows, and a vector that grows doubles its capacity.
-pub fn row_values_bytes(count: usize, element_bytes: usize) -> usize {
+pub(crate) fn row_values_bytes(count: usize, element_bytes: usize) -> usize {
     count.saturating_mul(3 * element_bytes)
 }
 

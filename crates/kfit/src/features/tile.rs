@@ -118,7 +118,7 @@ impl<N: Real> ConvertedFeatures<f64> for StoredFeatures<'_, N> {
 
 impl<T: Real> StoredFeatures<'_, T> {
     /// Returns the features in f64, without targets, classes, folds and weights.
-    pub fn as_f64(&self) -> StoredFeatures<'_, f64> {
+    pub(crate) fn as_f64(&self) -> StoredFeatures<'_, f64> {
         let features = StoredFeatures::without_targets(
             self.context,
             PhiSource::Converted(self),

@@ -125,7 +125,7 @@ const UNIFORM_LANDMARKS: &str = "choose `landmarks` uniform or lower `rank`";
 
 /// Names of the stages of solvers that do not form the Gram matrix.
 pub(crate) const ITERATION_STAGE: &str = "conjugate gradient";
-pub const FACTOR_STAGE: &str = "Cholesky factor";
+pub(crate) const FACTOR_STAGE: &str = "Cholesky factor";
 
 pub fn base_plan(what: &str, size: &ProblemSize, budget: usize) -> MemoryPlan {
     MemoryPlan::for_process(what, budget, size.threads, size.open_file_bytes)

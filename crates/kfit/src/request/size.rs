@@ -17,7 +17,7 @@ pub const MEDIAN_ROWS: usize = 1000;
 
 /// Sample size for the medians of the scaling. The sample median of a column usually lies between
 /// its quantiles 48.5 % and 51.5 %.
-pub const SCALING_MEDIAN_ROWS: usize = 2000;
+pub(crate) const SCALING_MEDIAN_ROWS: usize = 2000;
 
 /// Maximum number of rows of a tile: eight strips. With this many rows, adding a tile's Gram matrix
 /// (24 bytes of memory traffic per entry) costs little compared with computing it (2 x 2,304 flops

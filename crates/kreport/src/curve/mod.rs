@@ -106,6 +106,7 @@ pub struct FeatureReport {
 
 /// A stage of a run with its memory plan.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[non_exhaustive]
 pub struct StagePlan {
     /// Landmark scheme or map.
     pub method: String,

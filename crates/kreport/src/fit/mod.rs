@@ -87,6 +87,7 @@ impl ResourceReport {
 
 /// A model file that was written.
 #[derive(Clone, Debug, serde::Serialize)]
+#[non_exhaustive]
 pub struct ModelFile {
     /// Path of the model file.
     #[serde(rename = "model", serialize_with = "kstore::display::lossy_path")]
@@ -150,7 +151,9 @@ pub(crate) mod tests {
         fit.lambda_convention = job::convention_of(fit.solver);
         fit.certificate = Some(Certificate { trace_error: 0.012_34, overshoot: 0.0, floor: 1e-7 });
         fit.surface = surface;
-        fit.train = Some(job::TrainScores { mse: 0.17, rmse: 0.412_3, r2: Some(0.83), loo_mse: None });
+        let mut train = job::TrainScores::default();
+        (train.mse, train.rmse, train.r2) = (0.17, 0.412_3, Some(0.83));
+        fit.train = Some(train);
         FitReport {
             fit,
             spent: ResourceReport {

@@ -66,6 +66,7 @@ const GRID_SIZE: (usize, usize) = (200, 150);
 
 /// The report of a picture.
 #[derive(Clone, Debug, serde::Serialize)]
+#[non_exhaustive]
 pub struct PlotReport {
     /// Name of the horizontal axis.
     pub x: String,

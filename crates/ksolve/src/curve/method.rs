@@ -83,6 +83,7 @@ impl FromStr for Method {
 /// otherwise a run has one rank.
 #[doc(hidden)]
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct CurveRun {
     /// The scheme or map.
     pub method: Method,

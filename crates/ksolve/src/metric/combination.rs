@@ -39,6 +39,7 @@ const MAX_KERNELS: usize = 10;
 
 /// A learned sum of kernels.
 #[derive(Clone, Debug, serde::Serialize)]
+#[non_exhaustive]
 pub struct Combination {
     /// The kernels, with every parameter resolved to a number.
     pub kernels: Vec<String>,

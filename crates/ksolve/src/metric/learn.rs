@@ -31,6 +31,7 @@ const ROWS_PER_FEATURE: usize = 8;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[doc(hidden)]
+#[non_exhaustive]
 pub struct LearnedMetric {
     /// The metric; `None` if the unchanged inputs were best.
     #[serde(with = "stored")]
@@ -54,7 +55,7 @@ pub struct LearnedMetric {
 pub use kmodel::model::MetricTestErrors;
 
 #[doc(hidden)]
-pub fn as_text<V: Display, S: Serializer>(value: &V, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+pub(crate) fn as_text<V: Display, S: Serializer>(value: &V, serializer: S) -> std::result::Result<S::Ok, S::Error> {
     serializer.collect_str(value)
 }
 
@@ -83,9 +84,8 @@ mod stored {
     }
 }
 
-#[doc(hidden)]
-#[expect(missing_debug_implementations, reason = "a function is not debug")]
-pub struct MetricRequest<'a, T: Real> {
+/// What a metric is learned from.
+pub(crate) struct MetricRequest<'a, T: Real> {
     /// The scaled rows.
     pub source: &'a dyn RowSource<T>,
     pub survey: &'a Survey,
@@ -99,8 +99,7 @@ pub struct MetricRequest<'a, T: Real> {
 
 /// How the rounds are fitted and compared.
 #[derive(Clone, Copy, Debug)]
-pub struct RoundRequest<'a> {
-    #[doc(hidden)]
+pub(crate) struct RoundRequest<'a> {
     pub form: MetricForm,
     /// Number of landmarks of the fits.
     pub rank: usize,
@@ -116,7 +115,7 @@ pub struct RoundRequest<'a> {
 
 /// Returns the options with the metric resolved: a provided metric is converted to the scaling of
 /// this fit. Also returns the learned metric, or `None` if no metric was learned.
-pub fn resolve_metric<T: Real>(request: &MetricRequest<'_, T>) -> Result<(TrainOptions, Option<LearnedMetric>)> {
+pub(crate) fn resolve_metric<T: Real>(request: &MetricRequest<'_, T>) -> Result<(TrainOptions, Option<LearnedMetric>)> {
     let options = request.options;
     let to_source = |metric: Option<Arc<Metric>>| metric.map_or(MetricSource::None, MetricSource::from_metric);
     Ok(match &options.metric {
@@ -233,7 +232,7 @@ impl<T: Real> MetricRequest<'_, T> {
 
     /// Learns a metric on a sample. The sample is provided in two orders: `sample_rows` in row
     /// order, and `sample` in key order, that is, in the random order of the draw.
-    pub fn learn_on_sample(
+    pub(crate) fn learn_on_sample(
         &self,
         (sample_rows, sample): (&MemoryRows<T>, &RowSample<T>),
         folds: &Folds,
@@ -303,7 +302,7 @@ impl<T: Real> MetricRequest<'_, T> {
 
 /// Draws a uniform sample of `count` of the n rows in two passes. Returns it twice: the rows in row
 /// order with their targets, and the sample in key order, that is, in the random order of the draw.
-pub fn draw_sample<T: Real>(
+pub(crate) fn draw_sample<T: Real>(
     source: &dyn RowSource<T>,
     (n, count): (u64, usize),
     seed: u64,
@@ -331,7 +330,10 @@ fn forms_to_try(form: MetricForm, (rows, d): (usize, usize), options: &TrainOpti
 }
 
 /// Returns the rows of a sample at these positions.
-pub fn select_rows<T: Real>(sample: &RowSample<T>, positions: impl Iterator<Item = usize> + Clone) -> RowSample<T> {
+pub(crate) fn select_rows<T: Real>(
+    sample: &RowSample<T>,
+    positions: impl Iterator<Item = usize> + Clone,
+) -> RowSample<T> {
     let d = sample.d;
     let weights = positions.clone().filter_map(|i| sample.weights.get(i)).copied().collect();
     let (rows, x): (Vec<u64>, Vec<&[T]>) =

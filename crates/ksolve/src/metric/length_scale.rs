@@ -40,6 +40,7 @@ const MAX_GCV_RATIO: f64 = 0.99;
 
 /// How a length scale was determined.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+#[non_exhaustive]
 pub struct LengthScaleReport {
     /// The length scale, as a multiple of the median distance.
     pub multiple: f64,
@@ -62,7 +63,7 @@ impl fmt::Display for LengthScaleReport {
 
 /// Resolves each `auto` length scale of the kernel to a number, and returns a report. A kernel
 /// without an `auto` length scale is unchanged.
-pub fn resolve_length_scale<T: Real>(
+pub(crate) fn resolve_length_scale<T: Real>(
     source: &dyn RowSource<T>,
     survey: &Survey,
     targets: &Targets,

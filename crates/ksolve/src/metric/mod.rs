@@ -36,14 +36,15 @@ mod round_search;
 mod series;
 mod settings;
 
+pub use learn::LearnedMetric;
 pub use learn::MetricTestErrors;
-pub use learn::{LearnedMetric, MetricRequest, RoundRequest, as_text, draw_sample, resolve_metric, select_rows};
+pub(crate) use learn::{MetricRequest, RoundRequest, as_text, draw_sample, resolve_metric, select_rows};
 pub use length_scale::LengthScaleReport;
-pub use length_scale::resolve_length_scale;
-pub use round::RoundData;
+pub(crate) use length_scale::resolve_length_scale;
+pub(crate) use round::RoundData;
 pub use round_search::RoundReport;
-pub use round_search::apply_metric;
-pub use series::{BLOCK_COUNT, blocks_note, series_correlation, series_warning as warning_of_series};
-pub use settings::{
+pub(crate) use round_search::apply_metric;
+pub(crate) use series::{BLOCK_COUNT, blocks_note, series_correlation, series_warning as warning_of_series};
+pub(crate) use settings::{
     REFINED_RANK, ROUND_RANK, default_folds, learning_plan as planned, learning_stage, length_scale_stage, sample_size,
 };

@@ -24,7 +24,7 @@ const MIN_FOLD_ROWS: u64 = 400;
 
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct RoundData<'a, T: Real> {
+pub(crate) struct RoundData<'a, T: Real> {
     /// The scaled rows, before the metric.
     pub source: &'a dyn RowSource<T>,
     pub n: u64,
@@ -92,7 +92,7 @@ impl<T: Real> RoundData<'_, T> {
     }
 
     /// Returns a map for the kernel, the moments of its features, and the observer of the pass.
-    pub fn moments(
+    pub(crate) fn moments(
         &self,
         metric: Option<&Arc<Metric>>,
         kernel: &Kernel,

@@ -69,7 +69,7 @@ impl<'a, T: Real> LengthScales<'a, T> {
 }
 
 #[doc(hidden)]
-pub fn apply_metric<T: Real>(sample: &RowSample<T>, metric: &Metric) -> RowSample<T> {
+pub(crate) fn apply_metric<T: Real>(sample: &RowSample<T>, metric: &Metric) -> RowSample<T> {
     let mut x = vec![T::default(); sample.len() * metric.output_count()];
     metric.apply(&sample.x, &mut x);
     RowSample { row_numbers: sample.row_numbers.clone(), x, d: metric.output_count(), weights: sample.weights.clone() }

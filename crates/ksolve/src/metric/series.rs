@@ -7,7 +7,7 @@ use kstore::{MemoryRows, RowBuf, RowSource};
 use std::ops::Range;
 
 /// Number of contiguous blocks that replace random folds.
-pub const BLOCK_COUNT: usize = 6;
+pub(crate) const BLOCK_COUNT: usize = 6;
 
 /// If more than this fraction of the target's variance lies between the means of blocks, the table
 /// counts as sorted by its target. In a sorted table the targets of a held-out block differ from
@@ -27,7 +27,7 @@ const MIN_CORRELATION: f64 = 0.5;
 const ROUNDING_FRACTION: f64 = 1e-20;
 
 /// Returns a warning if the folds are random and consecutive rows have similar targets.
-pub fn series_warning<T: Real>(
+pub(crate) fn series_warning<T: Real>(
     source: &dyn RowSource<T>,
     targets: &Targets,
     folds: &FoldSpec,
@@ -45,7 +45,7 @@ pub fn series_warning<T: Real>(
 
 /// Returns the correlation of consecutive targets if random folds are too optimistic and contiguous
 /// blocks can replace them; otherwise `None`.
-pub fn series_correlation<T: Real>(
+pub(crate) fn series_correlation<T: Real>(
     source: &dyn RowSource<T>,
     (sample, range): (&MemoryRows<T>, &Range<u64>),
     targets: &Targets,
@@ -56,7 +56,7 @@ pub fn series_correlation<T: Real>(
 }
 
 #[doc(hidden)]
-pub fn blocks_note(correlation: f64, folds: &FoldSpec) -> String {
+pub(crate) fn blocks_note(correlation: f64, folds: &FoldSpec) -> String {
     format!(
         "consecutive rows have similar targets (correlation {correlation:.2}), as in a series: folds are {BLOCK_COUNT} contiguous blocks of rows; \
          use `folds` {folds} for random folds, or column:NAME for one fold per value of a column"

@@ -13,13 +13,13 @@ use kstore::MemoryPlan;
 
 /// Number of landmarks of the fits, whatever the rank of the model. Gradients need fewer landmarks
 /// than predictions.
-pub const ROUND_RANK: usize = 512;
+pub(crate) const ROUND_RANK: usize = 512;
 
 /// Number of landmarks with which a search learns the metrics of its best kernels again. The
 /// gradients of a more accurate fit give a better metric. When the new rounds started from the
 /// metric learned with fewer landmarks, their error was 25 % larger on pol, and 1 % larger on
 /// elevators.
-pub const REFINED_RANK: usize = 2_000;
+pub(crate) const REFINED_RANK: usize = 2_000;
 
 /// Regularisation parameters of the fits, ascending.
 pub(super) const LAMBDAS: [f64; 7] = [1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3];
@@ -65,7 +65,7 @@ pub(super) fn round_options(options: &TrainOptions, rank: usize) -> TrainOptions
 }
 
 /// Returns the folds of the fits on n rows for a main fit that has no folds.
-pub fn default_folds(seed: u64, n: u64) -> Result<Folds> {
+pub(crate) fn default_folds(seed: u64, n: u64) -> Result<Folds> {
     Folds::new(&FoldSpec::Random(DEFAULT_FOLDS), seed, 0..n, &[])
 }
 
@@ -77,7 +77,7 @@ pub(super) fn pass_shape_of<T: Real>(d: usize) -> PassShape {
 }
 
 #[doc(hidden)]
-pub fn learning_stage<T: Real>(request: &FitRequest<'_>) -> Result<Option<Stage>> {
+pub(crate) fn learning_stage<T: Real>(request: &FitRequest<'_>) -> Result<Option<Stage>> {
     let MetricSource::Learned(_) = request.options.metric else { return Ok(None) };
     let plan = learning_plan::<T>(&request.options, ROUND_RANK, &request.size, request.resources.memory)?;
     let sample_rows = sample_size(request.size.n, request.size.input_columns);
@@ -85,7 +85,7 @@ pub fn learning_stage<T: Real>(request: &FitRequest<'_>) -> Result<Option<Stage>
 }
 
 #[doc(hidden)]
-pub fn learning_plan<T: Real>(
+pub(crate) fn learning_plan<T: Real>(
     training: &TrainOptions,
     rank: usize,
     size: &ProblemSize,
@@ -123,7 +123,7 @@ fn largest_plan(what: &str, fit_size: &ProblemSize, pass_shape: PassShape, budge
 }
 
 /// Returns the stage that determines the length scale; `None` if the kernel needs no search.
-pub fn length_scale_stage(request: &FitRequest<'_>, pass_shape: PassShape) -> Result<Option<Stage>> {
+pub(crate) fn length_scale_stage(request: &FitRequest<'_>, pass_shape: PassShape) -> Result<Option<Stage>> {
     let (options, size) = (&*request.options, &request.size);
     if !options.searches_length_scale() {
         return Ok(None);
@@ -154,7 +154,7 @@ pub(super) fn length_scale_rows(n: u64, d: usize) -> usize {
 }
 
 #[doc(hidden)]
-pub fn sample_size(n: u64, d: usize) -> usize {
+pub(crate) fn sample_size(n: u64, d: usize) -> usize {
     let max_rows = MAX_SAMPLE_ROWS.min(MAX_SAMPLE_VALUES / d.max(1)).max(1);
     usize::try_from(n).unwrap_or(usize::MAX).min(max_rows)
 }

@@ -49,6 +49,7 @@ const DIGESTS: &str = "digests of the rows";
 
 /// A job file written by [`PreparedJob::prepare`]; any machine can process shards of the job.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct PreparedJob {
     path: PathBuf,
     header: JobHeader,

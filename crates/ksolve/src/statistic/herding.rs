@@ -35,6 +35,7 @@ use kstore::{MemoryPlan, Pass, SelectedTable};
 
 /// The rows that herding selected, and the distance of their mean from the mean of all rows.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Herd {
     /// Positions of the selected rows among the rows of the fit, from 0, in order of selection.
     pub positions: Vec<usize>,
@@ -47,6 +48,7 @@ pub struct Herd {
 
 /// Rows that represent a table, with the cost of selecting them.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[non_exhaustive]
 pub struct Representatives {
     /// Row numbers of the selected rows in the table, in order of selection.
     pub rows: Vec<u64>,

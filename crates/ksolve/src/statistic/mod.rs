@@ -168,6 +168,7 @@ pub struct TestStatistic {
 
 /// The measured statistic, with its samples, kernels and costs.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[non_exhaustive]
 pub struct TestOutcome {
     /// Statistic with its p-values.
     #[serde(flatten)]

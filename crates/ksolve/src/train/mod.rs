@@ -22,6 +22,6 @@ mod training;
 
 pub use forecast::forecast;
 pub use report::{FitReport, LAMBDA_CONVENTION, LandmarkReport, TrainScores, convention_of};
-pub use trained::UNBOUNDED;
+pub(crate) use trained::UNBOUNDED;
 pub use trained::{TrainedModel, target_names};
 pub use training::train;

@@ -15,7 +15,7 @@ use kstore::{MemoryPlan, MemoryRows, Pass, RowSource, SelectedTable, TableRows};
 
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct PreparedFit<T: Real> {
+pub(crate) struct PreparedFit<T: Real> {
     pub survey: Survey,
     pub folds: Folds,
     pub targets: Targets,
@@ -35,7 +35,7 @@ pub struct PreparedFit<T: Real> {
 
 impl<T: Real> PreparedFit<T> {
     /// Returns the scaled rows, from the scratch folder if they are cached there.
-    pub fn source(&self) -> &dyn RowSource<T> {
+    pub(crate) fn source(&self) -> &dyn RowSource<T> {
         match (&self.memory_rows, &self.cache) {
             (Some(memory), _) => memory,
             (None, Some(cache)) => cache,
@@ -53,7 +53,7 @@ impl<T: Real> PreparedFit<T> {
 
     /// Returns the solver's input. `tier` is the place where the features are stored, and `plan` is
     /// the solver's memory plan.
-    pub fn features<'p>(
+    pub(crate) fn features<'p>(
         &'p self,
         tier: FeatureTier,
         plan: &MemoryPlan,
@@ -93,7 +93,7 @@ impl<T: Real> PreparedFit<T> {
     }
 
     #[doc(hidden)]
-    pub fn passes(&self) -> u64 {
+    pub(crate) fn passes(&self) -> u64 {
         1 + self.learned_metric.as_ref().map_or(0, |learned| learned.passes)
             + u64::from(self.length_report.is_some())
             + u64::from(self.cache.is_some())
@@ -103,7 +103,7 @@ impl<T: Real> PreparedFit<T> {
 
 /// Checks the plans, then computes the statistics, the scaling, the landmarks and the map in passes
 /// of this shape.
-pub fn prepare<T: Real>(
+pub(crate) fn prepare<T: Real>(
     selected: &SelectedTable,
     options: &TrainOptions,
     access: RowAccess,

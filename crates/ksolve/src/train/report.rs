@@ -143,6 +143,7 @@ pub struct LandmarkReport {
 
 /// Scores on the training rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+#[non_exhaustive]
 pub struct TrainScores {
     /// Mean squared error (±1 codes for classes).
     pub mse: f64,

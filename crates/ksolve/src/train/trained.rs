@@ -12,7 +12,7 @@ use kstore::{Scaler, SelectedTable, Workers, statistics::ColumnMoments};
 use std::sync::Arc;
 
 /// The range of an input that is not clipped.
-pub const UNBOUNDED: [f64; 2] = [f64::MIN, f64::MAX];
+pub(crate) const UNBOUNDED: [f64; 2] = [f64::MIN, f64::MAX];
 
 /// A model and its report. The metadata of the model lack the solver's name, its intercept and the
 /// options, which the caller adds.

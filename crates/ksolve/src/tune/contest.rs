@@ -66,6 +66,7 @@ pub(super) struct Contender {
 
 /// The report of a contender.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+#[non_exhaustive]
 pub struct ContenderReport {
     /// Solver with the parameters that were tried: `svm, lambda 1e-5`.
     pub solver: String,

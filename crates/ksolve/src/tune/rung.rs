@@ -50,6 +50,7 @@ pub(super) fn initial_candidates<T: Real>(
 
 /// The result of a search: the best kernel, and all scores.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[non_exhaustive]
 pub struct KernelSearchResult {
     /// Best kernel, with numeric parameters.
     #[serde(serialize_with = "as_text")]
@@ -107,6 +108,7 @@ pub(super) fn best_without_metric(rounds: &[RoundReport]) -> Option<&RoundReport
 
 /// A rung: the kernels that were measured on one sample of rows.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[non_exhaustive]
 pub struct Rung {
     /// Number of rows of the sample.
     pub rows: u64,
@@ -116,6 +118,7 @@ pub struct Rung {
 
 /// The scores of a kernel on a rung.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
 pub struct RungEntry {
     /// Kernel, with numeric parameters.
     pub kernel: String,
@@ -137,6 +140,7 @@ pub struct RungEntry {
 
 /// The scores at one rank and lambda.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
 pub struct TuneCell {
     /// Rank: number of leading features.
     pub rank: usize,

@@ -24,6 +24,7 @@ kmodel::enum_of_words!(SearchPart, "part", "search" => Search, "solvers" => Solv
 
 /// An entry in the history of a search: the step, and the best score of a kernel so far.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[non_exhaustive]
 pub struct HistoryEntry {
     /// Seconds since the start of the search.
     pub seconds: f64,
@@ -35,6 +36,7 @@ pub struct HistoryEntry {
 
 /// The number of steps in each part of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
 pub struct SearchWork {
     /// Number of rounds of metric learning, and of kernels measured.
     pub kernels: usize,
@@ -100,6 +102,7 @@ impl SearchListener for () {}
 
 /// The error of the winner on the test rows, fitted on the rows that the search used.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct WinnerTest {
     /// Error on the test rows.
     pub score: HeldOutScore,
@@ -114,6 +117,7 @@ pub struct WinnerTest {
 
 /// The result of a model selection.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct SelectionResult {
     /// Comparison of the kernels.
     pub search: KernelSearchResult,

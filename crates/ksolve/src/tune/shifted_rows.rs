@@ -46,6 +46,7 @@ const MAX_ERROR_RATIO: f64 = 1.5;
 
 /// The error of the chosen model on new rows of one kind.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
 pub struct ShiftScore {
     /// Kind of rows: `other values of subject`, `later rows by date`, `rows without a near-copy`.
     pub rows: String,

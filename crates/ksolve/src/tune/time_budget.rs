@@ -98,6 +98,7 @@ impl TimeBudget {
 
 /// The ranks and leaves of a fit within the time budget.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FeasibleFit {
     /// Ranks, ascending.
     pub ranks: Vec<usize>,

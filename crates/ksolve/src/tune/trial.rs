@@ -38,6 +38,7 @@ pub(super) struct Trials<T> {
 
 /// The error of a model on test rows, which no step of the search used.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
 pub struct HeldOutScore {
     /// Number of training rows.
     pub learned_from: u64,
