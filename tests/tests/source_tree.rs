@@ -190,7 +190,8 @@ fn a_circle_is_found_through_imports_paths_and_exports_and_not_through_tests() {
 }
 
 /// Returns the names of solver modules in the modules that `accepts` selects, except names of a
-/// solver in its own module. The modules are those of kfit, and of ksolve those that fit any solver.
+/// solver in its own module. The modules are those of kfit and, in ksolve, those that fit any
+/// solver.
 fn solver_names(accepts: impl Fn(&Module) -> bool) -> Vec<String> {
     let registry = fs::read_to_string(crates().join("kfit/src/solver/mod.rs")).unwrap();
     let families = registry.split("Registry::new(&[").nth(1).and_then(|rest| rest.split("]);").next()).unwrap();
