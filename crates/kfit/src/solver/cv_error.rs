@@ -12,9 +12,9 @@ use kstore::Workers;
 const SCORED_STRIP_ROWS: usize = 256;
 
 /// A pass that counts the classification errors on held-out rows for
-/// [`Cell::cv_error`](crate::Cell). [`FeatureReduction`](crate::FeatureReduction) provides the
-/// features of every row. The coefficients that classify a row were fitted without the fold of the
-/// row.
+/// [`SurfaceCell::cv_error`](crate::SurfaceCell). [`FeatureReduction`](crate::FeatureReduction)
+/// provides the features of every row. The coefficients that classify a row were fitted without the
+/// fold of the row.
 ///
 /// *Cost per row*: the map, and 2rt flops for each cell of rank r and t targets.
 #[derive(Debug)]

@@ -76,8 +76,8 @@ impl KernelDimensionReduction {
             (None, word) if word != Some("classification") => Some(Kernel::parse("gaussian()")?),
             (kernel, _) => kernel,
         };
-        let components = settings.required(&COMPONENTS, Settings::count);
-        Ok(Self { component_count: components, target_kernel, penalty: settings.regularisation() })
+        let component_count = settings.required(&COMPONENTS, Settings::count);
+        Ok(Self { component_count, target_kernel, penalty: settings.regularisation() })
     }
 }
 
@@ -186,11 +186,11 @@ fn leading_directions(products: &OuterProductSums, q: usize) -> Result<(Vec<f64>
     let m = Mat::from_fn(d, d, |i, j| sums[(i.max(j), i.min(j))] / products.total_weight);
     let (values, vectors) = symmetric_eigen(m.as_ref())?;
     let min_eigenvalue = EIGENVALUE_TOLERANCE * f64::EPSILON * values[d - 1];
-    let leading: Vec<usize> =
+    let leading_indices: Vec<usize> =
         (0..d).rev().take(q).take_while(|j| values[*j] > min_eigenvalue && values[*j] > 0.0).collect();
     let why = "the regression is constant and has no directions; lower `lambda`, or choose another kernel";
-    reject_if(leading.is_empty(), COMPONENTS.name, q, why)?;
-    let signs: Vec<f64> = leading.iter().map(|j| sign_of_largest(vectors.as_ref(), *j)).collect();
-    let vectors = Mat::from_fn(d, leading.len(), |i, k| signs[k] * vectors[(i, leading[k])]);
-    Ok((leading.iter().map(|j| values[*j]).collect(), vectors))
+    reject_if(leading_indices.is_empty(), COMPONENTS.name, q, why)?;
+    let signs: Vec<f64> = leading_indices.iter().map(|j| sign_of_largest(vectors.as_ref(), *j)).collect();
+    let vectors = Mat::from_fn(d, leading_indices.len(), |i, k| signs[k] * vectors[(i, leading_indices[k])]);
+    Ok((leading_indices.iter().map(|j| values[*j]).collect(), vectors))
 }

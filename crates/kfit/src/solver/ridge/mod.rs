@@ -82,7 +82,7 @@ pub struct Ridge {
     /// Preconditioner of the iteration on landmarks; `None` for the default.
     pub preconditioner: Option<Preconditioner>,
     /// Relative residual at which the iteration ends; `None` for the default of
-    /// [`Ridge::tolerance`].
+    /// [`Ridge::residual_tolerance`].
     pub residual: Option<f64>,
     /// True to compute leave-one-out errors at the chosen rank and lambda: one more pass.
     pub leave_one_out: bool,
@@ -321,7 +321,7 @@ impl<T: Real> Solver<T> for Ridge {
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         match &data.points {
-            SectionPoints::Map => direct::fit(self, data),
+            SectionPoints::NoPoints => direct::fit(self, data),
             SectionPoints::Landmarks(landmarks, size) => pcg::fit(self, data, landmarks, size),
             SectionPoints::Rows(rows, size, read_settings) => exact::fit(self, data, rows, size, read_settings),
         }
