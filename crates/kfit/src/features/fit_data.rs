@@ -100,9 +100,11 @@ impl<T: Real> FitData<'_, T> {
         Folds::new(&FoldSpec::None, self.options.seed, self.source.range(), &[])
     }
 
-    pub(crate) fn warn_of_fewer_components(&self, requested: usize, available: usize, why: &str) {
-        if available < requested {
-            self.resources.stage_observer.warn(format!("components reduced from {requested} to {available}: {why}"));
+    pub(crate) fn warn_of_fewer_components(&self, requested_count: usize, available_count: usize, why: &str) {
+        if available_count < requested_count {
+            self.resources
+                .stage_observer
+                .warn(format!("components reduced from {requested_count} to {available_count}: {why}"));
         }
     }
 

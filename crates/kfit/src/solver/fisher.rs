@@ -295,12 +295,12 @@ impl<T: Real> Solver<T> for Fisher {
         let discriminants = Discriminants::new(counts, means, &solved_means)?;
         let components =
             self.component_count.map(|q| discriminants.coordinates(q, state.gram.epsilon(), &solved_means, moments));
-        if let Some((head, requested)) = components.as_ref().zip(self.component_count)
-            && head.intercept.len() < requested
+        if let Some((head, requested_count)) = components.as_ref().zip(self.component_count)
+            && head.intercept.len() < requested_count
         {
-            let available = head.intercept.len();
+            let available_count = head.intercept.len();
             data.resources.stage_observer.warn(format!(
-                "components reduced from {requested} to {available}: the class means span no further directions"
+                "components reduced from {requested_count} to {available_count}: the class means span no further directions"
             ));
         }
         let (certificate, lambda, passes) = (state.certificate, Some(lambda), 1 + u64::from(selection.is_some()));

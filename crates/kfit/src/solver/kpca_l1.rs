@@ -102,10 +102,10 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
             progress.passes += 1;
         }
         let mut steps = Steps::resume(data.resources.journal, "components", &mut progress)?;
-        let requested = self.component_count.min(features.p);
-        progress.directions.reserve_exact((features.p * requested).saturating_sub(progress.directions.len()));
+        let max_component_count = self.component_count.min(features.p);
+        progress.directions.reserve_exact((features.p * max_component_count).saturating_sub(progress.directions.len()));
         let mut search = ComponentSearch { data, features: &features, mean, passes: progress.passes, progress };
-        while search.components().len() < requested {
+        while search.components().len() < max_component_count {
             match search.find_next(self.start_count, self.max_steps) {
                 Ok(true) => steps.record_step(&search.progress),
                 Ok(false) => break,

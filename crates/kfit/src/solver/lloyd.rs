@@ -260,7 +260,7 @@ pub(super) fn cluster<T: Real>(
                     .stage_observer
                     .warn(format!("the clusters have not converged after {MAX_PASSES} passes"));
             }
-            return Ok(sorted_clusters(&state.centroids, &cluster_sums, q, iteration + 1));
+            return Ok(sort_clusters(&state.centroids, &cluster_sums, q, iteration + 1));
         }
         state =
             LloydState { centroids: assignment.next_centroids(&cluster_sums), previous_inertia: cluster_sums.inertia };
@@ -278,7 +278,7 @@ kstore::persist!(LloydState { fill "centroids": centroids, one "before": previou
 
 /// Sorts the clusters by size, the largest first. Of clusters of equal size, the cluster nearest to
 /// the mean of all rows comes first, so that the order of the rows does not matter.
-fn sorted_clusters(centroids: &[f64], cluster_sums: &ClusterSums, q: usize, passes: u64) -> Clusters {
+fn sort_clusters(centroids: &[f64], cluster_sums: &ClusterSums, q: usize, passes: u64) -> Clusters {
     let centroid = |j: usize| &centroids[j * q..][..q];
     let mut mean = vec![0.0; q];
     for (j, size) in cluster_sums.weights.iter().enumerate() {

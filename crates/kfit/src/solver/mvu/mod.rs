@@ -157,24 +157,25 @@ impl NeighbourPairs {
     fn spanning_pairs(&self, rows: MatRef<'_, f64>) -> Vec<usize> {
         let all_pairs: Vec<usize> = (0..self.pairs.len()).collect();
         let mut remainders = self.directions(rows, &all_pairs);
-        let (mut selected, mut max_squared_length) = (Vec::new(), 0.0f64);
+        let (mut selected_pairs, mut max_squared_length) = (Vec::new(), 0.0f64);
         for _ in 0..rows.ncols() {
             let squared_lengths = remainders.col_iter().map(|column| column.squared_norm_l2());
-            let longest = squared_lengths
+            let (longest_index, squared_length) = squared_lengths
                 .enumerate()
                 .fold((0, 0.0f64), |best, candidate| if candidate.1 > best.1 { candidate } else { best });
-            max_squared_length = max_squared_length.max(longest.1);
-            if longest.1 <= DIRECTION_TOLERANCE * DIRECTION_TOLERANCE * max_squared_length {
+            max_squared_length = max_squared_length.max(squared_length);
+            if squared_length <= DIRECTION_TOLERANCE * DIRECTION_TOLERANCE * max_squared_length {
                 break;
             }
-            selected.push(longest.0);
-            let unit_vector: Vec<f64> = remainders.col(longest.0).iter().map(|v| v / longest.1.sqrt()).collect();
+            selected_pairs.push(longest_index);
+            let unit_vector: Vec<f64> =
+                remainders.col(longest_index).iter().map(|v| v / squared_length.sqrt()).collect();
             for column in remainders.col_iter_mut() {
                 let projection: f64 = column.rb().iter().zip(&unit_vector).map(|(a, b)| a * b).sum();
                 column.iter_mut().zip(&unit_vector).for_each(|(v, unit)| *v -= projection * unit);
             }
         }
-        selected
+        selected_pairs
     }
 }
 

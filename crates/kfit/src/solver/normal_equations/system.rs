@@ -176,7 +176,7 @@ impl RidgeSystem {
         let mut solution = RankSolutions {
             weights: Mat::zeros(self.p, ranks.len() * self.t),
             intercepts: vec![0.0; ranks.len() * self.t],
-            solved_rank_count: solved_rank_count,
+            solved_rank_count,
             condition_bound: f64::INFINITY,
         };
         if solved_rank_count > 0 {

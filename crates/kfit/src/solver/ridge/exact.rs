@@ -64,7 +64,7 @@ fn resolve_method(ridge: &Ridge, size: &ProblemSize, budget: usize) -> RidgeMeth
             RidgeMethod::Direct
         }
         RidgeMethod::Auto => RidgeMethod::Pcg,
-        requested => requested,
+        method => method,
     }
 }
 

@@ -169,13 +169,13 @@ pub(super) fn fit<T: Real>(
         stage.advance(1);
         check_stop(&*stage)?;
     }
-    let counts: Vec<usize> = leaves.iter().map(Leaf::len).collect();
+    let row_counts: Vec<usize> = leaves.iter().map(Leaf::len).collect();
     figures.push(Figure::single("leaves", leaf_count as f64));
-    figures.push(Figure::single("rows of the largest leaf", counts.iter().copied().max().unwrap_or(0) as f64));
+    figures.push(Figure::single("rows of the largest leaf", row_counts.iter().copied().max().unwrap_or(0) as f64));
     figures.push(Figure::single("lambda of the leaves", mu / data.n as f64));
     let points = leaves.iter_mut().flat_map(|leaf| std::mem::take(&mut leaf.x)).collect();
     let splits = tree.splits(head.weights.nrows());
-    let leaves = Some(Leaves { splits, half_widths: tree.widths, row_counts: counts, points, coefficients });
+    let leaves = Some(Leaves { splits, half_widths: tree.widths, row_counts, points, coefficients });
     Ok(LeafFit { leaves, figures, train_mse: residuals.mse(data.n as f64) })
 }
 
@@ -285,21 +285,21 @@ impl LeafSolver<'_> {
             check_stop(&*stage)?;
             Ok::<_, Error>(sums.map(|sum| sum / total_weight.max(f64::MIN_POSITIVE)))
         };
-        let mut best = (initial_mu, errors_at(initial_mu)?);
+        let (mut best_mu, mut best_errors) = (initial_mu, errors_at(initial_mu)?);
         for factor in [1.0 / MU_FACTOR, MU_FACTOR] {
             for step in 0..MAX_MU_STEPS {
-                let mu = best.0 * factor;
+                let mu = best_mu * factor;
                 let errors = errors_at(mu)?;
-                if errors[1] >= best.1[1] {
+                if errors[1] >= best_errors[1] {
                     // after an improvement in this direction the opposite direction is not tried
                     if step > 0 {
-                        return Ok(best);
+                        return Ok((best_mu, best_errors));
                     }
                     break;
                 }
-                best = (mu, errors);
+                (best_mu, best_errors) = (mu, errors);
             }
         }
-        Ok(best)
+        Ok((best_mu, best_errors))
     }
 }

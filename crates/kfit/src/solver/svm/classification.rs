@@ -113,7 +113,6 @@ impl Svm {
 
     /// Solves some SVMs on the rows outside a fold, at every regularisation parameter. Also returns
     /// the number of passes. `sample` is a sample of the same rows.
-    #[expect(clippy::too_many_arguments, reason = "the problem and its buffers")]
     fn solve_path<'k, T: Real>(
         &self,
         features: &StoredFeatures<'k, T>,

@@ -174,11 +174,11 @@ fn solution<T: Real>(
     data: &FitData<'_, T>,
     moments: &ViewMoments,
     pairs: &DirectionPairs,
-    requested: usize,
+    requested_count: usize,
     figures: Vec<Figure>,
 ) -> Solution<T> {
     let (p, q) = (pairs.x.nrows(), pairs.values.len());
-    data.warn_of_fewer_components(requested, q, "the views have no further directions that covary");
+    data.warn_of_fewer_components(requested_count, q, "the views have no further directions that covary");
     let weights = Mat::from_fn(p + pairs.y.nrows(), 2 * q, |i, j| match (i < p, j < q) {
         (true, true) => pairs.x[(i, j)],
         (false, false) => pairs.y[(i - p, j - q)],
