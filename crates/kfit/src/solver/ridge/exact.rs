@@ -99,9 +99,8 @@ fn pcg_plans<T: Real>(
     [landmark_plan, preconditioner_plan, iteration_plan.term("stored kernel values", kernel_bytes, "")]
 }
 
-/// Returns the memory plan of the iteration without stored kernel values, and a number of bytes for
-/// kernel values. If all kernel values fit into `budget`, the number is enough for all of them;
-/// otherwise it is the rest of `budget`.
+/// Returns the memory plan of the iteration without stored kernel values, and the bytes of all
+/// kernel values, limited to what the plan leaves of `budget`.
 fn iteration_plan<T: Real>(size: &ProblemSize, budget: usize) -> (MemoryPlan, usize) {
     let n = size.n as usize;
     let plan = exact_rows::exact_plan(stage_plans::ITERATION_STAGE, size, budget)
