@@ -373,7 +373,7 @@ fn herding_picks_the_rows_of_the_dense_kernel() {
             tier: keep,
             spare_bytes: 0,
             folds: &kmodel::Folds::None,
-            points: SectionPoints::Map,
+            points: SectionPoints::NoPoints,
         };
         herd(&features, 30).unwrap()
     };

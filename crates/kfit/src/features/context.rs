@@ -57,8 +57,8 @@ impl<T: Real> FeatureBuffers<T> {
         self.row_major = row_major;
     }
 
-    /// Computes the features of a block of b rows, column-major in `columns` and row-major in
-    /// `rows` (b x p).
+    /// Computes the features of a block of b rows, column-major in `column_major` and row-major in
+    /// `row_major` (b x p).
     pub(super) fn fill_into(
         &mut self,
         row_major: &mut [T],

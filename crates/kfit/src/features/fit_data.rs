@@ -23,7 +23,7 @@ pub const GRAM_PASS: &str = "Gram matrix";
 #[derive(Clone, Debug)]
 pub enum SectionPoints<'a, T: Real> {
     /// No points, because the solver combines the features of the map.
-    Map,
+    NoPoints,
     /// The landmarks, for [`crate::request::RowAccess::Landmarks`], and the problem size.
     Landmarks(&'a LandmarkSet<T>, &'a ProblemSize),
     /// All rows with their targets, for [`crate::request::RowAccess::Rows`], the problem size, and
@@ -77,9 +77,8 @@ impl<T: Real> FitData<'_, T> {
         }
     }
 
-    /// Runs `reduction` over all rows in one pass and returns its state. Here a reduction is an
-    /// accumulation over rows, not a fold of cross-validation. The name identifies the pass in
-    /// progress reports and checkpoints, and must be unique in a fit.
+    /// Runs `reduction` over all rows in one pass and returns its state. The name identifies the
+    /// pass in progress reports and checkpoints, and must be unique in a fit.
     ///
     /// # Errors
     /// Errors of reading the rows and of the reduction.
@@ -101,9 +100,11 @@ impl<T: Real> FitData<'_, T> {
         Folds::new(&FoldSpec::None, self.options.seed, self.source.range(), &[])
     }
 
-    pub(crate) fn warn_of_fewer_components(&self, requested: usize, available: usize, why: &str) {
-        if available < requested {
-            self.resources.stage_observer.warn(format!("components reduced from {requested} to {available}: {why}"));
+    pub(crate) fn warn_of_fewer_components(&self, requested_count: usize, available_count: usize, why: &str) {
+        if available_count < requested_count {
+            self.resources
+                .stage_observer
+                .warn(format!("components reduced from {requested_count} to {available_count}: {why}"));
         }
     }
 

@@ -4,7 +4,7 @@
 use super::context::{FeatureBuffers, VisitContext};
 use crate::features::reduction::SegmentStates;
 use crate::features::stored::{FeatureStore, FeatureWriter};
-use crate::features::{FeatureTier, FitData, PhiSource, StoredFeatures};
+use crate::features::{FeatureTier, FitData, PhiSource, SegmentStart, StoredFeatures};
 use crate::gram::{GramScratch, GramState};
 use crate::row_weights::{self, RowWeights};
 use crate::{Error, Result, Targets, certificate::CertificateState};
@@ -45,7 +45,7 @@ struct GatherState {
     class_codes: Vec<u32>,
     y: Vec<f64>,
     group_codes: Vec<u32>,
-    folds: Vec<u16>,
+    row_folds: Vec<u16>,
     weights: RowWeights,
     tile_row_counts: Vec<u32>,
     /// For every nonempty segment its number, then its number of rows.
@@ -57,7 +57,7 @@ kstore::summed!(GatherState {
     read "codes": class_codes,
     read "y": y,
     read "groups": group_codes,
-    read "folds": folds,
+    read "folds": row_folds,
     read "weights": weights.0,
     read "tiles": tile_row_counts,
     read "segments": segments,
@@ -69,8 +69,8 @@ kstore::summed!(GatherState {
 /// Returns the start positions of consecutive parts with these numbers of rows, followed by the
 /// total number of rows.
 fn start_positions(row_counts: impl Iterator<Item = u64>) -> Vec<usize> {
-    let ends = row_counts.scan(0, |end, rows| {
-        *end += rows as usize;
+    let ends = row_counts.scan(0, |end, row_count| {
+        *end += row_count as usize;
         Some(*end)
     });
     std::iter::once(0).chain(ends).collect()
@@ -125,14 +125,12 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         let tile_starts = start_positions(state.tile_row_counts.iter().map(|rows| u64::from(*rows)));
         let (segment_numbers, segment_row_counts): (Vec<u64>, Vec<u64>) =
             state.segments.chunks_exact(2).map(|pair| (pair[0], pair[1])).unzip();
-        let segments = start_positions(segment_row_counts.into_iter()).into_iter().zip(segment_numbers).collect();
+        let segment_starts = start_positions(segment_row_counts.into_iter()).into_iter().zip(segment_numbers);
+        let segments = segment_starts.map(|(position, number)| SegmentStart { position, number }).collect();
         let (n, range) = (tile_starts.last().copied().unwrap_or(0), data.source.range());
-        let GatherState { class_codes: codes, y, group_codes: groups, folds, weights, sums, .. } = state;
+        let GatherState { class_codes, y, group_codes, row_folds, weights, sums, .. } = state;
         let features = Self::without_targets(context, PhiSource::Stored(store), (n, p), range, true);
-        Ok((
-            Self { class_codes: codes, y, group_codes: groups, folds, weights, tile_starts, segments, ..features },
-            sums,
-        ))
+        Ok((Self { class_codes, y, group_codes, row_folds, weights, tile_starts, segments, ..features }, sums))
     }
 }
 
@@ -221,7 +219,7 @@ impl<T: Real> Gather<'_, T> {
         if self.data.folds.count() > 1 {
             for (i, row) in block.row_numbers.iter().enumerate() {
                 // there are at most a thousand folds
-                state.folds.push(self.data.folds.fold_of(*row, group_code_of(i))? as u16);
+                state.row_folds.push(self.data.folds.fold_of(*row, group_code_of(i))? as u16);
             }
         }
         Ok(())

@@ -67,17 +67,25 @@ pub struct StoredFeatures<'a, T: Real> {
     /// Codes of the groups of the rows, n numbers; empty if not requested.
     pub group_codes: Vec<u32>,
     /// Folds of the rows, n numbers; empty if there is only one fold.
-    pub folds: Vec<u16>,
+    pub row_folds: Vec<u16>,
     /// Weights of the rows.
     pub weights: RowWeights,
     /// Positions of the first row of every tile, then n.
     tile_starts: Vec<usize>,
-    /// Position of the first row of every nonempty segment, and the number that the segment has
-    /// among all segments of the stored rows.
-    segments: Vec<(usize, u64)>,
+    /// The nonempty segments, in row order.
+    segments: Vec<SegmentStart>,
     range: Range<u64>,
     /// True if these are all rows of the run, false for selected rows.
-    all_rows: bool,
+    has_all_rows: bool,
+}
+
+/// Where a segment starts.
+#[derive(Clone, Copy)]
+struct SegmentStart {
+    /// Position of the first row of the segment.
+    position: usize,
+    /// The number of the segment among all segments of the stored rows.
+    number: u64,
 }
 
 impl<T: Real> std::fmt::Debug for StoredFeatures<'_, T> {
@@ -107,16 +115,29 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         phi: PhiSource<'a, T>,
         (n, p): (usize, usize),
         range: Range<u64>,
-        all_rows: bool,
+        has_all_rows: bool,
     ) -> Self {
-        let (class_codes, y, group_codes, folds, weights) = Default::default();
-        let (tile_starts, segments) = Default::default();
-        Self { context, phi, n, p, class_codes, y, group_codes, folds, weights, tile_starts, segments, range, all_rows }
+        Self {
+            context,
+            phi,
+            n,
+            p,
+            class_codes: Vec::new(),
+            y: Vec::new(),
+            group_codes: Vec::new(),
+            row_folds: Vec::new(),
+            weights: RowWeights::default(),
+            tile_starts: Vec::new(),
+            segments: Vec::new(),
+            range,
+            has_all_rows,
+        }
     }
 
     /// Calls `visitor` with every tile of features, in row order.
     ///
-    /// # Errors Errors of reading the rows, of the scratch folder and of `visitor`;
+    /// # Errors
+    /// Errors of reading the rows, of the scratch folder and of `visitor`;
     /// [`kstore::Error::Interrupted`].
     pub fn visit(
         &self,
@@ -136,11 +157,13 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         visitor: TileVisitor<'_, T>,
     ) -> Result<()> {
         match &self.phi {
-            PhiSource::Stored(stored) => self.visit_stored(stored, unit, observer, visitor),
+            PhiSource::Stored(store) => self.visit_stored(store, unit, observer, visitor),
             PhiSource::Copied(phi) => {
-                let rows =
-                    unit.map_or(0..self.n, |range| self.segment_start(range.start)..self.segment_start(range.end));
-                self.visit_memory(rows, observer, visitor, |rows| Some(&phi[rows.start * self.p..rows.end * self.p]))
+                let positions =
+                    unit.map_or(0..self.n, |unit| self.segment_start(unit.start)..self.segment_start(unit.end));
+                self.visit_memory(positions, observer, visitor, |rows| {
+                    Some(&phi[rows.start * self.p..rows.end * self.p])
+                })
             }
             PhiSource::Positions(features, positions) => features.visit_selected_locally(positions, observer, visitor),
             PhiSource::Converted(features) => features.visit_converted(unit, observer, visitor),
@@ -166,7 +189,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
             FeatureTier::Scratch => store
                 .scratch_parts(&unit)
                 .into_iter()
-                .try_for_each(|(part, cache)| self.visit_rows(&*cache, None, &part, observer, visitor)),
+                .try_for_each(|part| self.visit_rows(&*part.cache, None, &part.segments, observer, visitor)),
             FeatureTier::Recomputed => self.visit_rows(store.source, Some(store.map), &unit, observer, visitor),
         }
     }
@@ -235,7 +258,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     /// Returns the features of a row; `None` if this process does not have them in memory.
     pub fn row(&self, i: usize) -> Option<&[T]> {
         match &self.phi {
-            PhiSource::Stored(stored) => self.features_in_memory(stored, i..i + 1),
+            PhiSource::Stored(store) => self.features_in_memory(store, i..i + 1),
             PhiSource::Copied(phi) => phi.get(i * self.p..(i + 1) * self.p),
             PhiSource::Positions(..) | PhiSource::Converted(_) => None,
         }
@@ -244,12 +267,12 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     /// Returns the total weight of the rows outside a fold, or of all rows for `None`. If rows have
     /// no weights, each row counts 1.
     pub(crate) fn weight_outside(&self, excluded_fold: Option<u16>) -> f64 {
-        self.weights.weight_sum((0..self.n).filter(|i| excluded_fold.is_none_or(|fold| self.folds[*i] != fold)))
+        self.weights.weight_sum((0..self.n).filter(|i| excluded_fold.is_none_or(|fold| self.row_folds[*i] != fold)))
     }
 
     /// Returns the mean weight of the rows outside a fold, or of all rows for `None`.
     pub(crate) fn mean_weight(&self, excluded_fold: Option<u16>) -> f64 {
-        let excluded_rows = self.folds.iter().filter(|fold| excluded_fold == Some(**fold)).count();
+        let excluded_rows = self.row_folds.iter().filter(|fold| excluded_fold == Some(**fold)).count();
         self.weight_outside(excluded_fold) / (self.n - excluded_rows).max(1) as f64
     }
 

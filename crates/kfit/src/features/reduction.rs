@@ -16,9 +16,15 @@ use std::ops::Range;
 /// Delivers the states of the segments of a work unit one after the other. A work unit is a range
 /// of consecutive segments that one worker processes.
 pub(super) struct SegmentStates<'d, S> {
-    /// The current segment: its number, the number of rows added so far, and its state.
-    current: Option<(u64, u64, S)>,
+    current: Option<CurrentSegment<S>>,
     deliver: Deliver<'d, S, crate::Error>,
+}
+
+struct CurrentSegment<S> {
+    number: u64,
+    /// Number of rows added so far.
+    row_count: u64,
+    state: S,
 }
 
 impl<'d, S> SegmentStates<'d, S> {
@@ -26,30 +32,30 @@ impl<'d, S> SegmentStates<'d, S> {
         Self { current: None, deliver }
     }
 
-    /// Adds `rows` to the row count of segment `number`, and returns the segment's state.
+    /// Adds `added_rows` to the row count of segment `segment_number`, and returns the segment's
+    /// state.
     pub(super) fn state_mut(
         &mut self,
         segment_number: u64,
         added_rows: u64,
         init: &(dyn Fn() -> S + Sync),
     ) -> Result<&mut S> {
-        if let Some((segment, rows, state)) =
-            self.current.take_if(|(current_number, ..)| *current_number != segment_number)
-        {
-            (self.deliver)(segment, rows, state)?;
+        if let Some(previous) = self.current.take_if(|current| current.number != segment_number) {
+            (self.deliver)(previous.number, previous.row_count, previous.state)?;
         }
-        let (_, row_count, state) = self.current.get_or_insert_with(|| (segment_number, 0, init()));
-        *row_count += added_rows;
-        Ok(state)
+        let new_segment = || CurrentSegment { number: segment_number, row_count: 0, state: init() };
+        let current = self.current.get_or_insert_with(new_segment);
+        current.row_count += added_rows;
+        Ok(&mut current.state)
     }
 
     pub(super) fn finish(self) -> Result<()> {
-        self.current.map_or(Ok(()), |(segment, rows, state)| (self.deliver)(segment, rows, state))
+        self.current.map_or(Ok(()), |last| (self.deliver)(last.number, last.row_count, last.state))
     }
 }
 
 impl<T: Real> StoredFeatures<'_, T> {
-    /// Folds all tiles into one state: `init` returns the initial state of a segment, and `step`
+    /// Reduces all tiles to one state: `init` returns the initial state of a segment, and `step`
     /// adds a tile to a state. The name identifies the pass.
     ///
     /// # Errors
@@ -93,19 +99,19 @@ impl<T: Real> StoredFeatures<'_, T> {
     /// The engine of the processes that share the passes over these rows; `None` if the run has one
     /// process.
     fn engine(&self) -> Option<&dyn Engine> {
-        self.context.engine().filter(|_| self.all_rows)
+        self.context.engine().filter(|_| self.has_all_rows)
     }
 
     pub(super) fn segment_of(&self, position: usize) -> u64 {
-        let next_index = self.segments.partition_point(|(first, _)| *first <= position);
-        next_index.checked_sub(1).map_or(0, |index| self.segments[index].1)
+        let next_index = self.segments.partition_point(|segment| segment.position <= position);
+        next_index.checked_sub(1).map_or(0, |index| self.segments[index].number)
     }
 
     /// Returns the position of the first row of a segment. If the segment has no rows, returns the
     /// position of the first row after it.
     pub(super) fn segment_start(&self, segment_number: u64) -> usize {
-        let index = self.segments.partition_point(|(_, segment)| *segment < segment_number);
-        self.segments.get(index).map_or(self.n, |(first, _)| *first)
+        let index = self.segments.partition_point(|segment| segment.number < segment_number);
+        self.segments.get(index).map_or(self.n, |segment| segment.position)
     }
 }
 

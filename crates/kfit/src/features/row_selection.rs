@@ -2,7 +2,8 @@
 //! positions.
 
 use super::tile::{Tile, TileVisitor};
-use super::{PhiSource, StoredFeatures, reduction::RowValues, stored::StopOnlyObserver, tier::exchange_row_count};
+use super::{PhiSource, SegmentStart, StoredFeatures};
+use super::{reduction::RowValues, stored::StopOnlyObserver, tier::exchange_row_count};
 use crate::Result;
 use kapprox::Real;
 use kstore::key::{Purpose, Stream};
@@ -40,7 +41,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         Ok(StoredFeatures {
             class_codes: positions.iter().map(|i| self.class_codes[*i]).collect(),
             y: positions.iter().flat_map(|i| &self.y[i * t..(i + 1) * t]).copied().collect(),
-            folds: positions.iter().filter_map(|i| self.folds.get(*i)).copied().collect(),
+            row_folds: positions.iter().filter_map(|i| self.row_folds.get(*i)).copied().collect(),
             weights: self.weights.select(&positions),
             ..self.with_selected_rows(positions.len(), phi)
         })
@@ -59,8 +60,8 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         let (n, m) = (self.n as u128, m.min(self.n));
         let stratum_start = |i: usize| (i as u128 * n / m as u128) as usize;
         let draw_position = |i: usize| {
-            let (first, end) = (stratum_start(i), stratum_start(i + 1));
-            first + stream.uniform_below(i as u64, (end - first) as u64) as usize
+            let (start, end) = (stratum_start(i), stratum_start(i + 1));
+            start + stream.uniform_below(i as u64, (end - start) as u64) as usize
         };
         let positions: Vec<usize> = (0..m).map(draw_position).collect();
         Ok((self.with_selected_rows(m, PhiSource::Copied(self.copy_rows(&positions, observer)?)), positions))
@@ -86,13 +87,17 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
             (self.context.pass_shape.segment_rows as usize).div_ceil(SELECTED_TILE_ROWS).max(1) * SELECTED_TILE_ROWS;
         StoredFeatures {
             tile_starts: (0..n).step_by(SELECTED_TILE_ROWS).chain([n]).collect(),
-            segments: (0..n).step_by(segment_rows).enumerate().map(|(number, first)| (first, number as u64)).collect(),
+            segments: (0..n)
+                .step_by(segment_rows)
+                .zip(0..)
+                .map(|(position, number)| SegmentStart { position, number })
+                .collect(),
             ..StoredFeatures::without_targets(self.context, phi, (n, self.p), 0..n as u64, false)
         }
     }
 
-    /// Calls `visitor` with tiles of the rows at these ascending positions. `Tile::first` counts
-    /// only these rows. If processes share the run, they exchange features, so that only one
+    /// Calls `visitor` with tiles of the rows at these ascending positions. `Tile::first_row`
+    /// counts only these rows. If processes share the run, they exchange features, so that only one
     /// process computes the features of each row.
     pub(crate) fn visit_selected(
         &self,

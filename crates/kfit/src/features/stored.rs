@@ -2,7 +2,7 @@
 //!
 //! A segment is a fixed number of consecutive stored rows. A process stores the features of the
 //! segments that it reduces. In a shared run, a process may visit a segment that another process
-//! folded: at the first such visit it computes and stores the features of the segment.
+//! reduced: at the first such visit it computes and stores the features of the segment.
 
 use super::context::{FeatureBuffers, VisitContext};
 use super::{fit_data::FitData, tier::FeatureTier};
@@ -32,7 +32,10 @@ enum Storage<'a, T: Real> {
 }
 
 /// Consecutive segments, and their file in the scratch folder.
-type CachedSegments<T> = (Range<u64>, Arc<Cache<T>>);
+pub(super) struct CachedSegments<T> {
+    pub(super) segments: Range<u64>,
+    pub(super) cache: Arc<Cache<T>>,
+}
 
 impl<'a, T: Real> FeatureStore<'a, T> {
     pub(super) fn new(data: &'a FitData<'a, T>) -> Self {
@@ -56,12 +59,13 @@ impl<'a, T: Real> FeatureStore<'a, T> {
 
     pub(super) fn scratch_parts(&self, unit: &Range<u64>) -> Vec<CachedSegments<T>> {
         let Storage::Scratch(_, caches) = &self.storage else { return Vec::new() };
-        let clip_to_unit = |(segments, cache): &CachedSegments<T>| {
-            (segments.start.max(unit.start)..segments.end.min(unit.end), Arc::clone(cache))
+        let clip_to_unit = |CachedSegments { segments, cache }: &CachedSegments<T>| CachedSegments {
+            segments: segments.start.max(unit.start)..segments.end.min(unit.end),
+            cache: Arc::clone(cache),
         };
         let mut parts: Vec<CachedSegments<T>> =
-            lock(caches).iter().map(clip_to_unit).filter(|(part, _)| !part.is_empty()).collect();
-        parts.sort_by_key(|(part, _)| part.start);
+            lock(caches).iter().map(clip_to_unit).filter(|part| !part.segments.is_empty()).collect();
+        parts.sort_by_key(|part| part.segments.start);
         parts
     }
 
@@ -73,7 +77,7 @@ impl<'a, T: Real> FeatureStore<'a, T> {
         }
     }
 
-    /// Computes and stores the features of a work unit that another process folded.
+    /// Computes and stores the features of a work unit that another process reduced.
     pub(super) fn compute_missing(
         &self,
         unit: &Range<u64>,
@@ -100,15 +104,15 @@ impl<'a, T: Real> FeatureStore<'a, T> {
                 .filter(|segment| self.segment_in_memory(*segment).is_some())
                 .map(|segment| segment..segment + 1)
                 .collect(),
-            Storage::Scratch(..) => self.scratch_parts(unit).into_iter().map(|(part, _)| part).collect(),
+            Storage::Scratch(..) => self.scratch_parts(unit).into_iter().map(|part| part.segments).collect(),
             Storage::Recomputed => return Vec::new(),
         };
         let (mut missing_ranges, mut next_segment) = (Vec::new(), unit.start);
-        for part in stored_ranges.into_iter().chain(std::iter::once(unit.end..unit.end)) {
-            if next_segment < part.start {
-                missing_ranges.push(next_segment..part.start);
+        for stored_range in stored_ranges.into_iter().chain(std::iter::once(unit.end..unit.end)) {
+            if next_segment < stored_range.start {
+                missing_ranges.push(next_segment..stored_range.start);
             }
-            next_segment = part.end;
+            next_segment = stored_range.end;
         }
         missing_ranges
     }
@@ -119,7 +123,7 @@ impl<'a, T: Real> FeatureStore<'a, T> {
             Storage::Scratch(scratch, _) => Some(scratch.cache(shape, self.row_range(&unit))?),
             Storage::Memory(_) | Storage::Recomputed => None,
         };
-        Ok(FeatureWriter { store: self, unit, current: None, cache })
+        Ok(FeatureWriter { store: self, unit, open_segment: None, cache })
     }
 
     fn row_range(&self, segments: &Range<u64>) -> Range<u64> {
@@ -131,9 +135,16 @@ impl<'a, T: Real> FeatureStore<'a, T> {
 pub(super) struct FeatureWriter<'s, T: Real> {
     store: &'s FeatureStore<'s, T>,
     unit: Range<u64>,
-    /// The current segment: number, features, and number of features so far.
-    current: Option<(u64, Vec<T>, usize)>,
+    open_segment: Option<OpenSegment<T>>,
     cache: Option<CacheWriter<T>>,
+}
+
+/// The segment in memory that blocks are added to.
+struct OpenSegment<T> {
+    number: u64,
+    /// Features; zeros after `filled_len`.
+    phi: Vec<T>,
+    filled_len: usize,
 }
 
 impl<T: Real> FeatureWriter<'_, T> {
@@ -156,28 +167,29 @@ impl<T: Real> FeatureWriter<'_, T> {
             return Ok(());
         };
         let segment_number = block.row_numbers[0] / cut.segment;
-        if self.current.as_ref().is_none_or(|(segment, ..)| *segment != segment_number) {
+        if self.open_segment.as_ref().is_none_or(|segment| segment.number != segment_number) {
             self.close_segment();
             let Range { start, end } = self.store.row_range(&(segment_number..segment_number + 1));
             // the zeroed pages are allocated when they are first written: the thread that fills a
             // page allocates it near its core
-            self.current = Some((segment_number, vec![T::ZERO; (end - start) as usize * p], 0));
+            let phi = vec![T::ZERO; (end - start) as usize * p];
+            self.open_segment = Some(OpenSegment { number: segment_number, phi, filled_len: 0 });
         }
-        if let Some((_, phi, offset)) = &mut self.current {
-            let end = *offset + block.len() * p;
-            buffers.fill_into(&mut phi[*offset..end], *map, block, workers);
-            *offset = end;
+        if let Some(OpenSegment { phi, filled_len, .. }) = &mut self.open_segment {
+            let end = *filled_len + block.len() * p;
+            buffers.fill_into(&mut phi[*filled_len..end], *map, block, workers);
+            *filled_len = end;
         }
         Ok(())
     }
 
     /// Stores the segment in memory. An existing copy stays, because it is bit-identical.
     fn close_segment(&mut self) {
-        let (Some((number, mut phi, offset)), Storage::Memory(segments)) = (self.current.take(), &self.store.storage)
-        else {
+        let (Some(segment), Storage::Memory(segments)) = (self.open_segment.take(), &self.store.storage) else {
             return;
         };
-        phi.truncate(offset);
+        let OpenSegment { number, mut phi, filled_len } = segment;
+        phi.truncate(filled_len);
         drop(segments[(number - self.store.cut.segments().start) as usize].set(phi));
     }
 
@@ -190,15 +202,17 @@ impl<T: Real> FeatureWriter<'_, T> {
                 // mark segments without rows as stored
                 segments[unit].iter().for_each(|segment| drop(segment.set(Vec::new())));
             }
-            (Storage::Scratch(_, caches), Some(cache)) => lock(caches).push((self.unit, Arc::new(cache.finish()?))),
+            (Storage::Scratch(_, caches), Some(cache)) => {
+                lock(caches).push(CachedSegments { segments: self.unit, cache: Arc::new(cache.finish()?) });
+            }
             _ => {}
         }
         Ok(())
     }
 }
 
-/// An observer for a pass over rows that were already counted: it ignores the progress and only
-/// forwards the stop signal.
+/// An observer for a pass over rows whose progress was already reported: it ignores the progress
+/// and only forwards the stop signal.
 #[expect(missing_debug_implementations, reason = "an observer is not debug")]
 pub struct StopOnlyObserver<'o>(pub &'o dyn Observer);
 

@@ -59,16 +59,16 @@ impl<T: Real> Tile<'_, T> {
         });
     }
 
-    /// Computes the rows of Φ·`weights` from row `first` on, as many as `out` has, on the calling
-    /// thread.
+    /// Computes the rows of Φ·`weights` from row `first_row` on, as many as `out` has, on the
+    /// calling thread.
     pub(crate) fn multiply_rows(&self, first_row: usize, weights: &[T], out: &mut [T]) {
         let (p, c) = (self.p, weights.len() / self.p);
         thin::multiply(&self.phi[first_row * p..][..out.len() / c * p], weights, p, out);
     }
 
-    /// Computes `sums` (p x c row-major) += Φᵀ·`right` (b x c row-major): products of a few hundred
-    /// rows in the type of the features, sums in f64. One task per panel of features. 2pc flops a
-    /// row.
+    /// Computes `sums` (p x c row-major) += Φᵀ·`right` (b x c row-major). Products of a few hundred
+    /// rows are summed in the type of the features, these sums in f64. Each task computes one panel
+    /// of features. *Cost*: 2pc flops for each row.
     pub fn add_transposed_product(&self, right: &[T], sums: &mut [f64], workers: &Workers) {
         let (p, c) = (self.p, right.len() / self.row_count().max(1));
         let workers = workers.for_operations(2 * self.phi.len() * c);
@@ -124,7 +124,7 @@ impl<T: Real> StoredFeatures<'_, T> {
             PhiSource::Converted(self),
             (self.n, self.p),
             self.range.clone(),
-            self.all_rows,
+            self.has_all_rows,
         );
         StoredFeatures { segments: self.segments.clone(), ..features }
     }

@@ -34,9 +34,9 @@ pub fn with_targets<T: Real>(
     });
     // not journaled: the result is in memory only, and a resumed run repeats the pass
     let columns = Pass { journal: None, ..pass }.reduce(source, &reduction)?.0;
-    let TableShape { targets, has_weights: weighted, .. } = source.shape();
-    let weight = weighted.then_some(columns.weights);
-    columns.codes.attach_to(candidates.with_targets(columns.y, targets)?.with_weights(weight)?)
+    let TableShape { targets, has_weights, .. } = source.shape();
+    let weights = has_weights.then_some(columns.weights);
+    columns.codes.attach_to(candidates.with_targets(columns.y, targets)?.with_weights(weights)?)
 }
 
 #[derive(Default)]
@@ -46,27 +46,45 @@ struct TargetColumns {
     codes: LabelCodeColumns,
 }
 
-type CodeColumn = (Vec<u32>, Option<Arc<Vec<Label>>>);
+/// Codes of the labels of some rows. Without rows, or if the table has no such column, there are no
+/// labels.
+#[derive(Default)]
+struct CodeColumn {
+    codes: Vec<u32>,
+    labels: Option<Arc<Vec<Label>>>,
+}
+
+impl CodeColumn {
+    fn add(&mut self, label_codes: Option<LabelCodes<'_>>, row_range: Range<usize>) {
+        let Some(LabelCodes { codes, labels }) = label_codes else { return };
+        self.codes.extend_from_slice(&codes[row_range]);
+        self.labels.get_or_insert_with(|| Arc::new(labels.to_vec()));
+    }
+
+    fn append(&mut self, later: &Self) {
+        self.codes.extend_from_slice(&later.codes);
+        self.labels = self.labels.take().or_else(|| later.labels.clone());
+    }
+}
 
 /// Codes of the classes and of the groups.
 #[derive(Default)]
-pub(crate) struct LabelCodeColumns([CodeColumn; 2]);
+pub(crate) struct LabelCodeColumns {
+    classes: CodeColumn,
+    groups: CodeColumn,
+}
 
 impl LabelCodeColumns {
     pub(crate) fn add<T>(&mut self, block: &RowBlock<'_, T>, row_range: Range<usize>) {
-        for (column, label_codes) in self.0.iter_mut().zip([block.classes, block.groups]) {
-            let Some(LabelCodes { codes, labels }) = label_codes else { continue };
-            column.0.extend_from_slice(&codes[row_range.clone()]);
-            column.1.get_or_insert_with(|| Arc::new(labels.to_vec()));
-        }
+        self.classes.add(block.classes, row_range.clone());
+        self.groups.add(block.groups, row_range);
     }
 
     pub(crate) fn attach_to<T: Real>(self, mut rows: MemoryRows<T>) -> Result<MemoryRows<T>> {
-        let [classes, groups] = self.0;
-        if let (codes, Some(labels)) = classes {
+        if let CodeColumn { codes, labels: Some(labels) } = self.classes {
             rows = rows.with_classes(codes, labels)?;
         }
-        if let (codes, Some(labels)) = groups {
+        if let CodeColumn { codes, labels: Some(labels) } = self.groups {
             rows = rows.with_groups(codes, labels)?;
         }
         Ok(rows)
@@ -77,9 +95,7 @@ impl Merge for TargetColumns {
     fn merge(&mut self, later: &Self) {
         self.y.extend_from_slice(&later.y);
         self.weights.extend_from_slice(&later.weights);
-        for (column, later_column) in self.codes.0.iter_mut().zip(&later.codes.0) {
-            column.0.extend_from_slice(&later_column.0);
-            column.1 = column.1.take().or_else(|| later_column.1.clone());
-        }
+        self.codes.classes.append(&later.codes.classes);
+        self.codes.groups.append(&later.codes.groups);
     }
 }

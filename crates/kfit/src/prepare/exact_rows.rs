@@ -10,10 +10,10 @@ use kstore::{MemoryPlan, MemoryRows, Pass, RowSource};
 /// Returns the pass shape: scans, whose states are small, use all lanes; the pass that loads the
 /// rows uses one lane, which keeps their order.
 pub(crate) fn exact_pass_shape(size: &ProblemSize) -> PassShape {
-    let tile = tile_rows(size.d, size.map.p, size.element_bytes);
+    let tile_rows = tile_rows(size.d, size.map.p, size.element_bytes);
     PassShape {
-        tile_rows: tile,
-        segment_rows: 16 * tile as u64,
+        tile_rows,
+        segment_rows: 16 * tile_rows as u64,
         scan_lanes: size.threads,
         gram_lanes: 1,
         prefetch_tiles: 2,
@@ -37,7 +37,8 @@ pub(crate) fn exact_plan(stage: &str, size: &ProblemSize, budget: usize) -> Memo
 /// the units of the table. Class codes and group codes are included.
 pub fn load_rows<T: Real>(
     source: &dyn RowSource<T>,
-    (targets, weight_unit): (&Targets, f64),
+    targets: &Targets,
+    weight_unit: f64,
     n: u64,
     pass_shape: PassShape,
     resources: &Resources<'_>,

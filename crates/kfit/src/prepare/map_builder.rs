@@ -32,10 +32,16 @@ pub struct BuiltMap<T: Real> {
     /// The landmarks, if the solver combines their kernel sections itself. In this case the map has
     /// no features.
     pub landmark_set: Option<LandmarkSet<T>>,
-    /// Number of landmarks, and number of candidate rows among which they are chosen; `None` for a
-    /// map without landmarks.
-    pub landmark_counts: Option<(usize, u64)>,
+    /// `None` for a map without landmarks.
+    pub landmark_counts: Option<LandmarkCounts>,
     pub passes: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct LandmarkCounts {
+    pub landmark_count: usize,
+    /// Number of rows among which the landmarks are chosen.
+    pub candidate_count: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -80,13 +86,12 @@ impl<T: Real> MapBuilder<'_, T> {
         let Some(kernel) = &self.options.second_kernel else { return Ok(first_view) };
         let second_options = TrainOptions { kernel: kernel.clone(), ..self.options.clone() };
         let BuiltMap { map, kernel, passes, .. } = MapBuilder { options: &second_options, ..*self }.build_view()?;
-        let features = map.dims().1;
-        let basis_functions = match map.expand(Mat::zeros(features, 1).as_ref(), self.resources.workers) {
+        let feature_count = map.dims().1;
+        let basis_function_count = match map.expand(Mat::zeros(feature_count, 1).as_ref(), self.resources.workers) {
             Expansion::Landmarks { landmarks, .. } => landmarks.len(),
-            Expansion::Features { .. } => features,
+            Expansion::Features { .. } => feature_count,
         };
-        let second_view =
-            Some(BuiltSecondView { kernel, feature_count: features, basis_function_count: basis_functions });
+        let second_view = Some(BuiltSecondView { kernel, feature_count, basis_function_count });
         Ok(BuiltMap {
             map: Box::new(StackedMaps(vec![first_view.map, map])),
             second_view,
@@ -119,16 +124,15 @@ impl<T: Real> MapBuilder<'_, T> {
                 return Err(Error::option("map", "exact", EXACT_UNSUPPORTED));
             }
         };
-        let (SelectedLandmarks { landmark_set: set, candidate_count: candidates, mut passes }, kernel) =
-            self.select_landmarks()?;
-        let (built_kernel, landmark_count) = (kernel.build()?, set.len());
+        let (SelectedLandmarks { landmark_set, candidate_count, mut passes }, kernel) = self.select_landmarks()?;
+        let (built_kernel, landmark_count) = (kernel.build()?, landmark_set.len());
         let observer = resources.start_stage_over("factor of the landmarks", source.range());
         let scan = TableScan { source, pass: self.scan_pass(&*observer), row_count: n };
         let (seed, workers) = (options.seed, resources.workers);
         let map_args = LandmarkMapArgs {
             spec: &options.map,
             kernel: &built_kernel,
-            landmarks: set,
+            landmarks: landmark_set,
             rank,
             scan: &scan,
             seed,
@@ -143,7 +147,7 @@ impl<T: Real> MapBuilder<'_, T> {
             kernel,
             second_view: None,
             landmark_set: None,
-            landmark_counts: Some((landmark_count, candidates)),
+            landmark_counts: Some(LandmarkCounts { landmark_count, candidate_count }),
             passes,
         })
     }
@@ -183,10 +187,10 @@ impl<T: Real> MapBuilder<'_, T> {
     /// Draws candidates, resolves the kernel and chooses landmarks, but builds no map. This
     /// function is for a solver that combines the landmarks' kernel sections itself.
     pub fn landmarks_only(&self) -> Result<BuiltMap<T>> {
-        let (SelectedLandmarks { landmark_set: set, candidate_count: candidates, passes }, kernel) =
-            self.select_landmarks()?;
-        let (map, landmark_counts) = (Box::new(StackedMaps(Vec::new())), Some((set.len(), candidates)));
-        Ok(BuiltMap { map, kernel, second_view: None, landmark_set: Some(set), landmark_counts, passes })
+        let (SelectedLandmarks { landmark_set, candidate_count, passes }, kernel) = self.select_landmarks()?;
+        let landmark_counts = Some(LandmarkCounts { landmark_count: landmark_set.len(), candidate_count });
+        let map = Box::new(StackedMaps(Vec::new()));
+        Ok(BuiltMap { map, kernel, second_view: None, landmark_set: Some(landmark_set), landmark_counts, passes })
     }
 
     /// Resolves the kernel, but chooses no landmarks and builds no map. This function is for a
@@ -217,17 +221,17 @@ impl<T: Real> MapBuilder<'_, T> {
 
     fn resolve_with_sample(&self) -> Result<ResolvedKernel<T>> {
         self.options.kernel.check_input_count(self.source.shape().inputs)?;
-        let (lanes, context) = (self.pass_shape.scan_lanes, (self.pass_shape, self.resources));
-        let mut passes = check_domain(self.source, &self.options.kernel, (self.n, lanes), context)?;
+        let (lanes, kernel) = (self.pass_shape.scan_lanes, &self.options.kernel);
+        let mut passes = check_domain(self.source, kernel, self.n, lanes, self.pass_shape, self.resources)?;
         // the candidates are a sample of the rows, or all rows; the median distance needs a sample
         // in both cases
         let candidates = self.options.candidates.filter(|_| self.selects_landmarks());
         let mut sample = RowSample::default();
         if candidates.is_some() || self.options.kernel.needs_median() {
             let observer = self.resources.start_stage_over("sampling candidates", self.source.range());
-            let data = TableScan { source: self.source, pass: self.scan_pass(&*observer), row_count: self.n };
+            let scan = TableScan { source: self.source, pass: self.scan_pass(&*observer), row_count: self.n };
             let (sample_rows, seed) = (candidates.unwrap_or(MEDIAN_ROWS), self.options.seed);
-            sample = uniform_sample(&data, sample_rows, Purpose::Candidates, seed)?;
+            sample = uniform_sample(&scan, sample_rows, Purpose::Candidates, seed)?;
             passes += 1;
         }
         let kernel = resolve_length_scale(&self.options.kernel, &sample, self.options.seed)?;
@@ -281,9 +285,9 @@ impl<T: Real> MapBuilder<'_, T> {
         let rule = scheme.typed::<T>();
         let observer = self.resources.stage_observer.start_stage(&format!("landmarks ({})", scheme.name), None);
         let Some(sample) = sample else {
-            let data = TableScan { source: self.source, pass: self.scan_pass(&*observer), row_count: self.n };
-            let set = self.run_scheme(rule, &data, kernel, landmark_count)?;
-            return Ok(SelectedLandmarks { candidate_count: self.n, passes: set.passes, landmark_set: set });
+            let scan = TableScan { source: self.source, pass: self.scan_pass(&*observer), row_count: self.n };
+            let landmark_set = self.run_scheme(rule, &scan, kernel, landmark_count)?;
+            return Ok(SelectedLandmarks { candidate_count: self.n, passes: landmark_set.passes, landmark_set });
         };
         let (mut candidates, mut passes) = (candidates::sort_by_row_number(sample)?, 0);
         if scheme.needs_targets {
@@ -297,8 +301,8 @@ impl<T: Real> MapBuilder<'_, T> {
         // resumed run draws the same rows.
         let pass = Pass { lane_count: 1, journal: None, ..self.scan_pass(&stop_only) };
         let scan = TableScan { source: &candidates, pass, row_count: candidate_count };
-        let set = self.run_scheme(rule, &scan, kernel, landmark_count)?;
-        Ok(SelectedLandmarks { landmark_set: set, candidate_count: candidate_count, passes })
+        let landmark_set = self.run_scheme(rule, &scan, kernel, landmark_count)?;
+        Ok(SelectedLandmarks { landmark_set, candidate_count, passes })
     }
 
     /// Chooses `landmark_count` landmarks among these rows. If fewer landmarks reach the tolerance,
@@ -343,8 +347,9 @@ impl<T: Real> MapBuilder<'_, T> {
             return Err(kstore::Error::Empty { what: "`landmarks`".to_string(), why }.into());
         }
         self.options.kernel.check_values(MatRef::from_row_major_slice(&points, point_count, d), 0)?;
-        let set = LandmarkSet { points, row_numbers: vec![NO_ROW; point_count], d, passes: 1, evaluations: 0 };
-        Ok(SelectedLandmarks { landmark_set: set, candidate_count: point_count as u64, passes: 0 })
+        let row_numbers = vec![NO_ROW; point_count];
+        let landmark_set = LandmarkSet { points, row_numbers, d, passes: 1, evaluations: 0 };
+        Ok(SelectedLandmarks { landmark_set, candidate_count: point_count as u64, passes: 0 })
     }
 }
 
@@ -356,8 +361,10 @@ impl<T: Real> MapBuilder<'_, T> {
 pub fn check_domain<T: Real>(
     source: &dyn RowSource<T>,
     kernel: &Kernel,
-    (n, lanes): (u64, usize),
-    (pass_shape, resources): (PassShape, &Resources<'_>),
+    n: u64,
+    lanes: usize,
+    pass_shape: PassShape,
+    resources: &Resources<'_>,
 ) -> Result<u64> {
     if kernel.domain() == Domain::Any {
         return Ok(0);

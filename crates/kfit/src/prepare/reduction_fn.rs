@@ -7,14 +7,17 @@ use std::marker::PhantomData;
 
 /// A pass defined by a function that adds a block to a state, starting from the default state.
 #[expect(missing_debug_implementations, reason = "a function is not debug")]
-pub struct ReductionFn<S, F>(F, PhantomData<fn() -> S>);
+pub struct ReductionFn<S, F> {
+    add_block: F,
+    state: PhantomData<fn() -> S>,
+}
 
 impl<S, F> ReductionFn<S, F> {
-    pub fn new<T>(add: F) -> Self
+    pub fn new<T>(add_block: F) -> Self
     where
         F: Fn(&mut S, &RowBlock<'_, T>) -> Result<()>,
     {
-        Self(add, PhantomData)
+        Self { add_block, state: PhantomData }
     }
 }
 
@@ -30,6 +33,6 @@ impl<T: Real, S: Default + Send, F: Fn(&mut S, &RowBlock<'_, T>) -> Result<()> +
     }
     fn scratch(&self) {}
     fn step(&self, state: &mut S, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> Result<()> {
-        (self.0)(state, block)
+        (self.add_block)(state, block)
     }
 }

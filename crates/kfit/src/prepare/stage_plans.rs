@@ -32,14 +32,13 @@ pub fn select_pass_shape(
     last_plan: &dyn Fn(PassShape) -> MemoryPlan,
     budget: usize,
 ) -> (PassShape, Vec<MemoryPlan>) {
-    let tile = tile_rows(size.d, size.map.p, size.element_bytes);
+    let tile_rows = tile_rows(size.d, size.map.p, size.element_bytes);
     let (gram_lanes, segment_tiles) = match size.map.p <= LANE_FEATURES {
         true => (size.threads, TILES_PER_SEGMENT),
         false => (1, TILES_PER_LARGE_SEGMENT),
     };
-    let segment = (tile * segment_tiles) as u64;
-    let full_shape =
-        PassShape { tile_rows: tile, segment_rows: segment, scan_lanes: size.threads, gram_lanes, prefetch_tiles: 2 };
+    let segment_rows = (tile_rows * segment_tiles) as u64;
+    let full_shape = PassShape { tile_rows, segment_rows, scan_lanes: size.threads, gram_lanes, prefetch_tiles: 2 };
     let smallest_shape = PassShape { scan_lanes: 1, gram_lanes: 1, prefetch_tiles: 1, ..full_shape };
     for pass_shape in [
         full_shape,
@@ -57,32 +56,34 @@ pub fn select_pass_shape(
 /// Returns the plan of the solver's last stage, and where its features are stored.
 pub fn plan_last_stage(
     size: &ProblemSize,
-    add: &dyn Fn(MemoryPlan, PassShape) -> MemoryPlan,
+    add_solver_terms: &dyn Fn(MemoryPlan, PassShape) -> MemoryPlan,
     pass_shape: PassShape,
     resources: &Resources<'_>,
 ) -> (FeatureTier, MemoryPlan) {
     match size.stores_features {
         true => FeatureTier::select(
-            add(plan_feature_pass("solve", size, pass_shape, resources.memory), pass_shape),
+            add_solver_terms(plan_feature_pass("solve", size, pass_shape, resources.memory), pass_shape),
             size,
             resources,
         ),
-        false => (FeatureTier::Recomputed, add(plan_solve(size, pass_shape, resources.memory), pass_shape)),
+        false => {
+            (FeatureTier::Recomputed, add_solver_terms(plan_solve(size, pass_shape, resources.memory), pass_shape))
+        }
     }
 }
 
 /// Returns the stages of a run on features: statistics, landmarks, map, the solver's first pass
-/// over the features, and the later steps of the solver. `add` adds the solver's own memory to the
-/// plan of the last stage. `solver_passes` are the numbers of passes that the solver makes before
-/// and after its first pass over the features.
+/// over the features, and the later steps of the solver. `add_solver_terms` adds the solver's own
+/// memory to the plan of the last stage. `solver_passes` are the numbers of passes that the solver
+/// makes before and after its first pass over the features.
 pub(crate) fn feature_stages(
     request: &FitRequest<'_>,
-    add: &dyn Fn(MemoryPlan, PassShape) -> MemoryPlan,
+    add_solver_terms: &dyn Fn(MemoryPlan, PassShape) -> MemoryPlan,
     solver_passes: [u64; 2],
 ) -> (PassShape, Vec<Stage>) {
     let (pass_shape, plans) = select_pass_shape(
         &request.size,
-        &|pass_shape| plan_last_stage(&request.size, add, pass_shape, request.resources).1,
+        &|pass_shape| plan_last_stage(&request.size, add_solver_terms, pass_shape, request.resources).1,
         request.resources.memory,
     );
     (pass_shape, stages_with_passes(request, plans, solver_passes))
@@ -131,7 +132,7 @@ pub fn base_plan(what: &str, size: &ProblemSize, budget: usize) -> MemoryPlan {
     MemoryPlan::for_process(what, budget, size.threads, size.open_file_bytes)
 }
 
-/// Adds the decoders and tiles of a pass to the plan, for numbers of `element` bytes.
+/// Adds the decoders and tiles of a pass to the plan, for numbers of `element_bytes` bytes.
 pub fn plan_rows(
     plan: MemoryPlan,
     size: &ProblemSize,
@@ -172,8 +173,8 @@ pub(crate) fn plan_landmarks(size: &ProblemSize, pass_shape: PassShape, budget: 
     plan_selection(size, pass_shape, budget, true, LOWER_RANK)
 }
 
-/// Plans landmark selection. `factor` is true if the scheme factorises the kernel matrix of the
-/// landmarks; `remedy` says how to reduce the size of this matrix.
+/// Plans landmark selection. `needs_factor` is true if the scheme factorises the kernel matrix of
+/// the landmarks; `remedy` says how to reduce the size of this matrix.
 fn plan_selection(
     size: &ProblemSize,
     pass_shape: PassShape,
@@ -222,10 +223,10 @@ fn plan_selection(
 /// Returns the shape of passes that do not sum features: one lane, with all threads inside the
 /// products.
 pub(crate) fn one_lane_shape(size: &ProblemSize) -> PassShape {
-    let tile = tile_rows(size.d, size.map.p, size.element_bytes);
+    let tile_rows = tile_rows(size.d, size.map.p, size.element_bytes);
     PassShape {
-        tile_rows: tile,
-        segment_rows: 32 * tile as u64,
+        tile_rows,
+        segment_rows: 32 * tile_rows as u64,
         scan_lanes: size.threads,
         gram_lanes: 1,
         prefetch_tiles: 2,
@@ -233,16 +234,18 @@ pub(crate) fn one_lane_shape(size: &ProblemSize) -> PassShape {
 }
 
 /// Returns the stages of a solver that uses the landmarks and no feature map: statistics,
-/// landmarks, and the solver itself. `add` adds the memory of the solver to the plan of its stage.
+/// landmarks, and the solver itself. `add_solver_terms` adds the memory of the solver to the plan
+/// of its stage.
 pub(crate) fn landmark_stages(
     request: &FitRequest<'_>,
-    add: &dyn Fn(MemoryPlan, PassShape) -> MemoryPlan,
+    add_solver_terms: &dyn Fn(MemoryPlan, PassShape) -> MemoryPlan,
 ) -> (PassShape, Vec<Stage>) {
     let (size, budget) = (&request.size, request.resources.memory);
     let (pass_shape, [selection_passes, _]) = (one_lane_shape(size), request.options.map_passes());
     let landmark_count = size.map.landmark_count.unwrap_or_default();
     let landmark_bytes = landmark_count.saturating_mul(size.d * size.element_bytes + 8);
-    let solve_plan = add(base_plan("solve", size, budget).term("landmarks", landmark_bytes, LOWER_RANK), pass_shape);
+    let solve_plan = base_plan("solve", size, budget).term("landmarks", landmark_bytes, LOWER_RANK);
+    let solve_plan = add_solver_terms(solve_plan, pass_shape);
     let selection_plan = plan_scheme_selection(size, pass_shape, &request.options.landmarks, budget).term(
         "landmarks",
         landmark_bytes,
@@ -274,16 +277,16 @@ fn plan_map(size: &ProblemSize, budget: usize) -> MemoryPlan {
 
 fn plan_gram(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
     let (p, t, moment_columns, lanes) = (size.map.p, size.t, size.moment_columns, pass_shape.gram_lanes);
-    let states = kstore::pass::state_count(lanes, size.n.div_ceil(pass_shape.segment_rows));
+    let state_count = kstore::pass::state_count(lanes, size.n.div_ceil(pass_shape.segment_rows));
     let gram_count = size.fold_count * size.class_count;
     let state_bytes = GramState::bytes(p, moment_columns, gram_count) + CertificateState::bytes(p);
     let bin_bytes = pass_shape.tile_rows * (size.d * size.element_bytes + t * 8);
     let feature_bytes = size.map.footprint.bytes_for(pass_shape.tile_rows) - size.map.footprint.fixed
         + pass_shape.tile_rows * (p * size.element_bytes + 8);
     let plan = plan_rows(base_plan(GRAM_PASS, size, budget), size, pass_shape, lanes, size.element_bytes);
-    let copies = if states == 1 { "one lane".to_string() } else { format!("{lanes} lanes and their sums") };
+    let copies = if state_count == 1 { "one lane".to_string() } else { format!("{lanes} lanes and their sums") };
     let (name, remedy) = gram_term(size, &copies);
-    plan.term(name, states * state_bytes, remedy)
+    plan.term(name, state_count * state_bytes, remedy)
         .term("feature map", size.map.footprint.fixed, LOWER_RANK)
         .term("features of a tile", lanes * feature_bytes + strip_bytes(size), LOWER_RANK)
         .term("buffered rows of each fold", lanes * gram_count * bin_bytes, "lower `folds`")
@@ -327,13 +330,14 @@ pub fn plan_feature_pass(what: &str, size: &ProblemSize, pass_shape: PassShape, 
 fn gram_term(size: &ProblemSize, copies: &str) -> (String, &'static str) {
     match (size.fold_count, size.class_count) {
         (0 | 1, 1) => (format!("Gram matrix ({copies})"), LOWER_RANK),
-        (0 | 1, classes) => {
-            (format!("Gram matrices ({classes} classes, {copies})"), "use `within` pooled or lower `rank`")
+        (0 | 1, class_count) => {
+            (format!("Gram matrices ({class_count} classes, {copies})"), "use `within` pooled or lower `rank`")
         }
-        (folds, 2..) => {
-            (format!("Gram matrices of each class ({folds} folds, {copies})"), "use `within` pooled or lower `rank`")
-        }
-        (folds, _) => (format!("Gram matrices ({folds} folds, {copies})"), "lower `rank` or `folds`"),
+        (fold_count, 2..) => (
+            format!("Gram matrices of each class ({fold_count} folds, {copies})"),
+            "use `within` pooled or lower `rank`",
+        ),
+        (fold_count, _) => (format!("Gram matrices ({fold_count} folds, {copies})"), "lower `rank` or `folds`"),
     }
 }
 

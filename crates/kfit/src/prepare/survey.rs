@@ -91,8 +91,8 @@ impl Survey {
     /// standard deviation of the input. For standard scaling it is 1.
     pub fn half_spread(&self, j: usize) -> f64 {
         let Some(feature) = self.statistics.inputs.get(j) else { return 1.0 };
-        let scaled = |value: f64| self.scaler.apply(j, value);
-        (scaled(feature.mean + feature.deviation()) - scaled(feature.mean - feature.deviation())) / 2.0
+        let scale = |value: f64| self.scaler.apply(j, value);
+        (scale(feature.mean + feature.deviation()) - scale(feature.mean - feature.deviation())) / 2.0
     }
 
     /// Returns the divisor of the row weights; 1 if rows have no weights.
@@ -142,8 +142,8 @@ pub fn draw_median_rows(
     resources: &Resources<'_>,
 ) -> Result<RowSample<f64>> {
     let observer = resources.start_stage_over("medians", source.range());
-    let data = TableScan { source, pass: pass_shape.pass(pass_shape.scan_lanes, resources, &*observer), row_count: n };
-    Ok(uniform_sample(&data, SCALING_MEDIAN_ROWS, Purpose::Median, options.seed)?)
+    let scan = TableScan { source, pass: pass_shape.pass(pass_shape.scan_lanes, resources, &*observer), row_count: n };
+    Ok(uniform_sample(&scan, SCALING_MEDIAN_ROWS, Purpose::Median, options.seed)?)
 }
 
 /// Returns the scaler. If the scaling needs medians, calls `draw` to draw a sample of the rows.

@@ -101,7 +101,7 @@ impl MetricSource {
 
     /// Returns the number of columns that the kernel sees if a row has d inputs.
     #[doc(hidden)]
-    pub fn outputs(&self, d: usize) -> usize {
+    pub fn output_count(&self, d: usize) -> usize {
         match self {
             Self::Learned(MetricForm::LowRank(r)) => *r.min(&d),
             Self::Provided(provided) => provided.metric.output_count(),
@@ -199,7 +199,8 @@ impl MetricSource {
     /// inputs differently from the model, the fit converts the metric. The metric is thus the same
     /// in the units of the table.
     ///
-    /// # Errors [`Error::Option`] for a model without a metric, or with other inputs.
+    /// # Errors
+    /// [`Error::Option`] for a model without a metric, or with other inputs.
     #[doc(hidden)]
     pub fn from_model(model: &AnyModel, features: &[String]) -> Result<Self> {
         let (metric, scaler) = either!(AnyModel: model, model => (&model.metric, &model.scaler));

@@ -91,7 +91,7 @@ kmodel::enum_of_words!(Scaling, "scale", "standard" => Standard, "minmax" => Min
 pub enum LandmarkSource {
     /// Training rows chosen by the scheme of this name, from [`kapprox::landmark::registry`].
     Scheme(String),
-    /// The rows of the table in this file, which [`Self::opened`] opens.
+    /// The rows of the table in this file, which [`Self::open`] opens.
     File(PathBuf),
     /// The first rows of a table with the inputs of the training table, in its units.
     Rows(Box<SelectedTable>),
@@ -107,8 +107,8 @@ impl LandmarkSource {
         }
     }
 
-    /// Opens the file of the landmarks, which must have the input columns; `text` has the options
-    /// for text files.
+    /// Opens the file of the landmarks, which must have the input columns; `text_options` has the
+    /// options for text files.
     ///
     /// # Errors
     /// A file that cannot be read, or that has other columns.

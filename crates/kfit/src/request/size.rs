@@ -86,10 +86,10 @@ impl ProblemSize {
         options: &TrainOptions,
         threads: usize,
         t: usize,
-        folds: usize,
+        fold_count: usize,
     ) -> Result<Self> {
         let source = selected.rows::<T>(ReadSettings::default())?;
-        Self::from_source(&source, options, threads, t, folds)
+        Self::from_source(&source, options, threads, t, fold_count)
     }
 
     /// Returns the sizes of a fit to the rows of `source`, with `t` targets and the given number of
@@ -99,11 +99,11 @@ impl ProblemSize {
         options: &TrainOptions,
         threads: usize,
         t: usize,
-        folds: usize,
+        fold_count: usize,
     ) -> Result<Self> {
         let range = source.range();
-        let (n, columns) = (range.end - range.start, source.shape().inputs);
-        let d = options.metric.outputs(columns);
+        let (n, input_columns) = (range.end - range.start, source.shape().inputs);
+        let d = options.metric.output_count(input_columns);
         let candidate_rows = options.candidates.map_or(n, |candidates| n.min(candidates as u64));
         let mut map = map_shape::<T>(options, d, n)?;
         let scheme_bytes = match (options.landmarks.scheme(), map.landmark_count) {
@@ -124,7 +124,7 @@ impl ProblemSize {
             map.footprint = map.footprint + map.footprint;
         }
         let (mut cursor, mut open_file_bytes) = (source.footprint(), source.metadata_bytes());
-        let mut candidates = options.candidates;
+        let mut candidate_count = options.candidates;
         if options.metric != MetricSource::None {
             // the rows before the metric need a second buffer
             cursor.per_row += RowBuf::<T>::bytes_per_row(&source.shape());
@@ -134,22 +134,22 @@ impl ProblemSize {
             let Footprint { fixed, per_row } = RowSource::<T>::footprint(&landmark_rows);
             cursor = Footprint { fixed: cursor.fixed.max(fixed), per_row: cursor.per_row.max(per_row) };
             open_file_bytes += RowSource::<T>::metadata_bytes(&landmark_rows);
-            candidates = None;
+            candidate_count = None;
         }
         Ok(Self {
             n,
-            input_columns: columns,
+            input_columns,
             d,
             t,
             has_weights: source.shape().has_weights,
             moment_columns: t,
             map,
             landmark_count: options.landmark_count().min(map.p),
-            fold_count: folds,
+            fold_count,
             class_count: 1,
             rank_count: options.ranks.len().max(1),
             element_bytes: size_of::<T>(),
-            candidate_count: candidates,
+            candidate_count,
             scheme_bytes,
             median_rows: if options.scaling.needs_medians() { SCALING_MEDIAN_ROWS } else { 0 },
             cursor,
@@ -164,11 +164,11 @@ impl ProblemSize {
 /// A plan passes the number of stored rows; a run passes the number of rows that remain after
 /// filtering.
 pub fn map_shape<T: Real>(options: &TrainOptions, d: usize, n: u64) -> Result<kapprox::map::MapShape> {
-    let rows = match &options.landmarks {
+    let candidate_count = match &options.landmarks {
         LandmarkSource::Rows(table) => table.range().end - table.range().start,
         _ => options.candidates.map_or(n, |candidates| n.min(candidates as u64)),
     };
-    let rows = usize::try_from(rows).unwrap_or(usize::MAX);
+    let candidate_count = usize::try_from(candidate_count).unwrap_or(usize::MAX);
     let d = options.kernel.sparse_columns().filter(|_| options.map.is_data_independent()).unwrap_or(d);
-    Ok(options.map.shape(MapRequest { d, rank: options.rank, candidate_count: rows, element_bytes: size_of::<T>() })?)
+    Ok(options.map.shape(MapRequest { d, rank: options.rank, candidate_count, element_bytes: size_of::<T>() })?)
 }

@@ -24,8 +24,8 @@ impl CentredMoments {
         if rows < 2 {
             return Err(Error::TooFewRowsFor { what: "each fold, like its complement,", needed: 2, rows });
         }
-        let mean = |sums: &[f64]| sums.iter().map(|s| s / rows as f64).collect();
-        let (mean, target_mean): (Vec<f64>, Vec<f64>) = (mean(&moments.s), mean(&moments.sy));
+        let means_of = |sums: &[f64]| sums.iter().map(|s| s / rows as f64).collect::<Vec<f64>>();
+        let (mean, target_mean) = (means_of(&moments.s), means_of(&moments.sy));
         Ok(Self::with_means(moments, mean, target_mean))
     }
 

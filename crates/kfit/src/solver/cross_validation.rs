@@ -57,7 +57,7 @@ impl<T: Real> HeldOutScores<T> {
     }
 
     /// Computes the scores of the rows of `fold` at the regularisation parameter with the index
-    /// `penalty`, and writes them to the columns from `first_column` on. Makes one pass.
+    /// `penalty_index`, and writes them to the columns from `first_column` on. Makes one pass.
     pub(super) fn score_fold(
         &mut self,
         features: &StoredFeatures<'_, T>,
@@ -76,11 +76,11 @@ impl<T: Real> HeldOutScores<T> {
                 out.resize(tile.row_count() * function_count, T::ZERO);
                 tile.multiply(&weights, &mut out, features.workers());
                 let tile_scores = out.chunks_exact(function_count).enumerate();
-                let fold_rows = tile_scores.filter(|(i, _)| features.folds[tile.first_row + i] == fold);
+                let fold_rows = tile_scores.filter(|(i, _)| features.row_folds[tile.first_row + i] == fold);
                 fold_rows.for_each(|(_, values)| fold_scores.0.extend_from_slice(values));
                 Ok(())
             })?;
-        let fold_rows = (0..features.n).filter(|row| features.folds[*row] == fold);
+        let fold_rows = (0..features.n).filter(|row| features.row_folds[*row] == fold);
         for (row, values) in fold_rows.zip(scores.chunks_exact(function_count)) {
             let row_scores = &mut self.scores[penalty_index][row * t + first_column..][..function_count];
             for ((score, value), (_, intercept)) in row_scores.iter_mut().zip(values).zip(functions) {
@@ -111,13 +111,15 @@ impl<T: Real> HeldOutScores<T> {
 
 /// For every fold and regularisation parameter, learns k functions from the rows outside the fold
 /// and scores the rows of the fold. `penalties` starts with the strongest parameter. The fit at
-/// each further parameter starts from the solution for the parameter before it. For a fold, `loss`
-/// returns the loss of the rows outside the fold, and the weight of these rows.
+/// each further parameter starts from the solution for the parameter before it. For a fold,
+/// `loss_without_fold` returns the loss of the rows outside the fold, and the weight of these rows.
 pub(super) fn scores_by_newton<T: Real, L: Objective<T>>(
     features: &StoredFeatures<'_, T>,
     data: &FitData<'_, T>,
-    (penalties, max_steps): (&[Regularisation], usize),
-    (k, moments): (usize, &FoldGram),
+    penalties: &[Regularisation],
+    max_steps: usize,
+    k: usize,
+    moments: &FoldGram,
     observer: &dyn Observer,
     loss_without_fold: impl Fn(u16) -> Result<(L, f64)>,
 ) -> Result<HeldOutScores<T>> {

@@ -32,9 +32,10 @@ pub(super) fn landmark_set<'a, T: Real>(data: &FitData<'a, T>) -> Result<&'a Lan
 }
 
 /// Rejects a number of coordinates that is not less than the number of points.
-pub(super) fn check_components(component_count: usize, points: usize, what: &str) -> Result<()> {
-    let why = format!("{points} {what} have at most {} coordinates; lower `components`", points.saturating_sub(1));
-    reject_if(component_count >= points, COMPONENTS.name, component_count, why)
+pub(super) fn check_components(component_count: usize, point_count: usize, what: &str) -> Result<()> {
+    let why =
+        format!("{point_count} {what} have at most {} coordinates; lower `components`", point_count.saturating_sub(1));
+    reject_if(component_count >= point_count, COMPONENTS.name, component_count, why)
 }
 
 /// Classical scaling: coordinates from a centred matrix of scalar products.

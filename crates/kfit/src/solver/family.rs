@@ -10,8 +10,8 @@ use kapprox::{MapSpec, PrecisionPair, Real};
 use kstore::{MemoryPlan, ReadSettings, SelectedTable, pass::Observer, registry::RegistryEntry};
 use std::{borrow::Cow, fmt::Debug};
 
-/// If a condition holds, returns [`Error::Option`] for the value of an option; the last argument
-/// describes the expected values.
+/// If a condition holds, returns [`Error::Option`] for the value of an option; `why` says what is
+/// wrong and what to do.
 pub(super) fn reject_if(
     condition: bool,
     option: &'static str,
@@ -43,8 +43,8 @@ pub struct SolverProperties {
     pub supports_exact_kernel: bool,
     /// True for a solver that iterates on the exact kernel with a preconditioner made of landmarks.
     pub uses_preconditioner: bool,
-    /// The reason why a `preconditioned` solver uses no landmarks for the exact kernel under these
-    /// settings; `None` if the solver uses landmarks.
+    /// The reason why a `uses_preconditioner` solver uses no landmarks for the exact kernel under
+    /// these settings; `None` if the solver uses landmarks.
     pub landmarks_unused_why: Option<&'static str>,
     /// True for a solver that computes with the columns of the rows and rejects sparse rows.
     pub dense_only: bool,
@@ -170,7 +170,7 @@ pub struct SolverFamily {
     /// that is already chosen omits them.
     pub joint_rank_parameters: &'static [Parameter],
     /// Converts the options of a fit on a map to the options of the same fit on the exact kernel.
-    /// The caller has already removed `ranks`, `tolerance`, `folds` and `rank_parameters`.
+    /// The caller has already removed `ranks`, `tolerance`, `folds` and `joint_rank_parameters`.
     pub options_for_exact_kernel: fn(Options) -> Options,
 }
 
@@ -235,13 +235,14 @@ impl RegistryEntry for SolverFamily {
 }
 
 impl<'a> FitRequest<'a> {
-    /// Returns the request of a solver on selected rows with `t` targets and this many folds.
+    /// Returns the request of a solver on selected rows with `t` targets and `fold_count` folds.
     #[doc(hidden)]
     pub fn new<T: Real>(
         selected: &SelectedTable,
         options: &'a TrainOptions,
         resources: &'a Resources<'a>,
-        (t, folds): (usize, usize),
+        t: usize,
+        fold_count: usize,
         solver: &dyn Solver<T>,
     ) -> Result<Self> {
         let options = match options.map.is_exact_kernel() {
@@ -249,15 +250,11 @@ impl<'a> FitRequest<'a> {
             true => Cow::Owned(TrainOptions { candidates: None, ..options.clone() }),
             false => Cow::Borrowed(options),
         };
-        let (moment_columns, classes) = (solver.moment_columns(&options, t), solver.moment_classes(t));
+        let (moment_columns, class_count) = (solver.moment_columns(&options, t), solver.moment_classes(t));
         let source = selected.rows::<T>(ReadSettings::default())?;
-        let size = ProblemSize::from_source(&source, &options, resources.workers.threads(), t, folds)?;
-        let size = ProblemSize {
-            stores_features: solver.properties().stores_features,
-            moment_columns,
-            class_count: classes,
-            ..size
-        };
+        let size = ProblemSize::from_source(&source, &options, resources.workers.threads(), t, fold_count)?;
+        let size =
+            ProblemSize { stores_features: solver.properties().stores_features, moment_columns, class_count, ..size };
         Ok(Self { options, resources, size })
     }
 }

@@ -115,7 +115,7 @@ impl Fisher {
         &self,
         data: &FitData<'_, T>,
         gram: &GramState,
-        classes: usize,
+        class_count: usize,
     ) -> Result<Option<(usize, [Figure; 2])>> {
         let (p, folds) = (gram.feature_count(), data.folds.count());
         if folds < 2 {
@@ -128,7 +128,7 @@ impl Fisher {
         for (fold, heads) in
             heads.iter_mut().enumerate().filter(|(fold, _)| fold_parts(*fold).any(|part| part.row_count > 0))
         {
-            let scatter = self.scatter(gram, Some(fold), classes)?;
+            let scatter = self.scatter(gram, Some(fold), class_count)?;
             for (head, lambda) in heads.iter_mut().zip(&lambdas) {
                 data.resources.workers.check()?;
                 *head = scatter.solve_class_means(*lambda).map(|directions| scatter.head(&directions));
@@ -191,7 +191,7 @@ impl Scatter {
     }
 
     /// Computes the class sizes, the class means and the mean of the class covariances from the
-    /// moments of each class in each fold. Leaves out the fold `held_fold`.
+    /// moments of each class in each fold. Leaves out the fold `held_out_fold`.
     fn of_equal_classes(class_moments: &[FoldGram], held_out_fold: Option<usize>, class_count: usize) -> Result<Self> {
         let training_folds =
             || class_moments.chunks(class_count).enumerate().filter(|(fold, _)| Some(*fold) != held_out_fold);
@@ -273,18 +273,21 @@ impl<T: Real> Solver<T> for Fisher {
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
-        let classes = data.classes().map_or(0, |classes| classes.labels().len());
-        if let Some(q) = self.component_count.filter(|q| *q >= classes) {
-            let why = format!("{classes} classes have {} discriminants; lower `components`", classes.saturating_sub(1));
+        let class_count = data.classes().map_or(0, |classes| classes.labels().len());
+        if let Some(q) = self.component_count.filter(|q| *q >= class_count) {
+            let why = format!(
+                "{class_count} classes have {} discriminants; lower `components`",
+                class_count.saturating_sub(1)
+            );
             return Err(Error::option(COMPONENTS.name, q, why));
         }
-        let state = data.moments_by_class(if self.equal_weights { classes } else { 1 })?;
-        let selection = self.select_lambda(data, &state.gram, classes)?;
+        let state = data.moments_by_class(if self.equal_weights { class_count } else { 1 })?;
+        let selection = self.select_lambda(data, &state.gram, class_count)?;
         let lambda =
             self.penalties[selection.as_ref().map_or(0, |(index, _)| *index)].lambda(state.gram.row_count() as f64);
         let _stage = data.resources.stage_observer.start_stage("discriminants", None);
         let moments = &*state.gram.training_moments(None);
-        let scatter = self.scatter(&state.gram, None, classes)?;
+        let scatter = self.scatter(&state.gram, None, class_count)?;
         let (p, precision) = (moments.s.len(), state.gram.precision());
         let solved_means = scatter.solve_class_means(lambda).ok_or(Error::Indefinite { rank: p, lambda, precision })?;
         let LinearHead { weights, intercept } = scatter.head(&solved_means);
@@ -292,12 +295,12 @@ impl<T: Real> Solver<T> for Fisher {
         let discriminants = Discriminants::new(counts, means, &solved_means)?;
         let components =
             self.component_count.map(|q| discriminants.coordinates(q, state.gram.epsilon(), &solved_means, moments));
-        if let Some((head, requested)) = components.as_ref().zip(self.component_count)
-            && head.intercept.len() < requested
+        if let Some((head, requested_count)) = components.as_ref().zip(self.component_count)
+            && head.intercept.len() < requested_count
         {
-            let available = head.intercept.len();
+            let available_count = head.intercept.len();
             data.resources.stage_observer.warn(format!(
-                "components reduced from {requested} to {available}: the class means span no further directions"
+                "components reduced from {requested_count} to {available_count}: the class means span no further directions"
             ));
         }
         let (certificate, lambda, passes) = (state.certificate, Some(lambda), 1 + u64::from(selection.is_some()));

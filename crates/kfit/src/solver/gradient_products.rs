@@ -13,7 +13,7 @@ use std::sync::Arc;
 const CHUNK_ROWS: usize = 2048;
 
 /// Number of rows that a thread processes at once.
-const STRIP_ROWS: usize = 128;
+const GRADIENT_STRIP_ROWS: usize = 128;
 
 /// The pass that computes Σ_i w_i Σ_c ∇f_c(x_i) ∇f_c(x_i)ᵀ in f64. Here w_i is the weight of row i,
 /// and f_c(x) = Σ_j α_jc k(x, z_j) for c = 1, …, t are functions of m landmarks z_j with r columns.
@@ -85,7 +85,8 @@ impl<'a> OuterProductReduction<'a> {
         Self { row_fraction: fraction, stream: Stream::new(seed, Purpose::Gradients, 0), ..self }
     }
 
-    /// Copies the selected rows of a chunk of a block, which starts at `first`, and their weights.
+    /// Copies the selected rows of a chunk of a block, which starts at `first_row`, and their
+    /// weights.
     fn copy_selected<T: Real>(
         &self,
         block: &RowBlock<'_, T>,
@@ -106,7 +107,7 @@ impl<'a> OuterProductReduction<'a> {
 
     /// Returns the bytes of a lane's buffers, for m landmarks and r columns on this many threads.
     pub fn scratch_bytes(m: usize, r: usize, threads: usize) -> usize {
-        8 * (2 * CHUNK_ROWS * r + threads.max(1) * STRIP_ROWS * 3 * m)
+        8 * (2 * CHUNK_ROWS * r + threads.max(1) * GRADIENT_STRIP_ROWS * 3 * m)
     }
 
     /// Writes the gradients of function `c` at the rows of `x` (b x r) to `out` (b x r), both
@@ -114,7 +115,7 @@ impl<'a> OuterProductReduction<'a> {
     fn gradients(&self, x: &[f64], c: usize, out: &mut [f64], weights: &BufferPool<Vec<f64>>, workers: &Workers) {
         let (r, m) = (self.r, self.coefficients.nrows());
         let z = MatRef::from_row_major_slice(self.landmarks, m, r);
-        let strips = out.chunks_mut(STRIP_ROWS * r).zip(x.chunks(STRIP_ROWS * r)).collect();
+        let strips = out.chunks_mut(GRADIENT_STRIP_ROWS * r).zip(x.chunks(GRADIENT_STRIP_ROWS * r)).collect();
         workers.for_each(strips, |(out, x): (&mut [f64], &[f64])| {
             let strip_rows = out.len() / r;
             out.fill(0.0);
@@ -252,11 +253,14 @@ mod tests {
             let products = Pass::new(900, 4000, &workers).reduce(&rows, &reduction).unwrap().0;
             (products.sums() * faer::Scale(1.0 / products.total_weight), products.total_weight)
         };
-        let ((all, every), (some, few)) = (mean(false, 2), mean(true, 2));
+        let ((mean_of_all, total_weight), (mean_of_sample, sample_weight)) = (mean(false, 2), mean(true, 2));
         assert_eq!(mean(true, 1), mean(true, 3));
         // the fraction 1,000/2,400 of the rows
-        assert!(every == n as f64 && (few / every - 1000.0 / 2400.0).abs() < 0.02, "{few}");
+        assert!(
+            total_weight == n as f64 && (sample_weight / total_weight - 1000.0 / 2400.0).abs() < 0.02,
+            "{sample_weight}"
+        );
         // the standard error of an average over 5,000 rows is the standard deviation divided by 70
-        assert!((&some - &all).norm_max() < 0.05 * all.norm_max());
+        assert!((&mean_of_sample - &mean_of_all).norm_max() < 0.05 * mean_of_all.norm_max());
     }
 }

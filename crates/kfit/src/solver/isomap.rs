@@ -42,18 +42,20 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
         the rows",
     Task::Components,
     &[EMBEDDING_COMPONENTS, NEIGHBOURS, Parameter { default: Some("5000"), ..NODES }],
-    |settings| Ok(Box::new(LandmarkIsomap(NeighbourOptions::new(settings)))),
+    |settings| Ok(Box::new(LandmarkIsomap { options: NeighbourOptions::new(settings) })),
 );
 
 #[derive(Clone, Copy, Debug)]
-struct LandmarkIsomap(NeighbourOptions);
+struct LandmarkIsomap {
+    options: NeighbourOptions,
+}
 
 /// Computes the lengths of the shortest paths from each of the first m nodes to all nodes, m x N.
 fn shortest_paths(graph: &Graph, m: usize, node_count: usize, resources: &Resources<'_>) -> Mat<f64> {
     let _stage = resources.stage_observer.start_stage("shortest paths", None);
     let mut row_major = vec![0.0; m * node_count];
-    crate::linalg::strips::for_each_strip(resources.workers, &mut row_major, node_count, |landmark, lengths| {
-        graph.shortest_paths(landmark, lengths);
+    crate::linalg::strips::for_each_strip(resources.workers, &mut row_major, node_count, |landmark, path_lengths| {
+        graph.shortest_paths(landmark, path_lengths);
     });
     Mat::from_fn(m, node_count, |l, j| row_major[l * node_count + j])
 }
@@ -67,7 +69,7 @@ impl<T: Real> Solver<T> for LandmarkIsomap {
         let (node_count, m) = (size.map.landmark_count.unwrap_or_default(), size.landmark_count);
         plan.term(
             "nodes and their neighbours",
-            NeighbourGraph::bytes(node_count, size.d, self.0.neighbour_count),
+            NeighbourGraph::bytes(node_count, size.d, self.options.neighbour_count),
             "lower `nodes`",
         )
         .term("shortest paths", node_count.saturating_mul(16 * m + 24 * size.threads), "lower `nodes` or `rank`")
@@ -77,16 +79,17 @@ impl<T: Real> Solver<T> for LandmarkIsomap {
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         let landmark_set = landmark_set(data)?;
         let m = data.options.landmark_count().min(landmark_set.len());
-        check_components(self.0.component_count, m, "landmarks")?;
-        let graph = NeighbourGraph::new(landmark_set, self.0.neighbour_count, data.resources)?;
-        let (neighbours, lengths) = (graph.k, shortest_paths(&graph.graph, m, landmark_set.len(), data.resources));
+        check_components(self.options.component_count, m, "landmarks")?;
+        let graph = NeighbourGraph::new(landmark_set, self.options.neighbour_count, data.resources)?;
+        let (neighbours, path_lengths) = (graph.k, shortest_paths(&graph.graph, m, landmark_set.len(), data.resources));
         drop(graph);
         let _stage = data.resources.stage_observer.start_stage("eigenvectors", None);
-        let negated_half_squares = Mat::from_fn(m, m, |i, l| -0.5 * lengths[(i, l)].min(lengths[(l, i)]).powi(2));
+        let negated_half_squares =
+            Mat::from_fn(m, m, |i, l| -0.5 * path_lengths[(i, l)].min(path_lengths[(l, i)]).powi(2));
         // −½ δ̄
         let means: Vec<f64> =
             negated_half_squares.col_iter().map(|column| column.iter().sum::<f64>() / m as f64).collect();
-        let scaling = ClassicalScaling::new(negated_half_squares, self.0.component_count, data)?;
+        let scaling = ClassicalScaling::new(negated_half_squares, self.options.component_count, data)?;
         let weights = &scaling.weights;
         let [nodes, landmarks] =
             [Figure::single("nodes", landmark_set.len() as f64), Figure::single("landmarks", m as f64)];
@@ -96,7 +99,7 @@ impl<T: Real> Solver<T> for LandmarkIsomap {
                 points: landmark_set.points.clone(),
                 row_numbers: landmark_set.row_numbers.clone(),
             }),
-            basis_transform: BasisTransform::ShortestPaths { neighbours, path_lengths: lengths },
+            basis_transform: BasisTransform::ShortestPaths { neighbours, path_lengths },
             intercept: (0..weights.ncols()).map(intercept).collect(),
             weights: Mat::from_fn(m, weights.ncols(), |l, j| -0.5 * weights[(l, j)]),
             figures: [vec![nodes, landmarks], scaling.figures()].concat(),

@@ -76,8 +76,8 @@ impl KernelDimensionReduction {
             (None, word) if word != Some("classification") => Some(Kernel::parse("gaussian()")?),
             (kernel, _) => kernel,
         };
-        let components = settings.required(&COMPONENTS, Settings::count);
-        Ok(Self { component_count: components, target_kernel, penalty: settings.regularisation() })
+        let component_count = settings.required(&COMPONENTS, Settings::count);
+        Ok(Self { component_count, target_kernel, penalty: settings.regularisation() })
     }
 }
 
@@ -129,27 +129,27 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
         let squared_slopes: Vec<f64> = slopes.iter().map(|slope| slope * slope).collect();
         // the sum of the eigenvalues of M, which is positive
         let trace: f64 = squared_slopes.iter().sum();
-        let (available, d) = (eigenvalues.len(), slopes.len());
+        let (direction_count, d) = (eigenvalues.len(), slopes.len());
         let why = match self.component_count > d {
             true => format!("the rows have {d} columns"),
             false => "the target depends on no more directions".to_string(),
         };
-        data.warn_of_fewer_components(self.component_count, available, &why);
+        data.warn_of_fewer_components(self.component_count, direction_count, &why);
         let mut figures = vec![
             Figure { name: "share of the slopes", values: eigenvalues.iter().map(|v| v / trace).collect() },
             Figure { name: "slope of each column", values: slopes },
         ];
         figures.extend(target_map.map(|target| Figure::single("features of the target", target.dims().1 as f64)));
         let metric_rows: Vec<f64> = vectors.col_iter().flat_map(|column| column.iter().copied()).collect();
-        let metric = Arc::new(Metric::matrix(&metric_rows, available)?);
+        let metric = Arc::new(Metric::matrix(&metric_rows, direction_count)?);
         let importance = squared_slopes.iter().map(|square| square / trace).collect();
-        let points = (0..available * available)
-            .map(|index| if index % (available + 1) == 0 { T::ONE } else { T::ZERO })
+        let points = (0..direction_count * direction_count)
+            .map(|index| if index % (direction_count + 1) == 0 { T::ONE } else { T::ZERO })
             .collect();
         Ok(Solution {
-            weights: Mat::identity(available, available),
-            intercept: vec![0.0; available],
-            basis: Some(Basis::Landmarks { points, row_numbers: vec![NO_ROW; available] }),
+            weights: Mat::identity(direction_count, direction_count),
+            intercept: vec![0.0; direction_count],
+            basis: Some(Basis::Landmarks { points, row_numbers: vec![NO_ROW; direction_count] }),
             task: Some(Task::Components),
             projection: Some(Projection { solver: FAMILY.name, metric, importance }),
             certificate: state.certificate,
@@ -186,11 +186,11 @@ fn leading_directions(products: &OuterProductSums, q: usize) -> Result<(Vec<f64>
     let m = Mat::from_fn(d, d, |i, j| sums[(i.max(j), i.min(j))] / products.total_weight);
     let (values, vectors) = symmetric_eigen(m.as_ref())?;
     let min_eigenvalue = EIGENVALUE_TOLERANCE * f64::EPSILON * values[d - 1];
-    let leading: Vec<usize> =
+    let leading_indices: Vec<usize> =
         (0..d).rev().take(q).take_while(|j| values[*j] > min_eigenvalue && values[*j] > 0.0).collect();
     let why = "the regression is constant and has no directions; lower `lambda`, or choose another kernel";
-    reject_if(leading.is_empty(), COMPONENTS.name, q, why)?;
-    let signs: Vec<f64> = leading.iter().map(|j| sign_of_largest(vectors.as_ref(), *j)).collect();
-    let vectors = Mat::from_fn(d, leading.len(), |i, k| signs[k] * vectors[(i, leading[k])]);
-    Ok((leading.iter().map(|j| values[*j]).collect(), vectors))
+    reject_if(leading_indices.is_empty(), COMPONENTS.name, q, why)?;
+    let signs: Vec<f64> = leading_indices.iter().map(|j| sign_of_largest(vectors.as_ref(), *j)).collect();
+    let vectors = Mat::from_fn(d, leading_indices.len(), |i, k| signs[k] * vectors[(i, leading_indices[k])]);
+    Ok((leading_indices.iter().map(|j| values[*j]).collect(), vectors))
 }

@@ -29,11 +29,13 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "kernel k-means: clusters around means in feature space",
     Task::Clusters,
     &[CLUSTERS, STARTS, TOLERANCE, WEIGHTS],
-    |settings| Ok(Box::new(KernelKMeans(ClusteringOptions::new(settings)?))),
+    |settings| Ok(Box::new(KernelKMeans { options: ClusteringOptions::new(settings)? })),
 );
 
 #[derive(Clone, Copy, Debug)]
-struct KernelKMeans(ClusteringOptions);
+struct KernelKMeans {
+    options: ClusteringOptions,
+}
 
 impl<T: Real> Solver<T> for KernelKMeans {
     fn properties(&self) -> SolverProperties {
@@ -41,20 +43,20 @@ impl<T: Real> Solver<T> for KernelKMeans {
     }
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
-        lloyd::plan(plan, size, pass_shape, size.map.p, self.0.cluster_count)
+        lloyd::plan(plan, size, pass_shape, size.map.p, self.options.cluster_count)
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         let space = PointSpace { projection: None, is_spherical: false };
         let (features, gathered) = StoredFeatures::gather(data, GatherOptions::default())?;
-        let clusters = lloyd::cluster(data, &features, space, self.0)?;
+        let clusters = lloyd::cluster(data, &features, space, self.options)?;
         let half_squared_norm = |j: usize| clusters.centroids.col(j).iter().map(|v| v * v).sum::<f64>() / 2.0;
         let figures = vec![
             Figure::single("mean squared distance", clusters.inertia / features.weight_outside(None)),
             Figure { name: "rows of each cluster", values: clusters.cluster_weights },
         ];
         Ok(Solution {
-            intercept: (0..self.0.cluster_count).map(|j| -half_squared_norm(j)).collect(),
+            intercept: (0..self.options.cluster_count).map(|j| -half_squared_norm(j)).collect(),
             weights: clusters.centroids,
             certificate: gathered.certificate,
             figures,

@@ -60,7 +60,6 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
 ///
 /// The moments have a relative error of about ε of the feature type. So the direction of a
 /// component with a smaller variance is random.
-/// direction.
 const VARIANCE_TOLERANCE: f64 = 16.0;
 
 const WHITEN: Parameter = Parameter::flag("whiten", "Scale the coordinates to variance 1");

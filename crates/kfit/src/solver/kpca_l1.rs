@@ -102,10 +102,10 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
             progress.passes += 1;
         }
         let mut steps = Steps::resume(data.resources.journal, "components", &mut progress)?;
-        let requested = self.component_count.min(features.p);
-        progress.directions.reserve_exact((features.p * requested).saturating_sub(progress.directions.len()));
+        let max_component_count = self.component_count.min(features.p);
+        progress.directions.reserve_exact((features.p * max_component_count).saturating_sub(progress.directions.len()));
         let mut search = ComponentSearch { data, features: &features, mean, passes: progress.passes, progress };
-        while search.components().len() < requested {
+        while search.components().len() < max_component_count {
             match search.find_next(self.start_count, self.max_steps) {
                 Ok(true) => steps.record_step(&search.progress),
                 Ok(false) => break,
@@ -290,7 +290,7 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
                 let squared_residual = squared_norm - 2.0 * mean_product + mean_products[q - 1] - squared_projection;
                 if squared_residual > best.squared_residual {
                     best.squared_residual = squared_residual;
-                    best.row.iter_mut().zip(tile.row(i)).for_each(|(to, from)| *to = from.to_f64());
+                    best.row.iter_mut().zip(tile.row(i)).for_each(|(best, v)| *best = v.to_f64());
                 }
             }
             Ok(())
@@ -312,31 +312,31 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
     }
 
     /// Iterates from the direction `start` until no score changes its sign. Absolute scores up to
-    /// `zero` count as 0.
-    fn search_from(&mut self, start: Vec<f64>, steps: usize, zero: f64) -> Result<SearchResult> {
+    /// `zero_threshold` count as 0.
+    fn search_from(&mut self, start: Vec<f64>, max_steps: usize, zero_threshold: f64) -> Result<SearchResult> {
         let (mut v, mut previous_total, mut iteration) = (start, f64::NEG_INFINITY, 0);
         // the previous stationary direction and its sum
         let mut stationary: Option<(Vec<f64>, f64)> = None;
         loop {
             iteration += 1;
-            let (sums, [sign_sum, total, zero_score_rows]) = self.signed_sums(&v, zero)?;
+            let (sums, [sign_sum, total, zero_score_rows]) = self.signed_sums(&v, zero_threshold)?;
             // a sum that grows by no more than rounding has the same signs
             let has_stopped = !exceeds::<T>(total, previous_total);
             let is_higher =
                 stationary.as_ref().is_none_or(|(_, stationary_total)| exceeds::<T>(total, *stationary_total));
-            if has_stopped && zero_score_rows > 0.0 && is_higher && iteration < steps {
-                let next = self.perturbed(&v);
+            if has_stopped && zero_score_rows > 0.0 && is_higher && iteration < max_steps {
+                let next = self.perturb(&v);
                 stationary = Some((std::mem::replace(&mut v, next), total));
                 previous_total = f64::NEG_INFINITY;
                 continue;
             }
-            if has_stopped || iteration >= steps {
+            if has_stopped || iteration >= max_steps {
                 if !has_stopped {
                     let j = self.components().len() + 1;
                     self.data
                         .resources
                         .stage_observer
-                        .warn(format!("component {j} has not converged after {steps} steps; raise `steps`"));
+                        .warn(format!("component {j} has not converged after {max_steps} steps; raise `steps`"));
                 }
                 let (direction, total) = stationary.filter(|_| !is_higher).unwrap_or((v, total));
                 return Ok(SearchResult { direction, dispersion: total, iterations: iteration });
@@ -380,8 +380,8 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
         Ok(self.direction_of(sums, sign_sum))
     }
 
-    /// Computes Σ sign φ over the rows, with signs that `write` sets, and three sums. The first of
-    /// these is Σ sign.
+    /// Computes Σ sign φ over the rows, with signs that `set_signs` sets, and three sums. The first
+    /// of these is Σ sign.
     fn reduce_signs(
         &mut self,
         mut set_signs: impl FnMut(&Tile<'_, T>, &mut [f64; 3], &mut [T]) + Send,
@@ -403,11 +403,11 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
     /// Returns the direction of Σ sign (φ − μ).
     fn direction_of(&self, mut sums: Vec<f64>, sign_sum: f64) -> Option<Vec<f64>> {
         sums.iter_mut().zip(&self.mean).for_each(|(sum, mean)| *sum -= sign_sum * mean);
-        self.orthonormal(sums)
+        self.orthonormalise(sums)
     }
 
-    /// Makes a vector orthogonal to the components and of norm 1; `None` if it becomes 0.
-    fn orthonormal(&self, mut v: Vec<f64>) -> Option<Vec<f64>> {
+    /// Makes a vector orthogonal to the components and of norm 1. Returns `None` if it becomes 0.
+    fn orthonormalise(&self, mut v: Vec<f64>) -> Option<Vec<f64>> {
         self.deflate(&mut v);
         let norm = dot(&v, v.iter()).sqrt();
         v.iter_mut().for_each(|v| *v /= norm);
@@ -415,11 +415,11 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
     }
 
     /// Returns a direction near v, orthogonal to the components; deterministic.
-    fn perturbed(&self, v: &[f64]) -> Vec<f64> {
+    fn perturb(&self, v: &[f64]) -> Vec<f64> {
         let stream = Stream::new(self.data.options.seed, Purpose::Perturbations, self.components().len() as u64);
-        let random: Vec<f64> = (0..v.len() as u64).map(|i| stream.uniform(i) - 0.5).collect();
-        let norm = dot(&random, random.iter()).sqrt();
-        let perturbed = v.iter().zip(&random).map(|(v, noise)| v + PERTURBATION * noise / norm).collect();
-        self.orthonormal(perturbed).unwrap_or_else(|| v.to_vec())
+        let noise: Vec<f64> = (0..v.len() as u64).map(|i| stream.uniform(i) - 0.5).collect();
+        let norm = dot(&noise, noise.iter()).sqrt();
+        let perturbed_v = v.iter().zip(&noise).map(|(v, noise)| v + PERTURBATION * noise / norm).collect();
+        self.orthonormalise(perturbed_v).unwrap_or_else(|| v.to_vec())
     }
 }

@@ -42,11 +42,13 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
         its neighbours",
     Task::Components,
     &[EMBEDDING_COMPONENTS, NEIGHBOURS, NODES],
-    |settings| Ok(Box::new(LocallyLinear(NeighbourOptions::new(settings)))),
+    |settings| Ok(Box::new(LocallyLinear { options: NeighbourOptions::new(settings) })),
 );
 
 #[derive(Clone, Copy, Debug)]
-struct LocallyLinear(NeighbourOptions);
+struct LocallyLinear {
+    options: NeighbourOptions,
+}
 
 impl<T: Real> Solver<T> for LocallyLinear {
     fn properties(&self) -> SolverProperties {
@@ -57,7 +59,7 @@ impl<T: Real> Solver<T> for LocallyLinear {
         let node_count = size.map.landmark_count.unwrap_or_default();
         plan.term(
             "nodes and their neighbours",
-            NeighbourGraph::bytes(node_count, size.d, self.0.neighbour_count),
+            NeighbourGraph::bytes(node_count, size.d, self.options.neighbour_count),
             "lower `nodes`",
         )
         .term(
@@ -69,9 +71,9 @@ impl<T: Real> Solver<T> for LocallyLinear {
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         let landmark_set = landmark_set(data)?;
-        let q = self.0.component_count;
+        let q = self.options.component_count;
         check_components(q, landmark_set.len(), "nodes")?;
-        let graph = NeighbourGraph::new(landmark_set, self.0.neighbour_count, data.resources)?;
+        let graph = NeighbourGraph::new(landmark_set, self.options.neighbour_count, data.resources)?;
         let _stage = data.resources.stage_observer.start_stage("eigenvectors", None);
         let (neighbours, alignment) = (graph.k, graph.alignment());
         drop(graph);

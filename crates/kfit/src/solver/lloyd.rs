@@ -36,8 +36,8 @@ pub(super) struct ClusteringOptions {
 impl ClusteringOptions {
     pub(super) fn new(settings: &Settings) -> Result<Self> {
         let missing_error = || Error::missing(CLUSTERS.name, settings.solver, "the number of clusters, such as 8");
-        let clusters = settings.count(&CLUSTERS).ok_or_else(missing_error)?;
-        Ok(Self { cluster_count: clusters, start_count: settings.required(&STARTS, Settings::count) })
+        let cluster_count = settings.count(&CLUSTERS).ok_or_else(missing_error)?;
+        Ok(Self { cluster_count, start_count: settings.required(&STARTS, Settings::count) })
     }
 }
 
@@ -46,7 +46,7 @@ const STRIP_POINTS: usize = 288;
 /// Number of sampled rows for each cluster. The next constant is the minimum number of sampled
 /// rows.
 const SAMPLE_ROWS_PER_CLUSTER: usize = 100;
-const MIN_SAMPLE_ROWS: usize = 2000;
+const MIN_CLUSTER_SAMPLE_ROWS: usize = 2000;
 /// Number of candidates that replace centroids without points. If more centroids lose all points in
 /// one iteration, the remaining centroids wait for the next iteration.
 const FAR_CANDIDATES: usize = 16;
@@ -81,14 +81,14 @@ pub(super) fn plan(plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape, 
     let state_count = features::STATES_PER_REDUCTION + pass_shape.tile_rows.div_ceil(STRIP_POINTS);
     // the number of clusters is checked later, when the number of rows is known
     let n = usize::try_from(size.n).unwrap_or(usize::MAX);
-    let (q, k, sample) = (q.min(n), k.min(n), sample_rows(k).min(n));
+    let (q, k, sample_rows) = (q.min(n), k.min(n), sample_rows(k).min(n));
     plan.term("sums of clusters", state_count * 8 * (k + FAR_CANDIDATES) * q, "lower `clusters`")
-        .term("sample of points", sample * (8 * q + size.element_bytes * size.map.p), "lower `rank`")
+        .term("sample of points", sample_rows * (8 * q + size.element_bytes * size.map.p), "lower `rank`")
         .term("points of a strip", size.threads * STRIP_POINTS * 8 * (q + size.map.p + k), "lower `rank`")
 }
 
 fn sample_rows(k: usize) -> usize {
-    SAMPLE_ROWS_PER_CLUSTER.saturating_mul(k).max(MIN_SAMPLE_ROWS)
+    SAMPLE_ROWS_PER_CLUSTER.saturating_mul(k).max(MIN_CLUSTER_SAMPLE_ROWS)
 }
 
 impl PointSpace<'_> {
@@ -174,7 +174,20 @@ impl<'a> Assignment<'a> {
     }
 }
 
-type Buffers = BufferPool<(Vec<f64>, Vec<f64>)>;
+/// Buffers for the points of a strip.
+#[derive(Default)]
+struct PointBuffers {
+    phi_f64: Vec<f64>,
+    points: Vec<f64>,
+}
+
+/// A sample of the rows.
+struct PointSample {
+    /// Points, row-major.
+    points: Vec<f64>,
+    /// Weights of the rows.
+    weights: Vec<f64>,
+}
 
 impl Assignment<'_> {
     /// Adds the rows of a tile to the sums of their clusters.
@@ -183,11 +196,11 @@ impl Assignment<'_> {
         features: &StoredFeatures<'_, T>,
         tile: &Tile<'_, T>,
         cluster_sums: &mut ClusterSums,
-        buffers: &Buffers,
+        buffers: &BufferPool<PointBuffers>,
     ) {
         let strips = tile.phi.chunks(STRIP_POINTS * features.p).enumerate();
         add_parts(strips, cluster_sums, features.workers(), |(strip, phi)| {
-            buffers.with_buffer(Default::default, |(phi_f64, points)| {
+            buffers.with_buffer(Default::default, |PointBuffers { phi_f64, points }| {
                 self.space.compute_points(phi, features.p, phi_f64, points);
                 self.assign_strip(points, |i| features.weights.get(tile.first_row + strip * STRIP_POINTS + i))
             })
@@ -215,13 +228,14 @@ pub(super) fn cluster<T: Real>(
     data: &FitData<'_, T>,
     features: &StoredFeatures<'_, T>,
     space: PointSpace<'_>,
-    ClusteringOptions { cluster_count: k, start_count: starts }: ClusteringOptions,
+    ClusteringOptions { cluster_count: k, start_count }: ClusteringOptions,
 ) -> Result<Clusters> {
-    let (q, buffers) = (space.point_dimension(features.p), Buffers::default());
+    let (q, buffers) = (space.point_dimension(features.p), BufferPool::default());
     let mut state = LloydState { centroids: vec![0.0; k * q], previous_inertia: f64::INFINITY };
     let mut steps = Steps::resume(data.resources.journal, "clusters", &mut state)?;
     if steps.completed_steps() == 0 {
-        state.centroids = best_start(space, &sample(data, features, space, k)?, q, (k, starts), data)?;
+        let sample = draw_sample(data, features, space, k)?;
+        state.centroids = best_start(space, &sample, q, k, start_count, data)?;
     }
     loop {
         let assignment = Assignment::new(space, &state.centroids, q);
@@ -246,7 +260,7 @@ pub(super) fn cluster<T: Real>(
                     .stage_observer
                     .warn(format!("the clusters have not converged after {MAX_PASSES} passes"));
             }
-            return Ok(sorted_clusters(&state.centroids, &cluster_sums, q, iteration + 1));
+            return Ok(sort_clusters(&state.centroids, &cluster_sums, q, iteration + 1));
         }
         state =
             LloydState { centroids: assignment.next_centroids(&cluster_sums), previous_inertia: cluster_sums.inertia };
@@ -264,7 +278,7 @@ kstore::persist!(LloydState { fill "centroids": centroids, one "before": previou
 
 /// Sorts the clusters by size, the largest first. Of clusters of equal size, the cluster nearest to
 /// the mean of all rows comes first, so that the order of the rows does not matter.
-fn sorted_clusters(centroids: &[f64], cluster_sums: &ClusterSums, q: usize, passes: u64) -> Clusters {
+fn sort_clusters(centroids: &[f64], cluster_sums: &ClusterSums, q: usize, passes: u64) -> Clusters {
     let centroid = |j: usize| &centroids[j * q..][..q];
     let mut mean = vec![0.0; q];
     for (j, size) in cluster_sums.weights.iter().enumerate() {
@@ -284,26 +298,25 @@ fn sorted_clusters(centroids: &[f64], cluster_sums: &ClusterSums, q: usize, pass
     }
 }
 
-/// Draws a uniform sample of the rows. Returns the points, row-major, and their weights, in row
-/// order.
+/// Draws a uniform sample of the rows, in row order.
 ///
 /// The method is selection sampling: row i of n is selected with probability (number of rows still
 /// to draw)/(n − i). This makes all subsets of this size equally likely (Knuth, *The Art of
 /// Computer Programming* 2, 3.4.2, algorithm S).
-fn sample<T: Real>(
+fn draw_sample<T: Real>(
     data: &FitData<'_, T>,
     features: &StoredFeatures<'_, T>,
     space: PointSpace<'_>,
     k: usize,
-) -> Result<(Vec<f64>, Vec<f64>)> {
+) -> Result<PointSample> {
     let stage = data.resources.stage_observer.start_stage("sample for clusters", Some(data.n));
-    let (stream, mut remaining) =
+    let (stream, mut remaining_draws) =
         (Stream::new(data.options.seed, Purpose::Clusters, 0), sample_rows(k).min(features.n));
-    let mut positions = Vec::with_capacity(remaining);
+    let mut positions = Vec::with_capacity(remaining_draws);
     for position in 0..features.n {
-        if stream.uniform(position as u64) * ((features.n - position) as f64) < remaining as f64 {
+        if stream.uniform(position as u64) * ((features.n - position) as f64) < remaining_draws as f64 {
             positions.push(position);
-            remaining -= 1;
+            remaining_draws -= 1;
         }
     }
     let mut phi: Vec<T> = Vec::with_capacity(positions.len() * features.p);
@@ -313,28 +326,29 @@ fn sample<T: Real>(
     })?;
     let mut points = Vec::new();
     space.compute_points(&phi, features.p, &mut Vec::new(), &mut points);
-    Ok((points, positions.into_iter().map(|i| features.weights.get(i)).collect()))
+    Ok(PointSample { points, weights: positions.into_iter().map(|i| features.weights.get(i)).collect() })
 }
 
 fn best_start<T: Real>(
     space: PointSpace<'_>,
-    (sample_points, weights): &(Vec<f64>, Vec<f64>),
+    PointSample { points, weights }: &PointSample,
     q: usize,
-    (k, starts): (usize, usize),
+    k: usize,
+    start_count: usize,
     data: &FitData<'_, T>,
 ) -> Result<Vec<f64>> {
-    let stage = data.resources.stage_observer.start_steps("starts", starts as u64);
+    let stage = data.resources.stage_observer.start_steps("starts", start_count as u64);
     let mut best: Option<(f64, Vec<f64>)> = None;
-    for start in 0..starts.max(1) {
+    for start in 0..start_count.max(1) {
         let stream = Stream::new(data.options.seed, Purpose::Clusters, 1 + start as u64);
-        let mut centroids = kmeans_plus_plus(sample_points, weights, k, &stream);
+        let mut centroids = kmeans_plus_plus(points, weights, k, &stream);
         if centroids.len() < k * q {
             return Err(Error::TooFewPoints { asked: k, distinct: centroids.len() / q });
         }
         let mut previous_inertia = f64::INFINITY;
         for _ in 0..MAX_SAMPLE_ITERATIONS {
             let assignment = Assignment::new(space, &centroids, q);
-            let strips = sample_points.chunks(STRIP_POINTS * q).zip(weights.chunks(STRIP_POINTS));
+            let strips = points.chunks(STRIP_POINTS * q).zip(weights.chunks(STRIP_POINTS));
             let mut cluster_sums = ClusterSums::new(k, q, FAR_CANDIDATES);
             add_parts(strips, &mut cluster_sums, data.resources.workers, |(strip, weights)| {
                 assignment.assign_strip(strip, |i| weights[i])
@@ -345,7 +359,7 @@ fn best_start<T: Real>(
             previous_inertia = cluster_sums.inertia;
             centroids = assignment.next_centroids(&cluster_sums);
         }
-        if best.as_ref().is_none_or(|(squares, _)| previous_inertia < *squares) {
+        if best.as_ref().is_none_or(|(best_inertia, _)| previous_inertia < *best_inertia) {
             best = Some((previous_inertia, centroids));
         }
         stage.advance(1);
@@ -370,10 +384,10 @@ fn kmeans_plus_plus(points: &[f64], weights: &[f64], k: usize, stream: &Stream) 
         let total_mass: f64 = squared_distances.iter().zip(weights).map(mass).sum();
         let mut best: Option<(f64, usize, Vec<f64>)> = None;
         for trial in 0..trial_count {
-            let mut remaining = stream.uniform((seed_index * trial_count + trial) as u64) * total_mass;
+            let mut remaining_mass = stream.uniform((seed_index * trial_count + trial) as u64) * total_mass;
             let candidate = squared_distances.iter().zip(weights).position(|point| {
-                remaining -= mass(point);
-                remaining < 0.0
+                remaining_mass -= mass(point);
+                remaining_mass < 0.0
             });
             // rounding may leave a remainder: take the last point with a positive distance
             let Some(candidate) =

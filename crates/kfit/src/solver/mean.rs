@@ -9,8 +9,8 @@
 //!       = k(x, x) − (2/n) Σ_i k(x, x_i) + (1/n²) Σ_ij k(x_i, x_j)
 //! ```
 //!
-//! The score is c − d². The number c is chosen such that d² exceeds c
-//! for a fraction nu of the training rows. So the score is negative for outliers. If k(x, x) is
+//! The score is c − d². The number c is chosen such that d² exceeds c for a fraction nu of the
+//! training rows. So the score is negative for outliers. If k(x, x) is
 //! constant, the score is twice the mean of the values k(x, x_i), minus a constant. It is then a
 //! density estimate (Parzen's, if the kernel is a density), and orders rows like the one-class
 //! support vector machine at nu = 1. If k(x, x) is not constant, as for polynomials, a large μᵀφ(x)

@@ -6,7 +6,6 @@
 //! the iteration converges from any start. It starts at a large lambda and divides lambda by ten
 //! per step, until the requested lambda is reached. This keeps the iterates in the region where
 //! full Newton steps succeed.
-//! keeps the iterates in the region of full Newton steps.
 
 use super::{Figure, Solution};
 use crate::linalg::cholesky::{factor_unblocked, solve_cholesky};
@@ -79,9 +78,9 @@ pub(super) struct Optimum {
     /// W and the intercepts, (p + 1) x k row-major.
     pub(super) w: Vec<f64>,
     squared_norm: f64,
-    steps: usize,
+    step_count: usize,
     has_converged: bool,
-    initial_norm: f64,
+    initial_gradient_norm: f64,
 }
 
 impl Optimum {
@@ -89,7 +88,7 @@ impl Optimum {
     fn evaluate_in_f64(&self, loss: &mut impl Objective<f64>, lambda: f64) -> Result<(Evaluation, f64)> {
         let evaluation = loss.evaluate(&self.w)?;
         let gradient = gradient(loss, &evaluation, &self.w, lambda);
-        Ok((evaluation, norm(&gradient) / self.initial_norm))
+        Ok((evaluation, norm(&gradient) / self.initial_gradient_norm))
     }
 }
 
@@ -100,7 +99,7 @@ fn penalty_curvature<T: Real>(loss: &impl Objective<T>, i: usize, lambda: f64) -
     if i < p * k || intercept == Intercept::Penalised { 2.0 * lambda } else { 0.0 }
 }
 
-/// Computes ∇F at `w` from the loss at `point`.
+/// Computes ∇F at `w` from the loss at `evaluation`.
 fn gradient<T: Real>(loss: &impl Objective<T>, evaluation: &Evaluation, w: &[f64], lambda: f64) -> Vec<f64> {
     evaluation
         .gradient
@@ -131,7 +130,7 @@ fn warn_of_gradient<T: Real>(what: &str, optimum: &Optimum, relative_norm: f64, 
     };
     resources.stage_observer.warn(format!(
         "{what} did not converge: after {} Newton steps the relative gradient norm is {:.2} times the tolerance of {:.0e}; {remedy}",
-        optimum.steps,
+        optimum.step_count,
         relative_norm / gradient_tolerance::<T>(),
         gradient_tolerance::<T>()
     ));
@@ -157,7 +156,7 @@ pub(super) fn fit<T: Real, P: Objective<f64>>(
     let figures = vec![
         Figure::single("objective", evaluation.loss + lambda * optimum.squared_norm),
         Figure::single("relative gradient norm", relative_norm),
-        Figure::single("newton steps", optimum.steps as f64),
+        Figure::single("newton steps", optimum.step_count as f64),
     ];
     let weights = Mat::from_fn(p, k, |i, j| optimum.w[i * k + j]);
     let intercept = optimum.w[p * k..].to_vec();
@@ -177,11 +176,11 @@ pub(super) fn minimise<T: Real>(
     warm_start: Option<&Optimum>,
 ) -> Result<Optimum> {
     let Dimensions { p, k, .. } = loss.dimensions();
-    let (w, initial_norm) =
-        warm_start.map_or((vec![0.0; (p + 1) * k], 0.0), |optimum| (optimum.w.clone(), optimum.initial_norm));
+    let (w, initial_gradient_norm) =
+        warm_start.map_or((vec![0.0; (p + 1) * k], 0.0), |optimum| (optimum.w.clone(), optimum.initial_gradient_norm));
     let initial_state = || NewtonState {
         w: w.clone(),
-        initial_norm,
+        initial_gradient_norm,
         current_lambda: lambda,
         final_steps: 0,
         passes: 0,
@@ -192,7 +191,7 @@ pub(super) fn minimise<T: Real>(
     let mut evaluation = loss.evaluate(&state.w)?;
     let evaluation_passes = *loss.passes_mut() - state.passes;
     if steps.completed_steps() == 0 && warm_start.is_none() {
-        state.initial_norm = norm(&evaluation.gradient).max(f64::MIN_POSITIVE);
+        state.initial_gradient_norm = norm(&evaluation.gradient).max(f64::MIN_POSITIVE);
         let trace = (0..p).map(|j| moments.g[j * p + j]).sum::<f64>() / moments.row_count as f64;
         while state.current_lambda * LAMBDA_DECREASE < 0.1 * evaluation.curvature() * trace {
             state.current_lambda *= LAMBDA_DECREASE;
@@ -228,7 +227,7 @@ pub(super) fn minimise<T: Real>(
 
 struct NewtonState {
     w: Vec<f64>,
-    initial_norm: f64,
+    initial_gradient_norm: f64,
     current_lambda: f64,
     /// Number of steps at the requested lambda.
     final_steps: usize,
@@ -240,7 +239,7 @@ struct NewtonState {
 impl Persist for NewtonState {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
         out.put("w", &self.w);
-        out.put_owned("scalars", vec![self.initial_norm, self.current_lambda]);
+        out.put_owned("scalars", vec![self.initial_gradient_norm, self.current_lambda]);
         out.put_owned("counts", vec![self.final_steps as u64, self.passes]);
     }
 
@@ -249,7 +248,7 @@ impl Persist for NewtonState {
         let (mut scalars, mut counts) = ([0.0; 2], [0u64; 2]);
         from.fill("scalars", &mut scalars)?;
         from.fill("counts", &mut counts)?;
-        [self.initial_norm, self.current_lambda] = scalars;
+        [self.initial_gradient_norm, self.current_lambda] = scalars;
         (self.final_steps, self.passes) = (counts[0] as usize, counts[1]);
         Ok(())
     }
@@ -262,24 +261,24 @@ fn newton_step<T: Real>(
     max_steps: usize,
     state: &mut NewtonState,
     evaluation: &mut Evaluation,
-    steps: usize,
+    step_count: usize,
 ) -> Result<Option<Optimum>> {
     let w = &state.w;
     // the schedule ends exactly at the requested lambda
     let step_lambda =
         if state.current_lambda <= lambda * LAMBDA_DECREASE.sqrt() { lambda } else { state.current_lambda };
     let gradient = gradient(loss, evaluation, w, step_lambda);
-    let relative_norm = norm(&gradient) / state.initial_norm;
+    let relative_norm = norm(&gradient) / state.initial_gradient_norm;
     let has_converged = step_lambda == lambda && relative_norm <= gradient_tolerance::<T>();
     let squared_norm = penalised_squared_norm(loss, w);
-    let initial_norm = state.initial_norm;
-    let optimum_at = |w: &[f64], converged| {
-        Ok(Some(Optimum { w: w.to_vec(), squared_norm, steps, has_converged: converged, initial_norm }))
+    let initial_gradient_norm = state.initial_gradient_norm;
+    let optimum_at = |w: &[f64], has_converged| {
+        Ok(Some(Optimum { w: w.to_vec(), squared_norm, step_count, has_converged, initial_gradient_norm }))
     };
     if has_converged || (step_lambda == lambda && state.final_steps >= max_steps) {
         return optimum_at(w, has_converged);
     }
-    let blocks = if step_lambda == lambda { loss.hessian_blocks(evaluation, steps)? } else { None };
+    let blocks = if step_lambda == lambda { loss.hessian_blocks(evaluation, step_count)? } else { None };
     let Dimensions { intercept, workers, .. } = loss.dimensions();
     let mut factor_buffer = std::mem::replace(&mut state.factor_buffer, Mat::new());
     let mut factor = |moments: &FoldGram, scale: f64| {

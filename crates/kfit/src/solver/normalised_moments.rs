@@ -14,7 +14,7 @@ use kstore::{MemoryPlan, Workers};
 
 /// Minimum degree, as a fraction of the mean degree. A row with a smaller degree is far from every
 /// landmark, and its degree is a rounding error of either sign.
-const FLOOR: f64 = 1e-6;
+const MIN_RELATIVE_DEGREE: f64 = 1e-6;
 
 /// Second moments of the features, divided by the degrees.
 pub(super) struct NormalisedMoments {
@@ -43,11 +43,12 @@ impl NormalisedMoments {
         if mean_degree <= 0.0 || !mean_degree.is_finite() {
             return Err(Error::NoVariance);
         }
-        let (min_degree, narrow_sums) = (FLOOR * mean_degree, sums.iter().map(|s| T::from_f64(*s)).collect::<Vec<T>>());
+        let (min_degree, narrow_sums) =
+            (MIN_RELATIVE_DEGREE * mean_degree, sums.iter().map(|s| T::from_f64(*s)).collect::<Vec<T>>());
         let (mut scratch, mut scaled_phi) = (GramScratch::default(), Vec::new());
         let stage = stage_observer.start_stage("normalised moments", Some(data.n));
         let init = || (GramState::new(p, 0, 1), Sums::new(1));
-        let (gram, below_floor) =
+        let (gram, raised_count) =
             features.reduce("normalised moments", &*stage, &init, |(gram, raised_count), tile| {
                 let b = tile.row_count();
                 let mut degrees = vec![T::ZERO; b];
@@ -61,23 +62,23 @@ impl NormalisedMoments {
                     let rows = tile.phi.chunks_exact(p).zip(&factors);
                     column.iter_mut().zip(rows).for_each(|(to, (row, factor))| *to = row[j] * *factor);
                 });
-                let scaled = MatRef::from_column_major_slice(&scaled_phi, b, p);
-                gram.update(0, scaled, MatRef::from_column_major_slice(&[], b, 0), &mut scratch, workers)
+                let scaled_matrix = MatRef::from_column_major_slice(&scaled_phi, b, p);
+                gram.update(0, scaled_matrix, MatRef::from_column_major_slice(&[], b, 0), &mut scratch, workers)
             })?;
         drop(stage);
-        let below_floor = below_floor.0[0];
-        if below_floor > 0.0 {
+        let raised_count = raised_count.0[0];
+        if raised_count > 0.0 {
             stage_observer.warn(format!(
-                "{below_floor} rows have no landmark nearby; their degrees are set to {FLOOR:e} of the mean degree; raise \
+                "{raised_count} rows have no landmark nearby; their degrees are set to {MIN_RELATIVE_DEGREE:e} of the mean degree; raise \
                  `rank` or sigma"
             ));
         }
         Ok(Self { gram, feature_sums: sums, min_degree })
     }
 
-    /// Returns the embedding U S^(-½) for the k leading eigenvalues, p x k, and the `reported`
-    /// leading eigenvalues. If the reported eigenvalues have a wide gap after the k-th, k is a good
-    /// number of clusters.
+    /// Returns the embedding U S^(-½) for the k leading eigenvalues, p x k, and the
+    /// `reported_count` leading eigenvalues. If the reported eigenvalues have a wide gap after the
+    /// k-th, k is a good number of clusters.
     pub(super) fn embedding(&self, k: usize, reported_count: usize, workers: &Workers) -> Result<(Mat<f64>, Vec<f64>)> {
         let p = self.gram.feature_count();
         let g = MatRef::from_column_major_slice(&self.gram.folds()[0].g, p, p);
@@ -85,11 +86,13 @@ impl NormalisedMoments {
         let full = Mat::from_fn(p, p, |i, j| g[(i.max(j), i.min(j))]);
         let (values, vectors) = workers.run_detached(move || symmetric_eigen(full.as_ref()))??;
         let min_eigenvalue = self.gram.epsilon() * values[p - 1].max(0.0);
-        let leading: Vec<usize> = (0..p).rev().take(k).take_while(|j| values[*j] > min_eigenvalue).collect();
-        if leading.is_empty() {
+        let leading_indices: Vec<usize> = (0..p).rev().take(k).take_while(|j| values[*j] > min_eigenvalue).collect();
+        if leading_indices.is_empty() {
             return Err(Error::NoVariance);
         }
-        let projection = Mat::from_fn(p, leading.len(), |i, q| vectors[(i, leading[q])] / values[leading[q]].sqrt());
+        let projection = Mat::from_fn(p, leading_indices.len(), |i, q| {
+            vectors[(i, leading_indices[q])] / values[leading_indices[q]].sqrt()
+        });
         Ok((projection, (0..p).rev().take(reported_count).map(|j| values[j]).collect()))
     }
 }

@@ -95,7 +95,7 @@ const FORGETTING: Parameter = Parameter {
 
 const PASSES: Parameter = Parameter {
     name: "passes",
-    kind: ParameterKind::Count { max: 1_000_000, reason: "further passes change the result by no more than rounding" },
+    kind: ParameterKind::Count { max: 1_000_000, why: "further passes change the result by no more than rounding" },
     default: Some("1"),
     help: "Number of passes over the rows, in their order",
 };

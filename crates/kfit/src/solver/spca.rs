@@ -159,19 +159,20 @@ fn leading_directions(b: MatRef<'_, f64>, q: usize, noise_level: f64) -> Result<
         return Ok((Vec::new(), Mat::new()));
     }
     // scaled, so that squares do not overflow or underflow
-    let scaled = Mat::from_fn(p, t, |i, j| b[(i, j)] / norm);
-    let gram = scaled.transpose() * &scaled;
+    let scaled_b = Mat::from_fn(p, t, |i, j| b[(i, j)] / norm);
+    let gram = scaled_b.transpose() * &scaled_b;
     let (squared_singular_values, vectors) = symmetric_eigen(gram.as_ref())?;
-    let unscaled_directions = &scaled * &vectors;
+    let unscaled_directions = &scaled_b * &vectors;
     // the squares have absolute errors of ε times the largest square, so the values have errors of
     // √ε
     let min_singular_value = (noise_level / norm).max(f64::EPSILON.sqrt());
     let singular_value = |j: usize| squared_singular_values[j].max(0.0).sqrt();
-    let leading: Vec<usize> =
+    let leading_indices: Vec<usize> =
         (0..t).rev().take(q.min(p)).take_while(|j| singular_value(*j) > min_singular_value).collect();
-    let lengths: Vec<f64> = leading.iter().map(|j| unscaled_directions.col(*j).norm_l2()).collect();
-    let signs: Vec<f64> = leading.iter().map(|j| sign_of_largest(unscaled_directions.as_ref(), *j)).collect();
-    let directions =
-        Mat::from_fn(p, leading.len(), |i, k| signs[k] * unscaled_directions[(i, leading[k])] / lengths[k]);
+    let lengths: Vec<f64> = leading_indices.iter().map(|j| unscaled_directions.col(*j).norm_l2()).collect();
+    let signs: Vec<f64> = leading_indices.iter().map(|j| sign_of_largest(unscaled_directions.as_ref(), *j)).collect();
+    let directions = Mat::from_fn(p, leading_indices.len(), |i, k| {
+        signs[k] * unscaled_directions[(i, leading_indices[k])] / lengths[k]
+    });
     Ok((lengths.iter().map(|length| length * norm).collect(), directions))
 }

@@ -39,11 +39,13 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "spectral clustering: clusters of rows that the kernel connects",
     Task::Clusters,
     &[CLUSTERS, STARTS, TOLERANCE],
-    |settings| Ok(Box::new(Spectral(ClusteringOptions::new(settings)?))),
+    |settings| Ok(Box::new(Spectral { options: ClusteringOptions::new(settings)? })),
 );
 
 #[derive(Clone, Copy, Debug)]
-struct Spectral(ClusteringOptions);
+struct Spectral {
+    options: ClusteringOptions,
+}
 
 impl<T: Real> Solver<T> for Spectral {
     fn properties(&self) -> SolverProperties {
@@ -52,7 +54,7 @@ impl<T: Real> Solver<T> for Spectral {
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
         let plan = normalised_moments::plan::<T>(plan, size, pass_shape);
-        lloyd::plan(plan, size, pass_shape, self.0.cluster_count, self.0.cluster_count)
+        lloyd::plan(plan, size, pass_shape, self.options.cluster_count, self.options.cluster_count)
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
@@ -60,18 +62,18 @@ impl<T: Real> Solver<T> for Spectral {
         let moments = NormalisedMoments::compute(data, &features)?;
         let (projection, eigenvalues) = {
             let _stage = data.resources.stage_observer.start_stage("eigenvectors", None);
-            moments.embedding(self.0.cluster_count, self.0.cluster_count + 1, data.resources.workers)?
+            moments.embedding(self.options.cluster_count, self.options.cluster_count + 1, data.resources.workers)?
         };
         let space = PointSpace { projection: Some(projection.as_ref()), is_spherical: true };
-        let clusters = lloyd::cluster(data, &features, space, self.0)?;
-        let mut weights = Mat::zeros(features.p, self.0.cluster_count);
+        let clusters = lloyd::cluster(data, &features, space, self.options)?;
+        let mut weights = Mat::zeros(features.p, self.options.cluster_count);
         matmul(weights.as_mut(), Accum::Replace, projection.as_ref(), clusters.centroids.as_ref(), 1.0, Par::Seq);
         let figures = vec![
             Figure { name: "eigenvalue", values: eigenvalues },
             Figure::single("mean squared distance", clusters.inertia / features.weight_outside(None)),
             Figure { name: "rows of each cluster", values: clusters.cluster_weights },
         ];
-        let intercept = vec![0.0; self.0.cluster_count];
+        let intercept = vec![0.0; self.options.cluster_count];
         Ok(Solution {
             weights,
             intercept,

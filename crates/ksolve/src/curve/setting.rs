@@ -118,7 +118,8 @@ impl<'a, T: Real> Setting<'a, T> {
         let table_rows: TableRows<T> = selected.rows(survey.read_settings())?;
         let builder = SettingBuilder { options, resources, pass_shape };
         let row_range = RowSource::<T>::range(&table_rows);
-        check_domain(&table_rows, &options.kernel, (row_range.end - row_range.start, 1), (pass_shape, resources))?;
+        let n = row_range.end - row_range.start;
+        check_domain(&table_rows, &options.kernel, n, 1, pass_shape, resources)?;
         let sample_rows = builder.draw_sample(&table_rows, &survey, test.is_some())?;
         let n = sample_rows.as_ref().map_or(survey.row_count(), |sample| sample.len() as u64);
         let row_resources = Resources { journal: resources.journal.filter(|_| sample_rows.is_none()), ..*resources };

@@ -100,7 +100,7 @@ pub fn represent<T: Real>(
     let PreparedFit { survey, built_map, pass_shape, .. } = &prepared;
     let (tier, plan) = choose_tier(&size, *pass_shape);
     tier.warning(&size).into_iter().for_each(|text| resources.stage_observer.warn(text));
-    let features = prepared.features(tier, &plan, SectionPoints::Map, resources);
+    let features = prepared.features(tier, &plan, SectionPoints::NoPoints, resources);
     let herd = herd(&features, count)?;
     let observer = resources.start_stage_over("row numbers", prepared.source().range());
     let mut row_numbers = Vec::new();

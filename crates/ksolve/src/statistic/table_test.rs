@@ -131,7 +131,7 @@ pub fn measure<T: Real>(
         tier,
         spare_bytes: 0,
         folds: &Folds::None,
-        points: SectionPoints::Map,
+        points: SectionPoints::NoPoints,
     };
     let statistic = T::pick(family.measure)(&fit_data, split_point, permutations)?;
     Ok(TestOutcome { statistic, rows: row_counts, kernels, ranks, passes, planned_bytes })

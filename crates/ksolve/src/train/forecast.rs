@@ -59,8 +59,8 @@ pub fn forecast<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<Forecast> {
     let options = resolve_folds(options, solver)?;
-    let counts = target_counts::count_targets_and_folds(selected, &options, resources)?;
-    let request = FitRequest::new::<T>(selected, &options, resources, counts, solver)?;
+    let (t, fold_count) = target_counts::count_targets_and_folds(selected, &options, resources)?;
+    let request = FitRequest::new::<T>(selected, &options, resources, t, fold_count, solver)?;
     build_forecast(selected, solver, solver.access(&request)?, &request)
 }
 

@@ -3,7 +3,7 @@
 use crate::features::{FeatureTier, FitData, SectionPoints};
 use crate::metric::{self, LearnedMetric, LengthScaleReport, MetricRequest};
 use crate::prepare::exact_rows;
-use crate::prepare::map_builder::{BuiltMap, MapBuilder};
+use crate::prepare::map_builder::{BuiltMap, LandmarkCounts, MapBuilder};
 use crate::prepare::survey::{Survey, survey, warn_of_classes};
 use crate::prepare::target_counts::check_plans;
 use crate::request::{LandmarkSource, PassShape, ProblemSize, Resources, RowAccess, TrainOptions};
@@ -47,7 +47,7 @@ impl<T: Real> PreparedFit<T> {
         match (&self.built_map.landmark_set, &self.memory_rows) {
             (Some(landmark_set), _) => SectionPoints::Landmarks(landmark_set, size),
             (None, Some(rows)) => SectionPoints::Rows(rows, size, self.survey.read_settings()),
-            (None, None) => SectionPoints::Map,
+            (None, None) => SectionPoints::NoPoints,
         }
     }
 
@@ -126,7 +126,7 @@ pub(crate) fn prepare<T: Real>(
     let (options, length_report) =
         metric::resolve_length_scale(scaled_rows, &survey, &targets, &options, pass_shape, resources)?;
     let options = &options;
-    let load_rows = || exact_rows::load_rows(&metric_rows, (&targets, survey.weight_unit()), n, pass_shape, resources);
+    let load_rows = || exact_rows::load_rows(&metric_rows, &targets, survey.weight_unit(), n, pass_shape, resources);
     let memory_rows = (access == RowAccess::Rows).then(load_rows).transpose()?;
     let source = memory_rows.as_ref().map_or(scaled_rows, |memory| memory);
     let builder = MapBuilder { source, n, read_settings: &reading, options, pass_shape, resources };
@@ -155,20 +155,20 @@ pub(crate) fn prepare<T: Real>(
 
 /// Warns if the landmarks are linearly dependent, so that there are fewer features than requested.
 fn warn_of_rank<T: Real>(built_map: &BuiltMap<T>, survey: &Survey, options: &TrainOptions, resources: &Resources<'_>) {
-    let Some((landmarks, candidates)) = built_map.landmark_counts else { return };
+    let Some(LandmarkCounts { landmark_count, candidate_count }) = built_map.landmark_counts else { return };
     let features = match &built_map.second_view {
         Some(second_view) => second_view.feature_count.min(built_map.map.dims().1 - second_view.feature_count),
         None => built_map.map.dims().1,
     };
-    let (requested, actual) = (options.rank, if built_map.landmark_set.is_some() { landmarks } else { features });
+    let (requested, actual) = (options.rank, if built_map.landmark_set.is_some() { landmark_count } else { features });
     if actual == requested || options.tolerance.is_some() {
         return;
     }
     let why = if (requested as u64) > survey.row_count() && actual as u64 == survey.row_count() {
         format!("there are only {} rows", survey.row_count())
-    } else if (requested as u64) > candidates && actual as u64 == candidates {
+    } else if (requested as u64) > candidate_count && actual as u64 == candidate_count {
         let what = if matches!(options.landmarks, LandmarkSource::Rows(_)) { "landmarks" } else { "candidates" };
-        format!("there are only {candidates} {what}")
+        format!("there are only {candidate_count} {what}")
     } else {
         match T::NAME {
             "f32" => {
@@ -184,9 +184,9 @@ fn warn_of_rank<T: Real>(built_map: &BuiltMap<T>, survey: &Survey, options: &Tra
 /// Writes the decoded and scaled rows to the scratch folder; returns `None` if there is no scratch
 /// folder.
 ///
-/// One pass with one lane keeps the order of the rows. A fold over the cache and the same fold over
-/// the source are bit-identical. The pass is not journaled, because a resumed run writes the cache
-/// again.
+/// One pass with one lane keeps the order of the rows. A reduction over the cache and the same
+/// reduction over the source are bit-identical. The pass is not journaled, because a resumed run
+/// writes the cache again.
 ///
 /// # Errors
 /// Errors of the source; [`kstore::Error::OverScratch`] and [`kstore::Error::ScratchFull`] if the

@@ -200,10 +200,10 @@ impl<T: Real> TrainedParts<'_, T> {
             target_names: metadata.targets.clone(),
             classes: (!metadata.classes.is_empty()).then(|| metadata.classes.clone()),
             map: metadata.map.clone(),
-            landmarks: built_map.landmark_counts.map(|(count, candidates)| LandmarkReport {
+            landmarks: built_map.landmark_counts.map(|counts| LandmarkReport {
                 scheme: options.landmarks.to_string(),
-                count: count.min(map_rank),
-                candidates,
+                count: counts.landmark_count.min(map_rank),
+                candidates: counts.candidate_count,
             }),
             kernel: built_map.kernel.to_string(),
             length: self.prepared.length_report.clone(),

@@ -28,14 +28,15 @@ pub fn train<T: Real>(
 ) -> Result<TrainedModel<T>> {
     options.check()?;
     let solver_options = &*resolve_folds(options, solver)?;
-    let request_for = |counts| FitRequest::new::<T>(selected, solver_options, resources, counts, solver);
+    let request_for = |t, fold_count| FitRequest::new::<T>(selected, solver_options, resources, t, fold_count, solver);
     // reject contradictory options before reading a row
-    let unread_request = request_for((1, 1))?;
+    let unread_request = request_for(1, 1)?;
     if !solver.properties().accepts_row_weights {
         unread_request.reject_weights("the solver", "ridge, svm, svr, logistic, oneclass, kmeans and kpca do")?;
     }
     solver.check(&unread_request)?;
-    let planned_request = request_for(target_counts::count_targets_and_folds(selected, solver_options, resources)?)?;
+    let (t, fold_count) = target_counts::count_targets_and_folds(selected, solver_options, resources)?;
+    let planned_request = request_for(t, fold_count)?;
     let access = solver.access(&planned_request)?;
     let (pass_shape, stages) = all_stages(solver, access, &planned_request)?;
     forecast::report_forecast(selected, solver, access, &planned_request)?;
@@ -47,7 +48,7 @@ pub fn train<T: Real>(
         (pass_shape, memory_plans(stages)),
     )?;
     prepared.hold_out_unseen(solver.properties(), resources);
-    let request = request_for((prepared.targets.count(), prepared.folds.count()))?;
+    let request = request_for(prepared.targets.count(), prepared.folds.count())?;
     let plan_solver = |plan, pass_shape| solver.plan(plan, &request.size, pass_shape);
     let (tier, plan) = match access {
         RowAccess::Rows => (

@@ -177,7 +177,7 @@ pub(super) fn check(options: &TuneOptions, input_count: usize) -> Result<()> {
         return Err(Error::option("kernels", "", "name a kernel to try, and a factor of its length scale"));
     }
     for kernel in &options.kernels {
-        kernel.check_input_count(options.training.metric.outputs(input_count))?;
+        kernel.check_input_count(options.training.metric.output_count(input_count))?;
     }
     if options.score == Score::Cv && matches!(training.folds, crate::FoldSpec::None) {
         return Err(Error::option("score", "cv", "it needs folds; use `folds` 5, or `score` gcv"));

@@ -303,7 +303,7 @@ impl<T: Real> Loss<'_, '_, T> {
         let (last_point, workers) = (&mut self.last_point, features.workers());
         // three numbers for each drawn row: class, position and weight
         let RowValues(drawn_values) =
-            features.reduce("drawn rows", observer, &RowValues::<f64>::default, |drawn, tile| {
+            features.reduce("drawn rows", observer, &RowValues::<f64>::default, |draw_values, tile| {
                 let probabilities = last_point.tile_probabilities(tile, labels, workers);
                 for i in 0..tile.row_count() {
                     let (row, weight) = (tile.first_row + i, labels.class_and_weight(tile.first_row + i).1);
@@ -312,7 +312,7 @@ impl<T: Real> Loss<'_, '_, T> {
                         let row_curvature = weight * probability * (1.0 - probability);
                         let rate = (rate * row_curvature).min(1.0);
                         if rate > 0.0 && stream.uniform(row as u64) < rate {
-                            drawn.0.extend([j as f64, row as f64, row_curvature / rate]);
+                            draw_values.0.extend([j as f64, row as f64, row_curvature / rate]);
                         }
                     }
                 }

@@ -133,7 +133,7 @@ impl<T: Real> Solver<T> for Logistic {
         let held_out_scores = || {
             let stage = data.resources.stage_observer.start_stage("held-out rows", None);
             let loss_without = |fold| {
-                let labels = Labels { held_out_fold: Some((&features.folds, fold)), ..labels };
+                let labels = Labels { held_out_fold: Some((&features.row_folds, fold)), ..labels };
                 let loss = Loss::new(&features, labels, score_count, self.intercept, &*stage);
                 let n = loss.total_weight;
                 Ok((loss, n))
@@ -141,8 +141,10 @@ impl<T: Real> Solver<T> for Logistic {
             cross_validation::scores_by_newton(
                 &features,
                 data,
-                (&self.penalties, self.max_steps),
-                (score_count, moments),
+                &self.penalties,
+                self.max_steps,
+                score_count,
+                moments,
                 &*stage,
                 loss_without,
             )

@@ -18,7 +18,7 @@
 //! The constraint on the sum holds if Q is multiplied by a basis of the directions orthogonal to
 //! Qᵀ1; this eliminates the constraint. The method starts with pairs of neighbours whose
 //! constraints are enough to bound the solution. Each round adds the most violated constraints,
-//! until all constraints are satisfied. The coordinates y_j of the nodes are the leading
+//! until all constraints are satisfied. The coordinates y_j of the nodes are the leading_indices
 //! eigenvectors of K, multiplied by the square roots of their eigenvalues. As in `lle`, a new row x
 //! has the coordinates Σ_j w_j(x) y_j over its nearest nodes j.
 //!
@@ -53,11 +53,11 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
         allow",
     Task::Components,
     &[EMBEDDING_COMPONENTS, NEIGHBOURS, Parameter { default: Some("1000"), ..NODES }],
-    |settings| Ok(Box::new(MaximumVariance(NeighbourOptions::new(settings)))),
+    |settings| Ok(Box::new(MaximumVariance { options: NeighbourOptions::new(settings) })),
 );
 
 /// Maximum number of landmarks; a larger semidefinite programme takes minutes.
-const MAX_LANDMARKS: usize = 100;
+const MAX_LANDMARK_COUNT: usize = 100;
 
 const DEFAULT_LANDMARK_COUNT: usize = 50;
 
@@ -77,7 +77,9 @@ const WARNING_GAP: f64 = 1e-4;
 const DIRECTION_TOLERANCE: f64 = 1e-10;
 
 #[derive(Clone, Copy, Debug)]
-struct MaximumVariance(NeighbourOptions);
+struct MaximumVariance {
+    options: NeighbourOptions,
+}
 
 /// Computes Q, N x m, which expresses the nodes by the first m of them.
 fn express_by_landmarks(alignment: &Mat<f64>, m: usize, workers: &Workers) -> Result<Mat<f64>> {
@@ -88,12 +90,12 @@ fn express_by_landmarks(alignment: &Mat<f64>, m: usize, workers: &Workers) -> Re
         Error::option("rank", m, why)
     };
     factor_sequential(lower.as_mut()).ok_or_else(undetermined_error)?;
-    let mut others = alignment.submatrix(m, 0, other_count, m).to_owned();
-    solve_triangular(lower.as_ref(), TriangularSystem::Factor, others.as_mut(), workers);
-    solve_triangular(lower.as_ref(), TriangularSystem::Transpose, others.as_mut(), workers);
+    let mut other_rows = alignment.submatrix(m, 0, other_count, m).to_owned();
+    solve_triangular(lower.as_ref(), TriangularSystem::Factor, other_rows.as_mut(), workers);
+    solve_triangular(lower.as_ref(), TriangularSystem::Transpose, other_rows.as_mut(), workers);
     Ok(Mat::from_fn(m + other_count, m, |i, l| match i.checked_sub(m) {
         None => f64::from(u8::from(i == l)),
-        Some(i) => -others[(i, l)],
+        Some(i) => -other_rows[(i, l)],
     }))
 }
 
@@ -117,22 +119,35 @@ fn centre_columns(q: &Mat<f64>) -> Mat<f64> {
 }
 
 /// Pairs of neighbours without duplicates, with their squared distances.
-struct NeighbourPairs(Vec<(usize, usize, f64)>);
+struct NeighbourPairs {
+    pairs: Vec<NeighbourPair>,
+}
+
+/// Nodes i < j, of which one is a neighbour of the other.
+struct NeighbourPair {
+    i: usize,
+    j: usize,
+    squared_distance: f64,
+}
 
 impl NeighbourPairs {
     fn new(graph: &NeighbourGraph) -> Self {
         let (neighbours, k) = (graph.neighbours.iter().enumerate(), graph.k);
-        let mut pairs: Vec<(usize, usize, f64)> =
-            neighbours.map(|(index, (square, to))| ((index / k).min(*to), (index / k).max(*to), *square)).collect();
-        pairs.sort_by_key(|(i, j, _)| (*i, *j));
-        pairs.dedup_by_key(|(i, j, _)| (*i, *j));
-        Self(pairs)
+        let pair = |(index, (squared_distance, neighbour)): (usize, &(f64, usize))| NeighbourPair {
+            i: (index / k).min(*neighbour),
+            j: (index / k).max(*neighbour),
+            squared_distance: *squared_distance,
+        };
+        let mut pairs: Vec<NeighbourPair> = neighbours.map(pair).collect();
+        pairs.sort_by_key(|pair| (pair.i, pair.j));
+        pairs.dedup_by_key(|pair| (pair.i, pair.j));
+        Self { pairs }
     }
 
     /// Computes a_e = r_i − r_j for the rows r of a matrix, one column for each of these pairs.
     fn directions(&self, rows: MatRef<'_, f64>, pair_indices: &[usize]) -> Mat<f64> {
         Mat::from_fn(rows.ncols(), pair_indices.len(), |c, e| {
-            let (i, j, _) = self.0[pair_indices[e]];
+            let NeighbourPair { i, j, .. } = self.pairs[pair_indices[e]];
             rows[(i, c)] - rows[(j, c)]
         })
     }
@@ -140,26 +155,27 @@ impl NeighbourPairs {
     /// Returns pairs whose directions a_e span the directions of all pairs. Gram-Schmidt chooses
     /// the pairs: the next pair is the pair whose direction has the longest remainder.
     fn spanning_pairs(&self, rows: MatRef<'_, f64>) -> Vec<usize> {
-        let all_pairs: Vec<usize> = (0..self.0.len()).collect();
+        let all_pairs: Vec<usize> = (0..self.pairs.len()).collect();
         let mut remainders = self.directions(rows, &all_pairs);
-        let (mut selected, mut max_squared_length) = (Vec::new(), 0.0f64);
+        let (mut selected_pairs, mut max_squared_length) = (Vec::new(), 0.0f64);
         for _ in 0..rows.ncols() {
             let squared_lengths = remainders.col_iter().map(|column| column.squared_norm_l2());
-            let longest = squared_lengths
+            let (longest_index, squared_length) = squared_lengths
                 .enumerate()
                 .fold((0, 0.0f64), |best, candidate| if candidate.1 > best.1 { candidate } else { best });
-            max_squared_length = max_squared_length.max(longest.1);
-            if longest.1 <= DIRECTION_TOLERANCE * DIRECTION_TOLERANCE * max_squared_length {
+            max_squared_length = max_squared_length.max(squared_length);
+            if squared_length <= DIRECTION_TOLERANCE * DIRECTION_TOLERANCE * max_squared_length {
                 break;
             }
-            selected.push(longest.0);
-            let unit_vector: Vec<f64> = remainders.col(longest.0).iter().map(|v| v / longest.1.sqrt()).collect();
+            selected_pairs.push(longest_index);
+            let unit_vector: Vec<f64> =
+                remainders.col(longest_index).iter().map(|v| v / squared_length.sqrt()).collect();
             for column in remainders.col_iter_mut() {
                 let projection: f64 = column.rb().iter().zip(&unit_vector).map(|(a, b)| a * b).sum();
                 column.iter_mut().zip(&unit_vector).for_each(|(v, unit)| *v -= projection * unit);
             }
         }
-        selected
+        selected_pairs
     }
 }
 
@@ -184,8 +200,9 @@ impl UnfoldingProblem<'_> {
     /// Solves and adds violated constraints until none is violated or the maximum is reached.
     fn solve(&self, observer: &dyn Observer) -> Result<UnfoldingSolution> {
         let (q, m) = (self.q.as_ref(), self.q.ncols());
-        let pairs = &self.pairs.0;
-        let mean_squared_distance = pairs.iter().map(|(.., square)| square).sum::<f64>() / pairs.len().max(1) as f64;
+        let pairs = &self.pairs.pairs;
+        let mean_squared_distance =
+            pairs.iter().map(|pair| pair.squared_distance).sum::<f64>() / pairs.len().max(1) as f64;
         if mean_squared_distance <= 0.0 || !mean_squared_distance.is_finite() {
             return Err(Error::NoVariance);
         }
@@ -198,8 +215,10 @@ impl UnfoldingProblem<'_> {
         for round in 1.. {
             let a = self.pairs.directions(q, &active);
             // identical rows stay identical up to rounding
-            let bounds: Vec<f64> =
-                active.iter().map(|e| (pairs[*e].2 / mean_squared_distance).max(VIOLATION_TOLERANCE)).collect();
+            let bounds: Vec<f64> = active
+                .iter()
+                .map(|e| (pairs[*e].squared_distance / mean_squared_distance).max(VIOLATION_TOLERANCE))
+                .collect();
             let (x, gap) = maximise(objective.as_ref(), a.as_ref(), &bounds, self.workers, observer)?;
             let (values, vectors) = symmetric_eigen(x.as_ref())?;
             let roots =
@@ -226,11 +245,12 @@ impl UnfoldingProblem<'_> {
     /// squared distance to the allowed squared distance.
     fn most_violated(&self, rows: MatRef<'_, f64>, active: &[usize], mean_squared_distance: f64) -> Vec<(f64, usize)> {
         let mut excesses: Vec<(f64, usize)> = Vec::new();
-        let mut is_inactive = vec![true; self.pairs.0.len()];
+        let mut is_inactive = vec![true; self.pairs.pairs.len()];
         active.iter().for_each(|e| is_inactive[*e] = false);
-        for (e, (i, j, square)) in self.pairs.0.iter().enumerate().filter(|(e, _)| is_inactive[*e]) {
-            let squared_distance: f64 = (0..rows.ncols()).map(|c| (rows[(*i, c)] - rows[(*j, c)]).powi(2)).sum();
-            let squared_bound = square.max(VIOLATION_TOLERANCE * mean_squared_distance);
+        for (e, pair) in self.pairs.pairs.iter().enumerate().filter(|(e, _)| is_inactive[*e]) {
+            let NeighbourPair { i, j, .. } = *pair;
+            let squared_distance: f64 = (0..rows.ncols()).map(|c| (rows[(i, c)] - rows[(j, c)]).powi(2)).sum();
+            let squared_bound = pair.squared_distance.max(VIOLATION_TOLERANCE * mean_squared_distance);
             if squared_distance > squared_bound * (1.0 + VIOLATION_TOLERANCE) {
                 excesses.push((squared_distance / squared_bound, e));
             }
@@ -252,23 +272,23 @@ impl<T: Real> Solver<T> for MaximumVariance {
 
     fn check(&self, request: &FitRequest<'_>) -> Result<()> {
         let why = format!(
-            "its semidefinite programme takes minutes beyond {MAX_LANDMARKS} landmarks; lower it, or use lle or isomap"
+            "its semidefinite programme takes minutes beyond {MAX_LANDMARK_COUNT} landmarks; lower it, or use lle or isomap"
         );
-        reject_if(request.size.landmark_count > MAX_LANDMARKS, "rank", request.size.landmark_count, why)
+        reject_if(request.size.landmark_count > MAX_LANDMARK_COUNT, "rank", request.size.landmark_count, why)
     }
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, _: PassShape) -> MemoryPlan {
         let (node_count, m) = (size.map.landmark_count.unwrap_or_default(), size.landmark_count);
         plan.term(
             "nodes and their neighbours",
-            NeighbourGraph::bytes(node_count, size.d, self.0.neighbour_count),
+            NeighbourGraph::bytes(node_count, size.d, self.options.neighbour_count),
             "lower `nodes`",
         )
         .term("weights and their factor", node_count.saturating_mul(node_count).saturating_mul(16), "lower `nodes`")
         .term(
             "pairs of neighbours",
             node_count
-                .saturating_mul(NeighbourGraph::max_neighbours(node_count, self.0.neighbour_count))
+                .saturating_mul(NeighbourGraph::max_neighbours(node_count, self.options.neighbour_count))
                 .saturating_mul(8 * (m + 8)),
             "lower `nodes`",
         )
@@ -278,8 +298,8 @@ impl<T: Real> Solver<T> for MaximumVariance {
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         let (landmark_set, resources) = (landmark_set(data)?, data.resources);
         let m = data.options.landmark_count().min(landmark_set.len());
-        check_components(self.0.component_count, m, "landmarks")?;
-        let graph = NeighbourGraph::new(landmark_set, self.0.neighbour_count, resources)?;
+        check_components(self.options.component_count, m, "landmarks")?;
+        let graph = NeighbourGraph::new(landmark_set, self.options.neighbour_count, resources)?;
         let (k, pairs) = (graph.k, NeighbourPairs::new(&graph));
         let q = {
             let _stage = resources.stage_observer.start_stage("weights of the neighbours", None);
@@ -289,13 +309,8 @@ impl<T: Real> Solver<T> for MaximumVariance {
         };
         let observer = resources.stage_observer.start_stage("semidefinite programme", None);
         let unfolding = UnfoldingProblem { q, pairs, workers: resources.workers };
-        let UnfoldingSolution {
-            node_factor: rows,
-            constraint_count: constraints,
-            round_count: rounds,
-            gap,
-            max_excess,
-        } = unfolding.solve(&*observer)?;
+        let UnfoldingSolution { node_factor, constraint_count, round_count, gap, max_excess } =
+            unfolding.solve(&*observer)?;
         drop(observer);
         if gap > WARNING_GAP || max_excess > WARNING_GAP {
             resources.stage_observer.warn(format!(
@@ -303,17 +318,24 @@ impl<T: Real> Solver<T> for MaximumVariance {
                  large by up to {max_excess:.1e} of their bounds; lower `rank` or raise `neighbours`"
             ));
         }
-        let (values, vectors) = symmetric_eigen(product(rows.transpose(), rows.as_ref()).as_ref())?;
+        let (values, vectors) = symmetric_eigen(product(node_factor.transpose(), node_factor.as_ref()).as_ref())?;
         let eigenvalue_sum: f64 = values.iter().map(|value| value.max(0.0)).sum();
-        let leading: Vec<usize> = (0..values.len()).rev().take(self.0.component_count).collect();
-        let mut weights = Mat::zeros(landmark_set.len(), leading.len());
-        let directions = Mat::from_fn(values.len(), leading.len(), |i, j| vectors[(i, leading[j])]);
-        matmul(weights.as_mut(), Accum::Replace, rows.as_ref(), directions.as_ref(), 1.0, par(resources.workers));
-        for j in 0..leading.len() {
+        let leading_indices: Vec<usize> = (0..values.len()).rev().take(self.options.component_count).collect();
+        let mut weights = Mat::zeros(landmark_set.len(), leading_indices.len());
+        let directions = Mat::from_fn(values.len(), leading_indices.len(), |i, j| vectors[(i, leading_indices[j])]);
+        matmul(
+            weights.as_mut(),
+            Accum::Replace,
+            node_factor.as_ref(),
+            directions.as_ref(),
+            1.0,
+            par(resources.workers),
+        );
+        for j in 0..leading_indices.len() {
             let sign = sign_of_largest(weights.as_ref(), j);
             weights.col_mut(j).iter_mut().for_each(|v| *v *= sign);
         }
-        let eigenvalues: Vec<f64> = leading.iter().map(|j| values[*j].max(0.0)).collect();
+        let eigenvalues: Vec<f64> = leading_indices.iter().map(|j| values[*j].max(0.0)).collect();
         let figures = vec![
             Figure {
                 name: "share of variance",
@@ -323,8 +345,8 @@ impl<T: Real> Solver<T> for MaximumVariance {
             Figure::single("sum of squares", eigenvalue_sum),
             Figure::single(NODES.name, landmark_set.len() as f64),
             Figure::single("landmarks", m as f64),
-            Figure::single("constraints", constraints as f64),
-            Figure::single("rounds", rounds as f64),
+            Figure::single("constraints", constraint_count as f64),
+            Figure::single("rounds", round_count as f64),
         ];
         Ok(Solution {
             basis: Some(Basis::Landmarks {
@@ -332,7 +354,7 @@ impl<T: Real> Solver<T> for MaximumVariance {
                 row_numbers: landmark_set.row_numbers.clone(),
             }),
             basis_transform: BasisTransform::ReconstructionWeights { neighbours: k },
-            intercept: vec![0.0; leading.len()],
+            intercept: vec![0.0; leading_indices.len()],
             weights,
             figures,
             ..Solution::default()

@@ -80,7 +80,7 @@ pub(super) fn maximise(
             break;
         }
         sigma = if primal_length.min(dual_length) > LONG_STEP { REDUCTION_AFTER_LONG } else { REDUCTION_AFTER_SHORT };
-        point = point.moved(&step, primal_length, dual_length);
+        point = point.after_step(&step, primal_length, dual_length);
     }
     let (gap, _) = programme.gap(&point);
     Ok((point.x, gap))
@@ -101,7 +101,7 @@ struct Point {
 }
 
 impl Point {
-    fn moved(&self, step: &Self, primal_length: f64, dual_length: f64) -> Self {
+    fn after_step(&self, step: &Self, primal_length: f64, dual_length: f64) -> Self {
         let sum = |values: &[f64], step: &[f64], step_length: f64| {
             values.iter().zip(step).map(|(v, d)| v + step_length * d).collect()
         };
@@ -129,8 +129,8 @@ impl Programme<'_> {
 
     /// Computes Σ_e y_e a_e a_eᵀ.
     fn weighted_sum(&self, y: &[f64]) -> Mat<f64> {
-        let scaled = Mat::from_fn(self.a.nrows(), self.a.ncols(), |i, e| self.a[(i, e)] * y[e]);
-        self.product(scaled.as_ref(), self.a.transpose())
+        let scaled_a = Mat::from_fn(self.a.nrows(), self.a.ncols(), |i, e| self.a[(i, e)] * y[e]);
+        self.product(scaled_a.as_ref(), self.a.transpose())
     }
 
     /// Computes Z.
@@ -150,16 +150,16 @@ impl Programme<'_> {
     /// Returns the start: X is a multiple of the identity that satisfies every constraint, and all
     /// y_e are equal and so large that Z is positive definite.
     fn feasible_start(&self) -> Result<Point> {
-        let (m, constraints) = self.a.shape();
+        let (m, constraint_count) = self.a.shape();
         let max_squared_ratio = self.a.col_iter().zip(self.b).map(|(a, b)| a.squared_norm_l2() / b).fold(0.0, f64::max);
-        let mut lower = self.weighted_sum(&vec![1.0; constraints]);
+        let mut lower = self.weighted_sum(&vec![1.0; constraint_count]);
         factor_sequential(lower.as_mut()).filter(|()| max_squared_ratio > 0.0).ok_or_else(unsolvable_error)?;
         // the trace of (AAᵀ)⁻¹C is at least the largest eigenvalue of C relative to AAᵀ
         let mut relative_c = self.c.to_owned();
         solve_triangular(lower.as_ref(), TriangularSystem::Factor, relative_c.as_mut(), self.workers);
         solve_triangular(lower.as_ref(), TriangularSystem::Transpose, relative_c.as_mut(), self.workers);
         let trace: f64 = (0..m).map(|i| relative_c[(i, i)]).sum();
-        let mut y = vec![2.0 * trace.max(f64::MIN_POSITIVE); constraints];
+        let mut y = vec![2.0 * trace.max(f64::MIN_POSITIVE); constraint_count];
         while factor_sequential(self.dual_slack(&y).as_mut()).is_none() {
             y.iter_mut().for_each(|y| *y *= 2.0);
             if !y[0].is_finite() {
@@ -186,10 +186,10 @@ impl Programme<'_> {
         (self.complementarity(point).max(0.0) / bound.max(f64::MIN_POSITIVE), infeasibility.fold(0.0, f64::max))
     }
 
-    /// Computes the step towards `reduction`·μ; `None` if rounding makes a system indefinite.
+    /// Computes the step towards `sigma`·μ; `None` if rounding makes a system indefinite.
     fn step(&self, point: &Point, sigma: f64) -> Option<Point> {
-        let (m, constraints) = self.a.shape();
-        let mu = sigma * self.complementarity(point) / (m + constraints) as f64;
+        let (m, constraint_count) = self.a.shape();
+        let mu = sigma * self.complementarity(point) / (m + constraint_count) as f64;
         let mut lower = self.dual_slack(&point.y);
         factor_sequential(lower.as_mut())?;
         let mut inverse = Mat::<f64>::identity(m, m);
@@ -197,10 +197,10 @@ impl Programme<'_> {
         let inverse = self.product(inverse.transpose(), inverse.as_ref());
         let g = self.product(self.a.transpose(), self.product(inverse.as_ref(), self.a).as_ref());
         let p = self.product(self.a.transpose(), self.product(point.x.as_ref(), self.a).as_ref());
-        let mut system = Mat::from_fn(constraints, constraints, |e, f| {
+        let mut system = Mat::from_fn(constraint_count, constraint_count, |e, f| {
             g[(e, f)] * p[(e, f)] + if e == f { point.s[e] / point.y[e] } else { 0.0 }
         });
-        let mut right_side = Mat::from_fn(constraints, 1, |e, _| mu * (g[(e, e)] + 1.0 / point.y[e]) - self.b[e]);
+        let mut right_side = Mat::from_fn(constraint_count, 1, |e, _| mu * (g[(e, e)] + 1.0 / point.y[e]) - self.b[e]);
         factor_sequential(system.as_mut())?;
         solve_triangular(system.as_ref(), TriangularSystem::Factor, right_side.as_mut(), self.workers);
         solve_triangular(system.as_ref(), TriangularSystem::Transpose, right_side.as_mut(), self.workers);
@@ -209,7 +209,7 @@ impl Programme<'_> {
             self.product(self.product(point.x.as_ref(), self.weighted_sum(&y).as_ref()).as_ref(), inverse.as_ref());
         let x =
             Mat::from_fn(m, m, |i, j| mu * inverse[(i, j)] - point.x[(i, j)] - 0.5 * (change[(i, j)] + change[(j, i)]));
-        let s = (0..constraints).map(|e| mu / point.y[e] - point.s[e] - point.s[e] / point.y[e] * y[e]).collect();
+        let s = (0..constraint_count).map(|e| mu / point.y[e] - point.s[e] - point.s[e] / point.y[e] * y[e]).collect();
         Some(Point { x, s, y })
     }
 
@@ -227,8 +227,8 @@ impl Programme<'_> {
         let is_dual_feasible =
             |p: &Point| is_positive(&p.y) && factor_sequential(self.dual_slack(&p.y).as_mut()).is_some();
         (
-            feasible_length(&is_primal_feasible, &|along| point.moved(step, along, 0.0)),
-            feasible_length(&is_dual_feasible, &|along| point.moved(step, 0.0, along)),
+            feasible_length(&is_primal_feasible, &|length| point.after_step(step, length, 0.0)),
+            feasible_length(&is_dual_feasible, &|length| point.after_step(step, 0.0, length)),
         )
     }
 }

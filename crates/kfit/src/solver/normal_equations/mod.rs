@@ -83,9 +83,10 @@ pub struct RidgeFit {
 /// [`RidgeGrid::solve_bytes`].
 ///
 /// # Errors
-/// [`Error::Indefinite`] if rounding has made the system indefinite, and the errors of the options.
-pub fn fit(state: &GramState, rank: usize, lambda: f64, options: &RidgeGrid, workers: &Workers) -> Result<RidgeFit> {
-    Ok(fit_with_system(state, rank, lambda, options, workers)?.0)
+/// [`Error::Indefinite`] if rounding has made the system indefinite, and the errors of an invalid
+/// grid.
+pub fn fit(state: &GramState, rank: usize, lambda: f64, grid: &RidgeGrid, workers: &Workers) -> Result<RidgeFit> {
+    Ok(fit_with_system(state, rank, lambda, grid, workers)?.0)
 }
 
 /// Fits as [`fit`] does, and returns the fit with the system and its factor.
@@ -93,20 +94,20 @@ pub(crate) fn fit_with_system(
     state: &GramState,
     rank: usize,
     lambda: f64,
-    options: &RidgeGrid,
+    grid: &RidgeGrid,
     workers: &Workers,
 ) -> Result<(RidgeFit, RidgeSystem)> {
-    let options = RidgeGrid { ranks: vec![rank], lambdas: vec![lambda], ..options.clone() };
-    options.check(state)?;
-    let mut system = RidgeSystem::new(state.feature_count(), &options.target_centre, options.intercept);
+    let grid = RidgeGrid { ranks: vec![rank], lambdas: vec![lambda], ..grid.clone() };
+    grid.check(state)?;
+    let mut system = RidgeSystem::new(state.feature_count(), &grid.target_centre, grid.intercept);
     system.assemble(state, None, workers)?;
-    let solution = system.solve(lambda, &options.ranks, workers);
+    let solution = system.solve(lambda, &grid.ranks, workers);
     // a cancelled factorisation looks like a failed factorisation
     workers.check()?;
     if solution.solved_rank_count == 0 {
         return Err(Error::Indefinite { rank, lambda, precision: state.precision() });
     }
-    Ok((ridge_fit(state, rank, &solution, &options, workers), system))
+    Ok((ridge_fit(state, rank, &solution, &grid, workers), system))
 }
 
 /// Returns the least-squares fit of minimum norm, which is the limit of ridge regression as lambda
@@ -115,22 +116,22 @@ pub(crate) fn fit_with_system(
 pub(crate) fn min_norm_fit(
     state: &GramState,
     rank: usize,
-    options: &RidgeGrid,
+    grid: &RidgeGrid,
     workers: &Workers,
 ) -> Result<(RidgeFit, usize)> {
-    let options = RidgeGrid { ranks: vec![rank], lambdas: Vec::new(), ..options.clone() };
-    options.check(state)?;
-    let mut system = RidgeSystem::new(state.feature_count(), &options.target_centre, options.intercept);
+    let grid = RidgeGrid { ranks: vec![rank], lambdas: Vec::new(), ..grid.clone() };
+    grid.check(state)?;
+    let mut system = RidgeSystem::new(state.feature_count(), &grid.target_centre, grid.intercept);
     system.assemble(state, None, workers)?;
     let (solution, numerical_rank) = system.min_norm(rank, state.epsilon())?;
-    Ok((ridge_fit(state, rank, &solution, &options, workers), numerical_rank))
+    Ok((ridge_fit(state, rank, &solution, &grid, workers), numerical_rank))
 }
 
 fn ridge_fit(
     state: &GramState,
     rank: usize,
     solution: &RankSolutions,
-    options: &RidgeGrid,
+    grid: &RidgeGrid,
     workers: &Workers,
 ) -> RidgeFit {
     let mut train_mse = vec![0.0; state.target_count()];
@@ -138,14 +139,14 @@ fn ridge_fit(
         let fold_errors = squared_errors(fold, solution, rank, state.epsilon(), workers);
         train_mse.iter_mut().zip(fold_errors).for_each(|(sum, part)| *sum += part / state.weight_sum());
     }
-    RidgeFit { head: head_at(solution, 0, rank, options), train_mse, condition_bound: solution.condition_bound }
+    RidgeFit { head: head_at(solution, 0, rank, grid), train_mse, condition_bound: solution.condition_bound }
 }
 
-pub(crate) fn head_at(solution: &RankSolutions, rank_index: usize, rank: usize, options: &RidgeGrid) -> LinearHead {
-    let t = options.target_centre.len();
+pub(crate) fn head_at(solution: &RankSolutions, rank_index: usize, rank: usize, grid: &RidgeGrid) -> LinearHead {
+    let t = grid.target_centre.len();
     LinearHead {
         weights: solution.weights.submatrix(0, rank_index * t, rank, t).to_owned(),
-        intercept: (0..t).map(|j| solution.intercepts[rank_index * t + j] + options.target_centre[j]).collect(),
+        intercept: (0..t).map(|j| solution.intercepts[rank_index * t + j] + grid.target_centre[j]).collect(),
     }
 }
 

@@ -54,13 +54,13 @@ impl Surface {
     ///
     /// # Errors
     /// [`Error::UnsuitableFolds`] if a fold leaves fewer than two rows for training; the errors of
-    /// the options; [`kstore::Error::Interrupted`].
-    pub fn compute(state: &GramState, options: &RidgeGrid, workers: &Workers, observer: &dyn Observer) -> Result<Self> {
-        let mut system = RidgeSystem::new(state.feature_count(), &options.target_centre, options.intercept);
-        let mut surface = Self::cross_validate(state, options, &mut system, 0..state.folds().len(), workers, observer)?;
-        let scores = gcv::gcv_by_lambda(state, options, &mut system, workers, observer)?;
+    /// the grid; [`kstore::Error::Interrupted`].
+    pub fn compute(state: &GramState, grid: &RidgeGrid, workers: &Workers, observer: &dyn Observer) -> Result<Self> {
+        let mut system = RidgeSystem::new(state.feature_count(), &grid.target_centre, grid.intercept);
+        let mut surface = Self::cross_validate(state, grid, &mut system, 0..state.folds().len(), workers, observer)?;
+        let scores = gcv::gcv_by_lambda(state, grid, &mut system, workers, observer)?;
         for (i, cell) in surface.cells.iter_mut().enumerate() {
-            cell.gcv = scores[i % options.lambdas.len()][i / options.lambdas.len()];
+            cell.gcv = scores[i % grid.lambdas.len()][i / grid.lambdas.len()];
         }
         // a cancelled factorisation looks like a failed factorisation
         workers.check()?;
@@ -71,14 +71,14 @@ impl Surface {
     /// Overwrites `system`.
     pub fn cross_validate(
         state: &GramState,
-        options: &RidgeGrid,
+        grid: &RidgeGrid,
         system: &mut RidgeSystem,
         held_out_folds: Range<usize>,
         workers: &Workers,
         observer: &dyn Observer,
     ) -> Result<Self> {
-        options.check(state)?;
-        let RidgeGrid { ranks, lambdas, .. } = options;
+        grid.check(state)?;
+        let RidgeGrid { ranks, lambdas, .. } = grid;
         let folds = state.folds().len();
         // sums over rows and targets, cell by cell and fold by fold
         let mut error_sums = vec![None; ranks.len() * lambdas.len() * folds];
@@ -103,8 +103,8 @@ impl Surface {
             }
         }
         workers.check()?;
-        let grid = ranks.iter().flat_map(|rank| lambdas.iter().map(move |lambda| (*rank, *lambda)));
-        let cells = grid
+        let ranks_and_lambdas = ranks.iter().flat_map(|rank| lambdas.iter().map(move |lambda| (*rank, *lambda)));
+        let cells = ranks_and_lambdas
             .zip(error_sums.chunks_exact(folds))
             .map(|((rank, lambda), sums)| build_cell(rank, lambda, sums, state));
         let (cells, warnings) = (cells.collect(), Vec::new());
@@ -241,15 +241,14 @@ impl FoldCoefficients {
     pub fn compute(
         state: &GramState,
         cells: &[(usize, f64)],
-        options: &RidgeGrid,
+        grid: &RidgeGrid,
         workers: &Workers,
         observer: &dyn Observer,
     ) -> Result<Self> {
         let (ranks, lambdas) = cells.iter().copied().unzip();
-        let grid = RidgeGrid { ranks, lambdas, ..options.clone() };
-        grid.check(state)?;
+        RidgeGrid { ranks, lambdas, ..grid.clone() }.check(state)?;
         check_folds(state)?;
-        let mut system = RidgeSystem::new(state.feature_count(), &options.target_centre, options.intercept);
+        let mut system = RidgeSystem::new(state.feature_count(), &grid.target_centre, grid.intercept);
         let mut heads = vec![vec![None; cells.len()]; state.folds().len()];
         for (fold, heads) in heads.iter_mut().enumerate().filter(|(fold, _)| is_scored(state, *fold)) {
             system.assemble(state, Some(fold), workers)?;
@@ -258,7 +257,7 @@ impl FoldCoefficients {
                 let ranks: Vec<usize> = positions.iter().map(|i| cells[*i].0).collect();
                 let solution = system.solve(lambda, &ranks, workers);
                 for (rank_index, cell_index) in positions.iter().enumerate().take(solution.solved_rank_count) {
-                    heads[*cell_index] = Some(head_at(&solution, rank_index, ranks[rank_index], options));
+                    heads[*cell_index] = Some(head_at(&solution, rank_index, ranks[rank_index], grid));
                 }
             }
         }

@@ -123,7 +123,7 @@ impl RidgeSystem {
 
     fn assemble_matrix(&mut self, folds: &[&FoldGram], phi_sums: &[f64], workers: &Workers) {
         let (p, constant_count, total_weight) = (self.p, self.intercept.constant_feature_count(), self.total_weight);
-        let free = self.intercept == Intercept::Free;
+        let is_free = self.intercept == Intercept::Free;
         for_each_strip(workers, &mut self.packed_columns, STRIP_COLUMNS, |strip, columns| {
             for (c, column) in columns.iter_mut().enumerate() {
                 let c = strip * STRIP_COLUMNS + c;
@@ -137,7 +137,7 @@ impl RidgeSystem {
                 for fold in folds {
                     column.iter_mut().zip(&fold.g[j * p + j..(j + 1) * p]).for_each(|(a, g)| *a += g);
                 }
-                if free {
+                if is_free {
                     let mean = phi_sums[j] / total_weight;
                     column.iter_mut().zip(&phi_sums[j..]).for_each(|(a, s)| *a -= s * mean);
                 }
@@ -149,14 +149,15 @@ impl RidgeSystem {
     /// absent, the result must refer to the original targets, not to the targets from which the
     /// caller subtracted constants, so this function adds the constants back.
     fn assemble_right_sides(&mut self, phi_sums: &[f64], target_sums: &[f64], target_products: &[f64]) {
-        let lead = self.intercept.constant_feature_count();
+        let constant_count = self.intercept.constant_feature_count();
         for j in 0..self.t {
-            if lead == 1 {
+            if constant_count == 1 {
                 self.right_sides[(0, j)] = target_sums[j] + self.total_weight * self.target_centre[j];
             }
             let target_shift = if self.intercept == Intercept::Free { -self.mean_y[j] } else { self.target_centre[j] };
             for i in 0..self.p {
-                self.right_sides[(lead + i, j)] = target_products[j * self.p + i] + phi_sums[i] * target_shift;
+                self.right_sides[(constant_count + i, j)] =
+                    target_products[j * self.p + i] + phi_sums[i] * target_shift;
             }
         }
     }
@@ -175,7 +176,7 @@ impl RidgeSystem {
         let mut solution = RankSolutions {
             weights: Mat::zeros(self.p, ranks.len() * self.t),
             intercepts: vec![0.0; ranks.len() * self.t],
-            solved_rank_count: solved_rank_count,
+            solved_rank_count,
             condition_bound: f64::INFINITY,
         };
         if solved_rank_count > 0 {
@@ -273,8 +274,8 @@ impl RidgeSystem {
     /// of a row and h is the leverage of the row, ‖Wᵀφ + c‖² is h − 1/n for a free intercept, and
     /// otherwise h. Takes q³/3 flops.
     pub(crate) fn whitener(&self, rank: usize, workers: &Workers) -> (Mat<f64>, Vec<f64>) {
-        let lead = self.intercept.constant_feature_count();
-        let order = rank + lead;
+        let constant_count = self.intercept.constant_feature_count();
+        let order = rank + constant_count;
         let factor = self.work_matrix.as_ref().submatrix(0, 0, order, order);
         let mut inverse = vec![0.0; order * order];
         for_each_strip(workers, &mut inverse, order * INVERSE_COLUMNS, |block, columns| {
@@ -298,7 +299,7 @@ impl RidgeSystem {
             Intercept::Penalised => inverse[(i, 0)],
             Intercept::None => 0.0,
         });
-        (inverse.subcols(lead, rank).transpose().to_owned(), intercepts.collect())
+        (inverse.subcols(constant_count, rank).transpose().to_owned(), intercepts.collect())
     }
 
     /// Returns the degrees of freedom of the fit at each rank for which the last `solve` at
@@ -308,12 +309,13 @@ impl RidgeSystem {
     /// intercept.
     pub(crate) fn degrees_of_freedom(&self, lambda: f64, ranks: &[usize], workers: &Workers) -> Vec<f64> {
         let Some(largest) = ranks.last() else { return Vec::new() };
-        let (lead, free) =
+        let (constant_count, free_intercept_count) =
             (self.intercept.constant_feature_count(), f64::from(u8::from(self.intercept == Intercept::Free)));
         let squared_row_norms = self.squared_inverse_row_norms(*largest, workers);
         let at_rank = |rank: &usize| {
-            let order = rank + lead;
-            order as f64 - lambda * self.total_weight * squared_row_norms[..order].iter().sum::<f64>() + free
+            let order = rank + constant_count;
+            order as f64 - lambda * self.total_weight * squared_row_norms[..order].iter().sum::<f64>()
+                + free_intercept_count
         };
         ranks.iter().map(at_rank).collect()
     }
@@ -322,28 +324,28 @@ impl RidgeSystem {
     /// leverage h_ii is the weight of a row's own target in its fitted value. `phi` contains the
     /// features of the rows in f64, b x rank, and is overwritten. Takes b·q² flops.
     pub(crate) fn leverages(&self, mut phi: Mat<f64>, out: &mut [f64]) {
-        let (rank, lead) = (phi.ncols(), self.intercept.constant_feature_count());
-        let order = rank + lead;
+        let (rank, constant_count) = (phi.ncols(), self.intercept.constant_feature_count());
+        let order = rank + constant_count;
         let factor = self.work_matrix.as_ref().submatrix(0, 0, order, order);
-        let free = self.intercept == Intercept::Free;
-        if free {
+        let is_free = self.intercept == Intercept::Free;
+        if is_free {
             for (column, mean) in phi.col_iter_mut().zip(&self.mean_phi) {
                 column.iter_mut().for_each(|v| *v -= mean);
             }
         }
-        if lead == 1 {
+        if constant_count == 1 {
             phi = Mat::from_fn(phi.nrows(), order, |i, j| if j == 0 { 1.0 } else { phi[(i, j - 1)] });
         }
         triangular::solve_lower_triangular_in_place(factor, phi.as_mut().transpose_mut(), Par::Seq);
-        out.fill(if free { 1.0 / self.total_weight } else { 0.0 });
+        out.fill(if is_free { 1.0 / self.total_weight } else { 0.0 });
         for column in phi.col_iter() {
             out.iter_mut().zip(column.iter()).for_each(|(h, v)| *h += v * v);
         }
     }
 
     fn substitute(&self, ranks: &[usize], solution: &mut RankSolutions, workers: &Workers) {
-        let lead = self.intercept.constant_feature_count();
-        let order = lead + ranks[ranks.len() - 1];
+        let constant_count = self.intercept.constant_feature_count();
+        let order = constant_count + ranks[ranks.len() - 1];
         let factor = self.work_matrix.as_ref().submatrix(0, 0, order, order);
         let mut right: Vec<f64> = Vec::with_capacity(order * self.t);
         (0..self.t).for_each(|j| right.extend_from_slice(&self.right_sides.col_as_slice(j)[..order]));
@@ -355,7 +357,7 @@ impl RidgeSystem {
             triangular::solve_lower_triangular_in_place(factor, strip, Par::Seq);
         });
         for (k, rank) in ranks.iter().enumerate() {
-            let rank_order = lead + rank;
+            let rank_order = constant_count + rank;
             let leading_factor = factor.submatrix(0, 0, rank_order, rank_order);
             let mut w: Vec<f64> = right.chunks_exact(order).flat_map(|z| z[..rank_order].iter().copied()).collect();
             for_each_strip(workers, &mut w, rank_order * RIGHT_SIDES, |_, strip| {
@@ -372,13 +374,13 @@ impl RidgeSystem {
 
     /// Splits q coefficients into p weights and the intercept for the shifted targets.
     fn store_coefficients(&self, w: MatRef<'_, f64>, first_column: usize, solution: &mut RankSolutions) {
-        let lead = self.intercept.constant_feature_count();
-        let rank = w.nrows() - lead;
+        let constant_count = self.intercept.constant_feature_count();
+        let rank = w.nrows() - constant_count;
         for j in 0..self.t {
             let mut dot = 0.0;
             for i in 0..rank {
-                solution.weights[(i, first_column + j)] = w[(lead + i, j)];
-                dot += self.mean_phi[i] * w[(lead + i, j)];
+                solution.weights[(i, first_column + j)] = w[(constant_count + i, j)];
+                dot += self.mean_phi[i] * w[(constant_count + i, j)];
             }
             solution.intercepts[first_column + j] = match self.intercept {
                 Intercept::Free => self.mean_y[j] - dot,

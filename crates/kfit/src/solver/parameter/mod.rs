@@ -52,14 +52,14 @@ pub enum ParameterKind {
         /// The largest value.
         max: usize,
         /// Why it cannot be larger.
-        reason: &'static str,
+        why: &'static str,
     },
     /// A number in an interval.
     Number(Interval),
     /// One of these words.
     Word(&'static [&'static str]),
-    /// Positive regularisation parameters. The value is a single number. If `several` is true, the
-    /// solver compares parameters, and the value may also be a list or a range.
+    /// Positive regularisation parameters. The value is a single number. If `accepts_grid` is
+    /// true, the solver compares parameters, and the value may also be a list or a range.
     Regularisations {
         /// True if the solver compares several regularisation parameters.
         accepts_grid: bool,
@@ -170,9 +170,9 @@ impl Parameter {
                 "false" => Ok(Value::Flag(false)),
                 _ => Err(invalid("expected true or false".to_string())),
             },
-            ParameterKind::Count { max, reason } => match number().filter(|n| n.fract() == 0.0 && *n >= 1.0) {
+            ParameterKind::Count { max, why } => match number().filter(|n| n.fract() == 0.0 && *n >= 1.0) {
                 None => Err(invalid("expected a whole number of at least 1".to_string())),
-                Some(n) if n > max as f64 => Err(invalid(format!("expected at most {max}: {reason}"))),
+                Some(n) if n > max as f64 => Err(invalid(format!("expected at most {max}: {why}"))),
                 Some(n) => Ok(Value::Count(n as usize)),
             },
             ParameterKind::Number(interval) => match number().filter(|n| interval.contains(*n)) {
@@ -186,9 +186,9 @@ impl Parameter {
             ParameterKind::Regularisations { accepts_zero: true, .. } if number() == Some(0.0) => {
                 Ok(Value::Regularisations(vec![0.0]))
             }
-            ParameterKind::Regularisations { accepts_grid: several, .. } => {
+            ParameterKind::Regularisations { accepts_grid, .. } => {
                 let values = grids::parse_regularisation(self.name, text)?;
-                match several || values.len() == 1 {
+                match accepts_grid || values.len() == 1 {
                     true => Ok(Value::Regularisations(values)),
                     false => Err(invalid(
                         "this solver does not compare regularisation parameters; give one number".to_string(),

@@ -93,7 +93,7 @@ impl SolverFamily {
 
 macro_rules! read {
     ($($what:literal $name:ident: $variant:ident($type:ty);)+) => {$(
-        #[doc = concat!("The ", $what, " of a parameter; `None` where it has none.")]
+        #[doc = concat!("The ", $what, " of a parameter; `None` if the parameter has no value.")]
         pub fn $name(&self, parameter: &Parameter) -> Option<$type> {
             match self.values.get(parameter.name) {
                 Some(Value::$variant(value)) => Some(value.clone()),

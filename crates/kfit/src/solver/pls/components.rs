@@ -84,7 +84,7 @@ impl Components {
     }
 
     /// Returns the regression on all components: the weights RCᵀ and the intercepts. The caller
-    /// subtracted `centre` from the targets before the fit, so the intercepts add it back.
+    /// subtracted `target_centre` from the targets before the fit, so the intercepts add it back.
     pub(super) fn regression(&self, moments: &CentredMoments, target_centre: &[f64]) -> LinearHead {
         let mut weights = Mat::zeros(self.rotations.nrows(), self.y_loadings.nrows());
         matmul(weights.as_mut(), Accum::Replace, self.rotations.as_ref(), self.y_loadings.transpose(), 1.0, Par::Seq);

@@ -29,7 +29,7 @@ kmodel::enum_of_words!(PairLoss, "loss", "squared-hinge" => SquaredHinge, "logis
 /// Number of drawn pairs whose features are in memory at once.
 const CHUNK_PAIRS: usize = 512;
 
-/// Bytes of the features of these pairs, for p features of `element` bytes.
+/// Bytes of the features of these pairs, for p features of `element_bytes` bytes.
 pub(super) fn pair_feature_bytes(p: usize, element_bytes: usize) -> usize {
     (2 * CHUNK_PAIRS + 1) * p * element_bytes
 }
@@ -90,11 +90,12 @@ impl PairLoss {
         partner
     }
 
-    /// Multiplies the Hessian with respect to the scores of a group by the vector `along`.
+    /// Multiplies the Hessian with respect to the scores of a group by the vector `direction`.
     fn hessian_products(
         self,
         group: Group<'_>,
-        (scores, direction): (&[f64], &[f64]),
+        scores: &[f64],
+        direction: &[f64],
         margin_sums: &MarginSums,
         out: &mut [f64],
     ) {
@@ -109,9 +110,9 @@ impl PairLoss {
         margin_sums.with_buffer(Vec::new, |near| {
             near.resize(scores.len(), Default::default());
             group.sums_within_margin(scores, direction, 1.0, near);
-            for ((product, along), near) in out.iter_mut().zip(direction).zip(near) {
+            for ((product, v), near) in out.iter_mut().zip(direction).zip(near) {
                 let [(below, sum_below), (above, sum_above)] = *near;
-                *product = 2.0 * ((below + above) * along - sum_below - sum_above);
+                *product = 2.0 * ((below + above) * v - sum_below - sum_above);
             }
         });
     }
@@ -142,7 +143,8 @@ pub(super) struct RankingLoss<'a, 'k, T: Real> {
 impl<'a, 'k, T: Real> RankingLoss<'a, 'k, T> {
     pub(super) fn new(
         features: &'a StoredFeatures<'k, T>,
-        (groups, pair_count): (Cow<'a, Groups>, f64),
+        groups: Cow<'a, Groups>,
+        pair_count: f64,
         pair_loss: PairLoss,
         observer: &'a dyn Observer,
     ) -> Self {
@@ -166,7 +168,7 @@ impl<'a, 'k, T: Real> RankingLoss<'a, 'k, T> {
     }
 
     /// Computes Φᵀr divided by the number of pairs, followed by 0 for the intercept: p + 1 numbers.
-    /// `numbers` provides the entries of r in the order of the groups. Makes one pass.
+    /// `row_values` provides the entries of r in the order of the groups. Makes one pass.
     fn transposed_product(&mut self, row_values: impl Iterator<Item = f64>) -> Result<Vec<f64>> {
         let (features, mut right) = (self.features, vec![T::ZERO; self.features.n]);
         self.groups.rows().iter().zip(row_values).for_each(|(row, number)| right[*row as usize] = T::from_f64(number));
@@ -212,7 +214,7 @@ impl<T: Real> Objective<T> for RankingLoss<'_, '_, T> {
         let score_pairs: Vec<(f64, f64)> = self.scores.iter().copied().zip(direction_scores).collect();
         let group_products = |group: Group<'_>, score_pairs: &[(f64, f64)], out: &mut [f64]| {
             let (scores, direction): (Vec<f64>, Vec<f64>) = score_pairs.iter().copied().unzip();
-            self.pair_loss.hessian_products(group, (&scores, &direction), &self.margin_sums, out);
+            self.pair_loss.hessian_products(group, &scores, &direction, &self.margin_sums, out);
         };
         let row_products = self.groups.map_groups(&score_pairs, self.features.workers(), group_products);
         self.transposed_product(row_products.into_iter())
@@ -340,10 +342,10 @@ mod tests {
                 assert!((sum - bent).abs() < 1e-12, "{pair_loss:?} row {i}: {sum} {bent}");
             }
             let mut products = vec![0.0; 7];
-            pair_loss.hessian_products(group, (&SCORES, &DIRECTION), &BufferPool::default(), &mut products);
-            let shifted = |by: f64| terms(&std::array::from_fn::<f64, 7, _>(|i| SCORES[i] + by * DIRECTION[i]));
+            pair_loss.hessian_products(group, &SCORES, &DIRECTION, &BufferPool::default(), &mut products);
+            let terms_after = |step: f64| terms(&std::array::from_fn::<f64, 7, _>(|i| SCORES[i] + step * DIRECTION[i]));
             for (i, product) in products.iter().enumerate() {
-                let difference = (shifted(1e-6)[i][1] - shifted(-1e-6)[i][1]) / 2e-6;
+                let difference = (terms_after(1e-6)[i][1] - terms_after(-1e-6)[i][1]) / 2e-6;
                 assert!((product - difference).abs() < 1e-7, "{pair_loss:?} row {i}: {product} {difference}");
             }
         }

@@ -128,29 +128,36 @@ impl Ranking {
         &self,
         features: &StoredFeatures<'_, T>,
         data: &FitData<'_, T>,
-        (moments, pair_count): (&FoldGram, f64),
+        moments: &FoldGram,
+        pair_count: f64,
     ) -> Result<(Regularisation, Vec<Figure>, u64)> {
         if data.folds.count() == 1 {
             return Ok((self.penalties[0], Vec::new(), 0));
         }
         let stage = data.resources.stage_observer.start_stage("held-out rows", None);
         let loss_without_fold = |fold| {
-            let (groups, pairs) =
-                self.groups_and_pair_count(features, |row| features.folds[row] != fold, |row| group_of(features, row))?;
-            Ok((RankingLoss::new(features, (Cow::Owned(groups), pairs), self.pair_loss, &*stage), pairs))
+            let (groups, training_pair_count) = self.groups_and_pair_count(
+                features,
+                |row| features.row_folds[row] != fold,
+                |row| group_of(features, row),
+            )?;
+            let loss = RankingLoss::new(features, Cow::Owned(groups), training_pair_count, self.pair_loss, &*stage);
+            Ok((loss, training_pair_count))
         };
         let held_out_scores = cross_validation::scores_by_newton(
             features,
             data,
-            (&self.penalties, self.max_steps),
-            (1, moments),
+            &self.penalties,
+            self.max_steps,
+            1,
+            moments,
             &*stage,
             loss_without_fold,
         )?;
         drop(stage);
         // rows of different folds are scored by different functions
         let group_count = 1 + features.group_codes.iter().max().copied().unwrap_or(0);
-        let group = |row: usize| u32::from(features.folds[row]) * group_count + group_of(features, row);
+        let group = |row: usize| u32::from(features.row_folds[row]) * group_count + group_of(features, row);
         let (groups, _) = self.groups_and_pair_count(features, |_| true, group)?;
         let pair_error_rate = |scores: &Vec<T>| {
             let scores = groups.gather(|row| scores[row].to_f64());
@@ -210,19 +217,20 @@ impl<T: Real> Solver<T> for Ranking {
         let (features, gathered) = StoredFeatures::gather(data, gather_options)?;
         let moments = gathered.moments.as_ref().map(|state| &state.folds()[0]);
         let moments = moments.ok_or(Error::Shape { what: "moments", expected: 1, got: 0 })?;
-        let (groups, pairs) = self.groups_and_pair_count(&features, |_| true, |row| group_of(&features, row))?;
-        let (penalty, selection_figures, selection_passes) = self.select_penalty(&features, data, (moments, pairs))?;
-        let lambda = penalty.lambda(pairs);
+        let (groups, pair_count) = self.groups_and_pair_count(&features, |_| true, |row| group_of(&features, row))?;
+        let (penalty, selection_figures, selection_passes) =
+            self.select_penalty(&features, data, moments, pair_count)?;
+        let lambda = penalty.lambda(pair_count);
         let stage = data.resources.stage_observer.start_stage("newton", None);
-        let (groups_and_pairs, f64_features) = ((Cow::Borrowed(&groups), pairs), features.as_f64());
-        let loss = RankingLoss::new(&features, groups_and_pairs.clone(), self.pair_loss, &*stage);
-        let f64_loss = || RankingLoss::new(&f64_features, groups_and_pairs, self.pair_loss, &*stage);
+        let f64_features = features.as_f64();
+        let loss = RankingLoss::new(&features, Cow::Borrowed(&groups), pair_count, self.pair_loss, &*stage);
+        let f64_loss = || RankingLoss::new(&f64_features, Cow::Borrowed(&groups), pair_count, self.pair_loss, &*stage);
         let (mut solution, f64_loss, _) =
             newton::fit("ranking", data, loss, f64_loss, (moments, lambda, self.max_steps))?;
         let pair_error_rate = groups.pair_counts(&f64_loss.scores, features.workers()).error_rate();
         let order_figures = [
             Figure::single("share of pairs in the wrong order", pair_error_rate.unwrap_or_default()),
-            Figure::single("pairs", pairs),
+            Figure::single("pairs", pair_count),
         ];
         solution.figures.splice(..0, order_figures);
         solution.figures.extend(selection_figures);

@@ -62,14 +62,14 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Solut
     let residual_at = |rank: &usize| certificate.as_ref().map_or(0.0, |state| state.mean_residual(*rank));
     let mean_residuals: Vec<f64> = ranks.iter().map(residual_at).collect();
     let (lambdas, target_centre) = (ridge.lambdas.clone(), data.targets.centre());
-    let options = RidgeGrid { ranks, lambdas, intercept: ridge.intercept, target_centre };
+    let grid = RidgeGrid { ranks, lambdas, intercept: ridge.intercept, target_centre };
     let (stage_observer, workers) = (data.resources.stage_observer, data.resources.workers);
     let solution_of =
         |RidgeFit { head: LinearHead { weights, intercept }, train_mse, .. }: RidgeFit, lambda: f64| Solution {
             weights,
             intercept,
             certificate,
-            certified_ranks: options.ranks.clone(),
+            certified_ranks: grid.ranks.clone(),
             lambda: Some(lambda),
             train_score: Some(train_score(&gram, &train_mse)),
             passes: 1,
@@ -77,8 +77,8 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Solut
         };
     if ridge.is_min_norm() {
         let (rank, stage) =
-            (options.ranks.last().copied().unwrap_or_default(), stage_observer.start_stage("eigenvectors", None));
-        let (fit, numerical_rank) = normal_equations::min_norm_fit(&gram, rank, &options, workers)?;
+            (grid.ranks.last().copied().unwrap_or_default(), stage_observer.start_stage("eigenvectors", None));
+        let (fit, numerical_rank) = normal_equations::min_norm_fit(&gram, rank, &grid, workers)?;
         drop(stage);
         if numerical_rank < rank {
             let dropped = rank - numerical_rank;
@@ -89,26 +89,26 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Solut
         let figures = vec![Figure::single("directions", numerical_rank as f64)];
         return Ok(Solution { figures, ..solution_of(fit, 0.0) });
     }
-    let (surface, scoring_passes) = direct_fit.surface(&gram, &options)?;
-    let (rank, lambda) = direct_fit.select_cell(&surface, &options, &gram)?;
+    let (surface, scoring_passes) = direct_fit.surface(&gram, &grid)?;
+    let (rank, lambda) = direct_fit.select_cell(&surface, &grid, &gram)?;
     let (fit, quadratic) = {
         let _stage = stage_observer.start_stage("solve", None);
-        let (fit, system) = normal_equations::fit_with_system(&gram, rank, lambda, &options, workers)?;
-        let rank_index = options.ranks.iter().position(|candidate| *candidate == rank);
+        let (fit, system) = normal_equations::fit_with_system(&gram, rank, lambda, &grid, workers)?;
+        let rank_index = grid.ranks.iter().position(|candidate| *candidate == rank);
         let mean_residual = rank_index.map_or(0.0, |i| mean_residuals[i]);
-        let variance_of_fit = || {
-            variance::predictive_variance((&system, gram.row_count()), mean_residual, &fit, lambda, &options, workers)
-        };
+        let variance_of_fit =
+            || variance::predictive_variance(&system, gram.row_count(), mean_residual, &fit, lambda, &grid, workers);
         let quadratic = ridge.stores_variance.then(variance_of_fit);
         (fit, quadratic)
     };
-    let loo_mse = ridge.leave_one_out.then(|| direct_fit.leave_one_out(&gram, &options, rank, lambda)).transpose()?;
-    let products =
+    let loo_mse = ridge.leave_one_out.then(|| direct_fit.leave_one_out(&gram, &grid, rank, lambda)).transpose()?;
+    let outer_products =
         || gradients::outer_products(data, gradients::differentiable_kernel(data)?, fit.head.weights.as_ref());
-    let slopes = ridge.computes_importance.then(products).transpose()?.map(|products| gradients::slopes(&products));
+    let slopes =
+        ridge.computes_importance.then(outer_products).transpose()?.map(|products| gradients::slopes(&products));
     let leaf_fit = ridge.leaf_rows.map(|leaf_rows| {
-        let reduced_head = leaves::fit_without_fold(&gram, (rank, lambda), &options, workers)?;
-        leaves::fit(data, leaf_rows, (&fit.head, reduced_head), lambda)
+        let reduced_fit = leaves::fit_without_fold(&gram, rank, lambda, &grid, workers)?;
+        leaves::fit(data, leaf_rows, &fit.head, &reduced_fit, lambda)
     });
     let leaf_passes = 2 * u64::from(leaf_fit.is_some());
     let LeafFit { leaves, figures, train_mse } = leaf_fit.transpose()?.unwrap_or_default();
@@ -160,10 +160,10 @@ impl<T: Real> DirectFit<'_, T> {
     }
 
     /// Returns the cross-validated errors, and the number of passes they took.
-    fn surface(&self, gram: &GramState, options: &RidgeGrid) -> Result<(Surface, u64)> {
+    fn surface(&self, gram: &GramState, grid: &RidgeGrid) -> Result<(Surface, u64)> {
         let workers = self.data.resources.workers;
         let stage = self.data.resources.stage_observer.start_stage("surface", None);
-        let mut surface = Surface::compute(gram, options, workers, &*stage)?;
+        let mut surface = Surface::compute(gram, grid, workers, &*stage)?;
         if surface.folds < 2 || !matches!(self.data.targets, Targets::Classes(_)) {
             return Ok((surface, 0));
         }
@@ -175,7 +175,7 @@ impl<T: Real> DirectFit<'_, T> {
         if cells.is_empty() {
             return Ok((surface, 0));
         }
-        let coefficients = FoldCoefficients::compute(gram, &cells, options, workers, &*stage)?;
+        let coefficients = FoldCoefficients::compute(gram, &cells, grid, workers, &*stage)?;
         drop(stage);
         // error rates on held-out rows
         let FitData { map, folds, targets, pass_shape, .. } = *self.data;
@@ -191,19 +191,19 @@ impl<T: Real> DirectFit<'_, T> {
     }
 
     /// Computes the leave-one-out mean squared error: one pass.
-    fn leave_one_out(&self, gram: &GramState, options: &RidgeGrid, rank: usize, lambda: f64) -> Result<f64> {
+    fn leave_one_out(&self, gram: &GramState, grid: &RidgeGrid, rank: usize, lambda: f64) -> Result<f64> {
         let FitData { map, folds, targets, pass_shape, .. } = *self.data;
-        let loo = LooReduction::new(gram, rank, lambda, options, self.data.resources.workers)?;
+        let loo = LooReduction::new(gram, rank, lambda, grid, self.data.resources.workers)?;
         let reduction =
             FeatureReduction::with_bin_reduction(map, folds, targets, &loo).with_bin_rows(pass_shape.tile_rows);
         Ok(self.data.reduce("leave-one-out", &reduction)?.mse())
     }
 
-    fn select_cell(&self, surface: &Surface, options: &RidgeGrid, gram: &GramState) -> Result<(usize, f64)> {
+    fn select_cell(&self, surface: &Surface, grid: &RidgeGrid, gram: &GramState) -> Result<(usize, f64)> {
         let no_cell = || Error::NoCell { precision: gram.precision() };
         if surface.folds < 2 {
-            let rank = options.ranks.last().copied().unwrap_or(self.data.map.dims().1);
-            return options.lambdas.last().map(|lambda| (rank, *lambda)).ok_or_else(no_cell);
+            let rank = grid.ranks.last().copied().unwrap_or(self.data.map.dims().1);
+            return grid.lambdas.last().map(|lambda| (rank, *lambda)).ok_or_else(no_cell);
         }
         let best = match self.ridge.criterion {
             Criterion::Mse => surface.best(),

@@ -2,13 +2,13 @@
 //! learns one weight per column instead ([`super::linear`]).
 //!
 //! The rows are read into memory once and stay there, because they are part of the model. The
-//! module [`super::iterative::exact`] describes the problem and its two solution methods, Cholesky
-//! factorisation and conjugate gradient. A resumed run recomputes the preconditioner and continues
-//! after the last stored iteration.
+//! module [`super::iterative::dual_problem`] describes the problem and its two solution methods,
+//! Cholesky factorisation and conjugate gradient. A resumed run recomputes the preconditioner and
+//! continues after the last stored iteration.
 
 use super::iterative::centring::Centring;
 use super::iterative::cg::{self, CgSolution, StoppingRule};
-use super::iterative::exact::{self, DualSolution, ExactProblem};
+use super::iterative::dual_problem::{self, DualSolution, ExactProblem};
 use super::iterative::low_rank::LowRankInverse;
 use super::linear::LinearSystem;
 use super::{MAX_DIRECT_ROWS, Ridge, RidgeMethod, pcg};
@@ -64,12 +64,12 @@ fn resolve_method(ridge: &Ridge, size: &ProblemSize, budget: usize) -> RidgeMeth
             RidgeMethod::Direct
         }
         RidgeMethod::Auto => RidgeMethod::Pcg,
-        requested => requested,
+        method => method,
     }
 }
 
 fn direct_plan(size: &ProblemSize, budget: usize) -> MemoryPlan {
-    let bytes = exact::direct_bytes(size.n as usize, size.d, size.t, size.threads);
+    let bytes = dual_problem::direct_bytes(size.n as usize, size.d, size.t, size.threads);
     exact_rows::exact_plan(stage_plans::FACTOR_STAGE, size, budget).term(
         "kernel matrix and its factor",
         bytes,
@@ -99,14 +99,13 @@ fn pcg_plans<T: Real>(
     [landmark_plan, preconditioner_plan, iteration_plan.term("stored kernel values", kernel_bytes, "")]
 }
 
-/// Returns the memory plan of the iteration without stored kernel values, and a number of bytes for
-/// kernel values. If all kernel values fit into `budget`, the number is enough for all of them;
-/// otherwise it is the rest of `budget`.
+/// Returns the memory plan of the iteration without stored kernel values, and the bytes of all
+/// kernel values, limited to what the plan leaves of `budget`.
 fn iteration_plan<T: Real>(size: &ProblemSize, budget: usize) -> (MemoryPlan, usize) {
     let n = size.n as usize;
     let plan = exact_rows::exact_plan(stage_plans::ITERATION_STAGE, size, budget)
         .term("features and their factors", LowRankInverse::<T>::bytes(n, size.map.p), "lower `rank`")
-        .term("vectors", exact::iterative_bytes(n, size.d, size.t, size.threads), ROWS_REMEDY);
+        .term("vectors", dual_problem::iterative_bytes(n, size.d, size.t, size.threads), ROWS_REMEDY);
     let kernel_bytes = KernelTiles::<T>::full_cache_bytes(n).min(budget.saturating_sub(plan.bytes()));
     (plan, kernel_bytes)
 }
@@ -237,16 +236,16 @@ impl<T: Real> ExactFit<'_, T> {
         Ok((dual, SolveMethod { name: "direct", why }))
     }
 
-    fn solve_linear(&self, width: usize) -> Result<(DualSolution, SolveMethod, Basis<T>)> {
+    fn solve_linear(&self, column_count: usize) -> Result<(DualSolution, SolveMethod, Basis<T>)> {
         let (resources, d) = (self.data.resources, self.x().ncols());
-        let matrix = SparseMatrix::from_rows(self.rows.x(), d, width);
+        let matrix = SparseMatrix::from_rows(self.rows.x(), d, column_count);
         let observer = resources.stage_observer.start_stage(stage_plans::ITERATION_STAGE, None);
         let mut system = LinearSystem { matrix: &matrix, problem: self.problem };
         let dual = system.solve(self.stopping_rule(&*observer))?;
         let weights: Vec<Vec<f64>> = dual.coefficients.col_iter().map(|a| system.weights(a)).collect();
         let (points, coefficients) = as_inner_products(&weights, d);
         let basis = Basis::Landmarks { points, row_numbers: vec![NO_ROW; coefficients.nrows()] };
-        let why = format!("conjugate gradient for weights of the {width} columns of sparse rows");
+        let why = format!("conjugate gradient for weights of the {column_count} columns of sparse rows");
         Ok((DualSolution { coefficients, ..dual }, SolveMethod { name: "linear", why }, basis))
     }
 
@@ -267,10 +266,10 @@ impl<T: Real> ExactFit<'_, T> {
             resources: &resources_without_journal,
         }
         .build()?;
-        let k = built_map.map.dims().1;
+        let p = built_map.map.dims().1;
         let preconditioner = {
             let _stage = resources.stage_observer.start_stage("preconditioner", None);
-            let mut phi = Mat::<T>::zeros(n, k);
+            let mut phi = Mat::<T>::zeros(n, p);
             built_map.map.apply(self.x(), phi.as_mut(), workers);
             LowRankInverse::new(phi, mu, centring, workers)?
         };
@@ -280,7 +279,8 @@ impl<T: Real> ExactFit<'_, T> {
         let (kernel, f64_kernel) = (any_kernel.typed::<T>(), any_kernel.typed::<f64>());
         let (_, kernel_bytes) = iteration_plan::<T>(self.size, resources.memory);
         let dual = self.problem.solve_iterative(
-            (&*kernel, &*f64_kernel),
+            &*kernel,
+            &*f64_kernel,
             self.x(),
             &preconditioner,
             kernel_bytes,
@@ -291,7 +291,7 @@ impl<T: Real> ExactFit<'_, T> {
             RidgeMethod::Auto => "the Cholesky factor does not fit `memory`".to_string(),
             _ => "as requested".to_string(),
         };
-        let why = format!("conjugate gradient, preconditioned by {k} landmarks ({}): {why}", options.landmarks);
+        let why = format!("conjugate gradient, preconditioned by {p} landmarks ({}): {why}", options.landmarks);
         Ok((dual, SolveMethod { name: "pcg", why }))
     }
 }

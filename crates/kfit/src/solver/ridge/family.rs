@@ -57,7 +57,6 @@ fn reject_iteration_parameters(settings: &Settings) -> Result<()> {
 /// Removes the selection criterion, because the exact kernel has no surface of ranks and lambdas.
 /// Sets the default relative residual 1e-4, which bounds the error of the fitted values relative to
 /// the targets.
-/// target.
 fn options_for_exact_kernel(options: Options) -> Options {
     let options = options.without(CRITERION.name);
     if options.get(RESIDUAL.name).is_some() { options } else { options.set(RESIDUAL.name, 1e-4) }
@@ -105,7 +104,7 @@ pub(super) const LOO: Parameter = Parameter::flag(
 #[doc(hidden)]
 pub const LEAF_ROWS: Parameter = Parameter {
     name: "local",
-    kind: ParameterKind::Count { max: 30_000, reason: "the linear system of a leaf has one unknown per row" },
+    kind: ParameterKind::Count { max: 30_000, why: "the linear system of a leaf has one unknown per row" },
     default: None,
     help: "Learn the residuals of the features with the exact kernel, in the leaves of a tree; \
         each leaf has at most about this many rows, such as 6000; used only if it reduces the \

@@ -97,41 +97,48 @@ pub(super) struct LeafFit<T> {
     pub(super) train_mse: Option<Vec<f64>>,
 }
 
-/// Returns the fold whose size is nearest to a fifth of the rows. Also returns the functions of the
-/// features that are fitted without this fold.
+/// A fit of the features without one fold.
+pub(super) struct ReducedFit {
+    pub(super) held_out_fold: usize,
+    pub(super) head: LinearHead,
+}
+
+/// Fits functions of the features without the fold whose size is nearest to a fifth of the rows.
 pub(super) fn fit_without_fold(
     gram: &GramState,
-    (rank, lambda): (usize, f64),
-    options: &RidgeGrid,
+    rank: usize,
+    lambda: f64,
+    grid: &RidgeGrid,
     workers: &Workers,
-) -> Result<(usize, LinearHead)> {
+) -> Result<ReducedFit> {
     let fraction_difference =
         |fold: usize| (gram.folds()[fold].row_count as f64 / gram.row_count() as f64 - VALIDATION_FRACTION).abs();
     let held_out_fold = (0..gram.folds().len())
         .min_by(|a, b| fraction_difference(*a).total_cmp(&fraction_difference(*b)))
         .unwrap_or_default();
-    let mut system = RidgeSystem::new(gram.feature_count(), &options.target_centre, options.intercept);
+    let mut system = RidgeSystem::new(gram.feature_count(), &grid.target_centre, grid.intercept);
     system.assemble(gram, Some(held_out_fold), workers)?;
     let solution = system.solve(lambda, &[rank], workers);
     if solution.solved_rank_count == 0 {
         return Err(Error::Indefinite { rank, lambda, precision: gram.precision() });
     }
-    Ok((held_out_fold, head_at(&solution, 0, rank, options)))
+    Ok(ReducedFit { held_out_fold, head: head_at(&solution, 0, rank, grid) })
 }
 
-/// Learns the residuals of the functions `head` of the features, in leaves of about `rows` rows. To
-/// decide whether the leaves are used, computes their error on a held-out fold. The functions
-/// `reduced_head` are fitted without this fold.
+/// Learns the residuals of the functions `head` of the features, in leaves of about `leaf_rows`
+/// rows. To decide whether the leaves are used, computes their error on the held-out fold of
+/// `reduced_fit`.
 pub(super) fn fit<T: Real>(
     data: &FitData<'_, T>,
     leaf_rows: usize,
-    (head, reduced_head): (&LinearHead, (usize, LinearHead)),
+    head: &LinearHead,
+    reduced_fit: &ReducedFit,
     lambda: f64,
 ) -> Result<LeafFit<T>> {
     let depth = (data.n as f64 / leaf_rows.max(1) as f64).log2().ceil().max(0.0) as u32;
     let leaf_count = 1usize << depth;
     let tree = Tree::grow(data, head, leaf_count)?;
-    let mut leaves = tree.assign_rows(data, head, reduced_head, leaf_rows)?;
+    let mut leaves = tree.assign_rows(data, head, reduced_fit, leaf_rows)?;
     let kernel = data.kernel.build()?.typed::<f64>();
     let solver = LeafSolver { kernel, workers: data.resources.workers };
     let (mu, [feature_error, leaf_error]) = solver.search_mu(&leaves, lambda * data.n as f64, data)?;
@@ -152,7 +159,8 @@ pub(super) fn fit<T: Real>(
     let (mut first_row, mut residuals) =
         (0, TrainResiduals { squared_residuals: vec![0.0; t], total_weight: 0.0, shared_rows: BTreeMap::new() });
     for leaf in &leaves {
-        let alpha = solver.solve(leaf.selected_rows(|_| true, &leaf.residuals), mu);
+        let (x, leaf_residuals) = leaf.selected_rows(|_| true, &leaf.residuals);
+        let alpha = solver.solve(&x, leaf_residuals, mu);
         let indefinite_error = || Error::Indefinite { rank: leaf.len(), lambda: mu / data.n as f64, precision: "f64" };
         let alpha = alpha.ok_or_else(indefinite_error)?;
         residuals.add(leaf, &alpha, mu);
@@ -161,13 +169,13 @@ pub(super) fn fit<T: Real>(
         stage.advance(1);
         check_stop(&*stage)?;
     }
-    let counts: Vec<usize> = leaves.iter().map(Leaf::len).collect();
+    let row_counts: Vec<usize> = leaves.iter().map(Leaf::len).collect();
     figures.push(Figure::single("leaves", leaf_count as f64));
-    figures.push(Figure::single("rows of the largest leaf", counts.iter().copied().max().unwrap_or(0) as f64));
+    figures.push(Figure::single("rows of the largest leaf", row_counts.iter().copied().max().unwrap_or(0) as f64));
     figures.push(Figure::single("lambda of the leaves", mu / data.n as f64));
     let points = leaves.iter_mut().flat_map(|leaf| std::mem::take(&mut leaf.x)).collect();
     let splits = tree.splits(head.weights.nrows());
-    let leaves = Some(Leaves { splits, half_widths: tree.widths, row_counts: counts, points, coefficients });
+    let leaves = Some(Leaves { splits, half_widths: tree.widths, row_counts, points, coefficients });
     Ok(LeafFit { leaves, figures, train_mse: residuals.mse(data.n as f64) })
 }
 
@@ -215,12 +223,13 @@ struct LeafSolver<'a> {
 impl LeafSolver<'_> {
     /// Computes the dual coefficients α from the rows x of a leaf and their residuals; `None` if
     /// the matrix is not positive definite.
-    fn solve(&self, (x, mut alpha): (Mat<f64>, Mat<f64>), mu: f64) -> Option<Mat<f64>> {
+    fn solve(&self, x: &Mat<f64>, residuals: Mat<f64>, mu: f64) -> Option<Mat<f64>> {
         let mut k = kernel_matrix(&*self.kernel, x.transpose(), x.transpose(), self.workers);
         (0..k.nrows()).for_each(|i| k[(i, i)] += mu);
         if !cholesky::factor_parallel(k.as_mut(), self.workers) {
             return None;
         }
+        let mut alpha = residuals;
         cholesky::solve_triangular(k.as_ref(), TriangularSystem::Factor, alpha.as_mut(), self.workers);
         cholesky::solve_triangular(k.as_ref(), TriangularSystem::Transpose, alpha.as_mut(), self.workers);
         Some(alpha)
@@ -244,15 +253,15 @@ impl LeafSolver<'_> {
         if x.ncols() == 0 {
             return [weighted_squared_sum(&residuals); 2];
         }
-        let Some(alpha) = self.solve((x.clone(), training_residuals), mu) else { return [0.0, f64::INFINITY] };
+        let Some(alpha) = self.solve(&x, training_residuals, mu) else { return [0.0, f64::INFINITY] };
         let mut leaf_residuals = residuals.clone();
         let k = kernel_matrix(&*self.kernel, z.transpose(), x.transpose(), self.workers);
         matmul(leaf_residuals.as_mut(), Accum::Add, k.as_ref(), alpha.as_ref(), -1.0, Par::Seq);
         [weighted_squared_sum(&residuals), weighted_squared_sum(&leaf_residuals)]
     }
 
-    /// Searches for the best μ from `start`. Returns this μ, and the validation errors without and
-    /// with the leaves.
+    /// Searches for the best μ from `initial_mu`. Returns this μ, and the validation errors without
+    /// and with the leaves.
     fn search_mu<T: Real>(
         &self,
         leaves: &[Leaf<T>],
@@ -276,21 +285,21 @@ impl LeafSolver<'_> {
             check_stop(&*stage)?;
             Ok::<_, Error>(sums.map(|sum| sum / total_weight.max(f64::MIN_POSITIVE)))
         };
-        let mut best = (initial_mu, errors_at(initial_mu)?);
+        let (mut best_mu, mut best_errors) = (initial_mu, errors_at(initial_mu)?);
         for factor in [1.0 / MU_FACTOR, MU_FACTOR] {
             for step in 0..MAX_MU_STEPS {
-                let mu = best.0 * factor;
+                let mu = best_mu * factor;
                 let errors = errors_at(mu)?;
-                if errors[1] >= best.1[1] {
+                if errors[1] >= best_errors[1] {
                     // after an improvement in this direction the opposite direction is not tried
                     if step > 0 {
-                        return Ok(best);
+                        return Ok((best_mu, best_errors));
                     }
                     break;
                 }
-                best = (mu, errors);
+                (best_mu, best_errors) = (mu, errors);
             }
         }
-        Ok(best)
+        Ok((best_mu, best_errors))
     }
 }

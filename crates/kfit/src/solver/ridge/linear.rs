@@ -1,19 +1,19 @@
 //! Ridge regression with the linear kernel on sparse rows: one weight per column.
 //!
-//! The system is (H K H + μI) β = H y of [`super::iterative::exact`], where K = X Xᵀ and X (n x d)
-//! contains the rows. Products with X and Xᵀ replace products with K, so no kernel value is
+//! The system is (H K H + μI) β = H y of [`super::iterative::dual_problem`], where K = X Xᵀ and X
+//! (n x d) contains the rows. Products with X and Xᵀ replace products with K, so no kernel value is
 //! computed. The weights are w = Xᵀ H β. *Cost per iteration*: four flops per nonzero entry of X.
 //! *Bytes*: 12 per nonzero entry, and the vectors of conjugate gradient.
 
 use super::iterative::cg::{self, Norm, PositiveDefinite, StoppingRule};
-use super::iterative::exact::{DualSolution, ExactProblem};
+use super::iterative::dual_problem::{DualSolution, ExactProblem};
 use crate::Result;
 use crate::linalg::sparse_matrix::SparseMatrix;
 use crate::linalg::strips::for_each_strip;
 use faer::{ColRef, Mat, MatMut, MatRef};
 
 /// Rows that a thread multiplies by the weights at a time.
-const STRIP_ROWS: usize = 1024;
+const SPARSE_STRIP_ROWS: usize = 1024;
 
 pub(super) struct LinearSystem<'a> {
     pub(super) matrix: &'a SparseMatrix,
@@ -30,8 +30,8 @@ impl LinearSystem<'_> {
 
     /// Computes X w.
     fn compute_values(&self, w: &[f64], f: &mut [f64]) {
-        for_each_strip(self.problem.workers, f, STRIP_ROWS, |strip, f| {
-            f.iter_mut().enumerate().for_each(|(i, f)| *f = self.matrix.dot(strip * STRIP_ROWS + i, w));
+        for_each_strip(self.problem.workers, f, SPARSE_STRIP_ROWS, |strip, f| {
+            f.iter_mut().enumerate().for_each(|(i, f)| *f = self.matrix.dot(strip * SPARSE_STRIP_ROWS + i, w));
         });
     }
 
@@ -40,22 +40,16 @@ impl LinearSystem<'_> {
         let mut cg_solution = cg::solve(self, right.as_ref(), Norm::Euclidean, stopping_rule)?;
         let mut coefficients = std::mem::replace(&mut cg_solution.x, Mat::new());
         centring.apply(coefficients.as_mut());
-        let (mut residuals, mut intercepts) = (y.to_owned(), Vec::new());
+        let (mut residuals, mut intercept) = (y.to_owned(), Vec::new());
         let mut f = vec![0.0; y.nrows()];
         for (j, a) in coefficients.col_iter().enumerate() {
             self.compute_values(&self.weights(a), &mut f);
             let residual_sum = y.col(j).iter().zip(&f).map(|(y, f)| y - f).sum::<f64>();
             let c = centring.gamma * residual_sum / f.len() as f64;
             residuals.col_mut(j).iter_mut().zip(&f).for_each(|(error, f)| *error -= f + c);
-            intercepts.push(c);
+            intercept.push(c);
         }
-        Ok(DualSolution {
-            coefficients,
-            intercept: intercepts,
-            residuals,
-            cg_solution: Some(cg_solution),
-            loo_mse: None,
-        })
+        Ok(DualSolution { coefficients, intercept, residuals, cg_solution: Some(cg_solution), loo_mse: None })
     }
 }
 

@@ -66,21 +66,16 @@ impl LooReduction {
         state: &GramState,
         rank: usize,
         lambda: f64,
-        options: &RidgeGrid,
+        grid: &RidgeGrid,
         workers: &Workers,
     ) -> Result<Self> {
-        let mut system = RidgeSystem::new(state.feature_count(), &options.target_centre, options.intercept);
+        let mut system = RidgeSystem::new(state.feature_count(), &grid.target_centre, grid.intercept);
         system.assemble(state, None, workers)?;
         let solution = system.solve(lambda, &[rank], workers);
         if solution.solved_rank_count == 0 {
             return Err(Error::Indefinite { rank, lambda, precision: state.precision() });
         }
-        Ok(Self {
-            head: head_at(&solution, 0, rank, options),
-            system,
-            target_centre: options.target_centre.clone(),
-            rank,
-        })
+        Ok(Self { head: head_at(&solution, 0, rank, grid), system, target_centre: grid.target_centre.clone(), rank })
     }
 
     /// Returns the bytes of the buffers of a pass on this many threads, without the system.

@@ -321,7 +321,7 @@ impl<T: Real> Solver<T> for Ridge {
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         match &data.points {
-            SectionPoints::Map => direct::fit(self, data),
+            SectionPoints::NoPoints => direct::fit(self, data),
             SectionPoints::Landmarks(landmarks, size) => pcg::fit(self, data, landmarks, size),
             SectionPoints::Rows(rows, size, read_settings) => exact::fit(self, data, rows, size, read_settings),
         }

@@ -12,7 +12,7 @@
 //! of 4m rows for the preconditioner, and one read of the blocks per iteration. An iteration halves
 //! the residual.
 
-use super::iterative::blocks::{KernelBlocks, READ_AHEAD_TILES, StorageLimits};
+use super::iterative::blocks::{KernelBlocks, READ_AHEAD_TILES, ScratchLimit, StorageLimits};
 use super::iterative::centring::Centring;
 use super::iterative::cg::{self, Norm, StoppingRule};
 use super::iterative::f64_rows::F64Rows;
@@ -106,32 +106,32 @@ fn iteration_plans<T: Real>(
     let fitting_rows = |build_plan: &MemoryPlan, solve_plan: &MemoryPlan| {
         (budget.saturating_sub(build_plan.bytes().max(solve_plan.bytes())) / row_bytes).min(n)
     };
-    let (mut memory_rows, mut disk_rows) = (fitting_rows(&preconditioner_plan, &iteration_plan), 0);
+    let (mut memory_rows, mut scratch_rows) = (fitting_rows(&preconditioner_plan, &iteration_plan), 0);
     if let Some(scratch) = resources.scratch.filter(|_| memory_rows < n) {
         let decoded_bytes = size.n.saturating_mul(scratch_row_bytes::<T>(size.d, size));
-        let scratch_rows = scratch_row_capacity::<T>(scratch.remaining().saturating_sub(decoded_bytes), size);
+        let scratch_capacity = scratch_row_capacity::<T>(scratch.remaining().saturating_sub(decoded_bytes), size);
         let read_bytes = (READ_AHEAD_TILES + 2) * pass_shape.tile_rows * row_bytes;
         let with_read_buffer =
             |plan: &MemoryPlan| plan.clone().term("kernel rows from scratch", read_bytes, "leave `scratch` out");
         let [scratch_preconditioner_plan, scratch_iteration_plan] =
             [&preconditioner_plan, &iteration_plan].map(with_read_buffer);
         // a run that fits without scratch must fit with it
-        if scratch_rows > 0 && scratch_preconditioner_plan.bytes().max(scratch_iteration_plan.bytes()) <= budget {
+        if scratch_capacity > 0 && scratch_preconditioner_plan.bytes().max(scratch_iteration_plan.bytes()) <= budget {
             memory_rows = fitting_rows(&scratch_preconditioner_plan, &scratch_iteration_plan);
-            disk_rows = scratch_rows.min(n - memory_rows);
+            scratch_rows = scratch_capacity.min(n - memory_rows);
             (preconditioner_plan, iteration_plan) = (scratch_preconditioner_plan, scratch_iteration_plan);
         }
     }
-    let rest = n - memory_rows - disk_rows;
-    let name = match (disk_rows, rest) {
+    let recomputed_rows = n - memory_rows - scratch_rows;
+    let name = match (scratch_rows, recomputed_rows) {
         (0, 0) => "kernel blocks of all rows".to_string(),
         (_, 0) => format!("kernel blocks of {memory_rows} rows; the others are in scratch"),
         (0, _) => format!("kernel blocks of {memory_rows} rows; the others are recomputed in every iteration"),
         _ => format!(
-            "kernel blocks of {memory_rows} rows; {disk_rows} rows are in scratch, {rest} are recomputed in every iteration"
+            "kernel blocks of {memory_rows} rows; {scratch_rows} rows are in scratch, {recomputed_rows} are recomputed in every iteration"
         ),
     };
-    let tiers = RowTiers { memory_rows, scratch_rows: disk_rows, recomputed_rows: rest };
+    let tiers = RowTiers { memory_rows, scratch_rows, recomputed_rows };
     ([preconditioner_plan, iteration_plan].map(|plan| plan.term(name.clone(), memory_rows * row_bytes, "")), tiers)
 }
 
@@ -181,17 +181,10 @@ pub(super) fn fit<T: Real>(
         // with half the rows per tile, kernel values in f64 need the same number of bytes
         let size = ProblemSize { element_bytes: size_of::<f64>(), ..size.clone() };
         let pass_shape = PassShape { tile_rows: pass_shape.tile_rows.div_ceil(2), ..pass_shape };
-        solution = nystrom_fit.solve(&F64Rows(source), z, &size, pass_shape)?;
+        solution = nystrom_fit.solve(&F64Rows { source }, z, &size, pass_shape)?;
         solution.passes += passes;
     }
-    let NystromSolution {
-        cg_solution,
-        intercept,
-        squared_error_sums: errors,
-        moments,
-        cached_row_counts: stored_rows,
-        passes,
-    } = solution;
+    let NystromSolution { cg_solution, intercept, squared_error_sums, moments, cached_row_counts, passes } = solution;
     cg_solution.check("raise `lambda`, or use `method` direct")?;
     warn_of_residual(&cg_solution, ridge.residual_tolerance::<T>(), "raise `lambda`", resources);
     Ok(Solution {
@@ -202,9 +195,9 @@ pub(super) fn fit<T: Real>(
             .map(|(c, centre)| if is_free { c + centre } else { *c })
             .collect(),
         lambda: Some(nystrom_fit.lambda),
-        method: Some(describe_method(ridge, stored_rows, moments.row_count, needs_f64)),
+        method: Some(describe_method(ridge, cached_row_counts, moments.row_count, needs_f64)),
         figures: cg_solution.figures(),
-        train_score: Some(moments.train_score(&errors)),
+        train_score: Some(moments.train_score(&squared_error_sums)),
         passes: 1 + passes,
         weights: cg_solution.x,
         ..Solution::default()
@@ -258,9 +251,11 @@ impl<N: Real> NystromFit<'_, N> {
         let (kernel, f64_kernel) = (self.kernel.typed::<T>(), self.kernel.typed::<f64>());
         let (_, tiers) = iteration_plans::<T>(size, pass_shape, resources);
         let pass = Pass { journal: None, ..pass_shape.pass(1, resources, &NoObserver) };
-        let scratch_limit = |scratch: &Scratch| (scratch_row_capacity::<T>(scratch.remaining(), size) as u64).min(n);
-        let scratch =
-            resources.scratch.filter(|_| tiers.scratch_rows > 0).map(|scratch| (scratch, scratch_limit(scratch)));
+        let scratch_limit = |folder: &Scratch| (scratch_row_capacity::<T>(folder.remaining(), size) as u64).min(n);
+        let scratch = resources
+            .scratch
+            .filter(|_| tiers.scratch_rows > 0)
+            .map(|folder| ScratchLimit { folder, max_rows: scratch_limit(folder) });
         let mut blocks = KernelBlocks::new(
             source,
             targets,
@@ -317,11 +312,13 @@ pub(super) fn warn_of_residual(cg_solution: &cg::CgSolution, tolerance: f64, rem
 fn describe_method(ridge: &Ridge, [memory_rows, scratch_rows]: [usize; 2], n: usize, needs_f64: bool) -> SolveMethod {
     let blocks = match (scratch_rows, n - memory_rows - scratch_rows) {
         (0, 0) => "of all rows in memory".to_string(),
-        (0, rest) => format!("of {memory_rows} rows in memory, {rest} recomputed in every iteration"),
-        (_, 0) => format!("of {memory_rows} rows in memory, {scratch_rows} in scratch"),
-        (_, rest) => {
-            format!("of {memory_rows} rows in memory, {scratch_rows} in scratch, {rest} recomputed in every iteration")
+        (0, recomputed_rows) => {
+            format!("of {memory_rows} rows in memory, {recomputed_rows} recomputed in every iteration")
         }
+        (_, 0) => format!("of {memory_rows} rows in memory, {scratch_rows} in scratch"),
+        (_, recomputed_rows) => format!(
+            "of {memory_rows} rows in memory, {scratch_rows} in scratch, {recomputed_rows} recomputed in every iteration"
+        ),
     };
     let why = match ridge.method {
         RidgeMethod::Auto => "the Gram matrix does not fit `memory`",

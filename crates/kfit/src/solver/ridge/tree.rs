@@ -1,6 +1,7 @@
 //! The tree that splits rows into leaves, and the pass that assigns each row to its leaves. The
 //! tree is grown from a sample of the rows. The pass also computes the residuals of the features.
 
+use super::leaves::ReducedFit;
 use crate::features::FitData;
 use crate::model::Leaves;
 use crate::{LinearHead, Result, Targets};
@@ -14,7 +15,7 @@ const OVERLAP: f64 = 0.06;
 
 /// Three constants of the sample from which the tree is grown: minimum number of its rows, number
 /// of its rows per leaf, and number of leading features of each row.
-const MIN_SAMPLE_ROWS: usize = 20_000;
+const MIN_TREE_SAMPLE_ROWS: usize = 20_000;
 const SAMPLE_ROWS_PER_LEAF: usize = 400;
 const LEADING_FEATURES: usize = 256;
 
@@ -54,7 +55,7 @@ impl Tree {
         if leaf_count == 1 {
             return Ok(tree);
         }
-        let sample_size = MIN_SAMPLE_ROWS.max(SAMPLE_ROWS_PER_LEAF * leaf_count) as f64;
+        let sample_size = MIN_TREE_SAMPLE_ROWS.max(SAMPLE_ROWS_PER_LEAF * leaf_count) as f64;
         let stream = Stream::new(data.options.seed, Purpose::PartitionTree, 0);
         let mut sample: Vec<Vec<f64>> = Vec::new();
         visit_features(data, "tree of the leaves", |block, phi| {
@@ -95,12 +96,12 @@ impl Tree {
     }
 
     /// Collects the rows of every leaf, with their residuals from two fits of the features: from
-    /// `head`, and from the fit without the held-out fold.
+    /// `head`, and from `reduced_fit`.
     pub(super) fn assign_rows<T: Real>(
         &self,
         data: &FitData<'_, T>,
         head: &LinearHead,
-        (held_out_fold, reduced_head): (usize, LinearHead),
+        reduced_fit: &ReducedFit,
         leaf_rows: usize,
     ) -> Result<Vec<Leaf<T>>> {
         let (t, r, node_count) = (data.targets.count(), head.weights.nrows(), self.widths.len());
@@ -112,14 +113,14 @@ impl Tree {
             let feature = |i: usize, j: usize| phi[(i, j)].to_f64();
             let mut residuals = [vec![0.0; t], vec![0.0; t]];
             let phi_f64 = Mat::from_fn(b, r, feature);
-            let fitted_values = [head, &reduced_head].map(|head| {
+            let fitted_values = [head, &reduced_fit.head].map(|head| {
                 let mut fitted = Mat::from_fn(b, t, |_, j| head.intercept[j]);
                 matmul(fitted.as_mut(), Accum::Add, phi_f64.as_ref(), head.weights.as_ref(), 1.0, Par::Seq);
                 fitted
             });
             let mut node_scores = Mat::zeros(b, node_count);
-            let leading = phi_f64.as_ref().subcols(0, directions.nrows());
-            matmul(node_scores.as_mut(), Accum::Replace, leading, directions.as_ref(), 1.0, Par::Seq);
+            let leading_features = phi_f64.as_ref().subcols(0, directions.nrows());
+            matmul(node_scores.as_mut(), Accum::Replace, leading_features, directions.as_ref(), 1.0, Par::Seq);
             for i in 0..b {
                 let row_scores: Vec<f64> = (0..node_count).map(|j| node_scores[(i, j)] + self.intercepts[j]).collect();
                 for j in 0..t {
@@ -131,15 +132,15 @@ impl Tree {
                         head_residuals[j] = y - fitted[(i, j)];
                     }
                 }
-                let code = block.groups.as_ref().map_or(LabelCodes::UNKNOWN, |coded| coded.codes[i]);
-                let fold = data.folds.fold_of(block.row_numbers[i], code)?;
+                let group_code = block.groups.as_ref().map_or(LabelCodes::UNKNOWN, |groups| groups.codes[i]);
+                let fold = data.folds.fold_of(block.row_numbers[i], group_code)?;
                 Leaves::<T>::for_each_leaf_weight(&self.widths, &row_scores, |leaf, weight| {
                     leaves[leaf].x.extend_from_slice(&block.x[i * block.d..(i + 1) * block.d]);
                     leaves[leaf].residuals.extend_from_slice(&residuals[0]);
                     leaves[leaf].reduced_residuals.extend_from_slice(&residuals[1]);
                     leaves[leaf].weights.push(weight);
                     leaves[leaf].row_numbers.push(block.row_numbers[i]);
-                    leaves[leaf].is_held_out.push(fold == held_out_fold);
+                    leaves[leaf].is_held_out.push(fold == reduced_fit.held_out_fold);
                 });
             }
             Ok(())

@@ -39,21 +39,22 @@ use kstore::Workers;
 /// Returns the predictive variance of a fit, divided by the noise variance. `system` must hold the
 /// factor of the fit.
 pub(crate) fn predictive_variance(
-    (system, row_count): (&RidgeSystem, u64),
+    system: &RidgeSystem,
+    row_count: u64,
     mean_residual: f64,
     fit: &RidgeFit,
     lambda: f64,
-    options: &RidgeGrid,
+    grid: &RidgeGrid,
     workers: &Workers,
 ) -> Quadratic {
     // n is the sum of the weights
     let (r, n) = (fit.head.weights.nrows(), system.total_weight);
     let (whitener, shift) = system.whitener(r, workers);
-    let is_free = options.intercept == Intercept::Free;
+    let is_free = grid.intercept == Intercept::Free;
     let degrees_of_freedom = if is_free { (n - 1.0).max(1.0) } else { n };
     let noise_variances = fit.train_mse.iter().enumerate().map(|(j, mse)| {
         let squared_intercept =
-            if options.intercept == Intercept::Penalised { fit.head.intercept[j].powi(2) } else { 0.0 };
+            if grid.intercept == Intercept::Penalised { fit.head.intercept[j].powi(2) } else { 0.0 };
         (mse + lambda * (fit.head.weights.col(j).squared_norm_l2() + squared_intercept)) * n / degrees_of_freedom
     });
     let output_scales = noise_variances.collect();

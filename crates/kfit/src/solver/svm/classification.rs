@@ -56,7 +56,7 @@ fn class_rows<'k, T: Real>(
     class: u32,
     costs: &'k [f64],
 ) -> impl RowFn + use<'k, T> {
-    let (codes, folds, weights) = (&features.class_codes[..], &features.folds[..], &features.weights);
+    let (codes, folds, weights) = (&features.class_codes[..], &features.row_folds[..], &features.weights);
     move |i| {
         let code = codes[i];
         let is_held_out = held_out_fold.is_some_and(|fold| folds[i] == fold);
@@ -91,7 +91,7 @@ impl Svm {
         Ok(svm)
     }
 
-    pub(super) fn terms(&self, cost: f64) -> ProblemOptions {
+    pub(super) fn problem_options(&self, cost: f64) -> ProblemOptions {
         let loss = if self.squared_hinge { Loss::SquaredHinge } else { Loss::Hinge };
         ProblemOptions { typical_cost: cost, ..ProblemOptions::new(loss, self.intercept, self.gap_tolerance) }
     }
@@ -113,7 +113,6 @@ impl Svm {
 
     /// Solves some SVMs on the rows outside a fold, at every regularisation parameter. Also returns
     /// the number of passes. `sample` is a sample of the same rows.
-    #[expect(clippy::too_many_arguments, reason = "the problem and its buffers")]
     fn solve_path<'k, T: Real>(
         &self,
         features: &StoredFeatures<'k, T>,
@@ -128,32 +127,33 @@ impl Svm {
         let row_fns_at = |penalty_index: usize| {
             svm_classes.iter().map(move |class| class_rows(features, Some(fold), *class, &costs[penalty_index].1))
         };
-        let terms = self.terms(costs[0].0);
+        let problem_options = self.problem_options(costs[0].0);
         // solves the SVMs on the sample before the problems of all rows are allocated, so that the
         // Newton equations of both are never in memory together
         let start_points = FeatureSample::starting_points(
             sample,
             features,
             &row_fns_at(0).collect::<Vec<_>>(),
-            terms,
+            problem_options,
             workspace,
             context,
         )?;
         let mut passes = sample::passes(features.n, features.p);
-        let mut problems: Vec<_> = row_fns_at(0).map(|rows| Problem::new(rows, terms, features.n, workspace)).collect();
+        let mut problems: Vec<_> =
+            row_fns_at(0).map(|rows| Problem::new(rows, problem_options, features.n, workspace)).collect();
         start_at(features, &mut problems, &start_points, context.observer)?;
         let mut path = Vec::new();
         for (penalty_index, (cost, _)) in costs.iter().enumerate() {
-            let terms = self.terms(*cost);
+            let problem_options = self.problem_options(*cost);
             if penalty_index > 0 {
                 problems
                     .iter_mut()
                     .zip(row_fns_at(penalty_index))
-                    .for_each(|(problem, rows)| problem.restart(rows, terms));
+                    .for_each(|(problem, rows)| problem.restart(rows, problem_options));
             }
             passes += solve_group(features, &mut problems, self.max_steps, workspace, context)?.passes;
             let best_points: Vec<CertifiedPoint> = problems.iter().map(|problem| problem.best.clone()).collect();
-            warn_of_gap(&best_points, self.max_steps, terms, data, FITTED_WITHOUT_FOLD);
+            warn_of_gap(&best_points, self.max_steps, problem_options, data, FITTED_WITHOUT_FOLD);
             path.push(best_points);
         }
         problems.into_iter().for_each(|problem| drop(problem.into_best(workspace)));
@@ -284,7 +284,7 @@ impl Svm {
         costs: &[f64],
         k: usize,
     ) -> Result<SolvedProblems> {
-        let terms = self.terms(c * features.mean_weight(None));
+        let problem_options = self.problem_options(c * features.mean_weight(None));
         let stage = data.resources.stage_observer.start_stage("newton", None);
         let context = SolveContext { observer: &*stage, journal: data.resources.journal };
         let (mut workspace, mut solved_problems) = (Workspace::new(features.p), SolvedProblems::default());
@@ -292,14 +292,28 @@ impl Svm {
         let one_vs_rest = classifiers.iter().filter(|(_, other)| other.is_none());
         let row_fns: Vec<_> = one_vs_rest.map(|(class, _)| class_rows(features, None, *class, costs)).collect();
         if !row_fns.is_empty() {
-            solved_problems.append(solve_all(features, terms, self.max_steps, row_fns, &mut workspace, context)?);
+            solved_problems.append(solve_all(
+                features,
+                problem_options,
+                self.max_steps,
+                row_fns,
+                &mut workspace,
+                context,
+            )?);
         }
         for (class, other) in classifiers.iter().filter_map(|(class, other)| Some((*class, (*other)?))) {
             let pair_features = features.select_classes(|code| code == class || code == other, &*stage)?;
             let row_fns = vec![class_rows(&pair_features, None, class, costs)];
-            solved_problems.append(solve_all(&pair_features, terms, self.max_steps, row_fns, &mut workspace, context)?);
+            solved_problems.append(solve_all(
+                &pair_features,
+                problem_options,
+                self.max_steps,
+                row_fns,
+                &mut workspace,
+                context,
+            )?);
         }
-        warn_of_gap(&solved_problems.best_points, solved_problems.steps, terms, data, "");
+        warn_of_gap(&solved_problems.best_points, solved_problems.step_count, problem_options, data, "");
         Ok(solved_problems)
     }
 }
@@ -335,7 +349,7 @@ impl<T: Real> Solver<T> for Svm {
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
-        if let Some(solution) = self.fit_exactly(data)? {
+        if let Some(solution) = self.fit_exact_kernel(data)? {
             return Ok(solution);
         }
         let (features, gathered) = StoredFeatures::gather(data, GatherOptions::default())?;

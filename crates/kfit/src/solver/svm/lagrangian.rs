@@ -102,7 +102,7 @@ pub(super) struct ProblemOptions {
 }
 
 impl ProblemOptions {
-    /// Returns the terms of a problem whose multipliers sum to 0, at a cost of 1.
+    /// Returns the options of a problem whose multipliers sum to 0, at a cost of 1.
     pub(super) fn new(loss: Loss, intercept: Intercept, gap_tolerance: f64) -> Self {
         Self { loss, intercept, multiplier_sum: 0.0, typical_cost: 1.0, gap_tolerance, max_idle_steps: usize::MAX }
     }
@@ -114,7 +114,7 @@ const GAP_PROGRESS: f64 = 0.9;
 
 pub(super) struct Problem<T, R> {
     rows: R,
-    terms: ProblemOptions,
+    problem_options: ProblemOptions,
     w: Vec<f64>,
     pub(super) b: f64,
     /// Multipliers β, n.
@@ -128,8 +128,7 @@ pub(super) struct Problem<T, R> {
     pub(super) sums: [Vec<f64>; 2],
     /// Newton's equations of the free rows.
     pub(super) newton_equations: NewtonEquations<T>,
-    /// Direction d and its intercept.
-    pub(super) direction: (Vec<f64>, f64),
+    pub(super) direction: Direction,
     pub(super) best: CertifiedPoint,
     pub(super) step_count: usize,
     /// Gap at the last step that made progress. The next field is the number of steps since then.
@@ -139,6 +138,14 @@ pub(super) struct Problem<T, R> {
     short_steps: usize,
     /// True if the problem is neither solved nor out of steps.
     pub(super) is_open: bool,
+}
+
+/// A direction, or a point to move to.
+pub(super) struct Direction {
+    /// d, p numbers.
+    pub(super) w: Vec<f64>,
+    /// δ, the direction of the intercept.
+    pub(super) b: f64,
 }
 
 /// State that must be restored before a step is repeated.
@@ -151,20 +158,20 @@ pub(super) struct Snapshot {
 }
 
 impl<T: Real, R: RowFn> Problem<T, R> {
-    pub(super) fn new(rows: R, terms: ProblemOptions, n: usize, workspace: &mut Workspace<T>) -> Self {
+    pub(super) fn new(rows: R, problem_options: ProblemOptions, n: usize, workspace: &mut Workspace<T>) -> Self {
         let p = workspace.p;
         Self {
             rows,
-            terms,
+            problem_options,
             w: vec![0.0; p],
             b: 0.0,
             beta: vec![0.0; n],
             f: vec![T::ZERO; n],
             direction_values: vec![T::ZERO; n],
-            sigma: INITIAL_SIGMA * terms.typical_cost,
+            sigma: INITIAL_SIGMA * problem_options.typical_cost,
             sums: [vec![0.0; p], vec![0.0; p]],
             newton_equations: workspace.spare_equations.pop().unwrap_or_else(|| NewtonEquations::new(p)),
-            direction: (vec![0.0; p], 0.0),
+            direction: Direction { w: vec![0.0; p], b: 0.0 },
             best: CertifiedPoint {
                 w: vec![0.0; p],
                 b: 0.0,
@@ -181,18 +188,17 @@ impl<T: Real, R: RowFn> Problem<T, R> {
     }
 
     /// Converts the problem to f64, with its multipliers and its best point.
-    pub(super) fn into_f64(self, terms: ProblemOptions, workspace: &mut Workspace<f64>) -> Problem<f64, R> {
+    pub(super) fn into_f64(self, problem_options: ProblemOptions, workspace: &mut Workspace<f64>) -> Problem<f64, R> {
         let (new_problem, best) =
-            (Problem::new(self.rows, terms, self.beta.len(), workspace), self.best.without_certificate());
-        let (direction, steps) = ((best.w.clone(), best.b), self.step_count);
+            (Problem::new(self.rows, problem_options, self.beta.len(), workspace), self.best.without_certificate());
         Problem {
             w: self.w,
             b: self.b,
             beta: self.beta,
             sigma: self.sigma,
-            direction,
+            direction: Direction { w: best.w.clone(), b: best.b },
             best,
-            step_count: steps,
+            step_count: self.step_count,
             ..new_problem
         }
     }
@@ -202,9 +208,9 @@ impl<T: Real, R: RowFn> Problem<T, R> {
     /// A problem that ended without progress is certified but makes no further step.
     pub(super) fn return_to_best(&mut self) {
         self.best.primal = f64::INFINITY;
-        self.direction = (self.best.w.clone(), self.best.b);
-        match self.idle_steps > self.terms.max_idle_steps {
-            true => self.terms.max_idle_steps = 0,
+        self.direction = Direction { w: self.best.w.clone(), b: self.best.b };
+        match self.idle_steps > self.problem_options.max_idle_steps {
+            true => self.problem_options.max_idle_steps = 0,
             false => self.least_gap = f64::INFINITY,
         }
         (self.idle_steps, self.is_open) = (0, true);
@@ -221,64 +227,67 @@ impl<T: Real, R: RowFn> Problem<T, R> {
     }
 
     /// Restores a snapshot, so that the step can be repeated.
-    pub(super) fn restore(&mut self, Snapshot { b, least_gap: least, idle_steps: idle, is_open: open }: Snapshot) {
-        (self.b, self.least_gap, self.idle_steps, self.is_open) = (b, least, idle, open);
+    pub(super) fn restore(&mut self, Snapshot { b, least_gap, idle_steps, is_open }: Snapshot) {
+        (self.b, self.least_gap, self.idle_steps, self.is_open) = (b, least_gap, idle_steps, is_open);
     }
 
     /// Sets the next point to w and b of `start`. The caller then computes the values of the rows
     /// at this point.
     pub(super) fn set_start(&mut self, start: &CertifiedPoint) {
-        self.direction = (start.w.clone(), start.b);
-        if self.terms.loss.has_kink() {
-            self.sigma = WARM_SIGMA * self.terms.typical_cost;
+        self.direction = Direction { w: start.w.clone(), b: start.b };
+        if self.problem_options.loss.has_kink() {
+            self.sigma = WARM_SIGMA * self.problem_options.typical_cost;
         }
     }
 
-    /// Moves to the point that was set; `q` must hold the values of the rows at this point.
+    /// Moves to the point that was set; `direction_values` must hold the values of the rows at this
+    /// point.
     pub(super) fn move_to_start(&mut self) {
-        self.w.copy_from_slice(&self.direction.0);
-        self.b = self.direction.1;
+        self.w.copy_from_slice(&self.direction.w);
+        self.b = self.direction.b;
         self.f.copy_from_slice(&self.direction_values);
     }
 
     /// Sets new costs and restarts at the multipliers and the point of the previous solution. The
     /// new costs must be at least as large as the previous costs.
-    pub(super) fn restart(&mut self, rows: R, terms: ProblemOptions) {
-        (self.rows, self.terms, self.sigma) = (rows, terms, INITIAL_SIGMA * terms.typical_cost);
+    pub(super) fn restart(&mut self, rows: R, problem_options: ProblemOptions) {
+        (self.rows, self.problem_options, self.sigma) =
+            (rows, problem_options, INITIAL_SIGMA * problem_options.typical_cost);
         self.best = self.best.without_certificate();
         (self.step_count, self.least_gap, self.idle_steps, self.is_open) = (0, f64::INFINITY, 0, true);
     }
 
     /// Returns the σ above which rounding of f would change β by a thousandth of its range.
     fn max_sigma(&self) -> f64 {
-        (1e-3 / T::EPSILON).min(MAX_SIGMA) * self.terms.typical_cost
+        (1e-3 / T::EPSILON).min(MAX_SIGMA) * self.problem_options.typical_cost
     }
 
     /// Returns β⁺ and slope of row `i` at value `f`.
     #[inline(always)]
     fn proximal_step(&self, i: usize, f: f64) -> (f64, f64) {
-        self.terms.loss.proximal_step(f, (self.rows)(i), self.beta[i], self.sigma)
+        self.problem_options.loss.proximal_step(f, (self.rows)(i), self.beta[i], self.sigma)
     }
 
     /// Computes the b that minimises the inner problem for this w.
     pub(super) fn minimise_intercept(&mut self) {
-        if self.terms.intercept != Intercept::Free {
+        if self.problem_options.intercept != Intercept::Free {
             return;
         }
         let derivative = |b: f64| {
             let proximal_steps = (0..self.f.len()).map(|i| self.proximal_step(i, self.f[i].to_f64() + b));
             let (beta, slope) = proximal_steps.fold((0.0, 0.0), |(beta, slope), (b, s)| (beta + b, slope + s));
-            Derivatives { slope: self.terms.multiplier_sum - beta, curvature: slope }
+            Derivatives { slope: self.problem_options.multiplier_sum - beta, curvature: slope }
         };
-        let tolerance = SUM_TOLERANCE * self.terms.typical_cost * self.f.len() as f64;
-        self.b = line_search::increasing_root(self.b, self.terms.typical_cost / self.sigma, tolerance, derivative);
+        let tolerance = SUM_TOLERANCE * self.problem_options.typical_cost * self.f.len() as f64;
+        self.b =
+            line_search::increasing_root(self.b, self.problem_options.typical_cost / self.sigma, tolerance, derivative);
     }
 
     /// Computes P and D at this point, where `sums` contains Σ β⁺φ. If the problem has made
     /// `max_steps` steps, it ends.
     pub(super) fn certify(&mut self, max_steps: usize) {
         let (loss, mut primal, mut conjugate_sum, mut multiplier_sum, mut support_count) =
-            (self.terms.loss, 0.0, 0.0, 0.0, 0);
+            (self.problem_options.loss, 0.0, 0.0, 0.0, 0);
         for (i, f) in self.f.iter().enumerate() {
             let (f, row) = (f.to_f64() + self.b, (self.rows)(i));
             let beta = loss.proximal_step(f, row, self.beta[i], self.sigma).0;
@@ -288,9 +297,9 @@ impl<T: Real, R: RowFn> Problem<T, R> {
             support_count += usize::from(beta != 0.0);
         }
         let half_squared_norm = |v: &[f64]| 0.5 * v.iter().map(|v| v * v).sum::<f64>();
-        primal += half_squared_norm(&self.w) + self.terms.multiplier_sum * self.b;
+        primal += half_squared_norm(&self.w) + self.problem_options.multiplier_sum * self.b;
         let mut dual = -conjugate_sum - half_squared_norm(&self.sums[0]);
-        if self.terms.intercept == Intercept::Penalised {
+        if self.problem_options.intercept == Intercept::Penalised {
             primal += 0.5 * self.b * self.b;
             dual -= 0.5 * multiplier_sum * multiplier_sum;
         }
@@ -305,9 +314,9 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         let makes_progress = gap < GAP_PROGRESS * self.least_gap;
         (self.least_gap, self.idle_steps) =
             if makes_progress { (gap, 0) } else { (self.least_gap, self.idle_steps + 1) };
-        self.is_open = gap > self.terms.gap_tolerance
+        self.is_open = gap > self.problem_options.gap_tolerance
             && self.step_count < max_steps
-            && self.idle_steps <= self.terms.max_idle_steps;
+            && self.idle_steps <= self.problem_options.max_idle_steps;
         if is_best && !self.is_open {
             self.centre_intercept();
         }
@@ -318,26 +327,29 @@ impl<T: Real, R: RowFn> Problem<T, R> {
     /// may end anywhere in the interval. The new intercept is the middle of the interval. The best
     /// point must be the current point.
     fn centre_intercept(&mut self) {
-        if self.terms.intercept != Intercept::Free || !self.terms.loss.has_kink() {
+        if self.problem_options.intercept != Intercept::Free || !self.problem_options.loss.has_kink() {
             return;
         }
-        let loss = self.terms.loss;
+        let loss = self.problem_options.loss;
         let values_and_rows = || self.f.iter().enumerate().map(|(i, f)| (f.to_f64(), (self.rows)(i)));
-        let slope =
-            |b: f64| self.terms.multiplier_sum + values_and_rows().map(|(f, row)| loss.slope(f + b, row)).sum::<f64>();
-        let tolerance = SUM_TOLERANCE * self.terms.typical_cost * self.f.len() as f64;
-        let Some(b) = line_search::middle_of_zeros(self.b, self.terms.typical_cost / self.sigma, tolerance, slope)
+        let slope = |b: f64| {
+            self.problem_options.multiplier_sum + values_and_rows().map(|(f, row)| loss.slope(f + b, row)).sum::<f64>()
+        };
+        let tolerance = SUM_TOLERANCE * self.problem_options.typical_cost * self.f.len() as f64;
+        let Some(b) =
+            line_search::middle_of_zeros(self.b, self.problem_options.typical_cost / self.sigma, tolerance, slope)
         else {
             return;
         };
         let objective = |b: f64| {
-            values_and_rows().map(|(f, row)| loss.value(f + b, row)).sum::<f64>() + self.terms.multiplier_sum * b
+            values_and_rows().map(|(f, row)| loss.value(f + b, row)).sum::<f64>()
+                + self.problem_options.multiplier_sum * b
         };
         let decrease = objective(self.b) - objective(b);
         (self.best.primal, self.best.b) = (self.best.primal - decrease, b);
     }
 
-    /// Computes the direction from Newton's equations; `memory` is p x p.
+    /// Computes the direction from Newton's equations; `matrix_buffer` is p x p.
     pub(super) fn solve_direction(
         &mut self,
         matrix_buffer: &mut [f64],
@@ -349,22 +361,23 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         let proximal_steps = (0..self.f.len()).map(|i| self.proximal_step(i, self.f[i].to_f64() + self.b));
         let (multiplier_sum, total_slope) =
             proximal_steps.fold((0.0, 0.0), |(beta, slope), (b, t)| (beta + b, slope + t));
-        let intercept = self.terms.intercept;
+        let intercept = self.problem_options.intercept;
         let e = if intercept == Intercept::Penalised { self.b - multiplier_sum } else { 0.0 };
         let g = beta_sum.iter().zip(&self.w).map(|(v, w)| v - w).collect();
-        self.direction =
+        let (w, b) =
             self.newton_equations.solve(g, (intercept, e), (slope_sum, total_slope), matrix_buffer, panels, workers);
+        self.direction = Direction { w, b };
     }
 
     /// Moves along the direction to the minimum of the inner problem. If the step is nearly whole,
     /// updates the multipliers.
     pub(super) fn advance(&mut self) {
-        let (d, delta) = &self.direction;
-        let penalised = f64::from(u8::from(self.terms.intercept == Intercept::Penalised));
+        let Direction { w: d, b: delta } = &self.direction;
+        let penalised = f64::from(u8::from(self.problem_options.intercept == Intercept::Penalised));
         let wd: f64 = self.w.iter().zip(d).map(|(w, d)| w * d).sum::<f64>() + penalised * self.b * delta;
         let dd: f64 = d.iter().map(|d| d * d).sum::<f64>() + penalised * delta * delta;
         let derivative = |t: f64| {
-            let (mut slope, mut curvature) = (wd + t * dd + self.terms.multiplier_sum * delta, dd);
+            let (mut slope, mut curvature) = (wd + t * dd + self.problem_options.multiplier_sum * delta, dd);
             for (i, (f, q)) in self.f.iter().zip(&self.direction_values).enumerate() {
                 let q = q.to_f64() + delta;
                 let (beta, row_slope) = self.proximal_step(i, f.to_f64() + self.b + t * q);
@@ -381,7 +394,7 @@ impl<T: Real, R: RowFn> Problem<T, R> {
             .zip(&self.direction_values)
             .for_each(|(f, q)| *f = T::from_f64(f.to_f64() + step_length * q.to_f64()));
         self.step_count += 1;
-        if !self.terms.loss.has_kink() {
+        if !self.problem_options.loss.has_kink() {
             return;
         }
         self.short_steps += 1;
@@ -401,8 +414,8 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         self.proximal_step(row, self.f[row].to_f64() + self.b).1
     }
 
-    /// Adds a tile: writes β⁺ and slope of every row to `pairs`. If `panels` are given, adds the
-    /// free rows to Newton's equations.
+    /// Adds a tile: writes β⁺ and slope of every row to `betas_and_slopes`. If `panels` is present,
+    /// adds the free rows to Newton's equations.
     pub(super) fn add_tile(
         &mut self,
         tile: &Tile<'_, T>,

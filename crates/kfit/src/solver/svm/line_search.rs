@@ -32,9 +32,9 @@ fn safeguarded_newton(low: f64, high: f64, x: f64, derivatives: Derivatives) -> 
     newton_point.clamp(low + margin.min(0.5 * (newton_point - low)), high - margin.min(0.5 * (high - newton_point)))
 }
 
-/// Returns the zero of an increasing function, `derivative`. The search ends if the function is 0
-/// up to `tolerance`, or if the bracket has shrunk to rounding. It starts at `start`, with steps of
-/// `width`.
+/// Returns the zero of an increasing function, `derivatives_at`. The search ends if the function is
+/// 0 up to `tolerance`, or if the bracket has shrunk to rounding. It starts at `start`, with steps
+/// of `initial_step`.
 pub(super) fn increasing_root(
     start: f64,
     initial_step: f64,
@@ -102,7 +102,7 @@ pub(super) fn descent_step(derivatives_at: impl Fn(f64) -> Derivatives) -> f64 {
 
 /// Returns the middle of the interval on which an increasing step function is 0 up to `tolerance`.
 /// If the interval is unbounded on one side, returns its other end; if it is unbounded on both
-/// sides, returns `None`. The search starts at `start`, with steps of `width`.
+/// sides, returns `None`. The search starts at `start`, with steps of `initial_step`.
 pub(super) fn middle_of_zeros(
     start: f64,
     initial_step: f64,

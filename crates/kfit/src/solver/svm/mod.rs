@@ -162,7 +162,7 @@ struct SolvedProblems {
     /// Largest gap of all problems before every step.
     gaps: Vec<f64>,
     passes: u64,
-    steps: usize,
+    step_count: usize,
 }
 
 impl SolvedProblems {
@@ -171,7 +171,7 @@ impl SolvedProblems {
         self.gaps.iter_mut().zip(&other.gaps).for_each(|(largest, gap)| *largest = largest.max(*gap));
         self.best_points.extend(other.best_points);
         self.passes += other.passes;
-        self.steps = self.steps.max(other.steps);
+        self.step_count = self.step_count.max(other.step_count);
     }
 }
 
@@ -179,27 +179,28 @@ impl SolvedProblems {
 fn solve<T: Real, R: RowFn>(
     features: &StoredFeatures<'_, T>,
     data: &FitData<'_, T>,
-    terms: ProblemOptions,
-    steps: usize,
+    problem_options: ProblemOptions,
+    max_steps: usize,
     rows: Vec<R>,
 ) -> Result<SolvedProblems> {
     let stage = data.resources.stage_observer.start_stage("newton", None);
     let context = SolveContext { observer: &*stage, journal: data.resources.journal };
-    let solved_problems = solve_all(features, terms, steps, rows, &mut Workspace::new(features.p), context)?;
-    warn_of_gap(&solved_problems.best_points, solved_problems.steps, terms, data, "");
+    let solved_problems =
+        solve_all(features, problem_options, max_steps, rows, &mut Workspace::new(features.p), context)?;
+    warn_of_gap(&solved_problems.best_points, solved_problems.step_count, problem_options, data, "");
     Ok(solved_problems)
 }
 
 /// Solves a problem for each of `rows`, in groups, first on a sample of the rows.
 fn solve_all<T: Real, R: RowFn>(
     features: &StoredFeatures<'_, T>,
-    terms: ProblemOptions,
-    steps: usize,
+    problem_options: ProblemOptions,
+    max_steps: usize,
     rows: Vec<R>,
     workspace: &mut Workspace<T>,
     context: SolveContext<'_>,
 ) -> Result<SolvedProblems> {
-    let terms = ProblemOptions { max_idle_steps: max_idle_steps::<T>(), ..terms };
+    let problem_options = ProblemOptions { max_idle_steps: max_idle_steps::<T>(), ..problem_options };
     let problems_per_group = group_size(features.n, features.p, rows.len());
     let (mut sample, mut solved_problems) = (None, SolvedProblems::default());
     let sample_passes = sample::passes(features.n, features.p);
@@ -208,22 +209,19 @@ fn solve_all<T: Real, R: RowFn>(
     while remaining_rows.peek().is_some() {
         let group_rows: Vec<R> = remaining_rows.by_ref().take(problems_per_group).collect();
         let start_points =
-            FeatureSample::starting_points(&mut sample, features, &group_rows, terms, workspace, context)?;
-        let problems = group_rows.into_iter().map(|rows| Problem::new(rows, terms, features.n, workspace));
+            FeatureSample::starting_points(&mut sample, features, &group_rows, problem_options, workspace, context)?;
+        let problems = group_rows.into_iter().map(|rows| Problem::new(rows, problem_options, features.n, workspace));
         let mut problems: Vec<Problem<T, R>> = problems.collect();
         start_at(features, &mut problems, &start_points, context.observer)?;
-        let GroupOutcome { mut gaps, passes } = solve_group(features, &mut problems, steps, workspace, context)?;
-        let f64_terms = ProblemOptions { max_idle_steps: usize::MAX, ..terms };
-        let (problems, f64_outcome) = certify_in_f64(features, problems, f64_terms, steps, workspace, context)?;
+        let GroupOutcome { mut gaps, passes } = solve_group(features, &mut problems, max_steps, workspace, context)?;
+        let f64_problem_options = ProblemOptions { max_idle_steps: usize::MAX, ..problem_options };
+        let (problems, f64_outcome) =
+            certify_in_f64(features, problems, f64_problem_options, max_steps, workspace, context)?;
         gaps.extend(f64_outcome.gaps);
-        let steps = problems.iter().map(|problem| problem.step_count).max().unwrap_or(0);
-        let best = problems.into_iter().map(|problem| problem.best).collect();
-        solved_problems.append(SolvedProblems {
-            best_points: best,
-            gaps,
-            passes: passes + f64_outcome.passes + sample_passes,
-            steps,
-        });
+        let step_count = problems.iter().map(|problem| problem.step_count).max().unwrap_or(0);
+        let best_points = problems.into_iter().map(|problem| problem.best).collect();
+        let passes = passes + f64_outcome.passes + sample_passes;
+        solved_problems.append(SolvedProblems { best_points, gaps, passes, step_count });
     }
     Ok(solved_problems)
 }
@@ -239,40 +237,40 @@ const FITTED_WITHOUT_FOLD: &str = " of an SVM fitted without a fold";
 
 fn warn_of_gap<'b, T: Real>(
     best: impl IntoIterator<Item = &'b CertifiedPoint>,
-    steps: usize,
-    terms: ProblemOptions,
+    step_count: usize,
+    problem_options: ProblemOptions,
     data: &FitData<'_, T>,
     which_svms: &str,
 ) {
     let largest_gap = best.into_iter().map(CertifiedPoint::gap).fold(0.0, f64::max);
-    if largest_gap > terms.gap_tolerance {
-        let requested = terms.gap_tolerance;
+    if largest_gap > problem_options.gap_tolerance {
+        let gap_tolerance = problem_options.gap_tolerance;
         data.resources.stage_observer.warn(format!(
-            "the relative duality gap{which_svms} is {largest_gap:.1e} after {steps} steps, above the requested {requested:.1e}; raise \
+            "the relative duality gap{which_svms} is {largest_gap:.1e} after {step_count} steps, above the requested {gap_tolerance:.1e}; raise \
              `steps` or `gap`"
         ));
     }
 }
 
-/// Builds the result from some solved problems; objectives are multiplied by `unit`.
+/// Builds the result from some solved problems; objectives are multiplied by `objective_factor`.
 fn solution_of<T>(
-    SolvedProblems { best_points: best, gaps, passes, steps }: SolvedProblems,
+    SolvedProblems { best_points, gaps, passes, step_count }: SolvedProblems,
     objective_factor: f64,
     lambda: Option<f64>,
     certificate: Option<crate::CertificateState>,
 ) -> Solution<T> {
-    let values_of = |value: &dyn Fn(&CertifiedPoint) -> f64| best.iter().map(value).collect::<Vec<f64>>();
+    let values_of = |value: &dyn Fn(&CertifiedPoint) -> f64| best_points.iter().map(value).collect::<Vec<f64>>();
     let figures = vec![
         Figure { name: "objective", values: values_of(&|best| objective_factor * best.primal) },
         Figure { name: "duality gap", values: values_of(&CertifiedPoint::gap) },
         Figure { name: "support vectors", values: values_of(&|best| best.support_vectors as f64) },
-        Figure::single("steps", steps as f64),
+        Figure::single("steps", step_count as f64),
         Figure { name: "largest gap by step", values: gaps },
     ];
-    let p = best.first().map_or(0, |best| best.w.len());
+    let p = best_points.first().map_or(0, |best| best.w.len());
     Solution {
-        weights: Mat::from_fn(p, best.len(), |i, j| best[j].w[i]),
-        intercept: best.iter().map(|best| best.b).collect(),
+        weights: Mat::from_fn(p, best_points.len(), |i, j| best_points[j].w[i]),
+        intercept: best_points.iter().map(|best| best.b).collect(),
         certificate,
         lambda,
         figures,

@@ -45,12 +45,12 @@ pub(super) fn bytes(p: usize) -> usize {
 #[derive(Debug)]
 pub(super) struct NewtonEquations<T> {
     p: usize,
-    /// BᵀB of the free rows that are no longer in `rows`; p x p column-major, lower triangle.
+    /// BᵀB of the free rows that are no longer in `free_rows`; p x p column-major, lower triangle.
     gram: Vec<f64>,
     /// Stored rows, row-major, each multiplied by its √slope.
     free_rows: Vec<T>,
     sqrt_slopes: Vec<f64>,
-    /// True if `products` contains some rows.
+    /// True if `gram` contains some rows.
     has_gram: bool,
 }
 

@@ -57,7 +57,7 @@ impl<T: Real> Solver<T> for OneClass {
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
-        if let Some(solution) = self.fit_exactly(data)? {
+        if let Some(solution) = self.fit_exact_kernel(data)? {
             return Ok(solution);
         }
         debug_assert!(matches!(data.targets, Targets::Numeric { centre } if centre.is_empty()));
@@ -66,14 +66,15 @@ impl<T: Real> Solver<T> for OneClass {
         // values of f have the size of the kernel's diagonal
         let diagonal = gathered.certificate.as_ref().map_or(1.0, |state| state.mean_residual(0));
         let unit = if diagonal > 0.0 { diagonal } else { 1.0 };
-        let terms = ProblemOptions {
+        let problem_options = ProblemOptions {
             multiplier_sum: 1.0,
             ..ProblemOptions::new(Loss::OneSided, Intercept::Free, self.gap_tolerance)
         };
-        let terms = ProblemOptions { typical_cost: cost * features.mean_weight(None) / unit, ..terms };
+        let problem_options =
+            ProblemOptions { typical_cost: cost * features.mean_weight(None) / unit, ..problem_options };
         let weights = &features.weights;
         let row_fns = vec![move |i: usize| TargetAndCost { y: 0.0, c: cost * weights.get(i) }];
-        let solved_problems = solve(&features, data, terms, self.max_steps, row_fns)?;
+        let solved_problems = solve(&features, data, problem_options, self.max_steps, row_fns)?;
         Ok(solution_of(solved_problems, 1.0, None, gathered.certificate))
     }
 }

@@ -97,7 +97,7 @@ pub(super) fn direction_values<T: Real, R: RowFn>(
     let (p, count, workers) = (features.p, problems.len(), features.workers());
     let mut weights = vec![T::ZERO; p * count];
     for (a, problem) in problems.iter().enumerate() {
-        problem.direction.0.iter().enumerate().for_each(|(i, d)| weights[i * count + a] = T::from_f64(*d));
+        problem.direction.w.iter().enumerate().for_each(|(i, d)| weights[i * count + a] = T::from_f64(*d));
     }
     let RowValues(out) = features.reduce("values of the SVMs", observer, &RowValues::<T>::default, |out, tile| {
         let offset = out.0.len();

@@ -47,7 +47,8 @@ pub(super) struct SolveContext<'a> {
     pub(super) journal: Option<&'a Journal<'a>>,
 }
 
-/// Moves the problems to the solutions in `starts`, in one pass. Does nothing if `starts` is empty.
+/// Moves the problems to the solutions in `start_points`, in one pass. Does nothing if
+/// `start_points` is empty.
 pub(super) fn start_at<T: Real, R: RowFn>(
     features: &StoredFeatures<'_, T>,
     problems: &mut [Problem<T, R>],
@@ -78,7 +79,7 @@ fn move_to_starts<T: Real, R: RowFn>(
 pub(super) fn certify_in_f64<T: Real, R: RowFn>(
     features: &StoredFeatures<'_, T>,
     problems: Vec<Problem<T, R>>,
-    terms: ProblemOptions,
+    problem_options: ProblemOptions,
     max_steps: usize,
     narrow_workspace: &mut Workspace<T>,
     context: SolveContext<'_>,
@@ -86,7 +87,7 @@ pub(super) fn certify_in_f64<T: Real, R: RowFn>(
     let (f64_features, mut total_outcome) = (features.as_f64(), GroupOutcome::default());
     let mut workspace = narrow_workspace.move_matrix_to();
     let mut problems: Vec<Problem<f64, R>> =
-        problems.into_iter().map(|problem| problem.into_f64(terms, &mut workspace)).collect();
+        problems.into_iter().map(|problem| problem.into_f64(problem_options, &mut workspace)).collect();
     loop {
         let steps_before: usize = problems.iter().map(|problem| problem.step_count).sum();
         problems.iter_mut().for_each(Problem::return_to_best);

@@ -64,7 +64,7 @@ impl<'a, T: Real> FeatureSample<'a, T> {
         sample: &mut Option<Self>,
         features: &StoredFeatures<'a, T>,
         rows: &[R],
-        terms: ProblemOptions,
+        problem_options: ProblemOptions,
         workspace: &mut Workspace<T>,
         context: SolveContext<'_>,
     ) -> Result<Vec<CertifiedPoint>> {
@@ -74,20 +74,22 @@ impl<'a, T: Real> FeatureSample<'a, T> {
         if sample.is_none() {
             *sample = Self::draw(features, context.observer)?;
         }
-        sample.as_ref().map_or(Ok(Vec::new()), |sample| sample.solve(rows, terms, workspace, context.observer))
+        sample
+            .as_ref()
+            .map_or(Ok(Vec::new()), |sample| sample.solve(rows, problem_options, workspace, context.observer))
     }
 
     fn solve<R: RowFn>(
         &self,
         rows: &[R],
-        terms: ProblemOptions,
+        problem_options: ProblemOptions,
         workspace: &mut Workspace<T>,
         observer: &dyn Observer,
     ) -> Result<Vec<CertifiedPoint>> {
-        let terms = ProblemOptions {
-            typical_cost: self.rows_per_sampled_row * terms.typical_cost,
-            gap_tolerance: SAMPLE_GAP.max(terms.gap_tolerance),
-            ..terms
+        let problem_options = ProblemOptions {
+            typical_cost: self.rows_per_sampled_row * problem_options.typical_cost,
+            gap_tolerance: SAMPLE_GAP.max(problem_options.gap_tolerance),
+            ..problem_options
         };
         let (positions, scale) = (&self.positions[..], self.rows_per_sampled_row);
         // the sampled rows together have the total cost of all rows
@@ -98,7 +100,7 @@ impl<'a, T: Real> FeatureSample<'a, T> {
             }
         });
         let mut problems: Vec<_> =
-            sampled_row_fns.map(|rows| Problem::new(rows, terms, self.features.n, workspace)).collect();
+            sampled_row_fns.map(|rows| Problem::new(rows, problem_options, self.features.n, workspace)).collect();
         solve_group(
             &self.features,
             &mut problems,

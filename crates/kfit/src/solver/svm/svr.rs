@@ -53,7 +53,7 @@ impl Svr {
         })
     }
 
-    pub(super) fn terms(&self) -> ProblemOptions {
+    pub(super) fn problem_options(&self) -> ProblemOptions {
         ProblemOptions::new(Loss::Insensitive { epsilon: self.epsilon }, self.intercept, self.gap_tolerance)
     }
 
@@ -76,13 +76,13 @@ impl Svr {
         let target_centre = if self.intercept == Intercept::Free { mean } else { 0.0 };
         let unit = if deviation > 0.0 { deviation } else { 1.0 };
         let typical_cost = cost * features.mean_weight(held_out_fold.map(|(_, fold)| fold)) / unit;
-        let terms = ProblemOptions { typical_cost, ..self.terms() };
+        let problem_options = ProblemOptions { typical_cost, ..self.problem_options() };
         let (y, weights) = (&features.y[..], &features.weights);
         let row_fn = move |i: usize| {
             let is_held_out = held_out_fold.is_some_and(|(folds, fold)| folds[i] == fold);
             TargetAndCost { y: y[i * t + j] - target_centre, c: if is_held_out { 0.0 } else { cost * weights.get(i) } }
         };
-        let mut solved_problems = solve(features, data, terms, self.max_steps, vec![row_fn])?;
+        let mut solved_problems = solve(features, data, problem_options, self.max_steps, vec![row_fn])?;
         solved_problems.best_points.iter_mut().for_each(|best| best.b += target_centre);
         Ok(solved_problems)
     }
@@ -101,7 +101,7 @@ impl Svr {
             for (penalty_index, penalty) in self.penalties.iter().enumerate() {
                 for j in 0..t {
                     let solved_problems =
-                        self.solve_target(features, data, j, Some((&features.folds, fold)), penalty.c(weight))?;
+                        self.solve_target(features, data, j, Some((&features.row_folds, fold)), penalty.c(weight))?;
                     scores.passes += solved_problems.passes;
                     let functions: Vec<LinearFunction<'_>> =
                         solved_problems.best_points.iter().map(|best| (&best.w[..], best.b)).collect();
@@ -135,7 +135,7 @@ impl<T: Real> Solver<T> for Svr {
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
-        if let Some(solution) = self.fit_exactly(data)? {
+        if let Some(solution) = self.fit_exact_kernel(data)? {
             return Ok(solution);
         }
         let (features, gathered) = StoredFeatures::gather(data, GatherOptions::default())?;

@@ -110,13 +110,13 @@ fn canonical_pairs(moments: &ViewMoments, q: usize, lambda: f64, gram: &GramStat
     // n centred rows span at most n − 1 dimensions
     let max_pairs = q.min(usize::try_from(moments.row_count.saturating_sub(1)).unwrap_or(usize::MAX));
     let pair_count = singular_values.iter().take(max_pairs).take_while(|value| **value > min_singular_value).count();
-    let leading = |m: &mut Mat<f64>, l: MatRef<'_, f64>| {
+    let leading_directions = |m: &mut Mat<f64>, l: MatRef<'_, f64>| {
         let mut directions = m.subcols(0, pair_count).to_owned();
         solve_upper_triangular_in_place(l.transpose(), directions.as_mut(), Par::Seq);
         directions
     };
-    let (a, b) = (leading(&mut u, lx.as_ref()), leading(&mut v, ly.as_ref()));
-    Ok(DirectionPairs::signed(a.as_ref(), b.as_ref(), singular_values[..pair_count].to_vec()))
+    let (a, b) = (leading_directions(&mut u, lx.as_ref()), leading_directions(&mut v, ly.as_ref()));
+    Ok(DirectionPairs::with_signs(a.as_ref(), b.as_ref(), singular_values[..pair_count].to_vec()))
 }
 
 impl<T: Real> Solver<T> for CanonicalCorrelations {

@@ -41,7 +41,7 @@ impl MaximalCovariance {
             super::ROUNDING_UNITS * epsilon * (super::trace(&moments.xx) * super::trace(&moments.yy)).max(0.0).sqrt();
         let pair_count =
             singular_values.iter().take(self.component_count).take_while(|value| **value > min_singular_value).count();
-        Ok(DirectionPairs::signed(
+        Ok(DirectionPairs::with_signs(
             u.subcols(0, pair_count),
             v.subcols(0, pair_count),
             singular_values[..pair_count].to_vec(),

@@ -67,12 +67,13 @@ struct ViewMoments {
 }
 
 impl ViewMoments {
-    /// Computes the centred moments of some rows. The last `second_features` features of these rows
-    /// are the second view.
+    /// Computes the centred moments of some rows. The last `second_feature_count` features of these
+    /// rows are the second view.
     fn from_moments(moments: Cow<'_, FoldGram>, second_feature_count: usize) -> Result<Self> {
         let rows = moments.row_count;
-        let centred = CentredMoments::from_moments(moments)?;
-        let (g, n, p) = (centred.g(), centred.row_count, centred.mean.len() - second_feature_count);
+        let centred_moments = CentredMoments::from_moments(moments)?;
+        let (g, n) = (centred_moments.g(), centred_moments.row_count);
+        let p = centred_moments.mean.len() - second_feature_count;
         let covariance_block = |start: (usize, usize), size: (usize, usize)| {
             Mat::from_fn(size.0, size.1, |i, j| g[(start.0 + i, start.1 + j)] / n)
         };
@@ -83,7 +84,7 @@ impl ViewMoments {
             xx,
             yy,
             xy: covariance_block((0, p), (p, second_feature_count)),
-            mean: centred.mean,
+            mean: centred_moments.mean,
         })
     }
 
@@ -131,7 +132,7 @@ struct DirectionPairs {
 
 impl DirectionPairs {
     /// Returns the pairs with the largest entry of each a_j made positive.
-    fn signed(x: MatRef<'_, f64>, y: MatRef<'_, f64>, values: Vec<f64>) -> Self {
+    fn with_signs(x: MatRef<'_, f64>, y: MatRef<'_, f64>, values: Vec<f64>) -> Self {
         let signs: Vec<f64> = (0..values.len()).map(|j| sign_of_largest(x, j)).collect();
         let with_signs = |m: MatRef<'_, f64>| Mat::from_fn(m.nrows(), signs.len(), |i, j| signs[j] * m[(i, j)]);
         Self { x: with_signs(x), y: with_signs(y), values }
@@ -148,7 +149,7 @@ fn reject_missing_pairs(
     reject_if(pairs.values.is_empty() || !moments.views_vary(epsilon), COMPONENTS.name, requested_count, why)
 }
 
-/// Calls `visit` with the moments of the rows outside and inside every fold of at least two rows.
+/// Calls `visitor` with the moments of the rows outside and inside every fold of at least two rows.
 fn for_each_fold(
     gram: &GramState,
     second_feature_count: usize,
@@ -173,11 +174,11 @@ fn solution<T: Real>(
     data: &FitData<'_, T>,
     moments: &ViewMoments,
     pairs: &DirectionPairs,
-    requested: usize,
+    requested_count: usize,
     figures: Vec<Figure>,
 ) -> Solution<T> {
     let (p, q) = (pairs.x.nrows(), pairs.values.len());
-    data.warn_of_fewer_components(requested, q, "the views have no further directions that covary");
+    data.warn_of_fewer_components(requested_count, q, "the views have no further directions that covary");
     let weights = Mat::from_fn(p + pairs.y.nrows(), 2 * q, |i, j| match (i < p, j < q) {
         (true, true) => pairs.x[(i, j)],
         (false, false) => pairs.y[(i - p, j - q)],

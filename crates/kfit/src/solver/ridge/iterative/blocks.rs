@@ -24,9 +24,15 @@ pub(crate) const READ_AHEAD_TILES: usize = 1;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StorageLimits<'a> {
     pub(crate) memory_rows: usize,
-    /// The scratch folder, and the maximum number of rows whose blocks it may store. These rows
-    /// come after the rows whose blocks are in memory.
-    pub(crate) scratch: Option<(&'a Scratch, u64)>,
+    /// These rows come after the rows whose blocks are in memory.
+    pub(crate) scratch: Option<ScratchLimit<'a>>,
+}
+
+/// The scratch folder, and the maximum number of rows whose blocks it may store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScratchLimit<'a> {
+    pub(crate) folder: &'a Scratch,
+    pub(crate) max_rows: u64,
 }
 
 /// The kernel matrix between the rows of a table and landmarks, in blocks.
@@ -94,7 +100,7 @@ impl<'a, T: Real> KernelBlocks<'a, T> {
     pub(crate) fn cached_row_counts(&self) -> (usize, usize) {
         (
             self.memory_blocks.iter().map(|block| block.row_numbers.len()).sum(),
-            self.scratch_cache.as_ref().map_or(0, |s| s.len() as usize),
+            self.scratch_cache.as_ref().map_or(0, |cache| cache.len() as usize),
         )
     }
 
@@ -104,45 +110,46 @@ impl<'a, T: Real> KernelBlocks<'a, T> {
     /// # Errors
     /// The rows or the scratch folder cannot be read or written; [`kstore::Error::Interrupted`].
     pub(crate) fn visit(&mut self, observer: &dyn Observer, visitor: BlockFn<'_, T>) -> Result<u64> {
-        let (blocks, m) = (&*self, self.landmark_count());
-        for block in &blocks.memory_blocks {
+        let (this, m) = (&*self, self.landmark_count());
+        for block in &this.memory_blocks {
             check_stop(observer)?;
             visitor(KernelBlock { k: &block.k, m }, block.y.as_ref());
         }
-        let pass = blocks.observed_pass(observer);
-        if let Some(cache) = &blocks.scratch_cache {
+        let pass = this.observed_pass(observer);
+        if let Some(cache) = &this.scratch_cache {
             Pass { prefetch_tiles: READ_AHEAD_TILES, ..pass }.visit(cache, |row_block| {
-                visitor(KernelBlock { k: row_block.x, m }, block_targets(blocks.targets, row_block)?.as_ref());
+                visitor(KernelBlock { k: row_block.x, m }, block_targets(this.targets, row_block)?.as_ref());
                 Ok::<(), Error>(())
             })?;
         }
-        let cached_block_count = blocks.memory_blocks.len() + blocks.scratch_block_count;
-        if blocks.block_count == Some(cached_block_count) {
+        let cached_block_count = this.memory_blocks.len() + this.scratch_block_count;
+        if this.block_count == Some(cached_block_count) {
             return Ok(0);
         }
-        let (mut memory_rows_left, mut writer) = match blocks.block_count {
+        let (mut memory_rows_left, mut writer) = match this.block_count {
             Some(_) => (0, None),
-            None => (blocks.limits.memory_rows, blocks.open_writer()?),
+            None => (this.limits.memory_rows, this.open_writer()?),
         };
         let mut scratch_rows_left = writer.as_ref().map_or(0, CacheWriter::remaining);
         let (mut new_memory_blocks, mut visited_block_count, mut written_block_count, mut k_buffer) =
             (Vec::new(), 0, 0, Vec::new());
-        pass.visit(blocks.source, |row_block| {
+        pass.visit(this.source, |row_block| {
             visited_block_count += 1;
             if visited_block_count <= cached_block_count {
                 return Ok::<(), Error>(());
             }
-            let (b, y) = (row_block.len(), block_targets(blocks.targets, row_block)?);
+            let (b, y) = (row_block.len(), block_targets(this.targets, row_block)?);
             if memory_rows_left >= b {
-                // fresh zero pages, so that the threads that write the values first touch them
+                // the operating system allocates zero pages lazily: each worker touches the pages
+                // that it writes first
                 let mut k = vec![T::ZERO; b * m];
-                blocks.compute_values(row_block, &mut k);
+                this.compute_values(row_block, &mut k);
                 visitor(KernelBlock { k: &k, m }, y.as_ref());
                 memory_rows_left -= b;
                 new_memory_blocks.push(CachedBlock { row_numbers: row_block.row_numbers.to_vec(), k, y });
                 return Ok(());
             }
-            blocks.resize_and_compute(row_block, &mut k_buffer);
+            this.resize_and_compute(row_block, &mut k_buffer);
             visitor(KernelBlock { k: &k_buffer, m }, y.as_ref());
             // the first block that does not fit into a tier (memory or scratch) closes this tier,
             // so that the next tier starts with the rows after it
@@ -165,9 +172,11 @@ impl<'a, T: Real> KernelBlocks<'a, T> {
     }
 
     fn open_writer(&self) -> Result<Option<CacheWriter<T>>> {
-        let Some((scratch, max_rows)) = self.limits.scratch.filter(|(_, rows)| *rows > 0) else { return Ok(None) };
+        let Some(ScratchLimit { folder, max_rows }) = self.limits.scratch.filter(|limit| limit.max_rows > 0) else {
+            return Ok(None);
+        };
         let shape = TableShape { inputs: self.landmark_count(), ..self.source.shape() };
-        Ok(Some(scratch.cache_up_to(shape, self.source.range(), max_rows)?))
+        Ok(Some(folder.cache_up_to(shape, self.source.range(), max_rows)?))
     }
 
     /// Calls a function with the blocks of the selected rows, in row order. Reads the stored blocks

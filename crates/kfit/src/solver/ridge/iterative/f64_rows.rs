@@ -6,32 +6,34 @@ use kstore::{Footprint, Result, RowBuf, RowCursor, RowSource, TableShape};
 use std::ops::Range;
 
 #[derive(Debug)]
-pub(crate) struct F64Rows<'a, T: Real>(pub(crate) &'a dyn RowSource<T>);
+pub(crate) struct F64Rows<'a, T: Real> {
+    pub(crate) source: &'a dyn RowSource<T>,
+}
 
 impl<T: Real> RowSource<f64> for F64Rows<'_, T> {
     fn shape(&self) -> TableShape {
-        self.0.shape()
+        self.source.shape()
     }
 
     fn range(&self) -> Range<u64> {
-        self.0.range()
+        self.source.range()
     }
 
     fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<f64> + Send + '_>> {
-        Ok(Box::new(F64Cursor { inner: self.0.open(segment)?, source_buffer: RowBuf::default() }))
+        Ok(Box::new(F64Cursor { inner: self.source.open(segment)?, source_buffer: RowBuf::default() }))
     }
 
     fn footprint(&self) -> Footprint {
-        let Footprint { fixed, per_row } = self.0.footprint();
+        let Footprint { fixed, per_row } = self.source.footprint();
         Footprint { fixed, per_row: per_row + RowBuf::<T>::bytes_per_row(&self.shape()) }
     }
 
     fn metadata_bytes(&self) -> usize {
-        self.0.metadata_bytes()
+        self.source.metadata_bytes()
     }
 
     fn bytes_read(&self) -> u64 {
-        self.0.bytes_read()
+        self.source.bytes_read()
     }
 }
 

@@ -27,14 +27,14 @@ use kapprox::Real;
 use kstore::Workers;
 
 /// Rows of F that are converted to f64 at a time.
-const STRIP_ROWS: usize = 1024;
+const FACTOR_STRIP_ROWS: usize = 1024;
 
 /// The matrix (F Fᵀ + μI)⁻¹ with F = H Φ.
 #[derive(Debug)]
 pub(crate) struct LowRankInverse<T: Real> {
     f: Mat<T>,
     mu: f64,
-    /// Rᵀ = `first`·`second`.
+    /// Rᵀ = `first_factor`·`second_factor`.
     first_factor: PackedLower,
     second_factor: PackedLower,
 }
@@ -46,7 +46,7 @@ impl<T: Real> LowRankInverse<T> {
 
     /// Returns the additional bytes while the matrix is built on this many threads.
     pub(crate) fn build_bytes(k: usize, threads: usize) -> usize {
-        8 * STRIP_ROWS * k + PackedLower::scratch_bytes(threads)
+        8 * FACTOR_STRIP_ROWS * k + PackedLower::scratch_bytes(threads)
     }
 
     /// Builds the matrix from features phi (n x k) with phi·phiᵀ near the kernel matrix.
@@ -54,8 +54,11 @@ impl<T: Real> LowRankInverse<T> {
         let (n, k) = phi.shape();
         let mut f = phi;
         subtract_means(&mut f, centring.theta);
-        let strips =
-            || (0..n).step_by(STRIP_ROWS).map(|first_row| f.as_ref().subrows(first_row, STRIP_ROWS.min(n - first_row)));
+        let strips = || {
+            (0..n)
+                .step_by(FACTOR_STRIP_ROWS)
+                .map(|first_row| f.as_ref().subrows(first_row, FACTOR_STRIP_ROWS.min(n - first_row)))
+        };
         let indefinite_error = |_| Error::Indefinite { rank: k, lambda: mu / n as f64, precision: T::NAME };
         let mut first_factor = PackedLower::zeros(k);
         for strip in strips() {
@@ -69,8 +72,8 @@ impl<T: Real> LowRankInverse<T> {
             second_factor.add_gram(strip.as_ref(), 1.0, workers);
         };
         strips().for_each(|strip| add_orthogonal(to_f64_matrix(strip)));
-        for first_row in (0..k).step_by(STRIP_ROWS) {
-            let strip_rows = STRIP_ROWS.min(k - first_row);
+        for first_row in (0..k).step_by(FACTOR_STRIP_ROWS) {
+            let strip_rows = FACTOR_STRIP_ROWS.min(k - first_row);
             add_orthogonal(Mat::from_fn(strip_rows, k, |i, j| if first_row + i == j { mu.sqrt() } else { 0.0 }));
         }
         second_factor.factor(workers).map_err(indefinite_error)?;

@@ -5,7 +5,7 @@
 pub(crate) mod blocks;
 pub(crate) mod centring;
 pub(crate) mod cg;
-pub(crate) mod exact;
+pub(crate) mod dual_problem;
 pub(crate) mod f64_rows;
 pub(crate) mod low_rank;
 pub(crate) mod nystrom;

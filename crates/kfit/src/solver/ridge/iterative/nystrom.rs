@@ -86,7 +86,7 @@ impl FirstMoments {
     }
 
     /// Returns the mean squared error, averaged over targets, and the fraction of the targets'
-    /// variance that the fit explains. `errors` contains Σ (y − f)² of every target.
+    /// variance that the fit explains. `squared_error_sums` contains Σ (y − f)² of every target.
     pub(crate) fn train_score(&self, squared_error_sums: &[f64]) -> (f64, Option<f64>) {
         let n = self.row_count as f64;
         let variance =
@@ -109,15 +109,15 @@ pub(crate) struct NystromProblem<'p> {
 impl NystromProblem<'_> {
     /// Computes the right side of the system, (H K_nm)ᵀ H y, m x t.
     pub(crate) fn right_sides(&self) -> Mat<f64> {
-        let FirstMoments { row_count: rows, column_means: means, target_products: products, mean_y, .. } = self.moments;
-        let shift = |i: usize, j: usize| self.centring.gamma * *rows as f64 * mean_y[j] * means[i];
-        Mat::from_fn(products.nrows(), products.ncols(), |i, j| products[(i, j)] - shift(i, j))
+        let FirstMoments { row_count, column_means, target_products, mean_y, .. } = self.moments;
+        let shift = |i: usize, j: usize| self.centring.gamma * *row_count as f64 * mean_y[j] * column_means[i];
+        Mat::from_fn(target_products.nrows(), target_products.ncols(), |i, j| target_products[(i, j)] - shift(i, j))
     }
 
     /// Computes the intercepts of the functions with these coefficients, t numbers.
     pub(crate) fn intercepts(&self, a: MatRef<'_, f64>) -> Vec<f64> {
-        let FirstMoments { column_means: means, mean_y, .. } = self.moments;
-        let mean = |j: usize| mean_y[j] - a.col(j).iter().zip(means).map(|(a, mean)| a * mean).sum::<f64>();
+        let FirstMoments { column_means, mean_y, .. } = self.moments;
+        let mean = |j: usize| mean_y[j] - a.col(j).iter().zip(column_means).map(|(a, mean)| a * mean).sum::<f64>();
         (0..a.ncols()).map(|j| self.centring.gamma * mean(j)).collect()
     }
 }
@@ -134,13 +134,13 @@ pub(crate) struct NormalMatrix<'n, 'a, T: Real> {
 
 impl<T: Real> PositiveDefinite for NormalMatrix<'_, '_, T> {
     fn apply(&mut self, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>) -> Result<()> {
-        let (workers, NystromProblem { moments: FirstMoments { column_means: means, .. }, mu, centring, .. }) =
+        let (workers, NystromProblem { moments: FirstMoments { column_means, .. }, mu, centring, .. }) =
             (self.blocks.pass.workers, self.problem);
         self.k_mm.apply(v, out.rb_mut());
         out.rb_mut().col_iter_mut().for_each(|column| column.iter_mut().for_each(|v| *v *= mu));
         let theta = centring.theta;
         let mean_products: Vec<f64> =
-            v.col_iter().map(|v| theta * v.iter().zip(means).map(|(v, mean)| v * mean).sum::<f64>()).collect();
+            v.col_iter().map(|v| theta * v.iter().zip(column_means).map(|(v, mean)| v * mean).sum::<f64>()).collect();
         let (mut totals, mut s) = (vec![0.0; v.ncols()], Vec::new());
         self.passes += self.blocks.visit(self.observer, &mut |k, _| {
             s.resize(k.row_count() * totals.len(), 0.0);
@@ -148,7 +148,7 @@ impl<T: Real> PositiveDefinite for NormalMatrix<'_, '_, T> {
             s.chunks_exact(totals.len()).for_each(|s| totals.iter_mut().zip(s).for_each(|(total, s)| *total += s));
         })?;
         for (j, column) in out.col_iter_mut().enumerate() {
-            column.iter_mut().zip(means).for_each(|(out, mean)| *out -= theta * mean * totals[j]);
+            column.iter_mut().zip(column_means).for_each(|(out, mean)| *out -= theta * mean * totals[j]);
         }
         Ok(())
     }

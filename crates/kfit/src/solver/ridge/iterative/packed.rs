@@ -24,7 +24,7 @@ use kstore::Workers;
 pub(crate) const PANEL_COLUMNS: usize = 256;
 
 /// Rows of a panel that one thread updates at a time.
-const STRIP_ROWS: usize = 512;
+const PANEL_STRIP_ROWS: usize = 512;
 
 /// Rows whose triangular system one thread solves at a time.
 const SOLVE_ROWS: usize = 96;
@@ -34,7 +34,7 @@ const SOLVE_ROWS: usize = 96;
 pub(crate) const INVERSE_COLUMNS: usize = 64;
 
 /// Columns of a transposed product that one thread sums.
-const PRODUCT_COLUMNS: usize = 32;
+const TRANSPOSED_PRODUCT_COLUMNS: usize = 32;
 
 /// The lower triangle of a symmetric matrix of order m, or its factor.
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ impl PackedLower {
     }
 
     pub(crate) fn zeros(order: usize) -> Self {
-        let panel = |first: usize| vec![0.0; (order - first) * PANEL_COLUMNS.min(order - first)];
+        let panel = |first_column: usize| vec![0.0; (order - first_column) * PANEL_COLUMNS.min(order - first_column)];
         Self { order, panels: (0..order).step_by(PANEL_COLUMNS).map(panel).collect() }
     }
 
@@ -75,9 +75,11 @@ impl PackedLower {
         let panels = self.panels.iter_mut().enumerate();
         panels
             .flat_map(|(j, panel)| {
-                let (first, width) = (j * PANEL_COLUMNS, PANEL_COLUMNS.min(order - j * PANEL_COLUMNS));
-                let panel = MatMut::from_column_major_slice_mut(panel, order - first, width);
-                row_strips(panel, STRIP_ROWS).into_iter().map(move |(row, strip)| (first, first + row, strip))
+                let (first_column, width) = (j * PANEL_COLUMNS, PANEL_COLUMNS.min(order - j * PANEL_COLUMNS));
+                let panel = MatMut::from_column_major_slice_mut(panel, order - first_column, width);
+                row_strips(panel, PANEL_STRIP_ROWS)
+                    .into_iter()
+                    .map(move |(row, strip)| (first_column, first_column + row, strip))
             })
             .collect()
     }
@@ -116,25 +118,25 @@ impl PackedLower {
     /// The index of a column whose pivot is not positive. The matrix is then partly overwritten.
     pub(crate) fn factor(&mut self, workers: &Workers) -> Result<(), usize> {
         for j in 0..self.panels.len() {
-            let (first, width, order) = (j * PANEL_COLUMNS, self.panel_columns(j), self.order);
+            let (first_column, width, order) = (j * PANEL_COLUMNS, self.panel_columns(j), self.order);
             let (factored_panels, remaining_panels) = self.panels.split_at_mut(j);
             let Some(panel) = remaining_panels.first_mut() else { return Ok(()) };
-            let mut panel = MatMut::from_column_major_slice_mut(panel, order - first, width);
+            let mut panel = MatMut::from_column_major_slice_mut(panel, order - first_column, width);
             let earlier_panel = |k: usize| {
                 MatRef::from_column_major_slice(&factored_panels[k], order - k * PANEL_COLUMNS, PANEL_COLUMNS)
             };
-            workers.for_each(row_strips(panel.rb_mut(), STRIP_ROWS), |(row, mut out)| {
+            workers.for_each(row_strips(panel.rb_mut(), PANEL_STRIP_ROWS), |(row, mut out)| {
                 for k in 0..j {
                     let columns = earlier_panel(k);
-                    let left = columns.subrows(first + row - k * PANEL_COLUMNS, out.nrows());
-                    let right = columns.subrows(first - k * PANEL_COLUMNS, width);
+                    let left = columns.subrows(first_column + row - k * PANEL_COLUMNS, out.nrows());
+                    let right = columns.subrows(first_column - k * PANEL_COLUMNS, width);
                     matmul(out.rb_mut(), Accum::Add, left, right.transpose(), -1.0, Par::Seq);
                 }
             });
             let (mut diagonal, below_diagonal) = panel.split_at_row_mut(width);
-            factor_unblocked(diagonal.rb_mut(), Par::Seq).map_err(|column| first + column)?;
+            factor_unblocked(diagonal.rb_mut(), Par::Seq).map_err(|column| first_column + column)?;
             let diagonal = diagonal.rb();
-            workers.for_each(row_strips(below_diagonal, STRIP_ROWS), |(_, strip)| {
+            workers.for_each(row_strips(below_diagonal, PANEL_STRIP_ROWS), |(_, strip)| {
                 triangular::solve_lower_triangular_in_place(diagonal, strip.transpose_mut(), Par::Seq);
             });
         }
@@ -146,15 +148,15 @@ impl PackedLower {
         self.solve_lower_from_panel(0, x, workers);
     }
 
-    /// Replaces x by L⁻¹x for an x without the rows before panel `start`, which are zero.
+    /// Replaces x by L⁻¹x for an x without the rows before panel `first_panel`, which are zero.
     fn solve_lower_from_panel(&self, first_panel: usize, mut x: MatMut<'_, f64>, workers: &Workers) {
         for j in first_panel..self.panels.len() {
             let (width, panel) = (self.panel_columns(j), self.panel(j));
             let (_, tail) = x.rb_mut().split_at_row_mut((j - first_panel) * PANEL_COLUMNS);
-            let (mut head, below) = tail.split_at_row_mut(width);
+            let (mut head, rows_below) = tail.split_at_row_mut(width);
             triangular::solve_lower_triangular_in_place(panel.subrows(0, width), head.rb_mut(), Par::Seq);
             let head = head.rb();
-            workers.for_each(row_strips(below, STRIP_ROWS), |(row, out)| {
+            workers.for_each(row_strips(rows_below, PANEL_STRIP_ROWS), |(row, out)| {
                 let left = panel.subrows(width + row, out.nrows());
                 matmul(out, Accum::Add, left, head, -1.0, Par::Seq);
             });
@@ -167,9 +169,9 @@ impl PackedLower {
         let mut diagonal = vec![0.0; self.order];
         for_each_strip(workers, &mut diagonal, INVERSE_COLUMNS, |block, out| {
             // a block lies within a panel
-            let (first, panel) = (block * INVERSE_COLUMNS, block * INVERSE_COLUMNS / PANEL_COLUMNS);
+            let (first_column, panel) = (block * INVERSE_COLUMNS, block * INVERSE_COLUMNS / PANEL_COLUMNS);
             let mut columns = Mat::<f64>::zeros(self.order - panel * PANEL_COLUMNS, out.len());
-            (0..out.len()).for_each(|j| columns[(first - panel * PANEL_COLUMNS + j, j)] = 1.0);
+            (0..out.len()).for_each(|j| columns[(first_column - panel * PANEL_COLUMNS + j, j)] = 1.0);
             self.solve_lower_from_panel(panel, columns.as_mut(), &Workers::sequential());
             out.iter_mut().zip(columns.col_iter()).for_each(|(out, column)| *out = column.squared_norm_l2());
         });
@@ -179,14 +181,14 @@ impl PackedLower {
     /// Replaces x by L⁻ᵀx for a factor.
     pub(crate) fn solve_transposed(&self, mut x: MatMut<'_, f64>, workers: &Workers) {
         for j in (0..self.panels.len()).rev() {
-            let (first, width, panel) = (j * PANEL_COLUMNS, self.panel_columns(j), self.panel(j));
-            let (_, tail) = x.rb_mut().split_at_row_mut(first);
-            let (mut head, below) = tail.split_at_row_mut(width);
-            let below = below.rb();
-            if below.nrows() > 0 {
-                workers.for_each(row_strips(head.rb_mut(), PRODUCT_COLUMNS), |(column, out)| {
-                    let left = panel.submatrix(width, column, below.nrows(), out.nrows());
-                    matmul(out, Accum::Add, left.transpose(), below, -1.0, Par::Seq);
+            let (first_column, width, panel) = (j * PANEL_COLUMNS, self.panel_columns(j), self.panel(j));
+            let (_, tail) = x.rb_mut().split_at_row_mut(first_column);
+            let (mut head, rows_below) = tail.split_at_row_mut(width);
+            let rows_below = rows_below.rb();
+            if rows_below.nrows() > 0 {
+                workers.for_each(row_strips(head.rb_mut(), TRANSPOSED_PRODUCT_COLUMNS), |(column, out)| {
+                    let left = panel.submatrix(width, column, rows_below.nrows(), out.nrows());
+                    matmul(out, Accum::Add, left.transpose(), rows_below, -1.0, Par::Seq);
                 });
             }
             triangular::solve_upper_triangular_in_place(panel.subrows(0, width).transpose(), head, Par::Seq);
@@ -198,13 +200,13 @@ impl PackedLower {
     pub(crate) fn solve_rows(&self, b: MatMut<'_, f64>, workers: &Workers) {
         workers.for_each(row_strips(b, SOLVE_ROWS), |(_, mut strip)| {
             for j in 0..self.panels.len() {
-                let (first, width, panel) = (j * PANEL_COLUMNS, self.panel_columns(j), self.panel(j));
-                let (_, tail) = strip.rb_mut().split_at_col_mut(first);
-                let (mut head, rest) = tail.split_at_col_mut(width);
+                let (first_column, width, panel) = (j * PANEL_COLUMNS, self.panel_columns(j), self.panel(j));
+                let (_, tail) = strip.rb_mut().split_at_col_mut(first_column);
+                let (mut head, later_columns) = tail.split_at_col_mut(width);
                 let diagonal = panel.subrows(0, width);
                 triangular::solve_lower_triangular_in_place(diagonal, head.rb_mut().transpose_mut(), Par::Seq);
-                let below = panel.subrows(width, panel.nrows() - width);
-                matmul(rest, Accum::Add, head.rb(), below.transpose(), -1.0, Par::Seq);
+                let below_diagonal = panel.subrows(width, panel.nrows() - width);
+                matmul(later_columns, Accum::Add, head.rb(), below_diagonal.transpose(), -1.0, Par::Seq);
             }
         });
     }
@@ -213,7 +215,7 @@ impl PackedLower {
 /// Computes `out` (b x t) = K v for a block K (b x m) in `T` and v (m x t) in f64. Sums in f64.
 /// Threads process strips of rows.
 pub(crate) fn product<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, out: MatMut<'_, f64>, workers: &Workers) {
-    workers.for_each(row_strips(out, STRIP_ROWS), |(row, mut out)| {
+    workers.for_each(row_strips(out, PANEL_STRIP_ROWS), |(row, mut out)| {
         out.fill(0.0);
         let k = k.subrows(row, out.nrows());
         for t in 0..v.ncols() {
@@ -240,7 +242,7 @@ pub(crate) fn add_transposed_product<T: Real>(
     out: MatMut<'_, f64>,
     workers: &Workers,
 ) {
-    workers.for_each(row_strips(out, PRODUCT_COLUMNS), |(column, mut out)| {
+    workers.for_each(row_strips(out, TRANSPOSED_PRODUCT_COLUMNS), |(column, mut out)| {
         kapprox::vectorised!({
             for t in 0..s.ncols() {
                 let right = column_slice(s.col(t));

@@ -42,7 +42,7 @@ const SIGNS_PER_ROW: usize = 8;
 const MAX_GROUP_ROWS: usize = 2048;
 
 /// Number of table rows that are converted to f64 at a time if there is no sketch.
-const STRIP_ROWS: usize = 512;
+const UNSKETCHED_STRIP_ROWS: usize = 512;
 
 /// The jitter: the number added to the diagonal of P, in units of ε times the largest entry of P.
 /// If P stays indefinite, the jitter is multiplied by 100, at most as many times as the next
@@ -78,8 +78,8 @@ pub(crate) fn build_bytes(m: usize, tile_rows: usize, threads: usize) -> usize {
     // by doubling
     let entry_bytes = size_of::<RowSigns>() + 2 * (size_of::<u64>() + size_of::<&[f64]>());
     let entry_buffer_bytes = (MIN_CALL_ROWS + tile_rows) * entry_bytes;
-    8 * m.next_multiple_of(STRIP_COLUMNS) * MAX_GROUP_ROWS.max(STRIP_ROWS)
-        + threads * 8 * STRIP_COLUMNS * MAX_GROUP_ROWS
+    8 * m.next_multiple_of(SKETCH_STRIP_COLUMNS) * MAX_GROUP_ROWS.max(UNSKETCHED_STRIP_ROWS)
+        + threads * 8 * SKETCH_STRIP_COLUMNS * MAX_GROUP_ROWS
         + entry_buffer_bytes
         + PackedLower::scratch_bytes(threads)
 }
@@ -138,8 +138,8 @@ impl NystromProblem<'_> {
 
     fn add_landmarks(&self, p: &mut PackedLower, workers: &Workers) {
         let (m, shift) = (self.z.nrows(), self.row_shift());
-        for first_row in (0..m).step_by(STRIP_ROWS) {
-            let x = self.z.subrows(first_row, STRIP_ROWS.min(m - first_row));
+        for first_row in (0..m).step_by(UNSKETCHED_STRIP_ROWS) {
+            let x = self.z.subrows(first_row, UNSKETCHED_STRIP_ROWS.min(m - first_row));
             let mut k = vec![0.0; x.nrows() * m];
             compute_kernel_rows(self.kernel, x, self.z, &mut k, workers);
             Self::add_centred(p, k, &shift, self.moments.row_count as f64 / m as f64, workers);
@@ -156,7 +156,7 @@ impl NystromProblem<'_> {
         let (m, shift, workers) = (blocks.landmark_count(), self.row_shift(), blocks.pass.workers);
         let Some((group_count, group_rows)) = sketch_groups(self.moments.row_count, m) else {
             return blocks.visit(observer, &mut |k, _| {
-                for k in k.k.chunks(STRIP_ROWS * m) {
+                for k in k.k.chunks(UNSKETCHED_STRIP_ROWS * m) {
                     let k_f64 = k.iter().map(|k| kstore::Float::to_f64(*k)).collect();
                     Self::add_centred(p, k_f64, &shift, 1.0, workers);
                 }
@@ -223,7 +223,7 @@ impl SketchAssignment {
 
 /// Number of columns of the sketch to which one thread adds at a time. With the 2,048 rows of a
 /// group they take a quarter of a megabyte, which stays in the L2 cache.
-const STRIP_COLUMNS: usize = 16;
+const SKETCH_STRIP_COLUMNS: usize = 16;
 
 /// Number of rows whose values in these columns are loaded together. The rows are far apart in
 /// memory, so each separate load would wait. Loading them together more than halves the measured
@@ -233,8 +233,8 @@ const FETCH_ROWS: usize = 64;
 /// The rows of the sketch S H K_nm that belong to one group.
 ///
 /// While rows are added, every strip of columns is row-major, so that the additions are vectorised.
-/// At the end the strips are transposed in place, and `b` is then the column-major matrix. The last
-/// strip is padded with columns of zeros.
+/// At the end the strips are transposed in place, and `matrix` is then the column-major matrix. The
+/// last strip is padded with columns of zeros.
 struct Sketch {
     row_count: usize,
     matrix: Vec<f64>,
@@ -243,55 +243,59 @@ struct Sketch {
 
 impl Sketch {
     fn new(row_count: usize, mut shift: Vec<f64>) -> Self {
-        shift.resize(shift.len().next_multiple_of(STRIP_COLUMNS), 0.0);
+        shift.resize(shift.len().next_multiple_of(SKETCH_STRIP_COLUMNS), 0.0);
         Self { row_count, matrix: vec![0.0; row_count * shift.len()], shift }
     }
 
     /// Adds rows of the table to their rows of the sketch.
     fn add_rows<T: Real>(&mut self, row_signs: &[RowSigns], k: &[&[T]], workers: &Workers) {
         let (shift, _) = self.shift.as_chunks();
-        for_each_strip(workers, &mut self.matrix, self.row_count * STRIP_COLUMNS, |strip, b| {
-            kapprox::vectorised!(scatter(row_signs, k, strip * STRIP_COLUMNS, &shift[strip], b));
+        for_each_strip(workers, &mut self.matrix, self.row_count * SKETCH_STRIP_COLUMNS, |strip, b| {
+            kapprox::vectorised!(scatter(row_signs, k, strip * SKETCH_STRIP_COLUMNS, &shift[strip], b));
         });
     }
 
     /// Transposes the strips into the column-major matrix.
     fn transpose(&mut self, workers: &Workers) {
         let row_count = self.row_count;
-        for_each_strip(workers, &mut self.matrix, row_count * STRIP_COLUMNS, |_, b| {
+        for_each_strip(workers, &mut self.matrix, row_count * SKETCH_STRIP_COLUMNS, |_, b| {
             let row_major = b.to_vec();
             for (j, column) in b.chunks_exact_mut(row_count).enumerate() {
-                column.iter_mut().zip(row_major[j..].iter().step_by(STRIP_COLUMNS)).for_each(|(to, from)| *to = *from);
+                column
+                    .iter_mut()
+                    .zip(row_major[j..].iter().step_by(SKETCH_STRIP_COLUMNS))
+                    .for_each(|(to, from)| *to = *from);
             }
         });
     }
 }
 
-/// Adds (k − shift)/√8 to rows of `b`, for the columns from `first`.
+/// Adds (k − shift)/√8 to rows of `matrix`, for the columns from `first_column`.
 #[inline(always)]
 fn scatter<T: Real>(
     row_signs: &[RowSigns],
     k: &[&[T]],
     first_column: usize,
-    shift: &[f64; STRIP_COLUMNS],
-    b: &mut [f64],
+    shift: &[f64; SKETCH_STRIP_COLUMNS],
+    matrix: &mut [f64],
 ) {
-    let (scale, (b, _)) = (1.0 / (SIGNS_PER_ROW as f64).sqrt(), b.as_chunks_mut::<STRIP_COLUMNS>());
-    let mut loaded_rows = [[T::ZERO; STRIP_COLUMNS]; FETCH_ROWS];
+    let (scale, (matrix_rows, _)) =
+        (1.0 / (SIGNS_PER_ROW as f64).sqrt(), matrix.as_chunks_mut::<SKETCH_STRIP_COLUMNS>());
+    let mut loaded_rows = [[T::ZERO; SKETCH_STRIP_COLUMNS]; FETCH_ROWS];
     for (k, entries) in k.chunks(FETCH_ROWS).zip(row_signs.chunks(FETCH_ROWS)) {
         for (to, k) in loaded_rows.iter_mut().zip(k) {
             *to = k[first_column..].first_chunk().copied().unwrap_or_else(|| pad_with_zeros(&k[first_column..]));
         }
         for (k, entries) in loaded_rows.iter().zip(entries) {
-            let mut values = [0.0; STRIP_COLUMNS];
-            for c in 0..STRIP_COLUMNS {
+            let mut values = [0.0; SKETCH_STRIP_COLUMNS];
+            for c in 0..SKETCH_STRIP_COLUMNS {
                 values[c] = (k[c].to_f64() - shift[c]) * scale;
             }
             // iterates over copies: if the values were behind a reference, the compiler would
             // reload them after every write
             for &(sketch_row, sign) in entries {
-                let row = &mut b[sketch_row];
-                for c in 0..STRIP_COLUMNS {
+                let row = &mut matrix_rows[sketch_row];
+                for c in 0..SKETCH_STRIP_COLUMNS {
                     row[c] = sign.mul_add(values[c], row[c]);
                 }
             }
@@ -299,10 +303,10 @@ fn scatter<T: Real>(
     }
 }
 
-/// Pads fewer than [`STRIP_COLUMNS`] numbers with zeros.
+/// Pads fewer than [`SKETCH_STRIP_COLUMNS`] numbers with zeros.
 #[cold]
 #[inline(never)]
-fn pad_with_zeros<T: Real>(k: &[T]) -> [T; STRIP_COLUMNS] {
+fn pad_with_zeros<T: Real>(k: &[T]) -> [T; SKETCH_STRIP_COLUMNS] {
     std::array::from_fn(|c| k.get(c).copied().unwrap_or(T::ZERO))
 }
 

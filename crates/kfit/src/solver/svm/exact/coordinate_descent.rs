@@ -77,9 +77,9 @@ impl<'m> CoordinateDescent<'m> {
     /// Makes at most `max_sweeps` sweeps, until the gap is small enough or `stop` returns true.
     pub(super) fn solve(&mut self, dual: &mut Dual, max_sweeps: usize, stop: &(dyn Fn() -> bool + Sync)) -> SolvedSvm {
         let (is_free, is_penalised) =
-            (dual.terms.intercept == Intercept::Free, dual.terms.intercept == Intercept::Penalised);
+            (dual.problem_options.intercept == Intercept::Free, dual.problem_options.intercept == Intercept::Penalised);
         let mean_squared_norm = self.squared_norms.iter().sum::<f64>() / self.positions.len().max(1) as f64;
-        let per_multiplier = match dual.terms.intercept {
+        let per_multiplier = match dual.problem_options.intercept {
             Intercept::Free => mean_squared_norm,
             Intercept::Penalised => 1.0,
             Intercept::None => 0.0,
@@ -92,7 +92,7 @@ impl<'m> CoordinateDescent<'m> {
             self.update_values(dual, is_penalised);
             let certificate = dual.certificate();
             gaps.push(certificate.gap());
-            if certificate.gap() <= dual.terms.gap_tolerance || sweep_count >= max_sweeps || stop() {
+            if certificate.gap() <= dual.problem_options.gap_tolerance || sweep_count >= max_sweeps || stop() {
                 break certificate;
             }
             let sum = |dual: &Dual| dual.beta.iter().sum::<f64>();
@@ -107,7 +107,7 @@ impl<'m> CoordinateDescent<'m> {
                 sweep_count += 1;
                 if is_free {
                     b0 = Some(intercept.b);
-                    intercept.b += per_multiplier * (sum(dual) - dual.terms.multiplier_sum);
+                    intercept.b += per_multiplier * (sum(dual) - dual.problem_options.multiplier_sum);
                 }
                 first_violation = if sweep == 0 { violation_limit } else { first_violation };
                 if violation_limit <= VIOLATION_FRACTION * first_violation || stop() {
@@ -135,7 +135,7 @@ impl<'m> CoordinateDescent<'m> {
     }
 
     /// Minimises along the multiplier of each active row, and returns the largest violation. If a
-    /// row is optimal by a margin above `limit`, it becomes inactive.
+    /// row is optimal by a margin above `violation_limit`, it becomes inactive.
     fn sweep(&mut self, dual: &mut Dual, intercept: &mut RunningIntercept, violation_limit: f64) -> f64 {
         let Self { matrix, positions, w, squared_norms, active_rows: order, .. } = self;
         let stream = Stream::new(self.seed, Purpose::Permutations, self.sweep_count);
@@ -145,7 +145,7 @@ impl<'m> CoordinateDescent<'m> {
         }
         let (mut max_violation, mut k) = (0.0f64, 0);
         while let Some(i) = order.get(k).map(|i| *i as usize) {
-            let (row, loss) = (dual.rows[i], dual.terms.loss);
+            let (row, loss) = (dual.rows[i], dual.problem_options.loss);
             let f = matrix.dot(positions[i], w) + intercept.b;
             let piece = loss.piece(dual.beta[i], row);
             let (rise, fall) = (f + piece.rise, f + piece.fall);
@@ -170,10 +170,10 @@ impl<'m> CoordinateDescent<'m> {
     /// Subtracts the excess of Σβ over s from the multipliers: first from multipliers strictly
     /// within their pieces, then, if necessary, from all other multipliers.
     fn restore_sum(&mut self, dual: &mut Dual) {
-        let mut excess = dual.beta.iter().sum::<f64>() - dual.terms.multiplier_sum;
+        let mut excess = dual.beta.iter().sum::<f64>() - dual.problem_options.multiplier_sum;
         for is_interior in [true, false] {
             for i in 0..dual.beta.len() {
-                let (row, loss) = (dual.rows[i], dual.terms.loss);
+                let (row, loss) = (dual.rows[i], dual.problem_options.loss);
                 let (mut piece, beta) = (loss.piece(dual.beta[i], row), dual.beta[i]);
                 if excess == 0.0 || is_interior && !(piece.lower < beta && beta < piece.upper) {
                     continue;

@@ -26,7 +26,7 @@
 use super::super::lagrangian::ProblemOptions;
 use super::super::loss::TargetAndCost;
 use super::super::workspace::relative_gap;
-use super::kernel_cache::{Gram, KernelPoints, RowCache, WORKING_SET};
+use super::kernel_cache::{KernelPoints, RowCache, StoredKernel, WORKING_SET};
 use super::smo::{SmoProblem, add_scaled};
 use crate::Intercept;
 use crate::linalg::strips::{BufferPool, for_each_strip};
@@ -68,7 +68,7 @@ pub(super) struct SolvedSvm {
 /// Multipliers of an SVM, and the values f = Kβ.
 pub(super) struct Dual {
     pub(super) rows: Vec<TargetAndCost>,
-    pub(super) terms: ProblemOptions,
+    pub(super) problem_options: ProblemOptions,
     pub(super) beta: Vec<f64>,
     pub(super) f: Vec<f64>,
 }
@@ -90,19 +90,19 @@ impl Certificate {
 }
 
 impl Dual {
-    pub(super) fn new(rows: Vec<TargetAndCost>, terms: ProblemOptions) -> Self {
+    pub(super) fn new(rows: Vec<TargetAndCost>, problem_options: ProblemOptions) -> Self {
         let n = rows.len();
-        Self { rows, terms, beta: vec![0.0; n], f: vec![0.0; n] }
+        Self { rows, problem_options, beta: vec![0.0; n], f: vec![0.0; n] }
     }
 
-    /// Assigns the first rows multipliers that sum to the terms' s, and computes f from them.
+    /// Assigns the first rows multipliers whose sum is s, and computes f from them.
     pub(super) fn initialise(
         &mut self,
         f64_points: KernelPoints<'_, f64>,
         workers: &Workers,
         stop: &(dyn Fn() -> bool + Sync),
     ) {
-        let mut remaining = self.terms.multiplier_sum;
+        let mut remaining = self.problem_options.multiplier_sum;
         for (beta, row) in self.beta.iter_mut().zip(&self.rows) {
             *beta = row.c.min(remaining);
             remaining -= *beta;
@@ -111,15 +111,15 @@ impl Dual {
     }
 
     /// Continues with other costs; the current multipliers must be feasible for them.
-    pub(super) fn set_costs(&mut self, rows: Vec<TargetAndCost>, terms: ProblemOptions) {
-        (self.rows, self.terms) = (rows, terms);
+    pub(super) fn set_costs(&mut self, rows: Vec<TargetAndCost>, problem_options: ProblemOptions) {
+        (self.rows, self.problem_options) = (rows, problem_options);
     }
 
     /// Makes at most `max_rounds` rounds, until the gap is small enough or `stop` returns true.
     /// Verifies the gap with kernel values in f64.
     pub(super) fn solve<T: Real>(
         &mut self,
-        gram: &mut Gram<'_, T>,
+        stored_kernel: &mut StoredKernel<'_, T>,
         f64_points: Option<KernelPoints<'_, f64>>,
         max_rounds: usize,
         workers: &Workers,
@@ -129,14 +129,20 @@ impl Dual {
         let mut certificate = self.certificate();
         loop {
             let rounds_before = round_count;
-            while certificate.gap() > self.terms.gap_tolerance && round_count < max_rounds && !stop() {
+            while certificate.gap() > self.problem_options.gap_tolerance && round_count < max_rounds && !stop() {
                 gaps.push(certificate.gap());
                 let violation = self.violation(&certificate);
                 if violation <= 0.0 || violation.is_nan() {
                     break;
                 }
-                let steps =
-                    self.solve_round(gram, &mut working_set, &certificate, ROUND_TOLERANCE * violation, workers, stop);
+                let steps = self.solve_round(
+                    stored_kernel,
+                    &mut working_set,
+                    &certificate,
+                    ROUND_TOLERANCE * violation,
+                    workers,
+                    stop,
+                );
                 round_count += 1;
                 certificate = self.certificate();
                 if steps == 0 {
@@ -152,12 +158,13 @@ impl Dual {
             self.recompute_values(f64_points, workers, stop);
             verification_count += 1;
             certificate = self.certificate();
-            if certificate.gap() <= self.terms.gap_tolerance || stop() {
+            if certificate.gap() <= self.problem_options.gap_tolerance || stop() {
                 break;
             }
         }
         gaps.push(certificate.gap());
-        let b = if self.terms.intercept == Intercept::Penalised { self.beta.iter().sum() } else { certificate.b };
+        let b =
+            if self.problem_options.intercept == Intercept::Penalised { self.beta.iter().sum() } else { certificate.b };
         SolvedSvm {
             beta: self.beta.clone(),
             weights: Vec::new(),
@@ -170,7 +177,7 @@ impl Dual {
     }
 
     fn has_fixed_sum(&self) -> bool {
-        self.terms.intercept == Intercept::Free
+        self.problem_options.intercept == Intercept::Free
     }
 
     fn violation(&self, certificate: &Certificate) -> f64 {
@@ -182,7 +189,7 @@ impl Dual {
     }
 
     fn slopes(&self, i: usize) -> (f64, f64) {
-        let piece = self.terms.loss.piece(self.beta[i], self.rows[i]);
+        let piece = self.problem_options.loss.piece(self.beta[i], self.rows[i]);
         (self.f[i] + piece.rise, self.f[i] + piece.fall)
     }
 
@@ -194,11 +201,11 @@ impl Dual {
             let (rise, fall) = self.slopes(i);
             (least_rise, highest_fall) = (least_rise.min(rise), highest_fall.max(fall));
             beta_dot_f += self.beta[i] * self.f[i];
-            conjugate_sum += self.terms.loss.conjugate(self.beta[i], *row);
+            conjugate_sum += self.problem_options.loss.conjugate(self.beta[i], *row);
         }
         let loss = |b: f64| {
-            let values = self.rows.iter().zip(&self.f).map(|(row, f)| self.terms.loss.value(f + b, *row));
-            values.sum::<f64>() + self.terms.multiplier_sum * b
+            let values = self.rows.iter().zip(&self.f).map(|(row, f)| self.problem_options.loss.value(f + b, *row));
+            values.sum::<f64>() + self.problem_options.multiplier_sum * b
         };
         let b = match self.has_fixed_sum() {
             // at the optimum every intercept between these two has the same P; takes the middle, as
@@ -221,21 +228,21 @@ impl Dual {
     /// Returns the number of steps.
     fn solve_round<T: Real>(
         &mut self,
-        gram: &mut Gram<'_, T>,
+        stored_kernel: &mut StoredKernel<'_, T>,
         working_set: &mut Vec<usize>,
         certificate: &Certificate,
         tolerance: f64,
         workers: &Workers,
         stop: &dyn Fn() -> bool,
     ) -> usize {
-        let (loss, has_fixed_sum) = (self.terms.loss, self.has_fixed_sum());
-        match gram {
-            Gram::Matrix(k) => {
+        let (loss, has_fixed_sum) = (self.problem_options.loss, self.has_fixed_sum());
+        match stored_kernel {
+            StoredKernel::Matrix(k) => {
                 let (rows, beta, f) = (&self.rows[..], &mut self.beta[..], &mut self.f[..]);
                 let max_steps = STEPS_PER_ROW * rows.len();
                 SmoProblem { k, rows, loss, has_fixed_sum, beta, f }.solve(tolerance, max_steps, stop)
             }
-            Gram::Cache(cache) => {
+            StoredKernel::Cache(cache) => {
                 self.select_working_set(working_set, certificate);
                 self.solve_working_set(cache, working_set, tolerance, workers, stop)
             }
@@ -257,7 +264,7 @@ impl Dual {
         let gather = |values: &[f64]| working_set.iter().map(|i| values[*i]).collect::<Vec<f64>>();
         let rows: Vec<TargetAndCost> = working_set.iter().map(|i| self.rows[*i]).collect();
         let (mut beta, mut f) = (gather(&self.beta), gather(&self.f));
-        let (loss, has_fixed_sum) = (self.terms.loss, self.has_fixed_sum());
+        let (loss, has_fixed_sum) = (self.problem_options.loss, self.has_fixed_sum());
         let problem = SmoProblem { k: &k, rows: &rows, loss, has_fixed_sum, beta: &mut beta, f: &mut f };
         let steps = problem.solve(tolerance, STEPS_PER_ROW * working_set.len(), stop);
         let changes = working_set.iter().zip(&beta).map(|(i, beta)| (*i, beta - self.beta[*i]));

@@ -22,7 +22,8 @@ const MIRROR_BLOCK: usize = 64;
 /// Rows whose kernel values are computed together.
 const BATCH_ROWS: usize = 128;
 
-pub(super) enum Gram<'a, T: Real> {
+/// The n x n kernel matrix between the rows of an SVM, or a cache of its rows.
+pub(super) enum StoredKernel<'a, T: Real> {
     Matrix(Vec<T>),
     /// The most recently used rows of the matrix.
     Cache(RowCache<'a, T>),
@@ -51,11 +52,11 @@ pub(super) fn rounds_per_sweep(n: usize) -> usize {
     if n <= MAX_MATRIX_ROWS { 1 } else { n.div_ceil(WORKING_SET / 2) }
 }
 
-impl<'a, T: Real> Gram<'a, T> {
-    /// If the SVM has few rows, builds their kernel matrix in `memory`. Otherwise creates a cache
-    /// of `cache_bytes` bytes for rows of the matrix. The rows consist of consecutive parts of the
-    /// sizes `part_sizes`. If the kernel matrix of a part is already computed, `part_matrices`
-    /// contains it.
+impl<'a, T: Real> StoredKernel<'a, T> {
+    /// If the SVM has few rows, builds their kernel matrix in `matrix_buffer`. Otherwise creates a
+    /// cache of `cache_bytes` bytes for rows of the matrix. The rows consist of consecutive parts
+    /// of the sizes `part_sizes`. If the kernel matrix of a part is already computed,
+    /// `part_matrices` contains it.
     pub(super) fn new(
         points: KernelPoints<'a, T>,
         (part_sizes, part_matrices): (&[usize], &[Option<&[T]>]),
@@ -142,14 +143,21 @@ fn mirror<T: Copy>(k: &mut [T], n: usize, columns: &Range<usize>, top: usize) {
     }
 }
 
+/// A place in the cache, which holds one row of the kernel matrix.
+#[derive(Clone, Copy)]
+struct Slot {
+    row_index: usize,
+    /// The time at which a working set last contained the row.
+    last_use: u64,
+}
+
 /// The most recently used rows of an SVM's kernel matrix.
 pub(super) struct RowCache<'a, T: Real> {
     points: KernelPoints<'a, T>,
     capacity: usize,
     /// Stored rows, n numbers each.
     stored_rows: Vec<Vec<T>>,
-    /// Index of each stored row, and the time of its last use.
-    slots: Vec<(usize, u64)>,
+    slots: Vec<Slot>,
     slot_of_row: Vec<Option<u32>>,
     clock: u64,
 }
@@ -166,16 +174,16 @@ impl<'a, T: Real> RowCache<'a, T> {
         self.clock += 1;
         for row in row_indices {
             if let Some(slot) = self.slot_of_row[*row] {
-                self.slots[slot as usize].1 = self.clock;
+                self.slots[slot as usize].last_use = self.clock;
             }
         }
         let missing_rows: Vec<usize> =
             row_indices.iter().copied().filter(|row| self.slot_of_row[*row].is_none()).collect();
         let n = self.points.x.nrows();
         let mut replaceable_slots: Vec<usize> =
-            (0..self.slots.len()).filter(|slot| self.slots[*slot].1 < self.clock).collect();
+            (0..self.slots.len()).filter(|slot| self.slots[*slot].last_use < self.clock).collect();
         // the least recently used row last
-        replaceable_slots.sort_by_key(|slot| std::cmp::Reverse(self.slots[*slot].1));
+        replaceable_slots.sort_by_key(|slot| std::cmp::Reverse(self.slots[*slot].last_use));
         let (mut new_rows, mut x) = (Vec::new(), Vec::new());
         for batch in missing_rows.chunks(BATCH_ROWS) {
             if stop() {
@@ -189,13 +197,13 @@ impl<'a, T: Real> RowCache<'a, T> {
             for (row, values) in batch.iter().zip(new_rows.chunks_exact(n)) {
                 let slot = if self.slots.len() < self.capacity {
                     self.stored_rows.push(values.to_vec());
-                    self.slots.push((*row, self.clock));
+                    self.slots.push(Slot { row_index: *row, last_use: self.clock });
                     self.slots.len() - 1
                 } else {
                     let Some(slot) = replaceable_slots.pop() else { continue };
-                    self.slot_of_row[self.slots[slot].0] = None;
+                    self.slot_of_row[self.slots[slot].row_index] = None;
                     self.stored_rows[slot].copy_from_slice(values);
-                    self.slots[slot] = (*row, self.clock);
+                    self.slots[slot] = Slot { row_index: *row, last_use: self.clock };
                     slot
                 };
                 self.slot_of_row[*row] = Some(slot as u32);

@@ -49,7 +49,7 @@ use dual::{Dual, SolvedSvm};
 use faer::{Mat, MatRef};
 use kapprox::landmark::NO_ROW;
 use kapprox::{KernelFunction, Real};
-use kernel_cache::{Gram, KernelPoints};
+use kernel_cache::{KernelPoints, StoredKernel};
 use kstore::pass::Observer;
 use kstore::{MemoryRows, Workers};
 use std::sync::Arc;
@@ -102,7 +102,7 @@ impl<'m, T> SvmSet<'m, T> {
 
 #[derive(Clone, Copy)]
 struct SolveOptions<'s> {
-    terms: &'s [ProblemOptions],
+    problem_options: &'s [ProblemOptions],
     /// Maximum number of sweeps. In the rounds of one sweep, as many rows enter the working set as
     /// the SVM has rows.
     max_sweeps: usize,
@@ -229,8 +229,8 @@ impl<'a, T: Real> ExactSvmProblem<'a, T> {
         self.data.resources.workers.is_cancelled() || observer.should_stop()
     }
 
-    /// Solves the SVMs on some rows. `memory` holds their kernel matrix. If the matrix is not
-    /// stored, a cache of `cache_bytes` bytes holds some of its rows.
+    /// Solves the SVMs on some rows. `matrix_buffer` receives their kernel matrix. If the matrix
+    /// is not stored, a cache of `cache_bytes` bytes holds some of its rows.
     fn solve_on_rows(
         &self,
         set: &SvmSet<'_, T>,
@@ -239,20 +239,20 @@ impl<'a, T: Real> ExactSvmProblem<'a, T> {
         workers: &Workers,
         observer: &dyn Observer,
     ) -> Paths {
-        let (n, d, Some(first_terms)) = (set.positions.len(), self.d, options.terms.first()) else {
+        let (n, d, Some(first_problem_options)) = (set.positions.len(), self.d, options.problem_options.first()) else {
             return Vec::new();
         };
         if let Some(sparse) = &self.sparse_rows {
             return self.solve_on_sparse_rows(sparse, set, options, workers, observer);
         }
         let x = self.copy_rows::<T>(&set.positions);
-        let points = self.kernel_points(MatRef::from_row_major_slice(&x, n, d), first_terms.intercept);
-        let has_total = first_terms.multiplier_sum != 0.0;
+        let points = self.kernel_points(MatRef::from_row_major_slice(&x, n, d), first_problem_options.intercept);
+        let has_total = first_problem_options.multiplier_sum != 0.0;
         let x_f64 = if options.verifies_gap || has_total { self.copy_rows::<f64>(&set.positions) } else { Vec::new() };
         let shift = points.shift.to_f64();
         let f64_points =
             || KernelPoints { kernel: &*self.f64_kernel, x: MatRef::from_row_major_slice(&x_f64, n, d), shift };
-        let mut gram = Gram::new(
+        let mut stored_kernel = StoredKernel::new(
             points,
             (&set.part_sizes, &set.part_matrices),
             std::mem::take(matrix_buffer),
@@ -264,23 +264,29 @@ impl<'a, T: Real> ExactSvmProblem<'a, T> {
             let rows = |penalty_index: usize| {
                 set.positions.iter().map(|i| (set.row)(svm_index, penalty_index, *i)).collect::<Vec<TargetAndCost>>()
             };
-            let mut dual = Dual::new(rows(0), *first_terms);
+            let mut dual = Dual::new(rows(0), *first_problem_options);
             if has_total {
                 dual.initialise(f64_points(), workers, &stop);
             }
             let mut path = Vec::new();
-            for (penalty, terms) in options.terms.iter().enumerate() {
+            for (penalty, problem_options) in options.problem_options.iter().enumerate() {
                 if penalty > 0 {
-                    dual.set_costs(rows(penalty), *terms);
+                    dual.set_costs(rows(penalty), *problem_options);
                 }
                 let max_rounds = options.max_sweeps.saturating_mul(kernel_cache::rounds_per_sweep(n));
-                path.push(dual.solve(&mut gram, options.verifies_gap.then(f64_points), max_rounds, workers, &stop));
+                path.push(dual.solve(
+                    &mut stored_kernel,
+                    options.verifies_gap.then(f64_points),
+                    max_rounds,
+                    workers,
+                    &stop,
+                ));
             }
             observer.advance(1);
             path
         };
         let paths = (0..set.svm_count).map(solve_path).collect();
-        *matrix_buffer = gram.into_matrix_buffer();
+        *matrix_buffer = stored_kernel.into_matrix_buffer();
         paths
     }
 
@@ -299,9 +305,9 @@ impl<'a, T: Real> ExactSvmProblem<'a, T> {
                 set.positions.iter().map(|i| (set.row)(svm_index, penalty_index, *i)).collect::<Vec<TargetAndCost>>()
             };
             let mut descent = CoordinateDescent::new(sparse, &set.positions, self.data.options.seed);
-            let mut dual = Dual::new(rows(0), options.terms[0]);
-            for (penalty, terms) in options.terms.iter().enumerate() {
-                dual.set_costs(rows(penalty), *terms);
+            let mut dual = Dual::new(rows(0), options.problem_options[0]);
+            for (penalty, problem_options) in options.problem_options.iter().enumerate() {
+                dual.set_costs(rows(penalty), *problem_options);
                 let mut solved = descent.solve(&mut dual, options.max_sweeps, &|| self.should_stop(observer));
                 solved.round_count *= kernel_cache::rounds_per_sweep(set.positions.len());
                 path.push(solved);
@@ -395,8 +401,13 @@ impl<'a, T: Real> ExactSvmProblem<'a, T> {
                 dual: solved.dual,
                 support_vectors: support_count,
             };
-            let steps = solved.round_count.div_ceil(kernel_cache::rounds_per_sweep(solved.beta.len()));
-            problems.append(SolvedProblems { best_points: vec![best], gaps: solved.gaps.clone(), passes: 0, steps });
+            let step_count = solved.round_count.div_ceil(kernel_cache::rounds_per_sweep(solved.beta.len()));
+            problems.append(SolvedProblems {
+                best_points: vec![best],
+                gaps: solved.gaps.clone(),
+                passes: 0,
+                step_count,
+            });
         }
         let n = self.rows.len();
         let (support, is_linear) = (is_support.iter().filter(|is| **is).count(), self.sparse_rows.is_some());
@@ -412,8 +423,8 @@ impl<'a, T: Real> ExactSvmProblem<'a, T> {
     }
 }
 
-/// Returns two stages: the statistics of the columns, and the solution of the SVMs. `concurrent_problems` SVMs
-/// are solved at the same time, each on at most all rows.
+/// Returns two stages: the statistics of the columns, and the solution of the SVMs.
+/// `concurrent_problems` SVMs are solved at the same time, each on at most all rows.
 pub(super) fn stages(
     request: &FitRequest<'_>,
     problem_count: usize,

@@ -30,19 +30,20 @@ impl<T: Real> ExactSvmProblem<'_, T> {
     fn held_out_scores<'m>(
         &self,
         sets: &dyn Fn(Option<u16>) -> Vec<SvmSet<'m, T>>,
-        terms: &[ProblemOptions],
+        problem_options: &[ProblemOptions],
         (t, max_sweeps): (usize, usize),
     ) -> Result<HeldOutScores<T>> {
         let data = self.data;
-        let mut held_out_scores = HeldOutScores::new(self.rows.len(), t, terms.len());
+        let mut held_out_scores = HeldOutScores::new(self.rows.len(), t, problem_options.len());
         let folds = data.folds.count() as u16;
         let svm_count = t as u64 * u64::from(folds);
         let stage = data.resources.stage_observer.start_steps("SVMs without a fold", svm_count);
         for fold in 0..folds {
             let sets = sets(Some(fold));
-            let paths = self.solve(&sets, SolveOptions { terms, max_sweeps, verifies_gap: false }, &*stage)?;
-            warn_of_gap(&paths, terms[0].gap_tolerance, data, FITTED_WITHOUT_FOLD);
-            for penalty in 0..terms.len() {
+            let paths =
+                self.solve(&sets, SolveOptions { problem_options, max_sweeps, verifies_gap: false }, &*stage)?;
+            warn_of_gap(&paths, problem_options[0].gap_tolerance, data, FITTED_WITHOUT_FOLD);
+            for penalty in 0..problem_options.len() {
                 let functions: SvmExpansion<T> = self.expansion(at_penalty(&sets, &paths, penalty));
                 let scores = &mut held_out_scores.scores[penalty];
                 self.score_fold(fold, &functions, |i, values| {
@@ -59,14 +60,18 @@ impl<T: Real> ExactSvmProblem<'_, T> {
     fn final_fit(
         &self,
         sets: &[SvmSet<'_, T>],
-        terms: ProblemOptions,
+        problem_options: ProblemOptions,
         max_sweeps: usize,
         lambda: Option<f64>,
         deviations: &[f64],
     ) -> Result<Solution<T>> {
         let stage = self.data.resources.stage_observer.start_steps("SVMs", deviations.len() as u64);
-        let paths = self.solve(sets, SolveOptions { terms: &[terms], max_sweeps, verifies_gap: true }, &*stage)?;
-        warn_of_gap(&paths, terms.gap_tolerance, self.data, "");
+        let paths = self.solve(
+            sets,
+            SolveOptions { problem_options: &[problem_options], max_sweeps, verifies_gap: true },
+            &*stage,
+        )?;
+        warn_of_gap(&paths, problem_options.gap_tolerance, self.data, "");
         // reports mean loss plus lambda ‖w‖², or the one-class objective unchanged
         let objective_factor = lambda.map_or(1.0, |lambda| 2.0 * lambda);
         Ok(self.solution(at_penalty(sets, &paths, 0), (objective_factor, lambda), deviations))
@@ -87,39 +92,40 @@ fn at_penalty<'f, T>(
 
 impl Svm {
     /// Fits with the exact kernel; `None` if the data has features of a map instead of rows.
-    pub(in super::super) fn fit_exactly<T: Real>(&self, data: &FitData<'_, T>) -> Result<Option<Solution<T>>> {
-        let Some(exact) = ExactSvmProblem::new(data)? else { return Ok(None) };
-        let (Some(classes), Some(codes)) = (data.classes(), exact.rows.class_codes()) else {
+    pub(in super::super) fn fit_exact_kernel<T: Real>(&self, data: &FitData<'_, T>) -> Result<Option<Solution<T>>> {
+        let Some(problem) = ExactSvmProblem::new(data)? else { return Ok(None) };
+        let (Some(classes), Some(codes)) = (data.classes(), problem.rows.class_codes()) else {
             return Err(Error::TooFewClasses { classes: 0 });
         };
         if self.squared_hinge {
             // the multipliers of this loss are unbounded, so the dual has no minimum along an
             // eigenvector with a negative eigenvalue
             kapprox::kernel::require_positive_definite(
-                &*exact.f64_kernel,
+                &*problem.f64_kernel,
                 "a support vector machine with `loss` squared-hinge",
             )?;
         }
         let k = classes.labels().len();
         if let Some(i) = codes.iter().position(|code| *code as usize >= k) {
-            return Err(Error::UnknownClass { row: exact.rows.row_number(i) });
+            return Err(Error::UnknownClass { row: problem.rows.row_number(i) });
         }
-        let weights = self.class_weight.weights_by_code(codes, &exact.weights, classes)?;
+        let weights = self.class_weight.weights_by_code(codes, &problem.weights, classes)?;
         let classifiers = self.classifiers(k);
-        let terms = self.terms(1.0);
+        let problem_options = self.problem_options(1.0);
         let one_vs_one = classifiers.iter().any(|(_, other)| other.is_some());
         let positions_by_class = |held_out_fold: Option<u16>| {
             let mut positions = vec![Vec::new(); k];
-            exact.positions_outside(held_out_fold).into_iter().for_each(|i| positions[codes[i] as usize].push(i));
+            problem.positions_outside(held_out_fold).into_iter().for_each(|i| positions[codes[i] as usize].push(i));
             positions
         };
         let all_positions = positions_by_class(None);
-        let class_matrices = if one_vs_one { exact.class_matrices(&all_positions, self.intercept) } else { Vec::new() };
+        let class_matrices =
+            if one_vs_one { problem.class_matrices(&all_positions, self.intercept) } else { Vec::new() };
         let svm_sets = |held_fold: Option<u16>, penalties: &[Regularisation]| -> Vec<SvmSet<'_, T>> {
-            let training_positions = exact.positions_outside(held_fold);
-            let weight = exact.weights.weight_sum(training_positions.iter().copied());
+            let training_positions = problem.positions_outside(held_fold);
+            let weight = problem.weights.weight_sum(training_positions.iter().copied());
             let costs: Vec<f64> = penalties.iter().map(|penalty| penalty.c(weight)).collect();
-            let (classifiers, weights, row_weights) = (&classifiers, &weights, &exact.weights);
+            let (classifiers, weights, row_weights) = (&classifiers, &weights, &problem.weights);
             let row = move |costs: &[f64], class: u32, penalty: usize, i: usize| TargetAndCost {
                 y: if codes[i] == class { 1.0 } else { -1.0 },
                 c: costs[penalty] * weights[codes[i] as usize] * row_weights.get(i),
@@ -146,41 +152,47 @@ impl Svm {
             };
             classifiers.iter().map(pair_set).collect()
         };
-        let path_terms = vec![terms; self.penalties.len()];
+        let path_problem_options = vec![problem_options; self.penalties.len()];
         let held_out_scores = || {
-            exact.held_out_scores(
+            problem.held_out_scores(
                 &|held_fold| svm_sets(held_fold, &self.penalties),
-                &path_terms,
+                &path_problem_options,
                 (classifiers.len(), self.max_steps),
             )
         };
-        let selection = self.select_penalty(data, classes, (codes, &exact.weights), held_out_scores)?;
+        let selection = self.select_penalty(data, classes, (codes, &problem.weights), held_out_scores)?;
         let unit_deviations = vec![1.0; classifiers.len()];
-        let lambda = Some(selection.penalty.lambda(exact.weights.weight_sum(0..codes.len())));
-        let solution =
-            exact.final_fit(&svm_sets(None, &[selection.penalty]), terms, self.max_steps, lambda, &unit_deviations)?;
-        Ok(Some(self.add_selection(solution, selection, (codes, &exact.weights), (classes, data))))
+        let lambda = Some(selection.penalty.lambda(problem.weights.weight_sum(0..codes.len())));
+        let solution = problem.final_fit(
+            &svm_sets(None, &[selection.penalty]),
+            problem_options,
+            self.max_steps,
+            lambda,
+            &unit_deviations,
+        )?;
+        Ok(Some(self.add_selection(solution, selection, (codes, &problem.weights), (classes, data))))
     }
 }
 
 impl Svr {
-    pub(in super::super) fn fit_exactly<T: Real>(&self, data: &FitData<'_, T>) -> Result<Option<Solution<T>>> {
-        let Some(exact) = ExactSvmProblem::new(data)? else { return Ok(None) };
+    pub(in super::super) fn fit_exact_kernel<T: Real>(&self, data: &FitData<'_, T>) -> Result<Option<Solution<T>>> {
+        let Some(problem) = ExactSvmProblem::new(data)? else { return Ok(None) };
         let (t, target_centre) = (data.targets.count(), data.targets.centre());
-        let y = |i: usize, j: usize| exact.rows.y()[i * t + j] + target_centre[j];
-        let terms = self.terms();
+        let y = |i: usize, j: usize| problem.rows.y()[i * t + j] + target_centre[j];
+        let problem_options = self.problem_options();
         let is_free = self.intercept == Intercept::Free;
         let moments_without = |held_out_fold: Option<u16>| -> Vec<(f64, f64)> {
-            let training_positions = exact.positions_outside(held_out_fold);
+            let training_positions = problem.positions_outside(held_out_fold);
             (0..t)
-                .map(|j| mean_and_deviation(training_positions.iter().map(|i| (y(*i, j), exact.weights.get(*i)))))
+                .map(|j| mean_and_deviation(training_positions.iter().map(|i| (y(*i, j), problem.weights.get(*i)))))
                 .collect()
         };
         let y = &y;
         let svm_sets = |held_fold: Option<u16>, penalties: &[Regularisation]| -> Vec<SvmSet<'_, T>> {
-            let (training_positions, target_moments) = (exact.positions_outside(held_fold), moments_without(held_fold));
-            let weight = exact.weights.weight_sum(training_positions.iter().copied());
-            let (costs, weights): (Vec<f64>, _) = (penalties.iter().map(|p| p.c(weight)).collect(), &exact.weights);
+            let (training_positions, target_moments) =
+                (problem.positions_outside(held_fold), moments_without(held_fold));
+            let weight = problem.weights.weight_sum(training_positions.iter().copied());
+            let (costs, weights): (Vec<f64>, _) = (penalties.iter().map(|p| p.c(weight)).collect(), &problem.weights);
             let shift = move |j: usize| if is_free { target_moments[j].0 } else { 0.0 };
             vec![SvmSet::new(training_positions, t, move |j, penalty, i| TargetAndCost {
                 y: y(i, j) - shift(j),
@@ -190,27 +202,36 @@ impl Svr {
         let fold_moments: Vec<Vec<(f64, f64)>> =
             (0..data.folds.count() as u16).map(|fold| moments_without(Some(fold))).collect();
         let squared_error = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
-            let shift = |j: usize| if is_free { fold_moments[exact.folds[i] as usize][j].0 } else { 0.0 };
+            let shift = |j: usize| if is_free { fold_moments[problem.folds[i] as usize][j].0 } else { 0.0 };
             let squares = scores.enumerate().map(|(j, score)| (score + shift(j) - y(i, j)).powi(2));
             squares.sum::<f64>() / t as f64
         };
-        let path_terms = vec![terms; self.penalties.len()];
+        let path_problem_options = vec![problem_options; self.penalties.len()];
         let held_out_scores = || {
-            exact.held_out_scores(&|held_fold| svm_sets(held_fold, &self.penalties), &path_terms, (t, self.max_steps))
+            problem.held_out_scores(
+                &|held_fold| svm_sets(held_fold, &self.penalties),
+                &path_problem_options,
+                (t, self.max_steps),
+            )
         };
         let selection = cross_validation::cross_validate(
             &self.penalties,
             data,
-            &exact.weights,
+            &problem.weights,
             HELD_OUT_MSE,
             held_out_scores,
             squared_error,
         )?;
         let (lambda, final_moments) =
-            (Some(selection.penalty.lambda(exact.weights.weight_sum(0..exact.rows.len()))), moments_without(None));
+            (Some(selection.penalty.lambda(problem.weights.weight_sum(0..problem.rows.len()))), moments_without(None));
         let deviations: Vec<f64> = final_moments.iter().map(|(_, deviation)| *deviation).collect();
-        let mut solution =
-            exact.final_fit(&svm_sets(None, &[selection.penalty]), terms, self.max_steps, lambda, &deviations)?;
+        let mut solution = problem.final_fit(
+            &svm_sets(None, &[selection.penalty]),
+            problem_options,
+            self.max_steps,
+            lambda,
+            &deviations,
+        )?;
         if is_free {
             solution.intercept.iter_mut().zip(&final_moments).for_each(|(b, (mean, _))| *b += mean);
         }
@@ -220,23 +241,23 @@ impl Svr {
 }
 
 impl OneClass {
-    pub(in super::super) fn fit_exactly<T: Real>(&self, data: &FitData<'_, T>) -> Result<Option<Solution<T>>> {
-        let Some(exact) = ExactSvmProblem::new(data)? else { return Ok(None) };
+    pub(in super::super) fn fit_exact_kernel<T: Real>(&self, data: &FitData<'_, T>) -> Result<Option<Solution<T>>> {
+        let Some(problem) = ExactSvmProblem::new(data)? else { return Ok(None) };
         debug_assert!(matches!(data.targets, Targets::Numeric { centre } if centre.is_empty()));
-        let weights = &exact.weights;
-        let c = 1.0 / (self.nu * weights.weight_sum(0..exact.rows.len()));
-        let terms = ProblemOptions {
+        let weights = &problem.weights;
+        let c = 1.0 / (self.nu * weights.weight_sum(0..problem.rows.len()));
+        let problem_options = ProblemOptions {
             multiplier_sum: 1.0,
             ..ProblemOptions::new(Loss::OneSided, Intercept::Free, self.gap_tolerance)
         };
-        let svm_sets = [SvmSet::new(exact.positions_outside(None), 1, move |_, _, i| TargetAndCost {
+        let svm_sets = [SvmSet::new(problem.positions_outside(None), 1, move |_, _, i| TargetAndCost {
             y: 0.0,
             c: c * weights.get(i),
         })];
         // scores have the size of the kernel's diagonal
-        let mut diagonal = vec![0.0; exact.rows.len()];
-        exact.kernel.diag(exact.x(), &mut diagonal);
+        let mut diagonal = vec![0.0; problem.rows.len()];
+        problem.kernel.diag(problem.x(), &mut diagonal);
         let mean_diagonal = diagonal.iter().map(|k| k.abs()).sum::<f64>() / diagonal.len().max(1) as f64;
-        exact.final_fit(&svm_sets, terms, self.max_steps, None, &[mean_diagonal]).map(Some)
+        problem.final_fit(&svm_sets, problem_options, self.max_steps, None, &[mean_diagonal]).map(Some)
     }
 }

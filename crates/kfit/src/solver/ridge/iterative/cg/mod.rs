@@ -62,7 +62,7 @@ const RESTART_RATIO: f64 = 4.0;
 pub(crate) trait PositiveDefinite {
     /// Computes `out` = A v.
     fn apply(&mut self, v: MatRef<'_, f64>, out: MatMut<'_, f64>) -> Result<()>;
-    /// Computes `out` = A v as exactly as possible, for true residuals.
+    /// Computes `out` = A v with A evaluated in f64, for true residuals.
     fn apply_in_f64(&mut self, v: MatRef<'_, f64>, out: MatMut<'_, f64>) -> Result<()> {
         self.apply(v, out)
     }
@@ -142,9 +142,9 @@ fn dot_of(a: MatRef<'_, f64>, i: usize, b: MatRef<'_, f64>, j: usize) -> f64 {
     dot(column_slice(a.col(i)), column_slice(b.col(j)))
 }
 
-/// Adds factor · `from` column i to `to` column j.
+/// Adds factor · `source` column i to `out` column j.
 fn add_scaled(out: &mut Mat<f64>, j: usize, factor: f64, source: &Mat<f64>, i: usize) {
-    out.col_mut(j).iter_mut().zip(source.col(i).iter()).for_each(|(to, from)| *to += factor * from);
+    out.col_mut(j).iter_mut().zip(source.col(i).iter()).for_each(|(out, v)| *out += factor * v);
 }
 
 struct ConjugateGradient<'a> {
@@ -245,7 +245,7 @@ impl ConjugateGradient<'_> {
     }
 
     /// Replaces the residuals by the true residuals, and removes the finished columns. A column is
-    /// finished if it has converged or stalled, and in the `last` iteration every column is
+    /// finished if it has converged or stalled, and in the `is_last` iteration every column is
     /// finished.
     fn replace_residuals(&mut self, is_last: bool) -> Result<()> {
         let x = self.running_columns(&self.state.solution.x);

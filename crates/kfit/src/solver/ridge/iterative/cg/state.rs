@@ -122,16 +122,13 @@ impl Persist for CgState {
         let (columns, stalls) = (from.read::<u64>("columns")?, from.read::<u64>("stalls")?);
         let scalars = from.read::<f64>("scalars")?;
         let parts = columns.iter().zip(&stalls).zip(scalars.as_chunks::<3>().0);
-        let column = |((&j, &stalls), &[scale, rz, best_residual]): ((&u64, &u64), &[f64; 3])| {
-            let (j, stalls) = (j as usize, stalls as usize);
-            RunningColumn {
-                j,
-                right_side_norm: scale,
-                rz,
-                recurrence_rz: 0.0,
-                best_residual,
-                stalled_iterations: stalls,
-            }
+        let column = |((j, stalls), &[right_side_norm, rz, best_residual]): ((&u64, &u64), &[f64; 3])| RunningColumn {
+            j: *j as usize,
+            right_side_norm,
+            rz,
+            recurrence_rz: 0.0,
+            best_residual,
+            stalled_iterations: *stalls as usize,
         };
         self.columns = parts.map(column).collect();
         Ok(())

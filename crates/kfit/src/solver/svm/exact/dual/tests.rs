@@ -29,7 +29,7 @@ fn working_sets_reach_the_objective_of_the_whole_matrix() {
         }
         let c = if total > 0.0 { 10.0 / n as f64 } else { 3.0 };
         let rows: Vec<TargetAndCost> = y.iter().map(|y| TargetAndCost { y: *y, c }).collect();
-        let terms = ProblemOptions {
+        let problem_options = ProblemOptions {
             loss,
             intercept,
             multiplier_sum: total,
@@ -39,16 +39,16 @@ fn working_sets_reach_the_objective_of_the_whole_matrix() {
         };
         let shift = if intercept == Intercept::Penalised { 1.0 } else { 0.0 };
         let points = KernelPoints { kernel: &*kernel, x, shift };
-        let solve = |mut gram: Gram<'_, f64>, workers: &Workers| {
-            let mut dual = Dual::new(rows.clone(), terms);
+        let solve = |mut stored_kernel: StoredKernel<'_, f64>, workers: &Workers| {
+            let mut dual = Dual::new(rows.clone(), problem_options);
             dual.initialise(points, workers, &|| false);
-            dual.solve(&mut gram, Some(points), 10_000, workers, &|| false)
+            dual.solve(&mut stored_kernel, Some(points), 10_000, workers, &|| false)
         };
         let mut k = Vec::new();
         fill_matrix(points, &[n], &[], &mut k, &Workers::sequential());
-        let whole_matrix = solve(Gram::Matrix(k), &Workers::sequential());
-        let small_cache = solve(Gram::Cache(RowCache::new(points, 0)), &Workers::sequential());
-        let large_cache = solve(Gram::Cache(RowCache::new(points, n)), &Workers::new(3));
+        let whole_matrix = solve(StoredKernel::Matrix(k), &Workers::sequential());
+        let small_cache = solve(StoredKernel::Cache(RowCache::new(points, 0)), &Workers::sequential());
+        let large_cache = solve(StoredKernel::Cache(RowCache::new(points, n)), &Workers::new(3));
         assert!(
             small_cache.beta == large_cache.beta && small_cache.b == large_cache.b,
             "{loss:?} {intercept}: other bits"

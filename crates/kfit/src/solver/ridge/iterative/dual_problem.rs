@@ -67,16 +67,16 @@ impl ExactProblem<'_> {
         right
     }
 
-    /// Computes `out` = (H K H + μI) v, where `product` writes K u.
+    /// Computes `out` = (H K H + μI) v, where `apply_kernel` writes K u.
     pub(crate) fn apply(
         &self,
         v: MatRef<'_, f64>,
         mut out: MatMut<'_, f64>,
         apply_kernel: impl FnOnce(MatRef<'_, f64>, MatMut<'_, f64>),
     ) {
-        let mut centred = v.to_owned();
-        self.centring.apply(centred.as_mut());
-        apply_kernel(centred.as_ref(), out.rb_mut());
+        let mut centred_v = v.to_owned();
+        self.centring.apply(centred_v.as_mut());
+        apply_kernel(centred_v.as_ref(), out.rb_mut());
         self.centring.apply(out.rb_mut());
         for (out, v) in out.col_iter_mut().zip(v.col_iter()) {
             out.iter_mut().zip(v.iter()).for_each(|(out, v)| *out += self.mu * v);
@@ -145,7 +145,8 @@ impl ExactProblem<'_> {
     /// of every target. Stores at most `kernel_bytes` bytes of kernel values.
     pub(crate) fn solve_iterative<T: Real>(
         &self,
-        (kernel, f64_kernel): (&dyn KernelFunction<T>, &dyn KernelFunction<f64>),
+        kernel: &dyn KernelFunction<T>,
+        f64_kernel: &dyn KernelFunction<f64>,
         x: MatRef<'_, T>,
         preconditioner: &LowRankInverse<T>,
         kernel_bytes: usize,
@@ -177,7 +178,7 @@ fn inverse_diagonal(factor: &PackedLower, theta: f64, workers: &Workers) -> Vec<
     diagonal
 }
 
-/// Returns the bytes of [`ExactProblem::direct`] for n rows of d features and t targets.
+/// Returns the bytes of [`ExactProblem::solve_direct`] for n rows of d features and t targets.
 pub(crate) fn direct_bytes(n: usize, d: usize, t: usize, threads: usize) -> usize {
     // columns of the inverse, for leave-one-out
     let inverse_bytes = threads.max(1) * 8 * n * INVERSE_COLUMNS;
@@ -215,8 +216,8 @@ impl<T: Real> PositiveDefinite for ExactSystem<'_, T> {
     }
 }
 
-/// Returns the bytes of [`ExactProblem::iterative`] without the given rows, the targets and the
-/// preconditioner.
+/// Returns the bytes of [`ExactProblem::solve_iterative`] without the given rows, the targets and
+/// the preconditioner.
 pub(crate) fn iterative_bytes(n: usize, d: usize, t: usize, threads: usize) -> usize {
     // the true residuals need a copy of the rows, and tiles, in f64
     cg::bytes(n, t) + 8 * 3 * n * t + 8 * n * d + KernelTiles::<f64>::buffer_bytes(threads, t)
