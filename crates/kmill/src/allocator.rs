@@ -78,9 +78,9 @@ pub(crate) fn configure() {
         // its lock. For an unknown option it returns 0 and keeps the default, which is harmless.
         unsafe { libc::mallopt(option, value) };
     }
-    // SAFETY: SIG_IGN installs no handler. `handle_abort` runs on the thread that aborts, at its call to
-    // abort and not in the middle of other code. The calls change this process's disposition of two
-    // signals; they fail, harmlessly, only for signals that cannot be caught.
+    // SAFETY: SIG_IGN installs no handler. `handle_abort` runs on the thread that aborts, at its
+    // call to abort and not in the middle of other code. The calls change this process's
+    // disposition of two signals; they fail, harmlessly, only for signals that cannot be caught.
     unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
         libc::signal(libc::SIGABRT, handle_abort as *const () as libc::sighandler_t);

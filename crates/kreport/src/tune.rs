@@ -120,8 +120,8 @@ pub struct TuneReport {
 }
 
 impl TuneReport {
-    /// Returns the report of a search whose table has these features; `resources` has the bytes read
-    /// by the search and the fit.
+    /// Returns the report of a search whose table has these features; `resources` has the bytes
+    /// read by the search and the fit.
     pub fn new(
         score: Score,
         selection_result: SelectionResult,

@@ -72,8 +72,8 @@ pub struct CoordinateModel {
 /// ```
 /// use ksolve::coordinates::{CoordinateOptions, MatrixKind, coordinates};
 /// // four points on a line, by their distances
-/// let points = [0.0, 1.0, 3.0, 7.0f64];
-/// let d: Vec<f64> = points.iter().flat_map(|a| points.iter().map(move |b| (a - b).abs())).collect();
+/// let xs = [0.0, 1.0, 3.0, 7.0f64];
+/// let d: Vec<f64> = xs.iter().flat_map(|a| xs.iter().map(move |b| (a - b).abs())).collect();
 /// let table = kstore::Table::from_rows(&d, 4, &[0.0; 4])?;
 /// let selection = kstore::Selection { features: vec!["x*".into()], ..Default::default() };
 /// let selected = table.select(&selection)?;

@@ -397,8 +397,8 @@ impl Model {
         PyArray1::from_vec(py, out).reshape([n, t])
     }
 
-    /// Predicts parts of `part_rows` rows on threads. They end with the call, so that a later fork loses
-    /// none of them.
+    /// Predicts parts of `part_rows` rows on threads. They end with the call, so that a later fork
+    /// loses none of them.
     fn predict_parallel<V: Float>(&self, x: &[V], out: &mut [f64], part_rows: usize) -> ksolve::Result<()> {
         let (d, t) = (self.predictor.feature_count(), self.predictor.output_count());
         if out.len() <= 256 * t {

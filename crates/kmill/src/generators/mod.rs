@@ -132,9 +132,9 @@ impl Generator {
 }
 
 impl TableSpec {
-    /// Returns the table specification for `generator`. If the number of features or the noise is not given, it is
-    /// the default of the generator. Rejects too few rows or features, and options that the
-    /// generator does not support.
+    /// Returns the table specification for `generator`. If the number of features or the noise is
+    /// not given, it is the default of the generator. Rejects too few rows or features, and options
+    /// that the generator does not support.
     pub(crate) fn new(
         generator: &Generator,
         rows: u64,

@@ -73,7 +73,8 @@ impl ResourceReport {
         self.seconds.iter().map(|(_, seconds)| seconds).sum()
     }
 
-    /// Returns time, bytes read and memory as names and texts; `planned_bytes` is the planned memory.
+    /// Returns time, bytes read and memory as names and texts; `planned_bytes` is the planned
+    /// memory.
     pub fn facts(&self, passes: Option<u64>, planned_bytes: Option<usize>) -> [(&'static str, String); 3] {
         let passes = passes.map_or(String::new(), |passes| format!(" in {passes} passes"));
         let read = format_bytes(usize::try_from(self.bytes_read).unwrap_or(usize::MAX));

@@ -68,8 +68,8 @@ impl Axis {
         (self.low..=self.high).contains(&value)
     }
 
-    /// Returns the position of a value on an axis that is drawn from `start` to `end`; `None` if the
-    /// value has no position on this scale.
+    /// Returns the position of a value on an axis that is drawn from `start` to `end`; `None` if
+    /// the value has no position on this scale.
     pub(crate) fn position(&self, value: f64, start: f64, end: f64) -> Option<f64> {
         let (low, high, value) = match self.scale {
             Scale::Linear => (self.low, self.high, value),

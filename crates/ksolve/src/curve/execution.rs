@@ -26,8 +26,8 @@ const MIN_TIMED_FEATURES: usize = 512;
 /// A map, and the cost of its features at each rank of the run.
 struct TimedMap<T: Real> {
     map: Box<dyn FeatureMap<T>>,
-    /// Cost at each rank. The last `full_rank_count` ranks use all features; for these ranks the cost of
-    /// computing the features is added later.
+    /// Cost at each rank. The last `full_rank_count` ranks use all features; for these ranks the
+    /// cost of computing the features is added later.
     costs: Vec<Cost>,
     full_rank_count: usize,
     /// Number of kernel evaluations per row.

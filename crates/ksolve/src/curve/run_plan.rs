@@ -76,7 +76,8 @@ pub(super) fn sampled_column_count(n: u64) -> usize {
 }
 
 /// Returns the number of rows whose spectrum gives the minimum errors: four times the largest rank,
-/// so that a sample is informative at this rank, but at least 2,000 and at most [`MAX_SPECTRUM_ROWS`].
+/// so that a sample is informative at this rank, but at least 2,000 and at most
+/// [`MAX_SPECTRUM_ROWS`].
 pub(super) fn spectrum_rows(n: u64, options: &CurveOptions) -> usize {
     let requested_rows = options.ranks.last().copied().unwrap_or(1).saturating_mul(4);
     usize::try_from(n).unwrap_or(usize::MAX).min(requested_rows.clamp(2_000, MAX_SPECTRUM_ROWS))

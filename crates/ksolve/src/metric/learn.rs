@@ -302,8 +302,9 @@ impl<T: Real> MetricRequest<'_, T> {
     }
 }
 
-/// Draws a uniform sample of `sample_size` of `row_count` rows in two passes. Returns it twice: the rows in row
-/// order with their targets, and the sample in key order, that is, in the random order of the draw.
+/// Draws a uniform sample of `sample_size` of `row_count` rows in two passes. Returns it twice: the
+/// rows in row order with their targets, and the sample in key order, that is, in the random order
+/// of the draw.
 pub(crate) fn draw_sample<T: Real>(
     source: &dyn RowSource<T>,
     row_count: u64,

@@ -191,9 +191,9 @@ impl<T: Real> RoundData<'_, T> {
     }
 
     /// Returns the index of the best lambda and its held-out error. The search starts at
-    /// `near_lambda_index`, because a round resembles the previous round, and moves to the neighbouring
-    /// lambda while the error falls. Of equal errors, the larger lambda wins. If the largest fold
-    /// has many rows, the search compares errors on this fold only.
+    /// `near_lambda_index`, because a round resembles the previous round, and moves to the
+    /// neighbouring lambda while the error falls. Of equal errors, the larger lambda wins. If the
+    /// largest fold has many rows, the search compares errors on this fold only.
     fn best_lambda_index(
         &self,
         gram: &GramState,

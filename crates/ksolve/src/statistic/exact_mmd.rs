@@ -54,7 +54,8 @@ pub(super) fn plan(size: &ProblemSize, budget: usize, permutations: usize) -> Me
         )
 }
 
-/// Measures the statistic between the first `first_rows` of `total_rows` rows and the remaining rows.
+/// Measures the statistic between the first `first_rows` of `total_rows` rows and the remaining
+/// rows.
 pub(super) fn measure<T: Real>(
     kernel: &Kernel,
     source: &dyn RowSource<T>,

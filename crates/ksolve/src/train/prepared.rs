@@ -186,8 +186,8 @@ fn warn_of_rank<T: Real>(built_map: &BuiltMap<T>, survey: &Survey, options: &Tra
 /// folder.
 ///
 /// One pass with one lane keeps the order of the rows. A reduction of the cache and the same
-/// reduction of the source are bit-identical. The pass is not journaled, because a resumed run writes the cache
-/// again.
+/// reduction of the source are bit-identical. The pass is not journaled, because a resumed run
+/// writes the cache again.
 ///
 /// # Errors
 /// Errors of the source; [`kstore::Error::OverScratch`] and [`kstore::Error::ScratchFull`] if the

@@ -103,9 +103,9 @@ impl Contender {
     /// regularized least-squares algorithm", 2007). With the exact kernel, lambda·n stays constant:
     /// it is the noise variance of a Gaussian process.
     ///
-    /// If the contender cross-validates its own lambdas, it gets a small grid around `tested_lambda`, the
-    /// best lambda of the test fit, instead of the full grid: each lambda costs a factorisation in
-    /// every fold.
+    /// If the contender cross-validates its own lambdas, it gets a small grid around
+    /// `tested_lambda`, the best lambda of the test fit, instead of the full grid: each lambda
+    /// costs a factorisation in every fold.
     pub(super) fn rescale_lambda(self, trial_rows: u64, fit_rows: u64, tested_lambda: Option<f64>) -> Self {
         let row_fraction = (trial_rows.max(1) as f64 / fit_rows.max(1) as f64).min(1.0);
         let factor = if self.fit.map_spec().is_exact_kernel() { row_fraction } else { row_fraction.sqrt() };
@@ -131,7 +131,8 @@ impl Contender {
         Ok(Some(Self { name: self.name.clone(), fit, lambda: self.lambda, report }))
     }
 
-    /// Makes this contender the winner instead of `previous_winner`, and records it and `why` in the reports.
+    /// Makes this contender the winner instead of `previous_winner`, and records it and `why` in
+    /// the reports.
     pub(super) fn replace_winner(
         mut self,
         previous_winner: &Self,
@@ -191,8 +192,8 @@ pub(super) struct Contest<'a, T> {
 }
 
 impl<'a, T: Real> Contest<'a, T> {
-    /// Returns a contest between these fits; the trials use at most rank `max_rank`. A single fit wins
-    /// without a trial.
+    /// Returns a contest between these fits; the trials use at most rank `max_rank`. A single fit
+    /// wins without a trial.
     pub(super) fn new(
         trials: &'a Trials<T>,
         measure: SolverMeasure,
@@ -394,9 +395,9 @@ pub(super) fn solver_label(name: &str, lambda: Option<f64>) -> String {
 }
 
 /// Returns a grid of likely regularisation parameters for all rows, two per decade, given that
-/// `lambda` was best on the fraction `row_fraction` of the rows. The best lambda is proportional to 1/√n
-/// or to 1/n, and the grid covers both cases. The grid extends further down than up, because the
-/// higher rank of the final fit tends to need a smaller lambda.
+/// `lambda` was best on the fraction `row_fraction` of the rows. The best lambda is proportional to
+/// 1/√n or to 1/n, and the grid covers both cases. The grid extends further down than up, because
+/// the higher rank of the final fit tends to need a smaller lambda.
 fn lambda_grid_around(lambda: f64, row_fraction: f64) -> String {
     let nearest_step = |lambda: f64| (2.0 * lambda.max(f64::MIN_POSITIVE).log10()).round() as i64;
     // below `MIN_LAMBDA_STEP`, the factorisation in f32 fails, and it often fails at

@@ -267,7 +267,8 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
     }
 
     /// Tries an exact fit, unless this part of the search is late. If the error of the fit is below
-    /// `max_ratio` times the best error, the fit becomes the best fit, and the function returns true.
+    /// `max_ratio` times the best error, the fit becomes the best fit, and the function returns
+    /// true.
     fn try_fit(&mut self, candidate: ExactFit, max_ratio: f64) -> Result<bool> {
         if self.best.is_some() && self.log.is_late(self.journal)? {
             return Ok(false);

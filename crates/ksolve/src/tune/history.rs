@@ -69,8 +69,8 @@ impl<'a> SearchLog<'a> {
         Ok(work.late_after.is_some())
     }
 
-    /// Returns true if the fit on all rows will be late after a further time `duration`. The answer is
-    /// stored in `journal`, as in [`SearchLog::is_late`].
+    /// Returns true if the fit on all rows will be late after a further time `duration`. The answer
+    /// is stored in `journal`, as in [`SearchLog::is_late`].
     pub(super) fn is_fit_late(&self, duration: Duration, journal: &mut SearchJournal<'_>) -> Result<bool> {
         journal.get_or_compute(|| Ok(self.listener.is_late(SearchPart::Fit, duration)))
     }

@@ -247,8 +247,8 @@ impl ModelSelection<'_> {
     }
 
     /// Returns the search with the scaling of the options. If another scaling reduces the held-out
-    /// error below the fraction [`CLEAR_IMPROVEMENT_RATIO`] of the error with this scaling, returns the
-    /// search with the other scaling. A nonlinear scaling is not a metric, so rounds of metric
+    /// error below the fraction [`CLEAR_IMPROVEMENT_RATIO`] of the error with this scaling, returns
+    /// the search with the other scaling. A nonlinear scaling is not a metric, so rounds of metric
     /// learning cannot find it.
     fn search_scalings<T: Real>(
         &self,

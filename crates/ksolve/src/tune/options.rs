@@ -83,8 +83,8 @@ pub struct TuneOptions {
 
 impl TuneOptions {
     /// Returns the search options for a fit whose files are open: ranks, folds, lambdas and
-    /// landmarks of its [`ridge_surrogate`], and `requested_kernels` or the default kernels for the rows.
-    /// Factors and measure have their defaults.
+    /// landmarks of its [`ridge_surrogate`], and `requested_kernels` or the default kernels for the
+    /// rows. Factors and measure have their defaults.
     ///
     /// # Errors
     /// Solver parameters that do not parse, and kernels on columns that do not exist.

@@ -283,8 +283,8 @@ impl<T: Real> RungContext<'_, T> {
 }
 
 /// Returns the number of rows of every rung. The numbers double from rung to rung, and the last
-/// number is the whole sample; no rung has fewer than [`MIN_RUNG_ROWS`] rows. Empty if there is at most
-/// one kernel.
+/// number is the whole sample; no rung has fewer than [`MIN_RUNG_ROWS`] rows. Empty if there is at
+/// most one kernel.
 pub(super) fn rung_sizes(kernel_count: usize, sample_rows: usize) -> Vec<usize> {
     let (mut alive, mut rung_count) = (kernel_count, 0);
     while alive > 1 {

@@ -26,8 +26,8 @@ pub(super) struct Trials<T> {
     test_fold: Option<usize>,
     /// True if the folds are contiguous: neighbouring rows are correlated.
     has_block_folds: bool,
-    /// Target columns of the table of a trial, `column_count` numbers per row: the targets or the class code,
-    /// then the row weight, then the group code.
+    /// Target columns of the table of a trial, `column_count` numbers per row: the targets or the
+    /// class code, then the row weight, then the group code.
     values: Vec<f64>,
     column_count: usize,
     has_weights: bool,
@@ -107,9 +107,9 @@ impl HeldOutScore {
 }
 
 impl<T: Real> Trials<T> {
-    /// Stores the rows of a search. If there are three folds or more and `holds_out_test_rows` is true, one fold
-    /// becomes the test set. If the folds are the values of a column, it is the fold whose fraction
-    /// of the rows is closest to a fifth, otherwise the last fold.
+    /// Stores the rows of a search. If there are three folds or more and `holds_out_test_rows` is
+    /// true, one fold becomes the test set. If the folds are the values of a column, it is the fold
+    /// whose fraction of the rows is closest to a fifth, otherwise the last fold.
     pub(super) fn new(
         rows: MemoryRows<T>,
         weight_unit: f64,
