@@ -126,8 +126,8 @@ fn format_names(names: &[&String]) -> String {
         short_run => short_run.iter().map(ToString::to_string).collect(),
     });
     let runs: Vec<String> = runs.collect();
-    let more = if runs.len() > MAX_NAMES { ", …" } else { "" };
-    format!("{}{more}", runs[..runs.len().min(MAX_NAMES)].join(", "))
+    let ellipsis = if runs.len() > MAX_NAMES { ", …" } else { "" };
+    format!("{}{ellipsis}", runs[..runs.len().min(MAX_NAMES)].join(", "))
 }
 
 /// Returns true if two names are numbered consecutively, such as `x9` and `x10`.

@@ -127,11 +127,8 @@ mod tests {
         assert!("0123456789.-eazÀÿαω−_".chars().all(|letter| letters.glyph(letter).outline.starts_with("M ")));
         assert_eq!((letters.glyph(' ').outline, letters.glyph('漢')), ("", letters.glyph('\0')));
         // exponents are digits, small and raised
-        assert!(
-            "⁻⁰¹²³⁴⁹"
-                .chars()
-                .all(|letter| letters.glyph(letter).relative_size == EXPONENT_SIZE && letters.glyph(letter) != letters.glyph('\0'))
-        );
+        assert!("⁻⁰¹²³⁴⁹".chars().all(|letter| letters.glyph(letter).relative_size == EXPONENT_SIZE
+            && letters.glyph(letter) != letters.glyph('\0')));
         let bounds = letters.outline("⁴", 10.0).finish().unwrap().bounds();
         assert!(bounds.bottom() < -3.0 && letters.text_width("⁴", 10.0) < letters.text_width("4", 10.0), "{bounds:?}");
     }

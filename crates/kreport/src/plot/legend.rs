@@ -35,8 +35,8 @@ pub(super) fn draw_classes(canvas: &mut dyn Canvas, names: &[String], edges: Edg
         canvas.word("tick", &shorten(name), (right + 28.0, line_y(class) + 0.34 * FONT_SIZE), Anchor::Start);
     }
     if name_count < names.len() {
-        let more = format!("and {} more", names.len() - name_count);
-        canvas.word("tick", &more, (right + 28.0, line_y(name_count) + 0.34 * FONT_SIZE), Anchor::Start);
+        let omitted_note = format!("and {} more", names.len() - name_count);
+        canvas.word("tick", &omitted_note, (right + 28.0, line_y(name_count) + 0.34 * FONT_SIZE), Anchor::Start);
     }
 }
 

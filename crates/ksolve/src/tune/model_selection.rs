@@ -289,7 +289,9 @@ impl ModelSelection<'_> {
                 break;
             }
             let (what, should_stop) = (format!("{kernel} at rank {rank}"), log.stop_condition());
-            log.run_step(what, || search.refine(journal, &should_stop).map(|made| (made, search.best_score())))?;
+            log.run_step(what, || {
+                search.refine(journal, &should_stop).map(|step_count| (step_count, search.best_score()))
+            })?;
         }
         self.listener.end();
         Ok(())
@@ -312,7 +314,9 @@ impl ModelSelection<'_> {
                 false => format!("{kernel} on {rows} rows, scale {scaling}"),
             };
             let should_stop = log.stop_condition();
-            log.run_step(what, || search.step(journal, &should_stop).map(|made| (made, search.best_score())))?;
+            log.run_step(what, || {
+                search.step(journal, &should_stop).map(|step_count| (step_count, search.best_score()))
+            })?;
             if log.is_late(journal)? && search.drop_unlearned()? {
                 self.listener
                     .warn("the search ended early: not every kernel was tried; raise `time`, or name fewer `kernels`");
