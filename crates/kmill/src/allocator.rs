@@ -27,10 +27,13 @@ const MMAP_THRESHOLD: libc::c_int = 256 << 10;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const TRIM_THRESHOLD: libc::c_int = 1 << 20;
 
-/// The first number is the address space that an arena reserves, in bytes. The second number is a
-/// divisor: all arenas together may reserve the address-space limit of the process divided by it.
+/// Address space that an arena reserves, in bytes.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-const ARENA_RESERVE: (usize, usize) = (64 << 20, 8);
+const ARENA_BYTES: usize = 64 << 20;
+
+/// All arenas together may reserve the address-space limit of the process divided by this number.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const ARENA_DIVISOR: usize = 8;
 
 /// Message of an aborted process; the standard library has already printed the reason, such as a
 /// failed allocation.
@@ -62,7 +65,7 @@ extern "C" fn handle_abort(_signal: libc::c_int) {
 pub(crate) fn configure() {
     // the address space of arenas counts against the process limit, even if it is hardly used
     let arenas_within = |limit: usize| {
-        libc::c_int::try_from(limit / ARENA_RESERVE.1 / ARENA_RESERVE.0).unwrap_or(MAX_ARENAS).clamp(1, MAX_ARENAS)
+        libc::c_int::try_from(limit / ARENA_DIVISOR / ARENA_BYTES).unwrap_or(MAX_ARENAS).clamp(1, MAX_ARENAS)
     };
     let arenas = kstore::budget::address_space_limit().map_or(MAX_ARENAS, arenas_within);
     let settings = [
@@ -75,9 +78,9 @@ pub(crate) fn configure() {
         // its lock. For an unknown option it returns 0 and keeps the default, which is harmless.
         unsafe { libc::mallopt(option, value) };
     }
-    // SAFETY: SIG_IGN installs no handler. `aborted` runs on the thread that aborts, at its call to
-    // abort and not in the middle of other code. The calls change this process's disposition of two
-    // signals; they fail, harmlessly, only for signals that cannot be caught.
+    // SAFETY: SIG_IGN installs no handler. `handle_abort` runs on the thread that aborts, at its
+    // call to abort and not in the middle of other code. The calls change this process's
+    // disposition of two signals; they fail, harmlessly, only for signals that cannot be caught.
     unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
         libc::signal(libc::SIGABRT, handle_abort as *const () as libc::sighandler_t);
@@ -90,7 +93,7 @@ pub(crate) fn configure() {
 /// peaks at 89 MiB with this call and at 131 MiB without it.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[expect(unsafe_code, reason = "malloc_trim is a C function; this is the one file of the crate that may")]
-pub(crate) fn resident() -> usize {
+pub(crate) fn trim_and_measure() -> usize {
     // SAFETY: malloc_trim takes an integer and only touches free pages, under the locks of the
     // arenas.
     unsafe { libc::malloc_trim(0) };
@@ -99,7 +102,7 @@ pub(crate) fn resident() -> usize {
 
 /// Returns the resident bytes; 0 if the system does not report them.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub(crate) fn resident() -> usize {
+pub(crate) fn trim_and_measure() -> usize {
     kstore::budget::rss().unwrap_or(0)
 }
 

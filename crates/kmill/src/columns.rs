@@ -3,7 +3,7 @@
 
 use crate::progress::Progress;
 use kreport::fit::Verbosity;
-use kreport::table::{Align, AlignedTable as Listing, format_count, join_with_commas};
+use kreport::table::{Align, AlignedTable, format_count, join_with_commas};
 use kstore::encoding::{Categories, Code, TimeFeatures};
 use kstore::{Missing, ReadSettings, RowBuf, RowSource, SelectedTable, Selection, schema::Kind};
 use std::collections::HashSet;
@@ -27,11 +27,12 @@ const SPLIT_NAMES: [&str; 6] = ["fold", "folds", "split", "partition", "cv", "cv
 /// and which are not. Warns of features that look like row numbers or IDs.
 pub(crate) fn report_columns(
     selection: &Selection,
-    (requested, selected): (&SelectedTable, &SelectedTable),
+    requested: &SelectedTable,
+    selected: &SelectedTable,
     progress: &Progress,
 ) {
     let features = selected.feature_columns();
-    let excluded = excluded_columns(selection, (requested, selected), &features);
+    let excluded = excluded_columns(selection, requested, selected, &features);
     let feature_labels = describe_features(selected, &features);
     if progress.verbosity() == Verbosity::Verbose {
         column_table(&feature_labels, &excluded).to_string().lines().for_each(|line| progress.detail(line));
@@ -59,7 +60,8 @@ fn describe_features(selected: &SelectedTable, features: &[String]) -> Vec<Strin
 /// Returns the columns that are not features, each with the reason.
 fn excluded_columns(
     selection: &Selection,
-    (requested, selected): (&SelectedTable, &SelectedTable),
+    requested: &SelectedTable,
+    selected: &SelectedTable,
     features: &[String],
 ) -> Vec<(String, &'static str)> {
     let requested_names = requested.feature_columns();
@@ -124,8 +126,8 @@ fn format_names(names: &[&String]) -> String {
         short_run => short_run.iter().map(ToString::to_string).collect(),
     });
     let runs: Vec<String> = runs.collect();
-    let more = if runs.len() > MAX_NAMES { ", …" } else { "" };
-    format!("{}{more}", runs[..runs.len().min(MAX_NAMES)].join(", "))
+    let ellipsis = if runs.len() > MAX_NAMES { ", …" } else { "" };
+    format!("{}{ellipsis}", runs[..runs.len().min(MAX_NAMES)].join(", "))
 }
 
 /// Returns true if two names are numbered consecutively, such as `x9` and `x10`.
@@ -140,8 +142,8 @@ pub(crate) fn is_next_name(name: &str, next: &str) -> bool {
     }
 }
 
-fn column_table(features: &[String], excluded: &[(String, &'static str)]) -> Listing {
-    let mut table = Listing::new([("column", Align::Left), ("is", Align::Left)]);
+fn column_table(features: &[String], excluded: &[(String, &'static str)]) -> AlignedTable {
+    let mut table = AlignedTable::new([("column", Align::Left), ("is", Align::Left)]);
     let names: Vec<&String> = features.iter().collect();
     for run in names.chunk_by(|a, b| is_next_name(a, b)) {
         table.push_row([format_names(run), "feature".to_string()]);

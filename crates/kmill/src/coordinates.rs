@@ -89,13 +89,14 @@ pub(crate) fn run(args: &CoordinatesArgs, run: &RunSettings) -> Result<Coordinat
     let copied = open::copied_columns(&selected, &args.data, &args.keep)?;
     let &CoordinatesArgs { of, rank, tolerance, seed, .. } = args;
     let job_run = run.job_run();
-    let resident_before = allocator::resident();
+    let resident_before = allocator::trim_and_measure();
     let solution = coordinates(&selected, &CoordinateOptions { kind: of, rank, tolerance, seed }, &job_run)?;
     let (coordinates, trace_error, pivots) = (solution.pivots.len(), solution.trace_error, solution.pivots);
     let predictor = Predictor::new(AnyModel::F64(solution.model))?;
     // memory that the matrix leaves in the allocator is unavailable to the prediction. The number
     // is rounded up, because it varies between runs
-    let leftover_bytes = allocator::resident().saturating_sub(resident_before).next_multiple_of(MEMORY_ROUNDING);
+    let leftover_bytes =
+        allocator::trim_and_measure().saturating_sub(resident_before).next_multiple_of(MEMORY_ROUNDING);
     let job_run = run.job_run().memory(run.memory.saturating_sub(leftover_bytes));
     let report = predictor.write(&selected, copied.as_ref(), Extras::default(), &args.output, &job_run);
     let written = report.map_err(|error| error.with_reserved(leftover_bytes))?;

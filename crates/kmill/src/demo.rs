@@ -100,7 +100,7 @@ fn describe_table(path: &Path, run: &RunSettings) -> Result<inspect::TableReport
 fn generate_table(folder: &Path, name: &str, rows: u64, seed: u64, run: &RunSettings) -> Result<PathBuf> {
     let path = folder.join(name);
     let spec = TableSpec::new(&FRIEDMAN1, rows, seed, None, None)?;
-    generate::write(&FRIEDMAN1, &spec, (&path, ElementType::F32), &run.progress)?;
+    generate::write(&FRIEDMAN1, &spec, &path, ElementType::F32, &run.progress)?;
     Ok(path)
 }
 

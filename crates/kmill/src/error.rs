@@ -18,8 +18,8 @@ pub enum Error {
     #[error("{}", with_option_names(&.0.to_string()))]
     Solve(#[from] ksolve::Error),
     /// Two incompatible options, or an option that is incompatible with the data.
-    #[error("{option}{}{given}: {why}; {remedy}", if given.is_empty() { "" } else { " " })]
-    Option { option: &'static str, given: String, why: String, remedy: String },
+    #[error("{option}{}{value}: {why}; {remedy}", if value.is_empty() { "" } else { " " })]
+    Option { option: &'static str, value: String, why: String, remedy: String },
     /// A missing option that the solver requires.
     #[error("{solver} needs {option}: {why}")]
     Missing { option: &'static str, solver: String, why: &'static str },
@@ -69,7 +69,7 @@ impl Error {
 
     /// Returns an [`Error::Option`].
     pub fn option(option: &'static str, value: impl ToString, why: impl ToString, remedy: impl ToString) -> Self {
-        Self::Option { option, given: value.to_string(), why: why.to_string(), remedy: remedy.to_string() }
+        Self::Option { option, value: value.to_string(), why: why.to_string(), remedy: remedy.to_string() }
     }
 }
 

@@ -70,7 +70,7 @@ pub(crate) fn run(args: &FeaturesArgs, run: &RunSettings) -> Result<FeaturesRepo
     let selection = Selection { sparse: true, ..open::selection(&args.data, &args.features, Vec::new()) };
     let selection = args.category.apply_to(selection);
     let parameters = args.tolerance.iter().fold(Options::new(), |options, text| options.set("tolerance", text));
-    let mut options = FitOptions::for_solver(FEATURES_SOLVER, (selection, &args.data), &args.learn, parameters)?;
+    let mut options = FitOptions::for_solver(FEATURES_SOLVER, selection, &args.data, &args.learn, parameters)?;
     output::check_writable(&args.output)?;
     if let Some(model) = &args.model {
         output::check_model(model)?;
@@ -83,12 +83,13 @@ pub(crate) fn run(args: &FeaturesArgs, run: &RunSettings) -> Result<FeaturesRepo
     let outputs = args.model.iter().chain([&args.output]);
     output::protect_inputs(outputs, output::table_files(selected.table()).chain(options.fit.files()))?;
     let copied = open::copied_columns(&selected, &args.data, &args.keep)?;
-    let resident_before = allocator::resident();
+    let resident_before = allocator::trim_and_measure();
     let checkpoint_path = args.model.as_ref().unwrap_or(&args.output);
-    let fitted = pipeline::fit_model(&options, &selected, run, (checkpoint_path, false), &args.disk)?;
+    let fitted = pipeline::fit_model(&options, &selected, run, checkpoint_path, false, &args.disk)?;
     let (report, predictor) = (fitted.report, Predictor::new(fitted.model)?);
     // memory that the fit left allocated, including the model, is unavailable to the prediction
-    let leftover_bytes = allocator::resident().saturating_sub(resident_before).next_multiple_of(MEMORY_ROUNDING);
+    let leftover_bytes =
+        allocator::trim_and_measure().saturating_sub(resident_before).next_multiple_of(MEMORY_ROUNDING);
     let job_run = run.job_run().memory(run.memory.saturating_sub(leftover_bytes));
     let extras = Extras { residual: args.residual, ..Extras::default() };
     let written = predictor.write(&selected, copied.as_ref(), extras, &args.output, &job_run);

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &FitArgs, run: &RunSettings) -> Result<FitReport> {
     if let Some(page) = &args.report {
         output::check_page(page)?;
     }
-    let report = pipeline::fit_and_save(&options, run, (&args.output, args.report.as_ref()), &args.disk)?;
+    let report = pipeline::fit_and_save(&options, run, &args.output, args.report.as_ref(), &args.disk)?;
     if let Some(page) = &args.report {
         report.page().write(page)?;
     }

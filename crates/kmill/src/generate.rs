@@ -60,7 +60,8 @@ fn names() -> PossibleValuesParser {
 pub(crate) fn write(
     generator: &Generator,
     spec: &TableSpec,
-    (path, precision): (&Path, ElementType),
+    path: &Path,
+    precision: ElementType,
     progress: &Progress,
 ) -> Result<Vec<PathBuf>> {
     let d = spec.features;
@@ -104,7 +105,7 @@ pub(crate) fn main(args: &GenerateArgs) -> Result<()> {
     let spec = TableSpec::new(generator, args.rows, args.seed, args.features, args.noise)?;
     output::check_writable(&args.output)?;
     let progress = Progress::new(crate::progress::verbosity(args.quiet, args.verbose));
-    let files = write(generator, &spec, (&args.output, args.precision), &progress)?;
+    let files = write(generator, &spec, &args.output, args.precision, &progress)?;
     progress.note(&format!("{} rows of {} in {}", format_count(spec.rows), generator.name, writer::file_names(&files)));
     Ok(())
 }

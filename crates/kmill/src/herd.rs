@@ -65,7 +65,7 @@ pub(crate) struct HerdReport {
     pub(crate) representatives: Representatives,
     pub(crate) features: usize,
     #[serde(flatten)]
-    pub(crate) spent: ResourceReport,
+    pub(crate) resources: ResourceReport,
     #[serde(serialize_with = "kstore::display::lossy_path")]
     pub(crate) output: PathBuf,
 }
@@ -87,8 +87,8 @@ pub(crate) fn run(args: &HerdArgs, run: &RunSettings) -> Result<HerdReport> {
         ElementType::F64 => select_rows::<f64>(args, &selected, run)?,
     };
     write_rows(&args.output, &selected, &representatives)?;
-    let (features, spent) = (selected.shape().inputs, run.resource_report(selected.table().bytes_read()));
-    Ok(HerdReport { representatives, features, spent, output: args.output.clone() })
+    let (features, resources) = (selected.shape().inputs, run.resource_report(selected.table().bytes_read()));
+    Ok(HerdReport { representatives, features, resources, output: args.output.clone() })
 }
 
 fn select_rows<T: Real>(args: &HerdArgs, selected: &SelectedTable, run: &RunSettings) -> Result<Representatives> {
@@ -131,13 +131,13 @@ fn write_rows(
 
 impl fmt::Display for HerdReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Representatives { rows, squared_distances, variance, among, kernel, rank, .. } = &self.representatives;
+        let Representatives { rows, squared_distances, variance, table_rows, kernel, rank, .. } = &self.representatives;
         let selected_count = rows.len();
         writeln!(
             f,
             "{} of {} rows, {} features\n",
             format_count(selected_count as u64),
-            format_count(*among),
+            format_count(*table_rows),
             format_count(self.features as u64)
         )?;
         let squared_distance = squared_distances.last().copied().unwrap_or(f64::NAN);

@@ -6,8 +6,7 @@ use clap::Args;
 use kreport::fit::{DISTANCE_DESCRIPTION, describe_certificate, describe_neighbours};
 use kreport::importance::{bars, describe_metric, importance};
 use kreport::table::{
-    self, Align, AlignedTable as Listing, MISSING_VALUE, facts, format_count, optional_number, rounded_kernel,
-    short_lambda,
+    self, Align, AlignedTable, MISSING_VALUE, facts, format_count, optional_number, rounded_kernel, short_lambda,
 };
 use ksolve::{ModelMetadata, job::MetricReport};
 use kstore::budget::format_bytes;
@@ -140,7 +139,7 @@ impl fmt::Display for TableReport {
         }
         let headings = ["column", "type", "min", "mean", "sd", "max", "missing"];
         let alignment = |i: usize| if i < 2 { Align::Left } else { Align::Right };
-        let mut table = Listing::new(headings.iter().enumerate().map(|(i, head)| (*head, alignment(i))));
+        let mut table = AlignedTable::new(headings.iter().enumerate().map(|(i, head)| (*head, alignment(i))));
         for column in &self.columns {
             table.push_row([column.name.clone(), column.type_label()].into_iter().chain(column.statistic_cells()));
         }
@@ -155,8 +154,8 @@ impl fmt::Display for TableReport {
 impl TableReport {
     /// Returns a list of names and types; consecutive columns of one type, such as x0 … x89, share
     /// a line.
-    fn type_table(&self) -> Listing {
-        let mut table = Listing::new([("column", Align::Left), ("type", Align::Left)]);
+    fn type_table(&self) -> AlignedTable {
+        let mut table = AlignedTable::new([("column", Align::Left), ("type", Align::Left)]);
         let runs = self.columns.chunk_by(|a, b| a.kind == b.kind && is_next_name(&a.name, &b.name));
         for run in runs {
             match run {
@@ -367,9 +366,9 @@ impl fmt::Display for ModelReport {
 
 /// Formats the first dozen names in one line, with the total number.
 fn shorten(names: &[impl ToString]) -> String {
-    const MAX_SHOWN: usize = 12;
-    let listed = table::join_with_commas(names.iter().take(MAX_SHOWN).map(ToString::to_string));
-    if names.len() > MAX_SHOWN { format!("{listed}, … ({})", names.len()) } else { listed }
+    const MAX_LISTED_NAMES: usize = 12;
+    let listed = table::join_with_commas(names.iter().take(MAX_LISTED_NAMES).map(ToString::to_string));
+    if names.len() > MAX_LISTED_NAMES { format!("{listed}, … ({})", names.len()) } else { listed }
 }
 
 pub(crate) fn main(args: &InspectArgs) -> Result<()> {

@@ -67,7 +67,7 @@ pub struct Cli {
 /// Defines the subcommands: their help, options and functions. A function marked `reports` returns
 /// the report to print; a function marked `runs` prints its own output.
 macro_rules! verbs {
-    (@reports $args:ident $run:path) => { reported(&$args.run, |run| $run($args, run)) };
+    (@reports $args:ident $run:path) => { run_and_report(&$args.run, |run| $run($args, run)) };
     (@runs $args:ident $main:path) => { $main($args) };
     ($($(#[$about:meta])* $verb:ident($args:ty) => $how:ident $main:path,)*) => {
         #[derive(Debug, Subcommand)]
@@ -134,7 +134,10 @@ verbs! {
     Man(manual::ManArgs) => runs manual::pages,
 }
 
-fn reported<R: Serialize + Display>(args: &RunArgs, subcommand: impl FnOnce(&RunSettings) -> Result<R>) -> Result<()> {
+fn run_and_report<R: Serialize + Display>(
+    args: &RunArgs,
+    subcommand: impl FnOnce(&RunSettings) -> Result<R>,
+) -> Result<()> {
     let run = args.resolve();
     output::print_report(&subcommand(&run)?, run.json)
 }

@@ -67,7 +67,9 @@ impl FileKind {
 }
 
 #[derive(Debug)]
-pub(crate) struct Outputs(pub(crate) Vec<(PathBuf, FileKind)>);
+pub(crate) struct Outputs {
+    pub(crate) files: Vec<(PathBuf, FileKind)>,
+}
 
 impl Outputs {
     /// Checks, before the run, that every file can be written at the end of the run. Fails with the
@@ -81,15 +83,15 @@ impl Outputs {
             }
             Ok((path.clone(), FileKind::from_path(path, kinds, why, remedy)?))
         };
-        Ok(Self(paths.iter().enumerate().map(check_one).collect::<Result<_>>()?))
+        Ok(Self { files: paths.iter().enumerate().map(check_one).collect::<Result<_>>()? })
     }
 
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.0.iter().map(|(path, _)| path.as_path())
+        self.files.iter().map(|(path, _)| path.as_path())
     }
 
     pub(crate) fn model(&self) -> Option<&Path> {
-        self.0.iter().find(|(_, kind)| *kind == FileKind::Model).map(|(path, _)| path.as_path())
+        self.files.iter().find(|(_, kind)| *kind == FileKind::Model).map(|(path, _)| path.as_path())
     }
 }
 

@@ -34,20 +34,21 @@ pub(crate) struct FitOptions {
 impl FitOptions {
     pub(crate) fn new(job: &JobArgs) -> Result<Self> {
         let selection = Selection { sparse: true, ..open::training_selection(&job.data) };
-        Self::for_solver(&job.solver, (selection, &job.data.select), &job.map_args, job.parameters.0.clone())
+        Self::for_solver(&job.solver, selection, &job.data.select, &job.map_args, job.parameters.options.clone())
     }
 
     /// Returns the options of a fit on these rows of a table, with these solver parameters.
     pub(crate) fn for_solver(
         solver: &str,
-        (selection, select): (Selection, &SelectArgs),
+        selection: Selection,
+        select: &SelectArgs,
         map_args: &MapArgs,
         parameters: Options,
     ) -> Result<Self> {
         let without_target = selection.targets.is_empty();
         let mut fit = Fit::solver(solver)?
             .options(parameters)
-            .rows(selection)
+            .with_selection(selection)
             .clip(!map_args.no_clip)
             .metric(map_args.metric.clone().unwrap_or_default())
             .kernel(map_args.kernel.clone())
@@ -187,7 +188,8 @@ impl Observer for SilentObserver {
 pub(crate) fn fit_and_save(
     options: &FitOptions,
     run: &RunSettings,
-    (path, page): (&PathBuf, Option<&PathBuf>),
+    path: &PathBuf,
+    page: Option<&PathBuf>,
     args: &PersistenceArgs,
 ) -> Result<FitReport> {
     let mut options = options.clone();
@@ -196,20 +198,21 @@ pub(crate) fn fit_and_save(
         [path].into_iter().chain(page),
         output::table_files(selected.table()).chain(options.fit.files()),
     )?;
-    let (fitted, combination) = fit_with_combination(&options, &selected, run, (path, true), args)?;
+    let (fitted, combination) = fit_with_combination(&options, &selected, run, path, true, args)?;
     Ok(FitReport { combination, ..fit_report(fitted.report, run, selected.table(), Some(path)) })
 }
 
 /// Fits a model and returns it with the report of the library. The checkpoint is stored next to
-/// the path; the model is written to the path if the flag is true.
+/// `path`; the model is written to `path` if `saves_model` is true.
 pub(crate) fn fit_model(
     options: &FitOptions,
     selected: &SelectedTable,
     run: &RunSettings,
-    destination: (&Path, bool),
+    path: &Path,
+    saves_model: bool,
     args: &PersistenceArgs,
 ) -> Result<Fitted> {
-    Ok(fit_with_combination(options, selected, run, destination, args)?.0)
+    Ok(fit_with_combination(options, selected, run, path, saves_model, args)?.0)
 }
 
 /// Same as [`fit_model`]; also returns the learned combination of kernels.
@@ -217,7 +220,8 @@ fn fit_with_combination(
     options: &FitOptions,
     selected: &SelectedTable,
     run: &RunSettings,
-    (path, saves_model): (&Path, bool),
+    path: &Path,
+    saves_model: bool,
     args: &PersistenceArgs,
 ) -> Result<(Fitted, Option<Combination>)> {
     let (fit, scratch) = (options.fit_with_open_files(selected)?, args.scratch.open()?);
@@ -265,6 +269,6 @@ pub(crate) fn select(options: &mut FitOptions, run: &RunSettings) -> Result<Sele
     let selection = options.detect_classes(&table, selection, run)?;
     let requested_table = table.select(&selection)?;
     let selected = run.job_run().resolve_categories(&requested_table)?;
-    columns::report_columns(&selection, (&requested_table, &selected), &run.progress);
+    columns::report_columns(&selection, &requested_table, &selected, &run.progress);
     Ok(selected)
 }

@@ -30,7 +30,7 @@ pub(crate) fn main(args: &PlanArgs) -> Result<()> {
     let run = args.run.resolve();
     let report = self::run(args, &run)?;
     output::print_report(&report, run.json)?;
-    Ok(report.0.stages.into_iter().try_for_each(|stage| stage.plan.check().map(drop))?)
+    Ok(report.forecast.stages.into_iter().try_for_each(|stage| stage.plan.check().map(drop))?)
 }
 
 fn run(args: &PlanArgs, run: &RunSettings) -> Result<PlanReport> {
@@ -42,5 +42,5 @@ fn run(args: &PlanArgs, run: &RunSettings) -> Result<PlanReport> {
         Some(kernels) => fit.plan_combination(kernels, &selected, &job_run)?,
         None => fit.plan(&selected, &job_run)?,
     };
-    Ok(PlanReport(forecast))
+    Ok(PlanReport { forecast })
 }

@@ -75,14 +75,14 @@ pub(crate) struct PredictArgs {
 }
 
 /// Number of rows shown on the terminal.
-const MAX_SHOWN: usize = 20;
+const MAX_SHOWN_ROWS: usize = 20;
 
 #[derive(serde::Serialize)]
 struct PredictReport<'a> {
     #[serde(flatten)]
     written: writer::WrittenFiles<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    strange: Option<&'a [AnomalousRow]>,
+    #[serde(rename = "strange", skip_serializing_if = "Option::is_none")]
+    anomalies: Option<&'a [AnomalousRow]>,
 }
 
 /// Writes the predictions of a model and returns the number of rows, and with --top the rows.
@@ -113,7 +113,7 @@ pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<Ano
 fn anomaly_table(anomalies: &[AnomalousRow]) -> AlignedTable {
     let headings = [("row", Align::Right), ("score", Align::Right), ("reasons", Align::Left)];
     let mut table = AlignedTable::new(headings);
-    for AnomalousRow { row, score, reasons } in anomalies.iter().take(MAX_SHOWN) {
+    for AnomalousRow { row, score, reasons } in anomalies.iter().take(MAX_SHOWN_ROWS) {
         let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
         table.push_row([row.to_string(), number(*score, 4), reasons.join("; ")]);
     }
@@ -127,7 +127,7 @@ pub(crate) fn main(args: &PredictArgs) -> Result<()> {
         let shown_anomalies = args.top.map(|_| &anomalies[..]);
         return output::print_json(&PredictReport {
             written: writer::WrittenFiles { rows, files: std::slice::from_ref(&args.output) },
-            strange: shown_anomalies,
+            anomalies: shown_anomalies,
         });
     }
     if !anomalies.is_empty() {

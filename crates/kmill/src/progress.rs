@@ -80,7 +80,7 @@ impl Progress {
         }
     }
 
-    /// Begins work that consists of `runs` longer runs; `done` of them were completed before.
+    /// Begins work that consists of `runs` longer runs; `completed` of them were completed before.
     pub(crate) fn begin_runs(&self, name: &str, runs: u64, completed: u64) -> RunCounter<'_> {
         let bar = progress_bar(name, Some(runs), "{prefix} {bar:24} {pos}/{len} runs  {eta} left  {msg}");
         bar.set_position(completed);
@@ -158,7 +158,7 @@ impl StageObserver for Progress {
         self.verbosity == Verbosity::Verbose
     }
     fn report_forecast(&self, forecast: &Forecast) {
-        PlanReport(forecast.clone()).to_string().lines().for_each(|line| self.detail(line));
+        PlanReport { forecast: forecast.clone() }.to_string().lines().for_each(|line| self.detail(line));
     }
 }
 
@@ -224,7 +224,7 @@ impl Stage<'_> {
             && self.last_line_millis.compare_exchange(previous, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if is_due {
             let restored = self.restored.load(Ordering::Relaxed);
-            terminal::print_line(&plain_line(&self.name, (rows, self.unit), restored, self.expected, elapsed));
+            terminal::print_line(&plain_line(&self.name, rows, self.unit, restored, self.expected, elapsed));
         }
     }
 }
@@ -347,13 +347,7 @@ const ROWS_UNIT: &str = " rows";
 /// Formats the line of a running stage: `gram: 120,000 of 284,217 rows (42 %), 31,000 rows/s, 5.3 s
 /// left`. If the stage does not count rows, the line has no rate. The rate excludes `restored`
 /// rows.
-fn plain_line(
-    name: &str,
-    (done, unit): (u64, &str),
-    restored: u64,
-    expected: Option<u64>,
-    elapsed: Duration,
-) -> String {
+fn plain_line(name: &str, done: u64, unit: &str, restored: u64, expected: Option<u64>, elapsed: Duration) -> String {
     let rate = done.saturating_sub(restored) as f64 / elapsed.as_secs_f64();
     let rate_text = if unit == ROWS_UNIT { format!(", {}{unit}/s", format_count(rate as u64)) } else { String::new() };
     match expected.filter(|expected| *expected >= done && rate > 0.0) {
@@ -389,14 +383,14 @@ mod tests {
 
     #[test]
     fn a_plain_line_has_share_rate_and_time_left() {
-        let line = plain_line("gram", (120_000, ROWS_UNIT), 0, Some(300_000), Duration::from_secs(4));
+        let line = plain_line("gram", 120_000, ROWS_UNIT, 0, Some(300_000), Duration::from_secs(4));
         assert_eq!(line, "gram: 120,000 of 300,000 rows (40 %), 30,000 rows/s, 6.0 s left");
         // a resumed run: 80,000 rows belong to an earlier run
-        let line = plain_line("gram", (120_000, ROWS_UNIT), 80_000, Some(300_000), Duration::from_secs(4));
+        let line = plain_line("gram", 120_000, ROWS_UNIT, 80_000, Some(300_000), Duration::from_secs(4));
         assert_eq!(line, "gram: 120,000 of 300,000 rows (40 %), 10,000 rows/s, 18 s left");
-        let line = plain_line("gram", (120_000, ROWS_UNIT), 0, None, Duration::from_secs(4));
+        let line = plain_line("gram", 120_000, ROWS_UNIT, 0, None, Duration::from_secs(4));
         assert_eq!(line, "gram: 120,000 rows, 30,000 rows/s");
-        let line = plain_line("machines", (2, ""), 0, Some(45), Duration::from_secs(4));
+        let line = plain_line("machines", 2, "", 0, Some(45), Duration::from_secs(4));
         assert_eq!(line, "machines: 2 of 45 (4 %), 86 s left");
     }
 }

@@ -125,14 +125,14 @@ impl fmt::Display for ShardReport {
         let segment_note = "rows; a shard stores the rows of incomplete segments";
         let mut lines =
             Vec::from_iter(self.segment_rows.map(|rows| ("segment", format!("{} {segment_note}", format_count(rows)))));
-        if let Some(MergeSummary { states, rows, begun, next, missing, .. }) = &self.merged {
-            let (summed_rows, states) = (format_count(*rows - begun), format_count(*states as u64));
+        if let Some(MergeSummary { states, rows, deferred_rows, next_row, missing, .. }) = &self.merged {
+            let (summed_rows, states) = (format_count(*rows - deferred_rows), format_count(*states as u64));
             lines.push(("statistics", format!("of {summed_rows} rows in {states} states")));
-            let begun = Some(begun).filter(|begun| **begun > 0);
-            lines.extend(
-                begun.map(|begun| ("rows", format!("{} of segments that other shards complete", format_count(*begun)))),
-            );
-            lines.push(("next row", format_count(*next)));
+            let deferred_rows = Some(deferred_rows).filter(|deferred_rows| **deferred_rows > 0);
+            lines.extend(deferred_rows.map(|deferred_rows| {
+                ("rows", format!("{} of segments that other shards complete", format_count(*deferred_rows)))
+            }));
+            lines.push(("next row", format_count(*next_row)));
             let ranges = join_with_commas(missing.iter().map(|rows| format!("{}..{}", rows.start, rows.end)));
             lines.push(("missing", if missing.is_empty() { "none".to_string() } else { ranges }));
         }
@@ -158,7 +158,7 @@ pub(crate) fn prepare(args: &PrepareArgs, run: &RunSettings) -> Result<ShardRepo
 pub(crate) fn stats(args: &StatsArgs, run: &RunSettings) -> Result<ShardReport> {
     let job = PreparedJob::open(&args.job)?;
     output::check_writable(&args.output)?;
-    let text = job.reading(args.text.text_options());
+    let text = job.text_options(args.text.text_options());
     let (table, _) = open::table(&args.paths, &text, &args.target)?;
     let inputs = [Some(args.job.as_path()), args.after.as_deref()];
     output::protect_inputs([&args.output], output::table_files(&table).chain(inputs.into_iter().flatten()))?;

@@ -109,7 +109,7 @@ pub(crate) struct TestReport {
     pub permutations: u64,
     pub map: String,
     #[serde(flatten)]
-    pub spent: ResourceReport,
+    pub resources: ResourceReport,
     /// Type of rows and features: `f32` or `f64`.
     pub precision: &'static str,
 }
@@ -158,7 +158,7 @@ fn run_test<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &R
         statistic::measure::<T>(family, samples.as_test_input(), &options, permutations, &job_run.resources())?;
     Ok(TestReport {
         statistic: family.name,
-        spent: run.resource_report(samples.bytes_read()),
+        resources: run.resource_report(samples.bytes_read()),
         columns: samples.columns,
         outcome,
         permutations: args.permutations,
@@ -315,6 +315,6 @@ impl fmt::Display for TestReport {
             lines.push((title, format!("{value} {method}")));
             title = "";
         }
-        write!(f, "{}\n{}", facts(lines), facts(self.spent.facts(Some(*passes), None)))
+        write!(f, "{}\n{}", facts(lines), facts(self.resources.facts(Some(*passes), None)))
     }
 }

@@ -190,8 +190,8 @@ pub fn format_list(values: &[f64]) -> String {
     // from 0 to 2^53, integers are represented exactly
     let are_counts = values.iter().all(|value| value.fract() == 0.0 && (0.0..9e15).contains(value));
     let format_value = |value: &f64| if are_counts { format_count(*value as u64) } else { number(*value, 4) };
-    let more = if values.len() > MAX_LISTED { ", …" } else { "" };
-    format!("{}{more}", join_with_commas(values.iter().take(MAX_LISTED).map(format_value)))
+    let ellipsis = if values.len() > MAX_LISTED { ", …" } else { "" };
+    format!("{}{ellipsis}", join_with_commas(values.iter().take(MAX_LISTED).map(format_value)))
 }
 
 /// Rounds long numbers in a kernel expression to four significant digits: `gaussian(sigma=5.806)`

@@ -69,26 +69,27 @@ pub struct TuneReport {
     /// Scaling of the features before the metric: standard, asinh.
     pub scale: String,
     /// Rounds of metric learning of each kernel.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub learned: Vec<RoundReport>,
+    #[serde(rename = "learned", skip_serializing_if = "Vec::is_empty")]
+    pub learned_rounds: Vec<RoundReport>,
     /// Folds of the cross-validation.
     pub folds: String,
     /// Correlation of consecutive targets, if it caused contiguous folds to replace random folds;
     /// otherwise `None`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub alike: Option<f64>,
-    /// Error of the winner on random rows; `None` if `alike` is `None`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub at_random: Option<HeldOutScore>,
+    #[serde(rename = "alike", skip_serializing_if = "Option::is_none")]
+    pub target_correlation: Option<f64>,
+    /// Error of the winner on random rows; `None` if `target_correlation` is `None`.
+    #[serde(rename = "at_random", skip_serializing_if = "Option::is_none")]
+    pub random_fold_score: Option<HeldOutScore>,
     /// Errors of the winner on kinds of new rows that differ from the rows of the table.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub elsewhere: Vec<ShiftScore>,
+    #[serde(rename = "elsewhere", skip_serializing_if = "Vec::is_empty")]
+    pub shift_scores: Vec<ShiftScore>,
     /// Measure by which the winner is chosen.
-    pub select: SolverMeasure,
-    /// Fraction of the rarer of two classes, if this fraction determined `select`; otherwise
+    #[serde(rename = "select")]
+    pub measure: SolverMeasure,
+    /// Fraction of the rarer of two classes, if this fraction determined `measure`; otherwise
     /// `None`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rarer: Option<f64>,
+    #[serde(rename = "rarer", skip_serializing_if = "Option::is_none")]
+    pub rarer_fraction: Option<f64>,
     /// Task, which determines the meaning of an error.
     #[serde(skip)]
     pub task: Task,
@@ -113,19 +114,19 @@ pub struct TuneReport {
     pub passes: u64,
     /// Resources used by the run, and its warnings.
     #[serde(flatten)]
-    pub spent: ResourceReport,
+    pub resources: ResourceReport,
     /// Planned memory of the search, in bytes.
     pub planned_bytes: usize,
 }
 
 impl TuneReport {
-    /// Returns the report of a search whose table has these features; `spent` has the bytes read
-    /// by the search and the fit.
+    /// Returns the report of a search whose table has these features; `resources` has the bytes
+    /// read by the search and the fit.
     pub fn new(
         score: Score,
         selection_result: SelectionResult,
         fit: Option<FitReport>,
-        spent: ResourceReport,
+        resources: ResourceReport,
         features: Vec<String>,
     ) -> Self {
         let SelectionResult {
@@ -133,12 +134,12 @@ impl TuneReport {
             fit: winner,
             metric,
             form,
-            measure: select,
-            rarer_fraction: rarer,
+            measure,
+            rarer_fraction,
             contenders,
             test,
-            random_fold_score: at_random,
-            shift_scores: elsewhere,
+            random_fold_score,
+            shift_scores,
             work,
             history,
             ..
@@ -173,13 +174,13 @@ impl TuneReport {
             kernel: winner.kernel_spec().to_string(),
             metric: metric.map_or(MetricSource::None.to_string(), |_| form),
             scale: search_result.scaling.to_string(),
-            learned: search_result.learned,
+            learned_rounds: search_result.learned_rounds,
             folds: search_result.folds.to_string(),
-            alike: search_result.alike,
-            at_random,
-            elsewhere,
-            select,
-            rarer,
+            target_correlation: search_result.target_correlation,
+            random_fold_score,
+            shift_scores,
+            measure,
+            rarer_fraction,
             task: winner.task().unwrap_or_default(),
             rows,
             contenders,
@@ -188,7 +189,7 @@ impl TuneReport {
             repeat: None,
             history,
             passes: search_result.passes,
-            spent,
+            resources,
             planned_bytes: search_result.planned_bytes,
             fit,
         }
@@ -265,7 +266,7 @@ impl TuneReport {
 
     /// Returns the name of the measure by which solvers were compared.
     fn measure_name(&self) -> &'static str {
-        match (self.select, self.task) {
+        match (self.measure, self.task) {
             (SolverMeasure::Error, Task::Regression) => "mse",
             (SolverMeasure::Error, Task::Ranking) => "wrong pairs",
             (SolverMeasure::Error, _) => "error rate",
@@ -298,19 +299,19 @@ impl TuneReport {
     /// Formats the error on the test rows.
     fn format_test_error(&self) -> Option<String> {
         let score = self.test.as_ref()?;
-        let (rows, others) = (format_count(score.rows), format_count(score.learned_from));
+        let (rows, others) = (format_count(score.rows), format_count(score.training_rows));
         let rank = format_count(score.rank as u64);
         Some(format!(
             "{} ({rows} rows of the sample; learned from the other {others}, at rank {rank}){}",
             self.format_errors(score),
-            if self.elsewhere.is_empty() { "" } else { ", for new rows like those of the table" }
+            if self.shift_scores.is_empty() { "" } else { ", for new rows like those of the table" }
         ))
     }
 
     /// Describes the criteria (the folds, and the measure of the solvers), with reasons and
     /// alternatives.
     fn criteria(&self) -> Vec<(&'static str, String)> {
-        let folds = match (self.alike, self.folds.parse::<usize>()) {
+        let folds = match (self.target_correlation, self.folds.parse::<usize>()) {
             (Some(correlation), _) => format!(
                 "{} (contiguous folds), because consecutive rows have similar targets (correlation {correlation:.2})",
                 self.folds
@@ -319,12 +320,12 @@ impl TuneReport {
             (None, Err(_)) => self.folds.clone(),
         };
         let mut facts = vec![("folds", folds)];
-        facts.extend(self.at_random.as_ref().map(|score| {
+        facts.extend(self.random_fold_score.as_ref().map(|score| {
             let errors = self.format_errors(score);
             ("random folds", format!("{errors} for the chosen model; --folds 5 uses random folds for all choices"))
         }));
-        facts.extend(self.rarer.map(|fraction| {
-            let (measure, percentage) = (self.select, percent(fraction));
+        facts.extend(self.rarer_fraction.map(|fraction| {
+            let (measure, percentage) = (self.measure, percent(fraction));
             (
                 "solvers",
                 format!(
@@ -337,11 +338,11 @@ impl TuneReport {
 
     /// Formats the errors on new rows of other kinds.
     fn other_row_errors(&self) -> impl Iterator<Item = String> {
-        self.elsewhere.iter().map(|ShiftScore { rows, folds, apart, .. }| {
+        self.shift_scores.iter().map(|ShiftScore { rows, folds, score, .. }| {
             let how = folds
                 .as_ref()
                 .map_or(String::new(), |folds| format!("; --folds {folds} selects the model for such rows"));
-            format!("on {rows}: {}{how}", self.format_errors(apart))
+            format!("on {rows}: {}{how}", self.format_errors(score))
         })
     }
 
@@ -366,7 +367,7 @@ impl TuneReport {
     /// Returns the title of the grid of kernels.
     fn grid_title(&self) -> String {
         let what = match self.score {
-            Score::Cv if !self.learned.is_empty() => {
+            Score::Cv if !self.learned_rounds.is_empty() => {
                 return "lowest cross-validated mse of each kernel over its rounds".to_string();
             }
             Score::Cv => "lowest cross-validated mse",
@@ -436,7 +437,7 @@ impl fmt::Display for TuneReport {
         let best_cell = self.rows.iter().rfind(|row| row.best && row.kept).map(|row| row.cell);
         let rank = best_cell.map(|best| ("rank", format_count(best.rank as u64)));
         let lambda = best_cell.and_then(|best| best.lambda).map(|lambda| ("lambda", shortest_number(lambda)));
-        let [time, _, memory] = self.spent.facts(None, None);
+        let [time, _, memory] = self.resources.facts(None, None);
         let facts = std::iter::once(("kernel", self.kernel.clone())).chain(rank).chain(lambda).chain([time, memory]);
         write!(f, "{}", table::facts(facts))
     }

@@ -31,7 +31,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let night: Vec<f64> = hours.iter().map(|hour| f64::from(u8::from(hour % 24.0 < 6.0))).collect();
     let fit = Fit::ridge().scaling("none".parse()?).kernel("power(daily(), degree=9)".parse()?).rank(40);
     let fit = fit.landmarks(LandmarkSource::Scheme("half".into()));
-    let fitted = fit.on(&kstore::Table::from_rows(&hours, 1, &night)?, &["y"], &Run::new())?;
+    let fitted = fit.fit_table(&kstore::Table::from_rows(&hours, 1, &night)?, &["y"], &Run::new())?;
     let model = Predictor::from_bytes(&Predictor::new(fitted.model)?.to_bytes()?)?;
     let mut out = [0.0; 2];
     model.predict(&[3003.0, 3012.0], &mut out)?;

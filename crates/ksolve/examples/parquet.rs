@@ -26,7 +26,7 @@ fn main() -> ksolve::Result<()> {
     let cancel = CancelToken::new(); // another thread may call cancel.cancel()
     let run = Run::new().memory(512 << 20).observer(&Say).cancel_token(cancel);
     let fit = Fit::ridge().rank(500).set("folds", "blocks:5");
-    let fitted = fit.on(&Table::open(files)?, &[target.as_str()], &run)?;
+    let fitted = fit.fit_table(&Table::open(files)?, &[target.as_str()], &run)?;
     println!("rank {}, lambda {:?}, {:?}", fitted.report.rank, fitted.report.lambda, fitted.report.certificate);
     println!("peak {}", budget::peak_rss().map_or("unknown".to_string(), budget::format_bytes));
     Ok(())

@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     merge(&[path("rest"), path("first")], &[], &path("all"))?;
     job.solve(&path("all"), &run)?.save(&path("model"))?;
-    fit.on(&table(0, x.len())?, &["y"], &run)?.save(&path("whole"))?;
+    fit.fit_table(&table(0, x.len())?, &["y"], &run)?.save(&path("whole"))?;
     assert!(std::fs::read(path("model"))? == std::fs::read(path("whole"))?);
     Ok(())
 }

@@ -72,15 +72,15 @@ pub struct CoordinateModel {
 /// ```
 /// use ksolve::coordinates::{CoordinateOptions, MatrixKind, coordinates};
 /// // four points on a line, by their distances
-/// let at = [0.0, 1.0, 3.0, 7.0f64];
-/// let d: Vec<f64> = at.iter().flat_map(|a| at.iter().map(move |b| (a - b).abs())).collect();
+/// let xs = [0.0, 1.0, 3.0, 7.0f64];
+/// let d: Vec<f64> = xs.iter().flat_map(|a| xs.iter().map(move |b| (a - b).abs())).collect();
 /// let table = kstore::Table::from_rows(&d, 4, &[0.0; 4])?;
 /// let selection = kstore::Selection { features: vec!["x*".into()], ..Default::default() };
 /// let selected = table.select(&selection)?;
 /// let kind = MatrixKind::Distances;
 /// let options = CoordinateOptions { kind, rank: 3, tolerance: 1e-9, seed: 0 };
-/// let placed = coordinates(&selected, &options, &ksolve::job::Run::new())?;
-/// assert!(placed.pivots.len() == 1 && placed.trace_error < 1e-9);
+/// let fitted = coordinates(&selected, &options, &ksolve::job::Run::new())?;
+/// assert!(fitted.pivots.len() == 1 && fitted.trace_error < 1e-9);
 /// # Ok::<(), ksolve::Error>(())
 /// ```
 ///
@@ -92,12 +92,13 @@ pub fn coordinates(selected: &SelectedTable, options: &CoordinateOptions, run: &
     let n = selected.shape().inputs;
     let workers = run.workers();
     let max_rank = rank.min(n);
-    let plan_bytes = (8 * n * n, 8 * max_rank * (2 * n + max_rank) + 8 * (max_rank + 1) * n);
+    let matrix_bytes = 8 * n * n;
+    let coordinate_bytes = 8 * max_rank * (2 * n + max_rank) + 8 * (max_rank + 1) * n;
     let plan = MemoryPlan::for_process("the coordinates", run.memory_budget(), workers.threads(), 0);
     let source = selected.rows::<f64>(ReadSettings::default())?;
-    let reading_bytes = RowSource::<f64>::footprint(&source).bytes_for(TILE_ROWS);
-    let plan = plan.term("the matrix", plan_bytes.0, "use fewer objects").term("rows that are read", reading_bytes, "");
-    plan.term("coordinates", plan_bytes.1, "lower `rank`").check()?;
+    let reading_bytes = RowSource::<f64>::footprint(&source).bytes_for(READ_TILE_ROWS);
+    let plan = plan.term("the matrix", matrix_bytes, "use fewer objects").term("rows that are read", reading_bytes, "");
+    plan.term("coordinates", coordinate_bytes, "lower `rank`").check()?;
     let stage_recorder = run.stage_recorder();
     let matrix = load_matrix(&source, selected, kind, &stage_recorder)?;
     let entry = |i: u64, j: u64| {
@@ -132,7 +133,7 @@ pub fn coordinates(selected: &SelectedTable, options: &CoordinateOptions, run: &
         return Err(Error::option("features", format!("{n} columns"), why));
     }
     Ok(CoordinateModel {
-        model: build_model(selected, options, &cholesky, (means, first_distances)),
+        model: build_model(selected, options, &cholesky, means.as_deref(), &first_distances),
         pivots: cholesky.pivots,
         trace_error: cholesky.trace_error,
     })
@@ -164,7 +165,7 @@ fn load_matrix(
     let n = selected.shape().inputs;
     let mut values = Vec::with_capacity(n * n);
     let observer = stage_observer.start_stage("the matrix", selected.row_count_if_known());
-    let (mut cursor, mut tile) = (source.open(source.range())?, RowBuf::new(TILE_ROWS));
+    let (mut cursor, mut tile) = (source.open(source.range())?, RowBuf::new(READ_TILE_ROWS));
     while values.len() <= n * n && cursor.next(&mut tile)? {
         values.extend_from_slice(&tile.x);
         observer.advance(tile.row_numbers.len() as u64);
@@ -208,7 +209,7 @@ fn load_matrix(
 }
 
 /// Number of rows that are read at once.
-const TILE_ROWS: usize = 256;
+const READ_TILE_ROWS: usize = 256;
 
 /// Largest accepted difference of the entries (i, j) and (j, i), relative to the largest entry. It
 /// allows for the rounding of numbers that were written in f32.
@@ -221,19 +222,20 @@ fn build_model(
     selected: &SelectedTable,
     &CoordinateOptions { kind, tolerance, seed, .. }: &CoordinateOptions,
     cholesky: &PartialCholesky,
-    (means, first_distances): (Option<Vec<f64>>, Vec<f64>),
+    means: Option<&[f64]>,
+    first_distances: &[f64],
 ) -> Model<f64> {
     let (n, r) = (selected.shape().inputs, cholesky.pivots.len());
     let mut inverse_factor = Mat::<f64>::identity(r, r);
     // if the coordinates are centred, the rows of L are the coordinates of the pivots plus the
     // means
-    let lower = match &means {
+    let lower = match means {
         Some(means) => Mat::from_fn(r, r, |i, j| cholesky.factor[(cholesky.pivots[i] as usize, j)] + means[j]),
         None => cholesky.lower(),
     };
     solve_lower_triangular_in_place(lower.as_ref(), inverse_factor.as_mut(), faer::Par::Seq);
     let row_sums: Vec<f64> = (0..r).map(|k| inverse_factor.row(k).iter().sum()).collect();
-    let (m, coefficients, intercept) = match &means {
+    let (m, coefficients, intercept) = match means {
         None => (r, inverse_factor.transpose().to_owned(), vec![0.0; r]),
         Some(means) => {
             let coefficients =
@@ -248,7 +250,7 @@ fn build_model(
     let section_columns = cholesky.pivots.iter().map(|pivot| *pivot as usize).chain(means.is_some().then_some(0));
     section_columns.enumerate().for_each(|(l, column)| points[l * n + column] = 1.0);
     let row_numbers = cholesky.pivots.iter().copied().chain(means.is_some().then_some(0)).collect();
-    let squared = kind == MatrixKind::Distances;
+    let are_squared = kind == MatrixKind::Distances;
     let certificate = Certificate {
         trace_error: cholesky.trace_error,
         overshoot: 0.0,
@@ -257,7 +259,7 @@ fn build_model(
     let metadata = ModelMetadata {
         task: Task::Components,
         solver: FEATURES_SOLVER.to_string(),
-        kernel: if squared { "polynomial(degree=2, gamma=1, c0=0)" } else { "linear()" }.to_string(),
+        kernel: if are_squared { "polynomial(degree=2, gamma=1, c0=0)" } else { "linear()" }.to_string(),
         precision: "f64".to_string(),
         map: "nystrom".to_string(),
         rank: r,

@@ -40,7 +40,7 @@ pub(crate) fn curve(py: Python<'_>, curve: &str, table: &Table, show: Option<Py<
     let request: CurveRequest = parse_json(curve)?;
     let run = request.run.run(None)?;
     let cells = run_watched(py, show, |progress| {
-        let selected = run.resolve_categories(&table.0.select(&request.rows)?)?;
+        let selected = run.resolve_categories(&table.table.select(&request.rows)?)?;
         let (options, precision) = (curve_options(&request, &selected)?, request.precision.parse::<ElementType>()?);
         let run = progress.attach_to(&run);
         match precision {

@@ -72,8 +72,8 @@ impl<T> BorrowedArray<T> {
         }
         // SAFETY: numpy allocated `length` numbers from `start`; `_owner` keeps them alive and
         // `_pins` keep them in place. `new` has checked the alignment for the array's own type.
-        // Only the functions below create a `Borrowed`: of bytes, of the array's own type, and of
-        // u32 for i32, which has the same size and alignment and for which every bit pattern is
+        // Only the functions below create a `BorrowedArray`: of bytes, of the array's own type, and
+        // of u32 for i32, which has the same size and alignment and for which every bit pattern is
         // valid.
         unsafe { std::slice::from_raw_parts(self.start, self.length) }
     }

@@ -12,8 +12,8 @@ use serde_json::Value;
 pub(crate) struct Job {
     pub(crate) fit: Fit,
     pub(crate) run: ResourceRequest,
-    /// Whether the job has a metric, and whether it has landmarks.
-    pub(crate) has: (bool, bool),
+    pub(crate) has_metric: bool,
+    pub(crate) has_landmarks: bool,
 }
 
 impl Job {
@@ -21,9 +21,9 @@ impl Job {
     pub(crate) fn parse(text: &str) -> PyResult<Self> {
         let mut fields: serde_json::Map<String, Value> = parse_json(text)?;
         let has = |name| fields.get(name).is_some_and(|value: &Value| !value.is_null());
-        let has = (has("metric"), has("landmarks"));
+        let (has_metric, has_landmarks) = (has("metric"), has("landmarks"));
         let run = fields.remove("run").map_or(Ok(ResourceRequest::default()), from_json)?;
-        Ok(Self { fit: from_json(fields.into())?, run, has })
+        Ok(Self { fit: from_json(fields.into())?, run, has_metric, has_landmarks })
     }
 }
 
@@ -31,7 +31,7 @@ impl Job {
 pub(crate) fn with_inputs(mut fit: Fit, selected: &SelectedTable, landmarks: Option<&Table>) -> ksolve::Result<Fit> {
     let columns = Selection { features: selected.feature_names(), ..Selection::default() };
     if let Some(table) = landmarks {
-        fit = fit.landmarks(LandmarkSource::Rows(Box::new(table.0.select(&columns)?)));
+        fit = fit.landmarks(LandmarkSource::Rows(Box::new(table.table.select(&columns)?)));
     }
     fit.with_open_files(selected, &TextOptions::default())
 }
@@ -68,23 +68,23 @@ pub(crate) fn fit(
         let run = progress.attach_to(&run);
         let selected = run.resolve_categories(&table.reopen_for(&text_options)?.select(&selection)?)?;
         let column_warnings = progress.warnings();
-        Ok((with_inputs(job.fit.clone(), &selected, landmarks)?.run(&selected, &run)?, column_warnings))
+        let mut fitted = with_inputs(job.fit.clone(), &selected, landmarks)?.run(&selected, &run)?;
+        fitted.report.warnings.splice(0..0, column_warnings);
+        Ok(fitted)
     })?;
     with_report(fitted, table, &run, job.run.threads(), None)
 }
 
-/// Returns the model of a fit, and the reports of the fit and of the choice as JSON; `notes` are
-/// the warnings about columns before the fit.
+/// Returns the model of a fit, and the reports of the fit and of the choice as JSON.
 pub(crate) fn with_report(
-    (mut fitted, column_warnings): (Fitted, Vec<String>),
+    fitted: Fitted,
     table: &Table,
     run: &Run<'_>,
     threads: usize,
     choice: Option<serde_json::Value>,
 ) -> PyResult<(Model, String)> {
-    fitted.report.warnings.splice(0..0, column_warnings);
     let report = &fitted.report;
-    let page = PageContents::of_fit(report, table.0.bytes_read(), run.memory_budget(), threads);
+    let page = PageContents::of_fit(report, table.table.bytes_read(), run.memory_budget(), threads);
     let text = serde_json::json!({
         "report": report,
         "seconds": report.seconds,

@@ -78,7 +78,7 @@ impl Model {
         py.detach(|| self.model()?.save(&path)).map_err(to_py_err)
     }
 
-    /// Returns the metadata of the model (its card) as JSON: options, names, classes.
+    /// Returns the metadata of the model as JSON: options, names, classes.
     fn card(&self) -> PyResult<String> {
         serde_json::to_string(self.predictor.metadata()).map_err(|error| PyValueError::new_err(error.to_string()))
     }
@@ -200,8 +200,8 @@ impl Model {
         PyArray1::from_vec(py, all_probabilities).reshape([scores.shape()[0], classes])
     }
 
-    /// Returns the indices of the predicted classes among the classes of the card, for rows with
-    /// these scores.
+    /// Returns the indices of the predicted classes among the classes of the metadata, for rows
+    /// with these scores.
     fn decide<'py>(&self, py: Python<'py>, scores: PyReadonlyArray2<'py, f64>) -> PyResult<Bound<'py, PyArray1<i64>>> {
         let classes = self.predictor.classes().ok_or_else(|| {
             PyValueError::new_err("the model has no classes; only classifiers have predicted classes")
@@ -397,8 +397,8 @@ impl Model {
         PyArray1::from_vec(py, out).reshape([n, t])
     }
 
-    /// Predicts parts of `each` rows on threads. They end with the call, so that a later fork loses
-    /// none of them.
+    /// Predicts parts of `part_rows` rows on threads. They end with the call, so that a later fork
+    /// loses none of them.
     fn predict_parallel<V: Float>(&self, x: &[V], out: &mut [f64], part_rows: usize) -> ksolve::Result<()> {
         let (d, t) = (self.predictor.feature_count(), self.predictor.output_count());
         if out.len() <= 256 * t {

@@ -21,20 +21,20 @@ pub(crate) struct PageContents {
 impl PageContents {
     /// Returns the page of a fit that was run in this process.
     pub(crate) fn of_fit(report: &job::FitReport, bytes_read: u64, memory: usize, threads: usize) -> Self {
-        let spent = ResourceReport {
+        let resources = ResourceReport {
             seconds: report.seconds.clone(),
             bytes_read,
             peak_rss_bytes: kstore::budget::peak_rss(),
             memory_budget_bytes: memory,
             warnings: report.warnings.clone(),
         };
-        let report = FitReport { verbosity: Verbosity::Quiet, ..FitReport::new(report.clone(), spent, threads) };
+        let report = FitReport { verbosity: Verbosity::Quiet, ..FitReport::new(report.clone(), resources, threads) };
         let page = report.page();
         let sections = page.sections.into_iter().map(|section| (section.title, section.body)).collect();
         Self { title: page.title, subtitle: page.subtitle, sections }
     }
 
-    /// Returns the page of a loaded model: the contents of its card.
+    /// Returns the page of a loaded model: its metadata.
     pub(crate) fn of_metadata(metadata: &ModelMetadata) -> Self {
         let mut entries = vec![("kernel", metadata.kernel.to_string()), ("rank", format_count(metadata.rank as u64))];
         entries.extend(metadata.lambda.map(|lambda| ("lambda", number(lambda, 3))));

@@ -63,9 +63,13 @@ impl CompressedRows {
         self.starts.len() - 1
     }
 
-    /// Returns the rows starting at `first`.
-    fn rows_from(&self, first: usize) -> SparseRows<'_> {
-        SparseRows { starts: &self.starts[first..], indices: self.indices.as_slice(), values: self.values.as_slice() }
+    /// Returns the rows starting at `first_row`.
+    fn rows_from(&self, first_row: usize) -> SparseRows<'_> {
+        SparseRows {
+            starts: &self.starts[first_row..],
+            indices: self.indices.as_slice(),
+            values: self.values.as_slice(),
+        }
     }
 
     /// Returns the number of columns, and the number of entries of the longest row.
@@ -186,7 +190,7 @@ struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    /// Advances by at most `most` rows, and returns their number.
+    /// Advances by at most `max_rows` rows, and returns their number.
     fn advance_rows(&mut self, max_rows: u64) -> usize {
         let rows = (self.remaining.end - self.remaining.start).min(max_rows) as usize;
         self.first_row = self.remaining.start as usize;

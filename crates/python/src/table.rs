@@ -23,7 +23,10 @@ use std::sync::Arc;
 /// Rows for training or prediction: an array, an Arrow stream, or files.
 #[pyclass(frozen, module = "kmill._kmill")]
 #[derive(Debug)]
-pub(crate) struct Table(pub(crate) kstore::Table, Source);
+pub(crate) struct Table {
+    pub(crate) table: kstore::Table,
+    source: Source,
+}
 
 /// Names of the feature columns, number of features, number of rows or the sum of their weights,
 /// and the variance.
@@ -65,7 +68,7 @@ impl Table {
         }
         let x = Features::Dense(bytes, element);
         let extra_columns = convert_columns(&more, shape[0])?;
-        Ok(Self(Self::from_features(x, names, shape[0], extra_columns), Source::Array))
+        Ok(Self { table: Self::from_features(x, names, shape[0], extra_columns), source: Source::Array })
     }
 
     /// Returns a table of compressed sparse rows, read in place, and further columns as in
@@ -100,7 +103,7 @@ impl Table {
                 extra_columns.clone(),
             ),
         };
-        Ok(Self(dense, Source::Sparse(rows, sparse, extra_columns)))
+        Ok(Self { table: dense, source: Source::Sparse(rows, sparse, extra_columns) })
     }
 
     /// Returns a table of an object with `__arrow_c_stream__`. Its batches are kept, because a
@@ -116,7 +119,7 @@ impl Table {
 
     /// Returns the table of a stream with further columns.
     fn with_columns(&self, more: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<Self> {
-        let Source::Stream(batches) = &self.1 else {
+        let Source::Stream(batches) = &self.source else {
             return Err(PyTypeError::new_err("columns can be added to the table of a stream only"));
         };
         let extra_columns = convert_columns(&more, batches.iter().map(RecordBatch::num_rows).sum())?;
@@ -147,7 +150,7 @@ impl Table {
         let types = types.into_iter().map(|(name, kind)| Ok((name, kind.parse::<ColumnType>().map_err(to_py_err)?)));
         let options = TextOptions::default().types(types.collect::<PyResult<_>>()?).missing_words(missing_words);
         let table = py.detach(|| kstore::Table::open_with(&paths, &options)).map_err(to_py_err)?;
-        Ok(Self(table, Source::Files(paths)))
+        Ok(Self { table, source: Source::Files(paths) })
     }
 
     /// Returns the names of the feature columns of a selection, the number of features, and the
@@ -166,9 +169,9 @@ impl Table {
         let selection = Selection { sparse: true, weight: weights, ..parse_json(rows)? };
         let run = parse_json::<ResourceRequest>(run)?;
         let (threads, run) = (run.threads(), run.run(None)?);
-        let selected = self.0.select(&selection).map_err(to_py_err)?;
+        let selected = self.table.select(&selection).map_err(to_py_err)?;
         let selected = py.detach(|| run.resolve_categories(&selected)).map_err(to_py_err)?;
-        let variance = match &self.1 {
+        let variance = match &self.source {
             _ if !variance => None,
             Source::Sparse(rows, _, more) if TextOptions::default().prefer_sparse().keeps_sparse(rows.shape()) => {
                 let column = more.iter().find(|(name, _)| Some(name) == selection.weight.as_ref());
@@ -187,7 +190,8 @@ impl Table {
         let sums_weights = selected.is_weighted() && !selected.is_filtered() && selected.missing() != Missing::Drop;
         let total_weight = match selected.row_count_if_known() {
             None if sums_weights => {
-                let weights = self.0.select(&Selection { without_features: true, ..selection }).map_err(to_py_err)?;
+                let weights =
+                    self.table.select(&Selection { without_features: true, ..selection }).map_err(to_py_err)?;
                 let moments = run_watched(py, None, |progress| Ok(statistics(&weights, threads, progress)?))?;
                 moments.weights.first().map(|weights| weights.weight_sum)
             }
@@ -199,47 +203,52 @@ impl Table {
     /// Number of rows.
     #[getter]
     fn rows(&self) -> u64 {
-        self.0.stored_rows()
+        self.table.stored_rows()
     }
 
     /// Name and kind of each column, and whether it is a feature by default.
     #[getter]
     fn columns(&self) -> Vec<(String, String, bool)> {
         let is_feature = |kind: &Kind| kind.is_direct_feature() || *kind == Kind::Text;
-        let columns = self.0.schema().columns.iter();
+        let columns = self.table.schema().columns.iter();
         columns.map(|column| (column.name.clone(), column.kind.to_string(), is_feature(&column.kind))).collect()
     }
 }
 
 impl Table {
-    fn from_features(x: Features, names: Vec<String>, rows: usize, more: Vec<(String, ArrayRef)>) -> kstore::Table {
-        kstore::Table::from_file("X", Arc::new(ArrayRows::new(x, names, rows as u64, more)))
+    fn from_features(
+        x: Features,
+        names: Vec<String>,
+        rows: usize,
+        extra_columns: Vec<(String, ArrayRef)>,
+    ) -> kstore::Table {
+        kstore::Table::from_file("X", Arc::new(ArrayRows::new(x, names, rows as u64, extra_columns)))
     }
 
     fn from_record_batches(batches: Vec<RecordBatch>) -> PyResult<Self> {
         let table = kstore::Table::from_batches(batches.clone()).map_err(to_py_err)?;
-        Ok(Self(table, Source::Stream(batches)))
+        Ok(Self { table, source: Source::Stream(batches) })
     }
 
     /// Returns the table in the form that these options require: with sparse or dense rows, or with
     /// files read again.
     pub(crate) fn reopen_for(&self, options: &TextOptions) -> kstore::Result<kstore::Table> {
-        match &self.1 {
+        match &self.source {
             Source::Sparse(rows, sparse, _) if options.keeps_sparse(rows.shape()) => Ok(sparse.clone()),
             // svmlight files have no types and words, and a model brings its own
             Source::Files(paths)
-                if options.has_reading() || self.0.format() == "svmlight" && *options != TextOptions::default() =>
+                if options.has_reading() || self.table.format() == "svmlight" && *options != TextOptions::default() =>
             {
                 kstore::Table::open_with(paths, options)
             }
-            _ => Ok(self.0.clone()),
+            _ => Ok(self.table.clone()),
         }
     }
 }
 
 /// Converts further columns, by name, of `rows` values each.
-fn convert_columns(more: &[(String, Bound<'_, PyAny>)], rows: usize) -> PyResult<Vec<(String, ArrayRef)>> {
-    more.iter().map(|(name, values)| Ok((name.clone(), convert_column(values, rows)?))).collect()
+fn convert_columns(columns: &[(String, Bound<'_, PyAny>)], rows: usize) -> PyResult<Vec<(String, ArrayRef)>> {
+    columns.iter().map(|(name, values)| Ok((name.clone(), convert_column(values, rows)?))).collect()
 }
 
 /// Returns the variance of all feature values together, like numpy's `X.var()`.

@@ -71,7 +71,8 @@ pub(crate) fn tune(
     landmarks: Option<&Table>,
     show: Option<Py<PyAny>>,
 ) -> PyResult<(Model, String)> {
-    let (job, search): (Job, SearchRequest) = (Job::parse(job)?, parse_json(search)?);
+    let job = Job::parse(job)?;
+    let search: SearchRequest = parse_json(search)?;
     let tune = search.tune(&job, landmarks.is_some()).map_err(to_py_err)?;
     let default_fit = tune.fit_with_defaults();
     let selection = default_fit.selection(default_fit.row_selection()).map_err(to_py_err)?;
@@ -79,21 +80,18 @@ pub(crate) fn tune(
     let run = job.run.run(scratch.as_ref())?;
     let (fitted, selection_result, warnings) = run_watched(py, show, |progress| {
         let run = progress.attach_to(&run);
-        let selected = run.resolve_categories(&table.0.select(&selection)?)?;
+        let selected = run.resolve_categories(&table.table.select(&selection)?)?;
         let column_warnings = progress.warnings();
         let time_budget = TimeBudget::new(search.time());
         let listener = TuneListener { progress, time_budget: &time_budget, warnings: Mutex::new(Vec::new()) };
         let fit = tune.for_features(default_fit, selected.shape().inputs);
         let base = with_inputs(fit, &selected, landmarks)?;
-        let (fitted, selection_result) = match base.element_type() {
+        let (mut fitted, selection_result) = match base.element_type() {
             ElementType::F32 => search_and_fit::<f32>(&tune, &base, &selected, &run, &listener),
             ElementType::F64 => search_and_fit::<f64>(&tune, &base, &selected, &run, &listener),
         }?;
-        Ok((
-            (fitted, column_warnings),
-            selection_result,
-            listener.warnings.into_inner().unwrap_or_else(PoisonError::into_inner),
-        ))
+        fitted.report.warnings.splice(0..0, column_warnings);
+        Ok((fitted, selection_result, listener.warnings.into_inner().unwrap_or_else(PoisonError::into_inner)))
     })?;
     let test =
         selection_result.test.as_ref().map(|test| serde_json::json!({"apart": test.score, "seconds": test.seconds}));
@@ -104,7 +102,7 @@ pub(crate) fn tune(
         "metric": selection_result.metric.is_some().then_some(&selection_result.form),
         "scale": selection_result.search.scaling.to_string(),
         "folds": selection_result.search.folds.to_string(),
-        "alike": selection_result.search.alike,
+        "alike": selection_result.search.target_correlation,
         "at_random": selection_result.random_fold_score,
         "elsewhere": selection_result.shift_scores,
         "select": selection_result.measure,
@@ -123,14 +121,19 @@ impl SearchRequest {
         self.time.filter(|time| time.is_finite() && *time > 0.0).map(Duration::from_secs_f64)
     }
 
-    /// Returns the search; `has_landmarks` is true if the job has a table of landmarks.
-    fn tune(&self, job: &Job, has_landmarks: bool) -> ksolve::Result<Tune> {
-        let (metric, landmarks) = job.has;
+    /// Returns the search; `has_landmark_table` is true if the job has a table of landmarks.
+    fn tune(&self, job: &Job, has_landmark_table: bool) -> ksolve::Result<Tune> {
         // a named kernel is passed as the only entry of `kernels`
-        let landmarks = landmarks || has_landmarks;
-        let fixed_parts = FixedParts { kernel: false, metric, landmarks, scaling: !self.scalings };
-        let mut tune =
-            Tune::new(&self.solver, job.fit.clone()).fixed(fixed_parts).score(self.score.parse()?).sample(self.sample);
+        let fixed_parts = FixedParts {
+            kernel: false,
+            metric: job.has_metric,
+            landmarks: job.has_landmarks || has_landmark_table,
+            scaling: !self.scalings,
+        };
+        let mut tune = Tune::new(&self.solver, job.fit.clone())
+            .keep_fixed(fixed_parts)
+            .score(self.score.parse()?)
+            .sample(self.sample);
         if let Some(kernels) = &self.kernels {
             tune = tune.kernels(kernels.iter().map(|text| Kernel::parse(text)).collect::<Result<_, _>>()?);
         }
@@ -156,10 +159,10 @@ fn search_and_fit<T: Real>(
     listener: &TuneListener<'_>,
 ) -> ksolve::Result<(Fitted, SelectionResult)> {
     let options = tune.options(base, selected)?;
-    let build_final_fit = |chosen: &SelectionResult| {
-        tune.final_fit(chosen, Some(listener.time_budget), selected, run, &Ok).map(|(fit, _)| fit)
+    let build_final_fit = |selection_result: &SelectionResult| {
+        tune.final_fit(selection_result, Some(listener.time_budget), selected, run, &Ok).map(|(fit, _)| fit)
     };
-    let model_selection = tune.model_selection((base, &options), (selected, run), listener, &build_final_fit);
+    let model_selection = tune.model_selection(base, &options, selected, run, listener, &build_final_fit);
     let selection_result = model_selection.run::<T>(&mut SearchJournal::open(None)?)?;
     Ok((selection_result.fit.run(selected, run)?, selection_result))
 }

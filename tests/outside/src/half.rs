@@ -12,12 +12,12 @@ pub(crate) static SCHEME: Scheme = Scheme::new("half", "half by residual, half b
 impl<T: Real> LandmarkRule<T> for Half {
     fn select(
         &self,
-        rows: &TableScan<'_, T>,
+        scan: &TableScan<'_, T>,
         kernel: &Arc<dyn AnyKernel>,
         m: usize,
         seed: u64,
     ) -> Result<LandmarkSet<T>> {
-        let more = Uniform.select(rows, kernel, m - m / 2, seed)?;
-        Ok(RpCholesky.select(rows, kernel, m / 2, seed)?.concat(more))
+        let uniform_half = Uniform.select(scan, kernel, m - m / 2, seed)?;
+        Ok(RpCholesky.select(scan, kernel, m / 2, seed)?.concat(uniform_half))
     }
 }

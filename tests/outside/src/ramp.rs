@@ -2,7 +2,7 @@
 
 use kmill::generators::{Generator, Target};
 
-pub(crate) static RAMP: &Generator = &Generator::new("ramp", "a straight line", 1, Target::Number, |recipe, row, x| {
-    x[0] = row as f64 / recipe.rows as f64;
+pub(crate) static RAMP: &Generator = &Generator::new("ramp", "a straight line", 1, Target::Number, |spec, row, x| {
+    x[0] = row as f64 / spec.rows as f64;
     10.0 + 2.0 * x[0]
 });

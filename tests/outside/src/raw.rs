@@ -59,14 +59,14 @@ impl TableFile for RawFile {
         &'a self,
         columns: &[usize],
         rows: Range<u64>,
-        read: &Arc<AtomicU64>,
+        bytes_read: &Arc<AtomicU64>,
     ) -> Result<Box<dyn FileCursor + 'a>> {
-        read.fetch_add((rows.end - rows.start) * self.stride() as u64, Ordering::Relaxed);
+        bytes_read.fetch_add((rows.end - rows.start) * self.stride() as u64, Ordering::Relaxed);
         Ok(Box::new(RawCursor {
             file: self,
             columns: columns.to_vec(),
-            rows: Some(rows.clone()),
-            first: rows.start as usize,
+            pending_rows: Some(rows.clone()),
+            first_row: rows.start as usize,
         }))
     }
 }
@@ -75,17 +75,17 @@ impl TableFile for RawFile {
 struct RawCursor<'a> {
     file: &'a RawFile,
     columns: Vec<usize>,
-    rows: Option<Range<u64>>,
-    first: usize,
+    pending_rows: Option<Range<u64>>,
+    first_row: usize,
 }
 
 impl FileCursor for RawCursor<'_> {
     fn advance(&mut self) -> Result<usize> {
-        Ok(self.rows.take().map_or(0, |rows| (rows.end - rows.start) as usize))
+        Ok(self.pending_rows.take().map_or(0, |rows| (rows.end - rows.start) as usize))
     }
     fn view(&self, index: usize) -> Result<ColumnView<'_>> {
         let stride = self.file.stride();
-        let bytes = &self.file.bytes[self.first * stride..];
+        let bytes = &self.file.bytes[self.first_row * stride..];
         let strided = StridedColumn { bytes, element: Element::F64, offset: 8 * self.columns[index], stride };
         Ok(ColumnView { values: Values::Strided(strided), nulls: None })
     }

@@ -15,14 +15,14 @@ pub(crate) static FAMILY: StatisticFamily = StatisticFamily {
     measure: MeasurePair(measure, measure),
 };
 
-fn measure<T: Real>(data: &FitData<'_, T>, first: SplitPoint, _: usize) -> Result<TestStatistic> {
+fn measure<T: Real>(data: &FitData<'_, T>, first_rows: SplitPoint, _: usize) -> Result<TestStatistic> {
     let (features, _) = StoredFeatures::gather(data, GatherOptions::default())?;
-    let sizes = [first as f64, (features.n - first) as f64];
+    let sizes = [first_rows as f64, (features.n - first_rows) as f64];
     let mut difference = vec![0.0; features.p];
     let observer = data.resources.stage_observer.start_stage("means", None);
     features.visit(&*observer, |tile| {
         for i in 0..tile.row_count() {
-            let factor = if tile.first_row + i < first { 1.0 / sizes[0] } else { -1.0 / sizes[1] };
+            let factor = if tile.first_row + i < first_rows { 1.0 / sizes[0] } else { -1.0 / sizes[1] };
             difference.iter_mut().zip(tile.row(i)).for_each(|(sum, phi)| *sum += factor * phi.to_f64());
         }
         Ok(())

@@ -28,8 +28,8 @@ struct Step {
 }
 
 impl<T: Real> Solver<T> for Step {
-    fn plan(&self, plan: MemoryPlan, shape: &ProblemSize, _: PassShape) -> MemoryPlan {
-        plan.term("gradient", 8 * shape.map.p * shape.t, "lower `rank`")
+    fn plan(&self, plan: MemoryPlan, size: &ProblemSize, _: PassShape) -> MemoryPlan {
+        plan.term("gradient", 8 * size.map.p * size.t, "lower `rank`")
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {

@@ -223,7 +223,7 @@ fn leaves_of_classes_and_several_targets_and_of_one_leaf() {
     assert_eq!(model(&one).leaves.as_ref().unwrap().row_counts, [1200]);
     // two targets are learned like each alone
     let wide: Rows = x.iter().zip(&y).map(|(x, y)| vec![x[0], x[1], -y]).collect();
-    let both = fit(20, 400).on(&table(&wide, &y), &["y", "x2"], &Run::new().memory(1 << 30)).unwrap();
+    let both = fit(20, 400).fit_table(&table(&wide, &y), &["y", "x2"], &Run::new().memory(1 << 30)).unwrap();
     let predictor = Predictor::new(both.model).unwrap();
     let mut out = vec![0.0; 2400];
     predictor.predict(&x.concat(), &mut out).unwrap();

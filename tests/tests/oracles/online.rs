@@ -189,7 +189,7 @@ fn several_targets_are_learned_as_each_alone() {
     let wide: Rows = x.iter().zip(&other).map(|(x, other)| vec![x[0], x[1], *other]).collect();
     for rule in ["rls", "lms"] {
         let fit = fit("online", 500, 30).set("rule", rule);
-        let both = fit.on(&table(&wide, &y), &["y", "x2"], &Run::new().memory(1 << 30)).unwrap();
+        let both = fit.fit_table(&table(&wide, &y), &["y", "x2"], &Run::new().memory(1 << 30)).unwrap();
         let error = running(&both)[0];
         let both = predicted(both, &x);
         let alone = [&y, &other].map(|y| run(&fit, &table(&x, y), 1).unwrap());

@@ -189,7 +189,7 @@ fn a_registered_kernel_and_scheme_fit_save_load_and_predict() {
     let path = folder.path().join("own.safetensors");
     let fit = |precision, kernel: &str| {
         let fit = Fit::ridge().kernel(kernel.parse().unwrap()).rank(90).set("lambda", 1e-4).precision(precision);
-        fit.landmarks(LandmarkSource::Scheme("every_seventh".into())).on(&table, &["y"], &Run::new()).unwrap()
+        fit.landmarks(LandmarkSource::Scheme("every_seventh".into())).fit_table(&table, &["y"], &Run::new()).unwrap()
     };
     for precision in [ElementType::F64, ElementType::F32] {
         for (own, built_in) in [

@@ -35,7 +35,7 @@ fn waves(folder: &std::path::Path, wave: f64, classes: bool) -> (SelectedTable, 
 }
 
 fn options(task: Task, score: Score) -> TuneOptions {
-    let training = TrainOptions {
+    let train_options = TrainOptions {
         rank: 150,
         ranks: vec![75, 150],
         candidates: Some(2000),
@@ -44,7 +44,7 @@ fn options(task: Task, score: Score) -> TuneOptions {
     };
     let kernels = vec!["gaussian(sigma=median)".parse().unwrap(), "linear()".parse().unwrap()];
     TuneOptions {
-        training,
+        train_options,
         may_use_blocks: false,
         samples_whole_groups: false,
         lambdas: grids::parse_regularisation("lambda", "1e-7..1e-3").unwrap(),
@@ -81,7 +81,7 @@ fn tuned(selected: &SelectedTable, options: &TuneOptions, threads: usize) -> Ker
 /// best cell on all rows, or minus the alignment of the dense kernel matrix of half of the rows.
 fn badness(selected: &SelectedTable, options: &TuneOptions, kernel: &Kernel, points: &Points) -> f64 {
     if options.score == Score::Alignment {
-        return -dense_alignment(kernel, points, options.training.task == Task::Classification);
+        return -dense_alignment(kernel, points, options.train_options.task == Task::Classification);
     }
     let workers = Workers::sequential();
     let resources = Resources {
@@ -92,9 +92,9 @@ fn badness(selected: &SelectedTable, options: &TuneOptions, kernel: &Kernel, poi
         scratch: None,
     };
     let folds = FoldSpec::Random(4);
-    let training = TrainOptions { kernel: kernel.clone(), folds, ..options.training.clone() };
+    let train_options = TrainOptions { kernel: kernel.clone(), folds, ..options.train_options.clone() };
     let ridge = Ridge { lambdas: options.lambdas.clone(), ..Ridge::default() };
-    let trained = train::<f64>(selected, &training, &ridge, &resources).unwrap();
+    let trained = train::<f64>(selected, &train_options, &ridge, &resources).unwrap();
     trained.report.surface.iter().filter_map(|cell| cell.cv_mse).min_by(f64::total_cmp).unwrap()
 }
 

@@ -37,7 +37,7 @@
 //! let x: Vec<f64> = (0..300).map(|i| (i as f64 * 0.37).sin()).collect();
 //! let y: Vec<f64> = x.iter().map(|x| 3.0 * x + 1.0).collect();
 //! let fit = Fit::solver("online")?.rank(20).set("lambda", 1e-8);
-//! let fitted = fit.on(&Table::from_rows(&x, 1, &y)?, &["y"], &Run::new())?;
+//! let fitted = fit.fit_table(&Table::from_rows(&x, 1, &y)?, &["y"], &Run::new())?;
 //! assert!(fitted.report.figures[0].values[0] < 0.1, "{:?}", fitted.report.figures);
 //! # Ok::<(), ksolve::Error>(())
 //! ```

@@ -183,11 +183,11 @@ pub(crate) struct DataArgs {
     pub(crate) select: SelectArgs,
 }
 
-const KEPT: &str = "Missing, NaN or infinite values: keep, error or drop (the row) [default: keep]";
+const MISSING_HELP: &str = "Missing, NaN or infinite values: keep, error or drop (the row) [default: keep]";
 
 /// A table to rewrite.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Table", mut_arg("missing", |arg| arg.value_parser(parse::missing_of_conversion).help(KEPT)))]
+#[command(next_help_heading = "Table", mut_arg("missing", |arg| arg.value_parser(parse::missing_of_conversion).help(MISSING_HELP)))]
 pub(crate) struct ConvertDataArgs {
     /// Target columns, comma-separated; in .npy a file of their own, in .svm the label; FILE.npy
     /// for .npy and .npz tables

@@ -14,7 +14,7 @@ use ksolve::job::{Candidates, ElementType};
 use ksolve::job::{LandmarkSource, MetricSource, Scaling};
 
 /// One-line help of `--kernel`.
-pub(super) const KERNEL: &str =
+pub(super) const KERNEL_HELP: &str =
     "Kernel, such as gaussian(sigma=2), matern(nu=1.5), laplacian or 1 + linear(); --help lists all";
 
 pub(crate) fn kernel_help() -> String {
@@ -75,7 +75,7 @@ pub(crate) struct MapArgs {
     /// several rows: a matrix) [default: none; learn in tune]
     #[arg(long, value_name = "FORM|FILE", value_parser = parse::word::<MetricSource>)]
     pub(crate) metric: Option<MetricSource>,
-    #[arg(long, help = KERNEL, long_help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=auto)", value_parser = parse::kernel)]
+    #[arg(long, help = KERNEL_HELP, long_help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=auto)", value_parser = parse::kernel)]
     pub(crate) kernel: Kernel,
     #[arg(long, help = map_help(), value_name = "MAP", default_value = "nystrom", value_parser = parse::map)]
     pub(crate) map: MapSpec,
@@ -100,7 +100,7 @@ pub(crate) struct MapArgs {
 /// The options of a fit: the solver, its parameters, the table and the feature map.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct JobArgs {
-    #[arg(value_name = "SOLVER", hide_possible_values = true, help = solvers_in_short(), long_help = solvers_help(),
+    #[arg(value_name = "SOLVER", hide_possible_values = true, help = short_solvers_help(), long_help = solvers_help(),
         value_parser = solvers())]
     pub(crate) solver: String,
     #[command(flatten)]
@@ -115,7 +115,7 @@ fn solvers() -> PossibleValuesParser {
     PossibleValuesParser::new(kfit::solver::registry().into_iter().map(|family| family.name))
 }
 
-fn solvers_in_short() -> String {
+fn short_solvers_help() -> String {
     format!("Solver: {}", join_with_commas(kfit::solver::registry().into_iter().map(|family| family.name)))
 }
 

@@ -96,7 +96,7 @@ fn with_short_help(subcommand: Command) -> Command {
     let shorten_arg = |arg: Arg| match arg.get_id().as_str() {
         _ if !has_many => arg,
         id if !is_among(FIRST_OPTIONS, id) => arg.hide(true),
-        "kernel" => arg.help(learn::KERNEL),
+        "kernel" => arg.help(learn::KERNEL_HELP),
         id if SHORT_HELP_ARGS.contains(&id) => arg,
         _ => {
             let text = arg.get_help().map(ToString::to_string).unwrap_or_default();

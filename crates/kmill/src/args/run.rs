@@ -75,17 +75,17 @@ pub(crate) fn resume_mode(resume: bool, fresh: bool) -> ResumeMode {
 pub(crate) struct EngineArgs {
     /// Folder in which processes with the same command share the passes over the rows: any number
     /// of processes, on any number of machines; the model is bit-identical to that of one process
-    #[arg(long, value_name = "DIR")]
-    pub(crate) states: Option<PathBuf>,
+    #[arg(id = "states", long = "states", value_name = "DIR")]
+    pub(crate) shared_folder: Option<PathBuf>,
     /// Time without a heartbeat after which another process counts as dead and its part is repeated
-    #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "90s", requires = "states", hide_short_help = true)]
-    pub(crate) patience: Duration,
+    #[arg(id = "patience", long = "patience", value_name = "TIME", value_parser = parse::duration, default_value = "90s", requires = "states", hide_short_help = true)]
+    pub(crate) heartbeat_timeout: Duration,
 }
 
 impl EngineArgs {
     pub(crate) fn open(&self) -> Result<Option<SharedEngine>> {
-        let open = |folder| Ok(SharedEngine::in_folder(folder)?.with_heartbeat_timeout(self.patience));
-        self.states.as_ref().map(open).transpose()
+        let open = |folder| Ok(SharedEngine::in_folder(folder)?.with_heartbeat_timeout(self.heartbeat_timeout));
+        self.shared_folder.as_ref().map(open).transpose()
     }
 }
 

@@ -13,7 +13,9 @@ const FORMER_FLAGS: [(&str, &str, &str); 1] = [("pairs", "multiclass", "one-vs-o
 
 /// Values given for the parameters of all solvers, by name.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SolverArgs(pub Options);
+pub(crate) struct SolverArgs {
+    pub(crate) options: Options,
+}
 
 /// Returns the option name of a parameter, without leading dashes: `class-weight` for
 /// `class_weight`.
@@ -127,7 +129,7 @@ impl FromArgMatches for SolverArgs {
         };
         let used_flags = FORMER_FLAGS.into_iter().filter(|(flag, ..)| matches.get_flag(flag));
         let options = used_flags.fold(Options::new(), |options, (_, name, value)| options.set(name, value));
-        Ok(Self(distinct_parameters().into_iter().fold(options, add_value)))
+        Ok(Self { options: distinct_parameters().into_iter().fold(options, add_value) })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {

@@ -17,9 +17,17 @@ struct StoredCells {
     cells: Vec<CurveCell>,
 }
 
+/// The path of a file of cells, and the manifest of its curve.
+#[derive(Debug)]
+struct Location {
+    path: PathBuf,
+    manifest: Manifest,
+}
+
 #[derive(Debug)]
 pub(super) struct CellsFile {
-    location: Option<(PathBuf, Manifest)>,
+    /// `None` if the cells are not stored.
+    location: Option<Location>,
     cells: Vec<CurveCell>,
     is_saved: bool,
 }
@@ -34,19 +42,24 @@ impl CellsFile {
     pub(super) fn open(
         output: Option<&Path>,
         manifest: Manifest,
-        resume: ResumeMode,
+        resume_mode: ResumeMode,
         progress: &Progress,
     ) -> Result<Self> {
         let Some(path) = output.map(Self::path) else {
             return Ok(Self { location: None, cells: Vec::new(), is_saved: false });
         };
-        let cells = Self::load_cells(&path, &manifest, resume, progress)?;
+        let cells = Self::load_cells(&path, &manifest, resume_mode, progress)?;
         let is_saved = !cells.is_empty();
-        Ok(Self { location: Some((path, manifest)), cells, is_saved })
+        Ok(Self { location: Some(Location { path, manifest }), cells, is_saved })
     }
 
     /// Returns the stored cells if the curve resumes from them; otherwise none.
-    fn load_cells(path: &Path, manifest: &Manifest, resume: ResumeMode, progress: &Progress) -> Result<Vec<CurveCell>> {
+    fn load_cells(
+        path: &Path,
+        manifest: &Manifest,
+        resume_mode: ResumeMode,
+        progress: &Progress,
+    ) -> Result<Vec<CurveCell>> {
         let reject = |why: &str, remedy: &str| Err(Error::option("--resume", path.display(), why, remedy));
         let move_remedy = "move it, or choose another name for -o";
         if path.is_symlink() {
@@ -55,7 +68,7 @@ impl CellsFile {
         let bytes = match std::fs::read(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                if resume == ResumeMode::Required {
+                if resume_mode == ResumeMode::Required {
                     progress.note(&format!("note: {} does not exist: starting from the beginning", path.display()));
                 }
                 return Ok(Vec::new());
@@ -69,7 +82,7 @@ impl CellsFile {
             (FORMAT_VERSION, difference) => difference,
             (format, _) => Some(format!("it has format {format}, this version reads {FORMAT_VERSION}")),
         };
-        match (difference, resume) {
+        match (difference, resume_mode) {
             (Some(difference), ResumeMode::Required) => {
                 return reject(&difference, "use the command of that curve, or start from the beginning with --fresh");
             }
@@ -99,7 +112,7 @@ impl CellsFile {
     /// Adds cells and writes the file immediately.
     pub(super) fn append(&mut self, cells: Vec<CurveCell>) -> Result<()> {
         self.cells.extend(cells);
-        let Some((path, manifest)) = &self.location else { return Ok(()) };
+        let Some(Location { path, manifest }) = &self.location else { return Ok(()) };
         let stored = StoredCells { format: FORMAT_VERSION, manifest: manifest.clone(), cells: self.cells.clone() };
         let mut file = AtomicFile::create_checkpoint(path)?;
         file.write_all(&serde_json::to_vec(&stored)?).map_err(kstore::Error::io("write", path))?;
@@ -111,7 +124,7 @@ impl CellsFile {
     /// Returns the error to report for a failed curve: an interruption with saved cells becomes
     /// [`Error::Stopped`].
     pub(super) fn explain_error(&self, error: Error, progress: &Progress) -> Error {
-        let Some((path, _)) = self.location.as_ref().filter(|_| self.is_saved) else { return error };
+        let Some(Location { path, .. }) = self.location.as_ref().filter(|_| self.is_saved) else { return error };
         if error.is_interruption() {
             return Error::Stopped { checkpoint: path.clone() };
         }
@@ -123,7 +136,7 @@ impl CellsFile {
     }
 
     pub(super) fn remove(self, progress: &Progress) {
-        if let Some((path, _)) = self.location
+        if let Some(Location { path, .. }) = self.location
             && self.is_saved
             && let Err(error) = std::fs::remove_file(&path)
         {

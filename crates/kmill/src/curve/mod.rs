@@ -29,7 +29,7 @@ use std::path::Path;
 /// to the first output. Processes that share the passes must have the same remaining cells.
 pub(crate) fn run(args: &CurveArgs, run: &RunSettings) -> Result<CurveReport> {
     let kinds = [FileKind::Page, FileKind::Picture, FileKind::Json, FileKind::Table];
-    let remedy = format!("choose a name that ends with {}", request::outputs());
+    let remedy = format!("choose a name that ends with {}", request::output_extensions());
     let outputs = Outputs::new(&args.output, &kinds, "its extension is not that of a report", &remedy)?;
     if let Some(cells_path) = outputs.paths().next().map(CellsFile::path)
         && outputs.paths().any(|path| output::is_same_file(path, &cells_path))
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &CurveArgs, run: &RunSettings) -> Result<CurveReport> {
         return Err(Error::option("--resume", "", "finished cells are stored next to an output", remedy));
     }
     let request = Request::new(args, run)?;
-    output::protect_inputs(outputs.0.iter().map(|(path, _)| path), output::table_files(request.train.table()))?;
+    output::protect_inputs(outputs.files.iter().map(|(path, _)| path), output::table_files(request.train.table()))?;
     match args.precision {
         ElementType::F32 => open_and_run::<f32>(&request, args, run, &outputs),
         ElementType::F64 => open_and_run::<f64>(&request, args, run, &outputs),
@@ -86,7 +86,7 @@ fn run_and_write<T: Real>(
         .map_err(|error| cells.explain_error(error, &run.progress))?;
     let plan = largest_plan(&setting, request)?;
     let report = report::report(request, run, &setting, plan, cells.cells());
-    outputs.0.iter().try_for_each(|(path, kind)| write(&report, path, *kind))?;
+    outputs.files.iter().try_for_each(|(path, kind)| write(&report, path, *kind))?;
     cells.remove(&run.progress);
     Ok(report)
 }

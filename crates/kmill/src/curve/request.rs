@@ -72,7 +72,7 @@ pub(crate) struct CurveArgs {
     /// Type of rows and features: f32 or f64 (sums are f64)
     #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE", help_heading = "Comparison")]
     pub(crate) precision: ElementType,
-    #[arg(short, long, help = format!("Output file of the curve: {}; can be repeated", outputs()), value_name = "OUT", help_heading = "Run")]
+    #[arg(short, long, help = format!("Output file of the curve: {}; can be repeated", output_extensions()), value_name = "OUT", help_heading = "Run")]
     pub(crate) output: Vec<PathBuf>,
     /// Continue with the finished cells of an interrupted curve, next to the first output, and
     /// reject the cells of another curve; without the option the same command continues too
@@ -99,7 +99,7 @@ pub(super) struct Request {
     pub(super) manifest: Manifest,
 }
 
-pub(super) fn outputs() -> String {
+pub(super) fn output_extensions() -> String {
     format!(".html, .svg, .png, .json, {}", output::extensions(OutputKind::Text))
 }
 

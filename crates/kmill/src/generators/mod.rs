@@ -1,10 +1,10 @@
 //! Generated tables. Each row is a pure function of (seed, row number), so a table of any size
-//! streams in the memory of one chunk, and is the same for every chunk size.
+//! streams in the memory of one batch, and is the same for every batch size.
 //!
 //! To add a generator: write a static [`Generator`], and add a line to `GENERATORS`.
 
 mod classes;
-mod imbalanced;
+mod nonuniform;
 mod numeric;
 
 use crate::{Error, Result};
@@ -19,8 +19,8 @@ static GENERATORS: Registry<&Generator> = Registry::new(&[
     &numeric::HIDDEN,
     &classes::MOONS,
     &classes::BLOBS,
-    &imbalanced::SMILE,
-    &imbalanced::ROBSPIRAL,
+    &nonuniform::SMILE,
+    &nonuniform::ROBSPIRAL,
     &classes::PARABOLAS,
     &classes::CIRCLE,
     &numeric::SWISSROLL,
@@ -112,9 +112,9 @@ impl Generator {
         name: &'static str,
         features: usize,
         target: Target,
-        row: fn(&TableSpec, u64, &mut [f64]) -> f64,
+        fill_row: fn(&TableSpec, u64, &mut [f64]) -> f64,
     ) -> Self {
-        Self::new(name, "", features, target, row)
+        Self::new(name, "", features, target, fill_row)
     }
 
     const fn about(self, about: &'static str) -> Self {
@@ -132,9 +132,9 @@ impl Generator {
 }
 
 impl TableSpec {
-    /// Returns a recipe for `generator`. If the number of features or the noise is not given, it is
-    /// the default of the generator. Rejects too few rows or features, and options that the
-    /// generator does not support.
+    /// Returns the table specification for `generator`. If the number of features or the noise is
+    /// not given, it is the default of the generator. Rejects too few rows or features, and options
+    /// that the generator does not support.
     pub(crate) fn new(
         generator: &Generator,
         rows: u64,
@@ -203,12 +203,12 @@ impl TableSpec {
     }
 }
 
-/// Returns point `i` of `points` evenly spaced points from `from` to `to`, both included.
+/// Returns point `i` of `point_count` evenly spaced points from `start` to `end`, both included.
 fn evenly_spaced(i: u64, point_count: u64, start: f64, end: f64) -> f64 {
     if point_count < 2 { start } else { start + (end - start) * (i as f64 / (point_count - 1) as f64) }
 }
 
-/// Fills `x` (row-major) and `y` with rows `first..first + y.len()`.
+/// Fills `x` (row-major) and `y` with rows `first_row..first_row + y.len()`.
 pub(crate) fn fill_rows(generator: &Generator, spec: &TableSpec, first_row: u64, x: &mut [f64], y: &mut [f64]) {
     for ((row, x), y) in (first_row..).zip(x.chunks_exact_mut(spec.features)).zip(y) {
         *y = (generator.fill_row)(spec, row, x);

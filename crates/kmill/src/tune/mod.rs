@@ -74,7 +74,7 @@ pub(crate) struct TuneArgs {
     #[command(flatten)]
     pub(crate) parameters: SolverArgs,
     #[arg(short, long, help = format!("Output file of the model (.safetensors), or of the table of the search: {}; can be repeated. \
-        Without a model, nothing is fitted", tables()), value_name = "MODEL|OUT", required = true, help_heading = "Run")]
+        Without a model, nothing is fitted", table_extensions()), value_name = "MODEL|OUT", required = true, help_heading = "Run")]
     pub(crate) output: Vec<PathBuf>,
     /// Also write an HTML page: the kernels, the solvers and the fit
     #[arg(long, value_name = "FILE.html", help_heading = "Run")]
@@ -103,7 +103,7 @@ pub(crate) fn run(args: &TuneArgs, run: &RunSettings) -> Result<TuneReport> {
         let why = "only the fit keeps a checkpoint, and without a model nothing is fitted";
         return Err(Error::option(option, "", why, "omit it, or name a model with -o"));
     }
-    if args.disk.engine.states.is_some() && outputs.model().is_none() {
+    if args.disk.engine.shared_folder.is_some() && outputs.model().is_none() {
         let why = "processes share the passes of the fit, and without a model nothing is fitted";
         return Err(Error::option("--states", "", why, "omit it, or name a model with -o"));
     }
@@ -114,15 +114,16 @@ pub(crate) fn run(args: &TuneArgs, run: &RunSettings) -> Result<TuneReport> {
     let missing = select.missing.unwrap_or(Missing::Indicator);
     let selection = Selection { missing, ..open::training_selection(&args.data) };
     let solver = if any_solver { "ridge" } else { &args.solver };
-    let mut options = FitOptions::for_solver(solver, (selection, select), &args.map_args, args.parameters.0.clone())?;
+    let mut options =
+        FitOptions::for_solver(solver, selection, select, &args.map_args, args.parameters.options.clone())?;
     options.solver_undecided = any_solver;
     let search = build_search(args, options.fit.clone())?;
     options.fit = search.fit_with_defaults();
     let report = match options.fit.element_type() {
-        ElementType::F32 => search_and_fit::<f32>(args, (&search, options), run, &outputs),
-        ElementType::F64 => search_and_fit::<f64>(args, (&search, options), run, &outputs),
+        ElementType::F32 => search_and_fit::<f32>(args, &search, options, run, &outputs),
+        ElementType::F64 => search_and_fit::<f64>(args, &search, options, run, &outputs),
     }?;
-    for (path, kind) in &outputs.0 {
+    for (path, kind) in &outputs.files {
         match kind {
             FileKind::Json => output::json_file(path, &report)?,
             FileKind::Table => output::write_table(path, &COLUMNS, &report.rows)?,
@@ -136,18 +137,18 @@ pub(crate) fn run(args: &TuneArgs, run: &RunSettings) -> Result<TuneReport> {
     Ok(report)
 }
 
-fn tables() -> String {
+fn table_extensions() -> String {
     format!(".json, {}", output::extensions(OutputKind::Text))
 }
 
 /// Checks the output files, which may include at most one model.
 fn check_outputs(paths: &[PathBuf]) -> Result<Outputs> {
-    let remedy = format!("choose a name that ends with .safetensors for the model, or with {}", tables());
+    let remedy = format!("choose a name that ends with .safetensors for the model, or with {}", table_extensions());
     let why = "its extension is neither that of a model nor that of a table";
     let outputs = Outputs::new(paths, &[FileKind::Json, FileKind::Table, FileKind::Model], why, &remedy)?;
-    if let Some((path, _)) = outputs.0.iter().filter(|(_, kind)| *kind == FileKind::Model).nth(1) {
+    if let Some((path, _)) = outputs.files.iter().filter(|(_, kind)| *kind == FileKind::Model).nth(1) {
         let why = "a model is already named, and this is not the name of a table";
-        let remedy = format!("choose a name that ends with {}", tables());
+        let remedy = format!("choose a name that ends with {}", table_extensions());
         return Err(Error::option("-o", path.display(), why, remedy));
     }
     Ok(outputs)
@@ -167,7 +168,7 @@ fn build_search(args: &TuneArgs, fit: Fit) -> Result<Tune> {
         landmarks: landmarks.is_some(),
         scaling: scale.is_some(),
     };
-    let mut search = Tune::new(&args.solver, fit).fixed(provided).score(args.score).sample(args.sample);
+    let mut search = Tune::new(&args.solver, fit).keep_fixed(provided).score(args.score).sample(args.sample);
     if let Some(kernels) = &args.kernels {
         search = search.kernels(kernels.clone());
     }
@@ -188,7 +189,8 @@ fn build_search(args: &TuneArgs, fit: Fit) -> Result<Tune> {
 
 fn search_and_fit<T: kapprox::Real>(
     args: &TuneArgs,
-    (search, mut options): (&Tune, FitOptions),
+    search: &Tune,
+    mut options: FitOptions,
     run: &RunSettings,
     outputs: &Outputs,
 ) -> Result<TuneReport> {
@@ -204,7 +206,7 @@ fn search_and_fit<T: kapprox::Real>(
     }
     options.fit = search.for_features(options.fit, feature_count);
     let inputs = output::table_files(selected.table()).chain(options.fit.files());
-    output::protect_inputs(outputs.0.iter().map(|(path, _)| path).chain(&args.report), inputs)?;
+    output::protect_inputs(outputs.files.iter().map(|(path, _)| path).chain(&args.report), inputs)?;
     let base = options.fit_with_open_files(&selected)?;
     let tune_options = search.options(&base, &selected)?;
     let checkpoint = outputs.model().map(|model| Checkpoint {
@@ -217,7 +219,7 @@ fn search_and_fit<T: kapprox::Real>(
     let surrogate = ridge_surrogate(&options.fit, args.score)?;
     let journal = checkpoint
         .as_ref()
-        .map(|checkpoint| surrogate.open_checkpoint(checkpoint, &selected, &tune_options.training))
+        .map(|checkpoint| surrogate.open_checkpoint(checkpoint, &selected, &tune_options.train_options))
         .transpose()?;
     let mut search_journal = SearchJournal::open(journal.as_ref())?;
     let search_stages = SearchStages::new(run, &time_budget);
@@ -230,8 +232,7 @@ fn search_and_fit<T: kapprox::Real>(
         options.into_iter().for_each(|options| drop(repeat_options.set(options)));
         Ok(fit)
     };
-    let model_selection =
-        search.model_selection((&base, &tune_options), (&selected, &job_run), &search_stages, &final_fit);
+    let model_selection = search.model_selection(&base, &tune_options, &selected, &job_run, &search_stages, &final_fit);
     let selection_result = model_selection.run::<T>(&mut search_journal).map_err(|error| {
         search_journal.save();
         match (&checkpoint, &journal) {
@@ -242,14 +243,14 @@ fn search_and_fit<T: kapprox::Real>(
     let fit = match outputs.model() {
         Some(path) => {
             let options = FitOptions { fit: selection_result.fit.clone(), ..options.clone() };
-            let fitted = pipeline::fit_model(&options, &selected, run, (path, true), &args.disk)?;
+            let fitted = pipeline::fit_model(&options, &selected, run, path, true, &args.disk)?;
             Some(pipeline::fit_report(fitted.report, run, selected.table(), Some(path)))
         }
         None => None,
     };
     drop(search_journal);
     journal.into_iter().for_each(Journal::finish);
-    let bytes_read = selected.table().bytes_read() + fit.as_ref().map_or(0, |fit| fit.spent.bytes_read);
+    let bytes_read = selected.table().bytes_read() + fit.as_ref().map_or(0, |fit| fit.resources.bytes_read);
     let mut report =
         TuneReport::new(args.score, selection_result, fit, run.resource_report(bytes_read), selected.feature_names());
     report.repeat = repeat_options.into_inner();
@@ -258,24 +259,14 @@ fn search_and_fit<T: kapprox::Real>(
 
 /// Describes everything that distinguishes this search from other searches with the same fit.
 fn search_identity(args: &TuneArgs, search: &TuneOptions, options: &FitOptions) -> String {
-    let TuneOptions {
-        kernels,
-        factors,
-        score,
-        measure: select,
-        sample_rows: sample,
-        may_use_blocks: blocks,
-        lambdas,
-        intercept,
-        ..
-    } = search;
-    let select = select.map_or(String::new(), |by| format!("; measure {by}"));
+    let TuneOptions { kernels, factors, score, measure, sample_rows, may_use_blocks, lambdas, intercept, .. } = search;
+    let measure_note = measure.map_or(String::new(), |measure| format!("; measure {measure}"));
     let (kernels, factors, lambdas) = (join_with_commas(kernels), join_with_commas(factors), join_with_commas(lambdas));
     format!(
-        "{} with {}; kernels {kernels}; factors {factors}; score {score}; {sample} rows; blocks {blocks}; lambdas {lambdas}; \
-        intercept {intercept}{select}; text files {}; map {}",
+        "{} with {}; kernels {kernels}; factors {factors}; score {score}; {sample_rows} rows; blocks {may_use_blocks}; lambdas {lambdas}; \
+        intercept {intercept}{measure_note}; text files {}; map {}",
         args.solver,
-        args.parameters.0,
+        args.parameters.options,
         options.text_options,
         options.fit.map_spec()
     )

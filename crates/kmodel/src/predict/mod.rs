@@ -58,7 +58,7 @@ use typed_model::{InputBuffers, PreparedModel};
 /// # let x: Vec<f64> = (0..200).map(|i| f64::from(i) / 20.0).collect();
 /// # let y: Vec<f64> = x.iter().map(|x| x.sin()).collect();
 /// let table = kstore::Table::from_rows(&x, 1, &y)?;
-/// let fitted = Fit::ridge().rank(50).on(&table, &["y"], &Run::new())?;
+/// let fitted = Fit::ridge().rank(50).fit_table(&table, &["y"], &Run::new())?;
 /// let predictor = Predictor::new(fitted.model)?;
 /// let mut out = [0.0];
 /// predictor.predict(&[1.5], &mut out)?;

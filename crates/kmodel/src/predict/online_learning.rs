@@ -53,7 +53,7 @@ impl Predictor {
     /// # let y: Vec<f64> = x.iter().map(|x| 3.0 * x + 1.0).collect();
     /// let table = kstore::Table::from_rows(&x[..200], 1, &y[..200])?;
     /// let fit = Fit::ridge().rank(20).set("lambda", 1e-6).set("std", true);
-    /// let predictor = Predictor::new(fit.on(&table, &["y"], &Run::new())?.model)?;
+    /// let predictor = Predictor::new(fit.fit_table(&table, &["y"], &Run::new())?.model)?;
     /// let more = kstore::Table::from_rows(&x[200..], 1, &y[200..])?;
     /// let selected = predictor
     ///     .select(&more, kstore::Selection { targets: vec!["y".into()], ..Default::default() })?;

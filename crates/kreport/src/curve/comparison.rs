@@ -26,12 +26,12 @@ impl ErrorMeasure {
         }
     }
 
-    pub(super) fn floor(self, report: &CurveReport) -> Option<&[f64]> {
-        let floor = report.floor.as_ref()?;
+    pub(super) fn minimum_errors(self, report: &CurveReport) -> Option<&[f64]> {
+        let errors = report.minimum_errors.as_ref()?;
         match self {
-            Self::Trace => Some(&floor.trace),
-            Self::Frobenius => Some(&floor.frobenius),
-            Self::Spectral => Some(&floor.spectral),
+            Self::Trace => Some(&errors.trace),
+            Self::Frobenius => Some(&errors.frobenius),
+            Self::Spectral => Some(&errors.spectral),
             Self::Test => None,
         }
     }
@@ -199,8 +199,8 @@ impl CurveReport {
     /// Returns the median errors, and the minimum error of any matrix.
     pub(super) fn error_grid(&self, measure: ErrorMeasure) -> Option<Grid> {
         let mut grid = self.grid_by_rank(measure, CostMeasure::Rank, |point| Some(number(point.error.median, 4)))?;
-        if let Some(floor) = measure.floor(self) {
-            grid.rows.push(("floor".to_string(), floor.iter().map(|floor| number(*floor, 4)).collect()));
+        if let Some(minimum_errors) = measure.minimum_errors(self) {
+            grid.rows.push(("floor".to_string(), minimum_errors.iter().map(|error| number(*error, 4)).collect()));
         }
         Some(grid)
     }
@@ -242,10 +242,10 @@ impl CurveReport {
         if self.rows.iter().any(|row| row.test_error.is_some()) { ErrorMeasure::Test } else { ErrorMeasure::Frobenius }
     }
 
-    /// Describes the rows whose spectrum gives the floor, which is the smallest error that an
-    /// approximation of a given rank can have.
-    pub(super) fn floor_rows(&self) -> Option<String> {
-        let rows = self.floor.as_ref()?.rows as u64;
+    /// Describes the rows whose spectrum gives the minimum errors: the smallest error that
+    /// an approximation of a given rank can have.
+    pub(super) fn describe_spectrum_rows(&self) -> Option<String> {
+        let rows = self.minimum_errors.as_ref()?.rows as u64;
         Some(match rows == self.approximated_rows {
             true => "all rows".to_string(),
             false => format!("a sample of {} rows; too low at ranks near this number", format_count(rows)),
@@ -291,10 +291,10 @@ impl fmt::Display for CurveReport {
             grid.map_or(Ok(()), |grid| write!(f, "\n{title}\n\n{grid}"))?;
         }
         let floor = self
-            .floor_rows()
+            .describe_spectrum_rows()
             .map(|rows| ("floor", format!("no matrix of this rank has a smaller error; from the spectrum of {rows}")));
-        let spent = self.spent.facts(None, Some(self.planned_bytes()));
-        writeln!(f, "\n{}", facts(floor.into_iter().chain(spent)))?;
+        let resources = self.resources.facts(None, Some(self.planned_bytes()));
+        writeln!(f, "\n{}", facts(floor.into_iter().chain(resources)))?;
         if self.tested.is_some() { writeln!(f, "{}", self.lambda_convention) } else { Ok(()) }
     }
 }

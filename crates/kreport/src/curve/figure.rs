@@ -12,10 +12,10 @@ use std::path::Path;
 
 const PANEL_SIZE: Point = (400.0, 310.0);
 
-const PLOT_EDGES: Edges = Edges { left: 72.0, right: 386.0, top: 44.0, bottom: 264.0 };
+const PANEL_EDGES: Edges = Edges { left: 72.0, right: 386.0, top: 44.0, bottom: 264.0 };
 
 /// Height of a line of the legend and of the caption.
-const LINE_HEIGHT: f64 = 20.0;
+const CAPTION_LINE_HEIGHT: f64 = 20.0;
 
 /// Approximate width of a letter, to keep the legend free of overlaps.
 const LETTER_WIDTH: f64 = 7.0;
@@ -48,12 +48,12 @@ impl Figure {
             .filter_map(|measure| html::error_chart(report, *measure, CostMeasure::Rank))
             .collect();
         let column_count = charts.len().clamp(1, 2);
-        let (mut legend, mut next_x) = (vec![Vec::new()], PLOT_EDGES.left);
+        let (mut legend, mut next_x) = (vec![Vec::new()], PANEL_EDGES.left);
         for (palette_index, name) in report.methods.iter().enumerate() {
             let entry_width = 46.0 + LETTER_WIDTH * name.chars().count() as f64;
-            if next_x + entry_width > PANEL_SIZE.0 * column_count as f64 && next_x > PLOT_EDGES.left {
+            if next_x + entry_width > PANEL_SIZE.0 * column_count as f64 && next_x > PANEL_EDGES.left {
                 legend.push(Vec::new());
-                next_x = PLOT_EDGES.left;
+                next_x = PANEL_EDGES.left;
             }
             legend.last_mut().into_iter().for_each(|line| line.push((name.clone(), palette_index, next_x)));
             next_x += entry_width;
@@ -63,7 +63,7 @@ impl Figure {
     }
 
     fn legend_height(&self) -> f64 {
-        8.0 + LINE_HEIGHT * self.legend.len() as f64
+        8.0 + CAPTION_LINE_HEIGHT * self.legend.len() as f64
     }
 }
 
@@ -71,7 +71,8 @@ fn caption(report: &CurveReport) -> Vec<String> {
     let (rows, features) = (format_count(report.approximated_rows), format_count(report.table.features.len() as u64));
     let spread_note = (report.repeats > 1)
         .then(|| format!("medians of {} repeats, bands from the lower to the upper quartile", report.repeats));
-    let floor_note = report.floor.as_ref().map(|_| "dotted: no matrix of this rank has a smaller error".to_string());
+    let floor_note =
+        report.minimum_errors.as_ref().map(|_| "dotted: no matrix of this rank has a smaller error".to_string());
     let notes: Vec<String> = [spread_note, floor_note].into_iter().flatten().collect();
     let subject = format!("{rows} rows, {features} features, {}", rounded_kernel(&report.kernel));
     [subject, notes.join("; ")].into_iter().filter(|line| !line.is_empty()).collect()
@@ -82,7 +83,7 @@ impl Drawing for Figure {
         let panel_rows = self.charts.len().div_ceil(self.column_count) as f64;
         (
             PANEL_SIZE.0 * self.column_count as f64,
-            self.legend_height() + PANEL_SIZE.1 * panel_rows + LINE_HEIGHT * self.caption.len() as f64 + 8.0,
+            self.legend_height() + PANEL_SIZE.1 * panel_rows + CAPTION_LINE_HEIGHT * self.caption.len() as f64 + 8.0,
         )
     }
 
@@ -92,7 +93,7 @@ impl Drawing for Figure {
 
     fn draw(&self, canvas: &mut dyn Canvas) {
         for (line, entries) in self.legend.iter().enumerate() {
-            let y = 18.0 + LINE_HEIGHT * line as f64;
+            let y = 18.0 + CAPTION_LINE_HEIGHT * line as f64;
             for (name, palette_index, x) in entries {
                 page::draw_key(canvas, *palette_index, (*x, y - 4.0));
                 canvas.word("name", name, (x + 30.0, y), Anchor::Start);
@@ -103,18 +104,18 @@ impl Drawing for Figure {
                 PANEL_SIZE.0 * (i % self.column_count) as f64,
                 self.legend_height() + PANEL_SIZE.1 * (i / self.column_count) as f64,
             );
-            let Edges { left, right, top, bottom } = PLOT_EDGES;
+            let Edges { left, right, top, bottom } = PANEL_EDGES;
             let edges = Edges { left: x + left, right: x + right, top: y + top, bottom: y + bottom };
             canvas.word("title", &chart.title, ((edges.left + edges.right) / 2.0, edges.top - 12.0), Anchor::Middle);
             canvas.word("name", &chart.title, (x + 14.0, (edges.top + edges.bottom) / 2.0), Anchor::Upwards);
             chart.draw(canvas, edges);
         }
-        let caption_top = self.size().1 - 8.0 - LINE_HEIGHT * self.caption.len() as f64;
+        let caption_top = self.size().1 - 8.0 - CAPTION_LINE_HEIGHT * self.caption.len() as f64;
         for (line, sentence) in self.caption.iter().enumerate() {
             canvas.word(
                 "tick",
                 sentence,
-                (PLOT_EDGES.left, caption_top + 14.0 + LINE_HEIGHT * line as f64),
+                (PANEL_EDGES.left, caption_top + 14.0 + CAPTION_LINE_HEIGHT * line as f64),
                 Anchor::Start,
             );
         }

@@ -67,7 +67,7 @@ fn curves_html(report: &CurveReport) -> String {
             )
         }
     };
-    let floor_note = report.floor_rows().map_or(String::new(), |rows| {
+    let floor_note = report.describe_spectrum_rows().map_or(String::new(), |rows| {
         format!("The dotted line is a floor: no matrix of this rank has a smaller error. It comes from the spectrum of {rows}. ")
     });
     let note = page::note(&format!(
@@ -89,7 +89,7 @@ pub(super) fn error_chart(report: &CurveReport, measure: ErrorMeasure, cost: Cos
     let curves: Vec<Vec<CurvePoint>> = report.methods.iter().map(curve).collect();
     let all_points = || curves.iter().flatten();
     let floor: Option<Vec<(f64, f64)>> = measure
-        .floor(report)
+        .minimum_errors(report)
         .filter(|_| cost == CostMeasure::Rank)
         .map(|floor| report.ranks.iter().zip(floor).map(|(rank, error)| (*rank as f64, *error)).collect());
     let medians = || all_points().map(|point| point.error.median);
@@ -97,7 +97,7 @@ pub(super) fn error_chart(report: &CurveReport, measure: ErrorMeasure, cost: Cos
     // small variation is easier to read on a linear axis
     let scale = if measure == ErrorMeasure::Test && high < 4.0 * low { Scale::Linear } else { Scale::Log };
     let floor_errors = floor.iter().flatten().map(|(_, y)| *y);
-    // a floor far below every curve would compress them
+    // minimum errors far below every curve would compress the curves
     let heights = all_points()
         .flat_map(|point| [point.error.low, point.error.high])
         .chain(floor_errors.filter(|y| *y > low / 30.0));
@@ -174,12 +174,12 @@ fn run_section(report: &CurveReport) -> Section {
         ("threads", report.threads.to_string()),
         ("seeds", format!("{} to {last_seed}", report.seed)),
     ];
-    facts.extend(report.spent.facts(None, Some(report.planned_bytes())));
+    facts.extend(report.resources.facts(None, Some(report.planned_bytes())));
     if report.tested.is_some() {
         facts.push(("lambda", format!("{}; {}", shortest_number(report.lambda), report.lambda_convention)));
     }
-    facts.extend(report.spent.warnings.iter().map(|warning| ("warning", warning.clone())));
-    let mut section = page::run_section(true, facts, &report.spent.seconds);
+    facts.extend(report.resources.warnings.iter().map(|warning| ("warning", warning.clone())));
+    let mut section = page::run_section(true, facts, &report.resources.seconds);
     let stage = |stage: &super::StagePlan| {
         let terms = stage.terms.iter().map(|(name, size)| vec![format!("\u{2003}{name}"), format_bytes(*size)]);
         std::iter::once(vec![stage.stage.clone(), format_bytes(stage.bytes)]).chain(terms).collect::<Vec<_>>()

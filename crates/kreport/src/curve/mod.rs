@@ -43,10 +43,11 @@ pub struct CurveReport {
     /// Landmark scheme of maps that do not name a scheme.
     pub landmarks: &'static str,
     /// Minimum error of any matrix of a rank; null for kernels that are not positive definite.
-    pub floor: Option<MinimumErrors>,
+    #[serde(rename = "floor")]
+    pub minimum_errors: Option<MinimumErrors>,
     /// Resources used by the run, and its warnings.
     #[serde(flatten)]
-    pub spent: ResourceReport,
+    pub resources: ResourceReport,
     /// Stages of the run that needs most memory.
     pub plan: Vec<StagePlan>,
     /// Number of threads; it never changes the result.
@@ -190,7 +191,7 @@ mod tests {
             approximated_rows: 900,
             frobenius_columns: 900,
             kernel: "gaussian(sigma=1)".to_string(),
-            floor: Some(MinimumErrors {
+            minimum_errors: Some(MinimumErrors {
                 rows: 900,
                 ranks: vec![50, 100],
                 trace: vec![0.3, 0.05],

@@ -13,40 +13,51 @@ const GLYPHS: &str = include_str!("letters.txt");
 /// Units of the outlines per font size; y points upwards.
 const UNITS_PER_EM: f32 = 1000.0;
 
-/// Glyphs by character, each with its advance and its path.
+/// A glyph: an outline, its position and its size.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Glyph {
+    advance: f32,
+    outline: &'static str,
+    /// Size relative to the font size.
+    relative_size: f32,
+    /// Height above the baseline.
+    height: f32,
+}
+
 #[derive(Debug)]
-pub(super) struct Font(HashMap<char, (f32, &'static str)>);
+pub(super) struct Font {
+    glyphs: HashMap<char, Glyph>,
+}
 
 impl Font {
     pub(super) fn new() -> Self {
         let parse_glyph = |line: &'static str| {
             let (code, rest) = line.split_once(' ')?;
-            let (advance, path) = rest.split_once(' ').unwrap_or((rest, ""));
+            let (advance, outline) = rest.split_once(' ').unwrap_or((rest, ""));
             let letter = char::from_u32(u32::from_str_radix(code, 16).ok()?)?;
-            Some((letter, (advance.parse().ok()?, path)))
+            Some((letter, Glyph { advance: advance.parse().ok()?, outline, relative_size: 1.0, height: 0.0 }))
         };
-        Self(GLYPHS.lines().filter_map(parse_glyph).collect())
+        Self { glyphs: GLYPHS.lines().filter_map(parse_glyph).collect() }
     }
 
-    /// Returns the advance and the outline of a glyph, its size relative to the font size, and its
-    /// height above the baseline.
-    fn glyph(&self, letter: char) -> (f32, &'static str, f32, f32) {
+    /// Returns the glyph of a character; exponents are small and raised.
+    fn glyph(&self, letter: char) -> Glyph {
         let (letter, relative_size, height) = match superscript_digit(letter) {
             Some(digit) => (digit, EXPONENT_SIZE, EXPONENT_HEIGHT),
             None => (letter, 1.0, 0.0),
         };
-        let (advance, outline) = self.0.get(&letter).or_else(|| self.0.get(&'\0')).copied().unwrap_or((0.0, ""));
-        (advance * relative_size, outline, relative_size, height)
+        let glyph = self.glyphs.get(&letter).or_else(|| self.glyphs.get(&'\0')).copied().unwrap_or_default();
+        Glyph { advance: glyph.advance * relative_size, relative_size, height, ..glyph }
     }
 
     pub(super) fn text_width(&self, word: &str, size: f32) -> f32 {
-        word.chars().map(|letter| self.glyph(letter).0).sum::<f32>() * size / UNITS_PER_EM
+        word.chars().map(|letter| self.glyph(letter).advance).sum::<f32>() * size / UNITS_PER_EM
     }
 
     /// Returns the outline of a word at a font size, from the origin to the right, y downwards.
     pub(super) fn outline(&self, word: &str, size: f32) -> PathBuilder {
         let (mut path, mut start) = (PathBuilder::new(), 0.0);
-        for (advance, outline, relative_size, height) in word.chars().map(|letter| self.glyph(letter)) {
+        for Glyph { advance, outline, relative_size, height } in word.chars().map(|letter| self.glyph(letter)) {
             append_outline(outline, &mut path, |x, y| {
                 ((start + relative_size * x) * size / UNITS_PER_EM, -(relative_size * y + height) * size / UNITS_PER_EM)
             });
@@ -105,22 +116,19 @@ mod tests {
     #[test]
     fn every_line_is_a_letter() {
         let letters = Font::new();
-        assert_eq!(letters.0.len(), GLYPHS.lines().count());
+        assert_eq!(letters.glyphs.len(), GLYPHS.lines().count());
         let numbers = |path: &str| path.split(' ').filter(|word| word.parse::<i32>().is_ok()).count();
         let count = |path: &str, command: &str| path.split(' ').filter(|word| *word == command).count();
-        for (letter, (advance, path)) in &letters.0 {
+        for (letter, Glyph { advance, outline: path, .. }) in &letters.glyphs {
             let expected = 2 * (count(path, "M") + count(path, "L")) + 4 * count(path, "Q");
             assert!(numbers(path) == expected && *advance > 0.0, "{letter:?} {path}");
             assert_eq!(count(path, "M"), count(path, "Z"), "{letter:?}");
         }
-        assert!("0123456789.-eazÀÿαω−_".chars().all(|letter| letters.glyph(letter).1.starts_with("M ")));
-        assert_eq!((letters.glyph(' ').1, letters.glyph('漢')), ("", letters.glyph('\0')));
+        assert!("0123456789.-eazÀÿαω−_".chars().all(|letter| letters.glyph(letter).outline.starts_with("M ")));
+        assert_eq!((letters.glyph(' ').outline, letters.glyph('漢')), ("", letters.glyph('\0')));
         // exponents are digits, small and raised
-        assert!(
-            "⁻⁰¹²³⁴⁹"
-                .chars()
-                .all(|letter| letters.glyph(letter).2 == EXPONENT_SIZE && letters.glyph(letter) != letters.glyph('\0'))
-        );
+        assert!("⁻⁰¹²³⁴⁹".chars().all(|letter| letters.glyph(letter).relative_size == EXPONENT_SIZE
+            && letters.glyph(letter) != letters.glyph('\0')));
         let bounds = letters.outline("⁴", 10.0).finish().unwrap().bounds();
         assert!(bounds.bottom() < -3.0 && letters.text_width("⁴", 10.0) < letters.text_width("4", 10.0), "{bounds:?}");
     }

@@ -20,10 +20,10 @@ pub(crate) type Point = (f64, f64);
 pub(crate) const FONT_SIZE: f64 = 12.0;
 
 /// Style rules of drawings. The colours in these rules are variables that the page defines.
-pub(crate) const STYLE: &str = include_str!("drawing.css");
+pub(crate) const DRAWING_STYLE: &str = include_str!("drawing.css");
 
 /// The colours of a light page, as variables.
-pub(crate) const COLOURS: &str = include_str!("colours.css");
+pub(crate) const COLOUR_VARIABLES: &str = include_str!("colours.css");
 
 /// Returns the style rules of a standalone drawing, with the colours of a light page.
 fn standalone_style() -> String {
@@ -32,10 +32,10 @@ fn standalone_style() -> String {
         Some((&name[name.find("--")?..], colour.trim()))
     };
     // `:root {` precedes the rules
-    let rules = COLOURS.split_once('{').map_or("", |(_, rules)| rules).split(';');
+    let rules = COLOUR_VARIABLES.split_once('{').map_or("", |(_, rules)| rules).split(';');
     rules
         .filter_map(colour)
-        .fold(STYLE.to_string(), |style, (name, colour)| style.replace(&format!("var({name})"), colour))
+        .fold(DRAWING_STYLE.to_string(), |style, (name, colour)| style.replace(&format!("var({name})"), colour))
 }
 
 /// The position of a word relative to its point.

@@ -29,11 +29,11 @@ impl RasterImage {
     /// Fills a shape and strokes its outline, before or after filling.
     fn draw_shape(&mut self, path: PathBuilder, class: &str, transform: Transform, stroke_first: bool) {
         let Some(path) = path.finish() else { return };
-        let ink = ShapeStyle::for_classes(&self.style, class);
-        let dash = StrokeDash::new(ink.dash.to_vec(), 0.0).filter(|_| ink.dash[0] > 0.0);
-        let stroke = Stroke { width: ink.width, line_cap: LineCap::Round, dash, ..Stroke::default() };
+        let style = ShapeStyle::for_classes(&self.style, class);
+        let dash = StrokeDash::new(style.dash.to_vec(), 0.0).filter(|_| style.dash[0] > 0.0);
+        let stroke = Stroke { width: style.width, line_cap: LineCap::Round, dash, ..Stroke::default() };
         for is_stroke in [stroke_first, !stroke_first] {
-            match (is_stroke, fill_paint(if is_stroke { ink.stroke } else { ink.fill }, ink.opacity)) {
+            match (is_stroke, fill_paint(if is_stroke { style.stroke } else { style.fill }, style.opacity)) {
                 (true, Some(paint)) => self.pixmap.stroke_path(&path, &paint, &stroke, transform, None),
                 (false, Some(paint)) => self.pixmap.fill_path(&path, &paint, FillRule::Winding, transform, None),
                 (_, None) => {}
@@ -78,9 +78,9 @@ fn fill_paint(colour: Option<[u8; 3]>, opacity: f32) -> Option<Paint<'static>> {
 
 impl Canvas for RasterImage {
     fn rectangle(&mut self, class: &str, (x, y): Point, (width, height): Point, _: Option<&str>) {
-        let ink = ShapeStyle::for_classes(&self.style, class);
+        let style = ShapeStyle::for_classes(&self.style, class);
         let area = Rect::from_xywh(x as f32, y as f32, width as f32, height as f32);
-        if let (Some(area), Some(paint)) = (area, fill_paint(ink.fill, ink.opacity)) {
+        if let (Some(area), Some(paint)) = (area, fill_paint(style.fill, style.opacity)) {
             // without anti-aliasing, which would show seams between adjacent rectangles
             let paint = Paint { anti_alias: false, ..paint };
             self.pixmap.fill_rect(area, &paint, pixel_transform(), None);

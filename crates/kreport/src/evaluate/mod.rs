@@ -22,7 +22,7 @@ pub enum EvaluateReport {
 
 /// Maximum number of classes for which the confusion matrix is shown; the scores of each class are
 /// always shown.
-const MAX_MATRIX_CLASSES: usize = 10;
+const MAX_TEXT_MATRIX_CLASSES: usize = 10;
 
 fn optional_percent(value: Option<f64>) -> String {
     percent(value.unwrap_or(f64::NAN))
@@ -141,7 +141,7 @@ fn write_regression(scores: &RegressionScores, f: &mut fmt::Formatter<'_>) -> fm
 
 fn write_classification(scores: &ClassificationScores, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "{}", facts(classification_facts(scores)))?;
-    if scores.classes.len() <= MAX_MATRIX_CLASSES {
+    if scores.classes.len() <= MAX_TEXT_MATRIX_CLASSES {
         writeln!(f, "{}", confusion_grid(scores))?;
     }
     write!(f, "{}", class_table(scores))

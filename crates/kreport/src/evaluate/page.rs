@@ -10,7 +10,7 @@ use ksolve::predict::{
 use std::path::Path;
 
 /// Maximum number of classes for which the confusion matrix is shown.
-const MAX_MATRIX_CLASSES: usize = 30;
+const MAX_PAGE_MATRIX_CLASSES: usize = 30;
 
 impl EvaluateReport {
     /// Returns the report as an HTML page.
@@ -128,7 +128,7 @@ fn classification_sections(report: &ClassificationScores, chart_data: &ChartData
     let scores =
         page::fact_list(super::classification_facts(report)) + &page::html_table(&classes.headings, &classes.rows);
     let mut sections = vec![Section::new("Scores", scores)];
-    if report.classes.len() <= MAX_MATRIX_CLASSES {
+    if report.classes.len() <= MAX_PAGE_MATRIX_CLASSES {
         sections.push(Section::new("Confusions", confusion_heat_map(report)));
     }
     sections.extend(ranking_curves(chart_data));

@@ -37,7 +37,7 @@ pub struct FitReport {
     pub fit: job::FitReport,
     /// Resources used by the run, and its warnings.
     #[serde(flatten)]
-    pub spent: ResourceReport,
+    pub resources: ResourceReport,
     /// Number of threads; it never changes the result.
     pub threads: usize,
     /// Learned weights of a sum of kernels; absent without `--combine`.
@@ -73,7 +73,8 @@ impl ResourceReport {
         self.seconds.iter().map(|(_, seconds)| seconds).sum()
     }
 
-    /// Returns time, bytes read and memory as names and texts; `planned` is in bytes.
+    /// Returns time, bytes read and memory as names and texts; `planned_bytes` is the planned
+    /// memory.
     pub fn facts(&self, passes: Option<u64>, planned_bytes: Option<usize>) -> [(&'static str, String); 3] {
         let passes = passes.map_or(String::new(), |passes| format!(" in {passes} passes"));
         let read = format_bytes(usize::try_from(self.bytes_read).unwrap_or(usize::MAX));
@@ -112,8 +113,8 @@ impl fmt::Display for ModelFile {
 
 impl FitReport {
     /// Returns the report of a fit that wrote no model file, without a combination of kernels.
-    pub fn new(fit: job::FitReport, spent: ResourceReport, threads: usize) -> Self {
-        Self { fit, spent, threads, combination: None, model: None, verbosity: Verbosity::default() }
+    pub fn new(fit: job::FitReport, resources: ResourceReport, threads: usize) -> Self {
+        Self { fit, resources, threads, combination: None, model: None, verbosity: Verbosity::default() }
     }
 }
 
@@ -156,7 +157,7 @@ pub(crate) mod tests {
         fit.train = Some(train);
         FitReport {
             fit,
-            spent: ResourceReport {
+            resources: ResourceReport {
                 seconds: vec![("scale".to_string(), 0.5), ("gram".to_string(), 4.0)],
                 bytes_read: 17 << 20,
                 peak_rss_bytes: Some(400 << 20),

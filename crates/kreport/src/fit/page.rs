@@ -76,10 +76,10 @@ impl FitReport {
             ("precision", format!("{}, {}", self.fit.precision, self.fit.instruction_set)),
             ("threads", self.threads.to_string()),
         ];
-        facts.extend(self.spent.facts(Some(self.fit.passes), Some(self.fit.planned_bytes)));
-        facts.extend(self.spent.warnings.iter().map(|warning| ("warning", warning.clone())));
+        facts.extend(self.resources.facts(Some(self.fit.passes), Some(self.fit.planned_bytes)));
+        facts.extend(self.resources.warnings.iter().map(|warning| ("warning", warning.clone())));
         // a fit without a model file was not run by the command, so no command line is shown
-        page::run_section(self.model.is_some(), facts, &self.spent.seconds)
+        page::run_section(self.model.is_some(), facts, &self.resources.seconds)
     }
 }
 

@@ -10,17 +10,20 @@ use std::fmt;
 /// The plan of a fit: the stages, each with its memory and its passes, and whether the fit stays
 /// within the memory budget.
 #[derive(Clone, Debug)]
-pub struct PlanReport(pub Forecast);
+pub struct PlanReport {
+    /// Forecast of the fit.
+    pub forecast: Forecast,
+}
 
 impl PlanReport {
     fn budget(&self) -> usize {
-        self.0.stages.first().map_or(0, |stage| stage.plan.budget)
+        self.forecast.stages.first().map_or(0, |stage| stage.plan.budget)
     }
 }
 
 impl Serialize for PlanReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (forecast, pass_shape) = (&self.0, self.0.pass_shape);
+        let (forecast, pass_shape) = (&self.forecast, self.forecast.pass_shape);
         let stage = |Stage { plan, passes }: &Stage| {
             let term = |term: &kstore::budget::MemoryTerm| json!({"name": term.name, "bytes": term.bytes});
             let terms: Vec<Value> = plan.terms.iter().map(term).collect();
@@ -48,7 +51,7 @@ impl Serialize for PlanReport {
 
 impl fmt::Display for PlanReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (forecast, pass_shape) = (&self.0, self.0.pass_shape);
+        let (forecast, pass_shape) = (&self.forecast, self.forecast.pass_shape);
         let headings = ["stage", "contents", "memory", "passes", "reads"];
         let alignment = |i: usize| if i < 2 { Align::Left } else { Align::Right };
         let mut table = AlignedTable::new(headings.iter().enumerate().map(|(i, head)| (*head, alignment(i))));
@@ -108,7 +111,9 @@ mod tests {
         let pass_shape =
             PassShape { tile_rows: 2304, segment_rows: 73_728, scan_lanes: 2, gram_lanes: 1, prefetch_tiles: 2 };
         let row_bytes = Some((11 << 20) as f64 / 300_000.0 + 1e-9);
-        PlanReport(Forecast { stored_rows: 300_000, pass_shape, stages, threads: 2, row_bytes, rereads_table: false })
+        let forecast =
+            Forecast { stored_rows: 300_000, pass_shape, stages, threads: 2, row_bytes, rereads_table: false };
+        PlanReport { forecast }
     }
 
     #[test]

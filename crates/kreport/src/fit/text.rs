@@ -126,19 +126,19 @@ impl FitReport {
 
     /// Returns a table of time, passes and memory, stage by stage.
     fn cost_table(&self) -> AlignedTable {
-        let [time, read, memory] = self.spent.facts(Some(self.fit.passes), None);
+        let [time, read, memory] = self.resources.facts(Some(self.fit.passes), None);
         let stage = |(name, took): &(String, f64)| (format!("  {name}"), format_seconds(*took));
-        let stages: Vec<(String, String)> = self.spent.seconds.iter().map(stage).collect();
+        let stages: Vec<(String, String)> = self.resources.seconds.iter().map(stage).collect();
         let stages = stages.iter().map(|(name, took)| (name.as_str(), took.clone()));
         facts(std::iter::once(time).chain(stages).chain([read, memory]))
     }
 
     fn total_cost(&self) -> String {
         let peak = self
-            .spent
+            .resources
             .peak_rss_bytes
             .map_or(String::new(), |peak| format!(" and at most {} of memory", format_bytes(peak)));
-        format!("{}{peak}", format_seconds(self.spent.total_seconds()))
+        format!("{}{peak}", format_seconds(self.resources.total_seconds()))
     }
 }
 
@@ -166,7 +166,7 @@ impl fmt::Display for FitReport {
             writeln!(f, "{}\n{}", self.cost_table(), fit.lambda_convention)?;
         }
         // otherwise they were already printed to stderr
-        for warning in self.spent.warnings.iter().filter(|_| self.verbosity == Verbosity::Quiet) {
+        for warning in self.resources.warnings.iter().filter(|_| self.verbosity == Verbosity::Quiet) {
             writeln!(f, "warning: {}", display::escape_line(warning))?;
         }
         self.model.iter().try_for_each(|model| writeln!(f, "model: {model}, in {}", self.total_cost()))

@@ -24,7 +24,7 @@ pub(crate) struct Axis {
 const MAX_TICKS: usize = 7;
 
 /// Fraction of the axis that is left free at either end.
-const MARGIN: f64 = 0.04;
+const AXIS_MARGIN: f64 = 0.04;
 
 impl Axis {
     /// Returns an axis for these values. `None` if the axis can show none of them; a logarithmic
@@ -68,8 +68,8 @@ impl Axis {
         (self.low..=self.high).contains(&value)
     }
 
-    /// Returns the position of a value on an axis that is drawn from `from` to `to`; `None` if the
-    /// value has no position on this scale.
+    /// Returns the position of a value on an axis that is drawn from `start` to `end`; `None` if
+    /// the value has no position on this scale.
     pub(crate) fn position(&self, value: f64, start: f64, end: f64) -> Option<f64> {
         let (low, high, value) = match self.scale {
             Scale::Linear => (self.low, self.high, value),
@@ -91,11 +91,11 @@ pub(crate) fn extent(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
 fn padded_range(scale: Scale, low: f64, high: f64) -> (f64, f64) {
     match scale {
         Scale::Linear => {
-            let margin = if high > low { MARGIN * (high - low) } else { low.abs().max(1.0) / 2.0 };
+            let margin = if high > low { AXIS_MARGIN * (high - low) } else { low.abs().max(1.0) / 2.0 };
             (low - margin, high + margin)
         }
         Scale::Log => {
-            let margin = if high > low { (high / low).powf(MARGIN) } else { 2.0 };
+            let margin = if high > low { (high / low).powf(AXIS_MARGIN) } else { 2.0 };
             (low / margin, high * margin)
         }
     }

@@ -10,7 +10,7 @@ use std::{f64::consts::FRAC_1_SQRT_2, fmt};
 const CHART_SIZE: Point = (480.0, 330.0);
 
 /// Plot area of a chart on a page.
-const PLOT_EDGES: Edges = Edges { left: 66.0, right: CHART_SIZE.0 - 14.0, top: 14.0, bottom: CHART_SIZE.1 - 52.0 };
+const CHART_EDGES: Edges = Edges { left: 66.0, right: CHART_SIZE.0 - 14.0, top: 14.0, bottom: CHART_SIZE.1 - 52.0 };
 
 /// Number of series with solid lines and distinct marks; the lines of further series are dashed.
 const SOLID_LINES: usize = 7;
@@ -145,7 +145,7 @@ impl Chart {
 
     /// Lists the lines that are hidden by lines drawn later, as one sentence.
     pub(crate) fn hidden_lines(&self) -> Option<String> {
-        let plane = Plane { x: &self.x, y: &self.y, edges: PLOT_EDGES };
+        let plane = Plane { x: &self.x, y: &self.y, edges: CHART_EDGES };
         let positions_of =
             |series: &Series| series.marks.iter().filter_map(|mark| plane.position((mark.x, mark.y))).collect();
         let positions: Vec<Vec<Point>> = self.series.iter().map(positions_of).collect();
@@ -226,7 +226,7 @@ impl fmt::Display for Chart {
         let (title, y) = (escape_html(&self.title), escape_html(&self.y.label));
         let name = format!("{}: {} against {}", self.title, self.y.label, self.x.label);
         let mut svg = Svg::new(&escape_html(&self.id), &name, CHART_SIZE, "");
-        self.draw(&mut svg, PLOT_EDGES);
+        self.draw(&mut svg, CHART_EDGES);
         let drawing = svg.finish();
         let hidden_note = self.hidden_lines().map_or(String::new(), |words| note(&words));
         write!(
@@ -319,9 +319,9 @@ mod tests {
     #[test]
     fn larger_numbers_are_higher_and_to_the_right() {
         let chart = chart(&[]);
-        let plane = Plane { x: &chart.x, y: &chart.y, edges: PLOT_EDGES };
+        let plane = Plane { x: &chart.x, y: &chart.y, edges: CHART_EDGES };
         let position = |x, y| plane.position((x, y)).unwrap();
         assert!(position(100.0, 0.5).0 > position(50.0, 0.5).0 && position(50.0, 0.5).1 < position(50.0, 0.1).1);
-        assert!(position(1e9, 1e9) == (PLOT_EDGES.right, PLOT_EDGES.top), "clamped to the plane");
+        assert!(position(1e9, 1e9) == (CHART_EDGES.right, CHART_EDGES.top), "clamped to the plane");
     }
 }

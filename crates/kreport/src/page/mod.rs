@@ -8,7 +8,7 @@ mod axis;
 mod chart;
 mod parts;
 
-pub(crate) use axis::{Axis, Scale, extent, tick_label as tick};
+pub(crate) use axis::{Axis, Scale, extent, tick_label};
 pub(crate) use chart::{Chart, Edges, Mark, Plane, Series, draw_key, swatch};
 pub use parts::fact_list;
 pub(crate) use parts::{
@@ -16,13 +16,13 @@ pub(crate) use parts::{
     side_by_side,
 };
 
-use crate::drawing::{COLOURS as PALETTE, STYLE as DRAWING, escape_html};
+use crate::drawing::{COLOUR_VARIABLES, DRAWING_STYLE, escape_html};
 use crate::output;
 use kstore::Result;
 use std::fmt::{self, Write};
 use std::path::Path;
 
-const STYLE: &str = include_str!("style.css");
+const PAGE_STYLE: &str = include_str!("style.css");
 
 /// Script that shows tooltips and saves charts.
 const SCRIPT: &str = include_str!("script.js");
@@ -82,7 +82,7 @@ impl fmt::Display for Page {
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n\
-             <link rel=\"icon\" href=\"data:,\">\n<style>\n{PALETTE}{STYLE}{DRAWING}{style}</style>\n</head>\n<body>\n<main>\n\
+             <link rel=\"icon\" href=\"data:,\">\n<style>\n{COLOUR_VARIABLES}{PAGE_STYLE}{DRAWING_STYLE}{style}</style>\n</head>\n<body>\n<main>\n\
              <header>\n<h1>{title}</h1>\n<p>{subtitle}</p>\n</header>\n{sections}</main>\n\
              <script type=\"application/json\" id=\"data\">{data}</script>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
             style = self.style,

@@ -161,12 +161,12 @@ pub(crate) fn data_html<const N: usize>(
     head: [&str; N],
     features: impl ExactSizeIterator<Item = [String; N]>,
 ) -> String {
-    let more = match features.len().saturating_sub(MAX_FEATURES) {
+    let omitted_note = match features.len().saturating_sub(MAX_FEATURES) {
         0 => String::new(),
-        more => note(&format!("and {} more", format_count(more as u64))),
+        count => note(&format!("and {} more", format_count(count as u64))),
     };
     let rows: Vec<Vec<String>> = features.take(MAX_FEATURES).map(|row| row.to_vec()).collect();
-    side_by_side(&self::fact_list(facts), &details(title, &(html_table(&head, &rows) + &more)))
+    side_by_side(&self::fact_list(facts), &details(title, &(html_table(&head, &rows) + &omitted_note)))
 }
 
 pub(crate) const MAX_FEATURES: usize = 100;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 /// Number of shades between the smallest and the largest value.
 pub(super) const SHADES: usize = 12;
 
-const LINE_HEIGHT: f64 = 21.0;
+const LEGEND_LINE_HEIGHT: f64 = 21.0;
 
 /// Maximum number of characters of a name.
 const MAX_NAME_CHARS: usize = 14;
@@ -27,27 +27,33 @@ pub(super) fn shorten(name: &str) -> String {
 /// Draws the names of the classes next to their colours, to the right of the plot area.
 pub(super) fn draw_classes(canvas: &mut dyn Canvas, names: &[String], edges: Edges) {
     let Edges { right, top, bottom, .. } = edges;
-    let max_lines = ((bottom - top) / LINE_HEIGHT) as usize;
+    let max_lines = ((bottom - top) / LEGEND_LINE_HEIGHT) as usize;
     let name_count = if names.len() > max_lines { max_lines - 1 } else { names.len() };
-    let line_y = |line: usize| top + LINE_HEIGHT * (line as f64 + 0.5);
+    let line_y = |line: usize| top + LEGEND_LINE_HEIGHT * (line as f64 + 0.5);
     for (class, name) in names[..name_count].iter().enumerate() {
         canvas.circle(&format!("key c{}", class % PALETTE_SIZE), (right + 18.0, line_y(class)), 5.0, None);
         canvas.word("tick", &shorten(name), (right + 28.0, line_y(class) + 0.34 * FONT_SIZE), Anchor::Start);
     }
     if name_count < names.len() {
-        let more = format!("and {} more", names.len() - name_count);
-        canvas.word("tick", &more, (right + 28.0, line_y(name_count) + 0.34 * FONT_SIZE), Anchor::Start);
+        let omitted_note = format!("and {} more", names.len() - name_count);
+        canvas.word("tick", &omitted_note, (right + 28.0, line_y(name_count) + 0.34 * FONT_SIZE), Anchor::Start);
     }
 }
 
 /// Draws a colour bar from the smallest to the largest value, with ticks, to the right of the plot
-/// area; the style classes are `name` followed by a number.
-pub(super) fn draw_shades(canvas: &mut dyn Canvas, range: (f64, f64), (shades, name): (usize, &str), edges: Edges) {
+/// area; the style classes are `class_prefix` followed by a number.
+pub(super) fn draw_shades(
+    canvas: &mut dyn Canvas,
+    range: (f64, f64),
+    shade_count: usize,
+    class_prefix: &str,
+    edges: Edges,
+) {
     let Edges { right, top, bottom, .. } = edges;
-    let height = (bottom - top) / shades as f64;
-    for shade in 0..shades {
+    let height = (bottom - top) / shade_count as f64;
+    for shade in 0..shade_count {
         let corner = (right + 16.0, bottom - (shade + 1) as f64 * height);
-        canvas.rectangle(&format!("{name}{shade}"), corner, (16.0, height), None);
+        canvas.rectangle(&format!("{class_prefix}{shade}"), corner, (16.0, height), None);
     }
     let axis = Axis::with_range("", range);
     for (y, label) in

@@ -6,7 +6,7 @@ use super::{
     quantity_name,
 };
 use crate::drawing::{Canvas, Drawing, Point};
-use crate::page::{Axis, PALETTE_SIZE, Plane, Scale, extent, tick};
+use crate::page::{Axis, PALETTE_SIZE, Plane, Scale, extent, tick_label};
 use crate::table::number;
 use ksolve::job::Run;
 use ksolve::{Error, Result, Task, predict::Predictor};
@@ -122,7 +122,7 @@ impl Drawing for LinePlot<'_> {
         let (low, high) = self.bounds;
         if let Some(boundary) = self.boundary {
             let y = to_plane((low, boundary)).1;
-            canvas.lines("floor", &[[(PLOT_EDGES.left, y), (PLOT_EDGES.right, y)]], Some(&tick(boundary)));
+            canvas.lines("floor", &[[(PLOT_EDGES.left, y), (PLOT_EDGES.right, y)]], Some(&tick_label(boundary)));
         }
         for (palette_index, values) in &self.functions {
             let line_point = |(i, value): (usize, &f64)| to_plane((low + fraction(i) * (high - low), *value));

@@ -4,7 +4,7 @@ use super::legend::{self, SHADES, shade_index};
 use super::points::{DrawnRow, Points};
 use super::{PICTURE_SIZE, PLOT_EDGES, TITLE_POSITION, contour::FunctionGrid};
 use crate::drawing::{Anchor, Canvas, Drawing, FONT_SIZE, Point};
-use crate::page::{Axis, PALETTE_SIZE, Plane, Scale, extent, tick};
+use crate::page::{Axis, PALETTE_SIZE, Plane, Scale, extent, tick_label};
 use crate::table::number;
 
 pub(super) struct Picture<'a> {
@@ -55,7 +55,7 @@ impl Drawing for Picture<'_> {
         plane.draw_axes(canvas);
         plane.draw_y_name(canvas, &y.label, 16.0);
         match self.points.shade_range {
-            Some(ends) => legend::draw_shades(canvas, ends, (SHADES, "key v"), PLOT_EDGES),
+            Some(ends) => legend::draw_shades(canvas, ends, SHADES, "key v", PLOT_EDGES),
             None if self.grids.is_empty() || self.regions.is_some() => {
                 legend::draw_classes(canvas, &self.points.labels, PLOT_EDGES);
             }
@@ -90,7 +90,7 @@ impl Picture<'_> {
 
     fn draw_colour_bar(&self, canvas: &mut dyn Canvas) {
         let Some(grid) = self.grids.get(self.component) else { return };
-        legend::draw_shades(canvas, value_range(grid), (SHADES, "shade h"), PLOT_EDGES);
+        legend::draw_shades(canvas, value_range(grid), SHADES, "shade h", PLOT_EDGES);
     }
 
     fn position(&self, column: f64, row: f64) -> Point {
@@ -113,11 +113,11 @@ impl Picture<'_> {
                 // a cell extends half way to its neighbours, and to the edge at the border
                 let edge =
                     |index: usize, last: usize| if index == 0 { 0.0 } else { (index as f64 - 0.5).min(last as f64) };
-                let last = (grid.width - 1, grid.height - 1);
-                let right = if end == grid.width { last.0 as f64 } else { edge(end, last.0) };
-                let top = if row == last.1 { last.1 as f64 } else { row as f64 + 0.5 };
+                let (last_column, last_row) = (grid.width - 1, grid.height - 1);
+                let right = if end == grid.width { last_column as f64 } else { edge(end, last_column) };
+                let top = if row == last_row { last_row as f64 } else { row as f64 + 0.5 };
                 let ((x0, y0), (x1, y1)) =
-                    (self.position(edge(start, last.0), edge(row, last.1)), self.position(right, top));
+                    (self.position(edge(start, last_column), edge(row, last_row)), self.position(right, top));
                 canvas.rectangle(&class(run[0]), (x0, y1), (x1 - x0, y0 - y1), None);
                 start = end;
             }
@@ -157,7 +157,7 @@ impl Picture<'_> {
             }
             let positions: Vec<_> =
                 segments.iter().map(|segment| segment.map(|(column, row)| self.position(column, row))).collect();
-            canvas.lines(class, &positions, Some(&tick(level)));
+            canvas.lines(class, &positions, Some(&tick_label(level)));
         }
     }
 

@@ -16,7 +16,7 @@ use std::{collections::BTreeMap, sync::Arc};
 pub(super) const MAX_DRAWN_ROWS: usize = 2_000;
 
 /// Fraction of the rows' range that is left free around them.
-const MARGIN: f64 = 0.05;
+const POINT_MARGIN: f64 = 0.05;
 
 /// Returns the random keys of rows; the rows with the smallest keys are drawn.
 pub(super) fn row_keys() -> Stream {
@@ -231,7 +231,7 @@ impl Points {
     /// Returns the ranges of the two axes of the picture, with a margin.
     pub(super) fn bounds(&self) -> [(f64, f64); 2] {
         self.ranges.unwrap_or([(0.0, 1.0); 2]).map(|(low, high)| {
-            let margin = if high > low { MARGIN * (high - low) } else { low.abs().max(1.0) / 2.0 };
+            let margin = if high > low { POINT_MARGIN * (high - low) } else { low.abs().max(1.0) / 2.0 };
             (low - margin, high + margin)
         })
     }

@@ -16,12 +16,12 @@ pub(super) struct Cost {
 }
 
 impl Cost {
-    pub(super) fn plus(self, more: Self) -> Self {
+    pub(super) fn plus(self, other: Self) -> Self {
         Self {
-            seconds: self.seconds + more.seconds,
-            kernel_evaluations: self.kernel_evaluations + more.kernel_evaluations,
-            passes: self.passes + more.passes,
-            bytes_read: self.bytes_read + more.bytes_read,
+            seconds: self.seconds + other.seconds,
+            kernel_evaluations: self.kernel_evaluations + other.kernel_evaluations,
+            passes: self.passes + other.passes,
+            bytes_read: self.bytes_read + other.bytes_read,
         }
     }
 }
@@ -61,7 +61,7 @@ impl<'a> SelectionCostObserver<'a> {
     }
 
     /// Returns the cost at the time when `count` landmarks were first selected. If the scheme did
-    /// not report its progress, returns `total`.
+    /// not report its progress, returns `total_cost`.
     pub(super) fn cost_at(&self, count: usize, total_cost: Cost) -> Cost {
         let costs = lock(&self.costs_by_count);
         costs.iter().find(|(landmarks, _)| *landmarks >= count).map_or(total_cost, |(_, cost)| *cost)

@@ -86,7 +86,7 @@ impl<T: Real> Reduction<T> for MeasuringReduction<'_, T> {
 }
 
 /// Number of rows that one thread scores at once: 256 x 2,000 features in f64 take 4 MB.
-const STRIP_ROWS: usize = 256;
+const SCORE_STRIP_ROWS: usize = 256;
 
 /// The test pass, which scores linear heads (weights on the leading features). *Cost per row*: the
 /// features, and 2·rank·t flops per head for t targets. Each worker lane stores a tile of features,
@@ -140,9 +140,9 @@ impl<T: Real> Reduction<T> for TestErrorReduction<'_, T> {
         let mut phi = phi.as_mut().subrows_mut(0, b);
         self.map.apply(MatRef::from_row_major_slice(block.x, b, block.d), phi.as_mut(), workers);
         let phi = phi.as_ref();
-        let mut losses = vec![0.0; b.div_ceil(STRIP_ROWS) * heads];
+        let mut losses = vec![0.0; b.div_ceil(SCORE_STRIP_ROWS) * heads];
         for_each_strip(workers, &mut losses, heads.max(1), |strip, losses| {
-            let row_range = strip * STRIP_ROWS..((strip + 1) * STRIP_ROWS).min(b);
+            let row_range = strip * SCORE_STRIP_ROWS..((strip + 1) * SCORE_STRIP_ROWS).min(b);
             self.compute_losses(phi, block, row_range, losses);
         });
         // strips are added in order, so the number of threads never changes a sum

@@ -5,7 +5,7 @@ use super::cost::{Cost, Meter, SelectionCostObserver, time_features};
 use super::error_reductions::{MeasuredSums, MeasuringReduction, TestErrorReduction};
 use super::method::{CurveRun, Method};
 use super::run_plan::ridge_grid;
-use super::setting::{Setting, pass};
+use super::setting::{Setting, SpectralSample, pass};
 use super::{CurveCell, EXACT_ROWS, Estimate};
 use crate::prepare::target_counts::check_plans;
 use crate::request::{PassShape, Resources};
@@ -26,8 +26,8 @@ const MIN_TIMED_FEATURES: usize = 512;
 /// A map, and the cost of its features at each rank of the run.
 struct TimedMap<T: Real> {
     map: Box<dyn FeatureMap<T>>,
-    /// Cost at each rank. The last `full_rank_count` ranks use all features; for these ranks the cost of
-    /// computing the features is added later.
+    /// Cost at each rank. The last `full_rank_count` ranks use all features; for these ranks the
+    /// cost of computing the features is added later.
     costs: Vec<Cost>,
     full_rank_count: usize,
     /// Number of kernel evaluations per row.
@@ -133,7 +133,7 @@ impl<T: Real> RunSetting<'_, '_, T> {
     }
 
     fn build_map(&self, spec: &MapSpec, rank: usize) -> Result<TimedMap<T>> {
-        let Setting { options, any_kernel: any, resources, selected, .. } = self.setting;
+        let Setting { options, any_kernel, resources, selected, .. } = self.setting;
         let (d, table, seed) = (self.setting.source().shape().inputs, selected.table(), self.seed);
         let MapShape { p: rank, landmark_count: landmarks, .. } = self.map_shape(spec, rank)?;
         match spec.constructor::<T>() {
@@ -150,8 +150,15 @@ impl<T: Real> RunSetting<'_, '_, T> {
                     self.select_landmarks(options.landmark_scheme, landmarks.unwrap_or(rank), &milestones)?;
                 let (landmark_count, meter) = (set.len(), Meter::start(table));
                 let (scan, workers) = (self.scan(self.observer), resources.workers);
-                let map =
-                    build(LandmarkMapArgs { spec, kernel: any, landmarks: set, rank, scan: &scan, seed, workers })?;
+                let map = build(LandmarkMapArgs {
+                    spec,
+                    kernel: any_kernel,
+                    landmarks: set,
+                    rank,
+                    scan: &scan,
+                    seed,
+                    workers,
+                })?;
                 // every pass of the construction evaluates the kernel with all landmarks
                 let evaluations =
                     landmark_count as u64 * (landmark_count as u64 + spec.build_passes() * self.setting.n);
@@ -162,11 +169,11 @@ impl<T: Real> RunSetting<'_, '_, T> {
     }
 
     fn measure_cells(&self, mut timed_map: TimedMap<T>, planned_bytes: usize) -> Result<Vec<CurveCell>> {
-        let Setting { options, any_kernel: any, .. } = self.setting;
+        let Setting { options, any_kernel, .. } = self.setting;
         let p = timed_map.map.dims().1;
         let mut feature_counts: Vec<usize> = self.run.ranks.iter().map(|rank| *rank.min(&p)).collect();
         feature_counts.dedup();
-        let approximation = Approximation { data: self.scan(self.observer), kernel: any, map: &*timed_map.map };
+        let approximation = Approximation { data: self.scan(self.observer), kernel: any_kernel, map: &*timed_map.map };
         // the same columns for every cell, so that cells differ only by method
         let column_reduction =
             approximation.column_reduction(&feature_counts, self.setting.column_count(), options.seed)?;
@@ -180,7 +187,7 @@ impl<T: Real> RunSetting<'_, '_, T> {
         let errors = column_reduction.errors(&measured_sums.column_sums);
         drop(column_reduction);
         let test_errors = self.test_errors(&*timed_map.map, &feature_counts, measured_sums.gram)?;
-        let spectral = self.spectral(&approximation, &errors, &feature_counts)?;
+        let spectral = self.spectral_errors(&approximation, &errors, &feature_counts)?;
         let cell = |(rank, cost): (&usize, &Cost)| {
             let index = feature_counts.iter().position(|present_rank| present_rank == rank.min(&p)).unwrap_or(0);
             CurveCell {
@@ -222,7 +229,7 @@ impl<T: Real> RunSetting<'_, '_, T> {
 
     /// Returns the spectral errors at every rank: exact, or estimated on a sample and bounded on
     /// all rows.
-    fn spectral(
+    fn spectral_errors(
         &self,
         approximation: &Approximation<'_, T>,
         errors: &[Errors],
@@ -233,11 +240,13 @@ impl<T: Real> RunSetting<'_, '_, T> {
             let norms = approximation.spectral(errors, spectral_options, seed)?;
             return Ok(norms.iter().map(|norm| Some(norm.relative().into())).collect());
         }
-        let Some((kernel_norm, sample)) = &self.setting.spectral_sample else { return Ok(vec![None; ranks.len()]) };
+        let Some(SpectralSample { kernel_norm, sample_rows }) = &self.setting.spectral_sample else {
+            return Ok(vec![None; ranks.len()]);
+        };
         let sample_pass = Pass { journal: None, ..self.pass(self.observer) };
-        let sample_scan = TableScan { source: sample, pass: sample_pass, row_count: sample.len() as u64 };
+        let sample_scan = TableScan { source: sample_rows, pass: sample_pass, row_count: sample_rows.len() as u64 };
         let sample_approximation = Approximation { data: sample_scan, ..*approximation };
-        let sample_errors = sample_approximation.errors(ranks, sample.len(), seed)?;
+        let sample_errors = sample_approximation.errors(ranks, sample_rows.len(), seed)?;
         let norms = sample_approximation.spectral(&sample_errors, spectral_options, seed)?;
         let clipped_estimate = |(errors, sample_norm): (&Errors, &NormPair)| {
             // the norm of K is already known, so its spectrum is not needed

@@ -6,7 +6,7 @@
 //! | quantity | definition |
 //! |---|---|
 //! | trace error | tr(K − K̂)/tr K, exact over all rows; projections only |
-//! | Frobenius error | ‖K − K̂‖_F/‖K‖_F; beyond [`EXACT_ROWS`] rows from [`Setting::columns`] |
+//! | Frobenius error | ‖K − K̂‖_F/‖K‖_F; beyond [`EXACT_ROWS`] rows on [`Setting::column_count`] |
 //! | spectral error | ‖K − K̂‖₂/‖K‖₂ by block Krylov; beyond [`EXACT_ROWS`] rows an interval |
 //! | test error | ridge regression on the r features, on rows that no method uses |
 //! | seconds, passes, bytes | to select landmarks, build the map, and compute all features once |
@@ -32,7 +32,7 @@
 //! rows ─▶ Setting ─▶ CurveRun ─▶ landmarks ─▶ map ─▶ features ─▶ errors, Gram ─▶ ridge ─▶ cells
 //!         scaling    method     └───── timed costs ────────┘
 //!         kernel     repeat                         └────── one pass ─────┘
-//!         floor      ranks
+//!         spectrum   ranks
 //! ```
 //!
 //! References for the compared quantities: Kumar, Mohri, Talwalkar, "Sampling methods for the
@@ -68,7 +68,7 @@ pub const SPECTRAL_ROWS: usize = 1_000;
 
 /// Maximum number of rows whose spectrum gives the minimum errors: 4,000 rows take 128 MB for the
 /// matrix and some twenty seconds.
-pub(crate) const FLOOR_ROWS: usize = 4_000;
+pub(crate) const MAX_SPECTRUM_ROWS: usize = 4_000;
 
 /// The options of a curve, which determine its numbers for given rows.
 #[derive(Clone, Debug)]

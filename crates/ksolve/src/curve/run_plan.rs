@@ -1,6 +1,6 @@
 //! The memory plan and the pass shape of a run.
 
-use super::{CurveOptions, EXACT_ROWS, FLOOR_ROWS, Method, SAMPLED_COLUMNS, SPECTRAL_ROWS};
+use super::{CurveOptions, EXACT_ROWS, MAX_SPECTRUM_ROWS, Method, SAMPLED_COLUMNS, SPECTRAL_ROWS};
 use crate::prepare::stage_plans::{self, LOWER_RANK, base_plan, select_pass_shape};
 use crate::request::{LandmarkSource, PassShape, ProblemSize, Resources, TrainOptions, map_shape};
 use crate::{GramScratch, GramState, Result, RidgeGrid, features::GRAM_PASS};
@@ -76,10 +76,11 @@ pub(super) fn sampled_column_count(n: u64) -> usize {
 }
 
 /// Returns the number of rows whose spectrum gives the minimum errors: four times the largest rank,
-/// so that a sample is informative at this rank, but at least 2,000 and at most [`FLOOR_ROWS`].
-pub(super) fn floor_rows(n: u64, options: &CurveOptions) -> usize {
+/// so that a sample is informative at this rank, but at least 2,000 and at most
+/// [`MAX_SPECTRUM_ROWS`].
+pub(super) fn spectrum_rows(n: u64, options: &CurveOptions) -> usize {
     let requested_rows = options.ranks.last().copied().unwrap_or(1).saturating_mul(4);
-    usize::try_from(n).unwrap_or(usize::MAX).min(requested_rows.clamp(2_000, FLOOR_ROWS))
+    usize::try_from(n).unwrap_or(usize::MAX).min(requested_rows.clamp(2_000, MAX_SPECTRUM_ROWS))
 }
 
 /// Returns the plan of the measuring pass and of the spectral errors after it. The memory holds the
@@ -118,7 +119,7 @@ fn plan_errors<T: Real>(
 
 /// Returns the plan of the minimum errors: a kernel matrix and its eigendecomposition.
 fn plan_spectrum(size: &ProblemSize, options: &CurveOptions, budget: usize) -> MemoryPlan {
-    let sample_rows = floor_rows(size.n, options);
+    let sample_rows = spectrum_rows(size.n, options);
     base_plan("floor", size, budget).term(
         "kernel matrix of a sample",
         3 * 8 * sample_rows * sample_rows,

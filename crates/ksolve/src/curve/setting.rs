@@ -1,6 +1,6 @@
 //! The setting that all runs share: the rows, their scaling, the kernel, and the minimum errors.
 
-use super::run_plan::{floor_rows, plan, sampled_column_count};
+use super::run_plan::{plan, sampled_column_count, spectrum_rows};
 use super::{CurveOptions, EXACT_ROWS, Method, SAMPLED_COLUMNS, SPECTRAL_ROWS};
 use crate::prepare::candidates;
 use crate::prepare::map_builder::{check_domain, resolve_length_scale};
@@ -66,9 +66,15 @@ pub struct Setting<'a, T: Real> {
     pub(super) any_kernel: Arc<dyn AnyKernel>,
     pub(super) targets: Targets,
     spectrum: Option<SampleSpectrum>,
-    /// ‖K‖₂ and the sampled rows for estimating spectral errors; `None` if the runs compute the
-    /// errors on all rows.
-    pub(super) spectral_sample: Option<(Measure, MemoryRows<T>)>,
+    /// `None` if the runs compute the spectral errors on all rows.
+    pub(super) spectral_sample: Option<SpectralSample<T>>,
+}
+
+/// The rows on which spectral errors are estimated.
+pub(super) struct SpectralSample<T> {
+    /// ‖K‖₂ of all rows.
+    pub(super) kernel_norm: Measure,
+    pub(super) sample_rows: MemoryRows<T>,
 }
 
 impl<T: Real> std::fmt::Debug for Setting<'_, T> {
@@ -126,15 +132,18 @@ impl<'a, T: Real> Setting<'a, T> {
         let row_source =
             sample_rows.map_or_else(|| Box::new(table_rows) as Box<dyn RowSource<T>>, |sample| Box::new(sample));
         let (source, builder) = (&*row_source, SettingBuilder { resources: &row_resources, ..builder });
-        let kernel = builder.kernel(source, n)?;
+        let kernel = builder.resolve_kernel(source, n)?;
         let any_kernel = kernel.build()?;
         builder.check_maps::<T>(&kernel, source.shape().inputs)?;
         let is_definite = any_kernel.typed::<T>().positive_definite();
         let spectral_sample = match n > EXACT_ROWS && is_definite {
-            true => Some((builder.bound_kernel_norm(source, n, &any_kernel)?, builder.draw_spectral_rows(source, n)?)),
+            true => Some(SpectralSample {
+                kernel_norm: builder.bound_kernel_norm(source, n, &any_kernel)?,
+                sample_rows: builder.draw_spectral_rows(source, n)?,
+            }),
             false => None,
         };
-        let spectrum = if is_definite { Some(builder.spectrum(source, n, &any_kernel)?) } else { None };
+        let spectrum = if is_definite { Some(builder.compute_spectrum(source, n, &any_kernel)?) } else { None };
         let test = test.map(|test| test.rows(survey.read_settings())).transpose()?;
         let targets = survey.regression_targets();
         let source = row_source;
@@ -156,7 +165,7 @@ impl<'a, T: Real> Setting<'a, T> {
     }
 
     /// Returns the number of rows whose kernel matrix is approximated.
-    pub fn rows(&self) -> u64 {
+    pub fn row_count(&self) -> u64 {
         self.n
     }
 
@@ -225,7 +234,7 @@ struct SettingBuilder<'a> {
 }
 
 impl SettingBuilder<'_> {
-    /// Runs `work` on the rows as a separate stage.
+    /// Runs `action` on the rows as a separate stage.
     fn stage<T: Real, R>(
         &self,
         name: &str,
@@ -260,7 +269,7 @@ impl SettingBuilder<'_> {
         sample_count.map(draw).transpose()
     }
 
-    fn kernel<T: Real>(&self, source: &dyn RowSource<T>, n: u64) -> Result<Kernel> {
+    fn resolve_kernel<T: Real>(&self, source: &dyn RowSource<T>, n: u64) -> Result<Kernel> {
         let (kernel, seed) = (&self.options.kernel, self.options.seed);
         if !kernel.needs_median() {
             return resolve_length_scale::<T>(kernel, &RowSample::default(), seed);
@@ -307,13 +316,13 @@ impl SettingBuilder<'_> {
         })
     }
 
-    fn spectrum<T: Real>(
+    fn compute_spectrum<T: Real>(
         &self,
         source: &dyn RowSource<T>,
         n: u64,
         any_kernel: &Arc<dyn AnyKernel>,
     ) -> Result<SampleSpectrum> {
-        let count = floor_rows(n, self.options);
+        let count = spectrum_rows(n, self.options);
         self.stage("floor", source, n, |scan| Ok(sample_spectrum(&scan, any_kernel, count, self.options.seed)?))
     }
 }

@@ -32,7 +32,7 @@ impl Rows {
         }
     }
 
-    /// Returns a table of these rows, with the columns `more` if the rows are in memory.
+    /// Returns a table of these rows, with `extra_columns` if the rows are in memory.
     pub(super) fn table(self, extra_columns: Vec<(String, ArrayRef)>) -> Result<Table> {
         match self {
             Self::Table(table) => Ok(table),
@@ -59,7 +59,7 @@ pub trait Inputs {
     fn rows(&self) -> Result<Rows>;
 }
 
-fn columns<P: Points + ?Sized>(points: &P) -> Result<Rows> {
+fn rows_of_points<P: Points + ?Sized>(points: &P) -> Result<Rows> {
     let (values, d) = points.row_major()?;
     let column =
         |j: usize| -> ArrayRef { Arc::new(Float64Array::from_iter_values(values[j..].iter().step_by(d).copied())) };
@@ -73,7 +73,7 @@ macro_rules! in_memory {
             type Kind = InMemory;
 
             fn rows(&self) -> Result<Rows> {
-                columns(self)
+                rows_of_points(self)
             }
         })*
     };

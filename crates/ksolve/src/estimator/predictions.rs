@@ -55,7 +55,7 @@ impl Predictions for Vec<usize> {
 impl<L: OwnedLabel> Predictions for Vec<L> {
     fn collect(scores: ScoreMatrix, classes: Option<&Classes>) -> Self {
         let classes = classes.expect("a classification has classes");
-        let label = |row: &[f64]| L::of(&classes.labels()[classes.decide(row.iter().copied())]);
+        let label = |row: &[f64]| L::from_label(&classes.labels()[classes.decide(row.iter().copied())]);
         scores.rows().map(label).collect()
     }
 }
@@ -63,17 +63,17 @@ impl<L: OwnedLabel> Predictions for Vec<L> {
 /// The type of a predicted label.
 #[doc(hidden)]
 pub trait OwnedLabel: Clone + Debug + PartialEq {
-    fn of(label: &Label) -> Self;
+    fn from_label(label: &Label) -> Self;
 }
 
 impl OwnedLabel for String {
-    fn of(label: &Label) -> Self {
+    fn from_label(label: &Label) -> Self {
         label.to_string()
     }
 }
 
 impl OwnedLabel for bool {
-    fn of(label: &Label) -> Self {
+    fn from_label(label: &Label) -> Self {
         *label == Label::Bool(true)
     }
 }
@@ -81,7 +81,7 @@ impl OwnedLabel for bool {
 macro_rules! integers {
     ($($type:ty),*) => {
         $(impl OwnedLabel for $type {
-            fn of(label: &Label) -> Self {
+            fn from_label(label: &Label) -> Self {
                 match label {
                     Label::Int(value) => Self::try_from(*value).expect("the labels of the fit had this type"),
                     _ => unreachable!("the labels of the fit were integers"),
@@ -94,7 +94,7 @@ macro_rules! integers {
 integers!(i8, i16, i32, i64, u8, u16, u32);
 
 impl OwnedLabel for Label {
-    fn of(label: &Label) -> Self {
+    fn from_label(label: &Label) -> Self {
         label.clone()
     }
 }

@@ -22,7 +22,7 @@ pub struct Estimator<S> {
 }
 
 impl<S: SolverName> Estimator<S> {
-    fn of_solver() -> Self {
+    fn from_registry() -> Self {
         Self { setup: Setup::new(Fit::solver(S::NAME).expect("a solver of the registry")), solver: PhantomData }
     }
 }
@@ -144,12 +144,12 @@ pub(super) mod solver {
 }
 
 /// Defines `new` without arguments, and `Default`.
-macro_rules! new {
+macro_rules! impl_new {
     ($($name:ident),*) => {
         $(impl $name {
             /// Returns the solver with its default parameters.
             pub fn new() -> Self {
-                Self::of_solver()
+                Self::from_registry()
             }
         }
 
@@ -161,7 +161,7 @@ macro_rules! new {
     };
 }
 
-new!(Ridge, Svm, Svr, OneClassSvm, Logistic, Fisher);
+impl_new!(Ridge, Svm, Svr, OneClassSvm, Logistic, Fisher);
 
 estimator!(
     /// Kernel ridge regression: min (1/n) Σ (f(x_i) − y_i)² + lambda ‖f‖², with f in the span of
@@ -327,7 +327,7 @@ impl OneClassSvm {
 impl KernelPca {
     /// Returns kernel PCA with this many components.
     pub fn new(components: usize) -> Self {
-        Self::of_solver().set("components", components)
+        Self::from_registry().set("components", components)
     }
 
     /// Computes the principal components of the rows.
@@ -342,7 +342,7 @@ impl KernelPca {
 impl KernelKMeans {
     /// Returns kernel k-means with this many clusters.
     pub fn new(clusters: usize) -> Self {
-        Self::of_solver().set("clusters", clusters)
+        Self::from_registry().set("clusters", clusters)
     }
 
     /// Computes the clusters of the rows.

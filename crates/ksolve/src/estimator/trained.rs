@@ -137,7 +137,8 @@ pub struct OutlierDetector(pub(super) Trained<Vec<f64>>);
 #[derive(Clone, Debug)]
 pub struct Clustering(pub(super) Trained<Vec<usize>>);
 
-macro_rules! of_a_model {
+/// Defines the methods that all kinds of models share.
+macro_rules! model_methods {
     ($($type:ty),*) => {
         $(impl $type {
             /// Returns the report of the fit.
@@ -161,7 +162,7 @@ macro_rules! of_a_model {
     };
 }
 
-of_a_model!(Transformer, OutlierDetector, Clustering);
+model_methods!(Transformer, OutlierDetector, Clustering);
 
 impl Transformer {
     /// Returns the coordinates of the rows, n x components.

@@ -13,16 +13,17 @@ impl Fit {
     /// Opens the journal of this fit in the checkpoint folder. The journal stores the results of
     /// the passes.
     ///
-    /// # Errors A checkpoint of a different run, if this run resumes; a file with the name of the
+    /// # Errors
+    /// A checkpoint of a different run, if this run resumes; a file with the name of the
     /// folder.
     #[doc(hidden)]
     pub fn open_checkpoint<'a>(
         &self,
         checkpoint: &Checkpoint<'a>,
         selected: &SelectedTable,
-        training: &TrainOptions,
+        train_options: &TrainOptions,
     ) -> Result<Journal<'a>> {
-        let manifest = manifest(self, selected, training, &checkpoint.identifying_values)?;
+        let manifest = manifest(self, selected, train_options, &checkpoint.identifying_values)?;
         Ok(Journal::open(
             &checkpoint.folder,
             &manifest,
@@ -43,20 +44,20 @@ pub(super) fn open_journal<'a>(
     run: &Run<'a>,
     fit: &Fit,
     selected: &SelectedTable,
-    training: &TrainOptions,
+    train_options: &TrainOptions,
 ) -> Result<Option<Journal<'a>>> {
     let Some(engine) = run.engine else {
         return run
             .checkpoint
             .as_ref()
-            .map(|checkpoint| fit.open_checkpoint(checkpoint, selected, training))
+            .map(|checkpoint| fit.open_checkpoint(checkpoint, selected, train_options))
             .transpose();
     };
     if run.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.resume_mode == ResumeMode::Required) {
         let why = "processes that share a run always resume from the states in their folder; leave it out";
         return Err(Error::option("resume", "", why));
     }
-    engine.join(&manifest(fit, selected, training, &[])?)?;
+    engine.join(&manifest(fit, selected, train_options, &[])?)?;
     Ok(Some(Journal::with_engine(engine)))
 }
 
@@ -64,15 +65,15 @@ pub(super) fn open_journal<'a>(
 pub(super) fn manifest(
     fit: &Fit,
     selected: &SelectedTable,
-    training: &TrainOptions,
-    notes: &[(String, String)],
+    train_options: &TrainOptions,
+    identifying_values: &[(String, String)],
 ) -> Result<Manifest> {
     let format_value = |value: Value| match value {
         Value::String(text) => text,
         other => other.to_string(),
     };
-    let mut options: Vec<(String, String)> = notes.to_vec();
-    if let Value::Object(map) = fit.canonical_options(training)? {
+    let mut options: Vec<(String, String)> = identifying_values.to_vec();
+    if let Value::Object(map) = fit.canonical_options(train_options)? {
         options.extend(map.into_iter().map(|(name, value)| (name, format_value(value))));
     }
     options.push(("features".to_string(), format_value(selected.feature_names().into())));
@@ -83,11 +84,11 @@ pub(super) fn manifest(
         options.push(("values of the columns".to_string(), Digest::hex_of(&values)));
     }
     options.push(("target".to_string(), format_value(target_names(selected).into())));
-    if let MetricSource::Provided(provided) = &training.metric {
+    if let MetricSource::Provided(provided) = &train_options.metric {
         options.push(("numbers of the metric".to_string(), provided.digest()));
     }
     let mut files = selected.table().identities();
-    files.extend(training.landmarks.table().into_iter().flat_map(|table| table.table().identities()));
+    files.extend(train_options.landmarks.table().into_iter().flat_map(|table| table.table().identities()));
     Ok(Manifest {
         version: env!("CARGO_PKG_VERSION").to_string(),
         instruction_set: kapprox::instruction_set(),

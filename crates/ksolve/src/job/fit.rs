@@ -130,8 +130,8 @@ impl Fit {
     /// Sets rows and columns of the fit, for [`Fit::select`]. The model file records the rows.
     #[must_use]
     #[doc(hidden)]
-    pub fn rows(self, rows: Selection) -> Self {
-        Self { rows: Some(rows), ..self }
+    pub fn with_selection(self, selection: Selection) -> Self {
+        Self { rows: Some(selection), ..self }
     }
 
     /// Sets the kernel. For `sigma=auto` and `sigma=median`, the length scale is determined from a
@@ -285,7 +285,7 @@ impl Fit {
         }
     }
 
-    /// True if a parameter of the solver is set.
+    /// Returns true if a parameter of the solver is set.
     #[doc(hidden)]
     pub fn has_option(&self, name: &str) -> bool {
         self.option(name).is_some()
@@ -302,31 +302,31 @@ impl Fit {
         self.has_option(LAMBDA.name) || self.has_option(C.name)
     }
 
-    /// The solver of the fit.
+    /// Returns the solver of the fit.
     #[doc(hidden)]
     pub fn family(&self) -> &'static SolverFamily {
         self.family
     }
 
-    /// The requested kernel.
+    /// Returns the requested kernel.
     #[doc(hidden)]
     pub fn kernel_spec(&self) -> &Kernel {
         &self.kernel
     }
 
-    /// The source of the metric.
+    /// Returns the source of the metric.
     #[doc(hidden)]
     pub fn metric_source(&self) -> &MetricSource {
         &self.metric
     }
 
-    /// The requested map.
+    /// Returns the requested map.
     #[doc(hidden)]
     pub fn map_spec(&self) -> &MapSpec {
         &self.map
     }
 
-    /// The requested type of rows and features.
+    /// Returns the requested type of rows and features.
     #[doc(hidden)]
     pub fn element_type(&self) -> ElementType {
         self.precision
@@ -349,7 +349,7 @@ impl Fit {
         Ok(self.parsed.get_or_init(|| Arc::new(ParsedOptions { settings, solver })))
     }
 
-    /// The values of the solver's parameters.
+    /// Returns the values of the solver's parameters.
     ///
     /// # Errors
     /// [`Error::Option`] for a parameter that the solver does not read, or an invalid value;
@@ -358,7 +358,7 @@ impl Fit {
         Ok(&self.parsed_options()?.settings)
     }
 
-    /// The task of the solver with these parameters, such as regression or components.
+    /// Returns the task of the solver with these parameters, such as regression or components.
     ///
     /// # Errors
     /// The errors of [`Fit::settings`].
@@ -369,7 +369,8 @@ impl Fit {
 
     /// Selects the rows and columns of the fit in a table.
     ///
-    /// # Errors The errors of [`Fit::selection`], and missing columns.
+    /// # Errors
+    /// The errors of [`Fit::selection`], and missing columns.
     #[doc(hidden)]
     pub fn select(&self, table: &Table) -> Result<SelectedTable> {
         Ok(table.select(&self.selection(self.row_selection())?)?)
@@ -378,7 +379,8 @@ impl Fit {
     /// Returns the selection with all columns that the solver reads: inputs, targets, class,
     /// weights, folds.
     ///
-    /// # Errors The errors of [`Fit::settings`]; [`Error::MissingOption`] for a missing target;
+    /// # Errors
+    /// The errors of [`Fit::settings`]; [`Error::MissingOption`] for a missing target;
     /// [`Error::Option`] for too many targets.
     #[doc(hidden)]
     pub fn selection(&self, selection: Selection) -> Result<Selection> {

@@ -47,10 +47,10 @@ impl Fit {
         run: &Run<'_>,
     ) -> Result<Combination> {
         let selected = &run.resolve_categories(selected)?;
-        let (training, kernels) = (self.train_options(selected)?, kernels_on_rows(kernels, selected)?);
+        let (train_options, kernels) = (self.train_options(selected)?, kernels_on_rows(kernels, selected)?);
         match self.precision {
-            ElementType::F32 => combine::<f32>(selected, &training, &kernels, &run.resources()),
-            ElementType::F64 => combine::<f64>(selected, &training, &kernels, &run.resources()),
+            ElementType::F32 => combine::<f32>(selected, &train_options, &kernels, &run.resources()),
+            ElementType::F64 => combine::<f64>(selected, &train_options, &kernels, &run.resources()),
         }
     }
 
@@ -63,25 +63,26 @@ impl Fit {
     /// memory budget is not an error here.
     pub fn plan(&self, selected: &SelectedTable, run: &Run<'_>) -> Result<Forecast> {
         let (selected, resources) = (&run.resolve_categories(selected)?, &run.resources());
-        let (training, solver) = (self.train_options(selected)?, &*self.parsed_options()?.solver);
+        let (train_options, solver) = (self.train_options(selected)?, &*self.parsed_options()?.solver);
         match self.precision {
-            ElementType::F32 => train::forecast::<f32>(selected, &training, solver, resources),
-            ElementType::F64 => train::forecast::<f64>(selected, &training, solver, resources),
+            ElementType::F32 => train::forecast::<f32>(selected, &train_options, solver, resources),
+            ElementType::F64 => train::forecast::<f64>(selected, &train_options, solver, resources),
         }
     }
 
     /// Returns the plan of a run that first learns the weights of a sum of kernels. The plan has
     /// the stages of learning the weights and the stages of the fit.
     ///
-    /// # Errors The errors of [`Fit::plan`] and of learning the weights.
+    /// # Errors
+    /// The errors of [`Fit::plan`] and of learning the weights.
     #[doc(hidden)]
     pub fn plan_combination(&self, kernels: &[Kernel], selected: &SelectedTable, run: &Run<'_>) -> Result<Forecast> {
         let selected = &run.resolve_categories(selected)?;
-        let (training, resources) = (self.train_options(selected)?, run.resources());
+        let (train_options, resources) = (self.train_options(selected)?, run.resources());
         let resolved_kernels = kernels_on_rows(kernels, selected)?;
         let mut stages = match self.precision {
-            ElementType::F32 => combination::forecast::<f32>(selected, &training, &resolved_kernels, &resources)?,
-            ElementType::F64 => combination::forecast::<f64>(selected, &training, &resolved_kernels, &resources)?,
+            ElementType::F32 => combination::forecast::<f32>(selected, &train_options, &resolved_kernels, &resources)?,
+            ElementType::F64 => combination::forecast::<f64>(selected, &train_options, &resolved_kernels, &resources)?,
         };
         // the memory plan of a sum does not depend on its weights
         let sum = kernels.iter().cloned().reduce(std::ops::Add::add);
@@ -123,10 +124,10 @@ impl Fit {
         save: &dyn Fn(&Fitted) -> Result<()>,
     ) -> Result<Fitted> {
         let selected = &run.resolve_categories(selected)?;
-        let training = self.train_options(selected)?;
+        let train_options = self.train_options(selected)?;
         match self.precision {
-            ElementType::F32 => run_fit::<f32>(self, AnyModel::F32, selected, &training, run, save),
-            ElementType::F64 => run_fit::<f64>(self, AnyModel::F64, selected, &training, run, save),
+            ElementType::F32 => run_fit::<f32>(self, AnyModel::F32, selected, &train_options, run, save),
+            ElementType::F64 => run_fit::<f64>(self, AnyModel::F64, selected, &train_options, run, save),
         }
     }
 
@@ -135,7 +136,7 @@ impl Fit {
     ///
     /// # Errors
     /// Missing columns, and the errors of [`Fit::run`].
-    pub fn on(&self, table: &Table, targets: &[&str], run: &Run<'_>) -> Result<Fitted> {
+    pub fn fit_table(&self, table: &Table, targets: &[&str], run: &Run<'_>) -> Result<Fitted> {
         let targets = targets.iter().map(ToString::to_string).collect();
         self.run(&table.select(&self.selection(Selection { targets, ..Selection::default() })?)?, run)
     }
@@ -147,14 +148,14 @@ pub(super) fn run_fit<T: Real>(
     fit: &Fit,
     wrap: fn(Model<T>) -> AnyModel,
     selected: &SelectedTable,
-    training: &TrainOptions,
+    train_options: &TrainOptions,
     run: &Run<'_>,
     save: &dyn Fn(&Fitted) -> Result<()>,
 ) -> Result<Fitted> {
     let stage_recorder = run.stage_recorder();
-    let journal = super::checkpoint::open_journal(run, fit, selected, training)?;
+    let journal = super::checkpoint::open_journal(run, fit, selected, train_options)?;
     let resources = Resources { stage_observer: &stage_recorder, journal: journal.as_ref(), ..run.resources() };
-    let trained = train_model::<T>(fit, wrap, selected, training, &resources);
+    let trained = train_model::<T>(fit, wrap, selected, train_options, &resources);
     // an interrupted step may return an invalid result or a numerical error
     let trained = resources.workers.check().map_err(Error::from).and(trained);
     let fitted = trained.and_then(|mut fitted| {
@@ -180,12 +181,12 @@ fn train_model<T: Real>(
     fit: &Fit,
     wrap: fn(Model<T>) -> AnyModel,
     selected: &SelectedTable,
-    training: &TrainOptions,
+    train_options: &TrainOptions,
     resources: &Resources<'_>,
 ) -> Result<Fitted> {
     let ParsedOptions { settings, solver, .. } = fit.parsed_options()?;
     let solver: &dyn Solver<T> = T::pick(&**solver);
-    let trained = train::train(selected, training, solver, resources).map_err(|error| match error {
+    let trained = train::train(selected, train_options, solver, resources).map_err(|error| match error {
         Error::TooFewRows { rows } => Error::TooFewRowsFor { what: fit.family.name, needed: 2, rows },
         other => other,
     })?;
@@ -193,7 +194,7 @@ fn train_model<T: Real>(
     (report.solver, report.lambda_convention) = (fit.family.name, convention_of(fit.family.name));
     improvement_warnings(&report).into_iter().for_each(|text| resources.stage_observer.warn(text));
     (model.metadata.solver, model.metadata.intercept) = (fit.family.name.to_string(), settings.intercept());
-    model.metadata.options = fit.canonical_options(training)?;
+    model.metadata.options = fit.canonical_options(train_options)?;
     if model.metadata.options["missing"].is_null() && selected.missing().name() != Missing::Error.name() {
         model.metadata.options["missing"] = selected.missing().name().into();
     }

@@ -8,7 +8,7 @@
 //! let x: Vec<f64> = (0..400).map(|i| f64::from(i) / 40.0).collect();
 //! let y: Vec<f64> = x.iter().map(|x| x.sin()).collect();
 //! let table = kstore::Table::from_rows(&x, 1, &y)?;
-//! let fitted = Fit::ridge().rank(50).on(&table, &["y"], &Run::new())?;
+//! let fitted = Fit::ridge().rank(50).fit_table(&table, &["y"], &Run::new())?;
 //! assert!(fitted.report.train.unwrap().mse < 1e-3);
 //! # Ok::<(), ksolve::Error>(())
 //! ```

@@ -281,32 +281,32 @@ impl Fit {
 
     /// Returns the options that define the result, as JSON with sorted keys for the model file. The
     /// JSON contains no paths.
-    pub(super) fn canonical_options(&self, training: &TrainOptions) -> Result<serde_json::Value> {
+    pub(super) fn canonical_options(&self, train_options: &TrainOptions) -> Result<serde_json::Value> {
         let mut solver_options = self.settings()?.to_json();
-        solver_options["folds"] = training.folds.to_string().into();
-        if training.folds == FoldSpec::None
+        solver_options["folds"] = train_options.folds.to_string().into();
+        if train_options.folds == FoldSpec::None
             && let Some(options) = solver_options.as_object_mut()
         {
             options.remove("folds");
         }
         let mut canonical = serde_json::json!({
-            "candidates": training.candidates.map_or("all".to_string(), |n| n.to_string()),
+            "candidates": train_options.candidates.map_or("all".to_string(), |n| n.to_string()),
             "kernel": self.kernel.to_string(),
-            "landmarks": training.landmarks.to_string(),
+            "landmarks": train_options.landmarks.to_string(),
             "map": self.map.to_string(),
             "precision": self.precision.to_string(),
-            "rank": training.rank,
-            "scale": training.scaling.to_string(),
+            "rank": train_options.rank,
+            "scale": train_options.scaling.to_string(),
             "seed": self.seed,
             "solver": self.family.name,
             "solver_options": solver_options,
-            "task": training.task,
+            "task": train_options.task,
         });
         if self.clip {
             canonical["clip"] = true.into();
         }
-        if training.metric != MetricSource::None {
-            canonical["metric"] = training.metric.to_string().into();
+        if train_options.metric != MetricSource::None {
+            canonical["metric"] = train_options.metric.to_string().into();
         }
         if let Some(rows) = &self.rows {
             canonical["missing"] = rows.missing.name().into();

@@ -7,7 +7,7 @@ use crate::solver::{self, EACH_PENALTY_SUFFIX};
 use kstore::display;
 
 /// Explained fraction of the variance below which a model is hardly better than a constant.
-const MIN_EXPLAINED: f64 = 0.05;
+const MIN_USEFUL_EXPLAINED: f64 = 0.05;
 
 /// Relative change of the held-out error at the end of a grid that justifies a larger grid.
 const MIN_ERROR_CHANGE: f64 = 0.01;
@@ -77,7 +77,7 @@ fn explained_warning(report: &FitReport) -> Option<String> {
     let (train_mse, r2) = report.train.as_ref().and_then(|train| Some((train.mse, train.r2?)))?;
     let variance = train_mse / (1.0 - r2);
     let explained = 1.0 - error / variance;
-    (explained < MIN_EXPLAINED).then(|| {
+    (explained < MIN_USEFUL_EXPLAINED).then(|| {
         let percentage = 100.0 * explained.max(0.0);
         format!(
             "the model explains {percentage:.1} % of the variance of held-out rows, hardly more than a constant; learn a `metric`, \
@@ -97,7 +97,7 @@ fn lambda_edge_warning(report: &FitReport) -> Option<String> {
 }
 
 /// Warns if the best value of a grid is its first or its last, and the error still falls there.
-fn grid_edge_warning(name: &str, grid: &[(f64, Option<f64>)], best_index: usize, what: &str) -> Option<String> {
+fn grid_edge_warning(name: &str, grid: &[(f64, Option<f64>)], best_index: usize, error_name: &str) -> Option<String> {
     let (best_value, error) = grid[best_index];
     let (neighbour, word, direction, extended_value) = match best_index {
         _ if grid.len() < 2 => return None,
@@ -108,7 +108,7 @@ fn grid_edge_warning(name: &str, grid: &[(f64, Option<f64>)], best_index: usize,
     (neighbour.1? > (1.0 + MIN_ERROR_CHANGE) * error?).then(|| {
         let (best_text, extended_text) = (short_number(best_value), short_number(extended_value));
         format!(
-            "{name} {best_text} is the {word} value tried, and {what} still falls there; extend the grid {direction} to `{name}` {extended_text}"
+            "{name} {best_text} is the {word} value tried, and {error_name} still falls there; extend the grid {direction} to `{name}` {extended_text}"
         )
     })
 }

@@ -70,7 +70,7 @@ impl Combination {
 
 /// Maximum rank of each kernel's map in a combination. A low rank suffices, because the leading
 /// directions of the features contain most of the alignment.
-const MAX_RANK: usize = 300;
+const MAX_COMBINED_RANK: usize = 300;
 
 /// Learns the weights of a sum of kernels on the selected rows; ignores the kernel of the options.
 ///
@@ -95,9 +95,8 @@ pub fn combine<T: Real>(
     let (source, targets) = (selected.rows::<T>(survey.read_settings())?, survey.regression_targets());
     let (mut maps, mut resolved_kernels, mut feature_ends, mut passes) = (Vec::new(), Vec::new(), Vec::new(), 2);
     for kernel in kernels {
-        let (n, reading, options) = (survey.row_count(), &survey.read_settings(), &options_for(options, kernel));
-        let built_map =
-            MapBuilder { source: &source, n, read_settings: reading, options, pass_shape, resources }.build()?;
+        let (n, read_settings, options) = (survey.row_count(), &survey.read_settings(), &options_for(options, kernel));
+        let built_map = MapBuilder { source: &source, n, read_settings, options, pass_shape, resources }.build()?;
         passes += built_map.passes;
         resolved_kernels.push(built_map.kernel);
         feature_ends.push(feature_ends.last().unwrap_or(&0) + built_map.map.dims().1);
@@ -143,7 +142,7 @@ pub(crate) fn forecast<T: Real>(
 }
 
 fn options_for(options: &TrainOptions, kernel: &Kernel) -> TrainOptions {
-    let (kernel, rank) = (kernel.clone(), options.rank.min(MAX_RANK));
+    let (kernel, rank) = (kernel.clone(), options.rank.min(MAX_COMBINED_RANK));
     TrainOptions { kernel, rank, ranks: vec![rank], tolerance: None, folds: FoldSpec::None, ..options.clone() }
 }
 
@@ -186,7 +185,7 @@ fn plan_stages<T: Real>(
 }
 
 /// Computes the weights from the joint moments of all features. Kernel k has the features from
-/// `ends[k − 1]` (0 for the first kernel) to `ends[k]`.
+/// `feature_ends[k − 1]` (0 for the first kernel) to `feature_ends[k]`.
 fn combination_of_moments(
     gram: &GramState,
     feature_ends: &[usize],

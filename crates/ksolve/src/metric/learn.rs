@@ -22,22 +22,22 @@ use std::sync::Arc;
 
 /// If the best fit without a metric explains a smaller fraction of the variance than this, its
 /// gradients are not informative enough to start from.
-const MIN_EXPLAINED: f64 = 0.2;
+const MIN_EXPLAINED_FOR_GRADIENTS: f64 = 0.2;
 
 /// Minimum number of rows per input for which the form `learn` also tries a full metric. With fewer
 /// rows a full metric overfits: on fashion-mnist (5,102 rows x 784) it reduced the cross-validation
 /// error by a quarter and raised the error on other rows.
-const ROWS_PER_FEATURE: usize = 8;
+const MIN_ROWS_PER_INPUT: usize = 8;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[doc(hidden)]
 #[non_exhaustive]
 pub struct LearnedMetric {
     /// The metric; `None` if the unchanged inputs were best.
-    #[serde(with = "stored")]
+    #[serde(with = "row_major")]
     pub metric: Option<Arc<Metric>>,
     /// The kernel of the best round, with every parameter resolved to a number.
-    #[serde(serialize_with = "as_text", deserialize_with = "of_text")]
+    #[serde(serialize_with = "as_text", deserialize_with = "from_text")]
     pub kernel: Kernel,
     /// The form of the metric: none, given, full, diagonal, or low-rank(r) with the number r.
     pub form: String,
@@ -47,7 +47,8 @@ pub struct LearnedMetric {
     /// the folds of the sample; `None` if there is no metric.
     pub spread: Option<Vec<f64>>,
     /// Evaluation on rows that were not used to learn the metric; `None` if all rows were used.
-    pub judged: Option<MetricTestErrors>,
+    #[serde(rename = "judged")]
+    pub test_errors: Option<MetricTestErrors>,
     /// Passes over the table.
     pub passes: u64,
 }
@@ -59,20 +60,20 @@ pub(crate) fn as_text<V: Display, S: Serializer>(value: &V, serializer: S) -> st
     serializer.collect_str(value)
 }
 
-fn of_text<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Kernel, D::Error> {
+fn from_text<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Kernel, D::Error> {
     Kernel::parse(&String::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
 /// Stores a metric as its numbers and its number of matrix rows. For a diagonal metric the number
 /// of matrix rows is stored as 0.
-mod stored {
+mod row_major {
     use super::{Arc, Metric};
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     pub(crate) fn serialize<S: Serializer>(metric: &Option<Arc<Metric>>, serializer: S) -> Result<S::Ok, S::Error> {
-        let rows = |metric: &Metric| if metric.is_diagonal() { 0 } else { metric.output_count() };
-        metric.as_ref().map(|metric| (rows(metric), metric.to_row_major())).serialize(serializer)
+        let matrix_rows = |metric: &Metric| if metric.is_diagonal() { 0 } else { metric.output_count() };
+        metric.as_ref().map(|metric| (matrix_rows(metric), metric.to_row_major())).serialize(serializer)
     }
 
     pub(crate) fn deserialize<'de, S: Deserializer<'de>>(from: S) -> Result<Option<Arc<Metric>>, S::Error> {
@@ -125,10 +126,9 @@ pub(crate) fn resolve_metric<T: Real>(request: &MetricRequest<'_, T>) -> Result<
                 let why = "no metric had a smaller held-out error than the unchanged features: the model has no metric";
                 request.resources.stage_observer.warn(why.to_string());
             }
-            if let Some(judged) =
-                learned.judged.as_ref().filter(|judged| learned.metric.is_some() && !judged.is_better())
-            {
-                let MetricTestErrors { rows, with, without, .. } = judged;
+            let test_errors = learned.test_errors.as_ref().filter(|_| learned.metric.is_some());
+            if let Some(test_errors) = test_errors.filter(|errors| !errors.is_better()) {
+                let MetricTestErrors { rows, with, without, .. } = test_errors;
                 request.resources.stage_observer.warn(format!(
                     "on {rows} rows that did not train it, the metric has error {with:.4e}, and the unchanged features have {without:.4e}; \
                      use `metric` none or learn"
@@ -150,9 +150,9 @@ impl<T: Real> MetricRequest<'_, T> {
     fn learn(&self, form: MetricForm) -> Result<LearnedMetric> {
         let pass_shape = settings::pass_shape_of::<T>(self.source.shape().inputs);
         let (n, stage) = (self.survey.row_count(), "sampling rows for the metric");
-        let row_counts = (n, settings::sample_size(n, self.source.shape().inputs));
+        let sample_size = settings::sample_size(n, self.source.shape().inputs);
         let (sample_rows, sample) =
-            draw_sample(self.source, row_counts, self.options.seed, stage, pass_shape, self.resources)?;
+            draw_sample(self.source, n, sample_size, self.options.seed, stage, pass_shape, self.resources)?;
         let warning = series::series_warning(self.source, self.targets, &self.options.folds)?;
         warning.into_iter().for_each(|text| self.resources.stage_observer.warn(text));
         let folds = &settings::round_options(self.options, settings::ROUND_RANK).folds;
@@ -165,7 +165,7 @@ impl<T: Real> MetricRequest<'_, T> {
             incumbent: None,
             refits_on_all_rows: has_more_rows,
         };
-        let learned = self.learn_and_test((&sample_rows, sample), &folds, rounds)?;
+        let learned = self.learn_and_test(&sample_rows, &sample, &folds, rounds)?;
         Ok(LearnedMetric { passes: learned.passes + 2, ..learned })
     }
 
@@ -175,19 +175,20 @@ impl<T: Real> MetricRequest<'_, T> {
     /// within the one remaining fold.
     fn learn_and_test(
         &self,
-        (sample_rows, sample): (&MemoryRows<T>, RowSample<T>),
+        sample_rows: &MemoryRows<T>,
+        sample: &RowSample<T>,
         folds: &Folds,
         rounds: RoundRequest<'_>,
     ) -> Result<LearnedMetric> {
         let round_options = settings::round_options(self.options, rounds.rank);
-        let reading = self.survey.read_settings();
+        let read_settings = self.survey.read_settings();
         let stage = self.resources.stage_observer.start_stage("evaluating the metric", None);
         let silent = SilentStages(&*stage);
         let resources = &Resources { journal: None, scratch: None, stage_observer: &silent, ..*self.resources };
         let data = RoundData {
             source: sample_rows,
             n: sample_rows.len() as u64,
-            reading: &reading,
+            read_settings: &read_settings,
             targets: self.targets,
             folds,
             options: &round_options,
@@ -200,13 +201,13 @@ impl<T: Real> MetricRequest<'_, T> {
             fold_sizes[fold] += 1;
         })?;
         let Some(test_fold) = folds.test_fold(&fold_sizes) else {
-            return self.learn_on_sample((sample_rows, &sample), folds, rounds);
+            return self.learn_on_sample(sample_rows, sample, folds, rounds);
         };
         let train_sample = select_rows(
-            &sample,
+            sample,
             (0..sample.len()).filter(|i| fold_of_row.get(&sample.row_numbers[*i]) != Some(&test_fold)),
         );
-        let learned = self.learn_on_sample((sample_rows, &train_sample), &folds.without_fold(test_fold), rounds)?;
+        let learned = self.learn_on_sample(sample_rows, &train_sample, &folds.without_fold(test_fold), rounds)?;
         let plain_rounds = learned.rounds.iter().filter(|round| round.form == "none");
         let plain_kernel =
             plain_rounds.min_by(|a, b| a.cv_mse.total_cmp(&b.cv_mse)).map(|round| Kernel::parse(&round.kernel));
@@ -226,7 +227,7 @@ impl<T: Real> MetricRequest<'_, T> {
             true => {
                 LearnedMetric { metric: None, kernel: plain_kernel, form: "none".to_string(), spread: None, ..learned }
             }
-            false => LearnedMetric { judged: Some(test_errors), ..learned },
+            false => LearnedMetric { test_errors: Some(test_errors), ..learned },
         })
     }
 
@@ -234,21 +235,22 @@ impl<T: Real> MetricRequest<'_, T> {
     /// order, and `sample` in key order, that is, in the random order of the draw.
     pub(crate) fn learn_on_sample(
         &self,
-        (sample_rows, sample): (&MemoryRows<T>, &RowSample<T>),
+        sample_rows: &MemoryRows<T>,
+        sample: &RowSample<T>,
         folds: &Folds,
         rounds: RoundRequest<'_>,
     ) -> Result<LearnedMetric> {
         let Self { source, survey, options, resources, .. } = *self;
         let d = source.shape().inputs;
         let pass_shape = settings::pass_shape_of::<T>(d);
-        let RoundRequest { form, rank, scored_rank, incumbent, refits_on_all_rows: all_rows } = rounds;
+        let RoundRequest { form, rank, scored_rank, incumbent, refits_on_all_rows } = rounds;
         let round_options =
             TrainOptions { ranks: vec![scored_rank.min(rank)], ..settings::round_options(options, rank) };
-        let reading = survey.read_settings();
+        let read_settings = survey.read_settings();
         let full_data = RoundData {
             source,
             n: survey.row_count(),
-            reading: &reading,
+            read_settings: &read_settings,
             targets: self.targets,
             folds,
             options: &round_options,
@@ -269,19 +271,19 @@ impl<T: Real> MetricRequest<'_, T> {
             };
             let incumbent_round = incumbent.map(|previous| {
                 let form = previous.form.parse::<MetricForm>().ok();
-                let round = search.fit_kernel(&data, (form, 0), previous.metric.clone(), &previous.kernel)?;
+                let round = search.fit_kernel(&data, form, 0, previous.metric.clone(), &previous.kernel)?;
                 Ok::<_, Error>((round, form))
             });
             let incumbent_round = incumbent_round.transpose()?;
             if !search.is_over() {
                 search.fit_without_metric(&data)?;
             }
-            if search.explained_fraction() < MIN_EXPLAINED && !search.is_over() {
+            if search.explained_fraction() < MIN_EXPLAINED_FOR_GRADIENTS && !search.is_over() {
                 search.fit_likelihood_factors(&data, &*stage)?;
             }
             if !search.is_over() {
                 let (factor, products) = search.best_products(&data)?;
-                forms_to_try(form, (sample_rows.len(), d), options)
+                forms_to_try(form, sample_rows.len(), d, options)
                     .into_iter()
                     .try_for_each(|form| search.run_rounds(&data, form, factor, &products))?;
                 search.refine_length_scales(&data)?;
@@ -291,37 +293,39 @@ impl<T: Real> MetricRequest<'_, T> {
             incumbent_round.into_iter().for_each(|(round, form)| search.keep_if_better(round, form, 1.0));
             search.importance_spread(&data)?
         };
-        let passes = if all_rows { search.refit_on_all_rows(&full_data)? } else { 0 };
+        let passes = if refits_on_all_rows { search.refit_on_all_rows(&full_data)? } else { 0 };
         let (best, rounds) = search.into_results();
         let best = best.ok_or(Error::NoCell { precision: T::NAME })?;
         let form = best.form.map_or("none".to_string(), |form| form.to_string());
         let (metric, kernel) = (best.round.metric, best.round.kernel);
-        Ok(LearnedMetric { metric, kernel, form, rounds, spread, judged: None, passes })
+        Ok(LearnedMetric { metric, kernel, form, rounds, spread, test_errors: None, passes })
     }
 }
 
-/// Draws a uniform sample of `count` of the n rows in two passes. Returns it twice: the rows in row
-/// order with their targets, and the sample in key order, that is, in the random order of the draw.
+/// Draws a uniform sample of `sample_size` of `row_count` rows in two passes. Returns it twice: the
+/// rows in row order with their targets, and the sample in key order, that is, in the random order
+/// of the draw.
 pub(crate) fn draw_sample<T: Real>(
     source: &dyn RowSource<T>,
-    (n, count): (u64, usize),
+    row_count: u64,
+    sample_size: usize,
     seed: u64,
     stage: &str,
     pass_shape: PassShape,
     resources: &Resources<'_>,
 ) -> Result<(MemoryRows<T>, RowSample<T>)> {
     let observer = resources.start_stage_over(stage, source.range());
-    let scan = TableScan { source, pass: pass_shape.pass(pass_shape.scan_lanes, resources, &*observer), row_count: n };
-    let sample = uniform_sample(&scan, count, Purpose::Candidates, seed)?;
+    let scan = TableScan { source, pass: pass_shape.pass(pass_shape.scan_lanes, resources, &*observer), row_count };
+    let sample = uniform_sample(&scan, sample_size, Purpose::Candidates, seed)?;
     let memory_rows = candidates::sort_by_row_number(sample.clone())?;
     Ok((candidates::with_targets(memory_rows, source, scan.pass)?, sample))
 }
 
 /// Returns the forms to try. If the kernel uses named columns, the form `learn` tries only a
 /// diagonal metric.
-fn forms_to_try(form: MetricForm, (rows, d): (usize, usize), options: &TrainOptions) -> Vec<MetricForm> {
+fn forms_to_try(form: MetricForm, rows: usize, d: usize, options: &TrainOptions) -> Vec<MetricForm> {
     match form {
-        MetricForm::DiagonalOrFull if options.kernel.restricts_columns() || rows < ROWS_PER_FEATURE * d => {
+        MetricForm::DiagonalOrFull if options.kernel.restricts_columns() || rows < MIN_ROWS_PER_INPUT * d => {
             vec![MetricForm::Diagonal]
         }
         MetricForm::DiagonalOrFull => vec![MetricForm::Full, MetricForm::Diagonal],
@@ -336,9 +340,9 @@ pub(crate) fn select_rows<T: Real>(
 ) -> RowSample<T> {
     let d = sample.d;
     let weights = positions.clone().filter_map(|i| sample.weights.get(i)).copied().collect();
-    let (rows, x): (Vec<u64>, Vec<&[T]>) =
+    let (row_numbers, x): (Vec<u64>, Vec<&[T]>) =
         positions.map(|i| (sample.row_numbers[i], &sample.x[i * d..(i + 1) * d])).unzip();
-    RowSample { row_numbers: rows, x: x.concat(), d, weights }
+    RowSample { row_numbers, x: x.concat(), d, weights }
 }
 
 /// An observer for the stages of the fits on the sample: it shows nothing, and forwards the stop

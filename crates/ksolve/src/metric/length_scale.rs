@@ -88,7 +88,7 @@ pub(crate) fn resolve_length_scale<T: Real>(
     let round_data = RoundData {
         source: &sample_rows,
         n: n as u64,
-        reading: &survey.read_settings(),
+        read_settings: &survey.read_settings(),
         targets: &Targets::Numeric { centre: vec![0.0; t] },
         folds: &Folds::None,
         options: &fit_options,

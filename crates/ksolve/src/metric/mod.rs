@@ -44,7 +44,7 @@ pub(crate) use length_scale::resolve_length_scale;
 pub(crate) use round::RoundData;
 pub use round_search::RoundReport;
 pub(crate) use round_search::apply_metric;
-pub(crate) use series::{BLOCK_COUNT, blocks_note, series_correlation, series_warning as warning_of_series};
+pub(crate) use series::{BLOCK_COUNT, blocks_note, series_correlation, series_warning};
 pub(crate) use settings::{
-    REFINED_RANK, ROUND_RANK, default_folds, learning_plan as planned, learning_stage, length_scale_stage, sample_size,
+    REFINED_RANK, ROUND_RANK, default_folds, learning_plan, learning_stage, length_scale_stage, sample_size,
 };

@@ -28,7 +28,7 @@ pub(crate) struct RoundData<'a, T: Real> {
     /// The scaled rows, before the metric.
     pub source: &'a dyn RowSource<T>,
     pub n: u64,
-    pub reading: &'a ReadSettings,
+    pub read_settings: &'a ReadSettings,
     pub targets: &'a Targets,
     pub folds: &'a Folds,
     pub options: &'a TrainOptions,
@@ -45,11 +45,20 @@ pub(super) struct Round<T> {
     pub(super) lambda_index: usize,
     /// Mean squared error on held-out rows, by which rounds are compared.
     pub(super) error: f64,
-    /// The rank and the lambda at which `error` was computed.
-    pub(super) scored_at: (usize, f64),
+    /// The rank at which `error` was computed.
+    pub(super) scored_rank: usize,
+    /// The lambda at which `error` was computed.
+    pub(super) scored_lambda: f64,
     /// The function of the fit, as a combination of the landmarks' kernel sections.
     expansion: Expansion<T>,
     pub(super) passes: u64,
+}
+
+/// The rank and the lambda at which a round is compared with other rounds, and its error there.
+struct RoundScore {
+    rank: usize,
+    lambda: f64,
+    error: f64,
 }
 
 impl<T: Real> RoundData<'_, T> {
@@ -77,7 +86,7 @@ impl<T: Real> RoundData<'_, T> {
         Ok(target_values)
     }
 
-    /// Calls `visit` for each row with its block, its position in the block, and its fold.
+    /// Calls `visitor` for each row with its block, its position in the block, and its fold.
     pub(super) fn visit_rows(&self, mut visitor: impl FnMut(&RowBlock<'_, T>, usize, usize) + Send) -> Result<()> {
         let observer = self.resources.stage_observer.start_stage("rows of a fold", None);
         let pass = Pass { journal: None, ..self.pass_shape.pass(1, self.resources, &*observer) };
@@ -99,10 +108,9 @@ impl<T: Real> RoundData<'_, T> {
     ) -> Result<(BuiltMap<T>, GramState, Box<dyn Observer + '_>)> {
         let options = TrainOptions { kernel: kernel.clone(), ..self.options.clone() };
         let source = self.metric_rows(metric);
-        let Self { n, reading, pass_shape, resources, .. } = *self;
+        let Self { n, read_settings, pass_shape, resources, .. } = *self;
         let built_map =
-            MapBuilder { source: &source, n, read_settings: reading, options: &options, pass_shape, resources }
-                .build()?;
+            MapBuilder { source: &source, n, read_settings, options: &options, pass_shape, resources }.build()?;
         let observer = self.resources.stage_observer.start_stage(GRAM_PASS, Some(self.n));
         // without the certificate and the class decisions, which would add to the cost of every
         // round
@@ -133,32 +141,38 @@ impl<T: Real> RoundData<'_, T> {
         let (built_map, gram, observer) = self.moments(metric.as_ref(), kernel)?;
         let workers = self.resources.workers;
         let (lambda_index, error) = self.best_lambda_index(&gram, near_lambda_index, &*observer)?;
-        let (scored_at, error) = self.score_at_rank(&gram, (LAMBDAS[lambda_index], error), &*observer)?;
+        let RoundScore { rank: scored_rank, lambda: scored_lambda, error } =
+            self.score_at_rank(&gram, LAMBDAS[lambda_index], error, &*observer)?;
         drop(observer);
         let (rank, ridge) =
             (gram.feature_count(), settings::ridge_grid(gram.feature_count(), &[], self.targets.centre()));
         let weights = crate::fit(&gram, rank, LAMBDAS[lambda_index], &ridge, workers)?.head.weights;
         let expansion = built_map.map.expand(weights.as_ref(), workers);
         let passes = built_map.passes + 1;
-        Ok(Round { metric, kernel: built_map.kernel, lambda_index, error, scored_at, expansion, passes })
+        Ok(Round {
+            metric,
+            kernel: built_map.kernel,
+            lambda_index,
+            error,
+            scored_rank,
+            scored_lambda,
+            expansion,
+            passes,
+        })
     }
 
     /// Returns the rank and the lambda at which the round is compared with other rounds, and the
     /// error there. Usually they are the rank, lambda and error of the fit. If the model has a
     /// lower rank than the fit, the round is compared at the rank of the model: the features are
     /// nested, so the leading features of the fit form a model of lower rank.
-    fn score_at_rank(
-        &self,
-        gram: &GramState,
-        (lambda, error): (f64, f64),
-        observer: &dyn Observer,
-    ) -> Result<((usize, f64), f64)> {
-        let scored_rank = self.options.ranks.iter().fold(self.options.rank, |rank, scored| rank.min(*scored));
-        if scored_rank >= gram.feature_count() {
-            return Ok(((scored_rank, lambda), error));
+    fn score_at_rank(&self, gram: &GramState, lambda: f64, error: f64, observer: &dyn Observer) -> Result<RoundScore> {
+        let rank = self.options.ranks.iter().fold(self.options.rank, |rank, other| rank.min(*other));
+        if rank >= gram.feature_count() {
+            return Ok(RoundScore { rank, lambda, error });
         }
-        let best = self.best_lambda_at(gram, scored_rank, observer)?;
-        Ok(best.map_or(((scored_rank, lambda), f64::INFINITY), |(lambda, error)| ((scored_rank, lambda), error)))
+        let best = self.best_lambda_at(gram, rank, observer)?;
+        let (lambda, error) = best.unwrap_or((lambda, f64::INFINITY));
+        Ok(RoundScore { rank, lambda, error })
     }
 
     /// Returns the lambda with the smallest held-out error at a rank, and the error; `None` if no
@@ -177,9 +191,9 @@ impl<T: Real> RoundData<'_, T> {
     }
 
     /// Returns the index of the best lambda and its held-out error. The search starts at
-    /// `near_lambda_index`, because a round resembles the previous round, and moves to the neighbouring
-    /// lambda while the error falls. Of equal errors, the larger lambda wins. If the largest fold
-    /// has many rows, the search compares errors on this fold only.
+    /// `near_lambda_index`, because a round resembles the previous round, and moves to the
+    /// neighbouring lambda while the error falls. Of equal errors, the larger lambda wins. If the
+    /// largest fold has many rows, the search compares errors on this fold only.
     fn best_lambda_index(
         &self,
         gram: &GramState,

@@ -11,14 +11,14 @@ use std::sync::Arc;
 const MAX_ROUNDS: usize = 6;
 
 /// A form of the metric is abandoned after this many consecutive rounds without a smaller error.
-const PATIENCE: usize = 2;
+const MAX_IDLE_ROUNDS: usize = 2;
 
 /// Factors by which the kernel's length scales are multiplied in the fits without a metric.
 const LENGTH_SCALE_FACTORS: [f64; 4] = [0.25, 0.5, 1.0, 2.0];
 
 /// Number of rows for the median distance in each round; their 45,000 pairs determine it within 2
 /// %.
-const MEDIAN_ROWS: usize = 300;
+const ROUND_MEDIAN_ROWS: usize = 300;
 
 /// Maximum number of steps when one of several length scales is searched. Each step doubles or
 /// halves the length scale; the search starts at the median distance.
@@ -57,11 +57,15 @@ impl<'a, T: Real> LengthScales<'a, T> {
         if !self.has_auto_scales() {
             return Ok(self.kernel.clone());
         }
-        let RowSample { row_numbers: rows, x, d, weights } = self.sample;
-        let row_count = rows.len().min(MEDIAN_ROWS);
+        let RowSample { row_numbers, x, d, weights } = self.sample;
+        let row_count = row_numbers.len().min(ROUND_MEDIAN_ROWS);
         let weights = weights.iter().take(row_count).copied().collect();
-        let median_sample =
-            RowSample { row_numbers: rows[..row_count].to_vec(), x: x[..row_count * d].to_vec(), d: *d, weights };
+        let median_sample = RowSample {
+            row_numbers: row_numbers[..row_count].to_vec(),
+            x: x[..row_count * d].to_vec(),
+            d: *d,
+            weights,
+        };
         let median_sample = metric.map_or_else(|| median_sample.clone(), |metric| apply_metric(&median_sample, metric));
         let factors = self.factors.iter().map(|scale_factor| scale_factor * factor).collect();
         Ok(map_builder::resolve_length_scales(&self.kernel, &median_sample, self.seed, &[factors])?.swap_remove(0))
@@ -114,19 +118,21 @@ impl<'a, T: Real> MetricSearch<'a, T> {
     fn fit(
         &mut self,
         data: &RoundData<'_, T>,
-        (form, number): (Option<MetricForm>, usize),
+        form: Option<MetricForm>,
+        round_number: usize,
         metric: Option<Arc<Metric>>,
         factor: f64,
     ) -> Result<Round<T>> {
         let kernel = self.length_scales.kernel(metric.as_deref(), factor)?;
-        self.fit_kernel(data, (form, number), metric, &kernel)
+        self.fit_kernel(data, form, round_number, metric, &kernel)
     }
 
     /// Fits a kernel whose length scales are numbers.
     pub(super) fn fit_kernel(
         &mut self,
         data: &RoundData<'_, T>,
-        (form, number): (Option<MetricForm>, usize),
+        form: Option<MetricForm>,
+        round_number: usize,
         metric: Option<Arc<Metric>>,
         kernel: &Kernel,
     ) -> Result<Round<T>> {
@@ -134,11 +140,11 @@ impl<'a, T: Real> MetricSearch<'a, T> {
         self.near_lambda_index = round.lambda_index;
         self.rounds.push(RoundReport {
             form: form.map_or("none".to_string(), |form| form.to_string()),
-            round: number,
+            round: round_number,
             kernel: round.kernel.to_string(),
             rows: data.n,
-            rank: round.scored_at.0,
-            lambda: round.scored_at.1,
+            rank: round.scored_rank,
+            lambda: round.scored_lambda,
             cv_mse: round.error,
             cv_r2: (self.variance > 0.0).then(|| 1.0 - round.error / self.variance),
         });
@@ -190,10 +196,10 @@ impl<'a, T: Real> MetricSearch<'a, T> {
             let Some(best) = self.best.as_ref().filter(|_| !self.is_stopped) else { return Ok(steps > 0) };
             let (error_before, factor) = (best.round.error, best.factor);
             self.length_scales.factors[index] *= step;
-            let round = self.fit(data, (None, 0), None, factor)?;
-            let better = round.error < error_before;
+            let round = self.fit(data, None, 0, None, factor)?;
+            let is_better = round.error < error_before;
             self.keep_if_better(round, None, factor);
-            if !better {
+            if !is_better {
                 self.length_scales.factors[index] /= step;
                 return Ok(steps > 0);
             }
@@ -228,7 +234,7 @@ impl<'a, T: Real> MetricSearch<'a, T> {
         metric: Option<Arc<Metric>>,
     ) -> Result<()> {
         for factor in if self.length_scales.has_auto_scales() { &LENGTH_SCALE_FACTORS[..] } else { &[1.0] } {
-            let round = self.fit(data, (form, 0), metric.clone(), *factor)?;
+            let round = self.fit(data, form, 0, metric.clone(), *factor)?;
             self.keep_if_better(round, form, *factor);
             if self.is_stopped {
                 break;
@@ -259,10 +265,10 @@ impl<'a, T: Real> MetricSearch<'a, T> {
                 break;
             }
             let Some(metric) = metric_root(&products, form)? else { return Ok(()) };
-            let round = self.fit(data, (Some(form), round_number), Some(Arc::new(metric)), factor)?;
+            let round = self.fit(data, Some(form), round_number, Some(Arc::new(metric)), factor)?;
             idle_rounds = if round.error < smallest_error { 0 } else { idle_rounds + 1 };
             smallest_error = smallest_error.min(round.error);
-            let is_last = idle_rounds >= PATIENCE
+            let is_last = idle_rounds >= MAX_IDLE_ROUNDS
                 || round_number == MAX_ROUNDS
                 || self.is_stopped
                 || self.is_hopeless(form, round_number, round.error);
@@ -293,10 +299,10 @@ impl<'a, T: Real> MetricSearch<'a, T> {
                 self.best.as_ref().filter(|_| !self.is_stopped)
             {
                 let (error_before, form, factor, metric) = (round.error, *form, factor * step, round.metric.clone());
-                let round = self.fit(data, (Some(form), 0), metric, factor)?;
-                let better = round.error < error_before;
+                let round = self.fit(data, Some(form), 0, metric, factor)?;
+                let is_better = round.error < error_before;
                 self.keep_if_better(round, Some(form), factor);
-                if !better {
+                if !is_better {
                     break;
                 }
             }
@@ -318,12 +324,12 @@ impl<'a, T: Real> MetricSearch<'a, T> {
         let Some(BestRound { round, form: Some(form), factor }) = self.best.take_if(|best| best.form.is_some()) else {
             return Ok(0);
         };
-        let refit = self.fit(data, (Some(form), MAX_ROUNDS + 1), round.metric, factor)?;
+        let refit = self.fit(data, Some(form), MAX_ROUNDS + 1, round.metric, factor)?;
         let products = data.gradient_products(&refit)?;
         let mut passes = refit.passes + 1;
         self.keep_if_better(refit, Some(form), factor);
         if let Some(metric) = metric_root(&products, form)? {
-            let final_round = self.fit(data, (Some(form), MAX_ROUNDS + 2), Some(Arc::new(metric)), factor)?;
+            let final_round = self.fit(data, Some(form), MAX_ROUNDS + 2, Some(Arc::new(metric)), factor)?;
             passes += final_round.passes;
             self.keep_if_better(final_round, Some(form), factor);
         }

@@ -17,7 +17,7 @@ const MAX_BETWEEN_BLOCKS: f64 = 0.5;
 /// Number of leading rows examined.
 const LEADING_ROWS: u64 = 5_000;
 
-const MIN_ROWS: usize = 200;
+const MIN_SERIES_ROWS: usize = 200;
 
 /// Correlation of consecutive targets above which random folds are too optimistic.
 const MIN_CORRELATION: f64 = 0.5;
@@ -47,7 +47,8 @@ pub(crate) fn series_warning<T: Real>(
 /// blocks can replace them; otherwise `None`.
 pub(crate) fn series_correlation<T: Real>(
     source: &dyn RowSource<T>,
-    (sample, range): (&MemoryRows<T>, &Range<u64>),
+    sample: &MemoryRows<T>,
+    range: &Range<u64>,
     targets: &Targets,
 ) -> Result<Option<f64>> {
     let Some(correlation) = target_correlation(source, targets)? else { return Ok(None) };
@@ -63,7 +64,7 @@ pub(crate) fn blocks_note(correlation: f64, folds: &FoldSpec) -> String {
     )
 }
 
-/// Calls `visit` with the row number and the targets of each row.
+/// Calls `visitor` with the row number and the targets of each row.
 fn for_each_row<T: Real>(
     source: &dyn RowSource<T>,
     range: Range<u64>,
@@ -92,7 +93,7 @@ fn target_correlation<T: Real>(source: &dyn RowSource<T>, targets: &Targets) -> 
         Ok(())
     })?;
     let n = y.len() / t.max(1);
-    if n < MIN_ROWS {
+    if n < MIN_SERIES_ROWS {
         return Ok(None);
     }
     let (mut lagged_sum, mut square_sum) = (0.0, 0.0);

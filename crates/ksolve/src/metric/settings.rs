@@ -86,14 +86,14 @@ pub(crate) fn learning_stage<T: Real>(request: &FitRequest<'_>) -> Result<Option
 
 #[doc(hidden)]
 pub(crate) fn learning_plan<T: Real>(
-    training: &TrainOptions,
+    train_options: &TrainOptions,
     rank: usize,
     size: &ProblemSize,
     budget: usize,
 ) -> Result<MemoryPlan> {
     let ProblemSize { n, input_columns: d, t, element_bytes, threads, .. } = *size;
     let folds = size.fold_count.max(DEFAULT_FOLDS);
-    let fit_size = ProblemSize { fold_count: folds, d, ..size_of_fits(&round_options(training, rank), size, n)? };
+    let fit_size = ProblemSize { fold_count: folds, d, ..size_of_fits(&round_options(train_options, rank), size, n)? };
     let remedy = "read fewer columns (`features`), or give `metric` none";
     let sample_rows = sample_size(n, d);
     Ok(largest_plan("metric", &fit_size, pass_shape_of::<T>(d), budget)
@@ -144,9 +144,9 @@ pub(crate) fn length_scale_stage(request: &FitRequest<'_>, pass_shape: PassShape
 }
 
 /// Returns the options of the fits that compare length scales on this many rows.
-pub(super) fn length_scale_options(training: &TrainOptions, rows: usize) -> TrainOptions {
-    let rank = training.rank.min(LENGTH_SCALE_RANK).min(rows.div_ceil(2));
-    TrainOptions { rank, ranks: vec![rank], folds: FoldSpec::None, ..round_options(training, ROUND_RANK) }
+pub(super) fn length_scale_options(train_options: &TrainOptions, rows: usize) -> TrainOptions {
+    let rank = train_options.rank.min(LENGTH_SCALE_RANK).min(rows.div_ceil(2));
+    TrainOptions { rank, ranks: vec![rank], folds: FoldSpec::None, ..round_options(train_options, ROUND_RANK) }
 }
 
 pub(super) fn length_scale_rows(n: u64, d: usize) -> usize {

@@ -28,7 +28,7 @@ impl StatisticsMetadata {
 /// The rows of a job, and their division into segments.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Extent {
-    /// Key of the pass that folds the shards, with its cut at the end of the prepared rows.
+    /// Key of the pass that reduces the shards, with its cut at the end of the prepared rows.
     pub(super) pass: PassKey,
     /// True if rows can be appended after the prepared rows.
     pub(super) grows: bool,
@@ -42,7 +42,7 @@ const COLUMN_PASS: PassKey = PassKey {
     cut: Cut { tile: 1, segment: 1, start: 0, end: u64::MAX },
 };
 
-/// Returns the key of the column statistics of some stored rows; `selected` is the number of
+/// Returns the key of the column statistics of some stored rows; `used_rows` is the number of
 /// rows that are used.
 pub(super) fn column_key(row_range: &Range<u64>, used_rows: u64) -> StateKey {
     StateKey { pass: COLUMN_PASS, node: Node { segments: row_range.clone(), rows: used_rows } }

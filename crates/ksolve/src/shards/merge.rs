@@ -17,9 +17,11 @@ pub struct MergeSummary {
     pub rows: u64,
     /// Number of rows that are stored unchanged; [`PreparedJob::solve`](super::PreparedJob::solve)
     /// adds them to the sums.
-    pub begun: u64,
+    #[serde(rename = "begun")]
+    pub deferred_rows: u64,
     /// Index of the row after the last row.
-    pub next: u64,
+    #[serde(rename = "next")]
+    pub next_row: u64,
     /// Stored rows that are missing.
     pub missing: Vec<Range<u64>>,
 }
@@ -80,8 +82,8 @@ pub fn merge(files: &[PathBuf], removed: &[Range<u64>], path: &Path) -> Result<M
     Ok(MergeSummary {
         states: merged.state_keys().iter().filter(|state| is_row_state(state)).count(),
         rows: row_count(&merged),
-        begun: deferred_rows,
-        next: metadata.extent.end_row(&merged),
+        deferred_rows,
+        next_row: metadata.extent.end_row(&merged),
         missing: metadata.extent.missing_rows(&merged),
     })
 }

@@ -58,22 +58,23 @@ pub struct PreparedJob {
 
 /// Returns the pass that is split into shards. Rejects fits that make a second pass over the
 /// features, or another pass whose result cannot be read from a file instead.
-fn shared_pass_name(fit: &Fit, training: &TrainOptions) -> Result<&'static str> {
-    let single_pass = |fit: &Fit| Ok::<_, Error>(Solver::<f64>::single_pass(&*fit.parsed_options()?.solver, training));
+fn shared_pass_name(fit: &Fit, train_options: &TrainOptions) -> Result<&'static str> {
+    let single_pass =
+        |fit: &Fit| Ok::<_, Error>(Solver::<f64>::single_pass(&*fit.parsed_options()?.solver, train_options));
     let pass_name = single_pass(fit)?.map_err(|why| {
         let is_supported = |name: &&str| matches!(fit.for_solver(name).and_then(|fit| single_pass(&fit)), Ok(Ok(_)));
         let solver_names: Vec<&str> =
             solver::registry().into_iter().map(|family| family.name).filter(is_supported).collect();
         unsupported_error(fit, &format!("{why} ({} need only one)", solver_names.join(", ")))
     })?;
-    if training.metric != MetricSource::None {
+    if train_options.metric != MetricSource::None {
         let why = "a prepared job does not support it, because its shards use the scaled features; leave it out";
-        return Err(Error::option("metric", &training.metric, why));
+        return Err(Error::option("metric", &train_options.metric, why));
     }
-    if training.map.build_passes() > 0 {
+    if train_options.map.build_passes() > 0 {
         return Err(unsupported_error(fit, "building this `map` takes another pass; choose another map"));
     }
-    match training.landmarks.scheme() {
+    match train_options.landmarks.scheme() {
         None => Err(unsupported_error(fit, "a prepared job cannot store a table of landmarks; name a landmark scheme")),
         Some(scheme) if scheme.needs_targets => {
             Err(unsupported_error(fit, "these `landmarks` read the targets in another pass; choose another scheme"))
@@ -123,8 +124,8 @@ impl PreparedJob {
             );
             return Err(unsupported_error(fit, &why));
         }
-        let training = fit.train_options(&selected)?;
-        let pass_name = shared_pass_name(fit, &training)?;
+        let train_options = fit.train_options(&selected)?;
+        let pass_name = shared_pass_name(fit, &train_options)?;
         let digests = Arc::new(RowDigests::new(table.stored_rows()));
         let replay = Replay::for_preparation(pass_name, StateWriter::create(path)?, &digests);
         let outcome = fit.run(&selected.with_digests(&digests), &run.clone().engine(&replay));
@@ -135,7 +136,7 @@ impl PreparedJob {
                 "this fit has no Gram matrix; set `method` to direct, or allow more `memory`",
             ));
         };
-        let job = JobMetadata::new(fit, selection, &selected, &training.folds);
+        let job = JobMetadata::new(fit, selection, &selected, &train_options.folds);
         let node = Node { segments: pass.cut.segments(), rows: table.stored_rows() };
         let key = StateKey { pass: PassKey { number: 0, name: DIGESTS.to_string(), cut: pass.cut }, node };
         let header = JobHeader { extent: Extent { pass, grows: job.closed.is_none() }, job };
@@ -173,7 +174,7 @@ impl PreparedJob {
     }
 
     /// Returns the options that read text files in the same way as the prepared rows.
-    pub fn reading(&self, options: kstore::TextOptions) -> kstore::TextOptions {
+    pub fn text_options(&self, options: kstore::TextOptions) -> kstore::TextOptions {
         self.header.job.text_options(options)
     }
 
@@ -260,11 +261,11 @@ impl PreparedJob {
             let metadata = StatisticsMetadata { job_mark: self.job_mark.clone(), extent: extent.clone(), edges };
             serde_json::to_value(&metadata).map_err(|error| not_a_job_error(path, &error))
         };
-        let split = extent.split(&rows);
-        if split.0.is_empty() && split.1.is_empty() {
+        let (complete_segments, partial_rows) = extent.split(&rows);
+        if complete_segments.is_empty() && partial_rows.is_empty() {
             return Ok(out.finish(metadata_json(Vec::new())?)?);
         }
-        let role = Role::fold(split, extent.pass.cut.segment, out);
+        let role = Role::reduce(complete_segments, partial_rows, extent.pass.cut.segment, out);
         let replay = Replay::open(&self.path, extent.pass.clone(), role)?;
         let selected = self.header.job.select(table)?.with_digests(&digests);
         match self.run(&selected, &run.clone().engine(&replay)) {
@@ -319,11 +320,11 @@ impl PreparedJob {
             .filter(|(_, column)| column.count > 0)
             .for_each(|(range, column)| *range = [column.min, column.max]);
         let names = metadata.features.iter().zip(&scaler.scale).zip(&column_statistics.inputs);
-        let new = names.filter(|((_, scale), column)| **scale == 0.0 && !column.is_constant());
-        let new: Vec<&str> = new.map(|((name, _), _)| name.as_str()).take(8).collect();
-        if !new.is_empty() {
-            let new = new.join(", ");
-            run.stage_observer().warn(format!("{new} did not vary in the rows that the job was prepared on, so these columns have no effect; prepare the job again with rows in which they vary"));
+        let newly_varying = names.filter(|((_, scale), column)| **scale == 0.0 && !column.is_constant());
+        let newly_varying: Vec<&str> = newly_varying.map(|((name, _), _)| name.as_str()).take(8).collect();
+        if !newly_varying.is_empty() {
+            let names = newly_varying.join(", ");
+            run.stage_observer().warn(format!("{names} did not vary in the rows that the job was prepared on, so these columns have no effect; prepare the job again with rows in which they vary"));
         }
         Ok(fitted)
     }

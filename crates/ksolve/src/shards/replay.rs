@@ -39,21 +39,22 @@ pub(super) enum Role {
 type RowTiles = Vec<(usize, RowsKey)>;
 
 impl Role {
-    /// Returns the role that folds a shard with segments of `size` rows.
-    pub(super) fn fold(
-        (complete, partial_rows): (Range<u64>, Vec<Range<u64>>),
+    /// Returns the role that reduces a shard with segments of `segment_rows` rows.
+    pub(super) fn reduce(
+        complete_segments: Range<u64>,
+        partial_rows: Vec<Range<u64>>,
         segment_rows: u64,
         out: StateWriter,
     ) -> Self {
         let segment_range = |rows: &Range<u64>| segment_of(rows, segment_rows)..segment_of(rows, segment_rows) + 1;
-        let work_units = std::iter::once(complete)
+        let work_units = std::iter::once(complete_segments)
             .filter(|range| !range.is_empty())
             .chain(partial_rows.iter().map(segment_range))
             .collect();
         Self::Reduce { work_units: Mutex::new(work_units), partial_rows, out: Mutex::new(Some(out)) }
     }
 
-    /// Returns the role that combines the contents of a file with segments of `size` rows.
+    /// Returns the role that combines the contents of a file with segments of `segment_rows` rows.
     pub(super) fn solve(states: StateFile, segment_rows: u64) -> Self {
         let row_states = states.state_keys().iter().enumerate().filter(|(_, state)| is_row_state(state));
         let state_indices = row_states.map(|(i, state)| (state.node.segments.start, i)).collect();
@@ -70,9 +71,16 @@ fn segment_of(rows: &Range<u64>, segment_rows: u64) -> u64 {
     rows.start / segment_rows.max(1)
 }
 
+/// The passes of a prepared job.
+struct PreparedPasses {
+    /// Totals of the passes before the shared pass.
+    totals: Mutex<StateFile>,
+    shared_pass: PassKey,
+}
+
 pub(super) struct Replay {
-    /// Totals of the previous passes, and the shared pass.
-    job: Option<(Mutex<StateFile>, PassKey)>,
+    /// `None` if the fit prepares a job.
+    prepared: Option<PreparedPasses>,
     role: Role,
     next_pass: AtomicU64,
     is_done: AtomicBool,
@@ -82,12 +90,13 @@ impl Replay {
     pub(super) fn for_preparation(name: &'static str, out: StateWriter, digests: &Arc<RowDigests>) -> Self {
         let digests = Arc::clone(digests);
         let role = Role::Prepare { name, out: Mutex::new(Some(out)), shared_pass: Mutex::new(None), digests };
-        Self { job: None, role, next_pass: AtomicU64::new(1), is_done: AtomicBool::new(false) }
+        Self { prepared: None, role, next_pass: AtomicU64::new(1), is_done: AtomicBool::new(false) }
     }
 
-    pub(super) fn open(job: &Path, pass: PassKey, role: Role) -> Result<Self> {
-        let job = Some((Mutex::new(StateFile::open(job)?), pass));
-        Ok(Self { job, role, next_pass: AtomicU64::new(1), is_done: AtomicBool::new(false) })
+    pub(super) fn open(job: &Path, shared_pass: PassKey, role: Role) -> Result<Self> {
+        let totals = Mutex::new(StateFile::open(job)?);
+        let prepared = Some(PreparedPasses { totals, shared_pass });
+        Ok(Self { prepared, role, next_pass: AtomicU64::new(1), is_done: AtomicBool::new(false) })
     }
 
     /// Returns true after the fit has completed its role and was ended.
@@ -135,7 +144,7 @@ impl Engine for Replay {
     fn begin_pass(&self, name: &str, cut: Cut) -> Result<(PassKey, ReductionMode)> {
         let pass_number = self.next_pass.fetch_add(1, Ordering::Relaxed);
         let key = PassKey { number: pass_number, name: name.to_string(), cut };
-        let Some((job, shared)) = &self.job else {
+        let Some(PreparedPasses { totals, shared_pass }) = &self.prepared else {
             return match &self.role {
                 Role::Prepare { name: shared_name, shared_pass, .. } if name == *shared_name => {
                     *lock(shared_pass) = Some(key);
@@ -144,14 +153,14 @@ impl Engine for Replay {
                 _ => Ok((key, ReductionMode::Whole)),
             };
         };
-        let job = lock(job);
+        let totals = lock(totals);
         let is_this_pass = |pass: &PassKey| pass.number == pass_number && pass.name == name;
         let has_same_shape = |pass: &PassKey| (pass.cut.tile, pass.cut.segment) == (cut.tile, cut.segment);
         // rows may have been appended since; the totals remain the totals of the prepared rows
-        let stored_pass = job.state_keys().iter().map(|state| &state.pass).find(|pass| is_this_pass(pass));
-        let detail = match stored_pass.or(Some(shared).filter(|shared| is_this_pass(shared))) {
+        let stored_pass = totals.state_keys().iter().map(|state| &state.pass).find(|pass| is_this_pass(pass));
+        let detail = match stored_pass.or(Some(shared_pass).filter(|pass| is_this_pass(pass))) {
             Some(pass) if has_same_shape(pass) => {
-                let key = if is_this_pass(shared) { key } else { pass.clone() };
+                let key = if is_this_pass(shared_pass) { key } else { pass.clone() };
                 return Ok((key, ReductionMode::Lots));
             }
             Some(_) => "it was prepared on fewer rows than its rank; prepare it again on more rows".to_string(),
@@ -159,7 +168,7 @@ impl Engine for Replay {
                 format!("the fit makes a pass \"{name}\" that is not in the job; prepare it again with this version")
             }
         };
-        Err(Error::Damaged { path: job.path().to_path_buf(), detail })
+        Err(Error::Damaged { path: totals.path().to_path_buf(), detail })
     }
 
     fn partial_rows(&self) -> Option<&dyn PartialRows> {
@@ -167,8 +176,8 @@ impl Engine for Replay {
     }
 
     fn claim_lot(&self, pass: &PassKey, _: &dyn Observer) -> Result<Option<Range<u64>>> {
-        Ok(match (&self.job, &self.role) {
-            (Some((_, shared)), Role::Reduce { work_units, .. }) if pass.number == shared.number => {
+        Ok(match (&self.prepared, &self.role) {
+            (Some(prepared), Role::Reduce { work_units, .. }) if pass.number == prepared.shared_pass.number => {
                 lock(work_units).pop_front()
             }
             _ => None,
@@ -176,10 +185,10 @@ impl Engine for Replay {
     }
 
     fn store_node(&self, _: &PassKey, node: &Node, state: Option<&dyn Persist>) -> Result<()> {
-        match (&self.job, PartialRows::lot_rows(self, &node.segments)) {
+        match (&self.prepared, PartialRows::lot_rows(self, &node.segments)) {
             // the state is written with the key of the prepared pass, so that statistics of one job
             // are interchangeable
-            (Some((_, shared)), LotRows::Whole) => self.write(shared, node.clone(), state),
+            (Some(prepared), LotRows::Whole) => self.write(&prepared.shared_pass, node.clone(), state),
             _ => Ok(()),
         }
     }
@@ -191,15 +200,15 @@ impl Engine for Replay {
         state: &mut dyn Persist,
         observer: &dyn Observer,
     ) -> Result<NodeOutcome> {
-        let Some((job, shared)) = &self.job else {
+        let Some(PreparedPasses { totals, shared_pass }) = &self.prepared else {
             unreachable!("a fit that prepares a job executes its passes completely")
         };
         if observer.should_stop() {
             return Err(Error::Interrupted);
         }
-        if pass.number != shared.number {
-            let index = lock(job).state_keys().iter().position(|state| state.pass == *pass);
-            return load(job, index.unwrap_or(usize::MAX), state);
+        if pass.number != shared_pass.number {
+            let index = lock(totals).state_keys().iter().position(|state| state.pass == *pass);
+            return load(totals, index.unwrap_or(usize::MAX), state);
         }
         match &self.role {
             Role::Solve { row_tiles, .. } if row_tiles.contains_key(&segment) => {
@@ -222,8 +231,8 @@ impl Engine for Replay {
 
 impl PartialRows for Replay {
     fn lot_rows(&self, lot: &Range<u64>) -> LotRows {
-        let Some((_, shared)) = &self.job else { return LotRows::Whole };
-        let segment_rows = shared.cut.segment;
+        let Some(prepared) = &self.prepared else { return LotRows::Whole };
+        let segment_rows = prepared.shared_pass.cut.segment;
         match &self.role {
             Role::Prepare { .. } => LotRows::Whole,
             Role::Reduce { partial_rows, .. } => {

@@ -54,30 +54,35 @@ pub(super) fn plan(size: &ProblemSize, budget: usize, permutations: usize) -> Me
         )
 }
 
-/// Measures the statistic between the first `m` of `n` rows and the remaining rows.
+/// Measures the statistic between the first `first_rows` of `total_rows` rows and the remaining
+/// rows.
 pub(super) fn measure<T: Real>(
     kernel: &Kernel,
     source: &dyn RowSource<T>,
-    n: u64,
-    m: u64,
+    total_rows: u64,
+    first_rows: u64,
     pass_shape: PassShape,
-    (seed, permutations): (u64, usize),
+    seed: u64,
+    permutations: usize,
     resources: &Resources<'_>,
 ) -> Result<TestStatistic> {
-    require_rows("mmd of a sample", 2, m.min(n - m))?;
+    require_rows("mmd of a sample", 2, first_rows.min(total_rows - first_rows))?;
     let observer = resources.start_stage_over("rows to memory", source.range());
-    let scan =
-        TableScan { source, pass: Pass { journal: None, ..pass_shape.pass(1, resources, &*observer) }, row_count: n };
-    let sample_size = usize::try_from(n).unwrap_or(usize::MAX);
+    let scan = TableScan {
+        source,
+        pass: Pass { journal: None, ..pass_shape.pass(1, resources, &*observer) },
+        row_count: total_rows,
+    };
+    let sample_size = usize::try_from(total_rows).unwrap_or(usize::MAX);
     let memory_rows = candidates::sort_by_row_number(uniform_sample(&scan, sample_size, Purpose::Candidates, seed)?)?;
     drop(observer);
-    let (n, m) = (memory_rows.len(), usize::try_from(m).unwrap_or(usize::MAX));
+    let (total_rows, m) = (memory_rows.len(), usize::try_from(first_rows).unwrap_or(usize::MAX));
     let kernel = kernel.build()?.typed::<T>();
-    let x = MatRef::from_row_major_slice(memory_rows.x(), n, source.shape().inputs);
-    let mut diag = vec![0.0; n];
+    let x = MatRef::from_row_major_slice(memory_rows.x(), total_rows, source.shape().inputs);
+    let mut diag = vec![0.0; total_rows];
     kernel.diag(x, &mut diag);
     kapprox::kernel::check_finite::<T>("of this test", &diag)?;
-    let subsets = RandomSubsets::new(seed, permutations, m, n, resources.workers);
+    let subsets = RandomSubsets::new(seed, permutations, m, total_rows, resources.workers);
     // columns: all rows, the observed labels, random labels
     let has_label = |j: usize, row: usize| match j {
         0 => true,
@@ -93,7 +98,7 @@ pub(super) fn measure<T: Real>(
             return Err(kstore::Error::Interrupted.into());
         }
         let batch_len = LABEL_BATCH.min(label_count - first_label);
-        let v = Mat::from_fn(n, batch_len, |row, j| f64::from(u8::from(has_label(first_label + j, row))));
+        let v = Mat::from_fn(total_rows, batch_len, |row, j| f64::from(u8::from(has_label(first_label + j, row))));
         let product = tiles.product(v.as_ref());
         sums.extend((0..batch_len).map(|j| LabelProducts {
             within: v.col(j).transpose() * product.col(j),
@@ -101,7 +106,7 @@ pub(super) fn measure<T: Real>(
             diag: diag.iter().zip(v.col(j).iter()).map(|(diag, label)| diag * label).sum(),
         }));
     }
-    let statistic = |j: usize| sums[j].statistic(&sums[0], m as f64, (n - m) as f64);
+    let statistic = |j: usize| sums[j].statistic(&sums[0], m as f64, (total_rows - m) as f64);
     let (biased, unbiased) = statistic(1);
     let permuted: Vec<f64> = (2..label_count).map(|j| statistic(j).0).collect();
     let p_values = PValues { permutation: p_value(biased, &permuted), ..PValues::default() };
@@ -121,12 +126,13 @@ struct LabelProducts {
 }
 
 impl LabelProducts {
-    fn statistic(&self, total: &Self, m: f64, k: f64) -> (f64, f64) {
+    /// Returns the biased and the unbiased statistic for samples of `m` and `n` rows.
+    fn statistic(&self, total: &Self, m: f64, n: f64) -> (f64, f64) {
         let (within, cross) = (self.within, self.with_all - self.within);
         let second_within = total.within - self.with_all - cross;
-        let biased = within / (m * m) + second_within / (k * k) - 2.0 * cross / (m * k);
+        let biased = within / (m * m) + second_within / (n * n) - 2.0 * cross / (m * n);
         let (within, second_within) = (within - self.diag, second_within - (total.diag - self.diag));
         // a negative value is rounding error
-        (biased.max(0.0), within / (m * (m - 1.0)) + second_within / (k * (k - 1.0)) - 2.0 * cross / (m * k))
+        (biased.max(0.0), within / (m * (m - 1.0)) + second_within / (n * (n - 1.0)) - 2.0 * cross / (m * n))
     }
 }

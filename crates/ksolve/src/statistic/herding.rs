@@ -60,7 +60,8 @@ pub struct Representatives {
     /// Mean squared distance of the rows from μ, as in [`Herd`].
     pub variance: f64,
     /// Number of rows of the table.
-    pub among: u64,
+    #[serde(rename = "among")]
+    pub table_rows: u64,
     /// Kernel, with numeric parameters.
     pub kernel: String,
     /// Number of features of the map.
@@ -95,10 +96,11 @@ pub fn represent<T: Real>(
             .term("selected rows", count.saturating_mul(32), "lower `count`");
         FeatureTier::select(plan, size, resources)
     };
-    let plans = stage_plans::select_pass_shape(&size, &|pass_shape| choose_tier(&size, pass_shape).1, resources.memory);
-    let prepared = prepared::prepare::<T>(selected, options, RowAccess::Features, resources, plans)?;
-    let PreparedFit { survey, built_map, pass_shape, .. } = &prepared;
-    let (tier, plan) = choose_tier(&size, *pass_shape);
+    let (pass_shape, plans) =
+        stage_plans::select_pass_shape(&size, &|pass_shape| choose_tier(&size, pass_shape).1, resources.memory);
+    let prepared = prepared::prepare::<T>(selected, options, RowAccess::Features, resources, pass_shape, plans)?;
+    let PreparedFit { survey, built_map, .. } = &prepared;
+    let (tier, plan) = choose_tier(&size, pass_shape);
     tier.warning(&size).into_iter().for_each(|text| resources.stage_observer.warn(text));
     let features = prepared.features(tier, &plan, SectionPoints::NoPoints, resources);
     let herd = herd(&features, count)?;
@@ -114,7 +116,7 @@ pub fn represent<T: Real>(
         means: survey.scaler.mean.clone(),
         squared_distances: herd.squared_distances,
         variance: herd.variance,
-        among: survey.row_count(),
+        table_rows: survey.row_count(),
         kernel: built_map.kernel.to_string(),
         rank: built_map.map.dims().1,
         passes: prepared.passes() + 2 + if tier == FeatureTier::Recomputed { 1 + count as u64 } else { 0 },

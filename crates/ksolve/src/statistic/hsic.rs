@@ -61,7 +61,7 @@ pub(super) const FAMILY: StatisticFamily = StatisticFamily {
 };
 
 /// Number of rows in a product of one thread: 1,024 x 500 features in f32 take 2 MB.
-const STRIP_ROWS: usize = 1024;
+const PERMUTATION_STRIP_ROWS: usize = 1024;
 
 fn plan(plan: MemoryPlan, size: &ProblemSize, _: PassShape, permutations: usize) -> MemoryPlan {
     // p and q are half of the combined features each
@@ -71,7 +71,7 @@ fn plan(plan: MemoryPlan, size: &ProblemSize, _: PassShape, permutations: usize)
     if permutations == 0 {
         return plan;
     }
-    let thread_bytes = p * p * (8 + element_bytes) + 2 * STRIP_ROWS * p * element_bytes + 4 * n;
+    let thread_bytes = p * p * (8 + element_bytes) + 2 * PERMUTATION_STRIP_ROWS * p * element_bytes + 4 * n;
     plan.term("random orders and their products", size.threads.max(1) * thread_bytes, "lower `threads`").term(
         "permuted statistics",
         permutations.saturating_mul(8),
@@ -79,7 +79,7 @@ fn plan(plan: MemoryPlan, size: &ProblemSize, _: PassShape, permutations: usize)
     )
 }
 
-fn measure<T: Real>(data: &FitData<'_, T>, p: SplitPoint, permutations: usize) -> Result<TestStatistic> {
+fn measure<T: Real>(data: &FitData<'_, T>, split_point: SplitPoint, permutations: usize) -> Result<TestStatistic> {
     require_rows("hsic", 4, data.n)?;
     let (stored_features, gathered) =
         StoredFeatures::gather(data, GatherOptions { moments: true, ..GatherOptions::default() })?;
@@ -88,7 +88,7 @@ fn measure<T: Real>(data: &FitData<'_, T>, p: SplitPoint, permutations: usize) -
     let moment_sums = &moments.folds()[0];
     let mean: Vec<f64> = moment_sums.s.iter().map(|s| s / n).collect();
     let joint_covariance = covariance(moment_sums, &mean);
-    let (p, q) = (p, stored_features.p - p);
+    let (p, q) = (split_point, stored_features.p - split_point);
     let (phi_covariance, psi_covariance) =
         (joint_covariance.submatrix(0, 0, p, p), joint_covariance.submatrix(p, p, q, q));
     let biased = joint_covariance.submatrix(p, 0, q, p).squared_norm_l2();
@@ -96,8 +96,8 @@ fn measure<T: Real>(data: &FitData<'_, T>, p: SplitPoint, permutations: usize) -
     let unbiased = norm_sums.unbiased(biased, n);
     let permuted = permuted_statistics(data, &stored_features, &mean, p, permutations)?;
     drop(stored_features);
-    let norms = (phi_covariance.squared_norm_l2(), psi_covariance.squared_norm_l2());
-    let alignment = (norms.0 > 0.0 && norms.1 > 0.0).then(|| (biased / (norms.0 * norms.1).sqrt()).clamp(0.0, 1.0));
+    let (phi_norm, psi_norm) = (phi_covariance.squared_norm_l2(), psi_covariance.squared_norm_l2());
+    let alignment = (phi_norm > 0.0 && psi_norm > 0.0).then(|| (biased / (phi_norm * psi_norm).sqrt()).clamp(0.0, 1.0));
     let (phi_eigenvalues, psi_eigenvalues) =
         (symmetric_eigenvalues(phi_covariance)?, symmetric_eigenvalues(psi_covariance)?);
     // covariances over n − 1
@@ -106,7 +106,7 @@ fn measure<T: Real>(data: &FitData<'_, T>, p: SplitPoint, permutations: usize) -
     let (phi_weights, psi_weights) = (keep_positive(&phi_eigenvalues), keep_positive(&psi_eigenvalues));
     let weight_products = phi_weights.iter().flat_map(|a| psi_weights.iter().map(move |b| scale * a * b));
     let null_mean = (norm_sums.phi / (n - 1.0)) * (norm_sums.psi / (n - 1.0)) / n;
-    let null_variance = 2.0 * (n - 4.0) * (n - 5.0) / (n * (n - 1.0) * (n - 2.0) * (n - 3.0)) * norms.0 * norms.1;
+    let null_variance = 2.0 * (n - 4.0) * (n - 5.0) / (n * (n - 1.0) * (n - 2.0) * (n - 3.0)) * phi_norm * psi_norm;
     let p_values = PValues {
         permutation: p_value(biased, &permuted),
         spectrum: ChiSquaredSum::from_weights(weight_products).survival(n * biased),
@@ -190,8 +190,8 @@ fn permuted_statistics<T: Real>(
         pool.with_buffer(new_buffers, |buffers| {
             let permutation = random_permutation(data.options.seed, j, n);
             buffers.sum.fill(0.0);
-            for first_row in (0..n).step_by(STRIP_ROWS) {
-                let strip_rows = STRIP_ROWS.min(n - first_row);
+            for first_row in (0..n).step_by(PERMUTATION_STRIP_ROWS) {
+                let strip_rows = PERMUTATION_STRIP_ROWS.min(n - first_row);
                 buffers.phi_rows.clear();
                 buffers.psi_rows.clear();
                 let features = |row: usize| stored_features.row(row).unwrap_or_default();

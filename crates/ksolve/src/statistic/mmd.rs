@@ -67,26 +67,26 @@ fn plan(plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape, permutation
 }
 
 fn measure<T: Real>(data: &FitData<'_, T>, split_point: SplitPoint, permutations: usize) -> Result<TestStatistic> {
-    let n = usize::try_from(data.n).unwrap_or(usize::MAX);
-    let (m, k) = (split_point, n - split_point);
-    require_rows("mmd of a sample", 2, m.min(k) as u64)?;
+    let total_rows = usize::try_from(data.n).unwrap_or(usize::MAX);
+    let (m, n) = (split_point, total_rows - split_point);
+    require_rows("mmd of a sample", 2, m.min(n) as u64)?;
     let (stored_features, gathered) =
         StoredFeatures::gather(data, GatherOptions { moments: true, ..GatherOptions::default() })?;
-    let subsets = RandomSubsets::new(data.options.seed, permutations, m, n, stored_features.workers());
+    let subsets = RandomSubsets::new(data.options.seed, permutations, m, total_rows, stored_features.workers());
     let label_sums = label_sums(data, &stored_features, m, &subsets)?;
     drop(stored_features);
-    let (observed, unbiased) = label_sums.statistic(0, m, k);
-    let permuted: Vec<f64> = (1..=permutations).map(|j| label_sums.statistic(j, m, k).0).collect();
+    let (observed, unbiased) = label_sums.statistic(0, m, n);
+    let permuted: Vec<f64> = (1..=permutations).map(|j| label_sums.statistic(j, m, n).0).collect();
     let moments = gathered.moments.as_ref().ok_or(Error::NoVariance)?;
     let moment_sums = &moments.folds()[0];
-    let mean: Vec<f64> = moment_sums.s.iter().map(|s| s / n as f64).collect();
+    let mean: Vec<f64> = moment_sums.s.iter().map(|s| s / total_rows as f64).collect();
     let covariance = covariance(moment_sums, &mean);
-    // if the covariance is divided by n − 1, its trace is the mean of the permuted statistics
-    let scale = n as f64 / (n - 1) as f64;
+    // if the covariance is divided by N − 1, its trace is the mean of the permuted statistics
+    let scale = total_rows as f64 / (total_rows - 1) as f64;
     let null_mean = scale * (0..mean.len()).map(|j| covariance[(j, j)]).sum::<f64>();
     let squared_norm = scale * scale * covariance.squared_norm_l2();
     let eigenvalues = symmetric_eigenvalues(covariance.as_ref())?;
-    let scaled_statistic = observed * (m as f64 * k as f64) / n as f64;
+    let scaled_statistic = observed * (m as f64 * n as f64) / total_rows as f64;
     let p_values = PValues {
         permutation: p_value(observed, &permuted),
         spectrum: ChiSquaredSum::from_weights(eigenvalues.iter().map(|value| scale * value)).survival(scaled_statistic),
@@ -106,19 +106,21 @@ struct LabelSums {
 }
 
 impl LabelSums {
-    /// Returns the biased and the unbiased statistic of the labels in a column.
-    fn statistic(&self, column: usize, m: usize, k: usize) -> (f64, f64) {
+    /// Returns the biased and the unbiased statistic of the labels in a column, for samples of `m`
+    /// and `n` rows.
+    fn statistic(&self, column: usize, m: usize, n: usize) -> (f64, f64) {
         let (column_count, total_column) = (self.squared_norm_sums.len(), self.squared_norm_sums.len() - 1);
-        let (m, k) = (m as f64, k as f64);
-        let (mut squared_distance, mut norms) = (0.0, (0.0, 0.0));
+        let (m, n) = (m as f64, n as f64);
+        let (mut squared_distance, mut first_norm, mut second_norm) = (0.0, 0.0, 0.0);
         for row in self.phi.chunks_exact(column_count) {
-            let (a, b) = (row[column] / m, (row[total_column] - row[column]) / k);
+            let (a, b) = (row[column] / m, (row[total_column] - row[column]) / n);
             squared_distance += (a - b) * (a - b);
-            norms = (norms.0 + a * a, norms.1 + b * b);
+            first_norm += a * a;
+            second_norm += b * b;
         }
         let (first_squares, second_squares) =
             (self.squared_norm_sums[column], self.squared_norm_sums[total_column] - self.squared_norm_sums[column]);
-        let bias = (first_squares / m - norms.0) / (m - 1.0) + (second_squares / k - norms.1) / (k - 1.0);
+        let bias = (first_squares / m - first_norm) / (m - 1.0) + (second_squares / n - second_norm) / (n - 1.0);
         (squared_distance, squared_distance - bias)
     }
 }

@@ -44,8 +44,16 @@ const MIN_PROBABILITY: f64 = 1e-12;
 /// The distribution of a weighted sum Q = Σ w_l χ²(m_l).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ChiSquaredSum {
-    /// Weights, positive, and degrees of freedom.
-    terms: Vec<(f64, f64)>,
+    terms: Vec<ChiSquaredTerm>,
+}
+
+/// A term w χ²(m) of the sum.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct ChiSquaredTerm {
+    /// w, positive.
+    weight: f64,
+    /// Degrees of freedom, m.
+    freedom: f64,
 }
 
 impl ChiSquaredSum {
@@ -56,24 +64,26 @@ impl ChiSquaredSum {
         weights.sort_by(|a, b| b.total_cmp(a));
         let floor = weights.first().map_or(0.0, |largest| largest.max(0.0) * f64::EPSILON);
         weights.retain(|weight| *weight > floor);
-        Self { terms: weights.into_iter().map(|weight| (weight, 1.0)).collect() }
+        Self { terms: weights.into_iter().map(|weight| ChiSquaredTerm { weight, freedom: 1.0 }).collect() }
     }
 
     /// Returns the gamma distribution with this mean and variance. If the mean or the variance is
     /// not positive, the result has no terms.
     pub(super) fn gamma(mean: f64, variance: f64) -> Self {
         let terms = if mean > 0.0 && variance > 0.0 && variance.is_finite() {
-            vec![(variance / (2.0 * mean), 2.0 * mean * mean / variance)]
+            vec![ChiSquaredTerm { weight: variance / (2.0 * mean), freedom: 2.0 * mean * mean / variance }]
         } else {
             Vec::new()
         };
         Self { terms }
     }
 
-    /// Returns P(Q ≥ x), between [`SMALLEST`] and 1; `None` if the sum has no terms.
+    /// Returns P(Q ≥ x), between [`MIN_PROBABILITY`] and 1; `None` if the sum has no terms.
     pub(super) fn survival(&self, x: f64) -> Option<f64> {
         let (mean, half_variance) =
-            self.terms.iter().fold((0.0, 0.0), |(mean, squares), (w, m)| (mean + w * m, squares + w * w * m));
+            self.terms.iter().fold((0.0, 0.0), |(mean, squares), ChiSquaredTerm { weight: w, freedom: m }| {
+                (mean + w * m, squares + w * w * m)
+            });
         if self.terms.is_empty() || !x.is_finite() {
             return None;
         }
@@ -98,7 +108,7 @@ impl ChiSquaredSum {
                 let u = (k as f64 + 0.5) * h;
                 let (re, im) = (mu * (1.0 - u * u), 2.0 * mu * u);
                 let (mut log, mut angle) = (re * x, im * x);
-                for (w, m) in &self.terms {
+                for ChiSquaredTerm { weight: w, freedom: m } in &self.terms {
                     let (a, b) = (1.0 + 2.0 * w * re, 2.0 * w * im);
                     log -= 0.25 * m * (a * a + b * b).ln();
                     angle -= 0.5 * m * b.atan2(a);
@@ -115,16 +125,17 @@ impl ChiSquaredSum {
     /// u_k x} with the characteristic function φ of Q and u_k = (k + 1/2) 2π/T. The period T is so
     /// large that values of Q above T have a negligible probability.
     fn survival_by_line(&self, x: f64) -> f64 {
-        let max_weight = self.terms.iter().fold(0.0f64, |most, (w, _)| most.max(*w));
+        let max_weight = self.terms.iter().fold(0.0f64, |most, term| most.max(term.weight));
         // Chernoff's bound at a quarter of the largest rate
         let rate = 0.25 / max_weight;
-        let log_moment: f64 = self.terms.iter().map(|(w, m)| -0.5 * m * (-2.0 * rate * w).ln_1p()).sum();
+        let log_moment: f64 =
+            self.terms.iter().map(|term| -0.5 * term.freedom * (-2.0 * rate * term.weight).ln_1p()).sum();
         let period = ((log_moment + 28.0) / rate).max(x) + x;
         let mut tail = 0.5;
         for k in 0..MAX_LINE_POINTS {
             let u = (k as f64 + 0.5) * 2.0 * PI / period;
             let (mut angle, mut log) = (-u * x, 0.0);
-            for (w, m) in &self.terms {
+            for ChiSquaredTerm { weight: w, freedom: m } in &self.terms {
                 let v = 2.0 * w * u;
                 angle += 0.5 * m * v.atan();
                 log += 0.25 * m * (v * v).ln_1p();

@@ -17,20 +17,29 @@ const TIE_TOLERANCE: f64 = 1e-9;
 /// where a list of labels would take n bytes.
 #[derive(Debug)]
 pub(super) struct RandomSubsets {
-    keys: Vec<(Stream, u64)>,
+    subsets: Vec<RandomSubset>,
+}
+
+#[derive(Debug)]
+struct RandomSubset {
+    /// Stream of the keys of the rows.
+    stream: Stream,
+    /// Largest key of a row in the subset.
+    largest_key: u64,
 }
 
 impl RandomSubsets {
     pub(super) fn new(seed: u64, count: usize, subset_size: usize, n: usize, workers: &Workers) -> Self {
-        let mut keys: Vec<(Stream, u64)> = (0..count).map(|j| (stream(seed, j), 0)).collect();
+        let mut subsets: Vec<RandomSubset> =
+            (0..count).map(|j| RandomSubset { stream: stream(seed, j), largest_key: 0 }).collect();
         if subset_size > 0 && subset_size <= n {
-            for_each_strip(workers, &mut keys, 1, |_, key| {
-                let (stream, largest_key) = &mut key[0];
+            for_each_strip(workers, &mut subsets, 1, |_, strip| {
+                let RandomSubset { stream, largest_key } = &mut strip[0];
                 let mut words: Vec<u64> = (0..n as u64).map(|row| stream.word(row)).collect();
                 *largest_key = *words.select_nth_unstable(subset_size - 1).1;
             });
         }
-        Self { keys }
+        Self { subsets }
     }
 
     /// Returns the bytes needed in addition to the state while the subsets are drawn.
@@ -39,11 +48,11 @@ impl RandomSubsets {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.keys.len()
+        self.subsets.len()
     }
 
     pub(super) fn contains(&self, j: usize, position: usize) -> bool {
-        let (stream, largest_key) = &self.keys[j];
+        let RandomSubset { stream, largest_key } = &self.subsets[j];
         stream.word(position as u64) <= *largest_key
     }
 }
@@ -94,7 +103,7 @@ mod tests {
         let chance = 20.0 * 19.0 / (50.0 * 49.0);
         assert!((pairs - chance * count as f64).abs() < 5.0 * (count as f64 * chance).sqrt(), "{pairs}");
         let threaded = RandomSubsets::new(1, count, size, n, &Workers::new(3));
-        assert!((0..count).all(|j| choices.keys[j].1 == threaded.keys[j].1));
+        assert!((0..count).all(|j| choices.subsets[j].largest_key == threaded.subsets[j].largest_key));
     }
 
     #[test]

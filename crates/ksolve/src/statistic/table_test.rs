@@ -59,13 +59,13 @@ pub fn measure<T: Real>(
     check_samples(family, tables.len(), options)?;
     let second_kernel = options.second_kernel.as_ref().unwrap_or(&options.kernel);
     let second_kernel = (family.sample_kind == SampleKind::Columns).then(|| second_kernel.clone());
-    let training = TrainOptions { second_kernel, ..options.clone() };
+    let train_options = TrainOptions { second_kernel, ..options.clone() };
     let unscaled = open_rows::<T>(&tables, &ReadSettings::default())?;
     let source = chain_rows(&unscaled)?;
     options.kernel.check_input_count(source.shape().inputs)?;
     let size = ProblemSize {
         stores_features: true,
-        ..ProblemSize::from_source(&source, &training, resources.workers.threads(), 0, 1)?
+        ..ProblemSize::from_source(&source, &train_options, resources.workers.threads(), 0, 1)?
     };
     let plan_stage = |pass_shape: PassShape| match options.map.is_exact_kernel() {
         true => exact_mmd::plan(&size, resources.memory, permutations),
@@ -79,10 +79,11 @@ pub fn measure<T: Real>(
         plans
     };
     let planned_bytes = check_plans(plans)?;
-    let (survey, row_counts) = survey(&tables, &training, pass_shape, resources)?;
+    let (survey, row_counts) = survey(&tables, &train_options, pass_shape, resources)?;
     let scaled = open_rows::<T>(&tables, &survey.read_settings())?;
-    let (source, rows, reading) = (&chain_rows(&scaled)?, survey.row_count(), survey.read_settings());
-    let builder = MapBuilder { source, n: rows, read_settings: &reading, options: &training, pass_shape, resources };
+    let (source, rows, read_settings) = (&chain_rows(&scaled)?, survey.row_count(), survey.read_settings());
+    let builder =
+        MapBuilder { source, n: rows, read_settings: &read_settings, options: &train_options, pass_shape, resources };
     if options.map.is_exact_kernel() {
         let (kernel, passes) = builder.resolve_kernel()?;
         let statistic = exact_mmd::measure(
@@ -91,7 +92,8 @@ pub fn measure<T: Real>(
             rows,
             row_counts[0],
             pass_shape,
-            (training.seed, permutations),
+            train_options.seed,
+            permutations,
             resources,
         )?;
         let kernels = vec![kernel.to_string()];
@@ -126,7 +128,7 @@ pub fn measure<T: Real>(
         n: rows,
         weight_unit: 1.0,
         pass_shape,
-        options: &training,
+        options: &train_options,
         resources,
         tier,
         spare_bytes: 0,
@@ -137,13 +139,17 @@ pub fn measure<T: Real>(
     Ok(TestOutcome { statistic, rows: row_counts, kernels, ranks, passes, planned_bytes })
 }
 
-fn check_samples(family: &StatisticFamily, tables: usize, options: &TrainOptions) -> Result<()> {
-    let (needed, two) = match family.sample_kind {
+fn check_samples(family: &StatisticFamily, table_count: usize, options: &TrainOptions) -> Result<()> {
+    let (needed_count, compared) = match family.sample_kind {
         SampleKind::Samples => (2, "two tables"),
         SampleKind::Columns => (1, "two sets of columns of one table"),
     };
-    if tables != needed {
-        return Err(Error::option("rows", format!("{tables} tables"), format!("{} compares {two}", family.name)));
+    if table_count != needed_count {
+        return Err(Error::option(
+            "rows",
+            format!("{table_count} tables"),
+            format!("{} compares {compared}", family.name),
+        ));
     }
     if options.map.is_exact_kernel() && family.sample_kind == SampleKind::Columns {
         let why = format!(
@@ -183,8 +189,8 @@ fn plan_features<T: Real>(
     FeatureTier::select(plan, size, resources)
 }
 
-fn open_rows<T: Real>(tables: &[&SelectedTable], reading: &ReadSettings) -> Result<Vec<TableRows<T>>> {
-    tables.iter().map(|table| Ok(table.rows::<T>(reading.clone())?)).collect()
+fn open_rows<T: Real>(tables: &[&SelectedTable], read_settings: &ReadSettings) -> Result<Vec<TableRows<T>>> {
+    tables.iter().map(|table| Ok(table.rows::<T>(read_settings.clone())?)).collect()
 }
 
 fn chain_rows<T: Real>(rows: &[TableRows<T>]) -> Result<ChainedRows<'_, T>> {
@@ -195,7 +201,7 @@ fn chain_rows<T: Real>(rows: &[TableRows<T>]) -> Result<ChainedRows<'_, T>> {
 /// each.
 fn survey(
     tables: &[&SelectedTable],
-    training: &TrainOptions,
+    train_options: &TrainOptions,
     pass_shape: PassShape,
     resources: &Resources<'_>,
 ) -> Result<(Survey, Vec<u64>)> {
@@ -216,10 +222,10 @@ fn survey(
         survey::draw_median_rows(
             &chain_rows(&open_rows(tables, &ReadSettings::default())?)?,
             rows,
-            training,
+            train_options,
             pass_shape,
             resources,
         )
     };
-    Ok((survey::survey_of_statistics(total, tables[0], training, resources.stage_observer, &draw)?, row_counts))
+    Ok((survey::survey_of_statistics(total, tables[0], train_options, resources.stage_observer, &draw)?, row_counts))
 }

@@ -26,7 +26,7 @@ pub(crate) struct PreparedFit<T: Real> {
     /// Options, with the metric resolved.
     pub options: TrainOptions,
     pub learned_metric: Option<LearnedMetric>,
-    pub length_report: Option<LengthScaleReport>,
+    pub length_scale_report: Option<LengthScaleReport>,
     metric_rows: MetricRows<TableRows<T>>,
     cache: Option<Cache<T>>,
     /// All rows, if the solver combines the kernel sections of all rows.
@@ -82,7 +82,7 @@ impl<T: Real> PreparedFit<T> {
     /// were not used to learn the metric. Otherwise warns that the held-out errors are too small.
     pub(crate) fn hold_out_unseen(&mut self, properties: SolverProperties, resources: &Resources<'_>) {
         let learned = self.learned_metric.as_ref().filter(|learned| learned.metric.is_some() && self.folds.count() > 1);
-        match learned.map(|learned| &learned.judged) {
+        match learned.map(|learned| &learned.test_errors) {
             Some(Some(judged)) if properties.supports_forward_folds => self.folds = self.folds.holding_out(judged.fold),
             Some(_) => resources.stage_observer.warn(
                 "the metric was learned from the rows of all folds: cross-validation errors are smaller than errors on new rows"
@@ -95,7 +95,7 @@ impl<T: Real> PreparedFit<T> {
     #[doc(hidden)]
     pub(crate) fn passes(&self) -> u64 {
         1 + self.learned_metric.as_ref().map_or(0, |learned| learned.passes)
-            + u64::from(self.length_report.is_some())
+            + u64::from(self.length_scale_report.is_some())
             + u64::from(self.cache.is_some())
             + self.built_map.passes
     }
@@ -108,28 +108,29 @@ pub(crate) fn prepare<T: Real>(
     options: &TrainOptions,
     access: RowAccess,
     resources: &Resources<'_>,
-    (pass_shape, plans): (PassShape, Vec<MemoryPlan>),
+    pass_shape: PassShape,
+    plans: Vec<MemoryPlan>,
 ) -> Result<PreparedFit<T>> {
     let planned_bytes = check_plans(plans)?;
     let survey = survey(selected, options, pass_shape, resources)?;
     warn_of_classes(selected, &survey.statistics, options.task, resources.stage_observer);
     let folds = Folds::new(&options.folds, options.seed, selected.range(), &survey.groups)?;
     let targets = survey.regression_targets();
-    let (n, reading) = (survey.row_count(), survey.read_settings());
-    let table: TableRows<T> = selected.rows(reading.clone())?;
+    let (n, read_settings) = (survey.row_count(), survey.read_settings());
+    let table: TableRows<T> = selected.rows(read_settings.clone())?;
     let request =
         MetricRequest { source: &table, survey: &survey, targets: &targets, options, resources, is_enough: &|_| false };
     let (options, learned_metric) = metric::resolve_metric(&request)?;
     let metric_rows = MetricRows::new(table, options.metric.provided().cloned());
     let cache = if access == RowAccess::Rows { None } else { write_cache(&metric_rows, pass_shape, resources)? };
     let scaled_rows: &dyn RowSource<T> = cache.as_ref().map_or(&metric_rows, |cache| cache);
-    let (options, length_report) =
+    let (options, length_scale_report) =
         metric::resolve_length_scale(scaled_rows, &survey, &targets, &options, pass_shape, resources)?;
     let options = &options;
     let load_rows = || exact_rows::load_rows(&metric_rows, &targets, survey.weight_unit(), n, pass_shape, resources);
     let memory_rows = (access == RowAccess::Rows).then(load_rows).transpose()?;
     let source = memory_rows.as_ref().map_or(scaled_rows, |memory| memory);
-    let builder = MapBuilder { source, n, read_settings: &reading, options, pass_shape, resources };
+    let builder = MapBuilder { source, n, read_settings: &read_settings, options, pass_shape, resources };
     let built_map = match access {
         RowAccess::Rows => builder.kernel_only()?,
         RowAccess::Landmarks => builder.landmarks_only()?,
@@ -146,7 +147,7 @@ pub(crate) fn prepare<T: Real>(
         planned_bytes,
         options,
         learned_metric,
-        length_report,
+        length_scale_report,
         metric_rows,
         cache,
         memory_rows,

@@ -206,7 +206,7 @@ impl<T: Real> TrainedParts<'_, T> {
                 candidates: counts.candidate_count,
             }),
             kernel: built_map.kernel.to_string(),
-            length: self.prepared.length_report.clone(),
+            length: self.prepared.length_scale_report.clone(),
             neighbours: solution.basis_transform.neighbour_count(),
             with_kernel: metadata.with.as_ref().map(|with| with.kernel.clone()),
             rank,
@@ -252,12 +252,12 @@ impl<T: Real> TrainedParts<'_, T> {
         let spread = learned.and_then(|learned| learned.spread.as_deref()).unwrap_or(&[]);
         let rounds = learned.map_or(Vec::new(), |learned| learned.rounds.clone());
         let fractions = self.selected.feature_names().into_iter().zip(fractions).collect();
-        let judged = learned.and_then(|learned| learned.judged.clone());
+        let judged = learned.and_then(|learned| learned.test_errors.clone());
         Some(MetricReport { judged, ..MetricReport::new(source, metric.output_count(), fractions, spread, rounds) })
     }
 }
 
-/// The names of the targets, or of the class column.
+/// Returns the names of the targets, or of the class column.
 pub fn target_names(selected: &SelectedTable) -> Vec<String> {
     match selected.class_column() {
         Some(name) => vec![name.to_string()],

@@ -45,7 +45,8 @@ pub fn train<T: Real>(
         &planned_request.options,
         access,
         resources,
-        (pass_shape, memory_plans(stages)),
+        pass_shape,
+        memory_plans(stages),
     )?;
     prepared.hold_out_unseen(solver.properties(), resources);
     let request = request_for(prepared.targets.count(), prepared.folds.count())?;

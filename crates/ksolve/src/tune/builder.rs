@@ -111,7 +111,7 @@ impl Tune {
     /// Sets which parts of the fit the search must not change.
     #[doc(hidden)]
     #[must_use]
-    pub fn fixed(self, parts: FixedParts) -> Self {
+    pub fn keep_fixed(self, parts: FixedParts) -> Self {
         Self { fixed: parts, ..self }
     }
 
@@ -141,8 +141,8 @@ impl Tune {
 
     /// Sets the number of rows of the sample.
     #[must_use]
-    pub fn sample(self, sample: usize) -> Self {
-        Self { sample_rows: sample, ..self }
+    pub fn sample(self, sample_rows: usize) -> Self {
+        Self { sample_rows, ..self }
     }
 
     /// Sets the rank of the fit. If no work is set, it is also the rank of the trials.
@@ -218,7 +218,7 @@ impl Tune {
         let build_final_fit = |selection_result: &SelectionResult| {
             self.final_fit(selection_result, Some(time_budget), selected, run, &Ok).map(|(fit, _)| fit)
         };
-        let model_selection = self.model_selection((base, &options), (selected, run), &listener, &build_final_fit);
+        let model_selection = self.model_selection(base, &options, selected, run, &listener, &build_final_fit);
         let selection_result = model_selection.run::<T>(&mut SearchJournal::open(None)?)?;
         Ok((selection_result.fit.run(selected, run)?, selection_result))
     }
@@ -283,8 +283,10 @@ impl Tune {
     #[doc(hidden)]
     pub fn model_selection<'a>(
         &'a self,
-        (base, options): (&'a Fit, &'a TuneOptions),
-        (selected, run): (&'a SelectedTable, &'a Run<'a>),
+        base: &'a Fit,
+        options: &'a TuneOptions,
+        selected: &'a SelectedTable,
+        run: &'a Run<'a>,
         listener: &'a dyn SearchListener,
         final_fit: &'a dyn Fn(&SelectionResult) -> Result<Fit>,
     ) -> ModelSelection<'a> {
@@ -309,10 +311,10 @@ impl Tune {
 
     /// Returns the final fit of a model selection. If there is a time limit and a `budget`, the fit
     /// has the ranks that fit the time; the function then also returns the command-line options
-    /// that repeat this fit on any machine. `opened` opens the files of a fit.
+    /// that repeat this fit on any machine. `open_files` opens the files of a fit.
     ///
     /// # Errors
-    /// The errors of [`TimeBudget::feasible_fit`] and of `opened`.
+    /// The errors of [`TimeBudget::feasible_fit`] and of `open_files`.
     #[doc(hidden)]
     pub fn final_fit(
         &self,
@@ -329,8 +331,8 @@ impl Tune {
         let feasible_fit = time_budget.feasible_fit(&open_files(fit.clone())?, selection_result, selected, run)?;
         let repeat = feasible_fit
             .as_ref()
-            .map_or_else(|| format!("--map {}", fit.map_spec()), |reach| reach.command_options(&fit));
-        let fit = if let Some(reach) = feasible_fit { reach.apply_to(fit) } else { fit };
+            .map_or_else(|| format!("--map {}", fit.map_spec()), |feasible| feasible.command_options(&fit));
+        let fit = if let Some(feasible) = feasible_fit { feasible.apply_to(fit) } else { fit };
         Ok((fit, Some(format!("--work {} {repeat}", selection_result.work))))
     }
 }

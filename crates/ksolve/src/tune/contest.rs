@@ -3,7 +3,7 @@
 //!
 //! In the first round, every contender is fitted on all folds except one and scored on the
 //! remaining fold. The better half, at least [`MIN_CONTENDERS`], continues on a second fold, and so
-//! on for up to [`FOLDS`] folds. The lowest mean error wins. Classifiers are compared by a
+//! on for up to [`CONTEST_FOLDS`] folds. The lowest mean error wins. Classifiers are compared by a
 //! [`SolverMeasure`], but the search chose the kernel and its metric by squared error. Therefore
 //! the best kernel without a metric competes, too. It is tried first, because it is close to the
 //! default fit.
@@ -24,7 +24,7 @@ pub const ANY_SOLVER: &str = "any";
 /// Maximum rank of a trial: sufficient to compare regularisation parameters and solvers, and fast.
 pub(super) const TRIAL_RANK: usize = 500;
 
-const FOLDS: usize = 3;
+const CONTEST_FOLDS: usize = 3;
 
 const MIN_CONTENDERS: usize = 3;
 
@@ -33,7 +33,7 @@ const MIN_TRIALS: usize = 2;
 
 /// Regularisation parameters that are compared for solvers that take a single parameter; the
 /// default is first.
-const LAMBDA_GRID: [f64; 4] = [1e-6, 1e-5, 1e-7, 1e-4];
+const CONTEST_LAMBDAS: [f64; 4] = [1e-6, 1e-5, 1e-7, 1e-4];
 
 /// Numbers of half decades by which the grid of regularisation parameters extends below and above
 /// the likely range.
@@ -95,17 +95,17 @@ impl Contender {
         self.fit.metric.provided()
     }
 
-    /// Returns the contender with its regularisation parameter converted from trials on `from` rows
-    /// to a fit on `to` rows.
+    /// Returns the contender with its regularisation parameter converted from trials on
+    /// `trial_rows` rows to a fit on `fit_rows` rows.
     ///
     /// With a feature map, lambda is proportional to 1/√n. This is the optimal rate for a function
     /// in the reproducing kernel Hilbert space (Caponnetto, De Vito, "Optimal rates for the
     /// regularized least-squares algorithm", 2007). With the exact kernel, lambda·n stays constant:
     /// it is the noise variance of a Gaussian process.
     ///
-    /// If the contender cross-validates its own lambdas, it gets a small grid around `tested`, the
-    /// best lambda of the test fit, instead of the full grid: each lambda costs a factorisation in
-    /// every fold.
+    /// If the contender cross-validates its own lambdas, it gets a small grid around
+    /// `tested_lambda`, the best lambda of the test fit, instead of the full grid: each lambda
+    /// costs a factorisation in every fold.
     pub(super) fn rescale_lambda(self, trial_rows: u64, fit_rows: u64, tested_lambda: Option<f64>) -> Self {
         let row_fraction = (trial_rows.max(1) as f64 / fit_rows.max(1) as f64).min(1.0);
         let factor = if self.fit.map_spec().is_exact_kernel() { row_fraction } else { row_fraction.sqrt() };
@@ -122,16 +122,17 @@ impl Contender {
 
     /// Returns the same solver and regularisation parameter with the best kernel without a metric;
     /// `None` if no metric was learned.
-    pub(super) fn without_metric(&self, tuned: &KernelSearchResult) -> Result<Option<Self>> {
+    pub(super) fn without_metric(&self, search_result: &KernelSearchResult) -> Result<Option<Self>> {
         let has_metric = self.fit.metric.provided().is_some();
-        let Some(kernel) = tuned.best_without_metric().filter(|_| has_metric) else { return Ok(None) };
+        let Some(kernel) = search_result.best_without_metric().filter(|_| has_metric) else { return Ok(None) };
         let kernel = Kernel::parse(kernel)?;
         let report = ContenderReport::new(self.report.solver.clone(), &kernel, "none");
         let fit = self.fit.clone().kernel(kernel).metric(MetricSource::None);
         Ok(Some(Self { name: self.name.clone(), fit, lambda: self.lambda, report }))
     }
 
-    /// Makes this contender the winner instead of `other`, and records it and `why` in the reports.
+    /// Makes this contender the winner instead of `previous_winner`, and records it and `why` in
+    /// the reports.
     pub(super) fn replace_winner(
         mut self,
         previous_winner: &Self,
@@ -180,7 +181,7 @@ impl ContenderReport {
 /// A comparison that proceeds trial by trial.
 pub(super) struct Contest<'a, T> {
     trials: &'a Trials<T>,
-    by: SolverMeasure,
+    measure: SolverMeasure,
     contenders: Vec<Contender>,
     max_rank: usize,
     folds: Vec<usize>,
@@ -191,19 +192,19 @@ pub(super) struct Contest<'a, T> {
 }
 
 impl<'a, T: Real> Contest<'a, T> {
-    /// Returns a contest between these fits; the trials use at most rank `rank`. A single fit wins
-    /// without a trial.
+    /// Returns a contest between these fits; the trials use at most rank `max_rank`. A single fit
+    /// wins without a trial.
     pub(super) fn new(
         trials: &'a Trials<T>,
         measure: SolverMeasure,
         contenders: Vec<Contender>,
         max_rank: usize,
     ) -> Self {
-        let folds = if contenders.len() > 1 { trials.scored_folds().take(FOLDS).collect() } else { Vec::new() };
+        let folds = if contenders.len() > 1 { trials.scored_folds().take(CONTEST_FOLDS).collect() } else { Vec::new() };
         let alive = (0..contenders.len()).collect();
         Self {
             trials,
-            by: measure,
+            measure,
             contenders,
             max_rank: max_rank.min(TRIAL_RANK),
             folds,
@@ -229,8 +230,8 @@ impl<'a, T: Real> Contest<'a, T> {
         let Some(fold) = self.folds.get(self.round) else { return Ok(()) };
         let contender = &mut self.contenders[self.alive[self.tried_in_round]];
         let fit = contender.fit.clone().at_rank(self.max_rank);
-        let outcome =
-            journal.get_or_compute(|| match self.trials.validation_error(&fit, *fold, self.by, usize::MAX, run) {
+        let outcome = journal.get_or_compute(|| {
+            match self.trials.validation_error(&fit, *fold, self.measure, usize::MAX, run) {
                 Ok(error) => Ok((Some(error), None)),
                 Err(error)
                     if error.is_interrupted() || matches!(error, Error::Store(kstore::Error::OverBudget { .. })) =>
@@ -238,7 +239,8 @@ impl<'a, T: Real> Contest<'a, T> {
                     Err(error)
                 }
                 Err(error) => Ok((None, Some(error.to_string()))),
-            })?;
+            }
+        })?;
         match outcome {
             (Some(error), _) => contender.report.add_error(error),
             (None, problem) => (contender.report.mean, contender.report.problem) = (None, problem),
@@ -310,15 +312,17 @@ fn survivor_count(alive: usize) -> usize {
 pub(super) fn contenders(
     solver: &str,
     base: &Fit,
-    tuned: &KernelSearchResult,
-    by: SolverMeasure,
+    search_result: &KernelSearchResult,
+    measure: SolverMeasure,
 ) -> Result<Vec<Contender>> {
-    let best = (tuned.kernel.clone(), tuned.metric_source(), tuned.form.as_str());
-    let plain =
-        tuned.best_without_metric().filter(|_| tuned.metric.is_some() && solver == ANY_SOLVER).map(Kernel::parse);
+    let best = (search_result.kernel.clone(), search_result.metric_source(), search_result.form.as_str());
+    let plain = search_result
+        .best_without_metric()
+        .filter(|_| search_result.metric.is_some() && solver == ANY_SOLVER)
+        .map(Kernel::parse);
     let plain = plain.transpose()?.map(|kernel| (kernel, MetricSource::None, "none"));
     let (kernels, mut contenders): (Vec<_>, Vec<Contender>) = (plain.into_iter().chain([best]).collect(), Vec::new());
-    for (fit, lambda, name) in solver_fits(solver, base, tuned, by)? {
+    for (fit, lambda, name) in solver_fits(solver, base, search_result, measure)? {
         // interleaved, so that a search that ends early has tried both
         for (kernel, metric, form) in &kernels {
             let report = ContenderReport::new(solver_label(&name, lambda), kernel, form);
@@ -334,12 +338,12 @@ pub(super) fn contenders(
 fn solver_fits(
     solver: &str,
     base: &Fit,
-    tuned: &KernelSearchResult,
-    by: SolverMeasure,
+    search_result: &KernelSearchResult,
+    measure: SolverMeasure,
 ) -> Result<Vec<(Fit, Option<f64>, String)>> {
-    let names = match (solver, tuned.classes) {
+    let names = match (solver, search_result.classes) {
         (ANY_SOLVER, 0) => vec!["ridge"],
-        (ANY_SOLVER, _) if by.needs_probabilities() => vec!["logistic", "svm"],
+        (ANY_SOLVER, _) if measure.needs_probabilities() => vec!["logistic", "svm"],
         (ANY_SOLVER, _) => vec!["logistic", "ridge", "svm"],
         (name, _) => vec![name],
     };
@@ -348,21 +352,21 @@ fn solver_fits(
         let fit = if base.family().name == name { base.clone() } else { base.for_solver(name)? };
         // the search of kernels has already chosen the ridge parameter on these folds
         let has_surface = fit.family().reads(&parameter::RANKS);
-        let fit = if has_surface && tuned.folds != FoldSpec::None {
-            fit.set(parameter::FOLDS.name, &tuned.folds)
+        let fit = if has_surface && search_result.folds != FoldSpec::None {
+            fit.set(parameter::FOLDS.name, &search_result.folds)
         } else {
             fit
         };
         let is_lambda_free = fit.family().reads(&parameter::LAMBDA) && !fit.has_regularisation();
-        let lambdas: &[f64] = if is_lambda_free && !has_surface { &LAMBDA_GRID } else { &[] };
+        let lambdas: &[f64] = if is_lambda_free && !has_surface { &CONTEST_LAMBDAS } else { &[] };
         let adds_probabilities =
-            solver == ANY_SOLVER && by.needs_probabilities() && fit.family().reads(&parameter::PROBABILITIES);
+            solver == ANY_SOLVER && measure.needs_probabilities() && fit.family().reads(&parameter::PROBABILITIES);
         let fit = if adds_probabilities { fit.set(parameter::PROBABILITIES.name, true) } else { fit };
         // one-vs-one classifiers have no probabilities
         let tries_one_vs_one = solver == ANY_SOLVER
             && !adds_probabilities
             && fit.family().reads(&svm::MULTICLASS)
-            && ONE_VS_ONE_CLASSES.contains(&tuned.classes);
+            && ONE_VS_ONE_CLASSES.contains(&search_result.classes);
         for is_one_vs_one in [false, true].into_iter().filter(|pairs| tries_one_vs_one || !pairs) {
             let mut variants = Vec::new();
             let fit = if is_one_vs_one { fit.clone().set(svm::MULTICLASS.name, svm::ONE_VS_ONE) } else { fit.clone() };
@@ -391,9 +395,9 @@ pub(super) fn solver_label(name: &str, lambda: Option<f64>) -> String {
 }
 
 /// Returns a grid of likely regularisation parameters for all rows, two per decade, given that
-/// `lambda` was best on the fraction `share` of the rows. The best lambda is proportional to 1/√n
-/// or to 1/n, and the grid covers both cases. The grid extends further down than up, because the
-/// higher rank of the final fit tends to need a smaller lambda.
+/// `lambda` was best on the fraction `row_fraction` of the rows. The best lambda is proportional to
+/// 1/√n or to 1/n, and the grid covers both cases. The grid extends further down than up, because
+/// the higher rank of the final fit tends to need a smaller lambda.
 fn lambda_grid_around(lambda: f64, row_fraction: f64) -> String {
     let nearest_step = |lambda: f64| (2.0 * lambda.max(f64::MIN_POSITIVE).log10()).round() as i64;
     // below `MIN_LAMBDA_STEP`, the factorisation in f32 fails, and it often fails at

@@ -33,12 +33,12 @@ const MAX_TRIAL_ROWS: usize = 5_000;
 /// tried only if the trials have fewer than [`MAX_TRIAL_ROWS`] rows. The second value suits small
 /// length scales, the third large length scales. [`MIN_LAMBDA`] is the smallest value that the
 /// later search tries.
-const LAMBDA_GRID: [f64; 3] = [1e-3, 1e-5, 1e-7];
+const EXACT_LAMBDAS: [f64; 3] = [1e-3, 1e-5, 1e-7];
 const MIN_LAMBDA: f64 = 1e-9;
 
 /// A smaller regularisation parameter wins only if it reduces the error below this fraction of the
 /// previous error, because it needs more iterations.
-const MAX_ERROR_RATIO: f64 = 0.995;
+const MAX_LAMBDA_ERROR_RATIO: f64 = 0.995;
 
 /// Maximum number of steps of the length scale in one direction.
 const MAX_LENGTH_STEPS: usize = 3;
@@ -90,8 +90,11 @@ impl ModelSelection<'_> {
     /// succeeded.
     pub(super) fn search_exact<T: Real>(
         &self,
-        (winner, tried, tuned): (&Contender, &[Contender], &KernelSearchResult),
-        (trials, measure): (&Trials<T>, SolverMeasure),
+        winner: &Contender,
+        tried: &[Contender],
+        search_result: &KernelSearchResult,
+        trials: &Trials<T>,
+        measure: SolverMeasure,
         log: &mut SearchLog<'_>,
         journal: &mut SearchJournal<'_>,
     ) -> Result<Option<(Contender, Option<String>)>> {
@@ -111,7 +114,7 @@ impl ModelSelection<'_> {
             let why = "none of the tried solvers supports the exact kernel; leave `map` out";
             return if is_requested { Err(Error::option("map", "exact", why)) } else { Ok(None) };
         };
-        let has_few_rows = tuned.classes > 0 && trials.search_row_count() < MAX_TRIAL_ROWS;
+        let has_few_rows = search_result.classes > 0 && trials.search_row_count() < MAX_TRIAL_ROWS;
         if !is_requested && (!fits_memory || has_few_rows) {
             return Ok(None);
         }
@@ -120,7 +123,7 @@ impl ModelSelection<'_> {
         let trial_rows = folds.first().map_or(0, |fold| trials.training_rows(*fold, MAX_TRIAL_ROWS).len()).max(1);
         let lambdas = match self.base.has_regularisation() {
             true => vec![None],
-            false => LAMBDA_GRID.into_iter().skip(usize::from(trial_rows == MAX_TRIAL_ROWS)).map(Some).collect(),
+            false => EXACT_LAMBDAS.into_iter().skip(usize::from(trial_rows == MAX_TRIAL_ROWS)).map(Some).collect(),
         };
         let search_rows = trials.search_row_count() as u64;
         let time_exponent = if fit.option(svm::MULTICLASS.name) == Some(svm::ONE_VS_ONE) {
@@ -130,14 +133,14 @@ impl ModelSelection<'_> {
         };
         let relative_time = |rows: u64| (rows as f64 / trial_rows as f64).powf(time_exponent);
         // the final fit, and the test before it
-        let final_cost = (relative_time(tuned.rows) + relative_time(search_rows)) / folds.len().max(1) as f64;
+        let final_cost = (relative_time(search_result.rows) + relative_time(search_rows)) / folds.len().max(1) as f64;
         let (model_selection, best, problem) = (self, None, None);
         let final_cost = (!is_requested).then_some(final_cost);
         let mut search =
             ExactSearch { model_selection, trials, measure, folds, name, fit, final_cost, log, journal, best, problem };
         let steps = lambdas.len() * (self.options.kernels.len() + 1) + 2 * MAX_LENGTH_STEPS;
         self.listener.begin(SearchPart::ExactFits, steps as u64);
-        let is_in_time = search.run((winner, tuned), &lambdas)?;
+        let is_in_time = search.run(winner, search_result, &lambdas)?;
         self.listener.end();
         if !(is_in_time && search.is_in_time(0)?) {
             return Ok(None);
@@ -164,7 +167,7 @@ impl ModelSelection<'_> {
 
 /// Returns an exact solver, its name, and whether it fits the memory. It is the exact solver of the
 /// winner; if the winner has no exact solver, it is the exact solver of the best contender that has
-/// one. If `free` is true, the regularisation parameter of the solver is not chosen yet.
+/// one. If `is_lambda_free` is true, the regularisation parameter of the solver is not chosen yet.
 fn exact_solver(
     tried: &[Contender],
     is_lambda_free: bool,
@@ -177,7 +180,7 @@ fn exact_solver(
     for Contender { name, fit, .. } in by_error {
         let fit = fit.clone().with_exact_kernel()?;
         let planned_fit =
-            if is_lambda_free { fit.clone().set(parameter::LAMBDA.name, LAMBDA_GRID[1]) } else { fit.clone() };
+            if is_lambda_free { fit.clone().set(parameter::LAMBDA.name, EXACT_LAMBDAS[1]) } else { fit.clone() };
         if let Ok(plan) = planned_fit.plan(selected, run) {
             return Ok(Some((format!("{name} on the exact kernel"), fit, plan.fits())));
         }
@@ -188,8 +191,8 @@ fn exact_solver(
 impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
     /// Searches for the best exact solver. Returns false if the first trial predicts that the final
     /// fit exceeds the time.
-    fn run(&mut self, (winner, tuned): (&Contender, &KernelSearchResult), lambdas: &[Option<f64>]) -> Result<bool> {
-        let kernels = self.kernels(winner, tuned)?;
+    fn run(&mut self, winner: &Contender, search_result: &KernelSearchResult, lambdas: &[Option<f64>]) -> Result<bool> {
+        let kernels = self.kernels(winner, search_result)?;
         let remaining_trials = lambdas.len() * kernels.len() + MAX_LENGTH_STEPS;
         for candidate in kernels {
             for lambda in lambdas {
@@ -213,7 +216,7 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
                 break;
             }
         }
-        for (factor, max_ratio) in [(0.1, MAX_ERROR_RATIO), (10.0, 1.0)] {
+        for (factor, max_ratio) in [(0.1, MAX_LAMBDA_ERROR_RATIO), (10.0, 1.0)] {
             let mut is_better = true;
             while let Some((best, lambda)) =
                 self.best.clone().filter(|_| is_better).and_then(|b| Some((b.clone(), b.lambda?)))
@@ -226,7 +229,7 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
         Ok(true)
     }
 
-    /// Returns true if the final fit is likely to end in time after `more` trials.
+    /// Returns true if the final fit is likely to end in time after `trial_count` trials.
     fn is_in_time(&mut self, trial_count: usize) -> Result<bool> {
         let Some(cost) = self.final_cost else { return Ok(true) };
         Ok(!self.log.is_fit_late(self.log.last_duration.mul_f64(cost + trial_count as f64), self.journal)?)
@@ -239,7 +242,7 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
 
     /// Returns the initial kernels: the winning kernel, all other kernels with the metric of the
     /// winner, and the best kernel without a metric.
-    fn kernels(&self, winner: &Contender, tuned: &KernelSearchResult) -> Result<Vec<ExactFit>> {
+    fn kernels(&self, winner: &Contender, search_result: &KernelSearchResult) -> Result<Vec<ExactFit>> {
         let initial = |kernel: Kernel, contender: &Contender| {
             let (metric, form) = (contender.fit.metric_source().clone(), contender.report.metric.clone());
             ExactFit { kernel, metric, form, lambda: None, error: f64::INFINITY }
@@ -249,20 +252,23 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
             sample = apply_metric(&sample, metric);
         }
         let mut candidates = vec![initial(winner.fit.kernel_spec().clone(), winner)];
-        for kernel in self.model_selection.options.kernels.iter().filter(|kernel| **kernel != tuned.requested_kernel) {
+        for kernel in
+            self.model_selection.options.kernels.iter().filter(|kernel| **kernel != search_result.requested_kernel)
+        {
             candidates.push(initial(
-                resolve_length_scale(kernel, &sample, self.model_selection.options.training.seed)?,
+                resolve_length_scale(kernel, &sample, self.model_selection.options.train_options.seed)?,
                 winner,
             ));
         }
-        if let Some(plain) = winner.without_metric(tuned)? {
+        if let Some(plain) = winner.without_metric(search_result)? {
             candidates.push(initial(plain.fit.kernel_spec().clone(), &plain));
         }
         Ok(candidates)
     }
 
     /// Tries an exact fit, unless this part of the search is late. If the error of the fit is below
-    /// `max_ratio` times the best error, the fit becomes the best fit, and the function returns true.
+    /// `max_ratio` times the best error, the fit becomes the best fit, and the function returns
+    /// true.
     fn try_fit(&mut self, candidate: ExactFit, max_ratio: f64) -> Result<bool> {
         if self.best.is_some() && self.log.is_late(self.journal)? {
             return Ok(false);

@@ -15,7 +15,8 @@ pub(super) fn draw<T: Real>(
     source: &dyn RowSource<T>,
     survey: &Survey,
     max_rows: usize,
-    (seed, pass_shape): (u64, PassShape),
+    seed: u64,
+    pass_shape: PassShape,
     resources: &Resources<'_>,
 ) -> Result<Option<(MemoryRows<T>, RowSample<T>)>> {
     let row_counts = survey.statistics.groups.sorted_counts();

@@ -44,15 +44,18 @@ impl<'a> SearchLog<'a> {
 
     /// Returns a function that decides whether the part should end after this many more steps.
     pub(super) fn stop_condition(&mut self) -> impl Fn(usize) -> bool + use<'a> {
-        let max_steps = self.max_work.map(|most| match self.part {
-            SearchPart::Search => most.kernels,
-            SearchPart::Solvers => most.solvers,
-            SearchPart::ExactFits | SearchPart::Fit => most.machines.unwrap_or(usize::MAX),
+        let max_steps = self.max_work.map(|max_work| match self.part {
+            SearchPart::Search => max_work.kernels,
+            SearchPart::Solvers => max_work.solvers,
+            SearchPart::ExactFits | SearchPart::Fit => max_work.exact_fits.unwrap_or(usize::MAX),
         });
         let (step_count, listener, part, last_duration) =
             (self.current_work().step_count, self.listener, self.part, self.last_duration);
         move |added_steps| {
-            max_steps.map_or_else(|| listener.is_late(part, last_duration), |most| step_count + added_steps >= most)
+            max_steps.map_or_else(
+                || listener.is_late(part, last_duration),
+                |max_steps| step_count + added_steps >= max_steps,
+            )
         }
     }
 
@@ -66,39 +69,39 @@ impl<'a> SearchLog<'a> {
         Ok(work.late_after.is_some())
     }
 
-    /// Returns true if the fit on all rows will be late after a further time `next`. The answer is
-    /// stored in `journal`, as in [`SearchLog::is_late`].
+    /// Returns true if the fit on all rows will be late after a further time `duration`. The answer
+    /// is stored in `journal`, as in [`SearchLog::is_late`].
     pub(super) fn is_fit_late(&self, duration: Duration, journal: &mut SearchJournal<'_>) -> Result<bool> {
         journal.get_or_compute(|| Ok(self.listener.is_late(SearchPart::Fit, duration)))
     }
 
     pub(super) fn work(&self) -> SearchWork {
-        let [kernels, solvers, machines] = self.work.map(|work| work.late_after.unwrap_or(work.step_count));
-        SearchWork { kernels, solvers, machines: Some(machines).filter(|made| *made > 0) }
+        let [kernels, solvers, exact_fits] = self.work.map(|work| work.late_after.unwrap_or(work.step_count));
+        SearchWork { kernels, solvers, exact_fits: Some(exact_fits).filter(|count| *count > 0) }
     }
 
     /// Runs a step of the search: one kernel, or several rounds of it.
-    pub(super) fn run_step(&mut self, what: String, run: impl FnOnce() -> Result<(usize, Option<f64>)>) -> Result<()> {
-        let (step_count, _) = self.run_timed(what, run)?;
+    pub(super) fn run_step(&mut self, step: String, run: impl FnOnce() -> Result<(usize, Option<f64>)>) -> Result<()> {
+        let (step_count, _) = self.run_timed(step, run)?;
         self.current_work().step_count += step_count;
         Ok(())
     }
 
-    pub(super) fn run_trial<V>(&mut self, what: String, run: impl FnOnce() -> Result<V>) -> Result<V> {
-        let (value, took) = self.run_timed(what, || Ok((run()?, None)))?;
-        self.last_duration = took;
+    pub(super) fn run_trial<V>(&mut self, step: String, run: impl FnOnce() -> Result<V>) -> Result<V> {
+        let (value, duration) = self.run_timed(step, || Ok((run()?, None)))?;
+        self.last_duration = duration;
         self.current_work().step_count += 1;
         Ok(value)
     }
 
-    fn run_timed<V>(&mut self, what: String, run: impl FnOnce() -> Result<(V, Option<f64>)>) -> Result<(V, Duration)> {
-        self.listener.begin_step(&what)?;
+    fn run_timed<V>(&mut self, step: String, run: impl FnOnce() -> Result<(V, Option<f64>)>) -> Result<(V, Duration)> {
+        self.listener.begin_step(&step)?;
         let started = Instant::now();
         let (value, best) = run()?;
-        let took = started.elapsed();
-        self.listener.end_step(&what, took);
+        let duration = started.elapsed();
+        self.listener.end_step(&step, duration);
         let best = best.or_else(|| self.history.last().and_then(|last| last.best));
-        self.history.push(HistoryEntry { seconds: self.started.elapsed().as_secs_f64(), what, best });
-        Ok((value, took))
+        self.history.push(HistoryEntry { seconds: self.started.elapsed().as_secs_f64(), step, best });
+        Ok((value, duration))
     }
 }

@@ -141,22 +141,24 @@ impl<'a, T: Real> KernelSearch<'a, T> {
     pub fn open(selected: &SelectedTable, options: &'a TuneOptions, resources: &'a Resources<'a>) -> Result<Self> {
         options::check(options, selected.shape().inputs)?;
         let resources = Resources { journal: None, scratch: None, ..*resources };
-        let training = &options.training;
+        let train_options = &options.train_options;
         let (pass_shape, planned_bytes, refines) = options::plan::<T>(selected, options, &resources)?;
-        let survey = survey(selected, training, pass_shape, &resources)?;
+        let survey = survey(selected, train_options, pass_shape, &resources)?;
         let targets = survey.regression_targets();
-        let folds = |spec: &FoldSpec| Folds::new(spec, training.seed, selected.range(), &survey.groups);
-        folds(&training.folds)?;
+        let folds = |spec: &FoldSpec| Folds::new(spec, train_options.seed, selected.range(), &survey.groups);
+        folds(&train_options.folds)?;
         let source = selected.rows::<T>(survey.read_settings())?;
         let range = source.range();
-        let counts = (survey.row_count(), options.sample_rows);
+        let row_count = survey.row_count();
         let group_sample = if options.samples_whole_groups {
-            group_sample::draw(&source, &survey, counts.1, (training.seed, pass_shape), &resources)?
+            group_sample::draw(&source, &survey, options.sample_rows, train_options.seed, pass_shape, &resources)?
         } else {
             None
         };
-        let draw_random =
-            || metric::draw_sample(&source, counts, training.seed, "sampling rows", pass_shape, &resources);
+        let draw_random = || {
+            let (sample_rows, seed) = (options.sample_rows, train_options.seed);
+            metric::draw_sample(&source, row_count, sample_rows, seed, "sampling rows", pass_shape, &resources)
+        };
         let (all_rows, sample) = group_sample.map_or_else(draw_random, Ok)?;
         if let (Some(measure @ SolverMeasure::Auc), Targets::Classes(classes)) = (options.measure, &targets)
             && classes.labels().len() != 2
@@ -165,19 +167,21 @@ impl<'a, T: Real> KernelSearch<'a, T> {
                 format!("expected two classes, but the target has {}; use log-loss or error", classes.labels().len());
             return Err(Error::option("measure", measure, why));
         }
-        let may_replace_folds = options.may_use_blocks && matches!(training.folds, FoldSpec::Random(_));
+        let may_replace_folds = options.may_use_blocks && matches!(train_options.folds, FoldSpec::Random(_));
         let target_correlation =
-            if may_replace_folds { metric::series_correlation(&source, (&all_rows, &range), &targets)? } else { None };
-        let fold_spec = target_correlation.map_or(training.folds.clone(), |_| FoldSpec::Blocks(metric::BLOCK_COUNT));
+            if may_replace_folds { metric::series_correlation(&source, &all_rows, &range, &targets)? } else { None };
+        let fold_spec =
+            target_correlation.map_or(train_options.folds.clone(), |_| FoldSpec::Blocks(metric::BLOCK_COUNT));
         let warning = match target_correlation {
-            Some(correlation) => Some(metric::blocks_note(correlation, &training.folds)),
+            Some(correlation) => Some(metric::blocks_note(correlation, &train_options.folds)),
             None if may_replace_folds => None,
-            None => metric::warning_of_series(&source, &targets, &training.folds)?,
+            None => metric::series_warning(&source, &targets, &train_options.folds)?,
         };
         warning.into_iter().for_each(|text| resources.stage_observer.warn(text));
         let folds = folds(&fold_spec)?;
         let trials = Trials::new(
-            (all_rows, survey.weight_unit()),
+            all_rows,
+            survey.weight_unit(),
             selected.feature_names(),
             &folds,
             options.score != Score::Alignment,
@@ -189,7 +193,7 @@ impl<'a, T: Real> KernelSearch<'a, T> {
             trials.rows(),
             Pass::new(pass_shape.tile_rows, pass_shape.segment_rows, resources.workers),
         )?;
-        let (unlearned, candidates) = match &training.metric {
+        let (unlearned, candidates) = match &train_options.metric {
             MetricSource::Learned(_) => (options.kernels.iter().rev().cloned().collect(), Vec::new()),
             metric_source => (Vec::new(), initial_candidates(options, &sample, metric_source, &survey)?),
         };
@@ -292,24 +296,24 @@ impl<'a, T: Real> KernelSearch<'a, T> {
         round_request: RoundRequest<'_>,
         is_enough: &dyn Fn(usize) -> bool,
     ) -> Result<LearnedMetric> {
-        let training = TrainOptions { kernel, ..self.options.training.clone() };
+        let train_options = TrainOptions { kernel, ..self.options.train_options.clone() };
         let sample = select_rows(&self.sample, 0..metric::sample_size(self.sample.len() as u64, self.sample.d));
         let memory_rows = self.with_targets(&sample)?;
         let request = MetricRequest {
             source: &memory_rows,
             survey: &self.survey,
             targets: &self.targets,
-            options: &training,
+            options: &train_options,
             resources: &self.resources,
             is_enough,
         };
         // `gcv` and `alignment` have no folds, but rounds are scored by held-out errors
-        let metric_folds = metric::default_folds(training.seed, memory_rows.len() as u64)?;
+        let metric_folds = metric::default_folds(train_options.seed, memory_rows.len() as u64)?;
         let folds = if self.folds.count() > 1 { &self.folds } else { &metric_folds };
-        request.learn_on_sample((&memory_rows, &sample), folds, round_request)
+        request.learn_on_sample(&memory_rows, &sample, folds, round_request)
     }
 
-    /// Measures the next kernel, or learns its metric in rounds until `enough` is true. If
+    /// Measures the next kernel, or learns its metric in rounds until `is_enough` is true. If
     /// `journal` has the result of this step, reads it instead. Returns the number of steps: 1, or
     /// the number of rounds.
     ///
@@ -317,13 +321,14 @@ impl<'a, T: Real> KernelSearch<'a, T> {
     /// Errors of the map; [`Error::NoCell`] if no kernel of a rung has a score;
     /// [`kstore::Error::Interrupted`].
     pub fn step(&mut self, journal: &mut SearchJournal<'_>, is_enough: &dyn Fn(usize) -> bool) -> Result<usize> {
-        if let (MetricSource::Learned(form), Some(kernel)) = (&self.options.training.metric, self.unlearned.pop()) {
-            let (rank, scored_rank) = (metric::ROUND_RANK, self.options.training.rank);
+        if let (MetricSource::Learned(form), Some(kernel)) = (&self.options.train_options.metric, self.unlearned.pop())
+        {
+            let (rank, scored_rank) = (metric::ROUND_RANK, self.options.train_options.rank);
             let round_request =
                 RoundRequest { form: *form, rank, scored_rank, incumbent: None, refits_on_all_rows: false };
             let mut learned = journal.get_or_compute(|| self.learn(kernel, round_request, is_enough))?;
             if competes_by_rounds(self.options) {
-                self.entries.push(RungEntry::from_rounds(&learned, self.options.training.scaling));
+                self.entries.push(RungEntry::from_rounds(&learned, self.options.train_options.scaling));
             }
             let rounds = learned.rounds.len();
             self.learned_rounds.append(&mut learned.rounds);
@@ -343,7 +348,7 @@ impl<'a, T: Real> KernelSearch<'a, T> {
             pass_shape: self.pass_shape,
             folds: &self.folds,
             targets: &self.targets,
-            reading: &self.survey.read_settings(),
+            read_settings: &self.survey.read_settings(),
             rows: &self.rung_rows,
         };
         let workers = self.resources.workers;
@@ -381,7 +386,7 @@ impl<'a, T: Real> KernelSearch<'a, T> {
         if competes_by_rounds(self.options) {
             // report the best kernel without a metric too, as in a fit without a search
             let plain = rung::best_without_metric(&self.learned_rounds);
-            let plain = plain.map(|round| RungEntry::from_round(round, self.options.training.scaling));
+            let plain = plain.map(|round| RungEntry::from_round(round, self.options.train_options.scaling));
             entries.extend(plain.filter(|plain| entries.iter().all(|entry| !entry.is_same_candidate(plain))));
         }
         self.finished_rungs.push(Rung { rows, entries });
@@ -426,15 +431,15 @@ impl<'a, T: Real> KernelSearch<'a, T> {
         let search_result = KernelSearchResult {
             kernel,
             requested_kernel,
-            scaling: self.options.training.scaling,
+            scaling: self.options.train_options.scaling,
             metric,
             form,
             spread,
             rows: self.survey.row_count(),
             folds: self.fold_spec,
-            alike: self.target_correlation,
+            target_correlation: self.target_correlation,
             classes: if let Targets::Classes(classes) = &self.targets { classes.labels().len() } else { 0 },
-            learned: self.learned_rounds,
+            learned_rounds: self.learned_rounds,
             rungs: self.finished_rungs,
             passes: self.passes,
             planned_bytes: self.planned_bytes,
@@ -469,6 +474,6 @@ pub fn likely_classes(selected: &SelectedTable, run: &Run<'_>) -> Result<Option<
 
 /// Returns true if kernels compete by the errors of the rounds that learned their metrics.
 fn competes_by_rounds(options: &TuneOptions) -> bool {
-    let TrainOptions { metric, map, .. } = &options.training;
+    let TrainOptions { metric, map, .. } = &options.train_options;
     matches!(metric, MetricSource::Learned(_)) && options.score == Score::Cv && *map == MapSpec::default()
 }

@@ -7,7 +7,7 @@ use super::{
     SelectionResult, SolverMeasure,
 };
 use super::{KernelSearchResult, TuneOptions, WinnerTest};
-use super::{history::SearchLog, refine::MAX_ERROR_RATIO, time_budget::needs_half_rank, trial::Trials};
+use super::{history::SearchLog, refine::CLEAR_IMPROVEMENT_RATIO, time_budget::needs_half_rank, trial::Trials};
 use crate::job::{Fit, Run};
 use crate::request::{Resources, Scaling, TrainOptions};
 use crate::{Error, Result};
@@ -61,17 +61,18 @@ impl ModelSelection<'_> {
     /// listener.
     pub fn run<T: Real>(&self, journal: &mut SearchJournal<'_>) -> Result<SelectionResult> {
         let mut log = SearchLog::new(self.listener, self.work);
-        if let Some(by) = self.options.measure.filter(|by| by.needs_probabilities() && self.solver != ANY_SOLVER)
+        if let Some(measure) =
+            self.options.measure.filter(|measure| measure.needs_probabilities() && self.solver != ANY_SOLVER)
             && !has_probabilities(self.base)?
         {
             let why =
                 format!("the scores of {} are not probabilities; use auc or error, or tune {ANY_SOLVER}", self.solver);
-            return Err(Error::option("measure", by, why));
+            return Err(Error::option("measure", measure, why));
         }
         let (search_result, trials) = self.search_scalings::<T>(&mut log, journal)?;
         let (measure, rarer_fraction) = self.select_measure(&search_result, &trials);
         let (base, rank) =
-            (&self.base.clone().scaling(search_result.scaling).with_approximate_map(), self.options.training.rank);
+            (&self.base.clone().scaling(search_result.scaling).with_approximate_map(), self.options.train_options.rank);
         let selection_result = SelectionResult {
             fit: base.clone().kernel(search_result.kernel.clone()),
             rank,
@@ -105,7 +106,7 @@ impl ModelSelection<'_> {
         self.listener.end();
         let (mut winner, tried) = contest.finish();
         let exact_contender =
-            self.search_exact::<T>((&winner, &tried, search_result), (&trials, measure), &mut log, journal)?;
+            self.search_exact::<T>(&winner, &tried, search_result, &trials, measure, &mut log, journal)?;
         let mut contenders: Vec<ContenderReport> = tried.into_iter().map(|contender| contender.report).collect();
         let plain = if exact_contender.is_some() { None } else { winner.without_metric(search_result)? };
         winner =
@@ -113,7 +114,7 @@ impl ModelSelection<'_> {
         let work = log.work();
         let mut test = None;
         let tests_shifts = self.options.may_use_blocks && !self.options.samples_whole_groups;
-        let steps = [plain.is_some(), search_result.alike.is_some(), tests_shifts].map(u64::from);
+        let steps = [plain.is_some(), search_result.target_correlation.is_some(), tests_shifts].map(u64::from);
         self.listener.begin(SearchPart::Solvers, 1 + steps.iter().sum::<u64>());
         if let Some(plain) = plain {
             let mut tests = [&winner, &plain].into_iter().map(|contender| {
@@ -132,7 +133,7 @@ impl ModelSelection<'_> {
                 // unless the difference is clear
                 let error_of = |score: &HeldOutScore| score.measure(measure).unwrap_or(f64::INFINITY);
                 let (tuned_error, plain_error) = (error_of(&tuned_score), error_of(&plain_score));
-                let drops_metric = plain_error < MAX_ERROR_RATIO * tuned_error;
+                let drops_metric = plain_error < CLEAR_IMPROVEMENT_RATIO * tuned_error;
                 if drops_metric {
                     let why = format!(
                         "on test rows, the error is {tuned_error:.4e} with the metric and {plain_error:.4e} with the best kernel without a metric"
@@ -157,9 +158,9 @@ impl ModelSelection<'_> {
             }
             false => None,
         };
-        let random_fold_score = match search_result.alike {
+        let random_fold_score = match search_result.target_correlation {
             Some(_) => {
-                let (seed, what) = (self.options.training.seed, "random rows".to_string());
+                let (seed, what) = (self.options.train_options.seed, "random rows".to_string());
                 log.run_trial(what, || {
                     journal.get_or_compute(|| trials.random_fold_score(&winner.fit, seed, self.run))
                 })?
@@ -167,24 +168,27 @@ impl ModelSelection<'_> {
             None => None,
         };
         let shift_scores = match &test {
-            Some((apart, _)) if tests_shifts => {
-                let (seed, what) = (self.options.training.seed, "rows that differ from the table".to_string());
+            Some((test_score, _)) if tests_shifts => {
+                let (seed, what) = (self.options.train_options.seed, "rows that differ from the table".to_string());
                 let compute_scores = || trials.shift_scores(&winner.fit, self.selected, seed, self.run);
                 let scores = log.run_trial(what, || journal.get_or_compute(compute_scores))?;
-                scores.iter().filter_map(|kind| kind.warning(apart.error)).for_each(|text| self.listener.warn(&text));
+                scores
+                    .iter()
+                    .filter_map(|kind| kind.warning(test_score.error))
+                    .for_each(|text| self.listener.warn(&text));
                 scores
             }
             _ => Vec::new(),
         };
         self.listener.end();
         journal.save();
-        let tested_lambda = test.as_ref().and_then(|(apart, _)| apart.lambda);
+        let tested_lambda = test.as_ref().and_then(|(test_score, _)| test_score.lambda);
         let tested_fit = winner.fit.clone();
         let winner = winner.rescale_lambda(trials.search_row_count() as u64, search_result.rows, tested_lambda);
         let (metric, form, fit) = (winner.metric().cloned(), winner.report.metric, winner.fit);
         let (half_rank_seconds, lambdas) = (half_rank_test.map(|(_, seconds)| seconds), self.options.lambdas.len());
-        let test = test.map(|(apart, seconds)| WinnerTest {
-            score: apart,
+        let test = test.map(|(test_score, seconds)| WinnerTest {
+            score: test_score,
             seconds,
             seconds_at_half_rank: half_rank_seconds,
             lambdas,
@@ -222,11 +226,15 @@ impl ModelSelection<'_> {
     /// Returns the measure that compares solvers. Also returns the fraction of the rarer class if
     /// this fraction determines the measure. A model that never predicts a class of 3 % of the rows
     /// has an error rate of 3 %, so the error rate is uninformative for rare classes.
-    fn select_measure<T: Real>(&self, tuned: &KernelSearchResult, trials: &Trials<T>) -> (SolverMeasure, Option<f64>) {
+    fn select_measure<T: Real>(
+        &self,
+        search_result: &KernelSearchResult,
+        trials: &Trials<T>,
+    ) -> (SolverMeasure, Option<f64>) {
         if let Some(measure) = self.options.measure {
             return (measure, None);
         }
-        let rarer_fraction = if tuned.classes == 2 { trials.rarer_fraction() } else { 1.0 };
+        let rarer_fraction = if search_result.classes == 2 { trials.rarer_fraction() } else { 1.0 };
         match rarer_fraction < RARE_FRACTION && rarer_fraction * trials.search_row_count() as f64 >= MIN_RARE_ROWS {
             // all solvers tried by `ANY_SOLVER` predict probabilities; a named solver may not
             // predict probabilities
@@ -239,8 +247,8 @@ impl ModelSelection<'_> {
     }
 
     /// Returns the search with the scaling of the options. If another scaling reduces the held-out
-    /// error below the fraction [`MAX_ERROR_RATIO`] of the error with this scaling, returns the
-    /// search with the other scaling. A nonlinear scaling is not a metric, so rounds of metric
+    /// error below the fraction [`CLEAR_IMPROVEMENT_RATIO`] of the error with this scaling, returns
+    /// the search with the other scaling. A nonlinear scaling is not a metric, so rounds of metric
     /// learning cannot find it.
     fn search_scalings<T: Real>(
         &self,
@@ -250,8 +258,8 @@ impl ModelSelection<'_> {
         let resources = self.run.resources();
         let mut best_search = self.search_kernels::<T>(self.options, &resources, log, journal)?;
         let other_options = self.scalings.iter().map(|scaling| {
-            let training = TrainOptions { scaling: *scaling, ..self.options.training.clone() };
-            TuneOptions { training, kernels: vec![best_search.requested_kernel()], ..self.options.clone() }
+            let train_options = TrainOptions { scaling: *scaling, ..self.options.train_options.clone() };
+            TuneOptions { train_options, kernels: vec![best_search.requested_kernel()], ..self.options.clone() }
         });
         let other_options: Vec<TuneOptions> = other_options.collect();
         for options in &other_options {
@@ -281,7 +289,9 @@ impl ModelSelection<'_> {
                 break;
             }
             let (what, should_stop) = (format!("{kernel} at rank {rank}"), log.stop_condition());
-            log.run_step(what, || search.refine(journal, &should_stop).map(|made| (made, search.best_score())))?;
+            log.run_step(what, || {
+                search.refine(journal, &should_stop).map(|step_count| (step_count, search.best_score()))
+            })?;
         }
         self.listener.end();
         Ok(())
@@ -297,14 +307,16 @@ impl ModelSelection<'_> {
         let mut search = KernelSearch::<T>::open(self.selected, options, resources)?;
         search.warn_of_target(self.selected, self.base.task()?)?;
         self.listener.begin(SearchPart::Search, search.step_count() as u64);
-        let scaling = options.training.scaling;
+        let scaling = options.train_options.scaling;
         while let Some((kernel, rows)) = search.upcoming() {
-            let what = match scaling == self.options.training.scaling {
+            let what = match scaling == self.options.train_options.scaling {
                 true => format!("{kernel} on {rows} rows"),
                 false => format!("{kernel} on {rows} rows, scale {scaling}"),
             };
             let should_stop = log.stop_condition();
-            log.run_step(what, || search.step(journal, &should_stop).map(|made| (made, search.best_score())))?;
+            log.run_step(what, || {
+                search.step(journal, &should_stop).map(|step_count| (step_count, search.best_score()))
+            })?;
             if log.is_late(journal)? && search.drop_unlearned()? {
                 self.listener
                     .warn("the search ended early: not every kernel was tried; raise `time`, or name fewer `kernels`");

@@ -58,7 +58,7 @@ kmodel::enum_of_words!(SolverMeasure, "measure", "error" => Error, "auc" => Auc,
 #[derive(Clone, Debug)]
 pub struct TuneOptions {
     /// Ranks, folds, map and landmarks; its kernel is ignored.
-    pub training: TrainOptions,
+    pub train_options: TrainOptions,
     /// True to replace random folds by contiguous ones if consecutive rows have correlated targets.
     pub may_use_blocks: bool,
     /// True to sample whole groups (the groups of the folds), because a ranking compares the rows
@@ -83,8 +83,8 @@ pub struct TuneOptions {
 
 impl TuneOptions {
     /// Returns the search options for a fit whose files are open: ranks, folds, lambdas and
-    /// landmarks of its [`stand_in`], and the kernels in `named` or the default ones for the rows.
-    /// Factors and measure have their defaults.
+    /// landmarks of its [`ridge_surrogate`], and `requested_kernels` or the default kernels for the
+    /// rows. Factors and measure have their defaults.
     ///
     /// # Errors
     /// Solver parameters that do not parse, and kernels on columns that do not exist.
@@ -102,7 +102,7 @@ impl TuneOptions {
             None => default_kernels(selected)?,
         };
         Ok(Self {
-            training: surrogate.train_options(selected)?,
+            train_options: surrogate.train_options(selected)?,
             may_use_blocks: !surrogate.has_option("folds"),
             samples_whole_groups: fit.task()? == Task::Ranking,
             lambdas: ridge.lambdas,
@@ -161,9 +161,9 @@ pub fn ridge_surrogate(fit: &Fit, score: Score) -> Result<Fit> {
 }
 
 pub(super) fn check(options: &TuneOptions, input_count: usize) -> Result<()> {
-    let training = &options.training;
-    training.check()?;
-    if training.tolerance.is_some() {
+    let train_options = &options.train_options;
+    train_options.check()?;
+    if train_options.tolerance.is_some() {
         return Err(Error::option("tolerance", "a tolerance", "the search compares `ranks` instead; leave it out"));
     }
     if let Some(factor) = options.factors.iter().find(|factor| !(factor.is_finite() && **factor > 0.0)) {
@@ -177,14 +177,16 @@ pub(super) fn check(options: &TuneOptions, input_count: usize) -> Result<()> {
         return Err(Error::option("kernels", "", "name a kernel to try, and a factor of its length scale"));
     }
     for kernel in &options.kernels {
-        kernel.check_input_count(options.training.metric.output_count(input_count))?;
+        kernel.check_input_count(options.train_options.metric.output_count(input_count))?;
     }
-    if options.score == Score::Cv && matches!(training.folds, crate::FoldSpec::None) {
+    if options.score == Score::Cv && matches!(train_options.folds, crate::FoldSpec::None) {
         return Err(Error::option("score", "cv", "it needs folds; use `folds` 5, or `score` gcv"));
     }
-    if let Some(by) = options.measure.filter(|by| *by != SolverMeasure::Error && training.task == Task::Regression) {
+    if let Some(measure) =
+        options.measure.filter(|measure| *measure != SolverMeasure::Error && train_options.task == Task::Regression)
+    {
         let why = "it compares classifiers, but the target is numeric (regression); leave it out, or set `task` classification";
-        return Err(Error::option("measure", by, why));
+        return Err(Error::option("measure", measure, why));
     }
     Ok(())
 }
@@ -197,16 +199,16 @@ pub(super) fn plan<T: Real>(
     options: &TuneOptions,
     resources: &Resources<'_>,
 ) -> Result<(PassShape, usize, bool)> {
-    let (t, folds) = target_counts::count_targets_and_folds(selected, &options.training, resources)?;
+    let (t, folds) = target_counts::count_targets_and_folds(selected, &options.train_options, resources)?;
     let folds = if options.may_use_blocks { folds.max(metric::BLOCK_COUNT) } else { folds };
     let folds = if options.score == Score::Cv { folds } else { 1 };
-    let training = TrainOptions { candidates: Some(options.sample_rows), ..options.training.clone() };
-    let mut size = ProblemSize::from_selected::<T>(selected, &training, resources.workers.threads(), t, folds)?;
+    let train_options = TrainOptions { candidates: Some(options.sample_rows), ..options.train_options.clone() };
+    let mut size = ProblemSize::from_selected::<T>(selected, &train_options, resources.workers.threads(), t, folds)?;
     // every row of the sample is a candidate, and already in memory
     size.candidate_count = None;
     let rows = usize::try_from(size.n).unwrap_or(usize::MAX).min(options.sample_rows);
     let ridge = RidgeGrid {
-        ranks: training.ranks.clone(),
+        ranks: train_options.ranks.clone(),
         lambdas: options.lambdas.clone(),
         intercept: options.intercept,
         target_centre: vec![0.0; t],
@@ -227,13 +229,14 @@ pub(super) fn plan<T: Real>(
     let add_sample_term = |plan: MemoryPlan| plan.term("sampled rows", sample_bytes, "lower `sample`");
     let mut plans: Vec<MemoryPlan> = plans.into_iter().map(add_sample_term).collect();
     let mut refines = false;
-    if let MetricSource::Learned(_) = training.metric {
-        let plan_metric =
-            |rank: usize| metric::planned::<T>(&training, rank, &size, resources.memory).map(add_sample_term);
+    if let MetricSource::Learned(_) = train_options.metric {
+        let plan_metric = |rank: usize| {
+            metric::learning_plan::<T>(&train_options, rank, &size, resources.memory).map(add_sample_term)
+        };
         plans.push(plan_metric(metric::ROUND_RANK)?);
         let refined_plan = plan_metric(metric::REFINED_RANK)?;
         // length scales for many landmarks are too small for a model with few landmarks
-        refines = 2 * training.rank >= metric::REFINED_RANK
+        refines = 2 * train_options.rank >= metric::REFINED_RANK
             && rows > metric::ROUND_RANK
             && refined_plan.bytes() <= resources.memory;
         plans.extend(refines.then_some(refined_plan));

@@ -18,7 +18,7 @@ pub(super) const HALVING: usize = 2;
 
 /// Minimum number of rows of a rung; fewer only if the sample is smaller. On fewer rows, scores are
 /// mostly noise.
-const MIN_ROWS: usize = 500;
+const MIN_RUNG_ROWS: usize = 500;
 
 /// Returns every kernel with every length scale, without duplicates. If the caller provides a
 /// metric, every kernel has this metric.
@@ -31,7 +31,7 @@ pub(super) fn initial_candidates<T: Real>(
     let metric = source.provided_for(&survey.scaler)?;
     let mut candidates: Vec<LearnedMetric> = Vec::new();
     for kernel in &options.kernels {
-        let seed = options.training.seed;
+        let seed = options.train_options.seed;
         let resolved_kernel = match &metric {
             None => resolve_length_scale(kernel, sample, seed)?,
             Some(metric) => resolve_length_scale(kernel, &apply_metric(sample, metric), seed)?,
@@ -76,11 +76,13 @@ pub struct KernelSearchResult {
     pub folds: FoldSpec,
     /// Correlation of consecutive targets, if it caused contiguous folds to replace random folds;
     /// otherwise `None`.
-    pub alike: Option<f64>,
+    #[serde(rename = "alike")]
+    pub target_correlation: Option<f64>,
     /// Number of classes; 0 for a regression.
     pub classes: usize,
     /// Rounds of metric learning of each kernel.
-    pub learned: Vec<RoundReport>,
+    #[serde(rename = "learned")]
+    pub learned_rounds: Vec<RoundReport>,
     /// Rungs of the search, each with the scores of its kernels.
     pub rungs: Vec<Rung>,
     /// Number of passes over the table.
@@ -97,7 +99,7 @@ impl KernelSearchResult {
 
     /// Returns the kernel of the lowest-error round without a metric.
     pub(super) fn best_without_metric(&self) -> Option<&str> {
-        best_without_metric(&self.learned).map(|round| round.kernel.as_str())
+        best_without_metric(&self.learned_rounds).map(|round| round.kernel.as_str())
     }
 }
 
@@ -212,7 +214,7 @@ pub(super) struct RungContext<'a, T: Real> {
     pub(super) pass_shape: PassShape,
     pub(super) folds: &'a Folds,
     pub(super) targets: &'a Targets,
-    pub(super) reading: &'a ReadSettings,
+    pub(super) read_settings: &'a ReadSettings,
     pub(super) rows: &'a MemoryRows<T>,
 }
 
@@ -221,17 +223,19 @@ impl<T: Real> RungContext<'_, T> {
         let LearnedMetric { kernel, metric, .. } = candidate;
         // the rows are already in memory, and candidates would be copies of them
         let metric_source = metric.clone().map_or(MetricSource::None, MetricSource::from_metric);
-        let training = TrainOptions { metric: metric_source, candidates: None, ..self.options.training.clone() };
+        let train_options =
+            TrainOptions { metric: metric_source, candidates: None, ..self.options.train_options.clone() };
         // only cross-validation needs validation rows
         let folds = if self.options.score == Score::Cv { self.folds } else { &Folds::None };
-        let Self { rows: source, reading, targets, pass_shape, resources, .. } = *self;
+        let Self { rows: source, read_settings, targets, pass_shape, resources, .. } = *self;
         let n = source.len() as u64;
-        let round_data = RoundData { source, n, reading, targets, folds, options: &training, pass_shape, resources };
+        let round_data =
+            RoundData { source, n, read_settings, targets, folds, options: &train_options, pass_shape, resources };
         let (built_map, gram, observer) = round_data.moments(metric.as_ref(), kernel)?;
         drop(observer);
         let p = built_map.map.dims().1;
-        let mut ranks: Vec<usize> = match training.map.family().is_nested {
-            true => training.ranks.iter().map(|rank| *rank.min(&p)).collect(),
+        let mut ranks: Vec<usize> = match train_options.map.family().is_nested {
+            true => train_options.ranks.iter().map(|rank| *rank.min(&p)).collect(),
             false => vec![p],
         };
         ranks.dedup();
@@ -274,19 +278,19 @@ impl<T: Real> RungContext<'_, T> {
             let lambda = |cell: &TuneCell| cell.lambda.unwrap_or(0.0);
             score.order(*x, *y).then(a.rank.cmp(&b.rank)).then(lambda(b).total_cmp(&lambda(a)))
         });
-        RungEntry::new(candidate, self.options.training.scaling, best.map(|(score, cell)| (score, *cell)), cells)
+        RungEntry::new(candidate, self.options.train_options.scaling, best.map(|(score, cell)| (score, *cell)), cells)
     }
 }
 
 /// Returns the number of rows of every rung. The numbers double from rung to rung, and the last
-/// number is the whole sample; no rung has fewer than [`MIN_ROWS`] rows. Empty if there is at most
-/// one kernel.
+/// number is the whole sample; no rung has fewer than [`MIN_RUNG_ROWS`] rows. Empty if there is at
+/// most one kernel.
 pub(super) fn rung_sizes(kernel_count: usize, sample_rows: usize) -> Vec<usize> {
     let (mut alive, mut rung_count) = (kernel_count, 0);
     while alive > 1 {
         (alive, rung_count) = (alive.div_ceil(HALVING), rung_count + 1);
     }
-    let size = |rung: usize| (sample_rows / HALVING.pow(rung as u32)).max(MIN_ROWS.min(sample_rows));
+    let size = |rung: usize| (sample_rows / HALVING.pow(rung as u32)).max(MIN_RUNG_ROWS.min(sample_rows));
     let mut sizes: Vec<usize> = (0..rung_count).rev().map(size).collect();
     // the same rows again would add no information
     sizes.dedup();

@@ -29,7 +29,8 @@ pub struct HistoryEntry {
     /// Seconds since the start of the search.
     pub seconds: f64,
     /// Kernel or solver that was tried.
-    pub what: String,
+    #[serde(rename = "what")]
+    pub step: String,
     /// Best score of a kernel so far; `None` before the first.
     pub best: Option<f64>,
 }
@@ -44,8 +45,8 @@ pub struct SearchWork {
     pub solvers: usize,
     /// Number of trials of exact solvers; `None` if there were no such trials. As a limit, `None`
     /// means no limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub machines: Option<usize>,
+    #[serde(rename = "machines", skip_serializing_if = "Option::is_none")]
+    pub exact_fits: Option<usize>,
 }
 
 impl std::fmt::Display for SearchWork {
@@ -53,7 +54,7 @@ impl std::fmt::Display for SearchWork {
     /// solvers.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{},{}", self.kernels, self.solvers)?;
-        self.machines.map_or(Ok(()), |machines| write!(f, ",{machines}"))
+        self.exact_fits.map_or(Ok(()), |exact_fits| write!(f, ",{exact_fits}"))
     }
 }
 
@@ -63,8 +64,8 @@ impl std::str::FromStr for SearchWork {
     fn from_str(text: &str) -> std::result::Result<Self, String> {
         let counts: std::result::Result<Vec<usize>, _> = text.split(',').map(|count| count.trim().parse()).collect();
         match counts.as_deref() {
-            Ok(&[kernels, solvers]) => Ok(Self { kernels, solvers, machines: None }),
-            Ok(&[kernels, solvers, machines]) => Ok(Self { kernels, solvers, machines: Some(machines) }),
+            Ok(&[kernels, solvers]) => Ok(Self { kernels, solvers, exact_fits: None }),
+            Ok(&[kernels, solvers, exact_fits]) => Ok(Self { kernels, solvers, exact_fits: Some(exact_fits) }),
             _ => {
                 Err("expected numbers of kernel steps and solver trials, such as 4,12, or also of exact fits, such as 4,12,9"
                     .to_string())

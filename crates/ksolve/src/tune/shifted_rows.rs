@@ -42,7 +42,7 @@ const MAX_COMPARED_VALUES: usize = 2_000_000_000;
 const MIN_GAP_RATIO: f64 = 5.0;
 
 /// Ratio of the errors above which near-copies make the error estimate too optimistic.
-const MAX_ERROR_RATIO: f64 = 1.5;
+const MAX_NEAR_COPY_ERROR_RATIO: f64 = 1.5;
 
 /// The error of the chosen model on new rows of one kind.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -54,15 +54,16 @@ pub struct ShiftScore {
     /// column identifies them.
     pub folds: Option<String>,
     /// Error on these rows.
-    pub apart: HeldOutScore,
+    #[serde(rename = "apart")]
+    pub score: HeldOutScore,
 }
 
 impl ShiftScore {
     /// Returns a warning if near-copies exist and the error on rows without near-copies exceeds
-    /// [`MAX_ERROR_RATIO`] times the error of random folds, `random_fold_error`.
+    /// [`MAX_NEAR_COPY_ERROR_RATIO`] times the error of random folds, `random_fold_error`.
     pub(super) fn warning(&self, random_fold_error: f64) -> Option<String> {
-        let error = self.apart.error;
-        (self.folds.is_none() && error > MAX_ERROR_RATIO * random_fold_error).then(|| {
+        let error = self.score.error;
+        (self.folds.is_none() && error > MAX_NEAR_COPY_ERROR_RATIO * random_fold_error).then(|| {
             format!(
                 "most rows have near-copies, and random folds leave copies of validation rows among the training rows: on rows \
                  without a copy the error is {error:.4e}, not {random_fold_error:.4e}; if new rows have no copies, name a column that \
@@ -107,7 +108,7 @@ impl<T: Real> Trials<T> {
         let mut scores = Vec::new();
         for (rows, folds, is_held_out) in kinds {
             match self.fit_and_score(fit, &|i| !is_held_out[i], &[&|i| is_held_out[i]], run) {
-                Ok(mut apart) => scores.extend(apart.pop().map(|apart| ShiftScore { rows, folds, apart })),
+                Ok(mut held_out) => scores.extend(held_out.pop().map(|score| ShiftScore { rows, folds, score })),
                 Err(error) if error.is_interrupted() => return Err(error),
                 // for example, rows of a single class; this kind is not reported
                 Err(_) => {}

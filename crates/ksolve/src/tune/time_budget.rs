@@ -77,16 +77,16 @@ impl TimeBudget {
     pub fn feasible_fit(
         &self,
         fit: &Fit,
-        chosen: &SelectionResult,
+        selection_result: &SelectionResult,
         selected: &SelectedTable,
         run: &Run<'_>,
     ) -> Result<Option<FeasibleFit>> {
         let Some(time) = self.time.filter(|_| !fit.map_spec().is_exact_kernel()) else { return Ok(None) };
         let remaining = time.saturating_sub(self.started.elapsed()).as_secs_f64();
-        let (leaf_rows, leaf_seconds) = feasible_leaves(fit, chosen, remaining, selected, run)?;
+        let (leaf_rows, leaf_seconds) = feasible_leaves(fit, selection_result, remaining, selected, run)?;
         let ranks = feasible_ranks(
             fit,
-            chosen,
+            selection_result,
             remaining - leaf_seconds,
             leaf_rows.map_or(usize::MAX, |_| MAX_RANK_WITH_LEAVES),
             selected,
@@ -139,8 +139,8 @@ const MIN_LEAVES: u64 = 4;
 /// requested maximum. Without the bands, leaves have on average three quarters of the maximum.
 const BAND_FACTOR: f64 = 1.05;
 
-/// Time to factorise a leaf of m rows in units of m³, in addition to [`SYSTEM_COST`]. It includes the
-/// kernel values of the rows of the leaf, and the trials.
+/// Time to factorise a leaf of m rows in units of m³, in addition to [`SYSTEM_COST`]. It includes
+/// the kernel values of the rows of the leaf, and the trials.
 const LEAF_FACTOR_COST: f64 = 0.8;
 
 /// Returns the largest leaves that are likely to finish in time and fit the memory, with their time
@@ -148,19 +148,21 @@ const LEAF_FACTOR_COST: f64 = 0.8;
 /// such neighbours.
 fn feasible_leaves(
     fit: &Fit,
-    chosen: &SelectionResult,
+    selection_result: &SelectionResult,
     remaining: f64,
     selected: &SelectedTable,
     run: &Run<'_>,
 ) -> Result<(Option<usize>, f64)> {
-    let uses_leaves =
-        fit.family().reads(&ridge::LEAF_ROWS) && chosen.search.classes == 0 && chosen.search.alike.is_none();
-    let Some(WinnerTest { score, seconds, lambdas, .. }) = chosen.test.as_ref().filter(|_| uses_leaves) else {
+    let uses_leaves = fit.family().reads(&ridge::LEAF_ROWS)
+        && selection_result.search.classes == 0
+        && selection_result.search.target_correlation.is_none();
+    let Some(WinnerTest { score, seconds, lambdas, .. }) = selection_result.test.as_ref().filter(|_| uses_leaves)
+    else {
         return Ok((None, 0.0));
     };
-    let (rows, rank) = (chosen.search.rows, chosen.rank as f64);
+    let (rows, rank) = (selection_result.search.rows, selection_result.rank as f64);
     let unit_seconds = seconds
-        / (rank.powf(2.0 - RATE_EXPONENT) * (score.learned_from.max(1) as f64 + SYSTEM_COST * *lambdas as f64 * rank));
+        / (rank.powf(2.0 - RATE_EXPONENT) * (score.training_rows.max(1) as f64 + SYSTEM_COST * *lambdas as f64 * rank));
     let mut best = (None, 0.0);
     for leaf_rows in LEAF_ROWS.into_iter().filter(|size| rows >= MIN_LEAVES * *size as u64) {
         let matrix_order = BAND_FACTOR * leaf_rows as f64;
@@ -179,24 +181,24 @@ fn feasible_leaves(
     Ok(best)
 }
 
-/// Returns the ranks up to `largest` that are likely to finish in `left` seconds.
+/// Returns the ranks up to `max_rank` that are likely to finish in `remaining` seconds.
 fn feasible_ranks(
     fit: &Fit,
-    chosen: &SelectionResult,
+    selection_result: &SelectionResult,
     remaining: f64,
     max_rank: usize,
     selected: &SelectedTable,
     run: &Run<'_>,
 ) -> Result<Vec<usize>> {
-    let rows = chosen.search.rows;
+    let rows = selection_result.search.rows;
     let mut ranks: Vec<usize> = Vec::new();
     let mut candidates: Vec<usize> = DOUBLING_RANKS.into_iter().chain(INTERMEDIATE_RANKS).collect();
     candidates.sort_unstable();
-    let max_ratio_rank = if needs_half_rank(fit) { MAX_RANK_RATIO * chosen.rank } else { usize::MAX };
+    let max_ratio_rank = if needs_half_rank(fit) { MAX_RANK_RATIO * selection_result.rank } else { usize::MAX };
     let rank_limit = rows.max(DOUBLING_RANKS[0] as u64).min(max_ratio_rank as u64).min(max_rank as u64);
     for rank in candidates.into_iter().filter(|rank| *rank as u64 <= rank_limit) {
         ranks.push(rank);
-        let is_in_time = predict_seconds(fit, chosen, rank)?.is_some_and(|seconds| seconds <= remaining);
+        let is_in_time = predict_seconds(fit, selection_result, rank)?.is_some_and(|seconds| seconds <= remaining);
         let fits_memory = || {
             let forecast = at_ranks(fit.clone(), &ranks).plan(selected, run)?;
             // the plan includes stored features: if they were recomputed in every step, the fit
@@ -239,18 +241,19 @@ pub(super) fn needs_half_rank(fit: &Fit) -> bool {
 
 /// Returns the predicted time in seconds of a fit on the whole table, from the time of the test
 /// fit.
-fn predict_seconds(fit: &Fit, chosen: &SelectionResult, rank: usize) -> Result<Option<f64>> {
-    let Some(WinnerTest { score, seconds, seconds_at_half_rank: half_rank_seconds, lambdas }) = &chosen.test else {
+fn predict_seconds(fit: &Fit, selection_result: &SelectionResult, rank: usize) -> Result<Option<f64>> {
+    let Some(WinnerTest { score, seconds, seconds_at_half_rank: half_rank_seconds, lambdas }) = &selection_result.test
+    else {
         return Ok(None);
     };
     let (rows, trial_rows, rank_ratio) =
-        (chosen.search.rows, score.learned_from.max(1), rank as f64 / chosen.rank as f64);
+        (selection_result.search.rows, score.training_rows.max(1), rank as f64 / selection_result.rank as f64);
     if fit.family().name == ridge::FAMILY.name {
         let cost = |rank: usize, rows: u64, lambdas: usize| {
             (rank as f64).powf(2.0 - RATE_EXPONENT) * (rows as f64 + SYSTEM_COST * (lambdas * rank) as f64)
         };
         let lambda_count = ridge::Ridge::new(fit.settings()?).lambdas.len();
-        return Ok(Some(seconds * cost(rank, rows, lambda_count) / cost(chosen.rank, trial_rows, *lambdas)));
+        return Ok(Some(seconds * cost(rank, rows, lambda_count) / cost(selection_result.rank, trial_rows, *lambdas)));
     }
     let linear_fraction =
         half_rank_seconds.map_or(0.0, |half| linear_time_fraction(half / seconds.max(f64::MIN_POSITIVE)));

@@ -26,8 +26,8 @@ pub(super) struct Trials<T> {
     test_fold: Option<usize>,
     /// True if the folds are contiguous: neighbouring rows are correlated.
     has_block_folds: bool,
-    /// Target columns of the table of a trial, `t` numbers per row: the targets or the class code,
-    /// then the row weight, then the group code.
+    /// Target columns of the table of a trial, `column_count` numbers per row: the targets or the
+    /// class code, then the row weight, then the group code.
     values: Vec<f64>,
     column_count: usize,
     has_weights: bool,
@@ -41,7 +41,8 @@ pub(super) struct Trials<T> {
 #[non_exhaustive]
 pub struct HeldOutScore {
     /// Number of training rows.
-    pub learned_from: u64,
+    #[serde(rename = "learned_from")]
+    pub training_rows: u64,
     /// Number of test rows.
     pub rows: u64,
     /// Rank of the fit.
@@ -106,11 +107,12 @@ impl HeldOutScore {
 }
 
 impl<T: Real> Trials<T> {
-    /// Stores the rows of a search. If there are three folds or more and `may` is true, one fold
-    /// becomes the test set. If the folds are the values of a column, it is the fold whose fraction
-    /// of the rows is closest to a fifth, otherwise the last fold.
+    /// Stores the rows of a search. If there are three folds or more and `holds_out_test_rows` is
+    /// true, one fold becomes the test set. If the folds are the values of a column, it is the fold
+    /// whose fraction of the rows is closest to a fifth, otherwise the last fold.
     pub(super) fn new(
-        (rows, weight_unit): (MemoryRows<T>, f64),
+        rows: MemoryRows<T>,
+        weight_unit: f64,
         names: Vec<String>,
         folds: &Folds,
         holds_out_test_rows: bool,
@@ -148,7 +150,7 @@ impl<T: Real> Trials<T> {
             has_groups,
             rows,
             names,
-            fold_of_row: fold_of_row,
+            fold_of_row,
             fold_count,
             fold_rule,
             test_fold,
@@ -243,7 +245,7 @@ impl<T: Real> Trials<T> {
         RowSample { row_numbers: positions.iter().map(|i| self.rows.row_number(*i)).collect(), x, d, weights }
     }
 
-    /// Returns the positions of the training rows for `fold`, evenly thinned to at most `most`.
+    /// Returns the positions of the training rows for `fold`, evenly thinned to at most `max_rows`.
     pub(super) fn training_rows(&self, fold: usize, max_rows: usize) -> Vec<usize> {
         let is_training = |position: &usize| self.fold_rule.is_training(Some(fold), self.fold_of_row[*position]);
         let available =
@@ -253,7 +255,7 @@ impl<T: Real> Trials<T> {
         (0..count).map(|i| available[i * available.len() / count]).collect()
     }
 
-    /// Trains on at most `most` rows of the other folds, and returns the error on the rows of
+    /// Trains on at most `max_rows` rows of the other folds, and returns the error on the rows of
     /// `fold`, in the measure by which solvers are compared.
     pub(super) fn validation_error(
         &self,
@@ -323,20 +325,20 @@ impl<T: Real> Trials<T> {
     pub(super) fn fit_and_score(
         &self,
         fit: &Fit,
-        learned: &dyn Fn(usize) -> bool,
-        scored: &[&dyn Fn(usize) -> bool],
+        is_training: &dyn Fn(usize) -> bool,
+        test_sets: &[&dyn Fn(usize) -> bool],
         run: &Run<'_>,
     ) -> Result<Vec<HeldOutScore>> {
         let stored_bytes = self.bytes();
         let run = &run.clone().memory(run.memory_budget().saturating_sub(stored_bytes));
-        self.fit_and_score_within(fit, learned, scored, run).map_err(|error| error.with_reserved(stored_bytes))
+        self.fit_and_score_within(fit, is_training, test_sets, run).map_err(|error| error.with_reserved(stored_bytes))
     }
 
     fn fit_and_score_within(
         &self,
         fit: &Fit,
-        learned: &dyn Fn(usize) -> bool,
-        scored: &[&dyn Fn(usize) -> bool],
+        is_training: &dyn Fn(usize) -> bool,
+        test_sets: &[&dyn Fn(usize) -> bool],
         run: &Run<'_>,
     ) -> Result<Vec<HeldOutScore>> {
         let name = |j: usize| if self.column_count == 1 { "y".to_string() } else { format!("y{j}") };
@@ -355,7 +357,7 @@ impl<T: Real> Trials<T> {
         let targets: Vec<String> = (0..target_count).map(name).collect();
         let features = vec!["x*".to_string()];
         let selection = fit.selection(Selection { features, targets: targets.clone(), ..Selection::default() })?;
-        let Fitted { model, report, .. } = fit.run(&self.build_table(learned)?.select(&selection)?, run)?;
+        let Fitted { model, report, .. } = fit.run(&self.build_table(is_training)?.select(&selection)?, run)?;
         let predictor = Predictor::new(model)?;
         let task = fit.task()?;
         let class_target = task == Task::Classification;
@@ -369,9 +371,9 @@ impl<T: Real> Trials<T> {
             let (group, weight) = (group.clone(), weight.clone());
             let selected =
                 predictor.select(&table, Selection { targets, class_target, group, weight, ..Selection::default() })?;
-            let (learned_from, lambda, rank) = (report.rows, report.lambda, report.rank);
+            let (training_rows, lambda, rank) = (report.rows, report.lambda, report.rank);
             let base_score =
-                HeldOutScore { rows: table.stored_rows(), learned_from, lambda, rank, ..HeldOutScore::default() };
+                HeldOutScore { rows: table.stored_rows(), training_rows, lambda, rank, ..HeldOutScore::default() };
             match task {
                 Task::Ranking => base_score
                     .with_ranking_scores(predictor.evaluate_ranking(&selected, None, run)?)
@@ -379,7 +381,7 @@ impl<T: Real> Trials<T> {
                 _ => base_score.with_scores(predictor.evaluate(&selected, run)?.0).ok_or_else(unscored_error),
             }
         };
-        scored.iter().map(score).collect()
+        test_sets.iter().map(score).collect()
     }
 
     fn build_table(&self, is_included: &dyn Fn(usize) -> bool) -> Result<Table> {

@@ -83,7 +83,7 @@ fn a_model_of_text_has_the_bits_of_one_of_columns_of_0_and_1() {
 fn scaling_leaves_flags_alone() {
     for scaling in [Scaling::Standard, Scaling::Asinh] {
         let fit = Fit::ridge().rank(30).set("lambda", 1e-5).precision(ElementType::F64).scaling(scaling);
-        let fitted = fit.on(&text(300), &["y"], &Run::new()).unwrap();
+        let fitted = fit.fit_table(&text(300), &["y"], &Run::new()).unwrap();
         let AnyModel::F64(model) = &fitted.model else { panic!() };
         let scaler = &model.scaler;
         for flag in 0..4 {
@@ -128,7 +128,7 @@ fn a_kernel_of_equal_categories_is_that_of_the_definition() {
     {
         let fit = Fit::ridge().kernel(text_of_kernel.parse().unwrap()).map("exact".parse().unwrap());
         let fit = fit.scaling(Scaling::None).precision(ElementType::F64).set("lambda", lambda).set("intercept", "none");
-        let fitted = fit.on(&text(n), &["y"], &Run::new()).unwrap();
+        let fitted = fit.fit_table(&text(n), &["y"], &Run::new()).unwrap();
         let predictor = Predictor::new(fitted.model).unwrap();
         let selected = predictor.select(&text(n + 40), Selection::default()).unwrap();
         let mut found = Vec::new();

@@ -78,7 +78,7 @@ fn an_estimator_is_a_fit() {
     let table = Table::from_rows(&flat, 2, &y).unwrap();
     let fit =
         Fit::ridge().kernel(Kernel::gaussian(0.7)).rank(60).seed(5).set("lambda", 1e-4).precision(ElementType::F64);
-    let expected = Predictor::new(fit.on(&table, &["y"], &Run::new()).unwrap().model).unwrap();
+    let expected = Predictor::new(fit.fit_table(&table, &["y"], &Run::new()).unwrap().model).unwrap();
     let mut out = vec![0.0; 300];
     expected.predict(&flat, &mut out).unwrap();
     let ridge = Ridge::new().kernel(Kernel::gaussian(0.7)).rank(60).seed(5).lambda(1e-4).precision(ElementType::F64);

@@ -14,7 +14,7 @@ fn rows(n: usize) -> (Vec<f64>, Vec<f64>) {
 }
 
 fn fit(table: &Table, fit: Fit) -> Fitted {
-    fit.rank(60).set("lambda", 1e-6).on(table, &["y"], &Run::new().threads(2)).unwrap()
+    fit.rank(60).set("lambda", 1e-6).fit_table(table, &["y"], &Run::new().threads(2)).unwrap()
 }
 
 /// The same numbers from slices and from a file give the same model bytes.
@@ -41,7 +41,8 @@ fn the_same_rows_from_anywhere_give_the_same_model() {
         // a caller's thread pool does not change the bits
         let pool = kstore::rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
         let run = Run::new().pool(std::sync::Arc::new(pool));
-        let fitted = Fit::ridge().precision(precision).rank(60).set("lambda", 1e-6).on(&slices, &["y"], &run).unwrap();
+        let fitted =
+            Fit::ridge().precision(precision).rank(60).set("lambda", 1e-6).fit_table(&slices, &["y"], &run).unwrap();
         assert!(bytes(&file) == Predictor::new(fitted.model).unwrap().to_bytes().unwrap(), "{precision}");
     }
 }
@@ -79,7 +80,7 @@ fn the_scratch_of_another_precision_is_refused_with_both_sizes() {
     let kernel = kapprox::Kernel::parse("laplacian(sigma=1)").unwrap();
     let of = |precision| {
         let fit = Fit::ridge().kernel(kernel.clone()).rank(20).set("lambda", 0.1).precision(precision);
-        Predictor::new(fit.on(&table, &["y"], &Run::new()).unwrap().model).unwrap()
+        Predictor::new(fit.fit_table(&table, &["y"], &Run::new()).unwrap().model).unwrap()
     };
     let (narrow, wide) = (of(ElementType::F32), of(ElementType::F64));
     for (model, other, expected, got) in [(&narrow, &wide, 4, 8), (&wide, &narrow, 8, 4)] {
@@ -138,7 +139,7 @@ fn classes_have_labels_and_probabilities() {
     let y: Vec<f64> = x.chunks(D).map(|x| f64::from(u8::from(x[0] > 1.0)) + f64::from(u8::from(x[1] > 3.0))).collect();
     let table = Table::from_rows(&x, D, &y).unwrap();
     let fit = Fit::solver("logistic").unwrap().rank(30).set("lambda", 1e-4);
-    let predictor = Predictor::new(fit.on(&table, &["y"], &Run::new()).unwrap().model).unwrap();
+    let predictor = Predictor::new(fit.fit_table(&table, &["y"], &Run::new()).unwrap().model).unwrap();
     let mut scores = vec![0.0; predictor.output_count()];
     let (mut right, mut probabilities) = (0, Vec::new());
     for (x, y) in x.chunks(D).zip(&y) {
@@ -158,7 +159,7 @@ fn a_run_stops_when_it_is_asked_to() {
     let table = Table::from_rows(&x, D, &y).unwrap();
     let cancel = CancelToken::new();
     cancel.cancel();
-    let error = Fit::ridge().rank(300).on(&table, &["y"], &Run::new().cancel_token(cancel)).unwrap_err();
+    let error = Fit::ridge().rank(300).fit_table(&table, &["y"], &Run::new().cancel_token(cancel)).unwrap_err();
     assert!(error.is_interrupted(), "{error}");
 }
 
@@ -166,10 +167,10 @@ fn a_run_stops_when_it_is_asked_to() {
 fn a_parameter_of_another_solver_is_refused_by_name() {
     let (x, y) = rows(100);
     let table = Table::from_rows(&x, D, &y).unwrap();
-    let refused = Fit::ridge().set("epsilon", 0.1).on(&table, &["y"], &Run::new()).unwrap_err().to_string();
+    let refused = Fit::ridge().set("epsilon", 0.1).fit_table(&table, &["y"], &Run::new()).unwrap_err().to_string();
     assert!(refused.starts_with("`epsilon`") && refused.contains("ridge does not read it"), "{refused}");
     assert!(Fit::solver("rigde").unwrap_err().to_string().contains("ridge, kpca"));
-    let refused = Fit::ridge().on(&table, &[], &Run::new()).unwrap_err().to_string();
+    let refused = Fit::ridge().fit_table(&table, &[], &Run::new()).unwrap_err().to_string();
     assert!(refused.contains("learns from a target"), "{refused}");
 }
 
@@ -270,7 +271,7 @@ fn a_stop_is_heard_in_every_long_stage() {
     for fit in fits {
         let run = |name: &str| {
             let watch = StopIn { name: name.to_string(), seen: Default::default() };
-            let found = fit.on(&table, &["y"], &Run::new().threads(1).observer(&watch));
+            let found = fit.fit_table(&table, &["y"], &Run::new().threads(1).observer(&watch));
             (found, watch.seen.into_inner().unwrap())
         };
         let (whole, stages) = run("");
@@ -299,7 +300,7 @@ fn sines(fitted: Fitted) -> f64 {
 fn the_length_is_found_from_the_target_and_said() {
     let (table, run) = (wave(), Run::new().threads(2));
     let on = |kernel: &str, run: &Run<'_>| {
-        Fit::ridge().kernel(kernel.parse().unwrap()).rank(100).on(&table, &["y"], run).unwrap()
+        Fit::ridge().kernel(kernel.parse().unwrap()).rank(100).fit_table(&table, &["y"], run).unwrap()
     };
     let found = on("gaussian()", &run);
     let length = found.report.length.clone().unwrap();
@@ -322,15 +323,19 @@ fn the_length_is_found_from_the_target_and_said() {
 #[test]
 fn a_length_that_cannot_be_found_is_the_median() {
     let x = [0.0, 1.0, 3.0];
-    let found =
-        Fit::ridge().set("lambda", 1e-3).on(&Table::from_rows(&x, 1, &[1.0, 0.0, 1.0]).unwrap(), &["y"], &Run::new());
+    let found = Fit::ridge().set("lambda", 1e-3).fit_table(
+        &Table::from_rows(&x, 1, &[1.0, 0.0, 1.0]).unwrap(),
+        &["y"],
+        &Run::new(),
+    );
     assert!(found.unwrap().report.length.is_some());
     let x: Vec<f64> = (0..300).map(f64::from).collect();
     let table = Table::from_rows(&x, 1, &vec![7.0; 300]).unwrap();
-    let length = Fit::ridge().set("lambda", 1e-3).on(&table, &["y"], &Run::new()).unwrap().report.length.unwrap();
+    let length =
+        Fit::ridge().set("lambda", 1e-3).fit_table(&table, &["y"], &Run::new()).unwrap().report.length.unwrap();
     assert_eq!(length.multiple, 1.0);
     let given = Fit::ridge().kernel("gaussian(sigma=2)".parse().unwrap()).set("lambda", 1e-3);
-    assert!(given.on(&table, &["y"], &Run::new()).unwrap().report.length.is_none());
+    assert!(given.fit_table(&table, &["y"], &Run::new()).unwrap().report.length.is_none());
 }
 
 /// The score of a length scale is the GCV of ridge regression with it on as many uniform landmarks,
@@ -345,7 +350,11 @@ fn a_length_is_scored_by_the_gcv_of_a_fit_with_it() {
         let fit = |kernel: String, lambdas: &str| {
             let landmarks = "uniform".parse().unwrap();
             let fit = Fit::ridge().kernel(kernel.parse().unwrap()).landmarks(landmarks).rank(200).set("task", task);
-            fit.precision(ElementType::F64).set("lambda", lambdas).on(&table, &["y"], &Run::new()).unwrap().report
+            fit.precision(ElementType::F64)
+                .set("lambda", lambdas)
+                .fit_table(&table, &["y"], &Run::new())
+                .unwrap()
+                .report
         };
         let report = fit("gaussian()".to_string(), "1e-6");
         let sigma = report.kernel.trim_start_matches("gaussian(sigma=").trim_end_matches(')').to_string();

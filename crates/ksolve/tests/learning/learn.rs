@@ -20,7 +20,7 @@ fn table(rows: usize) -> Table {
 fn learned(rows: usize, run: &Run<'_>) -> ksolve::Result<OnlineUpdate> {
     let fit =
         Fit::ridge().rank(RANK).set("lambda", 1e-6).set("std", true).kernel("gaussian(sigma=0.3)".parse().unwrap());
-    let predictor = Predictor::new(fit.on(&table(400), &["y"], &Run::new().threads(1)).unwrap().model).unwrap();
+    let predictor = Predictor::new(fit.fit_table(&table(400), &["y"], &Run::new().threads(1)).unwrap().model).unwrap();
     let selected =
         predictor.select(&table(rows), Selection { targets: vec!["y".into()], ..Default::default() }).unwrap();
     predictor.learn(&selected, 1.0, run)

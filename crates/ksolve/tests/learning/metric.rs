@@ -38,9 +38,9 @@ fn a_diagonal_metric_is_features_multiplied_beforehand() {
     for precision in [ElementType::F32, ElementType::F64] {
         let metric = given(Metric::diagonal(factors.to_vec()).unwrap());
         let table = Table::from_rows(&x, D, &y).unwrap();
-        let one = fit(precision).metric(metric).on(&table, &["y"], &Run::new()).unwrap();
+        let one = fit(precision).metric(metric).fit_table(&table, &["y"], &Run::new()).unwrap();
         let table = Table::from_rows(&multiplied, D, &y).unwrap();
-        let two = fit(precision).on(&table, &["y"], &Run::new()).unwrap();
+        let two = fit(precision).fit_table(&table, &["y"], &Run::new()).unwrap();
         assert_eq!(one.report.kernel, two.report.kernel);
         let (one, two) = (Predictor::new(one.model).unwrap(), Predictor::new(two.model).unwrap());
         let (mut a, mut b) = (vec![0.0; 700], vec![0.0; 700]);
@@ -61,7 +61,8 @@ fn a_matrix_is_kept_in_the_model_and_used_for_every_row() {
         let targets: &[&str] = if ["ridge", "svr"].contains(&name) { &["y"] } else { &[] };
         // without a target, the column y would be a feature
         let table = if targets.is_empty() { Table::from_rows(&x, D, &[]).unwrap() } else { table.clone() };
-        let fitted = Fit::solver(name).unwrap().rank(40).metric(metric).on(&table, targets, &Run::new()).unwrap();
+        let fitted =
+            Fit::solver(name).unwrap().rank(40).metric(metric).fit_table(&table, targets, &Run::new()).unwrap();
         let report = fitted.report.metric.clone().unwrap();
         assert_eq!((report.features, report.importance.len(), report.source.as_str()), (2, D, "given"));
         let path = folder.path().join(format!("{name}.safetensors"));
@@ -98,7 +99,7 @@ fn a_learned_metric_finds_the_features_that_matter() {
     let truth = target(&test);
     let table = Table::from_rows(&x, D, &y).unwrap();
     let error = |metric: MetricSource| {
-        let fitted = Fit::ridge().rank(300).metric(metric).on(&table, &["y"], &Run::new()).unwrap();
+        let fitted = Fit::ridge().rank(300).metric(metric).fit_table(&table, &["y"], &Run::new()).unwrap();
         let (report, mut out) = (fitted.report.clone(), vec![0.0; 1000]);
         Predictor::new(fitted.model).unwrap().predict(&test, &mut out).unwrap();
         (out.iter().zip(&truth).map(|(a, b)| (a - b).powi(2)).sum::<f64>() / 1000.0, report.metric)
@@ -125,7 +126,7 @@ fn a_metric_of_a_model_means_the_same_on_rows_of_another_scale() {
     let learned = Fit::ridge()
         .rank(100)
         .metric(MetricSource::Learned(MetricForm::Full))
-        .on(&Table::from_rows(&x, D, &y).unwrap(), &["y"], &run)
+        .fit_table(&Table::from_rows(&x, D, &y).unwrap(), &["y"], &run)
         .unwrap();
     // scaling divisors of the second half differ
     let (x, y) = (&x[1000 * D..], &y[1000..]);
@@ -134,7 +135,7 @@ fn a_metric_of_a_model_means_the_same_on_rows_of_another_scale() {
     let again = Fit::ridge()
         .rank(100)
         .metric(MetricSource::from_model(&learned.model, &names).unwrap())
-        .on(&table, &["y"], &run)
+        .fit_table(&table, &["y"], &run)
         .unwrap();
     let of = |model: &AnyModel| match model {
         AnyModel::F32(model) => (model.metric.clone().unwrap(), model.scaler.scale.clone()),
@@ -147,7 +148,7 @@ fn a_metric_of_a_model_means_the_same_on_rows_of_another_scale() {
     };
     // asinh scaling changes the features nonlinearly, so the metric does not apply
     let names = MetricSource::from_model(&learned.model, &names).unwrap();
-    let bent = Fit::ridge().rank(100).scaling(Scaling::Asinh).metric(names).on(&table, &["y"], &run);
+    let bent = Fit::ridge().rank(100).scaling(Scaling::Asinh).metric(names).fit_table(&table, &["y"], &run);
     assert!(bent.unwrap_err().to_string().contains("without asinh"));
     let pairs = units(&before, &one).into_iter().zip(units(&after, &two));
     assert!(pairs.into_iter().all(|(a, b)| (a - b).abs() <= 1e-12 * a.abs()));
@@ -160,7 +161,7 @@ fn bits_do_not_depend_on_threads_or_memory() {
     let table = Table::from_rows(&x, D, &y).unwrap();
     let bytes = |run: Run<'_>| {
         let fit = Fit::ridge().rank(60).metric(MetricSource::Learned(MetricForm::DiagonalOrFull));
-        Predictor::new(fit.on(&table, &["y"], &run).unwrap().model).unwrap().to_bytes().unwrap()
+        Predictor::new(fit.fit_table(&table, &["y"], &run).unwrap().model).unwrap().to_bytes().unwrap()
     };
     let one = bytes(Run::new().threads(1).memory(4 << 30));
     assert!(one == bytes(Run::new().threads(2).memory(512 << 20)));
@@ -172,7 +173,7 @@ fn where_no_metric_helps_the_report_says_so() {
     let x = rows(400);
     let table = Table::from_rows(&x, D, &vec![3.0; 400]).unwrap();
     let fit = Fit::ridge().rank(20).metric(MetricSource::Learned(MetricForm::Full));
-    let report = fit.on(&table, &["y"], &Run::new()).unwrap().report;
+    let report = fit.fit_table(&table, &["y"], &Run::new()).unwrap().report;
     assert!(report.metric.is_none());
     assert!(
         report.warnings.iter().any(|text| text.contains("no metric had a smaller held-out error")),
@@ -186,7 +187,7 @@ fn what_cannot_be_learned_is_refused_in_a_sentence() {
     let x = rows(300);
     let y = target(&x);
     let table = Table::from_rows(&x, D, &y).unwrap();
-    let refused = |fit: Fit, targets: &[&str]| fit.on(&table, targets, &Run::new()).unwrap_err().to_string();
+    let refused = |fit: Fit, targets: &[&str]| fit.fit_table(&table, targets, &Run::new()).unwrap_err().to_string();
     let learn = MetricSource::Learned(MetricForm::DiagonalOrFull);
     let text = refused(Fit::solver("kpca").unwrap().metric(learn.clone()), &[]);
     assert!(text.contains("learned from a target"), "{text}");
@@ -197,7 +198,7 @@ fn what_cannot_be_learned_is_refused_in_a_sentence() {
     assert!(text.contains("4 features") && text.contains("the rows have 6"), "{text}");
     let text = refused(Fit::ridge().kernel(Kernel::parse("delta()").unwrap()).metric(learn), &["y"]);
     assert!(text.contains("no gradient"), "{text}");
-    let plain = Fit::ridge().rank(20).on(&table, &["y"], &Run::new()).unwrap();
+    let plain = Fit::ridge().rank(20).fit_table(&table, &["y"], &Run::new()).unwrap();
     let text = MetricSource::from_model(&plain.model, &[]).unwrap_err().to_string();
     assert!(text.contains("has no metric"), "{text}");
 }

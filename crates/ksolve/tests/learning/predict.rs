@@ -99,7 +99,7 @@ fn deviations_are_the_column_that_is_written() {
     let y: Vec<f64> = x.iter().map(|x| x.sin() + 0.1 * (37.0 * x).cos()).collect();
     let table = kstore::Table::from_rows(&x, 1, &y).unwrap();
     let (fit, run) = (Fit::ridge().set("std", true).rank(30), Run::new());
-    let model = Predictor::new(fit.on(&table, &["y"], &run).unwrap().model).unwrap();
+    let model = Predictor::new(fit.fit_table(&table, &["y"], &run).unwrap().model).unwrap();
     let selected = model.select(&table, kstore::Selection::default()).unwrap();
     let (extras, mut found) = (Extras { std: true, ..Extras::default() }, Vec::new());
     let take = |scores: &Scores| {

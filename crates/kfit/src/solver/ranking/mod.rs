@@ -27,7 +27,7 @@
 //! let x: Vec<f64> = (0..300).map(|i| (i as f64 * 0.37).sin()).collect();
 //! let grades: Vec<f64> = x.iter().map(|x| (2.0 * x).round()).collect();
 //! let fit = Fit::solver("ranking")?.rank(20).set("lambda", 1e-6);
-//! let fitted = fit.on(&Table::from_rows(&x, 1, &grades)?, &["y"], &Run::new())?;
+//! let fitted = fit.fit_table(&Table::from_rows(&x, 1, &grades)?, &["y"], &Run::new())?;
 //! let wrong = fitted
 //!     .report
 //!     .figures
