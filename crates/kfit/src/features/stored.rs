@@ -8,7 +8,7 @@ use super::context::{FeatureBuffers, VisitContext};
 use super::{fit_data::FitData, tier::FeatureTier};
 use crate::{Result, linalg::strips::lock};
 use kapprox::{FeatureMap, Real};
-use kstore::scratch::{Cache, CacheWriter, Scratch};
+use kstore::scratch::{Cache, CacheWriter, ScratchFolder};
 use kstore::{RowBlock, RowSource, TableShape, Workers, checkpoint::Cut, pass::Observer};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -27,7 +27,7 @@ enum Storage<'a, T: Real> {
     /// its segment are missing.
     Memory(Vec<OnceLock<Vec<T>>>),
     /// Segments in the scratch folder, in the order of writing.
-    Scratch(&'a Scratch, Mutex<Vec<CachedSegments<T>>>),
+    Scratch(&'a ScratchFolder, Mutex<Vec<CachedSegments<T>>>),
     Recomputed,
 }
 
@@ -37,7 +37,12 @@ type CachedSegments<T> = (Range<u64>, Arc<Cache<T>>);
 impl<'a, T: Real> FeatureStore<'a, T> {
     pub(super) fn new(data: &'a FitData<'a, T>) -> Self {
         let Range { start, end } = data.source.range();
-        let cut = Cut { tile: data.pass_shape.tile_rows, segment: data.pass_shape.segment_rows, start, end };
+        let cut = Cut {
+            tile_rows: data.pass_shape.tile_rows,
+            segment_rows: data.pass_shape.segment_rows,
+            start_row: start,
+            end_row: end,
+        };
         let segments = cut.segments();
         let storage = match (data.tier, data.resources.scratch) {
             (FeatureTier::Memory, _) => Storage::Memory(segments.map(|_| OnceLock::new()).collect()),
@@ -116,14 +121,14 @@ impl<'a, T: Real> FeatureStore<'a, T> {
     pub(super) fn writer(&self, unit: Range<u64>) -> Result<FeatureWriter<'_, T>> {
         let shape = TableShape { inputs: self.map.dims().1, targets: 0, has_weights: false, ..self.source.shape() };
         let cache = match &self.storage {
-            Storage::Scratch(scratch, _) => Some(scratch.cache(shape, self.row_range(&unit))?),
+            Storage::Scratch(scratch, _) => Some(scratch.create_cache(shape, self.row_range(&unit))?),
             Storage::Memory(_) | Storage::Recomputed => None,
         };
         Ok(FeatureWriter { store: self, unit, current: None, cache })
     }
 
     fn row_range(&self, segments: &Range<u64>) -> Range<u64> {
-        let Cut { segment, start, end, .. } = self.cut;
+        let Cut { segment_rows: segment, start_row: start, end_row: end, .. } = self.cut;
         (segments.start * segment).max(start)..segments.end.saturating_mul(segment).min(end)
     }
 }
@@ -155,7 +160,7 @@ impl<T: Real> FeatureWriter<'_, T> {
             }
             return Ok(());
         };
-        let segment_number = block.row_numbers[0] / cut.segment;
+        let segment_number = block.row_numbers[0] / cut.segment_rows;
         if self.current.as_ref().is_none_or(|(segment, ..)| *segment != segment_number) {
             self.close_segment();
             let Range { start, end } = self.store.row_range(&(segment_number..segment_number + 1));

@@ -30,7 +30,7 @@ use crate::{Result, features::FitData};
 use faer::MatRef;
 use kapprox::{Real, kernel::AnyKernel, landmark::LandmarkSet};
 use kstore::pass::NoObserver;
-use kstore::scratch::{Cache, Scratch};
+use kstore::scratch::{Cache, ScratchFolder};
 use kstore::{MemoryPlan, Pass, RowSource, TableShape};
 use std::sync::Arc;
 
@@ -258,7 +258,8 @@ impl<N: Real> NystromFit<'_, N> {
         let (kernel, f64_kernel) = (self.kernel.typed::<T>(), self.kernel.typed::<f64>());
         let (_, tiers) = iteration_plans::<T>(size, pass_shape, resources);
         let pass = Pass { journal: None, ..pass_shape.pass(1, resources, &NoObserver) };
-        let scratch_limit = |scratch: &Scratch| (scratch_row_capacity::<T>(scratch.remaining(), size) as u64).min(n);
+        let scratch_limit =
+            |scratch: &ScratchFolder| (scratch_row_capacity::<T>(scratch.remaining(), size) as u64).min(n);
         let scratch =
             resources.scratch.filter(|_| tiers.scratch_rows > 0).map(|scratch| (scratch, scratch_limit(scratch)));
         let mut blocks = KernelBlocks::new(

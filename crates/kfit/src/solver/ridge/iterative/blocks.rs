@@ -9,7 +9,7 @@ use crate::{Error, Result, Targets, solver::check_stop};
 use faer::{Mat, MatRef};
 use kapprox::{KernelFunction, Real};
 use kstore::pass::Observer;
-use kstore::scratch::{Cache, CacheWriter, Scratch};
+use kstore::scratch::{Cache, CacheWriter, ScratchFolder};
 use kstore::{Pass, RowBlock, RowSource, TableShape};
 
 /// A row function receives at least this many rows per call if the blocks of these rows are in
@@ -26,7 +26,7 @@ pub(crate) struct StorageLimits<'a> {
     pub(crate) memory_rows: usize,
     /// The scratch folder, and the maximum number of rows whose blocks it may store. These rows
     /// come after the rows whose blocks are in memory.
-    pub(crate) scratch: Option<(&'a Scratch, u64)>,
+    pub(crate) scratch: Option<(&'a ScratchFolder, u64)>,
 }
 
 /// The kernel matrix between the rows of a table and landmarks, in blocks.
@@ -167,7 +167,7 @@ impl<'a, T: Real> KernelBlocks<'a, T> {
     fn open_writer(&self) -> Result<Option<CacheWriter<T>>> {
         let Some((scratch, max_rows)) = self.limits.scratch.filter(|(_, rows)| *rows > 0) else { return Ok(None) };
         let shape = TableShape { inputs: self.landmark_count(), ..self.source.shape() };
-        Ok(Some(scratch.cache_up_to(shape, self.source.range(), max_rows)?))
+        Ok(Some(scratch.create_cache_up_to(shape, self.source.range(), max_rows)?))
     }
 
     /// Calls a function with the blocks of the selected rows, in row order. Reads the stored blocks
