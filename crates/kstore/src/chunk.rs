@@ -33,8 +33,8 @@ impl<T: Float> TableRows<T> {
     }
 
     /// Returns the rows that have a target, out of `selected_rows` or, if it is `None`, out of the
-    /// first `row_count` rows of the chunk. Returns `None` if every row has a target, or if rows without a
-    /// target are kept.
+    /// first `row_count` rows of the chunk. Returns `None` if every row has a target, or if rows
+    /// without a target are kept.
     pub(crate) fn rows_with_target(
         &self,
         open_file: &OpenFile<'_>,

@@ -176,7 +176,8 @@ fn copy_rows<T: Float, const N: usize>(
     all_finite
 }
 
-/// Writes targets of `row_count` rows, at most one tile, to `out`; returns false if any is not finite.
+/// Writes targets of `row_count` rows, at most one tile, to `out`; returns false if any is not
+/// finite.
 pub(crate) fn write_targets(
     views: &[ColumnView<'_>],
     row_indices: RowIndices<'_>,

@@ -95,7 +95,8 @@ impl ScratchFolder {
         self.create_cache_up_to(shape, range, rows)
     }
 
-    /// Starts a cache like [`create_cache`](Self::create_cache), for at most `max_rows` rows of the range.
+    /// Starts a cache like [`create_cache`](Self::create_cache), for at most `max_rows` rows of the
+    /// range.
     ///
     /// # Errors
     /// [`Error::OverScratch`] if `max_rows` rows would exceed the limit; [`Error::Io`].

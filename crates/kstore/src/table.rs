@@ -232,8 +232,8 @@ impl Table {
         Ok(Self::from_file("record batches", Arc::new(BatchTable::new(batches)?)))
     }
 
-    /// Returns a table of `row_count` rows that another process stores. The job describes the columns of
-    /// the table. Reading a row returns [`Error::NotInShard`].
+    /// Returns a table of `row_count` rows that another process stores. The job describes the
+    /// columns of the table. Reading a row returns [`Error::NotInShard`].
     #[doc(hidden)]
     pub fn absent(schema: Schema, row_count: u64) -> Self {
         Self::from_file("the table of the shards", Arc::new(AbsentRows::new(schema, 0..row_count)))

@@ -30,8 +30,8 @@ impl Default for TextLimit {
 }
 
 impl TextLimit {
-    /// Returns the limit for a memory budget of `budget_bytes`. `spare_bytes` of the budget are left
-    /// after `copy_count` tiles with [`TILE_TEXT_BYTES`] bytes of text each.
+    /// Returns the limit for a memory budget of `budget_bytes`. `spare_bytes` of the budget are
+    /// left after `copy_count` tiles with [`TILE_TEXT_BYTES`] bytes of text each.
     pub fn new(budget_bytes: usize, spare_bytes: usize, copy_count: usize) -> Self {
         Self {
             max_row_bytes: TILE_TEXT_BYTES.saturating_add(spare_bytes / copy_count.max(1)),

@@ -134,7 +134,8 @@ impl<'a> ColumnView<'a> {
         value[0]
     }
 
-    /// Returns the integer in `row` of an integer or boolean column; `None` if the value is missing.
+    /// Returns the integer in `row` of an integer or boolean column; `None` if the value is
+    /// missing.
     pub(crate) fn non_null_integer(&self, row: usize) -> Option<i128> {
         self.integer(row).filter(|_| !self.is_null(row))
     }

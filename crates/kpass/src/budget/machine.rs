@@ -68,8 +68,8 @@ pub fn allowed_threads(requested: usize) -> usize {
     requested.min(max_threads.max(1))
 }
 
-/// Returns the value of the line that begins with `name`, such as `MemTotal: 123 kB`, converted from
-/// kB to bytes.
+/// Returns the value of the line that begins with `name`, such as `MemTotal: 123 kB`, converted
+/// from kB to bytes.
 fn read_kib_as_bytes(file: &Path, name: &str) -> Option<usize> {
     let text = std::fs::read_to_string(file).ok()?;
     let line = text.lines().find(|line| line.starts_with(name))?;

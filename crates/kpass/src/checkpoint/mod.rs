@@ -251,8 +251,9 @@ impl<'a> Journal<'a> {
         }
     }
 
-    /// Begins the next pass: returns its entry, and the state saved in it. At the first call, removes
-    /// the files of earlier runs that are not used. `unit` is the noun of the counts in messages.
+    /// Begins the next pass: returns its entry, and the state saved in it. At the first call,
+    /// removes the files of earlier runs that are not used. `unit` is the noun of the counts in
+    /// messages.
     pub(crate) fn next_entry_and_state<S: Persist>(
         &self,
         pass: &str,
@@ -298,8 +299,8 @@ impl<'a> Journal<'a> {
         }
     }
 
-    /// Begins the next pass: returns its entry, and whether an earlier run has saved it. At the first
-    /// call, removes the files of earlier runs that are not used.
+    /// Begins the next pass: returns its entry, and whether an earlier run has saved it. At the
+    /// first call, removes the files of earlier runs that are not used.
     fn next_entry(&self, pass: &str, cut: Cut) -> (Entry<'_>, bool) {
         self.begin_once.call_once(|| self.remove_old_files());
         let number = self.next_pass.fetch_add(1, Ordering::Relaxed);

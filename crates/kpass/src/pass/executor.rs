@@ -182,8 +182,8 @@ impl<T: Float> PassRun<'_, '_, T> {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns true if a segment before `position` failed, so that work on the segment at `position`
-    /// would be discarded.
+    /// Returns true if a segment before `position` failed, so that work on the segment at
+    /// `position` would be discarded.
     fn is_discarded(&self, position: u64) -> bool {
         self.has_failed.load(Ordering::Relaxed)
             && self.lock_order().first_failure.as_ref().is_some_and(|(failed_position, _)| *failed_position < position)

@@ -163,9 +163,9 @@ impl<'a> Pass<'a> {
         Ok((tree.finish().unwrap_or_else(|| reduction.init()), report))
     }
 
-    /// Reduces like [`Pass::reduce`], but continues where the journal's entry ends: a complete pass is
-    /// not read again, and an incomplete pass continues at the segment where it stopped. The result
-    /// has the same bits, and the report also counts the restored rows.
+    /// Reduces like [`Pass::reduce`], but continues where the journal's entry ends: a complete pass
+    /// is not read again, and an incomplete pass continues at the segment where it stopped. The
+    /// result has the same bits, and the report also counts the restored rows.
     ///
     /// `name` describes the result of the pass. Passes that share a journal must come in the same
     /// order in every run, because entries are numbered in this order. Without a journal this is

@@ -4,12 +4,12 @@
 //! on its rows. A process claims a lot by creating a text under the lot's name, which succeeds only
 //! once, and stores the states of the lot's [nodes](crate::checkpoint::Node). In the next pass over
 //! the same rows, a process starts with the lots that it reduced before, because it may have cached
-//! values of these rows. For some time, it does not claim a lot that another process reduced before,
-//! because that process may only be slower. One process claims the merging, stores the total and
-//! removes the other states and the claims. The other processes wait for the total, so that each
-//! state is read only once. The names of lots, states and totals do not depend on the processes.
-//! Therefore a process may join late and read the totals, and an interrupted run can continue.
-//! After a process has left, only the lots that it had claimed are reduced again.
+//! values of these rows. For some time, it does not claim a lot that another process reduced
+//! before, because that process may only be slower. One process claims the merging, stores the
+//! total and removes the other states and the claims. The other processes wait for the total, so
+//! that each state is read only once. The names of lots, states and totals do not depend on the
+//! processes. Therefore a process may join late and read the totals, and an interrupted run can
+//! continue. After a process has left, only the lots that it had claimed are reduced again.
 //!
 //! MARK is a digest of the job and its files. Every name begins with MARK and every state contains
 //! MARK, so that several jobs can share one medium.
@@ -82,8 +82,8 @@ struct LotSchedule {
     /// First segments of the lots that this process has not tried to claim yet. The lots of
     /// `reduced_before` come first.
     unclaimed_lots: VecDeque<u64>,
-    /// Start of the pass, the time that the lots of `reduced_before` took, and the longest such time
-    /// of the previous passes: an estimate of the cost of recomputing the values that another
+    /// Start of the pass, the time that the lots of `reduced_before` took, and the longest such
+    /// time of the previous passes: an estimate of the cost of recomputing the values that another
     /// process has cached.
     pass_start: Option<Instant>,
     own_time: Option<Duration>,

@@ -171,8 +171,8 @@ impl Workers {
         self.pool().map_or(1, rayon::ThreadPool::current_num_threads)
     }
 
-    /// Runs `run_part(0)`, …, `run_part(part_count - 1)`, started in this order, at the same time if
-    /// there are threads.
+    /// Runs `run_part(0)`, …, `run_part(part_count - 1)`, started in this order, at the same time
+    /// if there are threads.
     ///
     /// Each thread takes the next part as soon as it is free. If the large parts come first, all
     /// threads end at about the same time.

@@ -136,8 +136,8 @@ impl<T: Float> FeatureWriter<T> {
 
     /// Fills `out` with at most one tile of rows of a chunk; the first row of the chunk is the
     /// stored row `first_row`. Returns false if any value is not finite: a missing value that is an
-    /// error sets the first feature of its column to NaN. For each column, counts in `unseen_counts` the
-    /// values that have no feature.
+    /// error sets the first feature of its column to NaN. For each column, counts in
+    /// `unseen_counts` the values that have no feature.
     pub(crate) fn write_features(
         &self,
         views: &[ColumnView<'_>],

@@ -8,8 +8,8 @@
 //! value        the text as a whole: a category
 //! ```
 //!
-//! With `hash=N`, the digest of an n-gram selects one of N counters, and the texts of the n-grams are
-//! not stored.
+//! With `hash=N`, the digest of an n-gram selects one of N counters, and the texts of the n-grams
+//! are not stored.
 //!
 //! (Words as in scikit-learn's `TfidfVectorizer`. Spectrum: Leslie, Eskin, Noble, "The spectrum
 //! kernel: a string kernel for SVM protein classification", Pacific Symposium on Biocomputing 7,

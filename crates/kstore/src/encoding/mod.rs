@@ -236,8 +236,8 @@ impl Encoding {
         self.mask_without(|encoding| matches!(encoding, ColumnEncoding::Number | ColumnEncoding::Time(_)))
     }
 
-    /// Returns, for each feature, whether `excluded` is false for the encoding of its column. For an
-    /// indicator of missing values, the result is always true.
+    /// Returns, for each feature, whether `excluded` is false for the encoding of its column. For
+    /// an indicator of missing values, the result is always true.
     fn mask_without(&self, excluded: impl Fn(&ColumnEncoding) -> bool) -> Vec<bool> {
         let column_mask = |column: &EncodedColumn| {
             let (encoded_features, is_excluded) = (column.encoding.feature_count(), excluded(&column.encoding));

@@ -2,11 +2,11 @@
 //! largest values of columns.
 //!
 //! Words are counted in one pass, at most [`MAX_COUNTED_NGRAMS`] words at a time. If a row or a
-//! merge of states exceeds this number, the rarest words are dropped until at most half of the words
-//! remain. Rows and merges depend on row numbers only, and therefore the dropped words do too. Of
-//! the words that remain, the words that occur in the most rows become features; ties are broken
-//! alphabetically. (Counting with such drops: Manku, Motwani, "Approximate frequency counts over
-//! data streams", VLDB 2002.)
+//! merge of states exceeds this number, the rarest words are dropped until at most half of the
+//! words remain. Rows and merges depend on row numbers only, and therefore the dropped words do
+//! too. Of the words that remain, the words that occur in the most rows become features; ties are
+//! broken alphabetically. (Counting with such drops: Manku, Motwani, "Approximate frequency counts
+//! over data streams", VLDB 2002.)
 
 use super::{ColumnNote, Search};
 use crate::KeptValues;

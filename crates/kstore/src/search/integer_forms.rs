@@ -112,8 +112,8 @@ impl IntegerForms {
         self.value_count >= MIN_DATES && self.date_span.is_some()
     }
 
-    /// Returns the encoding of a column of times of day or dates; `None` if the values are neither, or
-    /// if they may look like times of day by chance.
+    /// Returns the encoding of a column of times of day or dates; `None` if the values are neither,
+    /// or if they may look like times of day by chance.
     pub(super) fn encoding(&self, cyclic: bool) -> Option<TimeEncoding> {
         let form = TimeForm::YearMonthDay;
         if let Some(span) = self.date_span.as_ref().filter(|_| self.holds_dates()) {

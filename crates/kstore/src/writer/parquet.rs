@@ -41,9 +41,9 @@ const PAGE_ROWS: usize = 20 * PARQUET_SLICE_ROWS;
 /// has rows.
 ///
 /// Measured: the peak memory of a conversion to Parquet minus the peak memory of a conversion to
-/// .npy, compared with the planned memory, which is this function plus [`PARQUET_COLUMN_BYTES`] for each
-/// column. In MiB (planned in parentheses): 108 (142) for 20,000 rows of 200 columns of f64, 135
-/// (142) for 60,000 such rows, and 279 (277) for 40,000 rows of 800 columns of f32.
+/// .npy, compared with the planned memory, which is this function plus [`PARQUET_COLUMN_BYTES`] for
+/// each column. In MiB (planned in parentheses): 108 (142) for 20,000 rows of 200 columns of f64,
+/// 135 (142) for 60,000 such rows, and 279 (277) for 40,000 rows of 800 columns of f32.
 fn row_group_bytes(columns: &[OutputColumn]) -> usize {
     let row_bytes: usize = columns.iter().map(|column| column.kind.bytes_per_value()).sum();
     let group_rows = (ROW_GROUP_BYTES / row_bytes.max(1)).min(ROW_GROUP_ROWS);

@@ -171,9 +171,9 @@ fn value_or_missing<V>(
 }
 
 /// Returns whether a field is missing in a column of numbers, dates or booleans: if it is empty, a
-/// standard word for a missing value, or one of `missing_words`. In a column of floats, `NaN` and `nan` are
-/// the number NaN; they are missing if `nan_is_missing`, as in a column of integers. In a text
-/// column only an empty field and `missing_words` are missing.
+/// standard word for a missing value, or one of `missing_words`. In a column of floats, `NaN` and
+/// `nan` are the number NaN; they are missing if `nan_is_missing`, as in a column of integers. In a
+/// text column only an empty field and `missing_words` are missing.
 pub(super) fn is_missing(field: &[u8], nan_is_missing: bool, missing_words: &[String]) -> bool {
     field.is_empty()
         || MISSING_WORDS.iter().any(|word| word.as_bytes() == field)

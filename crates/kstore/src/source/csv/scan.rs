@@ -147,8 +147,8 @@ impl FieldSplitter {
         Self { dialect, reader, field_bytes: Vec::new(), field_ends: Vec::new() }
     }
 
-    /// Calls `visitor` with each field of a row, without quotes, and returns the number of fields. If
-    /// there are more than [`MAX_DENSE_COLUMNS`] fields, any number above it may be returned.
+    /// Calls `visitor` with each field of a row, without quotes, and returns the number of fields.
+    /// If there are more than [`MAX_DENSE_COLUMNS`] fields, any number above it may be returned.
     pub(super) fn split<E>(
         &mut self,
         row: &[u8],

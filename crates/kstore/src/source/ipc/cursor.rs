@@ -63,7 +63,8 @@ impl<'a> IpcCursor<'a> {
         Ok(self.consume(rows))
     }
 
-    /// Reads the next rows. Column `direct_column` is read into `x`, and all other columns into the chunk.
+    /// Reads the next rows. Column `direct_column` is read into `x`, and all other columns into the
+    /// chunk.
     fn load_into(&mut self, direct_column: usize, x: &mut [u8], stride: usize) -> Result<Option<usize>> {
         self.ensure_batch()?;
         let rows = self.limit_text_bytes(self.next_rows(x.len() / stride))?;

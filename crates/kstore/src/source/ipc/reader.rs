@@ -298,8 +298,8 @@ const SMALL_TEXT_BYTES: u64 = 64 << 10;
 const VALUES_PER_READ: u64 = 8 << 10;
 
 /// Calls `visitor` with the first `value_count` values of a buffer in order; each has `value_bytes`
-/// bytes. A compressed buffer is unpacked as a stream, because no memory is planned for it yet, and a batch
-/// of equal rows may unpack to a thousand times its size in the file.
+/// bytes. A compressed buffer is unpacked as a stream, because no memory is planned for it yet, and
+/// a batch of equal rows may unpack to a thousand times its size in the file.
 fn for_each_value(
     file: &SharedFile,
     batch: &Batch,

@@ -196,8 +196,8 @@ fn split_length_prefix(file: &SharedFile, span: ByteSpan) -> Result<(Option<u64>
     }
 }
 
-/// Unpacks the first `unpacked_len` bytes. The memory grows with the data that are really unpacked: a
-/// damaged length does not allocate anything.
+/// Unpacks the first `unpacked_len` bytes. The memory grows with the data that are really unpacked:
+/// a damaged length does not allocate anything.
 fn unpack(codec: CompressionType, packed: &[u8], unpacked_len: u64) -> Result<Vec<u8>, LoadError> {
     // the maximum ratio of lz4; if zstd exceeds it, the vector grows
     const RATIO: u64 = 255;
