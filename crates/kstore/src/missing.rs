@@ -26,7 +26,7 @@ pub enum Missing {
     /// Keep the row with NaN as the value. This is for a caller that writes an empty result for
     /// such a row.
     Keep,
-    /// Replace the value by the mean of the feature. In a target, class, fold or category column, a
+    /// Replace the value by the mean of the feature. In a target, class, group or category column, a
     /// missing value is an error.
     Mean,
     /// Replace a missing number by its mean, and set an additional indicator feature of the column

@@ -17,7 +17,7 @@ use std::ops::Range;
 /// let both = ChainedRows::new(vec![&first, &second])?;
 /// let mut buf = RowBuf::new(10);
 /// assert!(both.open(both.range())?.next(&mut buf)?);
-/// assert_eq!((buf.x, buf.rows), (vec![1.0, 2.0, 3.0], vec![0, 1, 2]));
+/// assert_eq!((buf.x, buf.row_numbers), (vec![1.0, 2.0, 3.0], vec![0, 1, 2]));
 /// # Ok::<(), kstore::Error>(())
 /// ```
 #[derive(Debug)]
