@@ -114,7 +114,7 @@ pub(crate) fn store_error(address: &str, error: object_store::Error) -> io::Erro
 /// words.
 const MIN_SECRET_LENGTH: usize = 6;
 
-/// Removes the secrets of an address, which [`redacted`] hides, from the message of a store.
+/// Removes the secrets of an address, which [`redact`] hides, from the message of a store.
 fn mask_secrets(message: String, address: &str) -> String {
     let Some((_, location)) = address.split_once("://") else { return message };
     let (path, query) = location.split_once('?').unwrap_or((location, ""));

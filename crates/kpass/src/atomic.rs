@@ -126,10 +126,10 @@ impl AtomicFile {
             Ok(file)
         });
         let file = file.map_err(Error::io("create", path))?;
-        let temporary = file.path().to_path_buf();
+        let temporary_path = file.path().to_path_buf();
         inherit_ownership(&destination, file.as_file()).map_err(Error::io("create", path))?;
         let writer = Some(BufWriter::with_capacity(WRITE_BUFFER_BYTES, file));
-        Ok(Self { writer, temporary_path: temporary, destination, is_output: true })
+        Ok(Self { writer, temporary_path, destination, is_output: true })
     }
 
     /// Starts a checkpoint file: like [`AtomicFile::create`], but it is also written after

@@ -89,18 +89,18 @@ impl Condition {
         if column.is_empty() {
             return Err(syntax_error("the column before the operator is missing"));
         }
-        let (value, quoted) = unquote(value);
-        if value.is_empty() && !quoted {
+        let (value, is_quoted) = unquote(value);
+        if value.is_empty() && !is_quoted {
             return Err(syntax_error("the value after the operator is missing"));
         }
-        if !quoted && value.contains(['=', '<', '>', '!']) {
+        if !is_quoted && value.contains(['=', '<', '>', '!']) {
             return Err(syntax_error("the value contains another operator (put a text with an operator in quotes)"));
         }
         Ok(Self {
             column: unquote(column).0.to_string(),
             operator: *operator,
             value: value.to_string(),
-            is_quoted: quoted,
+            is_quoted,
         })
     }
 

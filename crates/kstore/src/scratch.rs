@@ -348,8 +348,8 @@ impl<T: Float> RowSource<T> for Cache<T> {
     }
 
     fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
-        let remaining = self.position(segment.start)?..self.position(segment.end)?;
-        Ok(Box::new(CacheCursor { cache: self, remaining_rows: remaining }))
+        let remaining_rows = self.position(segment.start)?..self.position(segment.end)?;
+        Ok(Box::new(CacheCursor { cache: self, remaining_rows }))
     }
 
     fn footprint(&self) -> Footprint {

@@ -21,12 +21,12 @@ impl<T: Float> RowSource<T> for TableRows<T> {
 
     fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
         let range = &self.selected.row_range;
-        let remaining = segment.start.max(range.start)..segment.end.min(range.end);
+        let remaining_rows = segment.start.max(range.start)..segment.end.min(range.end);
         let label_encoder =
             |column: Option<usize>, dictionary, max_labels| column.map(|_| LabelEncoder::new(dictionary, max_labels));
         Ok(Box::new(TableCursor {
             source: self,
-            remaining_rows: remaining,
+            remaining_rows,
             open_file: None,
             selected_rows: None,
             rows_returned: 0,

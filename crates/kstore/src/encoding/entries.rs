@@ -114,11 +114,11 @@ impl Entries {
     }
 
     pub(crate) fn is_valid(&self) -> bool {
-        let Self { shape, grams: text, words, factors, .. } = self;
+        let Self { shape, grams, words, factors, .. } = self;
         let covers_width = |count: usize| count == shape.column_count;
-        let is_hashed = text.as_ref().is_some_and(|grams| grams.bucket_count().is_some_and(covers_width));
+        let is_hashed = grams.as_ref().is_some_and(|grams| grams.bucket_count().is_some_and(covers_width));
         words.windows(2).all(|pair| pair[0] < pair[1])
-            && (text.is_none() || covers_width(words.len()) || is_hashed || !self.is_learned())
+            && (grams.is_none() || covers_width(words.len()) || is_hashed || !self.is_learned())
             && (factors.is_empty() || covers_width(factors.len()) && factors.iter().all(|factor| factor.is_finite()))
             && self.unseen_factor.is_finite()
     }
@@ -257,9 +257,9 @@ impl EntryColumn {
     }
 
     fn append_counts(&self, grams: &NGrams, text: &str, row: &mut EntryRowBuffer) {
-        let EntryRowBuffer { column_entries, text_units: pieces, .. } = row;
+        let EntryRowBuffer { column_entries, text_units, .. } = row;
         let index_of = |word: &str| grams.bucket_of(word).or_else(|| self.index_by_word.get(word).copied());
-        grams.for_each_ngram(text, pieces, |word| column_entries.extend(index_of(word).map(|index| (index, 1.0))));
+        grams.for_each_ngram(text, text_units, |word| column_entries.extend(index_of(word).map(|index| (index, 1.0))));
         column_entries.sort_unstable_by_key(|(index, _)| *index);
         column_entries.dedup_by(|later, first| {
             let is_same_index = later.0 == first.0;

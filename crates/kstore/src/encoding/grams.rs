@@ -61,15 +61,15 @@ impl Default for NGrams {
 
 impl fmt::Display for NGrams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { unit, min_length: shortest, max_length: longest, max_features: features, is_hashed: hashed } = self;
+        let Self { unit, min_length, max_length, max_features, is_hashed } = self;
         let name = UNIT_NAMES.iter().find(|(_, candidate)| candidate == unit).map_or("", |(name, _)| name);
         let mut arguments = match unit {
-            GramUnit::Word | GramUnit::Char => vec![shortest.to_string(), longest.to_string()],
-            GramUnit::Spectrum => vec![shortest.to_string()],
+            GramUnit::Word | GramUnit::Char => vec![min_length.to_string(), max_length.to_string()],
+            GramUnit::Spectrum => vec![min_length.to_string()],
             GramUnit::Value => Vec::new(),
         };
-        if *hashed || *features != DEFAULT_FEATURES {
-            arguments.push(format!("{}={features}", if *hashed { "hash" } else { "features" }));
+        if *is_hashed || *max_features != DEFAULT_FEATURES {
+            arguments.push(format!("{}={max_features}", if *is_hashed { "hash" } else { "features" }));
         }
         if arguments.is_empty() { f.write_str(name) } else { write!(f, "{name}({})", arguments.join(",")) }
     }
@@ -103,26 +103,26 @@ fn parse_ngrams(text: &str) -> Option<NGrams> {
     let (name, argument_list) = text.split_at(text.find('(').unwrap_or(text.len()));
     let (_, unit) = *UNIT_NAMES.iter().find(|(unit_name, _)| *unit_name == name.trim())?;
     let arguments = if argument_list.is_empty() { "" } else { argument_list.strip_prefix('(')?.strip_suffix(')')? };
-    let (mut lengths, mut features, mut hashed) = (Vec::new(), DEFAULT_FEATURES, false);
+    let (mut lengths, mut features, mut is_hashed) = (Vec::new(), DEFAULT_FEATURES, false);
     for argument in arguments.split(',').map(str::trim).filter(|argument| !argument.is_empty()) {
         match argument.split_once('=') {
             Some((name @ ("features" | "hash"), count)) => {
-                hashed = name == "hash";
-                let max_features = if hashed { MAX_F32_COLUMNS } else { MAX_COUNTED_NGRAMS };
+                is_hashed = name == "hash";
+                let max_features = if is_hashed { MAX_F32_COLUMNS } else { MAX_COUNTED_NGRAMS };
                 features = count.parse().ok().filter(|count| (1..=max_features).contains(count))?;
             }
             Some(_) => return None,
             None => lengths.push(argument.parse().ok().filter(|length| (1..=MAX_NGRAM_LENGTH).contains(length))?),
         }
     }
-    let (shortest, longest) = match (unit, &lengths[..]) {
+    let (min_length, max_length) = match (unit, &lengths[..]) {
         (GramUnit::Word | GramUnit::Value, []) => (1, 1),
         (GramUnit::Value, _) => return None,
         (GramUnit::Word | GramUnit::Char, [a, b]) if a <= b => (*a, *b),
         (_, [length]) => (*length, *length),
         _ => return None,
     };
-    Some(NGrams { unit, min_length: shortest, max_length: longest, max_features: features, is_hashed: hashed })
+    Some(NGrams { unit, min_length, max_length, max_features: features, is_hashed })
 }
 
 #[derive(Clone, Debug, Default)]

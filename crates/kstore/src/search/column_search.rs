@@ -414,7 +414,7 @@ impl ColumnSearch {
         i: usize,
         column_values: &mut ColumnValues,
     ) -> Result<()> {
-        let SearchedColumn { feature_index: index, role, stored_times } = self.searched_columns[search_index];
+        let SearchedColumn { feature_index, role, stored_times } = self.searched_columns[search_index];
         match (values, stored_times.filter(|_| role.has_times())) {
             (KeptValues::Text(texts), _) => {
                 if role.has_times() {
@@ -434,7 +434,7 @@ impl ColumnSearch {
                 let value = label_at(values, i).ok_or_else(|| {
                     let remedy =
                         "a category must be an integer, a boolean or text; remove the column from `categories`";
-                    self.selected.bad_category_error(index, row, "not an integer of 64 bits", remedy)
+                    self.selected.bad_category_error(feature_index, row, "not an integer of 64 bits", remedy)
                 })?;
                 column_values.insert_value(value, self.max_values);
             }

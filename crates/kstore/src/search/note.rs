@@ -67,10 +67,10 @@ impl std::fmt::Display for ColumnNote {
             Self::RowCounter { column } => {
                 write!(f, "column {column} is left out: it counts the rows; name it in `features` to include it")
             }
-            Self::RareWords { column, kept_count: kept, word_count: words } => {
+            Self::RareWords { column, kept_count, word_count } => {
                 let word_count =
-                    words.map_or("more than could be counted".to_string(), |words| display::format_count(words as u64));
-                let kept = display::format_count(*kept as u64);
+                    word_count.map_or("more than could be counted".to_string(), |words| display::format_count(words as u64));
+                let kept = display::format_count(*kept_count as u64);
                 write!(
                     f,
                     "column {column}: only the {kept} words that occur in the most rows are features, out of {word_count}"

@@ -65,9 +65,9 @@ impl<T: Float> RowSource<T> for ChainedRows<'_, T> {
     }
 
     fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
-        let remaining = segment.start..segment.end.min(self.row_count());
+        let remaining_rows = segment.start..segment.end.min(self.row_count());
         let part_buffer = RowBuf::default();
-        Ok(Box::new(ChainedCursor { source: self, remaining_rows: remaining, open_part: None, part_buffer }))
+        Ok(Box::new(ChainedCursor { source: self, remaining_rows, open_part: None, part_buffer }))
     }
 
     /// Memory of the largest part. A second buffer is for the tile in which one part ends and the

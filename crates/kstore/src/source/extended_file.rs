@@ -372,8 +372,8 @@ impl AbsentRows {
 
 impl TableFile for AbsentRows {
     fn metadata(&self) -> FileMetadata<'_> {
-        let rows = self.rows.end - self.rows.start;
-        FileMetadata { format: "absent", schema: &self.schema, row_count: rows, file_bytes: 0, bytes_scanned: 0 }
+        let row_count = self.rows.end - self.rows.start;
+        FileMetadata { format: "absent", schema: &self.schema, row_count, file_bytes: 0, bytes_scanned: 0 }
     }
 
     fn cursor_bytes(&self, _: &[usize]) -> usize {

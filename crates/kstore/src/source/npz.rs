@@ -206,11 +206,11 @@ impl NpzFile {
     fn parse(file: SharedFile, zip: File) -> Result<Self> {
         let mut archive = Archive::open(file, zip)?;
         archive.check_format()?;
-        let [rows, width] = archive.shape()?;
+        let [row_count, width] = archive.shape()?;
         let data = archive.required_array("data", None)?;
         let indices = archive.required_array("indices", Some(data.header.row_count))?;
-        let indptr = archive.required_array("indptr", Some(rows + 1))?;
-        let y = archive.array(TARGET_COLUMN, Some(rows))?;
+        let indptr = archive.required_array("indptr", Some(row_count + 1))?;
+        let y = archive.array(TARGET_COLUMN, Some(row_count))?;
         let column = |name: &str, kind: Kind| Column { name: name.to_string(), kind };
         let target = y.iter().map(|_| column(TARGET_COLUMN, Kind::Float { bits: 64 }));
         let width = width as usize;
@@ -227,7 +227,7 @@ impl NpzFile {
             indptr,
             y,
             shape: SparseShape { column_count: width, max_row_entries: 0 },
-            row_count: rows,
+            row_count,
             schema: Schema { columns, label_column: label, ..Schema::default() },
         };
         let bytes_read = Arc::default();
@@ -271,12 +271,12 @@ impl NpzFile {
 
 impl TableFile for NpzFile {
     fn metadata(&self) -> FileMetadata<'_> {
-        let (rows, bytes, scanned_bytes) = (self.row_count, self.file.length(), self.scanned_bytes);
+        let (row_count, file_bytes, scanned_bytes) = (self.row_count, self.file.length(), self.scanned_bytes);
         FileMetadata {
             format: NAME,
             schema: &self.schema,
-            row_count: rows,
-            file_bytes: bytes,
+            row_count,
+            file_bytes,
             bytes_scanned: scanned_bytes,
         }
     }

@@ -97,11 +97,11 @@ fn malformed_error(detail: String) -> Error {
 
 impl TableFile for BatchTable {
     fn metadata(&self) -> FileMetadata<'_> {
-        let rows = self.batch_starts[self.batches.len()];
+        let row_count = self.batch_starts[self.batches.len()];
         FileMetadata {
             format: NAME,
             schema: &self.layout.schema,
-            row_count: rows,
+            row_count,
             file_bytes: self.memory_bytes,
             bytes_scanned: 0,
         }

@@ -95,9 +95,9 @@ const REDACTED: &str = "***";
 /// the query of a web address, which may be signatures.
 ///
 /// ```
-/// use kstore::source::remote::redacted;
+/// use kstore::source::remote::redact;
 /// assert_eq!(
-///     redacted("https://me:pass@host/rows.csv?sig=a1b2&v=3"),
+///     redact("https://me:pass@host/rows.csv?sig=a1b2&v=3"),
 ///     "https://***@host/rows.csv?sig=***&v=***"
 /// );
 /// ```

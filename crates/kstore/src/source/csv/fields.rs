@@ -144,7 +144,7 @@ pub(super) fn append_field(
 }
 
 fn parse_formatted<N: std::str::FromStr>(field: &[u8], column_type: &ColumnType) -> Option<N> {
-    let ColumnType::Number(NumberForm { marks, affix, reads_codes: codes }) = column_type else {
+    let ColumnType::Number(NumberForm { marks, affix, reads_codes }) = column_type else {
         return parse_number(field);
     };
     let marks = marks.unwrap_or_default();
@@ -152,7 +152,7 @@ fn parse_formatted<N: std::str::FromStr>(field: &[u8], column_type: &ColumnType)
         && let Some(plain) = marks.normalise(field)
         && let Some(value) = parse_number(&plain)
     {
-        return Some(value).filter(|_| *codes || !is_code(field));
+        return Some(value).filter(|_| *reads_codes || !is_code(field));
     }
     let number_with_affix =
         split_affix(field).filter(|written| written.affix == affix.as_deref().unwrap_or_default())?;

@@ -180,9 +180,9 @@ impl IpcFile {
         let new_costs = catch_panic(|| self.measure_costs(&unmeasured)).ok().and_then(Result::ok);
         let new_costs = new_costs.unwrap_or_else(|| vec![MemoryCost::default(); unmeasured.len()]);
         costs.extend(unmeasured.into_iter().zip(new_costs));
-        let MemoryCost { unpacked_bytes: unpacked, transient_bytes: transient } =
+        let MemoryCost { unpacked_bytes, transient_bytes } =
             roots.iter().fold(MemoryCost::default(), |sum, root| sum.followed_by(costs[root]));
-        usize::try_from(unpacked.saturating_add(transient)).unwrap_or(usize::MAX)
+        usize::try_from(unpacked_bytes.saturating_add(transient_bytes)).unwrap_or(usize::MAX)
     }
 
     fn measure_costs(&self, roots: &[usize]) -> Result<Vec<MemoryCost>, LoadError> {
@@ -243,11 +243,11 @@ fn row_bytes(root: &RootColumn, width: Option<usize>) -> usize {
 
 impl TableFile for IpcFile {
     fn metadata(&self) -> FileMetadata<'_> {
-        let rows = self.batch_starts.last().copied().unwrap_or(0);
+        let row_count = self.batch_starts.last().copied().unwrap_or(0);
         FileMetadata {
             format: NAME,
             schema: &self.layout.schema,
-            row_count: rows,
+            row_count,
             file_bytes: self.file.length(),
             bytes_scanned: self.scanned_bytes,
         }

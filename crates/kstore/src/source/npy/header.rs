@@ -49,15 +49,15 @@ pub fn parse_header(bytes: &[u8]) -> Result<Header, String> {
         "True" => true,
         other => return Err(format!("fortran_order is {other:?}, not True or False")),
     };
-    let (rows, columns) = parse_shape(dictionary_value(text, "shape")?)?;
-    let header = Header { element, row_count: rows, column_count: columns, data_offset, is_column_major };
+    let (row_count, column_count) = parse_shape(dictionary_value(text, "shape")?)?;
+    let header = Header { element, row_count, column_count, data_offset, is_column_major };
     let data_bytes =
-        (columns as u64).checked_mul(element.bytes_per_value() as u64).and_then(|stride| stride.checked_mul(rows));
+        (column_count as u64).checked_mul(element.bytes_per_value() as u64).and_then(|stride| stride.checked_mul(row_count));
     if data_bytes.and_then(|size| size.checked_add(data_offset as u64)).is_none_or(|end| end > i64::MAX as u64) {
-        return Err(format!("a shape of {rows} x {columns} is larger than any file"));
+        return Err(format!("a shape of {row_count} x {column_count} is larger than any file"));
     }
-    if columns == 0 || columns > MAX_NPY_COLUMNS {
-        return Err(format!("it has {columns} columns; a table has from 1 to {MAX_NPY_COLUMNS}"));
+    if column_count == 0 || column_count > MAX_NPY_COLUMNS {
+        return Err(format!("it has {column_count} columns; a table has from 1 to {MAX_NPY_COLUMNS}"));
     }
     Ok(header)
 }

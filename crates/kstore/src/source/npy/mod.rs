@@ -78,8 +78,8 @@ impl NpyFile {
 
 impl TableFile for NpyFile {
     fn metadata(&self) -> FileMetadata<'_> {
-        let (schema, rows) = (&self.schema, self.header.row_count);
-        FileMetadata { format: NAME, schema, row_count: rows, file_bytes: self.file.length(), bytes_scanned: 0 }
+        let (schema, row_count) = (&self.schema, self.header.row_count);
+        FileMetadata { format: NAME, schema, row_count, file_bytes: self.file.length(), bytes_scanned: 0 }
     }
 
     fn cursor_bytes(&self, columns: &[usize]) -> usize {

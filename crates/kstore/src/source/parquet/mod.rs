@@ -264,11 +264,11 @@ fn check_magic_bytes(file: &SharedFile) -> Result<()> {
 
 impl TableFile for ParquetFile {
     fn metadata(&self) -> FileMetadata<'_> {
-        let (schema, rows, scanned_bytes) = (&self.layout.schema, self.row_count, self.scanned_bytes);
+        let (schema, row_count, scanned_bytes) = (&self.layout.schema, self.row_count, self.scanned_bytes);
         FileMetadata {
             format: NAME,
             schema,
-            row_count: rows,
+            row_count,
             file_bytes: self.file.length(),
             bytes_scanned: scanned_bytes,
         }
