@@ -96,12 +96,7 @@ impl Condition {
         if !is_quoted && value.contains(['=', '<', '>', '!']) {
             return Err(syntax_error("the value contains another operator (put a text with an operator in quotes)"));
         }
-        Ok(Self {
-            column: unquote(column).0.to_string(),
-            operator: *operator,
-            value: value.to_string(),
-            is_quoted,
-        })
+        Ok(Self { column: unquote(column).0.to_string(), operator: *operator, value: value.to_string(), is_quoted })
     }
 
     /// Returns the opposite condition. A row with a missing value satisfies neither of the two

@@ -68,8 +68,8 @@ impl std::fmt::Display for ColumnNote {
                 write!(f, "column {column} is left out: it counts the rows; name it in `features` to include it")
             }
             Self::RareWords { column, kept_count, word_count } => {
-                let word_count =
-                    word_count.map_or("more than could be counted".to_string(), |words| display::format_count(words as u64));
+                let word_count = word_count
+                    .map_or("more than could be counted".to_string(), |words| display::format_count(words as u64));
                 let kept = display::format_count(*kept_count as u64);
                 write!(
                     f,

@@ -272,13 +272,7 @@ impl NpzFile {
 impl TableFile for NpzFile {
     fn metadata(&self) -> FileMetadata<'_> {
         let (row_count, file_bytes, scanned_bytes) = (self.row_count, self.file.length(), self.scanned_bytes);
-        FileMetadata {
-            format: NAME,
-            schema: &self.schema,
-            row_count,
-            file_bytes,
-            bytes_scanned: scanned_bytes,
-        }
+        FileMetadata { format: NAME, schema: &self.schema, row_count, file_bytes, bytes_scanned: scanned_bytes }
     }
 
     /// Bytes of the row positions and labels, both as stored and as numbers, and of the entries: as

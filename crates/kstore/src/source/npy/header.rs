@@ -51,8 +51,9 @@ pub fn parse_header(bytes: &[u8]) -> Result<Header, String> {
     };
     let (row_count, column_count) = parse_shape(dictionary_value(text, "shape")?)?;
     let header = Header { element, row_count, column_count, data_offset, is_column_major };
-    let data_bytes =
-        (column_count as u64).checked_mul(element.bytes_per_value() as u64).and_then(|stride| stride.checked_mul(row_count));
+    let data_bytes = (column_count as u64)
+        .checked_mul(element.bytes_per_value() as u64)
+        .and_then(|stride| stride.checked_mul(row_count));
     if data_bytes.and_then(|size| size.checked_add(data_offset as u64)).is_none_or(|end| end > i64::MAX as u64) {
         return Err(format!("a shape of {row_count} x {column_count} is larger than any file"));
     }

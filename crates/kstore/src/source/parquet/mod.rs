@@ -265,13 +265,7 @@ fn check_magic_bytes(file: &SharedFile) -> Result<()> {
 impl TableFile for ParquetFile {
     fn metadata(&self) -> FileMetadata<'_> {
         let (schema, row_count, scanned_bytes) = (&self.layout.schema, self.row_count, self.scanned_bytes);
-        FileMetadata {
-            format: NAME,
-            schema,
-            row_count,
-            file_bytes: self.file.length(),
-            bytes_scanned: scanned_bytes,
-        }
+        FileMetadata { format: NAME, schema, row_count, file_bytes: self.file.length(), bytes_scanned: scanned_bytes }
     }
 
     /// Returns true if the type or the statistics of a column state that all its values are null.
