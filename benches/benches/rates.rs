@@ -135,7 +135,7 @@ fn slices(parts: &[&[f32]], threads: usize) -> f64 {
 fn mapped_npy(path: &Path, threads: usize) -> f64 {
     let file = NpyFile::open(path).unwrap();
     let map = file.map().unwrap();
-    let values = map.slice::<f32>(file.header().data_offset, file.header().rows as usize * FEATURES).unwrap();
+    let values = map.slice::<f32>(file.header().data_offset, file.header().row_count as usize * FEATURES).unwrap();
     slices(&values.chunks(BATCH * FEATURES).collect::<Vec<_>>(), threads)
 }
 

@@ -206,7 +206,7 @@ fn pack<T: Real>(block: MatRef<'_, T>, width: usize, out: &mut [T]) {
         let column = |c: usize| block.col(c).as_slice();
         let grouped_columns = block.ncols() / 4 * 4;
         for c in (0..grouped_columns).step_by(4) {
-            T::transpose([column(c), column(c + 1), column(c + 2), column(c + 3)], width, &mut out[c..]);
+            T::interleave_columns([column(c), column(c + 1), column(c + 2), column(c + 3)], width, &mut out[c..]);
         }
         for c in grouped_columns..block.ncols() {
             for (value, out) in column(c).iter().zip(out[c..].iter_mut().step_by(width)) {

@@ -4,7 +4,7 @@ use crate::object::{Object, store_error};
 use crate::{OPTIONS, block_on};
 use futures_util::TryStreamExt;
 use glob::{MatchOptions, Pattern};
-use kstore::source::remote::{RemoteObject, redacted};
+use kstore::source::remote::{RemoteObject, redact};
 use kstore::{Error, Result, source, source::unsupported};
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, path::Path};
 use std::{io, sync::Arc};
@@ -17,10 +17,10 @@ const MAX_ADDRESS_BYTES: usize = 8 << 10;
 const WILDCARDS: [char; 3] = ['*', '?', '['];
 
 /// Returns the objects of an address, sorted by name.
-pub(crate) fn find(address: &str) -> Result<Vec<RemoteObject>> {
-    let syntax_error = |expected: String| Error::Syntax { what: "the address", text: redacted(address), expected };
+pub(crate) fn find_objects(address: &str) -> Result<Vec<RemoteObject>> {
+    let syntax_error = |expected: String| Error::Syntax { what: "the address", text: redact(address), expected };
     if address.len() > MAX_ADDRESS_BYTES {
-        let (text, length) = (redacted(address).chars().take(80).collect(), address.len());
+        let (text, length) = (redact(address).chars().take(80).collect(), address.len());
         let expected = format!("it has {length} bytes; expected at most {MAX_ADDRESS_BYTES}");
         return Err(Error::Syntax { what: "the address", text, expected });
     }
@@ -32,18 +32,18 @@ pub(crate) fn find(address: &str) -> Result<Vec<RemoteObject>> {
     let (store, path) =
         open_store(&url).map_err(|error| syntax_error(format!("expected the address of a store: {error}")))?;
     let root = &address[..address.len() - path_length(address, &path)];
-    let io_error = |error: object_store::Error| Error::io("read", redacted(address))(store_error(address, error));
+    let io_error = |error: object_store::Error| Error::io("read", redact(address))(store_error(address, error));
     let has_pattern = prefix.len() < address.len();
     let metas = if !has_pattern && (is_web || !address.ends_with('/')) {
         let (store, path) = (Arc::clone(&store), path);
         vec![
             block_on(async move { store.head(&path).await })
-                .map_err(Error::io("read", redacted(address)))?
+                .map_err(Error::io("read", redact(address)))?
                 .map_err(io_error)?,
         ]
     } else {
         let objects =
-            list_objects(Arc::clone(&store), path).map_err(Error::io("read", redacted(address)))?.map_err(io_error)?;
+            list_objects(Arc::clone(&store), path).map_err(Error::io("read", redact(address)))?.map_err(io_error)?;
         unsupported::reject_lakehouse_paths(address.as_ref(), objects.iter().map(|meta| meta.location.as_ref()))?;
         let pattern = has_pattern.then(|| Pattern::new(&address[root.len()..])).transpose();
         let pattern = pattern.map_err(|error| syntax_error(format!("expected a valid pattern: {error}")))?;

@@ -41,7 +41,7 @@ use tokio::runtime::{Builder, Runtime};
 
 /// All kinds of stores that this crate supports.
 static STORE: Store =
-    Store { schemes: &["s3", "s3a", "gs", "az", "abfs", "abfss", "https", "http"], find: address::find };
+    Store { schemes: &["s3", "s3a", "gs", "az", "abfs", "abfss", "https", "http"], find: address::find_objects };
 
 /// Options of the caller; they override the environment.
 static OPTIONS: OnceLock<Vec<(String, String)>> = OnceLock::new();
@@ -51,7 +51,7 @@ static OPTIONS: OnceLock<Vec<(String, String)>> = OnceLock::new();
 /// # Errors
 /// [`kstore::Error::Register`] if another crate has registered the scheme `s3`.
 pub fn register() -> kstore::Result<()> {
-    register_with(Vec::new())
+    register_with_options(Vec::new())
 }
 
 /// Like [`register`], with options that override the environment, under the names of
@@ -59,7 +59,7 @@ pub fn register() -> kstore::Result<()> {
 ///
 /// # Errors
 /// The errors of [`register`].
-pub fn register_with(options: Vec<(String, String)>) -> kstore::Result<()> {
+pub fn register_with_options(options: Vec<(String, String)>) -> kstore::Result<()> {
     if OPTIONS.set(options).is_err() {
         return Ok(());
     }

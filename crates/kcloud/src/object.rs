@@ -2,7 +2,7 @@
 
 use crate::block_on;
 use futures_util::future::try_join_all;
-use kstore::source::remote::{self, redacted};
+use kstore::source::remote::{self, redact};
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, path::Path};
 use std::{io, ops::Range, sync::Arc};
 
@@ -66,7 +66,7 @@ impl remote::Object for Object {
         let requests = merge_ranges(ranges);
         let reads = try_join_all(requests.clone().into_iter().map(|request| self.clone().read_range(request)));
         let responses = block_on(reads)?.map_err(|error| store_error(&self.address, error))?;
-        let slice = |range: &Range<u64>| {
+        let range_bytes = |range: &Range<u64>| {
             let request_index = requests.partition_point(|request| request.start <= range.start).saturating_sub(1);
             let (request, bytes) = requests.get(request_index).zip(responses.get(request_index))?;
             let (start, end) = (range.start.checked_sub(request.start)?, range.end.checked_sub(request.start)?);
@@ -74,7 +74,7 @@ impl remote::Object for Object {
         };
         let short_read_error =
             || io::Error::new(io::ErrorKind::UnexpectedEof, "the store returned fewer bytes than requested");
-        ranges.iter().map(|range| slice(range).ok_or_else(short_read_error)).collect()
+        ranges.iter().map(|range| range_bytes(range).ok_or_else(short_read_error)).collect()
     }
 }
 
@@ -107,17 +107,17 @@ pub(crate) fn store_error(address: &str, error: object_store::Error) -> io::Erro
         _ => (io::ErrorKind::Other, "check the network, the region (AWS_REGION) and the endpoint (AWS_ENDPOINT_URL)"),
     };
     let message = mask_secrets(innermost_message(&error), address);
-    io::Error::new(kind, format!("{}: {message}; {remedy}", redacted(address)))
+    io::Error::new(kind, format!("{}: {message}; {remedy}", redact(address)))
 }
 
 /// Minimum length of a query value that may be a secret. Shorter values also occur in ordinary
 /// words.
 const MIN_SECRET_LENGTH: usize = 6;
 
-/// Removes the secrets of an address, which [`redacted`] hides, from the message of a store.
+/// Removes the secrets of an address, which [`redact`] hides, from the message of a store.
 fn mask_secrets(message: String, address: &str) -> String {
-    let Some((_, rest)) = address.split_once("://") else { return message };
-    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let Some((_, location)) = address.split_once("://") else { return message };
+    let (path, query) = location.split_once('?').unwrap_or((location, ""));
     let password = path.split('/').next().and_then(|host| host.rsplit_once('@')).map(|(password, _)| password);
     let values = query
         .split('&')

@@ -24,7 +24,8 @@ fn server() -> &'static Server {
             ("aws_skip_signature", "true"),
             ("allow_http", "true"),
         ];
-        kcloud::register_with(options.map(|(name, value)| (name.to_string(), value.to_string())).to_vec()).unwrap();
+        kcloud::register_with_options(options.map(|(name, value)| (name.to_string(), value.to_string())).to_vec())
+            .unwrap();
         server
     })
 }

@@ -37,7 +37,7 @@ pub(crate) fn report_columns(
     if progress.verbosity() == Verbosity::Verbose {
         column_table(&feature_labels, &excluded).to_string().lines().for_each(|line| progress.detail(line));
     } else if progress.verbosity() != Verbosity::Quiet {
-        let feature_count = selected.sparse().map_or(selected.shape().inputs, |shape| shape.width);
+        let feature_count = selected.sparse_shape().map_or(selected.shape().inputs, |shape| shape.column_count);
         progress.note(&summary_line(&feature_labels, feature_count, &excluded));
     }
     for (name, why) in suspicious_columns(selection, selected, &features) {
@@ -50,8 +50,8 @@ pub(crate) fn report_columns(
 /// encoding: `city (12 values)`.
 fn describe_features(selected: &SelectedTable, features: &[String]) -> Vec<String> {
     let Some(encoding) = selected.encoding() else { return features.to_vec() };
-    let labels = encoding.columns().iter().map(|column| match (&column.code, column.missing) {
-        (Code::Number, false) => column.name.clone(),
+    let labels = encoding.columns().iter().map(|column| match (&column.encoding, column.has_indicator) {
+        (ColumnEncoding::Number, false) => column.name.clone(),
         _ => format!("{} ({column})", column.name),
     });
     labels.collect()

@@ -142,9 +142,9 @@ fn select_columns(args: &ConvertArgs) -> Result<(SelectedTable, usize)> {
     features.retain(|name| !excluded.contains(name));
     let keep = [&features[..], &targets].concat();
     reject_unsupported(&table, &keep, args)?;
-    let kept_complete = !matches!(select.missing, None | Some(Missing::Mean));
+    let requires_kept_values = !matches!(select.missing, None | Some(Missing::Mean));
     let selection =
-        Selection { keep, without_features: true, kept_complete, ..open::selection(select, &[], Vec::new()) };
+        Selection { keep, without_features: true, requires_kept_values, ..open::selection(select, &[], Vec::new()) };
     Ok((table.select(&selection)?, features.len()))
 }
 

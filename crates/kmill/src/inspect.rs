@@ -215,7 +215,7 @@ pub(crate) fn inspect_table<P: AsRef<Path>>(
     Ok(TableReport {
         format: table.format(),
         files: table.files().map(PathBuf::from).collect(),
-        bytes: table.bytes(),
+        bytes: table.file_bytes(),
         rows: table.stored_rows(),
         columns: report.collect(),
     })
@@ -346,7 +346,11 @@ impl fmt::Display for ModelReport {
         }));
         let features = match metadata.sparse_shape() {
             Some(shape) => {
-                format!("{}, at most {} per row", format_count(shape.width as u64), format_count(shape.longest as u64))
+                format!(
+                    "{}, at most {} per row",
+                    format_count(shape.column_count as u64),
+                    format_count(shape.max_row_entries as u64)
+                )
             }
             None => format!("{}: {}", metadata.features.len(), shorten(&metadata.features)),
         };

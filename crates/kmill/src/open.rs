@@ -16,7 +16,7 @@ pub(crate) fn table(paths: &[PathBuf], text: &TextOptions, target: &[String]) ->
             Ok((table, vec![kstore::source::TARGET_COLUMN.to_string()]))
         }
         names => {
-            let names = table.names(names);
+            let names = table.join_names(names);
             Ok((table, names))
         }
     }

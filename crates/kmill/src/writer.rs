@@ -63,7 +63,7 @@ impl TableWriter {
 
     /// Returns the bytes of memory that the writer uses between batches.
     pub(crate) fn footprint(&self) -> usize {
-        self.table_sink.footprint() + self.target_sink.as_ref().map_or(0, |target| target.footprint())
+        self.table_sink.memory_bytes() + self.target_sink.as_ref().map_or(0, |target| target.memory_bytes())
     }
 
     /// Completes the files, renames each to its final name, and returns the paths. Fails with

@@ -6,7 +6,7 @@ use faer::prelude::*;
 use faer::{Mat, MatRef};
 use kapprox::map::column_slice;
 use kapprox::{FeatureMap, Real};
-use kstore::checkpoint::{Arrays, Persist, Stored};
+use kstore::checkpoint::{Arrays, Persist, StoredArrays};
 use kstore::{Merge, Reduction, RowBlock, Workers};
 
 /// Rows whose residuals are updated together: 2 KiB of residuals stay in L1 while the columns of
@@ -178,7 +178,7 @@ impl Persist for CertificateState {
         out.put("negative", &self.negative_sums);
     }
 
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+    fn load(&mut self, from: &mut StoredArrays<'_>) -> kstore::Result<()> {
         let mut scalars = [0.0; 4];
         from.fill("scalars", &mut scalars)?;
         [self.weight_sum, self.trace, self.max_residual, self.epsilon] = scalars;

@@ -7,7 +7,7 @@ use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
 use kapprox::Real;
 use kapprox::gram::{self, Panels};
-use kstore::checkpoint::{Arrays, Persist, Stored};
+use kstore::checkpoint::{Arrays, Persist, StoredArrays};
 use kstore::{Merge, Workers};
 use std::borrow::Cow;
 
@@ -257,17 +257,17 @@ kstore::persist!(FoldGram {
 
 impl Persist for GramState {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.one("epsilon", self.epsilon);
+        out.put_number("epsilon", self.epsilon);
         for (i, fold) in self.folds.iter().enumerate() {
-            out.within(&i.to_string(), |out| fold.save(out));
+            out.put_part(&i.to_string(), |out| fold.save(out));
         }
     }
 
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        self.epsilon = from.one("epsilon")?;
+    fn load(&mut self, from: &mut StoredArrays<'_>) -> kstore::Result<()> {
+        self.epsilon = from.read_number("epsilon")?;
         self.precision = if self.epsilon > f64::EPSILON { "f32" } else { "f64" };
         for (i, fold) in self.folds.iter_mut().enumerate() {
-            from.within(&i.to_string(), |from| fold.load(from))?;
+            from.read_part(&i.to_string(), |from| fold.load(from))?;
         }
         Ok(())
     }

@@ -26,7 +26,7 @@ struct TrackedFiles {
     outputs_stopped: bool,
 }
 
-fn with_files<R>(change: impl FnOnce(&mut TrackedFiles) -> R) -> R {
+fn with_tracked_files<R>(change: impl FnOnce(&mut TrackedFiles) -> R) -> R {
     change(&mut TRACKED_FILES.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
@@ -48,43 +48,43 @@ pub fn remove_temporaries() {
 
 /// Starts to record committed outputs, for [`committed_outputs`].
 pub fn watch_outputs() {
-    with_files(|files| files.committed_outputs = Some(Vec::new()));
+    with_tracked_files(|files| files.committed_outputs = Some(Vec::new()));
 }
 
 /// Returns the outputs committed since [`watch_outputs`], in this order; checkpoint files are not
 /// outputs.
 pub fn committed_outputs() -> Vec<PathBuf> {
-    with_files(|files| files.committed_outputs.clone().unwrap_or_default())
+    with_tracked_files(|files| files.committed_outputs.clone().unwrap_or_default())
 }
 
 /// Makes every [`AtomicFile::commit`] of an output fail with [`Error::Interrupted`] from now on;
 /// checkpoint files are still written.
 pub fn stop_outputs() {
-    with_files(|files| files.outputs_stopped = true);
+    with_tracked_files(|files| files.outputs_stopped = true);
 }
 
-const PREFIX: &str = ".kmill-";
-const SUFFIX: &str = ".tmp";
+const TEMPORARY_PREFIX: &str = ".kmill-";
+const TEMPORARY_SUFFIX: &str = ".tmp";
 
 /// Number of random letters and digits between prefix and suffix.
 const RANDOM_CHARS: usize = 6;
 
 /// Returns true for the name of a temporary file, which a killed process may leave.
 pub(crate) fn is_temporary(name: &str) -> bool {
-    let random_part = name.strip_prefix(PREFIX).and_then(|name| name.strip_suffix(SUFFIX));
+    let random_part = name.strip_prefix(TEMPORARY_PREFIX).and_then(|name| name.strip_suffix(TEMPORARY_SUFFIX));
     random_part
         .is_some_and(|random| random.len() == RANDOM_CHARS && random.bytes().all(|byte| byte.is_ascii_alphanumeric()))
 }
 
 /// Size of the write buffer, in bytes.
-pub const BUFFER_BYTES: usize = 256 << 10;
+pub const WRITE_BUFFER_BYTES: usize = 256 << 10;
 
 /// A file being written that appears at its destination on [`AtomicFile::commit`].
 #[derive(Debug)]
 pub struct AtomicFile {
     // an `Option`, so that `commit` can move it out although the type implements `Drop`
     writer: Option<BufWriter<NamedTempFile>>,
-    temporary: PathBuf,
+    temporary_path: PathBuf,
     destination: PathBuf,
     /// False for a checkpoint file.
     is_output: bool,
@@ -120,16 +120,16 @@ impl AtomicFile {
         let destination = Self::destination(path)?;
         let folder = parent_folder(&destination);
         // created and registered under one lock, so that `remove_temporaries` misses no file
-        let file = with_files(|files| {
+        let file = with_tracked_files(|files| {
             let file = temporary_builder().tempfile_in(folder)?;
             files.temporary_paths.insert(file.path().to_path_buf());
             Ok(file)
         });
         let file = file.map_err(Error::io("create", path))?;
-        let temporary = file.path().to_path_buf();
+        let temporary_path = file.path().to_path_buf();
         inherit_ownership(&destination, file.as_file()).map_err(Error::io("create", path))?;
-        let writer = Some(BufWriter::with_capacity(BUFFER_BYTES, file));
-        Ok(Self { writer, temporary, destination, is_output: true })
+        let writer = Some(BufWriter::with_capacity(WRITE_BUFFER_BYTES, file));
+        Ok(Self { writer, temporary_path, destination, is_output: true })
     }
 
     /// Starts a checkpoint file: like [`AtomicFile::create`], but it is also written after
@@ -159,7 +159,7 @@ impl AtomicFile {
         file.as_file().sync_all().map_err(io_error)?;
         // under the lock, so that renaming and recording are one step for `stop_outputs` and
         // `committed_outputs`
-        with_files(|files| {
+        with_tracked_files(|files| {
             if files.outputs_stopped && self.is_output {
                 return Err(Error::Interrupted);
             }
@@ -189,7 +189,7 @@ impl Drop for AtomicFile {
     fn drop(&mut self) {
         // closes and removes the temporary file, unless it was renamed
         drop(self.writer.take().map(BufWriter::into_parts));
-        with_files(|files| files.temporary_paths.remove(&self.temporary));
+        with_tracked_files(|files| files.temporary_paths.remove(&self.temporary_path));
     }
 }
 
@@ -292,7 +292,7 @@ fn check_writable(folder: &Path, path: &Path) -> Result<()> {
 /// Returns a builder of temporary files whose names [`is_temporary`] recognises.
 pub(crate) fn temporary_builder() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
-    builder.prefix(PREFIX).rand_bytes(RANDOM_CHARS).suffix(SUFFIX);
+    builder.prefix(TEMPORARY_PREFIX).rand_bytes(RANDOM_CHARS).suffix(TEMPORARY_SUFFIX);
     // temporary files are private by default; this one becomes an ordinary file with the mode that
     // the umask gives
     #[cfg(unix)]

@@ -22,8 +22,8 @@ impl Digest {
     /// Returns the text after the digest at its beginning; `None` if the text does not begin with a
     /// digest.
     pub(crate) fn strip_digest(text: &str) -> Option<&str> {
-        let (digest, rest) = text.split_at_checked(16)?;
-        digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')).then_some(rest)
+        let (digest, suffix) = text.split_at_checked(16)?;
+        digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')).then_some(suffix)
     }
 
     /// Returns the digest of `bytes`.

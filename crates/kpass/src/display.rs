@@ -11,8 +11,8 @@ const MAX_PLAIN_LENGTH: usize = 20;
 /// imitate a new line, are escaped.
 ///
 /// ```
-/// assert_eq!(kpass::display::line("a\u{1b}[31m\nb"), "a\\u{1b}[31m\\nb");
-/// assert_eq!(kpass::display::line("größe"), "größe");
+/// assert_eq!(kpass::display::escape_line("a\u{1b}[31m\nb"), "a\\u{1b}[31m\\nb");
+/// assert_eq!(kpass::display::escape_line("größe"), "größe");
 /// ```
 pub fn escape_line(text: &str) -> Cow<'_, str> {
     escape_controls(text, |_| false, |letter| letter.escape_default().to_string())
@@ -61,7 +61,7 @@ pub fn json_error(error: &serde_json::Error) -> &'static str {
     }
 }
 
-/// Returns the path as one line of text, see [`line()`].
+/// Returns the path as one line of text, see [`escape_line`].
 pub fn escape_path(path: &Path) -> String {
     escape_line(&path.to_string_lossy()).into_owned()
 }
@@ -91,7 +91,7 @@ pub fn lossy_paths<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S:
     serializer.collect_seq(paths.iter().map(|path| path.to_string_lossy()))
 }
 
-/// Returns the text with escaped control characters, as [`line()`] does, except for line ends.
+/// Returns the text with escaped control characters, as [`escape_line`] does, except for line ends.
 pub fn escape_lines(text: &str) -> Cow<'_, str> {
     escape_controls(text, |letter| letter == '\n', |letter| letter.escape_default().to_string())
 }
@@ -119,16 +119,16 @@ fn is_control(character: char) -> bool {
         || matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-const MAX_CHARS: usize = 60;
+const MAX_TRUNCATED_CHARS: usize = 60;
 
 /// Truncates a long text.
 ///
 /// ```
-/// assert_eq!(kpass::display::truncated("ten"), "ten");
-/// assert!(kpass::display::truncated(&"9".repeat(300)).ends_with("99…"));
+/// assert_eq!(kpass::display::truncate("ten"), "ten");
+/// assert!(kpass::display::truncate(&"9".repeat(300)).ends_with("99…"));
 /// ```
 pub fn truncate(text: &str) -> Cow<'_, str> {
-    match text.char_indices().nth(MAX_CHARS) {
+    match text.char_indices().nth(MAX_TRUNCATED_CHARS) {
         None => Cow::Borrowed(text),
         Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
     }
@@ -142,6 +142,6 @@ pub fn truncate(text: &str) -> Cow<'_, str> {
 /// assert_eq!(kpass::display::format_number(-1e300), "-1e300");
 /// ```
 pub fn format_number(value: f64) -> String {
-    let plain = value.to_string();
-    if plain.len() <= MAX_PLAIN_LENGTH { plain } else { format!("{value:e}") }
+    let plain_notation = value.to_string();
+    if plain_notation.len() <= MAX_PLAIN_LENGTH { plain_notation } else { format!("{value:e}") }
 }

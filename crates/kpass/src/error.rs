@@ -14,16 +14,16 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[expect(missing_docs, reason = "the message of a variant says what its fields are")]
 pub enum Error {
     /// A file that does not exist, or a glob without a match.
-    #[error("no such file: {path}{}", or_else(hint, "; check the path"), path = path.display())]
+    #[error("no such file: {path}{}", hint_or_default(hint, "; check the path"), path = path.display())]
     NotFound { path: PathBuf, hint: String },
     /// An error of the operating system.
-    #[error("cannot {action} {path}: {}; {}", crate::system_error::plain(source).0, crate::system_error::plain(source).1, path = path.display())]
+    #[error("cannot {action} {path}: {}; {}", crate::system_error::cause_and_remedy(source).0, crate::system_error::cause_and_remedy(source).1, path = path.display())]
     Io { action: &'static str, path: PathBuf, source: std::io::Error },
     /// A path that a file must not replace, or at which no file can be created.
     #[error("{path} cannot be written: {why}; {remedy}", path = path.display())]
     Output { path: PathBuf, why: String, remedy: &'static str },
     /// A file that is damaged or does not have the expected format.
-    #[error("{path} cannot be read as {format}: {}{}", crate::display::collapse_whitespace(detail), repair(detail), path = path.display())]
+    #[error("{path} cannot be read as {format}: {}{}", crate::display::collapse_whitespace(detail), repair_advice(detail), path = path.display())]
     Malformed { path: PathBuf, format: &'static str, detail: String },
     /// A pipe, a device or a folder instead of a file.
     #[error("{path} is not a regular file; kmill reads a table several times and from any offset: save it as a file, or pass it on standard input, whose name is -", path = path.display())]
@@ -41,12 +41,12 @@ pub enum Error {
     #[error("column {column:?} of {path} holds {got}, but {expected}", path = path.display())]
     WrongType { path: PathBuf, column: String, got: String, expected: String },
     /// A missing, NaN or infinite value.
-    #[error("{path}: {place}, column {column:?} is {value}; {remedy}", path = path.display(), place = place(*row, *line))]
+    #[error("{path}: {position}, column {column:?} is {value}; {remedy}", path = path.display(), position = row_position(*row, *line))]
     BadValue { path: PathBuf, row: u64, line: Option<u64>, column: String, value: String, remedy: &'static str },
     /// A row whose texts exceed the budget.
-    #[error("{path}: row {row} (counted from 0), column {column:?} raises the size of the row's texts to {bytes}, but the budget has room for {room}; exclude the column or raise `memory` to {needed}",
-        path = path.display(), bytes = crate::display::format_bytes(*bytes), room = crate::display::format_bytes(*room), needed = crate::display::format_bytes_up(*needed))]
-    LargeRow { path: PathBuf, row: u64, column: String, bytes: usize, room: usize, needed: usize },
+    #[error("{path}: row {row} (counted from 0), column {column:?} raises the size of the row's texts to {bytes}, but the budget has room for {available}; exclude the column or raise `memory` to {needed}",
+        path = path.display(), bytes = crate::display::format_bytes(*bytes), available = crate::display::format_bytes(*available), needed = crate::display::format_bytes_up(*needed))]
+    LargeRow { path: PathBuf, row: u64, column: String, bytes: usize, available: usize, needed: usize },
     /// A list whose length differs from the lists of the other rows.
     #[error("{path}: row {row} (counted from 0), list column {column:?} has {got} instead of {expected} values; {remedy}", path = path.display())]
     ListLength { path: PathBuf, row: u64, column: String, expected: usize, got: usize, remedy: &'static str },
@@ -89,11 +89,11 @@ pub enum Error {
     },
     /// A cache larger than the remaining space for caches.
     #[error("a cache in {folder} needs {needed}, but only {left} of the scratch limit is left; raise the limit or run without a scratch folder",
-        folder = folder.display(), needed = size(*needed), left = size(*left))]
+        folder = folder.display(), needed = format_u64_bytes(*needed), left = format_u64_bytes(*left))]
     OverScratch { folder: PathBuf, needed: u64, left: u64 },
     /// A full disk of the scratch folder.
     #[error("the disk of {folder} is full: a cache there needs {needed}{free}; free some space or choose another `scratch` folder",
-        folder = folder.display(), needed = size(*needed), free = free.map_or(String::new(), |free| format!(", {} are free", size(free))))]
+        folder = folder.display(), needed = format_u64_bytes(*needed), free = free.map_or(String::new(), |free| format!(", {} are free", format_u64_bytes(free))))]
     ScratchFull { folder: PathBuf, needed: u64, free: Option<u64> },
     /// A file that changed since it was opened.
     #[error("{path} changed while it was read: {change}; run again when no other process writes to it", path = path.display())]
@@ -148,7 +148,7 @@ impl Error {
     /// Returns the value of a file operation, or `None` if the file does not exist; other errors as
     /// [`Error::io`].
     #[doc(hidden)]
-    pub fn unless_absent<V>(result: std::io::Result<V>, action: &'static str, path: &Path) -> Result<Option<V>> {
+    pub fn none_if_absent<V>(result: std::io::Result<V>, action: &'static str, path: &Path) -> Result<Option<V>> {
         match result {
             Ok(value) => Ok(Some(value)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -171,8 +171,8 @@ impl Error {
         )
     }
 
-    /// Corrects an error of a stage whose budget was reduced by `bytes` that another part uses. The
-    /// message then names the whole budget, and the budget that both need.
+    /// Corrects an error of a stage whose budget was reduced by `reserved_bytes` that another part
+    /// uses. The message then names the whole budget, and the budget that both need.
     #[doc(hidden)]
     #[must_use]
     pub fn with_reserved(mut self, reserved_bytes: usize) -> Self {
@@ -187,12 +187,12 @@ impl Error {
     }
 }
 
-fn size(bytes: u64) -> String {
+fn format_u64_bytes(bytes: u64) -> String {
     crate::display::format_bytes(usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
 /// Returns the position of a row in words, which say that rows are counted from 0.
-fn place(row: u64, line: Option<u64>) -> String {
+fn row_position(row: u64, line: Option<u64>) -> String {
     let line = line.map_or(String::new(), |line| format!(", line {line}"));
     format!("row {row} (counted from 0){line}")
 }
@@ -213,16 +213,16 @@ pub struct BadLine {
 impl std::fmt::Display for BadLine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let column = self.column.as_ref().map_or(String::new(), |column| format!(", column {column:?}"));
-        let (path, position) = (self.path.display(), place(self.row, Some(self.line)));
+        let (path, position) = (self.path.display(), row_position(self.row, Some(self.line)));
         write!(f, "{path}: {position}{column}: expected {}, found {}; {}", self.expected, self.found, self.remedy)
     }
 }
 
-fn or_else<'a>(hint: &'a str, default_hint: &'a str) -> &'a str {
+fn hint_or_default<'a>(hint: &'a str, default_hint: &'a str) -> &'a str {
     if hint.is_empty() { default_hint } else { hint }
 }
 
 /// Returns advice on a damaged file; empty if `detail` contains some already.
-fn repair(detail: &str) -> &'static str {
+fn repair_advice(detail: &str) -> &'static str {
     if detail.contains("; ") { "" } else { "; copy it again, or write it anew" }
 }

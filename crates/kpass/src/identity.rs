@@ -19,15 +19,15 @@ pub const STDIN: &str = "-";
 
 /// Returns the scheme of a URL; `None` for a path.
 pub fn url_scheme(path: &Path) -> Option<&str> {
-    let (scheme, rest) = path.to_str()?.split_once("://")?;
+    let (scheme, location) = path.to_str()?.split_once("://")?;
     let is_scheme = scheme.len() > 1 && scheme.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-    (is_scheme && !rest.is_empty()).then_some(scheme)
+    (is_scheme && !location.is_empty()).then_some(scheme)
 }
 
 /// Properties that distinguish a file from others, and from itself before a change: length, time of
-/// the last change, place on the file system, and a digest of its first 4 KiB and last 64 KiB.
+/// the last change, device and inode number, and a digest of its first 4 KiB and last 64 KiB.
 ///
-/// Different runs compare the digest. Within a run, length, time and place are compared, which
+/// Different runs compare the digest. Within a run, the other properties are compared, which
 /// costs one system call and reads no data.
 #[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,12 +55,13 @@ pub struct Identity {
 pub fn regular_metadata(path: &Path) -> Result<Metadata> {
     let metadata = std::fs::metadata(path).map_err(Error::io("read", path))?;
     /// `PROC_SUPER_MAGIC`, `DEBUGFS_MAGIC` and `TRACEFS_MAGIC` of Linux.
-    const MADE_UP: [u64; 3] = [0x9fa0, 0x6462_6720, 0x7472_6163];
+    const PSEUDO_FILE_SYSTEMS: [u64; 3] = [0x9fa0, 0x6462_6720, 0x7472_6163];
     #[cfg(target_os = "linux")]
-    let made_up = rustix::fs::statfs(path).is_ok_and(|system| MADE_UP.contains(&(system.f_type as u64)));
+    let is_pseudo_file =
+        rustix::fs::statfs(path).is_ok_and(|system| PSEUDO_FILE_SYSTEMS.contains(&(system.f_type as u64)));
     #[cfg(not(target_os = "linux"))]
-    let made_up = MADE_UP.is_empty();
-    match metadata.is_file() && !made_up {
+    let is_pseudo_file = PSEUDO_FILE_SYSTEMS.is_empty();
+    match metadata.is_file() && !is_pseudo_file {
         true => Ok(metadata),
         false => Err(Error::NotAFile { path: path.to_path_buf() }),
     }
@@ -88,14 +89,14 @@ impl Identity {
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotAFile`] and [`Error::Io`].
-    pub fn of(path: &Path) -> Result<Self> {
+    pub fn of_file(path: &Path) -> Result<Self> {
         let io_error = |error| Error::io("read", path)(error);
         regular_metadata(path)?;
         let file = File::open(path).map_err(io_error)?;
         let metadata = file.metadata().map_err(io_error)?;
         Ok(Self {
             modified: modified_nanoseconds(&metadata),
-            file_id: place(&metadata),
+            file_id: file_id(&metadata),
             ..Self::of_content(path, &file)?
         })
     }
@@ -135,18 +136,18 @@ impl Identity {
             return Ok(());
         }
         let change_error = |change: String| Err(Error::FileChanged { path: self.path.clone(), change });
-        let Some(metadata) = Error::unless_absent(std::fs::metadata(&self.path), "read", &self.path)? else {
+        let Some(metadata) = Error::none_if_absent(std::fs::metadata(&self.path), "read", &self.path)? else {
             return change_error("it was removed".to_string());
         };
         let current = Self { length: metadata.len(), modified: modified_nanoseconds(&metadata), ..self.clone() };
         if let Some(change) = self.difference(&current) {
             return change_error(change);
         }
-        if self.file_id != place(&metadata) { change_error("another file replaced it".to_string()) } else { Ok(()) }
+        if self.file_id != file_id(&metadata) { change_error("another file replaced it".to_string()) } else { Ok(()) }
     }
 
-    /// Returns the difference between this identity and the current one of the file, without the
-    /// place.
+    /// Returns the difference between this identity and the current one of the file, without
+    /// device and inode number.
     pub(crate) fn difference(&self, current: &Self) -> Option<String> {
         if self.length != current.length {
             return Some(format!("it had {} bytes and has {}", self.length, current.length));
@@ -164,13 +165,13 @@ fn modified_nanoseconds(metadata: &Metadata) -> u64 {
 }
 
 #[cfg(unix)]
-fn place(metadata: &Metadata) -> (u64, u64) {
+fn file_id(metadata: &Metadata) -> (u64, u64) {
     use std::os::unix::fs::MetadataExt;
     (metadata.dev(), metadata.ino())
 }
 
 #[cfg(not(unix))]
-fn place(_: &Metadata) -> (u64, u64) {
+fn file_id(_: &Metadata) -> (u64, u64) {
     (0, 0)
 }
 
@@ -190,9 +191,9 @@ mod tests {
         };
         let content = vec![7u8; 300_000];
         put(&content, old);
-        let identity = Identity::of(&path).unwrap();
+        let identity = Identity::of_file(&path).unwrap();
         identity.check_unchanged().unwrap();
-        assert_eq!(identity.difference(&Identity::of(&path).unwrap()), None);
+        assert_eq!(identity.difference(&Identity::of_file(&path).unwrap()), None);
         let expect_change = |change: &str| {
             let error = identity.check_unchanged().unwrap_err();
             assert!(matches!(&error, Error::FileChanged { .. }) && error.to_string().contains(change), "{error}");
@@ -206,7 +207,7 @@ mod tests {
             let mut other = content.clone();
             other[offset] = 8;
             put(&other, old);
-            assert_eq!(identity.difference(&Identity::of(&path).unwrap()).is_some(), is_detected, "{offset}");
+            assert_eq!(identity.difference(&Identity::of_file(&path).unwrap()).is_some(), is_detected, "{offset}");
         }
         let other = folder.path().join("b");
         put(&content, old);
@@ -225,7 +226,7 @@ mod tests {
             let path = folder.path().join(length.to_string());
             let bytes: Vec<u8> = (0..length).map(|i| (i % 251) as u8).collect();
             std::fs::write(&path, &bytes).unwrap();
-            let identity = Identity::of(&path).unwrap();
+            let identity = Identity::of_file(&path).unwrap();
             let ends = if length <= 69_632 { bytes } else { [&bytes[..4096], &bytes[bytes.len() - 65_536..]].concat() };
             assert_eq!((identity.length, identity.digest), (length, Digest::hex_of(&ends)));
         }

@@ -127,7 +127,7 @@ impl KeptColumn {
         Self { values, validity: None }
     }
 
-    /// Returns a column of these values. A value is missing if its entry in `valid` is false.
+    /// Returns a column of these values. A value is missing if its entry in `validity` is false.
     pub fn with_validity(values: KeptValues, validity: Vec<bool>) -> Self {
         Self { values, validity: validity.contains(&false).then_some(validity) }
     }

@@ -82,7 +82,7 @@ impl Stream {
         Self(mix(b ^ round.wrapping_add(1).wrapping_mul(0xD1B5_4A32_D192_ED03)))
     }
 
-    /// Returns 64 uniform bits for row `row`.
+    /// Returns 64 uniform bits for a counter, such as a row number.
     #[inline(always)]
     pub fn word(&self, counter: u64) -> u64 {
         mix(self.0 ^ mix(counter.wrapping_add(1).wrapping_mul(WEYL)))

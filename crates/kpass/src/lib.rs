@@ -5,7 +5,7 @@
 //!
 //! * **what are the rows?** A [`RowSource`] returns [`RowBlock`]s of numbers for any range of
 //!   stored rows;
-//! * **how are they folded?** A [`Pass`] computes a partial result for each segment (a fixed range
+//! * **how are they reduced?** A [`Pass`] computes a partial result for each segment (a fixed range
 //!   of rows) on parallel lanes (worker threads), and merges these results in row order. The result
 //!   therefore has the same bits on any number of threads;
 //! * **what does it cost?** Every consumer states its [`Footprint`], and a [`MemoryPlan`] adds them

@@ -17,7 +17,7 @@ use std::{ops::Range, sync::Arc};
 ///     .with_row_numbers(vec![7, 9])?;
 /// let mut buf = RowBuf::new(10);
 /// assert!(rows.open(0..2)?.next(&mut buf)?);
-/// assert_eq!((buf.rows, buf.y), (vec![7, 9], vec![5.0, 6.0]));
+/// assert_eq!((buf.row_numbers, buf.y), (vec![7, 9], vec![5.0, 6.0]));
 /// # Ok::<(), kpass::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -67,13 +67,13 @@ impl<T: Float> MemoryRows<T> {
 
     /// Adds a class column.
     pub fn with_classes(mut self, codes: Vec<u32>, labels: Arc<Vec<Label>>) -> Result<Self> {
-        self.classes = Some((self.checked_codes(codes, &labels)?, labels));
+        self.classes = Some((self.check_codes(codes, &labels)?, labels));
         Ok(self)
     }
 
-    /// Adds a fold column.
+    /// Adds a group column, which defines folds or ranking groups.
     pub fn with_groups(mut self, codes: Vec<u32>, labels: Arc<Vec<Label>>) -> Result<Self> {
-        self.groups = Some((self.checked_codes(codes, &labels)?, labels));
+        self.groups = Some((self.check_codes(codes, &labels)?, labels));
         Ok(self)
     }
 
@@ -134,7 +134,7 @@ impl<T: Float> MemoryRows<T> {
         self.classes.as_ref().map(|(codes, _)| &codes[..])
     }
 
-    /// Returns the fold codes of the rows, if there is a fold column.
+    /// Returns the group codes of the rows, if there is a group column.
     pub fn group_codes(&self) -> Option<&[u32]> {
         self.groups.as_ref().map(|(codes, _)| &codes[..])
     }
@@ -150,7 +150,7 @@ impl<T: Float> MemoryRows<T> {
             + code_bytes(&self.groups)
     }
 
-    fn checked_codes(&self, codes: Vec<u32>, labels: &[Label]) -> Result<Vec<u32>> {
+    fn check_codes(&self, codes: Vec<u32>, labels: &[Label]) -> Result<Vec<u32>> {
         if codes.len() != self.n {
             return Err(shape_error(format!("{} codes for {} rows", codes.len(), self.n)));
         }
@@ -173,7 +173,7 @@ impl<T: Float> RowSource<T> for MemoryRows<T> {
 
     fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
         let end = segment.end.min(self.n as u64) as usize;
-        Ok(Box::new(MemoryCursor { source: self, remaining: (segment.start as usize).min(end)..end }))
+        Ok(Box::new(MemoryCursor { source: self, remaining_rows: (segment.start as usize).min(end)..end }))
     }
 
     fn footprint(&self) -> Footprint {
@@ -183,13 +183,14 @@ impl<T: Float> RowSource<T> for MemoryRows<T> {
 
 struct MemoryCursor<'a, T> {
     source: &'a MemoryRows<T>,
-    remaining: Range<usize>,
+    remaining_rows: Range<usize>,
 }
 
 impl<T: Float> RowCursor<T> for MemoryCursor<'_, T> {
     fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
-        let positions = self.remaining.start..self.remaining.end.min(self.remaining.start + buf.capacity);
-        self.remaining.start = positions.end;
+        let positions =
+            self.remaining_rows.start..self.remaining_rows.end.min(self.remaining_rows.start + buf.capacity);
+        self.remaining_rows.start = positions.end;
         buf.clear();
         let source = self.source;
         match &source.row_numbers {

@@ -17,7 +17,7 @@ pub fn list_columns(names: &[impl AsRef<str>], name: &str) -> Vec<usize> {
 
 /// Returns the positions of `name=…`, the inputs of a categorical column; empty if there are none.
 pub fn category_columns(names: &[impl AsRef<str>], name: &str) -> Vec<usize> {
-    positions_where(names, |column| column.strip_prefix(name).is_some_and(|rest| rest.starts_with('=')))
+    positions_where(names, |column| column.strip_prefix(name).is_some_and(|suffix| suffix.starts_with('=')))
 }
 
 fn positions_where(names: &[impl AsRef<str>], is_match: impl Fn(&str) -> bool) -> Vec<usize> {

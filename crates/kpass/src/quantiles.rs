@@ -42,22 +42,22 @@ pub(crate) fn identity_knots() -> impl Iterator<Item = f64> {
 }
 
 /// Returns the knots of at least one ascending value, each with its weight.
-pub(crate) fn knots(ascending: &[(f64, f64)]) -> impl Iterator<Item = f64> {
-    let total_weight = ascending.iter().map(|(_, weight)| weight).sum::<f64>();
+pub(crate) fn knots(sorted_values: &[(f64, f64)]) -> impl Iterator<Item = f64> {
+    let total_weight = sorted_values.iter().map(|(_, weight)| weight).sum::<f64>();
     (0..KNOTS_PER_INPUT)
-        .map(move |k| quantile(ascending, (2 * k + 1) as f64 * total_weight, (2 * KNOTS_PER_INPUT) as f64, false))
+        .map(move |k| quantile(sorted_values, (2 * k + 1) as f64 * total_weight, (2 * KNOTS_PER_INPUT) as f64, false))
 }
 
 /// Returns the first of the ascending values at which `scale` times the sum of the weights up to
 /// this value exceeds `bound` or, if `inclusive` is true, reaches it. Returns 0 if there are no
 /// values.
-pub(crate) fn quantile(ascending: &[(f64, f64)], bound: f64, scale: f64, inclusive: bool) -> f64 {
+pub(crate) fn quantile(sorted_values: &[(f64, f64)], bound: f64, scale: f64, inclusive: bool) -> f64 {
     let mut sum = 0.0;
     let reaches_bound = |(_, weight): &&(f64, f64)| {
         sum += weight;
         sum * scale > bound || inclusive && sum * scale == bound
     };
-    ascending.iter().find(reaches_bound).or(ascending.last()).map_or(0.0, |(value, _)| *value)
+    sorted_values.iter().find(reaches_bound).or(sorted_values.last()).map_or(0.0, |(value, _)| *value)
 }
 
 /// Returns the first and the last knot that equal knot k, and the mean score of these knots.

@@ -18,7 +18,7 @@ macro_rules! numbers {
 }
 numbers!(f32: F32, f64: F64, u64: U64, u32: U32, u16: U16, i64: I64, u8: U8);
 
-/// `f32` or `f64`: the one type parameter of the whole workspace.
+/// `f32` or `f64`, the element types of rows and features.
 ///
 /// Rows, kernel blocks and features are stored in `T`; sums over blocks are `f64`.
 pub trait Float: Number + Debug + Display + Default + PartialOrd + Send + Sync {
@@ -44,10 +44,10 @@ pub trait Float: Number + Debug + Display + Default + PartialOrd + Send + Sync {
     /// Returns false if any value is NaN or infinite.
     fn all_finite(values: &[Self]) -> bool;
     /// Writes four columns of equal length to the first four columns of `out`, a row-major matrix
-    /// with `d` columns.
+    /// with `row_stride` columns.
     #[inline(always)]
-    fn transpose(columns: [&[Self]; 4], d: usize, out: &mut [Self]) {
-        transpose_scalar(columns, d, out);
+    fn interleave_columns(columns: [&[Self]; 4], row_stride: usize, out: &mut [Self]) {
+        interleave_scalar(columns, row_stride, out);
     }
 }
 
@@ -75,9 +75,9 @@ pub fn vectorised<R>(loops: impl FnOnce() -> R) -> R {
 }
 
 #[inline(always)]
-fn transpose_scalar<T: Copy>([a, b, c, e]: [&[T]; 4], d: usize, out: &mut [T]) {
-    for ((((a, b), c), e), out) in a.iter().zip(b).zip(c).zip(e).zip(out.chunks_mut(d)) {
-        out[..4].copy_from_slice(&[*a, *b, *c, *e]);
+fn interleave_scalar<T: Copy>([a, b, c, d]: [&[T]; 4], row_stride: usize, out: &mut [T]) {
+    for ((((a, b), c), d), out) in a.iter().zip(b).zip(c).zip(d).zip(out.chunks_mut(row_stride)) {
+        out[..4].copy_from_slice(&[*a, *b, *c, *d]);
     }
 }
 
@@ -109,19 +109,21 @@ impl Float for f32 {
     /// every value separately.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    fn transpose(columns: [&[Self]; 4], d: usize, out: &mut [Self]) {
+    fn interleave_columns(columns: [&[Self]; 4], row_stride: usize, out: &mut [Self]) {
         // every x86-64 has SSE
-        let Some(sse) = pulp::core_arch::x86::Sse::try_new() else { return transpose_scalar(columns, d, out) };
-        let [(a, a_rest), (b, b_rest), (c, c_rest), (e, e_rest)] = columns.map(|column| column.as_chunks::<4>());
-        for ((((a, b), c), e), out) in a.iter().zip(b).zip(c).zip(e).zip(out.chunks_mut(4 * d)) {
-            let rows = transpose_4x4(sse, [*a, *b, *c, *e]);
-            // `chunks(d)` would compute the number of chunks, which needs a division
+        let Some(sse) = pulp::core_arch::x86::Sse::try_new() else {
+            return interleave_scalar(columns, row_stride, out);
+        };
+        let [(a, a_rest), (b, b_rest), (c, c_rest), (d, d_rest)] = columns.map(|column| column.as_chunks::<4>());
+        for ((((a, b), c), d), out) in a.iter().zip(b).zip(c).zip(d).zip(out.chunks_mut(4 * row_stride)) {
+            let rows = transpose_4x4(sse, [*a, *b, *c, *d]);
+            // `chunks(row_stride)` would compute the number of chunks, which needs a division
             for (i, row) in rows.iter().enumerate() {
-                out[i * d..i * d + 4].copy_from_slice(row);
+                out[i * row_stride..i * row_stride + 4].copy_from_slice(row);
             }
         }
-        let rest_start = (4 * d * a.len()).min(out.len());
-        transpose_scalar([a_rest, b_rest, c_rest, e_rest], d, &mut out[rest_start..]);
+        let rest_start = (4 * row_stride * a.len()).min(out.len());
+        interleave_scalar([a_rest, b_rest, c_rest, d_rest], row_stride, &mut out[rest_start..]);
     }
 }
 

@@ -18,7 +18,7 @@ pub trait RegistryEntry: Sync + 'static {
 /// names its kernel, and every reader must find the same kernel by that name.
 pub struct Registry<E: 'static> {
     builtin: &'static [E],
-    registered: RwLock<Vec<&'static E>>,
+    registered_entries: RwLock<Vec<&'static E>>,
 }
 
 impl<E: RegistryEntry> std::fmt::Debug for Registry<E> {
@@ -30,7 +30,7 @@ impl<E: RegistryEntry> std::fmt::Debug for Registry<E> {
 impl<E: RegistryEntry> Registry<E> {
     /// Returns a registry with these built-in entries.
     pub const fn new(builtin: &'static [E]) -> Self {
-        Self { builtin, registered: RwLock::new(Vec::new()) }
+        Self { builtin, registered_entries: RwLock::new(Vec::new()) }
     }
 
     /// Returns the built-in entries.
@@ -41,7 +41,7 @@ impl<E: RegistryEntry> Registry<E> {
     /// Returns all entries: first the built-in entries, then the registered entries, in the order
     /// of registration.
     pub fn entries(&self) -> Vec<&'static E> {
-        let registered = self.registered.read().unwrap_or_else(PoisonError::into_inner);
+        let registered = self.registered_entries.read().unwrap_or_else(PoisonError::into_inner);
         self.builtin.iter().chain(registered.iter().copied()).collect()
     }
 
@@ -60,7 +60,7 @@ impl<E: RegistryEntry> Registry<E> {
         if !is_identifier(name) {
             return register_error("a name consists of lower-case letters, digits and _, and begins with a letter");
         }
-        let mut registered = self.registered.write().unwrap_or_else(PoisonError::into_inner);
+        let mut registered = self.registered_entries.write().unwrap_or_else(PoisonError::into_inner);
         if self.builtin.iter().chain(registered.iter().copied()).any(|other| other.name() == name) {
             return register_error("the name is already registered; choose another");
         }

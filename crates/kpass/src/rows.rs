@@ -66,11 +66,11 @@ impl LabelCodes<'_> {
 pub struct RowBlock<'a, T> {
     /// Stored row number of each row: its position over the sorted files, before any selection.
     pub row_numbers: &'a [u64],
-    /// Inputs, `rows.len()` x `d`, row-major, scaled if the source has a scaler.
+    /// Inputs, `row_numbers.len()` x `d`, row-major, scaled if the source has a scaler.
     pub x: &'a [T],
     /// Number of inputs.
     pub d: usize,
-    /// Numeric targets, `rows.len()` x `t`, row-major; empty if there are none.
+    /// Numeric targets, `row_numbers.len()` x `t`, row-major; empty if there are none.
     pub y: &'a [f64],
     /// Number of numeric targets.
     pub t: usize,
@@ -78,7 +78,7 @@ pub struct RowBlock<'a, T> {
     pub weight: Option<&'a [f64]>,
     /// Class column, if the target is a label.
     pub classes: Option<LabelCodes<'a>>,
-    /// Fold column, if the folds come from a column.
+    /// Group column, which defines folds or ranking groups.
     pub groups: Option<LabelCodes<'a>>,
     /// Columns that are copied to the output.
     pub kept_columns: &'a [KeptColumn],
@@ -114,11 +114,11 @@ pub struct RowBuf<T> {
     pub weight: Vec<f64>,
     /// Codes of the class column.
     pub classes: Vec<u32>,
-    /// Codes of the fold column.
+    /// Codes of the group column.
     pub groups: Vec<u32>,
     /// Dictionary of the class column; grows while labels are being discovered.
     pub class_labels: Option<Arc<Vec<Label>>>,
-    /// Dictionary of the fold column; grows while labels are being discovered.
+    /// Dictionary of the group column; grows while labels are being discovered.
     pub group_labels: Option<Arc<Vec<Label>>>,
     /// Columns that are copied to the output.
     pub kept_columns: Vec<KeptColumn>,
@@ -174,7 +174,7 @@ pub fn resized_slice<V: Copy + Default>(values: &mut Vec<V>, start: usize, count
     &mut values[start..start + count]
 }
 
-/// Appends `more` values and returns them.
+/// Appends `additional` values and returns them.
 pub fn grow<V: Copy + Default>(values: &mut Vec<V>, additional: usize) -> &mut [V] {
     let old_len = values.len();
     values.resize(old_len + additional, V::default());

@@ -53,7 +53,7 @@ impl Scaler {
     /// absolute deviation. If this is 0, as in a column in which more than half of the values are
     /// equal, the spread is the standard deviation.
     ///
-    /// `rows` is a sample of the rows of the table, row-major, with NaN for missing values;
+    /// `sample` has some rows of the table, row-major, with NaN for missing values;
     /// `weights` are their weights, empty if all are equal. Costs d sorts of the rows.
     pub fn robust(statistics: &Statistics, sample: &[f64], weights: &[f64]) -> Self {
         let d = statistics.inputs.len();
@@ -72,8 +72,8 @@ impl Scaler {
         scaler
     }
 
-    /// Returns a scaler that maps each value, by its rank among `rows`, to a quantile of a
-    /// distribution that is the same for all inputs. `rows` and `weights` are as in
+    /// Returns a scaler that maps each value, by its rank in `sample`, to a quantile of a
+    /// distribution that is the same for all inputs. `sample` and `weights` are as in
     /// [`robust`](Self::robust).
     pub fn quantile(statistics: &Statistics, sample: &[f64], weights: &[f64]) -> Self {
         let (d, mut values) = (statistics.inputs.len(), Vec::new());

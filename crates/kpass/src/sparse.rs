@@ -30,38 +30,43 @@ pub const MAX_COLUMNS: usize = u32::MAX as usize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SparseShape {
     /// Number of columns.
-    pub width: usize,
+    #[serde(rename = "width")]
+    pub column_count: usize,
     /// Maximum number of entries of a row.
-    pub longest: usize,
+    #[serde(rename = "longest")]
+    pub max_row_entries: usize,
 }
 
 impl SparseShape {
     /// Returns the smallest shape that has room for the rows of both shapes.
     #[must_use]
     pub fn union(self, other: Self) -> Self {
-        Self { width: self.width.max(other.width), longest: self.longest.max(other.longest) }
+        Self {
+            column_count: self.column_count.max(other.column_count),
+            max_row_entries: self.max_row_entries.max(other.max_row_entries),
+        }
     }
 
     /// Returns true if sparse rows take less memory and time than dense rows: at least a thousand
     /// columns, and no row has entries in more than an eighth of them.
     pub fn prefers_sparse(self) -> bool {
-        self.width >= 1_000 && self.longest <= self.width / 8
+        self.column_count >= 1_000 && self.max_row_entries <= self.column_count / 8
     }
 
     /// Returns true if the rows cannot be stored as dense rows, because they would have too many
     /// columns.
     pub fn must_be_sparse(self) -> bool {
-        self.width > MAX_DENSE_COLUMNS
+        self.column_count > MAX_DENSE_COLUMNS
     }
 
     /// Returns true if the shape is consistent and within the limits.
     pub fn is_valid(self) -> bool {
-        self.width <= MAX_COLUMNS && self.longest <= self.width
+        self.column_count <= MAX_COLUMNS && self.max_row_entries <= self.column_count
     }
 
     /// Returns the number of values of a row in a block.
     pub fn values_per_row(self) -> usize {
-        2 * self.longest.max(1)
+        2 * self.max_row_entries.max(1)
     }
 }
 
@@ -167,9 +172,9 @@ impl SparseColumn {
 
     /// Reserves room for exactly this many more entries, because the allocated bytes count towards
     /// the memory budget.
-    pub fn reserve(&mut self, entries: usize) {
-        self.indices.reserve_exact(entries);
-        self.values.reserve_exact(entries);
+    pub fn reserve(&mut self, additional_entries: usize) {
+        self.indices.reserve_exact(additional_entries);
+        self.values.reserve_exact(additional_entries);
     }
 
     /// Appends an entry to the row that [`SparseColumn::end_row`] ends.
@@ -186,7 +191,7 @@ impl SparseColumn {
     }
 
     /// Appends a row from the indices and values of a file; an error describes what is wrong with
-    /// the row. With `sort`, entries are sorted by their column indices.
+    /// the row. With `sort_entries`, entries are sorted by their column indices.
     pub fn push_row(
         &mut self,
         index_at: impl Fn(usize) -> Option<i128>,
@@ -197,8 +202,8 @@ impl SparseColumn {
         let start = self.indices.len();
         for (position, value) in (first_position..).zip(values) {
             let index = index_at(position).ok_or("a row with a missing index")?;
-            let column = u32::try_from(index).ok().filter(|column| (*column as usize) < self.shape.width);
-            let max_index = self.shape.width.saturating_sub(1);
+            let column = u32::try_from(index).ok().filter(|column| (*column as usize) < self.shape.column_count);
+            let max_index = self.shape.column_count.saturating_sub(1);
             let column = column.ok_or_else(|| format!("a row with index {index} (expected 0 to {max_index})"))?;
             self.push_entry(column, *value);
         }
@@ -209,8 +214,8 @@ impl SparseColumn {
             let (index, previous) = (pair[1], pair[0]);
             return Err(format!("a row with index {index} after {previous} (indices must increase strictly)"));
         }
-        if values.len() > self.shape.longest {
-            return Err(format!("a row of {} entries (expected at most {})", values.len(), self.shape.longest));
+        if values.len() > self.shape.max_row_entries {
+            return Err(format!("a row of {} entries (expected at most {})", values.len(), self.shape.max_row_entries));
         }
         self.end_row();
         Ok(())
@@ -232,7 +237,8 @@ pub fn entries<T: Float>(row: &[T]) -> (&[T], &[T]) {
     (&indices[..count], &values[..count])
 }
 
-/// Returns the rows, each padded from `width` to `new_row_len`, which must not be smaller.
+/// Returns the rows, each padded from `row_len` to `new_row_len` values; `new_row_len` must not be
+/// smaller.
 pub fn widen_rows<T: Float>(rows: &[T], row_len: usize, new_row_len: usize) -> Vec<T> {
     let mut widened = Vec::with_capacity(rows.len() / row_len.max(1) * new_row_len);
     for row in rows.chunks_exact(row_len.max(1)) {

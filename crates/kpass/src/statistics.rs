@@ -6,7 +6,7 @@
 //! "Algorithms for computing the sample variance: analysis and recommendations", The American
 //! Statistician 37 (1983), 242–247. The terms do not cancel, however far the values are from 0.
 
-use crate::checkpoint::{Arrays, Persist, Stored};
+use crate::checkpoint::{Arrays, Persist, StoredArrays};
 use crate::rows::{Label, LabelCodes, RowBlock};
 use crate::{Error, Float, Merge, Reduction, Result, TableShape, Workers};
 use std::collections::HashMap;
@@ -125,7 +125,7 @@ impl LabelCounts {
         self.counts.is_empty()
     }
 
-    fn add(&mut self, label: &Label, (count, weight): (u64, f64)) {
+    fn add(&mut self, label: &Label, count: u64, weight: f64) {
         if let Some((row_count, weight_sum)) = self.counts.get_mut(label) {
             (*row_count, *weight_sum) = (*row_count + count, *weight_sum + weight);
         } else if self.is_within(MAX_GROUP_LABELS) {
@@ -142,8 +142,8 @@ impl LabelCounts {
             let (count, weight_sum) = &mut scratch[*code as usize];
             (*count, *weight_sum) = (*count + 1, *weight_sum + weight);
         }
-        for (label, count) in coded.labels.iter().zip(scratch.iter()).filter(|(_, (count, _))| *count > 0) {
-            self.add(label, *count);
+        for (label, (count, weight)) in coded.labels.iter().zip(scratch.iter()).filter(|(_, (count, _))| *count > 0) {
+            self.add(label, *count, *weight);
         }
     }
 
@@ -173,7 +173,7 @@ pub struct Statistics {
     pub fractional_weights: u64,
     /// Labels of the class column; empty if there is none.
     pub classes: LabelCounts,
-    /// Labels of the fold column; empty if there is none.
+    /// Labels of the group column; empty if there is none.
     pub groups: LabelCounts,
 }
 
@@ -201,7 +201,7 @@ impl Merge for Statistics {
         let later_columns = later.inputs.iter().chain(&later.targets).chain(&later.weights);
         columns.zip(later_columns).for_each(|(moments, later)| moments.merge(later));
         for (label_counts, later_counts) in [(&mut self.classes, &later.classes), (&mut self.groups, &later.groups)] {
-            later_counts.counts.iter().for_each(|(label, counts)| label_counts.add(label, *counts));
+            later_counts.counts.iter().for_each(|(label, (count, weight))| label_counts.add(label, *count, *weight));
         }
     }
 }
@@ -218,10 +218,10 @@ impl Persist for Vec<ColumnMoments> {
         out.put_owned("moments", self.iter().flat_map(|m| [m.weight_sum, m.mean, m.m2, m.min, m.max]).collect());
     }
 
-    fn load(&mut self, from: &mut Stored<'_>) -> Result<()> {
+    fn load(&mut self, arrays: &mut StoredArrays<'_>) -> Result<()> {
         let (mut counts, mut moments) = (vec![0; self.len()], vec![0.0; 5 * self.len()]);
-        from.fill("count", &mut counts)?;
-        from.fill("moments", &mut moments)?;
+        arrays.fill("count", &mut counts)?;
+        arrays.fill("moments", &mut moments)?;
         let column_moments = moments.as_chunks::<5>().0;
         for ((column, count), &[weight, mean, m2, min, max]) in self.iter_mut().zip(counts).zip(column_moments) {
             *column = ColumnMoments { count, weight_sum: weight, mean, m2, min, max, is_integer: false };
@@ -239,20 +239,20 @@ impl Persist for LabelCounts {
         out.put_owned("counts", counts);
     }
 
-    fn load(&mut self, from: &mut Stored<'_>) -> Result<()> {
-        let labels: Vec<Label> = serde_json::from_slice(&from.read::<u8>("labels")?)
-            .map_err(|error| from.damaged_error(format!("labels: {}", crate::display::json_error(&error))))?;
+    fn load(&mut self, arrays: &mut StoredArrays<'_>) -> Result<()> {
+        let labels: Vec<Label> = serde_json::from_slice(&arrays.read::<u8>("labels")?)
+            .map_err(|error| arrays.damaged_error(format!("labels: {}", crate::display::json_error(&error))))?;
         let mut counts = vec![0; labels.len()];
-        from.fill("counts", &mut counts)?;
+        arrays.fill("counts", &mut counts)?;
         let mut weights = vec![0.0; labels.len()];
-        from.fill("weights", &mut weights)?;
+        arrays.fill("weights", &mut weights)?;
         self.text_bytes = labels.iter().map(Label::text_bytes).sum();
         self.counts = labels.into_iter().zip(counts.into_iter().zip(weights)).collect();
         Ok(())
     }
 }
 
-/// A fold that computes [`Statistics`].
+/// A reduction that computes [`Statistics`].
 #[derive(Clone, Copy, Debug)]
 pub struct StatisticsReduction {
     shape: TableShape,
@@ -425,7 +425,7 @@ mod tests {
     fn the_texts_of_labels_are_bounded_across_segments() {
         let mut counts = LabelCounts::default();
         for letter in ["a", "b", "c"] {
-            counts.add(&Label::Text(letter.repeat(LABEL_TEXT_BYTES + 1).into()), (1, 1.0));
+            counts.add(&Label::Text(letter.repeat(LABEL_TEXT_BYTES + 1).into()), 1, 1.0);
         }
         assert!(counts.check("c", 4).is_ok() && counts.check("c", 3).is_err());
     }

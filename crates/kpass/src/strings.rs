@@ -30,8 +30,8 @@ impl Strings {
 
     /// Reserves room for exactly this many more bytes, because the allocated bytes count towards
     /// the memory budget.
-    pub fn reserve(&mut self, bytes: usize) {
-        self.bytes.reserve_exact(bytes);
+    pub fn reserve(&mut self, additional_bytes: usize) {
+        self.bytes.reserve_exact(additional_bytes);
     }
 
     /// Returns the bytes of string `row`.

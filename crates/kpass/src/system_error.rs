@@ -1,7 +1,7 @@
 //! Messages for errors of the operating system.
 
 /// Returns the cause of an operating-system error, and what to do.
-pub(crate) fn plain(error: &std::io::Error) -> (String, &'static str) {
+pub(crate) fn cause_and_remedy(error: &std::io::Error) -> (String, &'static str) {
     use std::io::ErrorKind;
     let (why, remedy) = match error.kind() {
         ErrorKind::StorageFull => {

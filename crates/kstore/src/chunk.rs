@@ -1,10 +1,10 @@
 //! Converts a chunk of a file into a part of a tile: into numbers, labels and errors. A chunk has
 //! the rows that a reader decodes at once, and a tile the rows that a pass processes at once.
 
-use crate::convert::{self, TILE_ROWS};
+use crate::convert::{self, CONVERT_TILE_ROWS};
 use crate::encoding::TimeReader;
 use crate::labels::{LabelEncoder, LabelFault};
-use crate::select::Coding;
+use crate::select::EncodingState;
 use crate::source::FileCursor;
 use crate::table_rows::{OpenFile, TableRows};
 use crate::view::{ColumnView, RowIndices, StridedColumn, Values};
@@ -32,25 +32,25 @@ impl<T: Float> TableRows<T> {
         if self.selected.class.is_some() { class..class + 1 } else { targets }
     }
 
-    /// Returns the rows that have a target, out of `among` or, without `among`, out of the first
-    /// `rows` rows of the chunk. Returns `None` if every row has a target, or if rows without a
-    /// target are kept.
+    /// Returns the rows that have a target, out of `selected_rows` or, if it is `None`, out of the
+    /// first `row_count` rows of the chunk. Returns `None` if every row has a target, or if rows
+    /// without a target are kept.
     pub(crate) fn rows_with_target(
         &self,
         open_file: &OpenFile<'_>,
         selected_rows: Option<&[u32]>,
-        rows: usize,
+        row_count: usize,
     ) -> Result<Option<Vec<u32>>> {
         if !self.selected.drops_missing_targets() {
             return Ok(None);
         }
         let (row_indices, rows) =
-            selected_rows.map_or((RowIndices::StartingAt(0), rows), |list| (RowIndices::List(list), list.len()));
-        let (mut lacks_target, mut values) = (Vec::new(), [0.0; TILE_ROWS]);
+            selected_rows.map_or((RowIndices::StartingAt(0), row_count), |list| (RowIndices::List(list), list.len()));
+        let (mut lacks_target, mut values) = (Vec::new(), [0.0; CONVERT_TILE_ROWS]);
         for slot in self.target_slots() {
             let view = open_file.cursor.view(slot)?;
-            for start in (0..rows).step_by(TILE_ROWS) {
-                let values = &mut values[..TILE_ROWS.min(rows - start)];
+            for start in (0..rows).step_by(CONVERT_TILE_ROWS) {
+                let values = &mut values[..CONVERT_TILE_ROWS.min(rows - start)];
                 load_or_one(&view, row_indices.skip(start), values);
                 if values.iter().any(|value| value.is_nan()) {
                     lacks_target.resize(rows, false);
@@ -67,12 +67,14 @@ impl<T: Float> TableRows<T> {
     /// Removes rows with a value that is not finite, and rows without a label. `views` are the
     /// views of the required columns.
     pub(crate) fn drop_missing(&self, views: &[ColumnView<'_>], selected_rows: &mut Vec<u32>) {
-        let mut values = [0.0; TILE_ROWS];
+        let mut values = [0.0; CONVERT_TILE_ROWS];
         let mut incomplete = vec![false; selected_rows.len()];
         // a missing target that is required is an error when it is read
         let required_slots = if self.selected.drops_missing_targets() { 0..0 } else { self.target_slots() };
         for (slot, view) in views.iter().enumerate().filter(|(slot, _)| !required_slots.contains(slot)) {
-            for (tile_rows, tile_incomplete) in selected_rows.chunks(TILE_ROWS).zip(incomplete.chunks_mut(TILE_ROWS)) {
+            for (tile_rows, tile_incomplete) in
+                selected_rows.chunks(CONVERT_TILE_ROWS).zip(incomplete.chunks_mut(CONVERT_TILE_ROWS))
+            {
                 let values = &mut values[..tile_rows.len()];
                 match self.time_reader(slot) {
                     None => load_or_one(view, RowIndices::List(tile_rows), values),
@@ -81,7 +83,10 @@ impl<T: Float> TableRows<T> {
                         *out = if TimeReader::is_missing(view, *row as usize) { f64::NAN } else { 1.0 };
                     }),
                 }
-                tile_incomplete.iter_mut().zip(values).for_each(|(bad, value)| *bad |= !value.is_finite());
+                tile_incomplete
+                    .iter_mut()
+                    .zip(values)
+                    .for_each(|(is_incomplete, value)| *is_incomplete |= !value.is_finite());
             }
         }
         let mut incomplete = incomplete.iter();
@@ -141,9 +146,6 @@ impl<T: Float> TableRows<T> {
     }
 }
 
-/// Buffers to which the targets and the weights are appended.
-pub(crate) type TargetsAndWeights<'b> = (&'b mut Vec<f64>, &'b mut Vec<f64>);
-
 pub(crate) struct Chunk<'o, 'a, T> {
     pub(crate) source: &'o TableRows<T>,
     pub(crate) open_file: &'o OpenFile<'a>,
@@ -152,29 +154,31 @@ pub(crate) struct Chunk<'o, 'a, T> {
 }
 
 impl<T: Float> Chunk<'_, '_, T> {
-    /// Writes the features of `rows` rows to `x`, and appends their targets and weights.
+    /// Writes the features of `row_count` rows to `x`, and appends their targets and weights.
     pub(crate) fn append_numbers(
         &self,
         row_indices: RowIndices<'_>,
-        rows: usize,
+        row_count: usize,
         x: &mut [T],
-        targets_and_weights: TargetsAndWeights<'_>,
+        y: &mut Vec<f64>,
+        weight: &mut Vec<f64>,
     ) -> Result<()> {
         let columns = &self.views[..self.source.selected.features.len()];
-        let all_finite = match (&self.source.feature_writer, &self.source.selected.coding) {
-            (Some(feature_writer), Coding::Encoded(_, unseen_counts)) => {
-                let first_stored_row = self.open_file.part.start + self.open_file.chunk_start;
+        let all_finite = match (&self.source.feature_writer, &self.source.selected.encoding_state) {
+            (Some(feature_writer), EncodingState::Encoded(_, unseen_counts)) => {
+                let first_stored_row = self.open_file.part.first_row + self.open_file.chunk_start;
                 feature_writer.write_features(
                     columns,
-                    &self.source.affine,
-                    (row_indices, first_stored_row),
+                    &self.source.scaling,
+                    row_indices,
+                    first_stored_row,
                     unseen_counts,
                     x,
                 )
             }
-            _ => convert::write_features(columns, &self.source.affine, row_indices, x),
+            _ => convert::write_features(columns, &self.source.scaling, row_indices, x),
         };
-        self.append_targets_and_weights(all_finite, row_indices, rows, x, targets_and_weights)
+        self.append_targets_and_weights(all_finite, row_indices, row_count, x, y, weight)
     }
 
     /// Appends the targets and weights of rows whose features are already in `x`. `features_finite`
@@ -183,26 +187,27 @@ impl<T: Float> Chunk<'_, '_, T> {
         &self,
         features_finite: bool,
         row_indices: RowIndices<'_>,
-        rows: usize,
+        row_count: usize,
         x: &mut [T],
-        (y, weight): TargetsAndWeights<'_>,
+        y: &mut Vec<f64>,
+        weight: &mut Vec<f64>,
     ) -> Result<()> {
         let selected = &self.source.selected;
         let (targets, weights_and_labels) = self.views[selected.features.len()..].split_at(selected.targets.len());
         let (weights, labels) = weights_and_labels.split_at(usize::from(selected.weight.is_some()));
         let mut all_finite = features_finite;
-        all_finite &= convert::write_targets(targets, row_indices, rows, grow(y, rows * targets.len()));
-        all_finite &= convert::write_targets(weights, row_indices, rows, grow(weight, rows * weights.len()));
-        all_finite &= labels.iter().all(|view| (0..rows).all(|i| !view.is_null(row_indices.get(i))));
-        if all_finite { Ok(()) } else { self.fill_missing(row_indices, rows, x) }
+        all_finite &= convert::write_targets(targets, row_indices, row_count, grow(y, row_count * targets.len()));
+        all_finite &= convert::write_targets(weights, row_indices, row_count, grow(weight, row_count * weights.len()));
+        all_finite &= labels.iter().all(|view| (0..row_count).all(|i| !view.is_null(row_indices.get(i))));
+        if all_finite { Ok(()) } else { self.fill_missing(row_indices, row_count, x) }
     }
 
     /// Replaces missing features if the selection replaces them. Otherwise returns an error for the
     /// first bad value in row order.
     #[cold]
-    fn fill_missing(&self, row_indices: RowIndices<'_>, rows: usize, x: &mut [T]) -> Result<()> {
+    fn fill_missing(&self, row_indices: RowIndices<'_>, row_count: usize, x: &mut [T]) -> Result<()> {
         let (column_count, d) = (self.source.selected.features.len(), self.source.selected.shape().inputs);
-        for i in 0..rows {
+        for i in 0..row_count {
             let row = row_indices.get(i);
             for (slot, view) in self.views.iter().enumerate() {
                 let feature = (slot < column_count).then(|| self.source.first_feature(slot));
@@ -219,7 +224,7 @@ impl<T: Float> Chunk<'_, '_, T> {
                     };
                 match feature {
                     Some(feature) if self.is_filled_with_mean(slot) && !value.is_finite() => {
-                        x[i * d + feature] = T::from_f64(self.source.affine.fill_values[feature]);
+                        x[i * d + feature] = T::from_f64(self.source.scaling.fill_values[feature]);
                     }
                     Some(_) if self.source.selected.missing == Missing::Keep && !value.is_finite() => {}
                     None if value.is_finite() => {}
@@ -244,11 +249,11 @@ impl<T: Float> Chunk<'_, '_, T> {
         slot: usize,
         encoders: [(&mut Option<LabelEncoder>, &mut Vec<u32>); 2],
         row_indices: RowIndices<'_>,
-        rows: usize,
+        row_count: usize,
     ) -> Result<()> {
         let encoders = encoders.into_iter().filter_map(|(coder, codes)| Some((coder.as_mut()?, codes)));
         for (slot, (encoder, codes)) in (slot..).zip(encoders) {
-            encoder.encode(&self.views[slot], row_indices, rows, codes).map_err(|(row, fault)| match fault {
+            encoder.encode(&self.views[slot], row_indices, row_count, codes).map_err(|(row, fault)| match fault {
                 LabelFault::NotAnInteger(value) if !value.is_finite() => {
                     self.bad_value_error(slot, &self.views[slot], row, value)
                 }
@@ -269,7 +274,7 @@ impl<T: Float> Chunk<'_, '_, T> {
     pub(crate) fn append_kept(
         &self,
         row_indices: RowIndices<'_>,
-        rows: usize,
+        row_count: usize,
         kept_columns: &mut Vec<KeptColumn>,
     ) -> Result<()> {
         let first_slot = self.source.first_kept_slot();
@@ -281,8 +286,9 @@ impl<T: Float> Chunk<'_, '_, T> {
         let mut first_missing_value = None;
         for (i, column) in kept_columns.iter_mut().enumerate() {
             let (slot, len_before) = (first_slot + i, column.len());
-            let appended = kept_column::append_rows(column, &self.open_file.cursor.view(slot)?, row_indices, rows);
-            appended.map_err(|(row, value)| {
+            let append_result =
+                kept_column::append_rows(column, &self.open_file.cursor.view(slot)?, row_indices, row_count);
+            append_result.map_err(|(row, value)| {
                 self.value_error_at(slot, row, value, "exclude the column, or store it with one type in all files")
             })?;
             if self.source.selected.kept_required[i] {

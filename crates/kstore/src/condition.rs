@@ -56,7 +56,7 @@ pub struct Condition {
     /// Value that the column is compared with, as written, without quotes.
     pub value: String,
     /// Whether the value was written in quotes and is therefore text.
-    pub quoted: bool,
+    pub is_quoted: bool,
 }
 
 impl Condition {
@@ -70,7 +70,7 @@ impl Condition {
     /// # Ok::<(), kstore::Error>(())
     /// ```
     pub fn parse(text: &str) -> Result<Self> {
-        let syntax = |expected: &str| Error::Syntax {
+        let syntax_error = |expected: &str| Error::Syntax {
             what: "`where`",
             text: text.to_string(),
             expected: format!("{expected}; write one column, one of == != < <= > >= and a value, like 'fold != 3'"),
@@ -79,7 +79,7 @@ impl Condition {
             OPERATORS.iter().find(|(sign, ..)| text[index..].starts_with(sign)).map(|definition| (index, definition))
         });
         let Some((index, (sign, operator, _))) = first_operator else {
-            return Err(syntax(if text.contains('=') {
+            return Err(syntax_error(if text.contains('=') {
                 "equality is written =="
             } else {
                 "the comparison operator is missing"
@@ -87,16 +87,16 @@ impl Condition {
         };
         let (column, value) = (text[..index].trim(), text[index + sign.len()..].trim());
         if column.is_empty() {
-            return Err(syntax("the column before the operator is missing"));
+            return Err(syntax_error("the column before the operator is missing"));
         }
-        let (value, quoted) = unquote(value);
-        if value.is_empty() && !quoted {
-            return Err(syntax("the value after the operator is missing"));
+        let (value, is_quoted) = unquote(value);
+        if value.is_empty() && !is_quoted {
+            return Err(syntax_error("the value after the operator is missing"));
         }
-        if !quoted && value.contains(['=', '<', '>', '!']) {
-            return Err(syntax("the value contains another operator (put a text with an operator in quotes)"));
+        if !is_quoted && value.contains(['=', '<', '>', '!']) {
+            return Err(syntax_error("the value contains another operator (put a text with an operator in quotes)"));
         }
-        Ok(Self { column: unquote(column).0.to_string(), operator: *operator, value: value.to_string(), quoted })
+        Ok(Self { column: unquote(column).0.to_string(), operator: *operator, value: value.to_string(), is_quoted })
     }
 
     /// Returns the opposite condition. A row with a missing value satisfies neither of the two
@@ -117,7 +117,7 @@ impl Condition {
 
     pub(crate) fn bind(&self, column: &Column, path: &Path) -> Result<BoundCondition> {
         let type_error = |expected: String| Error::wrong_type(path, &column.name, column.kind.to_string(), expected);
-        let number = if self.quoted { None } else { self.value.parse::<f64>().ok().filter(|v| !v.is_nan()) };
+        let number = if self.is_quoted { None } else { self.value.parse::<f64>().ok().filter(|v| !v.is_nan()) };
         let number_error =
             || type_error(format!("`where` compares it with {:?}; compare it with a number", self.value));
         let value = match &column.kind {
@@ -131,10 +131,11 @@ impl Condition {
                     )));
                 }
             },
-            Kind::Time(time_type) if number.is_none() && dates::stored_form(time_type) != TimeForm::Elapsed => {
+            Kind::Time(time_type) if number.is_none() && dates::stored_form(time_type) != TimeForm::Duration => {
                 let date_error =
                     || type_error(format!("`where` compares it with {:?}; write it like 2024-01-31", self.value));
-                let instant = dates::parse(&self.value, dates::stored_form(time_type)).ok_or_else(date_error)?;
+                let instant =
+                    dates::parse_instant(&self.value, dates::stored_form(time_type)).ok_or_else(date_error)?;
                 match instant.to_units(dates::units_per_day(time_type)) {
                     (integer, 0.0) => Comparand::Integer(integer),
                     (integer, fraction) => Comparand::Number(integer as f64 + fraction),
@@ -168,7 +169,7 @@ fn unquote(text: &str) -> (&str, bool) {
 impl std::fmt::Display for Condition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let sign = self.operator.definition().0;
-        let quote = if self.quoted { "'" } else { "" };
+        let quote = if self.is_quoted { "'" } else { "" };
         write!(f, "{} {sign} {quote}{}{quote}", self.column, self.value)
     }
 }
@@ -222,12 +223,12 @@ impl BoundCondition {
         }
     }
 
-    /// Returns false if no row of a group of rows can satisfy the condition. `least` and `greatest`
+    /// Returns false if no row of a group of rows can satisfy the condition. `minima` and `maxima`
     /// hold, in `row`, bounds on the values of the group. Missing values and NaN lie outside the
     /// bounds, but satisfy no condition. A bound need not be a value of the column, because a
     /// writer may shorten texts.
-    pub(crate) fn may_hold(&self, least: &ColumnView<'_>, greatest: &ColumnView<'_>, row: usize) -> bool {
-        let (Some(least_order), Some(greatest_order)) = (self.compare_row(least, row), self.compare_row(greatest, row))
+    pub(crate) fn may_hold(&self, minima: &ColumnView<'_>, maxima: &ColumnView<'_>, row: usize) -> bool {
+        let (Some(least_order), Some(greatest_order)) = (self.compare_row(minima, row), self.compare_row(maxima, row))
         else {
             return true;
         };
@@ -248,18 +249,21 @@ impl BoundCondition {
 /// ```
 #[doc(hidden)]
 pub fn parse_rows(text: &str) -> Result<Range<u64>> {
-    let syntax = |expected: &str| Error::Syntax {
+    let syntax_error = |expected: &str| Error::Syntax {
         what: "`rows`",
         text: text.to_string(),
         expected: format!("{expected}; write it like 0..463715, ..284217 or 284217..; the end is exclusive"),
     };
-    let (start, end) = text.split_once("..").ok_or_else(|| syntax("the .. between first and last row is missing"))?;
-    let parse_bound = |side: &str, default_row: u64| match side.trim().replace('_', "").as_str() {
+    let (start, end) =
+        text.split_once("..").ok_or_else(|| syntax_error("the .. between first and last row is missing"))?;
+    let parse_bound = |bound: &str, default_row: u64| match bound.trim().replace('_', "").as_str() {
         "" => Ok(default_row),
-        digits => digits.parse().map_err(|_| syntax(&format!("{:?} is not a row number", display::truncate(digits)))),
+        digits => {
+            digits.parse().map_err(|_| syntax_error(&format!("{:?} is not a row number", display::truncate(digits))))
+        }
     };
     let rows = parse_bound(start, 0)?..parse_bound(end, u64::MAX)?;
-    if rows.is_empty() { Err(syntax("the range is empty")) } else { Ok(rows) }
+    if rows.is_empty() { Err(syntax_error("the range is empty")) } else { Ok(rows) }
 }
 
 /// Formats a range of rows as [`parse_rows`] reads it.

@@ -7,21 +7,21 @@ use kpass::scaler::inverse_scale;
 /// Number of rows that are transposed at once. With 32 columns of f32 a block of these rows takes
 /// 16 KiB, and stays in the L1 cache while its columns are written one after the other. With
 /// several hundred columns it stays in the L2 cache.
-pub(crate) const TILE_ROWS: usize = 128;
+pub(crate) const CONVERT_TILE_ROWS: usize = 128;
 
 /// Number of columns whose values are written together. This many f32 values fill a vector register
 /// of 128 bits, which every x86-64 processor has.
 const GROUP_COLUMNS: usize = 4;
 
 #[derive(Debug)]
-pub(crate) struct Affine {
+pub(crate) struct FeatureScaling {
     scaler: Scaler,
     pub(crate) factors: Vec<f64>,
     /// Scaled replacement of a missing value, for each feature.
     pub(crate) fill_values: Vec<f64>,
 }
 
-impl Affine {
+impl FeatureScaling {
     pub(crate) fn apply(&self, i: usize, value: f64) -> f64 {
         self.scaler.apply_nonlinear(i, (value - self.scaler.centre[i]) * self.factors[i])
     }
@@ -63,13 +63,13 @@ impl Affine {
             // the conversion to f64 and back would be exact: bit-identical
             return &values[start..start + out.len()];
         }
-        let mut loaded = [0.0; TILE_ROWS];
-        let loaded = &mut loaded[..out.len()];
-        view.load(row_indices, loaded);
-        let values = out.iter_mut().zip(loaded).map(|(out, value)| (out, (*value - centre) * factor));
+        let mut values = [0.0; CONVERT_TILE_ROWS];
+        let values = &mut values[..out.len()];
+        view.load(row_indices, values);
+        let scaled_values = out.iter_mut().zip(values).map(|(out, value)| (out, (*value - centre) * factor));
         match self.scaler.is_nonlinear() {
-            false => values.for_each(|(out, value)| *out = T::from_f64(value)),
-            true => values.for_each(|(out, value)| *out = T::from_f64(self.scaler.apply_nonlinear(i, value))),
+            false => scaled_values.for_each(|(out, value)| *out = T::from_f64(value)),
+            true => scaled_values.for_each(|(out, value)| *out = T::from_f64(self.scaler.apply_nonlinear(i, value))),
         }
         out
     }
@@ -78,24 +78,24 @@ impl Affine {
 /// Fills `out` with at most one tile of rows; returns false if any value is not finite.
 pub(crate) fn write_features<T: Float>(
     views: &[ColumnView<'_>],
-    affine: &Affine,
+    scaling: &FeatureScaling,
     row_indices: RowIndices<'_>,
     out: &mut [T],
 ) -> bool {
     if let (RowIndices::StartingAt(start), Some(block)) =
-        (row_indices, row_major_block(views).filter(|_| !affine.scaler.is_nonlinear()))
+        (row_indices, row_major_block(views).filter(|_| !scaling.scaler.is_nonlinear()))
     {
-        return copy_row_major(block, affine, start, out);
+        return copy_row_major(block, scaling, start, out);
     }
     let d = views.len();
     let rows = out.len().checked_div(d).unwrap_or(0);
-    let mut computed = [[T::default(); TILE_ROWS]; GROUP_COLUMNS];
+    let mut computed = [[T::default(); CONVERT_TILE_ROWS]; GROUP_COLUMNS];
     for (group, first) in views.chunks(GROUP_COLUMNS).zip((0..d).step_by(GROUP_COLUMNS)) {
         let mut columns = [&[][..]; GROUP_COLUMNS];
         for (k, ((view, column), computed)) in group.iter().zip(&mut columns).zip(&mut computed).enumerate() {
-            *column = affine.scaled_column(view, first + k, row_indices, &mut computed[..rows]);
+            *column = scaling.scaled_column(view, first + k, row_indices, &mut computed[..rows]);
         }
-        transpose(&columns, group.len(), d, first, out);
+        write_columns(&columns, group.len(), d, first, out);
     }
     // also false if a value overflowed in the conversion to `T`; all rows are checked at once while
     // they are in the cache
@@ -110,13 +110,19 @@ fn contiguous_slice<'a, T: Float>(view: &ColumnView<'a>) -> Option<&'a [T]> {
 }
 
 /// Writes the first `count` columns, which have equal length, into rows of `d` values, from
-/// position `first` of each row on.
-fn transpose<T: Float>(columns: &[&[T]; GROUP_COLUMNS], count: usize, d: usize, first: usize, out: &mut [T]) {
+/// column `first_column` of each row on.
+fn write_columns<T: Float>(
+    columns: &[&[T]; GROUP_COLUMNS],
+    count: usize,
+    d: usize,
+    first_column: usize,
+    out: &mut [T],
+) {
     if count == GROUP_COLUMNS {
-        return T::transpose(*columns, d, &mut out[first..]);
+        return T::interleave_columns(*columns, d, &mut out[first_column..]);
     }
     for (row, out) in out.chunks_exact_mut(d).enumerate().take(columns[0].len()) {
-        for (out, column) in out[first..].iter_mut().zip(&columns[..count]) {
+        for (out, column) in out[first_column..].iter_mut().zip(&columns[..count]) {
             *out = column[row];
         }
     }
@@ -140,27 +146,27 @@ fn row_major_block<'a>(views: &[ColumnView<'a>]) -> Option<StridedColumn<'a>> {
     (is_float && views.iter().enumerate().all(is_adjacent)).then_some(first)
 }
 
-fn copy_row_major<T: Float>(block: StridedColumn<'_>, affine: &Affine, start: usize, out: &mut [T]) -> bool {
+fn copy_row_major<T: Float>(block: StridedColumn<'_>, scaling: &FeatureScaling, start: usize, out: &mut [T]) -> bool {
     match block.element {
-        Element::F32 => copy_rows::<T, 4>(block, affine, start, out, |raw| f32::from_le_bytes(raw).into()),
-        _ => copy_rows::<T, 8>(block, affine, start, out, f64::from_le_bytes),
+        Element::F32 => copy_rows::<T, 4>(block, scaling, start, out, |raw| f32::from_le_bytes(raw).into()),
+        _ => copy_rows::<T, 8>(block, scaling, start, out, f64::from_le_bytes),
     }
 }
 
 #[inline(always)]
 fn copy_rows<T: Float, const N: usize>(
     block: StridedColumn<'_>,
-    affine: &Affine,
+    scaling: &FeatureScaling,
     start: usize,
     out: &mut [T],
     decode: impl Fn([u8; N]) -> f64,
 ) -> bool {
-    let d = affine.factors.len();
+    let d = scaling.factors.len();
     let mut all_finite = true;
     for (i, out) in out.chunks_exact_mut(d).enumerate() {
         let row_start = block.offset + (start + i) * block.stride;
         let (values, _) = block.bytes[row_start..row_start + d * N].as_chunks::<N>();
-        let centres_and_factors = affine.scaler.centre.iter().zip(&affine.factors);
+        let centres_and_factors = scaling.scaler.centre.iter().zip(&scaling.factors);
         for ((out, raw), (centre, factor)) in out.iter_mut().zip(values).zip(centres_and_factors) {
             let value = T::from_f64((decode(*raw) - centre) * factor);
             all_finite &= value.is_finite();
@@ -170,19 +176,20 @@ fn copy_rows<T: Float, const N: usize>(
     all_finite
 }
 
-/// Writes targets of `rows` rows, at most one tile, to `out`; returns false if any is not finite.
+/// Writes targets of `row_count` rows, at most one tile, to `out`; returns false if any is not
+/// finite.
 pub(crate) fn write_targets(
     views: &[ColumnView<'_>],
     row_indices: RowIndices<'_>,
-    rows: usize,
+    row_count: usize,
     out: &mut [f64],
 ) -> bool {
     let t = views.len();
-    let mut loaded = [0.0; TILE_ROWS];
+    let mut values = [0.0; CONVERT_TILE_ROWS];
     let mut all_finite = true;
     for (k, view) in views.iter().enumerate() {
-        view.load(row_indices, &mut loaded[..rows]);
-        for (value, row) in loaded[..rows].iter().zip(out.chunks_exact_mut(t)) {
+        view.load(row_indices, &mut values[..row_count]);
+        for (value, row) in values[..row_count].iter().zip(out.chunks_exact_mut(t)) {
             all_finite &= value.is_finite();
             row[k] = *value;
         }

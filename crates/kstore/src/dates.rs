@@ -24,9 +24,11 @@ pub enum TimeForm {
     /// `31.1.2024`, `31/01/24`, `31-Jan-24`.
     DayFirst,
     /// `12:30`, `12:30:59`: a time of day without a date.
-    OfDay,
+    #[serde(rename = "of_day")]
+    TimeOfDay,
     /// Durations that a file stores as such. Text is never read as a duration.
-    Elapsed,
+    #[serde(rename = "elapsed")]
+    Duration,
     /// `517` for 5:17: a time of day as an integer, hours x 100 + minutes. Text is never read in
     /// this form.
     HourMinute,
@@ -38,7 +40,8 @@ pub enum TimeForm {
 impl TimeForm {
     /// Forms of text and of stored times. If a column fits several forms, the first of them is
     /// used.
-    pub(crate) const ALL: [Self; 5] = [Self::YearFirst, Self::MonthFirst, Self::DayFirst, Self::OfDay, Self::Elapsed];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::YearFirst, Self::MonthFirst, Self::DayFirst, Self::TimeOfDay, Self::Duration];
 }
 
 /// An instant: days since 1970-01-01, and nanoseconds since the beginning of that day. It is in UTC
@@ -114,8 +117,8 @@ pub(crate) fn units_per_day(time_type: &DataType) -> i64 {
 /// Returns the form of a stored type: a date, a time of day, or a duration.
 pub(crate) fn stored_form(time_type: &DataType) -> TimeForm {
     match time_type {
-        DataType::Time32(_) | DataType::Time64(_) => TimeForm::OfDay,
-        DataType::Duration(_) => TimeForm::Elapsed,
+        DataType::Time32(_) | DataType::Time64(_) => TimeForm::TimeOfDay,
+        DataType::Duration(_) => TimeForm::Duration,
         _ => TimeForm::YearFirst,
     }
 }
@@ -125,8 +128,8 @@ pub(crate) fn stored_form(time_type: &DataType) -> TimeForm {
 pub(crate) fn format_instant(instant: Instant, form: TimeForm) -> String {
     let time_of_day = || format_time_of_day(instant.nanos / 1_000_000_000, TimeUnit::Second);
     match form {
-        TimeForm::OfDay | TimeForm::HourMinute => time_of_day(),
-        TimeForm::Elapsed => format_stored(
+        TimeForm::TimeOfDay | TimeForm::HourMinute => time_of_day(),
+        TimeForm::Duration => format_stored(
             instant.day * DAY_SECONDS + instant.nanos / 1_000_000_000,
             &DataType::Duration(TimeUnit::Second),
         ),
@@ -137,9 +140,9 @@ pub(crate) fn format_instant(instant: Instant, form: TimeForm) -> String {
 
 /// Reads a date or time in the given form; `None` for any other text. A time with a time zone is
 /// converted to UTC.
-pub(crate) fn parse(text: &str, form: TimeForm) -> Option<Instant> {
+pub(crate) fn parse_instant(text: &str, form: TimeForm) -> Option<Instant> {
     let text = text.trim_ascii();
-    if form == TimeForm::OfDay {
+    if form == TimeForm::TimeOfDay {
         let (nanos, utc_offset) = parse_time_of_day(text)?;
         return utc_offset.is_none().then_some(Instant { day: 0, nanos });
     }
@@ -165,7 +168,7 @@ pub(crate) fn parse_timestamp(text: &str, form: TimeForm) -> Option<i64> {
         (Some(millis), 12 | 13) => millis.checked_mul(1_000),
         (Some(micros), 15 | 16) => Some(micros),
         (Some(nanos), 18 | 19) => Some(nanos.div_euclid(1_000)),
-        _ => i64::try_from(parse(text, form)?.to_units(DAY_SECONDS * 1_000_000).0).ok(),
+        _ => i64::try_from(parse_instant(text, form)?.to_units(DAY_SECONDS * 1_000_000).0).ok(),
     }
 }
 
@@ -215,7 +218,7 @@ fn parse_named_month(text: &str, form: TimeForm) -> Option<(i64, &str)> {
             let (day, _, rest) = parse_digits(skip_separators(rest)?)?;
             Some((epoch_day(year, month, day)?, rest)).filter(|_| length == 4)
         }
-        TimeForm::OfDay | TimeForm::Elapsed | TimeForm::HourMinute | TimeForm::YearMonthDay => None,
+        TimeForm::TimeOfDay | TimeForm::Duration | TimeForm::HourMinute | TimeForm::YearMonthDay => None,
     }
 }
 
@@ -275,7 +278,11 @@ fn parse_date(text: &str, form: TimeForm) -> Option<(i64, &str)> {
         TimeForm::DayFirst => ((c, c_digits), b, (a, a_digits)),
         TimeForm::MonthFirst if separator != '.' => ((c, c_digits), a, (b, b_digits)),
         TimeForm::YearFirst => ((a, a_digits), b, (c, c_digits)),
-        TimeForm::MonthFirst | TimeForm::OfDay | TimeForm::Elapsed | TimeForm::HourMinute | TimeForm::YearMonthDay => {
+        TimeForm::MonthFirst
+        | TimeForm::TimeOfDay
+        | TimeForm::Duration
+        | TimeForm::HourMinute
+        | TimeForm::YearMonthDay => {
             return None;
         }
     };
@@ -294,12 +301,12 @@ fn parse_time_of_day(text: &str) -> Option<(i64, Option<i64>)> {
     let (mut hour, length, rest) = parse_digits(text)?;
     let (minute, mut rest) = two_digits(parse_digits(rest.strip_prefix(':')?)?)?;
     let (mut second, mut nanos) = (0, 0);
-    if let Some(more) = rest.strip_prefix(':') {
-        (second, rest) = two_digits(parse_digits(more)?)?;
-        if let Some(more) = rest.strip_prefix(['.', ',']) {
-            let length = more.bytes().take_while(u8::is_ascii_digit).count();
-            nanos = format!("{:0<9.9}", &more[..length]).parse().ok().filter(|_| length > 0)?;
-            rest = &more[length..];
+    if let Some(after_colon) = rest.strip_prefix(':') {
+        (second, rest) = two_digits(parse_digits(after_colon)?)?;
+        if let Some(fraction_text) = rest.strip_prefix(['.', ',']) {
+            let length = fraction_text.bytes().take_while(u8::is_ascii_digit).count();
+            nanos = format!("{:0<9.9}", &fraction_text[..length]).parse().ok().filter(|_| length > 0)?;
+            rest = &fraction_text[length..];
         }
     }
     let half_day_suffix = rest.trim_ascii_start();
@@ -359,9 +366,9 @@ pub(crate) fn format_stored(value: i64, time_type: &DataType) -> String {
         DataType::Time32(unit) | DataType::Time64(unit) => format_time_of_day(value, *unit),
         DataType::Timestamp(unit, zone) => {
             let day_units = DAY_SECONDS * units_per_second(*unit);
-            let mark = if zone.is_some() { "Z" } else { "" };
+            let utc_suffix = if zone.is_some() { "Z" } else { "" };
             format!(
-                "{}T{}{mark}",
+                "{}T{}{utc_suffix}",
                 format_date(value.div_euclid(day_units)),
                 format_time_of_day(value.rem_euclid(day_units), *unit)
             )
@@ -391,10 +398,10 @@ fn format_time_of_day(value: i64, unit: TimeUnit) -> String {
 }
 
 /// Formats the digits after the decimal point, whose number depends on the unit.
-fn format_fraction(rest: u64, unit: TimeUnit) -> String {
+fn format_fraction(fraction: u64, unit: TimeUnit) -> String {
     match units_per_second(unit).ilog10() as usize {
         0 => String::new(),
-        digits => format!(".{rest:0digits$}"),
+        digits => format!(".{fraction:0digits$}"),
     }
 }
 

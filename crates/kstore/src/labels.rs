@@ -32,7 +32,7 @@ const MAX_EXACT_INTEGER: f64 = (1u64 << 53) as f64;
 
 impl LabelEncoder {
     /// Returns an encoder with a fixed dictionary. Without a dictionary, returns an encoder that
-    /// adds new labels, up to `limit` labels.
+    /// adds new labels, up to `max_labels` labels.
     pub(crate) fn new(dictionary: Option<&Arc<Vec<Label>>>, max_labels: usize) -> Self {
         let labels = dictionary.map_or_else(Arc::default, Arc::clone);
         let (integers, texts) = (HashMap::new(), HashMap::new());

@@ -26,8 +26,8 @@ pub enum Missing {
     /// Keep the row with NaN as the value. This is for a caller that writes an empty result for
     /// such a row.
     Keep,
-    /// Replace the value by the mean of the feature. In a target, class, fold or category column, a
-    /// missing value is an error.
+    /// Replace the value by the mean of the feature. In a target, class, group or category column,
+    /// a missing value is an error.
     Mean,
     /// Replace a missing number by its mean, and set an additional indicator feature of the column
     /// to 1. For a missing category, only set the indicator. If a column had no missing values in

@@ -56,20 +56,20 @@ fn walk(path: PathBuf, components: &[PatternComponent], paths: &mut Vec<PathBuf>
     match components {
         [] if path.is_file() => paths.push(path),
         [] => {}
-        [PatternComponent::Literal(name), rest @ ..] => walk(path.join(name), rest, paths)?,
-        [PatternComponent::Wildcard(pattern), rest @ ..] => {
+        [PatternComponent::Literal(name), remaining @ ..] => walk(path.join(name), remaining, paths)?,
+        [PatternComponent::Wildcard(pattern), remaining @ ..] => {
             for entry in entries(&path)? {
                 let matches = |entry: &str| {
                     pattern.matches(entry)
                         && (!unsupported::is_hidden(entry) || unsupported::is_hidden(pattern.as_str()))
                 };
                 if entry.file_name().is_some_and(|entry| matches(&entry.to_string_lossy())) {
-                    walk(entry, rest, paths)?;
+                    walk(entry, remaining, paths)?;
                 }
             }
         }
-        [PatternComponent::AnyFolders, rest @ ..] => {
-            walk(path.clone(), rest, paths)?;
+        [PatternComponent::AnyFolders, remaining @ ..] => {
+            walk(path.clone(), remaining, paths)?;
             for entry in entries(&path)? {
                 // a link to a parent folder would cause an endless loop
                 let is_hidden = entry.file_name().is_some_and(|entry| unsupported::is_hidden(&entry.to_string_lossy()));
@@ -96,7 +96,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Returns the files that a path, folder or pattern names; at least one.
-pub(crate) fn expand(path: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn expand_path(path: &Path) -> Result<Vec<PathBuf>> {
     let paths = if path.is_dir() {
         unsupported::reject_lakehouse(path, &[])?;
         files_in_folder(path)?
@@ -163,7 +163,9 @@ fn not_found_error(path: &Path) -> Error {
             let stems: Vec<String> = names.iter().map(|name| stem(name)).collect();
             let nearest_stem = nearest(&stem(name), stems.iter().map(String::as_str));
             let index = nearest_stem.and_then(|near| stems.iter().position(|stem| stem == near));
-            index.map_or(String::new(), |at| format!("; did you mean {}?", path.with_file_name(&names[at]).display()))
+            index.map_or(String::new(), |index| {
+                format!("; did you mean {}?", path.with_file_name(&names[index]).display())
+            })
         }
     };
     Error::NotFound { path: path.to_path_buf(), hint }

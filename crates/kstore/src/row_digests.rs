@@ -8,9 +8,9 @@
 //! order of reading, and digests of parts can be added. A digest detects changes, but does not
 //! protect against forgery.
 
-use crate::checkpoint::{Arrays, Persist, Stored};
+use crate::checkpoint::{Arrays, Persist, StoredArrays};
 use crate::view::{ColumnView, RowIndices, Values};
-use crate::{Digest, Result, convert::TILE_ROWS, key::mix, sparse::SparseRows, vectorised};
+use crate::{Digest, Result, convert::CONVERT_TILE_ROWS, key::mix, sparse::SparseRows, vectorised};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -20,35 +20,35 @@ const PIECE_ROWS: u64 = 1024;
 /// The digests of the selected rows of a table: 8 bytes for each 1,024 stored rows.
 #[derive(Debug)]
 pub struct RowDigests {
-    rows: u64,
+    row_count: u64,
     sums: Vec<AtomicU64>,
-    closed: AtomicBool,
+    is_closed: AtomicBool,
 }
 
 impl RowDigests {
-    /// Returns digests for the first `rows` stored rows, to which no row has been added yet.
-    pub fn new(rows: u64) -> Self {
-        let sums = (0..rows.div_ceil(PIECE_ROWS)).map(|_| AtomicU64::new(0)).collect();
-        Self { rows, sums, closed: AtomicBool::new(false) }
+    /// Returns digests for the first `row_count` stored rows, to which no row has been added yet.
+    pub fn new(row_count: u64) -> Self {
+        let sums = (0..row_count.div_ceil(PIECE_ROWS)).map(|_| AtomicU64::new(0)).collect();
+        Self { row_count, sums, is_closed: AtomicBool::new(false) }
     }
 
     /// Closes the digests after all rows were read, so that later rows are ignored. If no row was
     /// added yet, the digests stay open.
     pub fn close(&self) {
         let has_rows = self.sums.iter().any(|sum| sum.load(Ordering::Relaxed) != 0);
-        self.closed.store(has_rows, Ordering::Relaxed);
+        self.is_closed.store(has_rows, Ordering::Relaxed);
     }
 
     /// Returns the stored rows of a piece.
     pub fn piece_rows(&self, piece: u64) -> Range<u64> {
-        piece.saturating_mul(PIECE_ROWS).min(self.rows)
-            ..(piece.saturating_add(1).saturating_mul(PIECE_ROWS)).min(self.rows)
+        piece.saturating_mul(PIECE_ROWS).min(self.row_count)
+            ..(piece.saturating_add(1).saturating_mul(PIECE_ROWS)).min(self.row_count)
     }
 
     /// Returns the pieces that overlap a range of stored rows. Each piece comes with the digest of
     /// its rows that were read so far.
     pub fn piece_digests_in(&self, rows: &Range<u64>) -> Vec<(u64, u64)> {
-        let end = rows.end.min(self.rows);
+        let end = rows.end.min(self.row_count);
         if rows.start >= end {
             return Vec::new();
         }
@@ -62,20 +62,20 @@ impl RowDigests {
         index.and_then(|i| self.sums.get(i)).map_or(0, |sum| sum.load(Ordering::Relaxed))
     }
 
-    /// Adds the rows with the numbers `rows`, at most one tile. They are at `row_indices` of a
+    /// Adds the rows `row_numbers`, at most one tile. They are at `row_indices` of a
     /// chunk with these columns.
     pub(crate) fn add(&self, views: &[ColumnView<'_>], keys: &[u64], row_indices: RowIndices<'_>, row_numbers: &[u64]) {
-        if self.closed.load(Ordering::Relaxed) {
+        if self.is_closed.load(Ordering::Relaxed) {
             return;
         }
-        let (mut values, mut sums) = ([0.0; TILE_ROWS], [0; TILE_ROWS]);
+        let (mut values, mut sums) = ([0.0; CONVERT_TILE_ROWS], [0; CONVERT_TILE_ROWS]);
         let (values, sums) = (&mut values[..row_numbers.len()], &mut sums[..row_numbers.len()]);
         for (view, key) in views.iter().zip(keys) {
             load_values(view, row_indices, values);
             add_products(values, *key, sums);
         }
         let (rows_in_table, mut sums) =
-            (&row_numbers[..row_numbers.partition_point(|row| *row < self.rows)], sums.iter());
+            (&row_numbers[..row_numbers.partition_point(|row| *row < self.row_count)], sums.iter());
         for piece in rows_in_table.chunk_by(|a, b| a / PIECE_ROWS == b / PIECE_ROWS) {
             let rows = piece.iter().zip(&mut sums);
             let sum = rows.fold(0u64, |total, (row, sum)| total.wrapping_add(mix(sum ^ mix(*row))));
@@ -129,9 +129,9 @@ impl Persist for RowDigests {
         out.put_owned("sums", self.sums.iter().map(|sum| sum.load(Ordering::Relaxed)).collect());
     }
 
-    fn load(&mut self, stored: &mut Stored<'_>) -> Result<()> {
+    fn load(&mut self, arrays: &mut StoredArrays<'_>) -> Result<()> {
         let mut sums = vec![0; self.sums.len()];
-        stored.fill("sums", &mut sums)?;
+        arrays.fill("sums", &mut sums)?;
         self.sums = sums.into_iter().map(AtomicU64::new).collect();
         Ok(())
     }

@@ -15,14 +15,14 @@
 //! cached the file, of the memory.
 //!
 //! ```
-//! use kstore::scratch::Scratch;
+//! use kstore::scratch::ScratchFolder;
 //! use kstore::{MemoryRows, Pass, RowBuf, RowSource, StatisticsReduction, Workers};
 //! let rows = MemoryRows::new(vec![1.0f32, 2.0, 3.0, 4.0], 2)?;
 //! let folder = tempfile::tempdir().unwrap();
-//! let scratch = Scratch::open(folder.path(), 1 << 20)?;
+//! let scratch = ScratchFolder::open(folder.path(), 1 << 20)?;
 //! // a map that doubles and appends: 2 features become 3
 //! let shape = kstore::TableShape { inputs: 3, ..RowSource::<f32>::shape(&rows) };
-//! let mut writer = scratch.cache::<f32>(shape, RowSource::<f32>::range(&rows))?;
+//! let mut writer = scratch.create_cache::<f32>(shape, RowSource::<f32>::range(&rows))?;
 //! let mut buf = RowBuf::new(1024);
 //! let mut cursor = rows.open(0..2)?;
 //! while cursor.next(&mut buf)? {
@@ -38,7 +38,7 @@
 //! # Ok::<(), kstore::Error>(())
 //! ```
 
-use crate::atomic::BUFFER_BYTES;
+use crate::atomic::WRITE_BUFFER_BYTES;
 use crate::checkpoint::Number;
 use crate::source::shared_file::SharedFile;
 use crate::{Error, Float, Footprint, Label, LabelCodes, Result, RowBlock, RowBuf, RowCursor, RowSource, TableShape};
@@ -59,14 +59,14 @@ const ARRAY_COUNT: usize = 6;
 
 /// A folder for caches, with a limit on their total size.
 #[derive(Clone, Debug)]
-pub struct Scratch {
+pub struct ScratchFolder {
     folder: PathBuf,
     limit_bytes: u64,
     used_bytes: Arc<AtomicU64>,
 }
 
-impl Scratch {
-    /// Opens the existing folder `folder` for caches of at most `limit` bytes in total.
+impl ScratchFolder {
+    /// Opens the existing folder `folder` for caches of at most `limit_bytes` bytes in total.
     ///
     /// # Errors
     /// [`Error::NotFound`] if the folder does not exist.
@@ -90,25 +90,31 @@ impl Scratch {
     /// # Errors
     /// [`Error::OverScratch`] if the rows of the range would exceed the limit; [`Error::Io`].
     #[doc(hidden)]
-    pub fn cache<T: Float>(&self, shape: TableShape, range: Range<u64>) -> Result<CacheWriter<T>> {
+    pub fn create_cache<T: Float>(&self, shape: TableShape, range: Range<u64>) -> Result<CacheWriter<T>> {
         let rows = range.end.saturating_sub(range.start);
-        self.cache_up_to(shape, range, rows)
+        self.create_cache_up_to(shape, range, rows)
     }
 
-    /// Starts a cache like [`cache`](Self::cache), for at most `max_rows` rows of the range.
+    /// Starts a cache like [`create_cache`](Self::create_cache), for at most `max_rows` rows of the
+    /// range.
     ///
     /// # Errors
     /// [`Error::OverScratch`] if `max_rows` rows would exceed the limit; [`Error::Io`].
     #[doc(hidden)]
-    pub fn cache_up_to<T: Float>(&self, shape: TableShape, range: Range<u64>, max_rows: u64) -> Result<CacheWriter<T>> {
+    pub fn create_cache_up_to<T: Float>(
+        &self,
+        shape: TableShape,
+        range: Range<u64>,
+        max_rows: u64,
+    ) -> Result<CacheWriter<T>> {
         let needed_bytes = max_rows.saturating_mul(Cache::<T>::row_bytes(&shape) as u64);
         let reservation = Reservation::new(self, needed_bytes)?;
         let create_file = |_| tempfile::tempfile_in(&self.folder).map_err(Error::io("create a cache in", &self.folder));
-        let array = |file: Result<File>| Ok(BufWriter::with_capacity(BUFFER_BYTES, file?));
+        let array = |file: Result<File>| Ok(BufWriter::with_capacity(WRITE_BUFFER_BYTES, file?));
         Ok(CacheWriter {
             arrays: (0..ARRAY_COUNT).map(create_file).map(array).collect::<Result<_>>()?,
-            labels: [None, None],
-            count: 0,
+            dictionaries: [None, None],
+            row_count: 0,
             max_rows,
             last_row: None,
             shape,
@@ -127,9 +133,9 @@ struct Reservation {
 }
 
 impl Reservation {
-    fn new(scratch: &Scratch, bytes: u64) -> Result<Self> {
-        let take = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= scratch.limit_bytes);
-        match scratch.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
+    fn new(scratch: &ScratchFolder, bytes: u64) -> Result<Self> {
+        let add_bytes = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= scratch.limit_bytes);
+        match scratch.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add_bytes) {
             Ok(_) => Ok(Self { used_bytes: Arc::clone(&scratch.used_bytes), bytes }),
             Err(_) => {
                 Err(Error::OverScratch { folder: scratch.folder.clone(), needed: bytes, left: scratch.remaining() })
@@ -151,8 +157,8 @@ type Dictionaries = [Option<Arc<Vec<Label>>>; 2];
 #[derive(Debug)]
 pub struct CacheWriter<T> {
     arrays: Vec<BufWriter<File>>,
-    labels: Dictionaries,
-    count: u64,
+    dictionaries: Dictionaries,
+    row_count: u64,
     max_rows: u64,
     last_row: Option<u64>,
     shape: TableShape,
@@ -165,7 +171,7 @@ pub struct CacheWriter<T> {
 impl<T: Float> CacheWriter<T> {
     /// Returns the number of rows that can still be appended.
     pub fn remaining(&self) -> u64 {
-        self.max_rows - self.count
+        self.max_rows - self.row_count
     }
 
     /// Appends a block. The row numbers of the blocks must ascend. All blocks must share one label
@@ -177,9 +183,9 @@ impl<T: Float> CacheWriter<T> {
     /// [`remaining`](Self::remaining).
     pub fn push(&mut self, block: &RowBlock<'_, T>) -> Result<()> {
         self.check_block(block)?;
-        let written = self.write_block(block);
-        written.map_err(|error| self.write_error(error))?;
-        self.count += block.len() as u64;
+        let write_result = self.write_block(block);
+        write_result.map_err(|error| self.write_error(error))?;
+        self.row_count += block.len() as u64;
         self.last_row = block.row_numbers.last().copied().or(self.last_row);
         Ok(())
     }
@@ -192,8 +198,8 @@ impl<T: Float> CacheWriter<T> {
         for (i, label_codes) in [&block.classes, &block.groups].into_iter().enumerate() {
             let Some(LabelCodes { codes, labels }) = label_codes else { continue };
             append(&mut self.arrays[LABEL_CODES + i], codes)?;
-            if self.labels[i].as_ref().is_none_or(|stored_labels| stored_labels.len() < labels.len()) {
-                self.labels[i] = Some(Arc::new(labels.to_vec()));
+            if self.dictionaries[i].as_ref().is_none_or(|stored_labels| stored_labels.len() < labels.len()) {
+                self.dictionaries[i] = Some(Arc::new(labels.to_vec()));
             }
         }
         Ok(())
@@ -208,7 +214,7 @@ impl<T: Float> CacheWriter<T> {
             && block.row_numbers.first().is_none_or(|first| self.last_row.is_none_or(|last| last < *first))
             && block.row_numbers.iter().all(|row| self.range.contains(row));
         let has_labels = [block.classes.is_some(), block.groups.is_some()];
-        let has_same_labels = self.count == 0 || has_labels == self.labels.each_ref().map(Option::is_some);
+        let has_same_labels = self.row_count == 0 || has_labels == self.dictionaries.each_ref().map(Option::is_some);
         if has_expected_shape && is_ordered && has_same_labels && n as u64 <= self.remaining() {
             return Ok(());
         }
@@ -226,8 +232,8 @@ impl<T: Float> CacheWriter<T> {
     /// The errors of [`CacheWriter::push`].
     pub fn finish(mut self) -> Result<Cache<T>> {
         // the buffers are flushed here, while an error can still state how many bytes are needed
-        let flushed = self.arrays.iter_mut().try_for_each(BufWriter::flush);
-        flushed.map_err(|error| self.write_error(error))?;
+        let flush_result = self.arrays.iter_mut().try_for_each(BufWriter::flush);
+        flush_result.map_err(|error| self.write_error(error))?;
         let folder = self.folder;
         let bytes_read = Arc::default();
         let file = |array: BufWriter<File>| {
@@ -236,8 +242,8 @@ impl<T: Float> CacheWriter<T> {
         let arrays = self.arrays.into_iter().map(file).collect::<io::Result<_>>();
         Ok(Cache {
             arrays: arrays.map_err(Error::io("write a cache in", &folder))?,
-            labels: self.labels,
-            count: self.count,
+            dictionaries: self.dictionaries,
+            row_count: self.row_count,
             shape: self.shape,
             range: self.range,
             bytes_read,
@@ -283,8 +289,8 @@ pub fn free_bytes(folder: &Path) -> Option<u64> {
 #[derive(Debug)]
 pub struct Cache<T> {
     arrays: Vec<SharedFile>,
-    labels: Dictionaries,
-    count: u64,
+    dictionaries: Dictionaries,
+    row_count: u64,
     shape: TableShape,
     range: Range<u64>,
     folder: PathBuf,
@@ -301,28 +307,28 @@ impl<T: Float> Cache<T> {
 
     /// Returns the number of rows.
     pub fn len(&self) -> u64 {
-        self.count
+        self.row_count
     }
 
     /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.row_count == 0
     }
 
-    fn read<N: Number>(&self, array_index: usize, first: u64, count: usize, out: &mut Vec<N>) -> Result<()> {
+    fn read<N: Number>(&self, array_index: usize, first_value: u64, count: usize, out: &mut Vec<N>) -> Result<()> {
         // reserves exactly, because growth by doubling could allocate twice the memory of the plan
         out.clear();
         out.reserve_exact(count);
         out.resize(count, N::zeroed());
         let bytes = bytemuck::cast_slice_mut(out);
-        let read = self.arrays[array_index].read_exact_at(bytes, first * size_of::<N>() as u64);
-        read.map_err(Error::io("read a cache in", &self.folder))
+        let read_result = self.arrays[array_index].read_exact_at(bytes, first_value * size_of::<N>() as u64);
+        read_result.map_err(Error::io("read a cache in", &self.folder))
     }
 
     /// Returns the position of the first row whose number is at least `row`. The binary search
     /// reads a few bytes of the file in each step.
     fn position(&self, row: u64) -> Result<u64> {
-        let (mut low, mut high, mut row_number) = (0, self.count, Vec::new());
+        let (mut low, mut high, mut row_number) = (0, self.row_count, Vec::new());
         while low < high {
             let middle = low + (high - low) / 2;
             self.read::<u64>(ROW_NUMBERS, middle, 1, &mut row_number)?;
@@ -342,8 +348,8 @@ impl<T: Float> RowSource<T> for Cache<T> {
     }
 
     fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
-        let remaining = self.position(segment.start)?..self.position(segment.end)?;
-        Ok(Box::new(CacheCursor { cache: self, remaining }))
+        let remaining_rows = self.position(segment.start)?..self.position(segment.end)?;
+        Ok(Box::new(CacheCursor { cache: self, remaining_rows }))
     }
 
     fn footprint(&self) -> Footprint {
@@ -357,15 +363,16 @@ impl<T: Float> RowSource<T> for Cache<T> {
 
 struct CacheCursor<'a, T> {
     cache: &'a Cache<T>,
-    remaining: Range<u64>,
+    remaining_rows: Range<u64>,
 }
 
 impl<T: Float> RowCursor<T> for CacheCursor<'_, T> {
     fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
-        let (cache, first_position) = (self.cache, self.remaining.start);
-        let row_count =
-            usize::try_from(self.remaining.end.saturating_sub(first_position)).unwrap_or(usize::MAX).min(buf.capacity);
-        self.remaining.start += row_count as u64;
+        let (cache, first_position) = (self.cache, self.remaining_rows.start);
+        let row_count = usize::try_from(self.remaining_rows.end.saturating_sub(first_position))
+            .unwrap_or(usize::MAX)
+            .min(buf.capacity);
+        self.remaining_rows.start += row_count as u64;
         let (d, t) = (cache.shape.inputs, cache.shape.targets);
         cache.read(ROW_NUMBERS, first_position, row_count, &mut buf.row_numbers)?;
         cache.read(FEATURES, first_position * d as u64, row_count * d, &mut buf.x)?;
@@ -374,7 +381,7 @@ impl<T: Float> RowCursor<T> for CacheCursor<'_, T> {
         let label_buffers = [(&mut buf.classes, &mut buf.class_labels), (&mut buf.groups, &mut buf.group_labels)];
         for (i, (codes, labels)) in label_buffers.into_iter().enumerate() {
             codes.clear();
-            labels.clone_from(&cache.labels[i]);
+            labels.clone_from(&cache.dictionaries[i]);
             if labels.is_some() {
                 cache.read(LABEL_CODES + i, first_position, row_count, codes)?;
             }

@@ -29,10 +29,13 @@ pub fn supports(path: &Path, column: &OutputColumn) -> Result<bool> {
 }
 
 /// Returns the extensions of the formats that can hold a column, for help and messages. With the
-/// word "or" as `last`, the result is for example `.npy, .csv or .tsv`.
-pub fn extensions(column: &OutputColumn, last: &str) -> String {
+/// word "or" as `conjunction`, the result is for example `.npy, .csv or .tsv`.
+pub fn extensions(column: &OutputColumn, conjunction: &str) -> String {
     let supports_column = |format: &&Format| format.writer.is_some_and(|writer| (writer.supports)(column));
-    source::list_extensions(source::formats().into_iter().filter(supports_column).map(|format| format.extensions), last)
+    source::list_extensions(
+        source::formats().into_iter().filter(supports_column).map(|format| format.extensions),
+        conjunction,
+    )
 }
 
 /// Starts a table in the format of the path's extension. For the path `-`, CSV is written to

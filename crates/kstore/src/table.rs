@@ -1,6 +1,6 @@
 //! Files that are read as one table.
 
-use crate::pattern::{expand, require_existing};
+use crate::pattern::{expand_path, require_existing};
 use crate::schema::{Column, Kind, Schema};
 use crate::source::hive_partitions;
 use crate::source::remote::{self, RemoteObject};
@@ -19,14 +19,14 @@ use std::{collections::BTreeMap, ops::Range};
 pub(crate) struct FilePart {
     pub(crate) path: PathBuf,
     pub(crate) file: Arc<dyn TableFile>,
-    pub(crate) start: u64,
+    pub(crate) first_row: u64,
     /// Identity of the file when it was opened. If there is a target file, its identity follows.
     identities: Vec<Identity>,
 }
 
 impl FilePart {
     pub(crate) fn end(&self) -> u64 {
-        self.start + self.file.metadata().rows
+        self.first_row + self.file.metadata().row_count
     }
 
     /// Returns whether this file was read with the column types of `reading`. A file that was read
@@ -55,7 +55,7 @@ impl FilePart {
 /// Opens a file and returns it with its identity. The identity must not change while the file is
 /// opened, because other processes may be writing to the file.
 fn open(path: &Path, options: &TextOptions) -> Result<(Arc<dyn TableFile>, Identity)> {
-    let identity = Identity::of(path)?;
+    let identity = Identity::of_file(path)?;
     let file = source::open(path, options).map_err(|error| identity.check_unchanged().err().unwrap_or(error))?;
     identity.check_unchanged()?;
     Ok((file, identity))
@@ -99,7 +99,7 @@ impl Table {
             match source::url_scheme(path) {
                 // standard input is supported only if it is the single file
                 None if paths.len() == 1 && path == Path::new(source::STDIN) => _ = files.insert(path.into(), None),
-                None => files.extend(expand(path)?.into_iter().map(|path| (path, None))),
+                None => files.extend(expand_path(path)?.into_iter().map(|path| (path, None))),
                 Some(scheme) => files.extend(
                     remote::find_objects(scheme, path)?
                         .into_iter()
@@ -110,18 +110,19 @@ impl Table {
         let (mut parts, mut start, mut bytes_scanned) = (Vec::<FilePart>::new(), 0, 0);
         let all_empty = files.iter().all(|(path, remote_object)| remote_object.is_none() && is_empty_text_file(path));
         for (path, remote_object) in files {
-            let address = remote_object.as_ref().map(|object| PathBuf::from(remote::redacted(&object.address)));
+            let address = remote_object.as_ref().map(|object| PathBuf::from(remote::redact(&object.address)));
             let (file, identity) = match remote_object {
                 // an empty text file has no rows to add
-                None if !all_empty && is_empty_text_file(&path) => {
-                    (Arc::new(AbsentRows::new(Schema::default(), 0..0)) as Arc<dyn TableFile>, Identity::of(&path)?)
-                }
+                None if !all_empty && is_empty_text_file(&path) => (
+                    Arc::new(AbsentRows::new(Schema::default(), 0..0)) as Arc<dyn TableFile>,
+                    Identity::of_file(&path)?,
+                ),
                 None if path == Path::new(source::STDIN) && paths.len() == 1 => source::open_standard_input(options)?,
                 None => open(&path, options)?,
                 Some(object) => source::open_remote(&object, options).map_err(remote::or_interrupted)?,
             };
             let path = address.unwrap_or(path);
-            let part = FilePart { path, file, start, identities: vec![identity] };
+            let part = FilePart { path, file, first_row: start, identities: vec![identity] };
             bytes_scanned += part.file.metadata().bytes_scanned;
             start = part.end();
             parts.push(part);
@@ -202,7 +203,7 @@ impl Table {
     /// Every read must return the same rows.
     pub fn from_file(name: &str, file: Arc<dyn TableFile>) -> Self {
         let schema = Arc::new(file.metadata().schema.clone());
-        let part = FilePart { path: name.into(), file, start: 0, identities: Vec::new() };
+        let part = FilePart { path: name.into(), file, first_row: 0, identities: Vec::new() };
         Self::new(vec![part], schema)
     }
 
@@ -231,15 +232,15 @@ impl Table {
         Ok(Self::from_file("record batches", Arc::new(BatchTable::new(batches)?)))
     }
 
-    /// Returns a table of `rows` rows that another process stores. The job describes the columns of
-    /// the table. Reading a row returns [`Error::NotInShard`].
+    /// Returns a table of `row_count` rows that another process stores. The job describes the
+    /// columns of the table. Reading a row returns [`Error::NotInShard`].
     #[doc(hidden)]
     pub fn absent(schema: Schema, row_count: u64) -> Self {
         Self::from_file("the table of the shards", Arc::new(AbsentRows::new(schema, 0..row_count)))
     }
 
-    /// Returns a table of `rows` rows that has this table as a shard: the first row of the shard is
-    /// row `first` of the whole table. Reading a row outside the shard returns
+    /// Returns a table of `total_rows` rows that has this table as a shard: the first row of the
+    /// shard is row `first_row` of the whole table. Reading a row outside the shard returns
     /// [`Error::NotInShard`].
     ///
     /// ```
@@ -250,24 +251,27 @@ impl Table {
     ///
     /// # Errors
     /// [`Error::Syntax`] if the shard extends beyond the whole table.
-    pub fn part_of(self, rows: u64, first_row: u64) -> Result<Self> {
+    pub fn part_of(self, total_rows: u64, first_row: u64) -> Result<Self> {
         let end = first_row.saturating_add(self.stored_rows());
-        if end > rows {
+        if end > total_rows {
             let expected = format!(
-                "the {} rows of the shard from this row on must end within the {rows} rows of the whole table",
+                "the {} rows of the shard from this row on must end within the {total_rows} rows of the whole table",
                 self.stored_rows()
             );
             return Err(Error::Syntax { what: "`first_row`", text: first_row.to_string(), expected });
         }
         let absent_part = |rows: Range<u64>| FilePart {
             path: self.first_path(),
-            start: rows.start,
+            first_row: rows.start,
             file: Arc::new(AbsentRows::new(self.schema().clone(), rows)),
             identities: Vec::new(),
         };
-        let shifted_parts = self.parts.iter().map(|part| FilePart { start: part.start + first_row, ..part.clone() });
-        let (part_before, part_after) =
-            ((first_row > 0).then(|| absent_part(0..first_row)), (end < rows).then(|| absent_part(end..rows)));
+        let shifted_parts =
+            self.parts.iter().map(|part| FilePart { first_row: part.first_row + first_row, ..part.clone() });
+        let (part_before, part_after) = (
+            (first_row > 0).then(|| absent_part(0..first_row)),
+            (end < total_rows).then(|| absent_part(end..total_rows)),
+        );
         Ok(Self { parts: Arc::new(part_before.into_iter().chain(shifted_parts).chain(part_after).collect()), ..self })
     }
 
@@ -287,8 +291,8 @@ impl Table {
             let expected = "a target file must hold numbers";
             return Err(Error::wrong_type(&path, &column.name, column.kind.to_string(), expected));
         }
-        if target_file.metadata().rows != self.stored_rows() {
-            let (first_rows, second_rows) = (self.stored_rows(), target_file.metadata().rows);
+        if target_file.metadata().row_count != self.stored_rows() {
+            let (first_rows, second_rows) = (self.stored_rows(), target_file.metadata().row_count);
             return Err(Error::RowCount { first: self.first_path(), first_rows, second: path, second_rows });
         }
         if self.schema.position(source::TARGET_COLUMN).is_some() {
@@ -300,7 +304,7 @@ impl Table {
         }
         let with_target_column = |part: &FilePart| {
             let added_column =
-                AddedColumn::Numbers { file: Arc::clone(&target_file), path: path.clone(), first_row: part.start };
+                AddedColumn::Numbers { file: Arc::clone(&target_file), path: path.clone(), first_row: part.first_row };
             let column = (source::TARGET_COLUMN.to_string(), added_column);
             let extended_file = ExtendedFile::new(&part.path, Arc::clone(&part.file), vec![column]);
             let identities = [&part.identities[..], std::slice::from_ref(&identity)].concat();
@@ -343,8 +347,8 @@ impl Table {
     }
 
     /// Returns the bytes on disk, without the target file.
-    pub fn bytes(&self) -> u64 {
-        self.parts.iter().map(|part| part.file.metadata().bytes).sum()
+    pub fn file_bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.file.metadata().file_bytes).sum()
     }
 
     /// Returns the bytes of memory for metadata about rows and columns of the open files.
@@ -401,8 +405,8 @@ impl Table {
     /// Returns the file that contains a stored row, and the row number within that file.
     #[doc(hidden)]
     pub fn locate(&self, row: u64) -> Option<(&Path, u64)> {
-        let part = self.parts.iter().find(|part| (part.start..part.end()).contains(&row))?;
-        Some((&part.path, row - part.start))
+        let part = self.parts.iter().find(|part| (part.first_row..part.end()).contains(&row))?;
+        Some((&part.path, row - part.first_row))
     }
 
     pub(crate) fn schema_difference(&self) -> Option<&str> {

@@ -6,7 +6,7 @@ use crate::table_rows::{OpenFile, TableRows};
 use crate::text_limit::{TILE_TEXT_BYTES, text_bytes};
 use crate::view::{ColumnView, RowIndices};
 use crate::{
-    Error, Float, Footprint, Result, chunk::Chunk, convert::TILE_ROWS, labels::LabelEncoder, missing::Missing,
+    Error, Float, Footprint, Result, chunk::Chunk, convert::CONVERT_TILE_ROWS, labels::LabelEncoder, missing::Missing,
 };
 use std::{ops::Range, sync::atomic::Ordering};
 
@@ -20,13 +20,13 @@ impl<T: Float> RowSource<T> for TableRows<T> {
     }
 
     fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
-        let range = &self.selected.rows;
-        let remaining = segment.start.max(range.start)..segment.end.min(range.end);
+        let range = &self.selected.row_range;
+        let remaining_rows = segment.start.max(range.start)..segment.end.min(range.end);
         let label_encoder =
             |column: Option<usize>, dictionary, max_labels| column.map(|_| LabelEncoder::new(dictionary, max_labels));
         Ok(Box::new(TableCursor {
             source: self,
-            remaining,
+            remaining_rows,
             open_file: None,
             selected_rows: None,
             rows_returned: 0,
@@ -39,7 +39,7 @@ impl<T: Float> RowSource<T> for TableRows<T> {
     /// Memory of the largest decoder of any file, of the group labels and, for each row of a tile,
     /// of one [`RowBuf`].
     fn footprint(&self) -> Footprint {
-        let decoder_bytes = self.selected.table.parts().iter().map(|part| part.file.footprint(&self.columns));
+        let decoder_bytes = self.selected.table.parts().iter().map(|part| part.file.cursor_bytes(&self.columns));
         let shape = self.selected.shape();
         let row_bytes = RowBuf::<T>::bytes_per_row(&shape) + self.selected.kept_bytes_per_row();
         let group_label_bytes = self.selected.group.map_or(0, |_| MAX_GROUP_LABELS * LABEL_BYTES);
@@ -59,7 +59,7 @@ impl<T: Float> RowSource<T> for TableRows<T> {
 
 struct TableCursor<'a, T: Float> {
     source: &'a TableRows<T>,
-    remaining: Range<u64>,
+    remaining_rows: Range<u64>,
     open_file: Option<OpenFile<'a>>,
     selected_rows: Option<Vec<u32>>,
     /// Number of selected rows of the chunk that were returned.
@@ -144,14 +144,15 @@ impl<T: Float> TableCursor<'_, T> {
         let source = self.source;
         let parts = source.selected.table.parts();
         let (part, rows) = loop {
-            if self.remaining.is_empty() {
+            if self.remaining_rows.is_empty() {
                 return Ok(false);
             }
-            let part_index = parts.partition_point(|part| part.end() <= self.remaining.start);
+            let part_index = parts.partition_point(|part| part.end() <= self.remaining_rows.start);
             let Some(part) = parts.get(part_index) else { return Ok(false) };
-            let rows = self.remaining.start - part.start..self.remaining.end.min(part.end()) - part.start;
+            let rows =
+                self.remaining_rows.start - part.first_row..self.remaining_rows.end.min(part.end()) - part.first_row;
             let rows = source.next_candidate_range(part_index, rows);
-            self.remaining.start = part.start + rows.end;
+            self.remaining_rows.start = part.first_row + rows.end;
             if !rows.is_empty() {
                 break (part, rows);
             }
@@ -191,7 +192,7 @@ impl<T: Float> TableCursor<'_, T> {
     }
 
     /// Returns how many of the next `count` selected rows fit into the tile, given the bytes of
-    /// their kept texts. If the tile is `empty`, returns at least one.
+    /// their kept texts. If `is_tile_empty`, returns at least one.
     fn fit_rows_to_text_limit(&mut self, count: usize, is_tile_empty: bool) -> Result<usize> {
         let Some(open_file) = &self.open_file else { return Ok(count) };
         let source = self.source;
@@ -231,24 +232,26 @@ impl<T: Float> TableCursor<'_, T> {
         let source = self.source;
         let Some(open_file) = &self.open_file else { return Ok(()) };
         let row_indices = next_row_indices(self.selected_rows.as_deref(), self.rows_returned, count);
-        let base = open_file.part.start + open_file.chunk_start;
+        let first_stored_row = open_file.part.first_row + open_file.chunk_start;
         match row_indices {
-            RowIndices::StartingAt(start) => buf.row_numbers.extend(base + start as u64..base + (start + count) as u64),
-            RowIndices::List(list) => buf.row_numbers.extend(list.iter().map(|row| base + u64::from(*row))),
+            RowIndices::StartingAt(start) => {
+                buf.row_numbers.extend(first_stored_row + start as u64..first_stored_row + (start + count) as u64)
+            }
+            RowIndices::List(list) => buf.row_numbers.extend(list.iter().map(|row| first_stored_row + u64::from(*row))),
         }
         let chunk = Chunk { source, open_file, views: source.views(open_file)? };
         let d = source.shape().inputs;
         let rows_before = buf.row_numbers.len() - count;
-        for tile_start in (0..count).step_by(TILE_ROWS) {
-            let (row_indices, tile_rows) = (row_indices.skip(tile_start), TILE_ROWS.min(count - tile_start));
+        for tile_start in (0..count).step_by(CONVERT_TILE_ROWS) {
+            let (row_indices, tile_rows) = (row_indices.skip(tile_start), CONVERT_TILE_ROWS.min(count - tile_start));
             let (x, first_weight) =
                 (resized_slice(&mut buf.x, (rows_before + tile_start) * d, tile_rows * d), buf.weight.len());
-            chunk.append_numbers(row_indices, tile_rows, x, (&mut buf.y, &mut buf.weight))?;
+            chunk.append_numbers(row_indices, tile_rows, x, &mut buf.y, &mut buf.weight)?;
             if let Some(unit) = source.settings.weight_unit {
                 buf.weight[first_weight..].iter_mut().for_each(|weight| *weight /= unit);
             }
-            let coders = [(&mut self.class_encoder, &mut buf.classes), (&mut self.group_encoder, &mut buf.groups)];
-            chunk.append_labels(source.selected.class_slot(), coders, row_indices, tile_rows)?;
+            let encoders = [(&mut self.class_encoder, &mut buf.classes), (&mut self.group_encoder, &mut buf.groups)];
+            chunk.append_labels(source.selected.class_slot(), encoders, row_indices, tile_rows)?;
             if let Some(digests) = &source.selected.table.digests {
                 digests.add(
                     &chunk.views,
@@ -276,7 +279,7 @@ impl<T: Float> TableCursor<'_, T> {
         }
         open_file.chunk_start += open_file.chunk_rows as u64;
         (open_file.chunk_rows, self.rows_returned) = (rows_read, rows_read);
-        let base = open_file.part.start + open_file.chunk_start;
+        let first_stored_row = open_file.part.first_row + open_file.chunk_start;
         let x = &mut buf.x[rows_before * d..(rows_before + rows_read) * d];
         let all_finite = T::all_finite(x);
         // a copy of the original values: finding errors and replacing missing values needs them
@@ -290,19 +293,21 @@ impl<T: Float> TableCursor<'_, T> {
         for (new_row, old_row) in target_rows.iter().flatten().map(|row| *row as usize).enumerate() {
             x.copy_within(old_row * d..(old_row + 1) * d, new_row * d);
         }
-        buf.row_numbers.extend((0..row_count).map(|i| base + row_indices.get(i) as u64));
+        buf.row_numbers.extend((0..row_count).map(|i| first_stored_row + row_indices.get(i) as u64));
         let chunk = Chunk { source, open_file, views };
-        for (tile_start, x) in (0..row_count).step_by(TILE_ROWS).zip(x.chunks_mut(TILE_ROWS * d)) {
-            let (row_indices, tile_rows) = (row_indices.skip(tile_start), TILE_ROWS.min(row_count - tile_start));
+        for (tile_start, x) in (0..row_count).step_by(CONVERT_TILE_ROWS).zip(x.chunks_mut(CONVERT_TILE_ROWS * d)) {
+            let (row_indices, tile_rows) =
+                (row_indices.skip(tile_start), CONVERT_TILE_ROWS.min(row_count - tile_start));
             chunk.append_targets_and_weights(
                 all_finite || T::all_finite(x),
                 row_indices,
                 tile_rows,
                 x,
-                (&mut buf.y, &mut buf.weight),
+                &mut buf.y,
+                &mut buf.weight,
             )?;
-            let coders = [(&mut self.class_encoder, &mut buf.classes), (&mut self.group_encoder, &mut buf.groups)];
-            chunk.append_labels(source.selected.class_slot(), coders, row_indices, tile_rows)?;
+            let encoders = [(&mut self.class_encoder, &mut buf.classes), (&mut self.group_encoder, &mut buf.groups)];
+            chunk.append_labels(source.selected.class_slot(), encoders, row_indices, tile_rows)?;
         }
         chunk.append_kept(row_indices, row_count, &mut buf.kept_columns)?;
         Ok(true)

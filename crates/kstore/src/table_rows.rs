@@ -7,7 +7,7 @@ use crate::source::BoxedCursor;
 use crate::sparse::MAX_F32_COLUMNS;
 use crate::text_limit::TextLimit;
 use crate::view::Element;
-use crate::{Error, Float, Result, Scaler, convert::Affine, row_digests, rows::Label, table::FilePart};
+use crate::{Error, Float, Result, Scaler, convert::FeatureScaling, row_digests, rows::Label, table::FilePart};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{ops::Range, sync::Arc};
 
@@ -19,7 +19,7 @@ pub struct ReadSettings {
     pub scaler: Option<Arc<Scaler>>,
     /// Dictionary of the class column.
     pub class_labels: Option<Arc<Vec<Label>>>,
-    /// Dictionary of the fold column.
+    /// Dictionary of the group column.
     pub group_labels: Option<Arc<Vec<Label>>>,
     /// Divisor of the row weights; `None` for 1.
     pub weight_unit: Option<f64>,
@@ -38,7 +38,7 @@ pub struct TableRows<T> {
     pub(crate) selected: SelectedTable,
     pub(crate) columns: Vec<usize>,
     pub(crate) digest_keys: Vec<u64>,
-    pub(crate) affine: Affine,
+    pub(crate) scaling: FeatureScaling,
     pub(crate) feature_writer: Option<FeatureWriter<T>>,
     /// Whether features can be read from a file directly into a tile. This requires that features
     /// are not scaled, and that all rows of the file are selected.
@@ -65,20 +65,20 @@ impl<T: Float> TableRows<T> {
             return Err(Error::Syntax { what: "scaler", text, expected: format!("the table has {d} features") });
         }
         let too_wide_shape =
-            selected.sparse().filter(|shape| T::ELEMENT == Element::F32 && shape.width > MAX_F32_COLUMNS);
+            selected.sparse_shape().filter(|shape| T::ELEMENT == Element::F32 && shape.column_count > MAX_F32_COLUMNS);
         if let Some(shape) = too_wide_shape {
             let expected = format!(
                 "f32 can number at most {MAX_F32_COLUMNS} columns, and these are {}; use `precision` f64",
-                shape.width
+                shape.column_count
             );
             return Err(selected.table.wrong_type_error(selected.features[0], &expected));
         }
-        let affine = Affine::new(d, settings.scaler.as_deref());
+        let scaling = FeatureScaling::new(d, settings.scaler.as_deref());
         let allow_missing = selected.missing == Missing::Indicator;
         let feature_writer =
-            selected.lookups().map(|lookups| FeatureWriter::new(Arc::clone(lookups), &affine, allow_missing));
+            selected.lookups().map(|lookups| FeatureWriter::new(Arc::clone(lookups), &scaling, allow_missing));
         let can_read_directly = selected.table.digests.is_none()
-            && affine.is_identity()
+            && scaling.is_identity()
             && selected.selects_all_rows()
             && selected.keep.is_empty()
             && feature_writer.is_none();
@@ -93,7 +93,7 @@ impl<T: Float> TableRows<T> {
             columns,
             digest_keys,
             selected,
-            affine,
+            scaling,
             feature_writer,
             can_read_directly,
             candidate_ranges,

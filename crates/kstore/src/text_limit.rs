@@ -30,8 +30,8 @@ impl Default for TextLimit {
 }
 
 impl TextLimit {
-    /// Returns the limit for a memory budget. `spare` bytes of the budget are left after `copies`
-    /// tiles with [`TILE_TEXT_BYTES`] bytes of text each.
+    /// Returns the limit for a memory budget of `budget_bytes`. `spare_bytes` of the budget are
+    /// left after `copy_count` tiles with [`TILE_TEXT_BYTES`] bytes of text each.
     pub fn new(budget_bytes: usize, spare_bytes: usize, copy_count: usize) -> Self {
         Self {
             max_row_bytes: TILE_TEXT_BYTES.saturating_add(spare_bytes / copy_count.max(1)),
@@ -42,15 +42,15 @@ impl TextLimit {
 
     /// Returns the error for a row with `bytes` bytes of text; `column` has the longest text.
     #[cold]
-    pub(crate) fn large_row_error(&self, path: &Path, row: u64, column: &str, bytes: usize) -> Error {
-        let excess_bytes = bytes.saturating_sub(self.max_row_bytes).saturating_mul(self.copy_count);
+    pub(crate) fn large_row_error(&self, path: &Path, row: u64, column: &str, row_bytes: usize) -> Error {
+        let excess_bytes = row_bytes.saturating_sub(self.max_row_bytes).saturating_mul(self.copy_count);
         let needed = self.budget_bytes.saturating_add(excess_bytes);
         Error::LargeRow {
             path: path.to_path_buf(),
             row,
             column: column.to_string(),
-            bytes,
-            room: self.max_row_bytes,
+            bytes: row_bytes,
+            available: self.max_row_bytes,
             needed,
         }
     }

@@ -98,7 +98,7 @@ impl<'a> Values<'a> {
 pub struct ColumnView<'a> {
     /// The values. The value of a row that is null is arbitrary.
     pub values: Values<'a>,
-    /// Validity of each row; `None` if all rows have a value.
+    /// Null mask (Arrow's validity bitmap); `None` if all rows have a value.
     pub nulls: Option<&'a NullBuffer>,
 }
 
@@ -134,7 +134,7 @@ impl<'a> ColumnView<'a> {
         value[0]
     }
 
-    /// Returns the integer in `row`, which is an index of an entry of a sparse row; `None` if it is
+    /// Returns the integer in `row` of an integer or boolean column; `None` if the value is
     /// missing.
     pub(crate) fn non_null_integer(&self, row: usize) -> Option<i128> {
         self.integer(row).filter(|_| !self.is_null(row))

@@ -115,7 +115,7 @@ impl Model {
     /// Number of columns of the sparse rows of the model; None for a model of dense rows.
     #[getter]
     fn sparse(&self) -> Option<usize> {
-        self.predictor.metadata().sparse_shape().map(|shape| shape.width)
+        self.predictor.metadata().sparse_shape().map(|shape| shape.column_count)
     }
 
     /// Returns the landmarks of a model of sparse rows: values, column indices, starts of the rows

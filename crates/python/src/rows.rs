@@ -56,7 +56,12 @@ impl CompressedRows {
         let is_valid_row =
             |row: &[u32]| row.is_sorted_by(|a, b| a < b) && row.last().is_none_or(|index| (*index as usize) < width);
         let longest = rows().map(<[u32]>::len).max().unwrap_or_default();
-        rows().all(is_valid_row).then(|| Self { shape: SparseShape { width, longest }, starts, indices, values })
+        rows().all(is_valid_row).then(|| Self {
+            shape: SparseShape { column_count: width, max_row_entries: longest },
+            starts,
+            indices,
+            values,
+        })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -84,7 +89,8 @@ impl CompressedRows {
             let row = |i: usize| &self.values.as_slice()[self.starts[i]..self.starts[i + 1]];
             (0..self.len()).flat_map(move |i| row(i).iter().map(move |value| (weight(i), *value)))
         };
-        let total_weight = ((0..self.len()).map(weight).sum::<f64>() * self.shape.width as f64).max(f64::MIN_POSITIVE);
+        let total_weight =
+            ((0..self.len()).map(weight).sum::<f64>() * self.shape.column_count as f64).max(f64::MIN_POSITIVE);
         let mean = entries().map(|(weight, value)| weight * value).sum::<f64>() / total_weight;
         let squared_deviation_sum: f64 = entries().map(|(weight, value)| weight * (value - mean).powi(2)).sum();
         (squared_deviation_sum + (total_weight - entries().map(|(weight, _)| weight).sum::<f64>()) * mean.powi(2))
@@ -149,7 +155,13 @@ impl TableFile for ArrayRows {
         };
         let bytes =
             x_bytes as u64 + self.extra_columns.iter().map(|array| array.get_array_memory_size() as u64).sum::<u64>();
-        FileMetadata { format: "memory", schema: &self.schema, rows: self.rows, bytes, bytes_scanned: 0 }
+        FileMetadata {
+            format: "memory",
+            schema: &self.schema,
+            row_count: self.rows,
+            file_bytes: bytes,
+            bytes_scanned: 0,
+        }
     }
 
     fn has_column_names(&self) -> bool {
@@ -158,7 +170,7 @@ impl TableFile for ArrayRows {
 
     /// Returns 0 for arrays, which the caller owns; for sparse rows read as dense rows, the bytes
     /// of a chunk.
-    fn footprint(&self, _: &[usize]) -> usize {
+    fn cursor_bytes(&self, _: &[usize]) -> usize {
         match &self.x {
             Features::Dense(..) | Features::Sparse(_) => 0,
             Features::SparseAsDense(_) => CompressedRows::chunk_rows(self.d) as usize * self.d * 8,

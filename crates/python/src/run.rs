@@ -2,7 +2,7 @@
 
 use crate::error::to_py_err;
 use ksolve::job::Run;
-use kstore::scratch::Scratch;
+use kstore::scratch::ScratchFolder;
 use pyo3::{exceptions::PyValueError, prelude::*};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -21,8 +21,8 @@ pub(crate) struct ResourceRequest {
 impl ResourceRequest {
     /// Opens the scratch folder, if the job has a scratch folder. Only the disk limits the size of
     /// the folder.
-    pub(crate) fn scratch(&self) -> PyResult<Option<Scratch>> {
-        self.scratch.as_deref().map(|folder| Scratch::open(folder, u64::MAX)).transpose().map_err(to_py_err)
+    pub(crate) fn scratch(&self) -> PyResult<Option<ScratchFolder>> {
+        self.scratch.as_deref().map(|folder| ScratchFolder::open(folder, u64::MAX)).transpose().map_err(to_py_err)
     }
 
     /// Returns the requested number of threads, by default one per core.
@@ -31,7 +31,7 @@ impl ResourceRequest {
     }
 
     /// Returns a run with these resources.
-    pub(crate) fn run<'a>(&self, scratch: Option<&'a Scratch>) -> PyResult<Run<'a>> {
+    pub(crate) fn run<'a>(&self, scratch: Option<&'a ScratchFolder>) -> PyResult<Run<'a>> {
         let memory = self.memory.as_deref().map(kstore::budget::parse_bytes).transpose().map_err(to_py_err)?;
         let mut run = Run::new();
         if let Some(memory) = memory {

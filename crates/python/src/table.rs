@@ -178,7 +178,7 @@ impl Table {
                 let weights = column.and_then(|(_, column)| column.as_primitive_opt::<Float64Type>());
                 Some(rows.variance(|i| weights.map_or(1.0, |weights| weights.value(i))))
             }
-            _ if selected.sparse().is_some() => {
+            _ if selected.sparse_shape().is_some() => {
                 let why = "gamma 'scale' needs the variance of X, which is not supported for sparse rows and texts of files and streams; \
                            set gamma to a number";
                 return Err(PyValueError::new_err(why));
@@ -186,7 +186,7 @@ impl Table {
             _ => Some(run_watched(py, None, |progress| Ok(overall_variance(&selected, threads, progress)?))?),
         };
         let names = selected.feature_names();
-        let features = selected.sparse().map_or(names.len(), |shape| shape.width);
+        let features = selected.sparse_shape().map_or(names.len(), |shape| shape.column_count);
         let sums_weights = selected.is_weighted() && !selected.is_filtered() && selected.missing() != Missing::Drop;
         let total_weight = match selected.row_count_if_known() {
             None if sums_weights => {

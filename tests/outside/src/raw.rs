@@ -43,8 +43,8 @@ impl TableFile for RawFile {
         FileMetadata {
             format: "raw",
             schema: &self.schema,
-            rows,
-            bytes: 16 + self.bytes.len() as u64,
+            row_count: rows,
+            file_bytes: 16 + self.bytes.len() as u64,
             bytes_scanned: 0,
         }
     }
@@ -52,7 +52,7 @@ impl TableFile for RawFile {
     fn resident_bytes(&self) -> usize {
         self.bytes.len()
     }
-    fn footprint(&self, _: &[usize]) -> usize {
+    fn cursor_bytes(&self, _: &[usize]) -> usize {
         0
     }
     fn open<'a>(

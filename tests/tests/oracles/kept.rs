@@ -8,7 +8,7 @@ use ksolve::Task;
 use ksolve::job::StageObserver;
 use ksolve::train::{TrainedModel, forecast, train};
 use kstore::pass::{NoObserver, Observer};
-use kstore::scratch::Scratch;
+use kstore::scratch::ScratchFolder;
 use kstore::{SelectedTable, Workers};
 use std::sync::Mutex;
 
@@ -53,7 +53,7 @@ fn fit<T: kapprox::Real>(
     selected: &SelectedTable,
     options: &TrainOptions,
     name: &str,
-    (memory, threads, scratch): (usize, usize, Option<&Scratch>),
+    (memory, threads, scratch): (usize, usize, Option<&ScratchFolder>),
 ) -> (TrainedModel<T>, Vec<String>) {
     let (workers, heard) = (Workers::new(threads), Heard::default());
     let resources = Resources { memory, workers: &workers, stage_observer: &heard, journal: None, scratch };
@@ -72,7 +72,7 @@ fn everywhere<T: kapprox::Real>(name: &str) {
     let selected = select(&path, task);
     let options = TrainOptions { rank: 100, ranks: vec![100], ..exact(Task::Regression, "gaussian(sigma=1)", 3000) };
     let options = TrainOptions { task, ..options };
-    let scratch = Scratch::open(folder.path(), 1 << 30).unwrap();
+    let scratch = ScratchFolder::open(folder.path(), 1 << 30).unwrap();
     let (memory, heard) = fit::<T>(&selected, &options, name, (1 << 32, 2, None));
     assert!(heard.iter().any(|stage| stage == "features to memory"), "{heard:?}");
     for (threads, scratch, stage) in

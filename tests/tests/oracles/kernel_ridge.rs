@@ -398,7 +398,7 @@ fn blocks_in_memory_in_scratch_and_computed_again_are_the_same() {
     // blocks recomputed each time, stored in scratch, and partly both
     let folder = tempfile::tempdir().unwrap();
     for (bytes, in_scratch, computed) in [(0, false, true), (1 << 30, true, false), (30 << 20, true, true)] {
-        let scratch = kstore::scratch::Scratch::open(folder.path(), bytes).unwrap();
+        let scratch = kstore::scratch::ScratchFolder::open(folder.path(), bytes).unwrap();
         let (workers, scratch) = (Workers::new(3), (bytes > 0).then_some(&scratch));
         let resources =
             Resources { memory, workers: &workers, stage_observer: &NoStageObserver, journal: None, scratch };
@@ -415,6 +415,6 @@ fn blocks_in_memory_in_scratch_and_computed_again_are_the_same() {
             "other bits: {why}"
         );
         assert!(again.report.passes > trained.report.passes, "{} {}", again.report.passes, trained.report.passes);
-        assert_eq!(scratch.map_or(bytes, kstore::scratch::Scratch::remaining), bytes, "scratch is given back");
+        assert_eq!(scratch.map_or(bytes, kstore::scratch::ScratchFolder::remaining), bytes, "scratch is given back");
     }
 }

@@ -10,7 +10,7 @@ use kmodel::Targets;
 use ksolve::Task;
 use ksolve::job::{LandmarkSource, NoStageObserver, Scaling};
 use ksolve::statistic::{TestInput, TestOutcome, TestStatistic, by_name, herd, measure};
-use kstore::scratch::Scratch;
+use kstore::scratch::ScratchFolder;
 use kstore::{SelectedTable, Selection, Table, Workers};
 use serde_json::Value;
 use std::path::Path;
@@ -49,7 +49,7 @@ fn on<T: kapprox::Real>(
     options: &(TrainOptions, usize),
 ) -> TestOutcome {
     let workers = Workers::new(machine.threads);
-    let scratch = machine.scratch.map(|folder| Scratch::open(folder, 1 << 30).unwrap());
+    let scratch = machine.scratch.map(|folder| ScratchFolder::open(folder, 1 << 30).unwrap());
     let (memory, scratch) = (machine.memory, scratch.as_ref());
     let resources = Resources { memory, workers: &workers, stage_observer: &NoStageObserver, journal: None, scratch };
     measure::<T>(by_name(name).unwrap(), rows, &options.0, options.1, &resources).unwrap()

@@ -2,7 +2,7 @@
 
 use crate::Real;
 use kpass::Merge;
-use kpass::checkpoint::{Arrays, Persist, Stored};
+use kpass::checkpoint::{Arrays, Persist, StoredArrays};
 
 /// Weighted sums over the points of each cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,15 +86,15 @@ impl Persist for ClusterSums {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
         out.put("sums", &self.sums);
         out.put("sizes", &self.weights);
-        out.one("squares", self.inertia);
+        out.put_number("squares", self.inertia);
         out.put_owned("far", self.farthest.iter().map(|(squared_distance, _)| *squared_distance).collect());
         out.put_owned("points", self.farthest.iter().flat_map(|(_, point)| point).copied().collect());
     }
 
-    fn load(&mut self, from: &mut Stored<'_>) -> kpass::Result<()> {
+    fn load(&mut self, from: &mut StoredArrays<'_>) -> kpass::Result<()> {
         from.fill("sums", &mut self.sums)?;
         from.fill("sizes", &mut self.weights)?;
-        self.inertia = from.one("squares")?;
+        self.inertia = from.read_number("squares")?;
         let (squared_distances, points): (Vec<f64>, Vec<f64>) = (from.read("far")?, from.read("points")?);
         let q = self.sums.len() / self.weights.len().max(1);
         self.farthest = squared_distances.into_iter().zip(points.chunks(q.max(1)).map(<[f64]>::to_vec)).collect();

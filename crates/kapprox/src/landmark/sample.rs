@@ -9,7 +9,7 @@
 use super::{LandmarkSet, TableScan};
 use crate::{Error, Real, Result};
 use faer::MatRef;
-use kpass::checkpoint::{Arrays, Persist, Stored};
+use kpass::checkpoint::{Arrays, Persist, StoredArrays};
 use kpass::key::{Purpose, Stream};
 use kpass::{Merge, Reduction, RowBlock, Workers};
 
@@ -132,18 +132,18 @@ impl<T: Real> Persist for BestRows<T> {
         out.put_owned("keys", self.entries.iter().map(|entry| entry.key).collect());
         out.put_owned("rows", self.entries.iter().map(|entry| entry.row).collect());
         out.put_owned("weights", self.entries.iter().map(|entry| entry.weight).collect());
-        out.one("threshold", self.threshold);
+        out.put_number("threshold", self.threshold);
         out.put("x", &self.x);
     }
 
-    fn load(&mut self, from: &mut Stored<'_>) -> kpass::Result<()> {
+    fn load(&mut self, from: &mut StoredArrays<'_>) -> kpass::Result<()> {
         let keys: Vec<f64> = from.read("keys")?;
         let (mut row_numbers, mut weights) = (vec![0; keys.len()], vec![0.0; keys.len()]);
         from.fill("rows", &mut row_numbers)?;
         from.fill("weights", &mut weights)?;
         let saved_entries = keys.into_iter().zip(row_numbers).zip(weights).enumerate();
         self.entries = saved_entries.map(|(slot, ((key, row), weight))| KeyedRow { key, row, weight, slot }).collect();
-        self.threshold = from.one("threshold")?;
+        self.threshold = from.read_number("threshold")?;
         self.x.resize(self.entries.len() * self.d, T::default());
         from.fill("x", &mut self.x)
     }

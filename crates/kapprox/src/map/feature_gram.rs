@@ -3,7 +3,7 @@
 use super::{FeatureMap, par};
 use crate::{Error, Real, Result};
 use faer::{Accum, Mat, MatRef, linalg::matmul::matmul, prelude::*, unzip, zip};
-use kpass::checkpoint::{Arrays, Persist, Stored};
+use kpass::checkpoint::{Arrays, Persist, StoredArrays};
 use kpass::{Merge, Reduction, RowBlock, Workers};
 
 /// A fold that sums ΦᵀΦ for p features. Costs 2np² flops for n rows. Each lane stores p² numbers,
@@ -29,7 +29,7 @@ impl Persist for FeatureGram {
         }
     }
 
-    fn load(&mut self, from: &mut Stored<'_>) -> kpass::Result<()> {
+    fn load(&mut self, from: &mut StoredArrays<'_>) -> kpass::Result<()> {
         (0..self.0.ncols()).try_for_each(|j| from.fill(&j.to_string(), self.0.col_as_slice_mut(j)))
     }
 }

@@ -121,7 +121,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
             writer.finish()?;
             segments.finish()
         };
-        let (state, _) = reduce_lots(context.engine(), ("features", store.cut), &*observer, &init, &mut reduce_unit)?;
+        let (state, _) = reduce_lots(context.engine(), "features", store.cut, &*observer, &init, &mut reduce_unit)?;
         let tile_starts = start_positions(state.tile_row_counts.iter().map(|rows| u64::from(*rows)));
         let (segment_numbers, segment_row_counts): (Vec<u64>, Vec<u64>) =
             state.segments.chunks_exact(2).map(|pair| (pair[0], pair[1])).unzip();

@@ -69,8 +69,12 @@ impl<T: Real> StoredFeatures<'_, T> {
         mut step: impl FnMut(&mut S, &Tile<'_, T>) -> Result<()> + Send,
     ) -> Result<S> {
         let Range { start, end } = self.range.clone();
-        let cut =
-            Cut { tile: self.context.pass_shape.tile_rows, segment: self.context.pass_shape.segment_rows, start, end };
+        let cut = Cut {
+            tile_rows: self.context.pass_shape.tile_rows,
+            segment_rows: self.context.pass_shape.segment_rows,
+            start_row: start,
+            end_row: end,
+        };
         let mut reduce_unit = |unit: Range<u64>, deliver: Deliver<'_, S, crate::Error>| {
             let mut segments = SegmentStates::new(deliver);
             self.visit_unit(Some(&unit), observer, &mut |tile| {
@@ -78,7 +82,7 @@ impl<T: Real> StoredFeatures<'_, T> {
             })?;
             segments.finish()
         };
-        Ok(reduce_lots(self.engine(), (name, cut), observer, &|| init(), &mut reduce_unit)?.0)
+        Ok(reduce_lots(self.engine(), name, cut, observer, &|| init(), &mut reduce_unit)?.0)
     }
 
     /// Computes Σ φ(x), the sum of the features over all rows, in one pass. The stage of the pass

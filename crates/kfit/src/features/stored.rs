@@ -8,7 +8,7 @@ use super::context::{FeatureBuffers, VisitContext};
 use super::{fit_data::FitData, tier::FeatureTier};
 use crate::{Result, linalg::strips::lock};
 use kapprox::{FeatureMap, Real};
-use kstore::scratch::{Cache, CacheWriter, Scratch};
+use kstore::scratch::{Cache, CacheWriter, ScratchFolder};
 use kstore::{RowBlock, RowSource, TableShape, Workers, checkpoint::Cut, pass::Observer};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -27,7 +27,7 @@ enum Storage<'a, T: Real> {
     /// its segment are missing.
     Memory(Vec<OnceLock<Vec<T>>>),
     /// Segments in the scratch folder, in the order of writing.
-    Scratch(&'a Scratch, Mutex<Vec<CachedSegments<T>>>),
+    Scratch(&'a ScratchFolder, Mutex<Vec<CachedSegments<T>>>),
     Recomputed,
 }
 
@@ -40,7 +40,12 @@ pub(super) struct CachedSegments<T> {
 impl<'a, T: Real> FeatureStore<'a, T> {
     pub(super) fn new(data: &'a FitData<'a, T>) -> Self {
         let Range { start, end } = data.source.range();
-        let cut = Cut { tile: data.pass_shape.tile_rows, segment: data.pass_shape.segment_rows, start, end };
+        let cut = Cut {
+            tile_rows: data.pass_shape.tile_rows,
+            segment_rows: data.pass_shape.segment_rows,
+            start_row: start,
+            end_row: end,
+        };
         let segments = cut.segments();
         let storage = match (data.tier, data.resources.scratch) {
             (FeatureTier::Memory, _) => Storage::Memory(segments.map(|_| OnceLock::new()).collect()),
@@ -120,14 +125,14 @@ impl<'a, T: Real> FeatureStore<'a, T> {
     pub(super) fn writer(&self, unit: Range<u64>) -> Result<FeatureWriter<'_, T>> {
         let shape = TableShape { inputs: self.map.dims().1, targets: 0, has_weights: false, ..self.source.shape() };
         let cache = match &self.storage {
-            Storage::Scratch(scratch, _) => Some(scratch.cache(shape, self.row_range(&unit))?),
+            Storage::Scratch(scratch, _) => Some(scratch.create_cache(shape, self.row_range(&unit))?),
             Storage::Memory(_) | Storage::Recomputed => None,
         };
         Ok(FeatureWriter { store: self, unit, open_segment: None, cache })
     }
 
     fn row_range(&self, segments: &Range<u64>) -> Range<u64> {
-        let Cut { segment, start, end, .. } = self.cut;
+        let Cut { segment_rows: segment, start_row: start, end_row: end, .. } = self.cut;
         (segments.start * segment).max(start)..segments.end.saturating_mul(segment).min(end)
     }
 }

@@ -178,7 +178,7 @@ pub fn survey_of_statistics(
     selected.mark_integers(&mut statistics);
     check_rows(selected, &statistics, options, stage_observer)?;
     // sparse rows are already scaled when they are read
-    let scaling = if selected.sparse().is_some() { Scaling::None } else { options.scaling };
+    let scaling = if selected.sparse_shape().is_some() { Scaling::None } else { options.scaling };
     let mut scaler = build_scaler(scaling, &statistics, || draw(statistics.rows))?;
     selected.exempt_unscaled_features(&mut scaler);
     let scaler = Arc::new(scaler);
@@ -260,7 +260,7 @@ fn check_rows(
     let is_constant = |moments: &kstore::statistics::ColumnMoments| moments.is_constant();
     let names = selected.feature_names().into_iter().zip(&statistics.inputs);
     // empty columns are normal in sparse rows
-    let constant_names = names.filter(|(_, f)| is_constant(f) && selected.sparse().is_none());
+    let constant_names = names.filter(|(_, f)| is_constant(f) && selected.sparse_shape().is_none());
     let constant_names: Vec<String> = constant_names.map(|(name, _)| name).collect();
     let join_names =
         |names: &[String]| names[..names.len().min(8)].join(", ") + if names.len() > 8 { ", …" } else { "" };

@@ -14,7 +14,7 @@ use crate::{Error, FoldGram, Intercept, Result, features::FitData, request::Reso
 use faer::{Mat, MatMut};
 use kapprox::Real;
 use kstore::Workers;
-use kstore::checkpoint::{Arrays, Journal, Persist, Steps, Stored};
+use kstore::checkpoint::{Arrays, Journal, Persist, Steps, StoredArrays};
 
 /// Factor by which lambda decreases per step, from a large value to the requested value.
 const LAMBDA_DECREASE: f64 = 10.0;
@@ -243,7 +243,7 @@ impl Persist for NewtonState {
         out.put_owned("counts", vec![self.final_steps as u64, self.passes]);
     }
 
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+    fn load(&mut self, from: &mut StoredArrays<'_>) -> kstore::Result<()> {
         from.fill("w", &mut self.w)?;
         let (mut scalars, mut counts) = ([0.0; 2], [0u64; 2]);
         from.fill("scalars", &mut scalars)?;

@@ -6,7 +6,7 @@ use crate::{Result, interrupt};
 use clap::Args;
 use kreport::fit::ResourceReport;
 use ksolve::job;
-use kstore::{Workers, checkpoint::ResumeMode, pass::SharedEngine, scratch::Scratch};
+use kstore::{Workers, checkpoint::ResumeMode, pass::SharedEngine, scratch::ScratchFolder};
 use std::{path::PathBuf, time::Duration};
 
 #[derive(Clone, Debug, Args)]
@@ -105,11 +105,11 @@ pub(crate) struct ScratchArgs {
 }
 
 impl ScratchArgs {
-    pub(crate) fn open(&self) -> Result<Option<Scratch>> {
+    pub(crate) fn open(&self) -> Result<Option<ScratchFolder>> {
         let Some(folder) = self.scratch.as_deref() else { return Ok(None) };
         let half_of_free = || kstore::scratch::free_bytes(folder).map_or(u64::MAX, |free| free / 2);
         let limit = self.scratch_limit.map_or_else(half_of_free, |limit| limit as u64);
-        Ok(Some(Scratch::open(folder, limit)?))
+        Ok(Some(ScratchFolder::open(folder, limit)?))
     }
 }
 

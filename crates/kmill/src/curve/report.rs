@@ -41,7 +41,7 @@ pub(super) fn report<T: Real>(
         seed: options.seed,
         table: TableReport {
             files: table.files().map(std::path::Path::to_path_buf).collect(),
-            bytes: table.bytes(),
+            bytes: table.file_bytes(),
             format: table.format(),
             stored_rows: table.stored_rows(),
             selected_rows: setting.statistics().rows,

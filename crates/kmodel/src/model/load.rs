@@ -218,7 +218,7 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
             row[0] <= row[1] && row[1] <= entries && {
                 let columns = &indices[row[0]..row[1]];
                 columns.windows(2).all(|pair| pair[0] < pair[1])
-                    && columns.last().is_none_or(|last| *last < shape.width)
+                    && columns.last().is_none_or(|last| *last < shape.column_count)
             }
         };
         if !covers_all || !starts.windows(2).all(is_valid_row) {

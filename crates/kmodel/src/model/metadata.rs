@@ -105,11 +105,12 @@ impl ModelMetadata {
 
     /// Returns the number of features of a row, including the zeros of sparse rows.
     pub fn dense_feature_count(&self) -> usize {
-        self.sparse_shape().map_or(self.features.len(), |shape| shape.width)
+        self.sparse_shape().map_or(self.features.len(), |shape| shape.column_count)
     }
 
     pub(crate) fn parse_kernel(&self, kernel: &str) -> Result<Kernel> {
-        Ok(Kernel::parse(kernel)?.resolve_for_rows(&self.features, self.sparse_shape().map(|shape| shape.width))?)
+        Ok(Kernel::parse(kernel)?
+            .resolve_for_rows(&self.features, self.sparse_shape().map(|shape| shape.column_count))?)
     }
 
     /// Returns true if the outputs are the features of the map.

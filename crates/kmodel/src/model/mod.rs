@@ -162,7 +162,7 @@ impl<T: Real> Model<T> {
             return self;
         };
         let encoding = Encoding::clone(encoding).with_capacity_for(shapes);
-        let values_per_row = encoding.features();
+        let values_per_row = encoding.feature_count();
         if let Basis::Landmarks { points, .. } = &mut self.basis {
             *points = widen_rows(points, shape.values_per_row(), values_per_row);
         }

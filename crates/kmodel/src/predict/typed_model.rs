@@ -220,7 +220,7 @@ impl Predictor {
         };
         let shapes = table.entry_shapes(encoding)?;
         let enlarged_encoding = Encoding::clone(encoding).with_capacity_for(&shapes);
-        if enlarged_encoding.sparse_shape().is_none_or(|shape| shape.longest <= fitted_shape.longest) {
+        if enlarged_encoding.sparse_shape().is_none_or(|shape| shape.max_row_entries <= fitted_shape.max_row_entries) {
             return Ok(self);
         }
         let prepared_model = either!(AnyPreparedModel to AnyPreparedModel: &self.0, typed => Arc::new(PreparedModel::new(typed.model.clone().with_sparse_shapes(&shapes))?));

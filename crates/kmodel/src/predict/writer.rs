@@ -73,7 +73,7 @@ impl PredictionWriter {
     /// predictions by column.
     fn buffer_bytes(&self) -> usize {
         let max_text_bytes: usize = self.column_groups.iter().map(ColumnGroup::max_text_bytes).sum();
-        self.sink.footprint()
+        self.sink.memory_bytes()
             + kept_columns::KEPT_TILE_ROWS * (self.column_count * size_of::<f64>() + 4 * max_text_bytes)
     }
 

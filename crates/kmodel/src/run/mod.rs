@@ -12,7 +12,7 @@ pub use resources::{NoStageObserver, Resources, StageObserver};
 
 use crate::linalg::strips::lock;
 use kstore::pass::{Engine, Observer};
-use kstore::scratch::Scratch;
+use kstore::scratch::ScratchFolder;
 use kstore::{CancelToken, Workers, budget, rayon};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
@@ -33,7 +33,7 @@ pub struct Run<'a> {
     stage_observer: &'a dyn StageObserver,
     cancel_token: CancelToken,
     #[doc(hidden)]
-    pub scratch: Option<&'a Scratch>,
+    pub scratch: Option<&'a ScratchFolder>,
     #[doc(hidden)]
     pub checkpoint: Option<Checkpoint<'a>>,
     #[doc(hidden)]
@@ -110,7 +110,7 @@ impl<'a> Run<'a> {
 
     /// Sets the folder for decoded rows, features and kernel values that do not fit in memory.
     #[must_use]
-    pub fn scratch(self, scratch: &'a Scratch) -> Self {
+    pub fn scratch(self, scratch: &'a ScratchFolder) -> Self {
         Self { scratch: Some(scratch), ..self }
     }
 

@@ -3,7 +3,7 @@
 use super::{Forecast, PassShape};
 use kstore::checkpoint::Journal;
 use kstore::pass::Observer;
-use kstore::scratch::Scratch;
+use kstore::scratch::ScratchFolder;
 use kstore::{Pass, Workers};
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ pub struct Resources<'a> {
     pub journal: Option<&'a Journal<'a>>,
     /// Scratch folder for decoded and scaled rows, used by all passes after the first; `None` to
     /// decode the rows in every pass.
-    pub scratch: Option<&'a Scratch>,
+    pub scratch: Option<&'a ScratchFolder>,
 }
 
 impl std::fmt::Debug for Resources<'_> {

@@ -9,7 +9,7 @@ pub fn available_memory() -> Option<usize> {
     available_memory_under(Path::new("/"))
 }
 
-/// Returns the default memory budget: half of [`available`], or 2 GiB if that is not known.
+/// Returns the default memory budget: half of [`available_memory`], or 2 GiB if that is not known.
 pub fn default_memory() -> usize {
     available_memory().map_or(2 << 30, |bytes| bytes / 2)
 }
@@ -25,7 +25,7 @@ pub fn rss() -> Option<usize> {
     read_kib_as_bytes(Path::new("/proc/self/status"), "VmRSS:")
 }
 
-/// Implements [`available`] for a system whose files are under `root`.
+/// Implements [`available_memory`] for a system whose files are under `root`.
 fn available_memory_under(root: &Path) -> Option<usize> {
     let limits = [read_kib_as_bytes(&root.join("proc/meminfo"), "MemTotal:"), cgroup_limit(root), process_limit(root)];
     limits.into_iter().flatten().min()
@@ -56,9 +56,9 @@ const STACK_BYTES: usize = 2 << 20;
 const DEFAULT_CACHE_BYTES: usize = 32 << 20;
 
 /// Returns the largest number of threads, at most `requested`, whose address space fits half of the
-/// [`address_space_limit`] together with the current address space of the process. A thread reserves its
-/// stack and, for matrix products, twice the size of the largest cache. It never touches
-/// most of this memory.
+/// [`address_space_limit`] together with the current address space of the process. A thread
+/// reserves its stack and, for matrix products, twice the size of the largest cache. It never
+/// touches most of this memory.
 pub fn allowed_threads(requested: usize) -> usize {
     let Some(limit) = address_space_limit() else { return requested };
     let cache_size_text = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index3/size").ok();
@@ -68,7 +68,8 @@ pub fn allowed_threads(requested: usize) -> usize {
     requested.min(max_threads.max(1))
 }
 
-/// Returns the number of bytes in the line that begins with `name`, such as `MemTotal: 123 kB`.
+/// Returns the value of the line that begins with `name`, such as `MemTotal: 123 kB`, converted
+/// from kB to bytes.
 fn read_kib_as_bytes(file: &Path, name: &str) -> Option<usize> {
     let text = std::fs::read_to_string(file).ok()?;
     let line = text.lines().find(|line| line.starts_with(name))?;

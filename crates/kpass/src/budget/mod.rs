@@ -19,9 +19,9 @@ pub struct Footprint {
 }
 
 impl Footprint {
-    /// Returns the bytes needed for a tile of `rows` rows.
-    pub fn bytes_for(self, rows: usize) -> usize {
-        self.fixed.saturating_add(self.per_row.saturating_mul(rows))
+    /// Returns the bytes needed for a tile of `tile_rows` rows.
+    pub fn bytes_for(self, tile_rows: usize) -> usize {
+        self.fixed.saturating_add(self.per_row.saturating_mul(tile_rows))
     }
 }
 

@@ -26,9 +26,9 @@ use std::ops::Range;
 
 /// An observer of the progress of a pass, which may also stop the pass.
 pub trait Observer: Sync {
-    /// Reports that `rows` more rows were folded.
+    /// Reports that `rows` more rows were reduced.
     fn advance(&self, rows: u64);
-    /// Reports that `rows` rows were folded by an earlier run.
+    /// Reports that `rows` rows were reduced by an earlier run.
     fn report_restored(&self, rows: u64) {
         self.advance(rows);
     }
@@ -53,14 +53,16 @@ impl Observer for NoObserver {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowsKey {
     /// Range of stored rows from which the rows were selected.
-    pub stored: Range<u64>,
+    #[serde(rename = "stored")]
+    pub stored_range: Range<u64>,
     /// Number of selected rows.
-    pub rows: u64,
+    #[serde(rename = "rows")]
+    pub row_count: u64,
 }
 
 impl RowsKey {
     pub(super) fn array_name(&self) -> String {
-        format!("rows.{}", self.stored.start)
+        format!("rows.{}", self.stored_range.start)
     }
 }
 
@@ -108,11 +110,12 @@ pub struct PassKey {
 pub struct Node {
     /// Numbers of the segments among all stored rows.
     pub segments: Range<u64>,
-    /// Number of folded rows; a node without rows has no state.
-    pub rows: u64,
+    /// Number of reduced rows; a node without rows has no state.
+    #[serde(rename = "rows")]
+    pub row_count: u64,
 }
 
-/// How a pass is folded.
+/// How the rows of a pass are divided among processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReductionMode {
     /// This process reduces all rows, and only passes the total to the engine.
@@ -127,7 +130,7 @@ pub enum NodeOutcome {
     /// A node whose state was read. If the node contains all segments, its state is the total of
     /// the pass, and the node may begin before the requested segment.
     Received(Node),
-    /// The process that claimed these segments has left: this process must fold them now.
+    /// The process that claimed these segments has left: this process must reduce them now.
     Lost(Range<u64>),
     /// The [`PartialRows`] of this process have the rows of these segments, which begin with the
     /// requested segment. The process reduces the rows, and does not pass the states to the engine.
@@ -146,19 +149,19 @@ pub trait Engine: Sync {
     fn join(&self, _job: &Manifest) -> Result<()> {
         Ok(())
     }
-    /// Begins the next pass; returns its key, and how it is folded.
+    /// Begins the next pass; returns its key, and how its rows are divided.
     ///
     /// # Errors
     /// If the run has no such pass.
     fn begin_pass(&self, name: &str, cut: Cut) -> Result<(PassKey, ReductionMode)>;
     /// Claims segments that no process has claimed; returns `None` if no segment is left. The call
-    /// may wait, so that a process can claim again the segments that it folded in an earlier pass.
+    /// may wait, so that a process can claim again the segments that it reduced in an earlier pass.
     ///
     /// # Errors
     /// Errors of the medium that carries the states; [`crate::Error::Interrupted`] if the observer
     /// requests a stop.
     fn claim_lot(&self, pass: &PassKey, observer: &dyn Observer) -> Result<Option<Range<u64>>>;
-    /// Stores a node that this process has claimed; `state` is `None` if no row was folded.
+    /// Stores a node that this process has claimed; `state` is `None` if no row was reduced.
     ///
     /// # Errors
     /// Errors of the medium that carries the states.

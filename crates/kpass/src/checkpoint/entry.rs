@@ -1,6 +1,6 @@
 //! The entry of one pass in a journal: its state, saved from time to time.
 
-use super::{Arrays, Journal, MIN_LOSS_DIVISOR, Persist, SAVE_COST_FACTOR, Stored, file::EntryHeader};
+use super::{Arrays, Journal, MIN_LOSS_DIVISOR, Persist, SAVE_COST_FACTOR, StoredArrays, file::EntryHeader};
 use crate::Result;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -17,29 +17,29 @@ pub(crate) struct Entry<'j> {
 
 impl Entry<'_> {
     pub(crate) fn is_complete(&self) -> bool {
-        self.header.complete
+        self.header.is_complete
     }
 
     pub(crate) fn merged_segments(&self) -> u64 {
-        self.header.done
+        self.header.merged_segments
     }
 
     pub(crate) fn row_count(&self) -> u64 {
-        self.header.rows
+        self.header.row_count
     }
 
-    /// Records one more merged segment. `done` is the number of merged segments so far, and `rows`
-    /// the number of rows of this segment. Saves the state if a save is due.
+    /// Records one more merged segment. `merged_segments` is the number of merged segments so far,
+    /// and `segment_rows` the number of rows of this segment. Saves the state if a save is due.
     pub(crate) fn record_segment(&mut self, merged_segments: u64, segment_rows: u64, state: &impl Persist) {
-        self.header.done = merged_segments;
-        self.header.rows += segment_rows;
+        self.header.merged_segments = merged_segments;
+        self.header.row_count += segment_rows;
         self.has_unsaved_work = true;
         self.save_if_due(self.journal.save_interval, true, state);
     }
 
     /// Marks the pass as complete, and saves the state if the save is worth its cost.
     pub(crate) fn complete(&mut self, state: &impl Persist) {
-        self.header.complete = true;
+        self.header.is_complete = true;
         self.has_unsaved_work = true;
         self.save_if_due(self.journal.save_interval / MIN_LOSS_DIVISOR, true, state);
     }
@@ -71,7 +71,7 @@ impl Entry<'_> {
     }
 }
 
-/// Reads the arrays of an entry into `state`, and its progress into `head`.
+/// Reads the arrays of an entry into `state`, and its progress into `header`.
 pub(super) fn restore<S: Persist>(path: &Path, header: &mut EntryHeader, state: &mut S) -> Result<()> {
     let (mut stored, stored_header) = open_entry(path, header)?;
     state.load(&mut stored)?;
@@ -79,19 +79,19 @@ pub(super) fn restore<S: Persist>(path: &Path, header: &mut EntryHeader, state: 
     Ok(())
 }
 
-/// Returns an error if an entry cannot be read, or belongs to another pass than `head`.
+/// Returns an error if an entry cannot be read, or belongs to another pass than `header`.
 pub(super) fn verify(path: &Path, header: &EntryHeader) -> Result<()> {
     open_entry(path, header)?.0.verify()
 }
 
-/// Opens an entry of the pass of `head`, and returns its arrays and its own head.
-fn open_entry(path: &Path, header: &EntryHeader) -> Result<(Stored<'static>, EntryHeader)> {
-    let stored = Stored::open(path)?;
+/// Opens an entry of the pass of `header`, and returns its arrays and its own header.
+fn open_entry(path: &Path, header: &EntryHeader) -> Result<(StoredArrays<'static>, EntryHeader)> {
+    let stored = StoredArrays::open(path)?;
     let stored_header: EntryHeader = stored.description()?;
     let expected = EntryHeader {
-        done: stored_header.done,
-        rows: stored_header.rows,
-        complete: stored_header.complete,
+        merged_segments: stored_header.merged_segments,
+        row_count: stored_header.row_count,
+        is_complete: stored_header.is_complete,
         ..header.clone()
     };
     if stored_header != expected {

@@ -27,26 +27,31 @@ const MAX_HEADER_BYTES: u64 = 16 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cut {
     /// Number of rows per tile.
-    pub tile: usize,
+    #[serde(rename = "tile")]
+    pub tile_rows: usize,
     /// Number of stored rows per segment.
-    pub segment: u64,
+    #[serde(rename = "segment")]
+    pub segment_rows: u64,
     /// First stored row of the pass.
-    pub start: u64,
+    #[serde(rename = "start")]
+    pub start_row: u64,
     /// Stored row after the last row of the pass.
-    pub end: u64,
+    #[serde(rename = "end")]
+    pub end_row: u64,
 }
 
 impl Cut {
     /// Returns the numbers of the segments among all stored rows.
     pub fn segments(&self) -> std::ops::Range<u64> {
-        let segment_rows = self.segment.max(1);
-        let first_segment = self.start / segment_rows;
-        first_segment..if self.start < self.end { self.end.div_ceil(segment_rows) } else { first_segment }
+        let segment_rows = self.segment_rows.max(1);
+        let first_segment = self.start_row / segment_rows;
+        first_segment..if self.start_row < self.end_row { self.end_row.div_ceil(segment_rows) } else { first_segment }
     }
 
     /// Returns the stored rows of some segments.
     pub fn rows(&self, segments: &std::ops::Range<u64>) -> std::ops::Range<u64> {
-        let first_row_of = |segment: u64| segment.saturating_mul(self.segment.max(1)).clamp(self.start, self.end);
+        let first_row_of =
+            |segment: u64| segment.saturating_mul(self.segment_rows.max(1)).clamp(self.start_row, self.end_row);
         first_row_of(segments.start)..first_row_of(segments.end)
     }
 }
@@ -58,9 +63,12 @@ pub(super) struct EntryHeader {
     pub(super) run: String,
     pub(super) pass: String,
     pub(super) cut: Cut,
-    pub(super) done: u64,
-    pub(super) rows: u64,
-    pub(super) complete: bool,
+    #[serde(rename = "done")]
+    pub(super) merged_segments: u64,
+    #[serde(rename = "rows")]
+    pub(super) row_count: u64,
+    #[serde(rename = "complete")]
+    pub(super) is_complete: bool,
 }
 
 /// An array to write, in the byte order of the machine.
@@ -91,12 +99,12 @@ impl<'a> Arrays<'a> {
     }
 
     /// Adds a single number.
-    pub fn one<N: Number>(&mut self, name: &str, value: N) {
+    pub fn put_number<N: Number>(&mut self, name: &str, value: N) {
         self.put_owned(name, vec![value]);
     }
 
     /// Adds the arrays of a part of the state, under names that begin with `part.`.
-    pub fn within(&mut self, part: &str, save: impl FnOnce(&mut Self)) {
+    pub fn put_part(&mut self, part: &str, save: impl FnOnce(&mut Self)) {
         let length = self.prefix.len();
         self.prefix.push_str(part);
         self.prefix.push('.');
@@ -117,7 +125,7 @@ impl<'a> Arrays<'a> {
 #[derive(Serialize, Deserialize)]
 struct FileMetadata<H> {
     #[serde(flatten)]
-    head: H,
+    description: H,
     digests: BTreeMap<String, String>,
 }
 
@@ -159,7 +167,7 @@ impl FileLayout {
 
     /// Returns the header: everything before the bytes of the arrays.
     pub(super) fn into_header<H: Serialize>(self, description: &H) -> Result<Vec<u8>, String> {
-        let metadata_json = serde_json::to_string(&FileMetadata { head: description, digests: self.digests })
+        let metadata_json = serde_json::to_string(&FileMetadata { description, digests: self.digests })
             .map_err(|error| error.to_string())?;
         safetensors_header(self.arrays, metadata_json)
     }
@@ -195,8 +203,8 @@ pub(super) fn damaged_error(path: &Path, detail: impl Into<String>) -> Error {
 trait ReadSeek: Read + Seek + Send {}
 impl<I: Read + Seek + Send> ReadSeek for I {}
 
-/// An entry open for reading.
-pub struct Stored<'a> {
+/// The arrays of a saved state, for reading.
+pub struct StoredArrays<'a> {
     pub(super) path: PathBuf,
     reader: Box<dyn ReadSeek + 'a>,
     /// Offset of the arrays in the file, in bytes.
@@ -206,16 +214,16 @@ pub struct Stored<'a> {
     prefix: String,
 }
 
-impl Debug for Stored<'_> {
+impl Debug for StoredArrays<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stored")
+        f.debug_struct("StoredArrays")
             .field("path", &self.path)
-            .field("head", &self.file_metadata.head)
+            .field("head", &self.file_metadata.description)
             .finish_non_exhaustive()
     }
 }
 
-impl<'a> Stored<'a> {
+impl<'a> StoredArrays<'a> {
     pub(super) fn open(path: &Path) -> Result<Self> {
         let length = crate::identity::regular_metadata(path)?.len();
         let file = File::open(path).map_err(Error::io("read", path))?;
@@ -267,7 +275,7 @@ impl<'a> Stored<'a> {
 
     /// Returns the writer's description from the metadata of the file.
     pub(super) fn description<H: serde::de::DeserializeOwned>(&self) -> Result<H> {
-        H::deserialize(&self.file_metadata.head).map_err(|error| self.damaged_error(display::json_error(&error)))
+        H::deserialize(&self.file_metadata.description).map_err(|error| self.damaged_error(display::json_error(&error)))
     }
 
     /// Returns a digest of the description and of the arrays.
@@ -277,7 +285,7 @@ impl<'a> Stored<'a> {
 
     /// Returns the names of the arrays, in the order of their offsets. Empty arrays at the same
     /// offset are sorted by name.
-    pub(super) fn names(&self) -> Vec<String> {
+    pub(super) fn array_names(&self) -> Vec<String> {
         let mut names = self.metadata.offset_keys();
         names.sort_by_cached_key(|name| (self.metadata.info(name).map(|info| info.data_offsets), name.clone()));
         names
@@ -325,7 +333,7 @@ impl<'a> Stored<'a> {
     /// Reads an array of any length.
     ///
     /// # Errors
-    /// The errors of [`Stored::fill`].
+    /// The errors of [`StoredArrays::fill`].
     pub fn read<N: Number>(&mut self, name: &str) -> Result<Vec<N>> {
         // not longer than the file, because the header was checked against its length
         let length = self.find_array(name)?.1.shape.iter().product();
@@ -337,18 +345,18 @@ impl<'a> Stored<'a> {
     /// Reads a single number.
     ///
     /// # Errors
-    /// The errors of [`Stored::fill`].
-    pub fn one<N: Number>(&mut self, name: &str) -> Result<N> {
+    /// The errors of [`StoredArrays::fill`].
+    pub fn read_number<N: Number>(&mut self, name: &str) -> Result<N> {
         let mut value = [N::zeroed()];
         self.fill(name, &mut value)?;
         Ok(value[0])
     }
 
-    /// Reads the arrays of a part of the state, as [`Arrays::within`] wrote them.
+    /// Reads the arrays of a part of the state, as [`Arrays::put_part`] wrote them.
     ///
     /// # Errors
     /// The errors of `load`.
-    pub fn within(&mut self, part: &str, load: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+    pub fn read_part(&mut self, part: &str, load: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         let length = self.prefix.len();
         self.prefix.push_str(part);
         self.prefix.push('.');
@@ -365,7 +373,7 @@ impl<'a> Stored<'a> {
     /// Reads every array and checks its digest.
     ///
     /// # Errors
-    /// The errors of [`Stored::fill`].
+    /// The errors of [`StoredArrays::fill`].
     pub fn verify(&mut self) -> Result<()> {
         self.prefix.clear();
         // reads in pieces, because arrays may be as long as the table; the length of a piece is a

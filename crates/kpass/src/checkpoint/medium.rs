@@ -1,6 +1,6 @@
 //! The storage that the processes of a run share.
 
-use crate::atomic::{BUFFER_BYTES, is_temporary, temporary_builder};
+use crate::atomic::{WRITE_BUFFER_BYTES, is_temporary, temporary_builder};
 use crate::{Error, Result};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -99,7 +99,7 @@ impl Folder {
     /// reading it might never end.
     fn existing_file(&self, name: &str) -> Result<Option<PathBuf>> {
         let path = self.item_path(name)?;
-        match Error::unless_absent(std::fs::symlink_metadata(&path), "read", &path)? {
+        match Error::none_if_absent(std::fs::symlink_metadata(&path), "read", &path)? {
             None => Ok(None),
             Some(metadata) if metadata.is_file() => Ok(Some(path)),
             Some(_) => {
@@ -144,7 +144,7 @@ impl Medium for Folder {
 
     fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
         let Some(path) = self.existing_file(name)? else { return Ok(None) };
-        Error::unless_absent(std::fs::read(&path), "read", &path)
+        Error::none_if_absent(std::fs::read(&path), "read", &path)
     }
 
     fn contains(&self, name: &str) -> Result<bool> {
@@ -153,7 +153,7 @@ impl Medium for Folder {
 
     fn remove(&self, name: &str) -> Result<()> {
         let Some(path) = self.existing_file(name)? else { return Ok(()) };
-        Error::unless_absent(std::fs::remove_file(&path), "remove", &path).map(drop)
+        Error::none_if_absent(std::fs::remove_file(&path), "remove", &path).map(drop)
     }
 
     fn names(&self) -> Result<Vec<String>> {
@@ -168,7 +168,7 @@ impl Medium for Folder {
     /// its states are computed again.
     fn put(&self, name: &str, write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> Result<()> {
         let path = self.existing_file(name)?.map_or_else(|| self.item_path(name), Ok)?;
-        let mut out = BufWriter::with_capacity(BUFFER_BYTES, self.create_temporary(&[])?);
+        let mut out = BufWriter::with_capacity(WRITE_BUFFER_BYTES, self.create_temporary(&[])?);
         let file = write(&mut out).and_then(|()| out.into_inner().map_err(io::IntoInnerError::into_error));
         let persist_result = file.and_then(|file| file.persist(&path).map_err(|error| error.error));
         persist_result.map(drop).map_err(Error::io("write", path))

@@ -38,7 +38,7 @@ pub use engine::{
     Engine, LotRows, NoObserver, Node, NodeOutcome, Observer, PartialRows, PassKey, ReductionMode, RowsKey,
 };
 pub(crate) use entry::Entry;
-pub use file::{Arrays, Cut, METADATA_KEY, Stored, safetensors_header};
+pub use file::{Arrays, Cut, METADATA_KEY, StoredArrays, safetensors_header};
 pub use manifest::Manifest;
 pub use medium::{Folder, Medium, MediumFile};
 pub use persist::{Merge, Persist};
@@ -149,7 +149,7 @@ impl<'a> Journal<'a> {
     /// Opens the journal of the run that `manifest` describes, in `folder`. The journal saves about
     /// once per `save_interval`.
     ///
-    /// Entries that `resume` does not use are removed when the first pass begins. Nothing is
+    /// Entries that `resume_mode` does not use are removed when the first pass begins. Nothing is
     /// written yet.
     ///
     /// # Errors
@@ -251,8 +251,9 @@ impl<'a> Journal<'a> {
         }
     }
 
-    /// Returns the entry of the next pass, and the state saved in it. `unit` is the noun of the
-    /// counts in messages.
+    /// Begins the next pass: returns its entry, and the state saved in it. At the first call,
+    /// removes the files of earlier runs that are not used. `unit` is the noun of the counts in
+    /// messages.
     pub(crate) fn next_entry_and_state<S: Persist>(
         &self,
         pass: &str,
@@ -288,10 +289,18 @@ impl<'a> Journal<'a> {
     }
 
     fn new_header(&self, pass: &str, cut: Cut) -> EntryHeader {
-        EntryHeader { run: self.run_digest.clone(), pass: pass.to_string(), cut, done: 0, rows: 0, complete: false }
+        EntryHeader {
+            run: self.run_digest.clone(),
+            pass: pass.to_string(),
+            cut,
+            merged_segments: 0,
+            row_count: 0,
+            is_complete: false,
+        }
     }
 
-    /// Returns the entry of the next pass, and whether an earlier run has saved it.
+    /// Begins the next pass: returns its entry, and whether an earlier run has saved it. At the
+    /// first call, removes the files of earlier runs that are not used.
     fn next_entry(&self, pass: &str, cut: Cut) -> (Entry<'_>, bool) {
         self.begin_once.call_once(|| self.remove_old_files());
         let number = self.next_pass.fetch_add(1, Ordering::Relaxed);
@@ -310,8 +319,9 @@ impl<'a> Journal<'a> {
     }
 
     fn report_restored(&self, header: &EntryHeader, unit: &str) {
-        let completeness = if header.complete { "complete" } else { "incomplete" };
-        self.listener.note(format!("{}: {} {unit} are in the checkpoint, {completeness}", header.pass, header.rows));
+        let completeness = if header.is_complete { "complete" } else { "incomplete" };
+        self.listener
+            .note(format!("{}: {} {unit} are in the checkpoint, {completeness}", header.pass, header.row_count));
     }
 
     /// Removes the files of earlier runs: all of them or, if the run continues, only temporary
@@ -368,7 +378,7 @@ fn manifest_json(manifest: &Manifest) -> Result<String, String> {
     let json_value = serde_json::to_value(ManifestFile { format: FORMAT_VERSION, manifest: manifest.clone() });
     // the value is sorted, because serde_json sorts maps unless a crate of the dependency tree
     // enables another order: equal runs write equal manifests
-    json_value.and_then(|page| serde_json::to_string_pretty(&page)).map_err(|error| error.to_string())
+    json_value.and_then(|value| serde_json::to_string_pretty(&value)).map_err(|error| error.to_string())
 }
 
 /// Returns true if the checkpoint in `folder` belongs to this run, false if it has no readable
@@ -416,7 +426,7 @@ fn is_same_run(
 /// Returns the files of a checkpoint; none if the folder does not exist.
 fn checkpoint_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    for entry in Error::unless_absent(std::fs::read_dir(folder), "read", folder)?.into_iter().flatten() {
+    for entry in Error::none_if_absent(std::fs::read_dir(folder), "read", folder)?.into_iter().flatten() {
         let entry = entry.map_err(Error::io("read", folder))?;
         // a symbolic link is never part of a checkpoint
         let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
@@ -435,8 +445,8 @@ fn is_manifest(path: &Path) -> bool {
 /// Returns true for names of checkpoint files, which begin with a digest, and of temporary files.
 fn is_checkpoint_file(name: &str) -> bool {
     let is_entry_suffix = |suffix: &str| {
-        let number = suffix.strip_prefix('-').and_then(|end| end.strip_suffix(".safetensors"));
-        number.is_some_and(|number| number.len() >= 4 && number.bytes().all(|byte| byte.is_ascii_digit()))
+        let digits = suffix.strip_prefix('-').and_then(|end| end.strip_suffix(".safetensors"));
+        digits.is_some_and(|number| number.len() >= 4 && number.bytes().all(|byte| byte.is_ascii_digit()))
     };
     is_temporary(name) || Digest::strip_digest(name).is_some_and(|end| end == MANIFEST_SUFFIX || is_entry_suffix(end))
 }
@@ -453,7 +463,7 @@ fn remove_checkpoint(folder: &Path) -> Result<()> {
     let (manifests, entries): (Vec<_>, Vec<_>) =
         checkpoint_files(folder)?.into_iter().partition(|path| is_manifest(path));
     manifests.iter().chain(&entries).try_for_each(|path| remove_file(path))?;
-    Error::unless_absent(std::fs::remove_dir(folder), "remove", folder).map(drop)
+    Error::none_if_absent(std::fs::remove_dir(folder), "remove", folder).map(drop)
 }
 
 fn remove_file(path: &Path) -> Result<()> {

@@ -1,6 +1,6 @@
 //! States that can be saved as named arrays and loaded again.
 
-use super::file::{Arrays, Stored};
+use super::file::{Arrays, StoredArrays};
 use crate::Result;
 
 /// A state that can be merged with the state of later rows.
@@ -25,16 +25,16 @@ impl<A: Merge + Sync, B: Merge + Sync> Merge for (A, B) {
 /// loaded is equivalent to that state, bit for bit, in `step`, in `merge` and in all results.
 ///
 /// ```
-/// use kpass::checkpoint::{Arrays, Persist, Stored};
+/// use kpass::checkpoint::{Arrays, Persist, StoredArrays};
 /// struct Sums { rows: u64, sums: Vec<f64> }
 /// impl Persist for Sums {
 ///     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-///         out.one("rows", self.rows);
+///         out.put_number("rows", self.rows);
 ///         out.put("sums", &self.sums);
 ///     }
-///     fn load(&mut self, from: &mut Stored<'_>) -> kpass::Result<()> {
-///         self.rows = from.one("rows")?;
-///         from.fill("sums", &mut self.sums)
+///     fn load(&mut self, arrays: &mut StoredArrays<'_>) -> kpass::Result<()> {
+///         self.rows = arrays.read_number("rows")?;
+///         arrays.fill("sums", &mut self.sums)
 ///     }
 /// }
 /// ```
@@ -46,7 +46,7 @@ pub trait Persist {
     /// # Errors
     /// [`crate::Error::Damaged`] if arrays are missing, have another length or type, or were
     /// changed.
-    fn load(&mut self, from: &mut Stored<'_>) -> Result<()>;
+    fn load(&mut self, arrays: &mut StoredArrays<'_>) -> Result<()>;
 }
 
 /// Implements [`Persist`] from a list of fields, each with its kind and its name in the file. `one`
@@ -60,23 +60,23 @@ pub trait Persist {
 /// ```
 #[macro_export]
 macro_rules! persist {
-    (@save one, $out:ident, $name:literal, $field:expr) => { $out.one($name, *$field) };
+    (@save one, $out:ident, $name:literal, $field:expr) => { $out.put_number($name, *$field) };
     (@save fill, $out:ident, $name:literal, $field:expr) => { $out.put($name, $field) };
     (@save read, $out:ident, $name:literal, $field:expr) => { $out.put($name, $field) };
     (@save part, $out:ident, $name:literal, $field:expr) => {
-        $out.within($name, |out| $crate::checkpoint::Persist::save($field, out))
+        $out.put_part($name, |out| $crate::checkpoint::Persist::save($field, out))
     };
     (@save some, $out:ident, $name:literal, $field:expr) => {
         if let Some(part) = $field { $crate::persist!(@save part, $out, $name, part) }
     };
-    (@load one, $from:ident, $name:literal, $field:expr) => { *$field = $from.one($name)? };
-    (@load fill, $from:ident, $name:literal, $field:expr) => { $from.fill($name, $field)? };
-    (@load read, $from:ident, $name:literal, $field:expr) => { *$field = $from.read($name)? };
-    (@load part, $from:ident, $name:literal, $field:expr) => {
-        $from.within($name, |from| $crate::checkpoint::Persist::load($field, from))?
+    (@load one, $arrays:ident, $name:literal, $field:expr) => { *$field = $arrays.read_number($name)? };
+    (@load fill, $arrays:ident, $name:literal, $field:expr) => { $arrays.fill($name, $field)? };
+    (@load read, $arrays:ident, $name:literal, $field:expr) => { *$field = $arrays.read($name)? };
+    (@load part, $arrays:ident, $name:literal, $field:expr) => {
+        $arrays.read_part($name, |arrays| $crate::checkpoint::Persist::load($field, arrays))?
     };
-    (@load some, $from:ident, $name:literal, $field:expr) => {
-        if let Some(part) = $field { $crate::persist!(@load part, $from, $name, part) }
+    (@load some, $arrays:ident, $name:literal, $field:expr) => {
+        if let Some(part) = $field { $crate::persist!(@load part, $arrays, $name, part) }
     };
     ($(where [$($generic:tt)*])? $type:ty { $($how:ident $name:literal: $($field:tt).+),+ $(,)? }) => {
         impl$(<$($generic)*>)? $crate::checkpoint::Persist for $type {
@@ -84,8 +84,8 @@ macro_rules! persist {
                 $($crate::persist!(@save $how, out, $name, &self.$($field).+);)+
             }
 
-            fn load(&mut self, from: &mut $crate::checkpoint::Stored<'_>) -> $crate::Result<()> {
-                $($crate::persist!(@load $how, from, $name, &mut self.$($field).+);)+
+            fn load(&mut self, arrays: &mut $crate::checkpoint::StoredArrays<'_>) -> $crate::Result<()> {
+                $($crate::persist!(@load $how, arrays, $name, &mut self.$($field).+);)+
                 Ok(())
             }
         }

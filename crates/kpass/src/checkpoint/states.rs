@@ -5,7 +5,7 @@
 //! file array by array, so no file is ever in memory as a whole.
 
 use super::file::{self, Array, Arrays, FileLayout, damaged_error};
-use super::{Medium, Node, PassKey, RowsKey, Stored, persist::Persist};
+use super::{Medium, Node, PassKey, RowsKey, StoredArrays, persist::Persist};
 use crate::{AtomicFile, Error, Result, real::Number};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -33,17 +33,19 @@ impl StateKey {
 #[derive(Debug, Serialize, Deserialize)]
 struct StatesHeader {
     states_format: u64,
-    about: Value,
-    states: Vec<StateKey>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    rows: Vec<RowsKey>,
+    #[serde(rename = "about")]
+    metadata: Value,
+    #[serde(rename = "states")]
+    state_keys: Vec<StateKey>,
+    #[serde(rename = "rows", default, skip_serializing_if = "Vec::is_empty")]
+    row_keys: Vec<RowsKey>,
 }
 
 /// A file of states, open for reading.
 #[derive(Debug)]
 pub struct StateFile {
-    stored: Stored<'static>,
-    head: StatesHeader,
+    stored: StoredArrays<'static>,
+    header: StatesHeader,
 }
 
 impl StateFile {
@@ -52,10 +54,10 @@ impl StateFile {
     /// # Errors
     /// [`Error::Damaged`] if the file is not a file of states; errors of the file system.
     pub fn open(path: &Path) -> Result<Self> {
-        let stored = Stored::open(path)?;
-        let head: StatesHeader = stored.description()?;
-        match head.states_format {
-            STATES_FORMAT => Ok(Self { stored, head }),
+        let stored = StoredArrays::open(path)?;
+        let header: StatesHeader = stored.description()?;
+        match header.states_format {
+            STATES_FORMAT => Ok(Self { stored, header }),
             format => {
                 Err(damaged_error(path, format!("it has format {format}, but this version reads {STATES_FORMAT}")))
             }
@@ -69,7 +71,7 @@ impl StateFile {
 
     /// Returns the JSON of the writer.
     pub fn metadata(&self) -> &Value {
-        &self.head.about
+        &self.header.metadata
     }
 
     /// Returns a digest of the content, by which other files can refer to this file.
@@ -79,12 +81,12 @@ impl StateFile {
 
     /// Returns the keys of the states, in the order of the file.
     pub fn state_keys(&self) -> &[StateKey] {
-        &self.head.states
+        &self.header.state_keys
     }
 
     /// Returns the keys of the rows that are not in a state, in the order of the file.
     pub fn row_keys(&self) -> &[RowsKey] {
-        &self.head.rows
+        &self.header.row_keys
     }
 
     /// Reads the rows at a position, in the format of [`StateWriter::push_rows`].
@@ -92,9 +94,9 @@ impl StateFile {
     /// # Errors
     /// The errors of [`StateFile::load`].
     pub fn load_rows(&mut self, position: usize) -> Result<Vec<u8>> {
-        match self.head.rows.get(position) {
+        match self.header.row_keys.get(position) {
             None => Err(self.stored.damaged_error("it has fewer tiles of rows than expected")),
-            Some(key) if key.rows == 0 => Ok(Vec::new()),
+            Some(key) if key.row_count == 0 => Ok(Vec::new()),
             Some(key) => self.stored.read(&key.array_name()),
         }
     }
@@ -105,12 +107,12 @@ impl StateFile {
     /// # Errors
     /// [`Error::Damaged`] if arrays are missing or were changed.
     pub fn load(&mut self, position: usize, state: &mut dyn Persist) -> Result<Node> {
-        let Some(key) = self.head.states.get(position) else {
+        let Some(key) = self.header.state_keys.get(position) else {
             return Err(self.stored.damaged_error("it has fewer states than expected"));
         };
         let (node, prefix) = (key.node.clone(), key.array_prefix());
-        if node.rows > 0 {
-            self.stored.within(&prefix, |from| state.load(from))?;
+        if node.row_count > 0 {
+            self.stored.read_part(&prefix, |arrays| state.load(arrays))?;
         }
         Ok(node)
     }
@@ -127,12 +129,16 @@ pub(crate) fn put_state(
 ) -> Result<()> {
     let prefix = key.array_prefix();
     let mut arrays = Arrays::default();
-    state.iter().for_each(|state| arrays.within(&prefix, |out| state.save(out)));
-    let head =
-        StatesHeader { states_format: STATES_FORMAT, about: job_digest.into(), states: vec![key], rows: Vec::new() };
-    let header = file::sorted_header(&head, &mut arrays)
+    state.iter().for_each(|state| arrays.put_part(&prefix, |out| state.save(out)));
+    let states_header = StatesHeader {
+        states_format: STATES_FORMAT,
+        metadata: job_digest.into(),
+        state_keys: vec![key],
+        row_keys: Vec::new(),
+    };
+    let header_bytes = file::sorted_header(&states_header, &mut arrays)
         .map_err(|detail| damaged_error(&medium.location().join(name), detail))?;
-    medium.put(name, &mut |out| file::write_to(out, &header, &arrays))
+    medium.put(name, &mut |out| file::write_to(out, &header_bytes, &arrays))
 }
 
 /// A file of states that is written state by state. It appears at its path at
@@ -143,7 +149,7 @@ pub struct StateWriter {
     /// Arrays so far, in an unnamed file.
     array_file: BufWriter<File>,
     layout: FileLayout,
-    head: StatesHeader,
+    header: StatesHeader,
 }
 
 impl StateWriter {
@@ -155,13 +161,17 @@ impl StateWriter {
         let destination = AtomicFile::destination(path)?;
         let folder = destination.parent().unwrap_or(Path::new("."));
         let array_file = tempfile::tempfile_in(folder).map_err(Error::io("create", path))?;
-        let head =
-            StatesHeader { states_format: STATES_FORMAT, about: Value::Null, states: Vec::new(), rows: Vec::new() };
+        let header = StatesHeader {
+            states_format: STATES_FORMAT,
+            metadata: Value::Null,
+            state_keys: Vec::new(),
+            row_keys: Vec::new(),
+        };
         Ok(Self {
             path: path.to_path_buf(),
             array_file: BufWriter::new(array_file),
             layout: FileLayout::default(),
-            head,
+            header,
         })
     }
 
@@ -172,8 +182,8 @@ impl StateWriter {
     pub fn push(&mut self, key: StateKey, state: Option<&dyn Persist>) -> Result<()> {
         let prefix = key.array_prefix();
         let mut arrays = Arrays::default();
-        state.iter().for_each(|state| arrays.within(&prefix, |out| state.save(out)));
-        self.head.states.push(key);
+        state.iter().for_each(|state| arrays.put_part(&prefix, |out| state.save(out)));
+        self.header.state_keys.push(key);
         arrays.list.sort_by_key(|array| std::cmp::Reverse(array.dtype));
         arrays.list.iter().try_for_each(|array| self.append(array))
     }
@@ -183,12 +193,12 @@ impl StateWriter {
     /// # Errors
     /// [`Error::Damaged`] if arrays were changed; errors of the file system.
     pub fn copy_state(&mut self, source: &mut StateFile, position: usize) -> Result<()> {
-        let Some(key) = source.head.states.get(position).cloned() else {
+        let Some(key) = source.header.state_keys.get(position).cloned() else {
             return Err(source.stored.damaged_error("it has fewer states than expected"));
         };
         let prefix = format!("{}.", key.array_prefix());
-        self.head.states.push(key);
-        for name in source.stored.names().iter().filter(|name| name.starts_with(&prefix)) {
+        self.header.state_keys.push(key);
+        for name in source.stored.array_names().iter().filter(|name| name.starts_with(&prefix)) {
             let array = source.stored.read_array(name)?;
             self.append(&array)?;
         }
@@ -201,8 +211,8 @@ impl StateWriter {
     /// Errors of the file system.
     pub fn push_rows(&mut self, key: RowsKey, bytes: &[u8]) -> Result<()> {
         let array = Array { name: key.array_name(), dtype: u8::DTYPE, length: bytes.len(), bytes: bytes.into() };
-        let has_rows = key.rows > 0;
-        self.head.rows.push(key);
+        let has_rows = key.row_count > 0;
+        self.header.row_keys.push(key);
         if has_rows { self.append(&array) } else { Ok(()) }
     }
 
@@ -216,14 +226,13 @@ impl StateWriter {
     /// # Errors
     /// Errors of the file system.
     pub fn finish(self, metadata: Value) -> Result<()> {
-        let Self { path, array_file: bytes, layout, head } = self;
-        let header = layout
-            .into_header(&StatesHeader { about: metadata, ..head })
-            .map_err(|detail| damaged_error(&path, detail))?;
+        let Self { path, array_file: bytes, layout, header } = self;
+        let header_bytes =
+            layout.into_header(&StatesHeader { metadata, ..header }).map_err(|detail| damaged_error(&path, detail))?;
         let mut array_file = bytes.into_inner().map_err(|error| Error::io("write", &path)(error.into_error()))?;
         let mut out = AtomicFile::create(&path)?;
         let mut write_file = || {
-            out.write_all(&header)?;
+            out.write_all(&header_bytes)?;
             array_file.seek(SeekFrom::Start(0))?;
             std::io::copy(&mut array_file, &mut out).map(drop)
         };

@@ -7,7 +7,7 @@ use crate::Result;
 /// Unit and cut of the entry of an iteration. Every step works on all rows, so tiles and segments
 /// do not apply.
 const STEP_UNIT: &str = "steps";
-const NO_CUT: Cut = Cut { tile: 0, segment: 0, start: 0, end: 0 };
+const NO_CUT: Cut = Cut { tile_rows: 0, segment_rows: 0, start_row: 0, end_row: 0 };
 
 /// An iteration whose state is saved from time to time, like the state of a pass after some of its
 /// segments. Without a journal it is never saved.
@@ -16,18 +16,18 @@ const NO_CUT: Cut = Cut { tile: 0, segment: 0, start: 0, end: 0 };
 /// A resumed run then has the same bits as a run that was never stopped.
 ///
 /// ```
-/// use kpass::checkpoint::{Arrays, Persist, Steps, Stored};
+/// use kpass::checkpoint::{Arrays, Persist, Steps, StoredArrays};
 /// struct Halving(f64);
 /// impl Persist for Halving {
-///     fn save<'a>(&'a self, out: &mut Arrays<'a>) { out.one("value", self.0); }
-///     fn load(&mut self, from: &mut Stored<'_>) -> kpass::Result<()> {
-///         self.0 = from.one("value")?;
+///     fn save<'a>(&'a self, out: &mut Arrays<'a>) { out.put_number("value", self.0); }
+///     fn load(&mut self, arrays: &mut StoredArrays<'_>) -> kpass::Result<()> {
+///         self.0 = arrays.read_number("value")?;
 ///         Ok(())
 ///     }
 /// }
 /// let journal = None;
 /// let (mut steps, mut state) = Steps::begin(journal, "halving", || Halving(1.0));
-/// while steps.done() < 10 {
+/// while steps.completed_steps() < 10 {
 ///     state.0 /= 2.0;
 ///     steps.record_step(&state);
 /// }
@@ -51,8 +51,8 @@ impl<'j> Steps<'j> {
     pub fn begin<S: Persist>(journal: Option<&'j Journal<'j>>, name: &str, init: impl Fn() -> S) -> (Self, S) {
         let Some(journal) = saving_journal(journal) else { return (Self { entry: None, completed_steps: 0 }, init()) };
         let (entry, state) = journal.next_entry_and_state(name, NO_CUT, STEP_UNIT, &init);
-        let done = entry.row_count();
-        (Self { entry: Some(entry), completed_steps: done }, state.unwrap_or_else(init))
+        let completed_steps = entry.row_count();
+        (Self { entry: Some(entry), completed_steps }, state.unwrap_or_else(init))
     }
 
     /// Starts the iteration `name` with an existing state, into which the saved one is loaded. If
@@ -73,8 +73,8 @@ impl<'j> Steps<'j> {
                 Err(error) => journal.listener.warn(format!("{error}; \"{name}\" is repeated")),
             }
         }
-        let done = entry.row_count();
-        Ok(Self { entry: Some(entry), completed_steps: done })
+        let completed_steps = entry.row_count();
+        Ok(Self { entry: Some(entry), completed_steps })
     }
 
     /// Returns true if an earlier run saved a state of the next iteration, `name`, that

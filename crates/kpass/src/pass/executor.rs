@@ -1,8 +1,8 @@
-//! The implementation of a pass: feeders decode, lanes fold, and states are delivered in order.
+//! The implementation of a pass: feeders decode, lanes reduce, and states are delivered in order.
 //!
 //! This code is large, and there are many types of reductions. It therefore uses reductions only as
 //! trait objects ([`LaneReduction`]), so that it is compiled once per element type instead of once
-//! per type of fold.
+//! per type of reduction.
 
 use super::{Pass, PassReport, Reduction, Workers};
 use crate::checkpoint::Cut;
@@ -21,13 +21,13 @@ pub(super) struct Delivery<S> {
     pub(super) segments_done: u64,
     /// Number of the segment among all stored rows.
     pub(super) segment: u64,
-    /// Number of selected rows that were folded.
-    pub(super) rows: u64,
+    /// Number of selected rows that were reduced.
+    pub(super) row_count: u64,
     pub(super) state: S,
 }
 
-/// Folds the segments of the pass at the given positions, and passes each state to
-/// `deliver`, in order.
+/// Reduces the segments of the pass at the given positions, and passes each state to `deliver`, in
+/// order.
 pub(super) fn run_pass<T: Float, F: Reduction<T>>(
     pass: &Pass<'_>,
     source: &dyn RowSource<T>,
@@ -51,16 +51,16 @@ pub(super) fn run_pass<T: Float, F: Reduction<T>>(
 /// An error of a reduction or of the source, whose type the caller knows.
 type Failure = Box<dyn Any + Send>;
 
-/// A fold and its state in one lane, as a trait object.
+/// A reduction and its state in one lane, as a trait object.
 trait LaneReduction<T> {
     fn step(&mut self, block: &RowBlock<'_, T>, workers: &Workers) -> Result<(), Failure>;
     fn flush(&mut self, workers: &Workers) -> Result<(), Failure>;
     /// Delivers the state of a segment, if it had rows. `segment` is its number among all stored
-    /// rows, and `done` the number of segments of the pass up to and including it.
+    /// rows, and `segments_done` the number of segments of the pass up to and including it.
     fn deliver(&mut self, segments_done: u64, segment: u64) -> Result<(), Failure>;
 }
 
-/// A fold and the state of the lane's current segment; `None` before the first row.
+/// A reduction and the state of the lane's current segment; `None` before the first row.
 struct LaneState<'a, T: Float, F: Reduction<T>, D> {
     reduction: &'a F,
     deliver: &'a Mutex<D>,
@@ -88,7 +88,7 @@ where
         let (state, reduced_rows) = (self.state.take(), std::mem::take(&mut self.reduced_rows));
         let Some(state) = state else { return Ok(()) };
         let mut deliver = self.deliver.lock().unwrap_or_else(PoisonError::into_inner);
-        (*deliver)(Delivery { segments_done, segment, rows: reduced_rows, state }).map_err(into_failure)
+        (*deliver)(Delivery { segments_done, segment, row_count: reduced_rows, state }).map_err(into_failure)
     }
 }
 
@@ -162,7 +162,7 @@ struct PassRun<'a, 'f, T> {
     shape: TableShape,
     cut: Cut,
     next_to_reduce: AtomicU64,
-    /// Position after the last segment to fold.
+    /// Position after the last segment to reduce.
     end_position: u64,
     order: Mutex<DeliveryOrder>,
     order_changed: Condvar,
@@ -182,23 +182,23 @@ impl<T: Float> PassRun<'_, '_, T> {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns true if a segment before `segment` failed, so that work on `segment` would be
-    /// discarded.
+    /// Returns true if a segment before `position` failed, so that work on the segment at
+    /// `position` would be discarded.
     fn is_discarded(&self, position: u64) -> bool {
         self.has_failed.load(Ordering::Relaxed)
-            && self.lock_order().first_failure.as_ref().is_some_and(|(failed_segment, _)| *failed_segment < position)
+            && self.lock_order().first_failure.as_ref().is_some_and(|(failed_position, _)| *failed_position < position)
     }
 
     fn fail(&self, position: u64, failure: Failure) {
         let mut order = self.lock_order();
-        if order.first_failure.as_ref().is_none_or(|(failed_segment, _)| position < *failed_segment) {
+        if order.first_failure.as_ref().is_none_or(|(failed_position, _)| position < *failed_position) {
             order.first_failure = Some((position, failure));
         }
         self.has_failed.store(true, Ordering::Relaxed);
         self.order_changed.notify_all();
     }
 
-    /// Folds the tiles that the lane's own feeder decodes ahead. The feeder starts together with
+    /// Reduces the tiles that the lane's own feeder decodes ahead. The feeder starts together with
     /// its lane, because other lanes wait for the segments that it claims.
     fn run_with_feeder(&self) {
         let (tile_sender, tile_receiver) = channel();
@@ -221,9 +221,9 @@ impl<T: Float> PassRun<'_, '_, T> {
         });
     }
 
-    /// Folds the tiles that the feeder sends, and delivers each segment in its turn.
+    /// Reduces the tiles that the feeder sends, and delivers each segment in its turn.
     fn reduce_messages(&self, tile_receiver: &Receiver<FeederMessage<T>>, buffer_sender: &Sender<RowBuf<T>>) {
-        let alarm = PanicAlarm(self);
+        let alarm = PanicAlarm { pass_run: self };
         let mut lane = (self.make_lane)();
         loop {
             let wait_start = Instant::now();
@@ -239,7 +239,7 @@ impl<T: Float> PassRun<'_, '_, T> {
 
     /// Decodes and reduces segment after segment with one buffer: a lane without a feeder.
     fn run_without_feeder(&self) {
-        let alarm = PanicAlarm(self);
+        let alarm = PanicAlarm { pass_run: self };
         let (mut lane, spare_buffer) = ((self.make_lane)(), Cell::new(Some(RowBuf::new(self.pass.tile_rows))));
         self.feed(
             &mut |message| self.process(message, &mut *lane, |buffer| spare_buffer.set(Some(buffer))),
@@ -355,10 +355,12 @@ impl<T: Float> PassRun<'_, '_, T> {
 
 /// A guard that wakes the other lanes if this one panics: otherwise they would wait forever for its
 /// segment.
-struct PanicAlarm<'r, 'a, 'f, T: Float>(&'r PassRun<'a, 'f, T>);
+struct PanicAlarm<'r, 'a, 'f, T: Float> {
+    pass_run: &'r PassRun<'a, 'f, T>,
+}
 
 impl<T: Float> Drop for PanicAlarm<'_, '_, '_, T> {
     fn drop(&mut self) {
-        self.0.fail(0, into_failure(Error::WorkerPanicked));
+        self.pass_run.fail(0, into_failure(Error::WorkerPanicked));
     }
 }

@@ -20,8 +20,10 @@ const HEARTBEAT_SUFFIX: &str = ".alive";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Heartbeat {
     /// Counter of heartbeats.
-    beat: u64,
-    ended: bool,
+    #[serde(rename = "beat")]
+    counter: u64,
+    #[serde(rename = "ended")]
+    has_ended: bool,
 }
 
 impl Heartbeat {
@@ -46,7 +48,7 @@ struct WriterState {
 
 impl WriterState {
     fn write(&self, is_last: bool) -> Result<()> {
-        let heartbeat = Heartbeat { beat: self.beat_count.fetch_add(1, Ordering::Relaxed), ended: is_last };
+        let heartbeat = Heartbeat { counter: self.beat_count.fetch_add(1, Ordering::Relaxed), has_ended: is_last };
         let text = serde_json::to_vec(&heartbeat).unwrap_or_default();
         self.medium.replace(&format!("{}{HEARTBEAT_SUFFIX}", self.name), &text)
     }
@@ -120,18 +122,19 @@ impl HeartbeatMonitor {
         let text = self.medium.read(&format!("{process}{HEARTBEAT_SUFFIX}"))?;
         let heartbeat = text.and_then(|text| serde_json::from_slice::<Heartbeat>(&text).ok());
         let mut last_heartbeats = self.last_heartbeats.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = last_heartbeats.entry(process.to_string()).or_insert_with(|| (heartbeat.clone(), Instant::now()));
-        if heartbeat.is_some() && heartbeat != last.0 {
-            *last = (heartbeat, Instant::now());
+        let last_heartbeat =
+            last_heartbeats.entry(process.to_string()).or_insert_with(|| (heartbeat.clone(), Instant::now()));
+        if heartbeat.is_some() && heartbeat != last_heartbeat.0 {
+            *last_heartbeat = (heartbeat, Instant::now());
         }
-        Ok(last.clone())
+        Ok(last_heartbeat.clone())
     }
 
     /// Returns true if a process no longer runs: it has ended, or its heartbeat has not changed
-    /// within `patience`.
+    /// within `heartbeat_timeout`.
     pub(super) fn has_left(&self, process: &str) -> Result<bool> {
         let (heartbeat, unchanged_since) = self.update_heartbeat(process)?;
-        let has_ended = heartbeat.is_some_and(|heartbeat| heartbeat.ended);
+        let has_ended = heartbeat.is_some_and(|heartbeat| heartbeat.has_ended);
         Ok(has_ended || unchanged_since.elapsed() > self.heartbeat_timeout)
     }
 
@@ -142,7 +145,7 @@ impl HeartbeatMonitor {
         let first_texts = processes.iter().map(read_text).collect::<Result<Vec<_>>>()?;
         let is_running = |text: &Option<Vec<u8>>| {
             let heartbeat = text.as_deref().and_then(|text| serde_json::from_slice::<Heartbeat>(text).ok());
-            heartbeat.is_some_and(|heartbeat| !heartbeat.ended)
+            heartbeat.is_some_and(|heartbeat| !heartbeat.has_ended)
         };
         let running: Vec<_> = processes.iter().zip(&first_texts).filter(|(_, text)| is_running(text)).collect();
         let start = Instant::now();

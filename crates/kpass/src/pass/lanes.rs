@@ -46,26 +46,26 @@ pub fn fitting_lanes<T: Float>(
     stage: &str,
     source: &dyn RowSource<T>,
     lane_memory: &LaneMemory,
-    memory: usize,
+    budget: usize,
     threads: usize,
 ) -> Result<FittingLanes> {
     let tile_bytes = source.footprint().bytes_for(lane_memory.tile_rows * (PREFETCH_TILES + 1));
-    let plan = |lanes: usize| {
-        let mut memory_plan = MemoryPlan::for_process(stage, memory, threads, source.metadata_bytes())
-            .term("decoder and tiles", lanes * tile_bytes, "choose fewer columns with `features`")
+    let plan = |lane_count: usize| {
+        let mut memory_plan = MemoryPlan::for_process(stage, budget, threads, source.metadata_bytes())
+            .term("decoder and tiles", lane_count * tile_bytes, "choose fewer columns with `features`")
             // one more for the state that waits for its turn
-            .term(lane_memory.name, (lanes + 1) * lane_memory.bytes, "choose fewer columns with `features`");
+            .term(lane_memory.name, (lane_count + 1) * lane_memory.bytes, "choose fewer columns with `features`");
         memory_plan.terms.extend_from_slice(&lane_memory.shared_terms);
         memory_plan
     };
-    let fits = |lanes: &usize| plan(*lanes).bytes() <= memory;
+    let fits = |lane_count: &usize| plan(*lane_count).bytes() <= budget;
     match (1..=threads).rev().find(fits) {
-        Some(count) => Ok(FittingLanes { count, spare_bytes: memory - plan(count).bytes() }),
+        Some(count) => Ok(FittingLanes { count, spare_bytes: budget - plan(count).bytes() }),
         None => plan(1).check().map(|_| FittingLanes { count: 1, spare_bytes: 0 }),
     }
 }
 
-/// Returns a pass of these sizes with `lanes` lanes.
+/// Returns a pass of these sizes with `lane_count` lanes.
 pub fn default_pass<'a>(lane_count: usize, workers: &'a Workers, observer: &'a dyn Observer) -> Pass<'a> {
     Pass {
         tile_rows: TILE_ROWS,

@@ -1,7 +1,7 @@
 //! A process of a job that is shared through a medium: its heartbeat, and the names of its items
 //! there.
 //!
-//! Every name begins with the mark of the job, a digest of its options and its files. A run
+//! Every name begins with MARK, a digest of the options and the files of the job. A run
 //! therefore reads, replaces and removes only items of its own job, and never other files in the
 //! folder or items of another job.
 
@@ -35,7 +35,7 @@ impl Member {
     }
 
     pub(super) fn owns(&self, name: &str) -> bool {
-        name.strip_prefix(&self.job_digest).is_some_and(|rest| rest.starts_with('-'))
+        name.strip_prefix(&self.job_digest).is_some_and(|suffix| suffix.starts_with('-'))
     }
 
     pub(super) fn total_name(&self, pass: &PassKey) -> String {

@@ -85,10 +85,10 @@ pub struct Pass<'a> {
     pub tile_rows: usize,
     /// Number of stored rows per segment.
     pub segment_rows: u64,
-    /// Number of segments folded at the same time, each with its own state.
+    /// Number of segments reduced at the same time, each with its own state.
     pub lane_count: usize,
     /// Number of tiles decoded ahead, per lane, by a separate thread. With 0 a lane decodes its own
-    /// tiles: the tiles stay in the processor's cache, but decoding and folding do not overlap.
+    /// tiles: the tiles stay in the processor's cache, but decoding and reducing do not overlap.
     /// This is faster if every processor has a lane.
     pub prefetch_tiles: usize,
     /// Threads inside a step; sequential if there are several lanes.
@@ -116,7 +116,7 @@ impl std::fmt::Debug for Pass<'_> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PassReport {
-    /// Number of rows folded.
+    /// Number of rows reduced.
     pub rows: u64,
     /// Time the lanes waited for the decoder, summed over lanes.
     pub decoder_wait: Duration,
@@ -140,7 +140,7 @@ impl<'a> Pass<'a> {
     /// Returns the cut of the stored rows `range`. Segments begin at multiples of the segment size,
     /// so that leaving out rows at the start never shifts a segment.
     fn cut(&self, range: &Range<u64>) -> Cut {
-        Cut { tile: self.tile_rows, segment: self.segment_rows, start: range.start, end: range.end }
+        Cut { tile_rows: self.tile_rows, segment_rows: self.segment_rows, start_row: range.start, end_row: range.end }
     }
 
     /// Reduces every selected row and merges the segments' states; returns [`Reduction::init`] for
@@ -163,18 +163,18 @@ impl<'a> Pass<'a> {
         Ok((tree.finish().unwrap_or_else(|| reduction.init()), report))
     }
 
-    /// Folds like [`Pass::fold`], but continues where the journal's entry ends: a complete pass is
-    /// not read again, and an incomplete pass continues at the segment where it stopped. The result
-    /// has the same bits, and the report also counts the restored rows.
+    /// Reduces like [`Pass::reduce`], but continues where the journal's entry ends: a complete pass
+    /// is not read again, and an incomplete pass continues at the segment where it stopped. The
+    /// result has the same bits, and the report also counts the restored rows.
     ///
     /// `name` describes the result of the pass. Passes that share a journal must come in the same
     /// order in every run, because entries are numbered in this order. Without a journal this is
-    /// [`Pass::fold`]; with a journal that uses an [`Engine`], several processes fold the rows.
+    /// [`Pass::reduce`]; with a journal that uses an [`Engine`], several processes reduce the rows.
     ///
     /// # Errors
-    /// The errors of [`Pass::fold`]. The state before an error is first saved in the journal. A
+    /// The errors of [`Pass::reduce`]. The state before an error is first saved in the journal. A
     /// checkpoint that cannot be written or read is not an error: the journal's listener gets a
-    /// warning, and the rows are folded again.
+    /// warning, and the rows are reduced again.
     pub fn resume<T: Float, F: Reduction<T, State: Merge + Persist>>(
         &self,
         name: &str,
@@ -200,7 +200,7 @@ impl<'a> Pass<'a> {
             source,
             reduction,
             entry.merged_segments()..u64::MAX,
-            |Delivery { segments_done, segment, rows: reduced_rows, state, .. }| {
+            |Delivery { segments_done, segment, row_count: reduced_rows, state, .. }| {
                 tree.add(segment, state);
                 entry.record_segment(segments_done, reduced_rows, &tree);
                 Ok(())
@@ -219,12 +219,12 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Folds every segment and passes its state to `deliver`, in segment order.
+    /// Reduces every segment and passes its state to `deliver`, in segment order.
     ///
     /// A segment without selected rows delivers nothing.
     ///
     /// # Errors
-    /// The errors of [`Pass::fold`] and of `deliver`.
+    /// The errors of [`Pass::reduce`] and of `deliver`.
     pub fn for_each_segment<T: Float, F: Reduction<T>>(
         &self,
         source: &dyn RowSource<T>,

@@ -1,7 +1,7 @@
 //! Segments of which a process has only some of the rows.
 //!
 //! Floating-point sums depend on their order, so the state of a segment is computed from all of its
-//! rows, tile by tile from the first. A process that has only a part of a segment cannot fold the
+//! rows, tile by tile from the first. A process that has only a part of a segment cannot reduce the
 //! segment. It stores the rows of this part as the reduction would see them, and the process with
 //! the other part does the same. The process that merges the states then reduces all rows of the
 //! segment, which gives the same bits as reading the whole segment. A process stores less than one
@@ -16,27 +16,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{ops::Range, path::PathBuf};
 
-/// Stores the rows of the range `stored`, which lies in one segment. Also reduces them, so that a
+/// Stores the rows of `stored_range`, which lies in one segment. Also reduces them, so that a
 /// row that the reduction rejects is an error here.
 pub(super) fn store_rows<T: Float, F: Reduction<T>>(
     pass: &Pass<'_>,
     source: &dyn RowSource<T>,
     reduction: &F,
     store: &dyn PartialRows,
-    stored: Range<u64>,
+    stored_range: Range<u64>,
 ) -> Result<(), F::Error> {
-    let storing_reduction = StoringReduction { reduction, store, stored_end: AtomicU64::new(stored.start) };
-    let end = stored.end;
+    let storing_reduction = StoringReduction { reduction, store, stored_end: AtomicU64::new(stored_range.start) };
+    let end = stored_range.end;
     run_pass(
         &Pass { lane_count: 1, ..*pass },
-        &ClippedSource { source, stored },
+        &ClippedSource { source, stored_range },
         &storing_reduction,
         0..u64::MAX,
         |_| Ok(()),
     )?;
     let stored_end = storing_reduction.stored_end.into_inner();
     if stored_end < end {
-        store.store(RowsKey { stored: stored_end..end, rows: 0 }, &[])?;
+        store.store(RowsKey { stored_range: stored_end..end, row_count: 0 }, &[])?;
     }
     Ok(())
 }
@@ -44,7 +44,7 @@ pub(super) fn store_rows<T: Float, F: Reduction<T>>(
 #[derive(Debug)]
 struct ClippedSource<'a, T> {
     source: &'a dyn RowSource<T>,
-    stored: Range<u64>,
+    stored_range: Range<u64>,
 }
 
 impl<T: Float> RowSource<T> for ClippedSource<'_, T> {
@@ -52,7 +52,7 @@ impl<T: Float> RowSource<T> for ClippedSource<'_, T> {
         self.source.shape()
     }
     fn range(&self) -> Range<u64> {
-        self.stored.clone()
+        self.stored_range.clone()
     }
     fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
         self.source.open(segment)
@@ -62,7 +62,7 @@ impl<T: Float> RowSource<T> for ClippedSource<'_, T> {
     }
 }
 
-/// A fold that also stores its rows.
+/// A reduction that also stores its rows.
 struct StoringReduction<'a, F> {
     reduction: &'a F,
     store: &'a dyn PartialRows,
@@ -90,7 +90,10 @@ impl<T: Float, F: Reduction<T>> Reduction<T> for StoringReduction<'_, F> {
     ) -> Result<(), F::Error> {
         let Some(last_row) = block.row_numbers.last() else { return Ok(()) };
         let start = self.stored_end.swap(last_row + 1, Ordering::Relaxed);
-        self.store.store(RowsKey { stored: start..last_row + 1, rows: block.len() as u64 }, &encode_block(block))?;
+        self.store.store(
+            RowsKey { stored_range: start..last_row + 1, row_count: block.len() as u64 },
+            &encode_block(block),
+        )?;
         self.reduction.step(state, scratch, block, workers)
     }
     fn flush(&self, state: &mut F::State, scratch: &mut F::Scratch, workers: &Workers) -> Result<(), F::Error> {
@@ -99,7 +102,7 @@ impl<T: Float, F: Reduction<T>> Reduction<T> for StoringReduction<'_, F> {
 }
 
 /// Returns the bytes of the arrays of a block, one after the other: row numbers, inputs, targets,
-/// weights, codes of classes and folds.
+/// weights, codes of classes and groups.
 fn encode_block<T: Float>(block: &RowBlock<'_, T>) -> Vec<u8> {
     let codes = [&block.classes, &block.groups].map(|coded| coded.map_or(&[][..], |coded| coded.codes));
     let parts: [&[u8]; 6] = [
@@ -117,7 +120,7 @@ fn encode_block<T: Float>(block: &RowBlock<'_, T>) -> Vec<u8> {
 pub(super) struct StoredRows<'a, T> {
     store: &'a dyn PartialRows,
     tiles: Vec<(usize, RowsKey)>,
-    /// Empty buffer of the source, with its dictionaries of classes and folds.
+    /// Empty buffer of the source, with its dictionaries of classes and groups.
     empty_buffer: RowBuf<T>,
     shape: TableShape,
 }
@@ -147,7 +150,8 @@ impl<T: Float> RowSource<T> for StoredRows<'_, T> {
     }
     fn range(&self) -> Range<u64> {
         let tiles = &self.tiles;
-        tiles.first().map_or(0, |(_, key)| key.stored.start)..tiles.last().map_or(0, |(_, key)| key.stored.end)
+        tiles.first().map_or(0, |(_, key)| key.stored_range.start)
+            ..tiles.last().map_or(0, |(_, key)| key.stored_range.end)
     }
     fn open(&self, _: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
         let code_bytes = |labels: &Option<Arc<Vec<Label>>>| labels.as_ref().map_or(0, |_| size_of::<u32>());
@@ -212,21 +216,24 @@ impl<T: Float> StoredRowsCursor<'_, T> {
     fn load_tile(&mut self) -> Result<bool> {
         let StoredRows { store, tiles, .. } = self.source;
         let remaining_tiles = tiles.iter().enumerate().skip(self.next_tile);
-        let Some((tile_index, (stored_index, key))) = remaining_tiles.into_iter().find(|(_, (_, key))| key.rows > 0)
+        let Some((tile_index, (stored_index, key))) =
+            remaining_tiles.into_iter().find(|(_, (_, key))| key.row_count > 0)
         else {
             return Ok(false);
         };
         // frees the old tile first: only one is in memory
         self.tile_bytes = Vec::new();
         self.tile_bytes = store.load(*stored_index)?;
-        let (rows, row_bytes) = (key.rows as usize, self.array_row_bytes.iter().sum::<usize>());
-        if Some(self.tile_bytes.len()) != rows.checked_mul(row_bytes) {
-            let (stored, bytes) = (&key.stored, self.tile_bytes.len());
-            let detail =
-                format!("rows {}..{} have {bytes} bytes instead of {rows} times {row_bytes}", stored.start, stored.end);
+        let (row_count, row_bytes) = (key.row_count as usize, self.array_row_bytes.iter().sum::<usize>());
+        if Some(self.tile_bytes.len()) != row_count.checked_mul(row_bytes) {
+            let (stored_range, bytes) = (&key.stored_range, self.tile_bytes.len());
+            let detail = format!(
+                "rows {}..{} have {bytes} bytes instead of {row_count} times {row_bytes}",
+                stored_range.start, stored_range.end
+            );
             return Err(Error::Damaged { path: PathBuf::from("kept rows"), detail });
         }
-        (self.next_tile, self.position, self.tile_rows) = (tile_index + 1, 0, rows);
+        (self.next_tile, self.position, self.tile_rows) = (tile_index + 1, 0, row_count);
         Ok(true)
     }
 

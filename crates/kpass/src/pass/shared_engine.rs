@@ -3,13 +3,13 @@
 //! A pass is cut into lots (work units of segments, see [`pass`](crate::pass)), which depend only
 //! on its rows. A process claims a lot by creating a text under the lot's name, which succeeds only
 //! once, and stores the states of the lot's [nodes](crate::checkpoint::Node). In the next pass over
-//! the same rows, a process starts with the lots that it folded before, because it may have cached
-//! values of these rows. For some time, it does not claim a lot that another process folded before,
-//! because that process may only be slower. One process claims the merging, stores the total and
-//! removes the other states and the claims. The other processes wait for the total, so that each
-//! state is read only once. The names of lots, states and totals do not depend on the processes.
-//! Therefore a process may join late and read the totals, and an interrupted run can continue.
-//! After a process has left, only the lots that it had claimed are folded again.
+//! the same rows, a process starts with the lots that it reduced before, because it may have cached
+//! values of these rows. For some time, it does not claim a lot that another process reduced
+//! before, because that process may only be slower. One process claims the merging, stores the
+//! total and removes the other states and the claims. The other processes wait for the total, so
+//! that each state is read only once. The names of lots, states and totals do not depend on the
+//! processes. Therefore a process may join late and read the totals, and an interrupted run can
+//! continue. After a process has left, only the lots that it had claimed are reduced again.
 //!
 //! MARK is a digest of the job and its files. Every name begins with MARK and every state contains
 //! MARK, so that several jobs can share one medium.
@@ -74,7 +74,7 @@ impl std::fmt::Debug for SharedEngine {
 #[derive(Default)]
 struct LotSchedule {
     cut: Option<Cut>,
-    /// First segments of the lots that this process folded in the previous pass, if that pass had
+    /// First segments of the lots that this process reduced in the previous pass, if that pass had
     /// the same cut: the process may have cached values of their rows.
     reduced_before: BTreeSet<u64>,
     /// First segments of the lots that this process has claimed in this pass.
@@ -82,8 +82,8 @@ struct LotSchedule {
     /// First segments of the lots that this process has not tried to claim yet. The lots of
     /// `reduced_before` come first.
     unclaimed_lots: VecDeque<u64>,
-    /// Start of the pass, the time that the lots of `reduced_before` took, and the longest such time
-    /// of the previous passes: an estimate of the cost of recomputing the values that another
+    /// Start of the pass, the time that the lots of `reduced_before` took, and the longest such
+    /// time of the previous passes: an estimate of the cost of recomputing the values that another
     /// process has cached.
     pass_start: Option<Instant>,
     own_time: Option<Duration>,
@@ -96,28 +96,28 @@ struct LotSchedule {
 
 /// Returns the number of segments of a lot: a power of two, at most a stretch.
 fn segments_per_lot(cut: Cut) -> u64 {
-    let all = cut.segments();
-    let lot_segments = ((all.end - all.start) / MIN_LOTS).clamp(1, STRETCH_SEGMENTS);
+    let all_segments = cut.segments();
+    let lot_segments = ((all_segments.end - all_segments.start) / MIN_LOTS).clamp(1, STRETCH_SEGMENTS);
     1 << lot_segments.ilog2()
 }
 
 /// Returns the lot of a segment; lots are cut at multiples of their length, as stretches are.
 fn lot_at(cut: Cut, segment: u64) -> Range<u64> {
-    let (all, lot_segments) = (cut.segments(), segments_per_lot(cut));
+    let (all_segments, lot_segments) = (cut.segments(), segments_per_lot(cut));
     let start = segment / lot_segments * lot_segments;
-    start.max(all.start)..(start + lot_segments).min(all.end)
+    start.max(all_segments.start)..(start + lot_segments).min(all_segments.end)
 }
 
 fn lot_starts(cut: Cut) -> impl Iterator<Item = u64> {
-    let all = cut.segments();
-    std::iter::successors(Some(all.start), move |start| Some(lot_at(cut, *start).end))
-        .take_while(move |start| *start < all.end)
+    let all_segments = cut.segments();
+    std::iter::successors(Some(all_segments.start), move |start| Some(lot_at(cut, *start).end))
+        .take_while(move |start| *start < all_segments.end)
 }
 
 impl LotSchedule {
-    /// Returns true if a lot is still left to the process that folded it before. After it has
-    /// folded its own lots, this process waits as long as these lots took in this pass or in a
-    /// previous pass, whichever is longer, but at most `patience`.
+    /// Returns true if a lot is still left to the process that reduced it before. After it has
+    /// reduced its own lots, this process waits as long as these lots took in this pass or in a
+    /// previous pass, whichever is longer, but at most `heartbeat_timeout`.
     fn is_left_to_others(&mut self, start: u64, heartbeat_timeout: Duration) -> bool {
         if self.reduced_before.is_empty() || self.reduced_before.contains(&start) {
             return false;
@@ -220,7 +220,7 @@ impl SharedEngine {
 
     /// Returns the state of the node that begins at `segment`, or the total, if one of them is
     /// stored. With `check_others`, also checks whether other processes have left, and may return a
-    /// lot that this process must fold.
+    /// lot that this process must reduce.
     fn find_state(
         &self,
         pass: &PassKey,
@@ -250,14 +250,14 @@ impl SharedEngine {
         Ok(Some(NodeOutcome::Lost(lot)))
     }
 
-    /// Returns a lot that this process has folded, if one of its states is missing although there
+    /// Returns a lot that this process has reduced, if one of its states is missing although there
     /// is no total: another program has removed the state.
     fn find_removed_lot(&self, pass: &PassKey) -> Result<Option<Range<u64>>> {
-        let (member, all) = (self.member()?, pass.cut.segments());
+        let (member, all_segments) = (self.member()?, pass.cut.segments());
         let names: BTreeSet<String> = self.medium.names()?.into_iter().collect();
-        let claimed = self.lock_schedule().claimed_lots.clone();
-        for lot in claimed.into_iter().map(|start| lot_at(pass.cut, start)) {
-            for name in nodes(&lot, &all).iter().map(|node| member.state_name(pass, node.start)) {
+        let claimed_lots = self.lock_schedule().claimed_lots.clone();
+        for lot in claimed_lots.into_iter().map(|start| lot_at(pass.cut, start)) {
+            for name in nodes(&lot, &all_segments).iter().map(|node| member.state_name(pass, node.start)) {
                 // the listing may be outdated, and states are removed once the total is stored
                 if !names.contains(&name)
                     && !self.medium.contains(&name)?
@@ -281,8 +281,8 @@ impl Engine for SharedEngine {
 
     fn begin_pass(&self, name: &str, cut: Cut) -> Result<(PassKey, ReductionMode)> {
         let number = self.next_pass.fetch_add(1, Ordering::Relaxed);
-        let mut lots = self.lock_schedule();
-        let previous = std::mem::take(&mut *lots);
+        let mut schedule = self.lock_schedule();
+        let previous = std::mem::take(&mut *schedule);
         let same_cut = previous.cut == Some(cut);
         let longest_own_time = previous.longest_own_time.max(previous.own_time.unwrap_or_default());
         let (reduced_before, longest_own_time) =
@@ -290,15 +290,15 @@ impl Engine for SharedEngine {
         let (own_lots, other_lots): (Vec<u64>, Vec<u64>) =
             lot_starts(cut).partition(|start| reduced_before.contains(start));
         let unclaimed_lots = own_lots.into_iter().chain(other_lots).collect();
-        *lots = LotSchedule {
+        *schedule = LotSchedule {
             cut: Some(cut),
             reduced_before,
-            unclaimed_lots: unclaimed_lots,
+            unclaimed_lots,
             pass_start: Some(Instant::now()),
             longest_own_time,
             ..LotSchedule::default()
         };
-        drop(lots);
+        drop(schedule);
         Ok((PassKey { number, name: name.to_string(), cut }, ReductionMode::Lots))
     }
 
@@ -323,10 +323,10 @@ impl Engine for SharedEngine {
                 return Ok(Some(lot_at(pass.cut, start)));
             }
         }
-        let mut lots = self.lock_schedule();
-        lots.unclaimed_lots.clear();
-        let elapsed = lots.pass_start.map_or(Duration::ZERO, |began| began.elapsed());
-        lots.own_time.get_or_insert(elapsed);
+        let mut schedule = self.lock_schedule();
+        schedule.unclaimed_lots.clear();
+        let elapsed = schedule.pass_start.map_or(Duration::ZERO, |began| began.elapsed());
+        schedule.own_time.get_or_insert(elapsed);
         Ok(None)
     }
 
@@ -364,12 +364,12 @@ impl Engine for SharedEngine {
     }
 
     fn store_total(&self, pass: &PassKey, rows: u64, state: &dyn Persist) -> Result<()> {
-        let (member, all) = (self.member()?, pass.cut.segments());
+        let (member, all_segments) = (self.member()?, pass.cut.segments());
         let name = member.total_name(pass);
         if self.medium.contains(&name)? {
             return Ok(());
         }
-        let key = StateKey { pass: pass.clone(), node: Node { segments: all.clone(), rows } };
+        let key = StateKey { pass: pass.clone(), node: Node { segments: all_segments.clone(), row_count: rows } };
         put_state(&*self.medium, &name, &member.job_digest, key, Some(state).filter(|_| rows > 0))?;
         let generations = std::mem::take(&mut self.lock_schedule().generations);
         let remove_claims = |item: &str| {
@@ -380,7 +380,7 @@ impl Engine for SharedEngine {
         remove_claims(MERGE_CLAIM)?;
         lot_starts(pass.cut).try_for_each(|start| {
             remove_claims(&segment_name(start))?;
-            let nodes = nodes(&lot_at(pass.cut, start), &all);
+            let nodes = nodes(&lot_at(pass.cut, start), &all_segments);
             nodes.iter().try_for_each(|node| self.medium.remove(&member.state_name(pass, node.start)))
         })
     }
@@ -414,15 +414,15 @@ mod tests {
     #[test]
     fn lots_cover_the_segments_once_and_are_whole_stretches_of_long_passes() {
         for (start, end) in [(0, 3), (0, 35), (5, 70), (7, 700), (100, 5000)] {
-            let cut = Cut { tile: 1, segment: 1, start, end };
-            let (all, mut segment, mut count) = (cut.segments(), start, 0);
-            while segment < all.end {
+            let cut = Cut { tile_rows: 1, segment_rows: 1, start_row: start, end_row: end };
+            let (all_segments, mut segment, mut count) = (cut.segments(), start, 0);
+            while segment < all_segments.end {
                 let lot = lot_at(cut, segment);
                 assert!(lot.start == segment && lot.end > segment, "{lot:?} at {segment}");
                 (segment, count) = (lot.end, count + 1);
             }
-            assert!(count >= MIN_LOTS.min(end - start), "{count} lots of {all:?}");
+            assert!(count >= MIN_LOTS.min(end - start), "{count} lots of {all_segments:?}");
         }
-        assert_eq!(lot_at(Cut { tile: 1, segment: 1, start: 100, end: 5000 }, 100), 100..128);
+        assert_eq!(lot_at(Cut { tile_rows: 1, segment_rows: 1, start_row: 100, end_row: 5000 }, 100), 100..128);
     }
 }

@@ -8,7 +8,7 @@ use crate::checkpoint::{Cut, Engine, LotRows, Node, NodeOutcome, PassKey, Persis
 use crate::{Error, Float, Result, RowSource};
 use std::{collections::VecDeque, ops::Range, time::Duration};
 
-/// Returns the nodes of a lot in a pass over the segments `all`: each stretch that begins in the
+/// Returns the nodes of a lot in a pass over `all_segments`: each stretch that begins in the
 /// lot, up to the end of the lot, and every other segment by itself.
 pub fn nodes(lot: &Range<u64>, all_segments: &Range<u64>) -> Vec<Range<u64>> {
     let (mut nodes, mut segment) = (Vec::new(), lot.start);
@@ -26,7 +26,7 @@ pub fn nodes(lot: &Range<u64>, all_segments: &Range<u64>) -> Vec<Range<u64>> {
 }
 
 impl Pass<'_> {
-    /// Folds the rows with other processes.
+    /// Reduces the rows with other processes.
     pub(super) fn reduce_shared<T: Float, F: Reduction<T, State: Merge + Persist>>(
         &self,
         engine: &dyn Engine,
@@ -56,13 +56,12 @@ impl Pass<'_> {
                 source,
                 reduction,
                 positions,
-                |Delivery { segment, rows: reduced_rows, state, .. }| deliver(segment, reduced_rows, state),
+                |Delivery { segment, row_count: reduced_rows, state, .. }| deliver(segment, reduced_rows, state),
             )?;
             decoder_wait += report.decoder_wait;
             Ok(())
         };
-        let (state, rows) =
-            reduce_lots(Some(engine), (name, cut), self.observer, &|| reduction.init(), &mut reduce_lot)?;
+        let (state, rows) = reduce_lots(Some(engine), name, cut, self.observer, &|| reduction.init(), &mut reduce_lot)?;
         Ok((state, PassReport { rows, decoder_wait }))
     }
 }
@@ -74,7 +73,7 @@ pub type Deliver<'d, S, E> = &'d mut (dyn FnMut(u64, u64, S) -> Result<(), E> + 
 /// segments without rows.
 pub type LotReduction<'f, S, E> = &'f mut dyn FnMut(Range<u64>, Deliver<'_, S, E>) -> Result<(), E>;
 
-/// Folds segments into one state along the fixed [tree](STRETCH_SEGMENTS), together with other
+/// Reduces segments to one state along the fixed [tree](STRETCH_SEGMENTS), together with other
 /// processes if there is an engine. Returns the state and the number of rows.
 ///
 /// Use this function for passes over values that the process has computed from the rows.
@@ -83,17 +82,18 @@ pub type LotReduction<'f, S, E> = &'f mut dyn FnMut(Range<u64>, Deliver<'_, S, E
 /// Errors of the reduction and of the engine.
 pub fn reduce_lots<S: Merge + Persist, E: From<Error>>(
     engine: Option<&dyn Engine>,
-    (name, cut): (&str, Cut),
+    name: &str,
+    cut: Cut,
     observer: &dyn Observer,
     init: &dyn Fn() -> S,
-    reduction: LotReduction<'_, S, E>,
+    reduce_lot: LotReduction<'_, S, E>,
 ) -> Result<(S, u64), E> {
     let begun_pass = engine.map(|engine| Ok::<_, E>((engine, engine.begin_pass(name, cut)?))).transpose()?;
     if let Some((engine, (key, ReductionMode::Lots))) = &begun_pass {
-        return reduce_with_others(*engine, key, observer, init, reduction);
+        return reduce_with_others(*engine, key, observer, init, reduce_lot);
     }
     let (mut tree, mut rows) = (Tree::default(), 0);
-    reduction(cut.segments(), &mut |segment, reduced_rows, state| {
+    reduce_lot(cut.segments(), &mut |segment, reduced_rows, state| {
         tree.add(segment, state);
         rows += reduced_rows;
         Ok(())
@@ -105,25 +105,26 @@ pub fn reduce_lots<S: Merge + Persist, E: From<Error>>(
     Ok((state, rows))
 }
 
-/// Folds the lots that this process claims, and merges the states of all lots.
+/// Reduces the lots that this process claims, and merges the states of all lots.
 fn reduce_with_others<S: Merge + Persist, E: From<Error>>(
     engine: &dyn Engine,
     key: &PassKey,
     observer: &dyn Observer,
     init: &dyn Fn() -> S,
-    reduction: LotReduction<'_, S, E>,
+    reduce_lot: LotReduction<'_, S, E>,
 ) -> Result<(S, u64), E> {
     let all_segments = key.cut.segments();
     // rows already reported to the observer
     let mut reported_rows = 0;
-    let reduce_one_lot = |reduction: LotReduction<'_, S, E>, lot: Range<u64>| -> Result<u64, E> {
+    let reduce_one_lot = |reduce_lot: LotReduction<'_, S, E>, lot: Range<u64>| -> Result<u64, E> {
         let lot = lot.start.max(all_segments.start)..lot.end.min(all_segments.end);
         if lot.is_empty() {
             return Ok(0);
         }
-        let mut sender = NodeSender { engine, key, nodes: nodes(&lot, &all_segments).into(), rows: 0, state: None };
+        let mut sender =
+            NodeSender { engine, key, nodes: nodes(&lot, &all_segments).into(), row_count: 0, state: None };
         let mut rows = 0;
-        reduction(lot, &mut |segment, reduced_rows, state| {
+        reduce_lot(lot, &mut |segment, reduced_rows, state| {
             rows += reduced_rows;
             Ok(sender.add_segment(segment, reduced_rows, state)?)
         })?;
@@ -133,7 +134,7 @@ fn reduce_with_others<S: Merge + Persist, E: From<Error>>(
         Ok(rows)
     };
     while let Some(lot) = engine.claim_lot(key, observer)? {
-        reported_rows += reduce_one_lot(reduction, lot)?;
+        reported_rows += reduce_one_lot(reduce_lot, lot)?;
     }
     let (mut tree, mut next_segment, mut rows) = (Tree::default(), all_segments.start, 0);
     while next_segment < all_segments.end {
@@ -141,13 +142,13 @@ fn reduce_with_others<S: Merge + Persist, E: From<Error>>(
         let node = match engine.wait_for_node(key, next_segment, &mut state, observer)? {
             NodeOutcome::Lost(lot) => {
                 drop(state);
-                reported_rows += reduce_one_lot(reduction, lot)?;
+                reported_rows += reduce_one_lot(reduce_lot, lot)?;
                 continue;
             }
             NodeOutcome::Local(lot) => {
                 drop(state);
                 next_segment = lot.end.max(next_segment + 1);
-                reduction(lot, &mut |segment, reduced_rows, state| {
+                reduce_lot(lot, &mut |segment, reduced_rows, state| {
                     tree.add(segment, state);
                     (rows, reported_rows) = (rows + reduced_rows, reported_rows + reduced_rows);
                     Ok(())
@@ -160,11 +161,11 @@ fn reduce_with_others<S: Merge + Persist, E: From<Error>>(
             // another process has computed the total meanwhile: it replaces the states merged here
             (tree, rows) = (Tree::default(), 0);
         }
-        if node.rows > 0 {
+        if node.row_count > 0 {
             tree.add(node.segments.start, state);
         }
-        rows += node.rows;
-        // rows that this process folded were reported at that time, and `rows` includes them
+        rows += node.row_count;
+        // rows that this process reduced were reported at that time, and `rows` includes them
         observer.advance(rows.saturating_sub(reported_rows));
         reported_rows = reported_rows.max(rows);
         next_segment = node.segments.end.max(next_segment + 1);
@@ -179,25 +180,25 @@ struct NodeSender<'e, S> {
     engine: &'e dyn Engine,
     key: &'e PassKey,
     nodes: VecDeque<Range<u64>>,
-    rows: u64,
+    row_count: u64,
     state: Option<S>,
 }
 
 impl<S: Merge + Persist> NodeSender<'_, S> {
-    fn add_segment(&mut self, segment: u64, rows: u64, state: S) -> Result<()> {
+    fn add_segment(&mut self, segment: u64, row_count: u64, state: S) -> Result<()> {
         while self.nodes.front().is_some_and(|node| node.end <= segment) {
             self.send_node()?;
         }
-        self.rows += rows;
+        self.row_count += row_count;
         merge_into(&mut self.state, state);
         Ok(())
     }
 
     fn send_node(&mut self) -> Result<()> {
-        let (rows, state) = (std::mem::take(&mut self.rows), self.state.take());
+        let (rows, state) = (std::mem::take(&mut self.row_count), self.state.take());
         let Some(segments) = self.nodes.pop_front() else { return Ok(()) };
         let state = state.as_ref().map(|state| state as &dyn Persist);
-        self.engine.store_node(self.key, &Node { segments, rows }, state)
+        self.engine.store_node(self.key, &Node { segments, row_count: rows }, state)
     }
 }
 

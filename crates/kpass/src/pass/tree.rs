@@ -7,7 +7,7 @@
 
 use super::Merge;
 use crate::Result;
-use crate::checkpoint::{Arrays, Persist, Stored};
+use crate::checkpoint::{Arrays, Persist, StoredArrays};
 
 /// Number of segments of a stretch. Processes exchange the states of stretches, because
 /// stretches are 32 times fewer than segments.
@@ -78,19 +78,19 @@ impl<S: Persist> Persist for Tree<S> {
         let presence = [self.total.is_some(), self.stretch_state.is_some()].map(u64::from);
         out.put_owned("tree", vec![self.stretch_index, presence[0], presence[1]]);
         for (name, state) in [("total", &self.total), ("stretch", &self.stretch_state)] {
-            state.iter().for_each(|state| out.within(name, |out| state.save(out)));
+            state.iter().for_each(|state| out.put_part(name, |out| state.save(out)));
         }
     }
 
-    fn load(&mut self, from: &mut Stored<'_>) -> Result<()> {
+    fn load(&mut self, arrays: &mut StoredArrays<'_>) -> Result<()> {
         let mut header = [0u64; 3];
-        from.fill("tree", &mut header)?;
+        arrays.fill("tree", &mut header)?;
         self.stretch_index = header[0];
         for (is_present, name, state) in
             [(header[1], "total", &mut self.total), (header[2], "stretch", &mut self.stretch_state)]
         {
             match state.as_mut().filter(|_| is_present != 0) {
-                Some(state) => from.within(name, |from| state.load(from))?,
+                Some(state) => arrays.read_part(name, |arrays| state.load(arrays))?,
                 None => *state = None,
             }
         }

@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 
 impl Pass<'_> {
     /// Passes every tile to `visitor`, one after the other in row order, for writing or keeping
-    /// rows. Uses one lane, whatever the value of `lanes`; `visitor` may use all workers of the
-    /// pass. Nothing is saved in the journal.
+    /// rows. Uses one lane, whatever the value of `lane_count`; `visitor` may use all workers of
+    /// the pass. Nothing is saved in the journal.
     ///
     /// ```
     /// use kpass::{MemoryRows, Pass, Workers};
@@ -73,7 +73,7 @@ impl Pass<'_> {
     }
 
     /// Passes every tile to `visitor`, in all lanes at once and in no particular order, for checks.
-    /// `buffers` creates the buffers of a lane.
+    /// `new_buffers` creates the buffers of a lane.
     ///
     /// # Errors
     /// The errors of [`Pass::visit`].

@@ -21,17 +21,21 @@ thread_local! {
 }
 
 /// A guard that restores [`IN_LANE`] when a lane ends, even if it panics.
-struct InLaneGuard(bool);
+struct InLaneGuard {
+    was_in_lane: bool,
+}
 
 impl Drop for InLaneGuard {
     fn drop(&mut self) {
-        IN_LANE.set(self.0);
+        IN_LANE.set(self.was_in_lane);
     }
 }
 
 /// A stop request that another thread may make. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct CancelToken(Arc<AtomicBool>);
+pub struct CancelToken {
+    is_cancelled: Arc<AtomicBool>,
+}
 
 impl CancelToken {
     /// Returns a token without a stop request.
@@ -41,36 +45,39 @@ impl CancelToken {
 
     /// Asks every run that has this token to stop.
     pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.is_cancelled.store(true, Ordering::Relaxed);
     }
 
     /// Returns true once the token asks to stop.
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.is_cancelled.load(Ordering::Relaxed)
     }
 }
 
 /// A pool of buffers that threads borrow and return. It holds at most as many buffers as were in
 /// use at the same time.
 #[derive(Debug)]
-pub struct BufferPool<B>(Mutex<Vec<B>>);
+pub struct BufferPool<B> {
+    spare_buffers: Mutex<Vec<B>>,
+}
 
 impl<B> Default for BufferPool<B> {
     fn default() -> Self {
-        Self(Mutex::new(Vec::new()))
+        Self { spare_buffers: Mutex::new(Vec::new()) }
     }
 }
 
 impl<B> BufferPool<B> {
-    /// Runs `work` with a buffer that no other thread uses; `make` creates one if all are in use.
+    /// Runs `work` with a buffer that no other thread uses; `new_buffer` creates one if all are in
+    /// use.
     ///
     /// ```
     /// let pool = kpass::BufferPool::default();
-    /// pool.with(|| vec![0; 3], |buffer: &mut Vec<i32>| buffer[1] = 7);
-    /// assert_eq!(pool.with(Vec::new, |buffer| buffer.clone()), [0, 7, 0]);
+    /// pool.with_buffer(|| vec![0; 3], |buffer: &mut Vec<i32>| buffer[1] = 7);
+    /// assert_eq!(pool.with_buffer(Vec::new, |buffer| buffer.clone()), [0, 7, 0]);
     /// ```
     pub fn with_buffer<R>(&self, new_buffer: impl FnOnce() -> B, work: impl FnOnce(&mut B) -> R) -> R {
-        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || self.spare_buffers.lock().unwrap_or_else(PoisonError::into_inner);
         let spare = lock().pop();
         let mut buffer = spare.unwrap_or_else(new_buffer);
         let result = work(&mut buffer);
@@ -164,8 +171,8 @@ impl Workers {
         self.pool().map_or(1, rayon::ThreadPool::current_num_threads)
     }
 
-    /// Runs `part(0)`, …, `part(parts - 1)`, started in this order, at the same time if there are
-    /// threads.
+    /// Runs `run_part(0)`, …, `run_part(part_count - 1)`, started in this order, at the same time
+    /// if there are threads.
     ///
     /// Each thread takes the next part as soon as it is free. If the large parts come first, all
     /// threads end at about the same time.
@@ -251,7 +258,7 @@ impl Workers {
     /// threads of the pool may be in use.
     pub fn run_lanes(&self, lane_count: usize, lane: impl Fn() + Sync) {
         let lane = &|| {
-            let _guard = InLaneGuard(IN_LANE.replace(lane_count > 1 || IN_LANE.get()));
+            let _guard = InLaneGuard { was_in_lane: IN_LANE.replace(lane_count > 1 || IN_LANE.get()) };
             lane();
         };
         match self.pool() {

@@ -5,7 +5,7 @@ use crate::drawing::{Canvas, Point};
 use crate::page::PALETTE_SIZE;
 use ksolve::job::{Run, StageObserver};
 use ksolve::{Error, ModelMetadata, Result};
-use kstore::encoding::{CodedColumn, Encoding};
+use kstore::encoding::{EncodedColumn, Encoding};
 use kstore::key::{Purpose, Stream};
 use kstore::pass::lanes::{self, LaneMemory};
 use kstore::{Kind, Label, LabelCodes, Missing, ReadSettings, RowBlock, Selection, Table, Workers, budget::MemoryTerm};
@@ -66,9 +66,9 @@ pub(super) struct PointColumns<'a> {
 /// Returns the columns of an encoding that produce these features; a name that no column produces
 /// is a numeric column.
 fn encoding_of(encoding: &Encoding, features: &[String]) -> Encoding {
-    let names = |column: &CodedColumn| Encoding::new(vec![column.clone()]).feature_names();
-    let is_source = |column: &&CodedColumn| names(column).iter().any(|name| features.contains(name));
-    let mut columns: Vec<CodedColumn> = encoding.columns().iter().filter(is_source).cloned().collect();
+    let names = |column: &EncodedColumn| Encoding::new(vec![column.clone()]).feature_names();
+    let is_source = |column: &&EncodedColumn| names(column).iter().any(|name| features.contains(name));
+    let mut columns: Vec<EncodedColumn> = encoding.columns().iter().filter(is_source).cloned().collect();
     let encoded_names: Vec<String> = columns.iter().flat_map(names).collect();
     let numeric_names: Vec<String> = features.iter().filter(|name| !encoded_names.contains(name)).cloned().collect();
     columns.extend(Encoding::numeric(&numeric_names).columns().iter().cloned());

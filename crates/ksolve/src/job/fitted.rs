@@ -30,7 +30,7 @@ impl Fitted {
 }
 
 fn kernels_on_rows(kernels: &[Kernel], selected: &SelectedTable) -> Result<Vec<Kernel>> {
-    let (names, sparse) = (selected.feature_names(), selected.sparse().map(|shape| shape.width));
+    let (names, sparse) = (selected.feature_names(), selected.sparse_shape().map(|shape| shape.column_count));
     kernels.iter().map(|kernel| Ok(kernel.resolve_for_rows(&names, sparse)?)).collect()
 }
 

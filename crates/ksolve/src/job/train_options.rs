@@ -30,7 +30,7 @@ impl Fit {
         let (ParsedOptions { settings, .. }, properties) = (parsed, parsed.properties());
         self.check_landmarks(properties)?;
         let scaling = self.scaling_of(selected)?;
-        if selected.sparse().is_some() {
+        if selected.sparse_shape().is_some() {
             self.check_sparse(properties)?;
         }
         let rank_or_default = self.rank.or(properties.default_rank);
@@ -65,7 +65,10 @@ impl Fit {
     fn kernels(&self, settings: &Settings, selected: &SelectedTable) -> Result<(Kernel, Option<Kernel>)> {
         let names = selected.feature_names();
         let Some(patterns) = settings.columns(&SECOND_VIEW) else {
-            return Ok((self.kernel.resolve_for_rows(&names, selected.sparse().map(|shape| shape.width))?, None));
+            return Ok((
+                self.kernel.resolve_for_rows(&names, selected.sparse_shape().map(|shape| shape.column_count))?,
+                None,
+            ));
         };
         if let Some(landmarks @ LandmarkSource::Rows(_)) = &self.landmarks {
             return Err(Error::option("landmarks", landmarks, "each view has its own landmarks; name a scheme"));
@@ -127,7 +130,7 @@ impl Fit {
     /// Returns the scaling of the rows. For sparse rows, returns the scaling that corresponds to
     /// the weighting of the entries in the selection.
     fn scaling_of(&self, selected: &SelectedTable) -> Result<Scaling> {
-        let is_sparse = selected.sparse().is_some();
+        let is_sparse = selected.sparse_shape().is_some();
         match self.scaling.filter(|scaling| is_sparse != scaling.weighting().is_some() && *scaling != Scaling::None) {
             None if is_sparse => Ok(Scaling::from_weighting(selected.weighting())),
             None => Ok(self.scaling.unwrap_or_default()),

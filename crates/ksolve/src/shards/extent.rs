@@ -39,13 +39,13 @@ const COLUMN_PASS: PassKey = PassKey {
     number: 0,
     name: String::new(),
     // segments of one row
-    cut: Cut { tile: 1, segment: 1, start: 0, end: u64::MAX },
+    cut: Cut { tile_rows: 1, segment_rows: 1, start_row: 0, end_row: u64::MAX },
 };
 
 /// Returns the key of the column statistics of some stored rows; `used_rows` is the number of
 /// rows that are used.
 pub(super) fn column_key(row_range: &Range<u64>, used_rows: u64) -> StateKey {
-    StateKey { pass: COLUMN_PASS, node: Node { segments: row_range.clone(), rows: used_rows } }
+    StateKey { pass: COLUMN_PASS, node: Node { segments: row_range.clone(), row_count: used_rows } }
 }
 
 /// Returns true for a state of rows, false for a state of columns.
@@ -66,16 +66,16 @@ impl Extent {
     /// Returns the cut, including all rows that may be appended.
     fn cut(&self) -> Cut {
         let cut = self.pass.cut;
-        if self.grows { Cut { end: u64::MAX, ..cut } } else { cut }
+        if self.grows { Cut { end_row: u64::MAX, ..cut } } else { cut }
     }
 
     /// Returns the segments that lie completely in some rows, and the remaining rows, each piece
     /// within one segment.
     pub(super) fn split(&self, rows: &Range<u64>) -> (Range<u64>, Vec<Range<u64>>) {
-        let (cut, segment_rows) = (self.cut(), self.pass.cut.segment.max(1));
-        let (start, end) = (rows.start.clamp(cut.start, cut.end), rows.end.clamp(cut.start, cut.end));
-        let first_segment = if start == cut.start { start / segment_rows } else { start.div_ceil(segment_rows) };
-        let end_segment = if end == cut.end { end.div_ceil(segment_rows) } else { end / segment_rows };
+        let (cut, segment_rows) = (self.cut(), self.pass.cut.segment_rows.max(1));
+        let (start, end) = (rows.start.clamp(cut.start_row, cut.end_row), rows.end.clamp(cut.start_row, cut.end_row));
+        let first_segment = if start == cut.start_row { start / segment_rows } else { start.div_ceil(segment_rows) };
+        let end_segment = if end == cut.end_row { end.div_ceil(segment_rows) } else { end / segment_rows };
         let complete = first_segment..end_segment.max(first_segment);
         let complete_rows = cut.rows(&complete);
         let edges = [start..complete_rows.start.min(end), complete_rows.end.max(start)..end];
@@ -88,20 +88,20 @@ impl Extent {
     pub(super) fn locate_rows(&self, file: &StateFile) -> Vec<(Range<u64>, RowLocation)> {
         let states = file.state_keys().iter().enumerate().filter(|(_, state)| is_row_state(state));
         let states = states.map(|(i, state)| (self.cut().rows(&state.node.segments), RowLocation::State(i)));
-        let rows = file.row_keys().iter().enumerate().map(|(i, key)| (key.stored.clone(), RowLocation::Rows(i)));
+        let rows = file.row_keys().iter().enumerate().map(|(i, key)| (key.stored_range.clone(), RowLocation::Rows(i)));
         let mut located_rows: Vec<_> = states.chain(rows).collect();
         located_rows.sort_by_key(|(rows, _)| rows.start);
         located_rows
     }
 
     pub(super) fn end_row(&self, file: &StateFile) -> u64 {
-        self.locate_rows(file).last().map_or(0, |(rows, _)| rows.end).max(self.pass.cut.end)
+        self.locate_rows(file).last().map_or(0, |(rows, _)| rows.end).max(self.pass.cut.end_row)
     }
 
     /// Returns the stored rows that are missing in a file, up to its last row or the last prepared
     /// row.
     pub(super) fn missing_rows(&self, file: &StateFile) -> Vec<Range<u64>> {
-        let (mut missing, mut next_row) = (Vec::new(), self.pass.cut.start);
+        let (mut missing, mut next_row) = (Vec::new(), self.pass.cut.start_row);
         let end = self.end_row(file);
         for rows in self.locate_rows(file).into_iter().map(|(rows, _)| rows).chain(std::iter::once(end..end)) {
             if rows.start > next_row {
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     fn extent(rows: Range<u64>, grows: bool) -> Extent {
-        let cut = Cut { tile: 5, segment: 10, start: rows.start, end: rows.end };
+        let cut = Cut { tile_rows: 5, segment_rows: 10, start_row: rows.start, end_row: rows.end };
         Extent { pass: PassKey { number: 1, name: String::new(), cut }, grows }
     }
 

@@ -78,7 +78,7 @@ pub fn merge(files: &[PathBuf], removed: &[Range<u64>], path: &Path) -> Result<M
     }
     out.finish(serde_json::to_value(&metadata).map_err(|error| super::not_a_job_error(path, &error))?)?;
     let merged = StateFile::open(path)?;
-    let deferred_rows = merged.row_keys().iter().map(|key| key.rows).sum();
+    let deferred_rows = merged.row_keys().iter().map(|key| key.row_count).sum();
     Ok(MergeSummary {
         states: merged.state_keys().iter().filter(|state| is_row_state(state)).count(),
         rows: row_count(&merged),
@@ -89,8 +89,8 @@ pub fn merge(files: &[PathBuf], removed: &[Range<u64>], path: &Path) -> Result<M
 }
 
 pub(super) fn row_count(file: &StateFile) -> u64 {
-    let state_rows = file.state_keys().iter().filter(|state| is_row_state(state)).map(|state| state.node.rows);
-    state_rows.chain(file.row_keys().iter().map(|key| key.rows)).sum()
+    let state_rows = file.state_keys().iter().filter(|state| is_row_state(state)).map(|state| state.node.row_count);
+    state_rows.chain(file.row_keys().iter().map(|key| key.row_count)).sum()
 }
 
 /// Adds digests of parts of pieces: the digest of rows is the sum of their digests.
@@ -126,12 +126,12 @@ fn copy_part(out: &mut StateWriter, file: &mut StateFile, location: RowLocation,
         RowLocation::State(index) if !is_removed => out.copy_state(file, index)?,
         RowLocation::State(index) => {
             let StateKey { pass, node } = file.state_keys()[index].clone();
-            out.push(StateKey { pass, node: Node { rows: 0, ..node } }, None)?;
+            out.push(StateKey { pass, node: Node { row_count: 0, ..node } }, None)?;
         }
         RowLocation::Rows(index) => {
             let key = file.row_keys()[index].clone();
             let bytes = if is_removed { Vec::new() } else { file.load_rows(index)? };
-            out.push_rows(if is_removed { RowsKey { rows: 0, ..key } } else { key }, &bytes)?;
+            out.push_rows(if is_removed { RowsKey { row_count: 0, ..key } } else { key }, &bytes)?;
         }
     }
     Ok(())

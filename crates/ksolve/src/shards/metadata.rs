@@ -3,7 +3,7 @@
 
 use crate::{FoldSpec, Result, job::Fit, train::target_names};
 use kstore::schema::{Column, Kind, Schema};
-use kstore::{SelectedTable, Selection, Table, TextOptions, TextReading, encoding::Code};
+use kstore::{SelectedTable, Selection, Table, TextOptions, TextReading, encoding::ColumnEncoding};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -31,7 +31,7 @@ impl JobMetadata {
     pub(super) fn new(fit: &Fit, selection: &Selection, selected: &SelectedTable, folds: &FoldSpec) -> Self {
         let is_time_column = |name: &str| {
             let mut columns = selected.encoding().into_iter().flat_map(|encoding| encoding.columns());
-            columns.any(|column| column.name == name && matches!(column.code, Code::Time(_)))
+            columns.any(|column| column.name == name && matches!(column.encoding, ColumnEncoding::Time(_)))
         };
         let store_column = |column: &Column| match column.kind {
             // a table without rows needs a type from which times can be parsed

@@ -181,7 +181,7 @@ impl PreparedJob {
     /// Returns the number of rows of a segment. The statistics of this many stored rows, from a
     /// multiple of this number on, are one state of the reduction tree.
     pub fn segment_rows(&self) -> u64 {
-        self.header.extent.pass.cut.segment
+        self.header.extent.pass.cut.segment_rows
     }
 
     /// Returns the stored rows of part `part` of `parts`, counted from 1, of a table with `stored`
@@ -193,7 +193,7 @@ impl PreparedJob {
     /// A part outside of 1 to `parts`.
     pub fn part(&self, part: u64, parts: u64, stored: u64) -> Result<Range<u64>> {
         let cut = self.header.extent.pass.cut;
-        let cut = if self.header.extent.grows { Cut { end: stored.max(cut.end), ..cut } } else { cut };
+        let cut = if self.header.extent.grows { Cut { end_row: stored.max(cut.end_row), ..cut } } else { cut };
         let segments = cut.segments();
         let segment_count = segments.end - segments.start;
         if part == 0 || part > parts {
@@ -251,7 +251,7 @@ impl PreparedJob {
             return Err(Error::option("rows", format!("of a table of {stored}"), why));
         }
         if let Some(why) = self.header.job.closed.as_ref().filter(|_| rows.end > self.stored_rows()) {
-            let why = format!("the job has no rows after {}, because {why}", self.header.extent.pass.cut.end);
+            let why = format!("the job has no rows after {}, because {why}", self.header.extent.pass.cut.end_row);
             return Err(Error::option("rows", format!("{}..{}", rows.start, rows.end), why));
         }
         let out = StateWriter::create(path)?;
@@ -274,7 +274,7 @@ impl PreparedJob {
             Ok(_) => unreachable!("the replay engine ends the fit before its head is solved for"),
         }
         let edges = self.check_digests(&digests, &rows)?;
-        let column_statistics = run.statistics(&self.header.job.select(table)?.restricted_to(&rows))?;
+        let column_statistics = run.statistics(&self.header.job.select(table)?.restrict_to(&rows))?;
         if let Some(mut out) = replay.into_writer() {
             out.push(column_key(&rows, column_statistics.rows), Some(&column_statistics))?;
             out.finish(metadata_json(edges)?)?;
@@ -307,7 +307,7 @@ impl PreparedJob {
         let table = Table::absent(self.header.job.schema(), end.max(self.stored_rows()));
         let selected = self.header.job.select(&table)?;
         let column_statistics = column_statistics(&mut states, &selected)?;
-        let replay = Replay::open(&self.path, extent.pass.clone(), Role::solve(states, extent.pass.cut.segment))?;
+        let replay = Replay::open(&self.path, extent.pass.clone(), Role::solve(states, extent.pass.cut.segment_rows))?;
         let mut fitted = self.run(&selected, &run.clone().engine(&replay))?;
         // shards may have been removed or appended since the job was prepared
         let (metadata, scaler) = either!(AnyModel: &mut fitted.model, model => (&mut model.metadata, &model.scaler));

@@ -60,9 +60,9 @@ impl Role {
         let state_indices = row_states.map(|(i, state)| (state.node.segments.start, i)).collect();
         let mut row_tiles: BTreeMap<u64, RowTiles> = BTreeMap::new();
         for (i, key) in states.row_keys().iter().enumerate() {
-            row_tiles.entry(segment_of(&key.stored, segment_rows)).or_default().push((i, key.clone()));
+            row_tiles.entry(segment_of(&key.stored_range, segment_rows)).or_default().push((i, key.clone()));
         }
-        row_tiles.values_mut().for_each(|tiles| tiles.sort_by_key(|(_, key)| key.stored.start));
+        row_tiles.values_mut().for_each(|tiles| tiles.sort_by_key(|(_, key)| key.stored_range.start));
         Self::Solve { states: Mutex::new(states), state_indices, row_tiles }
     }
 }
@@ -155,7 +155,8 @@ impl Engine for Replay {
         };
         let totals = lock(totals);
         let is_this_pass = |pass: &PassKey| pass.number == pass_number && pass.name == name;
-        let has_same_shape = |pass: &PassKey| (pass.cut.tile, pass.cut.segment) == (cut.tile, cut.segment);
+        let has_same_shape =
+            |pass: &PassKey| (pass.cut.tile_rows, pass.cut.segment_rows) == (cut.tile_rows, cut.segment_rows);
         // rows may have been appended since; the totals remain the totals of the prepared rows
         let stored_pass = totals.state_keys().iter().map(|state| &state.pass).find(|pass| is_this_pass(pass));
         let detail = match stored_pass.or(Some(shared_pass).filter(|pass| is_this_pass(pass))) {
@@ -225,7 +226,7 @@ impl Engine for Replay {
         let Role::Prepare { digests, .. } = &self.role else { return Ok(()) };
         // the first pass reads every row
         digests.close();
-        self.write(pass, Node { segments: pass.cut.segments(), rows }, Some(state).filter(|_| rows > 0))
+        self.write(pass, Node { segments: pass.cut.segments(), row_count: rows }, Some(state).filter(|_| rows > 0))
     }
 }
 

@@ -199,7 +199,7 @@ fn write_cache<T: Real>(
 ) -> Result<Option<Cache<T>>> {
     let Some(scratch) = resources.scratch else { return Ok(None) };
     let observer = resources.start_stage_over("rows to scratch", source.range());
-    let mut writer = scratch.cache::<T>(source.shape(), source.range())?;
+    let mut writer = scratch.create_cache::<T>(source.shape(), source.range())?;
     let pass = Pass { journal: None, ..pass_shape.pass(1, resources, &*observer) };
     pass.visit(source, |block| writer.push(block))?;
     Ok(Some(writer.finish()?))

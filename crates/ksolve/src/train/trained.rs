@@ -7,7 +7,7 @@ use crate::{Certificate, LinearHead, ModelMetadata, solver::Solution, train::pre
 use faer::{Mat, MatRef};
 use kapprox::{Real, map::MapSpec};
 use kmodel::model::MetricReport;
-use kstore::encoding::{Code, CodedColumn};
+use kstore::encoding::{ColumnEncoding, EncodedColumn};
 use kstore::{Scaler, SelectedTable, Workers, statistics::ColumnMoments};
 use std::sync::Arc;
 
@@ -151,14 +151,16 @@ impl<T: Real> TrainedParts<'_, T> {
         let clips_inputs = options.clips_inputs
             && solution.task.unwrap_or(options.task).has_target()
             && built_map.kernel.is_constant_far_away();
-        let clips_inputs = clips_inputs && self.selected.sparse().is_none();
+        let clips_inputs = clips_inputs && self.selected.sparse_shape().is_none();
         // Three kinds of columns are not clipped. Target encodings of new rows may exceed the
         // out-of-fold encodings of training rows. Periodic inputs have no ends. A short text gives
         // its words larger weights than the training texts do.
-        let unbounded_features = |column: &CodedColumn| {
-            let (is_unbounded, is_time) =
-                (matches!(column.code, Code::Effects(_) | Code::Entries(_)), matches!(column.code, Code::Time(_)));
-            (0..column.features()).map(move |i| is_unbounded || is_time && i > 0)
+        let unbounded_features = |column: &EncodedColumn| {
+            let (is_unbounded, is_time) = (
+                matches!(column.encoding, ColumnEncoding::Effects(_) | ColumnEncoding::Entries(_)),
+                matches!(column.encoding, ColumnEncoding::Time(_)),
+            );
+            (0..column.feature_count()).map(move |i| is_unbounded || is_time && i > 0)
         };
         let unbounded =
             self.selected.encoding().into_iter().flat_map(|encoding| encoding.columns()).flat_map(unbounded_features);
@@ -190,10 +192,12 @@ impl<T: Real> TrainedParts<'_, T> {
         FitReport {
             rows: survey.row_count(),
             weight: survey.total_weight(),
-            features: selected.sparse().map_or(selected.shape().inputs, |shape| shape.width),
+            features: selected.sparse_shape().map_or(selected.shape().inputs, |shape| shape.column_count),
             columns: selected.encoding().map_or(Vec::new(), |encoding| {
-                let coded_columns =
-                    encoding.columns().iter().filter(|column| column.missing || column.code != Code::Number);
+                let coded_columns = encoding
+                    .columns()
+                    .iter()
+                    .filter(|column| column.has_indicator || column.encoding != ColumnEncoding::Number);
                 coded_columns.map(|column| (column.name.clone(), column.to_string())).collect()
             }),
             targets: metadata.targets.len(),
@@ -228,7 +232,7 @@ impl<T: Real> TrainedParts<'_, T> {
             precision: T::NAME,
             scaling: names
                 .iter()
-                .filter(|_| selected.sparse().is_none())
+                .filter(|_| selected.sparse_shape().is_none())
                 .cloned()
                 .zip(scales)
                 .map(|(name, (centre, scale))| (name, *centre, *scale))

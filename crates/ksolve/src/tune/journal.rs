@@ -1,7 +1,7 @@
 //! A journal of the results of a search, from which an interrupted search resumes.
 
 use crate::{Error, Result};
-use kstore::checkpoint::{Arrays, Journal, Persist, Steps, Stored};
+use kstore::checkpoint::{Arrays, Journal, Persist, Steps, StoredArrays};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// The results of the steps so far, in order; without a journal they are not saved.
@@ -21,7 +21,7 @@ impl Persist for Results {
         out.put_owned("results", self.0.join("\n").into_bytes());
     }
 
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+    fn load(&mut self, from: &mut StoredArrays<'_>) -> kstore::Result<()> {
         let text = String::from_utf8(from.read("results")?).map_err(|error| from.damaged_error(error.to_string()))?;
         self.0 = text.lines().map(str::to_string).collect();
         Ok(())

@@ -14,7 +14,7 @@ use super::{HeldOutScore, trial::Trials};
 use crate::Result;
 use crate::job::{Fit, Run};
 use kapprox::Real;
-use kstore::encoding::{Code, CodedColumn, Encoding};
+use kstore::encoding::{ColumnEncoding, EncodedColumn, Encoding};
 use kstore::key::{Purpose, Stream};
 use kstore::{RowSource, SelectedTable, schema::Kind};
 use std::collections::BTreeMap;
@@ -82,7 +82,7 @@ impl<T: Real> Trials<T> {
         seed: u64,
         run: &Run<'_>,
     ) -> Result<Vec<ShiftScore>> {
-        if selected.sparse().is_some() {
+        if selected.sparse_shape().is_some() {
             return Ok(Vec::new());
         }
         let (columns, mut kinds) = (feature_columns(selected), Vec::new());
@@ -229,13 +229,13 @@ fn feature_columns(selected: &SelectedTable) -> Vec<FeatureColumn> {
         |name: &str| schema.columns.iter().any(|column| column.name == name && matches!(column.kind, Kind::Int { .. }));
     let encoding = selected.encoding().cloned().unwrap_or_else(|| Encoding::numeric(&selected.feature_names()));
     let mut first_feature = 0;
-    let column = |coded: &CodedColumn| {
-        let features = first_feature..first_feature + coded.features();
+    let column = |coded: &EncodedColumn| {
+        let features = first_feature..first_feature + coded.feature_count();
         first_feature = features.end;
-        let is_number = matches!(coded.code, Code::Number);
-        let is_discrete = match &coded.code {
-            Code::Number => is_integer(&coded.name),
-            code => matches!(code, Code::Values(_) | Code::Effects(_)),
+        let is_number = matches!(coded.encoding, ColumnEncoding::Number);
+        let is_discrete = match &coded.encoding {
+            ColumnEncoding::Number => is_integer(&coded.name),
+            code => matches!(code, ColumnEncoding::Values(_) | ColumnEncoding::Effects(_)),
         };
         FeatureColumn { name: coded.name.clone(), features, is_date: coded.is_date(), is_discrete, is_number }
     };

@@ -3,7 +3,7 @@
 use ksolve::job::{Fit, Fitted, Run};
 use ksolve::predict::{Evaluation, Predictor};
 use kstore::arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray};
-use kstore::encoding::Code;
+use kstore::encoding::ColumnEncoding;
 use kstore::key::{Purpose, Stream};
 use kstore::{ReadSettings, RowBuf, RowSource, SelectedTable, Selection, Table};
 use std::path::Path;
@@ -147,7 +147,7 @@ fn users_help_and_noise_is_left_out() {
     let loaded = Predictor::from_bytes(&model).unwrap();
     let column = &loaded.metadata().encoding.as_ref().unwrap().columns()[0];
     assert!(
-        matches!(column.code, Code::Effects(_)) && column.to_string().contains("target encoding of 1,4"),
+        matches!(column.encoding, ColumnEncoding::Effects(_)) && column.to_string().contains("target encoding of 1,4"),
         "{column}"
     );
     let ((with, _, warnings), (without, ..)) = (r2(true, &["!class"]), r2(true, &["x"]));
@@ -214,7 +214,9 @@ fn whole_weights_count_the_rows_of_an_effect() {
         let selection = Selection { targets: vec!["y".to_string()], features, ..Selection::default() };
         let selected =
             Run::new().resolve_categories(&table.select(&fit.selection(selection).unwrap()).unwrap()).unwrap();
-        let Code::Effects(effects) = &selected.encoding().unwrap().columns()[0].code else { panic!("no effects") };
+        let ColumnEncoding::Effects(effects) = &selected.encoding().unwrap().columns()[0].encoding else {
+            panic!("no effects")
+        };
         let effects = serde_json::to_value(effects).unwrap()["effects"].clone();
         effects.as_array().unwrap().iter().map(|effect| effect.as_f64().unwrap()).collect::<Vec<_>>()
     };

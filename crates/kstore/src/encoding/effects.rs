@@ -45,23 +45,23 @@ impl Effects {
     }
 
     /// Returns the effects of a value on all outputs. They depend on the fold of the stored row.
-    pub(crate) fn for_row(&self, value: usize, row: u64) -> &[f64] {
+    pub(crate) fn for_row(&self, value_index: usize, row: u64) -> &[f64] {
         let t = self.outputs.len();
-        let effects = self.folds.get(fold_of(row)).unwrap_or(&self.effects);
-        &effects[value * t..][..t]
+        let effects = self.folds.get(fold_of_row(row)).unwrap_or(&self.effects);
+        &effects[value_index * t..][..t]
     }
 
     pub(crate) fn is_valid(&self) -> bool {
         let effect_count = self.outputs.len() * self.values.len();
-        let finite =
+        let are_finite =
             |effects: &Vec<f64>| effects.len() == effect_count && effects.iter().all(|effect| effect.is_finite());
         self.values.windows(2).all(|pair| pair[0] < pair[1])
-            && finite(&self.effects)
-            && self.folds.iter().all(finite)
+            && are_finite(&self.effects)
+            && self.folds.iter().all(are_finite)
             && [0, FOLD_COUNT].contains(&self.folds.len())
     }
 }
 
-pub(crate) fn fold_of(row: u64) -> usize {
+pub(crate) fn fold_of_row(row: u64) -> usize {
     Stream::new(0, Purpose::TargetEncoding, 0).uniform_below(row, FOLD_COUNT as u64) as usize
 }

@@ -2,7 +2,7 @@
 
 use super::expand::{CategoryValue, category_value};
 use super::grams::{NGrams, TextUnits};
-use super::{Code, CodedColumn, MAX_CATEGORIES};
+use super::{ColumnEncoding, EncodedColumn, MAX_CATEGORIES};
 use crate::Float;
 use crate::sparse::{MAX_COLUMNS, SparseRows, SparseShape};
 use crate::view::{ColumnView, RowIndices, Values};
@@ -35,73 +35,74 @@ pub enum Weighting {
 pub struct Entries {
     pub(crate) shape: SparseShape,
     /// What is counted in a text; absent for sparse rows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) text: Option<NGrams>,
+    #[serde(rename = "text", default, skip_serializing_if = "Option::is_none")]
+    pub(crate) grams: Option<NGrams>,
     /// The word of each column, in ascending order; empty if words are hashed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) words: Vec<String>,
-    pub(crate) weighing: Weighting,
+    #[serde(rename = "weighing")]
+    pub(crate) weighting: Weighting,
     /// Whether each word is a feature of a dense row. A dense row may have other features too.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) dense: bool,
+    #[serde(rename = "dense", default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_dense: bool,
     /// Factor of each column, if the weighting has factors.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) factors: Vec<f64>,
     /// Factor of a column beyond `factors`. Such a column had no entry in any row of the fit.
-    #[serde(default = "one")]
-    pub(crate) unseen: f64,
+    #[serde(rename = "unseen", default = "unit_factor")]
+    pub(crate) unseen_factor: f64,
 }
 
-fn one() -> f64 {
+fn unit_factor() -> f64 {
     1.0
 }
 
 impl Entries {
-    pub(crate) fn unlearned(shape: SparseShape, text: Option<NGrams>, weighting: Weighting) -> Self {
-        Self { shape, text, words: Vec::new(), weighing: weighting, dense: false, factors: Vec::new(), unseen: 1.0 }
+    pub(crate) fn unlearned(shape: SparseShape, grams: Option<NGrams>, weighting: Weighting) -> Self {
+        Self { shape, grams, words: Vec::new(), weighting, is_dense: false, factors: Vec::new(), unseen_factor: 1.0 }
     }
 
     /// Returns these entries with each word as a feature of a dense row. If no number of words was
     /// set, the limit is the number of categories that a column may have.
     pub(crate) fn into_dense(mut self) -> Self {
-        self.dense = true;
-        self.text = self.text.map(|grams| grams.limited_to(MAX_CATEGORIES));
+        self.is_dense = true;
+        self.grams = self.grams.map(|grams| grams.limit_to(MAX_CATEGORIES));
         self
     }
 
     pub(crate) fn feature_names<'a>(&'a self, column: &'a str) -> Box<dyn Iterator<Item = String> + 'a> {
-        match self.text.as_ref().and_then(NGrams::bucket_count) {
+        match self.grams.as_ref().and_then(NGrams::bucket_count) {
             Some(buckets) => {
-                Box::new((0..buckets.min(self.shape.width)).map(move |bucket| format!("{column}:#{bucket}")))
+                Box::new((0..buckets.min(self.shape.column_count)).map(move |bucket| format!("{column}:#{bucket}")))
             }
             None => Box::new(self.words.iter().map(move |word| format!("{column}:{word}"))),
         }
     }
 
     pub(crate) fn feature_count(&self) -> usize {
-        if self.dense { self.shape.width } else { self.shape.values_per_row() }
+        if self.is_dense { self.shape.column_count } else { self.shape.values_per_row() }
     }
 
     /// Returns what is counted in a text; `None` for sparse rows.
-    pub fn text(&self) -> Option<&NGrams> {
-        self.text.as_ref()
+    pub fn grams(&self) -> Option<&NGrams> {
+        self.grams.as_ref()
     }
 
     pub(crate) fn is_dense(&self) -> bool {
-        self.dense
+        self.is_dense
     }
 
     /// Returns the weighting.
     pub fn weighting(&self) -> Weighting {
-        self.weighing
+        self.weighting
     }
 
     pub(crate) fn is_learned(&self) -> bool {
-        (self.text.is_none() || self.shape.width > 0) && (!self.has_factors() || !self.factors.is_empty())
+        (self.grams.is_none() || self.shape.column_count > 0) && (!self.has_factors() || !self.factors.is_empty())
     }
 
     pub(crate) fn has_factors(&self) -> bool {
-        matches!(self.weighing, Weighting::Maxabs | Weighting::TfIdf)
+        matches!(self.weighting, Weighting::Maxabs | Weighting::TfIdf)
     }
 
     pub(crate) fn without_factors(&self) -> Self {
@@ -113,22 +114,22 @@ impl Entries {
     }
 
     pub(crate) fn is_valid(&self) -> bool {
-        let Self { shape, text, words, factors, .. } = self;
-        let covers_width = |count: usize| count == shape.width;
-        let hashed = text.as_ref().is_some_and(|grams| grams.bucket_count().is_some_and(covers_width));
+        let Self { shape, grams, words, factors, .. } = self;
+        let covers_width = |count: usize| count == shape.column_count;
+        let is_hashed = grams.as_ref().is_some_and(|grams| grams.bucket_count().is_some_and(covers_width));
         words.windows(2).all(|pair| pair[0] < pair[1])
-            && (text.is_none() || covers_width(words.len()) || hashed || !self.is_learned())
+            && (grams.is_none() || covers_width(words.len()) || is_hashed || !self.is_learned())
             && (factors.is_empty() || covers_width(factors.len()) && factors.iter().all(|factor| factor.is_finite()))
-            && self.unseen.is_finite()
+            && self.unseen_factor.is_finite()
     }
 
     fn apply_weighting(&self, entries: &mut [(u32, f64)]) {
-        let factor = |index: u32| self.factors.get(index as usize).copied().unwrap_or(self.unseen);
+        let factor = |index: u32| self.factors.get(index as usize).copied().unwrap_or(self.unseen_factor);
         if self.has_factors() {
             entries.iter_mut().for_each(|(index, value)| *value *= factor(*index));
         }
-        if matches!(self.weighing, Weighting::TfIdf | Weighting::Unit) {
-            let max_abs = entries.iter().fold(0.0f64, |most, (_, value)| most.max(value.abs()));
+        if matches!(self.weighting, Weighting::TfIdf | Weighting::Unit) {
+            let max_abs = entries.iter().fold(0.0f64, |max, (_, value)| max.max(value.abs()));
             let norm = max_abs * entries.iter().map(|(_, value)| (value / max_abs).powi(2)).sum::<f64>().sqrt();
             entries.iter_mut().filter(|_| norm > 0.0).for_each(|(_, value)| *value /= norm);
         }
@@ -150,12 +151,12 @@ pub(crate) struct EntryColumn {
 
 impl EntryColumns {
     /// Returns the columns if all of them produce entries.
-    pub(crate) fn new(columns: &[CodedColumn]) -> Option<Self> {
+    pub(crate) fn new(columns: &[EncodedColumn]) -> Option<Self> {
         let mut next_column = 0;
-        let entry_column = |column: &CodedColumn| {
+        let entry_column = |column: &EncodedColumn| {
             let shape = sparse_shape_of(column)?;
             let new_column = EntryColumn::new(column, next_column);
-            next_column = u32::try_from(shape.width).ok().and_then(|width| next_column.checked_add(width))?;
+            next_column = u32::try_from(shape.column_count).ok().and_then(|width| next_column.checked_add(width))?;
             Some(new_column)
         };
         let columns: Vec<EntryColumn> = columns.iter().map(entry_column).collect::<Option<_>>()?;
@@ -218,7 +219,7 @@ impl EntryColumns {
     /// Returns the number of entries of `text` in a text column.
     pub(crate) fn count_entries(&self, column: usize, text: &str, row: &mut EntryRowBuffer) -> usize {
         row.column_entries.clear();
-        if let Some(EntryColumn { entries: Some(Entries { text: Some(grams), .. }), .. }) = self.columns.get(column) {
+        if let Some(EntryColumn { entries: Some(Entries { grams: Some(grams), .. }), .. }) = self.columns.get(column) {
             self.columns[column].append_counts(grams, text, row);
         }
         row.column_entries.len()
@@ -226,9 +227,9 @@ impl EntryColumns {
 }
 
 impl EntryColumn {
-    pub(crate) fn new(column: &CodedColumn, first_column: u32) -> Self {
-        let entries = match &column.code {
-            Code::Entries(entries) => Some(entries.clone()),
+    pub(crate) fn new(column: &EncodedColumn, first_column: u32) -> Self {
+        let entries = match &column.encoding {
+            ColumnEncoding::Entries(entries) => Some(entries.clone()),
             _ => None,
         };
         let words = entries.iter().flat_map(|entries| entries.words.iter().cloned());
@@ -245,7 +246,7 @@ impl EntryColumn {
         row: &'r mut EntryRowBuffer,
     ) -> Option<&'r [(u32, f64)]> {
         row.column_entries.clear();
-        let grams = self.entries.as_ref()?.text.as_ref()?;
+        let grams = self.entries.as_ref()?.grams.as_ref()?;
         match category_value(view, chunk_row).filter(|_| !view.is_null(chunk_row)) {
             Some(CategoryValue::Text(text)) => self.append_counts(grams, text, row),
             Some(CategoryValue::Int(integer)) => self.append_counts(grams, &integer.to_string(), row),
@@ -256,9 +257,9 @@ impl EntryColumn {
     }
 
     fn append_counts(&self, grams: &NGrams, text: &str, row: &mut EntryRowBuffer) {
-        let EntryRowBuffer { column_entries, pieces, .. } = row;
+        let EntryRowBuffer { column_entries, text_units, .. } = row;
         let index_of = |word: &str| grams.bucket_of(word).or_else(|| self.index_by_word.get(word).copied());
-        grams.for_each_ngram(text, pieces, |word| column_entries.extend(index_of(word).map(|index| (index, 1.0))));
+        grams.for_each_ngram(text, text_units, |word| column_entries.extend(index_of(word).map(|index| (index, 1.0))));
         column_entries.sort_unstable_by_key(|(index, _)| *index);
         column_entries.dedup_by(|later, first| {
             let is_same_index = later.0 == first.0;
@@ -275,7 +276,7 @@ pub(crate) struct EntryRowBuffer {
     indices: Vec<u32>,
     values: Vec<f64>,
     row_bounds: [usize; 2],
-    pieces: TextUnits,
+    text_units: TextUnits,
 }
 
 impl EntryRowBuffer {
@@ -284,26 +285,26 @@ impl EntryRowBuffer {
     }
 }
 
-fn sparse_shape_of(column: &CodedColumn) -> Option<SparseShape> {
-    match &column.code {
-        Code::Sparse(shape) => Some(*shape),
-        Code::Entries(entries) => Some(entries.shape).filter(|_| !entries.dense),
+fn sparse_shape_of(column: &EncodedColumn) -> Option<SparseShape> {
+    match &column.encoding {
+        ColumnEncoding::Sparse(shape) => Some(*shape),
+        ColumnEncoding::Entries(entries) => Some(entries.shape).filter(|_| !entries.is_dense),
         _ => None,
     }
 }
 
 /// Returns the combined shape of the rows of several columns, if all of them produce entries.
-pub(crate) fn combined_shape(columns: &[CodedColumn]) -> Option<SparseShape> {
+pub(crate) fn combined_shape(columns: &[EncodedColumn]) -> Option<SparseShape> {
     let shapes: Vec<SparseShape> = columns.iter().map(sparse_shape_of).collect::<Option<_>>()?;
     // a column without entries still has room for one entry
     let add_shape = |sum: SparseShape, shape: &SparseShape| SparseShape {
-        width: sum.width.saturating_add(shape.width),
-        longest: sum.longest + shape.values_per_row() / 2,
+        column_count: sum.column_count.saturating_add(shape.column_count),
+        max_row_entries: sum.max_row_entries + shape.values_per_row() / 2,
     };
     let sum_shapes = |shapes: &[SparseShape]| shapes.iter().fold(SparseShape::default(), add_shape);
     match &shapes[..] {
         [] => None,
         [shape] => Some(*shape),
-        shapes => Some(sum_shapes(shapes)).filter(|shape| shape.width <= MAX_COLUMNS),
+        shapes => Some(sum_shapes(shapes)).filter(|shape| shape.column_count <= MAX_COLUMNS),
     }
 }

@@ -1,8 +1,8 @@
 //! Converts rows of codes to features of a tile, which has the rows that a pass processes at once.
 
 use super::entries::{EntryColumn, EntryColumns, EntryRowBuffer};
-use super::{Code, CodedColumn, Effects, Encoding, TimeCode, TimeReader};
-use crate::convert::{Affine, TILE_ROWS};
+use super::{ColumnEncoding, Effects, EncodedColumn, Encoding, TimeEncoding, TimeReader};
+use crate::convert::{CONVERT_TILE_ROWS, FeatureScaling};
 use crate::schema::Kind;
 use crate::view::{ColumnView, RowIndices, Values};
 use crate::{Digest, Float, Label, labels};
@@ -25,7 +25,7 @@ enum Lookup {
     Number,
     Values(Dictionary),
     Buckets(u32),
-    Time(TimeReader, TimeCode),
+    Time(TimeReader, TimeEncoding),
     /// Index of each value in the effects, by the digest of its text.
     Effects(HashMap<u64, u32>, Effects),
     DenseEntries(Box<EntryColumn>),
@@ -76,26 +76,28 @@ impl Dictionary {
 
 impl Lookups {
     pub(crate) fn new<'a>(encoding: Encoding, kinds: impl Iterator<Item = &'a Kind>) -> Self {
-        let lookup = |(column, kind): (&CodedColumn, &Kind)| match &column.code {
-            Code::Number => Lookup::Number,
-            Code::Values(values) => Lookup::Values(Dictionary::new(values)),
-            Code::Buckets(buckets) => Lookup::Buckets(*buckets),
-            Code::Time(code) => {
+        let lookup = |(column, kind): (&EncodedColumn, &Kind)| match &column.encoding {
+            ColumnEncoding::Number => Lookup::Number,
+            ColumnEncoding::Values(values) => Lookup::Values(Dictionary::new(values)),
+            ColumnEncoding::Buckets(buckets) => Lookup::Buckets(*buckets),
+            ColumnEncoding::Time(time) => {
                 // other kinds were rejected when the columns were resolved
-                TimeReader::new(code.form, kind).map_or(Lookup::Number, |reader| Lookup::Time(reader, code.clone()))
+                TimeReader::new(time.form, kind).map_or(Lookup::Number, |reader| Lookup::Time(reader, time.clone()))
             }
-            Code::Effects(effects) => {
+            ColumnEncoding::Effects(effects) => {
                 Lookup::Effects(effects.values.iter().copied().zip(0..).collect(), effects.clone())
             }
-            Code::Entries(entries) if entries.is_dense() => Lookup::DenseEntries(Box::new(EntryColumn::new(column, 0))),
-            Code::Sparse(_) | Code::Entries(_) => Lookup::None,
+            ColumnEncoding::Entries(entries) if entries.is_dense() => {
+                Lookup::DenseEntries(Box::new(EntryColumn::new(column, 0)))
+            }
+            ColumnEncoding::Sparse(_) | ColumnEncoding::Entries(_) => Lookup::None,
         };
         let column_lookups = encoding.columns().iter().zip(kinds).map(lookup).collect();
         let mut first_features = Vec::with_capacity(encoding.columns().len());
         let mut next_feature = 0;
         for column in encoding.columns() {
             first_features.push(next_feature);
-            next_feature += column.features();
+            next_feature += column.feature_count();
         }
         let entry_columns = EntryColumns::new(encoding.columns());
         Self { feature_names: encoding.feature_names(), column_lookups, first_features, entry_columns, encoding }
@@ -125,22 +127,23 @@ pub(crate) struct FeatureWriter<T> {
 }
 
 impl<T: Float> FeatureWriter<T> {
-    pub(crate) fn new(lookups: Arc<Lookups>, affine: &Affine, allow_missing: bool) -> Self {
+    pub(crate) fn new(lookups: Arc<Lookups>, scaling: &FeatureScaling, allow_missing: bool) -> Self {
         let scaled =
-            |value: f64| (0..lookups.feature_names.len()).map(|i| T::from_f64(affine.apply(i, value))).collect();
+            |value: f64| (0..lookups.feature_names.len()).map(|i| T::from_f64(scaling.apply(i, value))).collect();
         let (scaled_zeros, scaled_ones) = (scaled(0.0), scaled(1.0));
         Self { lookups, scaled_zeros, scaled_ones, allow_missing }
     }
 
     /// Fills `out` with at most one tile of rows of a chunk; the first row of the chunk is the
-    /// stored row `first`. Returns false if any value is not finite: a missing value that is an
-    /// error sets the first feature of its column to NaN. For each column, counts in `unseen` the
-    /// values that have no feature.
+    /// stored row `first_row`. Returns false if any value is not finite: a missing value that is an
+    /// error sets the first feature of its column to NaN. For each column, counts in
+    /// `unseen_counts` the values that have no feature.
     pub(crate) fn write_features(
         &self,
         views: &[ColumnView<'_>],
-        affine: &Affine,
-        (row_indices, first_row): (RowIndices<'_>, u64),
+        scaling: &FeatureScaling,
+        row_indices: RowIndices<'_>,
+        first_row: u64,
         unseen_counts: &[AtomicU64],
         out: &mut [T],
     ) -> bool {
@@ -154,12 +157,12 @@ impl<T: Float> FeatureWriter<T> {
             self.lookups.encoding.columns().iter().zip(&self.lookups.column_lookups).zip(&self.lookups.first_features);
         for (((column, lookup), first_feature), (view, unseen_counter)) in columns.zip(views.iter().zip(unseen_counts))
         {
-            let indicator = column.missing.then_some(first_feature + column.code.features());
+            let indicator = column.has_indicator.then_some(first_feature + column.encoding.feature_count());
             let set_to_one = |row: &mut [T], feature: usize| row[feature] = self.scaled_ones[feature];
             let out = out.chunks_exact_mut(d);
             if let Lookup::Number = lookup {
-                let mut computed = [T::default(); TILE_ROWS];
-                let numbers = affine.scaled_column(view, *first_feature, row_indices, &mut computed[..rows]);
+                let mut computed = [T::default(); CONVERT_TILE_ROWS];
+                let numbers = scaling.scaled_column(view, *first_feature, row_indices, &mut computed[..rows]);
                 for (row, number) in out.zip(numbers) {
                     row[*first_feature] = *number;
                     indicator.filter(|_| !number.is_finite()).into_iter().for_each(|feature| set_to_one(row, feature));
@@ -170,17 +173,17 @@ impl<T: Float> FeatureWriter<T> {
             for (i, row) in out.enumerate() {
                 let chunk_row = row_indices.get(i);
                 let feature = match lookup {
-                    Lookup::Time(reader, code) => {
+                    Lookup::Time(reader, time) => {
                         let feature_cells = row[*first_feature..].iter_mut().zip(*first_feature..);
                         let instant = reader.read_instant(view, chunk_row);
                         if let Ok(Some(instant)) = instant {
-                            let cells_and_values = feature_cells.zip(code.feature_values(instant));
-                            cells_and_values.for_each(|((out, i), value)| *out = T::from_f64(affine.apply(i, value)));
+                            let cells_and_values = feature_cells.zip(time.feature_values(instant));
+                            cells_and_values.for_each(|((out, i), value)| *out = T::from_f64(scaling.apply(i, value)));
                             continue;
                         }
                         feature_cells
-                            .take(code.feature_count())
-                            .for_each(|(out, i)| *out = T::from_f64(affine.fill_values[i]));
+                            .take(time.feature_count())
+                            .for_each(|(out, i)| *out = T::from_f64(scaling.fill_values[i]));
                         // NaN in the first feature of the column: the caller repairs or rejects the
                         // row
                         row[*first_feature] = T::from_f64(f64::NAN);
@@ -191,7 +194,7 @@ impl<T: Float> FeatureWriter<T> {
                         match entry_column.text_entries(view, chunk_row, self.allow_missing, &mut entries) {
                             Some(text_entries) => text_entries.iter().for_each(|(word, value)| {
                                 let feature = first_feature + *word as usize;
-                                row[feature] = T::from_f64(affine.apply(feature, *value));
+                                row[feature] = T::from_f64(scaling.apply(feature, *value));
                             }),
                             None => row[*first_feature] = T::from_f64(f64::NAN),
                         }
@@ -213,7 +216,7 @@ impl<T: Float> FeatureWriter<T> {
                         let row_effects =
                             value_index.map(|index| effects.for_row(*index as usize, first_row + chunk_row as u64));
                         let row_effects = row_effects.into_iter().flatten().zip(*first_feature..);
-                        row_effects.for_each(|(effect, i)| row[i] = T::from_f64(affine.apply(i, *effect)));
+                        row_effects.for_each(|(effect, i)| row[i] = T::from_f64(scaling.apply(i, *effect)));
                         unseen_count += u64::from(value_index.is_none());
                         continue;
                     }

@@ -1,15 +1,15 @@
-//! Counts words in texts, runs of consecutive words, or runs of consecutive characters.
+//! Counts n-grams of words or characters in texts: runs of n consecutive words or characters.
 //!
 //! ```text
-//! word(a,b)    runs of a to b words, in lower case; a word has two or more letters with their
+//! word(a,b)    n-grams of a to b words, in lower case; a word has two or more letters with their
 //!              marks, digits or _
-//! char(a,b)    runs of a to b characters, in lower case, white space of any length as one blank
-//! spectrum(p)  runs of p characters as they are: the features of the p-spectrum kernel
+//! char(a,b)    n-grams of a to b characters, in lower case, white space of any length as one blank
+//! spectrum(p)  n-grams of p characters as they are: the features of the p-spectrum kernel
 //! value        the text as a whole: a category
 //! ```
 //!
-//! With `hash=N`, the digest of a run selects one of N counters, and the texts of the runs are not
-//! stored.
+//! With `hash=N`, the digest of an n-gram selects one of N counters, and the texts of the n-grams
+//! are not stored.
 //!
 //! (Words as in scikit-learn's `TfidfVectorizer`. Spectrum: Leslie, Eskin, Noble, "The spectrum
 //! kernel: a string kernel for SVM protein classification", Pacific Symposium on Biocomputing 7,
@@ -22,24 +22,24 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Maximum number of runs counted at the same time.
+/// Maximum number of n-grams counted at the same time.
 pub(crate) const MAX_COUNTED_NGRAMS: usize = 1 << 18;
 
-/// Default maximum number of runs that are features of a column.
+/// Default maximum number of n-grams that are features of a column.
 const DEFAULT_FEATURES: usize = MAX_COUNTED_NGRAMS / 2;
 
-const MAX_RUN_LENGTH: usize = 64;
+const MAX_NGRAM_LENGTH: usize = 64;
 
 /// What is counted in a text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct NGrams {
     unit: GramUnit,
-    shortest: usize,
-    longest: usize,
+    min_length: usize,
+    max_length: usize,
     /// Maximum number of features, or number of hash buckets.
     pub(crate) max_features: usize,
-    hashed: bool,
+    is_hashed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,21 +55,21 @@ const UNIT_NAMES: [(&str, GramUnit); 4] =
 
 impl Default for NGrams {
     fn default() -> Self {
-        Self { unit: GramUnit::Word, shortest: 1, longest: 1, max_features: DEFAULT_FEATURES, hashed: false }
+        Self { unit: GramUnit::Word, min_length: 1, max_length: 1, max_features: DEFAULT_FEATURES, is_hashed: false }
     }
 }
 
 impl fmt::Display for NGrams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { unit, shortest, longest, max_features: features, hashed } = self;
+        let Self { unit, min_length, max_length, max_features, is_hashed } = self;
         let name = UNIT_NAMES.iter().find(|(_, candidate)| candidate == unit).map_or("", |(name, _)| name);
         let mut arguments = match unit {
-            GramUnit::Word | GramUnit::Char => vec![shortest.to_string(), longest.to_string()],
-            GramUnit::Spectrum => vec![shortest.to_string()],
+            GramUnit::Word | GramUnit::Char => vec![min_length.to_string(), max_length.to_string()],
+            GramUnit::Spectrum => vec![min_length.to_string()],
             GramUnit::Value => Vec::new(),
         };
-        if *hashed || *features != DEFAULT_FEATURES {
-            arguments.push(format!("{}={features}", if *hashed { "hash" } else { "features" }));
+        if *is_hashed || *max_features != DEFAULT_FEATURES {
+            arguments.push(format!("{}={max_features}", if *is_hashed { "hash" } else { "features" }));
         }
         if arguments.is_empty() { f.write_str(name) } else { write!(f, "{name}({})", arguments.join(",")) }
     }
@@ -92,37 +92,37 @@ impl FromStr for NGrams {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
         let expected = format!(
-            "choose word, word(A,B), char(A,B), spectrum(P) with numbers up to {MAX_RUN_LENGTH}, or value, optionally with features=N or \
+            "choose word, word(A,B), char(A,B), spectrum(P) with numbers up to {MAX_NGRAM_LENGTH}, or value, optionally with features=N or \
              hash=N, such as word(1,2,features=50000)"
         );
-        parse_grams(text).ok_or(Error::Syntax { what: "`text`", text: text.to_string(), expected })
+        parse_ngrams(text).ok_or(Error::Syntax { what: "`text`", text: text.to_string(), expected })
     }
 }
 
-fn parse_grams(text: &str) -> Option<NGrams> {
-    let (name, rest) = text.split_at(text.find('(').unwrap_or(text.len()));
+fn parse_ngrams(text: &str) -> Option<NGrams> {
+    let (name, argument_list) = text.split_at(text.find('(').unwrap_or(text.len()));
     let (_, unit) = *UNIT_NAMES.iter().find(|(unit_name, _)| *unit_name == name.trim())?;
-    let arguments = if rest.is_empty() { "" } else { rest.strip_prefix('(')?.strip_suffix(')')? };
-    let (mut lengths, mut features, mut hashed) = (Vec::new(), DEFAULT_FEATURES, false);
+    let arguments = if argument_list.is_empty() { "" } else { argument_list.strip_prefix('(')?.strip_suffix(')')? };
+    let (mut lengths, mut features, mut is_hashed) = (Vec::new(), DEFAULT_FEATURES, false);
     for argument in arguments.split(',').map(str::trim).filter(|argument| !argument.is_empty()) {
         match argument.split_once('=') {
             Some((name @ ("features" | "hash"), count)) => {
-                hashed = name == "hash";
-                let max_features = if hashed { MAX_F32_COLUMNS } else { MAX_COUNTED_NGRAMS };
+                is_hashed = name == "hash";
+                let max_features = if is_hashed { MAX_F32_COLUMNS } else { MAX_COUNTED_NGRAMS };
                 features = count.parse().ok().filter(|count| (1..=max_features).contains(count))?;
             }
             Some(_) => return None,
-            None => lengths.push(argument.parse().ok().filter(|length| (1..=MAX_RUN_LENGTH).contains(length))?),
+            None => lengths.push(argument.parse().ok().filter(|length| (1..=MAX_NGRAM_LENGTH).contains(length))?),
         }
     }
-    let (shortest, longest) = match (unit, &lengths[..]) {
+    let (min_length, max_length) = match (unit, &lengths[..]) {
         (GramUnit::Word | GramUnit::Value, []) => (1, 1),
         (GramUnit::Value, _) => return None,
         (GramUnit::Word | GramUnit::Char, [a, b]) if a <= b => (*a, *b),
         (_, [length]) => (*length, *length),
         _ => return None,
     };
-    Some(NGrams { unit, shortest, longest, max_features: features, hashed })
+    Some(NGrams { unit, min_length, max_length, max_features: features, is_hashed })
 }
 
 #[derive(Clone, Debug, Default)]
@@ -133,9 +133,9 @@ pub(crate) struct TextUnits {
 
 impl NGrams {
     /// Limits the number of features to `max_features`, unless the request sets a number.
-    pub(crate) fn limited_to(self, max_features: usize) -> Self {
+    pub(crate) fn limit_to(self, max_features: usize) -> Self {
         let features =
-            if self.max_features == DEFAULT_FEATURES && !self.hashed { max_features } else { self.max_features };
+            if self.max_features == DEFAULT_FEATURES && !self.is_hashed { max_features } else { self.max_features };
         Self { max_features: features, ..self }
     }
 
@@ -151,7 +151,7 @@ impl NGrams {
     }
 
     pub(crate) fn bucket_count(&self) -> Option<usize> {
-        self.hashed.then_some(self.max_features)
+        self.is_hashed.then_some(self.max_features)
     }
 
     pub(crate) fn bucket_of(&self, ngram: &str) -> Option<u32> {
@@ -159,14 +159,14 @@ impl NGrams {
         u32::try_from(Digest::u64_of(ngram.as_bytes()) % buckets.max(1)).ok()
     }
 
-    /// Calls `run` with each run of a text, as often as it occurs.
+    /// Calls `visitor` with each n-gram of a text, as often as it occurs.
     pub(crate) fn for_each_ngram(&self, text: &str, units: &mut TextUnits, mut visitor: impl FnMut(&str)) {
         if self.is_value() {
             return visitor(text);
         }
         units.split(self.unit, text);
         let TextUnits { text, ranges } = units;
-        for length in self.shortest..=self.longest {
+        for length in self.min_length..=self.max_length {
             for window in ranges.windows(length) {
                 visitor(&text[window[0].0..window[length - 1].1]);
             }
@@ -182,8 +182,8 @@ impl TextUnits {
         let lowercase = source.chars().flat_map(char::to_lowercase);
         match unit {
             GramUnit::Word => {
-                // words are concatenated with blanks between them, so that each run of words is a
-                // slice of the text
+                // words are concatenated with blanks between them, so that each n-gram is a slice
+                // of the text
                 let (mut word_start, mut letter_count) = (0, 0);
                 for letter in lowercase.chain([' ']) {
                     if is_word_char(letter) {
@@ -203,15 +203,15 @@ impl TextUnits {
             }
             GramUnit::Char => {
                 for letter in lowercase {
-                    let blank = letter.is_whitespace();
-                    if !(blank && text.ends_with(' ')) {
-                        text.push(if blank { ' ' } else { letter });
+                    let is_blank = letter.is_whitespace();
+                    if !(is_blank && text.ends_with(' ')) {
+                        text.push(if is_blank { ' ' } else { letter });
                     }
                 }
             }
             GramUnit::Spectrum | GramUnit::Value => text.push_str(source),
         }
-        ranges.extend(text.char_indices().map(|(at, letter)| (at, at + letter.len_utf8())));
+        ranges.extend(text.char_indices().map(|(start, letter)| (start, start + letter.len_utf8())));
     }
 }
 

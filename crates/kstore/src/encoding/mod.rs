@@ -33,7 +33,7 @@ pub use grams::NGrams;
 pub use time::TimeFeatures;
 pub(crate) use time::TimeReader;
 #[doc(hidden)]
-pub use time::{Cycle, TimeCode};
+pub use time::{Cycle, TimeEncoding};
 
 #[doc(hidden)]
 pub use crate::dates::TimeForm;
@@ -48,13 +48,13 @@ use serde::{Deserialize, Serialize};
 pub(crate) const MAX_CATEGORIES: usize = 1000;
 
 /// Maximum number of hash buckets. A plan may still have room for this many features.
-pub(crate) const BUCKET_LIMIT: u32 = 1 << 16;
+pub(crate) const MAX_BUCKETS: u32 = 1 << 16;
 
 /// How the values of a column become features.
 #[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Code {
+pub enum ColumnEncoding {
     /// The number itself, one feature.
     Number,
     /// One feature for each of these values, in ascending order.
@@ -62,7 +62,7 @@ pub enum Code {
     /// One feature for each of this many buckets: the hash of a text selects its bucket.
     Buckets(u32),
     /// A date or time: its position, and a pair of features for each cycle.
-    Time(TimeCode),
+    Time(TimeEncoding),
     /// Effects of many values on the target: one feature for each output.
     Effects(Effects),
     /// Sparse rows: room for the column numbers and values of the longest row.
@@ -71,9 +71,9 @@ pub enum Code {
     Entries(Entries),
 }
 
-impl Code {
+impl ColumnEncoding {
     /// Returns the number of features, without the indicator of missing values.
-    pub fn features(&self) -> usize {
+    pub fn feature_count(&self) -> usize {
         match self {
             Self::Number => 1,
             Self::Values(values) => values.len(),
@@ -86,7 +86,7 @@ impl Code {
     }
 }
 
-impl std::fmt::Display for Code {
+impl std::fmt::Display for ColumnEncoding {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Number => f.write_str("number"),
@@ -96,11 +96,11 @@ impl std::fmt::Display for Code {
             Self::Effects(effects) => {
                 write!(f, "target encoding of {} values", display::format_count(effects.values.len() as u64))
             }
-            Self::Entries(Entries { shape, text: Some(grams), .. }) => {
-                write!(f, "{} of {grams}", display::format_count(shape.width as u64))
+            Self::Entries(Entries { shape, grams: Some(grams), .. }) => {
+                write!(f, "{} of {grams}", display::format_count(shape.column_count as u64))
             }
             Self::Sparse(shape) | Self::Entries(Entries { shape, .. }) => {
-                write!(f, "{} columns, sparse", display::format_count(shape.width as u64))
+                write!(f, "{} columns, sparse", display::format_count(shape.column_count as u64))
             }
         }
     }
@@ -109,129 +109,139 @@ impl std::fmt::Display for Code {
 /// A column, and how it becomes features.
 #[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CodedColumn {
+pub struct EncodedColumn {
     /// Name of the column.
     pub name: String,
     /// How its values become features.
-    pub code: Code,
+    #[serde(rename = "code")]
+    pub encoding: ColumnEncoding,
     /// Whether an indicator feature, after the other features, is 1 for a row without a value.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub missing: bool,
+    #[serde(rename = "missing", default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_indicator: bool,
 }
 
-impl CodedColumn {
+impl EncodedColumn {
     /// Returns the number of features.
-    pub fn features(&self) -> usize {
-        self.code.features() + usize::from(self.missing)
+    pub fn feature_count(&self) -> usize {
+        self.encoding.feature_count() + usize::from(self.has_indicator)
     }
 
     pub(crate) fn is_unlearned(&self) -> bool {
-        matches!(&self.code, Code::Effects(effects) if effects.outputs.is_empty())
+        matches!(&self.encoding, ColumnEncoding::Effects(effects) if effects.outputs.is_empty())
     }
 
     /// Returns whether the column holds dates, with or without a time of day.
     pub fn is_date(&self) -> bool {
         use crate::dates::TimeForm::{DayFirst, MonthFirst, YearFirst, YearMonthDay};
-        matches!(&self.code, Code::Time(time) if matches!(time.form, YearFirst | MonthFirst | DayFirst | YearMonthDay))
+        matches!(&self.encoding, ColumnEncoding::Time(time) if matches!(time.form, YearFirst | MonthFirst | DayFirst | YearMonthDay))
     }
 
     /// Returns the names of the features: `price`, `city=Paris`, `comment=#17`, `date.hour.sin`,
     /// `user.effect`, `city=(missing)`.
     fn feature_names(&self) -> impl Iterator<Item = String> + '_ {
         let name = &self.name;
-        let names: Box<dyn Iterator<Item = String> + '_> = match &self.code {
-            Code::Number => Box::new(std::iter::once(name.clone())),
-            Code::Values(values) => Box::new(values.iter().map(move |value| format!("{name}={value}"))),
-            Code::Buckets(buckets) => Box::new((0..*buckets).map(move |bucket| format!("{name}=#{bucket}"))),
-            Code::Time(time) => Box::new(time.feature_names(name)),
-            Code::Effects(effects) => {
+        let names: Box<dyn Iterator<Item = String> + '_> = match &self.encoding {
+            ColumnEncoding::Number => Box::new(std::iter::once(name.clone())),
+            ColumnEncoding::Values(values) => Box::new(values.iter().map(move |value| format!("{name}={value}"))),
+            ColumnEncoding::Buckets(buckets) => Box::new((0..*buckets).map(move |bucket| format!("{name}=#{bucket}"))),
+            ColumnEncoding::Time(time) => Box::new(time.feature_names(name)),
+            ColumnEncoding::Effects(effects) => {
                 Box::new(effects.outputs.iter().map(move |output| format!("{name}.effect{output}")))
             }
-            Code::Entries(entries) if entries.is_dense() => entries.feature_names(name),
-            Code::Sparse(shape) | Code::Entries(Entries { shape, .. }) => {
+            ColumnEncoding::Entries(entries) if entries.is_dense() => entries.feature_names(name),
+            ColumnEncoding::Sparse(shape) | ColumnEncoding::Entries(Entries { shape, .. }) => {
                 let entries = move |what: &'static str| {
                     (0..shape.values_per_row() / 2).map(move |entry| format!("{name}.{what}{entry}"))
                 };
                 Box::new(entries("place").chain(entries("value")))
             }
         };
-        names.chain(self.missing.then(|| format!("{name}=(missing)")))
+        names.chain(self.has_indicator.then(|| format!("{name}=(missing)")))
     }
 }
 
-impl std::fmt::Display for CodedColumn {
+impl std::fmt::Display for EncodedColumn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}{}", self.code, if self.missing { " and missing" } else { "" })
+        write!(f, "{}{}", self.encoding, if self.has_indicator { " and missing" } else { "" })
     }
 }
 
 /// How the columns of a table become features: the columns in order, each with adjacent features.
 ///
 /// ```
-/// use kstore::encoding::{Code, CodedColumn, Encoding};
-/// let column = |name: &str, code| CodedColumn { name: name.to_string(), code, missing: false };
-/// let cities =
-///     Code::Values(vec![kstore::Label::Text("Bonn".into()), kstore::Label::Text("Ulm".into())]);
-/// let encoding = Encoding::new(vec![column("price", Code::Number), column("city", cities)]);
-/// assert_eq!(encoding.names(), ["price", "city=Bonn", "city=Ulm"]);
+/// use kstore::encoding::{ColumnEncoding, EncodedColumn, Encoding};
+/// let column = |name: &str, encoding| EncodedColumn {
+///     name: name.to_string(),
+///     encoding,
+///     has_indicator: false,
+/// };
+/// let labels = ["Bonn", "Ulm"].map(|city| kstore::Label::Text(city.into()));
+/// let cities = ColumnEncoding::Values(labels.to_vec());
+/// let encoding =
+///     Encoding::new(vec![column("price", ColumnEncoding::Number), column("city", cities)]);
+/// assert_eq!(encoding.feature_names(), ["price", "city=Bonn", "city=Ulm"]);
 /// ```
 #[doc(hidden)]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Encoding {
-    columns: Vec<CodedColumn>,
+    columns: Vec<EncodedColumn>,
 }
 
 impl Encoding {
     /// Returns the encoding of these columns.
-    pub fn new(columns: Vec<CodedColumn>) -> Self {
+    pub fn new(columns: Vec<EncodedColumn>) -> Self {
         Self { columns }
     }
 
     /// Returns the encoding of numeric columns.
     pub fn numeric(names: &[String]) -> Self {
-        let column = |name: &String| CodedColumn { name: name.clone(), code: Code::Number, missing: false };
+        let column = |name: &String| EncodedColumn {
+            name: name.clone(),
+            encoding: ColumnEncoding::Number,
+            has_indicator: false,
+        };
         Self::new(names.iter().map(column).collect())
     }
 
     /// Returns the columns, in the order of their features.
-    pub fn columns(&self) -> &[CodedColumn] {
+    pub fn columns(&self) -> &[EncodedColumn] {
         &self.columns
     }
 
     /// Returns the number of features, d.
-    pub fn features(&self) -> usize {
-        self.columns.iter().map(CodedColumn::features).sum()
+    pub fn feature_count(&self) -> usize {
+        self.columns.iter().map(EncodedColumn::feature_count).sum()
     }
 
     /// Returns the names of the features, in their order.
     pub fn feature_names(&self) -> Vec<String> {
-        self.columns.iter().flat_map(CodedColumn::feature_names).collect()
+        self.columns.iter().flat_map(EncodedColumn::feature_names).collect()
     }
 
     pub(crate) fn column_of_feature(&self) -> Vec<usize> {
         let columns = self.columns.iter().enumerate();
-        columns.flat_map(|(index, column)| std::iter::repeat_n(index, column.features())).collect()
+        columns.flat_map(|(index, column)| std::iter::repeat_n(index, column.feature_count())).collect()
     }
 
     /// Returns, for each feature, whether it is always 0 or 1: a value, a bucket, or an indicator
     /// of missing values.
     pub fn binary_mask(&self) -> Vec<bool> {
-        self.mask_without(|code| !matches!(code, Code::Values(_) | Code::Buckets(_)))
+        self.mask_without(|encoding| !matches!(encoding, ColumnEncoding::Values(_) | ColumnEncoding::Buckets(_)))
     }
 
     /// Returns, for each feature, whether scaling leaves it unchanged. This holds for a 0/1
     /// feature, an effect, and a part of a sparse row.
     pub(crate) fn unscaled_mask(&self) -> Vec<bool> {
-        self.mask_without(|code| matches!(code, Code::Number | Code::Time(_)))
+        self.mask_without(|encoding| matches!(encoding, ColumnEncoding::Number | ColumnEncoding::Time(_)))
     }
 
-    /// Returns, for each feature, whether `excluded` is false for the code of its column. For an
-    /// indicator of missing values, the result is always true.
-    fn mask_without(&self, excluded: impl Fn(&Code) -> bool) -> Vec<bool> {
-        let column_mask = |column: &CodedColumn| {
-            let (code_features, is_excluded) = (column.code.features(), excluded(&column.code));
-            (0..column.features()).map(move |i| i >= code_features || !is_excluded)
+    /// Returns, for each feature, whether `excluded` is false for the encoding of its column. For
+    /// an indicator of missing values, the result is always true.
+    fn mask_without(&self, excluded: impl Fn(&ColumnEncoding) -> bool) -> Vec<bool> {
+        let column_mask = |column: &EncodedColumn| {
+            let (encoded_features, is_excluded) = (column.encoding.feature_count(), excluded(&column.encoding));
+            (0..column.feature_count()).map(move |i| i >= encoded_features || !is_excluded)
         };
         self.columns.iter().flat_map(column_mask).collect()
     }
@@ -241,7 +251,7 @@ impl Encoding {
     #[must_use]
     pub fn for_new_rows(mut self) -> Self {
         for column in &mut self.columns {
-            if let Code::Effects(effects) = &mut column.code {
+            if let ColumnEncoding::Effects(effects) = &mut column.encoding {
                 effects.folds = Vec::new();
             }
         }
@@ -259,10 +269,12 @@ impl Encoding {
             .flat_map(|entries| &entries.factors)
             .copied()
             .collect();
-        let strip_factors = |column: &CodedColumn| match entries_with_factors(column) {
-            Some(entries) => {
-                CodedColumn { code: Code::Entries(entries.without_factors()), name: column.name.clone(), ..*column }
-            }
+        let strip_factors = |column: &EncodedColumn| match entries_with_factors(column) {
+            Some(entries) => EncodedColumn {
+                encoding: ColumnEncoding::Entries(entries.without_factors()),
+                name: column.name.clone(),
+                ..*column
+            },
             None => column.clone(),
         };
         (!factors.is_empty()).then(|| (Self::new(self.columns.iter().map(strip_factors).collect()), factors))
@@ -272,18 +284,18 @@ impl Encoding {
     pub fn missing_factor_count(&self) -> usize {
         let stripped_entries =
             self.columns.iter().filter_map(entries_with_factors).filter(|entries| entries.factors.is_empty());
-        stripped_entries.fold(0, |sum, entries| sum.saturating_add(entries.shape.width))
+        stripped_entries.fold(0, |sum, entries| sum.saturating_add(entries.shape.column_count))
     }
 
     /// Returns the encoding with these factors. Their number must be the number of missing factors.
     #[must_use]
     pub fn with_factors(mut self, mut factors: Vec<f64>) -> Self {
         for column in &mut self.columns {
-            if let Code::Entries(entries) = &mut column.code
+            if let ColumnEncoding::Entries(entries) = &mut column.encoding
                 && entries.has_factors()
                 && entries.factors.is_empty()
             {
-                let later_factors = factors.split_off(entries.shape.width.min(factors.len()));
+                let later_factors = factors.split_off(entries.shape.column_count.min(factors.len()));
                 entries.factors = std::mem::replace(&mut factors, later_factors);
             }
         }
@@ -300,7 +312,8 @@ impl Encoding {
     #[must_use]
     pub fn with_capacity_for(mut self, shapes: &[SparseShape]) -> Self {
         for (column, needed_shape) in self.columns.iter_mut().zip(shapes) {
-            if let Code::Sparse(shape) | Code::Entries(Entries { shape, .. }) = &mut column.code {
+            if let ColumnEncoding::Sparse(shape) | ColumnEncoding::Entries(Entries { shape, .. }) = &mut column.encoding
+            {
                 *shape = shape.union(*needed_shape);
             }
         }
@@ -310,22 +323,26 @@ impl Encoding {
     /// Returns the types that the columns of the encoding have in text files, as far as they are
     /// known.
     fn text_types(&self) -> impl Iterator<Item = (String, ColumnType)> {
-        let number = || Some(ColumnType::Number(NumberForm { codes: true, ..NumberForm::default() }));
-        let column_type = move |code: &Code| match code {
-            Code::Number | Code::Time(TimeCode { form: TimeForm::HourMinute | TimeForm::YearMonthDay, .. }) => number(),
-            Code::Values(values) => {
+        let number = || Some(ColumnType::Number(NumberForm { reads_codes: true, ..NumberForm::default() }));
+        let column_type = move |encoding: &ColumnEncoding| match encoding {
+            ColumnEncoding::Number
+            | ColumnEncoding::Time(TimeEncoding { form: TimeForm::HourMinute | TimeForm::YearMonthDay, .. }) => {
+                number()
+            }
+            ColumnEncoding::Values(values) => {
                 values.iter().any(|value| matches!(value, Label::Text(_))).then_some(ColumnType::Text)
             }
-            Code::Time(_) | Code::Buckets(_) | Code::Effects(_) | Code::Entries(Entries { text: Some(_), .. }) => {
-                Some(ColumnType::Text)
-            }
-            Code::Sparse(_) | Code::Entries(_) => None,
+            ColumnEncoding::Time(_)
+            | ColumnEncoding::Buckets(_)
+            | ColumnEncoding::Effects(_)
+            | ColumnEncoding::Entries(Entries { grams: Some(_), .. }) => Some(ColumnType::Text),
+            ColumnEncoding::Sparse(_) | ColumnEncoding::Entries(_) => None,
         };
-        self.columns.iter().filter_map(move |column| Some((column.name.clone(), column_type(&column.code)?)))
+        self.columns.iter().filter_map(move |column| Some((column.name.clone(), column_type(&column.encoding)?)))
     }
 
     pub(crate) fn is_numeric(&self) -> bool {
-        self.columns.iter().all(|column| column.code == Code::Number && !column.missing)
+        self.columns.iter().all(|column| column.encoding == ColumnEncoding::Number && !column.has_indicator)
     }
 
     /// Returns the bytes of the values, including the lookup tables.
@@ -334,13 +351,16 @@ impl Encoding {
             Label::Text(text) => 2 * text.len() + LOOKUP_ENTRY_BYTES,
             Label::Bool(_) | Label::Int(_) => 2 * LOOKUP_ENTRY_BYTES,
         };
-        let code_bytes = |column: &CodedColumn| match &column.code {
-            Code::Values(values) => values.iter().map(label_bytes).sum(),
-            Code::Number | Code::Buckets(_) | Code::Time(_) | Code::Sparse(_) => 0,
-            Code::Effects(effects) => effects.bytes(),
-            Code::Entries(entries) => entries.bytes(),
+        let column_bytes = |column: &EncodedColumn| match &column.encoding {
+            ColumnEncoding::Values(values) => values.iter().map(label_bytes).sum(),
+            ColumnEncoding::Number
+            | ColumnEncoding::Buckets(_)
+            | ColumnEncoding::Time(_)
+            | ColumnEncoding::Sparse(_) => 0,
+            ColumnEncoding::Effects(effects) => effects.bytes(),
+            ColumnEncoding::Entries(entries) => entries.bytes(),
         };
-        self.columns.iter().map(code_bytes).sum::<usize>() + self.features() * LOOKUP_ENTRY_BYTES
+        self.columns.iter().map(column_bytes).sum::<usize>() + self.feature_count() * LOOKUP_ENTRY_BYTES
     }
 
     /// Returns a description of the first fault, or `None` if the encoding is valid: if values
@@ -350,13 +370,15 @@ impl Encoding {
         let allows_sparse = !has_several_columns || self.sparse_shape().is_some();
         let is_valid_shape = |shape: SparseShape| shape.is_valid() && allows_sparse;
         for column in &self.columns {
-            let is_valid = match &column.code {
-                Code::Number | Code::Time(_) => true,
-                Code::Values(values) => values.windows(2).all(|pair| pair[0] < pair[1]),
-                Code::Buckets(buckets) => (1..=BUCKET_LIMIT).contains(buckets),
-                Code::Effects(effects) => effects.is_valid(),
-                Code::Sparse(shape) => is_valid_shape(*shape),
-                Code::Entries(entries) => (entries.is_dense() || is_valid_shape(entries.shape)) && entries.is_valid(),
+            let is_valid = match &column.encoding {
+                ColumnEncoding::Number | ColumnEncoding::Time(_) => true,
+                ColumnEncoding::Values(values) => values.windows(2).all(|pair| pair[0] < pair[1]),
+                ColumnEncoding::Buckets(buckets) => (1..=MAX_BUCKETS).contains(buckets),
+                ColumnEncoding::Effects(effects) => effects.is_valid(),
+                ColumnEncoding::Sparse(shape) => is_valid_shape(*shape),
+                ColumnEncoding::Entries(entries) => {
+                    (entries.is_dense() || is_valid_shape(entries.shape)) && entries.is_valid()
+                }
             };
             if !is_valid {
                 return Some(format!("the encoding of column {:?} is invalid", column.name));
@@ -374,9 +396,9 @@ impl Encoding {
 const LOOKUP_ENTRY_BYTES: usize = 64;
 
 /// Returns the entries of a column whose weighting has a factor for each column of the sparse rows.
-fn entries_with_factors(column: &CodedColumn) -> Option<&Entries> {
-    match &column.code {
-        Code::Entries(entries) if entries.has_factors() => Some(entries),
+fn entries_with_factors(column: &EncodedColumn) -> Option<&Entries> {
+    match &column.encoding {
+        ColumnEncoding::Entries(entries) if entries.has_factors() => Some(entries),
         _ => None,
     }
 }

@@ -109,19 +109,19 @@ impl Cycle {
 
 /// How a column of dates or times becomes features.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TimeCode {
+pub struct TimeEncoding {
     /// Form of the values. It is the default if the file stores them as times.
-    #[serde(default, skip_serializing_if = "is_usual")]
+    #[serde(default, skip_serializing_if = "is_default_form")]
     pub form: TimeForm,
     /// Cycles of the column.
     pub cycles: Vec<Cycle>,
 }
 
-fn is_usual(form: &TimeForm) -> bool {
+fn is_default_form(form: &TimeForm) -> bool {
     *form == TimeForm::default()
 }
 
-impl TimeCode {
+impl TimeEncoding {
     pub(crate) fn feature_count(&self) -> usize {
         1 + 2 * self.cycles.len()
     }
@@ -138,7 +138,7 @@ impl TimeCode {
     }
 }
 
-impl std::fmt::Display for TimeCode {
+impl std::fmt::Display for TimeEncoding {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let cycles = self.cycles.iter().map(|cycle| cycle.name());
         f.write_str(&["time"].into_iter().chain(cycles).collect::<Vec<_>>().join(", "))
@@ -150,7 +150,7 @@ pub(crate) struct TimeReader {
     form: TimeForm,
     /// Number of units per day, for a number that counts units of time; 0 for text and for numbers
     /// that encode times or dates in their digits.
-    per_day: i64,
+    units_per_day: i64,
 }
 
 impl TimeReader {
@@ -158,13 +158,13 @@ impl TimeReader {
     /// form.
     pub(crate) fn new(form: TimeForm, kind: &Kind) -> Option<Self> {
         match (kind, form) {
-            (_, TimeForm::HourMinute) => kind.is_numeric().then_some(Self { form, per_day: 0 }),
-            (Kind::Time(time_type), _) => Some(Self { form, per_day: dates::units_per_day(time_type) }),
+            (_, TimeForm::HourMinute) => kind.is_numeric().then_some(Self { form, units_per_day: 0 }),
+            (Kind::Time(time_type), _) => Some(Self { form, units_per_day: dates::units_per_day(time_type) }),
             // another file may store the same dates as text
-            (Kind::Text, TimeForm::YearMonthDay) => Some(Self { form: TimeForm::YearFirst, per_day: 0 }),
-            (Kind::Int { .. } | Kind::Float { .. }, TimeForm::YearMonthDay) => Some(Self { form, per_day: 0 }),
+            (Kind::Text, TimeForm::YearMonthDay) => Some(Self { form: TimeForm::YearFirst, units_per_day: 0 }),
+            (Kind::Int { .. } | Kind::Float { .. }, TimeForm::YearMonthDay) => Some(Self { form, units_per_day: 0 }),
             // a column without any number in this file; a number in it is an error in its row
-            (Kind::Text | Kind::Float { .. }, _) => Some(Self { form, per_day: 0 }),
+            (Kind::Text | Kind::Float { .. }, _) => Some(Self { form, units_per_day: 0 }),
             _ => None,
         }
     }
@@ -188,16 +188,18 @@ impl TimeReader {
         if Self::is_missing(view, row) {
             return Ok(None);
         }
-        if self.per_day == 0 && view.bytes(row).is_none() {
+        if self.units_per_day == 0 && view.bytes(row).is_none() {
             let value = view.number(row);
             return dates::decode_number(value, self.form).map(Some).ok_or_else(|| value.to_string());
         }
         match (view.text(row), view.integer(row).map(i64::try_from)) {
-            (Some(text), _) => match dates::parse(text, self.form) {
+            (Some(text), _) => match dates::parse_instant(text, self.form) {
                 Some(instant) => Ok(Some(instant)),
                 None => Err(format!("{:?}", crate::display::truncate(text))),
             },
-            (None, Some(Ok(stored))) if self.per_day > 0 => Ok(Some(Instant::from_stored(stored, self.per_day))),
+            (None, Some(Ok(stored))) if self.units_per_day > 0 => {
+                Ok(Some(Instant::from_stored(stored, self.units_per_day)))
+            }
             _ => Err("not a time".to_string()),
         }
     }
@@ -243,8 +245,8 @@ impl TimeSpan {
         let is_covered = |(index, cycle): &(usize, Cycle)| match form {
             // a duration has no phase in the day; for hours and minutes written as an integer,
             // `integer_forms` decides
-            TimeForm::Elapsed | TimeForm::HourMinute => false,
-            TimeForm::OfDay => *cycle == Cycle::Hour && spread(*index) >= MIN_DAY_SPREAD,
+            TimeForm::Duration | TimeForm::HourMinute => false,
+            TimeForm::TimeOfDay => *cycle == Cycle::Hour && spread(*index) >= MIN_DAY_SPREAD,
             _ => self.max_days - self.min_days >= cycle.period_days() && spread(*index) >= MIN_SPREAD,
         };
         Cycle::ALL.into_iter().enumerate().filter(is_covered).map(|(_, cycle)| cycle).collect()
@@ -269,16 +271,16 @@ impl TimeSpans {
         }
         for (span, form) in self.spans.iter_mut().zip(TimeForm::ALL) {
             *span = span.and_then(|mut span| {
-                span.add(dates::parse(text, form)?);
+                span.add(dates::parse_instant(text, form)?);
                 Some(span)
             });
         }
     }
 
-    pub(crate) fn add_stored(&mut self, value: i64, per_day: i64, stored_form: TimeForm) {
+    pub(crate) fn add_stored(&mut self, value: i64, units_per_day: i64, stored_form: TimeForm) {
         for (span, form) in self.spans.iter_mut().zip(TimeForm::ALL) {
             *span = span.filter(|_| form == stored_form);
-            span.iter_mut().for_each(|span| span.add(Instant::from_stored(value, per_day)));
+            span.iter_mut().for_each(|span| span.add(Instant::from_stored(value, units_per_day)));
         }
     }
 
@@ -299,10 +301,10 @@ impl TimeSpans {
         })
     }
 
-    /// Returns the code of the column; `None` if it holds no times.
-    pub(crate) fn code(&self, cyclic: bool) -> Option<TimeCode> {
+    /// Returns the encoding of the column; `None` if it holds no times.
+    pub(crate) fn encoding(&self, cyclic: bool) -> Option<TimeEncoding> {
         let (form, span) = self.matching_forms().next()?;
-        Some(TimeCode { form, cycles: if cyclic { span.covered_cycles(form) } else { Vec::new() } })
+        Some(TimeEncoding { form, cycles: if cyclic { span.covered_cycles(form) } else { Vec::new() } })
     }
 
     pub(crate) fn is_ambiguous(&self) -> bool {

@@ -12,7 +12,7 @@ use super::integer_forms::IntegerForms;
 use super::{ColumnNote, DistinctCount};
 use crate::KeptValues;
 use crate::dates::{self, TimeForm};
-use crate::encoding::{Code, CodedColumn, Effects, Encoding, TimeFeatures};
+use crate::encoding::{ColumnEncoding, Effects, EncodedColumn, Encoding, TimeFeatures};
 use crate::missing::Missing;
 use crate::schema::Kind;
 use crate::select::{EncodingRequest, Role, SelectedTable};
@@ -28,10 +28,10 @@ const MIN_CHECKED_TEXTS: usize = 20;
 
 const SET_ENTRY_BYTES: usize = 64;
 
-/// A fold that learns how columns become features, in a pass over the rows that [`Search::rows`]
-/// returns.
+/// A reduction that learns how columns become features, in a pass over the rows that
+/// [`Search::rows`] returns.
 pub trait Search: Reduction<f64, State: Merge, Error = Error> {
-    /// Returns the rows of the pass. `texts` limits the texts of a row.
+    /// Returns the rows of the pass. `text_limit` limits the texts of a row.
     ///
     /// # Errors
     /// The errors of opening the table.
@@ -50,9 +50,9 @@ pub trait Search: Reduction<f64, State: Merge, Error = Error> {
 /// The state of a [`ColumnSearch`]: what it has found about the columns of a selection.
 #[derive(Clone, Debug)]
 pub struct ColumnSearchState {
-    limit: usize,
+    max_values: usize,
     /// Number of rows read.
-    pub rows: u64,
+    pub row_count: u64,
     column_values: Vec<ColumnValues>,
     /// Number of missing values for each numeric column.
     missing_counts: Vec<u64>,
@@ -66,7 +66,7 @@ impl ColumnSearchState {
             let missing = values.missing_count + if times.is_some() { words } else { 0 };
             let resemblance = values.resemblance().filter(|_| times.is_none());
             ColumnSummary {
-                distinct_values: values.distinct(self.limit, self.rows),
+                distinct_values: values.distinct_count(self.max_values, self.row_count),
                 missing_count: missing,
                 time_range: times,
                 resemblance,
@@ -91,15 +91,18 @@ pub struct ColumnSummary {
 
 impl Merge for ColumnSearchState {
     fn merge(&mut self, later: &Self) {
-        self.rows += later.rows;
-        let limit = self.limit;
-        self.column_values.iter_mut().zip(&later.column_values).for_each(|(values, later)| values.merge(later, limit));
+        self.row_count += later.row_count;
+        let max_values = self.max_values;
+        self.column_values
+            .iter_mut()
+            .zip(&later.column_values)
+            .for_each(|(values, later)| values.merge(later, max_values));
         self.missing_counts.iter_mut().zip(&later.missing_counts).for_each(|(count, later)| *count += later);
     }
 }
 
-/// The fold that finds the values of the category and time columns of a selection, in a pass over
-/// [`ColumnSearch::rows`].
+/// The reduction that finds the values of the category and time columns of a selection, in a pass
+/// over [`ColumnSearch::rows`].
 ///
 /// *Cost*: one pass over these columns. If rows with missing values are dropped, or missing numbers
 /// become indicator features, the pass also reads the numeric columns. *Bytes*:
@@ -111,15 +114,22 @@ pub struct ColumnSearch {
     read_selection: SelectedTable,
     searched_columns: Vec<SearchedColumn>,
     number_columns: Vec<usize>,
-    limit: usize,
+    max_values: usize,
 }
 
 #[derive(Clone, Debug)]
 struct SearchedColumn {
-    index: usize,
+    feature_index: usize,
     role: Role,
-    /// For a file that stores times as numbers: the units per day, and the form of the numbers.
-    stored_form: Option<(i64, TimeForm)>,
+    /// For a file that stores times as numbers.
+    stored_times: Option<StoredTimes>,
+}
+
+/// How a file stores times as numbers.
+#[derive(Clone, Copy, Debug)]
+struct StoredTimes {
+    units_per_day: i64,
+    form: TimeForm,
 }
 
 impl SelectedTable {
@@ -133,26 +143,28 @@ impl SelectedTable {
         };
         let searched_indices: Vec<usize> = features_with(|role| !matches!(role, Role::Number | Role::CountedText));
         let number_indices: Vec<usize> = features_with(|role| role == Role::Number);
-        let drops = self.missing == Missing::Drop;
+        let drops_incomplete = self.missing == Missing::Drop;
         // a row that is dropped for a missing number must not count in the values of other columns
-        let features = if drops || self.missing == Missing::Indicator { number_indices } else { Vec::new() };
-        let number_columns = if drops { Vec::new() } else { features.clone() };
+        let features = if drops_incomplete || self.missing == Missing::Indicator { number_indices } else { Vec::new() };
+        let number_columns = if drops_incomplete { Vec::new() } else { features.clone() };
         let keep = searched_indices.iter().map(|i| self.features[*i]).collect();
         let read_selection =
             self.for_search(features.into_iter().map(|i| self.features[i]).collect(), keep, Missing::Mean);
         let searched_columns = searched_indices.into_iter().map(|index| {
-            let stored_form = match &self.table.schema().columns[self.features[index]].kind {
-                Kind::Time(time) => Some((dates::units_per_day(time), dates::stored_form(time))),
+            let stored_times = match &self.table.schema().columns[self.features[index]].kind {
+                Kind::Time(time) => {
+                    Some(StoredTimes { units_per_day: dates::units_per_day(time), form: dates::stored_form(time) })
+                }
                 _ => None,
             };
-            SearchedColumn { index, role: request.roles[index], stored_form }
+            SearchedColumn { feature_index: index, role: request.roles[index], stored_times }
         });
         Some(ColumnSearch {
             selected: self.clone(),
             read_selection,
             searched_columns: searched_columns.collect(),
             number_columns,
-            limit: request.max_categories,
+            max_values: request.max_categories,
         })
     }
 }
@@ -160,19 +172,19 @@ impl SelectedTable {
 impl ColumnSearch {
     /// Returns the names of the columns whose values are searched.
     pub fn columns(&self) -> Vec<String> {
-        self.searched_columns.iter().map(|column| self.selected.column_name(column.index)).collect()
+        self.searched_columns.iter().map(|column| self.selected.column_name(column.feature_index)).collect()
     }
 }
 
 impl Search for ColumnSearch {
-    fn rows(&self, texts: TextLimit) -> Result<TableRows<f64>> {
-        self.read_selection.rows::<f64>(ReadSettings { text_limit: texts, ..ReadSettings::default() })
+    fn rows(&self, text_limit: TextLimit) -> Result<TableRows<f64>> {
+        self.read_selection.rows::<f64>(ReadSettings { text_limit, ..ReadSettings::default() })
     }
 
     fn state_bytes(&self) -> usize {
         let categories = self.searched_columns.iter().filter(|column| column.role.has_values()).count();
         let times = self.searched_columns.len() * (size_of::<ColumnValues>() + IntegerForms::BYTES);
-        let values = self.limit * (MAX_MEAN_TEXT_BYTES + SET_ENTRY_BYTES) + SmallestDigests::BYTES;
+        let values = self.max_values * (MAX_MEAN_TEXT_BYTES + SET_ENTRY_BYTES) + SmallestDigests::BYTES;
         categories * values + 8 * self.selected.features.len() + times
     }
 
@@ -182,17 +194,18 @@ impl Search for ColumnSearch {
         for index in 0..self.selected.features.len() {
             let entries =
                 request.counted_texts.iter().find(|(counted, _)| *counted == index).map(|(_, entries)| entries.clone());
-            let column = match self.searched_columns.iter().position(|column| column.index == index) {
+            let column = match self.searched_columns.iter().position(|column| column.feature_index == index) {
                 None => {
-                    let code = entries.map_or(Code::Number, Code::Entries);
-                    let number_index = self.number_columns.iter().position(|at| *at == index);
-                    let missing = number_index.is_some_and(|at| state.missing_counts[at] > 0);
-                    Some(CodedColumn { name: self.selected.column_name(index), code, missing })
+                    let encoding = entries.map_or(ColumnEncoding::Number, ColumnEncoding::Entries);
+                    let number_index = self.number_columns.iter().position(|index_of_number| *index_of_number == index);
+                    let has_indicator = number_index.is_some_and(|number_index| state.missing_counts[number_index] > 0);
+                    Some(EncodedColumn { name: self.selected.column_name(index), encoding, has_indicator })
                 }
-                Some(search_index) => self.code_column(
+                Some(search_index) => self.encode_column(
                     request,
                     search_index,
-                    (&state.column_values[search_index], state.rows),
+                    &state.column_values[search_index],
+                    state.row_count,
                     &mut notes,
                 )?,
             };
@@ -213,33 +226,36 @@ impl Search for ColumnSearch {
 }
 
 impl ColumnSearch {
-    fn code_column(
+    fn encode_column(
         &self,
         request: &EncodingRequest,
         search_index: usize,
-        (values, rows): (&ColumnValues, u64),
+        values: &ColumnValues,
+        row_count: u64,
         notes: &mut Vec<ColumnNote>,
-    ) -> Result<Option<CodedColumn>> {
-        let SearchedColumn { index, role, .. } = self.searched_columns[search_index];
-        let name = self.selected.column_name(index);
-        let kind = &self.selected.table.schema().columns[self.selected.features[index]].kind;
+    ) -> Result<Option<EncodedColumn>> {
+        let SearchedColumn { feature_index, role, .. } = self.searched_columns[search_index];
+        let name = self.selected.column_name(feature_index);
+        let kind = &self.selected.table.schema().columns[self.selected.features[feature_index]].kind;
         if role == Role::Suspect {
-            return Ok(self.resolve_suspect(request, index, values, notes));
+            return Ok(self.resolve_suspect(request, feature_index, values, notes));
         }
-        if let Some(code) = values.times.code(request.times == TimeFeatures::Cyclic).filter(|_| role.has_times()) {
+        if let Some(encoding) =
+            values.times.encoding(request.times == TimeFeatures::Cyclic).filter(|_| role.has_times())
+        {
             if values.times.is_ambiguous() {
                 notes.push(ColumnNote::AmbiguousDates { column: name.clone() });
             }
-            let missing =
+            let has_indicator =
                 self.selected.missing == Missing::Indicator && values.missing_count + values.times.missing_words > 0;
-            return Ok(Some(CodedColumn { name, code: Code::Time(code), missing }));
+            return Ok(Some(EncodedColumn { name, encoding: ColumnEncoding::Time(encoding), has_indicator }));
         }
         if let Some(row) = values.first_missing_row {
             return Err(self.missing_error(search_index, row));
         }
         if !role.has_values() {
-            let column = self.selected.features[index];
-            return match *kind == Kind::Text && request.is_named[index] {
+            let column = self.selected.features[feature_index];
+            return match *kind == Kind::Text && request.is_named[feature_index] {
                 true => Err(self
                     .selected
                     .table
@@ -248,59 +264,66 @@ impl ColumnSearch {
             };
         }
         if request.has_default_categories() {
-            self.reject_mostly_numeric(index, values)?;
+            self.reject_mostly_numeric(feature_index, values)?;
             notes.extend(
                 values.resemblance().map(|resemblance| ColumnNote::Resembles { column: name.clone(), resemblance }),
             );
         }
-        let is_identifier = values.is_identifier(rows);
-        let has_too_many =
-            values.has_too_many_values || is_identifier && request.has_default_categories() && !request.is_named[index];
+        let is_identifier = values.is_identifier(row_count);
+        let has_too_many = values.has_too_many_values
+            || is_identifier && request.has_default_categories() && !request.is_named[feature_index];
         let has_effects = request.has_default_categories()
             && !is_identifier
-            && !values.has_long_texts(rows)
+            && !values.has_long_texts(row_count)
             && self.selected.has_target();
-        let code = match (has_too_many, request.hash_buckets) {
-            (false, _) => Code::Values(values.sorted_values()),
-            (true, Some(buckets)) => Code::Buckets(buckets),
-            (true, None) if has_effects => Code::Effects(Effects::default()),
-            (true, None) if request.is_named[index] => {
-                return Err(Error::TooManyValues { column: name, limit: self.limit });
+        let encoding = match (has_too_many, request.hash_buckets) {
+            (false, _) => ColumnEncoding::Values(values.sorted_values()),
+            (true, Some(buckets)) => ColumnEncoding::Buckets(buckets),
+            (true, None) if has_effects => ColumnEncoding::Effects(Effects::default()),
+            (true, None) if request.is_named[feature_index] => {
+                return Err(Error::TooManyValues { column: name, limit: self.max_values });
             }
             (true, None) => {
-                notes.push(ColumnNote::TooManyValues { column: name, values: values.distinct(self.limit, rows) });
+                notes.push(ColumnNote::TooManyValues {
+                    column: name,
+                    values: values.distinct_count(self.max_values, row_count),
+                });
                 return Ok(None);
             }
         };
-        let is_informative = code.features() > 0 || values.missing_count > 0 || values.has_too_many_values;
-        Ok(is_informative.then_some(CodedColumn { name, code, missing: values.missing_count > 0 }))
+        let is_informative = encoding.feature_count() > 0 || values.missing_count > 0 || values.has_too_many_values;
+        Ok(is_informative.then_some(EncodedColumn { name, encoding, has_indicator: values.missing_count > 0 }))
     }
 
     /// Resolves a numeric column that may instead hold dates, times of day or a row counter.
     fn resolve_suspect(
         &self,
         request: &EncodingRequest,
-        index: usize,
+        feature_index: usize,
         values: &ColumnValues,
         notes: &mut Vec<ColumnNote>,
-    ) -> Option<CodedColumn> {
-        let column = self.selected.column_name(index);
-        if values.integer_forms.is_row_counter() && !request.is_named[index] {
+    ) -> Option<EncodedColumn> {
+        let column = self.selected.column_name(feature_index);
+        if values.integer_forms.is_row_counter() && !request.is_named[feature_index] {
             notes.push(ColumnNote::RowCounter { column });
             return None;
         }
         let time = values
             .integer_forms
-            .code(request.times == TimeFeatures::Cyclic)
+            .encoding(request.times == TimeFeatures::Cyclic)
             .filter(|_| request.times != TimeFeatures::None);
         notes.extend(time.as_ref().map(|time| ColumnNote::NumericTimes { column: column.clone(), form: time.form }));
-        let missing = self.selected.missing == Missing::Indicator && values.missing_count > 0;
-        Some(CodedColumn { name: column, code: time.map_or(Code::Number, Code::Time), missing })
+        let has_indicator = self.selected.missing == Missing::Indicator && values.missing_count > 0;
+        Some(EncodedColumn {
+            name: column,
+            encoding: time.map_or(ColumnEncoding::Number, ColumnEncoding::Time),
+            has_indicator,
+        })
     }
 
     /// Rejects a text column that is mostly numbers: a column of measurements that also contains
     /// some word is not meant as categories.
-    fn reject_mostly_numeric(&self, index: usize, values: &ColumnValues) -> Result<()> {
+    fn reject_mostly_numeric(&self, feature_index: usize, values: &ColumnValues) -> Result<()> {
         let not_numbers: Vec<&Arc<str>> =
             values.texts.iter().filter(|text| text.trim().parse::<f64>().is_err()).collect();
         let (text_count, number_count) = (values.texts.len(), values.texts.len() - not_numbers.len());
@@ -311,12 +334,13 @@ impl ColumnSearch {
         else {
             return Ok(());
         };
-        let (all, numbers) = (display::format_count(text_count as u64), display::format_count(number_count as u64));
+        let (text_total, numbers) =
+            (display::format_count(text_count as u64), display::format_count(number_count as u64));
         let word = display::truncate(word);
         let expected = format!(
-            "{numbers} of its {all} values are numbers, and {word:?} is not; correct it, or name the column in `categories`"
+            "{numbers} of its {text_total} values are numbers, and {word:?} is not; correct it, or name the column in `categories`"
         );
-        Err(self.selected.table.wrong_type_error(self.selected.features[index], &expected))
+        Err(self.selected.table.wrong_type_error(self.selected.features[feature_index], &expected))
     }
 
     #[cold]
@@ -325,7 +349,7 @@ impl ColumnSearch {
             Missing::Mean => "only numbers have a mean: choose `missing` indicator or `missing` drop",
             _ => "clean the data or choose `missing` indicator or `missing` drop",
         };
-        self.selected.bad_category_error(self.searched_columns[column].index, row, "missing", remedy)
+        self.selected.bad_category_error(self.searched_columns[column].feature_index, row, "missing", remedy)
     }
 }
 
@@ -337,9 +361,9 @@ impl Reduction<f64> for ColumnSearch {
     fn init(&self) -> ColumnSearchState {
         let column_values = vec![ColumnValues::default(); self.searched_columns.len()];
         ColumnSearchState {
-            limit: self.limit.min(MAX_CLASS_LABELS),
-            rows: 0,
-            column_values: column_values,
+            max_values: self.max_values.min(MAX_CLASS_LABELS),
+            row_count: 0,
+            column_values,
             missing_counts: vec![0; self.number_columns.len()],
         }
     }
@@ -347,7 +371,7 @@ impl Reduction<f64> for ColumnSearch {
     fn scratch(&self) {}
 
     fn step(&self, state: &mut ColumnSearchState, (): &mut (), block: &RowBlock<'_, f64>, _: &Workers) -> Result<()> {
-        state.rows += block.len() as u64;
+        state.row_count += block.len() as u64;
         if !self.number_columns.is_empty() {
             for row in block.x.chunks_exact(block.d) {
                 let counts = state.missing_counts.iter_mut().zip(row);
@@ -390,29 +414,29 @@ impl ColumnSearch {
         i: usize,
         column_values: &mut ColumnValues,
     ) -> Result<()> {
-        let SearchedColumn { index, role, stored_form: stored } = self.searched_columns[search_index];
-        match (values, stored.filter(|_| role.has_times())) {
+        let SearchedColumn { feature_index, role, stored_times } = self.searched_columns[search_index];
+        match (values, stored_times.filter(|_| role.has_times())) {
             (KeptValues::Text(texts), _) => {
                 if role.has_times() {
                     column_values.times.add_text(texts.text(i));
                 }
                 if role.has_values() {
-                    column_values.add_text(texts.text(i), self.limit);
+                    column_values.add_text(texts.text(i), self.max_values);
                 }
             }
             (values, _) if role == Role::Suspect => {
                 column_values.integer_forms.add(values.number(i).unwrap_or(f64::NAN), row);
             }
-            (KeptValues::I64(values), Some((per_day, form))) => {
-                column_values.times.add_stored(values[i], per_day, form)
+            (KeptValues::I64(values), Some(StoredTimes { units_per_day, form })) => {
+                column_values.times.add_stored(values[i], units_per_day, form)
             }
             (values, _) => {
                 let value = label_at(values, i).ok_or_else(|| {
                     let remedy =
                         "a category must be an integer, a boolean or text; remove the column from `categories`";
-                    self.selected.bad_category_error(index, row, "not an integer of 64 bits", remedy)
+                    self.selected.bad_category_error(feature_index, row, "not an integer of 64 bits", remedy)
                 })?;
-                column_values.insert_value(value, self.limit);
+                column_values.insert_value(value, self.max_values);
             }
         }
         Ok(())

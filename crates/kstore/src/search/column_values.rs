@@ -32,7 +32,7 @@ impl std::fmt::Display for DistinctCount {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Exactly(values) => f.write_str(&display::format_count(*values as u64)),
-            Self::More { limit: than, .. } => write!(f, "more than {}", display::format_count(*than as u64)),
+            Self::More { limit, .. } => write!(f, "more than {}", display::format_count(*limit as u64)),
         }
     }
 }
@@ -43,7 +43,9 @@ impl std::fmt::Display for DistinctCount {
 /// RANDOM 2002). Merging the estimates of two sets of rows gives the estimate of their union, so
 /// that the order of the rows does not matter.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SmallestDigests(BTreeSet<u64>);
+pub(super) struct SmallestDigests {
+    digests: BTreeSet<u64>,
+}
 
 impl SmallestDigests {
     /// Maximum number of digests, k. With this number the estimate has a standard error of 3 %.
@@ -53,19 +55,19 @@ impl SmallestDigests {
     pub(super) const BYTES: usize = Self::MAX_DIGESTS * 16;
 
     fn insert(&mut self, digest: u64) {
-        if self.0.len() < Self::MAX_DIGESTS {
-            self.0.insert(digest);
-        } else if self.0.last().is_some_and(|last| digest < *last) && self.0.insert(digest) {
-            self.0.pop_last();
+        if self.digests.len() < Self::MAX_DIGESTS {
+            self.digests.insert(digest);
+        } else if self.digests.last().is_some_and(|last| digest < *last) && self.digests.insert(digest) {
+            self.digests.pop_last();
         }
     }
 
     fn estimate(&self) -> f64 {
-        match self.0.last() {
-            Some(last) if self.0.len() == Self::MAX_DIGESTS => {
+        match self.digests.last() {
+            Some(last) if self.digests.len() == Self::MAX_DIGESTS => {
                 (Self::MAX_DIGESTS - 1) as f64 / (*last as f64 / u64::MAX as f64)
             }
-            _ => self.0.len() as f64,
+            _ => self.digests.len() as f64,
         }
     }
 }
@@ -117,11 +119,11 @@ pub(super) struct ColumnValues {
 }
 
 impl ColumnValues {
-    pub(super) fn add_text(&mut self, text: &str, limit: usize) {
+    pub(super) fn add_text(&mut self, text: &str, max_values: usize) {
         self.digests.insert(Digest::u64_of(text.as_bytes()));
         self.total_text_bytes += text.len() as u64;
         self.update_resemblance(text);
-        self.insert_text(text, limit);
+        self.insert_text(text, max_values);
     }
 
     fn update_resemblance(&mut self, text: &str) {
@@ -147,28 +149,30 @@ impl ColumnValues {
         marked.or(self.missing_word.map(Resemblance::MissingWord))
     }
 
-    fn insert_text(&mut self, text: &str, limit: usize) {
+    fn insert_text(&mut self, text: &str, max_values: usize) {
         if !self.has_too_many_values && !self.texts.contains(text) {
             self.distinct_text_bytes += text.len();
             self.texts.insert(text.into());
-            self.clear_if_over_limit(limit);
+            self.clear_if_over_limit(max_values);
         }
     }
 
-    pub(super) fn insert_value(&mut self, value: Label, limit: usize) {
+    pub(super) fn insert_value(&mut self, value: Label, max_values: usize) {
         if !self.has_too_many_values {
             self.labels.insert(value);
-            self.clear_if_over_limit(limit);
+            self.clear_if_over_limit(max_values);
         }
     }
 
-    fn clear_if_over_limit(&mut self, limit: usize) {
-        if self.labels.len() + self.texts.len() > limit || self.distinct_text_bytes > limit * MAX_MEAN_TEXT_BYTES {
+    fn clear_if_over_limit(&mut self, max_values: usize) {
+        if self.labels.len() + self.texts.len() > max_values
+            || self.distinct_text_bytes > max_values * MAX_MEAN_TEXT_BYTES
+        {
             (self.has_too_many_values, self.labels, self.texts) = (true, HashSet::new(), HashSet::new());
         }
     }
 
-    pub(super) fn merge(&mut self, later: &Self, limit: usize) {
+    pub(super) fn merge(&mut self, later: &Self, max_values: usize) {
         self.missing_count += later.missing_count;
         self.first_missing_row = self.first_missing_row.into_iter().chain(later.first_missing_row).min();
         self.times.merge(&later.times);
@@ -177,13 +181,13 @@ impl ColumnValues {
         self.has_plain_text |= later.has_plain_text;
         self.missing_word = self.missing_word.into_iter().chain(later.missing_word).min();
         self.marked_number = self.marked_number.take().into_iter().chain(later.marked_number.clone()).min();
-        later.digests.0.iter().for_each(|digest| self.digests.insert(*digest));
+        later.digests.digests.iter().for_each(|digest| self.digests.insert(*digest));
         if later.has_too_many_values {
             (self.has_too_many_values, self.labels, self.texts) = (true, HashSet::new(), HashSet::new());
             return;
         }
-        later.texts.iter().for_each(|text| self.insert_text(text, limit));
-        later.labels.iter().for_each(|value| self.insert_value(value.clone(), limit));
+        later.texts.iter().for_each(|text| self.insert_text(text, max_values));
+        later.labels.iter().for_each(|value| self.insert_value(value.clone(), max_values));
     }
 
     pub(super) fn sorted_values(&self) -> Vec<Label> {
@@ -193,25 +197,25 @@ impl ColumnValues {
         values
     }
 
-    pub(super) fn distinct(&self, limit: usize, rows: u64) -> DistinctCount {
+    pub(super) fn distinct_count(&self, max_values: usize, row_count: u64) -> DistinctCount {
         match self.has_too_many_values {
-            true => DistinctCount::More { limit, has_repeats: !self.is_identifier(rows) },
+            true => DistinctCount::More { limit: max_values, has_repeats: !self.is_identifier(row_count) },
             false => DistinctCount::Exactly(self.labels.len() + self.texts.len()),
         }
     }
 
     /// Returns whether nearly every row has its own text, as in an identifier or a comment. Such a
     /// text says nothing about other rows.
-    pub(super) fn is_identifier(&self, rows: u64) -> bool {
+    pub(super) fn is_identifier(&self, row_count: u64) -> bool {
         let values = if self.has_too_many_values { self.digests.estimate() } else { self.texts.len() as f64 };
-        values >= MIN_IDENTIFIER_VALUES as f64 && 10.0 * values > 9.0 * self.rows_with_value(rows) as f64
+        values >= MIN_IDENTIFIER_VALUES as f64 && 10.0 * values > 9.0 * self.rows_with_value(row_count) as f64
     }
 
-    pub(super) fn has_long_texts(&self, rows: u64) -> bool {
-        self.total_text_bytes > MAX_MEAN_TEXT_BYTES as u64 * self.rows_with_value(rows)
+    pub(super) fn has_long_texts(&self, row_count: u64) -> bool {
+        self.total_text_bytes > MAX_MEAN_TEXT_BYTES as u64 * self.rows_with_value(row_count)
     }
 
-    fn rows_with_value(&self, rows: u64) -> u64 {
-        rows.saturating_sub(self.missing_count)
+    fn rows_with_value(&self, row_count: u64) -> u64 {
+        row_count.saturating_sub(self.missing_count)
     }
 }

@@ -3,8 +3,8 @@
 
 use super::{ColumnNote, DistinctCount, Search};
 use crate::KeptValues;
-use crate::encoding::effects::{Effects, FOLD_COUNT, fold_of};
-use crate::encoding::{Code, CodedColumn, Encoding};
+use crate::encoding::effects::{Effects, FOLD_COUNT, fold_of_row};
+use crate::encoding::{ColumnEncoding, EncodedColumn, Encoding};
 use crate::select::SelectedTable;
 use crate::{
     Digest, Error, Label, Merge, Missing, ReadSettings, Reduction, Result, RowBlock, TableRows, TextLimit, Workers,
@@ -34,20 +34,20 @@ pub struct EffectSums {
     value_sums: Vec<Option<HashMap<u64, FoldSums>>>,
     total_sums: FoldSums,
     squared_target_sums: Vec<f64>,
-    rows: u64,
+    row_count: u64,
     /// Whether any weight is not an integer. In this case a sum of weights is not a number of rows.
     has_fractional_weights: bool,
 }
 
 fn add_to(sums: &mut [f64], addends: &[f64]) {
-    sums.iter_mut().zip(addends).for_each(|(sum, more)| *sum += more);
+    sums.iter_mut().zip(addends).for_each(|(sum, addend)| *sum += addend);
 }
 
 impl Merge for EffectSums {
     fn merge(&mut self, later: &Self) {
         add_to(&mut self.total_sums, &later.total_sums);
         add_to(&mut self.squared_target_sums, &later.squared_target_sums);
-        self.rows += later.rows;
+        self.row_count += later.row_count;
         self.has_fractional_weights |= later.has_fractional_weights;
         for (sums_by_value, later) in self.value_sums.iter_mut().zip(&later.value_sums) {
             *sums_by_value = sums_by_value.take().zip(later.as_ref()).and_then(|(mut mine, later)| {
@@ -76,7 +76,10 @@ impl SelectedTable {
     #[doc(hidden)]
     pub fn effect_columns(&self) -> Vec<String> {
         let columns = self.encoding().into_iter().flat_map(Encoding::columns);
-        columns.filter(|column| matches!(column.code, Code::Effects(_))).map(|column| column.name.clone()).collect()
+        columns
+            .filter(|column| matches!(column.encoding, ColumnEncoding::Effects(_)))
+            .map(|column| column.name.clone())
+            .collect()
     }
 
     /// Returns the search for effects on the targets or, for a class, on the frequencies of
@@ -99,10 +102,11 @@ impl SelectedTable {
             output_names.into_iter().take(MAX_OUTPUTS).collect()
         };
         // a row that is dropped for a missing value in another column must not count here
-        let drops = self.missing == Missing::Drop;
-        let other_indices = (0..self.features.len()).filter(|index| drops && !column_indices.contains(index));
+        let drops_incomplete = self.missing == Missing::Drop;
+        let other_indices =
+            (0..self.features.len()).filter(|index| drops_incomplete && !column_indices.contains(index));
         let (numeric_indices, other_indices): (Vec<usize>, Vec<usize>) =
-            other_indices.partition(|index| encoding.columns()[*index].code == Code::Number);
+            other_indices.partition(|index| encoding.columns()[*index].encoding == ColumnEncoding::Number);
         let keep: Vec<usize> = column_indices.iter().chain(&other_indices).map(|index| self.features[*index]).collect();
         let numeric_columns = numeric_indices.into_iter().map(|index| self.features[index]).collect();
         let Self { targets, weight, class, .. } = self.clone();
@@ -113,9 +117,9 @@ impl SelectedTable {
 }
 
 impl Search for EffectSearch {
-    fn rows(&self, texts: TextLimit) -> Result<TableRows<f64>> {
+    fn rows(&self, text_limit: TextLimit) -> Result<TableRows<f64>> {
         self.read_selection.rows::<f64>(ReadSettings {
-            text_limit: texts,
+            text_limit,
             class_labels: self.classes.clone(),
             ..ReadSettings::default()
         })
@@ -133,7 +137,8 @@ impl Search for EffectSearch {
                 None => Some(column.clone()),
                 Some(search_index) => {
                     let effects = state.value_sums[search_index].as_ref().and_then(|sums| self.estimate(sums, state));
-                    effects.map(|effects| CodedColumn { code: Code::Effects(effects), ..column.clone() })
+                    effects
+                        .map(|effects| EncodedColumn { encoding: ColumnEncoding::Effects(effects), ..column.clone() })
                 }
             };
             match encoded_column {
@@ -142,14 +147,14 @@ impl Search for EffectSearch {
                     features.push(*feature);
                 }
                 None => {
-                    let too_many = self
+                    let has_too_many_values = self
                         .column_indices
                         .iter()
                         .position(|searched| *searched == index)
                         .is_some_and(|search_index| state.value_sums[search_index].is_none());
                     let values = DistinctCount::More { limit: MAX_EFFECT_VALUES, has_repeats: true };
                     let column = column.name.clone();
-                    notes.push(match too_many {
+                    notes.push(match has_too_many_values {
                         true => ColumnNote::TooManyValues { column, values },
                         false => ColumnNote::NoEffect { column },
                     });
@@ -174,8 +179,8 @@ impl EffectSearch {
     fn estimate(&self, sums: &HashMap<u64, FoldSums>, pass_sums: &EffectSums) -> Option<Effects> {
         let t = self.outputs.len();
         let total = TargetSums::sum_folds(&pass_sums.total_sums, t, None);
-        let rows = if pass_sums.has_fractional_weights { pass_sums.rows as f64 } else { total.weight };
-        let rows_per_weight = rows / total.weight;
+        let row_count = if pass_sums.has_fractional_weights { pass_sums.row_count as f64 } else { total.weight };
+        let rows_per_weight = row_count / total.weight;
         let mut values: Vec<u64> = sums.keys().copied().collect();
         values.sort_unstable();
         let value_count = values.len() as f64;
@@ -197,24 +202,22 @@ impl EffectSearch {
         values.iter().for_each(|value| {
             squared_size_sum += (rows_per_weight * TargetSums::sum_folds(&sums[value], t, None).weight).powi(2)
         });
-        let degrees_of_freedom = (t as f64 * (value_count - 1.0), t as f64 * (rows - value_count));
-        if degrees_of_freedom.0 <= 0.0 || degrees_of_freedom.1 <= 0.0 {
+        let (between_df, within_df) = (t as f64 * (value_count - 1.0), t as f64 * (row_count - value_count));
+        if between_df <= 0.0 || within_df <= 0.0 {
             return None;
         }
-        let (between_mean_square, within_mean_square) =
-            (between_squares / degrees_of_freedom.0, within_squares / degrees_of_freedom.1);
-        let threshold = within_mean_square
-            * (1.0 + CHANCE_DEVIATIONS * (2.0 / degrees_of_freedom.0 + 2.0 / degrees_of_freedom.1).sqrt());
+        let (between_mean_square, within_mean_square) = (between_squares / between_df, within_squares / within_df);
+        let threshold = within_mean_square * (1.0 + CHANCE_DEVIATIONS * (2.0 / between_df + 2.0 / within_df).sqrt());
         if threshold.is_nan() || between_mean_square <= threshold {
             return None;
         }
-        let mean_rows_per_value = (rows - squared_size_sum / rows) / (value_count - 1.0);
+        let mean_rows_per_value = (row_count - squared_size_sum / row_count) / (value_count - 1.0);
         // the weight that the mean of all rows gets in the mean of a value, in units of row weights
         let prior_weight =
             within_mean_square * mean_rows_per_value / (between_mean_square - within_mean_square) / rows_per_weight;
         // a single outlier can make values differ by more than chance, but does not help to predict
         // the rows of other folds
-        if self.cross_validated_gain((&values, sums), pass_sums, prior_weight) <= 0.0 {
+        if self.cross_validated_gain(&values, sums, pass_sums, prior_weight) <= 0.0 {
             return None;
         }
         let effects_without = |excluded_fold: Option<usize>| -> Vec<f64> {
@@ -237,7 +240,8 @@ impl EffectSearch {
     /// output is divided by the sum of squares of the output; the result is the sum over outputs.
     fn cross_validated_gain(
         &self,
-        (values, sums): (&[u64], &HashMap<u64, FoldSums>),
+        values: &[u64],
+        sums: &HashMap<u64, FoldSums>,
         pass_sums: &EffectSums,
         prior_weight: f64,
     ) -> f64 {
@@ -302,7 +306,7 @@ impl Reduction<f64> for EffectSearch {
             value_sums: values,
             total_sums: total,
             squared_target_sums: vec![0.0; self.outputs.len()],
-            rows: 0,
+            row_count: 0,
             has_fractional_weights: false,
         }
     }
@@ -332,8 +336,8 @@ impl Reduction<f64> for EffectSearch {
                 row_sums[1 + o] = row_sums[0] * target;
                 state.squared_target_sums[o] += row_sums[1 + o] * target;
             }
-            let offset = fold_of(*row) * row_sums.len();
-            state.rows += 1;
+            let offset = fold_of_row(*row) * row_sums.len();
+            state.row_count += 1;
             state.has_fractional_weights |= row_sums[0].fract() != 0.0;
             add_to(&mut state.total_sums[offset..], row_sums);
             for (values, column) in state.value_sums.iter_mut().zip(block.kept_columns) {

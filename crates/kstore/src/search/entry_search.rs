@@ -1,21 +1,21 @@
 //! The pass that learns entries: the words of texts, the number of rows with each word, and the
 //! largest values of columns.
 //!
-//! Words are counted in one pass, at most [`MAX_COUNTED_NGRAMS`] words at a time. If a row or a merge
-//! of states exceeds this number, the rarest words are dropped until at most half of the words
-//! remain. Rows and merges depend on row numbers only, and therefore the dropped words do too. Of
-//! the words that remain, the words that occur in the most rows become features; ties are broken
-//! alphabetically. (Counting with such drops: Manku, Motwani, "Approximate frequency counts over
-//! data streams", VLDB 2002.)
+//! Words are counted in one pass, at most [`MAX_COUNTED_NGRAMS`] words at a time. If a row or a
+//! merge of states exceeds this number, the rarest words are dropped until at most half of the
+//! words remain. Rows and merges depend on row numbers only, and therefore the dropped words do
+//! too. Of the words that remain, the words that occur in the most rows become features; ties are
+//! broken alphabetically. (Counting with such drops: Manku, Motwani, "Approximate frequency counts
+//! over data streams", VLDB 2002.)
 
 use super::{ColumnNote, Search};
 use crate::KeptValues;
 use crate::encoding::entries::{EntryColumns, EntryRowBuffer};
 use crate::encoding::grams::{MAX_COUNTED_NGRAMS, TextUnits};
-use crate::encoding::{Code, CodedColumn, Encoding, Entries, NGrams, Weighting};
+use crate::encoding::{ColumnEncoding, EncodedColumn, Encoding, Entries, NGrams, Weighting};
 use crate::missing::Missing;
 use crate::rows::{RowBuf, RowSource};
-use crate::select::{Coding, SelectedTable, Selection};
+use crate::select::{EncodingState, SelectedTable, Selection};
 use crate::sparse::{SparseShape, entries};
 use crate::table::Table;
 use crate::{Error, Kind, Merge, ReadSettings, Reduction, Result, RowBlock, TableRows, TextLimit, Workers};
@@ -26,84 +26,98 @@ use std::collections::HashMap;
 const WORD_BYTES: usize = 72;
 const MEAN_WORD_TEXT_BYTES: usize = 32;
 
+/// The number of rows that contain a word, and the last of these rows.
+#[derive(Clone, Copy, Debug, Default)]
+struct RowCount {
+    rows: u64,
+    last_row: u64,
+}
+
 #[derive(Clone, Debug, Default)]
 struct WordCounts {
-    /// For each word, the number of rows that contain it, and the last of these rows.
-    rows_by_word: HashMap<Box<str>, (u64, u64)>,
-    /// If words are hashed, the number of rows and the last row for each hash bucket.
-    buckets: Vec<(u64, u64)>,
-    bytes: usize,
-    longest: usize,
+    counts_by_word: HashMap<Box<str>, RowCount>,
+    /// Counts of each hash bucket, if words are hashed.
+    buckets: Vec<RowCount>,
+    text_bytes: usize,
+    max_row_words: usize,
     has_dropped_words: bool,
+}
+
+impl RowCount {
+    fn add(&mut self, later: Self) {
+        *self = Self { rows: self.rows + later.rows, last_row: later.last_row };
+    }
 }
 
 impl WordCounts {
     fn new(grams: &NGrams) -> Self {
-        Self { buckets: vec![(0, 0); grams.bucket_count().unwrap_or(0)], ..Self::default() }
+        Self { buckets: vec![RowCount::default(); grams.bucket_count().unwrap_or(0)], ..Self::default() }
     }
 
-    fn add_text(&mut self, grams: &NGrams, (row, text): (u64, &str), text_units: &mut TextUnits) {
+    fn add_text(&mut self, grams: &NGrams, row: u64, text: &str, text_units: &mut TextUnits) {
         let mut distinct_count = 0;
         // a bucket without rows has no last row, and must not match row 0
-        let last_row = |(rows, last): &(u64, u64)| if *rows > 0 { *last } else { u64::MAX };
+        let last_row = |count: &RowCount| if count.rows > 0 { count.last_row } else { u64::MAX };
         grams.for_each_ngram(text, text_units, |word| match self.count_mut(grams, word) {
             Some(count) if last_row(count) == row => {}
-            Some((rows, last)) => {
-                (*rows, *last) = (*rows + 1, row);
+            Some(count) => {
+                *count = RowCount { rows: count.rows + 1, last_row: row };
                 distinct_count += 1;
             }
             None => {
-                self.bytes += word.len();
-                self.rows_by_word.insert(word.into(), (1, row));
+                self.text_bytes += word.len();
+                self.counts_by_word.insert(word.into(), RowCount { rows: 1, last_row: row });
                 distinct_count += 1;
             }
         });
-        self.longest = self.longest.max(distinct_count);
+        self.max_row_words = self.max_row_words.max(distinct_count);
         self.drop_rarest();
     }
 
     /// Returns the counts of a word or of its hash bucket: the number of rows, and the last row.
     /// Returns `None` if words are not hashed and the word is not counted yet.
-    fn count_mut(&mut self, grams: &NGrams, word: &str) -> Option<&mut (u64, u64)> {
+    fn count_mut(&mut self, grams: &NGrams, word: &str) -> Option<&mut RowCount> {
         match grams.bucket_of(word) {
             Some(bucket) => self.buckets.get_mut(bucket as usize),
-            None => self.rows_by_word.get_mut(word),
+            None => self.counts_by_word.get_mut(word),
         }
     }
 
     /// While there are too many words, drops at least half of them, the rarest first.
     fn drop_rarest(&mut self) {
-        while self.rows_by_word.len() > MAX_COUNTED_NGRAMS || self.bytes > MAX_COUNTED_NGRAMS * MEAN_WORD_TEXT_BYTES {
+        while self.counts_by_word.len() > MAX_COUNTED_NGRAMS
+            || self.text_bytes > MAX_COUNTED_NGRAMS * MEAN_WORD_TEXT_BYTES
+        {
             self.has_dropped_words = true;
-            let mut counts: Vec<u64> = self.rows_by_word.values().map(|(rows, _)| *rows).collect();
+            let mut counts: Vec<u64> = self.counts_by_word.values().map(|count| count.rows).collect();
             let middle = counts.len() / 2;
             let median_count = *counts.select_nth_unstable(middle).1;
-            self.rows_by_word.retain(|_, (rows, _)| *rows > median_count);
-            self.bytes = self.rows_by_word.keys().map(|word| word.len()).sum();
+            self.counts_by_word.retain(|_, count| count.rows > median_count);
+            self.text_bytes = self.counts_by_word.keys().map(|word| word.len()).sum();
         }
     }
 
     fn merge(&mut self, later: &Self) {
-        for (word, (rows, last)) in &later.rows_by_word {
-            match self.rows_by_word.get_mut(word) {
-                Some(count) => *count = (count.0 + rows, *last),
+        for (word, later) in &later.counts_by_word {
+            match self.counts_by_word.get_mut(word) {
+                Some(count) => count.add(*later),
                 None => {
-                    self.bytes += word.len();
-                    self.rows_by_word.insert(word.clone(), (*rows, *last));
+                    self.text_bytes += word.len();
+                    self.counts_by_word.insert(word.clone(), *later);
                 }
             }
         }
-        for (bucket, later) in self.buckets.iter_mut().zip(&later.buckets).filter(|(_, later)| later.0 > 0) {
-            *bucket = (bucket.0 + later.0, later.1);
+        for (bucket, later) in self.buckets.iter_mut().zip(&later.buckets).filter(|(_, later)| later.rows > 0) {
+            bucket.add(*later);
         }
-        self.longest = self.longest.max(later.longest);
+        self.max_row_words = self.max_row_words.max(later.max_row_words);
         self.has_dropped_words |= later.has_dropped_words;
         self.drop_rarest();
     }
 
     /// Returns the words that become features, in alphabetical order, each with its number of rows.
     fn most_frequent(&self, max_words: usize, min_rows: u64) -> Vec<(&str, u64)> {
-        let words = self.rows_by_word.iter().map(|(word, (rows, _))| (&**word, *rows));
+        let words = self.counts_by_word.iter().map(|(word, count)| (&**word, count.rows));
         let mut words: Vec<(&str, u64)> = words.filter(|(_, rows)| *rows >= min_rows).collect();
         words.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
         words.truncate(max_words);
@@ -135,7 +149,7 @@ impl Merge for EntryCounts {
     }
 }
 
-/// The fold that learns entries, in a pass over [`Search::rows`].
+/// The reduction that learns entries, in a pass over [`Search::rows`].
 #[derive(Clone, Debug)]
 pub struct EntrySearch {
     selected: SelectedTable,
@@ -149,8 +163,8 @@ impl SelectedTable {
     /// there is nothing to learn.
     #[doc(hidden)]
     pub fn entry_search(&self) -> Option<EntrySearch> {
-        let indexed_entries = |(index, column): (usize, &CodedColumn)| match &column.code {
-            Code::Entries(entries) => Some((index, entries.clone())),
+        let indexed_entries = |(index, column): (usize, &EncodedColumn)| match &column.encoding {
+            ColumnEncoding::Entries(entries) => Some((index, entries.clone())),
             _ => None,
         };
         let columns = self.encoding()?.columns();
@@ -159,16 +173,16 @@ impl SelectedTable {
         if entries.iter().all(Entries::is_learned) {
             return None;
         }
-        let read_selection = match entries[0].text {
+        let read_selection = match entries[0].grams {
             Some(_) => {
                 let texts = column_indices.iter().map(|index| self.features[*index]).collect();
                 self.for_search(Vec::new(), texts, Missing::Error)
             }
             None => {
-                let (name, code) = (self.column_name(0), Code::Sparse(entries[0].shape));
-                let sparse = Encoding::new(vec![CodedColumn { name, code, missing: false }]);
-                let coding = Coding::from_encoding(sparse, &self.table, &self.features);
-                Self { coding, ..self.for_search(self.features.clone(), Vec::new(), Missing::Error) }
+                let (name, encoding) = (self.column_name(0), ColumnEncoding::Sparse(entries[0].shape));
+                let sparse = Encoding::new(vec![EncodedColumn { name, encoding, has_indicator: false }]);
+                let encoding_state = EncodingState::from_encoding(sparse, &self.table, &self.features);
+                Self { encoding_state, ..self.for_search(self.features.clone(), Vec::new(), Missing::Error) }
             }
         };
         Some(EntrySearch { selected: self.clone(), read_selection, column_indices, entries })
@@ -177,13 +191,13 @@ impl SelectedTable {
 
 impl EntrySearch {
     fn sparse_width(&self) -> usize {
-        self.entries.iter().filter(|entries| entries.text.is_none()).map(|entries| entries.shape.width).sum()
+        self.entries.iter().filter(|entries| entries.grams.is_none()).map(|entries| entries.shape.column_count).sum()
     }
 }
 
 impl Search for EntrySearch {
-    fn rows(&self, texts: TextLimit) -> Result<TableRows<f64>> {
-        self.read_selection.rows::<f64>(ReadSettings { text_limit: texts, ..ReadSettings::default() })
+    fn rows(&self, text_limit: TextLimit) -> Result<TableRows<f64>> {
+        self.read_selection.rows::<f64>(ReadSettings { text_limit, ..ReadSettings::default() })
     }
 
     fn state_bytes(&self) -> usize {
@@ -192,7 +206,7 @@ impl Search for EntrySearch {
                 .bucket_count()
                 .map_or(MAX_COUNTED_NGRAMS * (WORD_BYTES + MEAN_WORD_TEXT_BYTES), |buckets| 16 * buckets)
         };
-        self.entries.iter().filter_map(Entries::text).map(counting_bytes).sum::<usize>() + 8 * self.sparse_width()
+        self.entries.iter().filter_map(Entries::grams).map(counting_bytes).sum::<usize>() + 8 * self.sparse_width()
     }
 
     fn finish(&self, state: &EntryCounts) -> Result<(SelectedTable, Vec<ColumnNote>)> {
@@ -201,12 +215,12 @@ impl Search for EntrySearch {
         for (search_index, (column_index, entries)) in self.column_indices.iter().zip(&self.entries).enumerate() {
             let (name, mut entries) = (self.selected.column_name(*column_index), entries.clone());
             let idf = |count: u64| 1.0 + ((1.0 + state.rows as f64) / (1.0 + count as f64)).ln();
-            let is_tf_idf = entries.weighing == Weighting::TfIdf;
-            let text = state.word_counts.get(search_index).zip(entries.text.as_ref());
+            let is_tf_idf = entries.weighting == Weighting::TfIdf;
+            let text = state.word_counts.get(search_index).zip(entries.grams.as_ref());
             if let Some((words, buckets)) = text.and_then(|(words, grams)| Some((words, grams.bucket_count()?))) {
-                let idf_factors = words.buckets.iter().filter(|_| is_tf_idf).map(|(count, _)| idf(*count));
+                let idf_factors = words.buckets.iter().filter(|_| is_tf_idf).map(|count| idf(count.rows));
                 entries.factors = idf_factors.collect();
-                entries.shape = SparseShape { width: buckets, longest: words.longest };
+                entries.shape = SparseShape { column_count: buckets, max_row_entries: words.max_row_words };
             } else if let Some((words, grams)) = text {
                 // in a dense row, a word that occurs in a single row says nothing about other rows
                 let selected_words = words.most_frequent(grams.max_features, if entries.is_dense() { 2 } else { 1 });
@@ -218,23 +232,29 @@ impl Search for EntrySearch {
                     );
                     return Err(Error::Empty { what, why });
                 }
-                if words.has_dropped_words || selected_words.len() < words.rows_by_word.len() {
-                    let words = (!words.has_dropped_words).then_some(words.rows_by_word.len());
-                    notes.push(ColumnNote::RareWords { column: name.clone(), kept: selected_words.len(), words });
+                if words.has_dropped_words || selected_words.len() < words.counts_by_word.len() {
+                    let words = (!words.has_dropped_words).then_some(words.counts_by_word.len());
+                    notes.push(ColumnNote::RareWords {
+                        column: name.clone(),
+                        kept_count: selected_words.len(),
+                        word_count: words,
+                    });
                     has_omitted_words = true;
                 }
                 entries.factors = selected_words.iter().filter(|_| is_tf_idf).map(|(_, count)| idf(*count)).collect();
                 entries.words = selected_words.into_iter().map(|(word, _)| word.to_string()).collect();
-                entries.shape =
-                    SparseShape { width: entries.words.len(), longest: words.longest.min(entries.words.len()) };
+                entries.shape = SparseShape {
+                    column_count: entries.words.len(),
+                    max_row_entries: words.max_row_words.min(entries.words.len()),
+                };
             } else if is_tf_idf {
                 entries.factors = state.document_frequencies.iter().map(|count| idf(*count)).collect();
-                entries.unseen = idf(0);
+                entries.unseen_factor = idf(0);
             } else {
                 let factor = |largest: &f64| if *largest > 0.0 { largest.recip().min(f64::MAX) } else { 1.0 };
                 entries.factors = state.max_abs.iter().map(factor).collect();
             }
-            columns[*column_index].code = Code::Entries(entries);
+            columns[*column_index].encoding = ColumnEncoding::Entries(entries);
         }
         let mut encoding = Encoding::new(columns);
         if has_omitted_words && encoding.sparse_shape().is_some() {
@@ -252,8 +272,8 @@ impl Reduction<f64> for EntrySearch {
 
     fn init(&self) -> EntryCounts {
         let width_if =
-            |weighting: Weighting| if self.entries[0].weighing == weighting { self.sparse_width() } else { 0 };
-        let word_counts = self.entries.iter().filter_map(Entries::text).map(WordCounts::new).collect();
+            |weighting: Weighting| if self.entries[0].weighting == weighting { self.sparse_width() } else { 0 };
+        let word_counts = self.entries.iter().filter_map(Entries::grams).map(WordCounts::new).collect();
         let (document_frequencies, max_abs) =
             (vec![0; width_if(Weighting::TfIdf)], vec![0.0; width_if(Weighting::Maxabs)]);
         EntryCounts { rows: 0, word_counts, document_frequencies, max_abs }
@@ -265,16 +285,16 @@ impl Reduction<f64> for EntrySearch {
         let mut text_units = TextUnits::default();
         state.rows += block.len() as u64;
         for (search_index, (words, column)) in state.word_counts.iter_mut().zip(block.kept_columns).enumerate() {
-            let Some(grams) = &self.entries[search_index].text else { continue };
+            let Some(grams) = &self.entries[search_index].grams else { continue };
             for (i, row) in block.row_numbers.iter().enumerate() {
                 match column.is_null(i) {
                     false => match column.values() {
-                        KeptValues::Text(texts) => words.add_text(grams, (*row, texts.text(i)), &mut text_units),
+                        KeptValues::Text(texts) => words.add_text(grams, *row, texts.text(i), &mut text_units),
                         values => {
                             let integer = values.integer(i);
-                            integer.into_iter().for_each(|integer| {
-                                words.add_text(grams, (*row, &integer.to_string()), &mut text_units)
-                            });
+                            integer
+                                .into_iter()
+                                .for_each(|integer| words.add_text(grams, *row, &integer.to_string(), &mut text_units));
                         }
                     },
                     true if self.selected.missing == Missing::Indicator => {}
@@ -315,9 +335,11 @@ impl Table {
         let Some(columns) = EntryColumns::new(encoding.columns()) else { return Ok(shapes) };
         for (index, column) in encoding.columns().iter().enumerate() {
             let kind = self.schema().position(&column.name).map(|position| &self.schema().columns[position].kind);
-            shapes.push(match (&column.code, kind) {
+            shapes.push(match (&column.encoding, kind) {
                 (_, Some(Kind::Sparse(shape))) => *shape,
-                (Code::Entries(entries), Some(Kind::Text)) if !entries.text().is_some_and(NGrams::is_value) => {
+                (ColumnEncoding::Entries(entries), Some(Kind::Text))
+                    if !entries.grams().is_some_and(NGrams::is_value) =>
+                {
                     let keep = vec![column.name.clone()];
                     let text_selection =
                         Selection { keep, without_features: true, missing: Missing::Mean, ..Selection::default() };
@@ -332,10 +354,10 @@ impl Table {
                             longest = columns.count_entries(index, texts.text(i), &mut row).max(longest);
                         }
                     }
-                    SparseShape { longest, ..entries.shape }
+                    SparseShape { max_row_entries: longest, ..entries.shape }
                 }
-                (Code::Sparse(shape), _) => *shape,
-                (Code::Entries(entries), _) => entries.shape,
+                (ColumnEncoding::Sparse(shape), _) => *shape,
+                (ColumnEncoding::Entries(entries), _) => entries.shape,
                 _ => SparseShape::default(),
             });
         }

@@ -11,23 +11,29 @@
 use super::ColumnNote;
 use crate::dates::{self, TimeForm};
 use crate::encoding::time::{MIN_DAY_SPREAD, TimeSpan};
-use crate::encoding::{Cycle, TimeCode, TimeFeatures};
-use crate::select::{Coding, EncodingRequest, Role, SelectedTable};
+use crate::encoding::{Cycle, TimeEncoding, TimeFeatures};
+use crate::select::{EncodingRequest, EncodingState, Role, SelectedTable};
 use crate::{ReadSettings, Result, RowBuf, RowSource, missing::Missing, schema::Kind};
 use std::{collections::HashSet, ops::Range, sync::Arc};
 
 const MIN_TIMES: usize = 40;
 
-/// Minimum number of different hours: in all rows, and in the few rows that are inspected first.
-const MIN_HOURS: (usize, usize) = (6, 3);
+/// Minimum number of different hours in all rows.
+const MIN_HOURS: usize = 6;
+
+/// Minimum number of different hours in the few rows that are inspected first.
+const MIN_INSPECTED_HOURS: usize = 3;
 
 const MIN_COUNTER_ROWS: u64 = 50;
 
 const MIN_DATES: u64 = 5;
 
-/// Number of rows that are inspected for such columns, and the number of places in the table from
-/// which they are read. There are several places, because tables are often sorted.
-const INSPECTED_ROWS: (u64, u64) = (1024, 4);
+/// Number of rows that are inspected for such columns.
+const INSPECTED_ROWS: u64 = 1024;
+
+/// Number of places in the table from which the inspected rows are read. There are several places,
+/// because tables are often sorted.
+const INSPECTED_PLACES: u64 = 4;
 
 const BIT_SET_WORDS: usize = 2400 / 64 + 1;
 
@@ -91,7 +97,7 @@ impl IntegerForms {
     pub(super) fn is_suspect(&self) -> bool {
         self.is_row_counter()
             || self.holds_dates()
-            || count_distinct(self.distinct_times().iter().map(|time| time / 100)) >= MIN_HOURS.1
+            || count_distinct(self.distinct_times().iter().map(|time| time / 100)) >= MIN_INSPECTED_HOURS
     }
 
     /// Returns whether the values are consecutive numbers, which count the rows from any first
@@ -106,22 +112,22 @@ impl IntegerForms {
         self.value_count >= MIN_DATES && self.date_span.is_some()
     }
 
-    /// Returns the code of a column of times of day or dates; `None` if the values are neither, or
-    /// if they may look like times of day by chance.
-    pub(super) fn code(&self, cyclic: bool) -> Option<TimeCode> {
+    /// Returns the encoding of a column of times of day or dates; `None` if the values are neither,
+    /// or if they may look like times of day by chance.
+    pub(super) fn encoding(&self, cyclic: bool) -> Option<TimeEncoding> {
         let form = TimeForm::YearMonthDay;
         if let Some(span) = self.date_span.as_ref().filter(|_| self.holds_dates()) {
-            return Some(TimeCode { form, cycles: if cyclic { span.covered_cycles(form) } else { Vec::new() } });
+            return Some(TimeEncoding { form, cycles: if cyclic { span.covered_cycles(form) } else { Vec::new() } });
         }
         let times = self.distinct_times();
         let hour_count = count_distinct(times.iter().map(|time| time / 100));
         let minute_tens_count = count_distinct(times.iter().map(|time| time % 100 / 10));
-        let may_be_chance = times.len() < MIN_TIMES || hour_count < MIN_HOURS.0 || minute_tens_count < 6;
+        let may_be_chance = times.len() < MIN_TIMES || hour_count < MIN_HOURS || minute_tens_count < 6;
         let days_of =
             |time: Option<&usize>| dates::decode_number(*time? as f64, TimeForm::HourMinute).map(dates::Instant::days);
         let spread = days_of(times.last())? - days_of(times.first())?;
         let cycles = if cyclic && spread >= MIN_DAY_SPREAD { vec![Cycle::Hour] } else { Vec::new() };
-        (!may_be_chance).then_some(TimeCode { form: TimeForm::HourMinute, cycles })
+        (!may_be_chance).then_some(TimeEncoding { form: TimeForm::HourMinute, cycles })
     }
 }
 
@@ -144,11 +150,13 @@ impl SelectedTable {
     /// these columns, for the file where it is largest.
     #[doc(hidden)]
     pub fn inspection_bytes(&self) -> usize {
-        self.table.parts().iter().map(|part| part.file.footprint(&self.features)).max().unwrap_or(0)
+        self.table.parts().iter().map(|part| part.file.cursor_bytes(&self.features)).max().unwrap_or(0)
     }
 
     fn mark_suspects(&self) -> Self {
-        let (Coding::Numeric(Some(request)) | Coding::Pending(request)) = &self.coding else { return self.clone() };
+        let (EncodingState::Numeric(Some(request)) | EncodingState::Pending(request)) = &self.encoding_state else {
+            return self.clone();
+        };
         let is_number = |index: &usize| {
             let kind = &self.table.schema().columns[self.features[*index]].kind;
             request.roles[*index] == Role::Number && matches!(kind, Kind::Int { .. } | Kind::Float { .. })
@@ -168,9 +176,16 @@ impl SelectedTable {
         let suspects = indices.iter().zip(&integer_forms).filter(|(index, forms)| is_suspect(**index, forms));
         suspects.for_each(|(index, _)| roles[*index] = Role::Suspect);
         if roles == request.roles {
-            return if matches!(self.coding, Coding::Numeric(_)) { self.unencoded() } else { self.clone() };
+            return if matches!(self.encoding_state, EncodingState::Numeric(_)) {
+                self.without_encoding()
+            } else {
+                self.clone()
+            };
         }
-        Self { coding: Coding::Pending(Arc::new(EncodingRequest { roles, ..(**request).clone() })), ..self.clone() }
+        Self {
+            encoding_state: EncodingState::Pending(Arc::new(EncodingRequest { roles, ..(**request).clone() })),
+            ..self.clone()
+        }
     }
 
     /// Inspects the numeric columns `indices` in a few rows of the table.
@@ -179,13 +194,12 @@ impl SelectedTable {
         let features_only = Self { weight: None, ..self.features_only() };
         let sample = Self { features, filter: None, missing: Missing::Mean, ..features_only };
         let source = sample.with_new_byte_counter().rows::<f64>(ReadSettings::default())?;
-        let (Range { start, end }, (max_rows, place_count), mut buffer) =
-            (source.range(), INSPECTED_ROWS, RowBuf::new(256));
+        let (Range { start, end }, mut buffer) = (source.range(), RowBuf::new(256));
+        let place_count = INSPECTED_PLACES.min(end - start);
         let mut integer_forms = vec![IntegerForms::default(); indices.len()];
-        for place in 0..place_count.min(end - start) {
-            let [first, last] =
-                [place, place + 1].map(|part| start + (end - start) * part / place_count.min(end - start));
-            let mut cursor = source.open(first..last.min(first + max_rows / place_count))?;
+        for place in 0..place_count {
+            let [first, last] = [place, place + 1].map(|part| start + (end - start) * part / place_count);
+            let mut cursor = source.open(first..last.min(first + INSPECTED_ROWS / INSPECTED_PLACES))?;
             while cursor.next(&mut buffer)? {
                 for (row, values) in buffer.row_numbers.iter().zip(buffer.x.chunks_exact(indices.len())) {
                     let values = integer_forms.iter_mut().zip(values).filter(|(_, value)| value.is_finite());

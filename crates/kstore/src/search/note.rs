@@ -19,9 +19,9 @@ pub enum ColumnNote {
     NoEffect { column: String },
     /// A numeric column that counts the rows is omitted.
     RowCounter { column: String },
-    /// Only the `kept` most frequent words of a text column are features. The column has `words`
-    /// words in total, if this number could be counted.
-    RareWords { column: String, kept: usize, words: Option<usize> },
+    /// Only the `kept_count` most frequent words of a text column are features. The column has
+    /// `word_count` words in total, if this number could be counted.
+    RareWords { column: String, kept_count: usize, word_count: Option<usize> },
     /// The dates of a text column were read with the month first, but could also be read with the
     /// day first.
     AmbiguousDates { column: String },
@@ -32,14 +32,14 @@ impl std::fmt::Display for ColumnNote {
         match self {
             Self::Blank { columns } => match &columns[..] {
                 [column] => write!(f, "column {column} is left out: it has no value in any row"),
-                [first, more @ ..] => {
-                    let more = display::format_count(more.len() as u64);
-                    write!(f, "column {first} and {more} more are left out: they have no value in any row")
+                [first, others @ ..] => {
+                    let other_count = display::format_count(others.len() as u64);
+                    write!(f, "column {first} and {other_count} more are left out: they have no value in any row")
                 }
                 [] => Ok(()),
             },
             Self::TooManyValues { column, values } => {
-                let like = match values {
+                let description = match values {
                     DistinctCount::More { has_repeats: false, .. } | DistinctCount::Exactly(_) => {
                         ", a different one in nearly every row, as in an identifier or a comment"
                     }
@@ -47,17 +47,17 @@ impl std::fmt::Display for ColumnNote {
                 };
                 write!(
                     f,
-                    "column {column} is left out: it has {values} values{like}; set `text` {column} for features of its words, \
+                    "column {column} is left out: it has {values} values{description}; set `text` {column} for features of its words, \
                      `hash` 256 for features of whole texts, or `categories` {column} for a feature of each value"
                 )
             }
-            Self::Resembles { column, resemblance: looks } => write!(f, "column {column} {looks}"),
+            Self::Resembles { column, resemblance } => write!(f, "column {column} {resemblance}"),
             Self::NumericTimes { column, form } => {
-                let like = match form {
+                let description = match form {
                     TimeForm::HourMinute => "a time of day, like 517 for 5:17",
                     _ => "a date, like 20240131 for 2024-01-31",
                 };
-                write!(f, "column {column} is read as {like}; `times` none keeps the number")
+                write!(f, "column {column} is read as {description}; `times` none keeps the number")
             }
             Self::NoEffect { column } => write!(
                 f,
@@ -67,13 +67,13 @@ impl std::fmt::Display for ColumnNote {
             Self::RowCounter { column } => {
                 write!(f, "column {column} is left out: it counts the rows; name it in `features` to include it")
             }
-            Self::RareWords { column, kept, words } => {
-                let all =
-                    words.map_or("more than could be counted".to_string(), |words| display::format_count(words as u64));
-                let kept = display::format_count(*kept as u64);
+            Self::RareWords { column, kept_count, word_count } => {
+                let word_count = word_count
+                    .map_or("more than could be counted".to_string(), |words| display::format_count(words as u64));
+                let kept = display::format_count(*kept_count as u64);
                 write!(
                     f,
-                    "column {column}: only the {kept} words that occur in the most rows are features, out of {all}"
+                    "column {column}: only the {kept} words that occur in the most rows are features, out of {word_count}"
                 )
             }
             Self::AmbiguousDates { column } => write!(

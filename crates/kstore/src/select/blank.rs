@@ -20,7 +20,7 @@ impl SelectedTable {
     pub fn find_blank_columns(&self) -> Result<Vec<String>> {
         let columns: Vec<usize> =
             self.features.iter().chain(&self.targets).chain(&self.weight).chain(&self.class).copied().collect();
-        let blank_columns = self.table.blank_columns_among(&self.rows, columns.clone())?;
+        let blank_columns = self.table.blank_columns_among(&self.row_range, columns.clone())?;
         Ok(self.names(&columns.into_iter().filter(|column| blank_columns.contains(column)).collect::<Vec<_>>()))
     }
 }
@@ -29,11 +29,11 @@ impl Table {
     /// Returns the columns that have no value in a range of stored rows.
     pub(crate) fn blank_columns_among(&self, rows: &Range<u64>, mut columns: Vec<usize>) -> Result<HashSet<usize>> {
         for part in self.parts() {
-            let (mut next_row, end) = (rows.start.max(part.start), rows.end.min(part.end()));
+            let (mut next_row, end) = (rows.start.max(part.first_row), rows.end.min(part.end()));
             let mut max_rows = FIRST_ROWS;
             while next_row < end && !columns.is_empty() {
                 let window_end = end.min(next_row.saturating_add(max_rows));
-                let file_rows = next_row - part.start..window_end - part.start;
+                let file_rows = next_row - part.first_row..window_end - part.first_row;
                 let mut cursor = part.file.open(&columns, file_rows, &Arc::default())?;
                 let mut columns_with_values = HashSet::new();
                 while next_row < window_end && columns_with_values.len() < columns.len() {

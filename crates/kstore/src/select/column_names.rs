@@ -11,27 +11,28 @@ const ALL_FEATURES: &str = "*";
 type ColumnIndices<'s> = HashMap<&'s str, usize>;
 
 impl Table {
-    /// Returns the column names of a comma-separated list. `parts` are the pieces between commas;
-    /// if several pieces together are the name of a column that contains commas, they are joined.
+    /// Returns the column names of a comma-separated list. `pieces` are the parts between
+    /// commas; if several pieces together are the name of a column that contains commas, they are
+    /// joined.
     ///
     /// ```
     /// let folder = tempfile::tempdir().unwrap();
     /// let path = folder.path().join("rows.csv");
     /// std::fs::write(&path, "\"lat, lon\",y\n1,2\n").unwrap();
     /// let table = kstore::Table::open(&[path])?;
-    /// assert_eq!(table.names(&["lat", " lon", "y"].map(String::from)), ["lat, lon", "y"]);
+    /// assert_eq!(table.join_names(&["lat", " lon", "y"].map(String::from)), ["lat, lon", "y"]);
     /// # Ok::<(), kstore::Error>(())
     /// ```
     #[doc(hidden)]
-    pub fn names(&self, parts: &[String]) -> Vec<String> {
+    pub fn join_names(&self, pieces: &[String]) -> Vec<String> {
         const MAX_PIECES: usize = 8;
-        let (index_by_name, mut rest, mut names) = (self.schema().index_by_name(), parts, Vec::new());
-        while !rest.is_empty() {
-            let mut piece_counts = 1..=rest.len().min(MAX_PIECES);
+        let (index_by_name, mut remaining, mut names) = (self.schema().index_by_name(), pieces, Vec::new());
+        while !remaining.is_empty() {
+            let mut piece_counts = 1..=remaining.len().min(MAX_PIECES);
             let piece_count =
-                piece_counts.find(|count| index_by_name.contains_key(&*rest[..*count].join(","))).unwrap_or(1);
-            names.push(rest[..piece_count].join(","));
-            rest = &rest[piece_count..];
+                piece_counts.find(|count| index_by_name.contains_key(&*remaining[..*count].join(","))).unwrap_or(1);
+            names.push(remaining[..piece_count].join(","));
+            remaining = &remaining[piece_count..];
         }
         names
     }
@@ -45,7 +46,7 @@ impl Table {
     #[doc(hidden)]
     pub fn matching_columns(&self, patterns: &[String]) -> Result<Vec<String>> {
         let (columns, index_by_name) = (&self.schema().columns, self.schema().index_by_name());
-        let patterns = &self.names(patterns);
+        let patterns = &self.join_names(patterns);
         let (included, mut skipped_columns) = self.split_exclusions(patterns, &index_by_name)?;
         let matching = match included[..] {
             [] if !patterns.is_empty() => (0..columns.len()).collect(),
@@ -55,7 +56,11 @@ impl Table {
                 .collect::<Result<Vec<_>>>()?
                 .concat(),
         };
-        Ok(matching.into_iter().filter(|at| skipped_columns.insert(*at)).map(|at| columns[at].name.clone()).collect())
+        Ok(matching
+            .into_iter()
+            .filter(|index| skipped_columns.insert(*index))
+            .map(|at| columns[at].name.clone())
+            .collect())
     }
 
     /// Returns the columns of a name, of a list column, or of a pattern.
@@ -97,8 +102,8 @@ impl Table {
     pub(crate) fn resolve_kept_columns(&self, names: &[String]) -> Result<Vec<usize>> {
         let columns = &self.schema().columns;
         let is_storable = |index: usize| !matches!(columns[index].kind, Kind::Other(_));
-        let (index_by_name, names) = (self.schema().index_by_name(), self.names(names));
-        let (included, mut seen) = self.split_exclusions(&names, &index_by_name)?;
+        let (index_by_name, names) = (self.schema().index_by_name(), self.join_names(names));
+        let (included, mut skipped_columns) = self.split_exclusions(&names, &index_by_name)?;
         let mut kept_columns = Vec::new();
         for text in included {
             let matching = match index_by_name.get(text) {
@@ -113,7 +118,7 @@ impl Table {
                     self.resolve_pattern(text, &index_by_name)?.into_iter().filter(kept_by_pattern).collect()
                 }
             };
-            kept_columns.extend(matching.into_iter().filter(|index| seen.insert(*index)));
+            kept_columns.extend(matching.into_iter().filter(|index| skipped_columns.insert(*index)));
         }
         Ok(kept_columns)
     }
@@ -122,12 +127,12 @@ impl Table {
     /// if the column has another role, unless it is a target.
     pub(crate) fn named_features(
         &self,
-        roles: &[usize],
+        role_columns: &[usize],
         never_features: &[usize],
         request: &ColumnRequest<'_>,
     ) -> Result<Vec<usize>> {
-        let (names, index_by_name) = (self.names(&request.selection.features), self.schema().index_by_name());
-        let (included, mut seen) = self.split_exclusions(&names, &index_by_name)?;
+        let (names, index_by_name) = (self.join_names(&request.selection.features), self.schema().index_by_name());
+        let (included, mut skipped_columns) = self.split_exclusions(&names, &index_by_name)?;
         let included = if included.is_empty() { vec![ALL_FEATURES] } else { included };
         let mut features = Vec::new();
         for name in included {
@@ -143,15 +148,15 @@ impl Table {
                     }
                     vec![column]
                 }
-                None if name == ALL_FEATURES => self.default_features(roles, request)?,
+                None if name == ALL_FEATURES => self.default_features(role_columns, request)?,
                 None => match self.schema().list_columns(name) {
                     list_columns if list_columns.is_empty() => {
-                        self.matching_features(name, roles, &index_by_name, request)?
+                        self.matching_features(name, role_columns, &index_by_name, request)?
                     }
-                    list_columns => list_columns.into_iter().filter(|column| !roles.contains(column)).collect(),
+                    list_columns => list_columns.into_iter().filter(|column| !role_columns.contains(column)).collect(),
                 },
             };
-            features.extend(columns.into_iter().filter(|column| seen.insert(*column)));
+            features.extend(columns.into_iter().filter(|column| skipped_columns.insert(*column)));
         }
         if features.is_empty() {
             let why = format!("`features` {} selects no column; name at least one feature", names.join(","));
@@ -165,18 +170,18 @@ impl Table {
     fn matching_features(
         &self,
         name: &str,
-        roles: &[usize],
+        role_columns: &[usize],
         index_by_name: &ColumnIndices<'_>,
         request: &ColumnRequest<'_>,
     ) -> Result<Vec<usize>> {
-        let Schema { columns, label_column: label, .. } = self.schema();
+        let Schema { columns, label_column, .. } = self.schema();
         let is_possible_feature = |index: &usize| {
-            *label != Some(*index) && (columns[*index].kind.is_numeric() || request.encodes(self, *index))
+            *label_column != Some(*index) && (columns[*index].kind.is_numeric() || request.encodes(self, *index))
         };
         let matching = self
             .resolve_pattern(name, index_by_name)?
             .into_iter()
-            .filter(|index| is_possible_feature(index) && !roles.contains(index));
+            .filter(|index| is_possible_feature(index) && !role_columns.contains(index));
         let matching: Vec<usize> = matching.collect();
         if matching.is_empty() { Err(self.no_such_column_error(name)) } else { Ok(matching) }
     }

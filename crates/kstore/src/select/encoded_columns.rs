@@ -1,7 +1,7 @@
 //! The columns of a resolved selection as features, before and after their values are known.
 
-use super::{Coding, EncodingRequest, SelectedTable, Selection};
-use crate::encoding::{Categories, Code, Encoding, Entries, Lookups, Weighting};
+use super::{EncodingRequest, EncodingState, SelectedTable, Selection};
+use crate::encoding::{Categories, ColumnEncoding, Encoding, Entries, Lookups, Weighting};
 use crate::missing::Missing;
 use crate::sparse::SparseShape;
 use crate::{Error, Result, Scaler};
@@ -12,8 +12,8 @@ impl SelectedTable {
     /// Returns the request if the values of some columns are not known yet; `None` if the rows can
     /// be read.
     pub(crate) fn pending_request(&self) -> Option<&EncodingRequest> {
-        match &self.coding {
-            Coding::Pending(request) => Some(request),
+        match &self.encoding_state {
+            EncodingState::Pending(request) => Some(request),
             _ => None,
         }
     }
@@ -21,7 +21,7 @@ impl SelectedTable {
     /// Returns whether the values of the columns still have to be inspected.
     #[doc(hidden)]
     pub fn is_uninspected(&self) -> bool {
-        matches!(self.coding, Coding::Numeric(Some(_)) | Coding::Pending(_))
+        matches!(self.encoding_state, EncodingState::Numeric(Some(_)) | EncodingState::Pending(_))
     }
 
     /// Returns how columns become features. Returns `None` if all features are numeric columns, or
@@ -32,23 +32,23 @@ impl SelectedTable {
     }
 
     pub(crate) fn lookups(&self) -> Option<&Arc<Lookups>> {
-        match &self.coding {
-            Coding::Encoded(lookups, _) => Some(lookups),
+        match &self.encoding_state {
+            EncodingState::Encoded(lookups, _) => Some(lookups),
             _ => None,
         }
     }
 
     /// Returns the shape of the selected rows if they are sparse.
     #[doc(hidden)]
-    pub fn sparse(&self) -> Option<SparseShape> {
+    pub fn sparse_shape(&self) -> Option<SparseShape> {
         self.encoding()?.sparse_shape()
     }
 
     /// Returns the weighting of the entries of the selected rows if they are sparse.
     #[doc(hidden)]
     pub fn weighting(&self) -> Weighting {
-        match self.encoding().and_then(|encoding| encoding.columns().first()).map(|column| &column.code) {
-            Some(Code::Entries(entries)) => entries.weighting(),
+        match self.encoding().and_then(|encoding| encoding.columns().first()).map(|column| &column.encoding) {
+            Some(ColumnEncoding::Entries(entries)) => entries.weighting(),
             _ => Weighting::None,
         }
     }
@@ -105,12 +105,12 @@ impl SelectedTable {
             encoding: Some(Arc::new(encoding)),
             ..Selection::default()
         };
-        match &self.coding {
-            Coding::Numeric(_) => encoded_selection(Encoding::numeric(&features)),
-            Coding::Encoded(lookups, _) => encoded_selection(lookups.encoding.clone().for_new_rows()),
-            Coding::Pending(request) => {
+        match &self.encoding_state {
+            EncodingState::Numeric(_) => encoded_selection(Encoding::numeric(&features)),
+            EncodingState::Encoded(lookups, _) => encoded_selection(lookups.encoding.clone().for_new_rows()),
+            EncodingState::Pending(request) => {
                 let text =
-                    |(index, entries): &(usize, Entries)| Some(format!("{}:{}", features[*index], entries.text()?));
+                    |(index, entries): &(usize, Entries)| Some(format!("{}:{}", features[*index], entries.grams()?));
                 let (text, first_counted_text) =
                     (request.counted_texts.iter().filter_map(text).collect(), request.counted_texts.first());
                 let weighting = first_counted_text.map(|(_, entries)| entries.weighting());
@@ -124,7 +124,7 @@ impl SelectedTable {
     /// of rows with such a value, over all passes since the selection was made.
     #[doc(hidden)]
     pub fn unseen_value_counts(&self) -> Vec<(String, u64)> {
-        let Coding::Encoded(lookups, unseen_counts) = &self.coding else { return Vec::new() };
+        let EncodingState::Encoded(lookups, unseen_counts) = &self.encoding_state else { return Vec::new() };
         let counts = unseen_counts.iter().map(|count| count.load(Ordering::Relaxed));
         let columns = lookups.encoding.columns().iter().map(|column| column.name.clone()).zip(counts);
         columns.filter(|(_, count)| *count > 0).collect()
@@ -146,8 +146,8 @@ impl SelectedTable {
         if let Some(fault) = encoding.fault() {
             return Err(Error::Malformed { path: self.table.first_path(), format: "one table", detail: fault });
         }
-        let coding = Coding::from_encoding(encoding, &self.table, &features);
-        Ok(Self { features, coding, ..self.clone() })
+        let encoding_state = EncodingState::from_encoding(encoding, &self.table, &features);
+        Ok(Self { features, encoding_state, ..self.clone() })
     }
 
     /// Returns the selection of these features and kept columns, for a search for values. With
@@ -155,16 +155,19 @@ impl SelectedTable {
     /// targets and labels are not read, and missing numbers are treated as `missing` says.
     pub(crate) fn for_search(&self, features: Vec<usize>, keep: Vec<usize>, missing: Missing) -> Self {
         if self.missing == Missing::Drop {
-            return Self { features, kept_required: vec![true; keep.len()], keep, ..self.unencoded() };
+            return Self { features, kept_required: vec![true; keep.len()], keep, ..self.without_encoding() };
         }
         // a row that is dropped for a missing target must not count either
-        let rows =
-            if self.drops_missing_targets() { Self { group: None, ..self.unencoded() } } else { self.features_only() };
+        let rows = if self.drops_missing_targets() {
+            Self { group: None, ..self.without_encoding() }
+        } else {
+            self.features_only()
+        };
         Self { features, kept_required: vec![false; keep.len()], keep, missing, ..rows }
     }
 
-    pub(crate) fn unencoded(&self) -> Self {
-        Self { coding: Coding::Numeric(None), ..self.clone() }
+    pub(crate) fn without_encoding(&self) -> Self {
+        Self { encoding_state: EncodingState::Numeric(None), ..self.clone() }
     }
 
     /// Returns the selection without targets, labels and kept columns, before any values are known.
@@ -172,7 +175,7 @@ impl SelectedTable {
     pub(crate) fn features_only(&self) -> Self {
         let (keep, kept_required) = Default::default();
         let targets = Vec::new();
-        Self { targets, keep, kept_required, class: None, group: None, ..self.unencoded() }
+        Self { targets, keep, kept_required, class: None, group: None, ..self.without_encoding() }
     }
 
     pub(crate) fn column_name(&self, index: usize) -> String {
@@ -183,7 +186,7 @@ impl SelectedTable {
     pub(crate) fn bad_category_error(&self, index: usize, row: u64, value: &str, remedy: &'static str) -> Error {
         let parts = self.table.parts();
         let part = parts.iter().find(|part| row < part.end()).or(parts.last());
-        let (path, row) = part.map_or_else(Default::default, |part| (part.path.clone(), row - part.start));
+        let (path, row) = part.map_or_else(Default::default, |part| (part.path.clone(), row - part.first_row));
         let line = part.and_then(|part| part.file.line_of_row(row));
         Error::BadValue { path, row, line, column: self.column_name(index), value: value.to_string(), remedy }
     }

@@ -8,7 +8,7 @@ mod resolve;
 mod selected_table;
 
 use request::ColumnRequest;
-pub(crate) use request::{Coding, EncodingRequest, Role};
+pub(crate) use request::{EncodingRequest, EncodingState, Role};
 
 use crate::condition::{BoundCondition, Condition, format_rows};
 use crate::encoding::{Categories, Encoding, TimeFeatures, Weighting};
@@ -51,7 +51,7 @@ pub struct Selection {
     /// Column of row weights.
     #[serde(skip)]
     pub weight: Option<String>,
-    /// Column whose values name folds.
+    /// Column whose values name the groups of group K-fold or of a ranking.
     #[serde(skip)]
     pub group: Option<String>,
     /// Names or patterns of columns that are copied to the output. They are not features unless
@@ -64,7 +64,7 @@ pub struct Selection {
     /// [`Missing::Error`] and [`Missing::Drop`] apply to kept columns too, and [`Missing::Mean`] is
     /// an error.
     #[serde(skip)]
-    pub kept_complete: bool,
+    pub requires_kept_values: bool,
     /// Range of stored rows; `None` for all. An end beyond the table is clipped.
     #[serde(with = "crate::condition::rows_text")]
     pub rows: Option<Range<u64>>,
@@ -107,7 +107,7 @@ pub struct SelectedTable {
     pub(crate) table: Table,
     /// The columns from which the features are computed.
     pub(crate) features: Vec<usize>,
-    pub(crate) coding: Coding,
+    pub(crate) encoding_state: EncodingState,
     /// Columns that are not features because no row has a value there.
     pub(crate) blank_columns: Vec<usize>,
     /// Numeric targets.
@@ -119,7 +119,7 @@ pub struct SelectedTable {
     /// Whether each kept column holds numbers that must be present.
     pub(crate) kept_required: Vec<bool>,
     pub(crate) filter: Option<(usize, BoundCondition)>,
-    pub(crate) rows: Range<u64>,
+    pub(crate) row_range: Range<u64>,
     pub(crate) missing: Missing,
     pub(crate) missing_target: MissingTarget,
 }
@@ -127,7 +127,7 @@ pub struct SelectedTable {
 impl Table {
     /// Resolves the columns of a selection and checks their types.
     pub fn select(&self, selection: &Selection) -> Result<SelectedTable> {
-        let targets = self.names(&selection.targets);
+        let targets = self.join_names(&selection.targets);
         let targets: Vec<usize> = targets.iter().map(|name| self.column_index(name)).collect::<Result<_>>()?;
         if let Some(duplicate) = (1..targets.len()).find(|i| targets[..*i].contains(&targets[*i])) {
             let expected = format!("{} is named twice", selection.targets[duplicate]);
@@ -178,20 +178,20 @@ impl Table {
             let category_columns: Vec<usize> = category_columns.copied().collect();
             features.extend(category_columns);
         }
-        let coding = match &selection.encoding {
+        let encoding_state = match &selection.encoding {
             Some(encoding) if !selection.without_features => {
-                Coding::from_encoding((**encoding).clone(), self, &features)
+                EncodingState::from_encoding((**encoding).clone(), self, &features)
             }
-            _ => self.coding(&request, &features)?,
+            _ => self.encoding_state(&request, &features)?,
         };
         self.expect_unique_names(features.iter().chain(&role_columns))?;
         let rows = self.row_range(selection.rows.as_ref())?;
         let is_numeric = |column: &usize| self.schema().columns[*column].kind.is_numeric();
-        let kept_required = keep.iter().map(|column| selection.kept_complete && is_numeric(column)).collect();
+        let kept_required = keep.iter().map(|column| selection.requires_kept_values && is_numeric(column)).collect();
         Ok(SelectedTable {
             table: self.clone(),
             features,
-            coding,
+            encoding_state,
             blank_columns: Vec::new(),
             targets,
             weight,
@@ -200,7 +200,7 @@ impl Table {
             keep,
             kept_required,
             filter,
-            rows,
+            row_range: rows,
             missing: selection.missing,
             missing_target: selection.missing_target.unwrap_or(match selection.missing {
                 Missing::Drop => MissingTarget::Drop,
@@ -213,11 +213,11 @@ impl Table {
     /// identify columns by name.
     fn expect_unique_names<'a>(&self, used_columns: impl Iterator<Item = &'a usize>) -> Result<()> {
         let columns = &self.schema().columns;
-        let mut times = HashMap::<&str, usize>::new();
-        columns.iter().for_each(|column| *times.entry(&column.name).or_default() += 1);
+        let mut name_counts = HashMap::<&str, usize>::new();
+        columns.iter().for_each(|column| *name_counts.entry(&column.name).or_default() += 1);
         for column in used_columns {
             let name = &columns[*column].name;
-            if times[name.as_str()] > 1 {
+            if name_counts[name.as_str()] > 1 {
                 let detail = format!(
                     "several of its columns are called {name:?}; rename them, exclude them with `features`, or read a text file by \
                                       the positions of its columns with `no_header` and `skip_lines` 1"
@@ -257,9 +257,9 @@ impl Table {
 
     /// Returns every column that has no other role, and is numeric or a requested category.
     pub(crate) fn default_features(&self, role_columns: &[usize], request: &ColumnRequest<'_>) -> Result<Vec<usize>> {
-        let Schema { columns, row_id_columns: row_labels, label_column: label } = self.schema();
+        let Schema { columns, row_id_columns, label_column } = self.schema();
         let needs_explicit_name =
-            |i: &usize| row_labels.contains(i) || *label == Some(*i) || columns[*i].name == QUERY_COLUMN;
+            |i: &usize| row_id_columns.contains(i) || *label_column == Some(*i) || columns[*i].name == QUERY_COLUMN;
         let has_no_role = |i: &usize| !role_columns.contains(i) && !needs_explicit_name(i);
         let is_default_feature =
             |i: &usize| has_no_role(i) && (columns[*i].kind.is_direct_feature() || request.encodes(self, *i));
@@ -278,14 +278,17 @@ impl Table {
     }
 
     fn row_range(&self, rows: Option<&Range<u64>>) -> Result<Range<u64>> {
-        let stored = self.stored_rows();
-        let range = rows.map_or(0..stored, |rows| rows.start.min(stored)..rows.end.min(stored));
+        let stored_rows = self.stored_rows();
+        let range = rows.map_or(0..stored_rows, |rows| rows.start.min(stored_rows)..rows.end.min(stored_rows));
         if !range.is_empty() {
             return Ok(range);
         }
         let why = match rows {
-            Some(rows) if stored > 0 => {
-                format!("`rows` {} selects none of its {stored} rows; choose rows below {stored}", format_rows(rows))
+            Some(rows) if stored_rows > 0 => {
+                format!(
+                    "`rows` {} selects none of its {stored_rows} rows; choose rows below {stored_rows}",
+                    format_rows(rows)
+                )
             }
             _ => "it has no rows; name a table with rows".to_string(),
         };

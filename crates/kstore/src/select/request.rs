@@ -74,7 +74,7 @@ impl Role {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Coding {
+pub(crate) enum EncodingState {
     /// All columns are numbers. The request is present if they may still be inspected.
     Numeric(Option<Arc<EncodingRequest>>),
     Pending(Arc<EncodingRequest>),
@@ -102,7 +102,7 @@ impl EncodingRequest {
     }
 }
 
-impl Coding {
+impl EncodingState {
     pub(crate) fn from_encoding(encoding: Encoding, table: &Table, features: &[usize]) -> Self {
         if encoding.is_numeric() {
             return Self::Numeric(None);

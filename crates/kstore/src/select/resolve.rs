@@ -1,10 +1,10 @@
 //! Resolves the columns of a selection as features: requested categories and texts, or the columns
 //! of a known encoding.
 
-use super::{Coding, ColumnRequest, EncodingRequest, Role, Selection};
+use super::{ColumnRequest, EncodingRequest, EncodingState, Role, Selection};
 use crate::encoding::{
-    BUCKET_LIMIT, Categories, Code, CodedColumn, Encoding, Entries, MAX_CATEGORIES, TimeForm, TimeReader, Weighting,
-    grams,
+    Categories, ColumnEncoding, EncodedColumn, Encoding, Entries, MAX_BUCKETS, MAX_CATEGORIES, TimeForm, TimeReader,
+    Weighting, grams,
 };
 use crate::missing::Missing;
 use crate::schema::Kind;
@@ -21,8 +21,8 @@ impl Table {
         selection: &'s Selection,
         role_columns: &[usize],
     ) -> Result<ColumnRequest<'s>> {
-        if let Some(buckets) = selection.hash.filter(|buckets| !(1..=BUCKET_LIMIT).contains(buckets)) {
-            let expected = format!("a number of buckets from 1 to {BUCKET_LIMIT}, such as 256");
+        if let Some(buckets) = selection.hash.filter(|buckets| !(1..=MAX_BUCKETS).contains(buckets)) {
+            let expected = format!("a number of buckets from 1 to {MAX_BUCKETS}, such as 256");
             return Err(Error::Syntax { what: "`hash`", text: buckets.to_string(), expected });
         }
         let columns = match &selection.categories {
@@ -71,23 +71,23 @@ impl Table {
     ///
     /// # Errors
     /// [`Error::WrongType`] for sparse rows combined with other columns.
-    pub(crate) fn coding(&self, request: &ColumnRequest<'_>, features: &[usize]) -> Result<Coding> {
+    pub(crate) fn encoding_state(&self, request: &ColumnRequest<'_>, features: &[usize]) -> Result<EncodingState> {
         let selection = request.selection;
         let roles: Vec<Role> = features.iter().map(|column| request.role(self, *column)).collect();
         if features.is_empty() {
-            return Ok(Coding::Numeric(None));
+            return Ok(EncodingState::Numeric(None));
         }
         if let Some(columns) = self.entry_columns(request, features)? {
-            return Ok(Coding::from_encoding(Encoding::new(columns), self, features));
+            return Ok(EncodingState::from_encoding(Encoding::new(columns), self, features));
         }
         let dense_buckets = request
             .counted_texts
             .iter()
             .filter_map(|(column, grams)| Some((*column, grams.bucket_count()?)))
             .max_by_key(|(_, buckets)| *buckets);
-        if let Some((column, buckets)) = dense_buckets.filter(|(_, buckets)| *buckets > BUCKET_LIMIT as usize) {
+        if let Some((column, buckets)) = dense_buckets.filter(|(_, buckets)| *buckets > MAX_BUCKETS as usize) {
             let expected = format!(
-                "its {buckets} hash buckets would be features of dense rows, because there are other features; set hash={BUCKET_LIMIT} \
+                "its {buckets} hash buckets would be features of dense rows, because there are other features; set hash={MAX_BUCKETS} \
                  or fewer, or exclude the other features (`features`)"
             );
             return Err(self.wrong_type_error(column, &expected));
@@ -101,12 +101,12 @@ impl Table {
         let selects_columns = |text: &String| text != "*" && !text.starts_with('!');
         let lists_features =
             selection.features.iter().any(selects_columns) && !selection.features.iter().any(|text| text == "*");
-        let is_named = |(column, role): (&usize, &Role)| match role {
+        let is_named_column = |(column, role): (&usize, &Role)| match role {
             Role::Number => lists_features,
             // a text column that is only inspected for times was not requested as a category
             _ => categories_are_set && *role != Role::Time || selection.features.contains(name(column)),
         };
-        let named = features.iter().zip(&roles).map(is_named).collect();
+        let is_named = features.iter().zip(&roles).map(is_named_column).collect();
         // if a column can be hashed, it should not become ten thousand features
         let max_categories =
             if categories_are_set && selection.hash.is_none() { MAX_CLASS_LABELS } else { MAX_CATEGORIES };
@@ -114,20 +114,20 @@ impl Table {
         let Selection { hash, times, categories, .. } = selection.clone();
         let request = Arc::new(EncodingRequest {
             roles,
-            is_named: named,
+            is_named,
             times,
             hash_buckets: hash,
             max_categories,
             categories,
             counted_texts,
         });
-        Ok(if all_numeric { Coding::Numeric(Some(request)) } else { Coding::Pending(request) })
+        Ok(if all_numeric { EncodingState::Numeric(Some(request)) } else { EncodingState::Pending(request) })
     }
 
     /// Returns the columns if each of them holds sparse rows or texts that are counted, so that all
     /// of them produce entries. Returns `None` if there are other columns, or if rows must be
     /// dense.
-    fn entry_columns(&self, request: &ColumnRequest<'_>, features: &[usize]) -> Result<Option<Vec<CodedColumn>>> {
+    fn entry_columns(&self, request: &ColumnRequest<'_>, features: &[usize]) -> Result<Option<Vec<EncodedColumn>>> {
         let selection = request.selection;
         if let (Some((text, _)), Some(Weighting::Maxabs)) = (request.counted_texts.first(), selection.weighting) {
             return Err(self.wrong_type_error(
@@ -136,13 +136,13 @@ impl Table {
             ));
         }
         let weighting = selection.weighting.unwrap_or_default();
-        let coded_column = |column: &usize| {
-            let code = match (request.counted_entries(*column), self.schema().sparse_shape(*column)) {
-                (Some(entries), _) => Code::Entries(entries),
-                (None, Some(shape)) if weighting == Weighting::None => Code::Sparse(shape),
-                (None, shape) => Code::Entries(Entries::unlearned(shape?, None, weighting)),
+        let encoded_column = |column: &usize| {
+            let encoding = match (request.counted_entries(*column), self.schema().sparse_shape(*column)) {
+                (Some(entries), _) => ColumnEncoding::Entries(entries),
+                (None, Some(shape)) if weighting == Weighting::None => ColumnEncoding::Sparse(shape),
+                (None, shape) => ColumnEncoding::Entries(Entries::unlearned(shape?, None, weighting)),
             };
-            Some(CodedColumn { name: self.schema().columns[*column].name.clone(), code, missing: false })
+            Some(EncodedColumn { name: self.schema().columns[*column].name.clone(), encoding, has_indicator: false })
         };
         let sparse_column = features.iter().find(|column| self.schema().sparse_shape(**column).is_some());
         if let Some((sparse_column, other_column)) =
@@ -153,27 +153,32 @@ impl Table {
                 format!("sparse rows cannot be combined with other features; exclude {other:?} (`features`)");
             return Err(self.wrong_type_error(*sparse_column, &expected));
         }
-        Ok(features.iter().map(coded_column).collect::<Option<_>>().filter(|_| selection.sparse))
+        Ok(features.iter().map(encoded_column).collect::<Option<_>>().filter(|_| selection.sparse))
     }
 
     /// Resolves the columns of an encoding. A column may have any type in which its values can be
     /// looked up.
     pub(crate) fn resolve_encoding(&self, encoding: &Encoding) -> Result<Vec<usize>> {
         let index_by_name = self.schema().index_by_name();
-        let column_index = |coded: &CodedColumn| {
-            let column =
-                *index_by_name.get(coded.name.as_str()).ok_or_else(|| self.no_such_column_error(&coded.name))?;
+        let column_index = |encoded_column: &EncodedColumn| {
+            let column = *index_by_name
+                .get(encoded_column.name.as_str())
+                .ok_or_else(|| self.no_such_column_error(&encoded_column.name))?;
             let kind = &self.schema().columns[column].kind;
             let is_blank = self.parts().iter().all(|part| part.file.is_all_missing(column));
-            match &coded.code {
+            match &encoded_column.encoding {
                 // a column without values may have any type that its file assigns: it is missing in
                 // every row
-                Code::Number | Code::Values(_) | Code::Buckets(_) | Code::Effects(_) if is_blank => {}
-                Code::Number => {
+                ColumnEncoding::Number
+                | ColumnEncoding::Values(_)
+                | ColumnEncoding::Buckets(_)
+                | ColumnEncoding::Effects(_)
+                    if is_blank => {}
+                ColumnEncoding::Number => {
                     self.expect_numbers(column, "the model expects numbers; write the column as numbers")?;
                 }
                 // pandas writes text that is missing throughout as NaN
-                Code::Entries(Entries { text: Some(grams), .. })
+                ColumnEncoding::Entries(Entries { grams: Some(grams), .. })
                     if !grams.accepts(kind)
                         && (matches!(kind, Kind::Other(_))
                             || self.blank_columns_among(&(0..self.stored_rows()), vec![column])?.is_empty()) =>
@@ -183,14 +188,14 @@ impl Table {
                         "the model expects text, whose words it counts; write the column as text",
                     ));
                 }
-                Code::Entries(Entries { text: Some(_), .. }) => {}
-                Code::Sparse(room) | Code::Entries(Entries { shape: room, .. }) => {
+                ColumnEncoding::Entries(Entries { grams: Some(_), .. }) => {}
+                ColumnEncoding::Sparse(fit_shape) | ColumnEncoding::Entries(Entries { shape: fit_shape, .. }) => {
                     match self.schema().sparse_shape(column) {
-                        Some(shape) if shape.longest <= room.longest => {}
+                        Some(shape) if shape.max_row_entries <= fit_shape.max_row_entries => {}
                         Some(shape) => {
-                            let (has, room) = (shape.longest, room.longest);
+                            let (entry_count, max_entries) = (shape.max_row_entries, fit_shape.max_row_entries);
                             let expected = format!(
-                                "one row has {has} entries, and the rows of the fit have at most {room}; remove the row"
+                                "one row has {entry_count} entries, and the rows of the fit have at most {max_entries}; remove the row"
                             );
                             return Err(self.wrong_type_error(column, &expected));
                         }
@@ -200,8 +205,8 @@ impl Table {
                         }
                     }
                 }
-                Code::Time(code) if TimeReader::new(code.form, kind).is_none() => {
-                    let expected = match code.form {
+                ColumnEncoding::Time(time) if TimeReader::new(time.form, kind).is_none() => {
+                    let expected = match time.form {
                         TimeForm::HourMinute => "the model expects hours x 100 + minutes, like 517 for 5:17",
                         TimeForm::YearMonthDay => "the model expects a date, like 20240131 or 2024-01-31",
                         _ => "the model expects a date or time; write it like 2024-01-31",

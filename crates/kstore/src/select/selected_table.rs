@@ -47,13 +47,15 @@ impl SelectedTable {
         self.weight.is_some()
     }
 
-    /// Returns the index of the weights in [`columns`](Self::columns). Without weights, returns the
+    /// Returns the index of the weights in [`decoded_columns`](Self::decoded_columns). Without
+    /// weights, returns the
     /// index that they would have.
     pub(crate) fn weight_slot(&self) -> usize {
         self.features.len() + self.targets.len()
     }
 
-    /// Returns the index of the class in [`columns`](Self::columns). Without a class, returns the
+    /// Returns the index of the class in [`decoded_columns`](Self::decoded_columns). Without a
+    /// class, returns the
     /// index that it would have.
     pub(crate) fn class_slot(&self) -> usize {
         self.weight_slot() + usize::from(self.is_weighted())
@@ -70,7 +72,7 @@ impl SelectedTable {
         self.class.map(|column| self.table.schema().columns[column].name.as_str())
     }
 
-    /// Returns the name of the fold column.
+    /// Returns the name of the group column.
     #[doc(hidden)]
     pub fn group_column(&self) -> Option<&str> {
         self.group.map(|column| self.table.schema().columns[column].name.as_str())
@@ -122,14 +124,14 @@ impl SelectedTable {
     #[must_use]
     #[doc(hidden)]
     pub fn with_incomplete_rows(self) -> Self {
-        let keeps_incomplete = self.missing == Missing::Drop && self.sparse().is_none();
+        let keeps_incomplete = self.missing == Missing::Drop && self.sparse_shape().is_none();
         let missing = if keeps_incomplete { Missing::Keep } else { self.missing };
         Self { missing, ..self }
     }
 
     /// Returns the range of stored rows that can be selected.
     pub fn range(&self) -> Range<u64> {
-        self.rows.clone()
+        self.row_range.clone()
     }
 
     /// Returns the shape of the rows: the number of stored rows of the whole table, the numbers of
@@ -153,7 +155,7 @@ impl SelectedTable {
             self.target_names(),
             self.class_column().into_iter().map(str::to_string).collect(),
         ];
-        self.table.reading().restricted_to(&names.concat())
+        self.table.reading().restrict_to(&names.concat())
     }
 
     pub(crate) fn drops_missing_targets(&self) -> bool {
@@ -165,7 +167,7 @@ impl SelectedTable {
     /// rows with missing features are dropped.
     #[doc(hidden)]
     pub fn row_count_if_known(&self) -> Option<u64> {
-        self.selects_all_rows().then_some(self.rows.end - self.rows.start)
+        self.selects_all_rows().then_some(self.row_range.end - self.row_range.start)
     }
 
     /// Returns whether every stored row of the range is selected, except rows without a target. If
@@ -177,9 +179,9 @@ impl SelectedTable {
     /// Returns a copy that is restricted to a range of stored rows.
     #[must_use]
     #[doc(hidden)]
-    pub fn restricted_to(&self, rows: &Range<u64>) -> Self {
-        let Range { start, end } = self.rows;
-        Self { rows: rows.start.clamp(start, end)..rows.end.clamp(start, end), ..self.clone() }
+    pub fn restrict_to(&self, rows: &Range<u64>) -> Self {
+        let Range { start, end } = self.row_range;
+        Self { row_range: rows.start.clamp(start, end)..rows.end.clamp(start, end), ..self.clone() }
     }
 
     /// Returns a copy that adds its rows to `digests` as they are read, until the digests are
@@ -190,7 +192,7 @@ impl SelectedTable {
         Self { table: self.table.with_digests(digests), ..self.clone() }
     }
 
-    /// Returns a selection of the class and fold columns only; `None` if there are none. Its rows
+    /// Returns a selection of the class and group columns only; `None` if there are none. Its rows
     /// add nothing to digests, because a digest covers a whole row.
     #[doc(hidden)]
     pub fn labels_only(&self) -> Option<Self> {

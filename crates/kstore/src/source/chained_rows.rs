@@ -17,7 +17,7 @@ use std::ops::Range;
 /// let both = ChainedRows::new(vec![&first, &second])?;
 /// let mut buf = RowBuf::new(10);
 /// assert!(both.open(both.range())?.next(&mut buf)?);
-/// assert_eq!((buf.x, buf.rows), (vec![1.0, 2.0, 3.0], vec![0, 1, 2]));
+/// assert_eq!((buf.x, buf.row_numbers), (vec![1.0, 2.0, 3.0], vec![0, 1, 2]));
 /// # Ok::<(), kstore::Error>(())
 /// ```
 #[derive(Debug)]
@@ -65,9 +65,9 @@ impl<T: Float> RowSource<T> for ChainedRows<'_, T> {
     }
 
     fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
-        let remaining = segment.start..segment.end.min(self.row_count());
+        let remaining_rows = segment.start..segment.end.min(self.row_count());
         let part_buffer = RowBuf::default();
-        Ok(Box::new(ChainedCursor { source: self, remaining, open_part: None, part_buffer }))
+        Ok(Box::new(ChainedCursor { source: self, remaining_rows, open_part: None, part_buffer }))
     }
 
     /// Memory of the largest part. A second buffer is for the tile in which one part ends and the
@@ -98,25 +98,26 @@ struct OpenPart<'a, T> {
 
 struct ChainedCursor<'a, T: Float> {
     source: &'a ChainedRows<'a, T>,
-    remaining: Range<u64>,
+    remaining_rows: Range<u64>,
     open_part: Option<OpenPart<'a, T>>,
     part_buffer: RowBuf<T>,
 }
 
 impl<T: Float> ChainedCursor<'_, T> {
     fn open_next_part(&mut self) -> Result<bool> {
-        if self.remaining.is_empty() {
+        if self.remaining_rows.is_empty() {
             return Ok(false);
         }
         let starts = &self.source.part_starts;
         // a part without rows has the same start as the part after it
-        let part_index = starts.partition_point(|start| *start <= self.remaining.start) - 1;
+        let part_index = starts.partition_point(|start| *start <= self.remaining_rows.start) - 1;
         let source = self.source.parts[part_index];
         let (chain_start, part_start) = (starts[part_index], source.range().start);
-        let end = self.remaining.end.min(starts[part_index + 1]);
-        let cursor = source.open(self.remaining.start - chain_start + part_start..end - chain_start + part_start)?;
+        let end = self.remaining_rows.end.min(starts[part_index + 1]);
+        let cursor =
+            source.open(self.remaining_rows.start - chain_start + part_start..end - chain_start + part_start)?;
         self.open_part = Some(OpenPart { cursor, chain_start, part_start });
-        self.remaining.start = end;
+        self.remaining_rows.start = end;
         Ok(true)
     }
 }

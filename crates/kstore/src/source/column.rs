@@ -52,7 +52,8 @@ pub(super) struct Layout {
 
 impl Layout {
     /// Returns the layout of these fields. If a column's type does not state the length of its
-    /// lists, `measure` returns the length; it returns `None` for a column that cannot be read.
+    /// lists, `list_length_of` returns the length; it returns `None` for a column that cannot be
+    /// read.
     pub(super) fn new<E>(
         fields: &Fields,
         list_length_of: impl Fn(usize) -> Result<Option<usize>, E>,
@@ -79,7 +80,7 @@ impl Layout {
     }
 
     /// Sets the shapes of the fields that hold sparse rows. The shapes come from the metadata of
-    /// the file or, if they lack them, from `measure`.
+    /// the file or, if they lack them, from `measure_shape`.
     pub(super) fn with_sparse_shapes<E>(
         mut self,
         fields: &Fields,
@@ -236,13 +237,14 @@ impl LoadedColumns {
     }
 
     /// Loads the rows of a batch. The batch has the columns `roots`, and its first row is row
-    /// `first` of the file at `path`.
+    /// `first_row` of the file at `path`.
     pub(super) fn load_batch(
         &mut self,
         layout: &Layout,
         batch: &RecordBatch,
         first_row: u64,
-        (path, format): (&Path, &'static str),
+        path: &Path,
+        format: &'static str,
     ) -> Result<(), Error> {
         let columns = batch.columns().iter().zip(batch.schema_ref().fields()).zip(&self.roots);
         for (loaded, ((array, field), root)) in self.columns.iter_mut().zip(columns) {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 /// Maximum number of rows of a chunk that readers return. The memory plan relies on it.
-const MAX_CHUNK_ROWS: usize = 256 << 10;
+const MAX_READER_CHUNK_ROWS: usize = 256 << 10;
 
 #[derive(Clone, Debug)]
 pub(crate) enum AddedColumn {
@@ -26,7 +26,7 @@ pub(crate) enum AddedColumn {
     Text(Option<String>),
     /// Missing in every row.
     Missing(Kind),
-    /// The numbers of a file with one column, from row `start` on, converted to f64.
+    /// The numbers of a file with one column, from row `first_row` on, converted to f64.
     Numbers {
         file: Arc<dyn TableFile>,
         path: PathBuf,
@@ -56,10 +56,10 @@ impl AddedColumn {
         }
     }
 
-    fn footprint(&self) -> usize {
+    fn cursor_bytes(&self) -> usize {
         match self {
-            Self::Integer(_) | Self::Text(_) | Self::Missing(_) => 16 * MAX_CHUNK_ROWS,
-            Self::Numbers { file, .. } => file.footprint(&[0]),
+            Self::Integer(_) | Self::Text(_) | Self::Missing(_) => 16 * MAX_READER_CHUNK_ROWS,
+            Self::Numbers { file, .. } => file.cursor_bytes(&[0]),
         }
     }
 }
@@ -150,11 +150,11 @@ impl ExtendedFile {
 impl TableFile for ExtendedFile {
     fn metadata(&self) -> FileMetadata<'_> {
         let file_metadata = self.file.metadata();
-        let (bytes, scanned) =
-            self.compressed_bytes.map_or((file_metadata.bytes, file_metadata.bytes_scanned), |compressed_bytes| {
+        let (bytes, scanned_bytes) =
+            self.compressed_bytes.map_or((file_metadata.file_bytes, file_metadata.bytes_scanned), |compressed_bytes| {
                 (compressed_bytes, compressed_bytes + file_metadata.bytes_scanned)
             });
-        FileMetadata { schema: &self.schema, bytes, bytes_scanned: scanned, ..file_metadata }
+        FileMetadata { schema: &self.schema, file_bytes: bytes, bytes_scanned: scanned_bytes, ..file_metadata }
     }
 
     fn note(&self) -> Option<String> {
@@ -186,21 +186,21 @@ impl TableFile for ExtendedFile {
         self.file.resident_bytes()
     }
 
-    fn footprint(&self, columns: &[usize]) -> usize {
+    fn cursor_bytes(&self, columns: &[usize]) -> usize {
         // a chunk of one-byte values has as many rows as bytes, and each of its values may become a
         // text
         let chunk_bytes = BLOCK_BYTES.max(columns.len() * (16 << 10)).saturating_mul(3 * size_of::<u128>());
         let added_bytes = |column: &usize| match &self.origins[*column] {
             Origin::Stored(_) => 0,
             Origin::Converted(_) => chunk_bytes / columns.len(),
-            Origin::Added(added) => added.footprint(),
+            Origin::Added(added) => added.cursor_bytes(),
         };
-        self.file.footprint(&self.stored_columns(columns)) + columns.iter().map(added_bytes).sum::<usize>()
+        self.file.cursor_bytes(&self.stored_columns(columns)) + columns.iter().map(added_bytes).sum::<usize>()
     }
 
     /// If all rows share a value, a condition on this value excludes the whole file or nothing.
     fn candidate_rows(&self, column: usize, condition: &BoundCondition) -> Vec<Range<u64>> {
-        let all_rows = std::iter::once(0..self.metadata().rows).collect();
+        let all_rows = std::iter::once(0..self.metadata().row_count).collect();
         let added_value = match &self.origins[column] {
             Origin::Stored(index) => return self.file.candidate_rows(*index, condition),
             Origin::Converted(_) => return all_rows,
@@ -241,18 +241,18 @@ impl TableFile for ExtendedFile {
 enum OpenColumn<'a> {
     /// A stored column, by its index in the file's cursor.
     Stored(usize),
-    /// A converted column. `position` has its index in the file's cursor and its index in the file.
+    /// A converted column. `indices` has its index in the file's cursor and its index in the file.
     /// `array` has the values of the chunk, converted to the kind of the table's column.
     Converted { indices: (usize, usize), column: usize, array: Option<ArrayRef> },
     /// The same value in every row, repeated for as many rows as the longest chunk so far has.
     Repeated(&'a AddedColumn, Option<ArrayRef>),
-    /// Numbers of another file. The first `used` of the `rows` rows of its chunk have been
-    /// returned.
+    /// Numbers of another file. The first `used_rows` of the `chunk_rows` rows of its chunk have
+    /// been returned.
     Numbers { cursor: BoxedCursor<'a>, path: &'a Path, values: Vec<f64>, used_rows: usize, chunk_rows: usize },
 }
 
 impl OpenColumn<'_> {
-    /// Reads the values of the next `chunk` rows, the first of which is row `first`.
+    /// Reads the values of the next `chunk_rows` rows, the first of which is row `first_row`.
     fn advance(
         &mut self,
         extended: &ExtendedFile,
@@ -262,7 +262,7 @@ impl OpenColumn<'_> {
     ) -> Result<()> {
         match self {
             // at the end, the file has no column to view
-            Self::Converted { indices: (cursor_index, file_column), column, array: made } if chunk_rows > 0 => {
+            Self::Converted { indices: (cursor_index, file_column), column, array: converted } if chunk_rows > 0 => {
                 let Column { name, kind } = &extended.schema.columns[*column];
                 // if a column has no values, its kind is a guess, and must not convert values that
                 // appear later
@@ -271,7 +271,7 @@ impl OpenColumn<'_> {
                 } else {
                     &extended.file.metadata().schema.columns[*file_column].kind
                 };
-                *made = Some(convert_kind(&file.view(*cursor_index)?, chunk_rows, stored_kind, kind).map_err(
+                *converted = Some(convert_kind(&file.view(*cursor_index)?, chunk_rows, stored_kind, kind).map_err(
                     |chunk_row| {
                         let (path, row) = (extended.path.clone(), first_row + chunk_row as u64);
                         let (line, column) = (extended.line_of_row(row), name.clone());
@@ -347,7 +347,7 @@ impl FileCursor for ExtendedCursor<'_> {
             OpenColumn::Numbers { values, .. } => {
                 return Ok(ColumnView { values: Values::from_slice(values), nulls: None });
             }
-            OpenColumn::Converted { array: made, .. } => made,
+            OpenColumn::Converted { array, .. } => array,
             OpenColumn::Repeated(_, array) => array,
         };
         let empty_view = ColumnView { values: Values::from_slice::<f64>(&[]), nulls: None };
@@ -372,11 +372,11 @@ impl AbsentRows {
 
 impl TableFile for AbsentRows {
     fn metadata(&self) -> FileMetadata<'_> {
-        let rows = self.rows.end - self.rows.start;
-        FileMetadata { format: "absent", schema: &self.schema, rows, bytes: 0, bytes_scanned: 0 }
+        let row_count = self.rows.end - self.rows.start;
+        FileMetadata { format: "absent", schema: &self.schema, row_count, file_bytes: 0, bytes_scanned: 0 }
     }
 
-    fn footprint(&self, _: &[usize]) -> usize {
+    fn cursor_bytes(&self, _: &[usize]) -> usize {
         0
     }
 

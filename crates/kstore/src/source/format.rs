@@ -24,9 +24,9 @@ pub struct FileMetadata<'a> {
     /// Columns, in the order of the file.
     pub schema: &'a Schema,
     /// Number of stored rows.
-    pub rows: u64,
+    pub row_count: u64,
     /// Bytes on disk.
-    pub bytes: u64,
+    pub file_bytes: u64,
     /// Bytes that were read on opening to find the rows; 0 if the file states the positions of its
     /// rows.
     pub bytes_scanned: u64,
@@ -63,12 +63,12 @@ pub trait TableFile: Debug + Send + Sync {
         OPEN_FILE_BYTES + self.metadata().schema.columns.len() * OPEN_COLUMN_BYTES
     }
     /// Returns the bytes of memory of one open cursor over these columns.
-    fn footprint(&self, columns: &[usize]) -> usize;
+    fn cursor_bytes(&self, columns: &[usize]) -> usize;
     /// Returns ascending, disjoint ranges of rows. Every row whose value in `column` satisfies the
     /// condition is in one of the ranges. If the file has no statistics that exclude rows, the
     /// result is all rows.
     fn candidate_rows(&self, _column: usize, _condition: &BoundCondition) -> Vec<Range<u64>> {
-        std::iter::once(0..self.metadata().rows).collect()
+        std::iter::once(0..self.metadata().row_count).collect()
     }
     /// Opens a cursor over some columns of a range of rows. The cursor adds the bytes that it reads
     /// from disk to `bytes_read`.

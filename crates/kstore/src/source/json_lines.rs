@@ -22,7 +22,7 @@ pub(super) const FORMAT: Format = Format::new(&["jsonl", "ndjson"], open).text()
 /// Reads an open file of JSON lines once, to find its rows and the types of its columns; the path
 /// is for messages.
 fn open(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
-    let mut table = TextTable::new(path, file, JsonLines(options.missing_words.clone()))?;
+    let mut table = TextTable::new(path, file, JsonLines { missing_words: options.missing_words.clone() })?;
     let (first_bytes, start) = table.first_block()?;
     if first_bytes[start.offset as usize..].trim_ascii_start().starts_with(b"[") {
         let detail = "it is one JSON array; write each object on a separate line: jq -c '.[]' FILE | kmill … -";
@@ -126,7 +126,9 @@ fn type_name(inferred: InferredType) -> &'static str {
 }
 
 #[derive(Debug)]
-struct JsonLines(Vec<String>);
+struct JsonLines {
+    missing_words: Vec<String>,
+}
 
 impl TextFormat for JsonLines {
     const NAME: &'static str = "JSON lines";
@@ -135,7 +137,7 @@ impl TextFormat for JsonLines {
     type Chunk<'a> = JsonChunk<'a>;
 
     fn reading(&self) -> TextReading {
-        TextReading { missing_words: self.0.clone(), ..TextReading::default() }
+        TextReading { missing_words: self.missing_words.clone(), ..TextReading::default() }
     }
 
     fn scanner(&self) -> LineScanner {
@@ -146,7 +148,7 @@ impl TextFormat for JsonLines {
         let slot_by_name = requested.iter().enumerate().map(|(slot, column)| (columns[*column].name.as_str(), slot));
         JsonChunk {
             slot_by_name: slot_by_name.collect(),
-            missing_words: &self.0,
+            missing_words: &self.missing_words,
             row_values: vec![Value::Null; requested.len()],
             builders: ColumnBuilders::new(columns, requested),
         }

@@ -29,7 +29,7 @@ impl LoadError {
         self.into_column_error(path, format, 0, "")
     }
 
-    /// Returns the error for a column of a file, in a chunk whose first row is `first`.
+    /// Returns the error for a column of a file, in a chunk whose first row is `first_row`.
     pub(super) fn into_column_error(self, path: &Path, format: &'static str, first_row: u64, name: &str) -> Error {
         match self {
             Self::ListLength { row, expected, got } => Error::ListLength {

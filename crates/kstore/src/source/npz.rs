@@ -12,7 +12,7 @@
 //! Format Specification".
 
 use super::npy::Header;
-use super::npy::header::{HEADER_LIMIT, parse_header, split_header};
+use super::npy::header::{MAX_NPY_HEADER_BYTES, parse_header, split_header};
 use super::shared_file::{SharedFile, copy_to_temporary};
 use super::{BoxedCursor, ColumnView, FileCursor, FileMetadata, Format, RowIndices, TARGET_COLUMN, TableFile, Values};
 use crate::arrow::buffer::MutableBuffer;
@@ -34,8 +34,8 @@ const NAME: &str = "SciPy .npz";
 
 /// Maximum number of rows of a chunk, and also the maximum number of entries of a chunk with
 /// several rows.
-const MAX_CHUNK_ROWS: u64 = 4096;
-const MAX_CHUNK_ENTRIES: usize = 32 << 10;
+const NPZ_CHUNK_ROWS: u64 = 4096;
+const NPZ_CHUNK_ENTRIES: usize = 32 << 10;
 const NUMBER_BYTES: usize = 8;
 
 struct Archive {
@@ -58,7 +58,7 @@ impl Archive {
             }
             error => zip_error(file, error),
         })?;
-        let result = member.take(HEADER_LIMIT as u64).read_to_end(&mut bytes);
+        let result = member.take(MAX_NPY_HEADER_BYTES as u64).read_to_end(&mut bytes);
         result.map_err(|error| zip_error(file, ZipError::Io(error)))?;
         Ok(bytes)
     }
@@ -85,7 +85,7 @@ impl Archive {
         let bytes = self.read_member("shape")?;
         let shape_error =
             || self.file.malformed_error(format!("its array \"shape\" is not a pair of integers; {SAVE_HINT}"));
-        let Header { element, rows, columns: 1, data_offset: data, .. } =
+        let Header { element, row_count: rows, column_count: 1, data_offset: data, .. } =
             parse_header(&bytes).map_err(|_| shape_error())?
         else {
             return Err(shape_error());
@@ -123,19 +123,19 @@ impl Archive {
             }
         };
         let array_error = |detail: String| file.malformed_error(format!("array \"{name}\": {detail}"));
-        let max_header_bytes = usize::try_from(bytes).unwrap_or(HEADER_LIMIT).min(HEADER_LIMIT);
+        let max_header_bytes = usize::try_from(bytes).unwrap_or(MAX_NPY_HEADER_BYTES).min(MAX_NPY_HEADER_BYTES);
         let header_bytes = file.read_vec(max_header_bytes, start).map_err(|error| file.read_error(error))?;
         let header = parse_header(&header_bytes).map_err(array_error)?;
-        let needed_bytes = header.data_offset as u64 + header.rows * header.stride() as u64;
+        let needed_bytes = header.data_offset as u64 + header.row_count * header.stride() as u64;
         let end = start.checked_add(needed_bytes).filter(|end| needed_bytes <= bytes && *end <= file.length());
-        if end.is_none() || header.columns != 1 {
+        if end.is_none() || header.column_count != 1 {
             return Err(array_error(format!(
                 "a shape of {} x {} is not one column, or does not fit into {bytes} bytes",
-                header.rows, header.columns
+                header.row_count, header.column_count
             )));
         }
-        if let Some(length) = length.filter(|length| *length != header.rows) {
-            return Err(array_error(format!("it has {} numbers instead of {length}; {SAVE_HINT}", header.rows)));
+        if let Some(length) = length.filter(|length| *length != header.row_count) {
+            return Err(array_error(format!("it has {} numbers instead of {length}; {SAVE_HINT}", header.row_count)));
         }
         Ok(Some(Member { file, data_offset: start + header.data_offset as u64, header }))
     }
@@ -190,7 +190,7 @@ struct NpzFile {
     indptr: Member,
     y: Option<Member>,
     shape: SparseShape,
-    rows: u64,
+    row_count: u64,
     schema: Schema,
 }
 
@@ -206,16 +206,18 @@ impl NpzFile {
     fn parse(file: SharedFile, zip: File) -> Result<Self> {
         let mut archive = Archive::open(file, zip)?;
         archive.check_format()?;
-        let [rows, width] = archive.shape()?;
+        let [row_count, width] = archive.shape()?;
         let data = archive.required_array("data", None)?;
-        let indices = archive.required_array("indices", Some(data.header.rows))?;
-        let indptr = archive.required_array("indptr", Some(rows + 1))?;
-        let y = archive.array(TARGET_COLUMN, Some(rows))?;
+        let indices = archive.required_array("indices", Some(data.header.row_count))?;
+        let indptr = archive.required_array("indptr", Some(row_count + 1))?;
+        let y = archive.array(TARGET_COLUMN, Some(row_count))?;
         let column = |name: &str, kind: Kind| Column { name: name.to_string(), kind };
         let target = y.iter().map(|_| column(TARGET_COLUMN, Kind::Float { bits: 64 }));
         let width = width as usize;
         let columns: Vec<Column> =
-            std::iter::once(column("x", Kind::Sparse(SparseShape { width, longest: 0 }))).chain(target).collect();
+            std::iter::once(column("x", Kind::Sparse(SparseShape { column_count: width, max_row_entries: 0 })))
+                .chain(target)
+                .collect();
         let label = y.is_some().then(|| columns.len() - 1);
         let mut npz = Self {
             file: archive.file,
@@ -224,12 +226,12 @@ impl NpzFile {
             indices,
             indptr,
             y,
-            shape: SparseShape { width, longest: 0 },
-            rows,
+            shape: SparseShape { column_count: width, max_row_entries: 0 },
+            row_count,
             schema: Schema { columns, label_column: label, ..Schema::default() },
         };
         let bytes_read = Arc::default();
-        npz.shape.longest = npz.longest_row(&bytes_read)?;
+        npz.shape.max_row_entries = npz.longest_row(&bytes_read)?;
         npz.schema.columns[0].kind = Kind::Sparse(npz.shape);
         npz.scanned_bytes += bytes_read.load(Ordering::Relaxed);
         Ok(npz)
@@ -237,13 +239,13 @@ impl NpzFile {
 
     fn longest_row(&self, bytes_read: &Arc<AtomicU64>) -> Result<usize> {
         let (indptr, mut buffer, mut longest) = (self.indptr.with_counter(bytes_read), MutableBuffer::default(), 0);
-        for start in (0..self.rows).step_by(MAX_CHUNK_ROWS as usize) {
-            let starts = self.row_starts(&indptr, start..self.rows.min(start + MAX_CHUNK_ROWS), &mut buffer)?;
+        for start in (0..self.row_count).step_by(NPZ_CHUNK_ROWS as usize) {
+            let starts = self.row_starts(&indptr, start..self.row_count.min(start + NPZ_CHUNK_ROWS), &mut buffer)?;
             longest = starts.windows(2).map(|pair| (pair[1] - pair[0]) as usize).fold(longest, usize::max);
-            if longest > self.shape.width {
+            if longest > self.shape.column_count {
                 let detail = format!(
                     "a row of {longest} entries in {} columns; merge duplicate entries with X.sum_duplicates()",
-                    self.shape.width
+                    self.shape.column_count
                 );
                 return Err(self.file.malformed_error(detail));
             }
@@ -257,10 +259,10 @@ impl NpzFile {
         let start_at = |index: usize| view.integer(index).and_then(|start| u64::try_from(start).ok());
         let starts: Option<Vec<u64>> = (0..count).map(start_at).collect();
         let is_valid = |starts: &Vec<u64>| {
-            starts.windows(2).all(|pair| pair[0] <= pair[1]) && starts[count - 1] <= self.data.header.rows
+            starts.windows(2).all(|pair| pair[0] <= pair[1]) && starts[count - 1] <= self.data.header.row_count
         };
         starts.filter(is_valid).ok_or_else(|| {
-            let (first, entries) = (rows.start, self.data.header.rows);
+            let (first, entries) = (rows.start, self.data.header.row_count);
             let expected = format!("expected ascending positions up to {entries} from row {first} (counted from 0) on");
             self.file.malformed_error(format!("array \"indptr\": {expected}; {SAVE_HINT}"))
         })
@@ -269,15 +271,15 @@ impl NpzFile {
 
 impl TableFile for NpzFile {
     fn metadata(&self) -> FileMetadata<'_> {
-        let (rows, bytes, scanned) = (self.rows, self.file.length(), self.scanned_bytes);
-        FileMetadata { format: NAME, schema: &self.schema, rows, bytes, bytes_scanned: scanned }
+        let (row_count, file_bytes, scanned_bytes) = (self.row_count, self.file.length(), self.scanned_bytes);
+        FileMetadata { format: NAME, schema: &self.schema, row_count, file_bytes, bytes_scanned: scanned_bytes }
     }
 
     /// Bytes of the row positions and labels, both as stored and as numbers, and of the entries: as
     /// stored, as numbers, and in the growing chunk.
-    fn footprint(&self, _columns: &[usize]) -> usize {
-        let entries = MAX_CHUNK_ENTRIES.max(self.shape.longest);
-        4 * NUMBER_BYTES * MAX_CHUNK_ROWS as usize + entries.saturating_mul(3 * NUMBER_BYTES + 2 * ENTRY_BYTES)
+    fn cursor_bytes(&self, _columns: &[usize]) -> usize {
+        let entries = NPZ_CHUNK_ENTRIES.max(self.shape.max_row_entries);
+        4 * NUMBER_BYTES * NPZ_CHUNK_ROWS as usize + entries.saturating_mul(3 * NUMBER_BYTES + 2 * ENTRY_BYTES)
     }
 
     fn open(&self, columns: &[usize], rows: Range<u64>, bytes_read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
@@ -287,7 +289,7 @@ impl TableFile for NpzFile {
             members: [&self.indptr, &self.indices, &self.data].map(|member| member.with_counter(bytes_read)),
             y,
             columns: columns.to_vec(),
-            remaining: rows,
+            remaining_rows: rows,
             sparse_rows: SparseColumn::new(self.shape),
             values: Vec::new(),
             labels: Vec::new(),
@@ -301,7 +303,7 @@ struct NpzCursor<'a> {
     members: [Member; 3],
     y: Option<Member>,
     columns: Vec<usize>,
-    remaining: Range<u64>,
+    remaining_rows: Range<u64>,
     sparse_rows: SparseColumn,
     values: Vec<f64>,
     labels: Vec<f64>,
@@ -315,7 +317,7 @@ impl NpzCursor<'_> {
         let indices = indices.read(entries.clone(), index_buffer)?;
         self.values.resize((entries.end - entries.start) as usize, 0.0);
         data.read(entries.clone(), value_buffer)?.load(RowIndices::StartingAt(0), &mut self.values);
-        for (row, bounds) in (self.remaining.start..).zip(row_starts.windows(2)) {
+        for (row, bounds) in (self.remaining_rows.start..).zip(row_starts.windows(2)) {
             let [start, end] = [bounds[0], bounds[1]].map(|entry| (entry - entries.start) as usize);
             self.sparse_rows
                 .push_row(|entry| indices.non_null_integer(entry), &self.values[start..end], start, false)
@@ -335,23 +337,23 @@ impl NpzCursor<'_> {
 impl FileCursor for NpzCursor<'_> {
     fn advance(&mut self) -> Result<usize> {
         self.sparse_rows.clear();
-        if self.remaining.is_empty() {
+        if self.remaining_rows.is_empty() {
             return Ok(0);
         }
-        let rows = self.remaining.start..self.remaining.end.min(self.remaining.start + MAX_CHUNK_ROWS);
+        let rows = self.remaining_rows.start..self.remaining_rows.end.min(self.remaining_rows.start + NPZ_CHUNK_ROWS);
         let mut starts = self.npz.row_starts(&self.members[0], rows, &mut self.buffers[0])?;
-        let fitting_starts = starts.partition_point(|start| start - starts[0] <= MAX_CHUNK_ENTRIES as u64);
+        let fitting_starts = starts.partition_point(|start| start - starts[0] <= NPZ_CHUNK_ENTRIES as u64);
         starts.truncate(fitting_starts.max(2));
         if self.columns.contains(&0) {
             self.load_rows(&starts)?;
         }
-        let end = self.remaining.start + starts.len() as u64 - 1;
+        let end = self.remaining_rows.start + starts.len() as u64 - 1;
         if let Some(y) = &self.y {
             self.labels.resize(starts.len() - 1, 0.0);
-            let view = y.read(self.remaining.start..end, &mut self.buffers[0])?;
+            let view = y.read(self.remaining_rows.start..end, &mut self.buffers[0])?;
             view.load(RowIndices::StartingAt(0), &mut self.labels);
         }
-        self.remaining.start = end;
+        self.remaining_rows.start = end;
         Ok(starts.len() - 1)
     }
 

@@ -14,7 +14,7 @@ const NAME: &str = "record batches";
 
 /// Maximum number of rows of a chunk. With this many rows, conversions and data per row take a few
 /// hundred kilobytes.
-const CHUNK_ROWS: u64 = 8192;
+const BATCH_CHUNK_ROWS: u64 = 8192;
 
 #[derive(Debug)]
 pub(crate) struct BatchTable {
@@ -97,8 +97,14 @@ fn malformed_error(detail: String) -> Error {
 
 impl TableFile for BatchTable {
     fn metadata(&self) -> FileMetadata<'_> {
-        let rows = self.batch_starts[self.batches.len()];
-        FileMetadata { format: NAME, schema: &self.layout.schema, rows, bytes: self.memory_bytes, bytes_scanned: 0 }
+        let row_count = self.batch_starts[self.batches.len()];
+        FileMetadata {
+            format: NAME,
+            schema: &self.layout.schema,
+            row_count,
+            file_bytes: self.memory_bytes,
+            bytes_scanned: 0,
+        }
     }
 
     fn is_all_missing(&self, column: usize) -> bool {
@@ -109,7 +115,7 @@ impl TableFile for BatchTable {
 
     /// Bytes of the converted columns. Columns of plain numbers are not converted; all other
     /// columns are converted batch by batch.
-    fn footprint(&self, columns: &[usize]) -> usize {
+    fn cursor_bytes(&self, columns: &[usize]) -> usize {
         let roots = self.layout.roots(columns);
         let converted_bytes = |batch: &RecordBatch| {
             let columns = roots.iter().map(|root| batch.column(*root));
@@ -120,28 +126,33 @@ impl TableFile for BatchTable {
     }
 
     fn open(&self, columns: &[usize], rows: Range<u64>, _: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
-        Ok(Box::new(BatchCursor { table: self, chunk: LoadedColumns::new(&self.layout, columns), remaining: rows }))
+        Ok(Box::new(BatchCursor {
+            table: self,
+            chunk: LoadedColumns::new(&self.layout, columns),
+            remaining_rows: rows,
+        }))
     }
 }
 
 struct BatchCursor<'a> {
     table: &'a BatchTable,
     chunk: LoadedColumns,
-    remaining: Range<u64>,
+    remaining_rows: Range<u64>,
 }
 
 impl FileCursor for BatchCursor<'_> {
     fn advance(&mut self) -> Result<usize> {
-        if self.remaining.is_empty() {
+        if self.remaining_rows.is_empty() {
             return Ok(0);
         }
-        let (table, first) = (self.table, self.remaining.start);
+        let (table, first) = (self.table, self.remaining_rows.start);
         let batch_index = table.batch_starts.partition_point(|start| *start <= first) - 1;
-        let rows = (self.remaining.end.min(table.batch_starts[batch_index + 1]) - first).min(CHUNK_ROWS) as usize;
+        let rows =
+            (self.remaining_rows.end.min(table.batch_starts[batch_index + 1]) - first).min(BATCH_CHUNK_ROWS) as usize;
         let batch = table.batches[batch_index].slice((first - table.batch_starts[batch_index]) as usize, rows);
         let batch = batch.project(&self.chunk.roots).map_err(|error| malformed_error(error.to_string()))?;
-        self.chunk.load_batch(&table.layout, &batch, first, (Path::new(NAME), NAME))?;
-        self.remaining.start += rows as u64;
+        self.chunk.load_batch(&table.layout, &batch, first, Path::new(NAME), NAME)?;
+        self.remaining_rows.start += rows as u64;
         Ok(rows)
     }
 

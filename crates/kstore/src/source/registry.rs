@@ -44,19 +44,19 @@ pub fn register(format: &'static Format) -> Result<()> {
     FORMATS.register(format)
 }
 
-/// Returns the extensions of all [`formats`] for messages, with the word `last` before the last
-/// extension: `.npy, .csv and .tsv`.
-pub(crate) fn list_known_extensions(last: &str) -> String {
-    list_extensions(FORMATS.entries().into_iter().map(|format| format.extensions), last)
+/// Returns the extensions of all [`formats`] for messages, with the word `conjunction` before the
+/// last extension: `.npy, .csv and .tsv`.
+pub(crate) fn list_known_extensions(conjunction: &str) -> String {
+    list_extensions(FORMATS.entries().into_iter().map(|format| format.extensions), conjunction)
 }
 
 /// Joins extensions for messages, and mentions the formats that this build does not include.
-pub(crate) fn list_extensions(formats: impl Iterator<Item = &'static [&'static str]>, last: &str) -> String {
+pub(crate) fn list_extensions(formats: impl Iterator<Item = &'static [&'static str]>, conjunction: &str) -> String {
     let names: Vec<String> = formats.flatten().map(|extension| format!(".{extension}")).collect();
     let text = match names.split_last() {
         None => "no file at all".to_string(),
         Some((name, [])) => name.clone(),
-        Some((end, names)) => format!("{} {last} {end}", names.join(", ")),
+        Some((last_name, names)) => format!("{} {conjunction} {last_name}", names.join(", ")),
     };
     if cfg!(feature = "formats") {
         text
@@ -80,9 +80,9 @@ pub fn open(path: &Path, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
 
 /// Opens a file in the format of its content. `name` has the extension, and `path` is for messages.
 fn open_by_content(path: &Path, name: &Path, mut file: File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
-    let start = read_start(path, &mut file)?;
+    let start = read_first_bytes(path, &mut file)?;
     #[cfg(feature = "compressed")]
-    if let Some(compression) = compression(&start)
+    if let Some(compression) = detect_compression(&start)
         && format_by_extension(name).is_none_or(|format| format.is_text)
     {
         return open_compressed(path, name, file, compression, options);
@@ -92,7 +92,7 @@ fn open_by_content(path: &Path, name: &Path, mut file: File, options: &TextOptio
 
 const DETECTION_BYTES: u64 = 4 << 10;
 
-fn read_start(path: &Path, file: &mut File) -> Result<Vec<u8>> {
+fn read_first_bytes(path: &Path, file: &mut File) -> Result<Vec<u8>> {
     let (read_error, mut start) = (|error| Error::io("read", path)(error), Vec::new());
     file.take(DETECTION_BYTES).read_to_end(&mut start).map_err(read_error)?;
     file.rewind().map_err(read_error)?;
@@ -132,7 +132,7 @@ pub(super) fn format_by_magic(start: &[u8]) -> Option<&'static Format> {
 /// Returns the program that compressed these bytes. The caller unpacks them, unless the name of the
 /// file belongs to a binary format.
 #[cfg(feature = "compressed")]
-fn compression(start: &[u8]) -> Option<&'static str> {
+fn detect_compression(start: &[u8]) -> Option<&'static str> {
     match start {
         [0x1f, 0x8b, ..] => Some("gzip"),
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("zstd"),
@@ -166,7 +166,7 @@ fn open_compressed(
         _ => Box::new(zstd::Decoder::with_buffer(buffered).map_err(Error::io("read", path))?),
     };
     let mut decompressed = copy_to_temporary(path, Some(compression), reader)?;
-    let start = read_start(path, &mut decompressed)?;
+    let start = read_first_bytes(path, &mut decompressed)?;
     let is_compressed_name = format_by_extension(name).is_some_and(|format| format.extensions == COMPRESSED.extensions);
     let name = if is_compressed_name { name.with_extension("") } else { name.to_path_buf() };
     // the format of the content of rows.gz is recognised by its bytes, like the format of a stream
@@ -204,7 +204,7 @@ pub(crate) fn open_remote(
     remote_object: &RemoteObject,
     options: &TextOptions,
 ) -> Result<(Arc<dyn TableFile>, Identity)> {
-    let address = remote::redacted(&remote_object.address);
+    let address = remote::redact(&remote_object.address);
     let path = Path::new(&address);
     let file = Arc::new(RemoteFile::open(Arc::clone(&remote_object.object)).map_err(Error::io("read", path))?);
     let identity = Identity::of_object(path, file.length(), &remote_object.version);

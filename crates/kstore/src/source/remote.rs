@@ -95,18 +95,18 @@ const REDACTED: &str = "***";
 /// the query of a web address, which may be signatures.
 ///
 /// ```
-/// use kstore::source::remote::redacted;
+/// use kstore::source::remote::redact;
 /// assert_eq!(
-///     redacted("https://me:pass@host/rows.csv?sig=a1b2&v=3"),
+///     redact("https://me:pass@host/rows.csv?sig=a1b2&v=3"),
 ///     "https://***@host/rows.csv?sig=***&v=***"
 /// );
 /// ```
 #[doc(hidden)]
-pub fn redacted(address: &str) -> String {
-    let Some((scheme, rest)) = address.split_once("://") else { return address.to_string() };
+pub fn redact(address: &str) -> String {
+    let Some((scheme, location)) = address.split_once("://") else { return address.to_string() };
     // in an address of another scheme, `?` is part of a pattern
-    let query = rest.find(['?', '#']).filter(|_| scheme.starts_with("http"));
-    let (path, query) = rest.split_at(query.unwrap_or(rest.len()));
+    let query = location.find(['?', '#']).filter(|_| scheme.starts_with("http"));
+    let (path, query) = location.split_at(query.unwrap_or(location.len()));
     let (host, path) = path.split_at(path.find('/').unwrap_or(path.len()));
     let host = host.rsplit_once('@').map_or(host.to_string(), |(_, host)| format!("{REDACTED}@{host}"));
     let redact_pair = |pair: &str| match pair.split_once('=') {
@@ -123,7 +123,7 @@ pub fn redacted(address: &str) -> String {
 /// # Errors
 /// A scheme that no store supports; an address without any object; the errors of the store.
 pub(crate) fn find_objects(scheme: &str, path: &Path) -> Result<Vec<RemoteObject>> {
-    let address = redacted(&path.to_string_lossy());
+    let address = redact(&path.to_string_lossy());
     let not_found_error = |hint: &str| Error::NotFound { path: address.into(), hint: hint.to_string() };
     let Some(store) = STORES.entries().into_iter().find(|store| store.schemes.contains(&scheme)) else {
         let hint = "; this build does not support such a store: build kmill with the feature `cloud`, or in Rust call kcloud::register()";
@@ -137,7 +137,7 @@ pub(crate) fn find_objects(scheme: &str, path: &Path) -> Result<Vec<RemoteObject
 
 /// Number of bytes at the end of an object that are read and stored on opening. They usually
 /// contain the footer of a Parquet file.
-const TAIL_BYTES: u64 = 64 << 10;
+const OBJECT_TAIL_BYTES: u64 = 64 << 10;
 
 /// Bytes per read while an object is copied.
 const COPY_BYTES: usize = 8 << 20;
@@ -145,15 +145,17 @@ const COPY_BYTES: usize = 8 << 20;
 #[derive(Debug)]
 pub(crate) struct RemoteFile {
     object: Arc<dyn Object>,
-    tail: (u64, Vec<u8>),
+    /// Offset of the stored bytes at the end of the object.
+    tail_start: u64,
+    tail: Vec<u8>,
 }
 
 impl RemoteFile {
     pub(super) fn open(object: Arc<dyn Object>) -> io::Result<Self> {
         let length = object.length();
-        let start = length.saturating_sub(TAIL_BYTES);
-        let tail = if length == 0 { Vec::new() } else { read_range(&*object, start..length)? };
-        Ok(Self { object, tail: (start, tail) })
+        let tail_start = length.saturating_sub(OBJECT_TAIL_BYTES);
+        let tail = if length == 0 { Vec::new() } else { read_range(&*object, tail_start..length)? };
+        Ok(Self { object, tail_start, tail })
     }
 
     pub(crate) fn length(&self) -> u64 {
@@ -164,20 +166,19 @@ impl RemoteFile {
         self.object.is_versioned()
     }
 
-    /// Reads up to `length` bytes from `at` on; fewer at the end of the object.
+    /// Reads up to `length` bytes from `offset` on; fewer at the end of the object.
     pub(crate) fn read(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
         let end = offset.saturating_add(length as u64).min(self.length());
-        let (start, bytes) = &self.tail;
-        match (offset < end, offset.checked_sub(*start)) {
+        match (offset < end, offset.checked_sub(self.tail_start)) {
             (false, _) => Ok(Vec::new()),
-            (true, Some(tail_offset)) => Ok(bytes[tail_offset as usize..][..(end - offset) as usize].to_vec()),
+            (true, Some(tail_offset)) => Ok(self.tail[tail_offset as usize..][..(end - offset) as usize].to_vec()),
             (true, None) => read_range(&*self.object, offset..end),
         }
     }
 
     #[cfg(feature = "parquet")]
     pub(crate) fn read_ranges(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
-        if ranges.iter().all(|range| range.start >= self.tail.0 && range.end <= self.length()) {
+        if ranges.iter().all(|range| range.start >= self.tail_start && range.end <= self.length()) {
             return ranges.iter().map(|range| self.read(range.start, (range.end - range.start) as usize)).collect();
         }
         let parts = self.object.read_ranges(ranges)?;

@@ -105,7 +105,7 @@ impl SharedFile {
         self.length
     }
 
-    /// Reads from `at` until `buffer` is full or the file ends; returns the number of bytes.
+    /// Reads from `offset` until `buffer` is full or the file ends; returns the number of bytes.
     pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut bytes_filled = 0;
         while bytes_filled < buffer.len() {
@@ -135,7 +135,7 @@ impl SharedFile {
         }
     }
 
-    /// Reads `length` bytes from `at` on, or fewer at the end of the file, without zeroing the
+    /// Reads `length` bytes from `offset` on, or fewer at the end of the file, without zeroing the
     /// memory first.
     pub(crate) fn read_vec(&self, length: usize, offset: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(length);
@@ -165,27 +165,27 @@ impl SharedFile {
 
 /// Reads into the spare capacity of a vector.
 #[cfg(unix)]
-fn append_once(file: &File, bytes: &mut Vec<u8>, at: u64) -> io::Result<usize> {
-    Ok(rustix::io::pread(file, rustix::buffer::spare_capacity(bytes), at)?)
+fn append_once(file: &File, bytes: &mut Vec<u8>, offset: u64) -> io::Result<usize> {
+    Ok(rustix::io::pread(file, rustix::buffer::spare_capacity(bytes), offset)?)
 }
 
 #[cfg(windows)]
-fn append_once(file: &File, bytes: &mut Vec<u8>, at: u64) -> io::Result<usize> {
-    let filled = bytes.len();
+fn append_once(file: &File, bytes: &mut Vec<u8>, offset: u64) -> io::Result<usize> {
+    let old_len = bytes.len();
     bytes.resize(bytes.capacity(), 0);
-    let outcome = read_once(file, &mut bytes[filled..], at);
-    bytes.truncate(filled + outcome.as_ref().map_or(0, |more| *more));
+    let outcome = read_once(file, &mut bytes[old_len..], offset);
+    bytes.truncate(old_len + outcome.as_ref().map_or(0, |read_len| *read_len));
     outcome
 }
 
 #[cfg(unix)]
-fn read_once(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
-    std::os::unix::fs::FileExt::read_at(file, buffer, at)
+fn read_once(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, buffer, offset)
 }
 
 #[cfg(windows)]
-fn read_once(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
-    std::os::windows::fs::FileExt::seek_read(file, buffer, at)
+fn read_once(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, buffer, offset)
 }
 
 /// Copies the output of a reader to an unnamed file; the path is for messages. If the input is

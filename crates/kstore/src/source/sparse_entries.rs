@@ -16,7 +16,7 @@ use crate::schema::Kind;
 use crate::sparse::{SparseColumn, SparseShape};
 
 /// Bytes of an entry while it is read: its bytes in the file, in Arrow, and in a growing column.
-pub(super) const ENTRY_BYTES: usize = 48;
+pub(super) const LOADED_ENTRY_BYTES: usize = 48;
 
 /// Returns the field of the indices and the field of the values, if a column of this type holds
 /// sparse rows.
@@ -53,9 +53,9 @@ pub(super) fn extend_shape(array: &dyn Array, shape: &mut SparseShape) -> Result
     let max_index = (starts[0]..starts[array.len()]).filter_map(|entry| indices.integer(entry)).max();
     let width = max_index.map_or(0, |largest| usize::try_from(largest + 1).unwrap_or(0));
     let longest = starts.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
-    *shape = shape.union(SparseShape { width, longest });
+    *shape = shape.union(SparseShape { column_count: width, max_row_entries: longest });
     // more entries than columns: some entries are duplicates
-    shape.longest = shape.longest.min(shape.width);
+    shape.max_row_entries = shape.max_row_entries.min(shape.column_count);
     Ok(())
 }
 

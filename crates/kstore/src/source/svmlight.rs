@@ -15,8 +15,8 @@
 //! (2011), 27.
 
 use super::text::{
-    CHUNK_BYTES, CHUNK_ROWS, LineScanner, RowError, TextChunk, TextFormat, TextOptions, TextTable, parse_number,
-    quoted, requested_slots,
+    LineScanner, RowError, TEXT_CHUNK_BYTES, TEXT_CHUNK_ROWS, TextChunk, TextFormat, TextOptions, TextTable,
+    parse_number, quote_field, requested_slots,
 };
 use super::{ColumnView, Element, Format, QUERY_COLUMN, StridedColumn, TableFile, Values};
 use crate::rows::grow;
@@ -29,7 +29,7 @@ use std::{path::Path, sync::Arc};
 
 /// Maximum bytes of dense rows that are decoded at once. In a wide table, this limit makes chunks
 /// shorter.
-const MAX_CHUNK_BYTES: usize = 1 << 20;
+const MAX_DENSE_CHUNK_BYTES: usize = 1 << 20;
 const VALUE_BYTES: usize = size_of::<f64>();
 
 pub(super) const FORMAT: Format =
@@ -52,7 +52,7 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
             let column_index = usize::try_from(column).ok().filter(|index| *index < max_columns);
             let width = 1 + column_index.ok_or_else(|| too_wide_error(max_columns, column))?;
             entries += 1;
-            shape = shape.union(SparseShape { width, longest: entries });
+            shape = shape.union(SparseShape { column_count: width, max_row_entries: entries });
             Ok(())
         });
         // parsing the labels shows now, instead of in a pass an hour later, whether the file has
@@ -71,11 +71,11 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
             .into_iter()
             .flatten();
     let role_columns = role_names.map(|name| (name.to_string(), Kind::Float { bits: 64 }));
-    shape.width = options.width.unwrap_or(shape.width);
+    shape.column_count = options.width.unwrap_or(shape.column_count);
     table.format.sparse_shape = Some(shape).filter(|shape| options.keeps_sparse(*shape));
     let features: Vec<_> = match table.format.sparse_shape {
         Some(shape) => vec![("x".to_string(), Kind::Sparse(shape))],
-        None => (0..shape.width).map(|i| (format!("x{i}"), Kind::Float { bits: 64 })).collect(),
+        None => (0..shape.column_count).map(|i| (format!("x{i}"), Kind::Float { bits: 64 })).collect(),
     };
     Ok(Arc::new(table.with_columns(features.into_iter().chain(role_columns)).with_label()))
 }
@@ -90,7 +90,8 @@ impl LabelAndGroup<'_> {
     /// Returns the group of the row. The file must have a group in every row.
     fn parse_group(&self) -> Result<f64, RowError> {
         let group = self.group.unwrap_or_default();
-        let group_error = || RowError::new("qid: and an integer of at most 53 bits", quoted(group), "correct the line");
+        let group_error =
+            || RowError::new("qid: and an integer of at most 53 bits", quote_field(group), "correct the line");
         parse_number::<i64>(group)
             .filter(|query| query.unsigned_abs() <= 1 << 53)
             .map(|query| query as f64)
@@ -98,7 +99,8 @@ impl LabelAndGroup<'_> {
     }
 }
 
-/// Parses a line. Calls `entry` with each index, counted from 0, and its value; the indices ascend.
+/// Parses a line. Calls `visitor` with each index, counted from 0, and its value; the indices
+/// ascend.
 fn parse_row<'a>(
     line: &'a [u8],
     zero_based: bool,
@@ -112,12 +114,12 @@ fn parse_row<'a>(
         let (index, value) = word.split_at(memchr(b':', word).unwrap_or(word.len()));
         if index == QUERY_COLUMN.as_bytes() {
             if label_and_group.group.is_some() {
-                return Err(RowError::new("one qid per row", quoted(word), "correct the line"));
+                return Err(RowError::new("one qid per row", quote_field(word), "correct the line"));
             }
             label_and_group.group = value.get(1..);
             continue;
         }
-        let entry_error = || RowError::new("index:value", quoted(word), "correct the line");
+        let entry_error = || RowError::new("index:value", quote_field(word), "correct the line");
         let index = parse_index(index).ok_or_else(entry_error)?;
         let value = value.get(1..).filter(|value| !value.is_empty()).ok_or_else(entry_error)?;
         let Some(column) = index.checked_sub(u64::from(!zero_based)) else {
@@ -140,13 +142,13 @@ fn parse_index(digits: &[u8]) -> Option<u64> {
 }
 
 fn parse_float(text: &[u8]) -> Result<f64, RowError> {
-    parse_number(text).ok_or_else(|| RowError::new("a number", quoted(text), "correct the line"))
+    parse_number(text).ok_or_else(|| RowError::new("a number", quote_field(text), "correct the line"))
 }
 
-fn too_wide_error(most: usize, column: u64) -> RowError {
+fn too_wide_error(max_columns: usize, column: u64) -> RowError {
     let found = format!("feature {} of the row", column.saturating_add(1));
     let remedy = "raise `width`, or omit it to use the largest index of the file";
-    RowError::new(format!("at most {most} features"), found, remedy)
+    RowError::new(format!("at most {max_columns} features"), found, remedy)
 }
 
 #[derive(Debug)]
@@ -159,7 +161,7 @@ struct Svmlight {
 }
 
 fn max_dense_rows(columns: usize) -> usize {
-    (MAX_CHUNK_BYTES / (VALUE_BYTES * columns.max(1))).clamp(1, CHUNK_ROWS)
+    (MAX_DENSE_CHUNK_BYTES / (VALUE_BYTES * columns.max(1))).clamp(1, TEXT_CHUNK_ROWS)
 }
 
 /// Minimum bytes of an entry in a line.
@@ -207,10 +209,10 @@ impl TextFormat for Svmlight {
         if self.sparse_shape.is_none() {
             return max_dense_rows(columns.len()) * columns.len() * VALUE_BYTES;
         }
-        let entries = (CHUNK_BYTES + longest_row) / MIN_ENTRY_BYTES;
+        let entries = (TEXT_CHUNK_BYTES + longest_row) / MIN_ENTRY_BYTES;
         // a growing vector may have twice the capacity it needs, and is copied while it is
         // reallocated
-        3 * (entries * (size_of::<u32>() + VALUE_BYTES) + CHUNK_ROWS * (size_of::<usize>() + 2 * VALUE_BYTES))
+        3 * (entries * (size_of::<u32>() + VALUE_BYTES) + TEXT_CHUNK_ROWS * (size_of::<usize>() + 2 * VALUE_BYTES))
     }
 }
 
@@ -256,7 +258,7 @@ impl TextChunk for SvmlightChunk {
         // the largest index is already known, because opening has read all rows
         let line = match &mut self.features {
             Features::Sparse(rows) => {
-                let width = rows.shape().width;
+                let width = rows.shape().column_count;
                 let line = parse_row(line, self.zero_based, |column, value| {
                     let column_index = u32::try_from(column).ok().filter(|place| (*place as usize) < width);
                     rows.push_entry(column_index.ok_or_else(|| too_wide_error(width, column))?, parse_float(value)?);

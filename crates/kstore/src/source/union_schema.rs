@@ -38,8 +38,8 @@ pub(crate) fn union_schema(
     files: &[(&Path, &Arc<dyn TableFile>)],
     by_position: bool,
 ) -> Result<(Schema, Option<String>)> {
-    let has_rows = files.iter().any(|(_, file)| file.metadata().rows > 0);
-    let files: Vec<_> = files.iter().filter(|(_, file)| !has_rows || file.metadata().rows > 0).collect();
+    let has_rows = files.iter().any(|(_, file)| file.metadata().row_count > 0);
+    let files: Vec<_> = files.iter().filter(|(_, file)| !has_rows || file.metadata().row_count > 0).collect();
     let (mut columns, mut index_by_key, mut row_id_columns) =
         (Vec::<MergedColumn<'_>>::new(), HashMap::new(), Vec::new());
     let (mut notes, mut label_column) = (Vec::new(), None);
@@ -60,9 +60,8 @@ pub(crate) fn union_schema(
             if union_index == columns.len() {
                 columns.push(MergedColumn { column: column.clone(), first_path: None, file_count: 0 });
             }
-            let MergedColumn { column: Column { name, kind }, first_path: first, file_count: files } =
-                &mut columns[union_index];
-            *files += 1;
+            let MergedColumn { column: Column { name, kind }, first_path, file_count } = &mut columns[union_index];
+            *file_count += 1;
             if schema.row_id_columns.contains(&index) && !row_id_columns.contains(&union_index) {
                 row_id_columns.push(union_index);
             }
@@ -72,13 +71,13 @@ pub(crate) fn union_schema(
             if file.is_all_missing(index) {
                 continue;
             }
-            let Some(first) = first else {
-                (*kind, *first) = (column.kind.clone(), Some(*path));
+            let Some(first_path) = first_path else {
+                (*kind, *first_path) = (column.kind.clone(), Some(*path));
                 continue;
             };
             let common_kind = common_kind(kind, &column.kind);
             if common_kind.as_ref().is_none_or(|common| *common == Kind::Text && *kind != column.kind) {
-                let what = format!("{kind} in {} and {} in {}", first.display(), column.kind, path.display());
+                let what = format!("{kind} in {} and {} in {}", first_path.display(), column.kind, path.display());
                 let how = if common_kind.is_some() { "is read as text" } else { "cannot be read" };
                 notes.push(format!("column {name} {how}: it holds {what}"));
                 *kind = common_kind.unwrap_or(Kind::Other(what));
@@ -87,15 +86,17 @@ pub(crate) fn union_schema(
             }
         }
     }
-    for MergedColumn { column: Column { name, kind }, file_count: count, .. } in &mut columns {
-        let (all, files_without) = (files.len(), files.len() - *count);
+    for MergedColumn { column: Column { name, kind }, file_count, .. } in &mut columns {
+        let (total_files, files_without_column) = (files.len(), files.len() - *file_count);
         match kind {
-            _ if files_without == 0 => continue,
+            _ if files_without_column == 0 => continue,
             // a sparse row cannot be missing, so that the column cannot be read
             Kind::Sparse(_) => *kind = Kind::Other("sparse rows in some files and nothing in others".to_string()),
             _ => {}
         }
-        notes.push(format!("files without column {name}: {files_without} of {all}; it is missing in their rows"));
+        notes.push(format!(
+            "files without column {name}: {files_without_column} of {total_files}; it is missing in their rows"
+        ));
     }
     let other_note_count = notes.len().saturating_sub(1);
     let note = notes.into_iter().next().map(|first| match other_note_count {

@@ -34,34 +34,35 @@ pub(super) struct BatchSink<W> {
     path: PathBuf,
     schema: Arc<Schema>,
     columns: Vec<OutputColumn>,
-    footprint: usize,
+    memory_bytes: usize,
 }
 
 impl<W: BatchWriter + 'static> BatchSink<W> {
     /// Starts a file of columns, which the format may store in another time unit. The writer of the
-    /// format needs `footprint` bytes of memory.
+    /// format needs `memory_bytes` bytes of memory.
     pub(super) fn create(
         path: &Path,
-        (columns, stored_columns): (&[OutputColumn], &[OutputColumn]),
-        footprint: usize,
+        columns: &[OutputColumn],
+        stored_columns: &[OutputColumn],
+        memory_bytes: usize,
         open_writer: impl FnOnce(AtomicFile, &Arc<Schema>) -> Result<W, W::Error>,
     ) -> Result<Box<dyn Sink>, Error> {
         let (schema, file) = (arrow_schema(stored_columns), AtomicFile::create(path)?);
         let writer = Some(open_writer(file, &schema).map_err(|error| write_error(path, error))?);
         let (path, columns) = (path.to_path_buf(), columns.to_vec());
-        Ok(Box::new(Self { writer, file: None, path, schema, columns, footprint }))
+        Ok(Box::new(Self { writer, file: None, path, schema, columns, memory_bytes }))
     }
 }
 
 impl<W: BatchWriter> Sink for BatchSink<W> {
     fn write(&mut self, columns: &[OutputValues<'_>]) -> Result<(), Error> {
-        let (rows, mut start) = (super::interface::batch_rows(&self.columns, columns), 0);
+        let (rows, mut start) = (super::interface::batch_row_count(&self.columns, columns), 0);
         let Some(writer) = &mut self.writer else {
             return Err(Error::io("write", &self.path)(io::Error::other("the file is closed")));
         };
         while start < rows {
             let end = rows.min(start + writer.next_slice_rows());
-            let batch = record_batch(&self.schema, (&self.columns, columns), start..end).map_err(W::Error::from);
+            let batch = record_batch(&self.schema, &self.columns, columns, start..end).map_err(W::Error::from);
             batch.and_then(|part| writer.write_batch(part)).map_err(|error| write_error(&self.path, error))?;
             start = end;
         }
@@ -82,8 +83,8 @@ impl<W: BatchWriter> Sink for BatchSink<W> {
         self.file.map_or(Ok(()), AtomicFile::commit)
     }
 
-    fn footprint(&self) -> usize {
-        self.footprint
+    fn memory_bytes(&self) -> usize {
+        self.memory_bytes
     }
 }
 
@@ -128,7 +129,8 @@ fn data_type(column: &OutputColumn) -> DataType {
 
 fn record_batch(
     schema: &Arc<Schema>,
-    (columns, batch): (&[OutputColumn], &[OutputValues<'_>]),
+    columns: &[OutputColumn],
+    batch: &[OutputValues<'_>],
     rows: Range<usize>,
 ) -> Result<RecordBatch, ArrowError> {
     let arrays = batch.iter().zip(columns).zip(schema.fields()).map(|((values, column), field)| {
@@ -144,7 +146,8 @@ pub(super) fn is_in_seconds(time: &DataType) -> bool {
     matches!(time, DataType::Timestamp(TimeUnit::Second, _) | DataType::Time32(TimeUnit::Second))
 }
 
-/// Converts integers that represent the type `time` to dates or times of the type `stored`.
+/// Converts integers that represent the type `time_type` to dates or times of the type
+/// `stored_type`.
 fn convert_time(
     array: &ArrayRef,
     time_type: Option<&DataType>,

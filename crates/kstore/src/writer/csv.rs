@@ -61,7 +61,7 @@ impl RowFormat for CsvRows {
     }
 }
 
-/// Writes a value; integers that represent a `time` are written in ISO 8601.
+/// Writes a value; integers that represent a `time_type` are written in ISO 8601.
 fn write_field(column: &OutputValues<'_>, row: usize, time_type: Option<&DataType>, delimiter: u8, out: &mut Vec<u8>) {
     match column {
         OutputValues::F32(v) => write_float(v[row].into(), out),

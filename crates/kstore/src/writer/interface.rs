@@ -18,7 +18,7 @@ pub trait Sink: Send {
     /// Writes the remaining rows and moves the file to its path.
     fn finish(self: Box<Self>) -> Result<()>;
     /// Returns the bytes of memory between batches.
-    fn footprint(&self) -> usize;
+    fn memory_bytes(&self) -> usize;
 }
 
 /// Starts a file with these columns.
@@ -38,7 +38,7 @@ pub const STDOUT: &str = "-";
 /// # Panics
 /// If the batch does not match the columns. The caller made both, so that a mismatch is an error in
 /// the program.
-pub(super) fn batch_rows(columns: &[OutputColumn], batch: &[OutputValues<'_>]) -> usize {
+pub(super) fn batch_row_count(columns: &[OutputColumn], batch: &[OutputValues<'_>]) -> usize {
     let kinds = columns.iter().map(|column| column.kind);
     assert!(kinds.eq(batch.iter().map(OutputValues::kind)), "a batch has the columns of its sink");
     let rows = batch.first().map_or(0, OutputValues::len);

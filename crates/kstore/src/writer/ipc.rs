@@ -15,15 +15,15 @@ use std::sync::Arc;
 
 /// Bytes of a record batch. They are enough that the metadata of the batch are negligible, and few
 /// enough for the memory of any reader.
-const BATCH_BYTES: usize = 8 << 20;
+const IPC_BATCH_BYTES: usize = 8 << 20;
 /// Bytes of a column in addition to its values: its arrays in the gathered rows and in the batch,
 /// its name, and its position in the encoded form. Measured on 600 rows of 5,001 columns: the peak
 /// memory of a conversion exceeds the values by 1.5 KiB per column.
-const COLUMN_BYTES: usize = 4 << 10;
+const IPC_COLUMN_BYTES: usize = 4 << 10;
 /// Maximum number of rows of a record batch, as in other writers.
-const BATCH_ROWS: usize = 65_536;
+const IPC_BATCH_ROWS: usize = 65_536;
 /// Rows after which the writer checks the size of the batch.
-const SLICE_ROWS: usize = 4096;
+const IPC_SLICE_ROWS: usize = 4096;
 /// Every buffer starts at a multiple of this number of bytes, so that vector instructions can use a
 /// mapped file in place.
 const ALIGNMENT: usize = 64;
@@ -33,28 +33,34 @@ struct IpcWriter {
     writer: FileWriter<AtomicFile>,
     /// Rows that do not fill a batch yet.
     batches: Vec<RecordBatch>,
-    rows: usize,
+    row_count: usize,
     bytes: usize,
-    /// Number of rows that fill [`BATCH_BYTES`], provided that no text is long.
+    /// Number of rows that fill [`IPC_BATCH_BYTES`], provided that no text is long.
     max_rows: usize,
 }
 
 pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Sink>> {
     let row_bytes: usize = columns.iter().map(|column| value_bytes(column.kind)).sum();
-    let max_rows = (BATCH_BYTES / row_bytes.max(1)).clamp(1, BATCH_ROWS);
+    let max_rows = (IPC_BATCH_BYTES / row_bytes.max(1)).clamp(1, IPC_BATCH_ROWS);
     let options = IpcWriteOptions::try_new(ALIGNMENT, false, MetadataVersion::V5);
     let start = |file, schema: &Arc<Schema>| {
         let writer = FileWriter::try_new_with_options(file, schema, options?)?;
-        Ok(IpcWriter { writer, batches: Vec::new(), rows: 0, bytes: 0, max_rows })
+        Ok(IpcWriter { writer, batches: Vec::new(), row_count: 0, bytes: 0, max_rows })
     };
     // the gathered rows, the batch built from them, and its encoded form
-    BatchSink::create(path, (columns, columns), 3 * BATCH_BYTES.max(row_bytes) + columns.len() * COLUMN_BYTES, start)
+    BatchSink::create(
+        path,
+        columns,
+        columns,
+        3 * IPC_BATCH_BYTES.max(row_bytes) + columns.len() * IPC_COLUMN_BYTES,
+        start,
+    )
 }
 
 impl IpcWriter {
     fn flush(&mut self) -> Result<(), ArrowError> {
         let batches = std::mem::take(&mut self.batches);
-        (self.rows, self.bytes) = (0, 0);
+        (self.row_count, self.bytes) = (0, 0);
         let Some(first) = batches.first() else { return Ok(()) };
         self.writer.write(&concat_batches(first.schema_ref(), &batches)?)
     }
@@ -64,14 +70,14 @@ impl BatchWriter for IpcWriter {
     type Error = ArrowError;
 
     fn next_slice_rows(&self) -> usize {
-        (self.max_rows - self.rows.min(self.max_rows - 1)).min(SLICE_ROWS)
+        (self.max_rows - self.row_count.min(self.max_rows - 1)).min(IPC_SLICE_ROWS)
     }
 
     fn write_batch(&mut self, batch: RecordBatch) -> Result<(), ArrowError> {
         self.bytes += batch.get_array_memory_size();
-        self.rows += batch.num_rows();
+        self.row_count += batch.num_rows();
         self.batches.push(batch);
-        if self.rows >= self.max_rows || self.bytes >= BATCH_BYTES { self.flush() } else { Ok(()) }
+        if self.row_count >= self.max_rows || self.bytes >= IPC_BATCH_BYTES { self.flush() } else { Ok(()) }
     }
 
     fn into_file(mut self) -> Result<AtomicFile, ArrowError> {

@@ -26,7 +26,7 @@ pub(crate) const TYPES: [(&str, Element); 12] = [
 
 /// Length of the header with its padding. It is a multiple of 64, as the format requires, and has
 /// room for any number of rows.
-const HEADER_BYTES: usize = 128;
+const NPY_HEADER_BYTES: usize = 128;
 
 /// The largest integer up to which every integer is exact in float64.
 const MAX_EXACT_INTEGER: u64 = 1 << 53;
@@ -50,8 +50,8 @@ pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Si
 }
 
 impl RowFormat for NpyRows {
-    fn header(&self, columns: &[OutputColumn], rows: u64) -> Vec<u8> {
-        header_bytes(self.element, rows, columns.len())
+    fn header(&self, columns: &[OutputColumn], row_count: u64) -> Vec<u8> {
+        header_bytes(self.element, row_count, columns.len())
     }
 
     fn write_row(
@@ -114,16 +114,17 @@ fn push_value(element: Element, column: &OutputValues<'_>, row: usize, out: &mut
     Ok(())
 }
 
-/// Returns the header of an array of `rows` by `columns`, always [`HEADER_BYTES`] long.
-fn header_bytes(element: Element, rows: u64, columns: usize) -> Vec<u8> {
+/// Returns the header of an array of `row_count` by `column_count`, which always has
+/// [`NPY_HEADER_BYTES`] bytes.
+fn header_bytes(element: Element, row_count: u64, column_count: usize) -> Vec<u8> {
     let name = TYPES.iter().find(|(_, candidate)| *candidate == element).map_or("", |(name, _)| name);
-    let shape = if columns == 1 { format!("({rows},)") } else { format!("({rows}, {columns})") };
+    let shape = if column_count == 1 { format!("({row_count},)") } else { format!("({row_count}, {column_count})") };
     let text = format!("{{'descr': '<{name}', 'fortran_order': False, 'shape': {shape}, }}");
     let mut bytes = MAGIC.to_vec();
     bytes.extend([1, 0]);
-    bytes.extend(((HEADER_BYTES - 10) as u16).to_le_bytes());
+    bytes.extend(((NPY_HEADER_BYTES - 10) as u16).to_le_bytes());
     bytes.extend(text.bytes());
-    bytes.resize(HEADER_BYTES - 1, b' ');
+    bytes.resize(NPY_HEADER_BYTES - 1, b' ');
     bytes.push(b'\n');
     bytes
 }

@@ -25,15 +25,15 @@ const ROW_GROUP_BYTES: usize = 64 << 20;
 const TEXT_ROW_GROUP_BYTES: usize = 16 << 20;
 /// Bytes of a column's writer in addition to its values: the compressor's tables, a compressed
 /// page, allocation slack. All columns of a row group are open at the same time.
-const COLUMN_BYTES: usize = 144 << 10;
+const PARQUET_COLUMN_BYTES: usize = 144 << 10;
 /// Additional bytes of the writer of a text column: a dictionary of 1 MiB and a table of its
 /// values, a page of 1 MiB and its compressed form.
 const TEXT_COLUMN_BYTES: usize = 4 << 20;
 /// Rows after which the writer checks the size of the row group.
-const SLICE_ROWS: usize = 1024;
+const PARQUET_SLICE_ROWS: usize = 1024;
 
 /// Number of rows of a page. A page is compressed as soon as it has this many rows.
-const PAGE_ROWS: usize = 20 * SLICE_ROWS;
+const PAGE_ROWS: usize = 20 * PARQUET_SLICE_ROWS;
 
 /// Returns the bytes of a row group of columns without texts, and of one open page for each column.
 /// The buffer of a page grows by doubling, and stays allocated after the page is compressed. A
@@ -41,10 +41,9 @@ const PAGE_ROWS: usize = 20 * SLICE_ROWS;
 /// has rows.
 ///
 /// Measured: the peak memory of a conversion to Parquet minus the peak memory of a conversion to
-/// .npy, compared with the planned memory, which is this function plus [`COLUMN_BYTES`] for each
-/// column. In MiB (planned in parentheses): 108 (142) for 20,000 rows of 200 columns of f64, 135
-/// (142) for 60,000 such rows, and 279 (277) for 40,000 rows of 800 columns of f32.
-/// 40,000 rows of 800 columns of f32.
+/// .npy, compared with the planned memory, which is this function plus [`PARQUET_COLUMN_BYTES`] for
+/// each column. In MiB (planned in parentheses): 108 (142) for 20,000 rows of 200 columns of f64,
+/// 135 (142) for 60,000 such rows, and 279 (277) for 40,000 rows of 800 columns of f32.
 fn row_group_bytes(columns: &[OutputColumn]) -> usize {
     let row_bytes: usize = columns.iter().map(|column| column.kind.bytes_per_value()).sum();
     let group_rows = (ROW_GROUP_BYTES / row_bytes.max(1)).min(ROW_GROUP_ROWS);
@@ -78,8 +77,9 @@ pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Si
     let stored_columns: Vec<OutputColumn> = columns.iter().map(stored_column).collect();
     BatchSink::create(
         path,
-        (columns, &stored_columns),
-        planned_bytes + columns.len() * COLUMN_BYTES + text_column_count * TEXT_COLUMN_BYTES,
+        columns,
+        &stored_columns,
+        planned_bytes + columns.len() * PARQUET_COLUMN_BYTES + text_column_count * TEXT_COLUMN_BYTES,
         start,
     )
 }
@@ -101,7 +101,7 @@ impl BatchWriter for RowGroupWriter {
     type Error = ParquetError;
 
     fn next_slice_rows(&self) -> usize {
-        SLICE_ROWS
+        PARQUET_SLICE_ROWS
     }
 
     fn write_batch(&mut self, batch: RecordBatch) -> Result<(), ParquetError> {

@@ -6,12 +6,12 @@ use crate::{Error, Result};
 use std::io::{Seek, SeekFrom, Stdout, Write};
 use std::path::{Path, PathBuf};
 
-const BUFFER_BYTES: usize = 64 << 10;
+const ROW_BUFFER_BYTES: usize = 64 << 10;
 
 pub(super) trait RowFormat: Send {
-    /// Returns the head of a file with `rows` rows. Its length must not depend on `rows`, because
-    /// it is written again at the end.
-    fn header(&self, columns: &[OutputColumn], rows: u64) -> Vec<u8>;
+    /// Returns the header of a file with `row_count` rows. Its length must not depend on
+    /// `row_count`, because it is written again at the end.
+    fn header(&self, columns: &[OutputColumn], row_count: u64) -> Vec<u8>;
     /// Appends row `row` of a batch, which is row `row_number` of the file.
     fn write_row(
         &self,
@@ -21,7 +21,7 @@ pub(super) trait RowFormat: Send {
         row_number: u64,
         out: &mut Vec<u8>,
     ) -> Result<()>;
-    /// Returns the maximum bytes of a row if it may exceed `BUFFER_BYTES`, otherwise 0.
+    /// Returns the maximum bytes of a row if it may exceed `ROW_BUFFER_BYTES`, otherwise 0.
     fn max_row_bytes(&self, _columns: &[OutputColumn]) -> usize {
         0
     }
@@ -32,7 +32,7 @@ pub(super) struct RowSink<R> {
     path: PathBuf,
     columns: Vec<OutputColumn>,
     format: R,
-    rows: u64,
+    row_count: u64,
     buffer: Vec<u8>,
 }
 
@@ -49,7 +49,7 @@ impl<R: RowFormat + 'static> RowSink<R> {
             false => Destination::File(AtomicFile::create(path)?),
         };
         let (buffer, path, columns) = (format.header(columns, 0), path.to_path_buf(), columns.to_vec());
-        Ok(Box::new(Self { destination, path, columns, format, rows: 0, buffer }))
+        Ok(Box::new(Self { destination, path, columns, format, row_count: 0, buffer }))
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -64,10 +64,10 @@ impl<R: RowFormat + 'static> RowSink<R> {
 
 impl<R: RowFormat + 'static> Sink for RowSink<R> {
     fn write(&mut self, batch: &[OutputValues<'_>]) -> Result<()> {
-        for row in 0..super::interface::batch_rows(&self.columns, batch) {
-            self.format.write_row(&self.columns, batch, row, self.rows, &mut self.buffer)?;
-            self.rows += 1;
-            if self.buffer.len() >= BUFFER_BYTES {
+        for row in 0..super::interface::batch_row_count(&self.columns, batch) {
+            self.format.write_row(&self.columns, batch, row, self.row_count, &mut self.buffer)?;
+            self.row_count += 1;
+            if self.buffer.len() >= ROW_BUFFER_BYTES {
                 self.flush()?;
             }
         }
@@ -77,7 +77,7 @@ impl<R: RowFormat + 'static> Sink for RowSink<R> {
     fn sync(&mut self) -> Result<()> {
         self.flush()?;
         let Destination::File(file) = &mut self.destination else { return Ok(()) };
-        let header = self.format.header(&self.columns, self.rows);
+        let header = self.format.header(&self.columns, self.row_count);
         if header != self.format.header(&self.columns, 0) {
             let result = file.seek(SeekFrom::Start(0)).and_then(|_| file.write_all(&header));
             result.map_err(Error::io("write", &self.path))?;
@@ -94,8 +94,8 @@ impl<R: RowFormat + 'static> Sink for RowSink<R> {
     }
 
     /// Bytes of the gathered rows; the last row may be long.
-    fn footprint(&self) -> usize {
-        2 * (BUFFER_BYTES + self.format.max_row_bytes(&self.columns))
+    fn memory_bytes(&self) -> usize {
+        2 * (ROW_BUFFER_BYTES + self.format.max_row_bytes(&self.columns))
     }
 }
 

@@ -53,21 +53,21 @@ impl RowFormat for SvmlightRows {
             out.extend_from_slice(b" qid:");
             write_number(&batch[query], row, out);
         }
-        let mut first = 1;
+        let mut next_index = 1;
         let is_label_or_query = |index: usize| [self.label_column, self.query_column].contains(&Some(index));
         for (index, column) in batch.iter().enumerate().filter(|(index, _)| !is_label_or_query(*index)) {
             match columns[index].kind {
                 OutputKind::Sparse(shape) => {
-                    write_entries(column, row, first, out);
-                    first += shape.width;
+                    write_entries(column, row, next_index, out);
+                    next_index += shape.column_count;
                 }
                 _ => {
                     let start = out.len();
-                    write_formatted(format_args!(" {first}:"), out);
+                    write_formatted(format_args!(" {next_index}:"), out);
                     if !write_number(column, row, out) {
                         out.truncate(start);
                     }
-                    first += 1;
+                    next_index += 1;
                 }
             }
         }
@@ -80,14 +80,14 @@ impl RowFormat for SvmlightRows {
         /// Characters of a 32-bit index and of a float64, with separators.
         const MAX_ENTRY_BYTES: usize = 40;
         let max_entries = |column: &OutputColumn| match column.kind {
-            OutputKind::Sparse(shape) => shape.longest,
+            OutputKind::Sparse(shape) => shape.max_row_entries,
             _ => 1,
         };
         MAX_ENTRY_BYTES * columns.iter().map(max_entries).sum::<usize>()
     }
 }
 
-/// Writes the entries of a sparse row whose first column has the index `first`.
+/// Writes the entries of a sparse row whose first column has the index `first_index`.
 fn write_entries(column: &OutputValues<'_>, row: usize, first_index: usize, out: &mut Vec<u8>) {
     match column {
         OutputValues::Sparse(rows) => {

@@ -7,7 +7,7 @@ use kstore::{Missing, ReadSettings, Selection, Table};
 use parquet::file::properties::WriterProperties;
 use std::sync::Arc;
 
-fn looked(table: &Table, selection: &Selection) -> (Vec<String>, Option<ColumnNote>) {
+fn inspect_names(table: &Table, selection: &Selection) -> (Vec<String>, Option<ColumnNote>) {
     let (selected, note) = table.select(selection).unwrap().inspect_columns();
     (selected.feature_columns(), note)
 }
@@ -37,17 +37,17 @@ fn columns_without_values_are_left_out_whatever_their_type_and_the_format() {
         let table = Table::open(&[path]).unwrap();
         for missing in [Missing::Error, Missing::Drop, Missing::Indicator, Missing::Mean] {
             let selection = Selection { targets: names(&["y"]), missing, ..Selection::default() };
-            let (features, note) = looked(&table, &selection);
+            let (features, note) = inspect_names(&table, &selection);
             assert_eq!(features, ["a", "late"], "{path:?} {missing:?}");
             let Some(ColumnNote::Blank { columns }) = note else { panic!("{path:?} {missing:?}") };
             assert!(columns.starts_with(&names(&["column1"])) && columns.contains(&"gone".to_string()), "{columns:?}");
             // a column that is named explicitly is kept
-            let (features, note) = looked(&table, &Selection { features: names(&["a", "gone"]), ..selection });
+            let (features, note) = inspect_names(&table, &Selection { features: names(&["a", "gone"]), ..selection });
             assert_eq!((features, note), (names(&["a", "gone"]), None));
         }
         // column `late` has no value in these rows
         let selection = Selection { rows: Some(0..2900), targets: names(&["y"]), ..Selection::default() };
-        assert_eq!(looked(&table, &selection).0, ["a"]);
+        assert_eq!(inspect_names(&table, &selection).0, ["a"]);
         let selected = table.select(&Selection { features: names(&["a", "gone"]), ..selection }).unwrap();
         assert_eq!(selected.find_blank_columns().unwrap(), ["gone"]);
     }
@@ -67,7 +67,7 @@ fn counted_text_without_a_value_is_missing_whatever_the_file_takes_it_for() {
     for features in [&["x"][..], &["x", "y"]] {
         let (text, features) = (names(&["x"]), names(features));
         let fit = Selection { text, features, sparse: true, missing: Missing::Indicator, ..Selection::default() };
-        let known = crate::categories::coded(&words, &fit, (2, 2)).unwrap().0;
+        let known = crate::categories::search_columns(&words, &fit, 2, 2).unwrap().0;
         let known = crate::words::counted(&known, 2, 2).unwrap();
         let again = |x: ArrayRef| {
             let new = Selection { sparse: true, missing: Missing::Indicator, ..known.same_features() };

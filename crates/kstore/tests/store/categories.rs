@@ -3,7 +3,7 @@
 use crate::make::*;
 use kstore::arrow::array::*;
 use kstore::arrow::datatypes::Int32Type;
-use kstore::encoding::{Code, CodedColumn};
+use kstore::encoding::{ColumnEncoding, EncodedColumn};
 use kstore::search::{ColumnNote, DistinctCount, Search};
 use kstore::{
     Categories, Encoding, Error, Label, Missing, Pass, ReadSettings, Scaler, SelectedTable, Selection, Table,
@@ -53,33 +53,35 @@ fn tables(folder: &Path, rows: &[Row]) -> Vec<Table> {
     vec![open("t.parquet"), open("t.arrow"), open("t.csv"), batches]
 }
 
-fn all(missing: Missing) -> Selection {
+fn all_columns(missing: Missing) -> Selection {
     let categories = Categories::Named(names(&["city", "shop", "open"]));
     Selection { categories, missing, ..Selection::default() }
 }
 
 /// Finds the values of the selection by a pass with this segment length and number of lanes.
-pub(crate) fn coded(
+pub(crate) fn search_columns(
     table: &Table,
     selection: &Selection,
-    (segment, lanes): (u64, usize),
+    segment_rows: u64,
+    lane_count: usize,
 ) -> kstore::Result<(SelectedTable, Vec<ColumnNote>)> {
-    coded_of(table.select(selection)?, (segment, lanes))
+    search_selected(table.select(selection)?, segment_rows, lane_count)
 }
 
-pub(crate) fn coded_of(
+pub(crate) fn search_selected(
     selected: SelectedTable,
-    (segment, lanes): (u64, usize),
+    segment_rows: u64,
+    lane_count: usize,
 ) -> kstore::Result<(SelectedTable, Vec<ColumnNote>)> {
     let Some(search) = selected.column_search() else { return Ok((selected, Vec::new())) };
     let workers = Workers::sequential();
     let source = search.rows(TextLimit::default())?;
-    let pass = Pass { lane_count: lanes, ..Pass::new(5, segment, &workers) };
+    let pass = Pass { lane_count, ..Pass::new(5, segment_rows, &workers) };
     search.finish(&pass.reduce(&source, &search)?.0)
 }
 
 /// Computes names and rows of the features by definition: sorted values, then the missing value.
-fn by_hand(rows: &[Row]) -> (Vec<String>, Vec<f64>) {
+fn expected_features(rows: &[Row]) -> (Vec<String>, Vec<f64>) {
     let mut columns: Vec<(String, Vec<f64>)> = Vec::new();
     let mut category = |name: &str, values: Vec<Option<Label>>| {
         let mut distinct: Vec<Label> = values.iter().flatten().cloned().collect();
@@ -135,10 +137,10 @@ proptest! {
     ) {
         // a CSV column without a value has no type
         rows[0] = Row { city: Some("Ulm".into()), shop: Some(1), open: Some(true), size: Some(0.5) };
-        let (names, x) = by_hand(&rows);
+        let (names, x) = expected_features(&rows);
         let folder = folder();
         for table in tables(folder.path(), &rows) {
-            let (selected, left_out) = coded(&table, &all(Missing::Indicator), (segment, lanes)).unwrap();
+            let (selected, left_out) = search_columns(&table, &all_columns(Missing::Indicator), segment, lanes).unwrap();
             prop_assert!(left_out.is_empty());
             prop_assert_eq!(selected.feature_names(), names.clone());
             let found = rows_of(&selected, &rows, tile).unwrap();
@@ -147,7 +149,7 @@ proptest! {
     }
 }
 
-fn plain(cities: &[&str]) -> Vec<Row> {
+fn rows_of_cities(cities: &[&str]) -> Vec<Row> {
     let row = |(i, city): (usize, &&str)| Row {
         city: Some(city.to_string()),
         shop: Some(i as i64 % 2),
@@ -160,11 +162,11 @@ fn plain(cities: &[&str]) -> Vec<Row> {
 #[test]
 fn text_is_a_category_by_default_and_numbers_and_truth_values_are_numbers() {
     let folder = folder();
-    for table in tables(folder.path(), &plain(&["b", "a", "b"])) {
-        let (selected, _) = coded(&table, &Selection::default(), (9, 1)).unwrap();
+    for table in tables(folder.path(), &rows_of_cities(&["b", "a", "b"])) {
+        let (selected, _) = search_columns(&table, &Selection::default(), 9, 1).unwrap();
         assert_eq!(selected.feature_names(), ["city=a", "city=b", "shop", "open", "size"]);
         assert_eq!(selected.feature_columns(), ["city", "shop", "open", "size"]);
-        assert_eq!(rows_of(&selected, &plain(&["b", "a", "b"]), 2).unwrap()[..5], [0.0, 1.0, 0.0, 1.0, 0.0]);
+        assert_eq!(rows_of(&selected, &rows_of_cities(&["b", "a", "b"]), 2).unwrap()[..5], [0.0, 1.0, 0.0, 1.0, 0.0]);
         assert_eq!(selected.features_of(&names(&["size", "c*"])).unwrap(), ["size", "city=a", "city=b"]);
         let without = Selection { categories: Categories::None, ..Selection::default() };
         assert_eq!(table.select(&without).unwrap().feature_names(), ["shop", "open", "size"]);
@@ -188,7 +190,7 @@ fn text_that_differs_in_nearly_every_row_is_no_feature_unless_it_is_asked_for() 
     let folder = folder();
     let open = |rows, count| Table::open(&[cities(folder.path(), rows, count)]).unwrap();
     let features = |table: &Table, wanted: &Selection| {
-        let (selected, notes) = coded(table, wanted, (16, 2)).unwrap();
+        let (selected, notes) = search_columns(table, wanted, 16, 2).unwrap();
         (selected.shape().inputs, notes.iter().map(ToString::to_string).collect::<String>())
     };
     let wanted = Selection::default();
@@ -214,11 +216,11 @@ fn text_that_differs_in_nearly_every_row_is_no_feature_unless_it_is_asked_for() 
 fn columns_of_many_values_are_left_out_or_hashed_or_named() {
     let folder = folder();
     let few = Table::open(&[cities(folder.path(), 1200, 1000)]).unwrap();
-    let (selected, left_out) = coded(&few, &Selection::default(), (64, 2)).unwrap();
+    let (selected, left_out) = search_columns(&few, &Selection::default(), 64, 2).unwrap();
     assert_eq!((selected.shape().inputs, left_out.len()), (1001, 0));
     let many = Table::open(&[cities(folder.path(), 1001, 1001)]).unwrap();
     for (segment, lanes) in [(64, 2), (2000, 1)] {
-        let (selected, left_out) = coded(&many, &Selection::default(), (segment, lanes)).unwrap();
+        let (selected, left_out) = search_columns(&many, &Selection::default(), segment, lanes).unwrap();
         assert_eq!(selected.feature_names(), ["size"]);
         let [ColumnNote::TooManyValues { column, values }] = &left_out[..] else { panic!("{left_out:?}") };
         assert_eq!((column.as_str(), *values), ("city", DistinctCount::More { limit: 1000, has_repeats: false }));
@@ -230,7 +232,7 @@ fn columns_of_many_values_are_left_out_or_hashed_or_named() {
             "{told}"
         );
     }
-    let (selected, _) = coded(&many, &Selection { hash: Some(16), ..Selection::default() }, (64, 2)).unwrap();
+    let (selected, _) = search_columns(&many, &Selection { hash: Some(16), ..Selection::default() }, 64, 2).unwrap();
     assert_eq!(selected.shape().inputs, 17);
     let x = read::<f64>(&selected.rows::<f64>(ReadSettings::default()).unwrap(), 0..1001, 100).unwrap().x;
     let buckets: Vec<usize> = x.chunks(17).map(|row| row[..16].iter().position(|v| *v == 1.0).unwrap()).collect();
@@ -240,11 +242,11 @@ fn columns_of_many_values_are_left_out_or_hashed_or_named() {
     let chi2: f64 = counts.map(|count| (count - 1001.0 / 16.0).powi(2) / (1001.0 / 16.0)).sum();
     assert!(chi2 < 44.3, "{chi2}");
     let all = Selection { categories: Categories::All, ..Selection::default() };
-    assert_eq!(coded(&many, &all, (64, 2)).unwrap().0.shape().inputs, 1002);
+    assert_eq!(search_columns(&many, &all, 64, 2).unwrap().0.shape().inputs, 1002);
     let named = Selection { features: names(&["city", "size"]), ..Selection::default() };
-    assert!(matches!(coded(&many, &named, (64, 2)), Err(Error::TooManyValues { limit: 1000, .. })));
+    assert!(matches!(search_columns(&many, &named, 64, 2), Err(Error::TooManyValues { limit: 1000, .. })));
     let only = Selection { features: names(&["c*"]), ..Selection::default() };
-    assert!(matches!(coded(&many, &only, (64, 2)), Err(Error::Empty { .. })));
+    assert!(matches!(search_columns(&many, &only, 64, 2), Err(Error::Empty { .. })));
 }
 
 /// The result depends on all rows, not on order or cut: users recur after 1,000 rows, or at once.
@@ -266,30 +268,36 @@ fn what_becomes_of_many_values_does_not_depend_on_the_order_of_the_rows() {
         let lines: String = (0..rows).map(|i| line(order(i))).collect();
         std::fs::write(&path, format!("user,own,note,y\n{lines}")).unwrap();
         let table = Table::open(&[path]).unwrap();
-        let by = |features: &[&str], cut| {
+        let search_features = |features: &[&str], segment_rows, lane_count| {
             let selection = Selection { features: names(features), targets: names(&["y"]), ..Selection::default() };
-            coded(&table, &selection, cut)
+            search_columns(&table, &selection, segment_rows, lane_count)
         };
-        for cut in [(64, 2), (20_000, 1)] {
-            let (selected, notes) = by(&["*"], cut).unwrap();
+        for (segment_rows, lane_count) in [(64, 2), (20_000, 1)] {
+            let (selected, notes) = search_features(&["*"], segment_rows, lane_count).unwrap();
             assert_eq!(selected.effect_columns(), ["user"], "{at} {notes:?}");
             assert_eq!(notes.len(), 2, "{notes:?}");
-            assert_eq!(by(&["user"], cut).unwrap().0.effect_columns(), ["user"], "named");
+            assert_eq!(
+                search_features(&["user"], segment_rows, lane_count).unwrap().0.effect_columns(),
+                ["user"],
+                "named"
+            );
         }
-        assert!(matches!(by(&["own"], (64, 2)), Err(Error::TooManyValues { .. })));
+        assert!(matches!(search_features(&["own"], 64, 2), Err(Error::TooManyValues { .. })));
     }
 }
 
 #[test]
 fn a_known_encoding_meets_values_that_it_does_not_know() {
     let folder = folder();
-    let values = |values: &[&str]| Code::Values(values.iter().map(|value| Label::Text((*value).into())).collect());
-    let column = |name: &str, code, missing| CodedColumn { name: name.into(), code, missing };
-    let integers = Code::Values(vec![Label::Int(0), Label::Int(1)]);
+    let values =
+        |values: &[&str]| ColumnEncoding::Values(values.iter().map(|value| Label::Text((*value).into())).collect());
+    let column =
+        |name: &str, code, missing| EncodedColumn { name: name.into(), encoding: code, has_indicator: missing };
+    let integers = ColumnEncoding::Values(vec![Label::Int(0), Label::Int(1)]);
     let columns = vec![
         column("city", values(&["7", "Bonn"]), true),
         column("shop", integers, false),
-        column("size", Code::Number, false),
+        column("size", ColumnEncoding::Number, false),
     ];
     let encoding = Some(Arc::new(Encoding::new(columns)));
     // integers in a file match text values of the encoding, and text matches integers
@@ -331,16 +339,16 @@ fn a_known_encoding_meets_values_that_it_does_not_know() {
 #[test]
 fn a_missing_category_is_an_error_with_its_place_or_is_dropped_with_its_row() {
     let folder = folder();
-    let mut rows = plain(&["a", "b", "c", "d"]);
+    let mut rows = rows_of_cities(&["a", "b", "c", "d"]);
     (rows[2].city, rows[3].size) = (None, None);
     for table in tables(folder.path(), &rows) {
         for (missing, remedy) in [(Missing::Error, "clean the data"), (Missing::Mean, "only numbers have a mean")] {
-            let error = coded(&table, &all(missing), (2, 2)).unwrap_err().to_string();
+            let error = search_columns(&table, &all_columns(missing), 2, 2).unwrap_err().to_string();
             assert!(error.contains("row 2") && error.contains("\"city\"") && error.contains(remedy), "{error}");
         }
         // a value that occurs only in dropped rows is not a category
         let (selected, _) =
-            coded(&table, &Selection { missing: Missing::Drop, ..Selection::default() }, (2, 2)).unwrap();
+            search_columns(&table, &Selection { missing: Missing::Drop, ..Selection::default() }, 2, 2).unwrap();
         assert_eq!(selected.feature_names(), ["city=a", "city=b", "shop", "open", "size"]);
         assert_eq!(rows_of(&selected, &rows, 9).unwrap().len(), 2 * 5);
     }
@@ -355,26 +363,26 @@ fn numbers_with_a_word_among_them_are_no_categories_unless_that_is_said() {
         std::fs::write(&path, format!("size,y\n{lines}half,1\n")).unwrap();
         Table::open(&[&path]).unwrap()
     };
-    let error = coded(&write(30), &Selection::default(), (9, 2)).unwrap_err().to_string();
+    let error = search_columns(&write(30), &Selection::default(), 9, 2).unwrap_err().to_string();
     assert!(error.contains("30 of its 31 values are numbers") && error.contains("\"half\" is not"), "{error}");
     let all = Selection { categories: Categories::All, ..Selection::default() };
-    assert_eq!(coded(&write(30), &all, (9, 2)).unwrap().0.shape().inputs, 32);
+    assert_eq!(search_columns(&write(30), &all, 9, 2).unwrap().0.shape().inputs, 32);
     // with few numbers, a single word makes the column categorical
-    assert_eq!(coded(&write(7), &Selection::default(), (9, 2)).unwrap().0.shape().inputs, 9);
+    assert_eq!(search_columns(&write(7), &Selection::default(), 9, 2).unwrap().0.shape().inputs, 9);
 }
 
 #[test]
 fn what_is_no_category_is_refused() {
     let folder = folder();
-    let table = &tables(folder.path(), &plain(&["a", "b"]))[0];
+    let table = &tables(folder.path(), &rows_of_cities(&["a", "b"]))[0];
     let named = |name: &str| Selection { categories: Categories::Named(names(&[name])), ..Selection::default() };
-    let error = coded(table, &named("nothing"), (9, 1)).unwrap_err();
+    let error = search_columns(table, &named("nothing"), 9, 1).unwrap_err();
     assert!(matches!(error, Error::NoSuchColumn { .. }), "{error}");
     // every size here is an integer
-    assert!(coded(table, &named("size"), (9, 1)).is_ok());
-    let mut rows = plain(&["a", "b"]);
+    assert!(search_columns(table, &named("size"), 9, 1).is_ok());
+    let mut rows = rows_of_cities(&["a", "b"]);
     rows[1].size = Some(0.5);
-    let error = coded(&tables(folder.path(), &rows)[0], &named("size"), (9, 1)).unwrap_err().to_string();
+    let error = search_columns(&tables(folder.path(), &rows)[0], &named("size"), 9, 1).unwrap_err().to_string();
     assert!(error.contains("row 1") && error.contains("`categories`"), "{error}");
     assert!(table.select(&Selection { hash: Some(0), ..Selection::default() }).is_err());
 }

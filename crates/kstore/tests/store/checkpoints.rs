@@ -1,7 +1,7 @@
 //! Passes that stop and continue: the same bits, nothing read twice, no trust in files on disk.
 
 use crate::make::*;
-use kstore::checkpoint::{Journal, Listener, Manifest, ResumeMode, Stored};
+use kstore::checkpoint::{Journal, Listener, Manifest, ResumeMode, StoredArrays};
 use kstore::pass::{NoObserver, Observer};
 use kstore::source::Identity;
 use kstore::{Error, Pass, Reduction, RowBlock, RowSource, Statistics, StatisticsReduction, TableRows, Workers};
@@ -151,7 +151,7 @@ fn part(folder: &Path, end: &str) -> PathBuf {
 }
 
 /// Runs a complete pass and one that stops after some saved segments; returns rows and manifest.
-fn stopped(folder: &Path) -> (TableRows<f64>, Manifest) {
+fn stop_run(folder: &Path) -> (TableRows<f64>, Manifest) {
     let rows = usual_rows(&split(folder, 1000, &[], 100));
     let manifest = manifest(rows.selected().table().identities());
     let heard = Heard::default();
@@ -197,7 +197,7 @@ fn resumed(folder: &Path, rows: &TableRows<f64>, manifest: &Manifest) -> (Heard,
 #[test]
 fn what_is_saved_is_not_read_again() {
     let folder = folder();
-    let (rows, manifest) = stopped(folder.path());
+    let (rows, manifest) = stop_run(folder.path());
     let (heard, percent) = resumed(folder.path(), &rows, &manifest);
     assert!(heard.has("note: first: 1000 rows are in the checkpoint, complete"), "{:?}", heard.0);
     assert!(heard.has("rows are in the checkpoint, incomplete"), "{:?}", heard.0);
@@ -214,15 +214,15 @@ fn what_is_saved_is_not_read_again() {
 #[test]
 fn a_damaged_entry_is_done_again() {
     let folder = folder();
-    let (rows, manifest) = stopped(folder.path());
+    let (rows, manifest) = stop_run(folder.path());
     let path = part(folder.path(), "-0001.safetensors");
     let good = std::fs::read(&path).unwrap();
-    Stored::parse(&good).unwrap().verify().unwrap();
+    StoredArrays::parse(&good).unwrap().verify().unwrap();
     for at in 0..good.len() {
         let mut bad = good.clone();
         bad[at] ^= 1 << (at % 8);
         // a flipped bit in the padding or in a header name may be harmless; others are detected
-        let outcome = Stored::parse(&bad).and_then(|mut entry| entry.verify());
+        let outcome = StoredArrays::parse(&bad).and_then(|mut entry| entry.verify());
         let header = 8 + u64::from_le_bytes(good[..8].try_into().unwrap()) as usize;
         assert!(outcome.is_err() || at < header, "byte {at}");
     }
@@ -231,7 +231,7 @@ fn a_damaged_entry_is_done_again() {
     *flipped.last_mut().unwrap() ^= 0x80;
     for bad in [cut(0), cut(7), cut(20), cut(good.len() - 1), flipped, [&good[..], &[0]].concat(), vec![0xff; 100]] {
         std::fs::write(&path, &bad).unwrap();
-        assert!(Stored::parse(&bad).and_then(|mut entry| entry.verify()).is_err());
+        assert!(StoredArrays::parse(&bad).and_then(|mut entry| entry.verify()).is_err());
         let (heard, _) = resumed(folder.path(), &rows, &manifest);
         assert!(
             heard.has("0001.safetensors is damaged") && heard.has("the pass \"first\" is repeated"),
@@ -252,7 +252,7 @@ fn a_damaged_entry_is_done_again() {
 #[test]
 fn a_checkpoint_of_another_run_is_refused_with_the_difference() {
     let folder = folder();
-    let (rows, manifest) = stopped(folder.path());
+    let (rows, manifest) = stop_run(folder.path());
     let refused = |other: &Manifest, part: &str| {
         let heard = Heard::default();
         let error = journal(folder.path(), other, true, &heard).unwrap_err();
@@ -297,7 +297,7 @@ fn a_checkpoint_of_another_run_is_refused_with_the_difference() {
 #[test]
 fn the_same_run_continues_by_itself_and_another_one_starts_afresh() {
     let folder = folder();
-    let (rows, manifest) = stopped(folder.path());
+    let (rows, manifest) = stop_run(folder.path());
     let mut other = manifest.clone();
     other.options.insert("rank".to_string(), "20".to_string());
     for (run, opened, began) in [

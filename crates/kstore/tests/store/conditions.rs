@@ -34,7 +34,7 @@ fn wrong_conditions_say_what_is_missing() {
     }
 }
 
-fn selected(condition: &str, values: ArrayRef) -> kstore::Result<Vec<u64>> {
+fn selected_rows(condition: &str, values: ArrayRef) -> kstore::Result<Vec<u64>> {
     let filter = Some(Condition::parse(condition).unwrap());
     let table = Table::from_batches(vec![batch(&[("a", values)])])?;
     let selected = table.select(&Selection { filter, without_features: true, ..Selection::default() })?;
@@ -46,14 +46,14 @@ fn selected(condition: &str, values: ArrayRef) -> kstore::Result<Vec<u64>> {
 fn comparisons_are_exact_in_the_columns_type() {
     let float = |values: Vec<f32>| -> ArrayRef { Arc::new(Float32Array::from(values)) };
     let int = |values: Vec<i64>| -> ArrayRef { Arc::new(Int64Array::from(values)) };
-    assert_eq!(selected("a == 0.1", float(vec![0.1, 0.2])).unwrap(), [0]);
-    assert_eq!(selected("a != 3", float(vec![f32::NAN, 3.0, 4.0])).unwrap(), [2]);
-    assert_eq!(selected("a == 9007199254740993", int(vec![(1 << 53) + 1, 1 << 53])).unwrap(), [0]);
-    assert_eq!(selected("a < 0.5", int(vec![0, 1])).unwrap(), [0]);
+    assert_eq!(selected_rows("a == 0.1", float(vec![0.1, 0.2])).unwrap(), [0]);
+    assert_eq!(selected_rows("a != 3", float(vec![f32::NAN, 3.0, 4.0])).unwrap(), [2]);
+    assert_eq!(selected_rows("a == 9007199254740993", int(vec![(1 << 53) + 1, 1 << 53])).unwrap(), [0]);
+    assert_eq!(selected_rows("a < 0.5", int(vec![0, 1])).unwrap(), [0]);
 }
 
 #[test]
 fn text_with_a_number_column_is_refused() {
-    let error = selected("a == bonn", Arc::new(Int8Array::from(vec![1]))).unwrap_err();
+    let error = selected_rows("a == bonn", Arc::new(Int8Array::from(vec![1]))).unwrap_err();
     assert!(error.to_string().contains("int8") && error.to_string().contains("bonn"), "{error}");
 }

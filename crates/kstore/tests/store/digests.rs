@@ -8,8 +8,8 @@ fn values(rows: std::ops::Range<usize>) -> (Vec<f64>, Vec<f64>) {
     (x, rows.map(|i| (i as f64).cos()).collect())
 }
 
-fn selected((x, y): &(Vec<f64>, Vec<f64>), first: u64, of: u64) -> SelectedTable {
-    let table = Table::from_rows(x, 3, y).unwrap().part_of(of, first).unwrap();
+fn selected((x, y): &(Vec<f64>, Vec<f64>), first: u64, total_rows: u64) -> SelectedTable {
+    let table = Table::from_rows(x, 3, y).unwrap().part_of(total_rows, first).unwrap();
     table.select(&Selection { targets: vec!["y".into()], ..Selection::default() }).unwrap()
 }
 

@@ -18,13 +18,13 @@ struct EarlyFile {
 
 impl TableFile for EarlyFile {
     fn metadata(&self) -> FileMetadata<'_> {
-        FileMetadata { format: "early", schema: &self.schema, rows: PROMISED, bytes: 0, bytes_scanned: 0 }
+        FileMetadata { format: "early", schema: &self.schema, row_count: PROMISED, file_bytes: 0, bytes_scanned: 0 }
     }
 
     fn resident_bytes(&self) -> usize {
         0
     }
-    fn footprint(&self, _: &[usize]) -> usize {
+    fn cursor_bytes(&self, _: &[usize]) -> usize {
         0
     }
     fn open<'a>(&'a self, _: &[usize], _: Range<u64>, _: &Arc<AtomicU64>) -> Result<Box<dyn FileCursor + 'a>> {

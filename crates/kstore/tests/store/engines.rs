@@ -56,7 +56,7 @@ fn pass(engine: &SharedEngine, name: &str, segment: u64, lanes: usize, rows: &Ta
 }
 
 /// Returns the bits of a single process that shares nothing.
-fn alone(segment: u64, rows: &TableRows<f64>) -> Vec<u64> {
+fn reduce_alone(segment: u64, rows: &TableRows<f64>) -> Vec<u64> {
     bits(&Pass::new(16, segment, sequential()).reduce(rows, &StatisticsReduction::new(rows.shape())).unwrap().0)
 }
 
@@ -86,7 +86,7 @@ fn processes_find_the_bits_of_one() {
             let running: Vec<_> = (0..workers).map(|worker| scope.spawn(move || process(worker))).collect();
             running.into_iter().map(|process| process.join().unwrap()).collect()
         });
-        let one = alone(segment, &rows);
+        let one = reduce_alone(segment, &rows);
         for process in found {
             assert_eq!(process, [one.clone(), one.clone()], "{segment} rows a segment, {workers} processes");
         }
@@ -97,7 +97,7 @@ fn processes_find_the_bits_of_one() {
 #[test]
 fn a_process_begins_with_the_lots_that_it_folded_before() {
     let data = folder();
-    let cut = Cut { tile: 16, segment: 100, start: 0, end: 900 };
+    let cut = Cut { tile_rows: 16, segment_rows: 100, start_row: 0, end_row: 900 };
     let [one, two] = [(); 2].map(|()| engine(data.path()));
     [&one, &two].iter().for_each(|engine| engine.join(&job("1")).unwrap());
     let begin = |name: &str| {
@@ -122,8 +122,8 @@ fn a_process_begins_with_the_lots_that_it_folded_before() {
 fn the_work_of_a_process_that_has_gone_is_done_again() {
     let data = folder();
     let rows = usual_rows(&split(data.path(), 900, &[], 100));
-    let one = alone(100, &rows);
-    let cut = Cut { tile: 16, segment: 100, start: 0, end: 900 };
+    let one = reduce_alone(100, &rows);
+    let cut = Cut { tile_rows: 16, segment_rows: 100, start_row: 0, end_row: 900 };
     // it failed and reported it; it was killed and its .alive file is stale; or that file is gone
     for how in ["failed", "killed", "removed"] {
         let path = data.path().join(how);
@@ -203,7 +203,8 @@ fn a_stop_is_heard_while_waiting() {
     let rows = usual_rows(&split(data.path(), 900, &[], 100));
     let other = engine(data.path());
     other.join(&job("1")).unwrap();
-    let (key, _) = other.begin_pass("sums", Cut { tile: 16, segment: 100, start: 0, end: 900 }).unwrap();
+    let (key, _) =
+        other.begin_pass("sums", Cut { tile_rows: 16, segment_rows: 100, start_row: 0, end_row: 900 }).unwrap();
     other.claim_lot(&key, &Rows::default()).unwrap();
     let engine = engine(data.path());
     engine.join(&job("1")).unwrap();
@@ -215,7 +216,7 @@ fn a_stop_is_heard_while_waiting() {
 
 /// Adds entries that do not belong to the run: files with names like states, a folder, links.
 #[cfg(unix)]
-fn of_others(path: &Path) -> Vec<String> {
+fn files_of_others(path: &Path) -> Vec<String> {
     let names = ["thesis.tex", "job", "000001.total", "000001-000000000.0", "x.alive", ".kmill-notes.tmp"];
     std::fs::create_dir_all(path.join("photographs")).unwrap();
     names.iter().for_each(|name| std::fs::write(path.join(name), "years of work").unwrap());
@@ -231,12 +232,12 @@ fn what_others_keep_in_the_folder_stays() {
     let data = folder();
     let rows = usual_rows(&split(data.path(), 900, &[], 100));
     let path = data.path().join("states");
-    let before = of_others(&path);
+    let before = files_of_others(&path);
     for over in [true, false] {
         let engine = engine(&path);
         engine.join(&job("1")).unwrap();
         let found = ["first", "second"].map(|name| pass(&engine, name, 100, 2, &rows));
-        assert_eq!(found[0], alone(100, &rows));
+        assert_eq!(found[0], reduce_alone(100, &rows));
         // the run is complete, or it is interrupted and another process completes it
         engine.leave(over);
         if !over {
@@ -270,7 +271,7 @@ fn states_of_another_job_never_mix() {
         .filter(|name| name.ends_with("job"))
         .for_each(|name| std::fs::remove_file(path.join(name)).unwrap());
     let second = start("2");
-    assert_eq!(pass(&second, "sums", 100, 1, &others), alone(100, &others));
+    assert_eq!(pass(&second, "sums", 100, 1, &others), reduce_alone(100, &others));
     second.leave(true);
     let again = start("1");
     assert_eq!(pass(&again, "sums", 100, 1, &rows), found);
@@ -331,7 +332,7 @@ fn a_slow_end_of_one_job_and_the_start_of_another_overlap() {
         first.join(&job(lambdas[0])).unwrap();
         names.iter().for_each(|name| drop(pass(&first, name, 100, 1, &rows)));
         let table = if lambdas[0] == lambdas[1] { &rows } else { &others };
-        let expected = alone(100, table);
+        let expected = reduce_alone(100, table);
         std::thread::scope(|scope| {
             let ending = scope.spawn(|| first.leave(true));
             std::thread::sleep(Duration::from_millis(40));
@@ -357,14 +358,15 @@ fn a_slow_end_of_one_job_and_the_start_of_another_overlap() {
 #[test]
 fn a_state_that_is_removed_is_given_again() {
     let data = folder();
-    let (cut, name) =
-        (Cut { tile: 16, segment: 100, start: 0, end: 900 }, |end: &str| format!("{}-{end}", job("1").job_digest()));
+    let (cut, name) = (Cut { tile_rows: 16, segment_rows: 100, start_row: 0, end_row: 900 }, |end: &str| {
+        format!("{}-{end}", job("1").job_digest())
+    });
     // with the default patience neither process counts as gone on a busy machine
     let [one, two] = [(); 2].map(|()| SharedEngine::in_folder(data.path()).unwrap());
     [&one, &two].iter().for_each(|engine| engine.join(&job("1")).unwrap());
     let (key, _) = one.begin_pass("sums", cut).unwrap();
     two.begin_pass("sums", cut).unwrap();
-    let give = |lot: std::ops::Range<u64>| one.store_node(&key, &Node { segments: lot, rows: 0 }, None).unwrap();
+    let give = |lot: std::ops::Range<u64>| one.store_node(&key, &Node { segments: lot, row_count: 0 }, None).unwrap();
     while let Some(lot) = one.claim_lot(&key, &Rows::default()).unwrap() {
         give(lot);
     }
@@ -400,7 +402,7 @@ fn a_run_ends_whatever_is_removed_under_it() {
     let path = data.path().join("states");
     // the folder must exist before it is listed, and on a busy machine a thread may start late
     std::fs::create_dir(&path).unwrap();
-    let one = alone(10, &rows);
+    let one = reduce_alone(10, &rows);
     let begun = std::time::Instant::now();
     std::thread::scope(|scope| {
         let running = [0, 1, 2].map(|worker| {

@@ -141,7 +141,7 @@ fn roles() -> Vec<(&'static str, Selection)> {
         ("feature", with(&["x2"], none())),
         ("feature among others", with(&["x0", "x2"], none())),
         ("kept", Selection { keep: bad(), ..with(&["x0"], none()) }),
-        ("kept and needed", Selection { keep: bad(), kept_complete: true, without_features: true, ..none() }),
+        ("kept and needed", Selection { keep: bad(), requires_kept_values: true, without_features: true, ..none() }),
         ("filter", Selection { filter: Some(Condition::parse("x2 != 2").unwrap()), ..with(&["x0"], none()) }),
     ];
     for features in [&["x0"][..], &["x0", "x1"]] {

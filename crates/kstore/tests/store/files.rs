@@ -261,7 +261,7 @@ fn only_what_is_needed_is_read() {
     read(&rows, 0..20_000, 100).unwrap();
     let all = RowSource::bytes_read(&rows) - few;
     assert!(few > 0 && few * 15 < all, "a twentieth of the rows took {few} of {all} bytes");
-    assert!(all * 2 < table.bytes(), "one column took {all} of {} bytes", table.bytes());
+    assert!(all * 2 < table.file_bytes(), "one column took {all} of {} bytes", table.file_bytes());
 }
 
 #[test]

@@ -46,7 +46,7 @@ proptest! {
 }
 
 /// Converts integers to a smaller type.
-fn narrow<I: ArrowPrimitiveType>(array: &Int64Array) -> ArrayRef
+fn narrow_integers<I: ArrowPrimitiveType>(array: &Int64Array) -> ArrayRef
 where
     I::Native: TryFrom<i64, Error: std::fmt::Debug>,
 {
@@ -54,7 +54,7 @@ where
 }
 
 /// Reinterprets integers as times.
-fn stored_as(array: &dyn Array, time: DataType) -> ArrayRef {
+fn convert_to(array: &dyn Array, time: DataType) -> ArrayRef {
     make_array(array.to_data().into_builder().data_type(time).build().unwrap())
 }
 
@@ -78,14 +78,14 @@ fn every_type() -> Vec<(&'static str, ArrayRef, [f64; 3])> {
         ("f16", Arc::new(float.unary::<_, Float16Type>(<Float16Type as ArrowPrimitiveType>::Native::from_f64)), real),
         ("f32", Arc::new(float.unary::<_, Float32Type>(|v| v as f32)), real),
         ("f64", Arc::new(float.clone()), real),
-        ("i8", narrow::<Int8Type>(&whole), signed),
-        ("i16", narrow::<Int16Type>(&whole), signed),
-        ("i32", narrow::<Int32Type>(&whole), signed),
+        ("i8", narrow_integers::<Int8Type>(&whole), signed),
+        ("i16", narrow_integers::<Int16Type>(&whole), signed),
+        ("i32", narrow_integers::<Int32Type>(&whole), signed),
         ("i64", Arc::new(whole.clone()) as ArrayRef, signed),
-        ("u8", narrow::<UInt8Type>(&count), unsigned),
-        ("u16", narrow::<UInt16Type>(&count), unsigned),
-        ("u32", narrow::<UInt32Type>(&count), unsigned),
-        ("u64", narrow::<UInt64Type>(&count), unsigned),
+        ("u8", narrow_integers::<UInt8Type>(&count), unsigned),
+        ("u16", narrow_integers::<UInt16Type>(&count), unsigned),
+        ("u32", narrow_integers::<UInt32Type>(&count), unsigned),
+        ("u64", narrow_integers::<UInt64Type>(&count), unsigned),
         ("bool", Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)])), [1.0, nan, 0.0]),
         ("d128", decimal(20, 1), [1.5, nan, -0.1]),
         (
@@ -111,11 +111,11 @@ fn every_type() -> Vec<(&'static str, ArrayRef, [f64; 3])> {
             ),
             [0.15, nan, -0.01],
         ),
-        ("date32", stored_as(&narrow::<Int32Type>(&whole), DataType::Date32), signed),
-        ("date64", stored_as(&whole, DataType::Date64), signed),
-        ("time", stored_as(&whole, DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))), signed),
-        ("clock", stored_as(&narrow::<Int32Type>(&count), DataType::Time32(TimeUnit::Second)), unsigned),
-        ("span", stored_as(&whole, DataType::Duration(TimeUnit::Nanosecond)), signed),
+        ("date32", convert_to(&narrow_integers::<Int32Type>(&whole), DataType::Date32), signed),
+        ("date64", convert_to(&whole, DataType::Date64), signed),
+        ("time", convert_to(&whole, DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))), signed),
+        ("clock", convert_to(&narrow_integers::<Int32Type>(&count), DataType::Time32(TimeUnit::Second)), unsigned),
+        ("span", convert_to(&whole, DataType::Duration(TimeUnit::Nanosecond)), signed),
         ("dict", Arc::new(dictionary), [2.5, nan, 0.5]),
     ]
 }

@@ -4,7 +4,7 @@ use kstore::mmap::MappedFile;
 use kstore::sparse::{NO_INDEX, SparseRows, entries, widen_rows};
 use std::io::Write;
 
-fn mapped(bytes: &[u8]) -> MappedFile {
+fn map_bytes(bytes: &[u8]) -> MappedFile {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
     MappedFile::open(file.path()).unwrap()
@@ -12,7 +12,7 @@ fn mapped(bytes: &[u8]) -> MappedFile {
 
 #[test]
 fn out_of_bounds_and_misaligned_views_are_none() {
-    let map = mapped(&[0; 64]);
+    let map = map_bytes(&[0; 64]);
     assert!(map.slice::<f64>(0, 8).is_some());
     assert!(map.slice::<f64>(0, 9).is_none());
     assert!(map.slice::<f64>(4, 1).is_none());

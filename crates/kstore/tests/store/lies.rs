@@ -25,8 +25,8 @@ fn varint(mut value: u64) -> Vec<u8> {
 
 /// Finds a number in the page header at `from`: 0 type, 1 unpacked size, 2 stored size, 3 number of
 /// values. Returns its position and value.
-fn number(file: &[u8], from: usize, index: usize) -> (usize, u64) {
-    let mut at = from;
+fn number(file: &[u8], offset: usize, index: usize) -> (usize, u64) {
+    let mut at = offset;
     for place in 0..=index {
         // the header of a nested struct precedes the number of values
         at += if place == 3 { 2 } else { 1 };
@@ -41,10 +41,10 @@ fn number(file: &[u8], from: usize, index: usize) -> (usize, u64) {
 }
 
 /// Replaces a number in the first page header with one of the same encoded length.
-fn lie(path: &Path, index: usize, was: impl Fn(u64) -> bool, value: u64) {
+fn lie(path: &Path, index: usize, is_expected: impl Fn(u64) -> bool, value: u64) {
     let mut file = std::fs::read(path).unwrap();
     let (at, found) = number(&file, 4, index);
-    assert!(was(found), "{found}");
+    assert!(is_expected(found), "{found}");
     let bytes = varint(2 * value);
     assert_eq!(bytes.len(), varint(2 * found).len());
     file[at..at + bytes.len()].copy_from_slice(&bytes);

@@ -19,11 +19,11 @@ const PLAIN: &str = "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }
 fn headers_of_all_versions_read() {
     for version in 1..=3 {
         let header = parse_header(&bytes(version, PLAIN)).unwrap();
-        assert_eq!((header.element, header.rows, header.columns), (Element::F32, 3, 2));
+        assert_eq!((header.element, header.row_count, header.column_count), (Element::F32, 3, 2));
         assert_eq!(header.data_offset, bytes(version, PLAIN).len());
     }
     let header = parse_header(&bytes(1, "{\"shape\":(7,),\"fortran_order\":False,\"descr\":\"|u1\"}")).unwrap();
-    assert_eq!((header.element, header.rows, header.columns), (Element::U8, 7, 1));
+    assert_eq!((header.element, header.row_count, header.column_count), (Element::U8, 7, 1));
 }
 
 #[test]

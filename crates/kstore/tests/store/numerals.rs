@@ -1,9 +1,9 @@
 //! Integer columns with another meaning, in every format and cut: times of day and row counters.
 
-use crate::categories::coded_of;
+use crate::categories::search_selected;
 use crate::make::*;
 use kstore::arrow::array::*;
-use kstore::encoding::{Code, Cycle, Encoding, TimeCode, TimeFeatures, TimeForm};
+use kstore::encoding::{ColumnEncoding, Cycle, Encoding, TimeEncoding, TimeFeatures, TimeForm};
 use kstore::key::{Purpose, Stream};
 use kstore::search::ColumnNote;
 use kstore::{Missing, ReadSettings, SelectedTable, Selection, Table};
@@ -42,15 +42,20 @@ fn tables(folder: &Path, t: Column<'_>) -> Vec<Table> {
     files.into_iter().chain([Table::from_batches(vec![rows(&floats)]).unwrap()]).collect()
 }
 
-fn found(table: &Table, selection: &Selection, cut: (u64, usize)) -> (SelectedTable, Vec<ColumnNote>) {
-    coded_of(table.select(selection).unwrap().inspect_columns().0, cut).unwrap()
+fn search_columns_of(
+    table: &Table,
+    selection: &Selection,
+    segment_rows: u64,
+    lane_count: usize,
+) -> (SelectedTable, Vec<ColumnNote>) {
+    search_selected(table.select(selection).unwrap().inspect_columns().0, segment_rows, lane_count).unwrap()
 }
 
 /// Returns the code of the column `t` if `y` is the only other column.
-fn code(folder: &Path, t: Column<'_>, selection: &Selection) -> Option<Code> {
-    let (selected, _) = found(&tables(folder, t)[0], selection, (64, 2));
+fn code(folder: &Path, t: Column<'_>, selection: &Selection) -> Option<ColumnEncoding> {
+    let (selected, _) = search_columns_of(&tables(folder, t)[0], selection, 64, 2);
     let place = selected.feature_columns().iter().position(|name| name == "t")?;
-    Some(selected.encoding().map_or(Code::Number, |encoding| encoding.columns()[place].code.clone()))
+    Some(selected.encoding().map_or(ColumnEncoding::Number, |encoding| encoding.columns()[place].encoding.clone()))
 }
 
 #[test]
@@ -58,15 +63,18 @@ fn hours_and_minutes_are_times_of_day_in_every_format_and_cut() {
     let folder = folder();
     let mut first: Option<(Encoding, Vec<u64>)> = None;
     for (at, table) in tables(folder.path(), &time).iter().enumerate() {
-        for (missing, cut) in [(Missing::Indicator, (64, 3)), (Missing::Indicator, (500, 1)), (Missing::Mean, (7, 2))] {
-            let (selected, notes) = found(table, &Selection { missing, ..Selection::default() }, cut);
+        for (missing, segment_rows, lane_count) in
+            [(Missing::Indicator, 64, 3), (Missing::Indicator, 500, 1), (Missing::Mean, 7, 2)]
+        {
+            let (selected, notes) =
+                search_columns_of(table, &Selection { missing, ..Selection::default() }, segment_rows, lane_count);
             assert!(
                 matches!(&notes[..], [ColumnNote::NumericTimes { column, .. }] if column == "t"),
                 "{at}: {notes:?}"
             );
             let encoding = selected.encoding().unwrap().clone();
-            let expected = TimeCode { form: TimeForm::HourMinute, cycles: vec![Cycle::Hour] };
-            assert_eq!(encoding.columns()[0].code, Code::Time(expected), "{at}");
+            let expected = TimeEncoding { form: TimeForm::HourMinute, cycles: vec![Cycle::Hour] };
+            assert_eq!(encoding.columns()[0].encoding, ColumnEncoding::Time(expected), "{at}");
             if missing == Missing::Mean {
                 assert_eq!(encoding.feature_names(), ["t", "t.hour.sin", "t.hour.cos", "y"]);
                 continue;
@@ -111,13 +119,13 @@ fn ordinary_whole_numbers_stay_what_they_are() {
         }),
     ];
     for (name, column) in columns {
-        assert_eq!(code(folder.path(), column, &usual), Some(Code::Number), "{name}");
+        assert_eq!(code(folder.path(), column, &usual), Some(ColumnEncoding::Number), "{name}");
     }
-    assert!(matches!(code(folder.path(), &time, &usual), Some(Code::Time(_))));
+    assert!(matches!(code(folder.path(), &time, &usual), Some(ColumnEncoding::Time(_))));
     let raw = Selection { times: TimeFeatures::None, ..usual.clone() };
-    assert_eq!(code(folder.path(), &time, &raw), Some(Code::Number));
+    assert_eq!(code(folder.path(), &time, &raw), Some(ColumnEncoding::Number));
     let position = Selection { times: TimeFeatures::Position, ..usual };
-    let Some(Code::Time(time)) = code(folder.path(), &time, &position) else { panic!("no time") };
+    let Some(ColumnEncoding::Time(time)) = code(folder.path(), &time, &position) else { panic!("no time") };
     assert!(time.cycles.is_empty());
 }
 
@@ -126,17 +134,17 @@ fn a_column_that_counts_is_left_out_unless_it_is_named() {
     let folder = folder();
     let counts = |i: u64| Some(1000 + i as i64);
     for table in tables(folder.path(), &counts) {
-        let (selected, notes) = found(&table, &Selection::default(), (64, 2));
+        let (selected, notes) = search_columns_of(&table, &Selection::default(), 64, 2);
         assert_eq!(selected.feature_names(), ["y"]);
         assert!(
             matches!(&notes[..], [note @ ColumnNote::RowCounter { .. }] if note.to_string().contains("counts the rows"))
         );
         let features = names(&["t", "y"]);
-        let (selected, notes) = found(&table, &Selection { features, ..Selection::default() }, (64, 2));
+        let (selected, notes) = search_columns_of(&table, &Selection { features, ..Selection::default() }, 64, 2);
         assert_eq!((selected.feature_names(), notes.len()), (names(&["t", "y"]), 0));
         // the column is kept if it is the only one
         let targets = names(&["y"]);
-        let (selected, _) = found(&table, &Selection { targets, ..Selection::default() }, (64, 2));
+        let (selected, _) = search_columns_of(&table, &Selection { targets, ..Selection::default() }, 64, 2);
         assert_eq!(selected.feature_names(), ["t"]);
     }
     // two rows are swapped, far behind the rows used for detection
@@ -147,14 +155,18 @@ fn a_column_that_counts_is_left_out_unless_it_is_named() {
             i => i as i64,
         })
     };
-    assert_eq!(code(folder.path(), &swapped, &Selection::default()), Some(Code::Number));
+    assert_eq!(code(folder.path(), &swapped, &Selection::default()), Some(ColumnEncoding::Number));
 }
 
 #[test]
 fn a_new_value_that_is_no_time_of_day_is_told() {
     let folder = folder();
-    let (known, _) =
-        found(&tables(folder.path(), &time)[0], &Selection { missing: Missing::Mean, ..Selection::default() }, (64, 2));
+    let (known, _) = search_columns_of(
+        &tables(folder.path(), &time)[0],
+        &Selection { missing: Missing::Mean, ..Selection::default() },
+        64,
+        2,
+    );
     let odd = |i: u64| if i == 20 { Some(1275) } else { time(i) };
     for table in tables(folder.path(), &odd) {
         let selected = table.select(&Selection { missing: Missing::Mean, ..known.same_features() }).unwrap();

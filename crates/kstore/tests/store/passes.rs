@@ -139,21 +139,21 @@ fn asinh_is_of_the_distance_from_the_median_in_median_distances() {
 }
 
 /// Returns row `i` of a table that every format can store: two features and a target.
-fn plain(i: u64) -> [f64; 3] {
+fn plain_row(i: u64) -> [f64; 3] {
     let (a, b, y, ..) = row(i);
     [f64::from(a), b, y]
 }
 
-/// Writes rows of the [`plain`] table to a file.
+/// Writes rows of the [`plain_row`] table to a file.
 fn write_plain(path: &std::path::Path, rows: std::ops::Range<u64>) {
     if path.extension().is_some_and(|extension| extension == "svm") {
-        let line = |i| format!("{:?} 1:{:?} 2:{:?}\n", plain(i)[2], plain(i)[0], plain(i)[1]);
+        let line = |i| format!("{:?} 1:{:?} 2:{:?}\n", plain_row(i)[2], plain_row(i)[0], plain_row(i)[1]);
         return std::fs::write(path, rows.map(line).collect::<String>()).unwrap();
     }
     // the default column names of .npy
     let columns = ["x0", "x1", "x2"].map(|name| OutputColumn::new(name, OutputKind::F64));
     let mut out = kstore::sink::create(path, &columns).unwrap();
-    let column = |j: usize| rows.clone().map(|i| plain(i)[j]).collect::<Vec<_>>();
+    let column = |j: usize| rows.clone().map(|i| plain_row(i)[j]).collect::<Vec<_>>();
     out.write(&[OutputValues::F64(&column(0)), OutputValues::F64(&column(1)), OutputValues::F64(&column(2))]).unwrap();
     out.finish().unwrap();
 }
@@ -185,7 +185,7 @@ proptest! {
         let selection = Selection { targets: names(&[target]), ..Selection::default() };
         let parts = Table::open_with(&paths, &options).unwrap().select(&selection).unwrap();
         let parts = parts.rows::<f64>(ReadSettings::default()).unwrap();
-        let (x, y): (Vec<_>, Vec<_>) = (0..N).map(plain).map(|[a, b, y]| ([a, b], y)).unzip();
+        let (x, y): (Vec<_>, Vec<_>) = (0..N).map(plain_row).map(|[a, b, y]| ([a, b], y)).unzip();
         let whole = MemoryRows::new(x.concat(), 2).unwrap().with_targets(y, 1).unwrap();
         let expected = read(&whole, 0..N, 64).unwrap();
         let (collected, report) = pass(tile, segment, lanes).reduce(&parts, &Collect).unwrap();

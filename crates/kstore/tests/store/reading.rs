@@ -21,7 +21,7 @@ fn properties(statistics: EnabledStatistics) -> WriterProperties {
 }
 
 /// Returns a table of slowly rising columns with NaN and missing values.
-fn rising(n: i32) -> RecordBatch {
+fn ascending_batch(n: i32) -> RecordBatch {
     let float = |i: i32| if i % 7 == 3 { f32::NAN } else { (i / 10) as f32 * 0.1 };
     let text = |i: i32| format!("{:05} and a text that is longer than bounds are kept in {}", i / 50, "x".repeat(80));
     batch(&[
@@ -67,8 +67,8 @@ proptest! {
         };
         let folder = folder();
         let (with, without) = (folder.path().join("a.parquet"), folder.path().join("b.parquet"));
-        write(&with, &rising(1000), properties(EnabledStatistics::Chunk));
-        write(&without, &rising(1000), properties(EnabledStatistics::None));
+        write(&with, &ascending_batch(1000), properties(EnabledStatistics::Chunk));
+        write(&without, &ascending_batch(1000), properties(EnabledStatistics::None));
         let selection = condition(&format!("{column} {operator} {value}"), start);
         let read = |path: &Path| -> kstore::Result<Whole> { crate::make::read(&rows(path, &selection), 0..1000, tile) };
         prop_assert_eq!(read(&with).unwrap(), read(&without).unwrap());
@@ -79,7 +79,7 @@ proptest! {
 fn row_groups_that_cannot_match_are_not_read() {
     let folder = folder();
     let path = folder.path().join("a.parquet");
-    write(&path, &rising(10_000), properties(EnabledStatistics::Chunk));
+    write(&path, &ascending_batch(10_000), properties(EnabledStatistics::Chunk));
     let bytes = |text: &str| {
         let rows = rows(&path, &condition(text, 0));
         let whole = read(&rows, 0..10_000, 1000).unwrap();
@@ -187,10 +187,10 @@ fn a_gathered_row_must_be_selected_and_costs_little() {
 }
 
 /// Writes 5,000 rows of three features, a target and a label; features are rows of float32.
-fn row_major(folder: &Path, bad: Option<(usize, f32)>) -> (kstore::Table, kstore::Table) {
+fn row_major(folder: &Path, invalid_value: Option<(usize, f32)>) -> (kstore::Table, kstore::Table) {
     let n = 5000;
     let mut values: Vec<f32> = (0..3 * n).map(|i| i as f32 * 0.25).collect();
-    if let Some((place, value)) = bad {
+    if let Some((place, value)) = invalid_value {
         values[place] = value;
     }
     let (x, y, ipc) = (folder.join("x.npy"), folder.join("y.npy"), folder.join("x.arrow"));
@@ -208,14 +208,14 @@ fn row_major(folder: &Path, bad: Option<(usize, f32)>) -> (kstore::Table, kstore
 }
 
 /// Reads as float32, which copies directly from the file, and as float64, which converts by chunks.
-fn both_ways(table: &Table, selection: &Selection, tile: usize) -> [kstore::Result<Whole>; 2] {
+fn read_both_ways(table: &Table, selection: &Selection, tile: usize) -> [kstore::Result<Whole>; 2] {
     let selected = table.select(selection).unwrap();
     let direct = selected.rows::<f32>(ReadSettings::default()).unwrap();
     let by_chunk = selected.rows::<f64>(ReadSettings::default()).unwrap();
     [read(&direct, 17..4990, tile), read(&by_chunk, 17..4990, tile)]
 }
 
-fn with_target() -> Selection {
+fn selection_with_target() -> Selection {
     Selection { targets: names(&["y"]), categories: Categories::None, ..Selection::default() }
 }
 
@@ -224,16 +224,16 @@ fn rows_that_go_straight_to_the_tile_are_the_same() {
     let folder = folder();
     let (npy, ipc) = row_major(folder.path(), None);
     for tile in [1, 64, 777, 10_000] {
-        let labels = Selection { group: Some("city".to_string()), ..with_target() };
-        for (table, selection) in [(&npy, with_target()), (&ipc, with_target()), (&ipc, labels)] {
-            let [direct, by_chunk] = both_ways(table, &selection, tile).map(Result::unwrap);
+        let labels = Selection { group: Some("city".to_string()), ..selection_with_target() };
+        for (table, selection) in [(&npy, selection_with_target()), (&ipc, selection_with_target()), (&ipc, labels)] {
+            let [direct, by_chunk] = read_both_ways(table, &selection, tile).map(Result::unwrap);
             assert_eq!(direct, by_chunk, "tile {tile}");
             assert_eq!((direct.rows.len(), direct.x[0], direct.y[0]), (4973, 12.75, 17.0));
         }
         // other column orders and subsets are read by chunks
         let some = Selection { features: names(&["*2*", "*0*"]), ..Selection::default() };
         for table in [&npy, &ipc] {
-            let [direct, by_chunk] = both_ways(table, &some, tile).map(Result::unwrap);
+            let [direct, by_chunk] = read_both_ways(table, &some, tile).map(Result::unwrap);
             assert_eq!((direct.x[..2].to_vec(), &direct), (vec![13.25, 12.75], &by_chunk));
         }
     }
@@ -245,11 +245,11 @@ fn bad_values_on_the_straight_way_are_found_and_filled() {
     for value in [f32::NAN, f32::INFINITY] {
         let tables = row_major(folder.path(), Some((3 * 3000 + 1, value)));
         for table in [tables.0, tables.1] {
-            for error in both_ways(&table, &with_target(), 512).map(|outcome| outcome.unwrap_err()) {
+            for error in read_both_ways(&table, &selection_with_target(), 512).map(|outcome| outcome.unwrap_err()) {
                 let found = matches!(&error, Error::BadValue { row: 3000, column, .. } if column.contains('1'));
                 assert!(found, "{error}");
             }
-            let mean = Selection { missing: Missing::Mean, ..with_target() };
+            let mean = Selection { missing: Missing::Mean, ..selection_with_target() };
             let selected = table.select(&mean).unwrap();
             let (centre, scale, mean) = (vec![0.0; 3], vec![1.0; 3], vec![0.5, 1.5, 2.5]);
             let scaler = Some(Arc::new(kstore::Scaler { centre, scale, mean, ..kstore::Scaler::default() }));

@@ -13,7 +13,7 @@ fn value(i: usize) -> f64 {
 }
 
 /// Returns the stored value of row `row` in column `c`.
-fn stored(row: usize, c: usize) -> f64 {
+fn stored_value(row: usize, c: usize) -> f64 {
     match c % 6 {
         4 => value(row + c) / 3.0,
         5 => (row * 7) as f64 - 900.0,
@@ -22,7 +22,7 @@ fn stored(row: usize, c: usize) -> f64 {
 }
 
 fn column(c: usize) -> ArrayRef {
-    let values = (0..ROWS).map(|row| stored(row, c));
+    let values = (0..ROWS).map(|row| stored_value(row, c));
     match c % 6 {
         4 => Arc::new(Float64Array::from_iter_values(values)),
         5 => Arc::new(Int16Array::from_iter_values(values.map(|value| value as i16))),
@@ -41,8 +41,8 @@ fn check<T: Float>(scaled: bool) {
         let scale: Vec<f64> = (0..d).map(|c| (c + 3) as f64).collect();
         let scaler = Scaler { centre, scale, mean: vec![f64::NAN; d], ..Scaler::default() };
         let by_hand = |row: usize, c: usize| match scaled {
-            true => T::from_f64((stored(row, c) - scaler.centre[c]) * (1.0 / scaler.scale[c])),
-            false => T::from_f64(stored(row, c)),
+            true => T::from_f64((stored_value(row, c) - scaler.centre[c]) * (1.0 / scaler.scale[c])),
+            false => T::from_f64(stored_value(row, c)),
         };
         for (filter, step) in [("", 1), ("odd == 1", 2)] {
             let filter = (step > 1).then(|| Condition::parse(filter).unwrap());

@@ -1,7 +1,7 @@
 //! Caches return the rows that were written, for every cut; limits and full disks.
 
 use crate::make::*;
-use kstore::scratch::{Cache, Scratch};
+use kstore::scratch::{Cache, ScratchFolder};
 use kstore::{Error, Label, MemoryRows, Pass, RowBuf, RowSource, StatisticsReduction};
 use proptest::prelude::*;
 use std::path::Path;
@@ -26,8 +26,8 @@ fn shape(rows: &MemoryRows<f32>, stored: u64) -> kstore::TableShape {
 }
 
 /// Caches all rows in blocks of `tile`.
-fn cached(scratch: &Scratch, rows: &MemoryRows<f32>, stored: u64, tile: usize) -> kstore::Result<Cache<f32>> {
-    let mut writer = scratch.cache::<f32>(shape(rows, stored), 0..stored)?;
+fn cached(scratch: &ScratchFolder, rows: &MemoryRows<f32>, stored: u64, tile: usize) -> kstore::Result<Cache<f32>> {
+    let mut writer = scratch.create_cache::<f32>(shape(rows, stored), 0..stored)?;
     let (mut buf, mut cursor) = (RowBuf::new(tile), rows.open(0..u64::MAX)?);
     while cursor.next(&mut buf)? {
         writer.push(&buf.block(&RowSource::<f32>::shape(rows)))?;
@@ -50,7 +50,7 @@ proptest! {
         cut in 0.0f64..1.0,
     ) {
         let folder = folder();
-        let scratch = Scratch::open(folder.path(), 1 << 20).unwrap();
+        let scratch = ScratchFolder::open(folder.path(), 1 << 20).unwrap();
         let (rows, numbers) = rows(n);
         let stored = numbers.last().map_or(1, |last| last + 2);
         let cache = cached(&scratch, &rows, stored, writing).unwrap();
@@ -71,10 +71,10 @@ proptest! {
 #[test]
 fn a_pass_over_a_cache_has_the_bits_of_the_pass_over_its_rows() {
     let folder = folder();
-    let scratch = Scratch::open(folder.path(), 1 << 24).unwrap();
+    let scratch = ScratchFolder::open(folder.path(), 1 << 24).unwrap();
     let table = kstore::Table::open(&split(folder.path(), 5000, &[1700], 400)).unwrap();
     let source = table.select(&usual()).unwrap().rows::<f64>(kstore::ReadSettings::default()).unwrap();
-    let mut writer = scratch.cache::<f64>(source.shape(), RowSource::range(&source)).unwrap();
+    let mut writer = scratch.create_cache::<f64>(source.shape(), RowSource::range(&source)).unwrap();
     let (mut buf, mut cursor) = (RowBuf::new(77), source.open(0..5000).unwrap());
     while cursor.next(&mut buf).unwrap() {
         writer.push(&buf.block(&source.shape())).unwrap();
@@ -99,7 +99,7 @@ fn the_limit_is_kept_and_given_back() {
     let (rows, numbers) = rows(100);
     let stored = numbers.last().unwrap() + 1;
     let row = Cache::<f32>::row_bytes(&shape(&rows, stored)) as u64;
-    let scratch = Scratch::open(folder.path(), 2 * row * stored + 5).unwrap();
+    let scratch = ScratchFolder::open(folder.path(), 2 * row * stored + 5).unwrap();
     let first = cached(&scratch, &rows, stored, 10).unwrap();
     let second = cached(&scratch, &rows, stored, 10).unwrap();
     let error = cached(&scratch, &rows, stored, 10).unwrap_err();
@@ -108,21 +108,21 @@ fn the_limit_is_kept_and_given_back() {
     cached(&scratch, &rows, stored, 10).unwrap();
     drop(second);
     assert_eq!(scratch.remaining(), 2 * row * stored + 5);
-    assert!(matches!(Scratch::open(&folder.path().join("no"), 1).unwrap_err(), Error::NotFound { .. }));
+    assert!(matches!(ScratchFolder::open(&folder.path().join("no"), 1).unwrap_err(), Error::NotFound { .. }));
 }
 
 #[test]
 fn blocks_that_do_not_fit_are_refused() {
     let folder = folder();
-    let scratch = Scratch::open(folder.path(), 1 << 20).unwrap();
+    let scratch = ScratchFolder::open(folder.path(), 1 << 20).unwrap();
     let (rows, _) = rows(20);
     let mut buf = RowBuf::new(20);
     rows.open(0..20).unwrap().next(&mut buf).unwrap();
     let block = buf.block(&RowSource::<f32>::shape(&rows));
-    let mut writer = scratch.cache::<f32>(shape(&rows, 30), 0..30).unwrap();
+    let mut writer = scratch.create_cache::<f32>(shape(&rows, 30), 0..30).unwrap();
     writer.push(&block).unwrap();
     let refused = |block: &kstore::RowBlock<'_, f32>| {
-        let mut writer = scratch.cache::<f32>(shape(&rows, 30), 0..25).unwrap();
+        let mut writer = scratch.create_cache::<f32>(shape(&rows, 30), 0..25).unwrap();
         matches!(writer.push(block), Err(Error::Syntax { .. }))
     };
     // a repeated block; rows out of range; missing features
@@ -153,7 +153,7 @@ fn a_full_disk_is_told_with_its_free_bytes() {
         return;
     }
     let result = std::panic::catch_unwind(|| {
-        let scratch = Scratch::open(&disk, 1 << 30).unwrap();
+        let scratch = ScratchFolder::open(&disk, 1 << 30).unwrap();
         let (rows, numbers) = rows(40_000);
         let error = cached(&scratch, &rows, numbers.last().unwrap() + 1, 1000).unwrap_err();
         let Error::ScratchFull { folder, needed, free: Some(free) } = &error else { panic!("{error}") };

@@ -213,10 +213,10 @@ fn kept_numbers_must_be_there_where_that_is_asked_for() {
     let city = StringArray::from(vec![Some("Ulm"), Some("Ulm"), Some("Ulm"), Some("Ulm"), None]);
     let (_folder, path) =
         table(&[("a", Arc::new(a)), ("b", Arc::new(b)), ("c", Arc::new(c)), ("city", Arc::new(city))]);
-    let of = |missing, kept_complete, rows| Selection {
+    let of = |missing, requires_kept_values, rows| Selection {
         keep: names(&["a", "b", "c", "city"]),
         without_features: true,
-        kept_complete,
+        requires_kept_values,
         missing,
         rows,
         ..Selection::default()

@@ -140,8 +140,8 @@ fn entries_are_the_same_in_every_format() {
             assert_eq!(read_from(&path, start, &selection()).unwrap(), wanted[start as usize..], "{}", path.display());
         }
         let table = Table::open(&[&path]).unwrap();
-        let shape = table.select(&selection()).unwrap().sparse().unwrap();
-        assert_eq!((shape.width, shape.longest), (7, 3), "{}", path.display());
+        let shape = table.select(&selection()).unwrap().sparse_shape().unwrap();
+        assert_eq!((shape.column_count, shape.max_row_entries), (7, 3), "{}", path.display());
         assert!(table.bytes_read() > 0, "{}: what opening scans is counted", path.display());
     }
 }

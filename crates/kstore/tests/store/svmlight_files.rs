@@ -90,8 +90,8 @@ fn rows_stay_sparse_where_that_is_asked_for_and_where_they_are_wide() {
     let sparse = TextOptions::default().sparse();
     let table = Table::open_with(&[&path], &sparse).unwrap();
     assert_eq!(table.schema().columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>(), ["x", "y"]);
-    let shape = table.select(&target).unwrap().sparse().unwrap();
-    assert_eq!((shape.width, shape.longest), (3, 3));
+    let shape = table.select(&target).unwrap().sparse_shape().unwrap();
+    assert_eq!((shape.column_count, shape.max_row_entries), (3, 3));
     let (_, rows) = whole(&path, &sparse, &target).unwrap();
     assert_eq!(rows.y, [1.0, -1.0, 1.0, 0.0, 5.0]);
     let found = entries(&rows.x, 6);
@@ -106,9 +106,9 @@ fn rows_stay_sparse_where_that_is_asked_for_and_where_they_are_wide() {
     let other = folder.path().join("u.svm");
     std::fs::write(&other, "1 4000000000:7\n").unwrap();
     let both = Table::open_with(&[&path, &other], &sparse).unwrap().select(&target).unwrap();
-    assert_eq!(both.sparse().map(|shape| (shape.width, shape.longest)), Some((4_000_000_000, 3)));
+    assert_eq!(both.sparse_shape().map(|shape| (shape.column_count, shape.max_row_entries)), Some((4_000_000_000, 3)));
     let wide = Table::open(&[&other]).unwrap().select(&target).unwrap();
-    assert_eq!(wide.sparse().map(|shape| (shape.width, shape.longest)), Some((4_000_000_000, 1)));
+    assert_eq!(wide.sparse_shape().map(|shape| (shape.column_count, shape.max_row_entries)), Some((4_000_000_000, 1)));
     let error = wide.rows::<f32>(ReadSettings::default()).map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("use `precision` f64"), "{error}");
     let (_, rows) = whole(&other, &TextOptions::default(), &target).unwrap();

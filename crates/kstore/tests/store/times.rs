@@ -1,9 +1,9 @@
 //! Dates and times as features, in every format and notation, compared with a day-by-day calendar.
 
-use crate::categories::coded;
+use crate::categories::search_columns;
 use crate::make::*;
 use kstore::arrow::array::*;
-use kstore::encoding::{Code, Cycle, TimeCode, TimeFeatures, TimeForm};
+use kstore::encoding::{ColumnEncoding, Cycle, TimeEncoding, TimeFeatures, TimeForm};
 use kstore::search::ColumnNote;
 use kstore::{Categories, Condition, Missing, ReadSettings, Scaler, SelectedTable, Selection, Table};
 use proptest::prelude::*;
@@ -35,7 +35,7 @@ fn calendar(days: i64) -> (i64, i64, i64) {
 }
 
 /// Computes the features of a time in milliseconds since 1970 from the definition.
-fn by_hand(ms: i64, cycles: &[Cycle]) -> Vec<f64> {
+fn expected_features(ms: i64, cycles: &[Cycle]) -> Vec<f64> {
     let (day, of_day) = (ms.div_euclid(1000 * DAY), ms.rem_euclid(1000 * DAY));
     let part = of_day as f64 / (1000 * DAY) as f64;
     let year = calendar(day).0;
@@ -119,19 +119,19 @@ proptest! {
         let mut expected = None;
         for (name, table) in tables(folder.path(), &moments) {
             let wanted = Selection { features: names(&["date"]), missing: Missing::Indicator, ..Selection::default() };
-            let (selected, notes) = coded(&table, &wanted, (segment, lanes)).unwrap();
+            let (selected, notes) = search_columns(&table, &wanted, segment, lanes).unwrap();
             prop_assert!(notes.is_empty());
             let encoding = selected.encoding().unwrap().clone();
-            let Code::Time(code) = &encoding.columns()[0].code else { panic!("{name}: {encoding:?}") };
+            let ColumnEncoding::Time(code) = &encoding.columns()[0].encoding else { panic!("{name}: {encoding:?}") };
             let x = rows_of(&selected, moments.len() as u64, tile);
             let hole = moments.contains(&None);
             let by_hand: Vec<f64> = moments.iter().flat_map(|ms| {
-                let own = ms.map_or(vec![7.0; encoding.features() - usize::from(hole)], |ms| by_hand(ms, &code.cycles));
+                let own = ms.map_or(vec![7.0; encoding.feature_count() - usize::from(hole)], |ms| expected_features(ms, &code.cycles));
                 own.into_iter().chain(hole.then_some(f64::from(u8::from(ms.is_none()))))
             }).collect();
             prop_assert_eq!(&x, &by_hand, "{}", name);
             // every format drops the same number of rows
-            let some = coded(&table, &Selection { missing: Missing::Drop, ..wanted.clone() }, (segment, lanes)).unwrap().0;
+            let some = search_columns(&table, &Selection { missing: Missing::Drop, ..wanted.clone() }, segment, lanes).unwrap().0;
             let left = rows_of(&some, moments.len() as u64, tile).len() / some.shape().inputs;
             prop_assert_eq!(left, moments.iter().flatten().count(), "{}", name);
             let first = expected.get_or_insert_with(|| encoding.clone());
@@ -151,20 +151,20 @@ fn csv(folder: &Path, values: &[&str]) -> Table {
 fn the_form_of_a_column_is_that_of_all_its_values() {
     let folder = folder();
     let found = |values: &[&str], selection: &Selection| {
-        let (selected, notes) = coded(&csv(folder.path(), values), selection, (2, 2)).unwrap();
-        let column = selected.encoding().map(|encoding| encoding.columns()[0].code.clone());
+        let (selected, notes) = search_columns(&csv(folder.path(), values), selection, 2, 2).unwrap();
+        let column = selected.encoding().map(|encoding| encoding.columns()[0].encoding.clone());
         (column, notes)
     };
     let usual = Selection::default();
     let form = |values: &[&str]| match found(values, &usual) {
-        (Some(Code::Time(TimeCode { form, .. })), notes) => Some((form, notes.len())),
+        (Some(ColumnEncoding::Time(TimeEncoding { form, .. })), notes) => Some((form, notes.len())),
         _ => None,
     };
     assert_eq!(form(&["2024-01-31", "2024-02-01T10:00"]), Some((TimeForm::YearFirst, 0)));
     assert_eq!(form(&["31/01/2024", "01/02/2024"]), Some((TimeForm::DayFirst, 0)));
     assert_eq!(form(&["1/31/2024", "1/2/2024"]), Some((TimeForm::MonthFirst, 0)));
     assert_eq!(form(&["1.2.2024", "31.12.1999"]), Some((TimeForm::DayFirst, 0)));
-    assert_eq!(form(&["12:30", "8:00:01.5"]), Some((TimeForm::OfDay, 0)));
+    assert_eq!(form(&["12:30", "8:00:01.5"]), Some((TimeForm::TimeOfDay, 0)));
     assert_eq!(form(&["1/2/2024", "3/4/2024"]), Some((TimeForm::MonthFirst, 1)), "said to be ambiguous");
     for other in [["2024-01-31", "soon"], ["31/01/2024", "01/31/2024"], ["12:30", "2024-01-31"]] {
         assert_eq!(form(&other), None, "{other:?}");
@@ -173,12 +173,12 @@ fn the_form_of_a_column_is_that_of_all_its_values() {
     let named = Selection { categories: Categories::Named(names(&["date"])), ..Selection::default() };
     let days = ["2024-01-31", "2024-02-01"];
     for selection in [named, Selection { times: TimeFeatures::None, ..Selection::default() }] {
-        assert!(matches!(found(&days, &selection).0, Some(Code::Values(values)) if values.len() == 2));
+        assert!(matches!(found(&days, &selection).0, Some(ColumnEncoding::Values(values)) if values.len() == 2));
     }
     let position = Selection { times: TimeFeatures::Position, ..Selection::default() };
     let many = ["2024-01-31", "2025-06-01T12:00", "2026-07-05"];
     let cycles = |selection: &Selection| match found(&many, selection).0 {
-        Some(Code::Time(code)) => code.cycles,
+        Some(ColumnEncoding::Time(code)) => code.cycles,
         other => panic!("{other:?}"),
     };
     assert_eq!((cycles(&usual), cycles(&position)), (vec![Cycle::Hour, Cycle::Weekday, Cycle::Yearday], Vec::new()));
@@ -195,7 +195,7 @@ fn cycles_are_those_that_the_values_go_through() {
         let path = folder.path().join("c.parquet");
         let x: ArrayRef = Arc::new(Float64Array::from_iter_values((0..array.len()).map(|i| i as f64)));
         write(&path, &batch(&[("date", array), ("x", x)]), groups_of(100));
-        let selected = coded(&Table::open(&[path]).unwrap(), &Selection::default(), (7, 2)).unwrap().0;
+        let selected = search_columns(&Table::open(&[path]).unwrap(), &Selection::default(), 7, 2).unwrap().0;
         let names = selected.feature_names();
         names[1..names.len() - 1]
             .iter()
@@ -225,7 +225,8 @@ fn cycles_are_those_that_the_values_go_through() {
 #[test]
 fn a_text_that_is_no_time_is_told_and_conditions_know_dates() {
     let folder = folder();
-    let known = coded(&csv(folder.path(), &["2024-01-31", "2024-02-05"]), &Selection::default(), (9, 1)).unwrap().0;
+    let known =
+        search_columns(&csv(folder.path(), &["2024-01-31", "2024-02-05"]), &Selection::default(), 9, 1).unwrap().0;
     let again = known.same_features();
     let told = |values: &[&str], missing| {
         let selected = csv(folder.path(), values).select(&Selection { missing, ..again.clone() }).unwrap();

@@ -64,7 +64,7 @@ fn compressed_text_and_json_lines_are_the_rows_of_csv() {
         write_to(&path, &bytes);
         assert!(all(&path, &selection()).unwrap() == expected, "{name}");
         let table = Table::open(&[&path]).unwrap();
-        assert_eq!(table.bytes(), bytes.len() as u64, "{name}");
+        assert_eq!(table.file_bytes(), bytes.len() as u64, "{name}");
         assert_eq!(table.format(), if name.contains("json") { "JSON lines" } else { "CSV" });
     }
     let table = Table::open(&[folder.path().join("rows.jsonl")]).unwrap();

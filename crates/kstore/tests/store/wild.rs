@@ -26,11 +26,11 @@ fn values(path: &Path, options: &TextOptions, text: &str) -> kstore::Result<(Vec
     Ok((x, texts))
 }
 
-fn latin(text: &str) -> Vec<u8> {
+fn to_latin1(text: &str) -> Vec<u8> {
     text.chars().map(|c| u8::try_from(u32::from(c)).unwrap()).collect()
 }
 
-fn utf16(text: &str, mark: bool) -> Vec<u8> {
+fn to_utf16(text: &str, mark: bool) -> Vec<u8> {
     mark.then_some(0xfeff).into_iter().chain(text.encode_utf16()).flat_map(u16::to_le_bytes).collect()
 }
 
@@ -78,13 +78,13 @@ fn files_in_the_wild_are_read_or_refused_with_a_remedy() {
             CSV.replace("Ulm,2", "\"Ulm,2").replace("Ulm,6", "x\"Ulm,6").replace("Köln", "\"Kö,ln\"").into(),
             "`no_quotes`",
         ),
-        ("utf16.csv", utf16(CSV, true), "iconv -f UTF-16 "),
-        ("plain16.csv", utf16(CSV, false), "iconv -f UTF-16LE"),
-        ("utf16.jsonl", utf16(&lines, true), "iconv -f UTF-16 "),
-        ("utf16.svm", utf16("1 1:2\n", true), "iconv -f UTF-16 "),
-        ("latin.csv", latin(CSV), "iconv -f CP1252 "),
-        ("names.csv", latin(&CSV.replace("city", "Städte")), "iconv -f CP1252 "),
-        ("latin.jsonl", latin(&lines), "iconv -f CP1252 "),
+        ("utf16.csv", to_utf16(CSV, true), "iconv -f UTF-16 "),
+        ("plain16.csv", to_utf16(CSV, false), "iconv -f UTF-16LE"),
+        ("utf16.jsonl", to_utf16(&lines, true), "iconv -f UTF-16 "),
+        ("utf16.svm", to_utf16("1 1:2\n", true), "iconv -f UTF-16 "),
+        ("latin.csv", to_latin1(CSV), "iconv -f CP1252 "),
+        ("names.csv", to_latin1(&CSV.replace("city", "Städte")), "iconv -f CP1252 "),
+        ("latin.jsonl", to_latin1(&lines), "iconv -f CP1252 "),
         ("c.csv.bz2", b"BZh91AY&SY\0".into(), "bzip2 -dc"),
         ("c.csv.xz", b"\xfd7zXZ\0\0\x04".into(), "xz -dc"),
         ("wrong.csv", b"\xfd7zXZ\0\0\x04".into(), "xz -dc"),
@@ -100,7 +100,7 @@ fn files_in_the_wild_are_read_or_refused_with_a_remedy() {
         ("array.jsonl", array.into(), "jq -c '.[]'"),
         ("s.arrow", stream.into(), "pyarrow.ipc.new_file"),
         ("s.arrows", stream.into(), "pyarrow.ipc.new_file"),
-        ("dense.npz", dense(folder.path()), "numpy.save"),
+        ("dense.npz", write_dense(folder.path()), "numpy.save"),
         ("big.npy", b"\x93NUMPY\x01\0\x37\0{'descr': '>f8', 'fortran_order': False, 'shape': (1,)}".into(), "astype"),
         ("rows.txt", CSV.into(), "standard input"),
     ];
@@ -112,7 +112,7 @@ fn files_in_the_wild_are_read_or_refused_with_a_remedy() {
     }
 }
 
-fn dense(folder: &Path) -> Vec<u8> {
+fn write_dense(folder: &Path) -> Vec<u8> {
     let path = folder.join("x.npz");
     let mut zip = zip::ZipWriter::new(std::fs::File::create(&path).unwrap());
     zip.start_file("x.npy", zip::write::SimpleFileOptions::default()).unwrap();

@@ -1,6 +1,6 @@
 //! Text columns as word counts: scikit-learn's numbers, the same in any order of counting; errors.
 
-use kstore::encoding::{Code, Encoding, NGrams, Weighting};
+use kstore::encoding::{ColumnEncoding, Encoding, NGrams, Weighting};
 use kstore::search::Search;
 use kstore::{Missing, Pass, ReadSettings, RowBuf, RowSource, SelectedTable, Selection, Table, TextLimit, Workers};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ fn csv(folder: &Path, texts: &[&str]) -> PathBuf {
     path
 }
 
-fn wanted(text: &str, weighing: Option<Weighting>) -> Selection {
+fn text_selection(text: &str, weighing: Option<Weighting>) -> Selection {
     let (features, targets) = (vec!["comment".to_string()], vec!["y".to_string()]);
     Selection {
         features,
@@ -47,7 +47,7 @@ fn rows(selected: &SelectedTable) -> Vec<BTreeMap<usize, f64>> {
 }
 
 fn words(encoding: &Encoding) -> Vec<String> {
-    let Code::Entries(entries) = &encoding.columns()[0].code else { panic!("{encoding:?}") };
+    let ColumnEncoding::Entries(entries) = &encoding.columns()[0].encoding else { panic!("{encoding:?}") };
     let json = serde_json::to_value(entries).unwrap();
     json["words"].as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_string()).collect()
 }
@@ -79,7 +79,7 @@ const GOLDEN: [&[(usize, f64)]; 4] = [
 fn words_are_weighed_as_scikit_learn_weighs_them() {
     let folder = tempfile::tempdir().unwrap();
     let table = Table::open(&[csv(folder.path(), &TEXTS)]).unwrap();
-    let found = counted(&table.select(&wanted("comment", None)).unwrap(), 2, 1).unwrap();
+    let found = counted(&table.select(&text_selection("comment", None)).unwrap(), 2, 1).unwrap();
     assert_eq!(
         words(found.encoding().unwrap()),
         ["42", "café", "cat", "dog", "dog_1", "mat", "on", "sat", "the", "über"]
@@ -103,7 +103,7 @@ fn texts_are_cut_as_scikit_learn_cuts_them() {
         ("spectrum(2)", "AbA é", &[" é", "A ", "Ab", "bA"]),
     ] {
         let table = Table::open(&[csv(folder.path(), &[text, text])]).unwrap();
-        let selected = table.select(&wanted(&format!("comment:{grams}"), None)).unwrap();
+        let selected = table.select(&text_selection(&format!("comment:{grams}"), None)).unwrap();
         assert_eq!(words(counted(&selected, 2, 1).unwrap().encoding().unwrap()), expected, "{grams}");
     }
     for text in [
@@ -133,7 +133,7 @@ fn spectra_are_counts_of_all_runs_and_do_not_depend_on_the_cut_of_the_pass() {
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let folder = tempfile::tempdir().unwrap();
     let table = Table::open(&[csv(folder.path(), &texts)]).unwrap();
-    let selected = table.select(&wanted("comment:spectrum(3)", Some(Weighting::None))).unwrap();
+    let selected = table.select(&text_selection("comment:spectrum(3)", Some(Weighting::None))).unwrap();
     let found = counted(&selected, 7, 1).unwrap();
     let runs = |text: &str| -> Vec<String> {
         let letters: Vec<char> = text.chars().collect();
@@ -152,7 +152,7 @@ fn spectra_are_counts_of_all_runs_and_do_not_depend_on_the_cut_of_the_pass() {
     assert_eq!(found.encoding(), same.encoding());
     // a limited number of features selects the runs in most rows, ties in alphabetical order
     let fewer = "comment:spectrum(3,features=4)";
-    let fewer = counted(&table.select(&wanted(fewer, Some(Weighting::Unit))).unwrap(), 7, 1).unwrap();
+    let fewer = counted(&table.select(&text_selection(fewer, Some(Weighting::Unit))).unwrap(), 7, 1).unwrap();
     let mut by_rows: Vec<(usize, &String)> =
         all.iter().map(|run| (texts.iter().filter(|text| text.contains(run.as_str())).count(), run)).collect();
     by_rows.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
@@ -197,7 +197,7 @@ fn rare_words_are_dropped_while_they_are_too_many_to_count() {
     let texts: Vec<String> = (0..100).map(text).collect();
     let folder = tempfile::tempdir().unwrap();
     let table = Table::open(&[csv(folder.path(), &texts.iter().map(String::as_str).collect::<Vec<_>>())]).unwrap();
-    let selected = table.select(&wanted("comment", None)).unwrap();
+    let selected = table.select(&text_selection("comment", None)).unwrap();
     let (found, same) = (counted(&selected, 9, 1).unwrap(), counted(&selected, 9, 2).unwrap());
     assert_eq!(found.encoding(), same.encoding());
     let words = words(found.encoding().unwrap());
@@ -214,13 +214,13 @@ fn what_cannot_be_counted_says_so() {
         let found = table.select(selection).and_then(|selected| counted(&selected, 2, 1));
         found.map(|_| ()).expect_err(&format!("{selection:?}")).to_string()
     };
-    let usual = wanted("comment", None);
+    let usual = text_selection("comment", None);
     for (selection, part) in [
         (Selection { text: vec!["y".to_string()], ..usual.clone() }, "`text` counts words of text columns"),
         (Selection { text: vec!["remark".to_string()], ..usual.clone() }, "remark"),
-        (wanted("comment:word(3,1)", None), "word(A,B)"),
-        (wanted("comment:word(9,9)", None), "no text has a feature of word(9,9)"),
-        (wanted("comment", Some(Weighting::Maxabs)), "choose tf-idf, unit or none"),
+        (text_selection("comment:word(3,1)", None), "word(A,B)"),
+        (text_selection("comment:word(9,9)", None), "no text has a feature of word(9,9)"),
+        (text_selection("comment", Some(Weighting::Maxabs)), "choose tf-idf, unit or none"),
     ] {
         let error = refused(&selection);
         assert!(error.contains(part), "{error}\nexpected: {part}");
@@ -247,11 +247,12 @@ fn hashed_words_are_counted_in_their_places() {
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let table = Table::open(&[csv(folder.path(), &texts)]).unwrap();
     let found = |grams: &str, weighing, segment, lanes| {
-        counted(&table.select(&wanted(&format!("comment:{grams}"), Some(weighing))).unwrap(), segment, lanes).unwrap()
+        counted(&table.select(&text_selection(&format!("comment:{grams}"), Some(weighing))).unwrap(), segment, lanes)
+            .unwrap()
     };
     let (named, hashed) = (found("word", Weighting::None, 7, 1), found("word(1,1,hash=8)", Weighting::None, 7, 1));
     assert_eq!(hashed.encoding(), found("word(1,1,hash=8)", Weighting::None, 1000, 3).encoding());
-    assert_eq!(hashed.sparse().unwrap().width, 8);
+    assert_eq!(hashed.sparse_shape().unwrap().column_count, 8);
     let (named, hashed) = (rows(&named), rows(&hashed));
     let places: Vec<usize> = hashed[..12].iter().map(|row| *row.keys().next().unwrap()).collect();
     assert!(places.iter().collect::<BTreeSet<_>>().len() > 3);
@@ -291,7 +292,10 @@ fn values_are_categories_of_text_or_whole_numbers() {
     let of = |user: usize, page: usize| BTreeMap::from([(user, 1.0), (3 + page, 1.0)]);
     assert_eq!(found, [of(2, 2), of(0, 1), of(2, 1), of(1, 0)]);
     let hashed = counted(&select("value(hash=1000000)"), 3, 1).unwrap();
-    assert_eq!((hashed.sparse().unwrap().width, hashed.sparse().unwrap().longest), (1_000_003, 2));
+    assert_eq!(
+        (hashed.sparse_shape().unwrap().column_count, hashed.sparse_shape().unwrap().max_row_entries),
+        (1_000_003, 2)
+    );
     let hashed = rows(&hashed);
     let users: Vec<usize> = hashed.iter().map(|row| *row.keys().next().unwrap()).collect();
     assert!(users[0] == users[2] && users[0] != users[1] && users[0] != users[3] && users[1] != users[3]);
@@ -305,7 +309,7 @@ fn words_keep_the_marks_of_their_letters() {
     let folder = tempfile::tempdir().unwrap();
     let found = |text: &str| {
         let table = Table::open(&[csv(folder.path(), &[text, "--"])]).unwrap();
-        let selected = table.select(&wanted("comment", None)).unwrap();
+        let selected = table.select(&text_selection("comment", None)).unwrap();
         words(counted(&selected, 2, 1).unwrap().encoding().unwrap())
     };
     assert_eq!(found("हिन्दी में, अच्छा!"), ["अच्छा", "में", "हिन्दी"]);

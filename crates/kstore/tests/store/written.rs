@@ -1,9 +1,9 @@
 //! Numbers, codes, dates and missing values in CSV: detected, read by an option, or rejected.
 
-use crate::categories::coded;
+use crate::categories::search_columns;
 use crate::make::*;
 use kstore::arrow::array::{ArrayRef, Float64Array, StringArray};
-use kstore::encoding::{Code, TimeCode, TimeFeatures, TimeForm};
+use kstore::encoding::{ColumnEncoding, TimeEncoding, TimeFeatures, TimeForm};
 use kstore::search::ColumnNote;
 use kstore::{ColumnType, Missing, ReadSettings, SelectedTable, Selection, Table, TextOptions, TextReading};
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ fn kind(table: &Table) -> String {
     table.schema().columns[0].kind.to_string()
 }
 
-fn typed(types: &[(&str, &str)]) -> TextOptions {
+fn options_with_types(types: &[(&str, &str)]) -> TextOptions {
     let types = types.iter().map(|(name, of)| (name.to_string(), of.parse::<ColumnType>().unwrap()));
     TextOptions::default().types(types.collect())
 }
@@ -60,7 +60,7 @@ fn numbers_with_marks_are_read_by_themselves_if_all_have_the_same() {
         assert_eq!(numbers(&table, "p").unwrap(), expected, "{values:?}");
         assert!(table.note().unwrap().contains("column p"), "{values:?}");
         // the original text is available on request
-        assert_eq!(kind(&Table::open_with(&[&path], &typed(&[("p", "text")])).unwrap()), "text");
+        assert_eq!(kind(&Table::open_with(&[&path], &options_with_types(&[("p", "text")])).unwrap()), "text");
     }
     for values in [
         ["5 kg", "12 lb", "7 kg"],
@@ -73,7 +73,7 @@ fn numbers_with_marks_are_read_by_themselves_if_all_have_the_same() {
     ] {
         let path = file(folder.path(), "t.csv", "p;y", &values);
         assert_eq!(kind(&Table::open(&[&path]).unwrap()), "text", "{values:?}");
-        let table = Table::open_with(&[&path], &typed(&[("p", "number")])).unwrap();
+        let table = Table::open_with(&[&path], &options_with_types(&[("p", "number")])).unwrap();
         let error = numbers(&table, "p").unwrap_err().to_string();
         assert!(error.contains("column \"p\": expected a number"), "{error}");
     }
@@ -95,9 +95,10 @@ fn codes_that_begin_with_zeros_are_text_and_numbers_if_that_is_said() {
     assert_eq!(kind(&table), "text");
     let note = table.note().unwrap();
     assert!(note.contains("column zip") && note.contains("00501") && note.contains("`types` zip=number"), "{note}");
-    let known = coded(&table, &Selection { features: names(&["zip"]), ..Selection::default() }, (2, 2)).unwrap().0;
+    let known =
+        search_columns(&table, &Selection { features: names(&["zip"]), ..Selection::default() }, 2, 2).unwrap().0;
     assert_eq!(known.feature_names(), ["zip=00501", "zip=02110", "zip=10115"]);
-    let table = Table::open_with(&[&path], &typed(&[("zip", "number")])).unwrap();
+    let table = Table::open_with(&[&path], &options_with_types(&[("zip", "number")])).unwrap();
     assert_eq!((kind(&table).as_str(), numbers(&table, "zip").unwrap()), ("int64", vec![10115.0, 501.0, 2110.0]));
     for (values, expected) in [(["0", "10", "7"], "int64"), (["0.5", "00", "1"], "text"), (["-05", "1", "2"], "int64")]
     {
@@ -112,11 +113,11 @@ fn codes_that_begin_with_zeros_are_text_and_numbers_if_that_is_said() {
     let table = Table::open_with(&[&path], &TextOptions::default().infer_rows(2)).unwrap();
     assert!(numbers(&table, "zip").unwrap_err().to_string().contains("found \"00501\""));
     // a column that the file lacks, and a format that stores its types
-    let error = Table::open_with(&[&path], &typed(&[("zap", "text")])).unwrap_err().to_string();
+    let error = Table::open_with(&[&path], &options_with_types(&[("zap", "text")])).unwrap_err().to_string();
     assert!(error.contains("zap") && error.contains("zip"), "{error}");
     let path = folder.path().join("t.parquet");
     write(&path, &standard(0..5), groups_of(5));
-    let error = Table::open_with(&[&path], &typed(&[("fold", "text")])).unwrap_err().to_string();
+    let error = Table::open_with(&[&path], &options_with_types(&[("fold", "text")])).unwrap_err().to_string();
     assert!(error.contains("`types` applies to .csv only, because other files store their types"), "{error}");
 }
 
@@ -130,14 +131,14 @@ fn words_for_missing_values_are_missing_among_numbers_and_told_among_text() {
     }
     let path = file(folder.path(), "t.csv", "job;y", &["clerk", "?", "clerk", "nurse"]);
     let usual = Selection { missing: Missing::Indicator, ..Selection::default() };
-    let (selected, notes) = coded(&Table::open(&[&path]).unwrap(), &usual, (2, 2)).unwrap();
+    let (selected, notes) = search_columns(&Table::open(&[&path]).unwrap(), &usual, 2, 2).unwrap();
     assert_eq!(selected.feature_names(), ["job=?", "job=clerk", "job=nurse", "y"]);
     assert!(
         matches!(&notes[..], [note @ ColumnNote::Resembles { .. }] if note.to_string().contains("`missing_words` ?"))
     );
     let words = TextOptions::default().missing_words(names(&["?", "unknown"]));
     let read_by = |path: &Path| {
-        let (selected, notes) = coded(&Table::open_with(&[path], &words).unwrap(), &usual, (2, 2)).unwrap();
+        let (selected, notes) = search_columns(&Table::open_with(&[path], &words).unwrap(), &usual, 2, 2).unwrap();
         assert!(notes.is_empty(), "{notes:?}");
         let mut names = selected.feature_names();
         names.sort();
@@ -153,7 +154,7 @@ fn words_for_missing_values_are_missing_among_numbers_and_told_among_text() {
     assert_eq!(read_by(&lines), ["job=(missing)", "job=clerk", "job=nurse", "y", "y=(missing)"]);
     // numbers with different units, and a format with typed text
     let (_, notes) =
-        coded(&Table::open(&[file(folder.path(), "u.csv", "p;y", &["5 kg", "7 lb"])]).unwrap(), &usual, (2, 2))
+        search_columns(&Table::open(&[file(folder.path(), "u.csv", "p;y", &["5 kg", "7 lb"])]).unwrap(), &usual, 2, 2)
             .unwrap();
     assert!(
         notes[0].to_string().contains("looks like numbers with a unit or another mark, such as \"5 kg\""),
@@ -166,7 +167,7 @@ fn dates_are_read_as_their_type_says() {
     let folder = folder();
     let days = |values: &[&str], of: &str| {
         let path = file(folder.path(), "t.csv", "day;y", values);
-        numbers(&Table::open_with(&[path], &typed(&[("day", of)])).unwrap(), "day")
+        numbers(&Table::open_with(&[path], &options_with_types(&[("day", of)])).unwrap(), "day")
             .map(|x| x.iter().map(|us| us / 86_400e6).collect::<Vec<_>>())
     };
     // days by Python's datetime
@@ -186,10 +187,10 @@ fn dates_are_read_as_their_type_says() {
 }
 
 /// Reads the rows of a table as a model fitted on `known` does.
-fn again(known: &SelectedTable, path: &Path, options: TextOptions) -> kstore::Result<Vec<f64>> {
-    let reading = known.reading().with_encoding(known.encoding());
+fn read_again(fitted: &SelectedTable, path: &Path, options: TextOptions) -> kstore::Result<Vec<f64>> {
+    let reading = fitted.reading().with_encoding(fitted.encoding());
     let table = Table::open_with(&[path], &options.with_reading(reading))?;
-    let selected = table.select(&Selection { missing: Missing::Mean, ..known.same_features() })?;
+    let selected = table.select(&Selection { missing: Missing::Mean, ..fitted.same_features() })?;
     Ok(read::<f64>(&selected.rows::<f64>(ReadSettings::default())?, 0..100, 8)?.x)
 }
 
@@ -199,23 +200,23 @@ fn new_files_are_read_as_those_of_the_fit() {
     let known = |values: &[&str]| {
         let path = file(folder.path(), "fit.csv", "p;y", values);
         let selection = Selection { features: names(&["p"]), ..Selection::default() };
-        coded(&Table::open(&[path]).unwrap(), &selection, (2, 2)).unwrap().0
+        search_columns(&Table::open(&[path]).unwrap(), &selection, 2, 2).unwrap().0
     };
     let new = |values: &[&str]| file(folder.path(), "new.csv", "p;y", values);
     let commas = known(&["1,5", "1.234", "2,25"]);
     let usual = TextOptions::default;
     // a whole column without a comma is ambiguous by itself
-    assert_eq!(again(&commas, &new(&["1.234", "2.500"]), usual()).unwrap(), [1234.0, 2500.0]);
-    let error = again(&commas, &new(&["1.25", "2.5"]), usual()).unwrap_err().to_string();
+    assert_eq!(read_again(&commas, &new(&["1.234", "2.500"]), usual()).unwrap(), [1234.0, 2500.0]);
+    let error = read_again(&commas, &new(&["1.25", "2.5"]), usual()).unwrap_err().to_string();
     assert!(error.contains("line 2") && error.contains("\"1.25\"") && error.contains("`decimal`"), "{error}");
-    assert_eq!(again(&commas, &new(&["1.25", "2.5"]), usual().decimal(b'.')).unwrap(), [1.25, 2.5]);
+    assert_eq!(read_again(&commas, &new(&["1.25", "2.5"]), usual().decimal(b'.')).unwrap(), [1.25, 2.5]);
     let other = folder.path().join("other.csv");
     std::fs::write(&other, "p,y\n1.234,1\n").unwrap();
-    let error = again(&commas, &other, usual()).unwrap_err().to_string();
+    let error = read_again(&commas, &other, usual()).unwrap_err().to_string();
     assert!(error.contains("its delimiter is ',', but ';' in the table of the fit"), "{error}");
-    assert_eq!(again(&commas, &other, usual().decimal(b'.')).unwrap(), [1.234]);
+    assert_eq!(read_again(&commas, &other, usual().decimal(b'.')).unwrap(), [1.234]);
     let percent = known(&["5%", "7%", "9%"]);
-    assert!(again(&percent, &new(&["0.05", "0.07"]), usual()).is_err());
+    assert!(read_again(&percent, &new(&["0.05", "0.07"]), usual()).is_err());
     // a model stores its reading as JSON, and stores nothing for the default
     let reading: TextReading = serde_json::from_value(serde_json::to_value(percent.reading()).unwrap()).unwrap();
     assert_eq!(reading, percent.reading());
@@ -223,14 +224,14 @@ fn new_files_are_read_as_those_of_the_fit() {
     // a completely empty column takes the type of the fit
     let dates = known(&["2021-01-14", "2021-01-15", "2021-02-01"]);
     let empty = new(&["", ""]);
-    assert!(again(&dates, &empty, usual()).unwrap().iter().all(|x| x.is_nan()));
+    assert!(read_again(&dates, &empty, usual()).unwrap().iter().all(|x| x.is_nan()));
     // the same holds in formats with a type of their own for such columns
     let nulls = || -> ArrayRef { Arc::new(StringArray::from(vec![None::<&str>; 2])) };
     let floats: ArrayRef = Arc::new(Float64Array::from(vec![f64::NAN; 2]));
     for (known, column) in [(&dates, nulls()), (&dates, floats), (&percent, nulls())] {
         let path = folder.path().join("nulls.parquet");
         write(&path, &batch(&[("p", column)]), groups_of(2));
-        assert!(again(known, &path, usual()).unwrap().iter().all(|x| x.is_nan()));
+        assert!(read_again(known, &path, usual()).unwrap().iter().all(|x| x.is_nan()));
     }
 }
 
@@ -255,13 +256,13 @@ fn whole_numbers_that_are_dates_are_dates() {
     let find = |values: &[&str]| {
         let table = Table::open(&[file(folder.path(), "t.csv", "day;y", values)]).unwrap();
         let (selected, notes) =
-            crate::categories::coded_of(table.select(&Selection::default()).unwrap().inspect_columns().0, (3, 2))
+            crate::categories::search_selected(table.select(&Selection::default()).unwrap().inspect_columns().0, 3, 2)
                 .unwrap();
-        (selected.encoding().map(|encoding| encoding.columns()[0].code.clone()), notes)
+        (selected.encoding().map(|encoding| encoding.columns()[0].encoding.clone()), notes)
     };
     let days = ["20210114", "20200229", "19991231", "20210131", "20210201"];
     let (code, notes) = find(&days);
-    assert!(matches!(code, Some(Code::Time(TimeCode { form: TimeForm::YearMonthDay, .. }))), "{code:?}");
+    assert!(matches!(code, Some(ColumnEncoding::Time(TimeEncoding { form: TimeForm::YearMonthDay, .. }))), "{code:?}");
     assert!(notes[0].to_string().contains("20240131 for 2024-01-31"), "{notes:?}");
     assert_eq!(find(&[&days[..], &["20210230"]].concat()).0, None, "not a date");
     assert_eq!(find(&days[..4]).0, None, "too few");

@@ -30,7 +30,7 @@ use crate::{Result, features::FitData};
 use faer::MatRef;
 use kapprox::{Real, kernel::AnyKernel, landmark::LandmarkSet};
 use kstore::pass::NoObserver;
-use kstore::scratch::{Cache, Scratch};
+use kstore::scratch::{Cache, ScratchFolder};
 use kstore::{MemoryPlan, Pass, RowSource, TableShape};
 use std::sync::Arc;
 

@@ -47,7 +47,7 @@ use super::workspace::{CertifiedPoint, Workspace};
 use crate::{Intercept, features::Tile, linalg::strips::BufferPool};
 use kapprox::{Real, gram::Panels};
 use kstore::Workers;
-use kstore::checkpoint::{Arrays, Persist, Stored};
+use kstore::checkpoint::{Arrays, Persist, StoredArrays};
 
 /// σ of the first step, divided by the typical cost. The envelopes are then ten units wide, and the
 /// problem is as smooth as ridge regression.
@@ -447,7 +447,7 @@ impl<T: Real, R> Persist for Problem<T, R> {
         out.put_owned("counts", counts.map(|count| count as u64).to_vec());
     }
 
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+    fn load(&mut self, from: &mut StoredArrays<'_>) -> kstore::Result<()> {
         let (mut scalars, mut counts) = ([0.0; 6], [0u64; 5]);
         from.fill("w", &mut self.w)?;
         from.fill("beta", &mut self.beta)?;

@@ -5,7 +5,7 @@ use super::passes;
 use super::workspace::{CertifiedPoint, Workspace};
 use crate::{Result, features::StoredFeatures};
 use kapprox::Real;
-use kstore::checkpoint::{Arrays, Journal, Persist, Steps, Stored};
+use kstore::checkpoint::{Arrays, Journal, Persist, Steps, StoredArrays};
 use kstore::pass::Observer;
 
 /// Gaps and number of passes of a group of problems.
@@ -24,17 +24,17 @@ struct ProblemGroup<'g, T, R> {
 impl<T: Real, R> Persist for ProblemGroup<'_, T, R> {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
         for (i, problem) in self.problems.iter().enumerate() {
-            out.within(&i.to_string(), |out| problem.save(out));
+            out.put_part(&i.to_string(), |out| problem.save(out));
         }
         out.put("gaps", &self.outcome.gaps);
-        out.one("passes", self.outcome.passes);
+        out.put_number("passes", self.outcome.passes);
     }
 
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+    fn load(&mut self, from: &mut StoredArrays<'_>) -> kstore::Result<()> {
         for (i, problem) in self.problems.iter_mut().enumerate() {
-            from.within(&i.to_string(), |from| problem.load(from))?;
+            from.read_part(&i.to_string(), |from| problem.load(from))?;
         }
-        self.outcome = GroupOutcome { gaps: from.read("gaps")?, passes: from.one("passes")? };
+        self.outcome = GroupOutcome { gaps: from.read("gaps")?, passes: from.read_number("passes")? };
         Ok(())
     }
 }

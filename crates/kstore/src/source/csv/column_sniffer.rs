@@ -10,8 +10,8 @@ use std::borrow::Cow;
 /// The type of the column's values so far, for each possible number format.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ColumnSniffer {
-    declared: Option<ColumnType>,
-    inferred: [InferredType; 3],
+    declared_type: Option<ColumnType>,
+    inferred_types: [InferredType; 3],
     has_values: bool,
     /// The text around the first number of the column. All its numbers must have the same text
     /// around them.
@@ -33,8 +33,8 @@ const DATE_FORMS: [TimeForm; 3] = [TimeForm::YearFirst, TimeForm::MonthFirst, Ti
 const MISSING_MARKS: [&[u8]; 4] = [b"?", b"-", b".", b"--"];
 
 impl ColumnSniffer {
-    pub(super) fn new(declared: Option<ColumnType>) -> Self {
-        Self { declared, ..Self::default() }
+    pub(super) fn new(declared_type: Option<ColumnType>) -> Self {
+        Self { declared_type, ..Self::default() }
     }
 
     pub(super) fn observe(&mut self, field: &[u8], missing_words: &[String]) {
@@ -42,18 +42,19 @@ impl ColumnSniffer {
         let to_text = |text: &[u8]| Some(String::from_utf8_lossy(text).into_owned());
         let is_missing = fields::is_missing(text, true, missing_words);
         self.has_values |= !is_missing;
-        if let Some(ColumnType::Date(_)) = self.declared {
+        if let Some(ColumnType::Date(_)) = self.declared_type {
             let matches_form =
                 |form| str::from_utf8(text).is_ok_and(|text| dates::parse_timestamp(text, form).is_some());
             let forms = self.date_mismatches.iter_mut().zip(DATE_FORMS).filter(|_| !is_missing);
             forms.for_each(|(is_mismatch, form)| *is_mismatch |= !matches_form(form));
         }
-        if self.inferred == [InferredType::Text; 3]
-            || matches!(self.declared, Some(ColumnType::Text | ColumnType::Date(_)))
+        if self.inferred_types == [InferredType::Text; 3]
+            || matches!(self.declared_type, Some(ColumnType::Text | ColumnType::Date(_)))
         {
             return;
         }
-        let is_code = fields::is_code(text) && !matches!(&self.declared, Some(ColumnType::Number(form)) if form.codes);
+        let is_code =
+            fields::is_code(text) && !matches!(&self.declared_type, Some(ColumnType::Number(form)) if form.reads_codes);
         if is_code && self.first_code.is_none() {
             self.first_code = to_text(text);
         }
@@ -67,9 +68,7 @@ impl ColumnSniffer {
             Some(number) => {
                 self.first_marked = self.first_marked.take().or_else(|| to_text(text));
                 let type_with = |marks| {
-                    number
-                        .normalised(marks)
-                        .map_or(InferredType::Text, |plain| fields::infer_type(&plain, Marks::Point))
+                    number.normalise(marks).map_or(InferredType::Text, |plain| fields::infer_type(&plain, Marks::Point))
                 };
                 (Marks::ALL.map(type_with), number.affix)
             }
@@ -78,7 +77,7 @@ impl ColumnSniffer {
         let is_number = !matches!(field_types[0], InferredType::Missing | InferredType::Bool);
         let has_other_affix = is_number && self.affix.get_or_insert_with(|| affix.to_string()) != &affix;
         for (inferred, field_type) in
-            self.inferred.iter_mut().zip(field_types).filter(|(guess, _)| **guess != InferredType::Text)
+            self.inferred_types.iter_mut().zip(field_types).filter(|(guess, _)| **guess != InferredType::Text)
         {
             *inferred = if is_code || has_other_affix {
                 InferredType::Text
@@ -93,7 +92,7 @@ impl ColumnSniffer {
     }
 
     pub(super) fn inferred_with(&self, marks: Marks) -> InferredType {
-        self.inferred[marks as usize]
+        self.inferred_types[marks as usize]
     }
 
     /// Returns whether the numbers can be read with these marks, and cannot be read with a decimal
@@ -104,7 +103,7 @@ impl ColumnSniffer {
 
     /// Returns the type of the column and the kind of its values, if its numbers have these marks.
     pub(super) fn column_type(&self, marks: Marks) -> (ColumnType, Kind) {
-        let form = match &self.declared {
+        let form = match &self.declared_type {
             Some(ColumnType::Text) => return (ColumnType::Text, Kind::Text),
             Some(ColumnType::Date(form)) => {
                 let detected = DATE_FORMS
@@ -119,7 +118,7 @@ impl ColumnSniffer {
         };
         let affix = form.affix.or_else(|| self.affix.clone()).or(Some(String::new()));
         let form = NumberForm { marks: Some(marks), affix, ..form };
-        match (self.inferred_with(marks), &self.declared) {
+        match (self.inferred_with(marks), &self.declared_type) {
             (InferredType::Text, None) => (ColumnType::Text, Kind::Text),
             // a later field that is not such a number is an error in its row
             (InferredType::Text, Some(_)) => (ColumnType::Number(form), Kind::Float { bits: 64 }),
@@ -131,12 +130,12 @@ impl ColumnSniffer {
     /// fail to detect it.
     pub(super) fn must_be_shared(&self, column_type: &ColumnType) -> bool {
         !column_type.is_plain()
-            && (*column_type != ColumnType::Text || self.declared.is_some() || self.first_code.is_some())
+            && (*column_type != ColumnType::Text || self.declared_type.is_some() || self.first_code.is_some())
     }
 
     pub(super) fn notes(&self, name: &str, column_type: &ColumnType) -> Vec<String> {
         let is_number = *column_type != ColumnType::Text;
-        let code_note = self.first_code.iter().filter(|_| !is_number && self.declared.is_none()).map(|code| {
+        let code_note = self.first_code.iter().filter(|_| !is_number && self.declared_type.is_none()).map(|code| {
             format!("column {name} is read as text, because values such as {code} begin with 0; `types` {name}=number reads them as numbers")
         });
         let affix_note = self.first_marked.iter().filter(|_| is_number).map(|number| {
@@ -161,7 +160,7 @@ pub(super) fn resolve_marks(
 ) -> Result<Vec<Marks>, usize> {
     let any_needs_comma = columns.iter().any(|column| column.needs_marks(Marks::Comma));
     let marks_of = |(index, column): (usize, &ColumnSniffer)| {
-        if let Some(ColumnType::Number(NumberForm { marks: Some(marks), .. })) = column.declared {
+        if let Some(ColumnType::Number(NumberForm { marks: Some(marks), .. })) = column.declared_type {
             return Ok(marks);
         }
         let (needs_comma, needs_grouped) = (column.needs_marks(Marks::Comma), column.needs_marks(Marks::Grouped));

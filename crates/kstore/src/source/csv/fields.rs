@@ -37,18 +37,18 @@ pub(super) fn detect_delimiter(start: &[u8], dialect: Dialect) -> u8 {
 /// unless it is the only row.
 fn field_counts(start: &[u8], dialect: Dialect) -> Vec<usize> {
     let (mut scanner, mut splitter, mut line) = (RowScanner::new(dialect), FieldSplitter::new(dialect), 1);
-    let (mut rest, mut counts) = (start, Vec::new());
+    let (mut remaining, mut counts) = (start, Vec::new());
     while counts.len() < SAMPLE_ROWS {
-        let Some(row_start) = scanner.find_start(rest, &mut line) else { break };
-        rest = &rest[row_start..];
-        let end = match scanner.find_end(rest, &mut line) {
+        let Some(row_start) = scanner.find_start(remaining, &mut line) else { break };
+        remaining = &remaining[row_start..];
+        let end = match scanner.find_end(remaining, &mut line) {
             Some(end) => end,
-            None if counts.is_empty() => rest.len(),
+            None if counts.is_empty() => remaining.len(),
             None => break,
         };
-        let Ok(count) = splitter.split(&rest[..end], |_, _| Ok::<(), Infallible>(()));
+        let Ok(count) = splitter.split(&remaining[..end], |_, _| Ok::<(), Infallible>(()));
         counts.push(count);
-        rest = &rest[end..];
+        remaining = &remaining[end..];
     }
     counts
 }
@@ -62,7 +62,7 @@ pub(super) fn infer_type(field: &[u8], marks: Marks) -> InferredType {
     if parse_bool(field).is_some() {
         return InferredType::Bool;
     }
-    let Some(field) = marks.normalised(field) else { return InferredType::Text };
+    let Some(field) = marks.normalise(field) else { return InferredType::Text };
     let field = &*field;
     if let Some(value) = parse_number::<i64>(field) {
         if value < 0 { InferredType::Signed } else { InferredType::Int }
@@ -93,7 +93,8 @@ fn parse_bool(field: &[u8]) -> Option<bool> {
 pub(super) fn append_field(
     column: &mut ColumnBuilder,
     field: &[u8],
-    (column_type, missing_words): (&ColumnType, &[String]),
+    column_type: &ColumnType,
+    missing_words: &[String],
 ) -> Result<(), &'static str> {
     let text = field.trim_ascii();
     match (column, column_type) {
@@ -103,17 +104,18 @@ pub(super) fn append_field(
             Err(_) => return Err("text in UTF-8"),
         },
         (ColumnBuilder::Bool(values), _) => {
-            values.append_option(value_or_missing(parse_bool(text), (text, missing_words), true, "true or false")?);
+            values.append_option(value_or_missing(parse_bool(text), text, missing_words, true, "true or false")?);
         }
         (ColumnBuilder::Int(values), ColumnType::Date(form)) => {
             let timestamp =
                 std::str::from_utf8(text).ok().and_then(|text| dates::parse_timestamp(text, form.unwrap_or_default()));
-            values.append_option(value_or_missing(timestamp, (text, missing_words), true, "a date or time")?);
+            values.append_option(value_or_missing(timestamp, text, missing_words, true, "a date or time")?);
         }
         (ColumnBuilder::Float(values), _) => {
             values.append_option(value_or_missing(
                 parse_formatted(text, column_type),
-                (text, missing_words),
+                text,
+                missing_words,
                 false,
                 "a number",
             )?);
@@ -121,7 +123,8 @@ pub(super) fn append_field(
         (ColumnBuilder::Int(values), _) => {
             values.append_option(value_or_missing(
                 parse_formatted(text, column_type),
-                (text, missing_words),
+                text,
+                missing_words,
                 true,
                 "an integer of 64 bits",
             )?);
@@ -130,7 +133,8 @@ pub(super) fn append_field(
             let expected = "an integer from 0 to 2^64 - 1";
             values.append_option(value_or_missing(
                 parse_formatted(text, column_type),
-                (text, missing_words),
+                text,
+                missing_words,
                 true,
                 expected,
             )?);
@@ -140,23 +144,26 @@ pub(super) fn append_field(
 }
 
 fn parse_formatted<N: std::str::FromStr>(field: &[u8], column_type: &ColumnType) -> Option<N> {
-    let ColumnType::Number(NumberForm { marks, affix, codes }) = column_type else { return parse_number(field) };
+    let ColumnType::Number(NumberForm { marks, affix, reads_codes }) = column_type else {
+        return parse_number(field);
+    };
     let marks = marks.unwrap_or_default();
     if affix.as_ref().is_none_or(String::is_empty)
-        && let Some(plain) = marks.normalised(field)
+        && let Some(plain) = marks.normalise(field)
         && let Some(value) = parse_number(&plain)
     {
-        return Some(value).filter(|_| *codes || !is_code(field));
+        return Some(value).filter(|_| *reads_codes || !is_code(field));
     }
     let number_with_affix =
         split_affix(field).filter(|written| written.affix == affix.as_deref().unwrap_or_default())?;
-    parse_number(&number_with_affix.normalised(marks)?)
+    parse_number(&number_with_affix.normalise(marks)?)
 }
 
 /// Returns the value; `None` for a missing value. If the field is neither, the error is `expected`.
 fn value_or_missing<V>(
     value: Option<V>,
-    (field, missing_words): (&[u8], &[String]),
+    field: &[u8],
+    missing_words: &[String],
     nan_is_missing: bool,
     expected: &'static str,
 ) -> Result<Option<V>, &'static str> {
@@ -164,9 +171,9 @@ fn value_or_missing<V>(
 }
 
 /// Returns whether a field is missing in a column of numbers, dates or booleans: if it is empty, a
-/// standard word for a missing value, or one of `words`. In a column of floats, `NaN` and `nan` are
-/// the number NaN; they are missing if `nan_is_missing`, as in a column of integers. In a text
-/// column only an empty field and `words` are missing.
+/// standard word for a missing value, or one of `missing_words`. In a column of floats, `NaN` and
+/// `nan` are the number NaN; they are missing if `nan_is_missing`, as in a column of integers. In a
+/// text column only an empty field and `missing_words` are missing.
 pub(super) fn is_missing(field: &[u8], nan_is_missing: bool, missing_words: &[String]) -> bool {
     field.is_empty()
         || MISSING_WORDS.iter().any(|word| word.as_bytes() == field)

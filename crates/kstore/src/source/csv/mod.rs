@@ -53,12 +53,12 @@ fn open(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableF
     let second_handle = file.try_clone().map_err(Error::io("read", path))?;
     let (mut is_tab_separated, mut has_multiline_fields) = (false, false);
     let quoted_table =
-        read_table(path, file, options, !options.without_quotes, (&mut is_tab_separated, &mut has_multiline_fields));
+        read_table(path, file, options, !options.without_quotes, &mut is_tab_separated, &mut has_multiline_fields);
     if !options.without_quotes
         && is_tab_separated
         && (has_multiline_fields || matches!(quoted_table, Err(Error::BadLine(_))))
         && let Ok(mut unquoted_table) =
-            read_table(path, second_handle, options, false, (&mut is_tab_separated, &mut has_multiline_fields))
+            read_table(path, second_handle, options, false, &mut is_tab_separated, &mut has_multiline_fields)
         && unquoted_table.metadata().schema.columns.len() > 1
         && !unquoted_table.metadata().schema.columns.iter().any(|column| column.name.as_bytes().contains(&QUOTE))
     {
@@ -70,13 +70,14 @@ fn open(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableF
 }
 
 /// Reads a file, and reports whether tabs separate its fields, and whether a quoted field contains
-/// a line end. Without `quotes`, every row must have as many fields as there are names.
+/// a line end. Without `has_quotes`, every row must have as many fields as there are names.
 fn read_table(
     path: &Path,
     file: File,
     options: &TextOptions,
     has_quotes: bool,
-    (is_tab_separated, has_multiline_fields): (&mut bool, &mut bool),
+    is_tab_separated: &mut bool,
+    has_multiline_fields: &mut bool,
 ) -> Result<TextTable<Csv>> {
     let (has_header, infer_rows) = (!options.without_header, options.infer_rows.unwrap_or(TextOptions::INFER_ROWS));
     let dialect = Dialect { delimiter: b',', has_quotes };
@@ -243,24 +244,25 @@ impl Csv {
     #[cold]
     fn value_error(
         &self,
-        (column, column_type): (&Column, &ColumnType),
+        column: &Column,
+        column_type: &ColumnType,
         row: u64,
         expected: &str,
         field: &[u8],
     ) -> RowError {
-        let infer = self.infer_rows;
+        let infer_rows = self.infer_rows;
         let expected = match column_type {
             ColumnType::Number(form) => format!("{expected}{form}"),
             _ => expected.to_string(),
         };
-        let found = text::quoted(field);
+        let found = text::quote_field(field);
         let error = match column.kind {
             Kind::Text => RowError::new(expected, found, CONVERT_TO_UTF8),
-            _ if row < infer => {
+            _ if row < infer_rows => {
                 RowError::new(expected, found, "write it like the other rows, or give `decimal` or `types`")
             }
             _ => RowError::new(
-                format!("{expected} as in the first {infer} rows"),
+                format!("{expected} as in the first {infer_rows} rows"),
                 found,
                 format!("correct it, or set `infer_rows` above {row} so that it determines the type of the column"),
             ),
@@ -294,10 +296,10 @@ impl TextFormat for Csv {
             }
             (None, None) => None,
         };
-        let more = self.notes.len().saturating_sub(MAX_NOTES);
-        let more = (more > 0).then(|| format!("{more} more notes of this kind"));
+        let omitted_count = self.notes.len().saturating_sub(MAX_NOTES);
+        let omitted_note = (omitted_count > 0).then(|| format!("{omitted_count} more notes of this kind"));
         let notes: Vec<String> =
-            comma_note.into_iter().chain(self.notes.iter().take(MAX_NOTES).cloned()).chain(more).collect();
+            comma_note.into_iter().chain(self.notes.iter().take(MAX_NOTES).cloned()).chain(omitted_note).collect();
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 
@@ -339,9 +341,9 @@ impl TextChunk for CsvChunk<'_> {
         let Ok(field_count) = self.splitter.split(text, |i, field| {
             if let Some(Some(slot)) = slots.get(i)
                 && let Err(expected) =
-                    fields::append_field(&mut builders[*slot], field, (&csv.types[i], &csv.reading.missing_words))
+                    fields::append_field(&mut builders[*slot], field, &csv.types[i], &csv.reading.missing_words)
             {
-                first_error.get_or_insert_with(|| csv.value_error((&columns[i], &csv.types[i]), row, expected, field));
+                first_error.get_or_insert_with(|| csv.value_error(&columns[i], &csv.types[i], row, expected, field));
             }
             Ok::<(), Infallible>(())
         });
@@ -350,7 +352,7 @@ impl TextChunk for CsvChunk<'_> {
         for (i, slot) in slots.iter().enumerate().skip(field_count) {
             let builder = slot.map(|slot| &mut builders[slot]);
             // an empty field is missing in every column
-            builder.into_iter().for_each(|builder| _ = fields::append_field(builder, b"", (&csv.types[i], &[])));
+            builder.into_iter().for_each(|builder| _ = fields::append_field(builder, b"", &csv.types[i], &[]));
         }
         first_error.map_or(Ok(()), Err)
     }

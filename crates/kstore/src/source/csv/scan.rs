@@ -87,12 +87,12 @@ enum Boundary {
 }
 
 impl RowScanner {
-    fn scan_unquoted(&mut self, bytes: &[u8], at: usize) -> Boundary {
+    fn scan_unquoted(&mut self, bytes: &[u8], position: usize) -> Boundary {
         if !self.dialect.has_quotes {
-            return memchr2(b'\n', b'\r', &bytes[at..])
-                .map_or(Boundary::Field(bytes.len()), |distance| Boundary::Row(at + distance));
+            return memchr2(b'\n', b'\r', &bytes[position..])
+                .map_or(Boundary::Field(bytes.len()), |distance| Boundary::Row(position + distance));
         }
-        match memchr3(b'\n', b'\r', QUOTE, &bytes[at..]) {
+        match memchr3(b'\n', b'\r', QUOTE, &bytes[position..]) {
             None => {
                 // if the last byte is a delimiter, a quote at the start of the next piece opens a
                 // field
@@ -101,12 +101,12 @@ impl RowScanner {
                 }
                 Boundary::Field(bytes.len())
             }
-            Some(distance) if bytes[at + distance] == QUOTE => {
-                let opens_quote = distance > 0 && bytes[at + distance - 1] == self.dialect.delimiter;
+            Some(distance) if bytes[position + distance] == QUOTE => {
+                let opens_quote = distance > 0 && bytes[position + distance - 1] == self.dialect.delimiter;
                 self.state = if opens_quote { ScanState::Quoted } else { ScanState::Unquoted };
-                Boundary::Field(at + distance + 1)
+                Boundary::Field(position + distance + 1)
             }
-            Some(distance) => Boundary::Row(at + distance),
+            Some(distance) => Boundary::Row(position + distance),
         }
     }
 }
@@ -147,19 +147,19 @@ impl FieldSplitter {
         Self { dialect, reader, field_bytes: Vec::new(), field_ends: Vec::new() }
     }
 
-    /// Calls `field` with each field of a row, without quotes, and returns the number of fields. If
-    /// there are more than [`MAX_DENSE_COLUMNS`] fields, any number above it may be returned.
+    /// Calls `visitor` with each field of a row, without quotes, and returns the number of fields.
+    /// If there are more than [`MAX_DENSE_COLUMNS`] fields, any number above it may be returned.
     pub(super) fn split<E>(
         &mut self,
         row: &[u8],
-        mut field: impl FnMut(usize, &[u8]) -> Result<(), E>,
+        mut visitor: impl FnMut(usize, &[u8]) -> Result<(), E>,
     ) -> Result<usize, E> {
         if self.dialect.has_quotes && memchr(QUOTE, row).is_some() {
-            return self.split_quoted(row, field);
+            return self.split_quoted(row, visitor);
         }
         let (mut start, mut count) = (0, 0);
         for end in memchr_iter(self.dialect.delimiter, row).chain([row.len()]) {
-            field(count, &row[start..end])?;
+            visitor(count, &row[start..end])?;
             (start, count) = (end + 1, count + 1);
         }
         Ok(count)
@@ -168,7 +168,7 @@ impl FieldSplitter {
     fn split_quoted<E>(
         &mut self,
         row: &[u8],
-        mut field: impl FnMut(usize, &[u8]) -> Result<(), E>,
+        mut visitor: impl FnMut(usize, &[u8]) -> Result<(), E>,
     ) -> Result<usize, E> {
         // the buffers have room for one more field and byte than possible, so that a full buffer
         // never means that the row is complete
@@ -178,16 +178,16 @@ impl FieldSplitter {
         self.reader.reset();
         // an empty line comes first: the reader removes a byte order mark at the start of its
         // input, but inside the file the same bytes are text
-        let (mut written_bytes, mut field_count, mut rest) = (0, 0, row);
+        let (mut written_bytes, mut field_count, mut remaining) = (0, 0, row);
         self.reader.read_record(b"\n", &mut [], &mut []);
         loop {
             let (result, consumed, new_bytes, new_fields) = self.reader.read_record(
-                rest,
+                remaining,
                 &mut self.field_bytes[written_bytes..],
                 &mut self.field_ends[field_count..],
             );
-            (rest, written_bytes, field_count) =
-                (&rest[consumed..], written_bytes + new_bytes, field_count + new_fields);
+            (remaining, written_bytes, field_count) =
+                (&remaining[consumed..], written_bytes + new_bytes, field_count + new_fields);
             match result {
                 // the call with the empty rest tells the reader that the row ends
                 ReadRecordResult::InputEmpty => {}
@@ -198,7 +198,7 @@ impl FieldSplitter {
         }
         let mut start = 0;
         for (i, end) in self.field_ends[..field_count].iter().enumerate() {
-            field(i, &self.field_bytes[start..*end])?;
+            visitor(i, &self.field_bytes[start..*end])?;
             start = *end;
         }
         Ok(field_count)
@@ -212,28 +212,28 @@ mod tests {
     use std::convert::Infallible;
 
     /// Splits text into rows by our scanner, fed in pieces, and into fields by our splitter.
-    fn split_by_scanner(text: &[u8], delimiter: u8, piece: usize) -> Vec<Vec<Vec<u8>>> {
+    fn split_by_scanner(text: &[u8], delimiter: u8, piece_len: usize) -> Vec<Vec<Vec<u8>>> {
         let dialect = Dialect { delimiter, has_quotes: true };
         let (mut scanner, mut splitter, mut line) = (RowScanner::new(dialect), FieldSplitter::new(dialect), 1);
-        let (mut rows, mut row, mut inside) = (Vec::new(), Vec::new(), false);
-        for mut bytes in text.chunks(piece) {
+        let (mut rows, mut row, mut is_in_row) = (Vec::new(), Vec::new(), false);
+        for mut bytes in text.chunks(piece_len) {
             while !bytes.is_empty() {
                 let edge =
-                    if inside { scanner.find_end(bytes, &mut line) } else { scanner.find_start(bytes, &mut line) };
+                    if is_in_row { scanner.find_end(bytes, &mut line) } else { scanner.find_start(bytes, &mut line) };
                 let (before, after) = bytes.split_at(edge.unwrap_or(bytes.len()));
-                if inside {
+                if is_in_row {
                     row.extend(before);
                 }
                 if edge.is_some() {
-                    if inside {
+                    if is_in_row {
                         rows.push(std::mem::take(&mut row));
                     }
-                    inside = !inside;
+                    is_in_row = !is_in_row;
                 }
                 bytes = after;
             }
         }
-        rows.extend(inside.then_some(row));
+        rows.extend(is_in_row.then_some(row));
         let fields = |row: &Vec<u8>| {
             let mut fields = Vec::new();
             let Ok(count) = splitter.split(row, |_, field| {

@@ -15,7 +15,7 @@ pub(super) struct IpcCursor<'a> {
     columns: Vec<ColumnReader<'a>>,
     chunk: LoadedColumns,
     chunk_rows: usize,
-    remaining: Range<u64>,
+    remaining_rows: Range<u64>,
     /// The rows of the current batch, by their numbers in the file; empty before the first batch.
     batch_rows: Range<u64>,
 }
@@ -30,19 +30,20 @@ impl<'a> IpcCursor<'a> {
             columns: chunk.roots.iter().map(reader).collect(),
             chunk_rows: ipc.chunk_rows(&chunk.roots),
             chunk,
-            remaining: rows,
+            remaining_rows: rows,
             batch_rows: 0..0,
         }
     }
 
     fn enter_batch(&mut self) -> Result<(), LoadError> {
-        let index = self.ipc.batch_starts.partition_point(|start| *start <= self.remaining.start).saturating_sub(1);
+        let index =
+            self.ipc.batch_starts.partition_point(|start| *start <= self.remaining_rows.start).saturating_sub(1);
         let Some(block) = self.ipc.batches.get(index) else {
-            return Err(format!("it has no row {}", self.remaining.start).into());
+            return Err(format!("it has no row {}", self.remaining_rows.start).into());
         };
         let batch = Batch::read(&self.file, block)?;
         self.batch_rows = self.ipc.batch_starts[index]..self.ipc.batch_starts[index + 1];
-        if batch.rows != self.batch_rows.end - self.batch_rows.start {
+        if batch.row_count != self.batch_rows.end - self.batch_rows.start {
             return Err("it was changed while being read".to_string().into());
         }
         for column in &mut self.columns {
@@ -62,7 +63,8 @@ impl<'a> IpcCursor<'a> {
         Ok(self.consume(rows))
     }
 
-    /// Reads the next rows. Column `block` is read into `x`, and all other columns into the chunk.
+    /// Reads the next rows. Column `direct_column` is read into `x`, and all other columns into the
+    /// chunk.
     fn load_into(&mut self, direct_column: usize, x: &mut [u8], stride: usize) -> Result<Option<usize>> {
         self.ensure_batch()?;
         let rows = self.limit_text_bytes(self.next_rows(x.len() / stride))?;
@@ -79,15 +81,15 @@ impl<'a> IpcCursor<'a> {
     }
 
     fn ensure_batch(&mut self) -> Result<()> {
-        if self.batch_rows.contains(&self.remaining.start) {
+        if self.batch_rows.contains(&self.remaining_rows.start) {
             return Ok(());
         }
         self.enter_batch().map_err(|error| error.into_error(self.file.path(), NAME))
     }
 
     fn next_rows(&self, max_rows: usize) -> Range<u64> {
-        let first = self.remaining.start;
-        let end = self.remaining.end.min(self.batch_rows.end).min(first + max_rows as u64);
+        let first = self.remaining_rows.start;
+        let end = self.remaining_rows.end.min(self.batch_rows.end).min(first + max_rows as u64);
         first - self.batch_rows.start..end - self.batch_rows.start
     }
 
@@ -103,7 +105,7 @@ impl<'a> IpcCursor<'a> {
     }
 
     fn consume(&mut self, rows: Range<u64>) -> usize {
-        self.remaining.start = self.batch_rows.start + rows.end;
+        self.remaining_rows.start = self.batch_rows.start + rows.end;
         (rows.end - rows.start) as usize
     }
 
@@ -135,7 +137,7 @@ impl<'a> IpcCursor<'a> {
 
 impl FileCursor for IpcCursor<'_> {
     fn advance(&mut self) -> Result<usize> {
-        if self.remaining.is_empty() {
+        if self.remaining_rows.is_empty() {
             return Ok(0);
         }
         self.ipc.file.catch_panic(|| self.load_chunk(self.chunk_rows))?
@@ -143,7 +145,7 @@ impl FileCursor for IpcCursor<'_> {
 
     fn advance_into(&mut self, element: Element, columns: usize, x: &mut [u8]) -> Result<Option<usize>> {
         let Some(direct_column) = self.row_major_column(element, columns) else { return Ok(None) };
-        if self.remaining.is_empty() {
+        if self.remaining_rows.is_empty() {
             return Ok(Some(0));
         }
         let stride = columns * element.bytes_per_value();

@@ -83,7 +83,7 @@ impl MappedIpc<'_> {
             .last()
             .copied()
             .unwrap_or_default();
-        let count = usize::try_from(batch.rows).ok().and_then(|rows| rows.checked_mul(width));
+        let count = usize::try_from(batch.row_count).ok().and_then(|rows| rows.checked_mul(width));
         let count = count.filter(|count| (*count as u64).saturating_mul(size_of::<V>() as u64) <= values.length);
         let range = usize::try_from(values.offset).ok().zip(count);
         let values = range.and_then(|(offset, count)| self.mapped_file.slice(offset, count));

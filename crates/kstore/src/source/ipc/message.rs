@@ -75,7 +75,7 @@ pub(super) struct ByteSpan {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FieldNode {
-    pub(super) rows: u64,
+    pub(super) row_count: u64,
     pub(super) null_count: u64,
 }
 
@@ -83,7 +83,7 @@ pub(super) struct FieldNode {
 /// the body lies within the file.
 #[derive(Debug)]
 pub(super) struct Batch {
-    pub(super) rows: u64,
+    pub(super) row_count: u64,
     pub(super) nodes: Vec<FieldNode>,
     pub(super) buffers: Vec<ByteSpan>,
     /// Number of data buffers of each view column.
@@ -114,7 +114,10 @@ impl Batch {
             |value: i64| u64::try_from(value).map_err(|_| format!("a batch with the invalid length {value}"));
         let mut nodes = Vec::new();
         for node in batch.nodes().iter().flatten() {
-            nodes.push(FieldNode { rows: parse_length(node.length())?, null_count: parse_length(node.null_count())? });
+            nodes.push(FieldNode {
+                row_count: parse_length(node.length())?,
+                null_count: parse_length(node.null_count())?,
+            });
         }
         let mut buffers = Vec::new();
         for buffer in batch.buffers().iter().flatten() {
@@ -135,7 +138,7 @@ impl Batch {
         if codec.is_some_and(|codec| !CODECS.contains(&codec)) {
             return Err("its compression is unknown; lz4 and zstd are supported".to_string());
         }
-        Ok(Self { rows: parse_length(batch.length())?, nodes, buffers, data_buffer_counts, codec })
+        Ok(Self { row_count: parse_length(batch.length())?, nodes, buffers, data_buffer_counts, codec })
     }
 }
 
@@ -188,7 +191,7 @@ impl RootColumn {
 
 /// Returns the columns in the order in which they are stored. `dictionary` returns the ID of a
 /// column's dictionary.
-pub(super) fn roots(
+pub(super) fn root_columns(
     fields: &Fields,
     version: MetadataVersion,
     dictionary: impl Fn(usize) -> Option<i64>,

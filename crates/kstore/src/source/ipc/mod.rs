@@ -89,11 +89,11 @@ impl IpcFile {
         }
         let schema = try_fb_to_schema(schema_table).map_err(|_| "a column has an unknown type".to_string())?;
         let dictionary = |index| Some(schema_table.fields()?.get(index).dictionary()?.id());
-        let roots = message::roots(schema.fields(), footer.version(), dictionary);
+        let roots = message::root_columns(schema.fields(), footer.version(), dictionary);
         let batches = read_blocks(&footer, false, &file)?;
         let mut batch_starts = vec![0u64];
         for block in &batches {
-            let rows = Batch::read(&file, block)?.rows;
+            let rows = Batch::read(&file, block)?.row_count;
             let end = batch_starts.last().and_then(|start| start.checked_add(rows));
             batch_starts
                 .push(end.filter(|end| *end <= i64::MAX as u64).ok_or_else(|| format!("a batch of {rows} rows"))?);
@@ -163,10 +163,11 @@ impl IpcFile {
     }
 
     fn chunk_rows(&self, roots: &[usize]) -> usize {
-        let row: usize = roots.iter().map(|root| row_bytes(&self.roots[*root], self.layout.list_widths[*root])).sum();
+        let row_bytes: usize =
+            roots.iter().map(|root| row_bytes(&self.roots[*root], self.layout.list_widths[*root])).sum();
         // a multiple of 8 rows, so that every chunk starts at a whole byte of the null bitmap; at
         // least 8 rows, even if a single row is longer than a chunk
-        (chunk_bytes(roots.len()) / row.max(1)).max(1).next_multiple_of(8)
+        (chunk_bytes(roots.len()) / row_bytes.max(1)).max(1).next_multiple_of(8)
     }
 
     /// Returns the memory of the columns `roots` in bytes: the dictionaries, the texts and, if
@@ -179,9 +180,9 @@ impl IpcFile {
         let new_costs = catch_panic(|| self.measure_costs(&unmeasured)).ok().and_then(Result::ok);
         let new_costs = new_costs.unwrap_or_else(|| vec![MemoryCost::default(); unmeasured.len()]);
         costs.extend(unmeasured.into_iter().zip(new_costs));
-        let MemoryCost { unpacked, transient } =
+        let MemoryCost { unpacked_bytes, transient_bytes } =
             roots.iter().fold(MemoryCost::default(), |sum, root| sum.followed_by(costs[root]));
-        usize::try_from(unpacked.saturating_add(transient)).unwrap_or(usize::MAX)
+        usize::try_from(unpacked_bytes.saturating_add(transient_bytes)).unwrap_or(usize::MAX)
     }
 
     fn measure_costs(&self, roots: &[usize]) -> Result<Vec<MemoryCost>, LoadError> {
@@ -190,8 +191,8 @@ impl IpcFile {
             let batch = Batch::read(&self.file, block)?;
             for (root, (max_cost, longest_text)) in roots.iter().zip(&mut costs) {
                 let cost = self.unpacking_cost(&self.roots[*root], &batch)?;
-                max_cost.unpacked = max_cost.unpacked.max(cost.unpacked);
-                max_cost.transient = max_cost.transient.max(cost.transient);
+                max_cost.unpacked_bytes = max_cost.unpacked_bytes.max(cost.unpacked_bytes);
+                max_cost.transient_bytes = max_cost.transient_bytes.max(cost.transient_bytes);
                 *longest_text = reader::longest_text(&self.file, &self.roots[*root], &batch)?.max(*longest_text);
             }
         }
@@ -200,7 +201,8 @@ impl IpcFile {
             // two copies: the texts of a chunk as they are read, and their copy while the array is
             // built
             let text_bytes = if longest > 0 { 2 * longest.saturating_add(CHUNK_TEXT_BYTES) } else { 0 };
-            Ok(max_cost.followed_by(MemoryCost { unpacked: dictionary.saturating_add(text_bytes), transient: 0 }))
+            Ok(max_cost
+                .followed_by(MemoryCost { unpacked_bytes: dictionary.saturating_add(text_bytes), transient_bytes: 0 }))
         });
         total_costs.collect()
     }
@@ -223,8 +225,8 @@ impl IpcFile {
             for span in batch.buffers.iter().filter(|_| dictionary_id == id) {
                 let cost = memory_cost(&self.file, *span, batch.codec)?;
                 bytes = bytes
-                    .saturating_add(cost.unpacked + cost.transient)
-                    .saturating_add(3 * span.length.max(cost.unpacked));
+                    .saturating_add(cost.unpacked_bytes + cost.transient_bytes)
+                    .saturating_add(3 * span.length.max(cost.unpacked_bytes));
             }
         }
         Ok(bytes)
@@ -241,12 +243,12 @@ fn row_bytes(root: &RootColumn, width: Option<usize>) -> usize {
 
 impl TableFile for IpcFile {
     fn metadata(&self) -> FileMetadata<'_> {
-        let rows = self.batch_starts.last().copied().unwrap_or(0);
+        let row_count = self.batch_starts.last().copied().unwrap_or(0);
         FileMetadata {
             format: NAME,
             schema: &self.layout.schema,
-            rows,
-            bytes: self.file.length(),
+            row_count,
+            file_bytes: self.file.length(),
             bytes_scanned: self.scanned_bytes,
         }
     }
@@ -265,10 +267,11 @@ impl TableFile for IpcFile {
     /// Returns twice the bytes of a chunk, plus the bytes of texts, dictionaries and unpacked
     /// columns. The factor is 2, because a column that cannot be used as it is stored must be
     /// copied.
-    fn footprint(&self, columns: &[usize]) -> usize {
+    fn cursor_bytes(&self, columns: &[usize]) -> usize {
         let roots = self.layout.roots(columns);
-        let row: usize = roots.iter().map(|root| row_bytes(&self.roots[*root], self.layout.list_widths[*root])).sum();
-        let chunk_bytes = 2 * row * self.chunk_rows(&roots);
+        let row_bytes: usize =
+            roots.iter().map(|root| row_bytes(&self.roots[*root], self.layout.list_widths[*root])).sum();
+        let chunk_bytes = 2 * row_bytes * self.chunk_rows(&roots);
         chunk_bytes.saturating_add(self.column_bytes(&roots))
     }
 
@@ -277,8 +280,8 @@ impl TableFile for IpcFile {
     }
 }
 
-fn read_blocks(footer: &Footer<'_>, dictionaries: bool, file: &SharedFile) -> Result<Vec<Block>, String> {
-    let blocks = if dictionaries { footer.dictionaries() } else { footer.recordBatches() };
+fn read_blocks(footer: &Footer<'_>, reads_dictionaries: bool, file: &SharedFile) -> Result<Vec<Block>, String> {
+    let blocks = if reads_dictionaries { footer.dictionaries() } else { footer.recordBatches() };
     blocks.iter().flatten().map(|block| Block::new(block, file)).collect()
 }
 

@@ -11,7 +11,7 @@ use crate::source::column::{self, LoadedColumn};
 use crate::source::data_type::{column_kind, element_type};
 use crate::source::load_error::LoadError;
 use crate::source::shared_file::SharedFile;
-use crate::source::sparse_entries::{self, ENTRY_BYTES};
+use crate::source::sparse_entries::{self, LOADED_ENTRY_BYTES};
 use crate::source::{ColumnView, Values};
 use crate::sparse::SparseShape;
 use std::io::Read;
@@ -59,9 +59,9 @@ impl<'a> ColumnReader<'a> {
 
     pub(super) fn enter_batch(&mut self, file: &SharedFile, batch: &Batch) -> Result<(), LoadError> {
         let nodes = self.root.nodes(batch)?;
-        if let Some(node) = nodes.first().filter(|node| node.rows != batch.rows) {
+        if let Some(node) = nodes.first().filter(|node| node.row_count != batch.row_count) {
             let name = &self.root.name;
-            return Err(format!("column {name:?} has {} rows in a batch of {}", node.rows, batch.rows).into());
+            return Err(format!("column {name:?} has {} rows in a batch of {}", node.row_count, batch.row_count).into());
         }
         self.null_counts = nodes.iter().map(|node| node.null_count).collect();
         for span in self.root.spans(batch)? {
@@ -70,8 +70,8 @@ impl<'a> ColumnReader<'a> {
         Ok(())
     }
 
-    /// Reads rows of the column with the index `root` in the file. Reuses the memory of `before`,
-    /// the previous chunk.
+    /// Reads rows of the column with the index `root` in the file. Reuses the memory of
+    /// `previous`, the previous chunk.
     pub(super) fn load_rows(
         &mut self,
         ipc: &IpcFile,
@@ -99,17 +99,17 @@ impl<'a> ColumnReader<'a> {
     }
 
     /// Reads some items of a part of the column. The node and the buffers of the part are at
-    /// position `at`. Returns the position of the next part.
+    /// `position`. Returns the position of the next part.
     fn read_part(
         &mut self,
-        at: LayoutCounts,
+        position: LayoutCounts,
         data_type: &DataType,
         items: Range<u64>,
     ) -> Result<(ArrayData, LayoutCounts), LoadError> {
-        let (data_buffer, item_count) = (at.buffers + 1, items.end - items.start);
-        let validity = self.read_validity(at, items.clone())?;
+        let (data_buffer, item_count) = (position.buffers + 1, items.end - items.start);
+        let validity = self.read_validity(position, items.clone())?;
         let data = ArrayData::builder(data_type.clone()).len(item_count as usize).nulls(validity.clone());
-        let mut next = at;
+        let mut next = position;
         next.add_node(data_type);
         let data = match data_type {
             DataType::Boolean => data.add_buffer(read_bits(&self.buffers[data_buffer], items)?.sliced()),
@@ -191,11 +191,11 @@ impl<'a> ColumnReader<'a> {
     }
 
     /// Returns the validity of some items of a part; `None` if all of them have a value.
-    fn read_validity(&self, at: LayoutCounts, items: Range<u64>) -> Result<Option<NullBuffer>, LoadError> {
-        if self.null_counts.get(at.nodes) == Some(&0) {
+    fn read_validity(&self, position: LayoutCounts, items: Range<u64>) -> Result<Option<NullBuffer>, LoadError> {
+        if self.null_counts.get(position.nodes) == Some(&0) {
             return Ok(None);
         }
-        let nulls = NullBuffer::new(read_bits(&self.buffers[at.buffers], items)?);
+        let nulls = NullBuffer::new(read_bits(&self.buffers[position.buffers], items)?);
         Ok((nulls.null_count() > 0).then_some(nulls))
     }
 
@@ -243,7 +243,7 @@ impl<'a> ColumnReader<'a> {
             return Ok(Vec::new());
         }
         let offsets = read_offsets(&self.buffers[1], data_type, rows)?;
-        let entry_bytes = if sparse_entries::entry_fields(data_type).is_some() { ENTRY_BYTES as u64 } else { 1 };
+        let entry_bytes = if sparse_entries::entry_fields(data_type).is_some() { LOADED_ENTRY_BYTES as u64 } else { 1 };
         Ok(offsets.windows(2).map(|pair| (pair[1] - pair[0]).saturating_mul(entry_bytes)).collect())
     }
 }
@@ -284,11 +284,11 @@ fn rebase_offsets(offsets: &[u64], data_type: &DataType) -> Buffer {
 
 pub(super) fn read_column(file: &SharedFile, root: &RootColumn, batch: &Batch) -> Result<ArrayRef, LoadError> {
     let mut column = ColumnReader::new(root, None);
-    if batch.rows == 0 {
+    if batch.row_count == 0 {
         return Ok(crate::arrow::array::new_empty_array(&root.data_type));
     }
     column.enter_batch(file, batch)?;
-    column.read_array(&root.data_type, 0..batch.rows)
+    column.read_array(&root.data_type, 0..batch.row_count)
 }
 
 /// If the texts of a batch have at most this many bytes in total, they are not measured one by one.
@@ -297,13 +297,15 @@ const SMALL_TEXT_BYTES: u64 = 64 << 10;
 /// Number of values that are read at once. It is small, so that no buffer is in memory as a whole.
 const VALUES_PER_READ: u64 = 8 << 10;
 
-/// Calls `visit` with the first `count` values of a buffer in order; each has `size` bytes. A
-/// compressed buffer is unpacked as a stream, because no memory is planned for it yet, and a batch
-/// of equal rows may unpack to a thousand times its size in the file.
+/// Calls `visitor` with the first `value_count` values of a buffer in order; each has `value_bytes`
+/// bytes. A compressed buffer is unpacked as a stream, because no memory is planned for it yet, and
+/// a batch of equal rows may unpack to a thousand times its size in the file.
 fn for_each_value(
-    (file, batch): (&SharedFile, &Batch),
+    file: &SharedFile,
+    batch: &Batch,
     span: ByteSpan,
-    (value_count, value_bytes): (u64, usize),
+    value_count: u64,
+    value_bytes: usize,
     mut visitor: impl FnMut(&[u8]),
 ) -> Result<(), LoadError> {
     let mut bytes = open_stream(file, span, batch.codec)?;
@@ -317,11 +319,11 @@ fn for_each_value(
 }
 
 /// Returns the length of the longest list (in items) or text (in bytes) of a batch.
-fn longest_item(file_and_batch: (&SharedFile, &Batch), root: &RootColumn, rows: u64) -> Result<u64, LoadError> {
+fn longest_item(file: &SharedFile, batch: &Batch, root: &RootColumn, row_count: u64) -> Result<u64, LoadError> {
     let size = if has_large_offsets(&root.data_type) { 8 } else { 4 };
-    let span = root.spans(file_and_batch.1)?[1];
+    let span = root.spans(batch)?[1];
     let (mut previous_offset, mut longest) = (None, 0i64);
-    for_each_value(file_and_batch, span, (rows + 1, size), |bytes| {
+    for_each_value(file, batch, span, row_count + 1, size, |bytes| {
         let offset = bytes.first_chunk().map_or_else(
             || bytes.first_chunk().map_or(0, |bytes| i32::from_le_bytes(*bytes).into()),
             |bytes| i64::from_le_bytes(*bytes),
@@ -346,11 +348,12 @@ pub(super) fn longest_text(file: &SharedFile, root: &RootColumn, batch: &Batch) 
         return Ok(text_bytes.max(1));
     }
     if !is_view {
-        let entry_bytes = if sparse_entries::entry_fields(&root.data_type).is_some() { ENTRY_BYTES as u64 } else { 1 };
-        return Ok(longest_item((file, batch), root, batch.rows)?.saturating_mul(entry_bytes).max(1));
+        let entry_bytes =
+            if sparse_entries::entry_fields(&root.data_type).is_some() { LOADED_ENTRY_BYTES as u64 } else { 1 };
+        return Ok(longest_item(file, batch, root, batch.row_count)?.saturating_mul(entry_bytes).max(1));
     }
     let mut longest = 1;
-    for_each_value((file, batch), spans[1], (batch.rows, VIEW_BYTES), |view| {
+    for_each_value(file, batch, spans[1], batch.row_count, VIEW_BYTES, |view| {
         longest = longest.max(view.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes)));
     })?;
     Ok(longest.into())
@@ -368,22 +371,22 @@ pub(super) fn sparse_shape(file: &SharedFile, root: &RootColumn, blocks: &[Block
     for block in blocks {
         let batch = Batch::read(file, block)?;
         let (spans, nodes) = (root.spans(&batch)?, root.nodes(&batch)?);
-        if batch.rows == 0 {
+        if batch.row_count == 0 {
             continue;
         }
         // the offsets are followed by the validity of the entries, the validity of the indices, and
         // the indices
         let (span, mut max_index) = (spans[4], -1);
-        for_each_value((file, &batch), span, (nodes[2].rows, element.bytes_per_value()), |bytes| {
+        for_each_value(file, &batch, span, nodes[2].row_count, element.bytes_per_value(), |bytes| {
             let index = ColumnView { values: Values::from_bytes(bytes, element), nulls: None }.integer(0);
             max_index = max_index.max(index.unwrap_or(-1));
         })?;
-        let longest = longest_item((file, &batch), root, batch.rows)?;
+        let longest = longest_item(file, &batch, root, batch.row_count)?;
         let [width, longest] = [max_index + 1, longest.into()].map(|size| usize::try_from(size).unwrap_or(0));
-        shape = shape.union(SparseShape { width, longest });
+        shape = shape.union(SparseShape { column_count: width, max_row_entries: longest });
     }
     // more entries than columns: some entries are duplicates
-    shape.longest = shape.longest.min(shape.width);
+    shape.max_row_entries = shape.max_row_entries.min(shape.column_count);
     Ok(shape)
 }
 
@@ -398,8 +401,8 @@ pub(super) fn first_list_length(
     let (spans, nodes) = (root.spans(&batch)?, root.nodes(&batch)?);
     let mut is_present = true;
     if nodes[0].null_count > 0 {
-        for_each_value((file, &batch), spans[0], (1, 1), |bits| is_present = bits[0] & 1 == 1)?;
+        for_each_value(file, &batch, spans[0], 1, 1, |bits| is_present = bits[0] & 1 == 1)?;
     }
-    let length = usize::try_from(longest_item((file, &batch), root, 1)?).unwrap_or(0);
+    let length = usize::try_from(longest_item(file, &batch, root, 1)?).unwrap_or(0);
     Ok((length > 0 && is_present).then_some(length))
 }

@@ -22,11 +22,11 @@ impl StoredBuffer {
         codec: Option<CompressionType>,
     ) -> Result<Self, LoadError> {
         let Some(codec) = codec.filter(|_| span.length > 0) else { return Ok(Self::InFile(file.clone(), span)) };
-        let (unpacked, packed) = split_length_prefix(file, span)?;
-        let Some(unpacked) = unpacked else { return Ok(Self::InFile(file.clone(), packed)) };
-        let mut bytes = vec![0; packed.length as usize];
-        read_exact(file, &mut bytes, packed.offset)?;
-        Ok(Self::InMemory(unpack(codec, &bytes, unpacked)?))
+        let (unpacked_len, packed_span) = split_length_prefix(file, span)?;
+        let Some(unpacked_len) = unpacked_len else { return Ok(Self::InFile(file.clone(), packed_span)) };
+        let mut bytes = vec![0; packed_span.length as usize];
+        read_exact(file, &mut bytes, packed_span.offset)?;
+        Ok(Self::InMemory(unpack(codec, &bytes, unpacked_len)?))
     }
 
     fn length(&self) -> u64 {
@@ -58,12 +58,12 @@ impl StoredBuffer {
         self.read_into(start, length, MutableBuffer::new(0))
     }
 
-    /// Returns `length` bytes from `start` on, in the memory of `into`, which is reused.
-    pub(super) fn read_into(&self, start: u64, length: u64, mut into: MutableBuffer) -> Result<Buffer, LoadError> {
+    /// Returns `length` bytes from `start` on, in the memory of `out`, which is reused.
+    pub(super) fn read_into(&self, start: u64, length: u64, mut out: MutableBuffer) -> Result<Buffer, LoadError> {
         self.check_range(start, length)?;
-        into.resize(length as usize, 0);
-        self.copy_to(start, &mut into)?;
-        Ok(into.into())
+        out.resize(length as usize, 0);
+        self.copy_to(start, &mut out)?;
+        Ok(out.into())
     }
 
     pub(super) fn append_to(&self, start: u64, length: usize, out: &mut Vec<u8>) -> Result<(), LoadError> {
@@ -83,17 +83,20 @@ fn too_short_error(needed: u64, length: u64) -> LoadError {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MemoryCost {
     /// Unpacked bytes, which are held as long as the batch is current.
-    pub(super) unpacked: u64,
+    pub(super) unpacked_bytes: u64,
     /// Additional bytes while a buffer is unpacked: the compressed bytes, and the memory of the
     /// decoder.
-    pub(super) transient: u64,
+    pub(super) transient_bytes: u64,
 }
 
 impl MemoryCost {
     /// Returns the cost of buffers that are unpacked one after the other and then held at the same
     /// time.
     pub(super) fn followed_by(self, next: Self) -> Self {
-        Self { unpacked: self.unpacked.saturating_add(next.unpacked), transient: self.transient.max(next.transient) }
+        Self {
+            unpacked_bytes: self.unpacked_bytes.saturating_add(next.unpacked_bytes),
+            transient_bytes: self.transient_bytes.max(next.transient_bytes),
+        }
     }
 }
 
@@ -103,15 +106,15 @@ pub(super) fn memory_cost(
     codec: Option<CompressionType>,
 ) -> Result<MemoryCost, LoadError> {
     let Some(codec) = codec.filter(|_| span.length > 0) else { return Ok(MemoryCost::default()) };
-    let (unpacked, packed) = split_length_prefix(file, span)?;
-    let Some(unpacked) = unpacked else { return Ok(MemoryCost::default()) };
+    let (unpacked_len, packed_span) = split_length_prefix(file, span)?;
+    let Some(unpacked_len) = unpacked_len else { return Ok(MemoryCost::default()) };
     let decoder_bytes = match codec {
-        CompressionType::LZ4_FRAME => lz4_decoder_bytes(file, packed)?,
+        CompressionType::LZ4_FRAME => lz4_decoder_bytes(file, packed_span)?,
         // zstd's window has the length of the unpacked data if this length is stored, and it is
         // never filled beyond it
-        _ => ZSTD_DECODER_BYTES + unpacked,
+        _ => ZSTD_DECODER_BYTES + unpacked_len,
     };
-    Ok(MemoryCost { unpacked, transient: packed.length.saturating_add(decoder_bytes) })
+    Ok(MemoryCost { unpacked_bytes: unpacked_len, transient_bytes: packed_span.length.saturating_add(decoder_bytes) })
 }
 
 /// Bytes of zstd's context (95,992 by `ZSTD_estimateDCtxSize` of 1.5.7), of an input block and an
@@ -142,12 +145,12 @@ pub(super) fn open_stream(
     span: ByteSpan,
     codec: Option<CompressionType>,
 ) -> Result<Box<dyn Read + '_>, LoadError> {
-    let (mut unpacked, mut stored) = (None, span);
+    let (mut unpacked_len, mut stored_span) = (None, span);
     if codec.is_some() && span.length > 0 {
-        (unpacked, stored) = split_length_prefix(file, span)?;
+        (unpacked_len, stored_span) = split_length_prefix(file, span)?;
     }
-    let bytes = BufReader::with_capacity(STREAM_BYTES, RangeReader { file, remaining: stored });
-    Ok(match (unpacked, codec) {
+    let bytes = BufReader::with_capacity(STREAM_BYTES, RangeReader { file, remaining_span: stored_span });
+    Ok(match (unpacked_len, codec) {
         (Some(length), Some(CompressionType::LZ4_FRAME)) => {
             Box::new(lz4_flex::frame::FrameDecoder::new(bytes).take(length))
         }
@@ -160,16 +163,16 @@ const STREAM_BYTES: usize = 64 << 10;
 
 struct RangeReader<'a> {
     file: &'a SharedFile,
-    remaining: ByteSpan,
+    remaining_span: ByteSpan,
 }
 
 impl Read for RangeReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let max_bytes = usize::try_from(self.remaining.length).unwrap_or(usize::MAX).min(buffer.len());
-        let read_len = self.file.read_at(&mut buffer[..max_bytes], self.remaining.offset)?;
-        self.remaining = ByteSpan {
-            offset: self.remaining.offset + read_len as u64,
-            length: self.remaining.length - read_len as u64,
+        let max_bytes = usize::try_from(self.remaining_span.length).unwrap_or(usize::MAX).min(buffer.len());
+        let read_len = self.file.read_at(&mut buffer[..max_bytes], self.remaining_span.offset)?;
+        self.remaining_span = ByteSpan {
+            offset: self.remaining_span.offset + read_len as u64,
+            length: self.remaining_span.length - read_len as u64,
         };
         Ok(read_len)
     }
@@ -193,21 +196,23 @@ fn split_length_prefix(file: &SharedFile, span: ByteSpan) -> Result<(Option<u64>
     }
 }
 
-/// Unpacks the first `need` bytes. The memory grows with the data that are really unpacked: a
-/// damaged length does not allocate anything.
-fn unpack(codec: CompressionType, packed: &[u8], need: u64) -> Result<Vec<u8>, LoadError> {
+/// Unpacks the first `unpacked_len` bytes. The memory grows with the data that are really unpacked:
+/// a damaged length does not allocate anything.
+fn unpack(codec: CompressionType, packed: &[u8], unpacked_len: u64) -> Result<Vec<u8>, LoadError> {
     // the maximum ratio of lz4; if zstd exceeds it, the vector grows
     const RATIO: u64 = 255;
     let mut bytes = Vec::new();
-    let reserved_bytes = need.min((packed.len() as u64).saturating_mul(RATIO)) as usize;
-    bytes.try_reserve_exact(reserved_bytes).map_err(|_| format!("a buffer claims {need} bytes"))?;
+    let reserved_bytes = unpacked_len.min((packed.len() as u64).saturating_mul(RATIO)) as usize;
+    bytes.try_reserve_exact(reserved_bytes).map_err(|_| format!("a buffer claims {unpacked_len} bytes"))?;
     let damaged_error = |error: std::io::Error| LoadError::Damaged(format!("a compressed buffer is damaged: {error}"));
     match codec {
-        CompressionType::LZ4_FRAME => lz4_flex::frame::FrameDecoder::new(packed).take(need).read_to_end(&mut bytes),
-        _ => zstd::Decoder::new(packed).map_err(damaged_error)?.take(need).read_to_end(&mut bytes),
+        CompressionType::LZ4_FRAME => {
+            lz4_flex::frame::FrameDecoder::new(packed).take(unpacked_len).read_to_end(&mut bytes)
+        }
+        _ => zstd::Decoder::new(packed).map_err(damaged_error)?.take(unpacked_len).read_to_end(&mut bytes),
     }
     .map_err(damaged_error)?;
-    if (bytes.len() as u64) < need { Err(too_short_error(need, bytes.len() as u64)) } else { Ok(bytes) }
+    if (bytes.len() as u64) < unpacked_len { Err(too_short_error(unpacked_len, bytes.len() as u64)) } else { Ok(bytes) }
 }
 
 #[cfg(test)]
@@ -220,8 +225,8 @@ mod tests {
         let packed = zstd::encode_all(&[7u8; 1000][..], 0).unwrap();
         assert_eq!(unpack(CompressionType::ZSTD, &packed, 1000).unwrap(), [7; 1000]);
         assert_eq!(unpack(CompressionType::ZSTD, &packed, 10).unwrap(), [7; 10]);
-        for need in [1001, 1 << 40, u64::MAX] {
-            assert!(matches!(unpack(CompressionType::ZSTD, &packed, need), Err(LoadError::Damaged(_))));
+        for claimed_len in [1001, 1 << 40, u64::MAX] {
+            assert!(matches!(unpack(CompressionType::ZSTD, &packed, claimed_len), Err(LoadError::Damaged(_))));
         }
         let mut lz4 = lz4_flex::frame::FrameEncoder::new(Vec::new());
         lz4.write_all(&[7; 1000]).unwrap();
@@ -244,7 +249,7 @@ mod tests {
                 Some(codec),
             )
             .unwrap();
-            (cost.unpacked, cost.transient - packed.len() as u64)
+            (cost.unpacked_bytes, cost.transient_bytes - packed.len() as u64)
         };
         for (mode, bytes) in [(BlockMode::Independent, 2 << 20), (BlockMode::Linked, (3 << 20) + (64 << 10))] {
             let frame = FrameInfo::new().block_mode(mode).block_size(BlockSize::Max1MB);

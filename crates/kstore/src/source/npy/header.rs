@@ -5,11 +5,11 @@ use crate::writer::npy::{MAGIC, TYPES};
 
 /// Maximum length of a header. The headers that NumPy writes for arrays of numbers have 128 bytes.
 /// Headers of structured types can be longer, but structured types are not supported.
-pub(crate) const HEADER_LIMIT: usize = 64 << 10;
+pub(crate) const MAX_NPY_HEADER_BYTES: usize = 64 << 10;
 
 /// Maximum number of columns. The limit is needed because a header with 0 rows may claim any width,
 /// for which a schema would be built.
-const MAX_COLUMNS: usize = 1 << 20;
+const MAX_NPY_COLUMNS: usize = 1 << 20;
 
 /// The content of the header of a `.npy` file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,9 +17,9 @@ pub struct Header {
     /// Type of the values.
     pub element: Element,
     /// Number of rows.
-    pub rows: u64,
+    pub row_count: u64,
     /// Number of columns; 1 for a one-dimensional array.
-    pub columns: usize,
+    pub column_count: usize,
     /// Offset of the values in bytes.
     pub data_offset: usize,
     /// Whether the array is stored column by column ("Fortran order").
@@ -29,7 +29,7 @@ pub struct Header {
 impl Header {
     /// Returns the bytes of a row.
     pub fn stride(&self) -> usize {
-        self.columns * self.element.bytes_per_value()
+        self.column_count * self.element.bytes_per_value()
     }
 }
 
@@ -49,15 +49,16 @@ pub fn parse_header(bytes: &[u8]) -> Result<Header, String> {
         "True" => true,
         other => return Err(format!("fortran_order is {other:?}, not True or False")),
     };
-    let (rows, columns) = parse_shape(dictionary_value(text, "shape")?)?;
-    let header = Header { element, rows, columns, data_offset, is_column_major };
-    let data_bytes =
-        (columns as u64).checked_mul(element.bytes_per_value() as u64).and_then(|stride| stride.checked_mul(rows));
+    let (row_count, column_count) = parse_shape(dictionary_value(text, "shape")?)?;
+    let header = Header { element, row_count, column_count, data_offset, is_column_major };
+    let data_bytes = (column_count as u64)
+        .checked_mul(element.bytes_per_value() as u64)
+        .and_then(|stride| stride.checked_mul(row_count));
     if data_bytes.and_then(|size| size.checked_add(data_offset as u64)).is_none_or(|end| end > i64::MAX as u64) {
-        return Err(format!("a shape of {rows} x {columns} is larger than any file"));
+        return Err(format!("a shape of {row_count} x {column_count} is larger than any file"));
     }
-    if columns == 0 || columns > MAX_COLUMNS {
-        return Err(format!("it has {columns} columns; a table has from 1 to {MAX_COLUMNS}"));
+    if column_count == 0 || column_count > MAX_NPY_COLUMNS {
+        return Err(format!("it has {column_count} columns; a table has from 1 to {MAX_NPY_COLUMNS}"));
     }
     Ok(header)
 }
@@ -78,8 +79,8 @@ pub(crate) fn split_header(bytes: &[u8]) -> Result<(&str, usize), String> {
         other => return Err(format!("version {other} of the format is unknown; 1, 2 and 3 are supported")),
     };
     let end = start + length;
-    if length > HEADER_LIMIT {
-        return Err(format!("its header claims {length} bytes, more than {HEADER_LIMIT}"));
+    if length > MAX_NPY_HEADER_BYTES {
+        return Err(format!("its header claims {length} bytes, more than {MAX_NPY_HEADER_BYTES}"));
     }
     let text = std::str::from_utf8(bytes.get(start..end).ok_or_else(truncated)?);
     Ok((text.map_err(|_| "its header is not text".to_string())?, end))

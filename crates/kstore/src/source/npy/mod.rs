@@ -16,7 +16,7 @@ use crate::schema::Kind;
 use crate::schema::{Column, Schema};
 use crate::writer::npy::MAGIC;
 use crate::{Error, Result, mmap::MappedFile};
-use header::HEADER_LIMIT;
+use header::MAX_NPY_HEADER_BYTES;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -47,18 +47,20 @@ impl NpyFile {
     /// Reads the header of an open file; the path is for messages.
     pub fn from_file(path: &Path, file: std::fs::File) -> Result<Self> {
         let file = SharedFile::local(path, NAME, file).map_err(Error::io("read", path))?;
-        let mut start = vec![0; HEADER_LIMIT.min(usize::try_from(file.length()).unwrap_or(HEADER_LIMIT))];
+        let mut start =
+            vec![0; MAX_NPY_HEADER_BYTES.min(usize::try_from(file.length()).unwrap_or(MAX_NPY_HEADER_BYTES))];
         let read_len = file.read_at(&mut start, 0).map_err(|error| file.read_error(error))?;
         let header = parse_header(&start[..read_len]).map_err(|detail| file.malformed_error(detail))?;
-        let (needed, file_bytes) = (header.data_offset as u64 + header.rows * header.stride() as u64, file.length());
+        let (needed, file_bytes) =
+            (header.data_offset as u64 + header.row_count * header.stride() as u64, file.length());
         if file_bytes < needed {
-            let shape = format!("{} x {}", header.rows, header.columns);
+            let shape = format!("{} x {}", header.row_count, header.column_count);
             return Err(
                 file.malformed_error(format!("an array of {shape} needs {needed} bytes, the file has {file_bytes}"))
             );
         }
         let kind = Kind::from(header.element);
-        let columns = (0..header.columns).map(|i| Column { name: format!("x{i}"), kind: kind.clone() });
+        let columns = (0..header.column_count).map(|i| Column { name: format!("x{i}"), kind: kind.clone() });
         let schema = Schema { columns: columns.collect(), ..Schema::default() };
         Ok(Self { file, header, schema })
     }
@@ -76,11 +78,11 @@ impl NpyFile {
 
 impl TableFile for NpyFile {
     fn metadata(&self) -> FileMetadata<'_> {
-        let (schema, rows) = (&self.schema, self.header.rows);
-        FileMetadata { format: NAME, schema, rows, bytes: self.file.length(), bytes_scanned: 0 }
+        let (schema, row_count) = (&self.schema, self.header.row_count);
+        FileMetadata { format: NAME, schema, row_count, file_bytes: self.file.length(), bytes_scanned: 0 }
     }
 
-    fn footprint(&self, columns: &[usize]) -> usize {
+    fn cursor_bytes(&self, columns: &[usize]) -> usize {
         self.chunk_rows(columns.len()) * self.chunk_stride(columns.len())
     }
 
@@ -90,7 +92,7 @@ impl TableFile for NpyFile {
             file: self.file.with_counter(bytes_read),
             npy: self,
             columns,
-            remaining: rows,
+            remaining_rows: rows,
             loaded_rows: 0,
             buffer: MutableBuffer::default(),
         }))
@@ -118,17 +120,17 @@ struct NpyCursor<'a> {
     npy: &'a NpyFile,
     file: SharedFile,
     columns: Vec<usize>,
-    remaining: Range<u64>,
+    remaining_rows: Range<u64>,
     loaded_rows: usize,
     buffer: MutableBuffer,
 }
 
 impl NpyCursor<'_> {
-    fn read_rows(npy: &NpyFile, file: &SharedFile, remaining: &mut Range<u64>, bytes: &mut [u8]) -> Result<usize> {
+    fn read_rows(npy: &NpyFile, file: &SharedFile, remaining_rows: &mut Range<u64>, bytes: &mut [u8]) -> Result<usize> {
         let stride = npy.header.stride();
-        Self::read_exact(file, npy.header.data_offset as u64 + remaining.start * stride as u64, bytes)?;
+        Self::read_exact(file, npy.header.data_offset as u64 + remaining_rows.start * stride as u64, bytes)?;
         let rows = bytes.len() / stride.max(1);
-        remaining.start += rows as u64;
+        remaining_rows.start += rows as u64;
         Ok(rows)
     }
 
@@ -145,20 +147,20 @@ impl NpyCursor<'_> {
     /// read one after the other.
     fn read_columns(&mut self) -> Result<usize> {
         let (header, element_bytes) = (&self.npy.header, self.npy.header.element.bytes_per_value());
-        let rows =
-            (self.remaining.end - self.remaining.start).min(self.npy.chunk_rows(self.columns.len()) as u64) as usize;
+        let rows = (self.remaining_rows.end - self.remaining_rows.start)
+            .min(self.npy.chunk_rows(self.columns.len()) as u64) as usize;
         self.buffer.resize(self.columns.len() * rows * element_bytes, 0);
         for (column, bytes) in self.columns.iter().zip(self.buffer.chunks_exact_mut((rows * element_bytes).max(1))) {
-            let first_value = *column as u64 * header.rows + self.remaining.start;
+            let first_value = *column as u64 * header.row_count + self.remaining_rows.start;
             Self::read_exact(&self.file, header.data_offset as u64 + first_value * element_bytes as u64, bytes)?;
         }
-        self.remaining.start += rows as u64;
+        self.remaining_rows.start += rows as u64;
         self.loaded_rows = rows;
         Ok(rows)
     }
 
     fn next_bytes(&self, max_rows: usize) -> usize {
-        (self.remaining.end - self.remaining.start).min(max_rows as u64) as usize * self.npy.header.stride()
+        (self.remaining_rows.end - self.remaining_rows.start).min(max_rows as u64) as usize * self.npy.header.stride()
     }
 }
 
@@ -169,13 +171,13 @@ impl FileCursor for NpyCursor<'_> {
         }
         let bytes = self.next_bytes(self.npy.chunk_rows(self.columns.len()));
         self.buffer.resize(bytes, 0);
-        Self::read_rows(self.npy, &self.file, &mut self.remaining, &mut self.buffer)
+        Self::read_rows(self.npy, &self.file, &mut self.remaining_rows, &mut self.buffer)
     }
 
     fn advance_into(&mut self, element: Element, columns: usize, x: &mut [u8]) -> Result<Option<usize>> {
         let header = &self.npy.header;
         // the requested columns must be whole rows in the order of the file
-        let selects_all_columns = self.columns.len() == columns && columns == header.columns;
+        let selects_all_columns = self.columns.len() == columns && columns == header.column_count;
         // for a single column both orders are the same
         if !selects_all_columns
             || header.is_column_major && columns > 1
@@ -185,7 +187,7 @@ impl FileCursor for NpyCursor<'_> {
             return Ok(None);
         }
         let bytes = self.next_bytes(x.len() / header.stride());
-        Self::read_rows(self.npy, &self.file, &mut self.remaining, &mut x[..bytes]).map(Some)
+        Self::read_rows(self.npy, &self.file, &mut self.remaining_rows, &mut x[..bytes]).map(Some)
     }
 
     fn view(&self, index: usize) -> Result<ColumnView<'_>> {

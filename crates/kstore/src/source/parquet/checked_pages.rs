@@ -85,9 +85,9 @@ impl PageReader for CheckedPages {
         let page = self.pages.get_next_page()?;
         let fault = match &page {
             Some(Page::DictionaryPage { buf, num_values, .. }) => {
-                let most = buf.len() / self.min_value_bytes;
-                (*num_values as usize > most)
-                    .then(|| format!("a dictionary claims {num_values} values and has at most {most}"))
+                let max_values = buf.len() / self.min_value_bytes;
+                (*num_values as usize > max_values)
+                    .then(|| format!("a dictionary claims {num_values} values and has at most {max_values}"))
             }
             Some(page) => match check_packed_lengths(page, self.level_array_count) {
                 Some(()) => None,
@@ -133,7 +133,7 @@ fn check_packed_lengths(page: &Page, level_array_count: usize) -> Option<()> {
     (0..length_list_count).try_for_each(|_| skip_delta_encoded(&mut input, u64::from(page.num_values())))
 }
 
-/// Skips delta-encoded numbers. Returns `None` if the page states more than `most` numbers.
+/// Skips delta-encoded numbers. Returns `None` if the page states more than `max_count` numbers.
 fn skip_delta_encoded(input: &mut &[u8], max_count: u64) -> Option<()> {
     let [block_values, miniblock_count, count, _first] =
         [read_varint(input)?, read_varint(input)?, read_varint(input)?, read_varint(input)?];

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Bytes that are read at once for a page header. A header has about 30 to 100 bytes, so that one
 /// read gets the header and little of the page after it.
-const HEADER_BYTES: usize = 256;
+const PAGE_HEADER_BYTES: usize = 256;
 
 type ChunkBytes = Vec<(u64, Bytes)>;
 
@@ -104,12 +104,8 @@ impl PageSource {
         cache: &Arc<RowGroupCache>,
     ) -> Self {
         let chunks = file.as_remote().map(|_| {
-            let requested = groups.iter().map(|group| chunk_ranges(group, mask)).collect();
-            Arc::new(CursorChunks {
-                requested_ranges: requested,
-                cache: Arc::clone(cache),
-                current_group: Mutex::default(),
-            })
+            let requested_ranges = groups.iter().map(|group| chunk_ranges(group, mask)).collect();
+            Arc::new(CursorChunks { requested_ranges, cache: Arc::clone(cache), current_group: Mutex::default() })
         });
         Self { chunks, file, max_page_bytes: None }
     }
@@ -120,8 +116,8 @@ impl PageSource {
         Self { max_page_bytes: Some(limit), ..self }
     }
 
-    /// Returns the bytes of the requested chunk that contains the byte at `at`, from this byte on;
-    /// `None` if no requested chunk contains this byte.
+    /// Returns the bytes of the requested chunk that contains the byte at `offset`, from this byte
+    /// on; `None` if no requested chunk contains this byte.
     fn rest_of_chunk(&self, offset: u64) -> io::Result<Option<Bytes>> {
         let Some(chunks) = &self.chunks else { return Ok(None) };
         let chunk_with_offset = |group: &Vec<Range<u64>>| group.iter().position(|range| range.contains(&offset));
@@ -154,7 +150,7 @@ impl ChunkReader for PageSource {
 
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
         Ok(BufReader::with_capacity(
-            HEADER_BYTES,
+            PAGE_HEADER_BYTES,
             OffsetReader { source: self.clone(), offset: start, max_page_bytes: self.max_page_bytes },
         ))
     }

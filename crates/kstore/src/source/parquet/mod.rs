@@ -13,7 +13,7 @@ mod pruning;
 mod thrift;
 
 use super::column::{self, Layout, LoadedColumns};
-use super::sparse_entries::{self, ENTRY_BYTES};
+use super::sparse_entries::{self, LOADED_ENTRY_BYTES};
 use super::{BoxedCursor, ColumnView, FileCursor, FileMetadata, Format, TableFile, data_type};
 use super::{load_error::catch_panic, shared_file::SharedFile};
 use crate::arrow::datatypes::{DataType, Schema as ArrowSchema, TimeUnit};
@@ -44,9 +44,9 @@ const MAGIC: &[u8] = b"PAR1";
 
 /// Maximum number of rows decoded at once. It is large enough to amortise the decoder's work per
 /// batch, and small enough that a batch of 32 columns stays in the L2 cache.
-const BATCH_ROWS: usize = 4096;
+const DECODED_BATCH_ROWS: usize = 4096;
 /// Maximum bytes decoded at once, which makes batches of wide tables shorter.
-const BATCH_BYTES: usize = 4 << 20;
+const DECODED_BATCH_BYTES: usize = 4 << 20;
 /// Number of rows decoded at once if the length of their lists or texts is unknown.
 const SCAN_ROWS: usize = 256;
 
@@ -55,7 +55,7 @@ struct ParquetFile {
     file: SharedFile,
     metadata: ArrowReaderMetadata,
     layout: Layout,
-    rows: u64,
+    row_count: u64,
     scanned_bytes: u64,
     /// For a remote file, the row groups that cursors hold, and the last row group that was read.
     row_group_cache: Arc<RowGroupCache>,
@@ -67,10 +67,11 @@ impl ParquetFile {
         check_magic_bytes(&file)?;
         thrift::check_depth(&file)?;
         let metadata = file.catch_panic(|| read_metadata(&file))?.map_err(|error| convert_error(&file, error))?;
-        let mut rows = 0u64;
+        let mut row_count = 0u64;
         for group in metadata.metadata().row_groups() {
-            let total_rows = u64::try_from(group.num_rows()).ok().and_then(|more| rows.checked_add(more));
-            rows = total_rows.ok_or_else(|| file.malformed_error("a row group with an invalid number of rows"))?;
+            let total_rows =
+                u64::try_from(group.num_rows()).ok().and_then(|group_rows| row_count.checked_add(group_rows));
+            row_count = total_rows.ok_or_else(|| file.malformed_error("a row group with an invalid number of rows"))?;
         }
         let pairs = || metadata.metadata().file_metadata().key_value_metadata().into_iter().flatten();
         let metadata_value = |key: &str| pairs().filter(|pair| pair.key == key).find_map(|pair| pair.value.as_deref());
@@ -83,7 +84,7 @@ impl ParquetFile {
             layout.with_sparse_shapes(metadata.schema().fields(), metadata_value(SPARSE_KEY), measure_shape)?;
         let scanned_bytes = scanned_counter.load(Ordering::Relaxed);
         let (row_group_cache, decoder_bytes) = (Arc::default(), Mutex::default());
-        Ok(Self { layout, file, metadata, rows, scanned_bytes, row_group_cache, decoder_bytes })
+        Ok(Self { layout, file, metadata, row_count, scanned_bytes, row_group_cache, decoder_bytes })
     }
 
     /// Returns the projection to these top-level columns, which consists of all leaves below them.
@@ -111,11 +112,12 @@ impl ParquetFile {
             (fixed.saturating_add(leaf.fixed_bytes), per_row.saturating_add(leaf.row_bytes))
         });
         let shapes = columns.iter().filter_map(|column| self.layout.schema.sparse_shape(*column));
-        let entry_bytes =
-            shapes.fold(0usize, |bytes, shape| bytes.saturating_add(shape.longest.saturating_mul(ENTRY_BYTES)));
+        let entry_bytes = shapes.fold(0usize, |bytes, shape| {
+            bytes.saturating_add(shape.max_row_entries.saturating_mul(LOADED_ENTRY_BYTES))
+        });
         let row_bytes = row_bytes.saturating_add(entry_bytes);
         let max_rows = max_batch_rows(columns.len());
-        let rows = max_rows.min(BATCH_BYTES / row_bytes.max(1)).max(1);
+        let rows = max_rows.min(DECODED_BATCH_BYTES / row_bytes.max(1)).max(1);
         let decoder_bytes =
             fixed_bytes.saturating_add(rows.saturating_mul(row_bytes)).saturating_add(2 * rows * columns.len() * 8);
         (rows, decoder_bytes.saturating_add(chunk_bytes))
@@ -157,8 +159,8 @@ fn read_metadata(file: &SharedFile) -> Result<ArrowReaderMetadata, ParquetError>
 /// Returns the type in which INT96 is read if the writer names none: microseconds, which hold every
 /// date that Spark, Hive and Impala write. In nanoseconds, the decoder's default, dates after 2262
 /// would wrap around.
-fn int96_type(stored: &DataType) -> DataType {
-    match stored {
+fn int96_type(stored_type: &DataType) -> DataType {
+    match stored_type {
         DataType::Timestamp(TimeUnit::Nanosecond, None) => DataType::Timestamp(TimeUnit::Microsecond, None),
         DataType::List(item) => {
             let read_as = int96_type(item.data_type());
@@ -168,46 +170,49 @@ fn int96_type(stored: &DataType) -> DataType {
     }
 }
 
-/// Reads a column of a file that is being opened, in batches of `rows` rows.
+/// Reads a column of a file that is being opened, in batches of `batch_rows` rows.
 fn scan_column<R>(
     file: &SharedFile,
-    (metadata, root): (&ArrowReaderMetadata, usize),
-    rows: usize,
-    read: impl FnOnce(ParquetRecordBatchReader) -> Result<R>,
+    metadata: &ArrowReaderMetadata,
+    root: usize,
+    batch_rows: usize,
+    read_batches: impl FnOnce(ParquetRecordBatchReader) -> Result<R>,
 ) -> Result<R> {
     let mask = ProjectionMask::roots(metadata.parquet_schema(), [root]);
     check_codecs(file, metadata, &mask)?;
     file.catch_panic(|| {
         let groups = (0..metadata.metadata().num_row_groups()).collect();
-        let reader = batch_reader(PageSource::single_pages(file), metadata, (groups, mask), (rows, None));
-        read(reader.map_err(|error| convert_error(file, error))?)
+        let reader = batch_reader(PageSource::single_pages(file), metadata, groups, mask, batch_rows, None);
+        read_batches(reader.map_err(|error| convert_error(file, error))?)
     })?
 }
 
 fn batch_reader(
     source: PageSource,
     metadata: &ArrowReaderMetadata,
-    (groups, mask): (Vec<usize>, ProjectionMask),
-    (rows, selection): (usize, Option<RowSelection>),
+    groups: Vec<usize>,
+    mask: ProjectionMask,
+    batch_rows: usize,
+    selection: Option<RowSelection>,
 ) -> Result<ParquetRecordBatchReader, ParquetError> {
     let source = Arc::new(source.with_page_limit(pages::max_page_limit(metadata.metadata().row_groups(), &mask)));
     let levels = parquet_to_arrow_field_levels(metadata.parquet_schema(), mask, Some(metadata.schema().fields()))?;
     let groups = CheckedRowGroups { source, metadata: Arc::clone(metadata.metadata()), row_groups: groups };
-    ParquetRecordBatchReader::try_new_with_row_groups(&levels, &groups, rows.min(groups.num_rows()), selection)
+    ParquetRecordBatchReader::try_new_with_row_groups(&levels, &groups, batch_rows.min(groups.num_rows()), selection)
 }
 
 /// Returns the length of the list in the first row; `None` if this list is missing or empty. The
 /// length is the number of columns that a column of lists of numbers becomes, because Parquet has
 /// no type for lists of a fixed length.
 fn first_list_length(file: &SharedFile, metadata: &ArrowReaderMetadata, root: usize) -> Result<Option<usize>> {
-    let batch = scan_column(file, (metadata, root), 1, |mut reader| {
+    let batch = scan_column(file, metadata, root, 1, |mut reader| {
         reader.next().transpose().map_err(|error| decoder_error(file, &error))
     })?;
     Ok(batch.and_then(|batch| column::list_length(batch.columns().first()?, 0)).filter(|length| *length > 0))
 }
 
 fn sparse_shape(file: &SharedFile, metadata: &ArrowReaderMetadata, root: usize) -> Result<SparseShape> {
-    scan_column(file, (metadata, root), SCAN_ROWS, |reader| {
+    scan_column(file, metadata, root, SCAN_ROWS, |reader| {
         let mut shape = SparseShape::default();
         for batch in reader {
             for array in batch.map_err(|error| decoder_error(file, &error))?.columns() {
@@ -259,8 +264,8 @@ fn check_magic_bytes(file: &SharedFile) -> Result<()> {
 
 impl TableFile for ParquetFile {
     fn metadata(&self) -> FileMetadata<'_> {
-        let (schema, rows, scanned) = (&self.layout.schema, self.rows, self.scanned_bytes);
-        FileMetadata { format: NAME, schema, rows, bytes: self.file.length(), bytes_scanned: scanned }
+        let (schema, row_count, scanned_bytes) = (&self.layout.schema, self.row_count, self.scanned_bytes);
+        FileMetadata { format: NAME, schema, row_count, file_bytes: self.file.length(), bytes_scanned: scanned_bytes }
     }
 
     /// Returns true if the type or the statistics of a column state that all its values are null.
@@ -286,7 +291,7 @@ impl TableFile for ParquetFile {
     /// Bytes of a page, the dictionary and the batch of each column. All columns are open at the
     /// same time. While a batch is replaced by the next batch, both are in memory, and a batch of
     /// texts includes its pages.
-    fn footprint(&self, columns: &[usize]) -> usize {
+    fn cursor_bytes(&self, columns: &[usize]) -> usize {
         self.batch_rows_and_bytes(columns).1
     }
 
@@ -310,15 +315,15 @@ impl TableFile for ParquetFile {
             &self.row_group_cache,
         );
         let batch_rows = self.batch_rows_and_bytes(columns).0;
-        let build = || batch_reader(file, &self.metadata, (groups, mask), (batch_rows, selection));
+        let build = || batch_reader(file, &self.metadata, groups, mask, batch_rows, selection);
         let reader = self.file.catch_panic(build)?.map_err(|error| convert_error(&self.file, error))?;
         // the reader returns columns in the order of the file
-        Ok(Box::new(ParquetCursor { parquet: self, reader, chunk, remaining: rows }))
+        Ok(Box::new(ParquetCursor { parquet: self, reader, chunk, remaining_rows: rows }))
     }
 }
 
 fn max_batch_rows(columns: usize) -> usize {
-    (BATCH_BYTES / (8 * columns.max(1))).clamp(64, BATCH_ROWS)
+    (DECODED_BATCH_BYTES / (8 * columns.max(1))).clamp(64, DECODED_BATCH_ROWS)
 }
 
 /// Returns the row groups that overlap `rows`, and the selection of `rows` among their rows. The
@@ -346,7 +351,7 @@ struct ParquetCursor<'a> {
     parquet: &'a ParquetFile,
     reader: ParquetRecordBatchReader,
     chunk: LoadedColumns,
-    remaining: Range<u64>,
+    remaining_rows: Range<u64>,
 }
 
 impl FileCursor for ParquetCursor<'_> {
@@ -355,20 +360,20 @@ impl FileCursor for ParquetCursor<'_> {
         // the rows of the previous batch are freed first
         self.chunk.columns.fill_with(|| None);
         let Some(batch) = file.catch_panic(|| self.reader.next())? else {
-            let missing_rows = self.remaining.end - self.remaining.start;
+            let missing_rows = self.remaining_rows.end - self.remaining_rows.start;
             if missing_rows > 0 {
                 return Err(file.malformed_error(format!("it has {missing_rows} rows fewer than its footer states")));
             }
             return Ok(0);
         };
         let batch = batch.map_err(|error| decoder_error(file, &error))?;
-        let end = self.remaining.start + batch.num_rows() as u64;
-        if end > self.remaining.end {
+        let end = self.remaining_rows.start + batch.num_rows() as u64;
+        if end > self.remaining_rows.end {
             return Err(file.malformed_error("it has more rows than its footer states"));
         }
-        let load = || self.chunk.load_batch(&self.parquet.layout, &batch, self.remaining.start, (file.path(), NAME));
+        let load = || self.chunk.load_batch(&self.parquet.layout, &batch, self.remaining_rows.start, file.path(), NAME);
         file.catch_panic(load)??;
-        self.remaining.start = end;
+        self.remaining_rows.start = end;
         Ok(batch.num_rows())
     }
 
@@ -388,8 +393,8 @@ fn decoder_error(file: &SharedFile, error: &dyn std::fmt::Display) -> Error {
         ["Parquet argument error: ", "Parquet error: ", "External: ", "Arrow: ", "EOF: ", "NYI: "];
     let text = error.to_string();
     let mut detail = &text[..];
-    while let Some(rest) = LAYERS.iter().find_map(|layer| detail.strip_prefix(layer)) {
-        detail = rest;
+    while let Some(inner_message) = LAYERS.iter().find_map(|layer| detail.strip_prefix(layer)) {
+        detail = inner_message;
     }
     file.malformed_error(without_debug_output(detail))
 }

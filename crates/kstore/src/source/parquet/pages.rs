@@ -128,11 +128,16 @@ fn fixed_width_bytes(file: &SharedFile, column: &ColumnChunkMetaData, width: usi
 fn text_decoder_bytes(file: &SharedFile, column: &ColumnChunkMetaData, rows: usize) -> DecoderBytes {
     let unpacked_bytes = to_usize(column.uncompressed_size());
     let is_prefix_encoded = column.encodings().any(|encoding| encoding == Encoding::DELTA_BYTE_ARRAY);
-    let single_page = Page { is_dictionary: false, value_count: rows, unpacked_bytes: unpacked_bytes };
+    let single_page = Page { is_dictionary: false, value_count: rows, unpacked_bytes };
     let pages = if unpacked_bytes <= SMALL_CHUNK_BYTES { None } else { read_page_headers(file, column) };
     let pages = pages.unwrap_or_else(|| vec![single_page]);
-    let max_page_bytes = |dictionary: bool| {
-        pages.iter().filter(|page| page.is_dictionary == dictionary).map(|page| page.unpacked_bytes).max().unwrap_or(0)
+    let max_page_bytes = |is_dictionary: bool| {
+        pages
+            .iter()
+            .filter(|page| page.is_dictionary == is_dictionary)
+            .map(|page| page.unpacked_bytes)
+            .max()
+            .unwrap_or(0)
     };
     // if row groups have few rows, a batch extends over several of them and holds the dictionary of
     // each

@@ -136,7 +136,7 @@ fn skip_value(input: &mut &[u8], kind: u8, depth: usize) -> Option<()> {
             let (count, kind) = read_list_header(input)?;
             (0..count).try_for_each(|_| skip_value(input, if kind < 3 { 3 } else { kind }, depth + 1))
         }
-        12 if depth < MAX_DEPTH => visit_fields(input, &mut |left, _, kind| skip_value(left, kind, depth + 1)),
+        12 if depth < MAX_DEPTH => visit_fields(input, &mut |input, _, kind| skip_value(input, kind, depth + 1)),
         _ => None,
     }
 }

@@ -1,6 +1,6 @@
 //! Columns of a text chunk, built value by value.
 
-use super::table::{CHUNK_BYTES, CHUNK_ROWS};
+use super::table::{TEXT_CHUNK_BYTES, TEXT_CHUNK_ROWS};
 use crate::arrow::array::{
     ArrayRef, BooleanBuilder, Float64Builder, Int64Builder, StringBuilder, StringViewArray, UInt64Builder,
 };
@@ -117,6 +117,6 @@ impl ColumnBuilders {
     /// the texts of a column are at most as long as the chunk.
     pub(crate) fn chunk_bytes(columns: &[&Column], longest_row: usize) -> usize {
         let has_text = columns.iter().any(|column| column.kind == Kind::Text);
-        2 * (CHUNK_ROWS * columns.len() * 8 + if has_text { CHUNK_BYTES + longest_row } else { 0 })
+        2 * (TEXT_CHUNK_ROWS * columns.len() * 8 + if has_text { TEXT_CHUNK_BYTES + longest_row } else { 0 })
     }
 }

@@ -49,23 +49,26 @@ mod tests {
     #[test]
     fn rows_do_not_depend_on_the_pieces() {
         let text = b"# head\n\n1 1:2 # tail\n  \n\t-1 2:3\r\n#\n# end\n5";
-        for piece in 1..text.len() {
-            let (mut scanner, mut line, mut inside, mut row_starts) =
+        for piece_len in 1..text.len() {
+            let (mut scanner, mut line, mut is_in_row, mut row_starts) =
                 (LineScanner::new(Some(b'#')), 1, false, Vec::new());
-            for (chunk, mut bytes) in text.chunks(piece).enumerate() {
-                let mut offset = chunk * piece;
+            for (chunk, mut bytes) in text.chunks(piece_len).enumerate() {
+                let mut offset = chunk * piece_len;
                 while !bytes.is_empty() {
-                    let boundary =
-                        if inside { scanner.find_end(bytes, &mut line) } else { scanner.find_start(bytes, &mut line) };
-                    if let (Some(at), false) = (boundary, inside) {
+                    let boundary = if is_in_row {
+                        scanner.find_end(bytes, &mut line)
+                    } else {
+                        scanner.find_start(bytes, &mut line)
+                    };
+                    if let (Some(at), false) = (boundary, is_in_row) {
                         row_starts.push((offset + at, line));
                     }
-                    inside ^= boundary.is_some();
+                    is_in_row ^= boundary.is_some();
                     let consumed = boundary.unwrap_or(bytes.len());
                     (bytes, offset) = (&bytes[consumed..], offset + consumed);
                 }
             }
-            assert_eq!(row_starts, [(8, 3), (25, 5), (41, 8)], "{piece}");
+            assert_eq!(row_starts, [(8, 3), (25, 5), (41, 8)], "{piece_len}");
         }
     }
 }

@@ -24,8 +24,8 @@ pub use reading::{ColumnType, NumberForm, TextReading};
 pub(crate) use records::{Record, Records, RowStart, Scanner};
 pub(crate) use row_starts::RowStarts;
 #[cfg(feature = "svmlight")]
-pub(crate) use table::CHUNK_BYTES;
-pub(crate) use table::{CHUNK_ROWS, IndexError, RowError, TextChunk, TextFormat, TextTable};
+pub(crate) use table::TEXT_CHUNK_BYTES;
+pub(crate) use table::{IndexError, RowError, TEXT_CHUNK_ROWS, TextChunk, TextFormat, TextTable};
 
 pub(crate) use number_notation::is_marked_number;
 #[cfg(feature = "csv")]
@@ -44,7 +44,7 @@ pub(crate) const CONVERT_TO_UTF8: &str = "convert the file to UTF-8: iconv -f CP
 
 const MAX_SHOWN_BYTES: usize = 40;
 
-pub(crate) fn quoted(word: &[u8]) -> String {
+pub(crate) fn quote_field(word: &[u8]) -> String {
     let text = String::from_utf8_lossy(&word[..word.len().min(MAX_SHOWN_BYTES)]);
     if word.len() > MAX_SHOWN_BYTES { format!("{text:?} …") } else { format!("{text:?}") }
 }

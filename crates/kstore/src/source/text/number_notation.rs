@@ -9,7 +9,7 @@ impl Marks {
 
     /// Rewrites a field with a decimal point and without thousands separators. Returns `None` if
     /// the field does not have this format.
-    pub(crate) fn normalised(self, field: &[u8]) -> Option<Cow<'_, [u8]>> {
+    pub(crate) fn normalise(self, field: &[u8]) -> Option<Cow<'_, [u8]>> {
         let (thousands_mark, decimal_mark) = match self {
             Self::Point => return Some(Cow::Borrowed(field)),
             Self::Grouped => (b',', b'.'),
@@ -48,13 +48,13 @@ pub(crate) struct NumberWithAffix<'a> {
 impl NumberWithAffix<'_> {
     /// Returns the number with a decimal point and without thousands separators. Returns `None` if
     /// it has other marks than `marks`.
-    pub(crate) fn normalised(&self, marks: Marks) -> Option<Vec<u8>> {
+    pub(crate) fn normalise(&self, marks: Marks) -> Option<Vec<u8>> {
         let (marks, thousands_mark) = match marks {
             Marks::Point if self.number.contains('\'') => (Marks::Grouped, ","),
             Marks::Comma => (Marks::Comma, "."),
             other => (other, ","),
         };
-        marks.normalised(self.number.replace('\'', thousands_mark).as_bytes()).map(Cow::into_owned)
+        marks.normalise(self.number.replace('\'', thousands_mark).as_bytes()).map(Cow::into_owned)
     }
 }
 
@@ -106,6 +106,6 @@ pub(crate) fn is_marked_number(text: &str) -> bool {
 
 fn marked_number(text: &str) -> Option<f64> {
     let number_with_affix = split_affix(text.as_bytes())?;
-    let number = Marks::ALL.into_iter().find_map(|marks| parse_number::<f64>(&number_with_affix.normalised(marks)?));
+    let number = Marks::ALL.into_iter().find_map(|marks| parse_number::<f64>(&number_with_affix.normalise(marks)?));
     number.filter(|_| text.trim().parse::<f64>().is_err())
 }

@@ -26,7 +26,7 @@ impl FromStr for ColumnType {
     fn from_str(name: &str) -> Result<Self> {
         match name {
             "text" => Ok(Self::Text),
-            "number" => Ok(Self::Number(NumberForm { codes: true, ..NumberForm::default() })),
+            "number" => Ok(Self::Number(NumberForm { reads_codes: true, ..NumberForm::default() })),
             "date" => Ok(Self::Date(None)),
             _ => {
                 let expected = "a column is text, number or date, such as zip=text".to_string();
@@ -46,8 +46,8 @@ pub struct NumberForm {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) affix: Option<String>,
     /// Whether codes such as `00501` are numbers.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) codes: bool,
+    #[serde(rename = "codes", default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) reads_codes: bool,
 }
 
 impl std::fmt::Display for NumberForm {
@@ -108,7 +108,7 @@ impl TextReading {
     /// Restricts the reading to the formats of numbers and dates, and to some columns. Text does
     /// not need a format, because it is read the same way in every file.
     #[must_use]
-    pub fn restricted_to(mut self, names: &[String]) -> Self {
+    pub fn restrict_to(mut self, names: &[String]) -> Self {
         self.types.retain(|name, column_type| {
             names.contains(name) && *column_type != ColumnType::Text && !column_type.is_plain()
         });
@@ -120,7 +120,7 @@ impl ColumnType {
     /// Returns whether numbers are written in the default format.
     pub(crate) fn is_plain(&self) -> bool {
         let has_default_marks = |form: &NumberForm| form.marks.unwrap_or_default() == Marks::Point;
-        matches!(self, Self::Number(form) if has_default_marks(form) && !form.codes && form.affix.as_ref().is_none_or(String::is_empty))
+        matches!(self, Self::Number(form) if has_default_marks(form) && !form.reads_codes && form.affix.as_ref().is_none_or(String::is_empty))
     }
 
     pub(crate) fn has_commas(&self) -> bool {

@@ -126,23 +126,24 @@ impl<S: Scanner> Records<S> {
         }
     }
 
-    /// Returns the number of bytes of the row at `row_start`. The first `scanned` bytes of the row
-    /// were already scanned. Holds only one block at a time.
-    fn find_row_length(&mut self, row_start: RowStart, mut scanned: usize) -> Result<usize, RecordError> {
+    /// Returns the number of bytes of the row at `row_start`. The first `scanned_bytes` bytes of
+    /// the row were already scanned. Holds only one block at a time.
+    fn find_row_length(&mut self, row_start: RowStart, mut scanned_bytes: usize) -> Result<usize, RecordError> {
         let mut block = vec![0; BLOCK_BYTES];
         loop {
-            let read_len = self.file.read_at(&mut block, row_start.offset + scanned as u64).map_err(RecordError::Io)?;
+            let read_len =
+                self.file.read_at(&mut block, row_start.offset + scanned_bytes as u64).map_err(RecordError::Io)?;
             let end = self.scanner.find_end(&block[..read_len], &mut self.line);
-            scanned += end.unwrap_or(read_len);
-            if scanned > MAX_ROW_BYTES {
+            scanned_bytes += end.unwrap_or(read_len);
+            if scanned_bytes > MAX_ROW_BYTES {
                 return Err(RecordError::TooLong(row_start));
             }
             if end.is_some() {
-                return Ok(scanned);
+                return Ok(scanned_bytes);
             }
             if read_len == 0 {
                 return if self.scanner.may_end_with_file() {
-                    Ok(scanned)
+                    Ok(scanned_bytes)
                 } else {
                     Err(RecordError::Unterminated(row_start))
                 };

@@ -57,7 +57,7 @@ impl RowStarts {
 
     /// Returns the bytes of [`Records`] over this file: of a row, of the blocks before and after
     /// it, and of the part of a long row that is buffered until its end is found.
-    pub(crate) fn footprint(&self) -> usize {
+    pub(crate) fn reader_bytes(&self) -> usize {
         2 * BLOCK_BYTES + self.longest_row_bytes.max(MAX_BUFFERED_BYTES.min(2 * self.longest_row_bytes))
     }
 

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::{collections::HashSet, fmt::Debug, ops::Range};
 
-pub(crate) const CHUNK_ROWS: usize = 4096;
+pub(crate) const TEXT_CHUNK_ROWS: usize = 4096;
 /// A chunk ends after this many bytes of text, so that a chunk of long rows has few rows.
-pub(crate) const CHUNK_BYTES: usize = 1 << 20;
+pub(crate) const TEXT_CHUNK_BYTES: usize = 1 << 20;
 
 pub(crate) trait TextFormat: Debug + Send + Sync {
     const NAME: &'static str;
@@ -34,7 +34,8 @@ pub(crate) trait TextFormat: Debug + Send + Sync {
     }
     /// Returns an empty chunk of some distinct columns.
     fn chunk<'a>(&'a self, columns: &'a [Column], requested: &[usize]) -> Self::Chunk<'a>;
-    /// Returns the bytes of a chunk of `columns`. The longest row of the file has `longest` bytes.
+    /// Returns the bytes of a chunk of `columns`. The longest row of the file has
+    /// `longest_row` bytes.
     fn chunk_bytes(&self, columns: &[&Column], longest_row: usize) -> usize;
 }
 
@@ -168,8 +169,8 @@ impl<F: TextFormat> TableFile for TextTable<F> {
         FileMetadata {
             format: F::NAME,
             schema: &self.schema,
-            rows: self.row_starts.row_count(),
-            bytes: length,
+            row_count: self.row_starts.row_count(),
+            file_bytes: length,
             bytes_scanned: length,
         }
     }
@@ -192,10 +193,10 @@ impl<F: TextFormat> TableFile for TextTable<F> {
 
     /// Bytes of a block of text and of the chunk. For each column of the file, also the bytes of
     /// its index in the chunk and of its index in a row.
-    fn footprint(&self, columns: &[usize]) -> usize {
+    fn cursor_bytes(&self, columns: &[usize]) -> usize {
         let requested: Vec<&Column> = columns.iter().map(|column| &self.schema.columns[*column]).collect();
         let chunk_bytes = self.format.chunk_bytes(&requested, self.row_starts.longest_row_bytes());
-        self.row_starts.footprint() + chunk_bytes + self.schema.columns.len() * 3 * size_of::<usize>()
+        self.row_starts.reader_bytes() + chunk_bytes + self.schema.columns.len() * 3 * size_of::<usize>()
     }
 
     fn open(&self, columns: &[usize], rows: Range<u64>, bytes_read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
@@ -205,7 +206,7 @@ impl<F: TextFormat> TableFile for TextTable<F> {
         let mut distinct_columns = HashSet::new();
         let requested: Vec<usize> = columns.iter().copied().filter(|column| distinct_columns.insert(*column)).collect();
         let chunk = self.format.chunk(&self.schema.columns, &requested);
-        Ok(Box::new(TextCursor { table: self, records, chunk, columns: columns.to_vec(), remaining: rows }))
+        Ok(Box::new(TextCursor { table: self, records, chunk, columns: columns.to_vec(), remaining_rows: rows }))
     }
 }
 
@@ -214,17 +215,17 @@ struct TextCursor<'a, F: TextFormat> {
     records: Records<F::Scanner>,
     chunk: F::Chunk<'a>,
     columns: Vec<usize>,
-    remaining: Range<u64>,
+    remaining_rows: Range<u64>,
 }
 
 impl<F: TextFormat> FileCursor for TextCursor<'_, F> {
     fn advance(&mut self) -> Result<usize> {
-        let (table, first_row) = (self.table, self.remaining.start);
-        let remaining_rows = usize::try_from(self.remaining.end - first_row).unwrap_or(usize::MAX);
-        let max_rows = self.chunk.begin_chunk(remaining_rows.min(CHUNK_ROWS)) as u64;
+        let (table, first_row) = (self.table, self.remaining_rows.start);
+        let remaining_rows = usize::try_from(self.remaining_rows.end - first_row).unwrap_or(usize::MAX);
+        let max_rows = self.chunk.begin_chunk(remaining_rows.min(TEXT_CHUNK_ROWS)) as u64;
         let mut text_bytes = 0;
-        while self.remaining.start - first_row < max_rows && text_bytes < CHUNK_BYTES {
-            let row = self.remaining.start;
+        while self.remaining_rows.start - first_row < max_rows && text_bytes < TEXT_CHUNK_BYTES {
+            let row = self.remaining_rows.start;
             let record = self.records.next().map_err(|fault| table.record_error(fault, row))?;
             let Some(Record { bytes: text, start: row_start }) = record else {
                 let rows = table.row_starts.row_count();
@@ -234,10 +235,10 @@ impl<F: TextFormat> FileCursor for TextCursor<'_, F> {
             };
             self.chunk.push_row(row, text).map_err(|error| error.into_error(table.file.path(), row, row_start.line))?;
             text_bytes += text.len();
-            self.remaining.start += 1;
+            self.remaining_rows.start += 1;
         }
         self.chunk.end_chunk();
-        Ok((self.remaining.start - first_row) as usize)
+        Ok((self.remaining_rows.start - first_row) as usize)
     }
 
     fn view(&self, index: usize) -> Result<ColumnView<'_>> {

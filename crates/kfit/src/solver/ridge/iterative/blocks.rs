@@ -9,7 +9,7 @@ use crate::{Error, Result, Targets, solver::check_stop};
 use faer::{Mat, MatRef};
 use kapprox::{KernelFunction, Real};
 use kstore::pass::Observer;
-use kstore::scratch::{Cache, CacheWriter, Scratch};
+use kstore::scratch::{Cache, CacheWriter, ScratchFolder};
 use kstore::{Pass, RowBlock, RowSource, TableShape};
 
 /// A row function receives at least this many rows per call if the blocks of these rows are in

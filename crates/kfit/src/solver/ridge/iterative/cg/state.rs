@@ -2,7 +2,7 @@
 
 use crate::{Error, Result, solver::Figure};
 use faer::{Mat, MatRef};
-use kstore::checkpoint::{Arrays, Persist, Stored};
+use kstore::checkpoint::{Arrays, Persist, StoredArrays};
 
 /// Relative residual above which the solution is rejected. At a residual of 0.1 the fitted values
 /// may be wrong by a tenth of the target.
@@ -97,7 +97,7 @@ impl Persist for CgState {
         }
         out.put_owned("iterations", self.solution.iterations.iter().map(|i| *i as u64).collect());
         out.put("residuals", &self.solution.residuals);
-        out.one("converged", u64::from(self.solution.has_converged));
+        out.put_number("converged", u64::from(self.solution.has_converged));
         out.put_owned("columns", self.columns.iter().map(|c| c.j as u64).collect());
         out.put_owned("stalls", self.columns.iter().map(|c| c.stalled_iterations as u64).collect());
         out.put_owned(
@@ -106,7 +106,7 @@ impl Persist for CgState {
         );
     }
 
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+    fn load(&mut self, from: &mut StoredArrays<'_>) -> kstore::Result<()> {
         for (name, matrix) in
             [("x", &mut self.solution.x), ("best", &mut self.best_x), ("r", &mut self.r), ("p", &mut self.p)]
         {
@@ -118,7 +118,7 @@ impl Persist for CgState {
         from.fill("iterations", &mut iterations)?;
         self.solution.iterations = iterations.iter().map(|i| *i as usize).collect();
         from.fill("residuals", &mut self.solution.residuals)?;
-        self.solution.has_converged = from.one::<u64>("converged")? != 0;
+        self.solution.has_converged = from.read_number::<u64>("converged")? != 0;
         let (columns, stalls) = (from.read::<u64>("columns")?, from.read::<u64>("stalls")?);
         let scalars = from.read::<f64>("scalars")?;
         let parts = columns.iter().zip(&stalls).zip(scalars.as_chunks::<3>().0);
