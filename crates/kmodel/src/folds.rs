@@ -191,7 +191,7 @@ pub enum Folds {
 }
 
 impl Folds {
-    /// Returns the folds of a table. `rows` is the range of the stored rows that can be selected;
+    /// Returns the folds of a table. `row_range` is the range of the stored rows that can be selected;
     /// `groups` holds the labels of the fold column, if `spec` has a fold column.
     ///
     /// # Errors

@@ -46,7 +46,7 @@ pub struct Factor {
 }
 
 /// Factors a positive semi-definite matrix, with the rows in the given order. Drops every row whose
-/// residual under the earlier rows is at most `floor` times its diagonal entry.
+/// residual under the earlier rows is at most `relative_floor` times its diagonal entry.
 ///
 /// The algorithm is left-looking, works in place in `k` (m x m), and reads its lower triangle. It
 /// keeps the order of the rows, so that the leading block of L is the factor of the leading
@@ -171,11 +171,11 @@ fn finish_column(k: &mut Mat<f64>, j: usize, earlier_rank: usize, kept_rows: &mu
     kept_rows.push(j);
 }
 
-/// Subtracts the squares of the columns of `phi` (b x p, column-major) from `residual`, in f64,
-/// column after column. If `residual` holds k(x_i, x_i), the results are the residuals of a
+/// Subtracts the squares of the columns of `phi` (b x p, column-major) from `residuals`, in f64,
+/// column after column. If `residuals` holds k(x_i, x_i), the results are the residuals of a
 /// projection, r_i = k(x_i, x_i) − ‖phi(x_i)‖².
 ///
-/// Cost 2bp flops.
+/// Costs 2bp flops.
 pub(crate) fn subtract_squared_columns<T: Real>(phi: MatRef<'_, T>, residuals: &mut [f64]) {
     for j in 0..phi.ncols() {
         let column = column_slice(phi.col(j));

@@ -36,7 +36,7 @@ const EXACT: MapFamily = MapFamily {
     build_passes: 0,
     // the solver's preconditioner is a Nyström map
     shape: nystrom::FAMILY.shape,
-    constructor: MapConstructorPair(MapConstructor::ExactKernel, MapConstructor::ExactKernel),
+    constructor: MapConstructorPair { single: MapConstructor::ExactKernel, double: MapConstructor::ExactKernel },
 };
 
 /// Returns every map, in the order in which help lists them: the maps of this crate, then the

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// features itself. [`ColumnReduction::add_block`] instead accepts features that are already
 /// computed, for passes that also use the features for other results.
 ///
-/// With c columns, p features and r ranks, a row costs c kernel evaluations and 2cp flops. The fold
+/// With c columns, p features and r ranks, a row costs c kernel evaluations and 2cp flops. The reduction
 /// stores c(d + p) numbers, and each state c(r + 1) numbers. For tiles of b rows, each lane stores
 /// pb numbers, or 2pb numbers if it is used as a [`Reduction`].
 #[derive(Debug)]
@@ -190,7 +190,7 @@ impl<T: Real> ColumnReduction<'_, T> {
         );
     }
 
-    /// Adds the columns from `first` on, for the rows of a tile, strip by strip.
+    /// Adds the columns from `first_column` on, for the rows of a tile, strip by strip.
     fn add_panel(&self, first_column: usize, x: MatRef<'_, f64>, phi: MatRef<'_, f64>, squared_norms: &mut [f64]) {
         let (column_count, rank_count) = (squared_norms.len() / (self.ranks.len() + 1), self.ranks.len());
         let (z, phi_z) = (

@@ -56,7 +56,7 @@ impl<T: Real> Approximation<'_, T> {
     /// the leading r features. If r is less than the number of features p, the map must be nested:
     /// its leading r features must be a map by themselves.
     ///
-    /// Draws c = `columns` rows uniformly, or all rows if there are fewer, and computes the columns
+    /// Draws c = `column_count` rows uniformly, or all rows if there are fewer, and computes the columns
     /// of E at these rows. If all rows are drawn, all errors are exact. Makes two passes. Costs c
     /// kernel evaluations and 2cp flops per row. Stores c(d + 2p + number of ranks) numbers and, in
     /// each lane, 2p numbers for each row of a tile.
@@ -155,7 +155,7 @@ fn estimate_norm(squared_norms: &[f64], n: f64) -> Measure {
     sqrt_estimate(n * mean, n * standard_error(squared_norms.iter().map(|square| square - mean), n))
 }
 
-/// Estimates √(Σ `errors` / Σ `squared_kernel_norms`), where the sums run over all n columns, from the values of
+/// Estimates √(Σ `squared_error_norms` / Σ `squared_kernel_norms`), where the sums run over all n columns, from the values of
 /// c columns.
 fn estimate_ratio(squared_error_norms: &[f64], squared_kernel_norms: &[f64], n: f64) -> Measure {
     let c = squared_error_norms.len() as f64;

@@ -90,7 +90,7 @@ impl Krylov {
         self.next_block.as_ref()
     }
 
-    /// Adds `images`, the product of A with [`Krylov::next`], to the space, and returns the bounds.
+    /// Adds `images`, the product of A with [`Krylov::next_block`], to the space, and returns the bounds.
     /// Costs 14nb²q + 8(bq)³/3 flops.
     pub(super) fn add_block(
         &mut self,
@@ -157,7 +157,7 @@ impl Krylov {
     }
 
     /// Returns the factor by which the lower bound must be multiplied to be an upper bound, except
-    /// with probability `failure`.
+    /// with probability `failure_probability`.
     fn upper_factor(&self, is_definite: bool, failure_probability: f64) -> f64 {
         // number of powers of A, or of A², in the space
         let powers = if is_definite { self.steps } else { self.steps.div_ceil(2) };

@@ -27,7 +27,7 @@ impl Default for SpectralOptions {
 }
 
 impl Errors {
-    /// Returns bounds of ‖E‖₂ and ‖K‖₂ for any number of rows, without another pass. `largest` must
+    /// Returns bounds of ‖E‖₂ and ‖K‖₂ for any number of rows, without another pass. `largest_eigenvalue` must
     /// be the largest eigenvalue of ΦᵀΦ, or 0 if this eigenvalue is not known. If it is 0, only the
     /// bounds of ‖E‖₂ hold.
     ///

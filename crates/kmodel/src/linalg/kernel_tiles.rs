@@ -126,7 +126,8 @@ impl<'a, T: Real> KernelTiles<'a, T> {
         i: usize,
         j: usize,
         v: MatRef<'_, f64>,
-        (mut out_i, mut out_j): (MatMut<'_, f64>, MatMut<'_, f64>),
+        mut out_i: MatMut<'_, f64>,
+        mut out_j: MatMut<'_, f64>,
         block: &mut Vec<T>,
     ) {
         let (rows_i, rows_j) = (self.row_range(i), self.row_range(j));

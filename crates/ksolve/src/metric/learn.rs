@@ -128,7 +128,7 @@ pub(crate) fn resolve_metric<T: Real>(request: &MetricRequest<'_, T>) -> Result<
             if let Some(judged) =
                 learned.judged.as_ref().filter(|judged| learned.metric.is_some() && !judged.is_better())
             {
-                let MetricTestErrors { rows, with, without, .. } = judged;
+                let MetricTestErrors { rows, error_with_metric: with, error_without_metric: without, .. } = judged;
                 request.resources.stage_observer.warn(format!(
                     "on {rows} rows that did not train it, the metric has error {with:.4e}, and the unchanged features have {without:.4e}; \
                      use `metric` none or learn"
@@ -219,8 +219,8 @@ impl<T: Real> MetricRequest<'_, T> {
         let test_errors = MetricTestErrors {
             fold: test_fold,
             rows: fold_sizes[test_fold] as u64,
-            with: metric_error,
-            without: plain_error,
+            error_with_metric: metric_error,
+            error_without_metric: plain_error,
         };
         Ok(match rounds.form == MetricForm::DiagonalOrFull && !test_errors.is_better() {
             true => {

@@ -311,7 +311,7 @@ impl PreparedJob {
         // shards may have been removed or appended since the job was prepared
         let (metadata, scaler) = either!(AnyModel: &mut fitted.model, model => (&mut model.metadata, &model.scaler));
         (metadata.rows, fitted.report.rows) = (rows, rows);
-        metadata.reading.clone_from(&self.header.job.reading);
+        metadata.text_reading.clone_from(&self.header.job.reading);
         fitted.report.weight = total_weight_of(&column_statistics);
         let bounded_ranges =
             metadata.ranges.iter_mut().zip(&column_statistics.inputs).filter(|(range, _)| **range != UNBOUNDED);
