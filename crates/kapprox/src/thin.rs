@@ -3,10 +3,10 @@
 //! A general product packs both of its factors. If there are only a few columns, for example one
 //! per class, packing costs more than the product itself. Here only the few columns are packed, and
 //! the many rows are read in place. [`multiply`] keeps the sums of a few rows, for up to three
-//! vectors of columns, in registers during a loop over the features. [`add_transposed_product`] keeps the
-//! sums of a few features in registers during a loop over the rows. At most three columns would
-//! fill only a small part of a vector; then [`multiply`] computes dot products of a few rows at a
-//! time, with vectors of features. (`benches/benches/thin.rs` compares both.)
+//! vectors of columns, in registers during a loop over the features. [`add_transposed_product`]
+//! keeps the sums of a few features in registers during a loop over the rows. At most three columns
+//! would fill only a small part of a vector; then [`multiply`] computes dot products of a few rows
+//! at a time, with vectors of features. (`benches/benches/thin.rs` compares both.)
 //!
 //! Register tiling after Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication",
 //! ACM TOMS 34, 2008.
@@ -19,8 +19,9 @@ const MAX_VECTORS: usize = 3;
 /// Largest number of columns for which [`multiply`] computes dot products.
 const MAX_DOT_COLUMNS: usize = 3;
 /// Largest number of vectors of features whose sums are in registers at a time, in
-/// [`add_transposed_product`]. It is used for one or two columns; for more columns, the number is two. With
-/// this number, rows are read in long pieces, and enough independent sums are computed at once.
+/// [`add_transposed_product`]. It is used for one or two columns; for more columns, the number is
+/// two. With this number, rows are read in long pieces, and enough independent sums are computed at
+/// once.
 const MAX_FEATURE_VECTORS: usize = 8;
 
 /// Computes `out` (b x c, row-major) = `x` (b x p, row-major) · `w` (p x c, row-major). Costs 2bpc
@@ -45,8 +46,8 @@ pub fn multiply<T: Real>(x: &[T], w: &[T], p: usize, out: &mut [T]) {
     }
 }
 
-/// Adds to `sums` (width x c, row-major) columns `first_feature..first_feature + width` of `x` (b x p, row-major),
-/// transposed, times `right` (b x c, row-major). Costs 2b·width·c flops.
+/// Adds to `sums` (width x c, row-major) columns `first_feature..first_feature + width` of `x` (b x
+/// p, row-major), transposed, times `right` (b x c, row-major). Costs 2b·width·c flops.
 ///
 /// Products and their sums over the b rows are computed in `T`, and then added to `sums` in f64.
 /// Therefore pass only a few hundred rows per call.
@@ -78,8 +79,8 @@ const fn lane_count<T: Real, S: Simd>() -> usize {
     size_of::<T::Vector<S>>() / size_of::<T>()
 }
 
-/// Copies columns of `source` (rows x c) from `first_column` on to `destination`, padded with zeros to `width`
-/// columns.
+/// Copies columns of `source` (rows x c) from `first_column` on to `destination`, padded with zeros
+/// to `width` columns.
 fn pack<T: Real>(source: &[T], c: usize, first_column: usize, width: usize, destination: &mut AlignedVec<T>) {
     let column_count = width.min(c - first_column);
     let to = destination.resize_zeroed(source.len() / c * width);

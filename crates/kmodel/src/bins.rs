@@ -108,8 +108,8 @@ impl<T: Real> Bins<T> {
         Self { bins, phi: vec![T::default(); bin_rows * p], bin_rows, d, p, t, has_weights: false }
     }
 
-    /// Sorts the rows of a block into bins by fold, and by class if `class_count` is more than 1, and
-    /// calls `on_full` with the index of every bin that fills up.
+    /// Sorts the rows of a block into bins by fold, and by class if `class_count` is more than 1,
+    /// and calls `on_full` with the index of every bin that fills up.
     pub(crate) fn push(
         &mut self,
         block: &RowBlock<'_, T>,

@@ -116,7 +116,8 @@ impl<T: Real> GramScratch<T> {
 }
 
 impl GramState {
-    /// Returns the state before any row, for p features, t targets and `fold_count` folds, at least 1.
+    /// Returns the state before any row, for p features, t targets and `fold_count` folds, at least
+    /// 1.
     pub fn new(p: usize, t: usize, fold_count: usize) -> Self {
         let folds = (0..fold_count.max(1)).map(|_| FoldGram::new(p, t)).collect();
         Self { p, t, folds, fold_rule: FoldRule::default(), precision: "f64", epsilon: f64::EPSILON }
@@ -202,8 +203,8 @@ impl GramState {
         self.update_weighted(fold, phi, y, None, scratch, workers)
     }
 
-    /// Adds b rows of a fold whose `phi` and `y` are already multiplied by `sqrt_weights`, the square
-    /// roots of the row weights. Returns the same errors as [`GramState::update`].
+    /// Adds b rows of a fold whose `phi` and `y` are already multiplied by `sqrt_weights`, the
+    /// square roots of the row weights. Returns the same errors as [`GramState::update`].
     pub(crate) fn update_weighted<T: Real>(
         &mut self,
         fold: usize,

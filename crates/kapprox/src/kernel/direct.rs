@@ -63,8 +63,8 @@ impl<T: Real, F: Fn(T) -> T + Copy, M: Term> Epilogue<T> for SumEpilogue<F, M> {
     }
 }
 
-/// Returns the kernel `profile(f)`, written `text`, with the number f that `accumulator` computes from
-/// (x − z) / `length`.
+/// Returns the kernel `profile(f)`, written `text`, with the number f that `accumulator` computes
+/// from (x − z) / `length`.
 pub(crate) fn difference_kernel<F: DifferenceAccumulator, P: Profile>(
     text: String,
     length: f64,

@@ -76,9 +76,9 @@ pub(crate) struct Frame<T> {
 }
 
 impl<T: Real> Frame<T> {
-    /// Returns the frame that is centred at the mean of `z` and measures in units of `length_scales`
-    /// times `unit`. The mean is taken over at most 256 evenly spaced rows, because any point
-    /// within the cloud is good enough.
+    /// Returns the frame that is centred at the mean of `z` and measures in units of
+    /// `length_scales` times `unit`. The mean is taken over at most 256 evenly spaced rows, because
+    /// any point within the cloud is good enough.
     ///
     /// The norms and inner products of centred points are of the size of the distances, so that
     /// distances which are not small are computed from them without cancellation.
@@ -189,8 +189,8 @@ impl<T: Real> WithSimd for PackRows<'_, T> {
     }
 }
 
-/// Computes the squared norms of `row_count` packed rows. Uses 16 interleaved sums, whose error of one
-/// or two roundings is far below the error of the inner products to which the norms are added.
+/// Computes the squared norms of `row_count` packed rows. Uses 16 interleaved sums, whose error of
+/// one or two roundings is far below the error of the inner products to which the norms are added.
 pub(crate) fn squared_row_norms<T: Real>(packed: &[T], row_count: usize, squared_norms: &mut Vec<T>) {
     squared_norms.clear();
     squared_norms.resize(row_count, T::ZERO);

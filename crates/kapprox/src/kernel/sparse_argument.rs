@@ -53,8 +53,8 @@ impl SparseArgument {
     }
 
     /// Converts the sums of a point with other points to arguments. `norm` is the norm of the
-    /// point, `other_norms` are the norms of the other points, and `align(j)` returns the entries of
-    /// the point and of point j, aligned by feature.
+    /// point, `other_norms` are the norms of the other points, and `align(j)` returns the entries
+    /// of the point and of point j, aligned by feature.
     pub(super) fn arguments(
         self,
         sums: &mut [f64],

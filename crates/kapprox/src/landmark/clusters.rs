@@ -57,9 +57,9 @@ impl ClusterSums {
         self.farthest.truncate(self.max_farthest);
     }
 
-    /// Returns the next centroids, k x q; `compute_centroid` computes a centroid from the weighted sum and
-    /// the weight of its points. An empty cluster moves to the farthest point that no other empty
-    /// cluster uses.
+    /// Returns the next centroids, k x q; `compute_centroid` computes a centroid from the weighted
+    /// sum and the weight of its points. An empty cluster moves to the farthest point that no other
+    /// empty cluster uses.
     pub fn next_centroids(&self, centroids: &[f64], compute_centroid: impl Fn(&[f64], f64) -> Vec<f64>) -> Vec<f64> {
         let q = (self.sums.len() / self.weights.len().max(1)).max(1);
         let mut restart_points = self.farthest.iter().map(|point| point.coordinates.clone());

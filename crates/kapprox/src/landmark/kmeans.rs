@@ -33,7 +33,8 @@ pub struct KMeans;
 /// in its third digit; Zhang and Kwok stop after five iterations.
 const MAX_ITERATIONS: usize = 10;
 
-/// Relative decrease of the inertia (the sum of squared distances from the nearest centroid) below which the iteration stops.
+/// Relative decrease of the inertia (the sum of squared distances from the nearest centroid) below
+/// which the iteration stops.
 const MIN_DECREASE: f64 = 1e-3;
 
 /// Number of sampled rows per centroid.

@@ -101,8 +101,8 @@ pub fn amplification(lower: MatRef<'_, f64>, workers: &Workers) -> Result<Vec<f6
     let starts: Vec<usize> = (0..r).step_by(INVERSE_COLUMNS).collect();
     let mut parts: Vec<(usize, Vec<f64>)> =
         starts.iter().map(|first_column| (*first_column, vec![0.0; r - first_column])).collect();
-    // columns of the inverse from `first` on, which are zero above row `first`; the longest columns
-    // come first
+    // columns of the inverse from `first_column` on, which are zero above the row of this index;
+    // the longest columns come first
     workers.for_each(parts.iter_mut().collect(), |(first_column, part_sums)| {
         if workers.is_cancelled() {
             return;

@@ -313,8 +313,8 @@ fn amplification<T: Real>(
     weights.col_iter().map(amplification).collect()
 }
 
-/// Returns the `r` leading eigenpairs above [`MIN_EIGENVALUE_RATIO`], descending. The entry of largest
-/// magnitude of each vector is positive.
+/// Returns the `r` leading eigenpairs above [`MIN_EIGENVALUE_RATIO`], descending. The entry of
+/// largest magnitude of each vector is positive.
 fn leading_eigenpairs(matrix: MatRef<'_, f64>, r: usize) -> Result<(Vec<f64>, Mat<f64>)> {
     let (eigenvalues, vectors) = symmetric_eigen(matrix)?;
     let m = eigenvalues.len();

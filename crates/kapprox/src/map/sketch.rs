@@ -96,8 +96,8 @@ impl fmt::Debug for TensorSketch {
 }
 
 impl TensorSketch {
-    /// Returns a map to `p` features for rows of `columns` values. γ and c₀ must not be negative, and the
-    /// degree must be at least 1.
+    /// Returns a map to `p` features for rows of `columns` values. γ and c₀ must not be negative,
+    /// and the degree must be at least 1.
     pub fn new(gamma: f64, c0: f64, degree: u32, columns: usize, p: usize, seed: u64) -> Self {
         let hash_factor = |factor: u32| {
             let stream = Stream::new(seed, Purpose::Frequencies, u64::from(factor));

@@ -15,9 +15,9 @@ use std::sync::Arc;
 /// features itself. [`ColumnReduction::add_block`] instead accepts features that are already
 /// computed, for passes that also use the features for other results.
 ///
-/// With c columns, p features and r ranks, a row costs c kernel evaluations and 2cp flops. The reduction
-/// stores c(d + p) numbers, and each state c(r + 1) numbers. For tiles of b rows, each lane stores
-/// pb numbers, or 2pb numbers if it is used as a [`Reduction`].
+/// With c columns, p features and r ranks, a row costs c kernel evaluations and 2cp flops. The
+/// reduction stores c(d + p) numbers, and each state c(r + 1) numbers. For tiles of b rows, each
+/// lane stores pb numbers, or 2pb numbers if it is used as a [`Reduction`].
 #[derive(Debug)]
 pub struct ColumnReduction<'a, T: Real> {
     pub(super) kernel_f64: Arc<dyn KernelFunction<f64>>,

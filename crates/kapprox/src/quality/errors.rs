@@ -56,10 +56,10 @@ impl<T: Real> Approximation<'_, T> {
     /// the leading r features. If r is less than the number of features p, the map must be nested:
     /// its leading r features must be a map by themselves.
     ///
-    /// Draws c = `column_count` rows uniformly, or all rows if there are fewer, and computes the columns
-    /// of E at these rows. If all rows are drawn, all errors are exact. Makes two passes. Costs c
-    /// kernel evaluations and 2cp flops per row. Stores c(d + 2p + number of ranks) numbers and, in
-    /// each lane, 2p numbers for each row of a tile.
+    /// Draws c = `column_count` rows uniformly, or all rows if there are fewer, and computes the
+    /// columns of E at these rows. If all rows are drawn, all errors are exact. Makes two passes.
+    /// Costs c kernel evaluations and 2cp flops per row. Stores c(d + 2p + number of ranks) numbers
+    /// and, in each lane, 2p numbers for each row of a tile.
     ///
     /// From c sampled columns of n, (n/c) Σ_j ‖E e_j‖² is an unbiased estimate of ‖E‖²_F. ‖E‖²_F /
     /// ‖K‖²_F is estimated by the ratio of the two sums. The intervals assume a normal distribution
@@ -155,8 +155,8 @@ fn estimate_norm(squared_norms: &[f64], n: f64) -> Measure {
     sqrt_estimate(n * mean, n * standard_error(squared_norms.iter().map(|square| square - mean), n))
 }
 
-/// Estimates √(Σ `squared_error_norms` / Σ `squared_kernel_norms`), where the sums run over all n columns, from the values of
-/// c columns.
+/// Estimates √(Σ `squared_error_norms` / Σ `squared_kernel_norms`), where the sums run over all n
+/// columns, from the values of c columns.
 fn estimate_ratio(squared_error_norms: &[f64], squared_kernel_norms: &[f64], n: f64) -> Measure {
     let c = squared_error_norms.len() as f64;
     let (numerator, denominator): (f64, f64) = (squared_error_norms.iter().sum(), squared_kernel_norms.iter().sum());

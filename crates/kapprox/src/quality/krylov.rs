@@ -90,8 +90,8 @@ impl Krylov {
         self.next_block.as_ref()
     }
 
-    /// Adds `images`, the product of A with [`Krylov::next_block`], to the space, and returns the bounds.
-    /// Costs 14nb²q + 8(bq)³/3 flops.
+    /// Adds `images`, the product of A with [`Krylov::next_block`], to the space, and returns the
+    /// bounds. Costs 14nb²q + 8(bq)³/3 flops.
     pub(super) fn add_block(
         &mut self,
         images: MatRef<'_, f64>,

@@ -99,8 +99,8 @@ impl MeasuredRows {
 }
 
 impl<T: Real> Approximation<'_, T> {
-    /// Draws c = `sample_size` rows uniformly without replacement, or all rows if there are fewer. Makes
-    /// one pass and stores c(d + 2p) numbers.
+    /// Draws c = `sample_size` rows uniformly without replacement, or all rows if there are fewer.
+    /// Makes one pass and stores c(d + 2p) numbers.
     fn draw_measured_rows(&self, sample_size: usize, seed: u64) -> Result<MeasuredRows> {
         let sample = uniform_sample(&self.data, sample_size, Purpose::Quality, seed)?;
         let mut phi = Mat::<T>::zeros(sample.len(), self.map.dims().1);

@@ -27,11 +27,11 @@ pub struct SampleSpectrum {
     pub row_count: u64,
 }
 
-/// Computes the spectrum on `sample_size` rows drawn uniformly without replacement, or on all rows if
-/// there are fewer.
+/// Computes the spectrum on `sample_size` rows drawn uniformly without replacement, or on all rows
+/// if there are fewer.
 ///
-/// For c = `sample_size` rows, it makes one pass, costs c² kernel evaluations and 4c³/3 flops, and stores
-/// c² numbers. 2,000 rows take 32 MB and some seconds.
+/// For c = `sample_size` rows, it makes one pass, costs c² kernel evaluations and 4c³/3 flops, and
+/// stores c² numbers. 2,000 rows take 32 MB and some seconds.
 ///
 /// # Errors
 /// The errors of the source; [`crate::Error::NotPositiveDefinite`], because floors are sums of

@@ -27,9 +27,9 @@ impl Default for SpectralOptions {
 }
 
 impl Errors {
-    /// Returns bounds of ‖E‖₂ and ‖K‖₂ for any number of rows, without another pass. `largest_eigenvalue` must
-    /// be the largest eigenvalue of ΦᵀΦ, or 0 if this eigenvalue is not known. If it is 0, only the
-    /// bounds of ‖E‖₂ hold.
+    /// Returns bounds of ‖E‖₂ and ‖K‖₂ for any number of rows, without another pass.
+    /// `largest_eigenvalue` must be the largest eigenvalue of ΦᵀΦ, or 0 if this eigenvalue is not
+    /// known. If it is 0, only the bounds of ‖E‖₂ hold.
     ///
     /// With the residuals r_i = E_ii and the measured columns E e_j, max(max_i |r_i|, max_j ‖E
     /// e_j‖) ≤ ‖E‖₂ ≤ ‖E‖_F, and for projections ‖E‖₂ ≤ tr E. ‖K‖₂ differs from the largest
@@ -62,9 +62,9 @@ impl<T: Real> Approximation<'_, T> {
     ///
     /// One pass reads the rows into memory, n(d + 2p) numbers. Block Krylov iterations follow (the
     /// header of `quality/krylov.rs` explains them). Each iteration costs n² kernel evaluations,
-    /// which are used for all ranks, and 2n²(d + 16) flops. The iterations store 16 n·`steps`
+    /// which are used for all ranks, and 2n²(d + 16) flops. The iterations store 16 n·`max_steps`
     /// numbers for each rank and for K. The value of each measure is its lower bound. The interval
-    /// holds except with probability `failure`.
+    /// holds except with probability `failure_probability`.
     ///
     /// # Errors
     /// The errors of the source; [`crate::Error::TooManyRows`] for more than [`EXACT_ROWS`] rows.

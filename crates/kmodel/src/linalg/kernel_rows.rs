@@ -102,7 +102,8 @@ impl<T: Real> KernelBlock<'_, T> {
     }
 
     /// Computes `out` (m x t) += Kᵀ s for `s` (b x t row-major). If `residual_operands` is
-    /// (v, shift), the same pass over K first sets `s` to K v − 1 shiftᵀ. Each product takes 2bmt flops.
+    /// (v, shift), the same pass over K first sets `s` to K v − 1 shiftᵀ. Each product takes 2bmt
+    /// flops.
     pub fn add_transposed_product(
         &self,
         residual_operands: Option<(MatRef<'_, f64>, &[f64])>,

@@ -85,7 +85,7 @@ impl<'a, T: Real> KernelTiles<'a, T> {
             self.workers.run(pairs.len(), |k| {
                 let (i, j) = pairs[k];
                 block_buffers.with_buffer(Vec::new, |block| {
-                    self.add_off_diagonal_tile(i, j, v, (lock_strip(i).rb_mut(), lock_strip(j).rb_mut()), block)
+                    self.add_off_diagonal_tile(i, j, v, lock_strip(i).rb_mut(), lock_strip(j).rb_mut(), block)
                 });
             });
         }

@@ -17,8 +17,8 @@ pub fn for_each_strip<E: Send>(
     workers.for_each(out.chunks_mut(strip_len).enumerate().collect(), |(i, piece)| visitor(i, piece));
 }
 
-/// Cuts a matrix into strips of `strip_rows` rows (the last may be shorter), and returns each with its
-/// first row.
+/// Cuts a matrix into strips of `strip_rows` rows (the last may be shorter), and returns each with
+/// its first row.
 pub fn row_strips<E>(out: MatMut<'_, E>, strip_rows: usize) -> Vec<(usize, MatMut<'_, E>)> {
     let (row_count, mut remaining) = (out.nrows(), out);
     let mut strips = Vec::with_capacity(row_count.div_ceil(strip_rows));

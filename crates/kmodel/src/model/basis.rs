@@ -108,7 +108,7 @@ impl<T: Real> Model<T> {
     }
 
     fn untransformed_functions(&self) -> Result<Box<dyn FeatureMap<T>>> {
-        let ModelMetadata { kernel, with: second_view, map, rank, seed, .. } = &self.metadata;
+        let ModelMetadata { kernel, second_view, map, rank, seed, .. } = &self.metadata;
         let kernel = self.metadata.parse_kernel(kernel)?;
         let d = self.dims().1;
         let stored_probe = match &self.basis {

@@ -219,9 +219,10 @@ impl<T: Real> Model<T> {
     ///
     /// The basis is computed in `T`. Its product with α is accumulated in f64, because dual
     /// coefficients are large and cancel. A few rows are predicted as in
-    /// [`predict_with_scratch`](Self::predict_with_scratch). Strips of 256 rows are distributed over the workers,
-    /// so the result does not depend on the number of threads. The prediction of a row depends only
-    /// on its basis values, not on other rows. *Cost*: the basis, and 2·m·t flops per row.
+    /// [`predict_with_scratch`](Self::predict_with_scratch). Strips of 256 rows are distributed
+    /// over the workers, so the result does not depend on the number of threads. The prediction of
+    /// a row depends only on its basis values, not on other rows. *Cost*: the basis, and 2·m·t
+    /// flops per row.
     ///
     /// # Errors
     /// [`Error::Shape`] if `x` or `out` do not fit the model; an unknown kernel.

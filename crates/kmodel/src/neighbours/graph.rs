@@ -102,8 +102,8 @@ impl Graph {
         Error::option("neighbours", k, why)
     }
 
-    /// Computes `lengths[i]`, the length of the shortest path from node `source` to node i; infinite
-    /// if no path exists.
+    /// Computes `lengths[i]`, the length of the shortest path from node `source` to node i;
+    /// infinite if no path exists.
     ///
     /// Reference: Dijkstra, "A note on two problems in connexion with graphs", Numerische
     /// Mathematik 1, 1959.

@@ -5,13 +5,13 @@
 //! equal. If there are more neighbours than features, C is singular; the regularisation term r‖w‖²
 //! makes the solution unique.
 //!
-//! For new rows ([`Reconstruction::for_rows`]), the regularisation term is r Σ_j s_j w_j² with a factor s_j ≤ 1
-//! for each neighbour. If a neighbour is much nearer than the others, its factor is proportional to
-//! its squared distance: the nearer the neighbour, the smaller its factor. A row equal to a node
-//! is then reconstructed from this node alone. With uniform factors the row would be a mixture of
-//! its neighbours, and its image would be up to a tenth of the width of the embedding away from the
-//! node. Nodes use uniform factors: otherwise two equal nodes would be reconstructed only from
-//! each other.
+//! For new rows ([`Reconstruction::for_rows`]), the regularisation term is r Σ_j s_j w_j² with a
+//! factor s_j ≤ 1 for each neighbour. If a neighbour is much nearer than the others, its factor is
+//! proportional to its squared distance: the nearer the neighbour, the smaller its factor. A row
+//! equal to a node is then reconstructed from this node alone. With uniform factors the row would
+//! be a mixture of its neighbours, and its image would be up to a tenth of the width of the
+//! embedding away from the node. Nodes use uniform factors: otherwise two equal nodes would be
+//! reconstructed only from each other.
 //!
 //! Reference: Roweis, Saul, "Nonlinear dimensionality reduction by locally linear embedding",
 //! Science 290, 2000; scikit-learn uses the same regularisation.
@@ -34,8 +34,8 @@ const MIN_RIDGE_FACTOR: f64 = 1e-9;
 pub struct Reconstruction {
     /// Differences z_j − x, k x d.
     differences: Vec<f64>,
-    /// C / tr C plus the diagonal of the regularisation term, then its Cholesky factor, k x k row-major, lower
-    /// triangle.
+    /// C / tr C plus the diagonal of the regularisation term, then its Cholesky factor, k x k
+    /// row-major, lower triangle.
     gram: Vec<f64>,
     /// [`NEAR_FRACTION`], or 0 for uniform factors.
     near_fraction: f64,

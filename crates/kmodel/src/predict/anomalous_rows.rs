@@ -68,8 +68,8 @@ impl Predictor {
     /// Writes the `top` most anomalous rows to a file, the most anomalous first, and returns them;
     /// all rows if the table has fewer.
     ///
-    /// The columns are the columns that `kept_table` selects, then `row`, the row number in the table,
-    /// then `score` or `novelty`. Formats with text also get `reasons`.
+    /// The columns are the columns that `kept_table` selects, then `row`, the row number in the
+    /// table, then `score` or `novelty`. Formats with text also get `reasons`.
     ///
     /// *Cost*: one pass, the kept columns of the written rows, and their reasons
     /// ([`FeatureContribution`]). *Bytes*: as [`Predictor::score_table`], and the rows to write.

@@ -6,8 +6,8 @@ use kstore::sink::{OutputColumn, OutputKind};
 use kstore::{KeptValues, Label, Strings};
 use std::ops::Range;
 
-/// The decision rule between two classes. The threshold is on the score of the second class, even if
-/// the positive class is the first class.
+/// The decision rule between two classes. The threshold is on the score of the second class, even
+/// if the positive class is the first class.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DecisionRule {
     /// Code of the positive class.
