@@ -14,7 +14,7 @@
 //! References: Fine, Scheinberg, "Efficient SVM training using low-rank kernel representations",
 //! JMLR 2, 2001; Bach, Jordan, "Kernel independent component analysis", JMLR 3, 2002.
 
-use super::in_memory::{self, CandidateRows, MAX_ENTRIES};
+use super::candidate_rows::{self, CandidateRows, MAX_ENTRIES};
 use super::{
     LandmarkRule, LandmarkSet, Scheme, SelectionSize, TableScan, growth::GrowingLandmarks, residual_pass::RowRule,
 };
@@ -42,7 +42,7 @@ pub struct Greedy {
 pub(super) const SCHEME: Scheme = Scheme {
     is_nested: true,
     depends_on_seed: false,
-    extra_bytes: |SelectionSize { n, d, m, .. }| if fits_in_memory(n, m) { in_memory::bytes(n, d, m) } else { 0 },
+    extra_bytes: |SelectionSize { n, d, m, .. }| if fits_in_memory(n, m) { candidate_rows::bytes(n, d, m) } else { 0 },
     ..Scheme::new("greedy", "pivoted Cholesky: the row with the largest residual", &Greedy { tolerance: 0.0 })
 };
 

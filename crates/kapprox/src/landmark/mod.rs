@@ -10,12 +10,12 @@
 //! crate, call [`register`].
 
 mod bless;
+mod candidate_rows;
 mod clusters;
 mod dictionary;
 mod farahat;
 mod greedy;
 mod growth;
-mod in_memory;
 mod kmeans;
 mod leverage;
 mod predictive;

@@ -21,7 +21,7 @@
 //! paper updates the look-ahead after each pivot. Here it is recomputed for each block of
 //! landmarks, which costs as much and needs no downdating.
 
-use super::in_memory::{self, CandidateRows};
+use super::candidate_rows::{self, CandidateRows};
 use super::{LandmarkRule, LandmarkSet, Scheme, SelectionSize, TableScan, growth::GrowingLandmarks};
 use crate::map::factor::PIVOT_FLOOR;
 use crate::map::par;
@@ -46,7 +46,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     needs_targets: true,
     // F and the basis; the look-ahead, its deflated copy and its products; the residuals, floors,
     // keys and orders of the rows
-    extra_bytes: |SelectionSize { n, d, m, .. }| in_memory::bytes(n, d, 2 * m + 5 * LOOK_AHEAD_COLUMNS + 8),
+    extra_bytes: |SelectionSize { n, d, m, .. }| candidate_rows::bytes(n, d, 2 * m + 5 * LOOK_AHEAD_COLUMNS + 8),
     ..Scheme::new(
         "predictive",
         "rows that explain both the kernel matrix and the targets",

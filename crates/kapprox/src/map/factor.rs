@@ -10,7 +10,7 @@ use kpass::Workers;
 
 /// Width of a block of columns. Updates within a block are vector operations; updates of a block by
 /// earlier blocks are matrix products.
-const BLOCK_COLUMNS: usize = 64;
+const FACTOR_BLOCK_COLUMNS: usize = 64;
 
 /// Number of columns of the inverse factor that one thread computes at a time.
 const INVERSE_COLUMNS: usize = 128;
@@ -72,11 +72,11 @@ pub(super) fn factor_in_place(k: &mut Mat<f64>, relative_floor: f64, workers: &W
     let m = k.nrows();
     let mut kept_rows: Vec<usize> = Vec::with_capacity(m);
     let diag: Vec<f64> = (0..m).map(|j| k[(j, j)]).collect();
-    for (start, width) in index_chunks(m, BLOCK_COLUMNS) {
+    for (start, width) in index_chunks(m, FACTOR_BLOCK_COLUMNS) {
         let (end, earlier_rank) = (start + width, kept_rows.len());
         workers.check()?;
         // the bits of narrow products depend on the number of threads
-        let par = if width == BLOCK_COLUMNS { par(workers) } else { Par::Seq };
+        let par = if width == FACTOR_BLOCK_COLUMNS { par(workers) } else { Par::Seq };
         workers.install(|| subtract_earlier(k, start, end, earlier_rank, par));
         for (j, diagonal) in diag.iter().enumerate().take(end).skip(start) {
             finish_column(k, j, earlier_rank, &mut kept_rows, relative_floor * diagonal);

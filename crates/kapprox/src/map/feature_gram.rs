@@ -63,7 +63,7 @@ impl<T: Real> Reduction<T> for GramReduction<'_, T> {
         workers.install(|| {
             matmul(tile_gram.as_mut(), Accum::Replace, phi.transpose(), phi, T::ONE, par(workers));
         });
-        zip!(&mut state.0, &*tile_gram).for_each(|unzip!(sum, more)| *sum += more.to_f64());
+        zip!(&mut state.0, &*tile_gram).for_each(|unzip!(sum, product)| *sum += product.to_f64());
         Ok(())
     }
 }

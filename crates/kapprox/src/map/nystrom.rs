@@ -316,7 +316,7 @@ impl<T: Real> FeatureMap<T> for NystromMap<T> {
         let leading: Vec<usize> = (0..r).collect();
         Expansion::Landmarks {
             landmarks: self.landmarks.subset(&leading),
-            coefficients: self.dual_coefficients(weights),
+            dual_coefficients: self.dual_coefficients(weights),
             needs_f64,
         }
     }

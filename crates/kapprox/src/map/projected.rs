@@ -366,7 +366,7 @@ impl<T: Real> FeatureMap<T> for Projected<T> {
         let dual_coefficients = product(self.weights.subcols(0, weights.nrows()), weights);
         Expansion::Landmarks {
             landmarks: self.landmarks.clone(),
-            coefficients: dual_coefficients,
+            dual_coefficients,
             needs_f64: self.arithmetic.is_in_f64(),
         }
     }

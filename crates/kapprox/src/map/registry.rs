@@ -20,7 +20,7 @@ static FAMILIES: Registry<MapFamily> = Registry::new(&[
     random::ORTHOGONAL,
     random::STRUCTURED,
     random::QUASI,
-    sketch::FAMILY,
+    tensor_sketch::FAMILY,
     additive::FAMILY,
     EXACT,
 ]);

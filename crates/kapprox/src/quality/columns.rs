@@ -1,7 +1,7 @@
 //! Computes, in a pass over all n rows, the squared norms of some columns of E = K − ΦΦᵀ (n x n),
 //! and sums over the diagonal of E.
 
-use super::{MeasuredRows, PANEL_COLUMNS};
+use super::{MEASURED_PANEL_COLUMNS, MeasuredRows};
 use crate::kernel::{KernelFunction, index_chunks};
 use crate::map::FeatureMap;
 use crate::map::factor::subtract_squared_columns;
@@ -153,10 +153,13 @@ impl<T: Real> ColumnReduction<'_, T> {
             }
         }
         let phi_f64 = phi_f64.as_ref();
-        let panels =
-            state.squared_column_norms.chunks_mut(PANEL_COLUMNS * (self.ranks.len() + 1)).enumerate().collect();
+        let panels = state
+            .squared_column_norms
+            .chunks_mut(MEASURED_PANEL_COLUMNS * (self.ranks.len() + 1))
+            .enumerate()
+            .collect();
         workers.for_each(panels, |(panel_index, squared_norms): (usize, &mut [f64])| {
-            self.add_panel(panel_index * PANEL_COLUMNS, x, phi_f64, squared_norms)
+            self.add_panel(panel_index * MEASURED_PANEL_COLUMNS, x, phi_f64, squared_norms)
         });
         Ok(())
     }

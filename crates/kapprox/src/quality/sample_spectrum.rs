@@ -63,8 +63,8 @@ impl<T: Real> Approximation<'_, T> {
     /// # Errors
     /// The errors of the source and of the decomposition.
     pub fn largest_eigenvalue(&self) -> Result<f64> {
-        let reduction = GramReduction { map: self.map, tile_rows: self.data.pass.tile_rows };
-        let gram = self.data.pass.resume("inner products of features", self.data.source, &reduction)?.0;
+        let reduction = GramReduction { map: self.map, tile_rows: self.scan.pass.tile_rows };
+        let gram = self.scan.pass.resume("inner products of features", self.scan.source, &reduction)?.0;
         Ok(symmetric_eigenvalues(gram.0.as_ref())?.last().map_or(0.0, |value| value.max(0.0)))
     }
 }

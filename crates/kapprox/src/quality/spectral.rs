@@ -1,7 +1,7 @@
 //! Computes or bounds the spectral norms of E = K − ΦΦᵀ and of K.
 
 use super::krylov::{Bounds, Krylov, PriorBounds};
-use super::{Approximation, EXACT_ROWS, Errors, Evidence, Measure, MeasuredRows, NormPair, PANEL_COLUMNS};
+use super::{Approximation, EXACT_ROWS, Errors, Evidence, MEASURED_PANEL_COLUMNS, Measure, MeasuredRows, NormPair};
 use crate::kernel::{KernelFunction, index_chunks};
 use crate::{Real, Result, decompose::product, map::nystrom::strips};
 use faer::{Accum, Mat, MatMut, MatRef, Par, concat, linalg::matmul::matmul};
@@ -46,14 +46,14 @@ impl Errors {
         let error = with_evidence(Measure::bounds(low, frobenius.error.high.min(trace.unwrap_or(f64::INFINITY))));
         let lower_bound = if trace.is_some() { largest_eigenvalue } else { largest_eigenvalue - error.high };
         let kernel_norm =
-            Measure::bounds(lower_bound.max(0.0), (largest_eigenvalue + error.high).min(self.trace_of_kernel));
+            Measure::bounds(lower_bound.max(0.0), (largest_eigenvalue + error.high).min(self.kernel_trace));
         NormPair { error, kernel: with_evidence(kernel_norm) }
     }
 
     /// Returns the largest value that tr E can have, including rounding; `None` if the map is not a
     /// projection, because tr E then does not bound the norms of E.
     pub(super) fn trace_bound(&self) -> Option<f64> {
-        self.trace.map(|trace| (trace + self.rounding_floor) * self.trace_of_kernel)
+        self.trace_error.map(|trace_error| (trace_error + self.rounding_floor) * self.kernel_trace)
     }
 }
 
@@ -93,7 +93,7 @@ impl<T: Real> Approximation<'_, T> {
         searches.push(new_search(
             None,
             first_errors.frobenius_norm.kernel.high,
-            is_definite.then_some(first_errors.trace_of_kernel),
+            is_definite.then_some(first_errors.kernel_trace),
         ));
         for _ in 0..options.max_steps {
             let mut active_searches: Vec<&mut NormSearch> =
@@ -105,7 +105,7 @@ impl<T: Real> Approximation<'_, T> {
                 &mut active_searches,
                 &measured_rows,
                 &*kernel,
-                self.data.pass.workers,
+                self.scan.pass.workers,
                 options.failure_probability,
             )?;
         }
@@ -193,8 +193,8 @@ fn multiply_kernel(
     let n = x.nrows();
     let mut out = Mat::zeros(n, v.ncols());
     workers.for_each(strips(x, out.as_mut()), |(strip, mut out)| {
-        let mut k = Mat::zeros(strip.nrows(), PANEL_COLUMNS.min(n));
-        for (first_column, column_count) in index_chunks(n, PANEL_COLUMNS) {
+        let mut k = Mat::zeros(strip.nrows(), MEASURED_PANEL_COLUMNS.min(n));
+        for (first_column, column_count) in index_chunks(n, MEASURED_PANEL_COLUMNS) {
             let mut k = k.as_mut().subcols_mut(0, column_count);
             kernel.block(strip, x.subrows(first_column, column_count), k.as_mut());
             matmul(out.as_mut(), Accum::Add, k.as_ref(), v.subrows(first_column, column_count), 1.0, Par::Seq);

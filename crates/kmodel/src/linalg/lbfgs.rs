@@ -24,7 +24,7 @@ const MIN_CURVATURE_COSINE: f64 = 1e-10;
 
 #[derive(Clone, Copy, Debug)]
 pub struct LbfgsLimits {
-    pub steps: usize,
+    pub max_steps: usize,
     /// Largest change of a variable in the first trial of a step.
     pub max_step: f64,
     /// The search ends after a step that lowers the function by at most this number, or at a point
@@ -38,7 +38,7 @@ pub struct Minimum {
     /// Value of the function at `x`; infinite if the function or its gradient is not finite at the
     /// start.
     pub value: f64,
-    pub steps: usize,
+    pub step_count: usize,
 }
 
 struct Point {
@@ -66,8 +66,8 @@ pub fn minimise<E>(
 ) -> Result<Minimum, E> {
     let start = start.iter().zip(bounds).map(|(v, (min, max))| v.clamp(*min, *max)).collect();
     let mut current = Point::evaluate(start, function)?;
-    let (mut pairs, mut steps) = (VecDeque::with_capacity(MAX_PAIRS), 0);
-    while steps < limits.steps && current.value.is_finite() {
+    let (mut pairs, mut step_count) = (VecDeque::with_capacity(MAX_PAIRS), 0);
+    while step_count < limits.max_steps && current.value.is_finite() {
         let gradient = projected_gradient(&current, bounds);
         if gradient.iter().all(|g| g.abs() <= limits.tolerance) {
             break;
@@ -82,12 +82,12 @@ pub fn minimise<E>(
         };
         let decrease = current.value - next.value;
         store_pair(&mut pairs, &current, &next);
-        (current, steps) = (next, steps + 1);
+        (current, step_count) = (next, step_count + 1);
         if decrease <= limits.tolerance {
             break;
         }
     }
-    Ok(Minimum { x: current.x, value: current.value, steps })
+    Ok(Minimum { x: current.x, value: current.value, step_count })
 }
 
 /// Returns the gradient, with zeros for variables whose descent would leave the box.

@@ -71,7 +71,7 @@ pub struct ChartData {
 }
 
 /// Maximum number of points in a residual plot; more points would overlap.
-const MAX_POINTS: usize = 2_000;
+const MAX_CHART_POINTS: usize = 2_000;
 
 /// Standard deviations that contain 95 % of a normal distribution.
 const NORMAL_95: f64 = 1.959_964;
@@ -212,7 +212,7 @@ impl Predictor {
         }
         let (mut sums, stream) = (RegressionSums::new(t), Stream::new(0, Purpose::Quality, 0));
         // a uniform sample of the rows: the rows with the smallest keys
-        let (mut sample, mut row_index) = (Smallest::<SamplePoint>::new(MAX_POINTS), 0);
+        let (mut sample, mut row_index) = (Smallest::<SamplePoint>::new(MAX_CHART_POINTS), 0);
         let extras = Extras { std: self.quadratic().is_some(), ..Extras::default() };
         let row_count = selected.row_count_if_known().map_or(usize::MAX, |rows| rows as usize);
         let plan_term = MemoryTerm::new("errors to rank", RegressionSums::bytes(t, row_count), "");
