@@ -16,8 +16,9 @@ pub mod nystrom;
 pub mod projected;
 pub mod random;
 mod registry;
-pub mod tensor_sketch;
 #[doc(hidden)]
+pub mod tensor_sketch;
+
 #[doc(hidden)]
 pub use additive::Additive;
 #[doc(hidden)]

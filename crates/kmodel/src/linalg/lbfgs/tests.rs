@@ -1,7 +1,7 @@
 use super::*;
 use crate::Error;
 
-const LIMITS: LbfgsLimits = LbfgsLimits { max_steps: 500, max_step: 2.0, tolerance: 1e-15 };
+const LIMITS: LbfgsLimits = LbfgsLimits { max_steps: 500, max_change: 2.0, tolerance: 1e-15 };
 
 /// Rosenbrock's function in n variables, with its minimum at (1, …, 1).
 fn rosenbrock(x: &[f64], g: &mut [f64]) -> f64 {
@@ -46,7 +46,7 @@ fn variables_stop_at_their_bounds() {
 fn infinite_and_nan_trials_shorten_the_step() {
     for outside in [f64::INFINITY, f64::NAN] {
         // x − ln x on x > 0, `outside` elsewhere
-        let minimum = minimise(&[0.01], &[(-1e3, 1e3)], LbfgsLimits { max_step: 50.0, ..LIMITS }, &mut |x, g| {
+        let minimum = minimise(&[0.01], &[(-1e3, 1e3)], LbfgsLimits { max_change: 50.0, ..LIMITS }, &mut |x, g| {
             g[0] = 1.0 - 1.0 / x[0];
             Ok::<_, Error>(if x[0] > 0.0 { x[0] - x[0].ln() } else { outside })
         });
