@@ -14,7 +14,8 @@ pub trait BinReduction<T: Real>: Sync {
     type Scratch: Send + Default;
     /// Returns the state before any row.
     fn init(&self) -> Self::State;
-    /// Adds the bin of a fold to the state. [`Bins::mapped_bin`] returns its rows and features.
+    /// Adds a bin, which holds rows of one fold and class, to the state. [`Bins::mapped_bin`]
+    /// returns its rows and features.
     ///
     /// # Errors
     /// An error for numbers that are not finite.

@@ -111,7 +111,7 @@ pub struct NystromMap<T: Real> {
 pub(super) enum Arithmetic<T: Real, N, W> {
     /// In `T`.
     Native(N, FixedKernel<T>),
-    /// In f64, with the landmarks widened to f64.
+    /// In f64, with the landmarks converted to f64.
     F64(Vec<f64>, W, FixedKernel<f64>),
 }
 

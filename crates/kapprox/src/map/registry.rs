@@ -3,7 +3,7 @@
 //! To add a map, write one file here with its `FAMILY` and add one line to `FAMILIES`.
 
 use super::family::{MAX_FEATURES, MapConstructor, MapConstructorPair, MapFamily, MapRequest, MapShape, MapSpec};
-use super::{additive, ensemble, nystrom, projected, random, sketch};
+use super::{additive, ensemble, nystrom, projected, random, tensor_sketch};
 use crate::{Error, Real, Result};
 use kpass::display::truncate;
 use kpass::registry::Registry;

@@ -164,8 +164,8 @@ impl<T: Real> ColumnReduction<'_, T> {
         Ok(())
     }
 
-    /// Widens the features to f64 and computes the residual of k(x, x) at every rank, one strip of
-    /// rows at a time.
+    /// Converts the features to f64 and computes the residual of k(x, x) at every rank, one strip
+    /// of rows at a time.
     fn compute_residuals(
         &self,
         phi: MatRef<'_, T>,

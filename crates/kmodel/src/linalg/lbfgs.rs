@@ -97,8 +97,8 @@ fn projected_gradient(current: &Point, bounds: &[(f64, f64)]) -> Vec<f64> {
     coordinates.map(|((x, g), bound)| if leaves_box(*x, *g, *bound) { 0.0 } else { *g }).collect()
 }
 
-/// Returns −H·`gradient`, scaled down so that no variable changes by more than `max_change`. H is the
-/// approximation of the inverse Hessian by the stored pairs (step, change of the gradient).
+/// Returns −H·`gradient`, scaled down so that no variable changes by more than `max_change`. H is
+/// the approximation of the inverse Hessian by the stored pairs (step, change of the gradient).
 fn direction(gradient: &[f64], pairs: &VecDeque<(Vec<f64>, Vec<f64>)>, max_change: f64) -> Vec<f64> {
     let mut direction: Vec<f64> = gradient.iter().map(|g| -g).collect();
     let mut alphas = Vec::with_capacity(pairs.len());

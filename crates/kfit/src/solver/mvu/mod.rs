@@ -122,8 +122,12 @@ struct NeighbourPairs(Vec<(usize, usize, f64)>);
 impl NeighbourPairs {
     fn new(graph: &NeighbourGraph) -> Self {
         let (neighbours, k) = (graph.neighbours.iter().enumerate(), graph.k);
-        let mut pairs: Vec<(usize, usize, f64)> =
-            neighbours.map(|(index, (square, to))| ((index / k).min(*to), (index / k).max(*to), *square)).collect();
+        let mut pairs: Vec<(usize, usize, f64)> = neighbours
+            .map(|(index, neighbour)| {
+                let (node, other) = (index / k, neighbour.node);
+                (node.min(other), node.max(other), neighbour.squared_distance)
+            })
+            .collect();
         pairs.sort_by_key(|(i, j, _)| (*i, *j));
         pairs.dedup_by_key(|(i, j, _)| (*i, *j));
         Self(pairs)
