@@ -14,7 +14,7 @@ use faer::{Accum, Conj, Mat, MatMut, MatRef, Par, diag::Diag};
 
 /// Computes the eigenvalues, ascending, and orthonormal eigenvectors of a symmetric matrix.
 ///
-/// Reads the lower triangle. 9m³ flops.
+/// Reads the lower triangle. Costs 9m³ flops.
 ///
 /// # Errors
 /// [`Error::NotFinite`] if the iteration does not converge, which finite matrices do not cause.
@@ -23,7 +23,8 @@ pub fn symmetric_eigen(matrix: MatRef<'_, f64>) -> Result<(Vec<f64>, Mat<f64>)> 
     Ok((decompose_symmetric(matrix, Some(vectors.as_mut()))?, vectors))
 }
 
-/// Computes the eigenvalues of a symmetric matrix, ascending, without eigenvectors. 4m³/3 flops.
+/// Computes the eigenvalues of a symmetric matrix, ascending, without eigenvectors. Costs
+/// 4m³/3 flops.
 ///
 /// # Errors
 /// The errors of [`symmetric_eigen`].
@@ -53,7 +54,7 @@ fn convergence_error() -> Error {
 /// Computes the thin singular value decomposition A = U diag(s) Vᵀ and returns U, s (descending)
 /// and V.
 ///
-/// U and V have min(m, n) columns. About 20m³ flops for a square matrix.
+/// U and V have min(m, n) columns. Costs about 20m³ flops for a square matrix.
 ///
 /// # Errors
 /// The errors of [`symmetric_eigen`].

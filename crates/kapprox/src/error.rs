@@ -16,7 +16,7 @@ pub enum Error {
     #[error(transparent)]
     Store(#[from] kpass::Error),
     /// A kernel expression that cannot be parsed.
-    #[error("{message}\n{}", drawing(text, *at))]
+    #[error("{message}\n{}", mark_position(text, *at))]
     Kernel { text: String, at: usize, message: String },
     /// A kernel that does not support sparse rows.
     #[error(
@@ -45,7 +45,7 @@ pub enum Error {
     #[error("the landmark scheme {scheme} needs targets, but the rows have no targets; choose another scheme")]
     NoTargets { scheme: &'static str },
     /// A kernel expression with an unknown kernel name.
-    #[error("{message}\n{}", drawing(text, *at))]
+    #[error("{message}\n{}", mark_position(text, *at))]
     UnknownKernel { name: String, text: String, at: usize, message: String },
     /// A value outside the domain of a kernel.
     #[error(
@@ -87,7 +87,7 @@ const CONTEXT_CHARACTERS: usize = 30;
 
 /// Returns the expression, or the relevant part of a long expression, with a mark under character
 /// `at`.
-fn drawing(text: &str, at: usize) -> String {
+fn mark_position(text: &str, at: usize) -> String {
     let characters: Vec<char> = text.chars().collect();
     let at = at.min(characters.len());
     let (start, end) = match characters.len() <= 3 * CONTEXT_CHARACTERS {
@@ -96,11 +96,11 @@ fn drawing(text: &str, at: usize) -> String {
     };
     let escaped =
         |range: std::ops::Range<usize>| display::escape_line(&String::from_iter(&characters[range])).into_owned();
-    let (before, after) = (escaped(start..at), escaped(at..end));
-    let left = if start > 0 { "…" } else { "" };
-    let right = if end < characters.len() { "…" } else { "" };
-    let width = (left.len().min(1) + before.chars().count()) + 1;
-    format!("  {left}{before}{after}{right}\n  {:>width$}", "^")
+    let (text_before, text_after) = (escaped(start..at), escaped(at..end));
+    let left_ellipsis = if start > 0 { "…" } else { "" };
+    let right_ellipsis = if end < characters.len() { "…" } else { "" };
+    let width = (left_ellipsis.len().min(1) + text_before.chars().count()) + 1;
+    format!("  {left_ellipsis}{text_before}{text_after}{right_ellipsis}\n  {:>width$}", "^")
 }
 
 #[cfg(test)]
@@ -109,10 +109,10 @@ mod tests {
 
     #[test]
     fn the_mark_is_under_its_character() {
-        assert_eq!(drawing("linear(", 7), "  linear(\n         ^");
-        assert_eq!(drawing("a\u{7}b", 2), "  a\\u{7}b\n        ^");
+        assert_eq!(mark_position("linear(", 7), "  linear(\n         ^");
+        assert_eq!(mark_position("a\u{7}b", 2), "  a\\u{7}b\n        ^");
         let long = format!("{}!{}", "9".repeat(300), "0".repeat(300));
-        let excerpt = drawing(&long, 300);
+        let excerpt = mark_position(&long, 300);
         let (text, mark) = excerpt.split_once('\n').unwrap();
         assert_eq!(text.chars().nth(mark.chars().count() - 1), Some('!'), "{excerpt}");
         assert!(text.chars().count() < 70);

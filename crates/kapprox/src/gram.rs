@@ -60,13 +60,13 @@ impl<T: Real> Panels<T> {
     }
 }
 
-/// Adds rows `first..first + h` of the lower triangle of `ΦᵀΦ` to `g` (h x p); entries above the
-/// diagonal are unchanged.
+/// Adds rows `first_row..first_row + h` of the lower triangle of `ΦᵀΦ` to `g` (h x p); entries
+/// above the diagonal are unchanged.
 ///
 /// Φ is n x p and is copied if neither its rows nor its columns are contiguous. Sums over the rows
 /// of Φ are computed in `T` and then added to `g` in `f64`; therefore call this function for a few
 /// thousand rows at a time. The bits of an entry do not depend on the strip that contains it. Costs
-/// about 2·n·h·(`first` + h/2) flops; the h that [`strip_height`] returns is fastest.
+/// about 2·n·h·(`first_row` + h/2) flops; the h that [`strip_height`] returns is fastest.
 ///
 /// ```
 /// use kapprox::{faer::{Mat, mat}, gram};
@@ -77,23 +77,23 @@ impl<T: Real> Panels<T> {
 /// ```
 ///
 /// # Panics
-/// If `g` does not have as many columns as Φ, or if `first + h` exceeds that number.
-pub fn add_rows<T: Real>(phi: MatRef<'_, T>, first: usize, g: MatMut<'_, f64>, buffers: &mut Panels<T>) {
-    let (p, end) = (phi.ncols(), first + g.nrows());
-    assert!(g.ncols() == p && end <= p, "rows {first}..{end} of {} columns, for {p} features", g.ncols());
+/// If `g` does not have as many columns as Φ, or if `first_row + h` exceeds that number.
+pub fn add_rows<T: Real>(phi: MatRef<'_, T>, first_row: usize, g: MatMut<'_, f64>, buffers: &mut Panels<T>) {
+    let (p, end) = (phi.ncols(), first_row + g.nrows());
+    assert!(g.ncols() == p && end <= p, "rows {first_row}..{end} of {} columns, for {p} features", g.ncols());
     if phi.nrows() == 0 {
         return;
     }
     if phi.row_stride() == 1 || phi.col_stride() == 1 {
-        pulp::Arch::new().dispatch(AddRows { phi, first, g, buffers });
+        pulp::Arch::new().dispatch(AddRows { phi, first_row, g, buffers });
     } else {
-        add_rows(Mat::from_fn(phi.nrows(), p, |i, j| phi[(i, j)]).as_ref(), first, g, buffers);
+        add_rows(Mat::from_fn(phi.nrows(), p, |i, j| phi[(i, j)]).as_ref(), first_row, g, buffers);
     }
 }
 
 struct AddRows<'a, T: Real> {
     phi: MatRef<'a, T>,
-    first: usize,
+    first_row: usize,
     g: MatMut<'a, f64>,
     buffers: &'a mut Panels<T>,
 }
@@ -103,7 +103,7 @@ impl<T: Real> WithSimd for AddRows<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        let (strip_rows, end) = (self.g.nrows().next_multiple_of(STRIP_UNIT), self.first + self.g.nrows());
+        let (strip_rows, end) = (self.g.nrows().next_multiple_of(STRIP_UNIT), self.first_row + self.g.nrows());
         ensure_len(&mut self.buffers.panels, strip_rows * PACKED_ROWS);
         ensure_len(&mut self.buffers.group, MAX_GROUP_WIDTH * PACKED_ROWS);
         ensure_len(&mut self.buffers.products, strip_rows * end.next_multiple_of(MAX_GROUP_WIDTH));
@@ -115,11 +115,11 @@ impl<T: Real> WithSimd for AddRows<'_, T> {
                 self.add_products::<S, 2, 6>(simd, k, depth);
             }
         }
-        let (first, products) = (self.first, &self.buffers.products);
+        let (first_row, products) = (self.first_row, &self.buffers.products);
         let mut column_buffer = Vec::new();
         for (j, (sums, products)) in self.g.col_iter_mut().zip(products.chunks_exact(strip_rows)).enumerate().take(end)
         {
-            let skipped_rows = j.saturating_sub(first);
+            let skipped_rows = j.saturating_sub(first_row);
             let (_, sums) = sums.split_at_row_mut(skipped_rows);
             fill_column(sums, &mut column_buffer, |sums| {
                 sums.iter_mut().zip(&products[skipped_rows..]).for_each(|(sum, product)| *sum += product.to_f64());
@@ -133,14 +133,14 @@ impl<T: Real> AddRows<'_, T> {
     /// rows.
     #[inline(always)]
     fn add_products<S: Simd, const VECTORS: usize, const COLUMNS: usize>(&mut self, simd: S, k: usize, depth: usize) {
-        let (first, row_count, height) = (self.first, self.g.nrows(), height::<T, S>());
+        let (first_row, row_count, height) = (self.first_row, self.g.nrows(), height::<T, S>());
         let strip_rows = row_count.next_multiple_of(STRIP_UNIT);
         let phi = self.phi.subrows(k, depth);
         let Panels { panels, group, products } = &mut *self.buffers;
         for (panel, (i, count)) in panels.chunks_exact_mut(depth * height).zip(index_chunks(row_count, height)) {
-            pack(phi.subcols(first + i, count), height, panel);
+            pack(phi.subcols(first_row + i, count), height, panel);
         }
-        for (j, count) in index_chunks(first + row_count, COLUMNS) {
+        for (j, count) in index_chunks(first_row + row_count, COLUMNS) {
             let columns = phi.subcols(j, count);
             if columns.row_stride() != 1 {
                 pack(columns.transpose(), depth, group);
@@ -155,7 +155,7 @@ impl<T: Real> AddRows<'_, T> {
             }
             let products = &mut products[j * strip_rows..];
             let tiles = panels.chunks_exact(depth * height).zip((0..row_count).step_by(height));
-            for (panel, i) in tiles.filter(|(_, i)| first + i + height > j) {
+            for (panel, i) in tiles.filter(|(_, i)| first_row + i + height > j) {
                 let (panel, _) = T::vectors::<S>(panel).as_chunks::<VECTORS>();
                 let sums = sums_of_products::<T, S, VECTORS, COLUMNS>(simd, panel, &features);
                 for (c, sums) in sums.iter().enumerate().take(count) {
@@ -179,10 +179,10 @@ fn sums_of_products<T: Real, S: Simd, const VECTORS: usize, const COLUMNS: usize
 ) -> [PanelColumn<T, S, VECTORS>; COLUMNS] {
     let zeros = [[T::splat(simd, T::ZERO); VECTORS]; COLUMNS];
     let mut sums = zeros;
-    for (first, panel) in (0..).step_by(TERMS_PER_SUM).zip(panel.chunks(TERMS_PER_SUM)) {
+    for (first_term, panel) in (0..).step_by(TERMS_PER_SUM).zip(panel.chunks(TERMS_PER_SUM)) {
         let mut row_chunks = *rows;
         for row_chunk in &mut row_chunks {
-            *row_chunk = &row_chunk[first..][..panel.len()];
+            *row_chunk = &row_chunk[first_term..][..panel.len()];
         }
         let products = accumulate::<T, S, Products, VECTORS, COLUMNS, false>(simd, panel, &row_chunks, zeros);
         for c in 0..COLUMNS {

@@ -137,9 +137,9 @@ impl<T: Real> Substitution<'_, T> {
         }
     }
 
-    /// Subtracts the contributions of features `from..from + depth` from the group of features that
-    /// starts at j, in `rows` rows from `first` on. If this range contains the group itself, also
-    /// solves for it.
+    /// Subtracts the contributions of features `first_feature..first_feature + depth` from the
+    /// group of features that starts at j, in `row_count` rows from `first_row` on. If this range
+    /// contains the group itself, also solves for it.
     #[inline(always)]
     fn solve_group<S: Simd, const VECTORS: usize, const COLUMNS: usize>(
         &mut self,

@@ -3,10 +3,10 @@
 //! A general product packs both of its factors. If there are only a few columns, for example one
 //! per class, packing costs more than the product itself. Here only the few columns are packed, and
 //! the many rows are read in place. [`multiply`] keeps the sums of a few rows, for up to three
-//! vectors of columns, in registers during a loop over the features. [`add_transposed`] keeps the
-//! sums of a few features in registers during a loop over the rows. At most three columns would
-//! fill only a small part of a vector; then [`multiply`] computes dot products of a few rows at a
-//! time, with vectors of features. (`benches/benches/thin.rs` compares both.)
+//! vectors of columns, in registers during a loop over the features. [`add_transposed_product`]
+//! keeps the sums of a few features in registers during a loop over the rows. At most three columns
+//! would fill only a small part of a vector; then [`multiply`] computes dot products of a few rows
+//! at a time, with vectors of features. (`benches/benches/thin.rs` compares both.)
 //!
 //! Register tiling after Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication",
 //! ACM TOMS 34, 2008.
@@ -19,8 +19,9 @@ const MAX_VECTORS: usize = 3;
 /// Largest number of columns for which [`multiply`] computes dot products.
 const MAX_DOT_COLUMNS: usize = 3;
 /// Largest number of vectors of features whose sums are in registers at a time, in
-/// [`add_transposed`]. It is used for one or two columns; for more columns, the number is two. With
-/// this number, rows are read in long pieces, and enough independent sums are computed at once.
+/// [`add_transposed_product`]. It is used for one or two columns; for more columns, the number is
+/// two. With this number, rows are read in long pieces, and enough independent sums are computed at
+/// once.
 const MAX_FEATURE_VECTORS: usize = 8;
 
 /// Computes `out` (b x c, row-major) = `x` (b x p, row-major) · `w` (p x c, row-major). Costs 2bpc
@@ -45,8 +46,8 @@ pub fn multiply<T: Real>(x: &[T], w: &[T], p: usize, out: &mut [T]) {
     }
 }
 
-/// Adds to `sums` (width x c, row-major) columns `first..first + width` of `x` (b x p, row-major),
-/// transposed, times `right` (b x c, row-major). Costs 2b·width·c flops.
+/// Adds to `sums` (width x c, row-major) columns `first_feature..first_feature + width` of `x` (b x
+/// p, row-major), transposed, times `right` (b x c, row-major). Costs 2b·width·c flops.
 ///
 /// Products and their sums over the b rows are computed in `T`, and then added to `sums` in f64.
 /// Therefore pass only a few hundred rows per call.
@@ -55,19 +56,21 @@ pub fn multiply<T: Real>(x: &[T], w: &[T], p: usize, out: &mut [T]) {
 /// let (x, right) = ([1.0f32, 2.0, 3.0, 4.0], [1.0, 10.0]);
 /// let mut sums = [0.5];
 /// // the second feature of both rows
-/// kapprox::thin::add_transposed(&x, 2, 1, &right, &mut sums);
+/// kapprox::thin::add_transposed_product(&x, 2, 1, &right, &mut sums);
 /// assert_eq!(sums, [42.5]);
 /// ```
 ///
 /// # Panics
 /// If the lengths do not match.
-pub fn add_transposed<T: Real>(x: &[T], p: usize, first: usize, right: &[T], sums: &mut [f64]) {
+pub fn add_transposed_product<T: Real>(x: &[T], p: usize, first_feature: usize, right: &[T], sums: &mut [f64]) {
     let b = x.len().checked_div(p).unwrap_or(0);
     if let Some(c) = right.len().checked_div(b).filter(|c| *c > 0) {
-        let lengths_match =
-            x.len() == b * p && right.len() == b * c && sums.len().is_multiple_of(c) && first + sums.len() / c <= p;
-        assert!(lengths_match, "{b} x {p} from {first}, {}, {}", right.len(), sums.len());
-        pulp::Arch::new().dispatch(AddTransposed { x, p, first, right, c, sums });
+        let lengths_match = x.len() == b * p
+            && right.len() == b * c
+            && sums.len().is_multiple_of(c)
+            && first_feature + sums.len() / c <= p;
+        assert!(lengths_match, "{b} x {p} from {first_feature}, {}, {}", right.len(), sums.len());
+        pulp::Arch::new().dispatch(AddTransposed { x, p, first_feature, right, c, sums });
     }
 }
 
@@ -76,13 +79,13 @@ const fn lane_count<T: Real, S: Simd>() -> usize {
     size_of::<T::Vector<S>>() / size_of::<T>()
 }
 
-/// Copies columns of `from` (rows x c) from `first` on to `to`, padded with zeros to `width`
-/// columns.
-fn pack<T: Real>(source: &[T], c: usize, first: usize, width: usize, destination: &mut AlignedVec<T>) {
-    let column_count = width.min(c - first);
+/// Copies columns of `source` (rows x c) from `first_column` on to `destination`, padded with zeros
+/// to `width` columns.
+fn pack<T: Real>(source: &[T], c: usize, first_column: usize, width: usize, destination: &mut AlignedVec<T>) {
+    let column_count = width.min(c - first_column);
     let to = destination.resize_zeroed(source.len() / c * width);
     for (to, from) in to.chunks_exact_mut(width).zip(source.chunks_exact(c)) {
-        to[..column_count].copy_from_slice(&from[first..first + column_count]);
+        to[..column_count].copy_from_slice(&from[first_column..first_column + column_count]);
     }
 }
 
@@ -128,17 +131,17 @@ impl<T: Real> Multiply<'_, T> {
                 _ => dots.run::<S, ROWS, MAX_DOT_COLUMNS>(simd, out),
             };
         }
-        let mut first = 0;
-        while first < c {
-            let vector_count = (c - first).div_ceil(lanes).min(MAX_VECTORS);
-            pack(w, c, first, vector_count * lanes, &mut packed);
-            let group = ColumnGroup { x, p, c, first };
+        let mut first_column = 0;
+        while first_column < c {
+            let vector_count = (c - first_column).div_ceil(lanes).min(MAX_VECTORS);
+            pack(w, c, first_column, vector_count * lanes, &mut packed);
+            let group = ColumnGroup { x, p, c, first_column };
             match vector_count {
                 1 => group.run::<S, ROWS, 1>(simd, &packed, out),
                 2 => group.run::<S, ROWS, 2>(simd, &packed, out),
                 _ => group.run::<S, ROWS, MAX_VECTORS>(simd, &packed, out),
             }
-            first += vector_count * lanes;
+            first_column += vector_count * lanes;
         }
     }
 }
@@ -202,7 +205,7 @@ struct ColumnGroup<'a, T> {
     x: &'a [T],
     p: usize,
     c: usize,
-    first: usize,
+    first_column: usize,
 }
 
 impl<T: Real> ColumnGroup<'_, T> {
@@ -246,8 +249,8 @@ impl<T: Real> ColumnGroup<'_, T> {
         let (lanes, mut row) = (lane_count::<T, S>(), [T::ZERO; MAX_VECTORS * MAX_LANES]);
         for (sums, out) in sums.iter().zip(out.chunks_exact_mut(self.c)) {
             T::vectors_mut::<S>(&mut row)[..VECTORS].copy_from_slice(sums);
-            let column_count = (VECTORS * lanes).min(self.c - self.first);
-            out[self.first..][..column_count].copy_from_slice(&row[..column_count]);
+            let column_count = (VECTORS * lanes).min(self.c - self.first_column);
+            out[self.first_column..][..column_count].copy_from_slice(&row[..column_count]);
         }
     }
 }
@@ -258,7 +261,7 @@ const MAX_LANES: usize = 16;
 struct AddTransposed<'a, T> {
     x: &'a [T],
     p: usize,
-    first: usize,
+    first_feature: usize,
     right: &'a [T],
     c: usize,
     sums: &'a mut [f64],
@@ -311,7 +314,7 @@ impl<T: Real> AddTransposed<'_, T> {
         pack(self.right, c, first_column, COLUMNS, packed);
         let (right, _) = packed.as_chunks::<COLUMNS>();
         for (chunk, sums) in self.sums.chunks_mut(features_per_chunk * c).enumerate() {
-            let x = &self.x[self.first + chunk * features_per_chunk..];
+            let x = &self.x[self.first_feature + chunk * features_per_chunk..];
             let products = products::<T, S, COLUMNS, VECTORS>(simd, x, self.p, right);
             let mut values = [T::ZERO; MAX_FEATURE_VECTORS * MAX_LANES];
             for (j, product) in products.iter().enumerate().take(column_count) {

@@ -4,7 +4,7 @@
 use crate::progress::Progress;
 use kreport::fit::Verbosity;
 use kreport::table::{Align, AlignedTable, format_count, join_with_commas};
-use kstore::encoding::{Categories, Code, TimeFeatures};
+use kstore::encoding::{Categories, ColumnEncoding, TimeFeatures};
 use kstore::{Missing, ReadSettings, RowBuf, RowSource, SelectedTable, Selection, schema::Kind};
 use std::collections::HashSet;
 

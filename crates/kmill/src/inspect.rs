@@ -309,7 +309,7 @@ impl fmt::Display for ModelReport {
             metadata.task
         )?;
         let mut lines = Vec::from_iter(self.nodes.is_none().then(|| ("kernel", rounded_kernel(&metadata.kernel))));
-        lines.extend(metadata.with.iter().map(|with| ("with kernel", rounded_kernel(&with.kernel))));
+        lines.extend(metadata.second_view.iter().map(|view| ("with kernel", rounded_kernel(&view.kernel))));
         lines.extend(self.metric.iter().map(|metric| ("metric", describe_metric(metric))));
         match self.nodes {
             Some((nodes, k)) => {
@@ -332,8 +332,8 @@ impl fmt::Display for ModelReport {
         lines.push(("precision", metadata.precision.clone()));
         lines.push(("trained on", format!("{} rows, seed {}", format_count(metadata.rows), metadata.seed)));
         lines.extend(
-            (metadata.learned > 0)
-                .then(|| ("learned since", format!("{} rows, by update", format_count(metadata.learned)))),
+            (metadata.online_rows > 0)
+                .then(|| ("learned since", format!("{} rows, by update", format_count(metadata.online_rows)))),
         );
         lines.extend((!metadata.targets.is_empty()).then(|| ("target", metadata.targets.join(", "))));
         lines.extend((!metadata.classes.is_empty()).then(|| ("classes", shorten(&metadata.classes))));

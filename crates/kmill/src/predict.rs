@@ -102,8 +102,8 @@ pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<Ano
     }
     let extras = Extras { scores, probabilities, components, std, novelty, preimages, residual, ..Extras::default() };
     let written = predictor.write(&selected, copied.as_ref(), extras, &args.output, &run.job_run())?;
-    if written.unsettled > 0 {
-        let (unsettled, rows) = (format_count(written.unsettled), format_count(written.rows));
+    if written.unconverged > 0 {
+        let (unsettled, rows) = (format_count(written.unconverged), format_count(written.rows));
         run.progress.warn(format!("the pre-images of {unsettled} of {rows} rows did not converge"));
     }
     Ok((written.rows, Vec::new()))

@@ -70,6 +70,6 @@ pub(crate) fn run(args: &UpdateArgs, run: &RunSettings) -> Result<UpdateReport> 
     output::protect_inputs([&args.output], output::table_files(selected.table()))?;
     let OnlineUpdate { model, rows, running_mse, .. } = predictor.learn(&selected, args.forgetting, &run.job_run())?;
     model.save(&args.output)?;
-    let rows_of_model = model.metadata().rows + model.metadata().learned;
+    let rows_of_model = model.metadata().rows + model.metadata().online_rows;
     Ok(UpdateReport { rows, running_mse, rows_of_model, model: args.output.clone() })
 }

@@ -25,7 +25,7 @@ use crate::{Error, FoldGram, GramState, Result};
 /// rows of all folds. The alignment is from 0 to 1, and `None` if the features or the target are
 /// constant.
 ///
-/// `classes` is true if several targets are the ±1 codes of classes.
+/// `has_class_codes` is true if several targets are the ±1 codes of classes.
 ///
 /// # Errors
 /// [`Error::Option`] for several numeric targets: their ỸᵀỸ is not among the moments.

@@ -56,7 +56,7 @@ impl Targets {
         }
     }
 
-    /// Appends the t targets of row `i` of a block to `to`.
+    /// Appends the t targets of row `i` of a block to `out`.
     pub fn append_to<T>(&self, block: &RowBlock<'_, T>, i: usize, out: &mut Vec<f64>) -> Result<()> {
         (0..self.count()).try_for_each(|j| self.value(block, i, j).map(|value| out.push(value)))
     }
@@ -101,19 +101,20 @@ pub struct MappedBin<'a, T> {
 }
 
 impl<T: Real> Bins<T> {
-    pub(crate) fn new((d, p): (usize, usize), t: usize, bin_count: usize, bin_rows: usize) -> Self {
+    pub(crate) fn new(d: usize, p: usize, t: usize, bin_count: usize, bin_rows: usize) -> Self {
         let bin =
             || Bin { row_count: 0, x: vec![T::default(); bin_rows * d], y: vec![0.0; bin_rows * t], w: Vec::new() };
         let bins = (0..bin_count).map(|_| bin()).collect();
         Self { bins, phi: vec![T::default(); bin_rows * p], bin_rows, d, p, t, has_weights: false }
     }
 
-    /// Sorts the rows of a block into bins by fold, and by class if `classes` is more than 1, and
-    /// calls `on_full` with the index of every bin that fills up.
+    /// Sorts the rows of a block into bins by fold, and by class if `class_count` is more than 1,
+    /// and calls `on_full` with the index of every bin that fills up.
     pub(crate) fn push(
         &mut self,
         block: &RowBlock<'_, T>,
-        (folds, class_count): (&Folds, usize),
+        folds: &Folds,
+        class_count: usize,
         targets: &Targets,
         mut on_full: impl FnMut(&mut Self, usize) -> Result<()>,
     ) -> Result<()> {
@@ -155,24 +156,24 @@ impl<T: Real> Bins<T> {
 
     pub(crate) fn map_bin(&mut self, bin_index: usize, map: &dyn FeatureMap<T>, workers: &Workers) {
         let (bin, p) = (&self.bins[bin_index], self.p);
-        let rows = bin.row_count;
-        let x = MatRef::from_row_major_slice(&bin.x[..rows * self.d], rows, self.d);
-        map.apply(x, MatMut::from_column_major_slice_mut(&mut self.phi[..rows * p], rows, p), workers);
+        let row_count = bin.row_count;
+        let x = MatRef::from_row_major_slice(&bin.x[..row_count * self.d], row_count, self.d);
+        map.apply(x, MatMut::from_column_major_slice_mut(&mut self.phi[..row_count * p], row_count, p), workers);
     }
 
     /// Multiplies the features and targets of the last mapped bin by the square roots of the row
     /// weights, so that their moments are weighted. Does nothing without weights.
     pub fn apply_weights(&mut self, bin_index: usize, workers: &Workers) {
         let (bin, bin_rows, p) = (&mut self.bins[bin_index], self.bin_rows, self.p);
-        let rows = bin.row_count;
+        let row_count = bin.row_count;
         if self.has_weights {
-            bin.w[..rows].iter_mut().for_each(|w| *w = w.sqrt());
-            let roots = &bin.w[..rows];
-            for_each_strip(workers, &mut self.phi[..rows * p], rows, |_, column| {
-                column.iter_mut().zip(roots).for_each(|(v, root)| *v = T::from_f64(v.to_f64() * root));
+            bin.w[..row_count].iter_mut().for_each(|w| *w = w.sqrt());
+            let sqrt_weights = &bin.w[..row_count];
+            for_each_strip(workers, &mut self.phi[..row_count * p], row_count, |_, column| {
+                column.iter_mut().zip(sqrt_weights).for_each(|(v, root)| *v = T::from_f64(v.to_f64() * root));
             });
             for j in 0..self.t {
-                bin.y[j * bin_rows..][..rows].iter_mut().zip(roots).for_each(|(y, root)| *y *= root);
+                bin.y[j * bin_rows..][..row_count].iter_mut().zip(sqrt_weights).for_each(|(y, root)| *y *= root);
             }
         }
     }
@@ -180,17 +181,17 @@ impl<T: Real> Bins<T> {
     /// Returns the rows, features, targets and weights of the last mapped bin.
     pub fn mapped_bin(&self, bin_index: usize) -> MappedBin<'_, T> {
         let (bin, p) = (&self.bins[bin_index], self.p);
-        let rows = bin.row_count;
+        let row_count = bin.row_count;
         MappedBin {
-            x: MatRef::from_row_major_slice(&bin.x[..rows * self.d], rows, self.d),
-            phi: MatRef::from_column_major_slice(&self.phi[..rows * p], rows, p),
-            y: MatRef::from_column_major_slice_with_stride(&bin.y, rows, self.t, self.bin_rows),
-            w: self.has_weights.then(|| &bin.w[..rows]),
+            x: MatRef::from_row_major_slice(&bin.x[..row_count * self.d], row_count, self.d),
+            phi: MatRef::from_column_major_slice(&self.phi[..row_count * p], row_count, p),
+            y: MatRef::from_column_major_slice_with_stride(&bin.y, row_count, self.t, self.bin_rows),
+            w: self.has_weights.then(|| &bin.w[..row_count]),
         }
     }
 }
 
-/// Returns the class of row `i`, or 0 if `classes` is 1.
+/// Returns the class of row `i`, or 0 if `class_count` is 1.
 fn class_of_row<T>(block: &RowBlock<'_, T>, i: usize, class_count: usize) -> Result<usize> {
     let code = || block.classes.map(|coded| coded.codes[i] as usize).filter(|code| *code < class_count);
     if class_count > 1 { code().ok_or(Error::UnknownClass { row: block.row_numbers[i] }) } else { Ok(0) }

@@ -15,7 +15,7 @@ const RESIDUAL_STRIP_ROWS: usize = 288;
 
 /// Number of independent partial sums of a column, so that its additions vectorise: the width of
 /// AVX-512 in f64.
-const PARTIAL_SUMS: usize = 8;
+const RESIDUAL_PARTIAL_SUMS: usize = 8;
 
 /// Largest [overshoot](Certificate::overshoot) that is always accepted as rounding.
 const ACCEPTED_OVERSHOOT: f64 = 1e-6;
@@ -208,12 +208,12 @@ fn strip_sums<T: Real>(phi: MatRef<'_, T>, residual: &mut [f64], weights: &[f64]
 /// the negative residuals.
 #[inline(always)]
 fn subtract_column<T: Real>(residual: &mut [f64], weights: &[f64], column: &[T]) -> (f64, f64) {
-    let (mut positive, mut negative) = ([0.0; PARTIAL_SUMS], [0.0; PARTIAL_SUMS]);
-    let (whole, tail) = residual.as_chunks_mut::<PARTIAL_SUMS>();
-    let (whole_phi, tail_phi) = column.as_chunks::<PARTIAL_SUMS>();
-    let (whole_weights, tail_weights) = weights.as_chunks::<PARTIAL_SUMS>();
+    let (mut positive, mut negative) = ([0.0; RESIDUAL_PARTIAL_SUMS], [0.0; RESIDUAL_PARTIAL_SUMS]);
+    let (whole, tail) = residual.as_chunks_mut::<RESIDUAL_PARTIAL_SUMS>();
+    let (whole_phi, tail_phi) = column.as_chunks::<RESIDUAL_PARTIAL_SUMS>();
+    let (whole_weights, tail_weights) = weights.as_chunks::<RESIDUAL_PARTIAL_SUMS>();
     for ((r, phi), weight) in whole.iter_mut().zip(whole_phi).zip(whole_weights) {
-        for i in 0..PARTIAL_SUMS {
+        for i in 0..RESIDUAL_PARTIAL_SUMS {
             let square = phi[i].to_f64() * phi[i].to_f64();
             let updated = r[i] - weight[i] * square;
             r[i] = updated;

@@ -14,7 +14,8 @@ pub trait BinReduction<T: Real>: Sync {
     type Scratch: Send + Default;
     /// Returns the state before any row.
     fn init(&self) -> Self::State;
-    /// Adds the bin of a fold to the state. [`Bins::mapped_bin`] returns its rows and features.
+    /// Adds a bin, which holds rows of one fold and class, to the state. [`Bins::mapped_bin`]
+    /// returns its rows and features.
     ///
     /// # Errors
     /// An error for numbers that are not finite.
@@ -22,7 +23,7 @@ pub trait BinReduction<T: Real>: Sync {
         &self,
         state: &mut Self::State,
         scratch: &mut Self::Scratch,
-        fold: usize,
+        bin_index: usize,
         bins: &mut Bins<T>,
         workers: &Workers,
     ) -> Result<()>;
@@ -62,12 +63,12 @@ impl<'a, T: Real, S: BinReduction<T>> FeatureReduction<'a, T, S> {
         &self,
         state: &mut S::State,
         scratch: &mut S::Scratch,
-        fold: usize,
+        bin_index: usize,
         bins: &mut Bins<T>,
         workers: &Workers,
     ) -> Result<()> {
-        bins.map_bin(fold, self.map, workers);
-        self.bin_reduction.add_bin(state, scratch, fold, bins, workers)
+        bins.map_bin(bin_index, self.map, workers);
+        self.bin_reduction.add_bin(state, scratch, bin_index, bins, workers)
     }
 }
 
@@ -81,8 +82,8 @@ impl<T: Real, S: BinReduction<T>> Reduction<T> for FeatureReduction<'_, T, S> {
     }
 
     fn scratch(&self) -> Self::Scratch {
-        let bins =
-            Bins::new(self.map.dims(), self.targets.count(), self.folds.count() * self.class_count, self.bin_rows);
+        let (d, p) = self.map.dims();
+        let bins = Bins::new(d, p, self.targets.count(), self.folds.count() * self.class_count, self.bin_rows);
         (bins, S::Scratch::default())
     }
 
@@ -93,8 +94,7 @@ impl<T: Real, S: BinReduction<T>> Reduction<T> for FeatureReduction<'_, T, S> {
         block: &RowBlock<'_, T>,
         workers: &Workers,
     ) -> Result<()> {
-        let folds_and_classes = (self.folds, self.class_count);
-        bins.push(block, folds_and_classes, self.targets, |bins, bin_index| {
+        bins.push(block, self.folds, self.class_count, self.targets, |bins, bin_index| {
             self.add_bin(state, scratch, bin_index, bins, workers)
         })
     }

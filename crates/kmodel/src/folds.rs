@@ -191,8 +191,8 @@ pub enum Folds {
 }
 
 impl Folds {
-    /// Returns the folds of a table. `rows` is the range of the stored rows that can be selected;
-    /// `groups` holds the labels of the fold column, if `spec` has a fold column.
+    /// Returns the folds of a table. `row_range` is the range of the stored rows that can be
+    /// selected; `groups` holds the labels of the fold column, if `spec` has a fold column.
     ///
     /// # Errors
     /// [`Error::UnsuitableFolds`] for more folds than rows or groups, or for a fold column with a

@@ -116,7 +116,8 @@ impl<T: Real> GramScratch<T> {
 }
 
 impl GramState {
-    /// Returns the state before any row, for p features, t targets and `folds` folds, at least 1.
+    /// Returns the state before any row, for p features, t targets and `fold_count` folds, at least
+    /// 1.
     pub fn new(p: usize, t: usize, fold_count: usize) -> Self {
         let folds = (0..fold_count.max(1)).map(|_| FoldGram::new(p, t)).collect();
         Self { p, t, folds, fold_rule: FoldRule::default(), precision: "f64", epsilon: f64::EPSILON }
@@ -131,7 +132,7 @@ impl GramState {
         self.fold_rule
     }
 
-    /// Returns the bytes of a state for p features, t targets and `folds` folds.
+    /// Returns the bytes of a state for p features, t targets and `fold_count` folds.
     pub fn bytes(p: usize, t: usize, fold_count: usize) -> usize {
         fold_count.max(1).saturating_mul(8 * (p * p + p * (t + 1) + 2 * t))
     }
@@ -202,14 +203,14 @@ impl GramState {
         self.update_weighted(fold, phi, y, None, scratch, workers)
     }
 
-    /// Adds b rows of a fold whose `phi` and `y` are already multiplied by `roots`, the square
-    /// roots of the row weights. Returns the same errors as [`GramState::update`].
+    /// Adds b rows of a fold whose `phi` and `y` are already multiplied by `sqrt_weights`, the
+    /// square roots of the row weights. Returns the same errors as [`GramState::update`].
     pub(crate) fn update_weighted<T: Real>(
         &mut self,
         fold: usize,
         phi: MatRef<'_, T>,
         y: MatRef<'_, f64>,
-        roots: Option<&[f64]>,
+        sqrt_weights: Option<&[f64]>,
         scratch: &mut GramScratch<T>,
         workers: &Workers,
     ) -> Result<()> {
@@ -226,9 +227,10 @@ impl GramState {
             return Ok(());
         }
         fold_gram.row_count += phi.nrows() as u64;
-        fold_gram.weight_sum += roots.map_or(phi.nrows() as f64, |roots| roots.iter().map(|root| root * root).sum());
+        fold_gram.weight_sum +=
+            sqrt_weights.map_or(phi.nrows() as f64, |sqrt_weights| sqrt_weights.iter().map(|root| root * root).sum());
         add_gram(&mut fold_gram.g, phi, &scratch.panels, workers);
-        add_moments(fold_gram, phi, y, roots, scratch, workers);
+        add_moments(fold_gram, phi, y, sqrt_weights, scratch, workers);
         Ok(())
     }
 }
@@ -296,21 +298,21 @@ fn add_moments<T: Real>(
     fold_gram: &mut FoldGram,
     phi: MatRef<'_, T>,
     y: MatRef<'_, f64>,
-    roots: Option<&[f64]>,
+    sqrt_weights: Option<&[f64]>,
     scratch: &mut GramScratch<T>,
     workers: &Workers,
 ) {
     let (b, p, t) = (phi.nrows(), phi.ncols(), y.ncols());
     scratch.weights_and_targets.clear();
-    match roots {
-        Some(roots) => scratch.weights_and_targets.extend(roots),
+    match sqrt_weights {
+        Some(sqrt_weights) => scratch.weights_and_targets.extend(sqrt_weights),
         None => scratch.weights_and_targets.resize(b, 1.0),
     }
     for j in 0..t {
         let column = || y.col(j).iter().copied();
         scratch.weights_and_targets.extend(column());
-        fold_gram.sy[j] += match roots {
-            Some(roots) => column().zip(roots).map(|(y, root)| y * root).sum::<f64>(),
+        fold_gram.sy[j] += match sqrt_weights {
+            Some(sqrt_weights) => column().zip(sqrt_weights).map(|(y, root)| y * root).sum::<f64>(),
             None => column().sum::<f64>(),
         };
         fold_gram.yy[j] += column().map(|y| y * y).sum::<f64>();

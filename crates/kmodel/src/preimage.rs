@@ -27,7 +27,7 @@ use std::{convert::Infallible, sync::Arc};
 
 /// Maximum number of steps, largest first change of a scaled feature, and the decrease that counts
 /// as rounding.
-const LIMITS: LbfgsLimits = LbfgsLimits { steps: 500, max_step: 1.0, tolerance: 1e-13 };
+const LIMITS: LbfgsLimits = LbfgsLimits { max_steps: 500, max_change: 1.0, tolerance: 1e-13 };
 
 /// Smallest ratio of Σ_l γ_l k(z_l, z) to Σ_l |γ_l k(z_l, z)|. If the ratio is smaller, z is no
 /// nearer to P than a point far from all landmarks, and the descent has failed.
@@ -132,7 +132,7 @@ impl PreImages {
         let Ok(minimum) = minimise(z, &vec![(f64::NEG_INFINITY, f64::INFINITY); d], LIMITS, &mut squared_distance);
         z.copy_from_slice(&minimum.x);
         let (sum, absolute_sum) = signed_and_absolute_sums(z);
-        minimum.value.is_finite() && minimum.steps < LIMITS.steps && sum > MIN_BALANCE * absolute_sum
+        minimum.value.is_finite() && minimum.step_count < LIMITS.max_steps && sum > MIN_BALANCE * absolute_sum
     }
 }
 

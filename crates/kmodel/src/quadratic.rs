@@ -90,10 +90,11 @@ impl Quadratic {
     }
 
     /// Converts a function of the features of `map` to a function of the basis used for
-    /// predictions; `projection` is true if the map is a projection.
+    /// predictions; `is_projection` is true if the map is a projection.
     pub fn expand<T: Real>(self, map: &dyn FeatureMap<T>, is_projection: bool, workers: &Workers) -> Self {
         let coefficients_of = |weights: MatRef<'_, f64>| match map.expand(weights, workers) {
-            Expansion::Landmarks { coefficients, .. } | Expansion::Features { coefficients } => coefficients,
+            Expansion::Landmarks { dual_coefficients: coefficients, .. }
+            | Expansion::Features { weights: coefficients } => coefficients,
         };
         let r = self.factor.nrows();
         if self.feature_coefficients.is_some() {

@@ -51,7 +51,7 @@ pub fn no_pairs_error() -> Error {
 }
 
 impl Groups {
-    /// Returns the groups of the rows below `n` for which `includes` is true, with their grades.
+    /// Returns the groups of the rows below `n` for which `is_included` is true, with their grades.
     pub fn new(
         n: usize,
         is_included: impl Fn(usize) -> bool,
@@ -169,7 +169,7 @@ impl Group<'_> {
         GradeSums { sums: vec![(0.0, 0.0); max_grade + 2] }
     }
 
-    /// Calls `visit` with the better and the worse row of every pair: m² steps.
+    /// Calls `visitor` with the better and the worse row of every pair: m² steps.
     pub fn for_each_pair(&self, mut visitor: impl FnMut(usize, usize)) {
         for (better, grade) in self.grades.iter().enumerate() {
             let worse = self.grades.iter().enumerate().filter(|(_, other)| *other < grade);

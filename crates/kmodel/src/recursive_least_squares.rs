@@ -89,7 +89,7 @@ impl RecursiveLeastSquares {
     }
 
     /// Returns the state that continues a fit: w is (p + 1) x t, P = RRᵀ with `roots` R of k
-    /// columns, and `noise` is the noise variance of each target, estimated from
+    /// columns, and `noise_variances` has the noise variance of each target, estimated from
     /// `degrees_of_freedom` degrees of freedom.
     pub fn from_roots(
         w: MatRef<'_, f64>,
@@ -142,7 +142,8 @@ impl RecursiveLeastSquares {
     /// prediction errors, as if the rows were learned one by one; `None` if P overflows f64.
     pub fn learn<T: Real>(
         &mut self,
-        (phi, y): (&[T], &[f64]),
+        phi: &[T],
+        y: &[f64],
         forgetting: f64,
         panels: &BufferPool<Panels<f64>>,
         workers: &Workers,

@@ -31,15 +31,15 @@ impl<T: Real> FeatureMap<T> for StackedMaps<T> {
         let (mut coefficient_blocks, mut needs_f64): (Vec<Mat<f64>>, bool) = (Vec::new(), false);
         for map in &self.0 {
             let p = map.dims().1;
-            let Expansion::Landmarks { landmarks, coefficients, needs_f64: map_needs_f64 } =
+            let Expansion::Landmarks { landmarks, dual_coefficients, needs_f64: map_needs_f64 } =
                 map.expand(weights.subrows(first_feature, p), workers)
             else {
-                return Expansion::Features { coefficients: weights.to_owned() };
+                return Expansion::Features { weights: weights.to_owned() };
             };
             points.extend(landmarks.points);
             row_numbers.extend(landmarks.row_numbers);
             needs_f64 |= map_needs_f64;
-            coefficient_blocks.push(coefficients);
+            coefficient_blocks.push(dual_coefficients);
             first_feature += p;
         }
         let stacked_rows: Vec<(usize, &Mat<f64>)> =
@@ -47,7 +47,7 @@ impl<T: Real> FeatureMap<T> for StackedMaps<T> {
         let coefficients =
             Mat::from_fn(stacked_rows.len(), weights.ncols(), |i, j| stacked_rows[i].1[(stacked_rows[i].0, j)]);
         let landmarks = LandmarkSet { points, row_numbers, d: self.dims().0, passes: 0, evaluations: 0 };
-        Expansion::Landmarks { landmarks, coefficients, needs_f64 }
+        Expansion::Landmarks { landmarks, dual_coefficients: coefficients, needs_f64 }
     }
 
     fn footprint(&self) -> Footprint {

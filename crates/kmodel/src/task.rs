@@ -205,16 +205,16 @@ impl Classes {
             }
             return (0..k).fold(0, |best, class| if wins[class] > wins[best] { class } else { best });
         }
-        let mut best = (0, f64::NEG_INFINITY);
+        let (mut best_class, mut best_score) = (0, f64::NEG_INFINITY);
         for (j, score) in scores.into_iter().enumerate() {
             if self.labels.len() == 2 {
                 return usize::from(score > self.threshold);
             }
-            if score > best.1 {
-                best = (j, score);
+            if score > best_score {
+                (best_class, best_score) = (j, score);
             }
         }
-        best.0
+        best_class
     }
 }
 

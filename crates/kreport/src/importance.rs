@@ -25,8 +25,9 @@ pub fn describe_metric(metric: &MetricReport) -> String {
         (other, _) => other,
     };
     let features = format!("{source}, {} features", format_count(metric.features as u64));
-    if let Some(MetricTestErrors { rows, with, without, .. }) = &metric.judged {
-        let (rows, metric_error, plain_error) = (format_count(*rows), number(*with, 4), number(*without, 4));
+    if let Some(MetricTestErrors { rows, error_with_metric, error_without_metric, .. }) = &metric.test_errors {
+        let (rows, metric_error, plain_error) =
+            (format_count(*rows), number(*error_with_metric, 4), number(*error_without_metric, 4));
         return format!("{features} (mse {metric_error} on {rows} validation rows, {plain_error} without a metric)");
     }
     // the metric of every round was learned from the rows of all folds

@@ -61,7 +61,7 @@ fn pairs_are_those_of_libsvm() {
     let solver = Options::new().set("C", case["c"].as_f64().unwrap()).set("multiclass", "one-vs-one").set("gap", 1e-8);
     for map in MAPS {
         let trained = fit(map, &golden.x, &golden.y, &golden.kernel, FoldSpec::None, &solver, 2);
-        assert!(trained.model.metadata.pairs && trained.model.intercept.len() == 3);
+        assert!(trained.model.metadata.one_vs_one && trained.model.intercept.len() == 3);
         for (x, expected) in golden.new.iter().zip(rows(&case["scores"])) {
             let got = predict(&trained, &golden.kernel, x);
             got.iter().zip(&expected).for_each(|(got, expected)| close(*got, *expected, 2e-3, "pairs"));

@@ -68,12 +68,12 @@ fn exact_measures_are_those_of_the_dense_matrix() {
                 assert!((frobenius(&schur) - frobenius(&e)).abs() < 1e-10, "the map is the projection");
             }
             assert_eq!((errors.rank, errors.row_count, errors.column_count), (*rank, 180, 180));
-            assert_eq!(errors.frobenius.evidence, Evidence::Exact);
-            assert!(close(errors.frobenius.value, frobenius(&e) / frobenius(&k), 1e-9), "{errors:?}");
+            assert_eq!(errors.frobenius_error.evidence, Evidence::Exact);
+            assert!(close(errors.frobenius_error.value, frobenius(&e) / frobenius(&k), 1e-9), "{errors:?}");
             assert!(close(errors.frobenius_norm.error.value, frobenius(&e), 1e-9), "{errors:?}");
             let trace = (0..180).map(|i| e[i][i]).sum::<f64>() / 180.0;
-            assert!(errors.trace.is_none_or(|found| close(found, trace, 1e-9)), "{errors:?} {trace}");
-            assert_eq!(errors.trace.is_some(), projection);
+            assert!(errors.trace_error.is_none_or(|found| close(found, trace, 1e-9)), "{errors:?} {trace}");
+            assert_eq!(errors.trace_error.is_some(), projection);
             let column = e.iter().map(|c| frobenius(std::slice::from_ref(c))).fold(0.0, f64::max);
             assert!(close(errors.largest_column, column, 1e-9), "{errors:?} {column}");
             let options = SpectralOptions { tolerance: 1e-3, ..SpectralOptions::default() };
@@ -125,16 +125,18 @@ fn sampled_columns_give_unbiased_norms_and_fair_intervals() {
     assert!(standard.abs() < 4.0, "off by {standard} standard errors");
     for (name, hits) in [
         ("absolute", found.iter().filter(|f| holds(f.frobenius_norm.error, error)).count()),
-        ("relative", found.iter().filter(|f| holds(f.frobenius, relative)).count()),
+        ("relative", found.iter().filter(|f| holds(f.frobenius_error, relative)).count()),
     ] {
         let share = hits as f64 / seeds as f64;
         eprintln!("{name}: {share:.3} of the intervals hold; bias {standard:.2} standard errors");
         // ± four standard errors of 600 trials; a normal interval from 60 columns undercovers
         assert!((CONFIDENCE - 0.05..CONFIDENCE + 0.036).contains(&share), "{name}: {share}");
     }
-    assert!(found.iter().all(|f| f.frobenius.evidence == Evidence::Confidence(CONFIDENCE) && f.column_count == 60));
+    assert!(
+        found.iter().all(|f| f.frobenius_error.evidence == Evidence::Confidence(CONFIDENCE) && f.column_count == 60)
+    );
     // the reported standard errors match the spread of the estimates
-    let measures: [fn(&Errors) -> Measure; 2] = [|f| f.frobenius_norm.error, |f| f.frobenius];
+    let measures: [fn(&Errors) -> Measure; 2] = [|f| f.frobenius_norm.error, |f| f.frobenius_error];
     for measure in measures {
         let mean = found.iter().map(|f| measure(f).value).sum::<f64>() / seeds as f64;
         let variance = found.iter().map(|f| (measure(f).value - mean).powi(2)).sum::<f64>() / seeds as f64;
@@ -209,8 +211,8 @@ fn no_approximation_is_better_than_the_floor() {
     let ranks = [5, 10, 20, 40, map.rank()];
     let approximation = Approximation { data, kernel: &any, map: &map };
     for errors in approximation.errors(&ranks, EXACT_ROWS, 0).unwrap() {
-        let (trace, floor) = (errors.trace.unwrap(), spectrum.trace_floor(errors.rank));
-        assert!(trace >= floor && errors.frobenius.value >= spectrum.frobenius_floor(errors.rank), "{errors:?}");
+        let (trace, floor) = (errors.trace_error.unwrap(), spectrum.trace_floor(errors.rank));
+        assert!(trace >= floor && errors.frobenius_error.value >= spectrum.frobenius_floor(errors.rank), "{errors:?}");
         assert!(trace < 40.0 * floor, "rank {}: {trace} against {floor}", errors.rank);
     }
     // a spectrum from a sample reports that it is not exact, and is close
@@ -235,7 +237,7 @@ fn measures_do_not_depend_on_threads_and_survive_odd_tables() {
         let errors = approximation.errors(&[5, 25], 300, 2).unwrap();
         let whole = approximation.errors(&[25], 700, 2).unwrap().remove(0);
         let spectral = approximation.spectral(&[whole], SpectralOptions::default(), 1).unwrap()[0].relative();
-        (errors[0].frobenius.value, errors[1].frobenius.value, spectral.value)
+        (errors[0].frobenius_error.value, errors[1].frobenius_error.value, spectral.value)
     };
     let one = run(1, 128, 256);
     assert_eq!(one, run(2, 128, 256));
@@ -254,7 +256,7 @@ fn measures_do_not_depend_on_threads_and_survive_odd_tables() {
     let errors = approximation.errors(&[1], 100, 0).unwrap().remove(0);
     let relative =
         approximation.spectral(std::slice::from_ref(&errors), SpectralOptions::default(), 0).unwrap()[0].relative();
-    assert!(errors.frobenius.value < 1e-15 && relative.value < 1e-14, "{errors:?} {relative:?}");
+    assert!(errors.frobenius_error.value < 1e-15 && relative.value < 1e-14, "{errors:?} {relative:?}");
 }
 
 #[test]

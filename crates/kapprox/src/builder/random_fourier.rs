@@ -31,7 +31,7 @@ pub struct RandomFourier {
 }
 
 impl RandomFourier {
-    /// Returns a map to `features` features. `sigma=median` selects the median distance of the
+    /// Returns a map to `feature_count` features. `sigma=median` selects the median distance of the
     /// points.
     pub fn new(kernel: Kernel, feature_count: usize) -> Self {
         Self { kernel, feature_count, sampling: Sampling::Plain, seed: 0 }

@@ -72,9 +72,9 @@ impl<T: Real, S: SplitDistance, F: Fn(T) -> T + Copy> Epilogue<T> for OffsetEpil
     const STATS_PER_POINT: usize = 2;
 
     fn panel_stats(&self, panels: &mut [T], height: usize, d: usize, stats: &mut PointStatsTable<T>) {
-        sum_panels(panels, height, d, (S::offset, S::OFFSET_FACTOR), &mut stats.offsets);
+        sum_panels(panels, height, d, S::offset, S::OFFSET_FACTOR, &mut stats.offsets);
         match S::SIZE_FACTOR {
-            Some(factor) => sum_panels(panels, height, d, (S::size, factor), &mut stats.sizes),
+            Some(factor) => sum_panels(panels, height, d, S::size, factor, &mut stats.sizes),
             None => stats.sizes.clone_from(&stats.offsets),
         }
         multiply_by(panels, S::ROW_FACTOR);
@@ -82,8 +82,8 @@ impl<T: Real, S: SplitDistance, F: Fn(T) -> T + Copy> Epilogue<T> for OffsetEpil
     }
 
     fn point_stats(&self, x: &mut [T]) -> PointStats<T> {
-        let offset = sum_row(x, (S::offset, S::OFFSET_FACTOR));
-        let size = S::SIZE_FACTOR.map_or(offset, |factor| sum_row(x, (S::size, factor)));
+        let offset = sum_row(x, S::offset, S::OFFSET_FACTOR);
+        let size = S::SIZE_FACTOR.map_or(offset, |factor| sum_row(x, S::size, factor));
         multiply_by(x, S::ROW_FACTOR);
         PointStats { offset, size }
     }
@@ -110,7 +110,7 @@ impl<T: Real, S: SplitDistance, F: Fn(T) -> T + Copy> Epilogue<T> for OffsetEpil
     fn recompute(&self, point: PointStats<T>, other_point: PointStats<T>, sum: T, x: &[T], z: &[T]) -> Option<T> {
         let is_far =
             other_point.offset + point.offset + sum > self.recompute_fraction * (other_point.size + point.size);
-        // `far` is false if sizes overflowed
+        // `is_far` is false if sizes overflowed
         (!is_far).then(|| vectorised!((self.profile)(S::direct_distance(x, z, &self.scale))))
     }
 }

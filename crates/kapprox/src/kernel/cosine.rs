@@ -38,7 +38,7 @@ impl Embedding for Sphere {
         }
     }
 
-    /// Writes the component of `by_image` orthogonal to the image, divided by ‖x‖.
+    /// Writes the component of `image_gradient` orthogonal to the image, divided by ‖x‖.
     fn pull_back<T: Real>(&self, x: &[T], image: &[T], image_gradient: &[T], gradient: &mut [T]) {
         let largest = max_norm(x);
         if largest == 0.0 {

@@ -63,8 +63,8 @@ impl<T: Real, F: Fn(T) -> T + Copy, M: Term> Epilogue<T> for SumEpilogue<F, M> {
     }
 }
 
-/// Returns the kernel `profile(f)`, written `text`, with the number f that `features` computes from
-/// (x − z) / `length`.
+/// Returns the kernel `profile(f)`, written `text`, with the number f that `accumulator` computes
+/// from (x − z) / `length`.
 pub(crate) fn difference_kernel<F: DifferenceAccumulator, P: Profile>(
     text: String,
     length: f64,
@@ -74,7 +74,7 @@ pub(crate) fn difference_kernel<F: DifferenceAccumulator, P: Profile>(
     profile_kernel(text, DifferenceArgument { length, accumulator: Arc::new(accumulator) }, profile)
 }
 
-/// The number that `features` computes from the differences x − z of the features, in units of
+/// The number that `accumulator` computes from the differences x − z of the features, in units of
 /// `length`.
 #[derive(Debug)]
 struct DifferenceArgument<F> {

@@ -18,8 +18,8 @@ pub(crate) trait Embedding: Debug + Send + Sync + 'static {
     /// once.
     fn apply<T: Real>(&self, x: &[T], image: &mut [T]);
     /// Writes the gradient with respect to the point `x` of a function of its image. This is the
-    /// transposed Jacobian of the embedding at `x`, times `by_image`, the gradient of the function
-    /// with respect to the image; `image` is the image of `x`.
+    /// transposed Jacobian of the embedding at `x`, times `image_gradient`, the gradient of the
+    /// function with respect to the image; `image` is the image of `x`.
     fn pull_back<T: Real>(&self, x: &[T], image: &[T], image_gradient: &[T], gradient: &mut [T]);
     /// Returns the kernel between the images of sparse points, from the kernel between sparse
     /// points; `None` if it is not known.

@@ -256,7 +256,7 @@ pub enum ParameterRange {
     Positive,
     /// 0 or above.
     NotNegative,
-    /// An integer from `from` to `to`, both included.
+    /// An integer from `min` to `max`, both included.
     Integer {
         /// Smallest allowed number.
         min: u32,

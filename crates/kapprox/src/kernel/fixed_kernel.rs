@@ -11,18 +11,18 @@ use crate::Real;
 use faer::{MatMut, MatRef, prelude::ReborrowMut};
 use std::{fmt, sync::Arc};
 
-/// Maximum number of rows per call of [`KernelColumns::rows`].
+/// Maximum number of rows per call of [`KernelColumns::compute_rows`].
 pub const MAX_FEW_ROWS: usize = 8;
 
-/// Points prepared for a kernel; see [`KernelFunction::columns`].
+/// Points prepared for a kernel; see [`KernelFunction::prepare_columns`].
 pub trait KernelColumns<T: Real>: Send + Sync {
-    /// Returns the length of the scratch buffer for [`rows`](Self::rows).
+    /// Returns the length of the scratch buffer for [`compute_rows`](Self::compute_rows).
     fn scratch_len(&self) -> usize;
     /// Returns the size of the prepared points in bytes.
     fn bytes(&self) -> usize;
     /// Computes `out[i m + j] = k(x_i, z_j)`, bit-identical to [`KernelFunction::block`], for at
     /// most [`MAX_FEW_ROWS`] rows and the m prepared points `z`; `scratch` is at least as long as
-    /// [`scratch`](Self::scratch).
+    /// [`scratch_len`](Self::scratch_len).
     fn compute_rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]);
     /// If the prepared points make blocks faster ([`KernelFunction::is_indexed`]), computes the
     /// block for any number of rows and returns true. Otherwise writes nothing and returns false.
@@ -109,7 +109,7 @@ impl<'a, T: Real> LandmarkSections<'a, T> {
     ///
     /// # Panics
     /// If there are more than [`MAX_FEW_ROWS`] rows, the shapes disagree, or `scratch` is shorter
-    /// than [`scratch`](Self::scratch).
+    /// than [`scratch_len`](Self::scratch_len).
     pub fn fill(&self, x: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
         assert!(x.nrows() <= MAX_FEW_ROWS, "too many rows: {}", x.nrows());
         assert_eq!(x.ncols(), self.z.ncols(), "x has {} features, z has {}", x.ncols(), self.z.ncols());

@@ -18,10 +18,10 @@ use faer::{MatMut, MatRef};
 
 /// Number of rows of z whose factors with [`TILE_ROWS`] rows of x are computed at once. These
 /// factors take 600 kB in `f64`.
-const TILE_COLUMNS: usize = 256;
+const GRADIENT_TILE_COLUMNS: usize = 256;
 /// Number of rows of x and of z whose factors stay in the first-level cache during the loop over
 /// features: 24 kB in `f64`.
-const STRIP_ROWS: usize = 96;
+const GRADIENT_STRIP_ROWS: usize = 96;
 const STRIP_COLUMNS: usize = 32;
 
 #[derive(Debug, Clone, Copy)]
@@ -52,7 +52,7 @@ impl<'a, T: Real> WeightedPairs<'a, T> {
     /// Returns tiles, each of some rows of z with all rows of x, and the index of the first row of
     /// z in each tile.
     pub(super) fn column_tiles(self) -> impl Iterator<Item = (usize, Self)> {
-        index_chunks(self.z.nrows(), TILE_COLUMNS).map(move |(j, columns)| {
+        index_chunks(self.z.nrows(), GRADIENT_TILE_COLUMNS).map(move |(j, columns)| {
             (j, Self { z: self.z.subrows(j, columns), weights: self.weights.subcols(j, columns), ..self })
         })
     }
@@ -160,8 +160,8 @@ impl<T: Real> Tile<T> {
     fn accumulate_terms(&self, term: impl Fn(T, T, T, T) -> T + Copy, sums: &mut [T]) {
         let (row_count, column_count) = (self.row_count, self.column_count);
         vectorised!({
-            for i in (0..row_count).step_by(STRIP_ROWS) {
-                let height = STRIP_ROWS.min(row_count - i);
+            for i in (0..row_count).step_by(GRADIENT_STRIP_ROWS) {
+                let height = GRADIENT_STRIP_ROWS.min(row_count - i);
                 for j in (0..column_count).step_by(STRIP_COLUMNS) {
                     let width = STRIP_COLUMNS.min(column_count - j);
                     let features = sums.chunks_exact_mut(row_count).zip(self.x.chunks_exact(row_count));

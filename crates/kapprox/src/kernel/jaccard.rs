@@ -56,11 +56,11 @@ impl<T: Real> Epilogue<T> for JaccardEpilogue {
     const STATS_PER_POINT: usize = 1;
 
     fn panel_stats(&self, panels: &mut [T], height: usize, d: usize, stats: &mut PointStatsTable<T>) {
-        sum_panels(panels, height, d, (Euclidean::offset, 1.0), &mut stats.offsets);
+        sum_panels(panels, height, d, Euclidean::offset, 1.0, &mut stats.offsets);
     }
 
     fn point_stats(&self, x: &mut [T]) -> PointStats<T> {
-        PointStats { offset: sum_row(x, (Euclidean::offset, 1.0)), size: T::ZERO }
+        PointStats { offset: sum_row(x, Euclidean::offset, 1.0), size: T::ZERO }
     }
 
     fn row_stats(&self, rows: &[T], d: usize, stats: &mut PointStatsTable<T>) {

@@ -15,7 +15,8 @@ impl Kernel {
     }
 
     /// Returns whether any length scale is `auto`. A caller with a target chooses such a length
-    /// scale among multiples of the median ([`resolve_length_scales`](Self::resolve_length_scales)).
+    /// scale among multiples of the median
+    /// ([`resolve_length_scales`](Self::resolve_length_scales)).
     #[doc(hidden)]
     pub fn is_auto(&self) -> bool {
         self.auto_count() > 0

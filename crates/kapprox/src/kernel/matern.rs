@@ -76,8 +76,8 @@ fn student_t(degrees_of_freedom: f64) -> Option<FrequencyDistribution> {
     Some(FrequencyDistribution::radial(move |rng| LN_2 / chi_squared.sample(rng).sqrt()))
 }
 
-/// Limit on the argument. 2^−`MAX_ARGUMENT` is 0 in f32 and f64; without the limit, (1 + r) exp(−r) would
-/// become ∞ · 0 for very large r.
+/// Limit on the argument. 2^−`MAX_ARGUMENT` is 0 in f32 and f64; without the limit, (1 + r) exp(−r)
+/// would become ∞ · 0 for very large r.
 pub(super) const MAX_ARGUMENT: f64 = 2000.0;
 
 /// exp(−r); the argument is (r / ln 2)², so that the value is a power of two.

@@ -16,7 +16,7 @@ const MAX_POINTS: usize = 1000;
 /// If the median is 0 because of duplicate rows, returns the median of the nonzero distances; if
 /// all distances are 0, returns 1. The median of an even number of distances is the mean of the
 /// middle two. A row of weight w counts as w copies of the row, whose distances from each other
-/// are 0. If `sparse` is true, rows have the layout of [`kpass::sparse`]. Costs n² d / 2
+/// are 0. If `is_sparse` is true, rows have the layout of [`kpass::sparse`]. Costs n² d / 2
 /// operations.
 pub(super) fn median_distance(
     sample: MatRef<'_, f64>,

@@ -129,8 +129,8 @@ pub trait KernelFunction<T: Real>: Debug + Send + Sync {
     fn prepare_columns(&self, _z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
         None
     }
-    /// Returns whether the points that [`columns`](Self::columns) prepares also make blocks of many
-    /// rows faster.
+    /// Returns whether the points that [`prepare_columns`](Self::prepare_columns) prepares also
+    /// make blocks of many rows faster.
     fn is_indexed(&self) -> bool {
         false
     }
@@ -144,8 +144,8 @@ pub trait KernelFunction<T: Real>: Debug + Send + Sync {
         false
     }
     /// Computes `out[i] += Σ_j weights[i, j] ∇k(x_i, z_j)`, where ∇ is the gradient with respect to
-    /// the first argument of k. Returns the value of [`differentiable`](Self::differentiable); if
-    /// the value is false, `out` is unchanged.
+    /// the first argument of k. Returns the value of
+    /// [`is_differentiable`](Self::is_differentiable); if the value is false, `out` is unchanged.
     ///
     /// `x` is b x d and `z` is m x d, both row-major; `weights` is b x m and `out` is b x d, both
     /// with any strides; column-major `weights` are fastest. At a cusp of the kernel, the

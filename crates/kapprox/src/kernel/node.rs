@@ -73,10 +73,10 @@ impl Node {
         if scale == 1.0 { node } else { Self::Scaled(scale, Box::new(node)) }
     }
 
-    /// Returns whether the kernel is known to be characteristic or, if `universal` is true, both
-    /// characteristic and universal. Besides kernels of the registry, this is known of a sum with
-    /// at least one such term, of a product of universal kernels, and of the exponential of the
-    /// linear kernel.
+    /// Returns whether the kernel is known to be characteristic or, if `needs_universal` is true,
+    /// both characteristic and universal. Besides kernels of the registry, this is known of a sum
+    /// with at least one such term, of a product of universal kernels, and of the exponential of
+    /// the linear kernel.
     pub(super) fn is_characteristic(&self, needs_universal: bool) -> bool {
         match self {
             Self::Call(call) => {

@@ -48,7 +48,7 @@ pub(crate) fn read_column<T: Real, S: Simd, const VECTORS: usize>(simd: S, sourc
     T::vectors::<S>(&all).first_chunk().copied().unwrap_or([T::splat(simd, T::ZERO); VECTORS])
 }
 
-/// Writes as many numbers of a panel column as fit into `to`.
+/// Writes as many numbers of a panel column as fit into `destination`.
 #[inline(always)]
 pub(crate) fn write_column<T: Real, S: Simd, const VECTORS: usize>(
     column: &PanelColumn<T, S, VECTORS>,
@@ -110,7 +110,7 @@ pub(crate) trait Epilogue<T: Real> {
     }
     /// Precomputes the numbers of single rows of z with `d` features.
     fn row_stats(&self, _rows: &[T], _d: usize, _stats: &mut PointStatsTable<T>) {}
-    /// Computes the kernel values of one point with others from the `sums` of the pairs; `largest`
+    /// Computes the kernel values of one point with others from the `sums` of the pairs; `max_size`
     /// is the largest size among the others. Returns true if some pair is suspect (inexact because
     /// of cancellation or overflow): [`recompute`](Self::recompute) then examines all pairs. Must
     /// be marked `#[inline(always)]`: it is compiled into the loops of every instruction set, with
@@ -264,13 +264,13 @@ impl<T: Real, M: Term, F: Epilogue<T>> TileFill<'_, T, M, F> {
             let group =
                 ColumnGroup { x: self.x, z: self.z, stats: self.stats, finish: self.finish, term: self.term, j };
             match contiguous_columns::<T, COLUMNS>(out.rb_mut()) {
-                Some(mut to) => group.fill(simd, panels, &z_rows, (self.sums, self.values), &mut to[..width]),
+                Some(mut to) => group.fill(simd, panels, &z_rows, self.sums, self.values, &mut to[..width]),
                 None => {
                     let row_count = out.nrows();
                     self.column_buffer.resize(COLUMNS * row_count, T::ZERO);
                     let mut to = self.column_buffer.chunks_exact_mut(row_count);
                     let mut to: [&mut [T]; COLUMNS] = std::array::from_fn(|_| to.next().unwrap_or_default());
-                    group.fill(simd, panels, &z_rows, (self.sums, self.values), &mut to[..width]);
+                    group.fill(simd, panels, &z_rows, self.sums, self.values, &mut to[..width]);
                     for (column, source) in out.col_iter_mut().zip(self.column_buffer.chunks_exact(row_count)) {
                         column.iter_mut().zip(source).for_each(|(to, value)| *to = *value);
                     }
@@ -305,7 +305,8 @@ impl<T: Real, M: Term, F: Epilogue<T>> ColumnGroup<'_, T, M, F> {
         simd: S,
         panels: &[PanelColumn<T, S, VECTORS>],
         z_rows: &[&[T]; COLUMNS],
-        (sums, values): (&mut [T], &mut [T]),
+        sums: &mut [T],
+        values: &mut [T],
         to: &mut [&mut [T]],
     ) {
         let (d, height, rows) = (self.x.ncols().max(1), height::<T, S>(), self.x.nrows());

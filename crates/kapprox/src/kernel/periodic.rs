@@ -80,7 +80,8 @@ impl Embedding for Circles {
     }
 
     /// Writes the gradient with respect to x: since d(cos, sin) = (−sin, cos) 2π/period dx, it is
-    /// the inner product of `by_image` with the image turned by a right angle, times 2π/period.
+    /// the inner product of `image_gradient` with the image turned by a right angle, times
+    /// 2π/period.
     fn pull_back<T: Real>(&self, _: &[T], image: &[T], image_gradient: &[T], gradient: &mut [T]) {
         let (images, _) = image.as_chunks::<2>();
         let (image_gradients, _) = image_gradient.as_chunks::<2>();

@@ -76,9 +76,9 @@ pub(crate) struct Frame<T> {
 }
 
 impl<T: Real> Frame<T> {
-    /// Returns the frame that is centred at the mean of `z` and measures in units of `lengths`
-    /// times `unit`. The mean is taken over at most 256 evenly spaced rows, because any point
-    /// within the cloud is good enough.
+    /// Returns the frame that is centred at the mean of `z` and measures in units of
+    /// `length_scales` times `unit`. The mean is taken over at most 256 evenly spaced rows, because
+    /// any point within the cloud is good enough.
     ///
     /// The norms and inner products of centred points are of the size of the distances, so that
     /// distances which are not small are computed from them without cancellation.
@@ -137,7 +137,7 @@ impl<T: Real> Frame<T> {
     }
 
     /// Writes rows of `points` as rows: `out[j d + k]` is the scaled feature k of row j, or 0 for
-    /// missing rows up to `padded`. Points without features get one feature that is 0.
+    /// missing rows up to `padded_rows`. Points without features get one feature that is 0.
     pub(crate) fn pack_rows(&self, points: MatRef<'_, T>, padded_rows: usize, out: &mut AlignedVec<T>) {
         let out = out.resize_zeroed(padded_rows * points.ncols().max(1));
         pulp::Arch::new().dispatch(PackRows { frame: self, points, out });
@@ -189,8 +189,8 @@ impl<T: Real> WithSimd for PackRows<'_, T> {
     }
 }
 
-/// Computes the squared norms of `rows` packed rows. Uses 16 interleaved sums, whose error of one
-/// or two roundings is far below the error of the inner products to which the norms are added.
+/// Computes the squared norms of `row_count` packed rows. Uses 16 interleaved sums, whose error of
+/// one or two roundings is far below the error of the inner products to which the norms are added.
 pub(crate) fn squared_row_norms<T: Real>(packed: &[T], row_count: usize, squared_norms: &mut Vec<T>) {
     squared_norms.clear();
     squared_norms.resize(row_count, T::ZERO);
@@ -218,7 +218,8 @@ pub(super) fn sum_panels<T: Real>(
     packed: &[T],
     height: usize,
     d: usize,
-    (add, factor): (impl Fn(f64, f64) -> f64, f64),
+    add: impl Fn(f64, f64) -> f64,
+    factor: f64,
     out: &mut Vec<T>,
 ) {
     out.clear();
@@ -237,7 +238,7 @@ pub(super) fn sum_panels<T: Real>(
 }
 
 /// Returns the sum of one row, bit-identical to [`sum_panels`].
-pub(super) fn sum_row<T: Real>(row: &[T], (add, factor): (impl Fn(f64, f64) -> f64, f64)) -> T {
+pub(super) fn sum_row<T: Real>(row: &[T], add: impl Fn(f64, f64) -> f64, factor: f64) -> T {
     vectorised!(T::from_f64(row.iter().fold(0.0, |sum, value| add(sum, value.to_f64())) * factor))
 }
 
@@ -306,7 +307,7 @@ pub(crate) fn index_chunks(n: usize, size: usize) -> impl Iterator<Item = (usize
     (0..n).step_by(size).map(move |first| (first, size.min(n - first)))
 }
 
-/// Returns row i as a slice, copied into `spare` if it is not contiguous.
+/// Returns row i as a slice, copied into `buffer` if it is not contiguous.
 #[inline(always)]
 pub(crate) fn row_slice<'a, T: Real>(points: MatRef<'a, T>, i: usize, buffer: &'a mut Vec<T>) -> &'a [T] {
     match points.row(i).try_as_row_major() {
@@ -319,7 +320,7 @@ pub(crate) fn row_slice<'a, T: Real>(points: MatRef<'a, T>, i: usize, buffer: &'
     }
 }
 
-/// Lets `write` fill a column of a block as a slice, through `spare` if the column is not
+/// Lets `write` fill a column of a block as a slice, through `buffer` if the column is not
 /// contiguous.
 #[inline(always)]
 pub(crate) fn fill_column<T: Real>(mut column: ColMut<'_, T>, buffer: &mut Vec<T>, write: impl FnOnce(&mut [T])) {

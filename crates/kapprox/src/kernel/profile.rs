@@ -19,8 +19,9 @@ use std::{fmt::Debug, sync::Arc};
 /// A new kernel supplies only this function, and the engines compute the blocks. The argument is
 /// one of the following:
 /// * the squared distance, (‖x−z‖₂/σ)², with
-///   [`distance_argument::l2`](super::distance_argument::l2);
-/// * the L1 distance, ‖x−z‖₁/σ, with [`distance_argument::l1`](super::distance_argument::l1);
+///   [`squared_distance_kernel`](super::distance_argument::squared_distance_kernel);
+/// * the L1 distance, ‖x−z‖₁/σ, with
+///   [`l1_distance_kernel`](super::distance_argument::l1_distance_kernel);
 /// * the inner product x·z, with
 ///   [`direct::inner_product_kernel`](super::direct::inner_product_kernel).
 pub(crate) trait Profile: Debug + Send + Sync + 'static {
@@ -52,7 +53,7 @@ pub(crate) trait Engine<T: Real> {
     fn frame(&self) -> &Frame<T>;
     /// Computes with the kernel values that `finish` derives from the sums Σ_k M(x_k, z_k).
     fn sums<M: Term, F: Epilogue<T> + Send + Sync + 'static>(self, finish: F) -> Self::Output;
-    /// Computes with the kernel values `profile(f)`, where `features` computes the number f from
+    /// Computes with the kernel values `profile(f)`, where `accumulator` computes the number f from
     /// the differences of a pair.
     fn sweep<F: DifferenceAccumulator>(self, accumulator: &Arc<F>, profile: impl ScalarFunction<T>) -> Self::Output;
 }

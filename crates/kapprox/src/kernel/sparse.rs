@@ -30,7 +30,7 @@ struct InvertedIndex {
     /// For each slot of a hash table, the position and the number of its feature; [`EMPTY_SLOT`] if
     /// the slot is free.
     slots: Vec<(u32, u32)>,
-    /// Position in `entries` of the first entry of each feature, followed by the number of all
+    /// Position in `postings` of the first entry of each feature, followed by the number of all
     /// entries.
     posting_starts: Vec<u32>,
     /// For each feature, the points that have it, each with the value of the feature.
@@ -125,25 +125,32 @@ pub(super) struct SparseKernel<P> {
 
 impl<P: Profile> SparseKernel<P> {
     /// Replaces `sums` by the kernel values of a point with the points of an index.
-    fn compute_values<T: Real>(&self, point: &[T], (index, points): (&InvertedIndex, MatRef<'_, T>), sums: &mut [f64]) {
+    fn compute_values<T: Real>(
+        &self,
+        point: &[T],
+        index: &InvertedIndex,
+        indexed_points: MatRef<'_, T>,
+        sums: &mut [f64],
+    ) {
         let norm = index.sums(point, sums);
         let mut spare = Vec::new();
-        let align = |j: usize| align_entries(point, row_slice(points, j, &mut spare));
+        let align = |j: usize| align_entries(point, row_slice(indexed_points, j, &mut spare));
         self.argument.arguments(sums, norm, &index.norms, align);
         let profile = self.profile.function::<f64>();
         vectorised!(sums.iter_mut().for_each(|sum| *sum = profile(*sum)));
     }
 
-    /// Calls `write(i, j, value)` for each row i of `many` and each point j of the index.
+    /// Calls `write(i, j, value)` for each row i of `points` and each point j of the index.
     fn fill<T: Real>(
         &self,
-        indexed: (&InvertedIndex, MatRef<'_, T>),
+        index: &InvertedIndex,
+        indexed_points: MatRef<'_, T>,
         points: MatRef<'_, T>,
         mut write: impl FnMut(usize, usize, T),
     ) {
-        let (mut sums, mut spare) = (vec![0.0; indexed.1.nrows()], Vec::new());
+        let (mut sums, mut spare) = (vec![0.0; indexed_points.nrows()], Vec::new());
         for i in 0..points.nrows() {
-            self.compute_values(row_slice(points, i, &mut spare), indexed, &mut sums);
+            self.compute_values(row_slice(points, i, &mut spare), index, indexed_points, &mut sums);
             sums.iter().enumerate().for_each(|(j, value)| write(i, j, T::from_f64(*value).saturate()));
         }
     }
@@ -162,7 +169,7 @@ impl<T: Real, P: Profile> KernelFunction<T> for SparseKernel<P> {
         assert_shapes(x, z, &out);
         let indexes_z = z.nrows() <= x.nrows();
         let (indexed_points, other_points) = if indexes_z { (z, x) } else { (x, z) };
-        self.fill((&InvertedIndex::new(indexed_points, self.argument), indexed_points), other_points, |i, j, value| {
+        self.fill(&InvertedIndex::new(indexed_points, self.argument), indexed_points, other_points, |i, j, value| {
             out[if indexes_z { (i, j) } else { (j, i) }] = value;
         });
     }
@@ -201,12 +208,12 @@ impl<T: Real, P: Profile> KernelColumns<T> for SparseColumns<P> {
     }
 
     fn compute_rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], _scratch: &mut [T]) {
-        self.kernel.fill((&self.index, z), x, |i, j, value| out[i * z.nrows() + j] = value);
+        self.kernel.fill(&self.index, z, x, |i, j, value| out[i * z.nrows() + j] = value);
     }
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) -> bool {
         assert_shapes(x, z, &out);
-        self.kernel.fill((&self.index, z), x, |i, j, value| out[(i, j)] = value);
+        self.kernel.fill(&self.index, z, x, |i, j, value| out[(i, j)] = value);
         true
     }
 }

@@ -53,8 +53,8 @@ impl SparseArgument {
     }
 
     /// Converts the sums of a point with other points to arguments. `norm` is the norm of the
-    /// point, `others` are the norms of the other points, and `aligned(j)` returns the entries of
-    /// the point and of point j, aligned by feature.
+    /// point, `other_norms` are the norms of the other points, and `align(j)` returns the entries
+    /// of the point and of point j, aligned by feature.
     pub(super) fn arguments(
         self,
         sums: &mut [f64],
@@ -119,14 +119,15 @@ fn scaled_product((x, z): (Vec<f64>, Vec<f64>)) -> f64 {
 /// Returns the values of two points for each feature that at least one of them has.
 pub(super) fn align_entries<T: Real>(x: &[T], z: &[T]) -> (Vec<f64>, Vec<f64>) {
     let ((x_indices, x_values), (z_indices, z_values)) = (entries(x), entries(z));
-    let (mut i, mut j, mut aligned) = (0, 0, (Vec::new(), Vec::new()));
+    let (mut i, mut j) = (0, 0);
+    let (mut x_aligned, mut z_aligned) = (Vec::new(), Vec::new());
     while i < x_indices.len() || j < z_indices.len() {
         let (x_index, z_index) = (x_indices.get(i), z_indices.get(j));
         let has_x = x_index.is_some_and(|index| z_index.is_none_or(|other| index <= other));
         let has_z = z_index.is_some_and(|index| x_index.is_none_or(|other| index <= other));
-        aligned.0.push(if has_x { x_values[i].to_f64() } else { 0.0 });
-        aligned.1.push(if has_z { z_values[j].to_f64() } else { 0.0 });
+        x_aligned.push(if has_x { x_values[i].to_f64() } else { 0.0 });
+        z_aligned.push(if has_z { z_values[j].to_f64() } else { 0.0 });
         (i, j) = (i + usize::from(has_x), j + usize::from(has_z));
     }
-    aligned
+    (x_aligned, z_aligned)
 }

@@ -207,8 +207,9 @@ impl<T: Real> KernelColumns<T> for SsimColumns<T> {
 struct Window {
     /// Pixels of the window, as feature indices.
     pixels: Vec<usize>,
-    /// √(c₁/2), for the luminance; the next number is √(c₂/2), for the contrast.
+    /// √(c₁/2), for the luminance.
     luminance_constant: f64,
+    /// √(c₂/2), for the contrast.
     contrast_constant: f64,
     /// Weight of the window in the mean.
     weight: f64,

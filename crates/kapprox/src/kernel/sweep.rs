@@ -26,7 +26,7 @@ pub(crate) trait DifferenceAccumulator: Debug + Send + Sync + 'static {
     fn slope<T: Real>(&self) -> impl Fn(T) -> T + Copy;
 }
 
-/// Fills the block with `profile` of the numbers that `features` computes from the differences.
+/// Fills the block with `profile` of the numbers that `accumulator` computes from the differences.
 pub(super) fn fill_block<T: Real, F: DifferenceAccumulator>(
     block: ValueBlock<'_, T>,
     accumulator: &F,
@@ -41,7 +41,7 @@ pub(super) fn fill_block<T: Real, F: DifferenceAccumulator>(
         for j in 0..z.nrows() {
             let z = &z_packed[j * d..(j + 1) * d];
             fill_column(out.rb_mut().subrows_mut(i, rows).col_mut(j), &mut spare, |column| {
-                sweep_column(T::from_f64(F::START), (step, profile), column, &x_packed, z);
+                sweep_column(T::from_f64(F::START), step, profile, column, &x_packed, z);
             });
         }
     }
@@ -83,7 +83,7 @@ impl<T: Real, F: DifferenceAccumulator, G: Fn(T) -> T + Copy + Send + Sync> Kern
         for (i, values) in out.chunks_exact_mut(z.nrows().max(1)).enumerate() {
             let scaled = &mut scratch[..d];
             self.frame.pack_row(row_slice(x, i, &mut spare), scaled);
-            sweep_column(T::from_f64(F::START), (step, self.profile), values, &self.columns, scaled);
+            sweep_column(T::from_f64(F::START), step, self.profile, values, &self.columns, scaled);
         }
     }
 }
@@ -91,7 +91,8 @@ impl<T: Real, F: DifferenceAccumulator, G: Fn(T) -> T + Copy + Send + Sync> Kern
 /// Computes the kernel values of points that are stored feature by feature with one other point.
 fn sweep_column<T: Real>(
     start: T,
-    (step, profile): (impl Fn(T, T) -> T + Copy, impl Fn(T) -> T + Copy),
+    step: impl Fn(T, T) -> T + Copy,
+    profile: impl Fn(T) -> T + Copy,
     column: &mut [T],
     points: &[T],
     point: &[T],

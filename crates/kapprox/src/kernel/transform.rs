@@ -252,8 +252,8 @@ impl PairFunction for KernelTransform {
             let rows = strip.x.nrows();
             let mut diagonal_weights = vec![0.0; rows];
             for (j, pairs) in strip.column_tiles() {
-                let prepared = (&x_prepared[i..i + rows], &z_prepared[j..j + pairs.z.nrows()]);
-                let kernel_weights = self.kernel_weights(kernel, pairs, prepared, &mut diagonal_weights);
+                let (x_tile, z_tile) = (&x_prepared[i..i + rows], &z_prepared[j..j + pairs.z.nrows()]);
+                let kernel_weights = self.kernel_weights(kernel, pairs, x_tile, z_tile, &mut diagonal_weights);
                 kernel.gradient(pairs.x, pairs.z, kernel_weights.as_ref(), out.rb_mut().subrows_mut(i, rows));
             }
             let diagonal_terms = diagonal_weights.iter().zip(&diagonal[i..]).enumerate();
@@ -307,7 +307,8 @@ impl KernelTransform {
         self,
         kernel: &dyn KernelFunction<T>,
         pairs: WeightedPairs<'_, T>,
-        (x_prepared, z_prepared): (&[T], &[T]),
+        x_prepared: &[T],
+        z_prepared: &[T],
         diagonal_weights: &mut [f64],
     ) -> Mat<T> {
         let mut values = Mat::zeros(pairs.x.nrows(), pairs.z.nrows());

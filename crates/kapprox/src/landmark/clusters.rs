@@ -15,8 +15,14 @@ pub struct ClusterSums {
     pub inertia: f64,
     /// The points farthest from their centroids, with their squared distances, in descending order
     /// of distance. If distances are equal, the earlier row comes first.
-    farthest: Vec<(f64, Vec<f64>)>,
+    farthest: Vec<FarPoint>,
     max_farthest: usize,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct FarPoint {
+    squared_distance: f64,
+    coordinates: Vec<f64>,
 }
 
 impl ClusterSums {
@@ -26,7 +32,7 @@ impl ClusterSums {
         Self { sums: vec![0.0; k * q], weights: vec![0.0; k], inertia: 0.0, farthest: Vec::new(), max_farthest }
     }
 
-    /// Adds a point of the given weight to cluster j; `distance` is its squared distance from the
+    /// Adds a point of the given weight to cluster j; `squared_distance` is measured from the
     /// centroid of the cluster. Points must come in row order.
     pub fn add<T: Real>(&mut self, j: usize, weight: f64, squared_distance: f64, point: &[T]) {
         if weight <= 0.0 {
@@ -39,22 +45,24 @@ impl ClusterSums {
         self.insert_farthest(squared_distance, || point.iter().map(|value| value.to_f64()).collect());
     }
 
-    fn insert_farthest(&mut self, squared_distance: f64, point: impl FnOnce() -> Vec<f64>) {
+    fn insert_farthest(&mut self, squared_distance: f64, coordinates: impl FnOnce() -> Vec<f64>) {
         let is_full = self.farthest.len() == self.max_farthest;
-        if squared_distance <= 0.0 || is_full && self.farthest.last().is_none_or(|last| squared_distance <= last.0) {
+        if squared_distance <= 0.0
+            || is_full && self.farthest.last().is_none_or(|last| squared_distance <= last.squared_distance)
+        {
             return;
         }
-        let position = self.farthest.partition_point(|(listed_distance, _)| *listed_distance >= squared_distance);
-        self.farthest.insert(position, (squared_distance, point()));
+        let position = self.farthest.partition_point(|point| point.squared_distance >= squared_distance);
+        self.farthest.insert(position, FarPoint { squared_distance, coordinates: coordinates() });
         self.farthest.truncate(self.max_farthest);
     }
 
-    /// Returns the next centroids, k x q; `centre` computes a centroid from the weighted sum and
-    /// the weight of its points. An empty cluster moves to the farthest point that no other empty
-    /// cluster uses.
+    /// Returns the next centroids, k x q; `compute_centroid` computes a centroid from the weighted
+    /// sum and the weight of its points. An empty cluster moves to the farthest point that no other
+    /// empty cluster uses.
     pub fn next_centroids(&self, centroids: &[f64], compute_centroid: impl Fn(&[f64], f64) -> Vec<f64>) -> Vec<f64> {
         let q = (self.sums.len() / self.weights.len().max(1)).max(1);
-        let mut restart_points = self.farthest.iter().map(|(_, point)| point.clone());
+        let mut restart_points = self.farthest.iter().map(|point| point.coordinates.clone());
         let next_centroid = |((sum, old_centroid), weight): ((&[f64], &[f64]), &f64)| match *weight > 0.0 {
             true => compute_centroid(sum, *weight),
             false => restart_points.next().unwrap_or_else(|| old_centroid.to_vec()),
@@ -78,7 +86,7 @@ impl Merge for ClusterSums {
         later
             .farthest
             .iter()
-            .for_each(|(squared_distance, point)| self.insert_farthest(*squared_distance, || point.clone()));
+            .for_each(|point| self.insert_farthest(point.squared_distance, || point.coordinates.clone()));
     }
 }
 
@@ -87,8 +95,8 @@ impl Persist for ClusterSums {
         out.put("sums", &self.sums);
         out.put("sizes", &self.weights);
         out.put_number("squares", self.inertia);
-        out.put_owned("far", self.farthest.iter().map(|(squared_distance, _)| *squared_distance).collect());
-        out.put_owned("points", self.farthest.iter().flat_map(|(_, point)| point).copied().collect());
+        out.put_owned("far", self.farthest.iter().map(|point| point.squared_distance).collect());
+        out.put_owned("points", self.farthest.iter().flat_map(|point| &point.coordinates).copied().collect());
     }
 
     fn load(&mut self, from: &mut StoredArrays<'_>) -> kpass::Result<()> {
@@ -97,7 +105,11 @@ impl Persist for ClusterSums {
         self.inertia = from.read_number("squares")?;
         let (squared_distances, points): (Vec<f64>, Vec<f64>) = (from.read("far")?, from.read("points")?);
         let q = self.sums.len() / self.weights.len().max(1);
-        self.farthest = squared_distances.into_iter().zip(points.chunks(q.max(1)).map(<[f64]>::to_vec)).collect();
+        self.farthest = squared_distances
+            .into_iter()
+            .zip(points.chunks(q.max(1)))
+            .map(|(squared_distance, point)| FarPoint { squared_distance, coordinates: point.to_vec() })
+            .collect();
         Ok(())
     }
 }

@@ -14,7 +14,7 @@
 //! 2011, sections 4 (criterion, recursion) and 5 (random partitions). The paper has no signs; they
 //! make the estimate unbiased.
 
-use super::in_memory::{self, CandidateRows};
+use super::candidate_rows::{self, CandidateRows};
 use super::{LandmarkRule, LandmarkSet, Scheme, SelectionSize, TableScan, growth::GrowingLandmarks};
 use crate::kernel::{AnyKernel, index_chunks};
 use crate::map::factor::PIVOT_FLOOR;
@@ -34,7 +34,7 @@ pub struct Farahat;
 
 pub(super) const SCHEME: Scheme = Scheme {
     is_nested: true,
-    extra_bytes: |SelectionSize { n, d, m, .. }| in_memory::bytes(n, d, m + 2 * SKETCH_COLUMNS),
+    extra_bytes: |SelectionSize { n, d, m, .. }| candidate_rows::bytes(n, d, m + 2 * SKETCH_COLUMNS),
     ..Scheme::new("farahat", "the row whose column explains most of the residual matrix", &Farahat)
 };
 
@@ -43,7 +43,7 @@ pub(super) const SCHEME: Scheme = Scheme {
 const SKETCH_COLUMNS: usize = 128;
 
 /// Number of columns of K formed at a time for the sketch.
-const PANEL_COLUMNS: usize = 1024;
+const SKETCH_PANEL_COLUMNS: usize = 1024;
 
 impl<T: Real> LandmarkRule<T> for Farahat {
     fn select(
@@ -113,8 +113,8 @@ impl CountSketch {
         let (n, x) = (candidates.len(), candidates.points());
         let mut sketch = Mat::zeros(SKETCH_COLUMNS, n);
         workers.for_each(strips(x, sketch.as_mut().transpose_mut()), |(x_strip, mut sketch_strip)| {
-            let mut k = Mat::zeros(x_strip.nrows(), PANEL_COLUMNS.min(n));
-            for (first_column, column_count) in index_chunks(n, PANEL_COLUMNS) {
+            let mut k = Mat::zeros(x_strip.nrows(), SKETCH_PANEL_COLUMNS.min(n));
+            for (first_column, column_count) in index_chunks(n, SKETCH_PANEL_COLUMNS) {
                 let mut k = k.as_mut().subcols_mut(0, column_count);
                 growth.kernel_f64.block(x_strip, x.subrows(first_column, column_count), k.as_mut());
                 for j in 0..column_count {

@@ -14,11 +14,11 @@
 //! References: Fine, Scheinberg, "Efficient SVM training using low-rank kernel representations",
 //! JMLR 2, 2001; Bach, Jordan, "Kernel independent component analysis", JMLR 3, 2002.
 
-use super::in_memory::{self, CandidateRows, MAX_ENTRIES};
+use super::candidate_rows::{self, CandidateRows, MAX_ENTRIES};
 use super::{
     LandmarkRule, LandmarkSet, Scheme, SelectionSize, TableScan, growth::GrowingLandmarks, residual_pass::RowRule,
 };
-use crate::matrix::{CandidatePool, POOL_LIMITS, sum_and_largest};
+use crate::matrix::{CandidatePool, MAX_POOL_ROWS, MIN_POOL_ROWS, sum_and_largest};
 use crate::{Real, Result, kernel::AnyKernel};
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub struct Greedy {
 pub(super) const SCHEME: Scheme = Scheme {
     is_nested: true,
     depends_on_seed: false,
-    extra_bytes: |SelectionSize { n, d, m, .. }| if fits_in_memory(n, m) { in_memory::bytes(n, d, m) } else { 0 },
+    extra_bytes: |SelectionSize { n, d, m, .. }| if fits_in_memory(n, m) { candidate_rows::bytes(n, d, m) } else { 0 },
     ..Scheme::new("greedy", "pivoted Cholesky: the row with the largest residual", &Greedy { tolerance: 0.0 })
 };
 
@@ -54,12 +54,12 @@ impl<T: Real> LandmarkRule<T> for Greedy {
     fn select_within(
         &self,
         tolerance: f64,
-        data: &TableScan<'_, T>,
+        scan: &TableScan<'_, T>,
         kernel: &Arc<dyn AnyKernel>,
         m: usize,
         _: u64,
     ) -> Result<LandmarkSet<T>> {
-        Self { tolerance }.grow(data, kernel, m, fits_in_memory(data.row_count, m))
+        Self { tolerance }.grow(scan, kernel, m, fits_in_memory(scan.row_count, m))
     }
 }
 
@@ -71,24 +71,24 @@ fn fits_in_memory(n: u64, m: usize) -> bool {
 impl Greedy {
     fn grow<T: Real>(
         &self,
-        data: &TableScan<'_, T>,
+        scan: &TableScan<'_, T>,
         kernel: &Arc<dyn AnyKernel>,
         m: usize,
         is_in_memory: bool,
     ) -> Result<LandmarkSet<T>> {
-        let mut growth = GrowingLandmarks::new(kernel, data.source.shape().inputs, m)?;
-        let mut candidates = if is_in_memory { Some(CandidateRows::read(&mut growth, data, m, false)?) } else { None };
-        let (mut trace, mut capacity) = (None, POOL_LIMITS.0);
+        let mut growth = GrowingLandmarks::new(kernel, scan.source.shape().inputs, m)?;
+        let mut candidates = if is_in_memory { Some(CandidateRows::read(&mut growth, scan, m, false)?) } else { None };
+        let (mut trace, mut capacity) = (None, MIN_POOL_ROWS);
         while !growth.is_full() {
             let (residual_sum, outside_bound, mut pool) =
-                collect_pool(&mut growth, candidates.as_ref(), data, capacity)?;
+                collect_pool(&mut growth, candidates.as_ref(), scan, capacity)?;
             let kernel_trace = *trace.get_or_insert(residual_sum);
             if residual_sum <= self.tolerance * kernel_trace {
                 break;
             }
             // if the residuals outside the pool are below their rounding error, they cannot show
             // that a row outside is better
-            let outside_bound = if outside_bound > kernel_trace * relative_rounding_error::<T>(data.row_count) {
+            let outside_bound = if outside_bound > kernel_trace * relative_rounding_error::<T>(scan.row_count) {
                 outside_bound
             } else {
                 0.0
@@ -105,11 +105,11 @@ impl Greedy {
             if growth.len() == previous_count {
                 break;
             }
-            capacity = (4 * (growth.len() - previous_count)).clamp(POOL_LIMITS.0, POOL_LIMITS.1);
+            capacity = (4 * (growth.len() - previous_count)).clamp(MIN_POOL_ROWS, MAX_POOL_ROWS);
             if let Some(candidates) = &mut candidates {
-                candidates.add_columns(&mut growth, previous_count, data.pass.workers);
+                candidates.add_columns(&mut growth, previous_count, scan.pass.workers);
             }
-            growth.report_progress(data);
+            growth.report_progress(scan);
         }
         Ok(growth.landmarks)
     }
@@ -126,7 +126,7 @@ fn relative_rounding_error<T: Real>(n: u64) -> f64 {
 fn collect_pool<T: Real>(
     growth: &mut GrowingLandmarks<'_, T>,
     candidates: Option<&CandidateRows>,
-    data: &TableScan<'_, T>,
+    scan: &TableScan<'_, T>,
     capacity: usize,
 ) -> Result<(f64, f64, CandidatePool)> {
     if let Some(candidates) = candidates {
@@ -134,7 +134,7 @@ fn collect_pool<T: Real>(
         let outside_bound = best_positions.get(capacity - 1).map_or(0.0, |i| candidates.growing_factor.residuals[*i]);
         return Ok((residual_sum, outside_bound, candidates.build_pool(growth, &best_positions)));
     }
-    let mut residuals = growth.compute_residuals(&RowRule::new(|_, residual| Some(residual)), capacity, data)?;
+    let mut residuals = growth.compute_residuals(&RowRule::new(|_, residual| Some(residual)), capacity, scan)?;
     let entries = residuals.best_rows.sorted_entries();
     let outside_bound = entries.get(capacity - 1).map_or(0.0, |entry| entry.key);
     Ok((residuals.residual_sum, outside_bound, growth.build_pool(residuals.best_rows.sample(&entries))))

@@ -33,7 +33,8 @@ pub struct KMeans;
 /// in its third digit; Zhang and Kwok stop after five iterations.
 const MAX_ITERATIONS: usize = 10;
 
-/// Relative decrease of the sum of squares below which the iteration stops.
+/// Relative decrease of the inertia (the sum of squared distances from the nearest centroid) below
+/// which the iteration stops.
 const MIN_DECREASE: f64 = 1e-3;
 
 /// Number of sampled rows per centroid.
@@ -76,7 +77,7 @@ impl<T: Real> LandmarkRule<T> for KMeans {
 
 /// Seeds by k-means++: draws each seed from the sample with probability proportional to its squared
 /// distance from the nearest earlier seed. Returns fewer than `m` seeds if the sample has fewer
-/// distinct rows. 3 |sample| m d flops.
+/// distinct rows. Costs 3 |sample| m d flops.
 fn kmeans_plus_plus<T: Real>(x: &[T], d: usize, m: usize, stream: &Stream) -> Vec<T> {
     let d = d.max(1);
     let rows: Vec<&[T]> = x.chunks_exact(d).collect();

@@ -10,12 +10,12 @@
 //! crate, call [`register`].
 
 mod bless;
+mod candidate_rows;
 mod clusters;
 mod dictionary;
 mod farahat;
 mod greedy;
 mod growth;
-mod in_memory;
 mod kmeans;
 mod leverage;
 mod predictive;
@@ -49,7 +49,7 @@ pub trait LandmarkRule<T: Real>: Debug + Send + Sync {
     /// the precision of `T`.
     fn select(
         &self,
-        data: &TableScan<'_, T>,
+        scan: &TableScan<'_, T>,
         kernel: &Arc<dyn AnyKernel>,
         m: usize,
         seed: u64,
@@ -62,12 +62,12 @@ pub trait LandmarkRule<T: Real>: Debug + Send + Sync {
     fn select_within(
         &self,
         _tolerance: f64,
-        data: &TableScan<'_, T>,
+        scan: &TableScan<'_, T>,
         kernel: &Arc<dyn AnyKernel>,
         m: usize,
         seed: u64,
     ) -> Result<LandmarkSet<T>> {
-        self.select(data, kernel, m, seed)
+        self.select(scan, kernel, m, seed)
     }
 }
 
@@ -135,7 +135,7 @@ pub struct SelectionSize {
 
 impl Scheme {
     /// Returns a scheme with default properties: it is not nested, depends on the seed, does not
-    /// use targets, has the effort [`SelectionCost::Factor`], and needs no additional memory. Set
+    /// use targets, has the cost [`SelectionCost::Factor`], and needs no additional memory. Set
     /// the fields to change these properties.
     pub const fn new(name: &'static str, about: &'static str, rule: &'static dyn AnyLandmarkRule) -> Self {
         let cost = SelectionCost::Factor;

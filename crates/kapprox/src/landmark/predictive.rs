@@ -21,7 +21,7 @@
 //! paper updates the look-ahead after each pivot. Here it is recomputed for each block of
 //! landmarks, which costs as much and needs no downdating.
 
-use super::in_memory::{self, CandidateRows};
+use super::candidate_rows::{self, CandidateRows};
 use super::{LandmarkRule, LandmarkSet, Scheme, SelectionSize, TableScan, growth::GrowingLandmarks};
 use crate::map::factor::PIVOT_FLOOR;
 use crate::map::par;
@@ -46,7 +46,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     needs_targets: true,
     // F and the basis; the look-ahead, its deflated copy and its products; the residuals, floors,
     // keys and orders of the rows
-    extra_bytes: |SelectionSize { n, d, m, .. }| in_memory::bytes(n, d, 2 * m + 5 * LOOK_AHEAD_COLUMNS + 8),
+    extra_bytes: |SelectionSize { n, d, m, .. }| candidate_rows::bytes(n, d, 2 * m + 5 * LOOK_AHEAD_COLUMNS + 8),
     ..Scheme::new(
         "predictive",
         "rows that explain both the kernel matrix and the targets",
@@ -170,7 +170,7 @@ struct Span {
 }
 
 impl Span {
-    /// Adds the columns of F beyond the first `before` to the span by Gram–Schmidt
+    /// Adds the columns of F beyond the first `previous_count` to the span by Gram–Schmidt
     /// orthogonalisation. Applying it twice is enough (Giraud, Langou, Rozložník, "The loss of
     /// orthogonality in the Gram–Schmidt orthogonalization process", 2005).
     fn add_columns(&mut self, factor: faer::MatRef<'_, f64>, previous_count: usize, workers: &Workers) {
@@ -269,7 +269,7 @@ fn select_block(
     block_rows
 }
 
-/// Removes the direction of the chosen row `best` from the look-ahead and from the targets, and
+/// Removes the direction of the chosen `row` from the look-ahead and from the targets, and
 /// adds it to the span.
 fn deflate(row: usize, deflated_rows: &mut Mat<f64>, projected_gram: &mut Mat<f64>, target_products: &mut Mat<f64>) {
     let g = deflated_rows.row(row).transpose().to_owned();
@@ -287,7 +287,7 @@ fn deflate(row: usize, deflated_rows: &mut Mat<f64>, projected_gram: &mut Mat<f6
     }
 }
 
-/// `matrix` −= u vᵀ / `by`.
+/// `matrix` −= u vᵀ / `divisor`.
 fn subtract_rank_one(matrix: &mut Mat<f64>, u: &Col<f64>, v: &Col<f64>, divisor: f64) {
     for (column, v) in matrix.col_iter_mut().zip(v.iter()) {
         column.iter_mut().zip(u.iter()).for_each(|(value, u)| *value -= u * v / divisor);

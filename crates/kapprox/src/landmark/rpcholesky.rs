@@ -88,23 +88,23 @@ impl RpCholesky {
 impl<T: Real> LandmarkRule<T> for RpCholesky {
     fn select(
         &self,
-        data: &TableScan<'_, T>,
+        scan: &TableScan<'_, T>,
         kernel: &Arc<dyn AnyKernel>,
         m: usize,
         seed: u64,
     ) -> Result<LandmarkSet<T>> {
-        self.select_within(0.0, data, kernel, m, seed)
+        self.select_within(0.0, scan, kernel, m, seed)
     }
 
     fn select_within(
         &self,
         tolerance: f64,
-        data: &TableScan<'_, T>,
+        scan: &TableScan<'_, T>,
         kernel: &Arc<dyn AnyKernel>,
         m: usize,
         seed: u64,
     ) -> Result<LandmarkSet<T>> {
-        let mut growth = GrowingLandmarks::new(kernel, data.source.shape().inputs, m)?;
+        let mut growth = GrowingLandmarks::new(kernel, scan.source.shape().inputs, m)?;
         let (mut empty_rounds, mut trace, mut rarely_accepted) = (0, None, false);
         for round in 0.. {
             // the rows with the largest ln(u)/r are a sample without replacement, with
@@ -116,7 +116,7 @@ impl<T: Real> LandmarkRule<T> for RpCholesky {
             } else {
                 growing_proposal_count(m, growth.len())
             };
-            let mut residuals = growth.compute_residuals(&rule, proposal_count, data)?;
+            let mut residuals = growth.compute_residuals(&rule, proposal_count, scan)?;
             let kernel_trace = *trace.get_or_insert(residuals.residual_sum);
             if residuals.residual_sum <= tolerance * kernel_trace
                 || (rarely_accepted && residuals.is_rounding_error(kernel_trace, growth.len()))
@@ -127,7 +127,7 @@ impl<T: Real> LandmarkRule<T> for RpCholesky {
             let Some(proposals) = residuals.propose(proposal_count, &acceptance_stream) else { break };
             let previous_count = growth.len();
             let has_genuine = accept_proposals(&mut growth, &residuals.best_rows, &proposals, &acceptance_stream);
-            growth.report_progress(data);
+            growth.report_progress(scan);
             rarely_accepted = (growth.len() - previous_count) * RARE_ACCEPTANCE < proposal_count;
             empty_rounds = if growth.len() == previous_count { empty_rounds + 1 } else { 0 };
             if growth.is_full() || empty_rounds > MAX_EMPTY_ROUNDS || (empty_rounds > 0 && !has_genuine) {
@@ -185,7 +185,7 @@ impl<T: Real> Residuals<T> {
         if entries.is_empty() || self.residual_sum.is_nan() || self.residual_sum <= 0.0 {
             return None;
         }
-        let mut cumulative_weights: Vec<f64> = Vec::new(); // running sums of the weights of the rows seen
+        let mut cumulative_weights: Vec<f64> = Vec::new(); // running sums of the weights of the rows drawn
         let draw_entry = |draw: usize| {
             let drawn_weight = cumulative_weights.last().copied().unwrap_or(0.0);
             let threshold = stream.uniform(draw as u64) * self.residual_sum;

@@ -154,8 +154,8 @@ fn compare_keys(a: &KeyedRow, b: &KeyedRow) -> std::cmp::Ordering {
     b.key.total_cmp(&a.key).then(a.row.cmp(&b.row))
 }
 
-/// A fold that draws a uniform sample. It considers only the rows whose random number exceeds a
-/// threshold.
+/// A reduction that draws a uniform sample. It considers only the rows whose random number exceeds
+/// a threshold.
 struct UniformReduction {
     stream: Stream,
     capacity: usize,
@@ -183,12 +183,12 @@ impl<T: Real> Reduction<T> for UniformReduction {
     }
 }
 
-/// Draws `size` of the selected rows uniformly without replacement, best key first; draws all rows
-/// if there are fewer.
+/// Draws `sample_size` of the selected rows uniformly without replacement, best key first; draws
+/// all rows if there are fewer.
 ///
 /// Makes one pass. To save memory, a row competes only if its key exceeds a threshold; on average
-/// `size + 10·sqrt(size)` rows compete. If fewer than `size` rows compete (probability below
-/// 1e-20), a second pass without a threshold follows.
+/// `sample_size + 10·sqrt(sample_size)` rows compete. If fewer than `sample_size` rows compete
+/// (probability below 1e-20), a second pass without a threshold follows.
 pub fn uniform_sample<T: Real>(
     scan: &TableScan<'_, T>,
     sample_size: usize,

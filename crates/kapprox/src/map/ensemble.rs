@@ -123,7 +123,7 @@ impl<T: Real> FeatureMap<T> for Ensemble<T> {
             landmarks = landmarks.concat(part.landmarks().clone());
             first_feature += part.rank();
         }
-        Expansion::Landmarks { landmarks, coefficients, needs_f64 }
+        Expansion::Landmarks { landmarks, dual_coefficients: coefficients, needs_f64 }
     }
 
     fn footprint(&self) -> Footprint {

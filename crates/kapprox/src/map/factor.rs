@@ -10,7 +10,7 @@ use kpass::Workers;
 
 /// Width of a block of columns. Updates within a block are vector operations; updates of a block by
 /// earlier blocks are matrix products.
-const BLOCK_COLUMNS: usize = 64;
+const FACTOR_BLOCK_COLUMNS: usize = 64;
 
 /// Number of columns of the inverse factor that one thread computes at a time.
 const INVERSE_COLUMNS: usize = 128;
@@ -46,7 +46,7 @@ pub struct Factor {
 }
 
 /// Factors a positive semi-definite matrix, with the rows in the given order. Drops every row whose
-/// residual under the earlier rows is at most `floor` times its diagonal entry.
+/// residual under the earlier rows is at most `relative_floor` times its diagonal entry.
 ///
 /// The algorithm is left-looking, works in place in `k` (m x m), and reads its lower triangle. It
 /// keeps the order of the rows, so that the leading block of L is the factor of the leading
@@ -72,11 +72,11 @@ pub(super) fn factor_in_place(k: &mut Mat<f64>, relative_floor: f64, workers: &W
     let m = k.nrows();
     let mut kept_rows: Vec<usize> = Vec::with_capacity(m);
     let diag: Vec<f64> = (0..m).map(|j| k[(j, j)]).collect();
-    for (start, width) in index_chunks(m, BLOCK_COLUMNS) {
+    for (start, width) in index_chunks(m, FACTOR_BLOCK_COLUMNS) {
         let (end, earlier_rank) = (start + width, kept_rows.len());
         workers.check()?;
         // the bits of narrow products depend on the number of threads
-        let par = if width == BLOCK_COLUMNS { par(workers) } else { Par::Seq };
+        let par = if width == FACTOR_BLOCK_COLUMNS { par(workers) } else { Par::Seq };
         workers.install(|| subtract_earlier(k, start, end, earlier_rank, par));
         for (j, diagonal) in diag.iter().enumerate().take(end).skip(start) {
             finish_column(k, j, earlier_rank, &mut kept_rows, relative_floor * diagonal);
@@ -101,8 +101,8 @@ pub fn amplification(lower: MatRef<'_, f64>, workers: &Workers) -> Result<Vec<f6
     let starts: Vec<usize> = (0..r).step_by(INVERSE_COLUMNS).collect();
     let mut parts: Vec<(usize, Vec<f64>)> =
         starts.iter().map(|first_column| (*first_column, vec![0.0; r - first_column])).collect();
-    // columns of the inverse from `first` on, which are zero above row `first`; the longest columns
-    // come first
+    // columns of the inverse from `first_column` on, which are zero above the row of this index;
+    // the longest columns come first
     workers.for_each(parts.iter_mut().collect(), |(first_column, part_sums)| {
         if workers.is_cancelled() {
             return;
@@ -171,11 +171,11 @@ fn finish_column(k: &mut Mat<f64>, j: usize, earlier_rank: usize, kept_rows: &mu
     kept_rows.push(j);
 }
 
-/// Subtracts the squares of the columns of `phi` (b x p, column-major) from `residual`, in f64,
-/// column after column. If `residual` holds k(x_i, x_i), the results are the residuals of a
+/// Subtracts the squares of the columns of `phi` (b x p, column-major) from `residuals`, in f64,
+/// column after column. If `residuals` holds k(x_i, x_i), the results are the residuals of a
 /// projection, r_i = k(x_i, x_i) − ‖phi(x_i)‖².
 ///
-/// Cost 2bp flops.
+/// Costs 2bp flops.
 pub(crate) fn subtract_squared_columns<T: Real>(phi: MatRef<'_, T>, residuals: &mut [f64]) {
     for j in 0..phi.ncols() {
         let column = column_slice(phi.col(j));

@@ -165,7 +165,10 @@ pub type MapResult<T> = Result<Box<dyn FeatureMap<T>>>;
 
 /// How a map is built in f32 and in f64.
 #[derive(Clone, Copy, Debug)]
-pub struct MapConstructorPair(pub(super) MapConstructor<f32>, pub(super) MapConstructor<f64>);
+pub struct MapConstructorPair {
+    pub(super) single: MapConstructor<f32>,
+    pub(super) double: MapConstructor<f64>,
+}
 
 impl MapConstructorPair {
     /// Returns the functions that build a map from landmarks.
@@ -173,7 +176,7 @@ impl MapConstructorPair {
         single: fn(LandmarkMapArgs<'_, f32>) -> MapResult<f32>,
         double: fn(LandmarkMapArgs<'_, f64>) -> MapResult<f64>,
     ) -> Self {
-        Self(MapConstructor::FromLandmarks(single), MapConstructor::FromLandmarks(double))
+        Self { single: MapConstructor::FromLandmarks(single), double: MapConstructor::FromLandmarks(double) }
     }
 
     /// Returns the functions that build a map without rows.
@@ -181,17 +184,17 @@ impl MapConstructorPair {
         single: fn(&DataIndependentMapArgs<'_>) -> MapResult<f32>,
         double: fn(&DataIndependentMapArgs<'_>) -> MapResult<f64>,
     ) -> Self {
-        Self(MapConstructor::DataIndependent(single), MapConstructor::DataIndependent(double))
+        Self { single: MapConstructor::DataIndependent(single), double: MapConstructor::DataIndependent(double) }
     }
 }
 
 impl PrecisionPair for MapConstructorPair {
     type For<T: Real> = MapConstructor<T>;
     fn single(self) -> MapConstructor<f32> {
-        self.0
+        self.single
     }
     fn double(self) -> MapConstructor<f64> {
-        self.1
+        self.double
     }
 }
 

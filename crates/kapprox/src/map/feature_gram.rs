@@ -6,8 +6,8 @@ use faer::{Accum, Mat, MatRef, linalg::matmul::matmul, prelude::*, unzip, zip};
 use kpass::checkpoint::{Arrays, Persist, StoredArrays};
 use kpass::{Merge, Reduction, RowBlock, Workers};
 
-/// A fold that sums ΦᵀΦ for p features. Costs 2np² flops for n rows. Each lane stores p² numbers,
-/// and bp numbers for a tile of b rows.
+/// A reduction that sums ΦᵀΦ for p features. Costs 2np² flops for n rows. Each lane stores p²
+/// numbers, and bp numbers for a tile of b rows.
 pub(crate) struct GramReduction<'a, T: Real> {
     pub(crate) map: &'a dyn FeatureMap<T>,
     pub(crate) tile_rows: usize,
@@ -63,7 +63,7 @@ impl<T: Real> Reduction<T> for GramReduction<'_, T> {
         workers.install(|| {
             matmul(tile_gram.as_mut(), Accum::Replace, phi.transpose(), phi, T::ONE, par(workers));
         });
-        zip!(&mut state.0, &*tile_gram).for_each(|unzip!(sum, more)| *sum += more.to_f64());
+        zip!(&mut state.0, &*tile_gram).for_each(|unzip!(sum, product)| *sum += product.to_f64());
         Ok(())
     }
 }

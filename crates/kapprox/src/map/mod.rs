@@ -17,7 +17,7 @@ pub mod projected;
 pub mod random;
 mod registry;
 #[doc(hidden)]
-pub mod sketch;
+pub mod tensor_sketch;
 
 #[doc(hidden)]
 pub use additive::Additive;
@@ -37,7 +37,7 @@ pub use projected::Projected;
 pub use random::FourierMap;
 pub use registry::{by_name, register, registry};
 #[doc(hidden)]
-pub use sketch::TensorSketch;
+pub use tensor_sketch::TensorSketch;
 
 use crate::{Real, kernel::LandmarkSections, landmark_set::LandmarkSet};
 use faer::{ColMut, ColRef, Mat, MatMut, MatRef, Par};
@@ -105,7 +105,7 @@ pub trait FeatureMap<T: Real>: Debug + Send + Sync {
     /// Returns t functions wᵀphi(x) in the form with the fewest operations. Each column of
     /// `weights` (r x t) is a w, for the leading r features.
     fn expand(&self, weights: MatRef<'_, f64>, _workers: &Workers) -> Expansion<T> {
-        Expansion::Features { coefficients: weights.to_owned() }
+        Expansion::Features { weights: weights.to_owned() }
     }
     /// Makes the features more accurate. Call it if ‖phi(x)‖² exceeds k(x, x).
     ///
@@ -134,7 +134,7 @@ pub enum Expansion<T> {
         /// Landmarks z, m x d.
         landmarks: LandmarkSet<T>,
         /// α, m x t.
-        coefficients: Mat<f64>,
+        dual_coefficients: Mat<f64>,
         /// True if kernel values in `T` are not accurate enough, because the terms of the sum
         /// cancel.
         needs_f64: bool,
@@ -142,7 +142,7 @@ pub enum Expansion<T> {
     /// f(x) = wᵀphi(x), for a map built without rows, which can be rebuilt from its options.
     Features {
         /// w, r x t.
-        coefficients: Mat<f64>,
+        weights: Mat<f64>,
     },
 }
 

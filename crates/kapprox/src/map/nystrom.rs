@@ -111,7 +111,7 @@ pub struct NystromMap<T: Real> {
 pub(super) enum Arithmetic<T: Real, N, W> {
     /// In `T`.
     Native(N, FixedKernel<T>),
-    /// In f64, with the landmarks widened to f64.
+    /// In f64, with the landmarks converted to f64.
     F64(Vec<f64>, W, FixedKernel<f64>),
 }
 
@@ -265,14 +265,15 @@ fn precision_suffices<T: Real>(lower: MatRef<'_, f64>, amplifications: &[f64]) -
     sums_allow_precision::<T>(&squared_feature_sums, amplifications)
 }
 
-/// Returns whether kernel values and features can be computed in `T`. `squares` are the squares of
-/// each feature, summed over some rows, and `amplified` are the amplifications of the features.
+/// Returns whether kernel values and features can be computed in `T`. `squared_feature_sums` are
+/// the squares of each feature, summed over some rows, and `amplifications` are the amplifications
+/// of the features.
 ///
 /// Let ε be the relative error of kernel values and a_j the amplification of feature j. The errors
 /// change feature j of row i by ε √(a_j k_ii). The residuals of all rows therefore change by the
 /// fraction ε² Σ_j a_j of the trace, which must be at most [`MAX_NOISE`]. To first order, they also
-/// change by 2ε √ā, where ā is the mean of the a_j weighted with `squares`; this change must be at
-/// most twice [`MAX_DRIFT`].
+/// change by 2ε √ā, where ā is the mean of the a_j weighted with `squared_feature_sums`; this
+/// change must be at most twice [`MAX_DRIFT`].
 pub(super) fn sums_allow_precision<T: Real>(squared_feature_sums: &[f64], amplifications: &[f64]) -> bool {
     let epsilon = T::EPSILON / 2.0;
     let weighted_sum: f64 =
@@ -315,7 +316,7 @@ impl<T: Real> FeatureMap<T> for NystromMap<T> {
         let leading: Vec<usize> = (0..r).collect();
         Expansion::Landmarks {
             landmarks: self.landmarks.subset(&leading),
-            coefficients: self.dual_coefficients(weights),
+            dual_coefficients: self.dual_coefficients(weights),
             needs_f64,
         }
     }

@@ -313,8 +313,8 @@ fn amplification<T: Real>(
     weights.col_iter().map(amplification).collect()
 }
 
-/// Returns the `r` leading eigenpairs above [`MIN_EIGENVALUE_RATIO`], descending. The entry of largest
-/// magnitude of each vector is positive.
+/// Returns the `r` leading eigenpairs above [`MIN_EIGENVALUE_RATIO`], descending. The entry of
+/// largest magnitude of each vector is positive.
 fn leading_eigenpairs(matrix: MatRef<'_, f64>, r: usize) -> Result<(Vec<f64>, Mat<f64>)> {
     let (eigenvalues, vectors) = symmetric_eigen(matrix)?;
     let m = eigenvalues.len();
@@ -366,7 +366,7 @@ impl<T: Real> FeatureMap<T> for Projected<T> {
         let dual_coefficients = product(self.weights.subcols(0, weights.nrows()), weights);
         Expansion::Landmarks {
             landmarks: self.landmarks.clone(),
-            coefficients: dual_coefficients,
+            dual_coefficients,
             needs_f64: self.arithmetic.is_in_f64(),
         }
     }

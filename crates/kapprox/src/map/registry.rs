@@ -3,7 +3,7 @@
 //! To add a map, write one file here with its `FAMILY` and add one line to `FAMILIES`.
 
 use super::family::{MAX_FEATURES, MapConstructor, MapConstructorPair, MapFamily, MapRequest, MapShape, MapSpec};
-use super::{additive, ensemble, nystrom, projected, random, sketch};
+use super::{additive, ensemble, nystrom, projected, random, tensor_sketch};
 use crate::{Error, Real, Result};
 use kpass::display::truncate;
 use kpass::registry::Registry;
@@ -20,7 +20,7 @@ static FAMILIES: Registry<MapFamily> = Registry::new(&[
     random::ORTHOGONAL,
     random::STRUCTURED,
     random::QUASI,
-    sketch::FAMILY,
+    tensor_sketch::FAMILY,
     additive::FAMILY,
     EXACT,
 ]);
@@ -36,7 +36,7 @@ const EXACT: MapFamily = MapFamily {
     build_passes: 0,
     // the solver's preconditioner is a Nyström map
     shape: nystrom::FAMILY.shape,
-    constructor: MapConstructorPair(MapConstructor::ExactKernel, MapConstructor::ExactKernel),
+    constructor: MapConstructorPair { single: MapConstructor::ExactKernel, double: MapConstructor::ExactKernel },
 };
 
 /// Returns every map, in the order in which help lists them: the maps of this crate, then the

@@ -12,7 +12,8 @@ impl PartialCholesky {
     pub(super) fn check_columns(
         &self,
         matrix: &dyn PsdMatrix,
-        (diagonal, slack): (&[f64], f64),
+        diagonal: &[f64],
+        slack: f64,
         columns: &[u64],
         workers: &Workers,
     ) -> Result<()> {

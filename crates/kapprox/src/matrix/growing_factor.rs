@@ -27,9 +27,9 @@ impl GrowingFactor {
     }
 
     /// Adds t columns for new pivots to the s columns of F: (K_new − F Aᵀ) B⁻ᵀ. K_new (n x t)
-    /// contains the columns of K at the new pivots; `fill` computes it for a range of rows. `lower`
-    /// (t x (s + t)) contains the rows of L at the new pivots; A is its first s columns, and B its
-    /// last t columns.
+    /// contains the columns of K at the new pivots; `fill_columns` computes it for a range of rows.
+    /// `lower` (t x (s + t)) contains the rows of L at the new pivots; A is its first s columns,
+    /// and B its last t columns.
     pub(crate) fn add_columns<E: Send>(
         &mut self,
         lower: MatRef<'_, f64>,

@@ -27,9 +27,9 @@
 //!
 //! // the covariance of Brownian motion at the times 1, 2, …, 500
 //! let k = FnEntries { n: 500, entry: |i: u64, j: u64| (i.min(j) + 1) as f64 };
-//! let found = matrix::rpcholesky(&k, 40, 0.0, 0, &Workers::new(2))?;
-//! assert_eq!(found.factor.ncols(), 40);
-//! assert!(found.trace_error < 0.05);
+//! let approximation = matrix::rpcholesky(&k, 40, 0.0, 0, &Workers::new(2))?;
+//! assert_eq!(approximation.factor.ncols(), 40);
+//! assert!(approximation.trace_error < 0.05);
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 //!
@@ -44,7 +44,7 @@ mod squared_distances;
 
 pub use entries::{FnEntries, PsdMatrix};
 pub(crate) use growing_factor::GrowingFactor;
-pub(crate) use pool::{CandidatePool, POOL_LIMITS, sum_and_largest};
+pub(crate) use pool::{CandidatePool, MAX_POOL_ROWS, MIN_POOL_ROWS, sum_and_largest};
 pub use squared_distances::SquaredDistances;
 
 use crate::map::factor::PIVOT_FLOOR;
@@ -97,7 +97,7 @@ impl PartialCholesky {
         let all_columns: Vec<u64> = (0..matrix.order()).collect();
         all_columns
             .chunks(COLUMNS_PER_CHECK)
-            .try_for_each(|columns| self.check_columns(matrix, (&diagonal, slack), columns, workers))
+            .try_for_each(|columns| self.check_columns(matrix, &diagonal, slack, columns, workers))
     }
 }
 
@@ -121,7 +121,7 @@ pub fn rpcholesky(
     seed: u64,
     workers: &Workers,
 ) -> Result<PartialCholesky> {
-    let mut state = CholeskyState::new(matrix, (rank, tolerance), workers)?;
+    let mut state = CholeskyState::new(matrix, rank, tolerance, workers)?;
     let mut empty_rounds = 0;
     for round in 0.. {
         if state.is_done(tolerance) || empty_rounds > MAX_EMPTY_ROUNDS {
@@ -143,21 +143,22 @@ pub fn rpcholesky(
 /// [`Error::Indefinite`], [`Error::NotFinite`] and the errors of the entries, as for
 /// [`rpcholesky`].
 pub fn greedy(matrix: &dyn PsdMatrix, rank: usize, tolerance: f64, workers: &Workers) -> Result<PartialCholesky> {
-    let mut state = CholeskyState::new(matrix, (rank, tolerance), workers)?;
-    let mut capacity = POOL_LIMITS.0;
+    let mut state = CholeskyState::new(matrix, rank, tolerance, workers)?;
+    let mut capacity = MIN_POOL_ROWS;
     while !state.is_done(tolerance) {
         let new_pivots = state.select_largest(capacity.min(state.max_candidates()))?;
         if new_pivots == 0 {
             break;
         }
-        capacity = (4 * new_pivots).clamp(POOL_LIMITS.0, POOL_LIMITS.1);
+        capacity = (4 * new_pivots).clamp(MIN_POOL_ROWS, MAX_POOL_ROWS);
     }
     state.finish(tolerance, 0)
 }
 
 /// Minimum and maximum number of proposals of a round. Within these limits, the entries of the
 /// matrix between proposals are cheap compared with the columns at the accepted proposals.
-const PROPOSAL_LIMITS: (usize, usize) = (16, 128);
+const MIN_PROPOSALS: usize = 16;
+const MAX_PROPOSALS: usize = 128;
 
 /// Number of columns checked at the end, and number of columns per step if all are checked.
 const CHECKED_COLUMNS: u64 = 8;
@@ -183,7 +184,7 @@ struct CholeskyState<'a> {
 }
 
 impl<'a> CholeskyState<'a> {
-    fn new(matrix: &'a dyn PsdMatrix, (rank, tolerance): (usize, f64), workers: &'a Workers) -> Result<Self> {
+    fn new(matrix: &'a dyn PsdMatrix, rank: usize, tolerance: f64, workers: &'a Workers) -> Result<Self> {
         let row_count = matrix.order();
         let max_rows = usize::MAX as u64 / 16;
         let n = usize::try_from(row_count.min(max_rows)).unwrap_or(usize::MAX);
@@ -239,7 +240,7 @@ impl<'a> CholeskyState<'a> {
 
     /// Makes one round of proposals and returns the number of new pivots.
     fn run_round(&mut self, seed: u64, round: u64) -> Result<usize> {
-        let missing = self.growing_factor.factor.ncols() - self.pivots.len();
+        let missing_pivots = self.growing_factor.factor.ncols() - self.pivots.len();
         let mut cumulative_sum = 0.0;
         let cumulative_sums: Vec<f64> = (0..self.growing_factor.residuals.len())
             .map(|i| {
@@ -250,8 +251,8 @@ impl<'a> CholeskyState<'a> {
         let (proposal_stream, acceptance_stream) =
             (Stream::new(seed, Purpose::Proposals, round), Stream::new(seed, Purpose::Acceptance, round));
         let proposal_count = (self.growing_factor.factor.ncols() / 8)
-            .clamp(PROPOSAL_LIMITS.0, PROPOSAL_LIMITS.1)
-            .min(2 * missing + PROPOSAL_LIMITS.0);
+            .clamp(MIN_PROPOSALS, MAX_PROPOSALS)
+            .min(2 * missing_pivots + MIN_PROPOSALS);
         let proposal_count = proposal_count.min(self.max_candidates()) as u64;
         let draw_row = |draw| {
             cumulative_sums
@@ -269,7 +270,7 @@ impl<'a> CholeskyState<'a> {
             match pool.residual(i) {
                 None => self.floors[row] = f64::INFINITY,
                 Some(residual)
-                    if accepted.row_numbers.len() < missing
+                    if accepted.row_numbers.len() < missing_pivots
                         && acceptance_stream.uniform(draw) * self.growing_factor.residuals[row] < residual =>
                 {
                     accepted.accept(&mut pool, i);
@@ -283,7 +284,7 @@ impl<'a> CholeskyState<'a> {
     /// Makes the row of the pool with the largest residual a pivot, repeatedly, as long as no row
     /// outside the pool can have a larger residual. Returns the number of new pivots.
     fn select_largest(&mut self, capacity: usize) -> Result<usize> {
-        let missing = self.growing_factor.factor.ncols() - self.pivots.len();
+        let missing_pivots = self.growing_factor.factor.ncols() - self.pivots.len();
         let available_residuals: Vec<f64> =
             (0..self.growing_factor.residuals.len()).map(|i| self.available_residual(i)).collect();
         let best_rows = sum_and_largest(&available_residuals, capacity).1;
@@ -291,7 +292,7 @@ impl<'a> CholeskyState<'a> {
         let mut pool = self.build_pool(&best_rows)?;
         let mut accepted = AcceptedPivots::default();
         while let Some((i, residual)) = pool.largest_residual()
-            && accepted.row_numbers.len() < missing
+            && accepted.row_numbers.len() < missing_pivots
             && (residual >= outside_bound || accepted.row_numbers.is_empty())
         {
             accepted.accept(&mut pool, i);
@@ -370,16 +371,10 @@ impl<'a> CholeskyState<'a> {
         self.growing_factor.factor.truncate(n, self.pivots.len());
         let (trace_error, evaluations) = (self.trace_error(), self.evaluations + (n * checked_columns.len()) as u64);
         let Self {
-            matrix,
-            workers,
-            diagonal,
-            slack,
-            pivots,
-            growing_factor: GrowingFactor { factor, residuals: residual },
-            ..
+            matrix, workers, diagonal, slack, pivots, growing_factor: GrowingFactor { factor, residuals }, ..
         } = self;
-        let approximation = PartialCholesky { pivots, factor, residuals: residual, trace, trace_error, evaluations };
-        approximation.check_columns(matrix, (&diagonal, slack), &Vec::from_iter(checked_columns), workers)?;
+        let approximation = PartialCholesky { pivots, factor, residuals, trace, trace_error, evaluations };
+        approximation.check_columns(matrix, &diagonal, slack, &Vec::from_iter(checked_columns), workers)?;
         Ok(approximation)
     }
 }

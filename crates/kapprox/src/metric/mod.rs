@@ -47,8 +47,8 @@ impl Metric {
     /// Returns the metric with a matrix of `r` rows, row-major.
     ///
     /// # Errors
-    /// [`Error::InvalidMetric`] if the numbers are not `r` whole rows, if a number is not finite,
-    /// or if all are 0.
+    /// [`Error::InvalidMetric`] if `matrix` does not have `r` rows of equal length, if a number is
+    /// not finite, or if all are 0.
     pub fn matrix(matrix: &[f64], r: usize) -> Result<Self> {
         check_entries(matrix)?;
         if r == 0 || !matrix.len().is_multiple_of(r) {

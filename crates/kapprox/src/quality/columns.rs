@@ -1,7 +1,7 @@
 //! Computes, in a pass over all n rows, the squared norms of some columns of E = K − ΦΦᵀ (n x n),
 //! and sums over the diagonal of E.
 
-use super::{MeasuredRows, PANEL_COLUMNS};
+use super::{MEASURED_PANEL_COLUMNS, MeasuredRows};
 use crate::kernel::{KernelFunction, index_chunks};
 use crate::map::FeatureMap;
 use crate::map::factor::subtract_squared_columns;
@@ -15,9 +15,9 @@ use std::sync::Arc;
 /// features itself. [`ColumnReduction::add_block`] instead accepts features that are already
 /// computed, for passes that also use the features for other results.
 ///
-/// With c columns, p features and r ranks, a row costs c kernel evaluations and 2cp flops. The fold
-/// stores c(d + p) numbers, and each state c(r + 1) numbers. For tiles of b rows, each lane stores
-/// pb numbers, or 2pb numbers if it is used as a [`Reduction`].
+/// With c columns, p features and r ranks, a row costs c kernel evaluations and 2cp flops. The
+/// reduction stores c(d + p) numbers, and each state c(r + 1) numbers. For tiles of b rows, each
+/// lane stores pb numbers, or 2pb numbers if it is used as a [`Reduction`].
 #[derive(Debug)]
 pub struct ColumnReduction<'a, T: Real> {
     pub(super) kernel_f64: Arc<dyn KernelFunction<f64>>,
@@ -153,16 +153,19 @@ impl<T: Real> ColumnReduction<'_, T> {
             }
         }
         let phi_f64 = phi_f64.as_ref();
-        let panels =
-            state.squared_column_norms.chunks_mut(PANEL_COLUMNS * (self.ranks.len() + 1)).enumerate().collect();
+        let panels = state
+            .squared_column_norms
+            .chunks_mut(MEASURED_PANEL_COLUMNS * (self.ranks.len() + 1))
+            .enumerate()
+            .collect();
         workers.for_each(panels, |(panel_index, squared_norms): (usize, &mut [f64])| {
-            self.add_panel(panel_index * PANEL_COLUMNS, x, phi_f64, squared_norms)
+            self.add_panel(panel_index * MEASURED_PANEL_COLUMNS, x, phi_f64, squared_norms)
         });
         Ok(())
     }
 
-    /// Widens the features to f64 and computes the residual of k(x, x) at every rank, one strip of
-    /// rows at a time.
+    /// Converts the features to f64 and computes the residual of k(x, x) at every rank, one strip
+    /// of rows at a time.
     fn compute_residuals(
         &self,
         phi: MatRef<'_, T>,
@@ -190,7 +193,7 @@ impl<T: Real> ColumnReduction<'_, T> {
         );
     }
 
-    /// Adds the columns from `first` on, for the rows of a tile, strip by strip.
+    /// Adds the columns from `first_column` on, for the rows of a tile, strip by strip.
     fn add_panel(&self, first_column: usize, x: MatRef<'_, f64>, phi: MatRef<'_, f64>, squared_norms: &mut [f64]) {
         let (column_count, rank_count) = (squared_norms.len() / (self.ranks.len() + 1), self.ranks.len());
         let (z, phi_z) = (

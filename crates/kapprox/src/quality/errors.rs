@@ -31,11 +31,11 @@ pub struct Errors {
     /// Number of measured columns, c; n if all pairs were measured.
     pub column_count: usize,
     /// tr K.
-    pub trace_of_kernel: f64,
+    pub kernel_trace: f64,
     /// Σ max(r_i, 0) / tr K, the relative trace error of a projection; `None` for other maps, for
     /// which it has no meaning.
-    pub trace: Option<f64>,
-    /// Largest amount that rounding may have added to `trace`, as a fraction of tr K: ε_T
+    pub trace_error: Option<f64>,
+    /// Largest amount that rounding may have added to `trace_error`, as a fraction of tr K: ε_T
     /// √(r + 1) + Σ max(−r_i, 0) / tr K, where ε_T is the machine epsilon of `T` and r the rank.
     pub rounding_floor: f64,
     /// max_i |r_i|, a lower bound of ‖E‖₂.
@@ -43,7 +43,7 @@ pub struct Errors {
     /// max_j ‖E e_j‖ over the measured columns, a lower bound of ‖E‖₂.
     pub largest_column: f64,
     /// ‖E‖_F / ‖K‖_F.
-    pub frobenius: Measure,
+    pub frobenius_error: Measure,
     /// The norms ‖E‖_F and ‖K‖_F.
     pub frobenius_norm: NormPair,
 }
@@ -56,10 +56,10 @@ impl<T: Real> Approximation<'_, T> {
     /// the leading r features. If r is less than the number of features p, the map must be nested:
     /// its leading r features must be a map by themselves.
     ///
-    /// Draws c = `columns` rows uniformly, or all rows if there are fewer, and computes the columns
-    /// of E at these rows. If all rows are drawn, all errors are exact. Makes two passes. Costs c
-    /// kernel evaluations and 2cp flops per row. Stores c(d + 2p + number of ranks) numbers and, in
-    /// each lane, 2p numbers for each row of a tile.
+    /// Draws c = `column_count` rows uniformly, or all rows if there are fewer, and computes the
+    /// columns of E at these rows. If all rows are drawn, all errors are exact. Makes two passes.
+    /// Costs c kernel evaluations and 2cp flops per row. Stores c(d + 2p + number of ranks) numbers
+    /// and, in each lane, 2p numbers for each row of a tile.
     ///
     /// From c sampled columns of n, (n/c) Σ_j ‖E e_j‖² is an unbiased estimate of ‖E‖²_F. ‖E‖²_F /
     /// ‖K‖²_F is estimated by the ratio of the two sums. The intervals assume a normal distribution
@@ -75,7 +75,7 @@ impl<T: Real> Approximation<'_, T> {
     /// If the ranks do not ascend within 1 to p.
     pub fn errors(&self, ranks: &[usize], column_count: usize, seed: u64) -> Result<Vec<Errors>> {
         let reduction = self.column_reduction(ranks, column_count, seed)?;
-        let sums = self.data.pass.resume("errors on sampled columns", self.data.source, &reduction)?.0;
+        let sums = self.scan.pass.resume("errors on sampled columns", self.scan.source, &reduction)?.0;
         Ok(reduction.errors(&sums))
     }
 
@@ -103,7 +103,7 @@ impl<T: Real> Approximation<'_, T> {
         );
         let measured_rows = self.draw_measured_rows(column_count.max(1), seed)?;
         let kernel_f64 = self.kernel.typed::<f64>();
-        let (tile, is_projection) = (self.data.pass.tile_rows, self.is_projection());
+        let (tile, is_projection) = (self.scan.pass.tile_rows, self.is_projection());
         Ok(ColumnReduction { kernel_f64, map: self.map, ranks, measured_rows, tile_rows: tile, is_projection })
     }
 }
@@ -128,12 +128,12 @@ impl<T: Real> ColumnReduction<'_, T> {
             rank,
             row_count: sums.row_count,
             column_count: squared_kernel_norms.len(),
-            trace_of_kernel: trace,
-            trace: self.is_projection.then(|| quotient(positive, trace)),
+            kernel_trace: trace,
+            trace_error: self.is_projection.then(|| quotient(positive, trace)),
             rounding_floor,
             largest_residual,
             largest_column: squared_error_norms.iter().copied().fold(0.0, f64::max).max(0.0).sqrt(),
-            frobenius: estimate_ratio(&squared_error_norms, &squared_kernel_norms, n),
+            frobenius_error: estimate_ratio(&squared_error_norms, &squared_kernel_norms, n),
             frobenius_norm: NormPair {
                 error: estimate_norm(&squared_error_norms, n)
                     .clip_interval(squared_residual_sum.max(0.0).sqrt(), upper_bound),
@@ -155,8 +155,8 @@ fn estimate_norm(squared_norms: &[f64], n: f64) -> Measure {
     sqrt_estimate(n * mean, n * standard_error(squared_norms.iter().map(|square| square - mean), n))
 }
 
-/// Estimates √(Σ `errors` / Σ `squared_kernel_norms`), where the sums run over all n columns, from the values of
-/// c columns.
+/// Estimates √(Σ `squared_error_norms` / Σ `squared_kernel_norms`), where the sums run over all n
+/// columns, from the values of c columns.
 fn estimate_ratio(squared_error_norms: &[f64], squared_kernel_norms: &[f64], n: f64) -> Measure {
     let c = squared_error_norms.len() as f64;
     let (numerator, denominator): (f64, f64) = (squared_error_norms.iter().sum(), squared_kernel_norms.iter().sum());

@@ -31,7 +31,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 
 /// Number of columns of V, b. A block of the kernel matrix K is computed once for all b products.
-pub(super) const BLOCK_COLUMNS: usize = 8;
+pub(super) const KRYLOV_BLOCK_COLUMNS: usize = 8;
 
 /// Relative rounding error of sums of n² squares: a few thousand machine epsilons.
 const ROUNDING: f64 = 1e-12;
@@ -72,7 +72,7 @@ impl Krylov {
     /// Returns a space with a random start in n dimensions.
     pub(super) fn new(n: usize, seed: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let start_block = Mat::from_fn(n, BLOCK_COLUMNS.min(n), |_, _| StandardNormal.sample(&mut rng));
+        let start_block = Mat::from_fn(n, KRYLOV_BLOCK_COLUMNS.min(n), |_, _| StandardNormal.sample(&mut rng));
         let (no_columns, empty) = (|| Mat::zeros(n, 0), || Mat::zeros(0, 0));
         Self {
             basis: no_columns(),
@@ -90,8 +90,8 @@ impl Krylov {
         self.next_block.as_ref()
     }
 
-    /// Adds `images`, the product of A with [`Krylov::next`], to the space, and returns the bounds.
-    /// Costs 14nb²q + 8(bq)³/3 flops.
+    /// Adds `images`, the product of A with [`Krylov::next_block`], to the space, and returns the
+    /// bounds. Costs 14nb²q + 8(bq)³/3 flops.
     pub(super) fn add_block(
         &mut self,
         images: MatRef<'_, f64>,
@@ -115,7 +115,7 @@ impl Krylov {
             remainder -= product(q, product(q.transpose(), remainder.as_ref()).as_ref());
         }
         let bounds = self.bounds(remainder.as_ref(), prior, failure_probability)?;
-        let next_columns = BLOCK_COLUMNS.min(n - q.ncols());
+        let next_columns = KRYLOV_BLOCK_COLUMNS.min(n - q.ncols());
         self.next_block = Mat::zeros(n, 0);
         if next_columns > 0 {
             // if the remainder is zero, the QR decomposition returns arbitrary directions; a second
@@ -157,12 +157,12 @@ impl Krylov {
     }
 
     /// Returns the factor by which the lower bound must be multiplied to be an upper bound, except
-    /// with probability `failure`.
+    /// with probability `failure_probability`.
     fn upper_factor(&self, is_definite: bool, failure_probability: f64) -> f64 {
         // number of powers of A, or of A², in the space
         let powers = if is_definite { self.steps } else { self.steps.div_ceil(2) };
         let n = self.basis.nrows() as f64;
-        let sqrt_epsilon = ((1.648 * n.sqrt()).ln() - failure_probability.ln() / BLOCK_COLUMNS as f64)
+        let sqrt_epsilon = ((1.648 * n.sqrt()).ln() - failure_probability.ln() / KRYLOV_BLOCK_COLUMNS as f64)
             / (2.0 * f64::from(powers) - 1.0);
         let one_minus_epsilon = 1.0 - sqrt_epsilon * sqrt_epsilon;
         match (one_minus_epsilon > 0.0, is_definite) {
@@ -224,7 +224,7 @@ mod tests {
             let values: Vec<f64> = (0..n).map(|i| f64::from(i) - 3.5).collect();
             let norm = values.iter().fold(0.0f64, |most, v| most.max(v.abs()));
             let bounds = bounds_of_diagonal(&values, false, 50, 1);
-            assert_eq!(bounds.len(), (n as usize).div_ceil(BLOCK_COLUMNS));
+            assert_eq!(bounds.len(), (n as usize).div_ceil(KRYLOV_BLOCK_COLUMNS));
             let end = bounds.last().unwrap();
             assert!((end.low / norm - 1.0).abs() < 1e-12 && (end.high / norm - 1.0).abs() < 1e-6, "{n}: {end:?}");
         }

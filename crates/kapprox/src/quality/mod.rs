@@ -6,8 +6,8 @@
 //!
 //! | measure | definition | up to [`EXACT_ROWS`] rows | beyond |
 //! |---|---|---|---|
-//! | [`Errors::trace`] | tr E / tr K, projections only | exact | exact |
-//! | [`Errors::frobenius`] | ‖E‖_F / ‖K‖_F | exact | sampled columns, a confidence interval |
+//! | [`Errors::trace_error`] | tr E / tr K, projections only | exact | exact |
+//! | [`Errors::frobenius_error`] | ‖E‖_F / ‖K‖_F | exact | sampled columns, a confidence interval |
 //! | [`Approximation::spectral`] | ‖E‖₂ / ‖K‖₂ | block Krylov: lower bound, interval | bounds |
 //! | [`SampleSpectrum`] | least error of any rank-k matrix | dense eigenvalues | of a sample |
 //!
@@ -24,14 +24,14 @@
 //!
 //! let source = MemoryRows::new((0..600).map(|i| (i as f64).sin()).collect(), 2)?;
 //! let workers = Workers::sequential();
-//! let data = TableScan { source: &source, pass: Pass::new(128, 256, &workers), count: 300 };
+//! let scan = TableScan { source: &source, pass: Pass::new(128, 256, &workers), row_count: 300 };
 //! let kernel = Kernel::parse("gaussian(sigma=0.5)")?.build()?;
-//! let map = NystromMap::new(&kernel, RpCholesky.select(&data, &kernel, 20, 0)?, &workers)?;
-//! let approximation = Approximation { data, kernel: &kernel, map: &map };
+//! let map = NystromMap::new(&kernel, RpCholesky.select(&scan, &kernel, 20, 0)?, &workers)?;
+//! let approximation = Approximation { scan, kernel: &kernel, map: &map };
 //! let errors = &approximation.errors(&[map.rank()], 300, 0)?[0];
-//! assert_eq!(errors.frobenius.evidence, Evidence::Exact);
+//! assert_eq!(errors.frobenius_error.evidence, Evidence::Exact);
 //! // ‖E‖_F ≤ tr E for a positive semi-definite E
-//! assert!(errors.frobenius_norm.error.value <= errors.trace.unwrap() * errors.trace_of_kernel);
+//! assert!(errors.frobenius_norm.error.value <= errors.trace_error.unwrap() * errors.kernel_trace);
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 
@@ -69,13 +69,13 @@ pub const CONFIDENCE: f64 = 0.95;
 
 /// Number of columns of a block of K that is computed at once. A block of a strip of rows with this
 /// many columns stays in the second-level cache.
-const PANEL_COLUMNS: usize = 256;
+const MEASURED_PANEL_COLUMNS: usize = 256;
 
 /// An approximation to measure: rows, their kernel, and the map that approximates it.
 #[derive(Clone, Copy, Debug)]
 pub struct Approximation<'a, T: Real> {
     /// Rows.
-    pub data: TableScan<'a, T>,
+    pub scan: TableScan<'a, T>,
     /// Approximated kernel.
     pub kernel: &'a Arc<dyn AnyKernel>,
     /// Map: phi(x)·phi(z) ≈ k(x, z).
@@ -99,13 +99,13 @@ impl MeasuredRows {
 }
 
 impl<T: Real> Approximation<'_, T> {
-    /// Draws c = `count` rows uniformly without replacement, or all rows if there are fewer. Makes
-    /// one pass and stores c(d + 2p) numbers.
+    /// Draws c = `sample_size` rows uniformly without replacement, or all rows if there are fewer.
+    /// Makes one pass and stores c(d + 2p) numbers.
     fn draw_measured_rows(&self, sample_size: usize, seed: u64) -> Result<MeasuredRows> {
-        let sample = uniform_sample(&self.data, sample_size, Purpose::Quality, seed)?;
+        let sample = uniform_sample(&self.scan, sample_size, Purpose::Quality, seed)?;
         let mut phi = Mat::<T>::zeros(sample.len(), self.map.dims().1);
         if !sample.is_empty() {
-            self.map.apply(sample.as_mat(), phi.as_mut(), self.data.pass.workers);
+            self.map.apply(sample.as_mat(), phi.as_mut(), self.scan.pass.workers);
         }
         let phi = Mat::from_fn(phi.nrows(), phi.ncols(), |i, j| kpass::Float::to_f64(phi[(i, j)]));
         Ok(MeasuredRows { x: to_f64_vec(&sample.x), d: sample.d, phi })

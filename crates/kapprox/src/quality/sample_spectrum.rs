@@ -27,11 +27,11 @@ pub struct SampleSpectrum {
     pub row_count: u64,
 }
 
-/// Computes the spectrum on `count` rows drawn uniformly without replacement, or on all rows if
-/// there are fewer.
+/// Computes the spectrum on `sample_size` rows drawn uniformly without replacement, or on all rows
+/// if there are fewer.
 ///
-/// For c = `count` rows, it makes one pass, costs c² kernel evaluations and 4c³/3 flops, and stores
-/// c² numbers. 2,000 rows take 32 MB and some seconds.
+/// For c = `sample_size` rows, it makes one pass, costs c² kernel evaluations and 4c³/3 flops, and
+/// stores c² numbers. 2,000 rows take 32 MB and some seconds.
 ///
 /// # Errors
 /// The errors of the source; [`crate::Error::NotPositiveDefinite`], because floors are sums of
@@ -63,8 +63,8 @@ impl<T: Real> Approximation<'_, T> {
     /// # Errors
     /// The errors of the source and of the decomposition.
     pub fn largest_eigenvalue(&self) -> Result<f64> {
-        let reduction = GramReduction { map: self.map, tile_rows: self.data.pass.tile_rows };
-        let gram = self.data.pass.resume("inner products of features", self.data.source, &reduction)?.0;
+        let reduction = GramReduction { map: self.map, tile_rows: self.scan.pass.tile_rows };
+        let gram = self.scan.pass.resume("inner products of features", self.scan.source, &reduction)?.0;
         Ok(symmetric_eigenvalues(gram.0.as_ref())?.last().map_or(0.0, |value| value.max(0.0)))
     }
 }

@@ -1,7 +1,7 @@
 //! Computes or bounds the spectral norms of E = K − ΦΦᵀ and of K.
 
 use super::krylov::{Bounds, Krylov, PriorBounds};
-use super::{Approximation, EXACT_ROWS, Errors, Evidence, Measure, MeasuredRows, NormPair, PANEL_COLUMNS};
+use super::{Approximation, EXACT_ROWS, Errors, Evidence, MEASURED_PANEL_COLUMNS, Measure, MeasuredRows, NormPair};
 use crate::kernel::{KernelFunction, index_chunks};
 use crate::{Real, Result, decompose::product, map::nystrom::strips};
 use faer::{Accum, Mat, MatMut, MatRef, Par, concat, linalg::matmul::matmul};
@@ -27,9 +27,9 @@ impl Default for SpectralOptions {
 }
 
 impl Errors {
-    /// Returns bounds of ‖E‖₂ and ‖K‖₂ for any number of rows, without another pass. `largest` must
-    /// be the largest eigenvalue of ΦᵀΦ, or 0 if this eigenvalue is not known. If it is 0, only the
-    /// bounds of ‖E‖₂ hold.
+    /// Returns bounds of ‖E‖₂ and ‖K‖₂ for any number of rows, without another pass.
+    /// `largest_eigenvalue` must be the largest eigenvalue of ΦᵀΦ, or 0 if this eigenvalue is not
+    /// known. If it is 0, only the bounds of ‖E‖₂ hold.
     ///
     /// With the residuals r_i = E_ii and the measured columns E e_j, max(max_i |r_i|, max_j ‖E
     /// e_j‖) ≤ ‖E‖₂ ≤ ‖E‖_F, and for projections ‖E‖₂ ≤ tr E. ‖K‖₂ differs from the largest
@@ -46,14 +46,14 @@ impl Errors {
         let error = with_evidence(Measure::bounds(low, frobenius.error.high.min(trace.unwrap_or(f64::INFINITY))));
         let lower_bound = if trace.is_some() { largest_eigenvalue } else { largest_eigenvalue - error.high };
         let kernel_norm =
-            Measure::bounds(lower_bound.max(0.0), (largest_eigenvalue + error.high).min(self.trace_of_kernel));
+            Measure::bounds(lower_bound.max(0.0), (largest_eigenvalue + error.high).min(self.kernel_trace));
         NormPair { error, kernel: with_evidence(kernel_norm) }
     }
 
     /// Returns the largest value that tr E can have, including rounding; `None` if the map is not a
     /// projection, because tr E then does not bound the norms of E.
     pub(super) fn trace_bound(&self) -> Option<f64> {
-        self.trace.map(|trace| (trace + self.rounding_floor) * self.trace_of_kernel)
+        self.trace_error.map(|trace_error| (trace_error + self.rounding_floor) * self.kernel_trace)
     }
 }
 
@@ -62,9 +62,9 @@ impl<T: Real> Approximation<'_, T> {
     ///
     /// One pass reads the rows into memory, n(d + 2p) numbers. Block Krylov iterations follow (the
     /// header of `quality/krylov.rs` explains them). Each iteration costs n² kernel evaluations,
-    /// which are used for all ranks, and 2n²(d + 16) flops. The iterations store 16 n·`steps`
+    /// which are used for all ranks, and 2n²(d + 16) flops. The iterations store 16 n·`max_steps`
     /// numbers for each rank and for K. The value of each measure is its lower bound. The interval
-    /// holds except with probability `failure`.
+    /// holds except with probability `failure_probability`.
     ///
     /// # Errors
     /// The errors of the source; [`crate::Error::TooManyRows`] for more than [`EXACT_ROWS`] rows.
@@ -93,7 +93,7 @@ impl<T: Real> Approximation<'_, T> {
         searches.push(new_search(
             None,
             first_errors.frobenius_norm.kernel.high,
-            is_definite.then_some(first_errors.trace_of_kernel),
+            is_definite.then_some(first_errors.kernel_trace),
         ));
         for _ in 0..options.max_steps {
             let mut active_searches: Vec<&mut NormSearch> =
@@ -105,7 +105,7 @@ impl<T: Real> Approximation<'_, T> {
                 &mut active_searches,
                 &measured_rows,
                 &*kernel,
-                self.data.pass.workers,
+                self.scan.pass.workers,
                 options.failure_probability,
             )?;
         }
@@ -193,8 +193,8 @@ fn multiply_kernel(
     let n = x.nrows();
     let mut out = Mat::zeros(n, v.ncols());
     workers.for_each(strips(x, out.as_mut()), |(strip, mut out)| {
-        let mut k = Mat::zeros(strip.nrows(), PANEL_COLUMNS.min(n));
-        for (first_column, column_count) in index_chunks(n, PANEL_COLUMNS) {
+        let mut k = Mat::zeros(strip.nrows(), MEASURED_PANEL_COLUMNS.min(n));
+        for (first_column, column_count) in index_chunks(n, MEASURED_PANEL_COLUMNS) {
             let mut k = k.as_mut().subcols_mut(0, column_count);
             kernel.block(strip, x.subrows(first_column, column_count), k.as_mut());
             matmul(out.as_mut(), Accum::Add, k.as_ref(), v.subrows(first_column, column_count), 1.0, Par::Seq);

@@ -1,7 +1,7 @@
 //! Products of many rows with a few columns, compared with the sums of the definition.
 
 use kapprox::Real;
-use kapprox::thin::{add_transposed, multiply};
+use kapprox::thin::{add_transposed_product, multiply};
 
 fn numbers<T: Real>(count: usize, seed: f64) -> Vec<T> {
     (0..count).map(|i| T::from_f64((seed + i as f64 * 0.731).sin())).collect()
@@ -35,7 +35,7 @@ fn agree<T: Real>() {
         // sums from the third feature on
         let first = 2.min(p - 1);
         let mut sums = vec![1.0; (p - first) * c];
-        add_transposed(&x, p, first, &right, &mut sums);
+        add_transposed_product(&x, p, first, &right, &mut sums);
         for k in first..p {
             for j in 0..c {
                 let expected: f64 = (0..b).map(|i| x[i * p + k].to_f64() * right[i * c + j].to_f64()).sum();
@@ -68,5 +68,5 @@ fn a_row_has_the_bits_that_it_has_alone() {
 #[test]
 fn nothing_times_nothing_is_nothing() {
     multiply::<f64>(&[], &[], 0, &mut []);
-    add_transposed::<f64>(&[], 4, 0, &[], &mut [1.0; 8]);
+    add_transposed_product::<f64>(&[], 4, 0, &[], &mut [1.0; 8]);
 }

@@ -171,7 +171,7 @@ impl<T: Real> FeatureWriter<'_, T> {
             }
             return Ok(());
         };
-        let segment_number = block.row_numbers[0] / cut.segment;
+        let segment_number = block.row_numbers[0] / cut.segment_rows;
         if self.open_segment.as_ref().is_none_or(|segment| segment.number != segment_number) {
             self.close_segment();
             let Range { start, end } = self.store.row_range(&(segment_number..segment_number + 1));

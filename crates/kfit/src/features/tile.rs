@@ -74,7 +74,7 @@ impl<T: Real> Tile<'_, T> {
         let workers = workers.for_operations(2 * self.phi.len() * c);
         for_each_strip(&workers, sums, PANEL_FEATURES * c, |panel, sums| {
             for (phi, right) in self.phi.chunks(SUM_ROWS * p).zip(right.chunks(SUM_ROWS * c)) {
-                thin::add_transposed(phi, p, panel * PANEL_FEATURES, right, sums);
+                thin::add_transposed_product(phi, p, panel * PANEL_FEATURES, right, sums);
             }
         });
     }

@@ -54,7 +54,9 @@ pub(super) fn outer_products<T: Real>(
     kernel: Arc<dyn KernelFunction<f64>>,
     weights: MatRef<'_, f64>,
 ) -> Result<OuterProductSums> {
-    let Expansion::Landmarks { landmarks, coefficients, .. } = data.map.expand(weights, data.resources.workers) else {
+    let Expansion::Landmarks { landmarks, dual_coefficients: coefficients, .. } =
+        data.map.expand(weights, data.resources.workers)
+    else {
         return Err(Error::option("map", &data.options.map, NEEDS_LANDMARKS));
     };
     let points: Vec<f64> = landmarks.points.iter().map(|value| value.to_f64()).collect();

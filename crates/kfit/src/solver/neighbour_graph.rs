@@ -100,8 +100,10 @@ impl NeighbourGraph {
         for (i, node_neighbours) in neighbours.chunks_exact(k).enumerate() {
             buffers.compute_weights(nodes, &nodes.point(i), node_neighbours, &mut weights);
             // row i of I − W is 1 at i and −w at the neighbours
-            let row =
-                || std::iter::once((i, 1.0)).chain(node_neighbours.iter().zip(&weights).map(|((_, j), w)| (*j, -w)));
+            let row = || {
+                std::iter::once((i, 1.0))
+                    .chain(node_neighbours.iter().zip(&weights).map(|(neighbour, w)| (neighbour.node, -w)))
+            };
             for (a, weight_a) in row() {
                 row().for_each(|(b, weight_b)| m[(b, a)] += weight_a * weight_b);
             }

@@ -205,7 +205,7 @@ impl<T: Real> Solver<T> for Online {
                 let mut blocks = tile.phi.chunks(BLOCK_ROWS * p).zip(y.chunks(BLOCK_ROWS * t));
                 blocks.try_fold(0.0, |sum, (phi, y)| match recursion {
                     Some(recursion) => {
-                        let loss = recursion.learn((phi, y), self.forgetting, &panels, features.workers());
+                        let loss = recursion.learn(phi, y, self.forgetting, &panels, features.workers());
                         Ok(sum + loss.ok_or_else(|| self.overflow_error())?)
                     }
                     None => Ok(sum + self.learn_by_lms(w, (p, t), phi, y)),

@@ -49,8 +49,8 @@ pub fn solve_cholesky(lower: MatRef<'_, f64>, mut right: MatMut<'_, f64>) {
     solve_upper_triangular_in_place(lower.transpose(), right, Par::Seq);
 }
 
-/// Computes `width` columns of the factor from column `first` on; the columns before `first` are
-/// already computed.
+/// Computes `panel_columns` columns of the factor from column `first_column` on; the columns before
+/// `first_column` are already computed.
 fn factor_panel(matrix: MatMut<'_, f64>, first_column: usize, panel_columns: usize, workers: &Workers) -> bool {
     let (order, par) = (matrix.nrows(), par(workers));
     let (factored_columns, remaining_columns) = matrix.split_at_col_mut(first_column);

@@ -5,7 +5,7 @@ use kapprox::Real;
 use kapprox::map::{column_slice, column_slice_mut};
 
 /// Number of partial sums of a dot product: two AVX-512 vectors in f64.
-const PARTIAL_SUMS: usize = 16;
+const DOT_PARTIAL_SUMS: usize = 16;
 
 /// Computes `out[j + width·k]` = Σ_i phi_ij right_ik in f64, for a few columns of `right`.
 pub fn dot_products<T: Real>(phi: MatRef<'_, T>, right: MatRef<'_, f64>, out: &mut [f64]) {
@@ -23,11 +23,11 @@ pub fn dot_products<T: Real>(phi: MatRef<'_, T>, right: MatRef<'_, f64>, out: &m
 /// Returns Σ x_i y_i in f64, summed in an order that depends on the length alone.
 #[inline(always)]
 pub fn dot<T: Real>(x: &[T], y: &[f64]) -> f64 {
-    let mut sums = [0.0; PARTIAL_SUMS];
-    let (x_whole, y_whole) = (x.chunks_exact(PARTIAL_SUMS), y.chunks_exact(PARTIAL_SUMS));
+    let mut sums = [0.0; DOT_PARTIAL_SUMS];
+    let (x_whole, y_whole) = (x.chunks_exact(DOT_PARTIAL_SUMS), y.chunks_exact(DOT_PARTIAL_SUMS));
     let tail: f64 = x_whole.remainder().iter().zip(y_whole.remainder()).map(|(x, y)| x.to_f64() * y).sum();
     for (x, y) in x_whole.zip(y_whole) {
-        for i in 0..PARTIAL_SUMS {
+        for i in 0..DOT_PARTIAL_SUMS {
             sums[i] += x[i].to_f64() * y[i];
         }
     }

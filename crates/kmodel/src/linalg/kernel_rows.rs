@@ -20,7 +20,7 @@ use kstore::Workers;
 const GROUP_ROWS: usize = 8;
 
 /// Number of partial sums of a row: an AVX-512 vector in f64.
-const PARTIAL_SUMS: usize = 8;
+const ROW_PARTIAL_SUMS: usize = 8;
 
 /// Rows of the kernel matrix K, b x m row-major.
 #[derive(Clone, Copy, Debug)]
@@ -101,8 +101,9 @@ impl<T: Real> KernelBlock<'_, T> {
         });
     }
 
-    /// Computes `out` (m x t) += Kᵀ s for `s` (b x t row-major). If `product` is (v, shift), the
-    /// same pass over K first sets `s` to K v − 1 shiftᵀ. Each product takes 2bmt flops.
+    /// Computes `out` (m x t) += Kᵀ s for `s` (b x t row-major). If `residual_operands` is
+    /// (v, shift), the same pass over K first sets `s` to K v − 1 shiftᵀ. Each product takes 2bmt
+    /// flops.
     pub fn add_transposed_product(
         &self,
         residual_operands: Option<(MatRef<'_, f64>, &[f64])>,
@@ -160,9 +161,9 @@ fn multiply_rows<T: Real>(k: &[T], v: MatRef<'_, f64>, s: &mut [f64]) {
 /// registers, which is more than twice as fast.
 #[inline(always)]
 fn dot_group<T: Real>(rows: [&[T]; GROUP_ROWS], v: &[f64]) -> [f64; GROUP_ROWS] {
-    let (chunks, _) = v.as_chunks::<PARTIAL_SUMS>();
+    let (chunks, _) = v.as_chunks::<ROW_PARTIAL_SUMS>();
     let chunk_count = chunks.len();
-    let [a, b, c, d, e, f, g, h] = rows.map(|row| row.as_chunks::<PARTIAL_SUMS>().0);
+    let [a, b, c, d, e, f, g, h] = rows.map(|row| row.as_chunks::<ROW_PARTIAL_SUMS>().0);
     let (a, b, c, d, e, f, g, h) = (
         &a[..chunk_count],
         &b[..chunk_count],
@@ -173,7 +174,7 @@ fn dot_group<T: Real>(rows: [&[T]; GROUP_ROWS], v: &[f64]) -> [f64; GROUP_ROWS] 
         &g[..chunk_count],
         &h[..chunk_count],
     );
-    let mut sums = [[0.0; PARTIAL_SUMS]; GROUP_ROWS];
+    let mut sums = [[0.0; ROW_PARTIAL_SUMS]; GROUP_ROWS];
     for (i, v) in chunks.iter().enumerate() {
         add_products(&mut sums[0], &a[i], v);
         add_products(&mut sums[1], &b[i], v);
@@ -190,26 +191,26 @@ fn dot_group<T: Real>(rows: [&[T]; GROUP_ROWS], v: &[f64]) -> [f64; GROUP_ROWS] 
 /// Returns the dot product of a row with a vector, bit-identical to [`dot_group`].
 #[inline(always)]
 fn dot_row<T: Real>(row: &[T], v: &[f64]) -> f64 {
-    let mut sums = [0.0; PARTIAL_SUMS];
-    row.as_chunks::<PARTIAL_SUMS>()
+    let mut sums = [0.0; ROW_PARTIAL_SUMS];
+    row.as_chunks::<ROW_PARTIAL_SUMS>()
         .0
         .iter()
-        .zip(v.as_chunks::<PARTIAL_SUMS>().0)
+        .zip(v.as_chunks::<ROW_PARTIAL_SUMS>().0)
         .for_each(|(k, v)| add_products(&mut sums, k, v));
     finish_sum(&sums, row, v)
 }
 
 #[inline(always)]
-fn add_products<T: Real>(sums: &mut [f64; PARTIAL_SUMS], k: &[T; PARTIAL_SUMS], v: &[f64; PARTIAL_SUMS]) {
-    for i in 0..PARTIAL_SUMS {
+fn add_products<T: Real>(sums: &mut [f64; ROW_PARTIAL_SUMS], k: &[T; ROW_PARTIAL_SUMS], v: &[f64; ROW_PARTIAL_SUMS]) {
+    for i in 0..ROW_PARTIAL_SUMS {
         sums[i] = k[i].to_f64().mul_add(v[i], sums[i]);
     }
 }
 
 /// Returns the sum of the partial sums and of the products after the last whole vector.
 #[inline(always)]
-fn finish_sum<T: Real>(sums: &[f64; PARTIAL_SUMS], row: &[T], v: &[f64]) -> f64 {
-    let tail = row.as_chunks::<PARTIAL_SUMS>().1.iter().zip(v.as_chunks::<PARTIAL_SUMS>().1);
+fn finish_sum<T: Real>(sums: &[f64; ROW_PARTIAL_SUMS], row: &[T], v: &[f64]) -> f64 {
+    let tail = row.as_chunks::<ROW_PARTIAL_SUMS>().1.iter().zip(v.as_chunks::<ROW_PARTIAL_SUMS>().1);
     sums.iter().sum::<f64>() + tail.map(|(k, v)| k.to_f64() * v).sum::<f64>()
 }
 

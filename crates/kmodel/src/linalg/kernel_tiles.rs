@@ -85,7 +85,7 @@ impl<'a, T: Real> KernelTiles<'a, T> {
             self.workers.run(pairs.len(), |k| {
                 let (i, j) = pairs[k];
                 block_buffers.with_buffer(Vec::new, |block| {
-                    self.add_off_diagonal_tile(i, j, v, (lock_strip(i).rb_mut(), lock_strip(j).rb_mut()), block)
+                    self.add_off_diagonal_tile(i, j, v, lock_strip(i).rb_mut(), lock_strip(j).rb_mut(), block)
                 });
             });
         }
@@ -126,7 +126,8 @@ impl<'a, T: Real> KernelTiles<'a, T> {
         i: usize,
         j: usize,
         v: MatRef<'_, f64>,
-        (mut out_i, mut out_j): (MatMut<'_, f64>, MatMut<'_, f64>),
+        mut out_i: MatMut<'_, f64>,
+        mut out_j: MatMut<'_, f64>,
         block: &mut Vec<T>,
     ) {
         let (rows_i, rows_j) = (self.row_range(i), self.row_range(j));
@@ -201,20 +202,20 @@ fn multiply_symmetric<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, mut out: Ma
 }
 
 /// Number of partial sums: two AVX-512 vectors in f64.
-const PARTIAL_SUMS: usize = 16;
+const TILE_PARTIAL_SUMS: usize = 16;
 
 /// Computes `sums` += `weight`·`k` and returns Σ k·`right`, in f64, in one pass over the column
 /// `k`.
 fn axpy_and_dot<T: Real>(k: &[T], right: &[f64], weight: f64, sums: &mut [f64]) -> f64 {
     kapprox::vectorised!({
-        let mut partial = [0.0; PARTIAL_SUMS];
-        let (k_whole, k_tail) = k.as_chunks::<PARTIAL_SUMS>();
-        let (right_whole, right_tail) = right.as_chunks::<PARTIAL_SUMS>();
-        let (sums_whole, sums_tail) = sums.as_chunks_mut::<PARTIAL_SUMS>();
+        let mut partial = [0.0; TILE_PARTIAL_SUMS];
+        let (k_whole, k_tail) = k.as_chunks::<TILE_PARTIAL_SUMS>();
+        let (right_whole, right_tail) = right.as_chunks::<TILE_PARTIAL_SUMS>();
+        let (sums_whole, sums_tail) = sums.as_chunks_mut::<TILE_PARTIAL_SUMS>();
         for ((k, right), sums) in k_whole.iter().zip(right_whole).zip(sums_whole) {
             // in a single loop over lanes, each store to `sums` would precede the next load, which
             // prevents vectorisation
-            let k: [f64; PARTIAL_SUMS] = from_fn(|i| k[i].to_f64());
+            let k: [f64; TILE_PARTIAL_SUMS] = from_fn(|i| k[i].to_f64());
             partial = from_fn(|i| partial[i] + k[i] * right[i]);
             *sums = from_fn(|i| sums[i] + k[i] * weight);
         }

@@ -24,9 +24,9 @@ const MIN_CURVATURE_COSINE: f64 = 1e-10;
 
 #[derive(Clone, Copy, Debug)]
 pub struct LbfgsLimits {
-    pub steps: usize,
+    pub max_steps: usize,
     /// Largest change of a variable in the first trial of a step.
-    pub max_step: f64,
+    pub max_change: f64,
     /// The search ends after a step that lowers the function by at most this number, or at a point
     /// whose gradient has no component larger than this number.
     pub tolerance: f64,
@@ -38,7 +38,7 @@ pub struct Minimum {
     /// Value of the function at `x`; infinite if the function or its gradient is not finite at the
     /// start.
     pub value: f64,
-    pub steps: usize,
+    pub step_count: usize,
 }
 
 struct Point {
@@ -66,13 +66,13 @@ pub fn minimise<E>(
 ) -> Result<Minimum, E> {
     let start = start.iter().zip(bounds).map(|(v, (min, max))| v.clamp(*min, *max)).collect();
     let mut current = Point::evaluate(start, function)?;
-    let (mut pairs, mut steps) = (VecDeque::with_capacity(MAX_PAIRS), 0);
-    while steps < limits.steps && current.value.is_finite() {
+    let (mut pairs, mut step_count) = (VecDeque::with_capacity(MAX_PAIRS), 0);
+    while step_count < limits.max_steps && current.value.is_finite() {
         let gradient = projected_gradient(&current, bounds);
         if gradient.iter().all(|g| g.abs() <= limits.tolerance) {
             break;
         }
-        let direction = direction(&gradient, &pairs, limits.max_step);
+        let direction = direction(&gradient, &pairs, limits.max_change);
         let Some(next) = line_search(&current, &direction, bounds, function)? else {
             if pairs.is_empty() {
                 break;
@@ -82,12 +82,12 @@ pub fn minimise<E>(
         };
         let decrease = current.value - next.value;
         store_pair(&mut pairs, &current, &next);
-        (current, steps) = (next, steps + 1);
+        (current, step_count) = (next, step_count + 1);
         if decrease <= limits.tolerance {
             break;
         }
     }
-    Ok(Minimum { x: current.x, value: current.value, steps })
+    Ok(Minimum { x: current.x, value: current.value, step_count })
 }
 
 /// Returns the gradient, with zeros for variables whose descent would leave the box.
@@ -97,9 +97,9 @@ fn projected_gradient(current: &Point, bounds: &[(f64, f64)]) -> Vec<f64> {
     coordinates.map(|((x, g), bound)| if leaves_box(*x, *g, *bound) { 0.0 } else { *g }).collect()
 }
 
-/// Returns −H·`gradient`, scaled down so that no variable changes by more than `max_step`. H is the
-/// approximation of the inverse Hessian by the stored pairs (step, change of the gradient).
-fn direction(gradient: &[f64], pairs: &VecDeque<(Vec<f64>, Vec<f64>)>, max_step: f64) -> Vec<f64> {
+/// Returns −H·`gradient`, scaled down so that no variable changes by more than `max_change`. H is
+/// the approximation of the inverse Hessian by the stored pairs (step, change of the gradient).
+fn direction(gradient: &[f64], pairs: &VecDeque<(Vec<f64>, Vec<f64>)>, max_change: f64) -> Vec<f64> {
     let mut direction: Vec<f64> = gradient.iter().map(|g| -g).collect();
     let mut alphas = Vec::with_capacity(pairs.len());
     for (step, gradient_change) in pairs.iter().rev() {
@@ -118,7 +118,7 @@ fn direction(gradient: &[f64], pairs: &VecDeque<(Vec<f64>, Vec<f64>)>, max_step:
     direction.iter_mut().zip(gradient).filter(|(_, g)| **g == 0.0).for_each(|(v, _)| *v = 0.0);
     let largest_entry = direction.iter().fold(0.0, |max: f64, v| max.max(v.abs()));
     // without pairs, the norm of the gradient gives no scale for the step
-    let max_change = if pairs.is_empty() { max_step / 2.0 } else { max_step };
+    let max_change = if pairs.is_empty() { max_change / 2.0 } else { max_change };
     if largest_entry > max_change {
         direction.iter_mut().for_each(|v| *v *= max_change / largest_entry);
     }

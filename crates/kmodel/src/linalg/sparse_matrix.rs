@@ -14,8 +14,8 @@ pub struct SparseMatrix {
 }
 
 impl SparseMatrix {
-    /// Converts rows of `d` numbers each, in the sparse layout of blocks, to a matrix with `width`
-    /// columns.
+    /// Converts rows of `d` numbers each, in the sparse layout of blocks, to a matrix with
+    /// `column_count` columns.
     pub fn from_rows<T: Real>(x: &[T], d: usize, column_count: usize) -> Self {
         let mut matrix = Self { row_starts: vec![0], column_indices: Vec::new(), values: Vec::new(), column_count };
         for row in x.chunks_exact(d.max(1)) {

@@ -37,10 +37,12 @@ impl<T: Real> Basis<T> {
     /// Returns the basis of an expansion, and its coefficients; `map` is the map of the expansion.
     pub fn from_expansion(expansion: Expansion<T>, map: &dyn FeatureMap<T>) -> (Self, Mat<f64>) {
         match expansion {
-            Expansion::Landmarks { landmarks: LandmarkSet { points, row_numbers: rows, .. }, coefficients, .. } => {
-                (Self::Landmarks { points, row_numbers: rows }, coefficients)
-            }
-            Expansion::Features { coefficients } => (Self::Features { probe: probe_features(map) }, coefficients),
+            Expansion::Landmarks {
+                landmarks: LandmarkSet { points, row_numbers: rows, .. },
+                dual_coefficients,
+                ..
+            } => (Self::Landmarks { points, row_numbers: rows }, dual_coefficients),
+            Expansion::Features { weights } => (Self::Features { probe: probe_features(map) }, weights),
         }
     }
 
@@ -108,7 +110,7 @@ impl<T: Real> Model<T> {
     }
 
     fn untransformed_functions(&self) -> Result<Box<dyn FeatureMap<T>>> {
-        let ModelMetadata { kernel, with: second_view, map, rank, seed, .. } = &self.metadata;
+        let ModelMetadata { kernel, second_view, map, rank, seed, .. } = &self.metadata;
         let kernel = self.metadata.parse_kernel(kernel)?;
         let d = self.dims().1;
         let stored_probe = match &self.basis {

@@ -67,8 +67,8 @@ impl<T: Real> Leaves<T> {
         size_of::<T>() * self.points.len() + 8 * (f64_count + self.coefficients.nrows() * self.coefficients.ncols())
     }
 
-    /// Calls `visit` with every leaf that has a positive weight for a row, and this weight.
-    /// `values` are the values of the nodes at the row.
+    /// Calls `visitor` with every leaf that has a positive weight for a row, and this weight.
+    /// `node_values` are the values of the nodes at the row.
     pub fn for_each_leaf_weight(half_widths: &[f64], node_values: &[f64], mut visitor: impl FnMut(usize, f64)) {
         let mut stack = vec![(0, 1.0)];
         while let Some((node, weight)) = stack.pop() {
@@ -109,8 +109,15 @@ impl<T: Real> Deref for BasisFunctions<T> {
     }
 }
 
-/// A leaf, its rows with their weights, and the scores of these rows in the leaf.
-type LeafRows = (usize, Vec<(usize, f64)>, Vec<f64>);
+/// The rows with a positive weight for a leaf.
+#[derive(Default)]
+struct LeafRows {
+    leaf: usize,
+    /// Index and weight of each row.
+    weighted_rows: Vec<(usize, f64)>,
+    /// Scores of these rows in the leaf.
+    scores: Vec<f64>,
+}
 
 impl<T: Real> Model<T> {
     pub(super) fn with_leaves(&self, basis: Box<dyn FeatureMap<T>>) -> Result<BasisFunctions<T>> {
@@ -124,7 +131,7 @@ impl<T: Real> Model<T> {
         Ok(BasisFunctions { basis, leaves: leaves.ranges().map(leaf_functions).collect() })
     }
 
-    /// Adds the scores of the leaves to `scores` (b x t); `values` are the values of the L − 1
+    /// Adds the scores of the leaves to `scores` (b x t); `node_values` are the values of the L − 1
     /// nodes, b rows row-major. The sum of a row does not depend on the other rows.
     pub(crate) fn add_leaves(
         &self,
@@ -136,23 +143,24 @@ impl<T: Real> Model<T> {
     ) {
         let Some(leaves) = &self.leaves else { return };
         let (node_count, t, d) = (leaves.half_widths.len(), scores.ncols(), x.ncols());
-        let mut leaf_rows: Vec<LeafRows> = (0..=node_count).map(|leaf| (leaf, Vec::new(), Vec::new())).collect();
+        let mut leaf_rows: Vec<LeafRows> =
+            (0..=node_count).map(|leaf| LeafRows { leaf, ..LeafRows::default() }).collect();
         for i in 0..x.nrows() {
             let row_values = &node_values[i * node_count..(i + 1) * node_count];
             Leaves::<T>::for_each_leaf_weight(&leaves.half_widths, row_values, |leaf, weight| {
-                leaf_rows[leaf].1.push((i, weight))
+                leaf_rows[leaf].weighted_rows.push((i, weight))
             });
         }
-        leaf_rows.retain(|(leaf, rows, _)| !rows.is_empty() && leaves.row_counts[*leaf] > 0);
+        leaf_rows.retain(|rows| !rows.weighted_rows.is_empty() && leaves.row_counts[rows.leaf] > 0);
         let (ranges, pool): (Vec<_>, _) = (leaves.ranges().collect(), BufferPool::default());
         let zeros = vec![0.0; t];
-        workers.for_each(leaf_rows.iter_mut().collect(), |(leaf, rows, leaf_scores)| {
+        workers.for_each(leaf_rows.iter_mut().collect(), |LeafRows { leaf, weighted_rows, scores: leaf_scores }| {
             let (leaf_functions, range) = (&functions.leaves[*leaf], ranges[*leaf].clone());
             let alpha = leaves.coefficients.as_ref().subrows(range.start, range.len()).to_owned();
             pool.with_buffer(
                 StripBuffers::default,
                 |StripBuffers { basis_values: block, panel_f64: block_f64, sums, .. }: &mut StripBuffers<T>| {
-                    for rows in rows.chunks(STRIP_ROWS) {
+                    for rows in weighted_rows.chunks(STRIP_ROWS) {
                         let leaf_x: Vec<T> = rows.iter().flat_map(|(i, _)| x.row(*i).iter().copied()).collect();
                         block.resize(STRIP_ROWS * range.len(), T::default());
                         let block = &mut block[..rows.len() * range.len()];
@@ -170,8 +178,8 @@ impl<T: Real> Model<T> {
                 },
             );
         });
-        for (_, rows, leaf_scores) in leaf_rows {
-            for ((i, weight), row_scores) in rows.into_iter().zip(leaf_scores.chunks_exact(t)) {
+        for LeafRows { weighted_rows, scores: leaf_scores, .. } in leaf_rows {
+            for ((i, weight), row_scores) in weighted_rows.into_iter().zip(leaf_scores.chunks_exact(t)) {
                 row_scores.iter().enumerate().for_each(|(j, score)| scores[(i, j)] += weight * score);
             }
         }

@@ -159,7 +159,7 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
         let (transform, point_count) = self.read_transform(m)?;
         let feature_count = metric.as_ref().map_or(d, |metric| metric.output_count());
         Ok(Model {
-            basis: self.read_basis(m, (point_count, feature_count), metadata.sparse_shape())?,
+            basis: self.read_basis(m, point_count, feature_count, metadata.sparse_shape())?,
             transform,
             coefficients: self.read_matrix("coefficients", m, t)?,
             intercept: self.read_numbers("intercept", &[t])?,
@@ -192,7 +192,8 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
     fn read_basis<T: Real>(
         &mut self,
         m: usize,
-        (point_count, feature_count): (usize, usize),
+        point_count: usize,
+        feature_count: usize,
         sparse: Option<SparseShape>,
     ) -> Result<Basis<T>> {
         if self.has_tensor("probe") {
@@ -397,7 +398,7 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
         let output_count = match (metadata.task, metadata.classes.len()) {
             (Task::Regression, _) => metadata.targets.len(),
             (Task::Classification, 2) => 1,
-            (Task::Classification, k) if metadata.pairs => k * (k - 1) / 2,
+            (Task::Classification, k) if metadata.one_vs_one => k * (k - 1) / 2,
             (Task::Classification, k) => k,
             (Task::Components | Task::Clusters, _) => t,
             (Task::Ranking | Task::Novelty, _) => 1,
@@ -422,7 +423,7 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
             return Err(self.damaged_error("the ranges of its features are invalid"));
         }
         let has_probe = self.has_tensor("probe");
-        if let Some(second_view) = metadata.with.as_ref().filter(|with| has_probe || with.functions > m) {
+        if let Some(second_view) = metadata.second_view.as_ref().filter(|view| has_probe || view.functions > m) {
             return Err(self.damaged_error(format!(
                 "it has {m} basis functions, but its second view has {}",
                 second_view.functions

@@ -23,8 +23,8 @@ pub struct ModelMetadata {
     /// Kernel, as an expression that can be parsed.
     pub kernel: String,
     /// Second of two views, whose kernel functions come last; absent for one view.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub with: Option<SecondView>,
+    #[serde(rename = "with", default, skip_serializing_if = "Option::is_none")]
+    pub second_view: Option<SecondView>,
     /// Type of the predictions: `f32` or `f64`. A fit in f32 predicts in f64 if its landmarks are
     /// so close to each other that f32 is too inaccurate.
     pub precision: String,
@@ -44,8 +44,8 @@ pub struct ModelMetadata {
     pub encoding: Option<Arc<Encoding>>,
     /// Number and date formats of these columns and the targets in text files, and the words for
     /// missing values; absent for the defaults.
-    #[serde(default, skip_serializing_if = "TextReading::is_default")]
-    pub reading: TextReading,
+    #[serde(rename = "reading", default, skip_serializing_if = "TextReading::is_default")]
+    pub text_reading: TextReading,
     /// Target names; for a classification the name of the class column.
     pub targets: Vec<String>,
     /// Class labels, by code; empty for a regression.
@@ -54,15 +54,15 @@ pub struct ModelMetadata {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
     /// True for one-vs-one scores.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub pairs: bool,
+    #[serde(rename = "pairs", default, skip_serializing_if = "std::ops::Not::not")]
+    pub one_vs_one: bool,
     /// Certificate at this rank; null for maps without a certificate.
     pub certificate: Option<Certificate>,
     /// Number of training rows.
     pub rows: u64,
     /// Number of rows learned online afterwards; the certificate does not cover them.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub learned: u64,
+    #[serde(rename = "learned", default, skip_serializing_if = "is_zero")]
+    pub online_rows: u64,
     /// Seed of all random choices.
     pub seed: u64,
     /// Landmark selection: `rpcholesky`; `None` for a map without landmarks.
@@ -123,7 +123,7 @@ impl ModelMetadata {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Intercept {
-    /// Fitted without a penalty.
+    /// Fitted without a regularisation term.
     #[default]
     Free,
     /// Weight of a constant feature 1, penalised like the other weights.

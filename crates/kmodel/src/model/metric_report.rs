@@ -19,8 +19,8 @@ pub struct MetricReport {
     /// Rounds of the learning.
     pub rounds: Vec<RoundReport>,
     /// Errors on rows that the metric was not learned from; `None` if there are no such rows.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub judged: Option<MetricTestErrors>,
+    #[serde(rename = "judged", skip_serializing_if = "Option::is_none")]
+    pub test_errors: Option<MetricTestErrors>,
 }
 
 impl MetricReport {
@@ -38,7 +38,7 @@ impl MetricReport {
         order.sort_by(|a, b| importances[*b].1.total_cmp(&importances[*a].1));
         let importance = order.iter().map(|j| importances[*j].clone()).collect();
         let spread = order.iter().filter_map(|j| deviations.get(*j)).copied().collect();
-        Self { source, features, importance, spread, rounds, judged: None }
+        Self { source, features, importance, spread, rounds, test_errors: None }
     }
 
     /// Returns each feature with its importance and the standard deviation of the importance, if
@@ -59,15 +59,17 @@ pub struct MetricTestErrors {
     /// Number of its rows in the sample.
     pub rows: u64,
     /// Squared error with the metric.
-    pub with: f64,
+    #[serde(rename = "with")]
+    pub error_with_metric: f64,
     /// Squared error of the best kernel without a metric.
-    pub without: f64,
+    #[serde(rename = "without")]
+    pub error_without_metric: f64,
 }
 
 impl MetricTestErrors {
     /// Returns true if the error with the metric is smaller.
     pub fn is_better(&self) -> bool {
-        self.with < self.without
+        self.error_with_metric < self.error_without_metric
     }
 }
 

@@ -215,35 +215,36 @@ impl<T: Real> Model<T> {
     }
 
     /// Computes `out` (b x t) = f(x) for the rows of `x` (b x d row-major, scaled and after the
-    /// metric); `basis` is the result of [`Model::functions`].
+    /// metric); `functions` is the result of [`Model::functions`].
     ///
     /// The basis is computed in `T`. Its product with α is accumulated in f64, because dual
     /// coefficients are large and cancel. A few rows are predicted as in
-    /// [`predict_with_scratch`](Self::predict_with_scratch). Strips of 256 rows are distributed over the workers,
-    /// so the result does not depend on the number of threads. The prediction of a row depends only
-    /// on its basis values, not on other rows. *Cost*: the basis, and 2·m·t flops per row.
+    /// [`predict_with_scratch`](Self::predict_with_scratch). Strips of 256 rows are distributed
+    /// over the workers, so the result does not depend on the number of threads. The prediction of
+    /// a row depends only on its basis values, not on other rows. *Cost*: the basis, and 2·m·t
+    /// flops per row.
     ///
     /// # Errors
     /// [`Error::Shape`] if `x` or `out` do not fit the model; an unknown kernel.
     #[doc(hidden)]
     pub fn predict(
         &self,
-        basis: &BasisFunctions<T>,
+        functions: &BasisFunctions<T>,
         x: MatRef<'_, T>,
         out: MatMut<'_, f64>,
         workers: &Workers,
     ) -> Result<()> {
-        self.check_shapes(basis, x, &out)?;
-        if let Some(sections) = basis.landmark_sections()
+        self.check_shapes(functions, x, &out)?;
+        if let Some(sections) = functions.landmark_sections()
             && x.nrows() <= predict::MAX_GROUPED_ROWS
             && self.quadratic_in_scores().is_none()
             && self.leaves.is_none()
         {
-            self.predict_few(sections, x, out, &mut PredictScratch::new(basis));
+            self.predict_few(sections, x, out, &mut PredictScratch::new(functions));
             return Ok(());
         }
         let kernel = self.quadratic_in_scores().map(|_| self.kernel()).transpose()?;
-        self.predict_outputs(basis, kernel.as_deref(), x, Outputs::from_scores(out), workers);
+        self.predict_outputs(functions, kernel.as_deref(), x, Outputs::from_scores(out), workers);
         Ok(())
     }
 
@@ -252,7 +253,7 @@ impl<T: Real> Model<T> {
     /// per row.
     pub(crate) fn predict_outputs(
         &self,
-        basis: &BasisFunctions<T>,
+        functions: &BasisFunctions<T>,
         kernel: Option<&dyn KernelFunction<T>>,
         x: MatRef<'_, T>,
         Outputs { mut scores, components, quadratic }: Outputs<'_>,
@@ -263,9 +264,9 @@ impl<T: Real> Model<T> {
         let mut node_values = vec![0.0; x.nrows() * node_count];
         let node_matrix = MatMut::from_row_major_slice_mut(&mut node_values, x.nrows(), node_count);
         let outputs = Outputs { scores: scores.rb_mut(), components, quadratic };
-        self.predict_strips(basis, kernel, x, (outputs, node_matrix), workers);
+        self.predict_strips(functions, kernel, x, outputs, node_matrix, workers);
         if scores.ncols() > 0 {
-            self.add_leaves(basis, x, &node_values, scores, workers);
+            self.add_leaves(functions, x, &node_values, scores, workers);
         }
     }
 
@@ -273,15 +274,16 @@ impl<T: Real> Model<T> {
     /// the tree nodes instead of the contributions of the leaves.
     fn predict_strips(
         &self,
-        basis: &BasisFunctions<T>,
+        functions: &BasisFunctions<T>,
         kernel: Option<&dyn KernelFunction<T>>,
         x: MatRef<'_, T>,
-        (outputs, node_values): (Outputs<'_>, MatMut<'_, f64>),
+        outputs: Outputs<'_>,
+        node_values: MatMut<'_, f64>,
         workers: &Workers,
     ) {
         let distance_function = self.quadratic_in_scores().filter(|_| outputs.scores.ncols() > 0);
         let quadratic = if outputs.quadratic.ncols() > 0 { self.quadratic.as_ref() } else { distance_function };
-        let (m, pool) = (basis.dims().1, BufferPool::default());
+        let (m, pool) = (functions.dims().1, BufferPool::default());
         let strips = outputs.strips().into_iter().zip(row_strips(node_values, STRIP_ROWS)).collect();
         workers.for_each(
             strips,
@@ -296,7 +298,7 @@ impl<T: Real> Model<T> {
                         block.resize(STRIP_ROWS * m, T::default());
                         let block = &mut block[..row_count * m];
                         let basis_values = MatMut::from_column_major_slice_mut(block, row_count, m);
-                        basis.apply(x, basis_values, &Workers::sequential());
+                        functions.apply(x, basis_values, &Workers::sequential());
                         let k = MatRef::from_column_major_slice(block, row_count, m);
                         let mut quadratic_values = vec![0.0; row_count];
                         if let Some((quadratic, kernel)) = quadratic.zip(kernel) {
@@ -347,10 +349,10 @@ impl<T: Real> Model<T> {
         self.quadratic.as_ref().filter(|_| self.metadata.task == Task::Novelty)
     }
 
-    fn check_shapes(&self, basis: &BasisFunctions<T>, x: MatRef<'_, T>, out: &MatMut<'_, f64>) -> Result<()> {
+    fn check_shapes(&self, functions: &BasisFunctions<T>, x: MatRef<'_, T>, out: &MatMut<'_, f64>) -> Result<()> {
         let (m, d, t) = self.dims();
         Error::check_dimension("columns of the rows to predict", d, x.ncols())?;
-        Error::check_dimension("functions of the basis", m, basis.dims().1)?;
+        Error::check_dimension("functions of the basis", m, functions.dims().1)?;
         Error::check_dimension("rows of the predictions", x.nrows(), out.nrows())?;
         Error::check_dimension("columns of the predictions", t, out.ncols())
     }
@@ -367,7 +369,7 @@ impl<T: Real> Model<T> {
     #[doc(hidden)]
     pub fn predict_quadratic(
         &self,
-        basis: &BasisFunctions<T>,
+        functions: &BasisFunctions<T>,
         kernel: &dyn KernelFunction<T>,
         x: MatRef<'_, T>,
         out: &mut [f64],
@@ -381,7 +383,7 @@ impl<T: Real> Model<T> {
         Error::check_dimension("values of the quadratic function", x.nrows(), row_count)?;
         let quadratic = MatMut::from_row_major_slice_mut(out, row_count, 1);
         let outputs = Outputs { scores: empty_matrix(row_count), components: empty_matrix(row_count), quadratic };
-        self.predict_outputs(basis, Some(kernel), x, outputs, workers);
+        self.predict_outputs(functions, Some(kernel), x, outputs, workers);
         Ok(())
     }
 

@@ -29,7 +29,8 @@ pub(super) fn has_overflow<T: Real>(values: impl Iterator<Item = T>) -> bool {
     values.fold(T::ZERO, |largest, value| largest.larger(value.magnitude())) >= T::LARGEST
 }
 
-/// Buffers for [`Model::predict_with_scratch`]: kernel values of a few rows, and the scratch of the kernel.
+/// Buffers for [`Model::predict_with_scratch`]: kernel values of a few rows, and the scratch of the
+/// kernel.
 #[derive(Clone, Debug)]
 pub struct PredictScratch<T> {
     kernel_values: Vec<T>,
@@ -38,9 +39,9 @@ pub struct PredictScratch<T> {
 
 impl<T: Real> PredictScratch<T> {
     /// Allocates the buffers for the functions of [`Model::functions`].
-    pub fn new(basis: &BasisFunctions<T>) -> Self {
+    pub fn new(functions: &BasisFunctions<T>) -> Self {
         let (m, kernel_scratch_len) =
-            basis.landmark_sections().map_or((0, 0), |rows| (basis.dims().1, rows.scratch_len()));
+            functions.landmark_sections().map_or((0, 0), |sections| (functions.dims().1, sections.scratch_len()));
         Self {
             kernel_values: vec![T::default(); MAX_FEW_ROWS * m],
             kernel_scratch: vec![T::default(); kernel_scratch_len],
@@ -61,18 +62,18 @@ impl<T: Real> Model<T> {
     #[doc(hidden)]
     pub fn predict_with_scratch(
         &self,
-        basis: &BasisFunctions<T>,
+        functions: &BasisFunctions<T>,
         x: MatRef<'_, T>,
         out: MatMut<'_, f64>,
         scratch: &mut PredictScratch<T>,
     ) -> Result<()> {
         let Some(sections) =
-            basis.landmark_sections().filter(|_| self.quadratic_in_scores().is_none() && self.leaves.is_none())
+            functions.landmark_sections().filter(|_| self.quadratic_in_scores().is_none() && self.leaves.is_none())
         else {
-            return self.predict(basis, x, out, &Workers::sequential());
+            return self.predict(functions, x, out, &Workers::sequential());
         };
-        self.check_shapes(basis, x, &out)?;
-        let required_lengths = [MAX_FEW_ROWS * basis.dims().1, sections.scratch_len()];
+        self.check_shapes(functions, x, &out)?;
+        let required_lengths = [MAX_FEW_ROWS * functions.dims().1, sections.scratch_len()];
         for (expected, got) in
             required_lengths.into_iter().zip([scratch.kernel_values.len(), scratch.kernel_scratch.len()])
         {
@@ -84,7 +85,8 @@ impl<T: Real> Model<T> {
         Ok(())
     }
 
-    /// Predicts as [`predict_with_scratch`](Self::predict_with_scratch) does, without checking shapes.
+    /// Predicts as [`predict_with_scratch`](Self::predict_with_scratch) does, without checking
+    /// shapes.
     pub(super) fn predict_few(
         &self,
         sections: LandmarkSections<'_, T>,
@@ -124,12 +126,12 @@ impl<T: Real> Model<T> {
         let score_count = out.nrows() * t;
         for first_score in (0..score_count).step_by(COUNT) {
             let row_and_output =
-                |c: usize| ((first_score + c).min(score_count - 1) / t, (first_score + c).min(score_count - 1) % t);
-            let mut scores: [f64; COUNT] = std::array::from_fn(|c| self.intercept[row_and_output(c).1] + 0.0);
+                |i: usize| ((first_score + i).min(score_count - 1) / t, (first_score + i).min(score_count - 1) % t);
+            let mut scores: [f64; COUNT] = std::array::from_fn(|i| self.intercept[row_and_output(i).1] + 0.0);
             for first_function in (0..m).step_by(CHUNK_FUNCTIONS) {
                 let mut products = [[0.0; CHUNK_FUNCTIONS]; COUNT];
-                for (c, products) in products.iter_mut().enumerate() {
-                    let (row, output) = row_and_output(c);
+                for (i, products) in products.iter_mut().enumerate() {
+                    let (row, output) = row_and_output(i);
                     let values = &values[row * m..][..m][first_function..];
                     let alpha = &self.coefficients.col_as_slice(output)[first_function..];
                     for ((product, value), alpha) in products.iter_mut().zip(values).zip(alpha) {
@@ -144,8 +146,8 @@ impl<T: Real> Model<T> {
                     }
                 }
             }
-            for (c, score) in scores.into_iter().enumerate() {
-                out[row_and_output(c)] = score;
+            for (i, score) in scores.into_iter().enumerate() {
+                out[row_and_output(i)] = score;
             }
         }
     }

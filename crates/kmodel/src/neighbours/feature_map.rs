@@ -1,6 +1,6 @@
 //! Basis functions of a row computed from its nearest nodes, as a feature map for graph models.
 
-use super::{Nodes, Reconstruction, find_nearest};
+use super::{Neighbour, Nodes, Reconstruction, find_nearest};
 use crate::linalg::strips::row_strips;
 use faer::{Mat, MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
@@ -36,13 +36,17 @@ impl NeighbourFunctions {
         let Some(paths) = &self.paths else {
             (0..self.nodes.count()).for_each(|j| set_value(j, T::ZERO));
             buffers.reconstruction.compute_weights(&self.nodes, x, &buffers.neighbours, &mut buffers.values);
-            buffers.neighbours.iter().zip(&buffers.values).for_each(|((_, j), w)| set_value(*j, T::from_f64(*w)));
+            buffers
+                .neighbours
+                .iter()
+                .zip(&buffers.values)
+                .for_each(|(neighbour, w)| set_value(neighbour.node, T::from_f64(*w)));
             return;
         };
         buffers.values.clear();
         buffers.values.resize(paths.nrows(), f64::INFINITY);
-        for (squared_distance, j) in &buffers.neighbours {
-            let (distance, paths) = (squared_distance.sqrt(), paths.col_as_slice(*j));
+        for Neighbour { squared_distance, node } in &buffers.neighbours {
+            let (distance, paths) = (squared_distance.sqrt(), paths.col_as_slice(*node));
             buffers.values.iter_mut().zip(paths).for_each(|(shortest, path)| *shortest = shortest.min(distance + path));
         }
         buffers.values.iter().enumerate().for_each(|(l, length)| set_value(l, T::from_f64(length * length)));
@@ -51,7 +55,7 @@ impl NeighbourFunctions {
 
 struct Buffers {
     squared_distances: Vec<f64>,
-    neighbours: Vec<super::Neighbour>,
+    neighbours: Vec<Neighbour>,
     values: Vec<f64>,
     reconstruction: Reconstruction,
 }

@@ -11,7 +11,7 @@ const STRIP_NODES: usize = 64;
 
 /// Returns the k nearest other nodes of every node, N x k row-major. 3N²d flops.
 pub fn neighbours_of_nodes(nodes: &Nodes, k: usize, workers: &Workers) -> Vec<Neighbour> {
-    let mut lists = vec![(0.0, 0); nodes.count() * k];
+    let mut lists = vec![Neighbour { squared_distance: 0.0, node: 0 }; nodes.count() * k];
     crate::linalg::strips::for_each_strip(workers, &mut lists, STRIP_NODES * k, |strip, lists| {
         let (mut squared_distances, mut neighbours) = (vec![0.0; nodes.count()], Vec::new());
         for (i, list) in lists.chunks_exact_mut(k).enumerate() {
@@ -30,8 +30,14 @@ pub fn neighbours_of_nodes(nodes: &Nodes, k: usize, workers: &Workers) -> Vec<Ne
 pub struct Graph {
     /// Node i has the edges `starts[i]..starts[i + 1]`.
     starts: Vec<usize>,
-    /// Length and other end of each edge.
-    edges: Vec<(f64, usize)>,
+    edges: Vec<Edge>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Edge {
+    length: f64,
+    /// The other end.
+    node: usize,
 }
 
 impl Graph {
@@ -43,22 +49,22 @@ impl Graph {
     pub fn new(lists: &[Neighbour], k: usize) -> Self {
         let node_count = lists.len() / k.max(1);
         let mut starts = vec![0; node_count + 1];
-        for (entry, (_, neighbour)) in lists.iter().enumerate() {
+        for (entry, neighbour) in lists.iter().enumerate() {
             starts[entry / k + 1] += 1;
-            starts[neighbour + 1] += 1;
+            starts[neighbour.node + 1] += 1;
         }
         (0..node_count).for_each(|i| starts[i + 1] += starts[i]);
-        let (mut next_slot, mut edges) = (starts.clone(), vec![(0.0, 0); 2 * lists.len()]);
-        for (entry, (squared_distance, neighbour)) in lists.iter().enumerate() {
-            for (end, other) in [(entry / k, *neighbour), (*neighbour, entry / k)] {
-                edges[next_slot[end]] = (squared_distance.sqrt(), other);
+        let (mut next_slot, mut edges) = (starts.clone(), vec![Edge { length: 0.0, node: 0 }; 2 * lists.len()]);
+        for (entry, Neighbour { squared_distance, node }) in lists.iter().enumerate() {
+            for (end, other_end) in [(entry / k, *node), (*node, entry / k)] {
+                edges[next_slot[end]] = Edge { length: squared_distance.sqrt(), node: other_end };
                 next_slot[end] += 1;
             }
         }
         Self { starts, edges }
     }
 
-    fn edges(&self, node: usize) -> &[(f64, usize)] {
+    fn edges(&self, node: usize) -> &[Edge] {
         &self.edges[self.starts[node]..self.starts[node + 1]]
     }
 
@@ -74,8 +80,8 @@ impl Graph {
             stack.push(start);
             while let Some(node) = stack.pop() {
                 size += 1;
-                let unvisited = self.edges(node).iter().filter(|(_, to)| !std::mem::replace(&mut visited[*to], true));
-                stack.extend(unvisited.map(|(_, to)| *to));
+                let ends = self.edges(node).iter().map(|edge| edge.node);
+                stack.extend(ends.filter(|end| !std::mem::replace(&mut visited[*end], true)));
             }
             sizes.push(size);
         }
@@ -96,8 +102,8 @@ impl Graph {
         Error::option("neighbours", k, why)
     }
 
-    /// Computes `lengths[i]`, the length of the shortest path from node `from` to node i; infinite
-    /// if no path exists.
+    /// Computes `lengths[i]`, the length of the shortest path from node `source` to node i;
+    /// infinite if no path exists.
     ///
     /// Reference: Dijkstra, "A note on two problems in connexion with graphs", Numerische
     /// Mathematik 1, 1959.
@@ -111,11 +117,11 @@ impl Graph {
             if length > lengths[node] {
                 continue;
             }
-            for (edge_length, neighbour) in self.edges(node) {
-                let path_length = length + edge_length;
-                if path_length < lengths[*neighbour] {
-                    lengths[*neighbour] = path_length;
-                    queue.push(Reverse((path_length.to_bits(), *neighbour)));
+            for edge in self.edges(node) {
+                let path_length = length + edge.length;
+                if path_length < lengths[edge.node] {
+                    lengths[edge.node] = path_length;
+                    queue.push(Reverse((path_length.to_bits(), edge.node)));
                 }
             }
         }

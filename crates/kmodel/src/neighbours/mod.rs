@@ -16,7 +16,12 @@ pub use reconstruction::Reconstruction;
 
 use kapprox::Real;
 
-pub type Neighbour = (f64, usize);
+/// A node near a point.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Neighbour {
+    pub squared_distance: f64,
+    pub node: usize,
+}
 
 /// Nodes, N x d in f64, column-major.
 #[derive(Clone, Debug)]
@@ -64,8 +69,8 @@ impl Nodes {
     }
 }
 
-/// Writes to `neighbours` the k nodes with the smallest squared distances `squares`, the nearest
-/// first, without node `excluded`.
+/// Writes to `neighbours` the k nodes with the smallest `squared_distances`, the nearest first,
+/// without node `excluded_node`.
 pub fn find_nearest(
     squared_distances: &[f64],
     k: usize,
@@ -78,11 +83,11 @@ pub fn find_nearest(
         if neighbours.len() == k && *squared_distance >= farthest || excluded_node == Some(i) {
             continue;
         }
-        let position = neighbours.partition_point(|(other, _)| other <= squared_distance);
-        neighbours.insert(position, (*squared_distance, i));
+        let position = neighbours.partition_point(|neighbour| neighbour.squared_distance <= *squared_distance);
+        neighbours.insert(position, Neighbour { squared_distance: *squared_distance, node: i });
         neighbours.truncate(k);
-        if let (true, Some((last, _))) = (neighbours.len() == k, neighbours.last()) {
-            farthest = *last;
+        if let (true, Some(last)) = (neighbours.len() == k, neighbours.last()) {
+            farthest = last.squared_distance;
         }
     }
 }

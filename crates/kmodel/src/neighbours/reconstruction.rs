@@ -2,19 +2,19 @@
 //!
 //! For a point x with k neighbours z_j the weights w, of sum 1, minimise ‖x − Σ_j w_j z_j‖² + r‖w‖²
 //! with r = 1e-3 tr C and C_ij = (z_i − x)ᵀ(z_j − x). At the minimum all entries of (C + rI)w are
-//! equal. If there are more neighbours than features, C is singular; the penalty r‖w‖² makes the
-//! solution unique.
+//! equal. If there are more neighbours than features, C is singular; the regularisation term r‖w‖²
+//! makes the solution unique.
 //!
-//! For new rows ([`Reconstruction::for_rows`]), the penalty is r Σ_j s_j w_j² with a factor s_j ≤ 1
-//! for each neighbour. If a neighbour is much nearer than the others, its factor is proportional to
-//! its squared distance: the nearer the neighbour, the smaller its penalty. A row equal to a node
-//! is then reconstructed from this node alone. With a uniform penalty the row would be a mixture of
-//! its neighbours, and its image would be up to a tenth of the width of the embedding away from the
-//! node. Nodes use a uniform penalty: otherwise two equal nodes would be reconstructed only from
-//! each other.
+//! For new rows ([`Reconstruction::for_rows`]), the regularisation term is r Σ_j s_j w_j² with a
+//! factor s_j ≤ 1 for each neighbour. If a neighbour is much nearer than the others, its factor is
+//! proportional to its squared distance: the nearer the neighbour, the smaller its factor. A row
+//! equal to a node is then reconstructed from this node alone. With uniform factors the row would
+//! be a mixture of its neighbours, and its image would be up to a tenth of the width of the
+//! embedding away from the node. Nodes use uniform factors: otherwise two equal nodes would be
+//! reconstructed only from each other.
 //!
 //! Reference: Roweis, Saul, "Nonlinear dimensionality reduction by locally linear embedding",
-//! Science 290, 2000; scikit-learn uses the same penalty.
+//! Science 290, 2000; scikit-learn uses the same regularisation.
 
 use super::{Neighbour, Nodes};
 
@@ -25,7 +25,7 @@ const RIDGE_FRACTION: f64 = 1e-3;
 /// this fraction of the mean squared distance of the k neighbours.
 const NEAR_FRACTION: f64 = 1e-6;
 
-/// Smallest factor of a reduced penalty. It is not 0, so that several neighbours equal to the point
+/// Smallest factor of a neighbour. It is not 0, so that several neighbours equal to the point
 /// share the weight equally.
 const MIN_RIDGE_FACTOR: f64 = 1e-9;
 
@@ -34,10 +34,10 @@ const MIN_RIDGE_FACTOR: f64 = 1e-9;
 pub struct Reconstruction {
     /// Differences z_j − x, k x d.
     differences: Vec<f64>,
-    /// C / tr C plus the diagonal of penalties, then its Cholesky factor, k x k row-major, lower
-    /// triangle.
+    /// C / tr C plus the diagonal of the regularisation term, then its Cholesky factor, k x k
+    /// row-major, lower triangle.
     gram: Vec<f64>,
-    /// [`NEAR_FRACTION`], or 0 for a uniform penalty.
+    /// [`NEAR_FRACTION`], or 0 for uniform factors.
     near_fraction: f64,
 }
 
@@ -50,7 +50,7 @@ impl Reconstruction {
     pub fn compute_weights(&mut self, nodes: &Nodes, x: &[f64], neighbours: &[Neighbour], weights: &mut Vec<f64>) {
         let (k, d) = (neighbours.len(), x.len());
         self.differences.clear();
-        for (_, node) in neighbours {
+        for Neighbour { node, .. } in neighbours {
             self.differences.extend(x.iter().enumerate().map(|(c, x)| nodes.value(*node, c) - x));
         }
         let differences = &self.differences;
@@ -89,7 +89,7 @@ fn cholesky_factor(a: &mut [f64], k: usize) {
     for i in 0..k {
         for j in 0..=i {
             let rest = a[i * k + j] - (0..j).map(|l| a[i * k + l] * a[j * k + l]).sum::<f64>();
-            // rounding changes a pivot by far less than the penalty
+            // rounding changes a pivot by far less than the regularisation
             a[i * k + j] =
                 if i == j { rest.max(RIDGE_FRACTION * MIN_RIDGE_FACTOR / 2.0).sqrt() } else { rest / a[j * k + j] };
         }

@@ -9,7 +9,7 @@ use kstore::Label;
 use std::cell::RefCell;
 
 /// Versions of the file format and of the operator set.
-const FORMAT_VERSION: u64 = 8;
+const ONNX_FORMAT_VERSION: u64 = 8;
 const OPERATOR_SET: u64 = 17;
 
 /// Element types, with their numbers in the standard.
@@ -156,7 +156,8 @@ impl Graph {
         let GraphParts { nodes, constants, outputs, .. } = &*self.0.borrow();
         let graph = Message::default().messages(1, nodes).text(2, "kmill").messages(5, constants);
         let graph = graph.message(11, &description(input, DOUBLE, Some(columns))).messages(12, outputs);
-        let model = Message::default().number(1, FORMAT_VERSION).text(2, "kmill").text(3, env!("CARGO_PKG_VERSION"));
+        let model =
+            Message::default().number(1, ONNX_FORMAT_VERSION).text(2, "kmill").text(3, env!("CARGO_PKG_VERSION"));
         model.message(7, &graph).message(8, &Message::default().text(1, "").number(2, OPERATOR_SET)).0
     }
 }

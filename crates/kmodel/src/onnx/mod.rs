@@ -45,7 +45,7 @@ impl<T: Real> Model<T> {
         let Some((points, _)) = self.basis.landmarks() else {
             return Err(unsupported("it uses random features; fit it on landmarks, with `map` nystrom"));
         };
-        if self.transform != BasisTransform::Identity || self.metadata.with.is_some() {
+        if self.transform != BasisTransform::Identity || self.metadata.second_view.is_some() {
             let solver = &self.metadata.solver;
             return Err(unsupported(&format!("a model of {solver} is not a sum of kernel functions; use predict")));
         }
@@ -60,7 +60,7 @@ impl<T: Real> Model<T> {
                 "it has local models in the leaves of a tree; use predict, or fit it without `local`",
             ));
         }
-        if self.metadata.pairs {
+        if self.metadata.one_vs_one {
             return Err(unsupported("it is a one-vs-one classifier; fit it with `multiclass` one-vs-rest"));
         }
         let kernel = Kernel::parse(&self.metadata.kernel)?.resolve_columns(&self.metadata.features)?;

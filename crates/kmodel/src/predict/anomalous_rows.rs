@@ -3,7 +3,7 @@
 use super::explanation::{self, FeatureContribution};
 use super::kept_columns::{self, KeptColumnReader};
 use super::writer::{PredictionWriter, WriterSetup};
-use super::{AnyPreparedModel, Extras, Predictor, Scores, decision::ColumnGroup, typed_model::PreparedModel};
+use super::{AnyPreparedModel, Extras, Predictor, Scores, decision::ColumnGroup, prepared_model::PreparedModel};
 use crate::{Error, Result, Task, linalg::strips::lock, model::either, run::Run};
 use kapprox::Real;
 use kstore::sink::{self, OutputColumn, OutputKind};
@@ -68,11 +68,11 @@ impl Predictor {
     /// Writes the `top` most anomalous rows to a file, the most anomalous first, and returns them;
     /// all rows if the table has fewer.
     ///
-    /// The columns are the columns that `kept` selects, then `row`, the row number in the table,
-    /// then `score` or `novelty`. Formats with text also get `reasons`.
+    /// The columns are the columns that `kept_table` selects, then `row`, the row number in the
+    /// table, then `score` or `novelty`. Formats with text also get `reasons`.
     ///
     /// *Cost*: one pass, the kept columns of the written rows, and their reasons
-    /// ([`FeatureContribution`]). *Bytes*: as [`Predictor::scores`], and the rows to write.
+    /// ([`FeatureContribution`]). *Bytes*: as [`Predictor::score_table`], and the rows to write.
     ///
     /// # Errors
     /// A model that does not score anomalies; the errors of [`Predictor::write`].
@@ -109,7 +109,7 @@ impl Predictor {
             MemoryTerm::new("rows with the lowest scores", max_rows.saturating_mul(bytes_per_row), "lower `top`")
         };
         let WriterSetup { mut out, terms, text_limit } =
-            self.create_writer((selected, kept_table), (column_groups, extras), path, run, row_term)?;
+            self.create_writer(selected, kept_table, column_groups, extras, path, run, row_term)?;
         let (mut lowest_scores, sign) = (Smallest::new(top), if is_component_model { -1.0 } else { 1.0 });
         self.score_table(selected, extras, terms, run, |scores| {
             let row_values = if is_component_model { &scores.quadratic } else { &scores.scores };
@@ -126,8 +126,7 @@ impl Predictor {
         let kept_columns = source
             .map_or(Ok(Vec::new()), |source| read_kept_columns(&mut KeptColumnReader::new(&source)?, &row_numbers))?;
         let explained_rows: Vec<u64> = ranked_rows.iter().take(MAX_EXPLAINED_ROWS).map(|(_, row)| *row).collect();
-        let mut reasons =
-            either!(AnyPreparedModel: &self.0, typed => explain_rows(typed, selected, &explained_rows, run.workers()))?;
+        let mut reasons = either!(AnyPreparedModel: &self.model, prepared => explain_rows(prepared, selected, &explained_rows, run.workers()))?;
         reasons.resize(ranked_rows.len(), Vec::new());
         let ranked_reasons = ranked_rows.iter().zip(reasons);
         let anomalies = ranked_reasons.map(|((score, row), reasons)| AnomalousRow {

@@ -6,7 +6,8 @@ use kstore::sink::{OutputColumn, OutputKind};
 use kstore::{KeptValues, Label, Strings};
 use std::ops::Range;
 
-/// The decision rule between two classes.
+/// The decision rule between two classes. The threshold is on the score of the second class, even
+/// if the positive class is the first class.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DecisionRule {
     /// Code of the positive class.
@@ -128,7 +129,7 @@ impl Predictor {
             (Task::Components, None) if metadata.has_feature_outputs() => {
                 vec![ColumnGroup::Scores(numbered_columns("phi"))]
             }
-            (Task::Components, None) if metadata.with.is_some() => {
+            (Task::Components, None) if metadata.second_view.is_some() => {
                 let view_names = |name: &'static str| (0..t / 2).map(move |j| format!("{name}_{j}"));
                 vec![ColumnGroup::Scores(view_names("component").chain(view_names("with_component")).collect())]
             }

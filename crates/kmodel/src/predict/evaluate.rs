@@ -4,7 +4,7 @@ use super::{Extras, Predictor, anomalous_rows::Smallest};
 use crate::score::roc::{MAX_EXACT_ROWS, RankedScores};
 use crate::score::{
     CalibrationBin, ClassificationScores, ClassificationSums, RankingRows, RankingScores, RegressionMetrics,
-    RegressionScores, RegressionSums, ThresholdScores, count, orient_score,
+    RegressionScores, RegressionSums, ThresholdScores, orient_score, serialize_count,
 };
 use crate::{
     Classes, Error, Result, Task,
@@ -28,14 +28,14 @@ pub enum Evaluation {
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct NoveltyScores {
     /// Number of rows scored. With row weights, all row counts here are sums of weights.
-    #[serde(serialize_with = "count")]
+    #[serde(serialize_with = "serialize_count")]
     pub rows: f64,
     /// Number of true outliers.
-    #[serde(serialize_with = "count")]
-    pub unusual: f64,
+    #[serde(rename = "unusual", serialize_with = "serialize_count")]
+    pub outliers: f64,
     /// Number of rows with a negative score.
-    #[serde(serialize_with = "count")]
-    pub negative: f64,
+    #[serde(rename = "negative", serialize_with = "serialize_count")]
+    pub negative_scores: f64,
     /// Fraction of true outliers among the rows with a negative score.
     pub precision: Option<f64>,
     /// Fraction of the true outliers that have a negative score.
@@ -46,7 +46,7 @@ pub struct NoveltyScores {
     /// Average precision of the rows by ascending score: the area under the precision-recall curve.
     pub average_precision: Option<f64>,
     /// Number of rows in `precision_at`: as requested, or the number of outliers.
-    #[serde(serialize_with = "count")]
+    #[serde(serialize_with = "serialize_count")]
     pub top: f64,
     /// Fraction of outliers among the `top` rows with the lowest scores.
     pub precision_at: Option<f64>,
@@ -71,7 +71,7 @@ pub struct ChartData {
 }
 
 /// Maximum number of points in a residual plot; more points would overlap.
-const MAX_POINTS: usize = 2_000;
+const MAX_CHART_POINTS: usize = 2_000;
 
 /// Standard deviations that contain 95 % of a normal distribution.
 const NORMAL_95: f64 = 1.959_964;
@@ -98,11 +98,11 @@ impl Predictor {
     /// Scores the model on selected rows with its targets, or its label column.
     ///
     /// *Cost*: one pass, with one prediction per row.
-    /// *Bytes*: as [`Predictor::scores`]; for two classes also the scores, sorted for the ROC
+    /// *Bytes*: as [`Predictor::score_table`]; for two classes also the scores, sorted for the ROC
     /// curve.
     ///
     /// # Errors
-    /// A model without a target; too few or too many targets; errors of [`Predictor::scores`];
+    /// A model without a target; too few or too many targets; errors of [`Predictor::score_table`];
     /// scores that overflow.
     pub fn evaluate(&self, selected: &SelectedTable, run: &Run<'_>) -> Result<(Evaluation, ChartData)> {
         let metadata = self.metadata();
@@ -120,10 +120,10 @@ impl Predictor {
     /// computed over the `top` rows with the lowest scores, by default as many as there are
     /// outliers.
     ///
-    /// *Cost*: one pass. *Bytes*: as [`Predictor::scores`], and the scores that are sorted.
+    /// *Cost*: one pass. *Bytes*: as [`Predictor::score_table`], and the scores that are sorted.
     ///
     /// # Errors
-    /// A model of another task, several columns, errors of [`Predictor::scores`].
+    /// A model of another task, several columns, errors of [`Predictor::score_table`].
     pub fn evaluate_novelty(
         &self,
         selected: &SelectedTable,
@@ -143,17 +143,17 @@ impl Predictor {
                 let weight_if = |condition: bool| if condition { weight } else { 0.0 };
                 ranked_scores.push(-score, is_outlier, weight);
                 scores.rows += weight;
-                scores.unusual += weight_if(is_outlier);
-                scores.negative += weight_if(is_negative);
+                scores.outliers += weight_if(is_outlier);
+                scores.negative_scores += weight_if(is_negative);
                 true_positives += weight_if(is_outlier && is_negative);
             }
             Ok(())
         })?;
         let fraction_of = |total: f64| (total > 0.0).then(|| true_positives / total);
-        (scores.precision, scores.recall) = (fraction_of(scores.negative), fraction_of(scores.unusual));
+        (scores.precision, scores.recall) = (fraction_of(scores.negative_scores), fraction_of(scores.outliers));
         let ranking = ranked_scores.ranking();
         (scores.auc, scores.average_precision) = (ranking.auc().map(|auc| auc.value), ranking.average_precision());
-        scores.top = top.map_or(scores.unusual, |top| top as f64);
+        scores.top = top.map_or(scores.outliers, |top| top as f64);
         scores.precision_at = ranking.precision_at(scores.top);
         let (roc, precision) = (ranking.roc_curve(MAX_CURVE_POINTS), ranking.precision_curve(MAX_CURVE_POINTS));
         Ok((scores, ChartData { roc, precision, ..ChartData::default() }))
@@ -164,11 +164,11 @@ impl Predictor {
     /// no group column, all rows are one group.
     ///
     /// *Cost*: one pass, with one prediction per row, and n ln n steps to sort the n scores.
-    /// *Bytes*: as [`Predictor::scores`], and 60 bytes per row.
+    /// *Bytes*: as [`Predictor::score_table`], and 60 bytes per row.
     ///
     /// # Errors
     /// A model with several outputs, or with classes; several targets; row weights; errors of
-    /// [`Predictor::scores`].
+    /// [`Predictor::score_table`].
     pub fn evaluate_ranking(&self, selected: &SelectedTable, top: Option<u64>, run: &Run<'_>) -> Result<RankingScores> {
         let names = selected.target_names();
         if !self.metadata().task.has_target()
@@ -212,7 +212,7 @@ impl Predictor {
         }
         let (mut sums, stream) = (RegressionSums::new(t), Stream::new(0, Purpose::Quality, 0));
         // a uniform sample of the rows: the rows with the smallest keys
-        let (mut sample, mut row_index) = (Smallest::<SamplePoint>::new(MAX_POINTS), 0);
+        let (mut sample, mut row_index) = (Smallest::<SamplePoint>::new(MAX_CHART_POINTS), 0);
         let extras = Extras { std: self.quadratic().is_some(), ..Extras::default() };
         let row_count = selected.row_count_if_known().map_or(usize::MAX, |rows| rows as usize);
         let plan_term = MemoryTerm::new("errors to rank", RegressionSums::bytes(t, row_count), "");
@@ -259,7 +259,7 @@ impl Predictor {
         classes: &Classes,
         run: &Run<'_>,
     ) -> Result<(Evaluation, ChartData)> {
-        let mut sums = ClassificationSums::new(classes, self.metadata().link.clone(), self.1.positive_class);
+        let mut sums = ClassificationSums::new(classes, self.metadata().link.clone(), self.rule.positive_class);
         self.score_table(
             selected,
             Extras::default(),
@@ -272,19 +272,19 @@ impl Predictor {
             },
         )?;
         let ranking = sums.ranking();
-        let mut marked_scores = vec![self.1.threshold];
+        let mut marked_scores = vec![self.rule.threshold];
         marked_scores.extend(
             MARKED_PROBABILITIES
                 .into_iter()
                 .filter_map(|p| self.score_at(p).filter(|_| self.metadata().link.is_some())),
         );
-        marked_scores.extend(ranking.as_ref().zip(self.1.costs).and_then(|(ranking, costs)| {
-            Some(orient_score(ranking.cheapest_threshold(costs)?, self.1.positive_class))
+        marked_scores.extend(ranking.as_ref().zip(self.rule.costs).and_then(|(ranking, costs)| {
+            Some(orient_score(ranking.cheapest_threshold(costs)?, self.rule.positive_class))
         }));
         let threshold_scores = |ranking| {
             marked_scores
                 .iter()
-                .map(|score| sums.threshold_scores(ranking, orient_score(*score, self.1.positive_class)))
+                .map(|score| sums.threshold_scores(ranking, orient_score(*score, self.rule.positive_class)))
                 .collect()
         };
         let chart_data = ChartData {
@@ -294,7 +294,7 @@ impl Predictor {
             precision: ranking.as_ref().and_then(|ranking| ranking.precision_curve(MAX_CURVE_POINTS)),
             calibration: sums.calibration(),
         };
-        Ok((Evaluation::Classification(sums.scores(ranking.as_ref(), self.1.costs)), chart_data))
+        Ok((Evaluation::Classification(sums.scores(ranking.as_ref(), self.rule.costs)), chart_data))
     }
 }
 

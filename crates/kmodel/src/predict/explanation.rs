@@ -13,7 +13,7 @@
 //! Reference: Wachter, Mittelstadt, Russell, "Counterfactual explanations without opening the black
 //! box", 2017: the nearest row with another decision.
 
-use super::typed_model::{InputBuffers, PREDICT_TILE_ROWS, PreparedModel};
+use super::prepared_model::{InputBuffers, PREDICT_TILE_ROWS, PreparedModel};
 use crate::{Result, Task};
 use kapprox::{KernelFunction, Real};
 use kstore::Scaler;

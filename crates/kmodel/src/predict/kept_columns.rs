@@ -56,7 +56,8 @@ impl<'a> KeptColumnReader<'a> {
         Ok((count, &self.columns))
     }
 
-    /// Appends the leading rows of `rows` that come next in the tile, and returns their number.
+    /// Appends the leading rows of `row_numbers` that come next in the tile, and returns their
+    /// number.
     fn append_matching(&mut self, row_numbers: &[u64]) -> usize {
         let mut count = 0;
         while let (Some(available), Some(requested)) = (self.buf.row_numbers.get(self.consumed), row_numbers.get(count))

@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | one, without allocation | [`Predictor::predict_with_scratch`] |
 //! | a slice | [`Predictor::predict`] |
-//! | a table of any size | [`Predictor::scores`], segment by segment |
+//! | a table of any size | [`Predictor::score_table`], segment by segment |
 //! | a table, to a file | [`Predictor::write`] |
 //! | a table with true values | [`Predictor::evaluate`] |
 //! | a table with grades, in groups | [`Predictor::evaluate_ranking`] |
@@ -17,8 +17,8 @@ mod evaluate;
 mod explanation;
 mod kept_columns;
 mod online_learning;
+mod prepared_model;
 mod table_scorer;
-mod typed_model;
 mod writer;
 
 pub use crate::score::{
@@ -32,17 +32,13 @@ pub use online_learning::OnlineUpdate;
 pub use table_scorer::{Extras, Scores};
 pub use writer::PredictionSummary;
 
-use crate::{
-    AnyModel, Classes, Error, ModelMetadata, Quadratic, Result, Task,
-    model::{PredictScratch, either},
-    score::orient_score,
-};
+use crate::{AnyModel, Classes, Error, ModelMetadata, Quadratic, Result, Task, model::either, score::orient_score};
 use crate::{model::MetricReport, run::Run};
 use decision::DecisionRule;
 use kstore::{Encoding, Label, MemoryPlan, Missing, SelectedTable, Selection, Table, TextOptions, budget::MemoryTerm};
+use prepared_model::{PreparedModel, RowBuffers};
 use std::{path::Path, sync::Arc};
 use table_scorer::TableScorer;
-use typed_model::{InputBuffers, PreparedModel};
 
 /// A model that predicts, in either precision; clones share the model, and threads can use it
 /// concurrently.
@@ -66,7 +62,10 @@ use typed_model::{InputBuffers, PreparedModel};
 /// # Ok::<(), ksolve::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Predictor(AnyPreparedModel, DecisionRule);
+pub struct Predictor {
+    model: AnyPreparedModel,
+    rule: DecisionRule,
+}
 
 #[derive(Clone, Debug)]
 enum AnyPreparedModel {
@@ -83,8 +82,8 @@ pub struct RowScratch(AnyRowScratch);
 
 #[derive(Clone, Debug)]
 enum AnyRowScratch {
-    F32((InputBuffers<f32>, PredictScratch<f32>)),
-    F64((InputBuffers<f64>, PredictScratch<f64>)),
+    F32(RowBuffers<f32>),
+    F64(RowBuffers<f64>),
 }
 
 impl Predictor {
@@ -95,7 +94,7 @@ impl Predictor {
     pub fn new(model: AnyModel) -> Result<Self> {
         let prepared_model =
             either!(AnyModel to AnyPreparedModel: model, model => Arc::new(PreparedModel::new(model)?));
-        Ok(Self(prepared_model, DecisionRule { positive_class: 1, threshold: 0.0, costs: None }))
+        Ok(Self { model: prepared_model, rule: DecisionRule { positive_class: 1, threshold: 0.0, costs: None } })
     }
 
     /// Sets the positive class of a two-class model to this label; the default is the second class.
@@ -107,7 +106,7 @@ impl Predictor {
         let classes = self.require_two_classes("positive", label)?;
         let labels: Vec<String> = classes.labels().iter().map(ToString::to_string).collect();
         match labels.iter().position(|class_label| class_label == label) {
-            Some(positive) => Ok(Self(self.0, DecisionRule { positive_class: positive, ..self.1 })),
+            Some(positive) => Ok(Self { rule: DecisionRule { positive_class: positive, ..self.rule }, ..self }),
             None => Err(Error::option("positive", label, format!("the classes are {}", labels.join(" and ")))),
         }
     }
@@ -120,7 +119,7 @@ impl Predictor {
     pub fn with_threshold(self, threshold: f64) -> Result<Self> {
         self.require_two_classes("threshold", threshold)?;
         match self.score_at(threshold) {
-            Some(score) => Ok(Self(self.0, DecisionRule { threshold: score, ..self.1 })),
+            Some(score) => Ok(Self { rule: DecisionRule { threshold: score, ..self.rule }, ..self }),
             None => {
                 let why = "give a number; for a model with probabilities, a number between 0 and 1";
                 Err(Error::option("threshold", threshold, why))
@@ -137,7 +136,7 @@ impl Predictor {
         let costs_text = format!("{}:{}", costs[0], costs[1]);
         self.require_two_classes("cost", &costs_text)?;
         match costs.iter().all(|cost| cost.is_finite() && *cost >= 0.0) {
-            true => Ok(Self(self.0, DecisionRule { costs: Some(costs), ..self.1 })),
+            true => Ok(Self { rule: DecisionRule { costs: Some(costs), ..self.rule }, ..self }),
             false => Err(Error::option("cost", costs_text, "expected finite costs of 0 or more")),
         }
     }
@@ -151,10 +150,10 @@ impl Predictor {
     /// Returns the threshold on the score of the second class at which the positive class has this
     /// probability or score.
     fn score_at(&self, threshold: f64) -> Option<f64> {
-        let second_is_positive = self.1.positive_class == 1;
+        let second_is_positive = self.rule.positive_class == 1;
         let score = match &self.metadata().link {
             Some(link) => link.score_at(if second_is_positive { threshold } else { 1.0 - threshold })?,
-            None => Some(orient_score(threshold, self.1.positive_class)).filter(|score| score.is_finite())?,
+            None => Some(orient_score(threshold, self.rule.positive_class)).filter(|score| score.is_finite())?,
         };
         // a score equal to the threshold is not positive, even if the positive class is the first
         // class
@@ -164,7 +163,7 @@ impl Predictor {
     /// Returns the classes with their decision threshold; `None` for a model without classes.
     #[doc(hidden)]
     pub fn decision_classes(&self) -> Option<Classes> {
-        self.classes().map(|classes| classes.clone().with_threshold(self.1.threshold))
+        self.classes().map(|classes| classes.clone().with_threshold(self.rule.threshold))
     }
 
     /// Reads a model from a file.
@@ -204,7 +203,7 @@ impl Predictor {
     /// # Errors
     /// The errors of [`crate::Model::to_bytes`].
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        either!(AnyPreparedModel: &self.0, typed => typed.model.to_bytes())
+        either!(AnyPreparedModel: &self.model, prepared => prepared.model.to_bytes())
     }
 
     /// Writes the model to a file atomically.
@@ -212,12 +211,12 @@ impl Predictor {
     /// # Errors
     /// The errors of [`crate::Model::save`].
     pub fn save(&self, path: &Path) -> Result<()> {
-        either!(AnyPreparedModel: &self.0, typed => typed.model.save(path))
+        either!(AnyPreparedModel: &self.model, prepared => prepared.model.save(path))
     }
 
     /// Returns the metadata of the model: options, names and classes.
     pub fn metadata(&self) -> &ModelMetadata {
-        either!(AnyPreparedModel: &self.0, typed => &typed.model.metadata)
+        either!(AnyPreparedModel: &self.model, prepared => &prepared.model.metadata)
     }
 
     /// Returns the options for text files with rows of the model: numbers, dates and missing values
@@ -226,13 +225,13 @@ impl Predictor {
     pub fn text_options(&self, options: TextOptions) -> TextOptions {
         let metadata = self.metadata();
         let options = if metadata.sparse_shape().is_some() { options.sparse() } else { options };
-        options.with_reading(metadata.reading.clone().with_encoding(metadata.encoding.as_deref()))
+        options.with_reading(metadata.text_reading.clone().with_encoding(metadata.encoding.as_deref()))
     }
 
     /// Returns the metric before the kernel, and the importance of each feature in it; `None` if
     /// the model has no metric.
     pub fn metric(&self) -> Option<MetricReport> {
-        let metric = either!(AnyPreparedModel: &self.0, typed => typed.model.metric.as_ref())?;
+        let metric = either!(AnyPreparedModel: &self.model, prepared => prepared.model.metric.as_ref())?;
         let metadata = self.metadata();
         // without the option, the metric consists of directions that the solver learned
         let source = metadata.options["metric"].as_str().unwrap_or(&metadata.solver).to_string();
@@ -244,15 +243,14 @@ impl Predictor {
     /// other models.
     #[doc(hidden)]
     pub fn graph_size(&self) -> Option<(usize, usize)> {
-        either!(AnyPreparedModel: &self.0, typed => Some((typed.model.basis.landmarks()?.1.len(), typed.model.transform.neighbour_count()?)))
+        either!(AnyPreparedModel: &self.model, prepared => Some((prepared.model.basis.landmarks()?.1.len(), prepared.model.transform.neighbour_count()?)))
     }
 
     /// Returns the number of leaves with exact-kernel models, and of all their rows; `None` for
     /// most models.
     #[doc(hidden)]
     pub fn leaf_counts(&self) -> Option<(usize, usize)> {
-        let row_counts =
-            either!(AnyPreparedModel: &self.0, typed => typed.model.leaves.as_ref().map(|leaves| &leaves.row_counts))?;
+        let row_counts = either!(AnyPreparedModel: &self.model, prepared => prepared.model.leaves.as_ref().map(|leaves| &leaves.row_counts))?;
         Some((row_counts.len(), row_counts.iter().sum()))
     }
 
@@ -264,18 +262,18 @@ impl Predictor {
     /// Returns the number of outputs t of a row: targets, scores of classes or pairs, components,
     /// clusters.
     pub fn output_count(&self) -> usize {
-        either!(AnyPreparedModel: &self.0, typed => typed.model.dims().2)
+        either!(AnyPreparedModel: &self.model, prepared => prepared.model.dims().2)
     }
 
     /// Returns the number of components in addition to predictions, for [`Extras::components`]; 0
     /// for most models.
     pub fn component_count(&self) -> usize {
-        either!(AnyPreparedModel: &self.0, typed => typed.model.component_count())
+        either!(AnyPreparedModel: &self.model, prepared => prepared.model.component_count())
     }
 
     /// Allocates buffers for [`Predictor::predict_with_scratch`].
     pub fn scratch(&self) -> RowScratch {
-        RowScratch(either!(AnyPreparedModel to AnyRowScratch: &self.0, typed => typed.scratch()))
+        RowScratch(either!(AnyPreparedModel to AnyRowScratch: &self.model, prepared => prepared.scratch()))
     }
 
     /// Writes the scores of the rows of `x` (n x d, row-major) to `out` (n x t, row-major).
@@ -284,7 +282,7 @@ impl Predictor {
     /// [`Error::Shape`] for slices of other lengths; [`Error::NotFiniteRow`] for a value or a
     /// prediction that is not finite.
     pub fn predict<V: kstore::Float>(&self, x: &[V], out: &mut [f64]) -> Result<()> {
-        either!(AnyPreparedModel: &self.0, typed => typed.predict(x, out))
+        either!(AnyPreparedModel: &self.model, prepared => prepared.predict(x, out))
     }
 
     /// Writes the scores of one row `x` (length d) to `out` (length t). Does not allocate if the
@@ -299,9 +297,9 @@ impl Predictor {
         out: &mut [f64],
         scratch: &mut RowScratch,
     ) -> Result<()> {
-        match (&self.0, &mut scratch.0) {
-            (AnyPreparedModel::F32(typed), AnyRowScratch::F32(scratch)) => typed.predict_row(x, out, scratch),
-            (AnyPreparedModel::F64(typed), AnyRowScratch::F64(scratch)) => typed.predict_row(x, out, scratch),
+        match (&self.model, &mut scratch.0) {
+            (AnyPreparedModel::F32(prepared), AnyRowScratch::F32(scratch)) => prepared.predict_row(x, out, scratch),
+            (AnyPreparedModel::F64(prepared), AnyRowScratch::F64(scratch)) => prepared.predict_row(x, out, scratch),
             (AnyPreparedModel::F32(_), AnyRowScratch::F64(_)) => {
                 Err(Error::Shape { what: ELEMENT_BYTES, expected: 4, got: 8 })
             }
@@ -355,27 +353,27 @@ impl Predictor {
     /// Returns the term of a memory plan for the loaded model, plus `extra_bytes` bytes.
     #[doc(hidden)]
     pub fn plan_term(&self, extra_bytes: usize) -> MemoryTerm {
-        either!(AnyPreparedModel: &self.0, typed => typed.plan_term(extra_bytes))
+        either!(AnyPreparedModel: &self.model, prepared => prepared.plan_term(extra_bytes))
     }
 
     /// Returns the bytes that [`Predictor::predict`] needs in addition to its slices.
     #[doc(hidden)]
     pub fn scratch_bytes(&self) -> usize {
-        either!(AnyPreparedModel: &self.0, typed => typed.scratch_bytes())
+        either!(AnyPreparedModel: &self.model, prepared => prepared.scratch_bytes())
     }
 
     /// Returns the mean of each feature over the training rows, in the units of the table.
     #[doc(hidden)]
     pub fn means(&self) -> &[f64] {
-        either!(AnyPreparedModel: &self.0, typed => &typed.model.scaler.mean)
+        either!(AnyPreparedModel: &self.model, prepared => &prepared.model.scaler.mean)
     }
 
     /// Returns the classes of the model; `None` for a model without classes.
     pub fn classes(&self) -> Option<&Classes> {
-        either!(AnyPreparedModel: &self.0, typed => typed.classes.as_ref())
+        either!(AnyPreparedModel: &self.model, prepared => prepared.classes.as_ref())
     }
 
-    /// Scores the selected rows, hands the segments to `deliver` in row order, and returns the
+    /// Scores the selected rows, hands the segments to `visitor` in row order, and returns the
     /// number of rows. `other_terms` are the plan terms of the memory that the caller uses during
     /// the pass.
     ///
@@ -384,7 +382,7 @@ impl Predictor {
     ///
     /// # Errors
     /// A plan that exceeds the memory; bad rows with their position; a prediction that is not
-    /// finite; errors of `deliver`.
+    /// finite; errors of `visitor`.
     pub fn score_table(
         &self,
         selected: &SelectedTable,
@@ -395,10 +393,10 @@ impl Predictor {
     ) -> Result<u64> {
         self.check_extras(extras)?;
         let lane_count = run.workers().threads();
-        either!(AnyPreparedModel: &self.0, typed => typed.score_table(selected, (extras, lane_count), other_terms, run, visitor))
+        either!(AnyPreparedModel: &self.model, prepared => prepared.score_table(selected, extras, lane_count, other_terms, run, visitor))
     }
 
-    /// Runs [`Predictor::scores`] in one lane, for a `visit` that uses all threads for each
+    /// Runs [`Predictor::score_table`] in one lane, for a `visitor` that uses all threads for each
     /// segment.
     fn score_in_one_lane(
         &self,
@@ -407,7 +405,7 @@ impl Predictor {
         run: &Run<'_>,
         visitor: impl FnMut(&Scores) -> Result<()> + Send,
     ) -> Result<u64> {
-        either!(AnyPreparedModel: &self.0, typed => typed.score_table(selected, (Extras::default(), 1), other_terms, run, visitor))
+        either!(AnyPreparedModel: &self.model, prepared => prepared.score_table(selected, Extras::default(), 1, other_terms, run, visitor))
     }
 
     /// Returns the standard deviations of new observations at the rows of `scores`, one per target,
@@ -470,11 +468,11 @@ impl Predictor {
     }
 
     fn quadratic(&self) -> Option<&Quadratic> {
-        either!(AnyPreparedModel: &self.0, typed => typed.model.quadratic.as_ref())
+        either!(AnyPreparedModel: &self.model, prepared => prepared.model.quadratic.as_ref())
     }
 
     fn intercept(&self) -> &[f64] {
-        either!(AnyPreparedModel: &self.0, typed => &typed.model.intercept)
+        either!(AnyPreparedModel: &self.model, prepared => &prepared.model.intercept)
     }
 
     /// Returns the bytes of the budget that remain after a pass over the rows and `other_terms`.
@@ -486,7 +484,7 @@ impl Predictor {
         run: &Run<'_>,
     ) -> Result<usize> {
         let (memory, threads) = (run.memory_budget(), run.workers().threads());
-        let lane_plan = either!(AnyPreparedModel: &self.0, typed => TableScorer::new(typed, selected, extras)?.plan_lanes(memory, threads, other_terms));
+        let lane_plan = either!(AnyPreparedModel: &self.model, prepared => TableScorer::new(prepared, selected, extras)?.plan_lanes(memory, threads, other_terms));
         Ok(lane_plan?.0.spare_bytes)
     }
 }

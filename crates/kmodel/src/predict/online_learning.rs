@@ -9,9 +9,9 @@
 //! new model has the basis of the old model.
 //!
 //! *Flops*: for every row, the features and 3r²; once, 2mr² for the QR factorisation. *Bytes*: as
-//! [`Predictor::scores`] for r outputs, plus about 40mr.
+//! [`Predictor::score_table`] for r outputs, plus about 40mr.
 
-use super::{AnyPreparedModel, Predictor, typed_model::PreparedModel};
+use super::{AnyPreparedModel, Predictor, prepared_model::PreparedModel};
 use crate::model::{FEATURES_SOLVER, Intercept, either};
 use crate::quadratic::Quadratic;
 use crate::recursive_least_squares::{BLOCK_ROWS, RecursiveLeastSquares};
@@ -64,7 +64,7 @@ impl Predictor {
     ///
     /// # Errors
     /// A model without variances (fit ridge or online with `std`); another number of targets; the
-    /// errors of [`Predictor::scores`].
+    /// errors of [`Predictor::score_table`].
     pub fn learn(&self, selected: &SelectedTable, forgetting: f64, run: &Run<'_>) -> Result<OnlineUpdate> {
         if !(forgetting > 0.0 && forgetting <= 1.0) {
             return Err(Error::option("forgetting", forgetting, "give a number above 0 and up to 1, such as 0.999"));
@@ -74,12 +74,12 @@ impl Predictor {
             let why = format!("the model has {} targets; name the same number", self.output_count());
             return Err(Error::option("target", target_names.join(","), why));
         }
-        let (feature_model, mut recursion) = match &self.0 {
-            AnyPreparedModel::F32(typed) => {
-                typed.start_recursion().map(|(model, recursion)| (AnyModel::F32(model), recursion))
+        let (feature_model, mut recursion) = match &self.model {
+            AnyPreparedModel::F32(prepared) => {
+                prepared.start_recursion().map(|(model, recursion)| (AnyModel::F32(model), recursion))
             }
-            AnyPreparedModel::F64(typed) => {
-                typed.start_recursion().map(|(model, recursion)| (AnyModel::F64(model), recursion))
+            AnyPreparedModel::F64(prepared) => {
+                prepared.start_recursion().map(|(model, recursion)| (AnyModel::F64(model), recursion))
             }
         }?;
         let feature_predictor = Self::new(feature_model)?;
@@ -98,7 +98,7 @@ impl Predictor {
             Error::option("forgetting", forgetting, why)
         };
         let mut learn_block = |phi: &[f64], y: &[f64]| -> Result<()> {
-            let squared_errors = recursion.learn((phi, y), forgetting, &panel_pool, workers);
+            let squared_errors = recursion.learn(phi, y, forgetting, &panel_pool, workers);
             // a cancelled block makes the recursion incomplete
             workers.check()?;
             squared_error_sum += squared_errors.ok_or_else(overflow_error)?;
@@ -122,7 +122,7 @@ impl Predictor {
         if !phi.is_empty() {
             learn_block(&phi, &y)?;
         }
-        let mut model = either!(AnyPreparedModel to AnyModel: &self.0, typed => typed.finish_recursion(&recursion, rows).ok_or_else(overflow_error)?);
+        let mut model = either!(AnyPreparedModel to AnyModel: &self.model, prepared => prepared.finish_recursion(&recursion, rows).ok_or_else(overflow_error)?);
         let metadata = either!(AnyModel: &mut model, model => &mut model.metadata);
         if !metadata.ranges.is_empty() {
             let learned_moments = run.statistics(selected)?.inputs;
@@ -205,7 +205,7 @@ impl<T: Real> PreparedModel<T> {
             feature_coefficients: old_quadratic.feature_coefficients.clone(),
             ..variance
         };
-        let metadata = ModelMetadata { learned: model.metadata.learned + rows, ..model.metadata.clone() };
+        let metadata = ModelMetadata { online_rows: model.metadata.online_rows + rows, ..model.metadata.clone() };
         Some(Model {
             metadata,
             coefficients: expand_to_basis(w.as_ref()),

@@ -1,7 +1,7 @@
 //! Predictions of a model for the rows of a table, segment by segment (ranges of consecutive rows),
 //! in row order.
 
-use super::typed_model::{InputBuffers, PreparedModel, is_far};
+use super::prepared_model::{InputBuffers, PreparedModel, is_far};
 use crate::row_weights::{self, RowWeights};
 use crate::{
     Error, PreImages, Result,
@@ -85,10 +85,12 @@ pub struct Scores {
     pub incomplete: Vec<bool>,
 }
 
-/// Maximum bytes of the numbers of a segment: the first number, and the memory divided by the
-/// second number. If rows have many outputs, a segment has fewer rows. The numbers of a row do not
-/// depend on its segment.
-const SEGMENT_BYTES: (usize, usize) = (64 << 20, 8);
+/// Maximum bytes of the numbers of a segment. If rows have many outputs, a segment has fewer rows.
+/// The numbers of a row do not depend on its segment.
+const MAX_SEGMENT_BYTES: usize = 64 << 20;
+
+/// The numbers of a segment have at most the memory divided by this.
+const SEGMENT_MEMORY_DIVISOR: usize = 8;
 
 pub(super) struct TableScorer<'a, T: Real> {
     prepared: &'a PreparedModel<T>,
@@ -99,9 +101,10 @@ pub(super) struct TableScorer<'a, T: Real> {
     /// The kernel, if k(x, x) is needed.
     kernel: Option<Arc<dyn KernelFunction<T>>>,
     preimages: Option<PreImages>,
-    /// Number of rows with a value far outside the ranges of the model, and of such values of each
-    /// feature.
-    outside_counts: (AtomicU64, Vec<AtomicU64>),
+    /// Number of rows with a value far outside the ranges of the model.
+    outside_rows: AtomicU64,
+    /// Number of values of each feature far outside its range.
+    outside_values: Vec<AtomicU64>,
     /// Number of rows with a missing value that are kept.
     incomplete_rows: AtomicU64,
 }
@@ -114,7 +117,6 @@ impl<'a, T: Real> TableScorer<'a, T> {
         let preimages = if extras.preimages { Some(PreImages::new(model)?) } else { None };
         let component_count = if extras.components { model.component_count() } else { 0 };
         let range_count = prepared.ranges.as_ref().map_or(0, Vec::len);
-        let outside_counts = (AtomicU64::new(0), (0..range_count).map(|_| AtomicU64::new(0)).collect());
         Ok(Self {
             prepared,
             selected,
@@ -122,7 +124,8 @@ impl<'a, T: Real> TableScorer<'a, T> {
             component_count,
             kernel,
             preimages,
-            outside_counts,
+            outside_rows: AtomicU64::new(0),
+            outside_values: (0..range_count).map(|_| AtomicU64::new(0)).collect(),
             incomplete_rows: AtomicU64::new(0),
         })
     }
@@ -146,7 +149,7 @@ impl<'a, T: Real> TableScorer<'a, T> {
         let rounded_bytes =
             if model.rounds_to_f32() || self.keeps_incomplete() { shape.inputs * size_of::<T>() } else { 0 };
         let metric_bytes = if model.metric.is_some() { d * size_of::<T>() } else { 0 };
-        let range_bytes = self.outside_counts.1.len() * size_of::<T>();
+        let range_bytes = self.outside_values.len() * size_of::<T>();
         let tile_bytes = lanes::TILE_ROWS * (rounded_bytes + metric_bytes + range_bytes);
         let range = self.selected.range();
         let mut segment_rows = self.segment_rows(target_values, memory);
@@ -187,7 +190,7 @@ impl<'a, T: Real> TableScorer<'a, T> {
     }
 
     fn segment_rows(&self, target_values: usize, memory: usize) -> u64 {
-        let bytes = SEGMENT_BYTES.0.min(memory / SEGMENT_BYTES.1);
+        let bytes = MAX_SEGMENT_BYTES.min(memory / SEGMENT_MEMORY_DIVISOR);
         let tile_count = bytes / self.row_bytes(target_values) / lanes::TILE_ROWS;
         ((tile_count.max(1) * lanes::TILE_ROWS) as u64).min(lanes::SEGMENT_ROWS)
     }
@@ -200,12 +203,13 @@ impl<'a, T: Real> TableScorer<'a, T> {
         Ok(self.selected.rows::<T>(ReadSettings { scaler, class_labels: classes, ..ReadSettings::default() })?)
     }
 
-    /// Scores every selected row, hands the segments to `deliver` in row order, and returns the
+    /// Scores every selected row, hands the segments to `visitor` in row order, and returns the
     /// number of rows.
     pub(super) fn score_segments(
         &self,
         run: &Run<'_>,
-        (lanes, segment_rows): (FittingLanes, u64),
+        lanes: FittingLanes,
+        segment_rows: u64,
         mut visitor: impl FnMut(&Scores) -> Result<()> + Send,
     ) -> Result<u64> {
         let source = self.source()?;
@@ -226,8 +230,8 @@ impl<'a, T: Real> TableScorer<'a, T> {
     fn count_outside(&self, row: &[T], ranges: &[[T; 2]]) {
         let is_far_value = |(value, range): (&T, &[T; 2])| is_far(*value, *range);
         if row.iter().zip(ranges).any(is_far_value) {
-            self.outside_counts.0.fetch_add(1, Ordering::Relaxed);
-            for (value, count) in row.iter().zip(ranges).zip(&self.outside_counts.1) {
+            self.outside_rows.fetch_add(1, Ordering::Relaxed);
+            for (value, count) in row.iter().zip(ranges).zip(&self.outside_values) {
                 count.fetch_add(u64::from(is_far_value(value)), Ordering::Relaxed);
             }
         }
@@ -236,12 +240,12 @@ impl<'a, T: Real> TableScorer<'a, T> {
     /// Warns about rows outside the training ranges, and names the feature that is outside most
     /// often.
     fn warn_outside(&self, rows: u64, stage_observer: &dyn StageObserver) {
-        let counts = self.outside_counts.1.iter().map(|count| count.load(Ordering::Relaxed));
+        let counts = self.outside_values.iter().map(|count| count.load(Ordering::Relaxed));
         let names = self.prepared.model.metadata.features.iter();
         // the first of equal counts
         let most_frequent = counts.zip(names).rev().max_by_key(|(count, _)| *count).filter(|(count, _)| *count > 0);
         let Some((max_count, name)) = most_frequent else { return };
-        let outside = display::format_count(self.outside_counts.0.load(Ordering::Relaxed));
+        let outside = display::format_count(self.outside_rows.load(Ordering::Relaxed));
         let (most, rows) = (display::format_count(max_count), display::format_count(rows));
         stage_observer.warn(format!(
             "{outside} of {rows} rows have values outside the training range, {most} of them in {name}; they are clipped to the range (`no_clip` \
@@ -279,7 +283,7 @@ impl<'a, T: Real> TableScorer<'a, T> {
     }
 
     /// Rejects a value that is not finite. `values` has the same number of values for each of
-    /// `rows`.
+    /// `row_numbers`.
     fn check_finite(&self, what: &'static str, values: &[f64], row_numbers: &[u64]) -> Result<()> {
         let Some(index) = values.iter().position(|value| !value.is_finite()) else { return Ok(()) };
         let (row, value) = (row_numbers[index * row_numbers.len() / values.len()], values[index]);
@@ -292,7 +296,8 @@ impl<T: Real> PreparedModel<T> {
     pub(super) fn score_table(
         &self,
         selected: &SelectedTable,
-        (extras, max_lanes): (Extras, usize),
+        extras: Extras,
+        max_lanes: usize,
         other_terms: Vec<MemoryTerm>,
         run: &Run<'_>,
         visitor: impl FnMut(&Scores) -> Result<()> + Send,
@@ -300,7 +305,7 @@ impl<T: Real> PreparedModel<T> {
         let scorer = TableScorer::new(self, selected, extras)?;
         let (lanes, segment_rows) = scorer.plan_lanes(run.memory_budget(), run.workers().threads(), &other_terms)?;
         let lanes = FittingLanes { count: lanes.count.min(max_lanes), ..lanes };
-        scorer.score_segments(run, (lanes, segment_rows), visitor)
+        scorer.score_segments(run, lanes, segment_rows, visitor)
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) struct PredictionWriter {
 
 impl PredictionWriter {
     /// Creates a file with the kept columns followed by the prediction columns, which are nullable
-    /// if `optional`.
+    /// if `is_nullable`.
     pub(super) fn create(
         path: &Path,
         kept_outputs: &[OutputColumn],
@@ -97,20 +97,21 @@ pub struct PredictionSummary {
     /// Number of rows.
     pub rows: u64,
     /// Number of rows whose pre-image did not converge.
-    pub unsettled: u64,
+    #[serde(rename = "unsettled")]
+    pub unconverged: u64,
 }
 
 impl Predictor {
     /// Writes the predictions of the selected rows to a file, in their order.
     ///
-    /// The columns are the columns that `kept` selects from the same rows, then `prediction`, or
-    /// `prediction_<target>` for several targets. Labels are written as in the fit. The extension
-    /// of `path` selects the format. Rows with missing values that [`Missing::Keep`] keeps have
-    /// null predictions.
+    /// The columns are the columns that `kept_table` selects from the same rows, then `prediction`,
+    /// or `prediction_<target>` for several targets. Labels are written as in the fit. The
+    /// extension of `path` selects the format. Rows with missing values that [`Missing::Keep`]
+    /// keeps have null predictions.
     ///
     /// # Errors
-    /// Extras that the model does not have; the errors of [`Predictor::scores`]; a path that cannot
-    /// be written. No file is written then.
+    /// Extras that the model does not have; the errors of [`Predictor::score_table`]; a path that
+    /// cannot be written. No file is written then.
     pub fn write(
         &self,
         selected: &SelectedTable,
@@ -125,9 +126,9 @@ impl Predictor {
             let remedy = "write .npy or .arrow, or fewer rows at a time";
             MemoryTerm::new("column metadata of the file", out.column_metadata_bytes(range.end - range.start), remedy)
         };
-        let groups_and_extras = (self.column_groups(extras), extras);
+        let column_groups = self.column_groups(extras);
         let WriterSetup { mut out, terms, text_limit } =
-            self.create_writer((selected, kept_table), groups_and_extras, path, run, metadata_term)?;
+            self.create_writer(selected, kept_table, column_groups, extras, path, run, metadata_term)?;
         let source = kept_table.map(|kept| kept_columns::kept_table_rows(kept, text_limit)).transpose()?;
         let mut kept_reader = source.as_ref().map(KeptColumnReader::new).transpose()?;
         let mut unconverged = 0;
@@ -136,14 +137,16 @@ impl Predictor {
             out.write(scores, kept_reader.as_mut())
         })?;
         out.finish()?;
-        Ok(PredictionSummary { rows, unsettled: unconverged })
+        Ok(PredictionSummary { rows, unconverged })
     }
 
     /// Creates a file; `extra_term` is the plan term of further memory.
     pub(super) fn create_writer(
         &self,
-        (selected, kept_table): (&SelectedTable, Option<&SelectedTable>),
-        (column_groups, extras): (Vec<ColumnGroup>, Extras),
+        selected: &SelectedTable,
+        kept_table: Option<&SelectedTable>,
+        column_groups: Vec<ColumnGroup>,
+        extras: Extras,
         path: &Path,
         run: &Run<'_>,
         extra_term: impl FnOnce(&PredictionWriter) -> MemoryTerm,

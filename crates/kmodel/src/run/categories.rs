@@ -147,7 +147,7 @@ impl Run<'_> {
         })
     }
 
-    /// Runs a fold over rows whose texts are limited, in a separate pass.
+    /// Runs a reduction of rows whose texts are limited, in a separate pass.
     fn scan_rows<F: Reduction<f64, Error = kstore::Error>>(
         &self,
         table: &SelectedTable,

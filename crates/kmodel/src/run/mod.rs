@@ -155,7 +155,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Returns a watch that times the stages, stores the warnings, and stops if the run is
+    /// Returns an observer that times the stages, stores the warnings, and stops if the run is
     /// cancelled.
     #[doc(hidden)]
     pub fn stage_recorder(&self) -> StageRecorder<'_> {

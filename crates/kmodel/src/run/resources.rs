@@ -39,7 +39,7 @@ impl<'a> Resources<'a> {
 }
 
 impl PassShape {
-    /// Returns a pass of this shape in `lanes` lanes, with the journal of `resources`, if any.
+    /// Returns a pass of this shape in `lane_count` lanes, with the journal of `resources`, if any.
     pub fn pass<'a>(self, lane_count: usize, resources: &'a Resources<'a>, observer: &'a dyn Observer) -> Pass<'a> {
         let Self { tile_rows, segment_rows, prefetch_tiles, .. } = self;
         let Resources { workers, journal, .. } = *resources;
@@ -58,7 +58,7 @@ pub trait StageObserver: Sync {
     }
     /// Receives a warning for the user; the run continues.
     fn warn(&self, text: String);
-    /// Returns true if [`StageObserver::planned`] should be called.
+    /// Returns true if [`StageObserver::report_forecast`] should be called.
     fn wants_plan(&self) -> bool {
         false
     }

@@ -1,6 +1,6 @@
 //! Classification scores: confusion matrix, ranking of two classes, and probabilities.
 
-use super::roc::{MAX_EXACT_ROWS, RankedScores, Ranking};
+use super::roc::{ClassWeights, MAX_EXACT_ROWS, RankedScores, Ranking};
 use crate::{Classes, Link};
 use kstore::Label;
 
@@ -8,7 +8,7 @@ use kstore::Label;
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct ClassificationScores {
     /// Number of rows scored. With row weights, all row counts here are sums of weights.
-    #[serde(serialize_with = "super::count")]
+    #[serde(serialize_with = "super::serialize_count")]
     pub rows: f64,
     /// Fraction of rows with the right class.
     pub accuracy: Option<f64>,
@@ -20,7 +20,7 @@ pub struct ClassificationScores {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub positive: Option<Label>,
     /// Confusion matrix: numbers of rows by true class (row) and predicted class (column).
-    #[serde(serialize_with = "super::counts")]
+    #[serde(serialize_with = "super::serialize_counts")]
     pub confusion: Vec<Vec<f64>>,
     /// Mean recall over the classes that have rows.
     pub balanced_accuracy: Option<f64>,
@@ -59,7 +59,7 @@ pub struct ClassificationScores {
     pub cost: Option<Box<CostScores>>,
     /// Number of rows whose label the model does not know: they count as errors, and are not in the
     /// confusion matrix.
-    #[serde(skip_serializing_if = "crate::model::is_zero", serialize_with = "super::count")]
+    #[serde(skip_serializing_if = "crate::model::is_zero", serialize_with = "super::serialize_count")]
     pub unknown: f64,
 }
 
@@ -67,7 +67,7 @@ pub struct ClassificationScores {
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct ClassScores {
     /// Number of rows of the class.
-    #[serde(serialize_with = "super::count")]
+    #[serde(serialize_with = "super::serialize_count")]
     pub rows: f64,
     /// Fraction of the rows predicted as the class that belong to it.
     pub precision: Option<f64>,
@@ -84,11 +84,11 @@ pub struct ThresholdScores {
     /// model has no probabilities.
     pub threshold: f64,
     /// Number of negative rows called positive.
-    #[serde(serialize_with = "super::count")]
+    #[serde(serialize_with = "super::serialize_count")]
     pub false_alarms: f64,
     /// Number of positive rows called negative.
-    #[serde(serialize_with = "super::count")]
-    pub missed: f64,
+    #[serde(rename = "missed", serialize_with = "super::serialize_count")]
+    pub misses: f64,
     /// Fraction of the negative rows called positive.
     pub false_positive_rate: f64,
     /// Fraction of the positive rows called positive.
@@ -105,11 +105,14 @@ pub struct CostScores {
     /// Cost of a missed positive row.
     pub miss: f64,
     /// Mean cost per row of the model's decisions.
-    pub now: f64,
+    #[serde(rename = "now")]
+    pub current: f64,
     /// Mean cost per row at the best threshold.
-    pub least: f64,
+    #[serde(rename = "least")]
+    pub minimum: f64,
     /// Threshold with the least cost on these rows.
-    pub best: ThresholdScores,
+    #[serde(rename = "best")]
+    pub best_threshold: ThresholdScores,
 }
 
 /// Rows with nearly the same predicted probability.
@@ -169,7 +172,7 @@ impl ProbabilitySums {
 #[derive(Clone, Debug)]
 pub(crate) struct ClassificationSums<'a> {
     classes: &'a Classes,
-    /// Sums of row weights, as `counts[true][predicted]`.
+    /// Sums of row weights, as `confusion[true][predicted]`.
     confusion: Vec<Vec<f64>>,
     /// Sums of row weights by predicted class, for rows of unknown classes.
     unknown_counts: Vec<f64>,
@@ -232,7 +235,7 @@ impl<'a> ClassificationSums<'a> {
     /// Returns the effect of a threshold `score` (larger towards the positive class) on the rows of
     /// a ranking.
     pub(crate) fn threshold_scores(&self, ranking: &Ranking, score: f64) -> ThresholdScores {
-        let (true_positives, false_alarms) = ranking.weights_above(score);
+        let ClassWeights { positive: true_positives, negative: false_alarms } = ranking.weights_above(score);
         let link = self.probabilities.as_ref().map(|sums| &sums.link);
         let [negative_weight, positive_weight] =
             [1 - self.positive_class, self.positive_class].map(|class| weight_sum(&self.confusion[class]));
@@ -240,7 +243,7 @@ impl<'a> ClassificationSums<'a> {
         ThresholdScores {
             threshold: link.map_or(score, |link| probability(link, score, self.positive_class)),
             false_alarms,
-            missed: positive_weight - true_positives,
+            misses: positive_weight - true_positives,
             false_positive_rate: rate(false_alarms, negative_weight),
             recall: rate(true_positives, positive_weight),
             precision: ratio(true_positives, true_positives + false_alarms),
@@ -248,17 +251,17 @@ impl<'a> ClassificationSums<'a> {
     }
 
     fn cost(&self, ranking: &Ranking, [false_alarm, miss]: [f64; 2]) -> Option<Box<CostScores>> {
-        let best = self.threshold_scores(ranking, ranking.cheapest_threshold([false_alarm, miss])?);
+        let best_threshold = self.threshold_scores(ranking, ranking.cheapest_threshold([false_alarm, miss])?);
         let rows = self.confusion.iter().flatten().sum::<f64>();
-        let mean = |alarms: f64, missed: f64| (false_alarm * alarms + miss * missed) / rows;
+        let mean = |alarms: f64, misses: f64| (false_alarm * alarms + miss * misses) / rows;
         let [negative, positive] = [1 - self.positive_class, self.positive_class];
         let current_cost = mean(self.confusion[negative][positive], self.confusion[positive][negative]);
         Some(Box::new(CostScores {
             false_alarm,
             miss,
-            now: current_cost,
-            least: mean(best.false_alarms, best.missed),
-            best,
+            current: current_cost,
+            minimum: mean(best_threshold.false_alarms, best_threshold.misses),
+            best_threshold,
         }))
     }
 

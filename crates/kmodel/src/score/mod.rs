@@ -26,11 +26,11 @@ impl Serialize for RowCount {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
-pub(crate) fn count<S: Serializer>(rows: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize_count<S: Serializer>(rows: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     RowCount(*rows).serialize(serializer)
 }
 
-fn counts<S: Serializer>(matrix: &[Vec<f64>], serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_counts<S: Serializer>(matrix: &[Vec<f64>], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(matrix.iter().map(|row| row.iter().map(|rows| RowCount(*rows)).collect::<Vec<_>>()))
 }
 
@@ -121,7 +121,7 @@ impl RegressionMetrics {
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct RegressionScores {
     /// Number of rows scored, or the sum of their weights.
-    #[serde(serialize_with = "count")]
+    #[serde(serialize_with = "serialize_count")]
     pub rows: f64,
     /// Averages over targets; `rmse` and `relative_error` are roots of averaged squares.
     #[serde(flatten)]

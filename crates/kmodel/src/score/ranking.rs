@@ -37,8 +37,13 @@ pub struct RankingScores {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RankingRows {
     groups: Vec<u32>,
-    /// Score and grade of each row.
-    scores_and_grades: Vec<(f64, f64)>,
+    graded_rows: Vec<GradedRow>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct GradedRow {
+    score: f64,
+    grade: f64,
 }
 
 impl RankingRows {
@@ -49,19 +54,15 @@ impl RankingRows {
 
     pub(crate) fn push(&mut self, group: u32, score: f64, grade: f64) {
         self.groups.push(group);
-        self.scores_and_grades.push((score, grade));
+        self.graded_rows.push(GradedRow { score, grade });
     }
 
     pub(crate) fn scores(&self, top: u64, workers: &Workers) -> RankingScores {
-        let groups = Groups::new(
-            self.scores_and_grades.len(),
-            |_| true,
-            |row| self.groups[row],
-            |row| self.scores_and_grades[row].1,
-        );
-        let rows_by_group = groups.gather(|row| self.scores_and_grades[row]);
-        let scores: Vec<f64> = rows_by_group.iter().map(|row| row.0).collect();
-        let grades_have_gain = self.scores_and_grades.iter().all(|(_, grade)| (0.0..=MAX_GRADE).contains(grade));
+        let groups =
+            Groups::new(self.graded_rows.len(), |_| true, |row| self.groups[row], |row| self.graded_rows[row].grade);
+        let rows_by_group = groups.gather(|row| self.graded_rows[row]);
+        let scores: Vec<f64> = rows_by_group.iter().map(|row| row.score).collect();
+        let grades_have_gain = self.graded_rows.iter().all(|row| (0.0..=MAX_GRADE).contains(&row.grade));
         let [mut ndcg, mut ndcg_at, mut precision, mut kendall] = [RunningMean::default(); 4];
         let (mut group_count, mut pairs, mut discordant) = (0, 0.0, 0.0);
         for ((group, rows), pair_counts) in
@@ -83,7 +84,7 @@ impl RankingRows {
             kendall.push(Some(if untied_pairs > 0.0 { tau } else { 0.0 }));
         }
         RankingScores {
-            rows: self.scores_and_grades.len() as u64,
+            rows: self.graded_rows.len() as u64,
             groups: group_count,
             ndcg: ndcg.value(),
             ndcg_at: ndcg_at.value(),
@@ -119,19 +120,19 @@ impl RunningMean {
     }
 }
 
-/// Score and grade of the rows of a group, by descending scores.
-struct RowsByScore(Vec<(f64, f64)>);
+/// The rows of a group, by descending scores.
+struct RowsByScore(Vec<GradedRow>);
 
 impl RowsByScore {
-    fn new(rows: &[(f64, f64)]) -> Self {
+    fn new(rows: &[GradedRow]) -> Self {
         let mut rows = rows.to_vec();
-        rows.sort_by(|a, b| b.0.total_cmp(&a.0));
+        rows.sort_by(|a, b| b.score.total_cmp(&a.score));
         Self(rows)
     }
 
     /// Returns the runs of rows with equal scores, the highest score first.
-    fn tied_runs(&self) -> impl Iterator<Item = &[(f64, f64)]> {
-        self.0.chunk_by(|a, b| a.0 == b.0)
+    fn tied_runs(&self) -> impl Iterator<Item = &[GradedRow]> {
+        self.0.chunk_by(|a, b| a.score == b.score)
     }
 
     fn tied_pairs(&self) -> f64 {
@@ -145,12 +146,12 @@ impl RowsByScore {
         let gain = |grade: f64| grade.exp2() - 1.0;
         let discount = |position: usize| 1.0 / (position as f64 + 2.0).log2();
         let (mut first_place, mut sum) = (0, 0.0);
-        for tied in self.tied_runs() {
-            let mean_gain = tied.iter().map(|row| gain(row.1)).sum::<f64>() / tied.len() as f64;
-            sum += mean_gain * (first_place..(first_place + tied.len()).min(top)).map(discount).sum::<f64>();
-            first_place += tied.len();
+        for run in self.tied_runs() {
+            let mean_gain = run.iter().map(|row| gain(row.grade)).sum::<f64>() / run.len() as f64;
+            sum += mean_gain * (first_place..(first_place + run.len()).min(top)).map(discount).sum::<f64>();
+            first_place += run.len();
         }
-        let mut grades: Vec<f64> = self.0.iter().map(|row| row.1).collect();
+        let mut grades: Vec<f64> = self.0.iter().map(|row| row.grade).collect();
         grades.sort_by(|a, b| b.total_cmp(a));
         let best_gain: f64 =
             grades[..top].iter().enumerate().map(|(position, grade)| gain(*grade) * discount(position)).sum();
@@ -161,9 +162,9 @@ impl RowsByScore {
     /// rows.
     fn average_precision(&self) -> Option<f64> {
         let (mut visited_rows, mut hits, mut sum) = (0.0, 0.0, 0.0);
-        for tied in self.tied_runs() {
-            let relevant_rows = tied.iter().filter(|row| row.1 > 0.0).count() as f64;
-            (visited_rows, hits) = (visited_rows + tied.len() as f64, hits + relevant_rows);
+        for run in self.tied_runs() {
+            let relevant_rows = run.iter().filter(|row| row.grade > 0.0).count() as f64;
+            (visited_rows, hits) = (visited_rows + run.len() as f64, hits + relevant_rows);
             sum += relevant_rows * hits / visited_rows;
         }
         (hits > 0.0).then(|| sum / hits)

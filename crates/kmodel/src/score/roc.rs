@@ -1,4 +1,5 @@
-//! Area under the ROC curve, in bounded memory.
+//! The ranking of the rows of two classes by score, in bounded memory: ROC and precision-recall
+//! curves, their areas, and the threshold with the least cost.
 
 /// Number of rows up to which scores are stored: 16 bytes each, 16 MiB in total.
 pub(crate) const MAX_EXACT_ROWS: usize = 1 << 20;
@@ -23,10 +24,39 @@ pub(crate) struct Auc {
 #[derive(Clone, Debug)]
 pub(crate) struct RankedScores {
     max_exact_rows: usize,
-    /// Scores and row weights; the weight of a negative row is stored negated.
-    scored_rows: Vec<(f64, f64)>,
-    /// Weights of positives and negatives in each bin; empty while scores are stored.
-    histogram: Vec<(f64, f64)>,
+    scored_rows: Vec<ScoredRow>,
+    /// Weights of the rows in each bin; empty while scores are stored.
+    histogram: Vec<ClassWeights>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct ScoredRow {
+    score: f64,
+    /// Weight of the row; negated if the row is negative.
+    signed_weight: f64,
+}
+
+/// Total weights of positive and of negative rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct ClassWeights {
+    pub(crate) positive: f64,
+    pub(crate) negative: f64,
+}
+
+impl ClassWeights {
+    /// Adds a row; a negative row has a negated weight.
+    fn add_row(&mut self, signed_weight: f64) {
+        self.positive += signed_weight.max(0.0);
+        self.negative += (-signed_weight).max(0.0);
+    }
+
+    fn plus(self, other: &Self) -> Self {
+        Self { positive: self.positive + other.positive, negative: self.negative + other.negative }
+    }
+
+    fn total(self) -> f64 {
+        self.positive + self.negative
+    }
 }
 
 impl RankedScores {
@@ -43,64 +73,57 @@ impl RankedScores {
 
     pub(crate) fn push(&mut self, score: f64, is_positive: bool, weight: f64) {
         // −0 and 0 are equal scores
-        let scored_row = (score + 0.0, if is_positive { weight } else { -weight });
+        let scored_row = ScoredRow { score: score + 0.0, signed_weight: if is_positive { weight } else { -weight } };
         if !self.histogram.is_empty() {
-            return add_row(&mut self.histogram[histogram_bin(score)], scored_row.1);
+            return self.histogram[histogram_bin(score)].add_row(scored_row.signed_weight);
         }
         self.scored_rows.push(scored_row);
         if self.scored_rows.len() > self.max_exact_rows {
-            self.histogram = vec![(0.0, 0.0); 1 << BIN_BITS];
+            self.histogram = vec![ClassWeights::default(); 1 << BIN_BITS];
             let rows = std::mem::take(&mut self.scored_rows);
-            rows.iter().for_each(|(score, weight)| add_row(&mut self.histogram[histogram_bin(*score)], *weight));
+            rows.iter().for_each(|row| self.histogram[histogram_bin(row.score)].add_row(row.signed_weight));
         }
     }
 
     pub(crate) fn ranking(&self) -> Ranking {
         let is_exact = self.histogram.is_empty();
         let histogram_bins = self.histogram.iter().copied().enumerate().rev();
-        let (scores, weights): (Vec<f64>, Vec<(f64, f64)>) = match is_exact {
+        let (scores, weights_by_score): (Vec<f64>, Vec<ClassWeights>) = match is_exact {
             true => weights_by_distinct_score(&self.scored_rows),
-            false => {
-                histogram_bins.filter(|(_, (p, n))| p + n > 0.0).map(|(bin, step)| (middle_of_bin(bin), step)).unzip()
-            }
+            false => histogram_bins
+                .filter(|(_, weights)| weights.total() > 0.0)
+                .map(|(bin, weights)| (middle_of_bin(bin), weights))
+                .unzip(),
         };
-        let (positive_weight, negative_weight) =
-            weights.iter().fold((0.0, 0.0), |(p, n), step| (p + step.0, n + step.1));
-        Ranking { scores, weights_by_score: weights, positive_weight, negative_weight, is_exact }
+        let total_weights = weights_by_score.iter().fold(ClassWeights::default(), ClassWeights::plus);
+        Ranking { scores, weights_by_score, total_weights, is_exact }
     }
-}
-
-/// Adds a row to the weights of positives and negatives; a negative row has a negated weight.
-fn add_row((positive_weight, negative_weight): &mut (f64, f64), weight: f64) {
-    *positive_weight += weight.max(0.0);
-    *negative_weight += (-weight).max(0.0);
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Ranking {
     /// The distinct scores, descending.
     scores: Vec<f64>,
-    /// Weights of the positives and the negatives with each score.
-    weights_by_score: Vec<(f64, f64)>,
-    positive_weight: f64,
-    negative_weight: f64,
+    /// Weights of the rows with each score.
+    weights_by_score: Vec<ClassWeights>,
+    total_weights: ClassWeights,
     is_exact: bool,
 }
 
 impl Ranking {
     /// Returns the weights of positives and negatives at or above each threshold, in descending
     /// order of the thresholds.
-    fn cumulative_weights(&self) -> impl Iterator<Item = (f64, f64)> {
-        self.weights_by_score.iter().scan((0.0, 0.0), |cumulative, (p, n)| {
-            *cumulative = (cumulative.0 + p, cumulative.1 + n);
+    fn cumulative_weights(&self) -> impl Iterator<Item = ClassWeights> {
+        self.weights_by_score.iter().scan(ClassWeights::default(), |cumulative, weights| {
+            *cumulative = cumulative.plus(weights);
             Some(*cumulative)
         })
     }
 
     /// Returns the weights of positives and negatives with a score above `threshold`.
-    pub(crate) fn weights_above(&self, threshold: f64) -> (f64, f64) {
+    pub(crate) fn weights_above(&self, threshold: f64) -> ClassWeights {
         let count = self.scores.partition_point(|score| *score > threshold);
-        self.weights_by_score[..count].iter().fold((0.0, 0.0), |(p, n), step| (p + step.0, n + step.1))
+        self.weights_by_score[..count].iter().fold(ClassWeights::default(), ClassWeights::plus)
     }
 
     /// Returns the threshold with the least cost, given the costs of a false alarm and of a missed
@@ -108,8 +131,10 @@ impl Ranking {
     /// If several thresholds have the same cost, it is the highest of them. `None` if there are no
     /// rows.
     pub(crate) fn cheapest_threshold(&self, [alarm_cost, miss_cost]: [f64; 2]) -> Option<f64> {
-        let cost = |(tp, fp): (f64, f64)| alarm_cost * fp + miss_cost * (self.positive_weight - tp);
-        let costs = std::iter::once((0.0, 0.0)).chain(self.cumulative_weights()).map(cost).enumerate();
+        let cost = |above: ClassWeights| {
+            alarm_cost * above.negative + miss_cost * (self.total_weights.positive - above.positive)
+        };
+        let costs = std::iter::once(ClassWeights::default()).chain(self.cumulative_weights()).map(cost).enumerate();
         let (cheapest_index, _) = costs.min_by(|a, b| a.1.total_cmp(&b.1))?;
         let above = cheapest_index.checked_sub(1).and_then(|last| self.scores.get(last));
         match (above, self.scores.get(cheapest_index)) {
@@ -125,12 +150,12 @@ impl Ranking {
     /// Returns the area under the curve; `None` if a class has no rows.
     pub(crate) fn auc(&self) -> Option<Auc> {
         let (mut positives_above, mut won_pairs, mut tied_pairs) = (0.0, 0.0, 0.0);
-        for (p, n) in &self.weights_by_score {
+        for ClassWeights { positive: p, negative: n } in &self.weights_by_score {
             won_pairs += n * positives_above;
             tied_pairs += p * n;
             positives_above += p;
         }
-        let pair_weight = self.positive_weight * self.negative_weight;
+        let pair_weight = self.total_weights.positive * self.total_weights.negative;
         let max_error = if self.is_exact { 0.0 } else { tied_pairs / 2.0 / pair_weight };
         (pair_weight > 0.0).then(|| Auc { value: (won_pairs + tied_pairs / 2.0) / pair_weight, max_error })
     }
@@ -138,14 +163,14 @@ impl Ranking {
     /// Returns false and true positive rates as the threshold falls from above all scores to below
     /// all scores, thinned to about `max_points` points; `None` if a class has no rows.
     pub(crate) fn roc_curve(&self, max_points: usize) -> Option<Vec<(f64, f64)>> {
-        let (p, n) = (self.positive_weight, self.negative_weight);
+        let ClassWeights { positive: p, negative: n } = self.total_weights;
         if p == 0.0 || n == 0.0 {
             return None;
         }
         // a point is kept only at a minimum distance from the previous point
         let (min_distance, end_point) = (2.0 / max_points.max(1) as f64, (1.0, 1.0));
         let mut points = vec![(0.0, 0.0)];
-        for point in self.cumulative_weights().map(|above| (above.1 / n, above.0 / p)) {
+        for point in self.cumulative_weights().map(|above| (above.negative / n, above.positive / p)) {
             if points.last().is_some_and(|last| point.0 - last.0 + point.1 - last.1 >= min_distance)
                 && point != end_point
             {
@@ -161,23 +186,23 @@ impl Ranking {
     /// precision-recall curve without interpolation. `None` if there are no positive rows.
     pub(crate) fn average_precision(&self) -> Option<f64> {
         let weights = self.weights_by_score.iter().zip(self.cumulative_weights());
-        let sum: f64 = weights.map(|((p, _), (tp, fp))| p * (tp / (tp + fp))).sum();
-        (self.positive_weight > 0.0).then(|| sum / self.positive_weight)
+        let sum: f64 = weights.map(|(weights, above)| weights.positive * (above.positive / above.total())).sum();
+        (self.total_weights.positive > 0.0).then(|| sum / self.total_weights.positive)
     }
 
     /// Returns recall and precision as the threshold falls, thinned to about `max_points` points;
     /// `None` if there are no positive rows.
     pub(crate) fn precision_curve(&self, max_points: usize) -> Option<Vec<(f64, f64)>> {
         let mut points = Vec::<(f64, f64)>::new();
-        for (i, (tp, fp)) in self.cumulative_weights().enumerate() {
-            let point = (tp / self.positive_weight, tp / (tp + fp));
+        for (i, above) in self.cumulative_weights().enumerate() {
+            let point = (above.positive / self.total_weights.positive, above.positive / above.total());
             let distance = |previous: &(f64, f64)| (point.0 - previous.0).abs() + (point.1 - previous.1).abs();
             let is_last = i + 1 == self.weights_by_score.len();
             if points.last().is_none_or(|previous| distance(previous) >= 2.0 / max_points.max(1) as f64) || is_last {
                 points.push(point);
             }
         }
-        (self.positive_weight > 0.0).then_some(points)
+        (self.total_weights.positive > 0.0).then_some(points)
     }
 
     /// Returns the precision among the rows with the highest scores, up to the total weight `k`.
@@ -185,9 +210,9 @@ impl Ranking {
     /// total weight.
     pub(crate) fn precision_at(&self, k: f64) -> Option<f64> {
         let (mut remaining, mut positive_weight) = (k, 0.0);
-        for (p, n) in &self.weights_by_score {
-            let counted_weight = remaining.min(p + n);
-            positive_weight += p * (counted_weight / (p + n));
+        for weights in &self.weights_by_score {
+            let counted_weight = remaining.min(weights.total());
+            positive_weight += weights.positive * (counted_weight / weights.total());
             remaining -= counted_weight;
         }
         (k > 0.0 && remaining <= 0.0).then(|| positive_weight / k)
@@ -211,16 +236,16 @@ pub(super) fn middle_of_bin(bin: usize) -> f64 {
     f64::from(f32::from_bits(if ordered_bits >> 31 == 1 { ordered_bits & !(1 << 31) } else { !ordered_bits }))
 }
 
-/// Returns the distinct scores, descending, and the weights of positives and negatives with each.
-fn weights_by_distinct_score(rows: &[(f64, f64)]) -> (Vec<f64>, Vec<(f64, f64)>) {
+/// Returns the distinct scores, descending, and the weights of the rows with each.
+fn weights_by_distinct_score(rows: &[ScoredRow]) -> (Vec<f64>, Vec<ClassWeights>) {
     let mut sorted = rows.to_vec();
-    sorted.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.total_cmp(&b.1)));
-    let weights_of_ties = |ties: &[(f64, f64)]| {
-        let mut weights = (0.0, 0.0);
-        ties.iter().for_each(|(_, weight)| add_row(&mut weights, *weight));
-        (ties[0].0, weights)
+    sorted.sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then(a.signed_weight.total_cmp(&b.signed_weight)));
+    let weights_of_ties = |ties: &[ScoredRow]| {
+        let mut weights = ClassWeights::default();
+        ties.iter().for_each(|row| weights.add_row(row.signed_weight));
+        (ties[0].score, weights)
     };
-    sorted.chunk_by(|a, b| a.0.total_cmp(&b.0).is_eq()).map(weights_of_ties).unzip()
+    sorted.chunk_by(|a, b| a.score.total_cmp(&b.score).is_eq()).map(weights_of_ties).unzip()
 }
 
 #[cfg(test)]
@@ -324,16 +349,16 @@ mod tests {
                 rows.iter().map(row_cost).sum::<f64>()
             };
             let threshold = ranking.cheapest_threshold(costs).unwrap();
-            let (tp, fp) = ranking.weights_above(threshold);
+            let above = ranking.weights_above(threshold);
             let count_above = |kind: bool| rows.iter().filter(|(s, p)| *s > threshold && *p == kind).count() as f64;
-            assert_eq!((tp, fp), (count_above(true), count_above(false)), "{exact} {costs:?}");
+            assert_eq!((above.positive, above.negative), (count_above(true), count_above(false)), "{exact} {costs:?}");
             let least = rows.iter().flat_map(|(s, _)| [*s, s - 1e-9]).map(cost).fold(f64::INFINITY, f64::min);
             assert_eq!(cost(threshold), least, "{exact} {costs:?}");
         }
         let two = state(&[(1.0, true), (0.0, false)], 9);
         assert_eq!(
             (two.cheapest_threshold([1.0, 1.0]), two.weights_above(0.5), state(&[], 9).cheapest_threshold([1.0, 1.0])),
-            (Some(0.5), (1.0, 0.0), None)
+            (Some(0.5), ClassWeights { positive: 1.0, negative: 0.0 }, None)
         );
         assert_eq!(state(&[(1.0, false)], 9).cheapest_threshold([1.0, 1.0]), Some(1.0), "never");
         assert!(state(&[(1.0, true)], 9).cheapest_threshold([1.0, 1.0]).unwrap() < 1.0, "always");

@@ -84,15 +84,15 @@ pub(super) fn classification_facts(scores: &ClassificationScores) -> Vec<(&'stat
     facts.extend(scores.log_loss.map(|loss| ("log-loss", number(loss, 4))));
     facts.extend(scores.brier.map(|brier| ("brier", number(brier, 4))));
     facts.extend(scores.cost.iter().flat_map(|cost| {
-        let ThresholdScores { threshold, false_alarms, missed, .. } = cost.best;
+        let ThresholdScores { threshold, false_alarms, misses, .. } = cost.best_threshold;
         let best = format!(
             "{}: cost {} per row, {} false positives, {} false negatives; set it with --threshold",
             number(threshold, 6),
-            number(cost.least, 4),
+            number(cost.minimum, 4),
             format_list(&[false_alarms]),
-            format_list(&[missed])
+            format_list(&[misses])
         );
-        [("cost", format!("{} per row at the current threshold", number(cost.now, 4))), ("best threshold", best)]
+        [("cost", format!("{} per row at the current threshold", number(cost.current, 4))), ("best threshold", best)]
     }));
     if scores.unknown > 0.0 {
         facts.push((
@@ -107,10 +107,14 @@ pub(super) fn novelty_facts(scores: &NoveltyScores) -> Vec<(&'static str, String
     let NoveltyScores { precision, recall, precision_at, auc, average_precision, .. } = *scores;
     vec![
         ("rows", format_list(&[scores.rows])),
-        ("outliers", format!("{} by the target", format_list(&[scores.unusual]))),
+        ("outliers", format!("{} by the target", format_list(&[scores.outliers]))),
         (
             "score below 0",
-            format!("{} rows, {} of them outliers", format_list(&[scores.negative]), optional_percent(precision)),
+            format!(
+                "{} rows, {} of them outliers",
+                format_list(&[scores.negative_scores]),
+                optional_percent(precision)
+            ),
         ),
         ("recall", format!("{} of the outliers have a score below 0", optional_percent(recall))),
         (

@@ -106,7 +106,7 @@ impl FitReport {
             }),
         );
         if let Some(cell) = self.selected_cell() {
-            let [cv_note, gcv_note] = match fit.metric.as_ref().map(|metric| metric.judged.is_some()) {
+            let [cv_note, gcv_note] = match fit.metric.as_ref().map(|metric| metric.test_errors.is_some()) {
                 Some(true) => [" (rows not used to learn the metric)", " (rows used to learn the metric)"],
                 Some(false) => [" (rows that may have been used to learn the metric)"; 2],
                 None => ["", ""],

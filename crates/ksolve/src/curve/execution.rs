@@ -173,7 +173,7 @@ impl<T: Real> RunSetting<'_, '_, T> {
         let p = timed_map.map.dims().1;
         let mut feature_counts: Vec<usize> = self.run.ranks.iter().map(|rank| *rank.min(&p)).collect();
         feature_counts.dedup();
-        let approximation = Approximation { data: self.scan(self.observer), kernel: any_kernel, map: &*timed_map.map };
+        let approximation = Approximation { scan: self.scan(self.observer), kernel: any_kernel, map: &*timed_map.map };
         // the same columns for every cell, so that cells differ only by method
         let column_reduction =
             approximation.column_reduction(&feature_counts, self.setting.column_count(), options.seed)?;
@@ -200,9 +200,9 @@ impl<T: Real> RunSetting<'_, '_, T> {
                 passes: cost.passes,
                 bytes_read: cost.bytes_read,
                 planned_bytes,
-                trace_error: errors[index].trace,
+                trace_error: errors[index].trace_error,
                 trace_rounding: errors[index].rounding_floor,
-                frobenius: errors[index].frobenius.into(),
+                frobenius: errors[index].frobenius_error.into(),
                 spectral: spectral[index].clone(),
                 test_error: test_errors[index],
             }
@@ -245,7 +245,7 @@ impl<T: Real> RunSetting<'_, '_, T> {
         };
         let sample_pass = Pass { journal: None, ..self.pass(self.observer) };
         let sample_scan = TableScan { source: sample_rows, pass: sample_pass, row_count: sample_rows.len() as u64 };
-        let sample_approximation = Approximation { data: sample_scan, ..*approximation };
+        let sample_approximation = Approximation { scan: sample_scan, ..*approximation };
         let sample_errors = sample_approximation.errors(ranks, sample_rows.len(), seed)?;
         let norms = sample_approximation.spectral(&sample_errors, spectral_options, seed)?;
         let clipped_estimate = |(errors, sample_norm): (&Errors, &NormPair)| {

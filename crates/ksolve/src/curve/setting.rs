@@ -304,7 +304,7 @@ impl SettingBuilder<'_> {
             let seed = self.options.seed;
             let set = RpCholesky.select(&scan, any_kernel, NORM_RANK, seed)?;
             let map = NystromMap::new(any_kernel, set, &Workers::sequential())?;
-            let approximation = Approximation { data: scan, kernel: any_kernel, map: &map };
+            let approximation = Approximation { scan, kernel: any_kernel, map: &map };
             let errors = approximation.errors(&[map.rank()], SAMPLED_COLUMNS, seed)?;
             Ok(errors[0].spectral_bounds(approximation.largest_eigenvalue()?).kernel)
         })

@@ -128,7 +128,7 @@ pub(crate) fn resolve_metric<T: Real>(request: &MetricRequest<'_, T>) -> Result<
             }
             let test_errors = learned.test_errors.as_ref().filter(|_| learned.metric.is_some());
             if let Some(test_errors) = test_errors.filter(|errors| !errors.is_better()) {
-                let MetricTestErrors { rows, with, without, .. } = test_errors;
+                let MetricTestErrors { rows, error_with_metric: with, error_without_metric: without, .. } = test_errors;
                 request.resources.stage_observer.warn(format!(
                     "on {rows} rows that did not train it, the metric has error {with:.4e}, and the unchanged features have {without:.4e}; \
                      use `metric` none or learn"
@@ -220,8 +220,8 @@ impl<T: Real> MetricRequest<'_, T> {
         let test_errors = MetricTestErrors {
             fold: test_fold,
             rows: fold_sizes[test_fold] as u64,
-            with: metric_error,
-            without: plain_error,
+            error_with_metric: metric_error,
+            error_without_metric: plain_error,
         };
         Ok(match rounds.form == MetricForm::DiagonalOrFull && !test_errors.is_better() {
             true => {

@@ -217,7 +217,7 @@ impl StagedMinimiser<'_> {
             workers: self.workers,
         };
         let value_count = stage.row_count as f64 * self.y.ncols() as f64;
-        let limits = LbfgsLimits { steps: stage.max_steps, max_step: MAX_LOG_STEP, tolerance: MIN_DECREASE };
+        let limits = LbfgsLimits { max_steps: stage.max_steps, max_change: MAX_LOG_STEP, tolerance: MIN_DECREASE };
         minimise(start, &self.bounds, limits, &mut |theta, gradient| {
             if self.observer.should_stop() {
                 return Err(kstore::Error::Interrupted.into());

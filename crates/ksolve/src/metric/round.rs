@@ -248,7 +248,7 @@ impl<T: Real> RoundData<'_, T> {
     /// Returns the average M of the outer products of the gradients of a round's function, d x d.
     /// The gradients are by the rows x before the round's metric.
     pub(super) fn gradient_products(&self, round: &Round<T>) -> Result<Mat<f64>> {
-        let Expansion::Landmarks { landmarks, coefficients, .. } = &round.expansion else {
+        let Expansion::Landmarks { landmarks, dual_coefficients: coefficients, .. } = &round.expansion else {
             return Err(Error::option("metric", "", "it can be learned only with a map on landmarks, such as nystrom"));
         };
         let source = self.metric_rows(round.metric.as_ref());

@@ -137,7 +137,7 @@ impl PreparedJob {
             ));
         };
         let job = JobMetadata::new(fit, selection, &selected, &train_options.folds);
-        let node = Node { segments: pass.cut.segments(), rows: table.stored_rows() };
+        let node = Node { segments: pass.cut.segments(), row_count: table.stored_rows() };
         let key = StateKey { pass: PassKey { number: 0, name: DIGESTS.to_string(), cut: pass.cut }, node };
         let header = JobHeader { extent: Extent { pass, grows: job.closed.is_none() }, job };
         let json = serde_json::to_value(&header).map_err(|error| not_a_job_error(path, &error))?;
@@ -265,7 +265,7 @@ impl PreparedJob {
         if complete_segments.is_empty() && partial_rows.is_empty() {
             return Ok(out.finish(metadata_json(Vec::new())?)?);
         }
-        let role = Role::reduce(complete_segments, partial_rows, extent.pass.cut.segment, out);
+        let role = Role::reduce(complete_segments, partial_rows, extent.pass.cut.segment_rows, out);
         let replay = Replay::open(&self.path, extent.pass.clone(), role)?;
         let selected = self.header.job.select(table)?.with_digests(&digests);
         match self.run(&selected, &run.clone().engine(&replay)) {
@@ -312,7 +312,7 @@ impl PreparedJob {
         // shards may have been removed or appended since the job was prepared
         let (metadata, scaler) = either!(AnyModel: &mut fitted.model, model => (&mut model.metadata, &model.scaler));
         (metadata.rows, fitted.report.rows) = (rows, rows);
-        metadata.reading.clone_from(&self.header.job.reading);
+        metadata.text_reading.clone_from(&self.header.job.reading);
         fitted.report.weight = total_weight_of(&column_statistics);
         let bounded_ranges =
             metadata.ranges.iter_mut().zip(&column_statistics.inputs).filter(|(range, _)| **range != UNBOUNDED);

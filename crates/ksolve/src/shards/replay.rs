@@ -233,7 +233,7 @@ impl Engine for Replay {
 impl PartialRows for Replay {
     fn lot_rows(&self, lot: &Range<u64>) -> LotRows {
         let Some(prepared) = &self.prepared else { return LotRows::Whole };
-        let segment_rows = prepared.shared_pass.cut.segment;
+        let segment_rows = prepared.shared_pass.cut.segment_rows;
         match &self.role {
             Role::Prepare { .. } => LotRows::Whole,
             Role::Reduce { partial_rows, .. } => {

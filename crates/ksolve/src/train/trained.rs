@@ -116,7 +116,7 @@ impl<T: Real> TrainedParts<'_, T> {
                 Some(_) => "linear()".to_string(),
                 None => built_map.kernel.to_string(),
             },
-            with: built_map
+            second_view: built_map
                 .second_view
                 .as_ref()
                 .map(|view| SecondView { kernel: view.kernel.to_string(), functions: view.basis_function_count }),
@@ -126,11 +126,11 @@ impl<T: Real> TrainedParts<'_, T> {
             lambda: solution.lambda,
             features: selected.feature_names(),
             encoding: selected.encoding().cloned().map(|encoding| Arc::new(encoding.for_new_rows())),
-            reading: selected.reading(),
+            text_reading: selected.reading(),
             targets: target_names(selected),
             classes: classes.map_or(Vec::new(), |classes| classes.labels().to_vec()),
             link: solution.link.clone(),
-            pairs: solution.one_vs_one,
+            one_vs_one: solution.one_vs_one,
             certificate: certificates
                 .iter()
                 .find(|(certified_rank, _)| *certified_rank == rank)
@@ -212,7 +212,7 @@ impl<T: Real> TrainedParts<'_, T> {
             kernel: built_map.kernel.to_string(),
             length: self.prepared.length_scale_report.clone(),
             neighbours: solution.basis_transform.neighbour_count(),
-            with_kernel: metadata.with.as_ref().map(|with| with.kernel.clone()),
+            with_kernel: metadata.second_view.as_ref().map(|view| view.kernel.clone()),
             rank,
             lambda: solution.lambda,
             folds: options.folds.to_string(),

@@ -110,7 +110,7 @@ fn products_with_a_few_columns_allocate_only_their_packed_columns() {
     let b = 512;
     for (p, c) in [(3, 1), (60, 1), (60, 2), (130, 4), (500, 19)] {
         let (x, right, mut sums) = (vec![1.0f32; b * p], vec![1.0; b * c], vec![0.0; p * c]);
-        let count = allocations::of(|| kapprox::thin::add_transposed(&x, p, 0, &right, &mut sums));
+        let count = allocations::of(|| kapprox::thin::add_transposed_product(&x, p, 0, &right, &mut sums));
         assert_eq!(count, 1, "{p} features, {c} columns");
         assert_eq!(sums, vec![b as f64; p * c]);
     }

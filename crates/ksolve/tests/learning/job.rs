@@ -221,7 +221,7 @@ fn tables_are_predicted_written_and_evaluated_by_the_library() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("predictions.parquet");
     let written = predictor.write(&selected, Some(&selected), Default::default(), &path, &run).unwrap();
-    assert_eq!((written.rows, written.unsettled), (3000, 0));
+    assert_eq!((written.rows, written.unconverged), (3000, 0));
     assert_eq!(Table::open(&[&path]).unwrap().stored_rows(), 3000);
     let refused = predictor.score_table(
         &selected,

@@ -36,8 +36,8 @@ pub(super) struct StructuredRotation<T> {
 }
 
 impl<T: Real> StructuredRotation<T> {
-    /// Draws `count` frequencies, in turns. `mixture` draws the factor s of a radial distribution,
-    /// and `scale` contains 1/(2π · length scale) for each input.
+    /// Draws `count` frequencies, in turns. `draw_scale` draws the factor s of a radial
+    /// distribution, and `input_scales` contains 1/(2π · length scale) for each input.
     pub(super) fn new(
         count: usize,
         input_scales: &[f64],

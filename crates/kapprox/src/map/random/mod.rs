@@ -114,7 +114,7 @@ pub(super) fn build_fourier<T: Real>(args: &DataIndependentMapArgs<'_>, sampling
     })?;
     Ok(match args.kernel.sparse_columns() {
         Some(column_count) => {
-            Box::new(FourierMap::<T>::for_sparse_rows(&spectrum, (column_count, args.d), args.rank, args.seed)?)
+            Box::new(FourierMap::<T>::for_sparse_rows(&spectrum, column_count, args.d, args.rank, args.seed)?)
         }
         None => Box::new(FourierMap::<T>::new(&spectrum, args.d, args.rank, sampling, args.seed)?),
     })
@@ -193,7 +193,7 @@ impl<T: Real> FourierMap<T> {
     /// # Errors
     /// [`Error::NoRandomFeatures`] if frequencies of the distribution cannot be drawn for sparse
     /// rows.
-    pub fn for_sparse_rows(spectrum: &Spectrum, (columns, d): (usize, usize), p: usize, seed: u64) -> Result<Self> {
+    pub fn for_sparse_rows(spectrum: &Spectrum, columns: usize, d: usize, p: usize, seed: u64) -> Result<Self> {
         let dense_map = Self::new(spectrum, columns, p, Sampling::Plain, seed)?;
         let Frequencies::Dense(by_frequency) = &dense_map.frequencies else { return Ok(dense_map) };
         let by_column = (0..columns).flat_map(|c| by_frequency[c..].iter().step_by(columns).copied()).collect();

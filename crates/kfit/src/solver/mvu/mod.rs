@@ -133,12 +133,13 @@ struct NeighbourPair {
 impl NeighbourPairs {
     fn new(graph: &NeighbourGraph) -> Self {
         let (neighbours, k) = (graph.neighbours.iter().enumerate(), graph.k);
-        let pair = |(index, (squared_distance, neighbour)): (usize, &(f64, usize))| NeighbourPair {
-            i: (index / k).min(*neighbour),
-            j: (index / k).max(*neighbour),
-            squared_distance: *squared_distance,
-        };
-        let mut pairs: Vec<NeighbourPair> = neighbours.map(pair).collect();
+        let mut pairs: Vec<NeighbourPair> = neighbours
+            .map(|(index, neighbour)| NeighbourPair {
+                i: (index / k).min(neighbour.node),
+                j: (index / k).max(neighbour.node),
+                squared_distance: neighbour.squared_distance,
+            })
+            .collect();
         pairs.sort_by_key(|pair| (pair.i, pair.j));
         pairs.dedup_by_key(|pair| (pair.i, pair.j));
         Self { pairs }

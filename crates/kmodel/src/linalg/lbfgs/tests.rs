@@ -1,7 +1,7 @@
 use super::*;
 use crate::Error;
 
-const LIMITS: LbfgsLimits = LbfgsLimits { steps: 500, max_step: 2.0, tolerance: 1e-15 };
+const LIMITS: LbfgsLimits = LbfgsLimits { max_steps: 500, max_change: 2.0, tolerance: 1e-15 };
 
 /// Rosenbrock's function in n variables, with its minimum at (1, …, 1).
 fn rosenbrock(x: &[f64], g: &mut [f64]) -> f64 {
@@ -22,13 +22,13 @@ fn rosenbrock_converges_to_a_minimum() {
         let bounds = vec![(-10.0, 10.0); n];
         let start: Vec<f64> = (0..n).map(|i| if i % 2 == 0 { -1.2 } else { 1.0 }).collect();
         let mut calls = 0;
-        let found = minimise(&start, &bounds, LIMITS, &mut |x, g| {
+        let minimum = minimise(&start, &bounds, LIMITS, &mut |x, g| {
             calls += 1;
             Ok::<_, Error>(rosenbrock(x, g))
         });
-        let found = found.unwrap();
+        let minimum = minimum.unwrap();
         // in 12 variables there is a second minimum near (-1, 1, …, 1), with the value 3.99
-        assert!(found.value < 1e-12 || (n > 2 && found.value < 4.0), "{n}: {found:?}");
+        assert!(minimum.value < 1e-12 || (n > 2 && minimum.value < 4.0), "{n}: {minimum:?}");
         assert!(calls < 200, "{n}: {calls}");
     }
 }
@@ -36,29 +36,29 @@ fn rosenbrock_converges_to_a_minimum() {
 #[test]
 fn variables_stop_at_their_bounds() {
     // the optimum (1, 1) lies outside: on the edge x = 0.5 the best y is 0.25
-    let found =
+    let minimum =
         minimise(&[-1.0, 2.0], &[(-2.0, 0.5), (-2.0, 2.0)], LIMITS, &mut |x, g| Ok::<_, Error>(rosenbrock(x, g)))
             .unwrap();
-    assert!((found.x[0] - 0.5).abs() < 1e-9 && (found.x[1] - 0.25).abs() < 1e-6, "{found:?}");
+    assert!((minimum.x[0] - 0.5).abs() < 1e-9 && (minimum.x[1] - 0.25).abs() < 1e-6, "{minimum:?}");
 }
 
 #[test]
 fn infinite_and_nan_trials_shorten_the_step() {
     for outside in [f64::INFINITY, f64::NAN] {
         // x − ln x on x > 0, `outside` elsewhere
-        let found = minimise(&[0.01], &[(-1e3, 1e3)], LbfgsLimits { max_step: 50.0, ..LIMITS }, &mut |x, g| {
+        let minimum = minimise(&[0.01], &[(-1e3, 1e3)], LbfgsLimits { max_change: 50.0, ..LIMITS }, &mut |x, g| {
             g[0] = 1.0 - 1.0 / x[0];
             Ok::<_, Error>(if x[0] > 0.0 { x[0] - x[0].ln() } else { outside })
         });
-        let found = found.unwrap();
-        assert!((found.x[0] - 1.0).abs() < 1e-6, "{found:?}");
+        let minimum = minimum.unwrap();
+        assert!((minimum.x[0] - 1.0).abs() < 1e-6, "{minimum:?}");
     }
 }
 
 #[test]
 fn infinite_starts_and_errors_end_the_search() {
-    let found = minimise(&[1.0], &[(0.0, 2.0)], LIMITS, &mut |_, _| Ok::<_, Error>(f64::NAN)).unwrap();
-    assert_eq!((found.value, found.steps), (f64::INFINITY, 0));
+    let minimum = minimise(&[1.0], &[(0.0, 2.0)], LIMITS, &mut |_, _| Ok::<_, Error>(f64::NAN)).unwrap();
+    assert_eq!((minimum.value, minimum.step_count), (f64::INFINITY, 0));
     let failed = minimise(&[1.0], &[(0.0, 2.0)], LIMITS, &mut |_, _| Err(Error::from(kstore::Error::Interrupted)));
     assert!(failed.is_err_and(|error| error.is_interrupted()));
 }

@@ -31,7 +31,7 @@ pub(crate) struct StorageLimits<'a> {
 /// The scratch folder, and the maximum number of rows whose blocks it may store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScratchLimit<'a> {
-    pub(crate) folder: &'a Scratch,
+    pub(crate) folder: &'a ScratchFolder,
     pub(crate) max_rows: u64,
 }
 
@@ -176,7 +176,7 @@ impl<'a, T: Real> KernelBlocks<'a, T> {
             return Ok(None);
         };
         let shape = TableShape { inputs: self.landmark_count(), ..self.source.shape() };
-        Ok(Some(folder.cache_up_to(shape, self.source.range(), max_rows)?))
+        Ok(Some(folder.create_cache_up_to(shape, self.source.range(), max_rows)?))
     }
 
     /// Calls a function with the blocks of the selected rows, in row order. Reads the stored blocks

@@ -68,7 +68,7 @@ impl CandidateRows {
         self.row_numbers.len()
     }
 
-    /// Returns the first `landmarks` columns of F.
+    /// Returns the first `landmark_count` columns of F.
     pub(super) fn factor_columns(&self, landmark_count: usize) -> MatRef<'_, f64> {
         self.growing_factor.factor.as_ref().subcols(0, landmark_count)
     }
@@ -89,7 +89,7 @@ impl CandidateRows {
         MatRef::from_row_major_slice(&self.x, self.len(), self.d)
     }
 
-    /// Adds to F the columns of all landmarks except the first `before`.
+    /// Adds to F the columns of all landmarks except the first `previous_count`.
     pub(super) fn add_columns<T: Real>(
         &mut self,
         growth: &mut GrowingLandmarks<'_, T>,

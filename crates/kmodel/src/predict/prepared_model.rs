@@ -55,12 +55,19 @@ pub(super) struct InputBuffers<T> {
     pub(super) after_metric: Vec<T>,
 }
 
+/// Buffers for the prediction of one row.
+#[derive(Clone, Debug)]
+pub(super) struct RowBuffers<T> {
+    inputs: InputBuffers<T>,
+    predict: PredictScratch<T>,
+}
+
 impl<T: Real> PreparedModel<T> {
     pub(super) fn new(model: Model<T>) -> Result<Self> {
         let functions = model.functions()?;
         let (metadata, scaler) = (&model.metadata, &model.scaler);
         let classes = (!metadata.classes.is_empty()).then(|| Classes::new(metadata.classes.clone())).transpose()?;
-        let classes = if metadata.pairs { classes.map(Classes::one_vs_one) } else { classes };
+        let classes = if metadata.one_vs_one { classes.map(Classes::one_vs_one) } else { classes };
         let round_value = |value| if model.rounds_to_f32() { round_to_f32(value) } else { value };
         let scaled_range =
             |(j, range): (usize, &[f64; 2])| range.map(|value| T::from_f64(round_value(scaler.apply(j, value))));
@@ -81,10 +88,10 @@ impl<T: Real> PreparedModel<T> {
         PREDICT_TILE_ROWS * size_of::<T>() * (self.model.dims().1 + metric_inputs) + self.model.scratch_bytes(1)
     }
 
-    pub(super) fn scratch(&self) -> (InputBuffers<T>, PredictScratch<T>) {
+    pub(super) fn scratch(&self) -> RowBuffers<T> {
         let (d, basis_inputs) = (self.model.scaler.input_count(), self.model.dims().1);
-        let buffers = InputBuffers { scaled_rows: Vec::with_capacity(d), after_metric: vec![T::ZERO; basis_inputs] };
-        (buffers, PredictScratch::new(&self.functions))
+        let inputs = InputBuffers { scaled_rows: Vec::with_capacity(d), after_metric: vec![T::ZERO; basis_inputs] };
+        RowBuffers { inputs, predict: PredictScratch::new(&self.functions) }
     }
 
     /// Returns the inputs of the basis for scaled rows `x`: transformed by the metric, if any, and
@@ -115,8 +122,8 @@ impl<T: Real> PreparedModel<T> {
         }
     }
 
-    /// Writes the rows of `x` to `out`, scaled, rounded and clipped; `first` is their offset in
-    /// messages.
+    /// Writes the rows of `x` to `out`, scaled, rounded and clipped; `first_row` is their offset
+    /// in messages.
     fn scale_rows<V: kstore::Float>(&self, x: &[V], first_row: usize, out: &mut Vec<T>) -> Result<()> {
         out.clear();
         for (row, values) in x.chunks_exact(self.model.scaler.input_count()).enumerate() {
@@ -158,28 +165,29 @@ impl<T: Real> PreparedModel<T> {
         &self,
         x: &[V],
         out: &mut [f64],
-        (buffers, scratch): &mut (InputBuffers<T>, PredictScratch<T>),
+        buffers: &mut RowBuffers<T>,
     ) -> Result<()> {
-        self.predict_tiles(x, out, 1, buffers, |x, out| {
-            self.model.predict_with_scratch(&self.functions, x, out, scratch)
+        let RowBuffers { inputs, predict } = buffers;
+        self.predict_tiles(x, out, 1, inputs, |x, out| {
+            self.model.predict_with_scratch(&self.functions, x, out, predict)
         })
     }
 
-    /// Calls `on_outside` with the inputs of the basis for `tile` rows of `x` at a time, and the
+    /// Calls `visitor` with the inputs of the basis for `tile_rows` rows of `x` at a time, and the
     /// position of the first row.
     pub(super) fn for_each_tile<V: kstore::Float>(
         &self,
         x: &[V],
-        tile: usize,
+        tile_rows: usize,
         InputBuffers { scaled_rows: scaled, after_metric }: &mut InputBuffers<T>,
         mut visitor: impl FnMut(MatRef<'_, T>, usize) -> Result<()>,
     ) -> Result<()> {
         let (d, basis_inputs) = (self.model.scaler.input_count(), self.model.dims().1);
-        for (i, x) in x.chunks(tile * d.max(1)).enumerate() {
-            self.scale_rows(x, i * tile, scaled)?;
+        for (i, x) in x.chunks(tile_rows * d.max(1)).enumerate() {
+            self.scale_rows(x, i * tile_rows, scaled)?;
             visitor(
                 MatRef::from_row_major_slice(self.basis_rows(scaled, after_metric), x.len() / d, basis_inputs),
-                i * tile,
+                i * tile_rows,
             )?;
         }
         Ok(())
@@ -189,13 +197,13 @@ impl<T: Real> PreparedModel<T> {
         &self,
         x: &[V],
         out: &mut [f64],
-        tile: usize,
+        tile_rows: usize,
         buffers: &mut InputBuffers<T>,
         mut score: impl FnMut(MatRef<'_, T>, MatMut<'_, f64>) -> Result<()>,
     ) -> Result<()> {
         let t = self.model.dims().2;
         self.check_lengths(x, out)?;
-        self.for_each_tile(x, tile, buffers, |tile_inputs, first_row| {
+        self.for_each_tile(x, tile_rows, buffers, |tile_inputs, first_row| {
             let out = &mut out[first_row * t..(first_row + tile_inputs.nrows()) * t];
             score(tile_inputs, MatMut::from_row_major_slice_mut(out, tile_inputs.nrows(), t))?;
             match out.iter().position(|value| !value.is_finite()) {
@@ -223,7 +231,7 @@ impl Predictor {
         if enlarged_encoding.sparse_shape().is_none_or(|shape| shape.max_row_entries <= fitted_shape.max_row_entries) {
             return Ok(self);
         }
-        let prepared_model = either!(AnyPreparedModel to AnyPreparedModel: &self.0, typed => Arc::new(PreparedModel::new(typed.model.clone().with_sparse_shapes(&shapes))?));
-        Ok(Self(prepared_model, self.1))
+        let prepared_model = either!(AnyPreparedModel to AnyPreparedModel: &self.model, prepared => Arc::new(PreparedModel::new(prepared.model.clone().with_sparse_shapes(&shapes))?));
+        Ok(Self { model: prepared_model, rule: self.rule })
     }
 }

@@ -28,8 +28,8 @@ pub(super) const FAMILY: MapFamily = MapFamily {
     supports_sparse: true,
     build_passes: 0,
     shape: |_, request| {
-        // buckets and signs for the three factors of a cubic kernel; for other degrees they are
-        // proportional to the degree
+        // buckets and signs for three factors, as for a cubic kernel; a higher degree needs more
+        // memory than this
         let fixed = 3 * (request.d + 1) * size_of::<(usize, f64)>() + fft_plan_bytes(request.rank);
         MapShape {
             p: request.rank,
@@ -79,8 +79,10 @@ pub struct TensorSketch {
     /// Number of columns, if rows are sparse.
     sparse_columns: Option<usize>,
     p: usize,
-    /// √γ and √c₀.
-    roots: (f64, f64),
+    /// √γ.
+    sqrt_gamma: f64,
+    /// √c₀.
+    sqrt_c0: f64,
     /// Bucket and sign for each factor and each entry of x̃.
     hashes: Vec<Vec<(usize, f64)>>,
     forward: Arc<dyn Fft<f64>>,
@@ -94,8 +96,8 @@ impl fmt::Debug for TensorSketch {
 }
 
 impl TensorSketch {
-    /// Returns a map to `p` features for rows of `d` values. γ and c₀ must not be negative, and the
-    /// degree must be at least 1.
+    /// Returns a map to `p` features for rows of `columns` values. γ and c₀ must not be negative,
+    /// and the degree must be at least 1.
     pub fn new(gamma: f64, c0: f64, degree: u32, columns: usize, p: usize, seed: u64) -> Self {
         let hash_factor = |factor: u32| {
             let stream = Stream::new(seed, Purpose::Frequencies, u64::from(factor));
@@ -112,14 +114,15 @@ impl TensorSketch {
             d: columns,
             sparse_columns: None,
             p,
-            roots: (gamma.max(0.0).sqrt(), c0.max(0.0).sqrt()),
+            sqrt_gamma: gamma.max(0.0).sqrt(),
+            sqrt_c0: c0.max(0.0).sqrt(),
             hashes: (0..degree.max(1)).map(hash_factor).collect(),
             forward: planner.plan_fft_forward(p),
             inverse: planner.plan_fft_inverse(p),
         }
     }
 
-    /// Computes the sketch of one row in `product`. Both buffers before `scratch` have p numbers.
+    /// Computes the sketch of one row in `product`. `spectrum` and `product` have length p.
     fn sketch_row<T: Real>(
         &self,
         x: impl Iterator<Item = (usize, T)> + Clone,
@@ -130,8 +133,8 @@ impl TensorSketch {
         product.fill(Complex::new(1.0, 0.0));
         for hashes in &self.hashes {
             spectrum.fill(Complex::default());
-            let values = x.clone().map(|(c, value)| (c, self.roots.0 * value.to_f64()));
-            for (c, value) in values.chain([(hashes.len() - 1, self.roots.1)]) {
+            let values = x.clone().map(|(c, value)| (c, self.sqrt_gamma * value.to_f64()));
+            for (c, value) in values.chain([(hashes.len() - 1, self.sqrt_c0)]) {
                 let (bucket, sign) = hashes[c];
                 spectrum[bucket].re += sign * value;
             }
