@@ -256,8 +256,11 @@ impl<T: Real> TrainedParts<'_, T> {
         let spread = learned.and_then(|learned| learned.spread.as_deref()).unwrap_or(&[]);
         let rounds = learned.map_or(Vec::new(), |learned| learned.rounds.clone());
         let fractions = self.selected.feature_names().into_iter().zip(fractions).collect();
-        let judged = learned.and_then(|learned| learned.test_errors.clone());
-        Some(MetricReport { judged, ..MetricReport::new(source, metric.output_count(), fractions, spread, rounds) })
+        let test_errors = learned.and_then(|learned| learned.test_errors.clone());
+        Some(MetricReport {
+            test_errors,
+            ..MetricReport::new(source, metric.output_count(), fractions, spread, rounds)
+        })
     }
 }
 

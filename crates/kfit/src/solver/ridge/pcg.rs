@@ -251,7 +251,8 @@ impl<N: Real> NystromFit<'_, N> {
         let (kernel, f64_kernel) = (self.kernel.typed::<T>(), self.kernel.typed::<f64>());
         let (_, tiers) = iteration_plans::<T>(size, pass_shape, resources);
         let pass = Pass { journal: None, ..pass_shape.pass(1, resources, &NoObserver) };
-        let scratch_limit = |folder: &ScratchFolder| (scratch_row_capacity::<T>(folder.remaining(), size) as u64).min(n);
+        let scratch_limit =
+            |folder: &ScratchFolder| (scratch_row_capacity::<T>(folder.remaining(), size) as u64).min(n);
         let scratch = resources
             .scratch
             .filter(|_| tiers.scratch_rows > 0)
