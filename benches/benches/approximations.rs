@@ -35,7 +35,7 @@ impl Case<'_> {
         let p = map.dims().1;
         let mut ranks: Vec<usize> = ranks.iter().map(|rank| *rank.min(&p)).collect();
         ranks.dedup();
-        let approximation = Approximation { data: self.data, kernel: &self.kernel, map };
+        let approximation = Approximation { scan: self.data, kernel: &self.kernel, map };
         let (seconds, passes, evaluations) = cost;
         for errors in approximation.errors(&ranks, COLUMNS, 1).expect("errors") {
             let trace = errors.trace_error.map_or("–".to_string(), |trace| format!("{trace:.3e}"));

@@ -38,7 +38,7 @@ fn products(c: &mut Criterion, columns: usize) {
         });
     });
     group.bench_function(id("transposed"), |b| {
-        b.iter(|| thin::add_transposed(&x, FEATURES, 0, &right, &mut sums));
+        b.iter(|| thin::add_transposed_product(&x, FEATURES, 0, &right, &mut sums));
     });
     let rights = MatRef::from_row_major_slice(&right, ROWS, columns);
     group.bench_function(id("transposed, faer"), |b| {

@@ -147,7 +147,7 @@ fn estimates_and_bounds_beyond_the_exact_rows() {
     let scheme = landmark::by_name("uniform").unwrap().typed::<f64>();
     let map = NystromMap::new(&any, select(&points, scheme, SPEC, RANKS[1], 5, WHOLE), &Workers::sequential()).unwrap();
     let workers = Workers::new(2);
-    let approximation = Approximation { data: rows_of(&points, &workers), kernel: &any, map: &map };
+    let approximation = Approximation { scan: rows_of(&points, &workers), kernel: &any, map: &map };
     let exact = approximation.errors(&RANKS, rows.len(), 0).unwrap();
     for (cell, exact) in found.iter().zip(&exact) {
         let norm = approximation.spectral(std::slice::from_ref(exact), SpectralOptions::default(), 0).unwrap();

@@ -257,7 +257,10 @@ fn a_fit_that_goes_on_ends_at_the_fit_of_all_rows() {
         };
         let began = of(solver, first);
         let went_on = learned(&began.model, &part(&x, &y, first..all), 1.0, 2);
-        assert_eq!((went_on.rows, went_on.model.metadata().rows, went_on.model.metadata().learned), (500, 400, 500));
+        assert_eq!(
+            (went_on.rows, went_on.model.metadata().rows, went_on.model.metadata().online_rows),
+            (500, 400, 500)
+        );
         let whole = of("ridge", all);
         let ((got, spread), (expected, of_all)) =
             (predictions(&went_on.model, &selected), predictions(&whole.model, &selected));

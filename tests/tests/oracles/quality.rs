@@ -58,7 +58,7 @@ fn exact_measures_are_those_of_the_dense_matrix() {
     let workers = Workers::new(2);
     let maps: [(&dyn FeatureMap<f64>, &[usize]); 2] = [(&nystrom, &[1, 13, 40]), (&fourier, &[40])];
     for (map, ranks) in maps {
-        let approximation = Approximation { data: rows_of(&points, &workers), kernel: &any, map };
+        let approximation = Approximation { scan: rows_of(&points, &workers), kernel: &any, map };
         let projection = map.dims().1 == 40 && ranks.len() == 3;
         let all = approximation.errors(ranks, EXACT_ROWS, 0).unwrap();
         for (errors, rank) in all.iter().zip(ranks) {
@@ -115,7 +115,7 @@ fn sampled_columns_give_unbiased_norms_and_fair_intervals() {
     let e = left(&map, &points, &k, 12);
     let (error, relative) = (frobenius(&e), frobenius(&e) / frobenius(&k));
     let workers = Workers::new(2);
-    let approximation = Approximation { data: rows_of(&points, &workers), kernel: &any, map: &map };
+    let approximation = Approximation { scan: rows_of(&points, &workers), kernel: &any, map: &map };
     let seeds = 600;
     let found: Vec<Errors> = (0..seeds).map(|seed| approximation.errors(&[12], 60, seed).unwrap().remove(0)).collect();
     let squares: Vec<f64> = found.iter().map(|f| f.frobenius_norm.error.value.powi(2)).collect();
@@ -165,7 +165,7 @@ fn bounds_hold_for_every_map_and_both_precisions() {
         for map in [&map as &dyn FeatureMap<T>, &fourier] {
             let p = map.dims().1;
             let e = left(map, &points, &k, p);
-            let approximation = Approximation { data: rows_of(&points, &workers), kernel: &any, map };
+            let approximation = Approximation { scan: rows_of(&points, &workers), kernel: &any, map };
             let errors = approximation.errors(&[p], 80, 4).unwrap().remove(0);
             let norms = errors.spectral_bounds(approximation.largest_eigenvalue().unwrap());
             let exact = norm(&eigenvalues(e));
@@ -209,7 +209,7 @@ fn no_approximation_is_better_than_the_floor() {
     }
     let map = NystromMap::new(&any, select(&points, &RpCholesky, spec, 60, 1, WHOLE), &Workers::sequential()).unwrap();
     let ranks = [5, 10, 20, 40, map.rank()];
-    let approximation = Approximation { data, kernel: &any, map: &map };
+    let approximation = Approximation { scan: data, kernel: &any, map: &map };
     for errors in approximation.errors(&ranks, EXACT_ROWS, 0).unwrap() {
         let (trace, floor) = (errors.trace_error.unwrap(), spectrum.trace_floor(errors.rank));
         assert!(trace >= floor && errors.frobenius_error.value >= spectrum.frobenius_floor(errors.rank), "{errors:?}");
@@ -233,7 +233,7 @@ fn measures_do_not_depend_on_threads_and_survive_odd_tables() {
         let workers = Workers::new(threads);
         let mut data = rows_of(&points, &workers);
         (data.pass.tile_rows, data.pass.segment_rows) = (tile, segment);
-        let approximation = Approximation { data, kernel: &any, map: &map };
+        let approximation = Approximation { scan: data, kernel: &any, map: &map };
         let errors = approximation.errors(&[5, 25], 300, 2).unwrap();
         let whole = approximation.errors(&[25], 700, 2).unwrap().remove(0);
         let spectral = approximation.spectral(&[whole], SpectralOptions::default(), 1).unwrap()[0].relative();
@@ -252,7 +252,7 @@ fn measures_do_not_depend_on_threads_and_survive_odd_tables() {
     let workers = Workers::sequential();
     let set = select(&same, &RpCholesky, SPEC, 10, 0, WHOLE);
     let map = NystromMap::new(&any, set, &Workers::sequential()).unwrap();
-    let approximation = Approximation { data: rows_of(&same, &workers), kernel: &any, map: &map };
+    let approximation = Approximation { scan: rows_of(&same, &workers), kernel: &any, map: &map };
     let errors = approximation.errors(&[1], 100, 0).unwrap().remove(0);
     let relative =
         approximation.spectral(std::slice::from_ref(&errors), SpectralOptions::default(), 0).unwrap()[0].relative();
@@ -266,7 +266,7 @@ fn spectral_products_of_many_rows_are_refused() {
     let any = kernel(SPEC);
     let map = NystromMap::new(&any, select(&points, &Uniform, SPEC, 3, 1, WHOLE), &Workers::sequential()).unwrap();
     let workers = Workers::new(2);
-    let approximation = Approximation { data: rows_of(&points, &workers), kernel: &any, map: &map };
+    let approximation = Approximation { scan: rows_of(&points, &workers), kernel: &any, map: &map };
     let errors = approximation.errors(&[3], 10, 0).unwrap().remove(0);
     let refused = approximation.spectral(&[errors], SpectralOptions::default(), 0);
     assert!(refused.unwrap_err().to_string().contains("at most 10000 rows"));
