@@ -19,8 +19,9 @@ use kapprox::{Real, kernel::Kernel};
 pub(super) const REFINED_KERNELS: usize = 2;
 
 /// A second search, or the best kernel without a metric, wins only if its error is below this
-/// fraction of the first error. Smaller gains did not generalise. With asinh, beijing-pm25 has 3 % less held-out error
-/// and 8 % more error in the following year; keggundirected has 1.5 % less and 2 % more.
+/// fraction of the first error. Smaller gains did not generalise. With asinh, beijing-pm25 has 3 %
+/// less held-out error and 8 % more error in the following year; keggundirected has 1.5 % less and
+/// 2 % more.
 pub(super) const CLEAR_IMPROVEMENT_RATIO: f64 = 0.95;
 
 impl<T: Real> KernelSearch<'_, T> {
