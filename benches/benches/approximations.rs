@@ -93,8 +93,16 @@ impl Case<'_> {
                     let set = scheme.select(&self.data, &self.kernel, count, 0).expect("landmarks");
                     let (passes, evaluations) = (set.passes + spec.build_passes(), set.evaluations);
                     let (kernel, data, seed, rank) = (&self.kernel, &self.data, 0, rank[0]);
-                    let given =
-                        LandmarkMapArgs { spec: &spec, kernel, landmarks: set, rank, scan: data, seed, workers };
+                    let given = LandmarkMapArgs {
+                        spec: &spec,
+                        kernel,
+                        landmarks: set,
+                        rank,
+                        keeps_order: true,
+                        scan: data,
+                        seed,
+                        workers,
+                    };
                     (make(given).expect("a map"), passes, evaluations)
                 }
             };

@@ -16,7 +16,8 @@ use pulp::{Simd, WithSimd};
 
 /// Number of vectors of columns whose sums are in registers at a time, in [`multiply`].
 const MAX_VECTORS: usize = 3;
-/// Largest number of columns for which [`multiply`] computes dot products.
+/// Largest number of columns, or of columns after full vectors of columns, for which [`multiply`]
+/// computes dot products.
 const MAX_DOT_COLUMNS: usize = 3;
 /// Largest number of vectors of features whose sums are in registers at a time, in
 /// [`add_transposed_product`]. It is used for one or two columns; for more columns, the number is
@@ -74,6 +75,28 @@ pub fn add_transposed_product<T: Real>(x: &[T], p: usize, first_feature: usize, 
     }
 }
 
+/// Adds to `sums` columns `first..first + sums.len()` of some rows of `x` (row-major, p columns):
+/// the sum over `entries` of the row times the value of the entry. Costs 2 flops per number read.
+///
+/// Rounds like [`add_transposed`] with a column of `right` that holds these values and zeros.
+///
+/// ```
+/// let x = [1.0f32, 2.0, 3.0, 4.0];
+/// let mut sums = [0.5];
+/// // the second feature of the second row
+/// kapprox::thin::add_rows(&x, 2, 1, &[(1, 10.0)], &mut sums);
+/// assert_eq!(sums, [40.5]);
+/// ```
+///
+/// # Panics
+/// If a row is missing, or if `first + sums.len()` exceeds p.
+pub fn add_rows<T: Real>(x: &[T], p: usize, first: usize, entries: &[(u32, T)], sums: &mut [f64]) {
+    assert!(first + sums.len() <= p, "{first} + {} of {p} columns", sums.len());
+    if !entries.is_empty() {
+        pulp::Arch::new().dispatch(AddRows { x, p, first, entries, sums });
+    }
+}
+
 #[inline(always)]
 const fn lane_count<T: Real, S: Simd>() -> usize {
     size_of::<T::Vector<S>>() / size_of::<T>()
@@ -117,23 +140,26 @@ impl<T: Real> Multiply<'_, T> {
     fn multiply_rows<S: Simd, const ROWS: usize>(self, simd: S) {
         let (Self { x, w, p, c, out }, lanes) = (self, lane_count::<T, S>());
         let mut packed = AlignedVec::default();
-        if c <= MAX_DOT_COLUMNS {
-            let columns = packed.resize_zeroed(p * c);
-            for (k, w) in w.chunks_exact(c).enumerate() {
-                for (j, w) in w.iter().enumerate() {
-                    columns[j * p + k] = *w;
-                }
-            }
-            let dots = DotProducts { x, p, w: columns };
-            return match c {
-                1 => dots.run::<S, ROWS, 1>(simd, out),
-                2 => dots.run::<S, ROWS, 2>(simd, out),
-                _ => dots.run::<S, ROWS, MAX_DOT_COLUMNS>(simd, out),
-            };
-        }
         let mut first_column = 0;
         while first_column < c {
-            let vector_count = (c - first_column).div_ceil(lanes).min(MAX_VECTORS);
+            let remaining = c - first_column;
+            if remaining <= MAX_DOT_COLUMNS {
+                let columns = packed.resize_zeroed(p * remaining);
+                for (k, w) in w.chunks_exact(c).enumerate() {
+                    for (j, w) in w[first_column..].iter().enumerate() {
+                        columns[j * p + k] = *w;
+                    }
+                }
+                let dots = DotProducts { x, p, w: columns, c, first_column };
+                return match remaining {
+                    1 => dots.run::<S, ROWS, 1>(simd, out),
+                    2 => dots.run::<S, ROWS, 2>(simd, out),
+                    _ => dots.run::<S, ROWS, MAX_DOT_COLUMNS>(simd, out),
+                };
+            }
+            // a few columns after full vectors are dot products too, instead of a vector for them
+            let full_vectors = if remaining % lanes <= MAX_DOT_COLUMNS { remaining / lanes } else { 0 };
+            let vector_count = if full_vectors > 0 { full_vectors } else { remaining.div_ceil(lanes) }.min(MAX_VECTORS);
             pack(w, c, first_column, vector_count * lanes, &mut packed);
             let group = ColumnGroup { x, p, c, first_column };
             match vector_count {
@@ -152,6 +178,9 @@ struct DotProducts<'a, T> {
     p: usize,
     /// Columns, one after the other.
     w: &'a [T],
+    /// Number of columns of the result, and the first of these columns.
+    c: usize,
+    first_column: usize,
 }
 
 impl<T: Real> DotProducts<'_, T> {
@@ -159,11 +188,11 @@ impl<T: Real> DotProducts<'_, T> {
     fn run<S: Simd, const ROWS: usize, const COLUMNS: usize>(&self, simd: S, out: &mut [T]) {
         let full_rows = self.x.len() / (ROWS * self.p) * ROWS;
         let (x, x_rest) = self.x.split_at(full_rows * self.p);
-        let (out, out_rest) = out.split_at_mut(full_rows * COLUMNS);
-        for (x, out) in x.chunks_exact(ROWS * self.p).zip(out.chunks_exact_mut(ROWS * COLUMNS)) {
+        let (out, out_rest) = out.split_at_mut(full_rows * self.c);
+        for (x, out) in x.chunks_exact(ROWS * self.p).zip(out.chunks_exact_mut(ROWS * self.c)) {
             self.compute_rows::<S, ROWS, COLUMNS>(simd, x, out);
         }
-        for (x, out) in x_rest.chunks_exact(self.p).zip(out_rest.chunks_exact_mut(COLUMNS)) {
+        for (x, out) in x_rest.chunks_exact(self.p).zip(out_rest.chunks_exact_mut(self.c)) {
             self.compute_rows::<S, 1, COLUMNS>(simd, x, out);
         }
     }
@@ -195,7 +224,7 @@ impl<T: Real> DotProducts<'_, T> {
                 let rest =
                     x[r * p + vectorised_len..(r + 1) * p].iter().zip(&self.w[c * p + vectorised_len..(c + 1) * p]);
                 let rest = rest.fold(T::ZERO, |sum, (x, w)| sum + *x * *w);
-                out[r * COLUMNS + c] = values[..lanes].iter().fold(rest, |sum, value| sum + *value);
+                out[r * self.c + self.first_column + c] = values[..lanes].iter().fold(rest, |sum, value| sum + *value);
             }
         }
     }
@@ -375,4 +404,44 @@ fn add_products<T: Real, S: Simd, const COLUMNS: usize, const VECTORS: usize>(
         }
     }
     *sums = totals;
+}
+
+struct AddRows<'a, T> {
+    x: &'a [T],
+    p: usize,
+    first: usize,
+    entries: &'a [(u32, T)],
+    sums: &'a mut [f64],
+}
+
+impl<T: Real> WithSimd for AddRows<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let features = MAX_FEATURE_VECTORS * lane_count::<T, S>();
+        for (chunk, sums) in self.sums.chunks_mut(features).enumerate() {
+            let mut totals = [T::splat(simd, T::ZERO); MAX_FEATURE_VECTORS];
+            for (row, value) in self.entries {
+                let rest = &self.x[*row as usize * self.p + self.first + chunk * features..];
+                let mut end = [T::ZERO; MAX_FEATURE_VECTORS * MAX_LANES];
+                // a row with fewer features is read on into the next row, as in `products`
+                let vectors = match T::vectors::<S>(rest).first_chunk::<MAX_FEATURE_VECTORS>() {
+                    Some(vectors) => vectors,
+                    None => {
+                        end[..rest.len()].copy_from_slice(rest);
+                        let Some(vectors) = T::vectors::<S>(&end).first_chunk() else { break };
+                        vectors
+                    }
+                };
+                let value = T::splat(simd, *value);
+                for v in 0..MAX_FEATURE_VECTORS {
+                    totals[v] = T::multiply_add(simd, value, vectors[v], totals[v]);
+                }
+            }
+            let mut values = [T::ZERO; MAX_FEATURE_VECTORS * MAX_LANES];
+            T::vectors_mut::<S>(&mut values)[..MAX_FEATURE_VECTORS].copy_from_slice(&totals);
+            sums.iter_mut().zip(&values).for_each(|(sum, value)| *sum += value.to_f64());
+        }
+    }
 }

@@ -137,6 +137,9 @@ pub struct LandmarkMapArgs<'a, T: Real> {
     pub landmarks: LandmarkSet<T>,
     /// Number of features requested, [`MapShape::p`].
     pub rank: usize,
+    /// True if the leading features serve as the map of fewer landmarks. The landmarks then keep
+    /// their order.
+    pub keeps_order: bool,
     /// Rows, for maps that pass over them.
     pub scan: &'a TableScan<'a, T>,
     /// Seed of random choices.

@@ -44,8 +44,8 @@ pub(super) const FAMILY: MapFamily = MapFamily {
 };
 
 pub(super) fn build<T: Real>(args: LandmarkMapArgs<'_, T>) -> MapResult<T> {
-    let LandmarkMapArgs { kernel, landmarks, workers, .. } = args;
-    Ok(Box::new(NystromMap::new(kernel, landmarks, workers)?))
+    let LandmarkMapArgs { kernel, landmarks, workers, keeps_order, .. } = args;
+    Ok(Box::new(NystromMap::with_order(keeps_order, kernel, landmarks, workers)?))
 }
 
 fn map_bytes(m: usize, d: usize, element_bytes: usize) -> usize {
@@ -95,7 +95,8 @@ const REDUCED_AMPLIFICATION: f64 = 1e-4 * MAX_AMPLIFICATION;
 /// more in the type in which the features are computed. Mapping n rows costs 2nmd flops for the
 /// kernel blocks and nm² flops for the triangular solve. If nearly dependent landmarks amplify the
 /// rounding of `T` too much, kernel blocks and solve are computed in f64, and a whole fit takes
-/// about 1.5 times as long.
+/// about 1.5 times as long. A fit of a single rank first tries an order of the landmarks in which
+/// `T` suffices.
 #[derive(Debug)]
 pub struct NystromMap<T: Real> {
     kernel: Arc<dyn AnyKernel>,
@@ -158,17 +159,35 @@ impl<T: Real> NystromMap<T> {
     /// # Errors
     /// [`Error::NoLandmarks`] if no landmark is left, [`Error::NotFinite`] if the kernel overflows.
     pub fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, workers: &Workers) -> Result<Self> {
+        Self::with_order(true, kernel, landmarks, workers)
+    }
+
+    /// Does the work of [`NystromMap::new`]. If the landmarks need not keep their order, they are
+    /// reordered when another order allows features in `T` where this order needs f64.
+    pub(super) fn with_order(
+        keeps_order: bool,
+        kernel: &Arc<dyn AnyKernel>,
+        landmarks: LandmarkSet<T>,
+        workers: &Workers,
+    ) -> Result<Self> {
         let kernel_f64 = kernel.typed::<f64>();
         crate::kernel::require_positive_definite(&*kernel_f64, "the Nyström map")?;
-        let IndependentLandmarks { landmarks, lower, amplifications: amplification } =
-            IndependentLandmarks::new(kernel, landmarks, workers)?;
-        if landmarks.is_empty() {
+        let mut independent = IndependentLandmarks::new(kernel, landmarks, workers)?;
+        if independent.landmarks.is_empty() {
             return Err(Error::NoLandmarks {
                 why: "the kernel is zero at every landmark; choose another kernel or other landmarks".to_string(),
             });
         }
-        let is_native = precision_suffices::<T>(lower.as_ref(), &amplification);
-        Ok(Self::in_arithmetic(is_native, kernel, landmarks, lower))
+        let suffices = |independent: &IndependentLandmarks<T>| {
+            precision_suffices::<T>(independent.lower.as_ref(), &independent.amplifications)
+        };
+        let mut native = suffices(&independent);
+        if !native && !keeps_order && order_may_suffice::<T>(&independent.amplifications) {
+            independent = independent.order_for_f32(kernel, workers)?;
+            native = suffices(&independent);
+        }
+        let IndependentLandmarks { landmarks, lower, .. } = independent;
+        Ok(Self::in_arithmetic(native, kernel, landmarks, lower))
     }
 
     pub(crate) fn from_factor(
@@ -281,7 +300,19 @@ pub(super) fn sums_allow_precision<T: Real>(squared_feature_sums: &[f64], amplif
     let drift = epsilon * (weighted_sum / squared_feature_sums.iter().sum::<f64>()).sqrt();
     let max_amplification = amplifications.iter().copied().fold(0.0, f64::max);
     let holds_for_any_row = amplifications.len() > FEW_FEATURES || epsilon * max_amplification.sqrt() <= MAX_DRIFT;
-    epsilon * epsilon * amplifications.iter().sum::<f64>() <= MAX_NOISE && drift <= MAX_DRIFT && holds_for_any_row
+    noise::<T>(amplifications) <= MAX_NOISE && drift <= MAX_DRIFT && holds_for_any_row
+}
+
+/// Returns the fraction of the trace by which the rounding of `T` changes the residuals.
+fn noise<T: Real>(amplified: &[f64]) -> f64 {
+    let epsilon = T::EPSILON / 2.0;
+    epsilon * epsilon * amplified.iter().sum::<f64>()
+}
+
+/// Returns whether another order of the landmarks may make `T` accurate enough. The order changes
+/// the drift but not the noise: if all k(z, z) are 1, Σ_j a_j is the trace of K_SS⁻¹.
+fn order_may_suffice<T: Real>(amplified: &[f64]) -> bool {
+    amplified.len() > FEW_FEATURES && noise::<T>(amplified) <= MAX_NOISE
 }
 
 impl<T: Real> FeatureMap<T> for NystromMap<T> {

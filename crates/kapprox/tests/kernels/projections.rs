@@ -160,8 +160,17 @@ fn every_map<T: Real>() {
                 let wanted = spec.shape(ask).unwrap().landmark_count.unwrap();
                 let landmarks = case.landmarks(scheme.typed::<T>(), wanted);
                 let (kernel, data) = (&case.kernel, &case.data(&workers));
-                let given =
-                    LandmarkMapArgs { spec: &spec, kernel, landmarks, rank, scan: data, seed: 1, workers: &workers };
+                let (spec_ref, keeps_order, workers) = (&spec, rank < 48, &workers);
+                let given = LandmarkMapArgs {
+                    spec: spec_ref,
+                    kernel,
+                    landmarks,
+                    rank,
+                    keeps_order,
+                    scan: data,
+                    seed: 1,
+                    workers,
+                };
                 case.check(&format!("{spec}, {rank} by {}", scheme.name), &*make(given).unwrap());
             }
         }

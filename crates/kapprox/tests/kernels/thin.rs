@@ -1,7 +1,7 @@
 //! Products of many rows with a few columns, compared with the sums of the definition.
 
 use kapprox::Real;
-use kapprox::thin::{add_transposed_product, multiply};
+use kapprox::thin::{add_rows, add_transposed_product, multiply};
 
 fn numbers<T: Real>(count: usize, seed: f64) -> Vec<T> {
     (0..count).map(|i| T::from_f64((seed + i as f64 * 0.731).sin())).collect()
@@ -54,7 +54,7 @@ fn products_are_those_of_the_definition() {
 #[test]
 fn a_row_has_the_bits_that_it_has_alone() {
     let (b, p) = (21, 77);
-    for c in [1, 3, 19] {
+    for c in [1, 3, 16, 19, 35, 51] {
         let (x, w) = (numbers::<f32>(b * p, 0.1), numbers::<f32>(p * c, 0.2));
         let (mut all, mut one) = (vec![0.0; b * c], vec![0.0; c]);
         multiply(&x, &w, p, &mut all);
@@ -63,6 +63,26 @@ fn a_row_has_the_bits_that_it_has_alone() {
             assert_eq!(one, all[i * c..(i + 1) * c], "{c}");
         }
     }
+}
+
+fn sparse_and_dense<T: Real>() {
+    for (b, p) in [(1, 1), (40, 7), (64, 130), (300, 300)] {
+        let x = numbers::<T>(b * p, 0.4);
+        let factor = |i: usize| if i % 5 == 1 || i + 1 == b { T::from_f64((i as f64).cos()) } else { T::ZERO };
+        let right: Vec<T> = (0..b).map(factor).collect();
+        let entries: Vec<(u32, T)> = (0..b).map(|i| (i as u32, right[i])).filter(|(_, v)| *v != T::ZERO).collect();
+        let first = 2.min(p - 1);
+        let (mut dense, mut sparse) = (vec![1.0; p - first], vec![1.0; p - first]);
+        add_transposed_product(&x, p, first, &right, &mut dense);
+        add_rows(&x, p, first, &entries, &mut sparse);
+        assert_eq!(dense, sparse, "{b} x {p}");
+    }
+}
+
+#[test]
+fn sums_of_some_rows_have_the_bits_of_dense_sums() {
+    sparse_and_dense::<f32>();
+    sparse_and_dense::<f64>();
 }
 
 #[test]

@@ -72,10 +72,13 @@ impl<T: Real> FeatureBuffers<T> {
         map.apply(x, MatMut::from_column_major_slice_mut(&mut self.column_major, b, p), workers);
         let columns = &self.column_major;
         for_each_strip(workers, row_major, TRANSPOSED_ROWS * p, |strip, rows| {
-            let first_row = strip * TRANSPOSED_ROWS;
-            for j in 0..p {
-                let column = &columns[j * b + first_row..][..rows.len() / p];
-                column.iter().enumerate().for_each(|(i, value)| rows[i * p + j] = *value);
+            let (count, fours) = (rows.len() / p, p / 4 * 4);
+            let column = |j: usize| &columns[j * b + strip * TRANSPOSED_ROWS..][..count];
+            for j in (0..fours).step_by(4) {
+                T::interleave_columns([column(j), column(j + 1), column(j + 2), column(j + 3)], p, &mut rows[j..]);
+            }
+            for j in fours..p {
+                column(j).iter().enumerate().for_each(|(i, value)| rows[i * p + j] = *value);
             }
         });
     }

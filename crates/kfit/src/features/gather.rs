@@ -152,7 +152,7 @@ impl<T: Real> Gather<'_, T> {
     ) -> Result<()> {
         let (b, p) = (block.len(), self.data.map.dims().1);
         writer.add(block, &mut self.buffers, self.data.resources.workers)?;
-        if !self.buffers.column_major[..b * p].iter().all(|value| value.to_f64().is_finite()) {
+        if !T::all_finite(&self.buffers.column_major[..b * p]) {
             let remedy = "scale the features, choose another kernel or use `precision` f64";
             return Err(Error::NotFinite { what: "a feature of a row", remedy });
         }

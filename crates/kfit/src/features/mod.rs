@@ -31,6 +31,7 @@ pub use tier::STATES_PER_REDUCTION;
 pub(crate) use tier::row_values_bytes;
 pub use tile::Tile;
 use tile::{CONVERTED_ROWS, ConvertedFeatures, TileVisitor};
+pub(crate) use tile::{SparseColumn, panel_columns};
 
 use crate::request::{PassShape, ProblemSize};
 use crate::row_weights::RowWeights;

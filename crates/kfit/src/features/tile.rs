@@ -80,6 +80,41 @@ impl<T: Real> Tile<'_, T> {
     }
 }
 
+/// Rows of a tile and their factors, by row: a column of a sparse matrix.
+pub(crate) type SparseColumn<T> = Vec<(u32, T)>;
+
+impl<T: Real> Tile<'_, T> {
+    /// Adds Φᵀ·`right` for c sparse columns (b x c) to `sums`, with the rounding of
+    /// [`Tile::add_transposed`]. The sums are panel by panel, as [`panel_columns`] describes. 2p
+    /// flops an entry.
+    pub(crate) fn add_sparse(&self, right: &[SparseColumn<T>], sums: &mut [f64], workers: &Workers) {
+        let (p, c) = (self.p, right.len());
+        let entries: usize = right.iter().map(Vec::len).sum();
+        let workers = workers.for_operations(2 * p * entries);
+        for_each_strip(&workers, sums, PANEL_FEATURES * c, |panel, sums| {
+            let (width, mut columns) = (sums.len() / c, right.iter().map(Vec::as_slice).collect::<Vec<_>>());
+            for end in (0..self.row_count()).step_by(SUM_ROWS).map(|first| first + SUM_ROWS) {
+                for (column, sums) in columns.iter_mut().zip(sums.chunks_exact_mut(width)) {
+                    let (group, rest) = column.split_at(column.partition_point(|(row, _)| (*row as usize) < end));
+                    thin::add_rows(self.phi, p, panel * PANEL_FEATURES, group, sums);
+                    *column = rest;
+                }
+            }
+        });
+    }
+}
+
+/// Copies c columns of p sums, which are stored panel by panel: the sums of a panel of features for
+/// the first column, for the second, and so on.
+pub(crate) fn panel_columns<'c>(sums: &[f64], p: usize, columns: impl Iterator<Item = &'c mut [f64]>) {
+    let c = sums.len() / p;
+    for (index, column) in columns.enumerate() {
+        for (panel, sums) in column.chunks_mut(PANEL_FEATURES).zip(sums.chunks(PANEL_FEATURES * c)) {
+            panel.copy_from_slice(&sums[index * panel.len()..][..panel.len()]);
+        }
+    }
+}
+
 pub(super) type TileVisitor<'w, T> = &'w mut (dyn FnMut(&Tile<'_, T>) -> Result<()> + Send);
 
 /// Features of another type that can be read in the type `T`.

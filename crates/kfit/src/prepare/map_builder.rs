@@ -134,6 +134,7 @@ impl<T: Real> MapBuilder<'_, T> {
             kernel: &built_kernel,
             landmarks: landmark_set,
             rank,
+            keeps_order: options.ranks.len() > 1 || options.tolerance.is_some(),
             scan: &scan,
             seed,
             workers,

@@ -22,8 +22,10 @@
 //! rows. A component overfits if this fraction is below the fraction on the training rows. So the
 //! comparison shows how many components to keep.
 //!
-//! *Passes*: one. *Flops*: the flops of the map, np² for the moments, and 9p³ for the eigenvectors.
-//! Each fold takes another 9p³. *Bytes*: about 6p² numbers in f64, and p² for each fold.
+//! *Passes*: one. *Flops*: the flops of the map, np² for the moments, and for the eigenvectors 9p³,
+//! or about 2p² for each dimension of a Krylov space if few components of many features are
+//! requested. Each fold takes the eigenvectors' flops again. *Bytes*: about 6p² numbers in f64, and
+//! p² for each fold.
 //!
 //! Reference: Schölkopf, Smola, Müller, "Nonlinear component analysis as a kernel eigenvalue
 //! problem", Neural Computation 10, 1998.
@@ -32,12 +34,12 @@ use super::parameter::{COMPONENTS, FOLDS, NOVELTY, Parameter, Settings, TOLERANC
 use super::{Figure, Solution, Solver, SolverFamily, SolverProperties};
 use crate::features::{FEWER_DIRECTIONS, FitData, GRAM_PASS};
 use crate::gram::covariance;
-use crate::linalg::eigen::sign_of_largest;
+use crate::linalg::eigen::{leading_eigen, sign_of_largest};
 use crate::quadratic::Quadratic;
 use crate::request::{PassShape, ProblemSize, TrainOptions};
 use crate::{Error, FoldGram, GramState, Result, Task};
 use faer::{Mat, MatRef};
-use kapprox::{Real, decompose::symmetric_eigen};
+use kapprox::Real;
 use kstore::{MemoryPlan, Workers};
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
@@ -94,14 +96,12 @@ impl KernelPca {
             }
             let mean = self.mean(&training_moments);
             let covariance = covariance(&training_moments, &mean);
-            let (_, vectors) = workers.run_detached(move || symmetric_eigen(covariance.as_ref()))??;
+            let (_, leading) = leading_eigen(covariance, explained_variances.len(), workers)?;
             let scatter = scatter_about(held_out_moments, &mean);
             total_variance += (0..p).map(|j| scatter[(j, j)]).sum::<f64>();
-            let leading_vectors = vectors.subcols(p - explained_variances.len(), explained_variances.len());
-            let scatter_products = &scatter * leading_vectors;
-            // eigenvalues are ascending
-            for (j, sum) in explained_variances.iter_mut().rev().enumerate() {
-                *sum += (0..p).map(|i| leading_vectors[(i, j)] * scatter_products[(i, j)]).sum::<f64>();
+            let scatter_products = &scatter * &leading;
+            for (j, sum) in explained_variances.iter_mut().enumerate() {
+                *sum += (0..p).map(|i| leading[(i, j)] * scatter_products[(i, j)]).sum::<f64>();
             }
         }
         let fractions =
@@ -145,33 +145,28 @@ impl<T: Real> Solver<T> for KernelPca {
         let (p, mean) = (moments.s.len(), self.mean(moments));
         let covariance = covariance(moments, &mean);
         let total_variance: f64 = (0..p).map(|j| covariance[(j, j)]).sum();
-        let (values, vectors) = data.resources.workers.run_detached(move || symmetric_eigen(covariance.as_ref()))??;
-        let min_variance = VARIANCE_TOLERANCE * state.gram.epsilon() * values[p - 1].max(0.0);
-        let leading: Vec<usize> = (0..p)
-            .rev()
-            .take(self.component_count)
-            .take_while(|j| values[*j] > min_variance && values[*j] > 0.0)
-            .collect();
-        if leading.is_empty() {
+        let (mut variances, vectors) = leading_eigen(covariance, self.component_count, data.resources.workers)?;
+        let min_variance = VARIANCE_TOLERANCE * state.gram.epsilon() * variances[0].max(0.0);
+        let count = variances.iter().take_while(|variance| **variance > min_variance && **variance > 0.0).count();
+        if count == 0 {
             return Err(Error::NoVariance);
         }
-        data.warn_of_fewer_components(self.component_count, leading.len(), FEWER_DIRECTIONS);
-        let variances: Vec<f64> = leading.iter().map(|j| values[*j]).collect();
+        data.warn_of_fewer_components(self.component_count, count, FEWER_DIRECTIONS);
+        variances.truncate(count);
+        let directions = vectors.subcols(0, count);
         let scale = |q: usize| {
-            sign_of_largest(vectors.as_ref(), leading[q])
-                * if self.is_whitened { variances[q].sqrt().recip() } else { 1.0 }
+            sign_of_largest(directions, q) * if self.is_whitened { variances[q].sqrt().recip() } else { 1.0 }
         };
-        let scales: Vec<f64> = (0..leading.len()).map(scale).collect();
-        let weights = Mat::from_fn(p, leading.len(), |i, q| scales[q] * vectors[(i, leading[q])]);
-        let intercept = (0..leading.len()).map(|q| -(0..p).map(|i| mean[i] * weights[(i, q)]).sum::<f64>()).collect();
+        let scales: Vec<f64> = (0..count).map(scale).collect();
+        let weights = Mat::from_fn(p, count, |i, q| scales[q] * directions[(i, q)]);
+        let intercept = (0..count).map(|q| -(0..p).map(|i| mean[i] * weights[(i, q)]).sum::<f64>()).collect();
         let fractions = variances.iter().map(|v| v / total_variance.max(f64::MIN_POSITIVE)).collect();
         let mut figures = vec![
             Figure { name: "variance", values: variances },
             Figure { name: "share of variance", values: fractions },
         ];
         figures.extend(held_out_figure);
-        let directions = Mat::from_fn(p, leading.len(), |i, q| vectors[(i, leading[q])]);
-        let quadratic = self.stores_novelty.then(|| Quadratic::distance_from_span(directions.as_ref(), &mean));
+        let quadratic = self.stores_novelty.then(|| Quadratic::distance_from_span(directions, &mean));
         Ok(Solution {
             weights,
             intercept,

@@ -155,6 +155,7 @@ impl<T: Real> RunSetting<'_, '_, T> {
                     kernel: any_kernel,
                     landmarks: set,
                     rank,
+                    keeps_order: true,
                     scan: &scan,
                     seed,
                     workers,

@@ -138,11 +138,7 @@ fn plan(
     plan.term("targets of all rows", n.saturating_mul(target_bytes) + features::row_values_bytes(n, target_bytes), "")
         .term("multipliers and values of all rows", n.saturating_mul(ROW_BYTES * problems_per_group), "")
         .term("features of a sample", sample::sample_row_count(n, p) * (p * element_bytes + 8), "lower `rank`")
-        .term(
-            "Newton's equations",
-            problems_per_group * newton_equations::bytes(p) + 8 * p * p + panel_bytes,
-            "lower `rank`",
-        )
+        .term("Newton's equations", problems_per_group * newton_equations::bytes(p) + panel_bytes, "lower `rank`")
         .term(
             "products of a tile",
             5 * pass_shape.tile_rows * problems_per_group * F64_BYTES + 8 * 12 * p * t,

@@ -96,33 +96,35 @@ impl<T: Real> NewtonEquations<T> {
     }
 
     /// Returns d and δ for the right side `g` and the gradient e of the intercept. If the intercept
-    /// is not penalised, e is 0. `s` = Bᵀu and `weight` = uᵀu are sums over all free rows. `memory`
-    /// is p x p.
+    /// is not penalised, e is 0. `s` = Bᵀu and `weight` = uᵀu are sums over all free rows. The
+    /// factor replaces the products, so call this function once.
     pub(super) fn solve(
         &mut self,
         g: Vec<f64>,
-        (intercept, e): (Intercept, f64),
-        (s, weight): (&[f64], f64),
-        memory: &mut [f64],
+        intercept: Intercept,
+        e: f64,
+        s: &[f64],
+        weight: f64,
         panels: &BufferPool<Panels<T>>,
         workers: &Workers,
     ) -> (Vec<f64>, f64) {
         if !self.has_gram && self.sqrt_slopes.len() < self.p {
-            return self.solve_over_rows(g, (intercept, e), memory, workers);
+            return self.solve_over_rows(g, intercept, e, panels, workers);
         }
         self.flush(panels, workers);
-        self.solve_over_features(g, (intercept, e), (s, weight), memory, workers)
+        self.solve_over_features(g, intercept, e, s, weight, workers)
     }
 
     fn solve_over_features(
-        &self,
+        &mut self,
         mut g: Vec<f64>,
-        (intercept, e): (Intercept, f64),
-        (s, weight): (&[f64], f64),
-        memory: &mut [f64],
+        intercept: Intercept,
+        e: f64,
+        s: &[f64],
+        weight: f64,
         workers: &Workers,
     ) -> (Vec<f64>, f64) {
-        let (p, products) = (self.p, &self.gram);
+        let (p, matrix) = (self.p, &mut self.gram[..]);
         let (eliminated_fraction, kappa) = match intercept {
             Intercept::None => (0.0, 0.0),
             Intercept::Free => (ELIMINATED_FRACTION, 0.0),
@@ -130,45 +132,53 @@ impl<T: Real> NewtonEquations<T> {
         };
         let weight = weight + kappa;
         let fraction = if weight > 0.0 { eliminated_fraction / weight } else { 0.0 };
-        let trace: f64 = (0..p).map(|j| products[j * p + j]).sum();
+        let diagonal: Vec<f64> = (0..p).map(|j| matrix[j * p + j]).collect();
+        let trace: f64 = diagonal.iter().sum();
+        // the factor is computed in place, and the triangle above the diagonal keeps the products
+        copy_lower_to_upper(matrix, p);
         let mut shift = 1.0;
         loop {
-            for (j, column) in memory.chunks_exact_mut(p).enumerate() {
+            for (j, column) in matrix.chunks_exact_mut(p).enumerate() {
                 let sj = fraction * s[j];
-                let entries = column[j..].iter_mut().zip(&products[j * p + j..]).zip(&s[j..]);
-                entries.for_each(|((entry, product), s)| *entry = product - s * sj);
+                column[j..].iter_mut().zip(&s[j..]).for_each(|(entry, s)| *entry -= s * sj);
                 column[j] += shift;
             }
-            if factor_in_place(memory, p, workers) || shift > trace.max(1.0) {
+            if factor_in_place(matrix, p, workers) || shift > trace.max(1.0) {
                 break;
             }
             shift = next_shift(shift, trace);
+            for j in 0..p {
+                matrix[j * p + j] = diagonal[j];
+                (j + 1..p).for_each(|i| matrix[j * p + i] = matrix[i * p + j]);
+            }
         }
         g.iter_mut().zip(s).for_each(|(g, s)| *g += fraction * s * e);
-        solve_with_factor(memory, p, &mut g);
+        solve_with_factor(matrix, p, &mut g);
         let s_dot_g = dot(s, &g);
         let delta = if weight > 0.0 && eliminated_fraction > 0.0 { -(e + s_dot_g) / weight } else { 0.0 };
         (g, delta)
     }
 
     fn solve_over_rows(
-        &self,
+        &mut self,
         mut g: Vec<f64>,
-        (intercept, e): (Intercept, f64),
-        memory: &mut [f64],
+        intercept: Intercept,
+        e: f64,
+        panels: &BufferPool<Panels<T>>,
         workers: &Workers,
     ) -> (Vec<f64>, f64) {
         let (p, r) = (self.p, self.sqrt_slopes.len());
         if r == 0 {
             return (g, 0.0 - e);
         }
-        let memory = &mut memory[..r * r];
-        // rows of B are columns of Bᵀ; the buffers have other widths and need their own pool
+        // the memory of the products is unused
+        let memory = &mut self.gram[..r * r];
+        // rows of B are columns of Bᵀ
         let transposed = MatRef::from_column_major_slice(&self.free_rows, p, r);
         let mut shift = 1.0;
         loop {
             memory.fill(0.0);
-            gram::add_gram(memory, transposed, &BufferPool::default(), workers);
+            gram::add_gram(memory, transposed, panels, workers);
             let trace: f64 = (0..r).map(|i| memory[i * r + i]).sum();
             (0..r).for_each(|i| memory[i * r + i] += shift);
             if factor_in_place(memory, r, workers) || shift > trace.max(1.0) {
@@ -176,7 +186,8 @@ impl<T: Real> NewtonEquations<T> {
             }
             shift = next_shift(shift, trace);
         }
-        let row = |i: usize| &self.free_rows[i * p..(i + 1) * p];
+        let rows = &self.free_rows;
+        let row = |i: usize| &rows[i * p..(i + 1) * p];
         let mut q: Vec<f64> = (0..r).map(|i| dot(row(i), &g)).collect();
         solve_with_factor(memory, r, &mut q);
         let mut delta = 0.0;
@@ -192,6 +203,21 @@ impl<T: Real> NewtonEquations<T> {
             g.iter_mut().zip(row(i)).for_each(|(g, value)| *g -= q * value.to_f64());
         }
         (g, delta)
+    }
+}
+
+/// Copies the lower triangle of a matrix (order x order, column-major) to the upper triangle, in
+/// blocks that stay in the cache.
+fn copy_lower_to_upper(matrix: &mut [f64], order: usize) {
+    const BLOCK: usize = 32;
+    for first in (0..order).step_by(BLOCK) {
+        for below in (first..order).step_by(BLOCK) {
+            for j in first..order.min(first + BLOCK) {
+                for i in below.max(j + 1)..order.min(below + BLOCK) {
+                    matrix[i * order + j] = matrix[j * order + i];
+                }
+            }
+        }
     }
 }
 
@@ -227,7 +253,7 @@ mod tests {
 
     fn direction(r: usize, p: usize, constant: (Intercept, f64), over_features: bool) -> (Vec<f64>, f64) {
         let (phi, slopes, g) = equations(r, p);
-        let (panels, workers, mut memory) = (BufferPool::default(), Workers::sequential(), vec![0.0; p * p]);
+        let (panels, workers) = (BufferPool::default(), Workers::sequential());
         let mut newton = NewtonEquations::<f64>::new(p);
         newton.clear();
         phi.chunks(p).zip(&slopes).for_each(|(phi, slope)| newton.push(phi, *slope, &panels, &workers));
@@ -235,7 +261,7 @@ mod tests {
             newton.flush(&panels, &workers);
         }
         let s: Vec<f64> = (0..p).map(|j| (0..r).map(|i| slopes[i] * phi[i * p + j]).sum()).collect();
-        newton.solve(g, constant, (&s, slopes.iter().sum()), &mut memory, &panels, &workers)
+        newton.solve(g, constant.0, constant.1, &s, slopes.iter().sum(), &panels, &workers)
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::lagrangian::{Problem, RowFn};
 use crate::Result;
-use crate::features::{RowValues, StopOnlyObserver, StoredFeatures, Sums};
+use crate::features::{RowValues, SparseColumn, StopOnlyObserver, StoredFeatures, Sums, panel_columns};
 use crate::linalg::strips::{BufferPool, for_each_strip};
 use kapprox::{Real, gram::Panels};
 use kstore::{Workers, pass::Observer};
@@ -19,7 +19,7 @@ pub(super) fn gather_sums<T: Real, R: RowFn>(
 ) -> Result<()> {
     let (p, count, workers) = (features.p, problems.len(), features.workers());
     problems.iter_mut().for_each(|problem| problem.newton_equations.clear());
-    let (mut columns, mut interleaved) = (Vec::new(), Vec::new());
+    let mut columns: Vec<SparseColumn<T>> = vec![Vec::new(); 2 * count];
     // if there are many problems, each thread processes one problem; otherwise all threads share
     // the products of each problem; both ways give bit-identical results
     let (group_workers, sequential) = (workers, Workers::sequential());
@@ -28,33 +28,21 @@ pub(super) fn gather_sums<T: Real, R: RowFn>(
     let tile_panels = (!features.is_shared()).then_some(panels);
     let init = || Sums::new(p * 2 * count);
     let Sums(sums) = features.reduce("sums of the SVMs", observer, &init, |sums, tile| {
-        let b = tile.row_count();
-        columns.resize(2 * b * count, T::ZERO);
-        interleaved.resize(2 * b * count, T::ZERO);
-        let parts: Vec<_> = problems.iter_mut().zip(columns.chunks_exact_mut(2 * b)).collect();
+        let parts: Vec<_> = problems.iter_mut().zip(columns.as_chunks_mut().0).collect();
         match count >= workers.threads() {
             true => group_workers
-                .for_each(parts, |(problem, column)| problem.add_tile(tile, column, tile_panels, problem_workers)),
-            false => parts
-                .into_iter()
-                .for_each(|(problem, column)| problem.add_tile(tile, column, tile_panels, problem_workers)),
-        }
-        for (a, column) in columns.chunks_exact(2 * b).enumerate() {
-            for (i, pair) in column.chunks_exact(2).enumerate() {
-                interleaved[(i * count + a) * 2..][..2].copy_from_slice(pair);
+                .for_each(parts, |(problem, pair)| problem.add_tile(tile, pair, tile_panels, problem_workers)),
+            false => {
+                parts.into_iter().for_each(|(problem, pair)| problem.add_tile(tile, pair, tile_panels, problem_workers))
             }
         }
-        tile.add_transposed_product(&interleaved, &mut sums.0, workers);
+        tile.add_sparse(&columns, &mut sums.0, workers);
         Ok(())
     })?;
     if tile_panels.is_none() {
         gather_equations(features, problems, panels, observer)?;
     }
-    for (a, problem) in problems.iter_mut().enumerate() {
-        for i in 0..p {
-            (problem.sums[0][i], problem.sums[1][i]) = (sums[(i * count + a) * 2], sums[(i * count + a) * 2 + 1]);
-        }
-    }
+    panel_columns(&sums, p, problems.iter_mut().flat_map(|problem| &mut problem.sums).map(Vec::as_mut_slice));
     Ok(())
 }
 
@@ -99,14 +87,28 @@ pub(super) fn direction_values<T: Real, R: RowFn>(
     for (a, problem) in problems.iter().enumerate() {
         problem.direction.w.iter().enumerate().for_each(|(i, d)| weights[i * count + a] = T::from_f64(*d));
     }
-    let RowValues(out) = features.reduce("values of the SVMs", observer, &RowValues::<T>::default, |out, tile| {
-        let offset = out.0.len();
-        out.0.resize(offset + tile.row_count() * count, T::ZERO);
-        tile.multiply(&weights, &mut out.0[offset..], workers);
+    // the values of the rows of other processes arrive with the state of the pass
+    let (is_shared, mut values) = (features.is_shared(), Vec::new());
+    let RowValues(all) = features.reduce("values of the SVMs", observer, &RowValues::<T>::default, |all, tile| {
+        values.resize(tile.row_count() * count, T::ZERO);
+        tile.multiply(&weights, &mut values, workers);
+        match is_shared {
+            true => all.0.extend_from_slice(&values),
+            false => set_values(problems, tile.first_row, &values),
+        }
         Ok(())
     })?;
-    for (a, problem) in problems.iter_mut().enumerate() {
-        problem.direction_values.iter_mut().zip(out.iter().skip(a).step_by(count)).for_each(|(q, value)| *q = *value);
+    if is_shared {
+        set_values(problems, 0, &all);
     }
     Ok(())
+}
+
+/// Sets the values of consecutive rows, row by row, for every problem.
+fn set_values<T: Real, R>(problems: &mut [&mut Problem<T, R>], first: usize, values: &[T]) {
+    let count = problems.len();
+    for (a, problem) in problems.iter_mut().enumerate() {
+        let row_values = values.iter().skip(a).step_by(count);
+        problem.direction_values[first..].iter_mut().zip(row_values).for_each(|(q, value)| *q = *value);
+    }
 }

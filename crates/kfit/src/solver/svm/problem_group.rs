@@ -6,7 +6,7 @@ use super::workspace::{CertifiedPoint, Workspace};
 use crate::{Result, features::StoredFeatures};
 use kapprox::Real;
 use kstore::checkpoint::{Arrays, Journal, Persist, Steps, StoredArrays};
-use kstore::pass::Observer;
+use kstore::{Workers, pass::Observer};
 
 /// Gaps and number of passes of a group of problems.
 #[derive(Default)]
@@ -101,7 +101,6 @@ pub(super) fn certify_in_f64<T: Real, R: RowFn>(
         total_outcome.passes += 1 + passes;
         // steps update the values incrementally, so their result must be certified again
         if problems.iter().map(|problem| problem.step_count).sum::<usize>() == steps_before {
-            narrow_workspace.matrix = workspace.matrix;
             return Ok((problems, total_outcome));
         }
     }
@@ -144,21 +143,34 @@ impl<T: Real, R: RowFn> ProblemGroup<'_, T, R> {
         &mut self,
         features: &StoredFeatures<'_, T>,
         max_steps: usize,
-        Workspace { matrix, panels, .. }: &mut Workspace<T>,
+        Workspace { panels, row_buffers, .. }: &mut Workspace<T>,
         observer: &dyn Observer,
     ) -> Result<bool> {
         let workers = features.workers();
         let mut open: Vec<&mut Problem<T, R>> = self.problems.iter_mut().filter(|problem| problem.is_open).collect();
-        workers.for_each(open.iter_mut().collect(), |problem| problem.minimise_intercept());
+        workers.for_each(open.iter_mut().collect(), |problem| {
+            row_buffers.with_buffer(Vec::new, |rows| problem.minimise_intercept(rows));
+        });
         passes::gather_sums(features, &mut open, panels, observer)?;
-        workers.for_each(open.iter_mut().collect(), |problem| problem.certify(max_steps));
+        workers.for_each(open.iter_mut().collect(), |problem| {
+            row_buffers.with_buffer(Vec::new, |rows| problem.certify(max_steps, rows));
+        });
         let gap = self.problems.iter().map(|problem| problem.best.gap()).fold(0.0, f64::max);
         let mut open: Vec<&mut Problem<T, R>> = self.problems.iter_mut().filter(|problem| problem.is_open).collect();
         let has_open_problems = !open.is_empty();
         if has_open_problems {
-            open.iter_mut().for_each(|problem| problem.solve_direction(matrix, panels, workers));
+            // if there are many problems, each thread factors one matrix and waits for no other
+            let sequential = Workers::sequential();
+            match open.len() >= workers.threads() {
+                true => workers.for_each(open.iter_mut().collect(), |problem| {
+                    problem.solve_direction(panels, &sequential);
+                }),
+                false => open.iter_mut().for_each(|problem| problem.solve_direction(panels, workers)),
+            }
             passes::direction_values(features, &mut open, observer)?;
-            workers.for_each(open.iter_mut().collect(), |problem| problem.advance());
+            workers.for_each(open.iter_mut().collect(), |problem| {
+                row_buffers.with_buffer(Vec::new, |rows| problem.advance(rows));
+            });
         }
         self.outcome.gaps.push(gap);
         self.outcome.passes += 1 + u64::from(has_open_problems);

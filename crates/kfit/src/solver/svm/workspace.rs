@@ -33,9 +33,9 @@ pub(super) fn relative_gap(primal: f64, dual: f64) -> f64 {
 
 pub(super) struct Workspace<T> {
     pub(super) p: usize,
-    /// A factor of Newton's equations, p x p.
-    pub(super) matrix: Vec<f64>,
     pub(super) panels: BufferPool<Panels<T>>,
+    /// Buffers of row numbers, one for each thread.
+    pub(super) row_buffers: BufferPool<Vec<u32>>,
     /// Unused equations, which later problems reuse. This avoids new memory, whose pages the
     /// operating system would have to clear.
     pub(super) spare_equations: Vec<NewtonEquations<T>>,
@@ -43,16 +43,16 @@ pub(super) struct Workspace<T> {
 
 impl<T> Workspace<T> {
     pub(super) fn new(p: usize) -> Self {
-        Self { p, matrix: vec![0.0; p * p], panels: BufferPool::default(), spare_equations: Vec::new() }
+        Self { p, panels: BufferPool::default(), row_buffers: BufferPool::default(), spare_equations: Vec::new() }
     }
 
-    /// Lends the matrix to buffers for another type, and frees the other buffers.
+    /// Lends the row buffers to a workspace of another type, and frees the other buffers.
     pub(super) fn move_matrix_to<U>(&mut self) -> Workspace<U> {
         (self.spare_equations, self.panels) = (Vec::new(), BufferPool::default());
         Workspace {
             p: self.p,
-            matrix: std::mem::take(&mut self.matrix),
             panels: BufferPool::default(),
+            row_buffers: std::mem::take(&mut self.row_buffers),
             spare_equations: Vec::new(),
         }
     }
