@@ -77,7 +77,6 @@ impl PsdMatrix for CallbackMatrix<'_> {
 /// relative rounding error of a value.
 #[pyfunction]
 #[pyo3(signature = (diagonal, block, rounding, rank, tolerance, seed, run, show=None))]
-#[expect(clippy::too_many_arguments, reason = "a function of Python, whose arguments have names")]
 pub(crate) fn factor<'py>(
     py: Python<'py>,
     diagonal: PyReadonlyArray1<'py, f64>,

@@ -27,7 +27,6 @@ fn fit(
     fit_by((map, "svm"), Task::Classification, x, y, kernel, folds, solver, threads)
 }
 
-#[expect(clippy::too_many_arguments, reason = "a fit, and how it is made")]
 fn fit_by(
     (map, name): (&str, &str),
     task: Task,

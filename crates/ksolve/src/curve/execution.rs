@@ -129,7 +129,7 @@ impl<T: Real> RunSetting<'_, '_, T> {
             });
         }
         let full_rank_count = self.run.ranks.iter().filter(|rank| **rank >= landmark_count).count();
-        Ok(TimedMap { map: Box::new(map), costs, full_rank_count: full_rank_count, landmark_count: landmark_count })
+        Ok(TimedMap { map: Box::new(map), costs, full_rank_count, landmark_count })
     }
 
     fn build_map(&self, spec: &MapSpec, rank: usize) -> Result<TimedMap<T>> {
@@ -164,7 +164,7 @@ impl<T: Real> RunSetting<'_, '_, T> {
                 let evaluations =
                     landmark_count as u64 * (landmark_count as u64 + spec.build_passes() * self.setting.n);
                 let costs = vec![selection_cost.plus(meter.cost(spec.build_passes(), evaluations))];
-                Ok(TimedMap { map, costs, full_rank_count: 1, landmark_count: landmark_count })
+                Ok(TimedMap { map, costs, full_rank_count: 1, landmark_count })
             }
         }
     }
