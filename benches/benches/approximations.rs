@@ -39,7 +39,7 @@ impl Case<'_> {
         let (seconds, passes, evaluations) = cost;
         for errors in approximation.errors(&ranks, COLUMNS, 1).expect("errors") {
             let trace = errors.trace_error.map_or("–".to_string(), |trace| format!("{trace:.3e}"));
-            let (rank, frobenius) = (errors.rank, errors.frobenius_error.value);
+            let (rank, frobenius) = (errors.rank, errors.relative_frobenius_error.value);
             assert!(frobenius.is_finite() && errors.trace_error.is_none_or(f64::is_finite), "{method}");
             println!("{method:18} {rank:5} {trace:>10} {frobenius:10.3e} {seconds:8.2} {passes:6} {evaluations:13}");
         }

@@ -33,7 +33,7 @@ fn model() -> Model<f32> {
             lambda: None,
             intercept: Intercept::Free,
             encoding: None,
-            text_reading: kstore::TextReading::default(),
+            text_reading: kstore::TextReadOptions::default(),
             features: (0..FEATURES).map(|j| format!("x{j}")).collect(),
             targets: vec!["y".into()],
             classes: vec![],

@@ -18,7 +18,7 @@ pub trait Real: kpass::Float + faer::traits::RealField + Lanes {
     /// The largest finite number; kernels saturate there instead of becoming infinite.
     const LARGEST: Self;
     /// The smallest positive normal number.
-    const SMALLEST: Self;
+    const MIN_POSITIVE: Self;
 
     /// Returns `self * factor + addend`, rounded once.
     fn mul_plus(self, factor: Self, addend: Self) -> Self;
@@ -37,7 +37,7 @@ pub trait Real: kpass::Float + faer::traits::RealField + Lanes {
     /// If `self` is at least 127 (`f32`) or 1023 (`f64`), or infinite, the result is 0. For `self`
     /// from 126 to 127 or from 1022 to 1023, where the exact result is not a normal number, the
     /// result decreases linearly to 0.
-    fn halvings(self) -> Self;
+    fn exp2_neg(self) -> Self;
     /// Returns the logarithm to base 2 of a positive normal number. The error is below 8e-8 (`f32`)
     /// and 4e-16 (`f64`). This is the absolute error if the magnitude of the logarithm is below 1,
     /// and otherwise the relative error.
@@ -53,7 +53,7 @@ pub trait Real: kpass::Float + faer::traits::RealField + Lanes {
     /// Returns the cosine and the sine of an angle of at most π/4.
     fn cosine_and_sine(self) -> (Self, Self);
     /// Returns the square root, correctly rounded.
-    fn root(self) -> Self;
+    fn sqrt(self) -> Self;
     /// Returns the larger of the two, or `other` if `self` is NaN: a single instruction.
     fn larger(self, other: Self) -> Self;
     /// Returns the smaller of the two, or `other` if `self` is NaN: a single instruction.
@@ -105,14 +105,14 @@ macro_rules! shared {
         const ZERO: Self = 0.0;
         const ONE: Self = 1.0;
         const LARGEST: Self = $type::MAX;
-        const SMALLEST: Self = $type::MIN_POSITIVE;
+        const MIN_POSITIVE: Self = $type::MIN_POSITIVE;
 
         #[inline(always)]
         fn mul_plus(self, factor: Self, addend: Self) -> Self {
             $type::mul_add(self, factor, addend)
         }
         #[inline(always)]
-        fn root(self) -> Self {
+        fn sqrt(self) -> Self {
             $type::sqrt(self)
         }
         #[inline(always)]
@@ -156,7 +156,7 @@ macro_rules! shared {
             if self > $highest { $type::INFINITY } else { scaled }
         }
         #[inline(always)]
-        fn halvings(self) -> Self {
+        fn exp2_neg(self) -> Self {
             const MOST: $type = $most;
             // for numbers ≥ 0, the order of the bits is the order of the values, with NaN above all
             // numbers. A comparison of bits vectorises, unlike a minimum that must treat NaN, and

@@ -75,7 +75,7 @@ pub(crate) fn run(args: &FeaturesArgs, run: &RunSettings) -> Result<FeaturesRepo
     if let Some(model) = &args.model {
         output::check_model(model)?;
     }
-    if args.residual && options.fit.map_spec().is_data_independent() {
+    if args.residual && options.fit.requested_map().is_data_independent() {
         let why = "the map is not a projection, so its residual is unknown";
         return Err(Error::option("--residual", "", why, "omit it, or choose a map on landmarks, such as nystrom"));
     }

@@ -90,7 +90,7 @@ mod tests {
             (t.scaling.to_string().as_str(), ridge.intercept.to_string().as_str(), t.seed),
             ("standard", "free", 0)
         );
-        assert_eq!((o.fit.row_selection().rows, o.fit.element_type().to_string().as_str()), (None, "f32"));
+        assert_eq!((o.fit.requested_selection().rows, o.fit.requested_precision().to_string().as_str()), (None, "f32"));
     }
 
     #[test]

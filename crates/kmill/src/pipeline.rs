@@ -47,7 +47,7 @@ impl FitOptions {
     ) -> Result<Self> {
         let without_target = selection.targets.is_empty();
         let mut fit = Fit::solver(solver)?
-            .options(parameters)
+            .with_options(parameters)
             .with_selection(selection)
             .clip(!map_args.no_clip)
             .metric(map_args.metric.clone().unwrap_or_default())
@@ -89,7 +89,7 @@ impl FitOptions {
     /// Opens the table, and returns it with the requested selection of rows and columns. A Boolean
     /// target means classification, unless `task` is set.
     pub(crate) fn open(&mut self) -> Result<(Table, Selection)> {
-        let selection = self.fit.row_selection();
+        let selection = self.fit.requested_selection();
         // it is not known yet whether the kernels to combine support sparse rows
         let text = match self.kernels_to_combine {
             None => self.fit.text_options_for(&selection, self.text_options.clone()),
@@ -106,7 +106,7 @@ impl FitOptions {
         if !is_decided && targets.len() == 1 && holds_labels {
             self.fit = self.fit.clone().set(parameter::TASK.name, Task::Classification);
         }
-        Ok((table, self.fit.selection(Selection { targets, ..selection })?))
+        Ok((table, self.fit.complete_selection(Selection { targets, ..selection })?))
     }
 
     /// Returns the selection. If the solver is not chosen yet and the target has few distinct
@@ -119,7 +119,7 @@ impl FitOptions {
             return Ok(selection);
         }
         let fit = self.fit.clone().set(parameter::TASK.name, Task::Classification);
-        let classes = fit.selection(selection.clone())?;
+        let classes = fit.complete_selection(selection.clone())?;
         let Some(count) = likely_classes(&table.select(&classes)?, &run.job_run())? else { return Ok(selection) };
         run.progress.note(&format!(
             "the target has {count} distinct integer values, each in many rows, and is treated as categorical (classification); --task regression treats it as numeric"

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
     use crate::{Classes, GramScratch};
     use faer::{Mat, MatRef};
-    use kapprox::kernel::feature_space::{centred_alignment, ideal};
+    use kapprox::kernel::feature_space::{centred_alignment, ideal_kernel};
     use kstore::{Label, Workers};
 
     fn features(n: usize, p: usize) -> Mat<f64> {
@@ -149,7 +149,7 @@ mod tests {
             let l = &y * y.transpose();
             let expected = centred_alignment(k.as_ref(), l.as_ref());
             assert!((numeric[index].unwrap() - expected).abs() < 1e-12, "{rank}: {numeric:?} {expected}");
-            let expected = centred_alignment(k.as_ref(), ideal(&labels).as_ref());
+            let expected = centred_alignment(k.as_ref(), ideal_kernel(&labels).as_ref());
             assert!((coded[index].unwrap() - expected).abs() < 1e-12, "{rank}: {coded:?} {expected}");
         }
     }

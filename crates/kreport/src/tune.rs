@@ -171,7 +171,7 @@ impl TuneReport {
         Self {
             solver: winner.family().name.to_string(),
             score,
-            kernel: winner.kernel_spec().to_string(),
+            kernel: winner.requested_kernel().to_string(),
             metric: metric.map_or(MetricSource::None.to_string(), |_| form),
             scale: search_result.scaling.to_string(),
             learned_rounds: search_result.learned_rounds,

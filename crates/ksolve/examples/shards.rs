@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = |name: &str| folder.path().join(name);
 
     let fit = Fit::ridge().rank(50);
-    let selection = fit.selection(Selection { targets: vec!["y".into()], ..Selection::default() })?;
+    let selection = fit.complete_selection(Selection { targets: vec!["y".into()], ..Selection::default() })?;
     let job = PreparedJob::prepare(&fit, &table(0, x.len())?, &selection, &run, &path("job"))?;
 
     // on one machine, and on another

@@ -91,7 +91,7 @@ pub use missing::{Missing, MissingTarget};
 pub use row_digests::RowDigests;
 pub use schema::{Column, Kind, Schema};
 pub use select::{SelectedTable, Selection};
-pub use source::{ColumnType, TextOptions, TextReading};
+pub use source::{ColumnType, TextOptions, TextReadOptions};
 pub use table::Table;
 pub use table_rows::{ReadSettings, TableRows};
 #[doc(hidden)]

@@ -7,7 +7,7 @@ use crate::source::remote::{self, RemoteObject};
 use crate::source::union_schema;
 use crate::source::{
     self, AbsentRows, AddedColumn, BatchTable, ColumnType, ExtendedFile, Identity, SparseRule, TableFile, TextOptions,
-    TextReading,
+    TextReadOptions,
 };
 use crate::{Error, Float, Result, RowDigests};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ impl FilePart {
 
     /// Returns whether this file was read with the column types of `reading`. A file that was read
     /// with the default types always agrees.
-    fn was_read_with(&self, reading: &TextReading) -> bool {
+    fn was_read_with(&self, reading: &TextReadOptions) -> bool {
         let (schema, file_reading) = (self.file.metadata().schema, self.file.reading());
         let has_same_type = |(name, column_type): (&String, _)| {
             file_reading.types.get(name) == Some(column_type) || schema.position(name).is_none()
@@ -136,8 +136,8 @@ impl Table {
             part.file = Arc::new(ExtendedFile::new(&part.path, Arc::clone(&part.file), added_columns));
         }
         // all files are read with the same column types
-        let mut reading = TextReading::default();
-        parts.iter().for_each(|part| reading.extend(&part.file.reading()));
+        let mut reading = TextReadOptions::default();
+        parts.iter().for_each(|part| reading.fill_from(&part.file.reading()));
         let has_new_types =
             reading.types.iter().any(|(name, column_type)| options.reading.types.get(name) != Some(column_type));
         if has_new_types && parts.iter().any(|part| !part.was_read_with(&reading)) {
@@ -162,7 +162,7 @@ impl Table {
         let text_columns = union_schema::mixed_text_columns(&files, &schema).into_iter().filter(has_default_type);
         let types: BTreeMap<_, _> = text_columns.map(|name| (name.to_string(), ColumnType::Text)).collect();
         if !types.is_empty() {
-            let options = options.clone().with_reading(TextReading { types, ..TextReading::default() });
+            let options = options.clone().with_reading(TextReadOptions { types, ..TextReadOptions::default() });
             return Ok(Self { schema_difference: difference, ..Self::open_with(paths, &options)? });
         }
         let schema = Arc::new(schema);
@@ -369,9 +369,9 @@ impl Table {
     /// Returns how the columns of the text files are read, as far as it differs from the default.
     /// Related files, such as a test set, must be read the same way.
     #[doc(hidden)]
-    pub fn reading(&self) -> TextReading {
-        let mut reading = TextReading::default();
-        self.parts.iter().for_each(|part| reading.extend(&part.file.reading()));
+    pub fn reading(&self) -> TextReadOptions {
+        let mut reading = TextReadOptions::default();
+        self.parts.iter().for_each(|part| reading.fill_from(&part.file.reading()));
         reading
     }
 

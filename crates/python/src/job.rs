@@ -53,13 +53,13 @@ pub(crate) fn fit(
     patience: f64,
 ) -> PyResult<(Model, String)> {
     let job = Job::parse(job)?;
-    let row_selection = Selection { sparse: true, ..job.fit.row_selection() };
+    let row_selection = Selection { sparse: true, ..job.fit.requested_selection() };
     // a table of landmarks is dense, so the rows must be dense too
     let text_options = match landmarks {
         None => job.fit.text_options_for(&row_selection, TextOptions::default()),
         Some(_) => TextOptions::default(),
     };
-    let selection = job.fit.selection(row_selection).map_err(to_py_err)?;
+    let selection = job.fit.complete_selection(row_selection).map_err(to_py_err)?;
     let scratch = job.run.scratch()?;
     let run = job.run.run(scratch.as_ref())?;
     let engine = states.map(|states| engine(states, patience)).transpose()?;

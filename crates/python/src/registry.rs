@@ -28,7 +28,7 @@ pub(crate) fn registries() -> PyResult<String> {
         .map(|family| json!({"name": family.name, "formula": family.formula, "example": family.example}));
     let schemes =
         kapprox::landmark::registry().into_iter().map(|scheme| json!({"name": scheme.name, "about": scheme.about}));
-    let maps = kapprox::map::registry().into_iter().map(|family| json!({"name": family.name, "about": family.about}));
+    let maps = kapprox::map::registry().into_iter().map(|family| json!({"name": family.name, "about": family.summary}));
     let all = json!({
         "solvers": solvers.collect::<Vec<_>>(),
         "kernels": kernels.collect::<Vec<_>>(),
@@ -43,7 +43,7 @@ fn describe_parameter(parameter: &Parameter) -> serde_json::Value {
         ParameterKind::Flag => ("flag", &[]),
         ParameterKind::Count { .. } => ("count", &[]),
         ParameterKind::Number(_) => ("number", &[]),
-        ParameterKind::Word(words) => ("word", words),
+        ParameterKind::Choice(words) => ("word", words),
         ParameterKind::Regularisations { accepts_grid: true, .. } => ("penalties", &[]),
         ParameterKind::Regularisations { accepts_grid: false, .. } => ("penalty", &[]),
         ParameterKind::Ranks => ("ranks", &[]),

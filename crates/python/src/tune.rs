@@ -75,7 +75,7 @@ pub(crate) fn tune(
     let search: SearchRequest = parse_json(search)?;
     let tune = search.tune(&job, landmarks.is_some()).map_err(to_py_err)?;
     let default_fit = tune.fit_with_defaults();
-    let selection = default_fit.selection(default_fit.row_selection()).map_err(to_py_err)?;
+    let selection = default_fit.complete_selection(default_fit.requested_selection()).map_err(to_py_err)?;
     let scratch = job.run.scratch()?;
     let run = job.run.run(scratch.as_ref())?;
     let (fitted, selection_result, warnings) = run_watched(py, show, |progress| {
@@ -86,7 +86,7 @@ pub(crate) fn tune(
         let listener = TuneListener { progress, time_budget: &time_budget, warnings: Mutex::new(Vec::new()) };
         let fit = tune.for_features(default_fit, selected.shape().inputs);
         let base = with_inputs(fit, &selected, landmarks)?;
-        let (mut fitted, selection_result) = match base.element_type() {
+        let (mut fitted, selection_result) = match base.requested_precision() {
             ElementType::F32 => search_and_fit::<f32>(&tune, &base, &selected, &run, &listener),
             ElementType::F64 => search_and_fit::<f64>(&tune, &base, &selected, &run, &listener),
         }?;

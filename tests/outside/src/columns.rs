@@ -7,7 +7,7 @@ use kapprox::map::{DataIndependentMapArgs, FeatureMap, MapConstructorPair, MapFa
 
 pub(crate) static FAMILY: MapFamily = MapFamily {
     name: "columns",
-    about: "the first columns of a row",
+    summary: "the first columns of a row",
     parameters: &[],
     is_nested: true,
     supports_sparse: false,

@@ -87,7 +87,8 @@ fn every_leaf_is_a_machine_on_what_the_features_leave() {
     let landmarks: Rows = points.chunks(2).map(<[f64]>::to_vec).collect();
     let landmarks =
         table(&landmarks, &[0.0; 20]).select(&Selection { features: vec!["x*".into()], ..Selection::default() });
-    let unseen = fit(20, 300).without_ranks().rank(20).landmarks(LandmarkSource::Rows(Box::new(landmarks.unwrap())));
+    let unseen =
+        fit(20, 300).without_rank_parameters().rank(20).landmarks(LandmarkSource::Rows(Box::new(landmarks.unwrap())));
     let unseen = run(&unseen, &table(&x[200..].to_vec(), &y[200..]), 2).unwrap();
     let unseen = self::model(&unseen);
     let before = LinearHead { weights: unseen.coefficients.clone(), intercept: unseen.intercept.clone() };
@@ -172,7 +173,7 @@ fn leaves_see_what_few_features_do_not_and_are_left_out_where_they_do_not_help()
         got.iter().zip(&y[2400..]).map(|(got, y)| (got - y).powi(2)).sum::<f64>() / got.len() as f64
     };
     let with = run(&fit(20, 500), &seen, 2).unwrap();
-    let without = run(&fit(20, 500).without_ranks().rank(20), &seen, 2).unwrap();
+    let without = run(&fit(20, 500).without_rank_parameters().rank(20), &seen, 2).unwrap();
     assert!(
         model(&without).leaves.is_none() && error(&with) < 0.3 * error(&without),
         "{} {}",
@@ -208,7 +209,7 @@ fn leaves_of_classes_and_several_targets_and_of_one_leaf() {
     let classes: Vec<f64> = y.iter().zip(&x).map(|(y, x)| f64::from(u8::from(*y > x[0]))).collect();
     let on = |fit: &Fit, y: &[f64]| {
         let selection = Selection { features: vec!["x*".into()], targets: vec!["y".into()], ..Selection::default() };
-        let selected = table(&x, y).select(&fit.selection(selection).unwrap()).unwrap();
+        let selected = table(&x, y).select(&fit.complete_selection(selection).unwrap()).unwrap();
         fit.run(&selected, &Run::new().memory(1 << 30).threads(2)).unwrap()
     };
     let wrong = |fitted: &Fitted| {
@@ -216,7 +217,7 @@ fn leaves_of_classes_and_several_targets_and_of_one_leaf() {
         got.iter().zip(&classes).filter(|(got, class)| (**got > 0.0) != (**class > 0.5)).count()
     };
     let with = on(&fit(20, 400).set("task", "classification"), &classes);
-    let without = on(&fit(20, 400).without_ranks().rank(20).set("task", "classification"), &classes);
+    let without = on(&fit(20, 400).without_rank_parameters().rank(20).set("task", "classification"), &classes);
     assert!(4 * wrong(&with) < wrong(&without), "{} {}", wrong(&with), wrong(&without));
     // one leaf has all rows
     let one = on(&fit(20, 5000), &y);

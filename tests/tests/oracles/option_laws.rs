@@ -64,7 +64,7 @@ fn values(parameter: &Parameter) -> Vec<String> {
         ParameterKind::Flag => &["true"],
         ParameterKind::Count { .. } => &["2"],
         ParameterKind::Number(_) => &["0.5"],
-        ParameterKind::Word(words) => words,
+        ParameterKind::Choice(words) => words,
         ParameterKind::Regularisations { .. } => &["1e-2", "1e-4,1e-2"],
         ParameterKind::Ranks => &["5,15"],
         ParameterKind::Folds => &["3", "blocks:3", "column:g", "forward:3", "none"],
@@ -102,7 +102,7 @@ fn tried(fit: &Fit, table: &Table, categories: bool) -> ksolve::Result<()> {
     let mut features = vec!["x*".to_string()];
     features.extend(categories.then(|| "c".to_string()));
     let run = Run::new().memory(1 << 30).threads(2);
-    let selected = table.select(&fit.selection(Selection { targets, features, ..Selection::default() })?)?;
+    let selected = table.select(&fit.complete_selection(Selection { targets, features, ..Selection::default() })?)?;
     let fitted = fit.run(&selected, &run)?;
     let predictor = Predictor::new(fitted.model)?;
     let rows = predictor.select(table, Selection::default())?;

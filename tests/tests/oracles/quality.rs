@@ -4,7 +4,7 @@ use faer::{Mat, MatRef};
 use kapprox::landmark::{RpCholesky, Uniform};
 use kapprox::map::random::Sampling;
 use kapprox::quality::{
-    Approximation, CONFIDENCE, EXACT_ROWS, Errors, Evidence, Measure, SpectralOptions, sample_spectrum,
+    Approximation, ApproximationErrors, CONFIDENCE, EXACT_ROWS, Evidence, Measure, SpectralOptions, sample_spectrum,
 };
 use kapprox::{FeatureMap, FourierMap, NystromMap, Real};
 use kmill_tests::dense::{eigenvalues, frobenius, kernel_matrix, residual_matrix};
@@ -68,14 +68,14 @@ fn exact_measures_are_those_of_the_dense_matrix() {
                 assert!((frobenius(&schur) - frobenius(&e)).abs() < 1e-10, "the map is the projection");
             }
             assert_eq!((errors.rank, errors.row_count, errors.column_count), (*rank, 180, 180));
-            assert_eq!(errors.frobenius_error.evidence, Evidence::Exact);
-            assert!(close(errors.frobenius_error.value, frobenius(&e) / frobenius(&k), 1e-9), "{errors:?}");
+            assert_eq!(errors.relative_frobenius_error.evidence, Evidence::Exact);
+            assert!(close(errors.relative_frobenius_error.value, frobenius(&e) / frobenius(&k), 1e-9), "{errors:?}");
             assert!(close(errors.frobenius_norm.error.value, frobenius(&e), 1e-9), "{errors:?}");
             let trace = (0..180).map(|i| e[i][i]).sum::<f64>() / 180.0;
             assert!(errors.trace_error.is_none_or(|found| close(found, trace, 1e-9)), "{errors:?} {trace}");
             assert_eq!(errors.trace_error.is_some(), projection);
             let column = e.iter().map(|c| frobenius(std::slice::from_ref(c))).fold(0.0, f64::max);
-            assert!(close(errors.largest_column, column, 1e-9), "{errors:?} {column}");
+            assert!(close(errors.largest_column_norm, column, 1e-9), "{errors:?} {column}");
             let options = SpectralOptions { tolerance: 1e-3, ..SpectralOptions::default() };
             let norms = approximation.spectral(std::slice::from_ref(errors), options, 5).unwrap()[0];
             let exact = norm(&eigenvalues(e));
@@ -117,7 +117,8 @@ fn sampled_columns_give_unbiased_norms_and_fair_intervals() {
     let workers = Workers::new(2);
     let approximation = Approximation { scan: rows_of(&points, &workers), kernel: &any, map: &map };
     let seeds = 600;
-    let found: Vec<Errors> = (0..seeds).map(|seed| approximation.errors(&[12], 60, seed).unwrap().remove(0)).collect();
+    let found: Vec<ApproximationErrors> =
+        (0..seeds).map(|seed| approximation.errors(&[12], 60, seed).unwrap().remove(0)).collect();
     let squares: Vec<f64> = found.iter().map(|f| f.frobenius_norm.error.value.powi(2)).collect();
     let mean = squares.iter().sum::<f64>() / seeds as f64;
     let deviation = (squares.iter().map(|s| (s - mean).powi(2)).sum::<f64>() / (seeds - 1) as f64).sqrt();
@@ -125,7 +126,7 @@ fn sampled_columns_give_unbiased_norms_and_fair_intervals() {
     assert!(standard.abs() < 4.0, "off by {standard} standard errors");
     for (name, hits) in [
         ("absolute", found.iter().filter(|f| holds(f.frobenius_norm.error, error)).count()),
-        ("relative", found.iter().filter(|f| holds(f.frobenius_error, relative)).count()),
+        ("relative", found.iter().filter(|f| holds(f.relative_frobenius_error, relative)).count()),
     ] {
         let share = hits as f64 / seeds as f64;
         eprintln!("{name}: {share:.3} of the intervals hold; bias {standard:.2} standard errors");
@@ -133,10 +134,13 @@ fn sampled_columns_give_unbiased_norms_and_fair_intervals() {
         assert!((CONFIDENCE - 0.05..CONFIDENCE + 0.036).contains(&share), "{name}: {share}");
     }
     assert!(
-        found.iter().all(|f| f.frobenius_error.evidence == Evidence::Confidence(CONFIDENCE) && f.column_count == 60)
+        found
+            .iter()
+            .all(|f| f.relative_frobenius_error.evidence == Evidence::Confidence(CONFIDENCE) && f.column_count == 60)
     );
     // the reported standard errors match the spread of the estimates
-    let measures: [fn(&Errors) -> Measure; 2] = [|f| f.frobenius_norm.error, |f| f.frobenius_error];
+    let measures: [fn(&ApproximationErrors) -> Measure; 2] =
+        [|f| f.frobenius_norm.error, |f| f.relative_frobenius_error];
     for measure in measures {
         let mean = found.iter().map(|f| measure(f).value).sum::<f64>() / seeds as f64;
         let variance = found.iter().map(|f| (measure(f).value - mean).powi(2)).sum::<f64>() / seeds as f64;
@@ -212,7 +216,10 @@ fn no_approximation_is_better_than_the_floor() {
     let approximation = Approximation { scan: data, kernel: &any, map: &map };
     for errors in approximation.errors(&ranks, EXACT_ROWS, 0).unwrap() {
         let (trace, floor) = (errors.trace_error.unwrap(), spectrum.trace_floor(errors.rank));
-        assert!(trace >= floor && errors.frobenius_error.value >= spectrum.frobenius_floor(errors.rank), "{errors:?}");
+        assert!(
+            trace >= floor && errors.relative_frobenius_error.value >= spectrum.frobenius_floor(errors.rank),
+            "{errors:?}"
+        );
         assert!(trace < 40.0 * floor, "rank {}: {trace} against {floor}", errors.rank);
     }
     // a spectrum from a sample reports that it is not exact, and is close
@@ -237,7 +244,7 @@ fn measures_do_not_depend_on_threads_and_survive_odd_tables() {
         let errors = approximation.errors(&[5, 25], 300, 2).unwrap();
         let whole = approximation.errors(&[25], 700, 2).unwrap().remove(0);
         let spectral = approximation.spectral(&[whole], SpectralOptions::default(), 1).unwrap()[0].relative();
-        (errors[0].frobenius_error.value, errors[1].frobenius_error.value, spectral.value)
+        (errors[0].relative_frobenius_error.value, errors[1].relative_frobenius_error.value, spectral.value)
     };
     let one = run(1, 128, 256);
     assert_eq!(one, run(2, 128, 256));
@@ -256,7 +263,7 @@ fn measures_do_not_depend_on_threads_and_survive_odd_tables() {
     let errors = approximation.errors(&[1], 100, 0).unwrap().remove(0);
     let relative =
         approximation.spectral(std::slice::from_ref(&errors), SpectralOptions::default(), 0).unwrap()[0].relative();
-    assert!(errors.frobenius_error.value < 1e-15 && relative.value < 1e-14, "{errors:?} {relative:?}");
+    assert!(errors.relative_frobenius_error.value < 1e-15 && relative.value < 1e-14, "{errors:?} {relative:?}");
 }
 
 #[test]

@@ -32,7 +32,8 @@ fn fit(n: usize, loss: &str, lambda: f64, precision: ElementType) -> Fit {
 fn run(fit: &Fit, x: &Rows, y: &[f64], threads: usize) -> ksolve::Result<Fitted> {
     let table = Table::from_rows(&x.concat(), x[0].len(), y)?;
     let features = vec!["x0".to_string(), "x1".to_string()];
-    let selection = fit.selection(Selection { features, targets: vec!["y".to_string()], ..Selection::default() })?;
+    let selection =
+        fit.complete_selection(Selection { features, targets: vec!["y".to_string()], ..Selection::default() })?;
     fit.run(&table.select(&selection)?, &Run::new().memory(1 << 30).threads(threads))
 }
 

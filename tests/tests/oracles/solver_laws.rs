@@ -34,7 +34,7 @@ pub(crate) fn table(x: &Rows, y: &[f64]) -> Table {
 fn select(fit: &Fit, table: &Table) -> ksolve::Result<SelectedTable> {
     let targets = if fit.family().task.has_target() { vec!["y".to_string()] } else { Vec::new() };
     let selection = Selection { features: vec!["x*".to_string()], targets, ..Selection::default() };
-    Ok(table.select(&fit.selection(selection)?)?)
+    Ok(table.select(&fit.complete_selection(selection)?)?)
 }
 
 pub(crate) fn run(fit: &Fit, table: &Table, threads: usize) -> ksolve::Result<Fitted> {

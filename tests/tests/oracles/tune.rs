@@ -2,7 +2,7 @@
 
 use faer::Mat;
 use kapprox::Kernel;
-use kapprox::kernel::feature_space::{centred_alignment, ideal};
+use kapprox::kernel::feature_space::{centred_alignment, ideal_kernel};
 use kfit::request::{Resources, TrainOptions};
 use kfit::solver::ridge::Ridge;
 use kmill_tests::table::{exact, select, write};
@@ -103,7 +103,7 @@ fn dense_alignment(kernel: &Kernel, points: &Points, classes: bool) -> f64 {
     let n = points.x.len() / 2;
     let (x, y) = (&points.x[..n], &points.y[..n]);
     let gram = Mat::from_fn(n, n, |i, j| k(&x[i], &x[j]));
-    let target = if classes { ideal(y) } else { Mat::from_fn(n, n, |i, j| y[i] * y[j]) };
+    let target = if classes { ideal_kernel(y) } else { Mat::from_fn(n, n, |i, j| y[i] * y[j]) };
     centred_alignment(gram.as_ref(), target.as_ref())
 }
 

@@ -69,7 +69,7 @@ fn fitted(fit: &Fit, (x, y): &(Rows, Vec<f64>), some: std::ops::Range<u64>) -> k
     let table = Table::open(&[path]).unwrap();
     let selection = Selection { rows: Some(some), ..Selection::default() };
     let run = |threads: usize| {
-        let selected = table.select(&fit.selection(selection.clone())?)?;
+        let selected = table.select(&fit.complete_selection(selection.clone())?)?;
         fit.run(&selected, &Run::new().memory(1 << 30).threads(threads))
     };
     let (one, three) = (run(1)?, run(3)?);
@@ -197,7 +197,7 @@ fn what_two_views_cannot_do_is_said() {
     let refused = |fit: Fit, data: &(Rows, Vec<f64>)| fitted(&fit, data, 0..40).unwrap_err().to_string();
     let data = (x.clone(), y.clone());
     // detected before a table is opened
-    let message = Fit::solver("cca").unwrap().selection(Selection::default()).unwrap_err().to_string();
+    let message = Fit::solver("cca").unwrap().complete_selection(Selection::default()).unwrap_err().to_string();
     assert!(message.contains("second view"), "{message}");
     assert!(refused(Fit::solver("cca").unwrap(), &data).contains("second view"));
     assert!(refused(fit("cca", "linear()", 40).set("with", "z"), &data).contains('z'));

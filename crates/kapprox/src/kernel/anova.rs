@@ -6,7 +6,7 @@
 //! exponential per feature and pair of points.
 
 use super::family::{KernelFamily, KernelProperties, NumericParameter, ParameterRange};
-use super::{Profile, direct::difference_kernel, matern::MAX_ARGUMENT, sweep::DifferenceAccumulator};
+use super::{Profile, direct::difference_kernel, matern::MAX_HALVINGS, sweep::DifferenceAccumulator};
 use crate::Real;
 use std::f64::consts::LN_2;
 
@@ -63,14 +63,14 @@ impl DifferenceAccumulator for Gaussians {
     const START: f64 = 0.0;
 
     fn step<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {
-        inlined!(|value: T, difference: T| value + (difference * difference).halvings())
+        inlined!(|value: T, difference: T| value + (difference * difference).exp2_neg())
     }
 
     fn slope<T: Real>(&self) -> impl Fn(T) -> T + Copy {
-        let (rate, max_argument) = (T::from_f64(-2.0 * LN_2), T::from_f64(MAX_ARGUMENT));
+        let (rate, max_argument) = (T::from_f64(-2.0 * LN_2), T::from_f64(MAX_HALVINGS));
         inlined!(|difference: T| {
             let a = difference.smaller(max_argument).larger(T::ZERO - max_argument);
-            rate * a * (a * a).halvings()
+            rate * a * (a * a).exp2_neg()
         })
     }
 }

@@ -29,7 +29,7 @@ struct ChiSquared {
 impl Profile for ChiSquared {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         let rate = T::from_f64(std::f64::consts::LOG2_E / self.sigma).saturate();
-        inlined!(|distance: T| (distance * rate).halvings())
+        inlined!(|distance: T| (distance * rate).exp2_neg())
     }
 
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {

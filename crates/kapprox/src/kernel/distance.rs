@@ -42,12 +42,12 @@ struct NegativeHalfDistance;
 impl Profile for NegativeHalfDistance {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         let minus_half = T::from_f64(-0.5);
-        inlined!(|squared: T| minus_half * squared.larger(T::ZERO).root())
+        inlined!(|squared: T| minus_half * squared.larger(T::ZERO).sqrt())
     }
 
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
         let minus_quarter = T::from_f64(-0.25);
-        Some(inlined!(|squared: T| if squared > T::ZERO { minus_quarter / squared.root() } else { T::ZERO }))
+        Some(inlined!(|squared: T| if squared > T::ZERO { minus_quarter / squared.sqrt() } else { T::ZERO }))
     }
 }
 

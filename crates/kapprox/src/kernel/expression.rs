@@ -1,6 +1,6 @@
 //! Kernel expressions as trees that callers in other languages can read.
 
-use super::node::{Call, Node};
+use super::node::{BaseKernel, Node};
 use super::{Kernel, family::Value, transform::KernelTransform};
 
 /// A kernel expression as a tree.
@@ -67,7 +67,7 @@ fn expression_of(node: &Node) -> Option<Expression> {
     })
 }
 
-fn call_expression(call: &Call) -> Option<Expression> {
+fn call_expression(call: &BaseKernel) -> Option<Expression> {
     let numbers_of = |value: &Value| match value {
         Value::Number(number) => Some(vec![*number]),
         Value::List(numbers) => Some(numbers.clone()),

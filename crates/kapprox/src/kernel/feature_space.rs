@@ -57,8 +57,8 @@ impl Centre {
         assert_eq!(k.ncols(), self.column_means.len(), "k must have a column for each point of the mean");
         for row in k.row_iter_mut() {
             let shift = row.rb().iter().sum::<f64>() / self.column_means.len() as f64 - self.grand_mean;
-            for (value, column) in row.iter_mut().zip(&self.column_means) {
-                *value -= shift + column;
+            for (value, column_mean) in row.iter_mut().zip(&self.column_means) {
+                *value -= shift + column_mean;
             }
         }
     }
@@ -81,9 +81,9 @@ impl Centre {
 ///
 /// # Panics
 /// If the lengths of the diagonals `x` and `z` are not the numbers of rows and columns of `k`.
-pub fn squared_distances(k: MatRef<'_, f64>, x: &[f64], z: &[f64]) -> Mat<f64> {
-    assert_eq!((x.len(), z.len()), (k.nrows(), k.ncols()), "x must match the rows of k, z its columns");
-    Mat::from_fn(x.len(), z.len(), |i, j| (x[i] + z[j] - 2.0 * k[(i, j)]).max(0.0))
+pub fn squared_distances(k: MatRef<'_, f64>, x_diag: &[f64], z_diag: &[f64]) -> Mat<f64> {
+    assert_eq!((x_diag.len(), z_diag.len()), (k.nrows(), k.ncols()), "x must match the rows of k, z its columns");
+    Mat::from_fn(x_diag.len(), z_diag.len(), |i, j| (x_diag[i] + z_diag[j] - 2.0 * k[(i, j)]).max(0.0))
 }
 
 /// Returns the coordinates of b points along the direction Σ α_j φ(z_j) / ‖Σ α_j φ(z_j)‖ of n
@@ -93,7 +93,7 @@ pub fn squared_distances(k: MatRef<'_, f64>, x: &[f64], z: &[f64]) -> Mat<f64> {
 ///
 /// # Panics
 /// If the shapes disagree.
-pub fn projections(k: MatRef<'_, f64>, k_zz: MatRef<'_, f64>, alpha: &[f64]) -> Vec<f64> {
+pub fn coordinates_along(k: MatRef<'_, f64>, k_zz: MatRef<'_, f64>, alpha: &[f64]) -> Vec<f64> {
     assert_eq!(
         (k.ncols(), k_zz.nrows(), k_zz.ncols()),
         (alpha.len(), alpha.len(), alpha.len()),
@@ -146,9 +146,9 @@ pub fn centred_alignment(k: MatRef<'_, f64>, l: MatRef<'_, f64>) -> f64 {
 
 /// Returns the ideal kernel of classes: 1 if two points have the same class, else 0. (Kwok, Tsang,
 /// *Learning with Idealized Kernels*, ICML 2003.)
-pub fn ideal<C: PartialEq>(classes: &[C]) -> Mat<f64> {
-    let same = |i: usize, j: usize| f64::from(u8::from(classes[i] == classes[j]));
-    Mat::from_fn(classes.len(), classes.len(), same)
+pub fn ideal_kernel<C: PartialEq>(classes: &[C]) -> Mat<f64> {
+    let same_class = |i: usize, j: usize| f64::from(u8::from(classes[i] == classes[j]));
+    Mat::from_fn(classes.len(), classes.len(), same_class)
 }
 
 /// Returns −½ HDH. If points with the squared distances D (n x n) exist, it is the kernel matrix of
@@ -157,7 +157,7 @@ pub fn ideal<C: PartialEq>(classes: &[C]) -> Mat<f64> {
 ///
 /// # Panics
 /// If D is not square or is empty.
-pub fn from_squared_distances(d: MatRef<'_, f64>) -> Mat<f64> {
+pub fn centred_kernel_from_squared_distances(d: MatRef<'_, f64>) -> Mat<f64> {
     let mut k = d.to_owned();
     Centre::new(d).apply(k.as_mut());
     k * faer::Scale(-0.5)

@@ -24,7 +24,7 @@ pub trait KernelColumns<T: Real>: Send + Sync {
     /// most [`MAX_FEW_ROWS`] rows and the m prepared points `z`; `scratch` is at least as long as
     /// [`scratch_len`](Self::scratch_len).
     fn compute_rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]);
-    /// If the prepared points make blocks faster ([`KernelFunction::is_indexed`]), computes the
+    /// If the prepared points make blocks faster ([`KernelFunction::speeds_up_blocks`]), computes the
     /// block for any number of rows and returns true. Otherwise writes nothing and returns false.
     fn block(&self, _x: MatRef<'_, T>, _z: MatRef<'_, T>, _out: MatMut<'_, T>) -> bool {
         false
@@ -53,7 +53,7 @@ impl<T: Real> FixedKernel<T> {
     /// Creates a fixed kernel for blocks only. It prepares the points only if this makes blocks
     /// faster.
     pub(crate) fn for_blocks(kernel: Arc<dyn KernelFunction<T>>, z: MatRef<'_, T>) -> Self {
-        let columns = if kernel.is_indexed() { kernel.prepare_columns(z) } else { None };
+        let columns = if kernel.speeds_up_blocks() { kernel.prepare_columns(z) } else { None };
         Self { kernel, columns }
     }
 

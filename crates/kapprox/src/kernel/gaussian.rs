@@ -49,12 +49,12 @@ struct Gaussian;
 
 impl Profile for Gaussian {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
-        inlined!(|squared: T| squared.halvings())
+        inlined!(|squared: T| squared.exp2_neg())
     }
 
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
         let rate = T::from_f64(-std::f64::consts::LN_2);
-        Some(inlined!(|squared: T| rate * squared.halvings()))
+        Some(inlined!(|squared: T| rate * squared.exp2_neg()))
     }
 
     fn frequency_distribution(&self) -> Option<FrequencyDistribution> {

@@ -31,12 +31,12 @@ struct Laplacian;
 
 impl Profile for Laplacian {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
-        inlined!(|distance: T| distance.halvings())
+        inlined!(|distance: T| distance.exp2_neg())
     }
 
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
         let rate = T::from_f64(-std::f64::consts::LN_2);
-        Some(inlined!(|distance: T| rate * distance.halvings()))
+        Some(inlined!(|distance: T| rate * distance.exp2_neg()))
     }
 
     fn frequency_distribution(&self) -> Option<FrequencyDistribution> {

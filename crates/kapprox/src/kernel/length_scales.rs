@@ -2,7 +2,7 @@
 
 use super::family::{NumericParameter, Value};
 use super::spec::{INPUT_COUNT_UNKNOWN, Kernel};
-use super::{median::median_distance, node::Call};
+use super::{median::median_distance, node::BaseKernel};
 use crate::{Error, Result};
 use faer::{Mat, MatRef};
 
@@ -11,7 +11,7 @@ impl Kernel {
     /// [`resolve_median`](Self::resolve_median) must be called before [`build`](Self::build).
     #[doc(hidden)]
     pub fn needs_median(&self) -> bool {
-        self.0.calls().iter().any(|call| call.median_distance_kind().is_some())
+        self.0.base_kernels().iter().any(|call| call.median_distance_kind().is_some())
     }
 
     /// Returns whether any length scale is `auto`. A caller with a target chooses such a length
@@ -30,14 +30,16 @@ impl Kernel {
     pub fn with_auto_length_scales(&self) -> Result<Self> {
         let replace_median = |value: &Value| if *value == Value::Median { Value::Auto } else { value.clone() };
         self.0
-            .map(&mut |call| Ok(Call { values: call.values.iter().map(replace_median).collect(), ..call.clone() }))
+            .map_base_kernels(&mut |call| {
+                Ok(BaseKernel { values: call.values.iter().map(replace_median).collect(), ..call.clone() })
+            })
             .map(Self)
     }
 
     /// Returns the number of kernels in the expression whose length scale is `auto`.
     #[doc(hidden)]
     pub fn auto_count(&self) -> usize {
-        self.0.calls().into_iter().filter(|call| call.is_auto()).count()
+        self.0.base_kernels().into_iter().filter(|call| call.has_auto_value()).count()
     }
 
     /// Returns the expression with a number instead of each `median` and `auto`. The number is the
@@ -73,13 +75,13 @@ impl Kernel {
     ) -> Result<Vec<Self>> {
         self.require_columns()?;
         let mut medians = Vec::new();
-        let mut find_median = |call: &Call, distance_kind| {
+        let mut find_median = |call: &BaseKernel, distance_kind| {
             let (column_indices, key) = (call.column_indices(), (distance_kind, call.column_indices().cloned()));
             if let Some((_, median)) = medians.iter().find(|(known_key, _)| *known_key == key) {
                 return Ok(*median);
             }
             let median = match column_indices {
-                None => median_distance(sample, weights, distance_kind, call.sparse_columns.is_some())?,
+                None => median_distance(sample, weights, distance_kind, call.sparse_column_count.is_some())?,
                 Some(column_indices) => {
                     let indices: Vec<_> = column_indices.iter().collect();
                     let columns = Mat::from_fn(sample.nrows(), indices.len(), |i, k| sample[(i, indices[k])]);
@@ -89,20 +91,20 @@ impl Kernel {
             medians.push((key, median));
             Ok::<f64, Error>(median)
         };
-        let mut resolve = |call: &Call, factors: &mut dyn Iterator<Item = f64>| {
+        let mut resolve = |call: &BaseKernel, factors: &mut dyn Iterator<Item = f64>| {
             let Some(distance_kind) = call.median_distance_kind() else { return Ok(call.clone()) };
             let median = find_median(call, distance_kind)?;
-            let factor = if call.is_auto() { factors.next().unwrap_or(1.0) } else { 1.0 };
+            let factor = if call.has_auto_value() { factors.next().unwrap_or(1.0) } else { 1.0 };
             let resolve_value = |value: &Value| match value {
                 Value::Median => Value::Number(median),
                 Value::Auto => Value::Number((factor * median).clamp(f64::MIN_POSITIVE, f64::MAX)),
                 other => other.clone(),
             };
-            Ok(Call { values: call.values.iter().map(resolve_value).collect(), ..call.clone() })
+            Ok(BaseKernel { values: call.values.iter().map(resolve_value).collect(), ..call.clone() })
         };
         let resolve_all = |factors: &Vec<f64>| {
             let mut factors = factors.iter().copied().cycle();
-            self.0.map(&mut |call| resolve(call, &mut factors)).map(Self)
+            self.0.map_base_kernels(&mut |call| resolve(call, &mut factors)).map(Self)
         };
         factors.iter().map(resolve_all).collect()
     }
@@ -134,7 +136,7 @@ impl Kernel {
             let what = format!("the length scale {value} times {factor}");
             Err(Error::NotFinite { what, remedy: "choose another factor".to_string() })
         };
-        let mut scale_lengths = |call: &Call| {
+        let mut scale_lengths = |call: &BaseKernel| {
             let scale_value = |(value, parameter): (&Value, &NumericParameter)| -> Result<Value> {
                 match value {
                     Value::Number(number) if parameter.is_length_scale() => Ok(Value::Number(scale(number)?)),
@@ -146,8 +148,8 @@ impl Kernel {
                 }
             };
             let values = call.values.iter().zip(call.family.parameters).map(scale_value).collect::<Result<_>>()?;
-            Ok(Call { values, ..call.clone() })
+            Ok(BaseKernel { values, ..call.clone() })
         };
-        self.0.map(&mut scale_lengths).map(Self)
+        self.0.map_base_kernels(&mut scale_lengths).map(Self)
     }
 }

@@ -36,11 +36,16 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         "exp(-r), (1 + a) exp(-a), (1 + b + b^2/3) exp(-b); r = |x-z|/sigma, a = sqrt(3) r, b = sqrt(5) r",
         "matern(nu=1.5, sigma=2)",
         |text, values| {
-            let length = |root: f64| LengthScales::Shared(values[1] * LN_2 / root);
+            let length_scale = |sqrt_two_nu: f64| LengthScales::Shared(values[1] * LN_2 / sqrt_two_nu);
             match values[0] {
-                0.5 => squared_distance_kernel(text, length(1.0), Smoothness::Cusp, Half),
-                1.5 => squared_distance_kernel(text, length(3f64.sqrt()), Smoothness::DerivativeCusp, ThreeHalves),
-                _ => squared_distance_kernel(text, length(5f64.sqrt()), Smoothness::Smooth, FiveHalves),
+                0.5 => squared_distance_kernel(text, length_scale(1.0), Smoothness::Cusp, MaternHalf),
+                1.5 => squared_distance_kernel(
+                    text,
+                    length_scale(3f64.sqrt()),
+                    Smoothness::DerivativeCusp,
+                    MaternThreeHalves,
+                ),
+                _ => squared_distance_kernel(text, length_scale(5f64.sqrt()), Smoothness::Smooth, MaternFiveHalves),
             }
         },
     )
@@ -52,7 +57,7 @@ pub(super) const EXPONENTIAL: KernelFamily = KernelFamily {
     rate: Some(f64::recip),
     properties: KernelProperties::ALL,
     ..KernelFamily::new("exponential", "exp(-|x-z| / sigma)", "exponential(sigma=3)", |text, values| {
-        squared_distance_kernel(text, LengthScales::Shared(values[0] * LN_2), Smoothness::Cusp, Half)
+        squared_distance_kernel(text, LengthScales::Shared(values[0] * LN_2), Smoothness::Cusp, MaternHalf)
     })
 };
 
@@ -71,87 +76,87 @@ impl Kernel {
 /// Returns the distribution of the frequencies. In every direction it is Student's t with 2ν
 /// degrees of freedom, if lengths are in units of (ln 2 / √(2ν)) σ (Rasmussen, Williams, 2006,
 /// equation 4.15).
-fn student_t(degrees_of_freedom: f64) -> Option<FrequencyDistribution> {
+fn student_t_frequencies(degrees_of_freedom: f64) -> Option<FrequencyDistribution> {
     let chi_squared = rand_distr::ChiSquared::new(degrees_of_freedom).ok()?;
     Some(FrequencyDistribution::radial(move |rng| LN_2 / chi_squared.sample(rng).sqrt()))
 }
 
-/// Limit on the argument. 2^−`MAX_ARGUMENT` is 0 in f32 and f64; without the limit, (1 + r) exp(−r)
+/// Limit on the argument. 2^−`MAX_HALVINGS` is 0 in f32 and f64; without the limit, (1 + r) exp(−r)
 /// would become ∞ · 0 for very large r.
-pub(super) const MAX_ARGUMENT: f64 = 2000.0;
+pub(super) const MAX_HALVINGS: f64 = 2000.0;
 
 /// exp(−r); the argument is (r / ln 2)², so that the value is a power of two.
 #[derive(Debug)]
-struct Half;
+struct MaternHalf;
 
-impl Profile for Half {
+impl Profile for MaternHalf {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
-        inlined!(|squared: T| squared.root().halvings())
+        inlined!(|squared_argument: T| squared_argument.sqrt().exp2_neg())
     }
 
     /// Returns the derivative with respect to the squared distance, −exp(−r) / 2r in units of the
     /// argument; 0 if the squared distance is not a normal number.
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
-        let rate = T::from_f64(-0.5 * LN_2);
+        let factor = T::from_f64(-0.5 * LN_2);
         Some(inlined!(|squared: T| {
-            let root = squared.root();
-            let derivative = rate * root.halvings() / root;
-            if squared >= T::SMALLEST { derivative } else { T::ZERO }
+            let root = squared.sqrt();
+            let derivative = factor * root.exp2_neg() / root;
+            if squared >= T::MIN_POSITIVE { derivative } else { T::ZERO }
         }))
     }
 
     fn frequency_distribution(&self) -> Option<FrequencyDistribution> {
-        student_t(1.0)
+        student_t_frequencies(1.0)
     }
 }
 
 /// (1 + a) exp(−a); the argument is (a / ln 2)².
 #[derive(Debug)]
-struct ThreeHalves;
+struct MaternThreeHalves;
 
-impl Profile for ThreeHalves {
+impl Profile for MaternThreeHalves {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
-        let (unit, max_argument) = (T::from_f64(LN_2), T::from_f64(MAX_ARGUMENT));
+        let (ln_2, max_argument) = (T::from_f64(LN_2), T::from_f64(MAX_HALVINGS));
         inlined!(|squared: T| {
-            let a = squared.root().smaller(max_argument);
-            a.mul_plus(unit, T::ONE) * a.halvings()
+            let a = squared.sqrt().smaller(max_argument);
+            a.mul_plus(ln_2, T::ONE) * a.exp2_neg()
         })
     }
 
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
-        let rate = T::from_f64(-0.5 * LN_2 * LN_2);
-        Some(inlined!(|squared: T| rate * squared.root().halvings()))
+        let factor = T::from_f64(-0.5 * LN_2 * LN_2);
+        Some(inlined!(|squared: T| factor * squared.sqrt().exp2_neg()))
     }
 
     fn frequency_distribution(&self) -> Option<FrequencyDistribution> {
-        student_t(3.0)
+        student_t_frequencies(3.0)
     }
 }
 
 /// (1 + b + b²/3) exp(−b); the argument is (b / ln 2)².
 #[derive(Debug)]
-struct FiveHalves;
+struct MaternFiveHalves;
 
-impl Profile for FiveHalves {
+impl Profile for MaternFiveHalves {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
-        let (unit, third, max_argument) =
-            (T::from_f64(LN_2), T::from_f64(LN_2 * LN_2 / 3.0), T::from_f64(MAX_ARGUMENT));
+        let (ln_2, quadratic_coefficient, max_argument) =
+            (T::from_f64(LN_2), T::from_f64(LN_2 * LN_2 / 3.0), T::from_f64(MAX_HALVINGS));
         inlined!(|squared: T| {
-            let b = squared.root().smaller(max_argument);
-            third.mul_plus(b, unit).mul_plus(b, T::ONE) * b.halvings()
+            let b = squared.sqrt().smaller(max_argument);
+            quadratic_coefficient.mul_plus(b, ln_2).mul_plus(b, T::ONE) * b.exp2_neg()
         })
     }
 
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
-        let (unit, rate, max_argument) =
-            (T::from_f64(LN_2), T::from_f64(LN_2 * LN_2 / -6.0), T::from_f64(MAX_ARGUMENT));
+        let (ln_2, factor, max_argument) =
+            (T::from_f64(LN_2), T::from_f64(LN_2 * LN_2 / -6.0), T::from_f64(MAX_HALVINGS));
         Some(inlined!(|squared: T| {
-            let b = squared.root().smaller(max_argument);
-            rate * b.mul_plus(unit, T::ONE) * b.halvings()
+            let b = squared.sqrt().smaller(max_argument);
+            factor * b.mul_plus(ln_2, T::ONE) * b.exp2_neg()
         }))
     }
 
     fn frequency_distribution(&self) -> Option<FrequencyDistribution> {
-        student_t(5.0)
+        student_t_frequencies(5.0)
     }
 }

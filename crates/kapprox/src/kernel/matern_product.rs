@@ -8,7 +8,7 @@
 
 use super::direct::{ProductProfile, difference_kernel};
 use super::family::{Distance, KernelFamily, KernelProperties, SIGMA};
-use super::matern::{MAX_ARGUMENT, NU};
+use super::matern::{MAX_HALVINGS, NU};
 use super::{sweep::DifferenceAccumulator, terms::sign};
 use crate::Real;
 use std::f64::consts::LN_2;
@@ -44,17 +44,17 @@ impl DifferenceAccumulator for Matern {
     const START: f64 = 1.0;
 
     fn step<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {
-        let (linear, square, far) = (T::from_f64(self.linear), T::from_f64(self.square), T::from_f64(MAX_ARGUMENT));
+        let (linear, square, far) = (T::from_f64(self.linear), T::from_f64(self.square), T::from_f64(MAX_HALVINGS));
         inlined!(|value: T, difference: T| {
             let a = difference.magnitude().smaller(far);
-            value * (square.mul_plus(a, linear).mul_plus(a, T::ONE) * a.halvings())
+            value * (square.mul_plus(a, linear).mul_plus(a, T::ONE) * a.exp2_neg())
         })
     }
 
     /// Returns (ln M)' = (linear + 2 square a) / (1 + linear a + square a²) − ln 2 as one fraction
     /// over the common denominator; the terms of its numerator that cancel are left out.
     fn slope<T: Real>(&self) -> impl Fn(T) -> T + Copy {
-        let (linear, square, far) = (T::from_f64(self.linear), T::from_f64(self.square), T::from_f64(MAX_ARGUMENT));
+        let (linear, square, far) = (T::from_f64(self.linear), T::from_f64(self.square), T::from_f64(MAX_HALVINGS));
         let constant = T::from_f64(self.linear - LN_2);
         let linear_coefficient = T::from_f64(2.0 * self.square - LN_2 * self.linear);
         let quadratic_coefficient = T::from_f64(-LN_2 * self.square);

@@ -131,7 +131,7 @@ pub trait KernelFunction<T: Real>: Debug + Send + Sync {
     }
     /// Returns whether the points that [`prepare_columns`](Self::prepare_columns) prepares also
     /// make blocks of many rows faster.
-    fn is_indexed(&self) -> bool {
+    fn speeds_up_blocks(&self) -> bool {
         false
     }
     /// Returns the kernel on sparse points, in the layout of [`kpass::sparse`]; `None` if sparse

@@ -11,7 +11,7 @@ use std::{fmt, sync::Arc};
 /// An expression in canonical form.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Node {
-    Call(Call),
+    Call(BaseKernel),
     /// A number ≥ 0 other than 1, times an expression other than `Scaled`.
     Scaled(f64, Box<Node>),
     Transformed(KernelTransform, Box<Node>),
@@ -22,40 +22,40 @@ pub(super) enum Node {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Call {
+pub(super) struct BaseKernel {
     pub(super) family: &'static KernelFamily,
     pub(super) values: Vec<Value>,
     /// Columns that the kernel uses; `None` for all.
     pub(super) columns: Option<ColumnSelection>,
     /// Number of columns if the points are sparse.
-    pub(super) sparse_columns: Option<usize>,
+    pub(super) sparse_column_count: Option<usize>,
 }
 
-impl PartialEq for Call {
+impl PartialEq for BaseKernel {
     fn eq(&self, other: &Self) -> bool {
         self.family.name == other.family.name
             && self.values == other.values
-            && (&self.columns, self.sparse_columns) == (&other.columns, other.sparse_columns)
+            && (&self.columns, self.sparse_column_count) == (&other.columns, other.sparse_column_count)
     }
 }
 
 impl Node {
     pub(super) fn sum(terms: impl IntoIterator<Item = Self>) -> Self {
-        let mut all = Vec::new();
+        let mut flat_terms = Vec::new();
         for term in terms {
             match term {
-                Self::Sum(inner) => all.extend(inner),
-                term => all.push(term),
+                Self::Sum(inner) => flat_terms.extend(inner),
+                term => flat_terms.push(term),
             }
         }
-        unwrap_single(all, Self::Sum)
+        unwrap_single(flat_terms, Self::Sum)
     }
 
     /// Returns `scale` ≥ 0 times the product of one or more expressions. Numeric factors of these
     /// expressions are multiplied into `scale`; a factor that overflows becomes the largest finite
     /// number.
     pub(super) fn product(mut scale: f64, factors: impl IntoIterator<Item = Self>) -> Self {
-        let mut all = Vec::new();
+        let mut flat_terms = Vec::new();
         for factor in factors {
             let factor = match factor {
                 Self::Scaled(number, node) => {
@@ -65,51 +65,52 @@ impl Node {
                 factor => factor,
             };
             match factor {
-                Self::Product(inner) => all.extend(inner),
-                factor => all.push(factor),
+                Self::Product(inner) => flat_terms.extend(inner),
+                factor => flat_terms.push(factor),
             }
         }
-        let node = unwrap_single(all, Self::Product);
+        let node = unwrap_single(flat_terms, Self::Product);
         if scale == 1.0 { node } else { Self::Scaled(scale, Box::new(node)) }
     }
 
-    /// Returns whether the kernel is known to be characteristic or, if `needs_universal` is true,
+    /// Returns whether the kernel is known to be characteristic or, if `also_universal` is true,
     /// both characteristic and universal. Besides kernels of the registry, this is known of a sum
     /// with at least one such term, of a product of universal kernels, and of the exponential of
     /// the linear kernel.
-    pub(super) fn is_characteristic(&self, needs_universal: bool) -> bool {
+    pub(super) fn is_characteristic(&self, also_universal: bool) -> bool {
         match self {
             Self::Call(call) => {
-                call.family.properties.characteristic && (!needs_universal || call.family.properties.universal)
+                call.family.properties.characteristic && (!also_universal || call.family.properties.universal)
             }
-            Self::Scaled(factor, node) => *factor > 0.0 && node.is_characteristic(needs_universal),
+            Self::Scaled(factor, node) => *factor > 0.0 && node.is_characteristic(also_universal),
             Self::Transformed(KernelTransform::Exp, node) => {
                 matches!(&**node, Self::Call(call) if call.family.explicit_form == Some(ExplicitForm::Linear))
             }
             Self::Transformed(..) => false,
             Self::Product(nodes) => nodes.iter().all(|node| node.is_characteristic(true)),
-            Self::Sum(nodes) => nodes.iter().any(|node| node.is_characteristic(needs_universal)),
+            Self::Sum(nodes) => nodes.iter().any(|node| node.is_characteristic(also_universal)),
         }
     }
 
     /// Returns the kernels of the registry in the expression, from left to right.
-    pub(super) fn calls(&self) -> Vec<&Call> {
+    pub(super) fn base_kernels(&self) -> Vec<&BaseKernel> {
         match self {
             Self::Call(call) => vec![call],
-            Self::Scaled(_, node) | Self::Transformed(_, node) => node.calls(),
-            Self::Product(nodes) | Self::Sum(nodes) => nodes.iter().flat_map(Self::calls).collect(),
+            Self::Scaled(_, node) | Self::Transformed(_, node) => node.base_kernels(),
+            Self::Product(nodes) | Self::Sum(nodes) => nodes.iter().flat_map(Self::base_kernels).collect(),
         }
     }
 
     /// Returns the expression with each of its kernels replaced by the result of `change`.
-    pub(super) fn map(&self, change: &mut dyn FnMut(&Call) -> Result<Call>) -> Result<Self> {
-        let mut map_all = |nodes: &[Self]| nodes.iter().map(|node| node.map(change)).collect::<Result<_>>();
+    pub(super) fn map_base_kernels(&self, change: &mut dyn FnMut(&BaseKernel) -> Result<BaseKernel>) -> Result<Self> {
+        let mut map_all =
+            |nodes: &[Self]| nodes.iter().map(|node| node.map_base_kernels(change)).collect::<Result<_>>();
         Ok(match self {
             Self::Product(nodes) => Self::Product(map_all(nodes)?),
             Self::Sum(nodes) => Self::Sum(map_all(nodes)?),
             Self::Call(call) => Self::Call(change(call)?),
-            Self::Scaled(factor, node) => Self::Scaled(*factor, Box::new(node.map(change)?)),
-            Self::Transformed(function, node) => Self::Transformed(*function, Box::new(node.map(change)?)),
+            Self::Scaled(factor, node) => Self::Scaled(*factor, Box::new(node.map_base_kernels(change)?)),
+            Self::Transformed(function, node) => Self::Transformed(*function, Box::new(node.map_base_kernels(change)?)),
         })
     }
 
@@ -133,13 +134,13 @@ impl Node {
     }
 }
 
-impl Call {
+impl BaseKernel {
     /// Returns the distance whose median a parameter requires; `None` if no parameter does.
     pub(super) fn median_distance_kind(&self) -> Option<Distance> {
-        self.family.distance.filter(|_| self.values.contains(&Value::Median) || self.is_auto())
+        self.family.distance.filter(|_| self.values.contains(&Value::Median) || self.has_auto_value())
     }
 
-    pub(super) fn is_auto(&self) -> bool {
+    pub(super) fn has_auto_value(&self) -> bool {
         self.values.contains(&Value::Auto)
     }
 
@@ -148,25 +149,25 @@ impl Call {
         self.columns.as_ref().and_then(ColumnSelection::indices)
     }
 
-    pub(super) fn needs_input_count(&self) -> bool {
+    pub(super) fn depends_on_feature_count(&self) -> bool {
         self.values.iter().any(|value| matches!(value, Value::OverInputCount(_)))
     }
 
     /// Returns the kernel for points with `d` features in total. Each parameter that is a fraction
     /// of the number of features, such as `1/d`, becomes a number.
-    pub(super) fn with_input_count(self, d: usize) -> Self {
+    pub(super) fn with_feature_count(self, d: usize) -> Self {
         let d = self.column_indices().map_or(d, |indices| indices.len()).max(1) as f64;
-        let value = |(value, parameter): (Value, &NumericParameter)| match (value, self.family.rate) {
+        let resolve = |(value, parameter): (Value, &NumericParameter)| match (value, self.family.rate) {
             (Value::OverInputCount(number), Some(rate)) if parameter.is_length_scale() => {
                 Value::Number(rate(number / d).min(f64::MAX))
             }
             (Value::OverInputCount(number), _) => Value::Number(number / d),
             (other, _) => other,
         };
-        Self { values: self.values.into_iter().zip(self.family.parameters).map(value).collect(), ..self }
+        Self { values: self.values.into_iter().zip(self.family.parameters).map(resolve).collect(), ..self }
     }
 
-    pub(super) fn needs_columns(&self) -> bool {
+    pub(super) fn has_unresolved_columns(&self) -> bool {
         self.columns.is_some() && self.column_indices().is_none()
     }
 
@@ -175,7 +176,7 @@ impl Call {
         self.values.iter().map(Value::number).collect()
     }
 
-    pub(super) fn check_input_count(&self, d: usize) -> Result<()> {
+    pub(super) fn check_feature_count(&self, d: usize) -> Result<()> {
         let features = self.column_indices().map_or(d, |indices| indices.len());
         let count_error = |why| Err(Error::InputCount { kernel: self.family.name, features, why });
         if let [Value::List(list)] = &self.values[..]
@@ -188,14 +189,14 @@ impl Call {
     }
 
     fn build(&self, text: String) -> Arc<dyn AnyKernel> {
-        if self.sparse_columns.is_some() {
-            let kernel = self.build_unrestricted(text);
+        if self.sparse_column_count.is_some() {
+            let kernel = self.build_on_all_columns(text);
             // kernels without sparse support were rejected when the points were declared sparse
             return kernel.typed::<f64>().sparse_kernel().unwrap_or(kernel);
         }
-        let Some(indices) = self.column_indices() else { return self.build_unrestricted(text) };
+        let Some(indices) = self.column_indices() else { return self.build_on_all_columns(text) };
         let unrestricted = Self { columns: None, ..self.clone() };
-        embedded_kernel(text, indices.clone(), unrestricted.build_unrestricted(unrestricted.to_string()))
+        embedded_kernel(text, indices.clone(), unrestricted.build_on_all_columns(unrestricted.to_string()))
     }
 
     /// Returns whether every number is in the range of its parameter. Parsed numbers are in range;
@@ -212,10 +213,10 @@ impl Call {
 
     /// Returns whether the kernel supports sparse points, whatever the numbers of its parameters.
     pub(super) fn supports_sparse(&self) -> bool {
-        self.columns.is_none() && self.build_unrestricted(String::new()).typed::<f64>().sparse_kernel().is_some()
+        self.columns.is_none() && self.build_on_all_columns(String::new()).typed::<f64>().sparse_kernel().is_some()
     }
 
-    fn build_unrestricted(&self, text: String) -> Arc<dyn AnyKernel> {
+    fn build_on_all_columns(&self, text: String) -> Arc<dyn AnyKernel> {
         match (self.values.as_slice(), self.family.build_list) {
             ([Value::List(list)], Some(build_list)) => build_list(text, list),
             _ => {
@@ -251,7 +252,7 @@ impl fmt::Display for Node {
     }
 }
 
-impl fmt::Display for Call {
+impl fmt::Display for BaseKernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let named_values = self.family.parameters.iter().zip(&self.values);
         let name = |parameter: &NumericParameter, value: &Value| match value {

@@ -2,7 +2,7 @@
 
 use super::column_choice::{ColumnSelection, ColumnSelector};
 use super::family::{GAMMA, KernelFamily, NumericParameter, ParameterRange, Value};
-use super::node::{Call, Node};
+use super::node::{BaseKernel, Node};
 use super::registry::{by_name, names};
 use super::tokens::{Parser, RANGE_SEPARATOR, is_name_start};
 use super::transform::{MIN_ORDER, ORDER, TRANSFORMS};
@@ -78,11 +78,11 @@ impl Parser<'_> {
         if factors.is_empty() {
             // a number alone is the constant kernel
             let values = vec![Value::Number(scale)];
-            return Ok(Node::Call(Call {
+            return Ok(Node::Call(BaseKernel {
                 family: &super::constant::FAMILY,
                 values,
                 columns: None,
-                sparse_columns: None,
+                sparse_column_count: None,
             }));
         }
         Ok(Node::product(scale, factors))
@@ -136,7 +136,7 @@ impl Parser<'_> {
             .zip(family.parameters)
             .map(|(value, p)| value.unwrap_or_else(|| p.default.clone()))
             .collect();
-        Ok(Node::Call(Call { family, values, columns, sparse_columns: None }))
+        Ok(Node::Call(BaseKernel { family, values, columns, sparse_column_count: None }))
     }
 
     fn unknown_kernel(&self, at: usize, name: String) -> Error {

@@ -147,7 +147,7 @@ impl<T: Real> Frame<T> {
 /// Returns 1 / `length`, clamped to positive finite numbers: a result of zero or infinity would
 /// make 0 · ∞ = NaN later.
 pub(super) fn finite_inverse<T: Real>(length: f64) -> T {
-    T::from_f64(1.0 / length).smaller(T::LARGEST).larger(T::SMALLEST)
+    T::from_f64(1.0 / length).smaller(T::LARGEST).larger(T::MIN_POSITIVE)
 }
 
 /// Returns a feature in the frame, kept finite so that no difference is ∞ − ∞.

@@ -52,7 +52,7 @@ impl Profile for RationalQuadratic {
         let alpha = T::from_f64(self.alpha).saturate();
         inlined!(|squared: T| {
             let base = (T::ONE + squared).larger(T::ONE).smaller(T::LARGEST);
-            (base.log_base_2() * alpha).halvings()
+            (base.log_base_2() * alpha).exp2_neg()
         })
     }
 
@@ -60,7 +60,7 @@ impl Profile for RationalQuadratic {
         let (rate, exponent) = (T::from_f64(-self.alpha).saturate(), T::from_f64(self.alpha + 1.0).saturate());
         Some(inlined!(|squared: T| {
             let base = (T::ONE + squared).larger(T::ONE).smaller(T::LARGEST);
-            rate * (base.log_base_2() * exponent).halvings()
+            rate * (base.log_base_2() * exponent).exp2_neg()
         }))
     }
 

@@ -54,7 +54,7 @@ impl Profile for Sigmoid {
         let two_log2_e = T::from_f64(2.0 * std::f64::consts::LOG2_E);
         inlined!(|product: T| {
             let u = product.mul_plus(gamma, c0);
-            let power = (u.magnitude() * two_log2_e).halvings();
+            let power = (u.magnitude() * two_log2_e).exp2_neg();
             let tanh_magnitude = (T::ONE - power) / (T::ONE + power);
             if u < T::ZERO { T::ZERO - tanh_magnitude } else { tanh_magnitude }
         })
@@ -66,7 +66,7 @@ impl Profile for Sigmoid {
         let (two_log2_e, rate) =
             (T::from_f64(2.0 * std::f64::consts::LOG2_E), T::from_f64(4.0 * self.gamma).saturate());
         Some(inlined!(|product: T| {
-            let power = (product.mul_plus(gamma, c0).magnitude() * two_log2_e).halvings();
+            let power = (product.mul_plus(gamma, c0).magnitude() * two_log2_e).exp2_neg();
             rate * power / ((T::ONE + power) * (T::ONE + power))
         }))
     }

@@ -79,7 +79,7 @@ impl DifferenceAccumulator for HyperbolicSecants {
 
     fn step<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {
         inlined!(|value: T, difference: T| {
-            let half = difference.magnitude().halvings();
+            let half = difference.magnitude().exp2_neg();
             value * (half + half) / half.mul_plus(half, T::ONE)
         })
     }
@@ -88,7 +88,7 @@ impl DifferenceAccumulator for HyperbolicSecants {
     fn slope<T: Real>(&self) -> impl Fn(T) -> T + Copy {
         let rate = T::from_f64(-LN_2);
         inlined!(|difference: T| {
-            let half = difference.magnitude().halvings();
+            let half = difference.magnitude().exp2_neg();
             let square = half * half;
             rate * sign(difference) * (T::ONE - square) / (T::ONE + square)
         })

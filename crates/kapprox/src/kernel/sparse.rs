@@ -43,10 +43,10 @@ const EMPTY_SLOT: u32 = u32::MAX;
 
 impl InvertedIndex {
     fn new<T: Real>(points: MatRef<'_, T>, argument: SparseArgument) -> Self {
-        let (mut triples, mut spare) = (Vec::new(), Vec::new());
+        let (mut triples, mut row_buffer) = (Vec::new(), Vec::new());
         let mut norms = Vec::with_capacity(points.nrows());
         for j in 0..points.nrows() {
-            let (columns, values) = entries(row_slice(points, j, &mut spare));
+            let (columns, values) = entries(row_slice(points, j, &mut row_buffer));
             triples.extend(
                 columns.iter().zip(values).map(|(column, value)| (column.to_f64() as u32, j as u32, value.to_f64())),
             );
@@ -56,12 +56,12 @@ impl InvertedIndex {
         let mut index = Self { slots: Vec::new(), posting_starts: Vec::new(), postings: Vec::new(), argument, norms };
         let features = || triples.chunk_by(|a, b| a.0 == b.0);
         index.slots = vec![(0, EMPTY_SLOT); (2 * features().count()).next_power_of_two().max(2)];
-        for (number, feature) in (0..).zip(features()) {
+        for (feature_index, feature) in (0..).zip(features()) {
             let mut slot = index.first_slot(feature[0].0);
             while index.slots[slot].1 != EMPTY_SLOT {
                 slot = (slot + 1) % index.slots.len();
             }
-            index.slots[slot] = (feature[0].0, number);
+            index.slots[slot] = (feature[0].0, feature_index);
             index.posting_starts.push(index.postings.len() as u32);
             index.postings.extend(feature.iter().map(|(_, j, value)| (*j, *value)));
         }
@@ -91,7 +91,7 @@ impl InvertedIndex {
     }
 
     /// Writes the sums of a point with all points, and returns its norm.
-    fn sums<T: Real>(&self, point: &[T], sums: &mut [f64]) -> f64 {
+    fn accumulate_sums<T: Real>(&self, point: &[T], sums: &mut [f64]) -> f64 {
         let (columns, values) = entries(point);
         sums.fill(0.0);
         for (column, value) in columns.iter().zip(values) {
@@ -101,7 +101,7 @@ impl InvertedIndex {
             match self.argument {
                 SparseArgument::Product | SparseArgument::SquaredDistance { .. } => {
                     let value = self.argument.common_term(value, 1.0);
-                    points.iter().for_each(|(j, other)| sums[*j as usize] += value * other);
+                    points.iter().for_each(|(j, indexed_value)| sums[*j as usize] += value * indexed_value);
                 }
                 argument => {
                     points.iter().for_each(|(j, other)| sums[*j as usize] += argument.common_term(value, *other))
@@ -130,18 +130,18 @@ impl<P: Profile> SparseKernel<P> {
         point: &[T],
         index: &InvertedIndex,
         indexed_points: MatRef<'_, T>,
-        sums: &mut [f64],
+        values: &mut [f64],
     ) {
-        let norm = index.sums(point, sums);
+        let norm = index.accumulate_sums(point, values);
         let mut spare = Vec::new();
         let align = |j: usize| align_entries(point, row_slice(indexed_points, j, &mut spare));
-        self.argument.arguments(sums, norm, &index.norms, align);
+        self.argument.arguments(values, norm, &index.norms, align);
         let profile = self.profile.function::<f64>();
-        vectorised!(sums.iter_mut().for_each(|sum| *sum = profile(*sum)));
+        vectorised!(values.iter_mut().for_each(|sum| *sum = profile(*sum)));
     }
 
     /// Calls `write(i, j, value)` for each row i of `points` and each point j of the index.
-    fn fill<T: Real>(
+    fn for_each_value<T: Real>(
         &self,
         index: &InvertedIndex,
         indexed_points: MatRef<'_, T>,
@@ -167,21 +167,26 @@ impl<T: Real, P: Profile> KernelFunction<T> for SparseKernel<P> {
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
         assert_shapes(x, z, &out);
-        let indexes_z = z.nrows() <= x.nrows();
-        let (indexed_points, other_points) = if indexes_z { (z, x) } else { (x, z) };
-        self.fill(&InvertedIndex::new(indexed_points, self.argument), indexed_points, other_points, |i, j, value| {
-            out[if indexes_z { (i, j) } else { (j, i) }] = value;
-        });
+        let index_holds_z = z.nrows() <= x.nrows();
+        let (indexed_points, other_points) = if index_holds_z { (z, x) } else { (x, z) };
+        self.for_each_value(
+            &InvertedIndex::new(indexed_points, self.argument),
+            indexed_points,
+            other_points,
+            |i, j, value| {
+                out[if index_holds_z { (i, j) } else { (j, i) }] = value;
+            },
+        );
     }
 
-    fn is_indexed(&self) -> bool {
+    fn speeds_up_blocks(&self) -> bool {
         true
     }
 
     fn prepare_columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
         let Self { text, argument, profile } = self;
         let kernel = Self { text: text.clone(), argument: *argument, profile: Arc::clone(profile) };
-        Some(Box::new(SparseColumns { kernel, index: InvertedIndex::new(z, self.argument) }))
+        Some(Box::new(PreparedSparsePoints { kernel, index: InvertedIndex::new(z, self.argument) }))
     }
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
@@ -193,12 +198,12 @@ impl<T: Real, P: Profile> KernelFunction<T> for SparseKernel<P> {
     }
 }
 
-struct SparseColumns<P> {
+struct PreparedSparsePoints<P> {
     kernel: SparseKernel<P>,
     index: InvertedIndex,
 }
 
-impl<T: Real, P: Profile> KernelColumns<T> for SparseColumns<P> {
+impl<T: Real, P: Profile> KernelColumns<T> for PreparedSparsePoints<P> {
     fn scratch_len(&self) -> usize {
         0
     }
@@ -208,12 +213,12 @@ impl<T: Real, P: Profile> KernelColumns<T> for SparseColumns<P> {
     }
 
     fn compute_rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], _scratch: &mut [T]) {
-        self.kernel.fill(&self.index, z, x, |i, j, value| out[i * z.nrows() + j] = value);
+        self.kernel.for_each_value(&self.index, z, x, |i, j, value| out[i * z.nrows() + j] = value);
     }
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) -> bool {
         assert_shapes(x, z, &out);
-        self.kernel.fill(&self.index, z, x, |i, j, value| out[(i, j)] = value);
+        self.kernel.for_each_value(&self.index, z, x, |i, j, value| out[(i, j)] = value);
         true
     }
 }

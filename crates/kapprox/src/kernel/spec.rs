@@ -2,7 +2,7 @@
 
 use super::column_choice::ColumnSelection;
 use super::family::{Domain, ExplicitForm, KernelFamily, Value};
-use super::node::{Call, Node};
+use super::node::{BaseKernel, Node};
 use super::{AnyKernel, gaussian, parse, points::row_slice, transform::KernelTransform};
 use crate::{Error, Real, Result};
 use faer::MatRef;
@@ -67,7 +67,7 @@ pub struct Kernel(pub(super) Node);
 fn sparse_kernel_names() -> String {
     let is_supported = |family: &&KernelFamily| {
         let example = Kernel::parse(family.example);
-        example.is_ok_and(|example| example.0.calls().into_iter().all(Call::supports_sparse))
+        example.is_ok_and(|example| example.0.base_kernels().into_iter().all(BaseKernel::supports_sparse))
     };
     super::registry().into_iter().filter(is_supported).map(|family| family.name).collect::<Vec<_>>().join(", ")
 }
@@ -79,7 +79,7 @@ impl Default for Kernel {
     fn default() -> Self {
         let family = &gaussian::FAMILY;
         let values = family.parameters.iter().map(|p| p.default.clone()).collect();
-        Self(Node::Call(Call { family, values, columns: None, sparse_columns: None }))
+        Self(Node::Call(BaseKernel { family, values, columns: None, sparse_column_count: None }))
     }
 }
 
@@ -117,7 +117,7 @@ impl Kernel {
     /// Returns the kernel of a family with these parameter values, in the order of the family.
     pub(super) fn from_family(family: &'static KernelFamily, values: impl IntoIterator<Item = Value>) -> Self {
         let values = values.into_iter().collect();
-        Self(Node::Call(Call { family, values, columns: None, sparse_columns: None }))
+        Self(Node::Call(BaseKernel { family, values, columns: None, sparse_column_count: None }))
     }
 
     /// Returns the kernel exp(k).
@@ -141,8 +141,8 @@ impl Kernel {
     /// [`Error::Kernel`], which points into `columns`.
     pub fn on(self, columns: &str) -> Result<Self> {
         let columns = parse::parse_column_selection(columns)?;
-        let restrict = |call: &Call| call.columns.clone().or_else(|| Some(columns.clone()));
-        self.0.map(&mut |call| Ok(Call { columns: restrict(call), ..call.clone() })).map(Self)
+        let restrict = |call: &BaseKernel| call.columns.clone().or_else(|| Some(columns.clone()));
+        self.0.map_base_kernels(&mut |call| Ok(BaseKernel { columns: restrict(call), ..call.clone() })).map(Self)
     }
 
     /// Restricts this kernel to the columns with these names; see [`on`](Self::on).
@@ -160,13 +160,13 @@ impl Kernel {
     /// [`resolve_columns`](Self::resolve_columns) must be called before anything else.
     #[doc(hidden)]
     pub fn needs_columns(&self) -> bool {
-        self.0.calls().into_iter().any(Call::needs_columns)
+        self.0.base_kernels().into_iter().any(BaseKernel::has_unresolved_columns)
     }
 
     /// Returns whether any kernel is restricted to columns.
     #[doc(hidden)]
     pub fn restricts_columns(&self) -> bool {
-        self.0.calls().into_iter().any(|call| call.columns.is_some())
+        self.0.base_kernels().into_iter().any(|call| call.columns.is_some())
     }
 
     /// Returns the expression with its columns found among `features`, the names of the features in
@@ -181,15 +181,15 @@ impl Kernel {
     /// [`Error::ReversedRange`] for a range whose last column comes before its first.
     #[doc(hidden)]
     pub fn resolve_columns<S: AsRef<str>>(&self, features: &[S]) -> Result<Self> {
-        if self.0.calls().iter().all(|call| call.columns.is_none() && !call.needs_input_count()) {
+        if self.0.base_kernels().iter().all(|call| call.columns.is_none() && !call.depends_on_feature_count()) {
             return Ok(self.clone());
         }
         let names: Vec<&str> = features.iter().map(AsRef::as_ref).collect();
-        let resolve = |call: &Call| {
+        let resolve = |call: &BaseKernel| {
             let columns = call.columns.as_ref().map(|columns| columns.resolve(&names, call.family.name));
-            Ok(Call { columns: columns.transpose()?, ..call.clone() }.with_input_count(features.len()))
+            Ok(BaseKernel { columns: columns.transpose()?, ..call.clone() }.with_feature_count(features.len()))
         };
-        self.0.map(&mut |call| resolve(call)).map(Self)
+        self.0.map_base_kernels(&mut |call| resolve(call)).map(Self)
     }
 
     /// Returns the expression for a table that has the same features under the names `x0`, `x1`, …
@@ -200,11 +200,11 @@ impl Kernel {
     #[doc(hidden)]
     pub fn with_positional_names<S: AsRef<str>>(&self, names: &[S]) -> Result<Self> {
         let resolved = self.resolve_columns(names)?;
-        let rename_columns = |call: &Call| Call {
+        let rename_columns = |call: &BaseKernel| BaseKernel {
             columns: call.columns.as_ref().map(ColumnSelection::with_positional_names),
             ..call.clone()
         };
-        resolved.0.map(&mut |call| Ok(rename_columns(call))).map(Self)
+        resolved.0.map_base_kernels(&mut |call| Ok(rename_columns(call))).map(Self)
     }
 
     /// Returns the expression on rows with these features, as
@@ -218,28 +218,32 @@ impl Kernel {
     #[doc(hidden)]
     pub fn resolve_for_rows<S: AsRef<str>>(&self, features: &[S], sparse_columns: Option<usize>) -> Result<Self> {
         let Some(column_count) = sparse_columns else { return self.resolve_columns(features) };
-        let mut to_sparse = |call: &Call| match call.supports_sparse() {
-            true => Ok(Call { sparse_columns: Some(column_count), ..call.clone() }.with_input_count(column_count)),
-            false => Err(Error::SparseUnsupported { kernel: call.to_string(), known: sparse_kernel_names() }),
-        };
-        self.0.map(&mut to_sparse).map(Self)
+        let mut to_sparse =
+            |call: &BaseKernel| match call.supports_sparse() {
+                true => Ok(BaseKernel { sparse_column_count: Some(column_count), ..call.clone() }
+                    .with_feature_count(column_count)),
+                false => Err(Error::SparseUnsupported { kernel: call.to_string(), known: sparse_kernel_names() }),
+            };
+        self.0.map_base_kernels(&mut to_sparse).map(Self)
     }
 
     /// Returns the number of columns if the expression is on sparse rows.
     #[doc(hidden)]
     pub fn sparse_columns(&self) -> Option<usize> {
-        self.0.calls().into_iter().find_map(|call| call.sparse_columns)
+        self.0.base_kernels().into_iter().find_map(|call| call.sparse_column_count)
     }
 
     pub(crate) fn to_dense(&self) -> Result<Self> {
-        self.0.map(&mut |call| Ok(Call { sparse_columns: None, ..call.clone() })).map(Self)
+        self.0.map_base_kernels(&mut |call| Ok(BaseKernel { sparse_column_count: None, ..call.clone() })).map(Self)
     }
 
     /// Returns the number of columns if the kernel is the inner product of sparse rows.
     #[doc(hidden)]
     pub fn sparse_linear_columns(&self) -> Option<usize> {
         match &self.0 {
-            Node::Call(Call { family, sparse_columns, .. }) if family.explicit_form == Some(ExplicitForm::Linear) => {
+            Node::Call(BaseKernel { family, sparse_column_count: sparse_columns, .. })
+                if family.explicit_form == Some(ExplicitForm::Linear) =>
+            {
                 *sparse_columns
             }
             _ => None,
@@ -250,7 +254,7 @@ impl Kernel {
     #[doc(hidden)]
     pub fn name(&self) -> Option<&'static str> {
         match &self.0 {
-            Node::Call(Call { family, columns: None, .. }) => Some(family.name),
+            Node::Call(BaseKernel { family, columns: None, .. }) => Some(family.name),
             _ => None,
         }
     }
@@ -258,21 +262,23 @@ impl Kernel {
     /// Returns the explicit form and the parameter values of an expression that is a single kernel
     /// of the registry, on all features of dense rows and without lists or medians.
     pub(crate) fn explicit_form(&self) -> Option<(ExplicitForm, Vec<f64>)> {
-        let Node::Call(call @ Call { columns: None, sparse_columns: None, .. }) = &self.0 else { return None };
+        let Node::Call(call @ BaseKernel { columns: None, sparse_column_count: None, .. }) = &self.0 else {
+            return None;
+        };
         Some((call.family.explicit_form?, call.numbers()?))
     }
 
     /// Returns whether k is known to be positive definite for all points. This is derived from the
     /// kernels of the registry by the rules for sums, products and multiples.
     pub fn positive_definite(&self) -> bool {
-        self.0.calls().iter().all(|call| call.family.positive_definite)
+        self.0.base_kernels().iter().all(|call| call.family.positive_definite)
     }
 
     /// Returns whether every kernel of the expression is bounded and none is periodic. In this
     /// case, sums of kernel sections approach constants far away from all points.
     #[doc(hidden)]
     pub fn is_constant_far_away(&self) -> bool {
-        self.0.calls().iter().all(|call| call.family.properties.bounded && !call.family.properties.periodic)
+        self.0.base_kernels().iter().all(|call| call.family.properties.bounded && !call.family.properties.periodic)
     }
 
     /// Returns whether a test with this kernel is known to detect every difference of
@@ -291,13 +297,13 @@ impl Kernel {
     #[doc(hidden)]
     pub fn check_input_count(&self, d: usize) -> Result<()> {
         self.require_columns()?;
-        self.0.calls().into_iter().try_for_each(|call| call.check_input_count(d))
+        self.0.base_kernels().into_iter().try_for_each(|call| call.check_feature_count(d))
     }
 
     /// Returns the values for which every kernel of the expression is defined.
     #[doc(hidden)]
     pub fn domain(&self) -> Domain {
-        self.0.calls().into_iter().map(|call| call.family.domain).max().unwrap_or(Domain::Any)
+        self.0.base_kernels().into_iter().map(|call| call.family.domain).max().unwrap_or(Domain::Any)
     }
 
     /// Rejects points with values outside the domain of a kernel, in the columns that this kernel
@@ -311,7 +317,7 @@ impl Kernel {
     pub fn check_values<T: Real>(&self, x: MatRef<'_, T>, first_row: u64) -> Result<()> {
         self.require_columns()?;
         let mut spare = Vec::new();
-        for call in self.0.calls().into_iter().filter(|call| call.family.domain != Domain::Any) {
+        for call in self.0.base_kernels().into_iter().filter(|call| call.family.domain != Domain::Any) {
             let domain = call.family.domain;
             let columns: Vec<usize> =
                 call.column_indices().map_or_else(|| (0..x.ncols()).collect(), |indices| indices.iter().collect());
@@ -319,7 +325,7 @@ impl Kernel {
                 let row = row_slice(x, i, &mut spare);
                 // the first half of a sparse row contains column numbers, and every domain contains
                 // the omitted zeros
-                let columns = if call.sparse_columns.is_some() { &columns[x.ncols() / 2..] } else { &columns[..] };
+                let columns = if call.sparse_column_count.is_some() { &columns[x.ncols() / 2..] } else { &columns[..] };
                 if let Some(&feature) = columns.iter().find(|k| !domain.contains(row[**k].to_f64())) {
                     let (row, value) = (first_row + i as u64, row[feature].to_f64());
                     let (kernel, domain) = (call.family.name, domain.to_string());
@@ -336,7 +342,7 @@ impl Kernel {
     /// [`Error::Kernel`] if a parameter is out of range, or if columns or a length scale have not
     /// been resolved.
     pub fn build(&self) -> Result<Arc<dyn AnyKernel>> {
-        if !self.0.calls().into_iter().all(Call::is_valid) {
+        if !self.0.base_kernels().into_iter().all(BaseKernel::is_valid) {
             // the parser checks every parameter, so it returns the error with its position
             Self::parse(&self.to_string())?;
         }
@@ -352,7 +358,7 @@ impl Kernel {
             let why = "these columns are not resolved; call resolve_columns first";
             return Err(self.unresolved_error("on=", why));
         }
-        if self.0.calls().into_iter().any(Call::needs_input_count) {
+        if self.0.base_kernels().into_iter().any(BaseKernel::depends_on_feature_count) {
             return Err(self.unresolved_error("/d", INPUT_COUNT_UNKNOWN));
         }
         Ok(())

@@ -23,6 +23,6 @@ struct Subset;
 impl Profile for Subset {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         // exact for integers; 1/0 saturates
-        inlined!(|shared: T| T::ONE / shared.larger(T::ZERO).halvings())
+        inlined!(|shared: T| T::ONE / shared.larger(T::ZERO).exp2_neg())
     }
 }

@@ -106,12 +106,12 @@ term!(
     ChiSquares,
     |simd, sum, x, z| {
         let difference = T::minus(simd, x, z);
-        let total = T::greatest(simd, T::plus(simd, x, z), T::splat(simd, T::SMALLEST));
+        let total = T::greatest(simd, T::plus(simd, x, z), T::splat(simd, T::MIN_POSITIVE));
         // the quotient is at most 1: nothing overflows
         T::multiply_add(simd, difference, T::quotient(simd, difference, total), sum)
     },
     |x, z| {
-        let quotient = (x - z) / (x + z).larger(T::SMALLEST);
+        let quotient = (x - z) / (x + z).larger(T::MIN_POSITIVE);
         quotient * (T::ONE + T::ONE - quotient)
     };
     const SPARSE_ARGUMENT: Option<SparseArgument> = Some(SparseArgument::ChiSquare);
@@ -121,11 +121,11 @@ term!(
     /// Σ 2 x z / (x + z), where 0/0 is 0; with q = z / (x + z) its slope is 2 q².
     HarmonicMeans,
     |simd, sum, x, z| {
-        let total = T::greatest(simd, T::plus(simd, x, z), T::splat(simd, T::SMALLEST));
+        let total = T::greatest(simd, T::plus(simd, x, z), T::splat(simd, T::MIN_POSITIVE));
         T::multiply_add(simd, T::plus(simd, x, x), T::quotient(simd, z, total), sum)
     },
     |x, z| {
-        let quotient = z / (x + z).larger(T::SMALLEST);
+        let quotient = z / (x + z).larger(T::MIN_POSITIVE);
         (quotient + quotient) * quotient
     };
     const SPARSE_ARGUMENT: Option<SparseArgument> = Some(SparseArgument::HarmonicMean);

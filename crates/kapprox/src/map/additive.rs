@@ -34,7 +34,7 @@ impl Homogeneous {
 
 pub(super) const FAMILY: MapFamily = MapFamily {
     name: "additive",
-    about: "explicit features of the additive chi-squared and intersection kernels, 2 * steps + 1 \
+    summary: "explicit features of the additive chi-squared and intersection kernels, 2 * steps + 1 \
         per column",
     parameters: &[
         NumericParameter::number(

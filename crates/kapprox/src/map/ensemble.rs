@@ -12,7 +12,7 @@ use kpass::{Footprint, Workers};
 
 pub(super) const FAMILY: MapFamily = MapFamily {
     name: "ensemble",
-    about: "the mean of several Nyström approximations, each on a subset of the landmarks",
+    summary: "the mean of several Nyström approximations, each on a subset of the landmarks",
     parameters: &[NumericParameter::number(
         "parts",
         4.0,

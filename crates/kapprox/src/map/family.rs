@@ -14,7 +14,7 @@ pub struct MapFamily {
     /// Name of the family.
     pub name: &'static str,
     /// One line of help.
-    pub about: &'static str,
+    pub summary: &'static str,
     /// Parameters of the map.
     pub parameters: &'static [NumericParameter],
     /// True if the leading r features are the features of the map of rank r, so that a single Gram

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 pub(super) const FAMILY: MapFamily = MapFamily {
     name: "nystrom",
-    about: "projection onto the kernel sections of the landmarks, in Cholesky coordinates; nested \
+    summary: "projection onto the kernel sections of the landmarks, in Cholesky coordinates; nested \
         in the rank",
     parameters: &[],
     is_nested: true,

@@ -50,7 +50,7 @@ const OVERSAMPLING: NumericParameter = NumericParameter::number(
 
 pub(super) const EIGEN: MapFamily = MapFamily {
     name: "eigen",
-    about: "projection onto the leading eigenvectors of the landmarks' kernel matrix",
+    summary: "projection onto the leading eigenvectors of the landmarks' kernel matrix",
     parameters: &[OVERSAMPLING],
     is_nested: true,
     supports_sparse: true,
@@ -61,14 +61,14 @@ pub(super) const EIGEN: MapFamily = MapFamily {
 
 pub(super) const RANDOMISED: MapFamily = MapFamily {
     name: "randomised",
-    about: "the same eigenvectors, from a randomised decomposition",
+    summary: "the same eigenvectors, from a randomised decomposition",
     constructor: MapConstructorPair::from_landmarks(randomised_map, randomised_map),
     ..EIGEN
 };
 
 pub(super) const DOUBLE: MapFamily = MapFamily {
     name: "double",
-    about: "eigenvectors approximated from a subset of the landmarks",
+    summary: "eigenvectors approximated from a subset of the landmarks",
     parameters: &[
         OVERSAMPLING,
         NumericParameter::number(
@@ -84,7 +84,7 @@ pub(super) const DOUBLE: MapFamily = MapFamily {
 
 pub(super) const TRUNCATED: MapFamily = MapFamily {
     name: "truncated",
-    about: "the leading principal directions of the features of all rows; one more pass",
+    summary: "the leading principal directions of the features of all rows; one more pass",
     build_passes: 1,
     constructor: MapConstructorPair::from_landmarks(truncated_map, truncated_map),
     ..EIGEN

@@ -22,7 +22,7 @@ use std::{fmt, sync::Arc};
 
 pub(super) const FAMILY: MapFamily = MapFamily {
     name: "sketch",
-    about: "TensorSketch: random features of a polynomial kernel",
+    summary: "TensorSketch: random features of a polynomial kernel",
     parameters: &[],
     is_nested: false,
     supports_sparse: true,

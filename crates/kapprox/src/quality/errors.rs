@@ -23,7 +23,7 @@ impl NormPair {
 
 /// Errors of an approximation at one rank.
 #[derive(Clone, Debug)]
-pub struct Errors {
+pub struct ApproximationErrors {
     /// Number of leading features used, r.
     pub rank: usize,
     /// Number of rows, n.
@@ -41,15 +41,15 @@ pub struct Errors {
     /// max_i |r_i|, a lower bound of ‖E‖₂.
     pub largest_residual: f64,
     /// max_j ‖E e_j‖ over the measured columns, a lower bound of ‖E‖₂.
-    pub largest_column: f64,
+    pub largest_column_norm: f64,
     /// ‖E‖_F / ‖K‖_F.
-    pub frobenius_error: Measure,
+    pub relative_frobenius_error: Measure,
     /// The norms ‖E‖_F and ‖K‖_F.
     pub frobenius_norm: NormPair,
 }
 
 /// Two-sided quantile of the normal law at [`CONFIDENCE`].
-const QUANTILE: f64 = 1.959_963_984_540_054;
+const NORMAL_QUANTILE: f64 = 1.959_963_984_540_054;
 
 impl<T: Real> Approximation<'_, T> {
     /// Computes the errors at some ranks, in ascending order. At rank r they are the errors of
@@ -73,7 +73,7 @@ impl<T: Real> Approximation<'_, T> {
     ///
     /// # Panics
     /// If the ranks do not ascend within 1 to p.
-    pub fn errors(&self, ranks: &[usize], column_count: usize, seed: u64) -> Result<Vec<Errors>> {
+    pub fn errors(&self, ranks: &[usize], column_count: usize, seed: u64) -> Result<Vec<ApproximationErrors>> {
         let reduction = self.column_reduction(ranks, column_count, seed)?;
         let sums = self.scan.pass.resume("errors on sampled columns", self.scan.source, &reduction)?.0;
         Ok(reduction.errors(&sums))
@@ -92,7 +92,7 @@ impl<T: Real> Approximation<'_, T> {
     pub fn column_reduction<'r>(
         &'r self,
         ranks: &'r [usize],
-        column_count: usize,
+        requested_columns: usize,
         seed: u64,
     ) -> Result<ColumnReduction<'r, T>> {
         let p = self.map.dims().1;
@@ -101,7 +101,7 @@ impl<T: Real> Approximation<'_, T> {
             is_ascending && ranks.first() != Some(&0) && ranks.last().is_none_or(|last| *last <= p),
             "ranks {ranks:?} of {p}"
         );
-        let measured_rows = self.draw_measured_rows(column_count.max(1), seed)?;
+        let measured_rows = self.draw_measured_rows(requested_columns.max(1), seed)?;
         let kernel_f64 = self.kernel.typed::<f64>();
         let (tile, is_projection) = (self.scan.pass.tile_rows, self.is_projection());
         Ok(ColumnReduction { kernel_f64, map: self.map, ranks, measured_rows, tile_rows: tile, is_projection })
@@ -110,30 +110,31 @@ impl<T: Real> Approximation<'_, T> {
 
 impl<T: Real> ColumnReduction<'_, T> {
     /// Returns the errors at every rank, after all rows were added.
-    pub fn errors(&self, sums: &ColumnSums) -> Vec<Errors> {
+    pub fn errors(&self, sums: &ColumnSums) -> Vec<ApproximationErrors> {
         self.ranks.iter().enumerate().map(|(rank_index, rank)| self.errors_at_rank(sums, rank_index, *rank)).collect()
     }
 
-    fn errors_at_rank(&self, sums: &ColumnSums, rank_index: usize, rank: usize) -> Errors {
-        let (n, trace, [positive, negative, squared_residual_sum, largest_residual]) =
+    fn errors_at_rank(&self, sums: &ColumnSums, rank_index: usize, rank: usize) -> ApproximationErrors {
+        let (n, trace, [positive_residual_sum, negative_residual_sum, squared_residual_sum, largest_residual]) =
             (sums.row_count as f64, sums.trace, sums.residual_sums.as_chunks().0[rank_index]);
-        let squared_norms = |offset: usize| {
-            sums.squared_column_norms.iter().skip(offset).step_by(self.ranks.len() + 1).copied().collect()
+        let squared_norms = |rank_slot: usize| {
+            sums.squared_column_norms.iter().skip(rank_slot).step_by(self.ranks.len() + 1).copied().collect()
         };
         let (squared_kernel_norms, squared_error_norms): (Vec<f64>, Vec<f64>) =
             (squared_norms(0), squared_norms(rank_index + 1));
-        let rounding_floor = T::EPSILON * (rank as f64 + 1.0).sqrt() + quotient(negative, trace);
-        let upper_bound = if self.is_projection { positive + rounding_floor * trace } else { f64::INFINITY };
-        Errors {
+        let rounding_floor = T::EPSILON * (rank as f64 + 1.0).sqrt() + quotient(negative_residual_sum, trace);
+        let upper_bound =
+            if self.is_projection { positive_residual_sum + rounding_floor * trace } else { f64::INFINITY };
+        ApproximationErrors {
             rank,
             row_count: sums.row_count,
             column_count: squared_kernel_norms.len(),
             kernel_trace: trace,
-            trace_error: self.is_projection.then(|| quotient(positive, trace)),
+            trace_error: self.is_projection.then(|| quotient(positive_residual_sum, trace)),
             rounding_floor,
             largest_residual,
-            largest_column: squared_error_norms.iter().copied().fold(0.0, f64::max).max(0.0).sqrt(),
-            frobenius_error: estimate_ratio(&squared_error_norms, &squared_kernel_norms, n),
+            largest_column_norm: squared_error_norms.iter().copied().fold(0.0, f64::max).max(0.0).sqrt(),
+            relative_frobenius_error: estimate_ratio(&squared_error_norms, &squared_kernel_norms, n),
             frobenius_norm: NormPair {
                 error: estimate_norm(&squared_error_norms, n)
                     .clip_interval(squared_residual_sum.max(0.0).sqrt(), upper_bound),
@@ -167,7 +168,7 @@ fn estimate_ratio(squared_error_norms: &[f64], squared_kernel_norms: &[f64], n: 
     let deviations = squared_error_norms
         .iter()
         .zip(squared_kernel_norms)
-        .map(|(error, kernel_square)| error - ratio * kernel_square);
+        .map(|(error, squared_kernel_norm)| error - ratio * squared_kernel_norm);
     sqrt_estimate(ratio, standard_error(deviations, n) * c / denominator)
 }
 
@@ -183,8 +184,8 @@ fn standard_error(deviations: impl ExactSizeIterator<Item = f64>, n: f64) -> f64
 }
 
 /// Returns the square root of an estimate with a normal error.
-fn sqrt_estimate(squared_value: f64, std_error: f64) -> Measure {
-    let interval_end = |sign: f64| (squared_value + sign * QUANTILE * std_error).max(0.0).sqrt();
+fn sqrt_estimate(squared_estimate: f64, std_error: f64) -> Measure {
+    let interval_end = |sign: f64| (squared_estimate + sign * NORMAL_QUANTILE * std_error).max(0.0).sqrt();
     let evidence = Evidence::Confidence(CONFIDENCE);
-    Measure { value: squared_value.max(0.0).sqrt(), low: interval_end(-1.0), high: interval_end(1.0), evidence }
+    Measure { value: squared_estimate.max(0.0).sqrt(), low: interval_end(-1.0), high: interval_end(1.0), evidence }
 }

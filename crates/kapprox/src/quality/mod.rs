@@ -6,8 +6,8 @@
 //!
 //! | measure | definition | up to [`EXACT_ROWS`] rows | beyond |
 //! |---|---|---|---|
-//! | [`Errors::trace_error`] | tr E / tr K, projections only | exact | exact |
-//! | [`Errors::frobenius_error`] | ‖E‖_F / ‖K‖_F | exact | sampled columns, a confidence interval |
+//! | [`ApproximationErrors::trace_error`] | tr E / tr K, projections only | exact | exact |
+//! | [`ApproximationErrors::frobenius_error`] | ‖E‖_F / ‖K‖_F | exact | sampled columns, a confidence interval |
 //! | [`Approximation::spectral`] | ‖E‖₂ / ‖K‖₂ | block Krylov: lower bound, interval | bounds |
 //! | [`SampleSpectrum`] | least error of any rank-k matrix | dense eigenvalues | of a sample |
 //!
@@ -44,7 +44,7 @@ mod spectral;
 
 #[doc(hidden)]
 pub use columns::{ColumnReduction, ColumnScratch, ColumnSums};
-pub use errors::{Errors, NormPair};
+pub use errors::{ApproximationErrors, NormPair};
 pub use measure::{Evidence, Measure};
 #[doc(hidden)]
 pub use sample_spectrum::{SampleSpectrum, sample_spectrum};

@@ -1,7 +1,9 @@
 //! Computes or bounds the spectral norms of E = K − ΦΦᵀ and of K.
 
 use super::krylov::{Bounds, Krylov, PriorBounds};
-use super::{Approximation, EXACT_ROWS, Errors, Evidence, MEASURED_PANEL_COLUMNS, Measure, MeasuredRows, NormPair};
+use super::{
+    Approximation, ApproximationErrors, EXACT_ROWS, Evidence, MEASURED_PANEL_COLUMNS, Measure, MeasuredRows, NormPair,
+};
 use crate::kernel::{KernelFunction, index_chunks};
 use crate::{Real, Result, decompose::product, map::nystrom::strips};
 use faer::{Accum, Mat, MatMut, MatRef, Par, concat, linalg::matmul::matmul};
@@ -26,7 +28,7 @@ impl Default for SpectralOptions {
     }
 }
 
-impl Errors {
+impl ApproximationErrors {
     /// Returns bounds of ‖E‖₂ and ‖K‖₂ for any number of rows, without another pass.
     /// `largest_eigenvalue` must be the largest eigenvalue of ΦᵀΦ, or 0 if this eigenvalue is not
     /// known. If it is 0, only the bounds of ‖E‖₂ hold.
@@ -37,7 +39,7 @@ impl Errors {
     #[doc(hidden)]
     pub fn spectral_bounds(&self, largest_eigenvalue: f64) -> NormPair {
         let (frobenius, trace) = (self.frobenius_norm, self.trace_bound());
-        let low = self.largest_column.max(self.largest_residual);
+        let low = self.largest_column_norm.max(self.largest_residual);
         let is_probable = frobenius.error.high < trace.unwrap_or(f64::INFINITY);
         let with_evidence = |measure: Measure| match frobenius.error.evidence {
             Evidence::Confidence(level) if is_probable => Measure { evidence: Evidence::Confidence(level), ..measure },
@@ -68,7 +70,12 @@ impl<T: Real> Approximation<'_, T> {
     ///
     /// # Errors
     /// The errors of the source; [`crate::Error::TooManyRows`] for more than [`EXACT_ROWS`] rows.
-    pub fn spectral(&self, errors: &[Errors], options: SpectralOptions, seed: u64) -> Result<Vec<NormPair>> {
+    pub fn spectral(
+        &self,
+        errors: &[ApproximationErrors],
+        options: SpectralOptions,
+        seed: u64,
+    ) -> Result<Vec<NormPair>> {
         let Some(first_errors) = errors.first() else { return Ok(Vec::new()) };
         if first_errors.row_count > EXACT_ROWS as u64 {
             return Err(crate::Error::TooManyRows {
@@ -87,8 +94,9 @@ impl<T: Real> Approximation<'_, T> {
             rank,
             bounds: None,
         };
-        let error_search =
-            |errors: &Errors| new_search(Some(errors.rank), errors.frobenius_norm.error.high, errors.trace_bound());
+        let error_search = |errors: &ApproximationErrors| {
+            new_search(Some(errors.rank), errors.frobenius_norm.error.high, errors.trace_bound())
+        };
         let mut searches: Vec<NormSearch> = errors.iter().map(error_search).collect();
         searches.push(new_search(
             None,

@@ -59,15 +59,15 @@ fn halvings_are_accurate_over_the_whole_range() {
         &[(0.0, 126.0), (0.0, 1.0), (0.0, 1e-3), (125.0, 126.0)],
         &[(0.0, 1022.0), (0.0, 50.0), (0.0, 1.0), (0.0, 1e-6), (1021.0, 1022.0)],
     ];
-    accurate("halvings", Real::halvings, Real::halvings, |x| (-x).exp2(), ranges);
-    assert_eq!([0.0f32.halvings(), 126.0f32.halvings(), 127.0f32.halvings()], [1.0, f32::MIN_POSITIVE, 0.0]);
-    assert_eq!([0.0f64.halvings(), 1022.0f64.halvings(), 1023.0f64.halvings()], [1.0, f64::MIN_POSITIVE, 0.0]);
-    let steps = |i: i32| (f64::from(i) / 1000.0 + 1022.0).halvings();
+    accurate("halvings", Real::exp2_neg, Real::exp2_neg, |x| (-x).exp2(), ranges);
+    assert_eq!([0.0f32.exp2_neg(), 126.0f32.exp2_neg(), 127.0f32.exp2_neg()], [1.0, f32::MIN_POSITIVE, 0.0]);
+    assert_eq!([0.0f64.exp2_neg(), 1022.0f64.exp2_neg(), 1023.0f64.exp2_neg()], [1.0, f64::MIN_POSITIVE, 0.0]);
+    let steps = |i: i32| (f64::from(i) / 1000.0 + 1022.0).exp2_neg();
     assert!((0..1000).all(|i| steps(i) > steps(i + 1)));
-    let steps = |i: i32| (i as f32 / 1000.0 + 126.0).halvings();
+    let steps = |i: i32| (i as f32 / 1000.0 + 126.0).exp2_neg();
     assert!((0..1000).all(|i| steps(i) > steps(i + 1)));
-    assert_eq!([1e9f32.halvings(), f32::MAX.halvings(), f32::INFINITY.halvings()], [0.0; 3]);
-    assert_eq!([1e9f64.halvings(), f64::MAX.halvings(), f64::INFINITY.halvings()], [0.0; 3]);
+    assert_eq!([1e9f32.exp2_neg(), f32::MAX.exp2_neg(), f32::INFINITY.exp2_neg()], [0.0; 3]);
+    assert_eq!([1e9f64.exp2_neg(), f64::MAX.exp2_neg(), f64::INFINITY.exp2_neg()], [0.0; 3]);
 }
 
 #[test]

@@ -57,7 +57,7 @@ fn distances_lead_back_to_the_centred_kernel() {
     let distance = |i: usize, j: usize| (0..6).map(|k| (z[i][k] - z[j][k]).powi(2)).sum::<f64>();
     assert_near(d.as_ref(), Mat::from_fn(9, 9, distance).as_ref());
     let centred = minus(&z, mean(&z));
-    assert_near(from_squared_distances(d.as_ref()).as_ref(), gram(&centred, &centred).as_ref());
+    assert_near(centred_kernel_from_squared_distances(d.as_ref()).as_ref(), gram(&centred, &centred).as_ref());
 }
 
 #[test]
@@ -66,17 +66,17 @@ fn projections_are_those_of_the_features() {
     let alpha: Vec<f64> = (0..9).map(|i| f64::from(i) - 3.5).collect();
     let direction: [f64; 6] = std::array::from_fn(|k| z.iter().zip(&alpha).map(|(z, alpha)| z[k] * alpha).sum());
     let norm = direction.iter().map(|v| v * v).sum::<f64>().sqrt();
-    let got = projections(gram(&x, &z).as_ref(), gram(&z, &z).as_ref(), &alpha);
+    let got = coordinates_along(gram(&x, &z).as_ref(), gram(&z, &z).as_ref(), &alpha);
     for (x, got) in x.iter().zip(got) {
         let want = x.iter().zip(&direction).map(|(a, b)| a * b).sum::<f64>() / norm;
         assert!((got - want).abs() < 1e-12);
     }
-    assert_eq!(projections(gram(&x, &z).as_ref(), gram(&z, &z).as_ref(), &[0.0; 9]), [0.0; 4]);
+    assert_eq!(coordinates_along(gram(&x, &z).as_ref(), gram(&z, &z).as_ref(), &[0.0; 9]), [0.0; 4]);
 }
 
 #[test]
 fn alignments() {
-    let ideal = ideal(&["a", "a", "b", "b"]);
+    let ideal = ideal_kernel(&["a", "a", "b", "b"]);
     assert_near(ideal.as_ref(), Mat::from_fn(4, 4, |i, j| f64::from(u8::from(i / 2 == j / 2))).as_ref());
     assert!((alignment(ideal.as_ref(), (&ideal * faer::Scale(7.0)).as_ref()) - 1.0).abs() < 1e-15);
     // 8 of 16 ones: 8 / (√8 · 4)

@@ -23,17 +23,17 @@ const TILES_PER_LARGE_SEGMENT: usize = 32;
 /// Number of features up to which a state is small enough (512 KiB) that every thread gets its own
 /// lane. With more features, one lane with all threads inside the products is as fast, and needs
 /// fewer states.
-const LANE_FEATURES: usize = 256;
+const MAX_FEATURES_FOR_LANES: usize = 256;
 
 /// Returns the pass shape with the most lanes whose plans fit in the budget, and these plans. If no
 /// shape fits, returns the shape with the least memory; the caller's check then rejects its plans.
 pub fn select_pass_shape(
     size: &ProblemSize,
-    last_plan: &dyn Fn(PassShape) -> MemoryPlan,
+    plan_last_stage: &dyn Fn(PassShape) -> MemoryPlan,
     budget: usize,
 ) -> (PassShape, Vec<MemoryPlan>) {
     let tile_rows = tile_rows(size.d, size.map.p, size.element_bytes);
-    let (gram_lanes, segment_tiles) = match size.map.p <= LANE_FEATURES {
+    let (gram_lanes, segment_tiles) = match size.map.p <= MAX_FEATURES_FOR_LANES {
         true => (size.threads, TILES_PER_SEGMENT),
         false => (1, TILES_PER_LARGE_SEGMENT),
     };
@@ -45,12 +45,12 @@ pub fn select_pass_shape(
         PassShape { gram_lanes: 1, ..full_shape },
         PassShape { scan_lanes: 1, gram_lanes: 1, ..full_shape },
     ] {
-        let plans = stage_plans(size, last_plan, pass_shape, budget);
+        let plans = stage_plans(size, plan_last_stage, pass_shape, budget);
         if plans.iter().all(|plan| plan.bytes() <= budget) {
             return (pass_shape, plans);
         }
     }
-    (smallest_shape, stage_plans(size, last_plan, smallest_shape, budget))
+    (smallest_shape, stage_plans(size, plan_last_stage, smallest_shape, budget))
 }
 
 /// Returns the plan of the solver's last stage, and where its features are stored.
@@ -102,24 +102,24 @@ pub(crate) fn stages_with_passes(
 /// Returns the memory plan of each stage; `last_plan` plans the solver's work after its first pass.
 pub fn stage_plans(
     size: &ProblemSize,
-    last_plan: &dyn Fn(PassShape) -> MemoryPlan,
+    plan_last_stage: &dyn Fn(PassShape) -> MemoryPlan,
     pass_shape: PassShape,
     budget: usize,
 ) -> Vec<MemoryPlan> {
     vec![
         plan_scan(size, pass_shape, budget),
-        plan_landmarks(size, pass_shape, budget),
+        plan_pivoted_selection(size, pass_shape, budget),
         plan_map(size, budget),
         if size.stores_features {
             plan_feature_pass("features", size, pass_shape, budget)
         } else {
             plan_gram(size, pass_shape, budget)
         },
-        last_plan(pass_shape),
+        plan_last_stage(pass_shape),
     ]
 }
 
-const FEWER_COLUMNS: &str = "read fewer columns (`features`)";
+const REMEDY_FEWER_COLUMNS: &str = "read fewer columns (`features`)";
 pub const LOWER_RANK: &str = "lower `rank`";
 const NO_TARGET_KERNEL: &str = "leave `target_kernel` out";
 const UNIFORM_LANDMARKS: &str = "choose `landmarks` uniform or lower `rank`";
@@ -128,12 +128,12 @@ const UNIFORM_LANDMARKS: &str = "choose `landmarks` uniform or lower `rank`";
 pub(crate) const ITERATION_STAGE: &str = "conjugate gradient";
 pub(crate) const FACTOR_STAGE: &str = "Cholesky factor";
 
-pub fn base_plan(what: &str, size: &ProblemSize, budget: usize) -> MemoryPlan {
-    MemoryPlan::for_process(what, budget, size.threads, size.open_file_bytes)
+pub fn base_plan(stage_name: &str, size: &ProblemSize, budget: usize) -> MemoryPlan {
+    MemoryPlan::for_process(stage_name, budget, size.threads, size.open_file_bytes)
 }
 
 /// Adds the decoders and tiles of a pass to the plan, for numbers of `element_bytes` bytes.
-pub fn plan_rows(
+pub fn add_row_terms(
     plan: MemoryPlan,
     size: &ProblemSize,
     pass_shape: PassShape,
@@ -141,10 +141,10 @@ pub fn plan_rows(
     element_bytes: usize,
 ) -> MemoryPlan {
     let row_bytes = size.d * element_bytes + (size.t + 2) * 8;
-    plan.term("decoders", lanes * size.cursor.bytes_for(pass_shape.tile_rows), FEWER_COLUMNS).term(
+    plan.term("decoders", lanes * size.cursor.bytes_for(pass_shape.tile_rows), REMEDY_FEWER_COLUMNS).term(
         "tiles of rows",
         lanes * (pass_shape.prefetch_tiles + 2) * pass_shape.tile_rows * row_bytes,
-        FEWER_COLUMNS,
+        REMEDY_FEWER_COLUMNS,
     )
 }
 
@@ -161,21 +161,21 @@ pub fn plan_scan(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> Me
     let size = &ProblemSize { d: size.input_columns, ..size.clone() };
     // each lane and the merge hold the rows with the smallest keys; one copy of the values in
     // addition
-    let median_bytes = (pass_shape.scan_lanes + 2) * size.median_rows * (size.d * 8 + 40);
-    plan_rows(base_plan("scaling statistics", size, budget), size, pass_shape, pass_shape.scan_lanes, 8).term(
+    let scaling_median_bytes = (pass_shape.scan_lanes + 2) * size.median_rows * (size.d * 8 + 40);
+    add_row_terms(base_plan("scaling statistics", size, budget), size, pass_shape, pass_shape.scan_lanes, 8).term(
         "rows for medians",
-        median_bytes,
-        FEWER_COLUMNS,
+        scaling_median_bytes,
+        REMEDY_FEWER_COLUMNS,
     )
 }
 
-pub(crate) fn plan_landmarks(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
-    plan_selection(size, pass_shape, budget, true, LOWER_RANK)
+pub(crate) fn plan_pivoted_selection(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
+    plan_landmark_selection(size, pass_shape, budget, true, LOWER_RANK)
 }
 
 /// Plans landmark selection. `needs_factor` is true if the scheme factorises the kernel matrix of
 /// the landmarks; `remedy` says how to reduce the size of this matrix.
-fn plan_selection(
+fn plan_landmark_selection(
     size: &ProblemSize,
     pass_shape: PassShape,
     budget: usize,
@@ -183,21 +183,25 @@ fn plan_selection(
     remedy: &'static str,
 ) -> MemoryPlan {
     let (element_bytes, n) = (size.element_bytes, usize::try_from(size.n).unwrap_or(usize::MAX));
-    let plan = plan_rows(
+    let plan = add_row_terms(
         base_plan("landmark selection", size, budget),
         size,
         pass_shape,
         pass_shape.scan_lanes,
         element_bytes,
     );
-    let median_rows = MEDIAN_ROWS.min(n);
+    let length_scale_rows = MEDIAN_ROWS.min(n);
     let sample_rows =
         size.candidate_count.filter(|_| size.map.landmark_count.is_some()).unwrap_or(0).max(MEDIAN_ROWS).min(n);
     let plan = plan
         // two copies: one while the rows with the smallest keys are collected, and one while the
         // rows are sorted
         .term("candidate rows", sample_rows.saturating_mul(2 * (size.d * element_bytes + 40)), "lower `candidates`")
-        .term("distances for the length scale", median_rows * 8 * (size.d + median_rows), FEWER_COLUMNS);
+        .term(
+            "distances for the length scale",
+            length_scale_rows * 8 * (size.d + length_scale_rows),
+            REMEDY_FEWER_COLUMNS,
+        );
     let Some(m) = size.map.landmark_count else { return plan };
     let plan = match size.scheme_bytes {
         0 => plan,
@@ -222,7 +226,7 @@ fn plan_selection(
 
 /// Returns the shape of passes that do not sum features: one lane, with all threads inside the
 /// products.
-pub(crate) fn one_lane_shape(size: &ProblemSize) -> PassShape {
+pub(crate) fn single_gram_lane_shape(size: &ProblemSize) -> PassShape {
     let tile_rows = tile_rows(size.d, size.map.p, size.element_bytes);
     PassShape {
         tile_rows,
@@ -241,7 +245,7 @@ pub(crate) fn landmark_stages(
     add_solver_terms: &dyn Fn(MemoryPlan, PassShape) -> MemoryPlan,
 ) -> (PassShape, Vec<Stage>) {
     let (size, budget) = (&request.size, request.resources.memory);
-    let (pass_shape, [selection_passes, _]) = (one_lane_shape(size), request.options.map_passes());
+    let (pass_shape, [selection_passes, _]) = (single_gram_lane_shape(size), request.options.map_passes());
     let landmark_count = size.map.landmark_count.unwrap_or_default();
     let landmark_bytes = landmark_count.saturating_mul(size.d * size.element_bytes + 8);
     let solve_plan = base_plan("solve", size, budget).term("landmarks", landmark_bytes, LOWER_RANK);
@@ -264,7 +268,7 @@ pub(crate) fn plan_scheme_selection(
     budget: usize,
 ) -> MemoryPlan {
     let needs_factor = landmarks.scheme().is_some_and(|scheme| scheme.cost == SelectionCost::Factor);
-    plan_selection(size, pass_shape, budget, needs_factor, UNIFORM_LANDMARKS)
+    plan_landmark_selection(size, pass_shape, budget, needs_factor, UNIFORM_LANDMARKS)
 }
 
 fn plan_map(size: &ProblemSize, budget: usize) -> MemoryPlan {
@@ -280,17 +284,17 @@ fn plan_gram(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> Memory
     let state_count = kstore::pass::state_count(lanes, size.n.div_ceil(pass_shape.segment_rows));
     let gram_count = size.fold_count * size.class_count;
     let state_bytes = GramState::bytes(p, moment_columns, gram_count) + CertificateState::bytes(p);
-    let bin_bytes = pass_shape.tile_rows * (size.d * size.element_bytes + t * 8);
+    let fold_buffer_bytes = pass_shape.tile_rows * (size.d * size.element_bytes + t * 8);
     let feature_bytes = size.map.footprint.bytes_for(pass_shape.tile_rows) - size.map.footprint.fixed
         + pass_shape.tile_rows * (p * size.element_bytes + 8);
-    let plan = plan_rows(base_plan(GRAM_PASS, size, budget), size, pass_shape, lanes, size.element_bytes);
-    let copies = if state_count == 1 { "one lane".to_string() } else { format!("{lanes} lanes and their sums") };
-    let (name, remedy) = gram_term(size, &copies);
+    let plan = add_row_terms(base_plan(GRAM_PASS, size, budget), size, pass_shape, lanes, size.element_bytes);
+    let copies_text = if state_count == 1 { "one lane".to_string() } else { format!("{lanes} lanes and their sums") };
+    let (name, remedy) = gram_term(size, &copies_text);
     plan.term(name, state_count * state_bytes, remedy)
         .term("feature map", size.map.footprint.fixed, LOWER_RANK)
         .term("features of a tile", lanes * feature_bytes + strip_bytes(size), LOWER_RANK)
-        .term("buffered rows of each fold", lanes * gram_count * bin_bytes, "lower `folds`")
-        .term("panels", lanes * panel_bytes(size, pass_shape), LOWER_RANK)
+        .term("buffered rows of each fold", lanes * gram_count * fold_buffer_bytes, "lower `folds`")
+        .term("panels", lanes * gram_panel_bytes(size, pass_shape), LOWER_RANK)
         .term(
             "features of the target",
             if moment_columns == t { 0 } else { 8 * lanes * pass_shape.tile_rows * moment_columns },
@@ -309,7 +313,7 @@ fn target_map_bytes(size: &ProblemSize) -> usize {
 }
 
 /// Returns the bytes of one lane's panels in the pass that fills the Gram matrix.
-fn panel_bytes(size: &ProblemSize, pass_shape: PassShape) -> usize {
+fn gram_panel_bytes(size: &ProblemSize, pass_shape: PassShape) -> usize {
     let bytes = if size.element_bytes == 4 { GramScratch::<f32>::bytes } else { GramScratch::<f64>::bytes };
     bytes(size.map.p, size.moment_columns, pass_shape.tile_rows, size.threads)
 }
@@ -350,5 +354,5 @@ pub fn plan_solve(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> M
         .term("map of the target", target_map_bytes(size), NO_TARGET_KERNEL)
         .term("feature map", size.map.footprint.fixed, LOWER_RANK)
         .term("products of the threads", size.threads * (4 << 20), "lower `threads`")
-        .term("panels that the allocator keeps", panel_bytes(size, pass_shape), LOWER_RANK)
+        .term("panels that the allocator keeps", gram_panel_bytes(size, pass_shape), LOWER_RANK)
 }

@@ -79,7 +79,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
 /// Weighting of the within-class scatter: by rows or by classes.
 const WITHIN: Parameter = Parameter {
     name: "within",
-    kind: ParameterKind::Word(&["pooled", "equal"]),
+    kind: ParameterKind::Choice(&["pooled", "equal"]),
     default: None,
     help: "Within-class scatter: pooled over all rows, or equal, the mean of the class \
         covariances, in which every class has the same weight [default: pooled]",

@@ -25,7 +25,7 @@ const NEEDS_LANDMARKS: &str = "gradients need kernel functions of landmarks; use
 
 pub(super) fn plan(plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape, t: usize) -> MemoryPlan {
     let (m, d) = (size.map.landmark_count.unwrap_or(size.map.p), size.d);
-    stage_plans::plan_rows(plan, size, pass_shape, pass_shape.gram_lanes, size.element_bytes)
+    stage_plans::add_row_terms(plan, size, pass_shape, pass_shape.gram_lanes, size.element_bytes)
         .term("kernel functions of the landmarks", 2 * 8 * m * (d + t), "lower `rank`")
         .term(
             "gradients",

@@ -77,7 +77,7 @@ impl KernelDimensionReduction {
             (kernel, _) => kernel,
         };
         let component_count = settings.required(&COMPONENTS, Settings::count);
-        Ok(Self { component_count, target_kernel, penalty: settings.regularisation() })
+        Ok(Self { component_count, target_kernel, penalty: settings.strongest_regularisation() })
     }
 }
 

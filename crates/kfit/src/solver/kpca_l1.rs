@@ -53,7 +53,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
         Ok(Box::new(KernelPcaL1 {
             component_count: settings.required(&COMPONENTS, Settings::count),
             is_centred: !settings.flag(&UNCENTRED),
-            stores_novelty: settings.flag(&NOVELTY),
+            computes_novelty: settings.flag(&NOVELTY),
             start_count: settings.required(&SEARCH_STARTS, Settings::count),
             max_steps: settings.required(&STEPS, Settings::count),
         }))
@@ -76,7 +76,7 @@ const PERTURBATION: f64 = 1e-3;
 struct KernelPcaL1 {
     component_count: usize,
     is_centred: bool,
-    stores_novelty: bool,
+    computes_novelty: bool,
     start_count: usize,
     max_steps: usize,
 }
@@ -87,10 +87,14 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
     }
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
-        let (p, q) = (size.map.p, self.component_count.min(size.map.p));
-        plan.term("directions", 8 * p * (4 * (q + 2) + features::STATES_PER_REDUCTION), "lower `components`")
-            .term("scores of a tile", pass_shape.tile_rows * (q + 2) * size_of::<f64>(), "lower `components`")
-            .term_if(self.stores_novelty, "distances", Quadratic::expansion_bytes(p, p), "omit `novelty`")
+        let (p, component_count) = (size.map.p, self.component_count.min(size.map.p));
+        plan.term(
+            "directions",
+            8 * p * (4 * (component_count + 2) + features::STATES_PER_REDUCTION),
+            "lower `components`",
+        )
+        .term("scores of a tile", pass_shape.tile_rows * (component_count + 2) * size_of::<f64>(), "lower `components`")
+        .term_if(self.computes_novelty, "distances", Quadratic::expansion_bytes(p, p), "omit `novelty`")
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
@@ -127,7 +131,7 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
         let weights = Mat::from_fn(features.p, q, |i, j| signs[j] * directions[(i, j)]);
         let intercept = (0..q).map(|j| -dot(&mean, weights.col(j).iter())).collect();
         Ok(Solution {
-            quadratic: self.stores_novelty.then(|| Quadratic::distance_from_span(directions, &mean)),
+            quadratic: self.computes_novelty.then(|| Quadratic::distance_from_span(directions, &mean)),
             weights,
             intercept,
             certificate: gathered.certificate,
@@ -239,17 +243,17 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
     fn dispersions(&mut self) -> Result<Vec<f64>> {
         let (p, q, n) = (self.features.p, self.components().len(), self.features.n.max(1) as f64);
         let mean_scores: Vec<f64> = self.components().map(|v| dot(&self.mean, v.iter())).collect();
-        let weights: Vec<f64> = (0..p * q).map(|i| self.progress.directions[i % q * p + i / q]).collect();
+        let row_major_directions: Vec<f64> = (0..p * q).map(|i| self.progress.directions[i % q * p + i / q]).collect();
         let (workers, mut scores) = (self.features.workers(), Vec::new());
         self.passes += 1;
         let name = "distances from the centre";
         let stage = self.data.resources.stage_observer.start_stage(name, Some(self.data.n));
         let Sums(totals) = self.features.as_f64().reduce(name, &*stage, &|| Sums::new(q), |totals, tile| {
             scores.resize(tile.row_count() * q, 0.0);
-            tile.multiply(&weights, &mut scores, workers);
+            tile.multiply(&row_major_directions, &mut scores, workers);
             for row in scores.chunks_exact(q) {
-                let parts = totals.0.iter_mut().zip(row).zip(&mean_scores);
-                parts.for_each(|((total, score), mean_score)| *total += (score - mean_score).abs());
+                let score_triples = totals.0.iter_mut().zip(row).zip(&mean_scores);
+                score_triples.for_each(|((total, score), mean_score)| *total += (score - mean_score).abs());
             }
             Ok(())
         })?;
@@ -275,19 +279,21 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
     fn find_farthest(&mut self) -> Result<Option<(Vec<f64>, f64)>> {
         let (p, workers, mean) = (self.features.p, self.features.workers(), self.mean.clone());
         let columns: Vec<&[f64]> = self.components().chain([&mean[..]]).collect();
-        let q = columns.len();
-        let weights: Vec<T> = (0..p * q).map(|i| T::from_f64(columns[i % q][i / q])).collect();
+        let column_count = columns.len();
+        let column_matrix: Vec<T> =
+            (0..p * column_count).map(|i| T::from_f64(columns[i % column_count][i / column_count])).collect();
         let mean_products: Vec<f64> = columns.iter().map(|column| dot(column, mean.iter())).collect();
         let initial_row = || FarthestRow { squared_residual: f64::NEG_INFINITY, row: vec![0.0; p] };
         let FarthestRow { mut row, .. } = self.reduce("farthest row", &initial_row, |best, tile| {
-            let mut products = vec![T::ZERO; tile.row_count() * q];
-            tile.multiply(&weights, &mut products, workers);
-            for (i, products) in products.chunks_exact(q).enumerate() {
+            let mut products = vec![T::ZERO; tile.row_count() * column_count];
+            tile.multiply(&column_matrix, &mut products, workers);
+            for (i, products) in products.chunks_exact(column_count).enumerate() {
                 let squared_norm: f64 = tile.row(i).iter().map(|v| v.to_f64() * v.to_f64()).sum();
-                let mean_product = products[q - 1].to_f64();
+                let mean_product = products[column_count - 1].to_f64();
                 let squared_projection: f64 =
-                    (0..q - 1).map(|j| (products[j].to_f64() - mean_products[j]).powi(2)).sum();
-                let squared_residual = squared_norm - 2.0 * mean_product + mean_products[q - 1] - squared_projection;
+                    (0..column_count - 1).map(|j| (products[j].to_f64() - mean_products[j]).powi(2)).sum();
+                let squared_residual =
+                    squared_norm - 2.0 * mean_product + mean_products[column_count - 1] - squared_projection;
                 if squared_residual > best.squared_residual {
                     best.squared_residual = squared_residual;
                     best.row.iter_mut().zip(tile.row(i)).for_each(|(best, v)| *best = v.to_f64());
@@ -314,37 +320,37 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
     /// Iterates from the direction `start` until no score changes its sign. Absolute scores up to
     /// `zero_threshold` count as 0.
     fn search_from(&mut self, start: Vec<f64>, max_steps: usize, zero_threshold: f64) -> Result<SearchResult> {
-        let (mut v, mut previous_total, mut iteration) = (start, f64::NEG_INFINITY, 0);
+        let (mut direction, mut previous_total, mut iteration) = (start, f64::NEG_INFINITY, 0);
         // the previous stationary direction and its sum
-        let mut stationary: Option<(Vec<f64>, f64)> = None;
+        let mut previous_stationary: Option<(Vec<f64>, f64)> = None;
         loop {
             iteration += 1;
-            let (sums, [sign_sum, total, zero_score_rows]) = self.signed_sums(&v, zero_threshold)?;
+            let (sums, [sign_sum, total, zero_score_rows]) = self.signed_sums(&direction, zero_threshold)?;
             // a sum that grows by no more than rounding has the same signs
-            let has_stopped = !exceeds::<T>(total, previous_total);
+            let has_converged = !exceeds::<T>(total, previous_total);
             let is_higher =
-                stationary.as_ref().is_none_or(|(_, stationary_total)| exceeds::<T>(total, *stationary_total));
-            if has_stopped && zero_score_rows > 0.0 && is_higher && iteration < max_steps {
-                let next = self.perturb(&v);
-                stationary = Some((std::mem::replace(&mut v, next), total));
+                previous_stationary.as_ref().is_none_or(|(_, stationary_total)| exceeds::<T>(total, *stationary_total));
+            if has_converged && zero_score_rows > 0.0 && is_higher && iteration < max_steps {
+                let next = self.perturb(&direction);
+                previous_stationary = Some((std::mem::replace(&mut direction, next), total));
                 previous_total = f64::NEG_INFINITY;
                 continue;
             }
-            if has_stopped || iteration >= max_steps {
-                if !has_stopped {
+            if has_converged || iteration >= max_steps {
+                if !has_converged {
                     let j = self.components().len() + 1;
                     self.data
                         .resources
                         .stage_observer
                         .warn(format!("component {j} has not converged after {max_steps} steps; raise `steps`"));
                 }
-                let (direction, total) = stationary.filter(|_| !is_higher).unwrap_or((v, total));
+                let (direction, total) = previous_stationary.filter(|_| !is_higher).unwrap_or((direction, total));
                 return Ok(SearchResult { direction, dispersion: total, iterations: iteration });
             }
             previous_total = total;
-            match self.direction_of(sums, sign_sum) {
-                Some(next) => v = next,
-                None => return Ok(SearchResult { direction: v, dispersion: total, iterations: iteration }),
+            match self.direction_from_sums(sums, sign_sum) {
+                Some(next) => direction = next,
+                None => return Ok(SearchResult { direction, dispersion: total, iterations: iteration }),
             }
         }
     }
@@ -353,10 +359,10 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
     /// Makes one pass.
     fn signed_sums(&mut self, v: &[f64], zero_threshold: f64) -> Result<(Vec<f64>, [f64; 3])> {
         let workers = self.features.workers();
-        let weights: Vec<T> = v.iter().map(|v| T::from_f64(*v)).collect();
+        let direction: Vec<T> = v.iter().map(|v| T::from_f64(*v)).collect();
         let mean_score = dot(&self.mean, v.iter());
         self.reduce_signs(|tile, [_, total, zero_score_rows], signs| {
-            tile.multiply(&weights, signs, workers);
+            tile.multiply(&direction, signs, workers);
             for sign in signs {
                 let score = sign.to_f64() - mean_score;
                 *total += score.abs();
@@ -369,15 +375,15 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
     /// Returns the start direction of a search: the normalised sum of the rows with random signs.
     /// The signs do not depend on the coordinates of the features. Returns `None` if the sum is 0.
     fn random_start(&mut self, start: usize) -> Result<Option<Vec<f64>>> {
-        let round = self.components().len() as u64 + ((start as u64) << 32);
-        let stream = Stream::new(self.data.options.seed, Purpose::Perturbations, round);
+        let stream_index = self.components().len() as u64 + ((start as u64) << 32);
+        let stream = Stream::new(self.data.options.seed, Purpose::Perturbations, stream_index);
         let (sums, [sign_sum, ..]) = self.reduce_signs(|tile, _, signs| {
             for (i, sign) in signs.iter_mut().enumerate() {
-                let is_up = stream.word((tile.first_row + i) as u64) & 1 == 0;
-                *sign = T::from_f64(if is_up { 1.0 } else { -1.0 });
+                let is_positive = stream.word((tile.first_row + i) as u64) & 1 == 0;
+                *sign = T::from_f64(if is_positive { 1.0 } else { -1.0 });
             }
         })?;
-        Ok(self.direction_of(sums, sign_sum))
+        Ok(self.direction_from_sums(sums, sign_sum))
     }
 
     /// Computes Σ sign φ over the rows, with signs that `set_signs` sets, and three sums. The first
@@ -393,7 +399,7 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
             let (mut signs, mut tile_totals) = (vec![T::ZERO; tile.row_count()], [0.0; 3]);
             set_signs(tile, &mut tile_totals, &mut signs);
             tile_totals[0] += signs.iter().map(|sign| sign.to_f64()).sum::<f64>();
-            totals.0.iter_mut().zip(tile_totals).for_each(|(total, more)| *total += more);
+            totals.0.iter_mut().zip(tile_totals).for_each(|(total, tile_total)| *total += tile_total);
             tile.add_transposed_product(&signs, &mut sums.0, workers);
             Ok(())
         })?;
@@ -401,7 +407,7 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
     }
 
     /// Returns the direction of Σ sign (φ − μ).
-    fn direction_of(&self, mut sums: Vec<f64>, sign_sum: f64) -> Option<Vec<f64>> {
+    fn direction_from_sums(&self, mut sums: Vec<f64>, sign_sum: f64) -> Option<Vec<f64>> {
         sums.iter_mut().zip(&self.mean).for_each(|(sum, mean)| *sum -= sign_sum * mean);
         self.orthonormalise(sums)
     }

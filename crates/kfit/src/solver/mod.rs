@@ -56,7 +56,7 @@ pub use class_weight::ClassWeight;
 pub use cross_validation::EACH_PENALTY_SUFFIX;
 pub use family::{AnySolver, Solver, SolverFamily, SolverProperties};
 use family::{check_stop, reject_if};
-pub use parameter::{Options, Parameter, Regularisation, Settings, Value};
+pub use parameter::{Options, Parameter, ParameterValue, Regularisation, Settings};
 pub use solution::mse_and_r2;
 pub use solution::{Figure, Projection, Solution, SolveMethod};
 

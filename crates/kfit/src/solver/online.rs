@@ -71,7 +71,7 @@ const INTERCEPT_ROWS: f64 = 1e-9;
 
 const RULE: Parameter = Parameter {
     name: "rule",
-    kind: ParameterKind::Word(&["rls", "lms"]),
+    kind: ParameterKind::Choice(&["rls", "lms"]),
     default: Some("rls"),
     help: "Update rule: rls or lms; rls is recursive least squares, whose result is ridge \
         regression; lms is least mean squares, whose step costs as much as a prediction",
@@ -95,7 +95,7 @@ const FORGETTING: Parameter = Parameter {
 
 const PASSES: Parameter = Parameter {
     name: "passes",
-    kind: ParameterKind::Count { max: 1_000_000, why: "further passes change the result by no more than rounding" },
+    kind: ParameterKind::Count { max: 1_000_000, reason: "further passes change the result by no more than rounding" },
     default: Some("1"),
     help: "Number of passes over the rows, in their order",
 };
@@ -127,7 +127,7 @@ impl Online {
         Ok(Self {
             uses_rls,
             stores_variance,
-            lambda: settings.regularisation().lambda(1.0),
+            lambda: settings.strongest_regularisation().lambda(1.0),
             rate: settings.number(&RATE).unwrap_or(0.1),
             forgetting: settings.number(&FORGETTING).unwrap_or(1.0),
             pass_count: settings.required(&PASSES, Settings::count),

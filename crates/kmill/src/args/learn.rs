@@ -52,7 +52,7 @@ fn landmarks_help() -> String {
 }
 
 fn map_help() -> String {
-    let maps = with_descriptions(kapprox::map::registry().into_iter().map(|family| (family.name, family.about)));
+    let maps = with_descriptions(kapprox::map::registry().into_iter().map(|family| (family.name, family.summary)));
     format!("Feature map: {maps}")
 }
 

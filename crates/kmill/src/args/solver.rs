@@ -77,7 +77,7 @@ fn parameter_arg(parameter: &'static Parameter) -> Arg {
         ParameterKind::Flag => return arg.action(ArgAction::SetTrue),
         ParameterKind::Count { .. } => "N",
         ParameterKind::Number(_) => "NUMBER",
-        ParameterKind::Word(_) => "WORD",
+        ParameterKind::Choice(_) => "WORD",
         ParameterKind::ClassWeights => "WEIGHTS",
         ParameterKind::Regularisations { .. } | ParameterKind::Ranks => "LIST",
         ParameterKind::Folds => "FOLDS",

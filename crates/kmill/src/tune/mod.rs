@@ -119,7 +119,7 @@ pub(crate) fn run(args: &TuneArgs, run: &RunSettings) -> Result<TuneReport> {
     options.solver_undecided = any_solver;
     let search = build_search(args, options.fit.clone())?;
     options.fit = search.fit_with_defaults();
-    let report = match options.fit.element_type() {
+    let report = match options.fit.requested_precision() {
         ElementType::F32 => search_and_fit::<f32>(args, &search, options, run, &outputs),
         ElementType::F64 => search_and_fit::<f64>(args, &search, options, run, &outputs),
     }?;
@@ -268,6 +268,6 @@ fn search_identity(args: &TuneArgs, search: &TuneOptions, options: &FitOptions) 
         args.solver,
         args.parameters.options,
         options.text_options,
-        options.fit.map_spec()
+        options.fit.requested_map()
     )
 }

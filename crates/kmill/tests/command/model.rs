@@ -20,7 +20,7 @@ fn card(targets: &[&str], classes: Vec<Label>) -> ModelMetadata {
         lambda: Some(1e-6),
         intercept: ksolve::Intercept::Free,
         encoding: None,
-        text_reading: kstore::TextReading::default(),
+        text_reading: kstore::TextReadOptions::default(),
         features: vec!["a".to_string(), "b".to_string()],
         targets: targets.iter().map(ToString::to_string).collect(),
         classes,

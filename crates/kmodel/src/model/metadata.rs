@@ -3,7 +3,7 @@
 use crate::{Certificate, Link, Result, Task};
 use faer::Mat;
 use kapprox::Kernel;
-use kstore::{Encoding, Label, Missing, TextReading, sparse::SparseShape};
+use kstore::{Encoding, Label, Missing, TextReadOptions, sparse::SparseShape};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -44,8 +44,8 @@ pub struct ModelMetadata {
     pub encoding: Option<Arc<Encoding>>,
     /// Number and date formats of these columns and the targets in text files, and the words for
     /// missing values; absent for the defaults.
-    #[serde(rename = "reading", default, skip_serializing_if = "TextReading::is_default")]
-    pub text_reading: TextReading,
+    #[serde(rename = "reading", default, skip_serializing_if = "TextReadOptions::is_default")]
+    pub text_reading: TextReadOptions,
     /// Target names; for a classification the name of the class column.
     pub targets: Vec<String>,
     /// Class labels, by code; empty for a regression.

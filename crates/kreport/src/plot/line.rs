@@ -48,8 +48,8 @@ pub(super) fn write_line_plot(
         predictor.plan_term(0),
         MemoryTerm::new("line and drawing", 8 * LINE_POINTS * (outputs + 2) + DRAWING_BYTES, ""),
     ];
-    let points = Points::for_model(metadata, plot, output, std::slice::from_ref(feature), terms, run)?;
-    let bounds = points.bounds()[0];
+    let points = Points::read_for_model(metadata, plot, output, std::slice::from_ref(feature), terms, run)?;
+    let bounds = points.padded_ranges()[0];
     let x: Vec<f64> = (0..LINE_POINTS).map(|i| bounds.0 + fraction(i) * (bounds.1 - bounds.0)).collect();
     let mut scores = vec![0.0; LINE_POINTS * outputs];
     predictor.predict(&x, &mut scores)?;
@@ -104,7 +104,7 @@ impl Drawing for LinePlot<'_> {
     }
 
     fn draw(&self, canvas: &mut dyn Canvas) {
-        let truths = self.points.drawn_rows.iter().map(|row| row.position[1]).filter(|_| self.points.has_target);
+        let truths = self.points.drawn_rows.iter().map(|row| row.coordinates[1]).filter(|_| self.points.has_target);
         let heights = self.functions.iter().flat_map(|(_, values)| values).copied().chain(truths);
         let x_axis = Axis::new(self.feature, Scale::Linear, [self.bounds.0, self.bounds.1]);
         let y_axis = Axis::new(&self.quantity, Scale::Linear, heights.chain(self.boundary));
@@ -114,7 +114,7 @@ impl Drawing for LinePlot<'_> {
         let to_plane = |point: (f64, f64)| plane.position(point).unwrap_or((PLOT_EDGES.left, PLOT_EDGES.bottom));
         plane.draw_grid(canvas);
         for row in &self.points.drawn_rows {
-            let (x, y) = to_plane(row.position.into());
+            let (x, y) = to_plane(row.coordinates.into());
             // if there is no target, the rows are drawn on the axis
             let position = (x, if self.points.has_target { y } else { PLOT_EDGES.bottom - 6.0 });
             self.points.draw_row(canvas, row, position, &self.tooltip(row));
@@ -127,7 +127,7 @@ impl Drawing for LinePlot<'_> {
         for (palette_index, values) in &self.functions {
             let line_point = |(i, value): (usize, &f64)| to_plane((low + fraction(i) * (high - low), *value));
             let positions: Vec<Point> = values.iter().enumerate().map(line_point).collect();
-            let name = self.points.labels.get(*palette_index).filter(|_| self.functions.len() > 1);
+            let name = self.points.colour_names.get(*palette_index).filter(|_| self.functions.len() > 1);
             canvas.path(
                 &format!("line c{}", palette_index % PALETTE_SIZE),
                 &positions,
@@ -137,12 +137,12 @@ impl Drawing for LinePlot<'_> {
         }
         plane.draw_axes(canvas);
         plane.draw_y_name(canvas, &self.quantity, 16.0);
-        legend::draw_classes(canvas, &self.points.labels, PLOT_EDGES);
+        legend::draw_classes(canvas, &self.points.colour_names, PLOT_EDGES);
     }
 }
 
 impl LinePlot<'_> {
-    fn tooltip(&self, DrawnRow { position: [x, y], .. }: &DrawnRow) -> String {
+    fn tooltip(&self, DrawnRow { coordinates: [x, y], .. }: &DrawnRow) -> String {
         let truth =
             if self.points.has_target { format!(", {} {}", self.quantity, number(*y, 4)) } else { String::new() };
         format!("{} {}{truth}", self.feature, number(*x, 4))

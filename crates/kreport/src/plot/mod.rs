@@ -85,7 +85,7 @@ pub struct PlotReport {
 
 impl PlotReport {
     fn new([x, y]: [String; 2], points: &Points, scores: Vec<(f64, f64)>, output: &Path) -> Self {
-        Self { x, y, rows: points.rows, drawn: points.drawn_rows.len(), scores, output: output.to_path_buf() }
+        Self { x, y, rows: points.row_count, drawn: points.drawn_rows.len(), scores, output: output.to_path_buf() }
     }
 }
 
@@ -135,7 +135,7 @@ impl Plot {
         }
         let axes = resolve_axes(predictor.metadata(), self)?;
         let terms = vec![predictor.plan_term(0), picture_term(&predictor)];
-        let mut points = Points::for_model(predictor.metadata(), self, output, &axes.names, terms, run)?;
+        let mut points = Points::read_for_model(predictor.metadata(), self, output, &axes.names, terms, run)?;
         if predictor.metadata().task == Task::Clusters {
             points.colour_by_cluster(&scatter::scores_by_key(&predictor, self, run)?, predictor.output_count());
         }
@@ -199,7 +199,7 @@ fn write_grid_plot(
     run: &Run,
 ) -> Result<PlotReport> {
     let (outputs, component) = (predictor.output_count(), component_index(predictor, plot)?);
-    let bounds = points.bounds();
+    let bounds = points.padded_ranges();
     let stage_recorder = run.stage_recorder();
     let stage = stage_recorder.start_stage("grid", None);
     let scores = evaluate_grid(predictor, &axes, bounds)?;

@@ -48,7 +48,7 @@ impl Drawing for Picture<'_> {
         let [x, y] = [0, 1].map(|axis| Axis::with_range(&self.axis_names[axis], self.bounds[axis]));
         let plane = Plane { x: &x, y: &y, edges: PLOT_EDGES };
         for drawn in &self.points.drawn_rows {
-            let position = plane.position(drawn.position.into());
+            let position = plane.position(drawn.coordinates.into());
             position.into_iter().for_each(|point| self.points.draw_row(canvas, drawn, point, &self.tooltip(drawn)));
         }
         self.draw_class_names(canvas);
@@ -57,7 +57,7 @@ impl Drawing for Picture<'_> {
         match self.points.shade_range {
             Some(ends) => legend::draw_shades(canvas, ends, SHADES, "key v", PLOT_EDGES),
             None if self.grids.is_empty() || self.regions.is_some() => {
-                legend::draw_classes(canvas, &self.points.labels, PLOT_EDGES);
+                legend::draw_classes(canvas, &self.points.colour_names, PLOT_EDGES);
             }
             None => self.draw_colour_bar(canvas),
         }
@@ -67,7 +67,7 @@ impl Drawing for Picture<'_> {
 impl<'a> Picture<'a> {
     /// Returns a picture of the rows alone.
     pub(super) fn new(axis_names: &'a [String; 2], points: &'a Points) -> Self {
-        let (bounds, quantity) = (points.bounds(), String::new());
+        let (bounds, quantity) = (points.padded_ranges(), String::new());
         Self { axis_names, bounds, points, grids: &[], regions: None, component: 0, quantity, boundary: None }
     }
 }
@@ -77,11 +77,11 @@ impl Picture<'_> {
     /// needed.
     fn draw_class_names(&self, canvas: &mut dyn Canvas) {
         let (Some(regions), Some(grid)) = (&self.regions, self.grids.first()) else { return };
-        for (class, (column, row)) in legend::label_positions(regions, grid.width, self.points.labels.len()) {
+        for (class, (column, row)) in legend::label_positions(regions, grid.width, self.points.colour_names.len()) {
             let (x, y) = self.position(column as f64, row as f64);
             canvas.word(
                 "label",
-                &legend::shorten(&self.points.labels[class]),
+                &legend::shorten(&self.points.colour_names[class]),
                 (x, y + 0.34 * FONT_SIZE),
                 Anchor::Middle,
             );
@@ -164,7 +164,7 @@ impl Picture<'_> {
     /// Draws the lines where the class with the largest score changes; one-vs-one scores have no
     /// such lines.
     fn draw_class_edges(&self, canvas: &mut dyn Canvas) {
-        let Some(first_grid) = self.grids.first().filter(|_| self.grids.len() == self.points.labels.len()) else {
+        let Some(first_grid) = self.grids.first().filter(|_| self.grids.len() == self.points.colour_names.len()) else {
             return;
         };
         for (k, grid) in self.grids.iter().enumerate() {
@@ -186,11 +186,11 @@ impl Picture<'_> {
 
     fn tooltip(&self, drawn: &DrawnRow) -> String {
         let [x, y] = self.axis_names;
-        let [x_text, y_text] = drawn.position.map(|value| number(value, 4));
+        let [x_text, y_text] = drawn.coordinates.map(|value| number(value, 4));
         let value = self
             .points
             .shade_range
-            .map_or(String::new(), |_| format!(", {} {}", self.quantity, number(drawn.value, 4)));
+            .map_or(String::new(), |_| format!(", {} {}", self.quantity, number(drawn.colour_value, 4)));
         format!("{x} {x_text}, {y} {y_text}{value}")
     }
 }

@@ -26,9 +26,9 @@ pub(super) fn row_keys() -> Stream {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct DrawnRow {
     pub(super) key: u64,
-    pub(super) position: [f64; 2],
+    pub(super) coordinates: [f64; 2],
     /// Value that colours the row, if the colours represent numbers.
-    pub(super) value: f64,
+    pub(super) colour_value: f64,
     label: Option<Label>,
     pub(super) class: Option<usize>,
 }
@@ -36,7 +36,7 @@ pub(super) struct DrawnRow {
 /// The rows that are drawn, a sample, and the ranges of all rows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Points {
-    pub(super) rows: u64,
+    pub(super) row_count: u64,
     /// Sampled rows in random order, so that no class is always on top.
     pub(super) drawn_rows: Vec<DrawnRow>,
     pub(super) ranges: Option<[(f64, f64); 2]>,
@@ -44,7 +44,7 @@ pub(super) struct Points {
     /// lack a target; both coordinates are then the feature.
     pub(super) has_target: bool,
     /// Names of the colours; empty if the rows have no colours, or if the colours are shades.
-    pub(super) labels: Vec<String>,
+    pub(super) colour_names: Vec<String>,
     /// Values of the palest and the strongest colour; `None` if the colours do not represent
     /// numbers.
     pub(super) shade_range: Option<(f64, f64)>,
@@ -55,7 +55,7 @@ pub(super) struct PointColumns<'a> {
     /// Columns of the coordinates, followed by a number that colours the row.
     pub(super) coordinates: Vec<String>,
     /// Column of labels that colours the row.
-    pub(super) label: Option<&'a str>,
+    pub(super) label_column: Option<&'a str>,
     pub(super) classes: Option<&'a [Label]>,
     pub(super) missing: Missing,
     /// Encoding of columns as features; `None` unless the coordinates are features of a model with
@@ -65,7 +65,7 @@ pub(super) struct PointColumns<'a> {
 
 /// Returns the columns of an encoding that produce these features; a name that no column produces
 /// is a numeric column.
-fn encoding_of(encoding: &Encoding, features: &[String]) -> Encoding {
+fn restrict_encoding(encoding: &Encoding, features: &[String]) -> Encoding {
     let names = |column: &EncodedColumn| Encoding::new(vec![column.clone()]).feature_names();
     let is_source = |column: &&EncodedColumn| names(column).iter().any(|name| features.contains(name));
     let mut columns: Vec<EncodedColumn> = encoding.columns().iter().filter(is_source).cloned().collect();
@@ -78,34 +78,39 @@ fn encoding_of(encoding: &Encoding, features: &[String]) -> Encoding {
 impl Points {
     /// Reads the rows of a table for a model: their values of two features, or of one feature and
     /// the target if the table has it. `terms` is the memory that the run uses in addition.
-    pub(super) fn for_model(
+    pub(super) fn read_for_model(
         metadata: &ModelMetadata,
         plot: &Plot,
         output: &Path,
         features: &[String],
-        terms: Vec<MemoryTerm>,
+        shared_memory: Vec<MemoryTerm>,
         run: &Run,
     ) -> Result<Self> {
         let table = plot.open_table(&plot.data, &plot.text, output)?;
         let is_in_table = |name: &&String| table.schema().columns.iter().any(|column| column.name == **name);
         let target = metadata.targets.first().filter(is_in_table);
         let label = target.filter(|_| !metadata.classes.is_empty()).map(String::as_str);
-        let truth = target.filter(|_| features.len() == 1 && metadata.classes.is_empty());
+        let target_axis = target.filter(|_| features.len() == 1 && metadata.classes.is_empty());
         let missing = match (plot.missing, metadata.missing()) {
             (Some(missing), _) => missing,
             (None, Missing::Error) => Missing::Error,
             // a row without coordinates is not drawn
             (None, _) => Missing::Drop,
         };
-        let coordinates = features.iter().chain(truth).cloned().collect();
+        let coordinates = features.iter().chain(target_axis).cloned().collect();
         let encoding = metadata.encoding.as_deref();
-        let columns =
-            PointColumns { coordinates, label, classes: label.map(|_| &metadata.classes[..]), missing, encoding };
-        let points = Self::read_rows(&table, plot, columns, terms, run)?;
+        let columns = PointColumns {
+            coordinates,
+            label_column: label,
+            classes: label.map(|_| &metadata.classes[..]),
+            missing,
+            encoding,
+        };
+        let points = Self::read_rows(&table, plot, columns, shared_memory, run)?;
         // regions have names even if the rows have no names
         Ok(Self {
-            has_target: truth.is_some(),
-            labels: metadata.classes.iter().map(ToString::to_string).collect(),
+            has_target: target_axis.is_some(),
+            colour_names: metadata.classes.iter().map(ToString::to_string).collect(),
             ..points
         })
     }
@@ -113,12 +118,12 @@ impl Points {
     /// Reads rows of a table that are coloured by a column. Each distinct text or Boolean value has
     /// a colour. If the numbers of a column are a few distinct integers, each integer has a colour,
     /// too. Other numbers are shaded by their size.
-    pub(super) fn coloured_by(
+    pub(super) fn read_coloured_by(
         table: &Table,
         plot: &Plot,
         axes: &[String],
         colour: Option<&str>,
-        terms: Vec<MemoryTerm>,
+        shared_memory: Vec<MemoryTerm>,
         run: &Run,
     ) -> Result<Self> {
         let kind =
@@ -131,18 +136,18 @@ impl Points {
                 return Err(Error::option(option, name, "this column is not numeric; choose a numeric column"));
             }
         }
-        let number_column = colour.filter(|_| !is_label).map(String::from);
-        let coordinates = axes.iter().cloned().chain(number_column.clone()).collect();
+        let numeric_colour = colour.filter(|_| !is_label).map(String::from);
+        let coordinates = axes.iter().cloned().chain(numeric_colour.clone()).collect();
         let label = colour.filter(|_| is_label);
         let missing = plot.missing.unwrap_or(Missing::Drop);
         let mut points = Self::read_rows(
             table,
             plot,
-            PointColumns { coordinates, label, classes: None, missing, encoding: None },
-            terms,
+            PointColumns { coordinates, label_column: label, classes: None, missing, encoding: None },
+            shared_memory,
             run,
         )?;
-        if number_column.is_some() {
+        if numeric_colour.is_some() {
             points.colour_by_number();
         }
         Ok(points)
@@ -151,40 +156,40 @@ impl Points {
     /// Draws a row in the colour of its class or value. The tooltip has the class (if known) and
     /// the text `tooltip`.
     pub(super) fn draw_row(&self, canvas: &mut dyn Canvas, drawn: &DrawnRow, position: Point, tooltip: &str) {
-        let class = match (drawn.class, self.shade_range) {
+        let css_class = match (drawn.class, self.shade_range) {
             (Some(class), _) => format!("row c{}", class % PALETTE_SIZE),
-            (None, Some(range)) => format!("row v{}", shade_index(drawn.value, range)),
+            (None, Some(range)) => format!("row v{}", shade_index(drawn.colour_value, range)),
             (None, None) => "row".to_string(),
         };
-        let name = drawn.class.and_then(|class| self.labels.get(class));
+        let name = drawn.class.and_then(|class| self.colour_names.get(class));
         let name = name.map_or(String::new(), |name| format!("{name}: "));
-        canvas.circle(&class, position, 2.2, Some(&format!("{name}{tooltip}")));
+        canvas.circle(&css_class, position, 2.2, Some(&format!("{name}{tooltip}")));
     }
 
     fn colour_by_number(&mut self) {
-        let mut values: Vec<f64> = self.drawn_rows.iter().map(|drawn| drawn.value).collect();
+        let mut values: Vec<f64> = self.drawn_rows.iter().map(|drawn| drawn.colour_value).collect();
         values.sort_by(f64::total_cmp);
         values.dedup();
         if values.len() > PALETTE_SIZE || values.iter().any(|value| value.fract() != 0.0) {
             self.shade_range = values.first().copied().zip(values.last().copied());
             return;
         }
-        self.labels = values.iter().map(ToString::to_string).collect();
+        self.colour_names = values.iter().map(ToString::to_string).collect();
         let class = |value: f64| values.iter().position(|other| *other == value);
-        self.drawn_rows.iter_mut().for_each(|drawn| drawn.class = class(drawn.value));
+        self.drawn_rows.iter_mut().for_each(|drawn| drawn.class = class(drawn.colour_value));
     }
 
     fn read_rows(
         table: &Table,
         plot: &Plot,
         columns: PointColumns<'_>,
-        terms: Vec<MemoryTerm>,
+        shared_memory: Vec<MemoryTerm>,
         run: &Run,
     ) -> Result<Self> {
-        let targets: Vec<String> = columns.label.map(String::from).into_iter().collect();
+        let targets: Vec<String> = columns.label_column.map(String::from).into_iter().collect();
         let (class_target, without_features) = (!targets.is_empty(), columns.coordinates.is_empty());
         let selection = plot.selection(&columns.coordinates, targets);
-        let encoding = columns.encoding.map(|encoding| Arc::new(encoding_of(encoding, &columns.coordinates)));
+        let encoding = columns.encoding.map(|encoding| Arc::new(restrict_encoding(encoding, &columns.coordinates)));
         let selection = Selection { class_target, without_features, missing: columns.missing, encoding, ..selection };
         let selected = table.select(&selection)?;
         let names = selected.feature_names();
@@ -193,14 +198,14 @@ impl Points {
         let classes = columns.classes.map(|labels| Arc::new(labels.to_vec()));
         let source = selected.rows::<f64>(ReadSettings { class_labels: classes, ..ReadSettings::default() })?;
         let sample_bytes = (MAX_DRAWN_ROWS + lanes::TILE_ROWS) * size_of::<DrawnRow>();
-        let lane = LaneMemory {
+        let lane_memory = LaneMemory {
             tile_rows: lanes::TILE_ROWS,
             name: "rows drawn",
             bytes: 2 * sample_bytes,
-            shared_terms: terms,
+            shared_terms: shared_memory,
         };
         // the picture does not depend on the number of lanes, and the pass is short
-        lanes::fitting_lanes("plot", &source, &lane, run.memory_budget(), run.workers().threads())?;
+        lanes::fitting_lanes("plot", &source, &lane_memory, run.memory_budget(), run.workers().threads())?;
         let (workers, stage_recorder) = (Workers::sequential(), run.stage_recorder());
         let stage = stage_recorder.start_stage("rows", selected.row_count_if_known());
         let mut points = Self::default();
@@ -209,7 +214,7 @@ impl Points {
             Ok::<_, Error>(())
         })?;
         drop(stage);
-        if points.rows == 0 {
+        if points.row_count == 0 {
             let what = table.files().next().map(|file| file.display().to_string()).unwrap_or_default();
             let why = "no row is selected; check --rows, --where and --missing".to_string();
             return Err(Error::from(kstore::Error::Empty { what, why }));
@@ -224,12 +229,12 @@ impl Points {
         for drawn in &mut points.drawn_rows {
             drawn.class = drawn.label.as_ref().and_then(|row_label| labels.iter().position(|label| label == row_label));
         }
-        points.labels = labels.iter().map(ToString::to_string).collect();
+        points.colour_names = labels.iter().map(ToString::to_string).collect();
         Ok(points)
     }
 
     /// Returns the ranges of the two axes of the picture, with a margin.
-    pub(super) fn bounds(&self) -> [(f64, f64); 2] {
+    pub(super) fn padded_ranges(&self) -> [(f64, f64); 2] {
         self.ranges.unwrap_or([(0.0, 1.0); 2]).map(|(low, high)| {
             let margin = if high > low { POINT_MARGIN * (high - low) } else { low.abs().max(1.0) / 2.0 };
             (low - margin, high + margin)
@@ -239,12 +244,12 @@ impl Points {
     /// Colours the rows by cluster; `scores` has the cluster scores by row key.
     pub(super) fn colour_by_cluster(&mut self, scores: &BTreeMap<u64, Vec<f64>>, cluster_count: usize) {
         self.drawn_rows.iter_mut().for_each(|drawn| drawn.class = scores.get(&drawn.key).map(|scores| argmax(scores)));
-        self.labels = (0..cluster_count).map(|cluster| format!("cluster {cluster}")).collect();
+        self.colour_names = (0..cluster_count).map(|cluster| format!("cluster {cluster}")).collect();
     }
 
     /// Sets the ranges to the ranges of the rows that are drawn.
-    pub(super) fn update_ranges(&mut self) {
-        self.ranges = self.drawn_rows.iter().map(|drawn| drawn.position.map(|v| (v, v))).reduce(union);
+    pub(super) fn set_ranges_from_drawn_rows(&mut self) {
+        self.ranges = self.drawn_rows.iter().map(|drawn| drawn.coordinates.map(|v| (v, v))).reduce(union_ranges);
     }
 
     /// Adds the rows of a block, whose coordinates are the features `column_indices`, and keeps the
@@ -259,18 +264,24 @@ impl Points {
                 _ => [value; 2],
             };
             let range = position.map(|v| (v, v));
-            self.ranges = Some(self.ranges.map_or(range, |ranges| union(ranges, range)));
-            let label = block.classes.as_ref().filter(|coded| coded.codes[i] != LabelCodes::UNKNOWN);
+            self.ranges = Some(self.ranges.map_or(range, |ranges| union_ranges(ranges, range)));
+            let label = block.classes.as_ref().filter(|class_codes| class_codes.codes[i] != LabelCodes::UNKNOWN);
             let label = label.map(|coded| coded.labels[coded.codes[i] as usize].clone());
-            self.drawn_rows.push(DrawnRow { key: keys.word(*row), position, value, label, class: None });
+            self.drawn_rows.push(DrawnRow {
+                key: keys.word(*row),
+                coordinates: position,
+                colour_value: value,
+                label,
+                class: None,
+            });
         }
-        self.rows += block.len() as u64;
+        self.row_count += block.len() as u64;
         self.drawn_rows.sort_by_key(|drawn| drawn.key);
         self.drawn_rows.truncate(MAX_DRAWN_ROWS);
     }
 }
 
 /// Returns the union of two pairs of ranges.
-fn union(a: [(f64, f64); 2], b: [(f64, f64); 2]) -> [(f64, f64); 2] {
+fn union_ranges(a: [(f64, f64); 2], b: [(f64, f64); 2]) -> [(f64, f64); 2] {
     std::array::from_fn(|i| (a[i].0.min(b[i].0), a[i].1.max(b[i].1)))
 }

@@ -21,7 +21,7 @@ pub(super) fn write_table_plot(plot: &Plot, output: &Path, run: &Run) -> Result<
     let colour = colour_column(&table, plot);
     let axes = axis_columns(&table, plot, colour.as_deref())?;
     let terms = vec![MemoryTerm::new("drawing", DRAWING_BYTES, "")];
-    let points = Points::coloured_by(&table, plot, &axes, colour.as_deref(), terms, run)?;
+    let points = Points::read_coloured_by(&table, plot, &axes, colour.as_deref(), terms, run)?;
     let name = plot.model.display().to_string();
     write_scatter(axes, &points, colour, (name.clone(), vec![("table", name)]), output)
 }
@@ -80,12 +80,13 @@ pub(super) fn write_component_plot(
 ) -> Result<PlotReport> {
     let table = plot.open_table(&plot.data, &plot.text, output)?;
     let colour = plot.colour.as_deref();
-    let mut points = Points::coloured_by(&table, plot, &[], colour, vec![predictor.plan_term(DRAWING_BYTES)], run)?;
+    let mut points =
+        Points::read_coloured_by(&table, plot, &[], colour, vec![predictor.plan_term(DRAWING_BYTES)], run)?;
     let scores = scores_by_key(predictor, plot, run)?;
     points
         .drawn_rows
-        .retain_mut(|drawn| scores.get(&drawn.key).map(|scores| drawn.position = [scores[x], scores[y]]).is_some());
-    points.update_ranges();
+        .retain_mut(|drawn| scores.get(&drawn.key).map(|scores| drawn.coordinates = [scores[x], scores[y]]).is_some());
+    points.set_ranges_from_drawn_rows();
     let axes = [x, y].map(|component| format!("{COMPONENT_PREFIX}{component}"));
     write_scatter(axes, &points, plot.colour.clone(), describe_model(predictor.metadata(), plot), output)
 }
@@ -117,7 +118,7 @@ fn write_scatter(
     output: &Path,
 ) -> Result<PlotReport> {
     let quantity = colour.unwrap_or_default();
-    let picture = Picture { bounds: points.bounds(), quantity, ..Picture::new(&axis_names, points) };
+    let picture = Picture { bounds: points.padded_ranges(), quantity, ..Picture::new(&axis_names, points) };
     write(&picture, description, output)?;
     Ok(PlotReport::new(axis_names, points, Vec::new(), output))
 }

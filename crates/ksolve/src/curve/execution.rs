@@ -12,7 +12,7 @@ use crate::request::{PassShape, Resources};
 use crate::{Error, GramState, LinearHead, Result, fit};
 use kapprox::landmark::{LandmarkSet, Scheme, TableScan};
 use kapprox::map::{DataIndependentMapArgs, LandmarkMapArgs, MapConstructor, MapRequest, MapShape};
-use kapprox::quality::{Approximation, ColumnReduction, Errors, Measure, NormPair, SpectralOptions};
+use kapprox::quality::{Approximation, ApproximationErrors, ColumnReduction, Measure, NormPair, SpectralOptions};
 use kapprox::{FeatureMap, MapSpec, NystromMap, Real};
 use kstore::pass::Observer;
 use kstore::{Pass, RowSource};
@@ -203,7 +203,7 @@ impl<T: Real> RunSetting<'_, '_, T> {
                 planned_bytes,
                 trace_error: errors[index].trace_error,
                 trace_rounding: errors[index].rounding_floor,
-                frobenius: errors[index].frobenius_error.into(),
+                frobenius: errors[index].relative_frobenius_error.into(),
                 spectral: spectral[index].clone(),
                 test_error: test_errors[index],
             }
@@ -233,7 +233,7 @@ impl<T: Real> RunSetting<'_, '_, T> {
     fn spectral_errors(
         &self,
         approximation: &Approximation<'_, T>,
-        errors: &[Errors],
+        errors: &[ApproximationErrors],
         ranks: &[usize],
     ) -> Result<Vec<Option<Estimate>>> {
         let (seed, spectral_options) = (self.setting.options.seed, SpectralOptions::default());
@@ -249,7 +249,7 @@ impl<T: Real> RunSetting<'_, '_, T> {
         let sample_approximation = Approximation { scan: sample_scan, ..*approximation };
         let sample_errors = sample_approximation.errors(ranks, sample_rows.len(), seed)?;
         let norms = sample_approximation.spectral(&sample_errors, spectral_options, seed)?;
-        let clipped_estimate = |(errors, sample_norm): (&Errors, &NormPair)| {
+        let clipped_estimate = |(errors, sample_norm): (&ApproximationErrors, &NormPair)| {
             // the norm of K is already known, so its spectrum is not needed
             let bounds = errors.spectral_bounds(0.0).error.relative_to(*kernel_norm);
             // the bounds are certain, so an estimate outside the bounds is clipped

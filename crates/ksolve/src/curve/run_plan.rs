@@ -102,7 +102,7 @@ fn plan_errors<T: Real>(
     let krylov_columns = 2 * KRYLOV_BLOCK * SpectralOptions::default().max_steps * (ranks + 1 + size.threads);
     let tile_bytes =
         pass_shape.tile_rows * (p * (size.element_bytes + 8) + 8 * (d + ranks + 1)) + size.map.footprint.per_row;
-    let plan = stage_plans::plan_rows(base_plan("errors", size, budget), size, pass_shape, 1, size.element_bytes)
+    let plan = stage_plans::add_row_terms(base_plan("errors", size, budget), size, pass_shape, 1, size.element_bytes)
         .term("feature map", size.map.footprint.fixed, LOWER_RANK)
         .term("columns of the kernel matrix", 8 * c * (d + 2 * p + 4 * ranks + 2), LOWER_RANK)
         .term("features of a tile", tile_bytes, LOWER_RANK)

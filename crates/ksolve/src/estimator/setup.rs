@@ -41,7 +41,7 @@ impl Setup {
         let rows = x.rows()?;
         let in_memory = rows.count().is_some();
         let (table, targets) = attach(rows)?;
-        let selected = table.select(&self.fit.selection(full_selection(in_memory, targets))?)?;
+        let selected = table.select(&self.fit.complete_selection(full_selection(in_memory, targets))?)?;
         let fitted = self.fit.run(&selected, &self.resources.build_run())?;
         Trained::new(fitted, self.resources)
     }

@@ -46,7 +46,7 @@ kmodel::enum_of_words!(ElementType, "precision", "f32" => F32, "f64" => F64);
 pub struct Fit {
     #[serde(rename = "solver", with = "serde_text::family")]
     #[doc(hidden)]
-    pub family: &'static SolverFamily,
+    pub solver_family: &'static SolverFamily,
     #[serde(rename = "options", default)]
     options: Options,
     /// `None` selects the default: standard scaling, or no scaling for sparse rows.
@@ -72,10 +72,11 @@ pub struct Fit {
     #[serde(default, with = "serde_text")]
     pub(super) precision: ElementType,
     /// The rows and columns of the fit; `None` if the caller selects them.
-    pub(super) rows: Option<Selection>,
+    #[serde(rename = "rows")]
+    pub(super) selection: Option<Selection>,
     /// Further options that the caller stores in the model file.
-    #[serde(default)]
-    pub(super) notes: serde_json::Map<String, serde_json::Value>,
+    #[serde(rename = "notes", default)]
+    pub(super) extra_options: serde_json::Map<String, serde_json::Value>,
     #[serde(skip)]
     parsed: OnceLock<Arc<ParsedOptions>>,
 }
@@ -109,7 +110,7 @@ impl Fit {
     /// # Errors
     /// [`Error::Option`] for an unknown name.
     pub fn solver(name: &str) -> Result<Self> {
-        Ok(Self { family: solver::solver_named(name)?, ..Self::default() })
+        Ok(Self { solver_family: solver::solver_named(name)?, ..Self::default() })
     }
 
     /// Sets a parameter of the solver to a value in the form that users type: `set("C", 10)`,
@@ -117,13 +118,13 @@ impl Fit {
     #[must_use]
     pub fn set(self, name: &str, value: impl ToString) -> Self {
         let options = self.options.clone().set(name, value);
-        self.options(options)
+        self.with_options(options)
     }
 
     /// Sets all parameters of the solver at once.
     #[must_use]
     #[doc(hidden)]
-    pub fn options(self, options: Options) -> Self {
+    pub fn with_options(self, options: Options) -> Self {
         Self { options, parsed: OnceLock::new(), ..self }
     }
 
@@ -131,7 +132,7 @@ impl Fit {
     #[must_use]
     #[doc(hidden)]
     pub fn with_selection(self, selection: Selection) -> Self {
-        Self { rows: Some(selection), ..self }
+        Self { selection: Some(selection), ..self }
     }
 
     /// Sets the kernel. For `sigma=auto` and `sigma=median`, the length scale is determined from a
@@ -205,8 +206,8 @@ impl Fit {
     /// the rows.
     #[must_use]
     #[doc(hidden)]
-    pub fn note(mut self, name: &str, value: serde_json::Value) -> Self {
-        self.notes.insert(name.to_string(), value);
+    pub fn extra_option(mut self, name: &str, value: serde_json::Value) -> Self {
+        self.extra_options.insert(name.to_string(), value);
         self
     }
 
@@ -217,40 +218,41 @@ impl Fit {
     /// [`Error::Option`] for an unknown name.
     #[doc(hidden)]
     pub fn for_solver(&self, name: &str) -> Result<Self> {
-        Ok(Self { family: Self::solver(name)?.family, ..self.clone() }.options(Options::new()))
+        Ok(Self { solver_family: Self::solver(name)?.solver_family, ..self.clone() }.with_options(Options::new()))
     }
 
     /// Returns the fit at one rank instead of several.
     #[doc(hidden)]
-    pub fn at_rank(self, rank: usize) -> Self {
+    pub fn with_single_rank(self, rank: usize) -> Self {
         let options = self.options.clone().without(TOLERANCE.name);
-        Self { rank: Some(rank), ..self.options(options).without_ranks() }
+        Self { rank: Some(rank), ..self.with_options(options).without_rank_parameters() }
     }
 
     /// Returns the parameters that a search chooses together with the rank.
     fn rank_parameters(&self) -> impl Iterator<Item = &'static Parameter> + use<> {
-        std::iter::once(&RANKS).chain(self.family.joint_rank_parameters)
+        std::iter::once(&RANKS).chain(self.solver_family.joint_rank_parameters)
     }
 
     /// Returns the fit without the rank and without the parameters chosen with it.
     #[must_use]
     #[doc(hidden)]
-    pub fn without_ranks(self) -> Self {
+    pub fn without_rank_parameters(self) -> Self {
         let options =
             self.rank_parameters().fold(self.options.clone(), |options, parameter| options.without(parameter.name));
-        Self { rank: None, ..self }.options(options)
+        Self { rank: None, ..self }.with_options(options)
     }
 
     /// Returns the fit with the rank of another fit. Some parameters are chosen together with the
     /// rank: if this solver reads such a parameter, its value is also copied from the other fit.
     #[must_use]
     #[doc(hidden)]
-    pub fn with_ranks_of(self, other: &Self) -> Self {
-        let read_parameters = self.rank_parameters().filter(|parameter| self.family.reads(parameter));
+    pub fn with_rank_parameters_of(self, other: &Self) -> Self {
+        let read_parameters = self.rank_parameters().filter(|parameter| self.solver_family.reads(parameter));
         let parameters: Vec<_> = read_parameters
             .filter_map(|parameter| Some((parameter.name, other.options.get(parameter.name)?)))
             .collect();
-        let fit = parameters.into_iter().fold(self.without_ranks(), |fit, (name, value)| fit.set(name, value));
+        let fit =
+            parameters.into_iter().fold(self.without_rank_parameters(), |fit, (name, value)| fit.set(name, value));
         Self { rank: other.rank, ..fit }
     }
 
@@ -258,10 +260,11 @@ impl Fit {
     /// that the solver uses in a search.
     #[doc(hidden)]
     pub fn with_exact_kernel(self) -> Result<Self> {
-        let map_parameters = self.rank_parameters().chain([&TOLERANCE, &FOLDS]);
-        let options = map_parameters.fold(self.options.clone(), |options, parameter| options.without(parameter.name));
-        let options = (self.family.options_for_exact_kernel)(options);
-        Ok(Self { map: EXACT_MAP.parse()?, landmarks: None, candidates: None, ..self }.options(options))
+        let approximation_parameters = self.rank_parameters().chain([&TOLERANCE, &FOLDS]);
+        let options =
+            approximation_parameters.fold(self.options.clone(), |options, parameter| options.without(parameter.name));
+        let options = (self.solver_family.options_for_exact_kernel)(options);
+        Ok(Self { map: EXACT_MAP.parse()?, landmarks: None, candidates: None, ..self }.with_options(options))
     }
 
     /// Returns the fit with the default map if its kernel was exact.
@@ -298,19 +301,19 @@ impl Fit {
     }
 
     #[doc(hidden)]
-    pub fn has_regularisation(&self) -> bool {
+    pub fn sets_regularisation(&self) -> bool {
         self.has_option(LAMBDA.name) || self.has_option(C.name)
     }
 
     /// Returns the solver of the fit.
     #[doc(hidden)]
     pub fn family(&self) -> &'static SolverFamily {
-        self.family
+        self.solver_family
     }
 
     /// Returns the requested kernel.
     #[doc(hidden)]
-    pub fn kernel_spec(&self) -> &Kernel {
+    pub fn requested_kernel(&self) -> &Kernel {
         &self.kernel
     }
 
@@ -322,20 +325,20 @@ impl Fit {
 
     /// Returns the requested map.
     #[doc(hidden)]
-    pub fn map_spec(&self) -> &MapSpec {
+    pub fn requested_map(&self) -> &MapSpec {
         &self.map
     }
 
     /// Returns the requested type of rows and features.
     #[doc(hidden)]
-    pub fn element_type(&self) -> ElementType {
+    pub fn requested_precision(&self) -> ElementType {
         self.precision
     }
 
     /// Returns the rows and columns of the fit; all by default.
     #[doc(hidden)]
-    pub fn row_selection(&self) -> Selection {
-        self.rows.clone().unwrap_or_default()
+    pub fn requested_selection(&self) -> Selection {
+        self.selection.clone().unwrap_or_default()
     }
 
     /// Returns the parsed parameters; the first call parses them.
@@ -344,8 +347,8 @@ impl Fit {
         if let Some(parsed) = self.parsed.get() {
             return Ok(parsed);
         }
-        let settings = self.family.settings(&self.options)?;
-        let solver = self.family.build_solver(&settings)?;
+        let settings = self.solver_family.settings(&self.options)?;
+        let solver = self.solver_family.build_solver(&settings)?;
         Ok(self.parsed.get_or_init(|| Arc::new(ParsedOptions { settings, solver })))
     }
 
@@ -364,7 +367,7 @@ impl Fit {
     /// The errors of [`Fit::settings`].
     #[doc(hidden)]
     pub fn task(&self) -> Result<Task> {
-        Ok(self.family.task(self.settings()?))
+        Ok(self.solver_family.task(self.settings()?))
     }
 
     /// Selects the rows and columns of the fit in a table.
@@ -373,7 +376,7 @@ impl Fit {
     /// The errors of [`Fit::selection`], and missing columns.
     #[doc(hidden)]
     pub fn select(&self, table: &Table) -> Result<SelectedTable> {
-        Ok(table.select(&self.selection(self.row_selection())?)?)
+        Ok(table.select(&self.complete_selection(self.requested_selection())?)?)
     }
 
     /// Returns the selection with all columns that the solver reads: inputs, targets, class,
@@ -383,13 +386,17 @@ impl Fit {
     /// The errors of [`Fit::settings`]; [`Error::MissingOption`] for a missing target;
     /// [`Error::Option`] for too many targets.
     #[doc(hidden)]
-    pub fn selection(&self, selection: Selection) -> Result<Selection> {
+    pub fn complete_selection(&self, selection: Selection) -> Result<Selection> {
         let settings = self.settings()?;
-        let task = self.family.task(settings);
+        let task = self.solver_family.task(settings);
         let target_names = selection.targets.join(",");
         match (task, selection.targets.len()) {
             (Task::Regression | Task::Classification | Task::Ranking, 0) => {
-                return Err(Error::missing("target", self.family.name, "it learns from a target; name its column"));
+                return Err(Error::missing(
+                    "target",
+                    self.solver_family.name,
+                    "it learns from a target; name its column",
+                ));
             }
             (Task::Classification, 2..) => {
                 return Err(Error::option(
@@ -402,8 +409,8 @@ impl Fit {
                 return Err(Error::option("target", target_names, "a ranking has one column of grades; name one"));
             }
             (Task::Components | Task::Clusters | Task::Novelty, 1..) => {
-                let why = format!("{} learns without a target; leave it out", self.family.name);
-                return Err(Error::option("target", target_names, why));
+                let expected = format!("{} learns without a target; leave it out", self.solver_family.name);
+                return Err(Error::option("target", target_names, expected));
             }
             _ => {}
         }

@@ -138,7 +138,7 @@ impl Fit {
     /// Missing columns, and the errors of [`Fit::run`].
     pub fn fit_table(&self, table: &Table, targets: &[&str], run: &Run<'_>) -> Result<Fitted> {
         let targets = targets.iter().map(ToString::to_string).collect();
-        self.run(&table.select(&self.selection(Selection { targets, ..Selection::default() })?)?, run)
+        self.run(&table.select(&self.complete_selection(Selection { targets, ..Selection::default() })?)?, run)
     }
 }
 
@@ -187,13 +187,13 @@ fn train_model<T: Real>(
     let ParsedOptions { settings, solver, .. } = fit.parsed_options()?;
     let solver: &dyn Solver<T> = T::pick(&**solver);
     let trained = train::train(selected, train_options, solver, resources).map_err(|error| match error {
-        Error::TooFewRows { rows } => Error::TooFewRowsFor { what: fit.family.name, needed: 2, rows },
+        Error::TooFewRows { rows } => Error::TooFewRowsFor { what: fit.solver_family.name, needed: 2, rows },
         other => other,
     })?;
     let TrainedModel { mut model, mut report, needs_f64 } = trained;
-    (report.solver, report.lambda_convention) = (fit.family.name, convention_of(fit.family.name));
+    (report.solver, report.lambda_convention) = (fit.solver_family.name, convention_of(fit.solver_family.name));
     improvement_warnings(&report).into_iter().for_each(|text| resources.stage_observer.warn(text));
-    (model.metadata.solver, model.metadata.intercept) = (fit.family.name.to_string(), settings.intercept());
+    (model.metadata.solver, model.metadata.intercept) = (fit.solver_family.name.to_string(), settings.intercept());
     model.metadata.options = fit.canonical_options(train_options)?;
     if model.metadata.options["missing"].is_null() && selected.missing().name() != Missing::Error.name() {
         model.metadata.options["missing"] = selected.missing().name().into();

@@ -37,13 +37,13 @@ impl Fit {
         let (rank, ranks) = self.ranks(settings, rank_or_default)?;
         let default_landmarks = properties.default_landmarks.map(|name| LandmarkSource::Scheme(name.to_string()));
         let landmarks = self.landmarks.clone().or(default_landmarks).unwrap_or_default();
-        if self.family.reads(&NODES) {
+        if self.solver_family.reads(&NODES) {
             return self.graph_train_options(settings, rank, landmarks, selected);
         }
         let folds = self.folds(settings, properties, ranks.len() * settings.regularisations().len())?;
         let (kernel, second_kernel) = self.kernels(settings, selected)?;
         Ok(TrainOptions {
-            task: self.family.task(settings),
+            task: self.solver_family.task(settings),
             scaling,
             clips_inputs: self.clip,
             metric: self.metric.clone(),
@@ -105,7 +105,7 @@ impl Fit {
         }
         let uses_kernel = landmarks.scheme().is_none_or(|scheme| scheme.cost != SelectionCost::Draw);
         if !uses_kernel && self.kernel != Kernel::default() {
-            let why = format!("{} uses Euclidean distances, not a kernel; leave it out", self.family.name);
+            let why = format!("{} uses Euclidean distances, not a kernel; leave it out", self.solver_family.name);
             return Err(Error::option("kernel", &self.kernel, why));
         }
         let default_candidates = if uses_kernel { Candidates::default_for_rank(nodes) } else { Candidates::All };
@@ -123,7 +123,7 @@ impl Fit {
             candidates: self.candidates.unwrap_or(default_candidates).row_count(),
             ranks: vec![rank.min(nodes)],
             seed: self.seed,
-            ..TrainOptions::new(self.family.task(settings), kernel, nodes)
+            ..TrainOptions::new(self.solver_family.task(settings), kernel, nodes)
         })
     }
 
@@ -181,7 +181,7 @@ impl Fit {
         if properties.dense_only {
             return reject(
                 "solver",
-                &self.family.name,
+                &self.solver_family.name,
                 "it does not support sparse rows; leave `sparse` out, or use another solver",
             );
         }
@@ -197,7 +197,7 @@ impl Fit {
                 self.map.family().name
             ))
         } else if is_exact && !properties.uses_preconditioner {
-            Some(format!("{} has no landmarks with `map` exact; leave it out", self.family.name))
+            Some(format!("{} has no landmarks with `map` exact; leave it out", self.solver_family.name))
         } else {
             properties.landmarks_unused_why.filter(|_| is_exact).map(str::to_string)
         };
@@ -228,8 +228,8 @@ impl Fit {
 
     /// Returns the requested folds; by default five if cross-validation has something to choose.
     fn folds(&self, settings: &Settings, properties: SolverProperties, cell_count: usize) -> Result<FoldSpec> {
-        let has_surface = self.family.reads(&RANKS);
-        let has_choices = if has_surface { cell_count > 1 } else { self.family.needs_validation_rows(settings) };
+        let has_surface = self.solver_family.reads(&RANKS);
+        let has_choices = if has_surface { cell_count > 1 } else { self.solver_family.needs_validation_rows(settings) };
         match settings.folds(&FOLDS) {
             Some(FoldSpec::None) if has_surface && has_choices => {
                 let why = format!(
@@ -237,8 +237,8 @@ impl Fit {
                 );
                 Err(Error::option(FOLDS.name, "none", why))
             }
-            Some(folds) => settings.grouped_folds(folds),
-            None if has_choices || properties.needs_folds => settings.grouped_folds(FoldSpec::DEFAULT),
+            Some(folds) => settings.folds_of_whole_groups(folds),
+            None if has_choices || properties.needs_folds => settings.folds_of_whole_groups(FoldSpec::DEFAULT),
             None => Ok(FoldSpec::None),
         }
     }
@@ -301,7 +301,7 @@ impl Fit {
             "rank": train_options.rank,
             "scale": train_options.scaling.to_string(),
             "seed": self.seed,
-            "solver": self.family.name,
+            "solver": self.solver_family.name,
             "solver_options": solver_options,
             "task": train_options.task,
         });
@@ -311,12 +311,12 @@ impl Fit {
         if train_options.metric != MetricSource::None {
             canonical["metric"] = train_options.metric.to_string().into();
         }
-        if let Some(rows) = &self.rows {
+        if let Some(rows) = &self.selection {
             canonical["missing"] = rows.missing.name().into();
             canonical["rows"] = rows.rows.as_ref().map_or("0..".to_string(), format_rows).into();
             canonical["where"] = rows.filter.as_ref().map(ToString::to_string).into();
         }
-        for (name, value) in &self.notes {
+        for (name, value) in &self.extra_options {
             if canonical.get(name).is_none() {
                 canonical[name] = value.clone();
             }

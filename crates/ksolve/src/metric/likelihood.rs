@@ -23,8 +23,8 @@ use std::sync::Arc;
 #[cfg(test)]
 mod tests;
 
-/// Each factor lies between 1 / `FACTOR_RANGE` and `FACTOR_RANGE`.
-const FACTOR_RANGE: f64 = 1e4;
+/// Each factor lies between 1 / `MAX_FACTOR` and `MAX_FACTOR`.
+const MAX_FACTOR: f64 = 1e4;
 /// Range of the amplitude s², in units of the variance of the targets divided by the mean of k(x,
 /// x).
 const AMPLITUDE_RANGE: (f64, f64) = (1e-4, 1e4);
@@ -33,12 +33,12 @@ const NOISE_RANGE: (f64, f64) = (1e-5, 10.0);
 /// Initial noise τ², in the same unit.
 const INITIAL_NOISE: f64 = 0.3;
 /// A stage that ends with more noise τ² than this, in the same unit, has failed.
-const FAILED_NOISE: f64 = 0.9;
+const FAILURE_NOISE: f64 = 0.9;
 /// Initial values of all factors from which a failed stage is repeated.
 const RETRY_SCALES: [f64; 3] = [0.5, 0.25, 2.0];
 /// Minimum of the initial factors of a stage, as a fraction of the largest factor. With 0.05
 /// instead of 0.3, fewer relevant inputs were found.
-const MIN_START_FACTOR: f64 = 0.3;
+const MIN_START_FRACTION: f64 = 0.3;
 /// The iteration stops if a step reduces F by less than this, in nats per row and target.
 const MIN_DECREASE: f64 = 1e-5;
 /// Maximum change of any logarithm in the first trial of a step.
@@ -57,7 +57,7 @@ pub(crate) struct SampleStage {
 
 /// Stages that suit most tables. The first stage stops after few steps, because the minimum on its
 /// 500 rows misses inputs that only matter together with others.
-pub(crate) const STAGES: [SampleStage; 3] = [
+pub(crate) const DEFAULT_STAGES: [SampleStage; 3] = [
     SampleStage { row_count: 500, landmark_count: 250, max_steps: 15 },
     SampleStage { row_count: 1500, landmark_count: 500, max_steps: 40 },
     SampleStage { row_count: MAX_ROWS, landmark_count: 500, max_steps: 20 },
@@ -89,7 +89,7 @@ pub(crate) fn learn_factors(
     if variance == 0.0 || mean_diag == 0.0 {
         return Ok(vec![1.0; x.ncols()]);
     }
-    let (y, bounds) = (targets.as_ref(), bounds(x.ncols(), mean_diag));
+    let (y, bounds) = (targets.as_ref(), log_parameter_bounds(x.ncols(), mean_diag));
     let best =
         StagedMinimiser { x, y, kernel: &*kernel, observer, workers, bounds }.minimise_stages(stages, mean_diag)?;
     Ok(best.x[..x.ncols()].iter().map(|v| v.exp()).collect())
@@ -98,7 +98,7 @@ pub(crate) fn learn_factors(
 /// Returns the bytes that learning the factors needs, for a sample of this many rows with d inputs
 /// and t targets.
 pub(super) fn bytes(rows: usize, d: usize, t: usize) -> usize {
-    let max_landmarks = STAGES.iter().map(|stage| stage.landmark_count).max().unwrap_or(0);
+    let max_landmarks = DEFAULT_STAGES.iter().map(|stage| stage.landmark_count).max().unwrap_or(0);
     let (n, m) = (rows.min(MAX_ROWS), max_landmarks.min(rows));
     // rows and targets twice; kernel values of rows and landmarks, and the matrices derived from
     // them
@@ -148,8 +148,8 @@ fn mean_diagonal(kernel: &dyn KernelFunction<f64>, x: MatRef<'_, f64>) -> f64 {
 }
 
 /// Returns the bounds of (log a, log s², log τ²) for targets of variance 1.
-fn bounds(d: usize, mean_diag: f64) -> Vec<(f64, f64)> {
-    let mut bounds = vec![(-FACTOR_RANGE.ln(), FACTOR_RANGE.ln()); d];
+fn log_parameter_bounds(d: usize, mean_diag: f64) -> Vec<(f64, f64)> {
+    let mut bounds = vec![(-MAX_FACTOR.ln(), MAX_FACTOR.ln()); d];
     bounds.push(((AMPLITUDE_RANGE.0 / mean_diag).ln(), (AMPLITUDE_RANGE.1 / mean_diag).ln()));
     bounds.push((NOISE_RANGE.0.ln(), NOISE_RANGE.1.ln()));
     bounds
@@ -182,18 +182,18 @@ impl StagedMinimiser<'_> {
             }) {
                 continue;
             }
-            let start = last.as_ref().filter(|(best, _)| has_succeeded(best)).map(|(best, _)| warm_start(best, d));
-            let mut best = self.minimise_stage(&start.unwrap_or_else(|| uniform_start(1.0)), stage)?;
-            if !has_succeeded(&best) {
+            let start = last.as_ref().filter(|(best, _)| explains_targets(best)).map(|(best, _)| warm_start(best, d));
+            let mut minimum = self.minimise_stage(&start.unwrap_or_else(|| uniform_start(1.0)), stage)?;
+            if !explains_targets(&minimum) {
                 for scale in RETRY_SCALES {
                     let retry = self.minimise_stage(&uniform_start(scale), stage)?;
-                    if retry.value < best.value {
-                        best = retry;
+                    if retry.value < minimum.value {
+                        minimum = retry;
                     }
                 }
             }
             self.observer.advance(stage.row_count as u64);
-            last = Some((best, stage));
+            last = Some((minimum, stage));
         }
         let (best, _) = last.ok_or_else(|| Error::option("stages", "", "expected at least one stage"))?;
         if best.value.is_finite() {
@@ -216,27 +216,27 @@ impl StagedMinimiser<'_> {
             kernel: self.kernel,
             workers: self.workers,
         };
-        let value_count = stage.row_count as f64 * self.y.ncols() as f64;
+        let target_value_count = stage.row_count as f64 * self.y.ncols() as f64;
         let limits = LbfgsLimits { max_steps: stage.max_steps, max_change: MAX_LOG_STEP, tolerance: MIN_DECREASE };
         minimise(start, &self.bounds, limits, &mut |theta, gradient| {
             if self.observer.should_stop() {
                 return Err(kstore::Error::Interrupted.into());
             }
             let value = sample.likelihood(theta, gradient)?;
-            gradient.iter_mut().for_each(|g| *g /= value_count);
-            Ok(value / value_count)
+            gradient.iter_mut().for_each(|g| *g /= target_value_count);
+            Ok(value / target_value_count)
         })
     }
 }
 
-fn has_succeeded(minimum: &Minimum) -> bool {
-    minimum.value.is_finite() && minimum.x.last().is_some_and(|noise| noise.exp() < FAILED_NOISE)
+fn explains_targets(minimum: &Minimum) -> bool {
+    minimum.value.is_finite() && minimum.x.last().is_some_and(|log_noise| log_noise.exp() < FAILURE_NOISE)
 }
 
 /// Returns the start of the next stage: the minimum of this stage, with very small factors raised.
 fn warm_start(minimum: &Minimum, d: usize) -> Vec<f64> {
     let mut start = minimum.x.clone();
     let max_log_factor = start[..d].iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    start[..d].iter_mut().for_each(|v| *v = v.max(max_log_factor + MIN_START_FACTOR.ln()));
+    start[..d].iter_mut().for_each(|v| *v = v.max(max_log_factor + MIN_START_FRACTION.ln()));
     start
 }

@@ -220,7 +220,7 @@ impl<'a, T: Real> MetricSearch<'a, T> {
         let targets = data.targets_of(&sample.row_numbers[..n])?;
         let y = Mat::from_fn(n, t, |i, j| targets[i * t + j]);
         let kernel = self.length_scales.kernel(None, 1.0)?.build()?;
-        let (stages, workers) = (&likelihood::STAGES, data.resources.workers);
+        let (stages, workers) = (&likelihood::DEFAULT_STAGES, data.resources.workers);
         let factors = likelihood::learn_factors(x.as_ref(), y.as_ref(), &kernel, (stages, observer), workers)?;
         let metric = Arc::new(Metric::diagonal(factors)?);
         self.fit_length_scales(data, Some(MetricForm::Diagonal), Some(metric))

@@ -3,7 +3,7 @@
 
 use crate::{FoldSpec, Result, job::Fit, train::target_names};
 use kstore::schema::{Column, Kind, Schema};
-use kstore::{SelectedTable, Selection, Table, TextOptions, TextReading, encoding::ColumnEncoding};
+use kstore::{SelectedTable, Selection, Table, TextOptions, TextReadOptions, encoding::ColumnEncoding};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -19,8 +19,8 @@ pub(super) struct JobMetadata {
     selection: Selection,
     columns: Vec<Column>,
     /// Options for reading text files with rows of the job.
-    #[serde(default, skip_serializing_if = "TextReading::is_default")]
-    pub(super) reading: TextReading,
+    #[serde(default, skip_serializing_if = "TextReadOptions::is_default")]
+    pub(super) reading: TextReadOptions,
     /// Number of stored rows of the table that the job was prepared on.
     pub(super) stored: u64,
     /// Reason why no rows can be appended; `None` if rows can be appended.
@@ -64,7 +64,7 @@ impl JobMetadata {
     pub(super) fn select(&self, table: &Table) -> Result<SelectedTable> {
         let Range { start, end } = self.selection.rows.clone().unwrap_or(0..self.stored);
         let rows = Some(start..if self.closed.is_none() { table.stored_rows() } else { end });
-        Ok(table.select(&self.fit.selection(Selection { rows, ..self.selection.clone() })?)?)
+        Ok(table.select(&self.fit.complete_selection(Selection { rows, ..self.selection.clone() })?)?)
     }
 
     pub(super) fn text_options(&self, options: TextOptions) -> TextOptions {

@@ -84,7 +84,7 @@ fn shared_pass_name(fit: &Fit, train_options: &TrainOptions) -> Result<&'static 
 }
 
 fn unsupported_error(fit: &Fit, why: &str) -> Error {
-    Error::option("solver", fit.family.name, format!("shards are folded in one pass over features: {why}"))
+    Error::option("solver", fit.solver_family.name, format!("shards are folded in one pass over features: {why}"))
 }
 
 /// Returns the column statistics of all rows.

@@ -45,7 +45,7 @@ pub(super) fn plan(size: &ProblemSize, budget: usize, permutations: usize) -> Me
     stage_plans::base_plan("mmd", size, budget)
         .term("rows", n.saturating_mul(row_bytes), ROWS_REMEDY)
         .term("labels and their products", n.saturating_mul(vector_bytes + 8), ROWS_REMEDY)
-        .term("keys of the rows", RandomSubsets::bytes(n, size.threads), "set `permutations` 0")
+        .term("keys of the rows", RandomSubsets::scratch_bytes(n, size.threads), "set `permutations` 0")
         .term("kernel blocks", tile_bytes, "lower `threads`")
         .term(
             "decoders and tiles",

@@ -63,7 +63,7 @@ fn plan(plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape, permutation
             label_count.saturating_mul(pass_shape.tile_rows * element_bytes + 16),
             "lower `permutations`",
         )
-        .term("keys of the rows", RandomSubsets::bytes(n, size.threads), "set `permutations` 0")
+        .term("keys of the rows", RandomSubsets::scratch_bytes(n, size.threads), "set `permutations` 0")
 }
 
 fn measure<T: Real>(data: &FitData<'_, T>, split_point: SplitPoint, permutations: usize) -> Result<TestStatistic> {

@@ -28,12 +28,12 @@ const PARABOLA_POINTS: usize = 24;
 
 /// Number of effective terms up to which the integral along the parabola is accurate to about
 /// 1e-14; with 100 terms it would lose five digits.
-const MAX_PARABOLA_TERMS: f64 = 30.0;
+const MAX_EFFECTIVE_TERMS_FOR_PARABOLA: f64 = 30.0;
 
 /// Modulus of the characteristic function below which the sum ends.
 const MIN_MODULUS: f64 = 1e-14;
 
-/// Maximum number of points on the real line; with more than [`MAX_PARABOLA_TERMS`] effective
+/// Maximum number of points on the real line; with more than [`MAX_EFFECTIVE_TERMS_FOR_PARABOLA`] effective
 /// terms, some hundreds are typical.
 const MAX_LINE_POINTS: usize = 1 << 16;
 
@@ -53,7 +53,7 @@ struct ChiSquaredTerm {
     /// w, positive.
     weight: f64,
     /// Degrees of freedom, m.
-    freedom: f64,
+    degrees_of_freedom: f64,
 }
 
 impl ChiSquaredSum {
@@ -64,14 +64,14 @@ impl ChiSquaredSum {
         weights.sort_by(|a, b| b.total_cmp(a));
         let floor = weights.first().map_or(0.0, |largest| largest.max(0.0) * f64::EPSILON);
         weights.retain(|weight| *weight > floor);
-        Self { terms: weights.into_iter().map(|weight| ChiSquaredTerm { weight, freedom: 1.0 }).collect() }
+        Self { terms: weights.into_iter().map(|weight| ChiSquaredTerm { weight, degrees_of_freedom: 1.0 }).collect() }
     }
 
     /// Returns the gamma distribution with this mean and variance. If the mean or the variance is
     /// not positive, the result has no terms.
     pub(super) fn gamma(mean: f64, variance: f64) -> Self {
         let terms = if mean > 0.0 && variance > 0.0 && variance.is_finite() {
-            vec![ChiSquaredTerm { weight: variance / (2.0 * mean), freedom: 2.0 * mean * mean / variance }]
+            vec![ChiSquaredTerm { weight: variance / (2.0 * mean), degrees_of_freedom: 2.0 * mean * mean / variance }]
         } else {
             Vec::new()
         };
@@ -80,20 +80,22 @@ impl ChiSquaredSum {
 
     /// Returns P(Q ≥ x), between [`MIN_PROBABILITY`] and 1; `None` if the sum has no terms.
     pub(super) fn survival(&self, x: f64) -> Option<f64> {
-        let (mean, half_variance) =
-            self.terms.iter().fold((0.0, 0.0), |(mean, squares), ChiSquaredTerm { weight: w, freedom: m }| {
-                (mean + w * m, squares + w * w * m)
-            });
+        let (mean, half_variance) = self.terms.iter().fold(
+            (0.0, 0.0),
+            |(mean, half_variance), ChiSquaredTerm { weight: w, degrees_of_freedom: m }| {
+                (mean + w * m, half_variance + w * w * m)
+            },
+        );
         if self.terms.is_empty() || !x.is_finite() {
             return None;
         }
         if x <= 0.0 {
             return Some(1.0);
         }
-        let tail = if mean * mean / half_variance <= MAX_PARABOLA_TERMS {
+        let tail = if mean * mean / half_variance <= MAX_EFFECTIVE_TERMS_FOR_PARABOLA {
             self.survival_by_parabola(x)
         } else {
-            self.survival_by_line(x)
+            self.survival_by_trapezoidal_rule(x)
         };
         Some(tail.clamp(MIN_PROBABILITY, 1.0))
     }
@@ -107,15 +109,15 @@ impl ChiSquaredSum {
             .map(|k| {
                 let u = (k as f64 + 0.5) * h;
                 let (re, im) = (mu * (1.0 - u * u), 2.0 * mu * u);
-                let (mut log, mut angle) = (re * x, im * x);
-                for ChiSquaredTerm { weight: w, freedom: m } in &self.terms {
+                let (mut log_modulus, mut angle) = (re * x, im * x);
+                for ChiSquaredTerm { weight: w, degrees_of_freedom: m } in &self.terms {
                     let (a, b) = (1.0 + 2.0 * w * re, 2.0 * w * im);
-                    log -= 0.25 * m * (a * a + b * b).ln();
+                    log_modulus -= 0.25 * m * (a * a + b * b).ln();
                     angle -= 0.5 * m * b.atan2(a);
                 }
                 // times z'(u)/z(u) = 2i/(1 + iu)
-                let (scale, modulus) = (2.0 / (1.0 + u * u), log.exp());
-                modulus * scale * (u * angle.sin() + angle.cos())
+                let (derivative_modulus, modulus) = (2.0 / (1.0 + u * u), log_modulus.exp());
+                modulus * derivative_modulus * (u * angle.sin() + angle.cos())
             })
             .sum();
         1.0 - h / PI * sum
@@ -124,24 +126,27 @@ impl ChiSquaredSum {
     /// Computes P(Q ≥ x) as 1/2 + Σ_k sin θ_k / (π (k + 1/2) ρ_k). Here e^{iθ_k}/ρ_k = φ(u_k) e^{−i
     /// u_k x} with the characteristic function φ of Q and u_k = (k + 1/2) 2π/T. The period T is so
     /// large that values of Q above T have a negligible probability.
-    fn survival_by_line(&self, x: f64) -> f64 {
-        let max_weight = self.terms.iter().fold(0.0f64, |most, term| most.max(term.weight));
+    fn survival_by_trapezoidal_rule(&self, x: f64) -> f64 {
+        let max_weight = self.terms.iter().fold(0.0f64, |max, term| max.max(term.weight));
         // Chernoff's bound at a quarter of the largest rate
-        let rate = 0.25 / max_weight;
-        let log_moment: f64 =
-            self.terms.iter().map(|term| -0.5 * term.freedom * (-2.0 * rate * term.weight).ln_1p()).sum();
-        let period = ((log_moment + 28.0) / rate).max(x) + x;
+        let chernoff_rate = 0.25 / max_weight;
+        let log_moment: f64 = self
+            .terms
+            .iter()
+            .map(|term| -0.5 * term.degrees_of_freedom * (-2.0 * chernoff_rate * term.weight).ln_1p())
+            .sum();
+        let period = ((log_moment + 28.0) / chernoff_rate).max(x) + x;
         let mut tail = 0.5;
         for k in 0..MAX_LINE_POINTS {
             let u = (k as f64 + 0.5) * 2.0 * PI / period;
-            let (mut angle, mut log) = (-u * x, 0.0);
-            for ChiSquaredTerm { weight: w, freedom: m } in &self.terms {
+            let (mut angle, mut negative_log_modulus) = (-u * x, 0.0);
+            for ChiSquaredTerm { weight: w, degrees_of_freedom: m } in &self.terms {
                 let v = 2.0 * w * u;
                 angle += 0.5 * m * v.atan();
-                log += 0.25 * m * (v * v).ln_1p();
+                negative_log_modulus += 0.25 * m * (v * v).ln_1p();
             }
-            tail += angle.sin() / (PI * (k as f64 + 0.5)) * (-log).exp();
-            if (-log).exp() < MIN_MODULUS {
+            tail += angle.sin() / (PI * (k as f64 + 0.5)) * (-negative_log_modulus).exp();
+            if (-negative_log_modulus).exp() < MIN_MODULUS {
                 break;
             }
         }
@@ -158,10 +163,10 @@ mod tests {
     }
 
     /// P(χ²(2k) > x), a Poisson sum.
-    fn chi_squared(k: usize, x: f64) -> f64 {
+    fn chi_squared_survival(half_freedom: usize, x: f64) -> f64 {
         let mut term = (-x / 2.0).exp();
         let mut sum = term;
-        for i in 1..k {
+        for i in 1..half_freedom {
             term *= x / 2.0 / i as f64;
             sum += term;
         }
@@ -178,10 +183,14 @@ mod tests {
             for z in [-1.5, -0.5, 0.0, 1.0, 3.0, 6.0] {
                 let x = 2.0 * k as f64 + z * sd;
                 if x > 0.0 {
-                    let got = survival(&vec![0.3; 2 * k], 0.3 * x);
-                    assert!((got - chi_squared(k, x)).abs() < 1e-9, "{k} {z}: {got} and {}", chi_squared(k, x));
+                    let computed = survival(&vec![0.3; 2 * k], 0.3 * x);
+                    assert!(
+                        (computed - chi_squared_survival(k, x)).abs() < 1e-9,
+                        "{k} {z}: {computed} and {}",
+                        chi_squared_survival(k, x)
+                    );
                     let gamma = ChiSquaredSum::gamma(2.0 * k as f64, 4.0 * k as f64).survival(x).unwrap();
-                    assert!((gamma - chi_squared(k, x)).abs() < 1e-9, "{k} {z}: {gamma}");
+                    assert!((gamma - chi_squared_survival(k, x)).abs() < 1e-9, "{k} {z}: {gamma}");
                 }
             }
         }
@@ -193,8 +202,8 @@ mod tests {
         // P(Q > x) = Σ_l exp(−x/2w_l) Π_{k≠l} w_l/(w_l − w_k)
         let w: [f64; 4] = [1.0, 0.4, 0.11, 0.003];
         let exact = |x: f64| -> f64 {
-            let share = |l: usize| (0..4).filter(|k| *k != l).map(|k| w[l] / (w[l] - w[k])).product::<f64>();
-            (0..4).map(|l| (-x / (2.0 * w[l])).exp() * share(l)).sum()
+            let coefficient = |l: usize| (0..4).filter(|k| *k != l).map(|k| w[l] / (w[l] - w[k])).product::<f64>();
+            (0..4).map(|l| (-x / (2.0 * w[l])).exp() * coefficient(l)).sum()
         };
         let doubled: Vec<f64> = w.iter().flat_map(|w| [*w, *w]).collect();
         for x in [0.1, 0.5, 1.0, 3.0, 10.0, 30.0] {
@@ -206,12 +215,12 @@ mod tests {
     fn both_quadratures_agree_where_both_are_exact() {
         let mixture = ChiSquaredSum::from_weights((1..300).map(|l| 1.0 / f64::from(l)));
         for x in [2.0, 5.0, 9.0, 15.0] {
-            assert!((mixture.survival_by_parabola(x) - mixture.survival_by_line(x)).abs() < 1e-12, "{x}");
+            assert!((mixture.survival_by_parabola(x) - mixture.survival_by_trapezoidal_rule(x)).abs() < 1e-12, "{x}");
         }
     }
 
     #[test]
-    fn nothing_is_no_distribution() {
+    fn no_positive_weight_has_no_survival() {
         assert_eq!(ChiSquaredSum::from_weights([0.0, -1.0]).survival(1.0), None);
         assert_eq!(ChiSquaredSum::gamma(0.0, 1.0).survival(1.0), None);
         assert_eq!(ChiSquaredSum::from_weights([1.0]).survival(-1.0), Some(1.0));

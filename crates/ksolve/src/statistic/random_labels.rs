@@ -17,11 +17,11 @@ const TIE_TOLERANCE: f64 = 1e-9;
 /// where a list of labels would take n bytes.
 #[derive(Debug)]
 pub(super) struct RandomSubsets {
-    subsets: Vec<RandomSubset>,
+    subsets: Vec<SubsetKeys>,
 }
 
 #[derive(Debug)]
-struct RandomSubset {
+struct SubsetKeys {
     /// Stream of the keys of the rows.
     stream: Stream,
     /// Largest key of a row in the subset.
@@ -30,20 +30,20 @@ struct RandomSubset {
 
 impl RandomSubsets {
     pub(super) fn new(seed: u64, count: usize, subset_size: usize, n: usize, workers: &Workers) -> Self {
-        let mut subsets: Vec<RandomSubset> =
-            (0..count).map(|j| RandomSubset { stream: stream(seed, j), largest_key: 0 }).collect();
+        let mut subsets: Vec<SubsetKeys> =
+            (0..count).map(|j| SubsetKeys { stream: permutation_stream(seed, j), largest_key: 0 }).collect();
         if subset_size > 0 && subset_size <= n {
             for_each_strip(workers, &mut subsets, 1, |_, strip| {
-                let RandomSubset { stream, largest_key } = &mut strip[0];
-                let mut words: Vec<u64> = (0..n as u64).map(|row| stream.word(row)).collect();
-                *largest_key = *words.select_nth_unstable(subset_size - 1).1;
+                let SubsetKeys { stream, largest_key } = &mut strip[0];
+                let mut keys: Vec<u64> = (0..n as u64).map(|row| stream.word(row)).collect();
+                *largest_key = *keys.select_nth_unstable(subset_size - 1).1;
             });
         }
         Self { subsets }
     }
 
     /// Returns the bytes needed in addition to the state while the subsets are drawn.
-    pub(super) fn bytes(n: usize, threads: usize) -> usize {
+    pub(super) fn scratch_bytes(n: usize, threads: usize) -> usize {
         threads.max(1).saturating_mul(8 * n)
     }
 
@@ -51,19 +51,19 @@ impl RandomSubsets {
         self.subsets.len()
     }
 
-    pub(super) fn contains(&self, j: usize, position: usize) -> bool {
-        let RandomSubset { stream, largest_key } = &self.subsets[j];
+    pub(super) fn contains(&self, permutation: usize, position: usize) -> bool {
+        let SubsetKeys { stream, largest_key } = &self.subsets[permutation];
         stream.word(position as u64) <= *largest_key
     }
 }
 
-fn stream(seed: u64, j: usize) -> Stream {
+fn permutation_stream(seed: u64, j: usize) -> Stream {
     Stream::new(seed, Purpose::Permutations, j as u64)
 }
 
 /// Returns the `j`-th random order of `n` rows, all orders equally likely (Fisher, Yates 1938).
 pub(super) fn random_permutation(seed: u64, j: usize, n: usize) -> Vec<u32> {
-    let stream = stream(seed, j);
+    let stream = permutation_stream(seed, j);
     let mut order: Vec<u32> = (0..u32::try_from(n).unwrap_or(u32::MAX)).collect();
     for i in (1..order.len()).rev() {
         order.swap(i, stream.uniform_below(i as u64, i as u64 + 1) as usize);
@@ -77,8 +77,8 @@ pub(super) fn random_permutation(seed: u64, j: usize, n: usize) -> Vec<u32> {
 /// permutations.
 pub(super) fn p_value(observed: f64, permuted: &[f64]) -> Option<f64> {
     let threshold = observed - TIE_TOLERANCE * observed.abs();
-    let larger_count = permuted.iter().filter(|value| **value >= threshold).count();
-    (!permuted.is_empty()).then(|| (1 + larger_count) as f64 / (1 + permuted.len()) as f64)
+    let at_least_as_large = permuted.iter().filter(|value| **value >= threshold).count();
+    (!permuted.is_empty()).then(|| (1 + at_least_as_large) as f64 / (1 + permuted.len()) as f64)
 }
 
 #[cfg(test)]
@@ -86,24 +86,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_choice_has_its_size_and_every_row_the_same_chance() {
+    fn subsets_have_the_requested_size_and_are_uniform() {
         let (n, size, count) = (50, 20, 4000);
-        let choices = RandomSubsets::new(1, count, size, n, &Workers::sequential());
-        let mut often = vec![0.0; n];
-        let mut pairs = 0.0;
+        let subsets = RandomSubsets::new(1, count, size, n, &Workers::sequential());
+        let mut row_counts = vec![0.0; n];
+        let mut joint_count = 0.0;
         for j in 0..count {
-            let chosen: Vec<usize> = (0..n).filter(|row| choices.contains(j, *row)).collect();
+            let chosen: Vec<usize> = (0..n).filter(|row| subsets.contains(j, *row)).collect();
             assert_eq!(chosen.len(), size);
-            chosen.iter().for_each(|row| often[*row] += 1.0);
-            pairs += f64::from(u8::from(choices.contains(j, 3) && choices.contains(j, 4)));
+            chosen.iter().for_each(|row| row_counts[*row] += 1.0);
+            joint_count += f64::from(u8::from(subsets.contains(j, 3) && subsets.contains(j, 4)));
         }
         // each count is binomial(4000, 0.4): five standard deviations
         let (mean, sd) = (0.4 * count as f64, (count as f64 * 0.24).sqrt());
-        assert!(often.iter().all(|count| (count - mean).abs() < 5.0 * sd), "{often:?}");
-        let chance = 20.0 * 19.0 / (50.0 * 49.0);
-        assert!((pairs - chance * count as f64).abs() < 5.0 * (count as f64 * chance).sqrt(), "{pairs}");
+        assert!(row_counts.iter().all(|count| (count - mean).abs() < 5.0 * sd), "{row_counts:?}");
+        let pair_probability = 20.0 * 19.0 / (50.0 * 49.0);
+        assert!(
+            (joint_count - pair_probability * count as f64).abs() < 5.0 * (count as f64 * pair_probability).sqrt(),
+            "{joint_count}"
+        );
         let threaded = RandomSubsets::new(1, count, size, n, &Workers::new(3));
-        assert!((0..count).all(|j| choices.subsets[j].largest_key == threaded.subsets[j].largest_key));
+        assert!((0..count).all(|j| subsets.subsets[j].largest_key == threaded.subsets[j].largest_key));
     }
 
     #[test]

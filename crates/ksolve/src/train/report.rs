@@ -54,16 +54,16 @@ pub struct FitReport {
     /// The kernel, with every parameter resolved to a number.
     pub kernel: String,
     /// How an `auto` length scale was determined.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub length: Option<LengthScaleReport>,
+    #[serde(rename = "length", skip_serializing_if = "Option::is_none")]
+    pub length_scale: Option<LengthScaleReport>,
     /// For solvers on a neighbour graph, the number of nearest nodes to which each node and each
     /// new row is connected; otherwise `None`. The distances to these nodes do not depend on the
     /// kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub neighbours: Option<usize>,
     /// The kernel of the second view.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub with_kernel: Option<String>,
+    #[serde(rename = "with_kernel", skip_serializing_if = "Option::is_none")]
+    pub second_view_kernel: Option<String>,
     /// Rank of the chosen cell.
     pub rank: usize,
     /// Lambda of the chosen cell; `None` for solvers without lambda.
@@ -122,7 +122,7 @@ impl fmt::Display for FitReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (rows, features) = (format_count(self.rows), format_count(self.features as u64));
         write!(f, "{} on {rows} rows, {features} features, {}", self.solver, self.kernel)?;
-        self.length.iter().try_for_each(|length| write!(f, " ({length})"))?;
+        self.length_scale.iter().try_for_each(|length| write!(f, " ({length})"))?;
         write!(f, ", rank {}", format_count(self.rank as u64))?;
         self.lambda.iter().try_for_each(|lambda| write!(f, ", lambda {}", format_number(*lambda)))?;
         self.train.iter().try_for_each(|train| write!(f, ", train mse {:.3e}", train.mse))?;

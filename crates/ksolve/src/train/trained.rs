@@ -28,7 +28,7 @@ pub struct TrainedModel<T: Real> {
 }
 
 /// The input of a run and the output of its solver.
-pub(super) struct TrainedParts<'a, T: Real> {
+pub(super) struct ModelAssembly<'a, T: Real> {
     pub(super) selected: &'a SelectedTable,
     pub(super) options: &'a TrainOptions,
     pub(super) prepared: &'a PreparedFit<T>,
@@ -38,9 +38,9 @@ pub(super) struct TrainedParts<'a, T: Real> {
     pub(super) certificates: Vec<(usize, Certificate)>,
 }
 
-impl<T: Real> TrainedParts<'_, T> {
+impl<T: Real> ModelAssembly<'_, T> {
     /// Assembles the model: rewrites functions of the features as functions of the rows.
-    pub(super) fn assemble(mut self, workers: &Workers) -> TrainedModel<T> {
+    pub(super) fn into_trained_model(mut self, workers: &Workers) -> TrainedModel<T> {
         let map = &*self.prepared.built_map.map;
         let metadata = self.metadata();
         let report = self.report(&metadata);
@@ -54,10 +54,10 @@ impl<T: Real> TrainedParts<'_, T> {
                 (basis, coefficients, needs_f64)
             }
         };
-        let is_on_landmarks = matches!(basis, Basis::Landmarks { .. });
-        let errors = solution.train_score.map_or(Vec::new(), |(mse, _)| vec![mse.sqrt(); coefficients.ncols()]);
-        let needs_f64 = needs_f64 || is_on_landmarks && needs_f64_for::<T>(coefficients.as_ref(), &errors);
-        let needs_f64 = needs_f64 || solution.leaves.as_ref().is_some_and(|leaves| leaves.needs_f64(&errors));
+        let uses_landmarks = matches!(basis, Basis::Landmarks { .. });
+        let output_rmse = solution.train_score.map_or(Vec::new(), |(mse, _)| vec![mse.sqrt(); coefficients.ncols()]);
+        let needs_f64 = needs_f64 || uses_landmarks && needs_f64_for::<T>(coefficients.as_ref(), &output_rmse);
+        let needs_f64 = needs_f64 || solution.leaves.as_ref().is_some_and(|leaves| leaves.needs_f64(&output_rmse));
         let expand_weights = |weights: MatRef<'_, f64>| Basis::from_expansion(map.expand(weights, workers), map).1;
         let transform = match solution.basis_transform {
             // the degree of a node is also a function of the features
@@ -68,7 +68,7 @@ impl<T: Real> TrainedParts<'_, T> {
                     floor,
                 }
             }
-            form => form,
+            transform => transform,
         };
         let components =
             solution.components.map(|head| LinearHead { weights: expand_weights(head.weights.as_ref()), ..head });
@@ -155,22 +155,22 @@ impl<T: Real> TrainedParts<'_, T> {
         // Three kinds of columns are not clipped. Target encodings of new rows may exceed the
         // out-of-fold encodings of training rows. Periodic inputs have no ends. A short text gives
         // its words larger weights than the training texts do.
-        let unbounded_features = |column: &EncodedColumn| {
-            let (is_unbounded, is_time) = (
+        let is_feature_unbounded = |column: &EncodedColumn| {
+            let (is_unbounded, is_periodic_time) = (
                 matches!(column.encoding, ColumnEncoding::Effects(_) | ColumnEncoding::Entries(_)),
                 matches!(column.encoding, ColumnEncoding::Time(_)),
             );
-            (0..column.feature_count()).map(move |i| is_unbounded || is_time && i > 0)
+            (0..column.feature_count()).map(move |i| is_unbounded || is_periodic_time && i > 0)
         };
-        let unbounded =
-            self.selected.encoding().into_iter().flat_map(|encoding| encoding.columns()).flat_map(unbounded_features);
-        let training_range = |(feature, unbounded): (&ColumnMoments, bool)| match feature.count {
+        let are_unbounded =
+            self.selected.encoding().into_iter().flat_map(|encoding| encoding.columns()).flat_map(is_feature_unbounded);
+        let training_range = |(input, unbounded): (&ColumnMoments, bool)| match input.count {
             _ if unbounded => UNBOUNDED,
-            0 => [feature.mean; 2],
-            _ => [feature.min, feature.max],
+            0 => [input.mean; 2],
+            _ => [input.min, input.max],
         };
-        let features = survey.statistics.inputs.iter().filter(|_| clips_inputs);
-        features.zip(unbounded.chain(std::iter::repeat(false))).map(training_range).collect()
+        let clipped_inputs = survey.statistics.inputs.iter().filter(|_| clips_inputs);
+        clipped_inputs.zip(are_unbounded.chain(std::iter::repeat(false))).map(training_range).collect()
     }
 
     /// Builds the report; moves values that only the report needs out of the solver's result.
@@ -180,8 +180,9 @@ impl<T: Real> TrainedParts<'_, T> {
             selected, options, prepared: PreparedFit { survey, built_map, planned_bytes, .. }, solution, ..
         } = self;
         let names = selected.feature_names();
-        let slopes = solution.slopes.iter().flatten().enumerate().map(|(j, slope)| slope * survey.half_spread(j));
-        let slopes: Vec<f64> = slopes.collect();
+        let scaled_slopes =
+            solution.slopes.iter().flatten().enumerate().map(|(j, slope)| slope * survey.half_spread(j));
+        let slopes: Vec<f64> = scaled_slopes.collect();
         let scales = survey.scaler.centre.iter().zip(&survey.scaler.scale);
         // linearly dependent landmarks were dropped
         let map_rank = match options.map == MapSpec::default() {
@@ -194,11 +195,11 @@ impl<T: Real> TrainedParts<'_, T> {
             weight: survey.total_weight(),
             features: selected.sparse_shape().map_or(selected.shape().inputs, |shape| shape.column_count),
             columns: selected.encoding().map_or(Vec::new(), |encoding| {
-                let coded_columns = encoding
+                let encoded_columns = encoding
                     .columns()
                     .iter()
                     .filter(|column| column.has_indicator || column.encoding != ColumnEncoding::Number);
-                coded_columns.map(|column| (column.name.clone(), column.to_string())).collect()
+                encoded_columns.map(|column| (column.name.clone(), column.to_string())).collect()
             }),
             targets: metadata.targets.len(),
             target_names: metadata.targets.clone(),
@@ -210,9 +211,9 @@ impl<T: Real> TrainedParts<'_, T> {
                 candidates: counts.candidate_count,
             }),
             kernel: built_map.kernel.to_string(),
-            length: self.prepared.length_scale_report.clone(),
+            length_scale: self.prepared.length_scale_report.clone(),
             neighbours: solution.basis_transform.neighbour_count(),
-            with_kernel: metadata.second_view.as_ref().map(|view| view.kernel.clone()),
+            second_view_kernel: metadata.second_view.as_ref().map(|view| view.kernel.clone()),
             rank,
             lambda: solution.lambda,
             folds: options.folds.to_string(),
@@ -238,7 +239,7 @@ impl<T: Real> TrainedParts<'_, T> {
                 .map(|(name, (centre, scale))| (name, *centre, *scale))
                 .collect(),
             metric,
-            importance: sort_by_value(names, &slopes),
+            importance: sort_names_by_value(names, &slopes),
             certificates: self.certificates.iter().map(|(rank, c)| (*rank, c.trace_error)).collect(),
             ..FitReport::default()
         }
@@ -246,7 +247,7 @@ impl<T: Real> TrainedParts<'_, T> {
 
     fn metric(&self) -> Option<MetricReport> {
         let (options, learned) = (&self.prepared.options, self.prepared.learned_metric.as_ref());
-        let (source, metric, fractions) = match &self.solution.projection {
+        let (source, metric, importance) = match &self.solution.projection {
             Some(projection) => (projection.solver.to_string(), &projection.metric, projection.importance.clone()),
             None => {
                 let metric = options.metric.provided()?;
@@ -255,7 +256,7 @@ impl<T: Real> TrainedParts<'_, T> {
         };
         let spread = learned.and_then(|learned| learned.spread.as_deref()).unwrap_or(&[]);
         let rounds = learned.map_or(Vec::new(), |learned| learned.rounds.clone());
-        let fractions = self.selected.feature_names().into_iter().zip(fractions).collect();
+        let fractions = self.selected.feature_names().into_iter().zip(importance).collect();
         let test_errors = learned.and_then(|learned| learned.test_errors.clone());
         Some(MetricReport {
             test_errors,
@@ -273,7 +274,7 @@ pub fn target_names(selected: &SelectedTable) -> Vec<String> {
 }
 
 /// Sorts inputs by these numbers, the largest first.
-fn sort_by_value(names: Vec<String>, values: &[f64]) -> Vec<(String, f64)> {
+fn sort_names_by_value(names: Vec<String>, values: &[f64]) -> Vec<(String, f64)> {
     let mut named: Vec<(String, f64)> = names.into_iter().zip(values.iter().copied()).collect();
     named.sort_by(|a, b| b.1.total_cmp(&a.1));
     named

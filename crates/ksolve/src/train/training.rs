@@ -1,7 +1,7 @@
 //! Runs any solver: a list of stages, and a sequence of passes.
 
 use super::forecast::{self, all_stages, resolve_folds};
-use super::trained::{TrainedModel, TrainedParts};
+use super::trained::{ModelAssembly, TrainedModel};
 use crate::prepare::target_counts;
 use crate::request::{FitRequest, Resources, RowAccess, TrainOptions, memory_plans};
 use crate::solver::{Solution, Solver};
@@ -83,8 +83,8 @@ pub fn train<T: Real>(
         resources.stage_observer.warn(format!("rank reduced from {requested_rank} to {rank}: {why}"));
     }
     solution.passes += prepared.passes() + extra_passes;
-    Ok(TrainedParts { selected, options, prepared: &prepared, access, solution, certificates }
-        .assemble(resources.workers))
+    Ok(ModelAssembly { selected, options, prepared: &prepared, access, solution, certificates }
+        .into_trained_model(resources.workers))
 }
 
 fn largest_plan(plans: Vec<MemoryPlan>, budget: usize) -> MemoryPlan {

@@ -181,7 +181,7 @@ impl Tune {
     pub fn run(&self, table: &Table, target: &str, run: &Run<'_>) -> Result<(Fitted, SelectionResult)> {
         let default_fit = self.fit_with_defaults();
         let targets = vec![target.to_string()];
-        let selection = default_fit.row_selection();
+        let selection = default_fit.requested_selection();
         // an indicator costs one feature, and only in columns with missing values
         let missing = if selection.missing == Missing::Fitted { Missing::Indicator } else { selection.missing };
         let selection = Selection { targets, missing, ..selection };
@@ -193,14 +193,15 @@ impl Tune {
             && match kind {
                 Some(Kind::Bool | Kind::Text) => true,
                 Some(Kind::Int { .. }) if self.solver == ANY_SOLVER => {
-                    likely_classes(&table.select(&classification_fit.selection(selection.clone())?)?, run)?.is_some()
+                    likely_classes(&table.select(&classification_fit.complete_selection(selection.clone())?)?, run)?
+                        .is_some()
                 }
                 _ => false,
             };
         let fit = if has_classes { classification_fit } else { default_fit };
-        let selected = run.resolve_categories(&table.select(&fit.selection(selection)?)?)?;
+        let selected = run.resolve_categories(&table.select(&fit.complete_selection(selection)?)?)?;
         let (base, time_budget) = (self.for_features(fit, selected.shape().inputs), TimeBudget::new(self.time_limit));
-        match base.element_type() {
+        match base.requested_precision() {
             ElementType::F32 => self.run_typed::<f32>(&base, &time_budget, &selected, run),
             ElementType::F64 => self.run_typed::<f64>(&base, &time_budget, &selected, run),
         }
@@ -238,10 +239,10 @@ impl Tune {
         if self.learns_metric() && !self.fixed.metric {
             fit = fit.metric(MetricSource::Learned(MetricForm::DiagonalOrFull));
         }
-        if self.learns_metric() && !self.fixed.landmarks && !fit.map_spec().is_data_independent() {
+        if self.learns_metric() && !self.fixed.landmarks && !fit.requested_map().is_data_independent() {
             fit = fit.landmarks(LandmarkSource::Scheme("uniform".to_string()));
         }
-        if self.work.is_some() { fit.without_ranks() } else { fit }
+        if self.work.is_some() { fit.without_rank_parameters() } else { fit }
     }
 
     /// Returns true if no metric is learned because the rows have too many features.
@@ -268,7 +269,7 @@ impl Tune {
             return Err(Error::option("factors", factors, why));
         }
         let learns_metric = self.learns_metric() && !self.is_too_wide(selected.shape().inputs);
-        let base_kernels = [base.kernel_spec().clone()];
+        let base_kernels = [base.requested_kernel().clone()];
         let is_named = self.fixed.kernel || !learns_metric;
         let kernels = self.kernels.as_deref().or(is_named.then_some(&base_kernels[..]));
         let mut options = TuneOptions::new(base, self.score, kernels, self.sample_rows, selected)?;
@@ -291,8 +292,10 @@ impl Tune {
         final_fit: &'a dyn Fn(&SelectionResult) -> Result<Fit>,
     ) -> ModelSelection<'a> {
         let learns_metric = matches!(base.metric_source(), MetricSource::Learned(_));
-        let tries_scalings =
-            learns_metric && !self.fixed.scaling && self.score == Score::Cv && !base.map_spec().is_data_independent();
+        let tries_scalings = learns_metric
+            && !self.fixed.scaling
+            && self.score == Score::Cv
+            && !base.requested_map().is_data_independent();
         let scalings: &[Scaling] = if tries_scalings { &[Scaling::Asinh, Scaling::Quantile] } else { &[] };
         let allows_exact = self.time_limit.is_some() && !self.fixed.landmarks;
         ModelSelection {
@@ -326,12 +329,12 @@ impl Tune {
     ) -> Result<(Fit, Option<String>)> {
         let metric = selection_result.metric.clone().map_or(MetricSource::None, MetricSource::from_metric);
         let fit = selection_result.fit.clone().scaling(selection_result.search.scaling).metric(metric);
-        let fit = if self.work.is_some() { fit.with_ranks_of(&self.fit) } else { fit };
+        let fit = if self.work.is_some() { fit.with_rank_parameters_of(&self.fit) } else { fit };
         let Some(time_budget) = budget.filter(|_| self.time_limit.is_some()) else { return Ok((fit, None)) };
         let feasible_fit = time_budget.feasible_fit(&open_files(fit.clone())?, selection_result, selected, run)?;
         let repeat = feasible_fit
             .as_ref()
-            .map_or_else(|| format!("--map {}", fit.map_spec()), |feasible| feasible.command_options(&fit));
+            .map_or_else(|| format!("--map {}", fit.requested_map()), |feasible| feasible.command_options(&fit));
         let fit = if let Some(feasible) = feasible_fit { feasible.apply_to(fit) } else { fit };
         Ok((fit, Some(format!("--work {} {repeat}", selection_result.work))))
     }

@@ -108,10 +108,10 @@ impl Contender {
     /// costs a factorisation in every fold.
     pub(super) fn rescale_lambda(self, trial_rows: u64, fit_rows: u64, tested_lambda: Option<f64>) -> Self {
         let row_fraction = (trial_rows.max(1) as f64 / fit_rows.max(1) as f64).min(1.0);
-        let factor = if self.fit.map_spec().is_exact_kernel() { row_fraction } else { row_fraction.sqrt() };
+        let factor = if self.fit.requested_map().is_exact_kernel() { row_fraction } else { row_fraction.sqrt() };
         let lambda = self.lambda.map(|lambda| lambda * factor);
         let lambda_grid = tested_lambda
-            .filter(|_| !self.fit.has_regularisation())
+            .filter(|_| !self.fit.sets_regularisation())
             .map(|tested| lambda_grid_around(tested, row_fraction));
         let fit = match lambda.map(format_lambda).or(lambda_grid) {
             Some(lambdas) => self.fit.set(parameter::LAMBDA.name, lambdas),
@@ -229,7 +229,7 @@ impl<'a, T: Real> Contest<'a, T> {
     pub(super) fn step(&mut self, run: &Run<'_>, journal: &mut SearchJournal<'_>) -> Result<()> {
         let Some(fold) = self.folds.get(self.round) else { return Ok(()) };
         let contender = &mut self.contenders[self.alive[self.tried_in_round]];
-        let fit = contender.fit.clone().at_rank(self.max_rank);
+        let fit = contender.fit.clone().with_single_rank(self.max_rank);
         let outcome = journal.get_or_compute(|| {
             match self.trials.validation_error(&fit, *fold, self.measure, usize::MAX, run) {
                 Ok(error) => Ok((Some(error), None)),
@@ -357,7 +357,7 @@ fn solver_fits(
         } else {
             fit
         };
-        let is_lambda_free = fit.family().reads(&parameter::LAMBDA) && !fit.has_regularisation();
+        let is_lambda_free = fit.family().reads(&parameter::LAMBDA) && !fit.sets_regularisation();
         let lambdas: &[f64] = if is_lambda_free && !has_surface { &CONTEST_LAMBDAS } else { &[] };
         let adds_probabilities =
             solver == ANY_SOLVER && measure.needs_probabilities() && fit.family().reads(&parameter::PROBABILITIES);
@@ -436,7 +436,12 @@ mod tests {
         let contender_of =
             |fit: Fit, lambda| Contender { name: String::new(), fit, lambda, report: ContenderReport::default() };
         let penalty = |to: u64| {
-            contender_of(fit.clone(), Some(1e-4)).rescale_lambda(100, to, None).fit.settings().unwrap().regularisation()
+            contender_of(fit.clone(), Some(1e-4))
+                .rescale_lambda(100, to, None)
+                .fit
+                .settings()
+                .unwrap()
+                .strongest_regularisation()
         };
         assert_eq!(penalty(10_000), crate::solver::Regularisation::Lambda(1e-5));
         // it does not rise for fewer rows
@@ -444,14 +449,17 @@ mod tests {
         // with the exact kernel it falls in proportion to the rows
         let exact = contender_of(fit.clone().with_exact_kernel().unwrap(), Some(1e-4)).rescale_lambda(100, 200, None);
         assert_eq!(exact.lambda, Some(5e-5));
-        assert_eq!(exact.fit.settings().unwrap().regularisation(), crate::solver::Regularisation::Lambda(5e-5));
+        assert_eq!(
+            exact.fit.settings().unwrap().strongest_regularisation(),
+            crate::solver::Regularisation::Lambda(5e-5)
+        );
         // a cross-validated grid covers both rules, plus one decade below and half a decade above
         let ridge = contender_of(Fit::solver("ridge").unwrap(), None).rescale_lambda(100, 10_000, Some(1e-4));
         let lambdas = Ridge::new(ridge.fit.settings().unwrap()).lambdas;
         assert_eq!((lambdas.len(), lambdas[0], lambdas[5]), (6, 1e-7, 3.1622776601683795e-5));
         let with_c = contender_of(fit.clone().set("C", 3), None);
         assert_eq!(
-            with_c.rescale_lambda(100, 10_000, None).fit.settings().unwrap().regularisation(),
+            with_c.rescale_lambda(100, 10_000, None).fit.settings().unwrap().strongest_regularisation(),
             crate::solver::Regularisation::C(3.0)
         );
     }

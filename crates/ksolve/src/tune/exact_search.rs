@@ -98,9 +98,11 @@ impl ModelSelection<'_> {
         log: &mut SearchLog<'_>,
         journal: &mut SearchJournal<'_>,
     ) -> Result<Option<(Contender, Option<String>)>> {
-        let is_requested = self.base.map_spec().is_exact_kernel();
+        let is_requested = self.base.requested_map().is_exact_kernel();
         if !is_requested
-            && (!self.allows_exact || self.base.has_regularisation() || *self.base.map_spec() != MapSpec::default())
+            && (!self.allows_exact
+                || self.base.sets_regularisation()
+                || *self.base.requested_map() != MapSpec::default())
         {
             return Ok(None);
         }
@@ -109,7 +111,7 @@ impl ModelSelection<'_> {
             return Ok(None);
         }
         let Some((name, fit, fits_memory)) =
-            exact_solver(tried, !self.base.has_regularisation(), self.selected, self.run)?
+            exact_solver(tried, !self.base.sets_regularisation(), self.selected, self.run)?
         else {
             let why = "none of the tried solvers supports the exact kernel; leave `map` out";
             return if is_requested { Err(Error::option("map", "exact", why)) } else { Ok(None) };
@@ -121,7 +123,7 @@ impl ModelSelection<'_> {
         let folds: Vec<usize> =
             trials.scored_folds().take((MAX_TRIAL_ROWS / trials.search_row_count().max(1)).max(1)).collect();
         let trial_rows = folds.first().map_or(0, |fold| trials.training_rows(*fold, MAX_TRIAL_ROWS).len()).max(1);
-        let lambdas = match self.base.has_regularisation() {
+        let lambdas = match self.base.sets_regularisation() {
             true => vec![None],
             false => EXACT_LAMBDAS.into_iter().skip(usize::from(trial_rows == MAX_TRIAL_ROWS)).map(Some).collect(),
         };
@@ -237,7 +239,7 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
 
     /// Returns the error of the winner on the same number of rows; `None` if the fit fails.
     fn rival_error(&mut self, winner: &Contender) -> Result<Option<f64>> {
-        self.error(&winner.fit.clone().at_rank(TRIAL_RANK), winner.report.solver.clone())
+        self.error(&winner.fit.clone().with_single_rank(TRIAL_RANK), winner.report.solver.clone())
     }
 
     /// Returns the initial kernels: the winning kernel, all other kernels with the metric of the
@@ -251,7 +253,7 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
         if let Some(metric) = winner.metric() {
             sample = apply_metric(&sample, metric);
         }
-        let mut candidates = vec![initial(winner.fit.kernel_spec().clone(), winner)];
+        let mut candidates = vec![initial(winner.fit.requested_kernel().clone(), winner)];
         for kernel in
             self.model_selection.options.kernels.iter().filter(|kernel| **kernel != search_result.requested_kernel)
         {
@@ -261,7 +263,7 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
             ));
         }
         if let Some(plain) = winner.without_metric(search_result)? {
-            candidates.push(initial(plain.fit.kernel_spec().clone(), &plain));
+            candidates.push(initial(plain.fit.requested_kernel().clone(), &plain));
         }
         Ok(candidates)
     }

@@ -151,7 +151,7 @@ impl ModelSelection<'_> {
             test.is_some() && needs_half_rank(&winner.fit) && log.is_fit_late(Duration::MAX, journal)?;
         let half_rank_test = match needs_half_rank_test {
             true => {
-                let half_rank_fit = winner.fit.clone().at_rank(rank / 2);
+                let half_rank_fit = winner.fit.clone().with_single_rank(rank / 2);
                 log.run_trial(format!("rank {}", rank / 2), || {
                     get_or_time(journal, || trials.test_score(&half_rank_fit, self.run))
                 })?
@@ -213,7 +213,7 @@ impl ModelSelection<'_> {
             match selection_result.fit.train_options(self.selected)?.rank
                 < tested_fit.train_options(self.selected)?.rank
             {
-                true => trials.test_score(&tested_fit.with_ranks_of(&selection_result.fit), self.run),
+                true => trials.test_score(&tested_fit.with_rank_parameters_of(&selection_result.fit), self.run),
                 false => Ok(None),
             }
         })?;

@@ -150,8 +150,11 @@ pub fn ridge_surrogate(fit: &Fit, score: Score) -> Result<Fit> {
     // rows of a group are held out together
     let settings = fit.settings()?;
     let default_folds = settings.column(&parameter::GROUP).map(|_| FoldSpec::DEFAULT);
-    let folds =
-        settings.folds(&parameter::FOLDS).or(default_folds).map(|folds| settings.grouped_folds(folds)).transpose()?;
+    let folds = settings
+        .folds(&parameter::FOLDS)
+        .or(default_folds)
+        .map(|folds| settings.folds_of_whole_groups(folds))
+        .transpose()?;
     let task = if fit.task()? == Task::Classification { "classification" } else { "regression" };
     let ridge = fit.for_solver(ridge::FAMILY.name)?.with_approximate_map().set("task", task);
     Ok(match folds {

@@ -81,7 +81,7 @@ impl TimeBudget {
         selected: &SelectedTable,
         run: &Run<'_>,
     ) -> Result<Option<FeasibleFit>> {
-        let Some(time) = self.time.filter(|_| !fit.map_spec().is_exact_kernel()) else { return Ok(None) };
+        let Some(time) = self.time.filter(|_| !fit.requested_map().is_exact_kernel()) else { return Ok(None) };
         let remaining = time.saturating_sub(self.started.elapsed()).as_secs_f64();
         let (leaf_rows, leaf_seconds) = feasible_leaves(fit, selection_result, remaining, selected, run)?;
         let ranks = feasible_ranks(
@@ -236,7 +236,7 @@ fn format_ranks(ranks: &[usize]) -> String {
 /// Returns true if a fit at half the rank is needed to predict the time at other ranks; ridge
 /// regression has a known cost model.
 pub(super) fn needs_half_rank(fit: &Fit) -> bool {
-    !fit.map_spec().is_exact_kernel() && fit.family().name != ridge::FAMILY.name
+    !fit.requested_map().is_exact_kernel() && fit.family().name != ridge::FAMILY.name
 }
 
 /// Returns the predicted time in seconds of a fit on the whole table, from the time of the test

@@ -342,7 +342,7 @@ impl<T: Real> Trials<T> {
         run: &Run<'_>,
     ) -> Result<Vec<HeldOutScore>> {
         let name = |j: usize| if self.column_count == 1 { "y".to_string() } else { format!("y{j}") };
-        let kernel = fit.kernel_spec().with_positional_names(&self.names)?;
+        let kernel = fit.requested_kernel().with_positional_names(&self.names)?;
         let fit = fit.clone().kernel(kernel).scaling(Scaling::None).with_landmark_scheme();
         let target_count = self.column_count - usize::from(self.has_weights) - usize::from(self.has_groups);
         let weight = self.has_weights.then(|| name(target_count));
@@ -356,7 +356,8 @@ impl<T: Real> Trials<T> {
         };
         let targets: Vec<String> = (0..target_count).map(name).collect();
         let features = vec!["x*".to_string()];
-        let selection = fit.selection(Selection { features, targets: targets.clone(), ..Selection::default() })?;
+        let selection =
+            fit.complete_selection(Selection { features, targets: targets.clone(), ..Selection::default() })?;
         let Fitted { model, report, .. } = fit.run(&self.build_table(is_training)?.select(&selection)?, run)?;
         let predictor = Predictor::new(model)?;
         let task = fit.task()?;

@@ -64,7 +64,7 @@ fn a_model_of_text_has_the_bits_of_one_of_columns_of_0_and_1() {
                         ..Selection::default()
                     };
                     let selection = match target {
-                        Some(_) => fit.selection(selection).unwrap(),
+                        Some(_) => fit.complete_selection(selection).unwrap(),
                         None => Selection { features: ["!y".to_string()].into(), ..selection },
                     };
                     fit.run(&table.select(&selection).unwrap(), &Run::new().threads(threads)).unwrap().model
@@ -154,7 +154,7 @@ fn a_saved_model_knows_its_values_and_how_missing_ones_are_treated() {
     let fit = Fit::ridge().rank(40).set("lambda", 1e-5).precision(ElementType::F64);
     let select = |missing| {
         let selection = Selection { targets: vec!["y".to_string()], missing, ..Selection::default() };
-        train.select(&fit.selection(selection).unwrap()).unwrap()
+        train.select(&fit.complete_selection(selection).unwrap()).unwrap()
     };
     let refused = fit.run(&select(Missing::Error), &Run::new()).unwrap_err().to_string();
     assert!(refused.contains("row 3") && refused.contains("\"city\" is missing"), "{refused}");

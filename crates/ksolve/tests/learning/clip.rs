@@ -23,7 +23,7 @@ fn table(rows: &[[f64; 3]]) -> Table {
 fn fitted(kernel: &str, clip: bool, precision: ElementType, scaling: Scaling) -> Predictor {
     let fit = Fit::solver("ridge").unwrap().rank(50).set("lambda", 1e-9).clip(clip);
     let fit = fit.kernel(kernel.parse().unwrap()).precision(precision).scaling(scaling);
-    let selection = fit.selection(Selection { targets: vec!["y".into()], ..Selection::default() }).unwrap();
+    let selection = fit.complete_selection(Selection { targets: vec!["y".into()], ..Selection::default() }).unwrap();
     let rows: Vec<_> = (0..800).map(row).collect();
     Predictor::new(fit.run(&table(&rows).select(&selection).unwrap(), &Run::new()).unwrap().model).unwrap()
 }

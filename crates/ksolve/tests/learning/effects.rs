@@ -45,7 +45,7 @@ fn fit(solver: &str, target: &str) -> (Fit, Selection) {
     let other = if target == "y" { "!class" } else { "!y" };
     let selection =
         Selection { targets: vec![target.to_string()], features: vec![other.to_string()], ..Selection::default() };
-    let selection = fit.selection(selection).unwrap();
+    let selection = fit.complete_selection(selection).unwrap();
     (fit, selection)
 }
 
@@ -213,7 +213,7 @@ fn whole_weights_count_the_rows_of_an_effect() {
         let features = vec!["user".to_string()];
         let selection = Selection { targets: vec!["y".to_string()], features, ..Selection::default() };
         let selected =
-            Run::new().resolve_categories(&table.select(&fit.selection(selection).unwrap()).unwrap()).unwrap();
+            Run::new().resolve_categories(&table.select(&fit.complete_selection(selection).unwrap()).unwrap()).unwrap();
         let ColumnEncoding::Effects(effects) = &selected.encoding().unwrap().columns()[0].encoding else {
             panic!("no effects")
         };

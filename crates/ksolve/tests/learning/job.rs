@@ -149,7 +149,7 @@ fn classes_have_labels_and_probabilities() {
         assert!((probabilities.iter().sum::<f64>() - 1.0).abs() < 1e-12);
     }
     assert!(right > 560, "{right} of 600");
-    let selection = fit.selection(Selection { targets: vec!["y".into()], ..Selection::default() }).unwrap();
+    let selection = fit.complete_selection(Selection { targets: vec!["y".into()], ..Selection::default() }).unwrap();
     assert!(selection.class_target);
 }
 
@@ -303,7 +303,7 @@ fn the_length_is_found_from_the_target_and_said() {
         Fit::ridge().kernel(kernel.parse().unwrap()).rank(100).fit_table(&table, &["y"], run).unwrap()
     };
     let found = on("gaussian()", &run);
-    let length = found.report.length.clone().unwrap();
+    let length = found.report.length_scale.clone().unwrap();
     assert!(length.multiple <= 0.5 && (900..1100).contains(&length.rows), "{length:?}");
     let text = found.report.to_string();
     assert!(text.contains(&format!("({length})")) && text.contains("by gcv on"), "{text}");
@@ -312,7 +312,7 @@ fn the_length_is_found_from_the_target_and_said() {
     assert!(bytes(&found) == bytes(&on("gaussian(sigma=auto)", &Run::new().threads(1).memory(100 << 20))));
     assert!(sines(found) < 5e-4);
     let median = on("gaussian(sigma=median)", &run);
-    assert!(median.report.length.is_none());
+    assert!(median.report.length_scale.is_none());
     // the report of a library fit contains its warnings
     let text = median.report.to_string();
     assert!(text.contains("\nwarning: rank reduced from 100"), "{text}");
@@ -328,14 +328,14 @@ fn a_length_that_cannot_be_found_is_the_median() {
         &["y"],
         &Run::new(),
     );
-    assert!(found.unwrap().report.length.is_some());
+    assert!(found.unwrap().report.length_scale.is_some());
     let x: Vec<f64> = (0..300).map(f64::from).collect();
     let table = Table::from_rows(&x, 1, &vec![7.0; 300]).unwrap();
     let length =
-        Fit::ridge().set("lambda", 1e-3).fit_table(&table, &["y"], &Run::new()).unwrap().report.length.unwrap();
+        Fit::ridge().set("lambda", 1e-3).fit_table(&table, &["y"], &Run::new()).unwrap().report.length_scale.unwrap();
     assert_eq!(length.multiple, 1.0);
     let given = Fit::ridge().kernel("gaussian(sigma=2)".parse().unwrap()).set("lambda", 1e-3);
-    assert!(given.fit_table(&table, &["y"], &Run::new()).unwrap().report.length.is_none());
+    assert!(given.fit_table(&table, &["y"], &Run::new()).unwrap().report.length_scale.is_none());
 }
 
 /// The score of a length scale is the GCV of ridge regression with it on as many uniform landmarks,
@@ -358,7 +358,7 @@ fn a_length_is_scored_by_the_gcv_of_a_fit_with_it() {
         };
         let report = fit("gaussian()".to_string(), "1e-6");
         let sigma = report.kernel.trim_start_matches("gaussian(sigma=").trim_end_matches(')').to_string();
-        let found = report.length.unwrap();
+        let found = report.length_scale.unwrap();
         let median = sigma.parse::<f64>().unwrap() / found.multiple;
         for (multiple, score) in &found.scores {
             let kernel = format!("gaussian(sigma={})", multiple * median);

@@ -24,7 +24,7 @@ pub(crate) fn model<T: Real>(m: usize, d: usize, t: usize) -> Model<T> {
             intercept: Intercept::Free,
             features: (0..d).map(|j| format!("x{j}")).collect(),
             encoding: None,
-            text_reading: kstore::TextReading::default(),
+            text_reading: kstore::TextReadOptions::default(),
             targets: (0..t).map(|j| format!("y{j}")).collect(),
             classes: vec![],
             link: None,

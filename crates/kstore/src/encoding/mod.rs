@@ -38,7 +38,7 @@ pub use time::{Cycle, TimeEncoding};
 #[doc(hidden)]
 pub use crate::dates::TimeForm;
 
-use crate::source::{ColumnType, NumberForm, TextReading};
+use crate::source::{ColumnType, NumberFormat, TextReadOptions};
 use crate::sparse::SparseShape;
 use crate::{Label, display};
 use serde::{Deserialize, Serialize};
@@ -323,7 +323,8 @@ impl Encoding {
     /// Returns the types that the columns of the encoding have in text files, as far as they are
     /// known.
     fn text_types(&self) -> impl Iterator<Item = (String, ColumnType)> {
-        let number = || Some(ColumnType::Number(NumberForm { reads_codes: true, ..NumberForm::default() }));
+        let number =
+            || Some(ColumnType::Number(NumberFormat { accepts_leading_zeros: true, ..NumberFormat::default() }));
         let column_type = move |encoding: &ColumnEncoding| match encoding {
             ColumnEncoding::Number
             | ColumnEncoding::Time(TimeEncoding { form: TimeForm::HourMinute | TimeForm::YearMonthDay, .. }) => {
@@ -403,12 +404,12 @@ fn entries_with_factors(column: &EncodedColumn) -> Option<&Entries> {
     }
 }
 
-impl TextReading {
+impl TextReadOptions {
     /// Adds the types of the columns of an encoding.
     #[must_use]
     pub fn with_encoding(mut self, encoding: Option<&Encoding>) -> Self {
         let types = encoding.into_iter().flat_map(Encoding::text_types).collect();
-        self.extend(&Self { types, ..Self::default() });
+        self.fill_from(&Self { types, ..Self::default() });
         self
     }
 }

@@ -5,7 +5,7 @@ use crate::encoding::Encoding;
 use crate::missing::{Missing, MissingTarget};
 use crate::rows::TableShape;
 use crate::schema::Kind;
-use crate::source::TextReading;
+use crate::source::TextReadOptions;
 use crate::table::Table;
 use crate::{OutputColumn, RowDigests, Statistics};
 use std::ops::Range;
@@ -149,7 +149,7 @@ impl SelectedTable {
     /// Returns how the features and targets are read from text files, as far as it differs from the
     /// default.
     #[doc(hidden)]
-    pub fn reading(&self) -> TextReading {
+    pub fn reading(&self) -> TextReadOptions {
         let names = [
             self.feature_columns(),
             self.target_names(),

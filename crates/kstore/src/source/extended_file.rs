@@ -4,7 +4,7 @@
 use super::shared_file::BLOCK_BYTES;
 use super::union_schema::{columns_by_key, convert_kind, is_read_alike};
 use super::{
-    BoxedCursor, ColumnView, Element, FileCursor, FileMetadata, RowIndices, TableFile, TextReading, Values,
+    BoxedCursor, ColumnView, Element, FileCursor, FileMetadata, RowIndices, TableFile, TextReadOptions, Values,
     arrow_values,
 };
 use crate::arrow::array::{Array, ArrayRef, Float64Array, Int64Array, StringViewArray};
@@ -174,7 +174,7 @@ impl TableFile for ExtendedFile {
         }
     }
 
-    fn reading(&self) -> TextReading {
+    fn reading(&self) -> TextReadOptions {
         self.file.reading()
     }
 

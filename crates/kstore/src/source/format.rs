@@ -1,7 +1,7 @@
 //! A file format: how to recognise it, open it as a [`TableFile`], and read its rows.
 
 use super::remote::RemoteFile;
-use super::{TextOptions, TextReading};
+use super::{TextOptions, TextReadOptions};
 use crate::registry::RegistryEntry;
 use crate::view::{ColumnView, Element};
 use crate::writer::{CreateFn, FormatWriter, OutputColumn};
@@ -41,8 +41,8 @@ pub trait TableFile: Debug + Send + Sync {
         None
     }
     /// Returns how the columns of a text file are read, as far as it differs from the default.
-    fn reading(&self) -> TextReading {
-        TextReading::default()
+    fn reading(&self) -> TextReadOptions {
+        TextReadOptions::default()
     }
     /// Returns false for an array, whose columns have no names and contain only numbers.
     fn has_column_names(&self) -> bool {

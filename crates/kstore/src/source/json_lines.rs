@@ -8,7 +8,7 @@
 
 use super::text::{
     CONVERT_TO_UTF8, ColumnBuilder, ColumnBuilders, ColumnType, InferredType, LineScanner, RowError, TextChunk,
-    TextFormat, TextOptions, TextReading, TextTable,
+    TextFormat, TextOptions, TextReadOptions, TextTable,
 };
 use super::{ColumnView, Format, TableFile};
 use crate::schema::{Column, Kind};
@@ -39,7 +39,7 @@ fn open(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableF
                 columns.len() - 1
             });
             let previous_type = columns[index].1;
-            columns[index].1 = previous_type.combine(value_type).ok_or_else(|| {
+            columns[index].1 = previous_type.common_type(value_type).ok_or_else(|| {
                 let remedy = "write all values of a column with one type";
                 RowError::new(type_name(previous_type), type_name(value_type), remedy).in_column(&name)
             })?;
@@ -105,9 +105,9 @@ fn infer_type(value: &Value, missing_words: &[String]) -> InferredType {
         Value::String(text) if missing_words.contains(text) => InferredType::Missing,
         Value::Bool(_) => InferredType::Bool,
         Value::Number(number) => match (number.as_i64(), number.is_u64()) {
-            (Some(..0), _) => InferredType::Signed,
-            (Some(_), _) => InferredType::Int,
-            (None, true) => InferredType::BeyondInt64,
+            (Some(..0), _) => InferredType::SignedInt,
+            (Some(_), _) => InferredType::NonNegativeInt,
+            (None, true) => InferredType::UInt64,
             (None, false) => InferredType::Float,
         },
         Value::String(_) => InferredType::Text,
@@ -119,7 +119,9 @@ fn type_name(inferred: InferredType) -> &'static str {
     match inferred {
         InferredType::Missing => "null",
         InferredType::Bool => "true or false",
-        InferredType::Int | InferredType::Signed | InferredType::BeyondInt64 | InferredType::Float => "a number",
+        InferredType::NonNegativeInt | InferredType::SignedInt | InferredType::UInt64 | InferredType::Float => {
+            "a number"
+        }
         InferredType::Text => "text",
         InferredType::Nested => "a list or an object",
     }
@@ -136,8 +138,8 @@ impl TextFormat for JsonLines {
     type Scanner = LineScanner;
     type Chunk<'a> = JsonChunk<'a>;
 
-    fn reading(&self) -> TextReading {
-        TextReading { missing_words: self.missing_words.clone(), ..TextReading::default() }
+    fn reading(&self) -> TextReadOptions {
+        TextReadOptions { missing_words: self.missing_words.clone(), ..TextReadOptions::default() }
     }
 
     fn scanner(&self) -> LineScanner {
@@ -157,7 +159,9 @@ impl TextFormat for JsonLines {
     /// Bytes of a row after parsing, and of the columns of a chunk.
     fn chunk_bytes(&self, columns: &[&Column], longest_row: usize) -> usize {
         // the shortest pair of a key and a value, `"a":1,`, becomes a name and a value of 56 bytes
-        10 * longest_row + columns.len() * 2 * size_of::<Value>() + ColumnBuilders::chunk_bytes(columns, longest_row)
+        10 * longest_row
+            + columns.len() * 2 * size_of::<Value>()
+            + ColumnBuilders::max_chunk_bytes(columns, longest_row)
     }
 }
 

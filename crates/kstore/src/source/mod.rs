@@ -58,8 +58,8 @@ pub use registry::{format_by_extension, open};
 pub use registry::{formats, register};
 pub(crate) use registry::{list_extensions, list_known_extensions, open_remote, open_standard_input};
 #[doc(hidden)]
-pub use text::NumberForm;
-pub use text::{ColumnType, TextOptions, TextReading};
+pub use text::NumberFormat;
+pub use text::{ColumnType, TextOptions, TextReadOptions};
 pub(crate) use text::{SparseRule, is_marked_number};
 
 #[doc(hidden)]

@@ -17,23 +17,23 @@ use std::sync::Arc;
 
 /// Maximum number of rows per row group, as in comparable published data sets. It is large enough
 /// for good compression, and small enough that a reader can start in the middle of a table.
-const ROW_GROUP_ROWS: usize = 65_536;
+const MAX_ROW_GROUP_ROWS: usize = 65_536;
 /// Unpacked bytes per row group. A reader of whole row groups needs this memory.
-const ROW_GROUP_BYTES: usize = 64 << 20;
+const MAX_ROW_GROUP_BYTES: usize = 64 << 20;
 /// Bytes per row group if a table has texts. The memory for such a table is planned by bytes
 /// instead of rows.
-const TEXT_ROW_GROUP_BYTES: usize = 16 << 20;
+const MAX_TEXT_ROW_GROUP_BYTES: usize = 16 << 20;
 /// Bytes of a column's writer in addition to its values: the compressor's tables, a compressed
 /// page, allocation slack. All columns of a row group are open at the same time.
-const PARQUET_COLUMN_BYTES: usize = 144 << 10;
+const COLUMN_WRITER_BYTES: usize = 144 << 10;
 /// Additional bytes of the writer of a text column: a dictionary of 1 MiB and a table of its
 /// values, a page of 1 MiB and its compressed form.
-const TEXT_COLUMN_BYTES: usize = 4 << 20;
+const TEXT_COLUMN_WRITER_BYTES: usize = 4 << 20;
 /// Rows after which the writer checks the size of the row group.
-const PARQUET_SLICE_ROWS: usize = 1024;
+const SLICE_ROWS: usize = 1024;
 
 /// Number of rows of a page. A page is compressed as soon as it has this many rows.
-const PAGE_ROWS: usize = 20 * PARQUET_SLICE_ROWS;
+const PAGE_ROWS: usize = 20 * SLICE_ROWS;
 
 /// Returns the bytes of a row group of columns without texts, and of one open page for each column.
 /// The buffer of a page grows by doubling, and stays allocated after the page is compressed. A
@@ -41,54 +41,54 @@ const PAGE_ROWS: usize = 20 * PARQUET_SLICE_ROWS;
 /// has rows.
 ///
 /// Measured: the peak memory of a conversion to Parquet minus the peak memory of a conversion to
-/// .npy, compared with the planned memory, which is this function plus [`PARQUET_COLUMN_BYTES`] for
+/// .npy, compared with the planned memory, which is this function plus [`COLUMN_WRITER_BYTES`] for
 /// each column. In MiB (planned in parentheses): 108 (142) for 20,000 rows of 200 columns of f64,
 /// 135 (142) for 60,000 such rows, and 279 (277) for 40,000 rows of 800 columns of f32.
-fn row_group_bytes(columns: &[OutputColumn]) -> usize {
+fn row_group_memory_bytes(columns: &[OutputColumn]) -> usize {
     let row_bytes: usize = columns.iter().map(|column| column.kind.bytes_per_value()).sum();
-    let group_rows = (ROW_GROUP_BYTES / row_bytes.max(1)).min(ROW_GROUP_ROWS);
-    let page_bytes = |column: &OutputColumn| match column.kind {
+    let group_rows = (MAX_ROW_GROUP_BYTES / row_bytes.max(1)).min(MAX_ROW_GROUP_ROWS);
+    let page_buffer_bytes = |column: &OutputColumn| match column.kind {
         OutputKind::F32 | OutputKind::F64 => {
             (group_rows.min(PAGE_ROWS) * column.kind.bytes_per_value()).next_power_of_two()
         }
         _ => group_rows * 16,
     };
     let compressed_bytes = if group_rows < PAGE_ROWS { 0 } else { group_rows * row_bytes };
-    compressed_bytes + columns.iter().map(page_bytes).sum::<usize>()
+    compressed_bytes + columns.iter().map(page_buffer_bytes).sum::<usize>()
 }
 
 struct RowGroupWriter {
     writer: ArrowWriter<AtomicFile>,
     /// Bytes of the row group so far, before encoding and compression.
-    row_group_bytes: usize,
+    buffered_bytes: usize,
     max_row_group_bytes: usize,
 }
 
 pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Sink>> {
     let text_column_count = columns.iter().filter(|column| column.kind.is_variable_size()).count();
-    let (max_row_group_bytes, planned_bytes) = match text_column_count {
-        0 => (ROW_GROUP_BYTES, row_group_bytes(columns)),
-        _ => (TEXT_ROW_GROUP_BYTES, TEXT_ROW_GROUP_BYTES),
+    let (max_row_group_bytes, row_group_memory) = match text_column_count {
+        0 => (MAX_ROW_GROUP_BYTES, row_group_memory_bytes(columns)),
+        _ => (MAX_TEXT_ROW_GROUP_BYTES, MAX_TEXT_ROW_GROUP_BYTES),
     };
-    let start = |file, schema: &Arc<Schema>| {
-        let writer = ArrowWriter::try_new(file, Arc::clone(schema), Some(properties(columns)))?;
-        Ok(RowGroupWriter { writer, row_group_bytes: 0, max_row_group_bytes })
+    let open_writer = |file, schema: &Arc<Schema>| {
+        let writer = ArrowWriter::try_new(file, Arc::clone(schema), Some(writer_properties(columns)))?;
+        Ok(RowGroupWriter { writer, buffered_bytes: 0, max_row_group_bytes })
     };
     let stored_columns: Vec<OutputColumn> = columns.iter().map(stored_column).collect();
     BatchSink::create(
         path,
         columns,
         &stored_columns,
-        planned_bytes + columns.len() * PARQUET_COLUMN_BYTES + text_column_count * TEXT_COLUMN_BYTES,
-        start,
+        row_group_memory + columns.len() * COLUMN_WRITER_BYTES + text_column_count * TEXT_COLUMN_WRITER_BYTES,
+        open_writer,
     )
 }
 
 /// Returns the column as Parquet stores it. Seconds become milliseconds, because Parquet has no
 /// type for seconds.
 fn stored_column(column: &OutputColumn) -> OutputColumn {
-    let time_type = column.time_type.as_ref().map(|time| match time {
-        DataType::Timestamp(_, zone) if arrow::is_in_seconds(time) => {
+    let time_type = column.time_type.as_ref().map(|time_type| match time_type {
+        DataType::Timestamp(_, zone) if arrow::is_in_seconds(time_type) => {
             DataType::Timestamp(TimeUnit::Millisecond, zone.clone())
         }
         DataType::Time32(_) => DataType::Time32(TimeUnit::Millisecond),
@@ -101,18 +101,18 @@ impl BatchWriter for RowGroupWriter {
     type Error = ParquetError;
 
     fn next_slice_rows(&self) -> usize {
-        PARQUET_SLICE_ROWS
+        SLICE_ROWS
     }
 
     fn write_batch(&mut self, batch: RecordBatch) -> Result<(), ParquetError> {
-        self.row_group_bytes += batch.get_array_memory_size();
+        self.buffered_bytes += batch.get_array_memory_size();
         self.writer.write(&batch)?;
         // the size of compressed pages says little about their unpacked size
-        if self.row_group_bytes.max(self.writer.memory_size()) >= self.max_row_group_bytes {
+        if self.buffered_bytes.max(self.writer.memory_size()) >= self.max_row_group_bytes {
             self.writer.flush()?;
         }
         if self.writer.in_progress_rows() == 0 {
-            self.row_group_bytes = 0;
+            self.buffered_bytes = 0;
         }
         Ok(())
     }
@@ -125,10 +125,10 @@ impl BatchWriter for RowGroupWriter {
 /// Returns the properties of the writer. Floats get no dictionary: if most values are distinct, a
 /// dictionary is larger and slower to read than the values. Instead the bytes of each float are
 /// split into streams, in which a fast compression finds the repetition of sign and exponent.
-fn properties(columns: &[OutputColumn]) -> WriterProperties {
+fn writer_properties(columns: &[OutputColumn]) -> WriterProperties {
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+        .set_max_row_group_row_count(Some(MAX_ROW_GROUP_ROWS))
         .set_statistics_enabled(EnabledStatistics::Chunk)
         // Parquet has dates in days only: dates in milliseconds are converted
         .set_coerce_types(columns.iter().any(|column| column.time_type == Some(DataType::Date64)));

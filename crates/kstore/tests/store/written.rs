@@ -5,7 +5,7 @@ use crate::make::*;
 use kstore::arrow::array::{ArrayRef, Float64Array, StringArray};
 use kstore::encoding::{ColumnEncoding, TimeEncoding, TimeFeatures, TimeForm};
 use kstore::search::ColumnNote;
-use kstore::{ColumnType, Missing, ReadSettings, SelectedTable, Selection, Table, TextOptions, TextReading};
+use kstore::{ColumnType, Missing, ReadSettings, SelectedTable, Selection, Table, TextOptions, TextReadOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -218,7 +218,7 @@ fn new_files_are_read_as_those_of_the_fit() {
     let percent = known(&["5%", "7%", "9%"]);
     assert!(read_again(&percent, &new(&["0.05", "0.07"]), usual()).is_err());
     // a model stores its reading as JSON, and stores nothing for the default
-    let reading: TextReading = serde_json::from_value(serde_json::to_value(percent.reading()).unwrap()).unwrap();
+    let reading: TextReadOptions = serde_json::from_value(serde_json::to_value(percent.reading()).unwrap()).unwrap();
     assert_eq!(reading, percent.reading());
     assert!(known(&["1.5", "2", "3"]).reading().is_default());
     // a completely empty column takes the type of the fit

@@ -46,21 +46,21 @@ pub(crate) fn family(sampling: Sampling) -> &'static MapFamily {
 
 pub(super) const FOURIER: MapFamily = MapFamily {
     name: "fourier",
-    about: "random Fourier features of a shift-invariant kernel",
+    summary: "random Fourier features of a shift-invariant kernel",
     parameters: &[],
     is_nested: false,
     supports_sparse: true,
     build_passes: 0,
-    shape,
+    shape: fourier_shape,
     constructor: MapConstructorPair::data_independent(
-        |inputs| build_fourier(inputs, Sampling::Plain),
-        |inputs| build_fourier(inputs, Sampling::Plain),
+        |args| build_fourier(args, Sampling::Plain),
+        |args| build_fourier(args, Sampling::Plain),
     ),
 };
 
 pub(super) const ORTHOGONAL: MapFamily = MapFamily {
     name: "orthogonal",
-    about: "random Fourier features with orthogonal frequencies",
+    summary: "random Fourier features with orthogonal frequencies",
     supports_sparse: false,
     constructor: MapConstructorPair::data_independent(
         |inputs| build_fourier(inputs, Sampling::Orthogonal),
@@ -71,7 +71,7 @@ pub(super) const ORTHOGONAL: MapFamily = MapFamily {
 
 pub(super) const STRUCTURED: MapFamily = MapFamily {
     name: "structured",
-    about: "orthogonal frequencies by Hadamard transforms: log d instead of d operations each",
+    summary: "orthogonal frequencies by Hadamard transforms: log d instead of d operations each",
     supports_sparse: false,
     constructor: MapConstructorPair::data_independent(
         |inputs| build_fourier(inputs, Sampling::Structured),
@@ -82,7 +82,7 @@ pub(super) const STRUCTURED: MapFamily = MapFamily {
 
 pub(super) const QUASI: MapFamily = MapFamily {
     name: "quasi",
-    about: "Fourier features at the points of a randomised Halton sequence",
+    summary: "Fourier features at the points of a randomised Halton sequence",
     supports_sparse: false,
     constructor: MapConstructorPair::data_independent(
         |inputs| build_fourier(inputs, Sampling::Quasi),
@@ -91,7 +91,7 @@ pub(super) const QUASI: MapFamily = MapFamily {
     ..FOURIER
 };
 
-fn shape(_: &MapSpec, request: MapRequest) -> MapShape {
+fn fourier_shape(_: &MapSpec, request: MapRequest) -> MapShape {
     let frequency_count = (request.rank / 2).max(1);
     let footprint = Footprint {
         fixed: frequency_count * request.d * request.element_bytes,
@@ -193,27 +193,34 @@ impl<T: Real> FourierMap<T> {
     /// # Errors
     /// [`Error::NoRandomFeatures`] if frequencies of the distribution cannot be drawn for sparse
     /// rows.
-    pub fn for_sparse_rows(spectrum: &Spectrum, columns: usize, d: usize, p: usize, seed: u64) -> Result<Self> {
-        let dense_map = Self::new(spectrum, columns, p, Sampling::Plain, seed)?;
+    pub fn for_sparse_rows(
+        spectrum: &Spectrum,
+        column_count: usize,
+        block_width: usize,
+        p: usize,
+        seed: u64,
+    ) -> Result<Self> {
+        let dense_map = Self::new(spectrum, column_count, p, Sampling::Plain, seed)?;
         let Frequencies::Dense(by_frequency) = &dense_map.frequencies else { return Ok(dense_map) };
-        let by_column = (0..columns).flat_map(|c| by_frequency[c..].iter().step_by(columns).copied()).collect();
-        Ok(Self { d, frequencies: Frequencies::Sparse(by_column), ..dense_map })
+        let by_column =
+            (0..column_count).flat_map(|c| by_frequency[c..].iter().step_by(column_count).copied()).collect();
+        Ok(Self { d: block_width, frequencies: Frequencies::Sparse(by_column), ..dense_map })
     }
 
     /// Computes the features of a strip; `out` is b x 2q.
     fn apply_strip(&self, x: MatRef<'_, T>, mut out: MatMut<'_, T>) {
-        let mut turns = faer::Mat::<T>::zeros(x.nrows(), self.frequency_count);
+        let mut angles_in_turns = faer::Mat::<T>::zeros(x.nrows(), self.frequency_count);
         match &self.frequencies {
             Frequencies::Dense(omega) => {
                 let omega = MatRef::from_row_major_slice(omega, self.frequency_count, self.d);
-                matmul(turns.as_mut(), Accum::Replace, x, omega.transpose(), T::ONE, Par::Seq);
+                matmul(angles_in_turns.as_mut(), Accum::Replace, x, omega.transpose(), T::ONE, Par::Seq);
             }
-            Frequencies::Sparse(omega) => self.compute_sparse_turns(omega, x, turns.as_mut()),
-            Frequencies::Structured(structured) => structured.apply(x, turns.as_mut()),
+            Frequencies::Sparse(omega) => self.compute_sparse_turns(omega, x, angles_in_turns.as_mut()),
+            Frequencies::Structured(structured) => structured.apply(x, angles_in_turns.as_mut()),
         }
         for j in 0..self.frequency_count {
             let (left, right) = out.rb_mut().split_at_col_mut(2 * j + 1);
-            let turns = column_slice(turns.as_ref().col(j));
+            let turns = column_slice(angles_in_turns.as_ref().col(j));
             let (cosine, sine) = (left.col_mut(2 * j), right.col_mut(0));
             write_cosines_and_sines(turns, column_slice_mut(cosine), column_slice_mut(sine), self.amplitude);
         }
@@ -221,26 +228,26 @@ impl<T: Real> FourierMap<T> {
 
     /// Computes the angles of sparse rows, summed over their entries in column order.
     fn compute_sparse_turns(&self, omega: &[T], x: MatRef<'_, T>, mut turns: MatMut<'_, T>) {
-        let (mut sums, mut row_buffer) = (vec![T::ZERO; self.frequency_count], Vec::new());
+        let (mut row_turns, mut row_buffer) = (vec![T::ZERO; self.frequency_count], Vec::new());
         for i in 0..x.nrows() {
             let (indices, values) = entries(row_slice(x, i, &mut row_buffer));
-            sums.fill(T::ZERO);
+            row_turns.fill(T::ZERO);
             vectorised!({
                 for (index, value) in indices.iter().zip(values) {
                     let column_start = index.to_f64() as usize * self.frequency_count;
                     let omega = &omega[column_start..column_start + self.frequency_count];
-                    sums.iter_mut().zip(omega).for_each(|(sum, omega)| *sum = value.mul_plus(*omega, *sum));
+                    row_turns.iter_mut().zip(omega).for_each(|(sum, omega)| *sum = value.mul_plus(*omega, *sum));
                 }
             });
-            sums.iter().enumerate().for_each(|(j, sum)| turns[(i, j)] = *sum);
+            row_turns.iter().enumerate().for_each(|(j, sum)| turns[(i, j)] = *sum);
         }
     }
 }
 
 /// Computes `amplitude` times the cosine and the sine of angles, which are in turns.
-fn write_cosines_and_sines<T: Real>(turns: &[T], cosine: &mut [T], sine: &mut [T], amplitude: T) {
+fn write_cosines_and_sines<T: Real>(angles_in_turns: &[T], cosine: &mut [T], sine: &mut [T], amplitude: T) {
     vectorised!({
-        for ((turns, cosine), sine) in turns.iter().zip(cosine).zip(sine) {
+        for ((turns, cosine), sine) in angles_in_turns.iter().zip(cosine).zip(sine) {
             let (c, s) = cosine_sine_of_turns(*turns);
             (*cosine, *sine) = (amplitude * c, amplitude * s);
         }
@@ -272,7 +279,7 @@ impl<T: Real> FeatureMap<T> for FourierMap<T> {
             Frequencies::Dense(omega) | Frequencies::Sparse(omega) => omega.len() * size_of::<T>(),
             Frequencies::Structured(structured) => structured.bytes(),
         };
-        let log_count = if self.skew.is_some() { self.d } else { 0 };
-        Footprint { fixed, per_row: (self.frequency_count + log_count) * size_of::<T>() }
+        let logs_per_row = if self.skew.is_some() { self.d } else { 0 };
+        Footprint { fixed, per_row: (self.frequency_count + logs_per_row) * size_of::<T>() }
     }
 }

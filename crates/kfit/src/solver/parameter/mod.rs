@@ -52,12 +52,12 @@ pub enum ParameterKind {
         /// The largest value.
         max: usize,
         /// Why it cannot be larger.
-        why: &'static str,
+        reason: &'static str,
     },
     /// A number in an interval.
     Number(Interval),
     /// One of these words.
-    Word(&'static [&'static str]),
+    Choice(&'static [&'static str]),
     /// Positive regularisation parameters. The value is a single number. If `accepts_grid` is
     /// true, the solver compares parameters, and the value may also be a list or a range.
     Regularisations {
@@ -115,7 +115,7 @@ impl Interval {
     }
 }
 
-fn as_text<S: serde::Serializer>(value: &impl ToString, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_as_string<S: serde::Serializer>(value: &impl ToString, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&value.to_string())
 }
 
@@ -123,7 +123,7 @@ fn as_text<S: serde::Serializer>(value: &impl ToString, serializer: S) -> Result
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
-pub enum Value {
+pub enum ParameterValue {
     /// The value of a [`ParameterKind::Flag`].
     Flag(bool),
     /// The value of a [`ParameterKind::Count`].
@@ -137,17 +137,17 @@ pub enum Value {
     /// The values of [`ParameterKind::Ranks`], ascending.
     Ranks(Vec<usize>),
     /// The value of [`ParameterKind::Folds`].
-    #[serde(serialize_with = "as_text")]
+    #[serde(serialize_with = "serialize_as_string")]
     Folds(FoldSpec),
     /// The value of a [`ParameterKind::Column`], a name.
     Column(String),
     /// The value of a [`ParameterKind::Columns`], names and patterns.
     Columns(Vec<String>),
     /// The value of a [`ParameterKind::Kernel`].
-    #[serde(serialize_with = "as_text")]
+    #[serde(serialize_with = "serialize_as_string")]
     Kernel(Kernel),
     /// The value of [`ParameterKind::ClassWeights`].
-    #[serde(serialize_with = "as_text")]
+    #[serde(serialize_with = "serialize_as_string")]
     ClassWeights(ClassWeight),
 }
 
@@ -161,50 +161,57 @@ impl Parameter {
     ///
     /// # Errors
     /// [`Error::Option`] with the values that are expected.
-    pub fn parse(&self, text: &str) -> Result<Value> {
-        let invalid = |expected: String| Error::option(self.name, kstore::display::truncate(text), expected);
-        let number = || text.trim().parse::<f64>().ok();
+    pub fn parse(&self, text: &str) -> Result<ParameterValue> {
+        let invalid_value = |expected: String| Error::option(self.name, kstore::display::truncate(text), expected);
+        let parse_number = || text.trim().parse::<f64>().ok();
         match self.kind {
             ParameterKind::Flag => match text.trim() {
-                "true" => Ok(Value::Flag(true)),
-                "false" => Ok(Value::Flag(false)),
-                _ => Err(invalid("expected true or false".to_string())),
+                "true" => Ok(ParameterValue::Flag(true)),
+                "false" => Ok(ParameterValue::Flag(false)),
+                _ => Err(invalid_value("expected true or false".to_string())),
             },
-            ParameterKind::Count { max, why } => match number().filter(|n| n.fract() == 0.0 && *n >= 1.0) {
-                None => Err(invalid("expected a whole number of at least 1".to_string())),
-                Some(n) if n > max as f64 => Err(invalid(format!("expected at most {max}: {why}"))),
-                Some(n) => Ok(Value::Count(n as usize)),
+            ParameterKind::Count { max, reason: why } => match parse_number().filter(|n| n.fract() == 0.0 && *n >= 1.0)
+            {
+                None => Err(invalid_value("expected a whole number of at least 1".to_string())),
+                Some(n) if n > max as f64 => Err(invalid_value(format!("expected at most {max}: {why}"))),
+                Some(n) => Ok(ParameterValue::Count(n as usize)),
             },
-            ParameterKind::Number(interval) => match number().filter(|n| interval.contains(*n)) {
-                None => Err(invalid(interval.expected_text().to_string())),
-                Some(n) => Ok(Value::Number(n)),
+            ParameterKind::Number(interval) => match parse_number().filter(|n| interval.contains(*n)) {
+                None => Err(invalid_value(interval.expected_text().to_string())),
+                Some(n) => Ok(ParameterValue::Number(n)),
             },
-            ParameterKind::Word(words) => match words.iter().find(|word| **word == text.trim()) {
-                None => Err(invalid(format!("expected {}", words.join(" or ")))),
-                Some(word) => Ok(Value::Word(word)),
+            ParameterKind::Choice(words) => match words.iter().find(|word| **word == text.trim()) {
+                None => Err(invalid_value(format!("expected {}", words.join(" or ")))),
+                Some(word) => Ok(ParameterValue::Word(word)),
             },
-            ParameterKind::Regularisations { accepts_zero: true, .. } if number() == Some(0.0) => {
-                Ok(Value::Regularisations(vec![0.0]))
+            ParameterKind::Regularisations { accepts_zero: true, .. } if parse_number() == Some(0.0) => {
+                Ok(ParameterValue::Regularisations(vec![0.0]))
             }
             ParameterKind::Regularisations { accepts_grid, .. } => {
                 let values = grids::parse_regularisation(self.name, text)?;
                 match accepts_grid || values.len() == 1 {
-                    true => Ok(Value::Regularisations(values)),
-                    false => Err(invalid(
+                    true => Ok(ParameterValue::Regularisations(values)),
+                    false => Err(invalid_value(
                         "this solver does not compare regularisation parameters; give one number".to_string(),
                     )),
                 }
             }
-            ParameterKind::Ranks => grids::parse_ranks(text).map(Value::Ranks),
-            ParameterKind::Folds => FoldSpec::parse(text).map(Value::Folds),
-            ParameterKind::Column if text.is_empty() => Err(invalid("expected the name of a column".to_string())),
-            ParameterKind::Column => Ok(Value::Column(text.to_string())),
-            ParameterKind::ClassWeights => ClassWeight::parse(text).map(Value::ClassWeights).map_err(invalid),
-            ParameterKind::Columns if text.split(',').any(|name| name.trim().is_empty()) => {
-                Err(invalid("expected column names, separated by commas".to_string()))
+            ParameterKind::Ranks => grids::parse_ranks(text).map(ParameterValue::Ranks),
+            ParameterKind::Folds => FoldSpec::parse(text).map(ParameterValue::Folds),
+            ParameterKind::Column if text.is_empty() => Err(invalid_value("expected the name of a column".to_string())),
+            ParameterKind::Column => Ok(ParameterValue::Column(text.to_string())),
+            ParameterKind::ClassWeights => {
+                ClassWeight::parse(text).map(ParameterValue::ClassWeights).map_err(invalid_value)
             }
-            ParameterKind::Columns => Ok(Value::Columns(text.split(',').map(|name| name.trim().to_string()).collect())),
-            ParameterKind::Kernel => Kernel::parse(text).map(Value::Kernel).map_err(|error| invalid(error.to_string())),
+            ParameterKind::Columns if text.split(',').any(|name| name.trim().is_empty()) => {
+                Err(invalid_value("expected column names, separated by commas".to_string()))
+            }
+            ParameterKind::Columns => {
+                Ok(ParameterValue::Columns(text.split(',').map(|name| name.trim().to_string()).collect()))
+            }
+            ParameterKind::Kernel => {
+                Kernel::parse(text).map(ParameterValue::Kernel).map_err(|error| invalid_value(error.to_string()))
+            }
         }
     }
 }
@@ -215,23 +222,28 @@ mod tests {
     use crate::solver::{Regularisation, by_name, parameters, registry};
 
     #[test]
-    fn every_default_is_a_value_and_names_mean_one_thing() {
+    fn defaults_parse_and_equal_names_have_equal_kinds() {
         for family in registry() {
             for parameter in family.parameters {
                 if let Some(default) = parameter.default {
                     parameter.parse(default).unwrap();
                 }
-                let same = parameters().filter(|other| other.name == parameter.name);
-                for other in same {
-                    let kinds = (std::mem::discriminant(&other.kind), other.help);
-                    assert_eq!(kinds, (std::mem::discriminant(&parameter.kind), parameter.help), "{}", parameter.name);
+                let parameters_with_same_name = parameters().filter(|other| other.name == parameter.name);
+                for other in parameters_with_same_name {
+                    let kind_and_help = (std::mem::discriminant(&other.kind), other.help);
+                    assert_eq!(
+                        kind_and_help,
+                        (std::mem::discriminant(&parameter.kind), parameter.help),
+                        "{}",
+                        parameter.name
+                    );
                 }
             }
         }
     }
 
     #[test]
-    fn wrong_values_say_what_is_right() {
+    fn error_messages_name_the_expected_values() {
         let cases = [
             (&GAP, "0", "above 0"),
             (&NU, "2", "at most 1"),
@@ -256,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn both_conventions_of_a_penalty_are_refused() {
+    fn c_and_lambda_together_are_rejected() {
         let svm = by_name("svm").unwrap();
         let both = Options::new().set("C", 1).set("lambda", 1e-3);
         assert!(svm.settings(&both).unwrap_err().to_string().contains("another unit"));

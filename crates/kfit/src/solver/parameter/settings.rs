@@ -1,7 +1,7 @@
 //! Options of a solver as users type them, and the settings parsed from them, with every default
 //! filled in.
 
-use super::{C, CLASS_WEIGHT, FOLDS, GROUP, INTERCEPT, LAMBDA, Parameter, ParameterKind, Value};
+use super::{C, CLASS_WEIGHT, FOLDS, GROUP, INTERCEPT, LAMBDA, Parameter, ParameterKind, ParameterValue};
 use crate::solver::{ClassWeight, Regularisation, SolverFamily, reject_if};
 use crate::{Error, FoldSpec, Intercept, Result};
 use kapprox::Kernel;
@@ -50,7 +50,7 @@ impl std::fmt::Display for Options {
 pub struct Settings {
     /// Name of the solver.
     pub solver: &'static str,
-    values: BTreeMap<&'static str, Value>,
+    values: BTreeMap<&'static str, ParameterValue>,
 }
 
 impl SolverFamily {
@@ -81,8 +81,8 @@ impl SolverFamily {
         }
         let mut values = BTreeMap::new();
         for parameter in self.parameters {
-            let has_c = parameter.name == LAMBDA.name && options.get(C.name).is_some();
-            let text = options.get(parameter.name).or(parameter.default.filter(|_| !has_c));
+            let is_replaced_by_c = parameter.name == LAMBDA.name && options.get(C.name).is_some();
+            let text = options.get(parameter.name).or(parameter.default.filter(|_| !is_replaced_by_c));
             if let Some(text) = text {
                 values.insert(parameter.name, parameter.parse(text)?);
             }
@@ -91,12 +91,12 @@ impl SolverFamily {
     }
 }
 
-macro_rules! read {
+macro_rules! typed_getters {
     ($($what:literal $name:ident: $variant:ident($type:ty);)+) => {$(
         #[doc = concat!("The ", $what, " of a parameter; `None` if the parameter has no value.")]
         pub fn $name(&self, parameter: &Parameter) -> Option<$type> {
             match self.values.get(parameter.name) {
-                Some(Value::$variant(value)) => Some(value.clone()),
+                Some(ParameterValue::$variant(value)) => Some(value.clone()),
                 _ => None,
             }
         }
@@ -104,7 +104,7 @@ macro_rules! read {
 }
 
 impl Settings {
-    read! {
+    typed_getters! {
         "whole number" count: Count(usize);
         "number" number: Number(f64);
         "word" word: Word(&'static str);
@@ -118,22 +118,22 @@ impl Settings {
     /// Returns the class weights; equal by default.
     pub fn class_weight(&self) -> ClassWeight {
         match self.values.get(CLASS_WEIGHT.name) {
-            Some(Value::ClassWeights(weight)) => weight.clone(),
+            Some(ParameterValue::ClassWeights(weight)) => weight.clone(),
             _ => ClassWeight::Equal,
         }
     }
 
     /// Returns true if the flag is set.
     pub fn flag(&self, parameter: &Parameter) -> bool {
-        self.values.get(parameter.name) == Some(&Value::Flag(true))
+        self.values.get(parameter.name) == Some(&ParameterValue::Flag(true))
     }
 
     /// Returns the regularisation parameters, strongest first; empty for a solver without a
     /// regularisation parameter.
     pub fn regularisations(&self) -> Vec<Regularisation> {
         match (self.values.get(C.name), self.values.get(LAMBDA.name)) {
-            (Some(Value::Regularisations(c)), _) => c.iter().copied().map(Regularisation::C).collect(),
-            (_, Some(Value::Regularisations(lambdas))) => {
+            (Some(ParameterValue::Regularisations(c)), _) => c.iter().copied().map(Regularisation::C).collect(),
+            (_, Some(ParameterValue::Regularisations(lambdas))) => {
                 lambdas.iter().rev().copied().map(Regularisation::Lambda).collect()
             }
             _ => Vec::new(),
@@ -143,14 +143,20 @@ impl Settings {
     /// Returns the regularisation parameters of a solver that chooses among several by validation
     /// rows, strongest first.
     pub(crate) fn regularisation_grid(&self) -> Result<Vec<Regularisation>> {
-        let penalties = self.regularisations();
-        let why = "without folds no rows are held out to compare regularisation parameters; give folds, or one value";
-        reject_if(penalties.len() > 1 && self.folds(&FOLDS) == Some(FoldSpec::None), FOLDS.name, "none", why)?;
-        Ok(penalties)
+        let regularisations = self.regularisations();
+        let expected =
+            "without folds no rows are held out to compare regularisation parameters; give folds, or one value";
+        reject_if(
+            regularisations.len() > 1 && self.folds(&FOLDS) == Some(FoldSpec::None),
+            FOLDS.name,
+            "none",
+            expected,
+        )?;
+        Ok(regularisations)
     }
 
     /// Returns these folds; if rows are ranked in groups, converts them to folds of whole groups.
-    pub fn grouped_folds(&self, folds: FoldSpec) -> Result<FoldSpec> {
+    pub fn folds_of_whole_groups(&self, folds: FoldSpec) -> Result<FoldSpec> {
         match (self.column(&GROUP), folds) {
             (Some(group), FoldSpec::Random(k)) => Ok(FoldSpec::Groups(k, group)),
             (Some(group), folds) if folds != FoldSpec::None && folds.column() != Some(&group) => {
@@ -161,7 +167,7 @@ impl Settings {
     }
 
     #[doc(hidden)]
-    pub fn regularisation(&self) -> Regularisation {
+    pub fn strongest_regularisation(&self) -> Regularisation {
         self.regularisations().first().copied().unwrap_or(Regularisation::Lambda(0.0))
     }
 
@@ -194,7 +200,7 @@ impl Settings {
     /// Returns the settings that define the result, as the model file stores them. Omits flags that
     /// are not set.
     pub fn to_json(&self) -> serde_json::Value {
-        let set_values = self.values.iter().filter(|(_, value)| **value != Value::Flag(false));
+        let set_values = self.values.iter().filter(|(_, value)| **value != ParameterValue::Flag(false));
         serde_json::json!(set_values.collect::<BTreeMap<_, _>>())
     }
 }

@@ -68,7 +68,7 @@ pub const C_GRID: Parameter =
 /// The parameter `task`: regression or classification.
 pub const TASK: Parameter = Parameter {
     name: "task",
-    kind: ParameterKind::Word(&["regression", "classification"]),
+    kind: ParameterKind::Choice(&["regression", "classification"]),
     default: Some("regression"),
     help: "Task: regression, or classification (one-vs-rest, with the labels of the table)",
 };
@@ -90,14 +90,14 @@ pub const TOLERANCE: Parameter = Parameter {
 /// The parameter `intercept`: treatment of the constant.
 pub const INTERCEPT: Parameter = Parameter {
     name: "intercept",
-    kind: ParameterKind::Word(&["free", "penalised", "none"]),
+    kind: ParameterKind::Choice(&["free", "penalised", "none"]),
     default: Some("free"),
     help: "Intercept: free, penalised or none",
 };
 
 /// The parameter `intercept` of a solver that learns row by row. The solver learns the intercept in
 /// the same way as the weights, or omits it.
-pub const ONLINE_INTERCEPT: Parameter = Parameter { kind: ParameterKind::Word(&["free", "none"]), ..INTERCEPT };
+pub const ONLINE_INTERCEPT: Parameter = Parameter { kind: ParameterKind::Choice(&["free", "none"]), ..INTERCEPT };
 
 /// The parameter `folds`: the folds of cross-validation.
 pub const FOLDS: Parameter = Parameter {
@@ -114,7 +114,7 @@ pub const FOLDS: Parameter = Parameter {
 /// The parameter `steps`: maximum number of iterations.
 pub const STEPS: Parameter = Parameter {
     name: "steps",
-    kind: ParameterKind::Count { max: 1_000_000, why: "a solver that needs more steps does not converge" },
+    kind: ParameterKind::Count { max: 1_000_000, reason: "a solver that needs more steps does not converge" },
     default: Some("200"),
     help: "Maximum number of iterations, such as Newton steps, or epochs for the perceptron",
 };
@@ -184,7 +184,7 @@ pub const CLASS_WEIGHT: Parameter = Parameter {
 /// The parameter `components`: number of components of a decomposition.
 pub const COMPONENTS: Parameter = Parameter {
     name: "components",
-    kind: ParameterKind::Count { max: 1_000_000, why: "there are never more components than features" },
+    kind: ParameterKind::Count { max: 1_000_000, reason: "there are never more components than features" },
     default: Some("10"),
     help: "Number of components",
 };
@@ -195,7 +195,7 @@ pub const EMBEDDING_COMPONENTS: Parameter = Parameter { default: Some("2"), ..CO
 /// The parameter `nodes`: number of rows that a graph connects.
 pub const NODES: Parameter = Parameter {
     name: "nodes",
-    kind: ParameterKind::Count { max: 1_000_000, why: "neighbours are searched among all nodes" },
+    kind: ParameterKind::Count { max: 1_000_000, reason: "neighbours are searched among all nodes" },
     default: None,
     help: "Number of nodes of the neighbour graph, a sample of rows that the model stores; lle \
         uses rank by default",
@@ -204,7 +204,7 @@ pub const NODES: Parameter = Parameter {
 /// The parameter `neighbours`: number of nearest nodes.
 pub const NEIGHBOURS: Parameter = Parameter {
     name: "neighbours",
-    kind: ParameterKind::Count { max: 1000, why: "more neighbours are not local" },
+    kind: ParameterKind::Count { max: 1000, reason: "more neighbours are not local" },
     default: None,
     help: "Number of nearest nodes to which a node, or a new row, is connected [default: 10, \
         increased up to 40 until the graph is connected]",
@@ -224,7 +224,7 @@ pub const NOVELTY: Parameter = Parameter::flag(
 /// The parameter `clusters`: number of clusters.
 pub const CLUSTERS: Parameter = Parameter {
     name: "clusters",
-    kind: ParameterKind::Count { max: 1_000_000, why: "every cluster needs rows" },
+    kind: ParameterKind::Count { max: 1_000_000, reason: "every cluster needs rows" },
     default: None,
     help: "Number of clusters; required",
 };
@@ -235,7 +235,7 @@ pub const STARTS: Parameter = Parameter {
     // each start is a k-means on a sample of at least 2,000 rows: a thousand take minutes
     kind: ParameterKind::Count {
         max: 1000,
-        why: "more starts rarely help; use a larger sample, or another number of clusters",
+        reason: "more starts rarely help; use a larger sample, or another number of clusters",
     },
     default: Some("10"),
     help: "Number of starts of the search; the best result is used",

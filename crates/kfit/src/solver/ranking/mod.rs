@@ -69,7 +69,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
 
 const LOSS: Parameter = Parameter {
     name: "loss",
-    kind: ParameterKind::Word(&["squared-hinge", "logistic"]),
+    kind: ParameterKind::Choice(&["squared-hinge", "logistic"]),
     default: Some("squared-hinge"),
     help: "Loss: hinge or squared-hinge (svm), squared-hinge or logistic (ranking)",
 };

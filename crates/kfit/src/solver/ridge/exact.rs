@@ -85,7 +85,7 @@ fn pcg_plans<T: Real>(
 ) -> [MemoryPlan; 3] {
     let (n, p) = (size.n as usize, size.map.p);
     let remedy = "lower `rank`";
-    let mut landmark_plan = stage_plans::plan_landmarks(size, pass_shape, budget);
+    let mut landmark_plan = stage_plans::plan_pivoted_selection(size, pass_shape, budget);
     if matches!(options.landmarks, LandmarkSource::Scheme(_)) {
         let row_bytes = size.d * size.element_bytes + 8 * (size.t + 1);
         landmark_plan = landmark_plan.term("rows, which the model stores", n * row_bytes, ROWS_REMEDY);

@@ -64,7 +64,7 @@ fn options_for_exact_kernel(options: Options) -> Options {
 
 pub(super) const CRITERION: Parameter = Parameter {
     name: "select",
-    kind: ParameterKind::Word(&["mse", "error"]),
+    kind: ParameterKind::Choice(&["mse", "error"]),
     default: Some("mse"),
     help: "Choose rank and lambda by cross-validated mse, or by the error rate of the classes \
         (one more pass)",
@@ -72,7 +72,7 @@ pub(super) const CRITERION: Parameter = Parameter {
 
 pub(super) const METHOD: Parameter = Parameter {
     name: "method",
-    kind: ParameterKind::Word(&["auto", "direct", "pcg"]),
+    kind: ParameterKind::Choice(&["auto", "direct", "pcg"]),
     default: Some("auto"),
     help: "Method for the linear system: auto, direct or pcg; pcg is the preconditioned \
         conjugate gradient method (one rank, one lambda); auto is pcg if direct does not fit in \
@@ -81,7 +81,7 @@ pub(super) const METHOD: Parameter = Parameter {
 
 pub(super) const PRECONDITIONER: Parameter = Parameter {
     name: "preconditioner",
-    kind: ParameterKind::Word(&["krill", "falkon"]),
+    kind: ParameterKind::Choice(&["krill", "falkon"]),
     default: None,
     help: "Preconditioner of pcg on landmarks: krill or falkon; krill uses a sketch of 4 * rank \
         rows [default: krill]",
@@ -104,7 +104,7 @@ pub(super) const LOO: Parameter = Parameter::flag(
 #[doc(hidden)]
 pub const LEAF_ROWS: Parameter = Parameter {
     name: "local",
-    kind: ParameterKind::Count { max: 30_000, why: "the linear system of a leaf has one unknown per row" },
+    kind: ParameterKind::Count { max: 30_000, reason: "the linear system of a leaf has one unknown per row" },
     default: None,
     help: "Learn the residuals of the features with the exact kernel, in the leaves of a tree; \
         each leaf has at most about this many rows, such as 6000; used only if it reduces the \

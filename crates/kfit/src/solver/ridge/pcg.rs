@@ -45,7 +45,7 @@ struct RowTiers {
 /// Returns the stages: statistics, landmarks, preconditioner, iteration.
 pub(super) fn stages<T: Real>(ridge: &Ridge, request: &FitRequest<'_>) -> (PassShape, Vec<Stage>) {
     let (size, budget) = (&request.size, request.resources.memory);
-    let pass_shape = stage_plans::one_lane_shape(size);
+    let pass_shape = stage_plans::single_gram_lane_shape(size);
     let ([preconditioner_plan, iteration_plan], tiers) = iteration_plans::<T>(size, pass_shape, request.resources);
     let landmark_plan = stage_plans::plan_scheme_selection(size, pass_shape, &request.options.landmarks, budget);
     let (recompute_passes, n) = (u64::from(tiers.recomputed_rows > 0), usize::try_from(size.n).unwrap_or(usize::MAX));
@@ -72,7 +72,7 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, request: &FitRequest<'_>) -> (PassS
 /// Returns the plan of a stage that multiplies by kernel blocks, without the stored blocks.
 fn product_plan<T: Real>(stage: &str, size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
     let (m, element_bytes) = (size.map.p, size.element_bytes);
-    stage_plans::plan_rows(stage_plans::base_plan(stage, size, budget), size, pass_shape, 1, element_bytes)
+    stage_plans::add_row_terms(stage_plans::base_plan(stage, size, budget), size, pass_shape, 1, element_bytes)
         // room for landmarks and a tile of rows in f32 and in f64, because a second solution may
         // use f64
         .term("landmarks", m * size.d * 3 * size_of::<f64>(), LOWER_RANK)

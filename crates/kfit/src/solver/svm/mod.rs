@@ -89,7 +89,7 @@ pub(super) const SVM: SolverFamily = SolverFamily::new(
 #[doc(hidden)]
 pub const MULTICLASS: Parameter = Parameter {
     name: "multiclass",
-    kind: ParameterKind::Word(&["one-vs-rest", ONE_VS_ONE]),
+    kind: ParameterKind::Choice(&["one-vs-rest", ONE_VS_ONE]),
     default: Some("one-vs-rest"),
     help: "With more than two classes: one-vs-rest trains an SVM per class, one-vs-one an SVM per pair of classes",
 };
@@ -99,7 +99,7 @@ pub const ONE_VS_ONE: &str = "one-vs-one";
 
 pub(super) const LOSS: Parameter = Parameter {
     name: "loss",
-    kind: ParameterKind::Word(&["hinge", "squared-hinge"]),
+    kind: ParameterKind::Choice(&["hinge", "squared-hinge"]),
     default: Some("hinge"),
     help: "Loss: hinge or squared-hinge (svm), squared-hinge or logistic (ranking)",
 };

@@ -35,7 +35,8 @@ fn the_four_features_that_matter_of_thirty_two_are_found() {
         x(3) * x(11) + (2.0 * x(20)).cos() + (1.5 * x(29)).cos() + 0.05 * 3f64.sqrt() * draw()
     });
     let kernel = kapprox::kernel::Kernel::parse("gaussian(sigma=8)").unwrap().build().unwrap();
-    let found = learn_factors(x.as_ref(), y.as_ref(), &kernel, (&STAGES, &NoObserver), &Workers::new(2)).unwrap();
+    let found =
+        learn_factors(x.as_ref(), y.as_ref(), &kernel, (&DEFAULT_STAGES, &NoObserver), &Workers::new(2)).unwrap();
     let mut order: Vec<usize> = (0..32).collect();
     order.sort_by(|i, j| found[*j].total_cmp(&found[*i]));
     let mut first = order[..4].to_vec();

@@ -4,7 +4,7 @@
 use super::fields;
 use crate::dates::{self, TimeForm};
 use crate::schema::Kind;
-use crate::source::text::{ColumnType, InferredType, Marks, NumberForm, split_affix};
+use crate::source::text::{ColumnType, InferredType, NumberFormat, NumberSeparators, split_affix};
 use std::borrow::Cow;
 
 /// The type of the column's values so far, for each possible number format.
@@ -53,24 +53,26 @@ impl ColumnSniffer {
         {
             return;
         }
-        let is_code =
-            fields::is_code(text) && !matches!(&self.declared_type, Some(ColumnType::Number(form)) if form.reads_codes);
+        let is_code = fields::has_leading_zero(text)
+            && !matches!(&self.declared_type, Some(ColumnType::Number(form)) if form.accepts_leading_zeros);
         if is_code && self.first_code.is_none() {
             self.first_code = to_text(text);
         }
         if is_missing && self.first_missing_mark.is_none() && MISSING_MARKS.contains(&text) {
             self.first_missing_mark = to_text(text);
         }
-        let field_types =
-            Marks::ALL.map(|marks| if is_missing { InferredType::Missing } else { fields::infer_type(text, marks) });
+        let field_types = NumberSeparators::ALL
+            .map(|marks| if is_missing { InferredType::Missing } else { fields::infer_type(text, marks) });
         let is_plain = field_types.iter().any(|field_type| *field_type != InferredType::Text);
         let (field_types, affix) = match split_affix(text).filter(|_| !is_plain) {
             Some(number) => {
                 self.first_marked = self.first_marked.take().or_else(|| to_text(text));
                 let type_with = |marks| {
-                    number.normalise(marks).map_or(InferredType::Text, |plain| fields::infer_type(&plain, Marks::Point))
+                    number
+                        .normalise(marks)
+                        .map_or(InferredType::Text, |plain| fields::infer_type(&plain, NumberSeparators::Point))
                 };
-                (Marks::ALL.map(type_with), number.affix)
+                (NumberSeparators::ALL.map(type_with), number.affix)
             }
             None => (field_types, Cow::Borrowed("")),
         };
@@ -82,7 +84,7 @@ impl ColumnSniffer {
             *inferred = if is_code || has_other_affix {
                 InferredType::Text
             } else {
-                inferred.combine(field_type).unwrap_or(InferredType::Text)
+                inferred.common_type(field_type).unwrap_or(InferredType::Text)
             };
         }
     }
@@ -91,18 +93,19 @@ impl ColumnSniffer {
         !self.has_values
     }
 
-    pub(super) fn inferred_with(&self, marks: Marks) -> InferredType {
+    pub(super) fn inferred_with(&self, marks: NumberSeparators) -> InferredType {
         self.inferred_types[marks as usize]
     }
 
     /// Returns whether the numbers can be read with these marks, and cannot be read with a decimal
     /// point alone.
-    fn needs_marks(&self, marks: Marks) -> bool {
-        self.inferred_with(Marks::Point) == InferredType::Text && self.inferred_with(marks) != InferredType::Text
+    fn needs_marks(&self, marks: NumberSeparators) -> bool {
+        self.inferred_with(NumberSeparators::Point) == InferredType::Text
+            && self.inferred_with(marks) != InferredType::Text
     }
 
     /// Returns the type of the column and the kind of its values, if its numbers have these marks.
-    pub(super) fn column_type(&self, marks: Marks) -> (ColumnType, Kind) {
+    pub(super) fn column_type(&self, marks: NumberSeparators) -> (ColumnType, Kind) {
         let form = match &self.declared_type {
             Some(ColumnType::Text) => return (ColumnType::Text, Kind::Text),
             Some(ColumnType::Date(form)) => {
@@ -114,10 +117,10 @@ impl ColumnSniffer {
                 return (ColumnType::Date(Some(form.or(detected).unwrap_or_default())), dates::timestamp_kind());
             }
             Some(ColumnType::Number(form)) => form.clone(),
-            None => NumberForm::default(),
+            None => NumberFormat::default(),
         };
         let affix = form.affix.or_else(|| self.affix.clone()).or(Some(String::new()));
-        let form = NumberForm { marks: Some(marks), affix, ..form };
+        let form = NumberFormat { separators: Some(marks), affix, ..form };
         match (self.inferred_with(marks), &self.declared_type) {
             (InferredType::Text, None) => (ColumnType::Text, Kind::Text),
             // a later field that is not such a number is an error in its row
@@ -129,7 +132,7 @@ impl ColumnSniffer {
     /// Returns whether the type must be passed on to the other files of a table, because they may
     /// fail to detect it.
     pub(super) fn must_be_shared(&self, column_type: &ColumnType) -> bool {
-        !column_type.is_plain()
+        !column_type.is_default_number()
             && (*column_type != ColumnType::Text || self.declared_type.is_some() || self.first_code.is_some())
     }
 
@@ -157,26 +160,28 @@ pub(super) fn resolve_marks(
     columns: &[ColumnSniffer],
     delimiter: u8,
     decimal: Option<u8>,
-) -> Result<Vec<Marks>, usize> {
-    let any_needs_comma = columns.iter().any(|column| column.needs_marks(Marks::Comma));
+) -> Result<Vec<NumberSeparators>, usize> {
+    let any_needs_comma = columns.iter().any(|column| column.needs_marks(NumberSeparators::Comma));
     let marks_of = |(index, column): (usize, &ColumnSniffer)| {
-        if let Some(ColumnType::Number(NumberForm { marks: Some(marks), .. })) = column.declared_type {
+        if let Some(ColumnType::Number(NumberFormat { separators: Some(marks), .. })) = column.declared_type {
             return Ok(marks);
         }
-        let (needs_comma, needs_grouped) = (column.needs_marks(Marks::Comma), column.needs_marks(Marks::Grouped));
+        let (needs_comma, needs_grouped) =
+            (column.needs_marks(NumberSeparators::Comma), column.needs_marks(NumberSeparators::PointWithThousands));
         Ok(match (decimal, delimiter) {
-            (Some(b','), _) => Marks::Comma,
-            (Some(_), _) => Marks::Point,
+            (Some(b','), _) => NumberSeparators::Comma,
+            (Some(_), _) => NumberSeparators::Point,
             // a column of numbers such as 1.234, next to columns of numbers such as 1,5
             (None, b';')
-                if needs_comma || any_needs_comma && column.inferred_with(Marks::Comma) != InferredType::Text =>
+                if needs_comma
+                    || any_needs_comma && column.inferred_with(NumberSeparators::Comma) != InferredType::Text =>
             {
-                Marks::Comma
+                NumberSeparators::Comma
             }
-            (None, b',') if needs_grouped => Marks::Grouped,
+            (None, b',') if needs_grouped => NumberSeparators::PointWithThousands,
             (None, _) if needs_comma => return Err(index),
-            (None, _) if needs_grouped => Marks::Grouped,
-            (None, _) => Marks::Point,
+            (None, _) if needs_grouped => NumberSeparators::PointWithThousands,
+            (None, _) => NumberSeparators::Point,
         })
     };
     columns.iter().enumerate().map(marks_of).collect()

@@ -5,26 +5,27 @@ use super::scan::{Dialect, FieldSplitter, RowScanner};
 use crate::dates;
 use crate::missing::MISSING_WORDS;
 use crate::source::text::{
-    ColumnBuilder, ColumnType, InferredType, Marks, NumberForm, Scanner, parse_number, split_affix,
+    ColumnBuilder, ColumnType, InferredType, NumberFormat, NumberSeparators, Scanner, parse_number, split_affix,
 };
 use std::convert::Infallible;
 
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 
-const SAMPLE_ROWS: usize = 100;
+const DETECTION_ROWS: usize = 100;
 
 /// Returns the delimiter that splits the largest fraction of the first rows into the same number of
 /// fields. Of delimiters with equal fractions, returns the one that gives the most fields. If no
 /// delimiter splits rows, returns a comma. Several rows are compared, because the first rows may be
 /// a preamble.
-pub(super) fn detect_delimiter(start: &[u8], dialect: Dialect) -> u8 {
+pub(super) fn detect_delimiter(prefix: &[u8], dialect: Dialect) -> u8 {
     let score = |delimiter: &u8| {
-        let field_counts = field_counts(start, Dialect { delimiter: *delimiter, ..dialect });
+        let field_counts = field_counts(prefix, Dialect { delimiter: *delimiter, ..dialect });
         // fractions are compared instead of numbers of rows, because the number of rows depends on
         // the delimiter
-        let row_fraction =
-            |fields: usize| field_counts.iter().filter(|count| **count == fields).count() * 1000 / field_counts.len();
-        let scores = field_counts.iter().filter(|fields| **fields > 1).map(|fields| (row_fraction(*fields), *fields));
+        let rows_per_mille = |field_count: usize| {
+            field_counts.iter().filter(|count| **count == field_count).count() * 1000 / field_counts.len()
+        };
+        let scores = field_counts.iter().filter(|fields| **fields > 1).map(|fields| (rows_per_mille(*fields), *fields));
         // a character that only occurs in some rows of a single text column is not a delimiter
         scores.filter(|(fraction, _)| *fraction >= 500).max().unwrap_or((0, 0))
     };
@@ -38,7 +39,7 @@ pub(super) fn detect_delimiter(start: &[u8], dialect: Dialect) -> u8 {
 fn field_counts(start: &[u8], dialect: Dialect) -> Vec<usize> {
     let (mut scanner, mut splitter, mut line) = (RowScanner::new(dialect), FieldSplitter::new(dialect), 1);
     let (mut remaining, mut counts) = (start, Vec::new());
-    while counts.len() < SAMPLE_ROWS {
+    while counts.len() < DETECTION_ROWS {
         let Some(row_start) = scanner.find_start(remaining, &mut line) else { break };
         remaining = &remaining[row_start..];
         let end = match scanner.find_end(remaining, &mut line) {
@@ -54,7 +55,7 @@ fn field_counts(start: &[u8], dialect: Dialect) -> Vec<usize> {
 }
 
 /// Returns the narrowest type of a field. If the field is a number, it is read with these marks.
-pub(super) fn infer_type(field: &[u8], marks: Marks) -> InferredType {
+pub(super) fn infer_type(field: &[u8], marks: NumberSeparators) -> InferredType {
     let field = field.trim_ascii();
     if is_missing(field, true, &[]) {
         return InferredType::Missing;
@@ -65,9 +66,9 @@ pub(super) fn infer_type(field: &[u8], marks: Marks) -> InferredType {
     let Some(field) = marks.normalise(field) else { return InferredType::Text };
     let field = &*field;
     if let Some(value) = parse_number::<i64>(field) {
-        if value < 0 { InferredType::Signed } else { InferredType::Int }
+        if value < 0 { InferredType::SignedInt } else { InferredType::NonNegativeInt }
     } else if parse_number::<u64>(field).is_some() {
-        InferredType::BeyondInt64
+        InferredType::UInt64
     } else if parse_number::<f64>(field).is_some() {
         InferredType::Float
     } else {
@@ -76,7 +77,7 @@ pub(super) fn infer_type(field: &[u8], marks: Marks) -> InferredType {
 }
 
 /// Returns whether a field is a code such as `00501`, which would lose its zeros as a number.
-pub(super) fn is_code(field: &[u8]) -> bool {
+pub(super) fn has_leading_zero(field: &[u8]) -> bool {
     field.len() > 1 && field[0] == b'0' && field.iter().all(u8::is_ascii_digit)
 }
 
@@ -106,9 +107,10 @@ pub(super) fn append_field(
         (ColumnBuilder::Bool(values), _) => {
             values.append_option(value_or_missing(parse_bool(text), text, missing_words, true, "true or false")?);
         }
-        (ColumnBuilder::Int(values), ColumnType::Date(form)) => {
-            let timestamp =
-                std::str::from_utf8(text).ok().and_then(|text| dates::parse_timestamp(text, form.unwrap_or_default()));
+        (ColumnBuilder::Int(values), ColumnType::Date(date_format)) => {
+            let timestamp = std::str::from_utf8(text)
+                .ok()
+                .and_then(|text| dates::parse_timestamp(text, date_format.unwrap_or_default()));
             values.append_option(value_or_missing(timestamp, text, missing_words, true, "a date or time")?);
         }
         (ColumnBuilder::Float(values), _) => {
@@ -144,7 +146,8 @@ pub(super) fn append_field(
 }
 
 fn parse_formatted<N: std::str::FromStr>(field: &[u8], column_type: &ColumnType) -> Option<N> {
-    let ColumnType::Number(NumberForm { marks, affix, reads_codes }) = column_type else {
+    let ColumnType::Number(NumberFormat { separators: marks, affix, accepts_leading_zeros: reads_codes }) = column_type
+    else {
         return parse_number(field);
     };
     let marks = marks.unwrap_or_default();
@@ -152,10 +155,9 @@ fn parse_formatted<N: std::str::FromStr>(field: &[u8], column_type: &ColumnType)
         && let Some(plain) = marks.normalise(field)
         && let Some(value) = parse_number(&plain)
     {
-        return Some(value).filter(|_| *reads_codes || !is_code(field));
+        return Some(value).filter(|_| *reads_codes || !has_leading_zero(field));
     }
-    let number_with_affix =
-        split_affix(field).filter(|written| written.affix == affix.as_deref().unwrap_or_default())?;
+    let number_with_affix = split_affix(field).filter(|parsed| parsed.affix == affix.as_deref().unwrap_or_default())?;
     parse_number(&number_with_affix.normalise(marks)?)
 }
 

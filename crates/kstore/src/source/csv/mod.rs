@@ -23,8 +23,8 @@ mod fields;
 mod scan;
 
 use super::text::{
-    self, CONVERT_TO_UTF8, ColumnBuilders, ColumnType, IndexError, InferredType, Marks, RowError, RowStart, TextChunk,
-    TextFormat, TextOptions, TextReading, TextTable,
+    self, CONVERT_TO_UTF8, ColumnBuilders, ColumnType, IndexError, InferredType, NumberSeparators, RowError, RowStart,
+    TextChunk, TextFormat, TextOptions, TextReadOptions, TextTable,
 };
 use super::{ColumnView, Format, TableFile};
 use crate::OutputKind;
@@ -148,10 +148,10 @@ fn read_table(
     })?;
     let columns: Vec<_> = sniffers.iter().zip(marks).map(|(sniffer, marks)| sniffer.column_type(marks)).collect();
     check_delimiter(delimiter, options, &names).map_err(|detail| table.file.malformed_error(detail))?;
-    let mut reading = TextReading {
+    let mut reading = TextReadOptions {
         missing_words: missing_words.to_vec(),
         delimiter: Some(char::from(delimiter)),
-        ..TextReading::default()
+        ..TextReadOptions::default()
     };
     for ((name, sniffer), (column_type, _)) in names.iter().zip(&sniffers).zip(&columns) {
         table.format.notes.extend(sniffer.notes(name, column_type));
@@ -181,13 +181,15 @@ fn column_names(splitter: &mut FieldSplitter, first_row: &[u8], has_header: bool
             (true, Err(_)) => return Err(format!("its first line is not UTF-8; {CONVERT_TO_UTF8}")),
         };
         names.push(name);
-        inferred = inferred.combine(fields::infer_type(field, Marks::Point)).unwrap_or(InferredType::Text);
+        inferred =
+            inferred.common_type(fields::infer_type(field, NumberSeparators::Point)).unwrap_or(InferredType::Text);
         Ok(())
     })?;
     // integers may be names, such as years, if they are distinct
     let are_distinct = names.iter().collect::<HashSet<_>>().len() == names.len();
     let are_integers =
-        matches!(inferred, InferredType::Int | InferredType::Signed | InferredType::BeyondInt64) && !are_distinct;
+        matches!(inferred, InferredType::NonNegativeInt | InferredType::SignedInt | InferredType::UInt64)
+            && !are_distinct;
     if has_header && (are_integers || inferred == InferredType::Float) {
         let detail = "its first line holds numbers instead of column names; add `no_header`, or a line of names";
         return Err(detail.to_string());
@@ -236,7 +238,7 @@ struct Csv {
     /// Whether rows may have fewer fields than names.
     pad_rows: bool,
     types: Vec<ColumnType>,
-    reading: TextReading,
+    reading: TextReadOptions,
     notes: Vec<String>,
 }
 
@@ -279,8 +281,7 @@ impl TextFormat for Csv {
 
     fn note(&self, columns: &[Column]) -> Option<String> {
         let column_with = |marks| {
-            let has_marks =
-                |column_type: &ColumnType| matches!(column_type, ColumnType::Number(form) if form.marks == Some(marks));
+            let has_marks = |column_type: &ColumnType| matches!(column_type, ColumnType::Number(form) if form.separators == Some(marks));
             let marked_columns = columns
                 .iter()
                 .zip(&self.types)
@@ -289,7 +290,8 @@ impl TextFormat for Csv {
             // a column of floats is preferred, because integers may have no marks at all
             marked_columns.min_by_key(|column| !matches!(column.kind, Kind::Float { .. })).map(|column| &column.name)
         };
-        let comma_note = match (column_with(Marks::Comma), column_with(Marks::Grouped)) {
+        let comma_note = match (column_with(NumberSeparators::Comma), column_with(NumberSeparators::PointWithThousands))
+        {
             (Some(name), _) => Some(format!("numbers such as those of column {name} are read with decimal commas")),
             (None, Some(name)) => {
                 Some(format!("commas in the numbers of column {name} are read as thousands separators"))
@@ -303,7 +305,7 @@ impl TextFormat for Csv {
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 
-    fn reading(&self) -> TextReading {
+    fn reading(&self) -> TextReadOptions {
         self.reading.clone()
     }
 
@@ -318,7 +320,7 @@ impl TextFormat for Csv {
 
     /// Bytes of a row without its quotes, and of the columns of a chunk.
     fn chunk_bytes(&self, columns: &[&Column], longest_row: usize) -> usize {
-        longest_row + ColumnBuilders::chunk_bytes(columns, longest_row)
+        longest_row + ColumnBuilders::max_chunk_bytes(columns, longest_row)
     }
 }
 
@@ -336,7 +338,8 @@ impl TextChunk for CsvChunk<'_> {
     }
 
     fn push_row(&mut self, row: u64, text: &[u8]) -> Result<(), RowError> {
-        let Self { csv, columns, builders: ColumnBuilders { columns: builders, slots, .. }, .. } = self;
+        let Self { csv, columns, builders: ColumnBuilders { columns: builders, builder_indices: slots, .. }, .. } =
+            self;
         let mut first_error = None;
         let Ok(field_count) = self.splitter.split(text, |i, field| {
             if let Some(Some(slot)) = slots.get(i)

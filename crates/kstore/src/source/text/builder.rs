@@ -15,11 +15,11 @@ pub(crate) enum InferredType {
     Missing,
     Bool,
     /// Integers that fit in int64, none of them negative.
-    Int,
+    NonNegativeInt,
     /// Integers that fit in int64, some of them negative.
-    Signed,
+    SignedInt,
     /// Integers, none of them negative, and some of them too large for int64.
-    BeyondInt64,
+    UInt64,
     Float,
     Text,
     /// Lists or objects, which are not supported.
@@ -29,14 +29,14 @@ pub(crate) enum InferredType {
 impl InferredType {
     /// Returns the type that represents the values of both types; `None` if they cannot be in one
     /// column.
-    pub(crate) fn combine(self, other: Self) -> Option<Self> {
+    pub(crate) fn common_type(self, other: Self) -> Option<Self> {
         Some(match (self, other) {
             (inferred, other) if inferred == other => inferred,
             (Self::Missing, inferred) | (inferred, Self::Missing) => inferred,
             (Self::Nested, _) | (_, Self::Nested) => Self::Nested,
             (Self::Text | Self::Bool, _) | (_, Self::Text | Self::Bool) => return None,
-            (Self::Int, Self::Signed) | (Self::Signed, Self::Int) => Self::Signed,
-            (Self::Int, Self::BeyondInt64) | (Self::BeyondInt64, Self::Int) => Self::BeyondInt64,
+            (Self::NonNegativeInt, Self::SignedInt) | (Self::SignedInt, Self::NonNegativeInt) => Self::SignedInt,
+            (Self::NonNegativeInt, Self::UInt64) | (Self::UInt64, Self::NonNegativeInt) => Self::UInt64,
             _ => Self::Float,
         })
     }
@@ -44,8 +44,8 @@ impl InferredType {
     pub(crate) fn kind(self) -> Kind {
         match self {
             Self::Bool => Kind::Bool,
-            Self::Int | Self::Signed => Kind::Int { bits: 64, signed: true },
-            Self::BeyondInt64 => Kind::Int { bits: 64, signed: false },
+            Self::NonNegativeInt | Self::SignedInt => Kind::Int { bits: 64, signed: true },
+            Self::UInt64 => Kind::Int { bits: 64, signed: false },
             Self::Missing | Self::Float => Kind::Float { bits: 64 },
             Self::Text => Kind::Text,
             Self::Nested => Kind::Other("lists or objects".to_string()),
@@ -90,32 +90,32 @@ impl ColumnBuilder {
 pub(crate) struct ColumnBuilders {
     pub(crate) columns: Vec<ColumnBuilder>,
     /// For each column of the file, its index in `columns`; `None` if it is not requested.
-    pub(crate) slots: Vec<Option<usize>>,
-    arrays: Vec<ArrayRef>,
+    pub(crate) builder_indices: Vec<Option<usize>>,
+    finished_arrays: Vec<ArrayRef>,
 }
 
 impl ColumnBuilders {
     pub(crate) fn new(columns: &[Column], requested: &[usize]) -> Self {
-        let slots = super::requested_slots(columns.len(), requested);
+        let builder_indices = super::requested_slots(columns.len(), requested);
         let columns = requested.iter().map(|column| ColumnBuilder::new(&columns[*column].kind));
-        Self { columns: columns.collect(), slots, arrays: Vec::new() }
+        Self { columns: columns.collect(), builder_indices, finished_arrays: Vec::new() }
     }
 
     pub(crate) fn clear(&mut self) {
-        self.arrays.clear();
+        self.finished_arrays.clear();
     }
 
     pub(crate) fn finish(&mut self) {
-        self.arrays = self.columns.iter_mut().map(ColumnBuilder::finish).collect();
+        self.finished_arrays = self.columns.iter_mut().map(ColumnBuilder::finish).collect();
     }
 
     pub(crate) fn view(&self, column: usize) -> Option<ColumnView<'_>> {
-        crate::source::arrow_values::array_view(&**self.arrays.get(self.slots[column]?)?)
+        crate::source::arrow_values::array_view(&**self.finished_arrays.get(self.builder_indices[column]?)?)
     }
 
     /// Returns twice the bytes of the longest chunk: a numeric column has one value per row, and
     /// the texts of a column are at most as long as the chunk.
-    pub(crate) fn chunk_bytes(columns: &[&Column], longest_row: usize) -> usize {
+    pub(crate) fn max_chunk_bytes(columns: &[&Column], longest_row: usize) -> usize {
         let has_text = columns.iter().any(|column| column.kind == Kind::Text);
         2 * (TEXT_CHUNK_ROWS * columns.len() * 8 + if has_text { TEXT_CHUNK_BYTES + longest_row } else { 0 })
     }

@@ -19,8 +19,8 @@ mod table;
 pub(crate) use builder::{ColumnBuilder, ColumnBuilders, InferredType};
 #[cfg(any(feature = "svmlight", feature = "jsonl"))]
 pub(crate) use lines::LineScanner;
-pub(crate) use reading::Marks;
-pub use reading::{ColumnType, NumberForm, TextReading};
+pub(crate) use reading::NumberSeparators;
+pub use reading::{ColumnType, NumberFormat, TextReadOptions};
 pub(crate) use records::{Record, Records, RowStart, Scanner};
 pub(crate) use row_starts::RowStarts;
 #[cfg(feature = "svmlight")]
@@ -85,7 +85,7 @@ pub struct TextOptions {
     pub(crate) types: BTreeMap<String, ColumnType>,
     pub(crate) missing_words: Vec<String>,
     /// How earlier rows of the same table were read, for example in the fit.
-    pub(crate) reading: TextReading,
+    pub(crate) reading: TextReadOptions,
 }
 
 /// Which rows of svmlight files stay sparse. In addition, rows stay sparse if they have more
@@ -180,8 +180,8 @@ impl TextOptions {
     /// precedence over it. Columns that a file does not have are ignored.
     #[doc(hidden)]
     #[must_use]
-    pub fn with_reading(mut self, mut reading: TextReading) -> Self {
-        reading.extend(&self.reading);
+    pub fn with_reading(mut self, mut reading: TextReadOptions) -> Self {
+        reading.fill_from(&self.reading);
         self.missing_words.extend(std::mem::take(&mut reading.missing_words));
         Self { reading, ..self }
     }
@@ -197,7 +197,9 @@ impl TextOptions {
     /// rows.
     pub(crate) fn type_of(&self, name: &str) -> Option<ColumnType> {
         match (self.types.get(name).or(self.reading.types.get(name)).cloned(), self.decimal) {
-            (Some(ColumnType::Number(form)), Some(_)) => Some(ColumnType::Number(NumberForm { marks: None, ..form })),
+            (Some(ColumnType::Number(form)), Some(_)) => {
+                Some(ColumnType::Number(NumberFormat { separators: None, ..form }))
+            }
             (column_type, _) => column_type,
         }
     }

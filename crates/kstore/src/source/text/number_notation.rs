@@ -1,18 +1,18 @@
 //! Numbers in informal notation: with a currency, a unit or `%`, in parentheses, with a trailing
 //! minus or a Unicode minus, in hexadecimal, or with apostrophes or spaces between thousands.
 
-use super::{Marks, parse_number};
+use super::{NumberSeparators, parse_number};
 use std::borrow::Cow;
 
-impl Marks {
-    pub(crate) const ALL: [Self; 3] = [Self::Point, Self::Grouped, Self::Comma];
+impl NumberSeparators {
+    pub(crate) const ALL: [Self; 3] = [Self::Point, Self::PointWithThousands, Self::Comma];
 
     /// Rewrites a field with a decimal point and without thousands separators. Returns `None` if
     /// the field does not have this format.
     pub(crate) fn normalise(self, field: &[u8]) -> Option<Cow<'_, [u8]>> {
         let (thousands_mark, decimal_mark) = match self {
             Self::Point => return Some(Cow::Borrowed(field)),
-            Self::Grouped => (b',', b'.'),
+            Self::PointWithThousands => (b',', b'.'),
             Self::Comma => (b'.', b','),
         };
         let (integer_part, fraction_part) =
@@ -48,10 +48,10 @@ pub(crate) struct NumberWithAffix<'a> {
 impl NumberWithAffix<'_> {
     /// Returns the number with a decimal point and without thousands separators. Returns `None` if
     /// it has other marks than `marks`.
-    pub(crate) fn normalise(&self, marks: Marks) -> Option<Vec<u8>> {
+    pub(crate) fn normalise(&self, marks: NumberSeparators) -> Option<Vec<u8>> {
         let (marks, thousands_mark) = match marks {
-            Marks::Point if self.number.contains('\'') => (Marks::Grouped, ","),
-            Marks::Comma => (Marks::Comma, "."),
+            NumberSeparators::Point if self.number.contains('\'') => (NumberSeparators::PointWithThousands, ","),
+            NumberSeparators::Comma => (NumberSeparators::Comma, "."),
             other => (other, ","),
         };
         marks.normalise(self.number.replace('\'', thousands_mark).as_bytes()).map(Cow::into_owned)
@@ -106,6 +106,7 @@ pub(crate) fn is_marked_number(text: &str) -> bool {
 
 fn marked_number(text: &str) -> Option<f64> {
     let number_with_affix = split_affix(text.as_bytes())?;
-    let number = Marks::ALL.into_iter().find_map(|marks| parse_number::<f64>(&number_with_affix.normalise(marks)?));
+    let number =
+        NumberSeparators::ALL.into_iter().find_map(|marks| parse_number::<f64>(&number_with_affix.normalise(marks)?));
     number.filter(|_| text.trim().parse::<f64>().is_err())
 }

@@ -14,7 +14,7 @@ pub enum ColumnType {
     /// Text, unchanged from the file.
     Text,
     /// Numbers, including numbers with leading zeros.
-    Number(NumberForm),
+    Number(NumberFormat),
     /// Dates with or without a time of day, in the given form. `None` means the form that the first
     /// rows suggest. An integer in such a column counts the seconds, milliseconds, microseconds or
     /// nanoseconds since 1970.
@@ -26,7 +26,7 @@ impl FromStr for ColumnType {
     fn from_str(name: &str) -> Result<Self> {
         match name {
             "text" => Ok(Self::Text),
-            "number" => Ok(Self::Number(NumberForm { reads_codes: true, ..NumberForm::default() })),
+            "number" => Ok(Self::Number(NumberFormat { accepts_leading_zeros: true, ..NumberFormat::default() })),
             "date" => Ok(Self::Date(None)),
             _ => {
                 let expected = "a column is text, number or date, such as zip=text".to_string();
@@ -39,21 +39,21 @@ impl FromStr for ColumnType {
 /// Format of the numbers of a column. A field that is `None` means the format that the first rows
 /// suggest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NumberForm {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) marks: Option<Marks>,
+pub struct NumberFormat {
+    #[serde(rename = "marks", default, skip_serializing_if = "Option::is_none")]
+    pub(crate) separators: Option<NumberSeparators>,
     /// The currency symbol, unit, `%` or `0x` that every number of the column has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) affix: Option<String>,
     /// Whether codes such as `00501` are numbers.
     #[serde(rename = "codes", default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) reads_codes: bool,
+    pub(crate) accepts_leading_zeros: bool,
 }
 
-impl std::fmt::Display for NumberForm {
+impl std::fmt::Display for NumberFormat {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let affix = self.affix.iter().filter(|affix| !affix.is_empty());
-        f.write_str(if self.marks == Some(Marks::Comma) { " with a decimal comma" } else { "" })?;
+        f.write_str(if self.separators == Some(NumberSeparators::Comma) { " with a decimal comma" } else { "" })?;
         affix.into_iter().try_for_each(|affix| write!(f, " with {affix:?}"))
     }
 }
@@ -61,12 +61,13 @@ impl std::fmt::Display for NumberForm {
 /// Decimal mark and thousands separator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Marks {
+pub(crate) enum NumberSeparators {
     /// `1234.5`
     #[default]
     Point,
     /// `1,234.5`
-    Grouped,
+    #[serde(rename = "grouped")]
+    PointWithThousands,
     /// `1234,5` and `1.234,5`
     Comma,
 }
@@ -76,7 +77,7 @@ pub(crate) enum Marks {
 #[doc(hidden)]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct TextReading {
+pub struct TextReadOptions {
     /// Types of columns, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub types: BTreeMap<String, ColumnType>,
@@ -88,14 +89,14 @@ pub struct TextReading {
     pub delimiter: Option<char>,
 }
 
-impl TextReading {
+impl TextReadOptions {
     /// Returns whether nothing differs from the default.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 
     /// Adds the settings of another reading, except the settings that this reading already has.
-    pub fn extend(&mut self, other: &Self) {
+    pub fn fill_from(&mut self, other: &Self) {
         other
             .types
             .iter()
@@ -110,7 +111,7 @@ impl TextReading {
     #[must_use]
     pub fn restrict_to(mut self, names: &[String]) -> Self {
         self.types.retain(|name, column_type| {
-            names.contains(name) && *column_type != ColumnType::Text && !column_type.is_plain()
+            names.contains(name) && *column_type != ColumnType::Text && !column_type.is_default_number()
         });
         Self { delimiter: self.delimiter.filter(|_| self.types.values().any(ColumnType::has_commas)), ..self }
     }
@@ -118,12 +119,12 @@ impl TextReading {
 
 impl ColumnType {
     /// Returns whether numbers are written in the default format.
-    pub(crate) fn is_plain(&self) -> bool {
-        let has_default_marks = |form: &NumberForm| form.marks.unwrap_or_default() == Marks::Point;
-        matches!(self, Self::Number(form) if has_default_marks(form) && !form.reads_codes && form.affix.as_ref().is_none_or(String::is_empty))
+    pub(crate) fn is_default_number(&self) -> bool {
+        let has_default_marks = |form: &NumberFormat| form.separators.unwrap_or_default() == NumberSeparators::Point;
+        matches!(self, Self::Number(form) if has_default_marks(form) && !form.accepts_leading_zeros && form.affix.as_ref().is_none_or(String::is_empty))
     }
 
     pub(crate) fn has_commas(&self) -> bool {
-        matches!(self, Self::Number(form) if form.marks.is_some_and(|marks| marks != Marks::Point))
+        matches!(self, Self::Number(form) if form.separators.is_some_and(|marks| marks != NumberSeparators::Point))
     }
 }

@@ -1,7 +1,7 @@
 //! A table in a text file of any format: the positions of its rows, and a cursor over them.
 
 use super::records::{MAX_ROW_BYTES, RecordError};
-use super::{Record, Records, RowStart, RowStarts, Scanner, TextReading};
+use super::{Record, Records, RowStart, RowStarts, Scanner, TextReadOptions};
 use crate::schema::{Column, Kind, Schema};
 use crate::source::shared_file::{BLOCK_BYTES, SharedFile};
 use crate::source::{BoxedCursor, ColumnView, FileCursor, FileMetadata, TableFile, unsupported};
@@ -29,8 +29,8 @@ pub(crate) trait TextFormat: Debug + Send + Sync {
     fn note(&self, _columns: &[Column]) -> Option<String> {
         None
     }
-    fn reading(&self) -> TextReading {
-        TextReading::default()
+    fn reading(&self) -> TextReadOptions {
+        TextReadOptions::default()
     }
     /// Returns an empty chunk of some distinct columns.
     fn chunk<'a>(&'a self, columns: &'a [Column], requested: &[usize]) -> Self::Chunk<'a>;
@@ -183,7 +183,7 @@ impl<F: TextFormat> TableFile for TextTable<F> {
         self.all_missing.get(column).is_some_and(|blank| *blank)
     }
 
-    fn reading(&self) -> TextReading {
+    fn reading(&self) -> TextReadOptions {
         self.format.reading()
     }
 
