@@ -157,8 +157,8 @@ impl<T: Real> ModelAssembly<'_, T> {
             && built_map.kernel.is_constant_far_away();
         let clips_inputs = clips_inputs && self.selected.sparse_shape().is_none();
         // Three kinds of columns are not clipped. Target encodings of new rows may exceed the
-        // out-of-fold encodings of training rows. Periodic inputs have no ends. A short text gives
-        // its words larger weights than the training texts do.
+        // out-of-fold encodings of training rows. Periodic inputs have no ends. Entries of a text
+        // are divided by the norm of the text, so a short new text may exceed the training range.
         let is_feature_unbounded = |column: &EncodedColumn| {
             let (is_unbounded, is_periodic_time) = (
                 matches!(column.encoding, ColumnEncoding::Effects(_) | ColumnEncoding::Entries(_)),
