@@ -195,7 +195,7 @@ fn plan_landmark_selection(
     let sample_rows =
         size.candidate_count.filter(|_| size.map.landmark_count.is_some()).unwrap_or(0).max(MEDIAN_ROWS).min(n);
     let plan = plan
-        // two copies: the collected rows stay in memory while the sample copies them in sorted order
+        // two copies: the collected rows stay in memory while the sample copies them in order
         .term("candidate rows", sample_rows.saturating_mul(2 * (size.d * element_bytes + 40)), "lower `candidates`")
         .term(
             "distances for the length scale",
