@@ -377,7 +377,7 @@ impl Fit {
     /// Selects the rows and columns of the fit in a table.
     ///
     /// # Errors
-    /// The errors of [`Fit::selection`], and missing columns.
+    /// The errors of [`Fit::complete_selection`], and errors for missing columns.
     #[doc(hidden)]
     pub fn select(&self, table: &Table) -> Result<SelectedTable> {
         Ok(table.select(&self.complete_selection(self.requested_selection())?)?)

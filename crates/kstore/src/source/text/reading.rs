@@ -13,7 +13,7 @@ use std::str::FromStr;
 pub enum ColumnType {
     /// Text, unchanged from the file.
     Text,
-    /// Numbers, including numbers with leading zeros.
+    /// Numbers in the given format.
     Number(NumberFormat),
     /// Dates with or without a time of day, in the given form; if it is `None`, the first rows
     /// determine the form. An integer in such a column counts the seconds, milliseconds,
