@@ -3,10 +3,10 @@
 //!
 //! All functions work on small dense matrices in `f64`: the kernel matrix K of n points (n x n,
 //! symmetric), or the kernel values of b points with these n points (b x n). With H = I − 11ᵀ/n,
-//! HKH is the kernel matrix of the centred points: their mean in feature space is subtracted from
-//! each. (Shawe-Taylor, Cristianini, *Kernel Methods for Pattern Analysis*, 2004, chapter 5;
-//! Schölkopf, Smola, Müller, *Nonlinear Component Analysis as a Kernel Eigenvalue Problem*, 1998,
-//! appendix A.)
+//! HKH is the kernel matrix of the centred points, from each of which the mean of the points in
+//! feature space is subtracted. (Shawe-Taylor, Cristianini, *Kernel Methods for Pattern Analysis*,
+//! 2004, chapter 5; Schölkopf, Smola, Müller, *Nonlinear Component Analysis as a Kernel Eigenvalue
+//! Problem*, 1998, appendix A.)
 //!
 //! ```
 //! use faer::mat;
@@ -25,7 +25,8 @@
 
 use faer::{Mat, MatMut, MatRef, prelude::*};
 
-/// The mean of n points in feature space, for centring kernel values with these points.
+/// The mean of n points in feature space. [`Self::apply`] subtracts the mean from both arguments of
+/// a kernel value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Centre {
     /// Mean of each column of K.
@@ -47,9 +48,9 @@ impl Centre {
         Self { column_means, grand_mean }
     }
 
-    /// Centres the kernel values `k` (b x n) of any b points with the n points, in place. The mean
-    /// of the n points is subtracted from all points: `k` = K becomes HKH, and the row of any point
-    /// x becomes k̃(x, z_j) = k(x, z_j) − mean_i k(x, z_i) − mean_i k(z_i, z_j) + mean K.
+    /// Centres, in place, the kernel values `k` (b x n) of b points with the n points: k(x, z_j)
+    /// becomes ⟨φ(x) − mean, φ(z_j) − mean⟩ = k(x, z_j) − mean_i k(x, z_i) − mean_i k(z_i, z_j) +
+    /// mean K. If `k` is K itself, the result is HKH.
     ///
     /// # Panics
     /// If `k` does not have n columns.
@@ -86,9 +87,9 @@ pub fn squared_distances(k: MatRef<'_, f64>, x_diag: &[f64], z_diag: &[f64]) -> 
     Mat::from_fn(x_diag.len(), z_diag.len(), |i, j| (x_diag[i] + z_diag[j] - 2.0 * k[(i, j)]).max(0.0))
 }
 
-/// Returns the coordinates of b points along the direction Σ α_j φ(z_j) / ‖Σ α_j φ(z_j)‖ of n
-/// points z_j. The coordinates are `k` α / √(αᵀKα), where `k` (b x n) holds the kernel values of
-/// the b points with the n points and `k_zz` = K. If the sum Σ α_j φ(z_j) is 0, all coordinates
+/// Returns the coordinates of b points along the unit vector w / ‖w‖ in feature space, where w = Σ
+/// α_j φ(z_j) and z_j are n points. The coordinates are `k` α / √(αᵀKα), where `k` (b x n) holds
+/// the kernel values of the b points with the n points and `k_zz` = K. If w is 0, all coordinates
 /// are 0.
 ///
 /// # Panics

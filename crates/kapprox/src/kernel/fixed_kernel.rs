@@ -24,8 +24,9 @@ pub trait KernelColumns<T: Real>: Send + Sync {
     /// most [`MAX_FEW_ROWS`] rows and the m prepared points `z`; `scratch` is at least as long as
     /// [`scratch_len`](Self::scratch_len).
     fn compute_rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]);
-    /// If the prepared points make blocks faster ([`KernelFunction::speeds_up_blocks`]), computes the
-    /// block for any number of rows and returns true. Otherwise writes nothing and returns false.
+    /// If the prepared points make blocks faster ([`KernelFunction::speeds_up_blocks`]), computes
+    /// the block for any number of rows and returns true. Otherwise writes nothing and returns
+    /// false.
     fn block(&self, _x: MatRef<'_, T>, _z: MatRef<'_, T>, _out: MatMut<'_, T>) -> bool {
         false
     }

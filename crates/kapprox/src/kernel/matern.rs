@@ -8,8 +8,9 @@
 //!
 //! They are positive definite in every dimension (Rasmussen, Williams, *Gaussian Processes for
 //! Machine Learning*, 2006, section 4.2.1; the table lists equations 4.17 of the book, with length
-//! scale σ). The kernel with ν = 1/2 is also called `exponential`. The same function of the sum of
-//! absolute differences, instead of the Euclidean distance, is [`laplacian`](super::laplacian).
+//! scale σ). The kernel with ν = 1/2 is also called `exponential`. [`laplacian`](super::laplacian)
+//! is exp(−‖x − z‖₁ / σ), the `exponential` kernel with the L1 distance instead of the Euclidean
+//! distance.
 //!
 //! ```
 //! use kapprox::kernel::Kernel;
@@ -73,19 +74,21 @@ impl Kernel {
     }
 }
 
-/// Returns the distribution of the frequencies. In every direction it is Student's t with 2ν
-/// degrees of freedom, if lengths are in units of (ln 2 / √(2ν)) σ (Rasmussen, Williams, 2006,
-/// equation 4.15).
+/// Returns the distribution of the frequencies ω = (ln 2 / √χ²(2ν)) Z, with Z standard normal and
+/// `degrees_of_freedom` = 2ν. Each coordinate of ω is ln 2 / √(2ν) times a Student t with 2ν
+/// degrees of freedom; lengths are in the units of [`FAMILY`], (ln 2 / √(2ν)) σ (Rasmussen,
+/// Williams, 2006, equation 4.15).
 fn student_t_frequencies(degrees_of_freedom: f64) -> Option<FrequencyDistribution> {
     let chi_squared = rand_distr::ChiSquared::new(degrees_of_freedom).ok()?;
     Some(FrequencyDistribution::radial(move |rng| LN_2 / chi_squared.sample(rng).sqrt()))
 }
 
-/// Limit on the argument. 2^−`MAX_HALVINGS` is 0 in f32 and f64; without the limit, (1 + r) exp(−r)
-/// would become ∞ · 0 for very large r.
+/// Upper limit of √s, the root of a profile's argument s: the number of halvings of 2^−√s.
+/// 2^−`MAX_HALVINGS` is 0 in f32 and f64; without the limit, (1 + a) exp(−a) would become ∞ · 0 for
+/// very large a.
 pub(super) const MAX_HALVINGS: f64 = 2000.0;
 
-/// exp(−r); the argument is (r / ln 2)², so that the value is a power of two.
+/// exp(−r) = 2^−√s of the argument s = (r / ln 2)²; base 2, because `exp2_neg` is faster than exp.
 #[derive(Debug)]
 struct MaternHalf;
 
@@ -94,8 +97,8 @@ impl Profile for MaternHalf {
         inlined!(|squared_argument: T| squared_argument.sqrt().exp2_neg())
     }
 
-    /// Returns the derivative with respect to the squared distance, −exp(−r) / 2r in units of the
-    /// argument; 0 if the squared distance is not a normal number.
+    /// Returns the derivative with respect to s, −(ln 2) 2^−√s / (2√s). The derivative is infinite
+    /// at s = 0; the result is 0 if s is zero or subnormal.
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
         let factor = T::from_f64(-0.5 * LN_2);
         Some(inlined!(|squared: T| {
@@ -110,7 +113,7 @@ impl Profile for MaternHalf {
     }
 }
 
-/// (1 + a) exp(−a); the argument is (a / ln 2)².
+/// (1 + a) exp(−a) of the argument s = (a / ln 2)².
 #[derive(Debug)]
 struct MaternThreeHalves;
 
@@ -133,7 +136,7 @@ impl Profile for MaternThreeHalves {
     }
 }
 
-/// (1 + b + b²/3) exp(−b); the argument is (b / ln 2)².
+/// (1 + b + b²/3) exp(−b) of the argument s = (b / ln 2)².
 #[derive(Debug)]
 struct MaternFiveHalves;
 

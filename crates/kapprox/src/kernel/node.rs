@@ -1,4 +1,4 @@
-//! Kernel expressions as trees in canonical form: how they are constructed, printed and built.
+//! Kernel expressions: trees in canonical form, their text, and the kernels that they compute.
 
 use super::algebra::{CombinedKernel, Operation};
 use super::column_choice::{ColumnIndices, ColumnSelection};
@@ -15,9 +15,9 @@ pub(super) enum Node {
     /// A number ≥ 0 other than 1, times an expression other than `Scaled`.
     Scaled(f64, Box<Node>),
     Transformed(KernelTransform, Box<Node>),
-    /// Two or more, none of them a `Product` or `Scaled`.
+    /// Two or more factors, none of them a `Product` or `Scaled`.
     Product(Vec<Node>),
-    /// Two or more, none of them a `Sum`.
+    /// Two or more terms, none of them a `Sum`.
     Sum(Vec<Node>),
 }
 
@@ -73,10 +73,9 @@ impl Node {
         if scale == 1.0 { node } else { Self::Scaled(scale, Box::new(node)) }
     }
 
-    /// Returns whether the kernel is known to be characteristic or, if `also_universal` is true,
-    /// both characteristic and universal. Besides kernels of the registry, this is known of a sum
-    /// with at least one such term, of a product of universal kernels, and of the exponential of
-    /// the linear kernel.
+    /// Returns whether the kernel is provably characteristic (and universal, if `also_universal` is
+    /// true). The rules cover registry kernels, sums with one such term, products of kernels that
+    /// are characteristic and universal, and the exponential of the linear kernel.
     pub(super) fn is_characteristic(&self, also_universal: bool) -> bool {
         match self {
             Self::Call(call) => {
@@ -114,7 +113,8 @@ impl Node {
         })
     }
 
-    /// Builds the kernel of an expression without medians whose columns are resolved.
+    /// Builds the kernel. The columns must be resolved, and each `median`, `auto` and c/d must
+    /// already be replaced by a number.
     pub(super) fn build(&self) -> Arc<dyn AnyKernel> {
         let text = self.to_string();
         match self {
@@ -135,7 +135,8 @@ impl Node {
 }
 
 impl BaseKernel {
-    /// Returns the distance whose median a parameter requires; `None` if no parameter does.
+    /// Returns the distance whose median replaces `median` or `auto`; `None` if no parameter has
+    /// such a value.
     pub(super) fn median_distance_kind(&self) -> Option<Distance> {
         self.family.distance.filter(|_| self.values.contains(&Value::Median) || self.has_auto_value())
     }
@@ -153,8 +154,9 @@ impl BaseKernel {
         self.values.iter().any(|value| matches!(value, Value::OverInputCount(_)))
     }
 
-    /// Returns the kernel for points with `d` features in total. Each parameter that is a fraction
-    /// of the number of features, such as `1/d`, becomes a number.
+    /// Returns the kernel for points with `d` features in total. Each parameter of the form c/d, a
+    /// number divided by the number of features, becomes a number; if c/d is the rate of a length
+    /// scale (`gamma`), it becomes the length scale.
     pub(super) fn with_feature_count(self, d: usize) -> Self {
         let d = self.column_indices().map_or(d, |indices| indices.len()).max(1) as f64;
         let resolve = |(value, parameter): (Value, &NumericParameter)| match (value, self.family.rate) {
@@ -171,7 +173,7 @@ impl BaseKernel {
         self.columns.is_some() && self.column_indices().is_none()
     }
 
-    /// Returns the values; `None` if any is not a single number.
+    /// Returns the values; `None` if any value is not a single number.
     pub(super) fn numbers(&self) -> Option<Vec<f64>> {
         self.values.iter().map(Value::number).collect()
     }

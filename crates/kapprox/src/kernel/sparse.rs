@@ -1,6 +1,6 @@
-//! Kernels of sparse points, in the layout of [`kpass::sparse`]. The kernels are profiles of an
-//! inner product, of a distance, or of a sum over features to which a feature adds nothing if it is
-//! 0 in either point.
+//! Kernels of sparse points, in the layout of [`kpass::sparse`]. Each kernel is a function (the
+//! profile) of one number (the argument): an inner product, a distance, or a sum over the features
+//! that are nonzero in both points.
 //!
 //! ```text
 //! ‖x − z‖²  =  ‖x‖² + ‖z‖² − Σ 2 x z
@@ -10,10 +10,10 @@
 //! The sums need only the features that are nonzero in both points. The smaller of the two sets of
 //! points becomes an inverted index, which lists for each feature the points that have it. For each
 //! point of the larger set, the sums with all points of the index are accumulated feature by
-//! feature, in f64. A value therefore depends on its pair alone, and zeros cost nothing. If a
-//! distance is small compared with the norms, the terms of the formula cancel. In this case, or if
-//! a sum overflows, the argument of the pair is recomputed from the values of both points, aligned
-//! by feature.
+//! feature, in f64. The order of summation therefore depends only on the two points, so the value
+//! is bit-identical in every block; zeros cost nothing. If a distance is small compared with the
+//! norms, the terms of the formula cancel. Then, or if a sum overflows, the argument is recomputed
+//! directly, in a merge of the two rows.
 
 use super::Profile;
 use super::fixed_kernel::KernelColumns;
@@ -25,10 +25,10 @@ use faer::{MatMut, MatRef};
 use kpass::sparse::entries;
 use std::sync::Arc;
 
-/// An inverted index: points by their features.
+/// An inverted index from features to points.
 struct InvertedIndex {
-    /// For each slot of a hash table, the position and the number of its feature; [`EMPTY_SLOT`] if
-    /// the slot is free.
+    /// Hash table from column to feature index, as pairs (column, index in `posting_starts`). The
+    /// index of a free slot is [`EMPTY_SLOT`].
     slots: Vec<(u32, u32)>,
     /// Position in `postings` of the first entry of each feature, followed by the number of all
     /// entries.
@@ -90,7 +90,8 @@ impl InvertedIndex {
         }
     }
 
-    /// Writes the sums of a point with all points, and returns its norm.
+    /// Writes to `sums[j]` the sum over the features that `point` shares with indexed point j, and
+    /// returns the norm of `point`.
     fn accumulate_sums<T: Real>(&self, point: &[T], sums: &mut [f64]) -> f64 {
         let (columns, values) = entries(point);
         sums.fill(0.0);
@@ -124,7 +125,7 @@ pub(super) struct SparseKernel<P> {
 }
 
 impl<P: Profile> SparseKernel<P> {
-    /// Replaces `sums` by the kernel values of a point with the points of an index.
+    /// Writes to `values` the kernel values of a point with the points of an index.
     fn compute_values<T: Real>(
         &self,
         point: &[T],

@@ -1,5 +1,6 @@
-//! Trace, Frobenius and entry errors of K̂ = ΦΦᵀ, from one pass that computes the columns of E =
-//! K − K̂ at a sample of rows. r_i = E_ii are the residuals, and E e_j is column j of E.
+//! Trace and Frobenius errors of K̂ = ΦΦᵀ, and lower bounds of its spectral-norm error. A first
+//! pass samples rows; a second pass computes the columns of E = K − K̂ at these rows. r_i = E_ii
+//! are the residuals, and E e_j is column j of E.
 
 use super::columns::{ColumnReduction, ColumnSums};
 use super::{Approximation, CONFIDENCE, Evidence, Measure, measure::quotient};
@@ -33,10 +34,11 @@ pub struct ApproximationErrors {
     /// tr K.
     pub kernel_trace: f64,
     /// Σ max(r_i, 0) / tr K, the relative trace error of a projection; `None` for other maps, for
-    /// which it has no meaning.
+    /// which the trace error has no meaning.
     pub trace_error: Option<f64>,
-    /// Largest amount that rounding may have added to `trace_error`, as a fraction of tr K: ε_T
-    /// √(r + 1) + Σ max(−r_i, 0) / tr K, where ε_T is the machine epsilon of `T` and r the rank.
+    /// Bound on the rounding error of `trace_error`: ε √(rank + 1), from the features, plus Σ
+    /// max(−r_i, 0) / tr K, because exact residuals are never negative. ε is the machine epsilon of
+    /// `T`.
     pub rounding_floor: f64,
     /// max_i |r_i|, a lower bound of ‖E‖₂.
     pub largest_residual: f64,
@@ -58,8 +60,9 @@ impl<T: Real> Approximation<'_, T> {
     ///
     /// Draws c = `column_count` rows uniformly, or all rows if there are fewer, and computes the
     /// columns of E at these rows. If all rows are drawn, all errors are exact. Makes two passes.
-    /// Costs c kernel evaluations and 2cp flops per row. Stores c(d + 2p + number of ranks) numbers
-    /// and, in each lane, 2p numbers for each row of a tile.
+    /// Each row costs c kernel evaluations and 2cp flops. The sample stores c(d + p) numbers (c(d +
+    /// 2p) while it is drawn), each state c(number of ranks + 1) numbers, and each lane 2p numbers
+    /// for each row of a tile.
     ///
     /// From c sampled columns of n, (n/c) Σ_j ‖E e_j‖² is an unbiased estimate of ‖E‖²_F. ‖E‖²_F /
     /// ‖K‖²_F is estimated by the ratio of the two sums. The intervals assume a normal distribution
@@ -79,9 +82,9 @@ impl<T: Real> Approximation<'_, T> {
         Ok(reduction.errors(&sums))
     }
 
-    /// Returns the reduction with which [`Approximation::errors`] computes, for a pass over the
-    /// same rows that also computes other results from the features. Makes one pass, which draws
-    /// the rows of the columns.
+    /// Returns the reduction behind [`Approximation::errors`], so that a caller can run it in a
+    /// pass that also uses the features for something else. Makes one pass, to sample the rows at
+    /// which columns of E are measured.
     ///
     /// # Errors
     /// The errors of the source.

@@ -7,7 +7,7 @@
 //! | measure | definition | up to [`EXACT_ROWS`] rows | beyond |
 //! |---|---|---|---|
 //! | [`ApproximationErrors::trace_error`] | tr E / tr K, projections only | exact | exact |
-//! | [`ApproximationErrors::frobenius_error`] | ‖E‖_F / ‖K‖_F | exact | sampled columns, a confidence interval |
+//! | [`ApproximationErrors::relative_frobenius_error`] | ‖E‖_F / ‖K‖_F | exact | interval |
 //! | [`Approximation::spectral`] | ‖E‖₂ / ‖K‖₂ | block Krylov: lower bound, interval | bounds |
 //! | [`SampleSpectrum`] | least error of any rank-k matrix | dense eigenvalues | of a sample |
 //!

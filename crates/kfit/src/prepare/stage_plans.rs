@@ -13,11 +13,12 @@ use kapprox::{NystromMap, map::nystrom::STRIP_ROWS};
 use kstore::MemoryPlan;
 
 /// Number of tiles per segment if every thread has its own lane. It is small enough that all lanes
-/// end at about the same time. Each segment (at most 36,864 rows) allocates and merges one state,
-/// which costs 24 bytes of memory traffic per entry of each fold's sums: about 1 % of the work on
-/// them.
+/// end at about the same time. Each segment (at most 36,864 rows) allocates one state and merges
+/// it. This moves 24 bytes per entry of the state, about 1 % of the time to compute the segment's
+/// sums.
 const TILES_PER_SEGMENT: usize = 16;
 
+/// Number of tiles per segment if one lane fills the Gram matrix with all threads.
 const TILES_PER_LARGE_SEGMENT: usize = 32;
 
 /// Number of features up to which a state is small enough (512 KiB) that every thread gets its own
@@ -159,8 +160,8 @@ fn strip_bytes(size: &ProblemSize) -> usize {
 
 pub fn plan_scan(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
     let size = &ProblemSize { d: size.input_columns, ..size.clone() };
-    // each lane and the merge hold the rows with the smallest keys; one copy of the values in
-    // addition
+    // scan_lanes + 2: each lane and the merged state hold a sample of rows; the medians need one
+    // more copy of its values
     let scaling_median_bytes = (pass_shape.scan_lanes + 2) * size.median_rows * (size.d * 8 + 40);
     add_row_terms(base_plan("scaling statistics", size, budget), size, pass_shape, pass_shape.scan_lanes, 8).term(
         "rows for medians",
@@ -174,7 +175,7 @@ pub(crate) fn plan_pivoted_selection(size: &ProblemSize, pass_shape: PassShape, 
 }
 
 /// Plans landmark selection. `needs_factor` is true if the scheme factorises the kernel matrix of
-/// the landmarks; `remedy` says how to reduce the size of this matrix.
+/// the landmarks; `remedy` tells users how to reduce this matrix.
 fn plan_landmark_selection(
     size: &ProblemSize,
     pass_shape: PassShape,
@@ -194,8 +195,7 @@ fn plan_landmark_selection(
     let sample_rows =
         size.candidate_count.filter(|_| size.map.landmark_count.is_some()).unwrap_or(0).max(MEDIAN_ROWS).min(n);
     let plan = plan
-        // two copies: one while the rows with the smallest keys are collected, and one while the
-        // rows are sorted
+        // two copies: the collected rows stay in memory while the sample copies them in order
         .term("candidate rows", sample_rows.saturating_mul(2 * (size.d * element_bytes + 40)), "lower `candidates`")
         .term(
             "distances for the length scale",
@@ -224,8 +224,8 @@ fn plan_landmark_selection(
     )
 }
 
-/// Returns the shape of passes that do not sum features: one lane, with all threads inside the
-/// products.
+/// Returns the pass shape of solvers that form no Gram matrix: one Gram lane, with all threads
+/// inside the products. The scan of the rows still uses one lane per thread.
 pub(crate) fn single_gram_lane_shape(size: &ProblemSize) -> PassShape {
     let tile_rows = tile_rows(size.d, size.map.p, size.element_bytes);
     PassShape {
@@ -259,8 +259,8 @@ pub(crate) fn landmark_stages(
     (pass_shape, stages.map(|(plan, passes)| Stage { plan, passes }).into())
 }
 
-/// Plans landmark selection. Only the pivoted Cholesky schemes factorise the kernel matrix of the
-/// landmarks.
+/// Plans landmark selection by the scheme of `landmarks`. Only the pivoted Cholesky schemes
+/// factorise the kernel matrix of the landmarks.
 pub(crate) fn plan_scheme_selection(
     size: &ProblemSize,
     pass_shape: PassShape,
@@ -329,8 +329,8 @@ pub fn plan_feature_pass(what: &str, size: &ProblemSize, pass_shape: PassShape, 
         .term("products of the threads", size.threads * (4 << 20), "lower `threads`")
 }
 
-/// Returns the name and the remedy of the plan's term for the Gram matrices. The name mentions
-/// folds only if there are several.
+/// Returns the name and the remedy of the plan's term for the Gram matrices. The name mentions the
+/// folds (or classes) only if there are several.
 fn gram_term(size: &ProblemSize, copies: &str) -> (String, &'static str) {
     match (size.fold_count, size.class_count) {
         (0 | 1, 1) => (format!("Gram matrix ({copies})"), LOWER_RANK),
@@ -345,8 +345,8 @@ fn gram_term(size: &ProblemSize, copies: &str) -> (String, &'static str) {
     }
 }
 
-/// Plans a stage that solves from second moments, which a pass of this shape gathered. The plan
-/// contains the moments and the map.
+/// Plans the stage that solves from the moments of an earlier pass with shape `pass_shape`. The
+/// plan contains the moments and the map.
 pub fn plan_solve(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
     let (name, remedy) = gram_term(size, "their sum");
     base_plan("solve", size, budget)

@@ -65,11 +65,11 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
 /// most. With four starts it was 0.6 % worse on average and 6 % worse at most.
 const SEARCH_STARTS: Parameter = Parameter { default: Some("4"), ..STARTS };
 
-/// No further component is computed if the squared residual of the farthest row is at most this
-/// multiple of ε times the squared residual at the first component.
+/// The solver stops if the largest squared residual is at most `RESIDUAL_TOLERANCE` ε r₁², where
+/// r₁² is the largest squared residual before the first component.
 const RESIDUAL_TOLERANCE: f64 = 64.0;
 
-/// Length of the step away from a direction with rows of score 0.
+/// Length of the random step away from a direction for which some rows have score 0.
 const PERTURBATION: f64 = 1e-3;
 
 #[derive(Clone, Copy, Debug)]
@@ -149,12 +149,14 @@ fn dot<'a>(x: &[f64], y: impl Iterator<Item = &'a f64>) -> f64 {
     x.iter().zip(y).map(|(x, y)| x * y).sum()
 }
 
-/// The components so far, from which a resumed run continues.
+/// The components so far. The checkpoint stores them, and a resumed run continues after the last
+/// one.
 #[derive(Default)]
 struct Progress {
     directions: Vec<f64>,
     iterations: Vec<f64>,
-    /// Squared norm of the first component's start row; empty before the first component is found.
+    /// r₁², the largest squared residual before the first component; empty before the first
+    /// component is found.
     first_squared_norm: Vec<f64>,
     passes: u64,
 }
@@ -176,7 +178,7 @@ struct SearchResult {
     iterations: usize,
 }
 
-/// Returns true if a sum exceeds another by more than rounding.
+/// Returns true if `total` exceeds `previous_total` by more than rounding.
 fn exceeds<T: Real>(total: f64, previous_total: f64) -> bool {
     total > previous_total * (1.0 + T::EPSILON)
 }
@@ -260,8 +262,9 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
         Ok(totals.iter().map(|total| total / n).collect())
     }
 
-    /// Projects a vector onto the orthogonal complement of the components. It does so twice,
-    /// because the result of one projection is not orthogonal up to rounding.
+    /// Projects a vector onto the orthogonal complement of the components. Projects twice, because
+    /// cancellation in the first projection leaves a part that is not orthogonal to working
+    /// precision (reorthogonalisation).
     fn deflate(&self, v: &mut [f64]) {
         for _ in 0..2 {
             for direction in self.components() {
@@ -271,11 +274,10 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
         }
     }
 
-    /// Finds the row with the largest residual, and returns this residual, normalised, and its
-    /// squared norm. The residual is the row minus the mean, minus the projection on the
-    /// components. If several rows have the largest residual, the first of them is used. Returns
-    /// `None` if the residual is a rounding error, compared with the residual of the first
-    /// component.
+    /// Returns the normalised residual of the row farthest from the span of the components, and the
+    /// squared norm of the residual. The residual is the row minus the mean, minus the projection
+    /// on the components. If several rows are farthest, the first of them counts. Returns `None` if
+    /// the squared norm is at rounding level (see [`RESIDUAL_TOLERANCE`]).
     fn find_farthest(&mut self) -> Result<Option<(Vec<f64>, f64)>> {
         let (p, workers, mean) = (self.features.p, self.features.workers(), self.mean.clone());
         let columns: Vec<&[f64]> = self.components().chain([&mean[..]]).collect();
@@ -321,12 +323,12 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
     /// `zero_threshold` count as 0.
     fn search_from(&mut self, start: Vec<f64>, max_steps: usize, zero_threshold: f64) -> Result<SearchResult> {
         let (mut direction, mut previous_total, mut iteration) = (start, f64::NEG_INFINITY, 0);
-        // the previous stationary direction and its sum
+        // the previous stationary direction and its Σ |score|
         let mut previous_stationary: Option<(Vec<f64>, f64)> = None;
         loop {
             iteration += 1;
             let (sums, [sign_sum, total, zero_score_rows]) = self.signed_sums(&direction, zero_threshold)?;
-            // a sum that grows by no more than rounding has the same signs
+            // if the sum grows by no more than rounding, the signs have not changed
             let has_converged = !exceeds::<T>(total, previous_total);
             let is_higher =
                 previous_stationary.as_ref().is_none_or(|(_, stationary_total)| exceeds::<T>(total, *stationary_total));
@@ -386,8 +388,8 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
         Ok(self.direction_from_sums(sums, sign_sum))
     }
 
-    /// Computes Σ sign φ over the rows, with signs that `set_signs` sets, and three sums. The first
-    /// of these is Σ sign.
+    /// Computes Σ sign φ, and the totals [Σ sign, a, b], in one pass. `set_signs` writes the signs
+    /// of a tile, and adds its own terms to a and b.
     fn reduce_signs(
         &mut self,
         mut set_signs: impl FnMut(&Tile<'_, T>, &mut [f64; 3], &mut [T]) + Send,
@@ -412,7 +414,8 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
         self.orthonormalise(sums)
     }
 
-    /// Makes a vector orthogonal to the components and of norm 1. Returns `None` if it becomes 0.
+    /// Makes a vector orthogonal to the components and of norm 1. Returns `None` if the orthogonal
+    /// part is 0 or not finite.
     fn orthonormalise(&self, mut v: Vec<f64>) -> Option<Vec<f64>> {
         self.deflate(&mut v);
         let norm = dot(&v, v.iter()).sqrt();
@@ -420,7 +423,8 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
         (norm > 0.0 && norm.is_finite()).then_some(v)
     }
 
-    /// Returns a direction near v, orthogonal to the components; deterministic.
+    /// Returns a direction near v, orthogonal to the components. It depends only on v, the seed and
+    /// the number of components.
     fn perturb(&self, v: &[f64]) -> Vec<f64> {
         let stream = Stream::new(self.data.options.seed, Purpose::Perturbations, self.components().len() as u64);
         let noise: Vec<f64> = (0..v.len() as u64).map(|i| stream.uniform(i) - 0.5).collect();

@@ -1,4 +1,4 @@
-//! The rows that are drawn: a sample of the table, and the ranges of all its rows.
+//! The rows that a plot draws, a sample of the table, and the ranges of all rows.
 
 use super::{Plot, argmax, legend::shade_index};
 use crate::drawing::{Canvas, Point};
@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, sync::Arc};
 /// Maximum number of rows that are drawn; more would hide each other.
 pub(super) const MAX_DRAWN_ROWS: usize = 2_000;
 
-/// Fraction of the rows' range that is left free around them.
+/// Margin around the rows, as a fraction of their range.
 const POINT_MARGIN: f64 = 0.05;
 
 /// Returns the random keys of rows; the rows with the smallest keys are drawn.
@@ -27,44 +27,45 @@ pub(super) fn row_keys() -> Stream {
 pub(super) struct DrawnRow {
     pub(super) key: u64,
     pub(super) coordinates: [f64; 2],
-    /// Value that colours the row, if the colours represent numbers.
+    /// Value that colours the row, if a numeric column colours the rows; otherwise the last
+    /// coordinate, unused.
     pub(super) colour_value: f64,
     label: Option<Label>,
     pub(super) class: Option<usize>,
 }
 
-/// The rows that are drawn, a sample, and the ranges of all rows.
+/// The rows that a plot draws, a sample of the table, and the ranges of all rows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Points {
     pub(super) row_count: u64,
     /// Sampled rows in random order, so that no class is always on top.
     pub(super) drawn_rows: Vec<DrawnRow>,
     pub(super) ranges: Option<[(f64, f64); 2]>,
-    /// True if the second coordinate is the target of a model with one feature. Such a model may
-    /// lack a target; both coordinates are then the feature.
+    /// True if the plot shows one feature of a model without classes, and the table has the target,
+    /// which is then the second coordinate. If the table lacks the target, both coordinates are the
+    /// feature.
     pub(super) has_target: bool,
-    /// Names of the colours; empty if the rows have no colours, or if the colours are shades.
+    /// Legend text of each colour; empty if the rows are not coloured, or are shaded by a number.
     pub(super) colour_names: Vec<String>,
-    /// Values of the palest and the strongest colour; `None` if the colours do not represent
-    /// numbers.
+    /// Values of the palest and the strongest colour; `None` if the rows are not shaded by a
+    /// number.
     pub(super) shade_range: Option<(f64, f64)>,
 }
 
 /// The columns that are read.
 pub(super) struct PointColumns<'a> {
-    /// Columns of the coordinates, followed by a number that colours the row.
+    /// Columns of the coordinates, followed by the numeric column (if any) that colours the rows.
     pub(super) coordinates: Vec<String>,
-    /// Column of labels that colours the row.
+    /// Text or Boolean column (if any) that colours the rows by its labels.
     pub(super) label_column: Option<&'a str>,
     pub(super) classes: Option<&'a [Label]>,
     pub(super) missing: Missing,
-    /// Encoding of columns as features; `None` unless the coordinates are features of a model with
-    /// categories or times.
+    /// The model's encoding of categories and times as features; `None` if all columns are numeric.
     pub(super) encoding: Option<&'a Encoding>,
 }
 
-/// Returns the columns of an encoding that produce these features; a name that no column produces
-/// is a numeric column.
+/// Restricts an encoding to the columns that produce `features`. A feature that no column of the
+/// encoding produces is read as a numeric column.
 fn restrict_encoding(encoding: &Encoding, features: &[String]) -> Encoding {
     let names = |column: &EncodedColumn| Encoding::new(vec![column.clone()]).feature_names();
     let is_source = |column: &&EncodedColumn| names(column).iter().any(|name| features.contains(name));
@@ -76,8 +77,8 @@ fn restrict_encoding(encoding: &Encoding, features: &[String]) -> Encoding {
 }
 
 impl Points {
-    /// Reads the rows of a table for a model: their values of two features, or of one feature and
-    /// the target if the table has it. `terms` is the memory that the run uses in addition.
+    /// Reads, from the table of a plot of a model, two features, or one feature and the target (if
+    /// the table has it). `shared_memory` is the memory of the rest of the run, such as the model.
     pub(super) fn read_for_model(
         metadata: &ModelMetadata,
         plot: &Plot,
@@ -107,7 +108,8 @@ impl Points {
             encoding,
         };
         let points = Self::read_rows(&table, plot, columns, shared_memory, run)?;
-        // regions have names even if the rows have no names
+        // the legend names the regions that the model predicts, even if the table has no class
+        // column
         Ok(Self {
             has_target: target_axis.is_some(),
             colour_names: metadata.classes.iter().map(ToString::to_string).collect(),
@@ -204,7 +206,7 @@ impl Points {
             bytes: 2 * sample_bytes,
             shared_terms: shared_memory,
         };
-        // the picture does not depend on the number of lanes, and the pass is short
+        // called only to check the memory budget; one lane suffices because the pass is short
         lanes::fitting_lanes("plot", &source, &lane_memory, run.memory_budget(), run.workers().threads())?;
         let (workers, stage_recorder) = (Workers::sequential(), run.stage_recorder());
         let stage = stage_recorder.start_stage("rows", selected.row_count_if_known());
@@ -247,13 +249,14 @@ impl Points {
         self.colour_names = (0..cluster_count).map(|cluster| format!("cluster {cluster}")).collect();
     }
 
-    /// Sets the ranges to the ranges of the rows that are drawn.
+    /// Sets the ranges to the ranges of the drawn rows.
     pub(super) fn set_ranges_from_drawn_rows(&mut self) {
         self.ranges = self.drawn_rows.iter().map(|drawn| drawn.coordinates.map(|v| (v, v))).reduce(union_ranges);
     }
 
-    /// Adds the rows of a block, whose coordinates are the features `column_indices`, and keeps the
-    /// rows with the smallest random keys.
+    /// Adds the rows of a block and keeps the rows with the smallest random keys. `column_indices`
+    /// are the features that become coordinates; the last one is also the value that may colour the
+    /// row.
     fn add_block(&mut self, block: &RowBlock<'_, f64>, column_indices: &[usize]) {
         let (width, keys) = (block.x.len() / block.row_numbers.len().max(1), row_keys());
         for (i, row) in block.row_numbers.iter().enumerate() {

@@ -128,7 +128,8 @@ impl Fit {
         Self { options, parsed: OnceLock::new(), ..self }
     }
 
-    /// Sets rows and columns of the fit, for [`Fit::select`]. The model file records the rows.
+    /// Sets the rows and columns that [`Fit::select`] reads. The model file records the range of
+    /// rows, the condition on the rows and the treatment of missing values.
     #[must_use]
     #[doc(hidden)]
     pub fn with_selection(self, selection: Selection) -> Self {
@@ -142,7 +143,8 @@ impl Fit {
         Self { kernel, ..self }
     }
 
-    /// Sets the metric before the kernel; none by default.
+    /// Sets the metric, a matrix that multiplies the scaled inputs before the kernel; the default
+    /// is no metric.
     #[must_use]
     pub fn metric(self, metric: MetricSource) -> Self {
         Self { metric, ..self }
@@ -168,8 +170,8 @@ impl Fit {
         Self { candidates: Some(candidates), ..self }
     }
 
-    /// Sets the number of features, which is the largest rank. The default is 1,000 or, for a table
-    /// of landmarks, its number of rows.
+    /// Sets the rank, the number of features of the map; if the fit compares several ranks, the
+    /// largest of them. The default is 1,000 or, for a table of landmarks, its number of rows.
     #[must_use]
     pub fn rank(self, rank: usize) -> Self {
         Self { rank: Some(rank), ..self }
@@ -221,14 +223,15 @@ impl Fit {
         Ok(Self { solver_family: Self::solver(name)?.solver_family, ..self.clone() }.with_options(Options::new()))
     }
 
-    /// Returns the fit at one rank instead of several.
+    /// Returns the fit at this rank, without a grid of ranks, and without the tolerance, which
+    /// would choose a smaller rank.
     #[doc(hidden)]
     pub fn with_single_rank(self, rank: usize) -> Self {
         let options = self.options.clone().without(TOLERANCE.name);
         Self { rank: Some(rank), ..self.with_options(options).without_rank_parameters() }
     }
 
-    /// Returns the parameters that a search chooses together with the rank.
+    /// Returns the parameters that a search chooses together with the rank, and the grid of ranks.
     fn rank_parameters(&self) -> impl Iterator<Item = &'static Parameter> + use<> {
         std::iter::once(&RANKS).chain(self.solver_family.joint_rank_parameters)
     }
@@ -242,8 +245,8 @@ impl Fit {
         Self { rank: None, ..self }.with_options(options)
     }
 
-    /// Returns the fit with the rank of another fit. Some parameters are chosen together with the
-    /// rank: if this solver reads such a parameter, its value is also copied from the other fit.
+    /// Returns the fit with the rank of another fit. Also copies the other parameters that a search
+    /// chooses together with the rank, if this solver reads them.
     #[must_use]
     #[doc(hidden)]
     pub fn with_rank_parameters_of(self, other: &Self) -> Self {
@@ -256,8 +259,9 @@ impl Fit {
         Self { rank: other.rank, ..fit }
     }
 
-    /// Returns the fit with the exact kernel: without the options of a map, and with the accuracy
-    /// that the solver uses in a search.
+    /// Returns the same fit with the exact kernel. Removes the options of the approximation (ranks,
+    /// folds, landmarks, candidates, tolerance), and lets the solver adapt its other options, such
+    /// as the stopping tolerance of ridge.
     #[doc(hidden)]
     pub fn with_exact_kernel(self) -> Result<Self> {
         let approximation_parameters = self.rank_parameters().chain([&TOLERANCE, &FOLDS]);
@@ -267,15 +271,15 @@ impl Fit {
         Ok(Self { map: EXACT_MAP.parse()?, landmarks: None, candidates: None, ..self }.with_options(options))
     }
 
-    /// Returns the fit with the default map if its kernel was exact.
+    /// Returns the fit with the default map if it has the exact kernel.
     #[doc(hidden)]
     pub fn with_approximate_map(self) -> Self {
         let map = if self.map.is_exact_kernel() { MapSpec::default() } else { self.map.clone() };
         Self { map, ..self }
     }
 
-    /// Replaces a table of landmarks by a scheme with the same number of landmarks, because the
-    /// table is in the units of the original columns.
+    /// Replaces a table of landmarks by `uniform` with the same number of landmarks. A search fits
+    /// on transformed columns, which the values in the table would not match.
     #[doc(hidden)]
     pub fn with_landmark_scheme(self) -> Self {
         match &self.landmarks {
@@ -373,7 +377,7 @@ impl Fit {
     /// Selects the rows and columns of the fit in a table.
     ///
     /// # Errors
-    /// The errors of [`Fit::selection`], and missing columns.
+    /// The errors of [`Fit::complete_selection`], and errors for missing columns.
     #[doc(hidden)]
     pub fn select(&self, table: &Table) -> Result<SelectedTable> {
         Ok(table.select(&self.complete_selection(self.requested_selection())?)?)

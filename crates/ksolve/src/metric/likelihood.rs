@@ -1,15 +1,17 @@
-//! A factor per input by maximum marginal likelihood on a sample.
+//! Learns one scale factor per input by maximising the marginal likelihood on a sample of rows.
 //!
 //! The method is automatic relevance determination. The model is y = f(x) + noise. Here f is a
 //! Gaussian process with the kernel s² k(a ∘ x, a ∘ x'), a holds one factor per input, ∘ is the
 //! elementwise product, and the noise has variance τ². [L-BFGS](crate::linalg::lbfgs) minimises
-//! F(a, s², τ²), the function of [`super::marginal`], over log a, log s² and log τ². Irrelevant
-//! inputs get small factors, but never 0. (Rasmussen, Williams, *Gaussian Processes for Machine
-//! Learning*, 2006, sections 5.1 and 5.4.1.)
+//! F(a, s², τ²), an upper bound on the negative log marginal likelihood (see [`super::marginal`]),
+//! over log a, log s² and log τ². Irrelevant inputs get small factors, but never 0. (Rasmussen,
+//! Williams, *Gaussian Processes for Machine Learning*, 2006, sections 5.1 and 5.4.1.)
 //!
-//! F has several local minima. The sample therefore grows in stages, and each stage starts from the
-//! factors of the previous stage, after very small factors are raised. If a stage explains almost
-//! nothing, it is repeated from other overall scales of the factors.
+//! F has several local minima. The fit therefore runs in stages on growing samples. Each stage
+//! starts from the factors of the previous stage; factors far below the largest factor are first
+//! raised to `MIN_START_FRACTION` times the largest. If the noise τ² at the end of a stage is
+//! almost the whole variance of the targets, the stage is repeated with all factors set to each of
+//! `RETRY_SCALES`, and the smallest F wins.
 
 use super::marginal::Sample;
 use crate::linalg::lbfgs::{LbfgsLimits, Minimum, minimise};
@@ -36,12 +38,12 @@ const INITIAL_NOISE: f64 = 0.3;
 const FAILURE_NOISE: f64 = 0.9;
 /// Initial values of all factors from which a failed stage is repeated.
 const RETRY_SCALES: [f64; 3] = [0.5, 0.25, 2.0];
-/// Minimum of the initial factors of a stage, as a fraction of the largest factor. With 0.05
-/// instead of 0.3, fewer relevant inputs were found.
+/// Minimum of the initial factors of a stage, as a fraction of the largest initial factor. With
+/// 0.05 instead of 0.3, fewer relevant inputs were found.
 const MIN_START_FRACTION: f64 = 0.3;
 /// The iteration stops if a step reduces F by less than this, in nats per row and target.
 const MIN_DECREASE: f64 = 1e-5;
-/// Maximum change of any logarithm in the first trial of a step.
+/// Maximum change of any parameter (a logarithm) in the first trial point of a line search.
 const MAX_LOG_STEP: f64 = 2.0;
 
 /// A stage: the part of the sample that it uses, and its maximum number of steps.
@@ -95,13 +97,13 @@ pub(crate) fn learn_factors(
     Ok(best.x[..x.ncols()].iter().map(|v| v.exp()).collect())
 }
 
-/// Returns the bytes that learning the factors needs, for a sample of this many rows with d inputs
-/// and t targets.
+/// Returns the memory of [`learn_factors`] in bytes, for a sample of `rows` rows with d inputs and
+/// t targets.
 pub(super) fn bytes(rows: usize, d: usize, t: usize) -> usize {
     let max_landmarks = DEFAULT_STAGES.iter().map(|stage| stage.landmark_count).max().unwrap_or(0);
     let (n, m) = (rows.min(MAX_ROWS), max_landmarks.min(rows));
-    // rows and targets twice; kernel values of rows and landmarks, and the matrices derived from
-    // them
+    // n × d and n × t arrays (4 each), n × m and m × m kernel matrices and their gradients, and the
+    // L-BFGS history (24 d)
     8 * (n * (4 * d + 4 * t + 8 * m) + 10 * m * m + 24 * d)
 }
 
@@ -127,7 +129,8 @@ fn standardise(y: MatRef<'_, f64>) -> (f64, Mat<f64>) {
     for j in 0..t {
         let mean = y.col(j).iter().sum::<f64>() / n as f64;
         let is_constant = y.col(j).iter().all(|v| *v == y[(0, j)]);
-        // exactly 0 if the column is constant, because its mean is rounded
+        // the rounded mean of a constant column may differ from its values; exact zeros make the
+        // variance exactly 0
         centred.col_mut(j).iter_mut().for_each(|v| *v = if is_constant { 0.0 } else { *v - mean });
         square_sum += centred.col(j).squared_norm_l2();
     }
@@ -233,7 +236,8 @@ fn explains_targets(minimum: &Minimum) -> bool {
     minimum.value.is_finite() && minimum.x.last().is_some_and(|log_noise| log_noise.exp() < FAILURE_NOISE)
 }
 
-/// Returns the start of the next stage: the minimum of this stage, with very small factors raised.
+/// Returns the start of the next stage: the minimum of this stage, with each factor raised to at
+/// least `MIN_START_FRACTION` times the largest factor.
 fn warm_start(minimum: &Minimum, d: usize) -> Vec<f64> {
     let mut start = minimum.x.clone();
     let max_log_factor = start[..d].iter().copied().fold(f64::NEG_INFINITY, f64::max);

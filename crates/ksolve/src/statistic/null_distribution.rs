@@ -1,4 +1,5 @@
-//! Weighted sums of chi-squared variables: the null distributions of squared means of features.
+//! Weighted sums of chi-squared variables. Under the null hypothesis, the squared norm of a mean of
+//! features has such a distribution.
 //!
 //! ```text
 //! Q = Σ_l w_l χ²(m_l),     E exp(−pQ) = Π_l (1 + 2 w_l p)^(−m_l/2)
@@ -10,31 +11,31 @@
 //! distribution function is computed from the transform by one of two quadratures, with errors
 //! below 1e-9 over the range of the tests:
 //!
-//! * if there are few effective terms ((Σw)²/Σw² up to 30): the Bromwich integral along a parabola
-//!   around the negative half-axis, because all singularities of the transform lie on this
-//!   half-axis. The error falls as 8^−N with N points (Weideman, Trefethen, "Parabolic and
-//!   hyperbolic contours for computing the Bromwich integral", Mathematics of Computation 76,
-//!   2007);
+//! * if there are few effective terms ((Σw)²/Σw² up to 30): the Bromwich integral. All
+//!   singularities of the integrand lie on the real axis at or below 0, so the contour is a
+//!   parabola around this half-axis. The error falls as 8^−N with N points (Weideman, Trefethen,
+//!   "Parabolic and hyperbolic contours for computing the Bromwich integral", Mathematics of
+//!   Computation 76, 2007);
 //! * if there are more terms: the trapezoidal rule for the inversion integral of the characteristic
-//!   function, which then falls fast along the real line. The rule makes the distribution periodic;
-//!   the probability of values beyond the period is below 1e-12 (Davies, "Numerical inversion of a
-//!   characteristic function", Biometrika 60, 1973).
+//!   function, which then falls fast along the real line. The rule computes a periodic sum of the
+//!   distribution; the period is so long that values beyond it have a probability below 1e-12
+//!   (Davies, "Numerical inversion of a characteristic function", Biometrika 60, 1973).
 
 use std::f64::consts::PI;
 
-/// Points on the upper half of the parabola. Rounding grows as exp(πN/12), truncation falls as
-/// 8^−N: both are near 1e-14.
+/// Points on the upper half of the parabola, N. Rounding errors are at most about ε exp(πN/12),
+/// 1e-13 for 24 points. The truncation error 8^−N is negligible for few terms, but grows with the
+/// number of terms: with 30 equal terms, the error measured is 1e-9 for 16 points and 4e-14 for 24.
 const PARABOLA_POINTS: usize = 24;
 
 /// Number of effective terms up to which the integral along the parabola is accurate to about
-/// 1e-14; with 100 terms it would lose five digits.
+/// 1e-13; with 100 terms its error would be about 1e-8.
 const MAX_EFFECTIVE_TERMS_FOR_PARABOLA: f64 = 30.0;
 
 /// Modulus of the characteristic function below which the sum ends.
 const MIN_MODULUS: f64 = 1e-14;
 
-/// Maximum number of points on the real line; with more than [`MAX_EFFECTIVE_TERMS_FOR_PARABOLA`] effective
-/// terms, some hundreds are typical.
+/// Maximum number of points of the trapezoidal rule; a few hundred are typical.
 const MAX_LINE_POINTS: usize = 1 << 16;
 
 /// Smallest probability that is returned. Smaller probabilities would be differences of numbers
@@ -115,7 +116,8 @@ impl ChiSquaredSum {
                     log_modulus -= 0.25 * m * (a * a + b * b).ln();
                     angle -= 0.5 * m * b.atan2(a);
                 }
-                // times z'(u)/z(u) = 2i/(1 + iu)
+                // the integrand is e^{zx} F(z) z'(u)/z(u), with the Laplace transform F of the
+                // distribution and z'(u)/z(u) = 2i / (1 + iu)
                 let (derivative_modulus, modulus) = (2.0 / (1.0 + u * u), log_modulus.exp());
                 modulus * derivative_modulus * (u * angle.sin() + angle.cos())
             })
@@ -128,7 +130,8 @@ impl ChiSquaredSum {
     /// large that values of Q above T have a negligible probability.
     fn survival_by_trapezoidal_rule(&self, x: f64) -> f64 {
         let max_weight = self.terms.iter().fold(0.0f64, |max, term| max.max(term.weight));
-        // Chernoff's bound at a quarter of the largest rate
+        // Chernoff's bound P(Q > T) ≤ E exp(sQ) exp(−sT) at half of the largest s, 1 / (2 max w);
+        // 28 = −ln 7e-13
         let chernoff_rate = 0.25 / max_weight;
         let log_moment: f64 = self
             .terms

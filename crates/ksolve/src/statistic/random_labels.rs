@@ -9,12 +9,12 @@ use kstore::key::{Purpose, Stream};
 /// tolerance can only increase the p-value.
 const TIE_TOLERANCE: f64 = 1e-9;
 
-/// Random subsets of n rows, all subsets of the given size equally likely. A subset consists of the
-/// rows with the smallest keys.
+/// Uniformly random subsets, of a given size, of the rows 0 to n − 1. A subset consists of the rows
+/// with the smallest keys.
 ///
 /// For each seed and permutation, the key of a row is a one-to-one function of its position. So no
-/// two keys are equal, and the largest key in the subset determines the subset. It takes 8 bytes,
-/// where a list of labels would take n bytes.
+/// two keys are equal, and the largest key in the subset determines the subset. The largest key
+/// takes 8 bytes; a list of labels would take n bytes.
 #[derive(Debug)]
 pub(super) struct RandomSubsets {
     subsets: Vec<SubsetKeys>,
@@ -42,7 +42,7 @@ impl RandomSubsets {
         Self { subsets }
     }
 
-    /// Returns the bytes needed in addition to the state while the subsets are drawn.
+    /// Returns the temporary memory of [`Self::new`] in bytes: the n keys of one subset per thread.
     pub(super) fn scratch_bytes(n: usize, threads: usize) -> usize {
         threads.max(1).saturating_mul(8 * n)
     }

@@ -1,4 +1,5 @@
-//! The result of a training run: a model in terms of the rows, and its report.
+//! The result of a training run: a model that predicts from rows of the table (not from features
+//! phi), and its report.
 
 use super::report::{FitReport, LandmarkReport, TrainScores};
 use crate::model::{Basis, BasisTransform, Leaves, Model, SecondView, needs_f64_for};
@@ -27,7 +28,8 @@ pub struct TrainedModel<T: Real> {
     pub needs_f64: bool,
 }
 
-/// The input of a run and the output of its solver.
+/// Everything from which [`Self::into_trained_model`] builds the model: the input of the run and
+/// the solver's solution.
 pub(super) struct ModelAssembly<'a, T: Real> {
     pub(super) selected: &'a SelectedTable,
     pub(super) options: &'a TrainOptions,
@@ -39,7 +41,8 @@ pub(super) struct ModelAssembly<'a, T: Real> {
 }
 
 impl<T: Real> ModelAssembly<'_, T> {
-    /// Assembles the model: rewrites functions of the features as functions of the rows.
+    /// Assembles the model. The solver's weights multiply the features phi; the model stores dual
+    /// coefficients, which multiply kernel functions.
     pub(super) fn into_trained_model(mut self, workers: &Workers) -> TrainedModel<T> {
         let map = &*self.prepared.built_map.map;
         let metadata = self.metadata();
@@ -60,7 +63,7 @@ impl<T: Real> ModelAssembly<'_, T> {
         let needs_f64 = needs_f64 || solution.leaves.as_ref().is_some_and(|leaves| leaves.needs_f64(&output_rmse));
         let expand_weights = |weights: MatRef<'_, f64>| Basis::from_expansion(map.expand(weights, workers), map).1;
         let transform = match solution.basis_transform {
-            // the degree of a node is also a function of the features
+            // the weights of the degree also become dual coefficients
             BasisTransform::DivideByDegree { coefficients, floor } => {
                 let weights = Mat::from_fn(coefficients.len(), 1, |i, _| coefficients[i]);
                 BasisTransform::DivideByDegree {
@@ -96,8 +99,9 @@ impl<T: Real> ModelAssembly<'_, T> {
         TrainedModel { model, report, needs_f64 }
     }
 
-    /// Returns the rank of the result. If the solver learns a projection of the inputs, it uses all
-    /// features of the map, although its model contains none of them.
+    /// Returns the rank of the result: the number of weights per output, or all features of the map
+    /// if the solver learns a projection (its model then has a linear kernel and no weights on
+    /// features).
     fn rank(&self) -> usize {
         match self.solution.projection {
             Some(_) => self.prepared.built_map.map.dims().1,
@@ -153,8 +157,8 @@ impl<T: Real> ModelAssembly<'_, T> {
             && built_map.kernel.is_constant_far_away();
         let clips_inputs = clips_inputs && self.selected.sparse_shape().is_none();
         // Three kinds of columns are not clipped. Target encodings of new rows may exceed the
-        // out-of-fold encodings of training rows. Periodic inputs have no ends. A short text gives
-        // its words larger weights than the training texts do.
+        // out-of-fold encodings of training rows. Periodic inputs have no ends. Entries of a text
+        // are divided by the norm of the text, so a short new text may exceed the training range.
         let is_feature_unbounded = |column: &EncodedColumn| {
             let (is_unbounded, is_periodic_time) = (
                 matches!(column.encoding, ColumnEncoding::Effects(_) | ColumnEncoding::Entries(_)),
@@ -173,7 +177,7 @@ impl<T: Real> ModelAssembly<'_, T> {
         clipped_inputs.zip(are_unbounded.chain(std::iter::repeat(false))).map(training_range).collect()
     }
 
-    /// Builds the report; moves values that only the report needs out of the solver's result.
+    /// Builds the report. Moves values that only the report needs out of the solver's solution.
     fn report(&mut self, metadata: &ModelMetadata) -> FitReport {
         let (rank, metric) = (self.rank(), self.metric());
         let Self {
@@ -184,7 +188,7 @@ impl<T: Real> ModelAssembly<'_, T> {
             solution.slopes.iter().flatten().enumerate().map(|(j, slope)| slope * survey.half_spread(j));
         let slopes: Vec<f64> = scaled_slopes.collect();
         let scales = survey.scaler.centre.iter().zip(&survey.scaler.scale);
-        // linearly dependent landmarks were dropped
+        // the map drops linearly dependent landmarks, so the report counts at most `map_rank`
         let map_rank = match options.map == MapSpec::default() {
             true if self.access == RowAccess::Features => built_map.map.dims().1,
             true => rank,
@@ -273,7 +277,7 @@ pub fn target_names(selected: &SelectedTable) -> Vec<String> {
     }
 }
 
-/// Sorts inputs by these numbers, the largest first.
+/// Pairs each name with its value, and sorts by value, largest first.
 fn sort_names_by_value(names: Vec<String>, values: &[f64]) -> Vec<(String, f64)> {
     let mut named: Vec<(String, f64)> = names.into_iter().zip(values.iter().copied()).collect();
     named.sort_by(|a, b| b.1.total_cmp(&a.1));

@@ -20,11 +20,11 @@ use std::sync::Arc;
 const MAX_ROW_GROUP_ROWS: usize = 65_536;
 /// Unpacked bytes per row group. A reader of whole row groups needs this memory.
 const MAX_ROW_GROUP_BYTES: usize = 64 << 20;
-/// Bytes per row group if a table has texts. The memory for such a table is planned by bytes
-/// instead of rows.
+/// Bytes per row group if the table has a text column. The values of a text column have no fixed
+/// size, so this limit, and not a number of rows, bounds the memory.
 const MAX_TEXT_ROW_GROUP_BYTES: usize = 16 << 20;
-/// Bytes of a column's writer in addition to its values: the compressor's tables, a compressed
-/// page, allocation slack. All columns of a row group are open at the same time.
+/// Memory of one column's writer, without its buffered values: the compressor's tables, one
+/// compressed page and allocation slack. All columns of a row group are open at the same time.
 const COLUMN_WRITER_BYTES: usize = 144 << 10;
 /// Additional bytes of the writer of a text column: a dictionary of 1 MiB and a table of its
 /// values, a page of 1 MiB and its compressed form.
@@ -32,13 +32,14 @@ const TEXT_COLUMN_WRITER_BYTES: usize = 4 << 20;
 /// Rows after which the writer checks the size of the row group.
 const SLICE_ROWS: usize = 1024;
 
-/// Number of rows of a page. A page is compressed as soon as it has this many rows.
+/// Number of rows of a page: the first multiple of `SLICE_ROWS` that reaches the default page limit
+/// of the `parquet` crate, 20,000 rows.
 const PAGE_ROWS: usize = 20 * SLICE_ROWS;
 
-/// Returns the bytes of a row group of columns without texts, and of one open page for each column.
-/// The buffer of a page grows by doubling, and stays allocated after the page is compressed. A
-/// column that does not hold floats has a dictionary with at most as many values as the row group
-/// has rows.
+/// Returns the memory of a row group without text columns: its compressed pages, and one open page
+/// per column. The buffer of a page grows by doubling, and stays allocated after the page is
+/// compressed. A column that does not hold floats has a dictionary with at most as many values as
+/// the row group has rows.
 ///
 /// Measured: the peak memory of a conversion to Parquet minus the peak memory of a conversion to
 /// .npy, compared with the planned memory, which is this function plus [`COLUMN_WRITER_BYTES`] for
@@ -107,7 +108,8 @@ impl BatchWriter for RowGroupWriter {
     fn write_batch(&mut self, batch: RecordBatch) -> Result<(), ParquetError> {
         self.buffered_bytes += batch.get_array_memory_size();
         self.writer.write(&batch)?;
-        // the size of compressed pages says little about their unpacked size
+        // `memory_size` counts finished pages by their compressed size, so the unpacked bytes are
+        // counted here too
         if self.buffered_bytes.max(self.writer.memory_size()) >= self.max_row_group_bytes {
             self.writer.flush()?;
         }
@@ -123,8 +125,8 @@ impl BatchWriter for RowGroupWriter {
 }
 
 /// Returns the properties of the writer. Floats get no dictionary: if most values are distinct, a
-/// dictionary is larger and slower to read than the values. Instead the bytes of each float are
-/// split into streams, in which a fast compression finds the repetition of sign and exponent.
+/// dictionary is larger and slower to read than the values. Floats use BYTE_STREAM_SPLIT: byte k of
+/// all values is stored together, so that the repeated sign and exponent bytes compress well.
 fn writer_properties(columns: &[OutputColumn]) -> WriterProperties {
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))

@@ -19,10 +19,10 @@ pub enum Sampling {
     /// Yu, Suresh, Choromanski, Holtmann-Rice, Kumar, "Orthogonal random features", NIPS 2016.
     Orthogonal,
     /// Like [`Sampling::Orthogonal`], but the rotation is a product of three Hadamard transforms
-    /// and three random sign matrices. For q frequencies and d inputs, a row costs q log d instead
-    /// of q d operations, and the map stores q + d numbers instead of q d. Requires a radial
-    /// distribution. For at most 16 inputs it is identical to [`Sampling::Orthogonal`], which then
-    /// costs no more, while random signs would give too few rotations.
+    /// and three random sign matrices. For q frequencies and d inputs, a row costs 3q log₂ d
+    /// instead of 2qd operations, and the map stores 4q + d numbers instead of q d. Requires a
+    /// radial distribution. For at most 16 inputs it is identical to [`Sampling::Orthogonal`],
+    /// which then costs no more, while random signs would give too few rotations.
     Structured,
     /// From a randomised Halton sequence, whose points are more evenly spread than independent
     /// points.

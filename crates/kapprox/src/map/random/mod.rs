@@ -12,8 +12,8 @@
 //! meaning for this map; see [`crate::quality`] for other errors.
 //!
 //! Each frequency has a sine and a cosine. This has a smaller error than cosines with random phases
-//! (Sutherland, Schneider, "On the error of random Fourier features", UAI 2015). Columns 2j and
-//! 2j + 1 belong to frequency j.
+//! (Sutherland, Schneider, "On the error of random Fourier features", UAI 2015). Columns 2j − 2 and
+//! 2j − 1, counted from 0, belong to frequency j = 1..q.
 //!
 //! Reference: Rahimi, Recht, "Random features for large-scale kernel machines", NIPS 2007.
 
@@ -132,8 +132,9 @@ fn hyperbolic_secant_quantile(u: f64) -> f64 {
 /// Random Fourier features of a kernel.
 ///
 /// With q frequencies and d inputs, it stores q·d numbers, and mapping n rows costs 2nqd flops and
-/// nq pairs of sine and cosine. Structured frequencies of more than 16 inputs take 4q numbers and
-/// 6nq log₂ d flops. Sparse rows cost 2q flops per entry.
+/// nq pairs of sine and cosine. Structured frequencies store 4q + d numbers and cost 3nq log₂ d
+/// flops if d > 16 (here d is rounded up to a power of two, and q to a multiple of it); else they
+/// equal orthogonal ones. Sparse rows cost 2q flops per entry.
 #[derive(Debug)]
 pub struct FourierMap<T> {
     d: usize,
@@ -148,7 +149,7 @@ pub struct FourierMap<T> {
 
 #[derive(Debug)]
 enum Frequencies<T> {
-    /// Frequencies, q x d, row-major, in turns.
+    /// Frequencies, q × d, row-major, in turns: an angle of one turn is 2π radians.
     Dense(Vec<T>),
     /// Frequencies for sparse rows, q numbers per column, in turns.
     Sparse(Vec<T>),
@@ -185,10 +186,11 @@ impl<T: Real> FourierMap<T> {
         Ok(Self { d, frequency_count, amplitude, frequencies, skew: None })
     }
 
-    /// Returns the map for sparse rows, with the frequencies that [`FourierMap::new`] draws
-    /// independently.
+    /// Returns the map for sparse rows, with the same frequencies as [`FourierMap::new`] with
+    /// [`Sampling::Plain`].
     ///
-    /// `columns` is the number of columns, `d` the number of values of a row in a block.
+    /// `column_count` is the number of columns of the table; `block_width` is the width of an
+    /// encoded sparse row in a block (index and value of each entry).
     ///
     /// # Errors
     /// [`Error::NoRandomFeatures`] if frequencies of the distribution cannot be drawn for sparse

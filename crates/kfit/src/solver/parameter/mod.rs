@@ -1,4 +1,4 @@
-//! Parameters of solvers, each described once.
+//! Describes each solver parameter in one place.
 //!
 //! A [`Parameter`] has a name, a kind, a default and a line of help. The command line derives its
 //! options from it, the model file stores the values of a fit under these names, and this module
@@ -29,7 +29,7 @@ pub use shared::{DEFAULT_LAMBDA_GRID, ONLINE_INTERCEPT, SECOND_KERNEL, SECOND_VI
 use crate::{Error, FoldSpec, Result, grids, solver::ClassWeight};
 use kapprox::Kernel;
 
-/// The description of a parameter: a number, a word or a list that a solver reads.
+/// A parameter of a solver: its name, accepted values, default and help.
 #[derive(Debug)]
 pub struct Parameter {
     /// The name, with underscores: `class_weight`. Messages put it between backquotes.
@@ -45,21 +45,21 @@ pub struct Parameter {
 /// The kind of values that a parameter accepts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ParameterKind {
-    /// A Boolean; the default is false.
+    /// A Boolean; false unless it is set.
     Flag,
     /// An integer from 1 to a maximum.
     Count {
         /// The largest value.
         max: usize,
-        /// Why it cannot be larger.
+        /// Why the value cannot be larger.
         reason: &'static str,
     },
     /// A number in an interval.
     Number(Interval),
     /// One of these words.
     Choice(&'static [&'static str]),
-    /// Positive regularisation parameters. The value is a single number. If `accepts_grid` is
-    /// true, the solver compares parameters, and the value may also be a list or a range.
+    /// A positive regularisation parameter or, if `accepts_grid` is true, a list or range of
+    /// parameters that the solver compares.
     Regularisations {
         /// True if the solver compares several regularisation parameters.
         accepts_grid: bool,
@@ -119,40 +119,41 @@ fn serialize_as_string<S: serde::Serializer>(value: &impl ToString, serializer: 
     serializer.serialize_str(&value.to_string())
 }
 
-/// The value of a parameter.
+/// The value of a parameter. Each variant holds the value of the [`ParameterKind`] of the same
+/// name; a `Word` is the value of a [`ParameterKind::Choice`].
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum ParameterValue {
-    /// The value of a [`ParameterKind::Flag`].
+    /// A flag.
     Flag(bool),
-    /// The value of a [`ParameterKind::Count`].
+    /// A count.
     Count(usize),
-    /// The value of a [`ParameterKind::Number`].
+    /// A number.
     Number(f64),
-    /// The value of a [`ParameterKind::Word`].
+    /// One of the words of the choice.
     Word(&'static str),
-    /// The values of [`ParameterKind::Regularisations`], ascending.
+    /// Regularisation parameters, ascending.
     Regularisations(Vec<f64>),
-    /// The values of [`ParameterKind::Ranks`], ascending.
+    /// Ranks, ascending.
     Ranks(Vec<usize>),
-    /// The value of [`ParameterKind::Folds`].
+    /// Folds.
     #[serde(serialize_with = "serialize_as_string")]
     Folds(FoldSpec),
-    /// The value of a [`ParameterKind::Column`], a name.
+    /// The name of a column.
     Column(String),
-    /// The value of a [`ParameterKind::Columns`], names and patterns.
+    /// Names and patterns of columns.
     Columns(Vec<String>),
-    /// The value of a [`ParameterKind::Kernel`].
+    /// A kernel.
     #[serde(serialize_with = "serialize_as_string")]
     Kernel(Kernel),
-    /// The value of [`ParameterKind::ClassWeights`].
+    /// Class weights.
     #[serde(serialize_with = "serialize_as_string")]
     ClassWeights(ClassWeight),
 }
 
 impl Parameter {
-    /// Returns the parameter of a flag, without a default.
+    /// Returns a flag, which is false unless it is set.
     pub const fn flag(name: &'static str, help: &'static str) -> Self {
         Self { name, kind: ParameterKind::Flag, default: None, help }
     }
@@ -160,7 +161,7 @@ impl Parameter {
     /// Parses a value of this parameter.
     ///
     /// # Errors
-    /// [`Error::Option`] with the values that are expected.
+    /// [`Error::Option`] with the expected values.
     pub fn parse(&self, text: &str) -> Result<ParameterValue> {
         let invalid_value = |expected: String| Error::option(self.name, kstore::display::truncate(text), expected);
         let parse_number = || text.trim().parse::<f64>().ok();

@@ -65,7 +65,8 @@ impl SolverFamily {
         if let Some((name, value)) = options.0.iter().find(|(name, _)| find_parameter(name).is_none()) {
             let names: Vec<&str> = self.parameters.iter().map(|parameter| parameter.name).collect();
             let expected = format!("{} does not read it (it reads {}); leave it out", self.name, names.join(", "));
-            // an error needs a static option name; for an unknown name the message quotes the text
+            // `Error::option` takes a `&'static str`, so an unknown name is reported as the value
+            // of `option`
             return match crate::solver::parameters().find(|parameter| parameter.name == *name) {
                 Some(parameter) => {
                     let value_text = if parameter.kind == ParameterKind::Flag { "" } else { value };
@@ -140,8 +141,11 @@ impl Settings {
         }
     }
 
-    /// Returns the regularisation parameters of a solver that chooses among several by validation
-    /// rows, strongest first.
+    /// Returns the grid of regularisation parameters, strongest first.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for several values without folds, because validation rows choose among
+    /// them.
     pub(crate) fn regularisation_grid(&self) -> Result<Vec<Regularisation>> {
         let regularisations = self.regularisations();
         let expected =
@@ -155,7 +159,11 @@ impl Settings {
         Ok(regularisations)
     }
 
-    /// Returns these folds; if rows are ranked in groups, converts them to folds of whole groups.
+    /// Returns `folds`. If the `group` parameter is set, random folds become group folds, so that
+    /// no group is split.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for other folds that may split a group.
     pub fn folds_of_whole_groups(&self, folds: FoldSpec) -> Result<FoldSpec> {
         match (self.column(&GROUP), folds) {
             (Some(group), FoldSpec::Random(k)) => Ok(FoldSpec::Groups(k, group)),
@@ -171,7 +179,8 @@ impl Settings {
         self.regularisations().first().copied().unwrap_or(Regularisation::Lambda(0.0))
     }
 
-    /// Returns the treatment of the intercept; free for solvers without this parameter.
+    /// Returns how the intercept is fitted; the default, an unpenalised intercept (`Free`), if the
+    /// solver lacks the parameter.
     pub fn intercept(&self) -> Intercept {
         self.enum_value(&INTERCEPT)
     }

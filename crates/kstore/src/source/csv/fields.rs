@@ -20,8 +20,7 @@ const DETECTION_ROWS: usize = 100;
 pub(super) fn detect_delimiter(prefix: &[u8], dialect: Dialect) -> u8 {
     let score = |delimiter: &u8| {
         let field_counts = field_counts(prefix, Dialect { delimiter: *delimiter, ..dialect });
-        // fractions are compared instead of numbers of rows, because the number of rows depends on
-        // the delimiter
+        // compare fractions: quoted fields, and so the number of rows, differ between delimiters
         let rows_per_mille = |field_count: usize| {
             field_counts.iter().filter(|count| **count == field_count).count() * 1000 / field_counts.len()
         };
@@ -54,7 +53,8 @@ fn field_counts(start: &[u8], dialect: Dialect) -> Vec<usize> {
     counts
 }
 
-/// Returns the narrowest type of a field. If the field is a number, it is read with these marks.
+/// Returns the narrowest type that holds the field. `marks` are the decimal and thousands
+/// separators of a number.
 pub(super) fn infer_type(field: &[u8], marks: NumberSeparators) -> InferredType {
     let field = field.trim_ascii();
     if is_missing(field, true, &[]) {
@@ -76,7 +76,7 @@ pub(super) fn infer_type(field: &[u8], marks: NumberSeparators) -> InferredType 
     }
 }
 
-/// Returns whether a field is a code such as `00501`, which would lose its zeros as a number.
+/// Returns whether a field is a code such as `00501`, whose leading zeros a number would lose.
 pub(super) fn has_leading_zero(field: &[u8]) -> bool {
     field.len() > 1 && field[0] == b'0' && field.iter().all(u8::is_ascii_digit)
 }
@@ -90,7 +90,7 @@ fn parse_bool(field: &[u8]) -> Option<bool> {
     }
 }
 
-/// Appends a field to a column of this type. The error describes the content that was expected.
+/// Appends a field to a column of this type. The error describes the expected content.
 pub(super) fn append_field(
     column: &mut ColumnBuilder,
     field: &[u8],
@@ -161,7 +161,8 @@ fn parse_formatted<N: std::str::FromStr>(field: &[u8], column_type: &ColumnType)
     parse_number(&number_with_affix.normalise(marks)?)
 }
 
-/// Returns the value; `None` for a missing value. If the field is neither, the error is `expected`.
+/// Returns the parsed value, or `None` if the field is missing. A field that was not parsed and is
+/// not missing is an error, with the text `expected`.
 fn value_or_missing<V>(
     value: Option<V>,
     field: &[u8],
@@ -172,10 +173,10 @@ fn value_or_missing<V>(
     if value.is_some() || is_missing(field, nan_is_missing, missing_words) { Ok(value) } else { Err(expected) }
 }
 
-/// Returns whether a field is missing in a column of numbers, dates or booleans: if it is empty, a
-/// standard word for a missing value, or one of `missing_words`. In a column of floats, `NaN` and
-/// `nan` are the number NaN; they are missing if `nan_is_missing`, as in a column of integers. In a
-/// text column only an empty field and `missing_words` are missing.
+/// Returns whether a field is missing in a column of numbers, dates or Booleans: it is empty, a
+/// standard word for a missing value, or one of `missing_words`. `NaN` and `nan` are missing only
+/// if `nan_is_missing`; callers set it for every type but floats, which store NaN. In a text column
+/// only an empty field and `missing_words` are missing: see [`append_field`].
 pub(super) fn is_missing(field: &[u8], nan_is_missing: bool, missing_words: &[String]) -> bool {
     field.is_empty()
         || MISSING_WORDS.iter().any(|word| word.as_bytes() == field)

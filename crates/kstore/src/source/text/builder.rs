@@ -69,7 +69,8 @@ impl ColumnBuilder {
             Kind::Int { signed: true, .. } | Kind::Time(_) => Self::Int(Int64Builder::new()),
             Kind::Int { signed: false, .. } => Self::Unsigned(UInt64Builder::new()),
             Kind::Bool => Self::Bool(BooleanBuilder::new()),
-            // in text formats, no column has a kind other than the kinds above, except `Text`
+            // text formats produce only the kinds above, `Text`, and `Other` for lists and objects,
+            // which cannot be selected
             Kind::Text | Kind::Binary | Kind::Sparse(_) | Kind::Other(_) => Self::Text(StringBuilder::new()),
         }
     }
@@ -113,8 +114,9 @@ impl ColumnBuilders {
         crate::source::arrow_values::array_view(&**self.finished_arrays.get(self.builder_indices[column]?)?)
     }
 
-    /// Returns twice the bytes of the longest chunk: a numeric column has one value per row, and
-    /// the texts of a column are at most as long as the chunk.
+    /// Returns an upper bound on the memory of a chunk in bytes. A numeric column has 8 bytes per
+    /// row, and the texts of all columns are at most as long as the chunk. The factor 2 covers the
+    /// growth of the builders, whose capacity doubles.
     pub(crate) fn max_chunk_bytes(columns: &[&Column], longest_row: usize) -> usize {
         let has_text = columns.iter().any(|column| column.kind == Kind::Text);
         2 * (TEXT_CHUNK_ROWS * columns.len() * 8 + if has_text { TEXT_CHUNK_BYTES + longest_row } else { 0 })

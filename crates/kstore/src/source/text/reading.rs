@@ -1,5 +1,5 @@
-//! How the columns of text files are read: as the caller sets, as the first rows suggest, or as in
-//! the fit.
+//! Formats of the columns of text files. The caller sets a format, the first rows suggest it, or a
+//! model stores the format of its training file.
 
 use crate::dates::TimeForm;
 use crate::{Error, Result};
@@ -13,11 +13,11 @@ use std::str::FromStr;
 pub enum ColumnType {
     /// Text, unchanged from the file.
     Text,
-    /// Numbers, including numbers with leading zeros.
+    /// Numbers in the given format.
     Number(NumberFormat),
-    /// Dates with or without a time of day, in the given form. `None` means the form that the first
-    /// rows suggest. An integer in such a column counts the seconds, milliseconds, microseconds or
-    /// nanoseconds since 1970.
+    /// Dates with or without a time of day, in the given form; if it is `None`, the first rows
+    /// determine the form. An integer in such a column counts the seconds, milliseconds,
+    /// microseconds or nanoseconds since 1970.
     Date(Option<TimeForm>),
 }
 
@@ -36,8 +36,8 @@ impl FromStr for ColumnType {
     }
 }
 
-/// Format of the numbers of a column. A field that is `None` means the format that the first rows
-/// suggest.
+/// Format of the numbers of a column. If a field of this struct is `None`, the first rows determine
+/// it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NumberFormat {
     #[serde(rename = "marks", default, skip_serializing_if = "Option::is_none")]
@@ -72,8 +72,8 @@ pub(crate) enum NumberSeparators {
     Comma,
 }
 
-/// How text files were read, as far as it differs from the default. With it, other files are read
-/// the same way.
+/// The read options of text files that differ from the defaults. A model stores them, so that new
+/// files are read like the training file.
 #[doc(hidden)]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -90,12 +90,12 @@ pub struct TextReadOptions {
 }
 
 impl TextReadOptions {
-    /// Returns whether nothing differs from the default.
+    /// Returns whether all options have their defaults.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Adds the settings of another reading, except the settings that this reading already has.
+    /// Adds the options of `other` that are not set here.
     pub fn fill_from(&mut self, other: &Self) {
         other
             .types
@@ -106,8 +106,8 @@ impl TextReadOptions {
         self.delimiter = self.delimiter.or(other.delimiter);
     }
 
-    /// Restricts the reading to the formats of numbers and dates, and to some columns. Text does
-    /// not need a format, because it is read the same way in every file.
+    /// Keeps only the formats of the columns in `names`, and of these only dates and numbers in a
+    /// non-default format. Text and plain numbers need no stored format.
     #[must_use]
     pub fn restrict_to(mut self, names: &[String]) -> Self {
         self.types.retain(|name, column_type| {
@@ -118,7 +118,7 @@ impl TextReadOptions {
 }
 
 impl ColumnType {
-    /// Returns whether numbers are written in the default format.
+    /// Returns whether the column has numbers in the default format.
     pub(crate) fn is_default_number(&self) -> bool {
         let has_default_marks = |form: &NumberFormat| form.separators.unwrap_or_default() == NumberSeparators::Point;
         matches!(self, Self::Number(form) if has_default_marks(form) && !form.accepts_leading_zeros && form.affix.as_ref().is_none_or(String::is_empty))
