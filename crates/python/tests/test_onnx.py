@@ -8,7 +8,9 @@ import kmill
 onnxruntime = pytest.importorskip("onnxruntime")
 
 KERNELS = [
-    "gaussian(sigma=2)", "gaussian(sigma=[1, 2, 3])", "exponential(sigma=3)", "matern(nu=1.5, sigma=2)", "matern(nu=2.5, sigma=2)",
+    "gaussian(sigma=2)", "gaussian(sigma=[1, 2, 3])", "exponential(sigma=3)",
+    "0.25 * exponential(sigma=[1, 2, 3]) + matern(nu=1.5, sigma=[3, 2, 1]) + laplacian(sigma=[2, 5, 3]) + cauchy(sigma=[2, 2, 1])",
+    "matern(nu=1.5, sigma=2)", "matern(nu=2.5, sigma=2)",
     "laplacian(sigma=4)", "rational_quadratic(alpha=0.5, sigma=2)", "cauchy(sigma=2)", "linear()", "polynomial(degree=3)", "cosine() + constant(value=0.5)", "2 * gaussian(sigma=2, on=[x0, x2]) * (linear() + 1)", "exp(0.1 * linear())",
 ]
 

@@ -74,10 +74,17 @@ pub(crate) fn squared_distance_kernel<P: Profile>(
     profile_kernel(text, DistanceArgument { length_scales, smoothness, split: PhantomData::<Euclidean> }, profile)
 }
 
-/// Returns the kernel `profile(‖x − z‖₁ / length)`, written `text`.
-pub(crate) fn l1_distance_kernel<P: Profile>(text: String, length: f64, profile: P) -> Arc<dyn super::AnyKernel> {
-    let (length_scales, smoothness) = (LengthScales::Shared(length), Smoothness::Cusp);
-    profile_kernel(text, DistanceArgument { length_scales, smoothness, split: PhantomData::<HalfL1> }, profile)
+/// Returns the kernel `profile(Σ |x − z| / length)`, written `text`.
+pub(crate) fn l1_distance_kernel<P: Profile>(
+    text: String,
+    lengths: LengthScales,
+    profile: P,
+) -> Arc<dyn super::AnyKernel> {
+    profile_kernel(
+        text,
+        DistanceArgument { length_scales: lengths, smoothness: Smoothness::Cusp, split: PhantomData::<HalfL1> },
+        profile,
+    )
 }
 
 #[derive(Debug)]

@@ -34,13 +34,17 @@ pub struct KernelFamily {
     pub example: &'static str,
     /// Constructor of the kernel `text` from parameter values, which are in order and in range.
     pub build: BuildFn,
-    /// Constructor of the kernel if its only parameter is a list with one number per feature;
-    /// `None` if the kernel does not support a list.
-    pub build_list: Option<BuildFn>,
+    /// Constructor of the kernel with a length scale per feature; `None` if the kernel does not
+    /// support a list of length scales.
+    pub build_list: Option<BuildListFn>,
 }
 
 /// A function that builds the kernel `text` from the values of its parameters.
 pub type BuildFn = fn(text: String, values: &[f64]) -> Arc<dyn AnyKernel>;
+
+/// A function that builds the kernel `text` with a length scale per feature. `values` holds the
+/// values of the other parameters, in order, and 1 for the length scale.
+pub type BuildListFn = fn(text: String, values: &[f64], lengths: &[f64]) -> Arc<dyn AnyKernel>;
 
 impl KernelFamily {
     /// Returns the family of a positive definite kernel without parameters, defined for every

@@ -16,22 +16,24 @@
 
 use super::distance_argument::{Smoothness, squared_distance_kernel};
 use super::family::{Distance, KernelFamily, KernelProperties, SIGMA, Value};
-use super::{FrequencyDistribution, Kernel, Profile, points::LengthScales};
+use super::{AnyKernel, FrequencyDistribution, Kernel, Profile, points::LengthScales};
 use crate::Real;
+use std::sync::Arc;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
     distance: Some(Distance::L2),
     rate: Some(|gamma| (0.5 / gamma).sqrt()),
-    build_list: Some(|text, sigmas| {
-        let lengths = sigmas.iter().map(|sigma| sigma * UNIT).collect();
-        squared_distance_kernel(text, LengthScales::PerFeature(lengths), Smoothness::Smooth, Gaussian)
-    }),
+    build_list: Some(|text, _, lengths| build(text, LengthScales::each(lengths))),
     properties: KernelProperties::ALL,
     ..KernelFamily::new("gaussian", "exp(-|x-z|^2 / (2 sigma^2))", "gaussian(sigma=1.5)", |text, values| {
-        squared_distance_kernel(text, LengthScales::Shared(values[0] * UNIT), Smoothness::Smooth, Gaussian)
+        build(text, LengthScales::Shared(values[0]))
     })
 };
+
+fn build(text: String, lengths: LengthScales) -> Arc<dyn AnyKernel> {
+    squared_distance_kernel(text, lengths.map(|sigma| sigma * UNIT), Smoothness::Smooth, Gaussian)
+}
 
 impl Kernel {
     /// Returns the kernel exp(−‖x − z‖² / (2 sigma²)). `sigma` is a length scale, a list with one

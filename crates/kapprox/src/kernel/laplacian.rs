@@ -5,18 +5,26 @@
 //! the Euclidean distance see [`matern`](super::matern) with nu = 0.5.
 
 use super::family::{Distance, KernelFamily, KernelProperties, SIGMA, Value};
-use super::{FrequencyDistribution, Kernel, Profile, distance_argument::l1_distance_kernel};
+use super::{
+    AnyKernel, FrequencyDistribution, Kernel, Profile, distance_argument::l1_distance_kernel, points::LengthScales,
+};
 use crate::Real;
+use std::sync::Arc;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
     distance: Some(Distance::L1),
     rate: Some(f64::recip),
+    build_list: Some(|text, _, lengths| build(text, LengthScales::each(lengths))),
     properties: KernelProperties::ALL,
     ..KernelFamily::new("laplacian", "exp(-|x-z|_1 / sigma)", "laplacian(sigma=4)", |text, values| {
-        l1_distance_kernel(text, values[0] * std::f64::consts::LN_2, Laplacian)
+        build(text, LengthScales::Shared(values[0]))
     })
 };
+
+fn build(text: String, lengths: LengthScales) -> Arc<dyn AnyKernel> {
+    l1_distance_kernel(text, lengths.map(|sigma| sigma * std::f64::consts::LN_2), Laplacian)
+}
 
 impl Kernel {
     /// Returns the kernel exp(−‖x − z‖₁ / sigma).

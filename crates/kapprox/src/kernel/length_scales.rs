@@ -2,7 +2,7 @@
 
 use super::family::{NumericParameter, Value};
 use super::spec::{INPUT_COUNT_UNKNOWN, Kernel};
-use super::{median::median_distance, node::BaseKernel};
+use super::{median::median_distance, node::BaseKernel, node::Node};
 use crate::{Error, Result};
 use faer::{Mat, MatRef};
 
@@ -151,5 +151,56 @@ impl Kernel {
             Ok(BaseKernel { values, ..call.clone() })
         };
         self.0.map_base_kernels(&mut scale_lengths).map(Self)
+    }
+
+    /// Returns the terms of a sum, each without its numeric factor; an expression that is not a sum
+    /// is its own only term.
+    #[doc(hidden)]
+    pub fn terms(&self) -> Vec<Self> {
+        let term = |node: &Node| match node {
+            Node::Scaled(_, node) => Self((**node).clone()),
+            node => Self(node.clone()),
+        };
+        match &self.0 {
+            Node::Sum(nodes) => nodes.iter().map(term).collect(),
+            node => vec![term(node)],
+        }
+    }
+
+    /// Returns each column that a single kernel of the registry uses, among `d` features, with its
+    /// length scale; `None` for other expressions, if the kernel does not support a list of length
+    /// scales, or if its length scale is not resolved.
+    #[doc(hidden)]
+    pub fn column_lengths(&self, d: usize) -> Option<Vec<(usize, f64)>> {
+        let Node::Call(call @ BaseKernel { sparse_column_count: None, .. }) = &self.0 else { return None };
+        let length = call.length_position().filter(|_| call.family.build_list.is_some())?;
+        let columns: Vec<usize> = match (&call.columns, call.column_indices()) {
+            (None, _) => (0..d).collect(),
+            (Some(_), indices) => indices?.iter().collect(),
+        };
+        match &call.values[length] {
+            Value::Number(length) => Some(columns.into_iter().map(|column| (column, *length)).collect()),
+            Value::List(lengths) => Some(columns.into_iter().zip(lengths.iter().copied()).collect()),
+            Value::OverInputCount(_) | Value::Median | Value::Auto => None,
+        }
+    }
+
+    /// Returns the kernel with these length scales, one for each column that it uses. An expression
+    /// without [`column_lengths`](Self::column_lengths) does not change.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_column_lengths(&self, lengths: &[f64]) -> Self {
+        let Node::Call(call) = &self.0 else { return self.clone() };
+        let mut call = call.clone();
+        if let Some(length) = call.length_position().filter(|_| call.family.build_list.is_some()) {
+            call.values[length] = Value::List(lengths.to_vec());
+        }
+        Self(Node::Call(call))
+    }
+
+    /// Returns the sum of kernels, each times a weight ≥ 0.
+    #[doc(hidden)]
+    pub fn weighted_sum(terms: impl IntoIterator<Item = (f64, Self)>) -> Self {
+        Self(Node::sum(terms.into_iter().map(|(weight, kernel)| Node::product(weight, [kernel.0]))))
     }
 }

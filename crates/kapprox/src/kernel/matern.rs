@@ -20,10 +20,11 @@
 
 use super::distance_argument::{Smoothness, squared_distance_kernel};
 use super::family::{Distance, KernelFamily, KernelProperties, NumericParameter, ParameterRange, SIGMA, Value};
-use super::{FrequencyDistribution, Kernel, Profile, points::LengthScales};
+use super::{AnyKernel, FrequencyDistribution, Kernel, Profile, points::LengthScales};
 use crate::Real;
 use rand_distr::Distribution;
 use std::f64::consts::LN_2;
+use std::sync::Arc;
 
 pub(super) const NU: NumericParameter =
     NumericParameter::number("nu", 1.5, ParameterRange::OneOf(&[0.5, 1.5, 2.5]), "other values need Bessel functions");
@@ -31,34 +32,33 @@ pub(super) const NU: NumericParameter =
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[NU, SIGMA],
     distance: Some(Distance::L2),
+    build_list: Some(|text, values, lengths| build(text, values[0], LengthScales::each(lengths))),
     properties: KernelProperties::ALL,
     ..KernelFamily::new(
         "matern",
         "exp(-r), (1 + a) exp(-a), (1 + b + b^2/3) exp(-b); r = |x-z|/sigma, a = sqrt(3) r, b = sqrt(5) r",
         "matern(nu=1.5, sigma=2)",
-        |text, values| {
-            let length_scale = |sqrt_two_nu: f64| LengthScales::Shared(values[1] * LN_2 / sqrt_two_nu);
-            match values[0] {
-                0.5 => squared_distance_kernel(text, length_scale(1.0), Smoothness::Cusp, MaternHalf),
-                1.5 => squared_distance_kernel(
-                    text,
-                    length_scale(3f64.sqrt()),
-                    Smoothness::DerivativeCusp,
-                    MaternThreeHalves,
-                ),
-                _ => squared_distance_kernel(text, length_scale(5f64.sqrt()), Smoothness::Smooth, MaternFiveHalves),
-            }
-        },
+        |text, values| build(text, values[0], LengthScales::Shared(values[1])),
     )
 };
+
+fn build(text: String, nu: f64, lengths: LengthScales) -> Arc<dyn AnyKernel> {
+    let lengths = |root: f64| lengths.map(|sigma| sigma * LN_2 / root);
+    match nu {
+        0.5 => squared_distance_kernel(text, lengths(1.0), Smoothness::Cusp, MaternHalf),
+        1.5 => squared_distance_kernel(text, lengths(3f64.sqrt()), Smoothness::DerivativeCusp, MaternThreeHalves),
+        _ => squared_distance_kernel(text, lengths(5f64.sqrt()), Smoothness::Smooth, MaternFiveHalves),
+    }
+}
 
 pub(super) const EXPONENTIAL: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
     distance: Some(Distance::L2),
     rate: Some(f64::recip),
+    build_list: Some(|text, _, lengths| build(text, 0.5, LengthScales::each(lengths))),
     properties: KernelProperties::ALL,
     ..KernelFamily::new("exponential", "exp(-|x-z| / sigma)", "exponential(sigma=3)", |text, values| {
-        squared_distance_kernel(text, LengthScales::Shared(values[0] * LN_2), Smoothness::Cusp, MaternHalf)
+        build(text, 0.5, LengthScales::Shared(values[0]))
     })
 };
 

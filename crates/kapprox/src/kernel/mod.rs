@@ -73,7 +73,9 @@ pub mod subset;
 
 #[doc(hidden)]
 pub use expression::Expression;
-pub use family::{BuildFn, Distance, Domain, KernelFamily, KernelProperties, NumericParameter, ParameterRange, Value};
+pub use family::{
+    BuildFn, BuildListFn, Distance, Domain, KernelFamily, KernelProperties, NumericParameter, ParameterRange, Value,
+};
 #[doc(hidden)]
 pub use family::{ExplicitForm, Homogeneous};
 pub(crate) use fixed_kernel::FixedKernel;

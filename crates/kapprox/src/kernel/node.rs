@@ -173,6 +173,16 @@ impl BaseKernel {
         self.columns.is_some() && self.column_indices().is_none()
     }
 
+    /// Returns the position of the length scale among the parameters.
+    pub(super) fn length_position(&self) -> Option<usize> {
+        self.family.parameters.iter().position(NumericParameter::is_length_scale)
+    }
+
+    /// Returns the length scales, one per feature; `None` if there is one for all features.
+    fn list(&self) -> Option<&[f64]> {
+        self.values.iter().find_map(|value| if let Value::List(list) = value { Some(&list[..]) } else { None })
+    }
+
     /// Returns the values; `None` if any value is not a single number.
     pub(super) fn numbers(&self) -> Option<Vec<f64>> {
         self.values.iter().map(Value::number).collect()
@@ -181,9 +191,7 @@ impl BaseKernel {
     pub(super) fn check_feature_count(&self, d: usize) -> Result<()> {
         let features = self.column_indices().map_or(d, |indices| indices.len());
         let count_error = |why| Err(Error::InputCount { kernel: self.family.name, features, why });
-        if let [Value::List(list)] = &self.values[..]
-            && list.len() != features
-        {
+        if let Some(list) = self.list().filter(|list| list.len() != features) {
             return count_error(format!("but the list has {} numbers; give one for each input", list.len()));
         }
         self.numbers()
@@ -207,7 +215,9 @@ impl BaseKernel {
         self.family.parameters.iter().zip(&self.values).all(|(parameter, value)| match value {
             Value::Number(number) => parameter.range.contains(*number),
             Value::List(numbers) => {
-                self.family.build_list.is_some() && numbers.iter().all(|number| parameter.range.contains(*number))
+                self.family.build_list.is_some()
+                    && parameter.is_length_scale()
+                    && numbers.iter().all(|number| parameter.range.contains(*number))
             }
             Value::OverInputCount(_) | Value::Median | Value::Auto => parameter.is_length_scale(),
         })
@@ -219,12 +229,11 @@ impl BaseKernel {
     }
 
     fn build_on_all_columns(&self, text: String) -> Arc<dyn AnyKernel> {
-        match (self.values.as_slice(), self.family.build_list) {
-            ([Value::List(list)], Some(build_list)) => build_list(text, list),
-            _ => {
-                let number = |value: &Value| value.number().unwrap_or(f64::NAN);
-                (self.family.build)(text, &self.values.iter().map(number).collect::<Vec<_>>())
-            }
+        let other = if self.list().is_some() { 1.0 } else { f64::NAN };
+        let values: Vec<f64> = self.values.iter().map(|value| value.number().unwrap_or(other)).collect();
+        match (self.list(), self.family.build_list) {
+            (Some(lengths), Some(build)) => build(text, &values, lengths),
+            _ => (self.family.build)(text, &values),
         }
     }
 }

@@ -275,7 +275,7 @@ impl Parser<'_> {
         let start = self.position;
         let NumericParameter { name, range, reason, .. } = parameter;
         if self.accept_any(&['[']) {
-            if family.build_list.is_none() {
+            if family.build_list.is_none() || !parameter.is_length_scale() {
                 return self.fail_at(start, format!("{name} of {} must be one number, not a list", family.name));
             }
             let item_name = format!("each {name}");

@@ -60,6 +60,17 @@ impl LengthScales {
         }
     }
 
+    pub(crate) fn each(lengths: &[f64]) -> Self {
+        Self::PerFeature(lengths.to_vec())
+    }
+
+    pub(crate) fn map(self, convert: impl Fn(f64) -> f64) -> Self {
+        match self {
+            Self::Shared(length) => Self::Shared(convert(length)),
+            Self::PerFeature(lengths) => Self::PerFeature(lengths.into_iter().map(convert).collect()),
+        }
+    }
+
     pub(crate) fn length_scale(&self, k: usize) -> f64 {
         match self {
             Self::Shared(length) => *length,

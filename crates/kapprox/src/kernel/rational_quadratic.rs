@@ -7,9 +7,10 @@
 
 use super::distance_argument::{Smoothness, squared_distance_kernel};
 use super::family::{Distance, KernelFamily, KernelProperties, NumericParameter, ParameterRange, SIGMA, Value};
-use super::{FrequencyDistribution, Kernel, Profile, points::LengthScales};
+use super::{AnyKernel, FrequencyDistribution, Kernel, Profile, points::LengthScales};
 use crate::Real;
 use rand_distr::Distribution;
+use std::sync::Arc;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[
@@ -22,18 +23,20 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         SIGMA,
     ],
     distance: Some(Distance::L2),
+    build_list: Some(|text, values, lengths| build(text, values[0], LengthScales::each(lengths))),
     properties: KernelProperties::ALL,
     ..KernelFamily::new(
         "rational_quadratic",
         "(1 + |x-z|^2 / (2 alpha sigma^2))^-alpha",
         "rational_quadratic(alpha=0.75, sigma=2)",
-        |text, values| {
-            let (alpha, sigma) = (values[0], values[1]);
-            let length = sigma * (2.0 * alpha).sqrt();
-            squared_distance_kernel(text, LengthScales::Shared(length), Smoothness::Smooth, RationalQuadratic { alpha })
-        },
+        |text, values| build(text, values[0], LengthScales::Shared(values[1])),
     )
 };
+
+fn build(text: String, alpha: f64, lengths: LengthScales) -> Arc<dyn AnyKernel> {
+    let lengths = lengths.map(|sigma| sigma * (2.0 * alpha).sqrt());
+    squared_distance_kernel(text, lengths, Smoothness::Smooth, RationalQuadratic { alpha })
+}
 
 impl Kernel {
     /// Returns the kernel (1 + ‖x − z‖² / (2 alpha sigma²))^−alpha.

@@ -82,6 +82,23 @@ fn a_length_for_each_feature() {
     }
 }
 
+#[test]
+fn length_scales_of_every_family_are_divisors_of_the_features() {
+    let families =
+        ["gaussian(", "exponential(", "matern(nu=0.5, ", "matern(nu=1.5, ", "matern(nu=2.5, ", "laplacian(", "cauchy("];
+    for family in families.into_iter().chain(["rational_quadratic(alpha=0.75, "]) {
+        for d in [3, 9] {
+            let sigmas: Vec<f64> = (0..d).map(|k| 1.5 + 0.5 * k as f64).collect();
+            let divided = |x: &[f64]| x.iter().enumerate().map(|(i, v)| v / sigmas[i % d]).collect::<Vec<_>>();
+            let (x, z) = (points::<f64>(40, d, 1, 0.0), points::<f64>(30, d, 2, 0.0));
+            let text = format!("{family}sigma={})", Value::List(sigmas.clone()));
+            let k = block(&build(&text), view(&x, d), view(&z, d));
+            let expected = block(&build(&format!("{family}sigma=1)")), view(&divided(&x), d), view(&divided(&z), d));
+            assert!((&k - &expected).norm_max() < 1e-13, "{text}");
+        }
+    }
+}
+
 /// Returns the kernels that are functions of a distance and equal 1 at distance 0.
 fn of_a_distance() -> Vec<(&'static str, Oracle)> {
     let with_metric = |name: &str| registry().into_iter().any(|f| f.distance.is_some() && name.starts_with(f.name));

@@ -23,6 +23,9 @@ pub enum MetricForm {
     Full,
     /// An r x d matrix: `low-rank(r)`.
     LowRank(usize),
+    /// No matrix, but a length scale per input in each part of the kernel, by maximum marginal
+    /// likelihood: `likelihood`.
+    Likelihood,
 }
 
 impl fmt::Display for MetricForm {
@@ -32,6 +35,7 @@ impl fmt::Display for MetricForm {
             Self::Diagonal => f.write_str("diagonal"),
             Self::Full => f.write_str("full"),
             Self::LowRank(r) => write!(f, "low-rank({r})"),
+            Self::Likelihood => f.write_str("likelihood"),
         }
     }
 }
@@ -40,17 +44,20 @@ impl FromStr for MetricForm {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let invalid = || Error::option("metric", format!("{text:?}"), "expected learn, diagonal, full or low-rank(5)");
+        let refuse = || {
+            Error::option("metric", format!("{text:?}"), "expected learn, diagonal, full, low-rank(5) or likelihood")
+        };
         let parse_rank =
-            |rank_text: &str| rank_text.trim().parse().ok().filter(|r| *r > 0).map(Self::LowRank).ok_or_else(invalid);
+            |rank_text: &str| rank_text.trim().parse().ok().filter(|r| *r > 0).map(Self::LowRank).ok_or_else(refuse);
         match text {
             "learn" => Ok(Self::DiagonalOrFull),
             "diagonal" => Ok(Self::Diagonal),
             "full" => Ok(Self::Full),
+            "likelihood" => Ok(Self::Likelihood),
             _ => text
                 .strip_prefix("low-rank(")
                 .and_then(|argument| argument.strip_suffix(')'))
-                .map_or_else(|| Err(invalid()), parse_rank),
+                .map_or_else(|| Err(refuse()), parse_rank),
         }
     }
 }
@@ -129,7 +136,7 @@ impl FromStr for MetricSource {
             Ok(form) => Ok(Self::Learned(form)),
             Err(_) if text.contains(['.', '/']) || Path::new(text).is_file() => Ok(Self::File(text.into())),
             Err(_) => {
-                let expected = "expected none, learn, diagonal, full, low-rank(5), or a file such as model.safetensors";
+                let expected = "expected none, learn, diagonal, full, low-rank(5), likelihood, or a file such as model.safetensors";
                 Err(Error::option("metric", format!("{text:?}"), expected))
             }
         }

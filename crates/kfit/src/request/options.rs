@@ -186,6 +186,9 @@ pub struct TrainOptions {
     pub metric: MetricSource,
     /// Kernel; an unresolved length scale is determined from a sample.
     pub kernel: Kernel,
+    /// Noise variance divided by the factor of the kernel, if the kernel was found by marginal
+    /// likelihood: lambda times the number of rows.
+    pub noise: Option<f64>,
     /// Kernel of the second view, whose features follow the features of `kernel`; `None` if there
     /// is one view.
     pub second_kernel: Option<Kernel>,
@@ -218,6 +221,7 @@ impl TrainOptions {
             clips_inputs: false,
             metric: MetricSource::None,
             kernel,
+            noise: None,
             second_kernel: None,
             map: MapSpec::default(),
             landmarks: LandmarkSource::default(),

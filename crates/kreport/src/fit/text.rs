@@ -75,6 +75,7 @@ impl FitReport {
             None => ("kernel", kernel(&fit.kernel)),
         }];
         facts.extend(fit.length_scale.iter().map(|length| ("length scale", length.to_string())));
+        facts.extend(fit.likelihood.iter().map(|likelihood| ("likelihood", likelihood.to_string())));
         facts.extend(fit.second_view_kernel.iter().map(|second_kernel| ("with kernel", kernel(second_kernel))));
         facts.extend(fit.metric.iter().map(|metric| ("metric", describe_metric(metric))));
         let important_columns = |metric| ("columns", most_important_line(&importance(metric, &self.coded_columns())));

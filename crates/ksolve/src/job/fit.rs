@@ -48,7 +48,7 @@ pub struct Fit {
     #[doc(hidden)]
     pub solver_family: &'static SolverFamily,
     #[serde(rename = "options", default)]
-    options: Options,
+    pub(super) options: Options,
     /// `None` selects the default: standard scaling, or no scaling for sparse rows.
     #[serde(rename = "scale", default, with = "serde_text::optional")]
     pub(super) scaling: Option<Scaling>,

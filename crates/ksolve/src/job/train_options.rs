@@ -3,8 +3,8 @@
 use super::candidates::Candidates;
 use super::fit::{Fit, ParsedOptions};
 use crate::folds::FoldSpec;
-use crate::request::{LandmarkSource, MetricSource, Scaling, TrainOptions};
-use crate::solver::parameter::{FOLDS, NODES, RANKS, SECOND_KERNEL, SECOND_VIEW, TOLERANCE};
+use crate::request::{LandmarkSource, MetricForm, MetricSource, Scaling, TrainOptions};
+use crate::solver::parameter::{FOLDS, LAMBDA_GRID, NODES, RANKS, SECOND_KERNEL, SECOND_VIEW, TOLERANCE};
 use crate::solver::{Settings, SolverProperties};
 use crate::{Error, Result};
 use kapprox::Kernel;
@@ -40,7 +40,8 @@ impl Fit {
         if self.solver_family.reads(&NODES) {
             return self.graph_train_options(settings, rank, landmarks, selected);
         }
-        let folds = self.folds(settings, properties, ranks.len() * settings.regularisations().len())?;
+        let lambdas = if self.finds_lambda()? { 1 } else { settings.regularisations().len() };
+        let folds = self.folds(settings, properties, ranks.len() * lambdas)?;
         let (kernel, second_kernel) = self.kernels(settings, selected)?;
         Ok(TrainOptions {
             task: self.solver_family.task(settings),
@@ -48,6 +49,7 @@ impl Fit {
             clips_inputs: self.clip,
             metric: self.metric.clone(),
             kernel,
+            noise: None,
             second_kernel,
             map: self.map.clone(),
             landmarks,
@@ -58,6 +60,22 @@ impl Fit {
             folds,
             seed: self.seed,
         })
+    }
+
+    /// Returns whether the marginal likelihood determines lambda: with the exact kernel, unless the
+    /// options give a regularisation parameter.
+    fn finds_lambda(&self) -> Result<bool> {
+        let is_exact = self.map.is_exact_kernel() && self.family.name == "ridge";
+        if !is_exact || self.metric != MetricSource::Learned(MetricForm::Likelihood) {
+            return Ok(false);
+        }
+        let given = self.options.get(LAMBDA_GRID.name).is_some();
+        let count = self.settings()?.regularisations().len();
+        if given && count != 1 {
+            let why = "the exact kernel solves for one lambda; give one, or none to take the noise of the likelihood";
+            return Err(Error::option(LAMBDA_GRID.name, format!("{count} values"), why));
+        }
+        Ok(!given)
     }
 
     /// Returns the kernel and, if there are two views, the kernel of the second view. Each of two

@@ -1,13 +1,15 @@
 //! Metric learning: first on a sample of the rows, then on all rows.
 
+use super::kernel_sum::{self, LikelihoodReport};
 use super::round::RoundData;
 use super::round_search::{LengthScales, MetricSearch, RoundReport};
 use super::{series, settings};
 use crate::features::StopOnlyObserver;
-use crate::prepare::candidates;
 use crate::prepare::survey::Survey;
+use crate::prepare::{candidates, map_builder};
 use crate::request::{MetricForm, MetricSource, PassShape, Resources, StageObserver, TrainOptions};
 use crate::{Error, Folds, Result, Targets};
+use faer::Mat;
 use kapprox::landmark::{RowSample, TableScan, uniform_sample};
 use kapprox::metric::Metric;
 use kapprox::{Kernel, Real};
@@ -49,6 +51,8 @@ pub struct LearnedMetric {
     /// Evaluation on rows that were not used to learn the metric; `None` if all rows were used.
     #[serde(rename = "judged")]
     pub test_errors: Option<MetricTestErrors>,
+    /// The marginal likelihood of the kernel; `None` if the kernel was not learned by likelihood.
+    pub likelihood: Option<LikelihoodReport>,
     /// Passes over the table.
     pub passes: u64,
 }
@@ -120,6 +124,12 @@ pub(crate) fn resolve_metric<T: Real>(request: &MetricRequest<'_, T>) -> Result<
     let options = request.options;
     let to_source = |metric: Option<Arc<Metric>>| metric.map_or(MetricSource::None, MetricSource::from_metric);
     Ok(match &options.metric {
+        MetricSource::Learned(MetricForm::Likelihood) => {
+            let learned = request.learn_kernel_sum()?;
+            let (kernel, noise) =
+                (learned.kernel.clone(), learned.likelihood.as_ref().map(|found| found.regularisation));
+            (TrainOptions { metric: MetricSource::None, kernel, noise, ..options.clone() }, Some(learned))
+        }
         MetricSource::Learned(form) => {
             let learned = request.learn(*form)?;
             if learned.metric.is_none() {
@@ -167,6 +177,37 @@ impl<T: Real> MetricRequest<'_, T> {
         };
         let learned = self.learn_and_test(&sample_rows, &sample, &folds, rounds)?;
         Ok(LearnedMetric { passes: learned.passes + 2, ..learned })
+    }
+
+    /// Learns the weights and the length scales of the kernel by marginal likelihood, on a sample.
+    fn learn_kernel_sum(&self) -> Result<LearnedMetric> {
+        let Self { source, survey, targets, options, resources, .. } = *self;
+        let pass_shape = settings::pass_shape_of::<T>(source.shape().inputs);
+        let rows = (survey.row_count(), settings::sample_size(survey.row_count(), source.shape().inputs));
+        let (sample_rows, sample) =
+            draw_sample(source, rows, options.seed, "sampling rows for the likelihood", pass_shape, resources)?;
+        let stage = resources.stage_observer.start_stage("length scales by likelihood", None);
+        let silent = SilentStages(&*stage);
+        let resources = &Resources { journal: None, scratch: None, stage_observer: &silent, ..*resources };
+        let values = RoundData {
+            source: &sample_rows,
+            n: sample_rows.len() as u64,
+            reading: &survey.read_settings(),
+            targets,
+            folds: &Folds::None,
+            options,
+            pass_shape,
+            resources,
+        }
+        .targets_of(&sample.row_numbers)?;
+        let (n, t) = (sample.len(), targets.count());
+        let x = Mat::from_fn(n, sample.d, |i, j| sample.x[i * sample.d + j].to_f64());
+        let y = Mat::from_fn(n, t, |i, j| values[i * t + j]);
+        let kernel = map_builder::resolve_length_scales(&options.kernel, &sample, options.seed, &[vec![1.0]])?;
+        let (kernel, likelihood) =
+            kernel_sum::learn(&kernel[0], x.as_ref(), y.as_ref(), &sample.weights, &*stage, resources.workers)?;
+        let form = MetricForm::Likelihood.to_string();
+        Ok(LearnedMetric { kernel, form, likelihood, passes: 2, ..LearnedMetric::default() })
     }
 
     /// Learns a metric without the rows of one fold, and evaluates it on the rows of this fold. If
@@ -298,7 +339,7 @@ impl<T: Real> MetricRequest<'_, T> {
         let best = best.ok_or(Error::NoCell { precision: T::NAME })?;
         let form = best.form.map_or("none".to_string(), |form| form.to_string());
         let (metric, kernel) = (best.round.metric, best.round.kernel);
-        Ok(LearnedMetric { metric, kernel, form, rounds, spread, test_errors: None, passes })
+        Ok(LearnedMetric { metric, kernel, form, rounds, spread, test_errors: None, likelihood: None, passes })
     }
 }
 

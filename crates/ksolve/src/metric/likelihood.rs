@@ -107,7 +107,7 @@ pub(super) fn bytes(rows: usize, d: usize, t: usize) -> usize {
     8 * (n * (4 * d + 4 * t + 8 * m) + 10 * m * m + 24 * d)
 }
 
-fn check_sample(x: MatRef<'_, f64>, y: MatRef<'_, f64>) -> Result<()> {
+pub(super) fn check_sample(x: MatRef<'_, f64>, y: MatRef<'_, f64>) -> Result<()> {
     Error::check_dimension("rows of y", x.nrows(), y.nrows())?;
     Error::check_dimension("columns of x", x.ncols().max(1), x.ncols())?;
     Error::check_dimension("columns of y", y.ncols().max(1), y.ncols())?;
@@ -122,7 +122,7 @@ fn check_sample(x: MatRef<'_, f64>, y: MatRef<'_, f64>) -> Result<()> {
 
 /// Returns the mean variance of the target columns, and the targets, centred and divided by the
 /// square root of this variance.
-fn standardise(y: MatRef<'_, f64>) -> (f64, Mat<f64>) {
+pub(super) fn standardise(y: MatRef<'_, f64>) -> (f64, Mat<f64>) {
     let (n, t) = (y.nrows(), y.ncols());
     let mut centred = y.to_owned();
     let mut square_sum = 0.0;

@@ -17,6 +17,9 @@
 //! If the first fit explains almost nothing, its gradients are not informative. The rounds then
 //! start from one factor per input, and the factors are learned by maximum marginal likelihood.
 //!
+//! The form `likelihood` learns no matrix, but the weights of a sum of kernels and their length
+//! scales per input, by maximum marginal likelihood (module `kernel_sum`).
+//!
 //! *Cost*: the rounds use a uniform sample in memory. If the table has more rows than the sample,
 //! one round over all rows follows. *Passes over the table*: two to draw the sample, and five for
 //! the round over all rows.
@@ -27,6 +30,8 @@
 //! interpretable feature learning models for tabular data", 2025.
 
 pub mod combination;
+mod dense_likelihood;
+mod kernel_sum;
 mod learn;
 mod length_scale;
 mod likelihood;
@@ -36,6 +41,8 @@ mod round_search;
 mod series;
 mod settings;
 
+pub use kernel_sum::LikelihoodReport;
+pub(crate) use kernel_sum::MAX_ROWS as LIKELIHOOD_ROWS;
 pub use learn::LearnedMetric;
 pub use learn::MetricTestErrors;
 pub(crate) use learn::{MetricRequest, RoundRequest, as_text, draw_sample, resolve_metric, select_rows};

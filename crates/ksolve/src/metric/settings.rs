@@ -1,9 +1,9 @@
 //! Memory plan and settings of metric learning.
 
-use super::likelihood;
+use super::{kernel_sum, likelihood};
 use crate::prepare::stage_plans::{plan_solve, stage_plans};
 use crate::request::{
-    FitRequest, LandmarkSource, MetricSource, PassShape, ProblemSize, Stage, TrainOptions, tile_rows,
+    FitRequest, LandmarkSource, MetricForm, MetricSource, PassShape, ProblemSize, Stage, TrainOptions, tile_rows,
 };
 use crate::solver::gradient_products::{OuterProductReduction, OuterProductSums};
 use crate::{FoldSpec, Folds, Intercept, Result, RidgeGrid};
@@ -78,10 +78,21 @@ pub(super) fn pass_shape_of<T: Real>(d: usize) -> PassShape {
 
 #[doc(hidden)]
 pub(crate) fn learning_stage<T: Real>(request: &FitRequest<'_>) -> Result<Option<Stage>> {
-    let MetricSource::Learned(_) = request.options.metric else { return Ok(None) };
-    let plan = learning_plan::<T>(&request.options, ROUND_RANK, &request.size, request.resources.memory)?;
+    let MetricSource::Learned(form) = request.options.metric else { return Ok(None) };
     let sample_rows = sample_size(request.size.n, request.size.input_columns);
+    if form == MetricForm::Likelihood {
+        return Ok(Some(Stage { plan: likelihood_plan(&request.size, request.resources.memory), passes: 2 }));
+    }
+    let plan = learning_plan::<T>(&request.options, ROUND_RANK, &request.size, request.resources.memory)?;
     Ok(Some(Stage { plan, passes: if sample_rows as u64 == request.size.n { 2 } else { 7 } }))
+}
+
+fn likelihood_plan(size: &ProblemSize, budget: usize) -> MemoryPlan {
+    let ProblemSize { n, input_columns: d, t, element_bytes, threads, .. } = *size;
+    let (rows, remedy) = (sample_size(n, d), "read fewer columns (`features`), or give `metric` none");
+    MemoryPlan::for_process("likelihood", budget, threads, 0)
+        .term("sampled rows", rows.saturating_mul(3 * (d * element_bytes + 40) + 16 * (t + 1)), remedy)
+        .term("marginal likelihood", kernel_sum::bytes(rows, d, t, threads), remedy)
 }
 
 #[doc(hidden)]

@@ -1,6 +1,6 @@
 //! The report of a training run.
 
-use crate::metric::LengthScaleReport;
+use crate::metric::{LengthScaleReport, LikelihoodReport};
 use crate::solver::parameter::C;
 use crate::solver::{Figure, SolveMethod, by_name};
 use crate::{Certificate, SurfaceCell};
@@ -56,6 +56,9 @@ pub struct FitReport {
     /// How an `auto` length scale was determined.
     #[serde(rename = "length", skip_serializing_if = "Option::is_none")]
     pub length_scale: Option<LengthScaleReport>,
+    /// The marginal likelihood of the kernel, if the fit maximised it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub likelihood: Option<LikelihoodReport>,
     /// For solvers on a neighbour graph, the number of nearest nodes to which each node and each
     /// new row is connected; otherwise `None`. The distances to these nodes do not depend on the
     /// kernel.

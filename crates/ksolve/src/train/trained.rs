@@ -216,6 +216,7 @@ impl<T: Real> ModelAssembly<'_, T> {
             }),
             kernel: built_map.kernel.to_string(),
             length_scale: self.prepared.length_scale_report.clone(),
+            likelihood: self.prepared.learned_metric.as_ref().and_then(|learned| learned.likelihood.clone()),
             neighbours: solution.basis_transform.neighbour_count(),
             second_view_kernel: metadata.second_view.as_ref().map(|view| view.kernel.clone()),
             rank,

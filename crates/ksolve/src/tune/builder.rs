@@ -268,6 +268,10 @@ impl Tune {
             let why = "the metric determines the length scales; leave it out, or set `metric` none";
             return Err(Error::option("factors", factors, why));
         }
+        if self.fit.metric_source() == &MetricSource::Learned(MetricForm::Likelihood) {
+            let why = "the search tries sums of kernels by likelihood itself; leave it out, or use `fit`";
+            return Err(Error::option("metric", MetricForm::Likelihood, why));
+        }
         let learns_metric = self.learns_metric() && !self.is_too_wide(selected.shape().inputs);
         let base_kernels = [base.requested_kernel().clone()];
         let is_named = self.fixed.kernel || !learns_metric;

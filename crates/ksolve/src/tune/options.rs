@@ -1,7 +1,7 @@
 //! The options of a search and its memory plan.
 
 use crate::prepare::stage_plans::{LOWER_RANK, plan_solve, select_pass_shape};
-use crate::request::{MetricSource, PassShape, ProblemSize, Resources, TrainOptions};
+use crate::request::{MetricForm, MetricSource, PassShape, ProblemSize, Resources, TrainOptions};
 use crate::solver::{parameter, ridge};
 use crate::{Error, FoldSpec, Intercept, Result, RidgeGrid, Task, job::Fit, metric, prepare::target_counts};
 use kapprox::{Real, kernel::Kernel};
@@ -70,6 +70,9 @@ pub struct TuneOptions {
     pub intercept: Intercept,
     /// Kernels to compare; unresolved medians are computed on the sample.
     pub kernels: Vec<Kernel>,
+    /// Sums of kernels that exact regressions try; their weights and length scales are found by
+    /// marginal likelihood.
+    pub sums: Vec<Kernel>,
     /// Factors that the length scales of each kernel are multiplied by.
     pub factors: Vec<f64>,
     /// Score by which kernels are compared.
@@ -101,6 +104,8 @@ impl TuneOptions {
             Some(named) => named.iter().map(|kernel| kernel.resolve_columns(&names)).collect::<Result<_, _>>()?,
             None => default_kernels(selected)?,
         };
+        let learns = surrogate.metric_source() == &MetricSource::Learned(MetricForm::DiagonalOrFull);
+        let sums = SUMS.iter().filter(|_| requested_kernels.is_none() && learns).map(|text| Kernel::parse(text));
         Ok(Self {
             train_options: surrogate.train_options(selected)?,
             may_use_blocks: !surrogate.has_option("folds"),
@@ -108,6 +113,7 @@ impl TuneOptions {
             lambdas: ridge.lambdas,
             intercept: ridge.intercept,
             kernels,
+            sums: sums.collect::<kapprox::Result<_>>()?,
             factors: crate::grids::parse_factors(DEFAULT_FACTORS)?,
             score,
             measure: None,
@@ -119,6 +125,9 @@ impl TuneOptions {
 /// Default kernels: a smooth kernel, two rough kernels, and the Laplacian kernel, a product over
 /// the features, for targets with steps along single features.
 const DEFAULT_KERNELS: [&str; 4] = ["gaussian()", "exponential()", "matern(nu=1.5)", "laplacian()"];
+
+/// Sums with a smooth and a rough part.
+const SUMS: [&str; 2] = ["matern(nu=1.5) + laplacian()", "gaussian() + exponential() + laplacian()"];
 
 /// Returns the default kernels. If the rows have a date, the relation of the other features to the
 /// target may change within days, so the second kernel gives the date a length scale of its own.

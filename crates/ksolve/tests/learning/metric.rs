@@ -202,3 +202,73 @@ fn what_cannot_be_learned_is_refused_in_a_sentence() {
     let text = MetricSource::from_model(&plain.model, &[]).unwrap_err().to_string();
     assert!(text.contains("has no metric"), "{text}");
 }
+
+/// A smooth function of two features, and a step along the fourth.
+fn smooth_and_step(x: &[f64]) -> Vec<f64> {
+    let step = |x: &[f64]| f64::from(u8::from(x[3] > 0.5));
+    x.chunks(D).map(|x| (1.5 * x[0]).sin() + 0.5 * x[1] + 2.0 * step(x)).collect()
+}
+
+#[test]
+fn likelihood_gives_each_part_of_a_sum_its_length_scales() {
+    let x = rows(900);
+    let y = smooth_and_step(&x);
+    let (train, test) = ((&x[..600 * D], &y[..600]), (&x[600 * D..], &y[600..]));
+    let table = Table::from_rows(train.0, D, train.1).unwrap();
+    let fit = |kernel: &str| {
+        let fit = Fit::ridge().map("exact".parse().unwrap()).kernel(kernel.parse().unwrap());
+        fit.precision(ElementType::F64).metric(MetricSource::Learned(MetricForm::Likelihood))
+    };
+    let error = |kernel: &str| {
+        let fitted = fit(kernel).on(&table, &["y"], &Run::new()).unwrap();
+        let (report, bytes) = (fitted.report, Predictor::new(fitted.model).unwrap().to_bytes().unwrap());
+        // the model file holds the kernel
+        let model = Predictor::from_bytes(&bytes).unwrap();
+        let mut out = vec![0.0; 300];
+        model.predict(test.0, &mut out).unwrap();
+        (out.iter().zip(test.1).map(|(a, b)| (a - b).powi(2)).sum::<f64>() / 300.0, report)
+    };
+    let ((both, report), (smooth, _)) = (error("matern(nu=1.5) + laplacian()"), error("gaussian()"));
+    assert!(both < 0.7 * smooth, "{both} {smooth}");
+    let likelihood = report.likelihood.unwrap();
+    assert_eq!((likelihood.rows, likelihood.parameters), (600, 2 * D + 3));
+    assert_eq!(report.lambda, Some(likelihood.regularisation / 600.0));
+    assert!(report.metric.is_none() && report.kernel.contains("sigma=["), "{}", report.kernel);
+    let bytes = |run: Run<'_>| {
+        let fitted = fit("exponential() + linear()").on(&table, &["y"], &run).unwrap();
+        Predictor::new(fitted.model).unwrap().to_bytes().unwrap()
+    };
+    assert!(bytes(Run::new().threads(1).memory(1 << 30)) == bytes(Run::new().threads(3).memory(256 << 20)));
+}
+
+#[test]
+fn landmarks_and_classes_use_the_kernel_of_the_likelihood() {
+    let x = rows(700);
+    let y = smooth_and_step(&x);
+    let learn = || MetricSource::Learned(MetricForm::Likelihood);
+    let kernel = Kernel::parse("gaussian() + laplacian()").unwrap();
+    let table = Table::from_rows(&x, D, &y).unwrap();
+    let fitted = Fit::ridge().rank(150).kernel(kernel.clone()).metric(learn()).on(&table, &["y"], &Run::new()).unwrap();
+    assert!(fitted.report.likelihood.is_some() && fitted.report.kernel.contains("sigma=["));
+    let classes: Vec<f64> = y.iter().map(|y| f64::from(u8::from(*y > 0.5))).collect();
+    let table = Table::from_rows(&x, D, &classes).unwrap();
+    let fit = Fit::ridge().set("task", "classification").rank(100).kernel(kernel).metric(learn());
+    assert!(fit.on(&table, &["y"], &Run::new()).unwrap().report.likelihood.is_some());
+}
+
+#[test]
+fn what_the_likelihood_cannot_learn_is_refused() {
+    let x = rows(200);
+    let table = Table::from_rows(&x, D, &target(&x)).unwrap();
+    let fit = |kernel: &str| {
+        let fit = Fit::ridge().map("exact".parse().unwrap()).kernel(kernel.parse().unwrap());
+        fit.metric(MetricSource::Learned(MetricForm::Likelihood))
+    };
+    let refused = |fit: Fit| fit.on(&table, &["y"], &Run::new()).unwrap_err().to_string();
+    assert!(refused(fit("linear() + 1")).contains("a kernel with a length scale"));
+    assert!(refused(fit("gaussian()").set("lambda", "1e-3,1e-5")).contains("none to take the noise of the likelihood"));
+    assert!(refused(Fit::ridge().map("exact".parse().unwrap())).contains("or `metric` likelihood"));
+    let constant = Table::from_rows(&x, D, &[3.0; 200]).unwrap();
+    let error = fit("gaussian()").on(&constant, &["y"], &Run::new()).err().map(|error| error.to_string());
+    assert_eq!(error, None);
+}

@@ -123,7 +123,10 @@ pub(super) fn fit<T: Real>(
     // intercept the mean is added back
     let restored_mean = |j: usize| if is_free { 0.0 } else { target_centre[j] };
     let y = Mat::from_fn(n, target_centre.len(), |i, j| rows.y()[i * target_centre.len() + j] + restored_mean(j));
-    let lambda = ridge.single_lambda::<T>()?;
+    let lambda = match data.options.noise {
+        Some(noise) if ridge.lambdas.len() != 1 => noise / n as f64,
+        _ => ridge.single_lambda::<T>()?,
+    };
     let mu = lambda * n as f64;
     let centring = Centring::new(ridge.intercept, n, mu);
     let problem = ExactProblem { y: y.as_ref(), mu, centring, workers: data.resources.workers };

@@ -27,7 +27,9 @@ mod variance;
 use super::{Settings, Solution, Solver, SolverProperties, gradients, parameter::STD, reject_if};
 use crate::features::{FitData, GRAM_PASS, SectionPoints};
 use crate::prepare::stage_plans;
-use crate::request::{self, FitRequest, MetricSource, PassShape, ProblemSize, RowAccess, Stage, TrainOptions};
+use crate::request::{
+    self, FitRequest, MetricForm, MetricSource, PassShape, ProblemSize, RowAccess, Stage, TrainOptions,
+};
 use crate::{Error, FoldSpec, Intercept, Result, Task};
 use family::{CRITERION, IMPORTANCE, LOO, METHOD, PRECONDITIONER};
 pub use family::{FAMILY, LEAF_ROWS, RESIDUAL};
@@ -177,8 +179,10 @@ impl Ridge {
         reject_if(self.leave_one_out && is_pcg, "loo", "with `method` pcg", why)?;
         let why = format!("{what} has no trace error to bound; leave it out");
         reject_if(options.tolerance.is_some(), "tolerance", "a tolerance", why)?;
-        let why = format!("{what} solves for one lambda; give one, such as `lambda` 1e-6");
-        reject_if(lambdas != 1, "lambda", format!("{lambdas} values"), why)?;
+        let why = format!("{what} solves for one lambda; give one, such as `lambda` 1e-6, or `metric` likelihood");
+        let finds_noise =
+            options.map.is_exact_kernel() && options.metric == MetricSource::Learned(MetricForm::Likelihood);
+        reject_if(lambdas != 1 && !finds_noise, "lambda", format!("{lambdas} values"), why)?;
         let why = format!("{what} solves for one rank; give one `rank`");
         reject_if(ranks != 1, "ranks", format!("{ranks} ranks"), why)?;
         let why = format!("{what} does not cross-validate; leave `folds` out");
