@@ -65,7 +65,7 @@ impl Fit {
     /// Returns whether the marginal likelihood determines lambda: with the exact kernel, unless the
     /// options give a regularisation parameter.
     fn finds_lambda(&self) -> Result<bool> {
-        let is_exact = self.map.is_exact_kernel() && self.family.name == "ridge";
+        let is_exact = self.map.is_exact_kernel() && self.solver_family.name == "ridge";
         if !is_exact || self.metric != MetricSource::Learned(MetricForm::Likelihood) {
             return Ok(false);
         }

@@ -261,7 +261,7 @@ impl SampledRows {
         let (y, weights) = (self.y.as_ref(), &self.weights[..]);
         let sample = Sample { x, y, weights, parts: search.parts, workers: search.workers };
         let value_count = (n * y.ncols()) as f64;
-        let limits = LbfgsLimits { steps, max_step: MAX_LOG_STEP, tolerance: MIN_DECREASE };
+        let limits = LbfgsLimits { max_steps: steps, max_change: MAX_LOG_STEP, tolerance: MIN_DECREASE };
         let best = minimise(start, &search.bounds(), limits, &mut |theta, gradient| {
             if search.observer.should_stop() {
                 return Err(kstore::Error::Interrupted.into());

@@ -183,16 +183,17 @@ impl<T: Real> MetricRequest<'_, T> {
     fn learn_kernel_sum(&self) -> Result<LearnedMetric> {
         let Self { source, survey, targets, options, resources, .. } = *self;
         let pass_shape = settings::pass_shape_of::<T>(source.shape().inputs);
-        let rows = (survey.row_count(), settings::sample_size(survey.row_count(), source.shape().inputs));
-        let (sample_rows, sample) =
-            draw_sample(source, rows, options.seed, "sampling rows for the likelihood", pass_shape, resources)?;
+        let n = survey.row_count();
+        let sample_size = settings::sample_size(n, source.shape().inputs);
+        let stage = "sampling rows for the likelihood";
+        let (sample_rows, sample) = draw_sample(source, n, sample_size, options.seed, stage, pass_shape, resources)?;
         let stage = resources.stage_observer.start_stage("length scales by likelihood", None);
         let silent = SilentStages(&*stage);
         let resources = &Resources { journal: None, scratch: None, stage_observer: &silent, ..*resources };
         let values = RoundData {
             source: &sample_rows,
             n: sample_rows.len() as u64,
-            reading: &survey.read_settings(),
+            read_settings: &survey.read_settings(),
             targets,
             folds: &Folds::None,
             options,

@@ -244,7 +244,7 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
 
     /// Returns whether the solver is a regression whose lambda the likelihood can find.
     fn tries_sums(&self) -> Result<bool> {
-        let is_free = !self.model_selection.base.sets_regularisation() && self.fit.family.name == "ridge";
+        let is_free = !self.model_selection.base.sets_regularisation() && self.fit.solver_family.name == "ridge";
         Ok(is_free && self.fit.task()? == Task::Regression)
     }
 

@@ -220,7 +220,7 @@ fn likelihood_gives_each_part_of_a_sum_its_length_scales() {
         fit.precision(ElementType::F64).metric(MetricSource::Learned(MetricForm::Likelihood))
     };
     let error = |kernel: &str| {
-        let fitted = fit(kernel).on(&table, &["y"], &Run::new()).unwrap();
+        let fitted = fit(kernel).fit_table(&table, &["y"], &Run::new()).unwrap();
         let (report, bytes) = (fitted.report, Predictor::new(fitted.model).unwrap().to_bytes().unwrap());
         // the model file holds the kernel
         let model = Predictor::from_bytes(&bytes).unwrap();
@@ -235,7 +235,7 @@ fn likelihood_gives_each_part_of_a_sum_its_length_scales() {
     assert_eq!(report.lambda, Some(likelihood.regularisation / 600.0));
     assert!(report.metric.is_none() && report.kernel.contains("sigma=["), "{}", report.kernel);
     let bytes = |run: Run<'_>| {
-        let fitted = fit("exponential() + linear()").on(&table, &["y"], &run).unwrap();
+        let fitted = fit("exponential() + linear()").fit_table(&table, &["y"], &run).unwrap();
         Predictor::new(fitted.model).unwrap().to_bytes().unwrap()
     };
     assert!(bytes(Run::new().threads(1).memory(1 << 30)) == bytes(Run::new().threads(3).memory(256 << 20)));
@@ -248,12 +248,13 @@ fn landmarks_and_classes_use_the_kernel_of_the_likelihood() {
     let learn = || MetricSource::Learned(MetricForm::Likelihood);
     let kernel = Kernel::parse("gaussian() + laplacian()").unwrap();
     let table = Table::from_rows(&x, D, &y).unwrap();
-    let fitted = Fit::ridge().rank(150).kernel(kernel.clone()).metric(learn()).on(&table, &["y"], &Run::new()).unwrap();
+    let fitted =
+        Fit::ridge().rank(150).kernel(kernel.clone()).metric(learn()).fit_table(&table, &["y"], &Run::new()).unwrap();
     assert!(fitted.report.likelihood.is_some() && fitted.report.kernel.contains("sigma=["));
     let classes: Vec<f64> = y.iter().map(|y| f64::from(u8::from(*y > 0.5))).collect();
     let table = Table::from_rows(&x, D, &classes).unwrap();
     let fit = Fit::ridge().set("task", "classification").rank(100).kernel(kernel).metric(learn());
-    assert!(fit.on(&table, &["y"], &Run::new()).unwrap().report.likelihood.is_some());
+    assert!(fit.fit_table(&table, &["y"], &Run::new()).unwrap().report.likelihood.is_some());
 }
 
 #[test]
@@ -264,11 +265,11 @@ fn what_the_likelihood_cannot_learn_is_refused() {
         let fit = Fit::ridge().map("exact".parse().unwrap()).kernel(kernel.parse().unwrap());
         fit.metric(MetricSource::Learned(MetricForm::Likelihood))
     };
-    let refused = |fit: Fit| fit.on(&table, &["y"], &Run::new()).unwrap_err().to_string();
+    let refused = |fit: Fit| fit.fit_table(&table, &["y"], &Run::new()).unwrap_err().to_string();
     assert!(refused(fit("linear() + 1")).contains("a kernel with a length scale"));
     assert!(refused(fit("gaussian()").set("lambda", "1e-3,1e-5")).contains("none to take the noise of the likelihood"));
     assert!(refused(Fit::ridge().map("exact".parse().unwrap())).contains("or `metric` likelihood"));
     let constant = Table::from_rows(&x, D, &[3.0; 200]).unwrap();
-    let error = fit("gaussian()").on(&constant, &["y"], &Run::new()).err().map(|error| error.to_string());
+    let error = fit("gaussian()").fit_table(&constant, &["y"], &Run::new()).err().map(|error| error.to_string());
     assert_eq!(error, None);
 }
