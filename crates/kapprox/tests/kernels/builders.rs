@@ -42,7 +42,7 @@ fn a_kernel_with_an_invalid_number_is_rejected_when_it_is_used() {
         (Kernel::gaussian([1.0, -1.0, 2.0]), "must be > 0, got -1"),
         (Kernel::gaussian(f64::NAN), "sigma"),
         (Kernel::matern(2.0, 1.0), "nu must be one of"),
-        (Kernel::laplacian([1.0, 2.0, 1.0]), "sigma"),
+        (Kernel::laplacian([1.0, -2.0, 1.0]), "must be > 0, got -2"),
         (Kernel::linear() + Kernel::polynomial(0, 1.0, 1.0), "degree must be a whole number"),
     ];
     for (kernel, told) in wrong {

@@ -56,6 +56,9 @@ const ONE_VS_ONE_TIME_EXPONENT: f64 = 1.5;
 /// Time of learning a sum by likelihood, in units of the time of an exact fit on the same rows, if
 /// the sample has all rows: a fit takes n³/3 flops, and the search some 80 times (5/3)n³.
 const FITS_OF_LIKELIHOOD: f64 = 400.0;
+/// Largest such time per row: reading and scoring take most of the time of a small fit. On 1,000
+/// rows of protein, learning took 7 s, and a fit 0.13 s.
+const FITS_PER_ROW: f64 = 0.1;
 
 #[derive(Clone, Debug)]
 struct ExactFit {
@@ -253,7 +256,8 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
     fn run_sums(&mut self, sums: &[Kernel]) -> Result<()> {
         let (one_kernel, folds) = (self.log.last_duration, &self.folds);
         let rows = folds.first().map_or(1, |fold| self.trials.training_rows(*fold, MAX_TRIAL_ROWS).len().max(1));
-        let learning = FITS_OF_LIKELIHOOD * (LIKELIHOOD_ROWS as f64 / rows as f64).min(1.0).powi(3);
+        let by_flops = FITS_OF_LIKELIHOOD * (LIKELIHOOD_ROWS as f64 / rows as f64).min(1.0).powi(3);
+        let learning = by_flops.min(FITS_PER_ROW * rows as f64);
         for kernel in sums {
             let parts = kernel.terms().len() as f64;
             let time = self.final_cost.map(|cost| one_kernel.mul_f64(parts * cost + 3.0 * learning));
