@@ -85,8 +85,8 @@ pub(crate) type SparseColumn<T> = Vec<(u32, T)>;
 
 impl<T: Real> Tile<'_, T> {
     /// Adds Φᵀ·`right` for c sparse columns (b x c) to `sums`, with the rounding of
-    /// [`Tile::add_transposed_product`]. The sums are panel by panel, as [`panel_columns`] describes. 2p
-    /// flops an entry.
+    /// [`Tile::add_transposed_product`]. The sums are panel by panel, as [`panel_columns`]
+    /// describes. 2p flops an entry.
     pub(crate) fn add_sparse(&self, right: &[SparseColumn<T>], sums: &mut [f64], workers: &Workers) {
         let (p, c) = (self.p, right.len());
         let entries: usize = right.iter().map(Vec::len).sum();
