@@ -100,7 +100,8 @@ pub(crate) fn stages_with_passes(
     plans.into_iter().zip(passes).map(|(plan, passes)| Stage { plan, passes }).collect()
 }
 
-/// Returns the memory plan of each stage; `last_plan` plans the solver's work after its first pass.
+/// Returns the memory plan of each stage. `plan_last_stage` plans the solver's work after its first
+/// pass.
 pub fn stage_plans(
     size: &ProblemSize,
     plan_last_stage: &dyn Fn(PassShape) -> MemoryPlan,

@@ -25,8 +25,9 @@
 //! a direction is positive.
 //!
 //! *Passes*: one that [stores](crate::features::StoredFeatures) the features, and one for the mean.
-//! Every component takes one pass to find the farthest row, and one pass of 4np flops for each
-//! iteration of the searches. *Bytes*: a few numbers for each feature and component.
+//! Every component takes one pass to find the farthest row, one pass for each random start, and one
+//! pass of 4np flops for each iteration of the searches. The mean distances take a last pass.
+//! *Bytes*: a few numbers for each feature and component.
 //!
 //! References: Kwak, "Nonlinear projection trick in kernel methods: an alternative to the kernel
 //! trick", IEEE Trans. Neural Networks and Learning Systems 24, 2013; Kwak, "Principal component
@@ -165,7 +166,7 @@ kstore::persist!(Progress {
     read "directions": directions, read "iterations": iterations, read "first": first_squared_norm, one "passes": passes
 });
 
-/// The row with the largest residual. If several rows have the largest residual, the first of them.
+/// The row with the largest residual; the first such row if there are several.
 struct FarthestRow {
     squared_residual: f64,
     row: Vec<f64>,
