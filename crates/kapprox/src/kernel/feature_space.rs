@@ -10,7 +10,7 @@
 //!
 //! ```
 //! use faer::mat;
-//! use kapprox::kernel::feature_space::{Centre, alignment, ideal, variance};
+//! use kapprox::kernel::feature_space::{Centre, alignment, ideal_kernel, variance};
 //!
 //! // the linear kernel of the points 0, 1 and 5
 //! let k = mat![[0.0, 0.0, 0.0], [0.0, 1.0, 5.0], [0.0, 5.0, 25.0]];
@@ -18,7 +18,7 @@
 //! let mut centred = k.clone();
 //! Centre::new(k.as_ref()).apply(centred.as_mut());
 //! assert!((centred[(2, 2)] - 9.0).abs() < 1e-12); // (5 − 2)²
-//! let target = ideal(&[1, 1, 2]);
+//! let target = ideal_kernel(&[1, 1, 2]);
 //! // ⟨K, L⟩ = 26 = ‖K‖, and ‖L‖ = √5
 //! assert!((alignment(k.as_ref(), target.as_ref()) - 1.0 / 5f64.sqrt()).abs() < 1e-12);
 //! ```

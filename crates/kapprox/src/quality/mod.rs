@@ -29,7 +29,7 @@
 //! let map = NystromMap::new(&kernel, RpCholesky.select(&scan, &kernel, 20, 0)?, &workers)?;
 //! let approximation = Approximation { scan, kernel: &kernel, map: &map };
 //! let errors = &approximation.errors(&[map.rank()], 300, 0)?[0];
-//! assert_eq!(errors.frobenius_error.evidence, Evidence::Exact);
+//! assert_eq!(errors.relative_frobenius_error.evidence, Evidence::Exact);
 //! // ‖E‖_F ≤ tr E for a positive semi-definite E
 //! assert!(errors.frobenius_norm.error.value <= errors.trace_error.unwrap() * errors.kernel_trace);
 //! # Ok::<(), kapprox::Error>(())
