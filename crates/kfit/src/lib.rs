@@ -14,9 +14,11 @@ pub mod features;
 pub mod prepare;
 pub mod request;
 pub mod solver;
+mod surface_cell;
 
 pub use solver::cv_error::{CvErrorReduction, CvErrorScratch, CvErrorState};
-pub use solver::normal_equations::{FoldCoefficients, RidgeFit, RidgeGrid, Surface, SurfaceCell, fit};
+pub use solver::normal_equations::{FoldCoefficients, RidgeFit, RidgeGrid, Surface, fit};
+pub use surface_cell::SurfaceCell;
 
 use kmodel::{
     AnyModel, BinReduction, CertificateState, Classes, Error, FeatureReduction, FoldGram, FoldSpec, Folds, GramScratch,

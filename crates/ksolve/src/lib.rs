@@ -24,9 +24,11 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
+mod combination_report;
 pub mod coordinates;
 pub mod curve;
 pub mod estimator;
+mod fit_report;
 pub mod job;
 #[doc(hidden)]
 pub mod metric;

@@ -133,7 +133,7 @@ pub struct LandmarkMapArgs<'a, T: Real> {
     pub spec: &'a MapSpec,
     /// Kernel.
     pub kernel: &'a Arc<dyn AnyKernel>,
-    /// Landmarks, at most [`MapShape::landmarks`].
+    /// Landmarks, at most [`MapShape::landmark_count`].
     pub landmarks: LandmarkSet<T>,
     /// Number of features requested, [`MapShape::p`].
     pub rank: usize,

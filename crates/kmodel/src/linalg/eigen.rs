@@ -37,7 +37,7 @@ pub fn sign_of_largest(vectors: MatRef<'_, f64>, column: usize) -> f64 {
 ///
 /// If few eigenvectors of a large matrix are requested, a block Krylov iteration computes them. Its
 /// space span(V, AV, A²V, …) grows until every requested eigenpair has a residual of
-/// [`TOLERANCE`] · λ₁. A block has more columns than requested eigenvectors, so that no eigenvector
+/// 1e-14 λ₁. A block has more columns than requested eigenvectors, so that no eigenvector
 /// of a multiple eigenvalue is missed. Otherwise, and if the space becomes large, the decomposition
 /// is dense. The result does not depend on the number of threads. *Cost*: 2p² flops for each column
 /// of the space, or 9p³. *Bytes*: 4p² for the space, or 16p².

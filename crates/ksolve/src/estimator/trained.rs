@@ -2,9 +2,9 @@
 
 use super::inputs::Inputs;
 use super::predictions::{Predictions, ScoreMatrix};
+use crate::fit_report::FitReport;
 use crate::job::{Fitted, Run};
 use crate::predict::{Extras, Predictor};
-use crate::train::FitReport;
 use crate::{Error, Result};
 use faer::Mat;
 use kstore::{Label, Selection};

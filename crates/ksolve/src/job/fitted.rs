@@ -1,9 +1,11 @@
 //! Runs a job and returns its result: a model and the report of its fit.
 
 use super::{ElementType, Fit, Run, fit::ParsedOptions, warnings::improvement_warnings};
-use crate::metric::combination::{self, Combination, combine};
+use crate::combination_report::Combination;
+use crate::fit_report::{FitReport, convention_of};
+use crate::metric::combination::{self, combine};
 use crate::request::{Forecast, Resources, TrainOptions};
-use crate::train::{self, FitReport, TrainedModel, convention_of};
+use crate::train::{self, TrainedModel};
 use crate::{AnyModel, Error, Model, Result, solver::Solver};
 use kapprox::{Kernel, Real};
 use kstore::{Missing, SelectedTable, Selection, Table, checkpoint::Journal};

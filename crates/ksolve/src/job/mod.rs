@@ -22,8 +22,8 @@ mod serde_text;
 mod train_options;
 mod warnings;
 
-pub use crate::metric::combination::Combination;
-pub use crate::train::{FitReport, LAMBDA_CONVENTION, LandmarkReport, TrainScores, convention_of};
+pub use crate::combination_report::Combination;
+pub use crate::fit_report::{FitReport, LAMBDA_CONVENTION, LandmarkReport, TrainScores, convention_of};
 pub use candidates::Candidates;
 pub use files::is_model_file;
 pub use fit::{ElementType, Fit};

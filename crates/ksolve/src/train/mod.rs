@@ -16,12 +16,10 @@
 
 mod forecast;
 pub mod prepared;
-mod report;
 mod trained;
 mod training;
 
 pub use forecast::forecast;
-pub use report::{FitReport, LAMBDA_CONVENTION, LandmarkReport, TrainScores, convention_of};
 pub(crate) use trained::UNBOUNDED;
 pub use trained::{TrainedModel, target_names};
 pub use training::train;

@@ -1,7 +1,7 @@
 //! The result of a training run: a model that predicts from rows of the table (not from features
 //! phi), and its report.
 
-use super::report::{FitReport, LandmarkReport, TrainScores};
+use crate::fit_report::{FitReport, LandmarkReport, TrainScores};
 use crate::model::{Basis, BasisTransform, Leaves, Model, SecondView, needs_f64_for};
 use crate::request::{RowAccess, TrainOptions};
 use crate::{Certificate, LinearHead, ModelMetadata, solver::Solution, train::prepared::PreparedFit};

@@ -18,7 +18,7 @@ use crate::{Error, FoldGram, GramState, Intercept, LinearHead, Result, grids, li
 use faer::linalg::matmul::triangular::{self, BlockStructure::*};
 use faer::{Accum, MatMut, MatRef, Par};
 use kstore::Workers;
-pub use surface::{FoldCoefficients, Surface, SurfaceCell};
+pub use surface::{FoldCoefficients, Surface};
 use system::{RankSolutions, RidgeSystem};
 
 /// Number of columns of coefficients that one thread multiplies by G at a time. faer would split

@@ -10,6 +10,7 @@ use kstore::display::{format_count, format_number};
 use std::fmt;
 
 /// What lambda means for solvers without the regularisation parameter C.
+#[doc(hidden)]
 pub const LAMBDA_CONVENTION: &str =
     "lambda is per row: (1/n) sum loss + lambda |w|^2 (scikit-learn's alpha = lambda n)";
 
@@ -18,6 +19,7 @@ const LAMBDA_C_CONVENTION: &str =
     "lambda is per row: (1/n) sum loss + lambda |w|^2 (scikit-learn's C = 1/(2 n lambda))";
 
 /// Returns what a solver's lambda means, and the corresponding parameter of scikit-learn.
+#[doc(hidden)]
 pub fn convention_of(solver: &str) -> &'static str {
     let has_c = by_name(solver).is_some_and(|family| family.reads(&C));
     if has_c { LAMBDA_C_CONVENTION } else { LAMBDA_CONVENTION }

@@ -1,0 +1,24 @@
+//! A cell of the surface of cross-validated errors.
+
+/// Cross-validated errors at one rank and lambda.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct SurfaceCell {
+    /// The rank: number of leading features used.
+    pub rank: usize,
+    /// The regularisation parameter.
+    pub lambda: f64,
+    /// Squared error averaged over all held-out rows and over targets. `None` if there are no
+    /// folds, or if a fold could not be solved in this precision.
+    pub cv_mse: Option<f64>,
+    /// Generalised cross-validation on all rows; it does not use the folds. `None` if the system
+    /// could not be solved in this precision.
+    pub gcv: Option<f64>,
+    /// Error rate on held-out rows; `None` before a scoring pass has measured it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cv_error: Option<f64>,
+    /// For each fold, the squared error on its rows of the fit to the other folds; `None` for a
+    /// fold that has no rows or no solution. `cv_mse` is the weighted mean of these errors. Empty
+    /// if there are no folds.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fold_mse: Vec<Option<f64>>,
+}
