@@ -260,6 +260,6 @@ fn an_interrupted_run_leaves_no_file() {
     let mut text = String::new();
     child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(1), "{text}");
-    assert!(text.ends_with("error: nothing was written\n"), "{text}");
+    assert!(text.ends_with("error: interrupted: nothing was written\n"), "{text}");
     assert_eq!(files(folder.path()), Vec::<String>::new());
 }

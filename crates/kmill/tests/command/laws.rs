@@ -94,7 +94,7 @@ fn a_verb_that_is_stopped_leaves_old_files_or_new_ones_and_says_which() {
                     // stopped before the signal handler was installed
                     None => false,
                     Some(_) => said.lines().any(|line| {
-                        let files = line.strip_prefix("error: only ");
+                        let files = line.strip_prefix("error: interrupted: only ");
                         let files = files.and_then(|line| line.strip_suffix(" was written"));
                         files.is_some_and(|files| files.split(", ").any(|file| file.ends_with(&format!("/{name}"))))
                     }),

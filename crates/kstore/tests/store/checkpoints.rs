@@ -199,7 +199,7 @@ fn what_is_saved_is_not_read_again() {
     let folder = folder();
     let (rows, manifest) = stop_run(folder.path());
     let (heard, percent) = resumed(folder.path(), &rows, &manifest);
-    assert!(heard.has("note: 1000 rows are in the checkpoint, complete"), "{:?}", heard.0);
+    assert!(heard.has("note: first: 1000 rows are in the checkpoint, complete"), "{:?}", heard.0);
     assert!(heard.has("rows are in the checkpoint, incomplete"), "{:?}", heard.0);
     // four or five of sixteen segments were complete
     assert!((60..=85).contains(&percent), "{percent} % of a pass");

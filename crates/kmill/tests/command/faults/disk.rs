@@ -111,7 +111,7 @@ fn an_interrupted_run_leaves_nothing() {
             std::io::Read::read_to_string(&mut reader, &mut text).unwrap();
             let code = child.wait().unwrap().code();
             assert_eq!(code, Some(1), "{line} {signal}: {text}");
-            assert!(text.ends_with("error: nothing was written\n"), "{line} {signal}: {text}");
+            assert!(text.ends_with("error: interrupted: nothing was written\n"), "{line} {signal}: {text}");
             assert_eq!(files(at), before, "{line} {signal}");
         }
     }
