@@ -220,6 +220,7 @@ fn weights_count_and_are_no_feature() {
     ok(at, &format!("{fit} --weights w -o again --threads 1 --memory 120MiB --json"));
     assert!(std::fs::read(at.join("m")).unwrap() == std::fs::read(at.join("again")).unwrap());
     refused(at, &format!("{fit} --weights y -o refused"), "it is the target");
+    refused(at, &format!("{fit} --weights w --features x,w -o refused"), "it is the column of weights");
     refused(at, &format!("{fit} --weights nowhere -o refused"), "nowhere");
     refused(at, &format!("{fit} --weights w --map exact -o refused"), "does not support weights");
     refused(at, &format!("{fit} --weights w --method pcg -o refused"), "does not support weights");

@@ -138,8 +138,9 @@ impl Table {
         for name in included {
             let columns = match index_by_name.get(name).copied() {
                 Some(column) if never_features.contains(&column) => {
-                    let expected =
-                        "it is the target, which cannot be a feature too; remove it from `features`".to_string();
+                    let is_weight = request.selection.weight.as_ref().is_some_and(|weight| weight == name);
+                    let role = if is_weight { "the column of weights" } else { "the target" };
+                    let expected = format!("it is {role}, which cannot be a feature too; remove it from `features`");
                     return Err(Error::Syntax { what: "`features`", text: name.to_string(), expected });
                 }
                 Some(column) => {
