@@ -22,7 +22,7 @@ use std::time::Instant;
 /// ```
 /// use ksolve::job::{CancelToken, Run};
 /// let cancel = CancelToken::new();
-/// let run = Run::new().memory(512 << 20).threads(2).cancel(cancel.clone());
+/// let run = Run::new().memory(512 << 20).threads(2).cancel_token(cancel.clone());
 /// ```
 #[derive(Clone)]
 pub struct Run<'a> {
