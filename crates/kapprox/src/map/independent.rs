@@ -21,7 +21,7 @@ const PIVOT_LEVELS: [f64; 5] = [1e-2, 1e-4, 1e-6, 1e-8, 1e-10];
 
 /// Number of leading thresholds that make features accurate in f32: later thresholds reorder only
 /// landmarks whose features f32 cannot represent anyway. (Measured on 2,000 uniform rows of `dsa`
-/// and `kin40k`: the drift of two thresholds is that of all five.)
+/// and `kin40k`: two thresholds give the same drift as all five.)
 const NARROW_LEVELS: usize = 2;
 
 /// Landmarks, and the lower triangular L for which `L Lᵀ` is their kernel matrix.

@@ -19,7 +19,7 @@ impl PartialCholesky {
     ) -> Result<()> {
         let largest_diagonal = diagonal.iter().copied().fold(0.0, f64::max);
         if largest_diagonal == 0.0 {
-            // without a positive diagonal entry there is no pivot, which the caller reports
+            // if no diagonal entry is positive, there is no pivot; the caller reports this
             return Ok(());
         }
         let relative_slack = matrix.rounding().sqrt();

@@ -123,7 +123,7 @@ struct NeighbourPairs {
     pairs: Vec<NeighbourPair>,
 }
 
-/// Nodes i < j, of which one is a neighbour of the other.
+/// Nodes i < j, where one node is a neighbour of the other.
 struct NeighbourPair {
     i: usize,
     j: usize,
