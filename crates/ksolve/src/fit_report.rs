@@ -2,7 +2,7 @@
 
 use crate::metric::{LengthScaleReport, LikelihoodReport};
 use crate::solver::parameter::C;
-use crate::solver::{Figure, SolveMethod, by_name};
+use crate::solver::{NamedValues, SolveMethod, by_name};
 use crate::{Certificate, SurfaceCell};
 use kmodel::model::MetricReport;
 use kstore::Label;
@@ -89,7 +89,7 @@ pub struct FitReport {
     pub method: Option<SolveMethod>,
     /// Further results of the solver, such as eigenvalues.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub figures: Vec<Figure>,
+    pub figures: Vec<NamedValues>,
     /// Number of passes over the rows.
     pub passes: u64,
     /// Planned bytes of memory.

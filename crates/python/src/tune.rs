@@ -73,16 +73,16 @@ pub(crate) fn tune(
 ) -> PyResult<(Model, String)> {
     let job = Job::parse(job)?;
     let search: SearchRequest = parse_json(search)?;
-    let tune = search.tune(&job, landmarks.is_some()).map_err(to_py_err)?;
+    let tune = search.build_tune(&job, landmarks.is_some()).map_err(to_py_err)?;
     let default_fit = tune.fit_with_defaults();
-    let selection = default_fit.complete_selection(default_fit.requested_selection()).map_err(to_py_err)?;
+    let column_selection = default_fit.complete_selection(default_fit.requested_selection()).map_err(to_py_err)?;
     let scratch = job.run.scratch()?;
     let run = job.run.run(scratch.as_ref())?;
     let (fitted, selection_result, warnings) = run_watched(py, show, |progress| {
         let run = progress.attach_to(&run);
-        let selected = run.resolve_categories(&table.table.select(&selection)?)?;
+        let selected = run.resolve_categories(&table.table.select(&column_selection)?)?;
         let column_warnings = progress.warnings();
-        let time_budget = TimeBudget::new(search.time());
+        let time_budget = TimeBudget::new(search.time_limit());
         let listener = TuneListener { progress, time_budget: &time_budget, warnings: Mutex::new(Vec::new()) };
         let fit = tune.for_features(default_fit, selected.shape().inputs);
         let base = with_inputs(fit, &selected, landmarks)?;
@@ -117,12 +117,12 @@ pub(crate) fn tune(
 
 impl SearchRequest {
     /// Returns the time limit, if it is positive and finite.
-    fn time(&self) -> Option<Duration> {
+    fn time_limit(&self) -> Option<Duration> {
         self.time.filter(|time| time.is_finite() && *time > 0.0).map(Duration::from_secs_f64)
     }
 
     /// Returns the search; `has_landmark_table` is true if the job has a table of landmarks.
-    fn tune(&self, job: &Job, has_landmark_table: bool) -> ksolve::Result<Tune> {
+    fn build_tune(&self, job: &Job, has_landmark_table: bool) -> ksolve::Result<Tune> {
         // a named kernel is passed as the only entry of `kernels`
         let fixed_parts = FixedParts {
             kernel: false,
@@ -143,7 +143,7 @@ impl SearchRequest {
         if let Some(work) = &self.work {
             tune = tune.work(work.parse().map_err(|why| Error::option("work", work, why))?);
         }
-        if let Some(time) = self.time() {
+        if let Some(time) = self.time_limit() {
             tune = tune.time(time);
         }
         Ok(tune)

@@ -50,11 +50,11 @@ fn options(task: Task, score: Score) -> TuneOptions {
         lambdas: grids::parse_regularisation("lambda", "1e-7..1e-3").unwrap(),
         intercept: Intercept::Free,
         kernels,
-        sums: Vec::new(),
+        kernel_sums: Vec::new(),
         factors: grids::parse_factors("0.0625..4").unwrap(),
         score,
         measure: None,
-        sample_rows: 1600,
+        max_sample_rows: 1600,
     }
 }
 

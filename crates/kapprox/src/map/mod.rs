@@ -81,7 +81,7 @@ pub trait FeatureMap<T: Real>: Debug + Send + Sync {
     /// Returns the number of columns if the map is for sparse rows in the layout of
     /// [`kpass::sparse`], for any maximum number of entries per row; `None` if the map is for dense
     /// rows.
-    fn sparse_columns(&self) -> Option<usize> {
+    fn sparse_column_count(&self) -> Option<usize> {
         None
     }
     /// Computes the features `out` (b x p, column-major) of `x` (b x d, row-major). Distributes

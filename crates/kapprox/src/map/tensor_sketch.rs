@@ -150,7 +150,7 @@ impl<T: Real> FeatureMap<T> for TensorSketch {
         (self.d, self.p)
     }
 
-    fn sparse_columns(&self) -> Option<usize> {
+    fn sparse_column_count(&self) -> Option<usize> {
         self.sparse_columns
     }
 

@@ -55,7 +55,7 @@ pub struct BuiltSecondView {
 
 struct ResolvedKernel<T> {
     kernel: Kernel,
-    sample: Option<RowSample<T>>,
+    candidates: Option<RowSample<T>>,
     passes: u64,
 }
 
@@ -226,22 +226,22 @@ impl<T: Real> MapBuilder<'_, T> {
         let mut passes = check_domain(self.source, kernel, self.n, lanes, self.pass_shape, self.resources)?;
         // the candidates are a sample of the rows, or all rows; the median distance needs a sample
         // in both cases
-        let candidates = self.options.candidates.filter(|_| self.selects_landmarks());
+        let candidate_count = self.options.candidates.filter(|_| self.selects_landmarks());
         let mut sample = RowSample::default();
-        if candidates.is_some() || self.options.kernel.needs_median() {
+        if candidate_count.is_some() || self.options.kernel.needs_median() {
             let observer = self.resources.start_stage_over("sampling candidates", self.source.range());
             let scan = TableScan { source: self.source, pass: self.scan_pass(&*observer), row_count: self.n };
-            let (sample_rows, seed) = (candidates.unwrap_or(MEDIAN_ROWS), self.options.seed);
+            let (sample_rows, seed) = (candidate_count.unwrap_or(MEDIAN_ROWS), self.options.seed);
             sample = uniform_sample(&scan, sample_rows, Purpose::Candidates, seed)?;
             passes += 1;
         }
         let kernel = resolve_length_scale(&self.options.kernel, &sample, self.options.seed)?;
-        Ok(ResolvedKernel { kernel, sample: candidates.map(|_| sample), passes })
+        Ok(ResolvedKernel { kernel, candidates: candidate_count.map(|_| sample), passes })
     }
 
     fn select_landmarks(&self) -> Result<(SelectedLandmarks<T>, Kernel)> {
-        let ResolvedKernel { kernel, sample, passes } = self.resolve_with_sample()?;
-        let selected = self.select_from_source(&kernel.build()?, sample)?;
+        let ResolvedKernel { kernel, candidates: sample, passes } = self.resolve_with_sample()?;
+        let selected = self.select_by_landmark_source(&kernel.build()?, sample)?;
         if selected.landmark_set.is_empty() {
             return Err(Error::from(kapprox::Error::NoLandmarks {
                 why: format!("the kernel {kernel} is zero on every row; choose another kernel or scale the features"),
@@ -258,15 +258,15 @@ impl<T: Real> MapBuilder<'_, T> {
         self.pass_shape.pass(self.pass_shape.scan_lanes, self.resources, observer)
     }
 
-    fn select_from_source(
+    fn select_by_landmark_source(
         &self,
         kernel: &Arc<dyn AnyKernel>,
-        sample: Option<RowSample<T>>,
+        candidates: Option<RowSample<T>>,
     ) -> Result<SelectedLandmarks<T>> {
         let shape = self.requested_map_shape()?;
         let landmark_count = shape.landmark_count.unwrap_or(shape.p);
         match &self.options.landmarks {
-            LandmarkSource::Scheme(name) => self.select_by_scheme(name, kernel, sample, landmark_count),
+            LandmarkSource::Scheme(name) => self.select_by_scheme(name, kernel, candidates, landmark_count),
             LandmarkSource::File(path) => {
                 Err(Error::option("landmarks", path.display(), "its file is not open yet; Fit::opened opens it"))
             }
@@ -279,13 +279,13 @@ impl<T: Real> MapBuilder<'_, T> {
         &self,
         name: &str,
         kernel: &Arc<dyn AnyKernel>,
-        sample: Option<RowSample<T>>,
+        candidates: Option<RowSample<T>>,
         landmark_count: usize,
     ) -> Result<SelectedLandmarks<T>> {
         let scheme = landmark::by_name(name).ok_or_else(|| unknown_scheme_error(name))?;
         let rule = scheme.typed::<T>();
         let observer = self.resources.stage_observer.start_stage(&format!("landmarks ({})", scheme.name), None);
-        let Some(sample) = sample else {
+        let Some(sample) = candidates else {
             let scan = TableScan { source: self.source, pass: self.scan_pass(&*observer), row_count: self.n };
             let landmark_set = self.run_scheme(rule, &scan, kernel, landmark_count)?;
             return Ok(SelectedLandmarks { candidate_count: self.n, passes: landmark_set.passes, landmark_set });
@@ -408,14 +408,14 @@ pub fn resolve_length_scales<T: Real>(
         return Ok(vec![kernel.clone(); factors.len()]);
     }
     let stream = Stream::new(seed, Purpose::Median, 0);
-    let mut order: Vec<usize> = (0..sample.len()).collect();
-    order.sort_by_key(|i| (stream.word(sample.row_numbers[*i]), sample.row_numbers[*i]));
-    order.truncate(MEDIAN_ROWS);
+    let mut subsample: Vec<usize> = (0..sample.len()).collect();
+    subsample.sort_by_key(|i| (stream.word(sample.row_numbers[*i]), sample.row_numbers[*i]));
+    subsample.truncate(MEDIAN_ROWS);
     let d = sample.d;
     let points: Vec<f64> =
-        order.iter().flat_map(|i| &sample.x[i * d..(i + 1) * d]).map(|v| kstore::Float::to_f64(*v)).collect();
-    let weights: Vec<f64> = order.iter().filter_map(|i| sample.weights.get(*i)).copied().collect();
-    Ok(kernel.resolve_length_scales(MatRef::from_row_major_slice(&points, order.len(), d), &weights, factors)?)
+        subsample.iter().flat_map(|i| &sample.x[i * d..(i + 1) * d]).map(|v| kstore::Float::to_f64(*v)).collect();
+    let weights: Vec<f64> = subsample.iter().filter_map(|i| sample.weights.get(*i)).copied().collect();
+    Ok(kernel.resolve_length_scales(MatRef::from_row_major_slice(&points, subsample.len(), d), &weights, factors)?)
 }
 
 fn unknown_scheme_error(name: &str) -> Error {

@@ -122,7 +122,7 @@ pub fn stage_plans(
 }
 
 const REMEDY_FEWER_COLUMNS: &str = "read fewer columns (`features`)";
-pub const LOWER_RANK: &str = "lower `rank`";
+pub const REMEDY_LOWER_RANK: &str = "lower `rank`";
 const NO_TARGET_KERNEL: &str = "leave `target_kernel` out";
 const UNIFORM_LANDMARKS: &str = "choose `landmarks` uniform or lower `rank`";
 
@@ -172,7 +172,7 @@ pub fn plan_scan(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> Me
 }
 
 pub(crate) fn plan_pivoted_selection(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
-    plan_landmark_selection(size, pass_shape, budget, true, LOWER_RANK)
+    plan_landmark_selection(size, pass_shape, budget, true, REMEDY_LOWER_RANK)
 }
 
 /// Plans landmark selection. `needs_factor` is true if the scheme factorises the kernel matrix of
@@ -249,12 +249,12 @@ pub(crate) fn landmark_stages(
     let (pass_shape, [selection_passes, _]) = (single_gram_lane_shape(size), request.options.map_passes());
     let landmark_count = size.map.landmark_count.unwrap_or_default();
     let landmark_bytes = landmark_count.saturating_mul(size.d * size.element_bytes + 8);
-    let solve_plan = base_plan("solve", size, budget).term("landmarks", landmark_bytes, LOWER_RANK);
+    let solve_plan = base_plan("solve", size, budget).term("landmarks", landmark_bytes, REMEDY_LOWER_RANK);
     let solve_plan = add_solver_terms(solve_plan, pass_shape);
     let selection_plan = plan_scheme_selection(size, pass_shape, &request.options.landmarks, budget).term(
         "landmarks",
         landmark_bytes,
-        LOWER_RANK,
+        REMEDY_LOWER_RANK,
     );
     let stages = [(plan_scan(size, pass_shape, budget), 1), (selection_plan, selection_passes), (solve_plan, 0)];
     (pass_shape, stages.map(|(plan, passes)| Stage { plan, passes }).into())
@@ -273,17 +273,17 @@ pub(crate) fn plan_scheme_selection(
 }
 
 fn plan_map(size: &ProblemSize, budget: usize) -> MemoryPlan {
-    base_plan("feature map", size, budget).term("the map", size.map.footprint.fixed, LOWER_RANK).term(
+    base_plan("feature map", size, budget).term("the map", size.map.footprint.fixed, REMEDY_LOWER_RANK).term(
         "matrices to build the map",
         size.map.build_bytes,
-        LOWER_RANK,
+        REMEDY_LOWER_RANK,
     )
 }
 
 fn plan_gram(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
     let (p, t, moment_columns, lanes) = (size.map.p, size.t, size.moment_columns, pass_shape.gram_lanes);
     let state_count = kstore::pass::state_count(lanes, size.n.div_ceil(pass_shape.segment_rows));
-    let gram_count = size.fold_count * size.class_count;
+    let gram_count = size.fold_count * size.moment_class_count;
     let state_bytes = GramState::bytes(p, moment_columns, gram_count) + CertificateState::bytes(p);
     let fold_buffer_bytes = pass_shape.tile_rows * (size.d * size.element_bytes + t * 8);
     let feature_bytes = size.map.footprint.bytes_for(pass_shape.tile_rows) - size.map.footprint.fixed
@@ -292,10 +292,10 @@ fn plan_gram(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> Memory
     let copies_text = if state_count == 1 { "one lane".to_string() } else { format!("{lanes} lanes and their sums") };
     let (name, remedy) = gram_term(size, &copies_text);
     plan.term(name, state_count * state_bytes, remedy)
-        .term("feature map", size.map.footprint.fixed, LOWER_RANK)
-        .term("features of a tile", lanes * feature_bytes + strip_bytes(size), LOWER_RANK)
+        .term("feature map", size.map.footprint.fixed, REMEDY_LOWER_RANK)
+        .term("features of a tile", lanes * feature_bytes + strip_bytes(size), REMEDY_LOWER_RANK)
         .term("buffered rows of each fold", lanes * gram_count * fold_buffer_bytes, "lower `folds`")
-        .term("panels", lanes * gram_panel_bytes(size, pass_shape), LOWER_RANK)
+        .term("panels", lanes * gram_panel_bytes(size, pass_shape), REMEDY_LOWER_RANK)
         .term(
             "features of the target",
             if moment_columns == t { 0 } else { 8 * lanes * pass_shape.tile_rows * moment_columns },
@@ -325,16 +325,20 @@ pub fn plan_feature_pass(what: &str, size: &ProblemSize, pass_shape: PassShape, 
     let weight_count = if size.has_weights { usize::try_from(size.n).unwrap_or(usize::MAX) } else { 0 };
     base_plan(what, size, budget)
         .term("weights of all rows", weight_count.saturating_mul(8) + features::row_values_bytes(weight_count, 8), "")
-        .term("tiles of rows and of features", features::pass_bytes(size, pass_shape) + strip_bytes(size), LOWER_RANK)
-        .term("feature map", size.map.footprint.fixed, LOWER_RANK)
+        .term(
+            "tiles of rows and of features",
+            features::pass_bytes(size, pass_shape) + strip_bytes(size),
+            REMEDY_LOWER_RANK,
+        )
+        .term("feature map", size.map.footprint.fixed, REMEDY_LOWER_RANK)
         .term("products of the threads", size.threads * (4 << 20), "lower `threads`")
 }
 
 /// Returns the name and the remedy of the plan's term for the Gram matrices. The name mentions the
 /// folds (or classes) only if there are several.
 fn gram_term(size: &ProblemSize, copies: &str) -> (String, &'static str) {
-    match (size.fold_count, size.class_count) {
-        (0 | 1, 1) => (format!("Gram matrix ({copies})"), LOWER_RANK),
+    match (size.fold_count, size.moment_class_count) {
+        (0 | 1, 1) => (format!("Gram matrix ({copies})"), REMEDY_LOWER_RANK),
         (0 | 1, class_count) => {
             (format!("Gram matrices ({class_count} classes, {copies})"), "use `within` pooled or lower `rank`")
         }
@@ -351,9 +355,13 @@ fn gram_term(size: &ProblemSize, copies: &str) -> (String, &'static str) {
 pub fn plan_solve(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
     let (name, remedy) = gram_term(size, "their sum");
     base_plan("solve", size, budget)
-        .term(name, GramState::bytes(size.map.p, size.moment_columns, size.fold_count * size.class_count), remedy)
+        .term(
+            name,
+            GramState::bytes(size.map.p, size.moment_columns, size.fold_count * size.moment_class_count),
+            remedy,
+        )
         .term("map of the target", target_map_bytes(size), NO_TARGET_KERNEL)
-        .term("feature map", size.map.footprint.fixed, LOWER_RANK)
+        .term("feature map", size.map.footprint.fixed, REMEDY_LOWER_RANK)
         .term("products of the threads", size.threads * (4 << 20), "lower `threads`")
-        .term("panels that the allocator keeps", gram_panel_bytes(size, pass_shape), LOWER_RANK)
+        .term("panels that the allocator keeps", gram_panel_bytes(size, pass_shape), REMEDY_LOWER_RANK)
 }

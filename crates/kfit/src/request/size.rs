@@ -51,7 +51,7 @@ pub struct ProblemSize {
     /// Number of folds.
     pub fold_count: usize,
     /// Number of classes with separate second moments; 1 for moments of all rows.
-    pub class_count: usize,
+    pub moment_class_count: usize,
     /// Number of ranks that are compared.
     pub rank_count: usize,
     /// Bytes of an element.
@@ -146,7 +146,7 @@ impl ProblemSize {
             map,
             landmark_count: options.landmark_count().min(map.p),
             fold_count,
-            class_count: 1,
+            moment_class_count: 1,
             rank_count: options.ranks.len().max(1),
             element_bytes: size_of::<T>(),
             candidate_count,

@@ -11,7 +11,7 @@
 //! every parameter.
 
 use super::newton::{Objective, Optimum, minimise};
-use super::{Figure, Regularisation};
+use super::{NamedValues, Regularisation};
 use crate::features::{self, FitData, RowValues, StoredFeatures};
 use crate::{FoldGram, Result, request::ProblemSize, row_weights::RowWeights};
 use kapprox::Real;
@@ -38,7 +38,7 @@ pub(super) struct SelectedPenalty<T> {
     pub(super) penalty: Regularisation,
     /// Out-of-fold scores of all rows at the chosen parameter; empty if there are no folds.
     pub(super) scores: Vec<T>,
-    pub(super) figures: Vec<Figure>,
+    pub(super) figures: Vec<NamedValues>,
     pub(super) passes: u64,
 }
 
@@ -168,7 +168,7 @@ pub(super) fn select_penalty(
     total_weight: f64,
     errors: Vec<f64>,
     error_name: &'static str,
-) -> (usize, [Figure; 2]) {
+) -> (usize, [NamedValues; 2]) {
     let error = |index: usize| if errors[index].is_nan() { f64::INFINITY } else { errors[index] };
     let best_index = (0..errors.len()).fold(0, |best, i| if error(i) < error(best) { i } else { best });
     let (name, values) = match penalties.first() {
@@ -177,5 +177,5 @@ pub(super) fn select_penalty(
         }
         _ => ("C", penalties.iter().map(|penalty| penalty.c(total_weight)).collect()),
     };
-    (best_index, [Figure { name, values }, Figure { name: error_name, values: errors }])
+    (best_index, [NamedValues { name, values }, NamedValues { name: error_name, values: errors }])
 }

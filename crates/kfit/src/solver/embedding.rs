@@ -1,7 +1,7 @@
 //! Steps shared by embeddings: solver properties, landmarks and classical scaling.
 
 use super::parameter::COMPONENTS;
-use super::{Figure, SolverProperties, reject_if};
+use super::{NamedValues, SolverProperties, reject_if};
 use crate::features::{FitData, SectionPoints};
 use crate::linalg::eigen::sign_of_largest;
 use crate::{Error, Result};
@@ -18,7 +18,7 @@ const EIGENVALUE_TOLERANCE: f64 = 16.0 * f64::EPSILON;
 /// with linearly independent kernel sections, and a kernel of low rank has only a few of these.
 pub(super) fn embedding_properties(solver: &'static str) -> SolverProperties {
     SolverProperties {
-        distance_solver: Some(solver),
+        distance_solver_name: Some(solver),
         default_landmarks: Some("uniform"),
         ..SolverProperties::default()
     }
@@ -91,10 +91,10 @@ impl ClassicalScaling {
         Ok(Self { weights, eigenvalues, fractions })
     }
 
-    pub(super) fn figures(&self) -> Vec<Figure> {
+    pub(super) fn figures(&self) -> Vec<NamedValues> {
         vec![
-            Figure { name: "eigenvalue", values: self.eigenvalues.clone() },
-            Figure { name: "share of squared distances", values: self.fractions.clone() },
+            NamedValues { name: "eigenvalue", values: self.eigenvalues.clone() },
+            NamedValues { name: "share of squared distances", values: self.fractions.clone() },
         ]
     }
 }

@@ -49,9 +49,9 @@ pub struct SolverProperties {
     /// True for a solver that computes with the columns of the rows and rejects sparse rows.
     pub dense_only: bool,
     /// True for a solver that needs validation rows even if there is nothing to choose.
-    pub needs_folds: bool,
+    pub always_needs_validation_rows: bool,
     /// Name of the solver if it uses distances between landmarks instead of a feature map.
-    pub distance_solver: Option<&'static str>,
+    pub distance_solver_name: Option<&'static str>,
     /// Default number of landmarks; `None` for the default of `ksolve::Fit`.
     pub default_rank: Option<usize>,
     /// Default landmark scheme; `None` for the default of `ksolve::Fit`.
@@ -93,7 +93,7 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     fn access(&self, request: &FitRequest<'_>) -> Result<RowAccess> {
         let (properties, map, is_exact) =
             (self.properties(), &request.options.map, request.options.map.is_exact_kernel());
-        if let Some(solver) = properties.distance_solver {
+        if let Some(solver) = properties.distance_solver_name {
             let why = format!("{solver} uses distances between rows instead of a feature map; leave it out");
             reject_if(*map != MapSpec::default(), "map", map, why)?;
             return Ok(RowAccess::Landmarks);
@@ -106,7 +106,7 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     ///
     /// # Errors
     /// A text that says why the fit needs several passes, or which option to change.
-    fn single_pass(&self, _options: &TrainOptions) -> Result<&'static str, &'static str> {
+    fn single_pass_name(&self, _options: &TrainOptions) -> Result<&'static str, &'static str> {
         Err("it reads the features more than once")
     }
     /// Adds the memory of the solver, without rows and map, to the plan of its stage.
@@ -253,8 +253,12 @@ impl<'a> FitRequest<'a> {
         let (moment_columns, class_count) = (solver.moment_columns(&options, t), solver.moment_classes(t));
         let source = selected.rows::<T>(ReadSettings::default())?;
         let size = ProblemSize::from_source(&source, &options, resources.workers.threads(), t, fold_count)?;
-        let size =
-            ProblemSize { stores_features: solver.properties().stores_features, moment_columns, class_count, ..size };
+        let size = ProblemSize {
+            stores_features: solver.properties().stores_features,
+            moment_columns,
+            moment_class_count: class_count,
+            ..size
+        };
         Ok(Self { options, resources, size })
     }
 }

@@ -51,7 +51,7 @@ use super::cross_validation;
 use super::cv_error::CvErrorReduction;
 use super::normal_equations::FoldCoefficients;
 use super::parameter::{COMPONENTS, FOLDS, LAMBDA_GRID, Parameter, ParameterKind, TOLERANCE};
-use super::{Figure, Regularisation, Solution, Solver, SolverFamily, SolverProperties};
+use super::{NamedValues, Regularisation, Solution, Solver, SolverFamily, SolverProperties};
 use crate::features::{FitData, GRAM_PASS};
 use crate::gram::covariance;
 use crate::linalg::eigen::sign_of_largest;
@@ -116,7 +116,7 @@ impl Fisher {
         data: &FitData<'_, T>,
         gram: &GramState,
         class_count: usize,
-    ) -> Result<Option<(usize, [Figure; 2])>> {
+    ) -> Result<Option<(usize, [NamedValues; 2])>> {
         let (p, folds) = (gram.feature_count(), data.folds.count());
         if folds < 2 {
             return Ok(None);
@@ -250,7 +250,7 @@ impl<T: Real> Solver<T> for Fisher {
         if self.equal_weights { t.max(2) } else { 1 }
     }
 
-    fn single_pass(&self, options: &TrainOptions) -> Result<&'static str, &'static str> {
+    fn single_pass_name(&self, options: &TrainOptions) -> Result<&'static str, &'static str> {
         match options.folds {
             FoldSpec::None => Ok(GRAM_PASS),
             _ => Err("cross-validation needs a second pass; give one `lambda` and no `folds`"),
@@ -304,7 +304,7 @@ impl<T: Real> Solver<T> for Fisher {
             ));
         }
         let (certificate, lambda, passes) = (state.certificate, Some(lambda), 1 + u64::from(selection.is_some()));
-        let mut figures = vec![Figure { name: "discriminant ratio", values: discriminants.ratios }];
+        let mut figures = vec![NamedValues { name: "discriminant ratio", values: discriminants.ratios }];
         figures.extend(selection.into_iter().flat_map(|(_, figures)| figures));
         Ok(Solution { weights, intercept, components, certificate, lambda, figures, passes, ..Solution::default() })
     }

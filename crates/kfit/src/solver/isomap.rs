@@ -27,7 +27,7 @@
 use super::embedding::{ClassicalScaling, check_components, embedding_properties, landmark_set};
 use super::neighbour_graph::{NeighbourGraph, NeighbourOptions};
 use super::parameter::{EMBEDDING_COMPONENTS, NEIGHBOURS, NODES, Parameter};
-use super::{Figure, Solution, Solver, SolverFamily, SolverProperties};
+use super::{NamedValues, Solution, Solver, SolverFamily, SolverProperties};
 use crate::model::{Basis, BasisTransform};
 use crate::neighbours::Graph;
 use crate::request::{PassShape, ProblemSize, Resources};
@@ -92,7 +92,7 @@ impl<T: Real> Solver<T> for LandmarkIsomap {
         let scaling = ClassicalScaling::new(negated_half_squares, self.options.component_count, data)?;
         let weights = &scaling.weights;
         let [nodes, landmarks] =
-            [Figure::single("nodes", landmark_set.len() as f64), Figure::single("landmarks", m as f64)];
+            [NamedValues::single("nodes", landmark_set.len() as f64), NamedValues::single("landmarks", m as f64)];
         let intercept = |j: usize| -means.iter().enumerate().map(|(l, mean)| mean * weights[(l, j)]).sum::<f64>();
         Ok(Solution {
             basis: Some(Basis::Landmarks {

@@ -34,7 +34,7 @@
 use super::parameter::{COMPONENTS, EMBEDDING_COMPONENTS, LAMBDA, TASK, TOLERANCE};
 use super::target_features::{self, TARGET_KERNEL};
 use super::{
-    Figure, Projection, Regularisation, Settings, Solution, Solver, SolverFamily, SolverProperties, gradients,
+    NamedValues, Projection, Regularisation, Settings, Solution, Solver, SolverFamily, SolverProperties, gradients,
     reject_if,
 };
 use crate::features::FitData;
@@ -136,10 +136,10 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
         };
         data.warn_of_fewer_components(self.component_count, direction_count, &why);
         let mut figures = vec![
-            Figure { name: "share of the slopes", values: eigenvalues.iter().map(|v| v / trace).collect() },
-            Figure { name: "slope of each column", values: slopes },
+            NamedValues { name: "share of the slopes", values: eigenvalues.iter().map(|v| v / trace).collect() },
+            NamedValues { name: "slope of each column", values: slopes },
         ];
-        figures.extend(target_map.map(|target| Figure::single("features of the target", target.dims().1 as f64)));
+        figures.extend(target_map.map(|target| NamedValues::single("features of the target", target.dims().1 as f64)));
         let metric_rows: Vec<f64> = vectors.col_iter().flat_map(|column| column.iter().copied()).collect();
         let metric = Arc::new(Metric::matrix(&metric_rows, direction_count)?);
         let importance = squared_slopes.iter().map(|square| square / trace).collect();

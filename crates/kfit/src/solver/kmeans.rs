@@ -17,7 +17,7 @@
 
 use super::lloyd::{self, ClusteringOptions, PointSpace};
 use super::parameter::{CLUSTERS, STARTS, TOLERANCE, WEIGHTS};
-use super::{Figure, Solution, Solver, SolverFamily, SolverProperties};
+use super::{NamedValues, Solution, Solver, SolverFamily, SolverProperties};
 use crate::features::{FitData, GatherOptions, StoredFeatures};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task};
@@ -52,8 +52,8 @@ impl<T: Real> Solver<T> for KernelKMeans {
         let clusters = lloyd::cluster(data, &features, space, self.options)?;
         let half_squared_norm = |j: usize| clusters.centroids.col(j).iter().map(|v| v * v).sum::<f64>() / 2.0;
         let figures = vec![
-            Figure::single("mean squared distance", clusters.inertia / features.weight_outside(None)),
-            Figure { name: "rows of each cluster", values: clusters.cluster_weights },
+            NamedValues::single("mean squared distance", clusters.inertia / features.weight_outside(None)),
+            NamedValues { name: "rows of each cluster", values: clusters.cluster_weights },
         ];
         Ok(Solution {
             intercept: (0..self.options.cluster_count).map(|j| -half_squared_norm(j)).collect(),

@@ -31,7 +31,7 @@
 //! problem", Neural Computation 10, 1998.
 
 use super::parameter::{COMPONENTS, FOLDS, NOVELTY, Parameter, Settings, TOLERANCE, UNCENTRED, WEIGHTS};
-use super::{Figure, Solution, Solver, SolverFamily, SolverProperties};
+use super::{NamedValues, Solution, Solver, SolverFamily, SolverProperties};
 use crate::features::{FEWER_DIRECTIONS, FitData, GRAM_PASS};
 use crate::gram::covariance;
 use crate::linalg::eigen::{leading_eigen, sign_of_largest};
@@ -83,7 +83,7 @@ impl KernelPca {
     /// Returns the fraction of the held-out variance that each component explains; `None` if there
     /// are no folds. The rows of each fold are projected on the components of the other folds, and
     /// centred by the mean of the other folds.
-    fn held_out_variance(&self, gram: &GramState, workers: &Workers) -> Result<Option<Figure>> {
+    fn held_out_variance(&self, gram: &GramState, workers: &Workers) -> Result<Option<NamedValues>> {
         let (p, folds) = (gram.feature_count(), gram.folds());
         let (mut explained_variances, mut total_variance) = (vec![0.0; self.component_count.min(p)], 0.0);
         if folds.len() < 2 {
@@ -106,7 +106,7 @@ impl KernelPca {
         }
         let fractions =
             explained_variances.iter().map(|variance| variance / total_variance.max(f64::MIN_POSITIVE)).collect();
-        Ok(Some(Figure { name: "held-out share of variance", values: fractions }))
+        Ok(Some(NamedValues { name: "held-out share of variance", values: fractions }))
     }
 }
 
@@ -123,7 +123,7 @@ impl<T: Real> Solver<T> for KernelPca {
         SolverProperties { uses_validation_rows: true, accepts_row_weights: true, ..SolverProperties::default() }
     }
 
-    fn single_pass(&self, _: &TrainOptions) -> Result<&'static str, &'static str> {
+    fn single_pass_name(&self, _: &TrainOptions) -> Result<&'static str, &'static str> {
         Ok(GRAM_PASS)
     }
 
@@ -162,8 +162,8 @@ impl<T: Real> Solver<T> for KernelPca {
         let intercept = (0..count).map(|q| -(0..p).map(|i| mean[i] * weights[(i, q)]).sum::<f64>()).collect();
         let fractions = variances.iter().map(|v| v / total_variance.max(f64::MIN_POSITIVE)).collect();
         let mut figures = vec![
-            Figure { name: "variance", values: variances },
-            Figure { name: "share of variance", values: fractions },
+            NamedValues { name: "variance", values: variances },
+            NamedValues { name: "share of variance", values: fractions },
         ];
         figures.extend(held_out_figure);
         let quadratic = self.stores_novelty.then(|| Quadratic::distance_from_span(directions, &mean));

@@ -34,7 +34,7 @@
 //! analysis based on L1-norm maximization", IEEE TPAMI 30, 2008.
 
 use super::parameter::{COMPONENTS, NOVELTY, Parameter, STARTS, STEPS, Settings, TOLERANCE, UNCENTRED};
-use super::{Figure, Solution, Solver, SolverFamily, SolverProperties};
+use super::{NamedValues, Solution, Solver, SolverFamily, SolverProperties};
 use crate::features::{self, FEWER_DIRECTIONS, FitData, GatherOptions, StoredFeatures, Sums, Tile};
 use crate::linalg::eigen::sign_of_largest;
 use crate::request::{PassShape, ProblemSize};
@@ -137,8 +137,8 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
             intercept,
             certificate: gathered.certificate,
             figures: vec![
-                Figure { name: "mean distance from the centre", values: dispersions },
-                Figure { name: "iterations", values: iterations },
+                NamedValues { name: "mean distance from the centre", values: dispersions },
+                NamedValues { name: "iterations", values: iterations },
             ],
             passes,
             ..Solution::default()

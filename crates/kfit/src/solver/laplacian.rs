@@ -24,7 +24,7 @@
 
 use super::normalised_moments::{self, NormalisedMoments};
 use super::parameter::{EMBEDDING_COMPONENTS, Settings, TOLERANCE};
-use super::{Figure, Solution, Solver, SolverFamily, SolverProperties};
+use super::{NamedValues, Solution, Solver, SolverFamily, SolverProperties};
 use crate::features::{FitData, GatherOptions, StoredFeatures};
 use crate::linalg::eigen::sign_of_largest;
 use crate::request::{PassShape, ProblemSize};
@@ -71,7 +71,7 @@ impl<T: Real> Solver<T> for LaplacianEigenmaps {
         data.warn_of_fewer_components(self.component_count, q, "the kernel matrix has no higher rank; raise `rank`");
         let weights =
             Mat::from_fn(features.p, q, |i, j| sign_of_largest(projection.as_ref(), j + 1) * projection[(i, j + 1)]);
-        let figures = vec![Figure { name: "eigenvalue", values: eigenvalues[..=q].to_vec() }];
+        let figures = vec![NamedValues { name: "eigenvalue", values: eigenvalues[..=q].to_vec() }];
         Ok(Solution {
             weights,
             basis_transform: BasisTransform::DivideByDegree {

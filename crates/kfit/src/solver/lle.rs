@@ -27,7 +27,7 @@
 use super::embedding::{check_components, embedding_properties, landmark_set};
 use super::neighbour_graph::{NeighbourGraph, NeighbourOptions};
 use super::parameter::{EMBEDDING_COMPONENTS, NEIGHBOURS, NODES};
-use super::{Figure, Solution, Solver, SolverFamily, SolverProperties};
+use super::{NamedValues, Solution, Solver, SolverFamily, SolverProperties};
 use crate::linalg::eigen::sign_of_largest;
 use crate::model::{Basis, BasisTransform};
 use crate::request::{PassShape, ProblemSize};
@@ -88,8 +88,8 @@ impl<T: Real> Solver<T> for LocallyLinear {
             weights: Mat::from_fn(landmark_set.len(), q, |i, j| signs[j] * vectors[(i, j + 1)]),
             intercept: vec![0.0; q],
             figures: vec![
-                Figure::single("nodes", landmark_set.len() as f64),
-                Figure { name: "eigenvalue", values: values[1..=q].to_vec() },
+                NamedValues::single("nodes", landmark_set.len() as f64),
+                NamedValues { name: "eigenvalue", values: values[1..=q].to_vec() },
             ],
             ..Solution::default()
         })

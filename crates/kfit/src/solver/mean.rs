@@ -26,7 +26,7 @@
 //! ALT 2007.
 
 use super::parameter::{NU, Settings, TOLERANCE};
-use super::{Figure, Solution, Solver, SolverFamily, SolverProperties};
+use super::{NamedValues, Solution, Solver, SolverFamily, SolverProperties};
 use crate::features::{self, FitData, GatherOptions, RowValues, StoredFeatures};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task, quadratic::Quadratic};
@@ -87,9 +87,9 @@ impl<T: Real> Solver<T> for MeanEmbedding {
         let outlier_count = ((self.nu * n) as usize).min(features.n - 1);
         let threshold = *squared_distances.select_nth_unstable_by(features.n - 1 - outlier_count, f64::total_cmp).1;
         let figures = vec![
-            Figure::single("squared norm of the mean", squared_norm),
-            Figure::single("variance", variance.max(0.0)),
-            Figure::single("threshold of the squared distance", threshold),
+            NamedValues::single("squared norm of the mean", squared_norm),
+            NamedValues::single("variance", variance.max(0.0)),
+            NamedValues::single("threshold of the squared distance", threshold),
         ];
         let weights = Mat::from_fn(features.p, 1, |i, _| 2.0 * mean[i]);
         let passes = if data.tier == features::FeatureTier::Recomputed { 3 } else { 1 };

@@ -7,7 +7,7 @@
 //! per step, until the requested lambda is reached. This keeps the iterates in the region where
 //! full Newton steps succeed.
 
-use super::{Figure, Solution};
+use super::{NamedValues, Solution};
 use crate::linalg::cholesky::{factor_unblocked, solve_cholesky};
 use crate::linalg::strips::{for_each_strip, par};
 use crate::{Error, FoldGram, Intercept, Result, features::FitData, request::Resources};
@@ -154,9 +154,9 @@ pub(super) fn fit<T: Real, P: Objective<f64>>(
     let (evaluation, relative_norm) = optimum.evaluate_in_f64(&mut f64_loss, lambda)?;
     warn_of_gradient::<T>(solver_name, &optimum, relative_norm, data.resources);
     let figures = vec![
-        Figure::single("objective", evaluation.loss + lambda * optimum.squared_norm),
-        Figure::single("relative gradient norm", relative_norm),
-        Figure::single("newton steps", optimum.step_count as f64),
+        NamedValues::single("objective", evaluation.loss + lambda * optimum.squared_norm),
+        NamedValues::single("relative gradient norm", relative_norm),
+        NamedValues::single("newton steps", optimum.step_count as f64),
     ];
     let weights = Mat::from_fn(p, k, |i, j| optimum.w[i * k + j]);
     let intercept = optimum.w[p * k..].to_vec();

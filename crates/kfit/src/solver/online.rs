@@ -48,7 +48,7 @@
 
 use super::parameter::{Interval, LAMBDA, ONLINE_INTERCEPT, Parameter, ParameterKind, STD, Settings, TOLERANCE};
 use super::sweeps::{SweepState, run_sweeps, score};
-use super::{Figure, Solution, Solver, SolverFamily, SolverProperties, reject_if};
+use super::{NamedValues, Solution, Solver, SolverFamily, SolverProperties, reject_if};
 use crate::features::{FitData, GatherOptions, StoredFeatures, row_values_bytes};
 use crate::recursive_least_squares::{BLOCK_ROWS, RecursiveLeastSquares, split_weights};
 use crate::request::{PassShape, ProblemSize};
@@ -230,7 +230,7 @@ impl<T: Real> Solver<T> for Online {
             certificate: gathered.certificate,
             lambda: Some(self.lambda),
             passes: 1 + losses.len() as u64,
-            figures: vec![Figure { name: "running mse of each pass", values: running_mse }],
+            figures: vec![NamedValues { name: "running mse of each pass", values: running_mse }],
             ..Solution::default()
         })
     }

@@ -24,7 +24,7 @@
 
 use super::parameter::{ONLINE_INTERCEPT, Parameter, STEPS, Settings, TOLERANCE};
 use super::sweeps::{SweepState, run_sweeps, score};
-use super::{Figure, Solution, Solver, SolverFamily, SolverProperties};
+use super::{NamedValues, Solution, Solver, SolverFamily, SolverProperties};
 use crate::features::{FitData, GatherOptions, StoredFeatures};
 use crate::recursive_least_squares::split_weights;
 use crate::request::{PassShape, ProblemSize};
@@ -92,7 +92,7 @@ impl<T: Real> Solver<T> for Perceptron {
             intercept,
             certificate: gathered.certificate,
             passes: 1 + mistakes.len() as u64,
-            figures: vec![Figure { name: "mistakes of each sweep", values: mistakes }],
+            figures: vec![NamedValues { name: "mistakes of each sweep", values: mistakes }],
             ..Solution::default()
         })
     }

@@ -56,7 +56,7 @@ pub struct Solution<T> {
     /// Mean squared error of the training rows, and the fraction of variance explained.
     pub train_score: Option<(f64, Option<f64>)>,
     /// Further numbers for the report, such as eigenvalues, gradient norm or duality gap.
-    pub figures: Vec<Figure>,
+    pub figures: Vec<NamedValues>,
     /// Number of passes over the rows.
     pub passes: u64,
 }
@@ -104,14 +104,14 @@ pub struct Projection {
 
 /// Named numbers of a solver's report.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Figure {
+pub struct NamedValues {
     /// Name of the numbers in the report.
     pub name: &'static str,
     /// The numbers: a single number, or one number for each component.
     pub values: Vec<f64>,
 }
 
-impl Figure {
+impl NamedValues {
     pub(crate) fn single(name: &'static str, value: f64) -> Self {
         Self { name, values: vec![value] }
     }

@@ -28,7 +28,7 @@
 
 use super::parameter::{COMPONENTS, Settings, TASK, TOLERANCE};
 use super::target_features::{self, TARGET_KERNEL};
-use super::{Figure, Solution, Solver, SolverFamily, reject_if};
+use super::{NamedValues, Solution, Solver, SolverFamily, reject_if};
 use crate::features::{FitData, GRAM_PASS};
 use crate::linalg::eigen::sign_of_largest;
 use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
@@ -65,7 +65,7 @@ impl<T: Real> Solver<T> for SupervisedPca {
         target_features::check(self.target_kernel.as_ref(), request.options.task)
     }
 
-    fn single_pass(&self, options: &TrainOptions) -> Result<&'static str, &'static str> {
+    fn single_pass_name(&self, options: &TrainOptions) -> Result<&'static str, &'static str> {
         match target_features::mapped_kernel(self.target_kernel.as_ref(), options.task) {
             Some(_) => Err("`target_kernel` needs a second pass, over a sample of the targets; omit it"),
             None => Ok(GRAM_PASS),
@@ -108,16 +108,16 @@ impl<T: Real> Solver<T> for SupervisedPca {
         let intercept = (0..singular_values.len()).map(|j| -projection(j) / n).collect();
         let squared_norm = covariance.squared_norm_l2();
         let mut figures = vec![
-            Figure {
+            NamedValues {
                 name: "covariance with the target",
                 values: singular_values.iter().map(|value| value / n).collect(),
             },
-            Figure {
+            NamedValues {
                 name: "share of the dependence",
                 values: singular_values.iter().map(|v| v * v / squared_norm).collect(),
             },
         ];
-        figures.extend(target_map.map(|target| Figure::single("features of the target", target.dims().1 as f64)));
+        figures.extend(target_map.map(|target| NamedValues::single("features of the target", target.dims().1 as f64)));
         Ok(Solution {
             weights: directions,
             intercept,

@@ -26,7 +26,7 @@
 use super::lloyd::{self, ClusteringOptions, PointSpace};
 use super::normalised_moments::{self, NormalisedMoments};
 use super::parameter::{CLUSTERS, STARTS, TOLERANCE};
-use super::{Figure, Solution, Solver, SolverFamily, SolverProperties};
+use super::{NamedValues, Solution, Solver, SolverFamily, SolverProperties};
 use crate::features::{FitData, GatherOptions, StoredFeatures};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task};
@@ -69,9 +69,9 @@ impl<T: Real> Solver<T> for Spectral {
         let mut weights = Mat::zeros(features.p, self.options.cluster_count);
         matmul(weights.as_mut(), Accum::Replace, projection.as_ref(), clusters.centroids.as_ref(), 1.0, Par::Seq);
         let figures = vec![
-            Figure { name: "eigenvalue", values: eigenvalues },
-            Figure::single("mean squared distance", clusters.inertia / features.weight_outside(None)),
-            Figure { name: "rows of each cluster", values: clusters.cluster_weights },
+            NamedValues { name: "eigenvalue", values: eigenvalues },
+            NamedValues::single("mean squared distance", clusters.inertia / features.weight_outside(None)),
+            NamedValues { name: "rows of each cluster", values: clusters.cluster_weights },
         ];
         let intercept = vec![0.0; self.options.cluster_count];
         Ok(Solution {

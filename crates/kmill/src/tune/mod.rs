@@ -259,8 +259,18 @@ fn search_and_fit<T: kapprox::Real>(
 
 /// Describes everything that distinguishes this search from other searches with the same fit.
 fn search_identity(args: &TuneArgs, search: &TuneOptions, options: &FitOptions) -> String {
-    let TuneOptions { kernels, sums, factors, score, measure, sample_rows, may_use_blocks, lambdas, intercept, .. } =
-        search;
+    let TuneOptions {
+        kernels,
+        kernel_sums: sums,
+        factors,
+        score,
+        measure,
+        max_sample_rows: sample_rows,
+        may_use_blocks,
+        lambdas,
+        intercept,
+        ..
+    } = search;
     let measure_note = measure.map_or(String::new(), |measure| format!("; measure {measure}"));
     let sums = if sums.is_empty() { String::new() } else { format!("; sums {}", join_with_commas(sums)) };
     let (kernels, factors, lambdas) = (join_with_commas(kernels), join_with_commas(factors), join_with_commas(lambdas));

@@ -69,7 +69,7 @@ impl<T: Real> Basis<T> {
 fn probe_features<T: Real>(map: &dyn FeatureMap<T>) -> Vec<f64> {
     let (d, p) = map.dims();
     let value = |c: usize| 0.25 + (c * 3 % 8) as f64 / 8.0;
-    let point: Vec<f64> = match map.sparse_columns() {
+    let point: Vec<f64> = match map.sparse_column_count() {
         Some(column_count) => {
             let entry_count = column_count.min(8);
             (0..entry_count)

@@ -1,7 +1,7 @@
 //! The memory plan and the pass shape of a run.
 
 use super::{CurveOptions, EXACT_ROWS, MAX_SPECTRUM_ROWS, Method, SAMPLED_COLUMNS, SPECTRAL_ROWS};
-use crate::prepare::stage_plans::{self, LOWER_RANK, base_plan, select_pass_shape};
+use crate::prepare::stage_plans::{self, REMEDY_LOWER_RANK, base_plan, select_pass_shape};
 use crate::request::{LandmarkSource, PassShape, ProblemSize, Resources, TrainOptions, map_shape};
 use crate::{GramScratch, GramState, Result, RidgeGrid, features::GRAM_PASS};
 use kapprox::{Real, quality::SpectralOptions};
@@ -51,7 +51,7 @@ pub(super) fn plan<T: Real>(
         stage_plans::plan_solve(&size, pass_shape, budget).term(
             "system and its factor",
             ridge_grid.solve_bytes(size.map.p),
-            LOWER_RANK,
+            REMEDY_LOWER_RANK,
         )
     };
     let (pass_shape, mut plans) = select_pass_shape(&size, &plan_solver, budget);
@@ -103,16 +103,14 @@ fn plan_errors<T: Real>(
     let tile_bytes =
         pass_shape.tile_rows * (p * (size.element_bytes + 8) + 8 * (d + ranks + 1)) + size.map.footprint.per_row;
     let plan = stage_plans::add_row_terms(base_plan("errors", size, budget), size, pass_shape, 1, size.element_bytes)
-        .term("feature map", size.map.footprint.fixed, LOWER_RANK)
-        .term("columns of the kernel matrix", 8 * c * (d + 2 * p + 4 * ranks + 2), LOWER_RANK)
-        .term("features of a tile", tile_bytes, LOWER_RANK)
+        .term("feature map", size.map.footprint.fixed, REMEDY_LOWER_RANK)
+        .term("columns of the kernel matrix", 8 * c * (d + 2 * p + 4 * ranks + 2), REMEDY_LOWER_RANK)
+        .term("features of a tile", tile_bytes, REMEDY_LOWER_RANK)
         .term("Krylov spaces", 8 * (stored_rows * (d + 2 * p) + spectral_rows * krylov_columns), "name fewer `ranks`");
     match t {
-        Some(t) => plan.term("Gram matrix (one lane and a sum)", 2 * GramState::bytes(p, t, 1), LOWER_RANK).term(
-            "panels",
-            GramScratch::<T>::bytes(p, t, pass_shape.tile_rows, size.threads),
-            LOWER_RANK,
-        ),
+        Some(t) => plan
+            .term("Gram matrix (one lane and a sum)", 2 * GramState::bytes(p, t, 1), REMEDY_LOWER_RANK)
+            .term("panels", GramScratch::<T>::bytes(p, t, pass_shape.tile_rows, size.threads), REMEDY_LOWER_RANK),
         None => plan,
     }
 }

@@ -256,7 +256,9 @@ impl Fit {
                 Err(Error::option(FOLDS.name, "none", why))
             }
             Some(folds) => settings.folds_of_whole_groups(folds),
-            None if has_choices || properties.needs_folds => settings.folds_of_whole_groups(FoldSpec::DEFAULT),
+            None if has_choices || properties.always_needs_validation_rows => {
+                settings.folds_of_whole_groups(FoldSpec::DEFAULT)
+            }
             None => Ok(FoldSpec::None),
         }
     }

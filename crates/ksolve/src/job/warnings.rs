@@ -161,7 +161,7 @@ mod tests {
     use super::*;
     use crate::Certificate;
     use crate::job::TrainScores;
-    use crate::solver::Figure;
+    use crate::solver::NamedValues;
 
     fn cell(rank: usize, lambda: f64, error: f64) -> SurfaceCell {
         SurfaceCell { rank, lambda, cv_mse: Some(error), gcv: None, cv_error: None, fold_mse: Vec::new() }
@@ -200,7 +200,7 @@ mod tests {
         );
         assert_warning(&|r| r.surface[1].cv_mse = Some(0.119), "from rank 10 to 20");
         let compared = |errors: [f64; 3]| {
-            let figure = |name, values: &[f64]| Figure { name, values: values.to_vec() };
+            let figure = |name, values: &[f64]| NamedValues { name, values: values.to_vec() };
             vec![figure("C", &[0.1, 1.0, 10.0]), figure("held-out mse at each", &errors)]
         };
         assert_warning(

@@ -118,7 +118,7 @@ fn size_of_fits(options: &TrainOptions, size: &ProblemSize, n: u64) -> Result<Pr
     let (ProblemSize { d, element_bytes, t, .. }, row_count) = (size.clone(), usize::try_from(n).unwrap_or(usize::MAX));
     let map = options.map.shape(MapRequest { d, rank: options.rank, candidate_count: row_count, element_bytes })?;
     let fit_size =
-        ProblemSize { n, moment_columns: t, map, fold_count: 1, class_count: 1, rank_count: 1, ..size.clone() };
+        ProblemSize { n, moment_columns: t, map, fold_count: 1, moment_class_count: 1, rank_count: 1, ..size.clone() };
     Ok(ProblemSize { candidate_count: None, scheme_bytes: 0, stores_features: false, ..fit_size })
 }
 

@@ -60,7 +60,7 @@ pub struct PreparedJob {
 /// features, or another pass whose result cannot be read from a file instead.
 fn shared_pass_name(fit: &Fit, train_options: &TrainOptions) -> Result<&'static str> {
     let single_pass =
-        |fit: &Fit| Ok::<_, Error>(Solver::<f64>::single_pass(&*fit.parsed_options()?.solver, train_options));
+        |fit: &Fit| Ok::<_, Error>(Solver::<f64>::single_pass_name(&*fit.parsed_options()?.solver, train_options));
     let pass_name = single_pass(fit)?.map_err(|why| {
         let is_supported = |name: &&str| matches!(fit.for_solver(name).and_then(|fit| single_pass(&fit)), Ok(Ok(_)));
         let solver_names: Vec<&str> =

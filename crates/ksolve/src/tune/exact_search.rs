@@ -150,7 +150,7 @@ impl ModelSelection<'_> {
         let final_cost = (!is_requested).then_some(final_cost);
         let mut search =
             ExactSearch { model_selection, trials, measure, folds, name, fit, final_cost, log, journal, best, problem };
-        let sums = if search.tries_sums()? { &self.options.sums[..] } else { &[] };
+        let sums = if search.tries_sums()? { &self.options.kernel_sums[..] } else { &[] };
         let steps = lambdas.len() * (self.options.kernels.len() + 1) + 2 * MAX_LENGTH_STEPS + sums.len();
         self.listener.begin(SearchPart::ExactFits, steps as u64);
         let is_in_time = search.run(winner, search_result, &lambdas)? && search.is_in_time(0)?;

@@ -151,12 +151,12 @@ impl<'a, T: Real> KernelSearch<'a, T> {
         let range = source.range();
         let row_count = survey.row_count();
         let group_sample = if options.samples_whole_groups {
-            group_sample::draw(&source, &survey, options.sample_rows, train_options.seed, pass_shape, &resources)?
+            group_sample::draw(&source, &survey, options.max_sample_rows, train_options.seed, pass_shape, &resources)?
         } else {
             None
         };
         let draw_random = || {
-            let (sample_rows, seed) = (options.sample_rows, train_options.seed);
+            let (sample_rows, seed) = (options.max_sample_rows, train_options.seed);
             metric::draw_sample(&source, row_count, sample_rows, seed, "sampling rows", pass_shape, &resources)
         };
         let (all_rows, sample) = group_sample.map_or_else(draw_random, Ok)?;

@@ -1,6 +1,6 @@
 //! The options of a search and its memory plan.
 
-use crate::prepare::stage_plans::{LOWER_RANK, plan_solve, select_pass_shape};
+use crate::prepare::stage_plans::{REMEDY_LOWER_RANK, plan_solve, select_pass_shape};
 use crate::request::{MetricForm, MetricSource, PassShape, ProblemSize, Resources, TrainOptions};
 use crate::solver::{parameter, ridge};
 use crate::{Error, FoldSpec, Intercept, Result, RidgeGrid, Task, job::Fit, metric, prepare::target_counts};
@@ -72,7 +72,7 @@ pub struct TuneOptions {
     pub kernels: Vec<Kernel>,
     /// Sums of kernels that exact regressions try; their weights and length scales are found by
     /// marginal likelihood.
-    pub sums: Vec<Kernel>,
+    pub kernel_sums: Vec<Kernel>,
     /// Factors that the length scales of each kernel are multiplied by.
     pub factors: Vec<f64>,
     /// Score by which kernels are compared.
@@ -81,7 +81,7 @@ pub struct TuneOptions {
     /// rare, it selects a rank-based or probabilistic measure.
     pub measure: Option<SolverMeasure>,
     /// Maximum number of rows of the last rung.
-    pub sample_rows: usize,
+    pub max_sample_rows: usize,
 }
 
 impl TuneOptions {
@@ -104,8 +104,11 @@ impl TuneOptions {
             Some(named) => named.iter().map(|kernel| kernel.resolve_columns(&names)).collect::<Result<_, _>>()?,
             None => default_kernels(selected)?,
         };
-        let learns = surrogate.metric_source() == &MetricSource::Learned(MetricForm::DiagonalOrFull);
-        let sums = SUMS.iter().filter(|_| requested_kernels.is_none() && learns).map(|text| Kernel::parse(text));
+        let learns_default_metric = surrogate.metric_source() == &MetricSource::Learned(MetricForm::DiagonalOrFull);
+        let sums = KERNEL_SUMS
+            .iter()
+            .filter(|_| requested_kernels.is_none() && learns_default_metric)
+            .map(|text| Kernel::parse(text));
         Ok(Self {
             train_options: surrogate.train_options(selected)?,
             may_use_blocks: !surrogate.has_option("folds"),
@@ -113,11 +116,11 @@ impl TuneOptions {
             lambdas: ridge.lambdas,
             intercept: ridge.intercept,
             kernels,
-            sums: sums.collect::<kapprox::Result<_>>()?,
+            kernel_sums: sums.collect::<kapprox::Result<_>>()?,
             factors: crate::grids::parse_factors(DEFAULT_FACTORS)?,
             score,
             measure: None,
-            sample_rows: sample,
+            max_sample_rows: sample,
         })
     }
 }
@@ -127,7 +130,7 @@ impl TuneOptions {
 const DEFAULT_KERNELS: [&str; 4] = ["gaussian()", "exponential()", "matern(nu=1.5)", "laplacian()"];
 
 /// Sums with a smooth and a rough part.
-const SUMS: [&str; 2] = ["matern(nu=1.5) + laplacian()", "gaussian() + exponential() + laplacian()"];
+const KERNEL_SUMS: [&str; 2] = ["matern(nu=1.5) + laplacian()", "gaussian() + exponential() + laplacian()"];
 
 /// Returns the default kernels. If the rows have a date, the relation of the other features to the
 /// target may change within days, so the second kernel gives the date a length scale of its own.
@@ -211,33 +214,34 @@ pub(super) fn plan<T: Real>(
     options: &TuneOptions,
     resources: &Resources<'_>,
 ) -> Result<(PassShape, usize, bool)> {
-    let (t, folds) = target_counts::count_targets_and_folds(selected, &options.train_options, resources)?;
-    let folds = if options.may_use_blocks { folds.max(metric::BLOCK_COUNT) } else { folds };
-    let folds = if options.score == Score::Cv { folds } else { 1 };
-    let train_options = TrainOptions { candidates: Some(options.sample_rows), ..options.train_options.clone() };
-    let mut size = ProblemSize::from_selected::<T>(selected, &train_options, resources.workers.threads(), t, folds)?;
+    let (t, fold_count) = target_counts::count_targets_and_folds(selected, &options.train_options, resources)?;
+    let fold_count = if options.may_use_blocks { fold_count.max(metric::BLOCK_COUNT) } else { fold_count };
+    let fold_count = if options.score == Score::Cv { fold_count } else { 1 };
+    let train_options = TrainOptions { candidates: Some(options.max_sample_rows), ..options.train_options.clone() };
+    let mut size =
+        ProblemSize::from_selected::<T>(selected, &train_options, resources.workers.threads(), t, fold_count)?;
     // every row of the sample is a candidate, and already in memory
     size.candidate_count = None;
-    let rows = usize::try_from(size.n).unwrap_or(usize::MAX).min(options.sample_rows);
-    let ridge = RidgeGrid {
+    let row_count = usize::try_from(size.n).unwrap_or(usize::MAX).min(options.max_sample_rows);
+    let grid = RidgeGrid {
         ranks: train_options.ranks.clone(),
         lambdas: options.lambdas.clone(),
         intercept: options.intercept,
         target_centre: vec![0.0; t],
     };
-    size.n = rows as u64;
+    size.n = row_count as u64;
     let plan_solver = |pass_shape: PassShape| {
         plan_solve(&size, pass_shape, resources.memory).term(
             "system and its factor",
-            ridge.solve_bytes(size.map.p),
-            LOWER_RANK,
+            grid.solve_bytes(size.map.p),
+            REMEDY_LOWER_RANK,
         )
     };
     let (pass_shape, plans) = select_pass_shape(&size, &plan_solver, resources.memory);
     // for each of two scalings there are three copies of the sample: one with the test rows, one
     // without the test rows in the order of the keys, and one without the test rows in the order of
     // the table. In addition, there are the rows of a rung or trial
-    let sample_bytes = rows.saturating_mul(8 * (size.d * size.element_bytes + 40) + 80 * (t + 1));
+    let sample_bytes = row_count.saturating_mul(8 * (size.d * size.element_bytes + 40) + 80 * (t + 1));
     let add_sample_term = |plan: MemoryPlan| plan.term("sampled rows", sample_bytes, "lower `sample`");
     let mut plans: Vec<MemoryPlan> = plans.into_iter().map(add_sample_term).collect();
     let mut refines = false;
@@ -249,7 +253,7 @@ pub(super) fn plan<T: Real>(
         let refined_plan = plan_metric(metric::REFINED_RANK)?;
         // length scales for many landmarks are too small for a model with few landmarks
         refines = 2 * train_options.rank >= metric::REFINED_RANK
-            && rows > metric::ROUND_RANK
+            && row_count > metric::ROUND_RANK
             && refined_plan.bytes() <= resources.memory;
         plans.extend(refines.then_some(refined_plan));
     }

@@ -269,7 +269,7 @@ fn the_best_cell_and_its_ties() {
     let surface = |cells: Vec<SurfaceCell>| Surface {
         ranks: vec![1, 2],
         lambdas: vec![0.1, 0.2],
-        folds: 2,
+        fold_count: 2,
         cells,
         warnings: vec![],
     };

@@ -6,9 +6,9 @@ use crate::{Error, Result, table::Table};
 use std::collections::{HashMap, HashSet};
 
 /// The pattern of all columns that are features by default.
-const ALL_FEATURES: &str = "*";
+const DEFAULT_FEATURES: &str = "*";
 
-type ColumnIndices<'s> = HashMap<&'s str, usize>;
+type IndexByName<'s> = HashMap<&'s str, usize>;
 
 impl Table {
     /// Returns the column names of a comma-separated list. `pieces` are the parts between
@@ -47,7 +47,7 @@ impl Table {
     pub fn matching_columns(&self, patterns: &[String]) -> Result<Vec<String>> {
         let (columns, index_by_name) = (&self.schema().columns, self.schema().index_by_name());
         let patterns = &self.join_names(patterns);
-        let (included, mut skipped_columns) = self.split_exclusions(patterns, &index_by_name)?;
+        let (included, mut excluded_or_seen) = self.split_exclusions(patterns, &index_by_name)?;
         let matching = match included[..] {
             [] if !patterns.is_empty() => (0..columns.len()).collect(),
             _ => included
@@ -58,13 +58,13 @@ impl Table {
         };
         Ok(matching
             .into_iter()
-            .filter(|index| skipped_columns.insert(*index))
+            .filter(|index| excluded_or_seen.insert(*index))
             .map(|at| columns[at].name.clone())
             .collect())
     }
 
     /// Returns the columns of a name, of a list column, or of a pattern.
-    fn resolve_pattern(&self, text: &str, index_by_name: &ColumnIndices<'_>) -> Result<Vec<usize>> {
+    fn resolve_pattern(&self, text: &str, index_by_name: &IndexByName<'_>) -> Result<Vec<usize>> {
         let schema = self.schema();
         if let Some(column) = index_by_name.get(text) {
             return Ok(vec![*column]);
@@ -74,9 +74,9 @@ impl Table {
             return Ok(list_columns);
         }
         let pattern = glob::Pattern::new(text).map_err(|_| self.no_such_column_error(text))?;
-        let names = schema.columns.iter().enumerate();
+        let indexed_columns = schema.columns.iter().enumerate();
         let matching: Vec<usize> =
-            names.filter(|(_, column)| pattern.matches(&column.name)).map(|(index, _)| index).collect();
+            indexed_columns.filter(|(_, column)| pattern.matches(&column.name)).map(|(index, _)| index).collect();
         if matching.is_empty() { Err(self.no_such_column_error(text)) } else { Ok(matching) }
     }
 
@@ -85,7 +85,7 @@ impl Table {
     fn split_exclusions<'n>(
         &self,
         names: &'n [String],
-        index_by_name: &ColumnIndices<'_>,
+        index_by_name: &IndexByName<'_>,
     ) -> Result<(Vec<&'n str>, HashSet<usize>)> {
         let (mut included, mut excluded) = (Vec::new(), HashSet::new());
         for name in names {
@@ -103,7 +103,7 @@ impl Table {
         let columns = &self.schema().columns;
         let is_storable = |index: usize| !matches!(columns[index].kind, Kind::Other(_));
         let (index_by_name, names) = (self.schema().index_by_name(), self.join_names(names));
-        let (included, mut skipped_columns) = self.split_exclusions(&names, &index_by_name)?;
+        let (included, mut excluded_or_seen) = self.split_exclusions(&names, &index_by_name)?;
         let mut kept_columns = Vec::new();
         for text in included {
             let matching = match index_by_name.get(text) {
@@ -118,22 +118,22 @@ impl Table {
                     self.resolve_pattern(text, &index_by_name)?.into_iter().filter(kept_by_pattern).collect()
                 }
             };
-            kept_columns.extend(matching.into_iter().filter(|index| skipped_columns.insert(*index)));
+            kept_columns.extend(matching.into_iter().filter(|index| excluded_or_seen.insert(*index)));
         }
         Ok(kept_columns)
     }
 
     /// Returns the feature columns that names and patterns select. A name selects its column even
     /// if the column has another role, unless it is a target.
-    pub(crate) fn named_features(
+    pub(crate) fn resolve_features(
         &self,
         role_columns: &[usize],
         never_features: &[usize],
         request: &ColumnRequest<'_>,
     ) -> Result<Vec<usize>> {
         let (names, index_by_name) = (self.join_names(&request.selection.features), self.schema().index_by_name());
-        let (included, mut skipped_columns) = self.split_exclusions(&names, &index_by_name)?;
-        let included = if included.is_empty() { vec![ALL_FEATURES] } else { included };
+        let (included, mut excluded_or_seen) = self.split_exclusions(&names, &index_by_name)?;
+        let included = if included.is_empty() { vec![DEFAULT_FEATURES] } else { included };
         let mut features = Vec::new();
         for name in included {
             let columns = match index_by_name.get(name).copied() {
@@ -149,7 +149,7 @@ impl Table {
                     }
                     vec![column]
                 }
-                None if name == ALL_FEATURES => self.default_features(role_columns, request)?,
+                None if name == DEFAULT_FEATURES => self.default_features(role_columns, request)?,
                 None => match self.schema().list_columns(name) {
                     list_columns if list_columns.is_empty() => {
                         self.matching_features(name, role_columns, &index_by_name, request)?
@@ -157,7 +157,7 @@ impl Table {
                     list_columns => list_columns.into_iter().filter(|column| !role_columns.contains(column)).collect(),
                 },
             };
-            features.extend(columns.into_iter().filter(|column| skipped_columns.insert(*column)));
+            features.extend(columns.into_iter().filter(|column| excluded_or_seen.insert(*column)));
         }
         if features.is_empty() {
             let why = format!("`features` {} selects no column; name at least one feature", names.join(","));
@@ -170,9 +170,9 @@ impl Table {
     /// categories.
     fn matching_features(
         &self,
-        name: &str,
+        pattern: &str,
         role_columns: &[usize],
-        index_by_name: &ColumnIndices<'_>,
+        index_by_name: &IndexByName<'_>,
         request: &ColumnRequest<'_>,
     ) -> Result<Vec<usize>> {
         let Schema { columns, label_column, .. } = self.schema();
@@ -180,10 +180,10 @@ impl Table {
             *label_column != Some(*index) && (columns[*index].kind.is_numeric() || request.encodes(self, *index))
         };
         let matching = self
-            .resolve_pattern(name, index_by_name)?
+            .resolve_pattern(pattern, index_by_name)?
             .into_iter()
             .filter(|index| is_possible_feature(index) && !role_columns.contains(index));
         let matching: Vec<usize> = matching.collect();
-        if matching.is_empty() { Err(self.no_such_column_error(name)) } else { Ok(matching) }
+        if matching.is_empty() { Err(self.no_such_column_error(pattern)) } else { Ok(matching) }
     }
 }

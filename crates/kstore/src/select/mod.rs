@@ -171,7 +171,7 @@ impl Table {
             _ if selection.without_features => Vec::new(),
             Some(encoding) => self.resolve_encoding(encoding)?,
             None if selection.features.is_empty() => self.default_features(&role_columns, &request)?,
-            None => self.named_features(&role_columns, &never_features, &request)?,
+            None => self.resolve_features(&role_columns, &never_features, &request)?,
         };
         if selection.encoding.is_none() && !selection.without_features {
             let category_columns = request.category_columns.iter().filter(|column| !features.contains(column));

@@ -2,7 +2,7 @@
 //! placeholder for rows that this process does not have.
 
 use super::shared_file::BLOCK_BYTES;
-use super::union_schema::{columns_by_key, convert_kind, is_read_alike};
+use super::union_schema::{columns_by_key, convert_column, is_read_alike};
 use super::{
     BoxedCursor, ColumnView, Element, FileCursor, FileMetadata, RowIndices, TableFile, TextReadOptions, Values,
     arrow_values,
@@ -271,7 +271,7 @@ impl OpenColumn<'_> {
                 } else {
                     &extended.file.metadata().schema.columns[*file_column].kind
                 };
-                *converted = Some(convert_kind(&file.view(*cursor_index)?, chunk_rows, stored_kind, kind).map_err(
+                *converted = Some(convert_column(&file.view(*cursor_index)?, chunk_rows, stored_kind, kind).map_err(
                     |chunk_row| {
                         let (path, row) = (extended.path.clone(), first_row + chunk_row as u64);
                         let (line, column) = (extended.line_of_row(row), name.clone());

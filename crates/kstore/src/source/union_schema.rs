@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 struct MergedColumn<'a> {
     column: Column,
-    first_path: Option<&'a Path>,
+    first_path_with_values: Option<&'a Path>,
     file_count: usize,
 }
 
@@ -58,9 +58,10 @@ pub(crate) fn union_schema(
         for (index, (key, column)) in columns_by_key(schema).enumerate() {
             let union_index = *index_by_key.entry(key).or_insert(columns.len());
             if union_index == columns.len() {
-                columns.push(MergedColumn { column: column.clone(), first_path: None, file_count: 0 });
+                columns.push(MergedColumn { column: column.clone(), first_path_with_values: None, file_count: 0 });
             }
-            let MergedColumn { column: Column { name, kind }, first_path, file_count } = &mut columns[union_index];
+            let MergedColumn { column: Column { name, kind }, first_path_with_values: first_path, file_count } =
+                &mut columns[union_index];
             *file_count += 1;
             if schema.row_id_columns.contains(&index) && !row_id_columns.contains(&union_index) {
                 row_id_columns.push(union_index);
@@ -155,7 +156,7 @@ fn common_kind(a: &Kind, b: &Kind) -> Option<Kind> {
         {
             Kind::Int { bits: 64, signed: true }
         }
-        (Kind::Time(a), Kind::Time(b)) if is_same_time_type(a, b) => {
+        (Kind::Time(a), Kind::Time(b)) if differs_only_in_time_unit(a, b) => {
             Kind::Time(if dates::units_per_day(a) < dates::units_per_day(b) { b.clone() } else { a.clone() })
         }
         (Kind::Text, other) | (other, Kind::Text) if other.is_numeric() => Kind::Text,
@@ -164,7 +165,7 @@ fn common_kind(a: &Kind, b: &Kind) -> Option<Kind> {
 }
 
 /// Returns whether two types differ at most in the unit of time.
-fn is_same_time_type(a: &DataType, b: &DataType) -> bool {
+fn differs_only_in_time_unit(a: &DataType, b: &DataType) -> bool {
     use DataType::{Date32, Date64, Duration, Time32, Time64, Timestamp};
     match (a, b) {
         (Timestamp(_, zone), Timestamp(_, other)) => zone == other,
@@ -182,7 +183,12 @@ pub(super) fn is_read_alike(file_kind: &Kind, table_kind: &Kind) -> bool {
 
 /// Converts the rows of a column to a wider kind. If the column has no values in this file, it can
 /// be converted to any kind. The error is the first row whose value does not fit.
-pub(super) fn convert_kind(view: &ColumnView<'_>, row_count: usize, from: &Kind, to: &Kind) -> Result<ArrayRef, usize> {
+pub(super) fn convert_column(
+    view: &ColumnView<'_>,
+    row_count: usize,
+    from: &Kind,
+    to: &Kind,
+) -> Result<ArrayRef, usize> {
     let nulls = view.nulls.map(|nulls| nulls.slice(0, row_count));
     let factor = match (from, to) {
         (Kind::Float { .. } | Kind::Int { .. }, Kind::Float { .. }) => {

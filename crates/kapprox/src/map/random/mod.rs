@@ -261,7 +261,7 @@ impl<T: Real> FeatureMap<T> for FourierMap<T> {
         (self.d, 2 * self.frequency_count)
     }
 
-    fn sparse_columns(&self) -> Option<usize> {
+    fn sparse_column_count(&self) -> Option<usize> {
         let Frequencies::Sparse(omega) = &self.frequencies else { return None };
         Some(omega.len() / self.frequency_count)
     }

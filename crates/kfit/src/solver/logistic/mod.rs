@@ -32,7 +32,7 @@ use super::parameter::{
     C_GRID, CLASS_WEIGHT, DEFAULT_LAMBDA_GRID, FOLDS, INTERCEPT, STEPS, Settings, TOLERANCE, WEIGHTS,
 };
 use super::{
-    ClassWeight, Figure, Regularisation, Solution, Solver, SolverFamily, SolverProperties, cross_validation,
+    ClassWeight, NamedValues, Regularisation, Solution, Solver, SolverFamily, SolverProperties, cross_validation,
     hessian_blocks, newton,
 };
 use crate::features::{self, FitData, GatherOptions, StoredFeatures};
@@ -165,7 +165,7 @@ impl<T: Real> Solver<T> for Logistic {
             || Loss::new(&f64_features, labels, score_count, self.intercept, &*stage).without_probabilities();
         let (mut solution, _, loss) =
             newton::fit("logistic regression", data, loss, f64_loss, (moments, lambda, self.max_steps))?;
-        solution.figures.insert(0, Figure::single("log-loss", loss));
+        solution.figures.insert(0, NamedValues::single("log-loss", loss));
         if !selection.scores.is_empty() {
             let rows = selection.scores.chunks_exact(score_count).zip(&features.class_codes).enumerate();
             let misclassified = |(i, (row, code)): (usize, (&[T], &u32))| {
@@ -173,7 +173,7 @@ impl<T: Real> Solver<T> for Logistic {
             };
             let error_rate =
                 features.weights.weight_sum(rows.filter_map(misclassified)) / features.weight_outside(None);
-            solution.figures.push(Figure::single("held-out error", error_rate));
+            solution.figures.push(NamedValues::single("held-out error", error_rate));
         }
         solution.figures.extend(selection.figures);
         solution.passes += selection.passes;

@@ -35,7 +35,7 @@ mod semidefinite;
 use super::embedding::{check_components, embedding_properties, landmark_set};
 use super::neighbour_graph::{NeighbourGraph, NeighbourOptions};
 use super::parameter::{EMBEDDING_COMPONENTS, NEIGHBOURS, NODES, Parameter};
-use super::{Figure, Solution, Solver, SolverFamily, SolverProperties, reject_if};
+use super::{NamedValues, Solution, Solver, SolverFamily, SolverProperties, reject_if};
 use crate::linalg::cholesky::{TriangularSystem, factor_sequential, solve_triangular};
 use crate::linalg::eigen::sign_of_largest;
 use crate::model::{Basis, BasisTransform};
@@ -338,16 +338,16 @@ impl<T: Real> Solver<T> for MaximumVariance {
         }
         let eigenvalues: Vec<f64> = leading_indices.iter().map(|j| values[*j].max(0.0)).collect();
         let figures = vec![
-            Figure {
+            NamedValues {
                 name: "share of variance",
                 values: eigenvalues.iter().map(|v| v / eigenvalue_sum.max(f64::MIN_POSITIVE)).collect(),
             },
-            Figure { name: "eigenvalue", values: eigenvalues },
-            Figure::single("sum of squares", eigenvalue_sum),
-            Figure::single(NODES.name, landmark_set.len() as f64),
-            Figure::single("landmarks", m as f64),
-            Figure::single("constraints", constraint_count as f64),
-            Figure::single("rounds", round_count as f64),
+            NamedValues { name: "eigenvalue", values: eigenvalues },
+            NamedValues::single("sum of squares", eigenvalue_sum),
+            NamedValues::single(NODES.name, landmark_set.len() as f64),
+            NamedValues::single("landmarks", m as f64),
+            NamedValues::single("constraints", constraint_count as f64),
+            NamedValues::single("rounds", round_count as f64),
         ];
         Ok(Solution {
             basis: Some(Basis::Landmarks {

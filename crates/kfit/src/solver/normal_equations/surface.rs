@@ -18,7 +18,8 @@ pub struct Surface {
     /// Lambdas, ascending.
     pub lambdas: Vec<f64>,
     /// Number of folds; 1 if there is no cross-validation.
-    pub folds: usize,
+    #[serde(rename = "folds")]
+    pub fold_count: usize,
     /// One cell per rank and lambda, rank by rank.
     pub cells: Vec<SurfaceCell>,
     /// Warnings about cells that could not be computed, and what to do.
@@ -85,7 +86,7 @@ impl Surface {
             .zip(error_sums.chunks_exact(folds))
             .map(|((rank, lambda), sums)| build_cell(rank, lambda, sums, state));
         let (cells, warnings) = (cells.collect(), Vec::new());
-        let mut surface = Self { ranks: ranks.clone(), lambdas: lambdas.clone(), folds, cells, warnings };
+        let mut surface = Self { ranks: ranks.clone(), lambdas: lambdas.clone(), fold_count: folds, cells, warnings };
         surface.warnings.extend(rounding_warning(&surface, state));
         Ok(surface)
     }
@@ -183,7 +184,7 @@ fn build_cell(rank: usize, lambda: f64, error_sums: &[Option<f64>], state: &Gram
 
 fn rounding_warning(surface: &Surface, state: &GramState) -> Option<String> {
     let missing_cells: Vec<&SurfaceCell> = surface.cells.iter().filter(|cell| cell.cv_mse.is_none()).collect();
-    if surface.folds < 2 || missing_cells.is_empty() {
+    if surface.fold_count < 2 || missing_cells.is_empty() {
         return None;
     }
     let largest = missing_cells.iter().map(|cell| cell.lambda).fold(0.0, f64::max);

@@ -78,9 +78,9 @@ impl Components {
 
     /// Returns −μᵀR, the offsets that centre the scores.
     pub(super) fn offsets(&self, moments: &CentredMoments) -> Vec<f64> {
-        let mean_product =
+        let dot_with_mean =
             |column: ColRef<'_, f64>| column.iter().zip(&moments.mean).map(|(r, mean)| r * mean).sum::<f64>();
-        self.rotations.col_iter().map(|column| -mean_product(column)).collect()
+        self.rotations.col_iter().map(|column| -dot_with_mean(column)).collect()
     }
 
     /// Returns the regression on all components: the weights RCᵀ and the intercepts. The caller
@@ -88,9 +88,9 @@ impl Components {
     pub(super) fn regression(&self, moments: &CentredMoments, target_centre: &[f64]) -> LinearHead {
         let mut weights = Mat::zeros(self.rotations.nrows(), self.y_loadings.nrows());
         matmul(weights.as_mut(), Accum::Replace, self.rotations.as_ref(), self.y_loadings.transpose(), 1.0, Par::Seq);
-        let mean_product = |j: usize| weights.col(j).iter().zip(&moments.mean).map(|(w, mean)| w * mean).sum::<f64>();
-        let constants = moments.target_mean.iter().zip(target_centre).enumerate();
-        let intercept = constants.map(|(j, (mean, centre))| mean + centre - mean_product(j)).collect();
+        let dot_with_mean = |j: usize| weights.col(j).iter().zip(&moments.mean).map(|(w, mean)| w * mean).sum::<f64>();
+        let target_means = moments.target_mean.iter().zip(target_centre).enumerate();
+        let intercept = target_means.map(|(j, (mean, centre))| mean + centre - dot_with_mean(j)).collect();
         LinearHead { weights, intercept }
     }
 

@@ -29,7 +29,9 @@
 mod components;
 
 use super::parameter::{COMPONENTS, FOLDS, RANKS, Settings, TASK, TOLERANCE};
-use super::{Figure, Solution, Solver, SolverFamily, SolverProperties, centred_moments::CentredMoments, reject_if};
+use super::{
+    NamedValues, Solution, Solver, SolverFamily, SolverProperties, centred_moments::CentredMoments, reject_if,
+};
 use crate::features::{FitData, GRAM_PASS};
 use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
 use crate::{FoldSpec, GramState, LinearHead, Result, Task, solver::mse_and_r2};
@@ -109,7 +111,7 @@ impl<T: Real> Solver<T> for PartialLeastSquares {
         reject_if(lacks_folds, "ranks", format!("{rank_count} ranks"), why)
     }
 
-    fn single_pass(&self, _: &TrainOptions) -> Result<&'static str, &'static str> {
+    fn single_pass_name(&self, _: &TrainOptions) -> Result<&'static str, &'static str> {
         Ok(GRAM_PASS)
     }
 
@@ -144,15 +146,15 @@ impl<T: Real> Solver<T> for PartialLeastSquares {
         drop(stage);
         data.warn_of_fewer_components(q, component_count, "the remaining features covary with no target");
         let mut figures = vec![
-            Figure::single("components", component_count as f64),
-            Figure { name: "explained share of the targets", values: components.explained_fractions(&moments) },
+            NamedValues::single("components", component_count as f64),
+            NamedValues { name: "explained share of the targets", values: components.explained_fractions(&moments) },
         ];
         if let Some((best_errors, _)) = best {
-            figures.push(Figure { name: "held-out mse of 1, 2, … components", values: best_errors.mse.clone() });
+            figures.push(NamedValues { name: "held-out mse of 1, 2, … components", values: best_errors.mse.clone() });
         }
         if ranks.len() > 1 {
             let best_mse_by_rank = rank_errors.iter().filter_map(|errors| Some(errors.best_component_count()?.1));
-            figures.push(Figure { name: "least held-out mse at each rank", values: best_mse_by_rank.collect() });
+            figures.push(NamedValues { name: "least held-out mse at each rank", values: best_mse_by_rank.collect() });
         }
         let (mse, variance) = components.train_mse_and_variance(&moments);
         let LinearHead { weights, intercept } = components.regression(&moments, &data.targets.centre());

@@ -47,7 +47,7 @@ mod loss;
 
 use super::parameter::{DEFAULT_LAMBDA_GRID, FOLDS, GROUP, Parameter, ParameterKind, STEPS, TOLERANCE};
 use super::{
-    Figure, Regularisation, Settings, Solution, Solver, SolverFamily, SolverProperties, cross_validation,
+    NamedValues, Regularisation, Settings, Solution, Solver, SolverFamily, SolverProperties, cross_validation,
     hessian_blocks, newton, reject_if,
 };
 use crate::features::{self, FitData, GatherOptions, StoredFeatures};
@@ -130,7 +130,7 @@ impl Ranking {
         data: &FitData<'_, T>,
         moments: &FoldGram,
         pair_count: f64,
-    ) -> Result<(Regularisation, Vec<Figure>, u64)> {
+    ) -> Result<(Regularisation, Vec<NamedValues>, u64)> {
         if data.folds.count() == 1 {
             return Ok((self.penalties[0], Vec::new(), 0));
         }
@@ -229,8 +229,8 @@ impl<T: Real> Solver<T> for Ranking {
             newton::fit("ranking", data, loss, f64_loss, (moments, lambda, self.max_steps))?;
         let pair_error_rate = groups.pair_counts(&f64_loss.scores, features.workers()).error_rate();
         let order_figures = [
-            Figure::single("share of pairs in the wrong order", pair_error_rate.unwrap_or_default()),
-            Figure::single("pairs", pair_count),
+            NamedValues::single("share of pairs in the wrong order", pair_error_rate.unwrap_or_default()),
+            NamedValues::single("pairs", pair_count),
         ];
         solution.figures.splice(..0, order_figures);
         solution.figures.extend(selection_figures);

@@ -6,12 +6,12 @@
 
 use super::leaves::{self, LeafFit};
 use super::{Criterion, Ridge, loo::LooReduction, variance};
-use crate::prepare::stage_plans::LOWER_RANK;
+use crate::prepare::stage_plans::REMEDY_LOWER_RANK;
 use crate::quadratic::Quadratic;
 use crate::request::{FitRequest, PassShape, ProblemSize};
 use crate::solver::cv_error::CvErrorReduction;
 use crate::solver::normal_equations::{self, FoldCoefficients, RidgeFit, RidgeGrid, Surface, system::RidgeSystem};
-use crate::solver::{Figure, Solution, gradients, mse_and_r2};
+use crate::solver::{NamedValues, Solution, gradients, mse_and_r2};
 use crate::{Error, FeatureReduction, GramState, LinearHead, Result, RidgeState, Targets, features::FitData};
 use kapprox::Real;
 use kstore::MemoryPlan;
@@ -30,22 +30,22 @@ pub(super) fn check(request: &FitRequest<'_>) -> Result<()> {
 pub(super) fn plan(ridge: &Ridge, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
     let (p, t) = (size.map.p, size.t);
     let plan = plan
-        .term("system and its factor", RidgeSystem::bytes(p, t, size.rank_count, ridge.intercept), LOWER_RANK)
-        .term_if(ridge.is_min_norm(), "eigenvectors", 5 * 8 * p * p, LOWER_RANK)
-        .term("columns of an inverse", RidgeSystem::inverse_bytes(p, size.threads), LOWER_RANK)
+        .term("system and its factor", RidgeSystem::bytes(p, t, size.rank_count, ridge.intercept), REMEDY_LOWER_RANK)
+        .term_if(ridge.is_min_norm(), "eigenvectors", 5 * 8 * p * p, REMEDY_LOWER_RANK)
+        .term("columns of an inverse", RidgeSystem::inverse_bytes(p, size.threads), REMEDY_LOWER_RANK)
         .term_if(ridge.stores_variance, "variances", Quadratic::expansion_bytes(p, p), "leave `std` out");
     let plan = if ridge.computes_importance { gradients::plan(plan, size, pass_shape, t) } else { plan };
     let plan = ridge.leaf_rows.into_iter().fold(plan, |plan, leaf_rows| leaves::plan(plan, leaf_rows, size));
-    let row_bytes = p * size.element_bytes + size.map.footprint.per_row;
+    let feature_bytes = p * size.element_bytes + size.map.footprint.per_row;
     let tile_bytes = pass_shape.gram_lanes
         * (pass_shape.prefetch_tiles + 4)
         * pass_shape.tile_rows
-        * (size.d * size.element_bytes + 8 * t + row_bytes);
-    plan.term_if(ridge.leave_one_out, "features of a tile", tile_bytes, LOWER_RANK).term_if(
+        * (size.d * size.element_bytes + 8 * t + feature_bytes);
+    plan.term_if(ridge.leave_one_out, "features of a tile", tile_bytes, REMEDY_LOWER_RANK).term_if(
         ridge.leave_one_out,
         "leverages",
         LooReduction::scratch_bytes(p, t, size.threads),
-        LOWER_RANK,
+        REMEDY_LOWER_RANK,
     )
 }
 
@@ -86,7 +86,7 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Solut
                 "with `lambda` 0, {dropped} of {rank} directions of the features are dropped: their eigenvalues are below rounding"
             ));
         }
-        let figures = vec![Figure::single("directions", numerical_rank as f64)];
+        let figures = vec![NamedValues::single("directions", numerical_rank as f64)];
         return Ok(Solution { figures, ..solution_of(fit, 0.0) });
     }
     let (surface, scoring_passes) = direct_fit.surface(&gram, &grid)?;
@@ -164,7 +164,7 @@ impl<T: Real> DirectFit<'_, T> {
         let workers = self.data.resources.workers;
         let stage = self.data.resources.stage_observer.start_stage("surface", None);
         let mut surface = Surface::compute(gram, grid, workers, &*stage)?;
-        if surface.folds < 2 || !matches!(self.data.targets, Targets::Classes(_)) {
+        if surface.fold_count < 2 || !matches!(self.data.targets, Targets::Classes(_)) {
             return Ok((surface, 0));
         }
         let is_solved = |cell: &&crate::SurfaceCell| cell.cv_mse.is_some();
@@ -182,8 +182,8 @@ impl<T: Real> DirectFit<'_, T> {
         let reduction = FeatureReduction::with_bin_reduction(map, folds, targets, CvErrorReduction(&coefficients))
             .with_bin_rows(pass_shape.tile_rows);
         let cv_errors = self.data.reduce("held-out classes", &reduction)?;
-        for (cell, (rank, lambda)) in cells.iter().enumerate() {
-            if let Some(error) = cv_errors.error_rate(cell) {
+        for (cell_index, (rank, lambda)) in cells.iter().enumerate() {
+            if let Some(error) = cv_errors.error_rate(cell_index) {
                 surface.set_cv_error(*rank, *lambda, error);
             }
         }
@@ -201,7 +201,7 @@ impl<T: Real> DirectFit<'_, T> {
 
     fn select_cell(&self, surface: &Surface, grid: &RidgeGrid, gram: &GramState) -> Result<(usize, f64)> {
         let no_cell = || Error::NoCell { precision: gram.precision() };
-        if surface.folds < 2 {
+        if surface.fold_count < 2 {
             let rank = grid.ranks.last().copied().unwrap_or(self.data.map.dims().1);
             return grid.lambdas.last().map(|lambda| (rank, *lambda)).ok_or_else(no_cell);
         }

@@ -39,7 +39,7 @@ use crate::linalg::kernel_matrix::kernel_matrix;
 use crate::model::Leaves;
 use crate::request::{FitRequest, ProblemSize};
 use crate::solver::normal_equations::{head_at, system::RidgeSystem};
-use crate::solver::{Figure, check_stop, reject_if};
+use crate::solver::{NamedValues, check_stop, reject_if};
 use crate::{Error, FoldSpec, GramState, LinearHead, Result, RidgeGrid};
 use faer::{Accum, Mat, Par, linalg::matmul::matmul};
 use kapprox::{KernelFunction, Real};
@@ -91,7 +91,7 @@ pub(super) fn plan(plan: MemoryPlan, leaf_rows: usize, size: &ProblemSize) -> Me
 pub(super) struct LeafFit<T> {
     /// `None` if the leaves do not improve on the features alone.
     pub(super) leaves: Option<Leaves<T>>,
-    pub(super) figures: Vec<Figure>,
+    pub(super) figures: Vec<NamedValues>,
     /// Training mean squared error of each target, with the leaves; `None` if some leaves were too
     /// large and rows were dropped.
     pub(super) train_mse: Option<Vec<f64>>,
@@ -143,8 +143,8 @@ pub(super) fn fit<T: Real>(
     let solver = LeafSolver { kernel, workers: data.resources.workers };
     let (mu, [feature_error, leaf_error]) = solver.search_mu(&leaves, lambda * data.n as f64, data)?;
     let mut figures = vec![
-        Figure::single("held-out mse of the features", feature_error),
-        Figure::single("held-out mse with leaves", leaf_error),
+        NamedValues::single("held-out mse of the features", feature_error),
+        NamedValues::single("held-out mse with leaves", leaf_error),
     ];
     if leaf_error >= MAX_ERROR_RATIO * feature_error {
         let warning = format!(
@@ -170,9 +170,9 @@ pub(super) fn fit<T: Real>(
         check_stop(&*stage)?;
     }
     let row_counts: Vec<usize> = leaves.iter().map(Leaf::len).collect();
-    figures.push(Figure::single("leaves", leaf_count as f64));
-    figures.push(Figure::single("rows of the largest leaf", row_counts.iter().copied().max().unwrap_or(0) as f64));
-    figures.push(Figure::single("lambda of the leaves", mu / data.n as f64));
+    figures.push(NamedValues::single("leaves", leaf_count as f64));
+    figures.push(NamedValues::single("rows of the largest leaf", row_counts.iter().copied().max().unwrap_or(0) as f64));
+    figures.push(NamedValues::single("lambda of the leaves", mu / data.n as f64));
     let points = leaves.iter_mut().flat_map(|leaf| std::mem::take(&mut leaf.x)).collect();
     let splits = tree.splits(head.weights.nrows());
     let leaves = Some(Leaves { splits, half_widths: tree.widths, row_counts, points, coefficients });

@@ -225,7 +225,7 @@ impl<T: Real> Solver<T> for Ridge {
             uses_preconditioner: true,
             landmarks_unused_why: needs_factor.then_some(why),
             // validation rows decide whether the leaves help
-            needs_folds: self.leaf_rows.is_some(),
+            always_needs_validation_rows: self.leaf_rows.is_some(),
             ..SolverProperties::default()
         }
     }
@@ -281,7 +281,7 @@ impl<T: Real> Solver<T> for Ridge {
         if request.options.map.is_exact_kernel() { Ok(RowAccess::Rows) } else { self.select_access::<T>(request) }
     }
 
-    fn single_pass(&self, options: &TrainOptions) -> Result<&'static str, &'static str> {
+    fn single_pass_name(&self, options: &TrainOptions) -> Result<&'static str, &'static str> {
         if options.map.is_exact_kernel() || self.method == RidgeMethod::Pcg {
             return Err(
                 "conjugate gradient and the exact kernel read the rows more than once; use landmarks and `method` direct",

@@ -23,7 +23,7 @@ use super::{Ridge, RidgeMethod};
 use crate::linalg::kernel_rows::KernelBlock;
 use crate::linalg::kernel_tiles::KernelTiles;
 use crate::model::{Basis, Intercept, needs_f64_for};
-use crate::prepare::stage_plans::{self, LOWER_RANK};
+use crate::prepare::stage_plans::{self, REMEDY_LOWER_RANK};
 use crate::request::{FitRequest, PassShape, ProblemSize, Resources, Stage};
 use crate::solver::{Solution, SolveMethod};
 use crate::{Result, features::FitData};
@@ -75,11 +75,15 @@ fn product_plan<T: Real>(stage: &str, size: &ProblemSize, pass_shape: PassShape,
     stage_plans::add_row_terms(stage_plans::base_plan(stage, size, budget), size, pass_shape, 1, element_bytes)
         // room for landmarks and a tile of rows in f32 and in f64, because a second solution may
         // use f64
-        .term("landmarks", m * size.d * 3 * size_of::<f64>(), LOWER_RANK)
+        .term("landmarks", m * size.d * 3 * size_of::<f64>(), REMEDY_LOWER_RANK)
         .term("rows of a tile", pass_shape.tile_rows * size.d * size_of::<f64>() / 2, "read fewer columns (`features`)")
-        .term("preconditioner", PackedLower::bytes(m), LOWER_RANK)
-        .term("kernel block of a tile", pass_shape.tile_rows * (m * element_bytes + 16 * size.t), LOWER_RANK)
-        .term("partial sums of a tile", KernelBlock::<T>::sum_bytes(pass_shape.tile_rows, m, size.t + 1), LOWER_RANK)
+        .term("preconditioner", PackedLower::bytes(m), REMEDY_LOWER_RANK)
+        .term("kernel block of a tile", pass_shape.tile_rows * (m * element_bytes + 16 * size.t), REMEDY_LOWER_RANK)
+        .term(
+            "partial sums of a tile",
+            KernelBlock::<T>::sum_bytes(pass_shape.tile_rows, m, size.t + 1),
+            REMEDY_LOWER_RANK,
+        )
 }
 
 /// Returns the plans of the preconditioner and of the iteration, and the places where the kernel
@@ -92,14 +96,14 @@ fn iteration_plans<T: Real>(
     let (m, threads, budget) = (size.map.p, size.threads, resources.memory);
     let sum_bytes = 8 * m * (2 * size.t + 2);
     let mut preconditioner_plan = product_plan::<T>("preconditioner", size, pass_shape, budget)
-        .term("sketch", sketch::build_bytes(m, pass_shape.tile_rows, threads), LOWER_RANK)
-        .term("vectors", sum_bytes, LOWER_RANK);
+        .term("sketch", sketch::build_bytes(m, pass_shape.tile_rows, threads), REMEDY_LOWER_RANK)
+        .term("vectors", sum_bytes, REMEDY_LOWER_RANK);
     // the sums of the first pass, and the products of the iteration
     let vector_bytes = cg::bytes(m, size.t) + sum_bytes + KernelTiles::<f64>::buffer_bytes(threads, size.t);
     let mut iteration_plan = product_plan::<T>(stage_plans::ITERATION_STAGE, size, pass_shape, budget).term(
         "vectors",
         vector_bytes,
-        LOWER_RANK,
+        REMEDY_LOWER_RANK,
     );
     let row_bytes = KernelBlocks::<T>::row_bytes(m, size.t);
     let n = usize::try_from(size.n).unwrap_or(usize::MAX);

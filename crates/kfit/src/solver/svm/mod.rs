@@ -52,7 +52,7 @@ use super::parameter::{
     C_GRID, CLASS_WEIGHT, FOLDS, GAP, INTERCEPT, LAMBDA_GRID, PROBABILITIES, Parameter, ParameterKind, STEPS,
     TOLERANCE, WEIGHTS,
 };
-use super::{Figure, Solution, Solver, SolverFamily, cross_validation};
+use super::{NamedValues, Solution, Solver, SolverFamily, cross_validation};
 use crate::features::{self, FitData, StoredFeatures};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::{Result, Task, prepare::stage_plans};
@@ -257,11 +257,11 @@ fn solution_of<T>(
 ) -> Solution<T> {
     let values_of = |value: &dyn Fn(&CertifiedPoint) -> f64| best_points.iter().map(value).collect::<Vec<f64>>();
     let figures = vec![
-        Figure { name: "objective", values: values_of(&|best| objective_factor * best.primal) },
-        Figure { name: "duality gap", values: values_of(&CertifiedPoint::gap) },
-        Figure { name: "support vectors", values: values_of(&|best| best.support_vectors as f64) },
-        Figure::single("steps", step_count as f64),
-        Figure { name: "largest gap by step", values: gaps },
+        NamedValues { name: "objective", values: values_of(&|best| objective_factor * best.primal) },
+        NamedValues { name: "duality gap", values: values_of(&CertifiedPoint::gap) },
+        NamedValues { name: "support vectors", values: values_of(&|best| best.support_vectors as f64) },
+        NamedValues::single("steps", step_count as f64),
+        NamedValues { name: "largest gap by step", values: gaps },
     ];
     let p = best_points.first().map_or(0, |best| best.w.len());
     Solution {

@@ -21,7 +21,9 @@ use crate::request::{FitRequest, PassShape, ProblemSize};
 use crate::solver::parameter::{
     COMPONENTS, EMBEDDING_COMPONENTS, FOLDS, LAMBDA_GRID, Parameter, SECOND_KERNEL, SECOND_VIEW, TOLERANCE,
 };
-use crate::solver::{Figure, Regularisation, Settings, Solution, Solver, SolverFamily, SolverProperties, reject_if};
+use crate::solver::{
+    NamedValues, Regularisation, Settings, Solution, Solver, SolverFamily, SolverProperties, reject_if,
+};
 use crate::{Error, FoldSpec, GramState, Result, Task, features::FitData};
 use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
 use faer::{Mat, MatRef, Par, Side};
@@ -155,15 +157,15 @@ impl<T: Real> Solver<T> for CanonicalCorrelations {
         }
         drop(stage);
         let mut figures = vec![
-            Figure { name: "regularised correlation", values: pairs.values.clone() },
-            Figure { name: "correlation", values: moments.correlations(&pairs, gram.epsilon()) },
+            NamedValues { name: "regularised correlation", values: pairs.values.clone() },
+            NamedValues { name: "correlation", values: moments.correlations(&pairs, gram.epsilon()) },
         ];
         if let Some(best_correlations) = held_out_correlations.get(best_index) {
-            figures.push(Figure { name: "held-out correlation", values: best_correlations.clone() });
+            figures.push(NamedValues { name: "held-out correlation", values: best_correlations.clone() });
         }
         if held_out_correlations.len() > 1 {
-            figures.push(Figure { name: "lambdas that were compared", values: lambdas });
-            figures.push(Figure {
+            figures.push(NamedValues { name: "lambdas that were compared", values: lambdas });
+            figures.push(NamedValues {
                 name: "mean held-out correlation at each",
                 values: held_out_correlations.iter().map(mean).collect(),
             });

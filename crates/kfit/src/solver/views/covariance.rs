@@ -11,7 +11,7 @@
 use super::{DirectionPairs, ViewMoments};
 use crate::request::{FitRequest, PassShape, ProblemSize};
 use crate::solver::parameter::{COMPONENTS, EMBEDDING_COMPONENTS, FOLDS, SECOND_KERNEL, SECOND_VIEW, TOLERANCE};
-use crate::solver::{Figure, Settings, Solution, Solver, SolverFamily, SolverProperties};
+use crate::solver::{NamedValues, Settings, Solution, Solver, SolverFamily, SolverProperties};
 use crate::{Result, Task, features::FitData};
 use kapprox::{Real, decompose::thin_svd};
 use kstore::MemoryPlan;
@@ -80,15 +80,15 @@ impl<T: Real> Solver<T> for MaximalCovariance {
         super::reject_missing_pairs(&moments, &pairs, gram.epsilon(), self.component_count)?;
         let squared_norm = moments.xy.squared_norm_l2();
         let mut figures = vec![
-            Figure { name: "covariance", values: pairs.values.clone() },
-            Figure {
+            NamedValues { name: "covariance", values: pairs.values.clone() },
+            NamedValues {
                 name: "share of the covariance",
                 values: pairs.values.iter().map(|v| v * v / squared_norm).collect(),
             },
-            Figure { name: "correlation", values: moments.correlations(&pairs, gram.epsilon()) },
+            NamedValues { name: "correlation", values: moments.correlations(&pairs, gram.epsilon()) },
         ];
         if row_count > 0.0 {
-            figures.push(Figure {
+            figures.push(NamedValues {
                 name: "held-out correlation",
                 values: correlation_sums.iter().map(|sum| sum / row_count).collect(),
             });

@@ -18,7 +18,7 @@ pub(super) use cca::FAMILY as CCA;
 pub(super) use covariance::FAMILY as COVARIANCE;
 
 use super::parameter::{COMPONENTS, SECOND_VIEW};
-use super::{Figure, Settings, Solution, centred_moments::CentredMoments, reject_if};
+use super::{NamedValues, Settings, Solution, centred_moments::CentredMoments, reject_if};
 use crate::linalg::eigen::sign_of_largest;
 use crate::request::{FitRequest, MetricSource, ProblemSize};
 use crate::{Error, FoldGram, GramState, Result, features::FitData};
@@ -175,7 +175,7 @@ fn solution<T: Real>(
     moments: &ViewMoments,
     pairs: &DirectionPairs,
     requested_count: usize,
-    figures: Vec<Figure>,
+    figures: Vec<NamedValues>,
 ) -> Solution<T> {
     let (p, q) = (pairs.x.nrows(), pairs.values.len());
     data.warn_of_fewer_components(requested_count, q, "the views have no further directions that covary");

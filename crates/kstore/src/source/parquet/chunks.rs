@@ -6,7 +6,7 @@
 //! memory for the next cursor, which often begins where the previous cursor ended. *Bytes*: twice
 //! the stored chunks of a row group, for each cursor.
 
-use super::thrift::page_size;
+use super::thrift::uncompressed_page_size;
 use crate::source::shared_file::SharedFile;
 use bytes::Bytes;
 use parquet::file::metadata::RowGroupMetaData;
@@ -197,7 +197,7 @@ impl Read for OffsetReader {
             None => self.source.file.read_at(buffer, self.offset)?,
         };
         self.offset += read_len as u64;
-        let fault = self.max_page_bytes.take().and_then(|limit| match page_size(&buffer[..read_len]) {
+        let fault = self.max_page_bytes.take().and_then(|limit| match uncompressed_page_size(&buffer[..read_len]) {
             Some(size) => {
                 (size > limit).then(|| format!("a page claims {size} bytes and its column has at most {limit}"))
             }

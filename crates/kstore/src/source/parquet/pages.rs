@@ -6,7 +6,7 @@
 //! chunk, stored and decompressed, is an upper bound.
 
 use super::chunks::{BufferedReader, PageSource};
-use super::thrift::page_size;
+use super::thrift::uncompressed_page_size;
 use crate::source::shared_file::SharedFile;
 use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
@@ -204,7 +204,7 @@ impl ChunkReader for HeaderSource {
 
     fn get_read(&self, start: u64) -> Result<BufferedReader, ParquetError> {
         let mut header = self.file.get_read(start)?;
-        let size = page_size(header.fill_buf()?);
+        let size = uncompressed_page_size(header.fill_buf()?);
         let size = size.ok_or_else(|| ParquetError::General("a page has an invalid header".to_string()))?;
         self.size.store(size, Ordering::Relaxed);
         Ok(header)

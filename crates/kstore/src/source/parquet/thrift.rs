@@ -44,12 +44,12 @@ fn schema_depth(mut footer: &[u8]) -> Option<usize> {
         }
         let mut remaining_children = Vec::<u64>::new();
         for _ in 0..read_list_header(input)?.0 {
-            let mut children = 0;
+            let mut child_count = 0;
             visit_fields(input, &mut |input, field, kind| match (field, kind) {
-                (5, INT32) => read_varint(input).map(|number| children = number >> 1),
+                (5, INT32) => read_varint(input).map(|number| child_count = number >> 1),
                 _ => skip_value(input, kind, 0),
             })?;
-            remaining_children.push(children);
+            remaining_children.push(child_count);
             deepest = deepest.max(Some(remaining_children.len()));
             while remaining_children.last() == Some(&0) {
                 remaining_children.pop();
@@ -63,7 +63,7 @@ fn schema_depth(mut footer: &[u8]) -> Option<usize> {
 
 /// Returns the unpacked bytes of a page, which the first bytes of its header state; `None` if they
 /// are not a page header.
-pub(super) fn page_size(mut header: &[u8]) -> Option<usize> {
+pub(super) fn uncompressed_page_size(mut header: &[u8]) -> Option<usize> {
     let mut size = None;
     visit_fields(&mut header, &mut |input, field, kind| match (field, kind) {
         (2, INT32) => {

@@ -1,6 +1,6 @@
 //! State of conjugate gradient between iterations, its storage in a journal, and the solution.
 
-use crate::{Error, Result, solver::Figure};
+use crate::{Error, Result, solver::NamedValues};
 use faer::{Mat, MatRef};
 use kstore::checkpoint::{Arrays, Persist, StoredArrays};
 
@@ -30,10 +30,10 @@ impl CgSolution {
         if residual < MAX_RESIDUAL { Ok(()) } else { Err(Error::NotConverged { residual, iterations, remedy }) }
     }
 
-    pub(crate) fn figures(&self) -> Vec<Figure> {
+    pub(crate) fn figures(&self) -> Vec<NamedValues> {
         vec![
-            Figure { name: "iterations", values: self.iterations.iter().map(|i| *i as f64).collect() },
-            Figure { name: "residual", values: self.residuals.clone() },
+            NamedValues { name: "iterations", values: self.iterations.iter().map(|i| *i as f64).collect() },
+            NamedValues { name: "residual", values: self.residuals.clone() },
         ]
     }
 }
