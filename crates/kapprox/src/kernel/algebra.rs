@@ -151,8 +151,8 @@ fn product_gradient<T: Real>(
 }
 
 /// Fixed points, prepared as a whole for the first operand and panel by panel for the other
-/// operands, as [`CombinedKernel`] does in its blocks. A kernel centres the points that it receives
-/// at once, so another split of the points would change the bits.
+/// operands, as [`CombinedKernel`] does in its blocks. A kernel subtracts the mean of the points of
+/// a call, so another split of the points would change the bits.
 struct CombinedColumns<T: Real> {
     operation: Operation,
     first_operand: FixedKernel<T>,

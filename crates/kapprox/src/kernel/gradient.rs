@@ -77,8 +77,8 @@ pub(super) fn weigh_factors<T: Real>(
     }
 }
 
-/// Computes `out[i, k] += finish(k, Σ_j weights[i, j] factor(x_i, z_j) slope(x_ik, z_jk))`;
-/// `factors` writes blocks of weights times factors.
+/// Computes `out[i, k] += scale_sum(k, Σ_j weights[i, j] factor(x_i, z_j) slope(x_ik, z_jk))`. For
+/// a tile of pairs, `factors(pairs, block)` writes the weights times the factors to the block.
 ///
 /// Each row of x has a vector lane of its own, so its bits do not depend on the other rows.
 pub(super) fn add_gradient<T: Real>(
@@ -93,7 +93,8 @@ pub(super) fn add_gradient<T: Real>(
     for (i, row_tile) in pairs.row_tiles() {
         let row_count = row_tile.x.nrows();
         frame.pack_panels(row_tile.x, row_count, &mut tile.x);
-        // the second, guarded pass is for the rare tile in which something overflowed
+        // a second, guarded pass over the columns is needed only if a sum of the first pass
+        // overflowed
         for is_guarded in [false, true] {
             sums.clear();
             sums.resize(row_count * d, T::ZERO);

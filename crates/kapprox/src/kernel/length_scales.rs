@@ -25,7 +25,7 @@ impl Kernel {
     /// Returns the expression with `auto` instead of each `median`.
     ///
     /// # Errors
-    /// None.
+    /// Never returns an error; the result type is that of the other rewrites of expressions.
     #[doc(hidden)]
     pub fn with_auto_length_scales(&self) -> Result<Self> {
         let replace_median = |value: &Value| if *value == Value::Median { Value::Auto } else { value.clone() };
@@ -167,9 +167,10 @@ impl Kernel {
         }
     }
 
-    /// Returns each column that a single kernel of the registry uses, among `d` features, with its
-    /// length scale; `None` for other expressions, if the kernel does not support a list of length
-    /// scales, or if its length scale is not resolved.
+    /// If the expression is a single kernel of the registry on dense rows, returns the columns that
+    /// it uses among `d` features, each with its length scale. Returns `None` for other
+    /// expressions, for a kernel that does not support a list of length scales, and for a length
+    /// scale that is not resolved.
     #[doc(hidden)]
     pub fn column_lengths(&self, d: usize) -> Option<Vec<(usize, f64)>> {
         let Node::Call(call @ BaseKernel { sparse_column_count: None, .. }) = &self.0 else { return None };

@@ -229,6 +229,9 @@ impl BaseKernel {
     }
 
     fn build_on_all_columns(&self, text: String) -> Arc<dyn AnyKernel> {
+        // next to a list of length scales, the single length scale is 1 (see `BuildListFn`); an
+        // unresolved value becomes NaN, which only `supports_sparse` allows, because it computes no
+        // values
         let other = if self.list().is_some() { 1.0 } else { f64::NAN };
         let values: Vec<f64> = self.values.iter().map(|value| value.number().unwrap_or(other)).collect();
         match (self.list(), self.family.build_list) {

@@ -224,7 +224,8 @@ pub(crate) fn squared_row_norms<T: Real>(packed: &[T], row_count: usize, squared
 }
 
 /// Computes for each row of packed panels (`height` rows of d features each) a sum over its
-/// features, times a factor. Sums in `f64` and rounds the result once.
+/// features, times `factor`. `add(sum, value)` returns the sum plus the term of a value. Sums in
+/// `f64` and rounds the result once.
 pub(super) fn sum_panels<T: Real>(
     packed: &[T],
     height: usize,

@@ -109,6 +109,7 @@ pub(crate) trait Argument: Debug + Send + Sync + 'static {
     fn scale_slope_sum<T: Real>(&self, _k: usize, sum: T) -> T {
         sum
     }
+    /// Returns the argument of a point with itself: 0 if the argument is a distance.
     fn self_argument<T: Real>(&self, _x: &[T]) -> f64 {
         0.0
     }

@@ -60,7 +60,7 @@ impl Profile for Sigmoid {
         })
     }
 
-    /// Returns γ / cosh²(u).
+    /// Returns γ / cosh²(u) = 4γ e / (1 + e)², where u = γ x·z + c₀ and e = exp(−2|u|).
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
         let (gamma, c0) = (T::from_f64(self.gamma).saturate(), T::from_f64(self.c0).saturate());
         let (two_log2_e, rate) =

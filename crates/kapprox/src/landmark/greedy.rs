@@ -105,6 +105,7 @@ impl Greedy {
             if growth.len() == previous_count {
                 break;
             }
+            // the next pool has four times as many rows as this pool gave landmarks
             capacity = (4 * (growth.len() - previous_count)).clamp(MIN_POOL_ROWS, MAX_POOL_ROWS);
             if let Some(candidates) = &mut candidates {
                 candidates.add_columns(&mut growth, previous_count, scan.pass.workers);

@@ -128,7 +128,8 @@ pub(super) fn rounding_floor<T: Real>(diagonal: f64) -> f64 {
     T::EPSILON * diagonal
 }
 
-/// Returns the best rows of a round as a dictionary, best key first.
+/// Returns the `capacity` best rows of a round as a dictionary, best key first.
+/// `multiplicity(residual)` returns the number of rows that a row with this residual represents.
 pub(super) fn into_dictionary<T: Real>(
     mut residuals: Residuals<T>,
     capacity: usize,

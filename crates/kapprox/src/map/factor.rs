@@ -90,9 +90,9 @@ pub(super) fn factor_in_place(k: &mut Mat<f64>, relative_floor: f64, workers: &W
 ///
 /// Feature j is a combination of kernel sections: the kernel section of landmark j minus its
 /// projection onto the sections of the earlier landmarks, divided by the norm of this difference. A
-/// small pivot alone does no harm. But the coefficients of the projection may be large, as if
-/// differences of close points approximate an outlier. Then the rounding error may exceed a pivot
-/// that is far from small. Costs m³/3 flops and 8m(128 per thread + m/128) bytes.
+/// small pivot alone does no harm. But the coefficients of the projection may be large, for example
+/// if differences of close points approximate an outlier. Then the rounding error may exceed a
+/// pivot that is far from small. Costs m³/3 flops and 8m(128 per thread + m/128) bytes.
 ///
 /// # Errors
 /// [`kpass::Error::Interrupted`] if the workers are cancelled.
@@ -101,8 +101,8 @@ pub fn amplification(lower: MatRef<'_, f64>, workers: &Workers) -> Result<Vec<f6
     let starts: Vec<usize> = (0..r).step_by(INVERSE_COLUMNS).collect();
     let mut parts: Vec<(usize, Vec<f64>)> =
         starts.iter().map(|first_column| (*first_column, vec![0.0; r - first_column])).collect();
-    // columns of the inverse from `first_column` on, which are zero above the row of this index;
-    // the longest columns come first
+    // a part is a block of columns of the inverse, from `first_column` on; above row `first_column`
+    // they are zero, so the first parts take longest
     workers.for_each(parts.iter_mut().collect(), |(first_column, part_sums)| {
         if workers.is_cancelled() {
             return;
