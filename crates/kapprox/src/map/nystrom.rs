@@ -107,7 +107,7 @@ pub struct NystromMap<T: Real> {
 }
 
 /// The number type in which kernel blocks and features are computed, and, in this type, the matrix
-/// that turns kernel values into features.
+/// that turns kernel values into features: an `N` in `T`, or a `W` in f64.
 #[derive(Debug)]
 pub(super) enum Arithmetic<T: Real, N, W> {
     /// In `T`.
@@ -162,8 +162,8 @@ impl<T: Real> NystromMap<T> {
         Self::with_order(true, kernel, landmarks, workers)
     }
 
-    /// Does the work of [`NystromMap::new`]. If the landmarks need not keep their order, they are
-    /// reordered when another order allows features in `T` where this order needs f64.
+    /// Does the work of [`NystromMap::new`]. If `keeps_order` is false and the original order of
+    /// the landmarks needs f64, tries another order, in which `T` may suffice.
     pub(super) fn with_order(
         keeps_order: bool,
         kernel: &Arc<dyn AnyKernel>,

@@ -122,7 +122,8 @@ impl TensorSketch {
         }
     }
 
-    /// Computes the sketch of one row in `product`. `spectrum` and `product` have length p.
+    /// Computes the sketch of one row in `product`. `x` yields the column and the value of each
+    /// entry of the row. `spectrum` and `product` have length p.
     fn sketch_row<T: Real>(
         &self,
         x: impl Iterator<Item = (usize, T)> + Clone,

@@ -16,10 +16,10 @@
 //! residual matrix is zero. For an indefinite K this is not true. Therefore a few columns of the
 //! residual matrix are checked at the end.
 //!
-//! *Cost* for r pivots of n rows: n(r + 9) entries of K, n r² flops, 8 n r bytes for F and 16 n
-//! bytes in addition. Each block of pivots also needs the entries of K between its candidates; if n
-//! is much larger than r, these are a few per cent of n r. Results do not depend on the number of
-//! threads.
+//! *Cost* for r pivots of n rows: n(r + 9) entries of K (r columns, the diagonal, and 8 checked
+//! columns), n r² flops, 8 n r bytes for F and 16 n bytes in addition. Each block of pivots also
+//! needs the entries of K between its candidates; if n is much larger than r, these are a few per
+//! cent of n r. Results do not depend on the number of threads.
 //!
 //! ```
 //! use kapprox::matrix::{self, FnEntries};

@@ -12,7 +12,7 @@ pub(crate) const MAX_POOL_ROWS: usize = 512;
 /// Φ_Bᵀ. K_BB (b x b) is the kernel matrix of the candidates, and Φ_B contains their features.
 pub(crate) struct CandidatePool {
     pub(crate) row_numbers: Vec<u64>,
-    /// Points in f64, row-major; empty for a matrix without vectors.
+    /// Points in f64, row-major; empty for a matrix that is given by its entries.
     pub(crate) x: Vec<f64>,
     /// Features under the landmarks at the start of the round, b x s.
     phi: Mat<f64>,

@@ -43,14 +43,16 @@ pub struct SolverProperties {
     pub supports_exact_kernel: bool,
     /// True for a solver that iterates on the exact kernel with a preconditioner made of landmarks.
     pub uses_preconditioner: bool,
-    /// The reason why a `uses_preconditioner` solver uses no landmarks for the exact kernel under
-    /// these settings; `None` if the solver uses landmarks.
+    /// If a solver with `uses_preconditioner` solves the exact kernel without its preconditioner
+    /// under these settings: the reason, for the message that refuses landmark options. Otherwise
+    /// `None`.
     pub landmarks_unused_why: Option<&'static str>,
     /// True for a solver that computes with the columns of the rows and rejects sparse rows.
     pub dense_only: bool,
     /// True for a solver that needs validation rows even if there is nothing to choose.
     pub needs_folds: bool,
-    /// Name of the solver if it uses distances between landmarks instead of a feature map.
+    /// For a solver that uses distances between landmarks instead of a feature map: its name, for
+    /// error messages. Otherwise `None`.
     pub distance_solver: Option<&'static str>,
     /// Default number of landmarks; `None` for the default of `ksolve::Fit`.
     pub default_rank: Option<usize>,
@@ -68,8 +70,8 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     fn has_probabilities(&self) -> bool {
         false
     }
-    /// Returns the number of target columns in the second moments of the features: the number t of
-    /// targets, or the number of target features if the solver has a kernel on the targets.
+    /// Returns the number of columns of B = Σ φyᵀ, where φ are the features and y the targets of a
+    /// row: t, or the number of target features if the solver has a kernel on the targets.
     fn moment_columns(&self, _options: &TrainOptions, t: usize) -> usize {
         t
     }

@@ -133,8 +133,8 @@ fn hyperbolic_secant_quantile(u: f64) -> f64 {
 ///
 /// With q frequencies and d inputs, it stores q·d numbers, and mapping n rows costs 2nqd flops and
 /// nq pairs of sine and cosine. Structured frequencies store 4q + d numbers and cost 3nq log₂ d
-/// flops if d > 16 (here d is rounded up to a power of two, and q to a multiple of it); else they
-/// equal orthogonal ones. Sparse rows cost 2q flops per entry.
+/// flops if d > 16 (here d is rounded up to a power of two, and q to a multiple of it); for d ≤ 16
+/// they are identical to orthogonal frequencies. Sparse rows cost 2q flops per entry.
 #[derive(Debug)]
 pub struct FourierMap<T> {
     d: usize,
