@@ -126,6 +126,7 @@ impl<T: Real> Approximation<'_, T> {
 struct NormSearch {
     space: Krylov,
     prior: PriorBounds,
+    /// Number of features in Φ; `None` for K alone.
     rank: Option<usize>,
     bounds: Option<Bounds>,
 }
@@ -137,7 +138,8 @@ impl NormSearch {
         has_wide_bounds && self.space.next_block().ncols() > 0
     }
 
-    /// Adds the product of K with the next columns.
+    /// Adds `images`, the product of K with the next block of vectors. If the search is for K −
+    /// ΦΦᵀ, first subtracts the product of ΦΦᵀ with this block.
     fn add_images(
         &mut self,
         mut images: MatMut<'_, f64>,

@@ -148,9 +148,9 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         self.visit_unit(None, observer, &mut visitor)
     }
 
-    /// Visits the segments of a work unit, or all segments for `None`. If the rows were selected by
-    /// positions, all of them are visited. This function is not generic, so that it is compiled
-    /// only once.
+    /// Visits the segments of `unit`, a range of consecutive segments, or all segments if it is
+    /// `None`. If the rows were selected by positions, all of them are visited. This function is
+    /// not generic, so that it is compiled only once.
     fn visit_unit(
         &self,
         unit: Option<&Range<u64>>,
@@ -232,7 +232,8 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         pass.visit_lot(source, unit, visit_block).map(drop)
     }
 
-    /// Visits the tiles of rows in memory; `features_of` returns their features.
+    /// Visits the tiles of rows in memory. `features_of(rows)` returns the features of the rows at
+    /// these positions, or `None` if this process does not have them.
     fn visit_memory<'s>(
         &self,
         positions: Range<usize>,

@@ -49,7 +49,8 @@ pub struct SolverProperties {
     pub landmarks_unused_why: Option<&'static str>,
     /// True for a solver that computes with the columns of the rows and rejects sparse rows.
     pub dense_only: bool,
-    /// True for a solver that needs validation rows even if there is nothing to choose.
+    /// True if the fit needs folds under these settings even though cross-validation chooses no
+    /// parameter (ridge regression with leaves).
     pub needs_folds: bool,
     /// For a solver that uses distances between landmarks instead of a feature map: its name, for
     /// error messages. Otherwise `None`.
@@ -80,8 +81,8 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     fn moment_classes(&self, _t: usize) -> usize {
         1
     }
-    /// Rejects requests that the solver cannot fulfil. Row weights are rejected by its
-    /// [`properties`](Self::properties).
+    /// Rejects requests that the solver cannot fulfil. Implementations need not check row weights:
+    /// the caller rejects them unless [`SolverProperties::accepts_row_weights`] is true.
     ///
     /// # Errors
     /// [`crate::Error::Option`].
