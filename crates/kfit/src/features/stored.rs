@@ -62,6 +62,7 @@ impl<'a, T: Real> FeatureStore<'a, T> {
         }
     }
 
+    /// Returns the segments of `unit` that are in the scratch folder, in ascending order.
     pub(super) fn scratch_parts(&self, unit: &Range<u64>) -> Vec<CachedSegments<T>> {
         let Storage::Scratch(_, caches) = &self.storage else { return Vec::new() };
         let clip_to_unit = |CachedSegments { segments, cache }: &CachedSegments<T>| CachedSegments {
@@ -153,8 +154,8 @@ struct OpenSegment<T> {
 }
 
 impl<T: Real> FeatureWriter<'_, T> {
-    /// Computes and stores the features of a block; blocks arrive in row order. The caller finds a
-    /// copy of the features in the column buffers.
+    /// Computes and stores the features of a block; blocks arrive in row order. After the call,
+    /// `buffers.column_major` contains the features too.
     pub(super) fn add(
         &mut self,
         block: &RowBlock<'_, T>,

@@ -9,6 +9,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 /// Maximum number of rows of a table that is read as a metric.
 const MAX_METRIC_ROWS: u64 = 100_000;
 
+/// Number of rows that are read at once from a table of a metric.
 const METRIC_TILE_ROWS: usize = 256;
 
 /// Form of a learned metric.

@@ -169,8 +169,8 @@ pub struct SolverFamily {
     pub parameters: &'static [Parameter],
     /// Builds the solver from its settings.
     pub build: fn(&Settings) -> Result<Box<dyn AnySolver>>,
-    /// Parameters that are chosen together with the rank, in addition to `ranks`. A fit at a rank
-    /// that is already chosen omits them.
+    /// Parameters that are chosen jointly with the rank, besides `ranks`. They are removed from the
+    /// options of a fit whose rank is fixed.
     pub joint_rank_parameters: &'static [Parameter],
     /// Converts the options of a fit on a map to the options of the same fit on the exact kernel.
     /// The caller has already removed `ranks`, `tolerance`, `folds` and `joint_rank_parameters`.
