@@ -160,8 +160,9 @@ pub fn greedy(matrix: &dyn PsdMatrix, rank: usize, tolerance: f64, workers: &Wor
 const MIN_PROPOSALS: usize = 16;
 const MAX_PROPOSALS: usize = 128;
 
-/// Number of columns checked at the end, and number of columns per step if all are checked.
+/// Number of columns checked at the end, chosen.
 const CHECKED_COLUMNS: u64 = 8;
+/// Number of columns checked at a time if all are checked, chosen.
 const COLUMNS_PER_CHECK: usize = 64;
 
 /// Number of consecutive rounds that may reject every proposal before all residuals count as

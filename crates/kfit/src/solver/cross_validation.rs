@@ -111,7 +111,8 @@ impl<T: Real> HeldOutScores<T> {
 
 /// For every fold and regularisation parameter, learns k functions from the rows outside the fold
 /// and scores the rows of the fold. `penalties` starts with the strongest parameter. The fit at
-/// each further parameter starts from the solution for the parameter before it. For a fold,
+/// each further parameter starts from the solution for the parameter before it. `moments` are the
+/// second moments of the features of all rows, for the preconditioner. For a fold,
 /// `loss_without_fold` returns the loss of the rows outside the fold, and the weight of these rows.
 pub(super) fn scores_by_newton<T: Real, L: Objective<T>>(
     features: &StoredFeatures<'_, T>,

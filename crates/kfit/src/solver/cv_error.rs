@@ -8,7 +8,7 @@ use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
 use kapprox::Real;
 use kstore::Workers;
 
-/// Rows that one thread scores at once: 256 x 4,000 features in f64 are 8 MB.
+/// Number of rows that one thread scores at once: 256 x 4,000 features in f64 are 8 MB.
 const SCORED_STRIP_ROWS: usize = 256;
 
 /// A pass that counts the classification errors on held-out rows for

@@ -9,7 +9,7 @@ use kstore::key::{Purpose, Stream};
 use kstore::{Reduction, RowBlock, Workers};
 use std::sync::Arc;
 
-/// Number of rows whose gradients are in memory at once.
+/// Number of rows whose gradients are in memory at once, chosen.
 const CHUNK_ROWS: usize = 2048;
 
 /// Number of rows that a thread processes at once.
@@ -85,8 +85,8 @@ impl<'a> OuterProductReduction<'a> {
         Self { row_fraction: fraction, stream: Stream::new(seed, Purpose::Gradients, 0), ..self }
     }
 
-    /// Copies the selected rows of a chunk of a block, which starts at `first_row`, and their
-    /// weights.
+    /// Copies the inputs and the weights of the selected rows among [`CHUNK_ROWS`] rows of a block
+    /// from `first_row` on.
     fn copy_selected<T: Real>(
         &self,
         block: &RowBlock<'_, T>,
@@ -137,6 +137,7 @@ pub struct GradientScratch {
     x: Vec<f64>,
     row_weights: Vec<f64>,
     gradients: Vec<f64>,
+    /// For each thread, the coefficients of one function, repeated for every row of a strip.
     weights: BufferPool<Vec<f64>>,
 }
 

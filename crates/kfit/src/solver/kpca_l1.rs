@@ -166,7 +166,7 @@ kstore::persist!(Progress {
     read "directions": directions, read "iterations": iterations, read "first": first_squared_norm, one "passes": passes
 });
 
-/// The row with the largest residual; the first such row if there are several.
+/// The row with the largest residual; if several rows have this residual, the first of them.
 struct FarthestRow {
     squared_residual: f64,
     row: Vec<f64>,

@@ -7,7 +7,7 @@
 //! features, it may return combinations of kernel functions of landmarks or of all rows instead
 //! ([`crate::request::RowAccess`]).
 //!
-//! To add a solver: one file here with its `FAMILY`, one line in [`registry()`].
+//! To add a solver, write one file here with its `FAMILY`, and add one line to `SOLVERS`.
 
 mod centred_moments;
 mod class_weight;

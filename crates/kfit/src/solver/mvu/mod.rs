@@ -18,7 +18,7 @@
 //! The constraint on the sum holds if Q is multiplied by a basis of the directions orthogonal to
 //! Qᵀ1; this eliminates the constraint. The method starts with pairs of neighbours whose
 //! constraints are enough to bound the solution. Each round adds the most violated constraints,
-//! until all constraints are satisfied. The coordinates y_j of the nodes are the leading_indices
+//! until all constraints are satisfied. The coordinates y_j of the nodes are the leading
 //! eigenvectors of K, multiplied by the square roots of their eigenvalues. As in `lle`, a new row x
 //! has the coordinates Σ_j w_j(x) y_j over its nearest nodes j.
 //!
@@ -59,6 +59,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
 /// Maximum number of landmarks; a larger semidefinite programme takes minutes.
 const MAX_LANDMARK_COUNT: usize = 100;
 
+/// Default number of landmarks, chosen: half of the maximum.
 const DEFAULT_LANDMARK_COUNT: usize = 50;
 
 /// Relative excess of a squared distance above which a constraint is added.
@@ -198,7 +199,8 @@ struct UnfoldingProblem<'a> {
 }
 
 impl UnfoldingProblem<'_> {
-    /// Solves and adds violated constraints until none is violated or the maximum is reached.
+    /// Solves the programme and adds violated constraints, in rounds, until no constraint is
+    /// violated or the maximum number of constraints is reached.
     fn solve(&self, observer: &dyn Observer) -> Result<UnfoldingSolution> {
         let (q, m) = (self.q.as_ref(), self.q.ncols());
         let pairs = &self.pairs.pairs;

@@ -132,7 +132,7 @@ fn least_by<'a>(
     scored_cells.min_by(order).map(|(_, cell)| cell)
 }
 
-/// Returns true for a fold that is held out once and has rows.
+/// Returns true for a fold that has rows and that the fold rule holds out.
 fn is_scored(state: &GramState, fold: usize) -> bool {
     state.fold_rule().is_held_out(fold) && state.folds()[fold].row_count > 0
 }

@@ -10,13 +10,13 @@ use kapprox::decompose::symmetric_eigen;
 use kapprox::map::column_slice_mut;
 use kstore::Workers;
 
-/// Columns that one thread assembles at a time.
+/// Number of columns that one thread assembles at a time.
 const STRIP_COLUMNS: usize = 16;
 
 /// Eigenvalues below this multiple of the relative error of A times its trace count as 0.
 const EIGENVALUE_FLOOR: f64 = 4.0;
 
-/// Columns of an inverse that one thread computes at a time.
+/// Number of columns of an inverse that one thread computes at a time.
 const INVERSE_COLUMNS: usize = 64;
 
 /// Number of right sides that one thread substitutes at a time. faer would split the sum of a
@@ -391,7 +391,7 @@ impl RidgeSystem {
     }
 }
 
-/// Sums a part of the moments over folds, in their order.
+/// Sums over folds, in their order, the numbers that `part` returns for a fold.
 fn sum_over_folds<'a>(folds: &[&'a FoldGram], length: usize, part: impl Fn(&'a FoldGram) -> &'a [f64]) -> Vec<f64> {
     let mut sum = vec![0.0; length];
     for fold in folds {
