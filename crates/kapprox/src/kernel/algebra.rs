@@ -11,8 +11,10 @@ use crate::{Real, vectorised};
 use faer::{Mat, MatMut, MatRef, prelude::*};
 use std::sync::Arc;
 
-/// Size of a panel of an operand after the first: 1,024 x 128 numbers, at most 1 MiB.
+/// Number of rows of a panel of an operand after the first. With [`PANEL_COLUMNS`], a panel takes
+/// at most 1 MiB.
 const PANEL_ROWS: usize = 1024;
+/// Number of columns of a panel.
 const PANEL_COLUMNS: usize = 128;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -44,7 +44,7 @@ impl ColumnSelection {
         Self { selectors, indices: None }
     }
 
-    /// Returns the positions of the columns; `None` before they are resolved.
+    /// Returns the positions of the columns, or `None` before they are resolved.
     pub(super) fn indices(&self) -> Option<&ColumnIndices> {
         self.indices.as_ref()
     }
@@ -80,8 +80,8 @@ impl ColumnSelection {
 }
 
 impl ColumnSelector {
-    /// Returns the columns to exclude, whose name follows `!`; `None` if a feature has the whole
-    /// name, including the `!`.
+    /// Returns the columns to exclude, whose name follows `!`. Returns `None` if a feature has the
+    /// whole name, including the `!`.
     fn excluded_selector(&self, features: &[&str]) -> Option<Self> {
         match self {
             Self::Pattern(name) if names::position(features, name).is_none() => {

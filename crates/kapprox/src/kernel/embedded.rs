@@ -6,7 +6,7 @@ use crate::Real;
 use faer::{MatMut, MatRef, prelude::*};
 use std::{fmt::Debug, sync::Arc};
 
-/// Number of rows of x that are transformed at once.
+/// Number of rows of x that are transformed at once, chosen: four tiles of the panels.
 const TILE_ROWS: usize = 1152;
 
 pub(crate) trait Embedding: Debug + Send + Sync + 'static {
@@ -27,7 +27,7 @@ pub(crate) trait Embedding: Debug + Send + Sync + 'static {
         None
     }
     /// Returns the spectrum of the embedded kernel k(e(x), e(z)), where e is this embedding and
-    /// `spectrum` is the spectrum of k; `None` if it is not known.
+    /// `spectrum` is the spectrum of k. Returns `None` if the spectrum is not known.
     fn spectrum(&self, _spectrum: Option<Spectrum>) -> Option<Spectrum> {
         None
     }

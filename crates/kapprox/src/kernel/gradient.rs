@@ -19,9 +19,10 @@ use faer::{MatMut, MatRef};
 /// Number of rows of z whose factors with [`TILE_ROWS`] rows of x are computed at once. These
 /// factors take 600 kB in `f64`.
 const GRADIENT_TILE_COLUMNS: usize = 256;
-/// Number of rows of x and of z whose factors stay in the first-level cache during the loop over
-/// features: 24 kB in `f64`.
+/// Number of rows of x in a strip. Its factors with [`STRIP_COLUMNS`] rows of z stay in the
+/// first-level cache during the loop over features: 24 kB in `f64`.
 const GRADIENT_STRIP_ROWS: usize = 96;
+/// Number of rows of z in a strip.
 const STRIP_COLUMNS: usize = 32;
 
 #[derive(Debug, Clone, Copy)]

@@ -76,8 +76,8 @@ impl Kernel {
 
 /// Returns the distribution of the frequencies ω = (ln 2 / √c) g, where g is standard normal and c
 /// is chi-squared with `degrees_of_freedom` = 2ν. Each coordinate of ω is ln 2 / √(2ν) times a
-/// Student t number with 2ν degrees of freedom. The unit of length is that of [`build`], (ln 2 /
-/// √(2ν)) σ. (Rasmussen, Williams, 2006, equation 4.15.)
+/// Student t number with 2ν degrees of freedom. The unit of length is (ln 2 / √(2ν)) σ, as in
+/// [`build`]. (Rasmussen, Williams, 2006, equation 4.15.)
 fn student_t_frequencies(degrees_of_freedom: f64) -> Option<FrequencyDistribution> {
     let chi_squared = rand_distr::ChiSquared::new(degrees_of_freedom).ok()?;
     Some(FrequencyDistribution::radial(move |rng| LN_2 / chi_squared.sample(rng).sqrt()))

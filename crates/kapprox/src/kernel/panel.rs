@@ -280,7 +280,7 @@ impl<T: Real, M: Term, F: Epilogue<T>> TileFill<'_, T, M, F> {
     }
 }
 
-/// Returns the columns of a block as slices; `None` if their elements are strided.
+/// Returns the columns of a block as slices, or `None` if their elements are strided.
 fn contiguous_columns<T, const COLUMNS: usize>(out: MatMut<'_, T>) -> Option<[&mut [T]; COLUMNS]> {
     let mut columns = out.try_as_col_major_mut()?.col_iter_mut().map(faer::col::ColMut::as_slice_mut);
     Some(std::array::from_fn(|_| columns.next().unwrap_or_default()))

@@ -95,8 +95,8 @@ impl Embedding for Circles {
     }
 
     /// Returns the spectrum of the periodic kernel, as a distribution of frequencies of x. The
-    /// argument, the spectrum of the Gaussian kernel on the circles, is ignored: its frequencies
-    /// are those of the images.
+    /// argument, the spectrum of the Gaussian kernel on the circles, is ignored, because it
+    /// contains frequencies of the images instead of frequencies of x.
     fn spectrum(&self, _: Option<Spectrum>) -> Option<Spectrum> {
         let poisson = Poisson::new(0.5 / (self.sigma * self.sigma)).ok()?;
         let draw = move |rng: &mut dyn rand::Rng| poisson.sample(rng) - poisson.sample(rng);

@@ -117,8 +117,8 @@ pub(crate) trait Argument: Debug + Send + Sync + 'static {
     fn length_scales(&self) -> Vec<f64> {
         vec![1.0]
     }
-    /// Returns the argument for sparse points; `None` if the entries that both points have, and the
-    /// norms of the points, do not determine it.
+    /// Returns the argument for sparse points, or `None` if the entries that both points have, and
+    /// the norms of the points, do not determine it.
     fn sparse_argument(&self) -> Option<SparseArgument> {
         None
     }

@@ -63,8 +63,8 @@ pub(super) trait PairFunction: Debug + Copy + Send + Sync + 'static {
     fn gradient<T: Real>(self, kernel: &dyn KernelFunction<T>, pairs: WeightedPairs<'_, T>, out: MatMut<'_, T>);
     /// Replaces each k(x, x) in `out` by the value of the function.
     fn diag<T: Real>(self, x: MatRef<'_, T>, out: &mut [f64]);
-    /// Returns the spectrum of the function of k, where `spectrum` is the spectrum of k; `None` if
-    /// it is not known.
+    /// Returns the spectrum of the function of k, where `spectrum` is the spectrum of k. Returns
+    /// `None` if it is not known.
     fn spectrum(self, _spectrum: Spectrum) -> Option<Spectrum> {
         None
     }

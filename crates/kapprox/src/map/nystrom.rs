@@ -74,8 +74,8 @@ const MAX_NOISE: f64 = 3e-7;
 const MAX_DRIFT: f64 = 5e-7;
 
 /// If a map has at most this many features, the change by rounding is bounded for every possible
-/// row, and the features are computed in f64 if it may exceed [`MAX_DRIFT`]. For so few features,
-/// f64 costs little.
+/// row. If the bound exceeds [`MAX_DRIFT`], the features are computed in f64, which costs little
+/// for few features.
 ///
 /// Suppose that two landmarks have nearly the same direction in feature space. The second feature
 /// is then small at both landmarks and amplifies rounding, but it is large at rows in other
@@ -212,7 +212,7 @@ impl<T: Real> NystromMap<T> {
     /// Drops the landmarks whose features are mostly rounding; returns false if there are none.
     ///
     /// Even in f64, kernel values have errors of many machine epsilons if the terms of a distance
-    /// cancel, as for points that are many length scales away from the origin.
+    /// cancel, for example if points are many length scales away from the origin.
     fn drop_noisy_landmarks(&mut self) -> bool {
         let independent = IndependentLandmarks::order_by_levels(
             &self.kernel,

@@ -28,8 +28,8 @@ pub(super) const FAMILY: MapFamily = MapFamily {
     supports_sparse: true,
     build_passes: 0,
     shape: |_, request| {
-        // buckets and signs for three factors, as for a cubic kernel; a higher degree needs more
-        // memory than this
+        // buckets and signs for three factors, the number for a cubic kernel; a higher degree needs
+        // more memory
         let fixed = 3 * (request.d + 1) * size_of::<(usize, f64)>() + fft_plan_bytes(request.rank);
         MapShape {
             p: request.rank,

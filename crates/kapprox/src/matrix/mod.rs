@@ -155,9 +155,10 @@ pub fn greedy(matrix: &dyn PsdMatrix, rank: usize, tolerance: f64, workers: &Wor
     state.finish(tolerance, 0)
 }
 
-/// Minimum and maximum number of proposals of a round. Within these limits, the entries of the
+/// Minimum number of proposals of a round. Between the minimum and the maximum, the entries of the
 /// matrix between proposals are cheap compared with the columns at the accepted proposals.
 const MIN_PROPOSALS: usize = 16;
+/// Maximum number of proposals of a round.
 const MAX_PROPOSALS: usize = 128;
 
 /// Number of columns checked at the end, chosen.
@@ -228,8 +229,8 @@ impl<'a> CholeskyState<'a> {
         self.pivots.len() == self.growing_factor.factor.ncols() || self.trace_error() <= tolerance
     }
 
-    /// Returns the maximum number of candidates of a round. The number of entries between this many
-    /// candidates is a quarter of the length of a column.
+    /// Returns the maximum number of candidates of a round, √n/2. The number of entries between
+    /// √n/2 candidates is a quarter of the length of a column.
     fn max_candidates(&self) -> usize {
         (self.growing_factor.residuals.len().isqrt() / 2).max(1)
     }

@@ -2,10 +2,12 @@
 
 use faer::{Accum, Mat, Par, linalg::matmul::matmul};
 
-/// Minimum and maximum number of rows of a pool. Between these limits, the number is four times the
-/// number of pivots that the preceding round found. With s pivots so far, a pool of b rows costs b²
-/// inner products of s numbers, so a large pool is worthwhile only if it yields many pivots.
+/// Minimum number of rows of a pool. Between the minimum and the maximum, the number is four times
+/// the number of pivots that the preceding round found. With s pivots so far, a pool of b rows
+/// costs b² inner products of s numbers, so a large pool is worthwhile only if it yields many
+/// pivots.
 pub(crate) const MIN_POOL_ROWS: usize = 32;
+/// Maximum number of rows of a pool.
 pub(crate) const MAX_POOL_ROWS: usize = 512;
 
 /// Candidates for landmarks, with their residual matrix under the landmarks so far, S = K_BB − Φ_B

@@ -52,8 +52,8 @@ impl ApproximationErrors {
         NormPair { error, kernel: with_evidence(kernel_norm) }
     }
 
-    /// Returns the largest value that tr E can have, including rounding; `None` if the map is not a
-    /// projection, because tr E then does not bound the norms of E.
+    /// Returns the largest value that tr E can have, including rounding. Returns `None` if the map
+    /// is not a projection, because tr E then does not bound the norms of E.
     pub(super) fn trace_bound(&self) -> Option<f64> {
         self.trace_error.map(|trace_error| (trace_error + self.rounding_floor) * self.kernel_trace)
     }

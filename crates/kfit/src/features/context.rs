@@ -21,7 +21,7 @@ pub(super) struct VisitContext<'a> {
 }
 
 impl<'a> VisitContext<'a> {
-    /// Returns the engine that connects the processes of a shared run; `None` if the run has one
+    /// Returns the engine that connects the processes of a shared run, or `None` if the run has one
     /// process.
     pub(super) fn engine(&self) -> Option<&'a dyn Engine> {
         self.resources.journal.and_then(|journal| journal.engine())

@@ -124,7 +124,7 @@ impl<T: Real> StoredFeatures<'_, T> {
 pub struct Sums(pub Vec<f64>);
 
 impl Sums {
-    /// Returns this many sums, all 0.
+    /// Returns `count` sums, all 0.
     pub(crate) fn new(count: usize) -> Self {
         Self(vec![0.0; count])
     }

@@ -83,7 +83,8 @@ impl<'a, T: Real> FeatureStore<'a, T> {
         }
     }
 
-    /// Computes and stores the features of a work unit that another process reduced.
+    /// Computes and stores the features of the segments of `unit` that this process has not stored
+    /// yet, because another process reduced them.
     pub(super) fn compute_missing(
         &self,
         unit: &Range<u64>,
@@ -101,8 +102,8 @@ impl<'a, T: Real> FeatureStore<'a, T> {
         Ok(())
     }
 
-    /// Returns the ranges of consecutive segments of a work unit that are not stored yet; empty if
-    /// features are always recomputed.
+    /// Returns the ranges of consecutive segments of `unit` that are not stored yet. If features
+    /// are always recomputed, returns no ranges.
     fn missing_segments(&self, unit: &Range<u64>) -> Vec<Range<u64>> {
         let stored_ranges: Vec<Range<u64>> = match &self.storage {
             Storage::Memory(_) => unit

@@ -307,7 +307,8 @@ fn plan_gram(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> Memory
         .term("products of the threads", size.threads * (4 << 20), "lower `threads`")
 }
 
-/// Returns the bytes of the map from targets to target features; 0 if there is no such map.
+/// Returns the bytes of the map from targets to target features, or 0 if the solver has no kernel
+/// on the targets.
 fn target_map_bytes(size: &ProblemSize) -> usize {
     match size.moment_columns == size.t {
         true => 0,

@@ -95,7 +95,7 @@ impl Survey {
         (scale(feature.mean + feature.deviation()) - scale(feature.mean - feature.deviation())) / 2.0
     }
 
-    /// Returns the divisor of the row weights; 1 if rows have no weights.
+    /// Returns the divisor of the row weights, or 1 if rows have no weights.
     pub fn weight_unit(&self) -> f64 {
         self.weight_unit.unwrap_or(1.0)
     }

@@ -97,8 +97,8 @@ impl MetricSource {
         }
     }
 
-    /// Returns the provided metric, converted to inputs scaled by `scaler`; `None` if no metric was
-    /// provided.
+    /// Returns the provided metric, converted to inputs scaled by `scaler`. Returns `None` if no
+    /// metric was provided.
     #[doc(hidden)]
     pub fn provided_for(&self, scaler: &Scaler) -> Result<Option<Arc<Metric>>> {
         match self {

@@ -34,7 +34,7 @@ pub struct CvErrorState {
 }
 
 impl CvErrorState {
-    /// Returns the error rate of a cell; `None` if no row was scored.
+    /// Returns the error rate of a cell, or `None` if no row was scored.
     pub fn error_rate(&self, cell: usize) -> Option<f64> {
         (self.row_counts[cell] > 0).then(|| self.error_counts[cell] as f64 / self.row_counts[cell] as f64)
     }

@@ -76,8 +76,8 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     fn moment_columns(&self, _options: &TrainOptions, t: usize) -> usize {
         t
     }
-    /// Returns the number of classes with separate second moments; 1 if the moments of all rows are
-    /// summed.
+    /// Returns the number of classes with separate second moments, or 1 if the moments of all rows
+    /// are summed.
     fn moment_classes(&self, _t: usize) -> usize {
         1
     }

@@ -28,7 +28,7 @@ const BUFFERED_ROWS: usize = 512;
 /// preconditioner.
 const MAX_BYTES: usize = 256 << 20;
 
-/// Returns the bytes of k blocks for n rows with p features; `None` if the solver should not use
+/// Returns the bytes of k blocks for n rows with p features, or `None` if the solver should not use
 /// blocks. This decision depends only on the problem size.
 ///
 /// Sampled blocks cost about as much as p²/n passes, and save about twenty passes per Newton step.

@@ -103,7 +103,7 @@ pub fn registry() -> Vec<&'static SolverFamily> {
     SOLVERS.entries()
 }
 
-/// Returns the solver with this name; `None` if the name is unknown.
+/// Returns the solver with this name, or `None` if the name is unknown.
 pub fn by_name(name: &str) -> Option<&'static SolverFamily> {
     SOLVERS.by_name(name)
 }

@@ -90,7 +90,7 @@ impl Surface {
         Ok(surface)
     }
 
-    /// Returns the cell of a rank and lambda; `None` if the surface has no such cell.
+    /// Returns the cell of a rank and lambda, or `None` if the surface has no such cell.
     pub fn cell(&self, rank: usize, lambda: f64) -> Option<&SurfaceCell> {
         self.cells.iter().find(|cell| cell.rank == rank && cell.lambda == lambda)
     }
@@ -242,7 +242,8 @@ impl FoldCoefficients {
         Ok(Self { cells: cells.to_vec(), heads })
     }
 
-    /// Returns the bytes of the coefficients of `cells` for `t` targets and this many folds.
+    /// Returns the bytes of the coefficients of `cells` for `t` targets and the given number of
+    /// folds.
     pub fn bytes(cells: &[(usize, f64)], t: usize, folds: usize) -> usize {
         8 * folds * cells.iter().map(|(rank, _)| (rank + 1) * t).sum::<usize>()
     }

@@ -74,14 +74,14 @@ impl RidgeSystem {
         }
     }
 
-    /// Returns the bytes of the storage, of a factorisation, and of the coefficients at this many
-    /// ranks for one lambda.
+    /// Returns the bytes of the storage, of a factorisation, and of the coefficients at
+    /// `rank_count` ranks for one lambda.
     pub(crate) fn bytes(p: usize, t: usize, rank_count: usize, intercept: Intercept) -> usize {
         let q = p + intercept.constant_feature_count();
         8 * (q * q + q * (q + 1) / 2 + 2 * q * t + 3 * q + p + 2 * p * rank_count * t)
     }
 
-    /// Returns the bytes to compute an inverse by strips of columns on this many threads.
+    /// Returns the bytes to compute an inverse by strips of columns on the given number of threads.
     pub(crate) fn inverse_bytes(p: usize, threads: usize) -> usize {
         8 * p * (2 * INVERSE_COLUMNS * threads + p.div_ceil(INVERSE_COLUMNS) + 1)
     }
