@@ -6,11 +6,11 @@
 //! | 1.5 | (1 + √3 r) exp(−√3 r) |
 //! | 2.5 | (1 + √5 r + 5r²/3) exp(−√5 r) |
 //!
-//! They are positive definite in every dimension (Rasmussen, Williams, *Gaussian Processes for
-//! Machine Learning*, 2006, section 4.2.1; the table lists equations 4.17 of the book, with length
-//! scale σ). The kernel with ν = 1/2 is also called `exponential`. [`laplacian`](super::laplacian)
-//! is exp(−‖x − z‖₁ / σ), the `exponential` kernel with the L1 distance instead of the Euclidean
-//! distance.
+//! Matérn kernels are positive definite in every dimension (Rasmussen, Williams, *Gaussian
+//! Processes for Machine Learning*, 2006, section 4.2.1; the table lists equations 4.17 of the
+//! book, with length scale σ). The kernel with ν = 1/2 is also called `exponential`.
+//! [`laplacian`](super::laplacian) is exp(−‖x − z‖₁ / σ), the `exponential` kernel with the L1
+//! distance instead of the Euclidean distance.
 //!
 //! ```
 //! use kapprox::kernel::Kernel;

@@ -108,7 +108,7 @@ impl Kernel {
     /// Parses an expression.
     ///
     /// # Errors
-    /// [`Error::Kernel`], or [`Error::UnknownKernel`] for an unknown name. Both point at the
+    /// [`Error::Kernel`], or [`Error::UnknownKernel`] for an unknown name. Both errors point at the
     /// invalid character and say what is expected.
     pub fn parse(text: &str) -> Result<Self> {
         parse::parse(text).map(Self)
@@ -269,8 +269,8 @@ impl Kernel {
         Some((call.family.explicit_form?, call.numbers()?))
     }
 
-    /// Returns whether k is known to be positive definite for all points. This is derived from the
-    /// kernels of the registry by the rules for sums, products and multiples.
+    /// Returns whether k is known to be positive definite for all points. The answer follows from
+    /// the kernels of the registry by the rules for sums, products and multiples.
     pub fn positive_definite(&self) -> bool {
         self.0.base_kernels().iter().all(|call| call.family.positive_definite)
     }

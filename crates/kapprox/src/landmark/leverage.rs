@@ -122,8 +122,8 @@ impl<T: Real> LandmarkRule<T> for Leverage {
 }
 
 /// Returns the largest residual that rounding in `T` may leave for a row with k(x, x) = `diagonal`.
-/// It is used as a lower bound of all residuals, so that rows whose residuals are rounding errors
-/// are all equally likely.
+/// Smaller residuals are raised to this bound, so that rows whose residuals are rounding errors are
+/// all equally likely.
 pub(super) fn rounding_floor<T: Real>(diagonal: f64) -> f64 {
     T::EPSILON * diagonal
 }

@@ -162,7 +162,7 @@ fn compute_look_ahead<T: Real>(
 
 /// The span of the columns of F so far, and the residual of the targets.
 struct Span {
-    /// Q, n x m. Its leading columns, as many as the rank of the span, are orthonormal and span it.
+    /// Q, n x m. The leading `rank` columns are an orthonormal basis of the span.
     basis: Mat<f64>,
     rank: usize,
     /// (I − QQᵀ)Y, the residual of the targets.

@@ -129,8 +129,8 @@ pub trait FeatureMap<T: Real>: Debug + Send + Sync {
 /// t functions wᵀphi(x), in the form that is cheapest to evaluate.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expansion<T> {
-    /// f(x) = Σ_j α_j k(x, z_j), for features in the span of landmarks. It needs only kernel values
-    /// and no triangular solve.
+    /// f(x) = Σ_j α_j k(x, z_j), for features in the span of landmarks. This form needs only kernel
+    /// values and no triangular solve.
     Landmarks {
         /// Landmarks z, m x d.
         landmarks: LandmarkSet<T>,

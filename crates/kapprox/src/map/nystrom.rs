@@ -256,8 +256,8 @@ impl<T: Real> NystromMap<T> {
     /// Returns in f64 the dual coefficients `L⁻ᵀ w`, where w are `weights` on the leading
     /// `weights.nrows()` coordinates.
     ///
-    /// They define the same function, because wᵀ`phi(x)` = (`L⁻ᵀ w`)ᵀ `k_S(x)`. Prediction
-    /// therefore needs the kernel block but no triangular solve.
+    /// The dual coefficients define the same function, because wᵀ`phi(x)` = (`L⁻ᵀ w`)ᵀ `k_S(x)`.
+    /// Prediction therefore needs the kernel block but no triangular solve.
     pub fn dual_coefficients(&self, weights: MatRef<'_, f64>) -> Mat<f64> {
         let r = weights.nrows();
         let mut dual_coefficients = weights.to_owned();

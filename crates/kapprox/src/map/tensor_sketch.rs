@@ -2,9 +2,10 @@
 //!
 //! (γ x·z + c₀)^q is the inner product of the q-fold tensor powers of x̃ and z̃, where x̃ = (√γ x,
 //! √c₀). A count sketch of length p of a tensor power is the circular convolution of q count
-//! sketches of x̃, and Fourier transforms turn the convolution into a product. This takes q p log p
-//! operations, whereas the tensor power has (d + 1)^q numbers. The inner product of two sketches is
-//! an unbiased estimate of the kernel. The map is not a projection, so it has no certificate.
+//! sketches of x̃, and Fourier transforms turn the convolution into a product. The sketch takes q p
+//! log p operations, whereas the tensor power has (d + 1)^q numbers. The inner product of two
+//! sketches is an unbiased estimate of the kernel. The map is not a projection, so it has no
+//! certificate.
 //!
 //! Reference: Pham, Pagh, "Fast and scalable polynomial kernels via explicit feature maps", KDD
 //! 2013.

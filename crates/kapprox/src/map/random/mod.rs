@@ -11,9 +11,9 @@
 //! errors. Since ‖phi(x)‖² = k(0) for every x, the trace error, which measures projections, has no
 //! meaning for this map; see [`crate::quality`] for other errors.
 //!
-//! Each frequency has a sine and a cosine. This has a smaller error than cosines with random phases
-//! (Sutherland, Schneider, "On the error of random Fourier features", UAI 2015). Columns 2j − 2 and
-//! 2j − 1, counted from 0, belong to frequency j = 1..q.
+//! Each frequency has a sine and a cosine. A sine and a cosine per frequency have a smaller error
+//! than a cosine with a random phase (Sutherland, Schneider, "On the error of random Fourier
+//! features", UAI 2015). Columns 2j − 2 and 2j − 1, counted from 0, belong to frequency j = 1..q.
 //!
 //! Reference: Rahimi, Recht, "Random features for large-scale kernel machines", NIPS 2007.
 
