@@ -59,7 +59,8 @@ impl<'a, T: Real> WeightedPairs<'a, T> {
     }
 }
 
-/// Replaces the arguments of g in a block by the weighted factors, `weights` · g'.
+/// Replaces each argument of g in a block by its weighted factor, the weight times g'(argument),
+/// where `derivative` is g'.
 pub(super) fn weigh_factors<T: Real>(
     derivative: impl Fn(T) -> T + Copy,
     weights: MatRef<'_, T>,
@@ -80,6 +81,9 @@ pub(super) fn weigh_factors<T: Real>(
 
 /// Computes `out[i, k] += scale_sum(k, Σ_j weights[i, j] factor(x_i, z_j) slope(x_ik, z_jk))`. For
 /// a tile of pairs, `factors(pairs, block)` writes the weights times the factors to the block.
+/// `slope(x_ik, z_jk)` and `scale_sum(k, sum)` are
+/// [`Argument::slope`](super::profile::Argument::slope) and
+/// [`Argument::scale_slope_sum`](super::profile::Argument::scale_slope_sum).
 ///
 /// Each row of x has a vector lane of its own, so its bits do not depend on the other rows.
 pub(super) fn add_gradient<T: Real>(
@@ -127,7 +131,7 @@ struct Tile<T> {
 }
 
 impl<T: Real> Tile<T> {
-    /// Stores the points z of the pairs, and the pairs' factors times their weights.
+    /// Stores the points z of the pairs, and the weights times the factors, which `factors` writes.
     fn fill(
         &mut self,
         pairs: WeightedPairs<'_, T>,
@@ -140,6 +144,7 @@ impl<T: Real> Tile<T> {
         factors(pairs, MatMut::from_column_major_slice_mut(values, self.row_count, self.column_count));
     }
 
+    /// Adds factor times slope for every pair and feature k to the sums, `sums[k rows + i]`.
     fn add(&self, slope: impl Fn(T, T) -> T + Copy, sums: &mut [T]) {
         self.accumulate_terms(inlined!(|sum, factor, x, z| slope(x, z).mul_plus(factor, sum)), sums);
     }
@@ -157,8 +162,9 @@ impl<T: Real> Tile<T> {
     }
 
     /// Computes `sums[k rows + i] = term(sums[k rows + i], factor(i, j), x_ik, z_jk)` for all j in
-    /// order. Each sum is loaded once for four j. Uses iterators instead of indices: the bounds
-    /// checks of indices would prevent vectorisation and make the loop seven times slower.
+    /// order, where `term` returns the sum plus the term of a pair. Each sum is loaded once for
+    /// four j. Uses iterators instead of indices: the bounds checks of indices would prevent
+    /// vectorisation and make the loop seven times slower.
     fn accumulate_terms(&self, term: impl Fn(T, T, T, T) -> T + Copy, sums: &mut [T]) {
         let (row_count, column_count) = (self.row_count, self.column_count);
         vectorised!({

@@ -242,6 +242,7 @@ impl BaseKernel {
     }
 }
 
+/// Returns the only node, or, if there are several nodes, the node that `combine` makes of them.
 fn unwrap_single(mut nodes: Vec<Node>, combine: impl FnOnce(Vec<Node>) -> Node) -> Node {
     match nodes.pop() {
         Some(single) if nodes.is_empty() => single,

@@ -249,7 +249,8 @@ pub(super) fn sum_panels<T: Real>(
     }
 }
 
-/// Returns the sum of one row, bit-identical to [`sum_panels`].
+/// Returns the sum of one row, bit-identical to the sum that [`sum_panels`] computes with the same
+/// `add` and `factor`.
 pub(super) fn sum_row<T: Real>(row: &[T], add: impl Fn(f64, f64) -> f64, factor: f64) -> T {
     vectorised!(T::from_f64(row.iter().fold(0.0, |sum, value| add(sum, value.to_f64())) * factor))
 }

@@ -373,8 +373,9 @@ impl<T: Real> FeatureMap<T> for NystromMap<T> {
     }
 }
 
-/// Calls a function with a matrix of the `pool`; the contents of the matrix are unspecified.
-/// Matrices are reused, so that the operating system does not clear new pages for every strip.
+/// Calls `use_matrix` with a matrix of this shape from the `pool`; the contents of the matrix are
+/// unspecified. Matrices are reused, so that the operating system does not clear new pages for
+/// every strip.
 pub(super) fn with_matrix<E: Real>(
     pool: &BufferPool<Mat<E>>,
     (rows, columns): (usize, usize),
@@ -388,7 +389,8 @@ pub(super) fn with_matrix<E: Real>(
     });
 }
 
-/// Computes the features of a strip in f64, and rounds the results to `T`.
+/// Computes the features of a strip in f64, and rounds the results to `T`. `compute_features(x,
+/// phi)` writes the features of rows in f64.
 pub(super) fn compute_in_f64<T: Real>(
     x: MatRef<'_, T>,
     out: MatMut<'_, T>,

@@ -56,6 +56,7 @@ pub fn select_pass_shape(
 }
 
 /// Returns the plan of the solver's last stage, and where its features are stored.
+/// `add_solver_terms` adds the solver's own memory to a plan.
 pub fn plan_last_stage(
     size: &ProblemSize,
     add_solver_terms: &dyn Fn(MemoryPlan, PassShape) -> MemoryPlan,

@@ -233,7 +233,7 @@ impl Scatter {
     }
 }
 
-/// Returns the sizes of the classes, or [`Error::EmptyClass`].
+/// Returns the sizes `count(k)` of the classes k, or [`Error::EmptyClass`] if a class has no rows.
 fn nonempty_class_counts(class_count: usize, count: impl Fn(usize) -> f64) -> Result<Vec<f64>> {
     let counts: Vec<f64> = (0..class_count).map(count).collect();
     match counts.iter().position(|count| *count < 0.5) {

@@ -205,6 +205,7 @@ struct ComponentSearch<'s, 'a, T: Real> {
 }
 
 impl<T: Real> ComponentSearch<'_, '_, T> {
+    /// Reduces all tiles to one state, as [`StoredFeatures::reduce`] does, and counts the pass.
     fn reduce<S: Merge + Persist>(
         &mut self,
         name: &str,

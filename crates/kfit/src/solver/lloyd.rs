@@ -152,7 +152,8 @@ impl<'a> Assignment<'a> {
         Self { space, centroids, half_squares, q }
     }
 
-    /// Assigns some points, b x q row-major, and returns the sums of their clusters.
+    /// Assigns some points, b x q row-major, to clusters, and returns the sums of the clusters.
+    /// `weight(i)` is the weight of point i.
     fn assign_strip(&self, points: &[f64], weight: impl Fn(usize) -> f64) -> ClusterSums {
         let (k, q) = (self.half_squares.len(), self.q);
         let b = points.len() / q;

@@ -121,6 +121,8 @@ impl Surface {
     }
 }
 
+/// Returns the cell with the smallest score. Of several, returns the cell with the smallest rank,
+/// and among these the cell with the largest lambda. Skips cells without a score.
 fn least_by<'a>(
     cells: impl Iterator<Item = &'a SurfaceCell>,
     score: impl Fn(&SurfaceCell) -> Option<f64>,
