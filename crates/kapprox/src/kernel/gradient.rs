@@ -3,11 +3,11 @@
 //! that feature only.
 //!
 //! ```text
-//! k = g(Σ_k M(x_k, z_k))        ∂k/∂x_k = g'(Σ M) · ∂M/∂x(x_k, z_k)              factor · slope
+//! k(x, z) = g(Σ_c M(x_c, z_c))        ∂k/∂x_c = g'(Σ M) · ∂M/∂x(x_c, z_c)        factor · slope
 //! ```
 //!
 //! Here M is the [term](super::terms) of a feature and g the profile. A gradient therefore needs a
-//! block of factors, which is computed like a block of kernel values, and for each feature k a sum
+//! block of factors, which is computed like a block of kernel values, and for each feature c a sum
 //! over the points z. Slopes are computed for each pair from the original values: two separate
 //! sums, of the values x and of the values z, would cancel for close points.
 

@@ -55,6 +55,7 @@ impl Profile for RationalQuadratic {
         let alpha = T::from_f64(self.alpha).saturate();
         inlined!(|squared: T| {
             let base = (T::ONE + squared).larger(T::ONE).smaller(T::LARGEST);
+            // base^(−α) = 2^(−α log₂ base)
             (base.log_base_2() * alpha).exp2_neg()
         })
     }

@@ -55,6 +55,7 @@ impl Profile for Sigmoid {
         inlined!(|product: T| {
             let u = product.mul_plus(gamma, c0);
             let power = (u.magnitude() * two_log2_e).exp2_neg();
+            // tanh |u| = (1 − exp(−2|u|)) / (1 + exp(−2|u|))
             let tanh_magnitude = (T::ONE - power) / (T::ONE + power);
             if u < T::ZERO { T::ZERO - tanh_magnitude } else { tanh_magnitude }
         })

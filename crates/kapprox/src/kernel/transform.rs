@@ -237,6 +237,7 @@ impl PairFunction for KernelTransform {
             Self::Mean(p) => {
                 let half = T::from_f64(0.5);
                 let mean = (x * half + z * half).larger(T::MIN_POSITIVE).smaller(T::LARGEST);
+                // mean^(−1/p) = exp(−(ln 2 / p) log₂ mean)
                 let exponent = mean.log_base_2() * T::from_f64(-std::f64::consts::LN_2 / p);
                 if k == T::ZERO { k } else { k * exponent.exponential() }
             }

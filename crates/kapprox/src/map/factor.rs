@@ -21,9 +21,9 @@ const INVERSE_COLUMNS: usize = 128;
 /// If a landmark depends exactly on the other landmarks, rounding leaves a residual of 10 to 1,000
 /// ε, where ε is the machine epsilon. A feature that is such noise would increase the error.
 /// (Measured on the 220 landmarks that span the cubic polynomials of nine variables: at 64 ε three
-/// of 80 further landmarks were kept, at 4,096 ε none.) Nearly dependent landmarks are worth
-/// keeping if their residuals are not rounding, because outliers are approximated by small
-/// differences between close landmarks.
+/// of 80 further landmarks were kept, at 4,096 ε none.) A nearly dependent landmark whose residual
+/// is not rounding is worth keeping, because small differences between close landmarks approximate
+/// outliers.
 pub(crate) const PIVOT_FLOOR: f64 = 4096.0 * f64::EPSILON;
 
 /// Largest [`amplification`] of a feature in a sound factor.

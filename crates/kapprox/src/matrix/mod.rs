@@ -269,6 +269,7 @@ impl<'a> CholeskyState<'a> {
         let mut accepted = AcceptedPivots::default();
         for (draw, row) in (0..).zip(proposed_rows) {
             let Ok(i) = distinct_rows.binary_search(&row) else { continue };
+            // accept with probability (current residual)/(residual at the start of the round)
             match pool.residual(i) {
                 None => self.floors[row] = f64::INFINITY,
                 Some(residual)

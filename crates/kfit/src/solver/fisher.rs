@@ -202,6 +202,7 @@ impl Scatter {
         let p = class_moments[0].s.len();
         let means = Mat::from_fn(p, class_count, |i, k| sum(k, &|part| part.s[i]) / counts[k]);
         let within = Mat::from_fn(p, p, |i, j| {
+            // the moments have only the lower triangle, column-major
             let index = i.min(j) * p + i.max(j);
             let covariance = |k: usize| sum(k, &|part| part.g[index]) / counts[k] - means[(i, k)] * means[(j, k)];
             (0..class_count).map(covariance).sum::<f64>() / class_count as f64

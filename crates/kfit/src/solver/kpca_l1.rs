@@ -296,6 +296,7 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
                 let mean_product = products[column_count - 1].to_f64();
                 let squared_projection: f64 =
                     (0..column_count - 1).map(|j| (products[j].to_f64() - mean_products[j]).powi(2)).sum();
+                // ‖φ − μ‖² − Σ_j (v_jᵀ(φ − μ))² with ‖φ − μ‖² = ‖φ‖² − 2 μᵀφ + ‖μ‖²
                 let squared_residual =
                     squared_norm - 2.0 * mean_product + mean_products[column_count - 1] - squared_projection;
                 if squared_residual > best.squared_residual {

@@ -165,6 +165,7 @@ impl<'a> Assignment<'a> {
             let score = |j: usize| products[(i, j)] - self.half_squares[j];
             let nearest = (1..k).fold(0, |best, j| if score(j) > score(best) { j } else { best });
             let squared_norm = point.iter().map(|v| v * v).sum::<f64>();
+            // ‖e − c_j‖² = ‖e‖² − 2 (e·c_j − ‖c_j‖²/2)
             let squared_distance = (squared_norm - 2.0 * score(nearest)).max(0.0);
             cluster_sums.add(nearest, weight(i), squared_distance, point);
         }

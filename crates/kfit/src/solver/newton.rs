@@ -197,6 +197,8 @@ pub(super) fn minimise<T: Real>(
     if steps.completed_steps() == 0 && warm_start.is_none() {
         state.initial_gradient_norm = norm(&evaluation.gradient).max(f64::MIN_POSITIVE);
         let trace = (0..p).map(|j| moments.g[j * p + j]).sum::<f64>() / moments.row_count as f64;
+        // the start is the largest lambda · 10^j below a tenth of the trace of γ ΦᵀΦ/n, where γ is
+        // the mean curvature; the tenth is chosen
         while state.current_lambda * LAMBDA_DECREASE < 0.1 * evaluation.curvature() * trace {
             state.current_lambda *= LAMBDA_DECREASE;
         }

@@ -110,6 +110,7 @@ fn centre_columns(q: &Mat<f64>) -> Mat<f64> {
     // Qᵀ1 has at least the length √(N²/m), because every row of Q sums to 1
     let squared_norm: f64 = v.iter().map(|v| v * v).sum();
     let projections: Vec<f64> = q.row_iter().map(|row| row.iter().zip(&v).map(|(q, v)| q * v).sum::<f64>()).collect();
+    // columns 2 to m of Q (I − 2 v vᵀ/‖v‖²)
     let mut centred =
         Mat::from_fn(q.nrows(), m - 1, |i, l| q[(i, l + 1)] - 2.0 * projections[i] * v[l + 1] / squared_norm);
     for column in centred.col_iter_mut() {
