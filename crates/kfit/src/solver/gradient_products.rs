@@ -39,11 +39,12 @@ pub struct OuterProductReduction<'a> {
 /// differ little from averages over all rows.
 const MAX_GRADIENT_VALUES: usize = 1000;
 
-/// Minimum number of rows that the pass uses for one function, and below it the maximum. A smaller
-/// table provides fewer rows. With 5,000 rows the importances of the columns have a relative error
-/// of about 1 %. For t functions the minimum is divided by √t only: every row provides t gradients,
+/// Minimum number of rows that the pass uses for one function, chosen. A smaller table provides
+/// fewer rows. For t functions the number is divided by √t only: every row provides t gradients,
 /// but these are correlated.
 const MIN_ROWS: f64 = 2000.0;
+/// Maximum number of rows that the pass uses. With 5,000 rows the importances of the columns have a
+/// relative error of about 1 %.
 const MAX_ROWS: f64 = 5000.0;
 
 #[derive(Clone, Debug, PartialEq)]
