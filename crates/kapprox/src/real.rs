@@ -160,7 +160,7 @@ macro_rules! shared {
             const MOST: $type = $most;
             // for numbers ≥ 0, the order of the bits is the order of the values, with NaN above all
             // numbers. A comparison of bits vectorises, unlike a minimum that must treat NaN, and
-            // leaves the units for sums and products free
+            // leaves the floating-point units to sums and products
             let least = self.to_bits().cast_signed().min(MOST.to_bits().cast_signed());
             let x = $type::from_bits(least.cast_unsigned());
             let shifted = $to_whole - x;

@@ -4,9 +4,10 @@
 //! per class, packing costs more than the product itself. Here only the few columns are packed, and
 //! the many rows are read in place. [`multiply`] keeps the sums of a few rows, for up to three
 //! vectors of columns, in registers during a loop over the features. [`add_transposed_product`]
-//! keeps the sums of a few features in registers during a loop over the rows. At most three columns
-//! would fill only a small part of a vector; then [`multiply`] computes dot products of a few rows
-//! at a time, with vectors of features. (`benches/benches/thin.rs` compares both.)
+//! keeps the sums of a few features in registers during a loop over the rows. If there are at most
+//! three columns, they would fill only a small part of a vector; then [`multiply`] computes dot
+//! products of a few rows at a time, with vectors of features. (`benches/benches/thin.rs` compares
+//! both.)
 //!
 //! Register tiling after Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication",
 //! ACM TOMS 34, 2008.
@@ -16,8 +17,8 @@ use pulp::{Simd, WithSimd};
 
 /// Number of vectors of columns whose sums are in registers at a time, in [`multiply`].
 const MAX_VECTORS: usize = 3;
-/// Largest number of columns, or of columns after full vectors of columns, for which [`multiply`]
-/// computes dot products.
+/// Largest number of columns, or of columns that remain after full vectors of columns, for which
+/// [`multiply`] computes dot products.
 const MAX_DOT_COLUMNS: usize = 3;
 /// Largest number of vectors of features whose sums are in registers at a time, in
 /// [`add_transposed_product`]. It is used for one or two columns; for more columns, the number is
@@ -158,7 +159,8 @@ impl<T: Real> Multiply<'_, T> {
                     _ => dots.run::<S, ROWS, MAX_DOT_COLUMNS>(simd, out),
                 };
             }
-            // a few columns after full vectors are dot products too, instead of a vector for them
+            // after full vectors, the last few columns are computed as dot products, because a
+            // vector of them would be mostly empty
             let full_vectors = if remaining % lanes <= MAX_DOT_COLUMNS { remaining / lanes } else { 0 };
             let vector_count = if full_vectors > 0 { full_vectors } else { remaining.div_ceil(lanes) }.min(MAX_VECTORS);
             pack(w, c, first_column, vector_count * lanes, &mut packed);

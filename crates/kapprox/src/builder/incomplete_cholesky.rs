@@ -10,7 +10,8 @@ use kpass::Workers;
 /// The pivots are drawn with probabilities proportional to the diagonal of the residual K − F Fᵀ
 /// (randomly pivoted Cholesky). With [`IncompleteCholesky::greedy`], each pivot is the row with the
 /// largest entry of this diagonal. [`PartialCholesky::trace_error`] is the exact relative trace
-/// error. *Cost*: n (r + 9) entries of K, n r² flops, 8 n r bytes.
+/// error. *Cost*: n (r + 9) entries of K (r columns, the diagonal, and 8 columns to check the
+/// result), n r² flops, 8 n r bytes.
 ///
 /// ```
 /// use kapprox::IncompleteCholesky;

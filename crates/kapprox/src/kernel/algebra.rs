@@ -11,8 +11,10 @@ use crate::{Real, vectorised};
 use faer::{Mat, MatMut, MatRef, prelude::*};
 use std::sync::Arc;
 
-/// Size of a panel of an operand after the first: 1,024 x 128 numbers, at most 1 MiB.
+/// Number of rows of a panel of an operand after the first. With [`PANEL_COLUMNS`], a panel takes
+/// at most 1 MiB.
 const PANEL_ROWS: usize = 1024;
+/// Number of columns of a panel.
 const PANEL_COLUMNS: usize = 128;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,8 +153,8 @@ fn product_gradient<T: Real>(
 }
 
 /// Fixed points, prepared as a whole for the first operand and panel by panel for the other
-/// operands, as [`CombinedKernel`] does in its blocks. A kernel centres the points that it receives
-/// at once, so another split of the points would change the bits.
+/// operands, as [`CombinedKernel`] does in its blocks. A kernel subtracts the mean of the points of
+/// a call, so another split of the points would change the bits.
 struct CombinedColumns<T: Real> {
     operation: Operation,
     first_operand: FixedKernel<T>,

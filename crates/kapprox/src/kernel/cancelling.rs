@@ -21,8 +21,8 @@ use std::fmt::Debug;
 /// A distance in two forms: as a sum with an offset for each point, and as a sum over the
 /// differences x − z.
 pub(super) trait SplitDistance: Debug + Send + Sync + 'static {
-    /// Term of the sum for points with few features; for them the sum over both points is the
-    /// distance, without offsets.
+    /// Term of the sum for points with few features. The sum of these terms is the distance itself,
+    /// so no offsets are needed.
     type FewFeatures: Term;
     /// Term of the sum over pairs for points with many features.
     type ManyFeatures: Term;
@@ -56,7 +56,8 @@ pub(super) trait SplitDistance: Debug + Send + Sync + 'static {
 /// k(x, z) = `profile(offset(x) + offset(z) + sum)`.
 pub(crate) struct OffsetEpilogue<T, S, F> {
     scale: Vec<T>,
-    /// Fraction of the points' sizes below which a distance is computed from differences.
+    /// A distance below this fraction of the sum of both points' sizes is computed from
+    /// differences.
     recompute_fraction: T,
     profile: F,
     split: std::marker::PhantomData<S>,

@@ -45,7 +45,8 @@ impl Profile for Cauchy {
     }
 
     fn frequency_distribution(&self) -> Option<FrequencyDistribution> {
-        // a mixture of exp(−τ r²) with exponentially distributed τ
+        // a mixture of exp(−τ r²), whose frequencies have variance 2τ, with exponentially
+        // distributed τ
         Some(FrequencyDistribution::radial(|rng| (2.0 * Distribution::<f64>::sample(&rand_distr::Exp1, rng)).sqrt()))
     }
 }

@@ -14,7 +14,7 @@ use crate::{Error, Real, Result};
 use kpass::names;
 use std::{collections::HashSet, fmt, sync::Arc};
 
-/// Names of columns as written, and the positions where they were found.
+/// Columns as an expression writes them and, once they are resolved, their positions.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ColumnSelection {
     selectors: Vec<ColumnSelector>,
@@ -25,8 +25,8 @@ pub(super) struct ColumnSelection {
 pub(super) enum ColumnSelector {
     /// The name of a column. If no feature has this name, it is the name of a list column (all its
     /// items), the name of a categorical column (all its values), or a pattern. If it has a leading
-    /// `!`, its columns are excluded from the other columns of the choice, or from all columns if
-    /// the choice has no other columns.
+    /// `!`, its columns are excluded from the other columns of the selection, or from all columns
+    /// if the selection has no other columns.
     Pattern(String),
     /// The first and the last column and all columns between, in the order of the features.
     Range(String, String),
@@ -44,7 +44,7 @@ impl ColumnSelection {
         Self { selectors, indices: None }
     }
 
-    /// Returns the positions of the columns; `None` before they are resolved.
+    /// Returns the positions of the columns, or `None` before they are resolved.
     pub(super) fn indices(&self) -> Option<&ColumnIndices> {
         self.indices.as_ref()
     }
@@ -56,8 +56,8 @@ impl ColumnSelection {
         Self::new(positions.map(|position| ColumnSelector::Pattern(format!("x{position}"))).collect())
     }
 
-    /// Finds the columns among `features`, in the order in which they are written, each once.
-    /// `kernel` is the name of the kernel, for messages.
+    /// Finds the columns among the names `features`, each once, in the order in which the
+    /// expression writes them. `kernel` is the name of the kernel, for messages.
     pub(super) fn resolve(&self, features: &[&str], kernel: &'static str) -> Result<Self> {
         let (mut indices, mut used_indices, mut included_columns) = (Vec::new(), HashSet::new(), Vec::new());
         for selector in &self.selectors {
@@ -80,8 +80,8 @@ impl ColumnSelection {
 }
 
 impl ColumnSelector {
-    /// Returns the columns to exclude, whose name follows `!`; `None` if a feature has the whole
-    /// name, including the `!`.
+    /// Returns the columns to exclude, whose name follows `!`. Returns `None` if a feature has the
+    /// whole name, including the `!`.
     fn excluded_selector(&self, features: &[&str]) -> Option<Self> {
         match self {
             Self::Pattern(name) if names::position(features, name).is_none() => {

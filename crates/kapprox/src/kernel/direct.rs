@@ -82,8 +82,8 @@ struct DifferenceArgument<F> {
     accumulator: Arc<F>,
 }
 
-/// The profile of a kernel that is a product of factors, one per feature: the identity. Its
-/// derivative is with respect to the logarithm of a factor.
+/// The profile of a kernel k = Π f_j with one factor per feature: the identity. Since ∂k/∂x_j = k
+/// ∂(ln f_j)/∂x_j, [`Profile::derivative`] returns k, and the slopes are derivatives of logarithms.
 #[derive(Debug)]
 pub(crate) struct ProductProfile;
 

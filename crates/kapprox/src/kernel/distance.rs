@@ -80,6 +80,7 @@ impl PairFunction for HalfNorms {
         self.prepare(distance, x, &mut norms, &mut half_norms);
         for (i, &half_norm) in half_norms.iter().enumerate().filter(|(_, half)| **half > T::ZERO) {
             let weight_sum: f64 = weights.row(i).iter().map(|weight| weight.to_f64()).sum();
+            // ∇(‖x‖/2) = x / (2‖x‖)
             let scale = 0.25 * weight_sum / half_norm.to_f64();
             for (out, &x) in out.rb_mut().row_mut(i).iter_mut().zip(row_slice(x, i, &mut spare)) {
                 *out = (*out + T::from_f64(scale * x.to_f64()).saturate()).saturate();

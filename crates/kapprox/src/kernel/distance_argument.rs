@@ -21,18 +21,18 @@ use std::{fmt::Debug, marker::PhantomData, sync::Arc};
 /// of the cheaper formulas. The number is a guess and not yet measured.
 const FEW_FEATURES: usize = 4;
 
-/// If the profile is smooth in the squared distance, a squared distance is recomputed if it is
-/// below this number times the machine epsilon times ‖x‖² + ‖z‖².
+/// For a profile that is smooth in the squared distance: a squared distance below this number times
+/// the machine epsilon times ‖x‖² + ‖z‖² is recomputed.
 ///
 /// The largest observed error, in units of machine epsilon times ‖x‖² + ‖z‖², was 6.8 in `f32` and
 /// 16.4 in `f64` (including the rounding of the reference; test `distances_err_by_a_few_roundings`,
 /// d up to 784). A limit of 64 leaves room, and few pairs are recomputed.
 const SMOOTH_ROUNDINGS: f64 = 64.0;
-/// If the profile is a function of the distance r itself, a distance is recomputed if it is below
-/// this fraction of the points' sizes. For the Euclidean distance, the fraction applies to r². The
-/// square root turns an error δ of r² into an error δ / 2r of r, which is 16 δ at the fraction r² =
-/// 2^-10 of ‖x‖² + ‖z‖² = 1. For the L1 distance, the error is a few machine epsilons times the sum
-/// of magnitudes, which is at most a few thousand machine epsilons times the distance.
+/// For a profile that is a function of the distance r itself: a distance below this fraction of the
+/// points' sizes is recomputed. For the Euclidean distance, the fraction applies to r². The square
+/// root turns an error δ of r² into an error δ / 2r of r, which is 16 δ at the fraction r² = 2^-10
+/// of ‖x‖² + ‖z‖² = 1. For the L1 distance, the error is a few machine epsilons times the sum of
+/// magnitudes, which is at most a few thousand machine epsilons times the distance.
 const CUSP_FRACTION: f64 = 1.0 / 1024.0;
 
 /// Behaviour of a profile where the distance vanishes.
@@ -215,8 +215,9 @@ mod tests {
     use super::*;
     use kpass::key::{Purpose, Stream};
 
-    /// Returns the largest error of a distance by a split, in roundings of the points' sizes;
-    /// `pair` returns the term of two values and its size.
+    /// Returns the largest error of the distances that `S` computes, in units of the machine
+    /// epsilon times the points' sizes. `pair(x, z)` returns the exact term of two values, and its
+    /// size.
     fn roundings<T: Real, S: SplitDistance>(d: usize, pair: fn(f64, f64) -> (f64, f64)) -> f64 {
         let (b, m) = (256, 256);
         let (stream, mut count) = (Stream::new(d as u64, Purpose::Data, 0), 0..);

@@ -6,7 +6,7 @@ use crate::Real;
 use faer::{MatMut, MatRef, prelude::*};
 use std::{fmt::Debug, sync::Arc};
 
-/// Number of rows of x that are transformed at once.
+/// Number of rows of x that are transformed at once, chosen: four tiles of the panels.
 const TILE_ROWS: usize = 1152;
 
 pub(crate) trait Embedding: Debug + Send + Sync + 'static {
@@ -21,13 +21,13 @@ pub(crate) trait Embedding: Debug + Send + Sync + 'static {
     /// transposed Jacobian of the embedding at `x`, times `image_gradient`, the gradient of the
     /// function with respect to the image; `image` is the image of `x`.
     fn pull_back<T: Real>(&self, x: &[T], image: &[T], image_gradient: &[T], gradient: &mut [T]);
-    /// Returns the kernel between the images of sparse points, from the kernel between sparse
-    /// points; `None` if it is not known.
+    /// Returns the kernel between the images of sparse points, written `text`. `kernel` is the same
+    /// kernel between the sparse points themselves. Returns `None` if no formula is known.
     fn sparse_image_kernel(&self, _text: String, _kernel: Arc<dyn AnyKernel>) -> Option<Arc<dyn AnyKernel>> {
         None
     }
-    /// Returns the spectrum of the kernel of images, from the spectrum of the kernel; `None` if it
-    /// is not known.
+    /// Returns the spectrum of the embedded kernel k(e(x), e(z)), where e is this embedding and
+    /// `spectrum` is the spectrum of k. Returns `None` if the spectrum is not known.
     fn spectrum(&self, _spectrum: Option<Spectrum>) -> Option<Spectrum> {
         None
     }

@@ -42,9 +42,9 @@ pub enum Expression {
 }
 
 impl Kernel {
-    /// Returns the expression as a tree; `None` if a length scale is still `median` or `auto`, a
-    /// parameter is still relative to the number of features (`1/d`), or a column name is not yet
-    /// resolved to a position.
+    /// Returns the expression as a tree. Returns `None` if a length scale is still `median` or
+    /// `auto`, if a parameter is still relative to the number of features (`1/d`), or if a column
+    /// name is not yet resolved to a position.
     #[doc(hidden)]
     pub fn expression(&self) -> Option<Expression> {
         expression_of(&self.0)

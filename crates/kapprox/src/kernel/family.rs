@@ -144,7 +144,7 @@ impl RegistryEntry for KernelFamily {
     }
 }
 
-/// The values that features may have.
+/// The values that features may have, ordered from the largest domain to the smallest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Domain {
     /// Every finite number.

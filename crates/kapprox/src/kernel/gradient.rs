@@ -3,11 +3,11 @@
 //! that feature only.
 //!
 //! ```text
-//! k = g(Σ_k M(x_k, z_k))        ∂k/∂x_k = g'(Σ M) · ∂M/∂x(x_k, z_k)              factor · slope
+//! k(x, z) = g(Σ_c M(x_c, z_c))        ∂k/∂x_c = g'(Σ M) · ∂M/∂x(x_c, z_c)        factor · slope
 //! ```
 //!
 //! Here M is the [term](super::terms) of a feature and g the profile. A gradient therefore needs a
-//! block of factors, which is computed like a block of kernel values, and for each feature k a sum
+//! block of factors, which is computed like a block of kernel values, and for each feature c a sum
 //! over the points z. Slopes are computed for each pair from the original values: two separate
 //! sums, of the values x and of the values z, would cancel for close points.
 
@@ -19,9 +19,10 @@ use faer::{MatMut, MatRef};
 /// Number of rows of z whose factors with [`TILE_ROWS`] rows of x are computed at once. These
 /// factors take 600 kB in `f64`.
 const GRADIENT_TILE_COLUMNS: usize = 256;
-/// Number of rows of x and of z whose factors stay in the first-level cache during the loop over
-/// features: 24 kB in `f64`.
+/// Number of rows of x in a strip. Its factors with [`STRIP_COLUMNS`] rows of z stay in the
+/// first-level cache during the loop over features: 24 kB in `f64`.
 const GRADIENT_STRIP_ROWS: usize = 96;
+/// Number of rows of z in a strip.
 const STRIP_COLUMNS: usize = 32;
 
 #[derive(Debug, Clone, Copy)]
@@ -58,7 +59,8 @@ impl<'a, T: Real> WeightedPairs<'a, T> {
     }
 }
 
-/// Replaces the arguments of g in a block by the weighted factors, `weights` · g'.
+/// Replaces each argument of g in a block by its weighted factor, the weight times g'(argument),
+/// where `derivative` is g'.
 pub(super) fn weigh_factors<T: Real>(
     derivative: impl Fn(T) -> T + Copy,
     weights: MatRef<'_, T>,
@@ -77,8 +79,11 @@ pub(super) fn weigh_factors<T: Real>(
     }
 }
 
-/// Computes `out[i, k] += finish(k, Σ_j weights[i, j] factor(x_i, z_j) slope(x_ik, z_jk))`;
-/// `factors` writes blocks of weights times factors.
+/// Computes `out[i, k] += scale_sum(k, Σ_j weights[i, j] factor(x_i, z_j) slope(x_ik, z_jk))`. For
+/// a tile of pairs, `factors(pairs, block)` writes the weights times the factors to the block.
+/// `slope(x_ik, z_jk)` and `scale_sum(k, sum)` are
+/// [`Argument::slope`](super::profile::Argument::slope) and
+/// [`Argument::scale_slope_sum`](super::profile::Argument::scale_slope_sum).
 ///
 /// Each row of x has a vector lane of its own, so its bits do not depend on the other rows.
 pub(super) fn add_gradient<T: Real>(
@@ -93,7 +98,8 @@ pub(super) fn add_gradient<T: Real>(
     for (i, row_tile) in pairs.row_tiles() {
         let row_count = row_tile.x.nrows();
         frame.pack_panels(row_tile.x, row_count, &mut tile.x);
-        // the second, guarded pass is for the rare tile in which something overflowed
+        // a second, guarded pass over the columns is needed only if a sum of the first pass
+        // overflowed
         for is_guarded in [false, true] {
             sums.clear();
             sums.resize(row_count * d, T::ZERO);
@@ -125,7 +131,7 @@ struct Tile<T> {
 }
 
 impl<T: Real> Tile<T> {
-    /// Stores the points z of the pairs, and the pairs' factors times their weights.
+    /// Stores the points z of the pairs, and the weights times the factors, which `factors` writes.
     fn fill(
         &mut self,
         pairs: WeightedPairs<'_, T>,
@@ -138,6 +144,7 @@ impl<T: Real> Tile<T> {
         factors(pairs, MatMut::from_column_major_slice_mut(values, self.row_count, self.column_count));
     }
 
+    /// Adds factor times slope for every pair and feature k to the sums, `sums[k rows + i]`.
     fn add(&self, slope: impl Fn(T, T) -> T + Copy, sums: &mut [T]) {
         self.accumulate_terms(inlined!(|sum, factor, x, z| slope(x, z).mul_plus(factor, sum)), sums);
     }
@@ -155,8 +162,9 @@ impl<T: Real> Tile<T> {
     }
 
     /// Computes `sums[k rows + i] = term(sums[k rows + i], factor(i, j), x_ik, z_jk)` for all j in
-    /// order. Each sum is loaded once for four j. Uses iterators instead of indices: the bounds
-    /// checks of indices would prevent vectorisation and make the loop seven times slower.
+    /// order, where `term` returns the sum plus the term of a pair. Each sum is loaded once for
+    /// four j. Uses iterators instead of indices: the bounds checks of indices would prevent
+    /// vectorisation and make the loop seven times slower.
     fn accumulate_terms(&self, term: impl Fn(T, T, T, T) -> T + Copy, sums: &mut [T]) {
         let (row_count, column_count) = (self.row_count, self.column_count);
         vectorised!({

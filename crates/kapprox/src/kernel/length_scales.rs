@@ -14,8 +14,8 @@ impl Kernel {
         self.0.base_kernels().iter().any(|call| call.median_distance_kind().is_some())
     }
 
-    /// Returns whether any length scale is `auto`. A caller with a target chooses such a length
-    /// scale among multiples of the median
+    /// Returns whether any length scale is `auto`. If there is a target, the caller chooses this
+    /// length scale among multiples of the median
     /// ([`resolve_length_scales`](Self::resolve_length_scales)).
     #[doc(hidden)]
     pub fn is_auto(&self) -> bool {
@@ -25,7 +25,7 @@ impl Kernel {
     /// Returns the expression with `auto` instead of each `median`.
     ///
     /// # Errors
-    /// None.
+    /// Never returns an error; other functions that rewrite expressions have the same result type.
     #[doc(hidden)]
     pub fn with_auto_length_scales(&self) -> Result<Self> {
         let replace_median = |value: &Value| if *value == Value::Median { Value::Auto } else { value.clone() };
@@ -153,8 +153,8 @@ impl Kernel {
         self.0.map_base_kernels(&mut scale_lengths).map(Self)
     }
 
-    /// Returns the terms of a sum, each without its numeric factor; an expression that is not a sum
-    /// is its own only term.
+    /// Returns the terms of a sum, each without its numeric factor. If the expression is not a sum,
+    /// it is the only term.
     #[doc(hidden)]
     pub fn terms(&self) -> Vec<Self> {
         let term = |node: &Node| match node {
@@ -167,9 +167,10 @@ impl Kernel {
         }
     }
 
-    /// Returns each column that a single kernel of the registry uses, among `d` features, with its
-    /// length scale; `None` for other expressions, if the kernel does not support a list of length
-    /// scales, or if its length scale is not resolved.
+    /// If the expression is a single kernel of the registry on dense rows, returns the columns that
+    /// it uses among `d` features, each with its length scale. Returns `None` for other
+    /// expressions, for a kernel that does not support a list of length scales, and for a length
+    /// scale that is not resolved.
     #[doc(hidden)]
     pub fn column_lengths(&self, d: usize) -> Option<Vec<(usize, f64)>> {
         let Node::Call(call @ BaseKernel { sparse_column_count: None, .. }) = &self.0 else { return None };

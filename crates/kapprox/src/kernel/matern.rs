@@ -6,11 +6,11 @@
 //! | 1.5 | (1 + √3 r) exp(−√3 r) |
 //! | 2.5 | (1 + √5 r + 5r²/3) exp(−√5 r) |
 //!
-//! They are positive definite in every dimension (Rasmussen, Williams, *Gaussian Processes for
-//! Machine Learning*, 2006, section 4.2.1; the table lists equations 4.17 of the book, with length
-//! scale σ). The kernel with ν = 1/2 is also called `exponential`. [`laplacian`](super::laplacian)
-//! is exp(−‖x − z‖₁ / σ), the `exponential` kernel with the L1 distance instead of the Euclidean
-//! distance.
+//! Matérn kernels are positive definite in every dimension (Rasmussen, Williams, *Gaussian
+//! Processes for Machine Learning*, 2006, section 4.2.1; the table lists equations 4.17 of the
+//! book, with length scale σ). The kernel with ν = 1/2 is also called `exponential`.
+//! [`laplacian`](super::laplacian) is exp(−‖x − z‖₁ / σ), the `exponential` kernel with the L1
+//! distance instead of the Euclidean distance.
 //!
 //! ```
 //! use kapprox::kernel::Kernel;
@@ -74,10 +74,10 @@ impl Kernel {
     }
 }
 
-/// Returns the distribution of the frequencies ω = (ln 2 / √χ²(2ν)) Z, with Z standard normal and
-/// `degrees_of_freedom` = 2ν. Each coordinate of ω is ln 2 / √(2ν) times a Student t with 2ν
-/// degrees of freedom; lengths are in the units of [`FAMILY`], (ln 2 / √(2ν)) σ (Rasmussen,
-/// Williams, 2006, equation 4.15).
+/// Returns the distribution of the frequencies ω = (ln 2 / √c) g, where g is standard normal and c
+/// is chi-squared with `degrees_of_freedom` = 2ν. Each coordinate of ω is ln 2 / √(2ν) times a
+/// Student t number with 2ν degrees of freedom. The unit of length is (ln 2 / √(2ν)) σ, as in
+/// [`build`]. (Rasmussen, Williams, 2006, equation 4.15.)
 fn student_t_frequencies(degrees_of_freedom: f64) -> Option<FrequencyDistribution> {
     let chi_squared = rand_distr::ChiSquared::new(degrees_of_freedom).ok()?;
     Some(FrequencyDistribution::radial(move |rng| LN_2 / chi_squared.sample(rng).sqrt()))
@@ -113,7 +113,7 @@ impl Profile for MaternHalf {
     }
 }
 
-/// (1 + a) exp(−a) of the argument s = (a / ln 2)².
+/// (1 + a) exp(−a) with a = √3 r, as a function of the argument s = (a / ln 2)².
 #[derive(Debug)]
 struct MaternThreeHalves;
 
@@ -136,7 +136,7 @@ impl Profile for MaternThreeHalves {
     }
 }
 
-/// (1 + b + b²/3) exp(−b) of the argument s = (b / ln 2)².
+/// (1 + b + b²/3) exp(−b) with b = √5 r, as a function of the argument s = (b / ln 2)².
 #[derive(Debug)]
 struct MaternFiveHalves;
 

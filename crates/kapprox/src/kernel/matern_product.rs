@@ -52,7 +52,8 @@ impl DifferenceAccumulator for Matern {
     }
 
     /// Returns (ln M)' = (linear + 2 square a) / (1 + linear a + square a²) − ln 2 as one fraction
-    /// over the common denominator; the terms of its numerator that cancel are left out.
+    /// over the common denominator. The numerator is collected by powers of a. For ν = 3/2 and 5/2
+    /// its constant term is exactly 0, so nothing cancels if a is small.
     fn slope<T: Real>(&self) -> impl Fn(T) -> T + Copy {
         let (linear, square, far) = (T::from_f64(self.linear), T::from_f64(self.square), T::from_f64(MAX_HALVINGS));
         let constant = T::from_f64(self.linear - LN_2);

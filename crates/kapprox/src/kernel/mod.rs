@@ -110,7 +110,7 @@ pub trait KernelFunction<T: Real>: Debug + Send + Sync {
     fn positive_definite(&self) -> bool {
         true
     }
-    /// Returns the distribution of the frequencies of a shift-invariant kernel; `None` if random
+    /// Returns the distribution of the frequencies of a shift-invariant kernel, or `None` if random
     /// Fourier features do not exist or are not known.
     fn spectrum(&self) -> Option<Spectrum> {
         None
@@ -136,8 +136,8 @@ pub trait KernelFunction<T: Real>: Debug + Send + Sync {
     fn speeds_up_blocks(&self) -> bool {
         false
     }
-    /// Returns the kernel on sparse points, in the layout of [`kpass::sparse`]; `None` if sparse
-    /// points are not supported.
+    /// Returns the kernel on sparse points, in the layout of [`kpass::sparse`]. Returns `None` if
+    /// sparse points are not supported.
     fn sparse_kernel(self: Arc<Self>) -> Option<Arc<dyn AnyKernel>> {
         None
     }

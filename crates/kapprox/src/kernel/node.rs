@@ -135,7 +135,7 @@ impl Node {
 }
 
 impl BaseKernel {
-    /// Returns the distance whose median replaces `median` or `auto`; `None` if no parameter has
+    /// Returns the distance whose median replaces `median` or `auto`, or `None` if no parameter has
     /// such a value.
     pub(super) fn median_distance_kind(&self) -> Option<Distance> {
         self.family.distance.filter(|_| self.values.contains(&Value::Median) || self.has_auto_value())
@@ -145,7 +145,8 @@ impl BaseKernel {
         self.values.contains(&Value::Auto)
     }
 
-    /// Returns the resolved columns; `None` for all columns, or if they are not resolved.
+    /// Returns the positions of the columns that the kernel uses. Returns `None` if it uses all
+    /// columns, or if its columns are not resolved.
     pub(super) fn column_indices(&self) -> Option<&ColumnIndices> {
         self.columns.as_ref().and_then(ColumnSelection::indices)
     }
@@ -178,12 +179,12 @@ impl BaseKernel {
         self.family.parameters.iter().position(NumericParameter::is_length_scale)
     }
 
-    /// Returns the length scales, one per feature; `None` if there is one for all features.
+    /// Returns the length scales, one per feature. Returns `None` if there is one for all features.
     fn list(&self) -> Option<&[f64]> {
         self.values.iter().find_map(|value| if let Value::List(list) = value { Some(&list[..]) } else { None })
     }
 
-    /// Returns the values; `None` if any value is not a single number.
+    /// Returns the values, or `None` if any value is not a single number.
     pub(super) fn numbers(&self) -> Option<Vec<f64>> {
         self.values.iter().map(Value::number).collect()
     }
@@ -229,6 +230,9 @@ impl BaseKernel {
     }
 
     fn build_on_all_columns(&self, text: String) -> Arc<dyn AnyKernel> {
+        // next to a list of length scales, the single length scale is 1 (see `BuildListFn`); an
+        // unresolved value becomes NaN, which only `supports_sparse` allows, because it computes no
+        // values
         let other = if self.list().is_some() { 1.0 } else { f64::NAN };
         let values: Vec<f64> = self.values.iter().map(|value| value.number().unwrap_or(other)).collect();
         match (self.list(), self.family.build_list) {
@@ -238,6 +242,7 @@ impl BaseKernel {
     }
 }
 
+/// Returns the only node, or, if there are several nodes, the node that `combine` makes of them.
 fn unwrap_single(mut nodes: Vec<Node>, combine: impl FnOnce(Vec<Node>) -> Node) -> Node {
     match nodes.pop() {
         Some(single) if nodes.is_empty() => single,

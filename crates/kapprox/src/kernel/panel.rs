@@ -20,7 +20,7 @@ use std::marker::PhantomData;
 /// Maximum number of rows of `x` per tile (the rows packed at once). It is the height of a strip of
 /// the Nyström map, and a multiple of every panel's height.
 pub(super) const TILE_ROWS: usize = 288;
-/// Number of rows of `z` per tile.
+/// Number of rows of `z` per tile, a multiple of every panel's width.
 const TILE_COLUMNS: usize = 120;
 /// Packed rows of `z` are padded to a multiple of this number, a multiple of every panel's width.
 const ROW_PADDING: usize = 24;
@@ -29,9 +29,9 @@ const MAX_WIDTH: usize = 8;
 
 /// A column of a panel: a few vectors of numbers. If the processor has 32 registers, panels have
 /// eight columns of three vectors; if it has 16 registers, they have six columns of two vectors.
-/// The sums and one column of `x` must leave one or two registers for values of `z`. Four columns
-/// of three vectors in 16 registers do not: the compiler then spills a sum to memory, and the loop
-/// runs at two thirds of the speed.
+/// Besides the sums and one column of `x`, two registers must remain for values of `z`. Four
+/// columns of three vectors leave only one of 16: the compiler then spills a sum to memory, and the
+/// loop runs at two thirds of the speed.
 pub(crate) type PanelColumn<T, S, const VECTORS: usize> = [<T as Lanes>::Vector<S>; VECTORS];
 
 /// Height of the tallest panel: three vectors of sixteen numbers.
@@ -280,7 +280,7 @@ impl<T: Real, M: Term, F: Epilogue<T>> TileFill<'_, T, M, F> {
     }
 }
 
-/// Returns the columns of a block as slices; `None` if their elements are strided.
+/// Returns the columns of a block as slices, or `None` if their elements are strided.
 fn contiguous_columns<T, const COLUMNS: usize>(out: MatMut<'_, T>) -> Option<[&mut [T]; COLUMNS]> {
     let mut columns = out.try_as_col_major_mut()?.col_iter_mut().map(faer::col::ColMut::as_slice_mut);
     Some(std::array::from_fn(|_| columns.next().unwrap_or_default()))
@@ -342,8 +342,8 @@ impl<T: Real, M: Term, F: Epilogue<T>> ColumnGroup<'_, T, M, F> {
     }
 }
 
-/// Returns `sums` plus the sums of a panel of rows of x with `COLUMNS` rows of z; if `EXCHANGED`,
-/// the panel holds rows of z.
+/// Returns `sums` plus the sums of a panel of rows of x with `COLUMNS` rows of z. If `EXCHANGED`,
+/// the panel holds rows of z, and `z_rows` are rows of x.
 ///
 /// All loops except the loop over features have constant lengths, and no index needs a bounds
 /// check. Otherwise the compiler would keep the sums in memory, and the loop would take twice as

@@ -38,7 +38,7 @@ pub(super) fn parse_column_selection(text: &str) -> Result<ColumnSelection> {
 const COLUMNS_KEYWORD: &str = "on";
 
 impl Parser<'_> {
-    /// Parses one or more items, separated by `separator`.
+    /// Parses one or more items, separated by `separator`. `item` parses one of them.
     fn parse_separated<R>(&mut self, separator: char, mut item: impl FnMut(&mut Self) -> Result<R>) -> Result<Vec<R>> {
         let mut items = vec![item(self)?];
         while self.accept(separator) {
@@ -221,8 +221,9 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Parses a rate that replaces a length scale. A number is converted to the length scale. A
-    /// fraction such as `1/d` is kept until the number of features d is known.
+    /// Parses a rate that replaces the length scale `length`. `to_length_scale` converts a number
+    /// to the length scale. A fraction such as `1/d` is kept until the number of features d is
+    /// known.
     fn parse_rate(&mut self, length: &NumericParameter, to_length_scale: fn(f64) -> f64) -> Result<Value> {
         self.skip_space();
         let start = self.position;

@@ -95,7 +95,8 @@ impl Embedding for Circles {
     }
 
     /// Returns the spectrum of the periodic kernel, as a distribution of frequencies of x. The
-    /// spectrum of the Gaussian kernel on the circles, the argument, is not one and is ignored.
+    /// argument, the spectrum of the Gaussian kernel on the circles, is ignored, because it
+    /// contains frequencies of the images instead of frequencies of x.
     fn spectrum(&self, _: Option<Spectrum>) -> Option<Spectrum> {
         let poisson = Poisson::new(0.5 / (self.sigma * self.sigma)).ok()?;
         let draw = move |rng: &mut dyn rand::Rng| poisson.sample(rng) - poisson.sample(rng);

@@ -224,7 +224,8 @@ pub(crate) fn squared_row_norms<T: Real>(packed: &[T], row_count: usize, squared
 }
 
 /// Computes for each row of packed panels (`height` rows of d features each) a sum over its
-/// features, times a factor. Sums in `f64` and rounds the result once.
+/// features, times `factor`. `add(sum, value)` returns the sum plus the term of a value. Sums in
+/// `f64` and rounds the result once.
 pub(super) fn sum_panels<T: Real>(
     packed: &[T],
     height: usize,
@@ -248,7 +249,8 @@ pub(super) fn sum_panels<T: Real>(
     }
 }
 
-/// Returns the sum of one row, bit-identical to [`sum_panels`].
+/// Returns the sum of one row, bit-identical to the sum that [`sum_panels`] computes with the same
+/// `add` and `factor`.
 pub(super) fn sum_row<T: Real>(row: &[T], add: impl Fn(f64, f64) -> f64, factor: f64) -> T {
     vectorised!(T::from_f64(row.iter().fold(0.0, |sum, value| add(sum, value.to_f64())) * factor))
 }

@@ -109,6 +109,7 @@ pub(crate) trait Argument: Debug + Send + Sync + 'static {
     fn scale_slope_sum<T: Real>(&self, _k: usize, sum: T) -> T {
         sum
     }
+    /// Returns the argument of a point with itself: 0 if the argument is a distance.
     fn self_argument<T: Real>(&self, _x: &[T]) -> f64 {
         0.0
     }
@@ -116,8 +117,8 @@ pub(crate) trait Argument: Debug + Send + Sync + 'static {
     fn length_scales(&self) -> Vec<f64> {
         vec![1.0]
     }
-    /// Returns the argument for sparse points; `None` if the entries that both points have, and the
-    /// norms of the points, do not determine it.
+    /// Returns the argument for sparse points, or `None` if the entries that both points have, and
+    /// the norms of the points, do not determine it.
     fn sparse_argument(&self) -> Option<SparseArgument> {
         None
     }

@@ -55,6 +55,7 @@ impl Profile for RationalQuadratic {
         let alpha = T::from_f64(self.alpha).saturate();
         inlined!(|squared: T| {
             let base = (T::ONE + squared).larger(T::ONE).smaller(T::LARGEST);
+            // base^(−α) = 2^(−α log₂ base)
             (base.log_base_2() * alpha).exp2_neg()
         })
     }
@@ -68,7 +69,7 @@ impl Profile for RationalQuadratic {
     }
 
     fn frequency_distribution(&self) -> Option<FrequencyDistribution> {
-        // a mixture of exp(−τ r²) with gamma-distributed τ
+        // a mixture of exp(−τ r²), whose frequencies have variance 2τ, with gamma-distributed τ
         let gamma = rand_distr::Gamma::new(self.alpha, 1.0).ok()?;
         Some(FrequencyDistribution::radial(move |rng| (2.0 * gamma.sample(rng)).sqrt()))
     }

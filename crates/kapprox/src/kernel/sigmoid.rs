@@ -55,12 +55,13 @@ impl Profile for Sigmoid {
         inlined!(|product: T| {
             let u = product.mul_plus(gamma, c0);
             let power = (u.magnitude() * two_log2_e).exp2_neg();
+            // tanh |u| = (1 − exp(−2|u|)) / (1 + exp(−2|u|))
             let tanh_magnitude = (T::ONE - power) / (T::ONE + power);
             if u < T::ZERO { T::ZERO - tanh_magnitude } else { tanh_magnitude }
         })
     }
 
-    /// Returns γ / cosh²(u).
+    /// Returns γ / cosh²(u) = 4γ e / (1 + e)², where u = γ x·z + c₀ and e = exp(−2|u|).
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
         let (gamma, c0) = (T::from_f64(self.gamma).saturate(), T::from_f64(self.c0).saturate());
         let (two_log2_e, rate) =

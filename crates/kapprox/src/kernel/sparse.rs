@@ -39,6 +39,7 @@ struct InvertedIndex {
     norms: Vec<f64>,
 }
 
+/// The index in a slot that holds no feature.
 const EMPTY_SLOT: u32 = u32::MAX;
 
 impl InvertedIndex {

@@ -1,6 +1,6 @@
-//! Computes the number, of two sparse points, to which a profile is applied. It is computed from
-//! the features that both points have or, if that is inaccurate, from all entries aligned by
-//! feature.
+//! Computes the argument of two sparse points: the number to which a profile is applied. It is
+//! computed from the features that both points have. If this result would be inaccurate, it is
+//! computed from all entries, aligned by feature.
 
 use crate::Real;
 use kpass::sparse::entries;

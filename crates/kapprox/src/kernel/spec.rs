@@ -108,7 +108,7 @@ impl Kernel {
     /// Parses an expression.
     ///
     /// # Errors
-    /// [`Error::Kernel`], or [`Error::UnknownKernel`] for an unknown name. Both point at the
+    /// [`Error::Kernel`], or [`Error::UnknownKernel`] for an unknown name. Both errors point at the
     /// invalid character and say what is expected.
     pub fn parse(text: &str) -> Result<Self> {
         parse::parse(text).map(Self)
@@ -227,7 +227,7 @@ impl Kernel {
         self.0.map_base_kernels(&mut to_sparse).map(Self)
     }
 
-    /// Returns the number of columns if the expression is on sparse rows.
+    /// If the expression is on sparse rows, returns the number of their columns.
     #[doc(hidden)]
     pub fn sparse_columns(&self) -> Option<usize> {
         self.0.base_kernels().into_iter().find_map(|call| call.sparse_column_count)
@@ -237,7 +237,7 @@ impl Kernel {
         self.0.map_base_kernels(&mut |call| Ok(BaseKernel { sparse_column_count: None, ..call.clone() })).map(Self)
     }
 
-    /// Returns the number of columns if the kernel is the inner product of sparse rows.
+    /// If the kernel is the inner product of sparse rows, returns the number of their columns.
     #[doc(hidden)]
     pub fn sparse_linear_columns(&self) -> Option<usize> {
         match &self.0 {
@@ -250,7 +250,8 @@ impl Kernel {
         }
     }
 
-    /// Returns the name of an expression that is a single kernel of the registry on all features.
+    /// If the expression is a single kernel of the registry on all features, returns the kernel's
+    /// name.
     #[doc(hidden)]
     pub fn name(&self) -> Option<&'static str> {
         match &self.0 {
@@ -259,8 +260,8 @@ impl Kernel {
         }
     }
 
-    /// Returns the explicit form and the parameter values of an expression that is a single kernel
-    /// of the registry, on all features of dense rows and without lists or medians.
+    /// If the expression is a single kernel of the registry, on all features of dense rows and
+    /// without lists or medians, returns its explicit form and its parameter values.
     pub(crate) fn explicit_form(&self) -> Option<(ExplicitForm, Vec<f64>)> {
         let Node::Call(call @ BaseKernel { columns: None, sparse_column_count: None, .. }) = &self.0 else {
             return None;
@@ -268,8 +269,8 @@ impl Kernel {
         Some((call.family.explicit_form?, call.numbers()?))
     }
 
-    /// Returns whether k is known to be positive definite for all points. This is derived from the
-    /// kernels of the registry by the rules for sums, products and multiples.
+    /// Returns whether k is known to be positive definite for all points. The answer follows from
+    /// the kernels of the registry by the rules for sums, products and multiples.
     pub fn positive_definite(&self) -> bool {
         self.0.base_kernels().iter().all(|call| call.family.positive_definite)
     }

@@ -49,13 +49,13 @@ pub enum FrequencyDistribution {
 }
 
 impl FrequencyDistribution {
-    /// Returns a radial distribution.
+    /// Returns the radial distribution of ω = s g, where `scale` draws s.
     pub fn radial(scale: impl Fn(&mut dyn Rng) -> f64 + Send + Sync + 'static) -> Self {
         Self::Radial(Arc::new(scale))
     }
 
-    /// Returns the distribution with independent coordinates that are drawn by their quantile
-    /// function.
+    /// Returns the distribution with independent coordinates. Each coordinate is `quantile(u)`,
+    /// where u is uniform in (0, 1).
     pub fn product(quantile: fn(f64) -> f64) -> Self {
         let draw = move |rng: &mut dyn Rng| quantile(rng.sample::<f64, _>(rand::distr::Open01));
         Self::Product { sampler: Arc::new(draw), quantile: Some(quantile) }

@@ -238,8 +238,10 @@ impl Window {
         numbers.map(|number| T::from_f64(number).saturate())
     }
 
-    /// Adds the similarity l · s of a point to each of the other points. `cosines` are the cosines
-    /// between the vector a of the point and the vectors a of the others.
+    /// Adds to `sums` the window's weight times l · s for a point and each of the other points.
+    /// `cosines` are the cosines between the vector a of the point and the vectors a of the others.
+    /// With the vectors of the module header, l · s = cos(b_x, b_z) cos(a_x, a_z) · 4 /
+    /// ((‖b_x‖/‖b_z‖ + ‖b_z‖/‖b_x‖) (‖a_x‖/‖a_z‖ + ‖a_z‖/‖a_x‖)).
     fn add_similarities<'a, T: Real>(
         &self,
         point: [T; 6],

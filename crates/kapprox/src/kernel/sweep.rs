@@ -47,6 +47,7 @@ pub(super) fn fill_block<T: Real, F: DifferenceAccumulator>(
     }
 }
 
+/// Prepares the points `z` in `frame` for the kernel that [`fill_block`] computes.
 pub(super) fn prepare_columns<T: Real, F: DifferenceAccumulator>(
     frame: Frame<T>,
     accumulator: &Arc<F>,
@@ -88,7 +89,8 @@ impl<T: Real, F: DifferenceAccumulator, G: Fn(T) -> T + Copy + Send + Sync> Kern
     }
 }
 
-/// Computes the kernel values of points that are stored feature by feature with one other point.
+/// Computes the kernel values `profile(f)` of points that are stored feature by feature with the
+/// point `point`. f starts at `start`, and `step` adds a feature ([`DifferenceAccumulator::step`]).
 fn sweep_column<T: Real>(
     start: T,
     step: impl Fn(T, T) -> T + Copy,

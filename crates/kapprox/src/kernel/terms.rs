@@ -134,7 +134,7 @@ term!(
     }
 );
 
-/// Returns −1, 0 or 1; a number between them if `value` is subnormal.
+/// Returns the sign of `value`: −1, 0 or 1, or a number between −1 and 1 if `value` is subnormal.
 #[inline(always)]
 pub(super) fn sign<T: Real>(value: T) -> T {
     (value * T::LARGEST).smaller(T::ONE).larger(T::ZERO - T::ONE)

@@ -1,7 +1,7 @@
 //! Functions of kernels that are kernels again: powers, exponentials, and normalisations by the
 //! diagonal k(x, x).
 //!
-//! (Shawe-Taylor, Cristianini, *Kernel Methods for Pattern Analysis*, 2004, propositions 3.24 and
+//! (Shawe-Taylor, Cristianini, *Kernel Methods for Pattern Analysis*, 2004, proposition 3.24 and
 //! section 5.1.)
 
 use super::fixed_kernel::{FixedKernel, KernelColumns, MAX_FEW_ROWS};
@@ -46,8 +46,8 @@ pub(super) const MIN_ORDER: f64 = 0.01;
 
 /// A function of k(x, z) and of one number per point.
 pub(super) trait PairFunction: Debug + Copy + Send + Sync + 'static {
-    /// Computes the number of each point and writes the numbers to the last argument. The argument
-    /// before it is scratch for one number per point.
+    /// Computes one number per point, for example 1/√k(x, x), and writes it to `numbers`. The
+    /// numbers in `diagonal`, one per point, are scratch.
     fn prepare<T: Real>(
         self,
         _kernel: &dyn KernelFunction<T>,
@@ -63,6 +63,8 @@ pub(super) trait PairFunction: Debug + Copy + Send + Sync + 'static {
     fn gradient<T: Real>(self, kernel: &dyn KernelFunction<T>, pairs: WeightedPairs<'_, T>, out: MatMut<'_, T>);
     /// Replaces each k(x, x) in `out` by the value of the function.
     fn diag<T: Real>(self, x: MatRef<'_, T>, out: &mut [f64]);
+    /// Returns the spectrum of the function of k, where `spectrum` is the spectrum of k. Returns
+    /// `None` if it is not known.
     fn spectrum(self, _spectrum: Spectrum) -> Option<Spectrum> {
         None
     }
@@ -235,6 +237,7 @@ impl PairFunction for KernelTransform {
             Self::Mean(p) => {
                 let half = T::from_f64(0.5);
                 let mean = (x * half + z * half).larger(T::MIN_POSITIVE).smaller(T::LARGEST);
+                // mean^(−1/p) = exp(−(ln 2 / p) log₂ mean)
                 let exponent = mean.log_base_2() * T::from_f64(-std::f64::consts::LN_2 / p);
                 if k == T::ZERO { k } else { k * exponent.exponential() }
             }
@@ -300,9 +303,10 @@ impl KernelTransform {
         }
     }
 
-    /// Converts the weights of the gradients of the function of k, for a tile of pairs, to weights
-    /// of the gradients of k(x, z), and returns these. Adds to `diagonal_weights` the weights of
-    /// the gradients of k at (x, x), before they are divided by −k(x, x).
+    /// Let v be the value of the function for a pair, and w the weight of its gradient. Returns w
+    /// ∂v/∂k(x, z), the weights of the gradients of k(x, z), for a tile of pairs. Adds w v times
+    /// the [`diagonal_elasticity`](Self::diagonal_elasticity) to `diagonal_weights`; divided by
+    /// −k(x, x), these sums are the weights of the gradients of k at (x, x).
     fn kernel_weights<T: Real>(
         self,
         kernel: &dyn KernelFunction<T>,

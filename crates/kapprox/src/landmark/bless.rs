@@ -32,7 +32,7 @@ const RIDGE_FACTOR: f64 = 2.0;
 /// Number of uniform rows R as a multiple of tr K / μ, and number of members M as a multiple of the
 /// effective dimension: q₁ and q₂ of the paper.
 const ROW_OVERSAMPLING: f64 = 2.0;
-/// The value of tr K / μ at the first level.
+/// The value of tr K / μ at the first level, chosen: the first sample then has 32 rows.
 const FIRST_TRACE_RATIO: f64 = 16.0;
 
 impl<T: Real> LandmarkRule<T> for Bless {

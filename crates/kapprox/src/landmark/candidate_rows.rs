@@ -31,13 +31,15 @@ pub(super) struct CandidateRows {
     pub(super) targets: Mat<f64>,
 }
 
+/// Returns the memory of n rows with d inputs and m columns of the factor, in bytes: the inputs (in
+/// a growing vector, at most twice as long), the columns, the residuals and the row numbers.
 pub(super) fn bytes(n: u64, d: usize, m: usize) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX).saturating_mul((2 * d + m + 2) * size_of::<f64>())
 }
 
 impl CandidateRows {
-    /// Reads all rows in one pass, with their targets if requested. If the table has no targets,
-    /// the matrix of targets has no columns.
+    /// Reads all rows in one pass, and their targets if `with_targets` is true. If the table has no
+    /// targets, the matrix of targets has no columns. The factor has room for `m` columns.
     pub(super) fn read<T: Real>(
         growth: &mut GrowingLandmarks<'_, T>,
         scan: &TableScan<'_, T>,

@@ -45,6 +45,8 @@ impl ClusterSums {
         self.insert_farthest(squared_distance, || point.iter().map(|value| value.to_f64()).collect());
     }
 
+    /// Inserts a point into the farthest points if it belongs to them. Only then calls
+    /// `coordinates` for its coordinates.
     fn insert_farthest(&mut self, squared_distance: f64, coordinates: impl FnOnce() -> Vec<f64>) {
         let is_full = self.farthest.len() == self.max_farthest;
         if squared_distance <= 0.0

@@ -6,10 +6,10 @@
 //! outliers are chosen first, whether they matter or not.
 //!
 //! Pivots are found lazily, in rounds. A round computes all residuals and collects the rows with
-//! the largest residuals in a pool. Pivots are taken from the pool as long as the largest current
-//! residual in the pool is at least as large as every residual outside the pool was at the start of
-//! the round. Since residuals never increase, each pivot is the row that a search over all rows
-//! would find. If residuals are equal, the earlier row is chosen.
+//! the largest residuals in a pool. Pivots are taken from the pool until its largest current
+//! residual is below a residual that a row outside the pool had at the start of the round. Since
+//! residuals never increase, each pivot is the row that a search over all rows would find. If
+//! residuals are equal, the earlier row is chosen.
 //!
 //! References: Fine, Scheinberg, "Efficient SVM training using low-rank kernel representations",
 //! JMLR 2, 2001; Bach, Jordan, "Kernel independent component analysis", JMLR 3, 2002.
@@ -105,6 +105,7 @@ impl Greedy {
             if growth.len() == previous_count {
                 break;
             }
+            // the next pool has four times as many rows as this pool gave landmarks
             capacity = (4 * (growth.len() - previous_count)).clamp(MIN_POOL_ROWS, MAX_POOL_ROWS);
             if let Some(candidates) = &mut candidates {
                 candidates.add_columns(&mut growth, previous_count, scan.pass.workers);

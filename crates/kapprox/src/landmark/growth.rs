@@ -24,7 +24,7 @@ pub(super) struct GrowingLandmarks<'a, T: Real> {
     pub(super) landmarks: LandmarkSet<T>,
     /// The landmarks in f64, row-major.
     pub(super) points_f64: Vec<f64>,
-    /// Matrix of m x m; its leading block, as large as the number of landmarks so far, is L.
+    /// An m x m matrix. With s landmarks so far, its leading s x s block is L.
     lower: Mat<f64>,
 }
 

@@ -34,16 +34,17 @@ pub struct KMeans;
 const MAX_ITERATIONS: usize = 10;
 
 /// Relative decrease of the inertia (the sum of squared distances from the nearest centroid) below
-/// which the iteration stops.
+/// which the iteration stops; chosen.
 const MIN_DECREASE: f64 = 1e-3;
 
-/// Number of sampled rows per centroid.
+/// Number of sampled rows per centroid, chosen.
 const ROWS_PER_CENTROID: usize = 10;
 
 pub(super) const SCHEME: Scheme = Scheme {
     extra_bytes: |SelectionSize { element_bytes, n, d, m }| {
         let sample_rows = usize::try_from(n).unwrap_or(usize::MAX).min(ROWS_PER_CENTROID * m);
-        // the sample while it is drawn; the sums, the centroids and the centred centroids
+        // the sample while it is drawn, with 40 bytes per row for its key, weight, slot and row
+        // numbers; the sums, the centroids and the centred centroids
         3 * sample_rows * (d * element_bytes + 40) + m * d * (2 * size_of::<f64>() + 4 * element_bytes)
     },
     cost: SelectionCost::Distances,
@@ -94,7 +95,7 @@ fn kmeans_plus_plus<T: Real>(x: &[T], d: usize, m: usize, stream: &Stream) -> Ve
                 remaining_weight -= distance;
                 remaining_weight < 0.0
             });
-            // if rounding leaves a remainder, no row was picked: take the last row with a positive
+            // if rounding leaves a remainder, no row was drawn: take the last row with a positive
             // distance
             match drawn_row.or_else(|| squared_distances.iter().rposition(|distance| *distance > 0.0)) {
                 Some(row) if squared_distances[row] > 0.0 => row,

@@ -4,8 +4,8 @@
 //! Let m be the requested number of landmarks, and s = max(m, 16), which bounds the expected size
 //! of every sample. The rows are halved at random repeatedly, which gives nested sets, until a set
 //! has at most about s rows. The smallest set itself is the first sample. The sample of each set
-//! estimates the leverage scores of the rows of the next larger set, which is about twice as large,
-//! and rows drawn by these scores are the sample of that larger set. In the set of all rows, the
+//! estimates the leverage scores of the rows of the next larger set, which is about twice as large.
+//! Rows drawn by these scores are the sample of the larger set. In the set of all rows, the
 //! landmarks are drawn without replacement, with probabilities proportional to the scores. A random
 //! key of each row decides which of the sets contain the row.
 //!
@@ -122,13 +122,14 @@ impl<T: Real> LandmarkRule<T> for Leverage {
 }
 
 /// Returns the largest residual that rounding in `T` may leave for a row with k(x, x) = `diagonal`.
-/// It is used as a lower bound of all residuals, so that rows whose residuals are rounding errors
-/// are all equally likely.
+/// Smaller residuals are raised to this bound, so that rows whose residuals are rounding errors are
+/// all equally likely.
 pub(super) fn rounding_floor<T: Real>(diagonal: f64) -> f64 {
     T::EPSILON * diagonal
 }
 
-/// Returns the best rows of a round as a dictionary, best key first.
+/// Returns the `capacity` best rows of a round as a dictionary, best key first.
+/// `multiplicity(residual)` returns the number of rows that a row with this residual represents.
 pub(super) fn into_dictionary<T: Real>(
     mut residuals: Residuals<T>,
     capacity: usize,

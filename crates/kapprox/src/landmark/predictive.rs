@@ -33,8 +33,8 @@ use std::sync::Arc;
 /// Landmarks that take the targets into account.
 ///
 /// Makes one pass. Costs 6nm² flops for F, the look-ahead and an orthonormal basis, and 2nmκ² flops
-/// for the gains. Stores n(2m + 3κ + t) numbers in f64, so it suits candidate rows that fit in
-/// memory.
+/// for the gains. Stores about n(2m + 5κ + 2t) numbers in f64, so it suits candidate rows that fit
+/// in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Predictive {
     /// μ, between 0 (the trace alone) and 1 (the targets alone).
@@ -162,7 +162,7 @@ fn compute_look_ahead<T: Real>(
 
 /// The span of the columns of F so far, and the residual of the targets.
 struct Span {
-    /// Q, n x m. Its leading columns, as many as the rank of the span, are orthonormal and span it.
+    /// Q, n x m. The leading `rank` columns are an orthonormal basis of the span.
     basis: Mat<f64>,
     rank: usize,
     /// (I − QQᵀ)Y, the residual of the targets.
@@ -186,7 +186,7 @@ impl Span {
                 });
             }
             let remainder_norm = q.norm_l2();
-            // a column that lies in the span up to rounding adds no direction
+            // a column that lies in the span up to rounding adds no direction; 1e-10 is chosen
             if remainder_norm > norm * 1e-10 {
                 q.col_mut(0).iter_mut().for_each(|value| *value /= remainder_norm);
                 self.basis.col_mut(self.rank).copy_from(q.col(0));
@@ -213,8 +213,10 @@ impl Span {
     }
 }
 
-/// Chooses the rows with the largest gains one after the other; the look-ahead A (n x κ)
-/// approximates E.
+/// Chooses `block_len` rows with the largest gains, one after the other, where the look-ahead A (n
+/// x κ) approximates E ≈ A Aᵀ. Let g_i be row i of A, P = I − QQᵀ and R = PY. Then E e_i ≈ A g_i,
+/// the gain for the trace is ‖A g_i‖² / ‖g_i‖², and the gain for the targets is ‖Rᵀ A g_i‖² / ‖P A
+/// g_i‖².
 fn select_block(
     look_ahead: &Mat<f64>,
     span: &Span,
@@ -232,7 +234,7 @@ fn select_block(
     };
     let look_ahead_gram = product(look_ahead.transpose(), look_ahead.as_ref());
     let basis_products = product(span.basis.as_ref().subcols(0, span.rank).transpose(), look_ahead.as_ref());
-    // AᵀA and AᵀY, with A projected onto the orthogonal complement of the span
+    // Aᵀ P A and Aᵀ R
     let mut projected_gram = &look_ahead_gram - basis_products.transpose() * &basis_products;
     let mut target_products = product(look_ahead.transpose(), span.residual_targets.as_ref());
     let mut deflated_rows = look_ahead.clone(); // g_i, deflated by the chosen rows

@@ -15,14 +15,15 @@ use std::sync::Arc;
 
 /// The rule that decides which rows a round keeps.
 pub(super) struct RowRule<F> {
-    /// Random numbers of the rows, and the fraction of the rows that take part in this round.
-    /// Nothing is computed for the other rows.
+    /// A stream of random numbers and a fraction: the rows whose number is below the fraction take
+    /// part in this round, and nothing is computed for the other rows. `None` if all rows take
+    /// part.
     pub(super) subsample: Option<(Stream, f64)>,
     /// Lower bound to which smaller residuals are raised, because rounding may underestimate the
     /// residual of an important row. If it is 0, rows in the span of the landmarks are skipped.
     pub(super) residual_floor: f64,
-    /// Key of a row with a positive residual; the rows with the largest keys are kept. `None`
-    /// rejects the row.
+    /// `key(row_number, residual)` returns the key of a row with a positive residual, or `None` to
+    /// reject the row. The rows with the largest keys are kept.
     pub(super) key: F,
 }
 
@@ -47,8 +48,8 @@ pub(super) struct ResidualPass<'a, T: Real, F> {
 
 impl<'a, T: Real, F: Fn(u64, f64) -> Option<f64> + Sync> ResidualPass<'a, T, F> {
     /// Makes a pass that computes the residuals r_i = k(x_i, x_i) − ‖phi(x_i)‖² of the map, or
-    /// k(x_i, x_i) if there is no map. The pass is saved in the journal as `name`. With s landmarks
-    /// it costs n(s² + 2sd) flops.
+    /// k(x_i, x_i) if there is no map, and keeps the `capacity` rows with the largest keys. The
+    /// pass is saved in the journal as `name`. With s landmarks it costs n(s² + 2sd) flops.
     pub(super) fn run(
         kernel: &Arc<dyn AnyKernel>,
         map: Option<NystromMap<T>>,
@@ -76,8 +77,9 @@ kpass::summed!(where [T: Real] Residuals<T> { one "rows": row_count, one "sum": 
 pub(super) struct ResidualScratch<T: Real> {
     phi: Mat<T>,
     residuals: Vec<f64>,
-    /// Rows of the tile that take part, and their inputs if not all rows do.
+    /// Rows of the tile that take part.
     participants: Vec<usize>,
+    /// Inputs of these rows, unless all rows of the tile take part.
     x: Vec<T>,
 }
 

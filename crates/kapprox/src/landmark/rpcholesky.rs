@@ -80,7 +80,8 @@ impl RpCholesky {
     #[doc(hidden)]
     pub fn proposal_bytes(m: usize, d: usize, element_bytes: usize, lane_count: usize) -> usize {
         let (max_proposals, row_bytes) = (m + MIN_PROPOSALS, d * element_bytes + 40);
-        // each lane, the merged state and the selection hold up to twice the number of proposals
+        // each lane, the merged state and the selection hold up to twice the number of proposals;
+        // 40 bytes per row are its key, weight, slot and row numbers
         POOL_ROWS * (POOL_ROWS + m + 3 * d) * 8 + (lane_count + 2) * 2 * max_proposals * (row_bytes + 8 * d)
     }
 }

@@ -23,6 +23,7 @@ use faer::{MatMut, MatRef};
 use kpass::{Footprint, Workers};
 
 impl Homogeneous {
+    /// Returns κ(λ).
     fn spectral_density(self, lambda: f64) -> f64 {
         use std::f64::consts::PI;
         match self {

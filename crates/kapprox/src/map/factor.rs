@@ -21,9 +21,9 @@ const INVERSE_COLUMNS: usize = 128;
 /// If a landmark depends exactly on the other landmarks, rounding leaves a residual of 10 to 1,000
 /// ε, where ε is the machine epsilon. A feature that is such noise would increase the error.
 /// (Measured on the 220 landmarks that span the cubic polynomials of nine variables: at 64 ε three
-/// of 80 further landmarks were kept, at 4,096 ε none.) Nearly dependent landmarks are worth
-/// keeping if their residuals are not rounding, because outliers are approximated by small
-/// differences between close landmarks.
+/// of 80 further landmarks were kept, at 4,096 ε none.) A nearly dependent landmark whose residual
+/// is not rounding is worth keeping, because small differences between close landmarks approximate
+/// outliers.
 pub(crate) const PIVOT_FLOOR: f64 = 4096.0 * f64::EPSILON;
 
 /// Largest [`amplification`] of a feature in a sound factor.
@@ -90,9 +90,9 @@ pub(super) fn factor_in_place(k: &mut Mat<f64>, relative_floor: f64, workers: &W
 ///
 /// Feature j is a combination of kernel sections: the kernel section of landmark j minus its
 /// projection onto the sections of the earlier landmarks, divided by the norm of this difference. A
-/// small pivot alone does no harm. But the coefficients of the projection may be large, as if
-/// differences of close points approximate an outlier. Then the rounding error may exceed a pivot
-/// that is far from small. Costs m³/3 flops and 8m(128 per thread + m/128) bytes.
+/// small pivot alone does no harm. But the coefficients of the projection may be large, for example
+/// if differences of close points approximate an outlier. Then the rounding error may exceed a
+/// pivot that is far from small. Costs m³/3 flops and 8m(128 per thread + m/128) bytes.
 ///
 /// # Errors
 /// [`kpass::Error::Interrupted`] if the workers are cancelled.
@@ -101,8 +101,8 @@ pub fn amplification(lower: MatRef<'_, f64>, workers: &Workers) -> Result<Vec<f6
     let starts: Vec<usize> = (0..r).step_by(INVERSE_COLUMNS).collect();
     let mut parts: Vec<(usize, Vec<f64>)> =
         starts.iter().map(|first_column| (*first_column, vec![0.0; r - first_column])).collect();
-    // columns of the inverse from `first_column` on, which are zero above the row of this index;
-    // the longest columns come first
+    // a part is a block of columns of the inverse, from `first_column` on; above row `first_column`
+    // they are zero, so the first parts take longest
     workers.for_each(parts.iter_mut().collect(), |(first_column, part_sums)| {
         if workers.is_cancelled() {
             return;

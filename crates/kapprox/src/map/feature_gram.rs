@@ -6,8 +6,9 @@ use faer::{Accum, Mat, MatRef, linalg::matmul::matmul, prelude::*, unzip, zip};
 use kpass::checkpoint::{Arrays, Persist, StoredArrays};
 use kpass::{Merge, Reduction, RowBlock, Workers};
 
-/// A reduction that sums ΦᵀΦ for p features. Costs 2np² flops for n rows. Each lane stores p²
-/// numbers, and bp numbers for a tile of b rows.
+/// A reduction that sums ΦᵀΦ for p features. Costs 2np² flops for n rows. Each lane stores 2p²
+/// numbers (the sum, and the products of one tile), and bp numbers for the features of a tile of b
+/// rows.
 pub(crate) struct GramReduction<'a, T: Real> {
     pub(crate) map: &'a dyn FeatureMap<T>,
     pub(crate) tile_rows: usize,

@@ -10,13 +10,12 @@ use std::sync::Arc;
 /// Thresholds of the residual of a landmark z, as fractions of k(z, z). They define a new order of
 /// the landmarks if a feature exceeds [`MAX_AMPLIFICATION`] in the original order.
 ///
-/// First come, in their original order, the landmarks whose residual under the landmarks before
-/// them exceeds the first fraction. Then come the landmarks whose residual exceeds the second
-/// fraction, and so on down to [`PIVOT_FLOOR`]. This is pivoting with a threshold of 1/100.
-/// Coefficients stay small because no landmark has a residual that is much larger than the
-/// residuals of the landmarks before it, and the original order is kept as far as possible. If
-/// successive thresholds had the ratio 1/1,000, the amplification would be ten times as large; with
-/// 1/10,000, a hundred times.
+/// The landmarks whose residual under the landmarks before them exceeds the first fraction come
+/// first, in their original order. The landmarks whose residual exceeds the second fraction follow,
+/// and so on down to [`PIVOT_FLOOR`]. This is pivoting with a threshold of 1/100. Coefficients stay
+/// small because no landmark has a residual that is much larger than the residuals of the landmarks
+/// before it, and the original order is kept as far as possible. If successive thresholds had the
+/// ratio 1/1,000, the amplification would be ten times as large; with 1/10,000, a hundred times.
 const PIVOT_LEVELS: [f64; 5] = [1e-2, 1e-4, 1e-6, 1e-8, 1e-10];
 
 /// Number of leading thresholds that make features accurate in f32: later thresholds reorder only

@@ -56,7 +56,7 @@ pub fn par(workers: &Workers) -> Par {
 /// Returns a column of a column-major block as a slice.
 ///
 /// # Panics
-/// If the column is not contiguous, because sums over its slice would then be wrong.
+/// If the column is not contiguous: such a column has no slice.
 #[doc(hidden)]
 #[inline(always)]
 pub fn column_slice<T>(column: ColRef<'_, T>) -> &[T] {
@@ -78,8 +78,8 @@ pub fn column_slice_mut<T>(column: ColMut<'_, T>) -> &mut [T] {
 pub trait FeatureMap<T: Real>: Debug + Send + Sync {
     /// Returns the number of inputs d and of features p.
     fn dims(&self) -> (usize, usize);
-    /// Returns the number of columns if the map is for sparse rows in the layout of
-    /// [`kpass::sparse`], for any maximum number of entries per row; `None` if the map is for dense
+    /// For a map of sparse rows (layout: [`kpass::sparse`]), returns the number of columns of the
+    /// table; the rows may have any maximum number of entries. Returns `None` for a map of dense
     /// rows.
     fn sparse_column_count(&self) -> Option<usize> {
         None
@@ -98,12 +98,13 @@ pub trait FeatureMap<T: Real>: Debug + Send + Sync {
     fn is_projection(&self) -> bool {
         self.kernel_diag(MatRef::from_row_major_slice(&[], 0, self.dims().0), &mut []).is_some()
     }
-    /// Returns the features of a few rows at a time, for maps whose features are kernel values.
+    /// If the features are the kernel values k(x, z_j), returns an evaluator that computes them for
+    /// a few rows at a time; otherwise returns `None`.
     fn landmark_sections(&self) -> Option<LandmarkSections<'_, T>> {
         None
     }
-    /// Returns t functions wᵀphi(x) in the form with the fewest operations. Each column of
-    /// `weights` (r x t) is a w, for the leading r features.
+    /// Returns the t functions x ↦ w_jᵀphi(x) in the form that is cheapest to evaluate, where w_j
+    /// is column j of `weights` (r x t), and only the leading r features are used.
     fn expand(&self, weights: MatRef<'_, f64>, _workers: &Workers) -> Expansion<T> {
         Expansion::Features { weights: weights.to_owned() }
     }
@@ -115,8 +116,8 @@ pub trait FeatureMap<T: Real>: Debug + Send + Sync {
     fn raise_precision(&mut self) -> bool {
         false
     }
-    /// Keeps the leading r features and drops all other features; returns false and changes nothing
-    /// if the map cannot drop features.
+    /// Keeps the leading r features and drops all other features. If the map cannot drop features,
+    /// it does not change, and the function returns false.
     fn truncate(&mut self, _r: usize) -> bool {
         false
     }
@@ -128,8 +129,8 @@ pub trait FeatureMap<T: Real>: Debug + Send + Sync {
 /// t functions wᵀphi(x), in the form that is cheapest to evaluate.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expansion<T> {
-    /// f(x) = Σ_j α_j k(x, z_j), for features in the span of landmarks. It needs only kernel values
-    /// and no triangular solve.
+    /// f(x) = Σ_j α_j k(x, z_j), for features in the span of landmarks. This form needs only kernel
+    /// values and no triangular solve.
     Landmarks {
         /// Landmarks z, m x d.
         landmarks: LandmarkSet<T>,

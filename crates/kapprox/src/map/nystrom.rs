@@ -74,8 +74,8 @@ const MAX_NOISE: f64 = 3e-7;
 const MAX_DRIFT: f64 = 5e-7;
 
 /// If a map has at most this many features, the change by rounding is bounded for every possible
-/// row, and the features are computed in f64 if it may exceed [`MAX_DRIFT`]. For so few features,
-/// f64 costs little.
+/// row. If the bound exceeds [`MAX_DRIFT`], the features are computed in f64, which costs little
+/// for few features.
 ///
 /// Suppose that two landmarks have nearly the same direction in feature space. The second feature
 /// is then small at both landmarks and amplifies rounding, but it is large at rows in other
@@ -107,7 +107,7 @@ pub struct NystromMap<T: Real> {
 }
 
 /// The number type in which kernel blocks and features are computed, and, in this type, the matrix
-/// that turns kernel values into features.
+/// that turns kernel values into features: an `N` in `T`, or a `W` in f64.
 #[derive(Debug)]
 pub(super) enum Arithmetic<T: Real, N, W> {
     /// In `T`.
@@ -162,8 +162,8 @@ impl<T: Real> NystromMap<T> {
         Self::with_order(true, kernel, landmarks, workers)
     }
 
-    /// Does the work of [`NystromMap::new`]. If the landmarks need not keep their order, they are
-    /// reordered when another order allows features in `T` where this order needs f64.
+    /// Does the work of [`NystromMap::new`]. If `keeps_order` is false and the original order of
+    /// the landmarks needs f64, tries another order, in which `T` may suffice.
     pub(super) fn with_order(
         keeps_order: bool,
         kernel: &Arc<dyn AnyKernel>,
@@ -212,7 +212,7 @@ impl<T: Real> NystromMap<T> {
     /// Drops the landmarks whose features are mostly rounding; returns false if there are none.
     ///
     /// Even in f64, kernel values have errors of many machine epsilons if the terms of a distance
-    /// cancel, as for points that are many length scales away from the origin.
+    /// cancel, for example if points are many length scales away from the origin.
     fn drop_noisy_landmarks(&mut self) -> bool {
         let independent = IndependentLandmarks::order_by_levels(
             &self.kernel,
@@ -256,8 +256,8 @@ impl<T: Real> NystromMap<T> {
     /// Returns in f64 the dual coefficients `L⁻ᵀ w`, where w are `weights` on the leading
     /// `weights.nrows()` coordinates.
     ///
-    /// They define the same function, because wᵀ`phi(x)` = (`L⁻ᵀ w`)ᵀ `k_S(x)`. Prediction
-    /// therefore needs the kernel block but no triangular solve.
+    /// The dual coefficients define the same function, because wᵀ`phi(x)` = (`L⁻ᵀ w`)ᵀ `k_S(x)`.
+    /// Prediction therefore needs the kernel block but no triangular solve.
     pub fn dual_coefficients(&self, weights: MatRef<'_, f64>) -> Mat<f64> {
         let r = weights.nrows();
         let mut dual_coefficients = weights.to_owned();
@@ -373,8 +373,9 @@ impl<T: Real> FeatureMap<T> for NystromMap<T> {
     }
 }
 
-/// Calls a function with a matrix of the `pool`; the contents of the matrix are unspecified.
-/// Matrices are reused, so that the operating system does not clear new pages for every strip.
+/// Calls `use_matrix` with a matrix of this shape from the `pool`; the contents of the matrix are
+/// unspecified. Matrices are reused, so that the operating system does not clear new pages for
+/// every strip.
 pub(super) fn with_matrix<E: Real>(
     pool: &BufferPool<Mat<E>>,
     (rows, columns): (usize, usize),
@@ -388,7 +389,8 @@ pub(super) fn with_matrix<E: Real>(
     });
 }
 
-/// Computes the features of a strip in f64, and rounds the results to `T`.
+/// Computes the features of a strip in f64, and rounds the results to `T`. `compute_features(x,
+/// phi)` writes the features of rows in f64.
 pub(super) fn compute_in_f64<T: Real>(
     x: MatRef<'_, T>,
     out: MatMut<'_, T>,

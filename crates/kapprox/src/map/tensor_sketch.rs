@@ -2,9 +2,10 @@
 //!
 //! (γ x·z + c₀)^q is the inner product of the q-fold tensor powers of x̃ and z̃, where x̃ = (√γ x,
 //! √c₀). A count sketch of length p of a tensor power is the circular convolution of q count
-//! sketches of x̃, and Fourier transforms turn the convolution into a product. This takes q p log p
-//! operations, whereas the tensor power has (d + 1)^q numbers. The inner product of two sketches is
-//! an unbiased estimate of the kernel. The map is not a projection, so it has no certificate.
+//! sketches of x̃, and Fourier transforms turn the convolution into a product. The sketch takes q p
+//! log p operations, whereas the tensor power has (d + 1)^q numbers. The inner product of two
+//! sketches is an unbiased estimate of the kernel. The map is not a projection, so it has no
+//! certificate.
 //!
 //! Reference: Pham, Pagh, "Fast and scalable polynomial kernels via explicit feature maps", KDD
 //! 2013.
@@ -28,8 +29,8 @@ pub(super) const FAMILY: MapFamily = MapFamily {
     supports_sparse: true,
     build_passes: 0,
     shape: |_, request| {
-        // buckets and signs for three factors, as for a cubic kernel; a higher degree needs more
-        // memory than this
+        // buckets and signs for three factors, the number for a cubic kernel; a higher degree needs
+        // more memory
         let fixed = 3 * (request.d + 1) * size_of::<(usize, f64)>() + fft_plan_bytes(request.rank);
         MapShape {
             p: request.rank,
@@ -122,7 +123,8 @@ impl TensorSketch {
         }
     }
 
-    /// Computes the sketch of one row in `product`. `spectrum` and `product` have length p.
+    /// Computes the sketch of one row in `product`. `x` yields the column and the value of each
+    /// entry of the row. `spectrum` and `product` have length p.
     fn sketch_row<T: Real>(
         &self,
         x: impl Iterator<Item = (usize, T)> + Clone,

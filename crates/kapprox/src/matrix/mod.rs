@@ -16,10 +16,10 @@
 //! residual matrix is zero. For an indefinite K this is not true. Therefore a few columns of the
 //! residual matrix are checked at the end.
 //!
-//! *Cost* for r pivots of n rows: n(r + 9) entries of K, n r² flops, 8 n r bytes for F and 16 n
-//! bytes in addition. Each block of pivots also needs the entries of K between its candidates; if n
-//! is much larger than r, these are a few per cent of n r. Results do not depend on the number of
-//! threads.
+//! *Cost* for r pivots of n rows: n(r + 9) entries of K (r columns, the diagonal, and 8 checked
+//! columns), n r² flops, 8 n r bytes for F and 16 n bytes in addition. Each block of pivots also
+//! needs the entries of K between its candidates; if n is much larger than r, these are a few per
+//! cent of n r. Results do not depend on the number of threads.
 //!
 //! ```
 //! use kapprox::matrix::{self, FnEntries};
@@ -155,13 +155,15 @@ pub fn greedy(matrix: &dyn PsdMatrix, rank: usize, tolerance: f64, workers: &Wor
     state.finish(tolerance, 0)
 }
 
-/// Minimum and maximum number of proposals of a round. Within these limits, the entries of the
+/// Minimum number of proposals of a round. Between the minimum and the maximum, the entries of the
 /// matrix between proposals are cheap compared with the columns at the accepted proposals.
 const MIN_PROPOSALS: usize = 16;
+/// Maximum number of proposals of a round.
 const MAX_PROPOSALS: usize = 128;
 
-/// Number of columns checked at the end, and number of columns per step if all are checked.
+/// Number of columns checked at the end, chosen.
 const CHECKED_COLUMNS: u64 = 8;
+/// Number of columns checked at a time if all are checked, chosen.
 const COLUMNS_PER_CHECK: usize = 64;
 
 /// Number of consecutive rounds that may reject every proposal before all residuals count as
@@ -227,8 +229,8 @@ impl<'a> CholeskyState<'a> {
         self.pivots.len() == self.growing_factor.factor.ncols() || self.trace_error() <= tolerance
     }
 
-    /// Returns the maximum number of candidates of a round. The number of entries between this many
-    /// candidates is a quarter of the length of a column.
+    /// Returns the maximum number of candidates of a round, √n/2. The number of entries between
+    /// √n/2 candidates is a quarter of the length of a column.
     fn max_candidates(&self) -> usize {
         (self.growing_factor.residuals.len().isqrt() / 2).max(1)
     }
@@ -267,6 +269,7 @@ impl<'a> CholeskyState<'a> {
         let mut accepted = AcceptedPivots::default();
         for (draw, row) in (0..).zip(proposed_rows) {
             let Ok(i) = distinct_rows.binary_search(&row) else { continue };
+            // accept with probability (current residual)/(residual at the start of the round)
             match pool.residual(i) {
                 None => self.floors[row] = f64::INFINITY,
                 Some(residual)

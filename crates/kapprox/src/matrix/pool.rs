@@ -2,17 +2,19 @@
 
 use faer::{Accum, Mat, Par, linalg::matmul::matmul};
 
-/// Minimum and maximum number of rows of a pool. Between these limits, the number is four times the
-/// number of pivots that the preceding round found. With s pivots so far, a pool of b rows costs b²
-/// inner products of s numbers, so a large pool is worthwhile only if it yields many pivots.
+/// Minimum number of rows of a pool. Between the minimum and the maximum, the number is four times
+/// the number of pivots that the preceding round found. With s pivots so far, a pool of b rows
+/// costs b² inner products of s numbers, so a large pool is worthwhile only if it yields many
+/// pivots.
 pub(crate) const MIN_POOL_ROWS: usize = 32;
+/// Maximum number of rows of a pool.
 pub(crate) const MAX_POOL_ROWS: usize = 512;
 
 /// Candidates for landmarks, with their residual matrix under the landmarks so far, S = K_BB − Φ_B
 /// Φ_Bᵀ. K_BB (b x b) is the kernel matrix of the candidates, and Φ_B contains their features.
 pub(crate) struct CandidatePool {
     pub(crate) row_numbers: Vec<u64>,
-    /// Points in f64, row-major; empty for a matrix without vectors.
+    /// Points in f64, row-major; empty for a matrix that is given by its entries.
     pub(crate) x: Vec<f64>,
     /// Features under the landmarks at the start of the round, b x s.
     phi: Mat<f64>,

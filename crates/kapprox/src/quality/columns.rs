@@ -193,7 +193,8 @@ impl<T: Real> ColumnReduction<'_, T> {
         );
     }
 
-    /// Adds the columns from `first_column` on, for the rows of a tile, strip by strip.
+    /// Adds the squares of the entries in the rows of a tile to `squared_norms`, for the columns
+    /// from `first_column` on, one strip of rows at a time.
     fn add_panel(&self, first_column: usize, x: MatRef<'_, f64>, phi: MatRef<'_, f64>, squared_norms: &mut [f64]) {
         let (column_count, rank_count) = (squared_norms.len() / (self.ranks.len() + 1), self.ranks.len());
         let (z, phi_z) = (

@@ -160,7 +160,9 @@ fn estimate_norm(squared_norms: &[f64], n: f64) -> Measure {
 }
 
 /// Estimates √(Σ `squared_error_norms` / Σ `squared_kernel_norms`), where the sums run over all n
-/// columns, from the values of c columns.
+/// columns, from the values of c columns. By the delta method, the standard error of the ratio ρ of
+/// the means is the standard error of the mean of (error norm² − ρ kernel norm²), divided by the
+/// mean of the kernel norms².
 fn estimate_ratio(squared_error_norms: &[f64], squared_kernel_norms: &[f64], n: f64) -> Measure {
     let c = squared_error_norms.len() as f64;
     let (numerator, denominator): (f64, f64) = (squared_error_norms.iter().sum(), squared_kernel_norms.iter().sum());

@@ -145,6 +145,7 @@ impl Krylov {
         let tail_norm = prior.trace.map_or(tail_norm, |prior_trace| tail_norm.min((prior_trace - trace).max(0.0)));
         let tail_norm = if self.basis.ncols() == n { 0.0 } else { tail_norm };
         let remainder_norm = remainder.norm_l2();
+        // with h = ‖H‖₂, c ≥ ‖C‖₂ and ρ = ‖R‖_F: ‖A‖₂ ≤ (h + c + √((h − c)² + 4ρ²)) / 2
         let high =
             (head_norm + tail_norm + ((head_norm - tail_norm).powi(2) + 4.0 * remainder_norm * remainder_norm).sqrt())
                 / 2.0;
@@ -162,6 +163,7 @@ impl Krylov {
         // number of powers of A, or of A², in the space
         let powers = if is_definite { self.steps } else { self.steps.div_ceil(2) };
         let n = self.basis.nrows() as f64;
+        // √ε solves (1.648 √n exp(−√ε (2q − 1)))^b = δ
         let sqrt_epsilon = ((1.648 * n.sqrt()).ln() - failure_probability.ln() / KRYLOV_BLOCK_COLUMNS as f64)
             / (2.0 * f64::from(powers) - 1.0);
         let one_minus_epsilon = 1.0 - sqrt_epsilon * sqrt_epsilon;

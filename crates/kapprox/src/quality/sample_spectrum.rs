@@ -3,8 +3,8 @@
 //!
 //! By the theorem of Eckart, Young and Mirsky, no matrix of rank k is nearer to K than the matrix
 //! of the leading k eigenpairs of K, in the spectral, the Frobenius and the trace norm. The error
-//! of the latter matrix is therefore a lower bound, called a floor, for the error of every
-//! approximation of rank k.
+//! of the matrix of these eigenpairs is therefore a lower bound, called a floor, for the error of
+//! every approximation of rank k.
 
 use super::{Approximation, measure::quotient};
 use crate::decompose::symmetric_eigenvalues;

@@ -52,8 +52,8 @@ impl ApproximationErrors {
         NormPair { error, kernel: with_evidence(kernel_norm) }
     }
 
-    /// Returns the largest value that tr E can have, including rounding; `None` if the map is not a
-    /// projection, because tr E then does not bound the norms of E.
+    /// Returns the largest value that tr E can have, including rounding. Returns `None` if the map
+    /// is not a projection, because tr E then does not bound the norms of E.
     pub(super) fn trace_bound(&self) -> Option<f64> {
         self.trace_error.map(|trace_error| (trace_error + self.rounding_floor) * self.kernel_trace)
     }
@@ -126,6 +126,7 @@ impl<T: Real> Approximation<'_, T> {
 struct NormSearch {
     space: Krylov,
     prior: PriorBounds,
+    /// Number of features in Φ; `None` for K alone.
     rank: Option<usize>,
     bounds: Option<Bounds>,
 }
@@ -137,7 +138,8 @@ impl NormSearch {
         has_wide_bounds && self.space.next_block().ncols() > 0
     }
 
-    /// Adds the product of K with the next columns.
+    /// Adds `images`, the product of K with the next block of vectors. If the search is for K −
+    /// ΦΦᵀ, first subtracts the product of ΦΦᵀ with this block.
     fn add_images(
         &mut self,
         mut images: MatMut<'_, f64>,

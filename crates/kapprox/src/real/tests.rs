@@ -10,7 +10,8 @@ fn largest_error(from: f64, to: f64, steps: u32, f: impl Fn(f64) -> (f64, f64)) 
     })
 }
 
-/// Checks a function of both types against the standard library.
+/// Checks a function, `single` in f32 and `double` in f64, against `expected` of the standard
+/// library.
 fn accurate(
     name: &str,
     single: fn(f32) -> f32,

@@ -21,7 +21,7 @@ pub(super) struct VisitContext<'a> {
 }
 
 impl<'a> VisitContext<'a> {
-    /// Returns the engine that connects the processes of a shared run; `None` if the run has one
+    /// Returns the engine that connects the processes of a shared run, or `None` if the run has one
     /// process.
     pub(super) fn engine(&self) -> Option<&'a dyn Engine> {
         self.resources.journal.and_then(|journal| journal.engine())
@@ -38,13 +38,16 @@ impl<'a> VisitContext<'a> {
     }
 }
 
-/// The features of a tile in two layouts: column-major as the map computes them, and row-major as
-/// they are stored.
+/// The features of a tile in two layouts, and buffers for the sums over its rows.
 #[derive(Default)]
 pub(super) struct FeatureBuffers<T> {
+    /// Features as the map computes them, b x p.
     pub(super) column_major: Vec<T>,
+    /// Features as they are stored, b x p.
     pub(super) row_major: Vec<T>,
+    /// k(x, x) of each row.
     pub(super) kernel_diag: Vec<f64>,
+    /// Scratch of [`CertificateState::update`](crate::certificate::CertificateState::update).
     pub(super) partial: Vec<f64>,
 }
 

@@ -18,8 +18,8 @@ pub(crate) const FEWER_DIRECTIONS: &str =
 /// Name of the pass that sums second moments, and of its stage.
 pub const GRAM_PASS: &str = "Gram matrix";
 
-/// The points z whose kernel sections k(·, z) a solver combines. They depend on
-/// [`crate::request::RowAccess`].
+/// The points z whose kernel sections k(·, z) a solver combines. The solver's
+/// [`crate::request::RowAccess`] determines them.
 #[derive(Clone, Debug)]
 pub enum SectionPoints<'a, T: Real> {
     /// No points, because the solver combines the features of the map.

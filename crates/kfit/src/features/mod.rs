@@ -1,9 +1,9 @@
 //! The features of all rows, for solvers that read them many times.
 //!
-//! The features are stored in memory if the memory plan has room for them. Otherwise they are
-//! stored in a scratch folder if its limit permits, and otherwise every pass recomputes them. In
-//! all three cases a solver reads bit-identical tiles (blocks of consecutive rows) in the same
-//! order, because the map always computes the features of the same tiles.
+//! If the memory plan has room for the features, they are stored in memory. If not, but the limit
+//! of the scratch folder permits, they are stored there. If neither has room, every pass recomputes
+//! them. In all three cases a solver reads bit-identical tiles (blocks of consecutive rows) in the
+//! same order, because the map always computes the features of the same tiles.
 //!
 //! Let n be the number of rows and p the number of features. *Bytes*: n·p elements in memory or on
 //! disk, and two tiles of features. *Cost of a pass*: nothing if the features are in memory, one
@@ -148,9 +148,9 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         self.visit_unit(None, observer, &mut visitor)
     }
 
-    /// Visits the segments of a work unit, or all segments for `None`. If the rows were selected by
-    /// positions, all of them are visited. This function is not generic, so that it is compiled
-    /// only once.
+    /// Visits the segments of `unit`, a range of consecutive segments, or all segments if it is
+    /// `None`. If the rows were selected by positions, all of them are visited. This function is
+    /// not generic, so that it is compiled only once.
     fn visit_unit(
         &self,
         unit: Option<&Range<u64>>,
@@ -195,8 +195,8 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         }
     }
 
-    /// Returns the features of some rows of one segment; `None` if this process does not have them
-    /// in memory.
+    /// Returns the features of some rows of one segment, or `None` if this process does not have
+    /// them in memory.
     fn features_in_memory<'s>(&self, store: &'s FeatureStore<'_, T>, rows: Range<usize>) -> Option<&'s [T]> {
         let segment_number = self.segment_of(rows.start);
         let segment_start = self.segment_start(segment_number);
@@ -232,7 +232,8 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         pass.visit_lot(source, unit, visit_block).map(drop)
     }
 
-    /// Visits the tiles of rows in memory; `features_of` returns their features.
+    /// Visits the tiles of rows in memory. `features_of(rows)` returns the features of the rows at
+    /// these positions, or `None` if this process does not have them.
     fn visit_memory<'s>(
         &self,
         positions: Range<usize>,
@@ -256,7 +257,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         Ok(())
     }
 
-    /// Returns the features of a row; `None` if this process does not have them in memory.
+    /// Returns the features of a row, or `None` if this process does not have them in memory.
     pub fn row(&self, i: usize) -> Option<&[T]> {
         match &self.phi {
             PhiSource::Stored(store) => self.features_in_memory(store, i..i + 1),

@@ -33,7 +33,8 @@ impl<'d, S> SegmentStates<'d, S> {
     }
 
     /// Adds `added_rows` to the row count of segment `segment_number`, and returns the segment's
-    /// state.
+    /// state. If the segment is new, delivers the state of the segment before it, and starts with
+    /// the state `init()`.
     pub(super) fn state_mut(
         &mut self,
         segment_number: u64,
@@ -124,7 +125,7 @@ impl<T: Real> StoredFeatures<'_, T> {
 pub struct Sums(pub Vec<f64>);
 
 impl Sums {
-    /// Returns this many sums, all 0.
+    /// Returns `count` sums, all 0.
     pub(crate) fn new(count: usize) -> Self {
         Self(vec![0.0; count])
     }

@@ -9,6 +9,7 @@ use kapprox::Real;
 use kstore::key::{Purpose, Stream};
 use kstore::pass::Observer;
 
+/// Number of rows of a tile of selected rows, chosen.
 const SELECTED_TILE_ROWS: usize = 2048;
 
 /// Returns the bytes of the buffers of a visit to selected rows that are not copied.

@@ -62,6 +62,7 @@ impl<'a, T: Real> FeatureStore<'a, T> {
         }
     }
 
+    /// Returns the segments of `unit` that are in the scratch folder, in ascending order.
     pub(super) fn scratch_parts(&self, unit: &Range<u64>) -> Vec<CachedSegments<T>> {
         let Storage::Scratch(_, caches) = &self.storage else { return Vec::new() };
         let clip_to_unit = |CachedSegments { segments, cache }: &CachedSegments<T>| CachedSegments {
@@ -82,7 +83,8 @@ impl<'a, T: Real> FeatureStore<'a, T> {
         }
     }
 
-    /// Computes and stores the features of a work unit that another process reduced.
+    /// Computes and stores the features of the segments of `unit` that this process has not stored
+    /// yet, because another process reduced them.
     pub(super) fn compute_missing(
         &self,
         unit: &Range<u64>,
@@ -100,8 +102,8 @@ impl<'a, T: Real> FeatureStore<'a, T> {
         Ok(())
     }
 
-    /// Returns the ranges of consecutive segments of a work unit that are not stored yet; empty if
-    /// features are always recomputed.
+    /// Returns the ranges of consecutive segments of `unit` that are not stored yet. If features
+    /// are always recomputed, returns no ranges.
     fn missing_segments(&self, unit: &Range<u64>) -> Vec<Range<u64>> {
         let stored_ranges: Vec<Range<u64>> = match &self.storage {
             Storage::Memory(_) => unit
@@ -153,8 +155,8 @@ struct OpenSegment<T> {
 }
 
 impl<T: Real> FeatureWriter<'_, T> {
-    /// Computes and stores the features of a block; blocks arrive in row order. The caller finds a
-    /// copy of the features in the column buffers.
+    /// Computes and stores the features of a block; blocks arrive in row order. After the call,
+    /// `buffers.column_major` contains the features too.
     pub(super) fn add(
         &mut self,
         block: &RowBlock<'_, T>,

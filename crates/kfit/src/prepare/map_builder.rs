@@ -27,7 +27,8 @@ const TOLERANCE_FRACTION: f64 = 0.9;
 pub struct BuiltMap<T: Real> {
     pub map: Box<dyn FeatureMap<T>>,
     pub kernel: Kernel,
-    /// The second view; in the map, its features follow the features of the first view.
+    /// The second view (the second column set of `cca` and `covariance`), if there is one. Its
+    /// features are the last features of `map`.
     pub second_view: Option<BuiltSecondView>,
     /// The landmarks, if the solver combines their kernel sections itself. In this case the map has
     /// no features.
@@ -67,8 +68,7 @@ struct SelectedLandmarks<T> {
     passes: u64,
 }
 
-/// The input of a feature map: n rows of a source, how they are read, the options, and the pass
-/// shape.
+/// Builds feature maps from n rows of a source.
 #[derive(Debug)]
 pub struct MapBuilder<'a, T: Real> {
     pub source: &'a dyn RowSource<T>,
@@ -157,7 +157,7 @@ impl<T: Real> MapBuilder<'_, T> {
     /// the tolerance, in one pass over all rows. If no rank reaches the tolerance, warns. Returns
     /// the number of passes.
     ///
-    /// *Flops*: those of the map. *Bytes*: a tile of features.
+    /// *Flops*: the flops of the map. *Bytes*: a tile of features.
     fn truncate_to_tolerance(&self, map: &mut Box<dyn FeatureMap<T>>) -> Result<u64> {
         let Some(tolerance) = self.options.tolerance else { return Ok(0) };
         let name = "rank within the tolerance";
@@ -195,8 +195,8 @@ impl<T: Real> MapBuilder<'_, T> {
     }
 
     /// Resolves the kernel, but chooses no landmarks and builds no map. This function is for a
-    /// solver that combines the kernel sections of all rows. All rows are already in memory; passes
-    /// over them are neither counted nor journaled.
+    /// solver that combines the kernel sections of all rows. All rows are already in memory, so
+    /// passes over them are not journaled, and only the pass that read them is counted.
     pub fn kernel_only(&self) -> Result<BuiltMap<T>> {
         let resources = &Resources { journal: None, ..*self.resources };
         let (kernel, _) = MapBuilder { resources, ..*self }.resolve_kernel()?;
@@ -224,8 +224,8 @@ impl<T: Real> MapBuilder<'_, T> {
         self.options.kernel.check_input_count(self.source.shape().inputs)?;
         let (lanes, kernel) = (self.pass_shape.scan_lanes, &self.options.kernel);
         let mut passes = check_domain(self.source, kernel, self.n, lanes, self.pass_shape, self.resources)?;
-        // the candidates are a sample of the rows, or all rows; the median distance needs a sample
-        // in both cases
+        // `None` if all rows are candidates, or if no landmarks are chosen; the median distance
+        // needs a sample even then
         let candidate_count = self.options.candidates.filter(|_| self.selects_landmarks());
         let mut sample = RowSample::default();
         if candidate_count.is_some() || self.options.kernel.needs_median() {
@@ -395,9 +395,9 @@ pub fn resolve_length_scale<T: Real>(kernel: &Kernel, sample: &RowSample<T>, see
     Ok(resolve_length_scales(kernel, sample, seed, &[vec![1.0]])?.swap_remove(0))
 }
 
-/// Returns one kernel for each list of factors. In it, each `median` or `auto` length scale is
-/// replaced by the median distance in a uniform subsample, times a factor. A list has a common
-/// factor for all length scales, or one factor for each length scale.
+/// Returns one kernel for each list of factors. In it, each length scale `median` is replaced by
+/// the median distance in a uniform subsample of `sample`, and each `auto` by this distance times a
+/// factor. A list has a common factor for all `auto`, or one factor for each of them.
 pub fn resolve_length_scales<T: Real>(
     kernel: &Kernel,
     sample: &RowSample<T>,

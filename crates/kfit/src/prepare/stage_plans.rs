@@ -18,7 +18,7 @@ use kstore::MemoryPlan;
 /// sums.
 const TILES_PER_SEGMENT: usize = 16;
 
-/// Number of tiles per segment if one lane fills the Gram matrix with all threads.
+/// Number of tiles per segment if one lane fills the Gram matrix with all threads, chosen.
 const TILES_PER_LARGE_SEGMENT: usize = 32;
 
 /// Number of features up to which a state is small enough (512 KiB) that every thread gets its own
@@ -26,8 +26,9 @@ const TILES_PER_LARGE_SEGMENT: usize = 32;
 /// fewer states.
 const MAX_FEATURES_FOR_LANES: usize = 256;
 
-/// Returns the pass shape with the most lanes whose plans fit in the budget, and these plans. If no
-/// shape fits, returns the shape with the least memory; the caller's check then rejects its plans.
+/// Returns the pass shape with the most lanes whose plans fit in the budget, and these plans.
+/// `plan_last_stage(pass_shape)` returns the plan of the solver's last stage. If no shape fits,
+/// returns the shape with the least memory; the caller's check then rejects its plans.
 pub fn select_pass_shape(
     size: &ProblemSize,
     plan_last_stage: &dyn Fn(PassShape) -> MemoryPlan,
@@ -55,6 +56,7 @@ pub fn select_pass_shape(
 }
 
 /// Returns the plan of the solver's last stage, and where its features are stored.
+/// `add_solver_terms` adds the solver's own memory to a plan.
 pub fn plan_last_stage(
     size: &ProblemSize,
     add_solver_terms: &dyn Fn(MemoryPlan, PassShape) -> MemoryPlan,
@@ -161,8 +163,8 @@ fn strip_bytes(size: &ProblemSize) -> usize {
 
 pub fn plan_scan(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
     let size = &ProblemSize { d: size.input_columns, ..size.clone() };
-    // scan_lanes + 2: each lane and the merged state hold a sample of rows; the medians need one
-    // more copy of its values
+    // scan_lanes + 2: each lane and the merged state hold a sample of rows, with 40 bytes per row
+    // for its key, weight, slot and row numbers; the medians need one more copy of the values
     let scaling_median_bytes = (pass_shape.scan_lanes + 2) * size.median_rows * (size.d * 8 + 40);
     add_row_terms(base_plan("scaling statistics", size, budget), size, pass_shape, pass_shape.scan_lanes, 8).term(
         "rows for medians",
@@ -196,7 +198,8 @@ fn plan_landmark_selection(
     let sample_rows =
         size.candidate_count.filter(|_| size.map.landmark_count.is_some()).unwrap_or(0).max(MEDIAN_ROWS).min(n);
     let plan = plan
-        // two copies: the collected rows stay in memory while the sample copies them in order
+        // two copies, each with 40 bytes per row for its key, weight, slot and row numbers: the
+        // collected rows stay in memory while the sample copies them in order
         .term("candidate rows", sample_rows.saturating_mul(2 * (size.d * element_bytes + 40)), "lower `candidates`")
         .term(
             "distances for the length scale",
@@ -305,7 +308,8 @@ fn plan_gram(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> Memory
         .term("products of the threads", size.threads * (4 << 20), "lower `threads`")
 }
 
-/// Returns the bytes of the map from targets to target features; 0 if there is no such map.
+/// Returns the bytes of the map from targets to target features, or 0 if the solver has no kernel
+/// on the targets.
 fn target_map_bytes(size: &ProblemSize) -> usize {
     match size.moment_columns == size.t {
         true => 0,

@@ -57,7 +57,7 @@ impl Survey {
         variances.iter().sum::<f64>() / variances.len().max(1) as f64
     }
 
-    /// Returns the sum of the row weights; `None` if rows have no weights.
+    /// Returns the sum of the row weights, or `None` if rows have no weights.
     pub fn total_weight(&self) -> Option<f64> {
         total_weight_of(&self.statistics)
     }
@@ -95,13 +95,13 @@ impl Survey {
         (scale(feature.mean + feature.deviation()) - scale(feature.mean - feature.deviation())) / 2.0
     }
 
-    /// Returns the divisor of the row weights; 1 if rows have no weights.
+    /// Returns the divisor of the row weights, or 1 if rows have no weights.
     pub fn weight_unit(&self) -> f64 {
         self.weight_unit.unwrap_or(1.0)
     }
 }
 
-/// Returns the sum of the row weights; `None` if rows have no weights.
+/// Returns the sum of the row weights, or `None` if rows have no weights.
 pub fn total_weight_of(statistics: &Statistics) -> Option<f64> {
     statistics.weights.first().map(|weights| weights.weight_sum)
 }

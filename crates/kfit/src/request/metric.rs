@@ -9,6 +9,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 /// Maximum number of rows of a table that is read as a metric.
 const MAX_METRIC_ROWS: u64 = 100_000;
 
+/// Number of rows that are read at once from a table of a metric.
 const METRIC_TILE_ROWS: usize = 256;
 
 /// Form of a learned metric.
@@ -96,8 +97,8 @@ impl MetricSource {
         }
     }
 
-    /// Returns the provided metric, converted to inputs scaled by `scaler`; `None` if no metric was
-    /// provided.
+    /// Returns the provided metric, converted to inputs scaled by `scaler`. Returns `None` if no
+    /// metric was provided.
     #[doc(hidden)]
     pub fn provided_for(&self, scaler: &Scaler) -> Result<Option<Arc<Metric>>> {
         match self {

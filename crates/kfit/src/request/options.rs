@@ -56,8 +56,8 @@ impl Scaling {
         matches!(self, Self::Robust | Self::Asinh | Self::Quantile)
     }
 
-    /// Returns how the scaling weights the entries of sparse rows; `None` if the scaling would turn
-    /// zeros into other numbers.
+    /// Returns how the scaling weights the entries of sparse rows, or `None` if the scaling would
+    /// turn zeros into other numbers.
     #[doc(hidden)]
     pub fn weighting(self) -> Option<Weighting> {
         WEIGHTINGS.iter().find(|(scaling, _)| *scaling == self).map(|(_, weighting)| *weighting)
@@ -98,7 +98,7 @@ pub enum LandmarkSource {
 }
 
 impl LandmarkSource {
-    /// Returns the scheme; `None` for a table or an unknown name.
+    /// Returns the scheme, or `None` for a table or an unknown name.
     #[doc(hidden)]
     pub fn scheme(&self) -> Option<&'static Scheme> {
         match self {
@@ -125,7 +125,7 @@ impl LandmarkSource {
         }
     }
 
-    /// Returns the open table of landmarks; `None` for a scheme or a file.
+    /// Returns the open table of landmarks, or `None` for a scheme or a file.
     #[doc(hidden)]
     pub fn table(&self) -> Option<&SelectedTable> {
         match self {

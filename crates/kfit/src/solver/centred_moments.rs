@@ -4,7 +4,8 @@ use crate::{Error, FoldGram, Result};
 use faer::{Mat, MatRef};
 use std::borrow::Cow;
 
-/// Centred moments: G = Σ φ̃φ̃ᵀ, B = Σ φ̃ỹᵀ, and Σ ỹ² of each target.
+/// Centred moments: G = Σ φ̃φ̃ᵀ, B = Σ φ̃ỹᵀ, and Σ ỹ² of each target. The sums run over the rows;
+/// φ̃ are the features φ of a row minus `mean`, and ỹ its targets y minus `target_mean`.
 #[derive(Debug)]
 pub(super) struct CentredMoments {
     pub(super) row_count: f64,
@@ -32,6 +33,8 @@ impl CentredMoments {
     pub(super) fn with_means(moments: Cow<'_, FoldGram>, mean: Vec<f64>, target_mean: Vec<f64>) -> Self {
         let FoldGram { row_count: rows, mut g, s, b, sy, yy, .. } = moments.into_owned();
         let (p, t, row_count) = (mean.len(), target_mean.len(), rows as f64);
+        // Σ φ̃_i φ̃_j = Σ φ_i φ_j + n m_i m_j − s_i m_j − m_i s_j, where s are the sums of the
+        // features over the n rows, and m is `mean`; B and Σ ỹ² in the same way
         for j in 0..p {
             for i in j..p {
                 g[j * p + i] += row_count * mean[i] * mean[j] - s[i] * mean[j] - mean[i] * s[j];

@@ -92,7 +92,7 @@ impl<T: Real> HeldOutScores<T> {
     }
 
     /// For every regularisation parameter, returns the weighted mean of `error` over all rows.
-    /// `error` receives the position of a row and its scores.
+    /// `error(i, scores)` returns the error of the scores of row i.
     fn mean_errors(
         &self,
         weights: &RowWeights,
@@ -111,7 +111,8 @@ impl<T: Real> HeldOutScores<T> {
 
 /// For every fold and regularisation parameter, learns k functions from the rows outside the fold
 /// and scores the rows of the fold. `penalties` starts with the strongest parameter. The fit at
-/// each further parameter starts from the solution for the parameter before it. For a fold,
+/// each further parameter starts from the solution for the parameter before it. `moments` are the
+/// second moments of the features of all rows, for the preconditioner. For a fold,
 /// `loss_without_fold` returns the loss of the rows outside the fold, and the weight of these rows.
 pub(super) fn scores_by_newton<T: Real, L: Objective<T>>(
     features: &StoredFeatures<'_, T>,
@@ -140,8 +141,8 @@ pub(super) fn scores_by_newton<T: Real, L: Objective<T>>(
 }
 
 /// Returns the regularisation parameter whose out-of-fold scores have the smallest error. If there
-/// are no folds, returns the first parameter. `error` receives the position of a row and the scores
-/// of the row.
+/// are no folds, returns the first parameter and does not call `compute_scores`. `error(i, scores)`
+/// returns the error of the scores of row i.
 pub(super) fn cross_validate<T: Real>(
     penalties: &[Regularisation],
     data: &FitData<'_, T>,

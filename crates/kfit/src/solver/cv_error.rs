@@ -8,7 +8,7 @@ use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
 use kapprox::Real;
 use kstore::Workers;
 
-/// Rows that one thread scores at once: 256 x 4,000 features in f64 are 8 MB.
+/// Number of rows that one thread scores at once: 256 x 4,000 features in f64 are 8 MB.
 const SCORED_STRIP_ROWS: usize = 256;
 
 /// A pass that counts the classification errors on held-out rows for
@@ -34,7 +34,7 @@ pub struct CvErrorState {
 }
 
 impl CvErrorState {
-    /// Returns the error rate of a cell; `None` if no row was scored.
+    /// Returns the error rate of a cell, or `None` if no row was scored.
     pub fn error_rate(&self, cell: usize) -> Option<f64> {
         (self.row_counts[cell] > 0).then(|| self.error_counts[cell] as f64 / self.row_counts[cell] as f64)
     }

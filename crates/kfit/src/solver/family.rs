@@ -43,14 +43,17 @@ pub struct SolverProperties {
     pub supports_exact_kernel: bool,
     /// True for a solver that iterates on the exact kernel with a preconditioner made of landmarks.
     pub uses_preconditioner: bool,
-    /// The reason why a `uses_preconditioner` solver uses no landmarks for the exact kernel under
-    /// these settings; `None` if the solver uses landmarks.
+    /// If a solver with `uses_preconditioner` solves the exact kernel without its preconditioner
+    /// under these settings: the reason, for the message that refuses landmark options. Otherwise
+    /// `None`.
     pub landmarks_unused_why: Option<&'static str>,
     /// True for a solver that computes with the columns of the rows and rejects sparse rows.
     pub dense_only: bool,
-    /// True for a solver that needs validation rows even if there is nothing to choose.
+    /// True if the fit needs folds under these settings even though cross-validation chooses no
+    /// parameter (ridge regression with leaves).
     pub always_needs_validation_rows: bool,
-    /// Name of the solver if it uses distances between landmarks instead of a feature map.
+    /// For a solver that uses distances between landmarks instead of a feature map: its name, for
+    /// error messages. Otherwise `None`.
     pub distance_solver_name: Option<&'static str>,
     /// Default number of landmarks; `None` for the default of `ksolve::Fit`.
     pub default_rank: Option<usize>,
@@ -68,18 +71,18 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     fn has_probabilities(&self) -> bool {
         false
     }
-    /// Returns the number of target columns in the second moments of the features: the number t of
-    /// targets, or the number of target features if the solver has a kernel on the targets.
+    /// Returns the number of columns of B = Σ φyᵀ, where φ are the features and y the targets of a
+    /// row: t, or the number of target features if the solver has a kernel on the targets.
     fn moment_columns(&self, _options: &TrainOptions, t: usize) -> usize {
         t
     }
-    /// Returns the number of classes with separate second moments; 1 if the moments of all rows are
-    /// summed.
+    /// Returns the number of classes with separate second moments, or 1 if the moments of all rows
+    /// are summed.
     fn moment_classes(&self, _t: usize) -> usize {
         1
     }
-    /// Rejects requests that the solver cannot fulfil. Row weights are rejected by its
-    /// [`properties`](Self::properties).
+    /// Rejects requests that the solver cannot fulfil. Implementations need not check row weights:
+    /// the caller rejects them unless [`SolverProperties::accepts_row_weights`] is true.
     ///
     /// # Errors
     /// [`crate::Error::Option`].
@@ -166,8 +169,8 @@ pub struct SolverFamily {
     pub parameters: &'static [Parameter],
     /// Builds the solver from its settings.
     pub build: fn(&Settings) -> Result<Box<dyn AnySolver>>,
-    /// Parameters that are chosen together with the rank, in addition to `ranks`. A fit at a rank
-    /// that is already chosen omits them.
+    /// Parameters that are chosen jointly with the rank, besides `ranks`. They are removed from the
+    /// options of a fit whose rank is fixed.
     pub joint_rank_parameters: &'static [Parameter],
     /// Converts the options of a fit on a map to the options of the same fit on the exact kernel.
     /// The caller has already removed `ranks`, `tolerance`, `folds` and `joint_rank_parameters`.

@@ -86,7 +86,7 @@ const WITHIN: Parameter = Parameter {
 };
 
 /// The model contains no discriminant whose ratio ρ is below this multiple of ε times the largest
-/// ratio. Such a ratio means that the class means are linearly dependent.
+/// ratio. A ratio below it means that the class means are linearly dependent.
 const RATIO_TOLERANCE: f64 = 1e3;
 
 #[derive(Clone, Debug)]
@@ -101,7 +101,7 @@ struct Fisher {
 }
 
 impl Fisher {
-    /// Computes the scatter of the rows outside a fold, or of all rows for `None`.
+    /// Computes the scatter of the rows outside `held_out_fold`, or of all rows if it is `None`.
     fn scatter(&self, gram: &GramState, held_out_fold: Option<usize>, class_count: usize) -> Result<Scatter> {
         match self.equal_weights {
             true => Scatter::of_equal_classes(gram.folds(), held_out_fold, class_count),
@@ -109,8 +109,8 @@ impl Fisher {
         }
     }
 
-    /// Returns the regularisation parameter with the fewest misclassified held-out rows; `None` if
-    /// there are no folds. Makes one pass.
+    /// Returns the regularisation parameter with the fewest misclassified held-out rows. Returns
+    /// `None` if there are no folds. Makes one pass.
     fn select_lambda<T: Real>(
         &self,
         data: &FitData<'_, T>,
@@ -161,8 +161,9 @@ struct Scatter {
 }
 
 impl Scatter {
-    /// Computes sizes and means from the moments with ±1 codes. If s is the sum of φ over all rows
-    /// and b_k its sum with the codes of class k, the sum over the rows of class k is (b_k + s)/2.
+    /// Computes class sizes, class means and the pooled scatter from the moments, whose targets are
+    /// ±1 codes of the classes. If s is the sum of φ over all rows and b_k its sum with the codes
+    /// of class k, the sum over the rows of class k is (b_k + s)/2.
     fn pooled(moments: &FoldGram, class_count: usize) -> Result<Self> {
         let (p, n) = (moments.s.len(), moments.row_count as f64);
         let columns = moments.sy.len();
@@ -201,6 +202,7 @@ impl Scatter {
         let p = class_moments[0].s.len();
         let means = Mat::from_fn(p, class_count, |i, k| sum(k, &|part| part.s[i]) / counts[k]);
         let within = Mat::from_fn(p, p, |i, j| {
+            // the moments have only the lower triangle, column-major
             let index = i.min(j) * p + i.max(j);
             let covariance = |k: usize| sum(k, &|part| part.g[index]) / counts[k] - means[(i, k)] * means[(j, k)];
             (0..class_count).map(covariance).sum::<f64>() / class_count as f64
@@ -208,8 +210,8 @@ impl Scatter {
         Ok(Self { counts, means, within })
     }
 
-    /// Computes W⁻¹μ_k of every class, p x k; `None` if W = S_W + lambda I is not positive definite
-    /// to working precision.
+    /// Computes W⁻¹μ_k of every class, p x k. Returns `None` if W = S_W + lambda I is not positive
+    /// definite to working precision.
     fn solve_class_means(&self, lambda: f64) -> Option<Mat<f64>> {
         let mut penalised = self.within.clone();
         (0..penalised.nrows()).for_each(|j| penalised[(j, j)] += lambda);
@@ -232,7 +234,7 @@ impl Scatter {
     }
 }
 
-/// Returns the sizes of the classes, or [`Error::EmptyClass`].
+/// Returns the sizes `count(k)` of the classes k, or [`Error::EmptyClass`] if a class has no rows.
 fn nonempty_class_counts(class_count: usize, count: impl Fn(usize) -> f64) -> Result<Vec<f64>> {
     let counts: Vec<f64> = (0..class_count).map(count).collect();
     match counts.iter().position(|count| *count < 0.5) {
@@ -344,8 +346,9 @@ impl Discriminants {
         Ok(Self { ratios, combinations })
     }
 
-    /// Returns the first `q` coordinates vᵀ(φ − μ). Omits every coordinate whose ratio ρ is a
-    /// rounding error, given the relative error `epsilon` of the moments.
+    /// Returns the first `q` coordinates vᵀ(φ − μ). If `epsilon` is the relative error of the
+    /// moments, omits every coordinate whose ratio ρ is below rounding error (see
+    /// [`RATIO_TOLERANCE`]).
     fn coordinates(&self, q: usize, epsilon: f64, solved_means: &Mat<f64>, moments: &FoldGram) -> LinearHead {
         let min_ratio = RATIO_TOLERANCE * epsilon * self.ratios.first().copied().unwrap_or(0.0);
         let q = self.ratios.iter().take(q).take_while(|ratio| **ratio > min_ratio).count();

@@ -9,7 +9,7 @@ use kstore::key::{Purpose, Stream};
 use kstore::{Reduction, RowBlock, Workers};
 use std::sync::Arc;
 
-/// Number of rows whose gradients are in memory at once.
+/// Number of rows whose gradients are in memory at once, chosen.
 const CHUNK_ROWS: usize = 2048;
 
 /// Number of rows that a thread processes at once.
@@ -39,11 +39,12 @@ pub struct OuterProductReduction<'a> {
 /// differ little from averages over all rows.
 const MAX_GRADIENT_VALUES: usize = 1000;
 
-/// Minimum and maximum number of rows that the pass uses for one function. A smaller table provides
-/// fewer rows. With 5,000 rows the importances of the columns have a relative error of about 1 %.
-/// For t functions the minimum is divided by √t only: every row provides t gradients, but these are
-/// correlated.
+/// Minimum number of rows that the pass uses for one function, chosen. A smaller table provides
+/// fewer rows. For t functions the number is divided by √t only: every row provides t gradients,
+/// but these are correlated.
 const MIN_ROWS: f64 = 2000.0;
+/// Maximum number of rows that the pass uses. With 5,000 rows the importances of the columns have a
+/// relative error of about 1 %.
 const MAX_ROWS: f64 = 5000.0;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -85,8 +86,8 @@ impl<'a> OuterProductReduction<'a> {
         Self { row_fraction: fraction, stream: Stream::new(seed, Purpose::Gradients, 0), ..self }
     }
 
-    /// Copies the selected rows of a chunk of a block, which starts at `first_row`, and their
-    /// weights.
+    /// Copies the inputs and the weights of the selected rows among [`CHUNK_ROWS`] rows of a block
+    /// from `first_row` on.
     fn copy_selected<T: Real>(
         &self,
         block: &RowBlock<'_, T>,
@@ -137,6 +138,7 @@ pub struct GradientScratch {
     x: Vec<f64>,
     row_weights: Vec<f64>,
     gradients: Vec<f64>,
+    /// For each thread, the coefficients of one function, repeated for every row of a strip.
     weights: BufferPool<Vec<f64>>,
 }
 

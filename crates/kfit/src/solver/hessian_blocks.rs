@@ -21,16 +21,18 @@ use kstore::Workers;
 /// √(1/m)))², which is 9 for m = 4.
 pub(super) const ROWS_PER_FEATURE: f64 = 4.0;
 
+/// Number of rows that are added to the moments at once, chosen.
 const BUFFERED_ROWS: usize = 512;
 
 /// Maximum bytes of the blocks of all classes. If the blocks need more, all classes share one
 /// preconditioner.
 const MAX_BYTES: usize = 256 << 20;
 
-/// Returns the bytes of k blocks for n rows with p features; `None` if the solver should not use
+/// Returns the bytes of k blocks for n rows with p features, or `None` if the solver should not use
 /// blocks. This decision depends only on the problem size.
 ///
 /// Sampled blocks cost about as much as p²/n passes, and save about twenty passes per Newton step.
+/// The solver uses them if p²/n is at most 16.
 pub(super) fn bytes_if_worthwhile(n: usize, p: usize, k: usize, element_bytes: usize) -> Option<usize> {
     let bytes = k.saturating_mul(8 * p * p + BUFFERED_ROWS * p * element_bytes);
     (bytes <= MAX_BYTES && p.saturating_mul(p) <= n.saturating_mul(16)).then_some(bytes)
@@ -48,6 +50,7 @@ impl<T: Real> SampledBlock<T> {
         Self { moments: FoldGram::new(p, 0), buffered_rows: Vec::with_capacity(BUFFERED_ROWS * p) }
     }
 
+    /// Adds a row with the features `phi`, whose outer product has the given weight in the block.
     pub(super) fn push(&mut self, phi: &[T], weight: f64, panels: &BufferPool<Panels<T>>, workers: &Workers) {
         let weight_root = T::from_f64(weight.sqrt());
         self.buffered_rows.extend(phi.iter().map(|value| *value * weight_root));
@@ -58,6 +61,7 @@ impl<T: Real> SampledBlock<T> {
         }
     }
 
+    /// Adds the buffered rows to the moments.
     pub(super) fn flush(&mut self, p: usize, panels: &BufferPool<Panels<T>>, workers: &Workers) {
         let row_count = self.buffered_rows.len() / p;
         if row_count > 0 {

@@ -12,7 +12,7 @@
 //! δ_l(x) = min over the k nearest nodes i of (‖x − x_i‖ + g_li)²
 //! ```
 //!
-//! They are linear in δ(x). The model stores the nodes and g
+//! The coordinates are linear in δ(x). The model stores the nodes and g
 //! ([`crate::model::BasisTransform::ShortestPaths`]). ‖x − x_i‖ is the Euclidean distance of the
 //! scaled columns.
 //!

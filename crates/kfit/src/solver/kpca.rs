@@ -80,9 +80,9 @@ impl KernelPca {
         moments.s.iter().map(|s| if self.is_centred { s / n } else { 0.0 }).collect()
     }
 
-    /// Returns the fraction of the held-out variance that each component explains; `None` if there
-    /// are no folds. The rows of each fold are projected on the components of the other folds, and
-    /// centred by the mean of the other folds.
+    /// Returns the fraction of the held-out variance that each component explains, or `None` if
+    /// there are no folds. The rows of each fold are projected on the components of the other
+    /// folds, and centred by the mean of the other folds.
     fn held_out_variance(&self, gram: &GramState, workers: &Workers) -> Result<Option<NamedValues>> {
         let (p, folds) = (gram.feature_count(), gram.folds());
         let (mut explained_variances, mut total_variance) = (vec![0.0; self.component_count.min(p)], 0.0);

@@ -166,7 +166,7 @@ kstore::persist!(Progress {
     read "directions": directions, read "iterations": iterations, read "first": first_squared_norm, one "passes": passes
 });
 
-/// The row with the largest residual; the first such row if there are several.
+/// The row with the largest residual; if several rows have this residual, the first of them.
 struct FarthestRow {
     squared_residual: f64,
     row: Vec<f64>,
@@ -205,6 +205,7 @@ struct ComponentSearch<'s, 'a, T: Real> {
 }
 
 impl<T: Real> ComponentSearch<'_, '_, T> {
+    /// Reduces all tiles to one state, as [`StoredFeatures::reduce`] does, and counts the pass.
     fn reduce<S: Merge + Persist>(
         &mut self,
         name: &str,
@@ -295,6 +296,7 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
                 let mean_product = products[column_count - 1].to_f64();
                 let squared_projection: f64 =
                     (0..column_count - 1).map(|j| (products[j].to_f64() - mean_products[j]).powi(2)).sum();
+                // ‖φ − μ‖² − Σ_j (v_jᵀ(φ − μ))² with ‖φ − μ‖² = ‖φ‖² − 2 μᵀφ + ‖μ‖²
                 let squared_residual =
                     squared_norm - 2.0 * mean_product + mean_products[column_count - 1] - squared_projection;
                 if squared_residual > best.squared_residual {

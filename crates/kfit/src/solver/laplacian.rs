@@ -2,7 +2,7 @@
 //!
 //! Let Φ (n x p) be the features of the rows, d_i = Σ_j k(x_i, x_j) the degrees, and D their
 //! diagonal matrix. The coordinates y_i, the rows of Y, minimise Σ_ij k(x_i, x_j)‖y_i − y_j‖² at
-//! fixed YᵀDY. They are the columns D^(-½)v for the leading eigenvectors v of D^(-½)KD^(-½). The
+//! fixed YᵀDY. The columns of Y are D^(-½)v for the leading eigenvectors v of D^(-½)KD^(-½). The
 //! first eigenvector is omitted, because its coordinates are constant. [`normalised_moments`]
 //! computes the moments Σ_i φ_iφ_iᵀ/d_i = U S Uᵀ, with eigenvectors u_j and eigenvalues s_j. The
 //! eigenvectors v are the columns of D^(-½)ΦU S^(-½), and the coordinates are

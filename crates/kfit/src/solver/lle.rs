@@ -3,16 +3,16 @@
 //!
 //! A sample of N rows are the nodes. The weights w_j with Σ_j w_j = 1 reconstruct a node from its k
 //! nearest nodes, and row i of the matrix W (N x N) contains the weights of node i. The coordinates
-//! y_i of the nodes, the rows of Y, minimise Σ_i ‖y_i − Σ_j W_ij y_j‖² at YᵀY = I. They are the
-//! eigenvectors 2, …, q + 1 of M = (I − W)ᵀ(I − W), in ascending order of the eigenvalues. The
-//! first eigenvector has eigenvalue 0 and is constant. A new row x has the weights w(x), computed
-//! in the same way, and the coordinates
+//! y_i of the nodes, the rows of Y, minimise Σ_i ‖y_i − Σ_j W_ij y_j‖² at YᵀY = I. The columns of Y
+//! are the eigenvectors 2, …, q + 1 of M = (I − W)ᵀ(I − W), in ascending order of the eigenvalues.
+//! The first eigenvector has eigenvalue 0 and is constant. A new row x has the weights w(x),
+//! computed in the same way, and the coordinates
 //!
 //! ```text
 //! y(x) = Σ_j w_j(x) y_j    over the k nearest nodes j
 //! ```
 //!
-//! They are linear in the weights of the row. The model stores the nodes
+//! The coordinates are linear in the weights of the row. The model stores the nodes
 //! ([`crate::model::BasisTransform::ReconstructionWeights`]). The linear system for the weights has
 //! the k x k Gram matrix of the differences between row and neighbours. To regularise it, 1e-3
 //! times the trace is added to the diagonal. A row that is a node is its own nearest node and gets

@@ -41,17 +41,18 @@ impl ClusteringOptions {
     }
 }
 
-/// Points that one thread assigns at once.
+/// Number of points that one thread assigns at once.
 const STRIP_POINTS: usize = 288;
-/// Number of sampled rows for each cluster. The next constant is the minimum number of sampled
-/// rows.
+/// Number of sampled rows for each cluster, chosen.
 const SAMPLE_ROWS_PER_CLUSTER: usize = 100;
+/// Minimum number of sampled rows, chosen.
 const MIN_CLUSTER_SAMPLE_ROWS: usize = 2000;
 /// Number of candidates that replace centroids without points. If more centroids lose all points in
 /// one iteration, the remaining centroids wait for the next iteration.
 const FAR_CANDIDATES: usize = 16;
-/// Maximum number of iterations on the sample. The next constant is the maximum on all rows.
+/// Maximum number of iterations on the sample.
 const MAX_SAMPLE_ITERATIONS: usize = 300;
+/// Maximum number of iterations on all rows.
 const MAX_PASSES: u64 = 100;
 /// The iterations over all rows end if an iteration reduces the sum of squares by less than this
 /// fraction.
@@ -151,7 +152,8 @@ impl<'a> Assignment<'a> {
         Self { space, centroids, half_squares, q }
     }
 
-    /// Assigns some points, b x q row-major, and returns the sums of their clusters.
+    /// Assigns some points, b x q row-major, to clusters, and returns the sums of the clusters.
+    /// `weight(i)` is the weight of point i.
     fn assign_strip(&self, points: &[f64], weight: impl Fn(usize) -> f64) -> ClusterSums {
         let (k, q) = (self.half_squares.len(), self.q);
         let b = points.len() / q;
@@ -163,6 +165,7 @@ impl<'a> Assignment<'a> {
             let score = |j: usize| products[(i, j)] - self.half_squares[j];
             let nearest = (1..k).fold(0, |best, j| if score(j) > score(best) { j } else { best });
             let squared_norm = point.iter().map(|v| v * v).sum::<f64>();
+            // ‖e − c_j‖² = ‖e‖² − 2 (e·c_j − ‖c_j‖²/2)
             let squared_distance = (squared_norm - 2.0 * score(nearest)).max(0.0);
             cluster_sums.add(nearest, weight(i), squared_distance, point);
         }
@@ -208,7 +211,8 @@ impl Assignment<'_> {
     }
 }
 
-/// Computes the cluster sums of each part in parallel, and adds them in the order of the parts.
+/// Adds to `cluster_sums` the sums `compute(part)` of all parts. Computes them in parallel, and
+/// adds them in the order of the parts.
 fn add_parts<P: Send>(
     parts: impl Iterator<Item = P>,
     cluster_sums: &mut ClusterSums,
@@ -276,8 +280,9 @@ struct LloydState {
 
 kstore::persist!(LloydState { fill "centroids": centroids, one "before": previous_inertia });
 
-/// Sorts the clusters by size, the largest first. Of clusters of equal size, the cluster nearest to
-/// the mean of all rows comes first, so that the order of the rows does not matter.
+/// Sorts the clusters by size, the largest first. Of clusters of equal size, the cluster whose
+/// centroid has the largest scalar product with the mean of all rows comes first, so that the order
+/// of the rows does not matter.
 fn sort_clusters(centroids: &[f64], cluster_sums: &ClusterSums, q: usize, passes: u64) -> Clusters {
     let centroid = |j: usize| &centroids[j * q..][..q];
     let mut mean = vec![0.0; q];

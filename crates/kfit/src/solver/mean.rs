@@ -10,11 +10,11 @@
 //! ```
 //!
 //! The score is c − d². The number c is chosen such that d² exceeds c for a fraction nu of the
-//! training rows. So the score is negative for outliers. If k(x, x) is
-//! constant, the score is twice the mean of the values k(x, x_i), minus a constant. It is then a
-//! density estimate (Parzen's, if the kernel is a density), and orders rows like the one-class
-//! support vector machine at nu = 1. If k(x, x) is not constant, as for polynomials, a large μᵀφ(x)
-//! shows that the row has a large norm, not that it is near other rows.
+//! training rows. So the score is negative for outliers. If k(x, x) is constant, the score is twice
+//! the mean of the values k(x, x_i), minus a constant. The score is then a density estimate
+//! (Parzen's, if the kernel is a density), and orders rows like the one-class support vector
+//! machine at nu = 1. If k(x, x) is not constant, for example for polynomials, a large μᵀφ(x) may
+//! come from the norm of the row instead of its distance from other rows.
 //!
 //! If a map is not a projection onto a subspace, such as random Fourier features, ‖φ(x)‖² replaces
 //! k(x, x).

@@ -7,7 +7,7 @@
 //! features, it may return combinations of kernel functions of landmarks or of all rows instead
 //! ([`crate::request::RowAccess`]).
 //!
-//! To add a solver: one file here with its `FAMILY`, one line in [`registry()`].
+//! To add a solver, write one file here with its `FAMILY`, and add one line to `SOLVERS`.
 
 mod centred_moments;
 mod class_weight;
@@ -103,7 +103,7 @@ pub fn registry() -> Vec<&'static SolverFamily> {
     SOLVERS.entries()
 }
 
-/// Returns the solver with this name; `None` if the name is unknown.
+/// Returns the solver with this name, or `None` if the name is unknown.
 pub fn by_name(name: &str) -> Option<&'static SolverFamily> {
     SOLVERS.by_name(name)
 }

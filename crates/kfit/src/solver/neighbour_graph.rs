@@ -26,9 +26,9 @@ impl NeighbourOptions {
     }
 }
 
-/// The default number of neighbours of a node, and the maximum to which it grows. It grows by half
-/// until the graph is connected.
+/// Default number of neighbours of a node. It grows by half until the graph is connected.
 const DEFAULT_NEIGHBOURS: usize = 10;
+/// Maximum to which the default number of neighbours grows.
 const MAX_NEIGHBOURS: usize = 40;
 
 /// The nodes (a sample of the rows) and the k nearest neighbours of each node. The graph that
@@ -36,7 +36,7 @@ const MAX_NEIGHBOURS: usize = 40;
 pub(super) struct NeighbourGraph {
     pub(super) k: usize,
     pub(super) nodes: Nodes,
-    /// N x k.
+    /// The neighbours of each node, N x k.
     pub(super) neighbours: Vec<Neighbour>,
     pub(super) graph: Graph,
 }

@@ -22,11 +22,14 @@ const LAMBDA_DECREASE: f64 = 10.0;
 /// Residual of the inner iteration, as a fraction of the gradient, far from the solution.
 const MAX_FORCING: f64 = 0.1;
 
+/// Maximum number of iterations of conjugate gradients in a Newton step.
 const MAX_CG_ITERATIONS: usize = 200;
 
-/// Fraction of the predicted decrease that a step must reach.
+/// Fraction of the predicted decrease that a step must reach, the usual value for Armijo's
+/// condition.
 const ARMIJO_FRACTION: f64 = 1e-4;
 
+/// Maximum number of halvings of a step in the line search.
 const MAX_HALVINGS: usize = 30;
 
 /// If a step changes the loss by no more than rounding, it must reduce the gradient norm to this
@@ -136,9 +139,10 @@ fn warn_of_gradient<T: Real>(what: &str, optimum: &Optimum, relative_norm: f64, 
     ));
 }
 
-/// Learns from all rows, and evaluates the result with the loss in f64 that the last closure
-/// returns. Returns the solution, this loss in f64 for further evaluations, and its value at the
-/// solution, without the penalty term.
+/// Learns from all rows, and evaluates the result with the loss in f64 that `f64_loss` returns.
+/// Returns the solution, this loss in f64 for further evaluations, and its value at the solution,
+/// without the penalty term. The last argument holds the second moments of the features (for the
+/// preconditioner), lambda, and the maximum number of steps.
 pub(super) fn fit<T: Real, P: Objective<f64>>(
     solver_name: &str,
     data: &FitData<'_, T>,
@@ -164,9 +168,9 @@ pub(super) fn fit<T: Real, P: Objective<f64>>(
     Ok((solution, f64_loss, evaluation.loss))
 }
 
-/// Minimises F with at most a given number of steps at the last lambda. The preconditioner comes
-/// from `moments`, the second moments of the features. If the caller provides a solution for a
-/// larger lambda, the iteration starts from it.
+/// Minimises F with at most `max_steps` steps at the last value of lambda. The preconditioner comes
+/// from `moments`, the second moments of the features. If `warm_start` is the solution for a larger
+/// lambda, the iteration starts from it.
 pub(super) fn minimise<T: Real>(
     loss: &mut impl Objective<T>,
     moments: &FoldGram,
@@ -193,6 +197,8 @@ pub(super) fn minimise<T: Real>(
     if steps.completed_steps() == 0 && warm_start.is_none() {
         state.initial_gradient_norm = norm(&evaluation.gradient).max(f64::MIN_POSITIVE);
         let trace = (0..p).map(|j| moments.g[j * p + j]).sum::<f64>() / moments.row_count as f64;
+        // the start is the largest lambda · 10^j below a tenth of the trace of γ ΦᵀΦ/n, where γ is
+        // the mean curvature; the tenth is chosen
         while state.current_lambda * LAMBDA_DECREASE < 0.1 * evaluation.curvature() * trace {
             state.current_lambda *= LAMBDA_DECREASE;
         }
@@ -419,8 +425,8 @@ fn precondition(factors: &[Mat<f64>], right: &[f64], k: usize, workers: &Workers
     solution
 }
 
-/// Factors γ [ΦᵀΦ s; sᵀ n]/n + 2 lambda I, with γ/n the `scale`, in the memory of `factor` if it
-/// has this order.
+/// Factors γ [ΦᵀΦ s; sᵀ n]/n + 2 lambda I, where s is the sum of the features over the n rows, and
+/// `scale` is γ/n. Reuses the memory of `factor` if it has the order of this matrix.
 fn factor_preconditioner(
     moments: &FoldGram,
     scale: f64,

@@ -115,6 +115,7 @@ fn add_frequency(spectrum: &Spectrum, rng: &mut dyn Rng, omega: &mut [f64]) {
     }
 }
 
+/// Multiplies row j, of d numbers, by `draw_factor(j)`.
 fn scale_rows(mut rows: Vec<f64>, d: usize, mut draw_factor: impl FnMut(usize) -> f64) -> Vec<f64> {
     for (j, row) in rows.chunks_exact_mut(d).enumerate() {
         let factor = draw_factor(j);
@@ -128,6 +129,7 @@ pub(super) fn draw_norm(d: usize, rng: &mut dyn Rng) -> f64 {
     ChiSquared::new(d as f64).map_or(0.0, |chi| chi.sample(rng)).sqrt()
 }
 
+/// Returns `count` Halton points, `count` x d, with `quantile` applied to every coordinate.
 fn halton_points(d: usize, count: usize, seed: u64, quantile: impl Fn(f64) -> f64) -> Vec<f64> {
     let halton = Halton::new(d, seed);
     let mut points = vec![0.0; count * d];

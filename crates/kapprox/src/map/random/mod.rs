@@ -11,9 +11,9 @@
 //! errors. Since ‖phi(x)‖² = k(0) for every x, the trace error, which measures projections, has no
 //! meaning for this map; see [`crate::quality`] for other errors.
 //!
-//! Each frequency has a sine and a cosine. This has a smaller error than cosines with random phases
-//! (Sutherland, Schneider, "On the error of random Fourier features", UAI 2015). Columns 2j − 2 and
-//! 2j − 1, counted from 0, belong to frequency j = 1..q.
+//! Each frequency has a sine and a cosine. A sine and a cosine per frequency have a smaller error
+//! than a cosine with a random phase (Sutherland, Schneider, "On the error of random Fourier
+//! features", UAI 2015). Columns 2j − 2 and 2j − 1, counted from 0, belong to frequency j = 1..q.
 //!
 //! Reference: Rahimi, Recht, "Random features for large-scale kernel machines", NIPS 2007.
 
@@ -133,8 +133,8 @@ fn hyperbolic_secant_quantile(u: f64) -> f64 {
 ///
 /// With q frequencies and d inputs, it stores q·d numbers, and mapping n rows costs 2nqd flops and
 /// nq pairs of sine and cosine. Structured frequencies store 4q + d numbers and cost 3nq log₂ d
-/// flops if d > 16 (here d is rounded up to a power of two, and q to a multiple of it); else they
-/// equal orthogonal ones. Sparse rows cost 2q flops per entry.
+/// flops if d > 16 (here d is rounded up to a power of two, and q to a multiple of it); for d ≤ 16
+/// they are identical to orthogonal frequencies. Sparse rows cost 2q flops per entry.
 #[derive(Debug)]
 pub struct FourierMap<T> {
     d: usize,

@@ -22,6 +22,7 @@ fn rational_polynomial(numerator: &[f64; 8], denominator: &[f64; 8], r: f64) -> 
     horner(numerator) / horner(denominator)
 }
 
+// coefficients of PPND16: A and B for |u − 1/2| ≤ 0.425, C and D for r ≤ 5, E and F for larger r
 const A: [f64; 8] = [
     3.387_132_872_796_366_5,
     1.331_416_678_917_843_8e2,

@@ -11,10 +11,12 @@ use kstore::key::{Purpose, Stream};
 use kstore::{Workers, pass::Observer};
 use std::collections::BTreeSet;
 
+/// Number of rows whose scores one thread computes at a time.
 const STRIP_ROWS: usize = 256;
 
-/// Operations that take as long as the link of a score (exponentials and a logarithm), and as its
-/// product with the curvature.
+/// Estimated numbers of operations that take as long as the link of a score (exponentials and a
+/// logarithm), and as the product of a score with the curvature. They decide how many threads share
+/// a tile.
 const LINK_OPERATIONS: usize = 300;
 const CURVATURE_OPERATIONS: usize = 20;
 
@@ -25,6 +27,7 @@ pub(super) struct Loss<'a, 'k, T: Real> {
     /// Sum of the weights of the training rows.
     pub(super) total_weight: f64,
     pub(super) observer: &'a dyn Observer,
+    /// Number of scores of a row.
     pub(super) k: usize,
     pub(super) intercept: Intercept,
     last_point: LastPoint<T>,
@@ -47,7 +50,7 @@ pub(super) struct Labels<'a> {
     /// Class weights.
     pub(super) class_weights: &'a [f64],
     pub(super) row_weights: &'a RowWeights,
-    /// Fold of every row, and the held-out fold, whose rows have weight 0.
+    /// Folds of all rows, and the held-out fold, whose rows have weight 0.
     pub(super) held_out_fold: Option<(&'a [u16], u16)>,
 }
 
@@ -122,6 +125,8 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
                     }
                     false => &mut stored_probabilities[tile.first_row * k..(tile.first_row + b) * k],
                 };
+                // sums of a strip: k residuals, k curvatures a q(1 − q), and the loss, where a is
+                // the weight of a row and q its probability of a class
                 let mut strip_sums = vec![0.0; b.div_ceil(STRIP_ROWS) * (2 * k + 1)];
                 let strips = scores.chunks_mut(STRIP_ROWS * k).zip(residuals.chunks_mut(STRIP_ROWS * k));
                 let strips = strips.zip(probabilities.chunks_mut(STRIP_ROWS * k)).zip(strip_sums.chunks_mut(2 * k + 1));
@@ -165,7 +170,8 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
     }
 
     /// Multiplies `v` by the Hessian of the loss at the last point. `v` and the product are (p + 1)
-    /// x k, row-major. Makes one pass.
+    /// x k, row-major. If a row has weight a, probabilities q_j, and the scores u_j under `v`, it
+    /// contributes a q_j (u_j − Σ_l q_l u_l) φ to column j. Makes one pass.
     fn hessian_product(&mut self, v: &[f64]) -> Result<Vec<f64>> {
         let (n, p, k) = (self.total_weight, self.features.p, self.k);
         let (weights, intercept) = (self.narrow_weights(v), v[p * k..].to_vec());

@@ -18,7 +18,7 @@
 //! The constraint on the sum holds if Q is multiplied by a basis of the directions orthogonal to
 //! Qᵀ1; this eliminates the constraint. The method starts with pairs of neighbours whose
 //! constraints are enough to bound the solution. Each round adds the most violated constraints,
-//! until all constraints are satisfied. The coordinates y_j of the nodes are the leading_indices
+//! until all constraints are satisfied. The coordinates y_j of the nodes are the leading
 //! eigenvectors of K, multiplied by the square roots of their eigenvalues. As in `lle`, a new row x
 //! has the coordinates Σ_j w_j(x) y_j over its nearest nodes j.
 //!
@@ -59,6 +59,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
 /// Maximum number of landmarks; a larger semidefinite programme takes minutes.
 const MAX_LANDMARK_COUNT: usize = 100;
 
+/// Default number of landmarks, chosen: half of the maximum.
 const DEFAULT_LANDMARK_COUNT: usize = 50;
 
 /// Relative excess of a squared distance above which a constraint is added.
@@ -109,6 +110,7 @@ fn centre_columns(q: &Mat<f64>) -> Mat<f64> {
     // Qᵀ1 has at least the length √(N²/m), because every row of Q sums to 1
     let squared_norm: f64 = v.iter().map(|v| v * v).sum();
     let projections: Vec<f64> = q.row_iter().map(|row| row.iter().zip(&v).map(|(q, v)| q * v).sum::<f64>()).collect();
+    // columns 2 to m of Q (I − 2 v vᵀ/‖v‖²)
     let mut centred =
         Mat::from_fn(q.nrows(), m - 1, |i, l| q[(i, l + 1)] - 2.0 * projections[i] * v[l + 1] / squared_norm);
     for column in centred.col_iter_mut() {
@@ -198,7 +200,8 @@ struct UnfoldingProblem<'a> {
 }
 
 impl UnfoldingProblem<'_> {
-    /// Solves and adds violated constraints until none is violated or the maximum is reached.
+    /// Solves the programme and adds violated constraints, in rounds, until no constraint is
+    /// violated or the maximum number of constraints is reached.
     fn solve(&self, observer: &dyn Observer) -> Result<UnfoldingSolution> {
         let (q, m) = (self.q.as_ref(), self.q.ncols());
         let pairs = &self.pairs.pairs;

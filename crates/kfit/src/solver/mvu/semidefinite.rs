@@ -34,16 +34,18 @@ const GAP_TOLERANCE: f64 = 1e-9;
 /// Maximum number of steps; three hundred constraints need about sixty.
 const MAX_STEPS: usize = 300;
 
-/// Factors by which a step aims to reduce μ: after a shortened step, and after a long step.
+/// Values of σ, the factor by which a step aims to reduce μ, after a shortened step and after a
+/// long step; chosen.
 const REDUCTION_AFTER_SHORT: f64 = 0.3;
 const REDUCTION_AFTER_LONG: f64 = 0.1;
 
 /// Step length above which a step counts as long.
 const LONG_STEP: f64 = 0.7;
 
-/// Factor of the backtracking line search. A step also takes only this fraction of the feasible
-/// length. The second constant is the smallest step length.
+/// Factor of the backtracking line search. A shortened step also takes only this fraction of the
+/// feasible length.
 const STEP_SHRINK: f64 = 0.9;
+/// Smallest step length.
 const MIN_STEP: f64 = 1e-8;
 
 pub(super) fn bytes(m: usize, constraint_count: usize) -> usize {
@@ -133,7 +135,7 @@ impl Programme<'_> {
         self.product(scaled_a.as_ref(), self.a.transpose())
     }
 
-    /// Computes Z.
+    /// Computes Z = Σ_e y_e a_e a_eᵀ − C.
     fn dual_slack(&self, y: &[f64]) -> Mat<f64> {
         let mut z = self.weighted_sum(y);
         z -= self.c;
@@ -178,7 +180,8 @@ impl Programme<'_> {
         inner + point.s.iter().zip(&point.y).map(|(s, y)| s * y).sum::<f64>()
     }
 
-    /// Computes the relative duality gap, and the largest relative infeasibility of a constraint.
+    /// Computes the relative duality gap (⟨X, Z⟩ + sᵀy) / bᵀy, and the largest relative
+    /// infeasibility |aᵀ_e X a_e + s_e − b_e| / b_e of a constraint.
     fn gap(&self, point: &Point) -> (f64, f64) {
         let bound: f64 = self.b.iter().zip(&point.y).map(|(b, y)| b * y).sum();
         let values = self.constraint_values(point.x.as_ref());
@@ -186,7 +189,10 @@ impl Programme<'_> {
         (self.complementarity(point).max(0.0) / bound.max(f64::MIN_POSITIVE), infeasibility.fold(0.0, f64::max))
     }
 
-    /// Computes the step towards `sigma`·μ; `None` if rounding makes a system indefinite.
+    /// Computes the step towards σμ, where σ is `sigma` and μ = (⟨X, Z⟩ + sᵀy) / (m + E). With Δy
+    /// from the system of the module header and D = X (Σ_e Δy_e a_e a_eᵀ) Z⁻¹, it is ΔX = σμZ⁻¹ − X
+    /// − (D + Dᵀ)/2 and Δs_e = σμ/y_e − s_e − s_e Δy_e/y_e. Returns `None` if rounding makes a
+    /// system indefinite.
     fn step(&self, point: &Point, sigma: f64) -> Option<Point> {
         let (m, constraint_count) = self.a.shape();
         let mu = sigma * self.complementarity(point) / (m + constraint_count) as f64;

@@ -91,7 +91,7 @@ impl Surface {
         Ok(surface)
     }
 
-    /// Returns the cell of a rank and lambda; `None` if the surface has no such cell.
+    /// Returns the cell of a rank and lambda, or `None` if the surface has no such cell.
     pub fn cell(&self, rank: usize, lambda: f64) -> Option<&SurfaceCell> {
         self.cells.iter().find(|cell| cell.rank == rank && cell.lambda == lambda)
     }
@@ -122,6 +122,8 @@ impl Surface {
     }
 }
 
+/// Returns the cell with the smallest score. Of several, returns the cell with the smallest rank,
+/// and among these the cell with the largest lambda. Skips cells without a score.
 fn least_by<'a>(
     cells: impl Iterator<Item = &'a SurfaceCell>,
     score: impl Fn(&SurfaceCell) -> Option<f64>,
@@ -133,7 +135,7 @@ fn least_by<'a>(
     scored_cells.min_by(order).map(|(_, cell)| cell)
 }
 
-/// Returns true for a fold that is held out once and has rows.
+/// Returns true for a fold that has rows and that the fold rule holds out.
 fn is_scored(state: &GramState, fold: usize) -> bool {
     state.fold_rule().is_held_out(fold) && state.folds()[fold].row_count > 0
 }
@@ -243,7 +245,8 @@ impl FoldCoefficients {
         Ok(Self { cells: cells.to_vec(), heads })
     }
 
-    /// Returns the bytes of the coefficients of `cells` for `t` targets and this many folds.
+    /// Returns the bytes of the coefficients of `cells` for `t` targets and the given number of
+    /// folds.
     pub fn bytes(cells: &[(usize, f64)], t: usize, folds: usize) -> usize {
         8 * folds * cells.iter().map(|(rank, _)| (rank + 1) * t).sum::<usize>()
     }

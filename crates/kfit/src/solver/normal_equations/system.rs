@@ -10,13 +10,13 @@ use kapprox::decompose::symmetric_eigen;
 use kapprox::map::column_slice_mut;
 use kstore::Workers;
 
-/// Columns that one thread assembles at a time.
+/// Number of columns that one thread assembles at a time.
 const STRIP_COLUMNS: usize = 16;
 
 /// Eigenvalues below this multiple of the relative error of A times its trace count as 0.
 const EIGENVALUE_FLOOR: f64 = 4.0;
 
-/// Columns of an inverse that one thread computes at a time.
+/// Number of columns of an inverse that one thread computes at a time.
 const INVERSE_COLUMNS: usize = 64;
 
 /// Number of right sides that one thread substitutes at a time. faer would split the sum of a
@@ -74,14 +74,14 @@ impl RidgeSystem {
         }
     }
 
-    /// Returns the bytes of the storage, of a factorisation, and of the coefficients at this many
-    /// ranks for one lambda.
+    /// Returns the bytes of the storage, of a factorisation, and of the coefficients at
+    /// `rank_count` ranks for one lambda.
     pub(crate) fn bytes(p: usize, t: usize, rank_count: usize, intercept: Intercept) -> usize {
         let q = p + intercept.constant_feature_count();
         8 * (q * q + q * (q + 1) / 2 + 2 * q * t + 3 * q + p + 2 * p * rank_count * t)
     }
 
-    /// Returns the bytes to compute an inverse by strips of columns on this many threads.
+    /// Returns the bytes to compute an inverse by strips of columns on the given number of threads.
     pub(crate) fn inverse_bytes(p: usize, threads: usize) -> usize {
         8 * p * (2 * INVERSE_COLUMNS * threads + p.div_ceil(INVERSE_COLUMNS) + 1)
     }
@@ -391,7 +391,7 @@ impl RidgeSystem {
     }
 }
 
-/// Sums a part of the moments over folds, in their order.
+/// Sums over folds, in their order, the numbers that `part` returns for a fold.
 fn sum_over_folds<'a>(folds: &[&'a FoldGram], length: usize, part: impl Fn(&'a FoldGram) -> &'a [f64]) -> Vec<f64> {
     let mut sum = vec![0.0; length];
     for fold in folds {
