@@ -19,8 +19,8 @@ use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
 use kapprox::{FeatureMap, Real, map::Expansion};
 use kstore::Workers;
 
-/// Rows computed at once. The number is constant, because the order of the sums in a matrix product
-/// depends on the shape.
+/// Number of rows computed together. It is constant, because the order of the sums in a matrix
+/// product depends on the shape of the product.
 pub(crate) const STRIP_ROWS: usize = 256;
 
 /// Number of basis functions whose values are converted to f64 at once.
@@ -156,7 +156,7 @@ pub(crate) struct QuadraticScratch {
 }
 
 impl QuadraticScratch {
-    /// Computes the outputs (STRIP x q) = b·v, with b padded with zero rows.
+    /// Computes `outputs` (`STRIP_ROWS` x q) = b·v, where b is padded with zero rows.
     fn compute_outputs<T: Real>(&mut self, b: MatRef<'_, T>, v: MatRef<'_, f64>) {
         let (row_count, m, q) = (b.nrows(), v.nrows(), v.ncols());
         self.outputs.clear();

@@ -33,7 +33,8 @@ fn with_tracked_files<R>(change: impl FnOnce(&mut TrackedFiles) -> R) -> R {
 /// Removes every temporary file that is being written. The thread that ends the process after a
 /// signal calls this function; writers that continue afterwards fail when they commit.
 pub fn remove_temporaries() {
-    // not a blocking lock: the interrupted thread may hold it
+    // tries for about a second instead of blocking, because the interrupted thread may hold the
+    // lock
     let files_guard = (0..100).find_map(|_| {
         TRACKED_FILES.try_lock().ok().or_else(|| {
             std::thread::sleep(Duration::from_millis(10));

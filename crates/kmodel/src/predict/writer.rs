@@ -140,7 +140,8 @@ impl Predictor {
         Ok(PredictionSummary { rows, unconverged })
     }
 
-    /// Creates a file; `extra_term` is the plan term of further memory.
+    /// Creates the file and plans the memory of writing. `extra_term` is called with the new writer
+    /// and returns the plan term of further memory.
     pub(super) fn create_writer(
         &self,
         selected: &SelectedTable,
@@ -171,7 +172,7 @@ impl Predictor {
 
 pub(super) struct WriterSetup {
     pub(super) out: PredictionWriter,
-    /// Plan terms in addition to the lanes.
+    /// Plan terms of writing, in addition to the memory of the lanes.
     pub(super) terms: Vec<MemoryTerm>,
     /// Limit on the length of the kept texts.
     pub(super) text_limit: TextLimit,

@@ -34,8 +34,8 @@ fn serialize_counts<S: Serializer>(matrix: &[Vec<f64>], serializer: S) -> Result
     serializer.collect_seq(matrix.iter().map(|row| row.iter().map(|rows| RowCount(*rows)).collect::<Vec<_>>()))
 }
 
-/// Sums for one target: Σ|e|, Σe², Σ(e/y)², Σ|e/y|, the median of |e|, and the mean and scatter of
-/// y.
+/// Weighted sums for one target y with errors e = y − prediction: Σ|e|, Σe², Σ(e/y)² and Σ|e/y|,
+/// the median of |e|, the mean ȳ, and Σ(y − ȳ)².
 #[derive(Clone, Debug, Default)]
 struct TargetSums {
     absolute_errors: f64,

@@ -67,7 +67,7 @@ impl RankedScores {
     /// Returns the peak memory in bytes. A growing vector may have twice the capacity that it
     /// needs, is copied for sorting, and may be replaced by a histogram.
     pub(crate) fn bytes(max_exact_rows: usize) -> usize {
-        // a ranking also has a score and two weights per row
+        // a ranking also has a score and two weights (24 bytes) per row, or per bin
         (72 * max_exact_rows).saturating_add(40 << BIN_BITS)
     }
 
@@ -147,7 +147,7 @@ impl Ranking {
         }
     }
 
-    /// Returns the area under the curve; `None` if a class has no rows.
+    /// Returns the area under the ROC curve; `None` if a class has no rows.
     pub(crate) fn auc(&self) -> Option<Auc> {
         let (mut positives_above, mut won_pairs, mut tied_pairs) = (0.0, 0.0, 0.0);
         for ClassWeights { positive: p, negative: n } in &self.weights_by_score {

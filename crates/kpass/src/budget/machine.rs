@@ -49,7 +49,7 @@ fn process_limit(root: &Path) -> Option<usize> {
     text.lines().filter_map(parse_limit).min()
 }
 
-/// Address space of the stack of a thread, in bytes.
+/// Address space of the stack of a thread, in bytes: the default of the standard library.
 const STACK_BYTES: usize = 2 << 20;
 
 /// Size of the largest cache if the system does not report it, in bytes.

@@ -81,7 +81,7 @@ const FLUSH_SECONDS: f64 = 0.02;
 /// Ending of the name of the manifest file.
 const MANIFEST_SUFFIX: &str = ".json";
 
-/// The use of an existing checkpoint.
+/// How a run uses an existing checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ResumeMode {
     /// Continues from a checkpoint of the same run, and replaces a checkpoint of another run.
@@ -251,9 +251,9 @@ impl<'a> Journal<'a> {
         }
     }
 
-    /// Begins the next pass: returns its entry, and the state saved in it. At the first call,
-    /// removes the files of earlier runs that are not used. `unit` is the noun of the counts in
-    /// messages.
+    /// Begins the next pass: returns its entry, and the state saved in it, if any. `init` returns
+    /// the initial state, into which the saved state is loaded. At the first call, removes the
+    /// files of earlier runs that are not used. `unit` is the noun of the counts in messages.
     pub(crate) fn next_entry_and_state<S: Persist>(
         &self,
         pass: &str,

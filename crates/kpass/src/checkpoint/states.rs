@@ -89,7 +89,8 @@ impl StateFile {
         &self.header.row_keys
     }
 
-    /// Reads the rows at a position, in the format of [`StateWriter::push_rows`].
+    /// Reads the tile of rows at a position in [`StateFile::row_keys`], in the format of
+    /// [`StateWriter::push_rows`].
     ///
     /// # Errors
     /// The errors of [`StateFile::load`].
@@ -101,8 +102,8 @@ impl StateFile {
         }
     }
 
-    /// Reads the state at a position into an initial state, which stays unchanged if the node has
-    /// no rows. Returns the node.
+    /// Reads the state at a position in [`StateFile::state_keys`] into an initial state, which
+    /// stays unchanged if the node has no rows. Returns the node.
     ///
     /// # Errors
     /// [`Error::Damaged`] if arrays are missing or were changed.
@@ -175,7 +176,7 @@ impl StateWriter {
         })
     }
 
-    /// Adds a state; `None` for a node without rows.
+    /// Adds a state; `state` is `None` for a node without rows.
     ///
     /// # Errors
     /// Errors of the file system.
