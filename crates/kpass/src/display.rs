@@ -121,7 +121,7 @@ fn is_control(character: char) -> bool {
 
 const MAX_TRUNCATED_CHARS: usize = 60;
 
-/// Truncates a long text.
+/// Returns the text, or, if it has more than 60 characters, the first 60 with an ellipsis.
 ///
 /// ```
 /// assert_eq!(kpass::display::truncate("ten"), "ten");

@@ -158,7 +158,8 @@ impl KeptColumn {
         self.validity.as_ref().is_some_and(|valid| !valid[row])
     }
 
-    /// Returns the first row whose number is missing, NaN or infinite, counted from row `start` on.
+    /// Returns the first row from row `start` on whose value is missing, NaN or infinite, as a
+    /// distance from `start`.
     pub fn first_invalid(&self, start: usize) -> Option<usize> {
         let is_finite = |row: usize| match &self.values {
             KeptValues::Sparse(values) => values.rows().largest_magnitude(row).is_finite(),

@@ -41,7 +41,10 @@ pub(crate) fn identity_knots() -> impl Iterator<Item = f64> {
     SCORES.iter().copied()
 }
 
-/// Returns the knots of at least one ascending value, each with its weight.
+/// Returns the knots of ascending values with their weights, of which there is at least one.
+///
+/// Knot k is the first value at which 2K times the sum of the weights so far exceeds 2k + 1 times
+/// the sum of all weights. If weights are integers, this comparison is exact.
 pub(crate) fn knots(sorted_values: &[(f64, f64)]) -> impl Iterator<Item = f64> {
     let total_weight = sorted_values.iter().map(|(_, weight)| weight).sum::<f64>();
     (0..KNOTS_PER_INPUT)
