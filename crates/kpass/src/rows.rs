@@ -140,7 +140,7 @@ impl<T: Float> RowBuf<T> {
         self.clear_except_x();
     }
     /// Removes all rows but leaves the old values in `x`, for a cursor that overwrites all of them
-    /// and would waste time on zeros.
+    /// anyway.
     pub fn clear_except_x(&mut self) {
         self.row_numbers.clear();
         self.y.clear();

@@ -191,7 +191,9 @@ impl SparseColumn {
     }
 
     /// Appends a row from the indices and values of a file; an error describes what is wrong with
-    /// the row. With `sort_entries`, entries are sorted by their column indices.
+    /// the row. `index_at` returns the column index of the entry at a position, or `None` if it is
+    /// missing; the positions of the row begin at `first_position`. If `sort_entries` is true,
+    /// entries are sorted by their column indices.
     pub fn push_row(
         &mut self,
         index_at: impl Fn(usize) -> Option<i128>,

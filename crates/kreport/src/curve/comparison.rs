@@ -172,7 +172,8 @@ impl CurveReport {
         self.ranks.iter().filter_map(curve_point).collect()
     }
 
-    /// Returns a grid with one row per method; omits methods that have no value.
+    /// Returns a grid with one row per method; omits methods that have no value. `row` returns the
+    /// cells of a method.
     fn method_grid(&self, cost_name: &str, columns: Vec<String>, row: impl Fn(&str) -> Vec<Option<String>>) -> Grid {
         let rows = self.methods.iter().map(|method| (method, row(method)));
         let rows = rows.filter(|(_, cells)| cells.iter().any(Option::is_some)).map(|(method, cells)| {
@@ -181,7 +182,8 @@ impl CurveReport {
         Grid { corner: format!("method \\ {cost_name}"), columns, rows: rows.collect(), marked_cell: None }
     }
 
-    /// Returns a grid of a quantity per method and rank; `None` if no method has it.
+    /// Returns a grid of a quantity per method and rank; `None` if no method has it. `value`
+    /// returns the quantity at a point as text, or `None` if the point does not have it.
     fn grid_by_rank(
         &self,
         measure: ErrorMeasure,
@@ -209,7 +211,7 @@ impl CurveReport {
         let format_cost = |cost: CostMeasure, value: f64| {
             if cost == CostMeasure::Seconds { format_seconds(value) } else { format!("{value:.2e}") }
         };
-        // every row has a Frobenius error
+        // every cell has a Frobenius error
         self.grid_by_rank(ErrorMeasure::Frobenius, cost, |point| {
             (point.cost > 0.0).then(|| format_cost(cost, point.cost))
         })

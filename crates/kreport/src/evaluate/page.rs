@@ -9,7 +9,7 @@ use ksolve::predict::{
 };
 use std::path::Path;
 
-/// Maximum number of classes for which the confusion matrix is shown.
+/// Maximum number of classes for which the page shows the confusion matrix.
 const MAX_PAGE_MATRIX_CLASSES: usize = 30;
 
 impl EvaluateReport {
@@ -43,7 +43,7 @@ fn linear_axis(label: impl Into<String>, values: impl IntoIterator<Item = f64>) 
     Axis::new(label, Scale::Linear, values)
 }
 
-/// Returns a reference line.
+/// Returns the line between two points, with its name.
 fn reference_line(name: &str, line: [(f64, f64); 2]) -> Option<(String, Vec<(f64, f64)>)> {
     Some((name.to_string(), line.to_vec()))
 }
@@ -162,7 +162,7 @@ fn novelty_sections(report: &NoveltyScores, chart_data: &ChartData) -> Vec<Secti
     std::iter::once(scores).chain(ranking_curves(chart_data)).collect()
 }
 
-/// Returns the ROC and precision-recall curves.
+/// Returns the ROC and precision-recall curves; `None` if there are none.
 fn ranking_curves(chart_data: &ChartData) -> Option<Section> {
     let curve = |points: &[(f64, f64)], x_name: &str| {
         model_series(points.iter().map(|point| Mark::new(*point, format!("{x_name} {}", number(point.0, 4)))))
