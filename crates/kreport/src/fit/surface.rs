@@ -6,8 +6,8 @@ use crate::table::{Grid, optional_number, short_lambda};
 use ksolve::SurfaceCell;
 
 impl FitReport {
-    /// Returns the surface with the best cell marked: the smallest `cv_error` if every cell has a
-    /// `cv_error`, otherwise the smallest `cv_mse`.
+    /// Returns the surface with the chosen cell marked; `None` if it has fewer than two cells, or
+    /// no scores. The scores are `cv_error` if every cell has a `cv_error`, otherwise `cv_mse`.
     pub(super) fn surface_grid(&self) -> Option<Grid> {
         let scores = self.surface_scores();
         if self.fit.surface.len() < 2 || scores.iter().flatten().all(Option::is_none) {

@@ -12,7 +12,7 @@ pub(super) struct Picture<'a> {
     pub(super) bounds: [(f64, f64); 2],
     pub(super) points: &'a Points,
     pub(super) grids: &'a [FunctionGrid],
-    /// Class at every grid point, for a classifier; `None` for other models.
+    /// Class or cluster at every grid point; `None` if the picture has no regions.
     pub(super) regions: Option<Vec<usize>>,
     /// Index of the output that is drawn if there are no classes, from 0.
     pub(super) component: usize,
