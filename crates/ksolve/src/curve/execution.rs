@@ -17,10 +17,10 @@ use kapprox::{FeatureMap, MapSpec, NystromMap, Real};
 use kstore::pass::Observer;
 use kstore::{Pass, RowSource};
 
-/// From this number of features on, the measuring pass also times the computation of the features.
-/// With fewer features, a separate pass for the time is cheap. In the measuring pass, rows are
-/// decoded while other work runs, so the measured time excludes the decoding, which takes far less
-/// time than the features.
+/// Minimum number of features for which the measuring pass also times the computation of the
+/// features. With fewer features, a separate pass for the time is cheap. In the measuring pass,
+/// rows are decoded while other work runs, so the measured time excludes the decoding, which takes
+/// far less time than the features.
 const MIN_TIMED_FEATURES: usize = 512;
 
 /// A map, and the cost of its features at each rank of the run.
@@ -211,8 +211,8 @@ impl<T: Real> RunSetting<'_, '_, T> {
         Ok(self.run.ranks.iter().zip(&timed_map.costs).map(cell).collect())
     }
 
-    /// Runs the pass over the features of every row, and returns its result and the cost of these
-    /// features.
+    /// Runs the measuring pass over the rows, and returns its sums and the cost of computing the
+    /// features of every row.
     fn measure(&self, timed_map: &TimedMap<T>, columns: &ColumnReduction<'_, T>) -> Result<(MeasuredSums, Cost)> {
         let Setting { targets, test, selected, .. } = self.setting;
         let (map, targets) = (&*timed_map.map, test.as_ref().map(|_| targets));

@@ -23,7 +23,7 @@ pub(super) fn build_train_options(options: &CurveOptions, method: &Method, rank:
     }
 }
 
-/// Returns the ridge options of the test error.
+/// Returns the options of the ridge regression whose errors on the test rows are reported.
 pub(super) fn ridge_grid(options: &CurveOptions, ranks: Vec<usize>, target_centre: Vec<f64>) -> RidgeGrid {
     RidgeGrid { ranks, lambdas: vec![options.lambda], intercept: options.intercept, target_centre }
 }

@@ -33,8 +33,8 @@ impl Fit {
         landmarks.into_iter().chain(metric)
     }
 
-    /// Returns the fit with these files open. They must have the input columns; `text_options` has
-    /// the options for text files.
+    /// Returns the fit with the files of landmarks and metric open. They must have the input
+    /// columns. `text_options` are the options for text files.
     ///
     /// # Errors
     /// Files that cannot be read, or that have other columns.
