@@ -189,7 +189,7 @@ impl<'a, T: Real> MetricSearch<'a, T> {
         Ok(())
     }
 
-    /// Multiplies one of several length scales by `step` again and again while the error falls.
+    /// Multiplies one of several length scales by `step` repeatedly, as long as the error falls.
     /// Returns true if the error fell at least once.
     fn step_length_scale(&mut self, data: &RoundData<'_, T>, index: usize, step: f64) -> Result<bool> {
         for steps in 0..MAX_SCALE_STEPS {

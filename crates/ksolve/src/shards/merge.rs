@@ -93,7 +93,8 @@ pub(super) fn row_count(file: &StateFile) -> u64 {
     state_rows.chain(file.row_keys().iter().map(|key| key.row_count)).sum()
 }
 
-/// Adds digests of parts of pieces: the digest of rows is the sum of their digests.
+/// Adds the digests `new_edges` of parts of pieces to `edges`: the digest of several rows is the
+/// sum of the digests of these rows.
 fn add_digests(edges: &mut Vec<(u64, u64)>, new_edges: Vec<(u64, u64)>) {
     for (piece, sum) in new_edges {
         match edges.iter_mut().find(|(key, _)| *key == piece) {
