@@ -48,8 +48,8 @@ pub struct Quadratic {
     /// Factor of the function for each output of the model; for variances, the noise variance σ² of
     /// the target.
     pub output_scales: Vec<f64>,
-    /// Degrees of freedom of the σ² estimate, if they do not follow from the number of rows:
-    /// weighted fits and online learning.
+    /// Degrees of freedom of the σ² estimate, for weighted fits and online learning; `None` if they
+    /// follow from the number of rows.
     pub degrees_of_freedom: Option<f64>,
 }
 

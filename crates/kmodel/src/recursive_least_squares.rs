@@ -63,8 +63,7 @@ pub struct RecursiveLeastSquares {
     pub w: Vec<f64>,
     /// −P, (p + 1) x (p + 1) column-major; only the lower triangle is used.
     minus_p: Vec<f64>,
-    /// Minimum of the weighted sum of squares, per target. `degrees_of_freedom` is the sum of the
-    /// row weights in it, minus 1 for the intercept.
+    /// Minimum of the weighted sum of squares, per target.
     squared_error_sums: Vec<f64>,
     degrees_of_freedom: f64,
 }

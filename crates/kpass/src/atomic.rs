@@ -52,8 +52,8 @@ pub fn watch_outputs() {
     with_tracked_files(|files| files.committed_outputs = Some(Vec::new()));
 }
 
-/// Returns the outputs committed since [`watch_outputs`], in this order; checkpoint files are not
-/// outputs.
+/// Returns the outputs committed since [`watch_outputs`], in the order of their commits; checkpoint
+/// files are not outputs.
 pub fn committed_outputs() -> Vec<PathBuf> {
     with_tracked_files(|files| files.committed_outputs.clone().unwrap_or_default())
 }

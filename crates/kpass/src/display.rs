@@ -134,8 +134,8 @@ pub fn truncate(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns a number with the fewest digits that restore it exactly, in scientific notation if there
-/// would be many.
+/// Returns a number with the fewest digits that restore it exactly, in scientific notation if plain
+/// notation has more than 20 characters.
 ///
 /// ```
 /// assert_eq!(kpass::display::format_number(0.5), "0.5");

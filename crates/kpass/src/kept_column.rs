@@ -51,7 +51,7 @@ impl std::fmt::Display for OutputKind {
     }
 }
 
-/// Values of a kept column. The value of a row is arbitrary if it is missing.
+/// Values of a kept column. If the value of a row is missing, the stored value is arbitrary.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the names are the types")]
 pub enum KeptValues {

@@ -91,7 +91,7 @@ impl<'a> SparseRows<'a> {
         (&self.indices[entries.clone()], &self.values[entries])
     }
 
-    /// Returns the value of a row that is furthest from 0; NaN if one of them is NaN.
+    /// Returns the value of a row that is furthest from 0; NaN if the row has a NaN.
     #[inline]
     pub fn largest_magnitude(&self, row: usize) -> f64 {
         let larger = |a: f64, b: &f64| if b.is_nan() || b.abs() > a.abs() { *b } else { a };
@@ -177,7 +177,7 @@ impl SparseColumn {
         self.values.reserve_exact(additional_entries);
     }
 
-    /// Appends an entry to the row that [`SparseColumn::end_row`] ends.
+    /// Appends an entry to the current row, which [`SparseColumn::end_row`] ends.
     #[inline]
     pub fn push_entry(&mut self, index: u32, value: f64) {
         self.indices.push(index);

@@ -103,7 +103,8 @@ pub struct TuneReport {
     pub test: Option<HeldOutScore>,
     /// Number of steps of the search and of trials of solvers.
     pub work: SearchWork,
-    /// Options that give this model on any machine instead of `--time`; absent without `--time`.
+    /// Options that select the same model on any machine if they replace `--time`; absent without
+    /// `--time`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat: Option<String>,
     /// Steps of the search in order of time, each with the lowest error so far.

@@ -64,7 +64,7 @@ impl<'a> KeptColumnReader<'a> {
         while let (Some(available), Some(requested)) = (self.buf.row_numbers.get(self.consumed), row_numbers.get(count))
         {
             if available < requested {
-                // a row without scores, because a missing feature dropped it
+                // a row without scores: it was dropped, because a feature is missing
                 self.consumed += 1;
                 continue;
             }

@@ -234,7 +234,7 @@ impl Predictor {
     pub fn metric(&self) -> Option<MetricReport> {
         let metric = either!(AnyPreparedModel: &self.model, prepared => prepared.model.metric.as_ref())?;
         let metadata = self.metadata();
-        // without the option, the metric consists of directions that the solver learned
+        // without the option `metric`, the metric consists of directions that the solver learned
         let source = metadata.options["metric"].as_str().unwrap_or(&metadata.solver).to_string();
         let importances = metadata.features.iter().cloned().zip(metric.importance()).collect();
         Some(MetricReport::new(source, metric.output_count(), importances, &[], Vec::new()))

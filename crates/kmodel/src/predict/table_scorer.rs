@@ -106,7 +106,7 @@ pub(super) struct TableScorer<'a, T: Real> {
     outside_rows: AtomicU64,
     /// Number of values of each feature far outside its range.
     outside_values: Vec<AtomicU64>,
-    /// Number of rows with a missing value that are kept.
+    /// Number of kept rows that have a missing value.
     incomplete_rows: AtomicU64,
 }
 
@@ -228,7 +228,7 @@ impl<'a, T: Real> TableScorer<'a, T> {
         Ok(report.rows)
     }
 
-    /// Counts a row with values far outside the ranges of the model, and these values.
+    /// If the row has values far outside the ranges of the model, counts the row and these values.
     fn count_outside(&self, row: &[T], ranges: &[[T; 2]]) {
         let is_far_value = |(value, range): (&T, &[T; 2])| is_far(*value, *range);
         if row.iter().zip(ranges).any(is_far_value) {

@@ -104,10 +104,10 @@ pub struct PredictionSummary {
 impl Predictor {
     /// Writes the predictions of the selected rows to a file, in their order.
     ///
-    /// The columns are the columns that `kept_table` selects from the same rows, then `prediction`,
-    /// or `prediction_<target>` for several targets. Labels are written as in the fit. The
-    /// extension of `path` selects the format. Rows with missing values that [`Missing::Keep`]
-    /// keeps have null predictions.
+    /// The file has the columns that `kept_table` selects from the same rows, then `prediction`, or
+    /// `prediction_<target>` for several targets. Labels are written as in the fit. The extension
+    /// of `path` selects the format. Rows with missing values that [`Missing::Keep`] keeps have
+    /// null predictions.
     ///
     /// # Errors
     /// Extras that the model does not have; the errors of [`Predictor::score_table`]; a path that

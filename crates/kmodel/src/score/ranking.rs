@@ -30,7 +30,7 @@ pub struct RankingScores {
     pub kendall: Option<f64>,
     /// Number of pairs of rows in one group with different grades.
     pub pairs: u64,
-    /// Fraction of these pairs in the wrong order; pairs with equal scores count half.
+    /// Fraction of the pairs that are in the wrong order; pairs with equal scores count half.
     pub wrong_pairs: Option<f64>,
 }
 

@@ -127,9 +127,9 @@ impl Ranking {
     }
 
     /// Returns the threshold with the least cost, given the costs of a false alarm and of a missed
-    /// positive; rows with a score above it are called positive. It is midway between two scores.
-    /// If several thresholds have the same cost, it is the highest of them. `None` if there are no
-    /// rows.
+    /// positive; rows with a score above it are called positive. The threshold is midway between
+    /// two scores. If several thresholds have the same cost, returns the highest of them; returns
+    /// `None` if there are no rows.
     pub(crate) fn cheapest_threshold(&self, [alarm_cost, miss_cost]: [f64; 2]) -> Option<f64> {
         let cost = |above: ClassWeights| {
             alarm_cost * above.negative + miss_cost * (self.total_weights.positive - above.positive)

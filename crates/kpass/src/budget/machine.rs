@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// Returns the bytes of memory this process may use: the machine's memory, or the limit of its
+/// Returns the bytes of memory that this process may use: the machine's memory, or the limit of its
 /// control group or of the process (`ulimit -v`, `ulimit -d`) if smaller. `None` if the operating
 /// system does not report it.
 pub fn available_memory() -> Option<usize> {
@@ -80,8 +80,8 @@ fn read_kib_as_bytes(file: &Path, name: &str) -> Option<usize> {
 /// `max`.
 const MIN_UNLIMITED: usize = 1 << 60;
 
-/// Returns the tightest memory limit among this process's control group and its ancestors (versions
-/// 1 and 2).
+/// Returns the tightest memory limit among this process's control group and its ancestors, for
+/// versions 1 and 2 of control groups.
 fn cgroup_limit(root: &Path) -> Option<usize> {
     let cgroup_text = std::fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     let mut limits = Vec::new();

@@ -61,7 +61,7 @@ use std::time::{Duration, Instant};
 /// Version of the layout of manifest and entries.
 pub const FORMAT_VERSION: u64 = 2;
 
-/// Default time between two saves of a pass, which is the work that a crash may cost.
+/// Default time between two saves of a pass. A crash may cost the work of this time.
 pub const SAVE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// When a pass or a run ends, the state is saved if otherwise at least 1\/`MIN_LOSS_DIVISOR` of the

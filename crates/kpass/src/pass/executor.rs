@@ -215,7 +215,8 @@ impl<T: Float> PassRun<'_, '_, T> {
                 // the system refuses another thread
                 return self.run_without_feeder();
             }
-            // both ends are dropped with the lane, which also ends a feeder that waits for them
+            // both channel ends are dropped with the lane, so that a feeder that waits at one of
+            // the channels ends, too
             let (tile_receiver, buffer_sender) = (tile_receiver, buffer_sender);
             self.reduce_messages(&tile_receiver, &buffer_sender);
         });

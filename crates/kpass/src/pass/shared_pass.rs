@@ -165,7 +165,7 @@ fn reduce_with_others<S: Merge + Persist, E: From<Error>>(
             tree.add(node.segments.start, state);
         }
         rows += node.row_count;
-        // rows that this process reduced were reported at that time, and `rows` includes them
+        // `rows` includes the rows that this process reduced, which were reported already
         observer.advance(rows.saturating_sub(reported_rows));
         reported_rows = reported_rows.max(rows);
         next_segment = node.segments.end.max(next_segment + 1);

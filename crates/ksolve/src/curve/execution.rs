@@ -175,7 +175,7 @@ impl<T: Real> RunSetting<'_, '_, T> {
         let mut feature_counts: Vec<usize> = self.run.ranks.iter().map(|rank| *rank.min(&p)).collect();
         feature_counts.dedup();
         let approximation = Approximation { scan: self.scan(self.observer), kernel: any_kernel, map: &*timed_map.map };
-        // the same columns for every cell, so that cells differ only by method
+        // every cell uses the same columns, so that cells differ only by method
         let column_reduction =
             approximation.column_reduction(&feature_counts, self.setting.column_count(), options.seed)?;
         let (measured_sums, feature_cost) = self.measure(&timed_map, &column_reduction)?;
