@@ -209,7 +209,7 @@ impl Group<'_> {
 
     pub fn pair_counts(&self, scores: &[f64]) -> PairCounts {
         let (order, mut visited_sums, mut counts) = (argsort(scores), self.empty_grade_sums(), PairCounts::default());
-        // from the highest score down, equal scores together
+        // visits the rows from the highest score down, rows with equal scores together
         for tied_positions in order.chunk_by(|a, b| scores[*a as usize] == scores[*b as usize]).rev() {
             let count_below = |visited_sums: &GradeSums| {
                 tied_positions.iter().map(|position| visited_sums.sum_below(self.grade(*position)).0).sum::<f64>()

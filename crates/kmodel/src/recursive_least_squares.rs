@@ -65,6 +65,7 @@ pub struct RecursiveLeastSquares {
     minus_p: Vec<f64>,
     /// Minimum of the weighted sum of squares, per target.
     squared_error_sums: Vec<f64>,
+    /// Sum of the row weights in these sums of squares, minus 1 for the intercept.
     degrees_of_freedom: f64,
 }
 

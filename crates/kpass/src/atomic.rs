@@ -120,7 +120,8 @@ impl AtomicFile {
     pub fn create(path: &Path) -> Result<Self> {
         let destination = Self::destination(path)?;
         let folder = parent_folder(&destination);
-        // created and registered under one lock, so that `remove_temporaries` misses no file
+        // the file is created and registered under one lock, so that `remove_temporaries` misses no
+        // file
         let file = with_tracked_files(|files| {
             let file = temporary_builder().tempfile_in(folder)?;
             files.temporary_paths.insert(file.path().to_path_buf());
@@ -223,7 +224,7 @@ fn inherit_ownership(old_path: &Path, file: &File) -> io::Result<()> {
             .or_else(|_| fchown(file, None, Some(old_metadata.gid())));
         let mode_mask = if chown_result.is_ok() { 0o777 } else { 0o707 };
         let mode = old_metadata.mode() & mode_mask;
-        // only if it differs: file systems without modes reject the call
+        // sets the mode only if it differs, because file systems without modes reject the call
         if file.metadata()?.mode() & 0o777 != mode {
             file.set_permissions(std::fs::Permissions::from_mode(mode))?;
         }

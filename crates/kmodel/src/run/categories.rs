@@ -73,11 +73,11 @@ impl Run<'_> {
             }
             several => several.iter().map(|table| (*table).clone()).collect(),
         };
-        // values of categories and times
+        // first finds the values of category and time columns
         let resolved_tables = self.apply_search(tables, SelectedTable::column_search)?;
         let encoded_tables =
             resolved_tables.into_iter().map(|table| self.with_target_encoding(table)).collect::<Result<Vec<_>>>()?;
-        // words of texts, and weights of entries of sparse rows
+        // then finds the words of texts, and the weights of the entries of sparse rows
         self.apply_search(encoded_tables, SelectedTable::entry_search)
     }
 

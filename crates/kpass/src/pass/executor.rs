@@ -212,7 +212,7 @@ impl<T: Float> PassRun<'_, '_, T> {
                 self.feed(&mut |message| tile_sender.send(message).is_ok(), &mut || buffer_receiver.recv().ok())
             };
             if std::thread::Builder::new().spawn_scoped(scope, feed).is_err() {
-                // the system refuses another thread
+                // if the system refuses another thread, the lane decodes its own tiles
                 return self.run_without_feeder();
             }
             // both channel ends are dropped with the lane, so that a feeder that waits at one of

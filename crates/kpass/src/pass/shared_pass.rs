@@ -114,7 +114,7 @@ fn reduce_with_others<S: Merge + Persist, E: From<Error>>(
     reduce_lot: LotReduction<'_, S, E>,
 ) -> Result<(S, u64), E> {
     let all_segments = key.cut.segments();
-    // rows already reported to the observer
+    // number of rows that were already reported to the observer
     let mut reported_rows = 0;
     let reduce_one_lot = |reduce_lot: LotReduction<'_, S, E>, lot: Range<u64>| -> Result<u64, E> {
         let lot = lot.start.max(all_segments.start)..lot.end.min(all_segments.end);

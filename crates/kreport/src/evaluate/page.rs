@@ -107,7 +107,7 @@ fn histogram(residuals: Vec<f64>) -> Option<Chart> {
         (smallest.max(mean - HALF_WIDTH * standard_deviation), largest.min(mean + HALF_WIDTH * standard_deviation));
     // a constant residual has no width
     let (low, high) = if high > low { (low, high) } else { (low - 0.5, low + 0.5) };
-    // about the square root of the number of residuals (Velleman)
+    // the number of bins is about the square root of the number of residuals (Velleman)
     let bin_count = (n.sqrt() as usize).clamp(5, 40);
     let bin_width = (high - low) / bin_count as f64;
     let mut bin_rows = vec![0u64; bin_count];

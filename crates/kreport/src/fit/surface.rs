@@ -61,7 +61,7 @@ impl FitReport {
             columns: (1..=fold_count).map(|fold| fold.to_string()).collect(),
             rows: cells.iter().map(row).collect(),
             marked_cell: chosen_row.and_then(|row| {
-                // the worst fold of the model
+                // marks the worst fold of the model
                 let errors = cells[row].fold_mse.iter().enumerate().filter_map(|(fold, mse)| Some((fold, (*mse)?)));
                 errors.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(fold, _)| (row, fold))
             }),

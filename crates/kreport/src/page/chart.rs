@@ -174,7 +174,7 @@ impl Chart {
         if positions.is_empty() {
             return;
         }
-        // the values in the same order, for the tooltip
+        // the tooltip reads the values, which are in the order of the positions
         let values: String =
             positions.iter().map(|((x, y), _)| format!("{} {} ", number(*x, 4), number(*y, 4))).collect();
         let names = [&self.x.label, &self.y.label].map(|name| escape_html(name)).join("|");
@@ -187,7 +187,7 @@ impl Chart {
             let corners = (plane.position((*low, *height)), plane.position((*high, *height)));
             let (Some((left, top)), Some((right, _))) = corners else { continue };
             let tooltip = format!("{} to {}: {}", number(*low, 4), number(*high, 4), number(*height, 4));
-            // a gap between neighbours
+            // leaves a gap between neighbouring bars
             let size = ((right - left - 1.0).max(0.5), (plane.edges.bottom - top).max(0.0));
             canvas.rectangle("bar c0", (left, top), size, Some(&tooltip));
         }

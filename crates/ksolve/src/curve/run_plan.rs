@@ -94,11 +94,11 @@ fn plan_errors<T: Real>(
     budget: usize,
 ) -> MemoryPlan {
     let (p, d, c, ranks) = (size.map.p, size.d, sampled_column_count(size.n), options.ranks.len());
-    // all rows, or two copies of the sample for the spectral error
+    // the spectral errors store all rows, or two copies of their sample
     let (spectral_rows, stored_rows) =
         if size.n <= EXACT_ROWS { (size.n as usize, size.n as usize) } else { (SPECTRAL_ROWS, 2 * SPECTRAL_ROWS) };
-    // a Krylov space and its image for each rank and for K, and copies of the spaces that still
-    // grow
+    // the memory has a Krylov space and its image for each rank and for K, and copies of the spaces
+    // that still grow
     let krylov_columns = 2 * KRYLOV_BLOCK * SpectralOptions::default().max_steps * (ranks + 1 + size.threads);
     let tile_bytes =
         pass_shape.tile_rows * (p * (size.element_bytes + 8) + 8 * (d + ranks + 1)) + size.map.footprint.per_row;

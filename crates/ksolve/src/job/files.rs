@@ -46,7 +46,8 @@ impl Fit {
         let metric = if is_model_file(path) {
             MetricSource::from_model(&AnyModel::load(path)?, &features)?
         } else {
-            // one number for every input, including categories
+            // the table of a metric has one number for every input, including the inputs of
+            // categories
             let columns =
                 Selection { features, categories: Categories::None, times: TimeFeatures::None, ..Selection::default() };
             MetricSource::from_table(&Table::open_with(&[path], text_options)?.select(&columns)?)?
