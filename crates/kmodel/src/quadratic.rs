@@ -23,7 +23,8 @@ use kstore::Workers;
 /// product depends on the shape of the product.
 pub(crate) const STRIP_ROWS: usize = 256;
 
-/// Number of basis functions whose values are converted to f64 at once.
+/// Number of basis functions whose values are converted to f64 at once: a panel of [`STRIP_ROWS`]
+/// rows takes 256 KiB.
 const PANEL_FUNCTIONS: usize = 128;
 
 /// A quadratic function of a model's basis.

@@ -26,6 +26,8 @@
 
 use std::sync::LazyLock;
 
+/// Number K of knots of an input. Chosen: more knots follow the distribution of the values more
+/// closely, but enlarge the model and its file.
 pub(crate) const KNOTS_PER_INPUT: usize = 65;
 
 /// λ of the distribution, whose standard deviation s is given by s² = 2/λ² (1/(1 + 2λ) − Γ(1 +

@@ -7,6 +7,7 @@
 use crate::{Error, Result};
 use kstore::{KeptColumn, ReadSettings, RowBuf, RowCursor, RowSource, SelectedTable, TableRows, TextLimit};
 
+/// Number of rows whose kept columns are read and written together.
 pub(crate) const KEPT_TILE_ROWS: usize = 1024;
 
 pub(crate) struct KeptColumnReader<'a> {

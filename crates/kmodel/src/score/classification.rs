@@ -126,7 +126,7 @@ pub struct CalibrationBin {
     pub rows: f64,
 }
 
-/// Number of equal probability intervals of the calibration.
+/// Number of equal probability intervals of the calibration, each 0.05 wide.
 const CALIBRATION_BINS: usize = 20;
 
 /// Sums over the rows of known classes, for models with probabilities.

@@ -2,7 +2,8 @@
 
 use super::roc::{bin_count, histogram_bin, middle_of_bin};
 
-/// Maximum number of values that are stored. If there are more values, a histogram counts them.
+/// Maximum number of values that are stored: 16 bytes each, 1 MiB in total. If there are more
+/// values, a histogram counts them.
 const MAX_EXACT_VALUES: usize = 1 << 16;
 
 /// A running median of nonnegative numbers: exact for up to 65,536 numbers, and within 0.1 % for

@@ -13,6 +13,7 @@ use std::fs::File;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+/// Version of the format of files of states.
 const STATES_FORMAT: u64 = 1;
 
 /// Identifies a state.

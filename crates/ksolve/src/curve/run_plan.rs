@@ -7,6 +7,7 @@ use crate::{GramScratch, GramState, Result, RidgeGrid, features::GRAM_PASS};
 use kapprox::{Real, quality::SpectralOptions};
 use kstore::{MemoryPlan, SelectedTable};
 
+/// Number of columns of a Krylov block of [`kapprox::quality`].
 const KRYLOV_BLOCK: usize = 8;
 
 pub(super) fn build_train_options(options: &CurveOptions, method: &Method, rank: usize) -> TrainOptions {

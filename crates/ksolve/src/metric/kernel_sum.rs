@@ -31,7 +31,8 @@ use std::fmt;
 #[cfg(test)]
 mod tests;
 
-/// Maximum number of rows of the sample.
+/// Maximum number of rows of the sample: with 1,500 rows, the factorisations of an evaluation of F
+/// take 6·10⁹ flops.
 pub(crate) const MAX_ROWS: usize = 1_500;
 /// Minimum number of rows of a sample whose first stage uses only a third of the rows.
 const MIN_STAGED_ROWS: usize = 750;

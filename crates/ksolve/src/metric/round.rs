@@ -19,7 +19,8 @@ use kstore::{LabelCodes, MemoryRows, Pass, ReadSettings, RowBlock, RowSource};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// If the largest fold has at least this many rows, its error alone suffices to compare lambdas.
+/// If the largest fold has at least this many rows, its error alone suffices to compare lambdas:
+/// the standard error of a mean over 400 rows is a twentieth of the standard deviation.
 const MIN_FOLD_ROWS: u64 = 400;
 
 /// The rows, targets, folds and options of the fits of metric learning.

@@ -8,6 +8,7 @@ use kapprox::{Kernel, Real, landmark::RowSample, metric::Metric};
 use kstore::pass::Observer;
 use std::sync::Arc;
 
+/// Maximum number of rounds of a form of the metric.
 const MAX_ROUNDS: usize = 6;
 
 /// A form of the metric is abandoned after this many consecutive rounds without a smaller error.
