@@ -105,6 +105,8 @@ pub fn escape_json(json: &str) -> Cow<'_, str> {
     escape_controls(json, |_| false, |letter| format!("\\u{:04x}", u32::from(letter)))
 }
 
+/// Replaces the control characters of a text by their escapes, except for the characters for which
+/// `is_exempt` is true.
 fn escape_controls(text: &str, is_exempt: impl Fn(char) -> bool, escape: impl Fn(char) -> String) -> Cow<'_, str> {
     let needs_escape = |letter: char| is_control(letter) && !is_exempt(letter);
     if !text.chars().any(needs_escape) {

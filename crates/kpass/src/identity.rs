@@ -146,8 +146,8 @@ impl Identity {
         if self.file_id != file_id(&metadata) { change_error("another file replaced it".to_string()) } else { Ok(()) }
     }
 
-    /// Returns the difference between this identity and the current one of the file, without
-    /// device and inode number.
+    /// Returns the difference between this identity and the current identity of the file in words;
+    /// `None` if they are equal. Device and inode number are not compared.
     pub(crate) fn difference(&self, current: &Self) -> Option<String> {
         if self.length != current.length {
             return Some(format!("it had {} bytes and has {}", self.length, current.length));

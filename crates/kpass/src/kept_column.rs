@@ -143,7 +143,8 @@ impl KeptColumn {
         &self.values
     }
 
-    /// Returns the values and their validity flags, for a reader to append to.
+    /// Returns the values and their validity flags (see [`Self::validity`]), for a reader to append
+    /// to.
     pub fn parts_mut(&mut self) -> (&mut KeptValues, &mut Option<Vec<bool>>) {
         (&mut self.values, &mut self.validity)
     }

@@ -194,6 +194,8 @@ impl<T: Real> PreparedModel<T> {
         Ok(())
     }
 
+    /// Predicts the rows of `x` tile by tile. `score` is called with the inputs of the basis for a
+    /// tile, and writes the scores of these rows.
     fn predict_tiles<V: kstore::Float>(
         &self,
         x: &[V],

@@ -217,7 +217,7 @@ impl<'a> ClassificationSums<'a> {
         self.probabilities.iter_mut().for_each(|sums| sums.push(scores, truth, positive_class, weight));
     }
 
-    /// Returns the rows by descending scores, for two classes.
+    /// Returns the rows by descending scores; `None` unless there are two classes.
     pub(crate) fn ranking(&self) -> Option<Ranking> {
         self.ranked_scores.as_ref().map(RankedScores::ranking)
     }

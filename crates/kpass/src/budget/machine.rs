@@ -69,7 +69,7 @@ pub fn allowed_threads(requested: usize) -> usize {
 }
 
 /// Returns the value of the line that begins with `name`, such as `MemTotal: 123 kB`, converted
-/// from kB to bytes.
+/// from kB to bytes; `None` if the file has no such line.
 fn read_kib_as_bytes(file: &Path, name: &str) -> Option<usize> {
     let text = std::fs::read_to_string(file).ok()?;
     let line = text.lines().find(|line| line.starts_with(name))?;

@@ -223,7 +223,7 @@ impl<'a> Journal<'a> {
         self.engine.is_some()
     }
 
-    /// Returns the engine that shares the passes.
+    /// Returns the engine that shares the passes; `None` if the journal saves to disk.
     pub fn engine(&self) -> Option<&'a dyn Engine> {
         self.engine
     }

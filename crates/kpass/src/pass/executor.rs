@@ -271,7 +271,9 @@ impl<T: Float> PassRun<'_, '_, T> {
         }
     }
 
-    /// Sends the tiles of one segment; returns false if the lane has ended.
+    /// Sends the tiles of one segment; returns false if the lane has ended. `send` and
+    /// `next_buffer` are the functions of [`Self::feed`]. `spare_buffer` holds an unused buffer
+    /// between segments.
     fn decode(
         &self,
         position: u64,

@@ -74,7 +74,8 @@ pub type Deliver<'d, S, E> = &'d mut (dyn FnMut(u64, u64, S) -> Result<(), E> + 
 pub type LotReduction<'f, S, E> = &'f mut dyn FnMut(Range<u64>, Deliver<'_, S, E>) -> Result<(), E>;
 
 /// Reduces segments to one state along the fixed [tree](STRETCH_SEGMENTS), together with other
-/// processes if there is an engine. Returns the state and the number of rows.
+/// processes if there is an engine. `init` returns the state before any row. Returns the state of
+/// all rows, and the number of rows.
 ///
 /// Use this function for passes over values that the process has computed from the rows.
 ///

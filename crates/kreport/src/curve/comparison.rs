@@ -198,7 +198,8 @@ impl CurveReport {
         (!grid.rows.is_empty()).then_some(grid)
     }
 
-    /// Returns the median errors, and the minimum error of any matrix.
+    /// Returns the median errors, and the minimum error of any matrix; `None` if no method has this
+    /// error.
     pub(super) fn error_grid(&self, measure: ErrorMeasure) -> Option<Grid> {
         let mut grid = self.grid_by_rank(measure, CostMeasure::Rank, |point| Some(number(point.error.median, 4)))?;
         if let Some(minimum_errors) = measure.minimum_errors(self) {
@@ -244,8 +245,8 @@ impl CurveReport {
         if self.rows.iter().any(|row| row.test_error.is_some()) { ErrorMeasure::Test } else { ErrorMeasure::Frobenius }
     }
 
-    /// Describes the rows whose spectrum gives the minimum errors: the smallest error that
-    /// an approximation of a given rank can have.
+    /// Describes the rows whose spectrum gives the minimum errors, the smallest errors that an
+    /// approximation of a given rank can have; `None` if the minimum errors are unknown.
     pub(super) fn describe_spectrum_rows(&self) -> Option<String> {
         let rows = self.minimum_errors.as_ref()?.rows as u64;
         Some(match rows == self.approximated_rows {

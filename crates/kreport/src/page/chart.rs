@@ -144,7 +144,8 @@ impl Chart {
         self.series.iter().for_each(|series| series.draw(canvas, plane));
     }
 
-    /// Lists the lines that are hidden by lines drawn later, as one sentence.
+    /// Lists the lines that are hidden by lines drawn later, as one sentence; `None` if no line is
+    /// hidden.
     pub(crate) fn hidden_lines(&self) -> Option<String> {
         let plane = Plane { x: &self.x, y: &self.y, edges: CHART_EDGES };
         let positions_of =

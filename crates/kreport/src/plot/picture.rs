@@ -104,6 +104,7 @@ impl Picture<'_> {
     }
 
     /// Draws the cells of the grid; runs of equal cells in a row are merged into one rectangle.
+    /// `class` returns the style class of a value.
     fn draw_cells(&self, canvas: &mut dyn Canvas, values: &[usize], class: &dyn Fn(usize) -> String) {
         let Some(grid) = self.grids.first() else { return };
         for (row, row_values) in values.chunks(grid.width).enumerate() {

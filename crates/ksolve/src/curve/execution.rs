@@ -85,6 +85,7 @@ impl<T: Real> RunSetting<'_, '_, T> {
         Ok(spec.shape(MapRequest { d, rank, candidate_count: row_count, element_bytes: size_of::<T>() })?)
     }
 
+    /// Selects `count` landmarks. Returns them with the cost of the whole selection.
     fn select_landmarks(
         &self,
         scheme: &Scheme,
@@ -229,7 +230,7 @@ impl<T: Real> RunSetting<'_, '_, T> {
     }
 
     /// Returns the spectral errors at every rank: exact, or estimated on a sample and bounded on
-    /// all rows.
+    /// all rows; `None` if they are unknown.
     fn spectral_errors(
         &self,
         approximation: &Approximation<'_, T>,
@@ -260,7 +261,8 @@ impl<T: Real> RunSetting<'_, '_, T> {
     }
 
     /// Fits ridge regression on the leading features, and returns its error on the test rows, one
-    /// value per rank.
+    /// value per rank; `None` at ranks at which the system could not be solved, and if there are no
+    /// test rows.
     fn test_errors(
         &self,
         map: &dyn FeatureMap<T>,

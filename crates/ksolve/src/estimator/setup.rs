@@ -47,7 +47,7 @@ impl Setup {
         Trained::new(fitted, self.resources)
     }
 
-    /// Fits rows with numeric targets.
+    /// Fits rows with numeric targets; `attach` is the function of [`Self::fit`].
     ///
     /// # Errors
     /// A fit whose `task` is not regression: its scores are not predictions of the target.
