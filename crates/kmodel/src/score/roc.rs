@@ -315,16 +315,16 @@ mod tests {
 
     #[test]
     fn precision_by_counting() {
-        // ranked: + − (+ −) −, the two in parentheses equal
+        // The labels by falling score are + − (+ −) −; the two rows in parentheses have equal scores.
         let few = state(&[(5.0, true), (4.0, false), (3.0, true), (3.0, false), (1.0, false)], 9);
-        // the first positive at precision 1, the second among four rows
+        // The first positive has the precision 1/1; the second is reached after four rows: 2/4.
         assert!((few.average_precision().unwrap() - (1.0 + 2.0 / 4.0) / 2.0).abs() < 1e-15);
         assert_eq!(few.precision_curve(usize::MAX).unwrap(), [(0.5, 1.0), (0.5, 0.5), (1.0, 0.5), (1.0, 0.4)]);
         let precisions = [1.0, 2.0, 3.0, 4.0, 5.0].map(|k| few.precision_at(k).unwrap());
         assert_eq!(precisions, [1.0, 0.5, 1.5 / 3.0, 0.5, 0.4]);
         assert_eq!((few.precision_at(6.0), few.precision_at(0.0)), (None, None));
         assert_eq!(state(&[(1.0, false)], 9).average_precision(), None);
-        // one row at a time, over a threshold at every row
+        // All scores differ, so that every row is a threshold of its own.
         let rows: Vec<(f64, bool)> =
             rows(400).into_iter().enumerate().map(|(i, (s, p))| (s + 1e-6 * i as f64, p)).collect();
         let mut sorted = rows.clone();

@@ -230,7 +230,7 @@ mod tests {
         let ranks = [25.0, 50.0, 100.0, 200.0, 400.0];
         let axis = Axis::new("rank", Scale::Log, ranks).unwrap();
         assert_eq!(axis.clone().with_ticks(&ranks).ticks, ranks);
-        // too close to each other, too many, or none
+        // The ticks are unchanged if the others are too close to each other, too many, or none.
         for others in [&[100.0, 101.0][..], &[25.0, 50.0, 75.0, 100.0, 150.0, 200.0, 300.0, 400.0], &[]] {
             assert_eq!(axis.clone().with_ticks(others), axis);
         }

@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn names_stand_in_the_middle_of_their_regions() {
-        // a disc of class 1 in the middle of class 0, and a single cell of class 2
+        // There are a disc of class 1 in the middle of class 0, and a single cell of class 2.
         let (width, height) = (80, 60);
         let class = |cell: usize| {
             let (x, y) = ((cell % width) as f64, (cell / width) as f64);
