@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn precision_by_counting() {
-        // The labels by falling score are + − (+ −) −; the two rows in parentheses have equal scores.
+        // By falling score the labels are + − (+ −) −; the two in parentheses have equal scores.
         let few = state(&[(5.0, true), (4.0, false), (3.0, true), (3.0, false), (1.0, false)], 9);
         // The first positive has the precision 1/1; the second is reached after four rows: 2/4.
         assert!((few.average_precision().unwrap() - (1.0 + 2.0 / 4.0) / 2.0).abs() < 1e-15);
