@@ -136,14 +136,15 @@ impl PreImages {
     }
 }
 
-/// Returns the distances from the components and F, if the model has them.
+/// Returns the quadratic function that measures distances from the components, and the coefficients
+/// F of the features; `None` if the model does not store them.
 fn component_distances<T>(model: &Model<T>) -> Option<(&Quadratic, &Mat<f64>)> {
     let quadratic = model.quadratic.as_ref()?;
     Some((quadratic, quadratic.feature_coefficients.as_ref().filter(|features| features.ncols() > 0)?))
 }
 
-/// Returns γ, from the projection Σ_l γ_l k(z_l, ·): γ = F p, where p = bF − (bV + s) are its
-/// coordinates.
+/// Returns the weights γ of the projection P = Σ_l γ_l k(z_l, ·). With the symbols of
+/// [`Quadratic`], γ = F p, where p = bF − (bV + s) are the coordinates of P in the features.
 fn projection_weights<T: Real>(
     quadratic: &Quadratic,
     features: &Mat<f64>,

@@ -19,11 +19,12 @@ use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
 use kapprox::{FeatureMap, Real, map::Expansion};
 use kstore::Workers;
 
-/// Rows computed at once. The number is constant, because the order of the sums in a matrix product
-/// depends on the shape.
+/// Number of rows computed together. It is constant, because the order of the sums in a matrix
+/// product depends on the shape of the product.
 pub(crate) const STRIP_ROWS: usize = 256;
 
-/// Number of basis functions whose values are converted to f64 at once.
+/// Number of basis functions whose values are converted to f64 at once: a panel of [`STRIP_ROWS`]
+/// rows takes 256 KiB.
 const PANEL_FUNCTIONS: usize = 128;
 
 /// A quadratic function of a model's basis.
@@ -48,8 +49,8 @@ pub struct Quadratic {
     /// Factor of the function for each output of the model; for variances, the noise variance σ² of
     /// the target.
     pub output_scales: Vec<f64>,
-    /// Degrees of freedom of the σ² estimate, if they do not follow from the number of rows:
-    /// weighted fits and online learning.
+    /// Degrees of freedom of the σ² estimate, for weighted fits and online learning; `None` if they
+    /// follow from the number of rows.
     pub degrees_of_freedom: Option<f64>,
 }
 
@@ -156,7 +157,7 @@ pub(crate) struct QuadraticScratch {
 }
 
 impl QuadraticScratch {
-    /// Computes the outputs (STRIP x q) = b·v, with b padded with zero rows.
+    /// Computes `outputs` (`STRIP_ROWS` x q) = b·v, where b is padded with zero rows.
     fn compute_outputs<T: Real>(&mut self, b: MatRef<'_, T>, v: MatRef<'_, f64>) {
         let (row_count, m, q) = (b.nrows(), v.nrows(), v.ncols());
         self.outputs.clear();

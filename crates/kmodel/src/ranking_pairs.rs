@@ -38,7 +38,8 @@ pub struct PairCounts {
 }
 
 impl PairCounts {
-    /// Returns the fraction of pairs in the wrong order; pairs with equal scores count half.
+    /// Returns the fraction of pairs in the wrong order, where pairs with equal scores count half;
+    /// `None` if there are no pairs.
     pub fn error_rate(&self) -> Option<f64> {
         (self.pairs > 0.0).then(|| (self.discordant + 0.5 * self.tied) / self.pairs)
     }
@@ -51,7 +52,8 @@ pub fn no_pairs_error() -> Error {
 }
 
 impl Groups {
-    /// Returns the groups of the rows below `n` for which `is_included` is true, with their grades.
+    /// Returns the groups of the rows below `n` for which `is_included` is true. `group` returns
+    /// the group of a row, and `grade` its grade.
     pub fn new(
         n: usize,
         is_included: impl Fn(usize) -> bool,
@@ -88,7 +90,7 @@ impl Groups {
         &self.rows
     }
 
-    /// Returns a value for each row, in the order of the groups.
+    /// Returns `value_of_row` of every row, in the order of the groups.
     pub fn gather<V: Copy>(&self, value_of_row: impl Fn(usize) -> V) -> Vec<V> {
         self.rows.iter().map(|row| value_of_row(*row as usize)).collect()
     }
@@ -166,6 +168,7 @@ impl Group<'_> {
 
     fn empty_grade_sums(&self) -> GradeSums {
         let max_grade = self.grades.iter().max().map_or(0, |most| *most as usize);
+        // node 0 is unused, and grade g is stored from node g + 1 upwards
         GradeSums { sums: vec![(0.0, 0.0); max_grade + 2] }
     }
 
@@ -206,7 +209,7 @@ impl Group<'_> {
 
     pub fn pair_counts(&self, scores: &[f64]) -> PairCounts {
         let (order, mut visited_sums, mut counts) = (argsort(scores), self.empty_grade_sums(), PairCounts::default());
-        // from the highest score down, equal scores together
+        // visits the rows from the highest score down, rows with equal scores together
         for tied_positions in order.chunk_by(|a, b| scores[*a as usize] == scores[*b as usize]).rev() {
             let count_below = |visited_sums: &GradeSums| {
                 tied_positions.iter().map(|position| visited_sums.sum_below(self.grade(*position)).0).sum::<f64>()
@@ -239,6 +242,7 @@ impl GradeSums {
         let mut node = grade + 1;
         while let Some((count, sum)) = self.sums.get_mut(node) {
             (*count, *sum) = (*count + 1.0, *sum + value);
+            // adding the lowest set bit leads to the next node whose range contains this grade
             node += node & node.wrapping_neg();
         }
     }

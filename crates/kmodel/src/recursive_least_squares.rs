@@ -43,7 +43,8 @@ use kapprox::{Real, gram::Panels};
 use kstore::Workers;
 use triangular::BlockStructure::{Rectangular, StrictTriangularUpper, TriangularLower};
 
-/// Rows per block: a product with P reads it from memory once per block.
+/// Rows per block. A block reads P from memory once per product with P, so larger blocks read it
+/// less often.
 pub const BLOCK_ROWS: usize = 64;
 
 /// Returns the weights, p x t, and the intercepts of t functions. `w` contains the functions in
@@ -62,9 +63,9 @@ pub struct RecursiveLeastSquares {
     pub w: Vec<f64>,
     /// −P, (p + 1) x (p + 1) column-major; only the lower triangle is used.
     minus_p: Vec<f64>,
-    /// Minimum of the weighted sum of squares, per target. `degrees_of_freedom` is the sum of the
-    /// row weights in it, minus 1 for the intercept.
+    /// Minimum of the weighted sum of squares, per target.
     squared_error_sums: Vec<f64>,
+    /// Sum of the row weights in these sums of squares, minus 1 for the intercept.
     degrees_of_freedom: f64,
 }
 
@@ -114,7 +115,8 @@ impl RecursiveLeastSquares {
             Par::Seq,
         );
         if constant_feature == 0.0 {
-            // without an intercept, its entry of P has no effect
+            // without an intercept, the last diagonal entry of P has no effect; 1 keeps P positive
+            // definite
             minus_p[q * q - 1] = -1.0;
         }
         let w = w.col_iter().flat_map(|column| column.iter().copied()).collect();
@@ -167,12 +169,14 @@ impl RecursiveLeastSquares {
         matmul(w.as_mut(), Accum::Add, v.transpose(), errors.as_ref(), 1.0, Par::Seq);
         add_gram(&mut self.minus_p, v.as_ref(), panels, workers);
         let decay = forgetting.powi(b as i32);
+        // row i of the block, counted from 0, has the weight f^(b−i−1)
         self.degrees_of_freedom = decay * (self.degrees_of_freedom + (0..b).map(|i| row_scale(i).powi(2)).sum::<f64>());
         let block_sums = errors.col_iter().map(|errors| errors.squared_norm_l2());
         self.squared_error_sums.iter_mut().zip(block_sums).for_each(|(sum, added)| *sum = decay * (*sum + added));
         if forgetting < 1.0 {
             self.minus_p.iter_mut().for_each(|entry| *entry /= decay);
         }
+        // the prediction error of row i is L_ii (L⁻¹(y − Xw))_i, divided by the scale of the row
         let squared_error =
             |i: usize| (0..t).map(|j| (factor[(i, i)] * errors[(i, j)] / row_scale(i)).powi(2)).sum::<f64>();
         Some((0..b).map(squared_error).sum())

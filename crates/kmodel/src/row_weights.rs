@@ -24,7 +24,7 @@ impl RowWeights {
     }
 }
 
-/// Returns the weights of the rows of a block, if it has any.
+/// Returns the weights of the rows of a block; `None` if its rows have no weights.
 ///
 /// # Errors
 /// [`Error::InvalidWeight`].

@@ -5,8 +5,8 @@ use kapprox::{FeatureMap, Real, landmark::LandmarkSet, map::Expansion};
 use kstore::{Footprint, Workers};
 
 /// The concatenated features of several maps. They have no certificate, because they approximate
-/// several kernels. The empty list has no features; solvers that combine kernel functions
-/// themselves use it.
+/// several kernels. Solvers that combine kernel functions themselves use the empty list, which has
+/// no features.
 #[derive(Debug)]
 pub struct StackedMaps<T: Real>(pub Vec<Box<dyn FeatureMap<T>>>);
 
@@ -25,7 +25,8 @@ impl<T: Real> FeatureMap<T> for StackedMaps<T> {
         }
     }
 
-    /// Returns the landmarks of all maps, concatenated; the features if a map has no landmarks.
+    /// Returns the landmarks of all maps, concatenated, or, if a map has no landmarks, the
+    /// features.
     fn expand(&self, weights: MatRef<'_, f64>, workers: &Workers) -> Expansion<T> {
         let (mut first_feature, mut points, mut row_numbers) = (0, Vec::new(), Vec::new());
         let (mut coefficient_blocks, mut needs_f64): (Vec<Mat<f64>>, bool) = (Vec::new(), false);

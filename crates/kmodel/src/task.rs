@@ -26,7 +26,8 @@ pub enum Task {
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Link {
-    /// Scores are log odds: the logistic function of a single score, the softmax of several.
+    /// Scores are log odds: the probabilities are the logistic function of a single score, or the
+    /// softmax of several scores.
     Logit,
     /// Platt scaling: the probability 1/(1 + exp(a f + b)) of a score f, with an a and b for each
     /// score. If there are several scores, their probabilities are divided by their sum.

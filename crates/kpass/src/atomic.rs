@@ -33,7 +33,8 @@ fn with_tracked_files<R>(change: impl FnOnce(&mut TrackedFiles) -> R) -> R {
 /// Removes every temporary file that is being written. The thread that ends the process after a
 /// signal calls this function; writers that continue afterwards fail when they commit.
 pub fn remove_temporaries() {
-    // not a blocking lock: the interrupted thread may hold it
+    // tries for about a second instead of blocking, because the interrupted thread may hold the
+    // lock
     let files_guard = (0..100).find_map(|_| {
         TRACKED_FILES.try_lock().ok().or_else(|| {
             std::thread::sleep(Duration::from_millis(10));
@@ -51,8 +52,8 @@ pub fn watch_outputs() {
     with_tracked_files(|files| files.committed_outputs = Some(Vec::new()));
 }
 
-/// Returns the outputs committed since [`watch_outputs`], in this order; checkpoint files are not
-/// outputs.
+/// Returns the outputs committed since [`watch_outputs`], in the order of their commits; checkpoint
+/// files are not outputs.
 pub fn committed_outputs() -> Vec<PathBuf> {
     with_tracked_files(|files| files.committed_outputs.clone().unwrap_or_default())
 }
@@ -119,7 +120,8 @@ impl AtomicFile {
     pub fn create(path: &Path) -> Result<Self> {
         let destination = Self::destination(path)?;
         let folder = parent_folder(&destination);
-        // created and registered under one lock, so that `remove_temporaries` misses no file
+        // the file is created and registered under one lock, so that `remove_temporaries` misses no
+        // file
         let file = with_tracked_files(|files| {
             let file = temporary_builder().tempfile_in(folder)?;
             files.temporary_paths.insert(file.path().to_path_buf());
@@ -222,7 +224,7 @@ fn inherit_ownership(old_path: &Path, file: &File) -> io::Result<()> {
             .or_else(|_| fchown(file, None, Some(old_metadata.gid())));
         let mode_mask = if chown_result.is_ok() { 0o777 } else { 0o707 };
         let mode = old_metadata.mode() & mode_mask;
-        // only if it differs: file systems without modes reject the call
+        // sets the mode only if it differs, because file systems without modes reject the call
         if file.metadata()?.mode() & 0o777 != mode {
             file.set_permissions(std::fs::Permissions::from_mode(mode))?;
         }

@@ -49,7 +49,7 @@ impl Digest {
     }
 
     fn update_word(&mut self, word: u64) {
-        // the constant keeps a state of 0 from swallowing words of 0
+        // the constant, the increment of SplitMix64, keeps a state of 0 from swallowing words of 0
         self.state = mix((self.state ^ word).wrapping_add(0x9E37_79B9_7F4A_7C15));
     }
 

@@ -105,6 +105,8 @@ pub fn escape_json(json: &str) -> Cow<'_, str> {
     escape_controls(json, |_| false, |letter| format!("\\u{:04x}", u32::from(letter)))
 }
 
+/// Replaces the control characters of a text by their escapes, except for the characters for which
+/// `is_exempt` is true.
 fn escape_controls(text: &str, is_exempt: impl Fn(char) -> bool, escape: impl Fn(char) -> String) -> Cow<'_, str> {
     let needs_escape = |letter: char| is_control(letter) && !is_exempt(letter);
     if !text.chars().any(needs_escape) {
@@ -121,7 +123,7 @@ fn is_control(character: char) -> bool {
 
 const MAX_TRUNCATED_CHARS: usize = 60;
 
-/// Truncates a long text.
+/// Returns the text, or, if it has more than 60 characters, the first 60 with an ellipsis.
 ///
 /// ```
 /// assert_eq!(kpass::display::truncate("ten"), "ten");
@@ -134,8 +136,8 @@ pub fn truncate(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns a number with the fewest digits that restore it exactly, in scientific notation if there
-/// would be many.
+/// Returns a number with the fewest digits that restore it exactly, in scientific notation if plain
+/// notation has more than 20 characters.
 ///
 /// ```
 /// assert_eq!(kpass::display::format_number(0.5), "0.5");

@@ -27,8 +27,8 @@ pub fn url_scheme(path: &Path) -> Option<&str> {
 /// Properties that distinguish a file from others, and from itself before a change: length, time of
 /// the last change, device and inode number, and a digest of its first 4 KiB and last 64 KiB.
 ///
-/// Different runs compare the digest. Within a run, the other properties are compared, which
-/// costs one system call and reads no data.
+/// Between two runs, length, time and digest are compared. Within a run, length, time, device and
+/// inode number are compared, which costs one system call and reads no data.
 #[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
@@ -146,8 +146,8 @@ impl Identity {
         if self.file_id != file_id(&metadata) { change_error("another file replaced it".to_string()) } else { Ok(()) }
     }
 
-    /// Returns the difference between this identity and the current one of the file, without
-    /// device and inode number.
+    /// Returns the difference between this identity and the current identity of the file in words;
+    /// `None` if they are equal. Device and inode number are not compared.
     pub(crate) fn difference(&self, current: &Self) -> Option<String> {
         if self.length != current.length {
             return Some(format!("it had {} bytes and has {}", self.length, current.length));

@@ -51,7 +51,7 @@ impl std::fmt::Display for OutputKind {
     }
 }
 
-/// Values of a kept column. The value of a row is arbitrary if it is missing.
+/// Values of a kept column. If the value of a row is missing, the stored value is arbitrary.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the names are the types")]
 pub enum KeptValues {
@@ -143,7 +143,8 @@ impl KeptColumn {
         &self.values
     }
 
-    /// Returns the values and their validity flags, for a reader to append to.
+    /// Returns the values and their validity flags (see [`Self::validity`]), for a reader to append
+    /// to.
     pub fn parts_mut(&mut self) -> (&mut KeptValues, &mut Option<Vec<bool>>) {
         (&mut self.values, &mut self.validity)
     }
@@ -158,7 +159,8 @@ impl KeptColumn {
         self.validity.as_ref().is_some_and(|valid| !valid[row])
     }
 
-    /// Returns the first row whose number is missing, NaN or infinite, counted from row `start` on.
+    /// Returns the first row from row `start` on whose value is missing, NaN or infinite, as a
+    /// distance from `start`.
     pub fn first_invalid(&self, start: usize) -> Option<usize> {
         let is_finite = |row: usize| match &self.values {
             KeptValues::Sparse(values) => values.rows().largest_magnitude(row).is_finite(),

@@ -1,5 +1,5 @@
 //! Passes over rows. All crates of the workspace read their rows in the one loop of this crate,
-//! which observes a memory budget and is bitwise reproducible on any number of threads.
+//! which keeps within a memory budget and is bitwise reproducible on any number of threads.
 //!
 //! The crate answers four questions and no others:
 //!

@@ -140,7 +140,7 @@ impl<T: Float> RowBuf<T> {
         self.clear_except_x();
     }
     /// Removes all rows but leaves the old values in `x`, for a cursor that overwrites all of them
-    /// and would waste time on zeros.
+    /// anyway.
     pub fn clear_except_x(&mut self) {
         self.row_numbers.clear();
         self.y.clear();
@@ -205,7 +205,7 @@ pub trait RowSource<T: Float>: Debug + Send + Sync {
     }
     /// Opens a cursor over the selected rows among the stored rows `segment`.
     fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>>;
-    /// Returns the bytes that an open cursor needs, with `per_row` for each row of a tile.
+    /// Returns the bytes that an open cursor needs; `per_row` counts for each row of a tile.
     fn footprint(&self) -> Footprint;
     /// Returns the bytes of the metadata of the files, which all cursors share.
     fn metadata_bytes(&self) -> usize {

@@ -93,7 +93,7 @@ impl Scaler {
 
     /// Sets the transform of an input to the identity, for example for an input that is 0 or 1.
     pub fn set_identity(&mut self, i: usize) {
-        // asinh is applied after this scale, which keeps 0 and 1
+        // asinh is applied after this scale: asinh(v sinh 1) is 0 for v = 0, and 1 for v = 1
         (self.centre[i], self.scale[i]) = (0.0, if self.asinh { 1.0 / 1f64.sinh() } else { 1.0 });
         let input_knots = self.knots.iter_mut().skip(i * KNOTS_PER_INPUT).take(KNOTS_PER_INPUT);
         input_knots.zip(quantiles::identity_knots()).for_each(|(knot, score)| *knot = score);
@@ -104,7 +104,7 @@ impl Scaler {
         self.asinh || !self.knots.is_empty()
     }
 
-    /// Returns the length of `knots` for d inputs, unless it is empty.
+    /// Returns the length of `knots` for d inputs, if the scaler has knots.
     pub fn knot_count(d: usize) -> usize {
         d * KNOTS_PER_INPUT
     }

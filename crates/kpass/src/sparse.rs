@@ -91,7 +91,7 @@ impl<'a> SparseRows<'a> {
         (&self.indices[entries.clone()], &self.values[entries])
     }
 
-    /// Returns the value of a row that is furthest from 0; NaN if one of them is NaN.
+    /// Returns the value of a row that is furthest from 0; NaN if the row has a NaN.
     #[inline]
     pub fn largest_magnitude(&self, row: usize) -> f64 {
         let larger = |a: f64, b: &f64| if b.is_nan() || b.abs() > a.abs() { *b } else { a };
@@ -177,7 +177,7 @@ impl SparseColumn {
         self.values.reserve_exact(additional_entries);
     }
 
-    /// Appends an entry to the row that [`SparseColumn::end_row`] ends.
+    /// Appends an entry to the current row, which [`SparseColumn::end_row`] ends.
     #[inline]
     pub fn push_entry(&mut self, index: u32, value: f64) {
         self.indices.push(index);
@@ -191,7 +191,9 @@ impl SparseColumn {
     }
 
     /// Appends a row from the indices and values of a file; an error describes what is wrong with
-    /// the row. With `sort_entries`, entries are sorted by their column indices.
+    /// the row. `index_at` returns the column index of the entry at a position, or `None` if it is
+    /// missing; the positions of the row begin at `first_position`. If `sort_entries` is true,
+    /// entries are sorted by their column indices.
     pub fn push_row(
         &mut self,
         index_at: impl Fn(usize) -> Option<i128>,

@@ -83,6 +83,7 @@ impl ColumnMoments {
             *self = *later;
             return;
         }
+        // for weight sums a and b: mean += delta b/(a + b), m2 += later m2 + delta² ab/(a + b)
         let (a, b) = (self.weight_sum, later.weight_sum);
         let total = (a + b).max(f64::MIN_POSITIVE);
         let delta = later.mean - self.mean;
@@ -326,8 +327,8 @@ impl StatisticsScratch {
         if d == 0 || x.is_empty() {
             return;
         }
-        // The first value of its column is subtracted from each value: a constant column is then
-        // exactly constant, and sums stay small if the mean is large compared with the deviation.
+        // the first value of its column is subtracted from each value: a constant column is then
+        // exactly constant, and sums stay small if the mean is large compared with the deviation
         self.shift.clear();
         self.shift.extend((0..d).map(|c| first_value(x, d, c)));
         for sums in [&mut self.weight_sums, &mut self.value_sums, &mut self.squared_sums] {

@@ -46,7 +46,8 @@ fn column_of<'f>(feature: &'f str, coded_columns: &[&'f str]) -> &'f str {
 }
 
 /// Sums, for each column, the fractions of its features, and returns the sums in descending order.
-/// The standard deviation of such a sum over the folds is unknown.
+/// Each item has a name, a fraction, and the standard deviation of the fraction over the folds,
+/// which is unknown for a sum of several fractions.
 fn by_column<'f>(
     features: impl Iterator<Item = (&'f str, f64, Option<f64>)>,
     coded_columns: &[&'f str],

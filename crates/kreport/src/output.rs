@@ -35,7 +35,7 @@ pub fn protect_inputs<'o, 'i, O: AsRef<Path> + ?Sized + 'o>(
     Ok(())
 }
 
-/// The function that reads the value of a column from a row, by type of the value.
+/// The type of a column, with the function that reads the value of the column from a row.
 #[derive(Debug)]
 pub enum Column<R> {
     /// A text; `None` is missing.

@@ -16,7 +16,7 @@ pub enum Align {
 /// Maximum width of a column, and of the last column, which may hold a sentence.
 const MAX_WIDTHS: [usize; 2] = [60, 1000];
 
-/// Maximum number of zero-width characters, such as accents, per column of the terminal.
+/// Maximum number of characters per column of the terminal: accents and other marks have no width.
 const MAX_MARKS: usize = 4;
 
 /// Returns the width of a character in terminal columns.

@@ -103,7 +103,8 @@ pub struct TuneReport {
     pub test: Option<HeldOutScore>,
     /// Number of steps of the search and of trials of solvers.
     pub work: SearchWork,
-    /// Options that give this model on any machine instead of `--time`; absent without `--time`.
+    /// Options that select the same model on any machine if they replace `--time`; absent without
+    /// `--time`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat: Option<String>,
     /// Steps of the search in order of time, each with the lowest error so far.
@@ -196,7 +197,7 @@ impl TuneReport {
     }
 
     /// Returns a grid of the score of every kernel on every sample, with the last score of the
-    /// winner marked.
+    /// winner marked; `None` if no kernels were compared.
     fn score_grid(&self) -> Option<Grid> {
         let score = |row: &TuneRow| match self.score {
             Score::Cv => row.cell.cv_mse,
@@ -230,8 +231,8 @@ impl TuneReport {
         })
     }
 
-    /// Returns the solvers that were tried, with their mean error and its standard deviation over
-    /// folds.
+    /// Returns a table of the solvers that were tried, with their mean error and its standard
+    /// deviation over folds; `None` if fewer than two were tried.
     fn leaderboard(&self) -> Option<AlignedTable> {
         let mut contenders: Vec<&ContenderReport> =
             self.contenders.iter().filter(|contender| contender.was_tried()).collect();

@@ -238,6 +238,8 @@ fn build_model(
     let (m, coefficients, intercept) = match means {
         None => (r, inverse_factor.transpose().to_owned(), vec![0.0; r]),
         Some(means) => {
+            // for pivots p_l, the first object o and W = L⁻¹, coordinate k of object x is ½ Σ_l
+            // W_kl (d²(x, o) + d²(o, p_l) − d²(x, p_l)) − mean_k
             let coefficients =
                 Mat::from_fn(r + 1, r, |l, k| 0.5 * if l < r { -inverse_factor[(k, l)] } else { row_sums[k] });
             let pivot_sum = |k: usize| {

@@ -1,12 +1,13 @@
 //! Kept columns of a prediction file, read separately from the features, tile by tile.
 //!
 //! The scores of a segment wait in memory until the segments before it are written. Texts of kept
-//! columns have no maximum length, so they must not wait in memory, too. A separate cursor reads
+//! columns have no maximum length, so they must not wait in memory as well. A separate cursor reads
 //! the kept columns when the scores are written.
 
 use crate::{Error, Result};
 use kstore::{KeptColumn, ReadSettings, RowBuf, RowCursor, RowSource, SelectedTable, TableRows, TextLimit};
 
+/// Number of rows whose kept columns are read and written together.
 pub(crate) const KEPT_TILE_ROWS: usize = 1024;
 
 pub(crate) struct KeptColumnReader<'a> {
@@ -28,8 +29,9 @@ impl<'a> KeptColumnReader<'a> {
         Ok(Self { source, cursor, buf: RowBuf::new(KEPT_TILE_ROWS), consumed: 0, columns: Vec::new() })
     }
 
-    /// Reads the kept columns of the first of these rows, up to one tile, and returns their number
-    /// and the columns. Row numbers must ascend from call to call.
+    /// Reads the kept columns of the leading rows of `row_numbers`: at least one row, at most one
+    /// tile. Returns the number of rows and their kept columns. Row numbers must ascend within a
+    /// call and from call to call.
     pub(crate) fn read_next(&mut self, row_numbers: &[u64]) -> Result<(usize, &[KeptColumn])> {
         self.columns.iter_mut().for_each(KeptColumn::clear);
         let mut count = 0;
@@ -56,14 +58,14 @@ impl<'a> KeptColumnReader<'a> {
         Ok((count, &self.columns))
     }
 
-    /// Appends the leading rows of `row_numbers` that come next in the tile, and returns their
-    /// number.
+    /// Appends the kept columns of the leading rows of `row_numbers` that come next in the tile,
+    /// and returns the number of these rows.
     fn append_matching(&mut self, row_numbers: &[u64]) -> usize {
         let mut count = 0;
         while let (Some(available), Some(requested)) = (self.buf.row_numbers.get(self.consumed), row_numbers.get(count))
         {
             if available < requested {
-                // a row that was dropped for a missing feature
+                // a row without scores: it was dropped, because a feature is missing
                 self.consumed += 1;
                 continue;
             }

@@ -73,7 +73,7 @@ enum AnyPreparedModel {
     F64(Arc<PreparedModel<f64>>),
 }
 
-/// The quantity that differs between precisions, for [`Error::Shape`].
+/// Name of the quantity in the [`Error::Shape`] of a scratch of the other precision.
 const ELEMENT_BYTES: &str = "bytes of an element of the scratch";
 
 /// Buffers for [`Predictor::predict_with_scratch`], reused for many rows.
@@ -101,7 +101,7 @@ impl Predictor {
     /// Call it before [`Predictor::with_threshold`].
     ///
     /// # Errors
-    /// A label without a class; a model that does not have two classes.
+    /// A label that is not a class of the model; a model that does not have two classes.
     pub fn with_positive_class(self, label: &str) -> Result<Self> {
         let classes = self.require_two_classes("positive", label)?;
         let labels: Vec<String> = classes.labels().iter().map(ToString::to_string).collect();
@@ -111,8 +111,9 @@ impl Predictor {
         }
     }
 
-    /// Sets the decision threshold: rows are positive if the probability of the positive class is
-    /// above `threshold`, or the score in a model without probabilities.
+    /// Sets the decision threshold. A row is positive if the probability of the positive class is
+    /// above `threshold`. In a model without probabilities, the score takes the place of the
+    /// probability.
     ///
     /// # Errors
     /// A model that does not have two classes; a probability that is not between 0 and 1.
@@ -148,7 +149,7 @@ impl Predictor {
     }
 
     /// Returns the threshold on the score of the second class at which the positive class has this
-    /// probability or score.
+    /// probability or score; `None` if `threshold` is not a probability, or not finite.
     fn score_at(&self, threshold: f64) -> Option<f64> {
         let second_is_positive = self.rule.positive_class == 1;
         let score = match &self.metadata().link {
@@ -228,26 +229,26 @@ impl Predictor {
         options.with_reading(metadata.text_reading.clone().with_encoding(metadata.encoding.as_deref()))
     }
 
-    /// Returns the metric before the kernel, and the importance of each feature in it; `None` if
-    /// the model has no metric.
+    /// Returns the metric, a linear map of the inputs before the kernel, with the importance of
+    /// each feature; `None` if the model has no metric.
     pub fn metric(&self) -> Option<MetricReport> {
         let metric = either!(AnyPreparedModel: &self.model, prepared => prepared.model.metric.as_ref())?;
         let metadata = self.metadata();
-        // without the option, the metric consists of directions that the solver learned
+        // without the option `metric`, the metric consists of directions that the solver learned
         let source = metadata.options["metric"].as_str().unwrap_or(&metadata.solver).to_string();
         let importances = metadata.features.iter().cloned().zip(metric.importance()).collect();
         Some(MetricReport::new(source, metric.output_count(), importances, &[], Vec::new()))
     }
 
-    /// Returns the number of nodes, and of nearest nodes per row, of a graph model; `None` for
-    /// other models.
+    /// For a graph model, returns the number of nodes and the number of nearest nodes per row; for
+    /// other models, returns `None`.
     #[doc(hidden)]
     pub fn graph_size(&self) -> Option<(usize, usize)> {
         either!(AnyPreparedModel: &self.model, prepared => Some((prepared.model.basis.landmarks()?.1.len(), prepared.model.transform.neighbour_count()?)))
     }
 
-    /// Returns the number of leaves with exact-kernel models, and of all their rows; `None` for
-    /// most models.
+    /// For a model with leaves, each with an exact-kernel model of its rows, returns the number of
+    /// leaves and the number of rows of all leaves; for other models, returns `None`.
     #[doc(hidden)]
     pub fn leaf_counts(&self) -> Option<(usize, usize)> {
         let row_counts = either!(AnyPreparedModel: &self.model, prepared => prepared.model.leaves.as_ref().map(|leaves| &leaves.row_counts))?;
@@ -337,7 +338,7 @@ impl Predictor {
     /// Selects the rows of a table for the model: the columns of the fit by name, and the further
     /// columns of `selection`.
     ///
-    /// Categories have the values of the fit. Missing values are treated as in the fit,
+    /// Category columns have the categories of the fit. Missing values are treated as in the fit,
     /// unless `selection` specifies another treatment.
     ///
     /// # Errors
@@ -475,7 +476,8 @@ impl Predictor {
         either!(AnyPreparedModel: &self.model, prepared => &prepared.model.intercept)
     }
 
-    /// Returns the bytes of the budget that remain after a pass over the rows and `other_terms`.
+    /// Returns the bytes of the memory budget that a scoring pass over the rows and `other_terms`
+    /// leave free.
     fn spare_bytes(
         &self,
         selected: &SelectedTable,

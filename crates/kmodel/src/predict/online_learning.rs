@@ -99,7 +99,7 @@ impl Predictor {
         };
         let mut learn_block = |phi: &[f64], y: &[f64]| -> Result<()> {
             let squared_errors = recursion.learn(phi, y, forgetting, &panel_pool, workers);
-            // a cancelled block makes the recursion incomplete
+            // if the run is cancelled, this block may be learned only in part
             workers.check()?;
             squared_error_sum += squared_errors.ok_or_else(overflow_error)?;
             Ok(())
@@ -145,6 +145,7 @@ impl<T: Real> PreparedModel<T> {
             quadratic;
         let m = factor.nrows();
         let f = feature_coefficients.clone().unwrap_or_else(|| Mat::identity(m, m));
+        // r features, t targets, and a root R with k columns
         let (r, t, k) = (f.ncols(), output_scales.len(), factor.ncols());
         let mut right_sides =
             Mat::from_fn(m, t + k, |i, j| if j < t { model.coefficients[(i, j)] } else { factor[(i, j - t)] });

@@ -9,7 +9,7 @@ use kstore::budget::MemoryTerm;
 use kstore::{Encoding, Table, Workers};
 use std::sync::Arc;
 
-/// Rows scaled and scored at once.
+/// Number of rows that are scaled and scored together.
 pub(super) const PREDICT_TILE_ROWS: usize = 1024;
 
 /// A model with its basis functions.
@@ -28,8 +28,8 @@ fn round_to_f32(value: f64) -> f64 {
     f64::from((value as f32).clamp(f32::MIN, f32::MAX))
 }
 
-/// A warning counts values that are outside their range by more than this fraction of its width:
-/// some new rows are always slightly outside.
+/// A warning counts only values that are outside their range by more than this fraction of its
+/// width, because some new rows are always slightly outside.
 const FAR_FRACTION: f64 = 0.1;
 
 pub(super) fn is_far<T: Real>(value: T, [min, max]: [T; 2]) -> bool {
@@ -76,8 +76,8 @@ impl<T: Real> PreparedModel<T> {
         Ok(Self { functions, classes, ranges, model })
     }
 
-    /// Returns the plan term of the loaded model, whose functions store the landmarks again, plus
-    /// `extra_bytes` bytes.
+    /// Returns the plan term of the loaded model plus `extra_bytes` bytes. The basis functions
+    /// store a second copy of the landmarks.
     pub(super) fn plan_term(&self, extra_bytes: usize) -> MemoryTerm {
         let bytes = self.model.bytes() + self.functions.bytes();
         MemoryTerm::new("model", bytes + extra_bytes, "fit a model of lower `rank`")
@@ -104,8 +104,8 @@ impl<T: Real> PreparedModel<T> {
         after_metric
     }
 
-    /// Rounds scaled rows as in the fit, calls `on_outside` for rows outside the ranges of the
-    /// model, and clips them.
+    /// Rounds scaled rows as in the fit, and clips them to the ranges of the model. Before a row is
+    /// clipped, calls `on_outside` with the row and the ranges.
     pub(super) fn round_and_clip(&self, rows: &mut [T], mut on_outside: impl FnMut(&[T], &[[T; 2]])) {
         self.round_as_in_fit(rows);
         let Some(ranges) = &self.ranges else { return };
@@ -122,8 +122,8 @@ impl<T: Real> PreparedModel<T> {
         }
     }
 
-    /// Writes the rows of `x` to `out`, scaled, rounded and clipped; `first_row` is their offset
-    /// in messages.
+    /// Writes the rows of `x` to `out`, scaled, rounded and clipped. `first_row` is the number of
+    /// the first of these rows in error messages.
     fn scale_rows<V: kstore::Float>(&self, x: &[V], first_row: usize, out: &mut Vec<T>) -> Result<()> {
         out.clear();
         for (row, values) in x.chunks_exact(self.model.scaler.input_count()).enumerate() {
@@ -173,8 +173,9 @@ impl<T: Real> PreparedModel<T> {
         })
     }
 
-    /// Calls `visitor` with the inputs of the basis for `tile_rows` rows of `x` at a time, and the
-    /// position of the first row.
+    /// Calls `visitor(inputs, first_row)` for `tile_rows` rows of `x` at a time: `inputs` are the
+    /// inputs of the basis for these rows, and `first_row` is the position of the first of them in
+    /// `x`.
     pub(super) fn for_each_tile<V: kstore::Float>(
         &self,
         x: &[V],
@@ -193,6 +194,8 @@ impl<T: Real> PreparedModel<T> {
         Ok(())
     }
 
+    /// Predicts the rows of `x` tile by tile. `score` is called with the inputs of the basis for a
+    /// tile, and writes the scores of these rows.
     fn predict_tiles<V: kstore::Float>(
         &self,
         x: &[V],

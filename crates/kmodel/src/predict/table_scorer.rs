@@ -35,7 +35,8 @@ pub struct Extras {
     pub novelty: bool,
     /// Pre-images, for kpca fitted with `novelty`.
     pub preimages: bool,
-    /// Norm of the residual outside the span of the features, for `features` by a projection.
+    /// Norm of the part of k(x, ·) outside the span of the features, for a `features` model whose
+    /// map is a projection.
     pub residual: bool,
     /// k(x, x) instead of the residual: together with cluster scores it gives the distances from
     /// the cluster centres. It is not written to files.
@@ -85,11 +86,11 @@ pub struct Scores {
     pub incomplete: Vec<bool>,
 }
 
-/// Maximum bytes of the numbers of a segment. If rows have many outputs, a segment has fewer rows.
-/// The numbers of a row do not depend on its segment.
+/// Maximum bytes of the outputs of a segment. If rows have many outputs, a segment has fewer rows.
+/// The outputs of a row do not depend on its segment.
 const MAX_SEGMENT_BYTES: usize = 64 << 20;
 
-/// The numbers of a segment have at most the memory divided by this.
+/// The outputs of a segment take at most the memory budget divided by this number.
 const SEGMENT_MEMORY_DIVISOR: usize = 8;
 
 pub(super) struct TableScorer<'a, T: Real> {
@@ -105,7 +106,7 @@ pub(super) struct TableScorer<'a, T: Real> {
     outside_rows: AtomicU64,
     /// Number of values of each feature far outside its range.
     outside_values: Vec<AtomicU64>,
-    /// Number of rows with a missing value that are kept.
+    /// Number of kept rows that have a missing value.
     incomplete_rows: AtomicU64,
 }
 
@@ -130,8 +131,8 @@ impl<'a, T: Real> TableScorer<'a, T> {
         })
     }
 
-    /// Returns the number of lanes that fit in memory next to the terms `other_terms` of the
-    /// caller, and the rows of a segment.
+    /// Returns the lanes that fit in memory next to `other_terms`, the plan terms of the caller,
+    /// and the number of rows of a segment.
     ///
     /// The segment is halved until a lane fits, so that an error names the smallest sufficient
     /// memory.
@@ -195,7 +196,8 @@ impl<'a, T: Real> TableScorer<'a, T> {
         ((tile_count.max(1) * lanes::TILE_ROWS) as u64).min(lanes::SEGMENT_ROWS)
     }
 
-    /// Returns the scaled rows; the metric is applied after they are rounded.
+    /// Returns the source of the scaled rows. The metric is not applied here, because the rows must
+    /// be rounded first.
     fn source(&self) -> Result<TableRows<T>> {
         let labels = &self.prepared.model.metadata.classes;
         let classes = (!labels.is_empty()).then(|| Arc::new(labels.clone()));
@@ -226,7 +228,7 @@ impl<'a, T: Real> TableScorer<'a, T> {
         Ok(report.rows)
     }
 
-    /// Counts a row with values far outside the ranges of the model, and these values.
+    /// If the row has values far outside the ranges of the model, counts the row and these values.
     fn count_outside(&self, row: &[T], ranges: &[[T; 2]]) {
         let is_far_value = |(value, range): (&T, &[T; 2])| is_far(*value, *range);
         if row.iter().zip(ranges).any(is_far_value) {
@@ -242,7 +244,8 @@ impl<'a, T: Real> TableScorer<'a, T> {
     fn warn_outside(&self, rows: u64, stage_observer: &dyn StageObserver) {
         let counts = self.outside_values.iter().map(|count| count.load(Ordering::Relaxed));
         let names = self.prepared.model.metadata.features.iter();
-        // the first of equal counts
+        // of equal counts, the first feature: `max_by_key` returns the last maximum, here of the
+        // reversed order
         let most_frequent = counts.zip(names).rev().max_by_key(|(count, _)| *count).filter(|(count, _)| *count > 0);
         let Some((max_count, name)) = most_frequent else { return };
         let outside = display::format_count(self.outside_rows.load(Ordering::Relaxed));
@@ -282,8 +285,8 @@ impl<'a, T: Real> TableScorer<'a, T> {
         }
     }
 
-    /// Rejects a value that is not finite. `values` has the same number of values for each of
-    /// `row_numbers`.
+    /// Rejects a value that is not finite. `values` are row-major, with the same number of values
+    /// for each of `row_numbers`.
     fn check_finite(&self, what: &'static str, values: &[f64], row_numbers: &[u64]) -> Result<()> {
         let Some(index) = values.iter().position(|value| !value.is_finite()) else { return Ok(()) };
         let (row, value) = (row_numbers[index * row_numbers.len() / values.len()], values[index]);
@@ -341,7 +344,8 @@ impl<T: Real> Reduction<T> for TableScorer<'_, T> {
         if ranges.is_some() || model.rounds_to_f32() || incomplete.contains(&true) {
             scaled.clear();
             scaled.extend_from_slice(x);
-            // the mean, which every kernel accepts; the outputs are not read
+            // rows with missing values become the mean, which every kernel accepts; their outputs
+            // are not read
             let mean = |j: usize| T::from_f64(model.scaler.apply(j, model.scaler.mean[j]));
             let rows = scaled.chunks_exact_mut(block.d).zip(incomplete).filter(|(_, is_missing)| **is_missing);
             rows.for_each(|(row, _)| row.iter_mut().enumerate().for_each(|(j, value)| *value = mean(j)));

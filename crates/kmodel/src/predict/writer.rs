@@ -104,10 +104,10 @@ pub struct PredictionSummary {
 impl Predictor {
     /// Writes the predictions of the selected rows to a file, in their order.
     ///
-    /// The columns are the columns that `kept_table` selects from the same rows, then `prediction`,
-    /// or `prediction_<target>` for several targets. Labels are written as in the fit. The
-    /// extension of `path` selects the format. Rows with missing values that [`Missing::Keep`]
-    /// keeps have null predictions.
+    /// The file has the columns that `kept_table` selects from the same rows, then `prediction`, or
+    /// `prediction_<target>` for several targets. Labels are written as in the fit. The extension
+    /// of `path` selects the format. Rows with missing values that [`Missing::Keep`] keeps have
+    /// null predictions.
     ///
     /// # Errors
     /// Extras that the model does not have; the errors of [`Predictor::score_table`]; a path that
@@ -140,7 +140,8 @@ impl Predictor {
         Ok(PredictionSummary { rows, unconverged })
     }
 
-    /// Creates a file; `extra_term` is the plan term of further memory.
+    /// Creates the file and plans the memory of writing. `extra_term` is called with the new writer
+    /// and returns the plan term of further memory.
     pub(super) fn create_writer(
         &self,
         selected: &SelectedTable,
@@ -158,7 +159,7 @@ impl Predictor {
         if let Some(kept_table) = kept_table {
             let source = kept_columns::kept_table_rows(kept_table, TextLimit::default())?;
             let text_bytes = if kept_table.keeps_variable_size() { TEXT_COPIES * TILE_TEXT_BYTES } else { 0 };
-            // the rows of a tile, and their copy for writing
+            // memory of the rows of a tile, and of their copy for writing
             let bytes = RowSource::<f64>::footprint(&source).bytes_for(2 * kept_columns::KEPT_TILE_ROWS) + text_bytes;
             terms.push(MemoryTerm::new("kept columns", bytes, "keep fewer columns with `keep`"));
         }
@@ -171,7 +172,7 @@ impl Predictor {
 
 pub(super) struct WriterSetup {
     pub(super) out: PredictionWriter,
-    /// Plan terms in addition to the lanes.
+    /// Plan terms of writing, in addition to the memory of the lanes.
     pub(super) terms: Vec<MemoryTerm>,
     /// Limit on the length of the kept texts.
     pub(super) text_limit: TextLimit,

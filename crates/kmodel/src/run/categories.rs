@@ -29,8 +29,8 @@ impl Run<'_> {
     /// be read.
     ///
     /// A job calls this itself. A caller that needs the feature names earlier can call it first,
-    /// and the job then skips it. Columns with too many values are dropped with a warning.
-    /// *Cost*: one pass over these columns, no pass without such columns.
+    /// and the job then skips it. Columns with too many values are dropped with a warning. *Cost*:
+    /// one pass over these columns, no pass if there are no such columns.
     ///
     /// # Errors
     /// A forbidden missing value, with its position; [`kstore::Error::TooManyValues`];
@@ -53,7 +53,8 @@ impl Run<'_> {
             .and_then(|table| table.table().note())
             .into_iter()
             .for_each(|note| self.stage_observer().warn(note));
-        // if several tables are compared, a numeric column stays numeric in all tables
+        // only a single table is inspected: if several tables are compared, a numeric column stays
+        // numeric in all of them
         let tables: Vec<SelectedTable> = match tables {
             [single_table] if single_table.is_uninspected() => {
                 let bytes = single_table.inspection_bytes();
@@ -72,16 +73,17 @@ impl Run<'_> {
             }
             several => several.iter().map(|table| (*table).clone()).collect(),
         };
-        // values of categories and times
+        // first finds the values of category and time columns
         let resolved_tables = self.apply_search(tables, SelectedTable::column_search)?;
         let encoded_tables =
             resolved_tables.into_iter().map(|table| self.with_target_encoding(table)).collect::<Result<Vec<_>>>()?;
-        // words of texts, and weights of entries of sparse rows
+        // then finds the words of texts, and the weights of the entries of sparse rows
         self.apply_search(encoded_tables, SelectedTable::entry_search)
     }
 
     /// Searches all selections, combines the results, and applies the combined result to each
-    /// selection. Does nothing if there is nothing to search for.
+    /// selection. `search` returns the search of a selection, or `None` if there is nothing to
+    /// search for; the selections are then unchanged.
     fn apply_search<S: Search>(
         &self,
         tables: Vec<SelectedTable>,
@@ -147,7 +149,8 @@ impl Run<'_> {
         })
     }
 
-    /// Runs a reduction of rows whose texts are limited, in a separate pass.
+    /// Runs `reduction` in a separate pass. `open_rows` opens the rows with a limit on the length
+    /// of their texts.
     fn scan_rows<F: Reduction<f64, Error = kstore::Error>>(
         &self,
         table: &SelectedTable,

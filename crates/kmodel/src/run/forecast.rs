@@ -60,7 +60,8 @@ impl Forecast {
         self.stages.iter().map(|stage| stage.passes).sum()
     }
 
-    /// Returns the bytes that this many passes read from storage.
+    /// Returns the bytes that this many passes read from storage; `None` if [`Self::row_bytes`] is
+    /// unknown.
     pub fn bytes_read(&self, passes: u64) -> Option<u64> {
         Some((passes as f64 * self.stored_rows as f64 * self.row_bytes?) as u64)
     }

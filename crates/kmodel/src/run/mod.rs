@@ -143,7 +143,7 @@ impl<'a> Run<'a> {
     }
 
     /// Returns the resources without a journal, for work other than a fit, such as an error curve.
-    /// The cancel token stops it like a fit.
+    /// The cancel token also stops this work.
     #[doc(hidden)]
     pub fn resources(&self) -> Resources<'_> {
         Resources {

@@ -49,8 +49,8 @@ impl PassShape {
 
 /// An observer of the stages of a run, for progress, times and warnings.
 pub trait StageObserver: Sync {
-    /// Starts a stage that is a pass over `rows` rows, or, with `None`, a stage that is not a pass.
-    /// The stage ends when the returned observer is dropped.
+    /// Starts a stage that is a pass over `rows` rows. `None` means that their number is unknown,
+    /// or that the stage is not a pass. The stage ends when the returned observer is dropped.
     fn start_stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a>;
     /// Starts a stage that counts steps instead of rows, such as the SVMs to train.
     fn start_steps<'a>(&'a self, name: &str, steps: u64) -> Box<dyn Observer + 'a> {

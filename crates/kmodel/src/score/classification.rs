@@ -126,7 +126,7 @@ pub struct CalibrationBin {
     pub rows: f64,
 }
 
-/// Number of equal probability intervals of the calibration.
+/// Number of equal probability intervals of the calibration, each 0.05 wide.
 const CALIBRATION_BINS: usize = 20;
 
 /// Sums over the rows of known classes, for models with probabilities.
@@ -138,6 +138,7 @@ struct ProbabilitySums {
     brier_sum: f64,
     /// Sums of probabilities and weights, by probability interval.
     bins: [CalibrationBin; CALIBRATION_BINS],
+    /// Probabilities of the last row, stored to reuse the allocation.
     probabilities: Vec<f64>,
 }
 
@@ -148,7 +149,7 @@ impl ProbabilitySums {
         let probabilities = &mut self.probabilities;
         self.link.probabilities(scores, probabilities);
         let squared_error = |(k, p): (usize, &f64)| (p - f64::from(u8::from(k == class))).powi(2);
-        // two classes have the same squared difference, so only the second is counted
+        // the squared differences of two classes are equal, so only the second is added
         self.brier_sum += weight
             * probabilities
                 .iter()
@@ -168,7 +169,7 @@ impl ProbabilitySums {
     }
 }
 
-/// Sums over rows with classes. *Bytes*: 8·k² and, for two classes, [`RankedScores::bytes`].
+/// Sums over rows with k classes. *Bytes*: 8·k² and, for two classes, [`RankedScores::bytes`].
 #[derive(Clone, Debug)]
 pub(crate) struct ClassificationSums<'a> {
     classes: &'a Classes,
@@ -216,7 +217,7 @@ impl<'a> ClassificationSums<'a> {
         self.probabilities.iter_mut().for_each(|sums| sums.push(scores, truth, positive_class, weight));
     }
 
-    /// Returns the rows by descending scores, for two classes.
+    /// Returns the rows by descending scores; `None` unless there are two classes.
     pub(crate) fn ranking(&self) -> Option<Ranking> {
         self.ranked_scores.as_ref().map(RankedScores::ranking)
     }
@@ -344,6 +345,9 @@ fn scores_by_class(counts: &[Vec<f64>], unknown: &[f64]) -> Vec<ClassScores> {
 
 /// Returns balanced accuracy and the Matthews coefficient of a confusion matrix,
 /// `counts[true][predicted]`; `None` if undefined.
+///
+/// The coefficient is (c s − Σ_k t_k p_k) / √((s² − Σ_k t_k²)(s² − Σ_k p_k²)), where c of s rows
+/// are correct, t_k rows belong to class k, and p_k rows are predicted as class k.
 fn balanced_accuracy_and_matthews(counts: &[Vec<f64>]) -> [Option<f64>; 2] {
     let k = counts.len();
     let true_counts: Vec<f64> = counts.iter().map(|row| weight_sum(row)).collect();

@@ -2,7 +2,8 @@
 
 use super::roc::{bin_count, histogram_bin, middle_of_bin};
 
-/// Maximum number of values that are stored. If there are more values, a histogram counts them.
+/// Maximum number of values that are stored: 16 bytes each, 1 MiB in total. If there are more
+/// values, a histogram counts them.
 const MAX_EXACT_VALUES: usize = 1 << 16;
 
 /// A running median of nonnegative numbers: exact for up to 65,536 numbers, and within 0.1 % for
@@ -16,8 +17,8 @@ pub(super) struct RunningMedian {
 }
 
 impl RunningMedian {
-    /// Returns the peak memory in bytes for a number of rows: a growing vector with its copy, or
-    /// the histogram.
+    /// Returns the peak memory in bytes for a number of rows: a growing vector with its copy, and,
+    /// for many rows, the histogram.
     pub(super) fn bytes(rows: usize) -> usize {
         let histogram_bytes = if rows > MAX_EXACT_VALUES { size_of::<f64>() * bin_count() } else { 0 };
         3 * size_of::<(f64, f64)>() * rows.min(MAX_EXACT_VALUES) + histogram_bytes
@@ -36,7 +37,8 @@ impl RunningMedian {
         }
     }
 
-    /// Returns the weighted median, or the mean of the two middle numbers; `None` if there are no
+    /// Returns the weighted median; `None` if there are no numbers. If the weights of the smallest
+    /// numbers sum to exactly half of all weights, the exact median is the mean of the two middle
     /// numbers.
     pub(super) fn median(&self) -> Option<f64> {
         if self.histogram.is_empty() {

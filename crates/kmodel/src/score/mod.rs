@@ -34,8 +34,8 @@ fn serialize_counts<S: Serializer>(matrix: &[Vec<f64>], serializer: S) -> Result
     serializer.collect_seq(matrix.iter().map(|row| row.iter().map(|rows| RowCount(*rows)).collect::<Vec<_>>()))
 }
 
-/// Sums for one target: Σ|e|, Σe², Σ(e/y)², Σ|e/y|, the median of |e|, and the mean and scatter of
-/// y.
+/// Weighted sums for one target y with errors e = y − prediction: Σ|e|, Σe², Σ(e/y)² and Σ|e/y|,
+/// the median of |e|, the mean ȳ, and Σ(y − ȳ)².
 #[derive(Clone, Debug, Default)]
 struct TargetSums {
     absolute_errors: f64,
@@ -209,8 +209,8 @@ mod tests {
 
     #[test]
     fn regression_by_hand() {
-        // errors 1, −1, 2 on truths 2, 4, 4: Σe² = 6, Σ|e| = 4, scatter 8/3,
-        // Σ(e/y)² = 1/4 + 1/16 + 1/4
+        // The errors e = y − prediction are 1, −1, 2 on the truths y = 2, 4, 4: Σe² = 6,
+        // Σ|e| = 4, Σ(y − ȳ)² = 8/3, Σ(e/y)² = 1/4 + 1/16 + 1/4.
         let got = score(&[(1.0, 2.0), (5.0, 4.0), (2.0, 4.0)]);
         assert_eq!((got.rows, got.scores.mse, got.scores.rmse), (3.0, Some(2.0), Some(2f64.sqrt())));
         assert_eq!(got.scores.mae, Some(4.0 / 3.0));

@@ -3,7 +3,7 @@
 use crate::ranking_pairs::{Group, Groups};
 use kstore::Workers;
 
-/// Largest grade with a gain: 2^30.
+/// Largest grade for which the gain 2^grade − 1 is computed.
 const MAX_GRADE: f64 = 30.0;
 
 /// Scores of a ranking. Rows with equal scores count as the mean over all their orders.
@@ -30,7 +30,7 @@ pub struct RankingScores {
     pub kendall: Option<f64>,
     /// Number of pairs of rows in one group with different grades.
     pub pairs: u64,
-    /// Fraction of these pairs in the wrong order; pairs with equal scores count half.
+    /// Fraction of the pairs that are in the wrong order; pairs with equal scores count half.
     pub wrong_pairs: Option<f64>,
 }
 
@@ -79,6 +79,8 @@ impl RankingRows {
             ndcg_at.push(rows_by_score.normalised_gain(top).filter(|_| grades_have_gain));
             precision.push(rows_by_score.average_precision());
             let untied_pairs = count_row_pairs(group) - rows_by_score.tied_pairs();
+            // tau-b = (concordant − discordant pairs) / √(pairs of different grades · pairs of
+            // different scores)
             let tau = (pair_counts.pairs - pair_counts.tied - 2.0 * pair_counts.discordant)
                 / (pair_counts.pairs * untied_pairs).sqrt();
             kendall.push(Some(if untied_pairs > 0.0 { tau } else { 0.0 }));

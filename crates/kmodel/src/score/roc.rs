@@ -67,7 +67,7 @@ impl RankedScores {
     /// Returns the peak memory in bytes. A growing vector may have twice the capacity that it
     /// needs, is copied for sorting, and may be replaced by a histogram.
     pub(crate) fn bytes(max_exact_rows: usize) -> usize {
-        // a ranking also has a score and two weights per row
+        // a ranking also has a score and two weights (24 bytes) per row, or per bin
         (72 * max_exact_rows).saturating_add(40 << BIN_BITS)
     }
 
@@ -127,9 +127,9 @@ impl Ranking {
     }
 
     /// Returns the threshold with the least cost, given the costs of a false alarm and of a missed
-    /// positive; rows with a score above it are called positive. It is midway between two scores.
-    /// If several thresholds have the same cost, it is the highest of them. `None` if there are no
-    /// rows.
+    /// positive; rows with a score above it are called positive. The threshold is midway between
+    /// two scores. If several thresholds have the same cost, returns the highest of them; returns
+    /// `None` if there are no rows.
     pub(crate) fn cheapest_threshold(&self, [alarm_cost, miss_cost]: [f64; 2]) -> Option<f64> {
         let cost = |above: ClassWeights| {
             alarm_cost * above.negative + miss_cost * (self.total_weights.positive - above.positive)
@@ -147,7 +147,7 @@ impl Ranking {
         }
     }
 
-    /// Returns the area under the curve; `None` if a class has no rows.
+    /// Returns the area under the ROC curve; `None` if a class has no rows.
     pub(crate) fn auc(&self) -> Option<Auc> {
         let (mut positives_above, mut won_pairs, mut tied_pairs) = (0.0, 0.0, 0.0);
         for ClassWeights { positive: p, negative: n } in &self.weights_by_score {
@@ -315,16 +315,16 @@ mod tests {
 
     #[test]
     fn precision_by_counting() {
-        // ranked: + − (+ −) −, the two in parentheses equal
+        // By falling score the labels are + − (+ −) −; the two in parentheses have equal scores.
         let few = state(&[(5.0, true), (4.0, false), (3.0, true), (3.0, false), (1.0, false)], 9);
-        // the first positive at precision 1, the second among four rows
+        // The first positive has the precision 1/1; the second is reached after four rows: 2/4.
         assert!((few.average_precision().unwrap() - (1.0 + 2.0 / 4.0) / 2.0).abs() < 1e-15);
         assert_eq!(few.precision_curve(usize::MAX).unwrap(), [(0.5, 1.0), (0.5, 0.5), (1.0, 0.5), (1.0, 0.4)]);
         let precisions = [1.0, 2.0, 3.0, 4.0, 5.0].map(|k| few.precision_at(k).unwrap());
         assert_eq!(precisions, [1.0, 0.5, 1.5 / 3.0, 0.5, 0.4]);
         assert_eq!((few.precision_at(6.0), few.precision_at(0.0)), (None, None));
         assert_eq!(state(&[(1.0, false)], 9).average_precision(), None);
-        // one row at a time, over a threshold at every row
+        // All scores differ, so that every row is a threshold of its own.
         let rows: Vec<(f64, bool)> =
             rows(400).into_iter().enumerate().map(|(i, (s, p))| (s + 1e-6 * i as f64, p)).collect();
         let mut sorted = rows.clone();

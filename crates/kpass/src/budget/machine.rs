@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// Returns the bytes of memory this process may use: the machine's memory, or the limit of its
+/// Returns the bytes of memory that this process may use: the machine's memory, or the limit of its
 /// control group or of the process (`ulimit -v`, `ulimit -d`) if smaller. `None` if the operating
 /// system does not report it.
 pub fn available_memory() -> Option<usize> {
@@ -49,7 +49,7 @@ fn process_limit(root: &Path) -> Option<usize> {
     text.lines().filter_map(parse_limit).min()
 }
 
-/// Address space of the stack of a thread, in bytes.
+/// Address space of the stack of a thread, in bytes: the default of the standard library.
 const STACK_BYTES: usize = 2 << 20;
 
 /// Size of the largest cache if the system does not report it, in bytes.
@@ -69,7 +69,7 @@ pub fn allowed_threads(requested: usize) -> usize {
 }
 
 /// Returns the value of the line that begins with `name`, such as `MemTotal: 123 kB`, converted
-/// from kB to bytes.
+/// from kB to bytes; `None` if the file has no such line.
 fn read_kib_as_bytes(file: &Path, name: &str) -> Option<usize> {
     let text = std::fs::read_to_string(file).ok()?;
     let line = text.lines().find(|line| line.starts_with(name))?;
@@ -80,8 +80,8 @@ fn read_kib_as_bytes(file: &Path, name: &str) -> Option<usize> {
 /// `max`.
 const MIN_UNLIMITED: usize = 1 << 60;
 
-/// Returns the tightest memory limit among this process's control group and its ancestors (versions
-/// 1 and 2).
+/// Returns the tightest memory limit among this process's control group and its ancestors, for
+/// versions 1 and 2 of control groups.
 fn cgroup_limit(root: &Path) -> Option<usize> {
     let cgroup_text = std::fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     let mut limits = Vec::new();

@@ -86,7 +86,7 @@ pub trait PartialRows: Sync {
     /// # Errors
     /// Errors of the medium that carries the rows.
     fn store(&self, key: RowsKey, tile: &[u8]) -> Result<()>;
-    /// Returns the tile at a position.
+    /// Returns the tile at a position that [`LotRows::Stored`] contains.
     ///
     /// # Errors
     /// Errors of the medium that carries the rows.

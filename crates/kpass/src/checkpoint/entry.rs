@@ -49,8 +49,8 @@ impl Entry<'_> {
         self.save_if_due(self.journal.save_interval / MIN_LOSS_DIVISOR, false, state);
     }
 
-    /// Saves the state if at least `min_elapsed` of work is unsaved. With `only_if_cheap`, saving
-    /// must also take only a small fraction of that time.
+    /// Saves the state if at least `min_elapsed` of work is unsaved. If `only_if_cheap` is true,
+    /// saving must also take only a small fraction of the time of that work.
     fn save_if_due(&mut self, min_elapsed: Duration, only_if_cheap: bool, state: &impl Persist) {
         let elapsed = self.unsaved_since.elapsed();
         if !self.has_unsaved_work || elapsed < min_elapsed {

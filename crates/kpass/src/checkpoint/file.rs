@@ -103,7 +103,8 @@ impl<'a> Arrays<'a> {
         self.put_owned(name, vec![value]);
     }
 
-    /// Adds the arrays of a part of the state, under names that begin with `part.`.
+    /// Adds the arrays of a part of the state, which `save` puts, under names that begin with
+    /// `part.`.
     pub fn put_part(&mut self, part: &str, save: impl FnOnce(&mut Self)) {
         let length = self.prefix.len();
         self.prefix.push_str(part);
@@ -396,6 +397,7 @@ impl<'a> StoredArrays<'a> {
         Ok(())
     }
 
+    /// Returns the full name of an array of the current part, and its type, shape and position.
     fn find_array(&self, name: &str) -> Result<(String, TensorInfo)> {
         let name = format!("{}{name}", self.prefix);
         match self.metadata.info(&name) {

@@ -29,7 +29,7 @@ impl Manifest {
     }
 
     /// Returns, as the end of a sentence, the first difference from the run of another process,
-    /// which may read copies of the files.
+    /// which may read copies of the files; `None` if both run the same job.
     pub(crate) fn job_difference(&self, other: &Self) -> Option<String> {
         let mut other = other.clone();
         for (other_file, own_file) in other.files.iter_mut().zip(&self.files) {
@@ -39,7 +39,8 @@ impl Manifest {
         self.difference(&other)
     }
 
-    /// Returns, as the end of a sentence, the first difference between this run and the saved run.
+    /// Returns, as the end of a sentence, the first difference between this run and the saved run;
+    /// `None` if they are the same run.
     pub fn difference(&self, saved: &Self) -> Option<String> {
         if self.version != saved.version {
             return Some(format!("it was written by version {}, but this is version {}", saved.version, self.version));

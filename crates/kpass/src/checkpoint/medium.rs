@@ -27,7 +27,8 @@ pub trait Medium: Send + Sync {
     fn remove(&self, name: &str) -> Result<()>;
     /// Returns the names of all items.
     fn names(&self) -> Result<Vec<String>>;
-    /// Stores a file under a name, and replaces an existing item; `write` writes its bytes.
+    /// Stores a file under a name, and replaces an existing item. `write` is called with the file
+    /// and writes its bytes.
     fn put(&self, name: &str, write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> Result<()>;
     /// Returns the file under a name; `None` if the name is free.
     fn get(&self, name: &str) -> Result<Option<MediumFile>>;

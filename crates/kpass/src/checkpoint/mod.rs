@@ -61,7 +61,7 @@ use std::time::{Duration, Instant};
 /// Version of the layout of manifest and entries.
 pub const FORMAT_VERSION: u64 = 2;
 
-/// Default time between two saves of a pass, which is the work that a crash may cost.
+/// Default time between two saves of a pass. A crash may cost the work of this time.
 pub const SAVE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// When a pass or a run ends, the state is saved if otherwise at least 1\/`MIN_LOSS_DIVISOR` of the
@@ -81,7 +81,7 @@ const FLUSH_SECONDS: f64 = 0.02;
 /// Ending of the name of the manifest file.
 const MANIFEST_SUFFIX: &str = ".json";
 
-/// The use of an existing checkpoint.
+/// How a run uses an existing checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ResumeMode {
     /// Continues from a checkpoint of the same run, and replaces a checkpoint of another run.
@@ -223,7 +223,7 @@ impl<'a> Journal<'a> {
         self.engine.is_some()
     }
 
-    /// Returns the engine that shares the passes.
+    /// Returns the engine that shares the passes; `None` if the journal saves to disk.
     pub fn engine(&self) -> Option<&'a dyn Engine> {
         self.engine
     }
@@ -251,9 +251,9 @@ impl<'a> Journal<'a> {
         }
     }
 
-    /// Begins the next pass: returns its entry, and the state saved in it. At the first call,
-    /// removes the files of earlier runs that are not used. `unit` is the noun of the counts in
-    /// messages.
+    /// Begins the next pass: returns its entry, and the state saved in it, if any. `init` returns
+    /// the initial state, into which the saved state is loaded. At the first call, removes the
+    /// files of earlier runs that are not used. `unit` is the noun of the counts in messages.
     pub(crate) fn next_entry_and_state<S: Persist>(
         &self,
         pass: &str,

@@ -13,6 +13,7 @@ use std::fs::File;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+/// Version of the format of files of states.
 const STATES_FORMAT: u64 = 1;
 
 /// Identifies a state.
@@ -89,7 +90,8 @@ impl StateFile {
         &self.header.row_keys
     }
 
-    /// Reads the rows at a position, in the format of [`StateWriter::push_rows`].
+    /// Reads the tile of rows at a position in [`StateFile::row_keys`], in the format of
+    /// [`StateWriter::push_rows`].
     ///
     /// # Errors
     /// The errors of [`StateFile::load`].
@@ -101,8 +103,8 @@ impl StateFile {
         }
     }
 
-    /// Reads the state at a position into an initial state, which stays unchanged if the node has
-    /// no rows. Returns the node.
+    /// Reads the state at a position in [`StateFile::state_keys`] into an initial state, which
+    /// stays unchanged if the node has no rows. Returns the node.
     ///
     /// # Errors
     /// [`Error::Damaged`] if arrays are missing or were changed.
@@ -175,7 +177,7 @@ impl StateWriter {
         })
     }
 
-    /// Adds a state; `None` for a node without rows.
+    /// Adds a state; `state` is `None` for a node without rows.
     ///
     /// # Errors
     /// Errors of the file system.

@@ -60,7 +60,7 @@ trait LaneReduction<T> {
     fn deliver(&mut self, segments_done: u64, segment: u64) -> Result<(), Failure>;
 }
 
-/// A reduction and the state of the lane's current segment; `None` before the first row.
+/// A reduction and its state in the lane's current segment; `state` is `None` before the first row.
 struct LaneState<'a, T: Float, F: Reduction<T>, D> {
     reduction: &'a F,
     deliver: &'a Mutex<D>,
@@ -141,7 +141,7 @@ fn run_lanes<T: Float>(
     }
 }
 
-/// A message from a feeder to its lane.
+/// A message from a feeder to its lane, with the position of its segment in the pass.
 enum FeederMessage<T> {
     Tile(u64, RowBuf<T>),
     End(u64),
@@ -212,10 +212,11 @@ impl<T: Float> PassRun<'_, '_, T> {
                 self.feed(&mut |message| tile_sender.send(message).is_ok(), &mut || buffer_receiver.recv().ok())
             };
             if std::thread::Builder::new().spawn_scoped(scope, feed).is_err() {
-                // the system refuses another thread
+                // if the system refuses another thread, the lane decodes its own tiles
                 return self.run_without_feeder();
             }
-            // both ends are dropped with the lane, which also ends a feeder that waits for them
+            // both channel ends are dropped with the lane, so that a feeder that waits at one of
+            // the channels ends, too
             let (tile_receiver, buffer_sender) = (tile_receiver, buffer_sender);
             self.reduce_messages(&tile_receiver, &buffer_sender);
         });
@@ -248,8 +249,9 @@ impl<T: Float> PassRun<'_, '_, T> {
         std::mem::forget(alarm);
     }
 
-    /// Decodes segment after segment until none is left, or until the lane, which receives them
-    /// through `send`, has ended.
+    /// Decodes segment after segment until none is left, or until the lane has ended. `send` passes
+    /// a message to the lane, and returns false if the lane has ended. `next_buffer` waits for a
+    /// free buffer, and returns `None` if the lane has ended.
     fn feed(&self, send: &mut dyn FnMut(FeederMessage<T>) -> bool, next_buffer: &mut dyn FnMut() -> Option<RowBuf<T>>) {
         let mut spare_buffer = None;
         loop {
@@ -269,7 +271,9 @@ impl<T: Float> PassRun<'_, '_, T> {
         }
     }
 
-    /// Sends the tiles of one segment; returns false if the lane has ended.
+    /// Sends the tiles of one segment; returns false if the lane has ended. `send` and
+    /// `next_buffer` are the functions of [`Self::feed`]. `spare_buffer` holds an unused buffer
+    /// between segments.
     fn decode(
         &self,
         position: u64,
@@ -293,8 +297,8 @@ impl<T: Float> PassRun<'_, '_, T> {
         }
     }
 
-    /// Passes a decoded item to the lane, and frees its buffer; returns false if the lane has
-    /// nothing more to do.
+    /// Passes a message of the feeder to the lane. `release_buffer` receives the buffer of a
+    /// reduced tile. Returns false if the lane has nothing more to do.
     fn process(
         &self,
         message: FeederMessage<T>,
@@ -335,7 +339,7 @@ impl<T: Float> PassRun<'_, '_, T> {
     /// Waits for the segment's turn and delivers its state.
     fn finish_segment(&self, position: u64, lane: &mut (dyn LaneReduction<T> + '_)) -> Result<(), Failure> {
         lane.flush(self.workers)?;
-        // the state of a step that ended early is invalid
+        // after a stop request, a step may have ended early, and its state is invalid
         self.workers.check().map_err(into_failure)?;
         let mut order = self.lock_order();
         while order.next_to_deliver < position {
@@ -345,7 +349,7 @@ impl<T: Float> PassRun<'_, '_, T> {
             order = self.order_changed.wait(order).unwrap_or_else(PoisonError::into_inner);
         }
         lane.deliver(position + 1, self.cut.segments().start + position)?;
-        // a delivery that ended early does not count
+        // after a stop request, a delivery may have ended early, and does not count
         self.workers.check().map_err(into_failure)?;
         order.next_to_deliver += 1;
         self.order_changed.notify_all();

@@ -27,7 +27,7 @@ pub(super) struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Returns the name of the process whose heartbeat is the item `name`.
+    /// Returns the name of the process whose heartbeat is the item `name`; `None` for other items.
     pub(super) fn process_name(name: &str) -> Option<String> {
         name.strip_suffix(HEARTBEAT_SUFFIX).map(str::to_string)
     }
@@ -118,6 +118,7 @@ impl HeartbeatMonitor {
         Self { medium, heartbeat_timeout, last_heartbeats: Mutex::default() }
     }
 
+    /// Reads the heartbeat of a process. Returns it with the time since which it has not changed.
     fn update_heartbeat(&self, process: &str) -> Result<(Option<Heartbeat>, Instant)> {
         let text = self.medium.read(&format!("{process}{HEARTBEAT_SUFFIX}"))?;
         let heartbeat = text.and_then(|text| serde_json::from_slice::<Heartbeat>(&text).ok());

@@ -53,7 +53,7 @@ pub fn fitting_lanes<T: Float>(
     let plan = |lane_count: usize| {
         let mut memory_plan = MemoryPlan::for_process(stage, budget, threads, source.metadata_bytes())
             .term("decoder and tiles", lane_count * tile_bytes, "choose fewer columns with `features`")
-            // one more for the state that waits for its turn
+            // one state more than lanes, because a state may wait for its turn
             .term(lane_memory.name, (lane_count + 1) * lane_memory.bytes, "choose fewer columns with `features`");
         memory_plan.terms.extend_from_slice(&lane_memory.shared_terms);
         memory_plan

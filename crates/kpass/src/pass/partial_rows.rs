@@ -66,7 +66,7 @@ impl<T: Float> RowSource<T> for ClippedSource<'_, T> {
 struct StoringReduction<'a, F> {
     reduction: &'a F,
     store: &'a dyn PartialRows,
-    /// Stored row after the last one that was written.
+    /// Stored row after the last row that was written.
     stored_end: AtomicU64,
 }
 

@@ -219,8 +219,8 @@ impl SharedEngine {
     }
 
     /// Returns the state of the node that begins at `segment`, or the total, if one of them is
-    /// stored. With `check_others`, also checks whether other processes have left, and may return a
-    /// lot that this process must reduce.
+    /// stored. If `check_others` is true, also checks whether other processes have left, and may
+    /// return a lot that this process must reduce.
     fn find_state(
         &self,
         pass: &PassKey,

@@ -74,7 +74,8 @@ pub type Deliver<'d, S, E> = &'d mut (dyn FnMut(u64, u64, S) -> Result<(), E> + 
 pub type LotReduction<'f, S, E> = &'f mut dyn FnMut(Range<u64>, Deliver<'_, S, E>) -> Result<(), E>;
 
 /// Reduces segments to one state along the fixed [tree](STRETCH_SEGMENTS), together with other
-/// processes if there is an engine. Returns the state and the number of rows.
+/// processes if there is an engine. `init` returns the state before any row. Returns the state of
+/// all rows, and the number of rows.
 ///
 /// Use this function for passes over values that the process has computed from the rows.
 ///
@@ -114,7 +115,7 @@ fn reduce_with_others<S: Merge + Persist, E: From<Error>>(
     reduce_lot: LotReduction<'_, S, E>,
 ) -> Result<(S, u64), E> {
     let all_segments = key.cut.segments();
-    // rows already reported to the observer
+    // number of rows that were already reported to the observer
     let mut reported_rows = 0;
     let reduce_one_lot = |reduce_lot: LotReduction<'_, S, E>, lot: Range<u64>| -> Result<u64, E> {
         let lot = lot.start.max(all_segments.start)..lot.end.min(all_segments.end);
@@ -165,7 +166,7 @@ fn reduce_with_others<S: Merge + Persist, E: From<Error>>(
             tree.add(node.segments.start, state);
         }
         rows += node.row_count;
-        // rows that this process reduced were reported at that time, and `rows` includes them
+        // `rows` includes the rows that this process reduced, which were reported already
         observer.advance(rows.saturating_sub(reported_rows));
         reported_rows = reported_rows.max(rows);
         next_segment = node.segments.end.max(next_segment + 1);

@@ -10,9 +10,9 @@ use std::time::Duration;
 /// Interval between two checks of the token while work runs on another thread.
 const CANCEL_POLL: Duration = Duration::from_millis(20);
 
-/// Number of arithmetic operations from which on several threads share them. One core computes
-/// 10¹⁰ per second or more; it takes about 10 µs to wake a thread and as long until that thread
-/// sleeps again. In a logistic fit at rank 60 this took a third of the processor time.
+/// Minimum number of arithmetic operations that several threads share. One core computes 10¹⁰ per
+/// second or more; it takes about 10 µs to wake a thread and as long until that thread sleeps
+/// again. In a logistic fit at rank 60, waking threads took a third of the processor time.
 const MIN_SHARED_OPERATIONS: usize = 1 << 19;
 
 thread_local! {
@@ -251,8 +251,8 @@ impl Workers {
     }
 
     /// Runs `lane` the given number of times, in parallel if there are threads. If the system
-    /// refuses threads, it runs fewer times: all lanes take their work from one queue. One lane
-    /// without a pool runs on the calling thread.
+    /// refuses threads, `lane` runs fewer times, which suffices because all lanes take their work
+    /// from one queue. One lane without a pool runs on the calling thread.
     ///
     /// A lane may wait for lanes that have started, but never for one that has not, because all
     /// threads of the pool may be in use.

@@ -172,7 +172,8 @@ impl CurveReport {
         self.ranks.iter().filter_map(curve_point).collect()
     }
 
-    /// Returns a grid with one row per method; omits methods that have no value.
+    /// Returns a grid with one row per method; omits methods that have no value. `row` returns the
+    /// cells of a method.
     fn method_grid(&self, cost_name: &str, columns: Vec<String>, row: impl Fn(&str) -> Vec<Option<String>>) -> Grid {
         let rows = self.methods.iter().map(|method| (method, row(method)));
         let rows = rows.filter(|(_, cells)| cells.iter().any(Option::is_some)).map(|(method, cells)| {
@@ -181,7 +182,8 @@ impl CurveReport {
         Grid { corner: format!("method \\ {cost_name}"), columns, rows: rows.collect(), marked_cell: None }
     }
 
-    /// Returns a grid of a quantity per method and rank; `None` if no method has it.
+    /// Returns a grid of a quantity per method and rank; `None` if no method has it. `value`
+    /// returns the quantity at a point as text, or `None` if the point does not have it.
     fn grid_by_rank(
         &self,
         measure: ErrorMeasure,
@@ -196,7 +198,8 @@ impl CurveReport {
         (!grid.rows.is_empty()).then_some(grid)
     }
 
-    /// Returns the median errors, and the minimum error of any matrix.
+    /// Returns the median errors, and the minimum error of any matrix; `None` if no method has this
+    /// error.
     pub(super) fn error_grid(&self, measure: ErrorMeasure) -> Option<Grid> {
         let mut grid = self.grid_by_rank(measure, CostMeasure::Rank, |point| Some(number(point.error.median, 4)))?;
         if let Some(minimum_errors) = measure.minimum_errors(self) {
@@ -209,7 +212,7 @@ impl CurveReport {
         let format_cost = |cost: CostMeasure, value: f64| {
             if cost == CostMeasure::Seconds { format_seconds(value) } else { format!("{value:.2e}") }
         };
-        // every row has a Frobenius error
+        // every cell has a Frobenius error
         self.grid_by_rank(ErrorMeasure::Frobenius, cost, |point| {
             (point.cost > 0.0).then(|| format_cost(cost, point.cost))
         })
@@ -242,8 +245,8 @@ impl CurveReport {
         if self.rows.iter().any(|row| row.test_error.is_some()) { ErrorMeasure::Test } else { ErrorMeasure::Frobenius }
     }
 
-    /// Describes the rows whose spectrum gives the minimum errors: the smallest error that
-    /// an approximation of a given rank can have.
+    /// Describes the rows whose spectrum gives the minimum errors, the smallest errors that an
+    /// approximation of a given rank can have; `None` if the minimum errors are unknown.
     pub(super) fn describe_spectrum_rows(&self) -> Option<String> {
         let rows = self.minimum_errors.as_ref()?.rows as u64;
         Some(match rows == self.approximated_rows {

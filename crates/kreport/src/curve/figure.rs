@@ -50,6 +50,7 @@ impl Figure {
         let column_count = charts.len().clamp(1, 2);
         let (mut legend, mut next_x) = (vec![Vec::new()], PANEL_EDGES.left);
         for (palette_index, name) in report.methods.iter().enumerate() {
+            // the key of the method, two gaps, and the name
             let entry_width = 46.0 + LETTER_WIDTH * name.chars().count() as f64;
             if next_x + entry_width > PANEL_SIZE.0 * column_count as f64 && next_x > PANEL_EDGES.left {
                 legend.push(Vec::new());

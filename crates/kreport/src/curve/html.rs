@@ -28,6 +28,8 @@ impl CurveReport {
     }
 }
 
+/// Returns style rules that hide the charts of a cost, or the curves of a method, if its button is
+/// not checked.
 fn toggle_rules(report: &CurveReport) -> String {
     let costs = CostMeasure::ALL.map(|cost| (format!("at-{}", cost.key()), format!("at-{}", cost.key())));
     let methods = (0..report.methods.len()).map(|i| (format!("show-{i}"), format!("s{i}")));

@@ -143,7 +143,7 @@ mod tests {
         );
         let bounds = letters.outline("H8", 10.0).finish().unwrap().bounds();
         assert!(bounds.left() > 0.0 && bounds.right() < letters.text_width("H8", 10.0), "{bounds:?}");
-        // on the baseline, and about three quarters of the size high
+        // The letters stand on the baseline; their height is about three quarters of the size.
         assert!(bounds.bottom().abs() < 0.3 && (-8.0..-6.5).contains(&bounds.top()), "{bounds:?}");
         assert!(letters.outline(" ", 10.0).finish().is_none());
     }

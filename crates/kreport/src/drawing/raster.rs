@@ -50,7 +50,8 @@ impl RasterImage {
             compressed_rows.write_all(&[0])?;
             compressed_rows.write_all(&colours)?;
         }
-        // eight bits for each of red, green and blue; deflate, adaptive filters, not interlaced
+        // the image has eight bits for each of red, green and blue, deflate compression, adaptive
+        // filters, and no interlacing
         let header = [&width.to_be_bytes()[..], &height.to_be_bytes(), &[8, 2, 0, 0, 0]].concat();
         let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
         for (chunk_type, data) in [(b"IHDR", header), (b"IDAT", compressed_rows.finish()?), (b"IEND", Vec::new())] {

@@ -26,7 +26,7 @@ impl ShapeStyle {
             .collect();
         let colour_of = |name: &str, default: Option<[u8; 3]>| match properties.get(name) {
             None => default,
-            // the colour of the shape's class
+            // `currentColor` stands for the colour of the shape's class
             Some(&"currentColor") => properties.get("color").and_then(|text| parse_colour(text)),
             Some(text) => parse_colour(text),
         };

@@ -53,7 +53,8 @@ impl Svg {
 
 impl Canvas for Svg {
     fn rectangle(&mut self, class: &str, (x, y): Point, (width, height): Point, tooltip: Option<&str>) {
-        // round corners instead of lengths, so that neighbours meet without a seam
+        // rounds the positions of the corners instead of the lengths, so that neighbours meet
+        // without a seam
         let round = |v: f64| (100.0 * v).round() / 100.0;
         let (width, height) = (round(x + width) - round(x), round(y + height) - round(y));
         let geometry = format!("x=\"{x:.2}\" y=\"{y:.2}\" width=\"{width:.2}\" height=\"{height:.2}\"");

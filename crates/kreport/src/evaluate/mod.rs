@@ -20,8 +20,8 @@ pub enum EvaluateReport {
     Ranking(RankingScores),
 }
 
-/// Maximum number of classes for which the confusion matrix is shown; the scores of each class are
-/// always shown.
+/// Maximum number of classes for which the text shows the confusion matrix; it always shows the
+/// scores of each class.
 const MAX_TEXT_MATRIX_CLASSES: usize = 10;
 
 fn optional_percent(value: Option<f64>) -> String {

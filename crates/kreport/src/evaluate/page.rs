@@ -9,7 +9,7 @@ use ksolve::predict::{
 };
 use std::path::Path;
 
-/// Maximum number of classes for which the confusion matrix is shown.
+/// Maximum number of classes for which the page shows the confusion matrix.
 const MAX_PAGE_MATRIX_CLASSES: usize = 30;
 
 impl EvaluateReport {
@@ -43,7 +43,7 @@ fn linear_axis(label: impl Into<String>, values: impl IntoIterator<Item = f64>) 
     Axis::new(label, Scale::Linear, values)
 }
 
-/// Returns a reference line.
+/// Returns the line between two points, with its name.
 fn reference_line(name: &str, line: [(f64, f64); 2]) -> Option<(String, Vec<(f64, f64)>)> {
     Some((name.to_string(), line.to_vec()))
 }
@@ -96,8 +96,8 @@ fn residual_charts(report: &RegressionScores, chart_data: &ChartData) -> Option<
 /// Half-width of the histogram around the mean, in standard deviations.
 const HALF_WIDTH: f64 = 4.0;
 
-/// Returns the histogram of truth − prediction. The first bar includes all smaller values, and the
-/// last bar all larger values.
+/// Returns the histogram of truth − prediction; `None` if there are no residuals. The first bar
+/// includes all smaller values, and the last bar all larger values.
 fn histogram(residuals: Vec<f64>) -> Option<Chart> {
     let n = residuals.len() as f64;
     let mean = residuals.iter().sum::<f64>() / n.max(1.0);
@@ -107,7 +107,7 @@ fn histogram(residuals: Vec<f64>) -> Option<Chart> {
         (smallest.max(mean - HALF_WIDTH * standard_deviation), largest.min(mean + HALF_WIDTH * standard_deviation));
     // a constant residual has no width
     let (low, high) = if high > low { (low, high) } else { (low - 0.5, low + 0.5) };
-    // about the square root of the number of residuals (Velleman)
+    // the number of bins is about the square root of the number of residuals (Velleman)
     let bin_count = (n.sqrt() as usize).clamp(5, 40);
     let bin_width = (high - low) / bin_count as f64;
     let mut bin_rows = vec![0u64; bin_count];
@@ -162,7 +162,7 @@ fn novelty_sections(report: &NoveltyScores, chart_data: &ChartData) -> Vec<Secti
     std::iter::once(scores).chain(ranking_curves(chart_data)).collect()
 }
 
-/// Returns the ROC and precision-recall curves.
+/// Returns the ROC and precision-recall curves; `None` if there are none.
 fn ranking_curves(chart_data: &ChartData) -> Option<Section> {
     let curve = |points: &[(f64, f64)], x_name: &str| {
         model_series(points.iter().map(|point| Mark::new(*point, format!("{x_name} {}", number(point.0, 4)))))

@@ -47,8 +47,8 @@ impl FitReport {
         Some(format!("{heat}{}{folds}", page::note(&note)))
     }
 
-    /// Returns a chart of the relative trace error at every rank of the surface; `None` if there
-    /// are no certificates.
+    /// Returns a chart of the relative trace error at every rank of the surface; `None` if fewer
+    /// than two ranks have a certificate.
     fn certificate_chart(&self) -> Option<Chart> {
         if self.fit.certificates.len() < 2 {
             return None;

@@ -6,8 +6,8 @@ use crate::table::{Grid, optional_number, short_lambda};
 use ksolve::SurfaceCell;
 
 impl FitReport {
-    /// Returns the surface with the best cell marked: the smallest `cv_error` if every cell has a
-    /// `cv_error`, otherwise the smallest `cv_mse`.
+    /// Returns the surface with the chosen cell marked; `None` if it has fewer than two cells, or
+    /// no scores. The scores are `cv_error` if every cell has a `cv_error`, otherwise `cv_mse`.
     pub(super) fn surface_grid(&self) -> Option<Grid> {
         let scores = self.surface_scores();
         if self.fit.surface.len() < 2 || scores.iter().flatten().all(Option::is_none) {
@@ -61,7 +61,7 @@ impl FitReport {
             columns: (1..=fold_count).map(|fold| fold.to_string()).collect(),
             rows: cells.iter().map(row).collect(),
             marked_cell: chosen_row.and_then(|row| {
-                // the worst fold of the model
+                // marks the worst fold of the model
                 let errors = cells[row].fold_mse.iter().enumerate().filter_map(|(fold, mse)| Some((fold, (*mse)?)));
                 errors.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(fold, _)| (row, fold))
             }),

@@ -140,7 +140,7 @@ fn linear_ticks(low: f64, high: f64) -> Vec<f64> {
     let fits = |step: &f64| multiples(*step).1 - multiples(*step).0 < MAX_TICKS as i64;
     let step = steps.into_iter().find(fits).unwrap_or(rough_step);
     let (first, last) = multiples(step);
-    // a division rounds to the written decimal number, a product need not
+    // i / 20 rounds to the number that is written, i · 0.05 need not
     let inverse = 1.0 / step;
     let is_fraction = inverse >= 1.0;
     (first..=last).map(|i| if is_fraction { i as f64 / inverse.round() } else { i as f64 * step }).collect()
@@ -230,7 +230,7 @@ mod tests {
         let ranks = [25.0, 50.0, 100.0, 200.0, 400.0];
         let axis = Axis::new("rank", Scale::Log, ranks).unwrap();
         assert_eq!(axis.clone().with_ticks(&ranks).ticks, ranks);
-        // too close to each other, too many, or none
+        // The ticks are unchanged if the others are too close to each other, too many, or none.
         for others in [&[100.0, 101.0][..], &[25.0, 50.0, 75.0, 100.0, 150.0, 200.0, 300.0, 400.0], &[]] {
             assert_eq!(axis.clone().with_ticks(others), axis);
         }

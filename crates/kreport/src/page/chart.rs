@@ -79,6 +79,7 @@ pub(crate) struct Mark {
     pub(crate) x: f64,
     /// Value, usually a median.
     pub(crate) y: f64,
+    /// Ends of the band around the value; both are the value if there is no band.
     pub(crate) band: (f64, f64),
     /// Tooltip, shown with the value.
     pub(crate) note: String,
@@ -143,7 +144,8 @@ impl Chart {
         self.series.iter().for_each(|series| series.draw(canvas, plane));
     }
 
-    /// Lists the lines that are hidden by lines drawn later, as one sentence.
+    /// Lists the lines that are hidden by lines drawn later, as one sentence; `None` if no line is
+    /// hidden.
     pub(crate) fn hidden_lines(&self) -> Option<String> {
         let plane = Plane { x: &self.x, y: &self.y, edges: CHART_EDGES };
         let positions_of =
@@ -173,7 +175,7 @@ impl Chart {
         if positions.is_empty() {
             return;
         }
-        // the values in the same order, for the tooltip
+        // the tooltip reads the values, which are in the order of the positions
         let values: String =
             positions.iter().map(|((x, y), _)| format!("{} {} ", number(*x, 4), number(*y, 4))).collect();
         let names = [&self.x.label, &self.y.label].map(|name| escape_html(name)).join("|");
@@ -186,7 +188,7 @@ impl Chart {
             let corners = (plane.position((*low, *height)), plane.position((*high, *height)));
             let (Some((left, top)), Some((right, _))) = corners else { continue };
             let tooltip = format!("{} to {}: {}", number(*low, 4), number(*high, 4), number(*height, 4));
-            // a gap between neighbours
+            // leaves a gap between neighbouring bars
             let size = ((right - left - 1.0).max(0.5), (plane.edges.bottom - top).max(0.0));
             canvas.rectangle("bar c0", (left, top), size, Some(&tooltip));
         }

@@ -77,6 +77,7 @@ pub(crate) fn heat_map(title: &str, grid: &Grid, shading: Scale, scores: &[Vec<O
         let chosen_attribute = if grid.marked_cell == Some((i, j)) { " data-chosen" } else { "" };
         format!(
             "<td class=\"heat\"{chosen_attribute} style=\"--heat: {:.0}%\">{}</td>",
+            // 70 % is the strongest shade
             70.0 * fraction,
             escape_html(cell)
         )

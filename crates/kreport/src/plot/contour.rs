@@ -58,7 +58,8 @@ impl FunctionGrid {
         match crossings[..] {
             [a, b] => segments.push([a, b]),
             [a, b, c, d] => {
-                // a saddle: the middle belongs to one of the two pairs of corners
+                // a saddle: the sign of the mean height decides which pair of opposite corners is
+                // connected
                 let middle: f64 = heights.iter().sum();
                 let connects_first = (middle > 0.0) == (heights[0] > 0.0);
                 segments.extend(if connects_first { [[a, b], [c, d]] } else { [[d, a], [b, c]] });

@@ -12,7 +12,7 @@ const LEGEND_LINE_HEIGHT: f64 = 21.0;
 /// Maximum number of characters of a name.
 const MAX_NAME_CHARS: usize = 14;
 
-/// Number of cells around the middle of a region that a name needs.
+/// Minimum distance, in cells, between the position of a name and the edge of its region.
 const MIN_LABEL_DISTANCE: usize = 7;
 
 pub(super) fn shorten(name: &str) -> String {
@@ -63,8 +63,9 @@ pub(super) fn draw_shades(
     }
 }
 
-/// Returns, for each region of a class, the grid cell where the name of the class has most room, as
-/// column and row. Regions that are too narrow are left out.
+/// Returns the classes with the grid cell, as column and row, where the name of the class has most
+/// room. `regions` has the class of each grid cell. Classes whose regions are too narrow are left
+/// out.
 ///
 /// The room of a cell is the number of steps to the nearest cell of another class. Two passes over
 /// the grid compute it. Reference: Rosenfeld and Pfaltz, "Sequential operations in digital picture
@@ -91,6 +92,7 @@ pub(super) fn label_positions(regions: &[usize], width: usize, class_count: usiz
         }
     }
     for cell in (0..regions.len()).rev() {
+        // the cells to the right and above; 0 stands for no cell and is filtered out
         for next in
             [(cell + 1) * usize::from((cell + 1) % width > 0), cell + width].into_iter().filter(|next| *next > cell)
         {
@@ -125,7 +127,7 @@ mod tests {
 
     #[test]
     fn names_stand_in_the_middle_of_their_regions() {
-        // a disc of class 1 in the middle of class 0, and a single cell of class 2
+        // There are a disc of class 1 in the middle of class 0, and a single cell of class 2.
         let (width, height) = (80, 60);
         let class = |cell: usize| {
             let (x, y) = ((cell % width) as f64, (cell / width) as f64);

@@ -20,7 +20,8 @@ struct LinePlot<'a> {
     feature: &'a str,
     quantity: String,
     bounds: (f64, f64),
-    /// Palette index and values at equal steps of each output that is drawn.
+    /// For each output that is drawn, its palette index and its values at equal steps of the
+    /// feature.
     functions: Vec<(usize, Vec<f64>)>,
     points: &'a Points,
     /// Value of the function at the decision boundary. At the boundary two classes have equal

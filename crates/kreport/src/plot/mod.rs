@@ -34,7 +34,7 @@ pub struct Plot {
     pub model: PathBuf,
     /// Files whose rows are drawn with the model, or in addition to the rows of the table.
     pub data: Vec<PathBuf>,
-    /// How text files are read.
+    /// Options for reading text files.
     pub text: TextOptions,
     /// Stored rows that are drawn; `None` selects all.
     pub rows: Option<Range<u64>>,

@@ -12,7 +12,7 @@ pub(super) struct Picture<'a> {
     pub(super) bounds: [(f64, f64); 2],
     pub(super) points: &'a Points,
     pub(super) grids: &'a [FunctionGrid],
-    /// Class at every grid point, for a classifier; `None` for other models.
+    /// Class or cluster at every grid point; `None` if the picture has no regions.
     pub(super) regions: Option<Vec<usize>>,
     /// Index of the output that is drawn if there are no classes, from 0.
     pub(super) component: usize,
@@ -104,6 +104,7 @@ impl Picture<'_> {
     }
 
     /// Draws the cells of the grid; runs of equal cells in a row are merged into one rectangle.
+    /// `class` returns the style class of a value.
     fn draw_cells(&self, canvas: &mut dyn Canvas, values: &[usize], class: &dyn Fn(usize) -> String) {
         let Some(grid) = self.grids.first() else { return };
         for (row, row_values) in values.chunks(grid.width).enumerate() {

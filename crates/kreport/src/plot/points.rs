@@ -77,8 +77,8 @@ fn restrict_encoding(encoding: &Encoding, features: &[String]) -> Encoding {
 }
 
 impl Points {
-    /// Reads, from the table of a plot of a model, two features, or one feature and the target (if
-    /// the table has it). `shared_memory` is the memory of the rest of the run, such as the model.
+    /// Reads the rows that are drawn with a model: two features, or one feature and, if the table
+    /// has it, the target. `shared_memory` is the memory of the rest of the run, such as the model.
     pub(super) fn read_for_model(
         metadata: &ModelMetadata,
         plot: &Plot,

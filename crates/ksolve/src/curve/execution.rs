@@ -17,10 +17,10 @@ use kapprox::{FeatureMap, MapSpec, NystromMap, Real};
 use kstore::pass::Observer;
 use kstore::{Pass, RowSource};
 
-/// From this number of features on, the measuring pass also times the computation of the features.
-/// With fewer features, a separate pass for the time is cheap. In the measuring pass, rows are
-/// decoded while other work runs, so the measured time excludes the decoding, which takes far less
-/// time than the features.
+/// Minimum number of features for which the measuring pass also times the computation of the
+/// features. With fewer features, a separate pass for the time is cheap. In the measuring pass,
+/// rows are decoded while other work runs, so the measured time excludes the decoding, which takes
+/// far less time than the features.
 const MIN_TIMED_FEATURES: usize = 512;
 
 /// A map, and the cost of its features at each rank of the run.
@@ -85,6 +85,7 @@ impl<T: Real> RunSetting<'_, '_, T> {
         Ok(spec.shape(MapRequest { d, rank, candidate_count: row_count, element_bytes: size_of::<T>() })?)
     }
 
+    /// Selects `count` landmarks. Returns them with the cost of the whole selection.
     fn select_landmarks(
         &self,
         scheme: &Scheme,
@@ -175,7 +176,7 @@ impl<T: Real> RunSetting<'_, '_, T> {
         let mut feature_counts: Vec<usize> = self.run.ranks.iter().map(|rank| *rank.min(&p)).collect();
         feature_counts.dedup();
         let approximation = Approximation { scan: self.scan(self.observer), kernel: any_kernel, map: &*timed_map.map };
-        // the same columns for every cell, so that cells differ only by method
+        // every cell uses the same columns, so that cells differ only by method
         let column_reduction =
             approximation.column_reduction(&feature_counts, self.setting.column_count(), options.seed)?;
         let (measured_sums, feature_cost) = self.measure(&timed_map, &column_reduction)?;
@@ -211,8 +212,8 @@ impl<T: Real> RunSetting<'_, '_, T> {
         Ok(self.run.ranks.iter().zip(&timed_map.costs).map(cell).collect())
     }
 
-    /// Runs the pass over the features of every row, and returns its result and the cost of these
-    /// features.
+    /// Runs the measuring pass over the rows, and returns its sums and the cost of computing the
+    /// features of every row.
     fn measure(&self, timed_map: &TimedMap<T>, columns: &ColumnReduction<'_, T>) -> Result<(MeasuredSums, Cost)> {
         let Setting { targets, test, selected, .. } = self.setting;
         let (map, targets) = (&*timed_map.map, test.as_ref().map(|_| targets));
@@ -229,7 +230,7 @@ impl<T: Real> RunSetting<'_, '_, T> {
     }
 
     /// Returns the spectral errors at every rank: exact, or estimated on a sample and bounded on
-    /// all rows.
+    /// all rows; `None` if they are unknown.
     fn spectral_errors(
         &self,
         approximation: &Approximation<'_, T>,
@@ -260,7 +261,8 @@ impl<T: Real> RunSetting<'_, '_, T> {
     }
 
     /// Fits ridge regression on the leading features, and returns its error on the test rows, one
-    /// value per rank.
+    /// value per rank; `None` at ranks at which the system could not be solved, and if there are no
+    /// test rows.
     fn test_errors(
         &self,
         map: &dyn FeatureMap<T>,

@@ -6,7 +6,7 @@
 //! | quantity | definition |
 //! |---|---|
 //! | trace error | tr(K − K̂)/tr K, exact over all rows; projections only |
-//! | Frobenius error | ‖K − K̂‖_F/‖K‖_F; beyond [`EXACT_ROWS`] rows on [`Setting::column_count`] |
+//! | Frobenius error | ‖K − K̂‖_F/‖K‖_F; beyond [`EXACT_ROWS`] rows on sampled columns of K |
 //! | spectral error | ‖K − K̂‖₂/‖K‖₂ by block Krylov; beyond [`EXACT_ROWS`] rows an interval |
 //! | test error | ridge regression on the r features, on rows that no method uses |
 //! | seconds, passes, bytes | to select landmarks, build the map, and compute all features once |

@@ -7,6 +7,7 @@ use crate::{GramScratch, GramState, Result, RidgeGrid, features::GRAM_PASS};
 use kapprox::{Real, quality::SpectralOptions};
 use kstore::{MemoryPlan, SelectedTable};
 
+/// Number of columns of a Krylov block of [`kapprox::quality`].
 const KRYLOV_BLOCK: usize = 8;
 
 pub(super) fn build_train_options(options: &CurveOptions, method: &Method, rank: usize) -> TrainOptions {
@@ -23,7 +24,7 @@ pub(super) fn build_train_options(options: &CurveOptions, method: &Method, rank:
     }
 }
 
-/// Returns the ridge options of the test error.
+/// Returns the options of the ridge regression whose errors on the test rows are reported.
 pub(super) fn ridge_grid(options: &CurveOptions, ranks: Vec<usize>, target_centre: Vec<f64>) -> RidgeGrid {
     RidgeGrid { ranks, lambdas: vec![options.lambda], intercept: options.intercept, target_centre }
 }
@@ -94,11 +95,11 @@ fn plan_errors<T: Real>(
     budget: usize,
 ) -> MemoryPlan {
     let (p, d, c, ranks) = (size.map.p, size.d, sampled_column_count(size.n), options.ranks.len());
-    // all rows, or two copies of the sample for the spectral error
+    // the spectral errors store all rows, or two copies of their sample
     let (spectral_rows, stored_rows) =
         if size.n <= EXACT_ROWS { (size.n as usize, size.n as usize) } else { (SPECTRAL_ROWS, 2 * SPECTRAL_ROWS) };
-    // a Krylov space and its image for each rank and for K, and copies of the spaces that still
-    // grow
+    // the memory has a Krylov space and its image for each rank and for K, and copies of the spaces
+    // that still grow
     let krylov_columns = 2 * KRYLOV_BLOCK * SpectralOptions::default().max_steps * (ranks + 1 + size.threads);
     let tile_bytes =
         pass_shape.tile_rows * (p * (size.element_bytes + 8) + 8 * (d + ranks + 1)) + size.map.footprint.per_row;

@@ -234,7 +234,8 @@ struct SettingBuilder<'a> {
 }
 
 impl SettingBuilder<'_> {
-    /// Runs `action` on the rows as a separate stage.
+    /// Runs `action` as a separate stage. It is called with a scan of the rows of `source`, of
+    /// which `count` are selected.
     fn stage<T: Real, R>(
         &self,
         name: &str,

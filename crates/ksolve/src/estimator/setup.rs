@@ -32,7 +32,8 @@ impl Setup {
         Self { fit: change(self.fit), ..self }
     }
 
-    /// Fits rows with a target, which `attach` adds to the table.
+    /// Fits rows with a target. `attach` makes the table of the rows with the target, and returns
+    /// the table and the names of its target columns.
     pub(super) fn fit<X: Inputs + ?Sized, P: Predictions>(
         &self,
         x: &X,
@@ -46,7 +47,7 @@ impl Setup {
         Trained::new(fitted, self.resources)
     }
 
-    /// Fits numbers.
+    /// Fits rows with numeric targets; `attach` is the function of [`Self::fit`].
     ///
     /// # Errors
     /// A fit whose `task` is not regression: its scores are not predictions of the target.

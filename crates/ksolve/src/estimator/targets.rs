@@ -48,6 +48,7 @@ pub trait LabelValue: Sized {
 /// Name of the target column that is added to the columns `x0`, `x1`, … of rows in memory.
 const TARGET: &str = "y";
 
+/// Adds target columns to rows in memory. Returns the table and the names of the target columns.
 fn join_columns(rows: Rows, columns: Vec<ArrayRef>) -> Result<(Table, Vec<String>)> {
     let (expected, got) = (rows.count().unwrap_or(0), columns.first().map_or(0, |column| column.len()));
     if got != expected {

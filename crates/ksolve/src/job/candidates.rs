@@ -6,6 +6,7 @@ use std::str::FromStr;
 /// Default number of candidate rows for each landmark. With this number the selection of landmarks
 /// costs less than the fit.
 const CANDIDATES_PER_RANK: u64 = 20;
+/// Minimum of the default number of candidate rows.
 const MIN_CANDIDATES: u64 = 50_000;
 
 /// Candidate rows for the landmarks.

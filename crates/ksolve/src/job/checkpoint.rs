@@ -35,7 +35,8 @@ impl Fit {
 }
 
 /// Returns the journal of a run's passes. The processes of a shared run have a common journal; for
-/// any other run, the journal comes from its checkpoint.
+/// any other run, the journal comes from its checkpoint, and is `None` if the run has no
+/// checkpoint.
 ///
 /// # Errors
 /// Errors of opening the checkpoint or of joining the processes; a request to resume a shared run

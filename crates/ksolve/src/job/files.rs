@@ -33,8 +33,8 @@ impl Fit {
         landmarks.into_iter().chain(metric)
     }
 
-    /// Returns the fit with these files open. They must have the input columns; `text_options` has
-    /// the options for text files.
+    /// Returns the fit with the files of landmarks and metric open. They must have the input
+    /// columns. `text_options` are the options for text files.
     ///
     /// # Errors
     /// Files that cannot be read, or that have other columns.
@@ -46,7 +46,8 @@ impl Fit {
         let metric = if is_model_file(path) {
             MetricSource::from_model(&AnyModel::load(path)?, &features)?
         } else {
-            // one number for every input, including categories
+            // the table of a metric has one number for every input, including the inputs of
+            // categories
             let columns =
                 Selection { features, categories: Categories::None, times: TimeFeatures::None, ..Selection::default() };
             MetricSource::from_table(&Table::open_with(&[path], text_options)?.select(&columns)?)?

@@ -144,8 +144,8 @@ impl Fit {
     }
 }
 
-/// Trains, with a journal if the run has a checkpoint. Calls `save` with the result, and then
-/// removes the checkpoint.
+/// Trains, with a journal if the run has a checkpoint. `wrap` makes an [`AnyModel`] of the trained
+/// model. Calls `save` with the result, and then removes the checkpoint.
 pub(super) fn run_fit<T: Real>(
     fit: &Fit,
     wrap: fn(Model<T>) -> AnyModel,

@@ -62,8 +62,8 @@ impl Fit {
         })
     }
 
-    /// Returns whether the marginal likelihood determines lambda: with the exact kernel, unless the
-    /// options give a regularisation parameter.
+    /// Returns true if the marginal likelihood determines lambda: the fit learns the exact kernel
+    /// by likelihood, and the options give no regularisation parameter.
     fn finds_lambda(&self) -> Result<bool> {
         let is_exact = self.map.is_exact_kernel() && self.solver_family.name == "ridge";
         if !is_exact || self.metric != MetricSource::Learned(MetricForm::Likelihood) {

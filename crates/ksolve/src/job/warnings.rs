@@ -9,7 +9,8 @@ use kstore::display;
 /// Explained fraction of the variance below which a model is hardly better than a constant.
 const MIN_USEFUL_EXPLAINED: f64 = 0.05;
 
-/// Relative change of the held-out error at the end of a grid that justifies a larger grid.
+/// Minimum relative change of the held-out error at the end of a grid for which a larger grid is
+/// suggested.
 const MIN_ERROR_CHANGE: f64 = 0.01;
 
 /// Relative trace error of the map above which the landmarks do not cover the rows.

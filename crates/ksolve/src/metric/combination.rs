@@ -179,6 +179,7 @@ fn combination_of_moments(
     let squared_deviations =
         moments.sy.iter().enumerate().map(|(c, sy)| moments.sum_over_folds(|fold| fold.yy[c]) - sy * sy / moments.n);
     let target_norm: f64 = squared_deviations.map(|square| square.max(0.0)).sum();
+    // the alignment of K with the target is ⟨HKH, yyᵀ⟩/(‖HKH‖_F ‖ỹ‖²)
     let alignment_of = |inner_product: f64, squared_norm: f64| {
         if squared_norm > 0.0 && target_norm > 0.0 { inner_product / (squared_norm.sqrt() * target_norm) } else { 0.0 }
     };
@@ -224,6 +225,7 @@ fn nonnegative_minimum(m: &Mat<f64>, a: &[f64]) -> Vec<f64> {
         let Ok(factor) = submatrix.llt(Side::Lower) else { continue };
         let rhs = Mat::from_fn(support.len(), 1, |i, _| a[support[i]] / scale[support[i]]);
         let solution = factor.solve(&rhs);
+        // −objective is the minimum of μᵀMμ − 2μᵀa on this support
         let objective: f64 = (0..support.len()).map(|i| solution[(i, 0)] * rhs[(i, 0)]).sum();
         let is_nonnegative = (0..support.len()).all(|i| solution[(i, 0)].is_finite() && solution[(i, 0)] >= 0.0);
         if is_nonnegative && objective > best_objective {

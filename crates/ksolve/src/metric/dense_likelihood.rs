@@ -36,7 +36,7 @@ mod tests;
 /// Number of rows that a thread handles at a time.
 const STRIP_ROWS: usize = 96;
 
-/// A term of the sum.
+/// A part of the sum.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     /// The kernel; its length scales are the start of the search.
@@ -146,7 +146,7 @@ impl Sample<'_> {
     fn inverse_factor(&self, lower: MatRef<'_, f64>) -> Mat<f64> {
         let n = lower.nrows();
         let mut inverse = Mat::zeros(n, n);
-        // strips of columns, whose first nonzero row is their first column
+        // strips of columns: a strip that begins with column `first` is 0 above row `first`
         self.workers.for_each(row_strips(inverse.as_mut().transpose_mut(), STRIP_ROWS), |(first, strip)| {
             let mut columns = strip.transpose_mut().subrows_mut(first, n - first);
             (0..columns.ncols()).for_each(|j| columns[(j, j)] = 1.0);
@@ -155,7 +155,7 @@ impl Sample<'_> {
         inverse
     }
 
-    /// Writes G, both triangles.
+    /// Writes both triangles of G = ½ (T L⁻ᵀL⁻¹ − AAᵀ) to `g`.
     fn by_matrix(&self, inverse_factor: MatRef<'_, f64>, alpha: MatRef<'_, f64>, mut g: MatMut<'_, f64>) {
         let (n, t) = (g.nrows(), self.y.ncols() as f64);
         self.workers.for_each(row_strips(g.rb_mut().transpose_mut(), STRIP_ROWS), |(first, strip)| {
@@ -173,8 +173,8 @@ impl Sample<'_> {
         }
     }
 
-    /// Returns for each part, with G, the number Σ_ij G_ij (K_p)_ij, then for each column k the
-    /// number Σ_i x_ik Σ_j G_ij ∇_k K_p(x_i, x_j); 0 for each column of a part without length
+    /// Returns 1 + d numbers for each part p: Σ_ij G_ij (K_p)_ij, and, for each column k, Σ_i x_ik
+    /// Σ_j G_ij ∇_k K_p(x_i, x_j). The numbers of the columns are 0 for a part without length
     /// scales.
     fn by_parts(&self, kernels: &[Arc<dyn KernelFunction<f64>>], g: MatRef<'_, f64>) -> Result<Vec<f64>> {
         let (n, d) = (self.x.nrows(), self.x.ncols());
@@ -188,7 +188,8 @@ impl Sample<'_> {
             for ((kernel, part), sums) in kernels.iter().zip(self.parts).zip(sums.chunks_exact_mut(d + 1)) {
                 kernel.block(rows, self.x.subrows(0, first + height), values.as_mut());
                 for j in 0..first + height {
-                    // the columns before the strip stand for their mirror image too
+                    // by symmetry, each column before the strip also stands for its mirror image,
+                    // and counts twice
                     let times = if j < first { 2.0 } else { 1.0 };
                     let pairs = values.col(j).iter().zip(weights.col(j).iter());
                     sums[0] += times * pairs.map(|(k, g)| k * g).sum::<f64>();

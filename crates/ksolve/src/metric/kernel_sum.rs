@@ -1,4 +1,5 @@
-//! A kernel per part of a sum, with a length scale per column, by maximum marginal likelihood.
+//! Learns the weights of a sum of kernels, and a length scale per column for each part of the sum,
+//! by maximum marginal likelihood.
 //!
 //! The model is y = f(x) + noise, where f is a Gaussian process. Its kernel is the sum of the parts
 //! of an expression, such as `matern(nu=1.5) + laplacian()`. Each part has a weight and one length
@@ -11,10 +12,11 @@
 //!
 //! F has several local minima. The search therefore starts twice, at the length scales of the
 //! expression and at a fraction of them. If the sample is large, both starts use a third of its
-//! rows, and the better minimum continues on the whole sample, after long length scales are
-//! shortened, and small weights and a small noise raised: a third of the rows misses columns and
-//! parts that more rows show. The sample holds at most [`MAX_ROWS`] rows, at equal steps of the
-//! rank of the first target. They cover its range more evenly than rows at random.
+//! rows, and the search on the whole sample starts from the better minimum. In this start, long
+//! length scales are shortened, and small weights and a small noise are raised, because a third of
+//! the rows misses columns and parts that more rows show. The sample has at most [`MAX_ROWS`] rows,
+//! which are chosen at equal steps of the rank of the first target: they cover the range of this
+//! target more evenly than random rows.
 
 use super::dense_likelihood::{self, Part, Sample};
 use crate::linalg::lbfgs::{LbfgsLimits, Minimum, minimise};
@@ -29,7 +31,8 @@ use std::fmt;
 #[cfg(test)]
 mod tests;
 
-/// Maximum number of rows of the sample.
+/// Maximum number of rows of the sample: with 1,500 rows, the factorisations of an evaluation of F
+/// take 6·10⁹ flops.
 pub(crate) const MAX_ROWS: usize = 1_500;
 /// Minimum number of rows of a sample whose first stage uses only a third of the rows.
 const MIN_STAGED_ROWS: usize = 750;
@@ -37,8 +40,8 @@ const FIRST_STAGE_FRACTION: usize = 3;
 /// Maximum number of steps on a third of the rows, and on all rows of the sample.
 const STEPS: (usize, usize) = (40, 60);
 /// Limits at the start on the whole sample: the largest length scale, as a factor of its initial
-/// value; the smallest weight, as a share of the sum of the weights; the smallest noise. On 1,200
-/// rows of pol and of elevators, with `matern(nu=1.5) + laplacian()`, they raise the
+/// value; the smallest weight, as a fraction of the sum of the weights; the smallest noise. On
+/// 1,200 rows of pol and of elevators, with `matern(nu=1.5) + laplacian()`, they raise the
 /// log-likelihood by 5 and by 4 nats.
 const WARM_LENGTH: f64 = 2.0;
 const WARM_SHARE: f64 = 0.2;
@@ -52,7 +55,7 @@ const WEIGHT_RANGE: (f64, f64) = (1e-6, 1e5);
 /// Range of the noise, and its initial value, in the same unit.
 const NOISE_RANGE: (f64, f64) = (1e-6, 10.0);
 const INITIAL_NOISE: f64 = 0.1;
-/// A part is left out if its share of the sum of the weights is smaller.
+/// A part is left out if its weight is a smaller fraction of the sum of the weights.
 const MIN_SHARE: f64 = 1e-5;
 /// The search ends if a step lowers F by less than this number, in nats per row and target.
 const MIN_DECREASE: f64 = 1e-6;
@@ -93,7 +96,7 @@ impl fmt::Display for LikelihoodReport {
 }
 
 /// Returns `kernel` with the learned weights and length scales, and the report, for rows `x` (n x
-/// d, scaled) with `weights` (empty if all are alike) and targets `y` (n x t). Every length scale
+/// d, scaled) with `weights` (empty if all are equal) and targets `y` (n x t). Every length scale
 /// of the kernel must be resolved. The weights of the parts sum to 1. If all targets are constant,
 /// the kernel does not change and there is no report.
 ///
@@ -206,7 +209,8 @@ impl Search<'_> {
         lengths.chain(weights).chain([INITIAL_NOISE.ln()]).collect()
     }
 
-    /// Returns the start on the whole sample.
+    /// Returns the start of the search on the whole sample: the best minimum on a third of the
+    /// rows, with the limits `WARM_LENGTH`, `WARM_SHARE` and `WARM_NOISE`.
     fn warm_start(&self, best: &Minimum) -> Vec<f64> {
         let (mut start, first_weight) = (best.x.clone(), best.x.len() - 1 - self.parts.len());
         let (lengths, scales) = start.split_at_mut(first_weight);

@@ -89,7 +89,7 @@ mod row_major {
     }
 }
 
-/// What a metric is learned from.
+/// The rows, targets and options from which a metric is learned.
 pub(crate) struct MetricRequest<'a, T: Real> {
     /// The scaled rows.
     pub source: &'a dyn RowSource<T>,

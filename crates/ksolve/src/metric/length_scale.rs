@@ -61,8 +61,8 @@ impl fmt::Display for LengthScaleReport {
     }
 }
 
-/// Resolves each `auto` length scale of the kernel to a number, and returns a report. A kernel
-/// without an `auto` length scale is unchanged.
+/// Resolves each `auto` length scale of the kernel to a number, and returns the options and a
+/// report. If the kernel has no `auto` length scale, returns unchanged options and no report.
 pub(crate) fn resolve_length_scale<T: Real>(
     source: &dyn RowSource<T>,
     survey: &Survey,

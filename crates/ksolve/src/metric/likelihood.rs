@@ -65,6 +65,7 @@ pub(crate) const DEFAULT_STAGES: [SampleStage; 3] = [
     SampleStage { row_count: MAX_ROWS, landmark_count: 500, max_steps: 20 },
 ];
 
+/// Maximum number of rows of the last stage.
 pub(crate) const MAX_ROWS: usize = 2500;
 
 /// Learns the factors a, one per input, of the kernel k(a ∘ x, a ∘ x') from rows `x` (n x d,

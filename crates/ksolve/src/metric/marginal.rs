@@ -122,14 +122,14 @@ impl Sample<'_> {
     }
 
     /// Adds the derivative of F by log a to `gradient`. The arguments are derivatives of F:
-    /// `by_kernel` (n x m) by k_nm, with the derivative by k_mm added to its first m rows;
+    /// `kernel_slopes` (n x m) by k_nm, with the derivative by k_mm added to its first m rows;
     /// `jitter_slope` by the number added to the diagonal of k_mm; and `diagonal_slope` by each
     /// k(z_i, z_i).
     ///
-    /// Let G = `by_kernel`, let k(z_i, z_j) be the kernel between row i and landmark j, and let ∇_l
-    /// k be its derivative by component l of the first argument. Then the derivative of Σ_ij G_ij
-    /// k(z_i, z_j) by log a_l is Σ_i z_il Σ_j G_ij ∇_l k(z_i, z_j) + Σ_j z_jl Σ_i G_ij ∇_l k(z_j,
-    /// z_i).
+    /// Let G = `kernel_slopes`, let k(z_i, z_j) be the kernel between row i and landmark j, and let
+    /// ∇_l k be its derivative by component l of the first argument. Then the derivative of Σ_ij
+    /// G_ij k(z_i, z_j) by log a_l is Σ_i z_il Σ_j G_ij ∇_l k(z_i, z_j) + Σ_j z_jl Σ_i G_ij ∇_l
+    /// k(z_j, z_i).
     fn add_factor_slopes(
         &self,
         z: MatRef<'_, f64>,

@@ -8,6 +8,7 @@ use kapprox::{Kernel, Real, landmark::RowSample, metric::Metric};
 use kstore::pass::Observer;
 use std::sync::Arc;
 
+/// Maximum number of rounds of a form of the metric.
 const MAX_ROUNDS: usize = 6;
 
 /// A form of the metric is abandoned after this many consecutive rounds without a smaller error.
@@ -189,7 +190,7 @@ impl<'a, T: Real> MetricSearch<'a, T> {
         Ok(())
     }
 
-    /// Multiplies one of several length scales by `step` again and again while the error falls.
+    /// Multiplies one of several length scales by `step` repeatedly, as long as the error falls.
     /// Returns true if the error fell at least once.
     fn step_length_scale(&mut self, data: &RoundData<'_, T>, index: usize, step: f64) -> Result<bool> {
         for steps in 0..MAX_SCALE_STEPS {

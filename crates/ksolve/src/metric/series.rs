@@ -17,6 +17,8 @@ const MAX_BETWEEN_BLOCKS: f64 = 0.5;
 /// Number of leading rows examined.
 const LEADING_ROWS: u64 = 5_000;
 
+/// Minimum number of rows for an estimate of the correlation: with 200 independent rows, its
+/// standard deviation is 0.07.
 const MIN_SERIES_ROWS: usize = 200;
 
 /// Correlation of consecutive targets above which random folds are too optimistic.
@@ -96,6 +98,7 @@ fn target_correlation<T: Real>(source: &dyn RowSource<T>, targets: &Targets) -> 
     if n < MIN_SERIES_ROWS {
         return Ok(None);
     }
+    // Σ_i e_i e_(i−1) / Σ_i e_i², where e_i is the deviation of row i from the mean
     let (mut lagged_sum, mut square_sum) = (0.0, 0.0);
     let uncentred_square_sum: f64 = y.iter().map(|y| y * y).sum();
     for j in 0..t {
@@ -123,6 +126,7 @@ fn variance_between_folds<T: Real>(sample: &MemoryRows<T>, folds: &Folds, target
         Ok(())
     })?;
     let n: f64 = fold_sizes.iter().sum();
+    // Σ_f n_f (mean_f − mean)² = Σ_f (sum of fold f)²/n_f − n mean²
     let (mut total_squares, mut between_squares) = (square_sum, 0.0);
     for j in 0..t {
         let mean = (0..k).map(|fold| target_sums[fold * t + j]).sum::<f64>() / n.max(1.0);

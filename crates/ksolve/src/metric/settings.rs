@@ -84,6 +84,7 @@ pub(crate) fn learning_stage<T: Real>(request: &FitRequest<'_>) -> Result<Option
         return Ok(Some(Stage { plan: likelihood_plan(&request.size, request.resources.memory), passes: 2 }));
     }
     let plan = learning_plan::<T>(&request.options, ROUND_RANK, &request.size, request.resources.memory)?;
+    // two passes draw the sample; the round over all rows takes five more
     Ok(Some(Stage { plan, passes: if sample_rows as u64 == request.size.n { 2 } else { 7 } }))
 }
 

@@ -69,8 +69,8 @@ impl Extent {
         if self.grows { Cut { end_row: u64::MAX, ..cut } } else { cut }
     }
 
-    /// Returns the segments that lie completely in some rows, and the remaining rows, each piece
-    /// within one segment.
+    /// Returns the segments that lie completely in `rows`, and the remaining pieces of `rows`. Each
+    /// piece lies within one segment.
     pub(super) fn split(&self, rows: &Range<u64>) -> (Range<u64>, Vec<Range<u64>>) {
         let (cut, segment_rows) = (self.cut(), self.pass.cut.segment_rows.max(1));
         let (start, end) = (rows.start.clamp(cut.start_row, cut.end_row), rows.end.clamp(cut.start_row, cut.end_row));

@@ -33,8 +33,8 @@ struct RowPart {
     location: RowLocation,
 }
 
-/// Merges statistics of one job, in any order, and writes them to `path`. The stored rows `removed`
-/// are removed; the result is the same as if they had never been added.
+/// Merges statistics of one job, in any order, and writes them to `path`. Removes the stored rows
+/// `removed`: the result is the same as if they had never been added.
 ///
 /// States stay separate until [`PreparedJob::solve`](super::PreparedJob::solve) combines them.
 /// Merged rows can therefore be removed again, unless a state spans their boundary.
@@ -93,7 +93,8 @@ pub(super) fn row_count(file: &StateFile) -> u64 {
     state_rows.chain(file.row_keys().iter().map(|key| key.row_count)).sum()
 }
 
-/// Adds digests of parts of pieces: the digest of rows is the sum of their digests.
+/// Adds the digests `new_edges` of parts of pieces to `edges`: the digest of several rows is the
+/// sum of the digests of these rows.
 fn add_digests(edges: &mut Vec<(u64, u64)>, new_edges: Vec<(u64, u64)>) {
     for (piece, sum) in new_edges {
         match edges.iter_mut().find(|(key, _)| *key == piece) {
@@ -151,7 +152,8 @@ fn copy_columns(out: &mut StateWriter, file: &mut StateFile, removed: &[Range<u6
     Ok(())
 }
 
-/// Returns true if all of these rows are removed.
+/// Returns true if a range of `removed` contains all of `rows`, and false if no range contains any
+/// of them. A range that contains only a part of `rows` is an error.
 fn are_removed(rows: &Range<u64>, removed: &[Range<u64>], path: &Path) -> Result<bool> {
     let overlaps = |range: &&Range<u64>| range.start < rows.end && rows.start < range.end;
     let Some(removed_rows) = removed.iter().find(overlaps) else { return Ok(false) };
