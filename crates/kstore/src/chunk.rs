@@ -24,8 +24,8 @@ fn load_or_one(view: &ColumnView<'_>, row_indices: RowIndices<'_>, out: &mut [f6
 }
 
 impl<T: Float> TableRows<T> {
-    /// Returns the range of the targets among the columns, without the weights. For a class target,
-    /// it is the position of the class.
+    /// Returns the slots of the targets (without the weights), or the slot of the class for a class
+    /// target. A slot is the position of a column among the columns that are read.
     fn target_slots(&self) -> Range<usize> {
         let targets = self.selected.features.len()..self.selected.weight_slot();
         let class = self.selected.class_slot();
@@ -93,8 +93,8 @@ impl<T: Float> TableRows<T> {
         selected_rows.retain(|_| incomplete.next() == Some(&false));
     }
 
-    /// Returns the first range within `rows` of a file whose rows may satisfy the condition. If
-    /// there is none, returns an empty range at the end of `rows`.
+    /// Returns the first range within the rows `rows` of a file whose rows may pass the filter. If
+    /// no such range exists, returns an empty range at the end of `rows`.
     pub(crate) fn next_candidate_range(&self, part_index: usize, rows: Range<u64>) -> Range<u64> {
         let Some(candidates) = self.candidate_ranges.get(part_index) else { return rows };
         match candidates.get(candidates.partition_point(|candidate| candidate.end <= rows.start)) {
@@ -146,6 +146,7 @@ impl<T: Float> TableRows<T> {
     }
 }
 
+/// The chunk of a file that was decoded last, with views of its columns.
 pub(crate) struct Chunk<'o, 'a, T> {
     pub(crate) source: &'o TableRows<T>,
     pub(crate) open_file: &'o OpenFile<'a>,

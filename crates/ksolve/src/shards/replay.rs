@@ -99,7 +99,7 @@ impl Replay {
         Ok(Self { prepared, role, next_pass: AtomicU64::new(1), is_done: AtomicBool::new(false) })
     }
 
-    /// Returns true after the fit has completed its role and was ended.
+    /// Returns true if the fit was ended because its role is complete.
     pub(super) fn is_done(&self) -> bool {
         self.is_done.load(Ordering::Relaxed)
     }
@@ -157,7 +157,8 @@ impl Engine for Replay {
         let is_this_pass = |pass: &PassKey| pass.number == pass_number && pass.name == name;
         let has_same_shape =
             |pass: &PassKey| (pass.cut.tile_rows, pass.cut.segment_rows) == (cut.tile_rows, cut.segment_rows);
-        // rows may have been appended since; the totals remain the totals of the prepared rows
+        // rows may have been appended after the preparation, so the end of the rows is not
+        // compared; the totals remain the totals of the prepared rows
         let stored_pass = totals.state_keys().iter().map(|state| &state.pass).find(|pass| is_this_pass(pass));
         let detail = match stored_pass.or(Some(shared_pass).filter(|pass| is_this_pass(pass))) {
             Some(pass) if has_same_shape(pass) => {

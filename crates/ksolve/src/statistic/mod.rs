@@ -49,8 +49,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! To add a statistic: write one file here with its `FAMILY`, and add one line to
-//! `FAMILIES`. [`register`] adds one of another crate.
+//! To add a statistic: write one file here with its `FAMILY`, and add one line to `FAMILIES`.
+//! [`register`] adds a statistic of another crate.
 
 mod exact_mmd;
 mod herding;
@@ -85,9 +85,10 @@ pub struct StatisticFamily {
     pub name: &'static str,
     /// One line of help.
     pub about: &'static str,
-    /// Kind of samples that it compares.
+    /// Kind of samples that the statistic compares.
     pub sample_kind: SampleKind,
-    /// Function that adds memory other than the features to a plan.
+    /// Function that adds memory other than the features to a plan. Its arguments are the plan, the
+    /// size of the problem, the shape of the pass, and the number of permutations.
     #[doc(hidden)]
     pub plan: fn(MemoryPlan, &ProblemSize, PassShape, usize) -> MemoryPlan,
     /// True if permutations need random access to the features.

@@ -31,11 +31,12 @@ pub struct ModelSelection<'a> {
     /// Maximum number of steps of each part. If set, it replaces the time limit of the listener,
     /// and the result does not depend on the speed of the machine.
     pub work: Option<SearchWork>,
-    /// True if the fit may use the exact kernel instead of a feature map. It does so only if the
-    /// memory suffices and the listener does not report a lack of time. A base fit with an exact
-    /// map always uses the exact kernel.
+    /// True if the fit may use the exact kernel instead of a feature map. The exact kernel is used
+    /// only if the memory suffices and the listener does not report a lack of time. A base fit with
+    /// an exact map always uses the exact kernel.
     pub allows_exact: bool,
-    /// Resources. The observer receives the stages of every step. Checkpoints are not read.
+    /// Resources of the run. Its observer receives the stages of every step. Checkpoints are not
+    /// read.
     pub run: &'a Run<'a>,
     /// Listener that is called at each step.
     pub listener: &'a dyn SearchListener,
