@@ -206,6 +206,8 @@ fn parse_named_month(text: &str, form: TimeForm) -> Option<(i64, &str)> {
         TimeForm::MonthFirst => {
             let (month, rest) = month(text)?;
             let (day, length, rest) = parse_digits(skip_separators(rest)?)?;
+            // four digits are a year without a day, as in `January 2021`: the first day of the
+            // month
             if length == 4 {
                 return Some((epoch_day(day, month, 1)?, rest));
             }
@@ -222,7 +224,8 @@ fn parse_named_month(text: &str, form: TimeForm) -> Option<(i64, &str)> {
     }
 }
 
-/// Returns the year for four or two digits, with the century of POSIX.
+/// Returns the year for four or two digits. Two digits below 69 stand for 2000 to 2068, other two
+/// digits for 1969 to 1999, as in POSIX.
 fn full_year(year: i64, digits: usize) -> Option<i64> {
     match digits {
         4 => Some(year),
@@ -232,7 +235,8 @@ fn full_year(year: i64, digits: usize) -> Option<i64> {
 }
 
 /// Reads a date without separators, `20210114`, or a week, `2021-W02` or `2021-W02-4`. The first
-/// number of the text was already read as `year`. Returns the day and the rest of the text.
+/// number of the text was already read as `year`; without separators it is the whole date. `rest`
+/// is the text after it. Returns the day and the rest of the text.
 fn parse_compact(year: i64, year_digits: usize, rest: &str) -> Option<(i64, &str)> {
     if year_digits == 8 {
         let (year, month, day) = (year / 10_000, year / 100 % 100, year % 100);
@@ -262,6 +266,7 @@ fn parse_date(text: &str, form: TimeForm) -> Option<(i64, &str)> {
     if let Some(date) = parse_named_month(text, form) {
         return Some(date);
     }
+    // a, b and c are the three numbers of the date, in the order of the text
     let (a, a_digits, rest) = parse_digits(text)?;
     if form == TimeForm::YearFirst
         && let Some(date) = parse_compact(a, a_digits, rest)

@@ -22,7 +22,8 @@ pub(crate) struct LabelEncoder {
 pub(crate) enum LabelFault {
     /// A fraction, or a number too large for an integer.
     NotAnInteger(f64),
-    /// More labels than this limit, or longer texts than this number of labels may have.
+    /// More labels than this maximum number, or texts that are longer in total than this number of
+    /// labels may have.
     TooMany(usize),
 }
 

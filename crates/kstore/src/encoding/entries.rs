@@ -129,6 +129,7 @@ impl Entries {
             entries.iter_mut().for_each(|(index, value)| *value *= factor(*index));
         }
         if matches!(self.weighting, Weighting::TfIdf | Weighting::Unit) {
+            // the norm of values divided by the largest one, so that squares do not overflow
             let max_abs = entries.iter().fold(0.0f64, |max, (_, value)| max.max(value.abs()));
             let norm = max_abs * entries.iter().map(|(_, value)| (value / max_abs).powi(2)).sum::<f64>().sqrt();
             entries.iter_mut().filter(|_| norm > 0.0).for_each(|(_, value)| *value /= norm);
@@ -136,13 +137,16 @@ impl Entries {
     }
 }
 
+/// Columns whose entries together form a sparse row.
 #[derive(Debug)]
 pub(crate) struct EntryColumns {
     columns: Vec<EntryColumn>,
 }
 
+/// A column that produces entries of a sparse row.
 #[derive(Debug)]
 pub(crate) struct EntryColumn {
+    /// Index, in the sparse row, of the first entry of this column.
     first_column: u32,
     /// Weighting of entries and counting of texts; `None` for sparse rows without weighting.
     entries: Option<Entries>,

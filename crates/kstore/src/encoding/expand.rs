@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// An encoding, with a lookup table from values to features for each column.
 #[derive(Debug)]
 pub(crate) struct Lookups {
     pub(crate) encoding: Encoding,
@@ -51,6 +52,8 @@ impl Dictionary {
                 Label::Bool(value) => _ = dictionary.text_codes.insert(bool_text(*value).into(), code),
             }
         }
+        // also enter each value in its other form, as text or as integer, unless that form has a
+        // code
         for (code, value) in (0u32..).zip(values) {
             match value {
                 Label::Int(value) => _ = dictionary.text_codes.entry(value.to_string().into()).or_insert(code),
@@ -115,6 +118,7 @@ impl Lookups {
     }
 }
 
+/// Writes the scaled features of encoded columns.
 #[derive(Debug)]
 pub(crate) struct FeatureWriter<T> {
     lookups: Arc<Lookups>,

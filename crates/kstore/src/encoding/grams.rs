@@ -125,6 +125,7 @@ fn parse_ngrams(text: &str) -> Option<NGrams> {
     Some(NGrams { unit, min_length, max_length, max_features: features, is_hashed })
 }
 
+/// The words or characters of a text: the normalised text, and the byte range of each unit in it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TextUnits {
     text: String,

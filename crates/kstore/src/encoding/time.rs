@@ -110,7 +110,7 @@ impl Cycle {
 /// How a column of dates or times becomes features.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimeEncoding {
-    /// Form of the values. It is the default if the file stores them as times.
+    /// Form of the values; the default form if the file stores them as times.
     #[serde(default, skip_serializing_if = "is_default_form")]
     pub form: TimeForm,
     /// Cycles of the column.
@@ -163,7 +163,8 @@ impl TimeReader {
             // another file may store the same dates as text
             (Kind::Text, TimeForm::YearMonthDay) => Some(Self { form: TimeForm::YearFirst, units_per_day: 0 }),
             (Kind::Int { .. } | Kind::Float { .. }, TimeForm::YearMonthDay) => Some(Self { form, units_per_day: 0 }),
-            // a column without any number in this file; a number in it is an error in its row
+            // a column of floats has only missing values in this file; if it has a number, reading
+            // the number is an error
             (Kind::Text | Kind::Float { .. }, _) => Some(Self { form, units_per_day: 0 }),
             _ => None,
         }
