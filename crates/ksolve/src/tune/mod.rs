@@ -315,9 +315,10 @@ impl<'a, T: Real> KernelSearch<'a, T> {
         request.learn_on_sample(&memory_rows, &sample, folds, round_request)
     }
 
-    /// Measures the next kernel, or learns its metric in rounds until `is_enough` is true. If
-    /// `journal` has the result of this step, reads it instead. Returns the number of steps: 1, or
-    /// the number of rounds.
+    /// Measures the next kernel, or learns its metric in rounds. After each round, `is_enough` is
+    /// called with the number of rounds; if it returns true, no more rounds follow. If `journal`
+    /// has the result of this step, reads it instead. Returns the number of steps: 1, or the number
+    /// of rounds.
     ///
     /// # Errors
     /// Errors of the map; [`Error::NoCell`] if no kernel of a rung has a score;

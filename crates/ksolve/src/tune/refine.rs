@@ -34,9 +34,9 @@ impl<T: Real> KernelSearch<'_, T> {
         self.unrefined.last().map(|candidate| (&self.options.kernels[*candidate], metric::REFINED_RANK))
     }
 
-    /// Refines the next of the best kernels until `is_enough` is true, or reads the result from
-    /// `journal`; returns the number of rounds. The refined kernel wins only if its error is below
-    /// the error of the winner so far.
+    /// Refines the next of the best kernels, in rounds as in [`KernelSearch::step`], or reads the
+    /// result from `journal`. Returns the number of rounds. The refined kernel wins only if its
+    /// error is below the error of the winner so far.
     ///
     /// # Errors
     /// Errors of the map; [`kstore::Error::Interrupted`].

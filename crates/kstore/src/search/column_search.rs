@@ -22,8 +22,8 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Minimum number of distinct texts of a column that is checked for mostly numbers among some
-/// words.
+/// Minimum number of distinct texts of a column that is rejected because most of its texts are
+/// numbers.
 const MIN_CHECKED_TEXTS: usize = 20;
 
 const SET_ENTRY_BYTES: usize = 64;
@@ -121,7 +121,7 @@ pub struct ColumnSearch {
 struct SearchedColumn {
     feature_index: usize,
     role: Role,
-    /// For a file that stores times as numbers.
+    /// How the file stores the times of the column, if it stores them as numbers.
     stored_times: Option<StoredTimes>,
 }
 

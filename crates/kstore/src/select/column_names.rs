@@ -97,8 +97,9 @@ impl Table {
         Ok((included, excluded))
     }
 
-    /// Returns the columns to copy to the output. If no output format can hold a column, the column
-    /// is skipped if a pattern selected it, and is an error if its name selected it.
+    /// Returns the columns to copy to the output. A column that no output format can hold is an
+    /// error if it is named, and is skipped if a pattern matches it. A pattern also skips sparse
+    /// columns.
     pub(crate) fn resolve_kept_columns(&self, names: &[String]) -> Result<Vec<usize>> {
         let columns = &self.schema().columns;
         let is_storable = |index: usize| !matches!(columns[index].kind, Kind::Other(_));
@@ -123,8 +124,9 @@ impl Table {
         Ok(kept_columns)
     }
 
-    /// Returns the feature columns that names and patterns select. A name selects its column even
-    /// if the column has another role, unless it is a target.
+    /// Returns the feature columns that names and patterns select. A named column is a feature even
+    /// if it has another role, such as group or filter. A named column of `never_features`
+    /// (targets, the class, the weight) is an error.
     pub(crate) fn named_features(
         &self,
         role_columns: &[usize],

@@ -108,7 +108,7 @@ pub struct SelectedTable {
     /// The columns from which the features are computed.
     pub(crate) features: Vec<usize>,
     pub(crate) encoding_state: EncodingState,
-    /// Columns that are not features because no row has a value there.
+    /// Columns that are not features because they have no value in any row.
     pub(crate) blank_columns: Vec<usize>,
     /// Numeric targets.
     pub(crate) targets: Vec<usize>,

@@ -107,7 +107,8 @@ impl Table {
             _ => categories_are_set && *role != Role::Time || selection.features.contains(name(column)),
         };
         let is_named = features.iter().zip(&roles).map(is_named_column).collect();
-        // if a column can be hashed, it should not become ten thousand features
+        // with `hash`, a column with more than [`MAX_CATEGORIES`] values is hashed instead of
+        // becoming thousands of features
         let max_categories =
             if categories_are_set && selection.hash.is_none() { MAX_CLASS_LABELS } else { MAX_CATEGORIES };
         let all_numeric = roles.iter().all(|role| *role == Role::Number) && selection.missing != Missing::Indicator;

@@ -10,7 +10,8 @@ use crate::arrow::datatypes::{self as types, DataType, DecimalType};
 use crate::arrow::error::ArrowError;
 use std::sync::Arc;
 
-/// Converts an array to a type that can be viewed as typed values, if there is such a type for it.
+/// Converts an array to a type that [`array_view`] supports. An array that cannot be converted, or
+/// need not be, stays unchanged.
 pub(super) fn to_viewable(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     Ok(match array.data_type() {
         DataType::Dictionary(..) => {
