@@ -107,7 +107,7 @@ impl Table {
             _ => categories_are_set && *role != Role::Time || selection.features.contains(name(column)),
         };
         let is_named = features.iter().zip(&roles).map(is_named_column).collect();
-        // with `hash`, a column with more than [`MAX_CATEGORIES`] values is hashed instead of
+        // with `hash`, a column with more than `MAX_CATEGORIES` values is hashed instead of
         // becoming thousands of features
         let max_categories =
             if categories_are_set && selection.hash.is_none() { MAX_CLASS_LABELS } else { MAX_CATEGORIES };

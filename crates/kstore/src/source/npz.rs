@@ -67,7 +67,8 @@ impl Archive {
         let bytes = self.read_member("format")?;
         let start = if bytes.starts_with(MAGIC) { split_header(&bytes).map(|(_, start)| start) } else { Ok(0) };
         let start = start.map_err(|detail| self.file.malformed_error(format!("array \"format\": {detail}")))?;
-        // a character of a NumPy text has four bytes, and a character of NumPy bytes has one
+        // a character of a NumPy text has four bytes, most of them 0, and a character of NumPy
+        // bytes has one
         let format_name: Vec<u8> =
             bytes[start..].iter().copied().filter(|byte| *byte != 0).take(NUMBER_BYTES).collect();
         match &format_name[..] {
@@ -300,6 +301,7 @@ impl TableFile for NpzFile {
 
 struct NpzCursor<'a> {
     npz: &'a NpzFile,
+    /// The arrays `indptr`, `indices` and `data`.
     members: [Member; 3],
     y: Option<Member>,
     columns: Vec<usize>,

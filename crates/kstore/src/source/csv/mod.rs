@@ -197,8 +197,8 @@ fn column_names(splitter: &mut FieldSplitter, first_row: &[u8], has_header: bool
     Ok(names)
 }
 
-/// Rejects a delimiter that differs from the delimiter of the fit, if numbers have commas: a comma
-/// may have another meaning in this file.
+/// If numbers have commas, rejects a delimiter that differs from the delimiter of the fit, because
+/// a comma may have another meaning in this file.
 fn check_delimiter(delimiter: u8, options: &TextOptions, names: &[String]) -> Result<(), String> {
     let file_delimiter = char::from(delimiter);
     let Some(fitted_delimiter) = options.reading.delimiter.filter(|fitted| *fitted != file_delimiter) else {
