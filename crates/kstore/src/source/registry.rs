@@ -190,7 +190,7 @@ fn starts_like_svmlight(text: &[u8]) -> bool {
 /// Opens standard input, in any format.
 ///
 /// # Errors
-/// Errors of reading it and of writing the temporary file; [`Error::UnknownFormat`].
+/// Errors of reading standard input and of writing the temporary file; [`Error::UnknownFormat`].
 pub(crate) fn open_standard_input(options: &TextOptions) -> Result<(Arc<dyn TableFile>, Identity)> {
     super::check_stdin()?;
     let path = Path::new(STDIN);

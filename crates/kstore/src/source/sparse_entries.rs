@@ -54,7 +54,7 @@ pub(super) fn extend_shape(array: &dyn Array, shape: &mut SparseShape) -> Result
     let width = max_index.map_or(0, |largest| usize::try_from(largest + 1).unwrap_or(0));
     let longest = starts.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
     *shape = shape.union(SparseShape { column_count: width, max_row_entries: longest });
-    // more entries than columns: some entries are duplicates
+    // a row with more entries than columns has duplicates, which are an error when the row is read
     shape.max_row_entries = shape.max_row_entries.min(shape.column_count);
     Ok(())
 }

@@ -111,7 +111,8 @@ impl PageReader for CheckedPages {
     }
 }
 
-/// Returns `None` if a page states more packed lengths than it has values.
+/// Checks the packed lengths in a page of texts. Returns `None` if the page states more lengths
+/// than it has values.
 fn check_packed_lengths(page: &Page, level_array_count: usize) -> Option<()> {
     let length_list_count = match page.encoding() {
         Encoding::DELTA_LENGTH_BYTE_ARRAY => 1,

@@ -73,6 +73,7 @@ pub(super) fn cached_bytes(groups: &[RowGroupMetaData], mask: &ProjectionMask) -
     2 * usize::try_from(max_group_bytes).unwrap_or(usize::MAX / 2)
 }
 
+/// The bytes of a file, from which the decoder reads pages.
 #[derive(Clone, Debug)]
 pub(super) struct PageSource {
     file: SharedFile,

@@ -118,6 +118,7 @@ impl ParquetFile {
         let row_bytes = row_bytes.saturating_add(entry_bytes);
         let max_rows = max_batch_rows(columns.len());
         let rows = max_rows.min(DECODED_BATCH_BYTES / row_bytes.max(1)).max(1);
+        // two batches of 8-byte values are in memory while one replaces the other
         let decoder_bytes =
             fixed_bytes.saturating_add(rows.saturating_mul(row_bytes)).saturating_add(2 * rows * columns.len() * 8);
         (rows, decoder_bytes.saturating_add(chunk_bytes))
@@ -254,9 +255,9 @@ fn check_magic_bytes(file: &SharedFile) -> Result<()> {
     let result = file.read_at(&mut start, 0).and_then(|_| file.read_at(&mut end, file.length().saturating_sub(4)));
     result.map_err(|error| file.read_error(error))?;
     match (start == MAGIC, end == MAGIC) {
-        // encrypted files start and end with other magic bytes, which the decoder recognises
         (_, true) => Ok(()),
         (true, false) => Err(file.malformed_error("it is truncated: its footer is missing; copy or write it again")),
+        // encrypted files start and end with other magic bytes, which the decoder recognises
         (false, false) if &start == b"PARE" => Ok(()),
         (false, false) => Err(file.malformed_error("it is not a Parquet file: it does not start with PAR1")),
     }

@@ -122,7 +122,7 @@ fn fixed_width_bytes(file: &SharedFile, column: &ColumnChunkMetaData, width: usi
 }
 
 /// Returns the memory for decoding texts. Texts are views of the pages and dictionaries that
-/// contain them, so that a batch holds these pages as long as it lives. Counted are the pages
+/// contain them, so that a batch holds these pages as long as it lives. The result counts the pages
 /// between the first and the last row of a batch, one more page at each end, and the page that is
 /// being decompressed.
 fn text_decoder_bytes(file: &SharedFile, column: &ColumnChunkMetaData, rows: usize) -> DecoderBytes {

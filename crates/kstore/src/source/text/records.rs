@@ -12,6 +12,7 @@ pub(crate) const MAX_ROW_BYTES: usize = 16 << 20;
 /// little memory.
 pub(crate) const MAX_BUFFERED_BYTES: usize = 4 * BLOCK_BYTES;
 
+/// The position of a row: the offset of its first byte, and its line, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowStart {
     pub(crate) offset: u64,
