@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{collections::BTreeMap, ops::Range};
 
+/// A file of a table, and the position of its rows among all rows.
 #[derive(Clone, Debug)]
 pub(crate) struct FilePart {
     pub(crate) path: PathBuf,

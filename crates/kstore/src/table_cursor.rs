@@ -164,6 +164,8 @@ impl<T: Float> TableCursor<'_, T> {
         Ok(true)
     }
 
+    /// Determines which rows of the chunk are selected: rows that pass the filter, have a target
+    /// and a weight other than 0, and are complete, as far as the selection requires this.
     fn select_rows(&mut self) -> Result<()> {
         let selected = &self.source.selected;
         let Some(open_file) = &self.open_file else { return Ok(()) };

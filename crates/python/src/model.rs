@@ -18,7 +18,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Number of rows that a thread predicts between two checks for signals, some milliseconds each.
+/// Number of rows that a thread predicts between two checks for signals, which takes some
+/// milliseconds.
 const CHUNK_ROWS: usize = 4096;
 
 /// A model that can be shared by threads.
@@ -162,6 +163,8 @@ impl Model {
         else {
             return Ok(None);
         };
+        // weights of scaled features: Σ_i a_i z_i for the landmarks z_i with dual coefficients a_i;
+        // then the scale and the centre are moved into the weights and the intercept
         let mut intercept = model.intercept.clone();
         let mut weights = vec![0.0; d * t];
         for (i, point) in points.chunks_exact(d.max(1)).enumerate() {
@@ -397,10 +400,11 @@ impl Model {
         PyArray1::from_vec(py, out).reshape([n, t])
     }
 
-    /// Predicts parts of `part_rows` rows on threads. They end with the call, so that a later fork
-    /// loses none of them.
+    /// Predicts parts of `part_rows` rows on threads. The threads end with the call, so that a
+    /// later fork loses none of them.
     fn predict_parallel<V: Float>(&self, x: &[V], out: &mut [f64], part_rows: usize) -> ksolve::Result<()> {
         let (d, t) = (self.predictor.feature_count(), self.predictor.output_count());
+        // for few rows, starting threads takes longer than predicting
         if out.len() <= 256 * t {
             return self.predictor.predict(x, out);
         }

@@ -47,7 +47,7 @@ pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Si
         let writer = FileWriter::try_new_with_options(file, schema, options?)?;
         Ok(IpcWriter { writer, batches: Vec::new(), row_count: 0, bytes: 0, max_rows })
     };
-    // the gathered rows, the batch built from them, and its encoded form
+    // three copies: the gathered rows, the batch built from them, and its encoded form
     BatchSink::create(
         path,
         columns,
