@@ -32,9 +32,9 @@ impl<T: Float> TableRows<T> {
         if self.selected.class.is_some() { class..class + 1 } else { targets }
     }
 
-    /// Returns the rows that have a target, out of `selected_rows` or, if it is `None`, out of the
-    /// first `row_count` rows of the chunk. Returns `None` if every row has a target, or if rows
-    /// without a target are kept.
+    /// Returns the rows of the chunk that have a target. The candidates are `selected_rows` or, if
+    /// this is `None`, the first `row_count` rows of the chunk. Returns `None` if every row has a
+    /// target, or if rows without a target are kept.
     pub(crate) fn rows_with_target(
         &self,
         open_file: &OpenFile<'_>,
@@ -64,8 +64,8 @@ impl<T: Float> TableRows<T> {
         Ok((lacking_count > 0).then(target_rows))
     }
 
-    /// Removes rows with a value that is not finite, and rows without a label. `views` are the
-    /// views of the required columns.
+    /// Removes, from the rows `selected_rows`, the rows with a value that is not finite, and the
+    /// rows without a label. `views` are the views of the required columns.
     pub(crate) fn drop_missing(&self, views: &[ColumnView<'_>], selected_rows: &mut Vec<u32>) {
         let mut values = [0.0; CONVERT_TILE_ROWS];
         let mut incomplete = vec![false; selected_rows.len()];

@@ -187,6 +187,7 @@ impl From<Condition> for String {
     }
 }
 
+/// The value of a condition, in the type with which it is compared.
 #[derive(Clone, Debug)]
 enum Comparand {
     /// An integer, compared exactly with integers of any size.

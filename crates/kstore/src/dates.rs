@@ -44,8 +44,8 @@ impl TimeForm {
         [Self::YearFirst, Self::MonthFirst, Self::DayFirst, Self::TimeOfDay, Self::Duration];
 }
 
-/// An instant: days since 1970-01-01, and nanoseconds since the beginning of that day. It is in UTC
-/// if its time zone is known.
+/// An instant: days since 1970-01-01, and nanoseconds since the beginning of that day. If the time
+/// zone is known, the instant is in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Instant {
     pub(crate) day: i64,
@@ -58,7 +58,7 @@ impl Instant {
         Self { day: value.div_euclid(per_day), nanos: value.rem_euclid(per_day) * (DAY_NANOS / per_day) }
     }
 
-    /// Converts to a number of units, `per_day` of them to a day; the inverse of
+    /// Converts to a number of units, of which a day has `per_day`; the inverse of
     /// [`Self::from_stored`]. If the units are too coarse for the instant, the second number is the
     /// remaining fraction of a unit.
     pub(crate) fn to_units(self, per_day: i64) -> (i128, f64) {
@@ -67,8 +67,8 @@ impl Instant {
         (units, (self.nanos % unit) as f64 / unit as f64)
     }
 
-    /// Returns the fraction of the day that has passed. It is the quotient of two integers, and
-    /// therefore does not depend on the unit of the file.
+    /// Returns the fraction of the day that has passed. The fraction is the quotient of two
+    /// integers, and therefore does not depend on the unit of the file.
     pub(crate) fn day_fraction(self) -> f64 {
         self.nanos as f64 / DAY_NANOS as f64
     }

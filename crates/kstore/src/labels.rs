@@ -18,6 +18,7 @@ pub(crate) struct LabelEncoder {
     text_bytes: usize,
 }
 
+/// A reason why a value cannot be encoded as a label.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum LabelFault {
     /// A fraction, or a number too large for an integer.

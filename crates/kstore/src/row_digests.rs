@@ -62,8 +62,8 @@ impl RowDigests {
         index.and_then(|i| self.sums.get(i)).map_or(0, |sum| sum.load(Ordering::Relaxed))
     }
 
-    /// Adds the rows `row_numbers`, at most one tile. They are at `row_indices` of a
-    /// chunk with these columns.
+    /// Adds at most one tile of rows. The rows have the numbers `row_numbers`, and are at the
+    /// positions `row_indices` of a chunk; `views` and `keys` belong to the columns of the chunk.
     pub(crate) fn add(&self, views: &[ColumnView<'_>], keys: &[u64], row_indices: RowIndices<'_>, row_numbers: &[u64]) {
         if self.is_closed.load(Ordering::Relaxed) {
             return;

@@ -367,8 +367,8 @@ impl Table {
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 
-    /// Returns how the columns of the text files are read, as far as it differs from the default.
-    /// Related files, such as a test set, must be read the same way.
+    /// Returns the non-default options with which the columns of the text files are read. Related
+    /// files, such as a test set, must be read the same way.
     #[doc(hidden)]
     pub fn reading(&self) -> TextReadOptions {
         let mut reading = TextReadOptions::default();

@@ -119,8 +119,8 @@ impl Model {
         self.predictor.metadata().sparse_shape().map(|shape| shape.column_count)
     }
 
-    /// Returns the landmarks of a model of sparse rows: values, column indices, starts of the rows
-    /// in them, and their row numbers.
+    /// Returns the landmarks of a model of sparse rows: the values, the column indices, the start
+    /// of each landmark in these two arrays, and the row numbers of the landmarks.
     fn sparse_landmarks<'py>(&self, py: Python<'py>) -> PyResult<Option<SparseLandmarks<'py>>> {
         let model = self.to_f64_model()?;
         let Some((points, rows)) = model.basis.landmarks() else { return Ok(None) };
@@ -223,9 +223,9 @@ impl Model {
     }
 
     /// Returns the scores of the rows of a table (NaN for a row without a prediction), the values
-    /// of an extra, and the warnings. The extra is std, components, novelty or preimage: the
-    /// standard deviation of a new observation for each target, the coordinates along the
-    /// components, the squared distance from the components, or the pre-images.
+    /// of an extra, and the warnings. The extra is std, components, novelty, preimage or squares:
+    /// the standard deviation of a new observation for each target, the coordinates along the
+    /// components, the squared distance from the components, the pre-images, or k(x, x).
     fn scores<'py>(
         &self,
         py: Python<'py>,

@@ -74,8 +74,8 @@ impl Table {
     /// Returns a table of compressed sparse rows, read in place, and further columns as in
     /// `from_array`. Column indices ascend within a row.
     ///
-    /// It has a column for each of `names`, like an array; fits and models of sparse rows use a
-    /// single column `x` of sparse rows instead.
+    /// The table has a column for each of `names`, like an array; fits and models of sparse rows
+    /// use a single column `x` of sparse rows instead.
     #[staticmethod]
     #[pyo3(signature = (values, places, starts, names, more=Vec::new()))]
     fn from_sparse(

@@ -34,8 +34,8 @@ impl JobMetadata {
             columns.any(|column| column.name == name && matches!(column.encoding, ColumnEncoding::Time(_)))
         };
         let store_column = |column: &Column| match column.kind {
-            // an encoded time column is stored as text: the table without rows from which a job is
-            // solved needs a type from which times can be parsed
+            // an encoded time column is stored as text: `solve` uses a table without rows, whose
+            // column needs a type from which times can be parsed
             Kind::Time(_) if is_time_column(&column.name) => Column { kind: Kind::Text, name: column.name.clone() },
             // times are read as the integers that store them
             Kind::Time(_) => Column { kind: Kind::Int { bits: 64, signed: true }, name: column.name.clone() },

@@ -78,6 +78,7 @@ struct PreparedPasses {
     shared_pass: PassKey,
 }
 
+/// The engine of a fit that prepares, reduces or solves a job.
 pub(super) struct Replay {
     /// `None` if the fit prepares a job.
     prepared: Option<PreparedPasses>,

@@ -20,6 +20,7 @@ pub(super) struct RandomSubsets {
     subsets: Vec<SubsetKeys>,
 }
 
+/// The keys that define one subset.
 #[derive(Debug)]
 struct SubsetKeys {
     /// Stream of the keys of the rows.

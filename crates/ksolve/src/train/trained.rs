@@ -101,9 +101,9 @@ impl<T: Real> ModelAssembly<'_, T> {
         TrainedModel { model, report, needs_f64 }
     }
 
-    /// Returns the rank of the result: the number of weights per output, or all features of the map
-    /// if the solver learns a projection (its model then has a linear kernel and no weights on
-    /// features).
+    /// Returns the rank of the result. This is the number of weights per output. If the solver
+    /// learns a projection, its model has a linear kernel and no weights on features, and the rank
+    /// is the number of features of the map.
     fn rank(&self) -> usize {
         match self.solution.projection {
             Some(_) => self.prepared.built_map.map.dims().1,

@@ -12,7 +12,7 @@ use kstore::{MemoryPlan, SelectedTable};
 
 /// Trains a model with a solver.
 ///
-/// *Passes*: one over the label columns, if there are labels; one for the statistics; one for the
+/// *Passes*: if there are labels, one over the label columns; one for the statistics; one for the
 /// candidates or, for a landmark scheme on all rows, one per round; then the passes of the solver.
 /// *Bytes*: as planned by [`super::forecast()`].
 ///

@@ -24,8 +24,10 @@ pub const ANY_SOLVER: &str = "any";
 /// Maximum rank of a trial: sufficient to compare regularisation parameters and solvers, and fast.
 pub(super) const TRIAL_RANK: usize = 500;
 
+/// Maximum number of folds on which a contender is tried. Chosen: each fold costs one more fit.
 const CONTEST_FOLDS: usize = 3;
 
+/// Minimum number of contenders that continue. Chosen: a single fold ranks contenders only roughly.
 const MIN_CONTENDERS: usize = 3;
 
 /// Minimum number of trials, even if no time is left: the first solver with and without the metric.

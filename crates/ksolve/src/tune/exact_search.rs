@@ -187,9 +187,10 @@ impl ModelSelection<'_> {
     }
 }
 
-/// Returns an exact solver, its name, and whether it fits the memory. It is the exact solver of the
-/// winner; if the winner has no exact solver, it is the exact solver of the best contender that has
-/// one. If `is_lambda_free` is true, the regularisation parameter of the solver is not chosen yet.
+/// Returns the name of an exact solver, its fit, and true if the fit fits the memory. The solver is
+/// the exact solver of the winner or, if the winner has no exact solver, of the best contender that
+/// has one. If `is_lambda_free` is true, the regularisation parameter of the solver is not chosen
+/// yet.
 fn exact_solver(
     tried: &[Contender],
     is_lambda_free: bool,

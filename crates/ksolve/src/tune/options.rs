@@ -236,9 +236,9 @@ pub(super) fn plan<T: Real>(
         )
     };
     let (pass_shape, plans) = select_pass_shape(&size, &plan_solver, resources.memory);
-    // at most two searches, with different scalings, are in memory; each stores the sample three
-    // times (`trials`, `sample` and `sample_rows` of `KernelSearch`), and the rows of a rung or a
-    // trial once more: eight copies
+    // eight copies: at most two searches, with different scalings, are in memory. Each of them
+    // stores the sample three times (`trials`, `sample` and `sample_rows` of `KernelSearch`), and
+    // the rows of a rung or a trial
     let sample_bytes = rows.saturating_mul(8 * (size.d * size.element_bytes + 40) + 80 * (t + 1));
     let add_sample_term = |plan: MemoryPlan| plan.term("sampled rows", sample_bytes, "lower `sample`");
     let mut plans: Vec<MemoryPlan> = plans.into_iter().map(add_sample_term).collect();

@@ -14,8 +14,8 @@ use crate::metric::{self, RoundRequest};
 use crate::{Result, request::MetricSource};
 use kapprox::{Real, kernel::Kernel};
 
-/// Number of kernels whose metrics are learned again. It is more than one, because the order of the
-/// kernels may change at a higher rank.
+/// Number of kernels whose metrics are learned again. More than one kernel, because the order of
+/// the kernels may change at a higher rank.
 pub(super) const REFINED_KERNELS: usize = 2;
 
 /// A second search, or the best kernel without a metric, wins only if its error is below this

@@ -140,8 +140,8 @@ const MIN_LEAVES: u64 = 4;
 /// requested maximum. Without the bands, leaves have on average three quarters of the maximum.
 const BAND_FACTOR: f64 = 1.05;
 
-/// Time to factorise a leaf of m rows in units of m³, in addition to [`SYSTEM_COST`]. It includes
-/// the kernel values of the rows of the leaf, and the trials.
+/// Time to factorise a leaf of m rows in units of m³, in addition to [`SYSTEM_COST`]. The time
+/// includes the kernel values of the rows of the leaf, and the trials.
 const LEAF_FACTOR_COST: f64 = 0.8;
 
 /// Returns the largest leaves that are likely to finish in time and fit the memory, with their time

@@ -8,8 +8,8 @@
 //! shrinkage is estimated from the variance between values and the variance within values, as for a
 //! random effect in one-way analysis of variance (Searle, Casella, McCulloch, "Variance
 //! components", 1992, section 3.6). Effects are not rescaled afterwards: a feature with standard
-//! deviation 0.1 keeps this standard deviation in the kernel, so that an uninformative column has
-//! little influence.
+//! deviation 0.1 keeps this standard deviation in the kernel, so an uninformative column has little
+//! influence.
 //!
 //! The effect in a training row must not use the row's own target. Each row is therefore assigned
 //! to a fold by its row number, and gets the effects that are estimated from the rows of the other

@@ -154,7 +154,7 @@ pub(crate) struct EntryColumn {
 }
 
 impl EntryColumns {
-    /// Returns the columns if all of them produce entries.
+    /// If all columns produce entries, returns the columns.
     pub(crate) fn new(columns: &[EncodedColumn]) -> Option<Self> {
         let mut next_column = 0;
         let entry_column = |column: &EncodedColumn| {
@@ -274,6 +274,7 @@ impl EntryColumn {
     }
 }
 
+/// Buffers for the entries of one row; reused for all rows.
 #[derive(Debug, Default)]
 pub(crate) struct EntryRowBuffer {
     column_entries: Vec<(u32, f64)>,
@@ -297,7 +298,8 @@ fn sparse_shape_of(column: &EncodedColumn) -> Option<SparseShape> {
     }
 }
 
-/// Returns the combined shape of the rows of several columns, if all of them produce entries.
+/// If all columns produce entries, returns the shape of the rows that combine the entries of these
+/// columns.
 pub(crate) fn combined_shape(columns: &[EncodedColumn]) -> Option<SparseShape> {
     let shapes: Vec<SparseShape> = columns.iter().map(sparse_shape_of).collect::<Option<_>>()?;
     // a column without entries still has room for one entry

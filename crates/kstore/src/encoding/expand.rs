@@ -21,6 +21,7 @@ pub(crate) struct Lookups {
     entry_columns: Option<EntryColumns>,
 }
 
+/// How the values of one column are converted to features.
 #[derive(Debug)]
 enum Lookup {
     Number,
@@ -250,6 +251,7 @@ pub(super) fn bool_text(value: bool) -> &'static str {
     if value { "true" } else { "false" }
 }
 
+/// The value of a category column in a row.
 pub(super) enum CategoryValue<'a> {
     Text(&'a str),
     Int(i64),

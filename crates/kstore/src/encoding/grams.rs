@@ -28,6 +28,7 @@ pub(crate) const MAX_COUNTED_NGRAMS: usize = 1 << 18;
 /// Default maximum number of n-grams that are features of a column.
 const DEFAULT_FEATURES: usize = MAX_COUNTED_NGRAMS / 2;
 
+/// Maximum length of an n-gram. Chosen; longer runs hardly ever occur in a second text.
 const MAX_NGRAM_LENGTH: usize = 64;
 
 /// What is counted in a text.

@@ -43,7 +43,7 @@ use crate::sparse::SparseShape;
 use crate::{Label, display};
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of values with which a text column that is not named becomes categories. Each
+/// Maximum number of values of a text column that becomes categories without being named. Each
 /// value is a feature, and adds to the cost of a kernel.
 pub(crate) const MAX_CATEGORIES: usize = 1000;
 
@@ -321,8 +321,8 @@ impl Encoding {
         self
     }
 
-    /// Returns the types that the columns of the encoding have in text files, as far as they are
-    /// known.
+    /// Returns the types that the columns of the encoding have in text files. A column whose type
+    /// is not known is omitted.
     fn text_types(&self) -> impl Iterator<Item = (String, ColumnType)> {
         let number =
             || Some(ColumnType::Number(NumberFormat { accepts_leading_zeros: true, ..NumberFormat::default() }));

@@ -2,8 +2,8 @@
 //!
 //! The position is the number of days since 1970-01-01 or, for times without a date, the fraction
 //! of the day that has passed. A cycle is a pair of features: the sine and cosine of 2π times the
-//! fraction of the period that has passed. With them 23:59 is near 0:00. A cycle is used if the
-//! values of the fit span at least one period, and do not all have the same phase.
+//! fraction of the period that has passed. In these features, 23:59 is near 0:00. A cycle is used
+//! if the values of the fit span at least one period, and do not all have the same phase.
 //!
 //! A column holds times if the file stores times. A text column holds times if every value can be
 //! read as a time in the same form ([`TimeForm`]). A file format with a time type and one without
@@ -145,6 +145,7 @@ impl std::fmt::Display for TimeEncoding {
     }
 }
 
+/// Reads the values of a column of dates or times as instants.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TimeReader {
     form: TimeForm,
@@ -214,6 +215,7 @@ pub(crate) struct TimeSpans {
     pub(crate) missing_words: u64,
 }
 
+/// The range of the times of a column, in days, and the ranges of their phases.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimeSpan {
     min_days: f64,

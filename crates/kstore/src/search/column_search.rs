@@ -26,6 +26,7 @@ use std::sync::Arc;
 /// numbers.
 const MIN_CHECKED_TEXTS: usize = 20;
 
+/// Bytes of an entry of a set of values, without the bytes of a text.
 const SET_ENTRY_BYTES: usize = 64;
 
 /// A reduction that learns how columns become features, in a pass over the rows that
@@ -117,6 +118,7 @@ pub struct ColumnSearch {
     max_values: usize,
 }
 
+/// A column whose values the search finds.
 #[derive(Clone, Debug)]
 struct SearchedColumn {
     feature_index: usize,

@@ -41,7 +41,7 @@ impl std::fmt::Display for DistinctCount {
 /// digests are spread over a range, the k-th smallest is near the fraction k / d of the range
 /// (Bar-Yossef, Jayram, Kumar, Sivakumar, Trevisan, "Counting distinct elements in a data stream",
 /// RANDOM 2002). Merging the estimates of two sets of rows gives the estimate of their union, so
-/// that the order of the rows does not matter.
+/// the order of the rows does not matter.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SmallestDigests {
     digests: BTreeSet<u64>,

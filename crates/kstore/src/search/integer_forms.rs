@@ -4,9 +4,9 @@
 //! A column holds times of day if every value lies in 0 … 2400 and the last two digits of every
 //! value are below 60. To exclude chance, the column must also have at least 40 different values,
 //! at least 6 different hours, and minutes in each of the ranges 0 to 9, 10 to 19, …, 50 to 59. The
-//! last two digits of a random number are below 60 with probability 0.6, so that all 40 values
-//! satisfy this by chance in one of 10⁹ columns. Because of the last condition, round numbers such
-//! as multiples of 50 are not times of day.
+//! last two digits of a random number are below 60 with probability 0.6, so all 40 values satisfy
+//! this condition by chance in one of 10⁹ columns. Because of the last condition, round numbers
+//! such as multiples of 50 are not times of day.
 
 use super::ColumnNote;
 use crate::dates::{self, TimeForm};

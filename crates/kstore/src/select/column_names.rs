@@ -25,6 +25,7 @@ impl Table {
     /// ```
     #[doc(hidden)]
     pub fn join_names(&self, pieces: &[String]) -> Vec<String> {
+        // chosen: column names with more commas are unlikely, and each piece costs a lookup
         const MAX_PIECES: usize = 8;
         let (index_by_name, mut remaining, mut names) = (self.schema().index_by_name(), pieces, Vec::new());
         while !remaining.is_empty() {

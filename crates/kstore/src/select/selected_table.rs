@@ -144,8 +144,8 @@ impl SelectedTable {
         }
     }
 
-    /// Returns how the features and targets are read from text files, as far as it differs from the
-    /// default.
+    /// Returns the non-default options with which the features and targets are read from text
+    /// files.
     #[doc(hidden)]
     pub fn reading(&self) -> TextReadOptions {
         let names = [

@@ -302,8 +302,8 @@ fn load_number_lists(array: &dyn Array, element: Element, width: usize) -> Resul
     Ok(LoadedColumn::Lists { element, width, bytes, nulls })
 }
 
-/// Returns the length of the list in a row; `None` if it is missing, or if the column holds no
-/// lists.
+/// Returns the length of the list in a row; `None` if the list is missing, or if the column holds
+/// no lists.
 pub(super) fn list_length(array: &dyn Array, row: usize) -> Option<usize> {
     let row = array.slice(row, 1);
     let (_, starts) = list_items(&row).filter(|_| row.is_valid(0))?;

@@ -90,6 +90,7 @@ fn open_by_content(path: &Path, name: &Path, mut file: File, options: &TextOptio
     (detect_format(path, name, &start)?.open)(path, file, options)
 }
 
+/// Number of first bytes of a file from which its format is recognised.
 const DETECTION_BYTES: u64 = 4 << 10;
 
 fn read_first_bytes(path: &Path, file: &mut File) -> Result<Vec<u8>> {

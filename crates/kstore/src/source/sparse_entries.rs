@@ -30,8 +30,8 @@ pub(super) fn entry_fields(data_type: &DataType) -> Option<&Fields> {
     (is_index && is_value).then_some(fields)
 }
 
-/// Returns the entries of all rows, the offset of the first entry of each row, and after these
-/// offsets the end of the last row.
+/// Returns the entries of all rows, and the offsets of the rows: of the first entry of each row,
+/// then of the end of the last row.
 fn entries_and_starts(array: &dyn Array) -> Option<(&StructArray, Vec<usize>)> {
     let (entries, starts) = list_items(array)?;
     Some((entries.as_struct_opt()?, starts))

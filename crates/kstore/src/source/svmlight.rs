@@ -80,6 +80,7 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
     Ok(Arc::new(table.with_columns(features.into_iter().chain(role_columns)).with_label()))
 }
 
+/// The texts of a row's label and group.
 #[derive(Debug, Default)]
 struct LabelAndGroup<'a> {
     label: &'a [u8],

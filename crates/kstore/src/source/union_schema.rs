@@ -20,6 +20,8 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
+/// A column of the union: the first file that has values in it, and the number of files that have
+/// the column.
 struct MergedColumn<'a> {
     column: Column,
     first_path: Option<&'a Path>,

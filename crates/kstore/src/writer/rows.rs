@@ -6,6 +6,7 @@ use crate::{Error, Result};
 use std::io::{Seek, SeekFrom, Stdout, Write};
 use std::path::{Path, PathBuf};
 
+/// Bytes of buffered rows that are written at once.
 const ROW_BUFFER_BYTES: usize = 64 << 10;
 
 /// A format whose files are written row by row.

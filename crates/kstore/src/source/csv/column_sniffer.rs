@@ -123,7 +123,7 @@ impl ColumnSniffer {
         let form = NumberFormat { separators: Some(marks), affix, ..form };
         match (self.inferred_with(marks), &self.declared_type) {
             (InferredType::Text, None) => (ColumnType::Text, Kind::Text),
-            // a later field that is not such a number is an error in its row
+            // a later field that is not a number in this format is an error in its row
             (InferredType::Text, Some(_)) => (ColumnType::Number(form), Kind::Float { bits: 64 }),
             (inferred, _) => (ColumnType::Number(form), inferred.kind()),
         }

@@ -35,6 +35,7 @@ use column_sniffer::ColumnSniffer;
 use scan::{Dialect, FieldSplitter, QUOTE, RowScanner};
 use std::{collections::HashSet, convert::Infallible, fs::File, path::Path, sync::Arc};
 
+/// Maximum number of notes that are shown; further notes are counted.
 const MAX_NOTES: usize = 4;
 
 pub(super) const FORMAT: Format = Format::new(&["csv", "tsv"], open)

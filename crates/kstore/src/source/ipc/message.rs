@@ -69,6 +69,7 @@ pub(super) fn read_exact(file: &SharedFile, buffer: &mut [u8], offset: u64) -> R
     Ok(())
 }
 
+/// A range of bytes of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ByteSpan {
     pub(super) offset: u64,

@@ -138,7 +138,7 @@ impl<'a> ColumnReader<'a> {
                     [single] => single.to_data(),
                     parts => concat(&parts.iter().map(AsRef::as_ref).collect::<Vec<_>>())?.to_data(),
                 };
-                // no part follows a list, so that `next` need not skip the items of the list
+                // no part follows a list, so `next` need not skip the items of the list
                 data.add_buffer(rebase_offsets(&starts, data_type)).add_child_data(item)
             }
             DataType::Struct(fields) => {

@@ -1,8 +1,8 @@
 //! Checks the counts that pages state, before the decoder allocates memory for as many values.
 //!
 //! Texts that are delta-encoded (DELTA_LENGTH_BYTE_ARRAY, DELTA_BYTE_ARRAY) begin with packed
-//! lengths. The header of these lengths states how many there are, so that a page of a few bytes
-//! can claim any number (<https://parquet.apache.org/docs/file-format/data-pages/encodings/>).
+//! lengths. The header of these lengths states the number of lengths, so a page of a few bytes can
+//! claim any number (<https://parquet.apache.org/docs/file-format/data-pages/encodings/>).
 
 use super::chunks::PageSource;
 use super::pages;

@@ -4,7 +4,7 @@
 //! within them, only the pages of its columns. Some writers embed the Arrow schema of the table.
 //! Only its dates and times are used, because Parquet lacks some of these types. Dictionaries and
 //! large strings are read as Parquet stores them. Texts are views of the pages and dictionaries
-//! that contain them, so that a text that occurs in every row is in memory only once.
+//! that contain them, so a text that occurs in every row is in memory only once.
 
 mod checked_pages;
 mod chunks;
@@ -202,9 +202,9 @@ fn batch_reader(
     ParquetRecordBatchReader::try_new_with_row_groups(&levels, &groups, batch_rows.min(groups.num_rows()), selection)
 }
 
-/// Returns the length of the list in the first row; `None` if this list is missing or empty. The
-/// length is the number of columns that a column of lists of numbers becomes, because Parquet has
-/// no type for lists of a fixed length.
+/// Returns the length of the list in the first row; `None` if this list is missing or empty. A
+/// column of lists of numbers becomes this number of columns, because Parquet has no type for lists
+/// of a fixed length.
 fn first_list_length(file: &SharedFile, metadata: &ArrowReaderMetadata, root: usize) -> Result<Option<usize>> {
     let batch = scan_column(file, metadata, root, 1, |mut reader| {
         reader.next().transpose().map_err(|error| decoder_error(file, &error))

@@ -1,7 +1,7 @@
 //! Checks two properties of a file before the decoder allocates memory or recurses: the depth of
 //! the schema, and the size of a page.
 //!
-//! Both are stored in structures of Thrift's compact protocol
+//! Both properties are stored in structures of Thrift's compact protocol
 //! (<https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>). The
 //! second field of a footer lists the nodes of the schema, parents before children, each with the
 //! number of its children. The decoder descends in this tree by recursion, and a file may nest

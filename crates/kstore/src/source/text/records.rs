@@ -38,6 +38,7 @@ pub(crate) struct Record<'a> {
     pub(crate) start: RowStart,
 }
 
+/// A reason why the next row cannot be read.
 #[derive(Debug)]
 pub(crate) enum RecordError {
     Io(io::Error),

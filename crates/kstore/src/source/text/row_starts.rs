@@ -39,8 +39,7 @@ impl RowStarts {
                 });
                 self.interval *= 2;
             }
-            // `MAX_STARTS` is even, so that this row's number is also a multiple of the doubled
-            // interval
+            // `MAX_STARTS` is even, so this row's number is also a multiple of the doubled interval
             self.stored_starts.push(record.start);
         }
         self.row_count += 1;
