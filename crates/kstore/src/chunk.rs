@@ -117,6 +117,7 @@ impl<T: Float> TableRows<T> {
         (0..self.first_kept_slot()).map(|slot| open_file.cursor.view(slot)).chain(kept_views).collect()
     }
 
+    /// Returns the slots of the kept columns whose values have no fixed size.
     pub(crate) fn kept_text_slots(&self) -> impl Iterator<Item = usize> {
         let schema = self.selected.table.schema();
         let keep = self.selected.keep.iter().enumerate();

@@ -18,7 +18,7 @@ const GROUP_COLUMNS: usize = 4;
 #[derive(Debug)]
 pub(crate) struct FeatureScaling {
     scaler: Scaler,
-    /// Reciprocal of the scale, for each feature.
+    /// Reciprocal of the scale, for each feature; 0 for a scale of 0.
     pub(crate) factors: Vec<f64>,
     /// Scaled replacement of a missing value, for each feature.
     pub(crate) fill_values: Vec<f64>,
@@ -156,6 +156,7 @@ fn copy_row_major<T: Float>(block: StridedColumn<'_>, scaling: &FeatureScaling, 
     }
 }
 
+/// Copies rows of floats of N bytes, shifted and scaled; returns false if a value is not finite.
 #[inline(always)]
 fn copy_rows<T: Float, const N: usize>(
     block: StridedColumn<'_>,

@@ -52,6 +52,7 @@ fn parse_component(component: Component<'_>, pattern: &Path) -> Result<PatternCo
     }
 }
 
+/// Adds the files that match `components` below `path` to `paths`.
 fn walk(path: PathBuf, components: &[PatternComponent], paths: &mut Vec<PathBuf>) -> Result<()> {
     match components {
         [] if path.is_file() => paths.push(path),

@@ -164,8 +164,9 @@ impl<T: Float> TableCursor<'_, T> {
         Ok(true)
     }
 
-    /// Determines which rows of the chunk are selected: rows that pass the filter, have a target
-    /// and a weight other than 0, and are complete, as far as the selection requires this.
+    /// Determines which rows of the chunk are selected: rows that pass the filter and whose weight
+    /// is not 0. Depending on the selection, rows without a target and incomplete rows are dropped
+    /// too.
     fn select_rows(&mut self) -> Result<()> {
         let selected = &self.source.selected;
         let Some(open_file) = &self.open_file else { return Ok(()) };

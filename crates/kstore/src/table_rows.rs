@@ -43,8 +43,8 @@ pub struct TableRows<T> {
     /// Whether features can be read from a file directly into a tile. This requires that features
     /// are not scaled, and that all rows of the file are selected.
     pub(crate) can_read_directly: bool,
-    /// For each file, the ranges of rows that may pass the filter, as far as the statistics of the
-    /// file show. Empty if there is no filter.
+    /// For each file, the ranges of rows that may pass the filter, according to the statistics of
+    /// the file. Empty if there is no filter.
     pub(crate) candidate_ranges: Vec<Vec<Range<u64>>>,
     pub(crate) settings: ReadSettings,
     /// Number of rows without a target that cursors have skipped so far.

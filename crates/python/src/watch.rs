@@ -110,6 +110,7 @@ pub(crate) fn run_watched<T: Send>(
     })
 }
 
+/// Checks for signals, and shows the progress.
 fn poll(py: Python<'_>, progress: &Progress, show: Option<&Py<PyAny>>) -> PyResult<()> {
     py.check_signals()?;
     let Some(show) = show else { return Ok(()) };

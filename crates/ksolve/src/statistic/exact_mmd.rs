@@ -84,8 +84,8 @@ pub(super) fn measure<T: Real>(
     kernel.diag(x, &mut diag);
     kapprox::kernel::check_finite::<T>("of this test", &diag)?;
     let subsets = RandomSubsets::new(seed, permutations, m, total_rows, resources.workers);
-    // label vector j: the vector 1 for j = 0, the observed labels a for j = 1, random labels for j
-    // ≥ 2
+    // label vectors: number 0 is the vector 1, number 1 has the observed labels a, and all others
+    // have random labels
     let has_label = |j: usize, row: usize| match j {
         0 => true,
         1 => row < m,

@@ -114,8 +114,8 @@ fn build_forecast<T: Real>(
 fn row_bytes(selected: &SelectedTable, pass_shape: PassShape) -> Result<Option<f64>> {
     let selected = selected.with_new_byte_counter();
     let (source, range) = (selected.rows::<f64>(ReadSettings::default())?, selected.range());
-    // at most one segment is read: if few rows pass the filter of the selection, more rows could
-    // mean the whole table
+    // at most one segment is read: if few rows pass the filter, reading on could read the whole
+    // table
     let range = range.start..range.end.min(range.start + pass_shape.segment_rows);
     let mut cursor = RowSource::<f64>::open(&source, range.clone())?;
     let (mut buf, mut next_row) = (RowBuf::new(pass_shape.tile_rows), range.start);

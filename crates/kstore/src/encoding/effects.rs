@@ -44,8 +44,8 @@ impl Effects {
         8 * numbers + 32 * self.values.len()
     }
 
-    /// Returns the effects of a value on all outputs, for the stored row `row`. In a training row,
-    /// the effects are those without the rows of its fold.
+    /// Returns the effects of a value on all outputs, for the stored row `row`. For a training row,
+    /// the effects are estimated without the rows of its fold.
     pub(crate) fn for_row(&self, value_index: usize, row: u64) -> &[f64] {
         let t = self.outputs.len();
         let effects = self.folds.get(fold_of_row(row)).unwrap_or(&self.effects);

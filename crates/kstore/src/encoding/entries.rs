@@ -146,7 +146,8 @@ pub(crate) struct EntryColumns {
 /// A column that produces entries of a sparse row.
 #[derive(Debug)]
 pub(crate) struct EntryColumn {
-    /// Index, in the sparse row, of the first entry of this column.
+    /// Number that is added to the index of each entry: the number of sparse columns of all earlier
+    /// columns.
     first_column: u32,
     /// Weighting of entries and counting of texts; `None` for sparse rows without weighting.
     entries: Option<Entries>,

@@ -228,6 +228,8 @@ impl Search for ColumnSearch {
 }
 
 impl ColumnSearch {
+    /// Returns a searched column with its encoding, or `None` if the column is omitted. Adds notes
+    /// that say why.
     fn encode_column(
         &self,
         request: &EncodingRequest,

@@ -177,6 +177,8 @@ fn convert_time(
     Ok(make_array(numbers.to_data().into_builder().data_type(stored_type.clone()).build()?))
 }
 
+/// Returns rows of a column as an Arrow array. A kept column has its own nulls, which replace
+/// `nulls`.
 fn array_with_nulls(
     column: &OutputValues<'_>,
     rows: Range<usize>,

@@ -37,6 +37,7 @@ impl ColumnSniffer {
         Self { declared_type, ..Self::default() }
     }
 
+    /// Restricts the possible formats of the column by one more field.
     pub(super) fn observe(&mut self, field: &[u8], missing_words: &[String]) {
         let text = field.trim_ascii();
         let to_text = |text: &[u8]| Some(String::from_utf8_lossy(text).into_owned());

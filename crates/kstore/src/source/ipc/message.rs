@@ -184,8 +184,8 @@ impl RootColumn {
     pub(super) fn spans<'b>(&self, batch: &'b Batch) -> Result<&'b [ByteSpan], String> {
         let sum_data_buffers =
             |skip: usize, count: usize| batch.data_buffer_counts.iter().skip(skip).take(count).sum::<usize>();
-        // data buffers of views are counted in the batch: those of the columns before, and those of
-        // this column
+        // the batch states the numbers of data buffers of views: of the columns before this column,
+        // and of this column
         let start = self.start.buffers + sum_data_buffers(0, self.start.view_columns);
         let end = start
             .checked_add(self.counts.buffers + sum_data_buffers(self.start.view_columns, self.counts.view_columns));

@@ -82,6 +82,7 @@ impl<S: Scanner> Records<S> {
         }
     }
 
+    /// Returns the next row; `None` at the end of the file.
     pub(crate) fn next(&mut self) -> Result<Option<Record<'_>>, RecordError> {
         loop {
             match self.scanner.find_start(&self.buffer[self.unread_start..self.unread_end], &mut self.line) {

@@ -4,7 +4,7 @@ use super::records::{MAX_BUFFERED_BYTES, Record, RecordError, Records, RowStart,
 use crate::source::shared_file::{BLOCK_BYTES, SharedFile};
 
 /// Initial number of rows from one stored position to the next. On average, a cursor skips half of
-/// these rows before its first row; half of them are about a thirtieth of a segment.
+/// these rows, or about a thirtieth of a segment, before its first row.
 const INITIAL_INTERVAL: u64 = 4096;
 
 /// Maximum number of stored positions; they take 1 MiB. If a file has more rows, every second

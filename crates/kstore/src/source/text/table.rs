@@ -46,8 +46,11 @@ pub(crate) trait TextChunk: Send {
     /// Removes the rows of the previous chunk. Returns the maximum number of rows of the next
     /// chunk.
     fn begin_chunk(&mut self, max_rows: usize) -> usize;
+    /// Appends the values of row `row`, which has this text.
     fn push_row(&mut self, row: u64, text: &[u8]) -> Result<(), RowError>;
+    /// Called after the last row of a chunk.
     fn end_chunk(&mut self) {}
+    /// Returns a column of the file; `None` if it was not requested.
     fn view(&self, column: usize) -> Option<ColumnView<'_>>;
 }
 
@@ -117,8 +120,8 @@ impl<F: TextFormat> TextTable<F> {
         Ok((first_bytes, RowStart { offset: bom_bytes, line: 1 }))
     }
 
-    /// Finds the rows from `start` on in one pass. `is_row` is called with each record, which is
-    /// row `n` if it is a row, as `is_row(n, text)`, and returns whether the record is a row.
+    /// Finds the rows from `start` on in one pass. `is_row(n, text)` is called with the text of
+    /// each record and the number n that the record has if it is a row; it returns true for a row.
     pub(crate) fn index_rows(
         &mut self,
         start: RowStart,
