@@ -14,7 +14,8 @@ use crate::{Digest, Result, convert::CONVERT_TILE_ROWS, key::mix, sparse::Sparse
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Number of stored rows in a piece; a piece has one digest.
+/// Number of stored rows in a piece; a piece has one digest of 8 bytes. Chosen: smaller pieces
+/// would locate a changed row more precisely, and need more memory.
 const PIECE_ROWS: u64 = 1024;
 
 /// The digests of the selected rows of a table: 8 bytes for each 1,024 stored rows.

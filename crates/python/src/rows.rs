@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Number of rows of a chunk: a few hundred kilobytes for most tables.
+/// Number of rows of a chunk. Chosen: in most tables, a chunk takes a few hundred kilobytes.
 const CHUNK_ROWS: u64 = 8192;
 
 /// Number of values of a chunk of sparse rows in dense form: 4 MiB.

@@ -35,7 +35,7 @@ pub(super) enum Role {
     Solve { states: Mutex<StateFile>, state_indices: BTreeMap<u64, usize>, row_tiles: BTreeMap<u64, RowTiles> },
 }
 
-/// Tiles of the rows of a segment, with their indices.
+/// Tiles of the rows of a segment. Each tile has its index in [`StateFile::row_keys`].
 type RowTiles = Vec<(usize, RowsKey)>;
 
 impl Role {

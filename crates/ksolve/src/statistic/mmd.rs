@@ -46,7 +46,8 @@ pub(super) const FAMILY: StatisticFamily = StatisticFamily {
     measure: MeasurePair(measure, measure),
 };
 
-/// Number of rows whose labels one thread draws at a time.
+/// Number of rows whose labels one thread draws at a time. Chosen: a tile then has enough strips
+/// for all threads.
 const LABEL_STRIP_ROWS: usize = 64;
 
 fn plan(plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape, permutations: usize) -> MemoryPlan {

@@ -43,13 +43,14 @@ const MIN_LAMBDA: f64 = 1e-9;
 /// previous error, because it needs more iterations.
 const MAX_LAMBDA_ERROR_RATIO: f64 = 0.995;
 
-/// Maximum number of steps of the length scale in one direction.
+/// Maximum number of steps of the length scale in one direction, each by a factor of 2. Chosen:
+/// each step costs one more fit.
 const MAX_LENGTH_STEPS: usize = 3;
 
 /// Exponent of the number of rows in the time of an exact fit. Measured times of ridge regression,
-/// relative to 5,000 rows: 32 for 36,000 rows x 8, 39 to 75 for 41,157 x 9, and 137 for 57,248 x
-/// 27. A one-vs-one classifier sees few of the rows: the relative time was 27 for 60,000 x 784 with
-/// ten classes.
+/// relative to 5,000 rows: 32 for 36,000 rows x 8, 39 to 75 for 41,157 x 9, and 137 for 57,248 rows
+/// x 27 features. A one-vs-one classifier sees few of the rows: the relative time was 27 for 60,000
+/// x 784 with ten classes.
 const TIME_EXPONENT: f64 = 1.9;
 const ONE_VS_ONE_TIME_EXPONENT: f64 = 1.5;
 

@@ -458,7 +458,8 @@ impl<'a, T: Real> KernelSearch<'a, T> {
 #[doc(hidden)]
 pub const MAX_METRIC_FEATURES: usize = 10_000;
 
-/// Minimum number of rows per value of a target that is treated as classes.
+/// Minimum number of rows per value of a target that is treated as classes. Chosen: a target with
+/// fewer rows per value may be a quantity that happens to have integer values.
 const MIN_CLASS_ROWS: u64 = 20;
 
 /// If the values of the target are likely to be classes (2 to 20 integers, each in at least 20

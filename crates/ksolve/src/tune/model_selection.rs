@@ -345,8 +345,8 @@ fn get_or_time<V: serde::Serialize + serde::de::DeserializeOwned>(
     })
 }
 
-/// A class is rare if its fraction of the rows is below this number.
-/// [`ModelSelection::select_measure`] then replaces the error rate, if the class has at least this
-/// minimum number of rows.
+/// A class is rare if its fraction of the rows is below `RARE_FRACTION`: a model that never
+/// predicts the class then has an error rate below 10 %. If a rare class has at least
+/// `MIN_RARE_ROWS` rows, [`ModelSelection::select_measure`] replaces the error rate.
 const RARE_FRACTION: f64 = 0.1;
 const MIN_RARE_ROWS: f64 = 30.0;

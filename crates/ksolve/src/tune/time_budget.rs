@@ -26,6 +26,8 @@ const SYSTEM_COST: f64 = 2.6;
 const RATE_EXPONENT: f64 = 0.25;
 
 /// Minimum fraction of the time of a fit, at the rank of the trials, that computing features takes.
+/// Chosen: without a minimum, an inaccurate time of a short test could predict that the time of a
+/// fit is linear in the rank.
 const MIN_FEATURE_FRACTION: f64 = 0.1;
 
 /// Maximum ratio of the final rank r to the rank of the trials, for iterative solvers: in a test

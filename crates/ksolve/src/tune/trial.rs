@@ -10,7 +10,8 @@ use kapprox::{Real, landmark::RowSample};
 use kstore::{LabelCodes, MemoryRows, RowBuf, RowSource, Selection, Table};
 use std::collections::BTreeSet;
 
-/// Minimum number of pairs for a meaningful error of their order.
+/// Minimum number of pairs for a meaningful error of their order. With 100 independent pairs, the
+/// standard error is at most 0.05.
 const MIN_PAIRS: f64 = 100.0;
 
 /// The rows of a search, scaled, each with its fold. One fold may be the test set, which no step of
@@ -287,7 +288,7 @@ impl<T: Real> Trials<T> {
         Ok(scores.into_iter().flatten().next())
     }
 
-    /// Same as [`Trials::test_score`], but with random test rows and the same number of training
+    /// Works like [`Trials::test_score`], but with random test rows and the same number of training
     /// rows. The result is the error that random folds would give instead of contiguous folds.
     pub(super) fn random_fold_score(&self, fit: &Fit, seed: u64, run: &Run<'_>) -> Result<Option<HeldOutScore>> {
         let folds = Folds::new(&FoldSpec::Random(self.fold_count), seed, self.rows.range(), &[])?;
@@ -297,8 +298,8 @@ impl<T: Real> Trials<T> {
         Ok(self.fit_and_score(fit, &|i| fold_of_row[i] > 0, &[&|i| fold_of_row[i] == 0], run)?.into_iter().next())
     }
 
-    /// Same as [`Trials::test_score`], but separately for two halves of the test rows: the score on
-    /// the first half decides whether the metric is used, and the second half scores the result.
+    /// Works like [`Trials::test_score`], but separately for two halves of the test rows: the score
+    /// on the first half decides whether the metric is used, and the second half scores the result.
     /// `None` for fewer than two rows.
     ///
     /// The rows alternate between the halves, so that in a table sorted by its target both halves

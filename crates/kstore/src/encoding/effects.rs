@@ -19,7 +19,7 @@
 use crate::key::{Purpose, Stream};
 use serde::{Deserialize, Serialize};
 
-/// Number of folds of the rows.
+/// Number of folds of the rows; 5 is also the default of scikit-learn's `TargetEncoder`.
 pub(crate) const FOLD_COUNT: usize = 5;
 
 /// The effects of the values of a column.

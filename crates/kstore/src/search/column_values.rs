@@ -11,7 +11,8 @@ use std::sync::Arc;
 /// names of categories.
 pub(super) const MAX_MEAN_TEXT_BYTES: usize = 256;
 
-/// Minimum number of distinct values of a text column that may be an identifier.
+/// Minimum number of distinct values of a text column that may be an identifier. Chosen: in a short
+/// table, the values of a category may also all differ.
 const MIN_IDENTIFIER_VALUES: usize = 50;
 
 /// The number of distinct values of a column.

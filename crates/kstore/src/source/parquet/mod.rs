@@ -157,9 +157,9 @@ fn read_metadata(file: &SharedFile) -> Result<ArrowReaderMetadata, ParquetError>
     ArrowReaderMetadata::try_new(footer(), ArrowReaderOptions::new().with_schema(schema))
 }
 
-/// Returns the type in which INT96 is read if the writer names none: microseconds, which hold every
-/// date that Spark, Hive and Impala write. In nanoseconds, the decoder's default, dates after 2262
-/// would wrap around.
+/// Returns the type in which INT96 is read if the writer states no type: times in microseconds,
+/// which hold every date that Spark, Hive and Impala write. In nanoseconds, the decoder's default,
+/// dates after 2262 would wrap around.
 fn int96_type(stored_type: &DataType) -> DataType {
     match stored_type {
         DataType::Timestamp(TimeUnit::Nanosecond, None) => DataType::Timestamp(TimeUnit::Microsecond, None),

@@ -2,8 +2,8 @@
 //!
 //! Only the page headers state the sizes of pages. A page may be as long as the column chunk or a
 //! hundred times shorter, and a page of few bytes may represent many values. The headers are
-//! therefore read, some hundred bytes for each page. If they cannot be read, the size of the whole
-//! chunk, stored and decompressed, is an upper bound.
+//! therefore read; this reads 256 bytes of the file for most pages. If they cannot be read, the
+//! size of the whole chunk, stored and decompressed, is an upper bound.
 
 use super::chunks::{BufferedReader, PageSource};
 use super::thrift::page_size;
@@ -188,7 +188,7 @@ fn read_page_headers(file: &SharedFile, column: &ColumnChunkMetaData) -> Option<
     Some(pages)
 }
 
-/// A file whose page headers alone are read. The Parquet crate does not report the unpacked
+/// A file of which only the page headers are read. The Parquet crate does not report the unpacked
 /// size of a page without decompressing it, but the size is at the beginning of the header.
 struct HeaderSource {
     file: PageSource,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::{collections::HashSet, fmt::Debug, ops::Range};
 
-/// Maximum number of rows of a chunk.
+/// Maximum number of rows of a chunk. Chosen: a numeric column of a chunk takes 32 KiB.
 pub(crate) const TEXT_CHUNK_ROWS: usize = 4096;
 /// A chunk ends after this many bytes of text, so that a chunk of long rows has few rows.
 pub(crate) const TEXT_CHUNK_BYTES: usize = 1 << 20;
