@@ -24,17 +24,17 @@ fn load_or_one(view: &ColumnView<'_>, row_indices: RowIndices<'_>, out: &mut [f6
 }
 
 impl<T: Float> TableRows<T> {
-    /// Returns the range of the targets among the columns, without the weights. For a class target,
-    /// it is the position of the class.
+    /// Returns the slots of the targets (without the weights), or the slot of the class for a class
+    /// target. A slot is the position of a column among the columns that are read.
     fn target_slots(&self) -> Range<usize> {
         let targets = self.selected.features.len()..self.selected.weight_slot();
         let class = self.selected.class_slot();
         if self.selected.class.is_some() { class..class + 1 } else { targets }
     }
 
-    /// Returns the rows that have a target, out of `selected_rows` or, if it is `None`, out of the
-    /// first `row_count` rows of the chunk. Returns `None` if every row has a target, or if rows
-    /// without a target are kept.
+    /// Returns the rows of the chunk that have a target. The candidates are `selected_rows` or, if
+    /// this is `None`, the first `row_count` rows of the chunk. Returns `None` if every row has a
+    /// target, or if rows without a target are kept.
     pub(crate) fn rows_with_target(
         &self,
         open_file: &OpenFile<'_>,
@@ -64,8 +64,8 @@ impl<T: Float> TableRows<T> {
         Ok((lacking_count > 0).then(target_rows))
     }
 
-    /// Removes rows with a value that is not finite, and rows without a label. `views` are the
-    /// views of the required columns.
+    /// Removes, from the rows `selected_rows`, the rows with a value that is not finite, and the
+    /// rows without a label. `views` are the views of the required columns.
     pub(crate) fn drop_missing(&self, views: &[ColumnView<'_>], selected_rows: &mut Vec<u32>) {
         let mut values = [0.0; CONVERT_TILE_ROWS];
         let mut incomplete = vec![false; selected_rows.len()];
@@ -93,8 +93,8 @@ impl<T: Float> TableRows<T> {
         selected_rows.retain(|_| incomplete.next() == Some(&false));
     }
 
-    /// Returns the first range within `rows` of a file whose rows may satisfy the condition. If
-    /// there is none, returns an empty range at the end of `rows`.
+    /// Returns the first range within the rows `rows` of a file whose rows may pass the filter. If
+    /// no such range exists, returns an empty range at the end of `rows`.
     pub(crate) fn next_candidate_range(&self, part_index: usize, rows: Range<u64>) -> Range<u64> {
         let Some(candidates) = self.candidate_ranges.get(part_index) else { return rows };
         match candidates.get(candidates.partition_point(|candidate| candidate.end <= rows.start)) {
@@ -117,6 +117,7 @@ impl<T: Float> TableRows<T> {
         (0..self.first_kept_slot()).map(|slot| open_file.cursor.view(slot)).chain(kept_views).collect()
     }
 
+    /// Returns the slots of the kept columns whose values have no fixed size.
     pub(crate) fn kept_text_slots(&self) -> impl Iterator<Item = usize> {
         let schema = self.selected.table.schema();
         let keep = self.selected.keep.iter().enumerate();
@@ -146,6 +147,7 @@ impl<T: Float> TableRows<T> {
     }
 }
 
+/// The chunk of a file that was decoded last, with views of its columns.
 pub(crate) struct Chunk<'o, 'a, T> {
     pub(crate) source: &'o TableRows<T>,
     pub(crate) open_file: &'o OpenFile<'a>,

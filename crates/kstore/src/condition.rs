@@ -115,6 +115,7 @@ impl Condition {
         Self { operator: complement.map_or(self.operator, |(_, operator, _)| *operator), ..self.clone() }
     }
 
+    /// Converts the value of the condition to the type of its column; the path is for messages.
     pub(crate) fn bind(&self, column: &Column, path: &Path) -> Result<BoundCondition> {
         let type_error = |expected: String| Error::wrong_type(path, &column.name, column.kind.to_string(), expected);
         let number = if self.is_quoted { None } else { self.value.parse::<f64>().ok().filter(|v| !v.is_nan()) };
@@ -187,6 +188,7 @@ impl From<Condition> for String {
     }
 }
 
+/// The value of a condition, in the type with which it is compared.
 #[derive(Clone, Debug)]
 enum Comparand {
     /// An integer, compared exactly with integers of any size.
@@ -206,6 +208,7 @@ pub struct BoundCondition {
 }
 
 impl BoundCondition {
+    /// Appends the rows of a chunk that satisfy the condition to `out`.
     pub(crate) fn select_rows(&self, view: &ColumnView<'_>, row_count: usize, out: &mut Vec<u32>) {
         let is_selected =
             |row: &usize| self.compare_row(view, *row).is_some_and(|order| self.holds[(order as i8 + 1) as usize]);

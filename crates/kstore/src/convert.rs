@@ -13,9 +13,12 @@ pub(crate) const CONVERT_TILE_ROWS: usize = 128;
 /// of 128 bits, which every x86-64 processor has.
 const GROUP_COLUMNS: usize = 4;
 
+/// The scaling of features: (value − centre) · factor, followed by the scaler's nonlinear function,
+/// if it has one.
 #[derive(Debug)]
 pub(crate) struct FeatureScaling {
     scaler: Scaler,
+    /// Reciprocal of the scale, for each feature; 0 for a scale of 0.
     pub(crate) factors: Vec<f64>,
     /// Scaled replacement of a missing value, for each feature.
     pub(crate) fill_values: Vec<f64>,
@@ -153,6 +156,7 @@ fn copy_row_major<T: Float>(block: StridedColumn<'_>, scaling: &FeatureScaling, 
     }
 }
 
+/// Copies rows of floats of N bytes, shifted and scaled; returns false if a value is not finite.
 #[inline(always)]
 fn copy_rows<T: Float, const N: usize>(
     block: StridedColumn<'_>,

@@ -44,8 +44,8 @@ impl TimeForm {
         [Self::YearFirst, Self::MonthFirst, Self::DayFirst, Self::TimeOfDay, Self::Duration];
 }
 
-/// An instant: days since 1970-01-01, and nanoseconds since the beginning of that day. It is in UTC
-/// if its time zone is known.
+/// An instant: days since 1970-01-01, and nanoseconds since the beginning of that day. If the time
+/// zone is known, the instant is in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Instant {
     pub(crate) day: i64,
@@ -58,7 +58,7 @@ impl Instant {
         Self { day: value.div_euclid(per_day), nanos: value.rem_euclid(per_day) * (DAY_NANOS / per_day) }
     }
 
-    /// Converts to a number of units, `per_day` of them to a day; the inverse of
+    /// Converts to a number of units, of which a day has `per_day`; the inverse of
     /// [`Self::from_stored`]. If the units are too coarse for the instant, the second number is the
     /// remaining fraction of a unit.
     pub(crate) fn to_units(self, per_day: i64) -> (i128, f64) {
@@ -67,8 +67,8 @@ impl Instant {
         (units, (self.nanos % unit) as f64 / unit as f64)
     }
 
-    /// Returns the fraction of the day that has passed. It is the quotient of two integers, and
-    /// therefore does not depend on the unit of the file.
+    /// Returns the fraction of the day that has passed. The fraction is the quotient of two
+    /// integers, and therefore does not depend on the unit of the file.
     pub(crate) fn day_fraction(self) -> f64 {
         self.nanos as f64 / DAY_NANOS as f64
     }
@@ -206,6 +206,8 @@ fn parse_named_month(text: &str, form: TimeForm) -> Option<(i64, &str)> {
         TimeForm::MonthFirst => {
             let (month, rest) = month(text)?;
             let (day, length, rest) = parse_digits(skip_separators(rest)?)?;
+            // four digits are a year without a day, as in `January 2021`: the first day of the
+            // month
             if length == 4 {
                 return Some((epoch_day(day, month, 1)?, rest));
             }
@@ -222,7 +224,8 @@ fn parse_named_month(text: &str, form: TimeForm) -> Option<(i64, &str)> {
     }
 }
 
-/// Returns the year for four or two digits, with the century of POSIX.
+/// Returns the year for four or two digits. Two digits below 69 stand for 2000 to 2068, other two
+/// digits for 1969 to 1999, as in POSIX.
 fn full_year(year: i64, digits: usize) -> Option<i64> {
     match digits {
         4 => Some(year),
@@ -232,7 +235,8 @@ fn full_year(year: i64, digits: usize) -> Option<i64> {
 }
 
 /// Reads a date without separators, `20210114`, or a week, `2021-W02` or `2021-W02-4`. The first
-/// number of the text was already read as `year`. Returns the day and the rest of the text.
+/// number of the text was already read as `year`; without separators it is the whole date. `rest`
+/// is the text after it. Returns the day and the rest of the text.
 fn parse_compact(year: i64, year_digits: usize, rest: &str) -> Option<(i64, &str)> {
     if year_digits == 8 {
         let (year, month, day) = (year / 10_000, year / 100 % 100, year % 100);
@@ -262,6 +266,7 @@ fn parse_date(text: &str, form: TimeForm) -> Option<(i64, &str)> {
     if let Some(date) = parse_named_month(text, form) {
         return Some(date);
     }
+    // a, b and c are the three numbers of the date, in the order of the text
     let (a, a_digits, rest) = parse_digits(text)?;
     if form == TimeForm::YearFirst
         && let Some(date) = parse_compact(a, a_digits, rest)

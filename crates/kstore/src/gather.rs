@@ -5,6 +5,7 @@ use crate::{Float, MemoryRows, Result, RowBuf, RowSource, TableRows};
 /// The longest gap between two requested rows that is read instead of skipped. Restarting in the
 /// middle of a file costs about as much as reading this many rows.
 const MAX_GAP_ROWS: u64 = 256;
+/// Maximum number of rows that are read at once, before the requested rows among them are copied.
 const GATHER_TILE_ROWS: usize = 1024;
 
 impl<T: Float> TableRows<T> {

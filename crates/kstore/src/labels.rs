@@ -18,11 +18,13 @@ pub(crate) struct LabelEncoder {
     text_bytes: usize,
 }
 
+/// A reason why a value cannot be encoded as a label.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum LabelFault {
     /// A fraction, or a number too large for an integer.
     NotAnInteger(f64),
-    /// More labels than this limit, or longer texts than this number of labels may have.
+    /// More labels than this maximum number, or texts that are longer in total than this number of
+    /// labels may have.
     TooMany(usize),
 }
 

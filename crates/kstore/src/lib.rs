@@ -14,8 +14,8 @@
 //!
 //! # Example
 //!
-//! This example computes the mean of a column. The table may have any size; the memory is that of a
-//! few tiles:
+//! This example computes the mean of a column. The table may have any size; only a few tiles of it
+//! are in memory:
 //!
 //! ```
 //! use kpass::{Pass, RowSource, StatisticsReduction, Workers};

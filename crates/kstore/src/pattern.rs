@@ -52,6 +52,7 @@ fn parse_component(component: Component<'_>, pattern: &Path) -> Result<PatternCo
     }
 }
 
+/// Adds the files that match `components` below `path` to `paths`.
 fn walk(path: PathBuf, components: &[PatternComponent], paths: &mut Vec<PathBuf>) -> Result<()> {
     match components {
         [] if path.is_file() => paths.push(path),
@@ -144,7 +145,7 @@ fn files_in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Returns "no such file" with the most similar name in the same folder.
+/// Returns the error for a missing file, with the most similar name in the same folder.
 fn not_found_error(path: &Path) -> Error {
     if let Ok(link_target) = path.read_link() {
         let hint = format!("; the link points to {}, which does not exist: name another file", link_target.display());

@@ -14,7 +14,8 @@ use crate::{Digest, Result, convert::CONVERT_TILE_ROWS, key::mix, sparse::Sparse
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Number of stored rows in a piece; a piece has one digest.
+/// Number of stored rows in a piece; a piece has one digest of 8 bytes. Chosen: smaller pieces
+/// would locate a changed row more precisely, and need more memory.
 const PIECE_ROWS: u64 = 1024;
 
 /// The digests of the selected rows of a table: 8 bytes for each 1,024 stored rows.
@@ -62,8 +63,8 @@ impl RowDigests {
         index.and_then(|i| self.sums.get(i)).map_or(0, |sum| sum.load(Ordering::Relaxed))
     }
 
-    /// Adds the rows `row_numbers`, at most one tile. They are at `row_indices` of a
-    /// chunk with these columns.
+    /// Adds at most one tile of rows. The rows have the numbers `row_numbers`, and are at the
+    /// positions `row_indices` of a chunk; `views` and `keys` belong to the columns of the chunk.
     pub(crate) fn add(&self, views: &[ColumnView<'_>], keys: &[u64], row_indices: RowIndices<'_>, row_numbers: &[u64]) {
         if self.is_closed.load(Ordering::Relaxed) {
             return;

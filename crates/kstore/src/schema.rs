@@ -118,8 +118,8 @@ pub struct Schema {
     /// Indices of columns that only number or name the rows, like the index of a pandas table. Such
     /// a column is a feature only if it is selected by name.
     pub row_id_columns: Vec<usize>,
-    /// Index of the label column, in formats such as svmlight that have one. It is a target, and it
-    /// is a feature only if it is selected by name.
+    /// Index of the label column, in formats whose rows have a label, such as svmlight. The label
+    /// is a target, and is a feature only if it is selected by name.
     pub label_column: Option<usize>,
 }
 

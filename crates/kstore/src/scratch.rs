@@ -3,8 +3,8 @@
 //!
 //! A cache stores blocks of rows as a reduction reads them: features `phi` in place of the inputs
 //! x, stored row numbers, targets, and class and group codes. A cache is a [`RowSource`] with the
-//! rows and segments of the original source. It returns exactly the numbers that were written, so
-//! that a reduction of the cache is bit-identical to a reduction of the written blocks.
+//! rows and segments of the original source. The cache returns exactly the numbers that were
+//! written, so a reduction of the cache is bit-identical to a reduction of the written blocks.
 //!
 //! The files of a cache have no names. The operating system removes them when the cache is dropped
 //! or the process ends, even if it ends by an error, a panic, a signal or `kill -9`. Cleanup is
@@ -126,6 +126,7 @@ impl ScratchFolder {
     }
 }
 
+/// Bytes of the folder's limit that a cache uses until it is dropped.
 #[derive(Debug)]
 struct Reservation {
     used_bytes: Arc<AtomicU64>,

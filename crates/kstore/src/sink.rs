@@ -10,6 +10,7 @@ use crate::writer::FormatWriter;
 use crate::{Error, Result};
 use std::path::Path;
 
+/// Returns the format of a path's extension with its writer; the format of standard output is CSV.
 fn writable_format(path: &Path) -> Result<(&'static Format, FormatWriter)> {
     let named_path = if path == Path::new(STDOUT) { Path::new("out.csv") } else { path };
     let format = source::format_by_extension(named_path).and_then(|format| Some((format, format.writer?)));

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{collections::BTreeMap, ops::Range};
 
+/// A file of a table, and the position of its rows among all rows.
 #[derive(Clone, Debug)]
 pub(crate) struct FilePart {
     pub(crate) path: PathBuf,
@@ -366,8 +367,8 @@ impl Table {
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 
-    /// Returns how the columns of the text files are read, as far as it differs from the default.
-    /// Related files, such as a test set, must be read the same way.
+    /// Returns the non-default options with which the columns of the text files are read. Related
+    /// files, such as a test set, must be read the same way.
     #[doc(hidden)]
     pub fn reading(&self) -> TextReadOptions {
         let mut reading = TextReadOptions::default();

@@ -109,8 +109,8 @@ impl<T: Float> TableCursor<'_, T> {
     fn selected_chunk_rows(&self) -> usize {
         match (&self.open_file, &self.selected_rows) {
             (None, _) => 0,
-            // no chunk of this file was read yet, so that `selected_rows` still belongs to the
-            // previous file
+            // no chunk of this file was read yet, so `selected_rows` still belongs to the previous
+            // file
             (Some(open_file), _) if open_file.chunk_rows == 0 => 0,
             (Some(_), Some(selected_rows)) => selected_rows.len(),
             (Some(open_file), None) => open_file.chunk_rows,
@@ -164,6 +164,9 @@ impl<T: Float> TableCursor<'_, T> {
         Ok(true)
     }
 
+    /// Determines which rows of the chunk are selected: rows that pass the filter and whose weight
+    /// is not 0. Depending on the selection, rows without a target and incomplete rows are dropped
+    /// too.
     fn select_rows(&mut self) -> Result<()> {
         let selected = &self.source.selected;
         let Some(open_file) = &self.open_file else { return Ok(()) };

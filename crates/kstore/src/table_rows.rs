@@ -43,8 +43,8 @@ pub struct TableRows<T> {
     /// Whether features can be read from a file directly into a tile. This requires that features
     /// are not scaled, and that all rows of the file are selected.
     pub(crate) can_read_directly: bool,
-    /// For each file, the ranges of rows that its statistics do not exclude by the condition. Empty
-    /// if there is no condition.
+    /// For each file, the ranges of rows that may pass the filter, according to the statistics of
+    /// the file. Empty if there is no filter.
     pub(crate) candidate_ranges: Vec<Vec<Range<u64>>>,
     pub(crate) settings: ReadSettings,
     /// Number of rows without a target that cursors have skipped so far.
@@ -125,9 +125,11 @@ impl<T: Float> TableRows<T> {
     }
 }
 
+/// The file that a cursor is reading, and the position of its current chunk.
 pub(crate) struct OpenFile<'a> {
     pub(crate) cursor: BoxedCursor<'a>,
     pub(crate) part: &'a FilePart,
+    /// The row number within the file of the chunk's first row.
     pub(crate) chunk_start: u64,
     pub(crate) chunk_rows: usize,
     /// The row number within the file before which the cursor ends.

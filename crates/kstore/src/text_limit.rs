@@ -40,7 +40,7 @@ impl TextLimit {
         }
     }
 
-    /// Returns the error for a row with `bytes` bytes of text; `column` has the longest text.
+    /// Returns the error for a row with `row_bytes` bytes of text; `column` has the longest text.
     #[cold]
     pub(crate) fn large_row_error(&self, path: &Path, row: u64, column: &str, row_bytes: usize) -> Error {
         let excess_bytes = row_bytes.saturating_sub(self.max_row_bytes).saturating_mul(self.copy_count);

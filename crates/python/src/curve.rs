@@ -32,8 +32,8 @@ struct CurveRequest {
     run: ResourceRequest,
 }
 
-/// Computes errors and costs of landmark schemes and maps at every rank, and returns the cells as
-/// JSON.
+/// Computes the errors and costs of landmark schemes and maps at every rank, and returns them as
+/// JSON, one cell for each method, rank and repeat.
 #[pyfunction]
 #[pyo3(signature = (curve, table, show=None))]
 pub(crate) fn curve(py: Python<'_>, curve: &str, table: &Table, show: Option<Py<PyAny>>) -> PyResult<String> {

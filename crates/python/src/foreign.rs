@@ -47,8 +47,9 @@ impl<T> std::fmt::Debug for BorrowedArray<T> {
 }
 
 impl<T> BorrowedArray<T> {
-    /// Borrows the memory of an array as numbers of T, whose size divides that of `E`. The caller
-    /// must not change the array while it is in use; numpy functions have the same requirement.
+    /// Borrows the memory of an array of `E` as numbers of `T`, whose size divides the size of `E`.
+    /// The caller must not change the array while it is in use; numpy functions have the same
+    /// requirement.
     fn new<E: Element, D: Dimension>(array: &Bound<'_, PyArray<E, D>>) -> PyResult<Self> {
         if !array.is_c_contiguous() {
             return Err(PyValueError::new_err("the array must be in C order: pass numpy.ascontiguousarray of it"));

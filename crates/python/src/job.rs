@@ -12,7 +12,9 @@ use serde_json::Value;
 pub(crate) struct Job {
     pub(crate) fit: Fit,
     pub(crate) run: ResourceRequest,
+    /// True if the job sets a metric.
     pub(crate) has_metric: bool,
+    /// True if the job sets a landmark scheme.
     pub(crate) has_landmarks: bool,
 }
 
@@ -39,8 +41,8 @@ pub(crate) fn with_inputs(mut fit: Fit, selected: &SelectedTable, landmarks: Opt
 /// Fits a model on a table; returns it with the report as JSON.
 ///
 /// `landmarks` is a table of landmark rows, instead of a scheme; `show` is called with the
-/// progress. Processes that share the passes meet in `states`; a process that shows no activity for
-/// `patience` seconds counts as lost.
+/// progress. Processes that share the passes exchange their sums through `states`. A process that
+/// shows no activity for `patience` seconds counts as lost.
 #[pyfunction]
 #[pyo3(signature = (job, table, landmarks=None, show=None, states=None, patience=90.0))]
 pub(crate) fn fit(

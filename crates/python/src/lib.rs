@@ -1,7 +1,7 @@
 //! The extension module of the Python package `kmill`: jobs of `ksolve` on numpy arrays, Arrow
 //! streams and files.
 //!
-//! It defines no algorithms and no defaults: a job comes as JSON from the Python side
+//! The module defines no algorithms and no defaults: a job comes as JSON from the Python side
 //! ([`ksolve::job::Fit`]), which builds it from the registries. Everything here is private to the
 //! package; users see `kmill/*.py`.
 

@@ -73,8 +73,8 @@ impl PsdMatrix for CallbackMatrix<'_> {
 }
 
 /// Computes coordinates F of the rows of a matrix K, F Fᵀ ≈ K, by randomly pivoted Cholesky;
-/// returns the pivots, F, its rows at the pivots, and the relative trace error. `rounding` is the
-/// relative rounding error of a value.
+/// returns the pivots, F, the rows of F at the pivots, and the relative trace error. `rounding` is
+/// the relative rounding error of a value.
 #[pyfunction]
 #[pyo3(signature = (diagonal, block, rounding, rank, tolerance, seed, run, show=None))]
 pub(crate) fn factor<'py>(
@@ -106,5 +106,5 @@ pub(crate) fn factor<'py>(
     Ok((pivots, to_numpy(factor.factor.as_ref())?, to_numpy(factor.lower().as_ref())?, factor.trace_error))
 }
 
-/// Pivots, factor, its rows at the pivots, trace error.
+/// The pivots, the factor F, the rows of F at the pivots, and the relative trace error.
 type Factor<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<f64>>, f64);

@@ -18,7 +18,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Number of rows that a thread predicts between two checks for signals, some milliseconds each.
+/// Number of rows that a thread predicts between two checks for signals, which takes some
+/// milliseconds.
 const CHUNK_ROWS: usize = 4096;
 
 /// A model that can be shared by threads.
@@ -118,8 +119,8 @@ impl Model {
         self.predictor.metadata().sparse_shape().map(|shape| shape.column_count)
     }
 
-    /// Returns the landmarks of a model of sparse rows: values, column indices, starts of the rows
-    /// in them, and their row numbers.
+    /// Returns the landmarks of a model of sparse rows: the values, the column indices, the start
+    /// of each landmark in these two arrays, and the row numbers of the landmarks.
     fn sparse_landmarks<'py>(&self, py: Python<'py>) -> PyResult<Option<SparseLandmarks<'py>>> {
         let model = self.to_f64_model()?;
         let Some((points, rows)) = model.basis.landmarks() else { return Ok(None) };
@@ -162,6 +163,8 @@ impl Model {
         else {
             return Ok(None);
         };
+        // weights of scaled features: Σ_i a_i z_i for the landmarks z_i with dual coefficients a_i;
+        // then the scale and the centre are moved into the weights and the intercept
         let mut intercept = model.intercept.clone();
         let mut weights = vec![0.0; d * t];
         for (i, point) in points.chunks_exact(d.max(1)).enumerate() {
@@ -220,9 +223,9 @@ impl Model {
     }
 
     /// Returns the scores of the rows of a table (NaN for a row without a prediction), the values
-    /// of an extra, and the warnings. The extra is std, components, novelty or preimage: the
-    /// standard deviation of a new observation for each target, the coordinates along the
-    /// components, the squared distance from the components, or the pre-images.
+    /// of an extra, and the warnings. The extra is std, components, novelty, preimage or squares:
+    /// the standard deviation of a new observation for each target, the coordinates along the
+    /// components, the squared distance from the components, the pre-images, or k(x, x).
     fn scores<'py>(
         &self,
         py: Python<'py>,
@@ -397,10 +400,11 @@ impl Model {
         PyArray1::from_vec(py, out).reshape([n, t])
     }
 
-    /// Predicts parts of `part_rows` rows on threads. They end with the call, so that a later fork
-    /// loses none of them.
+    /// Predicts parts of `part_rows` rows on threads. The threads end with the call, so that a
+    /// later fork loses none of them.
     fn predict_parallel<V: Float>(&self, x: &[V], out: &mut [f64], part_rows: usize) -> ksolve::Result<()> {
         let (d, t) = (self.predictor.feature_count(), self.predictor.output_count());
+        // for few rows, starting threads takes longer than predicting
         if out.len() <= 256 * t {
             return self.predictor.predict(x, out);
         }

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Number of rows of a chunk: a few hundred kilobytes for most tables.
+/// Number of rows of a chunk. Chosen: in most tables, a chunk takes a few hundred kilobytes.
 const CHUNK_ROWS: u64 = 8192;
 
 /// Number of values of a chunk of sparse rows in dense form: 4 MiB.
@@ -92,6 +92,7 @@ impl CompressedRows {
         let total_weight =
             ((0..self.len()).map(weight).sum::<f64>() * self.shape.column_count as f64).max(f64::MIN_POSITIVE);
         let mean = entries().map(|(weight, value)| weight * value).sum::<f64>() / total_weight;
+        // Σ w (v − mean)² over the entries, plus mean² times the total weight of the zeros
         let squared_deviation_sum: f64 = entries().map(|(weight, value)| weight * (value - mean).powi(2)).sum();
         (squared_deviation_sum + (total_weight - entries().map(|(weight, _)| weight).sum::<f64>()) * mean.powi(2))
             / total_weight

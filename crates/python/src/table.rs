@@ -74,8 +74,8 @@ impl Table {
     /// Returns a table of compressed sparse rows, read in place, and further columns as in
     /// `from_array`. Column indices ascend within a row.
     ///
-    /// It has a column for each of `names`, like an array; fits and models of sparse rows use a
-    /// single column `x` of sparse rows instead.
+    /// The table has a column for each of `names`, like an array; fits and models of sparse rows
+    /// use a single column `x` of sparse rows instead.
     #[staticmethod]
     #[pyo3(signature = (values, places, starts, names, more=Vec::new()))]
     fn from_sparse(
@@ -235,7 +235,8 @@ impl Table {
     pub(crate) fn reopen_for(&self, options: &TextOptions) -> kstore::Result<kstore::Table> {
         match &self.source {
             Source::Sparse(rows, sparse, _) if options.keeps_sparse(rows.shape()) => Ok(sparse.clone()),
-            // svmlight files have no types and words, and a model brings its own
+            // files that are read again lose the types and missing words of `open`: svmlight files
+            // have none, and a model brings its own
             Source::Files(paths)
                 if options.has_reading() || self.table.format() == "svmlight" && *options != TextOptions::default() =>
             {
@@ -262,6 +263,7 @@ fn overall_variance(
     let mean = features.iter().map(|feature| feature.mean).sum::<f64>() / d.max(1.0);
     let between: f64 = features.iter().map(|feature| (feature.mean - mean).powi(2)).sum();
     let within: f64 = features.iter().map(|feature| feature.m2).sum();
+    // mean variance within features, plus variance of the means of features; n is a sum of weights
     Ok(within / (n * d).max(f64::MIN_POSITIVE) + between / d.max(1.0))
 }
 
@@ -277,7 +279,7 @@ fn statistics(
     Ok(Pass { observer: &*observer, ..Pass::new(1024, 65_536, &workers) }.reduce(&rows, &reduction)?.0)
 }
 
-/// A column of `rows` values.
+/// Converts values to a column of `rows` values.
 fn convert_column(values: &Bound<'_, PyAny>, rows: usize) -> PyResult<ArrayRef> {
     let array: ArrayRef = if let Ok(values) = values.extract::<PyReadonlyArray1<'_, f64>>() {
         Arc::new(Float64Array::from_iter_values(values.as_array().iter().copied()))

@@ -18,7 +18,8 @@ use serde::Deserialize;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// The options of a search. The job defines the rows, and the options that the search must keep.
+/// The options of a search, as JSON from Python. The rows, and the options that the search must not
+/// change, are in the [`Job`].
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SearchRequest {
@@ -26,10 +27,15 @@ struct SearchRequest {
     solver: String,
     /// Time limit in seconds.
     time: Option<f64>,
+    /// Numbers of steps, such as `4,12`, instead of a time limit.
     work: Option<String>,
+    /// Kernels to compare; `None` for the default kernels.
     kernels: Option<Vec<String>>,
+    /// Score by which kernels are compared.
     score: String,
+    /// Measure by which solvers are compared; `None` for the default measure.
     select: Option<String>,
+    /// Maximum number of rows of the sample.
     sample: usize,
     /// Whether to try other scalings.
     scalings: bool,
@@ -123,7 +129,8 @@ impl SearchRequest {
 
     /// Returns the search; `has_landmark_table` is true if the job has a table of landmarks.
     fn build_tune(&self, job: &Job, has_landmark_table: bool) -> ksolve::Result<Tune> {
-        // a named kernel is passed as the only entry of `kernels`
+        // `kernel` is false, because a kernel that the caller fixes arrives as the only entry of
+        // `kernels`
         let fixed_parts = FixedParts {
             kernel: false,
             metric: job.has_metric,

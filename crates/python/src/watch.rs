@@ -30,7 +30,8 @@ impl Progress {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns a run that reports its progress here, and can be cancelled from here.
+    /// Returns `run` with this value as its observer, and with the cancellation token of this
+    /// value.
     pub(crate) fn attach_to<'a>(&'a self, run: &Run<'a>) -> Run<'a> {
         run.clone().cancel_token(self.cancel_token.clone()).observer(self)
     }
@@ -62,8 +63,8 @@ impl StageObserver for Progress {
 
 /// Runs `work` without the GIL on another thread, and raises its error. Every 50 ms this thread
 /// calls `show(stage, rows done, rows or None)` and checks for signals; the exception of a signal
-/// cancels the work and is raised when it has ended. If the system cannot start a thread, the work
-/// runs on the calling thread, and signals are handled afterwards.
+/// cancels the work, and is raised when the work has ended. If the system cannot start a thread,
+/// the work runs on the calling thread, and signals are handled afterwards.
 pub(crate) fn run_watched<T: Send>(
     py: Python<'_>,
     show: Option<Py<PyAny>>,
@@ -109,6 +110,7 @@ pub(crate) fn run_watched<T: Send>(
     })
 }
 
+/// Checks for signals, and shows the progress.
 fn poll(py: Python<'_>, progress: &Progress, show: Option<&Py<PyAny>>) -> PyResult<()> {
     py.check_signals()?;
     let Some(show) = show else { return Ok(()) };

@@ -11,8 +11,8 @@ use std::ops::Range;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct JobMetadata {
     pub(super) version: String,
-    /// Instruction set; states that were computed with another instruction set would not be
-    /// bit-identical.
+    /// Instruction set of the machine that prepared the job. States that are computed with another
+    /// instruction set would not be bit-identical.
     pub(super) instruction_set: String,
     pub(super) fit: Fit,
     /// Rows, targets, and the encoding of columns as features.
@@ -34,7 +34,8 @@ impl JobMetadata {
             columns.any(|column| column.name == name && matches!(column.encoding, ColumnEncoding::Time(_)))
         };
         let store_column = |column: &Column| match column.kind {
-            // a table without rows needs a type from which times can be parsed
+            // an encoded time column is stored as text: `solve` uses a table without rows, whose
+            // column needs a type from which times can be parsed
             Kind::Time(_) if is_time_column(&column.name) => Column { kind: Kind::Text, name: column.name.clone() },
             // times are read as the integers that store them
             Kind::Time(_) => Column { kind: Kind::Int { bits: 64, signed: true }, name: column.name.clone() },
@@ -72,8 +73,8 @@ impl JobMetadata {
         options.with_reading(self.reading.clone().with_encoding(self.selection.encoding.as_deref()))
     }
 
-    /// Returns true if the rows have sparse columns in the table, as opposed to texts that are
-    /// counted.
+    /// Returns true if the table itself has sparse columns. Text columns whose encoding has sparse
+    /// features are not sparse columns of the table.
     fn is_sparse(&self) -> bool {
         self.schema().has_sparse()
     }

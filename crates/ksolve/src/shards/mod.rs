@@ -56,8 +56,8 @@ pub struct PreparedJob {
     job_mark: String,
 }
 
-/// Returns the pass that is split into shards. Rejects fits that make a second pass over the
-/// features, or another pass whose result cannot be read from a file instead.
+/// Returns the name of the pass that is split into shards. Rejects fits that make a second pass
+/// over the features, or another pass whose result cannot be read from a file instead.
 fn shared_pass_name(fit: &Fit, train_options: &TrainOptions) -> Result<&'static str> {
     let single_pass =
         |fit: &Fit| Ok::<_, Error>(Solver::<f64>::single_pass_name(&*fit.parsed_options()?.solver, train_options));
@@ -151,8 +151,8 @@ impl PreparedJob {
     /// Opens a file written by [`PreparedJob::prepare`].
     ///
     /// # Errors
-    /// Another kind of file; a job of another version or instruction set, which would not be
-    /// bit-identical.
+    /// A file that is not a job; a job of another version or instruction set, whose results would
+    /// not be bit-identical.
     pub fn open(path: &Path) -> Result<Self> {
         let file = StateFile::open(path)?;
         let header: JobHeader =

@@ -35,7 +35,7 @@ pub(super) enum Role {
     Solve { states: Mutex<StateFile>, state_indices: BTreeMap<u64, usize>, row_tiles: BTreeMap<u64, RowTiles> },
 }
 
-/// Tiles of the rows of a segment, with their indices.
+/// Tiles of the rows of a segment. Each tile has its index in [`StateFile::row_keys`].
 type RowTiles = Vec<(usize, RowsKey)>;
 
 impl Role {
@@ -78,6 +78,7 @@ struct PreparedPasses {
     shared_pass: PassKey,
 }
 
+/// The engine of a fit that prepares, reduces or solves a job.
 pub(super) struct Replay {
     /// `None` if the fit prepares a job.
     prepared: Option<PreparedPasses>,
@@ -99,7 +100,7 @@ impl Replay {
         Ok(Self { prepared, role, next_pass: AtomicU64::new(1), is_done: AtomicBool::new(false) })
     }
 
-    /// Returns true after the fit has completed its role and was ended.
+    /// Returns true if the fit was ended because its role is complete.
     pub(super) fn is_done(&self) -> bool {
         self.is_done.load(Ordering::Relaxed)
     }
@@ -157,7 +158,8 @@ impl Engine for Replay {
         let is_this_pass = |pass: &PassKey| pass.number == pass_number && pass.name == name;
         let has_same_shape =
             |pass: &PassKey| (pass.cut.tile_rows, pass.cut.segment_rows) == (cut.tile_rows, cut.segment_rows);
-        // rows may have been appended since; the totals remain the totals of the prepared rows
+        // rows may have been appended after the preparation, so the end of the rows is not
+        // compared; the totals remain the totals of the prepared rows
         let stored_pass = totals.state_keys().iter().map(|state| &state.pass).find(|pass| is_this_pass(pass));
         let detail = match stored_pass.or(Some(shared_pass).filter(|pass| is_this_pass(pass))) {
             Some(pass) if has_same_shape(pass) => {

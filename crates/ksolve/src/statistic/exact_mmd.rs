@@ -11,8 +11,9 @@
 //! ```
 //!
 //! *Passes*: one, which loads the rows. *Flops*: N²d kernel flops for every 64 permutations (d
-//! features), and 2N² for each permutation. *Bytes*: the rows, and a kilobyte for each row. The
-//! spectral null distribution needs the spectrum of K, and is available only with feature maps.
+//! features), and 2N² for each permutation. *Bytes*: the rows, and a kilobyte for each row: its
+//! labels in 64 permutations, and their products with K. The spectral null distribution needs the
+//! spectrum of K, and is available only with feature maps.
 //!
 //! Reference: Gretton, Borgwardt, Rasch, Schölkopf, Smola, "A kernel two-sample test", JMLR 13,
 //! 2012, equations 3 and 5.
@@ -83,7 +84,8 @@ pub(super) fn measure<T: Real>(
     kernel.diag(x, &mut diag);
     kapprox::kernel::check_finite::<T>("of this test", &diag)?;
     let subsets = RandomSubsets::new(seed, permutations, m, total_rows, resources.workers);
-    // columns: all rows, the observed labels, random labels
+    // label vectors: number 0 is the vector 1, number 1 has the observed labels a, and all others
+    // have random labels
     let has_label = |j: usize, row: usize| match j {
         0 => true,
         1 => row < m,
@@ -115,7 +117,7 @@ pub(super) fn measure<T: Real>(
     Ok(TestStatistic { biased, unbiased, alignment: None, p_values, permuted, certificate })
 }
 
-/// The sums for a 0/1 label v of the rows.
+/// The products of K with a vector v of 0/1 labels of the rows.
 struct LabelProducts {
     /// vᵀKv.
     within: f64,
@@ -126,7 +128,8 @@ struct LabelProducts {
 }
 
 impl LabelProducts {
-    /// Returns the biased and the unbiased statistic for samples of `m` and `n` rows.
+    /// Returns the biased and the unbiased statistic for samples of `m` and `n` rows; `total` has
+    /// the products for v = 1.
     fn statistic(&self, total: &Self, m: f64, n: f64) -> (f64, f64) {
         let (within, cross) = (self.within, self.with_all - self.within);
         let second_within = total.within - self.with_all - cross;

@@ -19,7 +19,7 @@
 //!
 //! *Passes*: one over the rows for the features; over the stored features, one for the mean and one
 //! for each selected row. *Flops*: the map, and 2np for each selected row. *Bytes*: the features,
-//! and n.
+//! and n bytes that mark the selected rows.
 //!
 //! References: Chen, Welling, Smola, "Super-samples from kernel herding", UAI 2010; Bach,
 //! Lacoste-Julien, Obozinski, "On the equivalence between herding and conditional gradient
@@ -92,6 +92,7 @@ pub fn represent<T: Real>(
     let choose_tier = |size: &ProblemSize, pass_shape: PassShape| -> (FeatureTier, MemoryPlan) {
         let n = usize::try_from(size.n).unwrap_or(usize::MAX);
         let plan = stage_plans::plan_feature_pass("herding", size, pass_shape, resources.memory)
+            // per row, its number (8 bytes) and the mark of a selected row (1 byte)
             .term("row numbers", n.saturating_mul(9), "select among fewer rows (`rows`)")
             .term("selected rows", count.saturating_mul(32), "lower `count`");
         FeatureTier::select(plan, size, resources)
@@ -119,6 +120,8 @@ pub fn represent<T: Real>(
         table_rows: survey.row_count(),
         kernel: built_map.kernel.to_string(),
         rank: built_map.map.dims().1,
+        // two passes for the features and the row numbers; recomputed features take one more pass
+        // for the mean, and one for each selected row
         passes: prepared.passes() + 2 + if tier == FeatureTier::Recomputed { 1 + count as u64 } else { 0 },
         planned_bytes: prepared.planned_bytes,
     })

@@ -60,11 +60,12 @@ pub(super) const FAMILY: StatisticFamily = StatisticFamily {
     measure: MeasurePair(measure, measure),
 };
 
-/// Number of rows in a product of one thread: 1,024 x 500 features in f32 take 2 MB.
+/// Number of rows in a product of one thread. Chosen so that a strip is small: 1,024 x 500 features
+/// in f32 take 2 MB.
 const PERMUTATION_STRIP_ROWS: usize = 1024;
 
 fn plan(plan: MemoryPlan, size: &ProblemSize, _: PassShape, permutations: usize) -> MemoryPlan {
-    // p and q are half of the combined features each
+    // assumes p = q, each half of the combined features
     let (p, element_bytes) = (size.map.p.div_ceil(2), size.element_bytes);
     let n = usize::try_from(size.n).unwrap_or(usize::MAX);
     let plan = plan.term("covariances and their eigenvalues", 4 * 8 * size.map.p * size.map.p, "lower `rank`");
@@ -100,7 +101,7 @@ fn measure<T: Real>(data: &FitData<'_, T>, split_point: SplitPoint, permutations
     let alignment = (phi_norm > 0.0 && psi_norm > 0.0).then(|| (biased / (phi_norm * psi_norm).sqrt()).clamp(0.0, 1.0));
     let (phi_eigenvalues, psi_eigenvalues) =
         (symmetric_eigenvalues(phi_covariance)?, symmetric_eigenvalues(psi_covariance)?);
-    // covariances over n − 1
+    // the weights are eigenvalues of covariances that are divided by n − 1 instead of n
     let scale = (n / (n - 1.0)).powi(2);
     let keep_positive = |values: &[f64]| -> Vec<f64> { values.iter().copied().filter(|value| *value > 0.0).collect() };
     let (phi_weights, psi_weights) = (keep_positive(&phi_eigenvalues), keep_positive(&psi_eigenvalues));
@@ -156,7 +157,8 @@ fn squared_norm_sums<T: Real>(
     Ok(norm_sums)
 }
 
-/// Buffers of a thread: rows of phi, permuted rows of psi, their product, and its sum.
+/// Buffers of a thread: rows of phi, permuted rows of psi, their product in one strip of rows, and
+/// the sum of the products over all strips.
 struct Buffers<T> {
     phi_rows: Vec<T>,
     psi_rows: Vec<T>,
@@ -164,8 +166,8 @@ struct Buffers<T> {
     sum: Mat<f64>,
 }
 
-/// Computes the biased statistic for random orders of the rows of psi. One thread computes a
-/// permutation, strip by strip.
+/// Computes the biased statistic ‖(1/n) Σ_i phi_i psi_π(i)ᵀ − μ_phi μ_psiᵀ‖² for random orders π of
+/// the rows of psi. One thread computes a permutation, strip by strip.
 fn permuted_statistics<T: Real>(
     data: &FitData<'_, T>,
     stored_features: &StoredFeatures<'_, T>,

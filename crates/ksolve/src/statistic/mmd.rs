@@ -46,7 +46,8 @@ pub(super) const FAMILY: StatisticFamily = StatisticFamily {
     measure: MeasurePair(measure, measure),
 };
 
-/// Number of rows whose labels one thread draws at a time.
+/// Number of rows whose labels one thread draws at a time. Chosen: a tile then has enough strips
+/// for all threads.
 const LABEL_STRIP_ROWS: usize = 64;
 
 fn plan(plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape, permutations: usize) -> MemoryPlan {
@@ -81,7 +82,8 @@ fn measure<T: Real>(data: &FitData<'_, T>, split_point: SplitPoint, permutations
     let moment_sums = &moments.folds()[0];
     let mean: Vec<f64> = moment_sums.s.iter().map(|s| s / total_rows as f64).collect();
     let covariance = covariance(moment_sums, &mean);
-    // if the covariance is divided by N − 1, its trace is the mean of the permuted statistics
+    // the trace of the covariance, divided by N − 1 instead of N, is the mean over all labellings
+    // of mn/N times the statistic
     let scale = total_rows as f64 / (total_rows - 1) as f64;
     let null_mean = scale * (0..mean.len()).map(|j| covariance[(j, j)]).sum::<f64>();
     let squared_norm = scale * scale * covariance.squared_norm_l2();
@@ -96,8 +98,9 @@ fn measure<T: Real>(data: &FitData<'_, T>, split_point: SplitPoint, permutations
     Ok(TestStatistic { biased: observed, unbiased, alignment: None, p_values, permuted, certificate })
 }
 
-/// Sums of the features over the rows of the first sample. The first column is for the observed
-/// labels, the next columns for the random labels, and the last column is the sum over all rows.
+/// Sums of the features over the rows of the first sample, in c columns: the first column is for
+/// the observed labels, the next columns are for the random labels, and the last column is the sum
+/// over all rows.
 struct LabelSums {
     /// Σ phi per label, p x c row-major.
     phi: Vec<f64>,
@@ -120,6 +123,7 @@ impl LabelSums {
         }
         let (first_squares, second_squares) =
             (self.squared_norm_sums[column], self.squared_norm_sums[total_column] - self.squared_norm_sums[column]);
+        // tr C_a/(m − 1) + tr C_b/(n − 1), where tr C_a = Σ|phi|²/m − |μ_a|²
         let bias = (first_squares / m - first_norm) / (m - 1.0) + (second_squares / n - second_norm) / (n - 1.0);
         (squared_distance, squared_distance - bias)
     }
@@ -159,7 +163,8 @@ fn label_sums<T: Real>(
     Ok(sums)
 }
 
-/// Adds |phi_i|² over the rows of a tile to `squares`, for each label.
+/// For each label, adds to `squares` the sum of |phi_i|² over the rows i of a tile that have the
+/// label.
 fn add_squares<T: Real>(tile: &Tile<'_, T>, labels: &[T], squares: &mut [f64]) {
     for (i, labels) in labels.chunks_exact(squares.len()).enumerate() {
         let squared_norm: f64 = tile.row(i).iter().map(|v| v.to_f64() * v.to_f64()).sum();

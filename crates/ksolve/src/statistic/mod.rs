@@ -49,8 +49,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! To add a statistic: write one file here with its `FAMILY`, and add one line to
-//! `FAMILIES`. [`register`] adds one of another crate.
+//! To add a statistic: write one file here with its `FAMILY`, and add one line to `FAMILIES`.
+//! [`register`] adds a statistic of another crate.
 
 mod exact_mmd;
 mod herding;
@@ -85,9 +85,10 @@ pub struct StatisticFamily {
     pub name: &'static str,
     /// One line of help.
     pub about: &'static str,
-    /// Kind of samples that it compares.
+    /// Kind of samples that the statistic compares.
     pub sample_kind: SampleKind,
-    /// Function that adds memory other than the features to a plan.
+    /// Function that adds memory other than the features to a plan. Its arguments are the plan, the
+    /// size of the problem, the shape of the pass, and the number of permutations.
     #[doc(hidden)]
     pub plan: fn(MemoryPlan, &ProblemSize, PassShape, usize) -> MemoryPlan,
     /// True if permutations need random access to the features.
@@ -105,13 +106,13 @@ impl RegistryEntry for StatisticFamily {
     }
 }
 
-/// The split of the features: the number of rows of the first sample, or of features of the first
-/// columns.
+/// The split of the features: for two samples, the number of rows of the first sample; for two sets
+/// of columns, the number of features of the first set.
 #[doc(hidden)]
 pub type SplitPoint = usize;
 
-/// A function that computes a statistic from the features of all rows, the split of the features,
-/// and the number of permutations.
+/// A function that computes a statistic. Its arguments are the features of all rows, the split of
+/// the features, and the number of permutations.
 #[doc(hidden)]
 pub type MeasureFeatures<T> = fn(&FitData<'_, T>, SplitPoint, usize) -> Result<TestStatistic>;
 
@@ -201,7 +202,7 @@ pub fn by_name(name: &str) -> Option<&'static StatisticFamily> {
 /// Registers a statistic of another crate by its name, in this process and from now on.
 ///
 /// # Errors
-/// [`kstore::Error::Register`] if a statistic has the name, or if the name is not valid.
+/// [`kstore::Error::Register`] if the name is already registered or is not valid.
 pub fn register(family: &'static StatisticFamily) -> Result<()> {
     Ok(FAMILIES.register(family)?)
 }

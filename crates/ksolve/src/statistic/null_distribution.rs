@@ -105,6 +105,7 @@ impl ChiSquaredSum {
     /// upper half is evaluated.
     fn survival_by_parabola(&self, x: f64) -> f64 {
         let n = PARABOLA_POINTS as f64;
+        // step and scale of Weideman and Trefethen: h = 3/N, μ = πN/(12x)
         let (h, mu) = (3.0 / n, PI * n / (12.0 * x));
         let sum: f64 = (0..PARABOLA_POINTS)
             .map(|k| {

@@ -20,6 +20,7 @@ pub(super) struct RandomSubsets {
     subsets: Vec<SubsetKeys>,
 }
 
+/// The keys that define one subset.
 #[derive(Debug)]
 struct SubsetKeys {
     /// Stream of the keys of the rows.
@@ -72,9 +73,9 @@ pub(super) fn random_permutation(seed: u64, j: usize, n: usize) -> Vec<u32> {
 }
 
 /// Returns the p-value (1 + number of values at least as large as the observed value) / (1 + number
-/// of values). It is never 0, because the observed labels are one of the possible labellings
-/// (Phipson, Smyth, "Permutation p-values should never be zero", 2010). `None` if there are no
-/// permutations.
+/// of values). The p-value is never 0, because the observed labels are one of the possible
+/// labellings (Phipson, Smyth, "Permutation p-values should never be zero", 2010). Returns `None`
+/// if there are no permutations.
 pub(super) fn p_value(observed: f64, permuted: &[f64]) -> Option<f64> {
     let threshold = observed - TIE_TOLERANCE * observed.abs();
     let at_least_as_large = permuted.iter().filter(|value| **value >= threshold).count();

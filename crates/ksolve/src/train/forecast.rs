@@ -10,10 +10,10 @@ use kstore::{ReadSettings, RowBuf, RowSource, SelectedTable, checkpoint::Journal
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-/// Time for reading the first rows, which shows how many bytes a row takes.
+/// Maximum time for reading the first rows, from which the number of bytes per row is estimated.
 const READ_TIME: Duration = Duration::from_millis(150);
 
-/// Returns the options. If the solver never holds rows out, the folds are removed.
+/// Returns `options`. If the solver uses no validation rows, removes the folds.
 ///
 /// # Errors
 /// [`Error::Option`] for folds that the solver does not support.
@@ -64,8 +64,8 @@ pub fn forecast<T: Real>(
     build_forecast(selected, solver, solver.access(&request)?, &request)
 }
 
-/// Reports the forecast to the observer, if the observer wants a forecast and the run fits in the
-/// budget.
+/// If the observer wants a forecast and the run fits in the budget, reports the forecast to the
+/// observer.
 pub(super) fn report_forecast<T: Real>(
     selected: &SelectedTable,
     solver: &dyn Solver<T>,
@@ -114,7 +114,8 @@ fn build_forecast<T: Real>(
 fn row_bytes(selected: &SelectedTable, pass_shape: PassShape) -> Result<Option<f64>> {
     let selected = selected.with_new_byte_counter();
     let (source, range) = (selected.rows::<f64>(ReadSettings::default())?, selected.range());
-    // only one segment is read: if few rows satisfy the condition, the whole table might be read
+    // at most one segment is read: if few rows pass the filter, reading on could read the whole
+    // table
     let range = range.start..range.end.min(range.start + pass_shape.segment_rows);
     let mut cursor = RowSource::<f64>::open(&source, range.clone())?;
     let (mut buf, mut next_row) = (RowBuf::new(pass_shape.tile_rows), range.start);

@@ -29,12 +29,13 @@ pub(crate) struct PreparedFit<T: Real> {
     pub length_scale_report: Option<LengthScaleReport>,
     metric_rows: MetricRows<TableRows<T>>,
     cache: Option<Cache<T>>,
-    /// All rows, if the solver combines the kernel sections of all rows.
+    /// All rows in memory, if the solver's model is a sum of kernel sections k(x_i, ·) of all rows.
     memory_rows: Option<MemoryRows<T>>,
 }
 
 impl<T: Real> PreparedFit<T> {
-    /// Returns the scaled rows, from the scratch folder if they are cached there.
+    /// Returns the scaled rows: from memory or the scratch folder if they are stored there,
+    /// otherwise from the table.
     pub(crate) fn source(&self) -> &dyn RowSource<T> {
         match (&self.memory_rows, &self.cache) {
             (Some(memory), _) => memory,
@@ -78,8 +79,9 @@ impl<T: Real> PreparedFit<T> {
         }
     }
 
-    /// If a metric was learned and the solver supports it, restricts the held-out rows to rows that
-    /// were not used to learn the metric. Otherwise warns that the held-out errors are too small.
+    /// If a metric was learned, errors on the rows from which it was learned are too small.
+    /// Restricts the held-out rows to the fold that was not used to learn the metric. If there is
+    /// no such fold, or the solver does not support it, warns instead.
     pub(crate) fn hold_out_unseen(&mut self, properties: SolverProperties, resources: &Resources<'_>) {
         let learned = self.learned_metric.as_ref().filter(|learned| learned.metric.is_some() && self.folds.count() > 1);
         match learned.map(|learned| &learned.test_errors) {
@@ -102,7 +104,7 @@ impl<T: Real> PreparedFit<T> {
 }
 
 /// Checks the plans, then computes the statistics, the scaling, the landmarks and the map in passes
-/// of this shape.
+/// of shape `pass_shape`.
 pub(crate) fn prepare<T: Real>(
     selected: &SelectedTable,
     options: &TrainOptions,

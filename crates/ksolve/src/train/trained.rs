@@ -36,7 +36,8 @@ pub(super) struct ModelAssembly<'a, T: Real> {
     pub(super) prepared: &'a PreparedFit<T>,
     pub(super) access: RowAccess,
     pub(super) solution: Solution<T>,
-    /// Certificates at the ranks of the surface, or at the rank of the result.
+    /// Certificates at the ranks of the surface (the grid of ranks and lambdas), or at the rank of
+    /// the result.
     pub(super) certificates: Vec<(usize, Certificate)>,
 }
 
@@ -63,7 +64,8 @@ impl<T: Real> ModelAssembly<'_, T> {
         let needs_f64 = needs_f64 || solution.leaves.as_ref().is_some_and(|leaves| leaves.needs_f64(&output_rmse));
         let expand_weights = |weights: MatRef<'_, f64>| Basis::from_expansion(map.expand(weights, workers), map).1;
         let transform = match solution.basis_transform {
-            // the weights of the degree also become dual coefficients
+            // the degree, by which basis functions are divided, is also a linear function of the
+            // features, so its weights become dual coefficients
             BasisTransform::DivideByDegree { coefficients, floor } => {
                 let weights = Mat::from_fn(coefficients.len(), 1, |i, _| coefficients[i]);
                 BasisTransform::DivideByDegree {
@@ -99,9 +101,9 @@ impl<T: Real> ModelAssembly<'_, T> {
         TrainedModel { model, report, needs_f64 }
     }
 
-    /// Returns the rank of the result: the number of weights per output, or all features of the map
-    /// if the solver learns a projection (its model then has a linear kernel and no weights on
-    /// features).
+    /// Returns the rank of the result. This is the number of weights per output. If the solver
+    /// learns a projection, its model has a linear kernel and no weights on features, and the rank
+    /// is the number of features of the map.
     fn rank(&self) -> usize {
         match self.solution.projection {
             Some(_) => self.prepared.built_map.map.dims().1,

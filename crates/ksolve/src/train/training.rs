@@ -1,4 +1,4 @@
-//! Runs any solver: a list of stages, and a sequence of passes.
+//! Runs any solver: plans its stages, prepares the rows and the map, and calls the solver.
 
 use super::forecast::{self, all_stages, resolve_folds};
 use super::trained::{ModelAssembly, TrainedModel};
@@ -10,9 +10,9 @@ use crate::{Certificate, Error, Result, features::FeatureTier, prepare::stage_pl
 use kapprox::Real;
 use kstore::{MemoryPlan, SelectedTable};
 
-/// Learns with a solver.
+/// Trains a model with a solver.
 ///
-/// *Passes*: one over the label columns, if there are labels; one for the statistics; one for the
+/// *Passes*: if there are labels, one over the label columns; one for the statistics; one for the
 /// candidates or, for a landmark scheme on all rows, one per round; then the passes of the solver.
 /// *Bytes*: as planned by [`super::forecast()`].
 ///

@@ -21,11 +21,11 @@ use std::time::Duration;
 pub struct FixedParts {
     /// True if the caller specified the kernel: no other kernel is tried.
     pub kernel: bool,
-    /// Metric.
+    /// True if the caller specified the metric.
     pub metric: bool,
-    /// Landmark scheme, or landmarks from a table.
+    /// True if the caller specified a landmark scheme, or landmarks from a table.
     pub landmarks: bool,
-    /// Scaling.
+    /// True if the caller specified the scaling.
     pub scaling: bool,
 }
 
@@ -121,7 +121,8 @@ impl Tune {
         Self { kernels: Some(kernels), ..self }
     }
 
-    /// Sets the factors of the length scale of each kernel: `0.5,1,2`, or `0.25..4` for doubling.
+    /// Sets the factors of the length scale of each kernel: `0.5,1,2`, or `0.25..4` for 0.25, 0.5,
+    /// 1, 2 and 4.
     #[must_use]
     pub fn factors(self, factors: &str) -> Self {
         Self { factors: Some(factors.to_string()), ..self }
@@ -145,7 +146,7 @@ impl Tune {
         Self { sample_rows, ..self }
     }
 
-    /// Sets the rank of the fit. If no work is set, it is also the rank of the trials.
+    /// Sets the rank of the fit. If no work is set, the trials have the same rank.
     #[must_use]
     pub fn rank(self, rank: usize) -> Self {
         Self { fit: self.fit.rank(rank), ..self }
@@ -232,7 +233,8 @@ impl Tune {
     }
 
     /// Returns the fit that selects the rows, with the default metric and landmarks. If the work is
-    /// set, the fit has no ranks, because the search that reported this work had no ranks.
+    /// set, the fit has no ranks: the search that reported this work ran without ranks, and its
+    /// repetition must run in the same way.
     #[doc(hidden)]
     pub fn fit_with_defaults(&self) -> Fit {
         let mut fit = self.fit.clone();
@@ -251,7 +253,8 @@ impl Tune {
         self.learns_metric() && !self.fixed.metric && features > MAX_METRIC_FEATURES
     }
 
-    /// Returns a prepared fit for rows with this many features.
+    /// Returns `fit` for rows with this many features: without metric learning if there are too
+    /// many features.
     #[doc(hidden)]
     pub fn for_features(&self, fit: Fit, features: usize) -> Fit {
         if self.is_too_wide(features) { fit.metric(MetricSource::None) } else { fit }
@@ -317,8 +320,9 @@ impl Tune {
     }
 
     /// Returns the final fit of a model selection. If there is a time limit and a `budget`, the fit
-    /// has the ranks that fit the time; the function then also returns the command-line options
-    /// that repeat this fit on any machine. `open_files` opens the files of a fit.
+    /// has the ranks that are predicted to finish in time; the function then also returns the
+    /// command-line options that repeat this fit on any machine. `open_files` returns a fit with
+    /// its files opened.
     ///
     /// # Errors
     /// The errors of [`TimeBudget::feasible_fit`] and of `open_files`.

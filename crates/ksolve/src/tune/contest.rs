@@ -24,8 +24,10 @@ pub const ANY_SOLVER: &str = "any";
 /// Maximum rank of a trial: sufficient to compare regularisation parameters and solvers, and fast.
 pub(super) const TRIAL_RANK: usize = 500;
 
+/// Maximum number of folds on which a contender is tried. Chosen: each fold costs one more fit.
 const CONTEST_FOLDS: usize = 3;
 
+/// Minimum number of contenders that continue. Chosen: a single fold ranks contenders only roughly.
 const MIN_CONTENDERS: usize = 3;
 
 /// Minimum number of trials, even if no time is left: the first solver with and without the metric.
@@ -48,7 +50,8 @@ const MIN_LAMBDA_STEP: i64 = -18;
 /// half decades: −12 stands for 1e-6.
 const SAFE_LAMBDA_STEP: i64 = -12;
 
-/// Numbers of classes for which one-vs-one classifiers are tried.
+/// Numbers k of classes for which one-vs-one classifiers are tried. Below 3 there is a single pair;
+/// the upper end bounds the number k(k − 1)/2 of classifiers.
 const ONE_VS_ONE_CLASSES: RangeInclusive<usize> = 3..=10;
 
 /// A solver with a regularisation parameter that competes in a contest.
@@ -184,8 +187,10 @@ pub(super) struct Contest<'a, T> {
     measure: SolverMeasure,
     contenders: Vec<Contender>,
     max_rank: usize,
+    /// Folds on which the contenders are tried, one per round.
     folds: Vec<usize>,
     round: usize,
+    /// Indices of the contenders that are tried in the current round.
     alive: Vec<usize>,
     /// Number of contenders of `alive` that were tried on the current fold.
     tried_in_round: usize,
@@ -254,8 +259,8 @@ impl<'a, T: Real> Contest<'a, T> {
         Ok(())
     }
 
-    /// Ends the contest early, after at least [`MIN_TRIALS`] trials. Returns true if there were
-    /// trials left.
+    /// If at least [`MIN_TRIALS`] trials were made and trials are left, ends the contest and
+    /// returns true. Otherwise returns false.
     pub(super) fn end_early(&mut self) -> bool {
         let is_unfinished = self.round < self.folds.len() && (self.round > 0 || self.tried_in_round >= MIN_TRIALS);
         if is_unfinished && self.round == 0 {
@@ -307,8 +312,8 @@ fn survivor_count(alive: usize) -> usize {
 
 /// Returns the contenders after a search: `solver`, or for [`ANY_SOLVER`] every solver of the task.
 /// If the fit does not set the regularisation parameter, each solver competes with several
-/// parameters. Each contender uses the learned metric; for [`ANY_SOLVER`], a copy of it competes
-/// without the metric.
+/// parameters. Each contender uses the learned metric; for [`ANY_SOLVER`], a copy of each contender
+/// competes without the metric.
 pub(super) fn contenders(
     solver: &str,
     base: &Fit,
@@ -323,7 +328,7 @@ pub(super) fn contenders(
     let plain = plain.transpose()?.map(|kernel| (kernel, MetricSource::None, "none"));
     let (kernels, mut contenders): (Vec<_>, Vec<Contender>) = (plain.into_iter().chain([best]).collect(), Vec::new());
     for (fit, lambda, name) in solver_fits(solver, base, search_result, measure)? {
-        // interleaved, so that a search that ends early has tried both
+        // interleaved, so that a search that ends early has tried the solver with both kernels
         for (kernel, metric, form) in &kernels {
             let report = ContenderReport::new(solver_label(&name, lambda), kernel, form);
             let fit = fit.clone().kernel(kernel.clone()).metric(metric.clone());
@@ -350,7 +355,8 @@ fn solver_fits(
     let mut fits_by_solver = Vec::new();
     for name in names {
         let fit = if base.family().name == name { base.clone() } else { base.for_solver(name)? };
-        // the search of kernels has already chosen the ridge parameter on these folds
+        // a solver that cross-validates ranks and lambdas uses the folds of the kernel search,
+        // which already compared lambdas on them
         let has_surface = fit.family().reads(&parameter::RANKS);
         let fit = if has_surface && search_result.folds != FoldSpec::None {
             fit.set(parameter::FOLDS.name, &search_result.folds)

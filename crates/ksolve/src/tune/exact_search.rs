@@ -43,23 +43,28 @@ const MIN_LAMBDA: f64 = 1e-9;
 /// previous error, because it needs more iterations.
 const MAX_LAMBDA_ERROR_RATIO: f64 = 0.995;
 
-/// Maximum number of steps of the length scale in one direction.
+/// Maximum number of steps of the length scale in one direction, each by a factor of 2. Chosen:
+/// each step costs one more fit.
 const MAX_LENGTH_STEPS: usize = 3;
 
 /// Exponent of the number of rows in the time of an exact fit. Measured times of ridge regression,
-/// relative to 5,000 rows: 32 for 36,000 rows x 8, 39 to 75 for 41,157 x 9, and 137 for 57,248 x
-/// 27. A one-vs-one classifier sees few of the rows: the relative time was 27 for 60,000 x 784 with
-/// ten classes.
+/// relative to 5,000 rows: 32 for 36,000 rows x 8, 39 to 75 for 41,157 x 9, and 137 for 57,248 rows
+/// x 27 features. A one-vs-one classifier sees few of the rows: the relative time was 27 for 60,000
+/// x 784 with ten classes.
 const TIME_EXPONENT: f64 = 1.9;
 const ONE_VS_ONE_TIME_EXPONENT: f64 = 1.5;
 
-/// Time of learning a sum by likelihood, in units of the time of an exact fit on the same rows, if
-/// the sample has all rows: a fit takes n³/3 flops, and the search some 80 times (5/3)n³.
+/// Time of learning a sum of kernels by marginal likelihood, in units of the time of an exact fit,
+/// if both use the same n rows. A fit takes n³/3 flops. Learning takes about 80 evaluations of
+/// (5/3)n³ flops each, or 400 fits.
 const FITS_OF_LIKELIHOOD: f64 = 400.0;
-/// Largest such time per row: reading and scoring take most of the time of a small fit. On 1,000
-/// rows of protein, learning took 7 s, and a fit 0.13 s.
+/// Upper bound of this time for few rows, in fits per training row. Reading and scoring take most
+/// of the time of a small fit, so learning takes fewer than 400 fits: on 1,000 rows of protein,
+/// learning took 7 s, and a fit 0.13 s.
 const FITS_PER_ROW: f64 = 0.1;
 
+/// A kernel, a metric and a regularisation parameter for the exact kernel, with the error of their
+/// fit.
 #[derive(Clone, Debug)]
 struct ExactFit {
     kernel: Kernel,
@@ -84,12 +89,14 @@ struct ExactSearch<'w, 'l, 'm, 'j, T> {
     log: &'w mut SearchLog<'l>,
     journal: &'m mut SearchJournal<'j>,
     best: Option<ExactFit>,
+    /// Message of the last fit that failed.
     problem: Option<String>,
 }
 
 impl ModelSelection<'_> {
-    /// Returns the best exact fit. The solver is the exact solver of the winner; if the winner has
-    /// no exact solver, it is the exact solver of the best contender that has one.
+    /// Returns the best exact fit, and the reason why it replaces the winner. The solver is the
+    /// exact solver of the winner; if the winner has no exact solver, it is the exact solver of the
+    /// best contender that has one.
     ///
     /// Returns `None` if the fit should use a map. There are five reasons: lambda is set; no
     /// contender has an exact solver; memory or time do not suffice; the rows are too few to
@@ -181,9 +188,10 @@ impl ModelSelection<'_> {
     }
 }
 
-/// Returns an exact solver, its name, and whether it fits the memory. It is the exact solver of the
-/// winner; if the winner has no exact solver, it is the exact solver of the best contender that has
-/// one. If `is_lambda_free` is true, the regularisation parameter of the solver is not chosen yet.
+/// Returns the name of an exact solver, its fit, and true if the fit fits the memory. The solver is
+/// the exact solver of the winner or, if the winner has no exact solver, of the best contender that
+/// has one. If `is_lambda_free` is true, the regularisation parameter of the solver is not chosen
+/// yet.
 fn exact_solver(
     tried: &[Contender],
     is_lambda_free: bool,
@@ -245,7 +253,8 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
         Ok(true)
     }
 
-    /// Returns whether the solver is a regression whose lambda the likelihood can find.
+    /// Returns true if the solver is ridge regression for a numeric target, and lambda is not set:
+    /// the marginal likelihood determines lambda too.
     fn tries_sums(&self) -> Result<bool> {
         let is_free = !self.model_selection.base.sets_regularisation() && self.fit.solver_family.name == "ridge";
         Ok(is_free && self.fit.task()? == Task::Regression)
@@ -260,6 +269,8 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
         let learning = by_flops.min(FITS_PER_ROW * rows as f64);
         for kernel in sums {
             let parts = kernel.terms().len() as f64;
+            // a fit with k terms takes k times as long as a fit with one kernel; the trial, the
+            // test and the final fit each learn the weights
             let time = self.final_cost.map(|cost| one_kernel.mul_f64(parts * cost + 3.0 * learning));
             if time.map_or(Ok(false), |time| self.log.is_fit_late(time, self.journal))? {
                 continue;

@@ -8,9 +8,9 @@ use kstore::key::{Purpose, Stream};
 use kstore::{LabelCodes, MemoryRows, Pass, RowSource};
 use std::cmp::Reverse;
 
-/// Draws random groups until their rows would exceed `max_rows`, in descending order of the keys of
-/// the groups. Returns `None` if the table has no groups or the first group is too large. Two
-/// passes.
+/// Draws random groups, in descending order of their keys, until their rows would exceed
+/// `max_rows`. Returns the rows twice: in table order with targets, and as a sample in the order of
+/// the keys. Returns `None` if the table has no groups or the first group is too large. Two passes.
 pub(super) fn draw<T: Real>(
     source: &dyn RowSource<T>,
     survey: &Survey,

@@ -42,7 +42,8 @@ impl<'a> SearchLog<'a> {
         &mut self.work[self.part as usize]
     }
 
-    /// Returns a function that decides whether the part should end after this many more steps.
+    /// Returns a function that is called with a number of further steps, and returns true if the
+    /// current part should end after them.
     pub(super) fn stop_condition(&mut self) -> impl Fn(usize) -> bool + use<'a> {
         let max_steps = self.max_work.map(|max_work| match self.part {
             SearchPart::Search => max_work.kernels,
@@ -64,7 +65,7 @@ impl<'a> SearchLog<'a> {
     pub(super) fn is_late(&mut self, journal: &mut SearchJournal<'_>) -> Result<bool> {
         let should_stop = self.stop_condition();
         let (is_late, work) = (journal.get_or_compute(|| Ok(should_stop(0)))?, self.current_work());
-        // steps after the part is late do not count
+        // steps that are made after the part is late are not counted
         work.late_after = work.late_after.or(is_late.then_some(work.step_count));
         Ok(work.late_after.is_some())
     }
@@ -80,13 +81,15 @@ impl<'a> SearchLog<'a> {
         SearchWork { kernels, solvers, exact_fits: Some(exact_fits).filter(|count| *count > 0) }
     }
 
-    /// Runs a step of the search: one kernel, or several rounds of it.
+    /// Runs `run`: measures one kernel, or learns its metric in several rounds. `run` returns the
+    /// number of steps, and the best score so far.
     pub(super) fn run_step(&mut self, step: String, run: impl FnOnce() -> Result<(usize, Option<f64>)>) -> Result<()> {
         let (step_count, _) = self.run_timed(step, run)?;
         self.current_work().step_count += step_count;
         Ok(())
     }
 
+    /// Runs a trial, which counts as one step, and records its time in `last_duration`.
     pub(super) fn run_trial<V>(&mut self, step: String, run: impl FnOnce() -> Result<V>) -> Result<V> {
         let (value, duration) = self.run_timed(step, || Ok((run()?, None)))?;
         self.last_duration = duration;

@@ -29,7 +29,8 @@ impl Persist for Results {
 }
 
 impl<'j> SearchJournal<'j> {
-    /// Reads the results in the journal.
+    /// Reads the results of an interrupted search from the journal. Without a journal, there are no
+    /// results.
     ///
     /// # Errors
     /// [`kstore::Error::Damaged`] for an intact file with other contents.
@@ -39,7 +40,8 @@ impl<'j> SearchJournal<'j> {
         Ok(Self { steps, results, next_index: 0 })
     }
 
-    /// Returns the result of the next step: stored, or computed and then stored.
+    /// Returns the result of the next step. If the result is not stored, calls `compute` and stores
+    /// the result.
     pub(crate) fn get_or_compute<R: Serialize + DeserializeOwned>(
         &mut self,
         compute: impl FnOnce() -> Result<R>,

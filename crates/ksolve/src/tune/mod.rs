@@ -102,7 +102,7 @@ pub struct KernelSearch<'a, T: Real> {
     trials: Trials<T>,
     /// Sample without test rows, largest keys first: every rung takes a prefix.
     sample: RowSample<T>,
-    /// The same rows in table order, with targets.
+    /// Rows of `sample` in table order, with targets.
     sample_rows: MemoryRows<T>,
     passes: u64,
     /// Kernels whose metric is not learned yet, the next one last.
@@ -115,9 +115,10 @@ pub struct KernelSearch<'a, T: Real> {
     unrefined: Vec<usize>,
     rung_sizes: Vec<usize>,
     finished_rungs: Vec<Rung>,
-    /// Candidates of the current rung. The next field has the scores of the candidates measured so
-    /// far.
+    /// Candidates of the current rung, as indices in `candidates`.
     alive: Vec<usize>,
+    /// Scores of the candidates of the current rung that were measured so far, in the order of
+    /// `alive`.
     entries: Vec<RungEntry>,
     rung_rows: MemoryRows<T>,
 }
@@ -197,7 +198,8 @@ impl<'a, T: Real> KernelSearch<'a, T> {
             MetricSource::Learned(_) => (options.kernels.iter().rev().cloned().collect(), Vec::new()),
             metric_source => (Vec::new(), initial_candidates(options, &sample, metric_source, &survey)?),
         };
-        // learned metrics have already been compared on the whole sample
+        // kernels with learned metrics have a single rung, because their metrics are learned on the
+        // same rows
         let round_rows = metric::sample_size(sample.len() as u64, sample.d);
         let rung_sizes = match unlearned.is_empty() {
             true => rung_sizes(candidates.len(), sample.len()),
@@ -255,8 +257,8 @@ impl<'a, T: Real> KernelSearch<'a, T> {
         self.unlearned.len() + measured_count
     }
 
-    /// Returns the kernel of the next step, whose metric is learned or which is measured, and the
-    /// number of rows of the step; `None` at the end.
+    /// Returns the kernel that the next step measures, or whose metric it learns, and the number of
+    /// rows of the step; `None` at the end.
     pub fn upcoming(&self) -> Option<(&Kernel, usize)> {
         let row_count = self.rung_sizes.get(self.finished_rungs.len())?;
         let next_kernel =
@@ -313,9 +315,10 @@ impl<'a, T: Real> KernelSearch<'a, T> {
         request.learn_on_sample(&memory_rows, &sample, folds, round_request)
     }
 
-    /// Measures the next kernel, or learns its metric in rounds until `is_enough` is true. If
-    /// `journal` has the result of this step, reads it instead. Returns the number of steps: 1, or
-    /// the number of rounds.
+    /// Measures the next kernel, or learns its metric in rounds. After each round, `is_enough` is
+    /// called with the number of rounds; if it returns true, no more rounds follow. If `journal`
+    /// has the result of this step, reads it instead. Returns the number of steps: 1, or the number
+    /// of rounds.
     ///
     /// # Errors
     /// Errors of the map; [`Error::NoCell`] if no kernel of a rung has a score;
@@ -363,6 +366,8 @@ impl<'a, T: Real> KernelSearch<'a, T> {
         Ok(1)
     }
 
+    /// Ends the current rung: keeps the better half of its candidates, or the best after the last
+    /// rung, and loads the rows of the next rung.
     fn promote(&mut self) -> Result<()> {
         let is_last_rung = self.finished_rungs.len() + 1 == self.rung_sizes.len();
         let survivor_count = if is_last_rung { 1 } else { self.alive.len().div_ceil(HALVING) };
@@ -453,11 +458,12 @@ impl<'a, T: Real> KernelSearch<'a, T> {
 #[doc(hidden)]
 pub const MAX_METRIC_FEATURES: usize = 10_000;
 
-/// Minimum number of rows per value of a target that is treated as classes.
+/// Minimum number of rows per value of a target that is treated as classes. Chosen: a target with
+/// fewer rows per value may be a quantity that happens to have integer values.
 const MIN_CLASS_ROWS: u64 = 20;
 
-/// Returns the number of distinct values of a target if they are likely to be classes: at most
-/// twenty integers, each in at least twenty rows. Reads only that column.
+/// If the values of the target are likely to be classes (2 to 20 integers, each in at least 20
+/// rows), returns the number of distinct values; otherwise `None`. Reads only the target column.
 ///
 /// # Errors
 /// The errors of reading the column.

@@ -31,11 +31,12 @@ pub struct ModelSelection<'a> {
     /// Maximum number of steps of each part. If set, it replaces the time limit of the listener,
     /// and the result does not depend on the speed of the machine.
     pub work: Option<SearchWork>,
-    /// True if the fit may use the exact kernel instead of a feature map. It does so only if the
-    /// memory suffices and the listener does not report a lack of time. A base fit with an exact
-    /// map always uses the exact kernel.
+    /// True if the fit may use the exact kernel instead of a feature map. The exact kernel is used
+    /// only if the memory suffices and the listener does not report a lack of time. A base fit with
+    /// an exact map always uses the exact kernel.
     pub allows_exact: bool,
-    /// Resources. The observer receives the stages of every step. Checkpoints are not read.
+    /// Resources of the run. Its observer receives the stages of every step. Checkpoints are not
+    /// read.
     pub run: &'a Run<'a>,
     /// Listener that is called at each step.
     pub listener: &'a dyn SearchListener,
@@ -93,6 +94,7 @@ impl ModelSelection<'_> {
             return Ok(SelectionResult { fit: (self.final_fit)(&selection_result)?, ..selection_result });
         }
         let search_result = &selection_result.search;
+        // compare solvers and regularisation parameters
         let mut contest = Contest::new(&trials, measure, contenders(self.solver, base, search_result, measure)?, rank);
         log.part = SearchPart::Solvers;
         self.listener.begin(SearchPart::Solvers, contest.remaining_trials() as u64);
@@ -105,12 +107,14 @@ impl ModelSelection<'_> {
         }
         self.listener.end();
         let (mut winner, tried) = contest.finish();
+        // an exact solver replaces the winner if its error is lower
         let exact_contender =
             self.search_exact::<T>(&winner, &tried, search_result, &trials, measure, &mut log, journal)?;
         let mut contenders: Vec<ContenderReport> = tried.into_iter().map(|contender| contender.report).collect();
         let plain = if exact_contender.is_some() { None } else { winner.without_metric(search_result)? };
         winner =
             exact_contender.map_or(winner.clone(), |(exact, why)| exact.replace_winner(&winner, &mut contenders, why));
+        // all trials after this line are tests, which do not count as work of the search
         let work = log.work();
         let mut test = None;
         let tests_shifts = self.options.may_use_blocks && !self.options.samples_whole_groups;
@@ -147,6 +151,8 @@ impl ModelSelection<'_> {
             let what = "test rows".to_string();
             test = log.run_trial(what, || get_or_time(journal, || trials.test_score(&winner.fit, self.run)))?;
         }
+        // the time at half the rank shows how the time depends on the rank; a fit after
+        // `Duration::MAX` is late exactly if there is a time limit
         let needs_half_rank_test =
             test.is_some() && needs_half_rank(&winner.fit) && log.is_fit_late(Duration::MAX, journal)?;
         let half_rank_test = match needs_half_rank_test {
@@ -158,6 +164,7 @@ impl ModelSelection<'_> {
             }
             false => None,
         };
+        // if contiguous folds replaced random folds, report what random folds would have shown
         let random_fold_score = match search_result.target_correlation {
             Some(_) => {
                 let (seed, what) = (self.options.train_options.seed, "random rows".to_string());
@@ -338,8 +345,8 @@ fn get_or_time<V: serde::Serialize + serde::de::DeserializeOwned>(
     })
 }
 
-/// A class is rare if its fraction of the rows is below this number.
-/// [`ModelSelection::select_measure`] then replaces the error rate, if the class has at least this
-/// minimum number of rows.
+/// A class is rare if its fraction of the rows is below `RARE_FRACTION`: a model that never
+/// predicts the class then has an error rate below 10 %. If a rare class has at least
+/// `MIN_RARE_ROWS` rows, [`ModelSelection::select_measure`] replaces the error rate.
 const RARE_FRACTION: f64 = 0.1;
 const MIN_RARE_ROWS: f64 = 30.0;

@@ -68,26 +68,28 @@ pub struct TuneOptions {
     pub lambdas: Vec<f64>,
     /// Treatment of the intercept.
     pub intercept: Intercept,
-    /// Kernels to compare; unresolved medians are computed on the sample.
+    /// Kernels to compare. Length scales that are not numbers are computed from the sample.
     pub kernels: Vec<Kernel>,
-    /// Sums of kernels that exact regressions try; their weights and length scales are found by
-    /// marginal likelihood.
+    /// Sums of kernels that are tried in addition if a regression uses the exact kernel. The
+    /// weights and the length scales of their terms maximise the marginal likelihood.
     pub kernel_sums: Vec<Kernel>,
     /// Factors that the length scales of each kernel are multiplied by.
     pub factors: Vec<f64>,
     /// Score by which kernels are compared.
     pub score: Score,
-    /// Measure by which solvers are compared. `None` selects the error; if one of two classes is
-    /// rare, it selects a rank-based or probabilistic measure.
+    /// Measure by which solvers are compared. `None` stands for the error. If one of two classes is
+    /// rare, `None` stands for the log loss or, with a named solver, which may have no
+    /// probabilities, for the AUC.
     pub measure: Option<SolverMeasure>,
-    /// Maximum number of rows of the last rung.
+    /// Maximum number of row_count of the sample, from which all rungs take their row_count.
     pub max_sample_rows: usize,
 }
 
 impl TuneOptions {
-    /// Returns the search options for a fit whose files are open: ranks, folds, lambdas and
-    /// landmarks of its [`ridge_surrogate`], and `requested_kernels` or the default kernels for the
-    /// rows. Factors and measure have their defaults.
+    /// Returns the options of a search that completes `fit`, whose files are open. Ranks, folds,
+    /// lambdas and landmarks are those of its [`ridge_surrogate`]; the kernels are
+    /// `requested_kernels`, or else the default kernels for these rows. Factors and measure have
+    /// their defaults.
     ///
     /// # Errors
     /// Solver parameters that do not parse, and kernels on columns that do not exist.
@@ -238,9 +240,9 @@ pub(super) fn plan<T: Real>(
         )
     };
     let (pass_shape, plans) = select_pass_shape(&size, &plan_solver, resources.memory);
-    // for each of two scalings there are three copies of the sample: one with the test rows, one
-    // without the test rows in the order of the keys, and one without the test rows in the order of
-    // the table. In addition, there are the rows of a rung or trial
+    // eight copies: at most two searches, with different scalings, are in memory. Each of them
+    // stores the sample three times (`trials`, `sample` and `max_sample_rows` of `KernelSearch`), and
+    // the row_count of a rung or a trial
     let sample_bytes = row_count.saturating_mul(8 * (size.d * size.element_bytes + 40) + 80 * (t + 1));
     let add_sample_term = |plan: MemoryPlan| plan.term("sampled rows", sample_bytes, "lower `sample`");
     let mut plans: Vec<MemoryPlan> = plans.into_iter().map(add_sample_term).collect();
@@ -251,7 +253,8 @@ pub(super) fn plan<T: Real>(
         };
         plans.push(plan_metric(metric::ROUND_RANK)?);
         let refined_plan = plan_metric(metric::REFINED_RANK)?;
-        // length scales for many landmarks are too small for a model with few landmarks
+        // refine only if the model has at least half as many landmarks as the refinement: length
+        // scales that are learned with more landmarks are too small for it
         refines = 2 * train_options.rank >= metric::REFINED_RANK
             && row_count > metric::ROUND_RANK
             && refined_plan.bytes() <= resources.memory;

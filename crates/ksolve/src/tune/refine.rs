@@ -14,8 +14,8 @@ use crate::metric::{self, RoundRequest};
 use crate::{Result, request::MetricSource};
 use kapprox::{Real, kernel::Kernel};
 
-/// Number of kernels whose metrics are learned again. It is more than one, because the order of the
-/// kernels may change at a higher rank.
+/// Number of kernels whose metrics are learned again. More than one kernel, because the order of
+/// the kernels may change at a higher rank.
 pub(super) const REFINED_KERNELS: usize = 2;
 
 /// A second search, or the best kernel without a metric, wins only if its error is below this
@@ -34,9 +34,9 @@ impl<T: Real> KernelSearch<'_, T> {
         self.unrefined.last().map(|candidate| (&self.options.kernels[*candidate], metric::REFINED_RANK))
     }
 
-    /// Refines the next of the best kernels until `is_enough` is true, or reads the result from
-    /// `journal`; returns the number of rounds. The refined kernel wins only if its error is below
-    /// the error of the winner so far.
+    /// Refines the next of the best kernels, in rounds as in [`KernelSearch::step`], or reads the
+    /// result from `journal`. Returns the number of rounds. The refined kernel wins only if its
+    /// error is below the error of the winner so far.
     ///
     /// # Errors
     /// Errors of the map; [`kstore::Error::Interrupted`].

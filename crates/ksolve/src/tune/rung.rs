@@ -208,6 +208,7 @@ impl TuneCell {
     }
 }
 
+/// The rows of a rung, and the options by which kernels are measured on them.
 pub(super) struct RungContext<'a, T: Real> {
     pub(super) options: &'a TuneOptions,
     pub(super) resources: &'a Resources<'a>,
@@ -221,7 +222,7 @@ pub(super) struct RungContext<'a, T: Real> {
 impl<T: Real> RungContext<'_, T> {
     pub(super) fn measure_candidate(&self, candidate: &LearnedMetric) -> Result<RungEntry> {
         let LearnedMetric { kernel, metric, .. } = candidate;
-        // the rows are already in memory, and candidates would be copies of them
+        // no candidates are sampled: they would be copies of the rows, which are already in memory
         let metric_source = metric.clone().map_or(MetricSource::None, MetricSource::from_metric);
         let train_options =
             TrainOptions { metric: metric_source, candidates: None, ..self.options.train_options.clone() };
@@ -283,8 +284,8 @@ impl<T: Real> RungContext<'_, T> {
 }
 
 /// Returns the number of rows of every rung. The numbers double from rung to rung, and the last
-/// number is the whole sample; no rung has fewer than [`MIN_RUNG_ROWS`] rows. Empty if there is at
-/// most one kernel.
+/// number is the whole sample; no rung has fewer than [`MIN_RUNG_ROWS`] rows. Returns an empty list
+/// if there is at most one kernel.
 pub(super) fn rung_sizes(kernel_count: usize, sample_rows: usize) -> Vec<usize> {
     let (mut alive, mut rung_count) = (kernel_count, 0);
     while alive > 1 {

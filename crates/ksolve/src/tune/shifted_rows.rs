@@ -21,11 +21,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Minimum number of distinct values of a group column, and minimum average number of rows per
-/// value.
+/// value. Chosen: few groups say little about new groups, and small groups little about their mean.
 const MIN_GROUPS: usize = 5;
 
 /// The targets of a group count as similar if more than this fraction of the target's variance lies
-/// between groups (adjusted for chance).
+/// between groups (adjusted for chance). Chosen: with a smaller fraction, one more fit is spent on
+/// columns that hardly matter.
 const MIN_BETWEEN_FRACTION: f64 = 0.3;
 
 /// Fraction of the rows that is held out.
@@ -41,7 +42,8 @@ const MAX_COMPARED_VALUES: usize = 2_000_000_000;
 /// near-copies if more than half of the examined rows have near-copies.
 const MIN_GAP_RATIO: f64 = 5.0;
 
-/// Ratio of the errors above which near-copies make the error estimate too optimistic.
+/// If the error without near-copies divided by the error on random rows exceeds this ratio, the
+/// user is warned that the error estimate is too optimistic. Chosen.
 const MAX_NEAR_COPY_ERROR_RATIO: f64 = 1.5;
 
 /// The error of the chosen model on new rows of one kind.
@@ -135,12 +137,15 @@ impl<T: Real> Trials<T> {
             return self.ordered_bits(i, column);
         }
         let bits = self.row(i)[column.features.clone()].iter().map(|value| value.to_f64().to_bits());
+        // multiplicative hash; the factor is 2^64 divided by the golden ratio
         bits.fold(0, |value: u64, bits| (value.rotate_left(5) ^ bits).wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
 
-    /// Returns the fraction of the first target's variance between the values of a column, adjusted
-    /// for chance. `None` if the values are too few or too many to be groups, or if the target
-    /// follows their order, as for a quantity.
+    /// Returns the fraction of the first target's variance that lies between the k values of a
+    /// column, adjusted for chance: 1 − (1 − B/S)(n − 1)/(n − k), where B is the sum of squares
+    /// between the values, and S the total sum of squares. Returns `None` if the values are too few
+    /// or too many to be groups, or if the target follows the order of the values, as it follows a
+    /// quantity.
     fn between_fraction(&self, column: &FeatureColumn) -> Option<f64> {
         let (mut sums_by_value, n) = (BTreeMap::<u64, (f64, f64)>::new(), self.len());
         let (mut sum, mut square_sum) = (0.0, 0.0);
@@ -168,8 +173,8 @@ impl<T: Real> Trials<T> {
         Some(1.0 - (1.0 - between_squares / total_squares) * (n - 1) as f64 / (n - sums_by_value.len()) as f64)
     }
 
-    /// Returns the rows with the largest keys, about a fifth of all rows; rows with the same key
-    /// stay together.
+    /// Marks the rows with the largest keys, about a fifth of all rows. Rows with the same key stay
+    /// together.
     fn select_last<K: Ord + Copy>(&self, key: impl Fn(usize) -> K) -> Vec<bool> {
         let keys: Vec<K> = (0..self.len()).map(key).collect();
         let mut sorted = keys.clone();
@@ -180,7 +185,10 @@ impl<T: Real> Trials<T> {
         keys.into_iter().map(|key| key > bound_key || includes_bound && key == bound_key).collect()
     }
 
-    /// Returns some rows together with all their near-copies; `None` if few rows have near-copies.
+    /// Marks examined rows together with their near-copies, up to about a fifth of all rows. A row
+    /// has near-copies if the sorted distances of its [`NEIGHBOURS`] nearest rows rise by more than
+    /// the factor [`MIN_GAP_RATIO`] at one place: the rows before this gap are the copies. Returns
+    /// `None` if at most half of the examined rows have near-copies.
     fn near_copies(&self) -> Option<Vec<bool>> {
         let (n, d) = (self.len(), self.rows().shape().inputs);
         let examined_count = MAX_EXAMINED_ROWS.min(n / 2).min(MAX_COMPARED_VALUES / (n * d).max(1));
@@ -197,6 +205,8 @@ impl<T: Real> Trials<T> {
             neighbours.select_nth_unstable_by(NEIGHBOURS, |a, b| a.0.total_cmp(&b.0));
             neighbours.truncate(NEIGHBOURS + 1);
             neighbours.sort_by(|a, b| a.0.total_cmp(&b.0));
+            // distance k divided by distance k − 1; the lower bounds replace the distance 0 of
+            // exact copies
             let gap = |k: usize| {
                 neighbours[k].0 / neighbours[k - 1].0.max(1e-9 * neighbours[NEIGHBOURS].0).max(f64::MIN_POSITIVE)
             };

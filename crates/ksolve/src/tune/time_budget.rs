@@ -8,6 +8,7 @@ use crate::solver::{parameter, ridge};
 use kstore::SelectedTable;
 use std::time::{Duration, Instant};
 
+/// Ranks of a final fit: all feasible ones are used.
 const DOUBLING_RANKS: [usize; 6] = [500, 1_000, 2_000, 4_000, 8_000, 16_000];
 
 /// Ranks between the doublings; only the largest feasible one of these ranks is used.
@@ -25,6 +26,8 @@ const SYSTEM_COST: f64 = 2.6;
 const RATE_EXPONENT: f64 = 0.25;
 
 /// Minimum fraction of the time of a fit, at the rank of the trials, that computing features takes.
+/// Chosen: without a minimum, an inaccurate time of a short test could predict that the time of a
+/// fit is linear in the rank.
 const MIN_FEATURE_FRACTION: f64 = 0.1;
 
 /// Maximum ratio of the final rank r to the rank of the trials, for iterative solvers: in a test
@@ -139,8 +142,8 @@ const MIN_LEAVES: u64 = 4;
 /// requested maximum. Without the bands, leaves have on average three quarters of the maximum.
 const BAND_FACTOR: f64 = 1.05;
 
-/// Time to factorise a leaf of m rows in units of m³, in addition to [`SYSTEM_COST`]. It includes
-/// the kernel values of the rows of the leaf, and the trials.
+/// Time to factorise a leaf of m rows in units of m³, in addition to [`SYSTEM_COST`]. The time
+/// includes the kernel values of the rows of the leaf, and the trials.
 const LEAF_FACTOR_COST: f64 = 0.8;
 
 /// Returns the largest leaves that are likely to finish in time and fit the memory, with their time
@@ -161,12 +164,15 @@ fn feasible_leaves(
         return Ok((None, 0.0));
     };
     let (rows, rank) = (selection_result.search.rows, selection_result.rank as f64);
+    // the test fit took r^(2 − e) (n + SYSTEM_COST · lambdas · r) units of time, where e is
+    // RATE_EXPONENT
     let unit_seconds = seconds
         / (rank.powf(2.0 - RATE_EXPONENT) * (score.training_rows.max(1) as f64 + SYSTEM_COST * *lambdas as f64 * rank));
     let mut best = (None, 0.0);
     for leaf_rows in LEAF_ROWS.into_iter().filter(|size| rows >= MIN_LEAVES * *size as u64) {
         let matrix_order = BAND_FACTOR * leaf_rows as f64;
         let pass_cost = 2.0 * rows as f64 * (MAX_RANK_WITH_LEAVES as f64).powf(2.0 - RATE_EXPONENT);
+        // number of leaves, each with three quarters of the maximum, times the cost of one leaf
         let system_cost =
             rows as f64 / (0.75 * leaf_rows as f64) * LEAF_FACTOR_COST * matrix_order.powf(3.0 - RATE_EXPONENT);
         let leaf_seconds = unit_seconds * (pass_cost + system_cost);
@@ -201,8 +207,8 @@ fn feasible_ranks(
         let is_in_time = predict_seconds(fit, selection_result, rank)?.is_some_and(|seconds| seconds <= remaining);
         let fits_memory = || {
             let forecast = at_ranks(fit.clone(), &ranks).plan(selected, run)?;
-            // the plan includes stored features: if they were recomputed in every step, the fit
-            // would take longer than a test predicts
+            // the plan must store the features (at least 4 bytes each): if they were recomputed in
+            // every step, the fit would take longer than a test predicts
             let features = if needs_half_rank(fit) { rows.saturating_mul(4 * rank as u64) } else { 0 };
             Ok::<_, crate::Error>(forecast.fits() && forecast.peak_bytes() as u64 >= features)
         };
@@ -255,6 +261,8 @@ fn predict_seconds(fit: &Fit, selection_result: &SelectionResult, rank: usize) -
         let lambda_count = ridge::Ridge::new(fit.settings()?).lambdas.len();
         return Ok(Some(seconds * cost(rank, rows, lambda_count) / cost(selection_result.rank, trial_rows, *lambdas)));
     }
+    // seconds · n/n_test · (f r/r_test + (1 − f)(r/r_test)²), where f is the fraction of the time
+    // that is linear in the rank r
     let linear_fraction =
         half_rank_seconds.map_or(0.0, |half| linear_time_fraction(half / seconds.max(f64::MIN_POSITIVE)));
     Ok(Some(

@@ -10,7 +10,8 @@ use kapprox::{Real, landmark::RowSample};
 use kstore::{LabelCodes, MemoryRows, RowBuf, RowSource, Selection, Table};
 use std::collections::BTreeSet;
 
-/// Minimum number of pairs for a meaningful error of their order.
+/// Minimum number of pairs for a meaningful error of their order. With 100 independent pairs, the
+/// standard error is at most 0.05.
 const MIN_PAIRS: f64 = 100.0;
 
 /// The rows of a search, scaled, each with its fold. One fold may be the test set, which no step of
@@ -21,10 +22,11 @@ pub(super) struct Trials<T> {
     names: Vec<String>,
     fold_of_row: Vec<usize>,
     fold_count: usize,
-    /// Rule that defines which folds are scored, and on which folds each is trained.
+    /// Rule that defines which folds are scored, and which folds train the model for each scored
+    /// fold.
     fold_rule: FoldRule,
     test_fold: Option<usize>,
-    /// True if the folds are contiguous: neighbouring rows are correlated.
+    /// True if the folds are contiguous, because neighbouring rows may be correlated.
     has_block_folds: bool,
     /// Target columns of the table of a trial, `column_count` numbers per row: the targets or the
     /// class code, then the row weight, then the group code.
@@ -36,14 +38,15 @@ pub(super) struct Trials<T> {
     has_groups: bool,
 }
 
-/// The error of a model on test rows, which no step of the search used.
+/// The scores of a model on rows that did not train it: test rows, or the validation rows of a
+/// trial.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct HeldOutScore {
     /// Number of training rows.
     #[serde(rename = "learned_from")]
     pub training_rows: u64,
-    /// Number of test rows.
+    /// Number of scored rows.
     pub rows: u64,
     /// Rank of the fit.
     pub rank: usize,
@@ -108,8 +111,8 @@ impl HeldOutScore {
 
 impl<T: Real> Trials<T> {
     /// Stores the rows of a search. If there are three folds or more and `holds_out_test_rows` is
-    /// true, one fold becomes the test set. If the folds are the values of a column, it is the fold
-    /// whose fraction of the rows is closest to a fifth, otherwise the last fold.
+    /// true, one fold becomes the test set. If the folds are the values of a column, the test set
+    /// is the fold whose fraction of the rows is closest to a fifth, otherwise the last fold.
     pub(super) fn new(
         rows: MemoryRows<T>,
         weight_unit: f64,
@@ -132,7 +135,8 @@ impl<T: Real> Trials<T> {
                 fold_of_row.push(folds.fold_of(*row, code(&block.groups, i))?);
                 values.extend((class_columns == 1).then(|| f64::from(code(&block.classes, i))));
                 values.extend_from_slice(&block.y[i * block.t..][..block.t]);
-                // the fit of a trial scales C by the weights in its table
+                // undo the division by the weight unit: the fit of a trial scales C by the weights
+                // in its table
                 values.extend(block.weight(i).map(|weight| weight * weight_unit));
                 values.extend(has_groups.then(|| f64::from(code(&block.groups, i))));
             }
@@ -284,7 +288,7 @@ impl<T: Real> Trials<T> {
         Ok(scores.into_iter().flatten().next())
     }
 
-    /// Same as [`Trials::test_score`], but with random test rows and the same number of training
+    /// Works like [`Trials::test_score`], but with random test rows and the same number of training
     /// rows. The result is the error that random folds would give instead of contiguous folds.
     pub(super) fn random_fold_score(&self, fit: &Fit, seed: u64, run: &Run<'_>) -> Result<Option<HeldOutScore>> {
         let folds = Folds::new(&FoldSpec::Random(self.fold_count), seed, self.rows.range(), &[])?;
@@ -294,8 +298,8 @@ impl<T: Real> Trials<T> {
         Ok(self.fit_and_score(fit, &|i| fold_of_row[i] > 0, &[&|i| fold_of_row[i] == 0], run)?.into_iter().next())
     }
 
-    /// Same as [`Trials::test_score`], but separately for two halves of the test rows: the score on
-    /// the first half decides whether the metric is used, and the second half scores the result.
+    /// Works like [`Trials::test_score`], but separately for two halves of the test rows: the score
+    /// on the first half decides whether the metric is used, and the second half scores the result.
     /// `None` for fewer than two rows.
     ///
     /// The rows alternate between the halves, so that in a table sorted by its target both halves
@@ -320,8 +324,8 @@ impl<T: Real> Trials<T> {
         })
     }
 
-    /// Trains on some rows and scores several sets of other rows, within the memory that remains
-    /// next to the stored rows.
+    /// Trains on the rows whose positions satisfy `is_training`, and scores each set of rows in
+    /// `test_sets`, within the memory that remains next to the stored rows.
     pub(super) fn fit_and_score(
         &self,
         fit: &Fit,
@@ -349,7 +353,7 @@ impl<T: Real> Trials<T> {
         let fit = weight.iter().fold(fit, |fit, weight| fit.set(parameter::WEIGHTS.name, weight));
         let group = fit.has_option(parameter::GROUP.name).then(|| name(self.column_count - 1));
         let fit = group.iter().fold(fit, |fit, group| fit.set(parameter::GROUP.name, group));
-        // the rows are in table order, but without the column of the folds
+        // the table of a trial has no fold column, so default folds replace folds by a column
         let fit = match fit.settings()?.folds(&parameter::FOLDS) {
             Some(folds) if folds.column().is_some() => fit.set(parameter::FOLDS.name, FoldSpec::DEFAULT),
             _ => fit,

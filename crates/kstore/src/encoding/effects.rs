@@ -8,8 +8,8 @@
 //! shrinkage is estimated from the variance between values and the variance within values, as for a
 //! random effect in one-way analysis of variance (Searle, Casella, McCulloch, "Variance
 //! components", 1992, section 3.6). Effects are not rescaled afterwards: a feature with standard
-//! deviation 0.1 keeps this standard deviation in the kernel, so that an uninformative column has
-//! little influence.
+//! deviation 0.1 keeps this standard deviation in the kernel, so an uninformative column has little
+//! influence.
 //!
 //! The effect in a training row must not use the row's own target. Each row is therefore assigned
 //! to a fold by its row number, and gets the effects that are estimated from the rows of the other
@@ -19,7 +19,7 @@
 use crate::key::{Purpose, Stream};
 use serde::{Deserialize, Serialize};
 
-/// Number of folds of the rows.
+/// Number of folds of the rows; 5 is also the default of scikit-learn's `TargetEncoder`.
 pub(crate) const FOLD_COUNT: usize = 5;
 
 /// The effects of the values of a column.
@@ -44,7 +44,8 @@ impl Effects {
         8 * numbers + 32 * self.values.len()
     }
 
-    /// Returns the effects of a value on all outputs. They depend on the fold of the stored row.
+    /// Returns the effects of a value on all outputs, for the stored row `row`. For a training row,
+    /// the effects are estimated without the rows of its fold.
     pub(crate) fn for_row(&self, value_index: usize, row: u64) -> &[f64] {
         let t = self.outputs.len();
         let effects = self.folds.get(fold_of_row(row)).unwrap_or(&self.effects);

@@ -129,6 +129,7 @@ impl Entries {
             entries.iter_mut().for_each(|(index, value)| *value *= factor(*index));
         }
         if matches!(self.weighting, Weighting::TfIdf | Weighting::Unit) {
+            // the norm of values divided by the largest one, so that squares do not overflow
             let max_abs = entries.iter().fold(0.0f64, |max, (_, value)| max.max(value.abs()));
             let norm = max_abs * entries.iter().map(|(_, value)| (value / max_abs).powi(2)).sum::<f64>().sqrt();
             entries.iter_mut().filter(|_| norm > 0.0).for_each(|(_, value)| *value /= norm);
@@ -136,13 +137,17 @@ impl Entries {
     }
 }
 
+/// Columns whose entries together form a sparse row.
 #[derive(Debug)]
 pub(crate) struct EntryColumns {
     columns: Vec<EntryColumn>,
 }
 
+/// A column that produces entries of a sparse row.
 #[derive(Debug)]
 pub(crate) struct EntryColumn {
+    /// Number that is added to the index of each entry: the number of sparse columns of all earlier
+    /// columns.
     first_column: u32,
     /// Weighting of entries and counting of texts; `None` for sparse rows without weighting.
     entries: Option<Entries>,
@@ -150,7 +155,7 @@ pub(crate) struct EntryColumn {
 }
 
 impl EntryColumns {
-    /// Returns the columns if all of them produce entries.
+    /// If all columns produce entries, returns the columns.
     pub(crate) fn new(columns: &[EncodedColumn]) -> Option<Self> {
         let mut next_column = 0;
         let entry_column = |column: &EncodedColumn| {
@@ -270,6 +275,7 @@ impl EntryColumn {
     }
 }
 
+/// Buffers for the entries of one row; reused for all rows.
 #[derive(Debug, Default)]
 pub(crate) struct EntryRowBuffer {
     column_entries: Vec<(u32, f64)>,
@@ -293,7 +299,8 @@ fn sparse_shape_of(column: &EncodedColumn) -> Option<SparseShape> {
     }
 }
 
-/// Returns the combined shape of the rows of several columns, if all of them produce entries.
+/// If all columns produce entries, returns the shape of the rows that combine the entries of these
+/// columns.
 pub(crate) fn combined_shape(columns: &[EncodedColumn]) -> Option<SparseShape> {
     let shapes: Vec<SparseShape> = columns.iter().map(sparse_shape_of).collect::<Option<_>>()?;
     // a column without entries still has room for one entry

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// An encoding, with a lookup table from values to features for each column.
 #[derive(Debug)]
 pub(crate) struct Lookups {
     pub(crate) encoding: Encoding,
@@ -20,6 +21,7 @@ pub(crate) struct Lookups {
     entry_columns: Option<EntryColumns>,
 }
 
+/// How the values of one column are converted to features.
 #[derive(Debug)]
 enum Lookup {
     Number,
@@ -51,6 +53,8 @@ impl Dictionary {
                 Label::Bool(value) => _ = dictionary.text_codes.insert(bool_text(*value).into(), code),
             }
         }
+        // also enter each value in its other form, as text or as integer, unless that form has a
+        // code
         for (code, value) in (0u32..).zip(values) {
             match value {
                 Label::Int(value) => _ = dictionary.text_codes.entry(value.to_string().into()).or_insert(code),
@@ -115,6 +119,7 @@ impl Lookups {
     }
 }
 
+/// Writes the scaled features of encoded columns.
 #[derive(Debug)]
 pub(crate) struct FeatureWriter<T> {
     lookups: Arc<Lookups>,
@@ -246,6 +251,7 @@ pub(super) fn bool_text(value: bool) -> &'static str {
     if value { "true" } else { "false" }
 }
 
+/// The value of a category column in a row.
 pub(super) enum CategoryValue<'a> {
     Text(&'a str),
     Int(i64),

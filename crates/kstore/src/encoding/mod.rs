@@ -43,11 +43,12 @@ use crate::sparse::SparseShape;
 use crate::{Label, display};
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of values with which a text column that is not named becomes categories. Each
+/// Maximum number of values of a text column that becomes categories without being named. Each
 /// value is a feature, and adds to the cost of a kernel.
 pub(crate) const MAX_CATEGORIES: usize = 1000;
 
-/// Maximum number of hash buckets. A plan may still have room for this many features.
+/// Maximum number of hash buckets. Chosen so that a plan may still have room for this many
+/// features.
 pub(crate) const MAX_BUCKETS: u32 = 1 << 16;
 
 /// How the values of a column become features.
@@ -320,8 +321,8 @@ impl Encoding {
         self
     }
 
-    /// Returns the types that the columns of the encoding have in text files, as far as they are
-    /// known.
+    /// Returns the types that the columns of the encoding have in text files. A column whose type
+    /// is not known is omitted.
     fn text_types(&self) -> impl Iterator<Item = (String, ColumnType)> {
         let number =
             || Some(ColumnType::Number(NumberFormat { accepts_leading_zeros: true, ..NumberFormat::default() }));
@@ -364,8 +365,9 @@ impl Encoding {
         self.columns.iter().map(column_bytes).sum::<usize>() + self.feature_count() * LOOKUP_ENTRY_BYTES
     }
 
-    /// Returns a description of the first fault, or `None` if the encoding is valid: if values
-    /// ascend, the number of buckets is within its limits, and the names of features are unique.
+    /// Returns a description of the first fault, or `None` if the encoding is valid. In a valid
+    /// encoding, values ascend, numbers of buckets are within their limits, and feature names are
+    /// unique.
     pub fn fault(&self) -> Option<String> {
         let has_several_columns = self.columns.len() > 1;
         let allows_sparse = !has_several_columns || self.sparse_shape().is_some();

@@ -2,8 +2,8 @@
 //!
 //! The position is the number of days since 1970-01-01 or, for times without a date, the fraction
 //! of the day that has passed. A cycle is a pair of features: the sine and cosine of 2π times the
-//! fraction of the period that has passed. With them 23:59 is near 0:00. A cycle is used if the
-//! values of the fit span at least one period, and do not all have the same phase.
+//! fraction of the period that has passed. In these features, 23:59 is near 0:00. A cycle is used
+//! if the values of the fit span at least one period, and do not all have the same phase.
 //!
 //! A column holds times if the file stores times. A text column holds times if every value can be
 //! read as a time in the same form ([`TimeForm`]). A file format with a time type and one without
@@ -110,7 +110,7 @@ impl Cycle {
 /// How a column of dates or times becomes features.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimeEncoding {
-    /// Form of the values. It is the default if the file stores them as times.
+    /// Form of the values; the default form if the file stores them as times.
     #[serde(default, skip_serializing_if = "is_default_form")]
     pub form: TimeForm,
     /// Cycles of the column.
@@ -145,6 +145,7 @@ impl std::fmt::Display for TimeEncoding {
     }
 }
 
+/// Reads the values of a column of dates or times as instants.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TimeReader {
     form: TimeForm,
@@ -163,7 +164,8 @@ impl TimeReader {
             // another file may store the same dates as text
             (Kind::Text, TimeForm::YearMonthDay) => Some(Self { form: TimeForm::YearFirst, units_per_day: 0 }),
             (Kind::Int { .. } | Kind::Float { .. }, TimeForm::YearMonthDay) => Some(Self { form, units_per_day: 0 }),
-            // a column without any number in this file; a number in it is an error in its row
+            // a column of floats has only missing values in this file; if it has a number, reading
+            // the number is an error
             (Kind::Text | Kind::Float { .. }, _) => Some(Self { form, units_per_day: 0 }),
             _ => None,
         }
@@ -213,6 +215,7 @@ pub(crate) struct TimeSpans {
     pub(crate) missing_words: u64,
 }
 
+/// The range of the times of a column, in days, and the ranges of their phases.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimeSpan {
     min_days: f64,
@@ -240,6 +243,7 @@ impl TimeSpan {
         }
     }
 
+    /// Returns the cycles of which the times cover at least one period, with different phases.
     pub(crate) fn covered_cycles(&self, form: TimeForm) -> Vec<Cycle> {
         let spread = |index: usize| self.phase_ranges[index][1] - self.phase_ranges[index][0];
         let is_covered = |(index, cycle): &(usize, Cycle)| match form {

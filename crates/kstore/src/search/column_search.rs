@@ -22,10 +22,11 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Minimum number of distinct texts of a column that is checked for mostly numbers among some
-/// words.
+/// Minimum number of distinct texts of a column that is rejected because most of its texts are
+/// numbers. Chosen: of fewer texts, the fraction of numbers says little.
 const MIN_CHECKED_TEXTS: usize = 20;
 
+/// Bytes of an entry of a set of values, without the bytes of a text.
 const SET_ENTRY_BYTES: usize = 64;
 
 /// A reduction that learns how columns become features, in a pass over the rows that
@@ -117,11 +118,12 @@ pub struct ColumnSearch {
     max_values: usize,
 }
 
+/// A column whose values the search finds.
 #[derive(Clone, Debug)]
 struct SearchedColumn {
     feature_index: usize,
     role: Role,
-    /// For a file that stores times as numbers.
+    /// How the file stores the times of the column, if it stores them as numbers.
     stored_times: Option<StoredTimes>,
 }
 
@@ -226,6 +228,8 @@ impl Search for ColumnSearch {
 }
 
 impl ColumnSearch {
+    /// Returns a searched column with its encoding, or `None` if the column is omitted. Adds notes
+    /// that say why.
     fn encode_column(
         &self,
         request: &EncodingRequest,

@@ -11,7 +11,8 @@ use std::sync::Arc;
 /// names of categories.
 pub(super) const MAX_MEAN_TEXT_BYTES: usize = 256;
 
-/// Minimum number of distinct values of a text column that may be an identifier.
+/// Minimum number of distinct values of a text column that may be an identifier. Chosen: in a short
+/// table, the values of a category may also all differ.
 const MIN_IDENTIFIER_VALUES: usize = 50;
 
 /// The number of distinct values of a column.
@@ -41,7 +42,7 @@ impl std::fmt::Display for DistinctCount {
 /// digests are spread over a range, the k-th smallest is near the fraction k / d of the range
 /// (Bar-Yossef, Jayram, Kumar, Sivakumar, Trevisan, "Counting distinct elements in a data stream",
 /// RANDOM 2002). Merging the estimates of two sets of rows gives the estimate of their union, so
-/// that the order of the rows does not matter.
+/// the order of the rows does not matter.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SmallestDigests {
     digests: BTreeSet<u64>,
@@ -65,6 +66,7 @@ impl SmallestDigests {
     fn estimate(&self) -> f64 {
         match self.digests.last() {
             Some(last) if self.digests.len() == Self::MAX_DIGESTS => {
+                // (k − 1) / u, where u is the k-th smallest digest as a fraction of the range
                 (Self::MAX_DIGESTS - 1) as f64 / (*last as f64 / u64::MAX as f64)
             }
             _ => self.digests.len() as f64,
@@ -97,6 +99,7 @@ impl std::fmt::Display for Resemblance {
     }
 }
 
+/// What a search has found in a column so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ColumnValues {
     pub(super) labels: HashSet<Label>,
@@ -106,8 +109,9 @@ pub(super) struct ColumnValues {
     digests: SmallestDigests,
     /// Whether any text is neither a number nor a word for a missing value.
     has_plain_text: bool,
-    /// The smallest text that is a number with a unit or another mark. The next field is the
-    /// smallest word for a missing value.
+    /// The alphabetically first text that is a number with a unit or another mark. The next field
+    /// is the alphabetically first word for a missing value. The first ones do not depend on the
+    /// order of the rows.
     marked_number: Option<Arc<str>>,
     missing_word: Option<&'static str>,
     total_text_bytes: u64,
@@ -204,8 +208,8 @@ impl ColumnValues {
         }
     }
 
-    /// Returns whether nearly every row has its own text, as in an identifier or a comment. Such a
-    /// text says nothing about other rows.
+    /// Returns whether nearly every row has its own text (more than 90 % of the rows with a value),
+    /// as in an identifier or a comment. Such a text says nothing about other rows.
     pub(super) fn is_identifier(&self, row_count: u64) -> bool {
         let values = if self.has_too_many_values { self.digests.estimate() } else { self.texts.len() as f64 };
         values >= MIN_IDENTIFIER_VALUES as f64 && 10.0 * values > 9.0 * self.rows_with_value(row_count) as f64

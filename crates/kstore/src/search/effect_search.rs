@@ -11,16 +11,20 @@ use crate::{
 };
 use std::{collections::HashMap, sync::Arc};
 
+/// Maximum number of distinct values of a column that becomes effects. Chosen: for one output, the
+/// sums of a column then take at most 9 MiB, 144 bytes for each value.
 const MAX_EFFECT_VALUES: usize = 1 << 16;
 
 /// Maximum number of outputs whose effects become features: targets, or classes except the most
-/// frequent class.
+/// frequent class. Chosen: each output is one more feature of every column with effects.
 const MAX_OUTPUTS: usize = 15;
 
+/// Digest that stands for a missing text.
 const MISSING_DIGEST: u64 = u64::MAX;
 
 /// The F statistic must exceed 1 by at least this many of its standard deviations. The standard
-/// deviation is computed for a column without any effect.
+/// deviation is computed for a column without any effect. Chosen: a larger number would omit more
+/// columns with a small effect, a smaller number would keep more columns without an effect.
 const CHANCE_DEVIATIONS: f64 = 4.0;
 
 /// For each fold, the sum of the weights and, for each output, the sum of the weighted targets of
@@ -83,7 +87,8 @@ impl SelectedTable {
     }
 
     /// Returns the search for effects on the targets or, for a class, on the frequencies of
-    /// `classes` except the first. Only the first `MAX_OUTPUTS` outputs are used.
+    /// `classes` except the first. Only the first `MAX_OUTPUTS` outputs are used. Returns `None` if
+    /// no column has effects to learn.
     #[doc(hidden)]
     pub fn effect_search(&self, classes: Option<Arc<Vec<Label>>>) -> Option<EffectSearch> {
         let encoding = self.encoding()?;
@@ -207,10 +212,13 @@ impl EffectSearch {
             return None;
         }
         let (between_mean_square, within_mean_square) = (between_squares / between_df, within_squares / within_df);
+        // without any effect, the F statistic has a mean near 1, and a variance near 2/between_df +
+        // 2/within_df
         let threshold = within_mean_square * (1.0 + CHANCE_DEVIATIONS * (2.0 / between_df + 2.0 / within_df).sqrt());
         if threshold.is_nan() || between_mean_square <= threshold {
             return None;
         }
+        // (n − Σ_v n_v²/n) / (k − 1) for k values with n_v rows each, n in total
         let mean_rows_per_value = (row_count - squared_size_sum / row_count) / (value_count - 1.0);
         // the weight that the mean of all rows gets in the mean of a value, in units of row weights
         let prior_weight =
@@ -255,6 +263,8 @@ impl EffectSearch {
                 for ((effect, sum), (mean, squares)) in
                     effects.iter().zip(&fold_sums[1..]).zip(total.sums.iter().zip(&pass_sums.squared_target_sums))
                 {
+                    // Σ r² − Σ (r − e)² = e (2 Σ r − e w) for the effect e on rows of total weight
+                    // w, where r is the target minus its mean, and `residual` is Σ r
                     let residual = sum - fold_sums[0] * mean / total.weight.max(f64::MIN_POSITIVE);
                     gain += effect * (2.0 * residual - effect * fold_sums[0]) / squares;
                 }

@@ -33,12 +33,14 @@ struct RowCount {
     last_row: u64,
 }
 
+/// For each word of a text column, the number of rows that contain it.
 #[derive(Clone, Debug, Default)]
 struct WordCounts {
     counts_by_word: HashMap<Box<str>, RowCount>,
     /// Counts of each hash bucket, if words are hashed.
     buckets: Vec<RowCount>,
     text_bytes: usize,
+    /// Largest number of distinct words in a row.
     max_row_words: usize,
     has_dropped_words: bool,
 }

@@ -4,9 +4,9 @@
 //! A column holds times of day if every value lies in 0 … 2400 and the last two digits of every
 //! value are below 60. To exclude chance, the column must also have at least 40 different values,
 //! at least 6 different hours, and minutes in each of the ranges 0 to 9, 10 to 19, …, 50 to 59. The
-//! last two digits of a random number are below 60 with probability 0.6, so that all 40 values
-//! satisfy this by chance in one of 10⁹ columns. Because of the last condition, round numbers such
-//! as multiples of 50 are not times of day.
+//! last two digits of a random number are below 60 with probability 0.6, so all 40 values satisfy
+//! this condition by chance in one of 10⁹ columns. Because of the last condition, round numbers
+//! such as multiples of 50 are not times of day.
 
 use super::ColumnNote;
 use crate::dates::{self, TimeForm};
@@ -16,6 +16,7 @@ use crate::select::{EncodingRequest, EncodingState, Role, SelectedTable};
 use crate::{ReadSettings, Result, RowBuf, RowSource, missing::Missing, schema::Kind};
 use std::{collections::HashSet, ops::Range, sync::Arc};
 
+/// Minimum number of different times of day.
 const MIN_TIMES: usize = 40;
 
 /// Minimum number of different hours in all rows.
@@ -24,8 +25,10 @@ const MIN_HOURS: usize = 6;
 /// Minimum number of different hours in the few rows that are inspected first.
 const MIN_INSPECTED_HOURS: usize = 3;
 
+/// Minimum number of values of a row counter.
 const MIN_COUNTER_ROWS: u64 = 50;
 
+/// Minimum number of values of a column of dates.
 const MIN_DATES: u64 = 5;
 
 /// Number of rows that are inspected for such columns.
@@ -35,8 +38,10 @@ const INSPECTED_ROWS: u64 = 1024;
 /// because tables are often sorted.
 const INSPECTED_PLACES: u64 = 4;
 
+/// Number of words of a bit set of the numbers 0 to 2400.
 const BIT_SET_WORDS: usize = 2400 / 64 + 1;
 
+/// The forms that all values of a column have so far: times of day, dates, or a row counter.
 #[derive(Clone, Debug)]
 pub(super) struct IntegerForms {
     /// Bit set of the times of day that occur; `None` if any value is not a time of day.

@@ -25,6 +25,7 @@ impl Table {
     /// ```
     #[doc(hidden)]
     pub fn join_names(&self, pieces: &[String]) -> Vec<String> {
+        // chosen: column names with more commas are unlikely, and each piece costs a lookup
         const MAX_PIECES: usize = 8;
         let (index_by_name, mut remaining, mut names) = (self.schema().index_by_name(), pieces, Vec::new());
         while !remaining.is_empty() {
@@ -97,8 +98,9 @@ impl Table {
         Ok((included, excluded))
     }
 
-    /// Returns the columns to copy to the output. If no output format can hold a column, the column
-    /// is skipped if a pattern selected it, and is an error if its name selected it.
+    /// Returns the columns to copy to the output. A column that no output format can hold is an
+    /// error if it is named, and is skipped if a pattern matches it. A pattern also skips sparse
+    /// columns.
     pub(crate) fn resolve_kept_columns(&self, names: &[String]) -> Result<Vec<usize>> {
         let columns = &self.schema().columns;
         let is_storable = |index: usize| !matches!(columns[index].kind, Kind::Other(_));
@@ -123,8 +125,9 @@ impl Table {
         Ok(kept_columns)
     }
 
-    /// Returns the feature columns that names and patterns select. A name selects its column even
-    /// if the column has another role, unless it is a target.
+    /// Returns the feature columns that indexed_columns and patterns select. A named column is a feature even
+    /// if it has another role, such as group or filter. A named column of `never_features`
+    /// (targets, the class, the weight) is an error.
     pub(crate) fn resolve_features(
         &self,
         role_columns: &[usize],

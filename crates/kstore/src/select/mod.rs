@@ -79,9 +79,9 @@ pub struct Selection {
     pub missing_target: Option<MissingTarget>,
     /// Columns that are categories.
     pub categories: Categories,
-    /// Number of hash buckets for a text column with too many values for categories. If it is
-    /// `None`, such a column is replaced by the effects of its values on the target or, without a
-    /// target, omitted.
+    /// Number of hash buckets for a text column with too many values for categories. `None`
+    /// replaces such a column by the effects of its values on the target or, without a target,
+    /// omits the column.
     pub hash: Option<u32>,
     /// Features that columns of dates and times become.
     #[serde(skip_serializing_if = "TimeFeatures::is_default")]
@@ -108,7 +108,7 @@ pub struct SelectedTable {
     /// The columns from which the features are computed.
     pub(crate) features: Vec<usize>,
     pub(crate) encoding_state: EncodingState,
-    /// Columns that are not features because no row has a value there.
+    /// Columns that are not features because they have no value in any row.
     pub(crate) blank_columns: Vec<usize>,
     /// Numeric targets.
     pub(crate) targets: Vec<usize>,

@@ -53,7 +53,8 @@ impl ColumnRequest<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Number,
-    /// A number whose first rows suggest something else: a date, a time of day, or a row counter.
+    /// A number of which a few inspected rows suggest something else: a date, a time of day, or a
+    /// row counter.
     Suspect,
     Category,
     Time,
@@ -73,16 +74,19 @@ impl Role {
     }
 }
 
+/// What is known about the encoding of the feature columns.
 #[derive(Clone, Debug)]
 pub(crate) enum EncodingState {
     /// All columns are numbers. The request is present if they may still be inspected.
     Numeric(Option<Arc<EncodingRequest>>),
+    /// A search must find the values of some columns before rows can be read.
     Pending(Arc<EncodingRequest>),
     /// The encoding is known. For each column, a counter holds the number of values without a
     /// feature that were read.
     Encoded(Arc<Lookups>, Arc<[AtomicU64]>),
 }
 
+/// How the feature columns are to be encoded, before their values are known.
 #[derive(Clone, Debug)]
 pub(crate) struct EncodingRequest {
     /// The role of each feature column. The next field states whether the column was named.

@@ -107,7 +107,8 @@ impl Table {
             _ => categories_are_set && *role != Role::Time || selection.features.contains(name(column)),
         };
         let is_named = features.iter().zip(&roles).map(is_named_column).collect();
-        // if a column can be hashed, it should not become ten thousand features
+        // with `hash`, a column with more than `MAX_CATEGORIES` values is hashed instead of
+        // becoming thousands of features
         let max_categories =
             if categories_are_set && selection.hash.is_none() { MAX_CLASS_LABELS } else { MAX_CATEGORIES };
         let all_numeric = roles.iter().all(|role| *role == Role::Number) && selection.missing != Missing::Indicator;
@@ -124,9 +125,8 @@ impl Table {
         Ok(if all_numeric { EncodingState::Numeric(Some(request)) } else { EncodingState::Pending(request) })
     }
 
-    /// Returns the columns if each of them holds sparse rows or texts that are counted, so that all
-    /// of them produce entries. Returns `None` if there are other columns, or if rows must be
-    /// dense.
+    /// If each column holds sparse rows or texts that are counted, all columns produce entries;
+    /// returns their encoding. Returns `None` if there are other columns, or if rows must be dense.
     fn entry_columns(&self, request: &ColumnRequest<'_>, features: &[usize]) -> Result<Option<Vec<EncodedColumn>>> {
         let selection = request.selection;
         if let (Some((text, _)), Some(Weighting::Maxabs)) = (request.counted_texts.first(), selection.weighting) {

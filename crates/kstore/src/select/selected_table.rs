@@ -31,7 +31,7 @@ impl SelectedTable {
         self.lookups().map_or_else(|| self.names(&self.features), |lookups| lookups.feature_names.clone())
     }
 
-    /// Returns the names of the columns that were omitted because no row has a value there.
+    /// Returns the names of the columns that were omitted because they have no value in any row.
     #[doc(hidden)]
     pub fn blank_columns(&self) -> Vec<String> {
         self.names(&self.blank_columns)
@@ -48,15 +48,13 @@ impl SelectedTable {
     }
 
     /// Returns the index of the weights in [`decoded_columns`](Self::decoded_columns). Without
-    /// weights, returns the
-    /// index that they would have.
+    /// weights, returns the index that they would have.
     pub(crate) fn weight_slot(&self) -> usize {
         self.features.len() + self.targets.len()
     }
 
     /// Returns the index of the class in [`decoded_columns`](Self::decoded_columns). Without a
-    /// class, returns the
-    /// index that it would have.
+    /// class, returns the index that it would have.
     pub(crate) fn class_slot(&self) -> usize {
         self.weight_slot() + usize::from(self.is_weighted())
     }
@@ -146,8 +144,8 @@ impl SelectedTable {
         }
     }
 
-    /// Returns how the features and targets are read from text files, as far as it differs from the
-    /// default.
+    /// Returns the non-default options with which the features and targets are read from text
+    /// files.
     #[doc(hidden)]
     pub fn reading(&self) -> TextReadOptions {
         let names = [

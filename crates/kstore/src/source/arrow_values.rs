@@ -10,7 +10,8 @@ use crate::arrow::datatypes::{self as types, DataType, DecimalType};
 use crate::arrow::error::ArrowError;
 use std::sync::Arc;
 
-/// Converts an array to a type that can be viewed as typed values, if there is such a type for it.
+/// Converts an array to a type that [`array_view`] supports. An array that cannot be converted, or
+/// need not be, stays unchanged.
 pub(super) fn to_viewable(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     Ok(match array.data_type() {
         DataType::Dictionary(..) => {
@@ -67,8 +68,8 @@ pub(super) fn array_view(array: &dyn Array) -> Option<ColumnView<'_>> {
     Some(ColumnView { values, nulls: array.nulls().filter(|nulls| nulls.null_count() > 0) })
 }
 
-/// Returns the items of all lists of a column, the offset of the first item of each row, and after
-/// them the end of the last row. Returns `None` if the column holds no lists.
+/// Returns the items of all lists of a column, and the offsets of the lists: of the first item of
+/// each row, then of the end of the last row. Returns `None` if the column holds no lists.
 pub(super) fn list_items(array: &dyn Array) -> Option<(&dyn Array, Vec<usize>)> {
     let to_usize = |offsets: &[i32]| offsets.iter().map(|offset| *offset as usize).collect();
     Some(match array.data_type() {

@@ -89,7 +89,7 @@ impl<T: Float> RowSource<T> for ChainedRows<'_, T> {
     }
 }
 
-/// The part that is being read, and the offset that is added to its row numbers.
+/// The part that is being read, with the number of its first row in the chain and in the part.
 struct OpenPart<'a, T> {
     cursor: Box<dyn RowCursor<T> + Send + 'a>,
     chain_start: u64,

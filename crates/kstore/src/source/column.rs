@@ -42,11 +42,14 @@ struct PandasMetadata {
 /// does not produce a billion names.
 const MAX_LIST_LENGTH: usize = 1 << 16;
 
+/// The columns of the table, and where each is stored in the columns of the file (the roots).
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) schema: Schema,
     locations: Vec<ColumnLocation>,
+    /// For each root, the length of its lists if each position in the lists is a column.
     pub(super) list_widths: Vec<Option<usize>>,
+    /// For each root, the shape of its sparse rows if it has sparse rows.
     pub(super) sparse_shapes: Vec<Option<SparseShape>>,
 }
 
@@ -80,7 +83,8 @@ impl Layout {
     }
 
     /// Sets the shapes of the fields that hold sparse rows. The shapes come from the metadata of
-    /// the file or, if they lack them, from `measure_shape`.
+    /// the file. If the metadata lack the shape of a field, `measure_shape` is called with the
+    /// index of the field.
     pub(super) fn with_sparse_shapes<E>(
         mut self,
         fields: &Fields,
@@ -165,6 +169,7 @@ pub(super) fn list_element_type(data_type: &DataType) -> Option<Element> {
     list_item_type(data_type).and_then(element_type)
 }
 
+/// The values of one root in the rows of a batch.
 #[derive(Debug)]
 pub(super) enum LoadedColumn {
     /// An array of a type that [`view`] supports.
@@ -221,6 +226,7 @@ impl LoadedColumn {
     }
 }
 
+/// The values of the requested columns in the rows of a batch.
 #[derive(Debug)]
 pub(super) struct LoadedColumns {
     /// Columns of the file, ascending.
@@ -296,8 +302,8 @@ fn load_number_lists(array: &dyn Array, element: Element, width: usize) -> Resul
     Ok(LoadedColumn::Lists { element, width, bytes, nulls })
 }
 
-/// Returns the length of the list in a row; `None` if it is missing, or if the column holds no
-/// lists.
+/// Returns the length of the list in a row; `None` if the list is missing, or if the column holds
+/// no lists.
 pub(super) fn list_length(array: &dyn Array, row: usize) -> Option<usize> {
     let row = array.slice(row, 1);
     let (_, starts) = list_items(&row).filter(|_| row.is_valid(0))?;

@@ -19,6 +19,7 @@ use std::sync::atomic::AtomicU64;
 /// Maximum number of rows of a chunk that readers return. The memory plan relies on it.
 const MAX_READER_CHUNK_ROWS: usize = 256 << 10;
 
+/// A column of the table that the file does not store.
 #[derive(Clone, Debug)]
 pub(crate) enum AddedColumn {
     /// The same integer or text in every row; `None` for a missing value.
@@ -238,6 +239,7 @@ impl TableFile for ExtendedFile {
     }
 }
 
+/// A requested column of an open cursor.
 enum OpenColumn<'a> {
     /// A stored column, by its index in the file's cursor.
     Stored(usize),

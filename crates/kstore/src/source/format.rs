@@ -40,7 +40,7 @@ pub trait TableFile: Debug + Send + Sync {
     fn note(&self) -> Option<String> {
         None
     }
-    /// Returns how the columns of a text file are read, as far as it differs from the default.
+    /// Returns the non-default options with which the columns of a text file are read.
     fn reading(&self) -> TextReadOptions {
         TextReadOptions::default()
     }

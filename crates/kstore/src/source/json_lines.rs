@@ -158,7 +158,8 @@ impl TextFormat for JsonLines {
 
     /// Bytes of a row after parsing, and of the columns of a chunk.
     fn chunk_bytes(&self, columns: &[&Column], longest_row: usize) -> usize {
-        // the shortest pair of a key and a value, `"a":1,`, becomes a name and a value of 56 bytes
+        // the shortest pair of a key and a value, `"a":1,` (6 bytes), becomes a name and a value of
+        // 56 bytes: less than 10 times its length
         10 * longest_row
             + columns.len() * 2 * size_of::<Value>()
             + ColumnBuilders::max_chunk_bytes(columns, longest_row)

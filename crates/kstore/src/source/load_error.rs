@@ -6,6 +6,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
+/// A reason why a column cannot be loaded, without the path of the file.
 #[derive(Debug)]
 pub(super) enum LoadError {
     /// A list whose length differs from the length of the other lists. `row` is its row in the
@@ -87,9 +88,8 @@ pub fn is_decoding() -> bool {
 
 /// Runs `decode` and returns its result; a panic becomes an error message about the file.
 ///
-/// The Parquet reader checks most of its input, but some of it only by assertions, so that a
-/// flipped bit in a page can cause a panic. After an error, the data that `decode` modified must
-/// not be used again.
+/// The Parquet reader checks some parts of its input only by assertions, so a flipped bit in a page
+/// can cause a panic. After an error, the data that `decode` modified must not be used again.
 pub(super) fn catch_panic<R>(decode: impl FnOnce() -> R) -> Result<R, String> {
     let was_decoding = DECODING.replace(true);
     let outcome = catch_unwind(AssertUnwindSafe(decode));

@@ -50,6 +50,7 @@ impl Archive {
         Ok(Self { file, members, unpacked_bytes: 0 })
     }
 
+    /// Returns the first bytes of an array, enough for an array of a few values with its header.
     fn read_member(&mut self, name: &str) -> Result<Vec<u8>> {
         let (file, mut bytes) = (&self.file, Vec::new());
         let member = self.members.by_name(&format!("{name}.npy")).map_err(|error| match error {
@@ -63,11 +64,13 @@ impl Archive {
         Ok(bytes)
     }
 
+    /// Rejects a matrix that is not in compressed sparse row format.
     fn check_format(&mut self) -> Result<()> {
         let bytes = self.read_member("format")?;
         let start = if bytes.starts_with(MAGIC) { split_header(&bytes).map(|(_, start)| start) } else { Ok(0) };
         let start = start.map_err(|detail| self.file.malformed_error(format!("array \"format\": {detail}")))?;
-        // a character of a NumPy text has four bytes, and a character of NumPy bytes has one
+        // a character of a NumPy text has four bytes, most of them 0, and a character of NumPy
+        // bytes has one
         let format_name: Vec<u8> =
             bytes[start..].iter().copied().filter(|byte| *byte != 0).take(NUMBER_BYTES).collect();
         match &format_name[..] {
@@ -81,6 +84,7 @@ impl Archive {
         }
     }
 
+    /// Returns the number of rows and the number of columns.
     fn shape(&mut self) -> Result<[u64; 2]> {
         let bytes = self.read_member("shape")?;
         let shape_error =
@@ -237,6 +241,7 @@ impl NpzFile {
         Ok(npz)
     }
 
+    /// Returns the maximum number of entries of a row.
     fn longest_row(&self, bytes_read: &Arc<AtomicU64>) -> Result<usize> {
         let (indptr, mut buffer, mut longest) = (self.indptr.with_counter(bytes_read), MutableBuffer::default(), 0);
         for start in (0..self.row_count).step_by(NPZ_CHUNK_ROWS as usize) {
@@ -253,6 +258,7 @@ impl NpzFile {
         Ok(longest)
     }
 
+    /// Returns the position of the first entry of each of `rows`, then the end of the last row.
     fn row_starts(&self, indptr: &Member, rows: Range<u64>, buffer: &mut MutableBuffer) -> Result<Vec<u64>> {
         let count = (rows.end - rows.start + 1) as usize;
         let view = indptr.read(rows.start..rows.end + 1, buffer)?;
@@ -300,6 +306,7 @@ impl TableFile for NpzFile {
 
 struct NpzCursor<'a> {
     npz: &'a NpzFile,
+    /// The arrays `indptr`, `indices` and `data`.
     members: [Member; 3],
     y: Option<Member>,
     columns: Vec<usize>,

@@ -84,8 +84,7 @@ impl BatchTable {
 fn column_array<T: Float>(rows: &[T], j: usize, d: usize) -> ArrayRef {
     let values = rows.iter().skip(j).step_by(d).map(|value| value.to_f64());
     match T::ELEMENT {
-        // `values` are f64 numbers that were converted from f32, so that the conversion back is
-        // exact
+        // `values` are f64 numbers that were converted from f32, so the conversion back is exact
         Element::F32 => Arc::new(Float32Array::from_iter_values(values.map(|value| value as f32))),
         _ => Arc::new(Float64Array::from_iter_values(values)),
     }

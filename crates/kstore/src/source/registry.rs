@@ -90,6 +90,7 @@ fn open_by_content(path: &Path, name: &Path, mut file: File, options: &TextOptio
     (detect_format(path, name, &start)?.open)(path, file, options)
 }
 
+/// Number of first bytes of a file from which its format is recognised.
 const DETECTION_BYTES: u64 = 4 << 10;
 
 fn read_first_bytes(path: &Path, file: &mut File) -> Result<Vec<u8>> {
@@ -190,7 +191,7 @@ fn starts_like_svmlight(text: &[u8]) -> bool {
 /// Opens standard input, in any format.
 ///
 /// # Errors
-/// Errors of reading it and of writing the temporary file; [`Error::UnknownFormat`].
+/// Errors of reading standard input and of writing the temporary file; [`Error::UnknownFormat`].
 pub(crate) fn open_standard_input(options: &TextOptions) -> Result<(Arc<dyn TableFile>, Identity)> {
     super::check_stdin()?;
     let path = Path::new(STDIN);

@@ -142,6 +142,7 @@ const OBJECT_TAIL_BYTES: u64 = 64 << 10;
 /// Bytes per read while an object is copied.
 const COPY_BYTES: usize = 8 << 20;
 
+/// A remote object, with its last bytes in memory.
 #[derive(Debug)]
 pub(crate) struct RemoteFile {
     object: Arc<dyn Object>,

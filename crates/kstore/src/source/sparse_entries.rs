@@ -30,8 +30,8 @@ pub(super) fn entry_fields(data_type: &DataType) -> Option<&Fields> {
     (is_index && is_value).then_some(fields)
 }
 
-/// Returns the entries of all rows, the offset of the first entry of each row, and after these
-/// offsets the end of the last row.
+/// Returns the entries of all rows, and the offsets of the rows: of the first entry of each row,
+/// then of the end of the last row.
 fn entries_and_starts(array: &dyn Array) -> Option<(&StructArray, Vec<usize>)> {
     let (entries, starts) = list_items(array)?;
     Some((entries.as_struct_opt()?, starts))
@@ -54,7 +54,7 @@ pub(super) fn extend_shape(array: &dyn Array, shape: &mut SparseShape) -> Result
     let width = max_index.map_or(0, |largest| usize::try_from(largest + 1).unwrap_or(0));
     let longest = starts.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
     *shape = shape.union(SparseShape { column_count: width, max_row_entries: longest });
-    // more entries than columns: some entries are duplicates
+    // a row with more entries than columns has duplicates, which are an error when the row is read
     shape.max_row_entries = shape.max_row_entries.min(shape.column_count);
     Ok(())
 }

@@ -55,8 +55,8 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
             shape = shape.union(SparseShape { column_count: width, max_row_entries: entries });
             Ok(())
         });
-        // parsing the labels shows now, instead of in a pass an hour later, whether the file has
-        // another format
+        // the label is parsed now, so that a file of another format is an error at once instead of
+        // in a later pass
         let line = line?;
         match line.group {
             Some(_) => (_, has_groups) = (line.parse_group()?, true),
@@ -80,6 +80,7 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
     Ok(Arc::new(table.with_columns(features.into_iter().chain(role_columns)).with_label()))
 }
 
+/// The texts of a row's label and group.
 #[derive(Debug, Default)]
 struct LabelAndGroup<'a> {
     label: &'a [u8],

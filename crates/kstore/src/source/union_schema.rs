@@ -6,7 +6,7 @@
 //! | integers | integers of another width | the wider type |
 //! | integers or floats | floats | float64 |
 //! | dates, times | the same in another unit | the finer unit |
-//! | text | numbers, booleans, dates, times | text: unchanged from CSV, otherwise as in CSV |
+//! | text | numbers, booleans, dates, times | text: unchanged from CSV, or as written to CSV |
 //! | no value at all | anything | the type in the other file |
 //! | no such column | anything | the type in the other file; missing in the first |
 //! | anything | a type that cannot be combined with it | a column that cannot be read |
@@ -20,6 +20,8 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
+/// A column of the union: the first file that has values in it, and the number of files that have
+/// the column.
 struct MergedColumn<'a> {
     column: Column,
     first_path_with_values: Option<&'a Path>,
@@ -33,7 +35,8 @@ struct MergedColumn<'a> {
 ///
 /// # Errors
 /// [`Error::SchemaMismatch`] if columns are matched by position and the files differ in the number
-/// of columns. Columns of arrays are matched by position; with `by_position`, all columns are.
+/// of columns. Columns are matched by position in formats without column names (matrices,
+/// svmlight), and in all formats if `by_position` is true.
 pub(crate) fn union_schema(
     files: &[(&Path, &Arc<dyn TableFile>)],
     by_position: bool,
@@ -91,7 +94,7 @@ pub(crate) fn union_schema(
         let (total_files, files_without_column) = (files.len(), files.len() - *file_count);
         match kind {
             _ if files_without_column == 0 => continue,
-            // a sparse row cannot be missing, so that the column cannot be read
+            // a sparse row cannot be missing, so the column cannot be read
             Kind::Sparse(_) => *kind = Kind::Other("sparse rows in some files and nothing in others".to_string()),
             _ => {}
         }
@@ -110,7 +113,8 @@ pub(crate) fn union_schema(
     ))
 }
 
-/// Returns the names of the text columns in a union that are not text in some of the files.
+/// Returns the names of the text columns of the union that hold numbers, booleans or dates in at
+/// least one file.
 pub(crate) fn mixed_text_columns<'s>(files: &[(&Path, &Arc<dyn TableFile>)], union: &'s Schema) -> Vec<&'s str> {
     let is_numeric_in_any_file = |name: &str| {
         let is_numeric_in = |file: &Arc<dyn TableFile>| {

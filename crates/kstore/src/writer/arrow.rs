@@ -19,13 +19,17 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Writes record batches to a file.
 pub(super) trait BatchWriter: Send {
     type Error: std::error::Error + From<ArrowError> + Send + Sync + 'static;
+    /// Returns the maximum number of rows of the next batch.
     fn next_slice_rows(&self) -> usize;
     fn write_batch(&mut self, batch: RecordBatch) -> Result<(), Self::Error>;
+    /// Writes the remaining rows and the footer, and returns the file.
     fn into_file(self) -> Result<AtomicFile, Self::Error>;
 }
 
+/// A sink that converts rows to record batches.
 pub(super) struct BatchSink<W> {
     /// The writer, until the file is complete.
     writer: Option<W>,
@@ -173,6 +177,8 @@ fn convert_time(
     Ok(make_array(numbers.to_data().into_builder().data_type(stored_type.clone()).build()?))
 }
 
+/// Returns rows of a column as an Arrow array. A kept column has its own nulls, which replace
+/// `nulls`.
 fn array_with_nulls(
     column: &OutputValues<'_>,
     rows: Range<usize>,

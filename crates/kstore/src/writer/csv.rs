@@ -3,7 +3,8 @@
 //! A number has the fewest digits from which a correctly rounding reader gets the same float64; a
 //! float32 is written as the float64 that it equals. Floats always have a decimal point or an
 //! exponent, so that they are read as floats. Dates and times are written in ISO 8601. A missing
-//! value is an empty field. A text is quoted if its characters require it, and if it is empty.
+//! value is an empty field. An empty text is quoted, and a text with a delimiter, a quotation mark
+//! or a line end.
 
 use super::rows::{RowFormat, RowSink, write_formatted};
 use super::{OutputColumn, OutputValues, Sink};

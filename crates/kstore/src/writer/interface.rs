@@ -24,6 +24,7 @@ pub trait Sink: Send {
 /// Starts a file with these columns.
 pub type CreateFn = fn(&Path, &[OutputColumn]) -> Result<Box<dyn Sink>>;
 
+/// The functions that write a format: `supports` returns true if a file can hold a column.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FormatWriter {
     pub(crate) supports: fn(&OutputColumn) -> bool,
@@ -36,8 +37,8 @@ pub const STDOUT: &str = "-";
 /// Returns the number of rows of a batch.
 ///
 /// # Panics
-/// If the batch does not match the columns. The caller made both, so that a mismatch is an error in
-/// the program.
+/// If the batch does not match the columns. The caller made both, so a mismatch is an error in the
+/// program.
 pub(super) fn batch_row_count(columns: &[OutputColumn], batch: &[OutputValues<'_>]) -> usize {
     let kinds = columns.iter().map(|column| column.kind);
     assert!(kinds.eq(batch.iter().map(OutputValues::kind)), "a batch has the columns of its sink");
@@ -47,7 +48,7 @@ pub(super) fn batch_row_count(columns: &[OutputColumn], batch: &[OutputValues<'_
 }
 
 /// Returns the error of a failed write. If it contains an error of the operating system, that error
-/// is extracted, so that a full disk is reported as such.
+/// is extracted, so that a full disk is reported as a full disk.
 #[cfg(any(feature = "parquet", feature = "ipc"))]
 pub(super) fn write_error(path: &Path, error: impl std::error::Error + Send + Sync + 'static) -> Error {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);

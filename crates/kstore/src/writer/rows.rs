@@ -6,8 +6,10 @@ use crate::{Error, Result};
 use std::io::{Seek, SeekFrom, Stdout, Write};
 use std::path::{Path, PathBuf};
 
+/// Bytes of buffered rows that are written at once.
 const ROW_BUFFER_BYTES: usize = 64 << 10;
 
+/// A format whose files are written row by row.
 pub(super) trait RowFormat: Send {
     /// Returns the header of a file with `row_count` rows. Its length must not depend on
     /// `row_count`, because it is written again at the end.
@@ -27,6 +29,7 @@ pub(super) trait RowFormat: Send {
     }
 }
 
+/// A sink that buffers rows in the form of the file.
 pub(super) struct RowSink<R> {
     destination: Destination,
     path: PathBuf,
@@ -93,7 +96,8 @@ impl<R: RowFormat + 'static> Sink for RowSink<R> {
         }
     }
 
-    /// Bytes of the gathered rows; the last row may be long.
+    /// Bytes of the buffered rows, of which the last may be long. The buffer may have twice the
+    /// capacity that it needs.
     fn memory_bytes(&self) -> usize {
         2 * (ROW_BUFFER_BYTES + self.format.max_row_bytes(&self.columns))
     }

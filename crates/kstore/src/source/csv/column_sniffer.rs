@@ -37,6 +37,7 @@ impl ColumnSniffer {
         Self { declared_type, ..Self::default() }
     }
 
+    /// Restricts the possible formats of the column by one more field.
     pub(super) fn observe(&mut self, field: &[u8], missing_words: &[String]) {
         let text = field.trim_ascii();
         let to_text = |text: &[u8]| Some(String::from_utf8_lossy(text).into_owned());
@@ -123,7 +124,7 @@ impl ColumnSniffer {
         let form = NumberFormat { separators: Some(marks), affix, ..form };
         match (self.inferred_with(marks), &self.declared_type) {
             (InferredType::Text, None) => (ColumnType::Text, Kind::Text),
-            // a later field that is not such a number is an error in its row
+            // a later field that is not a number in this format is an error in its row
             (InferredType::Text, Some(_)) => (ColumnType::Number(form), Kind::Float { bits: 64 }),
             (inferred, _) => (ColumnType::Number(form), inferred.kind()),
         }

@@ -11,6 +11,7 @@ use std::convert::Infallible;
 
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 
+/// Number of first rows in which fields are counted.
 const DETECTION_ROWS: usize = 100;
 
 /// Returns the delimiter that splits the largest fraction of the first rows into the same number of
@@ -25,7 +26,8 @@ pub(super) fn detect_delimiter(prefix: &[u8], dialect: Dialect) -> u8 {
             field_counts.iter().filter(|count| **count == field_count).count() * 1000 / field_counts.len()
         };
         let scores = field_counts.iter().filter(|fields| **fields > 1).map(|fields| (rows_per_mille(*fields), *fields));
-        // a character that only occurs in some rows of a single text column is not a delimiter
+        // a delimiter splits at least half of the rows; a character that occurs in fewer rows is
+        // part of a text
         scores.filter(|(fraction, _)| *fraction >= 500).max().unwrap_or((0, 0))
     };
     // because of `rev`, the first of equally good delimiters wins

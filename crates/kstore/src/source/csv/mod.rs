@@ -35,6 +35,7 @@ use column_sniffer::ColumnSniffer;
 use scan::{Dialect, FieldSplitter, QUOTE, RowScanner};
 use std::{collections::HashSet, convert::Infallible, fs::File, path::Path, sync::Arc};
 
+/// Maximum number of notes that are shown; further notes are counted.
 const MAX_NOTES: usize = 4;
 
 pub(super) const FORMAT: Format = Format::new(&["csv", "tsv"], open)
@@ -197,8 +198,8 @@ fn column_names(splitter: &mut FieldSplitter, first_row: &[u8], has_header: bool
     Ok(names)
 }
 
-/// Rejects a delimiter that differs from the delimiter of the fit, if numbers have commas: a comma
-/// may have another meaning in this file.
+/// If numbers have commas, rejects a delimiter that differs from the delimiter of the fit, because
+/// a comma may have another meaning in this file.
 fn check_delimiter(delimiter: u8, options: &TextOptions, names: &[String]) -> Result<(), String> {
     let file_delimiter = char::from(delimiter);
     let Some(fitted_delimiter) = options.reading.delimiter.filter(|fitted| *fitted != file_delimiter) else {

@@ -80,9 +80,11 @@ impl Scanner for RowScanner {
     }
 }
 
+/// The place at which scanning an unquoted field stopped.
 enum Boundary {
     /// In a field: the position in the bytes at which scanning continues, in the same row.
     Field(usize),
+    /// At the end of the row: the position after its last byte.
     Row(usize),
 }
 
@@ -134,6 +136,7 @@ pub(super) fn is_misquoted(row: &[u8], delimiter: u8) -> bool {
     false
 }
 
+/// Splits rows into fields, and removes quotes.
 pub(super) struct FieldSplitter {
     dialect: Dialect,
     reader: csv_core::Reader,

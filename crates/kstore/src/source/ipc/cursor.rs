@@ -14,6 +14,7 @@ pub(super) struct IpcCursor<'a> {
     file: SharedFile,
     columns: Vec<ColumnReader<'a>>,
     chunk: LoadedColumns,
+    /// Maximum number of rows of a chunk.
     chunk_rows: usize,
     remaining_rows: Range<u64>,
     /// The rows of the current batch, by their numbers in the file; empty before the first batch.
@@ -35,6 +36,8 @@ impl<'a> IpcCursor<'a> {
         }
     }
 
+    /// Reads the metadata of the batch that contains the next row, and prepares the buffers of its
+    /// columns.
     fn enter_batch(&mut self) -> Result<(), LoadError> {
         let index =
             self.ipc.batch_starts.partition_point(|start| *start <= self.remaining_rows.start).saturating_sub(1);
@@ -87,6 +90,7 @@ impl<'a> IpcCursor<'a> {
         self.enter_batch().map_err(|error| error.into_error(self.file.path(), NAME))
     }
 
+    /// Returns the next rows of the current batch, by their positions in the batch.
     fn next_rows(&self, max_rows: usize) -> Range<u64> {
         let first = self.remaining_rows.start;
         let end = self.remaining_rows.end.min(self.batch_rows.end).min(first + max_rows as u64);
@@ -104,6 +108,7 @@ impl<'a> IpcCursor<'a> {
         Ok(rows.start..end)
     }
 
+    /// Marks rows of the current batch as returned, and returns their number.
     fn consume(&mut self, rows: Range<u64>) -> usize {
         self.remaining_rows.start = self.batch_rows.start + rows.end;
         (rows.end - rows.start) as usize

@@ -15,6 +15,8 @@ use crate::arrow::datatypes::{DataType, Field, Fields};
 use crate::arrow::ipc::{self, CompressionType, MetadataVersion, root_as_message};
 use std::sync::Arc;
 
+/// The position of a message in the file: its metadata, followed by its body, which has the
+/// buffers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     offset: u64,
@@ -22,7 +24,7 @@ pub(super) struct Block {
     pub(super) body_bytes: u64,
 }
 
-/// Maximum length of metadata. They have about 50 bytes per column, so that longer metadata are
+/// Maximum length of metadata. Metadata have about 50 bytes per column, so longer metadata are
 /// damaged.
 const MAX_METADATA_BYTES: usize = 64 << 20;
 
@@ -67,12 +69,14 @@ pub(super) fn read_exact(file: &SharedFile, buffer: &mut [u8], offset: u64) -> R
     Ok(())
 }
 
+/// A range of bytes of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ByteSpan {
     pub(super) offset: u64,
     pub(super) length: u64,
 }
 
+/// The counts of a column, or of a nested part of a column, in a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FieldNode {
     pub(super) row_count: u64,
@@ -180,7 +184,8 @@ impl RootColumn {
     pub(super) fn spans<'b>(&self, batch: &'b Batch) -> Result<&'b [ByteSpan], String> {
         let sum_data_buffers =
             |skip: usize, count: usize| batch.data_buffer_counts.iter().skip(skip).take(count).sum::<usize>();
-        // the number of data buffers of the view columns, up to and including this column
+        // the batch states the numbers of data buffers of views: of the columns before this column,
+        // and of this column
         let start = self.start.buffers + sum_data_buffers(0, self.start.view_columns);
         let end = start
             .checked_add(self.counts.buffers + sum_data_buffers(self.start.view_columns, self.counts.view_columns));
@@ -189,8 +194,8 @@ impl RootColumn {
     }
 }
 
-/// Returns the columns in the order in which they are stored. `dictionary` returns the ID of a
-/// column's dictionary.
+/// Returns the columns in the order in which they are stored. `dictionary` is called with the index
+/// of a column, and returns the ID of its dictionary, if it has one.
 pub(super) fn root_columns(
     fields: &Fields,
     version: MetadataVersion,
@@ -208,6 +213,7 @@ pub(super) fn root_columns(
     fields.iter().enumerate().map(root).collect()
 }
 
+/// Numbers of nodes, buffers and view columns in a batch, without the data buffers of views.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LayoutCounts {
     pub(super) nodes: usize,

@@ -287,6 +287,7 @@ fn read_blocks(footer: &Footer<'_>, reads_dictionaries: bool, file: &SharedFile)
 
 /// Reads the footer. The error says whether the file has another format or is truncated.
 fn read_footer(file: &SharedFile) -> Result<Vec<u8>> {
+    // the file ends with the footer, the length of the footer (4 bytes), and `ARROW1` (6 bytes)
     let (mut start, mut end) = ([0; 8], [0; 10]);
     let length = file.length();
     let result = file.read_at(&mut start, 0).and_then(|_| file.read_at(&mut end, length.saturating_sub(10)));

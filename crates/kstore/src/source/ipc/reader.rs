@@ -41,6 +41,7 @@ pub(super) fn fixed_value_bytes(data_type: &DataType) -> usize {
     }
 }
 
+/// Reads one column of the current batch.
 pub(super) struct ColumnReader<'a> {
     pub(super) root: &'a RootColumn,
     list_length: Option<usize>,
@@ -137,7 +138,7 @@ impl<'a> ColumnReader<'a> {
                     [single] => single.to_data(),
                     parts => concat(&parts.iter().map(AsRef::as_ref).collect::<Vec<_>>())?.to_data(),
                 };
-                // no part follows a list, so that `next` need not skip the items of the list
+                // no part follows a list, so `next` need not skip the items of the list
                 data.add_buffer(rebase_offsets(&starts, data_type)).add_child_data(item)
             }
             DataType::Struct(fields) => {
@@ -324,6 +325,7 @@ fn longest_item(file: &SharedFile, batch: &Batch, root: &RootColumn, row_count: 
     let span = root.spans(batch)?[1];
     let (mut previous_offset, mut longest) = (None, 0i64);
     for_each_value(file, batch, span, row_count + 1, size, |bytes| {
+        // an i64 if there are 8 bytes, otherwise an i32
         let offset = bytes.first_chunk().map_or_else(
             || bytes.first_chunk().map_or(0, |bytes| i32::from_le_bytes(*bytes).into()),
             |bytes| i64::from_le_bytes(*bytes),
@@ -385,7 +387,7 @@ pub(super) fn sparse_shape(file: &SharedFile, root: &RootColumn, blocks: &[Block
         let [width, longest] = [max_index + 1, longest.into()].map(|size| usize::try_from(size).unwrap_or(0));
         shape = shape.union(SparseShape { column_count: width, max_row_entries: longest });
     }
-    // more entries than columns: some entries are duplicates
+    // a row with more entries than columns has duplicates, which are an error when the row is read
     shape.max_row_entries = shape.max_row_entries.min(shape.column_count);
     Ok(shape)
 }

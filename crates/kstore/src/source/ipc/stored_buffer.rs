@@ -1,4 +1,4 @@
-//! The bytes of one buffer of a batch. They are in the file, or unpacked in memory.
+//! The bytes of one buffer of a batch, in the file or unpacked in memory.
 
 use super::super::load_error::LoadError;
 use super::super::shared_file::SharedFile;
@@ -7,6 +7,7 @@ use crate::arrow::buffer::{Buffer, MutableBuffer};
 use crate::arrow::ipc::CompressionType;
 use std::io::{BufReader, Read};
 
+/// A buffer whose bytes can be read from any position.
 #[derive(Debug)]
 pub(super) enum StoredBuffer {
     InFile(SharedFile, ByteSpan),
@@ -159,6 +160,7 @@ pub(super) fn open_stream(
     })
 }
 
+/// Bytes that are read at once from the buffer of a stream.
 const STREAM_BYTES: usize = 64 << 10;
 
 struct RangeReader<'a> {

@@ -1,8 +1,8 @@
 //! Checks the counts that pages state, before the decoder allocates memory for as many values.
 //!
 //! Texts that are delta-encoded (DELTA_LENGTH_BYTE_ARRAY, DELTA_BYTE_ARRAY) begin with packed
-//! lengths. The header of these lengths states how many there are, so that a page of a few bytes
-//! can claim any number (<https://parquet.apache.org/docs/file-format/data-pages/encodings/>).
+//! lengths. The header of these lengths states the number of lengths, so a page of a few bytes can
+//! claim any number (<https://parquet.apache.org/docs/file-format/data-pages/encodings/>).
 
 use super::chunks::PageSource;
 use super::pages;
@@ -111,7 +111,8 @@ impl PageReader for CheckedPages {
     }
 }
 
-/// Returns `None` if a page states more packed lengths than it has values.
+/// Checks the packed lengths in a page of texts. Returns `None` if the page states more lengths
+/// than it has values.
 fn check_packed_lengths(page: &Page, level_array_count: usize) -> Option<()> {
     let length_list_count = match page.encoding() {
         Encoding::DELTA_LENGTH_BYTE_ARRAY => 1,

@@ -16,8 +16,8 @@ use std::io::{self, BufReader, Read};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Bytes that are read at once for a page header. A header has about 30 to 100 bytes, so that one
-/// read gets the header and little of the page after it.
+/// Bytes that are read at once for a page header. A header has about 30 to 100 bytes, so one read
+/// gets the header and little of the page after it.
 const PAGE_HEADER_BYTES: usize = 256;
 
 type ChunkBytes = Vec<(u64, Bytes)>;
@@ -73,6 +73,7 @@ pub(super) fn cached_bytes(groups: &[RowGroupMetaData], mask: &ProjectionMask) -
     2 * usize::try_from(max_group_bytes).unwrap_or(usize::MAX / 2)
 }
 
+/// The bytes of a file, from which the decoder reads pages.
 #[derive(Clone, Debug)]
 pub(super) struct PageSource {
     file: SharedFile,
@@ -177,6 +178,7 @@ impl ChunkReader for PageSource {
 /// A reader of the bytes of a file from a given position, with a buffer for a page header.
 pub(super) type BufferedReader = BufReader<OffsetReader>;
 
+/// Reads a file from an offset on.
 #[derive(Debug)]
 pub(super) struct OffsetReader {
     source: PageSource,

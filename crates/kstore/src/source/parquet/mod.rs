@@ -4,7 +4,7 @@
 //! within them, only the pages of its columns. Some writers embed the Arrow schema of the table.
 //! Only its dates and times are used, because Parquet lacks some of these types. Dictionaries and
 //! large strings are read as Parquet stores them. Texts are views of the pages and dictionaries
-//! that contain them, so that a text that occurs in every row is in memory only once.
+//! that contain them, so a text that occurs in every row is in memory only once.
 
 mod checked_pages;
 mod chunks;
@@ -118,6 +118,7 @@ impl ParquetFile {
         let row_bytes = row_bytes.saturating_add(entry_bytes);
         let max_rows = max_batch_rows(columns.len());
         let rows = max_rows.min(DECODED_BATCH_BYTES / row_bytes.max(1)).max(1);
+        // two batches of 8-byte values are in memory while one replaces the other
         let decoder_bytes =
             fixed_bytes.saturating_add(rows.saturating_mul(row_bytes)).saturating_add(2 * rows * columns.len() * 8);
         (rows, decoder_bytes.saturating_add(chunk_bytes))
@@ -156,9 +157,9 @@ fn read_metadata(file: &SharedFile) -> Result<ArrowReaderMetadata, ParquetError>
     ArrowReaderMetadata::try_new(footer(), ArrowReaderOptions::new().with_schema(schema))
 }
 
-/// Returns the type in which INT96 is read if the writer names none: microseconds, which hold every
-/// date that Spark, Hive and Impala write. In nanoseconds, the decoder's default, dates after 2262
-/// would wrap around.
+/// Returns the type in which INT96 is read if the writer states no type: times in microseconds,
+/// which hold every date that Spark, Hive and Impala write. In nanoseconds, the decoder's default,
+/// dates after 2262 would wrap around.
 fn int96_type(stored_type: &DataType) -> DataType {
     match stored_type {
         DataType::Timestamp(TimeUnit::Nanosecond, None) => DataType::Timestamp(TimeUnit::Microsecond, None),
@@ -201,9 +202,9 @@ fn batch_reader(
     ParquetRecordBatchReader::try_new_with_row_groups(&levels, &groups, batch_rows.min(groups.num_rows()), selection)
 }
 
-/// Returns the length of the list in the first row; `None` if this list is missing or empty. The
-/// length is the number of columns that a column of lists of numbers becomes, because Parquet has
-/// no type for lists of a fixed length.
+/// Returns the length of the list in the first row; `None` if this list is missing or empty. A
+/// column of lists of numbers becomes this number of columns, because Parquet has no type for lists
+/// of a fixed length.
 fn first_list_length(file: &SharedFile, metadata: &ArrowReaderMetadata, root: usize) -> Result<Option<usize>> {
     let batch = scan_column(file, metadata, root, 1, |mut reader| {
         reader.next().transpose().map_err(|error| decoder_error(file, &error))
@@ -254,9 +255,9 @@ fn check_magic_bytes(file: &SharedFile) -> Result<()> {
     let result = file.read_at(&mut start, 0).and_then(|_| file.read_at(&mut end, file.length().saturating_sub(4)));
     result.map_err(|error| file.read_error(error))?;
     match (start == MAGIC, end == MAGIC) {
-        // encrypted files start and end with other magic bytes, which the decoder recognises
         (_, true) => Ok(()),
         (true, false) => Err(file.malformed_error("it is truncated: its footer is missing; copy or write it again")),
+        // encrypted files start and end with other magic bytes, which the decoder recognises
         (false, false) if &start == b"PARE" => Ok(()),
         (false, false) => Err(file.malformed_error("it is not a Parquet file: it does not start with PAR1")),
     }

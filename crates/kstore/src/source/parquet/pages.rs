@@ -2,8 +2,8 @@
 //!
 //! Only the page headers state the sizes of pages. A page may be as long as the column chunk or a
 //! hundred times shorter, and a page of few bytes may represent many values. The headers are
-//! therefore read, some hundred bytes for each page. If they cannot be read, the size of the whole
-//! chunk, stored and decompressed, is an upper bound.
+//! therefore read; this reads 256 bytes of the file for most pages. If they cannot be read, the
+//! size of the whole chunk, stored and decompressed, is an upper bound.
 
 use super::chunks::{BufferedReader, PageSource};
 use super::thrift::uncompressed_page_size;
@@ -42,14 +42,15 @@ fn decompressor_bytes(codec: Compression) -> usize {
     }
 }
 
+/// Memory of the decoder of a column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct DecoderBytes {
     /// Bytes that do not depend on the number of rows of a batch: a page and the dictionary, both
     /// as stored and as decompressed.
     pub(super) fixed_bytes: usize,
     /// Maximum bytes of pages for each row of a batch. A batch of texts holds the pages that
-    /// contain the texts. A batch of numbers holds no pages, so that this number is 0; the caller
-    /// counts the numbers themselves.
+    /// contain the texts. A batch of numbers holds no pages, so this number is 0; the caller counts
+    /// the numbers themselves.
     pub(super) row_bytes: usize,
 }
 
@@ -122,7 +123,7 @@ fn fixed_width_bytes(file: &SharedFile, column: &ColumnChunkMetaData, width: usi
 }
 
 /// Returns the memory for decoding texts. Texts are views of the pages and dictionaries that
-/// contain them, so that a batch holds these pages as long as it lives. Counted are the pages
+/// contain them, so a batch holds these pages as long as it lives. The result counts the pages
 /// between the first and the last row of a batch, one more page at each end, and the page that is
 /// being decompressed.
 fn text_decoder_bytes(file: &SharedFile, column: &ColumnChunkMetaData, rows: usize) -> DecoderBytes {
@@ -157,6 +158,7 @@ fn text_decoder_bytes(file: &SharedFile, column: &ColumnChunkMetaData, rows: usi
     DecoderBytes { fixed_bytes, row_bytes: row_bytes.saturating_add(dictionary_row_bytes).saturating_add(VIEW_BYTES) }
 }
 
+/// The sizes of a page, from its header.
 struct Page {
     is_dictionary: bool,
     /// Number of values, including missing values; 0 for a dictionary.
@@ -186,7 +188,7 @@ fn read_page_headers(file: &SharedFile, column: &ColumnChunkMetaData) -> Option<
     Some(pages)
 }
 
-/// A file whose page headers alone are read. The Parquet crate does not report the unpacked
+/// A file of which only the page headers are read. The Parquet crate does not report the unpacked
 /// size of a page without decompressing it, but the size is at the beginning of the header.
 struct HeaderSource {
     file: PageSource,

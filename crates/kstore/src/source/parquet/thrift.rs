@@ -1,7 +1,7 @@
 //! Checks two properties of a file before the decoder allocates memory or recurses: the depth of
 //! the schema, and the size of a page.
 //!
-//! Both are stored in structures of Thrift's compact protocol
+//! Both properties are stored in structures of Thrift's compact protocol
 //! (<https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>). The
 //! second field of a footer lists the nodes of the schema, parents before children, each with the
 //! number of its children. The decoder descends in this tree by recursion, and a file may nest
@@ -61,13 +61,13 @@ fn schema_depth(mut footer: &[u8]) -> Option<usize> {
     deepest
 }
 
-/// Returns the unpacked bytes of a page, which the first bytes of its header state; `None` if they
-/// are not a page header.
+/// Returns the size of a page after decompression, in bytes, from the first bytes of its header;
+/// `None` if these are not a page header.
 pub(super) fn uncompressed_page_size(mut header: &[u8]) -> Option<usize> {
     let mut size = None;
     visit_fields(&mut header, &mut |input, field, kind| match (field, kind) {
         (2, INT32) => {
-            // the lowest bit is the sign: an integer that is not negative
+            // zigzag encoding: the lowest bit is the sign; a negative size is rejected
             size = read_varint(input)
                 .filter(|zigzag| zigzag & 1 == 0)
                 .and_then(|zigzag| usize::try_from(zigzag >> 1).ok());
@@ -105,7 +105,9 @@ fn read_list_header(input: &mut &[u8]) -> Option<(u64, u8)> {
     Some((count, byte & 0x0f))
 }
 
-/// Reads a field with the given number and type. Returns `None` to stop reading.
+/// A function that is called at the value of each field, as `visitor(input, field, kind)` with the
+/// number and the type code of the field. It must consume the value, and returns `None` to stop
+/// reading.
 type FieldVisitor<'v> = dyn FnMut(&mut &[u8], u64, u8) -> Option<()> + 'v;
 
 fn visit_fields(input: &mut &[u8], visitor: &mut FieldVisitor<'_>) -> Option<()> {
@@ -122,6 +124,8 @@ fn visit_fields(input: &mut &[u8], visitor: &mut FieldVisitor<'_>) -> Option<()>
 }
 
 fn skip_value(input: &mut &[u8], kind: u8, depth: usize) -> Option<()> {
+    // type codes: 1 and 2 booleans, 3 byte, 4 to 6 integers, 7 double, 8 binary, 9 list, 10 set, 12
+    // struct
     match kind {
         // the type states the value of a boolean, except in a list
         1 | 2 => Some(()),

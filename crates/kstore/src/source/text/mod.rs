@@ -94,7 +94,9 @@ pub struct TextOptions {
 pub(crate) enum SparseRule {
     #[default]
     None,
+    /// Rows that take less memory and time if they stay sparse, see [`TextOptions::prefer_sparse`].
     IfSmaller,
+    /// All rows.
     All,
 }
 
@@ -166,7 +168,8 @@ impl TextOptions {
     }
 
     /// CSV: sets the types of some columns by name. The types of all other columns are determined
-    /// from the first rows. There, integers that begin with zeros are text.
+    /// from the first rows. Without a type that is set here, integers that begin with zeros are
+    /// text.
     pub fn types(self, types: BTreeMap<String, ColumnType>) -> Self {
         Self { types, ..self }
     }
@@ -177,7 +180,7 @@ impl TextOptions {
     }
 
     /// Sets how earlier rows were read, for example in the fit. A setting of these options takes
-    /// precedence over it. Columns that a file does not have are ignored.
+    /// precedence over the reading of earlier rows. Columns that a file does not have are ignored.
     #[doc(hidden)]
     #[must_use]
     pub fn with_reading(mut self, mut reading: TextReadOptions) -> Self {

@@ -32,10 +32,13 @@ impl NumberSeparators {
     }
 }
 
+/// Maximum length of a field that may be a number with an affix, and of a unit. Chosen: longer
+/// fields are texts.
 const MAX_NUMBER_BYTES: usize = 64;
 
 const MAX_UNIT_CHARS: usize = 8;
 
+/// A field that was separated into a number and the text around it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NumberWithAffix<'a> {
     /// Sign, digits, decimal mark and exponent. A space or an apostrophe between thousands is

@@ -12,6 +12,7 @@ pub(crate) const MAX_ROW_BYTES: usize = 16 << 20;
 /// little memory.
 pub(crate) const MAX_BUFFERED_BYTES: usize = 4 * BLOCK_BYTES;
 
+/// The position of a row: the offset of its first byte, and its line, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowStart {
     pub(crate) offset: u64,
@@ -37,6 +38,7 @@ pub(crate) struct Record<'a> {
     pub(crate) start: RowStart,
 }
 
+/// A reason why the next row cannot be read.
 #[derive(Debug)]
 pub(crate) enum RecordError {
     Io(io::Error),
@@ -80,6 +82,7 @@ impl<S: Scanner> Records<S> {
         }
     }
 
+    /// Returns the next row; `None` at the end of the file.
     pub(crate) fn next(&mut self) -> Result<Option<Record<'_>>, RecordError> {
         loop {
             match self.scanner.find_start(&self.buffer[self.unread_start..self.unread_end], &mut self.line) {

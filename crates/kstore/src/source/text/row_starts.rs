@@ -3,8 +3,8 @@
 use super::records::{MAX_BUFFERED_BYTES, Record, RecordError, Records, RowStart, Scanner};
 use crate::source::shared_file::{BLOCK_BYTES, SharedFile};
 
-/// Initial number of rows from one stored position to the next. On average a cursor skips half of
-/// them before its first row, which is a thirtieth of a segment.
+/// Initial number of rows from one stored position to the next. On average, a cursor skips half of
+/// these rows, or about a thirtieth of a segment, before its first row.
 const INITIAL_INTERVAL: u64 = 4096;
 
 /// Maximum number of stored positions; they take 1 MiB. If a file has more rows, every second
@@ -39,8 +39,7 @@ impl RowStarts {
                 });
                 self.interval *= 2;
             }
-            // `MAX_STARTS` is even, so that this row's number is also a multiple of the doubled
-            // interval
+            // `MAX_STARTS` is even, so this row's number is also a multiple of the doubled interval
             self.stored_starts.push(record.start);
         }
         self.row_count += 1;

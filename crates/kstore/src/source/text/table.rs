@@ -11,10 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::{collections::HashSet, fmt::Debug, ops::Range};
 
+/// Maximum number of rows of a chunk. Chosen: a numeric column of a chunk takes 32 KiB.
 pub(crate) const TEXT_CHUNK_ROWS: usize = 4096;
 /// A chunk ends after this many bytes of text, so that a chunk of long rows has few rows.
 pub(crate) const TEXT_CHUNK_BYTES: usize = 1 << 20;
 
+/// A text format: how to find the rows of a file, and how to read their values.
 pub(crate) trait TextFormat: Debug + Send + Sync {
     const NAME: &'static str;
     /// What to do about a row that is too long or does not end; part of an error message.
@@ -39,15 +41,20 @@ pub(crate) trait TextFormat: Debug + Send + Sync {
     fn chunk_bytes(&self, columns: &[&Column], longest_row: usize) -> usize;
 }
 
+/// The values of the rows that a cursor returns at once.
 pub(crate) trait TextChunk: Send {
     /// Removes the rows of the previous chunk. Returns the maximum number of rows of the next
     /// chunk.
     fn begin_chunk(&mut self, max_rows: usize) -> usize;
+    /// Appends the values of row `row`, which has this text.
     fn push_row(&mut self, row: u64, text: &[u8]) -> Result<(), RowError>;
+    /// Called after the last row of a chunk.
     fn end_chunk(&mut self) {}
+    /// Returns a column of the file; `None` if it was not requested.
     fn view(&self, column: usize) -> Option<ColumnView<'_>>;
 }
 
+/// A row that cannot be read: what was expected, what was found, and what to do.
 #[derive(Debug, Default)]
 pub(crate) struct RowError {
     pub(crate) column: Option<String>,
@@ -71,6 +78,7 @@ impl RowError {
     }
 }
 
+/// A reason why the rows of a file cannot be found: an invalid row, or a description of the file.
 #[derive(Debug)]
 pub(crate) enum IndexError {
     Row(RowError),
@@ -112,8 +120,8 @@ impl<F: TextFormat> TextTable<F> {
         Ok((first_bytes, RowStart { offset: bom_bytes, line: 1 }))
     }
 
-    /// Finds the rows from `start` on in one pass. `is_row` inspects each record and returns
-    /// whether the record is a row.
+    /// Finds the rows from `start` on in one pass. `is_row(n, text)` is called with the text of
+    /// each record and the number n that the record has if it is a row; it returns true for a row.
     pub(crate) fn index_rows(
         &mut self,
         start: RowStart,
