@@ -81,7 +81,7 @@ pub struct TuneOptions {
     /// rare, `None` stands for the log loss or, with a named solver, which may have no
     /// probabilities, for the AUC.
     pub measure: Option<SolverMeasure>,
-    /// Maximum number of row_count of the sample, from which all rungs take their row_count.
+    /// Maximum number of rows of the sample, from which all rungs take their rows.
     pub max_sample_rows: usize,
 }
 
@@ -241,8 +241,8 @@ pub(super) fn plan<T: Real>(
     };
     let (pass_shape, plans) = select_pass_shape(&size, &plan_solver, resources.memory);
     // eight copies: at most two searches, with different scalings, are in memory. Each of them
-    // stores the sample three times (`trials`, `sample` and `max_sample_rows` of `KernelSearch`), and
-    // the row_count of a rung or a trial
+    // stores the sample three times (`trials`, `sample` and `sample_rows` of `KernelSearch`), and
+    // the rows of a rung or a trial
     let sample_bytes = row_count.saturating_mul(8 * (size.d * size.element_bytes + 40) + 80 * (t + 1));
     let add_sample_term = |plan: MemoryPlan| plan.term("sampled rows", sample_bytes, "lower `sample`");
     let mut plans: Vec<MemoryPlan> = plans.into_iter().map(add_sample_term).collect();

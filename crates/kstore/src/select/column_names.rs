@@ -125,7 +125,7 @@ impl Table {
         Ok(kept_columns)
     }
 
-    /// Returns the feature columns that indexed_columns and patterns select. A named column is a feature even
+    /// Returns the feature columns that names and patterns select. A named column is a feature even
     /// if it has another role, such as group or filter. A named column of `never_features`
     /// (targets, the class, the weight) is an error.
     pub(crate) fn resolve_features(
