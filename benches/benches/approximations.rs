@@ -67,7 +67,7 @@ impl Case<'_> {
     /// Measures a map, on landmarks by randomly pivoted Cholesky if it needs landmarks.
     fn map(&self, text: &str) {
         let spec: MapSpec = text.parse().expect("a map");
-        let d = self.data.source.shape().inputs;
+        let d = self.data.source.shape().input_count;
         let workers = self.data.pass.workers;
         for rank in self.ranks.chunks(1) {
             let start = Instant::now();

@@ -81,7 +81,7 @@ pub fn real(name: &str, n: u64) -> Option<Vec<Vec<f64>>> {
         ..Default::default()
     };
     let source = table.select(&selection).and_then(|s| s.rows::<f64>(Default::default())).expect("rows");
-    let d = kstore::RowSource::<f64>::shape(&source).inputs;
+    let d = kstore::RowSource::<f64>::shape(&source).input_count;
     let mut buf = kstore::RowBuf::new(n as usize);
     let mut cursor = kstore::RowSource::<f64>::open(&source, 0..n).expect("a cursor");
     cursor.next(&mut buf).expect("rows");

@@ -39,8 +39,8 @@ impl<T: Float> RowSource<T> for Points<T> {
     fn shape(&self) -> TableShape {
         TableShape {
             stored_rows: self.len() as u64,
-            inputs: self.d,
-            targets: usize::from(!self.y.is_empty()),
+            input_count: self.d,
+            target_count: usize::from(!self.y.is_empty()),
             has_weights: false,
         }
     }

@@ -16,8 +16,8 @@ pub enum Error {
     #[error(transparent)]
     Store(#[from] kpass::Error),
     /// A kernel expression that cannot be parsed.
-    #[error("{message}\n{}", mark_position(text, *at))]
-    Kernel { text: String, at: usize, message: String },
+    #[error("{message}\n{}", mark_position(text, *position))]
+    Kernel { text: String, position: usize, message: String },
     /// A kernel that does not support sparse rows.
     #[error(
         "the kernel {kernel} does not support sparse rows; use one of {known}, on all columns and with a single length scale"
@@ -39,23 +39,23 @@ pub enum Error {
     #[error("the kernel does not support these random features: {why}; {remedy}")]
     NoRandomFeatures { why: String, remedy: &'static str },
     /// A map with more features than the supported maximum.
-    #[error("the map {map} would have more than {most} features; lower `rank` or the parameters of the map")]
-    TooManyFeatures { map: String, most: usize },
+    #[error("the map {map} would have more than {max_count} features; lower `rank` or the parameters of the map")]
+    TooManyFeatures { map: String, max_count: usize },
     /// A scheme that needs targets, on rows without targets.
     #[error("the landmark scheme {scheme} needs targets, but the rows have no targets; choose another scheme")]
     NoTargets { scheme: &'static str },
     /// A kernel expression with an unknown kernel name.
-    #[error("{message}\n{}", mark_position(text, *at))]
-    UnknownKernel { name: String, text: String, at: usize, message: String },
+    #[error("{message}\n{}", mark_position(text, *position))]
+    UnknownKernel { name: String, text: String, position: usize, message: String },
     /// A value outside the domain of a kernel.
     #[error(
-        "the kernel {kernel} needs inputs that are {domain}, but row {row}, input {feature} is {}; use `scale` none if the stored values are valid, or choose another kernel",
+        "the kernel {kernel} needs inputs that are {domain}, but row {row}, input {feature_index} is {}; use `scale` none if the stored values are valid, or choose another kernel",
         display::format_number(*value)
     )]
-    Domain { kernel: &'static str, domain: String, row: u64, feature: usize, value: f64 },
+    Domain { kernel: &'static str, domain: String, row: u64, feature_index: usize, value: f64 },
     /// A kernel whose parameters do not match its number of inputs.
-    #[error("the kernel {kernel} uses {features} inputs, {why}")]
-    InputCount { kernel: &'static str, features: usize, why: String },
+    #[error("the kernel {kernel} uses {feature_count} inputs, {why}")]
+    InputCount { kernel: &'static str, feature_count: usize, why: String },
     /// A kernel restricted to columns that are not among the inputs.
     #[error("the kernel {kernel} is restricted to {name:?}, but the data has no such input column{hint}")]
     NoSuchFeature { kernel: &'static str, name: String, hint: String },
@@ -74,9 +74,9 @@ pub enum Error {
     Indefinite { row: u64, why: String },
     /// More rows than the maximum of a measure over all pairs of rows.
     #[error(
-        "{what} over all pairs of rows supports at most {most} rows, got {rows}; sample the rows, or use the bounds"
+        "{what} over all pairs of rows supports at most {max_count} rows, got {row_count}; sample the rows, or use the bounds"
     )]
-    TooManyRows { what: &'static str, rows: u64, most: u64 },
+    TooManyRows { what: &'static str, row_count: u64, max_count: u64 },
     /// A number that is not finite where a finite number is required.
     #[error("{what} is not finite; {remedy}")]
     NotFinite { what: String, remedy: String },

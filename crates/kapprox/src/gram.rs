@@ -39,17 +39,17 @@ pub fn strip_height(p: usize) -> usize {
 
 /// Buffers of [`add_rows`], reused across calls.
 #[derive(Debug, Default)]
-pub struct Panels<T> {
+pub struct GramBuffers<T> {
     /// Features of the strip, in panels.
     panels: AlignedVec<T>,
     /// Copies of the features to multiply with the panels, if their columns are not contiguous.
-    group: AlignedVec<T>,
+    packed_features: AlignedVec<T>,
     /// Products of the features of the strip with every feature up to the last feature of the
     /// strip, one column per feature.
     products: AlignedVec<T>,
 }
 
-impl<T: Real> Panels<T> {
+impl<T: Real> GramBuffers<T> {
     /// Returns the size of the buffers for p features, in bytes.
     pub fn bytes(p: usize) -> usize {
         let strip_rows = strip_height(p);
@@ -72,13 +72,13 @@ impl<T: Real> Panels<T> {
 /// use kapprox::{faer::{Mat, mat}, gram};
 /// let phi = mat![[1.0f32, 2.0], [3.0, 4.0]];
 /// let mut g = Mat::<f64>::zeros(2, 2);
-/// gram::add_rows(phi.as_ref(), 0, g.as_mut(), &mut gram::Panels::default());
+/// gram::add_rows(phi.as_ref(), 0, g.as_mut(), &mut gram::GramBuffers::default());
 /// assert_eq!(g, mat![[10.0, 0.0], [14.0, 20.0]]);
 /// ```
 ///
 /// # Panics
 /// If `g` does not have as many columns as Φ, or if `first_row + h` exceeds that number.
-pub fn add_rows<T: Real>(phi: MatRef<'_, T>, first_row: usize, g: MatMut<'_, f64>, buffers: &mut Panels<T>) {
+pub fn add_rows<T: Real>(phi: MatRef<'_, T>, first_row: usize, g: MatMut<'_, f64>, buffers: &mut GramBuffers<T>) {
     let (p, end) = (phi.ncols(), first_row + g.nrows());
     assert!(g.ncols() == p && end <= p, "rows {first_row}..{end} of {} columns, for {p} features", g.ncols());
     if phi.nrows() == 0 {
@@ -95,7 +95,7 @@ struct AddRows<'a, T: Real> {
     phi: MatRef<'a, T>,
     first_row: usize,
     g: MatMut<'a, f64>,
-    buffers: &'a mut Panels<T>,
+    buffers: &'a mut GramBuffers<T>,
 }
 
 impl<T: Real> WithSimd for AddRows<'_, T> {
@@ -105,7 +105,7 @@ impl<T: Real> WithSimd for AddRows<'_, T> {
     fn with_simd<S: Simd>(mut self, simd: S) {
         let (strip_rows, end) = (self.g.nrows().next_multiple_of(STRIP_UNIT), self.first_row + self.g.nrows());
         ensure_len(&mut self.buffers.panels, strip_rows * PACKED_ROWS);
-        ensure_len(&mut self.buffers.group, MAX_GROUP_WIDTH * PACKED_ROWS);
+        ensure_len(&mut self.buffers.packed_features, MAX_GROUP_WIDTH * PACKED_ROWS);
         ensure_len(&mut self.buffers.products, strip_rows * end.next_multiple_of(MAX_GROUP_WIDTH));
         for (k, depth) in index_chunks(self.phi.nrows(), PACKED_ROWS) {
             // a constant condition: only one of the two branches is compiled
@@ -136,7 +136,7 @@ impl<T: Real> AddRows<'_, T> {
         let (first_row, row_count, height) = (self.first_row, self.g.nrows(), height::<T, S>());
         let strip_rows = row_count.next_multiple_of(STRIP_UNIT);
         let phi = self.phi.subrows(k, depth);
-        let Panels { panels, group, products } = &mut *self.buffers;
+        let GramBuffers { panels, packed_features: group, products } = &mut *self.buffers;
         for (panel, (i, count)) in panels.chunks_exact_mut(depth * height).zip(index_chunks(row_count, height)) {
             pack(phi.subcols(first_row + i, count), height, panel);
         }
@@ -175,16 +175,16 @@ impl<T: Real> AddRows<'_, T> {
 fn sums_of_products<T: Real, S: Simd, const VECTORS: usize, const COLUMNS: usize>(
     simd: S,
     panel: &[PanelColumn<T, S, VECTORS>],
-    rows: &[&[T]; COLUMNS],
+    features: &[&[T]; COLUMNS],
 ) -> [PanelColumn<T, S, VECTORS>; COLUMNS] {
     let zeros = [[T::splat(simd, T::ZERO); VECTORS]; COLUMNS];
     let mut sums = zeros;
     for (first_term, panel) in (0..).step_by(TERMS_PER_SUM).zip(panel.chunks(TERMS_PER_SUM)) {
-        let mut row_chunks = *rows;
-        for row_chunk in &mut row_chunks {
+        let mut feature_chunks = *features;
+        for row_chunk in &mut feature_chunks {
             *row_chunk = &row_chunk[first_term..][..panel.len()];
         }
-        let products = accumulate::<T, S, Products, VECTORS, COLUMNS, false>(simd, panel, &row_chunks, zeros);
+        let products = accumulate::<T, S, Products, VECTORS, COLUMNS, false>(simd, panel, &feature_chunks, zeros);
         for c in 0..COLUMNS {
             for v in 0..VECTORS {
                 sums[c][v] = T::plus(simd, sums[c][v], products[c][v]);

@@ -49,7 +49,7 @@ pub trait Real: kpass::Float + faer::traits::RealField + Lanes {
     fn log_base_2(self) -> Self;
     /// Returns the nearest integer, ties to even, if |self| is below 2²² (`f32`) or 2⁵¹
     /// (`f64`).
-    fn whole(self) -> Self;
+    fn round_to_integer(self) -> Self;
     /// Returns the cosine and the sine of an angle of at most π/4.
     fn cosine_and_sine(self) -> (Self, Self);
     /// Returns the square root, correctly rounded.
@@ -139,7 +139,7 @@ macro_rules! shared {
             result
         }
         #[inline(always)]
-        fn whole(self) -> Self {
+        fn round_to_integer(self) -> Self {
             (self + $to_whole) - $to_whole
         }
         #[inline(always)]
@@ -318,9 +318,9 @@ impl Real for f64 {
 /// divided by 2π.
 #[inline(always)]
 pub(crate) fn cosine_sine_of_turns<T: Real>(t: T) -> (T, T) {
-    let r = t - t.whole();
+    let r = t - t.round_to_integer();
     // the nearest quarter and the remainder: |s| ≤ 1/8
-    let quarters = (r * T::from_f64(4.0)).whole();
+    let quarters = (r * T::from_f64(4.0)).round_to_integer();
     let s = r - quarters * T::from_f64(0.25);
     let (cosine, sine) = (s * T::from_f64(std::f64::consts::TAU)).cosine_and_sine();
     let is_swapped = quarters.magnitude() == T::ONE;

@@ -92,10 +92,10 @@ pub fn add_transposed_product<T: Real>(x: &[T], p: usize, first_feature: usize, 
 ///
 /// # Panics
 /// If a row is missing, or if `first + sums.len()` exceeds p.
-pub fn add_rows<T: Real>(x: &[T], p: usize, first: usize, entries: &[(u32, T)], sums: &mut [f64]) {
-    assert!(first + sums.len() <= p, "{first} + {} of {p} columns", sums.len());
+pub fn add_rows<T: Real>(x: &[T], p: usize, first_feature: usize, entries: &[(u32, T)], sums: &mut [f64]) {
+    assert!(first_feature + sums.len() <= p, "{first_feature} + {} of {p} columns", sums.len());
     if !entries.is_empty() {
-        pulp::Arch::new().dispatch(AddRows { x, p, first, entries, sums });
+        pulp::Arch::new().dispatch(AddRows { x, p, first_feature, entries, sums });
     }
 }
 
@@ -347,7 +347,7 @@ impl<T: Real> AddTransposed<'_, T> {
         let (right, _) = packed.as_chunks::<COLUMNS>();
         for (chunk, sums) in self.sums.chunks_mut(features_per_chunk * c).enumerate() {
             let x = &self.x[self.first_feature + chunk * features_per_chunk..];
-            let products = products::<T, S, COLUMNS, VECTORS>(simd, x, self.p, right);
+            let products = summed_products::<T, S, COLUMNS, VECTORS>(simd, x, self.p, right);
             let mut values = [T::ZERO; MAX_FEATURE_VECTORS * MAX_LANES];
             for (j, product) in products.iter().enumerate().take(column_count) {
                 T::vectors_mut::<S>(&mut values)[..VECTORS].copy_from_slice(product);
@@ -366,7 +366,7 @@ impl<T: Real> AddTransposed<'_, T> {
 /// a padded copy of such rows would cost a buffer of 256 KiB per call. Only the rows at the end of
 /// `x` are copied, because nothing follows them.
 #[inline(always)]
-fn products<T: Real, S: Simd, const COLUMNS: usize, const VECTORS: usize>(
+fn summed_products<T: Real, S: Simd, const COLUMNS: usize, const VECTORS: usize>(
     simd: S,
     x: &[T],
     p: usize,
@@ -412,7 +412,7 @@ fn add_products<T: Real, S: Simd, const COLUMNS: usize, const VECTORS: usize>(
 struct AddRows<'a, T> {
     x: &'a [T],
     p: usize,
-    first: usize,
+    first_feature: usize,
     entries: &'a [(u32, T)],
     sums: &'a mut [f64],
 }
@@ -426,7 +426,7 @@ impl<T: Real> WithSimd for AddRows<'_, T> {
         for (chunk, sums) in self.sums.chunks_mut(features).enumerate() {
             let mut totals = [T::splat(simd, T::ZERO); MAX_FEATURE_VECTORS];
             for (row, value) in self.entries {
-                let rest = &self.x[*row as usize * self.p + self.first + chunk * features..];
+                let rest = &self.x[*row as usize * self.p + self.first_feature + chunk * features..];
                 let mut end = [T::ZERO; MAX_FEATURE_VECTORS * MAX_LANES];
                 // a row with fewer features is read on into the next row, as in `products`
                 let vectors = match T::vectors::<S>(rest).first_chunk::<MAX_FEATURE_VECTORS>() {

@@ -34,7 +34,7 @@ pub(crate) fn find_objects(address: &str) -> Result<Vec<RemoteObject>> {
     let root = &address[..address.len() - path_length(address, &path)];
     let io_error = |error: object_store::Error| Error::io("read", redact(address))(store_error(address, error));
     let has_pattern = prefix.len() < address.len();
-    let metas = if !has_pattern && (is_web || !address.ends_with('/')) {
+    let object_metas = if !has_pattern && (is_web || !address.ends_with('/')) {
         let (store, path) = (Arc::clone(&store), path);
         vec![
             block_on(async move { store.head(&path).await })
@@ -56,7 +56,7 @@ pub(crate) fn find_objects(address: &str) -> Result<Vec<RemoteObject>> {
         let object = Object::new(Arc::clone(&store), meta, address.clone());
         RemoteObject { version: object.version(), object: Arc::new(object), address }
     };
-    Ok(metas.into_iter().map(to_object).collect())
+    Ok(object_metas.into_iter().map(to_object).collect())
 }
 
 /// Opens the store of an address with the options of the environment, and returns it with the path

@@ -69,7 +69,7 @@ pub fn register_with_options(options: Vec<(String, String)>) -> kstore::Result<(
 }
 
 /// Interval between two checks for a stop request.
-const STOP_POLL: Duration = Duration::from_millis(100);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Runs a future on the network thread, and blocks until the future has finished or the process was
 /// asked to stop.
@@ -85,7 +85,7 @@ where
     // on the runtime's own thread: the caller may run in another runtime, in which blocking panics
     let task = runtime.spawn(async move { drop(sender.send(future.await)) });
     loop {
-        match receiver.recv_timeout(STOP_POLL) {
+        match receiver.recv_timeout(STOP_POLL_INTERVAL) {
             Ok(output) => return Ok(output),
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(io::Error::other("the network thread has ended"));

@@ -37,7 +37,7 @@ pub(crate) fn report_columns(
     if progress.verbosity() == Verbosity::Verbose {
         column_table(&feature_labels, &excluded).to_string().lines().for_each(|line| progress.detail(line));
     } else if progress.verbosity() != Verbosity::Quiet {
-        let feature_count = selected.sparse_shape().map_or(selected.shape().inputs, |shape| shape.column_count);
+        let feature_count = selected.sparse_shape().map_or(selected.shape().input_count, |shape| shape.column_count);
         progress.note(&summary_line(&feature_labels, feature_count, &excluded));
     }
     for (name, why) in suspicious_columns(selection, selected, &features) {

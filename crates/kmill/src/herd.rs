@@ -87,7 +87,7 @@ pub(crate) fn run(args: &HerdArgs, run: &RunSettings) -> Result<HerdReport> {
         ElementType::F64 => select_rows::<f64>(args, &selected, run)?,
     };
     write_rows(&args.output, &selected, &representatives)?;
-    let (features, resources) = (selected.shape().inputs, run.resource_report(selected.table().bytes_read()));
+    let (features, resources) = (selected.shape().input_count, run.resource_report(selected.table().bytes_read()));
     Ok(HerdReport { representatives, features, resources, output: args.output.clone() })
 }
 

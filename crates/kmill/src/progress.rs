@@ -154,7 +154,7 @@ impl StageObserver for Progress {
     fn warn(&self, text: String) {
         Self::warn(self, with_option_names(&text));
     }
-    fn wants_plan(&self) -> bool {
+    fn wants_forecast(&self) -> bool {
         self.verbosity == Verbosity::Verbose
     }
     fn report_forecast(&self, forecast: &Forecast) {

@@ -119,7 +119,7 @@ impl<T: Real> Bins<T> {
         mut on_full: impl FnMut(&mut Self, usize) -> Result<()>,
     ) -> Result<()> {
         check_block(block, self.d, targets)?;
-        self.has_weights = block.weight.is_some();
+        self.has_weights = block.weights.is_some();
         for i in 0..block.len() {
             let group = block.groups.map_or(LabelCodes::UNKNOWN, |coded| coded.codes[i]);
             let bin_index =

@@ -6,7 +6,7 @@ use crate::{Error, Result, folds::FoldRule};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
 use kapprox::Real;
-use kapprox::gram::{self, Panels};
+use kapprox::gram::{self, GramBuffers};
 use kstore::checkpoint::{Arrays, Persist, StoredArrays};
 use kstore::{Merge, Workers};
 use std::borrow::Cow;
@@ -100,7 +100,7 @@ pub struct GramState {
 /// Buffers of [`GramState::update`], reused across calls.
 #[derive(Debug, Default)]
 pub struct GramScratch<T> {
-    panels: BufferPool<Panels<T>>,
+    panels: BufferPool<GramBuffers<T>>,
     panels_f64: BufferPool<Vec<f64>>,
     weights_and_targets: Vec<f64>,
     products: Vec<f64>,
@@ -111,7 +111,7 @@ impl<T: Real> GramScratch<T> {
     /// threads.
     pub fn bytes(p: usize, t: usize, b: usize, threads: usize) -> usize {
         let threads = threads.max(1);
-        Panels::<T>::bytes(p) * threads + 8 * (b * MOMENT_PANEL_COLUMNS * threads + (b + p) * (t + 1))
+        GramBuffers::<T>::bytes(p) * threads + 8 * (b * MOMENT_PANEL_COLUMNS * threads + (b + p) * (t + 1))
     }
 }
 
@@ -280,7 +280,7 @@ fn add_into(sums: &mut [f64], terms: &[f64]) {
 }
 
 /// Adds phiᵀ·phi to the lower triangle of `g`, strip by strip.
-pub fn add_gram<T: Real>(g: &mut [f64], phi: MatRef<'_, T>, panels: &BufferPool<Panels<T>>, workers: &Workers) {
+pub fn add_gram<T: Real>(g: &mut [f64], phi: MatRef<'_, T>, panels: &BufferPool<GramBuffers<T>>, workers: &Workers) {
     let p = phi.ncols();
     let mut strips = row_strips(MatMut::from_column_major_slice_mut(g, p, p), gram::strip_height(p));
     // the strips with the longest rows come first, so that the threads finish together
@@ -288,7 +288,7 @@ pub fn add_gram<T: Real>(g: &mut [f64], phi: MatRef<'_, T>, panels: &BufferPool<
     workers.for_each(strips, |(first_row, g)| {
         // the pass discards the result if it is cancelled, so the strip can be skipped
         if !workers.is_cancelled() {
-            panels.with_buffer(Panels::default, |panels| gram::add_rows(phi, first_row, g, panels));
+            panels.with_buffer(GramBuffers::default, |panels| gram::add_rows(phi, first_row, g, panels));
         }
     });
 }

@@ -64,7 +64,7 @@ impl PreImages {
         let Some((landmarks, _)) = model.basis.landmarks() else {
             return unsupported("random features have no landmarks; fit with `map` nystrom");
         };
-        if component_distances(model).is_none() {
+        if distance_and_features(model).is_none() {
             return unsupported("the model does not store the distances from its components; fit kpca with `novelty`");
         }
         Ok(Self { kernel, landmarks: landmarks.iter().map(|v| v.to_f64()).collect() })
@@ -97,14 +97,16 @@ impl PreImages {
         if x.ncols() != d || out.len() != b * d {
             return Err(Error::Shape { what: "numbers of the pre-images", expected: b * d, got: out.len() });
         }
-        let Some((quadratic, features)) = component_distances(model) else { return Err(Error::NoQuadratic) };
+        let Some((quadratic, feature_coefficients)) = distance_and_features(model) else {
+            return Err(Error::NoQuadratic);
+        };
         let (mut converged, scaler) = (vec![true; b], &model.scaler);
         let rows: Vec<(usize, (&mut [f64], &mut bool))> =
             out.chunks_mut(d).zip(converged.iter_mut()).enumerate().collect();
         workers.for_each(rows, |(i, (out, converged))| {
             let x = x.subrows(i, 1);
             out.iter_mut().zip(x.row(0).iter()).for_each(|(z, v)| *z = v.to_f64());
-            *converged = self.descend(&projection_weights(quadratic, features, basis, x), out);
+            *converged = self.descend(&projection_weights(quadratic, feature_coefficients, basis, x), out);
             out.iter_mut().enumerate().for_each(|(j, z)| *z = scaler.invert(j, *z));
         });
         Ok(converged.iter().filter(|has_converged| !**has_converged).count())
@@ -138,7 +140,7 @@ impl PreImages {
 
 /// Returns the quadratic function that measures distances from the components, and the coefficients
 /// F of the features; `None` if the model does not store them.
-fn component_distances<T>(model: &Model<T>) -> Option<(&Quadratic, &Mat<f64>)> {
+fn distance_and_features<T>(model: &Model<T>) -> Option<(&Quadratic, &Mat<f64>)> {
     let quadratic = model.quadratic.as_ref()?;
     Some((quadratic, quadratic.feature_coefficients.as_ref().filter(|features| features.ncols() > 0)?))
 }
@@ -147,18 +149,18 @@ fn component_distances<T>(model: &Model<T>) -> Option<(&Quadratic, &Mat<f64>)> {
 /// [`Quadratic`], γ = F p, where p = bF − (bV + s) are the coordinates of P in the features.
 fn projection_weights<T: Real>(
     quadratic: &Quadratic,
-    features: &Mat<f64>,
+    feature_coefficients: &Mat<f64>,
     basis: &dyn FeatureMap<T>,
     x: MatRef<'_, T>,
 ) -> Vec<f64> {
-    let m = features.nrows();
+    let m = feature_coefficients.nrows();
     let mut k = Mat::<T>::zeros(1, m);
     basis.apply(x, k.as_mut(), &Workers::sequential());
     let k: Vec<f64> = (0..m).map(|l| k[(0, l)].to_f64()).collect();
     let multiply_column = |matrix: &Mat<f64>, j: usize| matrix.col(j).iter().zip(&k).map(|(v, k)| v * k).sum::<f64>();
     let mut weights = vec![0.0; m];
-    for (j, column) in features.col_iter().enumerate() {
-        let p = multiply_column(features, j) - multiply_column(&quadratic.factor, j) - quadratic.shift[j];
+    for (j, column) in feature_coefficients.col_iter().enumerate() {
+        let p = multiply_column(feature_coefficients, j) - multiply_column(&quadratic.factor, j) - quadratic.shift[j];
         weights.iter_mut().zip(column.iter()).for_each(|(weight, f)| *weight += f * p);
     }
     weights

@@ -114,13 +114,13 @@ impl Groups {
         map_group: impl Fn(Group<'_>, &[V], &mut [R]) + Sync,
     ) -> Vec<R> {
         let mut results = vec![R::default(); values.len()];
-        let (mut rest, mut parts) = (&mut results[..], Vec::with_capacity(self.starts.len()));
+        let (mut remaining_results, mut group_tasks) = (&mut results[..], Vec::with_capacity(self.starts.len()));
         for (group, values) in self.zip_groups(values) {
-            let (part, remaining) = rest.split_at_mut(values.len());
-            parts.push((group, values, part));
-            rest = remaining;
+            let (part, remaining) = remaining_results.split_at_mut(values.len());
+            group_tasks.push((group, values, part));
+            remaining_results = remaining;
         }
-        workers.for_each(parts, |(group, values, part)| map_group(group, values, part));
+        workers.for_each(group_tasks, |(group, values, part)| map_group(group, values, part));
         results
     }
 
@@ -136,8 +136,8 @@ impl Groups {
     /// Returns the pair counts of every group; `scores` are in the order of the groups.
     pub fn pair_counts_by_group(&self, scores: &[f64], workers: &Workers) -> Vec<PairCounts> {
         let mut counts = vec![PairCounts::default(); self.starts.len() - 1];
-        let parts = counts.iter_mut().zip(self.zip_groups(scores)).collect();
-        workers.for_each(parts, |(group_counts, (group, scores)): (&mut PairCounts, (Group<'_>, &[f64]))| {
+        let group_tasks = counts.iter_mut().zip(self.zip_groups(scores)).collect();
+        workers.for_each(group_tasks, |(group_counts, (group, scores)): (&mut PairCounts, (Group<'_>, &[f64]))| {
             *group_counts = group.pair_counts(scores)
         });
         counts
@@ -167,9 +167,9 @@ impl Group<'_> {
     }
 
     fn empty_grade_sums(&self) -> GradeSums {
-        let max_grade = self.grades.iter().max().map_or(0, |most| *most as usize);
+        let max_grade = self.grades.iter().max().map_or(0, |grade| *grade as usize);
         // node 0 is unused, and grade g is stored from node g + 1 upwards
-        GradeSums { sums: vec![(0.0, 0.0); max_grade + 2] }
+        GradeSums { nodes: vec![(0.0, 0.0); max_grade + 2] }
     }
 
     /// Calls `visitor` with the better and the worse row of every pair: m² steps.
@@ -234,13 +234,13 @@ impl Group<'_> {
 /// (Fenwick, "A new data structure for cumulative frequency tables", Software: Practice and
 /// Experience 24, 1994).
 struct GradeSums {
-    sums: Vec<(f64, f64)>,
+    nodes: Vec<(f64, f64)>,
 }
 
 impl GradeSums {
     fn add(&mut self, grade: usize, value: f64) {
         let mut node = grade + 1;
-        while let Some((count, sum)) = self.sums.get_mut(node) {
+        while let Some((count, sum)) = self.nodes.get_mut(node) {
             (*count, *sum) = (*count + 1.0, *sum + value);
             // adding the lowest set bit leads to the next node whose range contains this grade
             node += node & node.wrapping_neg();
@@ -251,7 +251,7 @@ impl GradeSums {
     fn sum_below(&self, grade: usize) -> (f64, f64) {
         let (mut node, mut total) = (grade, (0.0, 0.0));
         while node > 0 {
-            total = (total.0 + self.sums[node].0, total.1 + self.sums[node].1);
+            total = (total.0 + self.nodes[node].0, total.1 + self.nodes[node].1);
             node -= node & node.wrapping_neg();
         }
         total

@@ -39,7 +39,7 @@ use crate::linalg::strips::BufferPool;
 use crate::quadratic::Quadratic;
 use faer::linalg::matmul::{matmul, triangular};
 use faer::{Accum, Mat, MatMut, MatRef, Par};
-use kapprox::{Real, gram::Panels};
+use kapprox::{Real, gram::GramBuffers};
 use kstore::Workers;
 use triangular::BlockStructure::{Rectangular, StrictTriangularUpper, TriangularLower};
 
@@ -147,7 +147,7 @@ impl RecursiveLeastSquares {
         phi: &[T],
         y: &[f64],
         forgetting: f64,
-        panels: &BufferPool<Panels<f64>>,
+        panels: &BufferPool<GramBuffers<f64>>,
         workers: &Workers,
     ) -> Option<f64> {
         let (p, t) = (self.p, self.target_count());
@@ -171,8 +171,11 @@ impl RecursiveLeastSquares {
         let decay = forgetting.powi(b as i32);
         // row i of the block, counted from 0, has the weight f^(b−i−1)
         self.degrees_of_freedom = decay * (self.degrees_of_freedom + (0..b).map(|i| row_scale(i).powi(2)).sum::<f64>());
-        let block_sums = errors.col_iter().map(|errors| errors.squared_norm_l2());
-        self.squared_error_sums.iter_mut().zip(block_sums).for_each(|(sum, added)| *sum = decay * (*sum + added));
+        let block_squared_errors = errors.col_iter().map(|errors| errors.squared_norm_l2());
+        self.squared_error_sums
+            .iter_mut()
+            .zip(block_squared_errors)
+            .for_each(|(sum, added)| *sum = decay * (*sum + added));
         if forgetting < 1.0 {
             self.minus_p.iter_mut().for_each(|entry| *entry /= decay);
         }

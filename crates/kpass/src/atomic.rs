@@ -166,8 +166,8 @@ impl AtomicFile {
                 return Err(Error::Interrupted);
             }
             file.persist(&self.destination).map_err(|error| io_error(error.error))?;
-            let committed = files.committed_outputs.as_mut().filter(|_| self.is_output);
-            committed.into_iter().for_each(|written| written.push(self.destination.clone()));
+            let recorded_outputs = files.committed_outputs.as_mut().filter(|_| self.is_output);
+            recorded_outputs.into_iter().for_each(|written| written.push(self.destination.clone()));
             Ok(())
         })?;
         sync_folder(&self.destination);

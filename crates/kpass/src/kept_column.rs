@@ -268,8 +268,12 @@ impl KeptColumn {
 /// # Errors
 /// If the number is finite but too large for float32.
 fn round_to_f32(value: f64) -> Result<f32, String> {
-    let narrow = value as f32;
-    if narrow.is_finite() || !value.is_finite() { Ok(narrow) } else { Err(format!("{value:e}, too large for float32")) }
+    let rounded = value as f32;
+    if rounded.is_finite() || !value.is_finite() {
+        Ok(rounded)
+    } else {
+        Err(format!("{value:e}, too large for float32"))
+    }
 }
 
 /// Returns the integer if floats with this many binary digits represent it, and all integers of

@@ -168,7 +168,12 @@ fn shape_error(text: String) -> Error {
 
 impl<T: Float> RowSource<T> for MemoryRows<T> {
     fn shape(&self) -> TableShape {
-        TableShape { stored_rows: self.n as u64, inputs: self.d, targets: self.t, has_weights: self.weights.is_some() }
+        TableShape {
+            stored_rows: self.n as u64,
+            input_count: self.d,
+            target_count: self.t,
+            has_weights: self.weights.is_some(),
+        }
     }
 
     fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
@@ -199,7 +204,7 @@ impl<T: Float> RowCursor<T> for MemoryCursor<'_, T> {
         }
         buf.x.extend_from_slice(&source.x[positions.start * source.d..positions.end * source.d]);
         buf.y.extend_from_slice(&source.y[positions.start * source.t..positions.end * source.t]);
-        buf.weight.extend(source.weights.iter().flat_map(|weight| &weight[positions.clone()]));
+        buf.weights.extend(source.weights.iter().flat_map(|weight| &weight[positions.clone()]));
         let copy_codes = |column: &Option<(Vec<u32>, Arc<Vec<Label>>)>, codes: &mut Vec<u32>| {
             let (all_codes, labels) = column.as_ref()?;
             codes.extend_from_slice(&all_codes[positions.clone()]);

@@ -33,13 +33,13 @@ pub(crate) const KNOTS_PER_INPUT: usize = 65;
 /// λ of the distribution, whose standard deviation s is given by s² = 2/λ² (1/(1 + 2λ) − Γ(1 +
 /// λ)²/Γ(2 + 2λ)).
 const LAMBDA: f64 = 0.3;
-const DEVIATION: f64 = 1.169974165433836;
+const STANDARD_DEVIATION: f64 = 1.169974165433836;
 
 /// Score z of every knot, computed once because powers are expensive.
 static SCORES: LazyLock<[f64; KNOTS_PER_INPUT]> = LazyLock::new(|| {
     std::array::from_fn(|k| {
         let p = (k as f64 + 0.5) / KNOTS_PER_INPUT as f64;
-        (p.powf(LAMBDA) - (1.0 - p).powf(LAMBDA)) / (LAMBDA * DEVIATION)
+        (p.powf(LAMBDA) - (1.0 - p).powf(LAMBDA)) / (LAMBDA * STANDARD_DEVIATION)
     })
 });
 
@@ -59,13 +59,13 @@ pub(crate) fn knots(sorted_values: &[(f64, f64)]) -> impl Iterator<Item = f64> {
 }
 
 /// Returns the first of the ascending values at which `scale` times the sum of the weights up to
-/// this value exceeds `bound` or, if `inclusive` is true, reaches it. Returns 0 if there are no
+/// this value exceeds `bound` or, if `is_inclusive` is true, reaches it. Returns 0 if there are no
 /// values.
-pub(crate) fn quantile(sorted_values: &[(f64, f64)], bound: f64, scale: f64, inclusive: bool) -> f64 {
-    let mut sum = 0.0;
+pub(crate) fn quantile(sorted_values: &[(f64, f64)], bound: f64, scale: f64, is_inclusive: bool) -> f64 {
+    let mut cumulative_weight = 0.0;
     let reaches_bound = |(_, weight): &&(f64, f64)| {
-        sum += weight;
-        sum * scale > bound || inclusive && sum * scale == bound
+        cumulative_weight += weight;
+        cumulative_weight * scale > bound || is_inclusive && cumulative_weight * scale == bound
     };
     sorted_values.iter().find(reaches_bound).or(sorted_values.last()).map_or(0.0, |(value, _)| *value)
 }
@@ -78,30 +78,31 @@ fn tied_knots(knots: &[f64], k: usize) -> (usize, usize, f64) {
 
 pub(crate) fn apply(knots: &[f64], value: f64) -> f64 {
     let upper_knot = knots.partition_point(|q| *q < value);
-    let (_, lower_knot, z) = tied_knots(knots, upper_knot.saturating_sub(1));
+    let (_, lower_knot, lower_score) = tied_knots(knots, upper_knot.saturating_sub(1));
     match upper_knot {
         // also for NaN, which stays NaN
-        0 => z + (value - knots[0]).asinh(),
-        KNOTS_PER_INPUT => z + (value - knots[KNOTS_PER_INPUT - 1]).asinh(),
+        0 => lower_score + (value - knots[0]).asinh(),
+        KNOTS_PER_INPUT => lower_score + (value - knots[KNOTS_PER_INPUT - 1]).asinh(),
         _ => {
-            z + (tied_knots(knots, upper_knot).2 - z)
-                * ((value - knots[lower_knot]) / (knots[upper_knot] - knots[lower_knot]))
+            lower_score
+                + (tied_knots(knots, upper_knot).2 - lower_score)
+                    * ((value - knots[lower_knot]) / (knots[upper_knot] - knots[lower_knot]))
         }
     }
 }
 
 /// Returns the value with this score: the inverse of [`apply`].
 pub(crate) fn invert(knots: &[f64], score: f64) -> f64 {
-    let (_, mut knot, mut z) = tied_knots(knots, 0);
-    if score <= z {
-        return knots[0] + (score - z).sinh();
+    let (_, mut knot, mut knot_score) = tied_knots(knots, 0);
+    if score <= knot_score {
+        return knots[0] + (score - knot_score).sinh();
     }
     while knot + 1 < KNOTS_PER_INPUT {
         let (_, next_knot, next_score) = tied_knots(knots, knot + 1);
         if score <= next_score {
-            return knots[knot] + (knots[next_knot] - knots[knot]) * ((score - z) / (next_score - z));
+            return knots[knot] + (knots[next_knot] - knots[knot]) * ((score - knot_score) / (next_score - knot_score));
         }
-        (knot, z) = (next_knot, next_score);
+        (knot, knot_score) = (next_knot, next_score);
     }
-    knots[knot] + (score - z).sinh()
+    knots[knot] + (score - knot_score).sinh()
 }

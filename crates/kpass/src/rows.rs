@@ -75,7 +75,7 @@ pub struct RowBlock<'a, T> {
     /// Number of numeric targets.
     pub t: usize,
     /// Weights of the rows; `None` if all weigh 1.
-    pub weight: Option<&'a [f64]>,
+    pub weights: Option<&'a [f64]>,
     /// Class column, if the target is a label.
     pub classes: Option<LabelCodes<'a>>,
     /// Group column, which defines folds or ranking groups.
@@ -95,7 +95,7 @@ impl<T> RowBlock<'_, T> {
     }
     /// Returns the weight of row `i`; `None` if all rows weigh 1.
     pub fn weight(&self, i: usize) -> Option<f64> {
-        self.weight.map(|weights| weights[i])
+        self.weights.map(|weights| weights[i])
     }
 }
 
@@ -111,7 +111,7 @@ pub struct RowBuf<T> {
     /// Numeric targets, row-major.
     pub y: Vec<f64>,
     /// Weights of the rows; empty if all weigh 1.
-    pub weight: Vec<f64>,
+    pub weights: Vec<f64>,
     /// Codes of the class column.
     pub classes: Vec<u32>,
     /// Codes of the group column.
@@ -131,8 +131,8 @@ impl<T: Float> RowBuf<T> {
     }
     /// Returns the bytes of a row in a buffer, including labels but not kept columns.
     pub fn bytes_per_row(shape: &TableShape) -> usize {
-        let f64_count = shape.targets + usize::from(shape.has_weights);
-        size_of::<u64>() + shape.inputs * size_of::<T>() + f64_count * size_of::<f64>() + 2 * size_of::<u32>()
+        let f64_count = shape.target_count + usize::from(shape.has_weights);
+        size_of::<u64>() + shape.input_count * size_of::<T>() + f64_count * size_of::<f64>() + 2 * size_of::<u32>()
     }
     /// Removes all rows and keeps the allocated memory.
     pub fn clear(&mut self) {
@@ -144,7 +144,7 @@ impl<T: Float> RowBuf<T> {
     pub fn clear_except_x(&mut self) {
         self.row_numbers.clear();
         self.y.clear();
-        self.weight.clear();
+        self.weights.clear();
         self.classes.clear();
         self.groups.clear();
         self.kept_columns.iter_mut().for_each(KeptColumn::clear);
@@ -154,10 +154,10 @@ impl<T: Float> RowBuf<T> {
         RowBlock {
             row_numbers: &self.row_numbers,
             x: &self.x,
-            d: shape.inputs,
+            d: shape.input_count,
             y: &self.y,
-            t: shape.targets,
-            weight: shape.has_weights.then_some(&self.weight[..]),
+            t: shape.target_count,
+            weights: shape.has_weights.then_some(&self.weights[..]),
             classes: self.class_labels.as_ref().map(|l| LabelCodes { codes: &self.classes, labels: l }),
             groups: self.group_labels.as_ref().map(|l| LabelCodes { codes: &self.groups, labels: l }),
             kept_columns: &self.kept_columns,
@@ -187,9 +187,9 @@ pub struct TableShape {
     /// Number of stored rows, which are numbered from 0. Selected rows may be fewer.
     pub stored_rows: u64,
     /// Number of inputs per row, d.
-    pub inputs: usize,
+    pub input_count: usize,
     /// Number of numeric targets per row, t.
-    pub targets: usize,
+    pub target_count: usize,
     /// True if rows have weights.
     pub has_weights: bool,
 }

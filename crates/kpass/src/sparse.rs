@@ -104,17 +104,18 @@ impl<'a> SparseRows<'a> {
         let (indices, values) = self.row(row);
         let max_entries = out.len() / 2;
         let (out_indices, out_values) = out.split_at_mut(max_entries);
-        let (mut count, mut all_finite) = (0, true);
+        let (mut entry_count, mut all_finite) = (0, true);
         for (index, value) in indices.iter().zip(values).filter(|(_, value)| **value != 0.0) {
-            let Some((to_index, to_value)) = out_indices.get_mut(count).zip(out_values.get_mut(count)) else {
+            let Some((to_index, to_value)) = out_indices.get_mut(entry_count).zip(out_values.get_mut(entry_count))
+            else {
                 return false;
             };
             (*to_index, *to_value) = (T::from_f64(f64::from(*index)), T::from_f64(*value));
             all_finite &= to_value.is_finite();
-            count += 1;
+            entry_count += 1;
         }
-        out_indices[count..].fill(T::from_f64(NO_INDEX));
-        out_values[count..].fill(T::default());
+        out_indices[entry_count..].fill(T::from_f64(NO_INDEX));
+        out_values[entry_count..].fill(T::default());
         all_finite
     }
 }
@@ -192,14 +193,14 @@ impl SparseColumn {
 
     /// Appends a row from the indices and values of a file; an error describes what is wrong with
     /// the row. `index_at` returns the column index of the entry at a position, or `None` if it is
-    /// missing; the positions of the row begin at `first_position`. If `sort_entries` is true,
+    /// missing; the positions of the row begin at `first_position`. If `needs_sorting` is true,
     /// entries are sorted by their column indices.
     pub fn push_row(
         &mut self,
         index_at: impl Fn(usize) -> Option<i128>,
         values: &[f64],
         first_position: usize,
-        sort_entries: bool,
+        needs_sorting: bool,
     ) -> Result<(), String> {
         let start = self.indices.len();
         for (position, value) in (first_position..).zip(values) {
@@ -209,7 +210,7 @@ impl SparseColumn {
             let column = column.ok_or_else(|| format!("a row with index {index} (expected 0 to {max_index})"))?;
             self.push_entry(column, *value);
         }
-        if sort_entries && self.indices[start..].windows(2).any(|pair| pair[1] < pair[0]) {
+        if needs_sorting && self.indices[start..].windows(2).any(|pair| pair[1] < pair[0]) {
             self.sort(start);
         }
         if let Some(pair) = self.indices[start..].windows(2).find(|pair| pair[1] <= pair[0]) {

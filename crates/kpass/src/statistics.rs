@@ -171,7 +171,7 @@ pub struct Statistics {
     /// Moments of the weights; empty if all rows weigh 1.
     pub weights: Vec<ColumnMoments>,
     /// Number of rows whose weight is not a whole number.
-    pub fractional_weights: u64,
+    pub fractional_weight_count: u64,
     /// Labels of the class column; empty if there is none.
     pub classes: LabelCounts,
     /// Labels of the group column; empty if there is none.
@@ -182,7 +182,7 @@ impl Statistics {
     /// Returns the statistics of an empty table.
     pub fn new(shape: &TableShape) -> Self {
         let empty_moments = ColumnMoments::default();
-        let [inputs, targets] = [shape.inputs, shape.targets].map(|count| vec![empty_moments; count]);
+        let [inputs, targets] = [shape.input_count, shape.target_count].map(|count| vec![empty_moments; count]);
         Self { inputs, targets, weights: vec![empty_moments; usize::from(shape.has_weights)], ..Self::default() }
     }
 
@@ -197,7 +197,7 @@ impl Statistics {
 impl Merge for Statistics {
     fn merge(&mut self, later: &Self) {
         self.rows += later.rows;
-        self.fractional_weights += later.fractional_weights;
+        self.fractional_weight_count += later.fractional_weight_count;
         let columns = self.inputs.iter_mut().chain(&mut self.targets).chain(&mut self.weights);
         let later_columns = later.inputs.iter().chain(&later.targets).chain(&later.weights);
         columns.zip(later_columns).for_each(|(moments, later)| moments.merge(later));
@@ -208,7 +208,7 @@ impl Merge for Statistics {
 }
 
 crate::persist!(Statistics {
-    one "rows": rows, one "fractional": fractional_weights, part "features": inputs, part "targets": targets, part "weights": weights,
+    one "rows": rows, one "fractional": fractional_weight_count, part "features": inputs, part "targets": targets, part "weights": weights,
     part "classes": classes, part "groups": groups
 });
 
@@ -267,7 +267,7 @@ impl StatisticsReduction {
 
     /// Returns the bytes of a state without labels.
     pub fn state_bytes(&self) -> usize {
-        let TableShape { inputs, targets, has_weights, .. } = self.shape;
+        let TableShape { input_count: inputs, target_count: targets, has_weights, .. } = self.shape;
         size_of::<Statistics>() + (inputs + targets + usize::from(has_weights)) * size_of::<ColumnMoments>()
     }
 }
@@ -276,10 +276,10 @@ impl StatisticsReduction {
 #[derive(Debug, Default)]
 pub struct StatisticsScratch {
     row_weights: Vec<f64>,
-    shift: Vec<f64>,
+    shifts: Vec<f64>,
     weight_sums: Vec<f64>,
     value_sums: Vec<f64>,
-    squared_sums: Vec<f64>,
+    square_sums: Vec<f64>,
     label_counts: Vec<(u64, f64)>,
 }
 
@@ -306,10 +306,11 @@ impl<T: Float> Reduction<T> for StatisticsReduction {
         state.rows += block.len() as u64;
         scratch.row_weights.clear();
         scratch.row_weights.extend((0..block.len()).map(|i| block.weight(i).unwrap_or(1.0).max(0.0)));
-        state.fractional_weights += scratch.row_weights.iter().filter(|weight| weight.fract() != 0.0).count() as u64;
+        state.fractional_weight_count +=
+            scratch.row_weights.iter().filter(|weight| weight.fract() != 0.0).count() as u64;
         scratch.add_tile(block.x, &mut state.inputs);
         scratch.add_tile(block.y, &mut state.targets);
-        scratch.add_tile(block.weight.unwrap_or_default(), &mut state.weights);
+        scratch.add_tile(block.weights.unwrap_or_default(), &mut state.weights);
         if let Some(coded) = &block.classes {
             state.classes.add_tile(coded, &scratch.row_weights, &mut scratch.label_counts);
         }
@@ -329,15 +330,15 @@ impl StatisticsScratch {
         }
         // the first value of its column is subtracted from each value: a constant column is then
         // exactly constant, and sums stay small if the mean is large compared with the deviation
-        self.shift.clear();
-        self.shift.extend((0..d).map(|c| first_value(x, d, c)));
-        for sums in [&mut self.weight_sums, &mut self.value_sums, &mut self.squared_sums] {
+        self.shifts.clear();
+        self.shifts.extend((0..d).map(|c| first_value(x, d, c)));
+        for sums in [&mut self.weight_sums, &mut self.value_sums, &mut self.square_sums] {
             sums.clear();
             sums.resize(d, 0.0);
         }
         for (row, row_weight) in x.chunks_exact(d).zip(&self.row_weights) {
             let sums = self.weight_sums.iter_mut().zip(&mut self.value_sums);
-            for ((value, shift), (weight, sum)) in row.iter().zip(&self.shift).zip(sums) {
+            for ((value, shift), (weight, sum)) in row.iter().zip(&self.shifts).zip(sums) {
                 let v = value.to_f64();
                 let (value_weight, offset) = if v.is_nan() { (0.0, 0.0) } else { (*row_weight, v - shift) };
                 *weight += value_weight;
@@ -349,8 +350,8 @@ impl StatisticsScratch {
             *sum = if *weight > 0.0 { *sum / weight } else { 0.0 };
         }
         for (row, row_weight) in x.chunks_exact(d).zip(&self.row_weights) {
-            let centres = self.shift.iter().zip(&self.value_sums);
-            for ((value, (shift, mean)), square) in row.iter().zip(centres).zip(&mut self.squared_sums) {
+            let centres = self.shifts.iter().zip(&self.value_sums);
+            for ((value, (shift, mean)), square) in row.iter().zip(centres).zip(&mut self.square_sums) {
                 let v = value.to_f64();
                 let offset = if v.is_nan() { 0.0 } else { (v - shift) - mean };
                 *square += row_weight * (offset * offset);
@@ -361,16 +362,16 @@ impl StatisticsScratch {
 
     fn merge_tile<V: Float>(&self, x: &[V], columns: &mut [ColumnMoments]) {
         let d = columns.len();
-        let mut tile: Vec<ColumnMoments> = (0..d)
+        let mut tile_moments: Vec<ColumnMoments> = (0..d)
             .map(|c| ColumnMoments {
                 weight_sum: self.weight_sums[c],
-                mean: self.shift[c] + self.value_sums[c],
-                m2: self.squared_sums[c],
+                mean: self.shifts[c] + self.value_sums[c],
+                m2: self.square_sums[c],
                 ..ColumnMoments::default()
             })
             .collect();
         for row in x.chunks_exact(d) {
-            for (moments, value) in tile.iter_mut().zip(row) {
+            for (moments, value) in tile_moments.iter_mut().zip(row) {
                 // a comparison with NaN is false
                 let v = value.to_f64();
                 moments.count += u64::from(!v.is_nan());
@@ -378,7 +379,7 @@ impl StatisticsScratch {
                 moments.max = if v > moments.max { v } else { moments.max };
             }
         }
-        for (column, tile) in columns.iter_mut().zip(&tile) {
+        for (column, tile) in columns.iter_mut().zip(&tile_moments) {
             column.merge(tile);
         }
     }
@@ -415,7 +416,7 @@ mod tests {
         let weighted = statistics(&rows.clone().with_weights(Some(vec![2.0, 1.0, 0.5])).unwrap());
         assert_eq!((weighted.targets.len(), weighted.targets[0].mean), (1, 17.5 / 3.5));
         assert_eq!(
-            (weighted.weights[0].weight_sum, weighted.weights[0].min, weighted.fractional_weights),
+            (weighted.weights[0].weight_sum, weighted.weights[0].min, weighted.fractional_weight_count),
             (3.5, 0.5, 1)
         );
         assert!(statistics(&rows).weights.is_empty());

@@ -17,7 +17,7 @@ pub enum Align {
 const MAX_WIDTHS: [usize; 2] = [60, 1000];
 
 /// Maximum number of characters per column of the terminal: accents and other marks have no width.
-const MAX_MARKS: usize = 4;
+const MAX_CHARS_PER_COLUMN: usize = 4;
 
 /// Returns the width of a character in terminal columns.
 fn char_width(letter: char) -> usize {
@@ -29,7 +29,9 @@ fn text_width(text: &str) -> usize {
 }
 
 fn truncate(text: String, max_width: usize) -> String {
-    if text.len() <= max_width || (text_width(&text) <= max_width && text.chars().count() <= MAX_MARKS * max_width) {
+    if text.len() <= max_width
+        || (text_width(&text) <= max_width && text.chars().count() <= MAX_CHARS_PER_COLUMN * max_width)
+    {
         return text;
     }
     let mut used_width = 0;
@@ -37,7 +39,7 @@ fn truncate(text: String, max_width: usize) -> String {
         used_width += char_width(*letter);
         used_width < max_width
     };
-    let end = text.char_indices().take(MAX_MARKS * max_width - 1).take_while(fits).last();
+    let end = text.char_indices().take(MAX_CHARS_PER_COLUMN * max_width - 1).take_while(fits).last();
     format!("{}…", &text[..end.map_or(0, |(index, letter)| index + letter.len_utf8())])
 }
 
@@ -114,7 +116,7 @@ impl fmt::Display for Grid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headings = std::iter::once(&self.corner).chain(&self.columns);
         // a space instead of the mark keeps the digits of a column aligned
-        let pad = |text: &str, mark: bool| match (self.marked_cell, mark) {
+        let pad = |text: &str, is_marked: bool| match (self.marked_cell, is_marked) {
             (None, _) => text.to_string(),
             (Some(_), true) => format!("{text}*"),
             (Some(_), false) => format!("{text} "),

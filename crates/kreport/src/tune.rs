@@ -215,7 +215,7 @@ impl TuneReport {
             optional_number(best.and_then(score))
         };
         let winner = self.rows.iter().rfind(|row| row.kept);
-        let marked =
+        let marked_cell =
             winner.and_then(|row| Some((candidate_names.iter().position(|other| *other == name(row))?, row.rung)));
         let row = |kernel: &String| (kernel.clone(), rungs.iter().map(|rung| best_score(kernel, rung)).collect());
         // the last comparison, of refined kernels, has no more rows than the first comparison
@@ -227,7 +227,7 @@ impl TuneReport {
             corner: "kernel \\ rows".to_string(),
             columns: rungs.iter().map(heading).collect(),
             rows: candidate_names.iter().map(row).collect(),
-            marked_cell: marked,
+            marked_cell,
         })
     }
 
@@ -279,7 +279,7 @@ impl TuneReport {
 
     /// Formats an error on test rows.
     fn format_errors(&self, score: &HeldOutScore) -> String {
-        let mut parts = vec![match (self.task, score.r2) {
+        let mut texts = vec![match (self.task, score.r2) {
             (Task::Regression, Some(r2)) => format!("mse {}, r2 {r2:.4}", number(score.error, 4)),
             (Task::Regression, None) => format!("mse {}", number(score.error, 4)),
             (Task::Ranking, _) => {
@@ -293,17 +293,17 @@ impl TuneReport {
         }];
         let measures =
             [("auc", score.auc), ("average precision", score.average_precision), ("log-loss", score.log_loss)];
-        parts.extend(measures.into_iter().filter_map(|(name, value)| Some(format!("{name} {}", number(value?, 4)))));
-        parts.join(", ")
+        texts.extend(measures.into_iter().filter_map(|(name, value)| Some(format!("{name} {}", number(value?, 4)))));
+        texts.join(", ")
     }
 
     /// Formats the error on the test rows.
     fn format_test_error(&self) -> Option<String> {
         let score = self.test.as_ref()?;
-        let (rows, others) = (format_count(score.rows), format_count(score.training_rows));
+        let (rows, training_rows) = (format_count(score.rows), format_count(score.training_rows));
         let rank = format_count(score.rank as u64);
         Some(format!(
-            "{} ({rows} rows of the sample; learned from the other {others}, at rank {rank}){}",
+            "{} ({rows} rows of the sample; learned from the other {training_rows}, at rank {rank}){}",
             self.format_errors(score),
             if self.shift_scores.is_empty() { "" } else { ", for new rows like those of the table" }
         ))
@@ -340,10 +340,10 @@ impl TuneReport {
     /// Formats the errors on new rows of other kinds.
     fn other_row_errors(&self) -> impl Iterator<Item = String> {
         self.shift_scores.iter().map(|ShiftScore { rows, folds, score, .. }| {
-            let how = folds
+            let folds_note = folds
                 .as_ref()
                 .map_or(String::new(), |folds| format!("; --folds {folds} selects the model for such rows"));
-            format!("on {rows}: {}{how}", self.format_errors(score))
+            format!("on {rows}: {}{folds_note}", self.format_errors(score))
         })
     }
 
@@ -367,7 +367,7 @@ impl TuneReport {
 
     /// Returns the title of the grid of kernels.
     fn grid_title(&self) -> String {
-        let what = match self.score {
+        let score_description = match self.score {
             Score::Cv if !self.learned_rounds.is_empty() => {
                 return "lowest cross-validated mse of each kernel over its rounds".to_string();
             }
@@ -375,7 +375,7 @@ impl TuneReport {
             Score::Gcv => "lowest generalised cross-validation score",
             Score::Alignment => "largest centred alignment with the target",
         };
-        format!("{what} of each kernel over ranks and lambdas, on growing samples")
+        format!("{score_description} of each kernel over ranks and lambdas, on growing samples")
     }
 
     /// Returns the report as an HTML page: the criteria, the kernels, the solvers, and the fit.
@@ -385,8 +385,8 @@ impl TuneReport {
         let facts = facts.chain(self.other_row_errors().map(|other| ("new rows", other)));
         let facts = facts.chain(self.reasons().into_iter().map(|why| ("why", why)));
         let mut sections = vec![Section::new("Choice", page::fact_list(facts))];
-        let kernels = |grid: &Grid| page::grid_table(grid) + &page::note(&format!("The {}.", self.grid_title()));
-        sections.extend(self.score_grid().map(|grid| Section::new("Kernels", kernels(&grid))));
+        let kernels_html = |grid: &Grid| page::grid_table(grid) + &page::note(&format!("The {}.", self.grid_title()));
+        sections.extend(self.score_grid().map(|grid| Section::new("Kernels", kernels_html(&grid))));
         let note =
             || page::note(&format!("The {} of each solver on folds of the sample (* chosen).", self.measure_name()));
         sections.extend(

@@ -89,7 +89,7 @@ pub struct CoordinateModel {
 /// [`kapprox::Error::Indefinite`] if no vectors have these kernel values or distances.
 pub fn coordinates(selected: &SelectedTable, options: &CoordinateOptions, run: &Run<'_>) -> Result<CoordinateModel> {
     let CoordinateOptions { kind, rank, tolerance, seed } = *options;
-    let n = selected.shape().inputs;
+    let n = selected.shape().input_count;
     let workers = run.workers();
     let max_rank = rank.min(n);
     let matrix_bytes = 8 * n * n;
@@ -162,7 +162,7 @@ fn load_matrix(
     kind: MatrixKind,
     stage_observer: &dyn StageObserver,
 ) -> Result<Vec<f64>> {
-    let n = selected.shape().inputs;
+    let n = selected.shape().input_count;
     let mut values = Vec::with_capacity(n * n);
     let observer = stage_observer.start_stage("the matrix", selected.row_count_if_known());
     let (mut cursor, mut tile) = (source.open(source.range())?, RowBuf::new(READ_TILE_ROWS));
@@ -199,9 +199,9 @@ fn load_matrix(
     let is_asymmetric =
         |(i, j): &(usize, usize)| (values[i * n + j] - values[j * n + i]).abs() > SYMMETRY_TOLERANCE * max_abs_entry;
     if let Some((i, j)) = (0..n).flat_map(|i| (0..i).map(move |j| (i, j))).find(is_asymmetric) {
-        let (forward, back) = (values[i * n + j], values[j * n + i]);
+        let (entry_ij, entry_ji) = (values[i * n + j], values[j * n + i]);
         let why = format!(
-            "row {i} has {forward} for object {j}, but row {j} has {back} for object {i}; expected a symmetric matrix"
+            "row {i} has {entry_ij} for object {j}, but row {j} has {entry_ji} for object {i}; expected a symmetric matrix"
         );
         return Err(Error::option("features", &selected.feature_names()[j], why));
     }
@@ -223,9 +223,9 @@ fn build_model(
     &CoordinateOptions { kind, tolerance, seed, .. }: &CoordinateOptions,
     cholesky: &PartialCholesky,
     means: Option<&[f64]>,
-    first_distances: &[f64],
+    squared_origin_distances: &[f64],
 ) -> Model<f64> {
-    let (n, r) = (selected.shape().inputs, cholesky.pivots.len());
+    let (n, r) = (selected.shape().input_count, cholesky.pivots.len());
     let mut inverse_factor = Mat::<f64>::identity(r, r);
     // if the coordinates are centred, the rows of L are the coordinates of the pivots plus the
     // means
@@ -243,7 +243,9 @@ fn build_model(
             let coefficients =
                 Mat::from_fn(r + 1, r, |l, k| 0.5 * if l < r { -inverse_factor[(k, l)] } else { row_sums[k] });
             let pivot_sum = |k: usize| {
-                (0..r).map(|l| inverse_factor[(k, l)] * first_distances[cholesky.pivots[l] as usize]).sum::<f64>()
+                (0..r)
+                    .map(|l| inverse_factor[(k, l)] * squared_origin_distances[cholesky.pivots[l] as usize])
+                    .sum::<f64>()
             };
             (r + 1, coefficients, (0..r).map(|k| 0.5 * pivot_sum(k) - means[k]).collect())
         }
@@ -252,7 +254,7 @@ fn build_model(
     let section_columns = cholesky.pivots.iter().map(|pivot| *pivot as usize).chain(means.is_some().then_some(0));
     section_columns.enumerate().for_each(|(l, column)| points[l * n + column] = 1.0);
     let row_numbers = cholesky.pivots.iter().copied().chain(means.is_some().then_some(0)).collect();
-    let are_squared = kind == MatrixKind::Distances;
+    let needs_squaring = kind == MatrixKind::Distances;
     let certificate = Certificate {
         trace_error: cholesky.trace_error,
         overshoot: 0.0,
@@ -261,7 +263,7 @@ fn build_model(
     let metadata = ModelMetadata {
         task: Task::Components,
         solver: FEATURES_SOLVER.to_string(),
-        kernel: if are_squared { "polynomial(degree=2, gamma=1, c0=0)" } else { "linear()" }.to_string(),
+        kernel: if needs_squaring { "polynomial(degree=2, gamma=1, c0=0)" } else { "linear()" }.to_string(),
         precision: "f64".to_string(),
         map: "nystrom".to_string(),
         rank: r,

@@ -208,7 +208,7 @@ impl<T: Float> Chunk<'_, '_, T> {
     /// first bad value in row order.
     #[cold]
     fn fill_missing(&self, row_indices: RowIndices<'_>, row_count: usize, x: &mut [T]) -> Result<()> {
-        let (column_count, d) = (self.source.selected.features.len(), self.source.selected.shape().inputs);
+        let (column_count, d) = (self.source.selected.features.len(), self.source.selected.shape().input_count);
         for i in 0..row_count {
             let row = row_indices.get(i);
             for (slot, view) in self.views.iter().enumerate() {
@@ -253,7 +253,7 @@ impl<T: Float> Chunk<'_, '_, T> {
         row_indices: RowIndices<'_>,
         row_count: usize,
     ) -> Result<()> {
-        let encoders = encoders.into_iter().filter_map(|(coder, codes)| Some((coder.as_mut()?, codes)));
+        let encoders = encoders.into_iter().filter_map(|(encoder, codes)| Some((encoder.as_mut()?, codes)));
         for (slot, (encoder, codes)) in (slot..).zip(encoders) {
             encoder.encode(&self.views[slot], row_indices, row_count, codes).map_err(|(row, fault)| match fault {
                 LabelFault::NotAnInteger(value) if !value.is_finite() => {

@@ -91,12 +91,13 @@ pub(crate) fn write_features<T: Float>(
         return copy_row_major(block, scaling, start, out);
     }
     let d = views.len();
-    let rows = out.len().checked_div(d).unwrap_or(0);
-    let mut computed = [[T::default(); CONVERT_TILE_ROWS]; GROUP_COLUMNS];
+    let row_count = out.len().checked_div(d).unwrap_or(0);
+    let mut column_buffers = [[T::default(); CONVERT_TILE_ROWS]; GROUP_COLUMNS];
     for (group, first) in views.chunks(GROUP_COLUMNS).zip((0..d).step_by(GROUP_COLUMNS)) {
         let mut columns = [&[][..]; GROUP_COLUMNS];
-        for (k, ((view, column), computed)) in group.iter().zip(&mut columns).zip(&mut computed).enumerate() {
-            *column = scaling.scaled_column(view, first + k, row_indices, &mut computed[..rows]);
+        for (k, ((view, column), column_buffer)) in group.iter().zip(&mut columns).zip(&mut column_buffers).enumerate()
+        {
+            *column = scaling.scaled_column(view, first + k, row_indices, &mut column_buffer[..row_count]);
         }
         write_columns(&columns, group.len(), d, first, out);
     }
@@ -133,15 +134,15 @@ fn write_columns<T: Float>(
 
 /// Returns the first column if all columns lie next to each other in row-major bytes of f32 or f64.
 fn row_major_block<'a>(views: &[ColumnView<'a>]) -> Option<StridedColumn<'a>> {
-    let strided = |view: &ColumnView<'a>| match view.values {
+    let strided_column = |view: &ColumnView<'a>| match view.values {
         Values::Strided(values) if view.nulls.is_none() => Some(values),
         _ => None,
     };
-    let first = strided(views.first()?)?;
+    let first = strided_column(views.first()?)?;
     let element_bytes = first.element.bytes_per_value();
     let is_adjacent = |(i, view): (usize, &ColumnView<'a>)| {
         let is_same_block = |v: &StridedColumn<'_>| std::ptr::eq(v.bytes, first.bytes) && v.stride == first.stride;
-        strided(view)
+        strided_column(view)
             .filter(is_same_block)
             .is_some_and(|v| v.offset == first.offset + i * element_bytes && v.element == first.element)
     };

@@ -62,9 +62,9 @@ impl Instant {
     /// [`Self::from_stored`]. If the units are too coarse for the instant, the second number is the
     /// remaining fraction of a unit.
     pub(crate) fn to_units(self, per_day: i64) -> (i128, f64) {
-        let unit = DAY_NANOS / per_day;
-        let units = i128::from(self.day) * i128::from(per_day) + i128::from(self.nanos / unit);
-        (units, (self.nanos % unit) as f64 / unit as f64)
+        let unit_nanos = DAY_NANOS / per_day;
+        let units = i128::from(self.day) * i128::from(per_day) + i128::from(self.nanos / unit_nanos);
+        (units, (self.nanos % unit_nanos) as f64 / unit_nanos as f64)
     }
 
     /// Returns the fraction of the day that has passed. The fraction is the quotient of two
@@ -195,16 +195,16 @@ fn parse_named_month(text: &str, form: TimeForm) -> Option<(i64, &str)> {
         let next = rest.trim_start_matches([' ', '-', '/', '.', ',']);
         (next.len() < rest.len()).then_some(next)
     }
-    let month = |text| parse_name(text, MONTHS).map(|(index, rest)| (index as i64 + 1, rest));
+    let parse_month = |text| parse_name(text, MONTHS).map(|(index, rest)| (index as i64 + 1, rest));
     match form {
         TimeForm::DayFirst => {
             let (day, _, rest) = parse_digits(text)?;
-            let (month, rest) = month(skip_separators(rest)?)?;
+            let (month, rest) = parse_month(skip_separators(rest)?)?;
             let (year, length, rest) = parse_digits(skip_separators(rest)?)?;
             Some((epoch_day(full_year(year, length)?, month, day)?, rest))
         }
         TimeForm::MonthFirst => {
-            let (month, rest) = month(text)?;
+            let (month, rest) = parse_month(text)?;
             let (day, length, rest) = parse_digits(skip_separators(rest)?)?;
             // four digits are a year without a day, as in `January 2021`: the first day of the
             // month
@@ -216,7 +216,7 @@ fn parse_named_month(text: &str, form: TimeForm) -> Option<(i64, &str)> {
         }
         TimeForm::YearFirst => {
             let (year, length, rest) = parse_digits(text)?;
-            let (month, rest) = month(skip_separators(rest)?)?;
+            let (month, rest) = parse_month(skip_separators(rest)?)?;
             let (day, _, rest) = parse_digits(skip_separators(rest)?)?;
             Some((epoch_day(year, month, day)?, rest)).filter(|_| length == 4)
         }
@@ -226,8 +226,8 @@ fn parse_named_month(text: &str, form: TimeForm) -> Option<(i64, &str)> {
 
 /// Returns the year for four or two digits. Two digits below 69 stand for 2000 to 2068, other two
 /// digits for 1969 to 1999, as in POSIX.
-fn full_year(year: i64, digits: usize) -> Option<i64> {
-    match digits {
+fn full_year(year: i64, digit_count: usize) -> Option<i64> {
+    match digit_count {
         4 => Some(year),
         2 => Some(year + if year < 69 { 2000 } else { 1900 }),
         _ => None,

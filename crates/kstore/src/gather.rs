@@ -39,7 +39,7 @@ impl<T: Float> TableRows<T> {
         sorted_rows.sort_unstable();
         sorted_rows.dedup();
         let (shape, tile_rows) = (RowSource::<T>::shape(self), GATHER_TILE_ROWS as u64);
-        let (d, t) = (shape.inputs, shape.targets);
+        let (d, t) = (shape.input_count, shape.target_count);
         let mut gathered = MemoryRows::empty(d, t);
         for run in runs(&sorted_rows) {
             let (first, last) = (run[0], run[run.len() - 1]);

@@ -22,21 +22,21 @@ const PIECE_ROWS: u64 = 1024;
 #[derive(Debug)]
 pub struct RowDigests {
     row_count: u64,
-    sums: Vec<AtomicU64>,
+    piece_sums: Vec<AtomicU64>,
     is_closed: AtomicBool,
 }
 
 impl RowDigests {
     /// Returns digests for the first `row_count` stored rows, to which no row has been added yet.
     pub fn new(row_count: u64) -> Self {
-        let sums = (0..row_count.div_ceil(PIECE_ROWS)).map(|_| AtomicU64::new(0)).collect();
-        Self { row_count, sums, is_closed: AtomicBool::new(false) }
+        let piece_sums = (0..row_count.div_ceil(PIECE_ROWS)).map(|_| AtomicU64::new(0)).collect();
+        Self { row_count, piece_sums, is_closed: AtomicBool::new(false) }
     }
 
     /// Closes the digests after all rows were read, so that later rows are ignored. If no row was
     /// added yet, the digests stay open.
     pub fn close(&self) {
-        let has_rows = self.sums.iter().any(|sum| sum.load(Ordering::Relaxed) != 0);
+        let has_rows = self.piece_sums.iter().any(|sum| sum.load(Ordering::Relaxed) != 0);
         self.is_closed.store(has_rows, Ordering::Relaxed);
     }
 
@@ -60,7 +60,7 @@ impl RowDigests {
     /// Returns the digest of a piece; 0 for a piece that does not exist.
     pub fn piece_digest(&self, piece: u64) -> u64 {
         let index = usize::try_from(piece).ok();
-        index.and_then(|i| self.sums.get(i)).map_or(0, |sum| sum.load(Ordering::Relaxed))
+        index.and_then(|i| self.piece_sums.get(i)).map_or(0, |sum| sum.load(Ordering::Relaxed))
     }
 
     /// Adds at most one tile of rows. The rows have the numbers `row_numbers`, and are at the
@@ -78,9 +78,9 @@ impl RowDigests {
         let (rows_in_table, mut sums) =
             (&row_numbers[..row_numbers.partition_point(|row| *row < self.row_count)], sums.iter());
         for piece in rows_in_table.chunk_by(|a, b| a / PIECE_ROWS == b / PIECE_ROWS) {
-            let rows = piece.iter().zip(&mut sums);
-            let sum = rows.fold(0u64, |total, (row, sum)| total.wrapping_add(mix(sum ^ mix(*row))));
-            self.sums[(piece[0] / PIECE_ROWS) as usize].fetch_add(sum, Ordering::Relaxed);
+            let rows_and_sums = piece.iter().zip(&mut sums);
+            let sum = rows_and_sums.fold(0u64, |total, (row, sum)| total.wrapping_add(mix(sum ^ mix(*row))));
+            self.piece_sums[(piece[0] / PIECE_ROWS) as usize].fetch_add(sum, Ordering::Relaxed);
         }
     }
 }
@@ -127,13 +127,13 @@ pub(crate) fn column_key(column: &str) -> u64 {
 
 impl Persist for RowDigests {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.put_owned("sums", self.sums.iter().map(|sum| sum.load(Ordering::Relaxed)).collect());
+        out.put_owned("sums", self.piece_sums.iter().map(|sum| sum.load(Ordering::Relaxed)).collect());
     }
 
     fn load(&mut self, arrays: &mut StoredArrays<'_>) -> Result<()> {
-        let mut sums = vec![0; self.sums.len()];
+        let mut sums = vec![0; self.piece_sums.len()];
         arrays.fill("sums", &mut sums)?;
-        self.sums = sums.into_iter().map(AtomicU64::new).collect();
+        self.piece_sums = sums.into_iter().map(AtomicU64::new).collect();
         Ok(())
     }
 }

@@ -195,7 +195,7 @@ impl<T: Float> CacheWriter<T> {
         append(&mut self.arrays[FEATURES], block.x)?;
         append(&mut self.arrays[ROW_NUMBERS], block.row_numbers)?;
         append(&mut self.arrays[TARGETS], block.y)?;
-        append(&mut self.arrays[WEIGHTS], block.weight.unwrap_or_default())?;
+        append(&mut self.arrays[WEIGHTS], block.weights.unwrap_or_default())?;
         for (i, label_codes) in [&block.classes, &block.groups].into_iter().enumerate() {
             let Some(LabelCodes { codes, labels }) = label_codes else { continue };
             append(&mut self.arrays[LABEL_CODES + i], codes)?;
@@ -208,9 +208,9 @@ impl<T: Float> CacheWriter<T> {
 
     fn check_block(&self, block: &RowBlock<'_, T>) -> Result<()> {
         let (n, shape) = (block.len(), self.shape);
-        let has_expected_weights = block.weight.map_or(0, <[f64]>::len) == if shape.has_weights { n } else { 0 };
+        let has_expected_weights = block.weights.map_or(0, <[f64]>::len) == if shape.has_weights { n } else { 0 };
         let has_expected_shape =
-            block.x.len() == n * shape.inputs && block.y.len() == n * shape.targets && has_expected_weights;
+            block.x.len() == n * shape.input_count && block.y.len() == n * shape.target_count && has_expected_weights;
         let is_ordered = block.row_numbers.is_sorted_by(|a, b| a < b)
             && block.row_numbers.first().is_none_or(|first| self.last_row.is_none_or(|last| last < *first))
             && block.row_numbers.iter().all(|row| self.range.contains(row));
@@ -374,11 +374,11 @@ impl<T: Float> RowCursor<T> for CacheCursor<'_, T> {
             .unwrap_or(usize::MAX)
             .min(buf.capacity);
         self.remaining_rows.start += row_count as u64;
-        let (d, t) = (cache.shape.inputs, cache.shape.targets);
+        let (d, t) = (cache.shape.input_count, cache.shape.target_count);
         cache.read(ROW_NUMBERS, first_position, row_count, &mut buf.row_numbers)?;
         cache.read(FEATURES, first_position * d as u64, row_count * d, &mut buf.x)?;
         cache.read(TARGETS, first_position * t as u64, row_count * t, &mut buf.y)?;
-        cache.read(WEIGHTS, first_position, if cache.shape.has_weights { row_count } else { 0 }, &mut buf.weight)?;
+        cache.read(WEIGHTS, first_position, if cache.shape.has_weights { row_count } else { 0 }, &mut buf.weights)?;
         let label_buffers = [(&mut buf.classes, &mut buf.class_labels), (&mut buf.groups, &mut buf.group_labels)];
         for (i, (codes, labels)) in label_buffers.into_iter().enumerate() {
             codes.clear();

@@ -109,12 +109,13 @@ impl Table {
             }
         }
         let (mut parts, mut start, mut bytes_scanned) = (Vec::<FilePart>::new(), 0, 0);
-        let all_empty = files.iter().all(|(path, remote_object)| remote_object.is_none() && is_empty_text_file(path));
+        let has_only_empty_files =
+            files.iter().all(|(path, remote_object)| remote_object.is_none() && is_empty_text_file(path));
         for (path, remote_object) in files {
             let address = remote_object.as_ref().map(|object| PathBuf::from(remote::redact(&object.address)));
             let (file, identity) = match remote_object {
                 // an empty text file has no rows to add
-                None if !all_empty && is_empty_text_file(&path) => (
+                None if !has_only_empty_files && is_empty_text_file(&path) => (
                     Arc::new(AbsentRows::new(Schema::default(), 0..0)) as Arc<dyn TableFile>,
                     Identity::of_file(&path)?,
                 ),

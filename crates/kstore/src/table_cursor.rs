@@ -92,7 +92,7 @@ impl<T: Float> RowCursor<T> for TableCursor<'_, T> {
                 }
             }
         }
-        buf.x.truncate(buf.row_numbers.len() * self.source.shape().inputs);
+        buf.x.truncate(buf.row_numbers.len() * self.source.shape().input_count);
         buf.class_labels = self.class_encoder.as_ref().map(LabelEncoder::labels);
         buf.group_labels = self.group_encoder.as_ref().map(LabelEncoder::labels);
         Ok(!buf.row_numbers.is_empty())
@@ -243,15 +243,15 @@ impl<T: Float> TableCursor<'_, T> {
             RowIndices::List(list) => buf.row_numbers.extend(list.iter().map(|row| first_stored_row + u64::from(*row))),
         }
         let chunk = Chunk { source, open_file, views: source.views(open_file)? };
-        let d = source.shape().inputs;
+        let d = source.shape().input_count;
         let rows_before = buf.row_numbers.len() - count;
         for tile_start in (0..count).step_by(CONVERT_TILE_ROWS) {
             let (row_indices, tile_rows) = (row_indices.skip(tile_start), CONVERT_TILE_ROWS.min(count - tile_start));
             let (x, first_weight) =
-                (resized_slice(&mut buf.x, (rows_before + tile_start) * d, tile_rows * d), buf.weight.len());
-            chunk.append_numbers(row_indices, tile_rows, x, &mut buf.y, &mut buf.weight)?;
+                (resized_slice(&mut buf.x, (rows_before + tile_start) * d, tile_rows * d), buf.weights.len());
+            chunk.append_numbers(row_indices, tile_rows, x, &mut buf.y, &mut buf.weights)?;
             if let Some(unit) = source.settings.weight_unit {
-                buf.weight[first_weight..].iter_mut().for_each(|weight| *weight /= unit);
+                buf.weights[first_weight..].iter_mut().for_each(|weight| *weight /= unit);
             }
             let encoders = [(&mut self.class_encoder, &mut buf.classes), (&mut self.group_encoder, &mut buf.groups)];
             chunk.append_labels(source.selected.class_slot(), encoders, row_indices, tile_rows)?;
@@ -307,7 +307,7 @@ impl<T: Float> TableCursor<'_, T> {
                 tile_rows,
                 x,
                 &mut buf.y,
-                &mut buf.weight,
+                &mut buf.weights,
             )?;
             let encoders = [(&mut self.class_encoder, &mut buf.classes), (&mut self.group_encoder, &mut buf.groups)];
             chunk.append_labels(source.selected.class_slot(), encoders, row_indices, tile_rows)?;

@@ -57,7 +57,7 @@ impl<T: Float> TableRows<T> {
             let first_unknown = request.roles.iter().position(|role| *role != Role::Number).unwrap_or(0);
             return Err(Error::UnknownCategories { column: selected.column_name(first_unknown) });
         }
-        let d = selected.shape().inputs;
+        let d = selected.shape().input_count;
         if let Some(scaler) =
             settings.scaler.as_ref().filter(|s| [&s.centre, &s.scale, &s.mean].iter().any(|v| v.len() != d))
         {

@@ -19,7 +19,7 @@ use std::sync::{Mutex, PoisonError};
 /// array of the rows `first..last` and these columns.
 struct CallbackMatrix<'a> {
     diagonal: Vec<f64>,
-    block: &'a Py<PyAny>,
+    block_callback: &'a Py<PyAny>,
     /// Relative rounding error of a value.
     rounding: f64,
     observer: &'a dyn Observer,
@@ -31,7 +31,7 @@ impl CallbackMatrix<'_> {
     fn call_block(&self, rows: &Range<u64>, columns: &[u64], mut out: MatMut<'_, f64>) -> PyResult<()> {
         Python::attach(|py| {
             let columns = PyArray1::from_slice(py, columns);
-            let values = self.block.call1(py, (rows.start, rows.end, columns))?;
+            let values = self.block_callback.call1(py, (rows.start, rows.end, columns))?;
             let values = values.bind(py).extract::<PyReadonlyArray2<'_, f64>>()?;
             let values = values.as_array();
             if values.dim() != (out.nrows(), out.ncols()) {
@@ -92,8 +92,13 @@ pub(crate) fn factor<'py>(
     let diagonal = diagonal.as_slice()?.to_vec();
     let (factor, error) = run_watched(py, show, |progress| {
         let observer = progress.start_stage("pivots", None);
-        let matrix =
-            CallbackMatrix { diagonal, block: &block, rounding, observer: &*observer, exception: Mutex::new(None) };
+        let matrix = CallbackMatrix {
+            diagonal,
+            block_callback: &block,
+            rounding,
+            observer: &*observer,
+            exception: Mutex::new(None),
+        };
         let factor = rpcholesky(&matrix, rank, tolerance, seed, &Workers::new(threads));
         Ok((factor, matrix.exception.into_inner().unwrap_or_else(PoisonError::into_inner)))
     })?;

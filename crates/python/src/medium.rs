@@ -22,11 +22,11 @@ impl PythonMedium {
     ) -> Result<R> {
         let answer = Python::attach(|py| -> PyResult<R> {
             let object = self.0.bind(py);
-            let answer = match bytes {
+            let returned_object = match bytes {
                 Some(bytes) => object.call_method1(method, (name, PyBytes::new(py, bytes)))?,
                 None => object.call_method1(method, (name,))?,
             };
-            answer.extract::<R>().map_err(Into::into)
+            returned_object.extract::<R>().map_err(Into::into)
         });
         // the message of the exception, without its class name
         let message = |error: &PyErr| Python::attach(|py| error.value(py).to_string());

@@ -37,13 +37,13 @@ impl Model {
         Ok(Self { scratch: Mutex::new(predictor.scratch()), predictor })
     }
 
-    fn model(&self) -> ksolve::Result<AnyModel> {
+    fn to_model(&self) -> ksolve::Result<AnyModel> {
         AnyModel::from_bytes(&self.predictor.to_bytes()?)
     }
 
     /// Returns the model with its points in f64, which represents f32 exactly.
     fn to_f64_model(&self) -> PyResult<ksolve::Model<f64>> {
-        Ok(match self.model().map_err(to_py_err)? {
+        Ok(match self.to_model().map_err(to_py_err)? {
             AnyModel::F32(model) => model.into_f64(),
             AnyModel::F64(model) => model,
         })
@@ -70,13 +70,13 @@ impl Model {
 
     /// Returns the bytes of an ONNX file of the model.
     fn to_onnx<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = py.detach(|| self.model()?.to_onnx()).map_err(to_py_err)?;
+        let bytes = py.detach(|| self.to_model()?.to_onnx()).map_err(to_py_err)?;
         Ok(PyBytes::new(py, &bytes))
     }
 
     /// Writes the model file, atomically.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        py.detach(|| self.model()?.save(&path)).map_err(to_py_err)
+        py.detach(|| self.to_model()?.save(&path)).map_err(to_py_err)
     }
 
     /// Returns the metadata of the model as JSON: options, names, classes.
@@ -194,13 +194,14 @@ impl Model {
 
     /// Returns the class probabilities of rows with these scores, n x classes.
     fn probabilities<'py>(&self, py: Python<'py>, scores: PyReadonlyArray2<'py, f64>) -> PyResult<Matrix<'py>> {
-        let classes = self.predictor.metadata().classes.len();
-        let (mut all_probabilities, mut row) = (Vec::with_capacity(scores.shape()[0] * classes), Vec::new());
+        let class_count = self.predictor.metadata().classes.len();
+        let (mut all_probabilities, mut row_probabilities) =
+            (Vec::with_capacity(scores.shape()[0] * class_count), Vec::new());
         for scores in scores.as_array().rows() {
-            self.predictor.probabilities(&scores.to_vec(), &mut row);
-            all_probabilities.extend_from_slice(&row);
+            self.predictor.probabilities(&scores.to_vec(), &mut row_probabilities);
+            all_probabilities.extend_from_slice(&row_probabilities);
         }
-        PyArray1::from_vec(py, all_probabilities).reshape([scores.shape()[0], classes])
+        PyArray1::from_vec(py, all_probabilities).reshape([scores.shape()[0], class_count])
     }
 
     /// Returns the indices of the predicted classes among the classes of the metadata, for rows
@@ -240,7 +241,7 @@ impl Model {
             let selected = predictor.select(&rows, selection)?.with_incomplete_rows();
             let run = progress.attach_to(&run);
             let n = predictor.score_table(&selected, extras, Vec::new(), &run, |block| {
-                append_rows(&mut scores, &block.scores, &block.incomplete);
+                append_rows(&mut scores, &block.scores, &block.is_incomplete);
                 let values = match extras {
                     Extras { std: true, .. } => &predictor.standard_deviations(block),
                     Extras { novelty: true, .. } => &block.quadratic,
@@ -248,7 +249,7 @@ impl Model {
                     Extras { components: true, .. } => &block.components,
                     _ => &block.preimages,
                 };
-                append_rows(&mut extra_values, values, &block.incomplete);
+                append_rows(&mut extra_values, values, &block.is_incomplete);
                 Ok(())
             })?;
             Ok((scores, extra_values, n as usize, progress.warnings()))

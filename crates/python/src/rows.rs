@@ -122,13 +122,13 @@ pub(crate) struct ArrayRows {
     x: Features,
     /// Number of feature columns.
     d: usize,
-    rows: u64,
+    row_count: u64,
     extra_columns: Vec<ArrayRef>,
 }
 
 impl ArrayRows {
     /// Returns a table with a column per name; the further columns have `rows` values each.
-    pub(crate) fn new(x: Features, names: Vec<String>, rows: u64, extra_columns: Vec<(String, ArrayRef)>) -> Self {
+    pub(crate) fn new(x: Features, names: Vec<String>, row_count: u64, extra_columns: Vec<(String, ArrayRef)>) -> Self {
         let d = names.len();
         let feature_kind = match &x {
             Features::Dense(_, element) => Kind::Float { bits: 8 * element.bytes_per_value() as u8 },
@@ -144,7 +144,7 @@ impl ArrayRows {
         };
         let extra_fields = extra_columns.iter().map(|(name, array)| Column { name: name.clone(), kind: kind(array) });
         let schema = Schema { columns: features.chain(extra_fields).collect(), ..Schema::default() };
-        Self { schema, x, d, rows, extra_columns: extra_columns.into_iter().map(|(_, array)| array).collect() }
+        Self { schema, x, d, row_count, extra_columns: extra_columns.into_iter().map(|(_, array)| array).collect() }
     }
 }
 
@@ -159,7 +159,7 @@ impl TableFile for ArrayRows {
         FileMetadata {
             format: "memory",
             schema: &self.schema,
-            row_count: self.rows,
+            row_count: self.row_count,
             file_bytes: bytes,
             bytes_scanned: 0,
         }
@@ -182,7 +182,7 @@ impl TableFile for ArrayRows {
         Ok(Box::new(Cursor {
             table: self,
             columns: columns.to_vec(),
-            remaining: rows,
+            remaining_rows: rows,
             first_row: 0,
             dense: Vec::new(),
             extra_chunk: Vec::new(),
@@ -193,7 +193,7 @@ impl TableFile for ArrayRows {
 struct Cursor<'a> {
     table: &'a ArrayRows,
     columns: Vec<usize>,
-    remaining: Range<u64>,
+    remaining_rows: Range<u64>,
     /// First row of the current chunk.
     first_row: usize,
     /// Features of the current chunk, column by column, if sparse rows are read as dense rows.
@@ -205,9 +205,9 @@ struct Cursor<'a> {
 impl Cursor<'_> {
     /// Advances by at most `max_rows` rows, and returns their number.
     fn advance_rows(&mut self, max_rows: u64) -> usize {
-        let rows = (self.remaining.end - self.remaining.start).min(max_rows) as usize;
-        self.first_row = self.remaining.start as usize;
-        self.remaining.start += rows as u64;
+        let rows = (self.remaining_rows.end - self.remaining_rows.start).min(max_rows) as usize;
+        self.first_row = self.remaining_rows.start as usize;
+        self.remaining_rows.start += rows as u64;
         self.extra_chunk = self.table.extra_columns.iter().map(|array| array.slice(self.first_row, rows)).collect();
         rows
     }

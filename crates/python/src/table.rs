@@ -173,8 +173,10 @@ impl Table {
         let selected = py.detach(|| run.resolve_categories(&selected)).map_err(to_py_err)?;
         let variance = match &self.source {
             _ if !variance => None,
-            Source::Sparse(rows, _, more) if TextOptions::default().prefer_sparse().keeps_sparse(rows.shape()) => {
-                let column = more.iter().find(|(name, _)| Some(name) == selection.weight.as_ref());
+            Source::Sparse(rows, _, extra_columns)
+                if TextOptions::default().prefer_sparse().keeps_sparse(rows.shape()) =>
+            {
+                let column = extra_columns.iter().find(|(name, _)| Some(name) == selection.weight.as_ref());
                 let weights = column.and_then(|(_, column)| column.as_primitive_opt::<Float64Type>());
                 Some(rows.variance(|i| weights.map_or(1.0, |weights| weights.value(i))))
             }
@@ -186,18 +188,18 @@ impl Table {
             _ => Some(run_watched(py, None, |progress| Ok(overall_variance(&selected, threads, progress)?))?),
         };
         let names = selected.feature_names();
-        let features = selected.sparse_shape().map_or(names.len(), |shape| shape.column_count);
+        let feature_count = selected.sparse_shape().map_or(names.len(), |shape| shape.column_count);
         let sums_weights = selected.is_weighted() && !selected.is_filtered() && selected.missing() != Missing::Drop;
         let total_weight = match selected.row_count_if_known() {
             None if sums_weights => {
                 let weights =
                     self.table.select(&Selection { without_features: true, ..selection }).map_err(to_py_err)?;
-                let moments = run_watched(py, None, |progress| Ok(statistics(&weights, threads, progress)?))?;
-                moments.weights.first().map(|weights| weights.weight_sum)
+                let weight_statistics = run_watched(py, None, |progress| Ok(statistics(&weights, threads, progress)?))?;
+                weight_statistics.weights.first().map(|weights| weights.weight_sum)
             }
             rows => rows.map(|rows| rows as f64),
         };
-        Ok((names, features, total_weight, variance))
+        Ok((names, feature_count, total_weight, variance))
     }
 
     /// Number of rows.
@@ -219,10 +221,10 @@ impl Table {
     fn from_features(
         x: Features,
         names: Vec<String>,
-        rows: usize,
+        row_count: usize,
         extra_columns: Vec<(String, ArrayRef)>,
     ) -> kstore::Table {
-        kstore::Table::from_file("X", Arc::new(ArrayRows::new(x, names, rows as u64, extra_columns)))
+        kstore::Table::from_file("X", Arc::new(ArrayRows::new(x, names, row_count as u64, extra_columns)))
     }
 
     fn from_record_batches(batches: Vec<RecordBatch>) -> PyResult<Self> {

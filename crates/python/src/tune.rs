@@ -90,7 +90,7 @@ pub(crate) fn tune(
         let column_warnings = progress.warnings();
         let time_budget = TimeBudget::new(search.time_limit());
         let listener = TuneListener { progress, time_budget: &time_budget, warnings: Mutex::new(Vec::new()) };
-        let fit = tune.for_features(default_fit, selected.shape().inputs);
+        let fit = tune.for_features(default_fit, selected.shape().input_count);
         let base = with_inputs(fit, &selected, landmarks)?;
         let (mut fitted, selection_result) = match base.requested_precision() {
             ElementType::F32 => search_and_fit::<f32>(&tune, &base, &selected, &run, &listener),

@@ -20,7 +20,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 pub(crate) struct Progress {
     cancel_token: CancelToken,
     stage: Mutex<(String, Option<u64>)>,
-    rows: AtomicU64,
+    row_count: AtomicU64,
     warnings: Mutex<Vec<String>>,
 }
 
@@ -41,7 +41,7 @@ struct Stage<'a>(&'a Progress);
 
 impl Observer for Stage<'_> {
     fn advance(&self, rows: u64) {
-        self.0.rows.fetch_add(rows, Ordering::Relaxed);
+        self.0.row_count.fetch_add(rows, Ordering::Relaxed);
     }
 
     fn should_stop(&self) -> bool {
@@ -52,7 +52,7 @@ impl Observer for Stage<'_> {
 impl StageObserver for Progress {
     fn start_stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
         *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = (name.to_string(), rows);
-        self.rows.store(0, Ordering::Relaxed);
+        self.row_count.store(0, Ordering::Relaxed);
         Box::new(Stage(self))
     }
 
@@ -116,7 +116,7 @@ fn poll(py: Python<'_>, progress: &Progress, show: Option<&Py<PyAny>>) -> PyResu
     let Some(show) = show else { return Ok(()) };
     let (stage, rows) = progress.stage.lock().unwrap_or_else(PoisonError::into_inner).clone();
     if !stage.is_empty() {
-        show.call1(py, (stage, progress.rows.load(Ordering::Relaxed), rows))?;
+        show.call1(py, (stage, progress.row_count.load(Ordering::Relaxed), rows))?;
     }
     Ok(())
 }

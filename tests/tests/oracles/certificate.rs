@@ -62,7 +62,7 @@ fn check(rows: &[Vec<f64>], spec: &str, m: usize, scheme: &dyn LandmarkRule<f64>
 fn certificate_is_the_dense_trace_error_for_every_kernel() {
     let rows = clusters(2_000, 9, 1);
     // kernels of histograms and sets are not defined on these rows
-    for family in registry().into_iter().filter(|f| f.positive_definite && f.domain == Domain::Any) {
+    for family in registry().into_iter().filter(|f| f.is_positive_definite && f.domain == Domain::Any) {
         for m in [40, 200] {
             check(&rows, family.example, m, &Uniform);
             check(&rows, family.example, m, &RpCholesky);

@@ -1,7 +1,7 @@
 //! A custom kernel and landmark scheme, passed as objects and registered by name.
 
 use faer::{Mat, MatMut, MatRef};
-use kapprox::kernel::{self, Distance, KernelColumns, KernelFamily, NumericParameter, ParameterRange, Value};
+use kapprox::kernel::{self, Distance, KernelFamily, NumericParameter, ParameterRange, PreparedPoints, Value};
 use kapprox::landmark::{self, LandmarkRule, LandmarkSet, RpCholesky, Scheme, TableScan};
 use kapprox::{AnyKernel, Kernel, KernelFunction, NystromMap, Real};
 use kmill_tests::dense;
@@ -92,7 +92,7 @@ impl<T: Real> LandmarkRule<T> for Every {
         _: u64,
     ) -> kapprox::Result<LandmarkSet<T>> {
         let (met, _) = data.pass.reduce(data.source, self)?;
-        let d = data.source.shape().inputs;
+        let d = data.source.shape().input_count;
         let set = LandmarkSet { points: met.points, row_numbers: met.rows, d, passes: 1, evaluations: 0 };
         let first: Vec<usize> = (0..m.min(set.len())).collect();
         Ok(set.subset(&first))
@@ -153,8 +153,8 @@ impl<T: Real> KernelFunction<T> for Renamed {
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>) {
         self.kernel.typed::<T>().block(x, z, out);
     }
-    fn prepare_columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
-        self.kernel.typed::<T>().prepare_columns(z)
+    fn prepare_points(&self, z: MatRef<'_, T>) -> Option<Box<dyn PreparedPoints<T>>> {
+        self.kernel.typed::<T>().prepare_points(z)
     }
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
         self.kernel.typed::<T>().diag(x, out);

@@ -72,10 +72,10 @@ impl FittedMap {
         let features = self.compute_features(&x);
         let mut diagonal = vec![0.0; features.nrows()];
         self.kernel_function.typed::<f64>().diag(x.matrix(), &mut diagonal);
-        let mut buffer = Vec::new();
+        let mut row_buffer = Vec::new();
         let residual_sum: f64 = (0..features.nrows())
             .map(|i| {
-                let squared_norm: f64 = row_slice(features.as_ref(), i, &mut buffer).iter().map(|v| v * v).sum();
+                let squared_norm: f64 = row_slice(features.as_ref(), i, &mut row_buffer).iter().map(|v| v * v).sum();
                 (diagonal[i] - squared_norm).max(0.0)
             })
             .sum();

@@ -4,7 +4,7 @@
 //! The first operand writes its values to the block. Each further operand is computed one panel at
 //! a time and combined with the values in the block, so no second block is needed.
 
-use super::fixed_kernel::{FixedKernel, KernelColumns, MAX_FEW_ROWS};
+use super::fixed_kernel::{FixedKernel, MAX_FEW_ROWS, PreparedPoints};
 use super::points::{fill_column, index_chunks, row_slice};
 use super::{AnyKernel, KernelFunction, Spectrum, assert_shapes, gradient::WeightedPairs};
 use crate::{Real, vectorised};
@@ -53,8 +53,8 @@ impl<T: Real> KernelFunction<T> for CombinedKernel {
         self.text.clone()
     }
 
-    fn positive_definite(&self) -> bool {
-        self.typed::<T>().iter().all(|kernel| kernel.positive_definite())
+    fn is_positive_definite(&self) -> bool {
+        self.typed::<T>().iter().all(|kernel| kernel.is_positive_definite())
     }
 
     fn spectrum(&self) -> Option<Spectrum> {
@@ -82,7 +82,7 @@ impl<T: Real> KernelFunction<T> for CombinedKernel {
         }
     }
 
-    fn prepare_columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+    fn prepare_points(&self, z: MatRef<'_, T>) -> Option<Box<dyn PreparedPoints<T>>> {
         let kernels = self.typed::<T>();
         let (first, others) = kernels.split_first()?;
         let panels = |kernel: &Arc<dyn KernelFunction<T>>| {
@@ -161,15 +161,15 @@ struct CombinedColumns<T: Real> {
     other_operands: Vec<FixedKernel<T>>,
 }
 
-impl<T: Real> KernelColumns<T> for CombinedColumns<T> {
+impl<T: Real> PreparedPoints<T> for CombinedColumns<T> {
     fn scratch_len(&self) -> usize {
         let operand_scratch =
-            self.other_operands.iter().chain([&self.first_operand]).map(KernelColumns::scratch_len).max();
+            self.other_operands.iter().chain([&self.first_operand]).map(PreparedPoints::scratch_len).max();
         MAX_FEW_ROWS * PANEL_COLUMNS + operand_scratch.unwrap_or_default()
     }
 
     fn bytes(&self) -> usize {
-        self.other_operands.iter().chain([&self.first_operand]).map(KernelColumns::bytes).sum()
+        self.other_operands.iter().chain([&self.first_operand]).map(PreparedPoints::bytes).sum()
     }
 
     fn compute_rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {

@@ -50,8 +50,8 @@ impl Profile for Power {
     }
 
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
-        let (rate, lower_degree) = (T::from_f64(self.degree.into()), self.degree - 1);
-        Some(inlined!(|sum: T| rate * sum.power(lower_degree)))
+        let (degree, lower_degree) = (T::from_f64(self.degree.into()), self.degree - 1);
+        Some(inlined!(|sum: T| degree * sum.power(lower_degree)))
     }
 }
 
@@ -69,8 +69,8 @@ impl DifferenceAccumulator for Gaussians {
     fn slope<T: Real>(&self) -> impl Fn(T) -> T + Copy {
         let (rate, max_argument) = (T::from_f64(-2.0 * LN_2), T::from_f64(MAX_HALVINGS));
         inlined!(|difference: T| {
-            let a = difference.smaller(max_argument).larger(T::ZERO - max_argument);
-            rate * a * (a * a).exp2_neg()
+            let clamped_difference = difference.smaller(max_argument).larger(T::ZERO - max_argument);
+            rate * clamped_difference * (clamped_difference * clamped_difference).exp2_neg()
         })
     }
 }

@@ -60,12 +60,12 @@ pub(crate) struct OffsetEpilogue<T, S, F> {
     /// differences.
     recompute_fraction: T,
     profile: F,
-    split: std::marker::PhantomData<S>,
+    distance: std::marker::PhantomData<S>,
 }
 
 impl<T: Real, S: SplitDistance, F: Fn(T) -> T + Copy> OffsetEpilogue<T, S, F> {
     pub(crate) fn new(scale: &[T], recompute_fraction: T, profile: F) -> Self {
-        Self { scale: scale.to_vec(), recompute_fraction, profile, split: std::marker::PhantomData }
+        Self { scale: scale.to_vec(), recompute_fraction, profile, distance: std::marker::PhantomData }
     }
 }
 

@@ -14,7 +14,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
     distance: Some(Distance::L2),
     build_list: Some(|text, _, lengths| {
-        squared_distance_kernel(text, LengthScales::each(lengths), Smoothness::Smooth, Cauchy)
+        squared_distance_kernel(text, LengthScales::per_feature(lengths), Smoothness::Smooth, Cauchy)
     }),
     properties: KernelProperties::ALL,
     ..KernelFamily::new("cauchy", "1 / (1 + |x-z|^2 / sigma^2)", "cauchy(sigma=2)", |text, values| {

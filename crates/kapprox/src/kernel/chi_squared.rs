@@ -13,8 +13,8 @@ use crate::Real;
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
     distance: Some(Distance::ChiSquared),
-    rate: Some(f64::recip),
-    domain: Domain::NotNegative,
+    rate_to_length_scale: Some(f64::recip),
+    domain: Domain::NonNegative,
     properties: KernelProperties::BOUNDED,
     ..KernelFamily::new("chi_squared", "exp(-sum (x-z)^2/(x+z) / sigma)", "chi_squared(sigma=2)", |text, values| {
         sum_kernel(text, ChiSquares, ChiSquared { sigma: values[0] })

@@ -27,7 +27,7 @@ pub(super) enum ColumnSelector {
     /// items), the name of a categorical column (all its values), or a pattern. If it has a leading
     /// `!`, its columns are excluded from the other columns of the selection, or from all columns
     /// if the selection has no other columns.
-    Pattern(String),
+    NameOrPattern(String),
     /// The first and the last column and all columns between, in the order of the features.
     Range(String, String),
 }
@@ -53,7 +53,7 @@ impl ColumnSelection {
     /// instead of their own names.
     pub(super) fn with_positional_names(&self) -> Self {
         let positions = self.indices().into_iter().flat_map(ColumnIndices::iter);
-        Self::new(positions.map(|position| ColumnSelector::Pattern(format!("x{position}"))).collect())
+        Self::new(positions.map(|position| ColumnSelector::NameOrPattern(format!("x{position}"))).collect())
     }
 
     /// Finds the columns among the names `features`, each once, in the order in which the
@@ -62,8 +62,8 @@ impl ColumnSelection {
         let (mut indices, mut used_indices, mut included_columns) = (Vec::new(), HashSet::new(), Vec::new());
         for selector in &self.selectors {
             match selector.excluded_selector(features) {
-                Some(excluded) => used_indices.extend(excluded.find(features, kernel)?),
-                None => included_columns.push(selector.find(features, kernel)?),
+                Some(excluded) => used_indices.extend(excluded.find_columns(features, kernel)?),
+                None => included_columns.push(selector.find_columns(features, kernel)?),
             }
         }
         if included_columns.is_empty() {
@@ -84,19 +84,19 @@ impl ColumnSelector {
     /// whole name, including the `!`.
     fn excluded_selector(&self, features: &[&str]) -> Option<Self> {
         match self {
-            Self::Pattern(name) if names::position(features, name).is_none() => {
-                name.strip_prefix('!').map(|name| Self::Pattern(name.to_string()))
+            Self::NameOrPattern(name) if names::position(features, name).is_none() => {
+                name.strip_prefix('!').map(|name| Self::NameOrPattern(name.to_string()))
             }
             _ => None,
         }
     }
 
-    fn find(&self, features: &[&str], kernel: &'static str) -> Result<Vec<usize>> {
+    fn find_columns(&self, features: &[&str], kernel: &'static str) -> Result<Vec<usize>> {
         let missing_error =
             |name: &str| Error::NoSuchFeature { kernel, name: name.to_string(), hint: names::hint(features, name) };
         let position = |name: &str| names::position(features, name).ok_or_else(|| missing_error(name));
         match self {
-            Self::Pattern(name) => {
+            Self::NameOrPattern(name) => {
                 match (
                     names::position(features, name),
                     names::list_columns(features, name),
@@ -183,7 +183,7 @@ impl fmt::Display for ColumnSelection {
 impl fmt::Display for ColumnSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Pattern(name) => quote_name(name).fmt(f),
+            Self::NameOrPattern(name) => quote_name(name).fmt(f),
             Self::Range(first, last) => write!(f, "{}..{}", quote_name(first), quote_name(last)),
         }
     }

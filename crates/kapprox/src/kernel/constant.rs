@@ -17,7 +17,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[NumericParameter::number(
         "value",
         1.0,
-        ParameterRange::NotNegative,
+        ParameterRange::NonNegative,
         "a negative constant breaks positive definiteness",
     )],
     properties: KernelProperties::TRANSLATION_INVARIANT,

@@ -3,7 +3,7 @@
 
 use super::panel::{Epilogue, PointStats};
 use super::points::{Frame, LengthScales, finite_inverse};
-use super::profile::{Argument, Engine, Profile, ScalarFunction, identity, profile_kernel};
+use super::profile::{Argument, KernelComputation, Profile, ScalarFunction, identity, profile_kernel};
 use super::terms::{Products, Term, is_overflow};
 use super::{sparse_argument::SparseArgument, sweep::DifferenceAccumulator};
 use crate::{Real, vectorised};
@@ -24,7 +24,7 @@ pub(crate) fn inner_product_kernel<P: Profile>(text: String, profile: P) -> Arc<
 struct SumArgument<M>(PhantomData<M>);
 
 impl<M: Term> Argument for SumArgument<M> {
-    fn run<T: Real, E: Engine<T>>(&self, engine: E, profile: impl ScalarFunction<T>, _: bool) -> E::Output {
+    fn run<T: Real, E: KernelComputation<T>>(&self, engine: E, profile: impl ScalarFunction<T>, _: bool) -> E::Output {
         engine.sums::<M, _>(SumEpilogue(profile, PhantomData::<M>))
     }
 
@@ -47,17 +47,17 @@ pub(crate) struct SumEpilogue<F, M>(pub(crate) F, pub(crate) PhantomData<M>);
 impl<T: Real, F: Fn(T) -> T + Copy, M: Term> Epilogue<T> for SumEpilogue<F, M> {
     #[inline(always)]
     fn values(&self, _: PointStats<T>, _: &[T], _: T, sums: &[T], values: &mut [T]) -> bool {
-        let mut any_suspect = false;
+        let mut has_suspect = false;
         for (value, &sum) in values.iter_mut().zip(sums) {
-            any_suspect |= M::OVERFLOWS && is_overflow(sum);
+            has_suspect |= M::OVERFLOWS && is_overflow(sum);
             *value = (self.0)(sum).saturate();
         }
-        any_suspect
+        has_suspect
     }
 
     fn recompute(&self, _: PointStats<T>, _: PointStats<T>, sum: T, x: &[T], z: &[T]) -> Option<T> {
         (M::OVERFLOWS && is_overflow(sum)).then(|| {
-            let sum = M::scaled(x, z);
+            let sum = M::finite_sum(x, z);
             vectorised!((self.0)(sum).saturate())
         })
     }
@@ -102,7 +102,7 @@ impl<F: DifferenceAccumulator> Argument for DifferenceArgument<F> {
         Frame::new(z, &LengthScales::Shared(self.length), 1.0)
     }
 
-    fn run<T: Real, E: Engine<T>>(&self, engine: E, profile: impl ScalarFunction<T>, _: bool) -> E::Output {
+    fn run<T: Real, E: KernelComputation<T>>(&self, engine: E, profile: impl ScalarFunction<T>, _: bool) -> E::Output {
         engine.sweep(&self.accumulator, profile)
     }
 

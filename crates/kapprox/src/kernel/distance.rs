@@ -62,10 +62,10 @@ impl PairFunction for HalfNorms {
         _: &dyn KernelFunction<T>,
         points: MatRef<'_, T>,
         diagonal: &mut [f64],
-        numbers: &mut [T],
+        half_norms: &mut [T],
     ) {
         norms(points, diagonal);
-        numbers.iter_mut().zip(diagonal).for_each(|(half, norm)| *half = T::from_f64(0.5 * *norm).saturate());
+        half_norms.iter_mut().zip(diagonal).for_each(|(half, norm)| *half = T::from_f64(0.5 * *norm).saturate());
     }
 
     #[inline(always)]
@@ -76,13 +76,13 @@ impl PairFunction for HalfNorms {
     fn gradient<T: Real>(self, distance: &dyn KernelFunction<T>, pairs: WeightedPairs<'_, T>, mut out: MatMut<'_, T>) {
         let WeightedPairs { x, z, weights } = pairs;
         distance.gradient(x, z, weights, out.rb_mut());
-        let (mut norms, mut half_norms, mut spare) = (vec![0.0; x.nrows()], vec![T::ZERO; x.nrows()], Vec::new());
+        let (mut norms, mut half_norms, mut row_buffer) = (vec![0.0; x.nrows()], vec![T::ZERO; x.nrows()], Vec::new());
         self.prepare(distance, x, &mut norms, &mut half_norms);
         for (i, &half_norm) in half_norms.iter().enumerate().filter(|(_, half)| **half > T::ZERO) {
             let weight_sum: f64 = weights.row(i).iter().map(|weight| weight.to_f64()).sum();
             // ∇(‖x‖/2) = x / (2‖x‖)
             let scale = 0.25 * weight_sum / half_norm.to_f64();
-            for (out, &x) in out.rb_mut().row_mut(i).iter_mut().zip(row_slice(x, i, &mut spare)) {
+            for (out, &x) in out.rb_mut().row_mut(i).iter_mut().zip(row_slice(x, i, &mut row_buffer)) {
                 *out = (*out + T::from_f64(scale * x.to_f64()).saturate()).saturate();
             }
         }
@@ -94,10 +94,10 @@ impl PairFunction for HalfNorms {
 }
 
 fn norms<T: Real>(points: MatRef<'_, T>, out: &mut [f64]) {
-    let mut spare = Vec::new();
+    let mut row_buffer = Vec::new();
     for (i, out) in out.iter_mut().enumerate() {
         let squared_norm: f64 =
-            row_slice(points, i, &mut spare).iter().map(|value| value.to_f64() * value.to_f64()).sum();
+            row_slice(points, i, &mut row_buffer).iter().map(|value| value.to_f64() * value.to_f64()).sum();
         *out = squared_norm.min(f64::MAX).sqrt();
     }
 }

@@ -9,7 +9,7 @@
 
 use super::cancelling::{OffsetEpilogue, SplitDistance};
 use super::points::{Frame, LengthScales, finite_inverse, negative_half_sums, squared_row_norms, sum_of_differences};
-use super::profile::{Argument, Engine, Profile, ScalarFunction, profile_kernel};
+use super::profile::{Argument, KernelComputation, Profile, ScalarFunction, profile_kernel};
 use super::terms::{Magnitudes, Maxima, Products, Squares, Term};
 use super::{direct::SumEpilogue, sparse_argument::SparseArgument};
 use crate::Real;
@@ -71,7 +71,7 @@ pub(crate) fn squared_distance_kernel<P: Profile>(
     smoothness: Smoothness,
     profile: P,
 ) -> Arc<dyn super::AnyKernel> {
-    profile_kernel(text, DistanceArgument { length_scales, smoothness, split: PhantomData::<Euclidean> }, profile)
+    profile_kernel(text, DistanceArgument { length_scales, smoothness, distance: PhantomData::<Euclidean> }, profile)
 }
 
 /// Returns the kernel `profile(Σ |x − z| / length)`, written `text`.
@@ -82,7 +82,7 @@ pub(crate) fn l1_distance_kernel<P: Profile>(
 ) -> Arc<dyn super::AnyKernel> {
     profile_kernel(
         text,
-        DistanceArgument { length_scales: lengths, smoothness: Smoothness::Cusp, split: PhantomData::<HalfL1> },
+        DistanceArgument { length_scales: lengths, smoothness: Smoothness::Cusp, distance: PhantomData::<HalfL1> },
         profile,
     )
 }
@@ -91,7 +91,7 @@ pub(crate) fn l1_distance_kernel<P: Profile>(
 struct DistanceArgument<S> {
     length_scales: LengthScales,
     smoothness: Smoothness,
-    split: PhantomData<S>,
+    distance: PhantomData<S>,
 }
 
 impl<S: SplitDistance> Argument for DistanceArgument<S> {
@@ -100,7 +100,12 @@ impl<S: SplitDistance> Argument for DistanceArgument<S> {
         Frame::new(z, &self.length_scales, if z.ncols() <= FEW_FEATURES { 1.0 } else { S::UNIT })
     }
 
-    fn run<T: Real, E: Engine<T>>(&self, engine: E, profile: impl ScalarFunction<T>, is_derivative: bool) -> E::Output {
+    fn run<T: Real, E: KernelComputation<T>>(
+        &self,
+        engine: E,
+        profile: impl ScalarFunction<T>,
+        is_derivative: bool,
+    ) -> E::Output {
         let scale = &engine.frame().scale;
         if scale.len() <= FEW_FEATURES {
             return engine.sums::<S::FewFeatures, _>(SumEpilogue(profile, PhantomData::<S::FewFeatures>));
@@ -218,7 +223,7 @@ mod tests {
     /// Returns the largest error of the distances that `S` computes, in units of the machine
     /// epsilon times the points' sizes. `pair(x, z)` returns the exact term of two values, and its
     /// size.
-    fn roundings<T: Real, S: SplitDistance>(d: usize, pair: fn(f64, f64) -> (f64, f64)) -> f64 {
+    fn max_error_in_roundings<T: Real, S: SplitDistance>(d: usize, term_and_size: fn(f64, f64) -> (f64, f64)) -> f64 {
         let (b, m) = (256, 256);
         let (stream, mut count) = (Stream::new(d as u64, Purpose::Data, 0), 0..);
         let mut next = || T::from_f64(2.0 * stream.uniform(count.next().unwrap()) - 1.0);
@@ -230,21 +235,21 @@ mod tests {
         let (x, z) = (MatRef::from_row_major_slice(&x, b, d), MatRef::from_row_major_slice(&z, m, d));
         let frame = Frame::new(z, &LengthScales::Shared(1.0), S::UNIT);
         // a negative fraction: the profile receives the sums unchanged
-        let mut got = faer::Mat::zeros(b, m);
-        let finish = OffsetEpilogue::<T, S, _>::new(&frame.scale, T::ZERO - T::ONE, identity);
-        ValueBlock { frame: &frame, x, z, out: got.as_mut() }.fill::<S::ManyFeatures, _>(&finish);
+        let mut distances = faer::Mat::zeros(b, m);
+        let epilogue = OffsetEpilogue::<T, S, _>::new(&frame.scale, T::ZERO - T::ONE, identity);
+        ValueBlock { frame: &frame, x, z, out: distances.as_mut() }.fill::<S::ManyFeatures, _>(&epilogue);
         let (mut x_packed, mut z_packed) = (AlignedVec::default(), AlignedVec::default());
         frame.pack_rows(x, b, &mut x_packed);
         frame.pack_rows(z, m, &mut z_packed);
-        let mut worst = 0.0f64;
+        let mut max_error = 0.0f64;
         for (i, x) in x_packed.chunks(d).enumerate() {
             for (j, z) in z_packed.chunks(d).enumerate() {
-                let pairs = x.iter().zip(z).map(|(x, z)| pair(x.to_f64(), z.to_f64()));
+                let pairs = x.iter().zip(z).map(|(x, z)| term_and_size(x.to_f64(), z.to_f64()));
                 let (exact, size) = pairs.fold((0.0, 0.0), |(sum, all), (term, size)| (sum + term, all + size));
-                worst = worst.max((got[(i, j)].to_f64() - exact).abs() / (size * T::EPSILON));
+                max_error = max_error.max((distances[(i, j)].to_f64() - exact).abs() / (size * T::EPSILON));
             }
         }
-        worst
+        max_error
     }
 
     #[test]
@@ -252,8 +257,11 @@ mod tests {
         let squares = |x: f64, z: f64| ((x - z) * (x - z), x * x + z * z);
         let spans = |x: f64, z: f64| ((x - z).abs() / 2.0, (x.abs() + z.abs()) / 2.0);
         for d in [5, 8, 32, 90, 300, 784] {
-            let l2 = (roundings::<f32, Euclidean>(d, squares), roundings::<f64, Euclidean>(d, squares));
-            let l1 = (roundings::<f32, HalfL1>(d, spans), roundings::<f64, HalfL1>(d, spans));
+            let l2 = (
+                max_error_in_roundings::<f32, Euclidean>(d, squares),
+                max_error_in_roundings::<f64, Euclidean>(d, squares),
+            );
+            let l1 = (max_error_in_roundings::<f32, HalfL1>(d, spans), max_error_in_roundings::<f64, HalfL1>(d, spans));
             println!("d={d}: {l2:.2?} {l1:.2?}");
             assert!(l2.0 < SMOOTH_ROUNDINGS / 2.0 && l2.1 < SMOOTH_ROUNDINGS / 2.0, "d={d}: {l2:?} roundings");
             assert!(l1.0 < 16.0 && l1.1 < 32.0, "d={d}: {l1:?} roundings");

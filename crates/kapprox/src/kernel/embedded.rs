@@ -1,13 +1,13 @@
 //! Kernels of points that are transformed first, row by row.
 
-use super::fixed_kernel::{FixedKernel, KernelColumns, MAX_FEW_ROWS};
+use super::fixed_kernel::{FixedKernel, MAX_FEW_ROWS, PreparedPoints};
 use super::{AnyKernel, KernelFunction, Spectrum, assert_shapes, gradient::WeightedPairs, index_chunks, row_slice};
 use crate::Real;
 use faer::{MatMut, MatRef, prelude::*};
 use std::{fmt::Debug, sync::Arc};
 
 /// Number of rows of x that are transformed at once, chosen: four tiles of the panels.
-const TILE_ROWS: usize = 1152;
+const IMAGE_TILE_ROWS: usize = 1152;
 
 pub(crate) trait Embedding: Debug + Send + Sync + 'static {
     /// Returns the number of features of the image of a point with d features.
@@ -61,9 +61,9 @@ impl<E: Embedding> EmbeddedKernel<E> {
 
 /// Writes the images of points, p features each, row-major.
 fn write_images<T: Real, E: Embedding>(embedding: &E, points: MatRef<'_, T>, p: usize, images: &mut [T]) {
-    let mut spare = Vec::new();
+    let mut row_buffer = Vec::new();
     for (i, image) in images.chunks_exact_mut(p.max(1)).enumerate() {
-        embedding.apply(row_slice(points, i, &mut spare), image);
+        embedding.apply(row_slice(points, i, &mut row_buffer), image);
     }
 }
 
@@ -72,8 +72,8 @@ impl<T: Real, E: Embedding> KernelFunction<T> for EmbeddedKernel<E> {
         self.text.clone()
     }
 
-    fn positive_definite(&self) -> bool {
-        self.kernel.typed::<T>().positive_definite()
+    fn is_positive_definite(&self) -> bool {
+        self.kernel.typed::<T>().is_positive_definite()
     }
 
     fn spectrum(&self) -> Option<Spectrum> {
@@ -84,7 +84,7 @@ impl<T: Real, E: Embedding> KernelFunction<T> for EmbeddedKernel<E> {
         assert_shapes(x, z, &out);
         let (kernel, p) = (self.kernel.typed::<T>(), self.embedding.image_len(x.ncols()));
         let z_images = self.compute_images(z);
-        for (i, rows) in index_chunks(x.nrows(), TILE_ROWS) {
+        for (i, rows) in index_chunks(x.nrows(), IMAGE_TILE_ROWS) {
             let images = self.compute_images(x.subrows(i, rows));
             kernel.block(
                 MatRef::from_row_major_slice(&images, rows, p),
@@ -94,7 +94,7 @@ impl<T: Real, E: Embedding> KernelFunction<T> for EmbeddedKernel<E> {
         }
     }
 
-    fn prepare_columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+    fn prepare_points(&self, z: MatRef<'_, T>) -> Option<Box<dyn PreparedPoints<T>>> {
         let (p, images) = (self.embedding.image_len(z.ncols()), self.compute_images(z));
         let fixed_kernel =
             FixedKernel::new(self.kernel.typed::<T>(), MatRef::from_row_major_slice(&images, z.nrows(), p));
@@ -115,7 +115,7 @@ impl<T: Real, E: Embedding> KernelFunction<T> for EmbeddedKernel<E> {
         if !kernel.is_differentiable() {
             return false;
         }
-        let (z_images, mut gradient, mut spare) = (self.compute_images(z), vec![T::ZERO; x.ncols()], Vec::new());
+        let (z_images, mut gradient, mut row_buffer) = (self.compute_images(z), vec![T::ZERO; x.ncols()], Vec::new());
         let z_images = MatRef::from_row_major_slice(&z_images, z.nrows(), p);
         for (i, strip) in pairs.row_tiles() {
             let (rows, images) = (strip.x.nrows(), self.compute_images(strip.x));
@@ -123,9 +123,14 @@ impl<T: Real, E: Embedding> KernelFunction<T> for EmbeddedKernel<E> {
             let gradient_block = MatMut::from_row_major_slice_mut(&mut image_gradients, rows, p);
             kernel.gradient(MatRef::from_row_major_slice(&images, rows, p), z_images, strip.weights, gradient_block);
             for r in 0..rows {
-                let image = r * p..(r + 1) * p;
-                let point = row_slice(strip.x, r, &mut spare);
-                self.embedding.pull_back(point, &images[image.clone()], &image_gradients[image], &mut gradient);
+                let image_range = r * p..(r + 1) * p;
+                let point = row_slice(strip.x, r, &mut row_buffer);
+                self.embedding.pull_back(
+                    point,
+                    &images[image_range.clone()],
+                    &image_gradients[image_range],
+                    &mut gradient,
+                );
                 for (out, &derivative) in out.rb_mut().row_mut(i + r).iter_mut().zip(&gradient) {
                     *out = (*out + derivative.saturate()).saturate();
                 }
@@ -149,7 +154,7 @@ struct EmbeddedColumns<T: Real, E> {
     fixed_kernel: FixedKernel<T>,
 }
 
-impl<T: Real, E: Embedding> KernelColumns<T> for EmbeddedColumns<T, E> {
+impl<T: Real, E: Embedding> PreparedPoints<T> for EmbeddedColumns<T, E> {
     fn scratch_len(&self) -> usize {
         MAX_FEW_ROWS * self.p + self.fixed_kernel.scratch_len()
     }

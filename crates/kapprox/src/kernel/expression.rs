@@ -54,7 +54,7 @@ impl Kernel {
 fn expression_of(node: &Node) -> Option<Expression> {
     let expressions_of = |nodes: &[Node]| nodes.iter().map(expression_of).collect::<Option<Vec<_>>>();
     Some(match node {
-        Node::Call(call) => return call_expression(call),
+        Node::Base(base_kernel) => return call_expression(base_kernel),
         Node::Scaled(factor, node) => Expression::Scaled(*factor, Box::new(expression_of(node)?)),
         Node::Transformed(KernelTransform::Exp, node) => Expression::Exp(Box::new(expression_of(node)?)),
         Node::Transformed(KernelTransform::Power(power), node) => {
@@ -67,19 +67,19 @@ fn expression_of(node: &Node) -> Option<Expression> {
     })
 }
 
-fn call_expression(call: &BaseKernel) -> Option<Expression> {
+fn call_expression(base_kernel: &BaseKernel) -> Option<Expression> {
     let numbers_of = |value: &Value| match value {
         Value::Number(number) => Some(vec![*number]),
         Value::List(numbers) => Some(numbers.clone()),
         Value::OverInputCount(_) | Value::Median | Value::Auto => None,
     };
-    let named_values = call.family.parameters.iter().zip(&call.values);
+    let named_values = base_kernel.family.parameters.iter().zip(&base_kernel.values);
     let parameters =
         named_values.map(|(parameter, value)| Some((parameter.name, numbers_of(value)?))).collect::<Option<_>>()?;
-    let columns = match (&call.columns, call.column_indices()) {
+    let columns = match (&base_kernel.columns, base_kernel.column_indices()) {
         (None, _) => None,
         (Some(_), Some(indices)) => Some(indices.iter().collect()),
         (Some(_), None) => return None,
     };
-    Some(Expression::Kernel { family: call.family.name, parameters, columns })
+    Some(Expression::Kernel { family: base_kernel.family.name, parameters, columns })
 }

@@ -17,9 +17,9 @@ pub struct KernelFamily {
     pub distance: Option<Distance>,
     /// Function that converts a rate gamma to the length scale, for kernels that are often written
     /// with a rate. If it is present, expressions may give `gamma` instead of the length scale.
-    pub rate: Option<fn(f64) -> f64>,
+    pub rate_to_length_scale: Option<fn(f64) -> f64>,
     /// Whether k is positive definite for every allowed parameter.
-    pub positive_definite: bool,
+    pub is_positive_definite: bool,
     /// Further properties of k.
     pub properties: KernelProperties,
     /// Form of the explicit feature map; `None` if the kernel has no explicit map, so that features
@@ -58,8 +58,8 @@ impl KernelFamily {
             formula,
             parameters: &[],
             distance: None,
-            rate: None,
-            positive_definite: true,
+            rate_to_length_scale: None,
+            is_positive_definite: true,
             properties: KernelProperties::NONE,
             explicit_form: None,
             domain: Domain::Any,
@@ -150,7 +150,7 @@ pub enum Domain {
     /// Every finite number.
     Any,
     /// 0 or above.
-    NotNegative,
+    NonNegative,
     /// 0 or 1.
     Binary,
 }
@@ -160,7 +160,7 @@ impl Domain {
     pub fn contains(self, value: f64) -> bool {
         match self {
             Self::Any => value.is_finite(),
-            Self::NotNegative => value.is_finite() && value >= 0.0,
+            Self::NonNegative => value.is_finite() && value >= 0.0,
             Self::Binary => value == 0.0 || value == 1.0,
         }
     }
@@ -170,7 +170,7 @@ impl fmt::Display for Domain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Any => "finite",
-            Self::NotNegative => ">= 0",
+            Self::NonNegative => ">= 0",
             Self::Binary => "0 or 1",
         })
     }
@@ -259,7 +259,7 @@ pub enum ParameterRange {
     /// Above 0.
     Positive,
     /// 0 or above.
-    NotNegative,
+    NonNegative,
     /// An integer from `min` to `max`, both included.
     Integer {
         /// Smallest allowed number.
@@ -278,7 +278,7 @@ impl ParameterRange {
             && match self {
                 Self::Any => true,
                 Self::Positive => value > 0.0,
-                Self::NotNegative => value >= 0.0,
+                Self::NonNegative => value >= 0.0,
                 Self::Integer { min: from, max: to } => {
                     value.fract() == 0.0 && (f64::from(from)..=f64::from(to)).contains(&value)
                 }
@@ -292,7 +292,7 @@ impl fmt::Display for ParameterRange {
         match self {
             Self::Any => write!(f, "finite"),
             Self::Positive => write!(f, "> 0"),
-            Self::NotNegative => write!(f, ">= 0"),
+            Self::NonNegative => write!(f, ">= 0"),
             Self::Integer { min: from, max: to } => write!(f, "a whole number from {from} to {to}"),
             Self::OneOf(values) => {
                 let values: Vec<_> = values.iter().map(f64::to_string).collect();

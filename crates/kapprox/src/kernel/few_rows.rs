@@ -5,7 +5,7 @@
 //! lanes of a vector busy. Each value is computed by the same operations in the same order as in a
 //! block.
 
-use super::fixed_kernel::{KernelColumns, MAX_FEW_ROWS};
+use super::fixed_kernel::{MAX_FEW_ROWS, PreparedPoints};
 use super::panel::{
     Epilogue, PointStats, PointStatsTable, SuspectPairs, accumulate, height, panel_height, write_column,
 };
@@ -25,7 +25,7 @@ const SUMS_AT_ONCE: usize = 128;
 /// Fixed points in panels, and the numbers that `finish` precomputes for them.
 struct FixedPanels<T, M, F> {
     frame: Frame<T>,
-    finish: F,
+    epilogue: F,
     /// Points in the layout of [`Frame::pack_panels`].
     panels: AlignedVec<T>,
     stats: PointStatsTable<T>,
@@ -33,7 +33,7 @@ struct FixedPanels<T, M, F> {
 }
 
 /// Prepares the points `z` in `frame` for the kernel that `finish` derives from Σ_k M(x_k, z_k).
-pub(crate) fn prepare_columns<T, M, F>(frame: Frame<T>, finish: F, z: MatRef<'_, T>) -> Box<dyn KernelColumns<T>>
+pub(crate) fn prepare_points<T, M, F>(frame: Frame<T>, epilogue: F, z: MatRef<'_, T>) -> Box<dyn PreparedPoints<T>>
 where
     T: Real,
     M: Term,
@@ -42,9 +42,9 @@ where
     let (mut rows, mut panels, mut stats) = (AlignedVec::default(), AlignedVec::default(), PointStatsTable::default());
     // packed as rows first, so that the numbers of single points are summed in the order of a block
     frame.pack_rows(z, z.nrows(), &mut rows);
-    finish.row_stats(&rows, frame.feature_count(), &mut stats);
+    epilogue.row_stats(&rows, frame.feature_count(), &mut stats);
     rows_to_panels(&rows, frame.feature_count(), panel_height::<T>(), &mut panels);
-    Box::new(FixedPanels { frame, finish, panels, stats, term: PhantomData::<M> })
+    Box::new(FixedPanels { frame, epilogue, panels, stats, term: PhantomData::<M> })
 }
 
 /// Copies rows of d numbers into panels of `height` rows, with the values of a column side by side;
@@ -58,7 +58,7 @@ pub(crate) fn rows_to_panels<T: Real>(rows: &[T], d: usize, height: usize, out: 
     }
 }
 
-impl<T: Real, M: Term, F: Epilogue<T> + Send + Sync> KernelColumns<T> for FixedPanels<T, M, F> {
+impl<T: Real, M: Term, F: Epilogue<T> + Send + Sync> PreparedPoints<T> for FixedPanels<T, M, F> {
     fn scratch_len(&self) -> usize {
         MAX_FEW_ROWS * self.frame.feature_count()
     }
@@ -68,16 +68,16 @@ impl<T: Real, M: Term, F: Epilogue<T> + Send + Sync> KernelColumns<T> for FixedP
     }
 
     fn compute_rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
-        let (m, d, mut spare) = (z.nrows(), self.frame.feature_count(), Vec::new());
+        let (m, d, mut row_buffer) = (z.nrows(), self.frame.feature_count(), Vec::new());
         let scaled_rows = &mut scratch[..x.nrows() * d];
         let mut stats = [PointStats { offset: T::ZERO, size: T::ZERO }; MAX_FEW_ROWS];
         for (i, (stats, scaled)) in stats.iter_mut().zip(scaled_rows.chunks_exact_mut(d)).enumerate() {
-            self.frame.pack_row(row_slice(x, i, &mut spare), scaled);
-            *stats = self.finish.point_stats(scaled);
+            self.frame.pack_row(row_slice(x, i, &mut row_buffer), scaled);
+            *stats = self.epilogue.point_stats(scaled);
         }
         pulp::Arch::new().dispatch(FewRowSums { rows: scaled_rows, panels: &self.panels, d, m, out, term: self.term });
         for (i, (stats, values)) in stats.iter().zip(out.chunks_exact_mut(m.max(1))).enumerate() {
-            self.finish_row(*stats, row_slice(x, i, &mut spare), z, values);
+            self.finish_row(*stats, row_slice(x, i, &mut row_buffer), z, values);
         }
     }
 }
@@ -90,9 +90,9 @@ impl<T: Real, M: Term, F: Epilogue<T>> FixedPanels<T, M, F> {
             let (count, sums) = (values.len(), &mut sums[..values.len()]);
             sums.copy_from_slice(values);
             let (offsets, max_size) = (self.stats.offsets(first, count), self.stats.max_size);
-            if vectorised!(self.finish.values(stats, offsets, max_size, sums, values)) {
+            if vectorised!(self.epilogue.values(stats, offsets, max_size, sums, values)) {
                 let suspects = SuspectPairs { point: x, points: z.subrows(first, count), is_exchanged: true, sums };
-                self.finish.recompute_suspects(stats, &self.stats, first, suspects, values);
+                self.epilogue.recompute_suspects(stats, &self.stats, first, suspects, values);
             }
         }
     }

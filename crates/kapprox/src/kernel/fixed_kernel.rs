@@ -11,11 +11,11 @@ use crate::Real;
 use faer::{MatMut, MatRef, prelude::ReborrowMut};
 use std::{fmt, sync::Arc};
 
-/// Maximum number of rows per call of [`KernelColumns::compute_rows`].
+/// Maximum number of rows per call of [`PreparedPoints::compute_rows`].
 pub const MAX_FEW_ROWS: usize = 8;
 
-/// Points prepared for a kernel; see [`KernelFunction::prepare_columns`].
-pub trait KernelColumns<T: Real>: Send + Sync {
+/// Points prepared for a kernel; see [`KernelFunction::prepare_points`].
+pub trait PreparedPoints<T: Real>: Send + Sync {
     /// Returns the length of the scratch buffer for [`compute_rows`](Self::compute_rows).
     fn scratch_len(&self) -> usize;
     /// Returns the size of the prepared points in bytes.
@@ -36,7 +36,7 @@ pub trait KernelColumns<T: Real>: Send + Sync {
 /// blocks.
 pub(crate) struct FixedKernel<T: Real> {
     kernel: Arc<dyn KernelFunction<T>>,
-    columns: Option<Box<dyn KernelColumns<T>>>,
+    prepared_points: Option<Box<dyn PreparedPoints<T>>>,
 }
 
 impl<T: Real> fmt::Debug for FixedKernel<T> {
@@ -47,15 +47,15 @@ impl<T: Real> fmt::Debug for FixedKernel<T> {
 
 impl<T: Real> FixedKernel<T> {
     pub(crate) fn new(kernel: Arc<dyn KernelFunction<T>>, z: MatRef<'_, T>) -> Self {
-        let columns = kernel.prepare_columns(z);
-        Self { kernel, columns }
+        let prepared_points = kernel.prepare_points(z);
+        Self { kernel, prepared_points }
     }
 
     /// Creates a fixed kernel for blocks only. It prepares the points only if this makes blocks
     /// faster.
     pub(crate) fn for_blocks(kernel: Arc<dyn KernelFunction<T>>, z: MatRef<'_, T>) -> Self {
-        let columns = if kernel.speeds_up_blocks() { kernel.prepare_columns(z) } else { None };
-        Self { kernel, columns }
+        let prepared_points = if kernel.speeds_up_blocks() { kernel.prepare_points(z) } else { None };
+        Self { kernel, prepared_points }
     }
 
     pub(crate) fn kernel(&self) -> &dyn KernelFunction<T> {
@@ -64,23 +64,23 @@ impl<T: Real> FixedKernel<T> {
 
     /// Computes [`KernelFunction::block`] of rows and the points.
     pub(crate) fn fill_block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
-        if !self.columns.as_ref().is_some_and(|columns| columns.block(x, z, out.rb_mut())) {
+        if !self.prepared_points.as_ref().is_some_and(|columns| columns.block(x, z, out.rb_mut())) {
             self.kernel.block(x, z, out);
         }
     }
 }
 
-impl<T: Real> KernelColumns<T> for FixedKernel<T> {
+impl<T: Real> PreparedPoints<T> for FixedKernel<T> {
     fn scratch_len(&self) -> usize {
-        self.columns.as_ref().map_or(0, |columns| columns.scratch_len())
+        self.prepared_points.as_ref().map_or(0, |columns| columns.scratch_len())
     }
 
     fn bytes(&self) -> usize {
-        self.columns.as_ref().map_or(0, |columns| columns.bytes())
+        self.prepared_points.as_ref().map_or(0, |columns| columns.bytes())
     }
 
     fn compute_rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
-        match &self.columns {
+        match &self.prepared_points {
             Some(columns) => columns.compute_rows(x, z, out, scratch),
             None => self.kernel.block(x, z, MatMut::from_row_major_slice_mut(out, x.nrows(), z.nrows())),
         }

@@ -23,8 +23,8 @@ use std::sync::Arc;
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
     distance: Some(Distance::L2),
-    rate: Some(|gamma| (0.5 / gamma).sqrt()),
-    build_list: Some(|text, _, lengths| build(text, LengthScales::each(lengths))),
+    rate_to_length_scale: Some(|gamma| (0.5 / gamma).sqrt()),
+    build_list: Some(|text, _, lengths| build(text, LengthScales::per_feature(lengths))),
     properties: KernelProperties::ALL,
     ..KernelFamily::new("gaussian", "exp(-|x-z|^2 / (2 sigma^2))", "gaussian(sigma=1.5)", |text, values| {
         build(text, LengthScales::Shared(values[0]))

@@ -23,7 +23,7 @@ const GRADIENT_TILE_COLUMNS: usize = 256;
 /// first-level cache during the loop over features: 24 kB in `f64`.
 const GRADIENT_STRIP_ROWS: usize = 96;
 /// Number of rows of z in a strip.
-const STRIP_COLUMNS: usize = 32;
+const GRADIENT_STRIP_COLUMNS: usize = 32;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WeightedPairs<'a, T> {
@@ -66,10 +66,10 @@ pub(super) fn weigh_factors<T: Real>(
     weights: MatRef<'_, T>,
     arguments: MatMut<'_, T>,
 ) {
-    let (mut spare, mut weights_spare) = (Vec::new(), Vec::new());
+    let (mut row_buffer, mut weights_spare) = (Vec::new(), Vec::new());
     for (j, column) in arguments.col_iter_mut().enumerate() {
         let weights = row_slice(weights.transpose(), j, &mut weights_spare);
-        fill_column(column, &mut spare, |column| {
+        fill_column(column, &mut row_buffer, |column| {
             vectorised!({
                 for (value, &weight) in column.iter_mut().zip(weights) {
                     *value = (weight * derivative(*value).saturate()).saturate();
@@ -170,13 +170,13 @@ impl<T: Real> Tile<T> {
         vectorised!({
             for i in (0..row_count).step_by(GRADIENT_STRIP_ROWS) {
                 let height = GRADIENT_STRIP_ROWS.min(row_count - i);
-                for j in (0..column_count).step_by(STRIP_COLUMNS) {
-                    let width = STRIP_COLUMNS.min(column_count - j);
+                for j in (0..column_count).step_by(GRADIENT_STRIP_COLUMNS) {
+                    let width = GRADIENT_STRIP_COLUMNS.min(column_count - j);
                     let features = sums.chunks_exact_mut(row_count).zip(self.x.chunks_exact(row_count));
                     for ((sums, x), z) in features.zip(self.z.chunks_exact(column_count)) {
                         let (sums, x, z) = (&mut sums[i..][..height], &x[i..][..height], &z[j..][..width]);
                         let column = |j: usize| &self.factors[j * row_count + i..][..height];
-                        let (z_groups, rest) = z.as_chunks::<4>();
+                        let (z_groups, remaining_points) = z.as_chunks::<4>();
                         for (j, z) in (j..).step_by(4).zip(z_groups) {
                             let later_columns = column(j + 1).iter().zip(column(j + 2)).zip(column(j + 3));
                             let factors = column(j).iter().zip(later_columns);
@@ -185,7 +185,7 @@ impl<T: Real> Tile<T> {
                                 *sum = term(term(partial_sum, f2, x, z[2]), f3, x, z[3]);
                             }
                         }
-                        for (j, &z) in (j + width - rest.len()..).zip(rest) {
+                        for (j, &z) in (j + width - remaining_points.len()..).zip(remaining_points) {
                             for ((sum, &x), &factor) in sums.iter_mut().zip(x).zip(column(j)) {
                                 *sum = term(*sum, factor, x, z);
                             }

@@ -12,7 +12,7 @@ use super::distance_argument::Euclidean;
 use super::family::{Domain, KernelFamily, KernelProperties};
 use super::panel::{Epilogue, PointStats, PointStatsTable, ValueBlock};
 use super::points::{Frame, squared_row_norms, sum_panels, sum_row};
-use super::{KernelFunction, assert_shapes, few_rows, fixed_kernel::KernelColumns, terms::Products};
+use super::{KernelFunction, assert_shapes, few_rows, fixed_kernel::PreparedPoints, terms::Products};
 use crate::Real;
 use faer::{MatMut, MatRef};
 use std::sync::Arc;
@@ -39,8 +39,8 @@ impl<T: Real> KernelFunction<T> for Jaccard {
         ValueBlock { frame: &Frame::identity(x.ncols()), x, z, out }.fill::<Products, _>(&JaccardEpilogue);
     }
 
-    fn prepare_columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
-        Some(few_rows::prepare_columns::<T, Products, _>(Frame::identity(z.ncols()), JaccardEpilogue, z))
+    fn prepare_points(&self, z: MatRef<'_, T>) -> Option<Box<dyn PreparedPoints<T>>> {
+        Some(few_rows::prepare_points::<T, Products, _>(Frame::identity(z.ncols()), JaccardEpilogue, z))
     }
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {

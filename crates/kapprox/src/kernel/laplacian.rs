@@ -14,8 +14,8 @@ use std::sync::Arc;
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
     distance: Some(Distance::L1),
-    rate: Some(f64::recip),
-    build_list: Some(|text, _, lengths| build(text, LengthScales::each(lengths))),
+    rate_to_length_scale: Some(f64::recip),
+    build_list: Some(|text, _, lengths| build(text, LengthScales::per_feature(lengths))),
     properties: KernelProperties::ALL,
     ..KernelFamily::new("laplacian", "exp(-|x-z|_1 / sigma)", "laplacian(sigma=4)", |text, values| {
         build(text, LengthScales::Shared(values[0]))

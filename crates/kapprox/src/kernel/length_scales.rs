@@ -11,7 +11,7 @@ impl Kernel {
     /// [`resolve_median`](Self::resolve_median) must be called before [`build`](Self::build).
     #[doc(hidden)]
     pub fn needs_median(&self) -> bool {
-        self.0.base_kernels().iter().any(|call| call.median_distance_kind().is_some())
+        self.0.base_kernels().iter().any(|base_kernel| base_kernel.median_distance_kind().is_some())
     }
 
     /// Returns whether any length scale is `auto`. If there is a target, the caller chooses this
@@ -30,8 +30,11 @@ impl Kernel {
     pub fn with_auto_length_scales(&self) -> Result<Self> {
         let replace_median = |value: &Value| if *value == Value::Median { Value::Auto } else { value.clone() };
         self.0
-            .map_base_kernels(&mut |call| {
-                Ok(BaseKernel { values: call.values.iter().map(replace_median).collect(), ..call.clone() })
+            .map_base_kernels(&mut |base_kernel| {
+                Ok(BaseKernel {
+                    values: base_kernel.values.iter().map(replace_median).collect(),
+                    ..base_kernel.clone()
+                })
             })
             .map(Self)
     }
@@ -39,7 +42,7 @@ impl Kernel {
     /// Returns the number of kernels in the expression whose length scale is `auto`.
     #[doc(hidden)]
     pub fn auto_count(&self) -> usize {
-        self.0.base_kernels().into_iter().filter(|call| call.has_auto_value()).count()
+        self.0.base_kernels().into_iter().filter(|base_kernel| base_kernel.has_auto_value()).count()
     }
 
     /// Returns the expression with a number instead of each `median` and `auto`. The number is the
@@ -75,13 +78,14 @@ impl Kernel {
     ) -> Result<Vec<Self>> {
         self.require_columns()?;
         let mut medians = Vec::new();
-        let mut find_median = |call: &BaseKernel, distance_kind| {
-            let (column_indices, key) = (call.column_indices(), (distance_kind, call.column_indices().cloned()));
+        let mut compute_median = |base_kernel: &BaseKernel, distance_kind| {
+            let (column_indices, key) =
+                (base_kernel.column_indices(), (distance_kind, base_kernel.column_indices().cloned()));
             if let Some((_, median)) = medians.iter().find(|(known_key, _)| *known_key == key) {
                 return Ok(*median);
             }
             let median = match column_indices {
-                None => median_distance(sample, weights, distance_kind, call.sparse_column_count.is_some())?,
+                None => median_distance(sample, weights, distance_kind, base_kernel.sparse_column_count.is_some())?,
                 Some(column_indices) => {
                     let indices: Vec<_> = column_indices.iter().collect();
                     let columns = Mat::from_fn(sample.nrows(), indices.len(), |i, k| sample[(i, indices[k])]);
@@ -91,20 +95,20 @@ impl Kernel {
             medians.push((key, median));
             Ok::<f64, Error>(median)
         };
-        let mut resolve = |call: &BaseKernel, factors: &mut dyn Iterator<Item = f64>| {
-            let Some(distance_kind) = call.median_distance_kind() else { return Ok(call.clone()) };
-            let median = find_median(call, distance_kind)?;
-            let factor = if call.has_auto_value() { factors.next().unwrap_or(1.0) } else { 1.0 };
+        let mut resolve = |base_kernel: &BaseKernel, factors: &mut dyn Iterator<Item = f64>| {
+            let Some(distance_kind) = base_kernel.median_distance_kind() else { return Ok(base_kernel.clone()) };
+            let median = compute_median(base_kernel, distance_kind)?;
+            let factor = if base_kernel.has_auto_value() { factors.next().unwrap_or(1.0) } else { 1.0 };
             let resolve_value = |value: &Value| match value {
                 Value::Median => Value::Number(median),
                 Value::Auto => Value::Number((factor * median).clamp(f64::MIN_POSITIVE, f64::MAX)),
                 other => other.clone(),
             };
-            Ok(BaseKernel { values: call.values.iter().map(resolve_value).collect(), ..call.clone() })
+            Ok(BaseKernel { values: base_kernel.values.iter().map(resolve_value).collect(), ..base_kernel.clone() })
         };
         let resolve_all = |factors: &Vec<f64>| {
             let mut factors = factors.iter().copied().cycle();
-            self.0.map_base_kernels(&mut |call| resolve(call, &mut factors)).map(Self)
+            self.0.map_base_kernels(&mut |base_kernel| resolve(base_kernel, &mut factors)).map(Self)
         };
         factors.iter().map(resolve_all).collect()
     }
@@ -136,7 +140,7 @@ impl Kernel {
             let what = format!("the length scale {value} times {factor}");
             Err(Error::NotFinite { what, remedy: "choose another factor".to_string() })
         };
-        let mut scale_lengths = |call: &BaseKernel| {
+        let mut scale_lengths = |base_kernel: &BaseKernel| {
             let scale_value = |(value, parameter): (&Value, &NumericParameter)| -> Result<Value> {
                 match value {
                     Value::Number(number) if parameter.is_length_scale() => Ok(Value::Number(scale(number)?)),
@@ -147,8 +151,9 @@ impl Kernel {
                     other => Ok(other.clone()),
                 }
             };
-            let values = call.values.iter().zip(call.family.parameters).map(scale_value).collect::<Result<_>>()?;
-            Ok(BaseKernel { values, ..call.clone() })
+            let values =
+                base_kernel.values.iter().zip(base_kernel.family.parameters).map(scale_value).collect::<Result<_>>()?;
+            Ok(BaseKernel { values, ..base_kernel.clone() })
         };
         self.0.map_base_kernels(&mut scale_lengths).map(Self)
     }
@@ -173,13 +178,13 @@ impl Kernel {
     /// scale that is not resolved.
     #[doc(hidden)]
     pub fn column_lengths(&self, d: usize) -> Option<Vec<(usize, f64)>> {
-        let Node::Call(call @ BaseKernel { sparse_column_count: None, .. }) = &self.0 else { return None };
-        let length = call.length_position().filter(|_| call.family.build_list.is_some())?;
-        let columns: Vec<usize> = match (&call.columns, call.column_indices()) {
+        let Node::Base(base_kernel @ BaseKernel { sparse_column_count: None, .. }) = &self.0 else { return None };
+        let length_index = base_kernel.length_position().filter(|_| base_kernel.family.build_list.is_some())?;
+        let columns: Vec<usize> = match (&base_kernel.columns, base_kernel.column_indices()) {
             (None, _) => (0..d).collect(),
             (Some(_), indices) => indices?.iter().collect(),
         };
-        match &call.values[length] {
+        match &base_kernel.values[length_index] {
             Value::Number(length) => Some(columns.into_iter().map(|column| (column, *length)).collect()),
             Value::List(lengths) => Some(columns.into_iter().zip(lengths.iter().copied()).collect()),
             Value::OverInputCount(_) | Value::Median | Value::Auto => None,
@@ -191,12 +196,12 @@ impl Kernel {
     #[doc(hidden)]
     #[must_use]
     pub fn with_column_lengths(&self, lengths: &[f64]) -> Self {
-        let Node::Call(call) = &self.0 else { return self.clone() };
-        let mut call = call.clone();
-        if let Some(length) = call.length_position().filter(|_| call.family.build_list.is_some()) {
-            call.values[length] = Value::List(lengths.to_vec());
+        let Node::Base(base_kernel) = &self.0 else { return self.clone() };
+        let mut base_kernel = base_kernel.clone();
+        if let Some(length_index) = base_kernel.length_position().filter(|_| base_kernel.family.build_list.is_some()) {
+            base_kernel.values[length_index] = Value::List(lengths.to_vec());
         }
-        Self(Node::Call(call))
+        Self(Node::Base(base_kernel))
     }
 
     /// Returns the sum of kernels, each times a weight ≥ 0.

@@ -32,7 +32,7 @@ pub(super) const NU: NumericParameter =
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[NU, SIGMA],
     distance: Some(Distance::L2),
-    build_list: Some(|text, values, lengths| build(text, values[0], LengthScales::each(lengths))),
+    build_list: Some(|text, values, lengths| build(text, values[0], LengthScales::per_feature(lengths))),
     properties: KernelProperties::ALL,
     ..KernelFamily::new(
         "matern",
@@ -54,8 +54,8 @@ fn build(text: String, nu: f64, lengths: LengthScales) -> Arc<dyn AnyKernel> {
 pub(super) const EXPONENTIAL: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
     distance: Some(Distance::L2),
-    rate: Some(f64::recip),
-    build_list: Some(|text, _, lengths| build(text, 0.5, LengthScales::each(lengths))),
+    rate_to_length_scale: Some(f64::recip),
+    build_list: Some(|text, _, lengths| build(text, 0.5, LengthScales::per_feature(lengths))),
     properties: KernelProperties::ALL,
     ..KernelFamily::new("exponential", "exp(-|x-z| / sigma)", "exponential(sigma=3)", |text, values| {
         build(text, 0.5, LengthScales::Shared(values[0]))
@@ -121,8 +121,8 @@ impl Profile for MaternThreeHalves {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         let (ln_2, max_argument) = (T::from_f64(LN_2), T::from_f64(MAX_HALVINGS));
         inlined!(|squared: T| {
-            let a = squared.sqrt().smaller(max_argument);
-            a.mul_plus(ln_2, T::ONE) * a.exp2_neg()
+            let root = squared.sqrt().smaller(max_argument);
+            root.mul_plus(ln_2, T::ONE) * root.exp2_neg()
         })
     }
 
@@ -145,8 +145,8 @@ impl Profile for MaternFiveHalves {
         let (ln_2, quadratic_coefficient, max_argument) =
             (T::from_f64(LN_2), T::from_f64(LN_2 * LN_2 / 3.0), T::from_f64(MAX_HALVINGS));
         inlined!(|squared: T| {
-            let b = squared.sqrt().smaller(max_argument);
-            quadratic_coefficient.mul_plus(b, ln_2).mul_plus(b, T::ONE) * b.exp2_neg()
+            let root = squared.sqrt().smaller(max_argument);
+            quadratic_coefficient.mul_plus(root, ln_2).mul_plus(root, T::ONE) * root.exp2_neg()
         })
     }
 
@@ -154,8 +154,8 @@ impl Profile for MaternFiveHalves {
         let (ln_2, factor, max_argument) =
             (T::from_f64(LN_2), T::from_f64(LN_2 * LN_2 / -6.0), T::from_f64(MAX_HALVINGS));
         Some(inlined!(|squared: T| {
-            let b = squared.sqrt().smaller(max_argument);
-            factor * b.mul_plus(ln_2, T::ONE) * b.exp2_neg()
+            let root = squared.sqrt().smaller(max_argument);
+            factor * root.mul_plus(ln_2, T::ONE) * root.exp2_neg()
         }))
     }
 

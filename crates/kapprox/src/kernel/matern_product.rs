@@ -44,9 +44,10 @@ impl DifferenceAccumulator for Matern {
     const START: f64 = 1.0;
 
     fn step<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {
-        let (linear, square, far) = (T::from_f64(self.linear), T::from_f64(self.square), T::from_f64(MAX_HALVINGS));
+        let (linear, square, max_argument) =
+            (T::from_f64(self.linear), T::from_f64(self.square), T::from_f64(MAX_HALVINGS));
         inlined!(|value: T, difference: T| {
-            let a = difference.magnitude().smaller(far);
+            let a = difference.magnitude().smaller(max_argument);
             value * (square.mul_plus(a, linear).mul_plus(a, T::ONE) * a.exp2_neg())
         })
     }
@@ -55,12 +56,13 @@ impl DifferenceAccumulator for Matern {
     /// over the common denominator. The numerator is collected by powers of a. For ν = 3/2 and 5/2
     /// its constant term is exactly 0, so nothing cancels if a is small.
     fn slope<T: Real>(&self) -> impl Fn(T) -> T + Copy {
-        let (linear, square, far) = (T::from_f64(self.linear), T::from_f64(self.square), T::from_f64(MAX_HALVINGS));
+        let (linear, square, max_argument) =
+            (T::from_f64(self.linear), T::from_f64(self.square), T::from_f64(MAX_HALVINGS));
         let constant = T::from_f64(self.linear - LN_2);
         let linear_coefficient = T::from_f64(2.0 * self.square - LN_2 * self.linear);
         let quadratic_coefficient = T::from_f64(-LN_2 * self.square);
         inlined!(|difference: T| {
-            let a = difference.magnitude().smaller(far);
+            let a = difference.magnitude().smaller(max_argument);
             let numerator = quadratic_coefficient.mul_plus(a, linear_coefficient).mul_plus(a, constant);
             sign(difference) * numerator / square.mul_plus(a, linear).mul_plus(a, T::ONE)
         })

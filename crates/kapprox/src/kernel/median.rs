@@ -25,9 +25,9 @@ pub(super) fn median_distance(
     is_sparse: bool,
 ) -> Result<f64> {
     let n = sample.nrows().min(MAX_POINTS);
-    let mut spare = Vec::new();
+    let mut row_buffer = Vec::new();
     let positions: Vec<usize> = (0..n).map(|i| i * sample.nrows() / n).collect();
-    let points: Vec<_> = positions.iter().map(|i| row_slice(sample, *i, &mut spare).to_vec()).collect();
+    let points: Vec<_> = positions.iter().map(|i| row_slice(sample, *i, &mut row_buffer).to_vec()).collect();
     let mut distances = Vec::with_capacity(n * n.saturating_sub(1) / 2);
     for (i, x) in points.iter().enumerate() {
         distances.extend(points[..i].iter().map(|z| match is_sparse {
@@ -120,16 +120,16 @@ fn unweighted_median(values: &mut [f64]) -> f64 {
 mod tests {
     use super::*;
 
-    fn of(points: &[f64], d: usize, metric: Distance) -> Result<f64> {
+    fn median_of(points: &[f64], d: usize, metric: Distance) -> Result<f64> {
         median_distance(MatRef::from_row_major_slice(points, points.len() / d, d), &[], metric, false)
     }
 
     #[test]
     fn medians() {
         // distances 1, 3, 6, 2, 5, 3
-        assert_eq!(of(&[0.0, 1.0, 3.0, 6.0], 1, Distance::L2).unwrap(), 3.0);
+        assert_eq!(median_of(&[0.0, 1.0, 3.0, 6.0], 1, Distance::L2).unwrap(), 3.0);
         // distances 1, 10, 100, 9, 99, 90: an even number of distances, and the middle two differ
-        assert_eq!(of(&[0.0, 1.0, 10.0, 100.0], 1, Distance::L1).unwrap(), (10.0 + 90.0) / 2.0);
+        assert_eq!(median_of(&[0.0, 1.0, 10.0, 100.0], 1, Distance::L1).unwrap(), (10.0 + 90.0) / 2.0);
     }
 
     #[test]
@@ -151,8 +151,8 @@ mod tests {
             ([0.0, 1.0, 3.0, 7.0, 12.0], [9.0, 1.0, 1.0, 1.0, 1.0]),
             ([5.0, 5.0, 5.0, 5.0, 6.5], [1.0, 2.0, 1.0, 1.0, 1.0]),
         ] {
-            let again = |(point, weight): (&f64, &f64)| vec![*point; *weight as usize];
-            let repeated: Vec<f64> = points.iter().zip(&weights).flat_map(again).collect();
+            let copies = |(point, weight): (&f64, &f64)| vec![*point; *weight as usize];
+            let repeated: Vec<f64> = points.iter().zip(&weights).flat_map(copies).collect();
             assert_eq!(
                 weighted_median(&points, &weights).unwrap(),
                 weighted_median(&repeated, &[]).unwrap(),
@@ -164,24 +164,24 @@ mod tests {
 
     #[test]
     fn zero_distances_are_skipped_if_they_dominate() {
-        assert_eq!(of(&[0.0, 0.0, 0.0, 0.0, 0.0, 7.0], 1, Distance::L2).unwrap(), 7.0);
-        assert_eq!(of(&[5.0; 9], 1, Distance::L2).unwrap(), 1.0);
-        assert_eq!(of(&[5.0], 1, Distance::L1).unwrap(), 1.0);
-        assert_eq!(of(&[], 1, Distance::L1).unwrap(), 1.0);
+        assert_eq!(median_of(&[0.0, 0.0, 0.0, 0.0, 0.0, 7.0], 1, Distance::L2).unwrap(), 7.0);
+        assert_eq!(median_of(&[5.0; 9], 1, Distance::L2).unwrap(), 1.0);
+        assert_eq!(median_of(&[5.0], 1, Distance::L1).unwrap(), 1.0);
+        assert_eq!(median_of(&[], 1, Distance::L1).unwrap(), 1.0);
     }
 
     #[test]
     fn extremes() {
-        assert_eq!(of(&[0.0, 3e300], 1, Distance::L2).unwrap(), 3e300);
-        assert_eq!(of(&[0.0, 3e-300], 1, Distance::L2).unwrap(), 3e-300);
-        let error = of(&[-f64::MAX, f64::MAX], 1, Distance::L2).unwrap_err();
+        assert_eq!(median_of(&[0.0, 3e300], 1, Distance::L2).unwrap(), 3e300);
+        assert_eq!(median_of(&[0.0, 3e-300], 1, Distance::L2).unwrap(), 3e-300);
+        let error = median_of(&[-f64::MAX, f64::MAX], 1, Distance::L2).unwrap_err();
         assert!(error.to_string().contains("sigma=median"), "{error}");
     }
 
     #[test]
     fn a_large_sample_is_thinned_evenly() {
         let points: Vec<f64> = (0..5000).map(f64::from).collect();
-        let median = of(&points, 1, Distance::L1).unwrap();
+        let median = median_of(&points, 1, Distance::L1).unwrap();
         // for uniform u and v, the median of |u − v| is 1 − 1/√2 times the range
         assert!((median / 5000.0 - (1.0 - 0.5f64.sqrt())).abs() < 2e-3, "{median}");
     }

@@ -80,7 +80,7 @@ pub use family::{
 pub use family::{ExplicitForm, Homogeneous};
 pub(crate) use fixed_kernel::FixedKernel;
 #[doc(hidden)]
-pub use fixed_kernel::{KernelColumns, LandmarkSections, MAX_FEW_ROWS};
+pub use fixed_kernel::{LandmarkSections, MAX_FEW_ROWS, PreparedPoints};
 pub(crate) use panel::{PanelColumn, accumulate, height, read_column, write_column};
 pub(crate) use points::{AlignedVec, fill_column, index_chunks, row_slice};
 #[cfg(test)]
@@ -107,7 +107,7 @@ pub trait KernelFunction<T: Real>: Debug + Send + Sync {
     /// Returns the kernel as an expression that parses back to it: `gaussian(sigma=1.5)`.
     fn spec(&self) -> String;
     /// Returns whether k is positive definite: no kernel matrix has a negative eigenvalue.
-    fn positive_definite(&self) -> bool {
+    fn is_positive_definite(&self) -> bool {
         true
     }
     /// Returns the distribution of the frequencies of a shift-invariant kernel, or `None` if random
@@ -128,10 +128,10 @@ pub trait KernelFunction<T: Real>: Debug + Send + Sync {
     /// Prepares the points `z` (m x d, row-major), so that their kernel values with a few rows at a
     /// time are computed quickly. Returns `None` if only [`block`](Self::block) is available, which
     /// is correct but slow for a few rows.
-    fn prepare_columns(&self, _z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+    fn prepare_points(&self, _z: MatRef<'_, T>) -> Option<Box<dyn PreparedPoints<T>>> {
         None
     }
-    /// Returns whether the points that [`prepare_columns`](Self::prepare_columns) prepares also
+    /// Returns whether the points that [`prepare_points`](Self::prepare_points) prepares also
     /// make blocks of many rows faster.
     fn speeds_up_blocks(&self) -> bool {
         false
@@ -209,7 +209,7 @@ pub(crate) fn assert_shapes<T>(x: MatRef<'_, T>, z: MatRef<'_, T>, out: &MatMut<
 /// # Errors
 /// [`crate::Error::NotPositiveDefinite`].
 pub fn require_positive_definite<T: Real>(kernel: &dyn KernelFunction<T>, what: &'static str) -> crate::Result<()> {
-    if kernel.positive_definite() {
+    if kernel.is_positive_definite() {
         return Ok(());
     }
     Err(crate::Error::NotPositiveDefinite { kernel: kernel.spec(), what })

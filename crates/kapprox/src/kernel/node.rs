@@ -11,7 +11,7 @@ use std::{fmt, sync::Arc};
 /// An expression in canonical form.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Node {
-    Call(BaseKernel),
+    Base(BaseKernel),
     /// A number ≥ 0 other than 1, times an expression other than `Scaled`.
     Scaled(f64, Box<Node>),
     Transformed(KernelTransform, Box<Node>),
@@ -78,12 +78,13 @@ impl Node {
     /// are characteristic and universal, and the exponential of the linear kernel.
     pub(super) fn is_characteristic(&self, also_universal: bool) -> bool {
         match self {
-            Self::Call(call) => {
-                call.family.properties.characteristic && (!also_universal || call.family.properties.universal)
+            Self::Base(base_kernel) => {
+                base_kernel.family.properties.characteristic
+                    && (!also_universal || base_kernel.family.properties.universal)
             }
             Self::Scaled(factor, node) => *factor > 0.0 && node.is_characteristic(also_universal),
             Self::Transformed(KernelTransform::Exp, node) => {
-                matches!(&**node, Self::Call(call) if call.family.explicit_form == Some(ExplicitForm::Linear))
+                matches!(&**node, Self::Base(base_kernel) if base_kernel.family.explicit_form == Some(ExplicitForm::Linear))
             }
             Self::Transformed(..) => false,
             Self::Product(nodes) => nodes.iter().all(|node| node.is_characteristic(true)),
@@ -94,22 +95,24 @@ impl Node {
     /// Returns the kernels of the registry in the expression, from left to right.
     pub(super) fn base_kernels(&self) -> Vec<&BaseKernel> {
         match self {
-            Self::Call(call) => vec![call],
+            Self::Base(base_kernel) => vec![base_kernel],
             Self::Scaled(_, node) | Self::Transformed(_, node) => node.base_kernels(),
             Self::Product(nodes) | Self::Sum(nodes) => nodes.iter().flat_map(Self::base_kernels).collect(),
         }
     }
 
     /// Returns the expression with each of its kernels replaced by the result of `change`.
-    pub(super) fn map_base_kernels(&self, change: &mut dyn FnMut(&BaseKernel) -> Result<BaseKernel>) -> Result<Self> {
+    pub(super) fn map_base_kernels(&self, replace: &mut dyn FnMut(&BaseKernel) -> Result<BaseKernel>) -> Result<Self> {
         let mut map_all =
-            |nodes: &[Self]| nodes.iter().map(|node| node.map_base_kernels(change)).collect::<Result<_>>();
+            |nodes: &[Self]| nodes.iter().map(|node| node.map_base_kernels(replace)).collect::<Result<_>>();
         Ok(match self {
             Self::Product(nodes) => Self::Product(map_all(nodes)?),
             Self::Sum(nodes) => Self::Sum(map_all(nodes)?),
-            Self::Call(call) => Self::Call(change(call)?),
-            Self::Scaled(factor, node) => Self::Scaled(*factor, Box::new(node.map_base_kernels(change)?)),
-            Self::Transformed(function, node) => Self::Transformed(*function, Box::new(node.map_base_kernels(change)?)),
+            Self::Base(base_kernel) => Self::Base(replace(base_kernel)?),
+            Self::Scaled(factor, node) => Self::Scaled(*factor, Box::new(node.map_base_kernels(replace)?)),
+            Self::Transformed(function, node) => {
+                Self::Transformed(*function, Box::new(node.map_base_kernels(replace)?))
+            }
         })
     }
 
@@ -118,7 +121,7 @@ impl Node {
     pub(super) fn build(&self) -> Arc<dyn AnyKernel> {
         let text = self.to_string();
         match self {
-            Self::Call(call) => call.build(text),
+            Self::Base(base_kernel) => base_kernel.build(text),
             Self::Scaled(factor, node) => transformed_kernel(text, ScaleFactor(*factor), node.build()),
             Self::Transformed(function, node) => transformed_kernel(text, *function, node.build()),
             Self::Product(nodes) | Self::Sum(nodes) => {
@@ -160,7 +163,7 @@ impl BaseKernel {
     /// scale (`gamma`), it becomes the length scale.
     pub(super) fn with_feature_count(self, d: usize) -> Self {
         let d = self.column_indices().map_or(d, |indices| indices.len()).max(1) as f64;
-        let resolve = |(value, parameter): (Value, &NumericParameter)| match (value, self.family.rate) {
+        let resolve = |(value, parameter): (Value, &NumericParameter)| match (value, self.family.rate_to_length_scale) {
             (Value::OverInputCount(number), Some(rate)) if parameter.is_length_scale() => {
                 Value::Number(rate(number / d).min(f64::MAX))
             }
@@ -180,7 +183,7 @@ impl BaseKernel {
     }
 
     /// Returns the length scales, one per feature. Returns `None` if there is one for all features.
-    fn list(&self) -> Option<&[f64]> {
+    fn length_scale_list(&self) -> Option<&[f64]> {
         self.values.iter().find_map(|value| if let Value::List(list) = value { Some(&list[..]) } else { None })
     }
 
@@ -191,8 +194,8 @@ impl BaseKernel {
 
     pub(super) fn check_feature_count(&self, d: usize) -> Result<()> {
         let features = self.column_indices().map_or(d, |indices| indices.len());
-        let count_error = |why| Err(Error::InputCount { kernel: self.family.name, features, why });
-        if let Some(list) = self.list().filter(|list| list.len() != features) {
+        let count_error = |why| Err(Error::InputCount { kernel: self.family.name, feature_count: features, why });
+        if let Some(list) = self.length_scale_list().filter(|list| list.len() != features) {
             return count_error(format!("but the list has {} numbers; give one for each input", list.len()));
         }
         self.numbers()
@@ -233,9 +236,9 @@ impl BaseKernel {
         // next to a list of length scales, the single length scale is 1 (see `BuildListFn`); an
         // unresolved value becomes NaN, which only `supports_sparse` allows, because it computes no
         // values
-        let other = if self.list().is_some() { 1.0 } else { f64::NAN };
-        let values: Vec<f64> = self.values.iter().map(|value| value.number().unwrap_or(other)).collect();
-        match (self.list(), self.family.build_list) {
+        let placeholder = if self.length_scale_list().is_some() { 1.0 } else { f64::NAN };
+        let values: Vec<f64> = self.values.iter().map(|value| value.number().unwrap_or(placeholder)).collect();
+        match (self.length_scale_list(), self.family.build_list) {
             (Some(lengths), Some(build)) => build(text, &values, lengths),
             _ => (self.family.build)(text, &values),
         }
@@ -256,7 +259,7 @@ fn unwrap_single(mut nodes: Vec<Node>, combine: impl FnOnce(Vec<Node>) -> Node) 
 impl fmt::Display for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Call(call) => call.fmt(f),
+            Self::Base(base_kernel) => base_kernel.fmt(f),
             Self::Scaled(factor, node) => write!(f, "{}*{}", Value::Number(*factor), node.operand_text()),
             Self::Transformed(KernelTransform::Exp, node) => write!(f, "exp({node})"),
             Self::Transformed(KernelTransform::Power(degree), node) => write!(f, "power({node}, degree={degree})"),

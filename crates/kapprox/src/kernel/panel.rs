@@ -43,9 +43,9 @@ pub(crate) fn read_column<T: Real, S: Simd, const VECTORS: usize>(simd: S, sourc
     if let Some(column) = T::vectors::<S>(source).first_chunk() {
         return *column;
     }
-    let mut all = [T::ZERO; MAX_HEIGHT];
-    all[..source.len()].copy_from_slice(source);
-    T::vectors::<S>(&all).first_chunk().copied().unwrap_or([T::splat(simd, T::ZERO); VECTORS])
+    let mut padded_column = [T::ZERO; MAX_HEIGHT];
+    padded_column[..source.len()].copy_from_slice(source);
+    T::vectors::<S>(&padded_column).first_chunk().copied().unwrap_or([T::splat(simd, T::ZERO); VECTORS])
 }
 
 /// Writes as many numbers of a panel column as fit into `destination`.
@@ -58,11 +58,11 @@ pub(crate) fn write_column<T: Real, S: Simd, const VECTORS: usize>(
         *to = *column;
         return;
     }
-    let mut all = [T::ZERO; MAX_HEIGHT];
-    if let Some(all) = T::vectors_mut::<S>(&mut all).first_chunk_mut() {
+    let mut padded_column = [T::ZERO; MAX_HEIGHT];
+    if let Some(all) = T::vectors_mut::<S>(&mut padded_column).first_chunk_mut() {
         *all = *column;
     }
-    destination.copy_from_slice(&all[..destination.len()]);
+    destination.copy_from_slice(&padded_column[..destination.len()]);
 }
 
 /// Numbers that are precomputed from a single point.
@@ -133,11 +133,11 @@ pub(crate) trait Epilogue<T: Real> {
         pairs: SuspectPairs<'_, T>,
         values: &mut [T],
     ) {
-        let SuspectPairs { point, points: others, is_exchanged: exchanged, sums } = pairs;
-        let mut spare = Vec::new();
+        let SuspectPairs { point, points: others, is_exchanged, sums } = pairs;
+        let mut row_buffer = Vec::new();
         for (i, (value, &sum)) in values.iter_mut().zip(sums).enumerate() {
-            let other = row_slice(others, i, &mut spare);
-            let (x, z) = if exchanged { (point, other) } else { (other, point) };
+            let other = row_slice(others, i, &mut row_buffer);
+            let (x, z) = if is_exchanged { (point, other) } else { (other, point) };
             *value = self.recompute(point_stats, stats.get(first + i), sum, x, z).unwrap_or(*value);
         }
     }
@@ -163,35 +163,35 @@ pub(crate) struct ValueBlock<'a, T> {
 impl<T: Real> ValueBlock<'_, T> {
     /// Computes `out[i, j]`, the value that `finish` derives from Σ_k M(x_ik, z_jk), after the
     /// points are shifted and scaled as `frame` defines.
-    pub(crate) fn fill<M: Term, F: Epilogue<T>>(self, finish: &F) {
+    pub(crate) fn fill<M: Term, F: Epilogue<T>>(self, epilogue: &F) {
         let Self { frame, x, z, mut out } = self;
         let height = panel_height::<T>();
         let (mut x_packed, mut z_packed) = (AlignedVec::default(), AlignedVec::default());
         let (mut x_stats, mut z_stats) = (PointStatsTable::default(), PointStatsTable::default());
-        let (mut sums, mut values, mut spare) = (AlignedVec::default(), AlignedVec::default(), Vec::new());
+        let (mut sums, mut values, mut row_buffer) = (AlignedVec::default(), AlignedVec::default(), Vec::new());
         sums.resize_zeroed(MAX_WIDTH * height);
         values.resize_zeroed(height);
         for (i, rows) in index_chunks(x.nrows(), TILE_ROWS) {
             let x = x.subrows(i, rows);
             frame.pack_panels(x, height, &mut x_packed);
-            finish.panel_stats(&mut x_packed, height, frame.feature_count(), &mut x_stats);
+            epilogue.panel_stats(&mut x_packed, height, frame.feature_count(), &mut x_stats);
             for (j, columns) in index_chunks(z.nrows(), TILE_COLUMNS) {
                 let z = z.subrows(j, columns);
                 frame.pack_rows(z, columns.next_multiple_of(ROW_PADDING), &mut z_packed);
-                finish.row_stats(&z_packed, frame.feature_count(), &mut z_stats);
+                epilogue.row_stats(&z_packed, frame.feature_count(), &mut z_stats);
                 let (packed, stats, term) = ((&*x_packed, &*z_packed), (&x_stats, &z_stats), PhantomData::<M>);
-                let (sums, values, spare) = (&mut *sums, &mut *values, &mut spare);
+                let (sums, values, row_buffer) = (&mut *sums, &mut *values, &mut row_buffer);
                 let out = out.rb_mut().submatrix_mut(i, j, rows, columns);
                 pulp::Arch::new().dispatch(TileFill {
                     x,
                     z,
                     packed,
                     stats,
-                    finish,
+                    epilogue,
                     out,
                     sums,
                     values,
-                    column_buffer: spare,
+                    column_buffer: row_buffer,
                     term,
                 });
             }
@@ -227,7 +227,7 @@ struct TileFill<'a, T, M, F> {
     /// Packed panels of rows of x, feature by feature, and packed rows of z.
     packed: (&'a [T], &'a [T]),
     stats: (&'a PointStatsTable<T>, &'a PointStatsTable<T>),
-    finish: &'a F,
+    epilogue: &'a F,
     out: MatMut<'a, T>,
     /// Sums of a panel, column by column.
     sums: &'a mut [T],
@@ -262,7 +262,7 @@ impl<T: Real, M: Term, F: Epilogue<T>> TileFill<'_, T, M, F> {
             let mut out = self.out.rb_mut().subcols_mut(j, width);
             // if the columns of the block are contiguous, the values are written to them directly
             let group =
-                ColumnGroup { x: self.x, z: self.z, stats: self.stats, finish: self.finish, term: self.term, j };
+                ColumnGroup { x: self.x, z: self.z, stats: self.stats, epilogue: self.epilogue, term: self.term, j };
             match contiguous_columns::<T, COLUMNS>(out.rb_mut()) {
                 Some(mut to) => group.fill(simd, panels, &z_rows, self.sums, self.values, &mut to[..width]),
                 None => {
@@ -291,7 +291,7 @@ struct ColumnGroup<'a, T, M, F> {
     x: MatRef<'a, T>,
     z: MatRef<'a, T>,
     stats: (&'a PointStatsTable<T>, &'a PointStatsTable<T>),
-    finish: &'a F,
+    epilogue: &'a F,
     term: PhantomData<M>,
     j: usize,
 }
@@ -333,11 +333,11 @@ impl<T: Real, M: Term, F: Epilogue<T>> ColumnGroup<'_, T, M, F> {
     fn finish_column(&self, i: usize, c: usize, sums: &[T], values: &mut [T]) {
         let (x_stats, z_stats) = self.stats;
         let point_stats = z_stats.get(self.j + c);
-        if self.finish.values(point_stats, x_stats.offsets(i, sums.len()), x_stats.max_size, sums, values) {
-            let (row_count, mut spare) = (sums.len().min(self.x.nrows() - i), Vec::new());
-            let (others, one_point) = (self.x.subrows(i, row_count), row_slice(self.z, self.j + c, &mut spare));
+        if self.epilogue.values(point_stats, x_stats.offsets(i, sums.len()), x_stats.max_size, sums, values) {
+            let (row_count, mut row_buffer) = (sums.len().min(self.x.nrows() - i), Vec::new());
+            let (others, one_point) = (self.x.subrows(i, row_count), row_slice(self.z, self.j + c, &mut row_buffer));
             let suspects = SuspectPairs { point: one_point, points: others, is_exchanged: false, sums };
-            self.finish.recompute_suspects(point_stats, x_stats, i, suspects, &mut values[..row_count]);
+            self.epilogue.recompute_suspects(point_stats, x_stats, i, suspects, &mut values[..row_count]);
         }
     }
 }

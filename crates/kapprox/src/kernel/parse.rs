@@ -39,10 +39,14 @@ const COLUMNS_KEYWORD: &str = "on";
 
 impl Parser<'_> {
     /// Parses one or more items, separated by `separator`. `item` parses one of them.
-    fn parse_separated<R>(&mut self, separator: char, mut item: impl FnMut(&mut Self) -> Result<R>) -> Result<Vec<R>> {
-        let mut items = vec![item(self)?];
+    fn parse_separated<R>(
+        &mut self,
+        separator: char,
+        mut parse_item: impl FnMut(&mut Self) -> Result<R>,
+    ) -> Result<Vec<R>> {
+        let mut items = vec![parse_item(self)?];
         while self.accept(separator) {
-            items.push(item(self)?);
+            items.push(parse_item(self)?);
         }
         Ok(items)
     }
@@ -78,7 +82,7 @@ impl Parser<'_> {
         if factors.is_empty() {
             // a number alone is the constant kernel
             let values = vec![Value::Number(scale)];
-            return Ok(Node::Call(BaseKernel {
+            return Ok(Node::Base(BaseKernel {
                 family: &super::constant::FAMILY,
                 values,
                 columns: None,
@@ -136,7 +140,7 @@ impl Parser<'_> {
             .zip(family.parameters)
             .map(|(value, p)| value.unwrap_or_else(|| p.default.clone()))
             .collect();
-        Ok(Node::Call(BaseKernel { family, values, columns, sparse_column_count: None }))
+        Ok(Node::Base(BaseKernel { family, values, columns, sparse_column_count: None }))
     }
 
     fn unknown_kernel(&self, at: usize, name: String) -> Error {
@@ -147,7 +151,7 @@ impl Parser<'_> {
             kernel_names.join(", ")
         );
         let (text, message) = (self.text.to_string(), display::escape_line(&message).into_owned());
-        Error::UnknownKernel { name, text, at, message }
+        Error::UnknownKernel { name, text, position: at, message }
     }
 
     fn parse_transform(&mut self, name: &str) -> Result<Option<Node>> {
@@ -185,7 +189,7 @@ impl Parser<'_> {
     ) -> Result<()> {
         self.skip_space();
         let start = self.position;
-        let rate = family.rate.map(|_| GAMMA);
+        let rate = family.rate_to_length_scale.map(|_| GAMMA);
         let parameter_names: Vec<_> =
             family.parameters.iter().map(|p| p.name).chain([COLUMNS_KEYWORD]).chain(rate).collect();
         let expected = format!(
@@ -199,12 +203,12 @@ impl Parser<'_> {
             return self.fail(format!("expected {expected}, got {}", self.describe_next()));
         }
         let Some(index) = parameter_names.iter().position(|&parameter_name| parameter_name == name) else {
-            let near = suggestion_text(&name, &parameter_names);
+            let suggestion = suggestion_text(&name, &parameter_names);
             return self
-                .fail_at(start, format!("{} has no parameter '{name}'{near}; expected {expected}", family.name));
+                .fail_at(start, format!("{} has no parameter '{name}'{suggestion}; expected {expected}", family.name));
         };
         let length_scale_position = family.parameters.iter().position(NumericParameter::is_length_scale);
-        let (position, rate) = match (name.as_str(), family.rate, length_scale_position) {
+        let (position, rate) = match (name.as_str(), family.rate_to_length_scale, length_scale_position) {
             (GAMMA, Some(rate), Some(length)) => (length, Some(rate)),
             _ => (index, None),
         };
@@ -265,7 +269,7 @@ impl Parser<'_> {
         let first = self.parse_column()?;
         self.skip_space();
         if !self.characters[self.position..].starts_with(&RANGE_SEPARATOR) {
-            return Ok(ColumnSelector::Pattern(first));
+            return Ok(ColumnSelector::NameOrPattern(first));
         }
         self.position += RANGE_SEPARATOR.len();
         Ok(ColumnSelector::Range(first, self.parse_column()?))
@@ -297,7 +301,7 @@ impl Parser<'_> {
         let number = self.parse_ranged_number(name, *range, reason)?;
         if self.parse_over_input_count()? {
             return match range {
-                ParameterRange::Positive | ParameterRange::NotNegative if !parameter.is_length_scale() => {
+                ParameterRange::Positive | ParameterRange::NonNegative if !parameter.is_length_scale() => {
                     Ok(Value::OverInputCount(number))
                 }
                 _ => self.fail_at(start, format!("{name} of {} cannot be divided by d", family.name)),

@@ -72,7 +72,7 @@ impl Embedding for Circles {
                 let value = value.to_f64();
                 // the remainder of the division by the period is rounded once, so large values keep
                 // their phase
-                let turns = (value / self.period).whole().mul_add(-self.period, value) / self.period;
+                let turns = (value / self.period).round_to_integer().mul_add(-self.period, value) / self.period;
                 let (cosine, sine) = cosine_sine_of_turns(turns.saturate());
                 *image = [T::from_f64(cosine), T::from_f64(sine)];
             }

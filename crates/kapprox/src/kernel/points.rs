@@ -60,7 +60,7 @@ impl LengthScales {
         }
     }
 
-    pub(crate) fn each(lengths: &[f64]) -> Self {
+    pub(crate) fn per_feature(lengths: &[f64]) -> Self {
         Self::PerFeature(lengths.to_vec())
     }
 
@@ -97,10 +97,10 @@ impl<T: Real> Frame<T> {
         let stride = z.nrows().div_ceil(MAX_CENTRE_ROWS).max(1);
         let row_weight = 1.0 / z.nrows().div_ceil(stride).max(1) as f64;
         let mut mean = vec![0.0; z.ncols()];
-        let mut spare = Vec::new();
+        let mut row_buffer = Vec::new();
         vectorised!({
             for j in (0..z.nrows()).step_by(stride) {
-                for (mean, &value) in mean.iter_mut().zip(row_slice(z, j, &mut spare)) {
+                for (mean, &value) in mean.iter_mut().zip(row_slice(z, j, &mut row_buffer)) {
                     *mean = value.to_f64().mul_add(row_weight, *mean);
                 }
             }
@@ -123,9 +123,9 @@ impl<T: Real> Frame<T> {
         let d = points.ncols();
         let panel_len = height * d.max(1);
         let out = out.resize_zeroed(points.nrows().div_ceil(height) * panel_len);
-        let mut spare = Vec::new();
+        let mut row_buffer = Vec::new();
         for i in 0..points.nrows() {
-            let point = row_slice(points, i, &mut spare);
+            let point = row_slice(points, i, &mut row_buffer);
             let panel = &mut out[i / height * panel_len..][..height * d];
             let features = point.iter().zip(&self.centre).zip(&self.scale);
             for (column, ((&value, &centre), &scale)) in panel.chunks_exact_mut(height).zip(features) {
@@ -185,9 +185,9 @@ impl<T: Real> WithSimd for PackRows<'_, T> {
         let (lowest, highest) = (T::splat(simd, T::ZERO - T::LARGEST), T::splat(simd, T::LARGEST));
         let zero = T::splat(simd, T::ZERO);
         let vector_elements = size_of_val(centres) / size_of::<T>();
-        let mut spare = Vec::new();
+        let mut row_buffer = Vec::new();
         for (j, packed_row) in self.out.chunks_exact_mut(centre.len().max(1)).enumerate().take(self.points.nrows()) {
-            let point = row_slice(self.points, j, &mut spare);
+            let point = row_slice(self.points, j, &mut row_buffer);
             let vectors = T::vectors_mut::<S>(packed_row).iter_mut().zip(T::vectors::<S>(point));
             for ((copy, &value), (&centre, &scale)) in vectors.zip(centres.iter().zip(scales)) {
                 let scaled = T::multiply_add(simd, T::minus(simd, value, centre), scale, zero);
@@ -209,13 +209,13 @@ pub(crate) fn squared_row_norms<T: Real>(packed: &[T], row_count: usize, squared
     vectorised!({
         for (squared_norm, row) in squared_norms.iter_mut().zip(packed.chunks_exact(d.max(1))) {
             let mut sums = [T::ZERO; 16];
-            let (chunks, rest) = row.as_chunks::<16>();
+            let (chunks, remaining_values) = row.as_chunks::<16>();
             for chunk in chunks {
                 for (sum, &value) in sums.iter_mut().zip(chunk) {
                     *sum = value.mul_plus(value, *sum);
                 }
             }
-            for (sum, &value) in sums.iter_mut().zip(rest) {
+            for (sum, &value) in sums.iter_mut().zip(remaining_values) {
                 *sum = value.mul_plus(value, *sum);
             }
             *squared_norm = pairwise_sum(sums);
@@ -256,8 +256,8 @@ pub(super) fn sum_row<T: Real>(row: &[T], add: impl Fn(f64, f64) -> f64, factor:
 }
 
 /// Computes −Σ x/2 and Σ |x|/2 of packed rows with d features each, in eight interleaved sums.
-pub(crate) fn negative_half_sums<T: Real>(packed: &[T], d: usize, halves: &mut Vec<T>, sizes: &mut Vec<T>) {
-    halves.clear();
+pub(crate) fn negative_half_sums<T: Real>(packed: &[T], d: usize, negative_halves: &mut Vec<T>, sizes: &mut Vec<T>) {
+    negative_halves.clear();
     sizes.clear();
     vectorised!({
         for row in packed.chunks_exact(d.max(1)) {
@@ -268,7 +268,7 @@ pub(crate) fn negative_half_sums<T: Real>(packed: &[T], d: usize, halves: &mut V
                     *magnitude += value.to_f64().abs();
                 }
             }
-            halves.push(T::from_f64(-pairwise_sum(sums) / 2.0));
+            negative_halves.push(T::from_f64(-pairwise_sum(sums) / 2.0));
             sizes.push(T::from_f64(pairwise_sum(magnitudes) / 2.0));
         }
     });
@@ -279,14 +279,14 @@ pub(crate) fn negative_half_sums<T: Real>(packed: &[T], d: usize, halves: &mut V
 #[inline(always)]
 pub(crate) fn squared_norm<T: Real>(values: &[T]) -> f64 {
     let mut sums = [0.0f64; 8];
-    let (chunks, rest) = values.as_chunks::<8>();
+    let (chunks, remaining_values) = values.as_chunks::<8>();
     for chunk in chunks {
         for i in 0..8 {
             let value = chunk[i].to_f64();
             sums[i] = value.mul_add(value, sums[i]);
         }
     }
-    rest.iter().fold(pairwise_sum(sums), |sum, value| value.to_f64().mul_add(value.to_f64(), sum))
+    remaining_values.iter().fold(pairwise_sum(sums), |sum, value| value.to_f64().mul_add(value.to_f64(), sum))
 }
 
 /// Returns the sum that `add` accumulates from the differences (x − z) · scale of all features.

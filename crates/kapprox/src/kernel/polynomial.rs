@@ -31,7 +31,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         NumericParameter::number(
             "c0",
             1.0,
-            ParameterRange::NotNegative,
+            ParameterRange::NonNegative,
             "a negative constant breaks positive definiteness",
         ),
     ],

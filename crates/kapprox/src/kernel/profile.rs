@@ -1,7 +1,7 @@
 //! Kernels of the form `profile(argument)`: the argument is one number computed from two points (a
 //! distance, an inner product or another sum over features), and the profile is a scalar function.
 
-use super::fixed_kernel::KernelColumns;
+use super::fixed_kernel::PreparedPoints;
 use super::gradient::{self, WeightedPairs, weigh_factors};
 use super::panel::{Epilogue, ValueBlock};
 use super::points::{Frame, row_slice};
@@ -48,24 +48,24 @@ pub(crate) trait ScalarFunction<T>: Fn(T) -> T + Copy + Send + Sync + 'static {}
 impl<T, F: Fn(T) -> T + Copy + Send + Sync + 'static> ScalarFunction<T> for F {}
 
 /// A computation with a kernel: of a block, or of points prepared for a few rows.
-pub(crate) trait Engine<T: Real> {
+pub(crate) trait KernelComputation<T: Real> {
     type Output;
     fn frame(&self) -> &Frame<T>;
     /// Computes with the kernel values that `finish` derives from the sums Σ_k M(x_k, z_k).
-    fn sums<M: Term, F: Epilogue<T> + Send + Sync + 'static>(self, finish: F) -> Self::Output;
+    fn sums<M: Term, F: Epilogue<T> + Send + Sync + 'static>(self, epilogue: F) -> Self::Output;
     /// Computes with the kernel values `profile(f)`, where `accumulator` computes the number f from
     /// the differences of a pair.
     fn sweep<F: DifferenceAccumulator>(self, accumulator: &Arc<F>, profile: impl ScalarFunction<T>) -> Self::Output;
 }
 
-impl<T: Real> Engine<T> for ValueBlock<'_, T> {
+impl<T: Real> KernelComputation<T> for ValueBlock<'_, T> {
     type Output = ();
 
     fn frame(&self) -> &Frame<T> {
         self.frame
     }
-    fn sums<M: Term, F: Epilogue<T> + Send + Sync + 'static>(self, finish: F) {
-        self.fill::<M, _>(&finish);
+    fn sums<M: Term, F: Epilogue<T> + Send + Sync + 'static>(self, epilogue: F) {
+        self.fill::<M, _>(&epilogue);
     }
     fn sweep<F: DifferenceAccumulator>(self, accumulator: &Arc<F>, profile: impl ScalarFunction<T>) {
         sweep::fill_block(self, &**accumulator, profile);
@@ -73,22 +73,22 @@ impl<T: Real> Engine<T> for ValueBlock<'_, T> {
 }
 
 /// Points to prepare for a few rows at a time.
-struct PrepareColumns<'a, T> {
+struct PointPreparation<'a, T> {
     frame: Frame<T>,
     z: MatRef<'a, T>,
 }
 
-impl<T: Real> Engine<T> for PrepareColumns<'_, T> {
-    type Output = Box<dyn KernelColumns<T>>;
+impl<T: Real> KernelComputation<T> for PointPreparation<'_, T> {
+    type Output = Box<dyn PreparedPoints<T>>;
 
     fn frame(&self) -> &Frame<T> {
         &self.frame
     }
-    fn sums<M: Term, F: Epilogue<T> + Send + Sync + 'static>(self, finish: F) -> Self::Output {
-        few_rows::prepare_columns::<T, M, _>(self.frame, finish, self.z)
+    fn sums<M: Term, F: Epilogue<T> + Send + Sync + 'static>(self, epilogue: F) -> Self::Output {
+        few_rows::prepare_points::<T, M, _>(self.frame, epilogue, self.z)
     }
     fn sweep<F: DifferenceAccumulator>(self, accumulator: &Arc<F>, profile: impl ScalarFunction<T>) -> Self::Output {
-        sweep::prepare_columns(self.frame, accumulator, profile, self.z)
+        sweep::prepare_points(self.frame, accumulator, profile, self.z)
     }
 }
 
@@ -100,7 +100,12 @@ pub(crate) trait Argument: Debug + Send + Sync + 'static {
     }
     /// Runs an engine with the values `profile(argument)`. If `is_derivative` is true, `profile`
     /// is a derivative, and the arguments are computed accurately enough for it.
-    fn run<T: Real, E: Engine<T>>(&self, engine: E, profile: impl ScalarFunction<T>, is_derivative: bool) -> E::Output;
+    fn run<T: Real, E: KernelComputation<T>>(
+        &self,
+        engine: E,
+        profile: impl ScalarFunction<T>,
+        is_derivative: bool,
+    ) -> E::Output;
     /// Returns the derivative of the argument with respect to a feature of x, up to a constant
     /// factor, as a function of the feature's values in x and z. At a jump, the derivative is the
     /// mean of its values on both sides. Return a closure marked `#[inline(always)]`.
@@ -145,7 +150,7 @@ impl<T: Real, A: Argument, P: Profile> KernelFunction<T> for ProfileKernel<A, P>
         self.text.clone()
     }
 
-    fn positive_definite(&self) -> bool {
+    fn is_positive_definite(&self) -> bool {
         P::POSITIVE_DEFINITE
     }
 
@@ -163,8 +168,8 @@ impl<T: Real, A: Argument, P: Profile> KernelFunction<T> for ProfileKernel<A, P>
         self.argument.run(ValueBlock { frame: &self.argument.frame(z), x, z, out }, self.profile.function(), false);
     }
 
-    fn prepare_columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
-        Some(self.argument.run(PrepareColumns { frame: self.argument.frame(z), z }, self.profile.function(), false))
+    fn prepare_points(&self, z: MatRef<'_, T>) -> Option<Box<dyn PreparedPoints<T>>> {
+        Some(self.argument.run(PointPreparation { frame: self.argument.frame(z), z }, self.profile.function(), false))
     }
 
     fn sparse_kernel(self: Arc<Self>) -> Option<Arc<dyn AnyKernel>> {
@@ -192,10 +197,10 @@ impl<T: Real, A: Argument, P: Profile> KernelFunction<T> for ProfileKernel<A, P>
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
         assert_eq!(x.nrows(), out.len(), "out must have an entry for each x");
-        let (profile, mut spare) = (self.profile.function::<f64>(), Vec::new());
+        let (profile, mut row_buffer) = (self.profile.function::<f64>(), Vec::new());
         let (mut argument, mut value) = (0.0, profile(0.0).saturate());
         for (i, out) in out.iter_mut().enumerate() {
-            let self_argument = self.argument.self_argument(row_slice(x, i, &mut spare));
+            let self_argument = self.argument.self_argument(row_slice(x, i, &mut row_buffer));
             // if the argument is a distance, it is 0 for every point with itself: evaluate the
             // profile once
             if self_argument != argument {

@@ -23,7 +23,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         SIGMA,
     ],
     distance: Some(Distance::L2),
-    build_list: Some(|text, values, lengths| build(text, values[0], LengthScales::each(lengths))),
+    build_list: Some(|text, values, lengths| build(text, values[0], LengthScales::per_feature(lengths))),
     properties: KernelProperties::ALL,
     ..KernelFamily::new(
         "rational_quadratic",

@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use kapprox::kernel::Kernel;
-//! assert!(!Kernel::parse("sigmoid(gamma=0.1, c0=0)")?.positive_definite());
+//! assert!(!Kernel::parse("sigmoid(gamma=0.1, c0=0)")?.is_positive_definite());
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 
@@ -26,7 +26,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         ),
         NumericParameter::number("c0", 1.0, ParameterRange::Any, "it is a number"),
     ],
-    positive_definite: false,
+    is_positive_definite: false,
     properties: KernelProperties::BOUNDED,
     ..KernelFamily::new("sigmoid", "tanh(gamma x.z + c0)", "sigmoid(gamma=0.5, c0=-0.25)", |text, values| {
         inner_product_kernel(text, Sigmoid { gamma: values[0], c0: values[1] })

@@ -24,7 +24,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         ParameterRange::Positive,
         "it is added to values that may be 0, and their logarithm is taken",
     )],
-    domain: Domain::NotNegative,
+    domain: Domain::NonNegative,
     properties: KernelProperties::UNIVERSAL,
     explicit_form: Some(ExplicitForm::Skewed),
     ..KernelFamily::new(
@@ -79,8 +79,8 @@ impl DifferenceAccumulator for HyperbolicSecants {
 
     fn step<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {
         inlined!(|value: T, difference: T| {
-            let half = difference.magnitude().exp2_neg();
-            value * (half + half) / half.mul_plus(half, T::ONE)
+            let h = difference.magnitude().exp2_neg();
+            value * (h + h) / h.mul_plus(h, T::ONE)
         })
     }
 
@@ -88,8 +88,8 @@ impl DifferenceAccumulator for HyperbolicSecants {
     fn slope<T: Real>(&self) -> impl Fn(T) -> T + Copy {
         let rate = T::from_f64(-LN_2);
         inlined!(|difference: T| {
-            let half = difference.magnitude().exp2_neg();
-            let square = half * half;
+            let h = difference.magnitude().exp2_neg();
+            let square = h * h;
             rate * sign(difference) * (T::ONE - square) / (T::ONE + square)
         })
     }

@@ -16,7 +16,7 @@
 //! directly, in a merge of the two rows.
 
 use super::Profile;
-use super::fixed_kernel::KernelColumns;
+use super::fixed_kernel::PreparedPoints;
 use super::points::row_slice;
 use super::sparse_argument::{SparseArgument, align_entries};
 use super::{KernelFunction, assert_shapes};
@@ -81,8 +81,8 @@ impl InvertedIndex {
         loop {
             match self.slots[slot] {
                 (_, EMPTY_SLOT) => return &[],
-                (slot_column, number) if slot_column == column => {
-                    let number = number as usize;
+                (slot_column, feature_index) if slot_column == column => {
+                    let number = feature_index as usize;
                     return &self.postings
                         [self.posting_starts[number] as usize..self.posting_starts[number + 1] as usize];
                 }
@@ -98,15 +98,15 @@ impl InvertedIndex {
         sums.fill(0.0);
         for (column, value) in columns.iter().zip(values) {
             let value = value.to_f64();
-            let points = self.find_postings(column.to_f64() as u32);
+            let postings = self.find_postings(column.to_f64() as u32);
             // the kind of term is matched once for all points, not once per point
             match self.argument {
                 SparseArgument::Product | SparseArgument::SquaredDistance { .. } => {
                     let value = self.argument.common_term(value, 1.0);
-                    points.iter().for_each(|(j, indexed_value)| sums[*j as usize] += value * indexed_value);
+                    postings.iter().for_each(|(j, indexed_value)| sums[*j as usize] += value * indexed_value);
                 }
                 argument => {
-                    points.iter().for_each(|(j, other)| sums[*j as usize] += argument.common_term(value, *other))
+                    postings.iter().for_each(|(j, other)| sums[*j as usize] += argument.common_term(value, *other))
                 }
             }
         }
@@ -135,8 +135,8 @@ impl<P: Profile> SparseKernel<P> {
         values: &mut [f64],
     ) {
         let norm = index.accumulate_sums(point, values);
-        let mut spare = Vec::new();
-        let align = |j: usize| align_entries(point, row_slice(indexed_points, j, &mut spare));
+        let mut row_buffer = Vec::new();
+        let align = |j: usize| align_entries(point, row_slice(indexed_points, j, &mut row_buffer));
         self.argument.arguments(values, norm, &index.norms, align);
         let profile = self.profile.function::<f64>();
         vectorised!(values.iter_mut().for_each(|sum| *sum = profile(*sum)));
@@ -150,9 +150,9 @@ impl<P: Profile> SparseKernel<P> {
         points: MatRef<'_, T>,
         mut write: impl FnMut(usize, usize, T),
     ) {
-        let (mut sums, mut spare) = (vec![0.0; indexed_points.nrows()], Vec::new());
+        let (mut sums, mut row_buffer) = (vec![0.0; indexed_points.nrows()], Vec::new());
         for i in 0..points.nrows() {
-            self.compute_values(row_slice(points, i, &mut spare), index, indexed_points, &mut sums);
+            self.compute_values(row_slice(points, i, &mut row_buffer), index, indexed_points, &mut sums);
             sums.iter().enumerate().for_each(|(j, value)| write(i, j, T::from_f64(*value).saturate()));
         }
     }
@@ -163,20 +163,20 @@ impl<T: Real, P: Profile> KernelFunction<T> for SparseKernel<P> {
         self.text.clone()
     }
 
-    fn positive_definite(&self) -> bool {
+    fn is_positive_definite(&self) -> bool {
         P::POSITIVE_DEFINITE
     }
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
         assert_shapes(x, z, &out);
-        let index_holds_z = z.nrows() <= x.nrows();
-        let (indexed_points, other_points) = if index_holds_z { (z, x) } else { (x, z) };
+        let is_z_indexed = z.nrows() <= x.nrows();
+        let (indexed_points, other_points) = if is_z_indexed { (z, x) } else { (x, z) };
         self.for_each_value(
             &InvertedIndex::new(indexed_points, self.argument),
             indexed_points,
             other_points,
             |i, j, value| {
-                out[if index_holds_z { (i, j) } else { (j, i) }] = value;
+                out[if is_z_indexed { (i, j) } else { (j, i) }] = value;
             },
         );
     }
@@ -185,7 +185,7 @@ impl<T: Real, P: Profile> KernelFunction<T> for SparseKernel<P> {
         true
     }
 
-    fn prepare_columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+    fn prepare_points(&self, z: MatRef<'_, T>) -> Option<Box<dyn PreparedPoints<T>>> {
         let Self { text, argument, profile } = self;
         let kernel = Self { text: text.clone(), argument: *argument, profile: Arc::clone(profile) };
         Some(Box::new(PreparedSparsePoints { kernel, index: InvertedIndex::new(z, self.argument) }))
@@ -193,9 +193,9 @@ impl<T: Real, P: Profile> KernelFunction<T> for SparseKernel<P> {
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
         assert_eq!(x.nrows(), out.len(), "out must have an entry for each x");
-        let (profile, mut spare) = (self.profile.function::<f64>(), Vec::new());
+        let (profile, mut row_buffer) = (self.profile.function::<f64>(), Vec::new());
         for (i, out) in out.iter_mut().enumerate() {
-            *out = profile(self.argument.self_argument(entries(row_slice(x, i, &mut spare)).1)).saturate();
+            *out = profile(self.argument.self_argument(entries(row_slice(x, i, &mut row_buffer)).1)).saturate();
         }
     }
 }
@@ -205,7 +205,7 @@ struct PreparedSparsePoints<P> {
     index: InvertedIndex,
 }
 
-impl<T: Real, P: Profile> KernelColumns<T> for PreparedSparsePoints<P> {
+impl<T: Real, P: Profile> PreparedPoints<T> for PreparedSparsePoints<P> {
     fn scratch_len(&self) -> usize {
         0
     }

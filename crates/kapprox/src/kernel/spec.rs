@@ -79,7 +79,7 @@ impl Default for Kernel {
     fn default() -> Self {
         let family = &gaussian::FAMILY;
         let values = family.parameters.iter().map(|p| p.default.clone()).collect();
-        Self(Node::Call(BaseKernel { family, values, columns: None, sparse_column_count: None }))
+        Self(Node::Base(BaseKernel { family, values, columns: None, sparse_column_count: None }))
     }
 }
 
@@ -117,7 +117,7 @@ impl Kernel {
     /// Returns the kernel of a family with these parameter values, in the order of the family.
     pub(super) fn from_family(family: &'static KernelFamily, values: impl IntoIterator<Item = Value>) -> Self {
         let values = values.into_iter().collect();
-        Self(Node::Call(BaseKernel { family, values, columns: None, sparse_column_count: None }))
+        Self(Node::Base(BaseKernel { family, values, columns: None, sparse_column_count: None }))
     }
 
     /// Returns the kernel exp(k).
@@ -141,8 +141,12 @@ impl Kernel {
     /// [`Error::Kernel`], which points into `columns`.
     pub fn on(self, columns: &str) -> Result<Self> {
         let columns = parse::parse_column_selection(columns)?;
-        let restrict = |call: &BaseKernel| call.columns.clone().or_else(|| Some(columns.clone()));
-        self.0.map_base_kernels(&mut |call| Ok(BaseKernel { columns: restrict(call), ..call.clone() })).map(Self)
+        let restrict = |base_kernel: &BaseKernel| base_kernel.columns.clone().or_else(|| Some(columns.clone()));
+        self.0
+            .map_base_kernels(&mut |base_kernel| {
+                Ok(BaseKernel { columns: restrict(base_kernel), ..base_kernel.clone() })
+            })
+            .map(Self)
     }
 
     /// Restricts this kernel to the columns with these names; see [`on`](Self::on).
@@ -166,7 +170,7 @@ impl Kernel {
     /// Returns whether any kernel is restricted to columns.
     #[doc(hidden)]
     pub fn restricts_columns(&self) -> bool {
-        self.0.base_kernels().into_iter().any(|call| call.columns.is_some())
+        self.0.base_kernels().into_iter().any(|base_kernel| base_kernel.columns.is_some())
     }
 
     /// Returns the expression with its columns found among `features`, the names of the features in
@@ -181,15 +185,20 @@ impl Kernel {
     /// [`Error::ReversedRange`] for a range whose last column comes before its first.
     #[doc(hidden)]
     pub fn resolve_columns<S: AsRef<str>>(&self, features: &[S]) -> Result<Self> {
-        if self.0.base_kernels().iter().all(|call| call.columns.is_none() && !call.depends_on_feature_count()) {
+        if self
+            .0
+            .base_kernels()
+            .iter()
+            .all(|base_kernel| base_kernel.columns.is_none() && !base_kernel.depends_on_feature_count())
+        {
             return Ok(self.clone());
         }
         let names: Vec<&str> = features.iter().map(AsRef::as_ref).collect();
-        let resolve = |call: &BaseKernel| {
-            let columns = call.columns.as_ref().map(|columns| columns.resolve(&names, call.family.name));
-            Ok(BaseKernel { columns: columns.transpose()?, ..call.clone() }.with_feature_count(features.len()))
+        let resolve = |base_kernel: &BaseKernel| {
+            let columns = base_kernel.columns.as_ref().map(|columns| columns.resolve(&names, base_kernel.family.name));
+            Ok(BaseKernel { columns: columns.transpose()?, ..base_kernel.clone() }.with_feature_count(features.len()))
         };
-        self.0.map_base_kernels(&mut |call| resolve(call)).map(Self)
+        self.0.map_base_kernels(&mut |base_kernel| resolve(base_kernel)).map(Self)
     }
 
     /// Returns the expression for a table that has the same features under the names `x0`, `x1`, …
@@ -200,11 +209,11 @@ impl Kernel {
     #[doc(hidden)]
     pub fn with_positional_names<S: AsRef<str>>(&self, names: &[S]) -> Result<Self> {
         let resolved = self.resolve_columns(names)?;
-        let rename_columns = |call: &BaseKernel| BaseKernel {
-            columns: call.columns.as_ref().map(ColumnSelection::with_positional_names),
-            ..call.clone()
+        let rename_columns = |base_kernel: &BaseKernel| BaseKernel {
+            columns: base_kernel.columns.as_ref().map(ColumnSelection::with_positional_names),
+            ..base_kernel.clone()
         };
-        resolved.0.map_base_kernels(&mut |call| Ok(rename_columns(call))).map(Self)
+        resolved.0.map_base_kernels(&mut |base_kernel| Ok(rename_columns(base_kernel))).map(Self)
     }
 
     /// Returns the expression on rows with these features, as
@@ -218,30 +227,31 @@ impl Kernel {
     #[doc(hidden)]
     pub fn resolve_for_rows<S: AsRef<str>>(&self, features: &[S], sparse_columns: Option<usize>) -> Result<Self> {
         let Some(column_count) = sparse_columns else { return self.resolve_columns(features) };
-        let mut to_sparse =
-            |call: &BaseKernel| match call.supports_sparse() {
-                true => Ok(BaseKernel { sparse_column_count: Some(column_count), ..call.clone() }
-                    .with_feature_count(column_count)),
-                false => Err(Error::SparseUnsupported { kernel: call.to_string(), known: sparse_kernel_names() }),
-            };
+        let mut to_sparse = |base_kernel: &BaseKernel| match base_kernel.supports_sparse() {
+            true => Ok(BaseKernel { sparse_column_count: Some(column_count), ..base_kernel.clone() }
+                .with_feature_count(column_count)),
+            false => Err(Error::SparseUnsupported { kernel: base_kernel.to_string(), known: sparse_kernel_names() }),
+        };
         self.0.map_base_kernels(&mut to_sparse).map(Self)
     }
 
     /// If the expression is on sparse rows, returns the number of their columns.
     #[doc(hidden)]
     pub fn sparse_columns(&self) -> Option<usize> {
-        self.0.base_kernels().into_iter().find_map(|call| call.sparse_column_count)
+        self.0.base_kernels().into_iter().find_map(|base_kernel| base_kernel.sparse_column_count)
     }
 
     pub(crate) fn to_dense(&self) -> Result<Self> {
-        self.0.map_base_kernels(&mut |call| Ok(BaseKernel { sparse_column_count: None, ..call.clone() })).map(Self)
+        self.0
+            .map_base_kernels(&mut |base_kernel| Ok(BaseKernel { sparse_column_count: None, ..base_kernel.clone() }))
+            .map(Self)
     }
 
     /// If the kernel is the inner product of sparse rows, returns the number of their columns.
     #[doc(hidden)]
     pub fn sparse_linear_columns(&self) -> Option<usize> {
         match &self.0 {
-            Node::Call(BaseKernel { family, sparse_column_count: sparse_columns, .. })
+            Node::Base(BaseKernel { family, sparse_column_count: sparse_columns, .. })
                 if family.explicit_form == Some(ExplicitForm::Linear) =>
             {
                 *sparse_columns
@@ -255,7 +265,7 @@ impl Kernel {
     #[doc(hidden)]
     pub fn name(&self) -> Option<&'static str> {
         match &self.0 {
-            Node::Call(BaseKernel { family, columns: None, .. }) => Some(family.name),
+            Node::Base(BaseKernel { family, columns: None, .. }) => Some(family.name),
             _ => None,
         }
     }
@@ -263,23 +273,26 @@ impl Kernel {
     /// If the expression is a single kernel of the registry, on all features of dense rows and
     /// without lists or medians, returns its explicit form and its parameter values.
     pub(crate) fn explicit_form(&self) -> Option<(ExplicitForm, Vec<f64>)> {
-        let Node::Call(call @ BaseKernel { columns: None, sparse_column_count: None, .. }) = &self.0 else {
+        let Node::Base(base_kernel @ BaseKernel { columns: None, sparse_column_count: None, .. }) = &self.0 else {
             return None;
         };
-        Some((call.family.explicit_form?, call.numbers()?))
+        Some((base_kernel.family.explicit_form?, base_kernel.numbers()?))
     }
 
     /// Returns whether k is known to be positive definite for all points. The answer follows from
     /// the kernels of the registry by the rules for sums, products and multiples.
-    pub fn positive_definite(&self) -> bool {
-        self.0.base_kernels().iter().all(|call| call.family.positive_definite)
+    pub fn is_positive_definite(&self) -> bool {
+        self.0.base_kernels().iter().all(|base_kernel| base_kernel.family.is_positive_definite)
     }
 
     /// Returns whether every kernel of the expression is bounded and none is periodic. In this
     /// case, sums of kernel sections approach constants far away from all points.
     #[doc(hidden)]
     pub fn is_constant_far_away(&self) -> bool {
-        self.0.base_kernels().iter().all(|call| call.family.properties.bounded && !call.family.properties.periodic)
+        self.0
+            .base_kernels()
+            .iter()
+            .all(|base_kernel| base_kernel.family.properties.bounded && !base_kernel.family.properties.periodic)
     }
 
     /// Returns whether a test with this kernel is known to detect every difference of
@@ -298,13 +311,13 @@ impl Kernel {
     #[doc(hidden)]
     pub fn check_input_count(&self, d: usize) -> Result<()> {
         self.require_columns()?;
-        self.0.base_kernels().into_iter().try_for_each(|call| call.check_feature_count(d))
+        self.0.base_kernels().into_iter().try_for_each(|base_kernel| base_kernel.check_feature_count(d))
     }
 
     /// Returns the values for which every kernel of the expression is defined.
     #[doc(hidden)]
     pub fn domain(&self) -> Domain {
-        self.0.base_kernels().into_iter().map(|call| call.family.domain).max().unwrap_or(Domain::Any)
+        self.0.base_kernels().into_iter().map(|base_kernel| base_kernel.family.domain).max().unwrap_or(Domain::Any)
     }
 
     /// Rejects points with values outside the domain of a kernel, in the columns that this kernel
@@ -317,20 +330,22 @@ impl Kernel {
     #[doc(hidden)]
     pub fn check_values<T: Real>(&self, x: MatRef<'_, T>, first_row: u64) -> Result<()> {
         self.require_columns()?;
-        let mut spare = Vec::new();
-        for call in self.0.base_kernels().into_iter().filter(|call| call.family.domain != Domain::Any) {
-            let domain = call.family.domain;
-            let columns: Vec<usize> =
-                call.column_indices().map_or_else(|| (0..x.ncols()).collect(), |indices| indices.iter().collect());
+        let mut row_buffer = Vec::new();
+        for base_kernel in self.0.base_kernels().into_iter().filter(|call| call.family.domain != Domain::Any) {
+            let domain = base_kernel.family.domain;
+            let columns: Vec<usize> = base_kernel
+                .column_indices()
+                .map_or_else(|| (0..x.ncols()).collect(), |indices| indices.iter().collect());
             for i in 0..x.nrows() {
-                let row = row_slice(x, i, &mut spare);
+                let row = row_slice(x, i, &mut row_buffer);
                 // the first half of a sparse row contains column numbers, and every domain contains
                 // the omitted zeros
-                let columns = if call.sparse_column_count.is_some() { &columns[x.ncols() / 2..] } else { &columns[..] };
+                let columns =
+                    if base_kernel.sparse_column_count.is_some() { &columns[x.ncols() / 2..] } else { &columns[..] };
                 if let Some(&feature) = columns.iter().find(|k| !domain.contains(row[**k].to_f64())) {
                     let (row, value) = (first_row + i as u64, row[feature].to_f64());
-                    let (kernel, domain) = (call.family.name, domain.to_string());
-                    return Err(Error::Domain { kernel, domain, row, feature, value });
+                    let (kernel, domain) = (base_kernel.family.name, domain.to_string());
+                    return Err(Error::Domain { kernel, domain, row, feature_index: feature, value });
                 }
             }
         }
@@ -377,7 +392,7 @@ impl Kernel {
     pub(super) fn unresolved_error(&self, what: &str, message: &str) -> Error {
         let text = self.to_string();
         let at = text.find(what).map_or(0, |bytes| text[..bytes].chars().count());
-        Error::Kernel { text, at, message: message.into() }
+        Error::Kernel { text, position: at, message: message.into() }
     }
 }
 

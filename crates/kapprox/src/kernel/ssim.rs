@@ -23,7 +23,7 @@
 //! have 36 windows of n = 64 pixels.
 
 use super::family::{Domain, KernelFamily, KernelProperties, NumericParameter, ParameterRange};
-use super::fixed_kernel::{FixedKernel, KernelColumns, MAX_FEW_ROWS};
+use super::fixed_kernel::{FixedKernel, MAX_FEW_ROWS, PreparedPoints};
 use super::panel::TILE_ROWS;
 use super::points::{fill_column, index_chunks, row_slice};
 use super::{AnyKernel, KernelFunction, assert_shapes, direct::inner_product_kernel, linear::Linear};
@@ -52,7 +52,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         ),
     ],
     properties: KernelProperties::BOUNDED,
-    domain: Domain::NotNegative,
+    domain: Domain::NonNegative,
     check_input_count: |values, features| match (values[0] as usize, features.isqrt()) {
         (0, side) if side * side != features => {
             Err("but this is not a square number; set width to the number of pixels per line".into())
@@ -115,7 +115,7 @@ impl Ssim {
 
 /// Number of columns of a block whose values for [`TILE_ROWS`] rows are computed at once, so that
 /// these values stay in cache.
-const TILE_COLUMNS: usize = 96;
+const SSIM_TILE_COLUMNS: usize = 96;
 
 impl<T: Real> KernelFunction<T> for Ssim {
     fn spec(&self) -> String {
@@ -125,18 +125,18 @@ impl<T: Real> KernelFunction<T> for Ssim {
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
         assert_shapes(x, z, &out);
         let (kernel, windows) = (self.inner_product.typed::<T>(), self.windows(x.ncols()));
-        let mut cosines = Mat::<T>::zeros(TILE_ROWS.min(x.nrows()), TILE_COLUMNS.min(z.nrows()));
-        let mut spare = Vec::new();
+        let mut cosines = Mat::<T>::zeros(TILE_ROWS.min(x.nrows()), SSIM_TILE_COLUMNS.min(z.nrows()));
+        let mut row_buffer = Vec::new();
         out.fill(T::ZERO);
         for window in &windows {
             let [x, z] = [x, z].map(|points| WindowVectors::new(points, window));
-            for (j, columns) in index_chunks(z.len(), TILE_COLUMNS) {
+            for (j, columns) in index_chunks(z.len(), SSIM_TILE_COLUMNS) {
                 for (i, rows) in index_chunks(x.len(), TILE_ROWS) {
                     let mut cosines = cosines.as_mut().submatrix_mut(0, 0, rows, columns);
                     kernel.block(x.contrasts(i, rows), z.contrasts(j, columns), cosines.rb_mut());
                     let mut sums = out.rb_mut().submatrix_mut(i, j, rows, columns);
                     for (k, cosines) in cosines.rb().col_iter().enumerate() {
-                        fill_column(sums.rb_mut().col_mut(k), &mut spare, |sums| {
+                        fill_column(sums.rb_mut().col_mut(k), &mut row_buffer, |sums| {
                             let z_numbers = z.numbers.each_ref().map(|numbers| numbers[j + k]);
                             window.add_similarities(z_numbers, &x.numbers_from(i, rows), cosines.iter(), sums);
                         });
@@ -146,7 +146,7 @@ impl<T: Real> KernelFunction<T> for Ssim {
         }
     }
 
-    fn prepare_columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+    fn prepare_points(&self, z: MatRef<'_, T>) -> Option<Box<dyn PreparedPoints<T>>> {
         let prepare_window = |window: Window| {
             let vectors = WindowVectors::new(z, &window);
             let fixed = FixedKernel::new(self.inner_product.typed::<T>(), vectors.contrasts(0, vectors.len()));
@@ -163,7 +163,7 @@ impl<T: Real> KernelFunction<T> for Ssim {
 
 struct SsimColumns<T: Real>(Vec<(Window, WindowVectors<T>, FixedKernel<T>)>);
 
-impl<T: Real> KernelColumns<T> for SsimColumns<T> {
+impl<T: Real> PreparedPoints<T> for SsimColumns<T> {
     fn scratch_len(&self) -> usize {
         let window_scratch = |(_, vectors, fixed): &(Window, WindowVectors<T>, FixedKernel<T>)| {
             MAX_FEW_ROWS * (vectors.width + vectors.len()) + fixed.scratch_len()
@@ -181,7 +181,7 @@ impl<T: Real> KernelColumns<T> for SsimColumns<T> {
     }
 
     fn compute_rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
-        let (b, m, mut spare) = (x.nrows(), z.nrows(), Vec::new());
+        let (b, m, mut row_buffer) = (x.nrows(), z.nrows(), Vec::new());
         out.fill(T::ZERO);
         for (window, vectors, fixed) in &self.0 {
             let (contrasts, scratch) = scratch.split_at_mut(b * vectors.width);
@@ -190,7 +190,7 @@ impl<T: Real> KernelColumns<T> for SsimColumns<T> {
             for (i, (numbers, contrasts)) in
                 numbers.iter_mut().zip(contrasts.chunks_exact_mut(vectors.width)).enumerate()
             {
-                *numbers = window.prepare_point(row_slice(x, i, &mut spare), contrasts);
+                *numbers = window.prepare_point(row_slice(x, i, &mut row_buffer), contrasts);
             }
             let contrasts = MatRef::from_row_major_slice(contrasts, b, vectors.width);
             fixed.compute_rows(contrasts, vectors.contrasts(0, m), cosines, scratch);
@@ -260,12 +260,20 @@ impl Window {
                 .zip(unit_constants)
                 .zip(brightnesses.iter().zip(inverse_brightnesses))
                 .zip(contrasts.iter().zip(inverse_contrasts));
-            for ((sum, &cosine), (((&l, &d), (&b, &i)), (&c, &e))) in sums.iter_mut().zip(cosines).zip(others) {
-                let luminance = (unit_mean * l) + unit_constant * d;
-                let denominator = (brightness * i + inverse_brightness * b) * (contrast * e + inverse_contrast * c);
+            for (
+                (sum, &cosine),
+                (
+                    ((&other_unit_mean, &other_unit_constant), (&other_brightness, &other_inverse_brightness)),
+                    (&other_contrast, &other_inverse_contrast),
+                ),
+            ) in sums.iter_mut().zip(cosines).zip(others)
+            {
+                let luminance_cosine = (unit_mean * other_unit_mean) + unit_constant * other_unit_constant;
+                let denominator = (brightness * other_inverse_brightness + inverse_brightness * other_brightness)
+                    * (contrast * other_inverse_contrast + inverse_contrast * other_contrast);
                 // each of the two factors ‖u‖/‖v‖ + ‖v‖/‖u‖ is at least 2, unless the pixel range
                 // exceeds the range of T
-                *sum += numerator_scale * cosine * luminance / denominator.larger(min_denominator);
+                *sum += numerator_scale * cosine * luminance_cosine / denominator.larger(min_denominator);
             }
         })
     }
@@ -281,10 +289,10 @@ struct WindowVectors<T> {
 
 impl<T: Real> WindowVectors<T> {
     fn new(points: MatRef<'_, T>, window: &Window) -> Self {
-        let (n, width, mut spare) = (points.nrows(), window.pixels.len() + 1, Vec::new());
+        let (n, width, mut row_buffer) = (points.nrows(), window.pixels.len() + 1, Vec::new());
         let (mut contrasts, mut numbers) = (vec![T::ZERO; n * width], [const { Vec::new() }; 6]);
         for (i, contrasts) in contrasts.chunks_exact_mut(width).enumerate() {
-            let point_numbers = window.prepare_point(row_slice(points, i, &mut spare), contrasts);
+            let point_numbers = window.prepare_point(row_slice(points, i, &mut row_buffer), contrasts);
             numbers.iter_mut().zip(point_numbers).for_each(|(numbers, number)| numbers.push(number));
         }
         Self { width, contrasts, numbers }

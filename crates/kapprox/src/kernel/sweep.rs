@@ -5,7 +5,7 @@
 //! column of the block stay in the first-level cache during the loop over the features.
 
 use super::few_rows::rows_to_panels;
-use super::fixed_kernel::{KernelColumns, MAX_FEW_ROWS};
+use super::fixed_kernel::{MAX_FEW_ROWS, PreparedPoints};
 use super::panel::{TILE_ROWS, ValueBlock};
 use super::points::{AlignedVec, Frame, fill_column, index_chunks, row_slice};
 use crate::{Real, vectorised};
@@ -34,13 +34,13 @@ pub(super) fn fill_block<T: Real, F: DifferenceAccumulator>(
 ) {
     let ValueBlock { frame, x, z, mut out } = block;
     let (d, step) = (x.ncols(), accumulator.step());
-    let (mut x_packed, mut z_packed, mut spare) = (AlignedVec::default(), AlignedVec::default(), Vec::new());
+    let (mut x_packed, mut z_packed, mut row_buffer) = (AlignedVec::default(), AlignedVec::default(), Vec::new());
     frame.pack_rows(z, z.nrows(), &mut z_packed);
     for (i, rows) in index_chunks(x.nrows(), TILE_ROWS) {
         frame.pack_panels(x.subrows(i, rows), rows, &mut x_packed);
         for j in 0..z.nrows() {
             let z = &z_packed[j * d..(j + 1) * d];
-            fill_column(out.rb_mut().subrows_mut(i, rows).col_mut(j), &mut spare, |column| {
+            fill_column(out.rb_mut().subrows_mut(i, rows).col_mut(j), &mut row_buffer, |column| {
                 sweep_column(T::from_f64(F::START), step, profile, column, &x_packed, z);
             });
         }
@@ -48,26 +48,26 @@ pub(super) fn fill_block<T: Real, F: DifferenceAccumulator>(
 }
 
 /// Prepares the points `z` in `frame` for the kernel that [`fill_block`] computes.
-pub(super) fn prepare_columns<T: Real, F: DifferenceAccumulator>(
+pub(super) fn prepare_points<T: Real, F: DifferenceAccumulator>(
     frame: Frame<T>,
     accumulator: &Arc<F>,
     profile: impl Fn(T) -> T + Copy + Send + Sync + 'static,
     z: MatRef<'_, T>,
-) -> Box<dyn KernelColumns<T>> {
+) -> Box<dyn PreparedPoints<T>> {
     let (mut rows, mut columns) = (AlignedVec::default(), AlignedVec::default());
     frame.pack_rows(z, z.nrows(), &mut rows);
     rows_to_panels(&rows, frame.feature_count(), z.nrows(), &mut columns);
-    Box::new(DifferenceColumns { frame, columns, accumulator: accumulator.clone(), profile })
+    Box::new(DifferenceColumns { frame, packed_points: columns, accumulator: accumulator.clone(), profile })
 }
 
 struct DifferenceColumns<T, F, G> {
     frame: Frame<T>,
-    columns: AlignedVec<T>,
+    packed_points: AlignedVec<T>,
     accumulator: Arc<F>,
     profile: G,
 }
 
-impl<T: Real, F: DifferenceAccumulator, G: Fn(T) -> T + Copy + Send + Sync> KernelColumns<T>
+impl<T: Real, F: DifferenceAccumulator, G: Fn(T) -> T + Copy + Send + Sync> PreparedPoints<T>
     for DifferenceColumns<T, F, G>
 {
     fn scratch_len(&self) -> usize {
@@ -75,16 +75,16 @@ impl<T: Real, F: DifferenceAccumulator, G: Fn(T) -> T + Copy + Send + Sync> Kern
     }
 
     fn bytes(&self) -> usize {
-        size_of::<T>() * self.columns.len()
+        size_of::<T>() * self.packed_points.len()
     }
 
     fn compute_rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
-        let (d, mut spare) = (x.ncols(), Vec::new());
+        let (d, mut row_buffer) = (x.ncols(), Vec::new());
         let step = self.accumulator.step();
         for (i, values) in out.chunks_exact_mut(z.nrows().max(1)).enumerate() {
             let scaled = &mut scratch[..d];
-            self.frame.pack_row(row_slice(x, i, &mut spare), scaled);
-            sweep_column(T::from_f64(F::START), step, self.profile, values, &self.columns, scaled);
+            self.frame.pack_row(row_slice(x, i, &mut row_buffer), scaled);
+            sweep_column(T::from_f64(F::START), step, self.profile, values, &self.packed_points, scaled);
         }
     }
 }

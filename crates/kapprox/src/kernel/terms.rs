@@ -24,7 +24,7 @@ pub(crate) trait Term: Copy + Debug + Send + Sync + 'static {
     /// True if the sum may overflow for points whose kernel value is still meaningful.
     const OVERFLOWS: bool = false;
     /// Returns a finite value for a sum that overflows.
-    fn scaled<T: Real>(_x: &[T], _z: &[T]) -> T {
+    fn finite_sum<T: Real>(_x: &[T], _z: &[T]) -> T {
         T::LARGEST
     }
 }
@@ -60,7 +60,7 @@ term!(
     }
     const SPARSE_ARGUMENT: Option<SparseArgument> = Some(SparseArgument::Product);
     const OVERFLOWS: bool = true;
-    fn scaled<T: Real>(x: &[T], z: &[T]) -> T {
+    fn finite_sum<T: Real>(x: &[T], z: &[T]) -> T {
         scaled_product(x, z)
     }
 );

@@ -128,7 +128,7 @@ impl<'a> Parser<'a> {
 
     pub(super) fn fail_at<R>(&self, at: usize, message: impl Into<String>) -> Result<R> {
         let message = display::escape_line(&message.into()).into_owned();
-        Err(Error::Kernel { text: self.text.into(), at, message })
+        Err(Error::Kernel { text: self.text.into(), position: at, message })
     }
 }
 

@@ -4,7 +4,7 @@
 //! (Shawe-Taylor, Cristianini, *Kernel Methods for Pattern Analysis*, 2004, proposition 3.24 and
 //! section 5.1.)
 
-use super::fixed_kernel::{FixedKernel, KernelColumns, MAX_FEW_ROWS};
+use super::fixed_kernel::{FixedKernel, MAX_FEW_ROWS, PreparedPoints};
 use super::points::{fill_column, row_slice};
 use super::{AnyKernel, KernelFunction, Spectrum, family::ParameterRange, gradient::WeightedPairs};
 use crate::{Real, vectorised};
@@ -28,7 +28,7 @@ pub(super) type TransformParameter = (&'static str, ParameterRange, f64, &'stati
 const DEGREE: TransformParameter =
     ("degree", ParameterRange::Integer { min: 1, max: 31 }, 2.0, "only integer powers are positive definite");
 pub(super) const ORDER: TransformParameter =
-    ("p", ParameterRange::NotNegative, 1.0, "only these means keep a kernel positive definite");
+    ("p", ParameterRange::NonNegative, 1.0, "only these means keep a kernel positive definite");
 
 /// A function of kernels: name, parameter, and the transform for a parameter value.
 pub(super) type TransformEntry = (&'static str, Option<TransformParameter>, fn(f64) -> KernelTransform);
@@ -70,7 +70,7 @@ pub(super) trait PairFunction: Debug + Copy + Send + Sync + 'static {
     }
 }
 
-fn prepare_points<T: Real>(
+fn compute_point_numbers<T: Real>(
     function: impl PairFunction,
     kernel: &dyn KernelFunction<T>,
     points: MatRef<'_, T>,
@@ -102,8 +102,8 @@ impl<T: Real, F: PairFunction> KernelFunction<T> for TransformedKernel<F> {
         self.text.clone()
     }
 
-    fn positive_definite(&self) -> bool {
-        self.kernel.typed::<T>().positive_definite()
+    fn is_positive_definite(&self) -> bool {
+        self.kernel.typed::<T>().is_positive_definite()
     }
 
     fn spectrum(&self) -> Option<Spectrum> {
@@ -113,10 +113,10 @@ impl<T: Real, F: PairFunction> KernelFunction<T> for TransformedKernel<F> {
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
         let (kernel, function) = (self.kernel.typed::<T>(), self.function);
         kernel.block(x, z, out.rb_mut());
-        let (x, z) = (prepare_points(function, &*kernel, x), prepare_points(function, &*kernel, z));
-        let mut spare = Vec::new();
+        let (x, z) = (compute_point_numbers(function, &*kernel, x), compute_point_numbers(function, &*kernel, z));
+        let mut row_buffer = Vec::new();
         for (column, &z) in out.col_iter_mut().zip(&z) {
-            fill_column(column, &mut spare, |column| {
+            fill_column(column, &mut row_buffer, |column| {
                 vectorised!({
                     for (value, &x) in column.iter_mut().zip(&x) {
                         *value = function.value(*value, x, z);
@@ -126,9 +126,9 @@ impl<T: Real, F: PairFunction> KernelFunction<T> for TransformedKernel<F> {
         }
     }
 
-    fn prepare_columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+    fn prepare_points(&self, z: MatRef<'_, T>) -> Option<Box<dyn PreparedPoints<T>>> {
         let fixed_kernel = FixedKernel::new(self.kernel.typed::<T>(), z);
-        let z = prepare_points(self.function, fixed_kernel.kernel(), z);
+        let z = compute_point_numbers(self.function, fixed_kernel.kernel(), z);
         Some(Box::new(TransformedColumns { function: self.function, z_numbers: z, fixed_kernel }))
     }
 
@@ -157,7 +157,7 @@ struct TransformedColumns<T: Real, F> {
     fixed_kernel: FixedKernel<T>,
 }
 
-impl<T: Real, F: PairFunction> KernelColumns<T> for TransformedColumns<T, F> {
+impl<T: Real, F: PairFunction> PreparedPoints<T> for TransformedColumns<T, F> {
     fn scratch_len(&self) -> usize {
         self.fixed_kernel.scratch_len()
     }
@@ -168,9 +168,9 @@ impl<T: Real, F: PairFunction> KernelColumns<T> for TransformedColumns<T, F> {
 
     fn compute_rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
         self.fixed_kernel.compute_rows(x, z, out, scratch);
-        let (mut diagonal, mut prepared, function) = ([0.0; MAX_FEW_ROWS], [T::ZERO; MAX_FEW_ROWS], self.function);
-        function.prepare(self.fixed_kernel.kernel(), x, &mut diagonal[..x.nrows()], &mut prepared);
-        for (values, x) in out.chunks_exact_mut(z.nrows().max(1)).zip(prepared) {
+        let (mut diagonal, mut x_numbers, function) = ([0.0; MAX_FEW_ROWS], [T::ZERO; MAX_FEW_ROWS], self.function);
+        function.prepare(self.fixed_kernel.kernel(), x, &mut diagonal[..x.nrows()], &mut x_numbers);
+        for (values, x) in out.chunks_exact_mut(z.nrows().max(1)).zip(x_numbers) {
             vectorised!({
                 for (value, &z) in values.iter_mut().zip(&self.z_numbers) {
                     *value = function.value(*value, x, z);
@@ -213,7 +213,7 @@ impl PairFunction for KernelTransform {
         kernel: &dyn KernelFunction<T>,
         points: MatRef<'_, T>,
         diagonal: &mut [f64],
-        prepared: &mut [T],
+        numbers: &mut [T],
     ) {
         let prepare = |k_xx: f64| match self {
             Self::Normalised if k_xx > 0.0 => k_xx.sqrt().recip(),
@@ -223,7 +223,7 @@ impl PairFunction for KernelTransform {
         if matches!(self, Self::Normalised | Self::Mean(_)) {
             kernel.diag(points, diagonal);
         }
-        prepared.iter_mut().zip(diagonal).for_each(|(number, k_xx)| *number = T::from_f64(prepare(*k_xx)).saturate());
+        numbers.iter_mut().zip(diagonal).for_each(|(number, k_xx)| *number = T::from_f64(prepare(*k_xx)).saturate());
     }
 
     #[inline(always)]
@@ -248,14 +248,14 @@ impl PairFunction for KernelTransform {
     /// Since k is symmetric, the gradient of k(x, x) is twice the gradient of k with respect to its
     /// first argument at (x, x). Each row therefore contributes the pair of x with itself.
     fn gradient<T: Real>(self, kernel: &dyn KernelFunction<T>, pairs: WeightedPairs<'_, T>, mut out: MatMut<'_, T>) {
-        let (mut diagonal, mut x_prepared) = (vec![0.0; pairs.x.nrows()], vec![T::ZERO; pairs.x.nrows()]);
-        self.prepare(kernel, pairs.x, &mut diagonal, &mut x_prepared);
-        let z_prepared = prepare_points(self, kernel, pairs.z);
+        let (mut diagonal, mut x_numbers) = (vec![0.0; pairs.x.nrows()], vec![T::ZERO; pairs.x.nrows()]);
+        self.prepare(kernel, pairs.x, &mut diagonal, &mut x_numbers);
+        let z_numbers = compute_point_numbers(self, kernel, pairs.z);
         for (i, strip) in pairs.row_tiles() {
             let rows = strip.x.nrows();
             let mut diagonal_weights = vec![0.0; rows];
             for (j, pairs) in strip.column_tiles() {
-                let (x_tile, z_tile) = (&x_prepared[i..i + rows], &z_prepared[j..j + pairs.z.nrows()]);
+                let (x_tile, z_tile) = (&x_numbers[i..i + rows], &z_numbers[j..j + pairs.z.nrows()]);
                 let kernel_weights = self.kernel_weights(kernel, pairs, x_tile, z_tile, &mut diagonal_weights);
                 kernel.gradient(pairs.x, pairs.z, kernel_weights.as_ref(), out.rb_mut().subrows_mut(i, rows));
             }
@@ -311,16 +311,16 @@ impl KernelTransform {
         self,
         kernel: &dyn KernelFunction<T>,
         pairs: WeightedPairs<'_, T>,
-        x_prepared: &[T],
-        z_prepared: &[T],
+        x_numbers: &[T],
+        z_numbers: &[T],
         diagonal_weights: &mut [f64],
     ) -> Mat<T> {
         let mut values = Mat::zeros(pairs.x.nrows(), pairs.z.nrows());
         kernel.block(pairs.x, pairs.z, values.as_mut());
-        let mut spare = Vec::new();
-        for ((column, weights), &z) in values.col_iter_mut().zip(pairs.weights.col_iter()).zip(z_prepared) {
-            let weights = row_slice(weights.as_mat().transpose(), 0, &mut spare);
-            let points = column.iter_mut().zip(weights).zip(x_prepared).zip(diagonal_weights.iter_mut());
+        let mut row_buffer = Vec::new();
+        for ((column, weights), &z) in values.col_iter_mut().zip(pairs.weights.col_iter()).zip(z_numbers) {
+            let weights = row_slice(weights.as_mat().transpose(), 0, &mut row_buffer);
+            let points = column.iter_mut().zip(weights).zip(x_numbers).zip(diagonal_weights.iter_mut());
             vectorised!({
                 for (((k, &weight), &x), diagonal_weight) in points {
                     *diagonal_weight +=

@@ -31,7 +31,7 @@ pub struct Bless;
 const RIDGE_FACTOR: f64 = 2.0;
 /// Number of uniform rows R as a multiple of tr K / μ, and number of members M as a multiple of the
 /// effective dimension: q₁ and q₂ of the paper.
-const ROW_OVERSAMPLING: f64 = 2.0;
+const OVERSAMPLING: f64 = 2.0;
 /// The value of tr K / μ at the first level, chosen: the first sample then has 32 rows.
 const FIRST_TRACE_RATIO: f64 = 16.0;
 
@@ -47,7 +47,7 @@ impl<T: Real> LandmarkRule<T> for Bless {
         let n = scan.row_count as f64;
         let stream = |purpose, level| Stream::new(seed, purpose, level);
         let (key_stream, first_sample_size) =
-            (stream(Purpose::Proposals, 0), (ROW_OVERSAMPLING * FIRST_TRACE_RATIO).ceil() as usize);
+            (stream(Purpose::Proposals, 0), (OVERSAMPLING * FIRST_TRACE_RATIO).ceil() as usize);
         let uniform_rule = RowRule::new(|row, _| Some(key_stream.uniform(row)));
         let residuals = ResidualPass::run(kernel, None, &uniform_rule, first_sample_size, "a uniform sample", scan)?;
         let (mut passes, mut evaluations, trace) = (1, residuals.row_count, residuals.residual_sum);
@@ -58,7 +58,7 @@ impl<T: Real> LandmarkRule<T> for Bless {
         let mut landmarks = dictionary.members.clone();
         for level in 1.. {
             mu /= RIDGE_FACTOR;
-            let candidate_count = (ROW_OVERSAMPLING * trace / mu).min(n);
+            let candidate_count = (OVERSAMPLING * trace / mu).min(n);
             let rule = RowRule {
                 subsample: Some((stream(Purpose::Candidates, level), candidate_count / n)),
                 residual_floor: rounding_floor::<T>(trace / n),
@@ -69,7 +69,7 @@ impl<T: Real> LandmarkRule<T> for Bless {
                 (passes + 1, evaluations + residuals.row_count * (dictionary.members.len() as u64 + 1));
             let (participant_count, score_sum) = (residuals.row_count as f64, residuals.residual_sum / mu);
             let effective_dimension = score_sum * n / participant_count.max(1.0);
-            let member_count = ((ROW_OVERSAMPLING * effective_dimension).ceil() as usize).clamp(1, m);
+            let member_count = ((OVERSAMPLING * effective_dimension).ceil() as usize).clamp(1, m);
             // member j represents n/(R M p_j) rows, where p_j is its score divided by the sum of
             // the scores of the R rows
             let next_dictionary = into_dictionary(residuals, member_count, |residual| {
@@ -79,8 +79,8 @@ impl<T: Real> LandmarkRule<T> for Bless {
                 break;
             }
             landmarks = next_dictionary.members.clone();
-            let exhausted = mu <= min_mu || (participant_count >= n && landmarks.len() as f64 >= n);
-            if member_count == m || exhausted {
+            let is_exhausted = mu <= min_mu || (participant_count >= n && landmarks.len() as f64 >= n);
+            if member_count == m || is_exhausted {
                 break;
             }
             dictionary = next_dictionary;

@@ -44,22 +44,24 @@ impl CandidateRows {
         growth: &mut GrowingLandmarks<'_, T>,
         scan: &TableScan<'_, T>,
         m: usize,
-        with_targets: bool,
+        needs_targets: bool,
     ) -> Result<Self> {
-        let d = scan.source.shape().inputs;
+        let d = scan.source.shape().input_count;
         let mut collector = RowCollector::default();
         scan.pass.visit(scan.source, |block| {
-            collector.push(block, with_targets);
+            collector.push(block, needs_targets);
             Ok::<_, Error>(())
         })?;
         growth.landmarks.passes += 1;
-        let mut residuals = vec![0.0; collector.rows.len()];
-        growth.kernel_f64.diag(MatRef::from_row_major_slice(&collector.x, collector.rows.len(), d), &mut residuals);
-        growth.landmarks.evaluations += collector.rows.len() as u64;
+        let mut residuals = vec![0.0; collector.row_numbers.len()];
+        growth
+            .kernel_f64
+            .diag(MatRef::from_row_major_slice(&collector.x, collector.row_numbers.len(), d), &mut residuals);
+        growth.landmarks.evaluations += collector.row_numbers.len() as u64;
         crate::kernel::check_finite::<T>(&growth.kernel_f64.spec(), &residuals)?;
         Ok(Self {
             targets: collector.centred_targets(),
-            row_numbers: collector.rows,
+            row_numbers: collector.row_numbers,
             x: collector.x,
             d,
             growing_factor: GrowingFactor::new(residuals, m),
@@ -113,7 +115,7 @@ impl CandidateRows {
 
 #[derive(Default)]
 struct RowCollector {
-    rows: Vec<u64>,
+    row_numbers: Vec<u64>,
     x: Vec<f64>,
     y: Vec<f64>,
     codes: Vec<u32>,
@@ -121,21 +123,21 @@ struct RowCollector {
 }
 
 impl RowCollector {
-    fn push<T: Real>(&mut self, block: &RowBlock<'_, T>, with_targets: bool) {
-        self.rows.extend_from_slice(block.row_numbers);
+    fn push<T: Real>(&mut self, block: &RowBlock<'_, T>, needs_targets: bool) {
+        self.row_numbers.extend_from_slice(block.row_numbers);
         self.x.extend(block.x.iter().map(|value| value.to_f64()));
-        match block.classes.filter(|_| with_targets) {
+        match block.classes.filter(|_| needs_targets) {
             Some(LabelCodes { codes, labels }) => {
                 self.codes.extend_from_slice(codes);
                 self.class_count = labels.len();
             }
-            None if with_targets => self.y.extend_from_slice(block.y),
+            None if needs_targets => self.y.extend_from_slice(block.y),
             None => {}
         }
     }
 
     fn centred_targets(&self) -> Mat<f64> {
-        let n = self.rows.len();
+        let n = self.row_numbers.len();
         if self.class_count > 0 {
             return Mat::from_fn(n, self.class_count, |i, j| if self.codes[i] as usize == j { 1.0 } else { -1.0 });
         }

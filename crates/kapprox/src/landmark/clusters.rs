@@ -8,7 +8,7 @@ use kpass::checkpoint::{Arrays, Persist, StoredArrays};
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClusterSums {
     /// Sums of the points of each cluster, k x q, row-major.
-    sums: Vec<f64>,
+    point_sums: Vec<f64>,
     /// Total weight of the points of each cluster; their number if every weight is 1.
     pub weights: Vec<f64>,
     /// Weighted sum over all points of the squared distance from the centroid of their cluster.
@@ -16,7 +16,7 @@ pub struct ClusterSums {
     /// The points farthest from their centroids, with their squared distances, in descending order
     /// of distance. If distances are equal, the earlier row comes first.
     farthest: Vec<FarPoint>,
-    max_farthest: usize,
+    farthest_capacity: usize,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -28,8 +28,14 @@ struct FarPoint {
 impl ClusterSums {
     /// Returns empty sums of k clusters of points with q coordinates. The last argument is the
     /// number of farthest points to keep; empty clusters restart at them.
-    pub fn new(k: usize, q: usize, max_farthest: usize) -> Self {
-        Self { sums: vec![0.0; k * q], weights: vec![0.0; k], inertia: 0.0, farthest: Vec::new(), max_farthest }
+    pub fn new(k: usize, q: usize, farthest_capacity: usize) -> Self {
+        Self {
+            point_sums: vec![0.0; k * q],
+            weights: vec![0.0; k],
+            inertia: 0.0,
+            farthest: Vec::new(),
+            farthest_capacity,
+        }
     }
 
     /// Adds a point of the given weight to cluster j; `squared_distance` is measured from the
@@ -40,7 +46,7 @@ impl ClusterSums {
         }
         self.inertia += weight * squared_distance;
         self.weights[j] += weight;
-        let sums = self.sums[j * point.len()..][..point.len()].iter_mut();
+        let sums = self.point_sums[j * point.len()..][..point.len()].iter_mut();
         sums.zip(point).for_each(|(sum, value)| *sum += weight * value.to_f64());
         self.insert_farthest(squared_distance, || point.iter().map(|value| value.to_f64()).collect());
     }
@@ -48,7 +54,7 @@ impl ClusterSums {
     /// Inserts a point into the farthest points if it belongs to them. Only then calls
     /// `coordinates` for its coordinates.
     fn insert_farthest(&mut self, squared_distance: f64, coordinates: impl FnOnce() -> Vec<f64>) {
-        let is_full = self.farthest.len() == self.max_farthest;
+        let is_full = self.farthest.len() == self.farthest_capacity;
         if squared_distance <= 0.0
             || is_full && self.farthest.last().is_none_or(|last| squared_distance <= last.squared_distance)
         {
@@ -56,24 +62,29 @@ impl ClusterSums {
         }
         let position = self.farthest.partition_point(|point| point.squared_distance >= squared_distance);
         self.farthest.insert(position, FarPoint { squared_distance, coordinates: coordinates() });
-        self.farthest.truncate(self.max_farthest);
+        self.farthest.truncate(self.farthest_capacity);
     }
 
     /// Returns the next centroids, k x q; `compute_centroid` computes a centroid from the weighted
     /// sum and the weight of its points. An empty cluster moves to the farthest point that no other
     /// empty cluster uses.
     pub fn next_centroids(&self, centroids: &[f64], compute_centroid: impl Fn(&[f64], f64) -> Vec<f64>) -> Vec<f64> {
-        let q = (self.sums.len() / self.weights.len().max(1)).max(1);
+        let q = (self.point_sums.len() / self.weights.len().max(1)).max(1);
         let mut restart_points = self.farthest.iter().map(|point| point.coordinates.clone());
         let next_centroid = |((sum, old_centroid), weight): ((&[f64], &[f64]), &f64)| match *weight > 0.0 {
             true => compute_centroid(sum, *weight),
             false => restart_points.next().unwrap_or_else(|| old_centroid.to_vec()),
         };
-        self.sums.chunks_exact(q).zip(centroids.chunks_exact(q)).zip(&self.weights).flat_map(next_centroid).collect()
+        self.point_sums
+            .chunks_exact(q)
+            .zip(centroids.chunks_exact(q))
+            .zip(&self.weights)
+            .flat_map(next_centroid)
+            .collect()
     }
 
     /// Returns the clusters by descending weight; in a tie the earlier cluster comes first.
-    pub fn order_by_weight(&self) -> Vec<usize> {
+    pub fn clusters_by_weight(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.weights.len()).collect();
         order.sort_by(|a, b| self.weights[*b].total_cmp(&self.weights[*a]));
         order
@@ -82,7 +93,7 @@ impl ClusterSums {
 
 impl Merge for ClusterSums {
     fn merge(&mut self, later: &Self) {
-        self.sums.iter_mut().zip(&later.sums).for_each(|(sum, later_sum)| *sum += later_sum);
+        self.point_sums.iter_mut().zip(&later.point_sums).for_each(|(sum, later_sum)| *sum += later_sum);
         self.weights.iter_mut().zip(&later.weights).for_each(|(weight, later_weight)| *weight += later_weight);
         self.inertia += later.inertia;
         later
@@ -94,7 +105,7 @@ impl Merge for ClusterSums {
 
 impl Persist for ClusterSums {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.put("sums", &self.sums);
+        out.put("sums", &self.point_sums);
         out.put("sizes", &self.weights);
         out.put_number("squares", self.inertia);
         out.put_owned("far", self.farthest.iter().map(|point| point.squared_distance).collect());
@@ -102,11 +113,11 @@ impl Persist for ClusterSums {
     }
 
     fn load(&mut self, from: &mut StoredArrays<'_>) -> kpass::Result<()> {
-        from.fill("sums", &mut self.sums)?;
+        from.fill("sums", &mut self.point_sums)?;
         from.fill("sizes", &mut self.weights)?;
         self.inertia = from.read_number("squares")?;
         let (squared_distances, points): (Vec<f64>, Vec<f64>) = (from.read("far")?, from.read("points")?);
-        let q = self.sums.len() / self.weights.len().max(1);
+        let q = self.point_sums.len() / self.weights.len().max(1);
         self.farthest = squared_distances
             .into_iter()
             .zip(points.chunks(q.max(1)))

@@ -55,7 +55,7 @@ impl<T: Real> LandmarkRule<T> for Farahat {
         seed: u64,
     ) -> Result<LandmarkSet<T>> {
         let workers = scan.pass.workers;
-        let mut growth = GrowingLandmarks::new(kernel, scan.source.shape().inputs, m)?;
+        let mut growth = GrowingLandmarks::new(kernel, scan.source.shape().input_count, m)?;
         let mut candidates = CandidateRows::read(&mut growth, scan, m, false)?;
         let floors: Vec<f64> =
             candidates.growing_factor.residuals.iter().map(|residual| PIVOT_FLOOR * residual).collect();
@@ -133,8 +133,8 @@ impl CountSketch {
 impl ResidualSketch {
     fn squared_norms(&self, workers: &Workers) -> Vec<f64> {
         let mut squared_norms = vec![0.0; self.0.ncols()];
-        let parts = squared_norms.chunks_mut(STRIP_ROWS).enumerate().collect();
-        workers.for_each(parts, |(strip_index, squared_norms): (usize, &mut [f64])| {
+        let norm_strips = squared_norms.chunks_mut(STRIP_ROWS).enumerate().collect();
+        workers.for_each(norm_strips, |(strip_index, squared_norms): (usize, &mut [f64])| {
             for (i, squared_norm) in squared_norms.iter_mut().enumerate() {
                 *squared_norm = self.0.col(strip_index * STRIP_ROWS + i).squared_norm_l2();
             }

@@ -76,7 +76,7 @@ impl Greedy {
         m: usize,
         is_in_memory: bool,
     ) -> Result<LandmarkSet<T>> {
-        let mut growth = GrowingLandmarks::new(kernel, scan.source.shape().inputs, m)?;
+        let mut growth = GrowingLandmarks::new(kernel, scan.source.shape().input_count, m)?;
         let mut candidates = if is_in_memory { Some(CandidateRows::read(&mut growth, scan, m, false)?) } else { None };
         let (mut trace, mut capacity) = (None, MIN_POOL_ROWS);
         while !growth.is_full() {

@@ -53,7 +53,7 @@ pub(super) const SCHEME: Scheme = Scheme {
 
 impl<T: Real> LandmarkRule<T> for KMeans {
     fn select(&self, scan: &TableScan<'_, T>, _: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
-        let d = scan.source.shape().inputs;
+        let d = scan.source.shape().input_count;
         let sample = uniform_sample(scan, ROWS_PER_CENTROID.saturating_mul(m), Purpose::Landmarks, seed)?;
         let mut centroids = kmeans_plus_plus(&sample.x, d, m, &Stream::new(seed, Purpose::Proposals, 0));
         let mut passes = 1;
@@ -65,7 +65,7 @@ impl<T: Real> LandmarkRule<T> for KMeans {
             let centroids_f64 =
                 sums.next_centroids(&to_f64_vec(&centroids), |sum, weight| sum.iter().map(|v| v / weight).collect());
             centroids = centroids_f64.into_iter().map(T::from_f64).collect();
-            order = sums.order_by_weight();
+            order = sums.clusters_by_weight();
             if sums.inertia >= previous_inertia * (1.0 - MIN_DECREASE) {
                 break;
             }
@@ -187,8 +187,9 @@ impl<T: Real> Reduction<T> for AssignmentReduction<'_, T> {
         let (b, d) = (block.len(), block.d);
         nearest.resize(b, 0);
         let x = MatRef::from_row_major_slice(block.x, b, d);
-        let parts = strips(x, products.as_mut().subrows_mut(0, b)).into_iter().zip(nearest.chunks_mut(STRIP_ROWS));
-        workers.for_each(parts.collect(), |((x, mut products), nearest)| {
+        let strip_tasks =
+            strips(x, products.as_mut().subrows_mut(0, b)).into_iter().zip(nearest.chunks_mut(STRIP_ROWS));
+        workers.for_each(strip_tasks.collect(), |((x, mut products), nearest)| {
             let z = MatRef::from_row_major_slice(&self.centred_centroids, self.offsets.len(), d);
             matmul(products.as_mut(), Accum::Replace, x, z.transpose(), T::ONE, Par::Seq);
             find_nearest(products.as_ref(), &self.offsets, nearest);

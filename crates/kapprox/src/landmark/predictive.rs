@@ -64,7 +64,7 @@ const LANDMARKS_PER_BLOCK: usize = 16;
 impl<T: Real> LandmarkRule<T> for Predictive {
     fn select(&self, scan: &TableScan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, _: u64) -> Result<LandmarkSet<T>> {
         let workers = scan.pass.workers;
-        let mut growth = GrowingLandmarks::new(kernel, scan.source.shape().inputs, m + LOOK_AHEAD_COLUMNS)?;
+        let mut growth = GrowingLandmarks::new(kernel, scan.source.shape().input_count, m + LOOK_AHEAD_COLUMNS)?;
         let mut candidates = CandidateRows::read(&mut growth, scan, m + LOOK_AHEAD_COLUMNS, true)?;
         let y = std::mem::replace(&mut candidates.targets, Mat::new());
         if y.ncols() == 0 {

@@ -58,8 +58,8 @@ impl<'a, T: Real, F: Fn(u64, f64) -> Option<f64> + Sync> ResidualPass<'a, T, F> 
         name: &str,
         scan: &TableScan<'_, T>,
     ) -> Result<Residuals<T>> {
-        let (kernel, d, tile) = (kernel.typed::<T>(), scan.source.shape().inputs, scan.pass.tile_rows);
-        Ok(scan.pass.resume(name, scan.source, &Self { kernel, map, rule, capacity, d, tile_rows: tile })?.0)
+        let (kernel, d, tile_rows) = (kernel.typed::<T>(), scan.source.shape().input_count, scan.pass.tile_rows);
+        Ok(scan.pass.resume(name, scan.source, &Self { kernel, map, rule, capacity, d, tile_rows })?.0)
     }
 }
 
@@ -150,9 +150,9 @@ impl<T: Real, F> ResidualPass<'_, T, F> {
             return crate::kernel::check_finite::<T>(&self.kernel.spec(), residuals);
         };
         map.apply(x, phi.as_mut().subrows_mut(0, b), workers);
-        let parts = residuals.chunks_mut(STRIP_ROWS).enumerate().collect();
+        let residual_strips = residuals.chunks_mut(STRIP_ROWS).enumerate().collect();
         let phi = phi.as_ref();
-        workers.for_each(parts, |(strip_index, residuals): (usize, &mut [f64])| {
+        workers.for_each(residual_strips, |(strip_index, residuals): (usize, &mut [f64])| {
             subtract_squared_columns(phi.subrows(strip_index * STRIP_ROWS, residuals.len()), residuals);
         });
         Ok(())

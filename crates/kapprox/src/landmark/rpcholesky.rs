@@ -105,8 +105,8 @@ impl<T: Real> LandmarkRule<T> for RpCholesky {
         m: usize,
         seed: u64,
     ) -> Result<LandmarkSet<T>> {
-        let mut growth = GrowingLandmarks::new(kernel, scan.source.shape().inputs, m)?;
-        let (mut empty_rounds, mut trace, mut rarely_accepted) = (0, None, false);
+        let mut growth = GrowingLandmarks::new(kernel, scan.source.shape().input_count, m)?;
+        let (mut empty_round_count, mut trace, mut is_acceptance_rare) = (0, None, false);
         for round in 0.. {
             // the rows with the largest ln(u)/r are a sample without replacement, with
             // probabilities proportional to r, in the order in which they were drawn
@@ -120,18 +120,22 @@ impl<T: Real> LandmarkRule<T> for RpCholesky {
             let mut residuals = growth.compute_residuals(&rule, proposal_count, scan)?;
             let kernel_trace = *trace.get_or_insert(residuals.residual_sum);
             if residuals.residual_sum <= tolerance * kernel_trace
-                || (rarely_accepted && residuals.is_rounding_error(kernel_trace, growth.len()))
+                || (is_acceptance_rare && residuals.is_rounding_error(kernel_trace, growth.len()))
             {
                 break;
             }
             let acceptance_stream = Stream::new(seed, Purpose::Acceptance, round);
             let Some(proposals) = residuals.propose(proposal_count, &acceptance_stream) else { break };
             let previous_count = growth.len();
-            let has_genuine = accept_proposals(&mut growth, &residuals.best_rows, &proposals, &acceptance_stream);
+            let has_genuine_residual =
+                accept_proposals(&mut growth, &residuals.best_rows, &proposals, &acceptance_stream);
             growth.report_progress(scan);
-            rarely_accepted = (growth.len() - previous_count) * RARE_ACCEPTANCE < proposal_count;
-            empty_rounds = if growth.len() == previous_count { empty_rounds + 1 } else { 0 };
-            if growth.is_full() || empty_rounds > MAX_EMPTY_ROUNDS || (empty_rounds > 0 && !has_genuine) {
+            is_acceptance_rare = (growth.len() - previous_count) * RARE_ACCEPTANCE < proposal_count;
+            empty_round_count = if growth.len() == previous_count { empty_round_count + 1 } else { 0 };
+            if growth.is_full()
+                || empty_round_count > MAX_EMPTY_ROUNDS
+                || (empty_round_count > 0 && !has_genuine_residual)
+            {
                 break;
             }
         }
@@ -147,7 +151,7 @@ fn accept_proposals<T: Real>(
     proposals: &[KeyedRow],
     stream: &Stream,
 ) -> bool {
-    let mut has_genuine = false;
+    let mut has_genuine_residual = false;
     // the random numbers with indices below 2b draw the proposals
     for (first_counter, chunk) in (2 * proposals.len()..).step_by(POOL_ROWS).zip(proposals.chunks(POOL_ROWS)) {
         // the current residuals of these rows, under the landmarks of earlier chunks too
@@ -157,13 +161,13 @@ fn accept_proposals<T: Real>(
                 return true;
             }
             let Some(residual) = pool.residual(i) else { continue };
-            has_genuine = true;
+            has_genuine_residual = true;
             if stream.uniform((first_counter + i) as u64) * proposal.weight < residual {
                 growth.accept(&mut pool, i);
             }
         }
     }
-    has_genuine
+    has_genuine_residual
 }
 
 impl<T: Real> Residuals<T> {

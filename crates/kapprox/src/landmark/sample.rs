@@ -62,7 +62,7 @@ pub(crate) struct BestRows<T> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyedRow {
     pub(crate) key: f64,
-    pub(crate) row: u64,
+    pub(crate) row_number: u64,
     pub(crate) weight: f64,
     slot: usize,
 }
@@ -76,7 +76,7 @@ impl<T: Real> BestRows<T> {
         if key < self.threshold || self.capacity == 0 {
             return;
         }
-        self.entries.push(KeyedRow { key, row, weight, slot: self.entries.len() });
+        self.entries.push(KeyedRow { key, row_number: row, weight, slot: self.entries.len() });
         self.x.extend_from_slice(x);
         if self.entries.len() >= self.capacity.saturating_mul(2) {
             self.compact();
@@ -106,7 +106,12 @@ impl<T: Real> BestRows<T> {
 
     pub(crate) fn sample(&self, entries: &[KeyedRow]) -> RowSample<T> {
         let x = entries.iter().flat_map(|entry| self.inputs(entry)).copied().collect();
-        RowSample { row_numbers: entries.iter().map(|entry| entry.row).collect(), x, d: self.d, weights: Vec::new() }
+        RowSample {
+            row_numbers: entries.iter().map(|entry| entry.row_number).collect(),
+            x,
+            d: self.d,
+            weights: Vec::new(),
+        }
     }
 
     pub(crate) fn sorted_entries(&mut self) -> Vec<KeyedRow> {
@@ -120,7 +125,7 @@ impl<T: Real> BestRows<T> {
 impl<T: Real> Merge for BestRows<T> {
     fn merge(&mut self, later: &Self) {
         for entry in &later.entries {
-            self.push(entry.key, entry.row, entry.weight, later.inputs(entry));
+            self.push(entry.key, entry.row_number, entry.weight, later.inputs(entry));
         }
     }
 }
@@ -130,7 +135,7 @@ impl<T: Real> Persist for BestRows<T> {
         // entries are in the order of their slots, so the slots need no saving
         debug_assert!(self.entries.iter().enumerate().all(|(i, entry)| entry.slot == i));
         out.put_owned("keys", self.entries.iter().map(|entry| entry.key).collect());
-        out.put_owned("rows", self.entries.iter().map(|entry| entry.row).collect());
+        out.put_owned("rows", self.entries.iter().map(|entry| entry.row_number).collect());
         out.put_owned("weights", self.entries.iter().map(|entry| entry.weight).collect());
         out.put_number("threshold", self.threshold);
         out.put("x", &self.x);
@@ -142,7 +147,8 @@ impl<T: Real> Persist for BestRows<T> {
         from.fill("rows", &mut row_numbers)?;
         from.fill("weights", &mut weights)?;
         let saved_entries = keys.into_iter().zip(row_numbers).zip(weights).enumerate();
-        self.entries = saved_entries.map(|(slot, ((key, row), weight))| KeyedRow { key, row, weight, slot }).collect();
+        self.entries =
+            saved_entries.map(|(slot, ((key, row), weight))| KeyedRow { key, row_number: row, weight, slot }).collect();
         self.threshold = from.read_number("threshold")?;
         self.x.resize(self.entries.len() * self.d, T::default());
         from.fill("x", &mut self.x)
@@ -151,7 +157,7 @@ impl<T: Real> Persist for BestRows<T> {
 
 /// Orders by larger key, then by earlier row.
 fn compare_keys(a: &KeyedRow, b: &KeyedRow) -> std::cmp::Ordering {
-    b.key.total_cmp(&a.key).then(a.row.cmp(&b.row))
+    b.key.total_cmp(&a.key).then(a.row_number.cmp(&b.row_number))
 }
 
 /// A reduction that draws a uniform sample. It considers only the rows whose random number exceeds
@@ -195,7 +201,7 @@ pub fn uniform_sample<T: Real>(
     purpose: Purpose,
     seed: u64,
 ) -> Result<RowSample<T>> {
-    let d = scan.source.shape().inputs;
+    let d = scan.source.shape().input_count;
     let expected_rows = sample_size as f64 + 10.0 * (sample_size as f64).sqrt();
     let threshold =
         if expected_rows < scan.row_count as f64 { 1.0 - expected_rows / scan.row_count as f64 } else { 0.0 };
@@ -225,7 +231,7 @@ mod tests {
                 best.push(stream.uniform(row), row, 1.0, &[row as f32, -(row as f32)]);
             }
             let entries = best.sorted_entries();
-            entries.iter().map(|e| (e.row, best.inputs(e).to_vec())).collect::<Vec<_>>()
+            entries.iter().map(|e| (e.row_number, best.inputs(e).to_vec())).collect::<Vec<_>>()
         };
         let forward = fill(&mut (0..500));
         let backward = fill(&mut (0..500).rev());

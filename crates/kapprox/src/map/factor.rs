@@ -98,12 +98,12 @@ pub(super) fn factor_in_place(k: &mut Mat<f64>, relative_floor: f64, workers: &W
 /// [`kpass::Error::Interrupted`] if the workers are cancelled.
 pub fn amplification(lower: MatRef<'_, f64>, workers: &Workers) -> Result<Vec<f64>> {
     let r = lower.nrows();
-    let starts: Vec<usize> = (0..r).step_by(INVERSE_COLUMNS).collect();
-    let mut parts: Vec<(usize, Vec<f64>)> =
-        starts.iter().map(|first_column| (*first_column, vec![0.0; r - first_column])).collect();
+    let first_columns: Vec<usize> = (0..r).step_by(INVERSE_COLUMNS).collect();
+    let mut column_blocks: Vec<(usize, Vec<f64>)> =
+        first_columns.iter().map(|first_column| (*first_column, vec![0.0; r - first_column])).collect();
     // a part is a block of columns of the inverse, from `first_column` on; above row `first_column`
     // they are zero, so the first parts take longest
-    workers.for_each(parts.iter_mut().collect(), |(first_column, part_sums)| {
+    workers.for_each(column_blocks.iter_mut().collect(), |(first_column, part_sums)| {
         if workers.is_cancelled() {
             return;
         }
@@ -121,7 +121,7 @@ pub fn amplification(lower: MatRef<'_, f64>, workers: &Workers) -> Result<Vec<f6
     });
     workers.check()?;
     let mut amplifications = vec![0.0; r];
-    for (first_column, part_sums) in &parts {
+    for (first_column, part_sums) in &column_blocks {
         amplifications[*first_column..].iter_mut().zip(part_sums).for_each(|(sum, value)| *sum += value);
     }
     Ok(amplifications)

@@ -52,7 +52,7 @@ impl<T: Real> IndependentLandmarks<T> {
     pub(super) fn order_for_f32(self, kernel: &Arc<dyn AnyKernel>, workers: &Workers) -> Result<Self> {
         let Self { landmarks, lower, .. } = self;
         drop(lower);
-        Self::by_thresholds(kernel, landmarks, &PIVOT_LEVELS[..NARROW_LEVELS], MAX_AMPLIFICATION, workers)
+        Self::order_by_thresholds(kernel, landmarks, &PIVOT_LEVELS[..NARROW_LEVELS], MAX_AMPLIFICATION, workers)
     }
 
     /// Orders the landmarks by [`PIVOT_LEVELS`]. Drops the first landmark whose feature amplifies
@@ -63,10 +63,10 @@ impl<T: Real> IndependentLandmarks<T> {
         max_amplification: f64,
         workers: &Workers,
     ) -> Result<Self> {
-        Self::by_thresholds(kernel, landmarks, &PIVOT_LEVELS, max_amplification, workers)
+        Self::order_by_thresholds(kernel, landmarks, &PIVOT_LEVELS, max_amplification, workers)
     }
 
-    fn by_thresholds(
+    fn order_by_thresholds(
         kernel: &Arc<dyn AnyKernel>,
         mut landmarks: LandmarkSet<T>,
         thresholds: &[f64],
@@ -88,8 +88,8 @@ impl<T: Real> IndependentLandmarks<T> {
     /// Factors the kernel matrix of the landmarks in their order.
     fn factor_in_order(kernel_matrix: Mat<f64>, landmarks: &LandmarkSet<T>, workers: &Workers) -> Result<Self> {
         let Factor { lower, kept_rows } = factor(kernel_matrix, PIVOT_FLOOR, workers)?;
-        let amplification = amplification(lower.as_ref(), workers)?;
-        Ok(Self { landmarks: landmarks.subset(&kept_rows), lower, amplifications: amplification })
+        let amplifications = amplification(lower.as_ref(), workers)?;
+        Ok(Self { landmarks: landmarks.subset(&kept_rows), lower, amplifications })
     }
 
     /// Returns the number of leading features that amplify rounding by at most `max_amplification`.
@@ -145,7 +145,7 @@ mod tests {
     use crate::map::NystromMap;
 
     /// Returns 200 points of the interval [0, 1], not sorted.
-    fn line(kernel: Arc<dyn AnyKernel>) -> (Arc<dyn AnyKernel>, LandmarkSet<f64>) {
+    fn points_on_line(kernel: Arc<dyn AnyKernel>) -> (Arc<dyn AnyKernel>, LandmarkSet<f64>) {
         let points = (0..200).map(|i| (f64::from(i) * 0.754_877_666).fract()).collect();
         let set = LandmarkSet { points, row_numbers: (0..200).collect(), d: 1, passes: 0, evaluations: 0 };
         (kernel, set)
@@ -153,14 +153,14 @@ mod tests {
 
     #[test]
     fn sound_landmarks_keep_their_order() {
-        let (kernel, set) = line(pointwise("laplacian".to_string(), |x, z| (-(x[0] - z[0]).abs()).exp()));
+        let (kernel, set) = points_on_line(pointwise("laplacian".to_string(), |x, z| (-(x[0] - z[0]).abs()).exp()));
         let independent = IndependentLandmarks::new(&kernel, set.clone(), &Workers::sequential()).unwrap();
         assert_eq!(independent.landmarks, set);
     }
 
     #[test]
     fn dependent_landmarks_are_ordered_by_levels() {
-        let (kernel, set) = line(defined_gaussian(0.3));
+        let (kernel, set) = points_on_line(defined_gaussian(0.3));
         let ordered =
             IndependentLandmarks::factor_in_order(kernel_matrix(&kernel, &set).unwrap(), &set, &Workers::sequential())
                 .unwrap();
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn unsound_landmarks_are_dropped() {
-        let (kernel, set) = line(defined_gaussian(0.3));
+        let (kernel, set) = points_on_line(defined_gaussian(0.3));
         let ordered =
             IndependentLandmarks::factor_in_order(kernel_matrix(&kernel, &set).unwrap(), &set, &Workers::sequential())
                 .unwrap();

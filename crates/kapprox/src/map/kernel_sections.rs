@@ -3,7 +3,7 @@
 use super::FeatureMap;
 use super::nystrom::strips;
 use crate::Real;
-use crate::kernel::{AnyKernel, FixedKernel, KernelColumns, LandmarkSections};
+use crate::kernel::{AnyKernel, FixedKernel, LandmarkSections, PreparedPoints};
 use crate::landmark_set::LandmarkSet;
 use faer::{MatMut, MatRef};
 use kpass::{Footprint, Workers};

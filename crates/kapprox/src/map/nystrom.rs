@@ -16,7 +16,7 @@ use super::factor::{MAX_AMPLIFICATION, amplification};
 use super::family::{LandmarkMapArgs, MapConstructorPair, MapFamily, MapResult, MapShape};
 use super::independent::{IndependentLandmarks, to_f64_vec};
 use super::{Expansion, FeatureMap};
-use crate::kernel::{AnyKernel, FixedKernel, KernelColumns};
+use crate::kernel::{AnyKernel, FixedKernel, PreparedPoints};
 use crate::landmark_set::LandmarkSet;
 use crate::substitution::LowerFactor;
 use crate::{Error, Real, Result};
@@ -181,13 +181,13 @@ impl<T: Real> NystromMap<T> {
         let suffices = |independent: &IndependentLandmarks<T>| {
             precision_suffices::<T>(independent.lower.as_ref(), &independent.amplifications)
         };
-        let mut native = suffices(&independent);
-        if !native && !keeps_order && order_may_suffice::<T>(&independent.amplifications) {
+        let mut is_native = suffices(&independent);
+        if !is_native && !keeps_order && order_may_suffice::<T>(&independent.amplifications) {
             independent = independent.order_for_f32(kernel, workers)?;
-            native = suffices(&independent);
+            is_native = suffices(&independent);
         }
         let IndependentLandmarks { landmarks, lower, .. } = independent;
-        Ok(Self::in_arithmetic(native, kernel, landmarks, lower))
+        Ok(Self::in_arithmetic(is_native, kernel, landmarks, lower))
     }
 
     pub(crate) fn from_factor(
@@ -304,15 +304,15 @@ pub(super) fn sums_allow_precision<T: Real>(squared_feature_sums: &[f64], amplif
 }
 
 /// Returns the fraction of the trace by which the rounding of `T` changes the residuals.
-fn noise<T: Real>(amplified: &[f64]) -> f64 {
+fn noise<T: Real>(amplifications: &[f64]) -> f64 {
     let epsilon = T::EPSILON / 2.0;
-    epsilon * epsilon * amplified.iter().sum::<f64>()
+    epsilon * epsilon * amplifications.iter().sum::<f64>()
 }
 
 /// Returns whether another order of the landmarks may make `T` accurate enough. The order changes
 /// the drift but not the noise: if all k(z, z) are 1, Σ_j a_j is the trace of K_SS⁻¹.
-fn order_may_suffice<T: Real>(amplified: &[f64]) -> bool {
-    amplified.len() > FEW_FEATURES && noise::<T>(amplified) <= MAX_NOISE
+fn order_may_suffice<T: Real>(amplifications: &[f64]) -> bool {
+    amplifications.len() > FEW_FEATURES && noise::<T>(amplifications) <= MAX_NOISE
 }
 
 impl<T: Real> FeatureMap<T> for NystromMap<T> {
@@ -344,9 +344,9 @@ impl<T: Real> FeatureMap<T> for NystromMap<T> {
     fn expand(&self, weights: MatRef<'_, f64>, workers: &Workers) -> Expansion<T> {
         let r = weights.nrows();
         let needs_f64 = self.needs_f64(r, workers);
-        let leading: Vec<usize> = (0..r).collect();
+        let leading_positions: Vec<usize> = (0..r).collect();
         Expansion::Landmarks {
-            landmarks: self.landmarks.subset(&leading),
+            landmarks: self.landmarks.subset(&leading_positions),
             dual_coefficients: self.dual_coefficients(weights),
             needs_f64,
         }
@@ -362,8 +362,9 @@ impl<T: Real> FeatureMap<T> for NystromMap<T> {
 
     fn truncate(&mut self, r: usize) -> bool {
         let r = r.min(self.rank());
-        let leading: Vec<usize> = (0..r).collect();
-        let (landmarks, lower) = (self.landmarks.subset(&leading), self.lower.submatrix(0, 0, r, r).to_owned());
+        let leading_positions: Vec<usize> = (0..r).collect();
+        let (landmarks, lower) =
+            (self.landmarks.subset(&leading_positions), self.lower.submatrix(0, 0, r, r).to_owned());
         *self = Self::in_arithmetic(!self.is_in_f64(), &self.kernel.clone(), landmarks, lower);
         true
     }
@@ -407,14 +408,14 @@ pub(super) fn compute_in_f64<T: Real>(
 
 /// Splits rows and their features into strips of [`STRIP_ROWS`] rows.
 pub(crate) fn strips<'a, T, U>(x: MatRef<'a, T>, out: MatMut<'a, U>) -> Vec<(MatRef<'a, T>, MatMut<'a, U>)> {
-    let mut parts = Vec::with_capacity(x.nrows().div_ceil(STRIP_ROWS));
+    let mut row_strips = Vec::with_capacity(x.nrows().div_ceil(STRIP_ROWS));
     let (mut x, mut out) = (x, out);
     while x.nrows() > STRIP_ROWS {
         let (x_head, x_tail) = x.split_at_row(STRIP_ROWS);
         let (out_head, out_tail) = out.split_at_row_mut(STRIP_ROWS);
-        parts.push((x_head, out_head));
+        row_strips.push((x_head, out_head));
         (x, out) = (x_tail, out_tail);
     }
-    parts.push((x, out));
-    parts
+    row_strips.push((x, out));
+    row_strips
 }

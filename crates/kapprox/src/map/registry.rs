@@ -73,11 +73,11 @@ impl FromStr for MapSpec {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let invalid = |at: usize, message: String| Error::Kernel { text: text.to_string(), at, message };
+        let parse_error = |at: usize, message: String| Error::Kernel { text: text.to_string(), position: at, message };
         let (name, parameter_text) = text.split_at(text.find('(').unwrap_or(text.len()));
         let Some(family) = by_name(name.trim()) else {
             let names: Vec<&str> = registry().into_iter().map(|family| family.name).collect();
-            return Err(invalid(0, format!("unknown map {:?}; choose one of {}", name.trim(), names.join(", "))));
+            return Err(parse_error(0, format!("unknown map {:?}; choose one of {}", name.trim(), names.join(", "))));
         };
         let mut spec = Self::with_defaults(family);
         if parameter_text.is_empty() {
@@ -86,7 +86,7 @@ impl FromStr for MapSpec {
         let Some(arguments) =
             parameter_text.trim_end().strip_prefix('(').and_then(|argument_text| argument_text.strip_suffix(')'))
         else {
-            return Err(invalid(text.len(), "expected a closing parenthesis".to_string()));
+            return Err(parse_error(text.len(), "expected a closing parenthesis".to_string()));
         };
         for argument in arguments.split(',').filter(|part| !part.trim().is_empty()) {
             let at = argument.as_ptr() as usize - text.as_ptr() as usize;
@@ -95,7 +95,7 @@ impl FromStr for MapSpec {
             let Some(index) = family.parameters.iter().position(|parameter| parameter.name == key) else {
                 let names: Vec<&str> = family.parameters.iter().map(|parameter| parameter.name).collect();
                 let accepted_names = if names.is_empty() { "no parameters".to_string() } else { names.join(", ") };
-                return Err(invalid(
+                return Err(parse_error(
                     at,
                     format!("{} has no parameter {key:?}; it takes {accepted_names}", family.name),
                 ));
@@ -110,7 +110,7 @@ impl FromStr for MapSpec {
                         parameter.range,
                         parameter.reason
                     );
-                    return Err(invalid(at, why));
+                    return Err(parse_error(at, why));
                 }
             };
         }
@@ -131,7 +131,7 @@ impl MapSpec {
         let rank = request.rank.min(max_rank).min(2 * MAX_FEATURES);
         let shape = (self.family().shape)(self, MapRequest { rank, candidate_count, ..request });
         match shape.p > MAX_FEATURES {
-            true => Err(Error::TooManyFeatures { map: self.to_string(), most: MAX_FEATURES }),
+            true => Err(Error::TooManyFeatures { map: self.to_string(), max_count: MAX_FEATURES }),
             false => Ok(shape),
         }
     }

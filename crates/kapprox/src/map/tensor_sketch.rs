@@ -55,9 +55,9 @@ fn buffer_bytes_per_row(p: usize) -> usize {
 }
 
 pub(super) fn build<T: Real>(args: &DataIndependentMapArgs<'_>) -> MapResult<T> {
-    let explicit = args.kernel.to_dense().ok().and_then(|kernel| kernel.explicit_form());
+    let explicit_form = args.kernel.to_dense().ok().and_then(|kernel| kernel.explicit_form());
     let Some((ExplicitForm::Polynomial, [degree, gamma, c0])) =
-        explicit.as_ref().map(|(form, values)| (*form, &values[..]))
+        explicit_form.as_ref().map(|(form, values)| (*form, &values[..]))
     else {
         return Err(Error::NoRandomFeatures {
             why: format!("{} is not a polynomial kernel", args.kernel),
@@ -86,8 +86,8 @@ pub struct TensorSketch {
     sqrt_c0: f64,
     /// Bucket and sign for each factor and each entry of x̃.
     hashes: Vec<Vec<(usize, f64)>>,
-    forward: Arc<dyn Fft<f64>>,
-    inverse: Arc<dyn Fft<f64>>,
+    forward_transform: Arc<dyn Fft<f64>>,
+    inverse_transform: Arc<dyn Fft<f64>>,
 }
 
 impl fmt::Debug for TensorSketch {
@@ -118,8 +118,8 @@ impl TensorSketch {
             sqrt_gamma: gamma.max(0.0).sqrt(),
             sqrt_c0: c0.max(0.0).sqrt(),
             hashes: (0..degree.max(1)).map(hash_factor).collect(),
-            forward: planner.plan_fft_forward(p),
-            inverse: planner.plan_fft_inverse(p),
+            forward_transform: planner.plan_fft_forward(p),
+            inverse_transform: planner.plan_fft_inverse(p),
         }
     }
 
@@ -140,10 +140,10 @@ impl TensorSketch {
                 let (bucket, sign) = hashes[c];
                 spectrum[bucket].re += sign * value;
             }
-            self.forward.process_with_scratch(spectrum, scratch);
+            self.forward_transform.process_with_scratch(spectrum, scratch);
             product.iter_mut().zip(&*spectrum).for_each(|(product, value)| *product *= value);
         }
-        self.inverse.process_with_scratch(product, scratch);
+        self.inverse_transform.process_with_scratch(product, scratch);
     }
 }
 
@@ -157,7 +157,8 @@ impl<T: Real> FeatureMap<T> for TensorSketch {
     }
 
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
-        let scratch_len = self.forward.get_inplace_scratch_len().max(self.inverse.get_inplace_scratch_len());
+        let scratch_len =
+            self.forward_transform.get_inplace_scratch_len().max(self.inverse_transform.get_inplace_scratch_len());
         // the transforms are not normalised: a transform followed by its inverse multiplies by p
         let scale = 1.0 / self.p as f64;
         workers.for_each(strips(x, out), |(x, mut out)| {

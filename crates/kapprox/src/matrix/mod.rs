@@ -122,13 +122,13 @@ pub fn rpcholesky(
     workers: &Workers,
 ) -> Result<PartialCholesky> {
     let mut state = CholeskyState::new(matrix, rank, tolerance, workers)?;
-    let mut empty_rounds = 0;
+    let mut empty_round_count = 0;
     for round in 0.. {
-        if state.is_done(tolerance) || empty_rounds > MAX_EMPTY_ROUNDS {
+        if state.is_done(tolerance) || empty_round_count > MAX_EMPTY_ROUNDS {
             break;
         }
-        let new_pivots = state.run_round(seed, round)?;
-        empty_rounds = if new_pivots == 0 { empty_rounds + 1 } else { 0 };
+        let new_pivot_count = state.run_round(seed, round)?;
+        empty_round_count = if new_pivot_count == 0 { empty_round_count + 1 } else { 0 };
     }
     state.finish(tolerance, seed)
 }
@@ -146,11 +146,11 @@ pub fn greedy(matrix: &dyn PsdMatrix, rank: usize, tolerance: f64, workers: &Wor
     let mut state = CholeskyState::new(matrix, rank, tolerance, workers)?;
     let mut capacity = MIN_POOL_ROWS;
     while !state.is_done(tolerance) {
-        let new_pivots = state.select_largest(capacity.min(state.max_candidates()))?;
-        if new_pivots == 0 {
+        let new_pivot_count = state.select_largest(capacity.min(state.max_candidates()))?;
+        if new_pivot_count == 0 {
             break;
         }
-        capacity = (4 * new_pivots).clamp(MIN_POOL_ROWS, MAX_POOL_ROWS);
+        capacity = (4 * new_pivot_count).clamp(MIN_POOL_ROWS, MAX_POOL_ROWS);
     }
     state.finish(tolerance, 0)
 }
@@ -191,7 +191,7 @@ impl<'a> CholeskyState<'a> {
         let max_rows = usize::MAX as u64 / 16;
         let n = usize::try_from(row_count.min(max_rows)).unwrap_or(usize::MAX);
         if row_count > max_rows {
-            return Err(Error::TooManyRows { what: "a factor", rows: row_count, most: max_rows });
+            return Err(Error::TooManyRows { what: "a factor", row_count, max_count: max_rows });
         }
         let mut diagonal = vec![0.0; n];
         matrix.diagonal(&mut diagonal)?;
@@ -242,7 +242,7 @@ impl<'a> CholeskyState<'a> {
 
     /// Makes one round of proposals and returns the number of new pivots.
     fn run_round(&mut self, seed: u64, round: u64) -> Result<usize> {
-        let missing_pivots = self.growing_factor.factor.ncols() - self.pivots.len();
+        let remaining_pivot_count = self.growing_factor.factor.ncols() - self.pivots.len();
         let mut cumulative_sum = 0.0;
         let cumulative_sums: Vec<f64> = (0..self.growing_factor.residuals.len())
             .map(|i| {
@@ -254,7 +254,7 @@ impl<'a> CholeskyState<'a> {
             (Stream::new(seed, Purpose::Proposals, round), Stream::new(seed, Purpose::Acceptance, round));
         let proposal_count = (self.growing_factor.factor.ncols() / 8)
             .clamp(MIN_PROPOSALS, MAX_PROPOSALS)
-            .min(2 * missing_pivots + MIN_PROPOSALS);
+            .min(2 * remaining_pivot_count + MIN_PROPOSALS);
         let proposal_count = proposal_count.min(self.max_candidates()) as u64;
         let draw_row = |draw| {
             cumulative_sums
@@ -273,7 +273,7 @@ impl<'a> CholeskyState<'a> {
             match pool.residual(i) {
                 None => self.floors[row] = f64::INFINITY,
                 Some(residual)
-                    if accepted.row_numbers.len() < missing_pivots
+                    if accepted.row_numbers.len() < remaining_pivot_count
                         && acceptance_stream.uniform(draw) * self.growing_factor.residuals[row] < residual =>
                 {
                     accepted.accept(&mut pool, i);
@@ -287,7 +287,7 @@ impl<'a> CholeskyState<'a> {
     /// Makes the row of the pool with the largest residual a pivot, repeatedly, as long as no row
     /// outside the pool can have a larger residual. Returns the number of new pivots.
     fn select_largest(&mut self, capacity: usize) -> Result<usize> {
-        let missing_pivots = self.growing_factor.factor.ncols() - self.pivots.len();
+        let remaining_pivot_count = self.growing_factor.factor.ncols() - self.pivots.len();
         let available_residuals: Vec<f64> =
             (0..self.growing_factor.residuals.len()).map(|i| self.available_residual(i)).collect();
         let best_rows = sum_and_largest(&available_residuals, capacity).1;
@@ -295,7 +295,7 @@ impl<'a> CholeskyState<'a> {
         let mut pool = self.build_pool(&best_rows)?;
         let mut accepted = AcceptedPivots::default();
         while let Some((i, residual)) = pool.largest_residual()
-            && accepted.row_numbers.len() < missing_pivots
+            && accepted.row_numbers.len() < remaining_pivot_count
             && (residual >= outside_bound || accepted.row_numbers.is_empty())
         {
             accepted.accept(&mut pool, i);

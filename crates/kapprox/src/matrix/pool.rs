@@ -28,8 +28,14 @@ pub(crate) struct CandidatePool {
 
 impl CandidatePool {
     /// Returns a pool with K_BB = `kernel`. Residuals up to `floors` count as rounding errors.
-    pub(crate) fn new(row_numbers: Vec<u64>, x: Vec<f64>, phi: Mat<f64>, kernel: Mat<f64>, floors: Vec<f64>) -> Self {
-        let mut schur_complement = kernel;
+    pub(crate) fn new(
+        row_numbers: Vec<u64>,
+        x: Vec<f64>,
+        phi: Mat<f64>,
+        candidate_kernel: Mat<f64>,
+        floors: Vec<f64>,
+    ) -> Self {
+        let mut schur_complement = candidate_kernel;
         matmul(schur_complement.as_mut(), Accum::Add, phi.as_ref(), phi.transpose(), -1.0, Par::Seq);
         Self { row_numbers, x, phi, schur_complement, floors, eliminated_columns: Vec::new() }
     }

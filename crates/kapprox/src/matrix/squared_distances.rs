@@ -16,7 +16,7 @@ use std::ops::Range;
 /// Schölkopf, "The kernel trick for distances", NIPS 2000.
 #[derive(Clone, Debug)]
 pub struct SquaredDistances<E> {
-    distances: E,
+    squared_distances: E,
     /// D(i, 0) of every row.
     origin_distances: Vec<f64>,
 }
@@ -40,7 +40,7 @@ impl<E: PsdMatrix> SquaredDistances<E> {
         if row_count > 0 {
             distances.block(0..n, &[0], MatMut::from_column_major_slice_mut(&mut origin_distances, row_count, 1))?;
         }
-        Ok(Self { distances, origin_distances })
+        Ok(Self { squared_distances: distances, origin_distances })
     }
 
     /// Returns D(i, 0) of every row.
@@ -51,7 +51,7 @@ impl<E: PsdMatrix> SquaredDistances<E> {
 
 impl<E: PsdMatrix> PsdMatrix for SquaredDistances<E> {
     fn order(&self) -> u64 {
-        self.distances.order()
+        self.squared_distances.order()
     }
 
     fn diagonal(&self, out: &mut [f64]) -> Result<()> {
@@ -60,7 +60,7 @@ impl<E: PsdMatrix> PsdMatrix for SquaredDistances<E> {
     }
 
     fn block(&self, rows: Range<u64>, columns: &[u64], mut out: MatMut<'_, f64>) -> Result<()> {
-        self.distances.block(rows.clone(), columns, out.rb_mut())?;
+        self.squared_distances.block(rows.clone(), columns, out.rb_mut())?;
         for (j, column) in columns.iter().enumerate() {
             for (i, row) in rows.clone().enumerate() {
                 let sum = self.origin_distances[row as usize] + self.origin_distances[*column as usize];
@@ -71,7 +71,7 @@ impl<E: PsdMatrix> PsdMatrix for SquaredDistances<E> {
     }
 
     fn rounding(&self) -> f64 {
-        self.distances.rounding()
+        self.squared_distances.rounding()
     }
 }
 

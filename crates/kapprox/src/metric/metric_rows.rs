@@ -25,7 +25,10 @@ impl<S> MetricRows<S> {
 impl<T: Real, S: RowSource<T>> RowSource<T> for MetricRows<S> {
     fn shape(&self) -> TableShape {
         let shape = self.source.shape();
-        TableShape { inputs: self.metric.as_ref().map_or(shape.inputs, |metric| metric.output_count()), ..shape }
+        TableShape {
+            input_count: self.metric.as_ref().map_or(shape.input_count, |metric| metric.output_count()),
+            ..shape
+        }
     }
 
     fn range(&self) -> Range<u64> {

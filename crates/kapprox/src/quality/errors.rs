@@ -106,8 +106,8 @@ impl<T: Real> Approximation<'_, T> {
         );
         let measured_rows = self.draw_measured_rows(requested_columns.max(1), seed)?;
         let kernel_f64 = self.kernel.typed::<f64>();
-        let (tile, is_projection) = (self.scan.pass.tile_rows, self.is_projection());
-        Ok(ColumnReduction { kernel_f64, map: self.map, ranks, measured_rows, tile_rows: tile, is_projection })
+        let (tile_rows, is_projection) = (self.scan.pass.tile_rows, self.is_projection());
+        Ok(ColumnReduction { kernel_f64, map: self.map, ranks, measured_rows, tile_rows, is_projection })
     }
 }
 

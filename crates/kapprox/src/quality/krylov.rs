@@ -39,7 +39,7 @@ const ROUNDING: f64 = 1e-12;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PriorBounds {
     /// ‖A‖_F, or an upper bound.
-    pub(super) frobenius: f64,
+    pub(super) frobenius_norm: f64,
     /// tr A, or an upper bound, for A without negative eigenvalues.
     pub(super) trace: Option<f64>,
 }
@@ -138,7 +138,7 @@ impl Krylov {
         let head_norm = eigenvalues.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
         let (squared_sum, trace) =
             (eigenvalues.iter().map(|value| value * value).sum::<f64>(), eigenvalues.iter().sum::<f64>());
-        let squared_frobenius = prior.frobenius * prior.frobenius;
+        let squared_frobenius = prior.frobenius_norm * prior.frobenius_norm;
         let tail_norm = (squared_frobenius * (1.0 + ROUNDING) - squared_sum - 2.0 * remainder.squared_norm_l2())
             .max(squared_frobenius * ROUNDING)
             .sqrt();
@@ -149,7 +149,7 @@ impl Krylov {
         let high =
             (head_norm + tail_norm + ((head_norm - tail_norm).powi(2) + 4.0 * remainder_norm * remainder_norm).sqrt())
                 / 2.0;
-        let high = high.min(prior.frobenius).min(prior.trace.unwrap_or(f64::INFINITY)).max(image_norm);
+        let high = high.min(prior.frobenius_norm).min(prior.trace.unwrap_or(f64::INFINITY)).max(image_norm);
         Ok(Bounds {
             low: image_norm,
             high,
@@ -181,10 +181,10 @@ mod tests {
     use super::*;
 
     /// Returns the bounds after each step for a diagonal matrix.
-    fn bounds_of_diagonal(values: &[f64], definite: bool, steps: usize, seed: u64) -> Vec<Bounds> {
+    fn bounds_of_diagonal(values: &[f64], is_definite: bool, steps: usize, seed: u64) -> Vec<Bounds> {
         let prior = PriorBounds {
-            frobenius: values.iter().map(|v| v * v).sum::<f64>().sqrt(),
-            trace: definite.then(|| values.iter().sum()),
+            frobenius_norm: values.iter().map(|v| v * v).sum::<f64>().sqrt(),
+            trace: is_definite.then(|| values.iter().sum()),
         };
         let mut space = Krylov::new(values.len(), seed);
         let mut bounds = Vec::new();
@@ -201,10 +201,10 @@ mod tests {
         let decaying: Vec<f64> = (0..400).map(|i| 3.0 / (1.0 + f64::from(i)).powi(2)).collect();
         let flat: Vec<f64> = (0..400).map(|i| 1.0 + 1e-3 * f64::from(i)).collect();
         let signed: Vec<f64> = (0..400).map(|i| if i == 7 { -5.0 } else { (f64::from(i) * 0.7).sin() }).collect();
-        let last = |v: &[f64]| v.iter().fold(0.0f64, |most, v| most.max(v.abs()));
-        for (values, definite) in [(&decaying, true), (&decaying, false), (&flat, true), (&signed, false)] {
+        let largest_magnitude = |v: &[f64]| v.iter().fold(0.0f64, |most, v| most.max(v.abs()));
+        for (values, is_definite) in [(&decaying, true), (&decaying, false), (&flat, true), (&signed, false)] {
             for seed in 0..5 {
-                let (norm, bounds) = (last(values), bounds_of_diagonal(values, definite, 12, seed));
+                let (norm, bounds) = (largest_magnitude(values), bounds_of_diagonal(values, is_definite, 12, seed));
                 let slack = 1.0 + 1e-10;
                 assert!(bounds.iter().all(|b| b.low <= norm * slack && norm <= b.high * slack), "{bounds:?}");
                 assert!(bounds.iter().all(|b| norm <= b.probable_high * slack), "{bounds:?}");
@@ -214,8 +214,8 @@ mod tests {
         }
         // if the spectrum decays, the certain bounds are close; if it is flat, the probable bounds
         // are
-        let closed = bounds_of_diagonal(&decaying, true, 12, 0)[11];
-        assert!(closed.high / closed.low < 1.0 + 1e-6, "{closed:?}");
+        let decaying_bounds = bounds_of_diagonal(&decaying, true, 12, 0)[11];
+        assert!(decaying_bounds.high / decaying_bounds.low < 1.0 + 1e-6, "{decaying_bounds:?}");
         let flat = bounds_of_diagonal(&flat, true, 16, 0)[15];
         assert!(flat.high / flat.low > 2.0 && flat.probable_high / flat.low < 1.05, "{flat:?}");
     }
@@ -227,8 +227,11 @@ mod tests {
             let norm = values.iter().fold(0.0f64, |most, v| most.max(v.abs()));
             let bounds = bounds_of_diagonal(&values, false, 50, 1);
             assert_eq!(bounds.len(), (n as usize).div_ceil(KRYLOV_BLOCK_COLUMNS));
-            let end = bounds.last().unwrap();
-            assert!((end.low / norm - 1.0).abs() < 1e-12 && (end.high / norm - 1.0).abs() < 1e-6, "{n}: {end:?}");
+            let last_bounds = bounds.last().unwrap();
+            assert!(
+                (last_bounds.low / norm - 1.0).abs() < 1e-12 && (last_bounds.high / norm - 1.0).abs() < 1e-6,
+                "{n}: {last_bounds:?}"
+            );
         }
         // if a product adds no new direction, the space grows by directions of rounding errors,
         // which must still be orthogonal to the space

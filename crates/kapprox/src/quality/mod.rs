@@ -114,6 +114,6 @@ impl<T: Real> Approximation<'_, T> {
     /// Returns true if K̂ ≼ K: the map is a projection, and the kernel matrices have no negative
     /// eigenvalue.
     fn is_projection(&self) -> bool {
-        self.kernel.typed::<T>().positive_definite() && self.map.is_projection()
+        self.kernel.typed::<T>().is_positive_definite() && self.map.is_projection()
     }
 }

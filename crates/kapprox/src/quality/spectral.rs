@@ -80,17 +80,17 @@ impl<T: Real> Approximation<'_, T> {
         if first_errors.row_count > EXACT_ROWS as u64 {
             return Err(crate::Error::TooManyRows {
                 what: "the spectral error",
-                rows: first_errors.row_count,
-                most: EXACT_ROWS as u64,
+                row_count: first_errors.row_count,
+                max_count: EXACT_ROWS as u64,
             });
         }
         let measured_rows = self.draw_measured_rows(EXACT_ROWS, seed)?;
         let n = measured_rows.phi.nrows();
         let kernel = self.kernel.typed::<f64>();
-        let is_definite = kernel.positive_definite();
+        let is_definite = kernel.is_positive_definite();
         let new_search = |rank, frobenius, trace| NormSearch {
             space: Krylov::new(n, seed),
-            prior: PriorBounds { frobenius, trace },
+            prior: PriorBounds { frobenius_norm: frobenius, trace },
             rank,
             bounds: None,
         };
@@ -184,13 +184,14 @@ fn add_kernel_products(
         v = concat![[v, search.space.next_block()]];
     }
     let mut images = multiply_kernel(kernel, measured_rows.points(), v.as_ref(), workers);
-    let (mut parts, mut remaining_images) = (Vec::with_capacity(searches.len()), images.as_mut());
+    let (mut search_images, mut remaining_images) = (Vec::with_capacity(searches.len()), images.as_mut());
     for (search, column_count) in searches.iter_mut().zip(column_counts) {
         let (columns, remaining) = remaining_images.split_at_col_mut(column_count);
         remaining_images = remaining;
-        parts.push((search, columns));
+        search_images.push((search, columns));
     }
-    workers.try_for_each(parts, |(search, images)| search.add_images(images, measured_rows, failure_probability))
+    workers
+        .try_for_each(search_images, |(search, images)| search.add_images(images, measured_rows, failure_probability))
 }
 
 /// Computes K V, one strip of rows by one panel of columns at a time.

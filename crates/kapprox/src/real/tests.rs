@@ -12,7 +12,7 @@ fn largest_error(from: f64, to: f64, steps: u32, f: impl Fn(f64) -> (f64, f64)) 
 
 /// Checks a function, `single` in f32 and `double` in f64, against `expected` of the standard
 /// library.
-fn accurate(
+fn assert_accurate(
     name: &str,
     single: fn(f32) -> f32,
     double: fn(f64) -> f64,
@@ -36,7 +36,7 @@ fn exponential_is_accurate_over_the_whole_range() {
         &[(-87.336, 88.722), (-20.0, 0.0), (-1.0, 1.0), (-1e-3, 1e-3), (88.0, 88.7228), (-87.3365, -87.0)],
         &[(-708.396, 709.782), (-40.0, 0.0), (-1.0, 1.0), (-1e-6, 1e-6), (709.0, 709.7827), (-708.3964, -708.0)],
     ];
-    accurate("exponential", Real::exponential, Real::exponential, f64::exp, ranges);
+    assert_accurate("exponential", Real::exponential, Real::exponential, f64::exp, ranges);
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn halvings_are_accurate_over_the_whole_range() {
         &[(0.0, 126.0), (0.0, 1.0), (0.0, 1e-3), (125.0, 126.0)],
         &[(0.0, 1022.0), (0.0, 50.0), (0.0, 1.0), (0.0, 1e-6), (1021.0, 1022.0)],
     ];
-    accurate("halvings", Real::exp2_neg, Real::exp2_neg, |x| (-x).exp2(), ranges);
+    assert_accurate("halvings", Real::exp2_neg, Real::exp2_neg, |x| (-x).exp2(), ranges);
     assert_eq!([0.0f32.exp2_neg(), 126.0f32.exp2_neg(), 127.0f32.exp2_neg()], [1.0, f32::MIN_POSITIVE, 0.0]);
     assert_eq!([0.0f64.exp2_neg(), 1022.0f64.exp2_neg(), 1023.0f64.exp2_neg()], [1.0, f64::MIN_POSITIVE, 0.0]);
     let steps = |i: i32| (f64::from(i) / 1000.0 + 1022.0).exp2_neg();

@@ -58,8 +58,8 @@ fn every_family_has_a_formula_here_and_a_right_example() {
         let spec = Kernel::parse(family.example).unwrap();
         assert_eq!(spec.to_string(), family.example);
         assert!(!spec.needs_median());
-        assert_eq!(spec.positive_definite(), family.positive_definite);
-        assert_eq!(KernelFunction::<f64>::positive_definite(&*spec.build().unwrap()), family.positive_definite);
+        assert_eq!(spec.is_positive_definite(), family.is_positive_definite);
+        assert_eq!(KernelFunction::<f64>::is_positive_definite(&*spec.build().unwrap()), family.is_positive_definite);
         assert_eq!(KernelFunction::<f32>::spec(&*spec.build().unwrap()), family.example);
     }
 }

@@ -7,7 +7,7 @@ use kpass::key::{Purpose, Stream};
 /// Adds ΦᵀΦ to a matrix of −1, in strips of `height` rows.
 fn gram<T: Real>(phi: MatRef<'_, T>, height: usize) -> Mat<f64> {
     let p = phi.ncols();
-    let (mut g, mut buffers) = (Mat::from_fn(p, p, |_, _| -1.0), gram::Panels::default());
+    let (mut g, mut buffers) = (Mat::from_fn(p, p, |_, _| -1.0), gram::GramBuffers::default());
     for first in (0..p).step_by(height) {
         let strip = g.as_mut().subrows_mut(first, height.min(p - first));
         gram::add_rows(phi, first, strip, &mut buffers);

@@ -28,8 +28,8 @@ pub(crate) fn suited<T: Real>(text: &str, points: &[T]) -> Vec<T> {
     let value = |value: f64| match family.unwrap().domain {
         _ if text.contains("delta") => (1.2 * value).round(),
         Domain::Any => value,
-        Domain::NotNegative if value.abs() > 2.0 => value.abs(),
-        Domain::NotNegative => value.max(0.0),
+        Domain::NonNegative if value.abs() > 2.0 => value.abs(),
+        Domain::NonNegative => value.max(0.0),
         Domain::Binary => f64::from(u8::from(value > 0.0)),
     };
     points.iter().map(|point| T::from_f64(value(point.to_f64()))).collect()

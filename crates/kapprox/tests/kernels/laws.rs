@@ -62,7 +62,7 @@ fn blocks_are_symmetric_and_diag_agrees() {
 
 #[test]
 fn blocks_are_positive_semidefinite() {
-    for (text, _) in cases().into_iter().filter(|(text, _)| Kernel::parse(text).unwrap().positive_definite()) {
+    for (text, _) in cases().into_iter().filter(|(text, _)| Kernel::parse(text).unwrap().is_positive_definite()) {
         for d in [1, 5, 20] {
             let x = suited(text, &points::<f64>(120, d, 4, 0.0));
             let k = block(&build(text), view(&x, d), view(&x, d));

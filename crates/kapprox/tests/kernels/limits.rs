@@ -12,7 +12,8 @@ fn what_is_not_positive_definite_has_a_negative_eigenvalue_and_is_refused() {
     for text in ["sigmoid(gamma=0.5, c0=-0.25)", "linear() + sigmoid()", "2*gaussian(sigma=1)*sigmoid()"] {
         let kernel = build(text);
         assert!(
-            !Kernel::parse(text).unwrap().positive_definite() && !KernelFunction::<f32>::positive_definite(&*kernel)
+            !Kernel::parse(text).unwrap().is_positive_definite()
+                && !KernelFunction::<f32>::is_positive_definite(&*kernel)
         );
         let what = "a test";
         let error = kapprox::kernel::require_positive_definite::<f64>(&*kernel, what).unwrap_err();
@@ -35,7 +36,7 @@ fn values_outside_the_domain_are_refused_by_name() {
         ("linear() + 2*subset()*gaussian(sigma=1)", Some((1, 1, 0.5))),
     ] {
         let got = match Kernel::parse(text).unwrap().check_values(x, 100) {
-            Err(Error::Domain { row, feature, value, .. }) => Some((row - 100, feature, value)),
+            Err(Error::Domain { row, feature_index: feature, value, .. }) => Some((row - 100, feature, value)),
             other => other.map(|()| None).unwrap(),
         };
         assert_eq!(got, wanted, "{text}");

@@ -30,7 +30,7 @@ fn missing<T: Real>() -> f64 {
 fn table<T: Real>(domain: Domain, n: usize, d: usize) -> Vec<T> {
     let value = |v: f64| match domain {
         Domain::Any => 3.0 * v,
-        Domain::NotNegative => 3.0 * v.abs(),
+        Domain::NonNegative => 3.0 * v.abs(),
         Domain::Binary => f64::from(u8::from(v > 0.0)),
     };
     let drawn = points::<f32>(n, d, d as u64, 0.0);
@@ -132,7 +132,7 @@ fn specs(family: &KernelFamily) -> Vec<Kernel> {
 }
 
 fn every_case<T: Real>(n: usize, check: impl Fn(&Case<T>)) {
-    for family in kernels().iter().filter(|family| family.positive_definite) {
+    for family in kernels().iter().filter(|family| family.is_positive_definite) {
         for spec in specs(family) {
             for d in [1, 2, 3, 5] {
                 check(&Case::<T>::new(&spec, family.domain, n, d));

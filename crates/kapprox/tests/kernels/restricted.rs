@@ -33,7 +33,7 @@ fn a_restricted_kernel_is_the_kernel_of_the_columns() {
             let (x, z) = (suited(text, &points::<T>(b, d, 1, 0.0)), suited(text, &points::<T>(m, d, 2, 0.0)));
             let spec = Kernel::parse(text).unwrap();
             let restricted = spec.clone().on(r#"[x9, x2.."a city", "x1[23]"]"#).unwrap();
-            assert_eq!(restricted.positive_definite(), spec.positive_definite());
+            assert_eq!(restricted.is_positive_definite(), spec.is_positive_definite());
             let (spec, restricted) = (spec.build().unwrap(), build(&restricted.to_string(), d));
             let (few_x, few_z) = (gather(&x, d, &columns), gather(&z, d, &columns));
             let want = block(&spec, view(&few_x, 6), view(&few_z, 6));
@@ -101,7 +101,7 @@ fn lists_and_domains_are_those_of_the_columns() {
     let resolved = |text: &str| Kernel::parse(text).unwrap().resolve_columns(&names(4)).unwrap();
     assert!(resolved("gaussian(sigma=[1, 2], on=x1..x2)").check_input_count(4).is_ok());
     let error = resolved("gaussian(sigma=[1, 2], on=x1..x3)").check_input_count(4).unwrap_err();
-    assert!(matches!(error, Error::InputCount { kernel: "gaussian", features: 3, .. }), "{error}");
+    assert!(matches!(error, Error::InputCount { kernel: "gaussian", feature_count: 3, .. }), "{error}");
     assert!(error.to_string().contains("list has 2 numbers"), "{error}");
     // length scales follow the order in which the columns are written
     let points = [0.0, 0.0, 0.0, 0.0, 0.0, 3.0, 5.0, 0.0];
@@ -111,7 +111,7 @@ fn lists_and_domains_are_those_of_the_columns() {
 
     assert!(resolved("jaccard(on=[x0, x3])*gaussian(sigma=1)").check_values(x, 0).is_ok());
     let error = resolved("jaccard(on=[x0, x2])").check_values(x, 7).unwrap_err();
-    assert!(matches!(error, Error::Domain { row: 8, feature: 2, value: 5.0, .. }), "{error}");
+    assert!(matches!(error, Error::Domain { row: 8, feature_index: 2, value: 5.0, .. }), "{error}");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn columns_must_be_found_first() {
     for result in results {
         let error = result.unwrap_err();
         assert!(
-            matches!(&error, Error::Kernel { at: 34, message, .. } if message.contains("resolve_columns")),
+            matches!(&error, Error::Kernel { position: 34, message, .. } if message.contains("resolve_columns")),
             "{error}"
         );
     }

@@ -8,7 +8,10 @@ use proptest::prelude::*;
 /// Returns the position of the error and its message.
 fn error(text: &str) -> (usize, String) {
     match Kernel::parse(text) {
-        Err(Error::Kernel { text: quoted, at, message } | Error::UnknownKernel { text: quoted, at, message, .. }) => {
+        Err(
+            Error::Kernel { text: quoted, position: at, message }
+            | Error::UnknownKernel { text: quoted, position: at, message, .. },
+        ) => {
             assert_eq!(quoted, text);
             (at, message)
         }
@@ -133,7 +136,7 @@ fn a_list_must_have_a_number_for_each_feature() {
     let spec = Kernel::parse("linear() + 2*gaussian(sigma=[1, 2, 3])").unwrap();
     assert!(spec.check_input_count(3).is_ok() && !spec.needs_median());
     let error = spec.check_input_count(4).unwrap_err();
-    assert!(matches!(error, Error::InputCount { kernel: "gaussian", features: 4, .. }), "{error}");
+    assert!(matches!(error, Error::InputCount { kernel: "gaussian", feature_count: 4, .. }), "{error}");
     assert!(error.to_string().contains("list has 3 numbers"), "{error}");
 }
 
@@ -196,8 +199,8 @@ proptest! {
 
     #[test]
     fn no_near_expression_makes_the_parser_panic(text in r#"[a-z(),=+*. 0-9e-]{0,40}|(gaussian|linear|[(+*),=.\[\]"-]|sigma|on=|\.\.| |1e|9|µ){0,16}"#) {
-        if let Err(Error::Kernel { at, text, .. } | Error::UnknownKernel { at, text, .. }) = Kernel::parse(&text) {
-            prop_assert!(at <= text.chars().count());
+        if let Err(Error::Kernel { position, text, .. } | Error::UnknownKernel { position, text, .. }) = Kernel::parse(&text) {
+            prop_assert!(position <= text.chars().count());
         }
     }
 }

@@ -48,7 +48,7 @@ pub(super) struct FeatureBuffers<T> {
     /// k(x, x) of each row.
     pub(super) kernel_diag: Vec<f64>,
     /// Scratch of [`CertificateState::update`](crate::certificate::CertificateState::update).
-    pub(super) partial: Vec<f64>,
+    pub(super) partial_sums: Vec<f64>,
 }
 
 impl<T: Real> FeatureBuffers<T> {
@@ -75,12 +75,12 @@ impl<T: Real> FeatureBuffers<T> {
         map.apply(x, MatMut::from_column_major_slice_mut(&mut self.column_major, b, p), workers);
         let columns = &self.column_major;
         for_each_strip(workers, row_major, TRANSPOSED_ROWS * p, |strip, rows| {
-            let (count, fours) = (rows.len() / p, p / 4 * 4);
-            let column = |j: usize| &columns[j * b + strip * TRANSPOSED_ROWS..][..count];
-            for j in (0..fours).step_by(4) {
+            let (strip_row_count, grouped_columns) = (rows.len() / p, p / 4 * 4);
+            let column = |j: usize| &columns[j * b + strip * TRANSPOSED_ROWS..][..strip_row_count];
+            for j in (0..grouped_columns).step_by(4) {
                 T::interleave_columns([column(j), column(j + 1), column(j + 2), column(j + 3)], p, &mut rows[j..]);
             }
-            for j in fours..p {
+            for j in grouped_columns..p {
                 column(j).iter().enumerate().for_each(|(i, value)| rows[i * p + j] = *value);
             }
         });

@@ -18,11 +18,11 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GatherOptions {
     /// True to sum the second moments of the features.
-    pub moments: bool,
+    pub needs_moments: bool,
     /// True to compute the squared norm of every row in feature space.
-    pub squared_norms: bool,
+    pub needs_squared_norms: bool,
     /// True to store the group of every row.
-    pub groups: bool,
+    pub needs_groups: bool,
 }
 
 /// Sums computed by the pass that stores the features.
@@ -89,7 +89,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         let init = || GatherState {
             sums: GatheredSums {
                 certificate: is_projection.then(|| CertificateState::new(p)),
-                moments: options.moments.then(|| GramState::new(p, 0, 1)),
+                moments: options.needs_moments.then(|| GramState::new(p, 0, 1)),
                 squared_norms: Vec::new(),
             },
             ..GatherState::default()
@@ -107,7 +107,8 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
             seed: data.options.seed,
             spare_bytes: data.spare_bytes,
         };
-        let mut gather = Gather { data, options, buffers: FeatureBuffers::default(), scratch: GramScratch::default() };
+        let mut gatherer =
+            FeatureGatherer { data, options, buffers: FeatureBuffers::default(), scratch: GramScratch::default() };
         let mut reduce_unit = |unit: Range<u64>, deliver: Deliver<'_, GatherState, Error>| {
             let (mut writer, mut segments) = (store.writer(unit.clone())?, SegmentStates::new(deliver));
             context.pass(&*observer).visit_lot(data.source, &unit, |block| {
@@ -116,7 +117,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
                     block.len() as u64,
                     &init,
                 )?;
-                gather.add_tile(block, &mut writer, state)
+                gatherer.add_tile(block, &mut writer, state)
             })?;
             writer.finish()?;
             segments.finish()
@@ -134,14 +135,14 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     }
 }
 
-struct Gather<'a, T: Real> {
+struct FeatureGatherer<'a, T: Real> {
     data: &'a FitData<'a, T>,
     options: GatherOptions,
     buffers: FeatureBuffers<T>,
     scratch: GramScratch<T>,
 }
 
-impl<T: Real> Gather<'_, T> {
+impl<T: Real> FeatureGatherer<'_, T> {
     /// Adds a tile: stores its features, updates the sums, and appends the row values that the
     /// table provides.
     fn add_tile(
@@ -175,9 +176,9 @@ impl<T: Real> Gather<'_, T> {
             buffers.kernel_diag.resize(b, 0.0);
             map.kernel_diag(MatRef::from_row_major_slice(block.x, b, block.d), &mut buffers.kernel_diag);
             let weights = row_weights::block_weights(block)?;
-            certificate.update(phi, &buffers.kernel_diag, weights.as_deref(), &mut buffers.partial, workers);
+            certificate.update(phi, &buffers.kernel_diag, weights.as_deref(), &mut buffers.partial_sums, workers);
         }
-        if self.options.squared_norms {
+        if self.options.needs_squared_norms {
             match sums.certificate {
                 Some(_) => sums.squared_norms.extend_from_slice(&buffers.kernel_diag[..b]),
                 None => {
@@ -209,7 +210,7 @@ impl<T: Real> Gather<'_, T> {
             (Targets::Numeric { .. }, _) => state.y.extend_from_slice(block.y),
         }
         let group_code_of = |i: usize| block.groups.map_or(LabelCodes::UNKNOWN, |groups| groups.codes[i]);
-        for i in (0..block.len()).filter(|_| self.options.groups) {
+        for i in (0..block.len()).filter(|_| self.options.needs_groups) {
             let group_code = Some(group_code_of(i)).filter(|group| *group != LabelCodes::UNKNOWN);
             state.group_codes.push(group_code.ok_or(Error::UnknownGroup { row: block.row_numbers[i] })?);
         }

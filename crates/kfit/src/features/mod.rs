@@ -102,7 +102,7 @@ pub(crate) fn pass_bytes(size: &ProblemSize, pass_shape: PassShape) -> usize {
     let feature_bytes = 2 * size.map.p * size.element_bytes + 8;
     let map_bytes = size.map.footprint.bytes_for(pass_shape.tile_rows) - size.map.footprint.fixed;
     let f64_tile_bytes = 8 * CONVERTED_ROWS * size.map.p;
-    size.cursor.bytes_for(pass_shape.tile_rows)
+    size.cursor_footprint.bytes_for(pass_shape.tile_rows)
         + (pass_shape.prefetch_tiles + 2) * pass_shape.tile_rows * row_bytes
         + pass_shape.tile_rows * feature_bytes
         + map_bytes
@@ -188,7 +188,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
                 self.visit_memory(positions, observer, visitor, |rows| self.features_in_memory(store, rows))
             }
             FeatureTier::Scratch => store
-                .scratch_parts(&unit)
+                .cached_segments(&unit)
                 .into_iter()
                 .try_for_each(|part| self.visit_rows(&*part.cache, None, &part.segments, observer, visitor)),
             FeatureTier::Recomputed => self.visit_rows(store.source, Some(store.map), &unit, observer, visitor),
@@ -295,8 +295,8 @@ mod tests {
     use kstore::scratch::Cache;
 
     #[test]
-    fn a_row_in_scratch_takes_what_the_choice_counts() {
-        let shape = TableShape { stored_rows: 0, inputs: 10, targets: 0, has_weights: false };
+    fn a_scratch_row_has_the_planned_size() {
+        let shape = TableShape { stored_rows: 0, input_count: 10, target_count: 0, has_weights: false };
         assert_eq!((Cache::<f32>::row_bytes(&shape), Cache::<f64>::row_bytes(&shape)), (10 * 4 + 16, 10 * 8 + 16));
     }
 }

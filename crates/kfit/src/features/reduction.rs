@@ -32,13 +32,13 @@ impl<'d, S> SegmentStates<'d, S> {
         Self { current: None, deliver }
     }
 
-    /// Adds `added_rows` to the row count of segment `segment_number`, and returns the segment's
+    /// Adds `added_row_count` to the row count of segment `segment_number`, and returns the segment's
     /// state. If the segment is new, delivers the state of the segment before it, and starts with
     /// the state `init()`.
     pub(super) fn state_mut(
         &mut self,
         segment_number: u64,
-        added_rows: u64,
+        added_row_count: u64,
         init: &(dyn Fn() -> S + Sync),
     ) -> Result<&mut S> {
         if let Some(previous) = self.current.take_if(|current| current.number != segment_number) {
@@ -46,7 +46,7 @@ impl<'d, S> SegmentStates<'d, S> {
         }
         let new_segment = || CurrentSegment { number: segment_number, row_count: 0, state: init() };
         let current = self.current.get_or_insert_with(new_segment);
-        current.row_count += added_rows;
+        current.row_count += added_row_count;
         Ok(&mut current.state)
     }
 

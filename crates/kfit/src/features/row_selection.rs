@@ -134,15 +134,15 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         visitor: TileVisitor<'_, T>,
     ) -> Result<()> {
         let p = self.p;
-        let (mut phi, mut visited_rows): (Vec<T>, usize) =
+        let (mut phi, mut visited_row_count): (Vec<T>, usize) =
             (Vec::with_capacity(SELECTED_TILE_ROWS.min(positions.len()) * p), 0);
         let mut select_rows = |tile: &Tile<'_, T>| {
             let end = tile.first_row + tile.row_count();
-            while let Some(row) = positions.get(visited_rows + phi.len() / p).filter(|row| **row < end) {
+            while let Some(row) = positions.get(visited_row_count + phi.len() / p).filter(|row| **row < end) {
                 phi.extend_from_slice(tile.row(row - tile.first_row));
                 if phi.len() == SELECTED_TILE_ROWS * p {
-                    visitor(&Tile { first_row: visited_rows, phi: &phi, p })?;
-                    visited_rows += SELECTED_TILE_ROWS;
+                    visitor(&Tile { first_row: visited_row_count, phi: &phi, p })?;
+                    visited_row_count += SELECTED_TILE_ROWS;
                     phi.clear();
                 }
             }
@@ -150,7 +150,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         };
         self.visit_unit(None, observer, &mut select_rows)?;
         if !phi.is_empty() {
-            visitor(&Tile { first_row: visited_rows, phi: &phi, p })?;
+            visitor(&Tile { first_row: visited_row_count, phi: &phi, p })?;
         }
         Ok(())
     }

@@ -63,16 +63,16 @@ impl<'a, T: Real> FeatureStore<'a, T> {
     }
 
     /// Returns the segments of `unit` that are in the scratch folder, in ascending order.
-    pub(super) fn scratch_parts(&self, unit: &Range<u64>) -> Vec<CachedSegments<T>> {
+    pub(super) fn cached_segments(&self, unit: &Range<u64>) -> Vec<CachedSegments<T>> {
         let Storage::Scratch(_, caches) = &self.storage else { return Vec::new() };
         let clip_to_unit = |CachedSegments { segments, cache }: &CachedSegments<T>| CachedSegments {
             segments: segments.start.max(unit.start)..segments.end.min(unit.end),
             cache: Arc::clone(cache),
         };
-        let mut parts: Vec<CachedSegments<T>> =
+        let mut clipped_segments: Vec<CachedSegments<T>> =
             lock(caches).iter().map(clip_to_unit).filter(|part| !part.segments.is_empty()).collect();
-        parts.sort_by_key(|part| part.segments.start);
-        parts
+        clipped_segments.sort_by_key(|part| part.segments.start);
+        clipped_segments
     }
 
     pub(super) fn tier(&self) -> FeatureTier {
@@ -111,7 +111,7 @@ impl<'a, T: Real> FeatureStore<'a, T> {
                 .filter(|segment| self.segment_in_memory(*segment).is_some())
                 .map(|segment| segment..segment + 1)
                 .collect(),
-            Storage::Scratch(..) => self.scratch_parts(unit).into_iter().map(|part| part.segments).collect(),
+            Storage::Scratch(..) => self.cached_segments(unit).into_iter().map(|part| part.segments).collect(),
             Storage::Recomputed => return Vec::new(),
         };
         let (mut missing_ranges, mut next_segment) = (Vec::new(), unit.start);
@@ -125,7 +125,8 @@ impl<'a, T: Real> FeatureStore<'a, T> {
     }
 
     pub(super) fn writer(&self, unit: Range<u64>) -> Result<FeatureWriter<'_, T>> {
-        let shape = TableShape { inputs: self.map.dims().1, targets: 0, has_weights: false, ..self.source.shape() };
+        let shape =
+            TableShape { input_count: self.map.dims().1, target_count: 0, has_weights: false, ..self.source.shape() };
         let cache = match &self.storage {
             Storage::Scratch(scratch, _) => Some(scratch.create_cache(shape, self.row_range(&unit))?),
             Storage::Memory(_) | Storage::Recomputed => None,
@@ -169,7 +170,16 @@ impl<T: Real> FeatureWriter<'_, T> {
             buffers.compute_features(*map, block, workers);
             if let Some(cache) = &mut self.cache {
                 let x = &buffers.row_major[..];
-                cache.push(&RowBlock { x, d: p, y: &[], t: 0, weight: None, classes: None, groups: None, ..*block })?;
+                cache.push(&RowBlock {
+                    x,
+                    d: p,
+                    y: &[],
+                    t: 0,
+                    weights: None,
+                    classes: None,
+                    groups: None,
+                    ..*block
+                })?;
             }
             return Ok(());
         };

@@ -89,15 +89,16 @@ impl<T: Real> Tile<'_, T> {
     /// describes. *Cost*: 2p flops per entry.
     pub(crate) fn add_sparse(&self, right: &[SparseColumn<T>], sums: &mut [f64], workers: &Workers) {
         let (p, c) = (self.p, right.len());
-        let entries: usize = right.iter().map(Vec::len).sum();
-        let workers = workers.for_operations(2 * p * entries);
+        let entry_count: usize = right.iter().map(Vec::len).sum();
+        let workers = workers.for_operations(2 * p * entry_count);
         for_each_strip(&workers, sums, PANEL_FEATURES * c, |panel, sums| {
             let (width, mut columns) = (sums.len() / c, right.iter().map(Vec::as_slice).collect::<Vec<_>>());
             for end in (0..self.row_count()).step_by(SUM_ROWS).map(|first| first + SUM_ROWS) {
                 for (column, sums) in columns.iter_mut().zip(sums.chunks_exact_mut(width)) {
-                    let (group, rest) = column.split_at(column.partition_point(|(row, _)| (*row as usize) < end));
-                    thin::add_rows(self.phi, p, panel * PANEL_FEATURES, group, sums);
-                    *column = rest;
+                    let (group_entries, remaining_entries) =
+                        column.split_at(column.partition_point(|(row, _)| (*row as usize) < end));
+                    thin::add_rows(self.phi, p, panel * PANEL_FEATURES, group_entries, sums);
+                    *column = remaining_entries;
                 }
             }
         });

@@ -34,7 +34,7 @@ pub fn with_targets<T: Real>(
     });
     // not journaled: the result is in memory only, and a resumed run repeats the pass
     let columns = Pass { journal: None, ..pass }.reduce(source, &reduction)?.0;
-    let TableShape { targets, has_weights, .. } = source.shape();
+    let TableShape { target_count: targets, has_weights, .. } = source.shape();
     let weights = has_weights.then_some(columns.weights);
     columns.codes.attach_to(candidates.with_targets(columns.y, targets)?.with_weights(weights)?)
 }

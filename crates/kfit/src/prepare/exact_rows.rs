@@ -46,7 +46,7 @@ pub fn load_rows<T: Real>(
     let (n, shape) = (n as usize, source.shape());
     let t = targets.count();
     let observer = resources.start_stage_over("rows", source.range());
-    let (mut x, mut y) = (Vec::with_capacity(n * shape.inputs), Vec::with_capacity(n * t));
+    let (mut x, mut y) = (Vec::with_capacity(n * shape.input_count), Vec::with_capacity(n * t));
     let mut weights = shape.has_weights.then(|| Vec::with_capacity(n));
     let (mut row_numbers, mut codes) = (Vec::with_capacity(n), LabelCodeColumns::default());
     let pass = Pass { journal: None, ..pass_shape.pass(1, resources, &*observer) };
@@ -62,6 +62,9 @@ pub fn load_rows<T: Real>(
         Ok::<(), Error>(())
     })?;
     codes.attach_to(
-        MemoryRows::new(x, shape.inputs)?.with_targets(y, t)?.with_weights(weights)?.with_row_numbers(row_numbers)?,
+        MemoryRows::new(x, shape.input_count)?
+            .with_targets(y, t)?
+            .with_weights(weights)?
+            .with_row_numbers(row_numbers)?,
     )
 }

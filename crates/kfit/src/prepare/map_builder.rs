@@ -104,7 +104,7 @@ impl<T: Real> MapBuilder<'_, T> {
     /// the map needs them.
     fn build_view(&self) -> Result<BuiltMap<T>> {
         let Self { source, n, options, resources, .. } = *self;
-        let (d, rank) = (source.shape().inputs, self.requested_map_shape()?.p);
+        let (d, rank) = (source.shape().input_count, self.requested_map_shape()?.p);
         let build_map = match options.map.constructor::<T>() {
             MapConstructor::FromLandmarks(constructor) => constructor,
             MapConstructor::DataIndependent(build_independent_map) => {
@@ -221,7 +221,7 @@ impl<T: Real> MapBuilder<'_, T> {
     }
 
     fn resolve_with_sample(&self) -> Result<ResolvedKernel<T>> {
-        self.options.kernel.check_input_count(self.source.shape().inputs)?;
+        self.options.kernel.check_input_count(self.source.shape().input_count)?;
         let (lanes, kernel) = (self.pass_shape.scan_lanes, &self.options.kernel);
         let mut passes = check_domain(self.source, kernel, self.n, lanes, self.pass_shape, self.resources)?;
         // `None` if all rows are candidates, or if no landmarks are chosen; the median distance
@@ -251,7 +251,7 @@ impl<T: Real> MapBuilder<'_, T> {
     }
 
     fn requested_map_shape(&self) -> Result<MapShape> {
-        map_shape::<T>(self.options, self.source.shape().inputs, self.n)
+        map_shape::<T>(self.options, self.source.shape().input_count, self.n)
     }
 
     fn scan_pass<'o>(&'o self, observer: &'o dyn Observer) -> Pass<'o> {
@@ -331,7 +331,7 @@ impl<T: Real> MapBuilder<'_, T> {
             table.rows::<T>(ReadSettings { scaler: self.read_settings.scaler.clone(), ..ReadSettings::default() })?;
         let source = MetricRows::new(source, self.options.metric.provided().cloned());
         let observer = self.resources.start_stage_over("landmarks (table)", source.range());
-        let (d, mut buf, mut points) = (source.shape().inputs, RowBuf::new(self.pass_shape.tile_rows), Vec::new());
+        let (d, mut buf, mut points) = (source.shape().input_count, RowBuf::new(self.pass_shape.tile_rows), Vec::new());
         let mut cursor = source.open(source.range())?;
         // the table may have more rows than `landmark_count`
         while points.len() < landmark_count * d && cursor.next(&mut buf)? {
@@ -363,7 +363,7 @@ pub fn check_domain<T: Real>(
     source: &dyn RowSource<T>,
     kernel: &Kernel,
     n: u64,
-    lanes: usize,
+    lane_count: usize,
     pass_shape: PassShape,
     resources: &Resources<'_>,
 ) -> Result<u64> {
@@ -371,7 +371,7 @@ pub fn check_domain<T: Real>(
         return Ok(0);
     }
     let observer = resources.stage_observer.start_stage("check of the kernel's domain", Some(n));
-    pass_shape.pass(lanes, resources, &*observer).for_each_tile(
+    pass_shape.pass(lane_count, resources, &*observer).for_each_tile(
         source,
         || (),
         |(), block, _| check_block_domain(kernel, block),
@@ -382,9 +382,13 @@ pub fn check_domain<T: Real>(
 fn check_block_domain<T: Real>(kernel: &Kernel, block: &RowBlock<'_, T>) -> kapprox::Result<()> {
     let x = MatRef::from_row_major_slice(block.x, block.len(), block.d);
     kernel.check_values(x, 0).map_err(|error| match error {
-        kapprox::Error::Domain { kernel, domain, row, feature, value } => {
-            kapprox::Error::Domain { kernel, domain, row: block.row_numbers[row as usize], feature, value }
-        }
+        kapprox::Error::Domain { kernel, domain, row, feature_index: feature, value } => kapprox::Error::Domain {
+            kernel,
+            domain,
+            row: block.row_numbers[row as usize],
+            feature_index: feature,
+            value,
+        },
         other => other,
     })
 }

@@ -125,8 +125,8 @@ pub fn stage_plans(
 
 const REMEDY_FEWER_COLUMNS: &str = "read fewer columns (`features`)";
 pub const REMEDY_LOWER_RANK: &str = "lower `rank`";
-const NO_TARGET_KERNEL: &str = "leave `target_kernel` out";
-const UNIFORM_LANDMARKS: &str = "choose `landmarks` uniform or lower `rank`";
+const REMEDY_NO_TARGET_KERNEL: &str = "leave `target_kernel` out";
+const REMEDY_UNIFORM_LANDMARKS: &str = "choose `landmarks` uniform or lower `rank`";
 
 /// Names of the stages of solvers that do not form the Gram matrix.
 pub(crate) const ITERATION_STAGE: &str = "conjugate gradient";
@@ -141,15 +141,16 @@ pub fn add_row_terms(
     plan: MemoryPlan,
     size: &ProblemSize,
     pass_shape: PassShape,
-    lanes: usize,
+    lane_count: usize,
     element_bytes: usize,
 ) -> MemoryPlan {
     let row_bytes = size.d * element_bytes + (size.t + 2) * 8;
-    plan.term("decoders", lanes * size.cursor.bytes_for(pass_shape.tile_rows), REMEDY_FEWER_COLUMNS).term(
-        "tiles of rows",
-        lanes * (pass_shape.prefetch_tiles + 2) * pass_shape.tile_rows * row_bytes,
-        REMEDY_FEWER_COLUMNS,
-    )
+    plan.term("decoders", lane_count * size.cursor_footprint.bytes_for(pass_shape.tile_rows), REMEDY_FEWER_COLUMNS)
+        .term(
+            "tiles of rows",
+            lane_count * (pass_shape.prefetch_tiles + 2) * pass_shape.tile_rows * row_bytes,
+            REMEDY_FEWER_COLUMNS,
+        )
 }
 
 /// Returns the bytes of the f64 feature strips, which only f32 rows need.
@@ -165,7 +166,7 @@ pub fn plan_scan(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> Me
     let size = &ProblemSize { d: size.input_columns, ..size.clone() };
     // scan_lanes + 2: each lane and the merged state hold a sample of rows, with 40 bytes per row
     // for its key, weight, slot and row numbers; the medians need one more copy of the values
-    let scaling_median_bytes = (pass_shape.scan_lanes + 2) * size.median_rows * (size.d * 8 + 40);
+    let scaling_median_bytes = (pass_shape.scan_lanes + 2) * size.median_row_count * (size.d * 8 + 40);
     add_row_terms(base_plan("scaling statistics", size, budget), size, pass_shape, pass_shape.scan_lanes, 8).term(
         "rows for medians",
         scaling_median_bytes,
@@ -272,7 +273,7 @@ pub(crate) fn plan_scheme_selection(
     budget: usize,
 ) -> MemoryPlan {
     let needs_factor = landmarks.scheme().is_some_and(|scheme| scheme.cost == SelectionCost::Factor);
-    plan_landmark_selection(size, pass_shape, budget, needs_factor, UNIFORM_LANDMARKS)
+    plan_landmark_selection(size, pass_shape, budget, needs_factor, REMEDY_UNIFORM_LANDMARKS)
 }
 
 fn plan_map(size: &ProblemSize, budget: usize) -> MemoryPlan {
@@ -302,9 +303,9 @@ fn plan_gram(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> Memory
         .term(
             "features of the target",
             if moment_columns == t { 0 } else { 8 * lanes * pass_shape.tile_rows * moment_columns },
-            NO_TARGET_KERNEL,
+            REMEDY_NO_TARGET_KERNEL,
         )
-        .term("map of the target", target_map_bytes(size), NO_TARGET_KERNEL)
+        .term("map of the target", target_map_bytes(size), REMEDY_NO_TARGET_KERNEL)
         .term("products of the threads", size.threads * (4 << 20), "lower `threads`")
 }
 
@@ -325,9 +326,9 @@ fn gram_panel_bytes(size: &ProblemSize, pass_shape: PassShape) -> usize {
 
 /// Plans a pass that stores the features or reads stored features: two tiles of features, and the
 /// map.
-pub fn plan_feature_pass(what: &str, size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
+pub fn plan_feature_pass(stage_name: &str, size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
     let weight_count = if size.has_weights { usize::try_from(size.n).unwrap_or(usize::MAX) } else { 0 };
-    base_plan(what, size, budget)
+    base_plan(stage_name, size, budget)
         .term("weights of all rows", weight_count.saturating_mul(8) + features::row_values_bytes(weight_count, 8), "")
         .term(
             "tiles of rows and of features",
@@ -364,7 +365,7 @@ pub fn plan_solve(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> M
             GramState::bytes(size.map.p, size.moment_columns, size.fold_count * size.moment_class_count),
             remedy,
         )
-        .term("map of the target", target_map_bytes(size), NO_TARGET_KERNEL)
+        .term("map of the target", target_map_bytes(size), REMEDY_NO_TARGET_KERNEL)
         .term("feature map", size.map.footprint.fixed, REMEDY_LOWER_RANK)
         .term("products of the threads", size.threads * (4 << 20), "lower `threads`")
         .term("panels that the allocator keeps", gram_panel_bytes(size, pass_shape), REMEDY_LOWER_RANK)

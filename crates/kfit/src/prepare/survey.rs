@@ -16,7 +16,7 @@ pub struct Survey {
     pub statistics: Statistics,
     pub scaler: Arc<Scaler>,
     pub classes: Option<Classes>,
-    pub groups: Vec<Label>,
+    pub group_labels: Vec<Label>,
     /// Divisor of the row weights; `None` if rows have no weights.
     weight_unit: Option<f64>,
 }
@@ -28,7 +28,7 @@ const MAX_EXACT_COUNT: f64 = 9_007_199_254_740_992.0;
 /// otherwise their mean (analytic weights), so that the result does not depend on the unit of the
 /// weights.
 fn weight_divisor(statistics: &Statistics, total_weight: f64) -> f64 {
-    let are_frequencies = statistics.fractional_weights == 0 && total_weight <= MAX_EXACT_COUNT;
+    let are_frequencies = statistics.fractional_weight_count == 0 && total_weight <= MAX_EXACT_COUNT;
     if are_frequencies { 1.0 } else { total_weight / statistics.rows.max(1) as f64 }
 }
 
@@ -80,7 +80,7 @@ impl Survey {
         ReadSettings {
             scaler: Some(self.scaler.clone()),
             class_labels: self.classes.as_ref().map(|classes| Arc::new(classes.labels().to_vec())),
-            group_labels: (!self.groups.is_empty()).then(|| Arc::new(self.groups.clone())),
+            group_labels: (!self.group_labels.is_empty()).then(|| Arc::new(self.group_labels.clone())),
             // a divisor of 1 changes nothing and is omitted
             weight_unit: self.weight_unit.filter(|unit| *unit != 1.0),
             ..ReadSettings::default()
@@ -129,8 +129,8 @@ pub fn survey(
             .stage_observer
             .warn(format!("rows without a target are left out{count} (`missing_target` error stops)"));
     }
-    let draw = |n: u64| draw_median_rows(&source, n, options, pass_shape, resources);
-    survey_of_statistics(statistics, selected, options, resources.stage_observer, &draw)
+    let draw_sample = |n: u64| draw_median_rows(&source, n, options, pass_shape, resources);
+    survey_of_statistics(statistics, selected, options, resources.stage_observer, &draw_sample)
 }
 
 /// Draws the sample of rows for medians, in one pass.
@@ -150,10 +150,10 @@ pub fn draw_median_rows(
 pub(crate) fn build_scaler(
     scaling: Scaling,
     statistics: &Statistics,
-    draw: impl FnOnce() -> Result<RowSample<f64>>,
+    draw_sample: impl FnOnce() -> Result<RowSample<f64>>,
 ) -> Result<Scaler> {
     let from_sample = |build: fn(&Statistics, &[f64], &[f64]) -> Scaler| {
-        draw().map(|sample| build(statistics, &sample.x, &sample.weights))
+        draw_sample().map(|sample| build(statistics, &sample.x, &sample.weights))
     };
     Ok(match scaling {
         Scaling::Standard => Scaler::standard(statistics),
@@ -173,13 +173,13 @@ pub fn survey_of_statistics(
     selected: &SelectedTable,
     options: &TrainOptions,
     stage_observer: &dyn StageObserver,
-    draw: &dyn Fn(u64) -> Result<RowSample<f64>>,
+    draw_sample: &dyn Fn(u64) -> Result<RowSample<f64>>,
 ) -> Result<Survey> {
     selected.mark_integers(&mut statistics);
     check_rows(selected, &statistics, options, stage_observer)?;
     // sparse rows are already scaled when they are read
     let scaling = if selected.sparse_shape().is_some() { Scaling::None } else { options.scaling };
-    let mut scaler = build_scaler(scaling, &statistics, || draw(statistics.rows))?;
+    let mut scaler = build_scaler(scaling, &statistics, || draw_sample(statistics.rows))?;
     selected.exempt_unscaled_features(&mut scaler);
     let scaler = Arc::new(scaler);
     let labels = |counts: Vec<(Label, u64)>| counts.into_iter().map(|(label, _)| label).collect::<Vec<_>>();
@@ -189,7 +189,7 @@ pub fn survey_of_statistics(
     };
     let groups = labels(statistics.groups.sorted_counts());
     let weight_unit = total_weight_of(&statistics).map(|weight| weight_divisor(&statistics, weight));
-    Ok(Survey { statistics, scaler, classes, groups, weight_unit })
+    Ok(Survey { statistics, scaler, classes, group_labels: groups, weight_unit })
 }
 
 /// Maximum number of distinct integers that are likely to be class labels.

@@ -45,11 +45,12 @@ impl FromStr for MetricForm {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let refuse = || {
+        let invalid_form_error = || {
             Error::option("metric", format!("{text:?}"), "expected learn, diagonal, full, low-rank(5) or likelihood")
         };
-        let parse_rank =
-            |rank_text: &str| rank_text.trim().parse().ok().filter(|r| *r > 0).map(Self::LowRank).ok_or_else(refuse);
+        let parse_rank = |rank_text: &str| {
+            rank_text.trim().parse().ok().filter(|r| *r > 0).map(Self::LowRank).ok_or_else(invalid_form_error)
+        };
         match text {
             "learn" => Ok(Self::DiagonalOrFull),
             "diagonal" => Ok(Self::Diagonal),
@@ -58,7 +59,7 @@ impl FromStr for MetricForm {
             _ => text
                 .strip_prefix("low-rank(")
                 .and_then(|argument| argument.strip_suffix(')'))
-                .map_or_else(|| Err(refuse()), parse_rank),
+                .map_or_else(|| Err(invalid_form_error()), parse_rank),
         }
     }
 }
@@ -183,8 +184,11 @@ impl ProvidedMetric {
                 return Err(Error::option("metric", "", why));
             }
             Some(learned_scaler) if learned_scaler.asinh != scaler.asinh => {
-                let (has, want) = if learned_scaler.asinh { ("with", "asinh") } else { ("without", "standard") };
-                let why = format!("it was learned {has} asinh scaling and cannot be converted; set `scale` {want}");
+                let (has, required_scaling) =
+                    if learned_scaler.asinh { ("with", "asinh") } else { ("without", "standard") };
+                let why = format!(
+                    "it was learned {has} asinh scaling and cannot be converted; set `scale` {required_scaling}"
+                );
                 return Err(Error::option("metric", "", why));
             }
             Some(learned_scaler) if learned_scaler.is_nonlinear() => return Ok(self.metric.clone()),

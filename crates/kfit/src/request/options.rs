@@ -188,7 +188,7 @@ pub struct TrainOptions {
     pub kernel: Kernel,
     /// Noise variance divided by the factor of the kernel, if the kernel was found by marginal
     /// likelihood: lambda times the number of rows.
-    pub noise: Option<f64>,
+    pub relative_noise: Option<f64>,
     /// Kernel of the second view, whose features follow the features of `kernel`; `None` if there
     /// is one view.
     pub second_kernel: Option<Kernel>,
@@ -221,7 +221,7 @@ impl TrainOptions {
             clips_inputs: false,
             metric: MetricSource::None,
             kernel,
-            noise: None,
+            relative_noise: None,
             second_kernel: None,
             map: MapSpec::default(),
             landmarks: LandmarkSource::default(),

@@ -62,9 +62,9 @@ pub struct ProblemSize {
     /// Bytes that the landmark scheme needs in addition to the candidates.
     pub scheme_bytes: usize,
     /// Number of sampled rows for the medians of the scaling.
-    pub median_rows: usize,
+    pub median_row_count: usize,
     /// Bytes of an open cursor.
-    pub cursor: Footprint,
+    pub cursor_footprint: Footprint,
     /// Bytes of the open files in addition to the cursors.
     pub open_file_bytes: usize,
     /// Number of threads.
@@ -102,9 +102,9 @@ impl ProblemSize {
         fold_count: usize,
     ) -> Result<Self> {
         let range = source.range();
-        let (n, input_columns) = (range.end - range.start, source.shape().inputs);
+        let (n, input_columns) = (range.end - range.start, source.shape().input_count);
         let d = options.metric.output_count(input_columns);
-        let candidate_rows = options.candidates.map_or(n, |candidates| n.min(candidates as u64));
+        let candidate_row_count = options.candidates.map_or(n, |candidates| n.min(candidates as u64));
         let mut map = map_shape::<T>(options, d, n)?;
         let scheme_bytes = match (options.landmarks.scheme(), map.landmark_count) {
             (Some(scheme), Some(m)) => {
@@ -112,8 +112,8 @@ impl ProblemSize {
                 // and as residuals
                 let target_row_bytes = if scheme.needs_targets { 4 * 8 * (t + 1) } else { 0 };
                 let target_bytes =
-                    usize::try_from(candidate_rows).unwrap_or(usize::MAX).saturating_mul(target_row_bytes);
-                (scheme.extra_bytes)(SelectionSize { element_bytes: size_of::<T>(), n: candidate_rows, d, m })
+                    usize::try_from(candidate_row_count).unwrap_or(usize::MAX).saturating_mul(target_row_bytes);
+                (scheme.extra_bytes)(SelectionSize { element_bytes: size_of::<T>(), n: candidate_row_count, d, m })
                     .saturating_add(target_bytes)
             }
             _ => 0,
@@ -151,8 +151,8 @@ impl ProblemSize {
             element_bytes: size_of::<T>(),
             candidate_count,
             scheme_bytes,
-            median_rows: if options.scaling.needs_medians() { SCALING_MEDIAN_ROWS } else { 0 },
-            cursor,
+            median_row_count: if options.scaling.needs_medians() { SCALING_MEDIAN_ROWS } else { 0 },
+            cursor_footprint: cursor,
             open_file_bytes,
             threads,
             stores_features: false,

@@ -14,7 +14,7 @@ pub(super) struct CentredMoments {
     /// B, p x t.
     pub(super) b: Mat<f64>,
     pub(super) squared_target_sums: Vec<f64>,
-    pub(super) mean: Vec<f64>,
+    pub(super) feature_mean: Vec<f64>,
     pub(super) target_mean: Vec<f64>,
 }
 
@@ -30,26 +30,29 @@ impl CentredMoments {
         Ok(Self::with_means(moments, mean, target_mean))
     }
 
-    pub(super) fn with_means(moments: Cow<'_, FoldGram>, mean: Vec<f64>, target_mean: Vec<f64>) -> Self {
+    pub(super) fn with_means(moments: Cow<'_, FoldGram>, feature_mean: Vec<f64>, target_mean: Vec<f64>) -> Self {
         let FoldGram { row_count: rows, mut g, s, b, sy, yy, .. } = moments.into_owned();
-        let (p, t, row_count) = (mean.len(), target_mean.len(), rows as f64);
+        let (p, t, row_count) = (feature_mean.len(), target_mean.len(), rows as f64);
         // Σ φ̃_i φ̃_j = Σ φ_i φ_j + n m_i m_j − s_i m_j − m_i s_j, where s are the sums of the
         // features over the n rows, and m is `mean`; B and Σ ỹ² in the same way
         for j in 0..p {
             for i in j..p {
-                g[j * p + i] += row_count * mean[i] * mean[j] - s[i] * mean[j] - mean[i] * s[j];
+                g[j * p + i] +=
+                    row_count * feature_mean[i] * feature_mean[j] - s[i] * feature_mean[j] - feature_mean[i] * s[j];
                 g[i * p + j] = g[j * p + i];
             }
         }
         let b = Mat::from_fn(p, t, |i, j| {
-            b[j * p + i] + row_count * mean[i] * target_mean[j] - s[i] * target_mean[j] - mean[i] * sy[j]
+            b[j * p + i] + row_count * feature_mean[i] * target_mean[j]
+                - s[i] * target_mean[j]
+                - feature_mean[i] * sy[j]
         });
         let squared_target_sum = |j: usize| yy[j] + target_mean[j] * (row_count * target_mean[j] - 2.0 * sy[j]);
         let squared_target_sums = (0..t).map(|j| squared_target_sum(j).max(0.0)).collect();
-        Self { row_count, g, b, squared_target_sums, mean, target_mean }
+        Self { row_count, g, b, squared_target_sums, feature_mean, target_mean }
     }
 
     pub(super) fn g(&self) -> MatRef<'_, f64> {
-        MatRef::from_column_major_slice(&self.g, self.mean.len(), self.mean.len())
+        MatRef::from_column_major_slice(&self.g, self.feature_mean.len(), self.feature_mean.len())
     }
 }

@@ -27,12 +27,12 @@ impl ClassWeight {
             return Ok(Self::Balanced);
         }
         let expected = "expected balanced, or labels with weights above 0, such as spam=5,ham=1";
-        let weight = |part: &str| {
+        let parse_entry = |part: &str| {
             let (label, weight) = part.rsplit_once('=')?;
             let weight: f64 = weight.trim().parse().ok()?;
             (weight.is_finite() && weight > 0.0).then(|| (label.trim().to_string(), weight))
         };
-        let weights: Option<Vec<_>> = text.split(',').map(weight).collect();
+        let weights: Option<Vec<_>> = text.split(',').map(parse_entry).collect();
         let mut weights = weights.ok_or(expected)?;
         weights.sort_by(|a, b| a.0.cmp(&b.0));
         match weights.windows(2).find(|pair| pair[0].0 == pair[1].0) {

@@ -60,19 +60,19 @@ impl<T: Real> BinReduction<T> for CvErrorReduction<'_> {
         workers: &Workers,
     ) -> Result<()> {
         let (mapped_bin, heads, buffers) = (bins.mapped_bin(fold), &self.0.heads[fold], &*phi_pool);
-        let bin_rows = mapped_bin.phi.nrows();
-        let mut strip_errors = vec![0u64; bin_rows.div_ceil(SCORED_STRIP_ROWS) * heads.len()];
-        for_each_strip(workers, &mut strip_errors, heads.len().max(1), |strip, wrong| {
+        let bin_row_count = mapped_bin.phi.nrows();
+        let mut strip_errors = vec![0u64; bin_row_count.div_ceil(SCORED_STRIP_ROWS) * heads.len()];
+        for_each_strip(workers, &mut strip_errors, heads.len().max(1), |strip, error_counts| {
             let (first_row, strip_rows) =
-                (strip * SCORED_STRIP_ROWS, SCORED_STRIP_ROWS.min(bin_rows - strip * SCORED_STRIP_ROWS));
+                (strip * SCORED_STRIP_ROWS, SCORED_STRIP_ROWS.min(bin_row_count - strip * SCORED_STRIP_ROWS));
             let (phi, y) = (mapped_bin.phi.subrows(first_row, strip_rows), mapped_bin.y.subrows(first_row, strip_rows));
-            buffers.with_buffer(Vec::new, |phi_f64| count_errors(phi, y, heads, phi_f64, wrong));
+            buffers.with_buffer(Vec::new, |phi_f64| count_errors(phi, y, heads, phi_f64, error_counts));
         });
         for (i, error_count) in strip_errors.iter().enumerate() {
             state.error_counts[i % heads.len()] += error_count;
         }
         for (cell, _) in heads.iter().enumerate().filter(|(_, head)| head.is_some()) {
-            state.row_counts[cell] += bin_rows as u64;
+            state.row_counts[cell] += bin_row_count as u64;
         }
         Ok(())
     }

@@ -58,10 +58,10 @@ impl ClassicalScaling {
     /// coordinates and warns.
     pub(super) fn new<T: Real>(mut products: Mat<f64>, q: usize, data: &FitData<'_, T>) -> Result<Self> {
         let m = products.nrows();
-        let means: Vec<f64> = products.col_iter().map(|column| column.iter().sum::<f64>() / m as f64).collect();
-        let mean = means.iter().sum::<f64>() / m as f64;
+        let column_means: Vec<f64> = products.col_iter().map(|column| column.iter().sum::<f64>() / m as f64).collect();
+        let grand_mean = column_means.iter().sum::<f64>() / m as f64;
         for j in 0..m {
-            (0..m).for_each(|i| products[(i, j)] += mean - means[i] - means[j]);
+            (0..m).for_each(|i| products[(i, j)] += grand_mean - column_means[i] - column_means[j]);
         }
         let (values, vectors) = symmetric_eigen(products.as_ref())?;
         let min_eigenvalue = EIGENVALUE_TOLERANCE * m as f64 * values[m - 1].max(0.0);

@@ -71,7 +71,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
         Ok(Box::new(Fisher {
             penalties: settings.regularisation_grid()?,
             component_count: settings.count(&COMPONENTS),
-            equal_weights: settings.word(&WITHIN) == Some("equal"),
+            has_equal_class_weights: settings.word(&WITHIN) == Some("equal"),
         }))
     },
 );
@@ -97,13 +97,13 @@ struct Fisher {
     /// Number of discriminants in the model; `None` for the class scores only.
     component_count: Option<usize>,
     /// True if the within-class scatter weights classes equally, false if it weights rows equally.
-    equal_weights: bool,
+    has_equal_class_weights: bool,
 }
 
 impl Fisher {
     /// Computes the scatter of the rows outside `held_out_fold`, or of all rows if it is `None`.
     fn scatter(&self, gram: &GramState, held_out_fold: Option<usize>, class_count: usize) -> Result<Scatter> {
-        match self.equal_weights {
+        match self.has_equal_class_weights {
             true => Scatter::of_equal_classes(gram.folds(), held_out_fold, class_count),
             false => Scatter::pooled(&gram.training_moments(held_out_fold), class_count),
         }
@@ -124,14 +124,15 @@ impl Fisher {
         let lambdas: Vec<f64> = self.penalties.iter().map(|penalty| penalty.lambda(gram.row_count() as f64)).collect();
         let stage = data.resources.stage_observer.start_stage("discriminants of the folds", None);
         let mut heads = vec![vec![None; lambdas.len()]; folds];
-        let fold_parts = |fold: usize| gram.folds().chunks(gram.folds().len() / folds).nth(fold).into_iter().flatten();
+        let fold_moments =
+            |fold: usize| gram.folds().chunks(gram.folds().len() / folds).nth(fold).into_iter().flatten();
         for (fold, heads) in
-            heads.iter_mut().enumerate().filter(|(fold, _)| fold_parts(*fold).any(|part| part.row_count > 0))
+            heads.iter_mut().enumerate().filter(|(fold, _)| fold_moments(*fold).any(|part| part.row_count > 0))
         {
             let scatter = self.scatter(gram, Some(fold), class_count)?;
             for (head, lambda) in heads.iter_mut().zip(&lambdas) {
                 data.resources.workers.check()?;
-                *head = scatter.solve_class_means(*lambda).map(|directions| scatter.head(&directions));
+                *head = scatter.solve_class_means(*lambda).map(|directions| scatter.linear_head(&directions));
             }
         }
         drop(stage);
@@ -141,11 +142,11 @@ impl Fisher {
             FeatureReduction::with_bin_reduction(data.map, data.folds, data.targets, CvErrorReduction(&coefficients))
                 .with_bin_rows(data.pass_shape.tile_rows);
         let cv_error_state = data.reduce("held-out classes", &reduction)?;
-        let errors = (0..lambdas.len()).map(|cell| cv_error_state.error_rate(cell).unwrap_or(f64::NAN)).collect();
+        let error_rates = (0..lambdas.len()).map(|cell| cv_error_state.error_rate(cell).unwrap_or(f64::NAN)).collect();
         Ok(Some(cross_validation::select_penalty(
             &self.penalties,
             gram.row_count() as f64,
-            errors,
+            error_rates,
             "held-out error at each",
         )))
     }
@@ -153,7 +154,7 @@ impl Fisher {
 
 /// Sizes and feature means of the classes, and the within-class scatter.
 struct Scatter {
-    counts: Vec<f64>,
+    class_sizes: Vec<f64>,
     /// Means μ_k of the classes, p x k.
     means: Mat<f64>,
     /// Within-class scatter S_W, p x p.
@@ -188,7 +189,7 @@ impl Scatter {
                 }
             }
         }
-        Ok(Self { counts, means, within })
+        Ok(Self { class_sizes: counts, means, within })
     }
 
     /// Computes the class sizes, the class means and the mean of the class covariances from the
@@ -207,7 +208,7 @@ impl Scatter {
             let covariance = |k: usize| sum(k, &|part| part.g[index]) / counts[k] - means[(i, k)] * means[(j, k)];
             (0..class_count).map(covariance).sum::<f64>() / class_count as f64
         });
-        Ok(Self { counts, means, within })
+        Ok(Self { class_sizes: counts, means, within })
     }
 
     /// Computes W⁻¹μ_k of every class, p x k. Returns `None` if W = S_W + lambda I is not positive
@@ -218,11 +219,12 @@ impl Scatter {
         Some(penalised.llt(Side::Lower).ok()?.solve(&self.means))
     }
 
-    fn head(&self, solved_means: &Mat<f64>) -> LinearHead {
-        let (p, class_count, row_count) = (self.means.nrows(), self.counts.len(), self.counts.iter().sum::<f64>());
+    fn linear_head(&self, solved_means: &Mat<f64>) -> LinearHead {
+        let (p, class_count, row_count) =
+            (self.means.nrows(), self.class_sizes.len(), self.class_sizes.iter().sum::<f64>());
         let offset = |k: usize| {
             let quadratic_form: f64 = (0..p).map(|i| self.means[(i, k)] * solved_means[(i, k)]).sum();
-            (self.counts[k] / row_count).ln() - 0.5 * quadratic_form
+            (self.class_sizes[k] / row_count).ln() - 0.5 * quadratic_form
         };
         match class_count {
             2 => {
@@ -249,7 +251,7 @@ impl<T: Real> Solver<T> for Fisher {
     }
 
     fn moment_classes(&self, t: usize) -> usize {
-        if self.equal_weights { t.max(2) } else { 1 }
+        if self.has_equal_class_weights { t.max(2) } else { 1 }
     }
 
     fn single_pass_name(&self, options: &TrainOptions) -> Result<&'static str, &'static str> {
@@ -283,7 +285,7 @@ impl<T: Real> Solver<T> for Fisher {
             );
             return Err(Error::option(COMPONENTS.name, q, why));
         }
-        let state = data.moments_by_class(if self.equal_weights { class_count } else { 1 })?;
+        let state = data.moments_by_class(if self.has_equal_class_weights { class_count } else { 1 })?;
         let selection = self.select_lambda(data, &state.gram, class_count)?;
         let lambda =
             self.penalties[selection.as_ref().map_or(0, |(index, _)| *index)].lambda(state.gram.row_count() as f64);
@@ -292,8 +294,8 @@ impl<T: Real> Solver<T> for Fisher {
         let scatter = self.scatter(&state.gram, None, class_count)?;
         let (p, precision) = (moments.s.len(), state.gram.precision());
         let solved_means = scatter.solve_class_means(lambda).ok_or(Error::Indefinite { rank: p, lambda, precision })?;
-        let LinearHead { weights, intercept } = scatter.head(&solved_means);
-        let Scatter { counts, means, .. } = &scatter;
+        let LinearHead { weights, intercept } = scatter.linear_head(&solved_means);
+        let Scatter { class_sizes: counts, means, .. } = &scatter;
         let discriminants = Discriminants::new(counts, means, &solved_means)?;
         let components =
             self.component_count.map(|q| discriminants.coordinates(q, state.gram.epsilon(), &solved_means, moments));

@@ -42,10 +42,10 @@ const MAX_GRADIENT_VALUES: usize = 1000;
 /// Minimum number of rows that the pass uses for one function, chosen. A smaller table provides
 /// fewer rows. For t functions the number is divided by √t only: every row provides t gradients,
 /// but these are correlated.
-const MIN_ROWS: f64 = 2000.0;
+const MIN_SAMPLED_ROWS: f64 = 2000.0;
 /// Maximum number of rows that the pass uses. With 5,000 rows the importances of the columns have a
 /// relative error of about 1 %.
-const MAX_ROWS: f64 = 5000.0;
+const MAX_SAMPLED_ROWS: f64 = 5000.0;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct OuterProductSums {
@@ -78,9 +78,9 @@ impl<'a> OuterProductReduction<'a> {
     pub fn with_row_sample(self, n: u64, seed: u64) -> Self {
         let t = self.coefficients.ncols().max(1);
         let fraction_of = |rows: f64| rows / n.max(1) as f64;
-        let min_fraction = fraction_of(MIN_ROWS / (t as f64).sqrt());
+        let min_fraction = fraction_of(MIN_SAMPLED_ROWS / (t as f64).sqrt());
         let fraction = (MAX_GRADIENT_VALUES as f64 / (self.r.max(1) * t) as f64)
-            .min(fraction_of(MAX_ROWS))
+            .min(fraction_of(MAX_SAMPLED_ROWS))
             .max(min_fraction)
             .min(1.0);
         Self { row_fraction: fraction, stream: Stream::new(seed, Purpose::Gradients, 0), ..self }
@@ -113,14 +113,21 @@ impl<'a> OuterProductReduction<'a> {
 
     /// Writes the gradients of function `c` at the rows of `x` (b x r) to `out` (b x r), both
     /// row-major.
-    fn gradients(&self, x: &[f64], c: usize, out: &mut [f64], weights: &BufferPool<Vec<f64>>, workers: &Workers) {
+    fn gradients(
+        &self,
+        x: &[f64],
+        c: usize,
+        out: &mut [f64],
+        coefficient_buffers: &BufferPool<Vec<f64>>,
+        workers: &Workers,
+    ) {
         let (r, m) = (self.r, self.coefficients.nrows());
         let z = MatRef::from_row_major_slice(self.landmarks, m, r);
         let strips = out.chunks_mut(GRADIENT_STRIP_ROWS * r).zip(x.chunks(GRADIENT_STRIP_ROWS * r)).collect();
         workers.for_each(strips, |(out, x): (&mut [f64], &[f64])| {
             let strip_rows = out.len() / r;
             out.fill(0.0);
-            weights.with_buffer(Vec::new, |weights| {
+            coefficient_buffers.with_buffer(Vec::new, |weights| {
                 weights.clear();
                 for alpha in self.coefficients.col(c).iter() {
                     weights.extend(std::iter::repeat_n(*alpha, strip_rows));
@@ -139,7 +146,7 @@ pub struct GradientScratch {
     row_weights: Vec<f64>,
     gradients: Vec<f64>,
     /// For each thread, the coefficients of one function, repeated for every row of a strip.
-    weights: BufferPool<Vec<f64>>,
+    coefficient_buffers: BufferPool<Vec<f64>>,
 }
 
 impl<T: Real> Reduction<T> for OuterProductReduction<'_> {
@@ -162,7 +169,7 @@ impl<T: Real> Reduction<T> for OuterProductReduction<'_> {
         block: &RowBlock<'_, T>,
         workers: &Workers,
     ) -> Result<()> {
-        let (r, GradientScratch { x, row_weights, gradients, weights }) = (self.r, scratch);
+        let (r, GradientScratch { x, row_weights, gradients, coefficient_buffers: weights }) = (self.r, scratch);
         for first_row in (0..block.row_numbers.len()).step_by(CHUNK_ROWS) {
             self.copy_selected(block, first_row, x, row_weights);
             if x.is_empty() {
@@ -171,7 +178,7 @@ impl<T: Real> Reduction<T> for OuterProductReduction<'_> {
             gradients.resize(x.len(), 0.0);
             for c in 0..self.coefficients.ncols() {
                 self.gradients(x, c, gradients, weights, workers);
-                if block.weight.is_some() {
+                if block.weights.is_some() {
                     for (weight, gradient) in row_weights.iter().zip(gradients.chunks_exact_mut(r)) {
                         let root = weight.sqrt();
                         gradient.iter_mut().for_each(|value| *value *= root);

@@ -63,7 +63,7 @@ pub(super) fn outer_products<T: Real>(
     data.reduce("gradients", &OuterProductReduction::new(kernel, &points, coefficients.as_ref()))
 }
 
-pub(super) fn slopes(products: &OuterProductSums) -> Vec<f64> {
+pub(super) fn rms_slopes(products: &OuterProductSums) -> Vec<f64> {
     let weight = products.total_weight.max(f64::MIN_POSITIVE);
     (0..products.sums().nrows()).map(|j| (products.sums()[(j, j)] / weight).max(0.0).sqrt()).collect()
 }

@@ -13,7 +13,7 @@
 
 use crate::{FoldGram, gram, linalg::strips::BufferPool};
 use faer::MatRef;
-use kapprox::{Real, gram::Panels};
+use kapprox::{Real, gram::GramBuffers};
 use kstore::Workers;
 
 /// Number of rows that are drawn for each class and feature. If a block is a sum over m rows per
@@ -26,7 +26,7 @@ const BUFFERED_ROWS: usize = 512;
 
 /// Maximum bytes of the blocks of all classes. If the blocks need more, all classes share one
 /// preconditioner.
-const MAX_BYTES: usize = 256 << 20;
+const MAX_BLOCK_BYTES: usize = 256 << 20;
 
 /// Returns the bytes of k blocks for n rows with p features, or `None` if the solver should not use
 /// blocks. This decision depends only on the problem size.
@@ -35,7 +35,7 @@ const MAX_BYTES: usize = 256 << 20;
 /// The solver uses them if p²/n is at most 16.
 pub(super) fn bytes_if_worthwhile(n: usize, p: usize, k: usize, element_bytes: usize) -> Option<usize> {
     let bytes = k.saturating_mul(8 * p * p + BUFFERED_ROWS * p * element_bytes);
-    (bytes <= MAX_BYTES && p.saturating_mul(p) <= n.saturating_mul(16)).then_some(bytes)
+    (bytes <= MAX_BLOCK_BYTES && p.saturating_mul(p) <= n.saturating_mul(16)).then_some(bytes)
 }
 
 /// Weighted sums of second moments of the sampled rows.
@@ -51,7 +51,7 @@ impl<T: Real> SampledBlock<T> {
     }
 
     /// Adds a row with the features `phi`, whose outer product has the given weight in the block.
-    pub(super) fn push(&mut self, phi: &[T], weight: f64, panels: &BufferPool<Panels<T>>, workers: &Workers) {
+    pub(super) fn push(&mut self, phi: &[T], weight: f64, panels: &BufferPool<GramBuffers<T>>, workers: &Workers) {
         let weight_root = T::from_f64(weight.sqrt());
         self.buffered_rows.extend(phi.iter().map(|value| *value * weight_root));
         self.moments.s.iter_mut().zip(phi).for_each(|(s, value)| *s += weight * value.to_f64());
@@ -62,7 +62,7 @@ impl<T: Real> SampledBlock<T> {
     }
 
     /// Adds the buffered rows to the moments.
-    pub(super) fn flush(&mut self, p: usize, panels: &BufferPool<Panels<T>>, workers: &Workers) {
+    pub(super) fn flush(&mut self, p: usize, panels: &BufferPool<GramBuffers<T>>, workers: &Workers) {
         let row_count = self.buffered_rows.len() / p;
         if row_count > 0 {
             let phi = MatRef::from_row_major_slice(&self.buffered_rows, row_count, p);

@@ -87,13 +87,14 @@ impl<T: Real> Solver<T> for LandmarkIsomap {
         let negated_half_squares =
             Mat::from_fn(m, m, |i, l| -0.5 * path_lengths[(i, l)].min(path_lengths[(l, i)]).powi(2));
         // −½ δ̄
-        let means: Vec<f64> =
+        let column_means: Vec<f64> =
             negated_half_squares.col_iter().map(|column| column.iter().sum::<f64>() / m as f64).collect();
         let scaling = ClassicalScaling::new(negated_half_squares, self.options.component_count, data)?;
         let weights = &scaling.weights;
         let [nodes, landmarks] =
             [NamedValues::single("nodes", landmark_set.len() as f64), NamedValues::single("landmarks", m as f64)];
-        let intercept = |j: usize| -means.iter().enumerate().map(|(l, mean)| mean * weights[(l, j)]).sum::<f64>();
+        let intercept =
+            |j: usize| -column_means.iter().enumerate().map(|(l, mean)| mean * weights[(l, j)]).sum::<f64>();
         Ok(Solution {
             basis: Some(Basis::Landmarks {
                 points: landmark_set.points.clone(),

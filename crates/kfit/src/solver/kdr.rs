@@ -125,7 +125,7 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
         let products = gradients::outer_products(data, kernel, weights.as_ref())?;
         let _stage = data.resources.stage_observer.start_stage("eigenvectors", None);
         let (eigenvalues, vectors) = leading_directions(&products, self.component_count)?;
-        let slopes = gradients::slopes(&products);
+        let slopes = gradients::rms_slopes(&products);
         let squared_slopes: Vec<f64> = slopes.iter().map(|slope| slope * slope).collect();
         // the sum of the eigenvalues of M, which is positive
         let trace: f64 = squared_slopes.iter().sum();

@@ -52,7 +52,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
             component_count: settings.required(&COMPONENTS, Settings::count),
             is_centred: !settings.flag(&UNCENTRED),
             is_whitened: settings.flag(&WHITEN),
-            stores_novelty: settings.flag(&NOVELTY),
+            needs_novelty: settings.flag(&NOVELTY),
         }))
     },
 );
@@ -71,7 +71,7 @@ struct KernelPca {
     component_count: usize,
     is_centred: bool,
     is_whitened: bool,
-    stores_novelty: bool,
+    needs_novelty: bool,
 }
 
 impl KernelPca {
@@ -89,7 +89,7 @@ impl KernelPca {
         if folds.len() < 2 {
             return Ok(None);
         }
-        for (fold, held_out_moments) in folds.iter().enumerate().filter(|(_, new)| new.row_count > 0) {
+        for (fold, held_out_moments) in folds.iter().enumerate().filter(|(_, moments)| moments.row_count > 0) {
             let training_moments = gram.training_moments(Some(fold));
             if training_moments.row_count < 2 {
                 return Err(Error::TooFewRows { rows: training_moments.row_count });
@@ -130,7 +130,7 @@ impl<T: Real> Solver<T> for KernelPca {
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, _: PassShape) -> MemoryPlan {
         let (p, held_out_matrices) = (size.map.p, if size.fold_count > 1 { 3 } else { 0 });
         plan.term("covariance and its eigenvectors", (5 + held_out_matrices) * 8 * p * p, "lower `rank`").term_if(
-            self.stores_novelty,
+            self.needs_novelty,
             "distances",
             Quadratic::expansion_bytes(p, p),
             "omit `novelty`",
@@ -147,26 +147,28 @@ impl<T: Real> Solver<T> for KernelPca {
         let total_variance: f64 = (0..p).map(|j| covariance[(j, j)]).sum();
         let (mut variances, vectors) = leading_eigen(covariance, self.component_count, data.resources.workers)?;
         let min_variance = VARIANCE_TOLERANCE * state.gram.epsilon() * variances[0].max(0.0);
-        let count = variances.iter().take_while(|variance| **variance > min_variance && **variance > 0.0).count();
-        if count == 0 {
+        let significant_count =
+            variances.iter().take_while(|variance| **variance > min_variance && **variance > 0.0).count();
+        if significant_count == 0 {
             return Err(Error::NoVariance);
         }
-        data.warn_of_fewer_components(self.component_count, count, FEWER_DIRECTIONS);
-        variances.truncate(count);
-        let directions = vectors.subcols(0, count);
+        data.warn_of_fewer_components(self.component_count, significant_count, FEWER_DIRECTIONS);
+        variances.truncate(significant_count);
+        let directions = vectors.subcols(0, significant_count);
         let scale = |q: usize| {
             sign_of_largest(directions, q) * if self.is_whitened { variances[q].sqrt().recip() } else { 1.0 }
         };
-        let scales: Vec<f64> = (0..count).map(scale).collect();
-        let weights = Mat::from_fn(p, count, |i, q| scales[q] * directions[(i, q)]);
-        let intercept = (0..count).map(|q| -(0..p).map(|i| mean[i] * weights[(i, q)]).sum::<f64>()).collect();
+        let scales: Vec<f64> = (0..significant_count).map(scale).collect();
+        let weights = Mat::from_fn(p, significant_count, |i, q| scales[q] * directions[(i, q)]);
+        let intercept =
+            (0..significant_count).map(|q| -(0..p).map(|i| mean[i] * weights[(i, q)]).sum::<f64>()).collect();
         let fractions = variances.iter().map(|v| v / total_variance.max(f64::MIN_POSITIVE)).collect();
         let mut figures = vec![
             NamedValues { name: "variance", values: variances },
             NamedValues { name: "share of variance", values: fractions },
         ];
         figures.extend(held_out_figure);
-        let quadratic = self.stores_novelty.then(|| Quadratic::distance_from_span(directions, &mean));
+        let quadratic = self.needs_novelty.then(|| Quadratic::distance_from_span(directions, &mean));
         Ok(Solution {
             weights,
             intercept,

@@ -54,7 +54,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
         Ok(Box::new(KernelPcaL1 {
             component_count: settings.required(&COMPONENTS, Settings::count),
             is_centred: !settings.flag(&UNCENTRED),
-            computes_novelty: settings.flag(&NOVELTY),
+            needs_novelty: settings.flag(&NOVELTY),
             start_count: settings.required(&SEARCH_STARTS, Settings::count),
             max_steps: settings.required(&STEPS, Settings::count),
         }))
@@ -77,7 +77,7 @@ const PERTURBATION: f64 = 1e-3;
 struct KernelPcaL1 {
     component_count: usize,
     is_centred: bool,
-    computes_novelty: bool,
+    needs_novelty: bool,
     start_count: usize,
     max_steps: usize,
 }
@@ -95,7 +95,7 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
             "lower `components`",
         )
         .term("scores of a tile", pass_shape.tile_rows * (component_count + 2) * size_of::<f64>(), "lower `components`")
-        .term_if(self.computes_novelty, "distances", Quadratic::expansion_bytes(p, p), "omit `novelty`")
+        .term_if(self.needs_novelty, "distances", Quadratic::expansion_bytes(p, p), "omit `novelty`")
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
@@ -126,13 +126,15 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
         }
         data.warn_of_fewer_components(self.component_count, q, FEWER_DIRECTIONS);
         let dispersions = search.dispersions()?;
-        let ComponentSearch { mean, passes, progress: Progress { directions, iterations, .. }, .. } = search;
+        let ComponentSearch {
+            mean, passes, progress: Progress { directions, iteration_counts: iterations, .. }, ..
+        } = search;
         let directions = MatRef::from_column_major_slice(&directions, features.p, q);
         let signs: Vec<f64> = (0..q).map(|j| sign_of_largest(directions, j)).collect();
         let weights = Mat::from_fn(features.p, q, |i, j| signs[j] * directions[(i, j)]);
         let intercept = (0..q).map(|j| -dot(&mean, weights.col(j).iter())).collect();
         Ok(Solution {
-            quadratic: self.computes_novelty.then(|| Quadratic::distance_from_span(directions, &mean)),
+            quadratic: self.needs_novelty.then(|| Quadratic::distance_from_span(directions, &mean)),
             weights,
             intercept,
             certificate: gathered.certificate,
@@ -155,7 +157,7 @@ fn dot<'a>(x: &[f64], y: impl Iterator<Item = &'a f64>) -> f64 {
 #[derive(Default)]
 struct Progress {
     directions: Vec<f64>,
-    iterations: Vec<f64>,
+    iteration_counts: Vec<f64>,
     /// r₁², the largest squared residual before the first component; empty before the first
     /// component is found.
     first_squared_norm: Vec<f64>,
@@ -163,7 +165,7 @@ struct Progress {
 }
 
 kstore::persist!(Progress {
-    read "directions": directions, read "iterations": iterations, read "first": first_squared_norm, one "passes": passes
+    read "directions": directions, read "iterations": iteration_counts, read "first": first_squared_norm, one "passes": passes
 });
 
 /// The row with the largest residual; if several rows have this residual, the first of them.
@@ -176,7 +178,7 @@ struct FarthestRow {
 struct SearchResult {
     direction: Vec<f64>,
     dispersion: f64,
-    iterations: usize,
+    iteration_count: usize,
 }
 
 /// Returns true if `total` exceeds `previous_total` by more than rounding.
@@ -227,17 +229,17 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
         let first_squared_norm = self.progress.first_squared_norm.first().copied().unwrap_or(squared_norm);
         let zero_threshold = T::EPSILON * first_squared_norm.sqrt();
         let mut best = self.search_from(row, max_steps, zero_threshold)?;
-        let mut iterations = best.iterations;
+        let mut iteration_count = best.iteration_count;
         for start in 1..start_count {
             let Some(direction) = self.random_start(start)? else { continue };
             let candidate = self.search_from(direction, max_steps, zero_threshold)?;
-            iterations += candidate.iterations;
+            iteration_count += candidate.iteration_count;
             if exceeds::<T>(candidate.dispersion, best.dispersion) {
                 best = candidate;
             }
         }
         self.progress.directions.extend(best.direction);
-        self.progress.iterations.push(iterations as f64);
+        self.progress.iteration_counts.push(iteration_count as f64);
         self.progress.first_squared_norm = vec![first_squared_norm];
         self.progress.passes = self.passes;
         Ok(true)
@@ -350,12 +352,12 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
                         .warn(format!("component {j} has not converged after {max_steps} steps; raise `steps`"));
                 }
                 let (direction, total) = previous_stationary.filter(|_| !is_higher).unwrap_or((direction, total));
-                return Ok(SearchResult { direction, dispersion: total, iterations: iteration });
+                return Ok(SearchResult { direction, dispersion: total, iteration_count: iteration });
             }
             previous_total = total;
             match self.direction_from_sums(sums, sign_sum) {
                 Some(next) => direction = next,
-                None => return Ok(SearchResult { direction, dispersion: total, iterations: iteration }),
+                None => return Ok(SearchResult { direction, dispersion: total, iteration_count: iteration }),
             }
         }
     }

@@ -49,7 +49,7 @@ const SAMPLE_ROWS_PER_CLUSTER: usize = 100;
 const MIN_CLUSTER_SAMPLE_ROWS: usize = 2000;
 /// Number of candidates that replace centroids without points. If more centroids lose all points in
 /// one iteration, the remaining centroids wait for the next iteration.
-const FAR_CANDIDATES: usize = 16;
+const MAX_FARTHEST_POINTS: usize = 16;
 /// Maximum number of iterations on the sample.
 const MAX_SAMPLE_ITERATIONS: usize = 300;
 /// Maximum number of iterations on all rows.
@@ -82,13 +82,13 @@ pub(super) fn plan(plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape, 
     let state_count = features::STATES_PER_REDUCTION + pass_shape.tile_rows.div_ceil(STRIP_POINTS);
     // the number of clusters is checked later, when the number of rows is known
     let n = usize::try_from(size.n).unwrap_or(usize::MAX);
-    let (q, k, sample_rows) = (q.min(n), k.min(n), sample_rows(k).min(n));
-    plan.term("sums of clusters", state_count * 8 * (k + FAR_CANDIDATES) * q, "lower `clusters`")
+    let (q, k, sample_rows) = (q.min(n), k.min(n), sample_row_count(k).min(n));
+    plan.term("sums of clusters", state_count * 8 * (k + MAX_FARTHEST_POINTS) * q, "lower `clusters`")
         .term("sample of points", sample_rows * (8 * q + size.element_bytes * size.map.p), "lower `rank`")
         .term("points of a strip", size.threads * STRIP_POINTS * 8 * (q + size.map.p + k), "lower `rank`")
 }
 
-fn sample_rows(k: usize) -> usize {
+fn sample_row_count(k: usize) -> usize {
     SAMPLE_ROWS_PER_CLUSTER.saturating_mul(k).max(MIN_CLUSTER_SAMPLE_ROWS)
 }
 
@@ -142,27 +142,28 @@ struct Assignment<'a> {
     /// Centroids, k x q, row-major.
     centroids: &'a [f64],
     /// ‖c_j‖²/2: the nearest centroid has the largest e·c_j − ‖c_j‖²/2.
-    half_squares: Vec<f64>,
+    half_squared_norms: Vec<f64>,
     q: usize,
 }
 
 impl<'a> Assignment<'a> {
     fn new(space: PointSpace<'a>, centroids: &'a [f64], q: usize) -> Self {
-        let half_squares = centroids.chunks_exact(q).map(|c| c.iter().map(|v| v * v).sum::<f64>() / 2.0).collect();
-        Self { space, centroids, half_squares, q }
+        let half_squared_norms =
+            centroids.chunks_exact(q).map(|c| c.iter().map(|v| v * v).sum::<f64>() / 2.0).collect();
+        Self { space, centroids, half_squared_norms, q }
     }
 
     /// Assigns some points, b x q row-major, to clusters, and returns the sums of the clusters.
     /// `weight(i)` is the weight of point i.
     fn assign_strip(&self, points: &[f64], weight: impl Fn(usize) -> f64) -> ClusterSums {
-        let (k, q) = (self.half_squares.len(), self.q);
+        let (k, q) = (self.half_squared_norms.len(), self.q);
         let b = points.len() / q;
         let mut products = Mat::<f64>::zeros(b, k);
         let (e, c) = (MatRef::from_row_major_slice(points, b, q), MatRef::from_row_major_slice(self.centroids, k, q));
         matmul(products.as_mut(), Accum::Replace, e, c.transpose(), 1.0, Par::Seq);
-        let mut cluster_sums = ClusterSums::new(k, q, FAR_CANDIDATES);
+        let mut cluster_sums = ClusterSums::new(k, q, MAX_FARTHEST_POINTS);
         for (i, point) in points.chunks_exact(q).enumerate() {
-            let score = |j: usize| products[(i, j)] - self.half_squares[j];
+            let score = |j: usize| products[(i, j)] - self.half_squared_norms[j];
             let nearest = (1..k).fold(0, |best, j| if score(j) > score(best) { j } else { best });
             let squared_norm = point.iter().map(|v| v * v).sum::<f64>();
             // ‖e − c_j‖² = ‖e‖² − 2 (e·c_j − ‖c_j‖²/2)
@@ -173,7 +174,7 @@ impl<'a> Assignment<'a> {
     }
 
     fn next_centroids(&self, cluster_sums: &ClusterSums) -> Vec<f64> {
-        cluster_sums.next_centroids(self.centroids, |sum, size| self.space.centroid(sum, size))
+        cluster_sums.next_centroids(self.centroids, |sum, weight| self.space.centroid(sum, weight))
     }
 }
 
@@ -202,7 +203,7 @@ impl Assignment<'_> {
         buffers: &BufferPool<PointBuffers>,
     ) {
         let strips = tile.phi.chunks(STRIP_POINTS * features.p).enumerate();
-        add_parts(strips, cluster_sums, features.workers(), |(strip, phi)| {
+        add_cluster_sums(strips, cluster_sums, features.workers(), |(strip, phi)| {
             buffers.with_buffer(Default::default, |PointBuffers { phi_f64, points }| {
                 self.space.compute_points(phi, features.p, phi_f64, points);
                 self.assign_strip(points, |i| features.weights.get(tile.first_row + strip * STRIP_POINTS + i))
@@ -213,7 +214,7 @@ impl Assignment<'_> {
 
 /// Adds to `cluster_sums` the sums `compute(part)` of all parts. Computes them in parallel, and
 /// adds them in the order of the parts.
-fn add_parts<P: Send>(
+fn add_cluster_sums<P: Send>(
     parts: impl Iterator<Item = P>,
     cluster_sums: &mut ClusterSums,
     workers: &Workers,
@@ -244,11 +245,15 @@ pub(super) fn cluster<T: Real>(
     loop {
         let assignment = Assignment::new(space, &state.centroids, q);
         let stage = data.resources.stage_observer.start_stage("clusters", Some(data.n));
-        let reduced_sums =
-            features.reduce("clusters", &*stage, &|| ClusterSums::new(k, q, FAR_CANDIDATES), |cluster_sums, tile| {
+        let reduced_sums = features.reduce(
+            "clusters",
+            &*stage,
+            &|| ClusterSums::new(k, q, MAX_FARTHEST_POINTS),
+            |cluster_sums, tile| {
                 assignment.add_tile(features, tile, cluster_sums, &buffers);
                 Ok(())
-            });
+            },
+        );
         let cluster_sums = match reduced_sums {
             Ok(cluster_sums) => cluster_sums,
             Err(error) => {
@@ -316,7 +321,7 @@ fn draw_sample<T: Real>(
 ) -> Result<PointSample> {
     let stage = data.resources.stage_observer.start_stage("sample for clusters", Some(data.n));
     let (stream, mut remaining_draws) =
-        (Stream::new(data.options.seed, Purpose::Clusters, 0), sample_rows(k).min(features.n));
+        (Stream::new(data.options.seed, Purpose::Clusters, 0), sample_row_count(k).min(features.n));
     let mut positions = Vec::with_capacity(remaining_draws);
     for position in 0..features.n {
         if stream.uniform(position as u64) * ((features.n - position) as f64) < remaining_draws as f64 {
@@ -354,8 +359,8 @@ fn best_start<T: Real>(
         for _ in 0..MAX_SAMPLE_ITERATIONS {
             let assignment = Assignment::new(space, &centroids, q);
             let strips = points.chunks(STRIP_POINTS * q).zip(weights.chunks(STRIP_POINTS));
-            let mut cluster_sums = ClusterSums::new(k, q, FAR_CANDIDATES);
-            add_parts(strips, &mut cluster_sums, data.resources.workers, |(strip, weights)| {
+            let mut cluster_sums = ClusterSums::new(k, q, MAX_FARTHEST_POINTS);
+            add_cluster_sums(strips, &mut cluster_sums, data.resources.workers, |(strip, weights)| {
                 assignment.assign_strip(strip, |i| weights[i])
             });
             if cluster_sums.inertia >= previous_inertia {

@@ -65,7 +65,7 @@ impl<T: Real> Solver<T> for MeanEmbedding {
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         let (features, gathered) =
-            StoredFeatures::gather(data, GatherOptions { squared_norms: true, ..GatherOptions::default() })?;
+            StoredFeatures::gather(data, GatherOptions { needs_squared_norms: true, ..GatherOptions::default() })?;
         let n = features.n as f64;
         let mut mean = features.sum_features("mean")?;
         mean.iter_mut().for_each(|sum| *sum /= n);

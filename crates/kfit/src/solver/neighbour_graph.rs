@@ -83,8 +83,8 @@ impl NeighbourGraph {
             match graph.component_sizes().len() {
                 1 => return Ok(Self { k, nodes, neighbours, graph }),
                 _ if k == max_k => return Err(graph.disconnected_error(k)),
-                parts => resources.stage_observer.warn(format!(
-                    "with {k} neighbours the graph has {parts} connected components; trying {next_k} neighbours"
+                component_count => resources.stage_observer.warn(format!(
+                    "with {k} neighbours the graph has {component_count} connected components; trying {next_k} neighbours"
                 )),
             }
             k = next_k;

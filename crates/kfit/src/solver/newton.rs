@@ -90,7 +90,7 @@ impl Optimum {
     /// Computes the loss and ‖∇F‖/‖∇F(0)‖ at W from the features in f64: one pass.
     fn evaluate_in_f64(&self, loss: &mut impl Objective<f64>, lambda: f64) -> Result<(Evaluation, f64)> {
         let evaluation = loss.evaluate(&self.w)?;
-        let gradient = gradient(loss, &evaluation, &self.w, lambda);
+        let gradient = objective_gradient(loss, &evaluation, &self.w, lambda);
         Ok((evaluation, norm(&gradient) / self.initial_gradient_norm))
     }
 }
@@ -103,7 +103,7 @@ fn penalty_curvature<T: Real>(loss: &impl Objective<T>, i: usize, lambda: f64) -
 }
 
 /// Computes ∇F at `w` from the loss at `evaluation`.
-fn gradient<T: Real>(loss: &impl Objective<T>, evaluation: &Evaluation, w: &[f64], lambda: f64) -> Vec<f64> {
+fn objective_gradient<T: Real>(loss: &impl Objective<T>, evaluation: &Evaluation, w: &[f64], lambda: f64) -> Vec<f64> {
     evaluation
         .gradient
         .iter()
@@ -147,14 +147,14 @@ pub(super) fn fit<T: Real, P: Objective<f64>>(
     solver_name: &str,
     data: &FitData<'_, T>,
     mut loss: impl Objective<T>,
-    f64_loss: impl FnOnce() -> P,
-    (moments, lambda, steps): (&FoldGram, f64, usize),
+    build_f64_loss: impl FnOnce() -> P,
+    (moments, lambda, max_steps): (&FoldGram, f64, usize),
 ) -> Result<(Solution<T>, P, f64)> {
-    let optimum = minimise(&mut loss, moments, lambda, steps, data.resources.journal, None)?;
+    let optimum = minimise(&mut loss, moments, lambda, max_steps, data.resources.journal, None)?;
     let (passes, Dimensions { p, k, .. }) = (2 + *loss.passes_mut(), loss.dimensions());
     drop(loss);
     // the reported numbers are computed in f64 from the returned coefficients
-    let mut f64_loss = f64_loss();
+    let mut f64_loss = build_f64_loss();
     let (evaluation, relative_norm) = optimum.evaluate_in_f64(&mut f64_loss, lambda)?;
     warn_of_gradient::<T>(solver_name, &optimum, relative_norm, data.resources);
     let figures = vec![
@@ -186,7 +186,7 @@ pub(super) fn minimise<T: Real>(
         w: w.clone(),
         initial_gradient_norm,
         current_lambda: lambda,
-        final_steps: 0,
+        final_step_count: 0,
         passes: 0,
         factor_buffer: Mat::new(),
     };
@@ -236,7 +236,7 @@ struct NewtonState {
     initial_gradient_norm: f64,
     current_lambda: f64,
     /// Number of steps at the requested lambda.
-    final_steps: usize,
+    final_step_count: usize,
     passes: u64,
     /// Memory of a factor of the last step, for reuse; not saved.
     factor_buffer: Mat<f64>,
@@ -246,7 +246,7 @@ impl Persist for NewtonState {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
         out.put("w", &self.w);
         out.put_owned("scalars", vec![self.initial_gradient_norm, self.current_lambda]);
-        out.put_owned("counts", vec![self.final_steps as u64, self.passes]);
+        out.put_owned("counts", vec![self.final_step_count as u64, self.passes]);
     }
 
     fn load(&mut self, from: &mut StoredArrays<'_>) -> kstore::Result<()> {
@@ -255,7 +255,7 @@ impl Persist for NewtonState {
         from.fill("scalars", &mut scalars)?;
         from.fill("counts", &mut counts)?;
         [self.initial_gradient_norm, self.current_lambda] = scalars;
-        (self.final_steps, self.passes) = (counts[0] as usize, counts[1]);
+        (self.final_step_count, self.passes) = (counts[0] as usize, counts[1]);
         Ok(())
     }
 }
@@ -273,7 +273,7 @@ fn newton_step<T: Real>(
     // the schedule ends exactly at the requested lambda
     let step_lambda =
         if state.current_lambda <= lambda * LAMBDA_DECREASE.sqrt() { lambda } else { state.current_lambda };
-    let gradient = gradient(loss, evaluation, w, step_lambda);
+    let gradient = objective_gradient(loss, evaluation, w, step_lambda);
     let relative_norm = norm(&gradient) / state.initial_gradient_norm;
     let has_converged = step_lambda == lambda && relative_norm <= gradient_tolerance::<T>();
     let squared_norm = penalised_squared_norm(loss, w);
@@ -281,7 +281,7 @@ fn newton_step<T: Real>(
     let optimum_at = |w: &[f64], has_converged| {
         Ok(Some(Optimum { w: w.to_vec(), squared_norm, step_count, has_converged, initial_gradient_norm }))
     };
-    if has_converged || (step_lambda == lambda && state.final_steps >= max_steps) {
+    if has_converged || (step_lambda == lambda && state.final_step_count >= max_steps) {
         return optimum_at(w, has_converged);
     }
     let blocks = if step_lambda == lambda { loss.hessian_blocks(evaluation, step_count)? } else { None };
@@ -306,26 +306,28 @@ fn newton_step<T: Real>(
     let direction = conjugate_gradients(loss, &factors, &gradient, step_lambda, forcing)?;
     state.factor_buffer = factors.swap_remove(0);
     drop(factors);
-    let slope = dot(&gradient, &direction);
+    let directional_derivative = dot(&gradient, &direction);
     let old_objective = evaluation.loss + step_lambda * penalised_squared_norm(loss, w);
     // if the predicted decrease is below the rounding error of the loss, only the gradients can
     // compare the points, because the gradient is far more accurate than the loss
     let rounding = 4.0 * T::EPSILON * old_objective.abs();
-    let is_flat = step_lambda == lambda && -slope <= rounding;
-    let (mut step_length, mut halvings) = (1.0, 0);
+    let is_flat = step_lambda == lambda && -directional_derivative <= rounding;
+    let (mut step_length, mut halving_count) = (1.0, 0);
     loop {
         let trial_w: Vec<f64> = state.w.iter().zip(&direction).map(|(w, d)| w + step_length * d).collect();
         let trial_evaluation = loss.evaluate(&trial_w)?;
         let new_objective = trial_evaluation.loss + step_lambda * penalised_squared_norm(loss, &trial_w);
-        let decreases = new_objective <= old_objective + ARMIJO_FRACTION * step_length * slope + rounding;
-        if decreases || is_flat || halvings == MAX_HALVINGS {
-            let smaller_gradient = |fraction: f64| {
-                norm(&self::gradient(loss, &trial_evaluation, &trial_w, step_lambda)) < fraction * norm(&gradient)
+        let has_decreased =
+            new_objective <= old_objective + ARMIJO_FRACTION * step_length * directional_derivative + rounding;
+        if has_decreased || is_flat || halving_count == MAX_HALVINGS {
+            let has_smaller_gradient = |fraction: f64| {
+                norm(&self::objective_gradient(loss, &trial_evaluation, &trial_w, step_lambda))
+                    < fraction * norm(&gradient)
             };
             let is_better = if is_flat {
-                smaller_gradient(GRADIENT_PROGRESS)
+                has_smaller_gradient(GRADIENT_PROGRESS)
             } else {
-                decreases && (new_objective < old_objective || smaller_gradient(1.0))
+                has_decreased && (new_objective < old_objective || has_smaller_gradient(1.0))
             };
             if step_lambda == lambda && !is_better {
                 // neither the loss nor its gradient improves
@@ -335,9 +337,9 @@ fn newton_step<T: Real>(
             break;
         }
         step_length *= 0.5;
-        halvings += 1;
+        halving_count += 1;
     }
-    state.final_steps += usize::from(step_lambda == lambda);
+    state.final_step_count += usize::from(step_lambda == lambda);
     state.current_lambda = (state.current_lambda / LAMBDA_DECREASE).max(lambda);
     Ok(None)
 }

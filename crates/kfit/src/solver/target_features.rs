@@ -50,7 +50,7 @@ pub(super) fn check(kernel: Option<&Kernel>, task: Task) -> Result<()> {
     let why = "labels are equal or not, so classification uses delta(); leave it out, or use a numeric target (`task` regression)";
     reject_if(task == Task::Classification, TARGET_KERNEL.name, kernel, why)?;
     let why = "expected a positive definite kernel that reads all targets";
-    reject_if(kernel.restricts_columns() || !kernel.positive_definite(), TARGET_KERNEL.name, kernel, why)
+    reject_if(kernel.restricts_columns() || !kernel.is_positive_definite(), TARGET_KERNEL.name, kernel, why)
 }
 
 /// Rejects targets that vary by no more than rounding, and targets whose features do so.

@@ -29,7 +29,8 @@ pub(crate) fn kernel_help() -> String {
             scope => format!("{name} ({scope})"),
         })
     };
-    let rate_kernels = registry().into_iter().filter(|family| family.rate.is_some()).map(|family| family.name);
+    let rate_kernels =
+        registry().into_iter().filter(|family| family.rate_to_length_scale.is_some()).map(|family| family.name);
     format!(
         "Kernel: {}; sums, products and numbers, as in 1 + linear(). sigma=auto chooses the length \
          scale by the target, among multiples of the median distance of a sample; without a target \

@@ -196,7 +196,7 @@ fn search_and_fit<T: kapprox::Real>(
 ) -> Result<TuneReport> {
     let time_budget = TimeBudget::new(args.time);
     let selected = pipeline::select(&mut options, run)?;
-    let feature_count = selected.shape().inputs;
+    let feature_count = selected.shape().input_count;
     if search.is_too_wide(feature_count) {
         run.progress.note(&format!(
             "{} features are too many to learn a metric: kernels are compared without one, on dense rows; fit svm, logistic and \

@@ -108,14 +108,14 @@ impl Predictor {
         let row_term = |_: &PredictionWriter| {
             MemoryTerm::new("rows with the lowest scores", max_rows.saturating_mul(bytes_per_row), "lower `top`")
         };
-        let WriterSetup { mut out, terms, text_limit } =
+        let WriterSetup { writer: mut out, plan_terms: terms, text_limit } =
             self.create_writer(selected, kept_table, column_groups, extras, path, run, row_term)?;
         let (mut lowest_scores, sign) = (Smallest::new(top), if is_component_model { -1.0 } else { 1.0 });
         self.score_table(selected, extras, terms, run, |scores| {
             let row_values = if is_component_model { &scores.quadratic } else { &scores.scores };
             row_values
                 .iter()
-                .zip(&scores.rows)
+                .zip(&scores.row_numbers)
                 .for_each(|(score, row)| lowest_scores.push((order_bits(sign * score), *row)));
             Ok(())
         })?;
@@ -141,8 +141,8 @@ impl Predictor {
             let (values, row_numbers): (Vec<f64>, _) = chunk.iter().map(|row| (row.score, row.row)).unzip();
             let reasons = chunk.iter().map(|row| explanation::explanation_text(&row.reasons)).collect();
             let scores = match is_component_model {
-                true => Scores { quadratic: values, rows: row_numbers, reasons, ..Scores::default() },
-                false => Scores { scores: values, rows: row_numbers, reasons, ..Scores::default() },
+                true => Scores { quadratic: values, row_numbers, explanations: reasons, ..Scores::default() },
+                false => Scores { scores: values, row_numbers, explanations: reasons, ..Scores::default() },
             };
             out.write_rows(&scores, 0..chunk.len(), &permute_rows(&kept_columns, &positions))?;
         }

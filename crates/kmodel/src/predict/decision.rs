@@ -67,12 +67,12 @@ impl ColumnGroup {
     }
 
     pub(super) fn column_values(&self, scores: &Scores, rows: Range<usize>) -> Vec<KeptValues> {
-        let t = scores.scores.len() / scores.rows.len().max(1);
+        let t = scores.scores.len() / scores.row_numbers.len().max(1);
         let values = &scores.scores[rows.start * t..rows.end * t];
         let row_scores = || values.chunks_exact(t);
         match self {
             Self::Scores(names) => split_columns(values, names.len()),
-            Self::Row => vec![KeptValues::I64(scores.rows[rows].iter().map(|row| *row as i64).collect())],
+            Self::Row => vec![KeptValues::I64(scores.row_numbers[rows].iter().map(|row| *row as i64).collect())],
             Self::Cluster => vec![KeptValues::I64(row_scores().map(|row| argmax(row) as i64).collect())],
             Self::Label(classes) => {
                 let labels = row_scores().map(|row| &classes.labels()[classes.decide(row.iter().copied())]);
@@ -98,7 +98,7 @@ impl ColumnGroup {
                 vec![KeptValues::F64(values.iter().map(|score| (threshold - score).max(0.0)).collect())]
             }
             Self::Novelty => vec![KeptValues::F64(scores.quadratic[rows].to_vec())],
-            Self::Explanation(_) => vec![KeptValues::Text(scores.reasons[rows].iter().collect())],
+            Self::Explanation(_) => vec![KeptValues::Text(scores.explanations[rows].iter().collect())],
             Self::Residual => vec![KeptValues::F64(scores.residual[rows].to_vec())],
             Self::Preimages(names) => {
                 let d = names.len();

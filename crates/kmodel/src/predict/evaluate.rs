@@ -227,7 +227,7 @@ impl Predictor {
                 .filter(|(_, row)| is_covered(*row))
                 .map(|(index, _)| scores.weights.get(index / t))
                 .sum::<f64>();
-            let rows = scores.scores.chunks_exact(t).zip(scores.y.chunks_exact(t)).zip(&scores.rows);
+            let rows = scores.scores.chunks_exact(t).zip(scores.y.chunks_exact(t)).zip(&scores.row_numbers);
             for (i, ((prediction, truth), row_number)) in rows.enumerate() {
                 let weight = scores.weights.get(i);
                 sums.push(prediction, truth, weight);

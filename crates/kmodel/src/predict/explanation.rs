@@ -110,7 +110,7 @@ impl<'a, T: Real> ExplanationSearch<'a, T> {
         prepared.for_each_tile(x, PREDICT_TILE_ROWS, &mut InputBuffers::default(), |rows, first_row| {
             let out = &mut out[first_row..first_row + rows.nrows()];
             let workers = kstore::Workers::sequential();
-            prepared.model.predict_quadratic(&prepared.functions, &*self.kernel, rows, out, &workers)
+            prepared.model.predict_quadratic(&prepared.basis_functions, &*self.kernel, rows, out, &workers)
         })?;
         out.iter_mut().for_each(|square| *square = -*square);
         Ok(out)

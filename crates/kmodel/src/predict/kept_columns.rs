@@ -34,8 +34,8 @@ impl<'a> KeptColumnReader<'a> {
     /// call and from call to call.
     pub(crate) fn read_next(&mut self, row_numbers: &[u64]) -> Result<(usize, &[KeptColumn])> {
         self.columns.iter_mut().for_each(KeptColumn::clear);
-        let mut count = 0;
-        while count == 0 {
+        let mut row_count = 0;
+        while row_count == 0 {
             if self.consumed == self.buf.row_numbers.len() {
                 self.consumed = 0;
                 if !self.cursor.next(&mut self.buf)? {
@@ -45,40 +45,41 @@ impl<'a> KeptColumnReader<'a> {
                     self.columns = self.buf.kept_columns.iter().map(|column| KeptColumn::new(column.kind())).collect();
                 }
             }
-            count = self.append_matching(row_numbers);
+            row_count = self.append_matching(row_numbers);
             if self
                 .buf
                 .row_numbers
                 .get(self.consumed)
-                .is_some_and(|available| row_numbers.get(count).is_some_and(|requested| requested < available))
+                .is_some_and(|available| row_numbers.get(row_count).is_some_and(|requested| requested < available))
             {
                 return Err(self.missing_row_error(row_numbers));
             }
         }
-        Ok((count, &self.columns))
+        Ok((row_count, &self.columns))
     }
 
     /// Appends the kept columns of the leading rows of `row_numbers` that come next in the tile,
     /// and returns the number of these rows.
     fn append_matching(&mut self, row_numbers: &[u64]) -> usize {
-        let mut count = 0;
-        while let (Some(available), Some(requested)) = (self.buf.row_numbers.get(self.consumed), row_numbers.get(count))
+        let mut row_count = 0;
+        while let (Some(available), Some(requested)) =
+            (self.buf.row_numbers.get(self.consumed), row_numbers.get(row_count))
         {
             if available < requested {
                 // a row without scores: it was dropped, because a feature is missing
                 self.consumed += 1;
                 continue;
             }
-            let pairs = self.buf.row_numbers[self.consumed..].iter().zip(&row_numbers[count..]);
+            let pairs = self.buf.row_numbers[self.consumed..].iter().zip(&row_numbers[row_count..]);
             let match_count = pairs.take_while(|(available, requested)| available == requested).count();
             if match_count == 0 {
                 break;
             }
             let range = self.consumed..self.consumed + match_count;
             self.columns.iter_mut().zip(&self.buf.kept_columns).for_each(|(to, from)| to.append(from, range.clone()));
-            (self.consumed, count) = (self.consumed + match_count, count + match_count);
+            (self.consumed, row_count) = (self.consumed + match_count, row_count + match_count);
         }
-        count
+        row_count
     }
 
     #[cold]

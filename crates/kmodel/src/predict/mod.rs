@@ -460,8 +460,8 @@ impl Predictor {
             .into_iter()
             .find(|(_, is_requested, _, task)| *is_requested && (!has_quadratic || metadata.task != *task))
         {
-            Some((option, _, needed, _)) => {
-                let why = format!("the model was fitted without it; fit {needed}, or omit the option");
+            Some((option, _, required_fit, _)) => {
+                let why = format!("the model was fitted without it; fit {required_fit}, or omit the option");
                 Err(Error::option(option, "", why))
             }
             None => Ok(()),

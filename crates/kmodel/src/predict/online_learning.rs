@@ -147,28 +147,35 @@ impl<T: Real> PreparedModel<T> {
         let f = feature_coefficients.clone().unwrap_or_else(|| Mat::identity(m, m));
         // r features, t targets, and a root R with k columns
         let (r, t, k) = (f.ncols(), output_scales.len(), factor.ncols());
-        let mut right_sides =
+        let mut right_hand_sides =
             Mat::from_fn(m, t + k, |i, j| if j < t { model.coefficients[(i, j)] } else { factor[(i, j - t)] });
         if feature_coefficients.is_some() {
             // least squares by QR on this thread: faer's solver uses all threads of the machine,
             // and its result depends on their number
             let (q, _) = orthonormal_basis(f.clone());
-            let (mut upper, mut right) = (Mat::zeros(r, r), Mat::zeros(r, t + k));
-            matmul(upper.as_mut(), Accum::Replace, q.transpose(), f.as_ref(), 1.0, Par::Seq);
-            matmul(right.as_mut(), Accum::Replace, q.transpose(), right_sides.as_ref(), 1.0, Par::Seq);
-            solve_upper_triangular_in_place(upper.as_ref(), right.as_mut(), Par::Seq);
-            right_sides = right;
+            let (mut triangular_factor, mut projected_right_sides) = (Mat::zeros(r, r), Mat::zeros(r, t + k));
+            matmul(triangular_factor.as_mut(), Accum::Replace, q.transpose(), f.as_ref(), 1.0, Par::Seq);
+            matmul(
+                projected_right_sides.as_mut(),
+                Accum::Replace,
+                q.transpose(),
+                right_hand_sides.as_ref(),
+                1.0,
+                Par::Seq,
+            );
+            solve_upper_triangular_in_place(triangular_factor.as_ref(), projected_right_sides.as_mut(), Par::Seq);
+            right_hand_sides = projected_right_sides;
         }
-        let w = Mat::from_fn(r + 1, t, |i, j| if i < r { right_sides[(i, j)] } else { model.intercept[j] });
+        let w = Mat::from_fn(r + 1, t, |i, j| if i < r { right_hand_sides[(i, j)] } else { model.intercept[j] });
         let roots = Mat::from_fn(r + 1, k + 1, |i, j| match (i < r, j < k) {
-            (true, true) => right_sides[(i, t + j)],
+            (true, true) => right_hand_sides[(i, t + j)],
             (false, true) => shift[j],
             (true, false) => 0.0,
             (false, false) => constant.max(0.0).sqrt(),
         });
         let (has_free_intercept, has_no_intercept) =
             (model.metadata.intercept == Intercept::Free, model.metadata.intercept == Intercept::None);
-        let recursion_freedom =
+        let initial_degrees_of_freedom =
             degrees_of_freedom.unwrap_or(model.metadata.rows as f64 - f64::from(u8::from(has_free_intercept)));
         let constant_feature = f64::from(u8::from(!has_no_intercept));
         let recursion = RecursiveLeastSquares::from_roots(
@@ -176,7 +183,7 @@ impl<T: Real> PreparedModel<T> {
             constant_feature,
             roots.as_ref(),
             output_scales,
-            recursion_freedom.max(1.0),
+            initial_degrees_of_freedom.max(1.0),
         );
         // rows are learned unclipped; the ranges of the model are extended to them afterwards
         let ranges = Vec::new();

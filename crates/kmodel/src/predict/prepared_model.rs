@@ -16,7 +16,7 @@ pub(super) const PREDICT_TILE_ROWS: usize = 1024;
 #[derive(Debug)]
 pub(super) struct PreparedModel<T: Real> {
     pub(super) model: Model<T>,
-    pub(super) functions: BasisFunctions<T>,
+    pub(super) basis_functions: BasisFunctions<T>,
     pub(super) classes: Option<Classes>,
     /// Scaled training range of each feature, if rows are clipped to it.
     pub(super) ranges: Option<Vec<[T; 2]>>,
@@ -30,10 +30,10 @@ fn round_to_f32(value: f64) -> f64 {
 
 /// A warning counts only values that are outside their range by more than this fraction of its
 /// width, because some new rows are always slightly outside.
-const FAR_FRACTION: f64 = 0.1;
+const FAR_OUTSIDE_FRACTION: f64 = 0.1;
 
-pub(super) fn is_far<T: Real>(value: T, [min, max]: [T; 2]) -> bool {
-    let margin = (max - min) * T::from_f64(FAR_FRACTION);
+pub(super) fn is_far_outside<T: Real>(value: T, [min, max]: [T; 2]) -> bool {
+    let margin = (max - min) * T::from_f64(FAR_OUTSIDE_FRACTION);
     value < min - margin || value > max + margin
 }
 
@@ -59,7 +59,7 @@ pub(super) struct InputBuffers<T> {
 #[derive(Clone, Debug)]
 pub(super) struct RowBuffers<T> {
     inputs: InputBuffers<T>,
-    predict: PredictScratch<T>,
+    predict_scratch: PredictScratch<T>,
 }
 
 impl<T: Real> PreparedModel<T> {
@@ -73,13 +73,13 @@ impl<T: Real> PreparedModel<T> {
             |(j, range): (usize, &[f64; 2])| range.map(|value| T::from_f64(round_value(scaler.apply(j, value))));
         let ranges =
             (!metadata.ranges.is_empty()).then(|| metadata.ranges.iter().enumerate().map(scaled_range).collect());
-        Ok(Self { functions, classes, ranges, model })
+        Ok(Self { basis_functions: functions, classes, ranges, model })
     }
 
     /// Returns the plan term of the loaded model plus `extra_bytes` bytes. The basis functions
     /// store a second copy of the landmarks.
     pub(super) fn plan_term(&self, extra_bytes: usize) -> MemoryTerm {
-        let bytes = self.model.bytes() + self.functions.bytes();
+        let bytes = self.model.bytes() + self.basis_functions.bytes();
         MemoryTerm::new("model", bytes + extra_bytes, "fit a model of lower `rank`")
     }
 
@@ -91,7 +91,7 @@ impl<T: Real> PreparedModel<T> {
     pub(super) fn scratch(&self) -> RowBuffers<T> {
         let (d, basis_inputs) = (self.model.scaler.input_count(), self.model.dims().1);
         let inputs = InputBuffers { scaled_rows: Vec::with_capacity(d), after_metric: vec![T::ZERO; basis_inputs] };
-        RowBuffers { inputs, predict: PredictScratch::new(&self.functions) }
+        RowBuffers { inputs, predict_scratch: PredictScratch::new(&self.basis_functions) }
     }
 
     /// Returns the inputs of the basis for scaled rows `x`: transformed by the metric, if any, and
@@ -156,7 +156,7 @@ impl<T: Real> PreparedModel<T> {
 
     pub(super) fn predict<V: kstore::Float>(&self, x: &[V], out: &mut [f64]) -> Result<()> {
         let score = |x: MatRef<'_, T>, out: MatMut<'_, f64>| {
-            self.model.predict(&self.functions, x, out, &Workers::sequential())
+            self.model.predict(&self.basis_functions, x, out, &Workers::sequential())
         };
         self.predict_tiles(x, out, PREDICT_TILE_ROWS, &mut InputBuffers::default(), score)
     }
@@ -167,9 +167,9 @@ impl<T: Real> PreparedModel<T> {
         out: &mut [f64],
         buffers: &mut RowBuffers<T>,
     ) -> Result<()> {
-        let RowBuffers { inputs, predict } = buffers;
+        let RowBuffers { inputs, predict_scratch: predict } = buffers;
         self.predict_tiles(x, out, 1, inputs, |x, out| {
-            self.model.predict_with_scratch(&self.functions, x, out, predict)
+            self.model.predict_with_scratch(&self.basis_functions, x, out, predict)
         })
     }
 

@@ -1,7 +1,7 @@
 //! Predictions of a model for the rows of a table, segment by segment (ranges of consecutive rows),
 //! in row order.
 
-use super::prepared_model::{InputBuffers, PreparedModel, is_far};
+use super::prepared_model::{InputBuffers, PreparedModel, is_far_outside};
 use crate::row_weights::{self, RowWeights};
 use crate::{
     Error, PreImages, Result,
@@ -68,7 +68,7 @@ pub struct Scores {
     /// Pre-images, row-major, d per row; empty unless requested.
     pub preimages: Vec<f64>,
     /// Number of pre-images that did not converge.
-    pub unconverged: u64,
+    pub unconverged_count: u64,
     /// Numeric targets of the table, row-major; empty if there are no targets.
     pub y: Vec<f64>,
     /// Row weights, if the selection has a weight column.
@@ -78,12 +78,12 @@ pub struct Scores {
     /// Labels of the group column; empty if there is no group column.
     pub groups: Vec<Label>,
     /// Stored row numbers.
-    pub rows: Vec<u64>,
+    pub row_numbers: Vec<u64>,
     /// Explanations of the anomalies, as text; empty unless requested.
-    pub reasons: Vec<String>,
+    pub explanations: Vec<String>,
     /// True for rows with missing values, whose other numbers are meaningless; empty unless such
     /// rows are kept.
-    pub incomplete: Vec<bool>,
+    pub is_incomplete: Vec<bool>,
 }
 
 /// Maximum bytes of the outputs of a segment. If rows have many outputs, a segment has fewer rows.
@@ -103,11 +103,11 @@ pub(super) struct TableScorer<'a, T: Real> {
     kernel: Option<Arc<dyn KernelFunction<T>>>,
     preimages: Option<PreImages>,
     /// Number of rows with a value far outside the ranges of the model.
-    outside_rows: AtomicU64,
+    outside_row_count: AtomicU64,
     /// Number of values of each feature far outside its range.
-    outside_values: Vec<AtomicU64>,
+    outside_value_counts: Vec<AtomicU64>,
     /// Number of kept rows that have a missing value.
-    incomplete_rows: AtomicU64,
+    incomplete_row_count: AtomicU64,
 }
 
 impl<'a, T: Real> TableScorer<'a, T> {
@@ -125,9 +125,9 @@ impl<'a, T: Real> TableScorer<'a, T> {
             component_count,
             kernel,
             preimages,
-            outside_rows: AtomicU64::new(0),
-            outside_values: (0..range_count).map(|_| AtomicU64::new(0)).collect(),
-            incomplete_rows: AtomicU64::new(0),
+            outside_row_count: AtomicU64::new(0),
+            outside_value_counts: (0..range_count).map(|_| AtomicU64::new(0)).collect(),
+            incomplete_row_count: AtomicU64::new(0),
         })
     }
 
@@ -145,21 +145,21 @@ impl<'a, T: Real> TableScorer<'a, T> {
         let model = &self.prepared.model;
         let source = self.source()?;
         let (shape, (m, d, _)) = (source.shape(), model.dims());
-        let target_values = shape.targets + usize::from(shape.has_weights);
+        let target_value_count = shape.target_count + usize::from(shape.has_weights);
         let preimage_bytes = if self.preimages.is_some() { PreImages::bytes(m, d) } else { 0 };
         let rounded_bytes =
-            if model.rounds_to_f32() || self.keeps_incomplete() { shape.inputs * size_of::<T>() } else { 0 };
+            if model.rounds_to_f32() || self.keeps_incomplete() { shape.input_count * size_of::<T>() } else { 0 };
         let metric_bytes = if model.metric.is_some() { d * size_of::<T>() } else { 0 };
-        let range_bytes = self.outside_values.len() * size_of::<T>();
+        let range_bytes = self.outside_value_counts.len() * size_of::<T>();
         let tile_bytes = lanes::TILE_ROWS * (rounded_bytes + metric_bytes + range_bytes);
         let range = self.selected.range();
-        let mut segment_rows = self.segment_rows(target_values, memory);
+        let mut segment_rows = self.segment_rows(target_value_count, memory);
         loop {
             let row_count = segment_rows.min(range.end - range.start) as usize;
             let lane_memory = LaneMemory {
                 tile_rows: lanes::TILE_ROWS,
                 name: "kernel values and scores",
-                bytes: model.scratch_bytes(1) + tile_bytes + row_count * self.row_bytes(target_values),
+                bytes: model.scratch_bytes(1) + tile_bytes + row_count * self.row_bytes(target_value_count),
                 shared_terms: [other_terms, &[self.prepared.plan_term(preimage_bytes)]].concat(),
             };
             match lanes::fitting_lanes("prediction", &source, &lane_memory, memory, threads) {
@@ -230,10 +230,10 @@ impl<'a, T: Real> TableScorer<'a, T> {
 
     /// If the row has values far outside the ranges of the model, counts the row and these values.
     fn count_outside(&self, row: &[T], ranges: &[[T; 2]]) {
-        let is_far_value = |(value, range): (&T, &[T; 2])| is_far(*value, *range);
+        let is_far_value = |(value, range): (&T, &[T; 2])| is_far_outside(*value, *range);
         if row.iter().zip(ranges).any(is_far_value) {
-            self.outside_rows.fetch_add(1, Ordering::Relaxed);
-            for (value, count) in row.iter().zip(ranges).zip(&self.outside_values) {
+            self.outside_row_count.fetch_add(1, Ordering::Relaxed);
+            for (value, count) in row.iter().zip(ranges).zip(&self.outside_value_counts) {
                 count.fetch_add(u64::from(is_far_value(value)), Ordering::Relaxed);
             }
         }
@@ -242,16 +242,16 @@ impl<'a, T: Real> TableScorer<'a, T> {
     /// Warns about rows outside the training ranges, and names the feature that is outside most
     /// often.
     fn warn_outside(&self, rows: u64, stage_observer: &dyn StageObserver) {
-        let counts = self.outside_values.iter().map(|count| count.load(Ordering::Relaxed));
+        let counts = self.outside_value_counts.iter().map(|count| count.load(Ordering::Relaxed));
         let names = self.prepared.model.metadata.features.iter();
         // of equal counts, the first feature: `max_by_key` returns the last maximum, here of the
         // reversed order
         let most_frequent = counts.zip(names).rev().max_by_key(|(count, _)| *count).filter(|(count, _)| *count > 0);
         let Some((max_count, name)) = most_frequent else { return };
-        let outside = display::format_count(self.outside_rows.load(Ordering::Relaxed));
-        let (most, rows) = (display::format_count(max_count), display::format_count(rows));
+        let outside_row_text = display::format_count(self.outside_row_count.load(Ordering::Relaxed));
+        let (max_count_text, rows) = (display::format_count(max_count), display::format_count(rows));
         stage_observer.warn(format!(
-            "{outside} of {rows} rows have values outside the training range, {most} of them in {name}; they are clipped to the range (`no_clip` \
+            "{outside_row_text} of {rows} rows have values outside the training range, {max_count_text} of them in {name}; they are clipped to the range (`no_clip` \
              of the fit predicts them unclipped)"
         ));
     }
@@ -277,7 +277,7 @@ impl<'a, T: Real> TableScorer<'a, T> {
                 total_rows - rows
             ));
         }
-        let incomplete = self.incomplete_rows.load(Ordering::Relaxed);
+        let incomplete = self.incomplete_row_count.load(Ordering::Relaxed);
         if incomplete > 0 {
             stage_observer.warn(format!(
                 "{incomplete} of {rows} rows have a missing value and no prediction, because the fit skipped such rows"
@@ -300,14 +300,14 @@ impl<T: Real> PreparedModel<T> {
         &self,
         selected: &SelectedTable,
         extras: Extras,
-        max_lanes: usize,
+        max_lane_count: usize,
         other_terms: Vec<MemoryTerm>,
         run: &Run<'_>,
         visitor: impl FnMut(&Scores) -> Result<()> + Send,
     ) -> Result<u64> {
         let scorer = TableScorer::new(self, selected, extras)?;
         let (lanes, segment_rows) = scorer.plan_lanes(run.memory_budget(), run.workers().threads(), &other_terms)?;
-        let lanes = FittingLanes { count: lanes.count.min(max_lanes), ..lanes };
+        let lanes = FittingLanes { count: lanes.count.min(max_lane_count), ..lanes };
         scorer.score_segments(run, lanes, segment_rows, visitor)
     }
 }
@@ -332,15 +332,15 @@ impl<T: Real> Reduction<T> for TableScorer<'_, T> {
         block: &RowBlock<'_, T>,
         workers: &Workers,
     ) -> Result<()> {
-        let PreparedModel { model, functions, ranges, .. } = self.prepared;
+        let PreparedModel { model, basis_functions: functions, ranges, .. } = self.prepared;
         let (b, (_, d, t)) = (block.len(), model.dims());
         let mut x = block.x;
-        let old_len = state.incomplete.len();
+        let old_len = state.is_incomplete.len();
         if self.keeps_incomplete() {
             let is_incomplete = |row: &[T]| row.iter().any(|value| !value.is_finite());
-            state.incomplete.extend(x.chunks_exact(block.d).map(is_incomplete));
+            state.is_incomplete.extend(x.chunks_exact(block.d).map(is_incomplete));
         }
-        let incomplete = &state.incomplete[old_len..];
+        let incomplete = &state.is_incomplete[old_len..];
         if ranges.is_some() || model.rounds_to_f32() || incomplete.contains(&true) {
             scaled.clear();
             scaled.extend_from_slice(x);
@@ -350,7 +350,7 @@ impl<T: Real> Reduction<T> for TableScorer<'_, T> {
             let rows = scaled.chunks_exact_mut(block.d).zip(incomplete).filter(|(_, is_missing)| **is_missing);
             rows.for_each(|(row, _)| row.iter_mut().enumerate().for_each(|(j, value)| *value = mean(j)));
             let incomplete_count = incomplete.iter().filter(|is_missing| **is_missing).count();
-            self.incomplete_rows.fetch_add(incomplete_count as u64, Ordering::Relaxed);
+            self.incomplete_row_count.fetch_add(incomplete_count as u64, Ordering::Relaxed);
             self.prepared.round_and_clip(scaled, |row, ranges| self.count_outside(row, ranges));
             x = scaled;
         }
@@ -378,7 +378,7 @@ impl<T: Real> Reduction<T> for TableScorer<'_, T> {
         }
         if let Some(preimages) = &self.preimages {
             let out = append_zeros(&mut state.preimages, b * block.d);
-            state.unconverged += preimages.apply(model, &**functions, x, out, workers)? as u64;
+            state.unconverged_count += preimages.apply(model, &**functions, x, out, workers)? as u64;
             self.check_finite("the pre-image", out, block.row_numbers)?;
         }
         state.y.extend(block.y);
@@ -389,7 +389,7 @@ impl<T: Real> Reduction<T> for TableScorer<'_, T> {
             .iter()
             .flat_map(|LabelCodes { codes, labels }| codes.iter().map(|code| &labels[*code as usize]));
         state.groups.extend(groups.cloned());
-        state.rows.extend(block.row_numbers);
+        state.row_numbers.extend(block.row_numbers);
         Ok(())
     }
 }

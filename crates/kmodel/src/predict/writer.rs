@@ -37,21 +37,17 @@ impl PredictionWriter {
             let why = "a prediction column has this name";
             return Err(Error::option("keep", &duplicate.name, format!("{why}; rename the column, or do not keep it")));
         }
-        let columns = predictions.len();
-        Ok(Self {
-            sink: sink::create(path, &[kept_outputs, &predictions].concat())?,
-            column_groups,
-            column_count: columns,
-        })
+        let column_count = predictions.len();
+        Ok(Self { sink: sink::create(path, &[kept_outputs, &predictions].concat())?, column_groups, column_count })
     }
 
     /// Appends the predictions of a segment, with the kept columns.
     fn write(&mut self, scores: &Scores, kept_reader: Option<&mut KeptColumnReader<'_>>) -> Result<()> {
         let (mut kept_reader, mut written_rows) = (kept_reader, 0);
-        while written_rows < scores.rows.len() {
+        while written_rows < scores.row_numbers.len() {
             let (row_count, kept_values) = match &mut kept_reader {
-                Some(reader) => reader.read_next(&scores.rows[written_rows..])?,
-                None => (kept_columns::KEPT_TILE_ROWS.min(scores.rows.len() - written_rows), &[][..]),
+                Some(reader) => reader.read_next(&scores.row_numbers[written_rows..])?,
+                None => (kept_columns::KEPT_TILE_ROWS.min(scores.row_numbers.len() - written_rows), &[][..]),
             };
             self.write_rows(scores, written_rows..written_rows + row_count, kept_values)?;
             written_rows += row_count;
@@ -61,8 +57,8 @@ impl PredictionWriter {
 
     pub(super) fn write_rows(&mut self, scores: &Scores, rows: Range<usize>, kept_values: &[KeptColumn]) -> Result<()> {
         let validity: Vec<bool> =
-            scores.incomplete.get(rows.clone()).unwrap_or_default().iter().map(|row| !row).collect();
-        let predictions = self.column_groups.iter().flat_map(|part| part.column_values(scores, rows.clone()));
+            scores.is_incomplete.get(rows.clone()).unwrap_or_default().iter().map(|row| !row).collect();
+        let predictions = self.column_groups.iter().flat_map(|group| group.column_values(scores, rows.clone()));
         let predictions: Vec<KeptColumn> =
             predictions.map(|values| KeptColumn::with_validity(values, validity.clone())).collect();
         let batch: Vec<OutputValues<'_>> = kept_values.iter().chain(&predictions).map(OutputValues::Kept).collect();
@@ -127,13 +123,13 @@ impl Predictor {
             MemoryTerm::new("column metadata of the file", out.column_metadata_bytes(range.end - range.start), remedy)
         };
         let column_groups = self.column_groups(extras);
-        let WriterSetup { mut out, terms, text_limit } =
+        let WriterSetup { writer: mut out, plan_terms: terms, text_limit } =
             self.create_writer(selected, kept_table, column_groups, extras, path, run, metadata_term)?;
         let source = kept_table.map(|kept| kept_columns::kept_table_rows(kept, text_limit)).transpose()?;
         let mut kept_reader = source.as_ref().map(KeptColumnReader::new).transpose()?;
         let mut unconverged = 0;
         let rows = self.score_table(selected, extras, terms, run, |scores| {
-            unconverged += scores.unconverged;
+            unconverged += scores.unconverged_count;
             out.write(scores, kept_reader.as_mut())
         })?;
         out.finish()?;
@@ -166,14 +162,14 @@ impl Predictor {
         terms.push(extra_term(&out));
         let text_limit =
             TextLimit::new(run.memory_budget(), self.spare_bytes(selected, extras, &terms, run)?, TEXT_COPIES);
-        Ok(WriterSetup { out, terms, text_limit })
+        Ok(WriterSetup { writer: out, plan_terms: terms, text_limit })
     }
 }
 
 pub(super) struct WriterSetup {
-    pub(super) out: PredictionWriter,
+    pub(super) writer: PredictionWriter,
     /// Plan terms of writing, in addition to the memory of the lanes.
-    pub(super) terms: Vec<MemoryTerm>,
+    pub(super) plan_terms: Vec<MemoryTerm>,
     /// Limit on the length of the kept texts.
     pub(super) text_limit: TextLimit,
 }
@@ -188,7 +184,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.parquet");
         let mut out = PredictionWriter::create(&path, &[], vec![part], false).unwrap();
-        out.write(&Scores { scores, rows: (0..rows).collect(), ..Scores::default() }, None).unwrap();
+        out.write(&Scores { scores, row_numbers: (0..rows).collect(), ..Scores::default() }, None).unwrap();
         out.finish().unwrap();
         let table = kstore::Table::open(&[path]).unwrap();
         let columns = table.schema().columns.iter().map(|c| (c.name.clone(), c.kind.to_string()));

@@ -71,7 +71,7 @@ impl Run<'_> {
                 note.into_iter().for_each(|note| self.stage_observer().warn(note.to_string()));
                 vec![inspected_table]
             }
-            several => several.iter().map(|table| (*table).clone()).collect(),
+            several_tables => several_tables.iter().map(|table| (*table).clone()).collect(),
         };
         // first finds the values of category and time columns
         let resolved_tables = self.apply_search(tables, SelectedTable::column_search)?;

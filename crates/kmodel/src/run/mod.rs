@@ -211,8 +211,8 @@ impl StageObserver for StageRecorder<'_> {
         self.timed_stage(name, self.stage_observer.start_steps(name, steps))
     }
 
-    fn wants_plan(&self) -> bool {
-        self.stage_observer.wants_plan()
+    fn wants_forecast(&self) -> bool {
+        self.stage_observer.wants_forecast()
     }
 
     fn report_forecast(&self, forecast: &Forecast) {

@@ -59,7 +59,7 @@ pub trait StageObserver: Sync {
     /// Receives a warning for the user; the run continues.
     fn warn(&self, text: String);
     /// Returns true if [`StageObserver::report_forecast`] should be called.
-    fn wants_plan(&self) -> bool {
+    fn wants_forecast(&self) -> bool {
         false
     }
     /// Receives the forecast of the run before it starts.

@@ -315,9 +315,9 @@ fn probability(link: &Link, score: f64, positive_class: usize) -> f64 {
     probabilities.get(positive_class).copied().unwrap_or(f64::NAN)
 }
 
-fn weight_sum(rows: &[f64]) -> f64 {
+fn weight_sum(weights: &[f64]) -> f64 {
     // an empty `sum` would be −0
-    rows.iter().fold(0.0, |sum, rows| sum + rows)
+    weights.iter().fold(0.0, |sum, rows| sum + rows)
 }
 
 fn ratio(part: f64, whole: f64) -> Option<f64> {
@@ -331,16 +331,16 @@ fn mean_of(values: impl Iterator<Item = f64>) -> Option<f64> {
 
 /// Returns precision, recall and F1 of each class of a confusion matrix, `counts[true][predicted]`.
 /// Predictions for rows of unknown classes are false positives.
-fn scores_by_class(counts: &[Vec<f64>], unknown: &[f64]) -> Vec<ClassScores> {
+fn scores_by_class(confusion: &[Vec<f64>], unknown_counts: &[f64]) -> Vec<ClassScores> {
     let class_scores = |class: usize| {
-        let (rows, correct) = (weight_sum(&counts[class]), counts[class][class]);
+        let (rows, correct) = (weight_sum(&confusion[class]), confusion[class][class]);
         let predicted_weight =
-            counts.iter().map(|row| row[class]).sum::<f64>() + unknown.get(class).copied().unwrap_or(0.0);
+            confusion.iter().map(|row| row[class]).sum::<f64>() + unknown_counts.get(class).copied().unwrap_or(0.0);
         let (precision, recall, f1) =
             (ratio(correct, predicted_weight), ratio(correct, rows), ratio(2.0 * correct, rows + predicted_weight));
         ClassScores { rows, precision, recall, f1 }
     };
-    (0..counts.len()).map(class_scores).collect()
+    (0..confusion.len()).map(class_scores).collect()
 }
 
 /// Returns balanced accuracy and the Matthews coefficient of a confusion matrix,
@@ -348,18 +348,18 @@ fn scores_by_class(counts: &[Vec<f64>], unknown: &[f64]) -> Vec<ClassScores> {
 ///
 /// The coefficient is (c s − Σ_k t_k p_k) / √((s² − Σ_k t_k²)(s² − Σ_k p_k²)), where c of s rows
 /// are correct, t_k rows belong to class k, and p_k rows are predicted as class k.
-fn balanced_accuracy_and_matthews(counts: &[Vec<f64>]) -> [Option<f64>; 2] {
-    let k = counts.len();
-    let true_counts: Vec<f64> = counts.iter().map(|row| weight_sum(row)).collect();
-    let predicted_counts: Vec<f64> = (0..k).map(|j| counts.iter().map(|row| row[j]).sum()).collect();
-    let correct = |class: usize| counts[class][class];
+fn balanced_accuracy_and_matthews(confusion: &[Vec<f64>]) -> [Option<f64>; 2] {
+    let k = confusion.len();
+    let true_counts: Vec<f64> = confusion.iter().map(|row| weight_sum(row)).collect();
+    let predicted_counts: Vec<f64> = (0..k).map(|j| confusion.iter().map(|row| row[j]).sum()).collect();
+    let correct = |class: usize| confusion[class][class];
     let recalls = (0..k).filter(|class| true_counts[*class] > 0.0).map(|class| correct(class) / true_counts[class]);
     let total_weight: f64 = true_counts.iter().sum();
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-    let variances = (total_weight * total_weight - dot(&true_counts, &true_counts))
+    let variance_product = (total_weight * total_weight - dot(&true_counts, &true_counts))
         * (total_weight * total_weight - dot(&predicted_counts, &predicted_counts));
     let covariance = (0..k).map(correct).sum::<f64>() * total_weight - dot(&true_counts, &predicted_counts);
-    [mean_of(recalls), (variances > 0.0).then(|| covariance / variances.sqrt())]
+    [mean_of(recalls), (variance_product > 0.0).then(|| covariance / variance_product.sqrt())]
 }
 
 #[cfg(test)]

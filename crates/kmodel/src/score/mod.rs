@@ -45,10 +45,10 @@ struct TargetSums {
     median_error: RunningMedian,
     has_zero_truth: bool,
     weight_sum: f64,
-    mean: f64,
-    centred_squares: f64,
+    truth_mean: f64,
+    centred_square_sum: f64,
     first_truth: Option<f64>,
-    varies: bool,
+    has_distinct_truths: bool,
 }
 
 impl TargetSums {
@@ -60,12 +60,12 @@ impl TargetSums {
         self.squared_relative_errors += weight * (error / truth).powi(2);
         self.absolute_relative_errors += weight * (error / truth).abs();
         self.median_error.push(error.abs(), weight);
-        self.varies |= *self.first_truth.get_or_insert(truth) != truth;
+        self.has_distinct_truths |= *self.first_truth.get_or_insert(truth) != truth;
         // Welford's update: no cancellation for targets far from zero
         self.weight_sum += weight;
-        let step = truth - self.mean;
-        self.mean += weight * step / self.weight_sum;
-        self.centred_squares += weight * step * (truth - self.mean);
+        let deviation = truth - self.truth_mean;
+        self.truth_mean += weight * deviation / self.weight_sum;
+        self.centred_square_sum += weight * deviation * (truth - self.truth_mean);
     }
 
     fn scores(&self) -> RegressionMetrics {
@@ -77,7 +77,8 @@ impl TargetSums {
             mae: mean(self.absolute_errors),
             median_error: self.median_error.median(),
             mape: mean(self.absolute_relative_errors).filter(|_| !self.has_zero_truth),
-            r2: (self.varies && self.centred_squares > 0.0).then(|| 1.0 - self.squared_errors / self.centred_squares),
+            r2: (self.has_distinct_truths && self.centred_square_sum > 0.0)
+                .then(|| 1.0 - self.squared_errors / self.centred_square_sum),
             relative_error: mean(self.squared_relative_errors).filter(|_| !self.has_zero_truth).map(f64::sqrt),
         }
     }
@@ -149,12 +150,12 @@ pub struct TargetScores {
 #[derive(Clone, Debug)]
 pub(crate) struct RegressionSums {
     rows: f64,
-    targets: Vec<TargetSums>,
+    target_sums: Vec<TargetSums>,
 }
 
 impl RegressionSums {
     pub(crate) fn new(t: usize) -> Self {
-        Self { rows: 0.0, targets: vec![TargetSums::default(); t] }
+        Self { rows: 0.0, target_sums: vec![TargetSums::default(); t] }
     }
 
     /// Returns the peak memory in bytes of the sums of t targets on a number of rows, mostly the
@@ -165,14 +166,14 @@ impl RegressionSums {
 
     pub(crate) fn push(&mut self, prediction: &[f64], truth: &[f64], weight: f64) {
         self.rows += weight;
-        for ((sums, prediction), truth) in self.targets.iter_mut().zip(prediction).zip(truth) {
+        for ((sums, prediction), truth) in self.target_sums.iter_mut().zip(prediction).zip(truth) {
             sums.push(*prediction, *truth, weight);
         }
     }
 
     /// Returns the scores of all rows so far; `names` are the names of the targets.
     pub(crate) fn scores(&self, names: Vec<String>) -> RegressionScores {
-        let metrics: Vec<RegressionMetrics> = self.targets.iter().map(TargetSums::scores).collect();
+        let metrics: Vec<RegressionMetrics> = self.target_sums.iter().map(TargetSums::scores).collect();
         let mean = |score: &dyn Fn(&RegressionMetrics) -> Option<f64>| {
             let values: Option<Vec<f64>> = metrics.iter().map(score).collect();
             values.filter(|v| !v.is_empty()).map(|v| v.iter().sum::<f64>() / v.len() as f64)

@@ -36,7 +36,7 @@ pub struct RankingScores {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RankingRows {
-    groups: Vec<u32>,
+    group_codes: Vec<u32>,
     graded_rows: Vec<GradedRow>,
 }
 
@@ -53,18 +53,22 @@ impl RankingRows {
     }
 
     pub(crate) fn push(&mut self, group: u32, score: f64, grade: f64) {
-        self.groups.push(group);
+        self.group_codes.push(group);
         self.graded_rows.push(GradedRow { score, grade });
     }
 
     pub(crate) fn scores(&self, top: u64, workers: &Workers) -> RankingScores {
-        let groups =
-            Groups::new(self.graded_rows.len(), |_| true, |row| self.groups[row], |row| self.graded_rows[row].grade);
+        let groups = Groups::new(
+            self.graded_rows.len(),
+            |_| true,
+            |row| self.group_codes[row],
+            |row| self.graded_rows[row].grade,
+        );
         let rows_by_group = groups.gather(|row| self.graded_rows[row]);
         let scores: Vec<f64> = rows_by_group.iter().map(|row| row.score).collect();
         let grades_have_gain = self.graded_rows.iter().all(|row| (0.0..=MAX_GRADE).contains(&row.grade));
-        let [mut ndcg, mut ndcg_at, mut precision, mut kendall] = [RunningMean::default(); 4];
-        let (mut group_count, mut pairs, mut discordant) = (0, 0.0, 0.0);
+        let [mut ndcg, mut ndcg_at, mut average_precision, mut kendall] = [RunningMean::default(); 4];
+        let (mut group_count, mut pair_count, mut wrong_pairs) = (0, 0.0, 0.0);
         for ((group, rows), pair_counts) in
             groups.zip_groups(&rows_by_group).zip(groups.pair_counts_by_group(&scores, workers))
         {
@@ -72,12 +76,12 @@ impl RankingRows {
                 continue;
             }
             group_count += 1;
-            pairs += pair_counts.pairs;
-            discordant += pair_counts.discordant + 0.5 * pair_counts.tied;
+            pair_count += pair_counts.pairs;
+            wrong_pairs += pair_counts.discordant + 0.5 * pair_counts.tied;
             let rows_by_score = RowsByScore::new(rows);
             ndcg.push(rows_by_score.normalised_gain(u64::MAX).filter(|_| grades_have_gain));
             ndcg_at.push(rows_by_score.normalised_gain(top).filter(|_| grades_have_gain));
-            precision.push(rows_by_score.average_precision());
+            average_precision.push(rows_by_score.average_precision());
             let untied_pairs = count_row_pairs(group) - rows_by_score.tied_pairs();
             // tau-b = (concordant − discordant pairs) / √(pairs of different grades · pairs of
             // different scores)
@@ -91,10 +95,10 @@ impl RankingRows {
             ndcg: ndcg.value(),
             ndcg_at: ndcg_at.value(),
             top,
-            map: precision.value(),
+            map: average_precision.value(),
             kendall: kendall.value(),
-            pairs: pairs as u64,
-            wrong_pairs: (pairs > 0.0).then(|| discordant / pairs),
+            pairs: pair_count as u64,
+            wrong_pairs: (pair_count > 0.0).then(|| wrong_pairs / pair_count),
         }
     }
 }
@@ -147,29 +151,29 @@ impl RowsByScore {
         let top = usize::try_from(top).unwrap_or(usize::MAX).min(self.0.len());
         let gain = |grade: f64| grade.exp2() - 1.0;
         let discount = |position: usize| 1.0 / (position as f64 + 2.0).log2();
-        let (mut first_place, mut sum) = (0, 0.0);
+        let (mut first_place, mut gain_sum) = (0, 0.0);
         for run in self.tied_runs() {
             let mean_gain = run.iter().map(|row| gain(row.grade)).sum::<f64>() / run.len() as f64;
-            sum += mean_gain * (first_place..(first_place + run.len()).min(top)).map(discount).sum::<f64>();
+            gain_sum += mean_gain * (first_place..(first_place + run.len()).min(top)).map(discount).sum::<f64>();
             first_place += run.len();
         }
         let mut grades: Vec<f64> = self.0.iter().map(|row| row.grade).collect();
         grades.sort_by(|a, b| b.total_cmp(a));
         let best_gain: f64 =
             grades[..top].iter().enumerate().map(|(position, grade)| gain(*grade) * discount(position)).sum();
-        (best_gain > 0.0).then(|| sum / best_gain)
+        (best_gain > 0.0).then(|| gain_sum / best_gain)
     }
 
     /// Returns the mean precision at the rows with a grade above 0; `None` if there are no such
     /// rows.
     fn average_precision(&self) -> Option<f64> {
-        let (mut visited_rows, mut hits, mut sum) = (0.0, 0.0, 0.0);
+        let (mut visited_row_count, mut relevant_hits, mut precision_sum) = (0.0, 0.0, 0.0);
         for run in self.tied_runs() {
-            let relevant_rows = run.iter().filter(|row| row.grade > 0.0).count() as f64;
-            (visited_rows, hits) = (visited_rows + run.len() as f64, hits + relevant_rows);
-            sum += relevant_rows * hits / visited_rows;
+            let relevant_count = run.iter().filter(|row| row.grade > 0.0).count() as f64;
+            (visited_row_count, relevant_hits) = (visited_row_count + run.len() as f64, relevant_hits + relevant_count);
+            precision_sum += relevant_count * relevant_hits / visited_row_count;
         }
-        (hits > 0.0).then(|| sum / hits)
+        (relevant_hits > 0.0).then(|| precision_sum / relevant_hits)
     }
 }
 

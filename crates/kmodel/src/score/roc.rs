@@ -136,8 +136,8 @@ impl Ranking {
         };
         let costs = std::iter::once(ClassWeights::default()).chain(self.cumulative_weights()).map(cost).enumerate();
         let (cheapest_index, _) = costs.min_by(|a, b| a.1.total_cmp(&b.1))?;
-        let above = cheapest_index.checked_sub(1).and_then(|last| self.scores.get(last));
-        match (above, self.scores.get(cheapest_index)) {
+        let score_above = cheapest_index.checked_sub(1).and_then(|last| self.scores.get(last));
+        match (score_above, self.scores.get(cheapest_index)) {
             (Some(above), Some(below)) => {
                 let middle = below + (above - below) / 2.0;
                 Some(if middle < *above { middle } else { *below })
@@ -209,13 +209,13 @@ impl Ranking {
     /// Rows with equal scores at the cut count in proportion. `None` if `k` is 0 or exceeds the
     /// total weight.
     pub(crate) fn precision_at(&self, k: f64) -> Option<f64> {
-        let (mut remaining, mut positive_weight) = (k, 0.0);
+        let (mut remaining_weight, mut positive_weight) = (k, 0.0);
         for weights in &self.weights_by_score {
-            let counted_weight = remaining.min(weights.total());
+            let counted_weight = remaining_weight.min(weights.total());
             positive_weight += weights.positive * (counted_weight / weights.total());
-            remaining -= counted_weight;
+            remaining_weight -= counted_weight;
         }
-        (k > 0.0 && remaining <= 0.0).then(|| positive_weight / k)
+        (k > 0.0 && remaining_weight <= 0.0).then(|| positive_weight / k)
     }
 }
 

@@ -86,8 +86,8 @@ fn cgroup_limit(root: &Path) -> Option<usize> {
     let cgroup_text = std::fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     let mut limits = Vec::new();
     for line in cgroup_text.lines() {
-        let mut parts = line.splitn(3, ':');
-        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else { continue };
+        let mut fields = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else { continue };
         let (mount_point, limit_file) = match controllers {
             "" => ("sys/fs/cgroup", "memory.max"),
             controller_list if controller_list.split(',').any(|c| c == "memory") => {

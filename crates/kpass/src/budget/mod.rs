@@ -117,14 +117,14 @@ impl MemoryPlan {
 
     /// Returns the plan if it fits, otherwise [`Error::OverBudget`] with the largest term.
     pub fn check(self) -> Result<Self> {
-        let needed = self.bytes();
-        if needed <= self.budget {
+        let needed_bytes = self.bytes();
+        if needed_bytes <= self.budget {
             return Ok(self);
         }
         let Some(largest) = self.terms.iter().max_by_key(|term| term.bytes) else { return Ok(self) };
         Err(Error::OverBudget {
             what: self.stage.clone(),
-            needed,
+            needed: needed_bytes,
             budget: self.budget,
             largest: largest.name.clone(),
             largest_bytes: largest.bytes,

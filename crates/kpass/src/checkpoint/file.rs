@@ -76,7 +76,7 @@ pub(super) struct EntryHeader {
 pub(super) struct Array<'a> {
     pub(super) name: String,
     pub(super) dtype: Dtype,
-    pub(super) length: usize,
+    pub(super) element_count: usize,
     pub(super) bytes: Cow<'a, [u8]>,
 }
 
@@ -118,7 +118,7 @@ impl<'a> Arrays<'a> {
     }
 
     fn push<N: Number>(&mut self, name: &str, length: usize, bytes: Cow<'a, [u8]>) {
-        self.list.push(Array { name: format!("{}{name}", self.prefix), dtype: N::DTYPE, length, bytes });
+        self.list.push(Array { name: format!("{}{name}", self.prefix), dtype: N::DTYPE, element_count: length, bytes });
     }
 }
 
@@ -163,7 +163,7 @@ impl FileLayout {
     /// Appends `array` to the layout.
     pub(super) fn add(&mut self, array: &Array<'_>) {
         self.digests.insert(array.name.clone(), Digest::hex_of(&array.bytes));
-        self.arrays.push((array.name.clone(), array.dtype, vec![array.length]));
+        self.arrays.push((array.name.clone(), array.dtype, vec![array.element_count]));
     }
 
     /// Returns the header: everything before the bytes of the arrays.
@@ -240,18 +240,18 @@ impl<'a> StoredArrays<'a> {
     }
 
     /// Reads the header. Compares its sizes with the length of the file before it allocates memory.
-    fn new(path: &Path, mut reader: Box<dyn ReadSeek + 'a>, length: u64) -> Result<Self> {
+    fn new(path: &Path, mut reader: Box<dyn ReadSeek + 'a>, file_bytes: u64) -> Result<Self> {
         let io_error = |error| Error::io("read", path)(error);
         let mut length_prefix = [0; 8];
-        if length < 8 {
-            return Err(damaged_error(path, format!("it has only {length} bytes")));
+        if file_bytes < 8 {
+            return Err(damaged_error(path, format!("it has only {file_bytes} bytes")));
         }
         reader.read_exact(&mut length_prefix).map_err(io_error)?;
         let header_bytes = u64::from_le_bytes(length_prefix);
-        if header_bytes > MAX_HEADER_BYTES || header_bytes + 8 > length {
+        if header_bytes > MAX_HEADER_BYTES || header_bytes + 8 > file_bytes {
             return Err(damaged_error(
                 path,
-                format!("its header would have {header_bytes} bytes, but the file has {length}"),
+                format!("its header would have {header_bytes} bytes, but the file has {file_bytes}"),
             ));
         }
         let mut json = vec![0; header_bytes as usize];
@@ -259,11 +259,14 @@ impl<'a> StoredArrays<'a> {
         let metadata: Metadata =
             serde_json::from_slice(&json).map_err(|error| damaged_error(path, display::json_error(&error)))?;
         let data_offset = header_bytes + 8;
-        if data_offset.checked_add(metadata.data_len() as u64) != Some(length) {
+        if data_offset.checked_add(metadata.data_len() as u64) != Some(file_bytes) {
             let expected = metadata.data_len();
             return Err(damaged_error(
                 path,
-                format!("its header announces {expected} bytes of arrays, but the file has {}", length - data_offset),
+                format!(
+                    "its header announces {expected} bytes of arrays, but the file has {}",
+                    file_bytes - data_offset
+                ),
             ));
         }
         let metadata_json = metadata.metadata().as_ref().and_then(|keys| keys.get(METADATA_KEY));
@@ -296,7 +299,7 @@ impl<'a> StoredArrays<'a> {
         let (name, info) = self.find_array(name)?;
         let mut bytes = vec![0; info.data_offsets.1 - info.data_offsets.0];
         self.read_bytes(&name, &info, &mut bytes)?;
-        Ok(Array { name, dtype: info.dtype, length: info.shape.iter().product(), bytes: bytes.into() })
+        Ok(Array { name, dtype: info.dtype, element_count: info.shape.iter().product(), bytes: bytes.into() })
     }
 
     /// Reads an array of known length.

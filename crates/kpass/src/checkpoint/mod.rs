@@ -129,8 +129,8 @@ pub struct Journal<'a> {
     engine: Option<&'a dyn Engine>,
     /// True if entries of an earlier run may be used.
     reuses_entries: bool,
-    begin_once: Once,
-    next_pass: AtomicU64,
+    cleanup_once: Once,
+    next_pass_number: AtomicU64,
     has_saved: AtomicBool,
     /// Bytes per second of the last save.
     bytes_per_second: Mutex<f64>,
@@ -211,8 +211,8 @@ impl<'a> Journal<'a> {
             listener,
             engine,
             reuses_entries: false,
-            begin_once: Once::new(),
-            next_pass: AtomicU64::new(1),
+            cleanup_once: Once::new(),
+            next_pass_number: AtomicU64::new(1),
             has_saved: AtomicBool::new(false),
             bytes_per_second: Mutex::new(DEFAULT_BYTES_PER_SECOND),
         }
@@ -280,7 +280,7 @@ impl<'a> Journal<'a> {
 
     /// Returns true if an earlier run has saved an entry of the next pass that is not damaged.
     fn has_saved_entry(&self, pass: &str, cut: Cut) -> bool {
-        let path = self.entry_path(self.next_pass.load(Ordering::Relaxed));
+        let path = self.entry_path(self.next_pass_number.load(Ordering::Relaxed));
         self.reuses_entries && path.exists() && verify(&path, &self.new_header(pass, cut)).is_ok()
     }
 
@@ -302,8 +302,8 @@ impl<'a> Journal<'a> {
     /// Begins the next pass: returns its entry, and whether an earlier run has saved it. At the
     /// first call, removes the files of earlier runs that are not used.
     fn next_entry(&self, pass: &str, cut: Cut) -> (Entry<'_>, bool) {
-        self.begin_once.call_once(|| self.remove_old_files());
-        let number = self.next_pass.fetch_add(1, Ordering::Relaxed);
+        self.cleanup_once.call_once(|| self.remove_old_files());
+        let number = self.next_pass_number.fetch_add(1, Ordering::Relaxed);
         let path = self.entry_path(number);
         let is_saved = self.reuses_entries && path.exists();
         (
@@ -327,7 +327,7 @@ impl<'a> Journal<'a> {
     /// Removes the files of earlier runs: all of them or, if the run continues, only temporary
     /// files.
     fn remove_old_files(&self) {
-        let removal = if self.reuses_entries {
+        let removal_result = if self.reuses_entries {
             remove_temporary_files(&self.folder)
         } else {
             if self.folder.exists() {
@@ -335,7 +335,7 @@ impl<'a> Journal<'a> {
             }
             remove_checkpoint(&self.folder)
         };
-        if let Err(error) = removal {
+        if let Err(error) = removal_result {
             self.listener.warn(error.to_string());
         }
     }
@@ -368,9 +368,9 @@ impl<'a> Journal<'a> {
 /// Returns a digest of the manifest without file names, because files may be renamed before the run
 /// continues.
 fn run_digest(manifest: &Manifest) -> String {
-    let mut nameless = manifest.clone();
-    nameless.files.iter_mut().for_each(|file| file.path = PathBuf::new());
-    Digest::hex_of(manifest_json(&nameless).unwrap_or_default().as_bytes())
+    let mut manifest_without_paths = manifest.clone();
+    manifest_without_paths.files.iter_mut().for_each(|file| file.path = PathBuf::new());
+    Digest::hex_of(manifest_json(&manifest_without_paths).unwrap_or_default().as_bytes())
 }
 
 /// Returns the manifest as JSON with sorted keys.

@@ -212,7 +212,7 @@ impl StateWriter {
     /// # Errors
     /// Errors of the file system.
     pub fn push_rows(&mut self, key: RowsKey, bytes: &[u8]) -> Result<()> {
-        let array = Array { name: key.array_name(), dtype: u8::DTYPE, length: bytes.len(), bytes: bytes.into() };
+        let array = Array { name: key.array_name(), dtype: u8::DTYPE, element_count: bytes.len(), bytes: bytes.into() };
         let has_rows = key.row_count > 0;
         self.header.row_keys.push(key);
         if has_rows { self.append(&array) } else { Ok(()) }
@@ -228,10 +228,11 @@ impl StateWriter {
     /// # Errors
     /// Errors of the file system.
     pub fn finish(self, metadata: Value) -> Result<()> {
-        let Self { path, array_file: bytes, layout, header } = self;
+        let Self { path, array_file: buffered_file, layout, header } = self;
         let header_bytes =
             layout.into_header(&StatesHeader { metadata, ..header }).map_err(|detail| damaged_error(&path, detail))?;
-        let mut array_file = bytes.into_inner().map_err(|error| Error::io("write", &path)(error.into_error()))?;
+        let mut array_file =
+            buffered_file.into_inner().map_err(|error| Error::io("write", &path)(error.into_error()))?;
         let mut out = AtomicFile::create(&path)?;
         let mut write_file = || {
             out.write_all(&header_bytes)?;

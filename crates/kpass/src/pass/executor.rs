@@ -116,22 +116,22 @@ fn run_lanes<T: Float>(
         source,
         make_lane,
         workers: if lane_count > 1 { &sequential } else { pass.workers },
-        shape: source.shape(),
+        table_shape: source.shape(),
         cut,
         next_to_reduce: AtomicU64::new(first_position),
         end_position: end,
         order: Mutex::new(DeliveryOrder { next_to_deliver: first_position, first_failure: None }),
         order_changed: Condvar::new(),
         has_failed: AtomicBool::new(false),
-        rows_reduced: AtomicU64::new(0),
-        starved_nanoseconds: AtomicU64::new(0),
+        reduced_row_count: AtomicU64::new(0),
+        decoder_wait_nanoseconds: AtomicU64::new(0),
     };
     pass.workers.run_lanes(lane_count, || {
         if pass.prefetch_tiles == 0 { pass_run.run_without_feeder() } else { pass_run.run_with_feeder() }
     });
     let report = PassReport {
-        rows: pass_run.rows_reduced.load(Ordering::Relaxed),
-        decoder_wait: Duration::from_nanos(pass_run.starved_nanoseconds.load(Ordering::Relaxed)),
+        rows: pass_run.reduced_row_count.load(Ordering::Relaxed),
+        decoder_wait: Duration::from_nanos(pass_run.decoder_wait_nanoseconds.load(Ordering::Relaxed)),
     };
     let order = pass_run.order.into_inner().unwrap_or_else(PoisonError::into_inner);
     match order.first_failure {
@@ -159,7 +159,7 @@ struct PassRun<'a, 'f, T> {
     source: &'a dyn RowSource<T>,
     make_lane: MakeLane<'f, T>,
     workers: &'a Workers,
-    shape: TableShape,
+    table_shape: TableShape,
     cut: Cut,
     next_to_reduce: AtomicU64,
     /// Position after the last segment to reduce.
@@ -167,8 +167,8 @@ struct PassRun<'a, 'f, T> {
     order: Mutex<DeliveryOrder>,
     order_changed: Condvar,
     has_failed: AtomicBool,
-    rows_reduced: AtomicU64,
-    starved_nanoseconds: AtomicU64,
+    reduced_row_count: AtomicU64,
+    decoder_wait_nanoseconds: AtomicU64,
 }
 
 impl<T: Float> PassRun<'_, '_, T> {
@@ -189,7 +189,7 @@ impl<T: Float> PassRun<'_, '_, T> {
             && self.lock_order().first_failure.as_ref().is_some_and(|(failed_position, _)| *failed_position < position)
     }
 
-    fn fail(&self, position: u64, failure: Failure) {
+    fn record_failure(&self, position: u64, failure: Failure) {
         let mut order = self.lock_order();
         if order.first_failure.as_ref().is_none_or(|(failed_position, _)| position < *failed_position) {
             order.first_failure = Some((position, failure));
@@ -229,9 +229,9 @@ impl<T: Float> PassRun<'_, '_, T> {
         loop {
             let wait_start = Instant::now();
             let Ok(message) = tile_receiver.recv() else { break };
-            self.starved_nanoseconds.fetch_add(wait_start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+            self.decoder_wait_nanoseconds.fetch_add(wait_start.elapsed().as_nanos() as u64, Ordering::Relaxed);
             // ignored: the feeder may have ended already
-            if !self.process(message, &mut *lane, |buffer| drop(buffer_sender.send(buffer))) {
+            if !self.process_message(message, &mut *lane, |buffer| drop(buffer_sender.send(buffer))) {
                 break;
             }
         }
@@ -243,7 +243,7 @@ impl<T: Float> PassRun<'_, '_, T> {
         let alarm = PanicAlarm { pass_run: self };
         let (mut lane, spare_buffer) = ((self.make_lane)(), Cell::new(Some(RowBuf::new(self.pass.tile_rows))));
         self.feed(
-            &mut |message| self.process(message, &mut *lane, |buffer| spare_buffer.set(Some(buffer))),
+            &mut |message| self.process_message(message, &mut *lane, |buffer| spare_buffer.set(Some(buffer))),
             &mut || spare_buffer.take(),
         );
         std::mem::forget(alarm);
@@ -259,7 +259,7 @@ impl<T: Float> PassRun<'_, '_, T> {
             if position >= self.end_position || self.is_discarded(position) {
                 return;
             }
-            let final_message = match self.decode(position, send, next_buffer, &mut spare_buffer) {
+            let final_message = match self.send_segment(position, send, next_buffer, &mut spare_buffer) {
                 Ok(true) => FeederMessage::End(position),
                 Ok(false) => return,
                 Err(error) => FeederMessage::Failed(position, error),
@@ -274,7 +274,7 @@ impl<T: Float> PassRun<'_, '_, T> {
     /// Sends the tiles of one segment; returns false if the lane has ended. `send` and
     /// `next_buffer` are the functions of [`Self::feed`]. `spare_buffer` holds an unused buffer
     /// between segments.
-    fn decode(
+    fn send_segment(
         &self,
         position: u64,
         send: &mut dyn FnMut(FeederMessage<T>) -> bool,
@@ -299,7 +299,7 @@ impl<T: Float> PassRun<'_, '_, T> {
 
     /// Passes a message of the feeder to the lane. `release_buffer` receives the buffer of a
     /// reduced tile. Returns false if the lane has nothing more to do.
-    fn process(
+    fn process_message(
         &self,
         message: FeederMessage<T>,
         lane: &mut (dyn LaneReduction<T> + '_),
@@ -317,7 +317,7 @@ impl<T: Float> PassRun<'_, '_, T> {
         match outcome {
             Ok(()) => !self.is_discarded(position),
             Err(failure) => {
-                self.fail(position, failure);
+                self.record_failure(position, failure);
                 false
             }
         }
@@ -325,13 +325,13 @@ impl<T: Float> PassRun<'_, '_, T> {
 
     fn step(&self, lane: &mut (dyn LaneReduction<T> + '_), buffer: &RowBuf<T>) -> Result<(), Failure> {
         debug_assert!(buffer.row_numbers.len() <= buffer.capacity, "a cursor forgets what was in the buffer");
-        let block = buffer.block(&self.shape);
+        let block = buffer.block(&self.table_shape);
         if block.is_empty() {
             return Ok(());
         }
         lane.step(&block, self.workers)?;
         self.workers.check().map_err(into_failure)?;
-        self.rows_reduced.fetch_add(block.len() as u64, Ordering::Relaxed);
+        self.reduced_row_count.fetch_add(block.len() as u64, Ordering::Relaxed);
         self.pass.observer.advance(block.len() as u64);
         Ok(())
     }
@@ -365,6 +365,6 @@ struct PanicAlarm<'r, 'a, 'f, T: Float> {
 
 impl<T: Float> Drop for PanicAlarm<'_, '_, '_, T> {
     fn drop(&mut self) {
-        self.pass_run.fail(0, into_failure(Error::WorkerPanicked));
+        self.pass_run.record_failure(0, into_failure(Error::WorkerPanicked));
     }
 }

@@ -35,8 +35,8 @@ impl Heartbeat {
 
 /// The heartbeat of this process, which a thread rewrites at regular intervals.
 pub(super) struct HeartbeatWriter {
-    inner: Arc<WriterState>,
-    handle: Mutex<Option<JoinHandle<()>>>,
+    writer_state: Arc<WriterState>,
+    thread_handle: Mutex<Option<JoinHandle<()>>>,
 }
 
 struct WriterState {
@@ -74,33 +74,33 @@ impl HeartbeatWriter {
         let (process_id, writer_index) = (std::process::id(), WRITER_COUNT.fetch_add(1, Ordering::Relaxed));
         let name = format!("{job_digest}-{nanoseconds:x}-{process_id:x}-{writer_index}");
         let inner = WriterState { medium, name, beat_count: AtomicU64::new(0), has_ended: AtomicBool::new(false) };
-        Self { inner: Arc::new(inner), handle: Mutex::default() }
+        Self { writer_state: Arc::new(inner), thread_handle: Mutex::default() }
     }
 
     pub(super) fn name(&self) -> &str {
-        &self.inner.name
+        &self.writer_state.name
     }
 
     /// Writes the first heartbeat, and starts the thread that rewrites it.
     pub(super) fn start(&self) -> Result<()> {
-        self.inner.write(false)?;
-        let inner = Arc::clone(&self.inner);
+        self.writer_state.write(false)?;
+        let inner = Arc::clone(&self.writer_state);
         let handle = std::thread::Builder::new().spawn(move || inner.run());
         let handle = handle.map_err(Error::io("start", "a thread for the heartbeat"))?;
-        *self.handle.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle);
+        *self.thread_handle.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle);
         Ok(())
     }
 
     /// Writes the last heartbeat; returns false if there was no first heartbeat, or if the last
     /// heartbeat was written already.
     pub(super) fn end(&self) -> bool {
-        self.inner.has_ended.store(true, Ordering::Relaxed);
-        let handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.writer_state.has_ended.store(true, Ordering::Relaxed);
+        let handle = self.thread_handle.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(handle) = handle else { return false };
         handle.thread().unpark();
         // ignored: the thread may have panicked, and the medium may be unreachable
         let _ = handle.join();
-        let _ = self.inner.write(true);
+        let _ = self.writer_state.write(true);
         true
     }
 }
@@ -148,10 +148,11 @@ impl HeartbeatMonitor {
             let heartbeat = text.as_deref().and_then(|text| serde_json::from_slice::<Heartbeat>(text).ok());
             heartbeat.is_some_and(|heartbeat| !heartbeat.has_ended)
         };
-        let running: Vec<_> = processes.iter().zip(&first_texts).filter(|(_, text)| is_running(text)).collect();
+        let running_processes: Vec<_> =
+            processes.iter().zip(&first_texts).filter(|(_, text)| is_running(text)).collect();
         let start = Instant::now();
-        while !running.is_empty() && start.elapsed() < WATCH_INTERVALS * HEARTBEAT_INTERVAL {
-            for (process, text) in &running {
+        while !running_processes.is_empty() && start.elapsed() < WATCH_INTERVALS * HEARTBEAT_INTERVAL {
+            for (process, text) in &running_processes {
                 if read_text(process)? != **text {
                     return Ok(true);
                 }

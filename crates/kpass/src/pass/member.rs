@@ -24,17 +24,17 @@ impl Member {
     /// another job are running there, or with an error of the medium.
     pub(super) fn join(medium: &Arc<dyn Medium>, heartbeats: &HeartbeatMonitor, job: &Manifest) -> Result<Self> {
         let job_digest = job.job_digest();
-        let name = format!("{job_digest}{JOB_SUFFIX}");
-        if !medium.contains(&name)? {
+        let job_name = format!("{job_digest}{JOB_SUFFIX}");
+        if !medium.contains(&job_name)? {
             reject_other_jobs(&**medium, heartbeats, job)?;
-            medium.create(&name, &serde_json::to_vec(job).unwrap_or_default())?;
+            medium.create(&job_name, &serde_json::to_vec(job).unwrap_or_default())?;
         }
         let heartbeat = HeartbeatWriter::new(Arc::clone(medium), &job_digest);
         heartbeat.start()?;
         Ok(Self { job_digest, heartbeat })
     }
 
-    pub(super) fn owns(&self, name: &str) -> bool {
+    pub(super) fn owns_item(&self, name: &str) -> bool {
         name.strip_prefix(&self.job_digest).is_some_and(|suffix| suffix.starts_with('-'))
     }
 

@@ -105,15 +105,15 @@ impl<T: Float, F: Reduction<T>> Reduction<T> for StoringReduction<'_, F> {
 /// weights, codes of classes and groups.
 fn encode_block<T: Float>(block: &RowBlock<'_, T>) -> Vec<u8> {
     let codes = [&block.classes, &block.groups].map(|coded| coded.map_or(&[][..], |coded| coded.codes));
-    let parts: [&[u8]; 6] = [
+    let arrays: [&[u8]; 6] = [
         bytemuck::cast_slice(block.row_numbers),
         T::as_bytes(block.x),
         bytemuck::cast_slice(block.y),
-        bytemuck::cast_slice(block.weight.unwrap_or_default()),
+        bytemuck::cast_slice(block.weights.unwrap_or_default()),
         bytemuck::cast_slice(codes[0]),
         bytemuck::cast_slice(codes[1]),
     ];
-    parts.concat()
+    arrays.concat()
 }
 
 /// The stored rows of a segment, as a source.
@@ -156,7 +156,7 @@ impl<T: Float> RowSource<T> for StoredRows<'_, T> {
     fn open(&self, _: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
         let code_bytes = |labels: &Option<Arc<Vec<Label>>>| labels.as_ref().map_or(0, |_| size_of::<u32>());
         let (shape, empty_buffer) = (&self.shape, &self.empty_buffer);
-        let (x_bytes, y_bytes) = (shape.inputs * size_of::<T>(), shape.targets * size_of::<f64>());
+        let (x_bytes, y_bytes) = (shape.input_count * size_of::<T>(), shape.target_count * size_of::<f64>());
         let weight_bytes = if shape.has_weights { size_of::<f64>() } else { 0 };
         let array_row_bytes = [
             size_of::<u64>(),
@@ -202,7 +202,7 @@ impl<T: Float> RowCursor<T> for StoredRowsCursor<'_, T> {
             append(&mut buf.row_numbers, self.array_bytes(0, &range));
             append(&mut buf.x, self.array_bytes(1, &range));
             append(&mut buf.y, self.array_bytes(2, &range));
-            append(&mut buf.weight, self.array_bytes(3, &range));
+            append(&mut buf.weights, self.array_bytes(3, &range));
             append(&mut buf.classes, self.array_bytes(4, &range));
             append(&mut buf.groups, self.array_bytes(5, &range));
             self.position = range.end;
@@ -216,14 +216,14 @@ impl<T: Float> StoredRowsCursor<'_, T> {
     fn load_tile(&mut self) -> Result<bool> {
         let StoredRows { store, tiles, .. } = self.source;
         let remaining_tiles = tiles.iter().enumerate().skip(self.next_tile);
-        let Some((tile_index, (stored_index, key))) =
+        let Some((tile_index, (store_position, key))) =
             remaining_tiles.into_iter().find(|(_, (_, key))| key.row_count > 0)
         else {
             return Ok(false);
         };
         // frees the old tile first: only one is in memory
         self.tile_bytes = Vec::new();
-        self.tile_bytes = store.load(*stored_index)?;
+        self.tile_bytes = store.load(*store_position)?;
         let (row_count, row_bytes) = (key.row_count as usize, self.array_row_bytes.iter().sum::<usize>());
         if Some(self.tile_bytes.len()) != row_count.checked_mul(row_bytes) {
             let (stored_range, bytes) = (&key.stored_range, self.tile_bytes.len());

@@ -60,7 +60,7 @@ pub struct SharedEngine {
     medium: Arc<dyn Medium>,
     heartbeats: HeartbeatMonitor,
     member: OnceLock<Member>,
-    next_pass: AtomicU64,
+    next_pass_number: AtomicU64,
     schedule: Mutex<LotSchedule>,
 }
 
@@ -86,8 +86,8 @@ struct LotSchedule {
     /// time of the previous passes: an estimate of the cost of recomputing the values that another
     /// process has cached.
     pass_start: Option<Instant>,
-    own_time: Option<Duration>,
-    longest_own_time: Duration,
+    own_lots_time: Option<Duration>,
+    longest_own_lots_time: Duration,
     /// Number of times that each claim was taken over from a process that had left.
     generations: BTreeMap<String, u64>,
     /// True if this process merges the states.
@@ -123,8 +123,8 @@ impl LotSchedule {
             return false;
         }
         let elapsed = self.pass_start.map_or(Duration::ZERO, |began| began.elapsed());
-        let own_time = *self.own_time.get_or_insert(elapsed);
-        elapsed < own_time + own_time.max(self.longest_own_time).min(heartbeat_timeout)
+        let own_time = *self.own_lots_time.get_or_insert(elapsed);
+        elapsed < own_time + own_time.max(self.longest_own_lots_time).min(heartbeat_timeout)
     }
 }
 
@@ -137,7 +137,7 @@ impl SharedEngine {
         Self {
             heartbeats: HeartbeatMonitor::new(Arc::clone(&medium), DEFAULT_HEARTBEAT_TIMEOUT),
             member: OnceLock::new(),
-            next_pass: AtomicU64::new(1),
+            next_pass_number: AtomicU64::new(1),
             schedule: Mutex::default(),
             medium,
         }
@@ -219,20 +219,20 @@ impl SharedEngine {
     }
 
     /// Returns the state of the node that begins at `segment`, or the total, if one of them is
-    /// stored. If `check_others` is true, also checks whether other processes have left, and may
+    /// stored. If `checks_others` is true, also checks whether other processes have left, and may
     /// return a lot that this process must reduce.
     fn find_state(
         &self,
         pass: &PassKey,
         segment: u64,
         state: &mut dyn Persist,
-        check_others: bool,
+        checks_others: bool,
     ) -> Result<Option<NodeOutcome>> {
         let member = self.member()?;
         if let Some(node) = self.load_state(pass, &member.total_name(pass), state)? {
             return Ok(Some(NodeOutcome::Received(node)));
         }
-        if check_others && !self.lock_schedule().is_merger {
+        if checks_others && !self.lock_schedule().is_merger {
             let is_merger = self.take_over(pass, MERGE_CLAIM)?;
             self.lock_schedule().is_merger = is_merger;
         }
@@ -243,7 +243,7 @@ impl SharedEngine {
             return Ok(Some(NodeOutcome::Received(node)));
         }
         let lot = lot_at(pass.cut, segment);
-        if !check_others || !self.take_over(pass, &segment_name(lot.start))? {
+        if !checks_others || !self.take_over(pass, &segment_name(lot.start))? {
             return Ok(None);
         }
         self.lock_schedule().claimed_lots.insert(lot.start);
@@ -280,13 +280,13 @@ impl Engine for SharedEngine {
     }
 
     fn begin_pass(&self, name: &str, cut: Cut) -> Result<(PassKey, ReductionMode)> {
-        let number = self.next_pass.fetch_add(1, Ordering::Relaxed);
+        let number = self.next_pass_number.fetch_add(1, Ordering::Relaxed);
         let mut schedule = self.lock_schedule();
         let previous = std::mem::take(&mut *schedule);
-        let same_cut = previous.cut == Some(cut);
-        let longest_own_time = previous.longest_own_time.max(previous.own_time.unwrap_or_default());
+        let has_same_cut = previous.cut == Some(cut);
+        let longest_own_time = previous.longest_own_lots_time.max(previous.own_lots_time.unwrap_or_default());
         let (reduced_before, longest_own_time) =
-            if same_cut { (previous.claimed_lots, longest_own_time) } else { (BTreeSet::new(), Duration::ZERO) };
+            if has_same_cut { (previous.claimed_lots, longest_own_time) } else { (BTreeSet::new(), Duration::ZERO) };
         let (own_lots, other_lots): (Vec<u64>, Vec<u64>) =
             lot_starts(cut).partition(|start| reduced_before.contains(start));
         let unclaimed_lots = own_lots.into_iter().chain(other_lots).collect();
@@ -295,7 +295,7 @@ impl Engine for SharedEngine {
             reduced_before,
             unclaimed_lots,
             pass_start: Some(Instant::now()),
-            longest_own_time,
+            longest_own_lots_time: longest_own_time,
             ..LotSchedule::default()
         };
         drop(schedule);
@@ -326,7 +326,7 @@ impl Engine for SharedEngine {
         let mut schedule = self.lock_schedule();
         schedule.unclaimed_lots.clear();
         let elapsed = schedule.pass_start.map_or(Duration::ZERO, |began| began.elapsed());
-        schedule.own_time.get_or_insert(elapsed);
+        schedule.own_lots_time.get_or_insert(elapsed);
         Ok(None)
     }
 
@@ -391,7 +391,7 @@ impl Engine for SharedEngine {
             return;
         }
         let Ok(mut names) = self.medium.names() else { return };
-        names.retain(|name| member.owns(name));
+        names.retain(|name| member.owns_item(name));
         // a process that cannot be checked may be running
         let has_left = |name: String| self.heartbeats.has_left(&name).unwrap_or(false);
         if names.iter().filter_map(|name| Heartbeat::process_name(name)).all(has_left) {

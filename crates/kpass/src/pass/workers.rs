@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Interval between two checks of the token while work runs on another thread.
-const CANCEL_POLL: Duration = Duration::from_millis(20);
+const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Minimum number of arithmetic operations that several threads share. One core computes 10¹⁰ per
 /// second or more; it takes about 10 µs to wake a thread and as long until that thread sleeps
@@ -108,9 +108,9 @@ impl Workers {
     /// The results do not depend on the number. If no pool can start, the calling thread does all
     /// work.
     pub fn new(threads: usize) -> Self {
-        let half = |threads: &usize| (*threads > 2).then_some(threads / 2);
+        let halve = |threads: &usize| (*threads > 2).then_some(threads / 2);
         let initial_threads = Some(budget::allowed_threads(threads)).filter(|threads| *threads > 1);
-        let pool = std::iter::successors(initial_threads, half)
+        let pool = std::iter::successors(initial_threads, halve)
             .find_map(|threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().ok());
         Self { pool: pool.map(Arc::new), ..Self::default() }
     }
@@ -242,7 +242,7 @@ impl Workers {
             work();
         }
         loop {
-            match receiver.recv_timeout(CANCEL_POLL) {
+            match receiver.recv_timeout(CANCEL_POLL_INTERVAL) {
                 Ok(result) => return Ok(result),
                 Err(RecvTimeoutError::Timeout) => self.check()?,
                 Err(RecvTimeoutError::Disconnected) => return Err(Error::WorkerPanicked),

@@ -139,13 +139,13 @@ pub(super) struct CurvePoint {
 /// more than [`MAX_BUDGETS`], but never the last.
 fn round_numbers(low: f64, high: f64) -> Vec<f64> {
     let (first_exponent, last_exponent) = (low.log10().floor() as i32, high.log10().ceil() as i32);
-    let power_of_ten = |mantissa: i32, exponent: i32| format!("{mantissa}e{exponent}").parse().unwrap_or(f64::NAN);
+    let decimal_number = |mantissa: i32, exponent: i32| format!("{mantissa}e{exponent}").parse().unwrap_or(f64::NAN);
     let candidates: Vec<f64> =
-        (first_exponent..=last_exponent).flat_map(|e| [1, 2, 5].map(|m| power_of_ten(m, e))).collect();
+        (first_exponent..=last_exponent).flat_map(|e| [1, 2, 5].map(|m| decimal_number(m, e))).collect();
     let end = candidates.iter().position(|v| *v >= high).unwrap_or(candidates.len() - 1);
     let start = candidates.iter().position(|v| *v >= low).unwrap_or(0).min(end);
-    let step = (end - start + 1).div_ceil(MAX_BUDGETS);
-    let mut budgets: Vec<f64> = (start..=end).rev().step_by(step).map(|i| candidates[i]).collect();
+    let stride = (end - start + 1).div_ceil(MAX_BUDGETS);
+    let mut budgets: Vec<f64> = (start..=end).rev().step_by(stride).map(|i| candidates[i]).collect();
     budgets.reverse();
     budgets
 }
@@ -162,11 +162,11 @@ impl CurveReport {
     }
 
     /// Returns the points of a method by ascending rank; omits ranks that have no error.
-    pub(super) fn points(&self, method: &str, measure: ErrorMeasure, cost: CostMeasure) -> Vec<CurvePoint> {
+    pub(super) fn points(&self, method: &str, measure: ErrorMeasure, cost_measure: CostMeasure) -> Vec<CurvePoint> {
         let curve_point = |rank: &usize| {
             let cells = || self.rows.iter().filter(|row| row.method == method && row.rank == *rank);
             let error = quartiles(cells().filter_map(|row| measure.value_in(row)).collect())?;
-            let cost = quartiles(cells().map(|row| cost.value_in(row)).collect())?.median;
+            let cost = quartiles(cells().map(|row| cost_measure.value_in(row)).collect())?.median;
             Some(CurvePoint { rank: *rank, cost, error })
         };
         self.ranks.iter().filter_map(curve_point).collect()
@@ -293,11 +293,11 @@ impl fmt::Display for CurveReport {
         for (title, grid) in error_grids.into_iter().chain(cost_grids).chain(budget_grids) {
             grid.map_or(Ok(()), |grid| write!(f, "\n{title}\n\n{grid}"))?;
         }
-        let floor = self
+        let floor_fact = self
             .describe_spectrum_rows()
             .map(|rows| ("floor", format!("no matrix of this rank has a smaller error; from the spectrum of {rows}")));
         let resources = self.resources.facts(None, Some(self.planned_bytes()));
-        writeln!(f, "\n{}", facts(floor.into_iter().chain(resources)))?;
+        writeln!(f, "\n{}", facts(floor_fact.into_iter().chain(resources)))?;
         if self.tested.is_some() { writeln!(f, "{}", self.lambda_convention) } else { Ok(()) }
     }
 }

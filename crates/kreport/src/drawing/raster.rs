@@ -27,13 +27,13 @@ impl RasterImage {
     }
 
     /// Fills a shape and strokes its outline, before or after filling.
-    fn draw_shape(&mut self, path: PathBuilder, class: &str, transform: Transform, stroke_first: bool) {
+    fn draw_shape(&mut self, path: PathBuilder, class: &str, transform: Transform, is_stroke_first: bool) {
         let Some(path) = path.finish() else { return };
         let style = ShapeStyle::for_classes(&self.style, class);
         let dash = StrokeDash::new(style.dash.to_vec(), 0.0).filter(|_| style.dash[0] > 0.0);
-        let stroke = Stroke { width: style.width, line_cap: LineCap::Round, dash, ..Stroke::default() };
-        for is_stroke in [stroke_first, !stroke_first] {
-            match (is_stroke, fill_paint(if is_stroke { style.stroke } else { style.fill }, style.opacity)) {
+        let stroke = Stroke { width: style.stroke_width, line_cap: LineCap::Round, dash, ..Stroke::default() };
+        for is_stroke in [is_stroke_first, !is_stroke_first] {
+            match (is_stroke, solid_paint(if is_stroke { style.stroke } else { style.fill }, style.opacity)) {
                 (true, Some(paint)) => self.pixmap.stroke_path(&path, &paint, &stroke, transform, None),
                 (false, Some(paint)) => self.pixmap.fill_path(&path, &paint, FillRule::Winding, transform, None),
                 (_, None) => {}
@@ -46,9 +46,9 @@ impl RasterImage {
         let mut compressed_rows = ZlibEncoder::new(Vec::new(), Compression::default());
         for row in self.pixmap.data().chunks_exact(4 * width as usize) {
             // no filter; the background is opaque, so transparency is dropped
-            let colours: Vec<u8> = row.chunks_exact(4).flat_map(|pixel| &pixel[..3]).copied().collect();
+            let rgb_bytes: Vec<u8> = row.chunks_exact(4).flat_map(|pixel| &pixel[..3]).copied().collect();
             compressed_rows.write_all(&[0])?;
-            compressed_rows.write_all(&colours)?;
+            compressed_rows.write_all(&rgb_bytes)?;
         }
         // the image has eight bits for each of red, green and blue, deflate compression, adaptive
         // filters, and no interlacing
@@ -70,7 +70,7 @@ fn pixel_transform() -> Transform {
     Transform::from_scale(PIXELS_PER_UNIT, PIXELS_PER_UNIT)
 }
 
-fn fill_paint(colour: Option<[u8; 3]>, opacity: f32) -> Option<Paint<'static>> {
+fn solid_paint(colour: Option<[u8; 3]>, opacity: f32) -> Option<Paint<'static>> {
     let [red, green, blue] = colour?;
     let mut paint = Paint { anti_alias: true, ..Paint::default() };
     paint.set_color_rgba8(red, green, blue, (255.0 * opacity).round() as u8);
@@ -81,7 +81,7 @@ impl Canvas for RasterImage {
     fn rectangle(&mut self, class: &str, (x, y): Point, (width, height): Point, _: Option<&str>) {
         let style = ShapeStyle::for_classes(&self.style, class);
         let area = Rect::from_xywh(x as f32, y as f32, width as f32, height as f32);
-        if let (Some(area), Some(paint)) = (area, fill_paint(style.fill, style.opacity)) {
+        if let (Some(area), Some(paint)) = (area, solid_paint(style.fill, style.opacity)) {
             // without anti-aliasing, which would show seams between adjacent rectangles
             let paint = Paint { anti_alias: false, ..paint };
             self.pixmap.fill_rect(area, &paint, pixel_transform(), None);

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 pub(super) struct ShapeStyle {
     pub(super) fill: Option<[u8; 3]>,
     pub(super) stroke: Option<[u8; 3]>,
-    pub(super) width: f32,
+    pub(super) stroke_width: f32,
     pub(super) opacity: f32,
     /// Lengths of a dash and of the gap after it; zeros for a solid line.
     pub(super) dash: [f32; 2],
@@ -34,7 +34,7 @@ impl ShapeStyle {
         let dash = properties.get("stroke-dasharray").and_then(|text| text.split_once(' '));
         let dash = dash.map_or([0.0; 2], |(dash, gap)| [dash, gap].map(|length| length.parse().unwrap_or(0.0)));
         let (fill, stroke) = (colour_of("fill", Some([0; 3])), colour_of("stroke", None));
-        Self { fill, stroke, width: number("stroke-width"), opacity: number("opacity"), dash }
+        Self { fill, stroke, stroke_width: number("stroke-width"), opacity: number("opacity"), dash }
     }
 }
 
@@ -56,13 +56,13 @@ mod tests {
         let rules = super::super::standalone_style();
         let style_of = |classes: &str| super::ShapeStyle::for_classes(&rules, classes);
         let row = style_of("row c1");
-        assert_eq!((row.fill, row.stroke, row.width), (Some([0xc8, 0x50, 0x0a]), Some([255; 3]), 0.6));
+        assert_eq!((row.fill, row.stroke, row.stroke_width), (Some([0xc8, 0x50, 0x0a]), Some([255; 3]), 0.6));
         assert_eq!(style_of("row").fill, Some([0x1b, 0x1e, 0x23]));
         assert_eq!((style_of("region c0").opacity, style_of("shade h3").opacity), (0.22, 0.22));
         assert_eq!((style_of("contour").fill, style_of("paper").fill), (None, Some([255; 3])));
         assert_eq!((style_of("line c2").stroke, style_of("line c2").fill), (Some([0x00, 0x79, 0x5c]), None));
         assert_eq!((style_of("mark c2").fill, style_of("band c2").opacity), (Some([0x00, 0x79, 0x5c]), 0.16));
         assert_eq!((style_of("line c9 dashed").dash, style_of("line c9").dash), ([6.0, 3.0], [0.0; 2]));
-        assert_eq!((style_of("border").width, style_of("nothing").fill), (2.0, Some([0; 3])));
+        assert_eq!((style_of("border").stroke_width, style_of("nothing").fill), (2.0, Some([0; 3])));
     }
 }

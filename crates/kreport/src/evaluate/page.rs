@@ -110,16 +110,16 @@ fn histogram(residuals: Vec<f64>) -> Option<Chart> {
     // the number of bins is about the square root of the number of residuals (Velleman)
     let bin_count = (n.sqrt() as usize).clamp(5, 40);
     let bin_width = (high - low) / bin_count as f64;
-    let mut bin_rows = vec![0u64; bin_count];
+    let mut bin_row_counts = vec![0u64; bin_count];
     for residual in &residuals {
-        bin_rows[(((residual - low) / bin_width).max(0.0) as usize).min(bin_count - 1)] += 1;
+        bin_row_counts[(((residual - low) / bin_width).max(0.0) as usize).min(bin_count - 1)] += 1;
     }
     let bar = |(i, rows): (usize, &u64)| (low + i as f64 * bin_width, low + (i + 1) as f64 * bin_width, *rows as f64);
-    let bars: Vec<(f64, f64, f64)> = bin_rows.iter().enumerate().map(bar).collect();
+    let bars: Vec<(f64, f64, f64)> = bin_row_counts.iter().enumerate().map(bar).collect();
     let x = linear_axis("truth − prediction", [low, high])?;
     // the height of a bar is its number of rows, so the axis starts at 0
-    let tallest = bars.iter().map(|bar| bar.2).fold(1.0, f64::max);
-    let y = Axis::with_range("rows; the outer bars include all values beyond", (0.0, 1.04 * tallest));
+    let max_bar_height = bars.iter().map(|bar| bar.2).fold(1.0, f64::max);
+    let y = Axis::with_range("rows; the outer bars include all values beyond", (0.0, 1.04 * max_bar_height));
     Some(Chart { bars, ..Chart::new("histogram", "Histogram of the residuals", x, y) })
 }
 
@@ -175,7 +175,7 @@ fn ranking_curves(chart_data: &ChartData) -> Option<Section> {
         let marks: Vec<Mark> = chart_data.thresholds.iter().filter_map(mark).collect();
         (!marks.is_empty()).then(|| Series { name: "thresholds".to_string(), palette_index: 1, marks })
     };
-    let roc = chart_data.roc.as_ref().and_then(|points| {
+    let roc_chart = chart_data.roc.as_ref().and_then(|points| {
         let x = "false positive rate: fraction of the negative class predicted positive";
         let y = "true positive rate: fraction of the positive class predicted positive";
         let chance_line = reference_line("chance", [(0.0, 0.0), (1.0, 1.0)]);
@@ -183,7 +183,7 @@ fn ranking_curves(chart_data: &ChartData) -> Option<Section> {
         series.extend(threshold_series(&|scores| Some((scores.false_positive_rate, scores.recall))));
         Some(Chart { series, reference_line: chance_line, ..chart("roc", "ROC curve", x, y)? })
     });
-    let precision = chart_data.precision.as_ref().and_then(|points| {
+    let precision_chart = chart_data.precision.as_ref().and_then(|points| {
         let x = "recall: fraction of the positive class predicted positive";
         let y = "precision: fraction of the positive predictions that are correct";
         let chance = points.last()?.1;
@@ -193,7 +193,7 @@ fn ranking_curves(chart_data: &ChartData) -> Option<Section> {
         series.extend(threshold_series(&|scores| Some((scores.recall, scores.precision?))));
         Some(Chart { series, reference_line: chance_line, ..chart })
     });
-    let charts: Vec<Chart> = roc.into_iter().chain(precision).collect();
+    let charts: Vec<Chart> = roc_chart.into_iter().chain(precision_chart).collect();
     let note = match &chart_data.thresholds[..] {
         [] => String::new(),
         thresholds => {
@@ -210,6 +210,6 @@ fn confusion_heat_map(report: &ClassificationScores) -> String {
     let fraction = |row: &Vec<f64>, n: f64| Some(n / row.iter().sum::<f64>().max(f64::MIN_POSITIVE));
     let fractions = report.confusion.iter().map(|row| row.iter().map(|n| fraction(row, *n)).collect());
     let fractions: Vec<Vec<_>> = fractions.collect();
-    let heat = page::heat_map("Confusion matrix", &super::confusion_grid(report), Scale::Linear, &fractions);
-    heat + &page::note("The colour shows the fraction of the rows of the true class.")
+    let heat_map_html = page::heat_map("Confusion matrix", &super::confusion_grid(report), Scale::Linear, &fractions);
+    heat_map_html + &page::note("The colour shows the fraction of the rows of the true class.")
 }

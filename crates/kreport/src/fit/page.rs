@@ -38,13 +38,13 @@ impl FitReport {
         let heat = page::heat_map("Surface", &self.surface_grid()?, Scale::Log, &self.surface_scores());
         let (score, folds) = (if self.is_chosen_by_error() { "error" } else { "mse" }, &self.fit.folds);
         let note = format!("Cross-validated {score}, folds {folds}; fainter is better; the chosen cell is outlined.");
-        let folds = self.folds_grid().map_or(String::new(), |(grid, scores)| {
+        let fold_html = self.folds_grid().map_or(String::new(), |(grid, scores)| {
             let heat = page::heat_map("Fold by fold", &grid, Scale::Log, &scores);
             let note = "Mean squared error on the rows of each fold, at the best lambda of each rank; the worst fold of the \
                 chosen cell is outlined.";
             format!("<h3>Fold by fold</h3>\n{heat}{}", page::note(note))
         });
-        Some(format!("{heat}{}{folds}", page::note(&note)))
+        Some(format!("{heat}{}{fold_html}", page::note(&note)))
     }
 
     /// Returns a chart of the relative trace error at every rank of the surface; `None` if fewer

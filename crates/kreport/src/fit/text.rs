@@ -15,7 +15,7 @@ use std::fmt;
 
 /// Number of rows that are shown above and below the chosen row, if the surface has more than
 /// [`MAX_WHOLE_SURFACE`] rows.
-const ROWS_AROUND: usize = 1;
+const ROWS_AROUND_CHOSEN: usize = 1;
 const MAX_WHOLE_SURFACE: usize = 4;
 
 /// Returns the rows of a surface around the marked row, and a note that all other rows are omitted.
@@ -24,8 +24,8 @@ fn rows_around_best(mut grid: Grid) -> (Grid, String) {
     let Some((row, column)) = grid.marked_cell.filter(|_| row_count > MAX_WHOLE_SURFACE) else {
         return (grid, String::new());
     };
-    let first_row = row.saturating_sub(ROWS_AROUND).min(row_count.saturating_sub(2 * ROWS_AROUND + 1));
-    grid.rows = grid.rows.into_iter().skip(first_row).take(2 * ROWS_AROUND + 1).collect();
+    let first_row = row.saturating_sub(ROWS_AROUND_CHOSEN).min(row_count.saturating_sub(2 * ROWS_AROUND_CHOSEN + 1));
+    grid.rows = grid.rows.into_iter().skip(first_row).take(2 * ROWS_AROUND_CHOSEN + 1).collect();
     grid.marked_cell = Some((row - first_row, column));
     (grid, format!("; -v shows all {row_count} rows"))
 }
@@ -128,7 +128,7 @@ impl FitReport {
     /// Returns a table of time, passes and memory, stage by stage.
     fn cost_table(&self) -> AlignedTable {
         let [time, read, memory] = self.resources.facts(Some(self.fit.passes), None);
-        let stage = |(name, took): &(String, f64)| (format!("  {name}"), format_seconds(*took));
+        let stage = |(name, seconds): &(String, f64)| (format!("  {name}"), format_seconds(*seconds));
         let stages: Vec<(String, String)> = self.resources.seconds.iter().map(stage).collect();
         let stages = stages.iter().map(|(name, took)| (name.as_str(), took.clone()));
         facts(std::iter::once(time).chain(stages).chain([read, memory]))

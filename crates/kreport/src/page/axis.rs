@@ -51,8 +51,8 @@ impl Axis {
     /// Returns the ticks with their labels in one notation: if one label needs an exponent, all
     /// labels have an exponent.
     pub(crate) fn labelled_ticks(&self) -> impl Iterator<Item = (f64, String)> {
-        let use_exponents = self.ticks.iter().any(|tick| needs_exponent(*tick));
-        self.ticks.iter().map(move |tick| (*tick, if use_exponents { scientific(*tick) } else { tick_label(*tick) }))
+        let uses_exponents = self.ticks.iter().any(|tick| needs_exponent(*tick));
+        self.ticks.iter().map(move |tick| (*tick, if uses_exponents { scientific(*tick) } else { tick_label(*tick) }))
     }
 
     /// Replaces the ticks if the new ones are few and far enough apart.
@@ -107,8 +107,10 @@ fn padded_range(scale: Scale, low: f64, high: f64) -> (f64, f64) {
 fn log_ticks(low: f64, high: f64) -> Vec<f64> {
     let (first_exponent, last_exponent) = (low.log10().floor() as i32, high.log10().ceil() as i32);
     let is_inside = |value: &f64| (low..=high).contains(value);
-    let candidates: Vec<f64> =
-        (first_exponent..=last_exponent).flat_map(|e| [1.0, 2.0, 5.0].map(|m| power(m, e))).filter(is_inside).collect();
+    let candidates: Vec<f64> = (first_exponent..=last_exponent)
+        .flat_map(|e| [1.0, 2.0, 5.0].map(|m| decimal_number(m, e)))
+        .filter(is_inside)
+        .collect();
     if candidates.len() <= MAX_TICKS {
         return candidates;
     }
@@ -116,7 +118,7 @@ fn log_ticks(low: f64, high: f64) -> Vec<f64> {
         .map(|step| {
             (first_exponent..=last_exponent)
                 .filter(|e| e % step == 0)
-                .map(|e| power(1.0, e))
+                .map(|e| decimal_number(1.0, e))
                 .filter(is_inside)
                 .collect()
         })
@@ -126,7 +128,7 @@ fn log_ticks(low: f64, high: f64) -> Vec<f64> {
 
 /// Returns mantissa·10^exponent. The number is parsed from decimal text and therefore correctly
 /// rounded: 5 and −3 give exactly the literal 0.005.
-fn power(mantissa: f64, exponent: i32) -> f64 {
+fn decimal_number(mantissa: f64, exponent: i32) -> f64 {
     format!("{mantissa}e{exponent}").parse().unwrap_or(f64::NAN)
 }
 
@@ -136,7 +138,7 @@ fn linear_ticks(low: f64, high: f64) -> Vec<f64> {
     let rough_step = (high - low) / (MAX_TICKS - 1) as f64;
     let exponent = rough_step.log10().floor() as i32;
     let multiples = |step: f64| ((low / step).ceil() as i64, (high / step).floor() as i64);
-    let steps = [1.0, 2.0, 2.5, 5.0, 10.0].map(|m| power(m, exponent));
+    let steps = [1.0, 2.0, 2.5, 5.0, 10.0].map(|m| decimal_number(m, exponent));
     let fits = |step: &f64| multiples(*step).1 - multiples(*step).0 < MAX_TICKS as i64;
     let step = steps.into_iter().find(fits).unwrap_or(rough_step);
     let (first, last) = multiples(step);

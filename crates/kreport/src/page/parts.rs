@@ -21,11 +21,11 @@ pub(crate) fn html_table<S: AsRef<str>>(headings: &[S], rows: &[Vec<String>]) ->
         _ => format!("<td>{}</td>", escape_html(cell)),
     };
     let row = |row: &Vec<String>| format!("<tr>{}</tr>\n", row.iter().enumerate().map(cell).collect::<String>());
-    table_html(&heading_cells, &rows.iter().map(row).collect::<String>())
+    table_of_cells(&heading_cells, &rows.iter().map(row).collect::<String>())
 }
 
 /// Formats a table from its HTML cells.
-fn table_html(headings: &str, rows: &str) -> String {
+fn table_of_cells(headings: &str, rows: &str) -> String {
     format!(
         "<div class=\"scroll\"><table>\n<thead><tr>{headings}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>"
     )
@@ -52,7 +52,7 @@ pub(crate) fn bar_table(head: [&str; 2], fractions: &[(String, f64, String)]) ->
     };
     let rows: String = fractions.iter().map(row).collect();
     let [name, value] = head.map(escape_html);
-    table_html(&format!("<th>{name}</th><th>{value}</th><th></th>"), &rows)
+    table_of_cells(&format!("<th>{name}</th><th>{value}</th><th></th>"), &rows)
 }
 
 /// Formats a grid as HTML, with each cell shaded by its score (`scores` holds one list for each row
@@ -66,14 +66,14 @@ pub(crate) fn heat_map(title: &str, grid: &Grid, shading: Scale, scores: &[Vec<O
     let scale_score = |score: f64| if is_log { score.ln() } else { score };
     let (low, high) = extent(finite_scores().map(scale_score));
     let low = if shading == Scale::Linear { low.min(0.0) } else { low };
-    let shade = |score: Option<f64>| {
+    let shade_fraction = |score: Option<f64>| {
         let fraction = (scale_score(score?) - low) / (high - low);
         fraction.is_finite().then_some(fraction)
     };
     let heading_cells: String = grid.columns.iter().map(|head| format!("<th>{}</th>", escape_html(head))).collect();
     let cell = |i: usize, j: usize, cell: &String| {
         let score = scores.get(i).and_then(|row| row.get(j)).copied().flatten();
-        let fraction = shade(score).unwrap_or(0.0);
+        let fraction = shade_fraction(score).unwrap_or(0.0);
         let chosen_attribute = if grid.marked_cell == Some((i, j)) { " data-chosen" } else { "" };
         format!(
             "<td class=\"heat\"{chosen_attribute} style=\"--heat: {:.0}%\">{}</td>",
@@ -87,7 +87,7 @@ pub(crate) fn heat_map(title: &str, grid: &Grid, shading: Scale, scores: &[Vec<O
         format!("<tr><th scope=\"row\">{}</th>{cells}</tr>\n", escape_html(name))
     };
     let rows: String = grid.rows.iter().enumerate().map(row).collect();
-    let table = table_html(&format!("<th>{}</th>{heading_cells}", escape_html(&grid.corner)), &rows);
+    let table = table_of_cells(&format!("<th>{}</th>{heading_cells}", escape_html(&grid.corner)), &rows);
     format!("<figure class=\"sheet\" aria-label=\"{title}\">{table}</figure>")
 }
 
@@ -121,15 +121,19 @@ fn stage_bar(stages: &[(String, f64)]) -> String {
          <svg xmlns=\"http://www.w3.org/2000/svg\" class=\"bar\" viewBox=\"0 0 {BAR_WIDTH} 26\" preserveAspectRatio=\"none\" \
          role=\"img\" aria-label=\"{label}\">{}</svg>\n{}</figure>",
         bar.into_elements(),
-        table_html("<th>stage</th><th>time</th><th>fraction</th>", &rows.concat())
+        table_of_cells("<th>stage</th><th>time</th><th>fraction</th>", &rows.concat())
     )
 }
 
 /// Returns the section about the run: command line (if the command ran it), version, machine,
 /// further facts, and times of the stages.
-pub(crate) fn run_section(is_command: bool, other_facts: Vec<(&str, String)>, seconds: &[(String, f64)]) -> Section {
+pub(crate) fn run_section(
+    has_command_line: bool,
+    other_facts: Vec<(&str, String)>,
+    seconds: &[(String, f64)],
+) -> Section {
     let command_html = || format!("<pre class=\"command\">{}</pre>", escape_html(&machine::command_line()));
-    let command = if is_command { command_html() } else { String::new() };
+    let command = if has_command_line { command_html() } else { String::new() };
     let version_facts = [("kmill", env!("CARGO_PKG_VERSION").to_string()), ("machine", machine::describe_machine())];
     let facts = fact_list(version_facts.into_iter().chain(other_facts));
     Section::new("Run", format!("{command}\n{}", side_by_side(&facts, &stage_bar(seconds))))

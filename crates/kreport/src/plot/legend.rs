@@ -16,8 +16,8 @@ const MAX_NAME_CHARS: usize = 14;
 const MIN_LABEL_DISTANCE: usize = 7;
 
 pub(super) fn shorten(name: &str) -> String {
-    let letters = name.chars().count();
-    if letters <= MAX_NAME_CHARS {
+    let char_count = name.chars().count();
+    if char_count <= MAX_NAME_CHARS {
         name.to_string()
     } else {
         name.chars().take(MAX_NAME_CHARS - 1).chain(['…']).collect()
@@ -112,7 +112,7 @@ pub(super) fn label_positions(regions: &[usize], width: usize, class_count: usiz
         best_cells
             .get(&class)
             .filter(|cell| distances[**cell] >= MIN_LABEL_DISTANCE)
-            .map(|at| (class, (at % width, at / width)))
+            .map(|cell| (class, (cell % width, cell / width)))
     };
     (0..class_count).filter_map(label_position).collect()
 }

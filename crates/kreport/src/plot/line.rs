@@ -43,34 +43,34 @@ pub(super) fn write_line_plot(
             return Err(Error::option(option, name, why));
         }
     }
-    let (metadata, outputs, component) =
+    let (metadata, output_count, component) =
         (predictor.metadata(), predictor.output_count(), component_index(predictor, plot)?);
     let terms = vec![
         predictor.plan_term(0),
-        MemoryTerm::new("line and drawing", 8 * LINE_POINTS * (outputs + 2) + DRAWING_BYTES, ""),
+        MemoryTerm::new("line and drawing", 8 * LINE_POINTS * (output_count + 2) + DRAWING_BYTES, ""),
     ];
     let points = Points::read_for_model(metadata, plot, output, std::slice::from_ref(feature), terms, run)?;
     let bounds = points.padded_ranges()[0];
     let x: Vec<f64> = (0..LINE_POINTS).map(|i| bounds.0 + fraction(i) * (bounds.1 - bounds.0)).collect();
-    let mut scores = vec![0.0; LINE_POINTS * outputs];
+    let mut scores = vec![0.0; LINE_POINTS * output_count];
     predictor.predict(&x, &mut scores)?;
     // if the model has probabilities, draw the probabilities of all classes
     let (values, values_per_row) = match &metadata.link {
         Some(link) => {
             let (mut probabilities, mut row) = (Vec::new(), Vec::new());
-            for scores in scores.chunks_exact(outputs) {
+            for scores in scores.chunks_exact(output_count) {
                 link.probabilities(scores, &mut row);
                 probabilities.extend_from_slice(&row);
             }
             (probabilities, row.len())
         }
-        None => (scores, outputs),
+        None => (scores, output_count),
     };
     let drawn_outputs: Vec<usize> =
         if metadata.classes.is_empty() { vec![component] } else { (0..values_per_row).collect() };
     let output_values = |k: usize| (k, values.iter().skip(k).step_by(values_per_row).copied().collect::<Vec<f64>>());
     let functions: Vec<_> = drawn_outputs.into_iter().map(output_values).collect();
-    let scores = functions.iter().map(|(_, values)| extent(values.iter().copied())).collect();
+    let value_ranges = functions.iter().map(|(_, values)| extent(values.iter().copied())).collect();
     let boundary = match (metadata.task, &metadata.link) {
         (Task::Classification, Some(_)) => (values_per_row == 2).then_some(0.5),
         (Task::Classification, None) => (values_per_row == 1).then_some(0.0),
@@ -78,13 +78,13 @@ pub(super) fn write_line_plot(
         _ => None,
     };
     let quantity = match (metadata.task, &metadata.link) {
-        (Task::Classification, Some(_)) => format!("{}: probability", quantity_name(metadata, component, outputs)),
-        (Task::Classification, None) => format!("{}: score", quantity_name(metadata, component, outputs)),
-        _ => quantity_name(metadata, component, outputs),
+        (Task::Classification, Some(_)) => format!("{}: probability", quantity_name(metadata, component, output_count)),
+        (Task::Classification, None) => format!("{}: score", quantity_name(metadata, component, output_count)),
+        _ => quantity_name(metadata, component, output_count),
     };
     let line_plot = LinePlot { feature, quantity, bounds, functions, points: &points, boundary };
     super::write(&line_plot, describe_model(metadata, plot), output)?;
-    Ok(PlotReport::new([feature.clone(), line_plot.quantity.clone()], &points, scores, output))
+    Ok(PlotReport::new([feature.clone(), line_plot.quantity.clone()], &points, value_ranges, output))
 }
 
 fn fraction(i: usize) -> f64 {

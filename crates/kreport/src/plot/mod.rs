@@ -167,8 +167,13 @@ fn resolve_axes(metadata: &ModelMetadata, plot: &Plot) -> Result<Axes> {
         None if metadata.features.len() == 2 => Ok(default),
         None => {
             let why = format!("the model has {} features, and a picture shows two", metadata.features.len());
-            let first = metadata.features.first().map_or(String::new(), |name| format!(", such as `{option}` {name}"));
-            Err(Error::option(option, "", format!("{why}; name one of them{first} (kmill inspect MODEL lists them)")))
+            let example_text =
+                metadata.features.first().map_or(String::new(), |name| format!(", such as `{option}` {name}"));
+            Err(Error::option(
+                option,
+                "",
+                format!("{why}; name one of them{example_text} (kmill inspect MODEL lists them)"),
+            ))
         }
         Some(name) => metadata.features.iter().position(|feature| feature == name).ok_or_else(|| {
             Error::option(option, name, "the model has no such feature; kmill inspect MODEL lists them")
@@ -182,8 +187,10 @@ fn resolve_axes(metadata: &ModelMetadata, plot: &Plot) -> Result<Axes> {
             "this feature is already `x`; choose another one",
         ));
     }
-    let flags = metadata.encoding.as_ref().map_or(Vec::new(), |encoding| encoding.binary_mask());
-    if let Some((option, i)) = ["x", "y"].into_iter().zip(indices).find(|(_, i)| flags.get(*i) == Some(&true)) {
+    let is_binary_feature = metadata.encoding.as_ref().map_or(Vec::new(), |encoding| encoding.binary_mask());
+    if let Some((option, i)) =
+        ["x", "y"].into_iter().zip(indices).find(|(_, i)| is_binary_feature.get(*i) == Some(&true))
+    {
         let why = "this feature is 0 or 1, but an axis needs a numeric column; choose a numeric column";
         return Err(Error::option(option, &metadata.features[i], why));
     }
@@ -198,32 +205,36 @@ fn write_grid_plot(
     output: &Path,
     run: &Run,
 ) -> Result<PlotReport> {
-    let (outputs, component) = (predictor.output_count(), component_index(predictor, plot)?);
+    let (output_count, component) = (predictor.output_count(), component_index(predictor, plot)?);
     let bounds = points.padded_ranges();
     let stage_recorder = run.stage_recorder();
     let stage = stage_recorder.start_stage("grid", None);
     let scores = evaluate_grid(predictor, &axes, bounds)?;
     drop(stage);
-    let output_values = |j: usize| scores.iter().skip(j).step_by(outputs).copied().collect();
-    let grids: Vec<FunctionGrid> = (0..outputs)
+    let output_values = |j: usize| scores.iter().skip(j).step_by(output_count).copied().collect();
+    let grids: Vec<FunctionGrid> = (0..output_count)
         .map(|j| FunctionGrid { width: GRID_SIZE.0, height: GRID_SIZE.1, values: output_values(j) })
         .collect();
     let metadata = predictor.metadata();
     let regions = match (predictor.classes(), metadata.task) {
-        (Some(classes), _) => Some(scores.chunks(outputs).map(|row| classes.decide(row.iter().copied())).collect()),
+        (Some(classes), _) => {
+            Some(scores.chunks(output_count).map(|row| classes.decide(row.iter().copied())).collect())
+        }
         // regions are evaluated at the mean of the other features, and would not show the clusters
         // of the rows
-        (None, Task::Clusters) if metadata.features.len() == 2 => Some(scores.chunks(outputs).map(argmax).collect()),
+        (None, Task::Clusters) if metadata.features.len() == 2 => {
+            Some(scores.chunks(output_count).map(argmax).collect())
+        }
         _ => None,
     };
     let drawn_grids = if regions.is_none() && metadata.task == Task::Clusters { &[][..] } else { &grids };
-    let quantity = quantity_name(metadata, component, outputs);
+    let quantity = quantity_name(metadata, component, output_count);
     let boundary = (metadata.task == Task::Novelty).then_some(0.0);
     let base_picture = Picture::new(&axes.names, points);
     let picture = Picture { bounds, grids: drawn_grids, regions, component, quantity, boundary, ..base_picture };
     write(&picture, describe_model(metadata, plot), output)?;
-    let scores = grids.iter().map(|grid| extent(grid.values.iter().copied())).collect();
-    Ok(PlotReport::new(axes.names, points, scores, output))
+    let score_ranges = grids.iter().map(|grid| extent(grid.values.iter().copied())).collect();
+    Ok(PlotReport::new(axes.names, points, score_ranges, output))
 }
 
 /// Returns the index of the largest score: the cluster of a row.
@@ -233,16 +244,16 @@ fn argmax(scores: &[f64]) -> usize {
 
 /// Returns the index of the output that is drawn, from 0.
 fn component_index(predictor: &Predictor, plot: &Plot) -> Result<usize> {
-    let (outputs, component) = (predictor.output_count(), plot.component.unwrap_or(1));
-    if component > outputs {
-        let why = format!("the model has {outputs} outputs; choose a number from 1 to {outputs}");
+    let (output_count, component) = (predictor.output_count(), plot.component.unwrap_or(1));
+    if component > output_count {
+        let why = format!("the model has {output_count} outputs; choose a number from 1 to {output_count}");
         return Err(Error::option("component", component, why));
     }
     Ok(component - 1)
 }
 
 /// Describes what is drawn: the name of the target, or which score or component.
-fn quantity_name(metadata: &ModelMetadata, component: usize, outputs: usize) -> String {
+fn quantity_name(metadata: &ModelMetadata, component: usize, output_count: usize) -> String {
     match (metadata.task, &metadata.targets[..]) {
         (Task::Regression | Task::Classification, targets) => match targets.get(component).or(targets.first()) {
             Some(target) => target.clone(),
@@ -250,7 +261,7 @@ fn quantity_name(metadata: &ModelMetadata, component: usize, outputs: usize) -> 
         },
         (Task::Ranking | Task::Novelty, _) => format!("{}: score", metadata.solver),
         (Task::Clusters, _) => format!("clusters of {}", metadata.solver),
-        (Task::Components, _) => format!("{}: component {} of {outputs}", metadata.solver, component + 1),
+        (Task::Components, _) => format!("{}: component {} of {output_count}", metadata.solver, component + 1),
     }
 }
 

@@ -56,14 +56,16 @@ fn axis_columns(table: &Table, plot: &Plot, colour: Option<&str>) -> Result<[Str
 /// is requested, returns the first two components, provided that the model has more than two
 /// features or a colour is requested.
 pub(super) fn requested_components(predictor: &Predictor, plot: &Plot) -> Option<[usize; 2]> {
-    let (metadata, outputs) = (predictor.metadata(), predictor.output_count());
+    let (metadata, output_count) = (predictor.metadata(), predictor.output_count());
     let component_index = |name: &Option<String>| {
         let name = name.as_ref().filter(|name| !metadata.features.contains(name))?;
-        name.strip_prefix(COMPONENT_PREFIX)?.parse().ok().filter(|component| *component < outputs)
+        name.strip_prefix(COMPONENT_PREFIX)?.parse().ok().filter(|component| *component < output_count)
     };
     match (metadata.task, component_index(&plot.x), component_index(&plot.y)) {
         (Task::Components, Some(x), Some(y)) => Some([x, y]),
-        (Task::Components, ..) if plot.x.is_none() && plot.y.is_none() && plot.component.is_none() && outputs > 1 => {
+        (Task::Components, ..)
+            if plot.x.is_none() && plot.y.is_none() && plot.component.is_none() && output_count > 1 =>
+        {
             (metadata.features.len() > 2 || plot.colour.is_some()).then_some([0, 1])
         }
         _ => None,
@@ -99,7 +101,7 @@ pub(super) fn scores_by_key(predictor: &Predictor, plot: &Plot, run: &Run) -> Re
     let (mut scores, keys, t) = (BTreeMap::new(), row_keys(), predictor.output_count().max(1));
     let memory_term = MemoryTerm::new("scores and drawing", 8 * (MAX_DRAWN_ROWS + 1) * (t + 8) + DRAWING_BYTES, "");
     predictor.score_table(&selected, Extras::default(), vec![memory_term], run, |block| {
-        for (row, row_scores) in block.rows.iter().zip(block.scores.chunks_exact(t)) {
+        for (row, row_scores) in block.row_numbers.iter().zip(block.scores.chunks_exact(t)) {
             scores.insert(keys.word(*row), row_scores.to_vec());
             if scores.len() > MAX_DRAWN_ROWS {
                 scores.pop_last();

@@ -27,37 +27,32 @@ impl Cost {
 }
 
 pub(super) struct Meter<'a> {
-    started: Instant,
+    start: Instant,
     table: &'a Table,
-    initial_bytes: u64,
+    initial_bytes_read: u64,
 }
 
 impl<'a> Meter<'a> {
     pub(super) fn start(table: &'a Table) -> Self {
-        Self { started: Instant::now(), table, initial_bytes: table.bytes_read() }
+        Self { start: Instant::now(), table, initial_bytes_read: table.bytes_read() }
     }
 
     pub(super) fn cost(&self, passes: u64, evaluations: u64) -> Cost {
-        let bytes = self.table.bytes_read().saturating_sub(self.initial_bytes);
-        Cost {
-            seconds: self.started.elapsed().as_secs_f64(),
-            kernel_evaluations: evaluations,
-            passes,
-            bytes_read: bytes,
-        }
+        let bytes = self.table.bytes_read().saturating_sub(self.initial_bytes_read);
+        Cost { seconds: self.start.elapsed().as_secs_f64(), kernel_evaluations: evaluations, passes, bytes_read: bytes }
     }
 }
 
 /// An observer of landmark selection that records the cost at every number of landmarks.
 pub(super) struct SelectionCostObserver<'a> {
-    inner: &'a dyn Observer,
+    observer: &'a dyn Observer,
     pub(super) meter: Meter<'a>,
     costs_by_count: Mutex<Vec<(usize, Cost)>>,
 }
 
 impl<'a> SelectionCostObserver<'a> {
-    pub(super) fn new(inner: &'a dyn Observer, table: &'a Table) -> Self {
-        Self { inner, meter: Meter::start(table), costs_by_count: Mutex::default() }
+    pub(super) fn new(observer: &'a dyn Observer, table: &'a Table) -> Self {
+        Self { observer, meter: Meter::start(table), costs_by_count: Mutex::default() }
     }
 
     /// Returns the cost at the time when `count` landmarks were first selected. If the scheme did
@@ -70,13 +65,13 @@ impl<'a> SelectionCostObserver<'a> {
 
 impl Observer for SelectionCostObserver<'_> {
     fn advance(&self, rows: u64) {
-        self.inner.advance(rows);
+        self.observer.advance(rows);
     }
     fn report_restored(&self, rows: u64) {
-        self.inner.report_restored(rows);
+        self.observer.report_restored(rows);
     }
     fn should_stop(&self) -> bool {
-        self.inner.should_stop()
+        self.observer.should_stop()
     }
     fn report_selection(&self, count: usize, passes: u64, evaluations: u64) {
         let cost = self.meter.cost(passes, evaluations);
@@ -92,8 +87,8 @@ pub(super) fn time_features<T: Real>(
     table: &Table,
 ) -> Result<Cost> {
     let meter = Meter::start(table);
-    let features = || Mat::zeros(pass.tile_rows, map.dims().1);
-    pass.for_each_tile(source, features, |phi: &mut Mat<T>, block, workers| {
+    let new_features = || Mat::zeros(pass.tile_rows, map.dims().1);
+    pass.for_each_tile(source, new_features, |phi: &mut Mat<T>, block, workers| {
         let x = MatRef::from_row_major_slice(block.x, block.len(), block.d);
         map.apply(x, phi.as_mut().subrows_mut(0, block.len()), workers);
         Ok::<(), kstore::Error>(())

@@ -19,7 +19,7 @@ pub(super) struct MeasuringReduction<'a, T: Real> {
     pub(super) column_reduction: &'a ColumnReduction<'a, T>,
     /// Targets to learn; `None` if nothing is learned.
     pub(super) targets: Option<&'a Targets>,
-    pub(super) tile: usize,
+    pub(super) tile_rows: usize,
 }
 
 pub(super) struct MeasuredSums {
@@ -51,7 +51,7 @@ impl<T: Real> Reduction<T> for MeasuringReduction<'_, T> {
     }
 
     fn scratch(&self) -> Scratch<T> {
-        let phi = Mat::zeros(self.tile, self.map.dims().1);
+        let phi = Mat::zeros(self.tile_rows, self.map.dims().1);
         Scratch {
             phi,
             column_scratch: self.column_reduction.new_scratch(),
@@ -96,7 +96,7 @@ pub(super) struct TestErrorReduction<'a, T: Real> {
     /// Linear heads, each on some leading features.
     pub(super) heads: &'a [LinearHead],
     pub(super) targets: &'a Targets,
-    pub(super) tile: usize,
+    pub(super) tile_rows: usize,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -132,22 +132,22 @@ impl<T: Real> Reduction<T> for TestErrorReduction<'_, T> {
     }
 
     fn scratch(&self) -> Mat<T> {
-        Mat::zeros(self.tile, self.map.dims().1)
+        Mat::zeros(self.tile_rows, self.map.dims().1)
     }
 
     fn step(&self, state: &mut TestSums, phi: &mut Mat<T>, block: &RowBlock<'_, T>, workers: &Workers) -> Result<()> {
-        let (b, heads) = (block.len(), self.heads.len());
+        let (b, head_count) = (block.len(), self.heads.len());
         let mut phi = phi.as_mut().subrows_mut(0, b);
         self.map.apply(MatRef::from_row_major_slice(block.x, b, block.d), phi.as_mut(), workers);
         let phi = phi.as_ref();
-        let mut losses = vec![0.0; b.div_ceil(SCORE_STRIP_ROWS) * heads];
-        for_each_strip(workers, &mut losses, heads.max(1), |strip, losses| {
+        let mut losses = vec![0.0; b.div_ceil(SCORE_STRIP_ROWS) * head_count];
+        for_each_strip(workers, &mut losses, head_count.max(1), |strip, losses| {
             let row_range = strip * SCORE_STRIP_ROWS..((strip + 1) * SCORE_STRIP_ROWS).min(b);
             self.compute_losses(phi, block, row_range, losses);
         });
         // strips are added in order, so the number of threads never changes a sum
         for (i, loss) in losses.iter().enumerate() {
-            state.loss_sums[i % heads] += loss;
+            state.loss_sums[i % head_count] += loss;
         }
         state.row_count += b as u64;
         Ok(())

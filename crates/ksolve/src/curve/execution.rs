@@ -81,7 +81,7 @@ impl<T: Real> RunSetting<'_, '_, T> {
 
     fn map_shape(&self, spec: &MapSpec, rank: usize) -> Result<MapShape> {
         let (d, row_count) =
-            (self.setting.source().shape().inputs, usize::try_from(self.setting.n).unwrap_or(usize::MAX));
+            (self.setting.source().shape().input_count, usize::try_from(self.setting.n).unwrap_or(usize::MAX));
         Ok(spec.shape(MapRequest { d, rank, candidate_count: row_count, element_bytes: size_of::<T>() })?)
     }
 
@@ -90,16 +90,16 @@ impl<T: Real> RunSetting<'_, '_, T> {
         &self,
         scheme: &Scheme,
         count: usize,
-        milestones: &SelectionCostObserver<'_>,
+        cost_observer: &SelectionCostObserver<'_>,
     ) -> Result<(LandmarkSet<T>, Cost)> {
         let rule = scheme.typed::<T>();
-        let set = rule.select(&self.scan(milestones), &self.setting.any_kernel, count, self.seed)?;
-        if set.is_empty() {
+        let landmarks = rule.select(&self.scan(cost_observer), &self.setting.any_kernel, count, self.seed)?;
+        if landmarks.is_empty() {
             let why = "the kernel is zero on every row; choose another kernel or scale the features".to_string();
             return Err(kapprox::Error::NoLandmarks { why }.into());
         }
-        let total_cost = milestones.meter.cost(set.passes, set.evaluations);
-        Ok((set, total_cost))
+        let total_cost = cost_observer.meter.cost(landmarks.passes, landmarks.evaluations);
+        Ok((landmarks, total_cost))
     }
 
     /// Builds the Nyström map at the largest rank; its leading landmarks define the map at every
@@ -110,20 +110,20 @@ impl<T: Real> RunSetting<'_, '_, T> {
         let feature_count = self.map_shape(&MapSpec::default(), self.run.ranks.last().copied().unwrap_or(1))?.p;
         let milestones = SelectionCostObserver::new(self.observer, table);
         let (set, total_cost) = self.select_landmarks(scheme, feature_count, &milestones)?;
-        let build = |set: LandmarkSet<T>| {
+        let build_map_of = |set: LandmarkSet<T>| {
             let meter = Meter::start(table);
             let evaluations = (set.len() as u64).pow(2);
             let map = NystromMap::new(any_kernel, set, workers)?;
             Ok::<_, Error>((map, meter.cost(0, evaluations)))
         };
-        let (map, build_cost) = build(set)?;
+        let (map, build_cost) = build_map_of(set)?;
         let landmark_count = map.landmarks().len();
         let mut costs = Vec::new();
         for rank in &self.run.ranks {
             let selection_cost = milestones.cost_at(*rank, total_cost);
             costs.push(if *rank < landmark_count {
-                let leading: Vec<usize> = (0..*rank).collect();
-                let (map, build_cost) = build(map.landmarks().subset(&leading))?;
+                let leading_indices: Vec<usize> = (0..*rank).collect();
+                let (map, build_cost) = build_map_of(map.landmarks().subset(&leading_indices))?;
                 selection_cost.plus(build_cost).plus(self.cost_of_features(&map, *rank)?)
             } else {
                 selection_cost.plus(build_cost)
@@ -135,8 +135,8 @@ impl<T: Real> RunSetting<'_, '_, T> {
 
     fn build_map(&self, spec: &MapSpec, rank: usize) -> Result<TimedMap<T>> {
         let Setting { options, any_kernel, resources, selected, .. } = self.setting;
-        let (d, table, seed) = (self.setting.source().shape().inputs, selected.table(), self.seed);
-        let MapShape { p: rank, landmark_count: landmarks, .. } = self.map_shape(spec, rank)?;
+        let (d, table, seed) = (self.setting.source().shape().input_count, selected.table(), self.seed);
+        let MapShape { p: rank, landmark_count: requested_landmark_count, .. } = self.map_shape(spec, rank)?;
         match spec.constructor::<T>() {
             MapConstructor::ExactKernel => Err(Method::exact_kernel_error(&spec.to_string())),
             MapConstructor::DataIndependent(build) => {
@@ -147,8 +147,11 @@ impl<T: Real> RunSetting<'_, '_, T> {
             }
             MapConstructor::FromLandmarks(build) => {
                 let milestones = SelectionCostObserver::new(self.observer, table);
-                let (set, selection_cost) =
-                    self.select_landmarks(options.landmark_scheme, landmarks.unwrap_or(rank), &milestones)?;
+                let (set, selection_cost) = self.select_landmarks(
+                    options.landmark_scheme,
+                    requested_landmark_count.unwrap_or(rank),
+                    &milestones,
+                )?;
                 let (landmark_count, meter) = (set.len(), Meter::start(table));
                 let (scan, workers) = (self.scan(self.observer), resources.workers);
                 let map = build(LandmarkMapArgs {
@@ -215,10 +218,11 @@ impl<T: Real> RunSetting<'_, '_, T> {
     /// Runs the measuring pass over the rows, and returns its sums and the cost of computing the
     /// features of every row.
     fn measure(&self, timed_map: &TimedMap<T>, columns: &ColumnReduction<'_, T>) -> Result<(MeasuredSums, Cost)> {
-        let Setting { targets, test, selected, .. } = self.setting;
+        let Setting { targets, test_rows: test, selected, .. } = self.setting;
         let (map, targets) = (&*timed_map.map, test.as_ref().map(|_| targets));
         let meter = Meter::start(selected.table());
-        let reduction = MeasuringReduction { map, column_reduction: columns, targets, tile: self.pass_shape.tile_rows };
+        let reduction =
+            MeasuringReduction { map, column_reduction: columns, targets, tile_rows: self.pass_shape.tile_rows };
         let (measured_sums, report) =
             self.pass(self.observer).resume("errors of a method", self.setting.source(), &reduction)?;
         if map.dims().1 < MIN_TIMED_FEATURES {
@@ -271,7 +275,7 @@ impl<T: Real> RunSetting<'_, '_, T> {
     ) -> Result<Vec<Option<f64>>> {
         let Setting { options, resources, targets, .. } = self.setting;
         let mut errors = vec![None; ranks.len()];
-        let (Some(test), Some(gram)) = (&self.setting.test, gram) else { return Ok(errors) };
+        let (Some(test), Some(gram)) = (&self.setting.test_rows, gram) else { return Ok(errors) };
         let ridge = ridge_grid(options, ranks.to_vec(), targets.centre());
         let (mut solved_indices, mut heads) = (Vec::new(), Vec::<LinearHead>::new());
         for (rank_index, rank) in ranks.iter().enumerate() {
@@ -287,7 +291,7 @@ impl<T: Real> RunSetting<'_, '_, T> {
             }
         }
         drop(gram);
-        let reduction = TestErrorReduction { map, heads: &heads, targets, tile: self.pass_shape.tile_rows };
+        let reduction = TestErrorReduction { map, heads: &heads, targets, tile_rows: self.pass_shape.tile_rows };
         let test: &dyn RowSource<T> = test;
         // test rows are rows of a table: their pass uses the journal even if the training rows are
         // a sample in memory

@@ -8,7 +8,7 @@ use kapprox::{Real, quality::SpectralOptions};
 use kstore::{MemoryPlan, SelectedTable};
 
 /// Number of columns of a Krylov block of [`kapprox::quality`].
-const KRYLOV_BLOCK: usize = 8;
+const KRYLOV_BLOCK_COLUMNS: usize = 8;
 
 pub(super) fn build_train_options(options: &CurveOptions, method: &Method, rank: usize) -> TrainOptions {
     let scheme = match method {
@@ -94,18 +94,19 @@ fn plan_errors<T: Real>(
     t: Option<usize>,
     budget: usize,
 ) -> MemoryPlan {
-    let (p, d, c, ranks) = (size.map.p, size.d, sampled_column_count(size.n), options.ranks.len());
+    let (p, d, c, rank_count) = (size.map.p, size.d, sampled_column_count(size.n), options.ranks.len());
     // the spectral errors store all rows, or two copies of their sample
     let (spectral_rows, stored_rows) =
         if size.n <= EXACT_ROWS { (size.n as usize, size.n as usize) } else { (SPECTRAL_ROWS, 2 * SPECTRAL_ROWS) };
     // the memory has a Krylov space and its image for each rank and for K, and copies of the spaces
     // that still grow
-    let krylov_columns = 2 * KRYLOV_BLOCK * SpectralOptions::default().max_steps * (ranks + 1 + size.threads);
+    let krylov_columns =
+        2 * KRYLOV_BLOCK_COLUMNS * SpectralOptions::default().max_steps * (rank_count + 1 + size.threads);
     let tile_bytes =
-        pass_shape.tile_rows * (p * (size.element_bytes + 8) + 8 * (d + ranks + 1)) + size.map.footprint.per_row;
+        pass_shape.tile_rows * (p * (size.element_bytes + 8) + 8 * (d + rank_count + 1)) + size.map.footprint.per_row;
     let plan = stage_plans::add_row_terms(base_plan("errors", size, budget), size, pass_shape, 1, size.element_bytes)
         .term("feature map", size.map.footprint.fixed, REMEDY_LOWER_RANK)
-        .term("columns of the kernel matrix", 8 * c * (d + 2 * p + 4 * ranks + 2), REMEDY_LOWER_RANK)
+        .term("columns of the kernel matrix", 8 * c * (d + 2 * p + 4 * rank_count + 2), REMEDY_LOWER_RANK)
         .term("features of a tile", tile_bytes, REMEDY_LOWER_RANK)
         .term("Krylov spaces", 8 * (stored_rows * (d + 2 * p) + spectral_rows * krylov_columns), "name fewer `ranks`");
     match t {

@@ -60,7 +60,7 @@ pub struct Setting<'a, T: Real> {
     survey: Survey,
     /// Rows of the table, or a sample of the rows in memory.
     source: Box<dyn RowSource<T>>,
-    pub(super) test: Option<TableRows<T>>,
+    pub(super) test_rows: Option<TableRows<T>>,
     pub(super) n: u64,
     kernel: Kernel,
     pub(super) any_kernel: Arc<dyn AnyKernel>,
@@ -100,7 +100,7 @@ impl<'a, T: Real> Setting<'a, T> {
         options: &'a CurveOptions,
         resources: &'a Resources<'a>,
     ) -> Result<Self> {
-        options.kernel.check_input_count(selected.shape().inputs)?;
+        options.kernel.check_input_count(selected.shape().input_count)?;
         let largest_rank = options.ranks.last().copied().unwrap_or(1);
         let count_targets = |method| {
             target_counts::count_targets_and_folds(
@@ -134,8 +134,8 @@ impl<'a, T: Real> Setting<'a, T> {
         let (source, builder) = (&*row_source, SettingBuilder { resources: &row_resources, ..builder });
         let kernel = builder.resolve_kernel(source, n)?;
         let any_kernel = kernel.build()?;
-        builder.check_maps::<T>(&kernel, source.shape().inputs)?;
-        let is_definite = any_kernel.typed::<T>().positive_definite();
+        builder.check_maps::<T>(&kernel, source.shape().input_count)?;
+        let is_definite = any_kernel.typed::<T>().is_positive_definite();
         let spectral_sample = match n > EXACT_ROWS && is_definite {
             true => Some(SpectralSample {
                 kernel_norm: builder.bound_kernel_norm(source, n, &any_kernel)?,
@@ -154,7 +154,7 @@ impl<'a, T: Real> Setting<'a, T> {
             selected,
             survey,
             source,
-            test,
+            test_rows: test,
             n,
             kernel,
             any_kernel,
@@ -181,7 +181,7 @@ impl<'a, T: Real> Setting<'a, T> {
 
     /// Returns the kind of test error; `None` if there are no test rows.
     pub fn test_error_kind(&self) -> Option<TestErrorKind> {
-        self.test.as_ref().map(|_| match self.options.task {
+        self.test_rows.as_ref().map(|_| match self.options.task {
             Task::Classification => TestErrorKind::Error,
             _ => TestErrorKind::Mse,
         })
@@ -212,7 +212,7 @@ impl<'a, T: Real> Setting<'a, T> {
     /// # Errors
     /// The errors of opening the rows.
     pub fn plan(&self, method: &Method, rank: usize) -> Result<(PassShape, Vec<MemoryPlan>)> {
-        let t = self.test.as_ref().map(|_| self.targets.count());
+        let t = self.test_rows.as_ref().map(|_| self.targets.count());
         plan::<T>(self.selected, self.options, method, rank, t, self.resources)
     }
 
@@ -240,11 +240,11 @@ impl SettingBuilder<'_> {
         &self,
         name: &str,
         source: &dyn RowSource<T>,
-        count: u64,
+        row_count: u64,
         action: impl FnOnce(TableScan<'_, T>) -> Result<R>,
     ) -> Result<R> {
         let observer = self.resources.start_stage_over(name, source.range());
-        action(TableScan { source, pass: pass(self.pass_shape, self.resources, &*observer), row_count: count })
+        action(TableScan { source, pass: pass(self.pass_shape, self.resources, &*observer), row_count })
     }
 
     /// Returns a sample of the rows; `None` if all rows are used. If requested, the sample includes

@@ -16,8 +16,8 @@ pub(super) struct Setup {
 
 /// Selects all columns. Columns in memory are numeric, even if their values look like dates or
 /// codes.
-fn full_selection(in_memory: bool, targets: Vec<String>) -> Selection {
-    match in_memory {
+fn full_selection(is_in_memory: bool, targets: Vec<String>) -> Selection {
+    match is_in_memory {
         true => Selection { targets, categories: Categories::None, times: TimeFeatures::None, ..Selection::default() },
         false => Selection { targets, ..Selection::default() },
     }
@@ -40,9 +40,9 @@ impl Setup {
         attach: impl FnOnce(Rows) -> Result<(Table, Vec<String>)>,
     ) -> Result<Trained<P>> {
         let rows = x.rows()?;
-        let in_memory = rows.count().is_some();
+        let is_in_memory = rows.count().is_some();
         let (table, targets) = attach(rows)?;
-        let selected = table.select(&self.fit.complete_selection(full_selection(in_memory, targets))?)?;
+        let selected = table.select(&self.fit.complete_selection(full_selection(is_in_memory, targets))?)?;
         let fitted = self.fit.run(&selected, &self.resources.build_run())?;
         Trained::new(fitted, self.resources)
     }

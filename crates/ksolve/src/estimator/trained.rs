@@ -116,7 +116,7 @@ impl<P: Predictions> Trained<P> {
             Vec::new(),
             &self.resources.build_run(),
             |scores| {
-                score_matrix.n += scores.rows.len();
+                score_matrix.n += scores.row_numbers.len();
                 score_matrix.scores.extend_from_slice(&scores.scores);
                 Ok(())
             },

@@ -32,8 +32,9 @@ impl Fitted {
 }
 
 fn kernels_on_rows(kernels: &[Kernel], selected: &SelectedTable) -> Result<Vec<Kernel>> {
-    let (names, sparse) = (selected.feature_names(), selected.sparse_shape().map(|shape| shape.column_count));
-    kernels.iter().map(|kernel| Ok(kernel.resolve_for_rows(&names, sparse)?)).collect()
+    let (names, sparse_column_count) =
+        (selected.feature_names(), selected.sparse_shape().map(|shape| shape.column_count));
+    kernels.iter().map(|kernel| Ok(kernel.resolve_for_rows(&names, sparse_column_count)?)).collect()
 }
 
 impl Fit {
@@ -87,8 +88,8 @@ impl Fit {
             ElementType::F64 => combination::forecast::<f64>(selected, &train_options, &resolved_kernels, &resources)?,
         };
         // the memory plan of a sum does not depend on its weights
-        let sum = kernels.iter().cloned().reduce(std::ops::Add::add);
-        let fit = match sum {
+        let kernel_sum = kernels.iter().cloned().reduce(std::ops::Add::add);
+        let fit = match kernel_sum {
             Some(sum) => self.clone().kernel(sum),
             None => self.clone(),
         };

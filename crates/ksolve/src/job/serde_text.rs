@@ -6,8 +6,8 @@ use kapprox::metric::Metric;
 use serde::{Deserialize, Deserializer, Serializer, de::Error};
 use std::{fmt::Display, str::FromStr, sync::Arc};
 
-pub(super) fn serialize<V: Display, S: Serializer>(value: &V, to: S) -> Result<S::Ok, S::Error> {
-    to.collect_str(value)
+pub(super) fn serialize<V: Display, S: Serializer>(value: &V, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
 }
 
 /// Parses the value of a text; a missing text gives the default.

@@ -40,8 +40,8 @@ impl Fit {
         if self.solver_family.reads(&NODES) {
             return self.graph_train_options(settings, rank, landmarks, selected);
         }
-        let lambdas = if self.finds_lambda()? { 1 } else { settings.regularisations().len() };
-        let folds = self.folds(settings, properties, ranks.len() * lambdas)?;
+        let lambda_count = if self.learns_lambda()? { 1 } else { settings.regularisations().len() };
+        let folds = self.folds(settings, properties, ranks.len() * lambda_count)?;
         let (kernel, second_kernel) = self.kernels(settings, selected)?;
         Ok(TrainOptions {
             task: self.solver_family.task(settings),
@@ -49,7 +49,7 @@ impl Fit {
             clips_inputs: self.clip,
             metric: self.metric.clone(),
             kernel,
-            noise: None,
+            relative_noise: None,
             second_kernel,
             map: self.map.clone(),
             landmarks,
@@ -64,18 +64,18 @@ impl Fit {
 
     /// Returns true if the marginal likelihood determines lambda: the fit learns the exact kernel
     /// by likelihood, and the options give no regularisation parameter.
-    fn finds_lambda(&self) -> Result<bool> {
+    fn learns_lambda(&self) -> Result<bool> {
         let is_exact = self.map.is_exact_kernel() && self.solver_family.name == "ridge";
         if !is_exact || self.metric != MetricSource::Learned(MetricForm::Likelihood) {
             return Ok(false);
         }
-        let given = self.options.get(LAMBDA_GRID.name).is_some();
-        let count = self.settings()?.regularisations().len();
-        if given && count != 1 {
+        let is_given = self.options.get(LAMBDA_GRID.name).is_some();
+        let lambda_count = self.settings()?.regularisations().len();
+        if is_given && lambda_count != 1 {
             let why = "the exact kernel solves for one lambda; give one, or none to take the noise of the likelihood";
-            return Err(Error::option(LAMBDA_GRID.name, format!("{count} values"), why));
+            return Err(Error::option(LAMBDA_GRID.name, format!("{lambda_count} values"), why));
         }
-        Ok(!given)
+        Ok(!is_given)
     }
 
     /// Returns the kernel and, if there are two views, the kernel of the second view. Each of two
@@ -116,9 +116,9 @@ impl Fit {
     ) -> Result<TrainOptions> {
         let range = selected.range();
         let row_count = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-        let nodes = settings.count(&NODES).unwrap_or(rank).min(row_count).max(1);
-        if self.rank.is_some() && rank > nodes && nodes < row_count {
-            let why = format!("the landmarks are chosen among the {nodes} nodes; lower it, or raise `nodes`");
+        let node_count = settings.count(&NODES).unwrap_or(rank).min(row_count).max(1);
+        if self.rank.is_some() && rank > node_count && node_count < row_count {
+            let why = format!("the landmarks are chosen among the {node_count} nodes; lower it, or raise `nodes`");
             return Err(Error::option("rank", rank, why));
         }
         let uses_kernel = landmarks.scheme().is_none_or(|scheme| scheme.cost != SelectionCost::Draw);
@@ -126,7 +126,7 @@ impl Fit {
             let why = format!("{} uses Euclidean distances, not a kernel; leave it out", self.solver_family.name);
             return Err(Error::option("kernel", &self.kernel, why));
         }
-        let default_candidates = if uses_kernel { Candidates::default_for_rank(nodes) } else { Candidates::All };
+        let default_candidates = if uses_kernel { Candidates::default_for_rank(node_count) } else { Candidates::All };
         let kernel = if uses_kernel {
             self.kernel.resolve_columns(&selected.feature_names())?
         } else {
@@ -139,9 +139,9 @@ impl Fit {
             map: self.map.clone(),
             landmarks,
             candidates: self.candidates.unwrap_or(default_candidates).row_count(),
-            ranks: vec![rank.min(nodes)],
+            ranks: vec![rank.min(node_count)],
             seed: self.seed,
-            ..TrainOptions::new(self.solver_family.task(settings), kernel, nodes)
+            ..TrainOptions::new(self.solver_family.task(settings), kernel, node_count)
         })
     }
 

@@ -25,13 +25,13 @@ const MAX_EXACT_ROWS: u64 = 50_000;
 
 /// Returns the warnings of a fit, one sentence each, with a remedy.
 pub(super) fn improvement_warnings(report: &FitReport) -> Vec<String> {
-    let edges = [lambda_edge_warning(report), parameter_edge_warning(report), rank_edge_warning(report)];
+    let edge_warnings = [lambda_edge_warning(report), parameter_edge_warning(report), rank_edge_warning(report)];
     let warnings = [
         coverage_warning(report).or_else(|| exact_kernel_warning(report)),
         few_rows_warning(report),
         explained_warning(report),
     ];
-    warnings.into_iter().chain(edges).flatten().collect()
+    warnings.into_iter().chain(edge_warnings).flatten().collect()
 }
 
 fn selected_cell(report: &FitReport) -> Option<(&SurfaceCell, f64)> {
@@ -100,7 +100,7 @@ fn lambda_edge_warning(report: &FitReport) -> Option<String> {
 /// Warns if the best value of a grid is its first or its last, and the error still falls there.
 fn grid_edge_warning(name: &str, grid: &[(f64, Option<f64>)], best_index: usize, error_name: &str) -> Option<String> {
     let (best_value, error) = grid[best_index];
-    let (neighbour, word, direction, extended_value) = match best_index {
+    let (neighbour, extreme_name, direction, extended_value) = match best_index {
         _ if grid.len() < 2 => return None,
         0 => (grid[1], "smallest", "down", best_value / 1e3),
         _ if best_index + 1 == grid.len() => (grid[best_index - 1], "largest", "up", best_value * 1e3),
@@ -109,7 +109,7 @@ fn grid_edge_warning(name: &str, grid: &[(f64, Option<f64>)], best_index: usize,
     (neighbour.1? > (1.0 + MIN_ERROR_CHANGE) * error?).then(|| {
         let (best_text, extended_text) = (short_number(best_value), short_number(extended_value));
         format!(
-            "{name} {best_text} is the {word} value tried, and {error_name} still falls there; extend the grid {direction} to `{name}` {extended_text}"
+            "{name} {best_text} is the {extreme_name} value tried, and {error_name} still falls there; extend the grid {direction} to `{name}` {extended_text}"
         )
     })
 }
@@ -117,8 +117,8 @@ fn grid_edge_warning(name: &str, grid: &[(f64, Option<f64>)], best_index: usize,
 /// Formats a number with three digits, as a power of ten if that is shorter.
 fn short_number(value: f64) -> String {
     let value: f64 = format!("{value:.2e}").parse().unwrap_or(value);
-    let (plain, power) = (display::format_number(value), format!("{value:e}"));
-    if power.len() < plain.len() { power } else { plain }
+    let (plain, exponential) = (display::format_number(value), format!("{value:e}"));
+    if exponential.len() < plain.len() { exponential } else { plain }
 }
 
 /// Warns if the held-out error still falls at the end of the grid of regularisation parameters.

@@ -150,8 +150,8 @@ fn plan_stages<T: Real>(
     map.p *= kernel_count;
     map.build_bytes += (kernel_count - 1) * map.footprint.fixed;
     map.footprint = (1..kernel_count).fold(map.footprint, |sum, _| sum + map.footprint);
-    let last_plan = |pass_shape| stage_plans::plan_solve(&size, pass_shape, resources.memory);
-    Ok(stage_plans::select_pass_shape(&size, &last_plan, resources.memory))
+    let plan_solver = |pass_shape| stage_plans::plan_solve(&size, pass_shape, resources.memory);
+    Ok(stage_plans::select_pass_shape(&size, &plan_solver, resources.memory))
 }
 
 /// Computes the weights from the joint moments of all features. Kernel k has the features from
@@ -162,9 +162,9 @@ fn combination_of_moments(
     kernels: Vec<Kernel>,
     passes: u64,
 ) -> Result<Combination> {
-    let (moments, count) = (CentredProducts::new(gram, gram.feature_count()), feature_ends.len());
+    let (moments, kernel_count) = (CentredProducts::new(gram, gram.feature_count()), feature_ends.len());
     let features_of = |k: usize| -> Range<usize> { (if k == 0 { 0 } else { feature_ends[k - 1] })..feature_ends[k] };
-    let inner_products = Mat::from_fn(count, count, |k, l| {
+    let inner_products = Mat::from_fn(kernel_count, kernel_count, |k, l| {
         let (k, l) = (k.max(l), k.min(l));
         features_of(l)
             .map(|j| features_of(k).map(|i| moments.feature_product(i.max(j), i.min(j)).powi(2)).sum::<f64>())
@@ -175,7 +175,7 @@ fn combination_of_moments(
             .map(|c| features_of(k).map(|i| moments.target_product(i, c).powi(2)).sum::<f64>())
             .sum()
     };
-    let target_products: Vec<f64> = (0..count).map(target_product).collect();
+    let target_products: Vec<f64> = (0..kernel_count).map(target_product).collect();
     let squared_deviations =
         moments.sy.iter().enumerate().map(|(c, sy)| moments.sum_over_folds(|fold| fold.yy[c]) - sy * sy / moments.n);
     let target_norm: f64 = squared_deviations.map(|square| square.max(0.0)).sum();
@@ -187,18 +187,19 @@ fn combination_of_moments(
     let weight_sum: f64 = weights.iter().sum();
     if weight_sum.is_nan() || weight_sum <= 0.0 {
         let why = "none of them is correlated with the target; check the target and the kernels";
-        return Err(Error::option("combine", format!("{count} kernels"), why));
+        return Err(Error::option("combine", format!("{kernel_count} kernels"), why));
     }
     let weights: Vec<f64> = weights.iter().map(|weight| weight / weight_sum).collect();
     let used_kernels = weights.iter().zip(&kernels).filter(|(weight, _)| **weight > 0.0);
     let expression =
         used_kernels.map(|(weight, kernel)| format!("{weight:e}*({kernel})")).collect::<Vec<_>>().join(" + ");
-    let squared_norm =
-        (0..count).map(|k| (0..count).map(|l| weights[k] * weights[l] * inner_products[(k, l)]).sum::<f64>()).sum();
+    let squared_norm = (0..kernel_count)
+        .map(|k| (0..kernel_count).map(|l| weights[k] * weights[l] * inner_products[(k, l)]).sum::<f64>())
+        .sum();
     let weighted_product = weights.iter().zip(&target_products).map(|(weight, a)| weight * a).sum();
     Ok(Combination {
         kernels: kernels.iter().map(ToString::to_string).collect(),
-        alignments: (0..count).map(|k| alignment_of(target_products[k], inner_products[(k, k)])).collect(),
+        alignments: (0..kernel_count).map(|k| alignment_of(target_products[k], inner_products[(k, k)])).collect(),
         alignment: alignment_of(weighted_product, squared_norm),
         weights,
         passes,

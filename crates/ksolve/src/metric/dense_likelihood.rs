@@ -42,12 +42,12 @@ pub(super) struct Part {
     /// The kernel; its length scales are the start of the search.
     pub(super) kernel: Kernel,
     /// Each column with its length scale; empty if only the weight is learned.
-    pub(super) lengths: Vec<(usize, f64)>,
+    pub(super) length_scales: Vec<(usize, f64)>,
 }
 
 impl Part {
     /// Returns the kernel with these length scales.
-    pub(super) fn at(&self, lengths: &[f64]) -> Kernel {
+    pub(super) fn with_length_scales(&self, lengths: &[f64]) -> Kernel {
         if lengths.is_empty() { self.kernel.clone() } else { self.kernel.with_column_lengths(lengths) }
     }
 }
@@ -90,26 +90,26 @@ impl Sample<'_> {
         let Some(log_det) = factor(matrix.as_mut()) else { return Ok(f64::INFINITY) };
         let inverse_factor = self.inverse_factor(matrix.as_ref());
         // L⁻¹Y, then A = L⁻ᵀL⁻¹Y
-        let mut solved = Mat::zeros(n, self.y.ncols());
-        matmul(solved.as_mut(), Accum::Replace, inverse_factor.as_ref(), self.y, 1.0, Par::Seq);
+        let mut whitened_targets = Mat::zeros(n, self.y.ncols());
+        matmul(whitened_targets.as_mut(), Accum::Replace, inverse_factor.as_ref(), self.y, 1.0, Par::Seq);
         let mut alpha = Mat::zeros(n, self.y.ncols());
-        matmul(alpha.as_mut(), Accum::Replace, inverse_factor.transpose(), solved.as_ref(), 1.0, Par::Seq);
-        let fit = solved.squared_norm_l2();
-        let value = 0.5 * (t * (log_det + n as f64 * std::f64::consts::TAU.ln()) + fit);
+        matmul(alpha.as_mut(), Accum::Replace, inverse_factor.transpose(), whitened_targets.as_ref(), 1.0, Par::Seq);
+        let data_fit = whitened_targets.squared_norm_l2();
+        let value = 0.5 * (t * (log_det + n as f64 * std::f64::consts::TAU.ln()) + data_fit);
         if !value.is_finite() {
             return Ok(f64::INFINITY);
         }
-        self.by_matrix(inverse_factor.as_ref(), alpha.as_ref(), matrix.as_mut());
-        let slopes = self.by_parts(&kernels, matrix.as_ref())?;
-        let (by_lengths, by_scales) = gradient.split_at_mut(first_weight);
-        let mut by_lengths = by_lengths.iter_mut();
+        self.write_matrix_gradient(inverse_factor.as_ref(), alpha.as_ref(), matrix.as_mut());
+        let slopes = self.part_slopes(&kernels, matrix.as_ref())?;
+        let (length_slopes, scale_slopes) = gradient.split_at_mut(first_weight);
+        let mut by_lengths = length_slopes.iter_mut();
         for (p, part) in self.parts.iter().enumerate() {
             let slopes = &slopes[p * (self.x.ncols() + 1)..];
-            by_scales[p] = weights[p] * slopes[0];
-            let columns = part.lengths.iter().map(|(column, _)| slopes[1 + column]);
+            scale_slopes[p] = weights[p] * slopes[0];
+            let columns = part.length_scales.iter().map(|(column, _)| slopes[1 + column]);
             by_lengths.by_ref().zip(columns).for_each(|(g, slope)| *g = -2.0 * weights[p] * slope);
         }
-        by_scales[self.parts.len()] = noise * (0..n).map(|i| matrix[(i, i)] / self.weight(i)).sum::<f64>();
+        scale_slopes[self.parts.len()] = noise * (0..n).map(|i| matrix[(i, i)] / self.weight(i)).sum::<f64>();
         Ok(value)
     }
 
@@ -118,10 +118,10 @@ impl Sample<'_> {
     }
 
     fn kernels(&self, theta: &[f64]) -> Result<Vec<Arc<dyn KernelFunction<f64>>>> {
-        let mut rest = theta.iter();
+        let mut remaining_theta = theta.iter();
         let build = |part: &Part| {
-            let lengths: Vec<f64> = rest.by_ref().take(part.lengths.len()).map(|v| v.exp()).collect();
-            Ok(part.at(&lengths).build()?.typed())
+            let lengths: Vec<f64> = remaining_theta.by_ref().take(part.length_scales.len()).map(|v| v.exp()).collect();
+            Ok(part.with_length_scales(&lengths).build()?.typed())
         };
         self.parts.iter().map(build).collect()
     }
@@ -156,7 +156,7 @@ impl Sample<'_> {
     }
 
     /// Writes both triangles of G = ½ (T L⁻ᵀL⁻¹ − AAᵀ) to `g`.
-    fn by_matrix(&self, inverse_factor: MatRef<'_, f64>, alpha: MatRef<'_, f64>, mut g: MatMut<'_, f64>) {
+    fn write_matrix_gradient(&self, inverse_factor: MatRef<'_, f64>, alpha: MatRef<'_, f64>, mut g: MatMut<'_, f64>) {
         let (n, t) = (g.nrows(), self.y.ncols() as f64);
         self.workers.for_each(row_strips(g.rb_mut().transpose_mut(), STRIP_ROWS), |(first, strip)| {
             let mut columns = strip.transpose_mut().subrows_mut(first, n - first);
@@ -176,11 +176,11 @@ impl Sample<'_> {
     /// Returns 1 + d numbers for each part p: Σ_ij G_ij (K_p)_ij, and, for each column k, Σ_i x_ik
     /// Σ_j G_ij ∇_k K_p(x_i, x_j). The numbers of the columns are 0 for a part without length
     /// scales.
-    fn by_parts(&self, kernels: &[Arc<dyn KernelFunction<f64>>], g: MatRef<'_, f64>) -> Result<Vec<f64>> {
+    fn part_slopes(&self, kernels: &[Arc<dyn KernelFunction<f64>>], g: MatRef<'_, f64>) -> Result<Vec<f64>> {
         let (n, d) = (self.x.nrows(), self.x.ncols());
-        let size = self.parts.len() * (d + 1);
-        let mut sums = vec![0.0; n.div_ceil(STRIP_ROWS) * size];
-        for_each_strip(self.workers, &mut sums, size, |strip, sums| {
+        let slope_count = self.parts.len() * (d + 1);
+        let mut strip_sums = vec![0.0; n.div_ceil(STRIP_ROWS) * slope_count];
+        for_each_strip(self.workers, &mut strip_sums, slope_count, |strip, sums| {
             let first = strip * STRIP_ROWS;
             let height = STRIP_ROWS.min(n - first);
             let (rows, weights) = (self.x.subrows(first, height), g.subrows(first, height));
@@ -190,11 +190,11 @@ impl Sample<'_> {
                 for j in 0..first + height {
                     // by symmetry, each column before the strip also stands for its mirror image,
                     // and counts twice
-                    let times = if j < first { 2.0 } else { 1.0 };
+                    let multiplicity = if j < first { 2.0 } else { 1.0 };
                     let pairs = values.col(j).iter().zip(weights.col(j).iter());
-                    sums[0] += times * pairs.map(|(k, g)| k * g).sum::<f64>();
+                    sums[0] += multiplicity * pairs.map(|(k, g)| k * g).sum::<f64>();
                 }
-                if part.lengths.is_empty() {
+                if part.length_scales.is_empty() {
                     continue;
                 }
                 slopes.fill(0.0);
@@ -205,8 +205,10 @@ impl Sample<'_> {
                 }
             }
         });
-        let mut total = vec![0.0; size];
-        sums.chunks_exact(size).for_each(|strip| total.iter_mut().zip(strip).for_each(|(sum, more)| *sum += more));
+        let mut total = vec![0.0; slope_count];
+        strip_sums
+            .chunks_exact(slope_count)
+            .for_each(|strip| total.iter_mut().zip(strip).for_each(|(sum, more)| *sum += more));
         Ok(total)
     }
 }
@@ -220,7 +222,7 @@ fn factor(mut matrix: MatMut<'_, f64>) -> Option<f64> {
 
 /// Rejects a part whose length scales cannot be learned, because its kernel has no gradient.
 pub(super) fn check_gradients(parts: &[Part]) -> Result<()> {
-    for part in parts.iter().filter(|part| !part.lengths.is_empty()) {
+    for part in parts.iter().filter(|part| !part.length_scales.is_empty()) {
         if !part.kernel.build()?.typed::<f64>().is_differentiable() {
             let expected =
                 "expected a kernel with a known gradient, such as gaussian, to learn a length scale per feature";

@@ -36,18 +36,18 @@ mod tests;
 pub(crate) const MAX_ROWS: usize = 1_500;
 /// Minimum number of rows of a sample whose first stage uses only a third of the rows.
 const MIN_STAGED_ROWS: usize = 750;
-const FIRST_STAGE_FRACTION: usize = 3;
+const FIRST_STAGE_DIVISOR: usize = 3;
 /// Maximum number of steps on a third of the rows, and on all rows of the sample.
-const STEPS: (usize, usize) = (40, 60);
+const MAX_STEPS: (usize, usize) = (40, 60);
 /// Limits at the start on the whole sample: the largest length scale, as a factor of its initial
 /// value; the smallest weight, as a fraction of the sum of the weights; the smallest noise. On
 /// 1,200 rows of pol and of elevators, with `matern(nu=1.5) + laplacian()`, they raise the
 /// log-likelihood by 5 and by 4 nats.
-const WARM_LENGTH: f64 = 2.0;
-const WARM_SHARE: f64 = 0.2;
-const WARM_NOISE: f64 = 0.01;
+const WARM_MAX_LENGTH_FACTOR: f64 = 2.0;
+const WARM_MIN_WEIGHT_FRACTION: f64 = 0.2;
+const WARM_MIN_NOISE: f64 = 0.01;
 /// Factors of the initial length scales.
-const STARTS: [f64; 2] = [1.0, 0.25];
+const START_FACTORS: [f64; 2] = [1.0, 0.25];
 /// Range of a length scale, as factors of its initial value in the expression.
 const LENGTH_RANGE: (f64, f64) = (1e-3, 1e4);
 /// Range of a weight times the mean of k(x, x), in units of the variance of the targets.
@@ -56,7 +56,7 @@ const WEIGHT_RANGE: (f64, f64) = (1e-6, 1e5);
 const NOISE_RANGE: (f64, f64) = (1e-6, 10.0);
 const INITIAL_NOISE: f64 = 0.1;
 /// A part is left out if its weight is a smaller fraction of the sum of the weights.
-const MIN_SHARE: f64 = 1e-5;
+const MIN_WEIGHT_FRACTION: f64 = 1e-5;
 /// The search ends if a step lowers F by less than this number, in nats per row and target.
 const MIN_DECREASE: f64 = 1e-6;
 /// Maximum change of a logarithm in the first trial of a step.
@@ -114,22 +114,23 @@ pub(super) fn learn(
 ) -> Result<(Kernel, Option<LikelihoodReport>)> {
     super::likelihood::check_sample(x, y)?;
     let terms = kernel.terms().into_iter();
-    let parts: Vec<Part> =
-        terms.map(|kernel| Part { lengths: kernel.column_lengths(x.ncols()).unwrap_or_default(), kernel }).collect();
-    if parts.iter().all(|part| part.lengths.is_empty()) {
+    let parts: Vec<Part> = terms
+        .map(|kernel| Part { length_scales: kernel.column_lengths(x.ncols()).unwrap_or_default(), kernel })
+        .collect();
+    if parts.iter().all(|part| part.length_scales.is_empty()) {
         let expected =
             "expected a kernel with a length scale, or a sum of such kernels, as in matern(nu=1.5) + laplacian()";
         return Err(Error::option("kernel", kernel, expected));
     }
-    let built = kernel.build()?.typed::<f64>();
-    kapprox::kernel::require_positive_definite(&*built, "the marginal likelihood")?;
+    let kernel_function = kernel.build()?.typed::<f64>();
+    kapprox::kernel::require_positive_definite(&*kernel_function, "the marginal likelihood")?;
     dense_likelihood::check_gradients(&parts)?;
-    let order = spread_rows(y);
+    let order = evenly_spaced_rows(y);
     let (variance, y) = super::likelihood::standardise(y);
     if variance == 0.0 {
         return Ok((kernel.clone(), None));
     }
-    let search = Search { x, y: y.as_ref(), weights, order: &order, parts: &parts, observer, workers };
+    let search = Search { x, y: y.as_ref(), weights, sample_order: &order, parts: &parts, observer, workers };
     let (best, rows) = search.minimise()?;
     if !best.value.is_finite() {
         let remedy = "check targets and features for extreme values, or choose another kernel";
@@ -146,13 +147,13 @@ pub(super) fn bytes(rows: usize, d: usize, t: usize, threads: usize) -> usize {
 
 /// Returns at most [`MAX_ROWS`] rows at equal steps of the rank of the first target, in an order
 /// whose first third has equal steps too.
-fn spread_rows(y: MatRef<'_, f64>) -> Vec<usize> {
+fn evenly_spaced_rows(y: MatRef<'_, f64>) -> Vec<usize> {
     let (n, count) = (y.nrows(), y.nrows().min(MAX_ROWS));
     let mut by_target: Vec<usize> = (0..n).collect();
     by_target.sort_by(|a, b| y[(*a, 0)].total_cmp(&y[(*b, 0)]).then(a.cmp(b)));
     let chosen: Vec<usize> = (0..count).map(|i| by_target[(2 * i + 1) * n / (2 * count)]).collect();
-    let part = |first: usize| chosen.iter().skip(first).step_by(FIRST_STAGE_FRACTION).copied();
-    [1, 0, 2].into_iter().flat_map(part).collect()
+    let every_third = |first: usize| chosen.iter().skip(first).step_by(FIRST_STAGE_DIVISOR).copied();
+    [1, 0, 2].into_iter().flat_map(every_third).collect()
 }
 
 struct Search<'a> {
@@ -160,7 +161,7 @@ struct Search<'a> {
     /// Targets, n x t, centred, with variance 1.
     y: MatRef<'a, f64>,
     weights: &'a [f64],
-    order: &'a [usize],
+    sample_order: &'a [usize],
     parts: &'a [Part],
     observer: &'a dyn Observer,
     workers: &'a Workers,
@@ -169,25 +170,27 @@ struct Search<'a> {
 impl Search<'_> {
     /// Returns the minimum, with F in nats per row and target, and its number of rows.
     fn minimise(&self) -> Result<(Minimum, usize)> {
-        let rows = self.order.len();
-        let (is_staged, last_steps) = (rows >= MIN_STAGED_ROWS, STEPS.1);
+        let rows = self.sample_order.len();
+        let (is_staged, last_max_steps) = (rows >= MIN_STAGED_ROWS, MAX_STEPS.1);
         let (first_rows, first_steps) = match is_staged {
-            true => (rows.div_ceil(FIRST_STAGE_FRACTION), STEPS.0),
-            false => (rows, STEPS.0 + STEPS.1),
+            true => (rows.div_ceil(FIRST_STAGE_DIVISOR), MAX_STEPS.0),
+            false => (rows, MAX_STEPS.0 + MAX_STEPS.1),
         };
-        let first = self.gather(first_rows);
-        let starts = STARTS.into_iter().map(|factor| first.minimise(self, &self.start(factor), first_steps));
+        let first_stage = self.gather(first_rows);
+        let starts = START_FACTORS
+            .into_iter()
+            .map(|factor| first_stage.minimise(self, &self.initial_parameters(factor), first_steps));
         let starts = starts.collect::<Result<Vec<_>>>()?.into_iter();
         let best = starts.min_by(|a, b| a.value.total_cmp(&b.value));
         let best = best.ok_or_else(|| Error::option("starts", "", "expected at least one start"))?;
         if !is_staged || !best.value.is_finite() {
             return Ok((best, rows));
         }
-        Ok((self.gather(rows).minimise(self, &self.warm_start(&best), last_steps)?, rows))
+        Ok((self.gather(rows).minimise(self, &self.warm_start(&best), last_max_steps)?, rows))
     }
 
     fn gather(&self, rows: usize) -> SampledRows {
-        let (order, d) = (&self.order[..rows], self.x.ncols());
+        let (order, d) = (&self.sample_order[..rows], self.x.ncols());
         let mut y = Mat::from_fn(rows, self.y.ncols(), |i, t| self.y[(order[i], t)]);
         for j in 0..y.ncols() {
             let mean = y.col(j).iter().sum::<f64>() / rows as f64;
@@ -202,29 +205,32 @@ impl Search<'_> {
         }
     }
 
-    fn start(&self, factor: f64) -> Vec<f64> {
-        let lengths = self.parts.iter().flat_map(|part| &part.lengths).map(|(_, length)| (factor * length).ln());
+    fn initial_parameters(&self, factor: f64) -> Vec<f64> {
+        let lengths = self.parts.iter().flat_map(|part| &part.length_scales).map(|(_, length)| (factor * length).ln());
         let weight = -(self.parts.len() as f64).ln();
         let weights = self.parts.iter().map(|_| weight);
         lengths.chain(weights).chain([INITIAL_NOISE.ln()]).collect()
     }
 
     /// Returns the start of the search on the whole sample: the best minimum on a third of the
-    /// rows, with the limits `WARM_LENGTH`, `WARM_SHARE` and `WARM_NOISE`.
+    /// rows, with the limits `WARM_MAX_LENGTH_FACTOR`, `WARM_MIN_WEIGHT_FRACTION` and `WARM_MIN_NOISE`.
     fn warm_start(&self, best: &Minimum) -> Vec<f64> {
         let (mut start, first_weight) = (best.x.clone(), best.x.len() - 1 - self.parts.len());
         let (lengths, scales) = start.split_at_mut(first_weight);
         let (weights, noise) = scales.split_at_mut(self.parts.len());
-        lengths.iter_mut().zip(self.start(WARM_LENGTH)).for_each(|(length, most)| *length = length.min(most));
-        let total: f64 = weights.iter().map(|v| v.exp()).sum();
-        weights.iter_mut().for_each(|weight| *weight = weight.max((WARM_SHARE * total).ln()));
-        noise.iter_mut().for_each(|noise| *noise = noise.max(WARM_NOISE.ln()));
+        lengths
+            .iter_mut()
+            .zip(self.initial_parameters(WARM_MAX_LENGTH_FACTOR))
+            .for_each(|(length, most)| *length = length.min(most));
+        let weight_sum: f64 = weights.iter().map(|v| v.exp()).sum();
+        weights.iter_mut().for_each(|weight| *weight = weight.max((WARM_MIN_WEIGHT_FRACTION * weight_sum).ln()));
+        noise.iter_mut().for_each(|noise| *noise = noise.max(WARM_MIN_NOISE.ln()));
         start
     }
 
     fn bounds(&self) -> Vec<(f64, f64)> {
         let range = |length: f64, (least, most): (f64, f64)| ((length * least).ln(), (length * most).ln());
-        let lengths = self.parts.iter().flat_map(|part| &part.lengths);
+        let lengths = self.parts.iter().flat_map(|part| &part.length_scales);
         let lengths = lengths.map(|(_, length)| range(*length, LENGTH_RANGE));
         lengths.chain(self.parts.iter().map(|_| range(1.0, WEIGHT_RANGE))).chain([range(1.0, NOISE_RANGE)]).collect()
     }
@@ -232,12 +238,17 @@ impl Search<'_> {
     fn result(&self, best: &Minimum, rows: usize) -> (Kernel, Option<LikelihoodReport>) {
         let (lengths, scales) = best.x.split_at(best.x.len() - 1 - self.parts.len());
         let (weights, noise) = (&scales[..self.parts.len()], scales[self.parts.len()].exp());
-        let total: f64 = weights.iter().map(|v| v.exp()).sum();
-        let mut rest = lengths.iter();
+        let weight_sum: f64 = weights.iter().map(|v| v.exp()).sum();
+        let mut remaining_lengths = lengths.iter();
         let terms = self.parts.iter().zip(weights).filter_map(|(part, weight)| {
-            let lengths: Vec<f64> = rest.by_ref().take(part.lengths.len()).map(|v| rounded(v.exp())).collect();
-            let share = weight.exp() / total;
-            (share >= MIN_SHARE).then(|| (rounded(share), part.at(&lengths)))
+            let lengths: Vec<f64> = remaining_lengths
+                .by_ref()
+                .take(part.length_scales.len())
+                .map(|v| round_to_four_digits(v.exp()))
+                .collect();
+            let weight_fraction = weight.exp() / weight_sum;
+            (weight_fraction >= MIN_WEIGHT_FRACTION)
+                .then(|| (round_to_four_digits(weight_fraction), part.with_length_scales(&lengths)))
         });
         let kernel = Kernel::weighted_sum(terms);
         let report = LikelihoodReport {
@@ -245,7 +256,7 @@ impl Search<'_> {
             parameters: best.x.len(),
             log_likelihood: -best.value * (rows * self.y.ncols()) as f64,
             noise,
-            regularisation: noise / total,
+            regularisation: noise / weight_sum,
         };
         (kernel, Some(report))
     }
@@ -281,6 +292,6 @@ impl SampledRows {
 
 /// Returns a positive number with four significant digits: further digits of a length scale change
 /// no prediction noticeably, and the expression stays short.
-fn rounded(value: f64) -> f64 {
+fn round_to_four_digits(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }

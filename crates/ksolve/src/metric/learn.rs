@@ -128,7 +128,10 @@ pub(crate) fn resolve_metric<T: Real>(request: &MetricRequest<'_, T>) -> Result<
             let learned = request.learn_kernel_sum()?;
             let (kernel, noise) =
                 (learned.kernel.clone(), learned.likelihood.as_ref().map(|found| found.regularisation));
-            (TrainOptions { metric: MetricSource::None, kernel, noise, ..options.clone() }, Some(learned))
+            (
+                TrainOptions { metric: MetricSource::None, kernel, relative_noise: noise, ..options.clone() },
+                Some(learned),
+            )
         }
         MetricSource::Learned(form) => {
             let learned = request.learn(*form)?;
@@ -138,9 +141,11 @@ pub(crate) fn resolve_metric<T: Real>(request: &MetricRequest<'_, T>) -> Result<
             }
             let test_errors = learned.test_errors.as_ref().filter(|_| learned.metric.is_some());
             if let Some(test_errors) = test_errors.filter(|errors| !errors.is_better()) {
-                let MetricTestErrors { rows, error_with_metric: with, error_without_metric: without, .. } = test_errors;
+                let MetricTestErrors {
+                    rows, error_with_metric: metric_error, error_without_metric: plain_error, ..
+                } = test_errors;
                 request.resources.stage_observer.warn(format!(
-                    "on {rows} rows that did not train it, the metric has error {with:.4e}, and the unchanged features have {without:.4e}; \
+                    "on {rows} rows that did not train it, the metric has error {metric_error:.4e}, and the unchanged features have {plain_error:.4e}; \
                      use `metric` none or learn"
                 ));
             }
@@ -158,35 +163,36 @@ impl<T: Real> MetricRequest<'_, T> {
     /// Learns a metric of this form on a sample in memory and, if the table has more rows, on all
     /// rows.
     fn learn(&self, form: MetricForm) -> Result<LearnedMetric> {
-        let pass_shape = settings::pass_shape_of::<T>(self.source.shape().inputs);
-        let (n, stage) = (self.survey.row_count(), "sampling rows for the metric");
-        let sample_size = settings::sample_size(n, self.source.shape().inputs);
+        let pass_shape = settings::pass_shape_of::<T>(self.source.shape().input_count);
+        let (n, stage_name) = (self.survey.row_count(), "sampling rows for the metric");
+        let sample_size = settings::sample_size(n, self.source.shape().input_count);
         let (sample_rows, sample) =
-            draw_sample(self.source, n, sample_size, self.options.seed, stage, pass_shape, self.resources)?;
+            draw_sample(self.source, n, sample_size, self.options.seed, stage_name, pass_shape, self.resources)?;
         let warning = series::series_warning(self.source, self.targets, &self.options.folds)?;
         warning.into_iter().for_each(|text| self.resources.stage_observer.warn(text));
         let folds = &settings::round_options(self.options, settings::ROUND_RANK).folds;
-        let folds = Folds::new(folds, self.options.seed, self.source.range(), &self.survey.groups)?;
+        let folds = Folds::new(folds, self.options.seed, self.source.range(), &self.survey.group_labels)?;
         let has_more_rows = n > sample_rows.len() as u64;
-        let rounds = RoundRequest {
+        let round_request = RoundRequest {
             form,
             rank: settings::ROUND_RANK,
             scored_rank: settings::ROUND_RANK,
             incumbent: None,
             refits_on_all_rows: has_more_rows,
         };
-        let learned = self.learn_and_test(&sample_rows, &sample, &folds, rounds)?;
+        let learned = self.learn_and_test(&sample_rows, &sample, &folds, round_request)?;
         Ok(LearnedMetric { passes: learned.passes + 2, ..learned })
     }
 
     /// Learns the weights and the length scales of the kernel by marginal likelihood, on a sample.
     fn learn_kernel_sum(&self) -> Result<LearnedMetric> {
         let Self { source, survey, targets, options, resources, .. } = *self;
-        let pass_shape = settings::pass_shape_of::<T>(source.shape().inputs);
+        let pass_shape = settings::pass_shape_of::<T>(source.shape().input_count);
         let n = survey.row_count();
-        let sample_size = settings::sample_size(n, source.shape().inputs);
-        let stage = "sampling rows for the likelihood";
-        let (sample_rows, sample) = draw_sample(source, n, sample_size, options.seed, stage, pass_shape, resources)?;
+        let sample_size = settings::sample_size(n, source.shape().input_count);
+        let stage_name = "sampling rows for the likelihood";
+        let (sample_rows, sample) =
+            draw_sample(source, n, sample_size, options.seed, stage_name, pass_shape, resources)?;
         let stage = resources.stage_observer.start_stage("length scales by likelihood", None);
         let silent = SilentStages(&*stage);
         let resources = &Resources { journal: None, scratch: None, stage_observer: &silent, ..*resources };
@@ -220,9 +226,9 @@ impl<T: Real> MetricRequest<'_, T> {
         sample_rows: &MemoryRows<T>,
         sample: &RowSample<T>,
         folds: &Folds,
-        rounds: RoundRequest<'_>,
+        round_request: RoundRequest<'_>,
     ) -> Result<LearnedMetric> {
-        let round_options = settings::round_options(self.options, rounds.rank);
+        let round_options = settings::round_options(self.options, round_request.rank);
         let read_settings = self.survey.read_settings();
         let stage = self.resources.stage_observer.start_stage("evaluating the metric", None);
         let silent = SilentStages(&*stage);
@@ -234,7 +240,7 @@ impl<T: Real> MetricRequest<'_, T> {
             targets: self.targets,
             folds,
             options: &round_options,
-            pass_shape: settings::pass_shape_of::<T>(sample_rows.shape().inputs),
+            pass_shape: settings::pass_shape_of::<T>(sample_rows.shape().input_count),
             resources,
         };
         let (mut fold_of_row, mut fold_sizes) = (HashMap::new(), vec![0; folds.count()]);
@@ -243,13 +249,14 @@ impl<T: Real> MetricRequest<'_, T> {
             fold_sizes[fold] += 1;
         })?;
         let Some(test_fold) = folds.test_fold(&fold_sizes) else {
-            return self.learn_on_sample(sample_rows, sample, folds, rounds);
+            return self.learn_on_sample(sample_rows, sample, folds, round_request);
         };
         let train_sample = select_rows(
             sample,
             (0..sample.len()).filter(|i| fold_of_row.get(&sample.row_numbers[*i]) != Some(&test_fold)),
         );
-        let learned = self.learn_on_sample(sample_rows, &train_sample, &folds.without_fold(test_fold), rounds)?;
+        let learned =
+            self.learn_on_sample(sample_rows, &train_sample, &folds.without_fold(test_fold), round_request)?;
         let plain_rounds = learned.rounds.iter().filter(|round| round.form == "none");
         let plain_kernel =
             plain_rounds.min_by(|a, b| a.cv_mse.total_cmp(&b.cv_mse)).map(|round| Kernel::parse(&round.kernel));
@@ -265,7 +272,7 @@ impl<T: Real> MetricRequest<'_, T> {
             error_with_metric: metric_error,
             error_without_metric: plain_error,
         };
-        Ok(match rounds.form == MetricForm::DiagonalOrFull && !test_errors.is_better() {
+        Ok(match round_request.form == MetricForm::DiagonalOrFull && !test_errors.is_better() {
             true => {
                 LearnedMetric { metric: None, kernel: plain_kernel, form: "none".to_string(), spread: None, ..learned }
             }
@@ -280,12 +287,12 @@ impl<T: Real> MetricRequest<'_, T> {
         sample_rows: &MemoryRows<T>,
         sample: &RowSample<T>,
         folds: &Folds,
-        rounds: RoundRequest<'_>,
+        round_request: RoundRequest<'_>,
     ) -> Result<LearnedMetric> {
         let Self { source, survey, options, resources, .. } = *self;
-        let d = source.shape().inputs;
+        let d = source.shape().input_count;
         let pass_shape = settings::pass_shape_of::<T>(d);
-        let RoundRequest { form, rank, scored_rank, incumbent, refits_on_all_rows } = rounds;
+        let RoundRequest { form, rank, scored_rank, incumbent, refits_on_all_rows } = round_request;
         let round_options =
             TrainOptions { ranks: vec![scored_rank.min(rank)], ..settings::round_options(options, rank) };
         let read_settings = survey.read_settings();
@@ -317,13 +324,13 @@ impl<T: Real> MetricRequest<'_, T> {
                 Ok::<_, Error>((round, form))
             });
             let incumbent_round = incumbent_round.transpose()?;
-            if !search.is_over() {
+            if !search.is_stopped() {
                 search.fit_without_metric(&data)?;
             }
-            if search.explained_fraction() < MIN_EXPLAINED_FOR_GRADIENTS && !search.is_over() {
+            if search.explained_fraction() < MIN_EXPLAINED_FOR_GRADIENTS && !search.is_stopped() {
                 search.fit_likelihood_factors(&data, &*stage)?;
             }
-            if !search.is_over() {
+            if !search.is_stopped() {
                 let (factor, products) = search.best_products(&data)?;
                 forms_to_try(form, sample_rows.len(), d, options)
                     .into_iter()
@@ -352,11 +359,11 @@ pub(crate) fn draw_sample<T: Real>(
     row_count: u64,
     sample_size: usize,
     seed: u64,
-    stage: &str,
+    stage_name: &str,
     pass_shape: PassShape,
     resources: &Resources<'_>,
 ) -> Result<(MemoryRows<T>, RowSample<T>)> {
-    let observer = resources.start_stage_over(stage, source.range());
+    let observer = resources.start_stage_over(stage_name, source.range());
     let scan = TableScan { source, pass: pass_shape.pass(pass_shape.scan_lanes, resources, &*observer), row_count };
     let sample = uniform_sample(&scan, sample_size, Purpose::Candidates, seed)?;
     let memory_rows = candidates::sort_by_row_number(sample.clone())?;

@@ -119,7 +119,7 @@ fn draw_rows<T: Real>(
     pass_shape: PassShape,
     resources: &Resources<'_>,
 ) -> Result<(RowSample<T>, Vec<f64>)> {
-    let d = source.shape().inputs;
+    let d = source.shape().input_count;
     let observer = resources.start_stage_over("sampling rows for the length scale", source.range());
     let probability = settings::length_scale_rows(n, d) as f64 / n.max(1) as f64;
     let stream = Stream::new(seed, Purpose::Candidates, 0);

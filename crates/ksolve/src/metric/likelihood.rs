@@ -190,9 +190,9 @@ impl StagedMinimiser<'_> {
             let mut minimum = self.minimise_stage(&start.unwrap_or_else(|| uniform_start(1.0)), stage)?;
             if !explains_targets(&minimum) {
                 for scale in RETRY_SCALES {
-                    let retry = self.minimise_stage(&uniform_start(scale), stage)?;
-                    if retry.value < minimum.value {
-                        minimum = retry;
+                    let retry_minimum = self.minimise_stage(&uniform_start(scale), stage)?;
+                    if retry_minimum.value < minimum.value {
+                        minimum = retry_minimum;
                     }
                 }
             }

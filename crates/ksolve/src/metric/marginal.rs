@@ -49,9 +49,9 @@ pub(super) mod tests;
 /// the rounding error of a Cholesky factor with 1,000 landmarks.
 const JITTER: f64 = 1e-10;
 /// Number of landmarks whose gradient one thread computes at a time.
-const LANDMARK_STRIP: usize = 32;
+const LANDMARK_STRIP_ROWS: usize = 32;
 /// Number of rows for which one call differentiates k(x, x).
-const DIAGONAL_STRIP: usize = 16;
+const DIAGONAL_STRIP_ROWS: usize = 16;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample<'a> {
@@ -141,7 +141,7 @@ impl Sample<'_> {
         let (n, d, m) = (z.nrows(), z.ncols(), self.landmark_count);
         let landmarks = z.subrows(0, m);
         let has_gradient = AtomicBool::new(true);
-        let slope = |x: MatRef<'_, f64>, z: MatRef<'_, f64>, weights: MatRef<'_, f64>, out: MatMut<'_, f64>| {
+        let add_gradient = |x: MatRef<'_, f64>, z: MatRef<'_, f64>, weights: MatRef<'_, f64>, out: MatMut<'_, f64>| {
             if !self.kernel.gradient(x, z, weights, out) {
                 has_gradient.store(false, Ordering::Relaxed);
             }
@@ -151,15 +151,15 @@ impl Sample<'_> {
             let (first, height) = (strip * STRIP_ROWS, out.len() / d);
             let mut out = MatMut::from_row_major_slice_mut(out, height, d);
             let rows = z.subrows(first, height);
-            slope(rows, landmarks, kernel_slopes.subrows(first, height), out.rb_mut());
-            for i in (0..height).step_by(DIAGONAL_STRIP) {
-                let group_rows = DIAGONAL_STRIP.min(height - i);
+            add_gradient(rows, landmarks, kernel_slopes.subrows(first, height), out.rb_mut());
+            for i in (0..height).step_by(DIAGONAL_STRIP_ROWS) {
+                let group_rows = DIAGONAL_STRIP_ROWS.min(height - i);
                 // the factor 2: k(x, x) changes through both arguments
                 let weight =
                     |i: usize| 2.0 * (diagonal_slope + if i < m { JITTER * jitter_slope / m as f64 } else { 0.0 });
                 let weights =
                     Mat::from_fn(group_rows, group_rows, |a, b| if a == b { weight(first + i + a) } else { 0.0 });
-                slope(
+                add_gradient(
                     rows.subrows(i, group_rows),
                     rows.subrows(i, group_rows),
                     weights.as_ref(),
@@ -167,10 +167,15 @@ impl Sample<'_> {
                 );
             }
         });
-        for_each_strip(self.workers, &mut landmark_slopes, LANDMARK_STRIP * d, |strip, out| {
-            let (first, height) = (strip * LANDMARK_STRIP, out.len() / d);
+        for_each_strip(self.workers, &mut landmark_slopes, LANDMARK_STRIP_ROWS * d, |strip, out| {
+            let (first, height) = (strip * LANDMARK_STRIP_ROWS, out.len() / d);
             let weights = kernel_slopes.subcols(first, height).transpose();
-            slope(landmarks.subrows(first, height), z, weights, MatMut::from_row_major_slice_mut(out, height, d));
+            add_gradient(
+                landmarks.subrows(first, height),
+                z,
+                weights,
+                MatMut::from_row_major_slice_mut(out, height, d),
+            );
         });
         if !has_gradient.into_inner() {
             let why = "expected a kernel with a known gradient, such as gaussian, to learn a factor per feature";
@@ -208,43 +213,32 @@ impl Posterior {
     /// Returns the posterior; `None` if B has no Cholesky factor.
     fn new(phi: MatRef<'_, f64>, y: MatRef<'_, f64>, scales: (f64, f64), workers: &Workers) -> Option<Self> {
         let (amplitude, noise) = scales;
-        let (ratio, m) = (amplitude / noise, phi.ncols());
+        let (signal_to_noise, m) = (amplitude / noise, phi.ncols());
         let s = gram(phi, workers);
-        let mut b = Mat::from_fn(m, m, |i, j| ratio * s[(i, j)] + if i == j { 1.0 } else { 0.0 });
+        let mut b = Mat::from_fn(m, m, |i, j| signal_to_noise * s[(i, j)] + if i == j { 1.0 } else { 0.0 });
         factor_sequential(b.as_mut())?;
-        let mut v = Mat::from_fn(m, m, |i, j| ratio * s[(i, j)]);
+        let mut v = Mat::from_fn(m, m, |i, j| signal_to_noise * s[(i, j)]);
         solve_triangular(b.as_ref(), TriangularSystem::Factor, v.as_mut(), workers);
         let mut r = v.clone();
         solve_triangular(b.as_ref(), TriangularSystem::Transpose, r.as_mut(), workers);
         let mut e = Mat::zeros(m, y.ncols());
-        matmul(e.as_mut(), Accum::Replace, phi.transpose(), y, ratio.sqrt(), Par::Seq);
+        matmul(e.as_mut(), Accum::Replace, phi.transpose(), y, signal_to_noise.sqrt(), Par::Seq);
         solve_triangular(b.as_ref(), TriangularSystem::Factor, e.as_mut(), workers);
         solve_triangular(b.as_ref(), TriangularSystem::Transpose, e.as_mut(), workers);
         let mut alpha = Mat::from_fn(y.nrows(), y.ncols(), |i, t| y[(i, t)] / noise);
-        matmul(alpha.as_mut(), Accum::Add, phi, e.as_ref(), -ratio.sqrt() / noise, Par::Seq);
-        let (explained, log_det) = ((0..m).map(|j| s[(j, j)]).sum(), (0..m).map(|j| 2.0 * b[(j, j)].ln()).sum());
-        let (rows, targets) = (y.nrows() as f64, y.ncols() as f64);
-        Some(Self {
-            row_count: rows,
-            target_count: targets,
-            noise,
-            signal_to_noise: ratio,
-            gram_trace: explained,
-            log_det,
-            v,
-            r,
-            e,
-            alpha,
-        })
+        matmul(alpha.as_mut(), Accum::Add, phi, e.as_ref(), -signal_to_noise.sqrt() / noise, Par::Seq);
+        let (gram_trace, log_det) = ((0..m).map(|j| s[(j, j)]).sum(), (0..m).map(|j| 2.0 * b[(j, j)].ln()).sum());
+        let (row_count, target_count) = (y.nrows() as f64, y.ncols() as f64);
+        Some(Self { row_count, target_count, noise, signal_to_noise, gram_trace, log_det, v, r, e, alpha })
     }
 
     /// Computes F, where `trace` is tr k_nn. The quadratic term is computed as Σ_y yᵀ(Q + τ²I)⁻¹y =
     /// τ²‖α‖² + ‖E‖²/τ², which avoids cancellation.
     fn likelihood(&self, trace: f64) -> f64 {
-        let volume = self.log_det + self.row_count * (std::f64::consts::TAU * self.noise).ln();
+        let log_volume = self.log_det + self.row_count * (std::f64::consts::TAU * self.noise).ln();
         let residual = self.signal_to_noise * (trace - self.gram_trace);
-        let fit = self.noise * self.alpha.squared_norm_l2() + self.e.squared_norm_l2() / self.noise;
-        0.5 * (self.target_count * (volume + residual) + fit)
+        let data_fit = self.noise * self.alpha.squared_norm_l2() + self.e.squared_norm_l2() / self.noise;
+        0.5 * (self.target_count * (log_volume + residual) + data_fit)
     }
 
     /// Computes the derivatives of F by log s² and by log τ², where `trace` is tr k_nn.

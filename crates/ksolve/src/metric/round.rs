@@ -205,8 +205,8 @@ impl<T: Real> RoundData<'_, T> {
     ) -> Result<(usize, f64)> {
         let workers = self.resources.workers;
         let mut system = RidgeSystem::new(gram.feature_count(), &self.targets.centre(), Intercept::default());
-        let scored_folds = (0..gram.folds().len()).filter(|fold| gram.fold_rule().is_held_out(*fold));
-        let largest_fold = scored_folds.max_by_key(|fold| gram.folds()[*fold].row_count).unwrap_or(0);
+        let held_out_folds = (0..gram.folds().len()).filter(|fold| gram.fold_rule().is_held_out(*fold));
+        let largest_fold = held_out_folds.max_by_key(|fold| gram.folds()[*fold].row_count).unwrap_or(0);
         let folds = match gram.folds()[largest_fold].row_count < MIN_FOLD_ROWS {
             true => 0..gram.folds().len(),
             false => largest_fold..largest_fold + 1,
@@ -214,11 +214,11 @@ impl<T: Real> RoundData<'_, T> {
         let (mut errors, mut best_index) = ([None; LAMBDAS.len()], near_lambda_index);
         loop {
             let neighbours = best_index.saturating_sub(1)..LAMBDAS.len().min(best_index + 2);
-            let unscored: Vec<usize> = neighbours.clone().filter(|index| errors[*index].is_none()).collect();
-            let lambdas: Vec<f64> = unscored.iter().map(|index| LAMBDAS[*index]).collect();
+            let unscored_indices: Vec<usize> = neighbours.clone().filter(|index| errors[*index].is_none()).collect();
+            let lambdas: Vec<f64> = unscored_indices.iter().map(|index| LAMBDAS[*index]).collect();
             let ridge = settings::ridge_grid(gram.feature_count(), &lambdas, self.targets.centre());
             let surface = Surface::cross_validate(gram, &ridge, &mut system, folds.clone(), workers, observer)?;
-            for (index, cell) in unscored.iter().zip(&surface.cells) {
+            for (index, cell) in unscored_indices.iter().zip(&surface.cells) {
                 let error =
                     if folds.len() > 1 { cell.cv_mse } else { cell.fold_mse.get(largest_fold).copied().flatten() };
                 errors[*index] = Some(error.unwrap_or(f64::INFINITY));
@@ -301,12 +301,14 @@ pub(super) fn metric_root(m: &Mat<f64>, form: MetricForm) -> Result<Option<Metri
     Ok(Some(match form {
         MetricForm::LowRank(r) => {
             // the eigenvalues are ascending
-            let leading: Vec<usize> = (d - r.min(d)..d).rev().collect();
-            let leading_trace: f64 = leading.iter().map(|k| eigenvalues[*k].max(0.0)).sum();
+            let leading_indices: Vec<usize> = (d - r.min(d)..d).rev().collect();
+            let leading_trace: f64 = leading_indices.iter().map(|k| eigenvalues[*k].max(0.0)).sum();
             let row_scale = (d as f64 / leading_trace).sqrt();
-            let rows: Vec<f64> =
-                leading.iter().flat_map(|k| (0..d).map(|j| row_scale * roots[*k] * eigenvectors[(j, *k)])).collect();
-            Metric::matrix(&rows, leading.len())?
+            let rows: Vec<f64> = leading_indices
+                .iter()
+                .flat_map(|k| (0..d).map(|j| row_scale * roots[*k] * eigenvectors[(j, *k)]))
+                .collect();
+            Metric::matrix(&rows, leading_indices.len())?
         }
         _ => {
             let scaled_vectors = Mat::from_fn(d, d, |i, k| eigenvectors[(i, k)] * roots[k]);
@@ -346,11 +348,11 @@ fn rows_of_fold<T: Real>(data: &RoundData<'_, T>, fold: usize) -> Result<MemoryR
     let (mut x, mut weights) = (Vec::new(), Vec::new());
     data.visit_rows(|block, i, row_fold| {
         if row_fold == fold {
-            x.extend_from_slice(&block.x[i * shape.inputs..(i + 1) * shape.inputs]);
+            x.extend_from_slice(&block.x[i * shape.input_count..(i + 1) * shape.input_count]);
             weights.push(block.weight(i).unwrap_or(1.0));
         }
     })?;
-    Ok(MemoryRows::new(x, shape.inputs)?.with_weights(Some(weights))?)
+    Ok(MemoryRows::new(x, shape.input_count)?.with_weights(Some(weights))?)
 }
 
 /// Returns the sample standard deviation of each column of `rows`; `None` for fewer than two rows.

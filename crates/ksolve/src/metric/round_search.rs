@@ -27,7 +27,7 @@ const MAX_SCALE_STEPS: usize = 7;
 
 /// From its second round on, a form is abandoned if its error exceeds this factor times the error
 /// of another form in the same round.
-const HOPELESS_RATIO: f64 = 1.25;
+const MAX_ERROR_RATIO: f64 = 1.25;
 
 /// Factors by which the length scales are multiplied after the metric is found.
 const FINAL_FACTORS: [f64; 2] = [0.5, 2.0];
@@ -89,7 +89,7 @@ pub(super) struct BestRound<T> {
 
 pub(super) struct MetricSearch<'a, T: Real> {
     /// Mean variance of a target, the reference for errors.
-    variance: f64,
+    target_variance: f64,
     length_scales: LengthScales<'a, T>,
     rounds: Vec<RoundReport>,
     best: Option<BestRound<T>>,
@@ -101,13 +101,20 @@ pub(super) struct MetricSearch<'a, T: Real> {
 
 impl<'a, T: Real> MetricSearch<'a, T> {
     pub(super) fn new(
-        variance: f64,
+        target_variance: f64,
         length_scales: LengthScales<'a, T>,
         is_enough: &'a dyn Fn(usize) -> bool,
     ) -> Result<Self> {
         let (rounds, near_lambda_index) = (Vec::new(), LAMBDAS.len() / 2);
-        let search =
-            Self { variance, length_scales, rounds, best: None, near_lambda_index, is_enough, is_stopped: false };
+        let search = Self {
+            target_variance,
+            length_scales,
+            rounds,
+            best: None,
+            near_lambda_index,
+            is_enough,
+            is_stopped: false,
+        };
         search.check_gradient()?;
         Ok(search)
     }
@@ -147,7 +154,7 @@ impl<'a, T: Real> MetricSearch<'a, T> {
             rank: round.scored_rank,
             lambda: round.scored_lambda,
             cv_mse: round.error,
-            cv_r2: (self.variance > 0.0).then(|| 1.0 - round.error / self.variance),
+            cv_r2: (self.target_variance > 0.0).then(|| 1.0 - round.error / self.target_variance),
         });
         // `is_enough` is called exactly once for each number of rounds: if its answer depends only
         // on this number, the search is reproducible
@@ -155,7 +162,7 @@ impl<'a, T: Real> MetricSearch<'a, T> {
         Ok(round)
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    pub(super) fn is_stopped(&self) -> bool {
         self.is_stopped
     }
 
@@ -192,17 +199,17 @@ impl<'a, T: Real> MetricSearch<'a, T> {
 
     /// Multiplies one of several length scales by `step` repeatedly, as long as the error falls.
     /// Returns true if the error fell at least once.
-    fn step_length_scale(&mut self, data: &RoundData<'_, T>, index: usize, step: f64) -> Result<bool> {
-        for steps in 0..MAX_SCALE_STEPS {
-            let Some(best) = self.best.as_ref().filter(|_| !self.is_stopped) else { return Ok(steps > 0) };
+    fn step_length_scale(&mut self, data: &RoundData<'_, T>, index: usize, step_factor: f64) -> Result<bool> {
+        for completed_steps in 0..MAX_SCALE_STEPS {
+            let Some(best) = self.best.as_ref().filter(|_| !self.is_stopped) else { return Ok(completed_steps > 0) };
             let (error_before, factor) = (best.round.error, best.factor);
-            self.length_scales.factors[index] *= step;
+            self.length_scales.factors[index] *= step_factor;
             let round = self.fit(data, None, 0, None, factor)?;
             let is_better = round.error < error_before;
             self.keep_if_better(round, None, factor);
             if !is_better {
-                self.length_scales.factors[index] /= step;
-                return Ok(steps > 0);
+                self.length_scales.factors[index] /= step_factor;
+                return Ok(completed_steps > 0);
             }
         }
         Ok(true)
@@ -210,7 +217,7 @@ impl<'a, T: Real> MetricSearch<'a, T> {
 
     pub(super) fn explained_fraction(&self) -> f64 {
         let error = self.best.as_ref().map_or(f64::INFINITY, |best| best.round.error);
-        if self.variance > 0.0 { 1.0 - error / self.variance } else { 1.0 }
+        if self.target_variance > 0.0 { 1.0 - error / self.target_variance } else { 1.0 }
     }
 
     /// Learns a factor for each input by maximum marginal likelihood, and fits with this metric.
@@ -285,9 +292,9 @@ impl<'a, T: Real> MetricSearch<'a, T> {
     }
 
     fn is_hopeless(&self, form: MetricForm, round_number: usize, error: f64) -> bool {
-        let mut others =
+        let mut other_form_rounds =
             self.rounds.iter().filter(|other| other.round == round_number && other.form != form.to_string());
-        round_number > 1 && others.any(|other| error > HOPELESS_RATIO * other.cv_mse)
+        round_number > 1 && other_form_rounds.any(|other| error > MAX_ERROR_RATIO * other.cv_mse)
     }
 
     /// Tries other length scales for the best metric as long as they reduce the error.

@@ -104,8 +104,8 @@ pub(crate) fn learning_plan<T: Real>(
     budget: usize,
 ) -> Result<MemoryPlan> {
     let ProblemSize { n, input_columns: d, t, element_bytes, threads, .. } = *size;
-    let folds = size.fold_count.max(DEFAULT_FOLDS);
-    let fit_size = ProblemSize { fold_count: folds, d, ..size_of_fits(&round_options(train_options, rank), size, n)? };
+    let fold_count = size.fold_count.max(DEFAULT_FOLDS);
+    let fit_size = ProblemSize { fold_count, d, ..fit_problem_size(&round_options(train_options, rank), size, n)? };
     let remedy = "read fewer columns (`features`), or give `metric` none";
     let sample_rows = sample_size(n, d);
     Ok(largest_plan("metric", &fit_size, pass_shape_of::<T>(d), budget)
@@ -115,7 +115,7 @@ pub(crate) fn learning_plan<T: Real>(
         .term("marginal likelihood", likelihood::bytes(sample_rows, d, t), remedy))
 }
 
-fn size_of_fits(options: &TrainOptions, size: &ProblemSize, n: u64) -> Result<ProblemSize> {
+fn fit_problem_size(options: &TrainOptions, size: &ProblemSize, n: u64) -> Result<ProblemSize> {
     let (ProblemSize { d, element_bytes, t, .. }, row_count) = (size.clone(), usize::try_from(n).unwrap_or(usize::MAX));
     let map = options.map.shape(MapRequest { d, rank: options.rank, candidate_count: row_count, element_bytes })?;
     let fit_size =
@@ -124,14 +124,14 @@ fn size_of_fits(options: &TrainOptions, size: &ProblemSize, n: u64) -> Result<Pr
 }
 
 /// Returns the plan with the most memory among the stages of a fit of these sizes.
-fn largest_plan(what: &str, fit_size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
+fn largest_plan(stage_name: &str, fit_size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
     let ridge_grid = ridge_grid(fit_size.map.p, &LAMBDAS, vec![0.0; fit_size.t]);
-    let systems = format!("systems of the {what}");
+    let systems = format!("systems of the {stage_name}");
     let last_plan = |pass_shape: PassShape| {
         plan_solve(fit_size, pass_shape, budget).term(&systems, ridge_grid.solve_bytes(fit_size.map.p), "")
     };
     let largest_stage = stage_plans(fit_size, &last_plan, pass_shape, budget).into_iter().max_by_key(MemoryPlan::bytes);
-    MemoryPlan { stage: what.to_string(), ..largest_stage.unwrap_or_else(|| last_plan(pass_shape)) }
+    MemoryPlan { stage: stage_name.to_string(), ..largest_stage.unwrap_or_else(|| last_plan(pass_shape)) }
 }
 
 /// Returns the stage that determines the length scale; `None` if the kernel needs no search.
@@ -143,7 +143,7 @@ pub(crate) fn length_scale_stage(request: &FitRequest<'_>, pass_shape: PassShape
     // the size of the sample is random, so plan for ten standard deviations above its mean
     let sample_rows = length_scale_rows(size.n, size.d);
     let sample_rows = sample_rows + 10 * sample_rows.isqrt();
-    let fit_size = size_of_fits(&length_scale_options(options, sample_rows), size, sample_rows as u64)?;
+    let fit_size = fit_problem_size(&length_scale_options(options, sample_rows), size, sample_rows as u64)?;
     let row_bytes = 3 * (size.d * size.element_bytes + 40) + 16 * (size.t + 1);
     let plan =
         largest_plan("length scale", &fit_size, PassShape { gram_lanes: 1, ..pass_shape }, request.resources.memory)

@@ -114,8 +114,8 @@ fn row_parts(files: &[StateFile], extent: &Extent) -> Result<Vec<RowPart>> {
     parts.sort_by_key(|part| part.rows.start);
     if let Some(pair) = parts.windows(2).find(|pair| pair[0].rows.end > pair[1].rows.start) {
         let shared_rows = pair[1].rows.start..pair[0].rows.end.min(pair[1].rows.end);
-        let (rows, other) = (format_ranges(&[shared_rows]), files[pair[0].file_index].path().display());
-        let why = format!("rows {rows} are also in {other}; merge each row once");
+        let (rows, other_path) = (format_ranges(&[shared_rows]), files[pair[0].file_index].path().display());
+        let why = format!("rows {rows} are also in {other_path}; merge each row once");
         return Err(Error::Statistics { path: files[pair[1].file_index].path().to_path_buf(), why });
     }
     Ok(parts)
@@ -160,9 +160,10 @@ fn are_removed(rows: &Range<u64>, removed: &[Range<u64>], path: &Path) -> Result
     if removed_rows.start <= rows.start && rows.end <= removed_rows.end {
         return Ok(true);
     }
-    let (rows, away) = (format_ranges(std::slice::from_ref(rows)), format_ranges(std::slice::from_ref(removed_rows)));
+    let (rows, removed_text) =
+        (format_ranges(std::slice::from_ref(rows)), format_ranges(std::slice::from_ref(removed_rows)));
     let why = format!(
-        "rows {rows} are one state, and removing {away} would split it; recompute the statistics of the remaining rows of {rows}, and merge those"
+        "rows {rows} are one state, and removing {removed_text} would split it; recompute the statistics of the remaining rows of {rows}, and merge those"
     );
     Err(Error::Statistics { path: path.to_path_buf(), why })
 }

@@ -33,7 +33,7 @@ impl JobMetadata {
             let mut columns = selected.encoding().into_iter().flat_map(|encoding| encoding.columns());
             columns.any(|column| column.name == name && matches!(column.encoding, ColumnEncoding::Time(_)))
         };
-        let store_column = |column: &Column| match column.kind {
+        let stored_column = |column: &Column| match column.kind {
             // an encoded time column is stored as text: `solve` uses a table without rows, whose
             // column needs a type from which times can be parsed
             Kind::Time(_) if is_time_column(&column.name) => Column { kind: Kind::Text, name: column.name.clone() },
@@ -55,9 +55,9 @@ impl JobMetadata {
                 ..Selection::default()
             },
             reading: selected.reading(),
-            columns: selected.table().schema().columns.iter().map(store_column).collect(),
+            columns: selected.table().schema().columns.iter().map(stored_column).collect(),
             stored: selected.table().stored_rows(),
-            closed: why_closed(selected, folds),
+            closed: closed_reason(selected, folds),
         }
     }
 
@@ -87,7 +87,7 @@ impl JobMetadata {
 
 /// Returns the reason why no rows can be appended to the rows of a selection; `None` if rows can be
 /// appended.
-fn why_closed(selected: &SelectedTable, folds: &FoldSpec) -> Option<String> {
+fn closed_reason(selected: &SelectedTable, folds: &FoldSpec) -> Option<String> {
     let Range { start, end } = selected.range();
     match folds {
         _ if end < selected.table().stored_rows() => {

@@ -45,7 +45,7 @@ struct JobHeader {
     extent: Extent,
 }
 
-const DIGESTS: &str = "digests of the rows";
+const DIGEST_PASS_NAME: &str = "digests of the rows";
 
 /// A job file written by [`PreparedJob::prepare`]; any machine can process shards of the job.
 #[derive(Debug)]
@@ -138,7 +138,7 @@ impl PreparedJob {
         };
         let job = JobMetadata::new(fit, selection, &selected, &train_options.folds);
         let node = Node { segments: pass.cut.segments(), row_count: table.stored_rows() };
-        let key = StateKey { pass: PassKey { number: 0, name: DIGESTS.to_string(), cut: pass.cut }, node };
+        let key = StateKey { pass: PassKey { number: 0, name: DIGEST_PASS_NAME.to_string(), cut: pass.cut }, node };
         let header = JobHeader { extent: Extent { pass, grows: job.closed.is_none() }, job };
         let json = serde_json::to_value(&header).map_err(|error| not_a_job_error(path, &error))?;
         if let Some(mut out) = replay.into_writer() {
@@ -257,8 +257,12 @@ impl PreparedJob {
         let out = StateWriter::create(path)?;
         let extent = &self.header.extent;
         let digests = Arc::new(RowDigests::new(self.stored_rows()));
-        let metadata_json = |edges| {
-            let metadata = StatisticsMetadata { job_mark: self.job_mark.clone(), extent: extent.clone(), edges };
+        let metadata_json = |partial_piece_digests| {
+            let metadata = StatisticsMetadata {
+                job_mark: self.job_mark.clone(),
+                extent: extent.clone(),
+                edges: partial_piece_digests,
+            };
             serde_json::to_value(&metadata).map_err(|error| not_a_job_error(path, &error))
         };
         let (complete_segments, partial_rows) = extent.split(&rows);
@@ -273,11 +277,11 @@ impl PreparedJob {
             Err(error) => return Err(error),
             Ok(_) => unreachable!("the replay engine ends the fit before its head is solved for"),
         }
-        let edges = self.check_digests(&digests, &rows)?;
+        let partial_piece_digests = self.check_digests(&digests, &rows)?;
         let column_statistics = run.statistics(&self.header.job.select(table)?.restrict_to(&rows))?;
         if let Some(mut out) = replay.into_writer() {
             out.push(column_key(&rows, column_statistics.rows), Some(&column_statistics))?;
-            out.finish(metadata_json(edges)?)?;
+            out.finish(metadata_json(partial_piece_digests)?)?;
         }
         Ok(())
     }
@@ -303,15 +307,15 @@ impl PreparedJob {
         {
             return reject(self.changed_rows_message(prepared.piece_rows(*piece)));
         }
-        let (rows, end) = (merge::row_count(&states), extent.end_row(&states));
-        let table = Table::absent(self.header.job.schema(), end.max(self.stored_rows()));
+        let (row_count, end_row) = (merge::row_count(&states), extent.end_row(&states));
+        let table = Table::absent(self.header.job.schema(), end_row.max(self.stored_rows()));
         let selected = self.header.job.select(&table)?;
         let column_statistics = column_statistics(&mut states, &selected)?;
         let replay = Replay::open(&self.path, extent.pass.clone(), Role::solve(states, extent.pass.cut.segment_rows))?;
         let mut fitted = self.run(&selected, &run.clone().engine(&replay))?;
         // shards may have been removed or appended since the job was prepared
         let (metadata, scaler) = either!(AnyModel: &mut fitted.model, model => (&mut model.metadata, &model.scaler));
-        (metadata.rows, fitted.report.rows) = (rows, rows);
+        (metadata.rows, fitted.report.rows) = (row_count, row_count);
         metadata.text_reading.clone_from(&self.header.job.reading);
         fitted.report.weight = total_weight_of(&column_statistics);
         let bounded_ranges =
@@ -319,8 +323,8 @@ impl PreparedJob {
         bounded_ranges
             .filter(|(_, column)| column.count > 0)
             .for_each(|(range, column)| *range = [column.min, column.max]);
-        let names = metadata.features.iter().zip(&scaler.scale).zip(&column_statistics.inputs);
-        let newly_varying = names.filter(|((_, scale), column)| **scale == 0.0 && !column.is_constant());
+        let named_inputs = metadata.features.iter().zip(&scaler.scale).zip(&column_statistics.inputs);
+        let newly_varying = named_inputs.filter(|((_, scale), column)| **scale == 0.0 && !column.is_constant());
         let newly_varying: Vec<&str> = newly_varying.map(|((name, _), _)| name.as_str()).take(8).collect();
         if !newly_varying.is_empty() {
             let names = newly_varying.join(", ");
@@ -348,7 +352,7 @@ impl PreparedJob {
     fn digests(&self) -> Result<RowDigests> {
         let mut file = StateFile::open(&self.path)?;
         let mut digests = RowDigests::new(self.stored_rows());
-        let index = file.state_keys().iter().position(|state| state.pass.name == DIGESTS);
+        let index = file.state_keys().iter().position(|state| state.pass.name == DIGEST_PASS_NAME);
         file.load(index.unwrap_or(usize::MAX), &mut digests)?;
         Ok(digests)
     }
@@ -357,17 +361,17 @@ impl PreparedJob {
     /// by piece. Returns the digests of pieces that the rows cover only partly.
     fn check_digests(&self, read_digests: &RowDigests, rows: &Range<u64>) -> Result<Vec<(u64, u64)>> {
         let prepared = self.digests()?;
-        let mut edges = Vec::new();
+        let mut partial_piece_digests = Vec::new();
         for (piece, sum) in read_digests.piece_digests_in(rows) {
             let piece_rows = prepared.piece_rows(piece);
             if piece_rows.start < rows.start || rows.end < piece_rows.end {
-                edges.push((piece, sum));
+                partial_piece_digests.push((piece, sum));
             } else if prepared.piece_digest(piece) != sum {
                 let why = self.changed_rows_message(piece_rows);
                 return Err(Error::option("rows", format!("{}..{}", rows.start, rows.end), why));
             }
         }
-        Ok(edges)
+        Ok(partial_piece_digests)
     }
 
     /// Returns the message for rows whose values differ from the prepared rows.

@@ -21,7 +21,7 @@ pub(super) enum Role {
     /// Ends before the pass with this name, and writes the totals of the earlier passes. `digests`
     /// is closed when the first pass has read all rows.
     Prepare {
-        name: &'static str,
+        shared_pass_name: &'static str,
         out: Mutex<Option<StateWriter>>,
         shared_pass: Mutex<Option<PassKey>>,
         digests: Arc<RowDigests>,
@@ -83,21 +83,26 @@ pub(super) struct Replay {
     /// `None` if the fit prepares a job.
     prepared: Option<PreparedPasses>,
     role: Role,
-    next_pass: AtomicU64,
+    next_pass_number: AtomicU64,
     is_done: AtomicBool,
 }
 
 impl Replay {
     pub(super) fn for_preparation(name: &'static str, out: StateWriter, digests: &Arc<RowDigests>) -> Self {
         let digests = Arc::clone(digests);
-        let role = Role::Prepare { name, out: Mutex::new(Some(out)), shared_pass: Mutex::new(None), digests };
-        Self { prepared: None, role, next_pass: AtomicU64::new(1), is_done: AtomicBool::new(false) }
+        let role = Role::Prepare {
+            shared_pass_name: name,
+            out: Mutex::new(Some(out)),
+            shared_pass: Mutex::new(None),
+            digests,
+        };
+        Self { prepared: None, role, next_pass_number: AtomicU64::new(1), is_done: AtomicBool::new(false) }
     }
 
     pub(super) fn open(job: &Path, shared_pass: PassKey, role: Role) -> Result<Self> {
         let totals = Mutex::new(StateFile::open(job)?);
         let prepared = Some(PreparedPasses { totals, shared_pass });
-        Ok(Self { prepared, role, next_pass: AtomicU64::new(1), is_done: AtomicBool::new(false) })
+        Ok(Self { prepared, role, next_pass_number: AtomicU64::new(1), is_done: AtomicBool::new(false) })
     }
 
     /// Returns true if the fit was ended because its role is complete.
@@ -143,11 +148,11 @@ fn load(states: &Mutex<StateFile>, index: usize, state: &mut dyn Persist) -> Res
 
 impl Engine for Replay {
     fn begin_pass(&self, name: &str, cut: Cut) -> Result<(PassKey, ReductionMode)> {
-        let pass_number = self.next_pass.fetch_add(1, Ordering::Relaxed);
+        let pass_number = self.next_pass_number.fetch_add(1, Ordering::Relaxed);
         let key = PassKey { number: pass_number, name: name.to_string(), cut };
         let Some(PreparedPasses { totals, shared_pass }) = &self.prepared else {
             return match &self.role {
-                Role::Prepare { name: shared_name, shared_pass, .. } if name == *shared_name => {
+                Role::Prepare { shared_pass_name: shared_name, shared_pass, .. } if name == *shared_name => {
                     *lock(shared_pass) = Some(key);
                     Err(self.complete())
                 }

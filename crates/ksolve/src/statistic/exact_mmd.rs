@@ -37,9 +37,9 @@ const LABEL_BATCH: usize = 64;
 
 const ROWS_REMEDY: &str = "compare fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
 
-pub(super) fn plan(size: &ProblemSize, budget: usize, permutations: usize) -> MemoryPlan {
+pub(super) fn plan(size: &ProblemSize, budget: usize, permutation_count: usize) -> MemoryPlan {
     let n = usize::try_from(size.n).unwrap_or(usize::MAX);
-    let vector_bytes = 2 * 8 * LABEL_BATCH.min(permutations.saturating_add(2));
+    let vector_bytes = 2 * 8 * LABEL_BATCH.min(permutation_count.saturating_add(2));
     // the pass collects the rows in key order; sorting them into row order needs a copy
     let row_bytes = 3 * (size.d * size.element_bytes + 40);
     let tile_bytes = KernelTiles::<f64>::buffer_bytes(size.threads, LABEL_BATCH);
@@ -50,7 +50,7 @@ pub(super) fn plan(size: &ProblemSize, budget: usize, permutations: usize) -> Me
         .term("kernel blocks", tile_bytes, "lower `threads`")
         .term(
             "decoders and tiles",
-            size.cursor.bytes_for(tile_rows(size.d, size.map.p, size.element_bytes)) * 4,
+            size.cursor_footprint.bytes_for(tile_rows(size.d, size.map.p, size.element_bytes)) * 4,
             ROWS_REMEDY,
         )
 }
@@ -64,7 +64,7 @@ pub(super) fn measure<T: Real>(
     first_rows: u64,
     pass_shape: PassShape,
     seed: u64,
-    permutations: usize,
+    permutation_count: usize,
     resources: &Resources<'_>,
 ) -> Result<TestStatistic> {
     require_rows("mmd of a sample", 2, first_rows.min(total_rows - first_rows))?;
@@ -79,11 +79,11 @@ pub(super) fn measure<T: Real>(
     drop(observer);
     let (total_rows, m) = (memory_rows.len(), usize::try_from(first_rows).unwrap_or(usize::MAX));
     let kernel = kernel.build()?.typed::<T>();
-    let x = MatRef::from_row_major_slice(memory_rows.x(), total_rows, source.shape().inputs);
+    let x = MatRef::from_row_major_slice(memory_rows.x(), total_rows, source.shape().input_count);
     let mut diag = vec![0.0; total_rows];
     kernel.diag(x, &mut diag);
     kapprox::kernel::check_finite::<T>("of this test", &diag)?;
-    let subsets = RandomSubsets::new(seed, permutations, m, total_rows, resources.workers);
+    let subsets = RandomSubsets::new(seed, permutation_count, m, total_rows, resources.workers);
     // label vectors: number 0 is the vector 1, number 1 has the observed labels a, and all others
     // have random labels
     let has_label = |j: usize, row: usize| match j {
@@ -91,8 +91,8 @@ pub(super) fn measure<T: Real>(
         1 => row < m,
         j => subsets.contains(j - 2, row),
     };
-    let label_count = permutations + 2;
-    let mut sums = Vec::with_capacity(label_count);
+    let label_count = permutation_count + 2;
+    let mut label_products = Vec::with_capacity(label_count);
     let tiles = KernelTiles::new(&*kernel, x, resources.workers);
     let observer = resources.stage_observer.start_stage("kernel values", None);
     for first_label in (0..label_count).step_by(LABEL_BATCH) {
@@ -102,13 +102,13 @@ pub(super) fn measure<T: Real>(
         let batch_len = LABEL_BATCH.min(label_count - first_label);
         let v = Mat::from_fn(total_rows, batch_len, |row, j| f64::from(u8::from(has_label(first_label + j, row))));
         let product = tiles.product(v.as_ref());
-        sums.extend((0..batch_len).map(|j| LabelProducts {
+        label_products.extend((0..batch_len).map(|j| LabelProducts {
             within: v.col(j).transpose() * product.col(j),
             with_all: product.col(j).iter().sum(),
             diag: diag.iter().zip(v.col(j).iter()).map(|(diag, label)| diag * label).sum(),
         }));
     }
-    let statistic = |j: usize| sums[j].statistic(&sums[0], m as f64, (total_rows - m) as f64);
+    let statistic = |j: usize| label_products[j].statistic(&label_products[0], m as f64, (total_rows - m) as f64);
     let (biased, unbiased) = statistic(1);
     let permuted: Vec<f64> = (2..label_count).map(|j| statistic(j).0).collect();
     let p_values = PValues { permutation: p_value(biased, &permuted), ..PValues::default() };

@@ -104,7 +104,7 @@ pub fn represent<T: Real>(
     let (tier, plan) = choose_tier(&size, pass_shape);
     tier.warning(&size).into_iter().for_each(|text| resources.stage_observer.warn(text));
     let features = prepared.features(tier, &plan, SectionPoints::NoPoints, resources);
-    let herd = herd(&features, count)?;
+    let selected_herd = herd(&features, count)?;
     let observer = resources.start_stage_over("row numbers", prepared.source().range());
     let mut row_numbers = Vec::new();
     let pass = Pass { journal: None, ..pass_shape.pass(1, resources, &*observer) };
@@ -113,10 +113,10 @@ pub fn represent<T: Real>(
         Ok::<(), Error>(())
     })?;
     Ok(Representatives {
-        rows: herd.positions.iter().map(|position| row_numbers[*position]).collect(),
+        rows: selected_herd.positions.iter().map(|position| row_numbers[*position]).collect(),
         means: survey.scaler.mean.clone(),
-        squared_distances: herd.squared_distances,
-        variance: herd.variance,
+        squared_distances: selected_herd.squared_distances,
+        variance: selected_herd.variance,
         table_rows: survey.row_count(),
         kernel: built_map.kernel.to_string(),
         rank: built_map.map.dims().1,
@@ -135,7 +135,7 @@ pub fn represent<T: Real>(
 pub fn herd<T: Real>(data: &FitData<'_, T>, count: usize) -> Result<Herd> {
     super::require_rows("herding", count as u64, data.n)?;
     let (stored_features, _) = StoredFeatures::gather(data, GatherOptions::default())?;
-    let (mean, variance) = mean(data, &stored_features)?;
+    let (mean, variance) = mean_and_variance(data, &stored_features)?;
     let (mut direction, mut selected_sum) = (mean.clone(), vec![0.0; stored_features.p]);
     let (mut is_selected, mut herd) = (vec![false; stored_features.n], Herd { variance, ..Herd::default() });
     let observer = data
@@ -144,22 +144,22 @@ pub fn herd<T: Real>(data: &FitData<'_, T>, count: usize) -> Result<Herd> {
         .start_stage("herding", Some((stored_features.n as u64).saturating_mul(count as u64)));
     for t in 1..=count {
         let weights: Vec<T> = direction.iter().map(|w| T::from_f64(*w)).collect();
-        let (mut scores, mut best) = (Vec::new(), None::<(usize, f64)>);
+        let (mut scores, mut best_row) = (Vec::new(), None::<(usize, f64)>);
         let mut features = vec![T::ZERO; stored_features.p];
         stored_features.visit(&*observer, |tile| {
             scores.resize(tile.row_count(), T::ZERO);
             tile.multiply(&weights, &mut scores, stored_features.workers());
             for (i, score) in scores.iter().map(|score| score.to_f64()).enumerate() {
-                let is_larger = best.is_none_or(|(_, largest)| score > largest);
+                let is_larger = best_row.is_none_or(|(_, largest)| score > largest);
                 if is_larger && !is_selected[tile.first_row + i] {
-                    best = Some((tile.first_row + i, score));
+                    best_row = Some((tile.first_row + i, score));
                     features.copy_from_slice(tile.row(i));
                 }
             }
             Ok(())
         })?;
         let remedy = "scale the features, choose another kernel or use `precision` f64";
-        let (position, _) = best.ok_or(Error::NotFinite { what: "the score of every row", remedy })?;
+        let (position, _) = best_row.ok_or(Error::NotFinite { what: "the score of every row", remedy })?;
         is_selected[position] = true;
         herd.positions.push(position);
         let mut squared_distance = 0.0;
@@ -175,7 +175,10 @@ pub fn herd<T: Real>(data: &FitData<'_, T>, count: usize) -> Result<Herd> {
 }
 
 /// Computes μ and tr C: one pass over the features.
-fn mean<T: Real>(data: &FitData<'_, T>, stored_features: &StoredFeatures<'_, T>) -> Result<(Vec<f64>, f64)> {
+fn mean_and_variance<T: Real>(
+    data: &FitData<'_, T>,
+    stored_features: &StoredFeatures<'_, T>,
+) -> Result<(Vec<f64>, f64)> {
     let (mut mean, mut square_sum, n) = (vec![0.0; stored_features.p], 0.0, stored_features.n as f64);
     let observer = data.resources.stage_observer.start_stage("mean", Some(stored_features.n as u64));
     stored_features.visit(&*observer, |tile| {

@@ -64,26 +64,26 @@ pub(super) const FAMILY: StatisticFamily = StatisticFamily {
 /// in f32 take 2 MB.
 const PERMUTATION_STRIP_ROWS: usize = 1024;
 
-fn plan(plan: MemoryPlan, size: &ProblemSize, _: PassShape, permutations: usize) -> MemoryPlan {
+fn plan(plan: MemoryPlan, size: &ProblemSize, _: PassShape, permutation_count: usize) -> MemoryPlan {
     // assumes p = q, each half of the combined features
     let (p, element_bytes) = (size.map.p.div_ceil(2), size.element_bytes);
     let n = usize::try_from(size.n).unwrap_or(usize::MAX);
     let plan = plan.term("covariances and their eigenvalues", 4 * 8 * size.map.p * size.map.p, "lower `rank`");
-    if permutations == 0 {
+    if permutation_count == 0 {
         return plan;
     }
     let thread_bytes = p * p * (8 + element_bytes) + 2 * PERMUTATION_STRIP_ROWS * p * element_bytes + 4 * n;
     plan.term("random orders and their products", size.threads.max(1) * thread_bytes, "lower `threads`").term(
         "permuted statistics",
-        permutations.saturating_mul(8),
+        permutation_count.saturating_mul(8),
         "lower `permutations`",
     )
 }
 
-fn measure<T: Real>(data: &FitData<'_, T>, split_point: SplitPoint, permutations: usize) -> Result<TestStatistic> {
+fn measure<T: Real>(data: &FitData<'_, T>, split_point: SplitPoint, permutation_count: usize) -> Result<TestStatistic> {
     require_rows("hsic", 4, data.n)?;
     let (stored_features, gathered) =
-        StoredFeatures::gather(data, GatherOptions { moments: true, ..GatherOptions::default() })?;
+        StoredFeatures::gather(data, GatherOptions { needs_moments: true, ..GatherOptions::default() })?;
     let n = stored_features.n as f64;
     let moments = gathered.moments.as_ref().ok_or(Error::NoVariance)?;
     let moment_sums = &moments.folds()[0];
@@ -95,7 +95,7 @@ fn measure<T: Real>(data: &FitData<'_, T>, split_point: SplitPoint, permutations
     let biased = joint_covariance.submatrix(p, 0, q, p).squared_norm_l2();
     let norm_sums = squared_norm_sums(data, &stored_features, &mean, p)?;
     let unbiased = norm_sums.unbiased(biased, n);
-    let permuted = permuted_statistics(data, &stored_features, &mean, p, permutations)?;
+    let permuted = permuted_statistics(data, &stored_features, &mean, p, permutation_count)?;
     drop(stored_features);
     let (phi_norm, psi_norm) = (phi_covariance.squared_norm_l2(), psi_covariance.squared_norm_l2());
     let alignment = (phi_norm > 0.0 && psi_norm > 0.0).then(|| (biased / (phi_norm * psi_norm).sqrt()).clamp(0.0, 1.0));
@@ -126,8 +126,8 @@ struct SquaredNormSums {
 
 impl SquaredNormSums {
     fn unbiased(&self, biased: f64, n: f64) -> f64 {
-        let product = self.phi * self.psi / ((n - 1.0) * (n - 2.0));
-        (n * n * biased - self.product * n / (n - 2.0) + product) / (n * (n - 3.0))
+        let norm_product = self.phi * self.psi / ((n - 1.0) * (n - 2.0));
+        (n * n * biased - self.product * n / (n - 2.0) + norm_product) / (n * (n - 3.0))
     }
 }
 
@@ -173,9 +173,9 @@ fn permuted_statistics<T: Real>(
     stored_features: &StoredFeatures<'_, T>,
     mean: &[f64],
     p: usize,
-    permutations: usize,
+    permutation_count: usize,
 ) -> Result<Vec<f64>> {
-    let mut statistics = vec![0.0; permutations];
+    let mut statistics = vec![0.0; permutation_count];
     // after the previous pass, either all rows are in memory or none
     if stored_features.row(0).is_none() {
         return Ok(Vec::new());

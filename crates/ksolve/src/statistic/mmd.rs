@@ -50,8 +50,8 @@ pub(super) const FAMILY: StatisticFamily = StatisticFamily {
 /// for all threads.
 const LABEL_STRIP_ROWS: usize = 64;
 
-fn plan(plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape, permutations: usize) -> MemoryPlan {
-    let (p, element_bytes, label_count) = (size.map.p, size.element_bytes, permutations.saturating_add(1));
+fn plan(plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape, permutation_count: usize) -> MemoryPlan {
+    let (p, element_bytes, label_count) = (size.map.p, size.element_bytes, permutation_count.saturating_add(1));
     let n = usize::try_from(size.n).unwrap_or(usize::MAX);
     plan.term("covariance and its eigenvalues", 4 * 8 * p * p, "lower `rank`")
         .term(
@@ -67,17 +67,17 @@ fn plan(plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape, permutation
         .term("keys of the rows", RandomSubsets::scratch_bytes(n, size.threads), "set `permutations` 0")
 }
 
-fn measure<T: Real>(data: &FitData<'_, T>, split_point: SplitPoint, permutations: usize) -> Result<TestStatistic> {
+fn measure<T: Real>(data: &FitData<'_, T>, split_point: SplitPoint, permutation_count: usize) -> Result<TestStatistic> {
     let total_rows = usize::try_from(data.n).unwrap_or(usize::MAX);
     let (m, n) = (split_point, total_rows - split_point);
     require_rows("mmd of a sample", 2, m.min(n) as u64)?;
     let (stored_features, gathered) =
-        StoredFeatures::gather(data, GatherOptions { moments: true, ..GatherOptions::default() })?;
-    let subsets = RandomSubsets::new(data.options.seed, permutations, m, total_rows, stored_features.workers());
-    let label_sums = label_sums(data, &stored_features, m, &subsets)?;
+        StoredFeatures::gather(data, GatherOptions { needs_moments: true, ..GatherOptions::default() })?;
+    let subsets = RandomSubsets::new(data.options.seed, permutation_count, m, total_rows, stored_features.workers());
+    let label_sums = compute_label_sums(data, &stored_features, m, &subsets)?;
     drop(stored_features);
     let (observed, unbiased) = label_sums.statistic(0, m, n);
-    let permuted: Vec<f64> = (1..=permutations).map(|j| label_sums.statistic(j, m, n).0).collect();
+    let permuted: Vec<f64> = (1..=permutation_count).map(|j| label_sums.statistic(j, m, n).0).collect();
     let moments = gathered.moments.as_ref().ok_or(Error::NoVariance)?;
     let moment_sums = &moments.folds()[0];
     let mean: Vec<f64> = moment_sums.s.iter().map(|s| s / total_rows as f64).collect();
@@ -130,7 +130,7 @@ impl LabelSums {
 }
 
 /// Computes the sums for the observed and the random labels: one pass over the features.
-fn label_sums<T: Real>(
+fn compute_label_sums<T: Real>(
     data: &FitData<'_, T>,
     stored_features: &StoredFeatures<'_, T>,
     m: usize,

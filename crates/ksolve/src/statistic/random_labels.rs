@@ -30,9 +30,9 @@ struct SubsetKeys {
 }
 
 impl RandomSubsets {
-    pub(super) fn new(seed: u64, count: usize, subset_size: usize, n: usize, workers: &Workers) -> Self {
+    pub(super) fn new(seed: u64, subset_count: usize, subset_size: usize, n: usize, workers: &Workers) -> Self {
         let mut subsets: Vec<SubsetKeys> =
-            (0..count).map(|j| SubsetKeys { stream: permutation_stream(seed, j), largest_key: 0 }).collect();
+            (0..subset_count).map(|j| SubsetKeys { stream: permutation_stream(seed, j), largest_key: 0 }).collect();
         if subset_size > 0 && subset_size <= n {
             for_each_strip(workers, &mut subsets, 1, |_, strip| {
                 let SubsetKeys { stream, largest_key } = &mut strip[0];
@@ -78,8 +78,8 @@ pub(super) fn random_permutation(seed: u64, j: usize, n: usize) -> Vec<u32> {
 /// if there are no permutations.
 pub(super) fn p_value(observed: f64, permuted: &[f64]) -> Option<f64> {
     let threshold = observed - TIE_TOLERANCE * observed.abs();
-    let at_least_as_large = permuted.iter().filter(|value| **value >= threshold).count();
-    (!permuted.is_empty()).then(|| (1 + at_least_as_large) as f64 / (1 + permuted.len()) as f64)
+    let at_least_as_large_count = permuted.iter().filter(|value| **value >= threshold).count();
+    (!permuted.is_empty()).then(|| (1 + at_least_as_large_count) as f64 / (1 + permuted.len()) as f64)
 }
 
 #[cfg(test)]

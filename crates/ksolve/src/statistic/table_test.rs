@@ -52,7 +52,7 @@ pub fn measure<T: Real>(
     family: &StatisticFamily,
     input: TestInput<'_>,
     options: &TrainOptions,
-    permutations: usize,
+    permutation_count: usize,
     resources: &Resources<'_>,
 ) -> Result<TestOutcome> {
     let tables = input.tables();
@@ -62,14 +62,14 @@ pub fn measure<T: Real>(
     let train_options = TrainOptions { second_kernel, ..options.clone() };
     let unscaled = open_rows::<T>(&tables, &ReadSettings::default())?;
     let source = chain_rows(&unscaled)?;
-    options.kernel.check_input_count(source.shape().inputs)?;
+    options.kernel.check_input_count(source.shape().input_count)?;
     let size = ProblemSize {
         stores_features: true,
         ..ProblemSize::from_source(&source, &train_options, resources.workers.threads(), 0, 1)?
     };
     let plan_stage = |pass_shape: PassShape| match options.map.is_exact_kernel() {
-        true => exact_mmd::plan(&size, resources.memory, permutations),
-        false => plan_features::<T>(family, &size, permutations, pass_shape, resources).1,
+        true => exact_mmd::plan(&size, resources.memory, permutation_count),
+        false => plan_features::<T>(family, &size, permutation_count, pass_shape, resources).1,
     };
     let (pass_shape, plans) = stage_plans::select_pass_shape(&size, &plan_stage, resources.memory);
     // without a map, only the rows are stored
@@ -81,19 +81,25 @@ pub fn measure<T: Real>(
     let planned_bytes = check_plans(plans)?;
     let (survey, row_counts) = survey(&tables, &train_options, pass_shape, resources)?;
     let scaled = open_rows::<T>(&tables, &survey.read_settings())?;
-    let (source, rows, read_settings) = (&chain_rows(&scaled)?, survey.row_count(), survey.read_settings());
-    let builder =
-        MapBuilder { source, n: rows, read_settings: &read_settings, options: &train_options, pass_shape, resources };
+    let (source, row_count, read_settings) = (&chain_rows(&scaled)?, survey.row_count(), survey.read_settings());
+    let builder = MapBuilder {
+        source,
+        n: row_count,
+        read_settings: &read_settings,
+        options: &train_options,
+        pass_shape,
+        resources,
+    };
     if options.map.is_exact_kernel() {
         let (kernel, passes) = builder.resolve_kernel()?;
         let statistic = exact_mmd::measure(
             &kernel,
             source,
-            rows,
+            row_count,
             row_counts[0],
             pass_shape,
             train_options.seed,
-            permutations,
+            permutation_count,
             resources,
         )?;
         let kernels = vec![kernel.to_string()];
@@ -106,13 +112,13 @@ pub fn measure<T: Real>(
             planned_bytes,
         });
     }
-    let (tier, _) = plan_features::<T>(family, &size, permutations, pass_shape, resources);
+    let (tier, _) = plan_features::<T>(family, &size, permutation_count, pass_shape, resources);
     tier.warning(&size).into_iter().for_each(|text| resources.stage_observer.warn(text));
     let BuiltMap { map, kernel, second_view, passes, .. } = builder.build()?;
     let passes = 2 + passes + u64::from(tier == FeatureTier::Recomputed);
-    let second_features = second_view.as_ref().map_or(0, |view| view.feature_count);
+    let second_feature_count = second_view.as_ref().map_or(0, |view| view.feature_count);
     let (kernels, ranks): (Vec<String>, Vec<usize>) =
-        std::iter::once((kernel.to_string(), map.dims().1 - second_features))
+        std::iter::once((kernel.to_string(), map.dims().1 - second_feature_count))
             .chain(second_view.map(|view| (view.kernel.to_string(), view.feature_count)))
             .unzip();
     let split_point = match family.sample_kind {
@@ -123,9 +129,9 @@ pub fn measure<T: Real>(
         source,
         kernel: &kernel,
         map: &*map,
-        second_feature_count: second_features,
+        second_feature_count,
         targets: &Targets::Numeric { centre: Vec::new() },
-        n: rows,
+        n: row_count,
         weight_unit: 1.0,
         pass_shape,
         options: &train_options,
@@ -135,7 +141,7 @@ pub fn measure<T: Real>(
         folds: &Folds::None,
         points: SectionPoints::NoPoints,
     };
-    let statistic = T::pick(family.measure)(&fit_data, split_point, permutations)?;
+    let statistic = T::pick(family.measure)(&fit_data, split_point, permutation_count)?;
     Ok(TestOutcome { statistic, rows: row_counts, kernels, ranks, passes, planned_bytes })
 }
 
@@ -165,7 +171,7 @@ fn check_samples(family: &StatisticFamily, table_count: usize, options: &TrainOp
 fn plan_features<T: Real>(
     family: &StatisticFamily,
     size: &ProblemSize,
-    permutations: usize,
+    permutation_count: usize,
     pass_shape: PassShape,
     resources: &Resources<'_>,
 ) -> (FeatureTier, MemoryPlan) {
@@ -177,10 +183,10 @@ fn plan_features<T: Real>(
         moment_bytes,
         "lower `rank`",
     );
-    let plan = (family.plan)(plan, size, pass_shape, permutations);
-    if family.stores_features && permutations > 0 {
-        let rows = usize::try_from(size.n).unwrap_or(usize::MAX);
-        let feature_bytes = rows.saturating_mul(p).saturating_mul(size.element_bytes);
+    let plan = (family.plan)(plan, size, pass_shape, permutation_count);
+    if family.stores_features && permutation_count > 0 {
+        let row_count = usize::try_from(size.n).unwrap_or(usize::MAX);
+        let feature_bytes = row_count.saturating_mul(p).saturating_mul(size.element_bytes);
         return (
             FeatureTier::Memory,
             plan.term("features of all rows", feature_bytes, "lower `rank`, or set `permutations` 0"),
@@ -218,14 +224,17 @@ fn survey(
         }
     }
     let total = total.unwrap_or_default();
-    let draw = |rows: u64| {
+    let draw_median_rows = |row_count: u64| {
         survey::draw_median_rows(
             &chain_rows(&open_rows(tables, &ReadSettings::default())?)?,
-            rows,
+            row_count,
             train_options,
             pass_shape,
             resources,
         )
     };
-    Ok((survey::survey_of_statistics(total, tables[0], train_options, resources.stage_observer, &draw)?, row_counts))
+    Ok((
+        survey::survey_of_statistics(total, tables[0], train_options, resources.stage_observer, &draw_median_rows)?,
+        row_counts,
+    ))
 }

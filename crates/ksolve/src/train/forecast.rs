@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 /// Maximum time for reading the first rows, from which the number of bytes per row is estimated.
-const READ_TIME: Duration = Duration::from_millis(150);
+const MAX_READ_TIME: Duration = Duration::from_millis(150);
 
 /// Returns `options`. If the solver uses no validation rows, removes the folds.
 ///
@@ -75,7 +75,7 @@ pub(super) fn report_forecast<T: Real>(
     let Resources { stage_observer, journal, .. } = *request.resources;
     // a forecast describes one process, not a shared run; and the rows of a shared run may be on
     // other computers
-    if !stage_observer.wants_plan() || journal.is_some_and(Journal::is_shared) {
+    if !stage_observer.wants_forecast() || journal.is_some_and(Journal::is_shared) {
         return Ok(());
     }
     let forecast = build_forecast(selected, solver, access, request)?;
@@ -96,11 +96,11 @@ fn build_forecast<T: Real>(
     // if the plan exceeds the budget, no rows are read
     let row_bytes = if all_fit(&stages) { row_bytes(selected, pass_shape)? } else { None };
     let plan_solver = |plan, pass_shape| solver.plan(plan, &request.size, pass_shape);
-    let recomputes = || {
+    let recomputes_features = || {
         stage_plans::plan_last_stage(&request.size, &plan_solver, pass_shape, request.resources).0
             == FeatureTier::Recomputed
     };
-    let rereads_table = access == RowAccess::Features && request.size.stores_features && recomputes();
+    let rereads_table = access == RowAccess::Features && request.size.stores_features && recomputes_features();
     Ok(Forecast {
         stored_rows: request.size.n,
         pass_shape,
@@ -120,10 +120,10 @@ fn row_bytes(selected: &SelectedTable, pass_shape: PassShape) -> Result<Option<f
     let mut cursor = RowSource::<f64>::open(&source, range.clone())?;
     let (mut buf, mut next_row) = (RowBuf::new(pass_shape.tile_rows), range.start);
     let started = Instant::now();
-    while next_row < range.end && started.elapsed() < READ_TIME {
+    while next_row < range.end && started.elapsed() < MAX_READ_TIME {
         next_row =
             if cursor.next(&mut buf)? { buf.row_numbers.last().map_or(next_row, |last| last + 1) } else { range.end };
     }
-    let rows = next_row - range.start;
-    Ok((rows > 0).then(|| selected.table().bytes_read() as f64 / rows as f64))
+    let row_count = next_row - range.start;
+    Ok((row_count > 0).then(|| selected.table().bytes_read() as f64 / row_count as f64))
 }

@@ -85,7 +85,7 @@ impl<T: Real> PreparedFit<T> {
     pub(crate) fn hold_out_unseen(&mut self, properties: SolverProperties, resources: &Resources<'_>) {
         let learned = self.learned_metric.as_ref().filter(|learned| learned.metric.is_some() && self.folds.count() > 1);
         match learned.map(|learned| &learned.test_errors) {
-            Some(Some(judged)) if properties.supports_forward_folds => self.folds = self.folds.holding_out(judged.fold),
+            Some(Some(test_errors)) if properties.supports_forward_folds => self.folds = self.folds.holding_out(test_errors.fold),
             Some(_) => resources.stage_observer.warn(
                 "the metric was learned from the rows of all folds: cross-validation errors are smaller than errors on new rows"
                     .to_string(),
@@ -116,7 +116,7 @@ pub(crate) fn prepare<T: Real>(
     let planned_bytes = check_plans(plans)?;
     let survey = survey(selected, options, pass_shape, resources)?;
     warn_of_classes(selected, &survey.statistics, options.task, resources.stage_observer);
-    let folds = Folds::new(&options.folds, options.seed, selected.range(), &survey.groups)?;
+    let folds = Folds::new(&options.folds, options.seed, selected.range(), &survey.group_labels)?;
     let targets = survey.regression_targets();
     let (n, read_settings) = (survey.row_count(), survey.read_settings());
     let table: TableRows<T> = selected.rows(read_settings.clone())?;
@@ -159,11 +159,12 @@ pub(crate) fn prepare<T: Real>(
 /// Warns if the landmarks are linearly dependent, so that there are fewer features than requested.
 fn warn_of_rank<T: Real>(built_map: &BuiltMap<T>, survey: &Survey, options: &TrainOptions, resources: &Resources<'_>) {
     let Some(LandmarkCounts { landmark_count, candidate_count }) = built_map.landmark_counts else { return };
-    let features = match &built_map.second_view {
+    let feature_count = match &built_map.second_view {
         Some(second_view) => second_view.feature_count.min(built_map.map.dims().1 - second_view.feature_count),
         None => built_map.map.dims().1,
     };
-    let (requested, actual) = (options.rank, if built_map.landmark_set.is_some() { landmark_count } else { features });
+    let (requested, actual) =
+        (options.rank, if built_map.landmark_set.is_some() { landmark_count } else { feature_count });
     if actual == requested || options.tolerance.is_some() {
         return;
     }

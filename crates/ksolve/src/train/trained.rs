@@ -161,22 +161,26 @@ impl<T: Real> ModelAssembly<'_, T> {
         // Three kinds of columns are not clipped. Target encodings of new rows may exceed the
         // out-of-fold encodings of training rows. Periodic inputs have no ends. Entries of a text
         // are divided by the norm of the text, so a short new text may exceed the training range.
-        let is_feature_unbounded = |column: &EncodedColumn| {
+        let unbounded_column_mask = |column: &EncodedColumn| {
             let (is_unbounded, is_periodic_time) = (
                 matches!(column.encoding, ColumnEncoding::Effects(_) | ColumnEncoding::Entries(_)),
                 matches!(column.encoding, ColumnEncoding::Time(_)),
             );
             (0..column.feature_count()).map(move |i| is_unbounded || is_periodic_time && i > 0)
         };
-        let are_unbounded =
-            self.selected.encoding().into_iter().flat_map(|encoding| encoding.columns()).flat_map(is_feature_unbounded);
+        let unbounded_mask = self
+            .selected
+            .encoding()
+            .into_iter()
+            .flat_map(|encoding| encoding.columns())
+            .flat_map(unbounded_column_mask);
         let training_range = |(input, unbounded): (&ColumnMoments, bool)| match input.count {
             _ if unbounded => UNBOUNDED,
             0 => [input.mean; 2],
             _ => [input.min, input.max],
         };
         let clipped_inputs = survey.statistics.inputs.iter().filter(|_| clips_inputs);
-        clipped_inputs.zip(are_unbounded.chain(std::iter::repeat(false))).map(training_range).collect()
+        clipped_inputs.zip(unbounded_mask.chain(std::iter::repeat(false))).map(training_range).collect()
     }
 
     /// Builds the report. Moves values that only the report needs out of the solver's solution.
@@ -189,7 +193,7 @@ impl<T: Real> ModelAssembly<'_, T> {
         let scaled_slopes =
             solution.slopes.iter().flatten().enumerate().map(|(j, slope)| slope * survey.half_spread(j));
         let slopes: Vec<f64> = scaled_slopes.collect();
-        let scales = survey.scaler.centre.iter().zip(&survey.scaler.scale);
+        let centres_and_scales = survey.scaler.centre.iter().zip(&survey.scaler.scale);
         // the map drops linearly dependent landmarks, so the report counts at most `map_rank`
         let map_rank = match options.map == MapSpec::default() {
             true if self.access == RowAccess::Features => built_map.map.dims().1,
@@ -199,7 +203,7 @@ impl<T: Real> ModelAssembly<'_, T> {
         FitReport {
             rows: survey.row_count(),
             weight: survey.total_weight(),
-            features: selected.sparse_shape().map_or(selected.shape().inputs, |shape| shape.column_count),
+            features: selected.sparse_shape().map_or(selected.shape().input_count, |shape| shape.column_count),
             columns: selected.encoding().map_or(Vec::new(), |encoding| {
                 let encoded_columns = encoding
                     .columns()
@@ -242,7 +246,7 @@ impl<T: Real> ModelAssembly<'_, T> {
                 .iter()
                 .filter(|_| selected.sparse_shape().is_none())
                 .cloned()
-                .zip(scales)
+                .zip(centres_and_scales)
                 .map(|(name, (centre, scale))| (name, *centre, *scale))
                 .collect(),
             metric,
@@ -282,7 +286,7 @@ pub fn target_names(selected: &SelectedTable) -> Vec<String> {
 
 /// Pairs each name with its value, and sorts by value, largest first.
 fn sort_names_by_value(names: Vec<String>, values: &[f64]) -> Vec<(String, f64)> {
-    let mut named: Vec<(String, f64)> = names.into_iter().zip(values.iter().copied()).collect();
-    named.sort_by(|a, b| b.1.total_cmp(&a.1));
-    named
+    let mut named_values: Vec<(String, f64)> = names.into_iter().zip(values.iter().copied()).collect();
+    named_values.sort_by(|a, b| b.1.total_cmp(&a.1));
+    named_values
 }

@@ -70,13 +70,13 @@ pub struct Tune {
 
 /// A listener that checks the time and forwards warnings to the observer of the run.
 struct BudgetListener<'a> {
-    budget: &'a TimeBudget,
+    time_budget: &'a TimeBudget,
     stage_observer: &'a dyn StageObserver,
 }
 
 impl SearchListener for BudgetListener<'_> {
     fn is_late(&self, part: SearchPart, next: Duration) -> bool {
-        self.budget.is_exceeded(part, next)
+        self.time_budget.is_exceeded(part, next)
     }
 
     fn warn(&self, text: &str) {
@@ -186,8 +186,8 @@ impl Tune {
         // an indicator costs one feature, and only in columns with missing values
         let missing = if selection.missing == Missing::Fitted { Missing::Indicator } else { selection.missing };
         let selection = Selection { targets, missing, ..selection };
-        let position = table.schema().position(target);
-        let kind = position.map(|position| &table.schema().columns[position].kind);
+        let target_index = table.schema().position(target);
+        let kind = target_index.map(|position| &table.schema().columns[position].kind);
         let infers_task = default_fit.family().reads(&parameter::TASK) && !default_fit.has_option(parameter::TASK.name);
         let classification_fit = default_fit.clone().set(parameter::TASK.name, Task::Classification);
         let has_classes = infers_task
@@ -201,7 +201,8 @@ impl Tune {
             };
         let fit = if has_classes { classification_fit } else { default_fit };
         let selected = run.resolve_categories(&table.select(&fit.complete_selection(selection)?)?)?;
-        let (base, time_budget) = (self.for_features(fit, selected.shape().inputs), TimeBudget::new(self.time_limit));
+        let (base, time_budget) =
+            (self.for_features(fit, selected.shape().input_count), TimeBudget::new(self.time_limit));
         match base.requested_precision() {
             ElementType::F32 => self.run_typed::<f32>(&base, &time_budget, &selected, run),
             ElementType::F64 => self.run_typed::<f64>(&base, &time_budget, &selected, run),
@@ -216,7 +217,7 @@ impl Tune {
         run: &Run<'_>,
     ) -> Result<(Fitted, SelectionResult)> {
         let options = self.options(base, selected)?;
-        let listener = BudgetListener { budget: time_budget, stage_observer: run.resources().stage_observer };
+        let listener = BudgetListener { time_budget, stage_observer: run.resources().stage_observer };
         let build_final_fit = |selection_result: &SelectionResult| {
             self.final_fit(selection_result, Some(time_budget), selected, run, &Ok).map(|(fit, _)| fit)
         };
@@ -249,15 +250,15 @@ impl Tune {
 
     /// Returns true if no metric is learned because the rows have too many features.
     #[doc(hidden)]
-    pub fn is_too_wide(&self, features: usize) -> bool {
-        self.learns_metric() && !self.fixed.metric && features > MAX_METRIC_FEATURES
+    pub fn is_too_wide(&self, feature_count: usize) -> bool {
+        self.learns_metric() && !self.fixed.metric && feature_count > MAX_METRIC_FEATURES
     }
 
     /// Returns `fit` for rows with this many features: without metric learning if there are too
     /// many features.
     #[doc(hidden)]
-    pub fn for_features(&self, fit: Fit, features: usize) -> Fit {
-        if self.is_too_wide(features) { fit.metric(MetricSource::None) } else { fit }
+    pub fn for_features(&self, fit: Fit, feature_count: usize) -> Fit {
+        if self.is_too_wide(feature_count) { fit.metric(MetricSource::None) } else { fit }
     }
 
     /// Returns the options of the search for a prepared fit whose files are open.
@@ -275,10 +276,10 @@ impl Tune {
             let why = "the search tries sums of kernels by likelihood itself; leave it out, or use `fit`";
             return Err(Error::option("metric", MetricForm::Likelihood, why));
         }
-        let learns_metric = self.learns_metric() && !self.is_too_wide(selected.shape().inputs);
+        let learns_metric = self.learns_metric() && !self.is_too_wide(selected.shape().input_count);
         let base_kernels = [base.requested_kernel().clone()];
-        let is_named = self.fixed.kernel || !learns_metric;
-        let kernels = self.kernels.as_deref().or(is_named.then_some(&base_kernels[..]));
+        let uses_base_kernel = self.fixed.kernel || !learns_metric;
+        let kernels = self.kernels.as_deref().or(uses_base_kernel.then_some(&base_kernels[..]));
         let mut options = TuneOptions::new(base, self.score, kernels, self.sample_rows, selected)?;
         if let Some(factors) = &self.factors {
             options.factors = crate::grids::parse_factors(factors)?;
@@ -330,7 +331,7 @@ impl Tune {
     pub fn final_fit(
         &self,
         selection_result: &SelectionResult,
-        budget: Option<&TimeBudget>,
+        time_budget: Option<&TimeBudget>,
         selected: &SelectedTable,
         run: &Run<'_>,
         open_files: &dyn Fn(Fit) -> Result<Fit>,
@@ -338,7 +339,7 @@ impl Tune {
         let metric = selection_result.metric.clone().map_or(MetricSource::None, MetricSource::from_metric);
         let fit = selection_result.fit.clone().scaling(selection_result.search.scaling).metric(metric);
         let fit = if self.work.is_some() { fit.with_rank_parameters_of(&self.fit) } else { fit };
-        let Some(time_budget) = budget.filter(|_| self.time_limit.is_some()) else { return Ok((fit, None)) };
+        let Some(time_budget) = time_budget.filter(|_| self.time_limit.is_some()) else { return Ok((fit, None)) };
         let feasible_fit = time_budget.feasible_fit(&open_files(fit.clone())?, selection_result, selected, run)?;
         let repeat = feasible_fit
             .as_ref()

@@ -277,7 +277,8 @@ impl<'a, T: Real> Contest<'a, T> {
     /// Ties keep the order of the contenders; failed fits are last.
     fn sort_alive(&mut self) {
         let reports: Vec<&ContenderReport> = self.alive.iter().map(|index| &self.contenders[*index].report).collect();
-        let mut ranked: Vec<(f64, usize)> = means(&reports).into_iter().zip(self.alive.iter().copied()).collect();
+        let mut ranked: Vec<(f64, usize)> =
+            shared_fold_means(&reports).into_iter().zip(self.alive.iter().copied()).collect();
         ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
         self.alive = ranked.into_iter().map(|(_, index)| index).collect();
     }
@@ -296,7 +297,7 @@ impl<'a, T: Real> Contest<'a, T> {
 
 /// Returns the mean errors on the folds that all contenders were tried on; infinite for a failed
 /// fit.
-fn means(reports: &[&ContenderReport]) -> Vec<f64> {
+fn shared_fold_means(reports: &[&ContenderReport]) -> Vec<f64> {
     let complete = reports.iter().filter(|report| report.mean.is_some());
     let shared_fold_count = complete.map(|report| report.errors.len()).min().unwrap_or(0);
     let mean = |report: &&ContenderReport| match report.mean {
@@ -320,13 +321,14 @@ pub(super) fn contenders(
     search_result: &KernelSearchResult,
     measure: SolverMeasure,
 ) -> Result<Vec<Contender>> {
-    let best = (search_result.kernel.clone(), search_result.metric_source(), search_result.form.as_str());
-    let plain = search_result
+    let best_candidate = (search_result.kernel.clone(), search_result.metric_source(), search_result.form.as_str());
+    let plain_kernel = search_result
         .best_without_metric()
         .filter(|_| search_result.metric.is_some() && solver == ANY_SOLVER)
         .map(Kernel::parse);
-    let plain = plain.transpose()?.map(|kernel| (kernel, MetricSource::None, "none"));
-    let (kernels, mut contenders): (Vec<_>, Vec<Contender>) = (plain.into_iter().chain([best]).collect(), Vec::new());
+    let plain_candidate = plain_kernel.transpose()?.map(|kernel| (kernel, MetricSource::None, "none"));
+    let (kernels, mut contenders): (Vec<_>, Vec<Contender>) =
+        (plain_candidate.into_iter().chain([best_candidate]).collect(), Vec::new());
     for (fit, lambda, name) in solver_fits(solver, base, search_result, measure)? {
         // interleaved, so that a search that ends early has tried the solver with both kernels
         for (kernel, metric, form) in &kernels {
@@ -405,11 +407,11 @@ pub(super) fn solver_label(name: &str, lambda: Option<f64>) -> String {
 /// 1/√n or to 1/n, and the grid covers both cases. The grid extends further down than up, because
 /// the higher rank of the final fit tends to need a smaller lambda.
 fn lambda_grid_around(lambda: f64, row_fraction: f64) -> String {
-    let nearest_step = |lambda: f64| (2.0 * lambda.max(f64::MIN_POSITIVE).log10()).round() as i64;
+    let nearest_half_decade = |lambda: f64| (2.0 * lambda.max(f64::MIN_POSITIVE).log10()).round() as i64;
     // below `MIN_LAMBDA_STEP`, the factorisation in f32 fails, and it often fails at
     // `MIN_LAMBDA_STEP` itself
-    let min_step = (nearest_step(lambda * row_fraction) - STEPS_BELOW).max(MIN_LAMBDA_STEP);
-    let max_step = (nearest_step(lambda * row_fraction.sqrt()) + STEPS_ABOVE).max(SAFE_LAMBDA_STEP);
+    let min_step = (nearest_half_decade(lambda * row_fraction) - STEPS_BELOW).max(MIN_LAMBDA_STEP);
+    let max_step = (nearest_half_decade(lambda * row_fraction.sqrt()) + STEPS_ABOVE).max(SAFE_LAMBDA_STEP);
     format!("{}..{}", format_lambda(half_decade(min_step)), format_lambda(half_decade(max_step)))
 }
 
@@ -432,26 +434,26 @@ mod tests {
         };
         // the second fold is harder than the first, and the third contender was not tried on it
         let reports = [tried(&[0.2, 0.6]), tried(&[0.3, 0.5]), tried(&[0.25]), ContenderReport::default()];
-        assert_eq!(means(&reports.each_ref()), [0.2, 0.3, 0.25, f64::INFINITY]);
-        assert_eq!(means(&[&reports[0], &reports[1]]), [0.4, 0.4]);
+        assert_eq!(shared_fold_means(&reports.each_ref()), [0.2, 0.3, 0.25, f64::INFINITY]);
+        assert_eq!(shared_fold_means(&[&reports[0], &reports[1]]), [0.4, 0.4]);
     }
 
     #[test]
-    fn a_penalty_falls_with_the_root_of_the_rows() {
+    fn lambda_falls_with_the_root_of_the_row_count() {
         let fit = Fit::solver("svm").unwrap();
         let contender_of =
             |fit: Fit, lambda| Contender { name: String::new(), fit, lambda, report: ContenderReport::default() };
-        let penalty = |to: u64| {
+        let rescaled_regularisation = |fit_rows: u64| {
             contender_of(fit.clone(), Some(1e-4))
-                .rescale_lambda(100, to, None)
+                .rescale_lambda(100, fit_rows, None)
                 .fit
                 .settings()
                 .unwrap()
                 .strongest_regularisation()
         };
-        assert_eq!(penalty(10_000), crate::solver::Regularisation::Lambda(1e-5));
+        assert_eq!(rescaled_regularisation(10_000), crate::solver::Regularisation::Lambda(1e-5));
         // it does not rise for fewer rows
-        assert_eq!(penalty(25), crate::solver::Regularisation::Lambda(1e-4));
+        assert_eq!(rescaled_regularisation(25), crate::solver::Regularisation::Lambda(1e-4));
         // with the exact kernel it falls in proportion to the rows
         let exact = contender_of(fit.clone().with_exact_kernel().unwrap(), Some(1e-4)).rescale_lambda(100, 200, None);
         assert_eq!(exact.lambda, Some(5e-5));

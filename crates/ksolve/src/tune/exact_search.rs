@@ -57,11 +57,11 @@ const ONE_VS_ONE_TIME_EXPONENT: f64 = 1.5;
 /// Time of learning a sum of kernels by marginal likelihood, in units of the time of an exact fit,
 /// if both use the same n rows. A fit takes n³/3 flops. Learning takes about 80 evaluations of
 /// (5/3)n³ flops each, or 400 fits.
-const FITS_OF_LIKELIHOOD: f64 = 400.0;
+const LIKELIHOOD_TIME_IN_FITS: f64 = 400.0;
 /// Upper bound of this time for few rows, in fits per training row. Reading and scoring take most
 /// of the time of a small fit, so learning takes fewer than 400 fits: on 1,000 rows of protein,
 /// learning took 7 s, and a fit 0.13 s.
-const FITS_PER_ROW: f64 = 0.1;
+const MAX_LIKELIHOOD_FITS_PER_ROW: f64 = 0.1;
 
 /// A kernel, a metric and a regularisation parameter for the exact kernel, with the error of their
 /// fit.
@@ -157,12 +157,12 @@ impl ModelSelection<'_> {
         let final_cost = (!is_requested).then_some(final_cost);
         let mut search =
             ExactSearch { model_selection, trials, measure, folds, name, fit, final_cost, log, journal, best, problem };
-        let sums = if search.tries_sums()? { &self.options.kernel_sums[..] } else { &[] };
-        let steps = lambdas.len() * (self.options.kernels.len() + 1) + 2 * MAX_LENGTH_STEPS + sums.len();
-        self.listener.begin(SearchPart::ExactFits, steps as u64);
+        let kernel_sums = if search.tries_kernel_sums()? { &self.options.kernel_sums[..] } else { &[] };
+        let step_count = lambdas.len() * (self.options.kernels.len() + 1) + 2 * MAX_LENGTH_STEPS + kernel_sums.len();
+        self.listener.begin(SearchPart::ExactFits, step_count as u64);
         let is_in_time = search.run(winner, search_result, &lambdas)? && search.is_in_time(0)?;
         if is_in_time {
-            search.run_sums(sums)?;
+            search.try_kernel_sums(kernel_sums)?;
         }
         self.listener.end();
         if !is_in_time {
@@ -228,15 +228,15 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
             }
         }
         for factor in [0.5, 2.0] {
-            let mut steps = 0;
-            while let Some(best) = self.best.clone().filter(|_| steps < MAX_LENGTH_STEPS) {
-                steps += 1;
+            let mut step_count = 0;
+            while let Some(best) = self.best.clone().filter(|_| step_count < MAX_LENGTH_STEPS) {
+                step_count += 1;
                 if !self.try_fit(ExactFit { kernel: best.kernel.with_scaled_lengths(factor)?, ..best }, 1.0)? {
                     break;
                 }
             }
             // if half the length scale is better, twice the length scale is not
-            if steps > 1 {
+            if step_count > 1 {
                 break;
             }
         }
@@ -255,23 +255,23 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
 
     /// Returns true if the solver is ridge regression for a numeric target, and lambda is not set:
     /// the marginal likelihood determines lambda too.
-    fn tries_sums(&self) -> Result<bool> {
-        let is_free = !self.model_selection.base.sets_regularisation() && self.fit.solver_family.name == "ridge";
-        Ok(is_free && self.fit.task()? == Task::Regression)
+    fn tries_kernel_sums(&self) -> Result<bool> {
+        let is_lambda_free = !self.model_selection.base.sets_regularisation() && self.fit.solver_family.name == "ridge";
+        Ok(is_lambda_free && self.fit.task()? == Task::Regression)
     }
 
     /// Tries sums of kernels, if their trial, the test and the final fit are likely to end in time.
     /// The times are estimated from the last fit of one kernel.
-    fn run_sums(&mut self, sums: &[Kernel]) -> Result<()> {
-        let (one_kernel, folds) = (self.log.last_duration, &self.folds);
+    fn try_kernel_sums(&mut self, kernel_sums: &[Kernel]) -> Result<()> {
+        let (single_kernel_time, folds) = (self.log.last_duration, &self.folds);
         let rows = folds.first().map_or(1, |fold| self.trials.training_rows(*fold, MAX_TRIAL_ROWS).len().max(1));
-        let by_flops = FITS_OF_LIKELIHOOD * (LIKELIHOOD_ROWS as f64 / rows as f64).min(1.0).powi(3);
-        let learning = by_flops.min(FITS_PER_ROW * rows as f64);
-        for kernel in sums {
-            let parts = kernel.terms().len() as f64;
+        let learning_fits_by_flops = LIKELIHOOD_TIME_IN_FITS * (LIKELIHOOD_ROWS as f64 / rows as f64).min(1.0).powi(3);
+        let learning_fits = learning_fits_by_flops.min(MAX_LIKELIHOOD_FITS_PER_ROW * rows as f64);
+        for kernel in kernel_sums {
+            let term_count = kernel.terms().len() as f64;
             // a fit with k terms takes k times as long as a fit with one kernel; the trial, the
             // test and the final fit each learn the weights
-            let time = self.final_cost.map(|cost| one_kernel.mul_f64(parts * cost + 3.0 * learning));
+            let time = self.final_cost.map(|cost| single_kernel_time.mul_f64(term_count * cost + 3.0 * learning_fits));
             if time.map_or(Ok(false), |time| self.log.is_fit_late(time, self.journal))? {
                 continue;
             }
@@ -296,7 +296,7 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
     /// Returns the initial kernels: the winning kernel, all other kernels with the metric of the
     /// winner, and the best kernel without a metric.
     fn kernels(&self, winner: &Contender, search_result: &KernelSearchResult) -> Result<Vec<ExactFit>> {
-        let initial = |kernel: Kernel, contender: &Contender| {
+        let initial_fit = |kernel: Kernel, contender: &Contender| {
             let (metric, form) = (contender.fit.metric_source().clone(), contender.report.metric.clone());
             ExactFit { kernel, metric, form, lambda: None, error: f64::INFINITY }
         };
@@ -304,17 +304,17 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
         if let Some(metric) = winner.metric() {
             sample = apply_metric(&sample, metric);
         }
-        let mut candidates = vec![initial(winner.fit.requested_kernel().clone(), winner)];
+        let mut candidates = vec![initial_fit(winner.fit.requested_kernel().clone(), winner)];
         for kernel in
             self.model_selection.options.kernels.iter().filter(|kernel| **kernel != search_result.requested_kernel)
         {
-            candidates.push(initial(
+            candidates.push(initial_fit(
                 resolve_length_scale(kernel, &sample, self.model_selection.options.train_options.seed)?,
                 winner,
             ));
         }
         if let Some(plain) = winner.without_metric(search_result)? {
-            candidates.push(initial(plain.fit.requested_kernel().clone(), &plain));
+            candidates.push(initial_fit(plain.fit.requested_kernel().clone(), &plain));
         }
         Ok(candidates)
     }
@@ -364,7 +364,7 @@ mod tests {
     use kstore::{Selection, Table};
 
     #[test]
-    fn where_the_winner_has_no_machine_the_best_solver_with_one_has() {
+    fn a_winner_without_an_exact_solver_is_replaced_by_the_best_with_one() {
         let contender = |name: &str, mean: f64, chosen: bool| {
             let fit = Fit::solver(name).unwrap().kernel(Kernel::parse("gaussian(sigma=1)").unwrap());
             let fit = if name == "ridge" { fit.set("task", "classification") } else { fit };

@@ -21,10 +21,10 @@ pub(super) fn draw<T: Real>(
 ) -> Result<Option<(MemoryRows<T>, RowSample<T>)>> {
     let row_counts = survey.statistics.groups.sorted_counts();
     let stream = Stream::new(seed, Purpose::Candidates, 0);
-    let mut order = Vec::from_iter(0..row_counts.len());
-    order.sort_by_key(|group| Reverse(stream.word(*group as u64)));
+    let mut group_order = Vec::from_iter(0..row_counts.len());
+    group_order.sort_by_key(|group| Reverse(stream.word(*group as u64)));
     let (mut position_of_group, mut row_count) = (vec![None; row_counts.len()], 0);
-    for (position, group) in order.into_iter().enumerate() {
+    for (position, group) in group_order.into_iter().enumerate() {
         row_count += usize::try_from(row_counts[group].1).unwrap_or(usize::MAX).min(max_rows + 1);
         if row_count > max_rows {
             break;
@@ -34,7 +34,7 @@ pub(super) fn draw<T: Real>(
     if position_of_group.iter().all(Option::is_none) {
         return Ok(None);
     }
-    let d = source.shape().inputs;
+    let d = source.shape().input_count;
     let observer = resources.start_stage_over("sampling groups", source.range());
     let pass = Pass { journal: None, ..pass_shape.pass(1, resources, &*observer) };
     let (mut selected_rows, mut x) = (Vec::new(), Vec::new());

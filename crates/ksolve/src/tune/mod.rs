@@ -140,13 +140,13 @@ impl<'a, T: Real> KernelSearch<'a, T> {
     /// [`kstore::Error::OverBudget`] before the first pass if the plan exceeds the memory. An
     /// invalid row (the error names its position); options that a search does not support.
     pub fn open(selected: &SelectedTable, options: &'a TuneOptions, resources: &'a Resources<'a>) -> Result<Self> {
-        options::check(options, selected.shape().inputs)?;
+        options::check(options, selected.shape().input_count)?;
         let resources = Resources { journal: None, scratch: None, ..*resources };
         let train_options = &options.train_options;
         let (pass_shape, planned_bytes, refines) = options::plan::<T>(selected, options, &resources)?;
         let survey = survey(selected, train_options, pass_shape, &resources)?;
         let targets = survey.regression_targets();
-        let folds = |spec: &FoldSpec| Folds::new(spec, train_options.seed, selected.range(), &survey.groups);
+        let folds = |spec: &FoldSpec| Folds::new(spec, train_options.seed, selected.range(), &survey.group_labels);
         folds(&train_options.folds)?;
         let source = selected.rows::<T>(survey.read_settings())?;
         let range = source.range();
@@ -188,9 +188,9 @@ impl<'a, T: Real> KernelSearch<'a, T> {
             options.score != Score::Alignment,
         )?;
         let sample = trials.without_test_rows(&sample);
-        let rows = candidates::sort_by_row_number(sample.clone())?;
+        let sorted_rows = candidates::sort_by_row_number(sample.clone())?;
         let sample_rows = candidates::with_targets(
-            rows,
+            sorted_rows,
             trials.rows(),
             Pass::new(pass_shape.tile_rows, pass_shape.segment_rows, resources.workers),
         )?;
@@ -200,10 +200,10 @@ impl<'a, T: Real> KernelSearch<'a, T> {
         };
         // kernels with learned metrics have a single rung, because their metrics are learned on the
         // same rows
-        let round_rows = metric::sample_size(sample.len() as u64, sample.d);
+        let round_row_count = metric::sample_size(sample.len() as u64, sample.d);
         let rung_sizes = match unlearned.is_empty() {
             true => rung_sizes(candidates.len(), sample.len()),
-            false if competes_by_rounds(options) => vec![round_rows],
+            false if competes_by_rounds(options) => vec![round_row_count],
             false => vec![sample.len()],
         };
         let alive = (0..candidates.len().max(unlearned.len())).collect();
@@ -247,13 +247,13 @@ impl<'a, T: Real> KernelSearch<'a, T> {
     /// Returns the number of metrics to learn and of kernels to measure over all rungs.
     pub fn step_count(&self) -> usize {
         let mut alive = self.alive.len();
-        let mut rung = || {
+        let mut next_rung_size = || {
             let rung_size = alive;
             alive = alive.div_ceil(HALVING);
             rung_size
         };
         let measured_count =
-            if competes_by_rounds(self.options) { 0 } else { self.rung_sizes.iter().map(|_| rung()).sum() };
+            if competes_by_rounds(self.options) { 0 } else { self.rung_sizes.iter().map(|_| next_rung_size()).sum() };
         self.unlearned.len() + measured_count
     }
 
@@ -333,13 +333,13 @@ impl<'a, T: Real> KernelSearch<'a, T> {
             if competes_by_rounds(self.options) {
                 self.entries.push(RungEntry::from_rounds(&learned, self.options.train_options.scaling));
             }
-            let rounds = learned.rounds.len();
+            let round_count = learned.rounds.len();
             self.learned_rounds.append(&mut learned.rounds);
             self.candidates.push(learned);
             if self.unlearned.is_empty() && competes_by_rounds(self.options) {
                 self.promote()?;
             }
-            return Ok(rounds);
+            return Ok(round_count);
         }
         if self.upcoming().is_none() {
             return Ok(0);
@@ -390,9 +390,10 @@ impl<'a, T: Real> KernelSearch<'a, T> {
         let (rows, mut entries) = (self.rung_rows.len() as u64, std::mem::take(&mut self.entries));
         if competes_by_rounds(self.options) {
             // report the best kernel without a metric too, as in a fit without a search
-            let plain = rung::best_without_metric(&self.learned_rounds);
-            let plain = plain.map(|round| RungEntry::from_round(round, self.options.train_options.scaling));
-            entries.extend(plain.filter(|plain| entries.iter().all(|entry| !entry.is_same_candidate(plain))));
+            let best_plain_round = rung::best_without_metric(&self.learned_rounds);
+            let plain_entry =
+                best_plain_round.map(|round| RungEntry::from_round(round, self.options.train_options.scaling));
+            entries.extend(plain_entry.filter(|plain| entries.iter().all(|entry| !entry.is_same_candidate(plain))));
         }
         self.finished_rungs.push(Rung { rows, entries });
         if is_last_rung { Ok(()) } else { self.load_rung_rows() }
@@ -408,8 +409,8 @@ impl<'a, T: Real> KernelSearch<'a, T> {
     /// Returns some rows of the sample with their targets, in table order.
     fn with_targets(&self, sample: &RowSample<T>) -> Result<MemoryRows<T>> {
         let PassShape { tile_rows: tile, segment_rows: segment, .. } = self.pass_shape;
-        let rows = candidates::sort_by_row_number(sample.clone())?;
-        candidates::with_targets(rows, &self.sample_rows, Pass::new(tile, segment, self.resources.workers))
+        let sorted_rows = candidates::sort_by_row_number(sample.clone())?;
+        candidates::with_targets(sorted_rows, &self.sample_rows, Pass::new(tile, segment, self.resources.workers))
     }
 
     /// Returns the entry of the best kernel so far.

@@ -111,19 +111,20 @@ impl ModelSelection<'_> {
         let exact_contender =
             self.search_exact::<T>(&winner, &tried, search_result, &trials, measure, &mut log, journal)?;
         let mut contenders: Vec<ContenderReport> = tried.into_iter().map(|contender| contender.report).collect();
-        let plain = if exact_contender.is_some() { None } else { winner.without_metric(search_result)? };
+        let plain_contender = if exact_contender.is_some() { None } else { winner.without_metric(search_result)? };
         winner =
             exact_contender.map_or(winner.clone(), |(exact, why)| exact.replace_winner(&winner, &mut contenders, why));
         // all trials after this line are tests, which do not count as work of the search
         let work = log.work();
         let mut test = None;
         let tests_shifts = self.options.may_use_blocks && !self.options.samples_whole_groups;
-        let steps = [plain.is_some(), search_result.target_correlation.is_some(), tests_shifts].map(u64::from);
-        self.listener.begin(SearchPart::Solvers, 1 + steps.iter().sum::<u64>());
-        if let Some(plain) = plain {
-            let mut tests = [&winner, &plain].into_iter().map(|contender| {
+        let optional_steps =
+            [plain_contender.is_some(), search_result.target_correlation.is_some(), tests_shifts].map(u64::from);
+        self.listener.begin(SearchPart::Solvers, 1 + optional_steps.iter().sum::<u64>());
+        if let Some(plain_contender) = plain_contender {
+            let mut tests = [&winner, &plain_contender].into_iter().map(|contender| {
                 let what = format!("test rows, metric {}", contender.report.metric);
-                log.run_trial(what, || get_or_time(journal, || trials.half_scores(&contender.fit, self.run)))
+                log.run_trial(what, || get_or_compute_timed(journal, || trials.half_scores(&contender.fit, self.run)))
             });
             // lazily: an error in the first test ends the search before `journal` stores the second
             // result in the position of the first
@@ -143,13 +144,14 @@ impl ModelSelection<'_> {
                         "on test rows, the error is {tuned_error:.4e} with the metric and {plain_error:.4e} with the best kernel without a metric"
                     );
                     self.listener.warn(&format!("{why}: the metric is discarded"));
-                    winner = plain.replace_winner(&winner, &mut contenders, Some(why));
+                    winner = plain_contender.replace_winner(&winner, &mut contenders, Some(why));
                 }
                 test = Some(if drops_metric { (plain_test, plain_seconds) } else { (tuned_test, seconds) });
             }
         } else {
             let what = "test rows".to_string();
-            test = log.run_trial(what, || get_or_time(journal, || trials.test_score(&winner.fit, self.run)))?;
+            test =
+                log.run_trial(what, || get_or_compute_timed(journal, || trials.test_score(&winner.fit, self.run)))?;
         }
         // the time at half the rank shows how the time depends on the rank; a fit after
         // `Duration::MAX` is late exactly if there is a time limit
@@ -159,7 +161,7 @@ impl ModelSelection<'_> {
             true => {
                 let half_rank_fit = winner.fit.clone().with_single_rank(rank / 2);
                 log.run_trial(format!("rank {}", rank / 2), || {
-                    get_or_time(journal, || trials.test_score(&half_rank_fit, self.run))
+                    get_or_compute_timed(journal, || trials.test_score(&half_rank_fit, self.run))
                 })?
             }
             false => None,
@@ -224,8 +226,8 @@ impl ModelSelection<'_> {
                 false => Ok(None),
             }
         })?;
-        if let (Some(test), Some(lower)) = (&mut selection_result.test, lower_rank_score) {
-            test.score = lower;
+        if let (Some(test), Some(repeated_score)) = (&mut selection_result.test, lower_rank_score) {
+            test.score = repeated_score;
         }
         Ok(selection_result)
     }
@@ -335,7 +337,7 @@ impl ModelSelection<'_> {
 }
 
 /// Returns the result of `test` and its time in seconds, or both from `journal`.
-fn get_or_time<V: serde::Serialize + serde::de::DeserializeOwned>(
+fn get_or_compute_timed<V: serde::Serialize + serde::de::DeserializeOwned>(
     journal: &mut SearchJournal<'_>,
     test: impl FnOnce() -> Result<Option<V>>,
 ) -> Result<Option<(V, f64)>> {

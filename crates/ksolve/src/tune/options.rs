@@ -97,7 +97,7 @@ impl TuneOptions {
         fit: &Fit,
         score: Score,
         requested_kernels: Option<&[Kernel]>,
-        sample: usize,
+        max_sample_rows: usize,
         selected: &SelectedTable,
     ) -> Result<Self> {
         let (surrogate, names) = (ridge_surrogate(fit, score)?, selected.feature_names());
@@ -122,7 +122,7 @@ impl TuneOptions {
             factors: crate::grids::parse_factors(DEFAULT_FACTORS)?,
             score,
             measure: None,
-            max_sample_rows: sample,
+            max_sample_rows,
         })
     }
 }

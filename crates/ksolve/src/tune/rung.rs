@@ -25,10 +25,10 @@ const MIN_RUNG_ROWS: usize = 500;
 pub(super) fn initial_candidates<T: Real>(
     options: &TuneOptions,
     sample: &RowSample<T>,
-    source: &MetricSource,
+    metric_source: &MetricSource,
     survey: &Survey,
 ) -> Result<Vec<LearnedMetric>> {
-    let metric = source.provided_for(&survey.scaler)?;
+    let metric = metric_source.provided_for(&survey.scaler)?;
     let mut candidates: Vec<LearnedMetric> = Vec::new();
     for kernel in &options.kernels {
         let seed = options.train_options.seed;
@@ -38,7 +38,7 @@ pub(super) fn initial_candidates<T: Real>(
         };
         for factor in &options.factors {
             let (kernel, metric, form) =
-                (resolved_kernel.with_scaled_lengths(*factor)?, metric.clone(), source.to_string());
+                (resolved_kernel.with_scaled_lengths(*factor)?, metric.clone(), metric_source.to_string());
             let candidate = LearnedMetric { metric, kernel, form, ..LearnedMetric::default() };
             if !candidates.contains(&candidate) {
                 candidates.push(candidate);
@@ -248,26 +248,26 @@ impl<T: Real> RungContext<'_, T> {
     }
 
     fn alignments(&self, gram: &GramState, ranks: &[usize]) -> Result<Vec<TuneCell>> {
-        let classes = matches!(self.targets, Targets::Classes(_));
-        let alignments = centred_alignments(gram, ranks, classes)?;
-        let cell = |(rank, alignment): (&usize, _)| TuneCell { rank: *rank, alignment, ..TuneCell::default() };
-        Ok(ranks.iter().zip(alignments).map(cell).collect())
+        let has_classes = matches!(self.targets, Targets::Classes(_));
+        let alignments = centred_alignments(gram, ranks, has_classes)?;
+        let tune_cell = |(rank, alignment): (&usize, _)| TuneCell { rank: *rank, alignment, ..TuneCell::default() };
+        Ok(ranks.iter().zip(alignments).map(tune_cell).collect())
     }
 
     fn surface(&self, gram: &GramState, ranks: Vec<usize>) -> Result<Vec<TuneCell>> {
         let TuneOptions { lambdas, intercept, .. } = self.options;
         let (lambdas, target_centre) = (lambdas.clone(), self.targets.centre());
         let ridge = RidgeGrid { ranks, lambdas, intercept: *intercept, target_centre };
-        let stage = self.resources.stage_observer.start_stage("surface", None);
-        let surface = Surface::compute(gram, &ridge, self.resources.workers, &*stage)?;
-        let cell = |cell: &crate::SurfaceCell| TuneCell {
+        let observer = self.resources.stage_observer.start_stage("surface", None);
+        let surface = Surface::compute(gram, &ridge, self.resources.workers, &*observer)?;
+        let tune_cell = |cell: &crate::SurfaceCell| TuneCell {
             rank: cell.rank,
             lambda: Some(cell.lambda),
             cv_mse: cell.cv_mse,
             gcv: cell.gcv,
             alignment: None,
         };
-        Ok(surface.cells.iter().map(cell).collect())
+        Ok(surface.cells.iter().map(tune_cell).collect())
     }
 
     /// Returns the entry of a kernel with its best cell; ties go to the smaller rank, then to the

@@ -87,7 +87,7 @@ impl<T: Real> Trials<T> {
         if selected.sparse_shape().is_some() {
             return Ok(Vec::new());
         }
-        let (columns, mut kinds) = (feature_columns(selected), Vec::new());
+        let (columns, mut held_out_sets) = (feature_columns(selected), Vec::new());
         let groupings = columns.iter().filter(|column| column.is_discrete);
         let groupings = groupings.filter_map(|column| Some((self.between_fraction(column)?, column)));
         if let Some((_, column)) =
@@ -96,19 +96,20 @@ impl<T: Real> Trials<T> {
             let folds = Some(format!("groups:5:{}", column.name));
             let stream = Stream::new(seed, Purpose::Folds, 0);
             let is_held_out = self.select_last(|i| (stream.word(self.value_key(i, column)), self.value_key(i, column)));
-            kinds.push((format!("other values of {}", column.name), folds, is_held_out));
+            held_out_sets.push((format!("other values of {}", column.name), folds, is_held_out));
         }
         if let Some(column) = columns.iter().find(|column| column.is_date) {
             let folds = Some(format!("forward:5:{}", column.name));
-            kinds.push((
+            held_out_sets.push((
                 format!("later rows by {}", column.name),
                 folds,
                 self.select_last(|i| self.ordered_bits(i, column)),
             ));
         }
-        kinds.extend(self.near_copies().map(|is_held_out| ("rows without a near-copy".to_string(), None, is_held_out)));
+        held_out_sets
+            .extend(self.near_copies().map(|is_held_out| ("rows without a near-copy".to_string(), None, is_held_out)));
         let mut scores = Vec::new();
-        for (rows, folds, is_held_out) in kinds {
+        for (rows, folds, is_held_out) in held_out_sets {
             match self.fit_and_score(fit, &|i| !is_held_out[i], &[&|i| is_held_out[i]], run) {
                 Ok(mut held_out) => scores.extend(held_out.pop().map(|score| ShiftScore { rows, folds, score })),
                 Err(error) if error.is_interrupted() => return Err(error),
@@ -120,7 +121,7 @@ impl<T: Real> Trials<T> {
     }
 
     fn row(&self, i: usize) -> &[T] {
-        let d = self.rows().shape().inputs;
+        let d = self.rows().shape().input_count;
         &self.rows().x()[i * d..(i + 1) * d]
     }
 
@@ -165,7 +166,7 @@ impl<T: Real> Trials<T> {
             sums_by_value.values().map(|(rows, value_sum)| value_sum / rows - sum / n as f64).collect();
         let squared_steps: f64 = deviations.windows(2).map(|pair| (pair[1] - pair[0]).powi(2)).sum();
         // in random order, the squared steps sum to twice the squared deviations
-        if squared_steps < deviations.iter().map(|off| off * off).sum() {
+        if squared_steps < deviations.iter().map(|deviation| deviation * deviation).sum() {
             return None;
         }
         let between_squares: f64 =
@@ -190,7 +191,7 @@ impl<T: Real> Trials<T> {
     /// the factor [`MIN_GAP_RATIO`] at one place: the rows before this gap are the copies. Returns
     /// `None` if at most half of the examined rows have near-copies.
     fn near_copies(&self) -> Option<Vec<bool>> {
-        let (n, d) = (self.len(), self.rows().shape().inputs);
+        let (n, d) = (self.len(), self.rows().shape().input_count);
         let examined_count = MAX_EXAMINED_ROWS.min(n / 2).min(MAX_COMPARED_VALUES / (n * d).max(1));
         if examined_count < MAX_EXAMINED_ROWS / 10 || n <= 2 * NEIGHBOURS {
             return None;
@@ -239,15 +240,15 @@ fn feature_columns(selected: &SelectedTable) -> Vec<FeatureColumn> {
         |name: &str| schema.columns.iter().any(|column| column.name == name && matches!(column.kind, Kind::Int { .. }));
     let encoding = selected.encoding().cloned().unwrap_or_else(|| Encoding::numeric(&selected.feature_names()));
     let mut first_feature = 0;
-    let column = |coded: &EncodedColumn| {
-        let features = first_feature..first_feature + coded.feature_count();
+    let feature_column = |encoded: &EncodedColumn| {
+        let features = first_feature..first_feature + encoded.feature_count();
         first_feature = features.end;
-        let is_number = matches!(coded.encoding, ColumnEncoding::Number);
-        let is_discrete = match &coded.encoding {
-            ColumnEncoding::Number => is_integer(&coded.name),
+        let is_number = matches!(encoded.encoding, ColumnEncoding::Number);
+        let is_discrete = match &encoded.encoding {
+            ColumnEncoding::Number => is_integer(&encoded.name),
             code => matches!(code, ColumnEncoding::Values(_) | ColumnEncoding::Effects(_)),
         };
-        FeatureColumn { name: coded.name.clone(), features, is_date: coded.is_date(), is_discrete, is_number }
+        FeatureColumn { name: encoded.name.clone(), features, is_date: encoded.is_date(), is_discrete, is_number }
     };
-    encoding.columns().iter().map(column).collect()
+    encoding.columns().iter().map(feature_column).collect()
 }

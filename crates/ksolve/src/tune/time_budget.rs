@@ -46,13 +46,13 @@ const EXACT_FRACTION: f64 = 0.7;
 #[derive(Debug)]
 pub struct TimeBudget {
     started: Instant,
-    time: Option<Duration>,
+    time_limit: Option<Duration>,
 }
 
 impl TimeBudget {
     /// Starts the time budget; `None` sets no limit.
-    pub fn new(time: Option<Duration>) -> Self {
-        Self { started: Instant::now(), time }
+    pub fn new(time_limit: Option<Duration>) -> Self {
+        Self { started: Instant::now(), time_limit }
     }
 
     /// Returns true if this part of the search and the earlier parts together would exceed their
@@ -64,7 +64,7 @@ impl TimeBudget {
             SearchPart::ExactFits => EXACT_FRACTION,
             SearchPart::Fit => 1.0,
         };
-        self.time.is_some_and(|time| self.started.elapsed().saturating_add(next) > time.mul_f64(time_fraction))
+        self.time_limit.is_some_and(|time| self.started.elapsed().saturating_add(next) > time.mul_f64(time_fraction))
     }
 
     /// Returns the largest rank whose fit is predicted to finish within the time and memory budget,
@@ -84,7 +84,7 @@ impl TimeBudget {
         selected: &SelectedTable,
         run: &Run<'_>,
     ) -> Result<Option<FeasibleFit>> {
-        let Some(time) = self.time.filter(|_| !fit.requested_map().is_exact_kernel()) else { return Ok(None) };
+        let Some(time) = self.time_limit.filter(|_| !fit.requested_map().is_exact_kernel()) else { return Ok(None) };
         let remaining = time.saturating_sub(self.started.elapsed()).as_secs_f64();
         let (leaf_rows, leaf_seconds) = feasible_leaves(fit, selection_result, remaining, selected, run)?;
         let ranks = feasible_ranks(
@@ -168,7 +168,7 @@ fn feasible_leaves(
     // RATE_EXPONENT
     let unit_seconds = seconds
         / (rank.powf(2.0 - RATE_EXPONENT) * (score.training_rows.max(1) as f64 + SYSTEM_COST * *lambdas as f64 * rank));
-    let mut best = (None, 0.0);
+    let mut best_leaves = (None, 0.0);
     for leaf_rows in LEAF_ROWS.into_iter().filter(|size| rows >= MIN_LEAVES * *size as u64) {
         let matrix_order = BAND_FACTOR * leaf_rows as f64;
         let pass_cost = 2.0 * rows as f64 * (MAX_RANK_WITH_LEAVES as f64).powf(2.0 - RATE_EXPONENT);
@@ -182,9 +182,9 @@ fn feasible_leaves(
         {
             break;
         }
-        best = (Some(leaf_rows), leaf_seconds);
+        best_leaves = (Some(leaf_rows), leaf_seconds);
     }
-    Ok(best)
+    Ok(best_leaves)
 }
 
 /// Returns the ranks up to `max_rank` that are likely to finish in `remaining` seconds.
@@ -209,16 +209,16 @@ fn feasible_ranks(
             let forecast = at_ranks(fit.clone(), &ranks).plan(selected, run)?;
             // the plan must store the features (at least 4 bytes each): if they were recomputed in
             // every step, the fit would take longer than a test predicts
-            let features = if needs_half_rank(fit) { rows.saturating_mul(4 * rank as u64) } else { 0 };
-            Ok::<_, crate::Error>(forecast.fits() && forecast.peak_bytes() as u64 >= features)
+            let feature_bytes = if needs_half_rank(fit) { rows.saturating_mul(4 * rank as u64) } else { 0 };
+            Ok::<_, crate::Error>(forecast.fits() && forecast.peak_bytes() as u64 >= feature_bytes)
         };
         if ranks.len() > 1 && !(is_in_time && fits_memory()?) {
             ranks.pop();
             break;
         }
     }
-    let last = ranks.last().copied();
-    ranks.retain(|rank| Some(*rank) == last || DOUBLING_RANKS.contains(rank));
+    let last_rank = ranks.last().copied();
+    ranks.retain(|rank| Some(*rank) == last_rank || DOUBLING_RANKS.contains(rank));
     Ok(ranks)
 }
 

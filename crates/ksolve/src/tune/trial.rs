@@ -30,7 +30,7 @@ pub(super) struct Trials<T> {
     has_block_folds: bool,
     /// Target columns of the table of a trial, `column_count` numbers per row: the targets or the
     /// class code, then the row weight, then the group code.
-    values: Vec<f64>,
+    target_values: Vec<f64>,
     column_count: usize,
     has_weights: bool,
     /// Factor by which the row weights were divided.
@@ -121,24 +121,25 @@ impl<T: Real> Trials<T> {
         holds_out_test_rows: bool,
     ) -> Result<Self> {
         let shape = rows.shape();
-        let class_columns = usize::from(shape.targets == 0);
+        let class_columns = usize::from(shape.target_count == 0);
         let has_groups = rows.group_codes().is_some();
-        let column_count = shape.targets + class_columns + usize::from(shape.has_weights) + usize::from(has_groups);
+        let column_count =
+            shape.target_count + class_columns + usize::from(shape.has_weights) + usize::from(has_groups);
         let (mut fold_of_row, mut values) =
             (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len() * column_count));
         let (mut cursor, mut tile) = (rows.open(rows.range())?, RowBuf::new(256));
         while cursor.next(&mut tile)? {
             let block = tile.block(&shape);
-            let code =
+            let code_of =
                 |coded: &Option<LabelCodes<'_>>, i: usize| coded.as_ref().map_or(LabelCodes::UNKNOWN, |c| c.codes[i]);
             for (i, row) in block.row_numbers.iter().enumerate() {
-                fold_of_row.push(folds.fold_of(*row, code(&block.groups, i))?);
-                values.extend((class_columns == 1).then(|| f64::from(code(&block.classes, i))));
+                fold_of_row.push(folds.fold_of(*row, code_of(&block.groups, i))?);
+                values.extend((class_columns == 1).then(|| f64::from(code_of(&block.classes, i))));
                 values.extend_from_slice(&block.y[i * block.t..][..block.t]);
                 // undo the division by the weight unit: the fit of a trial scales C by the weights
                 // in its table
                 values.extend(block.weight(i).map(|weight| weight * weight_unit));
-                values.extend(has_groups.then(|| f64::from(code(&block.groups, i))));
+                values.extend(has_groups.then(|| f64::from(code_of(&block.groups, i))));
             }
         }
         drop(cursor);
@@ -159,7 +160,7 @@ impl<T: Real> Trials<T> {
             fold_rule,
             test_fold,
             has_block_folds,
-            values,
+            target_values: values,
             column_count,
         })
     }
@@ -170,7 +171,7 @@ impl<T: Real> Trials<T> {
 
     /// Returns the first target of a row, or the code of its class.
     pub(super) fn target(&self, position: usize) -> f64 {
-        self.values[position * self.column_count]
+        self.target_values[position * self.column_count]
     }
 
     pub(super) fn is_search_row(&self, position: usize) -> bool {
@@ -199,12 +200,13 @@ impl<T: Real> Trials<T> {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.rows.bytes() + 8 * (self.fold_of_row.capacity() + self.values.capacity())
+        self.rows.bytes() + 8 * (self.fold_of_row.capacity() + self.target_values.capacity())
     }
 
     /// Returns the fraction of the rarer of two classes among all rows.
     pub(super) fn rarer_fraction(&self) -> f64 {
-        let second_count = self.values.chunks_exact(self.column_count).filter(|values| values[0] == 1.0).count() as f64;
+        let second_count =
+            self.target_values.chunks_exact(self.column_count).filter(|values| values[0] == 1.0).count() as f64;
         let fraction = second_count / self.fold_of_row.len().max(1) as f64;
         fraction.min(1.0 - fraction)
     }
@@ -221,13 +223,14 @@ impl<T: Real> Trials<T> {
     /// # Errors
     /// [`Error::Option`] for a ranking without any comparable pair of rows outside the test set.
     pub(super) fn check_pairs(&self) -> Result<Option<String>> {
-        let group = |i: usize| if self.has_groups { self.values[(i + 1) * self.column_count - 1] as u32 } else { 0 };
-        let pairs = |is_search: bool| {
+        let group =
+            |i: usize| if self.has_groups { self.target_values[(i + 1) * self.column_count - 1] as u32 } else { 0 };
+        let pair_count = |is_search: bool| {
             let is_included = |i: usize| self.is_search_row(i) == is_search;
-            Groups::new(self.fold_of_row.len(), is_included, group, |i| self.values[i * self.column_count])
+            Groups::new(self.fold_of_row.len(), is_included, group, |i| self.target_values[i * self.column_count])
                 .count_pairs()
         };
-        let (search_pairs, test_pairs) = (pairs(true), pairs(false));
+        let (search_pairs, test_pairs) = (pair_count(true), pair_count(false));
         if search_pairs == 0.0 {
             return Err(ranking_pairs::no_pairs_error());
         }
@@ -239,12 +242,13 @@ impl<T: Real> Trials<T> {
 
     /// Returns the rows that the search uses, as a sample.
     pub(super) fn sample(&self) -> RowSample<T> {
-        let d = self.rows.shape().inputs;
+        let d = self.rows.shape().input_count;
         let positions: Vec<usize> =
             (0..self.fold_of_row.len()).filter(|position| self.is_search_row(*position)).collect();
         let x = positions.iter().flat_map(|i| &self.rows.x()[i * d..(i + 1) * d]).copied().collect();
-        let weight =
-            |i: &usize| self.values[(i + 1) * self.column_count - 1 - usize::from(self.has_groups)] / self.weight_unit;
+        let weight = |i: &usize| {
+            self.target_values[(i + 1) * self.column_count - 1 - usize::from(self.has_groups)] / self.weight_unit
+        };
         let weights = positions.iter().filter(|_| self.has_weights).map(weight).collect();
         RowSample { row_numbers: positions.iter().map(|i| self.rows.row_number(*i)).collect(), x, d, weights }
     }
@@ -345,20 +349,20 @@ impl<T: Real> Trials<T> {
         test_sets: &[&dyn Fn(usize) -> bool],
         run: &Run<'_>,
     ) -> Result<Vec<HeldOutScore>> {
-        let name = |j: usize| if self.column_count == 1 { "y".to_string() } else { format!("y{j}") };
+        let column_name = |j: usize| if self.column_count == 1 { "y".to_string() } else { format!("y{j}") };
         let kernel = fit.requested_kernel().with_positional_names(&self.names)?;
         let fit = fit.clone().kernel(kernel).scaling(Scaling::None).with_landmark_scheme();
         let target_count = self.column_count - usize::from(self.has_weights) - usize::from(self.has_groups);
-        let weight = self.has_weights.then(|| name(target_count));
+        let weight = self.has_weights.then(|| column_name(target_count));
         let fit = weight.iter().fold(fit, |fit, weight| fit.set(parameter::WEIGHTS.name, weight));
-        let group = fit.has_option(parameter::GROUP.name).then(|| name(self.column_count - 1));
+        let group = fit.has_option(parameter::GROUP.name).then(|| column_name(self.column_count - 1));
         let fit = group.iter().fold(fit, |fit, group| fit.set(parameter::GROUP.name, group));
         // the table of a trial has no fold column, so default folds replace folds by a column
         let fit = match fit.settings()?.folds(&parameter::FOLDS) {
             Some(folds) if folds.column().is_some() => fit.set(parameter::FOLDS.name, FoldSpec::DEFAULT),
             _ => fit,
         };
-        let targets: Vec<String> = (0..target_count).map(name).collect();
+        let targets: Vec<String> = (0..target_count).map(column_name).collect();
         let features = vec!["x*".to_string()];
         let selection =
             fit.complete_selection(Selection { features, targets: targets.clone(), ..Selection::default() })?;
@@ -390,15 +394,18 @@ impl<T: Real> Trials<T> {
     }
 
     fn build_table(&self, is_included: &dyn Fn(usize) -> bool) -> Result<Table> {
-        let (d, column_count) = (self.rows.shape().inputs, self.column_count);
+        let (d, column_count) = (self.rows.shape().input_count, self.column_count);
         let positions: Vec<usize> = (0..self.fold_of_row.len()).filter(|position| is_included(*position)).collect();
         if positions.is_empty() {
             let why = "no row of the sample remains for training or scoring; use other folds, or raise `sample`";
             return Err(Error::UnsuitableFolds { folds: self.fold_count.to_string(), why: why.to_string() });
         }
         let x: Vec<T> = positions.iter().flat_map(|i| &self.rows.x()[i * d..(i + 1) * d]).copied().collect();
-        let y: Vec<f64> =
-            positions.iter().flat_map(|i| &self.values[i * column_count..(i + 1) * column_count]).copied().collect();
+        let y: Vec<f64> = positions
+            .iter()
+            .flat_map(|i| &self.target_values[i * column_count..(i + 1) * column_count])
+            .copied()
+            .collect();
         Ok(Table::from_rows(&x, d, &y)?)
     }
 }

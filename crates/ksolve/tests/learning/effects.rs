@@ -60,7 +60,7 @@ fn feature(selected: &SelectedTable, name: &str) -> Vec<f64> {
     let at = selected.feature_names().iter().position(|feature| feature == name).unwrap();
     let source = selected.rows::<f64>(ReadSettings::default()).unwrap();
     let (mut cursor, mut buffer, mut out) = (source.open(source.range()).unwrap(), RowBuf::new(97), Vec::new());
-    let d = RowSource::<f64>::shape(&source).inputs;
+    let d = RowSource::<f64>::shape(&source).input_count;
     while cursor.next(&mut buffer).unwrap() {
         out.extend(buffer.x.chunks_exact(d).map(|row| row[at]));
     }

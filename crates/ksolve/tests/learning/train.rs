@@ -36,7 +36,7 @@ fn labels(k: u32) -> Vec<Label> {
 
 impl<T: Real> RowSource<T> for Toy {
     fn shape(&self) -> TableShape {
-        TableShape { stored_rows: ROWS, inputs: D, targets: self.targets, has_weights: false }
+        TableShape { stored_rows: ROWS, input_count: D, target_count: self.targets, has_weights: false }
     }
     fn open(&self, segment: Range<u64>) -> kstore::Result<Box<dyn RowCursor<T> + Send + '_>> {
         Ok(Box::new(ToyCursor(self, segment)))

@@ -80,7 +80,7 @@ impl Dictionary {
 
 impl Lookups {
     pub(crate) fn new<'a>(encoding: Encoding, kinds: impl Iterator<Item = &'a Kind>) -> Self {
-        let lookup = |(column, kind): (&EncodedColumn, &Kind)| match &column.encoding {
+        let column_lookup = |(column, kind): (&EncodedColumn, &Kind)| match &column.encoding {
             ColumnEncoding::Number => Lookup::Number,
             ColumnEncoding::Values(values) => Lookup::Values(Dictionary::new(values)),
             ColumnEncoding::Buckets(buckets) => Lookup::Buckets(*buckets),
@@ -96,7 +96,7 @@ impl Lookups {
             }
             ColumnEncoding::Sparse(_) | ColumnEncoding::Entries(_) => Lookup::None,
         };
-        let column_lookups = encoding.columns().iter().zip(kinds).map(lookup).collect();
+        let column_lookups = encoding.columns().iter().zip(kinds).map(column_lookup).collect();
         let mut first_features = Vec::with_capacity(encoding.columns().len());
         let mut next_feature = 0;
         for column in encoding.columns() {
@@ -153,7 +153,7 @@ impl<T: Float> FeatureWriter<T> {
         out: &mut [T],
     ) -> bool {
         let d = self.scaled_zeros.len();
-        let rows = out.len() / d;
+        let row_count = out.len() / d;
         if let Some(columns) = &self.lookups.entry_columns {
             return columns.write_rows(views, row_indices, out, d, self.allow_missing);
         }
@@ -167,7 +167,7 @@ impl<T: Float> FeatureWriter<T> {
             let out = out.chunks_exact_mut(d);
             if let Lookup::Number = lookup {
                 let mut computed = [T::default(); CONVERT_TILE_ROWS];
-                let numbers = scaling.scaled_column(view, *first_feature, row_indices, &mut computed[..rows]);
+                let numbers = scaling.scaled_column(view, *first_feature, row_indices, &mut computed[..row_count]);
                 for (row, number) in out.zip(numbers) {
                     row[*first_feature] = *number;
                     indicator.filter(|_| !number.is_finite()).into_iter().for_each(|feature| set_to_one(row, feature));

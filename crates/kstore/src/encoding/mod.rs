@@ -151,10 +151,10 @@ impl EncodedColumn {
             }
             ColumnEncoding::Entries(entries) if entries.is_dense() => entries.feature_names(name),
             ColumnEncoding::Sparse(shape) | ColumnEncoding::Entries(Entries { shape, .. }) => {
-                let entries = move |what: &'static str| {
+                let entry_names = move |what: &'static str| {
                     (0..shape.values_per_row() / 2).map(move |entry| format!("{name}.{what}{entry}"))
                 };
-                Box::new(entries("place").chain(entries("value")))
+                Box::new(entry_names("place").chain(entry_names("value")))
             }
         };
         names.chain(self.has_indicator.then(|| format!("{name}=(missing)")))

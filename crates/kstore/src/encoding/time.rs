@@ -128,8 +128,8 @@ impl TimeEncoding {
 
     /// Returns the names of the features: `date`, `date.hour.sin`, `date.hour.cos`.
     pub(crate) fn feature_names<'a>(&'a self, column: &'a str) -> impl Iterator<Item = String> + 'a {
-        let pair = move |cycle: &Cycle| ["sin", "cos"].map(|part| format!("{column}.{}.{part}", cycle.name()));
-        std::iter::once(column.to_string()).chain(self.cycles.iter().flat_map(pair))
+        let name_pair = move |cycle: &Cycle| ["sin", "cos"].map(|part| format!("{column}.{}.{part}", cycle.name()));
+        std::iter::once(column.to_string()).chain(self.cycles.iter().flat_map(name_pair))
     }
 
     pub(crate) fn feature_values(&self, instant: Instant) -> impl Iterator<Item = f64> {
@@ -212,7 +212,7 @@ impl TimeReader {
 #[derive(Clone, Debug)]
 pub(crate) struct TimeSpans {
     spans: [Option<TimeSpan>; TimeForm::ALL.len()],
-    pub(crate) missing_words: u64,
+    pub(crate) missing_word_count: u64,
 }
 
 /// The range of the times of a column, in days, and the ranges of their phases.
@@ -259,7 +259,7 @@ impl TimeSpan {
 
 impl Default for TimeSpans {
     fn default() -> Self {
-        Self { spans: [Some(TimeSpan::EMPTY); TimeForm::ALL.len()], missing_words: 0 }
+        Self { spans: [Some(TimeSpan::EMPTY); TimeForm::ALL.len()], missing_word_count: 0 }
     }
 }
 
@@ -270,7 +270,7 @@ impl TimeSpans {
             return;
         }
         if missing::is_missing_word(text) {
-            self.missing_words += 1;
+            self.missing_word_count += 1;
             return;
         }
         for (span, form) in self.spans.iter_mut().zip(TimeForm::ALL) {
@@ -289,7 +289,7 @@ impl TimeSpans {
     }
 
     pub(crate) fn merge(&mut self, later: &Self) {
-        self.missing_words += later.missing_words;
+        self.missing_word_count += later.missing_word_count;
         for (span, later) in self.spans.iter_mut().zip(&later.spans) {
             *span = span.zip(*later).map(|(mut span, later)| {
                 span.merge(&later);

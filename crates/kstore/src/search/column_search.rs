@@ -63,13 +63,13 @@ impl ColumnSearchState {
     /// Returns what the search found in each column, in the order of [`ColumnSearch::columns`].
     pub fn columns(&self) -> Vec<ColumnSummary> {
         let summary = |values: &ColumnValues| {
-            let (times, words) = (values.times.range(), values.times.missing_words);
-            let missing = values.missing_count + if times.is_some() { words } else { 0 };
-            let resemblance = values.resemblance().filter(|_| times.is_none());
+            let (time_range, missing_word_count) = (values.times.range(), values.times.missing_word_count);
+            let missing_count = values.missing_count + if time_range.is_some() { missing_word_count } else { 0 };
+            let resemblance = values.resemblance().filter(|_| time_range.is_none());
             ColumnSummary {
                 distinct_values: values.distinct_count(self.max_values, self.row_count),
-                missing_count: missing,
-                time_range: times,
+                missing_count,
+                time_range,
                 resemblance,
             }
         };
@@ -184,10 +184,10 @@ impl Search for ColumnSearch {
     }
 
     fn state_bytes(&self) -> usize {
-        let categories = self.searched_columns.iter().filter(|column| column.role.has_values()).count();
-        let times = self.searched_columns.len() * (size_of::<ColumnValues>() + IntegerForms::BYTES);
-        let values = self.max_values * (MAX_MEAN_TEXT_BYTES + SET_ENTRY_BYTES) + SmallestDigests::BYTES;
-        categories * values + 8 * self.selected.features.len() + times
+        let category_column_count = self.searched_columns.iter().filter(|column| column.role.has_values()).count();
+        let time_bytes = self.searched_columns.len() * (size_of::<ColumnValues>() + IntegerForms::BYTES);
+        let value_bytes = self.max_values * (MAX_MEAN_TEXT_BYTES + SET_ENTRY_BYTES) + SmallestDigests::BYTES;
+        category_column_count * value_bytes + 8 * self.selected.features.len() + time_bytes
     }
 
     fn finish(&self, state: &ColumnSearchState) -> Result<(SelectedTable, Vec<ColumnNote>)> {
@@ -250,8 +250,8 @@ impl ColumnSearch {
             if values.times.is_ambiguous() {
                 notes.push(ColumnNote::AmbiguousDates { column: name.clone() });
             }
-            let has_indicator =
-                self.selected.missing == Missing::Indicator && values.missing_count + values.times.missing_words > 0;
+            let has_indicator = self.selected.missing == Missing::Indicator
+                && values.missing_count + values.times.missing_word_count > 0;
             return Ok(Some(EncodedColumn { name, encoding: ColumnEncoding::Time(encoding), has_indicator }));
         }
         if let Some(row) = values.first_missing_row {

@@ -211,15 +211,16 @@ impl ColumnValues {
     /// Returns whether nearly every row has its own text (more than 90 % of the rows with a value),
     /// as in an identifier or a comment. Such a text says nothing about other rows.
     pub(super) fn is_identifier(&self, row_count: u64) -> bool {
-        let values = if self.has_too_many_values { self.digests.estimate() } else { self.texts.len() as f64 };
-        values >= MIN_IDENTIFIER_VALUES as f64 && 10.0 * values > 9.0 * self.rows_with_value(row_count) as f64
+        let distinct_count = if self.has_too_many_values { self.digests.estimate() } else { self.texts.len() as f64 };
+        distinct_count >= MIN_IDENTIFIER_VALUES as f64
+            && 10.0 * distinct_count > 9.0 * self.present_row_count(row_count) as f64
     }
 
     pub(super) fn has_long_texts(&self, row_count: u64) -> bool {
-        self.total_text_bytes > MAX_MEAN_TEXT_BYTES as u64 * self.rows_with_value(row_count)
+        self.total_text_bytes > MAX_MEAN_TEXT_BYTES as u64 * self.present_row_count(row_count)
     }
 
-    fn rows_with_value(&self, row_count: u64) -> u64 {
+    fn present_row_count(&self, row_count: u64) -> u64 {
         row_count.saturating_sub(self.missing_count)
     }
 }

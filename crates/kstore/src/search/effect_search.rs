@@ -54,12 +54,12 @@ impl Merge for EffectSums {
         self.row_count += later.row_count;
         self.has_fractional_weights |= later.has_fractional_weights;
         for (sums_by_value, later) in self.value_sums.iter_mut().zip(&later.value_sums) {
-            *sums_by_value = sums_by_value.take().zip(later.as_ref()).and_then(|(mut mine, later)| {
-                later.iter().for_each(|(value, sums)| match mine.get_mut(value) {
-                    Some(mine) => add_to(mine, sums),
-                    None => _ = mine.insert(*value, sums.clone()),
+            *sums_by_value = sums_by_value.take().zip(later.as_ref()).and_then(|(mut merged_sums, later)| {
+                later.iter().for_each(|(value, sums)| match merged_sums.get_mut(value) {
+                    Some(earlier_sums) => add_to(earlier_sums, sums),
+                    None => _ = merged_sums.insert(*value, sums.clone()),
                 });
-                (mine.len() <= MAX_EFFECT_VALUES).then_some(mine)
+                (merged_sums.len() <= MAX_EFFECT_VALUES).then_some(merged_sums)
             });
         }
     }
@@ -191,10 +191,10 @@ impl EffectSearch {
         let value_count = values.len() as f64;
         let (mut between_squares, mut within_squares, mut squared_size_sum) = (0.0, 0.0, 0.0);
         let mut deviations = Vec::with_capacity(t);
-        for (o, squares) in pass_sums.squared_target_sums.iter().enumerate() {
-            let squares_of_mean = total.sums[o] * total.sums[o] / total.weight;
+        for (output, squares) in pass_sums.squared_target_sums.iter().enumerate() {
+            let squares_of_mean = total.sums[output] * total.sums[output] / total.weight;
             let explained_squares: f64 =
-                values.iter().map(|value| TargetSums::sum_folds(&sums[value], t, None).explained_squares(o)).sum();
+                values.iter().map(|value| TargetSums::sum_folds(&sums[value], t, None).explained_squares(output)).sum();
             let total_squares = squares - squares_of_mean;
             // a constant target has no variance except rounding errors
             if total_squares.is_nan() || total_squares <= 1e-12 * squares {
@@ -289,8 +289,8 @@ impl TargetSums {
         Self { weight: total[0], sums }
     }
 
-    fn explained_squares(&self, o: usize) -> f64 {
-        if self.weight > 0.0 { self.sums[o] * self.sums[o] / self.weight } else { 0.0 }
+    fn explained_squares(&self, output: usize) -> f64 {
+        if self.weight > 0.0 { self.sums[output] * self.sums[output] / self.weight } else { 0.0 }
     }
 
     /// Returns, for each output, the smoothed mean of a value minus the mean of all rows; 0 if the
@@ -310,11 +310,11 @@ impl Reduction<f64> for EffectSearch {
     type Error = Error;
 
     fn init(&self) -> EffectSums {
-        let total = vec![0.0; self.sums_per_value()].into_boxed_slice();
-        let values = vec![Some(HashMap::new()); self.column_indices.len()];
+        let total_sums = vec![0.0; self.sums_per_value()].into_boxed_slice();
+        let value_sums = vec![Some(HashMap::new()); self.column_indices.len()];
         EffectSums {
-            value_sums: values,
-            total_sums: total,
+            value_sums,
+            total_sums,
             squared_target_sums: vec![0.0; self.outputs.len()],
             row_count: 0,
             has_fractional_weights: false,
@@ -338,13 +338,13 @@ impl Reduction<f64> for EffectSearch {
                 continue;
             }
             let class_code = block.classes.map(|classes| classes.codes[i] as usize);
-            for o in 0..self.outputs.len() {
+            for output in 0..self.outputs.len() {
                 let target = match class_code {
-                    Some(code) => f64::from(u8::from(code == o + 1)),
-                    None => block.y[i * block.t + o],
+                    Some(code) => f64::from(u8::from(code == output + 1)),
+                    None => block.y[i * block.t + output],
                 };
-                row_sums[1 + o] = row_sums[0] * target;
-                state.squared_target_sums[o] += row_sums[1 + o] * target;
+                row_sums[1 + output] = row_sums[0] * target;
+                state.squared_target_sums[output] += row_sums[1 + output] * target;
             }
             let offset = fold_of_row(*row) * row_sums.len();
             state.row_count += 1;

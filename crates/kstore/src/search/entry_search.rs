@@ -29,7 +29,7 @@ const MEAN_WORD_TEXT_BYTES: usize = 32;
 /// The number of rows that contain a word, and the last of these rows.
 #[derive(Clone, Copy, Debug, Default)]
 struct RowCount {
-    rows: u64,
+    row_count: u64,
     last_row: u64,
 }
 
@@ -47,7 +47,7 @@ struct WordCounts {
 
 impl RowCount {
     fn add(&mut self, later: Self) {
-        *self = Self { rows: self.rows + later.rows, last_row: later.last_row };
+        *self = Self { row_count: self.row_count + later.row_count, last_row: later.last_row };
     }
 }
 
@@ -59,16 +59,16 @@ impl WordCounts {
     fn add_text(&mut self, grams: &NGrams, row: u64, text: &str, text_units: &mut TextUnits) {
         let mut distinct_count = 0;
         // a bucket without rows has no last row, and must not match row 0
-        let last_row = |count: &RowCount| if count.rows > 0 { count.last_row } else { u64::MAX };
+        let last_row = |count: &RowCount| if count.row_count > 0 { count.last_row } else { u64::MAX };
         grams.for_each_ngram(text, text_units, |word| match self.count_mut(grams, word) {
             Some(count) if last_row(count) == row => {}
             Some(count) => {
-                *count = RowCount { rows: count.rows + 1, last_row: row };
+                *count = RowCount { row_count: count.row_count + 1, last_row: row };
                 distinct_count += 1;
             }
             None => {
                 self.text_bytes += word.len();
-                self.counts_by_word.insert(word.into(), RowCount { rows: 1, last_row: row });
+                self.counts_by_word.insert(word.into(), RowCount { row_count: 1, last_row: row });
                 distinct_count += 1;
             }
         });
@@ -91,10 +91,10 @@ impl WordCounts {
             || self.text_bytes > MAX_COUNTED_NGRAMS * MEAN_WORD_TEXT_BYTES
         {
             self.has_dropped_words = true;
-            let mut counts: Vec<u64> = self.counts_by_word.values().map(|count| count.rows).collect();
+            let mut counts: Vec<u64> = self.counts_by_word.values().map(|count| count.row_count).collect();
             let middle = counts.len() / 2;
             let median_count = *counts.select_nth_unstable(middle).1;
-            self.counts_by_word.retain(|_, count| count.rows > median_count);
+            self.counts_by_word.retain(|_, count| count.row_count > median_count);
             self.text_bytes = self.counts_by_word.keys().map(|word| word.len()).sum();
         }
     }
@@ -109,7 +109,7 @@ impl WordCounts {
                 }
             }
         }
-        for (bucket, later) in self.buckets.iter_mut().zip(&later.buckets).filter(|(_, later)| later.rows > 0) {
+        for (bucket, later) in self.buckets.iter_mut().zip(&later.buckets).filter(|(_, later)| later.row_count > 0) {
             bucket.add(*later);
         }
         self.max_row_words = self.max_row_words.max(later.max_row_words);
@@ -119,7 +119,7 @@ impl WordCounts {
 
     /// Returns the words that become features, in alphabetical order, each with its number of rows.
     fn most_frequent(&self, max_words: usize, min_rows: u64) -> Vec<(&str, u64)> {
-        let words = self.counts_by_word.iter().map(|(word, count)| (&**word, count.rows));
+        let words = self.counts_by_word.iter().map(|(word, count)| (&**word, count.row_count));
         let mut words: Vec<(&str, u64)> = words.filter(|(_, rows)| *rows >= min_rows).collect();
         words.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
         words.truncate(max_words);
@@ -131,7 +131,7 @@ impl WordCounts {
 /// The state of an [`EntrySearch`]: counts of rows and largest values.
 #[derive(Clone, Debug)]
 pub struct EntryCounts {
-    rows: u64,
+    row_count: u64,
     word_counts: Vec<WordCounts>,
     /// Number of rows with a nonzero value, for each column of sparse rows.
     document_frequencies: Vec<u64>,
@@ -141,7 +141,7 @@ pub struct EntryCounts {
 
 impl Merge for EntryCounts {
     fn merge(&mut self, later: &Self) {
-        self.rows += later.rows;
+        self.row_count += later.row_count;
         self.word_counts.iter_mut().zip(&later.word_counts).for_each(|(words, later)| words.merge(later));
         self.document_frequencies
             .iter_mut()
@@ -216,11 +216,11 @@ impl Search for EntrySearch {
         let mut columns = self.selected.encoding().map_or(Vec::new(), |encoding| encoding.columns().to_vec());
         for (search_index, (column_index, entries)) in self.column_indices.iter().zip(&self.entries).enumerate() {
             let (name, mut entries) = (self.selected.column_name(*column_index), entries.clone());
-            let idf = |count: u64| 1.0 + ((1.0 + state.rows as f64) / (1.0 + count as f64)).ln();
+            let idf = |count: u64| 1.0 + ((1.0 + state.row_count as f64) / (1.0 + count as f64)).ln();
             let is_tf_idf = entries.weighting == Weighting::TfIdf;
             let text = state.word_counts.get(search_index).zip(entries.grams.as_ref());
             if let Some((words, buckets)) = text.and_then(|(words, grams)| Some((words, grams.bucket_count()?))) {
-                let idf_factors = words.buckets.iter().filter(|_| is_tf_idf).map(|count| idf(count.rows));
+                let idf_factors = words.buckets.iter().filter(|_| is_tf_idf).map(|count| idf(count.row_count));
                 entries.factors = idf_factors.collect();
                 entries.shape = SparseShape { column_count: buckets, max_row_entries: words.max_row_words };
             } else if let Some((words, grams)) = text {
@@ -235,11 +235,11 @@ impl Search for EntrySearch {
                     return Err(Error::Empty { what, why });
                 }
                 if words.has_dropped_words || selected_words.len() < words.counts_by_word.len() {
-                    let words = (!words.has_dropped_words).then_some(words.counts_by_word.len());
+                    let word_count = (!words.has_dropped_words).then_some(words.counts_by_word.len());
                     notes.push(ColumnNote::RareWords {
                         column: name.clone(),
                         kept_count: selected_words.len(),
-                        word_count: words,
+                        word_count,
                     });
                     has_omitted_words = true;
                 }
@@ -278,14 +278,14 @@ impl Reduction<f64> for EntrySearch {
         let word_counts = self.entries.iter().filter_map(Entries::grams).map(WordCounts::new).collect();
         let (document_frequencies, max_abs) =
             (vec![0; width_if(Weighting::TfIdf)], vec![0.0; width_if(Weighting::Maxabs)]);
-        EntryCounts { rows: 0, word_counts, document_frequencies, max_abs }
+        EntryCounts { row_count: 0, word_counts, document_frequencies, max_abs }
     }
 
     fn scratch(&self) {}
 
     fn step(&self, state: &mut EntryCounts, (): &mut (), block: &RowBlock<'_, f64>, _: &Workers) -> Result<()> {
         let mut text_units = TextUnits::default();
-        state.rows += block.len() as u64;
+        state.row_count += block.len() as u64;
         for (search_index, (words, column)) in state.word_counts.iter_mut().zip(block.kept_columns).enumerate() {
             let Some(grams) = &self.entries[search_index].grams else { continue };
             for (i, row) in block.row_numbers.iter().enumerate() {
@@ -347,16 +347,17 @@ impl Table {
                         Selection { keep, without_features: true, missing: Missing::Mean, ..Selection::default() };
                     let rows = self.select(&text_selection)?.rows::<f64>(ReadSettings::default())?;
                     let (mut cursor, mut buf) = (rows.open(rows.range())?, RowBuf::new(1024));
-                    let (mut longest, mut row) = (0, EntryRowBuffer::default());
+                    let (mut max_row_entries, mut row_buffer) = (0, EntryRowBuffer::default());
                     while cursor.next(&mut buf)? {
                         let Some(KeptValues::Text(texts)) = buf.kept_columns.first().map(|kept| kept.values()) else {
                             break;
                         };
                         for i in 0..buf.row_numbers.len() {
-                            longest = columns.count_entries(index, texts.text(i), &mut row).max(longest);
+                            max_row_entries =
+                                columns.count_entries(index, texts.text(i), &mut row_buffer).max(max_row_entries);
                         }
                     }
-                    SparseShape { max_row_entries: longest, ..entries.shape }
+                    SparseShape { max_row_entries, ..entries.shape }
                 }
                 (ColumnEncoding::Sparse(shape), _) => *shape,
                 (ColumnEncoding::Entries(entries), _) => entries.shape,

@@ -25,7 +25,7 @@ impl Table {
             let expected = format!("a number of buckets from 1 to {MAX_BUCKETS}, such as 256");
             return Err(Error::Syntax { what: "`hash`", text: buckets.to_string(), expected });
         }
-        let columns = match &selection.categories {
+        let category_columns = match &selection.categories {
             Categories::Named(names) => {
                 let index_by_name = self.schema().index_by_name();
                 let named_columns: Vec<usize> = self
@@ -37,7 +37,7 @@ impl Table {
             }
             _ => Vec::new(),
         };
-        for column in &columns {
+        for column in &category_columns {
             if matches!(self.schema().columns[*column].kind, Kind::Binary | Kind::Sparse(_) | Kind::Other(_)) {
                 return Err(self.wrong_type_error(*column, "categories must be integers, booleans or text"));
             }
@@ -51,7 +51,7 @@ impl Table {
                     self.wrong_type_error(column, "`text` counts words of text columns; remove the column from `text`")
                 );
             }
-            if role_columns.contains(&column) || columns.contains(&column) {
+            if role_columns.contains(&column) || category_columns.contains(&column) {
                 return Err(self.wrong_type_error(
                     column,
                     "it has another role in addition to `text`; remove it from one of them",
@@ -62,8 +62,8 @@ impl Table {
         Ok(ColumnRequest {
             selection,
             counted_texts,
-            category_set: columns.iter().copied().collect(),
-            category_columns: columns,
+            category_set: category_columns.iter().copied().collect(),
+            category_columns,
         })
     }
 
@@ -96,7 +96,7 @@ impl Table {
             |(index, column): (usize, &usize)| Some((index, request.counted_entries(*column)?.into_dense()));
         let counted_texts = features.iter().enumerate().filter_map(dense_entries).collect();
         let categories_are_set = !matches!(selection.categories, Categories::Few);
-        let name = |column: &usize| &self.schema().columns[*column].name;
+        let name_of = |column: &usize| &self.schema().columns[*column].name;
         // a pattern that excludes columns does not name any column
         let selects_columns = |text: &String| text != "*" && !text.starts_with('!');
         let lists_features =
@@ -104,7 +104,7 @@ impl Table {
         let is_named_column = |(column, role): (&usize, &Role)| match role {
             Role::Number => lists_features,
             // a text column that is only inspected for times was not requested as a category
-            _ => categories_are_set && *role != Role::Time || selection.features.contains(name(column)),
+            _ => categories_are_set && *role != Role::Time || selection.features.contains(name_of(column)),
         };
         let is_named = features.iter().zip(&roles).map(is_named_column).collect();
         // with `hash`, a column with more than `MAX_CATEGORIES` values is hashed instead of

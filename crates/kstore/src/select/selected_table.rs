@@ -138,8 +138,8 @@ impl SelectedTable {
     pub fn shape(&self) -> TableShape {
         TableShape {
             stored_rows: self.table.stored_rows(),
-            inputs: self.lookups().map_or(self.features.len(), |lookups| lookups.feature_names.len()),
-            targets: self.targets.len(),
+            input_count: self.lookups().map_or(self.features.len(), |lookups| lookups.feature_names.len()),
+            target_count: self.targets.len(),
             has_weights: self.is_weighted(),
         }
     }

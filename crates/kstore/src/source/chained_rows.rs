@@ -35,7 +35,7 @@ impl<'a, T: Float> ChainedRows<'a, T> {
     /// targets, or if only some of the parts have weights.
     pub fn new(parts: Vec<&'a dyn RowSource<T>>) -> Result<Self> {
         let column_counts =
-            |part: &&dyn RowSource<T>| (part.shape().inputs, part.shape().targets, part.shape().has_weights);
+            |part: &&dyn RowSource<T>| (part.shape().input_count, part.shape().target_count, part.shape().has_weights);
         let first_counts = parts.first().map(column_counts);
         if first_counts.is_none() || parts.iter().any(|part| Some(column_counts(part)) != first_counts) {
             let columns = parts.iter().map(column_counts).map(|(x, y, weighted)| {
@@ -46,12 +46,12 @@ impl<'a, T: Float> ChainedRows<'a, T> {
             let expected = "tables that are read as one must have the same columns".to_string();
             return Err(crate::Error::Syntax { what: "tables", text, expected });
         }
-        let mut starts = vec![0];
+        let mut part_starts = vec![0];
         for part in &parts {
-            let (range, end) = (part.range(), starts[starts.len() - 1]);
-            starts.push(end + (range.end - range.start));
+            let (range, end) = (part.range(), part_starts[part_starts.len() - 1]);
+            part_starts.push(end + (range.end - range.start));
         }
-        Ok(Self { parts, part_starts: starts })
+        Ok(Self { parts, part_starts })
     }
 
     fn row_count(&self) -> u64 {
@@ -149,7 +149,7 @@ impl<T: Float> RowCursor<T> for ChainedCursor<'_, T> {
             buf.row_numbers.extend(self.part_buffer.row_numbers.iter().map(|row| row - part_start + chain_start));
             buf.x.extend_from_slice(&self.part_buffer.x);
             buf.y.extend_from_slice(&self.part_buffer.y);
-            buf.weight.extend_from_slice(&self.part_buffer.weight);
+            buf.weights.extend_from_slice(&self.part_buffer.weights);
         }
         (buf.class_labels, buf.group_labels) = (None, None);
         buf.classes.clear();

@@ -233,9 +233,9 @@ impl TableFile for ExtendedFile {
             })
         };
         let open_columns = columns.iter().map(&mut open_column).collect::<Result<_>>()?;
-        let row = rows.start;
+        let first_row = rows.start;
         let file = self.file.open(&self.stored_columns(columns), rows, bytes_read)?;
-        Ok(Box::new(ExtendedCursor { extended: self, file_cursor: file, columns: open_columns, next_row: row }))
+        Ok(Box::new(ExtendedCursor { extended: self, file_cursor: file, columns: open_columns, next_row: first_row }))
     }
 }
 

@@ -26,13 +26,13 @@ pub(crate) fn partition_values(path: &Path) -> Vec<(String, Option<String>)> {
 /// Decodes `%20` and similar codes to characters.
 fn percent_decode(text: &str) -> String {
     let mut pieces = text.split('%');
-    let mut out = Vec::from(pieces.next().unwrap_or_default());
+    let mut decoded_bytes = Vec::from(pieces.next().unwrap_or_default());
     for part in pieces {
         let code = part.get(..2).and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        out.push(code.unwrap_or(b'%'));
-        out.extend_from_slice(&part.as_bytes()[if code.is_some() { 2 } else { 0 }..]);
+        decoded_bytes.push(code.unwrap_or(b'%'));
+        decoded_bytes.extend_from_slice(&part.as_bytes()[if code.is_some() { 2 } else { 0 }..]);
     }
-    String::from_utf8(out).unwrap_or_else(|_| text.to_string())
+    String::from_utf8(decoded_bytes).unwrap_or_else(|_| text.to_string())
 }
 
 /// Returns, for each file, the columns that its folders add. The type of a column fits its values

@@ -349,8 +349,8 @@ impl FileCursor for NpzCursor<'_> {
         }
         let rows = self.remaining_rows.start..self.remaining_rows.end.min(self.remaining_rows.start + NPZ_CHUNK_ROWS);
         let mut starts = self.npz.row_starts(&self.members[0], rows, &mut self.buffers[0])?;
-        let fitting_starts = starts.partition_point(|start| start - starts[0] <= NPZ_CHUNK_ENTRIES as u64);
-        starts.truncate(fitting_starts.max(2));
+        let fitting_start_count = starts.partition_point(|start| start - starts[0] <= NPZ_CHUNK_ENTRIES as u64);
+        starts.truncate(fitting_start_count.max(2));
         if self.columns.contains(&0) {
             self.load_rows(&starts)?;
         }

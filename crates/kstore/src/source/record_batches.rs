@@ -40,8 +40,8 @@ impl BatchTable {
             };
             return Err(malformed_error(format!("their columns differ: {how}")));
         }
-        let width = |root: usize| Ok::<_, Error>(column::list_length(first_batch.column(root).as_ref(), 0));
-        let shape = |root: usize| {
+        let list_length_of = |root: usize| Ok::<_, Error>(column::list_length(first_batch.column(root).as_ref(), 0));
+        let measure_shape = |root: usize| {
             let mut shape = SparseShape::default();
             for batch in &batches {
                 sparse_entries::extend_shape(batch.column(root), &mut shape)
@@ -49,14 +49,14 @@ impl BatchTable {
             }
             Ok::<_, Error>(shape)
         };
-        let layout = Layout::new(first_batch.schema().fields(), width)?;
-        let layout = layout.with_sparse_shapes(first_batch.schema().fields(), None, shape)?;
-        let mut starts = vec![0];
+        let layout = Layout::new(first_batch.schema().fields(), list_length_of)?;
+        let layout = layout.with_sparse_shapes(first_batch.schema().fields(), None, measure_shape)?;
+        let mut batch_starts = vec![0];
         for batch in &batches {
-            starts.push(starts[starts.len() - 1] + batch.num_rows() as u64);
+            batch_starts.push(batch_starts[batch_starts.len() - 1] + batch.num_rows() as u64);
         }
-        let bytes = batches.iter().map(|batch| batch.get_array_memory_size() as u64).sum();
-        Ok(Self { layout, batches, batch_starts: starts, memory_bytes: bytes })
+        let memory_bytes = batches.iter().map(|batch| batch.get_array_memory_size() as u64).sum();
+        Ok(Self { layout, batches, batch_starts, memory_bytes })
     }
 
     /// Copies `x` (n x d, row-major) to the columns `x0`, `x1`, …, and `y` (n x t, row-major, t may

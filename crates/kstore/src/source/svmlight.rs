@@ -47,12 +47,12 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
     let (mut shape, mut first_without_group, mut has_groups) = (SparseShape::default(), None, false);
     let (_, start) = table.first_block()?;
     table.index_rows(start, |row, line| {
-        let mut entries = 0;
+        let mut entry_count = 0;
         let line = parse_row(line, zero_based, |column, _| {
             let column_index = usize::try_from(column).ok().filter(|index| *index < max_columns);
             let width = 1 + column_index.ok_or_else(|| too_wide_error(max_columns, column))?;
-            entries += 1;
-            shape = shape.union(SparseShape { column_count: width, max_row_entries: entries });
+            entry_count += 1;
+            shape = shape.union(SparseShape { column_count: width, max_row_entries: entry_count });
             Ok(())
         });
         // the label is parsed now, so that a file of another format is an error at once instead of
@@ -210,10 +210,11 @@ impl TextFormat for Svmlight {
         if self.sparse_shape.is_none() {
             return max_dense_rows(columns.len()) * columns.len() * VALUE_BYTES;
         }
-        let entries = (TEXT_CHUNK_BYTES + longest_row) / MIN_ENTRY_BYTES;
+        let max_entry_count = (TEXT_CHUNK_BYTES + longest_row) / MIN_ENTRY_BYTES;
         // a growing vector may have twice the capacity it needs, and is copied while it is
         // reallocated
-        3 * (entries * (size_of::<u32>() + VALUE_BYTES) + TEXT_CHUNK_ROWS * (size_of::<usize>() + 2 * VALUE_BYTES))
+        3 * (max_entry_count * (size_of::<u32>() + VALUE_BYTES)
+            + TEXT_CHUNK_ROWS * (size_of::<usize>() + 2 * VALUE_BYTES))
     }
 }
 
@@ -261,7 +262,7 @@ impl TextChunk for SvmlightChunk {
             Features::Sparse(rows) => {
                 let width = rows.shape().column_count;
                 let line = parse_row(line, self.zero_based, |column, value| {
-                    let column_index = u32::try_from(column).ok().filter(|place| (*place as usize) < width);
+                    let column_index = u32::try_from(column).ok().filter(|index| (*index as usize) < width);
                     rows.push_entry(column_index.ok_or_else(|| too_wide_error(width, column))?, parse_float(value)?);
                     Ok(())
                 })?;

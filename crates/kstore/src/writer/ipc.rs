@@ -32,9 +32,9 @@ const ALIGNMENT: usize = 64;
 struct IpcWriter {
     writer: FileWriter<AtomicFile>,
     /// Rows that do not fill a batch yet.
-    batches: Vec<RecordBatch>,
-    row_count: usize,
-    bytes: usize,
+    buffered_batches: Vec<RecordBatch>,
+    buffered_row_count: usize,
+    buffered_bytes: usize,
     /// Number of rows that fill [`IPC_BATCH_BYTES`], provided that no text is long.
     max_rows: usize,
 }
@@ -43,9 +43,9 @@ pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Si
     let row_bytes: usize = columns.iter().map(|column| value_bytes(column.kind)).sum();
     let max_rows = (IPC_BATCH_BYTES / row_bytes.max(1)).clamp(1, IPC_BATCH_ROWS);
     let options = IpcWriteOptions::try_new(ALIGNMENT, false, MetadataVersion::V5);
-    let start = |file, schema: &Arc<Schema>| {
+    let open_writer = |file, schema: &Arc<Schema>| {
         let writer = FileWriter::try_new_with_options(file, schema, options?)?;
-        Ok(IpcWriter { writer, batches: Vec::new(), row_count: 0, bytes: 0, max_rows })
+        Ok(IpcWriter { writer, buffered_batches: Vec::new(), buffered_row_count: 0, buffered_bytes: 0, max_rows })
     };
     // three copies: the gathered rows, the batch built from them, and its encoded form
     BatchSink::create(
@@ -53,14 +53,14 @@ pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Si
         columns,
         columns,
         3 * IPC_BATCH_BYTES.max(row_bytes) + columns.len() * IPC_COLUMN_BYTES,
-        start,
+        open_writer,
     )
 }
 
 impl IpcWriter {
     fn flush(&mut self) -> Result<(), ArrowError> {
-        let batches = std::mem::take(&mut self.batches);
-        (self.row_count, self.bytes) = (0, 0);
+        let batches = std::mem::take(&mut self.buffered_batches);
+        (self.buffered_row_count, self.buffered_bytes) = (0, 0);
         let Some(first) = batches.first() else { return Ok(()) };
         self.writer.write(&concat_batches(first.schema_ref(), &batches)?)
     }
@@ -70,14 +70,18 @@ impl BatchWriter for IpcWriter {
     type Error = ArrowError;
 
     fn next_slice_rows(&self) -> usize {
-        (self.max_rows - self.row_count.min(self.max_rows - 1)).min(IPC_SLICE_ROWS)
+        (self.max_rows - self.buffered_row_count.min(self.max_rows - 1)).min(IPC_SLICE_ROWS)
     }
 
     fn write_batch(&mut self, batch: RecordBatch) -> Result<(), ArrowError> {
-        self.bytes += batch.get_array_memory_size();
-        self.row_count += batch.num_rows();
-        self.batches.push(batch);
-        if self.row_count >= self.max_rows || self.bytes >= IPC_BATCH_BYTES { self.flush() } else { Ok(()) }
+        self.buffered_bytes += batch.get_array_memory_size();
+        self.buffered_row_count += batch.num_rows();
+        self.buffered_batches.push(batch);
+        if self.buffered_row_count >= self.max_rows || self.buffered_bytes >= IPC_BATCH_BYTES {
+            self.flush()
+        } else {
+            Ok(())
+        }
     }
 
     fn into_file(mut self) -> Result<AtomicFile, ArrowError> {

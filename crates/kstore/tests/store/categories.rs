@@ -114,7 +114,7 @@ fn expected_features(rows: &[Row]) -> (Vec<String>, Vec<f64>) {
 fn rows_of(selected: &SelectedTable, rows: &[Row], tile: usize) -> kstore::Result<Vec<f64>> {
     let there: Vec<f64> = rows.iter().filter_map(|row| row.size).collect();
     let mean = there.iter().sum::<f64>() / there.len().max(1) as f64;
-    let d = selected.shape().inputs;
+    let d = selected.shape().input_count;
     let scaler = Scaler { centre: vec![0.0; d], scale: vec![1.0; d], mean: vec![mean; d], ..Scaler::default() };
     let reading = ReadSettings { scaler: Some(Arc::new(scaler)), ..ReadSettings::default() };
     Ok(read::<f64>(&selected.rows::<f64>(reading)?, 0..rows.len() as u64, tile)?.x)
@@ -191,7 +191,7 @@ fn text_that_differs_in_nearly_every_row_is_no_feature_unless_it_is_asked_for() 
     let open = |rows, count| Table::open(&[cities(folder.path(), rows, count)]).unwrap();
     let features = |table: &Table, wanted: &Selection| {
         let (selected, notes) = search_columns(table, wanted, 16, 2).unwrap();
-        (selected.shape().inputs, notes.iter().map(ToString::to_string).collect::<String>())
+        (selected.shape().input_count, notes.iter().map(ToString::to_string).collect::<String>())
     };
     let wanted = Selection::default();
     let identifier = open(100, 99);
@@ -217,7 +217,7 @@ fn columns_of_many_values_are_left_out_or_hashed_or_named() {
     let folder = folder();
     let few = Table::open(&[cities(folder.path(), 1200, 1000)]).unwrap();
     let (selected, left_out) = search_columns(&few, &Selection::default(), 64, 2).unwrap();
-    assert_eq!((selected.shape().inputs, left_out.len()), (1001, 0));
+    assert_eq!((selected.shape().input_count, left_out.len()), (1001, 0));
     let many = Table::open(&[cities(folder.path(), 1001, 1001)]).unwrap();
     for (segment, lanes) in [(64, 2), (2000, 1)] {
         let (selected, left_out) = search_columns(&many, &Selection::default(), segment, lanes).unwrap();
@@ -233,7 +233,7 @@ fn columns_of_many_values_are_left_out_or_hashed_or_named() {
         );
     }
     let (selected, _) = search_columns(&many, &Selection { hash: Some(16), ..Selection::default() }, 64, 2).unwrap();
-    assert_eq!(selected.shape().inputs, 17);
+    assert_eq!(selected.shape().input_count, 17);
     let x = read::<f64>(&selected.rows::<f64>(ReadSettings::default()).unwrap(), 0..1001, 100).unwrap().x;
     let buckets: Vec<usize> = x.chunks(17).map(|row| row[..16].iter().position(|v| *v == 1.0).unwrap()).collect();
     assert!(x.chunks(17).all(|row| row[..16].iter().sum::<f64>() == 1.0));
@@ -242,7 +242,7 @@ fn columns_of_many_values_are_left_out_or_hashed_or_named() {
     let chi2: f64 = counts.map(|count| (count - 1001.0 / 16.0).powi(2) / (1001.0 / 16.0)).sum();
     assert!(chi2 < 44.3, "{chi2}");
     let all = Selection { categories: Categories::All, ..Selection::default() };
-    assert_eq!(search_columns(&many, &all, 64, 2).unwrap().0.shape().inputs, 1002);
+    assert_eq!(search_columns(&many, &all, 64, 2).unwrap().0.shape().input_count, 1002);
     let named = Selection { features: names(&["city", "size"]), ..Selection::default() };
     assert!(matches!(search_columns(&many, &named, 64, 2), Err(Error::TooManyValues { limit: 1000, .. })));
     let only = Selection { features: names(&["c*"]), ..Selection::default() };
@@ -366,9 +366,9 @@ fn numbers_with_a_word_among_them_are_no_categories_unless_that_is_said() {
     let error = search_columns(&write(30), &Selection::default(), 9, 2).unwrap_err().to_string();
     assert!(error.contains("30 of its 31 values are numbers") && error.contains("\"half\" is not"), "{error}");
     let all = Selection { categories: Categories::All, ..Selection::default() };
-    assert_eq!(search_columns(&write(30), &all, 9, 2).unwrap().0.shape().inputs, 32);
+    assert_eq!(search_columns(&write(30), &all, 9, 2).unwrap().0.shape().input_count, 32);
     // with few numbers, a single word makes the column categorical
-    assert_eq!(search_columns(&write(7), &Selection::default(), 9, 2).unwrap().0.shape().inputs, 9);
+    assert_eq!(search_columns(&write(7), &Selection::default(), 9, 2).unwrap().0.shape().input_count, 9);
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn beijing_is_standardised() {
     let table = Table::open(&[path]).unwrap();
     let selection = Selection { targets: names(&["y"]), rows: Some(0..284_217), ..Selection::default() };
     let selected = table.select(&selection).unwrap();
-    assert_eq!((selected.shape().inputs, table.stored_rows()), (29, 382_168));
+    assert_eq!((selected.shape().input_count, table.stored_rows()), (29, 382_168));
     let before = statistics(&selected.rows(ReadSettings::default()).unwrap());
     assert_eq!(before.rows, 284_217);
     assert_eq!(before.targets[0].min, 2.0);

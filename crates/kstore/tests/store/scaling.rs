@@ -102,7 +102,7 @@ fn scores_by_rank_ascend_with_values_and_come_back() {
     let mut values: Vec<f64> = (0..500).map(|i| (f64::from(i * 37 % 500) / 60.0).exp()).collect();
     // a third of the values are equal
     values.extend([2.0; 250]);
-    let shape = TableShape { stored_rows: 750, inputs: 1, targets: 0, has_weights: false };
+    let shape = TableShape { stored_rows: 750, input_count: 1, target_count: 0, has_weights: false };
     let mut statistics = Statistics::new(&shape);
     statistics.inputs[0] =
         ColumnMoments { count: 750, weight_sum: 750.0, mean: 0.0, m2: 750.0, min: -1.0, max: 1.0, is_integer: false };

@@ -99,7 +99,7 @@ fn tables(folder: &Path, moments: &[Option<i64>]) -> Vec<(&'static str, Table)> 
 
 /// Reads the rows of a coded selection; a missing number becomes 7.
 pub(crate) fn rows_of(selected: &SelectedTable, rows: u64, tile: usize) -> Vec<f64> {
-    let d = selected.shape().inputs;
+    let d = selected.shape().input_count;
     let scaler = Scaler { centre: vec![0.0; d], scale: vec![1.0; d], mean: vec![7.0; d], ..Scaler::default() };
     let reading = ReadSettings { scaler: Some(Arc::new(scaler)), ..ReadSettings::default() };
     read::<f64>(&selected.rows::<f64>(reading).unwrap(), 0..rows, tile).unwrap().x
@@ -132,7 +132,7 @@ proptest! {
             prop_assert_eq!(&x, &by_hand, "{}", name);
             // every format drops the same number of rows
             let some = search_columns(&table, &Selection { missing: Missing::Drop, ..wanted.clone() }, segment, lanes).unwrap().0;
-            let left = rows_of(&some, moments.len() as u64, tile).len() / some.shape().inputs;
+            let left = rows_of(&some, moments.len() as u64, tile).len() / some.shape().input_count;
             prop_assert_eq!(left, moments.iter().flatten().count(), "{}", name);
             let first = expected.get_or_insert_with(|| encoding.clone());
             prop_assert_eq!(&encoding, first, "{}", name);

@@ -38,7 +38,7 @@ pub(crate) fn counted(selected: &SelectedTable, segment: u64, lanes: usize) -> k
 fn rows(selected: &SelectedTable) -> Vec<BTreeMap<usize, f64>> {
     let source = selected.rows::<f64>(ReadSettings::default()).unwrap();
     let (mut cursor, mut buf, mut all) = (source.open(source.range()).unwrap(), RowBuf::new(7), Vec::new());
-    let half = source.shape().inputs / 2;
+    let half = source.shape().input_count / 2;
     while cursor.next(&mut buf).unwrap() {
         let of = |row: &[f64]| (0..half).filter(|i| row[*i] >= 0.0).map(|i| (row[i] as usize, row[half + i])).collect();
         all.extend(buf.x.chunks(2 * half).map(of).collect::<Vec<_>>());

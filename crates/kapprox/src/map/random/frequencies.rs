@@ -41,7 +41,7 @@ pub(super) fn draw_frequencies(
     sampling: Sampling,
     seed: u64,
 ) -> Result<Vec<f64>> {
-    let unsupported = |why: &str, remedy| Err(Error::NoRandomFeatures { why: why.to_string(), remedy });
+    let unsupported_error = |why: &str, remedy| Err(Error::NoRandomFeatures { why: why.to_string(), remedy });
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut omega = match (&spectrum.distribution, sampling) {
         (FrequencyDistribution::Radial(draw_scale), Sampling::Plain) => {
@@ -63,7 +63,7 @@ pub(super) fn draw_frequencies(
             halton_points(d, count, seed, *quantile)
         }
         (FrequencyDistribution::Product { quantile: None, .. }, Sampling::Quasi) => {
-            return unsupported("the quantiles of its frequencies are not known", "use plain random features");
+            return unsupported_error("the quantiles of its frequencies are not known", "use plain random features");
         }
         (FrequencyDistribution::Sum(_) | FrequencyDistribution::Convolution(_), Sampling::Plain) => {
             let mut omega = vec![0.0; count * d];
@@ -72,11 +72,11 @@ pub(super) fn draw_frequencies(
         }
         (FrequencyDistribution::Sum(_) | FrequencyDistribution::Convolution(_), _) => {
             let why = "the frequencies of sums and products of kernels are drawn one by one";
-            return unsupported(why, "use plain random features, `map` fourier");
+            return unsupported_error(why, "use plain random features, `map` fourier");
         }
         (FrequencyDistribution::Product { .. }, Sampling::Orthogonal | Sampling::Structured) => {
             let why = "its frequencies have independent coordinates and cannot be rotated";
-            return unsupported(why, "use plain or quasi random features, or a kernel of the Euclidean distance");
+            return unsupported_error(why, "use plain or quasi random features, or a kernel of the Euclidean distance");
         }
     };
     for row in omega.chunks_exact_mut(d) {
@@ -101,17 +101,17 @@ fn add_frequency(spectrum: &Spectrum, rng: &mut dyn Rng, omega: &mut [f64]) {
         FrequencyDistribution::Product { sampler: draw, .. } => {
             omega.iter_mut().enumerate().for_each(|(c, value)| *value += draw(rng) / radians_per_turn(c))
         }
-        FrequencyDistribution::Sum(parts) => {
+        FrequencyDistribution::Sum(spectra) => {
             let mut remaining_amplitude = spectrum.amplitude * rng.sample::<f64, _>(Open01);
-            let drawn_part = parts.iter().find(|part| {
+            let drawn_spectrum = spectra.iter().find(|part| {
                 remaining_amplitude -= part.amplitude;
                 remaining_amplitude < 0.0
             });
             // if rounding leaves a remainder after the last part, no part was chosen: take the last
             // part
-            drawn_part.or(parts.last()).into_iter().for_each(|part| add_frequency(part, rng, omega));
+            drawn_spectrum.or(spectra.last()).into_iter().for_each(|part| add_frequency(part, rng, omega));
         }
-        FrequencyDistribution::Convolution(parts) => parts.iter().for_each(|part| add_frequency(part, rng, omega)),
+        FrequencyDistribution::Convolution(spectra) => spectra.iter().for_each(|part| add_frequency(part, rng, omega)),
     }
 }
 

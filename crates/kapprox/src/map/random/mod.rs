@@ -63,8 +63,8 @@ pub(super) const ORTHOGONAL: MapFamily = MapFamily {
     summary: "random Fourier features with orthogonal frequencies",
     supports_sparse: false,
     constructor: MapConstructorPair::data_independent(
-        |inputs| build_fourier(inputs, Sampling::Orthogonal),
-        |inputs| build_fourier(inputs, Sampling::Orthogonal),
+        |args| build_fourier(args, Sampling::Orthogonal),
+        |args| build_fourier(args, Sampling::Orthogonal),
     ),
     ..FOURIER
 };
@@ -74,8 +74,8 @@ pub(super) const STRUCTURED: MapFamily = MapFamily {
     summary: "orthogonal frequencies by Hadamard transforms: log d instead of d operations each",
     supports_sparse: false,
     constructor: MapConstructorPair::data_independent(
-        |inputs| build_fourier(inputs, Sampling::Structured),
-        |inputs| build_fourier(inputs, Sampling::Structured),
+        |args| build_fourier(args, Sampling::Structured),
+        |args| build_fourier(args, Sampling::Structured),
     ),
     ..FOURIER
 };
@@ -85,8 +85,8 @@ pub(super) const QUASI: MapFamily = MapFamily {
     summary: "Fourier features at the points of a randomised Halton sequence",
     supports_sparse: false,
     constructor: MapConstructorPair::data_independent(
-        |inputs| build_fourier(inputs, Sampling::Quasi),
-        |inputs| build_fourier(inputs, Sampling::Quasi),
+        |args| build_fourier(args, Sampling::Quasi),
+        |args| build_fourier(args, Sampling::Quasi),
     ),
     ..FOURIER
 };

@@ -8,16 +8,16 @@ pub(super) fn normal_quantile(u: f64) -> f64 {
     let q = u - 0.5;
     if q.abs() <= 0.425 {
         let r = 0.180_625 - q * q;
-        return q * rational_polynomial(&A, &B, r);
+        return q * polynomial_ratio(&A, &B, r);
     }
     let tail_probability = if q < 0.0 { u } else { 1.0 - u };
     // 0 < u < 1; a subnormal tail counts as the smallest normal number
     let r = (-tail_probability.max(f64::MIN_POSITIVE).ln()).sqrt();
-    let value = if r <= 5.0 { rational_polynomial(&C, &D, r - 1.6) } else { rational_polynomial(&E, &F, r - 5.0) };
+    let value = if r <= 5.0 { polynomial_ratio(&C, &D, r - 1.6) } else { polynomial_ratio(&E, &F, r - 5.0) };
     if q < 0.0 { -value } else { value }
 }
 
-fn rational_polynomial(numerator: &[f64; 8], denominator: &[f64; 8], r: f64) -> f64 {
+fn polynomial_ratio(numerator: &[f64; 8], denominator: &[f64; 8], r: f64) -> f64 {
     let horner = |c: &[f64; 8]| c.iter().rev().fold(0.0, |sum, c| sum * r + c);
     horner(numerator) / horner(denominator)
 }
@@ -99,8 +99,8 @@ mod tests {
             (1e-30, -11.464_024_688_443_613),
         ];
         for (u, expected) in table {
-            let got: f64 = super::normal_quantile(u);
-            assert!((got - expected).abs() <= 3e-15 * expected.abs().max(0.1), "{u}: {got} {expected}");
+            let computed: f64 = super::normal_quantile(u);
+            assert!((computed - expected).abs() <= 3e-15 * expected.abs().max(0.1), "{u}: {computed} {expected}");
         }
     }
 }

@@ -154,8 +154,8 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
                         }
                     }
                 });
-                let parts = strip_sums.chunks(2 * k + 1);
-                parts.for_each(|part| sums.0.iter_mut().zip(part).for_each(|(sum, part)| *sum += part));
+                let sums_by_strip = strip_sums.chunks(2 * k + 1);
+                sums_by_strip.for_each(|part| sums.0.iter_mut().zip(part).for_each(|(sum, part)| *sum += part));
                 tile.add_transposed_product(&residuals, &mut gradient.0, workers);
                 Ok(())
             })?;
@@ -192,20 +192,22 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
                 tile.multiply_rows(strip * STRIP_ROWS, &weights, scores);
                 for i in 0..scores.len() / k {
                     let (_, weight) = labels.class_and_weight(tile.first_row + strip * STRIP_ROWS + i);
-                    let (row, p) = (&mut scores[i * k..(i + 1) * k], &probabilities[i * k..(i + 1) * k]);
-                    let probability_and_score = |j: usize, row: &[T]| (p[j].to_f64(), row[j].to_f64() + intercept[j]);
+                    let (row_scores, row_probabilities) =
+                        (&mut scores[i * k..(i + 1) * k], &probabilities[i * k..(i + 1) * k]);
+                    let probability_and_score =
+                        |j: usize, row: &[T]| (row_probabilities[j].to_f64(), row[j].to_f64() + intercept[j]);
                     // with two classes and one column, the other class has score 0
-                    let mean: f64 = (0..k).map(|j| probability_and_score(j, row)).map(|(p, u)| p * u).sum();
+                    let mean: f64 = (0..k).map(|j| probability_and_score(j, row_scores)).map(|(p, u)| p * u).sum();
                     for j in 0..k {
-                        let (p, u) = probability_and_score(j, row);
-                        let z = weight * p * (u - mean);
+                        let (probability, u) = probability_and_score(j, row_scores);
+                        let z = weight * probability * (u - mean);
                         partial[j] += z;
-                        row[j] = T::from_f64(z);
+                        row_scores[j] = T::from_f64(z);
                     }
                 }
             });
-            let parts = strip_sums.chunks(k);
-            parts.for_each(|part| sums.0.iter_mut().zip(part).for_each(|(sum, part)| *sum += part));
+            let sums_by_strip = strip_sums.chunks(k);
+            sums_by_strip.for_each(|part| sums.0.iter_mut().zip(part).for_each(|(sum, part)| *sum += part));
             tile.add_transposed_product(&scores, &mut product.0, workers);
             Ok(())
         })?;
@@ -312,13 +314,13 @@ impl<T: Real> Loss<'_, '_, T> {
             features.reduce("drawn rows", observer, &RowValues::<f64>::default, |draw_values, tile| {
                 let probabilities = last_point.tile_probabilities(tile, labels, workers);
                 for i in 0..tile.row_count() {
-                    let (row, weight) = (tile.first_row + i, labels.class_and_weight(tile.first_row + i).1);
+                    let (position, weight) = (tile.first_row + i, labels.class_and_weight(tile.first_row + i).1);
                     for (j, (stream, rate)) in draws.iter().enumerate() {
                         let probability = probabilities[i * k + j].to_f64();
                         let row_curvature = weight * probability * (1.0 - probability);
-                        let rate = (rate * row_curvature).min(1.0);
-                        if rate > 0.0 && stream.uniform(row as u64) < rate {
-                            draw_values.0.extend([j as f64, row as f64, row_curvature / rate]);
+                        let draw_probability = (rate * row_curvature).min(1.0);
+                        if draw_probability > 0.0 && stream.uniform(position as u64) < draw_probability {
+                            draw_values.0.extend([j as f64, position as f64, row_curvature / draw_probability]);
                         }
                     }
                 }

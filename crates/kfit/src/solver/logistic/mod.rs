@@ -113,7 +113,7 @@ impl<T: Real> Solver<T> for Logistic {
         let Some(class_labels) = data.classes() else { return Err(Error::TooFewClasses { classes: 0 }) };
         let class_count = class_labels.labels().len();
         let (features, gathered) =
-            StoredFeatures::gather(data, GatherOptions { moments: true, ..GatherOptions::default() })?;
+            StoredFeatures::gather(data, GatherOptions { needs_moments: true, ..GatherOptions::default() })?;
         let class_weights =
             self.class_weight.weights_by_code(&features.class_codes, &features.weights, class_labels)?;
         let score_count = if class_count == 2 { 1 } else { class_count };
@@ -132,7 +132,7 @@ impl<T: Real> Solver<T> for Logistic {
         };
         let held_out_scores = || {
             let stage = data.resources.stage_observer.start_stage("held-out rows", None);
-            let loss_without = |fold| {
+            let loss_without_fold = |fold| {
                 let labels = Labels { held_out_fold: Some((&features.row_folds, fold)), ..labels };
                 let loss = Loss::new(&features, labels, score_count, self.intercept, &*stage);
                 let n = loss.total_weight;
@@ -146,7 +146,7 @@ impl<T: Real> Solver<T> for Logistic {
                 score_count,
                 moments,
                 &*stage,
-                loss_without,
+                loss_without_fold,
             )
         };
         let selection = cross_validation::cross_validate(
@@ -163,9 +163,9 @@ impl<T: Real> Solver<T> for Logistic {
             (Loss::new(&features, labels, score_count, self.intercept, &*stage), features.as_f64());
         let f64_loss =
             || Loss::new(&f64_features, labels, score_count, self.intercept, &*stage).without_probabilities();
-        let (mut solution, _, loss) =
+        let (mut solution, _, log_loss) =
             newton::fit("logistic regression", data, loss, f64_loss, (moments, lambda, self.max_steps))?;
-        solution.figures.insert(0, NamedValues::single("log-loss", loss));
+        solution.figures.insert(0, NamedValues::single("log-loss", log_loss));
         if !selection.scores.is_empty() {
             let rows = selection.scores.chunks_exact(score_count).zip(&features.class_codes).enumerate();
             let misclassified = |(i, (row, code)): (usize, (&[T], &u32))| {

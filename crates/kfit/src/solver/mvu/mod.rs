@@ -66,10 +66,10 @@ const DEFAULT_LANDMARK_COUNT: usize = 50;
 const VIOLATION_TOLERANCE: f64 = 1e-8;
 
 /// Number of constraints added per round and landmark.
-const ADDED_PER_LANDMARK: usize = 1;
+const ADDED_CONSTRAINTS_PER_LANDMARK: usize = 1;
 
 /// Maximum number of constraints per landmark, on which the memory plan relies.
-const MAX_PER_LANDMARK: usize = 12;
+const MAX_CONSTRAINTS_PER_LANDMARK: usize = 12;
 
 /// Relative gap, or relative excess of a distance, that causes a warning.
 const WARNING_GAP: f64 = 1e-4;
@@ -187,7 +187,7 @@ struct UnfoldingSolution {
     node_factor: Mat<f64>,
     constraint_count: usize,
     round_count: usize,
-    gap: f64,
+    relative_gap: f64,
     /// Largest relative excess of the distance between two neighbours.
     max_excess: f64,
 }
@@ -195,7 +195,7 @@ struct UnfoldingSolution {
 struct UnfoldingProblem<'a> {
     /// Q in centred directions, N x (m − 1).
     q: Mat<f64>,
-    pairs: NeighbourPairs,
+    neighbour_pairs: NeighbourPairs,
     workers: &'a Workers,
 }
 
@@ -204,22 +204,22 @@ impl UnfoldingProblem<'_> {
     /// violated or the maximum number of constraints is reached.
     fn solve(&self, observer: &dyn Observer) -> Result<UnfoldingSolution> {
         let (q, m) = (self.q.as_ref(), self.q.ncols());
-        let pairs = &self.pairs.pairs;
+        let pairs = &self.neighbour_pairs.pairs;
         let mean_squared_distance =
             pairs.iter().map(|pair| pair.squared_distance).sum::<f64>() / pairs.len().max(1) as f64;
         if mean_squared_distance <= 0.0 || !mean_squared_distance.is_finite() {
             return Err(Error::NoVariance);
         }
-        let mut active = self.pairs.spanning_pairs(q);
+        let mut active_pairs = self.neighbour_pairs.spanning_pairs(q);
         let why = "the distances between neighbours do not bound the coordinates of the landmarks; lower it, or raise `neighbours`";
-        reject_if(active.len() < m, "rank", m + 1, why)?;
+        reject_if(active_pairs.len() < m, "rank", m + 1, why)?;
         let mut objective = product(q.transpose(), q);
         let trace: f64 = (0..m).map(|i| objective[(i, i)]).sum();
         objective *= faer::Scale(1.0 / trace);
         for round in 1.. {
-            let a = self.pairs.directions(q, &active);
+            let a = self.neighbour_pairs.directions(q, &active_pairs);
             // identical rows stay identical up to rounding
-            let bounds: Vec<f64> = active
+            let bounds: Vec<f64> = active_pairs
                 .iter()
                 .map(|e| (pairs[*e].squared_distance / mean_squared_distance).max(VIOLATION_TOLERANCE))
                 .collect();
@@ -229,29 +229,34 @@ impl UnfoldingProblem<'_> {
                 Mat::from_fn(m, m, |i, j| vectors[(i, j)] * (values[j].max(0.0) * mean_squared_distance).sqrt());
             let mut node_factor = Mat::zeros(q.nrows(), m);
             matmul(node_factor.as_mut(), Accum::Replace, q, roots.as_ref(), 1.0, par(self.workers));
-            let violations = self.most_violated(node_factor.as_ref(), &active, mean_squared_distance);
-            if violations.is_empty() || active.len() + violations.len() > MAX_PER_LANDMARK * (m + 1) {
+            let violations = self.most_violated(node_factor.as_ref(), &active_pairs, mean_squared_distance);
+            if violations.is_empty() || active_pairs.len() + violations.len() > MAX_CONSTRAINTS_PER_LANDMARK * (m + 1) {
                 let max_excess = violations.first().map_or(0.0, |(squared_ratio, _)| squared_ratio.sqrt() - 1.0);
                 return Ok(UnfoldingSolution {
                     node_factor,
-                    constraint_count: active.len(),
+                    constraint_count: active_pairs.len(),
                     round_count: round,
-                    gap,
+                    relative_gap: gap,
                     max_excess,
                 });
             }
-            active.extend(violations.into_iter().map(|(_, e)| e));
+            active_pairs.extend(violations.into_iter().map(|(_, e)| e));
         }
         Err(Error::NoVariance)
     }
 
     /// Returns the most violated constraints that are not yet in use, each with the ratio of its
     /// squared distance to the allowed squared distance.
-    fn most_violated(&self, rows: MatRef<'_, f64>, active: &[usize], mean_squared_distance: f64) -> Vec<(f64, usize)> {
+    fn most_violated(
+        &self,
+        rows: MatRef<'_, f64>,
+        active_pairs: &[usize],
+        mean_squared_distance: f64,
+    ) -> Vec<(f64, usize)> {
         let mut excesses: Vec<(f64, usize)> = Vec::new();
-        let mut is_inactive = vec![true; self.pairs.pairs.len()];
-        active.iter().for_each(|e| is_inactive[*e] = false);
-        for (e, pair) in self.pairs.pairs.iter().enumerate().filter(|(e, _)| is_inactive[*e]) {
+        let mut is_inactive = vec![true; self.neighbour_pairs.pairs.len()];
+        active_pairs.iter().for_each(|e| is_inactive[*e] = false);
+        for (e, pair) in self.neighbour_pairs.pairs.iter().enumerate().filter(|(e, _)| is_inactive[*e]) {
             let NeighbourPair { i, j, .. } = *pair;
             let squared_distance: f64 = (0..rows.ncols()).map(|c| (rows[(i, c)] - rows[(j, c)]).powi(2)).sum();
             let squared_bound = pair.squared_distance.max(VIOLATION_TOLERANCE * mean_squared_distance);
@@ -260,7 +265,7 @@ impl UnfoldingProblem<'_> {
             }
         }
         excesses.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        excesses.truncate((ADDED_PER_LANDMARK * (self.q.ncols() + 1)).max(16));
+        excesses.truncate((ADDED_CONSTRAINTS_PER_LANDMARK * (self.q.ncols() + 1)).max(16));
         excesses
     }
 }
@@ -296,7 +301,11 @@ impl<T: Real> Solver<T> for MaximumVariance {
                 .saturating_mul(8 * (m + 8)),
             "lower `nodes`",
         )
-        .term("semidefinite programme", semidefinite::bytes(m, MAX_PER_LANDMARK * m), "lower `rank`")
+        .term(
+            "semidefinite programme",
+            semidefinite::bytes(m, MAX_CONSTRAINTS_PER_LANDMARK * m),
+            "lower `rank`",
+        )
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
@@ -312,8 +321,8 @@ impl<T: Real> Solver<T> for MaximumVariance {
             centre_columns(&express_by_landmarks(&alignment, m, resources.workers)?)
         };
         let observer = resources.stage_observer.start_stage("semidefinite programme", None);
-        let unfolding = UnfoldingProblem { q, pairs, workers: resources.workers };
-        let UnfoldingSolution { node_factor, constraint_count, round_count, gap, max_excess } =
+        let unfolding = UnfoldingProblem { q, neighbour_pairs: pairs, workers: resources.workers };
+        let UnfoldingSolution { node_factor, constraint_count, round_count, relative_gap: gap, max_excess } =
             unfolding.solve(&*observer)?;
         drop(observer);
         if gap > WARNING_GAP || max_excess > WARNING_GAP {

@@ -183,10 +183,13 @@ impl Programme<'_> {
     /// Computes the relative duality gap (⟨X, Z⟩ + sᵀy) / bᵀy, and the largest relative
     /// infeasibility |aᵀ_e X a_e + s_e − b_e| / b_e of a constraint.
     fn gap(&self, point: &Point) -> (f64, f64) {
-        let bound: f64 = self.b.iter().zip(&point.y).map(|(b, y)| b * y).sum();
+        let dual_objective: f64 = self.b.iter().zip(&point.y).map(|(b, y)| b * y).sum();
         let values = self.constraint_values(point.x.as_ref());
         let infeasibility = values.iter().zip(&point.s).zip(self.b).map(|((value, s), b)| (value + s - b).abs() / b);
-        (self.complementarity(point).max(0.0) / bound.max(f64::MIN_POSITIVE), infeasibility.fold(0.0, f64::max))
+        (
+            self.complementarity(point).max(0.0) / dual_objective.max(f64::MIN_POSITIVE),
+            infeasibility.fold(0.0, f64::max),
+        )
     }
 
     /// Computes the step towards σμ, where σ is `sigma` and μ = (⟨X, Z⟩ + sᵀy) / (m + E). With Δy
@@ -195,27 +198,32 @@ impl Programme<'_> {
     /// system indefinite.
     fn step(&self, point: &Point, sigma: f64) -> Option<Point> {
         let (m, constraint_count) = self.a.shape();
-        let mu = sigma * self.complementarity(point) / (m + constraint_count) as f64;
+        let target_mu = sigma * self.complementarity(point) / (m + constraint_count) as f64;
         let mut lower = self.dual_slack(&point.y);
         factor_sequential(lower.as_mut())?;
         let mut inverse = Mat::<f64>::identity(m, m);
         solve_triangular(lower.as_ref(), TriangularSystem::Factor, inverse.as_mut(), self.workers);
         let inverse = self.product(inverse.transpose(), inverse.as_ref());
-        let g = self.product(self.a.transpose(), self.product(inverse.as_ref(), self.a).as_ref());
-        let p = self.product(self.a.transpose(), self.product(point.x.as_ref(), self.a).as_ref());
+        let dual_products = self.product(self.a.transpose(), self.product(inverse.as_ref(), self.a).as_ref());
+        let primal_products = self.product(self.a.transpose(), self.product(point.x.as_ref(), self.a).as_ref());
         let mut system = Mat::from_fn(constraint_count, constraint_count, |e, f| {
-            g[(e, f)] * p[(e, f)] + if e == f { point.s[e] / point.y[e] } else { 0.0 }
+            dual_products[(e, f)] * primal_products[(e, f)] + if e == f { point.s[e] / point.y[e] } else { 0.0 }
         });
-        let mut right_side = Mat::from_fn(constraint_count, 1, |e, _| mu * (g[(e, e)] + 1.0 / point.y[e]) - self.b[e]);
+        let mut right_side = Mat::from_fn(constraint_count, 1, |e, _| {
+            target_mu * (dual_products[(e, e)] + 1.0 / point.y[e]) - self.b[e]
+        });
         factor_sequential(system.as_mut())?;
         solve_triangular(system.as_ref(), TriangularSystem::Factor, right_side.as_mut(), self.workers);
         solve_triangular(system.as_ref(), TriangularSystem::Transpose, right_side.as_mut(), self.workers);
         let y = right_side.col_as_slice(0).to_vec();
         let change =
             self.product(self.product(point.x.as_ref(), self.weighted_sum(&y).as_ref()).as_ref(), inverse.as_ref());
-        let x =
-            Mat::from_fn(m, m, |i, j| mu * inverse[(i, j)] - point.x[(i, j)] - 0.5 * (change[(i, j)] + change[(j, i)]));
-        let s = (0..constraint_count).map(|e| mu / point.y[e] - point.s[e] - point.s[e] / point.y[e] * y[e]).collect();
+        let x = Mat::from_fn(m, m, |i, j| {
+            target_mu * inverse[(i, j)] - point.x[(i, j)] - 0.5 * (change[(i, j)] + change[(j, i)])
+        });
+        let s = (0..constraint_count)
+            .map(|e| target_mu / point.y[e] - point.s[e] - point.s[e] / point.y[e] * y[e])
+            .collect();
         Some(Point { x, s, y })
     }
 

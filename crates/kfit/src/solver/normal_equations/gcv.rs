@@ -35,8 +35,8 @@ pub(super) fn gcv_by_lambda(
         check_stop(observer)?;
         let solution = system.solve(*lambda, &grid.ranks, workers);
         let ranks = &grid.ranks[..solution.solved_rank_count];
-        let mut scores = vec![None; grid.ranks.len()];
-        let Some(largest_rank) = ranks.last() else { return Ok(scores) };
+        let mut gcv_by_rank = vec![None; grid.ranks.len()];
+        let Some(largest_rank) = ranks.last() else { return Ok(gcv_by_rank) };
         let mut errors = vec![0.0; solution.weights.ncols()];
         for fold in state.folds() {
             let fold_errors = squared_errors(fold, &solution, *largest_rank, state.epsilon(), workers);
@@ -45,12 +45,12 @@ pub(super) fn gcv_by_lambda(
         let degrees_of_freedom = system.degrees_of_freedom(*lambda, ranks, workers);
         for (rank_index, df) in degrees_of_freedom.iter().enumerate() {
             let mse = errors[rank_index * t..(rank_index + 1) * t].iter().sum::<f64>() / (n * t.max(1) as f64);
-            let residual_freedom = 1.0 - df / n;
-            scores[rank_index] = (residual_freedom > 0.0)
-                .then(|| mse / (residual_freedom * residual_freedom))
+            let residual_fraction = 1.0 - df / n;
+            gcv_by_rank[rank_index] = (residual_fraction > 0.0)
+                .then(|| mse / (residual_fraction * residual_fraction))
                 .filter(|score| score.is_finite());
         }
-        Ok(scores)
+        Ok(gcv_by_rank)
     };
     grid.lambdas.iter().map(at_lambda).collect()
 }

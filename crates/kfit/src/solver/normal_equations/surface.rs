@@ -99,19 +99,19 @@ impl Surface {
     /// Returns the cell with the smallest `cv_mse`. If several cells have the smallest value,
     /// returns the cell with the smallest rank, and among these the cell with the largest lambda.
     pub fn best(&self) -> Option<&SurfaceCell> {
-        least_by(self.cells.iter(), |cell| cell.cv_mse)
+        best_cell_by(self.cells.iter(), |cell| cell.cv_mse)
     }
 
     /// Returns the best cell of each rank; skips ranks whose cells have no error.
     pub fn best_per_rank(&self) -> Vec<&SurfaceCell> {
         let best_at_rank =
-            |rank: &usize| least_by(self.cells.iter().filter(|cell| cell.rank == *rank), |cell| cell.cv_mse);
+            |rank: &usize| best_cell_by(self.cells.iter().filter(|cell| cell.rank == *rank), |cell| cell.cv_mse);
         self.ranks.iter().filter_map(best_at_rank).collect()
     }
 
     /// Returns the cell with the smallest `cv_error`; skips cells without a `cv_error`.
     pub fn best_by_error(&self) -> Option<&SurfaceCell> {
-        least_by(self.cells.iter(), |cell| cell.cv_error)
+        best_cell_by(self.cells.iter(), |cell| cell.cv_error)
     }
 
     /// Stores the measured error rate of a cell.
@@ -124,7 +124,7 @@ impl Surface {
 
 /// Returns the cell with the smallest score. Of several, returns the cell with the smallest rank,
 /// and among these the cell with the largest lambda. Skips cells without a score.
-fn least_by<'a>(
+fn best_cell_by<'a>(
     cells: impl Iterator<Item = &'a SurfaceCell>,
     score: impl Fn(&SurfaceCell) -> Option<f64>,
 ) -> Option<&'a SurfaceCell> {
@@ -189,13 +189,13 @@ fn rounding_warning(surface: &Surface, state: &GramState) -> Option<String> {
     if surface.fold_count < 2 || missing_cells.is_empty() {
         return None;
     }
-    let largest = missing_cells.iter().map(|cell| cell.lambda).fold(0.0, f64::max);
+    let largest_lambda = missing_cells.iter().map(|cell| cell.lambda).fold(0.0, f64::max);
     let remedy = if state.precision() == "f32" { "raise `lambda` or use `precision` f64" } else { "raise `lambda`" };
-    let small_lambda_count = surface.cells.iter().filter(|cell| cell.lambda <= largest).count();
+    let small_lambda_count = surface.cells.iter().filter(|cell| cell.lambda <= largest_lambda).count();
     let scope = if small_lambda_count > missing_cells.len() { " at some ranks" } else { "" };
     let precision = state.precision();
     Some(format!(
-        "lambda up to {largest:.2e} is too small for the rounding of {precision}{scope}, and was skipped; {remedy}"
+        "lambda up to {largest_lambda:.2e} is too small for the rounding of {precision}{scope}, and was skipped; {remedy}"
     ))
 }
 

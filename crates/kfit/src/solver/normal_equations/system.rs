@@ -253,7 +253,7 @@ impl RidgeSystem {
         let block_count = order.div_ceil(INVERSE_COLUMNS);
         let mut block_sums = vec![0.0; block_count * order];
         // the longest columns come first
-        for_each_strip(workers, &mut block_sums, order, |block, part| {
+        for_each_strip(workers, &mut block_sums, order, |block, block_norms| {
             if workers.is_cancelled() {
                 return;
             }
@@ -264,7 +264,7 @@ impl RidgeSystem {
             let trailing_factor = factor.submatrix(first_column, first_column, row_count, row_count);
             triangular::solve_lower_triangular_in_place(trailing_factor, columns.as_mut(), Par::Seq);
             for column in columns.col_iter() {
-                part[first_column..].iter_mut().zip(column.iter()).for_each(|(sum, v)| *sum += v * v);
+                block_norms[first_column..].iter_mut().zip(column.iter()).for_each(|(sum, v)| *sum += v * v);
             }
         });
         (0..order).map(|i| (0..block_count).map(|block| block_sums[block * order + i]).sum()).collect()
@@ -308,10 +308,10 @@ impl RidgeSystem {
     /// With μ = lambda·n this trace is tr A(A + μI)⁻¹ = q − μ tr (A + μI)⁻¹, plus 1 for a free
     /// intercept.
     pub(crate) fn degrees_of_freedom(&self, lambda: f64, ranks: &[usize], workers: &Workers) -> Vec<f64> {
-        let Some(largest) = ranks.last() else { return Vec::new() };
+        let Some(largest_rank) = ranks.last() else { return Vec::new() };
         let (constant_count, free_intercept_count) =
             (self.intercept.constant_feature_count(), f64::from(u8::from(self.intercept == Intercept::Free)));
-        let squared_row_norms = self.squared_inverse_row_norms(*largest, workers);
+        let squared_row_norms = self.squared_inverse_row_norms(*largest_rank, workers);
         let at_rank = |rank: &usize| {
             let order = rank + constant_count;
             order as f64 - lambda * self.total_weight * squared_row_norms[..order].iter().sum::<f64>()
@@ -377,13 +377,13 @@ impl RidgeSystem {
         let constant_count = self.intercept.constant_feature_count();
         let rank = w.nrows() - constant_count;
         for j in 0..self.t {
-            let mut dot = 0.0;
+            let mut mean_product = 0.0;
             for i in 0..rank {
                 solution.weights[(i, first_column + j)] = w[(constant_count + i, j)];
-                dot += self.mean_phi[i] * w[(constant_count + i, j)];
+                mean_product += self.mean_phi[i] * w[(constant_count + i, j)];
             }
             solution.intercepts[first_column + j] = match self.intercept {
-                Intercept::Free => self.mean_y[j] - dot,
+                Intercept::Free => self.mean_y[j] - mean_product,
                 Intercept::Penalised => w[(0, j)] - self.target_centre[j],
                 Intercept::None => -self.target_centre[j],
             };

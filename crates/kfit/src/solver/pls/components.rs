@@ -79,7 +79,7 @@ impl Components {
     /// Returns −μᵀR, the offsets that centre the scores.
     pub(super) fn offsets(&self, moments: &CentredMoments) -> Vec<f64> {
         let dot_with_mean =
-            |column: ColRef<'_, f64>| column.iter().zip(&moments.mean).map(|(r, mean)| r * mean).sum::<f64>();
+            |column: ColRef<'_, f64>| column.iter().zip(&moments.feature_mean).map(|(r, mean)| r * mean).sum::<f64>();
         self.rotations.col_iter().map(|column| -dot_with_mean(column)).collect()
     }
 
@@ -88,7 +88,8 @@ impl Components {
     pub(super) fn regression(&self, moments: &CentredMoments, target_centre: &[f64]) -> LinearHead {
         let mut weights = Mat::zeros(self.rotations.nrows(), self.y_loadings.nrows());
         matmul(weights.as_mut(), Accum::Replace, self.rotations.as_ref(), self.y_loadings.transpose(), 1.0, Par::Seq);
-        let dot_with_mean = |j: usize| weights.col(j).iter().zip(&moments.mean).map(|(w, mean)| w * mean).sum::<f64>();
+        let dot_with_mean =
+            |j: usize| weights.col(j).iter().zip(&moments.feature_mean).map(|(w, mean)| w * mean).sum::<f64>();
         let target_means = moments.target_mean.iter().zip(target_centre).enumerate();
         let intercept = target_means.map(|(j, (mean, centre))| mean + centre - dot_with_mean(j)).collect();
         LinearHead { weights, intercept }

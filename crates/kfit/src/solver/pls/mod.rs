@@ -78,7 +78,7 @@ impl PartialLeastSquares {
             let training_moments = CentredMoments::from_moments(gram.training_moments(Some(held_out_fold)))?;
             let validation = CentredMoments::with_means(
                 Cow::Borrowed(fold),
-                training_moments.mean.clone(),
+                training_moments.feature_mean.clone(),
                 training_moments.target_mean.clone(),
             );
             for rank_errors in &mut errors_by_rank {

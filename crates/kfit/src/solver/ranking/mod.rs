@@ -213,7 +213,8 @@ impl<T: Real> Solver<T> for Ranking {
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
-        let gather_options = GatherOptions { moments: true, groups: self.has_groups, ..GatherOptions::default() };
+        let gather_options =
+            GatherOptions { needs_moments: true, needs_groups: self.has_groups, ..GatherOptions::default() };
         let (features, gathered) = StoredFeatures::gather(data, gather_options)?;
         let moments = gathered.moments.as_ref().map(|state| &state.folds()[0]);
         let moments = moments.ok_or(Error::Shape { what: "moments", expected: 1, got: 0 })?;

@@ -105,7 +105,7 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Solut
     let outer_products =
         || gradients::outer_products(data, gradients::differentiable_kernel(data)?, fit.head.weights.as_ref());
     let slopes =
-        ridge.computes_importance.then(outer_products).transpose()?.map(|products| gradients::slopes(&products));
+        ridge.computes_importance.then(outer_products).transpose()?.map(|products| gradients::rms_slopes(&products));
     let leaf_fit = ridge.leaf_rows.map(|leaf_rows| {
         let reduced_fit = leaves::fit_without_fold(&gram, rank, lambda, &grid, workers)?;
         leaves::fit(data, leaf_rows, &fit.head, &reduced_fit, lambda)

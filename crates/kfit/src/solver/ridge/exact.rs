@@ -123,7 +123,7 @@ pub(super) fn fit<T: Real>(
     // intercept the mean is added back
     let restored_mean = |j: usize| if is_free { 0.0 } else { target_centre[j] };
     let y = Mat::from_fn(n, target_centre.len(), |i, j| rows.y()[i * target_centre.len() + j] + restored_mean(j));
-    let lambda = match data.options.noise {
+    let lambda = match data.options.relative_noise {
         Some(noise) if ridge.lambdas.len() != 1 => noise / n as f64,
         _ => ridge.single_lambda::<T>()?,
     };
@@ -192,7 +192,7 @@ struct ExactFit<'a, T: Real> {
 
 impl<T: Real> ExactFit<'_, T> {
     fn x(&self) -> MatRef<'_, T> {
-        MatRef::from_row_major_slice(self.rows.x(), self.rows.len(), RowSource::<T>::shape(self.rows).inputs)
+        MatRef::from_row_major_slice(self.rows.x(), self.rows.len(), RowSource::<T>::shape(self.rows).input_count)
     }
 
     fn stopping_rule<'u>(&'u self, observer: &'u dyn Observer) -> StoppingRule<'u> {

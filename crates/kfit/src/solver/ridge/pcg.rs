@@ -140,8 +140,12 @@ fn iteration_plans<T: Real>(
 }
 
 fn scratch_row_bytes<T: Real>(column_count: usize, size: &ProblemSize) -> u64 {
-    Cache::<T>::row_bytes(&TableShape { stored_rows: 0, inputs: column_count, targets: size.t, has_weights: false })
-        as u64
+    Cache::<T>::row_bytes(&TableShape {
+        stored_rows: 0,
+        input_count: column_count,
+        target_count: size.t,
+        has_weights: false,
+    }) as u64
 }
 
 /// Returns the number of rows whose kernel blocks fit into this many bytes of scratch.

@@ -50,7 +50,7 @@ use super::newton_equations::NewtonEquations;
 use super::workspace::{CertifiedPoint, Workspace};
 use crate::features::{SparseColumn, Tile};
 use crate::{Intercept, linalg::strips::BufferPool};
-use kapprox::{Real, gram::Panels};
+use kapprox::{Real, gram::GramBuffers};
 use kstore::Workers;
 use kstore::checkpoint::{Arrays, Persist, StoredArrays};
 
@@ -387,7 +387,7 @@ impl<T: Real, R: RowFn> Problem<T, R> {
     }
 
     /// Computes the direction from Newton's equations.
-    pub(super) fn solve_direction(&mut self, panels: &BufferPool<Panels<T>>, workers: &Workers) {
+    pub(super) fn solve_direction(&mut self, panels: &BufferPool<GramBuffers<T>>, workers: &Workers) {
         let [beta_sum, slope_sum] = &self.sums;
         // the constant feature
         let (total, weight) = self.totals;
@@ -462,7 +462,7 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         &mut self,
         tile: &Tile<'_, T>,
         [multipliers, slopes]: &mut [SparseColumn<T>; 2],
-        panels: Option<&BufferPool<Panels<T>>>,
+        panels: Option<&BufferPool<GramBuffers<T>>>,
         workers: &Workers,
     ) {
         multipliers.clear();

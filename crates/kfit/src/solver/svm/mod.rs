@@ -58,7 +58,7 @@ use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::{Result, Task, prepare::stage_plans};
 use classification::Svm;
 use faer::Mat;
-use kapprox::{Real, gram::Panels};
+use kapprox::{Real, gram::GramBuffers};
 use kstore::MemoryPlan;
 use lagrangian::{Problem, ProblemOptions, RowFn};
 use problem_group::{GroupOutcome, SolveContext, certify_in_f64, solve_group, start_at};
@@ -134,7 +134,7 @@ fn plan(
 ) -> MemoryPlan {
     let (n, p, t) = (usize::try_from(size.n).unwrap_or(usize::MAX), size.map.p, problem_count.max(1));
     let (element_bytes, problems_per_group) = (size.element_bytes, group_size(n, size.map.p, problem_count));
-    let panel_bytes = size.threads * Panels::<f64>::bytes(p);
+    let panel_bytes = size.threads * GramBuffers::<f64>::bytes(p);
     plan.term("targets of all rows", n.saturating_mul(target_bytes) + features::row_values_bytes(n, target_bytes), "")
         .term("multipliers and values of all rows", n.saturating_mul(ROW_BYTES * problems_per_group), "")
         .term("features of a sample", sample::sample_row_count(n, p) * (p * element_bytes + 8), "lower `rank`")

@@ -25,7 +25,7 @@ use crate::linalg::cholesky::{self, factor_unblocked};
 use crate::linalg::strips::{BufferPool, par};
 use crate::{Intercept, gram, linalg::dot_products::dot};
 use faer::{MatMut, MatRef};
-use kapprox::{Real, gram::Panels};
+use kapprox::{Real, gram::GramBuffers};
 use kstore::Workers;
 
 /// Fraction of a free intercept δ that is eliminated. If the whole δ were eliminated, the equations
@@ -72,7 +72,7 @@ impl<T: Real> NewtonEquations<T> {
         self.has_gram = false;
     }
 
-    pub(super) fn push(&mut self, phi: &[T], slope: f64, panels: &BufferPool<Panels<T>>, workers: &Workers) {
+    pub(super) fn push(&mut self, phi: &[T], slope: f64, panels: &BufferPool<GramBuffers<T>>, workers: &Workers) {
         if self.sqrt_slopes.len() == max_free_rows(self.p) {
             self.flush(panels, workers);
         }
@@ -82,7 +82,7 @@ impl<T: Real> NewtonEquations<T> {
         self.sqrt_slopes.push(sqrt_slope);
     }
 
-    fn flush(&mut self, panels: &BufferPool<Panels<T>>, workers: &Workers) {
+    fn flush(&mut self, panels: &BufferPool<GramBuffers<T>>, workers: &Workers) {
         if !self.has_gram {
             self.gram.fill(0.0);
             self.has_gram = true;
@@ -105,7 +105,7 @@ impl<T: Real> NewtonEquations<T> {
         e: f64,
         s: &[f64],
         weight: f64,
-        panels: &BufferPool<Panels<T>>,
+        panels: &BufferPool<GramBuffers<T>>,
         workers: &Workers,
     ) -> (Vec<f64>, f64) {
         if !self.has_gram && self.sqrt_slopes.len() < self.p {
@@ -164,7 +164,7 @@ impl<T: Real> NewtonEquations<T> {
         mut g: Vec<f64>,
         intercept: Intercept,
         e: f64,
-        panels: &BufferPool<Panels<T>>,
+        panels: &BufferPool<GramBuffers<T>>,
         workers: &Workers,
     ) -> (Vec<f64>, f64) {
         let (p, r) = (self.p, self.sqrt_slopes.len());

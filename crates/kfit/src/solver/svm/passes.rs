@@ -4,7 +4,7 @@ use super::lagrangian::{Problem, RowFn};
 use crate::Result;
 use crate::features::{RowValues, SparseColumn, StopOnlyObserver, StoredFeatures, Sums, panel_columns};
 use crate::linalg::strips::{BufferPool, for_each_strip};
-use kapprox::{Real, gram::Panels};
+use kapprox::{Real, gram::GramBuffers};
 use kstore::{Workers, pass::Observer};
 
 /// Rows that one thread checks at a time.
@@ -14,7 +14,7 @@ const STRIP_ROWS: usize = 4096;
 pub(super) fn gather_sums<T: Real, R: RowFn>(
     features: &StoredFeatures<'_, T>,
     problems: &mut [&mut Problem<T, R>],
-    panels: &BufferPool<Panels<T>>,
+    panels: &BufferPool<GramBuffers<T>>,
     observer: &dyn Observer,
 ) -> Result<()> {
     let (p, count, workers) = (features.p, problems.len(), features.workers());
@@ -50,7 +50,7 @@ pub(super) fn gather_sums<T: Real, R: RowFn>(
 fn gather_equations<T: Real, R: RowFn>(
     features: &StoredFeatures<'_, T>,
     problems: &mut [&mut Problem<T, R>],
-    panels: &BufferPool<Panels<T>>,
+    panels: &BufferPool<GramBuffers<T>>,
     observer: &dyn Observer,
 ) -> Result<()> {
     let workers = features.workers();

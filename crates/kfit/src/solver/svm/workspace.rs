@@ -2,7 +2,7 @@
 
 use super::newton_equations::NewtonEquations;
 use crate::linalg::strips::BufferPool;
-use kapprox::gram::Panels;
+use kapprox::gram::GramBuffers;
 
 #[derive(Clone, Debug)]
 pub(super) struct CertifiedPoint {
@@ -33,7 +33,7 @@ pub(super) fn relative_gap(primal: f64, dual: f64) -> f64 {
 
 pub(super) struct Workspace<T> {
     pub(super) p: usize,
-    pub(super) panels: BufferPool<Panels<T>>,
+    pub(super) panels: BufferPool<GramBuffers<T>>,
     /// Buffers of row numbers, one for each thread.
     pub(super) row_buffers: BufferPool<Vec<u32>>,
     /// Unused equations, which later problems reuse. This avoids new memory, whose pages the

@@ -73,7 +73,7 @@ impl ViewMoments {
         let rows = moments.row_count;
         let centred_moments = CentredMoments::from_moments(moments)?;
         let (g, n) = (centred_moments.g(), centred_moments.row_count);
-        let p = centred_moments.mean.len() - second_feature_count;
+        let p = centred_moments.feature_mean.len() - second_feature_count;
         let covariance_block = |start: (usize, usize), size: (usize, usize)| {
             Mat::from_fn(size.0, size.1, |i, j| g[(start.0 + i, start.1 + j)] / n)
         };
@@ -84,7 +84,7 @@ impl ViewMoments {
             xx,
             yy,
             xy: covariance_block((0, p), (p, second_feature_count)),
-            mean: centred_moments.mean,
+            mean: centred_moments.feature_mean,
         })
     }
 

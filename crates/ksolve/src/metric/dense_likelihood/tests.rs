@@ -4,7 +4,10 @@ use faer::{Side, prelude::Solve};
 
 fn parts(text: &str, d: usize) -> Vec<Part> {
     let terms = Kernel::parse(text).unwrap().resolve_columns(&["x0", "x1", "x2", "x3"][..d]).unwrap().terms();
-    terms.into_iter().map(|kernel| Part { lengths: kernel.column_lengths(d).unwrap_or_default(), kernel }).collect()
+    terms
+        .into_iter()
+        .map(|kernel| Part { length_scales: kernel.column_lengths(d).unwrap_or_default(), kernel })
+        .collect()
 }
 
 fn data(n: usize, d: usize, t: usize) -> (Vec<f64>, Mat<f64>, Vec<f64>) {
@@ -16,13 +19,13 @@ fn data(n: usize, d: usize, t: usize) -> (Vec<f64>, Mat<f64>, Vec<f64>) {
 }
 
 /// Computes F by its formula from the kernel of the whole sum, with an LU decomposition.
-fn slow(x: MatRef<'_, f64>, y: &Mat<f64>, row_weights: &[f64], parts: &[Part], theta: &[f64]) -> f64 {
+fn reference_likelihood(x: MatRef<'_, f64>, y: &Mat<f64>, row_weights: &[f64], parts: &[Part], theta: &[f64]) -> f64 {
     let (n, mut rest, mut terms) = (x.nrows(), theta, Vec::new());
     let scales = &theta[theta.len() - 1 - parts.len()..];
     for (part, weight) in parts.iter().zip(scales) {
-        let lengths: Vec<f64> = rest[..part.lengths.len()].iter().map(|v| v.exp()).collect();
-        rest = &rest[part.lengths.len()..];
-        terms.push((weight.exp(), part.at(&lengths)));
+        let lengths: Vec<f64> = rest[..part.length_scales.len()].iter().map(|v| v.exp()).collect();
+        rest = &rest[part.length_scales.len()..];
+        terms.push((weight.exp(), part.with_length_scales(&lengths)));
     }
     let mut k = Mat::zeros(n, n);
     Kernel::weighted_sum(terms).build().unwrap().typed::<f64>().block(x, x, k.as_mut());
@@ -44,7 +47,7 @@ const SUMS: [&str; 4] = [
 ];
 
 fn theta(parts: &[Part]) -> Vec<f64> {
-    let lengths = parts.iter().flat_map(|part| &part.lengths).enumerate();
+    let lengths = parts.iter().flat_map(|part| &part.length_scales).enumerate();
     let lengths = lengths.map(|(i, (_, length))| length.ln() + 0.1 * (i % 3) as f64);
     lengths.chain((0..parts.len()).map(|p| -0.3 * p as f64)).chain([-1.5]).collect()
 }
@@ -58,7 +61,7 @@ fn the_likelihood_is_that_of_the_dense_formula() {
             let sample = Sample { x, y: y.as_ref(), weights, parts: &parts, workers: &workers };
             let theta = theta(&parts);
             let value = sample.likelihood(&theta, &mut vec![f64::NAN; theta.len()]).unwrap();
-            let expected = slow(x, &y, weights, &parts, &theta);
+            let expected = reference_likelihood(x, &y, weights, &parts, &theta);
             assert!((value - expected).abs() < 1e-9 * expected.abs(), "{text}: {value} {expected}");
         }
     }
@@ -78,7 +81,7 @@ fn the_gradient_is_that_of_finite_differences() {
             let at = |shift: f64| {
                 let mut theta = theta.clone();
                 theta[k] += shift;
-                slow(x, &y, &weights, &parts, &theta)
+                reference_likelihood(x, &y, &weights, &parts, &theta)
             };
             // central differences of fourth order in the step h
             let h = 1e-3;
@@ -110,7 +113,7 @@ fn value_and_gradient_are_those_of_scikit_learn() {
     let (parts, workers) = (parts(text, 3), Workers::sequential());
     let x = MatRef::from_row_major_slice(&x, 40, 3);
     let sample = Sample { x, y: y.as_ref(), weights: &[], parts: &parts, workers: &workers };
-    let lengths = parts.iter().flat_map(|part| &part.lengths).map(|(_, length)| length.ln());
+    let lengths = parts.iter().flat_map(|part| &part.length_scales).map(|(_, length)| length.ln());
     let theta: Vec<f64> = lengths.chain([0.5f64, 0.8, 0.3, 0.1].map(f64::ln)).collect();
     let mut gradient = vec![0.0; theta.len()];
     let value = sample.likelihood(&theta, &mut gradient).unwrap();

@@ -18,11 +18,11 @@ fn draws(n: usize, d: usize, seed: u64) -> Mat<f64> {
     Mat::from_fn(n, d, |_, _| 3f64.sqrt() * draw())
 }
 
-fn quick(x: &Mat<f64>, y: &Mat<f64>, kernel: &Arc<dyn AnyKernel>, threads: usize) -> Result<Vec<f64>> {
+fn learn_quickly(x: &Mat<f64>, y: &Mat<f64>, kernel: &Arc<dyn AnyKernel>, threads: usize) -> Result<Vec<f64>> {
     learn_factors(x.as_ref(), y.as_ref(), kernel, (&QUICK_STAGES, &NoObserver), &Workers::new(threads))
 }
 
-fn sound(factors: &[f64]) -> bool {
+fn are_positive_and_finite(factors: &[f64]) -> bool {
     factors.iter().all(|a| a.is_finite() && *a > 0.0)
 }
 
@@ -49,8 +49,8 @@ fn the_four_features_that_matter_of_thirty_two_are_found() {
 fn the_bits_do_not_depend_on_the_threads() {
     let x = draws(120, 5, 1);
     let y = Mat::from_fn(120, 2, |i, t| (x[(i, t)] * x[(i, 2)]).sin());
-    let (one, three) = (quick(&x, &y, &gauss(2.0), 1).unwrap(), quick(&x, &y, &gauss(2.0), 3).unwrap());
-    assert!(one.iter().any(|factor| *factor != 1.0) && sound(&one));
+    let (one, three) = (learn_quickly(&x, &y, &gauss(2.0), 1).unwrap(), learn_quickly(&x, &y, &gauss(2.0), 3).unwrap());
+    assert!(one.iter().any(|factor| *factor != 1.0) && are_positive_and_finite(&one));
     assert_eq!(one, three);
 }
 
@@ -59,7 +59,7 @@ fn the_unit_of_the_targets_changes_no_factor() {
     let x = draws(120, 3, 1);
     let y = Mat::from_fn(120, 1, |i, _| (x[(i, 0)] * x[(i, 2)]).sin());
     let far = Mat::from_fn(120, 1, |i, _| 1024.0 * y[(i, 0)]);
-    assert_eq!(quick(&x, &y, &gauss(2.0), 1).unwrap(), quick(&x, &far, &gauss(2.0), 1).unwrap());
+    assert_eq!(learn_quickly(&x, &y, &gauss(2.0), 1).unwrap(), learn_quickly(&x, &far, &gauss(2.0), 1).unwrap());
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn degenerate_samples_give_finite_factors() {
     let x = draws(120, 4, 2);
     let y = Mat::from_fn(120, 1, |i, _| x[(i, 0)].cos() + x[(i, 1)]);
     let constant = Mat::from_fn(120, 2, |_, _| 0.1);
-    assert_eq!(quick(&x, &constant, &gauss(2.0), 1).unwrap(), [1.0; 4]);
+    assert_eq!(learn_quickly(&x, &constant, &gauss(2.0), 1).unwrap(), [1.0; 4]);
 
     let doubled = Mat::from_fn(120, 4, |i, k| x[(i / 6, k)]);
     let same = Mat::from_fn(120, 4, |_, k| x[(0, k)]);
@@ -78,26 +78,29 @@ fn degenerate_samples_give_finite_factors() {
     for kernel in [gauss(2.0), Arc::new(TestKernel::Square) as Arc<dyn AnyKernel>] {
         for (name, x) in [("doubled", &doubled), ("same", &same), ("missing", &missing), ("empty", &empty), ("x", &x)] {
             for (what, y) in [("y", &y), ("chance", &chance)] {
-                let found = quick(x, y, &kernel, 1).unwrap();
-                assert!(sound(&found), "{name} {what}: {found:?}");
+                let found = learn_quickly(x, y, &kernel, 1).unwrap();
+                assert!(are_positive_and_finite(&found), "{name} {what}: {found:?}");
                 if name == "missing" {
                     assert!((found[2].ln()).abs() < 3.0, "{found:?}");
                 }
             }
         }
     }
-    let two = quick(&draws(2, 3, 1), &draws(2, 1, 2), &gauss(1.0), 1).unwrap();
-    assert!(sound(&two), "{two:?}");
+    let two = learn_quickly(&draws(2, 3, 1), &draws(2, 1, 2), &gauss(1.0), 1).unwrap();
+    assert!(are_positive_and_finite(&two), "{two:?}");
 }
 
 #[test]
 fn wrong_samples_are_refused() {
     let x = draws(20, 3, 1);
-    assert!(matches!(quick(&x, &draws(19, 1, 1), &gauss(1.0), 1), Err(Error::Shape { .. })));
-    assert!(matches!(quick(&x, &Mat::zeros(20, 0), &gauss(1.0), 1), Err(Error::Shape { .. })));
-    assert!(matches!(quick(&draws(1, 3, 1), &draws(1, 1, 1), &gauss(1.0), 1), Err(Error::TooFewRows { rows: 1 })));
+    assert!(matches!(learn_quickly(&x, &draws(19, 1, 1), &gauss(1.0), 1), Err(Error::Shape { .. })));
+    assert!(matches!(learn_quickly(&x, &Mat::zeros(20, 0), &gauss(1.0), 1), Err(Error::Shape { .. })));
+    assert!(matches!(
+        learn_quickly(&draws(1, 3, 1), &draws(1, 1, 1), &gauss(1.0), 1),
+        Err(Error::TooFewRows { rows: 1 })
+    ));
     let nan = Mat::from_fn(20, 1, |i, _| if i == 4 { f64::NAN } else { i as f64 });
-    assert!(matches!(quick(&x, &nan, &gauss(1.0), 1), Err(Error::NotFinite { .. })));
+    assert!(matches!(learn_quickly(&x, &nan, &gauss(1.0), 1), Err(Error::NotFinite { .. })));
 }
 
 /// Stops at the fourth query.

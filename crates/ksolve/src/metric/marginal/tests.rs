@@ -91,15 +91,15 @@ fn data(n: usize, d: usize, t: usize) -> (Mat<f64>, Mat<f64>) {
 
 /// Computes the function F of the parent module by its formula, with explicit matrices and no
 /// jitter.
-fn slow(x: &Mat<f64>, y: &Mat<f64>, m: usize, kernel: &TestKernel, theta: &[f64]) -> f64 {
+fn reference_likelihood(x: &Mat<f64>, y: &Mat<f64>, m: usize, kernel: &TestKernel, theta: &[f64]) -> f64 {
     let (n, d) = (x.nrows(), x.ncols());
     let z: Vec<Vec<f64>> = (0..n).map(|i| (0..d).map(|k| x[(i, k)] * theta[k].exp()).collect()).collect();
     let (amplitude, noise) = (theta[d].exp(), theta[d + 1].exp());
     let k = Mat::from_fn(n, n, |i, j| amplitude * kernel.pair(&z[i], &z[j]).0);
     let mut q = k.clone();
     if m < n {
-        let among = k.submatrix(0, 0, m, m).to_owned();
-        q = k.subcols(0, m) * among.full_piv_lu().solve(k.subrows(0, m));
+        let landmark_matrix = k.submatrix(0, 0, m, m).to_owned();
+        q = k.subcols(0, m) * landmark_matrix.full_piv_lu().solve(k.subrows(0, m));
     }
     let trace: f64 = (0..n).map(|i| k[(i, i)] - q[(i, i)]).sum();
     (0..n).for_each(|i| q[(i, i)] += noise);
@@ -111,7 +111,14 @@ fn slow(x: &Mat<f64>, y: &Mat<f64>, m: usize, kernel: &TestKernel, theta: &[f64]
     0.5 * (y.ncols() as f64 * volume + fit)
 }
 
-fn fast(x: &Mat<f64>, y: &Mat<f64>, m: usize, kernel: &TestKernel, theta: &[f64], threads: usize) -> (f64, Vec<f64>) {
+fn sample_likelihood(
+    x: &Mat<f64>,
+    y: &Mat<f64>,
+    m: usize,
+    kernel: &TestKernel,
+    theta: &[f64],
+    threads: usize,
+) -> (f64, Vec<f64>) {
     let workers = Workers::new(threads);
     let sample = Sample { x: x.as_ref(), y: y.as_ref(), landmark_count: m, kernel, workers: &workers };
     let mut gradient = vec![f64::NAN; theta.len()];
@@ -130,8 +137,8 @@ fn all_rows_as_landmarks_give_the_dense_gaussian_process() {
     for (kernel, n, d) in [(TestKernel::Gauss(1.0), 90, 4), (TestKernel::Square, 10, 5)] {
         for t in [1, 3] {
             let (x, y) = data(n, d, t);
-            let (value, _) = fast(&x, &y, n, &kernel, &theta(d), 1);
-            let expected = slow(&x, &y, n, &kernel, &theta(d));
+            let (value, _) = sample_likelihood(&x, &y, n, &kernel, &theta(d), 1);
+            let expected = reference_likelihood(&x, &y, n, &kernel, &theta(d));
             assert!((value - expected).abs() < 1e-8 * expected.abs(), "{kernel:?} {t}: {value} {expected}");
         }
     }
@@ -141,8 +148,8 @@ fn all_rows_as_landmarks_give_the_dense_gaussian_process() {
 fn fewer_landmarks_give_the_formula_with_explicit_matrices() {
     for (kernel, m) in [(TestKernel::Gauss(1.0), 20), (TestKernel::Square, 12)] {
         let (x, y) = data(120, 4, 2);
-        let (value, _) = fast(&x, &y, m, &kernel, &theta(4), 1);
-        let expected = slow(&x, &y, m, &kernel, &theta(4));
+        let (value, _) = sample_likelihood(&x, &y, m, &kernel, &theta(4), 1);
+        let expected = reference_likelihood(&x, &y, m, &kernel, &theta(4));
         assert!((value - expected).abs() < 1e-7 * expected.abs(), "{kernel:?}: {value} {expected}");
     }
 }
@@ -157,13 +164,13 @@ fn the_gradient_is_that_of_finite_differences() {
     ] {
         let (x, y) = data(n, 4, t);
         let theta = theta(4);
-        let (_, gradient) = fast(&x, &y, m, &kernel, &theta, 1);
+        let (_, gradient) = sample_likelihood(&x, &y, m, &kernel, &theta, 1);
         let scale = gradient.iter().fold(1.0, |most: f64, g| most.max(g.abs()));
         for k in 0..theta.len() {
             let at = |shift: f64| {
                 let mut theta = theta.clone();
                 theta[k] += shift;
-                fast(&x, &y, m, &kernel, &theta, 1).0
+                sample_likelihood(&x, &y, m, &kernel, &theta, 1).0
             };
             // central differences of fourth order in the step h
             let h = 1e-3;
@@ -176,8 +183,8 @@ fn the_gradient_is_that_of_finite_differences() {
 #[test]
 fn the_bits_do_not_depend_on_the_threads() {
     let (x, y) = data(700, 5, 2);
-    let (value, gradient) = fast(&x, &y, 290, &TestKernel::Gauss(1.5), &theta(5), 1);
-    let (again, slopes) = fast(&x, &y, 290, &TestKernel::Gauss(1.5), &theta(5), 3);
+    let (value, gradient) = sample_likelihood(&x, &y, 290, &TestKernel::Gauss(1.5), &theta(5), 1);
+    let (again, slopes) = sample_likelihood(&x, &y, 290, &TestKernel::Gauss(1.5), &theta(5), 3);
     assert_eq!(value.to_bits(), again.to_bits());
     assert!(gradient.iter().zip(&slopes).all(|(a, b)| a.to_bits() == b.to_bits()));
 }
@@ -188,7 +195,7 @@ fn an_undefined_likelihood_is_infinite() {
     for broken in [f64::INFINITY, f64::NAN, 1e200] {
         let mut theta = theta(3);
         theta[0] = broken;
-        let (value, gradient) = fast(&x, &y, 10, &TestKernel::Square, &theta, 1);
+        let (value, gradient) = sample_likelihood(&x, &y, 10, &TestKernel::Square, &theta, 1);
         assert_eq!(value, f64::INFINITY);
         assert!(gradient.iter().all(|g| g.is_finite()));
     }

@@ -80,7 +80,7 @@ impl ColumnSniffer {
         let is_number = !matches!(field_types[0], InferredType::Missing | InferredType::Bool);
         let has_other_affix = is_number && self.affix.get_or_insert_with(|| affix.to_string()) != &affix;
         for (inferred, field_type) in
-            self.inferred_types.iter_mut().zip(field_types).filter(|(guess, _)| **guess != InferredType::Text)
+            self.inferred_types.iter_mut().zip(field_types).filter(|(inferred, _)| **inferred != InferredType::Text)
         {
             *inferred = if is_code || has_other_affix {
                 InferredType::Text
@@ -107,7 +107,7 @@ impl ColumnSniffer {
 
     /// Returns the type of the column and the kind of its values, if its numbers have these marks.
     pub(super) fn column_type(&self, marks: NumberSeparators) -> (ColumnType, Kind) {
-        let form = match &self.declared_type {
+        let declared_format = match &self.declared_type {
             Some(ColumnType::Text) => return (ColumnType::Text, Kind::Text),
             Some(ColumnType::Date(form)) => {
                 let detected = DATE_FORMS
@@ -117,16 +117,16 @@ impl ColumnSniffer {
                     .map(|(form, _)| form);
                 return (ColumnType::Date(Some(form.or(detected).unwrap_or_default())), dates::timestamp_kind());
             }
-            Some(ColumnType::Number(form)) => form.clone(),
+            Some(ColumnType::Number(number_format)) => number_format.clone(),
             None => NumberFormat::default(),
         };
-        let affix = form.affix.or_else(|| self.affix.clone()).or(Some(String::new()));
-        let form = NumberFormat { separators: Some(marks), affix, ..form };
+        let affix = declared_format.affix.or_else(|| self.affix.clone()).or(Some(String::new()));
+        let number_format = NumberFormat { separators: Some(marks), affix, ..declared_format };
         match (self.inferred_with(marks), &self.declared_type) {
             (InferredType::Text, None) => (ColumnType::Text, Kind::Text),
             // a later field that is not a number in this format is an error in its row
-            (InferredType::Text, Some(_)) => (ColumnType::Number(form), Kind::Float { bits: 64 }),
-            (inferred, _) => (ColumnType::Number(form), inferred.kind()),
+            (InferredType::Text, Some(_)) => (ColumnType::Number(number_format), Kind::Float { bits: 64 }),
+            (inferred, _) => (ColumnType::Number(number_format), inferred.kind()),
         }
     }
 

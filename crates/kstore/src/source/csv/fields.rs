@@ -37,9 +37,9 @@ pub(super) fn detect_delimiter(prefix: &[u8], dialect: Dialect) -> u8 {
 
 /// Returns the number of fields of each of the first rows. An incomplete last row is omitted,
 /// unless it is the only row.
-fn field_counts(start: &[u8], dialect: Dialect) -> Vec<usize> {
+fn field_counts(prefix: &[u8], dialect: Dialect) -> Vec<usize> {
     let (mut scanner, mut splitter, mut line) = (RowScanner::new(dialect), FieldSplitter::new(dialect), 1);
-    let (mut remaining, mut counts) = (start, Vec::new());
+    let (mut remaining, mut counts) = (prefix, Vec::new());
     while counts.len() < DETECTION_ROWS {
         let Some(row_start) = scanner.find_start(remaining, &mut line) else { break };
         remaining = &remaining[row_start..];

@@ -202,15 +202,15 @@ pub(super) fn root_columns(
     dictionary: impl Fn(usize) -> Option<i64>,
 ) -> Vec<RootColumn> {
     // files from before Arrow 1.0 have a validity bitmap for unions
-    let old_unions = version < MetadataVersion::V5;
+    let has_union_validity = version < MetadataVersion::V5;
     let mut next = LayoutCounts::default();
-    let root = |(index, field): (usize, &Arc<Field>)| {
-        let (start, counts) = (next, LayoutCounts::from_type(field.data_type(), old_unions));
-        next.add_tree(field.data_type(), old_unions);
+    let root_column = |(index, field): (usize, &Arc<Field>)| {
+        let (start, counts) = (next, LayoutCounts::from_type(field.data_type(), has_union_validity));
+        next.add_tree(field.data_type(), has_union_validity);
         let (name, data_type) = (field.name().clone(), field.data_type().clone());
         RootColumn { name, data_type, dictionary_id: dictionary(index), start, counts }
     };
-    fields.iter().enumerate().map(root).collect()
+    fields.iter().enumerate().map(root_column).collect()
 }
 
 /// Numbers of nodes, buffers and view columns in a batch, without the data buffers of views.
@@ -222,9 +222,9 @@ pub(super) struct LayoutCounts {
 }
 
 impl LayoutCounts {
-    fn from_type(data_type: &DataType, old_unions: bool) -> Self {
+    fn from_type(data_type: &DataType, has_union_validity: bool) -> Self {
         let mut counts = Self::default();
-        counts.add_tree(data_type, old_unions);
+        counts.add_tree(data_type, has_union_validity);
         counts
     }
 
@@ -236,7 +236,7 @@ impl LayoutCounts {
         self.view_columns += usize::from(layout.variadic);
     }
 
-    fn add_tree(&mut self, data_type: &DataType, old_unions: bool) {
+    fn add_tree(&mut self, data_type: &DataType, has_union_validity: bool) {
         self.add_node(data_type);
         match data_type {
             DataType::List(item)
@@ -244,15 +244,17 @@ impl LayoutCounts {
             | DataType::ListView(item)
             | DataType::LargeListView(item)
             | DataType::FixedSizeList(item, _)
-            | DataType::Map(item, _) => self.add_tree(item.data_type(), old_unions),
-            DataType::Struct(fields) => fields.iter().for_each(|field| self.add_tree(field.data_type(), old_unions)),
+            | DataType::Map(item, _) => self.add_tree(item.data_type(), has_union_validity),
+            DataType::Struct(fields) => {
+                fields.iter().for_each(|field| self.add_tree(field.data_type(), has_union_validity))
+            }
             DataType::Union(fields, _) => {
-                self.buffers += usize::from(old_unions);
-                fields.iter().for_each(|(_, field)| self.add_tree(field.data_type(), old_unions));
+                self.buffers += usize::from(has_union_validity);
+                fields.iter().for_each(|(_, field)| self.add_tree(field.data_type(), has_union_validity));
             }
             DataType::RunEndEncoded(ends, values) => {
-                self.add_tree(ends.data_type(), old_unions);
-                self.add_tree(values.data_type(), old_unions);
+                self.add_tree(ends.data_type(), has_union_validity);
+                self.add_tree(values.data_type(), has_union_validity);
             }
             _ => {}
         }

@@ -196,11 +196,11 @@ impl IpcFile {
                 *longest_text = reader::longest_text(&self.file, &self.roots[*root], &batch)?.max(*longest_text);
             }
         }
-        let total_costs = roots.iter().zip(costs).map(|(root, (max_cost, longest))| {
+        let total_costs = roots.iter().zip(costs).map(|(root, (max_cost, longest_text))| {
             let dictionary = self.roots[*root].dictionary_id.map_or(Ok(0), |id| self.dictionary_bytes(id))?;
             // two copies: the texts of a chunk as they are read, and their copy while the array is
             // built
-            let text_bytes = if longest > 0 { 2 * longest.saturating_add(CHUNK_TEXT_BYTES) } else { 0 };
+            let text_bytes = if longest_text > 0 { 2 * longest_text.saturating_add(CHUNK_TEXT_BYTES) } else { 0 };
             Ok(max_cost
                 .followed_by(MemoryCost { unpacked_bytes: dictionary.saturating_add(text_bytes), transient_bytes: 0 }))
         });

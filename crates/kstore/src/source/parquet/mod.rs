@@ -73,8 +73,9 @@ impl ParquetFile {
                 u64::try_from(group.num_rows()).ok().and_then(|group_rows| row_count.checked_add(group_rows));
             row_count = total_rows.ok_or_else(|| file.malformed_error("a row group with an invalid number of rows"))?;
         }
-        let pairs = || metadata.metadata().file_metadata().key_value_metadata().into_iter().flatten();
-        let metadata_value = |key: &str| pairs().filter(|pair| pair.key == key).find_map(|pair| pair.value.as_deref());
+        let key_value_pairs = || metadata.metadata().file_metadata().key_value_metadata().into_iter().flatten();
+        let metadata_value =
+            |key: &str| key_value_pairs().filter(|pair| pair.key == key).find_map(|pair| pair.value.as_deref());
         let list_length = |root: usize| first_list_length(&file, &metadata, root);
         let scanned_counter = Arc::default();
         let measure_shape = |root: usize| sparse_shape(&file.with_counter(&scanned_counter), &metadata, root);
@@ -133,17 +134,20 @@ fn read_metadata(file: &SharedFile) -> Result<ArrowReaderMetadata, ParquetError>
     )?;
     let footer = || Arc::clone(stored_metadata.metadata());
     // an embedded schema that is damaged, or that differs from the stored types, is ignored
-    let embedded = ArrowReaderMetadata::try_new(footer(), ArrowReaderOptions::new()).ok();
-    let pairs = stored_metadata.metadata().file_metadata().key_value_metadata().into_iter().flatten();
-    let has_arrow_schema = embedded.is_some() && pairs.map(|pair| &pair.key).any(|key| key == ARROW_SCHEMA_META_KEY);
+    let embedded_metadata = ArrowReaderMetadata::try_new(footer(), ArrowReaderOptions::new()).ok();
+    let key_value_pairs = stored_metadata.metadata().file_metadata().key_value_metadata().into_iter().flatten();
+    let has_arrow_schema =
+        embedded_metadata.is_some() && key_value_pairs.map(|pair| &pair.key).any(|key| key == ARROW_SCHEMA_META_KEY);
     let leaves = stored_metadata.parquet_schema();
     let is_int96 = |root: usize| {
         let mut leaves_of_root = (0..leaves.num_columns()).filter(|leaf| leaves.get_column_root_idx(*leaf) == root);
         !has_arrow_schema && leaves_of_root.any(|leaf| leaves.column(leaf).physical_type() == PhysicalType::INT96)
     };
     let fields = stored_metadata.schema().fields().iter().enumerate().map(|(i, field)| {
-        let embedded_type =
-            embedded.as_ref().and_then(|metadata| metadata.schema().fields().get(i)).map(|field| field.data_type());
+        let embedded_type = embedded_metadata
+            .as_ref()
+            .and_then(|metadata| metadata.schema().fields().get(i))
+            .map(|field| field.data_type());
         let read_as = match (field.data_type(), embedded_type) {
             (DataType::Utf8, _) => DataType::Utf8View,
             (DataType::Binary, _) => DataType::BinaryView,

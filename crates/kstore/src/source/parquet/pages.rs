@@ -172,12 +172,13 @@ fn read_page_headers(file: &SharedFile, column: &ColumnChunkMetaData) -> Option<
     if file.as_remote().is_some() {
         return None;
     }
-    let headers = Arc::new(HeaderSource { file: PageSource::single_pages(file), size: AtomicUsize::new(0) });
+    let headers =
+        Arc::new(HeaderSource { source: PageSource::single_pages(file), unpacked_page_bytes: AtomicUsize::new(0) });
     let mut reader = SerializedPageReader::new(Arc::clone(&headers), column, 0, None).ok()?;
     let mut pages = Vec::new();
     while let Some(page) = reader.peek_next_page().ok()? {
         // a page that exceeds the limit is an error when it is read
-        let size = headers.size.load(Ordering::Relaxed).min(page_limit(column));
+        let size = headers.unpacked_page_bytes.load(Ordering::Relaxed).min(page_limit(column));
         pages.push(Page {
             is_dictionary: page.is_dict,
             value_count: page.num_levels.unwrap_or(0),
@@ -191,13 +192,13 @@ fn read_page_headers(file: &SharedFile, column: &ColumnChunkMetaData) -> Option<
 /// A file of which only the page headers are read. The Parquet crate does not report the unpacked
 /// size of a page without decompressing it, but the size is at the beginning of the header.
 struct HeaderSource {
-    file: PageSource,
-    size: AtomicUsize,
+    source: PageSource,
+    unpacked_page_bytes: AtomicUsize,
 }
 
 impl Length for HeaderSource {
     fn len(&self) -> u64 {
-        self.file.len()
+        self.source.len()
     }
 }
 
@@ -205,14 +206,14 @@ impl ChunkReader for HeaderSource {
     type T = BufferedReader;
 
     fn get_read(&self, start: u64) -> Result<BufferedReader, ParquetError> {
-        let mut header = self.file.get_read(start)?;
+        let mut header = self.source.get_read(start)?;
         let size = uncompressed_page_size(header.fill_buf()?);
         let size = size.ok_or_else(|| ParquetError::General("a page has an invalid header".to_string()))?;
-        self.size.store(size, Ordering::Relaxed);
+        self.unpacked_page_bytes.store(size, Ordering::Relaxed);
         Ok(header)
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
-        self.file.get_bytes(start, length)
+        self.source.get_bytes(start, length)
     }
 }

@@ -8,12 +8,12 @@ use memchr::memchr;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LineScanner {
     comment_mark: Option<u8>,
-    in_comment: bool,
+    is_in_comment: bool,
 }
 
 impl LineScanner {
     pub(crate) fn new(comment_mark: Option<u8>) -> Self {
-        Self { comment_mark, in_comment: false }
+        Self { comment_mark, is_in_comment: false }
     }
 }
 
@@ -22,9 +22,9 @@ impl Scanner for LineScanner {
         let mut position = 0;
         while let Some(byte) = bytes.get(position) {
             match byte {
-                b'\n' => (self.in_comment, *line) = (false, *line + 1),
-                _ if self.in_comment => position += memchr(b'\n', &bytes[position..])? - 1,
-                byte if Some(*byte) == self.comment_mark => self.in_comment = true,
+                b'\n' => (self.is_in_comment, *line) = (false, *line + 1),
+                _ if self.is_in_comment => position += memchr(b'\n', &bytes[position..])? - 1,
+                byte if Some(*byte) == self.comment_mark => self.is_in_comment = true,
                 byte if byte.is_ascii_whitespace() => {}
                 _ => return Some(position),
             }

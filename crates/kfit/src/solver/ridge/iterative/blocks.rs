@@ -175,7 +175,7 @@ impl<'a, T: Real> KernelBlocks<'a, T> {
         let Some(ScratchLimit { folder, max_rows }) = self.limits.scratch.filter(|limit| limit.max_rows > 0) else {
             return Ok(None);
         };
-        let shape = TableShape { inputs: self.landmark_count(), ..self.source.shape() };
+        let shape = TableShape { input_count: self.landmark_count(), ..self.source.shape() };
         Ok(Some(folder.create_cache_up_to(shape, self.source.range(), max_rows)?))
     }
 

@@ -50,7 +50,7 @@ impl<T: Real> RowCursor<f64> for F64Cursor<'_, T> {
         // all fields but x are passed on unchanged
         std::mem::swap(&mut buf.row_numbers, &mut source_buffer.row_numbers);
         std::mem::swap(&mut buf.y, &mut source_buffer.y);
-        std::mem::swap(&mut buf.weight, &mut source_buffer.weight);
+        std::mem::swap(&mut buf.weights, &mut source_buffer.weights);
         std::mem::swap(&mut buf.classes, &mut source_buffer.classes);
         std::mem::swap(&mut buf.groups, &mut source_buffer.groups);
         std::mem::swap(&mut buf.class_labels, &mut source_buffer.class_labels);

@@ -127,7 +127,7 @@ impl<'a, T: Real> ExactSvmProblem<'a, T> {
         let Rows(rows, size, _) = &data.points else { return Ok(None) };
         let any_kernel = data.kernel.build()?;
         let (kernel, f64_kernel) = (any_kernel.typed::<T>(), any_kernel.typed::<f64>());
-        if !f64_kernel.positive_definite() {
+        if !f64_kernel.is_positive_definite() {
             data.resources.stage_observer.warn(format!(
                 "the kernel {} may have negative eigenvalues: the dual problem may then have several minima, and the \
                  solver finds one of them; its gap is 0 but does not bound the distance from the optimum",
