@@ -1,8 +1,8 @@
 //! The kernel perceptron and its averaged form.
 //!
 //! The solver sweeps over the rows in order. Let φ be the features of a row. The functions are
-//! wᵀφ + c, with y = ±1, for two classes, and f_j = w_jᵀφ + c_j for more classes. Only a misclassified
-//! row changes them:
+//! wᵀφ + c, with y = ±1, for two classes, and f_j = w_jᵀφ + c_j for more classes. Only a
+//! misclassified row changes the functions:
 //!
 //! ```text
 //! two classes:  y (wᵀφ + c) ≤ 0         →  w += yφ, c += y
