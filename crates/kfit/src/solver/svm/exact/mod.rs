@@ -77,6 +77,7 @@ struct ExactSvmProblem<'a, T: Real> {
 
 /// SVMs on the same rows.
 struct SvmSet<'m, T> {
+    /// Index, among all rows, of each row of the SVMs.
     positions: Vec<usize>,
     /// Number of rows of each part; a part is a range of `positions`.
     part_sizes: Vec<usize>,
