@@ -1,9 +1,9 @@
 //! Online regression: predicts each row in turn, then learns it.
 //!
-//! Let φ be the p features of a row, followed by a 1 for the intercept, let y be its target, and e
-//! = y − wᵀφ its error before it is learned. With n rows and the regularisation parameter lambda,
-//! one of two rules then updates w. Rule `rls` has a forgetting factor f and a symmetric matrix P
-//! of order p + 1; rule `lms` has a relative step size `rate`:
+//! Let φ be the p features of a row, followed by a 1 for the intercept, let y be its target, and
+//! let e be its error y − wᵀφ before it is learned. With n rows and the regularisation parameter
+//! lambda, one of two rules then updates w. Rule `rls` has a forgetting factor f and a symmetric
+//! matrix P of order p + 1; rule `lms` has a relative step size `rate`:
 //!
 //! ```text
 //! rls:  w += Pφ e / (f + φᵀPφ),   P = (P − PφφᵀP / (f + φᵀPφ)) / f

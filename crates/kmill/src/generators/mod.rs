@@ -108,7 +108,7 @@ impl Generator {
         Self { name, about, features, min_features: None, noise: None, min_rows: 1, target, fill_row }
     }
 
-    /// Like [`Generator::new`], but with an empty description, which [`Generator::about`] sets.
+    /// Like [`Generator::new`], but with an empty description, which `about` sets.
     const fn undescribed(
         name: &'static str,
         features: usize,

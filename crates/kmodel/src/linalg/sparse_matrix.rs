@@ -14,7 +14,7 @@ pub struct SparseMatrix {
 }
 
 impl SparseMatrix {
-    /// Converts rows of `d` numbers each, in the layout of [`kpass::sparse`] (column indices, then
+    /// Converts rows of `d` numbers each, in the layout of [`kstore::sparse`] (column indices, then
     /// values), to a matrix with `column_count` columns.
     pub fn from_rows<T: Real>(x: &[T], d: usize, column_count: usize) -> Self {
         let mut matrix = Self { row_starts: vec![0], column_indices: Vec::new(), values: Vec::new(), column_count };

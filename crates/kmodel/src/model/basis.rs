@@ -99,7 +99,7 @@ impl<T: Real> Model<T> {
         Ok(self.metadata.parse_kernel(&self.metadata.kernel)?.build()?)
     }
 
-    /// Returns the basis functions, transformed as the model's [`BasisTransform`] says, as a map
+    /// Returns the basis functions, transformed by the model's [`super::BasisTransform`], as a map
     /// from rows to their values.
     ///
     /// # Errors
