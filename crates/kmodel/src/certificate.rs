@@ -18,8 +18,8 @@ const RESIDUAL_STRIP_ROWS: usize = 288;
 /// of an AVX-512 register.
 const RESIDUAL_PARTIAL_SUMS: usize = 8;
 
-/// Largest [overshoot](Certificate::overshoot) that is always accepted as rounding. Chosen: far
-/// below any trace error that matters.
+/// Largest [overshoot](Certificate::overshoot) that is always accepted as rounding. Chosen: a
+/// smaller number would reject more features because of harmless rounding.
 const ACCEPTED_OVERSHOOT: f64 = 1e-6;
 
 /// Relative error of the approximation in trace norm, measured on all rows of the pass.

@@ -16,8 +16,8 @@ const MAX_EVALUATIONS: usize = 100;
 /// A line search ends when the slope has fallen to this fraction of its initial value.
 const SLOPE_FRACTION: f64 = 0.01;
 
-/// A line search stops once the slope is still negative at a step of this length. Chosen: a nearly
-/// linear objective then does not cause an endless step.
+/// A line search stops once the slope is still negative at a step of this length. Chosen: it ends
+/// the search on a nearly linear objective.
 const MAX_STEP: f64 = 64.0;
 
 /// Returns the next point between `low` and `high`: the Newton point of `x`, where the function has

@@ -114,9 +114,8 @@ const F64_BYTES: usize = size_of::<f64>();
 /// Bytes of a row's multiplier and its two values.
 const ROW_BYTES: usize = 3 * F64_BYTES;
 
-/// If this number of steps in f32 do not make the gap smaller, the steps continue in f64. A larger
-/// number would gain little: even in f64 the gap of hard problems may stay constant for up to 40
-/// steps.
+/// Number of steps in f32 without progress after which the steps continue in f64. (In f64 the gap
+/// of hard problems may stay constant for up to 40 steps.)
 const MAX_IDLE_STEPS: usize = 30;
 
 /// Returns the number of problems that are solved together, which depends on n and p only.
