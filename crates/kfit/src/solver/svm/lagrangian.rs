@@ -15,8 +15,9 @@
 //! The derivative of the envelope at f_i is −β⁺_i(f_i), where β⁺ are the next multipliers. P with
 //! these envelopes is called the inner problem; it is smooth. Its gradient is w − Σ_i β⁺_i φ_i. Its
 //! generalised Hessian is I + σ Σ φ_i φ_iᵀ, summed over the **free** rows: the rows whose β⁺_i is
-//! strictly between its bounds. Below, the slope of a row is −dβ⁺_i/df_i: σ for a free row and 0
-//! for all others. Steps are cheap because few rows are free. A step consists of
+//! strictly between its bounds. Below, the slope of a row is −dβ⁺_i/df_i: σ for a free row (2c_i
+//! with the squared hinge), and 0 for all others. Steps are cheap because few rows are free. A step
+//! consists of
 //!
 //! 1. the b that minimises the inner problem for this w, by a safeguarded Newton iteration over the
 //!    n values f. Then Σ β⁺ = s holds to rounding, so β⁺ is feasible and D(β⁺) a true lower bound;
