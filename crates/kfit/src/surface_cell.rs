@@ -7,18 +7,18 @@ pub struct SurfaceCell {
     pub rank: usize,
     /// The regularisation parameter.
     pub lambda: f64,
-    /// Squared error averaged over all held-out rows and over targets. `None` if there are no
+    /// Squared error, averaged over all held-out rows and over the targets. `None` if there are no
     /// folds, or if a fold could not be solved in this precision.
     pub cv_mse: Option<f64>,
     /// Generalised cross-validation on all rows; it does not use the folds. `None` if the system
     /// could not be solved in this precision.
     pub gcv: Option<f64>,
-    /// Error rate on held-out rows; `None` before a scoring pass has measured it.
+    /// Error rate on held-out rows; `None` unless a pass has measured it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cv_error: Option<f64>,
-    /// For each fold, the squared error on its rows of the fit to the other folds; `None` for a
-    /// fold that has no rows or no solution. `cv_mse` is the weighted mean of these errors. Empty
-    /// if there are no folds.
+    /// For each fold, the mean squared error on its rows of the fit to the other folds; `None` for
+    /// a fold without rows or without a solution. `cv_mse` is the weighted mean of these errors.
+    /// Empty if there are no folds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fold_mse: Vec<Option<f64>>,
 }

@@ -1,25 +1,25 @@
 //! Settings that make glibc's allocator return freed memory, the message of an aborted process, and
 //! the signals that the process handles through C.
 //!
-//! By default every thread may open its own arena (a region from which it allocates). Large buffers
-//! get their own pages, but when such a buffer is freed, glibc raises the size above which buffers
-//! get their own pages, up to 32 MiB. From then on, freed buffers stay resident in an arena, and a
-//! memory budget cannot account for them.
+//! By default every thread may open its own arena (a region from which it allocates). A buffer
+//! above a threshold size gets its own pages, which go back to the system when the buffer is freed.
+//! But at that moment glibc raises the threshold to the size of the buffer, up to 32 MiB. From then
+//! on, freed buffers stay resident in an arena, and a memory budget cannot account for them.
 //!
-//! Peak memory, measured on two cores; the settings do not change the time: `kmill fit ridge` on
-//! 60,000 rows x 29 of beijing-pm25 at rank 500 with 5 folds takes 50 MiB instead of 62 to 66 MiB
-//! on 2 threads, and 54 to 56 MiB instead of 68 to 70 MiB on 8 threads. `kmill inspect --stats` on
-//! fashion-mnist takes 132 to 135 MiB instead of 136 to 142 MiB.
+//! These settings do not change the time, and lower the peak memory, measured on two cores: `kmill
+//! fit ridge` on 60,000 rows x 29 of beijing-pm25 at rank 500 with 5 folds takes 50 MiB instead of
+//! 62 to 66 MiB on 2 threads, and 54 to 56 MiB instead of 68 to 70 MiB on 8 threads. `kmill inspect
+//! --stats` on fashion-mnist takes 132 to 135 MiB instead of 136 to 142 MiB.
 
-/// Maximum number of arenas. Each matrix product packs its operands into a new buffer, and two
-/// threads that share an arena wait for each other. The fit of beijing-pm25 at rank 2,000 took 14.3
-/// s with 2 arenas and 13.3 s with 8 arenas, with the same peak memory.
+/// Maximum number of arenas. Two threads that share an arena wait for each other, for example in
+/// matrix products, which pack their operands into new buffers. The fit of beijing-pm25 at rank
+/// 2,000 took 14.3 s with 2 arenas and 13.3 s with 8 arenas, with the same peak memory.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const MAX_ARENAS: libc::c_int = 8;
 
 /// Size above which a buffer gets its own pages, which are returned to the system when the buffer
-/// is freed. If this size is set, glibc no longer raises it. It is smaller than the page buffer of
-/// a decoder (1 MiB) and larger than most other allocations.
+/// is freed. Because the size is set, glibc does not raise it. It is smaller than the page buffer
+/// of a decoder (1 MiB) and larger than most other allocations.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const MMAP_THRESHOLD: libc::c_int = 256 << 10;
 
@@ -35,14 +35,14 @@ const ARENA_BYTES: usize = 64 << 20;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const ARENA_DIVISOR: usize = 8;
 
-/// Message of an aborted process; the standard library has already printed the reason, such as a
+/// Message of an aborted process. The standard library has already printed the reason, such as a
 /// failed allocation.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const ABORT_MESSAGE: &[u8] =
     b"error: aborted for the reason above; nothing more was written; if memory ran out, raise the limit (ulimit -v, \
 ulimit -d), or lower --memory or --threads\n";
 
-/// Ends an aborted process with a message and removes its temporary files.
+/// Handler of SIGABRT: removes the temporary files, prints a message and ends the process.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[expect(unsafe_code, reason = "write and _exit are C functions; this is the one file of the crate that may")]
 extern "C" fn handle_abort(_signal: libc::c_int) {
@@ -57,13 +57,14 @@ extern "C" fn handle_abort(_signal: libc::c_int) {
     }
 }
 
-/// Configures the allocator and the signals; must run before any thread starts. A file that reaches
-/// the size limit (`ulimit -f`) then fails a write, like a full disk, instead of ending the process
-/// and leaving temporary files behind.
+/// Configures the allocator and the signals. Must run before any thread starts. Because SIGXFSZ is
+/// ignored, a write beyond the file size limit (`ulimit -f`) fails like a write to a full disk,
+/// instead of ending the process and leaving temporary files behind.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[expect(unsafe_code, reason = "mallopt and signal are C functions; this is the one file of the crate that may")]
 pub(crate) fn configure() {
-    // the address space of arenas counts against the process limit, even if it is hardly used
+    // the address space that arenas reserve counts against the limit of the process, even if it is
+    // hardly used
     let arenas_within = |limit: usize| {
         libc::c_int::try_from(limit / ARENA_DIVISOR / ARENA_BYTES).unwrap_or(MAX_ARENAS).clamp(1, MAX_ARENAS)
     };
@@ -87,10 +88,10 @@ pub(crate) fn configure() {
     }
 }
 
-/// Gives free pages in arenas back to the system, and returns the remaining resident bytes; 0 if
-/// the system does not report them. A subcommand with two parts calls this function between the
-/// parts, so that the first part leaves only memory in use. `kmill coordinates` on 1,500 objects
-/// peaks at 89 MiB with this call and at 131 MiB without it.
+/// Gives free pages in arenas back to the system. Returns the resident bytes that remain, or 0 if
+/// the system does not report them. A subcommand with two parts calls this function between them,
+/// so that freed memory of the first part does not add to the peak of the second. `kmill
+/// coordinates` on 1,500 objects peaks at 89 MiB with this call and at 131 MiB without it.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[expect(unsafe_code, reason = "malloc_trim is a C function; this is the one file of the crate that may")]
 pub(crate) fn trim_and_measure() -> usize {
@@ -106,7 +107,7 @@ pub(crate) fn trim_and_measure() -> usize {
     kstore::budget::rss().unwrap_or(0)
 }
 
-/// Does nothing: other allocators return freed pages themselves or cannot be configured, and other
-/// systems lack the signal.
+/// Does nothing on other systems: their allocators return freed pages themselves or cannot be
+/// configured, and there is no such signal.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub(crate) fn configure() {}

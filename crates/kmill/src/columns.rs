@@ -8,23 +8,24 @@ use kstore::encoding::{Categories, ColumnEncoding, TimeFeatures};
 use kstore::{Missing, ReadSettings, RowBuf, RowSource, SelectedTable, Selection, schema::Kind};
 use std::collections::HashSet;
 
-/// Number of rows that are checked for row numbers and IDs: enough that measurements repeat.
+/// Number of rows that are checked for row numbers and IDs. A column of measurements very likely
+/// repeats a value in this many rows.
 const CHECKED_ROWS: usize = 10_000;
 
-/// Minimum number of values from which a column is judged to hold row numbers or IDs.
+/// Minimum number of values of a column before it can be suspected of being row numbers or IDs.
 const MIN_VALUES: usize = 50;
 
 /// Maximum number of columns that are checked.
 const MAX_CHECKED_COLUMNS: usize = 64;
 
-/// Number of columns that a list shows before "…".
+/// Maximum number of names that a list shows before "…".
 const MAX_NAMES: usize = 6;
 
-/// Common names of columns that hold fold or split numbers.
+/// Common names of columns that contain fold or split numbers.
 const SPLIT_NAMES: [&str; 6] = ["fold", "folds", "split", "partition", "cv", "cv_fold"];
 
-/// Prints in one line, or as a table in verbose mode, which of the requested columns are features
-/// and which are not. Warns of features that look like row numbers or IDs.
+/// Prints which of the requested columns are features and which are not: in one line, or as a table
+/// in verbose mode. Warns of features that look like row numbers or IDs.
 pub(crate) fn report_columns(
     selection: &Selection,
     requested: &SelectedTable,
@@ -46,7 +47,7 @@ pub(crate) fn report_columns(
     }
 }
 
-/// Returns the columns of the features. The name of a non-numeric column is followed by its
+/// Returns the names of the feature columns. The name of a non-numeric column is followed by its
 /// encoding: `city (12 values)`.
 fn describe_features(selected: &SelectedTable, features: &[String]) -> Vec<String> {
     let Some(encoding) = selected.encoding() else { return features.to_vec() };
@@ -118,8 +119,8 @@ fn summary_line(features: &[String], feature_count: usize, excluded: &[(String, 
     format!("features: {} ({}){excluded_text}", format_names(&names), format_count(feature_count as u64))
 }
 
-/// Formats names separated by commas: consecutively numbered names as `x0 … x16`. A long list is
-/// cut after the first names.
+/// Formats names separated by commas. Writes consecutively numbered names as `x0 … x16`, and cuts a
+/// long list after the first names.
 fn format_names(names: &[&String]) -> String {
     let runs = names.chunk_by(|a, b| is_next_name(a, b)).flat_map(|run| match run {
         [first, .., last] if run.len() > 2 => vec![format!("{first} … {last}")],
@@ -152,8 +153,8 @@ fn column_table(features: &[String], excluded: &[(String, &'static str)]) -> Ali
     table
 }
 
-/// Returns features that were not requested by name and look like row numbers or IDs, each with the
-/// reason.
+/// Returns the features that were not requested by name and look like row numbers or IDs, each with
+/// the reason.
 fn suspicious_columns(selection: &Selection, selected: &SelectedTable, features: &[String]) -> Vec<(String, String)> {
     let schema = selected.table().schema();
     let index_by_name = schema.index_by_name();
@@ -169,7 +170,7 @@ fn suspicious_columns(selection: &Selection, selected: &SelectedTable, features:
     if names.is_empty() {
         return Vec::new();
     }
-    // errors are ignored here: the fit will report them
+    // ignore errors here: the fit will report them
     let profiles = profile_columns(selected, &names).unwrap_or_default();
     let with_suspicion =
         |(name, profile): (String, ColumnProfile)| profile.suspicion(&name).map(|reason| (name, reason));
@@ -178,7 +179,7 @@ fn suspicious_columns(selection: &Selection, selected: &SelectedTable, features:
 
 #[derive(Clone, Debug, Default)]
 struct ColumnProfile {
-    /// Distinct values so far, until the first duplicate.
+    /// The values so far; emptied at the first duplicate.
     distinct: HashSet<u64>,
     has_duplicates: bool,
     /// True as long as every value is the previous one plus 1.
@@ -221,7 +222,7 @@ fn profile_columns(selected: &SelectedTable, names: &[String]) -> kstore::Result
     let row_range = range.start..range.end.min(range.start + CHECKED_ROWS as u64);
     let selection =
         Selection { features: names.to_vec(), rows: Some(row_range), missing: Missing::Mean, ..Selection::default() };
-    // rows read here do not count as part of the fit
+    // do not count the bytes read here as bytes read by the fit
     let source = selected.table().select(&selection)?.with_new_byte_counter().rows::<f64>(ReadSettings::default())?;
     let (mut cursor, mut buffer) = (source.open(source.range())?, RowBuf::new(1024));
     let mut profiles = vec![ColumnProfile::default(); names.len()];

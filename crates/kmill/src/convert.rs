@@ -1,6 +1,7 @@
-//! `kmill convert`: rewrites a table in another format, in the memory of a few batches.
+//! `kmill convert`: rewrites a table in another format. Needs memory for a few batches of rows
+//! only.
 //!
-//! Columns are copied without conversion to float64, so a 64-bit ID is preserved.
+//! Columns are not converted to float64, so 64-bit IDs are preserved.
 
 use crate::args::{ConvertDataArgs, RunArgs, RunSettings, parse};
 use crate::writer::{self, TableWriter};
@@ -62,7 +63,8 @@ impl TableColumns {
         let (feature_columns, target_columns) = columns.split_at_mut(feature_count);
         let is_npy = writer::is_matrix(path);
         for column in feature_columns.iter_mut().filter(|_| is_npy) {
-            // dates and times are included only by name, as the numbers that store them
+            // write dates and times (which are included only by name) as the numbers that store
+            // them
             column.time_type = None;
         }
         let all_are = |kind| feature_columns.iter().all(|column| column.kind == kind);
@@ -71,7 +73,7 @@ impl TableColumns {
         for column in feature_columns {
             column.kind = match (column.kind, precision) {
                 (OutputKind::F32 | OutputKind::F64, Some(precision)) => float_kind(precision),
-                // one type for all columns: the requested type, or the smallest type that
+                // .npy has one type for all columns: the requested type, or the smallest type that
                 // represents every value
                 (OutputKind::I64 | OutputKind::U64 | OutputKind::Bool, Some(precision)) if is_npy => {
                     float_kind(precision)
@@ -98,7 +100,7 @@ pub(crate) fn float_kind(precision: ElementType) -> OutputKind {
     }
 }
 
-/// Returns true if float32 represents every value.
+/// Returns true if float32 represents every value of this type exactly.
 fn fits_f32(kind: &Kind) -> bool {
     matches!(kind, Kind::Float { bits: ..=32 } | Kind::Int { bits: ..=16, .. } | Kind::Bool)
 }
@@ -127,8 +129,8 @@ fn conversion_error(table: &Table, row: u64, column: &OutputColumn, value: Strin
     kstore::Error::BadValue { path, row, line: None, column: column.name.clone(), value, remedy }.into()
 }
 
-/// Selects the rows, and all columns or the named ones followed by the targets. Also returns the
-/// number of targets.
+/// Selects the rows and the columns to write: all columns or the requested ones, followed by the
+/// targets. Also returns the number of columns that are not targets.
 fn select_columns(args: &ConvertArgs) -> Result<(SelectedTable, usize)> {
     let select = &args.data.select;
     let (table, targets) = open::table(&select.paths, &select.text.text_options(), &args.data.target)?;
@@ -148,8 +150,8 @@ fn select_columns(args: &ConvertArgs) -> Result<(SelectedTable, usize)> {
     Ok((table.select(&selection)?, features.len()))
 }
 
-/// Returns the target that becomes the label, in formats whose rows start with a label: the named
-/// target, else the column `y` if it exists, else `None`.
+/// Returns the target that becomes the label, for formats whose rows start with a label: the
+/// requested target, or else the column `y` if it exists, or else nothing.
 fn label_target(table: &Table, mut targets: Vec<String>, dropped: &[String]) -> Result<Vec<String>> {
     let kind = |name: &str| table.schema().position(name).map(|index| &table.schema().columns[index].kind);
     let has_default_label = || kind(TARGET_COLUMN).is_some_and(|kind| !matches!(kind, Kind::Sparse(_)));
@@ -170,11 +172,11 @@ fn label_target(table: &Table, mut targets: Vec<String>, dropped: &[String]) -> 
     }
 }
 
-/// Rejects columns that cannot be read, or not be written in the output format, and names all of
-/// them in one message.
+/// Rejects columns that cannot be read or cannot be written in the output format, all of them in
+/// one message.
 fn reject_unsupported(table: &Table, names: &[String], args: &ConvertArgs) -> Result<()> {
     let (schema, index_by_name, path) = (table.schema(), table.schema().index_by_name(), &args.output);
-    // a time column that is requested by name is written as the number that stores it
+    // matrices store a time column only if it is requested by name, as the number that stores it
     let are_named = writer::is_matrix(path) && !args.data.features.is_empty();
     let mut unsupported = Vec::new();
     for column in names.iter().filter_map(|name| index_by_name.get(name.as_str()).map(|index| &schema.columns[*index]))
@@ -204,17 +206,17 @@ fn reject_unsupported(table: &Table, names: &[String], args: &ConvertArgs) -> Re
     Err(Error::option("-o", path.display(), why, remedy))
 }
 
-/// Quotes a word if a shell would change it.
+/// Puts a word in quotes if a shell would change it.
 fn quote(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "_-.,".contains(c);
     if word.chars().all(is_plain) { word.to_string() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
 /// Maximum number of simultaneous copies of the texts of a tile (a block of rows): three here, plus
-/// the copies that predictions make.
+/// the copies of a job ([`ksolve::job::TEXT_COPIES`]).
 const TEXT_COPIES: usize = 3 + ksolve::job::TEXT_COPIES;
 
-/// Writes the selected rows, and returns their number and the files.
+/// Writes the selected rows. Returns their number and the paths of the files.
 fn write_rows(
     selected: &SelectedTable,
     columns: &TableColumns,

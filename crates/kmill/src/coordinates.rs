@@ -1,4 +1,5 @@
-//! `kmill coordinates`: turns objects described by a pairwise matrix into rows of numbers.
+//! `kmill coordinates`: computes coordinates of objects from the matrix of their pairwise distances
+//! or kernel values.
 
 use crate::args::{RunArgs, RunSettings, SelectArgs, parse};
 use crate::features::MEMORY_ROUNDING;
@@ -56,7 +57,7 @@ pub(crate) struct CoordinatesReport {
     objects: u64,
     coordinates: usize,
     trace_error: f64,
-    /// Objects whose columns were selected.
+    /// Indices of the objects whose columns were used.
     pivots: Vec<u64>,
     #[serde(serialize_with = "kstore::display::lossy_path")]
     output: PathBuf,
@@ -93,14 +94,14 @@ pub(crate) fn run(args: &CoordinatesArgs, run: &RunSettings) -> Result<Coordinat
     let solution = coordinates(&selected, &CoordinateOptions { kind: of, rank, tolerance, seed }, &job_run)?;
     let (coordinates, trace_error, pivots) = (solution.pivots.len(), solution.trace_error, solution.pivots);
     let predictor = Predictor::new(AnyModel::F64(solution.model))?;
-    // memory that the matrix leaves in the allocator is unavailable to the prediction. The number
-    // is rounded up, because it varies between runs
+    // memory that is still allocated after the matrix was processed is unavailable to the
+    // prediction. The number of bytes is rounded up, because it varies between runs
     let leftover_bytes =
         allocator::trim_and_measure().saturating_sub(resident_before).next_multiple_of(MEMORY_ROUNDING);
     let job_run = run.job_run().memory(run.memory.saturating_sub(leftover_bytes));
     let report = predictor.write(&selected, copied.as_ref(), Extras::default(), &args.output, &job_run);
     let written = report.map_err(|error| error.with_reserved(leftover_bytes))?;
-    // written last: an earlier interruption leaves both files unchanged
+    // write the model last, so that an earlier interruption leaves both files unchanged
     args.model.iter().try_for_each(|model| predictor.save(model))?;
     Ok(CoordinatesReport { objects: written.rows, coordinates, trace_error, pivots, output: args.output.clone() })
 }

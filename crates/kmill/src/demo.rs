@@ -24,8 +24,8 @@ pub(crate) struct DemoArgs {
 }
 
 /// The fit of the demo: it learns a diagonal metric, then cross-validates four ranks and thirteen
-/// regularisation parameters in one pass. It uses f64, because in f32 a machine might skip a lambda
-/// that is too small compared with the rounding errors.
+/// regularisation parameters in one pass. It uses f64, because in f32 the rounding errors of some
+/// machines might exclude the smallest lambdas.
 const FIT_COMMAND: &str =
     "kmill fit ridge train.parquet --target y --metric diagonal --ranks 25..200 --precision f64 -o model.safetensors";
 const EVALUATE_COMMAND: &str = "kmill evaluate model.safetensors test.parquet";
@@ -67,7 +67,7 @@ fn run_demo(args: &DemoArgs, folder: &Path, run: &RunSettings) -> Result<()> {
     print_text(format!(
         "2. Fit: importance of each column, landmarks, and one pass for all ranks, lambdas and folds.\n\n  $ {FIT_COMMAND}\n\n"
     ))?;
-    // a separate run, so that the report has the times of the fit alone
+    // use separate run settings, so that the report has the times of the fit alone
     let mut fitted = fit::run(&parse_command(FIT_COMMAND, folder)?, &args.run.resolve())?;
     fitted.model.iter_mut().for_each(|model| model.path = "model.safetensors".into());
     print_text(format!("{fitted}\n"))?;
@@ -89,8 +89,8 @@ fn run_demo(args: &DemoArgs, folder: &Path, run: &RunSettings) -> Result<()> {
     if run.json { output::print_json(&DemoReport { fit: fitted, evaluate: evaluated }) } else { Ok(()) }
 }
 
-/// Reports the columns and rows of a file. The report shows the file name without its folder, as
-/// the commands do.
+/// Reports the columns and rows of a file, without the folder in its path, as in the printed
+/// commands.
 fn describe_table(path: &Path, run: &RunSettings) -> Result<inspect::TableReport> {
     let mut report = inspect::inspect_table(&[path], &kstore::TextOptions::default(), true, run)?;
     report.files = path.file_name().into_iter().map(PathBuf::from).collect();
@@ -104,8 +104,8 @@ fn generate_table(folder: &Path, name: &str, rows: u64, seed: u64, run: &RunSett
     Ok(path)
 }
 
-/// Parses a command of the demo, after putting its files into `folder`. A parse error would be a
-/// bug in the constants above; a test parses them all.
+/// Parses a command of the demo, with its files in `folder`. A parse error would be a bug in the
+/// constants above; a test parses them all.
 fn parse_command<A: Args>(line: &str, folder: &Path) -> Result<A> {
     let argument =
         |word: &str| if FILE_NAMES.contains(&word) { folder.join(word).into_os_string() } else { word.into() };

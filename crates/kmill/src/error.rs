@@ -1,4 +1,4 @@
-//! Errors of the command and of the libraries.
+//! The error type of kmill, which includes the errors of the libraries.
 
 /// The result of a fallible operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -35,7 +35,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns true if the reader of standard output has closed it, which is not a failure.
+    /// Returns true if the reader of standard output has closed it. This is not a failure.
     pub(crate) fn is_closed_output(&self) -> bool {
         let is_closed_pipe = |error: &kstore::Error| {
             matches!(error, kstore::Error::Io { path, source, .. }
@@ -61,7 +61,7 @@ impl Error {
         }
     }
 
-    /// Returns true if the command line lacks an option, which is a usage error; other errors are
+    /// Returns true if the command line lacks a required option: a usage error. Other errors are
     /// failures of the run.
     pub(crate) fn is_usage(&self) -> bool {
         matches!(self, Self::Missing { .. } | Self::Solve(ksolve::Error::MissingOption { .. }))
@@ -73,9 +73,9 @@ impl Error {
     }
 }
 
-/// Replaces every parameter in backquotes by its option: the libraries write `rank`, users type
-/// --rank. Every library text shown to users passes through this function exactly once; other
-/// backquotes stay.
+/// Replaces every parameter name in backquotes by its option: the libraries write `rank`, users
+/// type --rank. Keeps backquotes around other texts. Every text of a library that is shown to users
+/// must pass through this function exactly once.
 pub(crate) fn with_option_names(text: &str) -> String {
     let mut replaced = String::with_capacity(text.len());
     let mut rest = text;

@@ -52,15 +52,16 @@ pub(crate) struct FeaturesArgs {
     pub(crate) run: RunArgs,
 }
 
-/// Unit, in bytes, to which the memory that a fit leaves allocated is rounded up. The exact size
-/// varies between runs, and a budget that an error message names must suffice in the next run.
+/// The bytes that a fit leaves allocated are rounded up to a multiple of this. Their exact number
+/// varies between runs, but a memory budget that an error message proposes must suffice in the next
+/// run.
 pub(crate) const MEMORY_ROUNDING: usize = 4 << 20;
 
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct FeaturesReport {
     #[serde(flatten)]
     pub(crate) map: FitReport,
-    /// True if the residual coordinate was written too.
+    /// True if the column `residual` was written too.
     pub(crate) residual: bool,
     #[serde(serialize_with = "kstore::display::lossy_path")]
     pub(crate) output: PathBuf,
@@ -87,14 +88,15 @@ pub(crate) fn run(args: &FeaturesArgs, run: &RunSettings) -> Result<FeaturesRepo
     let checkpoint_path = args.model.as_ref().unwrap_or(&args.output);
     let fitted = pipeline::fit_model(&options, &selected, run, checkpoint_path, false, &args.disk)?;
     let (report, predictor) = (fitted.report, Predictor::new(fitted.model)?);
-    // memory that the fit left allocated, including the model, is unavailable to the prediction
+    // memory that is still allocated after the fit, including the model, is unavailable to the
+    // prediction
     let leftover_bytes =
         allocator::trim_and_measure().saturating_sub(resident_before).next_multiple_of(MEMORY_ROUNDING);
     let job_run = run.job_run().memory(run.memory.saturating_sub(leftover_bytes));
     let extras = Extras { residual: args.residual, ..Extras::default() };
     let written = predictor.write(&selected, copied.as_ref(), extras, &args.output, &job_run);
     written.map_err(|error| error.with_reserved(leftover_bytes))?;
-    // written last: an earlier interruption leaves both files unchanged
+    // write the model last, so that an earlier interruption leaves both files unchanged
     args.model.iter().try_for_each(|model| predictor.save(model))?;
     let map = pipeline::fit_report(report, run, selected.table(), args.model.as_deref());
     Ok(FeaturesReport { map, residual: args.residual, output: args.output.clone() })

@@ -1,4 +1,4 @@
-//! `kmill generate`: writes a table of any size, in the memory of one batch.
+//! `kmill generate`: writes a generated table of any size. Needs memory for one batch of rows only.
 
 use crate::convert::float_kind;
 use crate::generators::{self, Generator, TableSpec, Target};
@@ -55,8 +55,8 @@ fn names() -> PossibleValuesParser {
     PossibleValuesParser::new(generators::all().into_iter().map(value))
 }
 
-/// Writes a generated table with features of a type, and returns the paths of its files. Fails with
-/// errors of the file system or an interruption; then no file is written.
+/// Writes a generated table with features of type `precision`, and returns the paths of its files.
+/// If writing fails or is interrupted, no file remains.
 pub(crate) fn write(
     generator: &Generator,
     spec: &TableSpec,

@@ -104,8 +104,8 @@ fn select_rows<T: Real>(args: &HerdArgs, selected: &SelectedTable, run: &RunSett
     Ok(represent::<T>(selected, &options, args.count, &job.resources())?)
 }
 
-/// Writes the selected rows with the values of the table, in order of selection; missing values are
-/// replaced as in the selection.
+/// Writes the selected rows, unscaled, in the order of selection. Missing values are replaced as
+/// they were for the selection: by the means.
 fn write_rows(
     path: &Path,
     selected: &SelectedTable,

@@ -37,7 +37,7 @@ pub(crate) struct InspectArgs {
     pub(crate) run: RunArgs,
 }
 
-/// Number of values in a table up to which statistics are computed by default; this takes a
+/// Maximum number of values of a table whose statistics are computed by default. They take a
 /// fraction of a second.
 const MAX_DEFAULT_VALUES: u64 = 1_000_000;
 
@@ -107,7 +107,7 @@ impl ColumnReport {
         }
     }
 
-    /// Returns the cells of the columns min, mean, sd, max and missing.
+    /// Returns the cells of the report's columns min, mean, sd, max and missing.
     fn statistic_cells(&self) -> [String; 5] {
         let [min, mean, sd, max] = match (&self.range, &self.statistics) {
             (Some((first, last)), _) => [&first[..], MISSING_VALUE, MISSING_VALUE, last].map(String::from),
@@ -152,8 +152,8 @@ impl fmt::Display for TableReport {
 }
 
 impl TableReport {
-    /// Returns a list of names and types; consecutive columns of one type, such as x0 … x89, share
-    /// a line.
+    /// Returns a table of names and types. Consecutively numbered columns of one type, such as x0 …
+    /// x89, share a line.
     fn type_table(&self) -> AlignedTable {
         let mut table = AlignedTable::new([("column", Align::Left), ("type", Align::Left)]);
         let runs = self.columns.chunk_by(|a, b| a.kind == b.kind && is_next_name(&a.name, &b.name));
@@ -170,8 +170,9 @@ impl TableReport {
     }
 }
 
-/// Opens a table. If statistics are requested or cheap, makes one pass over it. Fails if files
-/// cannot be read, or if the budget is too small for one tile (a block of rows).
+/// Opens a table and reports its columns. If statistics are requested or cheap, also computes them,
+/// and searches text and time columns. Fails if files cannot be read, or if the budget is too small
+/// for one tile (a block of rows).
 pub(crate) fn inspect_table<P: AsRef<Path>>(
     paths: &[P],
     text: &TextOptions,
@@ -221,8 +222,8 @@ pub(crate) fn inspect_table<P: AsRef<Path>>(
     })
 }
 
-/// Returns a hint if all integers of a column lie in the range of times from 2001 to 2099, in some
-/// unit.
+/// Returns a hint if the integers of a column look like times since 1970: if all of them are
+/// between 2001 and 2099 in one of the usual units.
 fn time_hint(moments: &ColumnMoments, name: &str) -> Option<String> {
     let fits_unit = |unit: f64| moments.count > 1 && moments.min >= 1e9 * unit && moments.max < 4.1e9 * unit;
     let [seconds, millis, micros, nanos] = [1.0, 1e3, 1e6, 1e9].map(fits_unit);
@@ -243,7 +244,7 @@ fn column_names(table: &Table, is_included: impl Fn(&Kind) -> bool) -> Vec<Strin
 
 /// Computes the statistics of every numeric column, in file order.
 fn compute_statistics(table: &Table, run: &RunSettings) -> Result<Statistics> {
-    // there is no scaler here, so a missing value stays NaN, which the moments skip and count
+    // no scaler replaces missing values here; they stay NaN, which the moments skip and count
     let features = column_names(table, Kind::is_direct_feature);
     let selection = Selection { features, missing: Missing::Mean, ..Selection::default() };
     let selected = table.select(&selection)?;
@@ -284,10 +285,11 @@ pub(crate) struct ModelReport {
     /// Number of components in addition to the predictions.
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) components: usize,
-    /// Number of graph nodes, and of nearest nodes that place a row, for a graph model.
+    /// For a graph model, the number of its nodes, and the number of nearest nodes from which the
+    /// coordinates of a row are computed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) nodes: Option<(usize, usize)>,
-    /// Number of leaves with an exact solver, and of their rows.
+    /// Number of leaves with an exact kernel, and total number of their rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) leaves: Option<(usize, usize)>,
     pub(crate) lambda_convention: &'static str,

@@ -5,28 +5,28 @@ use kreport::table::join_with_commas;
 use kstore::{CancelToken, display};
 use std::sync::LazyLock;
 
-/// Cancellation token that the first signal sets.
+/// Cancellation token, which the first signal sets.
 static CANCEL_TOKEN: LazyLock<CancelToken> = LazyLock::new(CancelToken::new);
 
 pub(crate) fn cancel_token() -> CancelToken {
     CANCEL_TOKEN.clone()
 }
 
-/// Returns true after an interruption. Passes check this through their observer, other loops
+/// Returns true after the first signal. Passes check this through their observer, other loops
 /// directly.
 pub(crate) fn is_requested() -> bool {
     CANCEL_TOKEN.is_cancelled()
 }
 
-/// Returns an error after an interruption, for loops outside of passes.
+/// Returns an error after the first signal, for loops outside of passes.
 pub(crate) fn fail_if_requested() -> Result<(), kstore::Error> {
     if is_requested() { Err(kstore::Error::Interrupted) } else { Ok(()) }
 }
 
-/// Installs the signal handler, which runs on its own thread and not in signal context.
+/// Installs the signal handler. It runs on its own thread, not in signal context.
 pub(crate) fn install() {
     kstore::watch_outputs();
-    // fails only when called twice; if there is no handler, the signal ends the process immediately
+    // an error is harmless: without the handler, a signal ends the process immediately
     let _ = ctrlc::set_handler(|| {
         kstore::stop_outputs();
         if is_requested() {
@@ -38,7 +38,7 @@ pub(crate) fn install() {
     });
 }
 
-/// Lists the outputs that have been written; `None` if there are none.
+/// Lists the output files that have been written. Returns `None` if there are none.
 pub(crate) fn written_files() -> Option<String> {
     let paths = kstore::committed_outputs();
     (!paths.is_empty()).then(|| join_with_commas(paths.iter().map(|path| display::escape_path(path))))

@@ -1,9 +1,9 @@
 //! The `kmill` command: kernel machines on tables larger than memory.
 //!
-//! Each subcommand has its own file. [`args`] has the options that several subcommands share, and
-//! the crate `kreport` has the reports. Results go to stdout; progress, stage times, warnings and
-//! errors go to stderr. Exit code 0: success; 1: failure, with one sentence that states the reason;
-//! 2: usage error.
+//! Each subcommand has its own file. [`args`] contains the options that several subcommands share,
+//! and the crate `kreport` the reports. Results go to stdout; progress, stage times, warnings and
+//! errors go to stderr. The exit code is 0 for success, 1 for a failure (with one sentence that
+//! states the reason), and 2 for a usage error.
 
 mod allocator;
 pub mod args;
@@ -64,8 +64,9 @@ pub struct Cli {
     command: Command,
 }
 
-/// Defines the subcommands: their help, options and functions. A function marked `reports` returns
-/// the report to print; a function marked `runs` prints its own output.
+/// Defines the subcommands, from their help, options and functions: the enum of the parsed
+/// subcommand, and its `run`. A function marked `reports` returns the report to print; a function
+/// marked `runs` prints its own output.
 macro_rules! verbs {
     (@reports $args:ident $run:path) => { run_and_report(&$args.run, |run| $run($args, run)) };
     (@runs $args:ident $main:path) => { $main($args) };
@@ -142,14 +143,14 @@ fn run_and_report<R: Serialize + Display>(
     output::print_report(&subcommand(&run)?, run.json)
 }
 
-/// Stack size of the thread that runs the command, in bytes; independent of `ulimit -s`.
+/// Stack size of the thread that runs the command, in bytes. It does not depend on `ulimit -s`.
 const STACK_BYTES: usize = 8 << 20;
 
 /// Parses the command line, runs the subcommand, and returns the exit code.
 pub fn run() -> ExitCode {
     allocator::configure();
     match std::thread::Builder::new().name("main".to_string()).stack_size(STACK_BYTES).spawn(run_command) {
-        // the panic has already printed its message
+        // a panic of the thread has already printed its message
         Ok(command) => command.join().unwrap_or(ExitCode::from(101)),
         // the system cannot start another thread
         Err(_) => run_command(),
@@ -171,7 +172,7 @@ fn run_command() -> ExitCode {
     interrupt::install();
     match cli.command.run() {
         Ok(()) => ExitCode::SUCCESS,
-        // the reader has closed the pipe, as in `kmill inspect … | head`
+        // the reader of stdout has closed the pipe, as in `kmill inspect … | head`
         Err(error) if error.is_closed_output() => ExitCode::SUCCESS,
         Err(error) => {
             let is_interrupted = matches!(error.as_store_error(), Some(kstore::Error::Interrupted));
@@ -187,8 +188,8 @@ fn run_command() -> ExitCode {
     }
 }
 
-/// Registers addresses such as `s3://bucket/rows.parquet` for this process, in a build with the
-/// feature `cloud`.
+/// Registers the storage behind addresses such as `s3://bucket/rows.parquet`, in a build with the
+/// feature `cloud`, and makes remote reads stop at an interruption.
 fn register_storage() {
     kstore::source::remote::stop_when(interrupt::is_requested);
     #[cfg(feature = "cloud")]

@@ -27,7 +27,6 @@ pub(crate) struct ManArgs {
 pub(crate) fn completions(args: &CompletionsArgs) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut args::command(&[]), "kmill", &mut script);
-    // the script is ASCII except for the help texts
     output::print_bytes(&script)
 }
 

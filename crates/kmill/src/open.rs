@@ -1,4 +1,4 @@
-//! Opens the tables and models given on the command line.
+//! Opens the tables and models that the command line names.
 
 use crate::args::{DataArgs, RunSettings, SelectArgs};
 use crate::{Result, writer};
@@ -6,8 +6,8 @@ use ksolve::predict::Predictor;
 use kstore::{Missing, SelectedTable, Selection, Table, TextOptions};
 use std::path::{Path, PathBuf};
 
-/// Opens the files; a target `FILE.npy` becomes column `y`. Also returns the names of the target
-/// columns.
+/// Opens the files as one table. A target `FILE.npy` becomes column `y`. Also returns the names of
+/// the target columns.
 pub(crate) fn table(paths: &[PathBuf], text: &TextOptions, target: &[String]) -> Result<(Table, Vec<String>)> {
     let table = Table::open_with(paths, text)?;
     match target {
@@ -22,7 +22,7 @@ pub(crate) fn table(paths: &[PathBuf], text: &TextOptions, target: &[String]) ->
     }
 }
 
-/// Returns the selection of rows and columns given on the command line.
+/// Returns the selection of rows and columns that the command line requests.
 pub(crate) fn selection(select: &SelectArgs, features: &[String], targets: Vec<String>) -> Selection {
     Selection {
         features: features.to_vec(),
@@ -39,7 +39,7 @@ pub(crate) fn training_selection(data: &DataArgs) -> Selection {
     data.category.apply_to(Selection { missing_target: Some(data.missing_target.missing_target), ..base_selection })
 }
 
-/// Loads a model with the given positive class and decision threshold.
+/// Loads a model, and sets its positive class and decision threshold if they are requested.
 pub(crate) fn load_predictor(
     path: &Path,
     positive: Option<&str>,
@@ -52,9 +52,9 @@ pub(crate) fn load_predictor(
     Ok(threshold.into_iter().try_fold(predictor, Predictor::with_threshold)?)
 }
 
-/// Opens the files as one table and selects the columns of the model by name, the targets, and the
-/// group, weight and `missing_target` of `roles`. A model of sparse rows reserves memory for the
-/// rows of the table.
+/// Opens the files as one table, and selects the model's columns by name, the targets, and the
+/// group, weight and `missing_target` of `roles`. If the model is for sparse rows, `predictor`
+/// reserves room for the largest row of the table.
 pub(crate) fn select_for_model(
     predictor: &mut Predictor,
     args: &SelectArgs,
@@ -70,8 +70,8 @@ pub(crate) fn select_for_model(
     Ok(predictor.select(&table, selection)?)
 }
 
-/// Selects the columns `keep` of the rows of `selected`, which are copied to the output; `None` if
-/// `keep` is empty.
+/// Selects the columns `keep` of the same rows as `selected`, to copy them to the output. Returns
+/// `None` if `keep` is empty.
 pub(crate) fn copied_columns(
     selected: &SelectedTable,
     args: &SelectArgs,

@@ -1,4 +1,5 @@
-//! Standard output: results as text, or as one JSON object.
+//! Output: results on stdout, as text or as one JSON object; and checks of output files before a
+//! run.
 
 use crate::{Error, Result, terminal};
 pub(crate) use kreport::output::{
@@ -20,7 +21,7 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> Result<()> {
     out.write_all(bytes).and_then(|()| out.flush()).map_err(stdout_error)
 }
 
-/// Returns the error for a failed write to standard output; a closed pipe becomes
+/// Returns the error for a failed write to standard output. A closed pipe becomes
 /// [`Error::BrokenPipe`].
 pub(crate) fn stdout_error(error: std::io::Error) -> Error {
     match error.kind() {
@@ -51,7 +52,8 @@ pub(crate) enum FileKind {
 }
 
 impl FileKind {
-    /// Returns the first of some kinds that matches the extension of a file name.
+    /// Returns the first of `kinds` that matches the extension of a file name. If none does,
+    /// returns an error with `why` and `remedy`.
     pub(crate) fn from_path(path: &Path, kinds: &[Self], why: &'static str, remedy: &str) -> Result<Self> {
         let extension = extension(path);
         let matches = |kind: &&Self| match (kind, extension.as_deref()) {
@@ -126,19 +128,20 @@ pub(crate) fn is_model(path: &Path) -> bool {
     extension(path).is_none_or(|extension| extension == "safetensors")
 }
 
-/// Returns true if the extension of a file name belongs to a table format that supports text.
+/// Returns true if the file name has the extension of a table format that supports text.
 pub(crate) fn is_table(path: &Path) -> bool {
     let text = OutputColumn::new("text", OutputKind::Text);
     path.extension().is_some() && sink::supports(path, &text).unwrap_or(false)
 }
 
-/// Returns, for help and messages, the extensions of the table formats that store numbers, or text
-/// and numbers: `.parquet, .csv or .tsv`.
+/// Returns the extensions of the table formats that can store columns of this kind, for help and
+/// messages: `.parquet, .csv or .tsv`.
 pub(crate) fn extensions(kind: OutputKind) -> String {
     sink::extensions(&OutputColumn::new("", kind), "or")
 }
 
-/// Returns the help of an output that is a table of numbers.
+/// Returns the help of the option for an output table of numbers. `contents` completes "Output file
+/// of the".
 pub(crate) fn help(contents: &str) -> String {
     format!("Output file of the {contents}: {}", extensions(OutputKind::F64))
 }

@@ -18,16 +18,16 @@ use kstore::{SelectedTable, Selection, Table, TextOptions};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A job of the library, and its table.
+/// A fit as the library describes it, with the files of its table.
 #[derive(Clone, Debug)]
 pub(crate) struct FitOptions {
     pub(crate) paths: Vec<PathBuf>,
     pub(crate) text_options: TextOptions,
     /// Kernels whose weights in a sum are learned; `None` if no weights are learned.
     pub(crate) kernels_to_combine: Option<Vec<Kernel>>,
-    /// True if the solver is still to be chosen; a text target then means classification.
+    /// True if the solver is not chosen yet (by `tune`). A text target then means classification.
     pub(crate) solver_undecided: bool,
-    /// Job, whose target may be one `.npy` file.
+    /// The fit. Its target may be a `.npy` file.
     pub(crate) fit: Fit,
 }
 
@@ -37,7 +37,8 @@ impl FitOptions {
         Self::for_solver(&job.solver, selection, &job.data.select, &job.map_args, job.parameters.options.clone())
     }
 
-    /// Returns the options of a fit on these rows of a table, with these solver parameters.
+    /// Returns the options of a fit with these solver parameters, on the rows and columns of
+    /// `selection`.
     pub(crate) fn for_solver(
         solver: &str,
         selection: Selection,
@@ -90,13 +91,13 @@ impl FitOptions {
     /// target means classification, unless `task` is set.
     pub(crate) fn open(&mut self) -> Result<(Table, Selection)> {
         let selection = self.fit.requested_selection();
-        // it is not known yet whether the kernels to combine support sparse rows
+        // with kernels to combine, whether they support sparse rows is not known yet
         let text = match self.kernels_to_combine {
             None => self.fit.text_options_for(&selection, self.text_options.clone()),
             Some(_) => self.text_options.clone(),
         };
         let (table, targets) = open::table(&self.paths, &text, &selection.targets)?;
-        // a file of landmarks is then read as sparse rows too
+        // then read a file of landmarks as sparse rows, too
         if table.schema().has_sparse() {
             self.text_options = self.text_options.clone().sparse();
         }
@@ -109,8 +110,8 @@ impl FitOptions {
         Ok((table, self.fit.complete_selection(Selection { targets, ..selection })?))
     }
 
-    /// Returns the selection. If the solver is not chosen yet and the target has few distinct
-    /// integers, the target is a class.
+    /// Returns the selection, in which a target with few distinct integers becomes a class if the
+    /// solver is not chosen yet.
     fn detect_classes(&mut self, table: &Table, selection: Selection, run: &RunSettings) -> Result<Selection> {
         let kind = |name: &String| Some(&table.schema().columns[table.schema().position(name)?].kind);
         let is_decided =
@@ -134,7 +135,7 @@ impl FitOptions {
     }
 }
 
-/// Returns the report of a fit, with the resources of the run.
+/// Builds the command's report of a fit from that of the library.
 pub(crate) fn fit_report(mut fit: job::FitReport, run: &RunSettings, table: &Table, model: Option<&Path>) -> FitReport {
     if let Some(method) = &mut fit.method {
         method.why = with_option_names(&method.why);
@@ -143,8 +144,8 @@ pub(crate) fn fit_report(mut fit: job::FitReport, run: &RunSettings, table: &Tab
     FitReport { model: model.map(ModelFile::from_path), verbosity, ..FitReport::new(fit, resource_report, run.threads) }
 }
 
-/// Shows the stages of a run until its steps begin; afterwards shows the steps instead of their
-/// stages.
+/// Shows the stages of a run until the first of its longer steps begins. From then on the caller
+/// shows the steps, and the stages within them are hidden.
 pub(crate) struct FirstStages<'a> {
     progress: &'a Progress,
     ended: AtomicBool,
@@ -155,7 +156,7 @@ impl<'a> FirstStages<'a> {
         Self { progress, ended: AtomicBool::new(false) }
     }
 
-    /// Marks the beginning of the steps.
+    /// Hides all later stages, because the steps begin.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
     }
@@ -184,7 +185,8 @@ impl Observer for SilentObserver {
     }
 }
 
-/// Fits a model and saves it. The page of its report is not written, but must not replace an input.
+/// Fits a model and saves it. Does not write the report to `page`, but checks that it does not
+/// replace an input.
 pub(crate) fn fit_and_save(
     options: &FitOptions,
     run: &RunSettings,
@@ -202,8 +204,8 @@ pub(crate) fn fit_and_save(
     Ok(FitReport { combination, ..fit_report(fitted.report, run, selected.table(), Some(path)) })
 }
 
-/// Fits a model and returns it with the report of the library. The checkpoint is stored next to
-/// `path`; the model is written to `path` if `saves_model` is true.
+/// Fits a model, and returns it with the report of the library. Stores the checkpoint next to
+/// `path`, and, if `saves_model` is true, the model in `path`.
 pub(crate) fn fit_model(
     options: &FitOptions,
     selected: &SelectedTable,
@@ -215,7 +217,7 @@ pub(crate) fn fit_model(
     Ok(fit_with_combination(options, selected, run, path, saves_model, args)?.0)
 }
 
-/// Same as [`fit_model`]; also returns the learned combination of kernels.
+/// Like [`fit_model`], but also returns the learned combination of kernels.
 fn fit_with_combination(
     options: &FitOptions,
     selected: &SelectedTable,
@@ -248,7 +250,7 @@ fn fit_with_combination(
     Ok((fitted, combination))
 }
 
-/// If a kernel names a column that is not a feature, adds to the error why the column is not a
+/// If the error is that a kernel names a column that is not a feature, explains why it is not a
 /// feature.
 fn explain_column_error(error: ksolve::Error, selected: &SelectedTable) -> Error {
     if let ksolve::Error::Approx(kapprox::Error::NoSuchFeature { kernel, name, .. }) = &error {
@@ -262,8 +264,8 @@ fn explain_column_error(error: ksolve::Error, selected: &SelectedTable) -> Error
     error.into()
 }
 
-/// Opens the table, selects the rows and columns of the fit, and searches the values of its
-/// categories.
+/// Opens the table, selects the rows and columns of the fit, and finds the values of its
+/// categorical columns.
 pub(crate) fn select(options: &mut FitOptions, run: &RunSettings) -> Result<SelectedTable> {
     let (table, selection) = options.open()?;
     let selection = options.detect_classes(&table, selection, run)?;

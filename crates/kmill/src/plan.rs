@@ -1,5 +1,5 @@
-//! `kmill plan`: the resources that a fit would need, without running it; `kmill fit --verbose`
-//! prints the same before it starts.
+//! `kmill plan`: reports the resources that a fit would need, without running it. `kmill fit
+//! --verbose` prints the same before it starts.
 
 use crate::args::{JobArgs, RunArgs, RunSettings, ScratchArgs, parse};
 use crate::pipeline::{self, FitOptions};

@@ -1,5 +1,5 @@
-//! `kmill plot`: a picture of a model's predictions over two of its features, with the rows of a
-//! table; or of the rows alone.
+//! `kmill plot`: draws a model's predictions over two of its features, with the rows of a table; or
+//! the rows alone.
 
 use crate::args::{RunArgs, RunSettings, SelectArgs, parse};
 use crate::output::{self, FileKind};

@@ -1,4 +1,4 @@
-//! `kmill predict`: the predictions of a model for a table, in row order.
+//! `kmill predict`: writes the predictions of a model for a table, in row order.
 
 use crate::args::{RunArgs, RunSettings, SelectArgs, parse};
 use crate::{Result, open, output, writer};
@@ -74,7 +74,7 @@ pub(crate) struct PredictArgs {
     pub(crate) run: RunArgs,
 }
 
-/// Number of rows shown on the terminal.
+/// Maximum number of anomalous rows that the terminal shows.
 const MAX_SHOWN_ROWS: usize = 20;
 
 #[derive(serde::Serialize)]
@@ -85,12 +85,12 @@ struct PredictReport<'a> {
     anomalies: Option<&'a [AnomalousRow]>,
 }
 
-/// Writes the predictions of a model and returns the number of rows, and with --top the rows.
+/// Writes the predictions of a model. Returns the number of rows written and, with --top, the rows.
 pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<AnomalousRow>)> {
     output::check_writable(&args.output)?;
     let mut predictor = open::load_predictor(&args.model, args.positive.as_deref(), args.threshold, run)?;
     let selected = open::select_for_model(&mut predictor, &args.data, &[], Selection::default())?;
-    // incomplete rows are kept here, although the fit dropped them, unless --missing is given
+    // keep rows with missing values, even if the fit dropped them, unless --missing is given
     let keep_incomplete = args.data.missing.is_none() && args.top.is_none();
     let selected = if keep_incomplete { selected.with_incomplete_rows() } else { selected };
     let copied = open::copied_columns(&selected, &args.data, &args.keep)?;
@@ -109,7 +109,7 @@ pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<Ano
     Ok((written.rows, Vec::new()))
 }
 
-/// Returns a table of the most anomalous rows, up to one terminal page.
+/// Returns a table of at most [`MAX_SHOWN_ROWS`] of the most anomalous rows.
 fn anomaly_table(anomalies: &[AnomalousRow]) -> AlignedTable {
     let headings = [("row", Align::Right), ("score", Align::Right), ("reasons", Align::Left)];
     let mut table = AlignedTable::new(headings);

@@ -1,5 +1,5 @@
-//! The progress of a run on stderr (a bar on a terminal, occasional lines otherwise), its times and
-//! its warnings.
+//! The progress of a run on stderr (bars on a terminal, otherwise a line from time to time), its
+//! times and its warnings.
 
 use crate::{error::with_option_names, interrupt, terminal};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time between two plain lines of one stage: short enough to show activity in a log, long enough
-/// to keep the log readable.
+/// Minimum time between two plain lines of one stage: short enough to show activity in a log, long
+/// enough to keep the log readable.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Converts --quiet and --verbose, which are mutually exclusive.
@@ -41,8 +41,8 @@ impl Progress {
         Self { verbosity, shows_bars, seconds: Mutex::default(), warnings: Mutex::default() }
     }
 
-    /// Begins a stage over `rows` rows; `None` for work that is not a pass over rows, such as a
-    /// factorisation.
+    /// Begins a stage that processes `rows` rows, or `None` if it is not a pass over rows, such as
+    /// a factorisation.
     ///
     /// The times of stages with the same name, such as the rounds of a landmark scheme, are added.
     pub(crate) fn stage(&self, name: impl Into<String>, rows: Option<u64>) -> Stage<'_> {
@@ -80,7 +80,8 @@ impl Progress {
         }
     }
 
-    /// Begins work that consists of `runs` longer runs; `completed` of them were completed before.
+    /// Begins work that consists of `runs` longer runs, of which `completed` were completed by an
+    /// earlier process.
     pub(crate) fn begin_runs(&self, name: &str, runs: u64, completed: u64) -> RunCounter<'_> {
         let bar = progress_bar(name, Some(runs), "{prefix} {bar:24} {pos}/{len} runs  {eta} left  {msg}");
         bar.set_position(completed);
@@ -111,21 +112,21 @@ impl Progress {
         self.verbosity
     }
 
-    /// Writes a plain line to stderr if verbose.
+    /// Writes a line to stderr, only in verbose mode.
     pub(crate) fn detail(&self, text: &str) {
         if self.verbosity == Verbosity::Verbose {
             terminal::print_line(text);
         }
     }
 
-    /// Writes a plain line to stderr; writes nothing if quiet.
+    /// Writes a line to stderr, except in quiet mode.
     pub(crate) fn note(&self, text: &str) {
         if self.verbosity != Verbosity::Quiet {
             terminal::print_line(text);
         }
     }
 
-    /// Returns the seconds of each finished stage, in order of first appearance.
+    /// Returns the name and the total seconds of the finished stages, in order of first appearance.
     pub(crate) fn seconds(&self) -> Vec<(String, f64)> {
         self.seconds.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -143,7 +144,8 @@ impl Progress {
     }
 }
 
-/// Ends stages when their observers are dropped, because the libraries do not end them explicitly.
+/// The stages of the libraries end when their observers are dropped, because the libraries do not
+/// end them explicitly.
 impl StageObserver for Progress {
     fn start_stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
         Box::new(self.begin_stage(name.to_string(), rows, ROWS_UNIT, true))
@@ -171,23 +173,24 @@ impl Listener for Progress {
     }
 }
 
-/// One stage of a run, which is the observer of its passes. If it is dropped before
-/// [`Stage::finish`] (after an error), the display removes it without a line.
+/// One stage of a run, which is the observer of its passes. If an error drops it before
+/// [`Stage::finish`], it disappears from the display without a line.
 #[derive(Debug)]
 pub(crate) struct Stage<'a> {
     progress: &'a Progress,
     name: String,
-    /// [`ROWS_UNIT`]; empty if the name states what is counted.
+    /// Unit of the counts: [`ROWS_UNIT`], or empty if the name states what is counted.
     unit: &'static str,
     bar: Option<ProgressBar>,
     started: Instant,
     rows: AtomicU64,
-    /// Number of rows that an earlier run processed; they took no time in this run.
+    /// Number of rows that were processed before the run was resumed. They took no time in this
+    /// run.
     restored: AtomicU64,
     /// Time of the last plain line, in milliseconds after the start.
     last_line_millis: AtomicU64,
     expected: Option<u64>,
-    /// True for a stage that ends when it is dropped.
+    /// True if the stage ends when it is dropped.
     ends_on_drop: bool,
 }
 
@@ -215,7 +218,7 @@ impl Stage<'_> {
         });
     }
 
-    /// Prints a line during a long stage; prints nothing if the last line is recent.
+    /// Prints a line during a long stage, unless the last line is recent.
     fn print_progress(&self, rows: u64) {
         let elapsed = self.started.elapsed();
         let previous = self.last_line_millis.load(Ordering::Relaxed);
@@ -245,7 +248,7 @@ impl Observer for Stage<'_> {
         if let Some(bar) = &self.bar {
             bar.inc(rows);
             bar.tick();
-            // the rate covers only the following rows
+            // compute the rate from the following rows only
             bar.reset_eta();
         }
     }
@@ -266,7 +269,8 @@ impl Drop for Stage<'_> {
     }
 }
 
-/// Work of many runs: the number of completed runs, and the estimated remaining time.
+/// Work that consists of several runs. Shows the number of completed runs and the estimated
+/// remaining time.
 #[derive(Debug)]
 pub(crate) struct RunCounter<'a> {
     progress: &'a Progress,
@@ -280,7 +284,7 @@ impl RunCounter<'_> {
         self.bar.set_message(display::escape_line(what).into_owned());
     }
 
-    /// Shows that a run has ended, its time, and the remaining time at the average rate.
+    /// Shows that the run `what` has ended, its time, and the remaining time at the average rate.
     pub(crate) fn end(&self, what: &str, took: Duration) {
         self.bar.inc(1);
         if !self.progress.shows_bars {
@@ -315,9 +319,9 @@ fn progress_bar(name: &str, length: Option<u64>, template: &str) -> ProgressBar 
     let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr());
     // an invalid template would be a bug of this file; the default bar still works
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    // integers: the default rate has four decimal digits
+    // the rate as an integer: the default has four decimal digits
     bar.set_style(style.with_key("rate", |state: &ProgressState, out: &mut dyn std::fmt::Write| {
-        // an error means that the terminal is gone, and with it the bar
+        // ignore an error: it means that the terminal, and with it the bar, is gone
         let _ = write!(out, "{}/s", format_count(state.per_sec() as u64));
     }));
     bar.set_prefix(display::escape_line(name).into_owned());
@@ -327,8 +331,8 @@ fn progress_bar(name: &str, length: Option<u64>, template: &str) -> ProgressBar 
     bar
 }
 
-/// Updates the bar while it exists. The ticker of the crate indicatif panics if the system cannot
-/// start a thread. This function does not: without a thread, the bar is updated only when rows are
+/// Updates the bar while it exists, on a thread. Unlike the ticker of the crate indicatif, it does
+/// not panic if the system cannot start a thread; the bar is then updated only when rows are
 /// counted.
 fn start_ticker(bar: &ProgressBar) {
     let bar = bar.downgrade();
@@ -345,7 +349,7 @@ fn start_ticker(bar: &ProgressBar) {
 const ROWS_UNIT: &str = " rows";
 
 /// Formats the line of a running stage: `gram: 120,000 of 284,217 rows (42 %), 31,000 rows/s, 5.3 s
-/// left`. If the stage does not count rows, the line has no rate. The rate excludes `restored`
+/// left`. If the stage does not count rows, the line has no rate. The rate excludes the `restored`
 /// rows.
 fn plain_line(name: &str, done: u64, unit: &str, restored: u64, expected: Option<u64>, elapsed: Duration) -> String {
     let rate = done.saturating_sub(restored) as f64 / elapsed.as_secs_f64();

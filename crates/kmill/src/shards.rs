@@ -103,12 +103,12 @@ pub(crate) struct ShardReport {
     #[serde(serialize_with = "kstore::display::lossy_path")]
     pub(crate) output: PathBuf,
     pub(crate) bytes: u64,
-    /// Number of rows of a segment, the unit in which rows are summed. If a shard begins and ends
-    /// at multiples of this number, its statistics consist of sums only; the statistics of other
-    /// shards also store rows. Absent from the report of a merge.
+    /// Number of rows of a segment, the unit in which rows are summed. The statistics of a shard
+    /// that begins and ends at multiples of this number consist of sums only; those of other shards
+    /// also contain rows. `None` for a merge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) segment_rows: Option<u64>,
-    /// Contents of merged statistics; absent from a job and from the statistics of a shard.
+    /// Contents of merged statistics; `None` for a job and for the statistics of a shard.
     #[serde(flatten)]
     pub(crate) merged: Option<MergeSummary>,
 }

@@ -1,4 +1,4 @@
-//! Lines on stderr, and terminal colours for errors, warnings and the chosen cell of a table.
+//! Lines on stderr, and terminal colours for errors, warnings and the marked cell of a table.
 
 use kstore::display;
 use std::borrow::Cow;
@@ -26,7 +26,7 @@ fn colour_line(line: &str) -> String {
             return format!("{colour}{start}{RESET}{rest}");
         }
     }
-    // the mark of a table follows a number; the * of an expression does not
+    // the * that marks a cell of a table follows a number; the * of an expression does not
     let is_marked =
         |word: &str| word.len() > 1 && word.ends_with('*') && word.starts_with(|c: char| c.is_ascii_digit());
     line.split_inclusive([' ', '\n'])
@@ -37,7 +37,7 @@ fn colour_line(line: &str) -> String {
         .collect()
 }
 
-/// Writes a line to stderr; a closed stderr is ignored.
+/// Writes a line to stderr. Ignores errors, such as a closed stderr.
 pub(crate) fn print_line(text: &str) {
     let text = display::escape_line(text);
     let _ = writeln!(std::io::stderr(), "{}", colourise(&text, &std::io::stderr()));

@@ -1,5 +1,5 @@
-//! `kmill test`: do two samples come from the same distribution, do two sets of columns depend on
-//! each other?
+//! `kmill test`: tests whether two samples have the same distribution, or whether two sets of
+//! columns are independent.
 
 use crate::args::{CategoryArgs, RunArgs, RunSettings, ScratchArgs, SelectArgs, kernel_help, parse, with_descriptions};
 use crate::{Error, Result, open, progress::Progress};
@@ -96,7 +96,8 @@ fn statistics_help() -> String {
     format!("Statistic: {}", with_descriptions(entries))
 }
 
-/// Default number of features of each map: few eigenvalues of a covariance matter.
+/// Default number of features of each map. 300 suffice, because few eigenvalues of the covariance
+/// of the features matter to a test.
 const DEFAULT_RANK: usize = 300;
 
 #[derive(Clone, Debug, serde::Serialize)]
@@ -128,7 +129,7 @@ impl TestSamples {
         }
     }
 
-    /// Returns the bytes read from storage so far; bytes of a file shared by two samples are
+    /// Returns the bytes read from storage so far. Bytes of a file that two samples share are
     /// counted once.
     fn bytes_read(&self) -> u64 {
         self.samples.iter().map(|rows| rows.table().bytes_read()).sum()
@@ -198,14 +199,14 @@ fn two_samples(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSamples> {
     encode_together(job, &first_sample, &second_sample)
 }
 
-/// Returns two samples, with a feature for each value that a category has in at least one of the
-/// samples.
+/// Encodes two samples alike: a category has a feature for each of its values in at least one of
+/// the samples.
 fn encode_together(job: &job::Run<'_>, first: &SelectedTable, second: &SelectedTable) -> Result<TestSamples> {
     let samples = job.resolve_categories_together(&[first, second])?;
     Ok(TestSamples { columns: vec![samples[0].feature_names()], samples })
 }
 
-/// Selects some columns of the requested rows.
+/// Returns the selection of these columns of the requested rows.
 fn selection(args: &TestArgs, features: &[String]) -> Selection {
     args.category.apply_to(open::selection(&args.data, features, Vec::new()))
 }
@@ -226,7 +227,7 @@ fn two_column_sets(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSamples> {
     }
     let (table, _) = open::table(&args.data.paths, &args.data.text.text_options(), &[])?;
     let second_columns = table.select(&selection(args, &args.with))?.feature_columns();
-    // the second set is excluded from the first, unless its columns are named there
+    // exclude the second set from the first, unless its columns are named there
     let patterns = args.features.iter().cloned().chain(second_columns.iter().map(|name| format!("!{name}")));
     let first_columns = table.select(&selection(args, &patterns.collect::<Vec<_>>()))?.feature_columns();
     let both_sets: Vec<String> = first_columns.iter().chain(&second_columns).cloned().collect();
@@ -310,7 +311,7 @@ impl fmt::Display for TestReport {
         ];
         let mut title = "p-value";
         for (value, method) in p_values.into_iter().filter_map(|(value, method)| Some((value?, method))) {
-            // below the resolution of the limit distributions
+            // 1e-12 is the resolution of the limit distributions
             let value = if value <= 1e-12 { "below 1e-12".to_string() } else { number(value, 3) };
             lines.push((title, format!("{value} {method}")));
             title = "";

@@ -21,7 +21,7 @@ pub(crate) fn normalise(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// Parses the options of a subcommand, whose name is the first word.
+/// Parses the options of a subcommand. The first word is the name of the subcommand.
 pub(crate) fn parse_args<A: Args>(
     words: impl IntoIterator<Item = impl Into<OsString> + Clone>,
 ) -> Result<A, clap::Error> {
@@ -29,7 +29,8 @@ pub(crate) fn parse_args<A: Args>(
     subcommand.try_get_matches_from(words).and_then(|matches| A::from_arg_matches(&matches))
 }
 
-/// Rejects `-o -` with `--json`: standard output holds either one JSON object or the table.
+/// Rejects `-o -` with `--json`, because standard output can contain only one of the table and the
+/// JSON object.
 pub(crate) fn check_stdout(matches: ArgMatches) -> Result<ArgMatches, clap::Error> {
     let is_conflict = matches.subcommand().is_some_and(|(_, subcommand)| {
         let json = subcommand.try_get_one::<bool>("json").is_ok_and(|json| json == Some(&true));
@@ -47,8 +48,8 @@ pub(crate) fn reply(clap_error: &clap::Error, words: &[OsString]) -> ExitCode {
     let is_which = words.len() == 3 && words[1] == "help" && words[2] == "which";
     if clap_error.use_stderr() && !is_which {
         let mut command = args::command(words);
-        // `build` must come first: `argument_help` compares the names of the arguments as help
-        // shows them with the name in the error
+        // `argument_help` compares the name in the error with the arguments as the help shows them,
+        // which `build` completes
         command.build();
         let text = display::escape_lines(&usage_message(clap_error, &command, words)).into_owned();
         let _ = write!(std::io::stderr(), "{}", terminal::colourise(&text, &std::io::stderr()));
@@ -64,7 +65,8 @@ pub(crate) fn reply(clap_error: &clap::Error, words: &[OsString]) -> ExitCode {
     }
 }
 
-/// Returns the text of a usage error; adds the purpose of the option if clap does not state it.
+/// Returns the text of a usage error. Adds the purpose of the option if clap does not explain what
+/// is expected.
 fn usage_message(error: &clap::Error, command: &Command, words: &[OsString]) -> String {
     let mut text = error.render().to_string();
     let subcommand = words.get(1).and_then(|word| word.to_str()).filter(|word| !word.starts_with('-'));
@@ -88,7 +90,7 @@ fn usage_message(error: &clap::Error, command: &Command, words: &[OsString]) -> 
         _ => false,
     };
     let Some(purpose) = argument_help(error, command).filter(|_| is_unexplained) else { return text };
-    // after the error message and before the reference to --help
+    // insert it after the error message and before the reference to --help
     text.replacen('\n', &format!("\n  expected: {purpose}\n"), 1)
 }
 

@@ -2,8 +2,8 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-/// A node of the decision tree: a question with the nodes that follow the two answers, or the
-/// resulting solver with its options.
+/// A node of the decision tree: a question with the nodes for the answers yes and no, or a leaf
+/// with the suggested solver.
 enum Node {
     Ask { question: &'static str, yes: &'static Node, no: &'static Node },
     Use { solver: &'static str, why: &'static str, options: &'static str },
@@ -52,7 +52,7 @@ fn fit_command(solver: &str, options: &str) -> String {
 /// Suggestion to let `kmill tune` try the solvers.
 const TUNE_HINT: &str = "Or let kmill try: kmill tune any train.parquet --target y --time 5min -o model.safetensors\n";
 
-/// Asks the questions on a terminal; otherwise prints all of them with their answers.
+/// Asks the questions on a terminal. Without a terminal, prints the whole tree.
 pub(crate) fn ask() -> io::Result<()> {
     let mut out = io::stdout();
     if !(io::stdin().is_terminal() && out.is_terminal()) {

@@ -21,12 +21,12 @@ pub(crate) fn target_file(path: &Path) -> Option<PathBuf> {
     Some(path.with_extension(format!("{}.{}", kstore::source::TARGET_COLUMN, format.extensions[0])))
 }
 
-/// Returns the number of rows of a batch, so that a batch has about a million values.
+/// Returns the number of rows of a batch: about a million values, and 64 to 8,192 rows.
 pub(crate) fn batch_rows(columns: usize) -> usize {
     ((1 << 20) / columns.max(1)).clamp(64, 8192)
 }
 
-/// A table being written; if dropped before [`TableWriter::finish`], no file appears.
+/// A table being written. If the writer is dropped before [`TableWriter::finish`], no file appears.
 pub(crate) struct TableWriter {
     table_sink: Box<dyn Sink>,
     /// Second file of an `.npy` table with targets.
@@ -35,8 +35,9 @@ pub(crate) struct TableWriter {
 }
 
 impl TableWriter {
-    /// Starts a table. An `.npy` table without features holds only its targets. Fails for a path
-    /// that cannot be written, an unknown extension, or a type that the format does not support.
+    /// Starts a table. If there are no features, an `.npy` file contains the targets. Fails for a
+    /// path that cannot be written, an unknown extension, or a type that the format does not
+    /// support.
     pub(crate) fn create(path: &Path, features: &[OutputColumn], targets: &[OutputColumn]) -> Result<Self> {
         let mut files = vec![path.to_path_buf()];
         let (table_sink, target_sink) = match target_file(path) {
@@ -66,15 +67,15 @@ impl TableWriter {
         self.table_sink.memory_bytes() + self.target_sink.as_ref().map_or(0, |target| target.memory_bytes())
     }
 
-    /// Completes the files, renames each to its final name, and returns the paths. Fails with
-    /// errors of the file system; then no file appears.
+    /// Completes the files, renames each to its final name, and returns the paths. If the disk is
+    /// full, fails before any file appears.
     pub(crate) fn finish(mut self) -> Result<Vec<PathBuf>> {
         if let Some(target) = &mut self.target_sink {
-            // if the disk is full, this fails before either file appears
+            // write all data to disk first: a full disk then fails before either file appears
             target.sync()?;
             self.table_sink.sync()?;
         }
-        // the target first, because a table without its target would look complete
+        // rename the target first, because a table without its target would look complete
         if let Some(target) = self.target_sink {
             target.finish()?;
         }

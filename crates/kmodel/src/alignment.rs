@@ -1,18 +1,18 @@
-//! Centred kernel-target alignment from second moments: how well a kernel suits a target, without a
-//! fit.
+//! Centred kernel-target alignment, computed from second moments. It measures, without a fit, how
+//! well a kernel suits a target.
 //!
 //! ```text
 //! ⟨HKH, HLH⟩ / (‖HKH‖ ‖HLH‖) = ‖Φ̃ᵀỸ‖² / (‖Φ̃ᵀΦ̃‖ ‖ỸᵀỸ‖)
 //! K = ΦΦᵀ,   L = YYᵀ,   all norms Frobenius
 //! ```
 //!
-//! Here Φ (n × p) are the features and Y (n × t) the targets, H = I − 11ᵀ/n centres, and Φ̃ = HΦ
-//! and Ỹ = HY are the centred features and targets. All products except ỸᵀỸ of several targets are
-//! among the moments of ridge regression.
+//! Φ (n × p) are the features and Y (n × t) the targets of n rows, H = I − 11ᵀ/n subtracts the
+//! mean, and Φ̃ = HΦ and Ỹ = HY are the centred features and targets. All products except ỸᵀỸ for
+//! several targets are among the moments of ridge regression ([`GramState`]).
 //!
-//! For classes, the ideal kernel is 1 if two rows have the same class, else 0. The ±1 codes of the
-//! classes give the same centred kernel up to a factor, and ‖ỸᵀỸ‖ follows from the sizes of the
-//! classes. With nested maps one state gives the alignment at every rank. *Flops*: p² + pt.
+//! For classes, the ideal kernel L is 1 if two rows have the same class, else 0. The ±1 codes of
+//! the classes give the same centred kernel up to a factor, and ‖ỸᵀỸ‖ follows from the class sizes.
+//! If the map is nested, one state gives the alignment at every rank. *Flops*: p² + pt.
 //!
 //! References: Cristianini, Shawe-Taylor, Elisseeff, Kandola, "On kernel-target alignment", NIPS
 //! 2001; Cortes, Mohri, Rostamizadeh, "Algorithms for learning kernels based on centered
@@ -22,14 +22,14 @@
 use crate::{Error, FoldGram, GramState, Result};
 
 /// Computes for each rank r the centred alignment of the first r features with the target, over the
-/// rows of all folds. The alignment is from 0 to 1, and `None` if the features or the target are
-/// constant.
+/// rows of all folds. The alignment is between 0 and 1. It is `None` if the features or the target
+/// are constant.
 ///
 /// `has_class_codes` is true if several targets are the ±1 codes of classes.
 ///
 /// # Errors
-/// [`Error::Option`] for several numeric targets: their ỸᵀỸ is not among the moments.
-/// [`Error::InvalidRank`].
+/// [`Error::Option`] for several numeric targets, whose ỸᵀỸ is not among the moments.
+/// [`Error::InvalidRank`] for a rank above the number of features.
 pub fn centred_alignments(gram: &GramState, ranks: &[usize], has_class_codes: bool) -> Result<Vec<Option<f64>>> {
     let (p, t) = (gram.feature_count(), gram.target_count());
     if t == 0 || (t > 1 && !has_class_codes) {
@@ -42,8 +42,8 @@ pub fn centred_alignments(gram: &GramState, ranks: &[usize], has_class_codes: bo
     let max_rank = ranks.iter().copied().max().unwrap_or(0);
     let moments = CentredProducts::new(gram, max_rank);
     let target_norm = ideal_kernel_norm(&moments);
-    // squares[i] is what row i and column i add to ‖Φ̃ᵀΦ̃‖²; the sum of the first r is its value at
-    // rank r
+    // squares[i] is what row i and column i of Φ̃ᵀΦ̃ add to ‖Φ̃ᵀΦ̃‖², so the sum of the first r is
+    // its value at rank r. inner[i] is likewise a term of ‖Φ̃ᵀỸ‖²
     let squares: Vec<f64> = (0..max_rank)
         .map(|i| {
             2.0 * (0..i).map(|j| moments.feature_product(i, j).powi(2)).sum::<f64>()
@@ -59,12 +59,12 @@ pub fn centred_alignments(gram: &GramState, ranks: &[usize], has_class_codes: bo
     Ok(ranks.iter().map(alignment_at).collect())
 }
 
-/// Computes ‖ỸᵀỸ‖. For one target it is the centred sum of squares. For the codes of classes with
-/// n_c rows each, it is 4‖diag(n_c) − (n_c n_d / n)‖.
+/// Computes ‖ỸᵀỸ‖. For one target it is the centred sum of squares. For the ±1 codes of classes c
+/// with n_c rows, it is 4‖M‖, where M_cd = δ_cd n_c − n_c n_d / n.
 fn ideal_kernel_norm(moments: &CentredProducts<'_>) -> f64 {
     let (n, yy) = (moments.n, moments.sum_over_folds(|fold| fold.yy[0]));
     if let [sum] = moments.sy[..] {
-        // a difference that is tiny compared with the sum of squares may be rounding
+        // a difference below ε n Σ y² may be only rounding
         let square = yy - sum * sum / n;
         return if square > f64::EPSILON * n * yy { square } else { 0.0 };
     }
@@ -77,7 +77,7 @@ fn ideal_kernel_norm(moments: &CentredProducts<'_>) -> f64 {
     4.0 * squares.sqrt()
 }
 
-/// Centred products of the leading features and of targets, summed over folds in order.
+/// Centred products of the leading features and of the targets, summed over the folds in order.
 #[derive(Debug)]
 pub struct CentredProducts<'a> {
     folds: &'a [FoldGram],
@@ -100,11 +100,12 @@ impl<'a> CentredProducts<'a> {
         self.folds.iter().map(statistic).sum()
     }
 
-    /// Centred product of features i ≥ j.
+    /// Returns entry (i, j) of Φ̃ᵀΦ̃, for i ≥ j.
     pub fn feature_product(&self, i: usize, j: usize) -> f64 {
         self.sum_over_folds(|fold| fold.g[j * self.p + i]) - self.s[i] * self.s[j] / self.n
     }
 
+    /// Returns entry (i, c) of Φ̃ᵀỸ.
     pub fn target_product(&self, i: usize, c: usize) -> f64 {
         self.sum_over_folds(|fold| fold.b[c * self.p + i]) - self.s[i] * self.sy[c] / self.n
     }

@@ -6,18 +6,18 @@ use faer::{MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
 use kstore::{LabelCodes, RowBlock, Workers};
 
-/// Rows of a bin. For each full bin, an f32 Gram update of p features takes 2,048·p² flops, and
-/// then adds p²/2 numbers to the f64 sums. The addition therefore costs a few per cent of the time.
-/// The number is constant, because the bins determine the order of summation.
+/// Number of rows of a bin. For each full bin, a Gram update of p features takes 2,048·p² flops in
+/// f32, and adds p²/2 numbers to the sums in f64, which costs a few per cent of the time. The
+/// number must be constant, because the bins determine the order of summation.
 pub(crate) const BIN_ROWS: usize = 2048;
 
-/// Targets to learn: numbers, or codes of classes.
+/// The targets to learn: numbers, or codes of classes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Targets {
-    /// Numeric targets, each minus its centre. The subtraction makes sums of squares accurate, and
+    /// Numeric targets. A centre is subtracted from each, so that sums of squares are accurate; it
     /// changes results by rounding only.
     Numeric {
-        /// The centre subtracted from each target, length t.
+        /// The number subtracted from each target, length t.
         centre: Vec<f64>,
     },
     /// ±1 codes of classes.
@@ -33,8 +33,7 @@ impl Targets {
         }
     }
 
-    /// Returns the centre of each target, length t, for `RidgeGrid::target_centre`; 0 for
-    /// classes.
+    /// Returns the centre of each target, length t, which is 0 for classes.
     pub fn centre(&self) -> Vec<f64> {
         match self {
             Self::Numeric { centre } => centre.clone(),
@@ -42,7 +41,7 @@ impl Targets {
         }
     }
 
-    /// Returns target `j` of row `i` of a block, minus its centre; ±1 for classes.
+    /// Returns target `j` of row `i` of a block: a number minus its centre, or ±1 for classes.
     ///
     /// # Errors
     /// [`Error::UnknownClass`] for a class without a label.
@@ -62,14 +61,15 @@ impl Targets {
     }
 }
 
-/// One bin per fold, and the features of the bin that was mapped last.
+/// One bin per fold (and class), and the features of the bin that was mapped last.
 ///
-/// Rows keep their order within a bin, and bins are emptied at the end of a segment. The content of
-/// a bin therefore depends on the rows and the segment, not on tiles.
+/// Rows keep their order within a bin, and bins are emptied at the end of a segment of rows. So the
+/// contents of a bin depend on the rows and the segment, not on the size of tiles.
 #[derive(Debug)]
 pub struct Bins<T> {
     bins: Vec<Bin<T>>,
     phi: Vec<T>,
+    /// Maximum number of rows of a bin.
     bin_rows: usize,
     d: usize,
     p: usize,
@@ -108,8 +108,9 @@ impl<T: Real> Bins<T> {
         Self { bins, phi: vec![T::default(); bin_rows * p], bin_rows, d, p, t, has_weights: false }
     }
 
-    /// Sorts the rows of a block into bins by fold, and by class if `class_count` is more than 1,
-    /// and calls `on_full` with the index of every bin that fills up.
+    /// Appends the rows of a block to the bins of their fold and, if `class_count` is more than 1,
+    /// their class. Calls `on_full(self, bin index)` for every bin that fills up, and then empties
+    /// it.
     pub(crate) fn push(
         &mut self,
         block: &RowBlock<'_, T>,
@@ -143,7 +144,8 @@ impl<T: Real> Bins<T> {
         Ok(())
     }
 
-    /// Calls `on_full` for every bin with rows, in the order of the folds.
+    /// Calls `on_full(self, bin index)` for every bin with rows, in the order of the folds, and
+    /// then empties it.
     pub(crate) fn flush(&mut self, mut on_full: impl FnMut(&mut Self, usize) -> Result<()>) -> Result<()> {
         for bin_index in 0..self.bins.len() {
             if self.bins[bin_index].row_count > 0 {
@@ -154,6 +156,7 @@ impl<T: Real> Bins<T> {
         Ok(())
     }
 
+    /// Computes the features of a bin, which then is the last mapped bin.
     pub(crate) fn map_bin(&mut self, bin_index: usize, map: &dyn FeatureMap<T>, workers: &Workers) {
         let (bin, p) = (&self.bins[bin_index], self.p);
         let row_count = bin.row_count;
@@ -161,8 +164,8 @@ impl<T: Real> Bins<T> {
         map.apply(x, MatMut::from_column_major_slice_mut(&mut self.phi[..row_count * p], row_count, p), workers);
     }
 
-    /// Multiplies the features and targets of the last mapped bin by the square roots of the row
-    /// weights, so that their moments are weighted. Does nothing without weights.
+    /// Multiplies the features and targets of the last mapped bin, `bin_index`, by the square roots
+    /// of the row weights, so that their moments are weighted. Does nothing without weights.
     pub fn apply_weights(&mut self, bin_index: usize, workers: &Workers) {
         let (bin, bin_rows, p) = (&mut self.bins[bin_index], self.bin_rows, self.p);
         let row_count = bin.row_count;
@@ -178,7 +181,7 @@ impl<T: Real> Bins<T> {
         }
     }
 
-    /// Returns the rows, features, targets and weights of the last mapped bin.
+    /// Returns the rows, features, targets and weights of the last mapped bin, `bin_index`.
     pub fn mapped_bin(&self, bin_index: usize) -> MappedBin<'_, T> {
         let (bin, p) = (&self.bins[bin_index], self.p);
         let row_count = bin.row_count;

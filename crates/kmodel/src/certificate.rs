@@ -1,4 +1,5 @@
-//! The certificate: the exact relative trace-norm error of the approximation, measured on all rows.
+//! The certificate: the exact relative trace-norm error of the approximation of the kernel matrix K
+//! by K̂ = ΦΦᵀ, measured on all rows. φ(x_i) are the features of row i.
 
 use crate::linalg::strips::for_each_strip;
 use crate::{Error, Result, row_weights};
@@ -9,15 +10,16 @@ use kapprox::{FeatureMap, Real};
 use kstore::checkpoint::{Arrays, Persist, StoredArrays};
 use kstore::{Merge, Reduction, RowBlock, Workers};
 
-/// Rows whose residuals are updated together: 2 KiB of residuals stay in L1 while the columns of
-/// phi pass.
+/// Number of rows whose residuals are updated together. Their 2 KiB stay in the L1 cache while the
+/// columns of `phi` are read.
 const RESIDUAL_STRIP_ROWS: usize = 288;
 
-/// Number of independent partial sums of a column, so that its additions vectorise: the width of
-/// AVX-512 in f64.
+/// Number of independent partial sums of a column, so that its additions vectorise: the f64 numbers
+/// of an AVX-512 register.
 const RESIDUAL_PARTIAL_SUMS: usize = 8;
 
-/// Largest [overshoot](Certificate::overshoot) that is always accepted as rounding.
+/// Largest [overshoot](Certificate::overshoot) that is always accepted as rounding. Chosen: a
+/// smaller number would reject more features because of harmless rounding.
 const ACCEPTED_OVERSHOOT: f64 = 1e-6;
 
 /// Relative error of the approximation in trace norm, measured on all rows of the pass.
@@ -25,7 +27,8 @@ const ACCEPTED_OVERSHOOT: f64 = 1e-6;
 pub struct Certificate {
     /// Σ max(r_i, 0) / tr K with r_i = k(x_i, x_i) − ‖φ(x_i)‖²: the error of the approximation.
     pub trace_error: f64,
-    /// Σ max(−r_i, 0) / tr K: zero in exact arithmetic, so it measures rounding.
+    /// Σ max(−r_i, 0) / tr K. For a projection it is zero in exact arithmetic, so it measures
+    /// rounding.
     pub overshoot: f64,
     /// Rounding level of `trace_error`: ε_T·√(r + 1) + `overshoot` at rank r. A smaller
     /// `trace_error` is rounding.
@@ -37,24 +40,25 @@ pub struct Certificate {
     pub floor: f64,
 }
 
-/// Sums of positive and negative residuals at every rank, over the rows so far.
+/// Sums of the positive and of the negative residuals r_i at every rank, over the rows so far.
 ///
-/// With nested features the residual of row i at rank j is k(x_i, x_i) − φ_i1² − … − φ_ij², where
-/// φ_ij is entry (i, j) of `phi`. One sweep over the p columns of `phi` therefore gives the
+/// If the features are nested, the residual of row i at rank j is k(x_i, x_i) − φ_i1² − … − φ_ij²,
+/// where φ_ij is entry (i, j) of `phi`. So one sweep over the p columns of `phi` gives the
 /// certificate of every rank. *Cost*: 5 flops per entry of phi. *Bytes*: 16·p.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CertificateState {
     /// Number of rows so far, or the sum of their weights.
     pub weight_sum: f64,
-    /// Trace of the kernel matrix, tr K = Σ k(x_i, x_i). All sums are weighted by row.
+    /// Trace of the kernel matrix, tr K = Σ k(x_i, x_i). All sums are weighted by the row weights.
     pub trace: f64,
     /// Sums of positive residuals Σ max(r_i, 0) at ranks 1, …, p.
     pub positive_sums: Vec<f64>,
     /// Sums of negative residuals Σ max(−r_i, 0) at ranks 1, …, p.
     pub negative_sums: Vec<f64>,
-    /// Largest residual of a row at rank p, a lower bound on the spectral norm of K − K̂; 0 before
-    /// the first row.
+    /// Largest residual of a row at rank p, which is a lower bound on the spectral norm of K − K̂.
+    /// It is 0 before the first row.
     pub max_residual: f64,
+    /// Machine epsilon of the features.
     epsilon: f64,
 }
 
@@ -81,12 +85,12 @@ impl CertificateState {
         8 * b.div_ceil(RESIDUAL_STRIP_ROWS) * (2 * p + 1)
     }
 
-    /// Adds b rows with their weights (1 if `None`): `phi` is b x p with contiguous columns,
-    /// `diag[i]` = k(x_i, x_i).
+    /// Adds b rows: `phi` (b x p, with contiguous columns) contains their features, `diag[i]` is
+    /// k(x_i, x_i), and `weights` are their weights, 1 if `None`. `partial_sums` is a buffer.
     ///
-    /// Strips of a fixed number of rows are distributed over the workers, and their sums added in
-    /// order: the result does not depend on the number of threads. A NaN residual makes the sums
-    /// NaN, so it is never hidden.
+    /// Strips of a fixed number of rows are distributed over the workers, and their sums are added
+    /// in order, so the result does not depend on the number of threads. A NaN residual makes the
+    /// sums NaN, so it is never hidden.
     pub fn update<T: Real>(
         &mut self,
         phi: MatRef<'_, T>,
@@ -132,7 +136,8 @@ impl CertificateState {
         Certificate { trace_error, overshoot, floor: self.epsilon * (rank as f64 + 1.0).sqrt() + overshoot }
     }
 
-    /// Returns the mean over the rows of max(r_i, 0) at `rank`, which is k(x, x) at rank 0.
+    /// Returns the mean of max(r_i, 0) over the rows at `rank`. At rank 0 it is the mean of k(x,
+    /// x).
     pub fn mean_residual(&self, rank: usize) -> f64 {
         let sum = rank.checked_sub(1).and_then(|last| self.positive_sums.get(last)).unwrap_or(&self.trace);
         if self.weight_sum > 0.0 { sum / self.weight_sum } else { 0.0 }
@@ -143,8 +148,8 @@ impl CertificateState {
     ///
     /// # Errors
     /// [`Error::Overshoot`] if the overshoot exceeds both the trace error and the expected
-    /// rounding. The features are then not a projection, and the error of a model on these features
-    /// is larger than the trace error promises.
+    /// rounding. The features are then not a projection, and the true error of the approximation is
+    /// larger than the trace error.
     pub fn checked_certificate(&self, rank: usize) -> Result<Certificate> {
         let certificate = self.certificate(rank);
         let Certificate { trace_error, overshoot, floor } = certificate;
@@ -154,7 +159,8 @@ impl CertificateState {
         }
     }
 
-    /// Returns the smallest rank whose trace error is at most `tolerance`, if it exists.
+    /// Returns the smallest rank whose trace error is at most `tolerance`; `None` if no rank
+    /// satisfies this.
     pub fn rank_within(&self, tolerance: f64) -> Option<usize> {
         (1..=self.positive_sums.len()).find(|rank| self.certificate(*rank).trace_error <= tolerance)
     }
@@ -187,8 +193,8 @@ impl Persist for CertificateState {
     }
 }
 
-/// Writes positive sums, negative sums and the largest last residual of one strip to `out`;
-/// `residual` starts as k(x, x) times the weight.
+/// Writes to `out` the p positive sums, the p negative sums, and the largest residual at rank p of
+/// one strip. On entry, `residual` must contain k(x, x) times the weight of each row.
 fn strip_sums<T: Real>(phi: MatRef<'_, T>, residual: &mut [f64], weights: &[f64], out: &mut [f64]) {
     let p = phi.ncols();
     kapprox::vectorised!({
@@ -204,8 +210,8 @@ fn strip_sums<T: Real>(phi: MatRef<'_, T>, residual: &mut [f64], weights: &[f64]
     });
 }
 
-/// Subtracts φ_ij² times the weight from every residual, and returns the sums of the positive and
-/// the negative residuals.
+/// Subtracts φ_ij² times the weight from every residual, for one column j, and returns the sums of
+/// the positive and of the negative residuals.
 #[inline(always)]
 fn subtract_column<T: Real>(residual: &mut [f64], weights: &[f64], column: &[T]) -> (f64, f64) {
     let (mut positive, mut negative) = ([0.0; RESIDUAL_PARTIAL_SUMS], [0.0; RESIDUAL_PARTIAL_SUMS]);
@@ -217,7 +223,7 @@ fn subtract_column<T: Real>(residual: &mut [f64], weights: &[f64], column: &[T])
             let square = phi[i].to_f64() * phi[i].to_f64();
             let updated = r[i] - weight[i] * square;
             r[i] = updated;
-            // written so that a NaN is added to the positive sum
+            // the comparison is false for NaN, so a NaN is added to the positive sum
             positive[i] += if updated < 0.0 { 0.0 } else { updated };
             negative[i] += if updated < 0.0 { -updated } else { 0.0 };
         }
@@ -240,8 +246,8 @@ pub struct CertificateReduction<'a, T: Real> {
 }
 
 impl<T: Real> CertificateReduction<'_, T> {
-    /// Returns whether the map has a certificate. Only projections onto the span of landmarks have
-    /// a certificate.
+    /// Returns true if the map has a certificate. Only projections onto the span of landmarks have
+    /// one.
     pub fn has_certificate(&self) -> bool {
         self.map.is_projection()
     }

@@ -157,7 +157,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Adds the memory of other work, in bytes, to the budget that the message names: see
+    /// Adds the bytes that other work occupies to the budget that the message names: see
     /// [`kstore::Error::with_reserved`].
     #[must_use]
     #[doc(hidden)]
@@ -174,8 +174,7 @@ impl Error {
         matches!(self, Self::Stopped { .. }) || matches!(self.as_store_error(), Some(kstore::Error::Interrupted))
     }
 
-    /// Returns the underlying error about tables, files or passes, if this error wraps such an
-    /// error.
+    /// Returns the underlying error about tables, files or passes; `None` for other errors.
     #[doc(hidden)]
     pub fn as_store_error(&self) -> Option<&kstore::Error> {
         match self {
@@ -202,8 +201,8 @@ impl Error {
     }
 }
 
-/// Implements `Display` and `FromStr` of an enum from one list of words; `$name` is the parameter
-/// named in errors.
+/// Implements `Display` and `FromStr` of an enum from one list of words. `$name` is the parameter
+/// that errors name.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! enum_of_words {

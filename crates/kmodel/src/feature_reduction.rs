@@ -1,21 +1,22 @@
-//! A pass that collects rows in bins of a fixed size, maps each full bin to features, and hands the
-//! bin to a [`BinReduction`].
+//! A pass that collects rows in bins of a fixed size, computes the features of each full bin, and
+//! passes the bin to a [`BinReduction`].
 
 use crate::bins::{BIN_ROWS, Bins};
 use crate::{Error, Folds, Result, Targets};
 use kapprox::{FeatureMap, Real};
 use kstore::{Merge, Reduction, RowBlock, Workers};
 
-/// The work done with every bin of features.
+/// What a pass computes from bins of rows and features.
 pub trait BinReduction<T: Real>: Sync {
     /// The result of the pass.
     type State: Merge + Send;
-    /// Buffers that a worker lane reuses from bin to bin.
+    /// Buffers that a worker lane reuses for all its bins.
     type Scratch: Send + Default;
     /// Returns the state before any row.
     fn init(&self) -> Self::State;
-    /// Adds a bin, which holds rows of one fold and class, to the state. [`Bins::mapped_bin`]
-    /// returns its rows and features.
+    /// Adds a bin to the state. The bin contains rows of one fold and class;
+    /// `bins.mapped_bin(bin_index)` returns them with their features. The bin index is fold ·
+    /// number of classes + class.
     ///
     /// # Errors
     /// An error for numbers that are not finite.
@@ -29,20 +30,20 @@ pub trait BinReduction<T: Real>: Sync {
     ) -> Result<()>;
 }
 
-/// A pass that maps rows to features, and hands bins of rows and features to a [`BinReduction`].
+/// A pass that computes features, and passes bins of rows and features to a [`BinReduction`].
 #[derive(Debug)]
 pub struct FeatureReduction<'a, T, S> {
     map: &'a dyn FeatureMap<T>,
     folds: &'a Folds,
     targets: &'a Targets,
     bin_rows: usize,
-    /// Number of classes with separate bins in every fold; 1 for one bin per fold.
+    /// Number of classes, if every class of a fold has its own bin; 1 for one bin per fold.
     pub(crate) class_count: usize,
     pub(crate) bin_reduction: S,
 }
 
 impl<'a, T: Real, S: BinReduction<T>> FeatureReduction<'a, T, S> {
-    /// Returns a pass over the features of `map`, in bins of 2,048 rows.
+    /// Returns a pass over the features of `map`, in bins of 2,048 rows, one bin per fold.
     pub fn with_bin_reduction(
         map: &'a dyn FeatureMap<T>,
         folds: &'a Folds,
@@ -52,8 +53,8 @@ impl<'a, T: Real, S: BinReduction<T>> FeatureReduction<'a, T, S> {
         Self { map, folds, targets, bin_rows: BIN_ROWS, class_count: 1, bin_reduction }
     }
 
-    /// Sets the number of rows of a bin. It determines the order of summation, so choose it from
-    /// the shape of the problem, never from memory or threads.
+    /// Sets the number of rows of a bin. It determines the order of summation, so it must depend
+    /// only on the size of the problem, never on memory or threads.
     #[must_use]
     pub fn with_bin_rows(self, rows: usize) -> Self {
         Self { bin_rows: rows.max(1), ..self }

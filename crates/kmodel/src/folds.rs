@@ -9,11 +9,11 @@ const FOLDS_HELP: &str = "give a number of folds (5), contiguous blocks (blocks:
     (groups:5:subject), or forward tests on later rows (forward:5; with a gap of one block, forward:5+1; in the order of a column, \
     forward:5:date)";
 
-/// Largest number of folds. Every fold has its own Gram matrix, so a larger number, probably a
-/// typing error, would exceed the memory later.
+/// Maximum number of folds. A larger number is probably a typing error, and would exceed the memory
+/// later, because every fold has its own Gram matrix.
 const MAX_FOLDS: usize = 1_000;
 
-/// Fraction of the rows that the test fold should have, if folds have different sizes.
+/// Desired fraction of the rows in the test fold, if folds have different sizes.
 const TEST_FRACTION: f64 = 0.2;
 
 /// Folds as specified on the command line.
@@ -22,21 +22,21 @@ const TEST_FRACTION: f64 = 0.2;
 pub enum FoldSpec {
     /// No cross-validation.
     None,
-    /// Random K-fold: rows are assigned to this many folds by a hash of their row number: `5`.
+    /// Random K-fold: a hash of its row number assigns each row to one of this many folds: `5`.
     Random(usize),
     /// Contiguous K-fold: this many blocks of rows: `blocks:6`.
     Blocks(usize),
     /// One fold per value of a column: `column:subject`.
     Column(String),
-    /// Group K-fold: the values of a column are assigned at random to this many folds, equally many
-    /// values to each fold: `groups:5:subject`.
+    /// Group K-fold: the values of a column are assigned at random to this many folds, about the
+    /// same number of values to each: `groups:5:subject`.
     Groups(usize, String),
-    /// Forward validation: this many blocks of rows are tested in order, each by a fit on the
-    /// earlier blocks: `forward:5`.
+    /// Forward validation: the last `tests` of several blocks of rows are held out in turn, each
+    /// from a fit on the blocks before it: `forward:5`.
     Forward {
-        /// Number of tested blocks.
+        /// Number of blocks that are held out.
         tests: usize,
-        /// Number of unused blocks directly before a tested block: `forward:5+1`.
+        /// Number of unused blocks directly before the held-out block: `forward:5+1`.
         gap: usize,
         /// Column that orders the rows, such as a date: `forward:5:date`; `None` for the order of
         /// the table.
@@ -45,7 +45,7 @@ pub enum FoldSpec {
 }
 
 impl FoldSpec {
-    /// Default if hyperparameters must be chosen and no folds were specified.
+    /// The default if hyperparameters must be chosen and no folds are specified.
     #[doc(hidden)]
     pub const DEFAULT: Self = Self::Random(5);
 
@@ -89,7 +89,7 @@ impl FoldSpec {
         }
     }
 
-    /// Returns the fold column, if there is one.
+    /// Returns the column that defines the folds; `None` if there is none.
     #[doc(hidden)]
     pub fn column(&self) -> Option<&str> {
         match self {
@@ -123,12 +123,12 @@ impl std::fmt::Display for FoldSpec {
 /// By default each fold is held out once, and all other folds are used for training.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FoldRule {
-    /// If set, only folds before the held-out fold are used for training, except for this many
-    /// folds directly before the held-out fold.
+    /// If this is a number g, only folds before the held-out fold are used for training, without
+    /// the g folds directly before it.
     forward_gap: Option<usize>,
     /// A fold that is neither held out nor used for training.
     excluded_fold: Option<usize>,
-    /// The only fold that is held out.
+    /// If set, the only fold that is held out.
     only_held_out: Option<usize>,
 }
 
@@ -139,8 +139,8 @@ impl FoldRule {
         fold >= first && self.excluded_fold != Some(fold) && self.only_held_out.is_none_or(|only| only == fold)
     }
 
-    /// Returns true if `fold` is used for training while `held_out` is held out, or in the final
-    /// fit (`None`).
+    /// Returns true if `fold` is used for training while the fold `held_out` is held out, or, if
+    /// that is `None`, in the final fit.
     pub fn is_training(self, held_out: Option<usize>, fold: usize) -> bool {
         let is_early_enough = |held_out: usize| self.forward_gap.is_none_or(|gap| fold + gap < held_out);
         self.excluded_fold != Some(fold)
@@ -154,7 +154,7 @@ impl FoldRule {
 pub enum Folds {
     /// All rows are in fold 0.
     None,
-    /// Random K-fold: rows by a hash of their stored row number.
+    /// Random K-fold: a hash of the stored row number determines the fold.
     Random {
         /// Number of folds.
         k: usize,
@@ -173,15 +173,14 @@ pub enum Folds {
         /// Labels; the code of a label is its fold.
         labels: Vec<Label>,
     },
-    /// Group K-fold: equal numbers of whole groups in each fold, in the order of a hash of their
-    /// codes.
+    /// Group K-fold, or forward folds in the order of a column: each label belongs to one fold.
     Groups {
         /// Number of folds.
         k: usize,
         /// Fold of each label, by its code.
         label_folds: Vec<usize>,
     },
-    /// Folds with a rule that limits which are held out and which are used for training.
+    /// Folds with a rule that decides which are held out and which are used for training.
     WithRule {
         /// The folds.
         folds: Box<Folds>,
@@ -192,7 +191,7 @@ pub enum Folds {
 
 impl Folds {
     /// Returns the folds of a table. `row_range` is the range of the stored rows that can be
-    /// selected; `groups` holds the labels of the fold column, if `spec` has a fold column.
+    /// selected. `groups` contains the sorted labels of the fold column, if `spec` has one.
     ///
     /// # Errors
     /// [`Error::UnsuitableFolds`] for more folds than rows or groups, or for a fold column with a
@@ -262,9 +261,9 @@ impl Folds {
     }
 
     /// Returns the test fold, which is reserved for the final estimate. It is the last fold that
-    /// the rule holds out. If the folds are the values of a column, it is the fold whose fraction
-    /// of the rows is nearest to a fifth, among the folds that the rule holds out. `None` if there
-    /// are fewer than three folds, or if the rule holds out fewer than two folds.
+    /// the rule holds out or, if the folds are the values of a column, the one whose fraction of
+    /// the rows is nearest to a fifth. Returns `None` if there are fewer than three folds, or if
+    /// the rule holds out fewer than two.
     pub fn test_fold(&self, fold_sizes: &[usize]) -> Option<usize> {
         let held_out = || (0..fold_sizes.len()).filter(|fold| self.rule().is_held_out(*fold));
         let row_count: usize = fold_sizes.iter().sum();
@@ -280,21 +279,21 @@ impl Folds {
         if let Self::WithRule { folds, .. } = self { folds } else { self }
     }
 
-    /// Returns the folds without the test fold `fold`, which is neither held out nor used for
+    /// Returns these folds with a rule that excludes `fold`: it is neither held out nor used for
     /// training.
     pub fn without_fold(&self, fold: usize) -> Self {
         let rule = FoldRule { excluded_fold: Some(fold), ..self.rule() };
         Self::WithRule { folds: Box::new(self.without_rule().clone()), rule }
     }
 
-    /// Returns the folds with only `fold` held out.
+    /// Returns these folds with a rule that holds out only `fold`.
     pub fn holding_out(&self, fold: usize) -> Self {
         let rule = FoldRule { only_held_out: Some(fold), ..self.rule() };
         Self::WithRule { folds: Box::new(self.without_rule().clone()), rule }
     }
 
-    /// Returns the fold of a row; `group` is its code in the fold column
-    /// ([`kstore::LabelCodes::UNKNOWN`] without a fold column).
+    /// Returns the fold of a row. `group` is the row's code in the fold column, or
+    /// [`kstore::LabelCodes::UNKNOWN`] without a fold column.
     ///
     /// # Errors
     /// [`Error::UnknownGroup`] for a code without a label.
@@ -314,8 +313,8 @@ impl Folds {
     }
 }
 
-/// Returns the block of a row. Block i holds the rows from ⌈i·n/k⌉ to ⌈(i+1)·n/k⌉ − 1, counted from
-/// the first row that can be selected.
+/// Returns the block of a row. Of n rows, block i contains the rows from ⌈i·n/k⌉ to ⌈(i+1)·n/k⌉ −
+/// 1, counted from the first row that can be selected.
 fn block_of(row: u64, k: usize, row_range: &Range<u64>) -> usize {
     let row_count = u128::from(row_range.end.saturating_sub(row_range.start).max(1));
     let block = u128::from(row.saturating_sub(row_range.start)) * k as u128 / row_count;

@@ -1,4 +1,5 @@
-//! The Gram state: all statistics of the rows that ridge regression needs.
+//! The Gram state: the second moments of features φ and targets y, which are all that ridge
+//! regression needs to know about the rows.
 
 use crate::linalg::dot_products::{copy_as_f64, dot_products};
 use crate::linalg::strips::{BufferPool, for_each_strip, row_strips};
@@ -11,12 +12,12 @@ use kstore::checkpoint::{Arrays, Persist, StoredArrays};
 use kstore::{Merge, Workers};
 use std::borrow::Cow;
 
-/// Columns of phi converted to f64 at once for b = phiᵀy: 2,048 x 32 in f64 is 512 KiB, half of an
-/// L2 cache.
+/// Number of columns of phi that are converted to f64 at a time for the product phiᵀy. 2,048 rows
+/// of 32 columns take 512 KiB in f64, half of an L2 cache.
 const MOMENT_PANEL_COLUMNS: usize = 32;
 
-/// Second moments of the rows of one cross-validation fold. The moments of a training set are the
-/// sum over its folds.
+/// Second moments of the rows of one cross-validation fold. The moments of several folds are the
+/// sums of their moments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoldGram {
     /// Number of rows n.
@@ -35,7 +36,8 @@ pub struct FoldGram {
     pub yy: Vec<f64>,
 }
 
-/// Returns the covariance C = G/n − μμᵀ, full; only the lower triangle of the moments is read.
+/// Returns the covariance matrix C = G/n − μμᵀ, with both triangles. Reads only the lower triangle
+/// of the moments.
 pub fn covariance(moments: &FoldGram, mean: &[f64]) -> Mat<f64> {
     let (p, n) = (mean.len(), moments.weight_sum.max(f64::MIN_POSITIVE));
     let g = MatRef::from_column_major_slice(&moments.g, p, p);
@@ -45,8 +47,8 @@ pub fn covariance(moments: &FoldGram, mean: &[f64]) -> Mat<f64> {
 impl FoldGram {
     /// Returns zero moments for p features and t targets.
     pub fn new(p: usize, t: usize) -> Self {
-        // `resize` writes the zeros at once. With `vec![0.0; …]`, each page is first read and later
-        // written, and causes two page faults
+        // `resize` writes the zeros immediately. With `vec![0.0; …]`, a page is often read before
+        // it is written, which causes two page faults instead of one
         let mut g = Vec::with_capacity(p * p);
         g.resize(p * p, 0.0);
         Self {
@@ -75,14 +77,15 @@ impl FoldGram {
     }
 }
 
-/// The moments G_g = Σ φφᵀ (p × p), s_g = Σ φ, b_g = Σ φyᵀ (p × t), Σ y and Σ y² of every fold g;
-/// the sums run over the rows of the fold, with features φ and targets y.
+/// The moments G_g = Σ φφᵀ (p × p), s_g = Σ φ, b_g = Σ φyᵀ (p × t), Σ y and Σ y² of every fold g,
+/// summed over the rows of the fold, with features φ and targets y.
 ///
-/// Moments of two sets of rows can be added. They suffice for ridge regression at every rank, for
-/// every lambda and every held-out fold.
+/// Moments of two sets of rows can be added. They are enough for ridge regression at every rank,
+/// for every lambda and every held-out fold.
 ///
-/// Products within a block are computed in the type of the features, sums over blocks in f64. With
-/// f32 features the error of G_ij is therefore about ε₃₂·√(G_ii G_jj) for any number of rows.
+/// Products within a block of rows are computed in the type of the features, sums over blocks in
+/// f64. With f32 features the error of G_ij is therefore about ε₃₂·√(G_ii G_jj) for any number of
+/// rows.
 ///
 /// *Cost of an update with b rows*: b·p² flops for G (half of the full product), 2·b·p·(t + 1) for
 /// b and s.
@@ -152,8 +155,9 @@ impl GramState {
         &self.folds
     }
 
-    /// Returns the sum of the moments of the training folds if fold `held_out` is held out; `None`
-    /// holds out no fold. A sum of several folds allocates 8p² bytes.
+    /// Returns the sum of the moments of the training folds while the fold `held_out` is held out,
+    /// or of all folds of the final fit if it is `None`. A sum of several folds allocates 8p²
+    /// bytes.
     pub fn training_moments(&self, held_out: Option<usize>) -> Cow<'_, FoldGram> {
         if let ([single_fold], None) = (&self.folds[..], held_out) {
             return Cow::Borrowed(single_fold);
@@ -180,15 +184,15 @@ impl GramState {
         self.precision
     }
 
-    /// Returns ε of the type of the features: the relative rounding error of an entry of G.
+    /// Returns ε of the type of the features: the error of G_ij is about ε√(G_ii G_jj).
     pub fn epsilon(&self) -> f64 {
         self.epsilon
     }
 
     /// Adds b rows of a fold: `phi` is b x p with contiguous columns, `y` b x t.
     ///
-    /// Strips of rows of G are distributed over the workers. One thread computes each strip, so the
-    /// result does not depend on the number of threads.
+    /// Each strip of rows of G is computed by one thread, so the result does not depend on the
+    /// number of threads.
     ///
     /// # Errors
     /// [`Error::Shape`] if `phi`, `y`, the fold and the state do not fit together.
@@ -279,14 +283,15 @@ fn add_into(sums: &mut [f64], terms: &[f64]) {
     sums.iter_mut().zip(terms).for_each(|(to, from)| *to += from);
 }
 
-/// Adds phiᵀ·phi to the lower triangle of `g`, strip by strip.
+/// Adds phiᵀ·phi to the lower triangle of `g`, one strip of rows per task.
 pub fn add_gram<T: Real>(g: &mut [f64], phi: MatRef<'_, T>, panels: &BufferPool<GramBuffers<T>>, workers: &Workers) {
     let p = phi.ncols();
     let mut strips = row_strips(MatMut::from_column_major_slice_mut(g, p, p), gram::strip_height(p));
-    // the strips with the longest rows come first, so that the threads finish together
+    // start with the strips that have the longest rows, so that the threads finish at about the
+    // same time
     strips.reverse();
     workers.for_each(strips, |(first_row, g)| {
-        // the pass discards the result if it is cancelled, so the strip can be skipped
+        // a cancelled pass discards the result, so the strip can be skipped
         if !workers.is_cancelled() {
             panels.with_buffer(GramBuffers::default, |panels| gram::add_rows(phi, first_row, g, panels));
         }
@@ -344,7 +349,7 @@ fn add_moments<T: Real>(
     }
 }
 
-/// Number of targets from which the product converts phi to f64 first; with fewer targets it reads
-/// phi directly. With one target, the conversion and the product took a tenth of the time of a fit;
-/// the direct product takes a fiftieth.
+/// Minimum number of targets for which the product phiᵀy converts phi to f64 first. With fewer
+/// targets, it reads phi directly. With one target, the conversion and the product took a tenth of
+/// the time of a fit; the direct product takes a fiftieth.
 const MIN_TARGETS_TO_WIDEN: usize = 4;

@@ -8,20 +8,20 @@ const REGULARISATION_HELP: &str =
     "a positive number (1e-6), a list (1e-8,1e-6), or a range (1e-9..1e-3) with two per decade";
 const RANK_HELP: &str = "a list of positive whole numbers (250,500,1000), or a range (50..2000) that doubles";
 
-/// Largest ratio of the ends of a range of factors: at a larger ratio, the kernel matrix is
-/// constant at one end or the identity at the other.
+/// Maximum ratio of the ends of a range of factors of a length scale. With a larger ratio, the
+/// kernel matrix is nearly constant at one end or nearly the identity at the other.
 const MAX_FACTOR_RATIO: f64 = 1e6;
 
-/// Largest number of lambdas in a range. The positive numbers of f64 span 1,264 half decades, so a
-/// longer list is a typing error.
+/// Maximum number of values in a range of lambdas. The positive numbers of f64 span 1,264 half
+/// decades, so a longer range is a typing error.
 const MAX_LAMBDAS: usize = 2_000;
 
-/// Parses regularisation parameters, and returns them ascending and without duplicates: `lambda` of
-/// (1/n)Σ(y−f)² + lambda‖w‖², or `C`.
+/// Parses regularisation parameters: `lambda` of (1/n)Σ(y−f)² + lambda‖w‖², or `C`. Returns them in
+/// ascending order and without duplicates.
 ///
 /// A range has two values per decade and contains both ends. Whole and half decades are 1 or
-/// 3.1622776601683795 (the f64 nearest to √10) times a power of ten, correctly rounded. They
-/// therefore do not depend on the start of the range, and equal the numbers that a user types.
+/// 3.1622776601683795 (the f64 nearest to √10) times a power of ten, correctly rounded. So they do
+/// not depend on the start of the range, and equal the numbers that a user would type.
 ///
 /// ```
 /// let grid = kmodel::grids::parse_regularisation("lambda", "1e-9..1e-3").unwrap();
@@ -41,7 +41,8 @@ pub fn parse_regularisation(name: &'static str, text: &str) -> Result<Vec<f64>> 
     parse_values(text, parse, |first, last| half_decades(name, first, last), f64::total_cmp)
 }
 
-/// Returns the values of a list or range, ascending and without duplicates.
+/// Returns the values of a list or range, in ascending order and without duplicates. `parse` parses
+/// a value, and `expand_range(first, last)` must return all values of a range.
 fn parse_values<V>(
     text: &str,
     parse: impl Fn(&str) -> Result<V>,
@@ -68,7 +69,7 @@ fn require_positive(name: &'static str, value: f64) -> Result<f64> {
     }
 }
 
-/// Returns `lambda` if it is positive and finite.
+/// Returns `lambda` if it is positive and finite, otherwise an error.
 pub fn require_lambda(lambda: f64) -> Result<f64> {
     require_positive("lambda", lambda)
 }
@@ -100,14 +101,14 @@ fn half_decades_from(first: f64, k: usize) -> f64 {
     if base == first { half_decade(exponent as i64 + k as i64) } else { first * half_decade(k as i64) }
 }
 
-/// Returns 10^(k/2), correctly rounded: it is parsed from decimal text, because a product of powers
-/// is not correctly rounded.
+/// Returns 10^(k/2), correctly rounded. It is parsed from decimal text, because a product of powers
+/// would not be correctly rounded.
 pub fn half_decade(k: i64) -> f64 {
     let mantissa = if k.rem_euclid(2) == 0 { "1" } else { "3.1622776601683795" };
     format!("{mantissa}e{}", k.div_euclid(2)).parse().unwrap_or(f64::NAN)
 }
 
-/// Parses factors of length scales, and returns them ascending and without duplicates.
+/// Parses factors of length scales. Returns them in ascending order and without duplicates.
 ///
 /// A range doubles from its start and ends with its end.
 ///
@@ -134,7 +135,7 @@ pub fn parse_factors(text: &str) -> Result<Vec<f64>> {
     parse_values(text, parse, expand_range, f64::total_cmp)
 }
 
-/// Parses ranks, and returns them ascending and without duplicates.
+/// Parses ranks. Returns them in ascending order and without duplicates.
 ///
 /// A range doubles from its start and ends with its end.
 ///

@@ -1,10 +1,11 @@
 //! Kernel models: files, predictions and scores, and the sums over rows from which models are
 //! computed.
 //!
-//! A [`Model`] holds the coefficients of kernel functions and everything else that defines its
-//! predictions, in one file. A [`predict::Predictor`] applies it to slices and tables; [`score`]
-//! compares predictions with true values; [`run::Run`] holds the resources of a job. The solvers
-//! live in `kfit`, which makes models; programs use both crates through `ksolve`.
+//! A [`Model`] contains the coefficients of kernel functions and everything else that defines its
+//! predictions; it is stored in one file. A [`predict::Predictor`] applies a model to slices and
+//! tables, [`score`] compares predictions with true values, and a [`run::Run`] contains the
+//! resources of a job. The solvers, which fit models, are in the crate `kfit`. Programs use both
+//! crates through `ksolve`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 

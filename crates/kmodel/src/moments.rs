@@ -1,4 +1,4 @@
-//! The moments of features and targets, and the certificate, from one pass.
+//! One pass that computes the moments of features and targets, and the certificate.
 
 use crate::bins::{Bins, MappedBin, Targets};
 use crate::feature_reduction::{BinReduction, FeatureReduction};
@@ -14,11 +14,13 @@ use kstore::Workers;
 /// *Cost per row*: the map, p² flops for the Gram matrix, 5·p for the certificate.
 pub type MomentReduction<'a, T> = FeatureReduction<'a, T, MomentBinReduction<'a, T>>;
 
-/// The moments that [`MomentReduction`] accumulates.
+/// What [`MomentReduction`] computes from each bin of rows.
 #[derive(Debug)]
 pub struct MomentBinReduction<'a, T> {
     map: &'a dyn FeatureMap<T>,
     targets: &'a Targets,
+    /// Number of separate moments: the number of folds, times the number of classes if they have
+    /// separate moments.
     gram_count: usize,
     fold_rule: FoldRule,
     needs_certificate: bool,
@@ -61,15 +63,16 @@ impl<'a, T: Real> MomentReduction<'a, T> {
         Self::with_bin_reduction(map, folds, targets, moments)
     }
 
-    /// Replaces the targets in the moments by the features that this map computes from the targets;
-    /// `None` keeps the targets.
+    /// Replaces the targets in the moments by the features that this map computes from them. `None`
+    /// keeps the targets.
     #[must_use]
     pub fn with_target_features(mut self, target_features: Option<&'a dyn FeatureMap<f64>>) -> Self {
         self.bin_reduction.target_features = target_features;
         self
     }
 
-    /// Accumulates separate moments for each class: class c of fold g has index g · classes + c.
+    /// Accumulates separate moments for each class. Those of class c in fold g have the index g ·
+    /// `class_count` + c.
     #[must_use]
     pub fn with_class_bins(mut self, class_count: usize) -> Self {
         (self.bin_reduction.gram_count, self.class_count) = (self.bin_reduction.gram_count * class_count, class_count);

@@ -1,28 +1,30 @@
 //! Probabilities from decision values: Platt scaling.
 //!
-//! P(y = 1 | f) = 1/(1 + exp(a f + b)) with the a and b that minimise the cross-entropy on decision
+//! P(y = 1 | f) = 1/(1 + exp(a f + b)), where a and b minimise the cross-entropy on the decision
 //! values f of held-out rows. The targets are not 1 and 0 but (n₊ + 1)/(n₊ + 2) for the n₊ rows of
-//! the class and 1/(n₋ + 2) for the n₋ other rows. The probabilities therefore do not reach 0 or 1
-//! if rows are few or separable. Newton's method with step halving solves this convex problem in
-//! two variables. The probability must not fall as the score rises. If the minimiser has a > 0,
-//! which is possible on held-out scores, a is set to 0 and the cross-entropy is minimised over b
+//! the class and 1/(n₋ + 2) for the n₋ other rows. So the probabilities do not reach 0 or 1 if rows
+//! are few or separable. Newton's method with step halving solves this convex problem in two
+//! variables. The probability must not fall as the decision value rises. If the minimiser has a >
+//! 0, which is possible on held-out rows, a is set to 0, and the cross-entropy is minimised over b
 //! alone.
 //!
 //! *Cost*: a few tens of flops per row and step. References: Platt, "Probabilistic outputs for
 //! support vector machines", 1999; Lin, Lin, Weng, "A note on Platt's probabilistic outputs for
 //! support vector machines", Machine Learning 68, 2007.
 
-/// Maximum number of steps, smallest step length, and the gradient per row at which the fit stops.
+/// Maximum number of Newton steps.
 const MAX_STEPS: usize = 100;
+/// Step length below which the search along a Newton direction stops.
 const MIN_STEP_LENGTH: f64 = 1e-10;
+/// Gradient per unit of row weight at which the fit stops.
 const GRADIENT_TOLERANCE: f64 = 1e-10;
 
 /// Number that each row adds to the diagonal of the Hessian, so that it is definite even if all
 /// values are equal.
 const HESSIAN_RIDGE: f64 = 1e-12;
 
-/// Returns a and b. A row consists of the decision value, a flag that is true for rows of the
-/// class, and the weight.
+/// Returns a and b. A row consists of its decision value, a flag that is true if it belongs to the
+/// class, and its weight.
 pub fn fit(rows: impl Iterator<Item = (f64, bool, f64)> + Clone) -> (f64, f64) {
     let (mut positive_weight, mut negative_weight, mut scale) = (0.0, 0.0, 0.0f64);
     for (f, is_positive, weight) in rows.clone() {
@@ -33,7 +35,7 @@ pub fn fit(rows: impl Iterator<Item = (f64, bool, f64)> + Clone) -> (f64, f64) {
         }
         scale = scale.max(f.abs());
     }
-    // scale the values to at most 1 in magnitude
+    // scale the decision values to at most 1 in magnitude
     let scale = if scale > 0.0 { scale } else { 1.0 };
     let target = |is_positive: bool| {
         if is_positive { (positive_weight + 1.0) / (positive_weight + 2.0) } else { 1.0 / (negative_weight + 2.0) }
@@ -90,12 +92,12 @@ pub fn fit(rows: impl Iterator<Item = (f64, bool, f64)> + Clone) -> (f64, f64) {
     (a / scale, b)
 }
 
-/// 1/(1 + exp(−z)), without overflow.
+/// Returns 1/(1 + exp(−z)), without overflow.
 fn logistic(z: f64) -> f64 {
     if z >= 0.0 { 1.0 / (1.0 + (-z).exp()) } else { z.exp() / (1.0 + z.exp()) }
 }
 
-/// −t ln p − (1 − t) ln(1 − p) for p = 1/(1 + exp(z)), without overflow.
+/// Returns −t ln p − (1 − t) ln(1 − p) for p = 1/(1 + exp(z)), without overflow.
 fn cross_entropy(z: f64, t: f64) -> f64 {
     if z >= 0.0 { t * z + (-z).exp().ln_1p() } else { (t - 1.0) * z + z.exp().ln_1p() }
 }

@@ -1,5 +1,5 @@
-//! Second moments of the features in which each row is divided by its degree. These moments give
-//! the eigenvectors of the normalised kernel matrix.
+//! Second moments Σ_i φ_iφ_iᵀ / d_i of the features φ_i of the rows, where d_i is the degree of row
+//! i. These moments give the eigenvectors of the normalised kernel matrix.
 //!
 //! Let K ≈ ΦΦᵀ be the kernel matrix, d_i = Σ_j k(x_i, x_j) = φ_iᵀ Σ_j φ_j the degrees, and D their
 //! diagonal matrix. The leading eigenvectors of D^(-½)KD^(-½) are the columns of D^(-½)ΦU S^(-½),
@@ -20,9 +20,9 @@ const MIN_RELATIVE_DEGREE: f64 = 1e-6;
 pub(super) struct NormalisedMoments {
     /// Σ φφᵀ/d.
     gram: GramState,
-    /// Σ φ, whose products with features are the degrees.
+    /// Σ φ. Its inner product with the features of a row is the degree of the row.
     pub(super) feature_sums: Vec<f64>,
-    /// The minimum degree; it replaces smaller degrees.
+    /// Minimum degree, which replaces smaller degrees.
     pub(super) min_degree: f64,
 }
 
@@ -57,7 +57,8 @@ impl NormalisedMoments {
                 let factors: Vec<T> =
                     degrees.iter().map(|d| T::from_f64(d.to_f64().max(min_degree).sqrt().recip())).collect();
                 scaled_phi.resize(b * p, T::ZERO);
-                // features as columns, each row divided by the root of its degree
+                // the tile's features, column-major, each row divided by the square root of its
+                // degree
                 for_each_strip(workers, &mut scaled_phi, b, |j, column| {
                     let rows = tile.phi.chunks_exact(p).zip(&factors);
                     column.iter_mut().zip(rows).for_each(|(to, (row, factor))| *to = row[j] * *factor);
@@ -76,9 +77,10 @@ impl NormalisedMoments {
         Ok(Self { gram, feature_sums: sums, min_degree })
     }
 
-    /// Returns the embedding U S^(-½) for the k leading eigenvalues, p x k, and the
-    /// `reported_count` leading eigenvalues. If the reported eigenvalues have a wide gap after the
-    /// k-th, k is a good number of clusters.
+    /// Returns two results. First, the map U S^(-½) of the k leading eigenvalues, p x k: φᵀU
+    /// S^(-½), divided by √d, is the embedding of a row. It has fewer than k columns if the k-th
+    /// eigenvalue is only rounding. Second, the `reported_count` leading eigenvalues. If they have
+    /// a wide gap after the k-th, k is a good number of clusters.
     pub(super) fn embedding(&self, k: usize, reported_count: usize, workers: &Workers) -> Result<(Mat<f64>, Vec<f64>)> {
         let p = self.gram.feature_count();
         let g = MatRef::from_column_major_slice(&self.gram.folds()[0].g, p, p);

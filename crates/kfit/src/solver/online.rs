@@ -1,8 +1,9 @@
-//! On-line regression: predicts each row in turn, then learns it.
+//! Online regression: predicts each row in turn, then learns it.
 //!
-//! Let φ be the features of a row, followed by a 1 for the intercept c, y its target, and e = y −
-//! wᵀφ its error before it is learned. One of two rules then updates w, with the forgetting factor
-//! f and a symmetric matrix P of order p + 1:
+//! Let φ be the p features of a row, followed by a 1 for the intercept, let y be its target, and
+//! let e be its error y − wᵀφ before it is learned. With n rows and the regularisation parameter
+//! lambda, one of two rules then updates w. Rule `rls` has a forgetting factor f and a symmetric
+//! matrix P of order p + 1; rule `lms` has a relative step size `rate`:
 //!
 //! ```text
 //! rls:  w += Pφ e / (f + φᵀPφ),   P = (P − PφφᵀP / (f + φᵀPφ)) / f
@@ -17,9 +18,9 @@
 //! squares (Widrow, Hoff), and makes a step for the current row only. With `rate` 1 and lambda 0,
 //! the updated w predicts this row exactly. A rate up to 1 is stable for any scale of the features.
 //!
-//! Lambda does not regularise the intercept. To keep P finite, `rls` regularises the intercept as a
-//! billionth of a row with target 0 would. Several `passes` have the same effect as one pass over a
-//! table that repeats its rows.
+//! Lambda does not regularise the intercept. To keep P finite, `rls` starts as if it had already
+//! learned a row with features 0 and target 0, of weight 1e-9. Several `passes` have the same
+//! effect as one pass over a table that repeats its rows.
 //!
 //! The report contains the running mean squared error: the mean of e² over the rows of each pass.
 //! In the first pass it is an error on rows not seen before.
@@ -27,9 +28,9 @@
 //! Recursive least squares learns blocks of rows at once. With `std` it stores P in the model, for
 //! standard deviations and for further learning: see `recursive_least_squares`.
 //!
-//! *Passes*: one that stores the features, then `passes`. *Flops per row*: 3p² for `rls`, 6pt for
-//! `lms` with t targets. *Bytes*: 24p² for `rls`, 16pt for `lms`, and 24t per row. *Errors*:
-//! [`Error::Option`] if P exceeds the range of f64.
+//! *Passes*: one that stores the features, then as many as the parameter `passes` says. *Flops per
+//! row*: 3p² for `rls`, 6pt for `lms` with t targets. *Bytes*: 24p² for `rls`, 16pt for `lms`, and
+//! 24t per row. *Errors*: [`Error::Option`] if P exceeds the range of f64.
 //!
 //! ```
 //! use ksolve::job::{Fit, Run};
@@ -64,9 +65,9 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     |settings| Ok(Box::new(Online::new(settings)?)),
 );
 
-/// Regularisation of the intercept, as a number of rows with target 0. If the features are nearly
-/// constant, it changes predictions by 1e-8 of the target. A smaller number would lose more digits
-/// to rounding.
+/// Regularisation of the intercept: the weight of a row with features 0 and target 0. If the
+/// features are nearly constant, this weight changes predictions by 1e-8 of the target. A smaller
+/// weight would lose more digits to rounding.
 const INTERCEPT_ROWS: f64 = 1e-9;
 
 const RULE: Parameter = Parameter {
@@ -152,8 +153,9 @@ impl Online {
         Error::option(option, value, why)
     }
 
-    /// Learns rows one by one by least mean squares, and returns the sum of their squared errors.
-    /// `y` contains t numbers for each row.
+    /// Learns rows one by one by least mean squares, and returns the sum of their squared errors,
+    /// each measured before its row is learned. `phi` contains p numbers for each row, `y` t
+    /// numbers; `w` is laid out as in [`OnlineState`].
     fn learn_by_lms<T: Real>(&self, w: &mut [f64], (p, t): (usize, usize), phi: &[T], y: &[f64]) -> f64 {
         let mut squared_errors = 0.0;
         for (phi, y) in phi.chunks_exact(p).zip(y.chunks_exact(t)) {
@@ -236,8 +238,8 @@ impl<T: Real> Solver<T> for Online {
     }
 }
 
-/// The state of the learning. If the rule is `lms`, `w` contains the functions one after another,
-/// each followed by its intercept.
+/// The state of the learning. For rule `lms`, `w` contains the p weights of each target, followed
+/// by its intercept, target after target, and `recursion` is `None`. For rule `rls`, `w` is empty.
 #[derive(Clone)]
 struct OnlineState {
     w: Vec<f64>,

@@ -1,8 +1,8 @@
 //! The kernel perceptron and its averaged form.
 //!
-//! The solver sweeps over the rows in order. Only a misclassified row with features φ changes the
-//! functions, which are wᵀφ + c with y = ±1 for two classes, and f_j = w_jᵀφ + c_j for more
-//! classes:
+//! The solver sweeps over the rows in order. Let φ be the features of a row. The functions are
+//! wᵀφ + c, with y = ±1, for two classes, and f_j = w_jᵀφ + c_j for more classes. Only a
+//! misclassified row changes the functions:
 //!
 //! ```text
 //! two classes:  y (wᵀφ + c) ≤ 0         →  w += yφ, c += y
@@ -106,8 +106,8 @@ struct PerceptronState {
     /// The constant feature of the intercept: 1, or 0 without an intercept.
     constant_feature: f64,
     w: Vec<f64>,
-    /// Sum over all changes of w of the number of rows before the change times the change. The sum
-    /// of w over T rows is T w minus this.
+    /// Σ s Δ over all changes Δ of w, where s is the number of rows seen before the change. The sum
+    /// of w over T rows is T w minus this sum.
     weighted_changes: Vec<f64>,
     rows_seen: u64,
 }
@@ -121,7 +121,7 @@ impl PerceptronState {
         Self { p, constant_feature, w: zeros(), weighted_changes: zeros(), rows_seen: 0 }
     }
 
-    /// Learns a row; returns true if it was misclassified before.
+    /// Learns a row. Returns true if the row was misclassified before.
     fn learn<T: Real>(&mut self, phi: &[T], class: usize) -> bool {
         let scores: Vec<f64> = self.w.chunks_exact(self.p + 1).map(|w| score(w, phi)).collect();
         let is_mistake = if let [score] = scores[..] {
@@ -148,7 +148,8 @@ impl PerceptronState {
         is_mistake
     }
 
-    /// Adds `sign` φ to function j.
+    /// Adds `sign` φ to the weights of function j, and `sign` times the constant feature to its
+    /// intercept.
     fn update<T: Real>(&mut self, j: usize, phi: &[T], sign: f64) {
         let (q, weighted_sign) = (self.p + 1, sign * self.rows_seen as f64);
         let (w, sum) = (&mut self.w[j * q..(j + 1) * q], &mut self.weighted_changes[j * q..(j + 1) * q]);

@@ -1,4 +1,4 @@
-//! The result of a solver: functions of the features, and the numbers of its report.
+//! The result of a solver: functions of the features, and the numbers for the report.
 
 use crate::model::{Basis, BasisTransform, Leaves};
 use crate::{CertificateState, LinearHead, Link, Surface, Task, quadratic::Quadratic};
@@ -9,19 +9,20 @@ use std::sync::Arc;
 /// The functions that a solver learned, with its report.
 #[derive(Debug)]
 pub struct Solution<T> {
-    /// Weights w of the leading r features, r x t. If `basis` is present, dual coefficients of the
-    /// functions of `basis` instead.
+    /// Weights w of the leading r features, r x t. If `basis` is present, the coefficients of its
+    /// functions instead.
     pub weights: Mat<f64>,
     /// Intercepts c, t numbers.
     pub intercept: Vec<f64>,
-    /// Kernel functions that the coefficients multiply, for a solver that combines them itself.
+    /// Kernel functions that the coefficients multiply, for a solver that does not use the features
+    /// of the map.
     pub basis: Option<Basis<T>>,
     /// Transformation of the features or kernel functions before the coefficients multiply them.
     pub basis_transform: BasisTransform,
     /// True if predictions must evaluate the kernel functions in f64 although the rows are f32.
     pub needs_f64: bool,
-    /// Meaning of the functions if it differs from the task of the fit, such as components that
-    /// were learned from a target.
+    /// Task of the model if it differs from the task of the fit: for example, components that were
+    /// learned from a target. `None` if it is the same.
     pub task: Option<Task>,
     /// Directions in the space of the scaled rows. If present, the model projects rows onto these
     /// directions instead of using functions of the features.
@@ -29,7 +30,7 @@ pub struct Solution<T> {
     /// Root mean square slope of the functions along each input, d numbers; `None` if not
     /// requested.
     pub slopes: Option<Vec<f64>>,
-    /// Function that maps scores to probabilities.
+    /// Function that maps scores to probabilities, if the solver has one.
     pub link: Option<Link>,
     /// True if the scores belong to pairs of classes (one-vs-one).
     pub one_vs_one: bool,
@@ -41,7 +42,7 @@ pub struct Solution<T> {
     pub components: Option<LinearHead>,
     /// Local models in cells of the input space; the splits are functions of the features.
     pub leaves: Option<Leaves<T>>,
-    /// Residuals of the map at every rank; `None` if the solver's passes did not compute them.
+    /// Residuals of the map at every rank; `None` if no pass of the solver computed them.
     pub certificate: Option<CertificateState>,
     /// Ranks to certify; empty for the rank of the weights alone.
     pub certified_ranks: Vec<usize>,
@@ -91,7 +92,7 @@ impl<T> Default for Solution<T> {
 }
 
 /// Directions in the space of the scaled rows that a solver found. They become the metric of the
-/// model, and the projections on them are its outputs.
+/// model, whose outputs are the projections of rows onto them.
 #[derive(Debug)]
 pub struct Projection {
     /// Name of the solver.
@@ -127,7 +128,8 @@ pub struct SolveMethod {
 }
 
 /// Returns the mean squared error, averaged over targets, and R², the fraction of explained
-/// variance. `mse` and `variance` are sums over the targets.
+/// variance; R² is `None` if the targets are constant. `mse` and `variance` are sums over the
+/// targets.
 pub fn mse_and_r2(mse: f64, variance: f64, target_count: usize) -> (f64, Option<f64>) {
     (mse / target_count.max(1) as f64, (variance > 0.0).then(|| 1.0 - mse / variance))
 }

@@ -1,8 +1,8 @@
 //! Supervised principal components: directions of the features that depend most on a target.
 //!
-//! Let φ̃_i be the centred features of the rows, and ψ̃_i the centred features of their targets.
-//! The scalar products of target features are a kernel l(y, y') on the targets. The components are
-//! the leading left singular vectors u_1, …, u_q of
+//! Let φ̃_i be the centred features of row i, and ψ̃_i the centred features of its targets y_i. The
+//! inner product of the target features is a kernel l(y, y') on the targets. The components are the
+//! leading left singular vectors u_1, …, u_q of
 //!
 //! ```text
 //! B = Σ_i φ̃_iψ̃_iᵀ,      max tr Uᵀ B Bᵀ U with UᵀU = I,      score_j(x) = u_jᵀ(φ(x) − μ)
@@ -50,11 +50,13 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     },
 );
 
+/// Threshold for rounding errors, in units of the relative error `epsilon` of the moments. Chosen,
+/// as in partial least squares.
 const ROUNDING_UNITS: f64 = 64.0;
 
 #[derive(Clone, Debug)]
 struct SupervisedPca {
-    /// Number of components q, at most the number of directions that depend on the target.
+    /// Requested number of components q. Fewer result if fewer directions depend on the target.
     component_count: usize,
     /// Kernel on the targets; `None` for `linear()`, or `delta()` for classes.
     target_kernel: Option<Kernel>,
@@ -130,7 +132,7 @@ impl<T: Real> Solver<T> for SupervisedPca {
     }
 }
 
-/// Computes B = Σ φ̃ψ̃ᵀ, p x t.
+/// Computes B = Σ φ̃ψ̃ᵀ, p x t, for t target features.
 fn cross_covariance(moments: &FoldGram) -> Mat<f64> {
     let (p, t, n) = (moments.s.len(), moments.sy.len(), moments.row_count as f64);
     Mat::from_fn(p, t, |i, j| moments.b[j * p + i] - moments.s[i] * moments.sy[j] / n)
@@ -158,13 +160,13 @@ fn leading_directions(b: MatRef<'_, f64>, q: usize, noise_level: f64) -> Result<
     if norm.is_nan() || norm <= noise_level {
         return Ok((Vec::new(), Mat::new()));
     }
-    // scaled, so that squares do not overflow or underflow
+    // divided by ‖B‖, so that squares do not overflow or underflow
     let scaled_b = Mat::from_fn(p, t, |i, j| b[(i, j)] / norm);
     let gram = scaled_b.transpose() * &scaled_b;
     let (squared_singular_values, vectors) = symmetric_eigen(gram.as_ref())?;
     let unscaled_directions = &scaled_b * &vectors;
-    // the squares have absolute errors of ε times the largest square, so the values have errors of
-    // √ε
+    // the squared singular values have errors of ε times the largest, so singular values below √ε
+    // times the largest are only rounding
     let min_singular_value = (noise_level / norm).max(f64::EPSILON.sqrt());
     let singular_value = |j: usize| squared_singular_values[j].max(0.0).sqrt();
     let leading_indices: Vec<usize> =

@@ -1,17 +1,17 @@
 //! Spectral clustering: clusters of rows that the kernel connects, of any shape.
 //!
 //! Let d_i = Σ_j k(x_i, x_j) be the degrees, and D their diagonal matrix. The k leading
-//! eigenvectors of D^(-½)KD^(-½) give every row k coordinates. Each embedded row is divided by its
-//! norm, and the resulting directions are clustered. With K ≈ ΦΦᵀ the eigenvectors are the columns
+//! eigenvectors of D^(-½)KD^(-½) give every row k coordinates. The method divides this vector by
+//! its norm, and clusters the resulting directions. With K ≈ ΦΦᵀ the eigenvectors are the columns
 //! of D^(-½)ΦU S^(-½), where
 //!
 //! ```text
 //! Σ_i φ_iφ_iᵀ / d_i = U S Uᵀ  (p x p),     d_i = φ_iᵀ Σ_j φ_j
 //! ```
 //!
-//! so the memory does not grow with n. The normalisation of a row cancels every positive factor of
-//! the row, including its degree. So a new row x has the direction of (U S^(-½))ᵀφ(x). Its cluster
-//! j is the cluster whose centroid c_j, of norm 1, has the largest score c_jᵀ(U S^(-½))ᵀφ(x). The
+//! so the memory does not grow with n. The division by the norm cancels every positive factor of a
+//! row, including its degree. So a new row x has the direction of (U S^(-½))ᵀφ(x), and belongs to
+//! the cluster j whose centroid c_j, of norm 1, has the largest score c_jᵀ(U S^(-½))ᵀφ(x). This
 //! score is linear in the features. (Ng, Jordan and Weiss cluster the directions by ordinary
 //! k-means. Here centroids are directions too.)
 //!

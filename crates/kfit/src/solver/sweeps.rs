@@ -1,5 +1,5 @@
-//! Sweeps (passes that visit the rows in order and update the state after each row), for solvers
-//! that learn row by row.
+//! Sweeps, for solvers that learn row by row. A sweep is a pass that visits the rows in order and
+//! updates the state after each row.
 
 use crate::Result;
 use crate::features::{FitData, StoredFeatures, Tile};
@@ -15,11 +15,11 @@ pub(super) struct SweepState<S> {
 
 kstore::persist!(where [S: Persist] SweepState<S> { part "state": state, read "losses": losses });
 
-/// Learns in sweeps over all rows, in order. Continues as long as a function of the losses of the
-/// past sweeps returns true.
+/// Learns in sweeps over all rows, in order, as long as `continues` returns true for the losses of
+/// the past sweeps.
 ///
-/// `learn` updates the state with a tile and returns the loss of the tile. A resumed run continues
-/// after its last complete sweep.
+/// `learn` must update the state with the rows of a tile, and return their loss. A resumed run
+/// continues after the last complete sweep.
 pub(super) fn run_sweeps<T: Real, S: Persist + Clone + Send>(
     features: &StoredFeatures<'_, T>,
     data: &FitData<'_, T>,
@@ -47,7 +47,8 @@ pub(super) fn run_sweeps<T: Real, S: Persist + Clone + Send>(
     Ok(sweep_state)
 }
 
-/// Computes wᵀφ + c, in eight interleaved sums.
+/// Computes wᵀφ + c. `w` contains the weights, followed by the intercept c. The sum is split into
+/// eight interleaved sums, which are vectorised.
 pub(super) fn score<T: Real>(w: &[f64], phi: &[T]) -> f64 {
     let (w, c) = w.split_at(phi.len());
     let mut sums = [0.0; 8];

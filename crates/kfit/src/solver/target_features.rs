@@ -1,5 +1,5 @@
-//! Target features, for solvers with a kernel on the target: a Nyström map whose landmarks are a
-//! sample of the targets.
+//! Target features, for solvers with a kernel on the target: a Nyström map whose landmarks are
+//! selected from a sample of the targets.
 
 use super::parameter::{COMPONENTS, Parameter, ParameterKind};
 use crate::features::{FitData, RowValues};
@@ -22,20 +22,22 @@ pub(super) const TARGET_KERNEL: Parameter = Parameter {
         linear() for regression (kdr: gaussian()), delta() for classification]",
 };
 
+/// Maximum number of target features.
 pub(super) const MAX_FEATURES: usize = 200;
 
 /// Approximate size of the uniform sample of targets.
 pub(super) const SAMPLE_SIZE: usize = 2000;
 
-/// The target counts as constant if its centred sum of squares is at most this multiple of ε times
-/// its uncentred sum of squares.
+/// The target counts as constant if Σ (y − ȳ)² is at most this multiple of ε times Σ y².
 const MIN_VARIATION_EPSILONS: f64 = 64.0;
 
-/// No more target features are added once the residual trace is below this fraction of the trace.
+/// Target features are added until the residual trace of the sample's kernel matrix is below this
+/// fraction of its trace.
 const TRACE_TOLERANCE: f64 = 1e-13;
 
-/// Returns the kernel on the targets if it needs a feature map; `None` if the targets themselves or
-/// their codes are the features of the kernel.
+/// Returns the kernel on the targets if it needs a feature map. Returns `None` for `linear()`,
+/// whose features are the targets themselves, and for `delta()` on classes, whose features are the
+/// ±1 codes.
 pub(super) fn mapped_kernel(kernel: Option<&Kernel>, task: Task) -> Option<&Kernel> {
     let kernel_without_map = if task == Task::Classification { "delta" } else { "linear" };
     kernel.filter(|kernel| kernel.name() != Some(kernel_without_map))
@@ -53,7 +55,7 @@ pub(super) fn check(kernel: Option<&Kernel>, task: Task) -> Result<()> {
     reject_if(kernel.restricts_columns() || !kernel.is_positive_definite(), TARGET_KERNEL.name, kernel, why)
 }
 
-/// Rejects targets that vary by no more than rounding, and targets whose features do so.
+/// Rejects targets (or target features) that vary by no more than rounding.
 pub(super) fn reject_constant_targets(moments: &FoldGram, components: usize) -> Result<()> {
     let (n, uncentred_squares) = (moments.row_count as f64, moments.yy.iter().sum::<f64>());
     let centred_squares: f64 = moments.yy.iter().zip(&moments.sy).map(|(yy, sy)| yy - sy * sy / n).sum();
@@ -74,7 +76,8 @@ pub(super) fn plan(plan: MemoryPlan, size: &ProblemSize) -> MemoryPlan {
     plan.term_if(is_mapped, "sample of the target", sample_bytes, "leave `target_kernel` out")
 }
 
-/// Builds the map of a kernel on the centred targets from a sample of them: one pass over the rows.
+/// Builds the map of a kernel on the targets (as stored, with their centre subtracted) from a
+/// sample of them: one pass over the rows.
 pub(super) fn fit_map<T: Real>(kernel: &Kernel, data: &FitData<'_, T>) -> Result<NystromMap<f64>> {
     let (t, stream) = (data.targets.count(), Stream::new(data.options.seed, Purpose::Median, 1));
     let fraction = (SAMPLE_SIZE as f64 / data.n.max(1) as f64).min(1.0);
@@ -104,7 +107,7 @@ pub(super) fn fit_map<T: Real>(kernel: &Kernel, data: &FitData<'_, T>) -> Result
     Ok(NystromMap::new(&kernel, landmarks, &Workers::sequential())?)
 }
 
-/// The kernel matrix of points, n x t row-major, evaluated on demand.
+/// The n x n kernel matrix of `points` (n x t, row-major), evaluated on demand.
 struct PointKernelMatrix<'a> {
     kernel: Arc<dyn KernelFunction<f64>>,
     points: MatRef<'a, f64>,

@@ -6,7 +6,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use kstore::display;
 use std::ffi::{OsStr, OsString};
 
-/// Options of other programs, several per line, and the replies that name the option here.
+/// Options of other programs, separated by spaces, and the reply that names the option here.
 const FOREIGN_OPTIONS: [(&str, &str); 19] = [
     ("alpha", "the regularisation parameter is --lambda; it is per row, so that scikit-learn's alpha is lambda * n"),
     (
@@ -35,7 +35,7 @@ const FOREIGN_OPTIONS: [(&str, &str); 19] = [
     ("out", "the output is -o, such as -o model.safetensors"),
 ];
 
-/// Reasons why a subcommand lacks options that related subcommands have.
+/// Subcommands, options that they lack although related subcommands have them, and the reason.
 const ABSENT_OPTIONS: [(&str, &str, &str); 4] = [
     (
         "coordinates",
@@ -47,7 +47,7 @@ const ABSENT_OPTIONS: [(&str, &str, &str); 4] = [
     ("tune", "combine", "it chooses among kernels; kmill fit --combine learns the weights of a sum"),
 ];
 
-/// Subcommand names of other programs, and the names here.
+/// Subcommand names of other programs, and the name here.
 const FOREIGN_SUBCOMMANDS: [(&str, &str); 6] = [
     ("train learn", "fit"),
     ("score", "evaluate"),
@@ -57,14 +57,14 @@ const FOREIGN_SUBCOMMANDS: [(&str, &str); 6] = [
     ("search", "tune"),
 ];
 
-/// Returns the subcommand for a name of another program; any other word unchanged.
+/// Returns the name here of a subcommand of another program. Returns any other word unchanged.
 pub(crate) fn own_subcommand(word: &OsStr) -> OsString {
     word.to_str()
         .and_then(|word| find_own(&FOREIGN_SUBCOMMANDS, word))
         .map_or_else(|| word.to_os_string(), OsString::from)
 }
 
-/// Solver names of other programs, and the names here.
+/// Solver names of other programs, and the name here.
 const FOREIGN_SOLVERS: [(&str, &str); 5] = [
     ("krr kernelridge regression gp", "ridge"),
     ("svc classification", "svm"),
@@ -73,7 +73,7 @@ const FOREIGN_SOLVERS: [(&str, &str); 5] = [
     ("ocsvm anomaly", "oneclass"),
 ];
 
-/// Kernel names of other programs, and the names here.
+/// Kernel names of other programs, and the end of the reply, which names the kernel here.
 const FOREIGN_KERNELS: [(&str, &str); 6] = [
     ("rbf", "gaussian here, with sigma instead of gamma = 1/(2 sigma^2): gaussian(sigma=2)"),
     ("se", "gaussian here: gaussian(sigma=2)"),
@@ -87,7 +87,7 @@ fn find_own(table: &[(&str, &'static str)], word: &str) -> Option<&'static str> 
     table.iter().find(|(names, _)| is_among(names, word)).map(|(_, name)| *name)
 }
 
-/// Returns the reply to an unknown option or solver; `None` for other errors.
+/// Returns the message about an unknown option or solver. Returns `None` for other errors.
 pub(crate) fn reply_to(error: &clap::Error, command: &Command, subcommand: Option<&str>) -> Option<String> {
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
@@ -129,7 +129,7 @@ pub(crate) fn reply_to(error: &clap::Error, command: &Command, subcommand: Optio
     }
 }
 
-/// Returns the subcommands with this option.
+/// Returns the subcommands that have this option.
 fn subcommands_with<'c>(command: &'c Command, option: &str) -> Vec<&'c str> {
     let has_option = |verb: &&Command| {
         verb.get_arguments().any(|arg| arg.get_long().is_some_and(|long| long.eq_ignore_ascii_case(option)))
@@ -137,8 +137,8 @@ fn subcommands_with<'c>(command: &'c Command, option: &str) -> Vec<&'c str> {
     command.get_subcommands().filter(has_option).map(Command::get_name).collect()
 }
 
-/// Returns the reply to a kernel that has another name here; `None` for names that are not in the
-/// table.
+/// Returns the message about a kernel that has another name here. Returns `None` if no name in the
+/// expression is in the table.
 pub(crate) fn kernel_reply(expression: &str) -> Option<String> {
     let mut words = expression.split(|letter: char| !(letter.is_alphanumeric() || letter == '_'));
     let entry = words.find_map(|word| FOREIGN_KERNELS.iter().find(|(name, _)| word.eq_ignore_ascii_case(name)));

@@ -126,7 +126,7 @@ fn solvers_help() -> String {
     format!("Solver: {solvers}")
 }
 
-/// Formats pairs as `name (description); …`.
+/// Formats (name, description) pairs as `name (description); …`.
 pub(crate) fn with_descriptions(entries: impl Iterator<Item = (&'static str, &'static str)>) -> String {
     entries.map(|(name, about)| format!("{name} ({})", with_option_names(about))).collect::<Vec<_>>().join("; ")
 }

@@ -1,9 +1,9 @@
 //! The command line: options shared by several subcommands, and help that fits one screen. Scripts
-//! rely on it, so it must stay stable.
+//! rely on the command line, so it must stay stable.
 //!
-//! The types here hold the options as the user typed them. The options of a single subcommand are
-//! defined in the file of the subcommand. That file turns the options into a job
-//! ([`ksolve::job::Fit`]) and checks options that depend on each other.
+//! The types here contain the options as the user typed them. Options of a single subcommand are
+//! defined in the file of that subcommand, which also checks options that depend on each other, and
+//! turns them into a job ([`ksolve::job::Fit`]).
 
 pub(crate) mod data;
 pub(crate) mod foreign_names;
@@ -24,32 +24,33 @@ use kfit::solver::SolverFamily;
 use kfit::solver::parameter::CLUSTERS;
 use std::ffi::OsString;
 
-/// Number of arguments above which the short help of a subcommand lists only [`FIRST_OPTIONS`], in
-/// a few words each.
+/// Maximum number of arguments that the short help of a subcommand lists. If there are more, it
+/// lists only [`FIRST_OPTIONS`], in a few words each.
 const MAX_LISTED_ARGS: usize = 16;
 
-/// Options that most runs need.
+/// IDs of the arguments that most runs need.
 const FIRST_OPTIONS: &str = "solver model paths target features rows condition missing kernel kernels rank methods time lambda folds \
     components x y colour output report json verbose";
 
-/// Arguments whose help is already short and includes parentheses that must stay.
+/// Arguments whose help the short help does not cut, because its parentheses must stay.
 const SHORT_HELP_ARGS: [&str; 2] = ["solver", "paths"];
 
-/// Most important subcommands, in the order of the help; the help lists all other subcommands below
+/// Most important subcommands, in the order of the help. The help lists all other subcommands below
 /// them.
 const MAIN_SUBCOMMANDS: [&str; 8] = ["fit", "predict", "evaluate", "tune", "curve", "inspect", "convert", "demo"];
 
 /// Subcommands whose first argument is a solver.
 const SOLVER_SUBCOMMANDS: [&str; 2] = ["fit", "plan"];
 
-/// Options that exist in singular or plural; each subcommand accepts both forms.
+/// Singular forms of options for which each subcommand accepts both the singular and the plural.
 const SINGULAR_NAMES: &str = "candidate cluster component factor feature fold kernel lambda landmark method rank repeat start step target thread";
 
 fn is_among(words: &str, word: &str) -> bool {
     words.split(' ').any(|name| name == word)
 }
 
-/// Returns the command line with the help for `words`: short for `-h`, complete otherwise.
+/// Returns the definition of the command line. Its help suits the command line `words`: it is short
+/// if they contain `-h`, and restricted to one solver if they name one.
 pub(crate) fn command(words: &[OsString]) -> Command {
     let short = words.iter().any(|word| word == "-h");
     let base = group_subcommands(Cli::command()).mut_subcommands(accept_plurals);
@@ -89,8 +90,8 @@ fn accept_plurals(subcommand: Command) -> Command {
     })
 }
 
-/// Shortens the help of a subcommand; if it has many options, only the first ones are listed, in a
-/// few words.
+/// Shortens the help of a subcommand. If the subcommand has many arguments, lists only
+/// [`FIRST_OPTIONS`], in a few words each.
 fn with_short_help(subcommand: Command) -> Command {
     let has_many = subcommand.get_arguments().count() > MAX_LISTED_ARGS;
     let shorten_arg = |arg: Arg| match arg.get_id().as_str() {
@@ -107,7 +108,7 @@ fn with_short_help(subcommand: Command) -> Command {
     let verb = subcommand.mut_args(|arg| shorten_arg(arg).long_help(None));
     let name = verb.get_name().to_string();
     let after_help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
-    // only the examples; the explanations below them are for --help
+    // keep only the examples; the explanations below them are for --help
     let after_help =
         if has_many { after_help.split("\n\n").next().unwrap_or_default().to_string() } else { after_help };
     let footer = if has_many {
@@ -128,8 +129,8 @@ fn with_full_help(subcommand: Command) -> Command {
     verb.after_help(examples).after_long_help(None)
 }
 
-/// Returns a help text up to its first semicolon, bracket or parenthesis; these characters do not
-/// count within a formula.
+/// Returns a help text up to its first semicolon, bracket or parenthesis. A parenthesis of a
+/// formula, such as (1/n), does not count.
 fn first_phrase(text: &str) -> String {
     let starts_formula =
         |start: usize| text[start + 2..].starts_with(|c: char| c.is_ascii_digit() || "=!<>".contains(c));
@@ -137,8 +138,8 @@ fn first_phrase(text: &str) -> String {
     text[..ends.into_iter().flatten().min().unwrap_or(text.len())].to_string()
 }
 
-/// Returns the subcommand and the solver of a command line if they are its first words, before any
-/// option; otherwise `None`.
+/// Returns the subcommand and the solver of a command line. Returns `None` unless they are its
+/// first two arguments.
 fn solver_in(words: &[OsString]) -> Option<(&'static str, &'static SolverFamily)> {
     let verb = SOLVER_SUBCOMMANDS.into_iter().find(|verb| words.get(1).is_some_and(|word| word == verb))?;
     let solver_name = words.get(2)?.to_str()?;
@@ -146,15 +147,15 @@ fn solver_in(words: &[OsString]) -> Option<(&'static str, &'static SolverFamily)
     Some((verb, family))
 }
 
-/// Options of every fit that the help of one solver leaves to `fit --help`.
+/// IDs of options of every fit that the help of one solver omits, and `fit --help` lists.
 const HIDDEN_IN_SOLVER_HELP: &str = "missing_target text categories hash times no_clip candidates precision combine resume fresh \
     checkpoint_every scratch scratch_limit states patience json quiet";
 
-/// The heading of the options for text files, which the help of one solver leaves to `fit --help`.
+/// Heading of the options for text files, which the help of one solver also omits.
 const TEXT_FILES: &str = "Text files";
 
-/// Restricts the help of a subcommand to the parameters of one solver, and to the options of every
-/// fit that most runs need.
+/// Restricts the help of a subcommand to the parameters of one solver, and to the most common
+/// options of every fit.
 fn with_solver_help(subcommand: Command, family: &'static SolverFamily, short: bool) -> Command {
     let shorten = |text: String| if short { first_phrase(&text) } else { text };
     let (name, about) = (family.name, with_option_names(family.about));

@@ -9,15 +9,15 @@ use ksolve::{curve::Method, job::LandmarkSource};
 use kstore::{ColumnType, Missing, MissingTarget, condition::Condition, encoding::TimeFeatures};
 use std::{ffi::OsStr, fmt::Display, ops::Range, str::FromStr, time::Duration};
 
-/// Maximum number of threads. Common machines do not have more cores, and this many threads still
-/// start quickly.
+/// Maximum number of threads. Common machines do not have more cores, and 1,024 threads still start
+/// quickly.
 const MAX_THREADS: usize = 1024;
 
-/// Maximum number of repeats of a comparison. Each repeat is a run of every method. A thousand
-/// repeats determine which fraction of the results lies below a quartile to about a hundredth.
+/// Maximum number of repeats of a comparison. Each repeat is a run of every method. With a thousand
+/// repeats, the fraction of results below a quartile has a standard error of about 0.01.
 const MAX_REPEATS: u64 = 1_000;
 
-/// Maximum number of permutations: they resolve p-values of one in a million.
+/// Maximum number of permutations: enough for p-values of one in a million.
 const MAX_PERMUTATIONS: u64 = 1_000_000;
 
 /// Maximum number of features of a generated table: the maximum number of columns in a text file.
@@ -26,11 +26,11 @@ const MAX_FEATURES: u64 = 100_000;
 /// Word that keeps missing values in a conversion.
 const KEEP_WORD: &str = "keep";
 
-/// Landmark schemes and maps to compare, without duplicates; an alias, because clap treats a `Vec`
-/// as a repeated option.
+/// Landmark schemes and maps to compare, without duplicates. It is a type alias, because clap would
+/// treat the literal type `Vec` as a repeated option.
 pub type Methods = Vec<Method>;
 
-/// Parser of clap for `--landmarks`, which also accepts a file name that is not UTF-8.
+/// clap's parser for `--landmarks`, which also accepts a file name that is not UTF-8.
 #[derive(Clone, Copy, Debug)]
 pub struct LandmarksParser;
 
@@ -50,8 +50,8 @@ impl TypedValueParser for LandmarksParser {
     }
 }
 
-/// Parses a comma-separated list without duplicates; commas within parentheses and brackets do not
-/// separate.
+/// Parses a comma-separated list, and rejects duplicates. Commas within parentheses and brackets do
+/// not separate entries. `parse` parses an entry.
 fn distinct_list<V: PartialEq + Display>(
     text: &str,
     parse: impl Fn(&str) -> Result<V, String>,
@@ -141,7 +141,7 @@ pub(crate) fn costs(text: &str) -> Result<[f64; 2], String> {
     parsed.ok_or_else(|| "expected the costs of a false positive and of a false negative, such as 1:20".to_string())
 }
 
-/// Parses any number; the subcommand checks its range.
+/// Parses any number. The subcommand checks its range.
 pub fn number(text: &str) -> Result<f64, String> {
     text.trim().parse().map_err(|_| "expected a number, such as 0.1 or 1e-3".to_string())
 }
@@ -254,8 +254,8 @@ pub fn missing(text: &str) -> Result<Missing, String> {
     })
 }
 
-/// Parses `--missing` of a conversion. A conversion learns no means, so [`Missing::Mean`]
-/// represents the word `keep`: missing values stay missing.
+/// Parses `--missing` of a conversion. The word `keep`, which leaves missing values missing, is
+/// represented by [`Missing::Mean`], because a conversion never fills in means.
 pub fn missing_of_conversion(text: &str) -> Result<Missing, String> {
     match Missing::from_name(text) {
         Some(Missing::Mean | Missing::Indicator) => Err(format!(
@@ -275,7 +275,7 @@ pub fn word<W: FromStr<Err = ksolve::Error>>(text: &str) -> Result<W, String> {
     text.parse().map_err(expected_by_solver)
 }
 
-/// Returns the part of a kstore error that describes valid values; clap already shows the given
+/// Returns the part of a kstore error that describes valid values. clap already shows the invalid
 /// value.
 fn expected_by_store(error: kstore::Error) -> String {
     with_option_names(&match error {
@@ -284,7 +284,8 @@ fn expected_by_store(error: kstore::Error) -> String {
     })
 }
 
-/// Returns the part of a ksolve error that describes valid values; see [`expected_by_store`].
+/// Returns the part of a ksolve error that describes valid values. clap already shows the invalid
+/// value.
 pub(super) fn expected_by_solver(error: ksolve::Error) -> String {
     with_option_names(&match error {
         ksolve::Error::Option { expected, .. } => expected,

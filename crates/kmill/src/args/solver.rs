@@ -1,5 +1,5 @@
-//! Options generated from the solver parameters, which are described once, in the file of the
-//! solver.
+//! Options of the solvers, generated from their parameters ([`Parameter`]), which the files of the
+//! solvers describe.
 
 use super::parse::expected_by_solver;
 use crate::error::with_option_names;
@@ -8,10 +8,10 @@ use kfit::solver::parameter::{Parameter, ParameterKind};
 use kfit::solver::{self, Options};
 use std::collections::HashSet;
 
-/// Former flags that scripts may still use, each with the parameter and the value that it sets.
+/// Former flags, which scripts may still use, each with the parameter and the value that it sets.
 const FORMER_FLAGS: [(&str, &str, &str); 1] = [("pairs", "multiclass", "one-vs-one")];
 
-/// Values given for the parameters of all solvers, by name.
+/// The requested values of solver parameters, by name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SolverArgs {
     pub(crate) options: Options,
@@ -28,7 +28,7 @@ fn distinct_parameters() -> Vec<&'static Parameter> {
     solver::parameters().filter(|parameter| seen.insert(parameter.name)).collect()
 }
 
-/// Returns the help text of a parameter, with the description by each solver that reads it.
+/// Returns the help text of a parameter: the distinct descriptions by the solvers that read it.
 fn parameter_help(parameter: &Parameter) -> String {
     let mut seen = HashSet::new();
     let same_named =
@@ -36,7 +36,7 @@ fn parameter_help(parameter: &Parameter) -> String {
     same_named.map(|candidate| describe_parameter(candidate.name, candidate.help)).collect::<Vec<_>>().join("; ")
 }
 
-/// Formats one description of a parameter with its solvers and their defaults.
+/// Formats a description of a parameter, with the solvers that give it and their defaults.
 fn describe_parameter(name: &str, about: &str) -> String {
     let mut solvers_by_default: Vec<(Option<&str>, Vec<&str>)> = Vec::new();
     for family in solver::registry() {
@@ -88,9 +88,8 @@ fn parameter_arg(parameter: &'static Parameter) -> Arg {
     arg.value_name(name).allow_hyphen_values(true).value_parser(move |text: &str| check_value(parameter, text))
 }
 
-/// Checks that at least one solver with the parameter accepts a value, and returns its text. A
-/// number outside the valid range of a regularisation parameter passes here and fails later, in the
-/// run.
+/// Checks that at least one solver accepts a value of the parameter, and returns its text. Numbers
+/// outside the valid range of a regularisation parameter pass here and fail later, in the run.
 fn check_value(parameter: &Parameter, text: &str) -> Result<String, String> {
     let are_numbers =
         || text.split("..").flat_map(|part| part.split(',')).all(|part| part.trim().parse::<f64>().is_ok());

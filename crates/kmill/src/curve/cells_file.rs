@@ -1,4 +1,5 @@
-//! The file of finished cells next to the output, from which an interrupted curve resumes.
+//! The file of finished cells, next to the output of a curve. An interrupted curve resumes from it.
+//! A cell contains the measurements of one method, rank and repeat.
 
 use crate::{Error, Result, progress::Progress};
 use ksolve::curve::{CurveCell, CurveRun};
@@ -17,7 +18,7 @@ struct StoredCells {
     cells: Vec<CurveCell>,
 }
 
-/// The path of a file of cells, and the manifest of its curve.
+/// The path of a file of cells, and the manifest: the options and files that identify the curve.
 #[derive(Debug)]
 struct Location {
     path: PathBuf,
@@ -26,7 +27,7 @@ struct Location {
 
 #[derive(Debug)]
 pub(super) struct CellsFile {
-    /// `None` if the cells are not stored.
+    /// `None` if there is no output and the cells are not stored.
     location: Option<Location>,
     cells: Vec<CurveCell>,
     is_saved: bool,
@@ -37,8 +38,8 @@ impl CellsFile {
         output.with_added_extension("cells.json")
     }
 
-    /// Opens the file next to an output, with its cells if the curve is resumed; without an output,
-    /// no file is used.
+    /// Opens the file of cells of an output, and loads its cells if the curve is resumed. Without
+    /// an output, the cells are not stored.
     pub(super) fn open(
         output: Option<&Path>,
         manifest: Manifest,
@@ -53,7 +54,7 @@ impl CellsFile {
         Ok(Self { location: Some(Location { path, manifest }), cells, is_saved })
     }
 
-    /// Returns the stored cells if the curve resumes from them; otherwise none.
+    /// Returns the stored cells if the curve can resume from them, otherwise no cells.
     fn load_cells(
         path: &Path,
         manifest: &Manifest,
@@ -121,8 +122,8 @@ impl CellsFile {
         Ok(())
     }
 
-    /// Returns the error to report for a failed curve: an interruption with saved cells becomes
-    /// [`Error::Stopped`].
+    /// Returns the error to report for a failed curve. If cells are saved, an interruption becomes
+    /// [`Error::Stopped`], and for other errors a note says how to continue.
     pub(super) fn explain_error(&self, error: Error, progress: &Progress) -> Error {
         let Some(Location { path, .. }) = self.location.as_ref().filter(|_| self.is_saved) else { return error };
         if error.is_interruption() {

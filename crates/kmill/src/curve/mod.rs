@@ -1,4 +1,4 @@
-//! `kmill curve`: error against rank for landmark schemes and maps, with their costs.
+//! `kmill curve`: measures error against rank, and the costs, of landmark schemes and maps.
 //!
 //! ```text
 //! args ─▶ Request ─▶ Setting (ksolve) ─▶ runs ─▶ cells, saved ─▶ CurveReport ─▶ terminal, JSON
@@ -25,8 +25,8 @@ use kstore::pass::{Engine, SharedEngine};
 use request::Request;
 use std::path::Path;
 
-/// Measures every method and writes the outputs. If the run fails, the finished cells remain next
-/// to the first output. Processes that share the passes must have the same remaining cells.
+/// Measures every method and writes the outputs. If the run fails, the file of finished cells
+/// remains next to the first output. Processes that share the passes must have the same runs left.
 pub(crate) fn run(args: &CurveArgs, run: &RunSettings) -> Result<CurveReport> {
     let kinds = [FileKind::Page, FileKind::Picture, FileKind::Json, FileKind::Table];
     let remedy = format!("choose a name that ends with {}", request::output_extensions());
@@ -68,7 +68,7 @@ fn open_and_run<T: Real>(
     report
 }
 
-/// Executes the runs that have no cells yet, and writes the outputs. If there is an engine, other
+/// Executes the runs whose cells are missing, and writes the outputs. If `engine` is present, other
 /// processes share the passes.
 fn run_and_write<T: Real>(
     request: &Request,
@@ -123,7 +123,7 @@ fn run_remaining<T: Real>(
     Ok(())
 }
 
-/// Returns the stages of the run that needs most memory.
+/// Returns the stages of the method that needs most memory at the largest rank.
 fn largest_plan<T: Real>(setting: &Setting<'_, T>, request: &Request) -> Result<Vec<StagePlan>> {
     let max_rank = request.options.ranks.last().copied().unwrap_or(1);
     let mut largest_stages = Vec::new();

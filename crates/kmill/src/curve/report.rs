@@ -9,7 +9,7 @@ use ksolve::curve::{CurveCell, Setting};
 use ksolve::job::LAMBDA_CONVENTION;
 use ksolve::train::target_names;
 
-/// Returns the report of the cells of a curve.
+/// Builds the report. `plan` contains the stages of the run that needs most memory.
 pub(super) fn report<T: Real>(
     request: &Request,
     run: &RunSettings,
@@ -55,7 +55,7 @@ pub(super) fn report<T: Real>(
                 ksolve::job::Scaling::Robust => "distance from the median over its median",
                 ksolve::job::Scaling::Asinh => "asinh of the distance from the median",
                 ksolve::job::Scaling::Quantile => "place among the quantiles",
-                // other scalings are rejected
+                // `Scaling::None`; all other scalings are rejected
                 _ => "as they are",
             },
         },

@@ -1,4 +1,5 @@
-//! The request of a curve: rows, options and the manifest of the cells, from the command line.
+//! The request of a curve, built from the command line: its rows, its options, and the manifest
+//! that identifies its cells.
 
 use crate::args::parse::Methods;
 use crate::args::{DataArgs, EngineArgs, RunArgs, RunSettings, kernel_help, parse};
@@ -94,8 +95,8 @@ pub(super) struct Request {
     pub(super) test: Option<SelectedTable>,
     pub(super) test_where: Option<Condition>,
     pub(super) train_where: Option<Condition>,
-    /// Identifies the curve of a file of cells. The number of repeats is not part of it: a curve
-    /// with more repeats has the same first repeats.
+    /// Identifies the curve to which stored cells belong. The number of repeats is not part of it,
+    /// because a curve with more repeats can use the cells of the first ones.
     pub(super) manifest: Manifest,
 }
 
@@ -104,7 +105,7 @@ pub(super) fn output_extensions() -> String {
 }
 
 impl Request {
-    /// Opens the table and checks options that depend on each other.
+    /// Opens the table, and checks options that depend on each other.
     pub(super) fn new(args: &CurveArgs, run: &RunSettings) -> Result<Self> {
         let (progress, job) = (&run.progress, &run.job_run());
         let data = &args.data;
@@ -187,7 +188,7 @@ impl Request {
         Ok(Self { options, train, test, test_where: args.test_where.clone(), train_where, manifest })
     }
 
-    /// Returns the manifest of processes that share the remaining runs.
+    /// Returns the manifest that processes must have in common to share the `remaining` runs.
     pub(super) fn shared_manifest(&self, remaining: &[CurveRun]) -> Manifest {
         let mut manifest = self.manifest.clone();
         let remaining: Vec<String> = remaining.iter().map(ToString::to_string).collect();
@@ -196,8 +197,8 @@ impl Request {
     }
 }
 
-/// Returns the landmark scheme for maps with landmarks. Returns an error if `--landmarks` was given
-/// and no map uses landmarks.
+/// Returns the landmark scheme for maps with landmarks. Rejects `--landmarks` if no map uses
+/// landmarks.
 fn landmark_scheme(args: &CurveArgs) -> Result<&'static Scheme> {
     let needs_landmarks = |method: &Method| matches!(method, Method::Map(spec) if !spec.is_data_independent());
     match args.landmarks {
@@ -211,7 +212,7 @@ fn landmark_scheme(args: &CurveArgs) -> Result<&'static Scheme> {
 }
 
 /// Returns the rows whose kernel matrix is approximated, the test rows, and the condition that
-/// selects the approximated rows. By default these are all rows except the test rows.
+/// selects the approximated rows (by default all rows except the test rows).
 fn select_rows(
     args: &CurveArgs,
     job: &ksolve::job::Run<'_>,
@@ -225,14 +226,14 @@ fn select_rows(
     let selection = Selection { targets, class_target, filter, ..open::training_selection(&args.data) };
     let first = table.select(&selection)?;
     let Some(test) = &args.test_where else { return Ok((job.resolve_categories(&first)?, None, condition)) };
-    // a column that splits the rows is not a feature in either part
+    // the column that splits the rows is not a feature, unless it is requested
     let mut features = first.feature_columns();
     if args.data.features.is_empty() {
         features.retain(|name| *name != test.column);
     }
     let selection = Selection { features, ..selection };
     let train = job.resolve_categories(&table.select(&selection)?)?;
-    // test rows are encoded like the training rows
+    // encode the test rows like the training rows
     let Selection { features, categories, encoding, .. } = train.same_features();
     let test_selection = Selection { features, categories, encoding, filter: Some(test.clone()), ..selection };
     Ok((train, Some(table.select(&test_selection)?), condition))

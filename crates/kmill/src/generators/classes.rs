@@ -17,7 +17,7 @@ pub(super) static MOONS: Generator = Generator::undescribed("moons", 2, Target::
 /// Number of clusters of `blobs`.
 const BLOB_COUNT: u64 = 3;
 
-/// Index of the first random draw for the centres, far above the draws for the rows.
+/// Index of the first random draw for the centres, far above the draw indices of the rows.
 const FIRST_CENTRE_DRAW: u64 = 1 << 40;
 
 /// Three classes with centres uniform in (−10, 10)^d, and points normal around them with standard

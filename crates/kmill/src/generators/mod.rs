@@ -1,5 +1,5 @@
-//! Generated tables. Each row is a pure function of (seed, row number), so a table of any size
-//! streams in the memory of one batch, and is the same for every batch size.
+//! Generators of tables. Each row is a pure function of seed and row number. So a table of any size
+//! can be written batch by batch, and does not depend on the batch size.
 //!
 //! To add a generator: write a static [`Generator`], and add a line to `GENERATORS`.
 
@@ -74,7 +74,7 @@ pub struct TableSpec {
     pub noise: f64,
 }
 
-/// A function that generates row `i` of a table, and its metadata.
+/// A named function that generates the rows of a table, with its properties.
 #[derive(Debug)]
 pub struct Generator {
     /// Name on the command line.
@@ -83,20 +83,21 @@ pub struct Generator {
     pub about: &'static str,
     /// Default number of features.
     pub features: usize,
-    /// Minimum number of features; `None` if the number is fixed.
+    /// Minimum number of features; `None` if the number of features is fixed.
     pub min_features: Option<usize>,
     /// Default noise; `None` if noise is not supported.
     pub noise: Option<f64>,
-    /// Minimum number of rows that form the shape.
+    /// Minimum number of rows with which the shape is complete.
     pub min_rows: u64,
     /// Kind of the target column.
     pub target: Target,
-    /// Function that writes the features of a row, given its number, and returns its target.
+    /// Called as `fill_row(spec, row number, features)`: must write the features of the row, and
+    /// returns its target.
     pub fill_row: fn(&TableSpec, u64, &mut [f64]) -> f64,
 }
 
 impl Generator {
-    /// Returns a generator of any number of rows, with this number of features and without noise.
+    /// Returns a generator with a fixed number of features, without noise, for any number of rows.
     pub const fn new(
         name: &'static str,
         about: &'static str,
@@ -107,7 +108,7 @@ impl Generator {
         Self { name, about, features, min_features: None, noise: None, min_rows: 1, target, fill_row }
     }
 
-    /// Same as [`Generator::new`], without a description.
+    /// Like [`Generator::new`], but with an empty description, which `about` sets.
     const fn undescribed(
         name: &'static str,
         features: usize,
@@ -121,7 +122,7 @@ impl Generator {
         Self { about, ..self }
     }
 
-    /// Adds noise, with this default standard deviation.
+    /// Sets the default standard deviation of the noise.
     const fn noise(self, noise: f64) -> Self {
         Self { noise: Some(noise), ..self }
     }
@@ -132,9 +133,9 @@ impl Generator {
 }
 
 impl TableSpec {
-    /// Returns the table specification for `generator`. If the number of features or the noise is
-    /// not given, it is the default of the generator. Rejects too few rows or features, and options
-    /// that the generator does not support.
+    /// Returns the table specification for `generator`. If `features` or `noise` is `None`, it is
+    /// the default of the generator. Rejects too few rows or features, and options that the
+    /// generator does not support.
     pub(crate) fn new(
         generator: &Generator,
         rows: u64,
@@ -180,7 +181,7 @@ impl TableSpec {
         Ok(Self { rows, features, seed, noise })
     }
 
-    /// Writes the coordinates of a point, with noise in each.
+    /// Writes the coordinates of `point` to `x`, each with noise.
     fn add_noise(&self, point: &[f64], row: u64, x: &mut [f64]) {
         for ((axis, x), coordinate) in (0..).zip(x).zip(point) {
             *x = coordinate + self.noise * self.normal(axis, row);
@@ -192,7 +193,8 @@ impl TableSpec {
         Stream::new(self.seed, Purpose::Data, draw).uniform(row)
     }
 
-    /// Returns a standard normal number for draw `draw` of row `row` (Box and Muller).
+    /// Returns a standard normal number for draw `draw` of row `row`, by the method of Box and
+    /// Muller.
     ///
     /// The normal number is computed from two uniform numbers. Their draw indices are far above the
     /// indices that callers pass to [`TableSpec::uniform`].

@@ -6,14 +6,14 @@
 use super::{Generator, TableSpec, Target, evenly_spaced};
 use std::f64::consts::TAU;
 
-/// A face, with rows in the order left eye, right eye, mouth, outline; the target numbers these
+/// A face. Its rows are in the order left eye, right eye, mouth, outline; the target numbers these
 /// parts from 0 to 3.
 ///
 /// Each eye has ⌈√n⌉ points, uniform in the unit disc centred at (±4, 4). The mouth has ⌈n/10⌉
 /// points (x, x²/16 − 5) with x evenly spaced over [−5, 5]. The remaining points lie on the circle
 /// of radius 10, at evenly spaced angles over [0, 2π].
 pub(super) static SMILE: Generator = Generator {
-    // two eyes of 3 points and a mouth of 1
+    // with 7 rows, two eyes of 3 points and a mouth of 1 point
     min_rows: 7,
     ..Generator::undescribed("smile", 2, Target::Class, smile).about(
         "a face in the plane: two dense eyes, a mouth, and an outline with most of the \

@@ -19,8 +19,8 @@ pub(crate) static FRIEDMAN1: Generator = Generator::undescribed("friedman1", 10,
 .about("regression: 10 sin(pi x0 x1) + 20 (x2 - 1/2)^2 + 10 x3 + 5 x4 + noise, x uniform in (0, 1)");
 
 /// y = cos(1.5 (x0 + x1)) + cos(1.5 (x2 − x3)) + noise, with every feature uniform in (−2, 2). No
-/// feature is correlated with y. A kernel that depends on the distance in all features predicts y
-/// badly; a kernel with a learned metric predicts it well.
+/// feature is correlated with y. A kernel of the distance in all features predicts y badly; a
+/// kernel with a learned metric predicts it well.
 pub(super) static HIDDEN: Generator = Generator::undescribed("hidden", 32, Target::Number, |spec, row, x| {
     spec.fill_uniform(row, x);
     x.iter_mut().for_each(|x| *x = 4.0 * *x - 2.0);

@@ -1,5 +1,5 @@
-//! `kmill tune`: chooses the kernel by successive halving on growing samples and the solver by
-//! trials, then fits.
+//! `kmill tune`: chooses the kernel by successive halving on growing samples, and the solver by
+//! trials; then fits.
 
 mod search_stages;
 
@@ -85,7 +85,7 @@ pub(crate) struct TuneArgs {
     pub(crate) run: RunArgs,
 }
 
-/// Returns the names of supervised solvers, as values for clap.
+/// Returns clap's parser for the names of the supervised solvers and the word `any`.
 fn solvers() -> PossibleValuesParser {
     let families = kfit::solver::registry().into_iter().filter(|family| family.task.has_target());
     PossibleValuesParser::new(families.map(|family| family.name).chain([ksolve::tune::ANY_SOLVER]))
@@ -109,8 +109,8 @@ pub(crate) fn run(args: &TuneArgs, run: &RunSettings) -> Result<TuneReport> {
     }
     let any_solver = args.solver == ANY_SOLVER;
     let select = &args.data.select;
-    // an indicator adds one feature for each column with missing values. The alternatives lose
-    // rows, or lose the information that a value is missing
+    // the default is an indicator, one more feature for each column with missing values, because
+    // the alternatives lose rows, or lose the information that a value is missing
     let missing = select.missing.unwrap_or(Missing::Indicator);
     let selection = Selection { missing, ..open::training_selection(&args.data) };
     let solver = if any_solver { "ridge" } else { &args.solver };
@@ -127,7 +127,7 @@ pub(crate) fn run(args: &TuneArgs, run: &RunSettings) -> Result<TuneReport> {
         match kind {
             FileKind::Json => output::json_file(path, &report)?,
             FileKind::Table => output::write_table(path, &COLUMNS, &report.rows)?,
-            // the fit has already written it
+            // the fit has already written the model
             _ => {}
         }
     }
@@ -154,7 +154,7 @@ fn check_outputs(paths: &[PathBuf]) -> Result<Outputs> {
     Ok(outputs)
 }
 
-/// Returns the search that the options describe.
+/// Builds the search from the options.
 fn build_search(args: &TuneArgs, fit: Fit) -> Result<Tune> {
     let MapArgs { kernel, metric, landmarks, scale, .. } = &args.map_args;
     let has_kernel = *kernel != Kernel::default();
@@ -257,7 +257,8 @@ fn search_and_fit<T: kapprox::Real>(
     Ok(report)
 }
 
-/// Describes everything that distinguishes this search from other searches with the same fit.
+/// Describes everything that distinguishes this search from other searches with the same fit, so
+/// that a checkpoint is used only by the search that wrote it.
 fn search_identity(args: &TuneArgs, search: &TuneOptions, options: &FitOptions) -> String {
     let TuneOptions {
         kernels,

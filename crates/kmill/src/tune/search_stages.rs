@@ -10,8 +10,8 @@ use kstore::pass::Observer;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Shows the stages until the first steps begin; afterwards shows the steps, without their stages
-/// and warnings.
+/// Shows the stages of the preparation. As soon as the first steps of the search begin, shows the
+/// steps instead, without their stages and warnings.
 pub(super) struct SearchStages<'a> {
     run: &'a RunSettings,
     time_budget: &'a TimeBudget,

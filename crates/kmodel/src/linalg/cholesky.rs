@@ -1,5 +1,5 @@
-//! Cholesky factors in f64, and triangular solves with a fixed number of columns at a time:
-//! bit-identical for any number of threads.
+//! Cholesky factors in f64, and triangular solves. The work is split into pieces of fixed size, so
+//! results are bit-identical for any number of threads.
 
 use crate::linalg::strips::{par, row_strips};
 use faer::dyn_stack::{MemBuffer, MemStack};
@@ -10,17 +10,19 @@ use faer::prelude::{Reborrow, ReborrowMut};
 use faer::{Accum, MatMut, MatRef, Par, Spec};
 use kstore::Workers;
 
-/// Number of right-hand sides (columns of B in L X = B) per task.
+/// Number of right sides (columns of B in L X = B) that one task solves.
 const COLUMNS_PER_TASK: usize = 64;
 
-/// Largest order that is factored by one call. The call takes half a second and cannot be
-/// interrupted, so larger matrices are factored panel by panel.
+/// Maximum order of a matrix that a single call factors. Such a call takes half a second and cannot
+/// be interrupted, so larger matrices are factored panel by panel.
 const MAX_UNBLOCKED_ORDER: usize = 4096;
 
+/// Number of columns of a panel.
 const PANEL_COLUMNS: usize = 512;
 
-/// Replaces the lower triangle of a matrix by its Cholesky factor, on all threads; overwrites the
-/// upper triangle. Returns false if the factor does not exist or the workers are cancelled.
+/// Replaces the lower triangle of a matrix by its Cholesky factor, on all threads. Overwrites the
+/// upper triangle. Returns false if the matrix is not positive definite or the workers are
+/// cancelled.
 pub fn factor_parallel(mut matrix: MatMut<'_, f64>, workers: &Workers) -> bool {
     let order = matrix.nrows();
     let panel_columns = if order > MAX_UNBLOCKED_ORDER { PANEL_COLUMNS } else { order.max(1) };
@@ -29,8 +31,9 @@ pub fn factor_parallel(mut matrix: MatMut<'_, f64>, workers: &Workers) -> bool {
     })
 }
 
-/// Replaces the lower triangle of a matrix by its Cholesky factor, in one call; overwrites the
-/// upper triangle. Returns the index of the failing pivot as the error.
+/// Replaces the lower triangle of a matrix by its Cholesky factor, in one call. Overwrites the
+/// upper triangle. If the matrix is not positive definite, returns the index of the failing pivot
+/// as the error.
 pub fn factor_unblocked(mut matrix: MatMut<'_, f64>, par: Par) -> Result<(), usize> {
     let (order, params) = (matrix.nrows(), Spec::default());
     let mut memory = MemBuffer::new(llt::cholesky_in_place_scratch::<f64>(order, par, params));
@@ -39,7 +42,7 @@ pub fn factor_unblocked(mut matrix: MatMut<'_, f64>, par: Par) -> Result<(), usi
     if let Err(llt::LltError::NonPositivePivot { index }) = result {
         return Err(index);
     }
-    // overflow and NaN pass as positive pivots
+    // the library accepts infinite and NaN pivots as positive; reject them here
     (0..order).find(|i| !matrix[(*i, *i)].is_finite()).map_or(Ok(()), Err)
 }
 
@@ -49,8 +52,8 @@ pub fn solve_cholesky(lower: MatRef<'_, f64>, mut right: MatMut<'_, f64>) {
     solve_upper_triangular_in_place(lower.transpose(), right, Par::Seq);
 }
 
-/// Computes `panel_columns` columns of the factor from column `first_column` on; the columns before
-/// `first_column` are already computed.
+/// Computes `panel_columns` columns of the factor, from column `first_column` on. The columns
+/// before it must already be computed. Returns false as [`factor_parallel`].
 fn factor_panel(matrix: MatMut<'_, f64>, first_column: usize, panel_columns: usize, workers: &Workers) -> bool {
     let (order, par) = (matrix.nrows(), par(workers));
     let (factored_columns, remaining_columns) = matrix.split_at_col_mut(first_column);
@@ -75,21 +78,22 @@ fn factor_panel(matrix: MatMut<'_, f64>, first_column: usize, panel_columns: usi
 }
 
 /// Replaces the lower triangle of a matrix by its Cholesky factor and the upper triangle by zeros,
-/// on one thread; `None` if the factor does not exist.
+/// on one thread. Returns `None` if the matrix is not positive definite.
 pub fn factor_sequential(mut matrix: MatMut<'_, f64>) -> Option<()> {
     factor_unblocked(matrix.rb_mut(), Par::Seq).ok()?;
     (0..matrix.nrows()).for_each(|j| matrix.rb_mut().col_mut(j).subrows_mut(0, j).fill(0.0));
     Some(())
 }
 
-/// The triangular system to solve: with the factor, or with its transpose.
+/// The triangular system to solve: with the factor L, or with Lᵀ.
 #[derive(Clone, Copy, Debug)]
 pub enum TriangularSystem {
     Factor,
     Transpose,
 }
 
-/// Solves a triangular system in place, a fixed number of columns at a time.
+/// Solves a triangular system with the factor `lower` in place. Each task solves a fixed number of
+/// columns of `right`.
 pub fn solve_triangular(lower: MatRef<'_, f64>, system: TriangularSystem, right: MatMut<'_, f64>, workers: &Workers) {
     workers.for_each(row_strips(right.transpose_mut(), COLUMNS_PER_TASK), |(_, columns)| match system {
         TriangularSystem::Factor => solve_lower_triangular_in_place(lower, columns.transpose_mut(), Par::Seq),

@@ -1,13 +1,15 @@
-//! Dot products of columns in f64, summed in an order that depends on their length alone.
+//! Dot products of columns in f64. The order of summation depends only on the length of the
+//! columns.
 
 use faer::{Mat, MatRef};
 use kapprox::Real;
 use kapprox::map::{column_slice, column_slice_mut};
 
-/// Number of partial sums of a dot product: two AVX-512 vectors in f64.
+/// Number of partial sums of a dot product: two AVX-512 registers of f64.
 const DOT_PARTIAL_SUMS: usize = 16;
 
-/// Computes `out[j + width·k]` = Σ_i phi_ij right_ik in f64, for a few columns of `right`.
+/// Computes `out` = phiᵀ·right in f64, column-major: `out[j + width·k]` = Σ_i phi_ij right_ik,
+/// where `width` is the number of columns of phi.
 pub fn dot_products<T: Real>(phi: MatRef<'_, T>, right: MatRef<'_, f64>, out: &mut [f64]) {
     let width = phi.ncols();
     kapprox::vectorised!({
@@ -20,7 +22,7 @@ pub fn dot_products<T: Real>(phi: MatRef<'_, T>, right: MatRef<'_, f64>, out: &m
     });
 }
 
-/// Returns Σ x_i y_i in f64, summed in an order that depends on the length alone.
+/// Returns Σ x_i y_i in f64. The order of summation depends only on the length.
 #[inline(always)]
 pub fn dot<T: Real>(x: &[T], y: &[f64]) -> f64 {
     let mut sums = [0.0; DOT_PARTIAL_SUMS];
@@ -34,7 +36,7 @@ pub fn dot<T: Real>(x: &[T], y: &[f64]) -> f64 {
     sums.iter().sum::<f64>() + tail
 }
 
-/// Converts a matrix to f64 and writes it to `to`, column by column.
+/// Converts a matrix to f64 and writes it to `to`, column-major.
 pub fn copy_as_f64<T: Real>(from: MatRef<'_, T>, to: &mut [f64]) {
     let row_count = from.nrows();
     for (j, to) in to.chunks_exact_mut(row_count.max(1)).enumerate().take(from.ncols()) {

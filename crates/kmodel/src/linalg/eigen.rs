@@ -8,25 +8,26 @@ use kapprox::decompose::{orthonormal_basis, symmetric_eigen};
 use kstore::Workers;
 use kstore::key::{Purpose, Stream};
 
-/// Number of columns of a block in addition to the requested eigenvectors. The iteration then
-/// converges with the ratio of the first eigenvalue outside the block to the last requested one.
+/// Number of columns of a block in addition to the requested eigenvectors. With them, the rate of
+/// convergence is set by the ratio of the first eigenvalue outside the block to the last requested
+/// one. Chosen: more columns converge faster, but each step costs more.
 const EXTRA_COLUMNS: usize = 8;
 
-/// Minimum number of blocks that must fit into the space; otherwise the dense decomposition is
-/// about as fast.
+/// Minimum number of blocks that must fit into the Krylov space. If fewer fit, the dense
+/// decomposition is about as fast.
 const MIN_BLOCKS: usize = 12;
 
-/// Maximum dimension of the space, as a divisor of the order of the matrix.
+/// The dimension of the Krylov space is at most the order of the matrix divided by this.
 const SPACE_DIVISOR: usize = 4;
 
-/// Relative residual ‖Av − λv‖/λ₁ of an accepted eigenvector, about the rounding error of a dense
-/// decomposition.
+/// Maximum relative residual ‖Av − λv‖/λ₁ of an accepted eigenvector v with eigenvalue λ, where λ₁
+/// is the largest eigenvalue. It is about the rounding error of a dense decomposition.
 const TOLERANCE: f64 = 1e-14;
 
 /// Number of rows of a product that one thread computes at a time.
 const STRIP_ROWS: usize = 256;
 
-/// Returns the sign, +1 or −1, that makes the largest entry of a column positive.
+/// Returns the sign, +1 or −1, that makes the entry of largest magnitude of a column positive.
 pub fn sign_of_largest(vectors: MatRef<'_, f64>, column: usize) -> f64 {
     let largest = vectors.col(column).iter().fold(0.0f64, |best, v| if v.abs() > best.abs() { *v } else { best });
     if largest < 0.0 { -1.0 } else { 1.0 }
@@ -36,11 +37,11 @@ pub fn sign_of_largest(vectors: MatRef<'_, f64>, column: usize) -> f64 {
 /// of a positive semi-definite matrix A (p x p, both triangles).
 ///
 /// If few eigenvectors of a large matrix are requested, a block Krylov iteration computes them. Its
-/// space span(V, AV, A²V, …) grows until every requested eigenpair has a residual of
-/// 1e-14 λ₁. A block has more columns than requested eigenvectors, so that no eigenvector
-/// of a multiple eigenvalue is missed. Otherwise, and if the space becomes large, the decomposition
-/// is dense. The result does not depend on the number of threads. *Cost*: 2p² flops for each column
-/// of the space, or 9p³. *Bytes*: 4p² for the space, or 16p².
+/// space span(V, AV, A²V, …), with a random block V, grows until every requested eigenpair has a
+/// residual of at most 1e-14 λ₁. A block has more columns than requested eigenvectors, so that no
+/// eigenvector of a multiple eigenvalue is missed. Otherwise, or if the space becomes too large,
+/// the decomposition is dense. The result does not depend on the number of threads. *Cost*: 2p²
+/// flops for each column of the space, or 9p³. *Bytes*: 4p² for the space, or 16p².
 ///
 /// Reference: Saad, *Numerical Methods for Large Eigenvalue Problems*, 2011, section 6.4.
 ///
@@ -73,7 +74,7 @@ fn by_krylov(
     let keys = Stream::new(0, Purpose::Sketch, 0);
     let start = Mat::from_fn(p, block, |i, j| keys.uniform((i * block + j) as u64) - 0.5);
     let mut next = orthonormal_basis(start).0;
-    // the space and its product with A
+    // an orthonormal basis of the space, its product with A, and basisᵀ A basis
     let (mut basis, mut images) = (Mat::<f64>::zeros(p, blocks * block), Mat::<f64>::zeros(p, blocks * block));
     let mut inner = Mat::<f64>::zeros(blocks * block, blocks * block);
     for step in 0..blocks {
@@ -92,7 +93,7 @@ fn by_krylov(
         {
             return Ok(Some(leading));
         }
-        // twice, because a single projection leaves rounding errors of the size of the image
+        // project twice, because one projection leaves rounding errors of the size of the image
         next = new_images.to_owned();
         for _ in 0..2 {
             project_out(basis, &mut next, workers);
@@ -102,7 +103,8 @@ fn by_krylov(
     Ok(None)
 }
 
-/// Returns the eigenpairs of A restricted to the space, if their residuals are small.
+/// Returns the `count` leading eigenpairs of A restricted to the space (Ritz pairs), or `None` if a
+/// residual is above [`TOLERANCE`].
 fn ritz_pairs(
     basis: MatRef<'_, f64>,
     images: MatRef<'_, f64>,
@@ -132,8 +134,8 @@ fn project_out(basis: MatRef<'_, f64>, columns: &mut Mat<f64>, workers: &Workers
     *columns -= projection;
 }
 
-/// Computes `out` = A B, one strip of rows per task, so that the bits do not depend on the number
-/// of threads.
+/// Computes `out` = A B. Each task computes a strip of rows, so the result does not depend on the
+/// number of threads.
 fn multiply(a: MatRef<'_, f64>, b: MatRef<'_, f64>, out: MatMut<'_, f64>, workers: &Workers) {
     let strips = row_strips(out, STRIP_ROWS);
     workers.for_each(strips, |(first, out)| {

@@ -5,10 +5,11 @@ use faer::{Mat, MatRef};
 use kapprox::KernelFunction;
 use kstore::Workers;
 
-/// Rows of x that a worker computes at a time.
+/// Number of rows of the matrix that a worker computes at a time.
 const MATRIX_STRIP_ROWS: usize = 256;
 
-/// Returns the kernel between the rows of x and of z. Strips of x are distributed over the workers.
+/// Returns the kernel matrix between the rows of x and the rows of z. Each task computes a strip of
+/// rows.
 pub fn kernel_matrix(
     kernel: &dyn KernelFunction<f64>,
     x: MatRef<'_, f64>,

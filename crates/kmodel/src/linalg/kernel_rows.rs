@@ -5,9 +5,9 @@
 //! the matrix twice, and reading dominates their cost. Here a few rows at a time are read from
 //! memory, and both products are computed while these rows are in cache.
 //!
-//! Rows are contiguous; numbers have type `T`, sums are in f64. Strips of a fixed number of rows
-//! are distributed over the threads. Each strip has its own sums, which are added in the order of
-//! the strips, so the result does not depend on the number of threads.
+//! The rows of K_nm are contiguous and of type `T`; sums are in f64. Strips of a fixed number of
+//! rows are distributed over the threads. Each strip has its own sums, which are added in the order
+//! of the strips, so the result does not depend on the number of threads.
 
 use crate::linalg::strips::{BufferPool, for_each_strip};
 use faer::{Mat, MatMut, MatRef, prelude::*};
@@ -15,29 +15,32 @@ use kapprox::map::{column_slice, column_slice_mut};
 use kapprox::{KernelFunction, Real, map::nystrom::STRIP_ROWS};
 use kstore::Workers;
 
-/// Rows that are multiplied together: each entry of the vector is loaded once for all these rows.
-/// Eight rows are 1.4 times as fast as four, and reach the memory bandwidth.
+/// Number of rows that are multiplied together: each entry of the vector is loaded once for all of
+/// them. Eight rows are 1.4 times as fast as four, and reach the memory bandwidth.
 const GROUP_ROWS: usize = 8;
 
-/// Number of partial sums of a row: an AVX-512 vector in f64.
+/// Number of partial sums of a row: an AVX-512 register of f64.
 const ROW_PARTIAL_SUMS: usize = 8;
 
-/// Rows of the kernel matrix K, b x m row-major.
+/// A block of b rows of the kernel matrix, b x m.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelBlock<'k, T> {
+    /// Kernel values, row-major.
     pub k: &'k [T],
+    /// Number of landmarks.
     pub m: usize,
 }
 
-/// Number of landmarks whose kernel values with a strip of rows are computed and transposed within
-/// the L2 cache.
+/// Number of landmarks whose kernel values with a strip of rows are computed and transposed at a
+/// time, so that they stay in the L2 cache.
 const CHUNK_LANDMARKS: usize = 256;
 
-/// Side of a square that is transposed at once: one cache line in f32.
+/// Order of the squares that are transposed at a time: one cache line in f32.
 const TRANSPOSE_SIDE: usize = 16;
 
-/// Computes `k` (b x m row-major), the kernel between rows and landmarks. Strips of rows are
-/// distributed over the threads. The values of a row depend only on the row and the landmarks.
+/// Computes `k` (b x m row-major), the kernel values between the rows of `x` and the landmarks `z`.
+/// Each task computes a strip of rows. The values of a row depend only on the row and the
+/// landmarks.
 pub fn compute_kernel_rows<T: Real>(
     kernel: &dyn KernelFunction<T>,
     x: MatRef<'_, T>,
@@ -63,7 +66,7 @@ pub fn compute_kernel_rows<T: Real>(
     });
 }
 
-/// Transposes columns of `b` numbers into parts of rows with row stride `stride`.
+/// Transposes columns of `b` numbers to the beginnings of rows that are `stride` numbers apart.
 fn transpose<T: Copy>(columns: &[T], b: usize, rows: &mut [T], stride: usize) {
     for (chunk_index, columns) in columns.chunks(TRANSPOSE_SIDE * b).enumerate() {
         for first_row in (0..b).step_by(TRANSPOSE_SIDE) {
@@ -77,7 +80,7 @@ fn transpose<T: Copy>(columns: &[T], b: usize, rows: &mut [T], stride: usize) {
 }
 
 impl<T: Real> KernelBlock<'_, T> {
-    /// Returns the bytes of the sums of a tile's strips, for t targets.
+    /// Returns the bytes that the sums of the strips of a tile take, for t targets.
     pub fn sum_bytes(tile_rows: usize, m: usize, t: usize) -> usize {
         8 * (tile_rows.div_ceil(STRIP_ROWS) * m * t + tile_rows * t)
     }
@@ -86,13 +89,13 @@ impl<T: Real> KernelBlock<'_, T> {
         self.k.len().checked_div(self.m).unwrap_or(0)
     }
 
-    /// Computes `s` (b x t row-major) = K v for v m x t. 2bmt flops.
+    /// Computes `s` (b x t row-major) = K v for v (m x t). Takes 2bmt flops.
     pub fn multiply(&self, v: MatRef<'_, f64>, s: &mut [f64], workers: &Workers) {
         let (m, t) = (self.m, v.ncols());
         for_each_strip(workers, s, STRIP_ROWS * t, |strip, s| {
             let k = &self.k[strip * STRIP_ROWS * m..][..s.len() / t * m];
-            // here and below, loops replace iterator closures: a closure passed to a function would
-            // be compiled for the oldest supported CPU, without AVX
+            // here and below, plain loops: a closure that is passed to a function would be compiled
+            // for the oldest supported CPU, without AVX
             kapprox::vectorised!({
                 for (k, s) in k.chunks(GROUP_ROWS * m).zip(s.chunks_mut(GROUP_ROWS * t)) {
                     multiply_rows(k, v, s);
@@ -101,9 +104,9 @@ impl<T: Real> KernelBlock<'_, T> {
         });
     }
 
-    /// Computes `out` (m x t) += Kᵀ s for `s` (b x t row-major). If `residual_operands` is
-    /// (v, shift), the same pass over K first sets `s` to K v − 1 shiftᵀ. Each product takes 2bmt
-    /// flops.
+    /// Computes `out` (m x t) += Kᵀ s for `s` (b x t row-major). If `residual_operands` is (v,
+    /// shift), the same pass over K first sets `s` to K v − 1 shiftᵀ; otherwise `s` is an input.
+    /// Each product takes 2bmt flops.
     pub fn add_transposed_product(
         &self,
         residual_operands: Option<(MatRef<'_, f64>, &[f64])>,
@@ -135,8 +138,8 @@ impl<T: Real> KernelBlock<'_, T> {
     }
 }
 
-/// Computes `s` (row-major) = K v for a few rows. The result of a row does not depend on the other
-/// rows.
+/// Computes `s` (row-major) = K v for up to [`GROUP_ROWS`] rows of K. The result of a row does not
+/// depend on the other rows.
 #[inline(always)]
 fn multiply_rows<T: Real>(k: &[T], v: MatRef<'_, f64>, s: &mut [f64]) {
     let (m, t) = v.shape();
@@ -214,7 +217,7 @@ fn finish_sum<T: Real>(sums: &[f64; ROW_PARTIAL_SUMS], row: &[T], v: &[f64]) -> 
     sums.iter().sum::<f64>() + tail.map(|(k, v)| k.to_f64() * v).sum::<f64>()
 }
 
-/// Computes `sums` (m x t) += Kᵀ s for a few rows.
+/// Computes `sums` (m x t) += Kᵀ s for up to [`GROUP_ROWS`] rows of K.
 #[inline(always)]
 fn add_transposed_rows<T: Real>(k: &[T], s: &[f64], mut sums: MatMut<'_, f64>) {
     let (m, t) = sums.shape();

@@ -1,15 +1,15 @@
 //! Products with the kernel matrix of n points, whose entries are computed on demand and cached up
 //! to a memory limit.
 //!
-//! The points are cut into strips; a pair of strips is a tile. Every block of 288 x 288 values of a
-//! tile is computed once and used twice, for K_IJ v_J and for K_IJᵀ v_I = K_JI v_I. This halves the
-//! number of kernel evaluations, and makes the matrix exactly symmetric. Two threads must not add
-//! to the same strip, and sums must not depend on the timing. The pairs of strips are therefore
-//! scheduled as a round-robin tournament (circle method): in each round every strip is in at most
-//! one pair.
+//! The points are cut into strips, and K_IJ, the kernel values between strips I and J, is called a
+//! tile. Every block of 288 x 288 values of a tile is computed once and used twice, for K_IJ v_J
+//! and for K_IJᵀ v_I = K_JI v_I. This halves the number of kernel evaluations, and makes the matrix
+//! exactly symmetric. Two threads must not add to the same strip, and sums must not depend on the
+//! timing. So the pairs of strips are scheduled like a round-robin tournament (circle method): in
+//! each round, every strip is in at most one pair.
 //!
-//! *Cost* of a product with t columns: n²/2 kernel values, except for cached blocks, and 4·n²/2·t
-//! flops. *Bytes*: the points, one block per thread, and the cached blocks.
+//! *Cost* of a product with t columns: n²/2 kernel values, without those of cached blocks, and
+//! 4·n²/2·t flops. *Bytes*: the points, one block per thread, and the cached blocks.
 
 use crate::linalg::strips::{BufferPool, row_strips};
 use faer::{Mat, MatMut, MatRef, prelude::*};
@@ -19,12 +19,13 @@ use kstore::Workers;
 use std::array::from_fn;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Rows and columns of a block: a block has as many rows as a tile inside
-/// [`KernelFunction::block`], and its values in f64 (650 KiB) stay in L2.
+/// Number of rows and of columns of a block. It is the number of rows that
+/// [`KernelFunction::block`] processes at a time, and the values of a block in f64 (650 KiB) stay
+/// in the L2 cache.
 const BLOCK_SIDE: usize = 288;
 
-/// Largest number of strips. With 64 strips a round has enough pairs for the threads of a large
-/// machine, and each pair has enough work.
+/// Maximum number of strips. With 64 strips, a round has 32 pairs, enough for the threads of a
+/// large machine, and each pair has enough work.
 const MAX_STRIPS: usize = 64;
 
 /// The kernel matrix K of n points, in tiles.
@@ -45,7 +46,7 @@ impl<'a, T: Real> KernelTiles<'a, T> {
         Self { kernel, x, workers, strip_rows, cache: Vec::new() }
     }
 
-    /// Caches as many blocks as fit into `bytes`, for later products.
+    /// Lets products cache as many blocks as fit into `bytes`, for later products.
     pub fn with_cache(mut self, bytes: usize) -> Self {
         let blocks_per_side = self.x.nrows().div_ceil(BLOCK_SIDE);
         let cached_blocks =
@@ -54,6 +55,7 @@ impl<'a, T: Real> KernelTiles<'a, T> {
         self
     }
 
+    /// Returns the bytes of a cache of all blocks.
     pub fn full_cache_bytes(n: usize) -> usize {
         let blocks_per_side = n.div_ceil(BLOCK_SIDE);
         (blocks_per_side * (blocks_per_side + 1) / 2).saturating_mul(BLOCK_SIDE * BLOCK_SIDE * size_of::<T>())
@@ -95,7 +97,7 @@ impl<'a, T: Real> KernelTiles<'a, T> {
         strip * self.strip_rows..((strip + 1) * self.strip_rows).min(self.x.nrows())
     }
 
-    /// Adds to `out` the products with the diagonal tile of a strip.
+    /// Adds to `out`, the rows of strip `i` of the result, the product with the diagonal tile K_ii.
     fn add_diagonal_tile(&self, i: usize, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>, block: &mut Vec<T>) {
         let rows = self.row_range(i);
         for a in rows.clone().step_by(BLOCK_SIDE) {
@@ -120,7 +122,7 @@ impl<'a, T: Real> KernelTiles<'a, T> {
         }
     }
 
-    /// Adds to the outputs of two strips the products with their tile.
+    /// Adds the products with the tile K_ij to the rows of strips `i` and `j` of the result.
     fn add_off_diagonal_tile(
         &self,
         i: usize,
@@ -143,6 +145,8 @@ impl<'a, T: Real> KernelTiles<'a, T> {
         }
     }
 
+    /// Returns the block of kernel values that begins at row `a` and column `b`, from the cache if
+    /// the cache has room for it, and otherwise computed in the buffer `block`.
     fn cached_block<'b>(
         &'b self,
         a: usize,
@@ -188,7 +192,7 @@ fn multiply_both<T: Real>(
     }
 }
 
-/// Computes `out` += K v for a diagonal block; reads only its lower triangle.
+/// Computes `out` += K v for a diagonal block K. Reads only its lower triangle.
 fn multiply_symmetric<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>) {
     let height = k.nrows();
     for t in 0..v.ncols() {
@@ -201,7 +205,7 @@ fn multiply_symmetric<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, mut out: Ma
     }
 }
 
-/// Number of partial sums: two AVX-512 vectors in f64.
+/// Number of partial sums: two AVX-512 registers of f64.
 const TILE_PARTIAL_SUMS: usize = 16;
 
 /// Computes `sums` += `weight`·`k` and returns Σ k·`right`, in f64, in one pass over the column
@@ -213,8 +217,8 @@ fn axpy_and_dot<T: Real>(k: &[T], right: &[f64], weight: f64, sums: &mut [f64]) 
         let (right_whole, right_tail) = right.as_chunks::<TILE_PARTIAL_SUMS>();
         let (sums_whole, sums_tail) = sums.as_chunks_mut::<TILE_PARTIAL_SUMS>();
         for ((k, right), sums) in k_whole.iter().zip(right_whole).zip(sums_whole) {
-            // in a single loop over lanes, each store to `sums` would precede the next load, which
-            // prevents vectorisation
+            // three loops: in a single loop over lanes, each store to `sums` would precede the next
+            // load, which prevents vectorisation
             let k: [f64; TILE_PARTIAL_SUMS] = from_fn(|i| k[i].to_f64());
             partial = from_fn(|i| partial[i] + k[i] * right[i]);
             *sums = from_fn(|i| sums[i] + k[i] * weight);
@@ -229,15 +233,15 @@ fn axpy_and_dot<T: Real>(k: &[T], right: &[f64], weight: f64, sums: &mut [f64]) 
     })
 }
 
-/// Returns all pairs of `count` strips in rounds without repeated strips (circle method: the first
-/// strip stays, the other strips rotate).
+/// Returns all pairs of `count` strips, in rounds that contain each strip at most once, by the
+/// circle method: the first strip keeps its seat, and the others rotate.
 fn tournament_rounds(count: usize) -> Vec<Vec<(usize, usize)>> {
     let seat_count = count + count % 2;
     let strip_at = |round: usize, seat: usize| if seat == 0 { 0 } else { 1 + (round + seat - 1) % (seat_count - 1) };
     let pairs = |round: usize| {
         let seats =
             (0..seat_count / 2).map(move |seat| (strip_at(round, seat), strip_at(round, seat_count - 1 - seat)));
-        // with an odd number of strips, one rests
+        // if the number of strips is odd, one strip rests in each round
         seats.map(|(a, b)| (a.min(b), a.max(b))).filter(|(_, b)| *b < count).collect()
     };
     (0..seat_count.saturating_sub(1)).map(pairs).collect()

@@ -2,21 +2,21 @@
 //!
 //! The direction comes from the two-loop recursion of Nocedal (1980), the step length from a
 //! bisection for the weak Wolfe conditions (Nocedal, Wright, *Numerical Optimization*, 2006,
-//! sections 3.1 and 7.2; Lewis, Overton, 2013, for the bisection). If a variable is on a bound and
-//! the descent would cross the bound, the variable stays fixed in this step. Trial points are
-//! projected on the box. If the function is infinite or NaN at a trial point, the step counts as
-//! too long. The method runs on one thread, hence it is bitwise reproducible.
+//! sections 3.1 and 7.2; Lewis, Overton, 2013, for the bisection). A variable on a bound, which a
+//! descent step would move out of the box, stays fixed in this step. Trial points are projected
+//! onto the box. If the function is infinite or NaN at a trial point, the step counts as too long.
+//! The method runs on one thread, so it is bitwise reproducible.
 
 use std::collections::VecDeque;
 
 #[cfg(test)]
 mod tests;
 
-/// Pairs of steps and gradient changes that model the curvature.
+/// Maximum number of stored pairs (step, change of the gradient), which model the curvature.
 const MAX_PAIRS: usize = 10;
-/// Smallest fraction of the predicted decrease that a step must reach (Armijo condition).
+/// Minimum fraction of the predicted decrease that a step must reach (Armijo condition).
 const SUFFICIENT_DECREASE: f64 = 1e-4;
-/// Largest fraction of the slope that may remain after a step (curvature condition).
+/// Maximum fraction of the slope that may remain after a step (curvature condition).
 const WOLFE_CURVATURE: f64 = 0.9;
 const MAX_LINE_SEARCH_TRIALS: usize = 16;
 /// A pair is discarded if the cosine between its step and gradient change is below this number.
@@ -25,7 +25,7 @@ const MIN_CURVATURE_COSINE: f64 = 1e-10;
 #[derive(Clone, Copy, Debug)]
 pub struct LbfgsLimits {
     pub max_steps: usize,
-    /// Largest change of a variable in the first trial of a step.
+    /// Maximum change of a variable in the first trial of a step.
     pub max_change: f64,
     /// The search ends after a step that lowers the function by at most this number, or at a point
     /// whose gradient has no component larger than this number.
@@ -56,8 +56,8 @@ impl Point {
     }
 }
 
-/// Minimises `function` from `start`, with each variable in its interval of `bounds`. `function`
-/// writes its gradient.
+/// Minimises `function` from `start`, with each variable in its interval of `bounds`. `function(x,
+/// gradient)` must return its value at x and write its gradient there.
 pub fn minimise<E>(
     start: &[f64],
     bounds: &[(f64, f64)],
@@ -90,7 +90,7 @@ pub fn minimise<E>(
     Ok(Minimum { x: current.x, value: current.value, step_count })
 }
 
-/// Returns the gradient, with zeros for variables whose descent would leave the box.
+/// Returns the gradient, with zeros for variables that a descent step would move out of the box.
 fn projected_gradient(current: &Point, bounds: &[(f64, f64)]) -> Vec<f64> {
     let leaves_box = |x: f64, g: f64, (min, max): (f64, f64)| (x <= min && g > 0.0) || (x >= max && g < 0.0);
     let coordinates = current.x.iter().zip(&current.gradient).zip(bounds);
@@ -117,7 +117,7 @@ fn direction(gradient: &[f64], pairs: &VecDeque<(Vec<f64>, Vec<f64>)>, max_chang
     }
     direction.iter_mut().zip(gradient).filter(|(_, g)| **g == 0.0).for_each(|(v, _)| *v = 0.0);
     let largest_entry = direction.iter().fold(0.0, |max: f64, v| max.max(v.abs()));
-    // without pairs, the norm of the gradient gives no scale for the step
+    // without pairs, the gradient does not tell the scale of a good step, so start carefully
     let max_change = if pairs.is_empty() { max_change / 2.0 } else { max_change };
     if largest_entry > max_change {
         direction.iter_mut().for_each(|v| *v *= max_change / largest_entry);
@@ -125,8 +125,8 @@ fn direction(gradient: &[f64], pairs: &VecDeque<(Vec<f64>, Vec<f64>)>, max_chang
     direction
 }
 
-/// Returns a point along the projected direction that satisfies the weak Wolfe conditions, or the
-/// longest trial with sufficient decrease; `None` if no trial has sufficient decrease.
+/// Returns a point along the projected direction that satisfies the weak Wolfe conditions, or else
+/// the longest trial with sufficient decrease. Returns `None` if no trial has sufficient decrease.
 fn line_search<E>(
     current: &Point,
     direction: &[f64],
@@ -157,8 +157,8 @@ fn line_search<E>(
     Ok(best)
 }
 
-/// Stores the pair of a step and its gradient change, if the function has positive curvature along
-/// the step.
+/// Stores the pair (step, change of the gradient), if the function has positive curvature along the
+/// step. Discards the oldest pair if there are too many.
 fn store_pair(pairs: &mut VecDeque<(Vec<f64>, Vec<f64>)>, previous: &Point, next: &Point) {
     let difference = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<_>>();
     let (step, gradient_change) = (difference(&next.x, &previous.x), difference(&next.gradient, &previous.gradient));

@@ -1,4 +1,5 @@
-//! Linear algebra shared by several solvers. It depends on no solver and no pass over rows.
+//! Linear algebra that several solvers share. It depends neither on solvers nor on passes over
+//! rows.
 
 pub mod cholesky;
 pub mod dot_products;

@@ -14,8 +14,8 @@ pub struct SparseMatrix {
 }
 
 impl SparseMatrix {
-    /// Converts rows of `d` numbers each, in the sparse layout of blocks, to a matrix with
-    /// `column_count` columns.
+    /// Converts rows of `d` numbers each, in the layout of [`kstore::sparse`] (column indices, then
+    /// values), to a matrix with `column_count` columns.
     pub fn from_rows<T: Real>(x: &[T], d: usize, column_count: usize) -> Self {
         let mut matrix = Self { row_starts: vec![0], column_indices: Vec::new(), values: Vec::new(), column_count };
         for row in x.chunks_exact(d.max(1)) {
@@ -37,12 +37,12 @@ impl SparseMatrix {
         self.column_indices[row.clone()].iter().map(|column| *column as usize).zip(self.values[row].iter().copied())
     }
 
-    /// Returns x_i·w.
+    /// Returns the inner product of row x_i with `w`.
     pub fn dot(&self, i: usize, w: &[f64]) -> f64 {
         self.row(i).map(|(column, value)| value * w[column]).sum()
     }
 
-    /// Computes w += `factor`·x_i.
+    /// Adds `factor`·x_i to `w`.
     pub fn add_scaled_row(&self, i: usize, factor: f64, w: &mut [f64]) {
         self.row(i).for_each(|(column, value)| w[column] += factor * value);
     }
@@ -53,13 +53,15 @@ impl SparseMatrix {
     }
 }
 
-/// Expresses linear functions x·w as sums of inner products with sparse points in rows of `d`
-/// numbers. Returns the points, and the coefficient (1 or 0) of each point in each function.
+/// Expresses linear functions x·w as sums of inner products of x with sparse points, each in the
+/// layout of a row of `d` numbers. The entries of a weight vector w are divided among as many
+/// points as they need. Returns the points, and the coefficient (1 or 0) of each point in each
+/// function.
 pub fn as_inner_products<T: Real>(weights: &[Vec<f64>], d: usize) -> (Vec<T>, Mat<f64>) {
     let (mut points, mut function_of_point, entries_per_point) = (Vec::new(), Vec::new(), (d / 2).max(1));
     for (function_index, w) in weights.iter().enumerate() {
         let nonzeros: Vec<(usize, f64)> = w.iter().copied().enumerate().filter(|(_, value)| *value != 0.0).collect();
-        // a function without weights gets one empty point
+        // a function whose weights are all 0 gets one empty point
         for chunk in nonzeros.chunks(entries_per_point).chain(nonzeros.is_empty().then_some(&nonzeros[..])) {
             let padding = entries_per_point - chunk.len();
             points.extend(chunk.iter().map(|(column, _)| T::from_f64(*column as f64)));

@@ -1,10 +1,11 @@
-//! Divides an output into pieces of a fixed size and distributes them over threads.
+//! Divides an output into pieces of a fixed size, and distributes them over threads.
 
 use faer::MatMut;
 use kstore::Workers;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Calls `visitor(i, piece)` for every piece of `strip_len` elements of `out`.
+/// Calls `visitor(i, piece)` for every piece of `strip_len` elements of `out` (the last may be
+/// shorter).
 ///
 /// Pieces are disjoint and depend on `strip_len` alone, so the result does not depend on the number
 /// of threads.
@@ -17,8 +18,8 @@ pub fn for_each_strip<E: Send>(
     workers.for_each(out.chunks_mut(strip_len).enumerate().collect(), |(i, piece)| visitor(i, piece));
 }
 
-/// Cuts a matrix into strips of `strip_rows` rows (the last may be shorter), and returns each with
-/// its first row.
+/// Cuts a matrix into strips of `strip_rows` rows (the last may be shorter). Returns (index of the
+/// first row, strip) pairs.
 pub fn row_strips<E>(out: MatMut<'_, E>, strip_rows: usize) -> Vec<(usize, MatMut<'_, E>)> {
     let (row_count, mut remaining) = (out.nrows(), out);
     let mut strips = Vec::with_capacity(row_count.div_ceil(strip_rows));

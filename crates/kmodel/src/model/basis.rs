@@ -16,25 +16,24 @@ pub enum Basis<T> {
     Landmarks {
         /// Landmarks, m x d row-major, scaled like the rows.
         points: Vec<T>,
-        /// Stored row number of each landmark; [`kapprox::landmark::NO_ROW`] for points that are
-        /// not rows.
+        /// Stored row number of each landmark, or [`kapprox::landmark::NO_ROW`] if it is not a row.
         row_numbers: Vec<u64>,
     },
-    /// Features of a data-independent map. The file stores its options and seed, and the map is
-    /// rebuilt.
+    /// Features of a data-independent map. The file stores the options and the seed, from which the
+    /// map is rebuilt.
     Features {
-        /// Features of the map at one point, length m. If the rebuilt map gives other values after
-        /// a load, this version draws different random numbers.
+        /// Features of the map at one point, length m. They reveal whether a rebuilt map differs,
+        /// because another version draws different random numbers.
         probe: Vec<f64>,
     },
 }
 
-/// Largest allowed difference between stored and recomputed features at the probe, relative to the
-/// largest feature: rounding differs between instruction sets.
+/// Maximum accepted difference between stored and recomputed features at the probe, relative to the
+/// largest feature. It is not 0, because rounding differs between instruction sets.
 const PROBE_TOLERANCE: f64 = 1e-4;
 
 impl<T: Real> Basis<T> {
-    /// Returns the basis of an expansion, and its coefficients; `map` is the map of the expansion.
+    /// Returns the basis of an expansion, and its coefficients. `map` is the map of the expansion.
     pub fn from_expansion(expansion: Expansion<T>, map: &dyn FeatureMap<T>) -> (Self, Mat<f64>) {
         match expansion {
             Expansion::Landmarks {
@@ -46,7 +45,8 @@ impl<T: Real> Basis<T> {
         }
     }
 
-    /// Returns landmarks, row-major, and their row numbers; `None` for a basis of features.
+    /// Returns the landmarks, row-major, and their row numbers. Returns `None` for a basis of
+    /// features.
     pub fn landmarks(&self) -> Option<(&[T], &[u64])> {
         match self {
             Self::Landmarks { points, row_numbers: rows } => Some((points, rows)),
@@ -99,7 +99,8 @@ impl<T: Real> Model<T> {
         Ok(self.metadata.parse_kernel(&self.metadata.kernel)?.build()?)
     }
 
-    /// Returns the basis functions, in the model's form, as a map from rows to their values.
+    /// Returns the basis functions, transformed by the model's [`super::BasisTransform`], as a map
+    /// from rows to their values.
     ///
     /// # Errors
     /// An unknown kernel or map, and random features that differ in this version.
@@ -150,18 +151,19 @@ impl<T: Real> Model<T> {
     }
 }
 
-/// Largest rounding error of a prediction in `T`, relative to `target_scales`: see
-/// [`needs_f64_for`].
+/// Maximum accepted rounding error of a prediction from kernel values in `T`, relative to the scale
+/// of the target: see [`needs_f64_for`].
 const MAX_ROUNDING_ERROR: f64 = 1e-3;
 
-/// Returns true if Σ_i a_i k(z_i, x) needs kernel values in f64.
+/// Returns true if the functions Σ_i a_ij k(z_i, x) need kernel values in f64, where a_ij are the
+/// entries of `a` (m x t).
 ///
-/// Kernel values in `T` have independent rounding errors of ε/2 relative to the diagonal. They are
-/// too large if the error of the sum exceeds 1e-3 of `target_scales[j]` for a target j. The scale
-/// is the root mean squared error of the fit, whose mean squared error then changes by at most a
-/// millionth, or the standard deviation of the target. For kernel values up to 1, the error of the
-/// sum is about ε/2·‖a‖. For a kernel of another scale, the coefficients scale inversely, so the
-/// bound also holds.
+/// Kernel values in `T` have independent rounding errors of ε/2 relative to the diagonal. These
+/// errors are too large if the error of the sum exceeds 1e-3 of `target_scales[j]` for a target j.
+/// The scale is either the root mean squared error of the fit (whose mean squared error then
+/// changes by at most a millionth) or the standard deviation of the target. For kernel values up to
+/// 1, the error of the sum is about ε/2·‖a‖. For a kernel of another scale, the coefficients scale
+/// inversely, so the bound also holds.
 #[doc(hidden)]
 pub fn needs_f64_for<T: Real>(a: MatRef<'_, f64>, target_scales: &[f64]) -> bool {
     let rounding_error = |j: usize| T::EPSILON / 2.0 * a.col(j).norm_l2();

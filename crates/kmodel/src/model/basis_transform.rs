@@ -1,8 +1,8 @@
 //! The transformation of the basis functions of a model before their product with the coefficients.
 //!
-//! Every model is linear in one of three bases: in the kernel functions (or features) b(x), in the
-//! normalised functions b(x)/(b(x)·a) with a stored vector a, or in functions of the nearest nodes
-//! of a graph.
+//! Every model is linear in one of three kinds of functions: the kernel functions (or features)
+//! b(x), the normalised functions b(x)/(b(x)·a) with a stored vector a, or functions of the nodes
+//! of a neighbour graph that are nearest to x.
 
 use crate::neighbours::NeighbourFunctions;
 use faer::prelude::{Reborrow, ReborrowMut};
@@ -17,29 +17,32 @@ pub enum BasisTransform {
     /// The basis functions unchanged.
     #[default]
     Identity,
-    /// The basis functions divided by a degree, max(b(x)·a, floor).
+    /// The basis functions divided by the degree max(b(x)·a, floor).
     DivideByDegree {
         /// Coefficients a of the degree, length m.
         coefficients: Vec<f64>,
-        /// Smallest degree, positive.
+        /// Minimum degree, positive.
         floor: f64,
     },
-    /// Weights that reconstruct x from its nearest points, one function per point.
+    /// Weights that reconstruct x from its nearest points. There is one function per point; it is 0
+    /// unless the point is among the nearest.
     ReconstructionWeights {
         /// Number k of nearest points.
         neighbours: usize,
     },
-    /// Squared lengths of the shortest paths from landmarks to x, through the points nearest to x.
+    /// Squared lengths of the shortest paths from the landmarks to x, through the points nearest to
+    /// x. There is one function per landmark.
     ShortestPaths {
         /// Number k of nearest points.
         neighbours: usize,
-        /// Path lengths from each landmark to each point, m x N.
+        /// Lengths of the shortest paths from the m landmarks to the N points, m x N.
         path_lengths: Mat<f64>,
     },
 }
 
 impl BasisTransform {
-    /// Returns the functions of this form over a plain basis, on points of d features (row-major).
+    /// Returns the transformed functions. `basis` must return the untransformed functions; `points`
+    /// are the points of the basis, row-major, with d features each.
     pub(super) fn functions<T: Real>(
         &self,
         basis: impl FnOnce() -> crate::Result<Box<dyn FeatureMap<T>>>,
@@ -60,7 +63,7 @@ impl BasisTransform {
         })
     }
 
-    /// Returns the number of nearest points used; `None` if the functions use all points.
+    /// Returns the number of nearest points that the functions use; `None` if they use all points.
     pub fn neighbour_count(&self) -> Option<usize> {
         match self {
             Self::ReconstructionWeights { neighbours } | Self::ShortestPaths { neighbours, .. } => Some(*neighbours),
@@ -98,7 +101,7 @@ impl<T: Real> FeatureMap<T> for DegreeNormalised<T> {
         }
         degrees.iter_mut().for_each(|degree| *degree = degree.max(self.floor));
         for column in out.col_iter_mut() {
-            // values that overflowed stay unchanged, so that the caller detects them
+            // leave values that have overflowed unchanged, so that the caller detects them
             let values = column.iter_mut().zip(&degrees).filter(|(v, _)| v.magnitude() < T::LARGEST);
             values.for_each(|(v, degree)| *v = T::from_f64(v.to_f64() / degree));
         }

@@ -29,7 +29,8 @@
 //! | `components.coefficients` | F64 | m x q, for components in addition to predictions |
 //! | `components.intercept` | F64 | q |
 //!
-//! The entry holds the [`ModelMetadata`] and `format_version` as JSON with sorted keys. It is a
+//! In the table, m is the number of basis functions, d of columns and t of functions. The metadata
+//! entry contains the [`ModelMetadata`] and `format_version` as JSON with sorted keys. It is a
 //! single entry, because safetensors writes several entries in random order, and equal models must
 //! have identical bytes.
 
@@ -46,14 +47,15 @@ use std::{borrow::Cow, path::Path};
 
 pub(super) const FORMAT_VERSION: u64 = 1;
 
-/// First kmill version that reads [`FORMAT_VERSION`]; stored in the file, so that an older version
-/// can name it.
+/// First kmill version that reads [`FORMAT_VERSION`]. It is stored in the file, so that an older
+/// version can name it in its error message.
 const MIN_KMILL_VERSION: &str = "0.1.0";
 
-/// A row-major array of numbers.
+/// A row-major array of numbers, to be written.
 struct Tensor<'a> {
     dtype: Dtype,
     shape: Vec<usize>,
+    /// True if all numbers are finite.
     is_finite: bool,
     data: TensorData<'a>,
 }
@@ -108,7 +110,7 @@ impl<'a> Tensor<'a> {
     }
 }
 
-/// Returns the entries of sparse points as a CSR matrix.
+/// Returns the entries of sparse points as the three tensors of a CSR matrix.
 fn sparse_tensors<'a, T: Real>(points: &[T], shape: SparseShape) -> [(&'static str, Tensor<'a>); 3] {
     let (mut starts, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
     for point in points.chunks_exact(shape.values_per_row()) {
@@ -125,7 +127,7 @@ fn sparse_tensors<'a, T: Real>(points: &[T], shape: SparseShape) -> [(&'static s
     ]
 }
 
-/// Returns the name of a tensor's numbers in error messages.
+/// Returns what error messages call a number of a tensor.
 fn tensor_description(tensor: &str) -> &'static str {
     match tensor.split('.').next() {
         Some("landmarks" | "probe") => "a basis function of the model",
@@ -167,8 +169,8 @@ impl<T: Real> Model<T> {
         Ok(bytes)
     }
 
-    /// Returns the tensors after a check that all numbers are finite, in file order: widest type
-    /// first, as safetensors requires, then by name.
+    /// Checks that all numbers of the model are finite. Returns the tensors in file order: widest
+    /// type first, as safetensors requires, then by name.
     fn checked_tensors(&self) -> Result<Vec<(&'static str, Tensor<'_>)>> {
         let mut tensors = self.tensors();
         let all_finite = |values: &[f64]| values.iter().all(|v| v.is_finite());
@@ -295,8 +297,8 @@ fn metadata_json(metadata: &ModelMetadata) -> serde_json::Result<String> {
     serde_json::to_string(&with_sorted_keys(value))
 }
 
-/// Sorts the keys of every object of a JSON value: the features of serde_json decide whether its
-/// maps are sorted.
+/// Sorts the keys of every object of a JSON value. (Whether serde_json itself sorts them depends on
+/// its build features.)
 fn with_sorted_keys(value: Value) -> Value {
     match value {
         Value::Object(map) => {

@@ -1,18 +1,18 @@
-//! Exact-kernel models in the leaves of a tree, added to a model of all rows.
+//! Local models with the exact kernel in the leaves of a tree, added to a model of all rows.
 //!
 //! ```text
 //! f(x) = f₀(x) + Σ_l w_l(x) Σ_{i in leaf l} α_i k(x_i, x)
 //! ```
 //!
-//! Here f₀ is the model of all rows with basis functions b(x), and w_l(x) is the weight of leaf l.
-//! Node j of a complete binary tree has a function s_j(x) = a_jᵀb(x) + c_j of the basis and a
-//! half-width h_j. The node passes the fraction (1 + s_j/h_j)/2 of a row, clipped to [0, 1], to the
-//! second child 2j + 2 and the remaining fraction to the first child 2j + 1. The weight w_l is the
-//! product of the fractions on the path to leaf l. The weights of a row sum to 1, most rows are in
-//! one leaf, and f is continuous.
+//! f₀ is the model of all rows, with basis functions b(x); w_l(x) is the weight of leaf l of L, and
+//! x_i and α_i are the rows of the leaf and their dual coefficients. Node j of a complete binary
+//! tree has a function s_j(x) = a_jᵀb(x) + c_j and a half-width h_j. The node passes the fraction
+//! (1 + s_j/h_j)/2 of a row, clipped to [0, 1], to the second child 2j + 2 and the remaining
+//! fraction to the first child 2j + 1. The weight w_l is the product of the fractions on the path
+//! to leaf l. The weights of a row sum to 1, most rows are in one leaf, and f is continuous.
 //!
-//! *Flops* per row: f₀, 2m per node, and the kernel values of the leaves with a positive weight.
-//! *Bytes*: the rows of all leaves.
+//! *Flops* per row: those of f₀, 2m per node for m basis functions, and those of the kernel values
+//! with the rows of leaves that have a positive weight. *Bytes*: the rows of all leaves.
 
 use super::outputs::{StripBuffers, linear_scores};
 use super::{LinearHead, Model, STRIP_ROWS, needs_f64_for, predict::has_overflow};
@@ -31,11 +31,11 @@ pub struct Leaves<T> {
     pub splits: LinearHead,
     /// Half-widths of the nodes, length L − 1.
     pub half_widths: Vec<f64>,
-    /// Numbers of rows of the L leaves.
+    /// Number of rows of each of the L leaves.
     pub row_counts: Vec<usize>,
     /// Rows of all leaves, leaf by leaf, scaled and transformed by the metric.
     pub points: Vec<T>,
-    /// Dual coefficients α of these rows, x t.
+    /// Dual coefficients α of the rows in `points`, one row each, with t columns.
     pub coefficients: Mat<f64>,
 }
 
@@ -49,8 +49,8 @@ impl<T: Real> Leaves<T> {
         row_ranges.into_iter()
     }
 
-    /// Returns true if the kernel values of the leaves are needed in f64, for targets with these
-    /// errors.
+    /// Returns true if the leaves need kernel values in f64, for targets with the root mean squared
+    /// errors `errors`.
     pub fn needs_f64(&self, errors: &[f64]) -> bool {
         let leaf_coefficients = |rows: Range<usize>| self.coefficients.as_ref().subrows(rows.start, rows.len());
         self.ranges().any(|rows| needs_f64_for::<T>(leaf_coefficients(rows), errors))
@@ -67,8 +67,8 @@ impl<T: Real> Leaves<T> {
         size_of::<T>() * self.points.len() + 8 * (f64_count + self.coefficients.nrows() * self.coefficients.ncols())
     }
 
-    /// Calls `visitor` with every leaf that has a positive weight for a row, and this weight.
-    /// `node_values` are the values of the nodes at the row.
+    /// Calls `visitor(leaf, weight)` for every leaf that has a positive weight for a row.
+    /// `node_values` are the values s_j of the node functions at the row.
     pub fn for_each_leaf_weight(half_widths: &[f64], node_values: &[f64], mut visitor: impl FnMut(usize, f64)) {
         let mut stack = vec![(0, 1.0)];
         while let Some((node, weight)) = stack.pop() {
@@ -86,7 +86,7 @@ impl<T: Real> Leaves<T> {
     }
 }
 
-/// The basis functions of a model, with the kernel functions of every leaf; [`Model::functions`]
+/// The basis functions of a model, and the kernel functions of every leaf. [`Model::functions`]
 /// returns them.
 #[derive(Debug)]
 pub struct BasisFunctions<T: Real> {
@@ -131,8 +131,9 @@ impl<T: Real> Model<T> {
         Ok(BasisFunctions { basis, leaves: leaves.ranges().map(leaf_functions).collect() })
     }
 
-    /// Adds the scores of the leaves to `scores` (b x t); `node_values` are the values of the L − 1
-    /// nodes, b rows row-major. The sum of a row does not depend on the other rows.
+    /// Adds the weighted scores of the leaves to `scores` (b x t). `x` contains the b rows, and
+    /// `node_values` the values of the L − 1 node functions (b x (L − 1), row-major). The sum of a
+    /// row does not depend on the other rows.
     pub(crate) fn add_leaves(
         &self,
         functions: &BasisFunctions<T>,

@@ -1,4 +1,4 @@
-//! Reading a model file; see [`super::file`] for its content.
+//! Reading a model file. See [`super::file`] for its contents.
 
 use super::file::FORMAT_VERSION;
 use super::{AnyModel, Basis, BasisTransform, Leaves, Model, ModelMetadata};
@@ -14,7 +14,8 @@ use serde_json::Value;
 use std::io::{BufReader, Cursor, Read, Seek, SeekFrom};
 use std::{fs::File, path::Path, sync::Arc};
 
-/// Largest header size in bytes. A file with a larger header is rejected, as by safetensors itself.
+/// Maximum header size in bytes. A file with a larger header is rejected, as safetensors itself
+/// does.
 pub const MAX_HEADER_BYTES: u64 = 100_000_000;
 
 impl AnyModel {
@@ -52,7 +53,7 @@ impl AnyModel {
     }
 }
 
-/// The part of the metadata that decides whether this version can read all metadata.
+/// The fields of the metadata that decide whether this version can read the other fields.
 #[derive(Default, serde::Deserialize)]
 #[serde(default)]
 struct VersionEntry {
@@ -68,8 +69,8 @@ struct ModelReader<'a, R> {
     data_offset: u64,
 }
 
-/// Reads the header and returns it with the offset of the tensor data. The size of the header is
-/// checked against the length of the file before the header is allocated.
+/// Reads the header, and returns it with the byte offset of the tensor data. Checks the size of the
+/// header against the length of the file before it allocates memory for the header.
 fn read_header(path: &Path, input: &mut impl Read, file_len: u64) -> Result<(Metadata, u64)> {
     let not_safetensors = || Error::NotSafetensors { path: path.into() };
     let truncated = |expected| Error::Truncated { path: path.into(), expected, got: file_len };
@@ -86,7 +87,7 @@ fn read_header(path: &Path, input: &mut impl Read, file_len: u64) -> Result<(Met
     if header_bytes + 8 > file_len {
         let mut remaining_bytes = Vec::new();
         input.read_to_end(&mut remaining_bytes).map_err(io_error())?;
-        // a truncated header starts with a brace; any other file is not safetensors
+        // a truncated safetensors file has a brace here; any other file is not safetensors
         let is_truncated = remaining_bytes.first() == Some(&b'{');
         return Err(if is_truncated { truncated(header_bytes + 8) } else { not_safetensors() });
     }
@@ -115,12 +116,12 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
         Error::Damaged { path: self.path.into(), detail: detail.into() }
     }
 
-    /// Reads the metadata. The version is checked first, because a newer format may differ in the
-    /// other fields.
+    /// Reads the metadata. Checks the version first, because the other fields of a newer format may
+    /// differ.
     fn parse_metadata(&self) -> Result<ModelMetadata> {
         let not_kmill = || Error::NotKmill { path: self.path.into() };
         let text = self.header.metadata().as_ref().and_then(|map| map.get(METADATA_KEY)).ok_or_else(not_kmill)?;
-        // a header may have a million names, so only the fields of `VersionEntry` are parsed
+        // parse only the fields of `VersionEntry`, because the metadata may contain a million names
         let version: VersionEntry =
             serde_json::from_str(text).map_err(|_| self.damaged_error("its kmill entry is not valid JSON"))?;
         let format_version =
@@ -137,8 +138,8 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
         serde_json::from_str(text).map_err(|_| self.damaged_error("its kmill entry has a missing or invalid field"))
     }
 
-    /// Returns the metadata with the factors of its encoding, which are in a tensor. Earlier
-    /// versions stored them in the metadata.
+    /// Returns the metadata with the factors of its encoding, which are stored in a tensor.
+    /// (Earlier versions stored them in the metadata.)
     fn with_factors(&mut self, metadata: ModelMetadata) -> Result<ModelMetadata> {
         let Some(encoding) = metadata.encoding.as_ref().filter(|_| self.has_tensor("encoding.factors")) else {
             return Ok(metadata);
@@ -206,7 +207,7 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
         Ok(Basis::Landmarks { points: self.read_numbers("landmarks", &[point_count, feature_count])?, row_numbers })
     }
 
-    /// Reads sparse points in the layout of blocks.
+    /// Reads sparse points, and converts them from CSR to the row layout of `shape`.
     fn read_sparse_points<T: Real>(&mut self, count: usize, shape: SparseShape) -> Result<Vec<T>> {
         let [starts, indices, values] = ["landmarks.indptr", "landmarks.indices", "landmarks.values"];
         let entries = self.stored_shape(values).iter().product();
@@ -225,7 +226,7 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
         if !covers_all || !starts.windows(2).all(is_valid_row) {
             return Err(invalid());
         }
-        // `width` fits into 32 bits
+        // column indices fit in 32 bits
         let columns: Vec<u32> = indices.iter().map(|index| *index as u32).collect();
         let rows = SparseRows { starts: &starts, indices: &columns, values: &values };
         let mut points = vec![T::default(); count * shape.values_per_row()];
@@ -234,7 +235,8 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
         if all_packed { Ok(points) } else { Err(invalid()) }
     }
 
-    /// Returns the form of the functions, and the number of points of a basis of landmarks.
+    /// Returns the transformation of the basis functions, and the number of points of a basis of
+    /// landmarks.
     fn read_transform(&mut self, m: usize) -> Result<(BasisTransform, usize)> {
         if self.has_tensor("degree.coefficients") {
             let coefficients = self.read_numbers("degree.coefficients", &[m])?;
@@ -347,8 +349,8 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
         self.header.info(name).is_some()
     }
 
-    /// Returns the shape of a tensor as the header states it, unchecked; empty if the tensor is
-    /// missing.
+    /// Returns the shape of a tensor as the header states it, unchecked. It is empty if the tensor
+    /// is missing.
     fn stored_shape(&self, name: &str) -> Vec<usize> {
         self.header.info(name).map_or(Vec::new(), |info| info.shape.clone())
     }
@@ -378,7 +380,7 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
         Ok(matrix)
     }
 
-    /// Seeks to the data of a tensor after a check of its type and shape.
+    /// Checks the type and shape of a tensor, and seeks to its data.
     fn seek_to_tensor(&mut self, name: &str, dtype: Dtype, shape: &[usize]) -> Result<()> {
         let info = self.header.info(name).ok_or_else(|| self.damaged_error(format!("tensor {name} is missing")))?;
         if info.dtype == dtype && info.shape == shape {
@@ -435,7 +437,7 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
         Ok(())
     }
 
-    /// Reads the next numbers of a tensor, which must be finite.
+    /// Reads the next `count` numbers of the tensor `name`, which must be finite.
     fn read_finite_values<V: kstore::Float>(&mut self, name: &str, count: usize) -> Result<Vec<V>> {
         let values: Vec<V> = self.read_values(count)?;
         match values.iter().position(|v| !v.is_finite()) {

@@ -1,4 +1,4 @@
-//! The metadata of a model: options, names and classes, and the treatment of the intercept.
+//! The metadata of a model: options, names and classes; and the kinds of intercept.
 
 use crate::{Certificate, Link, Result, Task};
 use faer::Mat;
@@ -10,10 +10,10 @@ use std::sync::Arc;
 /// Name of the solver whose outputs are the features of the map.
 pub const FEATURES_SOLVER: &str = "features";
 
-/// The metadata of a model: the options that affect its result, and names.
+/// The metadata of a model: names, and the options that affect its result.
 ///
-/// It contains no path, thread count, memory size, time, host or file format of the rows, so that
-/// equal results are identical files.
+/// It contains no path, thread count, memory size, time, host or file format of the rows, so equal
+/// models have identical files.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelMetadata {
     /// Learning task, such as regression or components.
@@ -22,7 +22,7 @@ pub struct ModelMetadata {
     pub solver: String,
     /// Kernel, as an expression that can be parsed.
     pub kernel: String,
-    /// Second of two views, whose kernel functions come last; absent for one view.
+    /// Second view of a model of two views, whose kernel functions come last; absent for one view.
     #[serde(rename = "with", default, skip_serializing_if = "Option::is_none")]
     pub second_view: Option<SecondView>,
     /// Type of the predictions: `f32` or `f64`. A fit in f32 predicts in f64 if its landmarks are
@@ -42,8 +42,8 @@ pub struct ModelMetadata {
     /// Encoding of the table columns as features; absent if every feature is a numeric column.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoding: Option<Arc<Encoding>>,
-    /// Number and date formats of these columns and the targets in text files, and the words for
-    /// missing values; absent for the defaults.
+    /// How text files are read: number and date formats of the feature columns and targets, and the
+    /// words for missing values; absent for the defaults.
     #[serde(rename = "reading", default, skip_serializing_if = "TextReadOptions::is_default")]
     pub text_reading: TextReadOptions,
     /// Target names; for a classification the name of the class column.
@@ -53,14 +53,14 @@ pub struct ModelMetadata {
     /// Link from scores to probabilities; absent if the model has no probabilities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
-    /// True for one-vs-one scores.
+    /// True if the scores belong to pairs of classes (one-vs-one).
     #[serde(rename = "pairs", default, skip_serializing_if = "std::ops::Not::not")]
     pub one_vs_one: bool,
-    /// Certificate at this rank; null for maps without a certificate.
+    /// Certificate at `rank`; null for maps without a certificate.
     pub certificate: Option<Certificate>,
     /// Number of training rows.
     pub rows: u64,
-    /// Number of rows learned online afterwards; the certificate does not cover them.
+    /// Number of rows learned by updates after the fit. The certificate does not cover them.
     #[serde(rename = "learned", default, skip_serializing_if = "is_zero")]
     pub online_rows: u64,
     /// Seed of all random choices.
@@ -70,8 +70,8 @@ pub struct ModelMetadata {
     /// True if features are transformed by asinh after centring and scaling.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub asinh: bool,
-    /// Training range of each feature, in the units of the table, to which new rows are clipped;
-    /// empty if they are not clipped.
+    /// Training range of each feature, in the units of the table. New rows are clipped to it; empty
+    /// if they are not clipped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranges: Vec<[f64; 2]>,
     /// Other options that define the result, under the caller's names.
@@ -93,17 +93,18 @@ pub(crate) fn is_zero<N: Default + PartialEq>(count: &N) -> bool {
 }
 
 impl ModelMetadata {
-    /// Returns how the fit treated missing values, the default for new rows.
+    /// Returns how the fit treated missing values. New rows are treated likewise by default.
     pub fn missing(&self) -> Missing {
         self.options["missing"].as_str().and_then(Missing::from_name).unwrap_or(Missing::Error)
     }
 
-    /// Returns the shape of the rows, if they are sparse.
+    /// Returns the shape of the rows if they are sparse, otherwise `None`.
     pub fn sparse_shape(&self) -> Option<SparseShape> {
         self.encoding.as_ref()?.sparse_shape()
     }
 
-    /// Returns the number of features of a row, including the zeros of sparse rows.
+    /// Returns the number of features of a row; for sparse rows, the number of columns, including
+    /// zeros.
     pub fn dense_feature_count(&self) -> usize {
         self.sparse_shape().map_or(self.features.len(), |shape| shape.column_count)
     }

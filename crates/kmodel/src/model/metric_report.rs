@@ -11,21 +11,21 @@ pub struct MetricReport {
     pub features: usize,
     /// Importance of each feature, in descending order; the importances sum to 1.
     pub importance: Vec<(String, f64)>,
-    /// Standard deviations of the importances over the folds of the sample, in the same order. The
-    /// importances of a fold are averages of the gradients of one function over its rows. Empty if
-    /// the metric was not learned in this fit.
+    /// Standard deviations of the importances over the folds of the sample, in the order of
+    /// `importance`. The importances of a fold come from the gradients of one function, averaged
+    /// over the rows of the fold. Empty if the metric was not learned in this fit.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub spread: Vec<f64>,
     /// Rounds of the learning.
     pub rounds: Vec<RoundReport>,
-    /// Errors on rows that the metric was not learned from; `None` if there are no such rows.
+    /// Errors on rows from which the metric was not learned; `None` if there are no such rows.
     #[serde(rename = "judged", skip_serializing_if = "Option::is_none")]
     pub test_errors: Option<MetricTestErrors>,
 }
 
 impl MetricReport {
-    /// Returns the report of a metric with `features` outputs; `importances` are the importances in
-    /// any order, `deviations` their standard deviations, or empty.
+    /// Returns the report of a metric with `features` outputs. `importances` may be in any order;
+    /// `deviations` are their standard deviations, or empty.
     #[doc(hidden)]
     pub fn new(
         source: String,
@@ -50,8 +50,8 @@ impl MetricReport {
     }
 }
 
-/// Errors of ridge regression with and without a metric, on a fold that the metric was not learned
-/// from.
+/// Errors of ridge regression with and without a metric, on a fold from which the metric was not
+/// learned.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MetricTestErrors {
     /// The fold.
@@ -73,12 +73,12 @@ impl MetricTestErrors {
     }
 }
 
-/// A round of the search, for the report.
+/// A round of the learning of a metric, for the report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RoundReport {
     /// Form of the metric: `none`, `full`, `diagonal`, `low-rank(5)`.
     pub form: String,
-    /// Number of the round, from 1; 0 for the unchanged features.
+    /// Number of the round, from 1. Round 0 uses the unchanged features.
     pub round: usize,
     /// Kernel, with all parameters as numbers.
     pub kernel: String,

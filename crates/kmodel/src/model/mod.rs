@@ -1,11 +1,12 @@
-//! A trained model: basis functions, coefficients and all settings of its predictions, in one
-//! safetensors file.
+//! A trained model: basis functions, coefficients and everything else that defines its predictions.
+//! It is stored in one safetensors file.
 //!
-//! f(x) = b(x)·α + c, where b(x) (length m) are the values of the model's [`Basis`] at x after its
-//! [`BasisTransform`], α (m x t) are the coefficients, and c (length t) the intercepts. If a
-//! novelty model has a [`quadratic`] function g, its score is f(x) − g(x). A map whose features lie
-//! in the span of landmarks is stored as kernel functions of the landmarks, so predictions need no
-//! matrix factor. The module `file` documents the format.
+//! A model computes f(x) = b(x)·α + c, where b(x) (length m) are the values of the model's
+//! [`Basis`] at x after its [`BasisTransform`], α (m x t) the coefficients, and c (length t) the
+//! intercepts. If a novelty model has a [`quadratic`] function g, its score is f(x) − g(x). If the
+//! features of a map are linear combinations of kernel functions of landmarks, the model contains
+//! these kernel functions instead, so predictions need no matrix factor. The module `file`
+//! documents the file format.
 
 mod basis;
 mod basis_transform;
@@ -41,11 +42,12 @@ use outputs::{StripBuffers, empty_matrix, linear_scores};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Rows predicted at once by one thread: a kernel block of 256 x 4,000 in f32 is 4 MB.
+/// Number of rows that one thread predicts at a time. With 4,000 landmarks, their kernel values
+/// take 4 MB in f32.
 const STRIP_ROWS: usize = quadratic::STRIP_ROWS;
 
-/// Basis functions whose values are converted to f64 at once: 256 x 128 in f64 is 256 KiB, within
-/// L2.
+/// Number of basis functions whose values are converted to f64 at a time. 256 rows of 128 values
+/// take 256 KiB, which fits in the L2 cache.
 const PANEL_FUNCTIONS: usize = 128;
 
 /// A model in the precision of its rows.
@@ -63,9 +65,10 @@ pub struct Model<T> {
     pub coefficients: Mat<f64>,
     /// Intercepts c, length t.
     pub intercept: Vec<f64>,
-    /// Scaling of the d features of a row, applied first.
+    /// Scaling of the d features of a row, which is applied first.
     pub scaler: Scaler,
-    /// Metric between scaling and basis; `None` if the scaled features are the inputs of the basis.
+    /// Metric that is applied after the scaling; `None` if the scaled features are the inputs of
+    /// the basis.
     #[doc(hidden)]
     pub metric: Option<Arc<Metric>>,
     /// Predictive variances, or distances from the components, if the fit requested them.
@@ -75,7 +78,8 @@ pub struct Model<T> {
     /// functions, and q intercepts.
     #[doc(hidden)]
     pub components: Option<LinearHead>,
-    /// Exact-kernel models in the leaves of a tree, whose scores are added; `None` for most models.
+    /// Local models with the exact kernel in the leaves of a tree, whose scores are added; `None`
+    /// for most models.
     #[doc(hidden)]
     pub leaves: Option<Leaves<T>>,
 }
@@ -89,8 +93,9 @@ pub enum AnyModel {
     F64(Model<f64>),
 }
 
-/// Evaluates an expression for the f32 or f64 variant of an enum. If `to` names another enum, wraps
-/// the value in its variant of the same precision.
+/// Evaluates an expression for the value in the f32 or f64 variant of an enum, in `either!(Enum:
+/// value, name => expression)`. With `Enum to Other`, wraps the result in the variant of `Other`
+/// with the same precision.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! either {
@@ -127,17 +132,17 @@ impl AnyModel {
 }
 
 impl<T: Real> Model<T> {
-    /// Returns the number of basis functions m, of their input features (after the metric, if any),
-    /// and of outputs t.
+    /// Returns the number m of basis functions, the number of their input features (after the
+    /// metric, if any), and the number t of outputs.
     #[doc(hidden)]
     pub fn dims(&self) -> (usize, usize, usize) {
         let d = self.metric.as_ref().map_or(self.scaler.input_count(), |metric| metric.output_count());
         (self.coefficients.nrows(), d, self.intercept.len())
     }
 
-    /// Converts the model to one that predicts in f64. If landmarks are very close to each other,
-    /// there are large coefficients of both signs, which would amplify the rounding of kernel
-    /// values in f32 ([`kapprox::NystromMap::needs_f64`]).
+    /// Converts the model to a model that predicts in f64. A fit in f32 needs this if landmarks are
+    /// very close to each other: the coefficients are then large and of both signs, and would
+    /// amplify the rounding of kernel values in f32 ([`kapprox::NystromMap::needs_f64`]).
     #[must_use]
     #[doc(hidden)]
     pub fn into_f64(self) -> Model<f64> {
@@ -155,7 +160,8 @@ impl<T: Real> Model<T> {
         }
     }
 
-    /// Enlarges the row layout, so that it also holds sparse rows of these shapes, one per column.
+    /// Enlarges the row layout, so that sparse rows of these shapes, one per sparse column, fit in
+    /// it, too.
     #[must_use]
     pub(crate) fn with_sparse_shapes(mut self, shapes: &[SparseShape]) -> Self {
         let Some((encoding, shape)) = self.metadata.encoding.as_ref().zip(self.metadata.sparse_shape()) else {
@@ -174,8 +180,8 @@ impl<T: Real> Model<T> {
         self
     }
 
-    /// Returns true for a fit in f32 that predicts in f64. Rows are then rounded to f32 first, as
-    /// in the fit, so that categories equal to a landmark's category stay equal.
+    /// Returns true if the fit was in f32 but predictions are in f64. Rows must then first be
+    /// rounded to f32, as in the fit, so that values equal to those of a landmark stay equal.
     pub(crate) fn rounds_to_f32(&self) -> bool {
         let f32_name = <f32 as kstore::Float>::NAME;
         self.metadata.precision != f32_name && self.metadata.options["precision"] == f32_name
@@ -188,7 +194,7 @@ impl<T: Real> Model<T> {
         let quadratic_bytes = self.quadratic.as_ref().map_or(0, Quadratic::bytes_in_memory);
         let metric_bytes = self.metric.as_ref().map_or(0, |metric| 8 * metric.to_row_major().len());
         let component_bytes = 8 * self.component_count() * (m + 1);
-        // a basis of nodes may have more points than functions
+        // a basis of graph nodes may have more points than functions
         let point_count = self.basis.landmarks().map_or(m, |(_, rows)| rows.len());
         let f64_count = point_count + m * t + t + 3 * self.scaler.input_count();
         let encoding_bytes = self.metadata.encoding.as_ref().map_or(0, |encoding| encoding.bytes());
@@ -203,7 +209,7 @@ impl<T: Real> Model<T> {
             + self.transform.bytes()
     }
 
-    /// Returns the bytes of buffers that [`Model::predict`] needs on `threads` threads.
+    /// Returns the bytes of the buffers that [`Model::predict`] needs on `threads` threads.
     #[doc(hidden)]
     pub fn scratch_bytes(&self, threads: usize) -> usize {
         let (m, _, t) = self.dims();
@@ -214,15 +220,14 @@ impl<T: Real> Model<T> {
             + quadratic_bytes
     }
 
-    /// Computes `out` (b x t) = f(x) for the rows of `x` (b x d row-major, scaled and after the
-    /// metric); `functions` is the result of [`Model::functions`].
+    /// Computes `out` (b x t) = f(x) for the rows of `x` (b x d row-major, after scaling and
+    /// metric). `functions` must be the result of [`Model::functions`].
     ///
     /// The basis is computed in `T`. Its product with α is accumulated in f64, because dual
-    /// coefficients are large and cancel. A few rows are predicted as in
-    /// [`predict_with_scratch`](Self::predict_with_scratch). Strips of 256 rows are distributed
-    /// over the workers, so the result does not depend on the number of threads. The prediction of
-    /// a row depends only on its basis values, not on other rows. *Cost*: the basis, and 2·m·t
-    /// flops per row.
+    /// coefficients are large and cancel. Up to 32 rows are predicted as by
+    /// [`predict_with_scratch`](Self::predict_with_scratch); otherwise, strips of 256 rows are
+    /// distributed over the workers. The prediction of a row depends only on its basis values, not
+    /// on other rows or on the number of threads. *Cost*: the basis, and 2·m·t flops per row.
     ///
     /// # Errors
     /// [`Error::Shape`] if `x` or `out` do not fit the model; an unknown kernel.
@@ -248,9 +253,9 @@ impl<T: Real> Model<T> {
         Ok(())
     }
 
-    /// Computes all outputs from one evaluation of the basis. `kernel` is the result of
-    /// [`Model::kernel`], required for the quadratic function. *Cost* of components: 2·m·q flops
-    /// per row.
+    /// Computes all requested outputs from one evaluation of the basis. `kernel` is the result of
+    /// [`Model::kernel`]; it is required if the quadratic function is needed. *Cost* of components:
+    /// 2·m·q flops per row.
     pub(crate) fn predict_outputs(
         &self,
         functions: &BasisFunctions<T>,
@@ -270,8 +275,8 @@ impl<T: Real> Model<T> {
         }
     }
 
-    /// Computes the outputs as [`predict_outputs`](Self::predict_outputs) does, and the values of
-    /// the tree nodes instead of the contributions of the leaves.
+    /// Computes the outputs as [`predict_outputs`](Self::predict_outputs) does, but without the
+    /// leaves. Instead writes the values of the tree's node functions to `node_values`.
     fn predict_strips(
         &self,
         functions: &BasisFunctions<T>,
@@ -344,7 +349,8 @@ impl<T: Real> Model<T> {
         );
     }
 
-    /// Returns the quadratic function, if it is part of the scores.
+    /// Returns the quadratic function if the scores contain it, as those of a novelty model do;
+    /// otherwise `None`.
     pub(crate) fn quadratic_in_scores(&self) -> Option<&Quadratic> {
         self.quadratic.as_ref().filter(|_| self.metadata.task == Task::Novelty)
     }
@@ -357,7 +363,7 @@ impl<T: Real> Model<T> {
         Error::check_dimension("columns of the predictions", t, out.ncols())
     }
 
-    /// Computes the [`quadratic`] function at every row x_i.
+    /// Computes the [`quadratic`] function at every row x_i of `x`, as `out[i]`.
     ///
     /// For ridge regression it is the variance of f(x_i) divided by the noise variance σ², so a new
     /// observation has the variance σ²(1 + `out[i]`). For components it is the squared distance
@@ -392,7 +398,8 @@ impl<T: Real> Model<T> {
         self.components.as_ref().map_or(0, |head| head.intercept.len())
     }
 
-    /// Returns k(x, x) of each row, or ‖φ‖² from the basis values `k` if the basis is the features.
+    /// Returns k(x, x) of each row. If the basis consists of features φ, returns ‖φ‖² instead,
+    /// computed from the basis values `k`.
     fn squared_norms(&self, k: MatRef<'_, T>, x: MatRef<'_, T>, kernel: &dyn KernelFunction<T>) -> Vec<f64> {
         let mut squares = vec![0.0; x.nrows()];
         match self.basis {

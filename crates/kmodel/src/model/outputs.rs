@@ -1,4 +1,4 @@
-//! The outputs of a block of rows, and the sums that compute them.
+//! The outputs of a block of rows, and the sums from which they are computed.
 
 use super::{PANEL_FUNCTIONS, STRIP_ROWS};
 use crate::linalg::strips::row_strips;
@@ -6,7 +6,7 @@ use crate::{linalg::dot_products, quadratic};
 use faer::{Mat, MatMut, MatRef};
 use kapprox::Real;
 
-/// The outputs of b rows; outputs that are not requested have no columns.
+/// The outputs of b rows. An output that is not requested has no columns.
 pub(crate) struct Outputs<'a> {
     /// Scores, b x t.
     pub(crate) scores: MatMut<'a, f64>,
@@ -16,7 +16,7 @@ pub(crate) struct Outputs<'a> {
     pub(crate) quadratic: MatMut<'a, f64>,
 }
 
-/// Returns an empty matrix of b rows.
+/// Returns a matrix of `row_count` rows without columns.
 pub(crate) fn empty_matrix<'a>(row_count: usize) -> MatMut<'a, f64> {
     MatMut::from_row_major_slice_mut(&mut [], row_count, 0)
 }
@@ -37,12 +37,12 @@ impl<'a> Outputs<'a> {
     }
 }
 
-/// Computes `scores` (b x t column-major) = k·α + c for basis values `k` (b x m), one basis
-/// function after the other.
+/// Computes `scores` (b x t column-major) = k·α + c for basis values `k` (b x m), coefficients α
+/// and intercepts c. `panel_f64` is a buffer.
 ///
-/// The inner loop runs over the rows. The sum of every row therefore runs in the order of the
-/// functions, independently of the other rows. A matrix product would choose its algorithm, and
-/// with it the order of the sums, by the number of rows.
+/// The products are added one basis function after the other, in an inner loop over the rows. So
+/// the sum of a row is always in the order of the functions, whatever the other rows are. A matrix
+/// product would choose its algorithm, and with it the order of summation, by the number of rows.
 pub(super) fn linear_scores<T: Real>(
     coefficients: &Mat<f64>,
     intercept: &[f64],
@@ -52,7 +52,8 @@ pub(super) fn linear_scores<T: Real>(
 ) {
     let (row_count, m) = (k.nrows(), k.ncols());
     scores.clear();
-    // `+ 0.0` turns −0 into 0: a sum that starts at −0 stays −0 if all products are skipped
+    // `+ 0.0` turns −0 into 0; otherwise a sum that starts at −0 would stay −0 if all products are
+    // skipped
     intercept.iter().for_each(|c| scores.extend(std::iter::repeat_n(*c + 0.0, row_count)));
     panel_f64.resize(STRIP_ROWS * PANEL_FUNCTIONS, 0.0);
     for first_function in (0..m).step_by(PANEL_FUNCTIONS) {
@@ -71,8 +72,8 @@ pub(super) fn linear_scores<T: Real>(
     }
 }
 
-/// Adds `panel`·`alpha` to `scores` for a column-major panel, column by column. Skips zero
-/// coefficients: a one-vs-one SVM has zeros for the support vectors of all other classes.
+/// Adds `panel`·`alpha` to `scores`, column by column, for a column-major panel. Skips coefficients
+/// that are 0, because a one-vs-one SVM has zeros for the support vectors of all other classes.
 fn add_products(scores: &mut [f64], panel: &[f64], alpha: &[f64]) {
     kapprox::vectorised!({
         for (column, alpha) in panel.chunks_exact(scores.len()).zip(alpha).filter(|(_, alpha)| **alpha != 0.0) {

@@ -1,5 +1,5 @@
-//! Predictions of a few rows at a time with reused buffers: without allocation, and bit-identical
-//! to a large batch.
+//! Predictions of a few rows at a time with reused buffers. They allocate no memory, and are
+//! bit-identical to the predictions of a large batch.
 
 use super::{BasisFunctions, Model};
 use crate::{Error, Result};
@@ -8,21 +8,22 @@ use kapprox::Real;
 use kapprox::kernel::{LandmarkSections, MAX_FEW_ROWS};
 use kstore::Workers;
 
-/// Number of scores summed in turn: two additions to one sum cannot overlap.
+/// Number of scores that are summed in turn, because two additions to the same sum cannot overlap.
 const INTERLEAVED_SCORES: usize = 4;
 
-/// Number of basis functions whose products with the coefficients are computed before the sums.
+/// Number of basis functions whose products with the coefficients are computed before they are
+/// added.
 const CHUNK_FUNCTIONS: usize = 64;
 
-/// Largest number of rows that [`Model::predict`] predicts in groups of a few rows. A group takes
-/// 3.4 µs per row, a block of 32 rows 4.1 µs, and a block of 64 rows 2.7 µs (f32 Gaussian, 1,000
-/// landmarks of 10 features).
+/// Maximum number of rows that [`Model::predict`] predicts in groups of a few rows. Measured with
+/// an f32 Gaussian kernel and 1,000 landmarks of 10 features: a group takes 3.4 µs per row, a block
+/// of 32 rows 4.1 µs, and a block of 64 rows 2.7 µs.
 pub(super) const MAX_GROUPED_ROWS: usize = 32;
 
 /// Returns true if a kernel value has overflowed.
 ///
-/// Kernels clip such values to the largest number, so a score computed from them may be finite,
-/// even small, and is meaningless. The caller replaces it by infinity, which is then reported as an
+/// Kernels clip such values to the largest number. So a score computed from them may be finite,
+/// even small, but is meaningless. Callers replace it by infinity, which is then reported as an
 /// error.
 #[inline(always)]
 pub(super) fn has_overflow<T: Real>(values: impl Iterator<Item = T>) -> bool {
@@ -50,11 +51,11 @@ impl<T: Real> PredictScratch<T> {
 }
 
 impl<T: Real> Model<T> {
-    /// Predicts on this thread, bit-identical to [`predict`](Self::predict), for one or a few rows.
+    /// Predicts one or a few rows on this thread. The result is bit-identical to that of
+    /// [`predict`](Self::predict).
     ///
     /// Does not allocate if the basis has landmarks and the scores contain no distance and no
-    /// leaves.
-    /// *Cost*: as [`predict`](Self::predict); rows are predicted in groups of eight.
+    /// leaves. *Cost*: that of [`predict`](Self::predict). Rows are predicted in groups of eight.
     ///
     /// # Errors
     /// [`Error::Shape`] if `x` or `out` do not fit the model, or `scratch` was made for another
@@ -104,7 +105,8 @@ impl<T: Real> Model<T> {
         }
     }
 
-    /// Computes `out` (b x t) = k·α + c for the basis values of a few rows, row-major.
+    /// Computes `out` (b x t) = k·α + c from the basis values k of a few rows, `values` (b x m
+    /// row-major).
     #[inline(always)]
     fn write_scores(&self, values: &[T], mut out: MatMut<'_, f64>) {
         match out.nrows() * out.ncols() {
@@ -119,7 +121,7 @@ impl<T: Real> Model<T> {
     }
 
     /// Computes scores as [`write_scores`](Self::write_scores) does, `COUNT` scores at a time. If
-    /// fewer scores remain, the last score is repeated.
+    /// fewer scores remain, computes the last one repeatedly.
     #[inline(always)]
     fn write_interleaved_scores<const COUNT: usize>(&self, values: &[T], mut out: MatMut<'_, f64>) {
         let (m, _, t) = self.dims();
@@ -138,8 +140,8 @@ impl<T: Real> Model<T> {
                         *product = value.to_f64() * alpha;
                     }
                 }
-                // the loop adds one term to every score in turn. The order of each sum is then
-                // fixed, and an addition need not wait for the previous addition to the same score
+                // add one term to every score in turn: the order of each sum is fixed, and no
+                // addition waits for the previous addition to the same score
                 for l in 0..CHUNK_FUNCTIONS.min(m - first_function) {
                     for (score, products) in scores.iter_mut().zip(&products) {
                         *score += products[l];

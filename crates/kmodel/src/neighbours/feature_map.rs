@@ -1,4 +1,5 @@
-//! Basis functions of a row computed from its nearest nodes, as a feature map for graph models.
+//! The basis functions of graph models, which are computed from the nodes nearest to a row, as a
+//! feature map.
 
 use super::{Neighbour, Nodes, Reconstruction, find_nearest};
 use crate::linalg::strips::row_strips;
@@ -6,7 +7,7 @@ use faer::{Mat, MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
 use kstore::{Footprint, Workers};
 
-/// Rows per work unit of a thread.
+/// Number of rows that one thread evaluates at a time.
 const NEIGHBOUR_STRIP_ROWS: usize = 64;
 
 /// Functions of the k nearest nodes of a row x.
@@ -20,16 +21,17 @@ const NEIGHBOUR_STRIP_ROWS: usize = 64;
 pub struct NeighbourFunctions {
     nodes: Nodes,
     neighbour_count: usize,
-    /// Path lengths g, m x N.
+    /// Path lengths g, m x N; `None` for reconstruction weights.
     paths: Option<Mat<f64>>,
 }
 
 impl NeighbourFunctions {
-    /// Returns the functions of these nodes, N x d row-major.
+    /// Returns the functions of the nodes `points` (N x d row-major).
     pub fn new<T: Real>(points: &[T], d: usize, neighbour_count: usize, paths: Option<Mat<f64>>) -> Self {
         Self { nodes: Nodes::new(points, d), neighbour_count, paths }
     }
 
+    /// Calls `set_value(j, value)` with the value of every function j at the row x.
     fn evaluate_row<T: Real>(&self, x: &[f64], buffers: &mut Buffers, mut set_value: impl FnMut(usize, T)) {
         self.nodes.squared_distances(x, &mut buffers.squared_distances);
         find_nearest(&buffers.squared_distances, self.neighbour_count, None, &mut buffers.neighbours);

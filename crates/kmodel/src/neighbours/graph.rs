@@ -1,4 +1,4 @@
-//! The graph of k nearest neighbours, and its shortest paths.
+//! The graph of k nearest neighbours, and shortest paths in it.
 
 use super::{Neighbour, Nodes, find_nearest};
 use crate::Error;
@@ -6,10 +6,11 @@ use kstore::Workers;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Nodes per work unit of a thread.
+/// Number of nodes whose neighbours one thread searches at a time.
 const STRIP_NODES: usize = 64;
 
-/// Returns the k nearest other nodes of every node, N x k row-major. 3N²d flops.
+/// Returns the k nearest other nodes of every node, N x k row-major. Takes 3N²d flops for N nodes
+/// of d features.
 pub fn neighbours_of_nodes(nodes: &Nodes, k: usize, workers: &Workers) -> Vec<Neighbour> {
     let mut lists = vec![Neighbour { squared_distance: 0.0, node: 0 }; nodes.count() * k];
     crate::linalg::strips::for_each_strip(workers, &mut lists, STRIP_NODES * k, |strip, lists| {
@@ -25,10 +26,10 @@ pub fn neighbours_of_nodes(nodes: &Nodes, k: usize, workers: &Workers) -> Vec<Ne
 }
 
 /// An undirected graph: two nodes share an edge if one of them is among the nearest neighbours of
-/// the other node. The length of an edge is the distance of its nodes.
+/// the other node. The length of an edge is the distance between its nodes.
 #[derive(Debug)]
 pub struct Graph {
-    /// Node i has the edges `starts[i]..starts[i + 1]`.
+    /// The edges of node i are `edges[starts[i]..starts[i + 1]]`.
     starts: Vec<usize>,
     edges: Vec<Edge>,
 }
@@ -45,7 +46,7 @@ impl Graph {
         node_count.saturating_mul(k.saturating_mul(3 * size_of::<Neighbour>()) + 8)
     }
 
-    /// Returns the graph of the lists from [`neighbours_of_nodes`].
+    /// Returns the graph of the neighbours `lists` from [`neighbours_of_nodes`], k for each node.
     pub fn new(lists: &[Neighbour], k: usize) -> Self {
         let node_count = lists.len() / k.max(1);
         let mut starts = vec![0; node_count + 1];
@@ -102,15 +103,15 @@ impl Graph {
         Error::option("neighbours", k, why)
     }
 
-    /// Computes `lengths[i]`, the length of the shortest path from node `source` to node i;
-    /// infinite if no path exists.
+    /// Sets `lengths[i]` to the length of the shortest path from node `source` to node i, by
+    /// Dijkstra's algorithm. It is infinite if no path exists.
     ///
     /// Reference: Dijkstra, "A note on two problems in connexion with graphs", Numerische
     /// Mathematik 1, 1959.
     pub fn shortest_paths(&self, source: usize, lengths: &mut [f64]) {
         lengths.fill(f64::INFINITY);
         lengths[source] = 0.0;
-        // nonnegative floats compare like their bits as integers
+        // floats that are not negative compare like the integers with the same bits
         let mut queue = BinaryHeap::from([Reverse((0f64.to_bits(), source))]);
         while let Some(Reverse((bits, node))) = queue.pop() {
             let length = f64::from_bits(bits);

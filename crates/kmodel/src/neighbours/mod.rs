@@ -1,10 +1,11 @@
 //! Rows as nodes of a graph: nearest neighbours, shortest paths, and weights that reconstruct a row
 //! from its neighbours.
 //!
-//! Distances are Euclidean, between scaled rows (after the metric, if any). They are sums of
-//! squared differences in f64, which avoid the cancellation of inner products. Every search
-//! compares a row with all N nodes, in 3Nd flops, and finds the same neighbours for any number of
-//! threads. If two nodes are equally near, the first one counts as nearer.
+//! Distances are Euclidean, between scaled rows (after the metric, if any). They are computed from
+//! sums of squared differences in f64, which avoid the cancellation of formulas with inner
+//! products. Every search compares a row with all N nodes, in 3Nd flops, and finds the same
+//! neighbours for any number of threads. If two nodes are equally near, the one with the smaller
+//! index counts as nearer.
 
 mod feature_map;
 mod graph;
@@ -23,9 +24,10 @@ pub struct Neighbour {
     pub node: usize,
 }
 
-/// Nodes, N x d in f64, column-major.
+/// N nodes of d features, in f64.
 #[derive(Clone, Debug)]
 pub struct Nodes {
+    /// Features, N x d column-major.
     columns: Vec<f64>,
     count: usize,
     d: usize,
@@ -69,8 +71,8 @@ impl Nodes {
     }
 }
 
-/// Writes to `neighbours` the k nodes with the smallest `squared_distances`, the nearest first,
-/// without node `excluded_node`.
+/// Writes to `neighbours` the k nodes with the smallest `squared_distances`, the nearest first.
+/// Skips the node `excluded_node`, if any.
 pub fn find_nearest(
     squared_distances: &[f64],
     k: usize,

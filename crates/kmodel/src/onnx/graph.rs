@@ -1,6 +1,6 @@
 //! Graphs of ONNX operations, and their serialisation.
 //!
-//! A file is one Protocol Buffers message: fields follow each other, each after its field number
+//! A file is one Protocol Buffers message: a sequence of fields, each preceded by its field number
 //! and wire type. Reference: the file `onnx.proto` of the standard, format version 8; the
 //! operations belong to operator set 17.
 
@@ -8,11 +8,12 @@ use faer::Mat;
 use kstore::Label;
 use std::cell::RefCell;
 
-/// Versions of the file format and of the operator set.
+/// Version of the file format.
 const ONNX_FORMAT_VERSION: u64 = 8;
+/// Version of the operator set.
 const OPERATOR_SET: u64 = 17;
 
-/// Element types, with their numbers in the standard.
+/// Element types of tensors, with their numbers in the standard.
 const INT64: u64 = 7;
 const STRING: u64 = 8;
 const BOOL: u64 = 9;
@@ -56,7 +57,7 @@ impl Message {
     }
 }
 
-/// A graph under construction. Nodes and constants are in the order of their creation.
+/// A graph under construction. Its nodes and constants are in the order of their creation.
 #[derive(Debug, Default)]
 pub(super) struct Graph(RefCell<GraphParts>);
 
@@ -69,6 +70,7 @@ struct GraphParts {
 }
 
 #[derive(Clone, Debug)]
+/// An array that a node of the graph computes, an input, or a constant.
 pub(super) struct Value<'g> {
     pub(super) graph: &'g Graph,
     name: String,
@@ -121,13 +123,14 @@ impl Graph {
         let node = inputs.iter().fold(Message::default(), |node, input| node.text(1, &input.name));
         let node = node.text(2, output).text(4, operation);
         let attribute = |node: Message, (name, value): &(&str, i64)| {
-            // a negative number is written as the u64 with the same bits
+            // the format writes a negative number as the u64 with the same bits
             node.message(5, &Message::default().text(1, name).number(3, *value as u64).number(20, INT))
         };
         self.0.borrow_mut().nodes.push(attributes.iter().fold(node, attribute));
     }
 
-    /// Adds an output with the labels at these indices, in their type in the table.
+    /// Adds an output `name`: for each row the label at its index, in the type that labels have in
+    /// the table.
     pub(super) fn output_labels(&self, labels: &[Label], indices: &Value<'_>, name: &str) {
         let integers = labels.iter().map(|label| if let Label::Int(value) = label { Some(*value) } else { None });
         let booleans =
@@ -151,7 +154,8 @@ impl Graph {
         self.0.borrow_mut().outputs.push(description(name, element_type, columns));
     }
 
-    /// Returns the bytes of the file, whose input is a numeric matrix with `columns` columns.
+    /// Returns the bytes of the file. `input` is the name of its input, a numeric matrix with
+    /// `columns` columns.
     pub(super) fn to_bytes(&self, input: &str, columns: usize) -> Vec<u8> {
         let GraphParts { nodes, constants, outputs, .. } = &*self.0.borrow();
         let graph = Message::default().messages(1, nodes).text(2, "kmill").messages(5, constants);
@@ -175,6 +179,8 @@ impl<'g> Value<'g> {
         self.apply_binary(operation, &self.graph.number(number))
     }
 
+    /// Adds a node that applies an operation to this value and `other_inputs`, and returns its
+    /// result.
     pub(super) fn apply_node(&self, operation: &str, other_inputs: &[&Self], attributes: &[(&str, i64)]) -> Self {
         let value = self.graph.new_value();
         self.graph.node(operation, &[&[self][..], other_inputs].concat(), &value.name, attributes);

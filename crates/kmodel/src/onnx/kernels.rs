@@ -11,7 +11,8 @@ pub(super) struct KernelPoints<'a> {
 }
 
 impl KernelPoints<'_> {
-    /// Returns the features of the points in the columns of a kernel, and their number.
+    /// Returns the features of the points that a kernel on `columns` reads (all features if
+    /// `None`), and the number of these features.
     fn in_columns(self, columns: Option<&[usize]>) -> (Vec<f64>, usize) {
         let Some(columns) = columns else { return (self.values.to_vec(), self.d) };
         let rows = self.values.chunks_exact(self.d.max(1));
@@ -19,9 +20,9 @@ impl KernelPoints<'_> {
     }
 }
 
-/// Returns the matrix of k(x_i, z_j), N x m. Without points, returns the k(x_i, x_i), N x 1, or one
-/// number if it is the same for all rows. The error is the part of the kernel expression that ONNX
-/// operations cannot express.
+/// Returns the matrix of k(x_i, z_j), N x m, for the points z_j. Without points, returns k(x_i,
+/// x_i), N x 1, or a single number if it is the same for all rows. The error is the part of the
+/// kernel expression that ONNX operations cannot express.
 pub(super) fn kernel_values<'g>(
     expression: &Expression,
     x: &Value<'g>,
@@ -59,7 +60,7 @@ fn kernel<'v, 'g>(
     let number = |name: &str| parameter(name).and_then(|values| values.first().copied());
     let points = points.map(|points| points.in_columns(columns));
     let arguments = KernelArguments { x: select_columns(x, columns), points, sigma: parameter("sigma") };
-    // γ x·z + c₀
+    // γ x·z + c₀, for the kernels with these parameters
     let affine =
         || Some(arguments.inner_products().apply_number("Mul", number("gamma")?).apply_number("Add", number("c0")?));
     Some(match family {
@@ -88,9 +89,10 @@ fn kernel<'v, 'g>(
     })
 }
 
-/// Returns the Matérn kernel of ν = 1/2, 3/2 or 5/2: a polynomial of t = √(2ν) r times exp(−t).
+/// Returns the Matérn kernel for ν = 1/2, 3/2 or 5/2, and `None` for other ν. It is a polynomial of
+/// t = √(2ν) r times exp(−t), where r is the distance.
 fn matern<'g>(nu: f64, arguments: &KernelArguments<'_, 'g>) -> Option<Value<'g>> {
-    // for larger ν the kernel near 0 depends on r² to leading order, so squares are accurate enough
+    // for ν > 1/2 the kernel near r = 0 depends on r², so squared distances are accurate enough
     let r = if nu == 0.5 { arguments.distances() } else { arguments.squared_distances().apply_unary("Sqrt") };
     let t = r.apply_number("Mul", (2.0 * nu).sqrt());
     let decay = t.apply_unary("Neg").apply_unary("Exp");
@@ -112,7 +114,8 @@ fn select_columns<'g>(x: &Value<'g>, columns: Option<&[usize]>) -> Value<'g> {
     x.apply_node("Gather", &[&indices], &[("axis", 1)])
 }
 
-/// Rows and points (or each row and itself), with the length scales of the features.
+/// The arguments of a kernel: rows x and points z, with the length scales of the features. Without
+/// points, each row is compared with itself.
 struct KernelArguments<'a, 'g> {
     x: Value<'g>,
     points: Option<(Vec<f64>, usize)>,
@@ -120,8 +123,8 @@ struct KernelArguments<'a, 'g> {
 }
 
 impl<'g> KernelArguments<'_, 'g> {
-    /// Returns rows and points divided by the length scales, centred at the mean of the points to
-    /// avoid cancellation in squares.
+    /// Returns rows and points, minus the mean of the points, divided by the length scales. The
+    /// mean is subtracted to avoid cancellation in squared distances.
     fn scaled_by_length_scales(&self, (points, d): &(Vec<f64>, usize)) -> (Value<'g>, Vec<f64>) {
         let point_count = (points.len() / d.max(&1)).max(1) as f64;
         let means: Vec<f64> = (0..*d).map(|j| points.iter().skip(j).step_by(*d).sum::<f64>() / point_count).collect();
@@ -133,7 +136,7 @@ impl<'g> KernelArguments<'_, 'g> {
         (self.x.apply_binary("Sub", &means).apply_binary("Div", &scale_row), points)
     }
 
-    /// Returns x·z.
+    /// Returns x·z, N x m, or x·x without points.
     fn inner_products(&self) -> Value<'g> {
         match &self.points {
             Some((points, d)) => dot(&self.x, points, *d),
@@ -159,9 +162,9 @@ impl<'g> KernelArguments<'_, 'g> {
             .apply_number("Max", 0.0)
     }
 
-    /// Returns ‖x − z‖ in units of the length scale, computed from the differences x − z, which
-    /// need N x m x d numbers. If the square ‖x‖² − 2xᵀz + ‖z‖² cancels, its root has lost half of
-    /// the digits.
+    /// Returns ‖x − z‖ in units of the length scale. It is computed from the differences x − z,
+    /// which need N x m x d numbers, because cancellation in the square ‖x‖² − 2xᵀz + ‖z‖² would
+    /// cost its root half of the digits.
     fn distances(&self) -> Value<'g> {
         let Some(difference) = self.differences() else { return self.zero() };
         row_sums(&difference.apply_binary("Mul", &difference), 2, false).apply_unary("Sqrt")
@@ -172,7 +175,7 @@ impl<'g> KernelArguments<'_, 'g> {
         self.differences().map_or_else(|| self.zero(), |difference| row_sums(&difference.apply_unary("Abs"), 2, false))
     }
 
-    /// Returns x − z in units of the length scale, N x m x d; `None` for a row and itself.
+    /// Returns x − z in units of the length scale, N x m x d. Returns `None` without points.
     fn differences(&self) -> Option<Value<'g>> {
         let points = self.points.as_ref()?;
         let ((x, z), d) = (self.scaled_by_length_scales(points), points.1);

@@ -1,7 +1,7 @@
-//! Export of models to ONNX, for runtimes without kernels.
+//! Export of models to ONNX files, for runtimes that know no kernels.
 //!
-//! The file has one input `X`, N x d in float64: the features in the order and units of the table.
-//! Everything is computed in float64. The outputs depend on the task:
+//! The file has one input `X`, N x d in float64: the features of N rows, in the model's order and
+//! the units of the table. Everything is computed in float64. The outputs depend on the task:
 //!
 //! - regression: `prediction`, N x t;
 //! - classification: `label`, N; `scores`; and `probabilities`, N x classes in the order of the
@@ -30,7 +30,7 @@ use kapprox::{Kernel, Real};
 use kernels::KernelPoints;
 
 impl AnyModel {
-    /// Converts the model to an ONNX file: see [`crate::onnx`].
+    /// Returns the bytes of an ONNX file of the model: see [`crate::onnx`].
     ///
     /// # Errors
     /// [`Error::OnnxUnsupported`] with the reason, if the model is not supported.
@@ -122,7 +122,7 @@ impl<T: Real> Model<T> {
             Task::Classification => {
                 let class_index = match t {
                     1 => {
-                        // the second class if the score is above 0, as a vector
+                        // class index 1 if the score is above 0, as a vector of N integers
                         let column = scores.apply_binary("Squeeze", &scores.graph.integers(&[1]));
                         column.apply_number("Greater", 0.0).apply_node("Cast", &[], &[("to", 7)])
                     }
@@ -142,7 +142,7 @@ impl<T: Real> Model<T> {
     }
 }
 
-/// Returns the quadratic function from basis values k and the diagonal k(x, x).
+/// Returns the values of the quadratic function, from the basis values k and the diagonal k(x, x).
 fn quadratic<'g>(function: &Quadratic, k: &Value<'g>, diagonal: &Value<'g>) -> Value<'g> {
     let mut value = k.graph.number(function.constant);
     if function.factor.ncols() > 0 {
@@ -163,8 +163,8 @@ fn quadratic<'g>(function: &Quadratic, k: &Value<'g>, diagonal: &Value<'g>) -> V
     )
 }
 
-/// Returns the logarithms of the class probabilities, up to a constant per row; a single score
-/// belongs to the second of two classes.
+/// Returns the logarithms of the class probabilities, up to a constant per row, from t scores. A
+/// single score belongs to the second of two classes.
 fn log_probabilities<'g>(link: &Link, scores: &Value<'g>, t: usize) -> Value<'g> {
     let log_odds = match link {
         Link::Logit => scores.clone(),
@@ -189,7 +189,7 @@ fn log_probabilities<'g>(link: &Link, scores: &Value<'g>, t: usize) -> Value<'g>
     }
 }
 
-/// Returns ‖kV + s‖², N x 1.
+/// Returns ‖kV + s‖², N x 1, where V is `factor` and s is `shift`.
 fn squared_norms<'g>(k: &Value<'g>, factor: &Mat<f64>, shift: &[f64]) -> Value<'g> {
     let (factor, shift) = (k.graph.matrix(factor), k.graph.row(shift));
     kernels::squared_norms(&k.apply_binary("MatMul", &factor).apply_binary("Add", &shift))

@@ -11,7 +11,7 @@ use kstore::{KeptColumn, ReadSettings, SelectedTable, Workers, budget::MemoryTer
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{collections::BinaryHeap, path::Path};
 
-/// The `capacity` smallest values of a stream.
+/// Collects the `capacity` smallest values of a stream.
 #[derive(Debug)]
 pub(super) struct Smallest<V> {
     capacity: usize,
@@ -36,7 +36,8 @@ impl<V: Ord> Smallest<V> {
     }
 }
 
-/// Returns an integer with the order of [`f64::total_cmp`]; `score_of_bits` is the inverse.
+/// Maps a score to an integer, so that the integers have the order of [`f64::total_cmp`].
+/// [`score_of_bits`] is the inverse.
 fn order_bits(score: f64) -> u64 {
     let bits = score.to_bits();
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
@@ -57,19 +58,19 @@ const REASON_TEXT_BYTES: usize = 40;
 pub struct AnomalousRow {
     /// Row number in the table.
     pub row: u64,
-    /// Score, lower for more anomalous rows; for components the squared distance from their span,
-    /// larger for more anomalous rows.
+    /// Score, lower for more anomalous rows. For components, it is instead the squared distance
+    /// from their span, larger for more anomalous rows.
     pub score: f64,
     /// Explanation, the strongest reason first; only for the first 1,000 rows.
     pub reasons: Vec<FeatureContribution>,
 }
 
 impl Predictor {
-    /// Writes the `top` most anomalous rows to a file, the most anomalous first, and returns them;
-    /// all rows if the table has fewer.
+    /// Writes the `top` most anomalous rows (or all rows, if there are fewer) to a file, the most
+    /// anomalous first, and returns them.
     ///
-    /// The columns are the columns that `kept_table` selects, then `row`, the row number in the
-    /// table, then `score` or `novelty`. Formats with text also get `reasons`.
+    /// The file has the columns that `kept_table` selects, then `row`, the row number in the table,
+    /// and then `score` or `novelty`. In formats with text, `reasons` follows.
     ///
     /// *Cost*: one pass, the kept columns of the written rows, and their reasons
     /// ([`FeatureContribution`]). *Bytes*: as [`Predictor::score_table`], and the rows to write.
@@ -158,7 +159,7 @@ fn explain_rows<T: Real>(
     workers: &Workers,
 ) -> Result<Vec<Vec<FeatureContribution>>> {
     let (search, d) = (explanation::ExplanationSearch::new(prepared)?, prepared.model.scaler.input_count());
-    // missing values are imputed in scaled units
+    // the scaler imputes missing values; `unscale` below then returns to the units of the table
     let scaler = Some(Arc::new(prepared.model.scaler.clone()));
     let scaled_rows = selected.rows::<f64>(ReadSettings { scaler, ..ReadSettings::default() })?.gather(row_numbers)?;
     let results: Mutex<Result<Vec<Vec<FeatureContribution>>>> = Mutex::new(Ok(vec![Vec::new(); row_numbers.len()]));
@@ -177,7 +178,7 @@ fn explain_rows<T: Real>(
     results.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the kept columns of these rows; the row numbers must ascend.
+/// Returns the kept columns of these rows. The row numbers must be ascending.
 fn read_kept_columns(reader: &mut KeptColumnReader<'_>, row_numbers: &[u64]) -> Result<Vec<KeptColumn>> {
     let (mut columns, mut rows_read) = (Vec::<KeptColumn>::new(), 0);
     while rows_read < row_numbers.len() {

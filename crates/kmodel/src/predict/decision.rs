@@ -6,8 +6,8 @@ use kstore::sink::{OutputColumn, OutputKind};
 use kstore::{KeptValues, Label, Strings};
 use std::ops::Range;
 
-/// The decision rule between two classes. The threshold is on the score of the second class, even
-/// if the positive class is the first class.
+/// The decision rule between two classes. The threshold applies to the score, which is positive for
+/// the second class, even if the positive class is the first class.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DecisionRule {
     /// Code of the positive class.
@@ -18,13 +18,13 @@ pub(super) struct DecisionRule {
     pub(super) costs: Option<[f64; 2]>,
 }
 
-/// A group of columns computed together.
+/// A group of output columns that are computed together.
 #[derive(Clone, Debug)]
 pub(super) enum ColumnGroup {
     /// Row number in the table, from 0.
     Row,
     Scores(Vec<String>),
-    /// Cluster of a row: the position of its largest score.
+    /// Cluster of a row: the index of its largest score.
     Cluster,
     Label(Classes),
     Probabilities(Classes, Link),
@@ -41,12 +41,13 @@ pub(super) enum ColumnGroup {
     Residual,
     /// Pre-images: one column per feature.
     Preimages(Vec<String>),
-    /// Explanation of an anomaly, as text of at most this many bytes.
+    /// Explanation of an anomalous row, as text of at most this many bytes.
     Explanation(usize),
 }
 
 impl ColumnGroup {
-    /// Returns names and types of the columns. Labels keep their type: integers, booleans or text.
+    /// Returns the names and types of the columns. Labels keep their type: integers, Booleans or
+    /// text.
     pub(super) fn columns(&self) -> Vec<OutputColumn> {
         let f64_column = |name: &str| OutputColumn::new(name, OutputKind::F64);
         match self {
@@ -84,7 +85,7 @@ impl ColumnGroup {
                 let deviations = |noise_variance: f64, added_variance: f64| {
                     variances.iter().map(|v| standard_deviation(noise_variance, v + added_variance)).collect()
                 };
-                // a new observation has the noise variance in addition
+                // the variance of a new observation includes the noise variance
                 let added_variances = [NOISE_VARIANCE, 0.0].into_iter();
                 added_variances
                     .flat_map(|added_variance| {
@@ -159,8 +160,8 @@ impl Predictor {
     }
 }
 
-/// Returns the names of class scores: one for the second of two classes, one per class, or one per
-/// pair.
+/// Returns the names of the class scores: one score for two classes, otherwise one per class, or
+/// one per pair of classes.
 fn score_names(classes: &Classes) -> Vec<String> {
     let (labels, k) = (classes.labels(), classes.labels().len());
     match (k, classes.is_one_vs_one()) {
@@ -183,7 +184,7 @@ fn probabilities<'a>(link: &Link, rows: impl Iterator<Item = &'a [f64]>, k: usiz
     columns.into_iter().map(KeptValues::F64).collect()
 }
 
-/// Returns the position of the largest score, the first position if several scores are equal.
+/// Returns the index of the largest score; the first, if several are equal.
 fn argmax(scores: &[f64]) -> usize {
     (0..scores.len()).fold(0, |best, j| if scores[j] > scores[best] { j } else { best })
 }

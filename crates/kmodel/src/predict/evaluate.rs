@@ -27,7 +27,7 @@ pub enum Evaluation {
 /// Scores of a novelty detector on rows with known outliers.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct NoveltyScores {
-    /// Number of rows scored. With row weights, all row counts here are sums of weights.
+    /// Number of rows scored. If rows have weights, all numbers of rows here are sums of weights.
     #[serde(serialize_with = "serialize_count")]
     pub rows: f64,
     /// Number of true outliers.
@@ -40,12 +40,13 @@ pub struct NoveltyScores {
     pub precision: Option<f64>,
     /// Fraction of the true outliers that have a negative score.
     pub recall: Option<f64>,
-    /// Probability that an outlier has a lower score than another row; null if either kind has no
-    /// rows.
+    /// Probability that an outlier has a lower score than a normal row; null if there are no
+    /// outliers or no normal rows.
     pub auc: Option<f64>,
     /// Average precision of the rows by ascending score: the area under the precision-recall curve.
     pub average_precision: Option<f64>,
-    /// Number of rows in `precision_at`: as requested, or the number of outliers.
+    /// Number of rows over which `precision_at` is computed: as requested, or else the number of
+    /// outliers.
     #[serde(serialize_with = "serialize_count")]
     pub top: f64,
     /// Fraction of outliers among the `top` rows with the lowest scores.
@@ -61,8 +62,8 @@ pub struct ChartData {
     pub roc: Option<Vec<(f64, f64)>>,
     /// Recall and precision at descending thresholds, for two classes and for novelty detection.
     pub precision: Option<Vec<(f64, f64)>>,
-    /// Effects of some thresholds between two classes: the decision threshold, some probabilities,
-    /// and the cheapest threshold if costs were specified.
+    /// Scores at some thresholds between two classes: the decision threshold, some probabilities,
+    /// and, if costs were specified, the cheapest threshold.
     pub thresholds: Vec<ThresholdScores>,
     /// Predicted probabilities and observed fractions, by ascending probability, for models with
     /// probabilities. For two classes these are probabilities of the positive class, for more
@@ -73,33 +74,33 @@ pub struct ChartData {
 /// Maximum number of points in a residual plot; more points would overlap.
 const MAX_CHART_POINTS: usize = 2_000;
 
-/// Standard deviations that contain 95 % of a normal distribution.
+/// Number of standard deviations around the mean that contain 95 % of a normal distribution.
 const NORMAL_95: f64 = 1.959_964;
 
+/// Maximum number of points of a ROC or precision-recall curve in the charts.
 const MAX_CURVE_POINTS: usize = 60;
 
 /// Probabilities marked on the curves.
 const MARKED_PROBABILITIES: [f64; 5] = [0.1, 0.25, 0.5, 0.75, 0.9];
 
-/// Conditions of the warning that names the rows with the largest errors: the number of these rows,
-/// the minimum number of rows of the table, and the fraction of the squared error that the named
-/// rows must cause.
+/// Number of rows with the largest errors that a warning names.
 const WORST_ROWS: usize = 3;
+/// Minimum number of rows of a table for this warning.
 const MIN_ROWS_TO_WARN: u64 = 300;
+/// Minimum fraction of the squared error that the named rows must cause for this warning.
 const MIN_ERROR_FRACTION: f64 = 0.25;
 
-/// Default number of places per group.
+/// Default number of scored places per group, for rankings.
 const DEFAULT_TOP: u64 = 10;
 
-/// Key and number of a row, with the bits of prediction and truth.
+/// Random key and index of a row, with the bits of its prediction and of its true value.
 type SamplePoint = (u64, u64, [u64; 2]);
 
 impl Predictor {
     /// Scores the model on selected rows with its targets, or its label column.
     ///
-    /// *Cost*: one pass, with one prediction per row.
-    /// *Bytes*: as [`Predictor::score_table`]; for two classes also the scores, sorted for the ROC
-    /// curve.
+    /// *Cost*: one pass, with one prediction per row. *Bytes*: as [`Predictor::score_table`] and,
+    /// for two classes, the scores, which are sorted for the ROC curve.
     ///
     /// # Errors
     /// A model without a target; too few or too many targets; errors of [`Predictor::score_table`];
@@ -116,7 +117,7 @@ impl Predictor {
         }
     }
 
-    /// Scores a novelty detector on rows with a column that is 0 for normal rows. The precision is
+    /// Scores a novelty detector on rows with a column that is 0 for normal rows. `precision_at` is
     /// computed over the `top` rows with the lowest scores, by default as many as there are
     /// outliers.
     ///
@@ -159,9 +160,9 @@ impl Predictor {
         Ok((scores, ChartData { roc, precision, ..ChartData::default() }))
     }
 
-    /// Scores how a model with one output orders the rows of every group of `selected`, compared
-    /// with the grades in its target. `top` places per group are scored, 10 by default. If there is
-    /// no group column, all rows are one group.
+    /// Compares the order in which a model with one output ranks the rows of every group of
+    /// `selected` with the grades in the target column. Scores the first `top` places of each
+    /// group, by default 10. If there is no group column, all rows are one group.
     ///
     /// *Cost*: one pass, with one prediction per row, and n ln n steps to sort the n scores.
     /// *Bytes*: as [`Predictor::score_table`], and 60 bytes per row.
@@ -190,8 +191,8 @@ impl Predictor {
             RankingRows::bytes(usize::try_from(row_count).unwrap_or(usize::MAX)),
             "evaluate fewer rows at a time",
         );
-        // 64-bit digests replace the labels, which may be long. The probability that two of a
-        // million labels have the same digest is one in thirty million
+        // identify groups by 64-bit digests of their labels, which may be long. The probability
+        // that two of a million labels have the same digest is one in thirty million
         let (mut ranking_rows, mut codes) = (RankingRows::default(), HashMap::<u64, u32>::new());
         self.score_table(selected, Extras::default(), vec![plan_term], run, |block| {
             for (i, (score, grade)) in block.scores.iter().zip(&block.y).enumerate() {
@@ -211,7 +212,7 @@ impl Predictor {
             return Err(Error::option("target", names.join(","), why));
         }
         let (mut sums, stream) = (RegressionSums::new(t), Stream::new(0, Purpose::Quality, 0));
-        // a uniform sample of the rows: the rows with the smallest keys
+        // a uniform sample of the rows: those with the smallest random keys
         let (mut sample, mut row_index) = (Smallest::<SamplePoint>::new(MAX_CHART_POINTS), 0);
         let extras = Extras { std: self.quadratic().is_some(), ..Extras::default() };
         let row_count = selected.row_count_if_known().map_or(usize::MAX, |rows| rows as usize);
@@ -233,7 +234,7 @@ impl Predictor {
                 sums.push(prediction, truth, weight);
                 let squared_error = weight * prediction.iter().zip(truth).map(|(p, y)| (p - y).powi(2)).sum::<f64>();
                 squared_error_sum += squared_error;
-                // nonnegative floats compare like their bits as integers
+                // floats that are not negative compare like the integers with the same bits
                 worst_rows.push((u64::MAX - squared_error.to_bits(), *row_number));
                 sample.push((stream.word(row_index), row_index, [prediction[0].to_bits(), truth[0].to_bits()]));
                 row_index += 1;
@@ -313,8 +314,9 @@ fn warn_worst_rows(worst_rows: &[(u64, u64)], squared_error_sum: f64, rows: u64,
     }
 }
 
-/// Returns the plan term of the scores that are stored for a ranking. For two classes, scores are
-/// stored up to the number of rows at which the area under the ROC curve is exact.
+/// Returns the memory of the scores that are stored to be ranked. They are stored only for two
+/// classes, and for at most [`MAX_EXACT_ROWS`] rows, for which the area under the ROC curve is
+/// exact.
 fn ranking_term(selected: &SelectedTable, class_count: usize) -> MemoryTerm {
     let rows = selected.row_count_if_known().map_or(MAX_EXACT_ROWS, |rows| MAX_EXACT_ROWS.min(rows as usize));
     let bytes = if class_count == 2 { RankedScores::bytes(rows) } else { 0 };

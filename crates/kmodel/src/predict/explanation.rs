@@ -1,12 +1,13 @@
-//! Explanations of anomalies: the columns that make a row anomalous, and normal values for them.
+//! Explanations of anomalous rows: the columns that make a row anomalous, and normal values for
+//! these columns.
 //!
 //! A greedy search first changes the column whose change makes the row most normal, then a second
 //! and a third column. It ends when the row is normal or the gain of a change is small. The values
-//! that the search tries in a column are values of landmarks; if the model has no landmarks, they
-//! are up to two standard deviations from the mean. The search needs only scores, so it works with
-//! every kernel, map and solver. A search along the gradient of the score would have only a local
-//! direction, and the gradient vanishes far from all rows. A fixed-point iteration for the nearest
-//! normal point exists for Gaussian kernels only, and changes all columns at once.
+//! that the search tries in a column are those of the landmarks or, if the model has no landmarks
+//! or has a metric, values up to two standard deviations from the mean. The search needs only
+//! scores, so it works with every kernel, map and solver. Alternatives are worse: the gradient of
+//! the score is only a local direction, and vanishes far from all rows; a fixed-point iteration for
+//! the nearest normal point exists for Gaussian kernels only, and changes all columns at once.
 //!
 //! *Cost* per row: 32d predictions for each reason (d columns, 32 trial values).
 //!
@@ -19,13 +20,15 @@ use kapprox::{KernelFunction, Real};
 use kstore::Scaler;
 use std::sync::Arc;
 
-/// Limits of the search: the maximum number of reasons per row, the maximum number of trial values
-/// per column, and the smallest gain of a change relative to the gain of all previous changes.
+/// Maximum number of reasons per row.
 pub(super) const MAX_REASONS: usize = 3;
+/// Maximum number of trial values per column.
 const MAX_TRIAL_VALUES: usize = 32;
+/// Minimum gain of a change, relative to the total gain of the previous changes.
 const MIN_RELATIVE_GAIN: f64 = 0.1;
 
-/// Distance from the mean, in standard deviations, from which a column is reported as far.
+/// Distance from the mean, in standard deviations, above which
+/// [`ExplanationSearch::farthest_columns`] reports a column.
 const FAR_DEVIATIONS: f64 = 3.0;
 
 /// Bound on the rounding error of a value that is scaled and unscaled, in units of ε.
@@ -41,7 +44,7 @@ pub struct FeatureContribution {
     pub feature: String,
     /// Value in the row.
     pub value: f64,
-    /// Value that makes the row most normal.
+    /// Trial value that makes the row most normal.
     pub expected: f64,
 }
 
@@ -53,14 +56,14 @@ impl std::fmt::Display for FeatureContribution {
     }
 }
 
-/// Returns a scaled value of feature `j` in the units of the table; `epsilon` is the rounding of
-/// the scaled value.
+/// Converts a scaled value of feature `j` to the units of the table. `epsilon` is the relative
+/// rounding error of the scaled value.
 pub(super) fn unscale(scaler: &Scaler, j: usize, scaled: f64, epsilon: f64) -> f64 {
     round_to_zero(scaler, j, scaler.invert(j, scaled), epsilon)
 }
 
-/// Returns the value, or 0 if the value is within the rounding error of the scaling: a reason shows
-/// `0`, not `2.7e-15`.
+/// Returns the value, or 0 if it is within the rounding error of the scaling, so that a reason
+/// shows `0`, not `2.7e-15`.
 fn round_to_zero(scaler: &Scaler, j: usize, value: f64, epsilon: f64) -> f64 {
     let rounding_error =
         ROUNDING_UNITS * epsilon * (scaler.centre[j].abs() + scaler.scale[j].abs() + scaler.mean[j].abs());
@@ -75,7 +78,7 @@ pub(super) fn explanation_text(reasons: &[FeatureContribution]) -> String {
 pub(super) struct ExplanationSearch<'a, T: Real> {
     prepared: &'a PreparedModel<T>,
     kernel: Arc<dyn KernelFunction<T>>,
-    /// Trial values of each column.
+    /// Trial values of each column, in the units of the table.
     trial_values: Vec<Vec<f64>>,
 }
 
@@ -98,8 +101,8 @@ impl<'a, T: Real> ExplanationSearch<'a, T> {
         Ok(Self { prepared, kernel: prepared.model.kernel()?, trial_values: (0..d).map(trial_values_of).collect() })
     }
 
-    /// Returns the normality of rows: their scores, or the negated squared distance from the
-    /// components.
+    /// Returns the normality of rows `x` (row-major, in the units of the table): their scores or,
+    /// for components, minus the squared distance from their span.
     fn normality(&self, x: &[f64]) -> Result<Vec<f64>> {
         let (prepared, n) = (self.prepared, x.len() / self.trial_values.len().max(1));
         let mut out = vec![0.0; n];
@@ -116,6 +119,7 @@ impl<'a, T: Real> ExplanationSearch<'a, T> {
         Ok(out)
     }
 
+    /// Returns the reasons why a row is anomalous, the strongest first.
     pub(super) fn explain(&self, x: &[f64]) -> Result<Vec<FeatureContribution>> {
         let (mut row, mut reasons) = (x.to_vec(), Vec::new());
         let mut normality = self.normality(x)?.first().copied().unwrap_or(0.0);
@@ -151,8 +155,8 @@ impl<'a, T: Real> ExplanationSearch<'a, T> {
         Ok(if reasons.is_empty() { self.farthest_columns(x) } else { reasons })
     }
 
-    /// Returns the columns farthest from their means, for a row so far away that changing a single
-    /// column has no effect.
+    /// Returns the columns farthest from their means, for a row that is so far from normal rows
+    /// that no change of a single column has an effect.
     fn farthest_columns(&self, x: &[f64]) -> Vec<FeatureContribution> {
         let (scaler, features) = (&self.prepared.model.scaler, &self.prepared.model.metadata.features);
         let deviation = |j: usize| scaler.apply(j, x[j]).abs();

@@ -1,8 +1,8 @@
 //! Describes each solver parameter in one place.
 //!
-//! A [`Parameter`] has a name, a kind, a default and a line of help. The command line derives its
-//! options from it, the model file stores the values of a fit under these names, and this module
-//! writes the messages about invalid values.
+//! A [`Parameter`] has a name, a kind, a default and a line of help. The command line derives an
+//! option from each parameter, the model file stores the values of a fit under the parameters'
+//! names, and this module writes the messages about invalid values.
 //!
 //! ```
 //! use kfit::solver::{Options, by_name};
@@ -153,7 +153,7 @@ pub enum ParameterValue {
 }
 
 impl Parameter {
-    /// Returns a flag, which is false unless it is set.
+    /// Returns a parameter of kind [`ParameterKind::Flag`].
     pub const fn flag(name: &'static str, help: &'static str) -> Self {
         Self { name, kind: ParameterKind::Flag, default: None, help }
     }

@@ -65,8 +65,8 @@ impl SolverFamily {
         if let Some((name, value)) = options.0.iter().find(|(name, _)| find_parameter(name).is_none()) {
             let names: Vec<&str> = self.parameters.iter().map(|parameter| parameter.name).collect();
             let expected = format!("{} does not read it (it reads {}); leave it out", self.name, names.join(", "));
-            // `Error::option` takes a `&'static str`, so an unknown name is reported as the value
-            // of `option`
+            // `Error::option` takes a `&'static str`, so a name that no solver knows is reported as
+            // the value of `option`
             return match crate::solver::parameters().find(|parameter| parameter.name == *name) {
                 Some(parameter) => {
                     let value_text = if parameter.kind == ParameterKind::Flag { "" } else { value };
@@ -144,8 +144,8 @@ impl Settings {
     /// Returns the grid of regularisation parameters, strongest first.
     ///
     /// # Errors
-    /// [`Error::Option`] for several values without folds, because validation rows choose among
-    /// them.
+    /// [`Error::Option`] for several values without folds, because the choice among them needs
+    /// validation rows.
     pub(crate) fn regularisation_grid(&self) -> Result<Vec<Regularisation>> {
         let regularisations = self.regularisations();
         let expected =
@@ -163,7 +163,7 @@ impl Settings {
     /// no group is split.
     ///
     /// # Errors
-    /// [`Error::Option`] for other folds that may split a group.
+    /// [`Error::Option`] if `group` is set and the folds may still split a group.
     pub fn folds_of_whole_groups(&self, folds: FoldSpec) -> Result<FoldSpec> {
         match (self.column(&GROUP), folds) {
             (Some(group), FoldSpec::Random(k)) => Ok(FoldSpec::Groups(k, group)),
@@ -179,14 +179,15 @@ impl Settings {
         self.regularisations().first().copied().unwrap_or(Regularisation::Lambda(0.0))
     }
 
-    /// Returns how the intercept is fitted; the default, an unpenalised intercept (`Free`), if the
-    /// solver lacks the parameter.
+    /// Returns how the intercept is fitted. If the solver lacks the parameter, the intercept is
+    /// unpenalised (`Free`).
     pub fn intercept(&self) -> Intercept {
         self.enum_value(&INTERCEPT)
     }
 
-    /// Returns the value of a parameter that has a default or is mandatory:
-    /// `settings.required(&STEPS, Settings::count)`.
+    /// Returns the value of a parameter that has a default or is mandatory. `getter` is the method
+    /// of this type that reads values of the parameter's kind: `settings.required(&STEPS,
+    /// Settings::count)`.
     ///
     /// # Panics
     /// The parameter has no value: the solver does not declare it, or declares it with another
@@ -206,8 +207,8 @@ impl Settings {
         self.word(parameter).map_or_else(E::default, parse)
     }
 
-    /// Returns the settings that define the result, as the model file stores them. Omits flags that
-    /// are not set.
+    /// Returns the settings as the model file stores them: an object from names to values, without
+    /// the flags that are not set.
     pub fn to_json(&self) -> serde_json::Value {
         let set_values = self.values.iter().filter(|(_, value)| **value != ParameterValue::Flag(false));
         serde_json::json!(set_values.collect::<BTreeMap<_, _>>())

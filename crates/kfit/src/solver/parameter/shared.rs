@@ -4,8 +4,9 @@ use super::{Interval, Parameter, ParameterKind};
 
 /// A regularisation parameter, in one of two conventions: lambda or C.
 ///
-/// In cross-validation, n in the relation between lambda and C is the number of training rows of
-/// each fit. So lambda is always the penalty per row, and C the cost per row.
+/// The two are related by lambda = 1/(2nC), where n is the number (or total weight) of the training
+/// rows; in cross-validation, of the training rows of the fold. So one lambda means the same
+/// penalty relative to the mean loss for any n, and one C the same cost of each row.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -48,8 +49,8 @@ pub const LAMBDA: Parameter = Parameter {
 pub const LAMBDA_GRID: Parameter =
     Parameter { kind: ParameterKind::Regularisations { accepts_grid: true, accepts_zero: false }, ..LAMBDA };
 
-/// The parameter `lambda` of a solver for which no single default is good. By default, validation
-/// rows choose one of four values.
+/// The parameter `lambda` of a solver for which no single default is good. The default is a grid of
+/// four values; cross-validation chooses one.
 pub const DEFAULT_LAMBDA_GRID: Parameter = Parameter { default: Some("1e-6,1e-5,1e-4,1e-3"), ..LAMBDA_GRID };
 
 /// The parameter `C`, the regularisation parameter of LIBSVM.
@@ -73,12 +74,13 @@ pub const TASK: Parameter = Parameter {
     help: "Task: regression, or classification (one-vs-rest, with the labels of the table)",
 };
 
-/// The parameter `probabilities`: validation rows calibrate the map from scores to probabilities.
+/// The parameter `probabilities`: whether validation rows calibrate the map from scores to
+/// probabilities.
 pub const PROBABILITIES: Parameter =
     Parameter::flag("probabilities", "Calibrate class probabilities on validation rows, for predict `probabilities`");
 
-/// The parameter `tolerance`: the relative trace error that determines the rank. Every solver on
-/// features reads it.
+/// The parameter `tolerance`: the rank is the smallest whose relative trace error is below this.
+/// Every solver that works on a feature map reads it.
 pub const TOLERANCE: Parameter = Parameter {
     name: "tolerance",
     kind: ParameterKind::Number(Interval::PositiveBelowOne),
@@ -127,7 +129,7 @@ pub const RANKS: Parameter = Parameter {
     help: "Ranks to compare in one pass: 250,500,1000 or 50..2000 (doubling) [default: only rank]",
 };
 
-/// The parameter `std`: the model stores the data that predictive standard deviations need.
+/// The parameter `std`: whether the model stores the data that predictive standard deviations need.
 pub const STD: Parameter = Parameter::flag(
     "std",
     "Store in the model the data for predict --std and kmill update: 16 bytes for each pair of \
@@ -192,7 +194,7 @@ pub const COMPONENTS: Parameter = Parameter {
 /// The parameter `components` of an embedding: few, for pictures.
 pub const EMBEDDING_COMPONENTS: Parameter = Parameter { default: Some("2"), ..COMPONENTS };
 
-/// The parameter `nodes`: number of rows that a graph connects.
+/// The parameter `nodes`: number of rows that the neighbour graph connects.
 pub const NODES: Parameter = Parameter {
     name: "nodes",
     kind: ParameterKind::Count { max: 1_000_000, reason: "neighbours are searched among all nodes" },
@@ -201,7 +203,7 @@ pub const NODES: Parameter = Parameter {
         uses rank by default",
 };
 
-/// The parameter `neighbours`: number of nearest nodes.
+/// The parameter `neighbours`: number of nearest nodes to which a row is connected.
 pub const NEIGHBOURS: Parameter = Parameter {
     name: "neighbours",
     kind: ParameterKind::Count { max: 1000, reason: "more neighbours are not local" },
@@ -210,7 +212,7 @@ pub const NEIGHBOURS: Parameter = Parameter {
         increased up to 40 until the graph is connected]",
 };
 
-/// The parameter `uncentred`: do not subtract the mean of the features.
+/// The parameter `uncentred`: whether to keep the mean of the features instead of subtracting it.
 pub const UNCENTRED: Parameter = Parameter::flag("uncentred", "Do not subtract the mean of the features");
 
 /// The parameter `novelty`. If it is set, the model stores the data from which `predict` computes
@@ -232,7 +234,7 @@ pub const CLUSTERS: Parameter = Parameter {
 /// The parameter `starts`: number of starts of a search.
 pub const STARTS: Parameter = Parameter {
     name: "starts",
-    // each start is a k-means on a sample of at least 2,000 rows: a thousand take minutes
+    // each start runs k-means on a sample of at least 2,000 rows; a thousand starts take minutes
     kind: ParameterKind::Count {
         max: 1000,
         reason: "more starts rarely help; use a larger sample, or another number of clusters",

@@ -1,4 +1,7 @@
-//! Computation of the components from centred moments.
+//! The components of partial least squares, computed from the centred moments G = Σ φ̃φ̃ᵀ and B = Σ
+//! φ̃ỹᵀ by the recursion in [`super`]. A tilde marks features φ and targets y from which their
+//! means are subtracted. Subtracting a component from B is called deflation; B below is the
+//! deflated matrix.
 
 use crate::linalg::eigen::sign_of_largest;
 use crate::solver::centred_moments::CentredMoments;
@@ -6,10 +9,9 @@ use crate::{LinearHead, Result};
 use faer::{Accum, Col, ColRef, Mat, MatRef, Par, linalg::matmul::matmul};
 use kapprox::decompose::symmetric_eigen;
 
-/// Threshold for rounding errors, in units of the relative error `epsilon`. The iteration ends if
-/// ‖B‖ is at most this multiple of `epsilon` times the larger of the initial ‖B‖ and
-/// √(tr G · Σ ỹ²). It also ends if the sum of squares of the scores along a direction of norm 1 is
-/// at most this multiple of `epsilon` times tr G.
+/// Threshold u for rounding errors, in units of the relative error ε of the moments. The iteration
+/// ends if ‖B‖ ≤ u ε max(initial ‖B‖, √(tr G · Σ ỹ²)), or if the new direction r has rᵀGr ≤ u ε tr
+/// G ‖r‖². 64 is chosen: smaller values take rounding for components, larger ones end early.
 const ROUNDING_UNITS: f64 = 64.0;
 
 /// The components: column j of each matrix belongs to component j.
@@ -25,8 +27,8 @@ pub(super) struct Components {
 
 impl Components {
     /// Computes at most `q` components of the leading `rank` features. Stops earlier if the
-    /// residual covariance, or the sum of squares of the scores, is a rounding error. `epsilon` is
-    /// the relative error of the moments.
+    /// deflated B, or the sum of squares rᵀGr of the new scores, is only rounding (see
+    /// [`ROUNDING_UNITS`]). `epsilon` is the relative error of the moments.
     pub(super) fn new(moments: &CentredMoments, rank: usize, q: usize, epsilon: f64) -> Result<Self> {
         let g = moments.g().submatrix(0, 0, rank, rank);
         let mut b = moments.b.subrows(0, rank).to_owned();
@@ -121,6 +123,8 @@ impl Components {
         let mut g_rotations = Mat::<f64>::zeros(rank, q);
         let g = validation.g().submatrix(0, 0, rank, rank);
         matmul(g_rotations.as_mut(), Accum::Replace, g, self.rotations.as_ref(), 1.0, Par::Seq);
+        // the a-th component changes the error by 2 Σ_{j<a} (c_aᵀc_j)(r_jᵀG r_a) + ‖c_a‖² r_aᵀG r_a
+        // − 2 c_aᵀBᵀr_a, with G and B of the validation rows, whose scores are not orthogonal
         let mut error: f64 = validation.squared_target_sums.iter().sum();
         let mut errors = Vec::with_capacity(q);
         for a in 0..q {
@@ -142,7 +146,8 @@ fn leading_direction(b: MatRef<'_, f64>, threshold: f64) -> Result<Option<Col<f6
         return Ok(None);
     }
     let t = b.ncols();
-    // scaled, so that squares do not overflow or underflow
+    // BᵀB / ‖B‖²; without the division, squares could overflow or underflow. Its leading
+    // eigenvector v gives the singular vector w = Bv / ‖Bv‖
     let inner_products = Mat::from_fn(t, t, |i, j| dot(b.col(i), b.col(j)) / norm / norm);
     let (_, vectors) = symmetric_eigen(inner_products.as_ref())?;
     let mut w = Col::<f64>::zeros(b.nrows());

@@ -85,7 +85,8 @@ impl PartialLeastSquares {
                 let components =
                     Components::new(&training_moments, rank_errors.rank, self.component_count, gram.epsilon())?;
                 let errors = components.squared_errors(&validation);
-                // if there are fewer components, the error of all of them applies to larger numbers
+                // if the iteration ended early, larger numbers of components have the error of the
+                // last one
                 let last_error = errors.last().copied().unwrap_or(f64::NAN);
                 let errors = errors.into_iter().chain(std::iter::repeat(last_error));
                 rank_errors

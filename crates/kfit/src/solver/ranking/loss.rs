@@ -26,20 +26,23 @@ pub(super) enum PairLoss {
 
 kmodel::enum_of_words!(PairLoss, "loss", "squared-hinge" => SquaredHinge, "logistic" => Logistic);
 
-/// Number of drawn pairs whose features are in memory at once.
+/// Number of sampled pairs whose features are in memory at once.
 const CHUNK_PAIRS: usize = 512;
 
-/// Bytes of the features of these pairs, for p features of `element_bytes` bytes.
+/// Returns the bytes of the features of [`CHUNK_PAIRS`] pairs, and of one difference, for p
+/// features of `element_bytes` bytes.
 pub(super) fn pair_feature_bytes(p: usize, element_bytes: usize) -> usize {
     (2 * CHUNK_PAIRS + 1) * p * element_bytes
 }
 
-/// Contribution of a row to the total loss of all pairs, and the first and second derivatives of
-/// the total loss with respect to the score of the row.
+/// `[loss, slope, curvature]` of a row: its contribution to the total loss of all pairs, and the
+/// first and second derivatives of the total loss with respect to its score. Only the sum of the
+/// contributions matters: the loss of a pair may be split between its two rows in any way.
 type RowTerms = [f64; 3];
 
-/// Counts and sums over the rows of a group near each row, in buffers that all passes of a fit
-/// share.
+/// Buffers, shared by all passes of a fit, for the results of [`Group::sums_within_margin`]: for
+/// each row of a group, a count and a sum over the rows of lower grade, and over those of higher
+/// grade, whose pair with the row has a margin below 1.
 type MarginSums = BufferPool<Vec<[(f64, f64); 2]>>;
 
 impl PairLoss {
@@ -51,7 +54,7 @@ impl PairLoss {
                 out[worse] = [out[worse][0], out[worse][1] - slope, out[worse][2] + curvature];
             });
         }
-        // only score differences matter, and small numbers lose fewer digits
+        // only differences of scores matter, and smaller scores lose fewer digits to rounding
         let mean = scores.iter().sum::<f64>() / scores.len().max(1) as f64;
         let scores: Vec<f64> = scores.iter().map(|score| score - mean).collect();
         margin_sums.with_buffer(Vec::new, |near| {
@@ -68,8 +71,10 @@ impl PairLoss {
         });
     }
 
-    /// Goes through the rows of the group and adds up the second derivatives of their pairs with
-    /// `row`. Returns the first row at which this sum exceeds `threshold`.
+    /// Returns the first row of the group at which the cumulative sum of the second derivatives of
+    /// the pairs with `row` exceeds `threshold`. A uniform threshold between 0 and the total thus
+    /// selects a pair with probability proportional to its second derivative. If rounding keeps the
+    /// sum below the threshold, returns the last row with a positive second derivative.
     fn partner(self, group: Group<'_>, scores: &[f64], row: usize, threshold: f64) -> usize {
         let (mut sum, mut partner) = (0.0, row);
         for (other_row, grade) in group.grades.iter().enumerate().filter(|(_, grade)| **grade != group.grades[row]) {
@@ -90,7 +95,8 @@ impl PairLoss {
         partner
     }
 
-    /// Multiplies the Hessian with respect to the scores of a group by the vector `direction`.
+    /// Computes the product of `direction` with the Hessian of the loss with respect to the scores
+    /// of a group. `out` must be 0 on entry.
     fn hessian_products(
         self,
         group: Group<'_>,
@@ -134,7 +140,7 @@ pub(super) struct RankingLoss<'a, 'k, T: Real> {
     observer: &'a dyn Observer,
     /// Scores at the last point evaluated, in the order of the groups.
     pub(super) scores: Vec<f64>,
-    /// Second derivative of the loss of all pairs with respect to each of these scores.
+    /// Second derivative of the total loss of all pairs with respect to each entry of `scores`.
     curvatures: Vec<f64>,
     margin_sums: MarginSums,
     passes: u64,
@@ -167,8 +173,9 @@ impl<'a, 'k, T: Real> RankingLoss<'a, 'k, T> {
         Ok(self.groups.gather(|row| scores[row].to_f64()))
     }
 
-    /// Computes Φᵀr divided by the number of pairs, followed by 0 for the intercept: p + 1 numbers.
-    /// `row_values` provides the entries of r in the order of the groups. Makes one pass.
+    /// Computes Φᵀr divided by the number of pairs, for a vector r with one entry per row. The
+    /// result has p + 1 numbers; the last is 0, for the intercept. `row_values` provides r in the
+    /// order of the groups. Makes one pass.
     fn transposed_product(&mut self, row_values: impl Iterator<Item = f64>) -> Result<Vec<f64>> {
         let (features, mut right) = (self.features, vec![T::ZERO; self.features.n]);
         self.groups.rows().iter().zip(row_values).for_each(|(row, number)| right[*row as usize] = T::from_f64(number));
@@ -221,9 +228,9 @@ impl<T: Real> Objective<T> for RankingLoss<'_, '_, T> {
     }
 
     /// Returns an unbiased estimate of the Hessian: moments of the feature differences of sampled
-    /// pairs. Near the solution, the moments of the features of rows would be a worse
-    /// preconditioner, for two reasons: few pairs have curvature, and a part of the features that
-    /// all rows of a group have in common cancels in the differences.
+    /// pairs. Near the solution, the moments of the features themselves would be a worse
+    /// preconditioner, for two reasons: few pairs still have a second derivative above 0, and a
+    /// part of the features that all rows of a group have in common cancels in the differences.
     fn hessian_blocks(&mut self, _: &Evaluation, step: usize) -> Result<Option<(Vec<FoldGram>, f64)>> {
         let (features, p) = (self.features, self.features.p);
         let (pairs, weight) = self.draw_pairs(step);
@@ -253,8 +260,10 @@ impl<T: Real> Objective<T> for RankingLoss<'_, '_, T> {
 impl<T: Real> RankingLoss<'_, '_, T> {
     /// Draws pairs with probability proportional to their second derivatives. First draws a row,
     /// with probability proportional to the sum of the second derivatives of its pairs; then draws
-    /// one of these pairs. Returns the positions of the two rows of each pair, and the weight that
-    /// all pairs share.
+    /// one of these pairs. Rows are drawn by stratified sampling: draw i of N selects the row at
+    /// which the cumulative sum reaches (i + u)/N of the total, with u uniform in [0, 1). Returns
+    /// the table rows of each pair, and the weight of each: every pair is counted at both of its
+    /// rows, so it is half the total divided by N.
     fn draw_pairs(&self, step: usize) -> (Vec<[usize; 2]>, f64) {
         let (draw_count, total_curvature) =
             (hessian_blocks::ROWS_PER_FEATURE * self.features.p as f64, self.curvatures.iter().sum::<f64>());

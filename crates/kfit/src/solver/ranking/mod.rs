@@ -11,15 +11,15 @@
 //! grades 1 and 0.
 //!
 //! The method is Newton's, with conjugate gradients (`../newton.rs`). The preconditioner contains
-//! the second moments of the features. Near the solution, it contains the second moments of the
-//! feature differences of sampled pairs instead. Products with the Hessian are sums over pairs. For
+//! the second moments of the features. Near the solution, it contains instead the second moments of
+//! the feature differences of a sample of pairs. Products with the Hessian are sums over pairs. For
 //! a group of m rows they take m ln m operations with the squared hinge loss
 //! (`crate::ranking_pairs`), and m² operations with the logistic loss.
 //!
-//! *Cost*: the map, np² for the moments, p³ per Newton step, and two passes of 2np flops per
-//! iteration of conjugate gradients. *Bytes*: the features, 150 per row, 8p². *Errors*:
-//! [`Error::Option`] if no two rows of a group have different grades, or if a group is too large
-//! for the logistic loss.
+//! *Flops* for n rows and p features: those of the map, np² for the moments, p³ per Newton step,
+//! and two passes of 2np per iteration of conjugate gradients. *Bytes*: the features, 150 per row,
+//! and 8p². *Errors*: [`Error::Option`] if no two rows of a group have different grades, or if a
+//! group is too large for the logistic loss.
 //!
 //! ```
 //! use ksolve::job::{Fit, Run};
@@ -74,11 +74,11 @@ const LOSS: Parameter = Parameter {
     help: "Loss: hinge or squared-hinge (svm), squared-hinge or logistic (ranking)",
 };
 
-/// Maximum number of rows of a group for the logistic loss, which visits all pairs of the group:
-/// about fifty million pairs.
+/// Maximum number of rows of a group for the logistic loss, which visits all pairs of the group.
+/// 10,000 rows have about fifty million pairs.
 const MAX_LOGISTIC_ROWS: usize = 10_000;
 
-/// Bytes per row: score, terms, and sums over the pairs of the row.
+/// Bytes per row of the score, the [`loss`] terms, and the sums over the pairs of the row.
 const BYTES_PER_ROW: usize = 150;
 
 #[derive(Clone, Debug)]
@@ -155,7 +155,7 @@ impl Ranking {
             loss_without_fold,
         )?;
         drop(stage);
-        // rows of different folds are scored by different functions
+        // compare only rows of one fold: rows of different folds are scored by different functions
         let group_count = 1 + features.group_codes.iter().max().copied().unwrap_or(0);
         let group = |row: usize| u32::from(features.row_folds[row]) * group_count + group_of(features, row);
         let (groups, _) = self.groups_and_pair_count(features, |_| true, group)?;

@@ -26,7 +26,8 @@ pub(super) fn check(request: &FitRequest<'_>) -> Result<()> {
     }
 }
 
-/// Adds the memory of the system and of the requested options to a plan.
+/// Adds to a plan the memory of the linear system, and of the requested extras: variances,
+/// importances, leaves, leave-one-out errors.
 pub(super) fn plan(ridge: &Ridge, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
     let (p, t) = (size.map.p, size.t);
     let plan = plan
@@ -49,11 +50,14 @@ pub(super) fn plan(ridge: &Ridge, plan: MemoryPlan, size: &ProblemSize, pass_sha
     )
 }
 
+/// Computes the Gram matrices, the surface, and the best cell of it, then the fit to all rows at
+/// this cell and the requested extras.
 pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Solution<T>> {
     let direct_fit = DirectFit { ridge, data };
     let ridge_state = data.moments_by_fold()?;
     let ranks = direct_fit.grid_ranks();
-    // reject a map that is not a projection before computing the surface
+    // before the surface is computed, reject a map whose features have a larger norm than the
+    // kernel allows at one of the ranks: such a map is not a projection
     ridge_state
         .certificate
         .iter()
@@ -112,7 +116,7 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Solut
     });
     let leaf_passes = 2 * u64::from(leaf_fit.is_some());
     let LeafFit { leaves, figures, train_mse } = leaf_fit.transpose()?.unwrap_or_default();
-    // if leaves dropped rows, the training error of all rows is unknown
+    // with leaves, the training error is known only if the leaves cover all rows
     let train = match &leaves {
         Some(_) => train_mse.map(|mse| train_score(&gram, &mse)),
         None => Some(train_score(&gram, &fit.train_mse)),
@@ -132,6 +136,8 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Solut
     })
 }
 
+/// Returns the mean squared error, averaged over the targets, and R², from the mean squared error
+/// of each target.
 fn train_score(gram: &GramState, mse: &[f64]) -> (f64, Option<f64>) {
     let n = gram.weight_sum();
     let variance: f64 = (0..mse.len())
@@ -159,7 +165,8 @@ impl<T: Real> DirectFit<'_, T> {
         ranks
     }
 
-    /// Returns the cross-validated errors, and the number of passes they took.
+    /// Returns the surface of cross-validated errors, and the number of additional passes: one to
+    /// count the misclassified validation rows, if there are classes and folds.
     fn surface(&self, gram: &GramState, grid: &RidgeGrid) -> Result<(Surface, u64)> {
         let workers = self.data.resources.workers;
         let stage = self.data.resources.stage_observer.start_stage("surface", None);
@@ -177,7 +184,6 @@ impl<T: Real> DirectFit<'_, T> {
         }
         let coefficients = FoldCoefficients::compute(gram, &cells, grid, workers, &*stage)?;
         drop(stage);
-        // error rates on held-out rows
         let FitData { map, folds, targets, pass_shape, .. } = *self.data;
         let reduction = FeatureReduction::with_bin_reduction(map, folds, targets, CvErrorReduction(&coefficients))
             .with_bin_rows(pass_shape.tile_rows);

@@ -3,7 +3,8 @@
 //!
 //! The rows are read into memory once and stay there, because they are part of the model. The
 //! module [`super::iterative::dual_problem`] describes the problem and its two solution methods,
-//! Cholesky factorisation and conjugate gradient. A resumed run recomputes the preconditioner and
+//! Cholesky factorisation (`method` direct) and preconditioned conjugate gradient (`method` pcg).
+//! After an interruption, a resumed run of conjugate gradient recomputes the preconditioner and
 //! continues after the last stored iteration.
 
 use super::iterative::centring::Centring;
@@ -28,9 +29,9 @@ use kstore::{MemoryPlan, MemoryRows, ReadSettings, RowSource, pass::Observer};
 const RESIDUAL_REMEDY: &str = "raise `lambda`, raise `rank` for a better preconditioner, or use `method` direct";
 const ROWS_REMEDY: &str = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
 
-/// Returns the stages of the fit. The first stage reads the statistics of the columns. The direct
-/// method then has one stage, the factorisation. The iterative method has three: landmarks,
-/// preconditioner, and iteration.
+/// Returns the stages of the fit. The first stage reads the statistics of the columns. Then the
+/// direct method has one stage, the factorisation; the linear method has one, the iteration; and
+/// conjugate gradient has three: landmarks, preconditioner, and iteration.
 pub(super) fn stages<T: Real>(ridge: &Ridge, request: &FitRequest<'_>) -> (PassShape, Vec<Stage>) {
     let (size, budget) = (&request.size, request.resources.memory);
     let pass_shape = exact_rows::exact_pass_shape(size);
@@ -49,9 +50,9 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, request: &FitRequest<'_>) -> (PassS
     (pass_shape, std::iter::once(scan_stage).chain(stages.map(|(plan, passes)| Stage { plan, passes })).collect())
 }
 
-/// Returns the number of columns if the solver learns one weight per column, otherwise `None`. If
-/// the kernel is linear and the rows are sparse, the solver learns one weight per column, unless
-/// the direct method or leave-one-out is requested.
+/// Returns the number of columns if the solver learns one weight per column, otherwise `None`. The
+/// solver does so if the kernel is linear, the rows are sparse, and neither the direct method nor
+/// leave-one-out is requested.
 fn linear_column_count(ridge: &Ridge, kernel: &Kernel) -> Option<usize> {
     kernel.sparse_linear_columns().filter(|_| !ridge.leave_one_out && ridge.method != RidgeMethod::Direct)
 }
@@ -99,8 +100,8 @@ fn pcg_plans<T: Real>(
     [landmark_plan, preconditioner_plan, iteration_plan.term("stored kernel values", kernel_bytes, "")]
 }
 
-/// Returns the memory plan of the iteration without stored kernel values, and the bytes of all
-/// kernel values, limited to what the plan leaves of `budget`.
+/// Returns the memory plan of the iteration without stored kernel values, and the bytes in which
+/// kernel values may be stored: enough for all values, or else the rest of `budget`.
 fn iteration_plan<T: Real>(size: &ProblemSize, budget: usize) -> (MemoryPlan, usize) {
     let n = size.n as usize;
     let plan = exact_rows::exact_plan(stage_plans::ITERATION_STAGE, size, budget)
@@ -119,8 +120,8 @@ pub(super) fn fit<T: Real>(
 ) -> Result<Solution<T>> {
     let (n, target_centre) = (rows.len(), data.targets.centre());
     let is_free = ridge.intercept == Intercept::Free;
-    // the stored targets are centred, which is valid only for a free intercept; for another
-    // intercept the mean is added back
+    // the targets in memory are centred, which only a free intercept can undo; for another
+    // intercept, add the mean back
     let restored_mean = |j: usize| if is_free { 0.0 } else { target_centre[j] };
     let y = Mat::from_fn(n, target_centre.len(), |i, j| rows.y()[i * target_centre.len() + j] + restored_mean(j));
     let lambda = match data.options.relative_noise {
@@ -215,8 +216,8 @@ impl<T: Real> ExactFit<'_, T> {
         }
     }
 
-    /// Solves by Cholesky factorisation. `cg_error` is the error of conjugate gradient if it was
-    /// tried before and failed.
+    /// Solves by Cholesky factorisation. If conjugate gradient was tried before and failed,
+    /// `cg_error` is its error, for the report.
     fn solve_direct(&self, cg_error: Option<Error>) -> Result<(DualSolution, SolveMethod)> {
         let n = self.rows.len();
         let _stage = self.data.resources.stage_observer.start_stage(stage_plans::FACTOR_STAGE, None);
@@ -239,6 +240,8 @@ impl<T: Real> ExactFit<'_, T> {
         Ok((dual, SolveMethod { name: "direct", why }))
     }
 
+    /// Solves for one weight per column of sparse rows, and represents each weight vector by a few
+    /// points whose inner products with a row give its prediction.
     fn solve_linear(&self, column_count: usize) -> Result<(DualSolution, SolveMethod, Basis<T>)> {
         let (resources, d) = (self.data.resources, self.x().ncols());
         let matrix = SparseMatrix::from_rows(self.rows.x(), d, column_count);
@@ -252,6 +255,7 @@ impl<T: Real> ExactFit<'_, T> {
         Ok((DualSolution { coefficients, ..dual }, SolveMethod { name: "linear", why }, basis))
     }
 
+    /// Builds the preconditioner from landmarks, then solves by conjugate gradient.
     fn solve_iterative(&self) -> Result<(DualSolution, SolveMethod)> {
         let FitData { options, pass_shape, resources, .. } = *self.data;
         let (n, ExactProblem { mu, centring, workers, .. }) = (self.rows.len(), self.problem);

@@ -43,7 +43,7 @@ pub const FAMILY: SolverFamily = SolverFamily {
     )
 };
 
-/// Rejects parameters of the iteration if the system is solved directly.
+/// Rejects the parameters of conjugate gradient if `method` is direct.
 fn reject_iteration_parameters(settings: &Settings) -> Result<()> {
     let iteration_parameters = [
         (PRECONDITIONER.name, settings.word(&PRECONDITIONER).is_some()),
@@ -54,9 +54,10 @@ fn reject_iteration_parameters(settings: &Settings) -> Result<()> {
     iteration_parameters.into_iter().try_for_each(|(name, is_set)| reject_if(is_direct && is_set, name, "", why))
 }
 
-/// Removes the selection criterion, because the exact kernel has no surface of ranks and lambdas.
-/// Sets the default relative residual 1e-4, which bounds the error of the fitted values relative to
-/// the targets.
+/// Returns the options with which an exact kernel is fitted instead of a feature map. Removes the
+/// selection criterion, because the exact kernel has no grid of ranks and lambdas. Unless
+/// `residual` is set, sets it to 1e-4: the error of the fitted values is then at most 1e-4 of the
+/// targets.
 fn options_for_exact_kernel(options: Options) -> Options {
     let options = options.without(CRITERION.name);
     if options.get(RESIDUAL.name).is_some() { options } else { options.set(RESIDUAL.name, 1e-4) }

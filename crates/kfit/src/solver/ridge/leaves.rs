@@ -1,10 +1,10 @@
 //! Leaves: a tree splits the rows into leaves, and in each leaf the exact kernel learns the
 //! residuals of ridge regression on features.
 //!
-//! Functions of a map with few features are smooth. Functions of the exact kernel need not be
-//! smooth, but the order of their linear system is the number of rows. Therefore a tree splits the
-//! rows into leaves of some thousand rows each. Let f₀ be the ridge regression on features, and r_l
-//! = y − f₀ its residuals at the rows of leaf l. With the kernel matrix K_l of these rows, the dual
+//! Functions of a map with few features are smooth. Functions of the exact kernel need not be, but
+//! the order of their linear system is the number of rows. Therefore a tree splits the rows into
+//! leaves of a few thousand rows each. Let f₀ be the ridge regression on features, and r_l = y − f₀
+//! its residuals at the rows of leaf l. With the kernel matrix K_l of these rows, the dual
 //! coefficients of the leaf are
 //!
 //! ```text
@@ -21,12 +21,12 @@
 //! fold, and during the search the leaves and f₀ are fitted without this fold. The leaves are used
 //! only if they reduce the validation error of f₀ by at least 2 %.
 //!
-//! In leaf l, the training residuals of the rows are r_l − K_l α_l = μα_l. If a row belongs to
+//! After the fit, the residuals of the rows of leaf l are r_l − K_l α_l = μα_l. If a row belongs to
 //! several leaves, the residual of the model is the mean of its residuals in these leaves, weighted
 //! by the leaf weights.
 //!
-//! *Passes*: two. *Flops*: n m²/3 for leaves of m rows, and twice the flops of the map. *Bytes*:
-//! 8m² and the rows.
+//! *Passes*: two. *Flops*: n m²/3 for n rows in leaves of m rows, and twice the flops of the map.
+//! *Bytes*: 8m² and the rows.
 //!
 //! References: Tresp, "A Bayesian committee machine", Neural Computation 12, 2000; Snelson,
 //! Ghahramani, "Local and global sparse Gaussian process approximations", AISTATS 2007; Beaglehole,
@@ -46,22 +46,24 @@ use kapprox::{KernelFunction, Real};
 use kstore::{MemoryPlan, Workers};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Number of leaves, spread evenly over the tree, whose validation rows choose μ.
+/// Number of leaves, spread evenly over the tree, whose validation rows choose μ. Chosen: more
+/// leaves estimate the error better, but each costs a factorisation for every μ.
 const TRIAL_LEAVES: usize = 3;
 
-/// Factor between candidates of μ. The next constant is the maximum number of steps in one
-/// direction.
+/// Factor between candidates of μ: √10.
 const MU_FACTOR: f64 = 3.162_277_660_168_379_5;
+/// Maximum number of candidates of μ in one direction.
 const MAX_MU_STEPS: usize = 8;
 
-/// If the validation error is above this multiple of the error of the features alone, no leaves are
-/// stored.
+/// The leaves are discarded unless their validation error is below this multiple of the error of
+/// the features alone.
 const MAX_ERROR_RATIO: f64 = 0.98;
 
 /// Requested fraction of the rows for validation. The fold with the nearest fraction is used.
 const VALIDATION_FRACTION: f64 = 0.2;
 
-/// Rejects options that require a model on features alone.
+/// Rejects options that require a model on features alone. `unsupported` contains further such
+/// options, with whether they are set.
 pub(super) fn check(request: &FitRequest<'_>, unsupported: [(&'static str, bool); 3]) -> Result<()> {
     let why = "the models in the leaves (`local`) do not support it; leave one of the two out";
     unsupported.into_iter().try_for_each(|(name, is_set)| reject_if(is_set, name, "", why))?;
@@ -89,11 +91,12 @@ pub(super) fn plan(plan: MemoryPlan, leaf_rows: usize, size: &ProblemSize) -> Me
 /// The leaves, with entries for the report.
 #[derive(Debug, Default)]
 pub(super) struct LeafFit<T> {
-    /// `None` if the leaves do not improve on the features alone.
+    /// The leaves; `None` if their validation error is not below [`MAX_ERROR_RATIO`] of that of the
+    /// features alone.
     pub(super) leaves: Option<Leaves<T>>,
     pub(super) figures: Vec<NamedValues>,
-    /// Training mean squared error of each target, with the leaves; `None` if some leaves were too
-    /// large and rows were dropped.
+    /// Mean squared error of each target on the training rows, with the leaves; `None` if it is
+    /// unknown, because some leaves were too large and dropped rows.
     pub(super) train_mse: Option<Vec<f64>>,
 }
 
@@ -103,7 +106,8 @@ pub(super) struct ReducedFit {
     pub(super) head: LinearHead,
 }
 
-/// Fits functions of the features without the fold whose size is nearest to a fifth of the rows.
+/// Fits functions of the features to the rows outside one fold: the fold whose size is nearest to a
+/// fifth of the rows.
 pub(super) fn fit_without_fold(
     gram: &GramState,
     rank: usize,
@@ -125,9 +129,9 @@ pub(super) fn fit_without_fold(
     Ok(ReducedFit { held_out_fold, head: head_at(&solution, 0, rank, grid) })
 }
 
-/// Learns the residuals of the functions `head` of the features, in leaves of about `leaf_rows`
-/// rows. To decide whether the leaves are used, computes their error on the held-out fold of
-/// `reduced_fit`.
+/// Learns the residuals of `head`, the fit of the features, in leaves of about `leaf_rows` rows.
+/// The error on the held-out fold of `reduced_fit` chooses μ, and decides whether the leaves are
+/// used.
 pub(super) fn fit<T: Real>(
     data: &FitData<'_, T>,
     leaf_rows: usize,
@@ -179,12 +183,14 @@ pub(super) fn fit<T: Real>(
     Ok(LeafFit { leaves, figures, train_mse: residuals.mse(data.n as f64) })
 }
 
-/// Residuals of the training rows.
+/// Squared residuals of the training rows, summed leaf by leaf.
 struct TrainResiduals {
+    /// Σ of squared residuals of each target, over the rows in a single leaf.
     squared_residuals: Vec<f64>,
-    /// Sum of the leaf weights of the rows so far. A row contributes 1 in total.
+    /// Sum of the leaf weights of the rows so far. The weights of a row sum to 1.
     total_weight: f64,
-    /// Residuals of rows in several leaves, by stored row number.
+    /// For each row in several leaves, by stored row number: the sum so far of its weighted
+    /// residuals.
     shared_rows: BTreeMap<u64, Vec<f64>>,
 }
 
@@ -205,7 +211,8 @@ impl TrainResiduals {
         }
     }
 
-    /// Returns the mean squared error of each target on n rows; `None` if leaves dropped rows.
+    /// Returns the mean squared error of each target on n rows. Returns `None` if leaves dropped
+    /// rows, so that the leaf weights do not sum to n.
     fn mse(self, n: f64) -> Option<Vec<f64>> {
         let mse_of_target = |(j, square): (usize, &f64)| {
             (square + self.shared_rows.values().map(|residuals| residuals[j] * residuals[j]).sum::<f64>()) / n
@@ -221,8 +228,8 @@ struct LeafSolver<'a> {
 }
 
 impl LeafSolver<'_> {
-    /// Computes the dual coefficients α from the rows x of a leaf and their residuals; `None` if
-    /// the matrix is not positive definite.
+    /// Computes the dual coefficients α = (K + μI)⁻¹ r from the rows x (d x m) of a leaf and their
+    /// residuals r (m x t). Returns `None` if K + μI is not positive definite.
     fn solve(&self, x: &Mat<f64>, residuals: Mat<f64>, mu: f64) -> Option<Mat<f64>> {
         let mut k = kernel_matrix(&*self.kernel, x.transpose(), x.transpose(), self.workers);
         (0..k.nrows()).for_each(|i| k[(i, i)] += mu);
@@ -235,10 +242,10 @@ impl LeafSolver<'_> {
         Some(alpha)
     }
 
-    /// Returns two weighted sums of squared residuals of a leaf's validation rows: of the features
-    /// alone, and of the features with the leaf fitted to its training rows. A row counts with its
-    /// weight in the leaf, because a neighbouring leaf may have a larger weight in the prediction
-    /// of the row.
+    /// Returns two weighted sums of squared residuals over a leaf's validation rows: for the
+    /// features alone, and for the features plus the leaf, fitted to its training rows. Each row
+    /// has its weight in the leaf, because a neighbouring leaf may have a larger weight in the
+    /// prediction of the row.
     fn validation_errors<T: Real>(&self, leaf: &Leaf<T>, mu: f64) -> [f64; 2] {
         let is_validation = |i: usize| leaf.is_held_out[i];
         let weights: Vec<f64> = (0..leaf.len()).filter(|i| is_validation(*i)).map(|i| leaf.weights[i]).collect();
@@ -291,7 +298,8 @@ impl LeafSolver<'_> {
                 let mu = best_mu * factor;
                 let errors = errors_at(mu)?;
                 if errors[1] >= best_errors[1] {
-                    // after an improvement in this direction the opposite direction is not tried
+                    // if a step in this direction was an improvement, do not try the other
+                    // direction
                     if step > 0 {
                         return Ok((best_mu, best_errors));
                     }

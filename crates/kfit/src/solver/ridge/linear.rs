@@ -12,7 +12,7 @@ use crate::linalg::sparse_matrix::SparseMatrix;
 use crate::linalg::strips::for_each_strip;
 use faer::{ColRef, Mat, MatMut, MatRef};
 
-/// Rows that a thread multiplies by the weights at a time.
+/// Number of rows that a thread multiplies by the weights at a time.
 const SPARSE_STRIP_ROWS: usize = 1024;
 
 pub(super) struct LinearSystem<'a> {
@@ -21,14 +21,14 @@ pub(super) struct LinearSystem<'a> {
 }
 
 impl LinearSystem<'_> {
-    /// Computes the weights Xᵀ a from coefficients of the rows.
+    /// Computes the weights Xᵀ a of the columns from the coefficients a of the rows.
     pub(super) fn weights(&self, a: ColRef<'_, f64>) -> Vec<f64> {
         let mut w = vec![0.0; self.matrix.column_count];
         a.iter().enumerate().for_each(|(i, a)| self.matrix.add_scaled_row(i, *a, &mut w));
         w
     }
 
-    /// Computes X w.
+    /// Computes `f` = X w.
     fn compute_values(&self, w: &[f64], f: &mut [f64]) {
         for_each_strip(self.problem.workers, f, SPARSE_STRIP_ROWS, |strip, f| {
             f.iter_mut().enumerate().for_each(|(i, f)| *f = self.matrix.dot(strip * SPARSE_STRIP_ROWS + i, w));
@@ -65,7 +65,7 @@ impl PositiveDefinite for LinearSystem<'_> {
         Ok(())
     }
 
-    /// Divides by the diagonal of K + μI.
+    /// Divides by the diagonal of K + μI, ‖x_i‖² + μ.
     fn precondition(&mut self, r: MatRef<'_, f64>, z: MatMut<'_, f64>) -> Result<()> {
         for (z, r) in z.col_iter_mut().zip(r.col_iter()) {
             let values = z.iter_mut().zip(r.iter()).enumerate();

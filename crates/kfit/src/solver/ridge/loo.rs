@@ -10,8 +10,8 @@
 //! ```
 //!
 //! where μ_φ is the mean of the features, and A their centred Gram matrix. This holds exactly for a
-//! free intercept. Without a free intercept nothing is centred and 1/n is absent. If rows have
-//! weights, a row of weight w has the leverage w·h, and n is the sum of the weights. *Cost*: one
+//! free intercept. Without a free intercept, nothing is centred and the term 1/n is absent. If rows
+//! have weights, w·h replaces h for a row of weight w, and n is the sum of the weights. *Cost*: one
 //! pass, with p² flops per row for the triangular solve.
 //!
 //! Reference: Allen, "The relationship between variable selection and data augmentation and a
@@ -26,15 +26,15 @@ use faer::{Accum, Mat, Par, linalg::matmul::matmul};
 use kapprox::Real;
 use kstore::Workers;
 
-/// Rows whose leverages one thread computes at a time.
+/// Number of rows whose leverages h one thread computes at a time.
 const LEVERAGE_STRIP_ROWS: usize = 288;
 
-/// Lower bound on 1 − h. If 1 − h is smaller, it is a rounding error, and the row alone determines
-/// its fitted value.
+/// Lower bound on 1 − h. A smaller 1 − h is only rounding: the row alone determines its fitted
+/// value. 64 ulps of 1 are chosen.
 const MIN_COMPLEMENT: f64 = 64.0 * f64::EPSILON;
 
-/// A pass that sums the squared leave-one-out errors of a fit. It uses the factor and the
-/// coefficients of the fit.
+/// A pass that sums the squared leave-one-out errors of a fit, from the factor and the coefficients
+/// of the fit.
 pub(crate) struct LooReduction {
     system: RidgeSystem,
     head: LinearHead,
@@ -61,7 +61,7 @@ impl LooState {
 kstore::summed!(LooState { one "rows": total_weight, fill "squares": squared_errors });
 
 impl LooReduction {
-    /// Factors the system of all rows at a rank and lambda.
+    /// Fits all rows at a rank and lambda, and keeps the factor.
     pub(crate) fn new(
         state: &GramState,
         rank: usize,

@@ -2,16 +2,15 @@
 //!
 //! Minimises (1/n) Σ_i (y_i − c − wᵀφ(x_i))² + lambda‖w‖², in one of three ways:
 //!
-//! | method | what the method computes from the rows | passes after statistics and landmarks |
-//! |---|---|---|
-//! | `direct` | features | one |
-//! | `pcg` | kernel values with landmarks | one, and one per iteration if they are not stored |
-//! | `exact` | kernel values with all rows, which stay in memory | none: the rows are loaded once |
+//! | method | what the method computes from the rows | passes after those for statistics and
+//! landmarks | |---|---|---| | `direct` | features | one | | `pcg` | kernel values with landmarks |
+//! one, and one per iteration if they are not stored | | exact kernel (`map` exact) | kernel values
+//! with all rows, which stay in memory | none: the rows are loaded once |
 //!
 //! The pass of `direct` computes the Gram matrix of every fold. The Gram matrices are enough for
 //! the surface (the error of every rank, lambda and fold). The same pass computes the certificate
-//! (the relative trace error of the map) of every rank. Held-out error rates, leave-one-out errors
-//! and importances each need one more pass.
+//! (the relative trace error of the map) of every rank. Cross-validated error rates, leave-one-out
+//! errors and importances each need one more pass.
 
 mod direct;
 mod exact;
@@ -43,7 +42,7 @@ pub enum Criterion {
     /// Smallest cross-validated squared error.
     #[default]
     Mse,
-    /// Smallest cross-validated error rate: one more pass scores every cell.
+    /// Smallest cross-validated error rate. One more pass computes the rates of all cells.
     Error,
 }
 
@@ -52,53 +51,55 @@ kmodel::enum_of_words!(Criterion, "select", "mse" => Mse, "error" => Error);
 /// How the system of ridge regression is solved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RidgeMethod {
-    /// Solves directly if the plan fits the memory budget (and the exact kernel has at most
-    /// [`MAX_DIRECT_ROWS`] rows), else by conjugate gradient. No other method depends on the
-    /// budget: select another method if results must be bitwise reproducible under any budget.
+    /// Solves directly if the plan fits the memory budget and, for the exact kernel, there are at
+    /// most [`MAX_DIRECT_ROWS`] rows; otherwise by conjugate gradient. The choice depends on the
+    /// budget: if results must be bitwise reproducible under any budget, select one of the other
+    /// methods.
     #[default]
     Auto,
     /// By a Cholesky factor.
     Direct,
-    /// By preconditioned conjugate gradient, without the matrix.
+    /// By preconditioned conjugate gradient, which does not form the matrix.
     Pcg,
 }
 
 kmodel::enum_of_words!(RidgeMethod, "method", "auto" => Auto, "direct" => Direct, "pcg" => Pcg);
 
 /// Maximum number of rows for which `auto` factors the exact kernel matrix. The factorisation of
-/// 10,000 rows takes 400 MB, and 10 s on two cores. The iteration takes about as long for this
-/// number of rows.
+/// 10,000 rows takes 400 MB, and 10 s on two cores. For this number of rows, conjugate gradient
+/// takes about as long.
 pub const MAX_DIRECT_ROWS: usize = 10_000;
 
 /// Ridge regression.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ridge {
-    /// Lambdas of the surface, ascending.
+    /// Regularisation parameters lambda of the surface, ascending.
     pub lambdas: Vec<f64>,
     /// Treatment of the intercept.
     pub intercept: Intercept,
-    /// Criterion by which the cell is chosen.
+    /// Criterion by which the cell (rank and lambda) is chosen.
     pub criterion: Criterion,
     /// Direct or iterative solution.
     pub method: RidgeMethod,
     /// Preconditioner of the iteration on landmarks; `None` for the default.
     pub preconditioner: Option<Preconditioner>,
-    /// Relative residual at which the iteration ends; `None` for the default of
+    /// Relative residual at which conjugate gradient ends; `None` for the default of
     /// [`Ridge::residual_tolerance`].
     pub residual: Option<f64>,
     /// True to compute leave-one-out errors at the chosen rank and lambda: one more pass.
     pub leave_one_out: bool,
     /// True to store predictive variances in the model: 16 m² bytes for m landmarks.
     pub stores_variance: bool,
-    /// True to compute the slopes of the functions along the inputs: one more pass.
+    /// True to compute the importance of each input, the root mean square slope of the functions
+    /// along it: one more pass.
     pub computes_importance: bool,
-    /// Approximate maximum number of rows per leaf. The exact kernel learns the residuals of the
-    /// features in these leaves; `None` for features alone.
+    /// Approximate maximum number of rows per leaf, if the exact kernel learns the residuals of the
+    /// features in the leaves of a tree; `None` for features alone.
     pub leaf_rows: Option<usize>,
 }
 
 impl Default for Ridge {
-    /// Returns one lambda, 1e-6, and the command's defaults otherwise.
+    /// Returns lambda 1e-6, and the defaults of the command line for all other fields.
     fn default() -> Self {
         Self {
             lambdas: vec![1e-6],
@@ -137,9 +138,9 @@ impl Ridge {
         self.lambdas == [0.0]
     }
 
-    /// Returns the relative residual at which the iteration ends, by default 1e-6 in f32 and 1e-9
-    /// in f64. The residual bounds the relative error of the fitted values. A smaller residual is
-    /// impossible with kernel values in f32.
+    /// Returns the relative residual at which conjugate gradient ends, by default 1e-6 in f32 and
+    /// 1e-9 in f64. It bounds the relative error of the fitted values. With kernel values in f32, a
+    /// residual below 1e-6 is impossible.
     pub fn residual_tolerance<T: Real>(&self) -> f64 {
         self.residual.unwrap_or(if size_of::<T>() == size_of::<f32>() { 1e-6 } else { 1e-9 })
     }
@@ -192,8 +193,9 @@ impl Ridge {
         reject_if(has_map, "method", format!("pcg with `map` {}", options.map), why)
     }
 
-    /// Chooses the method on features or landmarks. `auto` selects conjugate gradient if there is a
-    /// single system whose direct solution does not fit the memory, but whose iteration fits.
+    /// Chooses between the direct method, on features, and conjugate gradient, on landmarks. `auto`
+    /// selects conjugate gradient if there is a single system (one rank, one lambda, no folds), its
+    /// direct solution does not fit the memory budget, and conjugate gradient does.
     fn select_access<T: Real>(&self, request: &FitRequest<'_>) -> Result<RowAccess> {
         let fits_budget = |access| Ok::<_, Error>(request::all_fit(&Solver::<T>::stages(self, access, request)?.1));
         let uses_pcg = match self.method {

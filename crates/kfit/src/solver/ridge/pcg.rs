@@ -3,14 +3,14 @@
 //!
 //! The module [`super::iterative::nystrom`] describes the problem. There is one rank m and one
 //! lambda. There is no certificate, because a certificate needs the features that this method
-//! avoids. A resumed run recomputes the kernel blocks and the preconditioner, and continues after
-//! the last stored iteration.
+//! avoids. After an interruption, a resumed run recomputes the kernel blocks and the
+//! preconditioner, and continues after the last stored iteration.
 //!
-//! *Passes*: one for the sums. If some kernel blocks are not in memory, one more pass for every
-//! 2,048 rows of the sketch. If some kernel blocks are neither in memory nor in the scratch folder,
-//! one more pass per iteration, and one for the training error. *Time*: the kernel blocks, a sketch
-//! of 4m rows for the preconditioner, and one read of the blocks per iteration. An iteration halves
-//! the residual.
+//! *Passes*: one for the first moments. If some kernel blocks are not in memory, one more pass for
+//! every 2,048 rows of the sketch. If some kernel blocks are neither in memory nor in the scratch
+//! folder, one more pass per iteration, and one for the training error. *Time*: to compute the
+//! kernel blocks and a sketch of 4m rows for the preconditioner, and one read of the blocks per
+//! iteration. An iteration halves the residual.
 
 use super::iterative::blocks::{KernelBlocks, READ_AHEAD_TILES, ScratchLimit, StorageLimits};
 use super::iterative::centring::Centring;
@@ -34,7 +34,8 @@ use kstore::scratch::{Cache, ScratchFolder};
 use kstore::{MemoryPlan, Pass, RowSource, TableShape};
 use std::sync::Arc;
 
-/// Numbers of rows whose kernel blocks are in memory, in scratch, and recomputed.
+/// Number of rows whose kernel blocks are in memory, in the scratch folder, and recomputed at every
+/// visit.
 #[derive(Clone, Copy, Debug)]
 struct RowTiers {
     memory_rows: usize,
@@ -42,14 +43,14 @@ struct RowTiers {
     recomputed_rows: usize,
 }
 
-/// Returns the stages: statistics, landmarks, preconditioner, iteration.
+/// Returns the stages of the fit: statistics, landmarks, preconditioner, iteration.
 pub(super) fn stages<T: Real>(ridge: &Ridge, request: &FitRequest<'_>) -> (PassShape, Vec<Stage>) {
     let (size, budget) = (&request.size, request.resources.memory);
     let pass_shape = stage_plans::single_gram_lane_shape(size);
     let ([preconditioner_plan, iteration_plan], tiers) = iteration_plans::<T>(size, pass_shape, request.resources);
     let landmark_plan = stage_plans::plan_scheme_selection(size, pass_shape, &request.options.landmarks, budget);
     let (recompute_passes, n) = (u64::from(tiers.recomputed_rows > 0), usize::try_from(size.n).unwrap_or(usize::MAX));
-    // passes of the sketch over the rows whose blocks are not in memory
+    // one pass for each group of sketch rows, unless all blocks are in memory
     let sketch_passes = match (
         ridge.preconditioner.unwrap_or_default(),
         sketch::sketch_groups(n, request.options.rank.min(n).max(1)),
@@ -60,8 +61,8 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, request: &FitRequest<'_>) -> (PassS
             groups as u64 * u64::from(tiers.scratch_rows + tiers.recomputed_rows > 0)
         }
     };
-    // an iteration halves the residual; one further product computes the true residual, and another
-    // one the training error
+    // an iteration halves the residual: log2(1/tolerance) visits, one more for a true residual, and
+    // one more for the training error
     let block_visits = (-ridge.residual_tolerance::<T>().clamp(f64::EPSILON, 0.5).log2()).ceil() + 3.0;
     let [landmark_passes, _] = request.options.map_passes();
     let passes = [1, landmark_passes, 1 + sketch_passes, recompute_passes * block_visits as u64];
@@ -69,12 +70,11 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, request: &FitRequest<'_>) -> (PassS
     (pass_shape, plans.into_iter().zip(passes).map(|(plan, passes)| Stage { plan, passes }).collect())
 }
 
-/// Returns the plan of a stage that multiplies by kernel blocks, without the stored blocks.
+/// Returns the memory plan of a stage that multiplies by kernel blocks, without the stored blocks.
 fn product_plan<T: Real>(stage: &str, size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
     let (m, element_bytes) = (size.map.p, size.element_bytes);
     stage_plans::add_row_terms(stage_plans::base_plan(stage, size, budget), size, pass_shape, 1, element_bytes)
-        // room for landmarks and a tile of rows in f32 and in f64, because a second solution may
-        // use f64
+        // landmarks and a tile of rows in both f32 and f64, because a second solution may use f64
         .term("landmarks", m * size.d * 3 * size_of::<f64>(), REMEDY_LOWER_RANK)
         .term("rows of a tile", pass_shape.tile_rows * size.d * size_of::<f64>() / 2, "read fewer columns (`features`)")
         .term("preconditioner", PackedLower::bytes(m), REMEDY_LOWER_RANK)
@@ -86,8 +86,8 @@ fn product_plan<T: Real>(stage: &str, size: &ProblemSize, pass_shape: PassShape,
         )
 }
 
-/// Returns the plans of the preconditioner and of the iteration, and the places where the kernel
-/// blocks are stored. Both plans store as many kernel blocks as fit.
+/// Returns the memory plans of the preconditioner and of the iteration, and how many rows have
+/// their kernel blocks in memory and in the scratch folder: as many as fit in both plans.
 fn iteration_plans<T: Real>(
     size: &ProblemSize,
     pass_shape: PassShape,
@@ -98,7 +98,7 @@ fn iteration_plans<T: Real>(
     let mut preconditioner_plan = product_plan::<T>("preconditioner", size, pass_shape, budget)
         .term("sketch", sketch::build_bytes(m, pass_shape.tile_rows, threads), REMEDY_LOWER_RANK)
         .term("vectors", sum_bytes, REMEDY_LOWER_RANK);
-    // the sums of the first pass, and the products of the iteration
+    // the vectors of conjugate gradient, the first moments, and the buffers of products with K_mm
     let vector_bytes = cg::bytes(m, size.t) + sum_bytes + KernelTiles::<f64>::buffer_bytes(threads, size.t);
     let mut iteration_plan = product_plan::<T>(stage_plans::ITERATION_STAGE, size, pass_shape, budget).term(
         "vectors",
@@ -148,7 +148,7 @@ fn scratch_row_bytes<T: Real>(column_count: usize, size: &ProblemSize) -> u64 {
     }) as u64
 }
 
-/// Returns the number of rows whose kernel blocks fit into this many bytes of scratch.
+/// Returns the number of rows whose kernel blocks fit in this many bytes of the scratch folder.
 fn scratch_row_capacity<T: Real>(bytes: u64, size: &ProblemSize) -> usize {
     usize::try_from(bytes / scratch_row_bytes::<T>(size.map.p, size)).unwrap_or(usize::MAX)
 }
@@ -158,7 +158,7 @@ fn scratch_row_capacity<T: Real>(bytes: u64, size: &ProblemSize) -> usize {
 ///
 /// Rounding errors of kernel values act like additional features of size ε that are almost
 /// unpenalised. If the coefficients are large, these errors may be noticeable compared with the
-/// error of the fit. The iteration then solves a different problem, even if its residual is small.
+/// error of the fit. The result then solves a different problem, even if its residual is small.
 pub(super) fn fit<T: Real>(
     ridge: &Ridge,
     data: &FitData<'_, T>,
@@ -172,7 +172,8 @@ pub(super) fn fit<T: Real>(
     let z = MatRef::from_row_major_slice(&z_f64, landmarks.len(), landmarks.d);
     let target_centre = data.targets.centre();
     let is_free = ridge.intercept == Intercept::Free;
-    // the intercept of the original targets is penalised or absent, so the shift is undone
+    // the stored targets are centred, which only a free intercept can undo; for another intercept,
+    // add the centre back
     let target_shift: Vec<f64> = target_centre.iter().map(|centre| if is_free { 0.0 } else { *centre }).collect();
     let nystrom_fit = NystromFit {
         ridge,
@@ -217,19 +218,19 @@ struct NystromFit<'a, T: Real> {
     data: &'a FitData<'a, T>,
     kernel: &'a Arc<dyn AnyKernel>,
     z: MatRef<'a, f64>,
-    /// Numbers that are added to the targets.
+    /// Constants that are added to the stored targets, t numbers.
     target_shift: &'a [f64],
     lambda: f64,
 }
 
-/// A solution, whose coefficients are in the result of conjugate gradient.
+/// A solution. Its coefficients are `cg_solution.x`.
 struct NystromSolution {
     cg_solution: cg::CgSolution,
     intercept: Vec<f64>,
     /// Σ (y − f)² over the rows, for every target.
     squared_error_sums: Vec<f64>,
     moments: FirstMoments,
-    /// Numbers of rows whose kernel values were in memory and in scratch.
+    /// Number of rows whose kernel blocks were in memory, and in the scratch folder.
     cached_row_counts: [usize; 2],
     passes: u64,
 }
@@ -247,7 +248,7 @@ impl NystromSolution {
 }
 
 impl<N: Real> NystromFit<'_, N> {
-    /// Solves from kernel values in `T`, between rows and landmarks of that type.
+    /// Solves with kernel values in `T`, between rows and landmarks of type `T`.
     fn solve<T: Real>(
         &self,
         source: &dyn RowSource<T>,

@@ -1,5 +1,6 @@
 //! The tree that splits rows into leaves, and the pass that assigns each row to its leaves. The
-//! tree is grown from a sample of the rows. The pass also computes the residuals of the features.
+//! tree is grown from a sample of the rows. The same pass computes the residuals of the ridge
+//! regression on features.
 
 use super::leaves::ReducedFit;
 use crate::features::FitData;
@@ -10,16 +11,17 @@ use kapprox::{Real, decompose::symmetric_eigen};
 use kstore::key::{Purpose, Stream};
 use kstore::{LabelCodes, Pass, RowBlock};
 
-/// Fraction of a node's rows that both children contain.
+/// Fraction of a node's rows that belong to both children.
 const OVERLAP: f64 = 0.06;
 
-/// Three constants of the sample from which the tree is grown: minimum number of its rows, number
-/// of its rows per leaf, and number of leading features of each row.
+/// Minimum number of rows of the sample from which the tree is grown.
 const MIN_TREE_SAMPLE_ROWS: usize = 20_000;
+/// Number of rows of the sample per leaf, if this gives more rows.
 const SAMPLE_ROWS_PER_LEAF: usize = 400;
+/// Maximum number of leading features from which the tree is grown.
 const LEADING_FEATURES: usize = 256;
 
-/// Calls a function with every block of rows, in order, and its features.
+/// Calls `visitor` with every block of b rows, in order, and with its features (b x p).
 fn visit_features<T: Real>(
     data: &FitData<'_, T>,
     name: &str,
@@ -40,9 +42,11 @@ fn visit_features<T: Real>(
     Ok(())
 }
 
-/// A complete binary tree on the leading features.
+/// A complete binary tree on the leading features. Node j sends a row with features φ to its left
+/// child if `directions[j]`ᵀφ + `intercepts[j]` < 0; within ± `widths[j]` of 0, a row belongs to
+/// both children.
 pub(super) struct Tree {
-    /// Directions and constants of the nodes, level by level.
+    /// Unit vectors on the leading features, one for each node, level by level.
     directions: Vec<Vec<f64>>,
     intercepts: Vec<f64>,
     pub(super) widths: Vec<f64>,
@@ -89,14 +93,14 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Returns the functions of the nodes on all r features.
+    /// Returns the functions of the nodes, with weights for all r features.
     pub(super) fn splits(&self, r: usize) -> LinearHead {
         let weights = Mat::from_fn(r, self.directions.len(), |i, j| self.directions[j].get(i).copied().unwrap_or(0.0));
         LinearHead { weights, intercept: self.intercepts.clone() }
     }
 
-    /// Collects the rows of every leaf, with their residuals from two fits of the features: from
-    /// `head`, and from `reduced_fit`.
+    /// Collects the rows of every leaf, with their residuals under two fits of the features: `head`
+    /// and `reduced_fit`.
     pub(super) fn assign_rows<T: Real>(
         &self,
         data: &FitData<'_, T>,
@@ -150,7 +154,7 @@ impl Tree {
     }
 }
 
-/// Computes the leading principal component of some rows of the sample.
+/// Computes the leading principal component of some rows of the sample, q numbers.
 fn leading_component(sample: &[Vec<f64>], row_indices: &[usize], q: usize) -> Result<Vec<f64>> {
     let n = row_indices.len().max(1) as f64;
     let mut mean = vec![0.0; q];
@@ -162,7 +166,8 @@ fn leading_component(sample: &[Vec<f64>], row_indices: &[usize], q: usize) -> Re
     Ok(vectors.col(q - 1).iter().copied().collect())
 }
 
-/// Returns the median of ascending scores, and half the width of the band around it.
+/// Returns the median of ascending scores, and half the width of the band around it that contains
+/// the fraction [`OVERLAP`] of the scores.
 fn median_split(scores: &[(usize, f64)]) -> (f64, f64) {
     let quantile = |fraction: f64| {
         let index = (fraction * scores.len() as f64) as usize;
@@ -176,12 +181,14 @@ pub(super) const MAX_ROW_RATIO: usize = 2;
 
 #[derive(Default)]
 pub(super) struct Leaf<T> {
-    /// Rows as the kernel reads them, d each.
+    /// Rows as the kernel reads them, d numbers each.
     pub(super) x: Vec<T>,
-    /// Residuals of the features, t each.
+    /// Residuals of the fit of the features, t numbers per row.
     pub(super) residuals: Vec<f64>,
-    /// Residuals of the features fitted without the held-out rows, t each.
+    /// Residuals of the fit of the features to the rows outside the held-out fold, t numbers per
+    /// row.
     pub(super) reduced_residuals: Vec<f64>,
+    /// Weight of the leaf in the prediction of each row.
     pub(super) weights: Vec<f64>,
     /// Stored row numbers.
     pub(super) row_numbers: Vec<u64>,
@@ -195,8 +202,8 @@ impl<T: Real> Leaf<T> {
         self.row_numbers.len()
     }
 
-    /// Reduces the leaf to at most `max_rows` rows, which are evenly spaced. A leaf may be larger
-    /// because a node never separates equal rows.
+    /// Reduces the leaf to at most `max_rows` evenly spaced rows. A leaf may be larger than
+    /// requested, because a node never separates equal rows.
     pub(super) fn subsample(&mut self, max_rows: usize) {
         let (n, d) = (self.len(), self.x.len() / self.len().max(1));
         if n <= max_rows {
@@ -212,7 +219,8 @@ impl<T: Real> Leaf<T> {
         self.is_held_out = indices.iter().map(|i| self.is_held_out[*i]).collect();
     }
 
-    /// Returns the selected rows, d x m, and their residuals.
+    /// Returns the m rows whose index passes `is_selected` (d x m), and their entries of
+    /// `residuals` (m x t).
     pub(crate) fn selected_rows(&self, is_selected: impl Fn(usize) -> bool, residuals: &[f64]) -> (Mat<f64>, Mat<f64>) {
         let (d, indices) =
             (self.x.len() / self.len().max(1), (0..self.len()).filter(|i| is_selected(*i)).collect::<Vec<_>>());

@@ -1,8 +1,8 @@
 //! Predictive variances of ridge regression on features, from its Gaussian process.
 //!
-//! Ridge regression at μ = lambda·n is the posterior mean of a Gaussian process. Its prior
-//! covariance is s²k̂ with k̂(x, x') = φ(x)ᵀφ(x'), and it is observed with noise of variance σ² =
-//! μs². For a row x with features φ = φ(x), the variance of the process is
+//! Ridge regression at μ = lambda·n is the posterior mean of a Gaussian process. The process has
+//! the prior covariance s²k̂ with k̂(x, x') = φ(x)ᵀφ(x'), and its values are observed with noise of
+//! variance σ² = μs². For a row x with features φ = φ(x), the predictive variance of the process is
 //!
 //! ```text
 //! σ² (φ − μ_φ)ᵀ (A + μI)⁻¹ (φ − μ_φ) + σ²/n  +  σ²/(μ + τ) max(0, k(x, x) − φᵀφ − τ)
@@ -10,18 +10,18 @@
 //!
 //! where μ_φ is the mean of the features, A the centred Gram matrix, and τ the mean of k(x, x) −
 //! φᵀφ over the training rows. The first two terms are the subset-of-regressors approximation,
-//! which is overconfident far from all landmarks. The third term is the correction of FITC: the
+//! which is overconfident far from all landmarks. The third term is the correction of FITC, for the
 //! part of the kernel outside the map. Only maps that project onto a subspace, such as Nyström,
-//! have this term. The residuals of the training rows already contain the mean τ of this part, and
-//! so does σ². Therefore only the excess over τ is added, and s² is σ²/(μ + τ). (Measured on
-//! functions of two columns with 1,000 rows and 10 to 100 landmarks, for a cross-validated lambda
-//! and for a lambda that is too small: 93 to 99 % of new observations lie within 1.96 deviations.
-//! If τ is not subtracted, 94 to 100 % lie within 1.96 deviations, but the deviations are up to
-//! three times the error.)
+//! have it. The residuals of the training rows already contain the mean τ of this part, and so does
+//! σ². Therefore only the excess over τ is added, and s² is σ²/(μ + τ). (Measured on functions of
+//! two columns with 1,000 rows and 10 to 100 landmarks, for a cross-validated lambda and for a
+//! lambda that is too small: 93 to 99 % of new observations lie within 1.96 deviations. If τ is not
+//! subtracted, 94 to 100 % lie within 1.96 deviations, but the deviations are up to three times the
+//! error.)
 //!
 //! The mean μ_φ and the term σ²/n belong to a free intercept, which is a constant under a flat
-//! prior. Without a free intercept nothing is centred; a penalised intercept is the weight of a
-//! constant feature 1. s² maximises the marginal likelihood of k̂ at this μ: s² = (Σ_i (y_i −
+//! prior. Without a free intercept, nothing is centred; a penalised intercept is the weight of a
+//! constant feature 1. s² maximises the marginal likelihood under s²k̂ at this μ: s² = (Σ_i (y_i −
 //! f(x_i))² + μ‖w‖²)/(μν), where ν is n − 1 with a free intercept and otherwise n. The likelihood
 //! does not choose μ. Cross-validation may choose a larger or smaller μ than the likelihood would.
 //!
@@ -36,8 +36,8 @@ use crate::solver::normal_equations::{RidgeFit, system::RidgeSystem};
 use crate::{Intercept, RidgeGrid, quadratic::Quadratic};
 use kstore::Workers;
 
-/// Returns the predictive variance of a fit, divided by the noise variance. `system` must hold the
-/// factor of the fit.
+/// Returns the predictive variance of a fit, divided by the noise variance. `system` must contain
+/// the factor of the fit. `mean_residual` is τ.
 pub(crate) fn predictive_variance(
     system: &RidgeSystem,
     row_count: u64,
@@ -47,7 +47,7 @@ pub(crate) fn predictive_variance(
     grid: &RidgeGrid,
     workers: &Workers,
 ) -> Quadratic {
-    // n is the sum of the weights
+    // n is the sum of the row weights
     let (r, n) = (fit.head.weights.nrows(), system.total_weight);
     let (whitener, shift) = system.whitener(r, workers);
     let is_free = grid.intercept == Intercept::Free;

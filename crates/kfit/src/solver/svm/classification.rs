@@ -1,16 +1,16 @@
 //! Support vector classification, one-vs-rest or one-vs-one: cross-validation of the regularisation
 //! parameter, the fit, and the calibration of probabilities.
 //!
-//! In a one-vs-rest SVM the held-out rows have cost 0, so that all SVMs share the passes over the
-//! features. A one-vs-one SVM has its own copy of the rows of its two classes
-//! ([`StoredFeatures::select_classes`]). The SVMs are fitted along a path of regularisation
-//! parameters, strongest first. Each fit starts from the multipliers for the parameter before it.
-//! They are feasible, because a weaker parameter has wider bounds.
+//! If a fold is held out, its rows have cost 0 in the one-vs-rest SVMs. So these SVMs all have the
+//! same rows, and share the passes over the features. A one-vs-one SVM has its own copy of the rows
+//! of its two classes ([`StoredFeatures::select_classes`]). The SVMs are fitted along a path of
+//! regularisation parameters, strongest first. Each fit starts from the dual multipliers of the
+//! previous parameter. They are feasible, because weaker regularisation has wider bounds.
 //!
 //! The SVMs fitted without a fold give the out-of-fold scores of the rows of the fold. The
-//! parameter with the fewest errors wins; if several parameters have the fewest errors, the
-//! strongest of them wins. The SVMs are then refitted on all rows with this parameter. The
-//! out-of-fold scores also calibrate the probabilities ([Platt scaling](kmodel::platt)).
+//! parameter with the fewest out-of-fold errors wins; among equals, the strongest. The SVMs are
+//! then refitted to all rows with this parameter. The out-of-fold scores also calibrate the
+//! probabilities ([Platt scaling](kmodel::platt)).
 //!
 //! *Cost*: one fit for every fold and parameter (cheaper because of the warm starts), and the
 //! refit. *Bytes*: the bytes of a fit, and the scores of all rows for every parameter.
@@ -38,7 +38,7 @@ pub(super) struct Svm {
     pub(super) penalties: Vec<Regularisation>,
     /// True for one-vs-one SVMs, false for one-vs-rest SVMs.
     one_vs_one: bool,
-    /// True if validation rows calibrate probabilities.
+    /// True if out-of-fold scores calibrate probabilities.
     calibrates_probabilities: bool,
     pub(super) intercept: Intercept,
     pub(super) class_weight: ClassWeight,
@@ -48,8 +48,9 @@ pub(super) struct Svm {
     pub(super) max_steps: usize,
 }
 
-/// Returns target and cost of the rows for the SVM of a class: y = 1 for rows of the class, y = −1
-/// for all other rows, and cost 0 for rows of the held-out fold. `costs` are indexed by class.
+/// Returns the function from a row's index to its target y and cost c in the SVM of a class: y = 1
+/// for rows of the class and y = −1 for all other rows; c = 0 for rows of the held-out fold.
+/// `costs` are indexed by class.
 fn class_rows<'k, T: Real>(
     features: &'k StoredFeatures<'_, T>,
     held_out_fold: Option<u16>,
@@ -96,7 +97,8 @@ impl Svm {
         ProblemOptions { typical_cost: cost, ..ProblemOptions::new(loss, self.intercept, self.gap_tolerance) }
     }
 
-    /// Returns for each score its class, and the opposing class; `None` for one-vs-rest.
+    /// Returns the class of each score for k classes and, for one-vs-one, the opposing class,
+    /// otherwise `None`. Two classes have one score, that of class 1.
     pub(super) fn classifiers(&self, k: usize) -> Vec<(u32, Option<u32>)> {
         match k {
             0..=2 => vec![(1, None)],
@@ -111,8 +113,10 @@ impl Svm {
         if self.one_vs_one { 1 } else { group_size(n, p, svm_count) }
     }
 
-    /// Solves some SVMs on the rows outside a fold, at every regularisation parameter. Also returns
-    /// the number of passes. `sample` is a sample of the same rows.
+    /// Solves the SVMs of `svm_classes` on the rows outside `fold`, at every regularisation
+    /// parameter. `costs` has an entry for each parameter: the mean cost of a row, and the cost of
+    /// each class. `sample` is a sample of the same rows, or `None` before it is drawn. Returns the
+    /// solutions for each parameter, and the number of passes.
     fn solve_path<'k, T: Real>(
         &self,
         features: &StoredFeatures<'k, T>,
@@ -128,8 +132,8 @@ impl Svm {
             svm_classes.iter().map(move |class| class_rows(features, Some(fold), *class, &costs[penalty_index].1))
         };
         let problem_options = self.problem_options(costs[0].0);
-        // solves the SVMs on the sample before the problems of all rows are allocated, so that the
-        // Newton equations of both are never in memory together
+        // solve on the sample before the problems of all rows are allocated, so that the Newton
+        // equations of both are never in memory together
         let start_points = FeatureSample::starting_points(
             sample,
             features,
@@ -160,8 +164,8 @@ impl Svm {
         Ok((path, passes))
     }
 
-    /// Solves every fold's SVMs at every regularisation parameter, and scores the rows of the fold
-    /// with them.
+    /// For every fold, solves the SVMs without it at every regularisation parameter, and scores its
+    /// rows.
     fn held_out_scores<T: Real>(
         &self,
         features: &StoredFeatures<'_, T>,
@@ -176,7 +180,7 @@ impl Svm {
             (data.resources.stage_observer.start_stage("held-out rows", None), Workspace::new(features.p));
         let context = SolveContext { observer: &*stage, journal: data.resources.journal };
         let svms_per_group = self.svms_per_group(features.n, features.p, t);
-        // one sample for all folds and SVMs that share the rows
+        // one sample serves all folds, and all SVMs that have the same rows
         let mut sample = None;
         scores.passes += if self.one_vs_one && t > 1 { 0 } else { sample::passes(features.n, features.p) };
         for fold in 0..data.folds.count() as u16 {
@@ -228,6 +232,7 @@ impl Svm {
         Ok(scores)
     }
 
+    /// Chooses the regularisation parameter with the lowest cross-validated error rate.
     pub(super) fn select_penalty<T: Real>(
         &self,
         data: &FitData<'_, T>,
@@ -249,7 +254,7 @@ impl Svm {
         )
     }
 
-    /// Adds the comparison of regularisation parameters and the probabilities to a solution.
+    /// Adds the figures of the cross-validation and, if requested, the calibration to a solution.
     pub(super) fn add_selection<T: Real>(
         &self,
         mut solution: Solution<T>,
@@ -368,8 +373,8 @@ impl<T: Real> Solver<T> for Svm {
     }
 }
 
-/// For every SVM, fits the two numbers that map its scores to probabilities. The fit uses the
-/// out-of-fold scores.
+/// For every SVM, fits the numbers a and b of [Platt scaling](kmodel::platt) to its out-of-fold
+/// scores.
 fn calibrate<T: Real>(
     classifiers: &[(u32, Option<u32>)],
     scores: &[T],

@@ -1,9 +1,9 @@
 //! The augmented Lagrangian method with semismooth Newton steps, for one or several support vector
 //! problems at a time.
 //!
-//! Row i has features φ_i, target y_i and cost c_i; loss_i is its loss including the cost, and h_i
-//! the conjugate of the loss. The primal problem in w and b, the dual problem in the multipliers β,
-//! and their relation are
+//! Row i has features φ_i, target y_i and cost c_i; loss_i is its loss times the cost, and h_i the
+//! conjugate of loss_i. s is a given constant: 1 for the one-class SVM, otherwise 0. The primal
+//! problem in w and b, the dual problem in the multipliers β, and their relation are
 //!
 //! ```text
 //! primal   P = ½‖w‖² + Σ_i loss_i(f_i) + s b,     f_i = wᵀφ_i + b
@@ -12,10 +12,12 @@
 //! ```
 //!
 //! At the current multipliers β, the method replaces each loss by its Moreau envelope of width 1/σ.
-//! The derivative of the envelope is −β⁺_i(f_i), and β⁺ are the next multipliers. The inner
-//! problem, P with these envelopes, is smooth. Its gradient is w − Σ_i β⁺_i φ_i. Its generalised
-//! Hessian is I + σ Σ φ_i φ_iᵀ over the **free** rows: the rows whose β⁺_i is strictly between its
-//! bounds. Steps are cheap because few rows are free. A step consists of
+//! The derivative of the envelope at f_i is −β⁺_i(f_i), where β⁺ are the next multipliers. P with
+//! these envelopes is called the inner problem; it is smooth. Its gradient is w − Σ_i β⁺_i φ_i. Its
+//! generalised Hessian is I + σ Σ φ_i φ_iᵀ, summed over the **free** rows: the rows whose β⁺_i is
+//! strictly between its bounds. Below, the slope of a row is −dβ⁺_i/df_i: σ for a free row (2c_i
+//! with the squared hinge), and 0 for all others. Steps are cheap because few rows are free. A step
+//! consists of
 //!
 //! 1. the b that minimises the inner problem for this w, by a safeguarded Newton iteration over the
 //!    n values f. Then Σ β⁺ = s holds to rounding, so β⁺ is feasible and D(β⁺) a true lower bound;
@@ -25,16 +27,17 @@
 //! 4. a line search over the n values. If its step is nearly whole, β is set to β⁺ and σ grows.
 //!    After several short steps in a row, σ decreases.
 //!
-//! A search over b or over the length of a step reads all rows once. Then it reads only the rows
-//! whose multipliers vary between two ends of the search, because multipliers are monotone.
+//! A search over b, or over the length of a step, reads all rows once. Because the multipliers are
+//! monotone along the search, a row with the same multiplier at both ends of an interval is
+//! constant on it. So the search then reads only the other rows.
 //!
 //! The rows contribute only to sums, so their order does not matter, and a table may be sorted by
 //! class. Every P is an upper bound and every D a lower bound of the optimum, so the best P and the
 //! best D of all steps enclose it.
 //!
-//! *Cost per step*: 2np flops, 2p for each support vector and each free row and, with r free rows,
-//! r²p + r³/3 or rp² + p³/3. *Bytes*: 8 and two feature elements per row and problem, and 8p² and
-//! p/2 rows of features per problem.
+//! *Flops per step*: 2np, 2p for each support vector and each free row and, with r free rows, r²p +
+//! r³/3 or rp² + p³/3. *Bytes*: for each problem, 8 and two feature elements per row, 8p², and p/2
+//! rows of features.
 //!
 //! References: Rockafellar, "Augmented Lagrangians and applications of the proximal point algorithm
 //! in convex programming", Mathematics of Operations Research 1, 1976; Li, Sun, Toh, "A highly
@@ -54,8 +57,8 @@ use kapprox::{Real, gram::GramBuffers};
 use kstore::Workers;
 use kstore::checkpoint::{Arrays, Persist, StoredArrays};
 
-/// σ of the first step, divided by the typical cost. The envelopes are then ten units wide, and the
-/// problem is as smooth as ridge regression.
+/// σ of the first step, divided by the typical cost. With 0.1, the envelopes are ten units wide, so
+/// the inner problem is nearly as smooth as ridge regression.
 const INITIAL_SIGMA: f64 = 0.1;
 
 /// σ of the first step if the start is the solution of a sample, divided by the typical cost.
@@ -63,34 +66,35 @@ const INITIAL_SIGMA: f64 = 0.1;
 /// 10 takes 26 s, 100 takes 38 s.
 const WARM_SIGMA: f64 = 10.0;
 
-/// Factor by which σ grows. Measured on 20,000 rows of `dsa` (300 features, lambda 1e-4 and 1e-6):
-/// with the factor 1.5, a gap of 1e-3 takes 16 to 27 steps, and a gap of 1e-6 up to 32 steps. With
-/// the factor 3, these gaps take up to 30 and 42 steps, and more from some starts.
+/// Factor by which σ grows when the multipliers are updated. Measured on 20,000 rows of `dsa` (300
+/// features, lambda 1e-4 and 1e-6): with the factor 1.5, a gap of 1e-3 takes 16 to 27 steps, and a
+/// gap of 1e-6 up to 32 steps. With the factor 3, these gaps take up to 30 and 42 steps, and more
+/// from some starts.
 const SIGMA_GROWTH: f64 = 1.5;
 
-/// Maximum of σ, divided by the typical cost. At this maximum the envelope is a millionth of a unit
-/// wide, and its sums lose their digits by cancellation.
+/// Maximum of σ, divided by the typical cost. At this maximum, the envelope is a millionth of a
+/// unit wide; with a narrower envelope, its sums would lose their digits by cancellation.
 const MAX_SIGMA: f64 = 1e6;
 
-/// Tolerance for a sum of multipliers, as a fraction of the total cost. A smaller sum counts as 0.
-/// The tolerance is larger than the rounding error of the sum.
+/// Tolerance for Σ β − s, as a fraction of the total cost. A smaller difference counts as 0. The
+/// tolerance is larger than the rounding error of the sum.
 const SUM_TOLERANCE: f64 = 1e-13;
 
-/// If a step has at least this length, the inner problem counts as solved, and the multipliers are
-/// updated.
+/// If the step t along the direction is at least this, the inner problem counts as solved, and the
+/// multipliers are updated.
 const FULL_STEP: f64 = 0.7;
 
-/// Half the width of the window around an intercept, divided by the width of the envelopes, in
-/// which a search reads only the rows that vary in the window.
+/// Half the width of the window around the intercept in which a search reads only the rows that
+/// vary, divided by the width 1/σ of the envelopes.
 const WINDOW: f64 = 2.0;
 
-/// Number of short steps in a row after which σ is multiplied by the next constant. If the cost is
-/// far above the multipliers, as on separable rows, the envelope is too narrow. Steps then end at
-/// the next kink, and the multipliers are never updated.
+/// Number of consecutive short steps after which σ is multiplied by [`SIGMA_SHRINK`]. If the cost
+/// is far above the multipliers, as on separable rows, the envelope is too narrow. Steps then end
+/// at the next kink, and the multipliers would never be updated.
 const MAX_SHORT_STEPS: usize = 3;
 const SIGMA_SHRINK: f64 = 0.25;
 
-/// Rows of one problem: the target and the cost of each, by position.
+/// Rows of one problem: a function from the index of a row to its target and cost.
 pub(super) trait RowFn: Fn(usize) -> TargetAndCost + Sync + Send {}
 
 impl<F: Fn(usize) -> TargetAndCost + Sync + Send> RowFn for F {}
@@ -99,26 +103,26 @@ impl<F: Fn(usize) -> TargetAndCost + Sync + Send> RowFn for F {}
 pub(super) struct ProblemOptions {
     pub(super) loss: Loss,
     pub(super) intercept: Intercept,
-    /// Sum s that the multipliers must have if the intercept is free.
+    /// The sum s of the multipliers if the intercept is free.
     pub(super) multiplier_sum: f64,
-    /// Typical cost, in the unit of f; σ is relative to it.
+    /// Typical cost c of a row, divided by the unit of f. It is the unit of σ.
     pub(super) typical_cost: f64,
     /// Relative gap at which a problem is solved.
     pub(super) gap_tolerance: f64,
-    /// Number of steps without progress after which a problem ends. Such steps occur if rounding in
-    /// the element type of the features prevents a smaller gap.
+    /// Number of steps without progress after which a problem ends, because rounding in the element
+    /// type of the features may prevent a smaller gap.
     pub(super) max_idle_steps: usize,
 }
 
 impl ProblemOptions {
-    /// Returns the options of a problem whose multipliers sum to 0, at a cost of 1.
+    /// Returns the options of a problem with s = 0, typical cost 1, and no limit on idle steps.
     pub(super) fn new(loss: Loss, intercept: Intercept, gap_tolerance: f64) -> Self {
         Self { loss, intercept, multiplier_sum: 0.0, typical_cost: 1.0, gap_tolerance, max_idle_steps: usize::MAX }
     }
 }
 
-/// A step makes progress if it reduces the gap below this fraction of an earlier gap: the gap at
-/// the last step that made progress.
+/// A step makes progress if it reduces the gap below this fraction of the gap at the last step that
+/// made progress.
 const GAP_PROGRESS: f64 = 0.9;
 
 pub(super) struct Problem<T, R> {
@@ -126,23 +130,25 @@ pub(super) struct Problem<T, R> {
     problem_options: ProblemOptions,
     w: Vec<f64>,
     pub(super) b: f64,
-    /// Multipliers β, n.
+    /// Multipliers β, n numbers.
     beta: Vec<f64>,
     /// Values Φw of the rows, n numbers.
     f: Vec<T>,
     /// Values Φd of the direction at the rows, n numbers.
     pub(super) direction_values: Vec<T>,
     sigma: f64,
-    /// Sums Σ β⁺φ and Σ slope φ, p numbers each, and Σ β⁺ and Σ slope.
+    /// The sums Σ β⁺φ and Σ slope φ over the rows, p numbers each.
     pub(super) sums: [Vec<f64>; 2],
+    /// The sums Σ β⁺ and Σ slope over the rows.
     totals: (f64, f64),
     /// Newton's equations of the free rows.
     pub(super) newton_equations: NewtonEquations<T>,
     pub(super) direction: Direction,
     pub(super) best: CertifiedPoint,
     pub(super) step_count: usize,
-    /// Gap at the last step that made progress. The next field is the number of steps since then.
+    /// Gap at the last step that made progress.
     least_gap: f64,
+    /// Number of steps since the last step that made progress.
     idle_steps: usize,
     /// Number of short steps since the multipliers or σ last changed.
     short_steps: usize,
@@ -150,9 +156,9 @@ pub(super) struct Problem<T, R> {
     pub(super) is_open: bool,
 }
 
-/// A direction, or a point to move to.
+/// The direction (d, δ) of a step, or a point (w, b) to move to.
 pub(super) struct Direction {
-    /// d, p numbers.
+    /// d, the direction of w, p numbers.
     pub(super) w: Vec<f64>,
     /// δ, the direction of the intercept.
     pub(super) b: f64,
@@ -214,9 +220,9 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         }
     }
 
-    /// Sets the next point to the best point. The caller then recomputes the values of the rows and
-    /// P. D is kept, because it was computed from the features in f64 and bounds P at every point.
-    /// A problem that ended without progress is certified but makes no further step.
+    /// Sets the next point to the best point. The caller must then recompute the values of the rows
+    /// and P. D is kept, because it was computed from the features in f64 and bounds P at every
+    /// point. A problem that ended for lack of progress is certified but makes no further step.
     pub(super) fn return_to_best(&mut self) {
         self.best.primal = f64::INFINITY;
         self.direction = Direction { w: self.best.w.clone(), b: self.best.b };
@@ -227,7 +233,8 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         (self.idle_steps, self.is_open) = (0, true);
     }
 
-    /// Ends the problem and returns the best point; the next problem reuses its buffers.
+    /// Ends the problem, returns its best point, and leaves its buffers in `workspace` for the next
+    /// problem.
     pub(super) fn into_best(self, workspace: &mut Workspace<T>) -> CertifiedPoint {
         workspace.spare_equations.push(self.newton_equations);
         self.best
@@ -242,8 +249,8 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         (self.b, self.least_gap, self.idle_steps, self.is_open) = (b, least_gap, idle_steps, is_open);
     }
 
-    /// Sets the next point to w and b of `start`. The caller then computes the values of the rows
-    /// at this point.
+    /// Sets the next point to w and b of `start`. The caller must then compute the values of the
+    /// rows at this point, and call [`Self::move_to_start`].
     pub(super) fn set_start(&mut self, start: &CertifiedPoint) {
         self.direction = Direction { w: start.w.clone(), b: start.b };
         if self.problem_options.loss.has_kink() {
@@ -251,8 +258,8 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         }
     }
 
-    /// Moves to the point that was set; `direction_values` must hold the values of the rows at this
-    /// point.
+    /// Moves to the point in `direction`. `direction_values` must contain the values of the rows at
+    /// this point.
     pub(super) fn move_to_start(&mut self) {
         self.w.copy_from_slice(&self.direction.w);
         self.b = self.direction.b;
@@ -268,7 +275,7 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         (self.step_count, self.least_gap, self.idle_steps, self.is_open) = (0, f64::INFINITY, 0, true);
     }
 
-    /// Returns the σ above which rounding of f would change β by a thousandth of its range.
+    /// Returns the maximum σ: above it, rounding of f would change β by a thousandth of its range.
     fn max_sigma(&self) -> f64 {
         (1e-3 / T::EPSILON).min(MAX_SIGMA) * self.problem_options.typical_cost
     }
@@ -279,7 +286,8 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         self.problem_options.loss.proximal_step(f, (self.rows)(i), self.beta[i], self.sigma)
     }
 
-    /// Computes the b that minimises the inner problem for this w. `varying` is a buffer of rows.
+    /// Sets b to the minimiser of the inner problem for the current w. `varying` is a buffer of row
+    /// indices.
     pub(super) fn minimise_intercept(&mut self, varying: &mut Vec<u32>) {
         if self.problem_options.intercept != Intercept::Free {
             return;
@@ -287,7 +295,8 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         let (start, width) = (self.b, self.problem_options.typical_cost / self.sigma);
         let at = |i: usize, b: f64| self.proximal_step(i, self.f[i].to_f64() + b);
         let sum = |(beta, slope): (f64, f64), (b, s): (f64, f64)| (beta + b, slope + s);
-        // β⁺ is monotone in b: most rows have the same β⁺ at both ends of a window
+        // β⁺ is monotone in b, so a row with the same β⁺ at both ends of the window is constant in
+        // it
         let (low, high) = (start - WINDOW * width, start + WINDOW * width);
         let mut constant = 0.0;
         varying.clear();
@@ -306,8 +315,8 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         self.b = line_search::increasing_root(start, width, tolerance, derivative);
     }
 
-    /// Computes P and D at this point, where `sums` contains Σ β⁺φ. If the problem has made
-    /// `max_steps` steps, it ends.
+    /// Computes P and D at the current point, for which `sums` must contain Σ β⁺φ. Ends the problem
+    /// if its gap is small enough, or if it has made `max_steps` steps or too many idle steps.
     pub(super) fn certify(&mut self, max_steps: usize, varying: &mut Vec<u32>) {
         let (loss, mut primal, mut conjugate_sum, mut support_count) = (self.problem_options.loss, 0.0, 0.0, 0);
         let (mut total, mut weight) = (0.0, 0.0);
@@ -347,10 +356,10 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         }
     }
 
-    /// Moves the intercept of the best point, as LIBSVM does. If no multiplier is strictly between
-    /// its bounds, all intercepts of an interval minimise P for the w of this point, and the steps
-    /// may end anywhere in the interval. The new intercept is the middle of the interval. The best
-    /// point must be the current point.
+    /// Moves the intercept of the best point, which must be the current point, as LIBSVM does. If
+    /// no multiplier is strictly between its bounds, all intercepts of an interval minimise P for
+    /// this w, and the steps may end anywhere in the interval. The new intercept is the middle of
+    /// the interval.
     fn centre_intercept(&mut self, varying: &mut Vec<u32>) {
         if self.problem_options.intercept != Intercept::Free || !self.problem_options.loss.has_kink() {
             return;
@@ -358,7 +367,8 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         let loss = self.problem_options.loss;
         let values_and_rows = || self.f.iter().enumerate().map(|(i, f)| (f.to_f64(), (self.rows)(i)));
         let width = self.problem_options.typical_cost / self.sigma;
-        // slopes are monotone in b: most rows have the same slope at both ends of a window
+        // slopes are monotone in b, so a row with the same slope at both ends of the window is
+        // constant in it
         let (low, high) = (self.b - WINDOW * width, self.b + WINDOW * width);
         let mut constant = self.problem_options.multiplier_sum;
         varying.clear();
@@ -386,10 +396,11 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         (self.best.primal, self.best.b) = (self.best.primal - decrease, b);
     }
 
-    /// Computes the direction from Newton's equations.
+    /// Computes the direction from Newton's equations, with the negative gradient g of w and the
+    /// gradient e of the intercept.
     pub(super) fn solve_direction(&mut self, panels: &BufferPool<GramBuffers<T>>, workers: &Workers) {
         let [beta_sum, slope_sum] = &self.sums;
-        // the constant feature
+        // the entries of the constant feature in the two sums
         let (total, weight) = self.totals;
         let intercept = self.problem_options.intercept;
         let e = if intercept == Intercept::Penalised { self.b - total } else { 0.0 };
@@ -410,7 +421,8 @@ impl<T: Real, R: RowFn> Problem<T, R> {
             let (beta, slope) = self.proximal_step(i, self.f[i].to_f64() + self.b + t * q);
             (q, beta, slope)
         };
-        // β⁺ is monotone in t: most rows have the same β⁺ at both ends of a whole step
+        // β⁺ is monotone in t, so a row with the same β⁺ at t = 0 and t = 1 is constant between
+        // them
         let mut constant = 0.0;
         varying.clear();
         for i in 0..self.f.len() {
@@ -440,7 +452,7 @@ impl<T: Real, R: RowFn> Problem<T, R> {
             return;
         }
         self.short_steps += 1;
-        // if the step is 0, the remaining gradient is a rounding error
+        // a step of 0 means that the rest of the gradient is rounding
         if step_length >= FULL_STEP || step_length == 0.0 {
             for i in 0..self.beta.len() {
                 self.beta[i] = self.proximal_step(i, self.f[i].to_f64() + self.b).0;
@@ -451,13 +463,13 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         }
     }
 
-    /// Returns the slope of a row, which is positive for a free row.
+    /// Returns the slope −dβ⁺/df of a row: positive for a free row, otherwise 0.
     pub(super) fn slope(&self, row: usize) -> f64 {
         self.proximal_step(row, self.f[row].to_f64() + self.b).1
     }
 
-    /// Adds a tile: writes the nonzero β⁺ and the nonzero slopes of its rows to the two columns. If
-    /// `panels` are given, adds the free rows to Newton's equations.
+    /// Writes the nonzero β⁺ and the nonzero slopes of a tile's rows to the two columns. If
+    /// `panels` is present, also adds the tile's free rows to Newton's equations.
     pub(super) fn add_tile(
         &mut self,
         tile: &Tile<'_, T>,

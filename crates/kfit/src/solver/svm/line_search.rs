@@ -1,5 +1,5 @@
-//! Two searches over one variable: bracketed Newton steps on the derivative minimise a convex
-//! piecewise quadratic function, and bisection finds the middle of the minima of a piecewise linear
+//! Searches over one variable. Bracketed Newton steps on the derivative minimise a convex piecewise
+//! quadratic function. Bisection finds the middle of the minima of a convex piecewise linear
 //! function.
 
 /// The derivative `slope` of a convex function at a point, and its second derivative.
@@ -9,17 +9,19 @@ pub(super) struct Derivatives {
     pub(super) curvature: f64,
 }
 
-/// Maximum number of evaluations. After them the bracket has shrunk to the rounding error of its
-/// ends.
+/// Maximum number of evaluations. After this many, the bracket has shrunk to the rounding error of
+/// its ends.
 const MAX_EVALUATIONS: usize = 100;
 
 /// A line search ends when the slope has fallen to this fraction of its initial value.
 const SLOPE_FRACTION: f64 = 0.01;
 
+/// A line search stops once the slope is still negative at a step of this length. Chosen: it ends
+/// the search on a nearly linear objective.
 const MAX_STEP: f64 = 64.0;
 
-/// Returns the next point between `low` and `high`: the Newton point if it is between them,
-/// otherwise the middle.
+/// Returns the next point between `low` and `high`: the Newton point of `x`, where the function has
+/// these `derivatives`, if it is between them, and otherwise the middle.
 fn safeguarded_newton(low: f64, high: f64, x: f64, derivatives: Derivatives) -> f64 {
     let newton_point = x - derivatives.slope / derivatives.curvature;
     let margin = 0.01 * (high - low);
@@ -27,14 +29,13 @@ fn safeguarded_newton(low: f64, high: f64, x: f64, derivatives: Derivatives) -> 
     if !is_inside {
         return 0.5 * (low + high);
     }
-    // keeps a small distance from both ends, because otherwise one end of the bracket might never
-    // move
+    // keep a small distance from both ends; otherwise one end of the bracket might never move
     newton_point.clamp(low + margin.min(0.5 * (newton_point - low)), high - margin.min(0.5 * (high - newton_point)))
 }
 
-/// Returns the zero of an increasing function, `derivatives_at`. The search ends if the function is
-/// 0 up to `tolerance`, or if the bracket has shrunk to rounding. It starts at `start`, with steps
-/// of `initial_step`.
+/// Returns the zero of an increasing function: the `slope` that `derivatives_at(x)` returns with
+/// its derivative, `curvature`. The search ends if the function is 0 up to `tolerance`, or if the
+/// bracket has shrunk to rounding. It starts at `start`, with steps of `initial_step`.
 pub(super) fn increasing_root(
     start: f64,
     initial_step: f64,
@@ -47,7 +48,7 @@ pub(super) fn increasing_root(
     }
     let (mut low, mut high) = (start, start);
     let (mut step, mut x) = (initial_step.max(f64::MIN_POSITIVE), start);
-    // moves outwards until the sign changes
+    // move outwards until the sign changes
     let root_is_above = derivatives.slope < 0.0;
     for _ in 0..MAX_EVALUATIONS {
         (low, high) = if root_is_above { (high, high + step) } else { (low - step, low) };
@@ -73,12 +74,13 @@ pub(super) fn increasing_root(
     x
 }
 
-/// Returns a step t near the minimum along a descent direction. Returns 0 if the slope at 0 is not
-/// negative.
+/// Returns a step t near the minimum of the objective along a descent direction.
+/// `derivatives_at(t)` must return its derivatives along the direction. Returns 0 if the slope at
+/// t = 0 is not negative.
 pub(super) fn descent_step(derivatives_at: impl Fn(f64) -> Derivatives) -> f64 {
     let derivatives_at_zero = derivatives_at(0.0);
     if derivatives_at_zero.slope >= 0.0 {
-        // the remaining gradient is a rounding error
+        // the rest of the gradient is rounding
         return 0.0;
     }
     let tolerance = SLOPE_FRACTION * derivatives_at_zero.slope.abs();
@@ -100,9 +102,10 @@ pub(super) fn descent_step(derivatives_at: impl Fn(f64) -> Derivatives) -> f64 {
     if low > 0.0 { low } else { x }
 }
 
-/// Returns the middle of the interval on which an increasing step function is 0 up to `tolerance`.
-/// If the interval is unbounded on one side, returns its other end; if it is unbounded on both
-/// sides, returns `None`. The search starts at `start`, with steps of `initial_step`.
+/// Returns the middle of the interval on which an increasing step function, `derivative`, is 0 up
+/// to `tolerance`. If the interval is unbounded on one side, returns its other end. If it is
+/// unbounded on both sides, returns `None`. The search starts at `start`, with steps of
+/// `initial_step`.
 pub(super) fn middle_of_zeros(
     start: f64,
     initial_step: f64,
@@ -114,7 +117,8 @@ pub(super) fn middle_of_zeros(
     low.zip(high).map(|(low, high)| 0.5 * low + 0.5 * high).or(low).or(high)
 }
 
-/// Returns the point, up to rounding, above which a monotone condition holds.
+/// Returns the point, up to rounding, above which a monotone condition holds. Returns `None` if no
+/// such point is found.
 fn find_threshold(start: f64, initial_step: f64, holds: impl Fn(f64) -> bool) -> Option<f64> {
     let (is_above, mut step) = (!holds(start), initial_step.max(f64::MIN_POSITIVE));
     let (mut low, mut high) = (start, start);

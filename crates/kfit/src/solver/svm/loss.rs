@@ -1,6 +1,6 @@
-//! Losses of support vector machines, their duals, and the proximal step of the solver.
+//! Losses of support vector machines, their conjugates, and the proximal step of the solver.
 
-/// A loss of the value f of a row with target y and cost c.
+/// The loss of a row with value f, target y and cost c.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Loss {
     /// c max(0, 1 − yf), y = ±1.
@@ -9,7 +9,7 @@ pub(super) enum Loss {
     SquaredHinge,
     /// c max(0, |y − f| − epsilon).
     Insensitive { epsilon: f64 },
-    /// c max(0, −f), for rows on the wrong side of the origin.
+    /// c max(0, −f).
     OneSided,
 }
 
@@ -19,15 +19,17 @@ pub(super) struct TargetAndCost {
     pub(super) c: f64,
 }
 
-/// The piece of the conjugate h around a multiplier β, on which h is quadratic.
+/// The interval around a multiplier β on which the conjugate h is quadratic, and the one-sided
+/// derivatives of h at β.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Piece {
-    /// Ends of the piece or of the domain; infinite if unbounded.
+    /// Lower end of the piece; −∞ if the piece is unbounded.
     pub(super) lower: f64,
+    /// Upper end of the piece; ∞ if the piece is unbounded.
     pub(super) upper: f64,
-    /// Derivative of h from below; −∞ if β cannot fall.
+    /// Left derivative of h at β; −∞ if β is at the lower end of its domain.
     pub(super) fall: f64,
-    /// Derivative of h from above; ∞ if β cannot rise.
+    /// Right derivative of h at β; ∞ if β is at the upper end of its domain.
     pub(super) rise: f64,
 }
 
@@ -42,7 +44,8 @@ impl Loss {
         }
     }
 
-    /// Returns the derivative of the loss at the value f; at a kink a one-sided derivative.
+    /// Returns the derivative of the loss at the value f, or a one-sided derivative if f is at a
+    /// kink.
     #[inline(always)]
     pub(super) fn slope(self, f: f64, TargetAndCost { y, c }: TargetAndCost) -> f64 {
         let if_costly = |is_costly: bool, slope: f64| if is_costly { slope } else { 0.0 };
@@ -133,7 +136,7 @@ impl Loss {
         if self == Self::SquaredHinge && c > 0.0 { 0.5 / c } else { 0.0 }
     }
 
-    /// Returns true if the loss has a kink, which the envelope approaches from step to step.
+    /// Returns true if the loss has a kink; only then does the solver need an envelope.
     pub(super) fn has_kink(self) -> bool {
         self != Self::SquaredHinge
     }

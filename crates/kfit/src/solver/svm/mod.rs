@@ -11,26 +11,26 @@
 //!
 //! a_i is the weight of row i (1 if rows have no weights) times the weight of its class; n is the
 //! sum of the row weights. With `loss` squared-hinge, max(0, 1 − y_i f_i) is squared. Two classes
-//! need one problem. More classes need one-vs-rest problems, and svr needs one problem per target.
-//! Classification also supports cross-validation of regularisation parameters, one-vs-one SVMs and
-//! probabilities.
+//! need one problem, more classes one problem per class (one-vs-rest), and svr one problem per
+//! target. Classification also supports cross-validation of regularisation parameters, one-vs-one
+//! SVMs and probabilities.
 //!
 //! Divided by 2 lambda, the first two objectives are LIBSVM's ½‖w‖² + C Σ a_i loss_i with C = 1/(2n
 //! lambda). LIBSVM's intercept is free, as it is by default here; LIBLINEAR's intercept is
-//! penalised. The objective of LIBSVM's one-class SVM is multiplied by nu n.
+//! penalised. LIBSVM's one-class objective is this one multiplied by nu n.
 //!
-//! `exact` solves the duals for the exact kernel (`map` exact). On features, `lagrangian.rs` solves
-//! all problems in passes over stored features, up to a relative duality gap. The gap is measured
-//! at every step, and bounds how far the objective is above the optimum. The reported gap is
-//! computed in f64 from the returned SVM. If f32 rounding prevents a smaller gap, the steps
-//! continue in f64.
+//! The module `exact` solves the duals for the exact kernel (`map` exact). On features,
+//! `lagrangian.rs` solves all problems in passes over stored features, up to a relative duality
+//! gap. The gap is measured at every step, and bounds how far the objective is above the optimum.
+//! The reported gap is computed in f64 from the returned SVM. If f32 rounding prevents a smaller
+//! gap, the steps continue in f64.
 //!
 //! If the intercept is free, the targets of svr are centred, and the intercept absorbs the shift.
 //! The reported objective is then the objective for the centred targets.
 //!
 //! *Bytes*: the features, 24 per row and problem, and 8p² and p/2 rows of features for each problem
-//! of a group (problems that are solved together). Problems are independent. The size of a group
-//! depends on n and p, never on the available memory.
+//! of a group (problems that are solved together). The size of a group depends on n and p, never on
+//! the available memory.
 
 mod classification;
 mod exact;
@@ -104,17 +104,18 @@ pub(super) const LOSS: Parameter = Parameter {
     help: "Loss: hinge or squared-hinge (svm), squared-hinge or logistic (ranking)",
 };
 
-/// Maximum bytes of Newton's equations of a group of problems, and of their multipliers and values.
+/// Maximum bytes of Newton's equations of a group of problems.
 const MAX_EQUATION_BYTES: usize = 240 << 20;
+/// Maximum bytes of the multipliers and values of a group of problems.
 const MAX_MULTIPLIER_BYTES: usize = 256 << 20;
 
-/// Bytes of a number in the f64 verification. The next constant is the bytes of a row's multiplier
-/// and values.
+/// Bytes of a number in the f64 verification.
 const F64_BYTES: usize = size_of::<f64>();
+/// Bytes of a row's multiplier and its two values.
 const ROW_BYTES: usize = 3 * F64_BYTES;
 
-/// If the gap does not become smaller in this number of steps in f32, the steps continue in f64. In
-/// f64 the gap of hard problems may stay constant for up to 40 steps.
+/// Number of steps in f32 without progress after which the steps continue in f64. (In f64 the gap
+/// of hard problems may stay constant for up to 40 steps.)
 const MAX_IDLE_STEPS: usize = 30;
 
 /// Returns the number of problems that are solved together, which depends on n and p only.
@@ -123,8 +124,8 @@ fn group_size(n: usize, p: usize, problem_count: usize) -> usize {
     (MAX_EQUATION_BYTES / equation_bytes).min(MAX_MULTIPLIER_BYTES / multiplier_bytes).clamp(1, problem_count.max(1))
 }
 
-/// Adds to a plan the memory to solve this number of problems, with this number of bytes of targets
-/// per row.
+/// Adds to a plan the memory to solve `problem_count` problems. `target_bytes` is the bytes of
+/// targets per row.
 fn plan(
     plan: MemoryPlan,
     size: &ProblemSize,
@@ -187,7 +188,8 @@ fn solve<T: Real, R: RowFn>(
     Ok(solved_problems)
 }
 
-/// Solves a problem for each of `rows`, in groups, first on a sample of the rows.
+/// Solves a problem for each of `rows`, in groups. Each group is first solved on a sample of the
+/// rows, and finally certified in f64.
 fn solve_all<T: Real, R: RowFn>(
     features: &StoredFeatures<'_, T>,
     problem_options: ProblemOptions,
@@ -228,9 +230,10 @@ fn max_idle_steps<T>() -> usize {
     if size_of::<T>() < size_of::<f64>() { MAX_IDLE_STEPS } else { usize::MAX }
 }
 
-/// Part of a warning about the gap of an SVM fitted without its held-out rows.
+/// Part of a warning about the gap of an SVM that was fitted without a fold.
 const FITTED_WITHOUT_FOLD: &str = " of an SVM fitted without a fold";
 
+/// Warns if the largest gap exceeds the tolerance. `which_svms` completes the message.
 fn warn_of_gap<'b, T: Real>(
     best: impl IntoIterator<Item = &'b CertifiedPoint>,
     step_count: usize,
@@ -248,7 +251,8 @@ fn warn_of_gap<'b, T: Real>(
     }
 }
 
-/// Builds the result from some solved problems; objectives are multiplied by `objective_factor`.
+/// Builds the result from solved problems. The reported objectives are multiplied by
+/// `objective_factor`.
 fn solution_of<T>(
     SolvedProblems { best_points, gaps, passes, step_count }: SolvedProblems,
     objective_factor: f64,
@@ -275,9 +279,8 @@ fn solution_of<T>(
     }
 }
 
-/// Returns the stages of a fit on features, or with the exact kernel. The three numbers are the
-/// number of problems, the number of problems solved at once, and the number of regularisation
-/// parameters.
+/// Returns the stages of a fit on features, or with the exact kernel. `concurrent_problems` is the
+/// number of problems that are solved at the same time.
 fn stages<T: Real>(
     solver: &dyn Solver<T>,
     access: RowAccess,

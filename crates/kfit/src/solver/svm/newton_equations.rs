@@ -1,6 +1,6 @@
-//! Newton's equations of a support vector problem. They are solved over the p features, or over the
-//! r free rows (rows with a multiplier strictly between its bounds) if there are fewer free rows
-//! than features.
+//! Newton's equations of a support vector problem. If there are fewer free rows (rows whose
+//! multiplier is strictly between its bounds) than features, the unknowns are the r free rows,
+//! otherwise the p features.
 //!
 //! Let u be the square roots of the slopes −dβ⁺/df of the free rows (r numbers), and B (r x p) the
 //! features of these rows, each multiplied by its entry of u. With the negative gradient g for w
@@ -12,14 +12,14 @@
 //! ```
 //!
 //! κ is 1 for a penalised intercept and 0 for a free intercept; without an intercept δ = 0. The
-//! first of the following forms eliminates δ. The second eliminates d, with q = B d + u δ:
+//! equations have two forms. The first eliminates δ; the second eliminates d, with q = B d + u δ:
 //!
 //! ```text
 //! over features    (I + BᵀB − Bᵀu uᵀB/(uᵀu + κ)) d = g + Bᵀu e/(uᵀu + κ)        rp² + p³/3 flops
 //! over rows        (I + BBᵀ) q = B g + u δ,   d = g − Bᵀq,   uᵀq + κδ = −e       r²p + r³/3 flops
 //! ```
 //!
-//! Near the solution few rows are free, and steps over rows are very cheap.
+//! Near the solution, few rows are free, and the second form is very cheap.
 
 use crate::linalg::cholesky::{self, factor_unblocked};
 use crate::linalg::strips::{BufferPool, par};
@@ -28,11 +28,12 @@ use faer::{MatMut, MatRef};
 use kapprox::{Real, gram::GramBuffers};
 use kstore::Workers;
 
-/// Fraction of a free intercept δ that is eliminated. If the whole δ were eliminated, the equations
-/// would be singular along the constant feature.
+/// Fraction of the term Bᵀu uᵀB/(uᵀu) that is subtracted for a free intercept. If the whole term
+/// were subtracted, the data part of the equations would be singular along a constant feature.
 const ELIMINATED_FRACTION: f64 = 1.0 - 1e-6;
 
-/// Returns the maximum number of stored free rows; with more, the equations are over features.
+/// Returns the maximum number of free rows that are stored as rows. If there are more, the unknowns
+/// are the features.
 fn max_free_rows(p: usize) -> usize {
     (p / 2).max(512)
 }
@@ -41,14 +42,15 @@ pub(super) fn bytes(p: usize) -> usize {
     8 * p * p + max_free_rows(p) * (8 * p + 8)
 }
 
-/// The free rows of a problem, stored as rows or as their products.
+/// The free rows of a problem, stored as rows or as their Gram matrix.
 #[derive(Debug)]
 pub(super) struct NewtonEquations<T> {
     p: usize,
     /// BᵀB of the free rows that are no longer in `free_rows`; p x p column-major, lower triangle.
     gram: Vec<f64>,
-    /// Stored rows, row-major, each multiplied by its √slope.
+    /// Features of the stored rows, row-major, each row multiplied by the square root of its slope.
     free_rows: Vec<T>,
+    /// Square roots of the slopes of the stored rows.
     sqrt_slopes: Vec<f64>,
     /// True if `gram` contains some rows.
     has_gram: bool,
@@ -95,9 +97,9 @@ impl<T: Real> NewtonEquations<T> {
         }
     }
 
-    /// Returns d and δ for the right side `g` and the gradient e of the intercept. If the intercept
-    /// is not penalised, e is 0. `s` = Bᵀu and `weight` = uᵀu are sums over all free rows. The
-    /// factor replaces the products, so call this function once.
+    /// Returns d and δ for the right side `g` and the gradient `e` of the intercept, which is 0
+    /// unless the intercept is penalised. `s` = Bᵀu and `weight` = uᵀu are sums over all free rows.
+    /// The factor overwrites the Gram matrix, so this function can be called only once.
     pub(super) fn solve(
         &mut self,
         g: Vec<f64>,
@@ -134,7 +136,8 @@ impl<T: Real> NewtonEquations<T> {
         let fraction = if weight > 0.0 { eliminated_fraction / weight } else { 0.0 };
         let diagonal: Vec<f64> = (0..p).map(|j| matrix[j * p + j]).collect();
         let trace: f64 = diagonal.iter().sum();
-        // the factor is computed in place, and the triangle above the diagonal keeps the products
+        // the factor replaces the lower triangle; the upper triangle keeps the Gram matrix for
+        // another attempt
         copy_lower_to_upper(matrix, p);
         let mut shift = 1.0;
         loop {
@@ -171,7 +174,7 @@ impl<T: Real> NewtonEquations<T> {
         if r == 0 {
             return (g, 0.0 - e);
         }
-        // the memory of the products is unused
+        // `gram` is unused here, so its memory can store BBᵀ
         let memory = &mut self.gram[..r * r];
         // rows of B are columns of Bᵀ
         let transposed = MatRef::from_column_major_slice(&self.free_rows, p, r);
@@ -221,8 +224,8 @@ fn copy_lower_to_upper(matrix: &mut [f64], order: usize) {
     }
 }
 
-/// Returns the next shift of the diagonal, for a matrix with this trace that rounding made
-/// indefinite. The shift shortens the step, but the direction is still a descent direction.
+/// Returns the next larger shift of the diagonal, for a matrix with this trace that rounding made
+/// indefinite. The shift shortens the step, but the result is still a descent direction.
 fn next_shift(shift: f64, trace: f64) -> f64 {
     (10.0 * shift).max(f64::EPSILON * trace)
 }

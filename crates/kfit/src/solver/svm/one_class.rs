@@ -63,7 +63,7 @@ impl<T: Real> Solver<T> for OneClass {
         debug_assert!(matches!(data.targets, Targets::Numeric { centre } if centre.is_empty()));
         let (features, gathered) = StoredFeatures::gather(data, GatherOptions::default())?;
         let cost = 1.0 / (self.nu * features.weight_outside(None));
-        // values of f have the size of the kernel's diagonal
+        // the diagonal of the kernel is the unit of the values f
         let diagonal = gathered.certificate.as_ref().map_or(1.0, |state| state.mean_residual(0));
         let unit = if diagonal > 0.0 { diagonal } else { 1.0 };
         let problem_options = ProblemOptions {

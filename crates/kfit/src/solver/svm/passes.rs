@@ -7,10 +7,11 @@ use crate::linalg::strips::{BufferPool, for_each_strip};
 use kapprox::{Real, gram::GramBuffers};
 use kstore::{Workers, pass::Observer};
 
-/// Rows that one thread checks at a time.
+/// Number of rows that one thread checks at a time.
 const STRIP_ROWS: usize = 4096;
 
-/// Computes Σ β⁺φ, Σ slope φ and the free rows of every problem: one pass.
+/// Computes Σ β⁺φ, Σ slope φ and Newton's equations of every problem. Makes one pass, and reads the
+/// free rows again if several processes share the features.
 pub(super) fn gather_sums<T: Real, R: RowFn>(
     features: &StoredFeatures<'_, T>,
     problems: &mut [&mut Problem<T, R>],
@@ -20,11 +21,12 @@ pub(super) fn gather_sums<T: Real, R: RowFn>(
     let (p, count, workers) = (features.p, problems.len(), features.workers());
     problems.iter_mut().for_each(|problem| problem.newton_equations.clear());
     let mut columns: Vec<SparseColumn<T>> = vec![Vec::new(); 2 * count];
-    // if there are many problems, each thread processes one problem; otherwise all threads share
-    // the products of each problem; both ways give bit-identical results
+    // if there are many problems, each thread processes one problem at a time; otherwise all
+    // threads share the products of each problem. Both ways give bit-identical results
     let (group_workers, sequential) = (workers, Workers::sequential());
     let problem_workers = if count >= workers.threads() { &sequential } else { workers };
-    // every process needs the free rows of all processes, not only the free rows of its own tiles
+    // if several processes share the features, each needs the free rows of all of them, not only
+    // those of its own tiles
     let tile_panels = (!features.is_shared()).then_some(panels);
     let init = || Sums::new(p * 2 * count);
     let Sums(sums) = features.reduce("sums of the SVMs", observer, &init, |sums, tile| {
@@ -76,7 +78,7 @@ fn gather_equations<T: Real, R: RowFn>(
     })
 }
 
-/// Computes Φd of every problem: one pass.
+/// Computes Φd for every problem, where d is its direction: one pass.
 pub(super) fn direction_values<T: Real, R: RowFn>(
     features: &StoredFeatures<'_, T>,
     problems: &mut [&mut Problem<T, R>],
@@ -87,7 +89,8 @@ pub(super) fn direction_values<T: Real, R: RowFn>(
     for (a, problem) in problems.iter().enumerate() {
         problem.direction.w.iter().enumerate().for_each(|(i, d)| weights[i * count + a] = T::from_f64(*d));
     }
-    // the values of the rows of other processes arrive with the state of the pass
+    // if several processes share the features, the values of other processes arrive with the state
+    // of the pass
     let (is_shared, mut values) = (features.is_shared(), Vec::new());
     let RowValues(all) = features.reduce("values of the SVMs", observer, &RowValues::<T>::default, |all, tile| {
         values.resize(tile.row_count() * count, T::ZERO);
@@ -104,7 +107,8 @@ pub(super) fn direction_values<T: Real, R: RowFn>(
     Ok(())
 }
 
-/// Sets the values of consecutive rows, row by row, for every problem.
+/// Sets the direction values of consecutive rows, from row `first` on. `values` contains one number
+/// per problem for each row.
 fn set_values<T: Real, R>(problems: &mut [&mut Problem<T, R>], first: usize, values: &[T]) {
     let count = problems.len();
     for (a, problem) in problems.iter_mut().enumerate() {

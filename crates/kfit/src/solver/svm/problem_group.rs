@@ -47,8 +47,7 @@ pub(super) struct SolveContext<'a> {
     pub(super) journal: Option<&'a Journal<'a>>,
 }
 
-/// Moves the problems to the solutions in `start_points`, in one pass. Does nothing if
-/// `start_points` is empty.
+/// Moves the problems to `start_points`, in one pass. Does nothing if `start_points` is empty.
 pub(super) fn start_at<T: Real, R: RowFn>(
     features: &StoredFeatures<'_, T>,
     problems: &mut [Problem<T, R>],
@@ -74,8 +73,8 @@ fn move_to_starts<T: Real, R: RowFn>(
 }
 
 /// Certifies the best points in f64: recomputes values, sums and Newton's equations from the
-/// features. If a gap is larger than requested, the problem continues from its best point in f64.
-/// So the reported gap is the gap of the returned SVM.
+/// features. A problem whose gap is larger than requested continues in f64 from its best point. So
+/// the reported gap is the gap of the returned SVM.
 pub(super) fn certify_in_f64<T: Real, R: RowFn>(
     features: &StoredFeatures<'_, T>,
     problems: Vec<Problem<T, R>>,
@@ -99,7 +98,8 @@ pub(super) fn certify_in_f64<T: Real, R: RowFn>(
             solve_group(&f64_features, &mut problems, max_steps, &mut workspace, context)?;
         total_outcome.gaps.extend(gaps);
         total_outcome.passes += 1 + passes;
-        // steps update the values incrementally, so their result must be certified again
+        // steps update the values incrementally; if there were steps, their result must be
+        // certified again
         if problems.iter().map(|problem| problem.step_count).sum::<usize>() == steps_before {
             return Ok((problems, total_outcome));
         }
@@ -107,8 +107,8 @@ pub(super) fn certify_in_f64<T: Real, R: RowFn>(
 }
 
 /// Solves all problems in common passes over the features, with at most `max_steps` steps for each
-/// problem. A journal stores the steps. A resumed run continues after the last stored step, and its
-/// result is bit-identical.
+/// problem. If there is a journal, it stores the state after steps; a resumed run continues after
+/// the last stored step, and its result is bit-identical.
 pub(super) fn solve_group<T: Real, R: RowFn>(
     features: &StoredFeatures<'_, T>,
     problems: &mut [Problem<T, R>],
@@ -127,7 +127,7 @@ pub(super) fn solve_group<T: Real, R: RowFn>(
                 break;
             }
             Err(error) => {
-                // a repeated step recomputes all other state identically
+                // restore what a repeated step would not recompute identically
                 group.problems.iter_mut().zip(snapshots).for_each(|(problem, snapshot)| problem.restore(snapshot));
                 steps.save_before_stop(&group);
                 return Err(error);
@@ -138,7 +138,8 @@ pub(super) fn solve_group<T: Real, R: RowFn>(
 }
 
 impl<T: Real, R: RowFn> ProblemGroup<'_, T, R> {
-    /// Makes a step of all open problems; returns false if none is open.
+    /// Makes a step of all open problems. Returns false if no problem is open after their
+    /// certificates are computed.
     fn step(
         &mut self,
         features: &StoredFeatures<'_, T>,
@@ -159,7 +160,7 @@ impl<T: Real, R: RowFn> ProblemGroup<'_, T, R> {
         let mut open: Vec<&mut Problem<T, R>> = self.problems.iter_mut().filter(|problem| problem.is_open).collect();
         let has_open_problems = !open.is_empty();
         if has_open_problems {
-            // if there are many problems, each thread factors one matrix and waits for no other
+            // if there are many problems, each thread factors one matrix at a time
             let sequential = Workers::sequential();
             match open.len() >= workers.threads() {
                 true => workers.for_each(open.iter_mut().collect(), |problem| {

@@ -1,8 +1,8 @@
 //! A sample of the rows, on which problems are solved first.
 //!
 //! If the iteration starts from 0, most rows are free in the first steps (their multipliers are
-//! strictly between the bounds), and each free row costs p² flops. The sample has an eighth of the
-//! rows, or a few rows per feature, and makes these steps cheap. Its solution is so near to the
+//! strictly between the bounds), and each free row costs p² flops. A sample of an eighth of the
+//! rows, or of 8p rows if that is fewer, makes these steps cheap. Its solution is so near to the
 //! solution on all rows that few rows are free in the later steps.
 
 use super::lagrangian::{Problem, ProblemOptions, RowFn};
@@ -19,11 +19,13 @@ const MAX_ROWS_PER_FEATURE: usize = 8;
 /// Minimum number of rows of a sample, or p if there are fewer features.
 const MIN_SAMPLE_ROWS: usize = 256;
 
-/// Minimum number of table rows per sampled row; with fewer the sample would not be much cheaper.
+/// Number of table rows per sampled row, at least. With fewer, the sample would not be much cheaper
+/// than the table.
 const MIN_ROWS_PER_SAMPLED_ROW: usize = 8;
 
-/// Relative gap and maximum number of steps for a sample; the sampling error exceeds this gap.
+/// Relative gap to which problems are solved on a sample. The sampling error exceeds this gap.
 const SAMPLE_GAP: f64 = 1e-2;
+/// Maximum number of steps on a sample.
 const MAX_SAMPLE_STEPS: usize = 50;
 
 /// Returns the number of sampled rows for n rows and p features; 0 if no sample is drawn.
@@ -32,13 +34,13 @@ pub(crate) fn sample_row_count(n: usize, p: usize) -> usize {
     if sample_rows >= MIN_SAMPLE_ROWS.min(p) { sample_rows } else { 0 }
 }
 
-/// Returns the number of passes to draw a sample (0 or 1). Moving to the solution on the sample
-/// takes the same number of passes. A pass that a checkpoint avoids is counted too.
+/// Returns the number of passes that draw a sample, 0 or 1. To move to the solution on the sample
+/// takes as many again. Passes that a checkpoint makes unnecessary are counted too.
 pub(crate) fn passes(n: usize, p: usize) -> u64 {
     u64::from(sample_row_count(n, p) > 0)
 }
 
-/// Features of a sample and the positions of its rows.
+/// The features of a sample of the rows, and the indices of these rows.
 pub(super) struct FeatureSample<'a, T: Real> {
     features: StoredFeatures<'a, T>,
     positions: Vec<usize>,
@@ -58,8 +60,9 @@ impl<'a, T: Real> FeatureSample<'a, T> {
         Ok(Some(Self { features, positions, rows_per_sampled_row: rows_per_sampled }))
     }
 
-    /// Solves some problems on a sample, which is drawn at its first use. Returns no points if
-    /// there is no sample, or if the problems continue from a checkpoint.
+    /// Solves the problems of `rows` on a sample, and returns their solutions. Draws the sample if
+    /// `sample` is `None`. Returns no points if the table is too small for a sample, or if the
+    /// problems continue from a checkpoint.
     pub(super) fn starting_points<R: RowFn>(
         sample: &mut Option<Self>,
         features: &StoredFeatures<'a, T>,
@@ -92,7 +95,7 @@ impl<'a, T: Real> FeatureSample<'a, T> {
             ..problem_options
         };
         let (positions, scale) = (&self.positions[..], self.rows_per_sampled_row);
-        // the sampled rows together have the total cost of all rows
+        // scale the costs so that the total cost of the sampled rows is that of all rows
         let sampled_row_fns = rows.iter().map(|rows| {
             move |i: usize| {
                 let row = rows(positions[i]);

@@ -36,7 +36,7 @@ pub(super) const HELD_OUT_MSE: &str = "held-out mse at each";
 pub(super) struct Svr {
     pub(super) penalties: Vec<Regularisation>,
     pub(super) intercept: Intercept,
-    /// Half the width of the tube without loss, in the unit of the target.
+    /// Half the width of the insensitive tube, in the unit of the target.
     pub(super) epsilon: f64,
     pub(super) gap_tolerance: f64,
     pub(super) max_steps: usize,
@@ -57,8 +57,8 @@ impl Svr {
         ProblemOptions::new(Loss::Insensitive { epsilon: self.epsilon }, self.intercept, self.gap_tolerance)
     }
 
-    /// Learns the function of target `j` at the cost C, from the rows outside a fold or from all
-    /// rows.
+    /// Learns the function of target `j` with the parameter C = `cost`, from the rows outside a
+    /// fold (`held_out_fold` contains the fold of each row, and the fold) or from all rows.
     fn solve_target<T: Real>(
         &self,
         features: &StoredFeatures<'_, T>,
@@ -69,7 +69,7 @@ impl Svr {
     ) -> Result<SolvedProblems> {
         let t = data.targets.count();
         let is_training = |i: &usize| held_out_fold.is_none_or(|(folds, fold)| folds[*i] != fold);
-        // the target's standard deviation is the unit of the envelope
+        // the target's standard deviation is the unit of the values f
         let training_rows = (0..features.n).filter(is_training);
         let (mean, deviation) =
             mean_and_deviation(training_rows.map(|i| (features.y[i * t + j], features.weights.get(i))));
@@ -166,8 +166,7 @@ impl<T: Real> Solver<T> for Svr {
     }
 }
 
-/// Returns the mean and population standard deviation of weighted values. Goes through the values
-/// several times.
+/// Returns the mean and the population standard deviation of (value, weight) pairs.
 pub(super) fn mean_and_deviation(values: impl Iterator<Item = (f64, f64)> + Clone) -> (f64, f64) {
     let total_weight = values.clone().map(|(_, weight)| weight).sum::<f64>().max(f64::MIN_POSITIVE);
     let mean = values.clone().map(|(value, weight)| weight * value).sum::<f64>() / total_weight;

@@ -1,4 +1,4 @@
-//! A point with its certificate, and the buffers that problems share.
+//! A solution with its certificate, and the buffers that problems share.
 
 use super::newton_equations::NewtonEquations;
 use crate::linalg::strips::BufferPool;
@@ -8,7 +8,9 @@ use kapprox::gram::GramBuffers;
 pub(super) struct CertifiedPoint {
     pub(super) w: Vec<f64>,
     pub(super) b: f64,
+    /// Smallest primal objective so far; ∞ before the first.
     pub(super) primal: f64,
+    /// Largest dual objective so far; −∞ before the first.
     pub(super) dual: f64,
     /// Number of support vectors: rows with β⁺ ≠ 0 at the last step.
     pub(super) support_vectors: usize,
@@ -36,8 +38,8 @@ pub(super) struct Workspace<T> {
     pub(super) panels: BufferPool<GramBuffers<T>>,
     /// Buffers of row numbers, one for each thread.
     pub(super) row_buffers: BufferPool<Vec<u32>>,
-    /// Unused equations, which later problems reuse. This avoids new memory, whose pages the
-    /// operating system would have to clear.
+    /// Unused equations, which later problems reuse. The operating system would have to clear the
+    /// pages of new memory.
     pub(super) spare_equations: Vec<NewtonEquations<T>>,
 }
 
@@ -46,7 +48,7 @@ impl<T> Workspace<T> {
         Self { p, panels: BufferPool::default(), row_buffers: BufferPool::default(), spare_equations: Vec::new() }
     }
 
-    /// Lends the row buffers to a workspace of another type, and frees the other buffers.
+    /// Moves the row buffers to a workspace of another element type, and frees the other buffers.
     pub(super) fn move_matrix_to<U>(&mut self) -> Workspace<U> {
         (self.spare_equations, self.panels) = (Vec::new(), BufferPool::default());
         Workspace {

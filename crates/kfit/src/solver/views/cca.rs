@@ -5,12 +5,13 @@
 //! max aᵀ C_xy b     with  aᵀ(C_xx + lambda I)a = bᵀ(C_yy + lambda I)b = 1
 //! ```
 //!
-//! The parent module defines the covariance matrices C_xx, C_xy and C_yy. Let L_x L_xᵀ = C_xx +
-//! lambda I and L_y L_yᵀ = C_yy + lambda I be Cholesky factorisations, and let L_x⁻¹ C_xy L_y⁻ᵀ =
-//! U diag(ρ) Vᵀ be a singular value decomposition. Then the pairs are a_j = L_x⁻ᵀu_j and b_j =
-//! L_y⁻ᵀv_j. If there are as many features as rows and lambda is 0, every correlation is 1, so
-//! regularisation is needed. Cross-validation chooses the lambda with the largest mean held-out
-//! correlation of the pairs. The report contains the held-out correlations.
+//! C_xx, C_xy and C_yy are the covariance matrices of the features of the two views x and y, as the
+//! parent module defines. Let L_x L_xᵀ = C_xx + lambda I and L_y L_yᵀ = C_yy + lambda I be Cholesky
+//! factorisations, and let L_x⁻¹ C_xy L_y⁻ᵀ = U diag(ρ) Vᵀ be a singular value decomposition. Then
+//! the pairs are a_j = L_x⁻ᵀu_j and b_j = L_y⁻ᵀv_j. With as many features as rows and lambda 0,
+//! every correlation would be 1, so regularisation is needed. Cross-validation chooses the lambda
+//! with the largest mean held-out correlation of the pairs. The report contains the held-out
+//! correlations.
 //!
 //! References: Hotelling, "Relations between two sets of variates", Biometrika 28, 1936; Bach,
 //! Jordan, "Kernel independent component analysis", JMLR 3, 2002; Hardoon, Szedmak, Shawe-Taylor,
@@ -55,6 +56,8 @@ impl CanonicalCorrelations {
         })
     }
 
+    /// Returns, for each lambda, the correlations of the pairs on held-out rows, averaged over the
+    /// folds. Returns nothing if there are no folds.
     fn held_out_correlations(
         &self,
         gram: &GramState,
@@ -86,8 +89,8 @@ impl CanonicalCorrelations {
     }
 }
 
-/// Returns the error for a lambda that is too small for a rank-deficient view. Because of rounding,
-/// correlations then exceed 1 or the factorisation fails.
+/// Returns the error for a lambda that is too small for a rank-deficient view: because of rounding,
+/// correlations exceed 1 or the factorisation fails.
 fn rounding_error(lambda: f64, gram: &GramState) -> Error {
     let why = format!(
         "columns of a view are linearly dependent, and lambda is below the rounding error of {}; raise it, leave columns out, or use \
@@ -97,7 +100,8 @@ fn rounding_error(lambda: f64, gram: &GramState) -> Error {
     Error::option("lambda", lambda, why)
 }
 
-/// Returns the `q` leading pairs at this lambda, fewer if a view has fewer directions.
+/// Returns the `q` leading pairs of directions at this lambda, or fewer if a view has fewer
+/// dimensions.
 fn canonical_pairs(moments: &ViewMoments, q: usize, lambda: f64, gram: &GramState) -> Result<DirectionPairs> {
     let factor = |c: &Mat<f64>| -> Result<Mat<f64>> {
         let m = Mat::from_fn(c.nrows(), c.ncols(), |i, j| c[(i, j)] + if i == j { lambda } else { 0.0 });

@@ -1,9 +1,10 @@
 //! Maximal covariance: the pairs of directions in two views with the largest covariance.
 //!
-//! The pairs maximise aᵀ C_xy b with ‖a‖ = ‖b‖ = 1, where each a and each b is orthogonal to the
-//! earlier ones. They are the singular vectors of C_xy. The method needs no regularisation. It
-//! prefers directions of large variance, unlike canonical correlation analysis. With linear kernels
-//! it is scikit-learn's `PLSSVD(scale=False)`.
+//! Let C_xy be the covariance matrix of the features of the two views, as the parent module
+//! defines. The pairs (a, b) maximise aᵀ C_xy b with ‖a‖ = ‖b‖ = 1, where each a and each b is
+//! orthogonal to the earlier ones. They are the singular vectors of C_xy. The method needs no
+//! regularisation. Unlike canonical correlation analysis, it prefers directions of large variance.
+//! With linear kernels it is scikit-learn's `PLSSVD(scale=False)`.
 //!
 //! Reference: Shawe-Taylor, Cristianini, "Kernel Methods for Pattern Analysis", Cambridge 2004,
 //! section 6.5.

@@ -1,11 +1,11 @@
 //! Two views: two sets of columns of the same rows, each with a kernel and landmarks of its own.
 //! The solvers of this module find pairs of directions, one in each view, that vary together.
 //!
-//! Let φ̃_i be the centred features of row i in the first view (p numbers), and ψ̃_i in the second
-//! view (r numbers). One pass gives C_xx = (1/n) Σ_i φ̃_iφ̃_iᵀ, C_yy = (1/n) Σ_i ψ̃_iψ̃_iᵀ and C_xy
-//! = (1/n) Σ_i φ̃_iψ̃_iᵀ for every fold. `cca` and `covariance` compute pairs of directions (a_j,
-//! b_j) from these matrices. A row has the coordinates a_jᵀφ̃ in the first view and b_jᵀψ̃ in the
-//! second, and the model writes both. Signs: the largest entry of each a_j is positive.
+//! Let φ̃_i be the p centred features of row i in the first view, and ψ̃_i its r centred features
+//! in the second view. One pass gives C_xx = (1/n) Σ_i φ̃_iφ̃_iᵀ, C_yy = (1/n) Σ_i ψ̃_iψ̃_iᵀ and
+//! C_xy = (1/n) Σ_i φ̃_iψ̃_iᵀ for every fold. `cca` and `covariance` compute pairs of directions
+//! (a_j, b_j) from these matrices. A row has the coordinates a_jᵀφ̃ in the first view and b_jᵀψ̃ in
+//! the second; the model predicts both. Signs: the largest entry of each a_j is positive.
 //!
 //! *Passes*: one. *Flops*: the flops of the maps, n(p + r)² for the moments, and about 20p³ for
 //! each lambda and fold. *Bytes*: the moments of each fold, (p + r)² numbers, and about 8p² for
@@ -27,8 +27,9 @@ use kapprox::{Real, decompose::product};
 use kstore::MemoryPlan;
 use std::borrow::Cow;
 
-/// Threshold for rounding errors, in units of the relative error of a view. If the variance along a
-/// direction is below the threshold, the report gives 0 as its correlation.
+/// Threshold for rounding errors, in units of the relative error of the moments. A variance or a
+/// singular value below the threshold counts as 0. The value is chosen, as in the other solvers of
+/// components.
 const ROUNDING_UNITS: f64 = 64.0;
 
 fn require_second_view(settings: &Settings) -> Result<()> {
@@ -44,16 +45,18 @@ fn check(request: &FitRequest<'_>) -> Result<()> {
     reject_if(*metric != MetricSource::None, "metric", metric, why)
 }
 
-/// Adds the matrices of the two views to a plan, for this many threads at once.
+/// Adds to a plan the matrices of the two views, if `threads` threads compute pairs at the same
+/// time.
 fn plan(plan: MemoryPlan, size: &ProblemSize, threads: usize) -> MemoryPlan {
-    // features of one view
+    // number of features of one view, about half of all features
     let p = size.map.p.div_ceil(2);
     plan.term("moments of the views", 2 * 8 * 2 * size.map.p * size.map.p, "lower `rank`")
         .term("singular vectors", 8 * 10 * p * p * threads, "lower `rank`")
         .term("directions", 8 * 8 * size.map.landmark_count.unwrap_or(p) * p.min(100), "lower `components`")
 }
 
-/// Moments of some rows: covariances of the two views, centred by the means of these rows.
+/// Moments of some rows: the covariance matrices of the two views, centred by the means of these
+/// rows.
 #[derive(Debug)]
 struct ViewMoments {
     row_count: u64,
@@ -63,12 +66,14 @@ struct ViewMoments {
     yy: Mat<f64>,
     /// C_xy, p x r.
     xy: Mat<f64>,
+    /// Means of the features, first those of the first view, then those of the second, p + r
+    /// numbers.
     mean: Vec<f64>,
 }
 
 impl ViewMoments {
-    /// Computes the centred moments of some rows. The last `second_feature_count` features of these
-    /// rows are the second view.
+    /// Computes the centred moments of some rows. The second view is the last
+    /// `second_feature_count` features.
     fn from_moments(moments: Cow<'_, FoldGram>, second_feature_count: usize) -> Result<Self> {
         let rows = moments.row_count;
         let centred_moments = CentredMoments::from_moments(moments)?;
@@ -88,8 +93,8 @@ impl ViewMoments {
         })
     }
 
-    /// Returns false if the variance of a view is a rounding error, compared with the squared mean
-    /// of its features.
+    /// Returns false if the variance of a view is only rounding, compared with the squared mean of
+    /// its features.
     fn views_vary(&self, epsilon: f64) -> bool {
         let (first_mean, second_mean) = self.mean.split_at(self.xx.nrows());
         let squared_norm = |mean: &[f64]| mean.iter().map(|mean| mean * mean).sum::<f64>();
@@ -131,7 +136,7 @@ struct DirectionPairs {
 }
 
 impl DirectionPairs {
-    /// Returns the pairs with the largest entry of each a_j made positive.
+    /// Returns the pairs with signs that make the largest entry of each a_j positive.
     fn with_signs(x: MatRef<'_, f64>, y: MatRef<'_, f64>, values: Vec<f64>) -> Self {
         let signs: Vec<f64> = (0..values.len()).map(|j| sign_of_largest(x, j)).collect();
         let with_signs = |m: MatRef<'_, f64>| Mat::from_fn(m.nrows(), signs.len(), |i, j| signs[j] * m[(i, j)]);
@@ -149,7 +154,8 @@ fn reject_missing_pairs(
     reject_if(pairs.values.is_empty() || !moments.views_vary(epsilon), COMPONENTS.name, requested_count, why)
 }
 
-/// Calls `visitor` with the moments of the rows outside and inside every fold of at least two rows.
+/// For every fold of at least two rows, calls `visitor` with the moments of the rows outside the
+/// fold and those of its own rows. Does nothing if there are no folds.
 fn for_each_fold(
     gram: &GramState,
     second_feature_count: usize,
@@ -168,7 +174,7 @@ fn for_each_fold(
     Ok(())
 }
 
-/// Returns the coordinates of both views as functions of the features of both views. Warns if there
+/// Returns the coordinates of both views as linear functions of all p + r features. Warns if there
 /// are fewer pairs than requested.
 fn solution<T: Real>(
     data: &FitData<'_, T>,

@@ -35,7 +35,7 @@ fn rosenbrock_converges_to_a_minimum() {
 
 #[test]
 fn variables_stop_at_their_bounds() {
-    // the optimum (1, 1) lies outside: on the edge x = 0.5 the best y is 0.25
+    // the optimum (1, 1) is outside the box; on the edge x = 0.5 the best y is 0.25
     let minimum =
         minimise(&[-1.0, 2.0], &[(-2.0, 0.5), (-2.0, 2.0)], LIMITS, &mut |x, g| Ok::<_, Error>(rosenbrock(x, g)))
             .unwrap();

@@ -1,8 +1,10 @@
-//! The kernel matrix between the rows of a table and landmarks, one block of rows at a time.
+//! The kernel matrix (n x m) between the n rows of a table and m landmarks, one block of rows at a
+//! time.
 //!
-//! The blocks of the first rows stay in memory, as many as fit. The blocks of the next rows stay in
-//! the scratch folder, as many as fit. All other blocks are recomputed at every visit. All blocks
-//! are bitwise reproducible, and are visited in row order.
+//! The first visit computes all blocks. It stores the blocks of the first rows in memory, up to a
+//! limit, and those of the next rows in the scratch folder, up to another limit. All other blocks
+//! are recomputed at every visit. All blocks are bitwise reproducible, and are visited in row
+//! order.
 
 use crate::linalg::kernel_rows::{KernelBlock, compute_kernel_rows};
 use crate::{Error, Result, Targets, solver::check_stop};
@@ -12,19 +14,19 @@ use kstore::pass::Observer;
 use kstore::scratch::{Cache, CacheWriter, ScratchFolder};
 use kstore::{Pass, RowBlock, RowSource, TableShape};
 
-/// A row function receives at least this many rows per call if the blocks of these rows are in
-/// memory. With a few hundred rows the function would spend most of its time on loading its own
-/// data into the cache.
+/// Minimum number of rows per call of a [`RowFn`], for rows whose blocks are in memory (the last
+/// call may have fewer). With a few hundred rows, the function would spend most of its time on
+/// loading its own data into the cache.
 pub(crate) const MIN_CALL_ROWS: usize = 1 << 13;
 
-/// Number of tiles that are read ahead from scratch; small, because kernel rows are long.
+/// Number of tiles that are read ahead from the scratch folder. One, because kernel rows are long.
 pub(crate) const READ_AHEAD_TILES: usize = 1;
 
-/// Numbers of rows whose blocks may be stored.
+/// Maximum numbers of rows whose blocks are stored.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StorageLimits<'a> {
     pub(crate) memory_rows: usize,
-    /// These rows come after the rows whose blocks are in memory.
+    /// Limit of the scratch folder; `None` stores nothing there.
     pub(crate) scratch: Option<ScratchLimit<'a>>,
 }
 
@@ -58,10 +60,10 @@ struct CachedBlock<T> {
     y: Mat<f64>,
 }
 
-/// A function that receives every block of the kernel matrix (b x m) and its targets (b x t).
+/// Called once for each block of the kernel matrix (b x m), with the targets of its rows (b x t).
 type BlockFn<'w, T> = &'w mut (dyn FnMut(KernelBlock<'_, T>, MatRef<'_, f64>) + Send);
 
-/// A function that receives some rows of the kernel matrix: their row numbers, and m values each.
+/// Called with some rows of the kernel matrix: their row numbers, and m values for each.
 type RowFn<'w, T> = &'w mut (dyn FnMut(&[u64], &[&[T]]) + Send);
 
 impl<'a, T: Real> KernelBlocks<'a, T> {
@@ -87,7 +89,7 @@ impl<'a, T: Real> KernelBlocks<'a, T> {
         }
     }
 
-    /// Returns the bytes of a row in memory, for t targets.
+    /// Returns the bytes that a stored row takes: m kernel values, t targets and the row number.
     pub(crate) fn row_bytes(m: usize, t: usize) -> usize {
         m * size_of::<T>() + 8 * t + 8
     }
@@ -96,7 +98,8 @@ impl<'a, T: Real> KernelBlocks<'a, T> {
         self.z.nrows()
     }
 
-    /// Returns the numbers of rows whose blocks are in memory, and in scratch.
+    /// Returns the number of rows whose blocks are in memory, and the number whose blocks are in
+    /// the scratch folder.
     pub(crate) fn cached_row_counts(&self) -> (usize, usize) {
         (
             self.memory_blocks.iter().map(|block| block.row_numbers.len()).sum(),
@@ -104,8 +107,9 @@ impl<'a, T: Real> KernelBlocks<'a, T> {
         )
     }
 
-    /// Calls a function with every block, in row order, and returns the number of passes over the
-    /// table. The first visit stores the blocks that fit.
+    /// Calls `visitor` with every block, in row order. The first visit stores blocks up to the
+    /// limits. Returns the number of passes over the table: 0 if all blocks are stored, otherwise
+    /// 1.
     ///
     /// # Errors
     /// The rows or the scratch folder cannot be read or written; [`kstore::Error::Interrupted`].
@@ -140,8 +144,8 @@ impl<'a, T: Real> KernelBlocks<'a, T> {
             }
             let (b, y) = (row_block.len(), block_targets(this.targets, row_block)?);
             if memory_rows_left >= b {
-                // the operating system allocates zero pages lazily: each worker touches the pages
-                // that it writes first
+                // the operating system allocates zeroed pages lazily, at the first write, which is
+                // made by the worker that computes the values
                 let mut k = vec![T::ZERO; b * m];
                 this.compute_values(row_block, &mut k);
                 visitor(KernelBlock { k: &k, m }, y.as_ref());
@@ -179,8 +183,10 @@ impl<'a, T: Real> KernelBlocks<'a, T> {
         Ok(Some(folder.create_cache_up_to(shape, self.source.range(), max_rows)?))
     }
 
-    /// Calls a function with the blocks of the selected rows, in row order. Reads the stored blocks
-    /// from memory. One pass computes the kernel values of all other rows.
+    /// Calls `visitor` with the kernel values of the rows for which `is_selected(row number)` is
+    /// true, in row order. Reads the blocks in memory; if there are other rows, one pass computes
+    /// their kernel values (it does not read the scratch folder). Returns the number of passes over
+    /// the table.
     pub(crate) fn visit_rows(
         &self,
         observer: &dyn Observer,
@@ -225,10 +231,10 @@ impl<'a, T: Real> KernelBlocks<'a, T> {
         Pass { observer, lane_count: 1, journal: None, ..self.pass }
     }
 
-    /// Writes the kernel values between rows and landmarks to `k`, b x m.
+    /// Sets `k` to the kernel values between the b rows and the m landmarks.
     fn resize_and_compute(&self, row_block: &RowBlock<'_, T>, k: &mut Vec<T>) {
         let value_count = row_block.row_numbers.len() * self.landmark_count();
-        // growth by doubling would take twice the memory that the plan counts for the tile
+        // exact capacity: growth by doubling could take twice the memory that the plan counts
         k.clear();
         k.reserve_exact(value_count);
         k.resize(value_count, T::ZERO);

@@ -1,11 +1,11 @@
 //! Elimination of the intercept of a ridge regression.
 //!
-//! Let f be the values wᵀφ_i of a function at n rows, y the targets and c the intercept. The
-//! objective is (1/n) Σ_i (y_i − c − f_i)² + lambda‖w‖², plus lambda c² if the intercept is
-//! penalised. For given w the best intercept is c = γ mean(y − f). γ is 1 for a free intercept,
-//! n/(n + lambda n) for a penalised intercept, and 0 without an intercept. If this c is inserted, a
-//! problem without an intercept remains. It contains H y and H f instead of y and f, with a
-//! symmetric n x n matrix H such that H² = I − γ 11ᵀ/n:
+//! Let f be the vector of the values f_i = wᵀφ_i of a function at n rows, y their targets and c the
+//! intercept. The objective is (1/n) Σ_i (y_i − c − f_i)² + lambda‖w‖², plus lambda c² if the
+//! intercept is penalised. For given w the best intercept is c = γ mean(y − f). γ is 1 for a free
+//! intercept, n/(n + lambda n) for a penalised intercept, and 0 without an intercept. Inserting
+//! this c leaves a problem without an intercept, in which H y and H f replace y and f. H is a
+//! symmetric n x n matrix with H² = I − γ 11ᵀ/n:
 //!
 //! ```text
 //! Σ_i (y_i − f_i − c)² (+ lambda n c²) = (y − f)ᵀ (I − γ 11ᵀ/n) (y − f) = ‖H(y − f)‖²
@@ -18,7 +18,7 @@
 use crate::Intercept;
 use faer::{MatMut, prelude::*};
 
-/// The numbers γ and θ, which define the treatment of the intercept.
+/// The numbers γ and θ of the kind of intercept: free, penalised or none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Centring {
     /// c = γ mean(y − f).
@@ -38,7 +38,7 @@ impl Centring {
         Self { gamma, theta: 1.0 - (1.0 - gamma).max(0.0).sqrt() }
     }
 
-    /// Replaces v by H v, for every column of n numbers.
+    /// Replaces every column v by H v.
     pub(crate) fn apply(self, mut v: MatMut<'_, f64>) {
         if self.theta == 0.0 {
             return;

@@ -1,9 +1,9 @@
-//! Exact kernel ridge regression, in its dual.
+//! Exact kernel ridge regression, solved for its n dual coefficients.
 //!
 //! Minimises (1/n) Σ_i (y_i − c − f(x_i))² + lambda‖f‖² over the whole reproducing kernel Hilbert
-//! space. K is the n x n kernel matrix of the rows, and γ and the n x n matrix H are the number and
-//! the matrix of [`super::centring`]. With μ = lambda·n the solution is f(x) = Σ_i a_i k(x_i, x),
-//! where
+//! space. Let K be the n x n kernel matrix of the rows, and μ = lambda·n. The number γ and the n x
+//! n matrix H eliminate the intercept c ([`super::centring`]: with a free intercept, γ = 1 and H
+//! subtracts the mean). The solution is f(x) = Σ_i a_i k(x_i, x), where
 //!
 //! ```text
 //! (H K H + μI) β = H y,     a = H β,     c = γ mean(y − K a),
@@ -11,12 +11,13 @@
 //! ```
 //!
 //! * **Cholesky** factorisation in f64: 4n² bytes, n³/3 flops. The kernel is evaluated in f64 too.
-//! * **Conjugate gradient** with a preconditioner: (F Fᵀ + μI)⁻¹, where F (n x k) contains the
+//! * **Conjugate gradient** with the preconditioner (F Fᵀ + μI)⁻¹, where F (n x k) contains the
 //!   features of a Nyström map of k landmarks, by default from randomly pivoted Cholesky. The
-//!   condition number is at most 1 + ‖K − F Fᵀ‖/μ, and these landmarks give the residual K − F Fᵀ a
-//!   nearly optimal trace. The method stores the rows and the preconditioner, n(d + k) numbers for
-//!   d columns, and as many blocks of K as fit ([`crate::linalg::kernel_tiles`]). It computes n²/2
-//!   kernel values: once if all blocks fit, otherwise some of them in each iteration.
+//!   condition number of the preconditioned system is at most 1 + ‖K − F Fᵀ‖/μ, and these landmarks
+//!   make the trace of K − F Fᵀ nearly as small as k landmarks can. The method stores the rows and
+//!   the preconditioner, n(d + k) numbers for d columns, and as many blocks of K as fit
+//!   ([`crate::linalg::kernel_tiles`]). It computes n²/2 kernel values: once if all blocks fit,
+//!   otherwise some of them in each iteration.
 //!
 //! A residual r of the system changes f at the rows by K(K + μI)⁻¹r, at most by ‖r‖. So the
 //! reported relative residual bounds the error of the fitted values relative to the (centred)
@@ -67,7 +68,7 @@ impl ExactProblem<'_> {
         right
     }
 
-    /// Computes `out` = (H K H + μI) v, where `apply_kernel` writes K u.
+    /// Computes `out` = (H K H + μI) v. `apply_kernel(u, out)` must set `out` to K u.
     pub(crate) fn apply(
         &self,
         v: MatRef<'_, f64>,
@@ -83,7 +84,7 @@ impl ExactProblem<'_> {
         }
     }
 
-    /// Returns the dual solution that belongs to β, evaluated with K in f64.
+    /// Returns the dual solution that belongs to β. Its residuals are computed with K in f64.
     fn dual_solution(&self, mut beta: Mat<f64>, tiles: &KernelTiles<'_, f64>) -> DualSolution {
         self.centring.apply(beta.as_mut());
         let mut residuals = self.y - tiles.product(beta.as_ref());
@@ -98,10 +99,10 @@ impl ExactProblem<'_> {
 
     /// Solves by a Cholesky factor in f64. `x` is n x d row-major.
     ///
-    /// `leave_one_out` adds n³/3 flops. It also returns the error of every row under the fit to all
-    /// other rows at the same μ. With R = H (H K H + μI)⁻¹ H this error is a_i / R_ii, for the
-    /// following reason: y − c − K a = μ R y, so the weight of a row's own target in its fitted
-    /// value is 1 − μ R_ii.
+    /// If `leave_one_out` is true, also computes the mean squared error of each row under the fit
+    /// to all other rows at the same μ, for n³/3 more flops. With R = H (H K H + μI)⁻¹ H, the error
+    /// of row i is a_i / R_ii. The reason: a = R y and y − c − K a = μ R y, so the weight of a
+    /// row's own target in its fitted value is 1 − μ R_ii.
     pub(crate) fn solve_direct(
         &self,
         kernel: &dyn KernelFunction<f64>,
@@ -111,7 +112,8 @@ impl ExactProblem<'_> {
         let Self { y, mu, centring, workers } = *self;
         let n = x.nrows();
         let tiles = KernelTiles::new(kernel, x, workers);
-        // H K H = K − θ(1 k̄ᵀ + k̄ 1ᵀ) + θ² k̿ 11ᵀ, with k̄ the column means and k̿ their mean
+        // H K H = K − θ(1 k̄ᵀ + k̄ 1ᵀ) + θ² k̿ 11ᵀ, where k̄ is the vector of the column means and
+        // k̿ the mean of its entries
         let means = tiles.product(Mat::from_fn(n, 1, |_, _| 1.0 / n as f64).as_ref());
         let means = means.col_as_slice(0);
         let (theta, mean) = (centring.theta, means.iter().sum::<f64>() / n as f64);
@@ -142,7 +144,8 @@ impl ExactProblem<'_> {
     }
 
     /// Solves by preconditioned conjugate gradient until ‖r‖ ≤ tolerance·‖H y‖ for the residual r
-    /// of every target. Stores at most `kernel_bytes` bytes of kernel values.
+    /// of every target. Stores at most `kernel_bytes` bytes of kernel values. `x` is n x d
+    /// row-major; `kernel` and `f64_kernel` are the same kernel in two precisions.
     pub(crate) fn solve_iterative<T: Real>(
         &self,
         kernel: &dyn KernelFunction<T>,
@@ -216,8 +219,8 @@ impl<T: Real> PositiveDefinite for ExactSystem<'_, T> {
     }
 }
 
-/// Returns the bytes of [`ExactProblem::solve_iterative`] without the given rows, the targets and
-/// the preconditioner.
+/// Returns the bytes of [`ExactProblem::solve_iterative`], without those of its arguments: the
+/// rows, the targets and the preconditioner.
 pub(crate) fn iterative_bytes(n: usize, d: usize, t: usize, threads: usize) -> usize {
     // the true residuals need a copy of the rows, and tiles, in f64
     cg::bytes(n, t) + 8 * 3 * n * t + 8 * n * d + KernelTiles::<f64>::buffer_bytes(threads, t)

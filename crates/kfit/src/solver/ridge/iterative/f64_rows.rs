@@ -1,5 +1,5 @@
-//! Rows of a source in f64, so that kernel values can be more accurate than in the precision of the
-//! rows.
+//! Converts the rows of a source to f64, so that kernel values are more accurate than in the
+//! precision of the source.
 
 use kapprox::Real;
 use kstore::{Footprint, Result, RowBuf, RowCursor, RowSource, TableShape};
@@ -47,7 +47,7 @@ impl<T: Real> RowCursor<f64> for F64Cursor<'_, T> {
         let Self { inner, source_buffer } = self;
         source_buffer.capacity = buf.capacity;
         let has_rows = inner.next(source_buffer)?;
-        // all fields but x are passed on unchanged
+        // pass on all fields but x unchanged
         std::mem::swap(&mut buf.row_numbers, &mut source_buffer.row_numbers);
         std::mem::swap(&mut buf.y, &mut source_buffer.y);
         std::mem::swap(&mut buf.weights, &mut source_buffer.weights);

@@ -1,7 +1,7 @@
 //! The inverse of F Fᵀ + μI for a tall matrix F (n x k): the preconditioner of exact kernel ridge
 //! regression.
 //!
-//! The inverse follows from the QR factorisation of F on top of √μ I_k:
+//! The inverse follows from the QR factorisation of F stacked on √μ I_k:
 //!
 //! ```text
 //! [   F    ]   [ Q ]
@@ -16,7 +16,7 @@
 //! Yamamoto, Nakatsukasa, Yanagisawa, Fukaya, ETNA 44, 2015). This method consists of dense
 //! products. It stores only F, in the element type `T`, and two triangular factors.
 //!
-//! *Flops*: 4nk² + k³ to build, 4nk + 4k² per column to apply. *Bytes*: see
+//! *Flops*: 4nk² + k³ to build the inverse, and 4nk + 4k² per vector to apply it. *Bytes*: see
 //! [`LowRankInverse::bytes`].
 
 use super::centring::Centring;
@@ -26,10 +26,11 @@ use faer::{Mat, MatMut, MatRef, prelude::*};
 use kapprox::Real;
 use kstore::Workers;
 
-/// Rows of F that are converted to f64 at a time.
+/// Number of rows of F that are converted to f64 at a time.
 const FACTOR_STRIP_ROWS: usize = 1024;
 
-/// The matrix (F Fᵀ + μI)⁻¹ with F = H Φ.
+/// The matrix (F Fᵀ + μI)⁻¹ with F = H Φ, where Φ (n x k) contains features and H eliminates the
+/// intercept ([`super::centring`]).
 #[derive(Debug)]
 pub(crate) struct LowRankInverse<T: Real> {
     f: Mat<T>,
@@ -49,7 +50,7 @@ impl<T: Real> LowRankInverse<T> {
         8 * FACTOR_STRIP_ROWS * k + PackedLower::scratch_bytes(threads)
     }
 
-    /// Builds the matrix from features phi (n x k) with phi·phiᵀ near the kernel matrix.
+    /// Builds the matrix from the features Φ (n x k), where ΦΦᵀ is near the kernel matrix.
     pub(crate) fn new(phi: Mat<T>, mu: f64, centring: Centring, workers: &Workers) -> Result<Self> {
         let (n, k) = phi.shape();
         let mut f = phi;

@@ -1,6 +1,6 @@
-//! Ridge regression without forming the system: preconditioned conjugate gradient, for exact kernel
-//! ridge regression ([`exact`]) and for Nyström ridge regression at ranks whose Gram matrix does
-//! not fit ([`nystrom`]).
+//! Ridge regression by preconditioned conjugate gradient, which does not form the matrix of the
+//! system: exact kernel ridge regression ([`dual_problem`], which also has a Cholesky method), and
+//! Nyström ridge regression ([`nystrom`]) at ranks whose Gram matrix does not fit in memory.
 
 pub(crate) mod blocks;
 pub(crate) mod centring;

@@ -9,15 +9,16 @@
 //! A a = (H K_nm)ᵀ H y,     A = (H K_nm)ᵀ(H K_nm) + μ K_mm
 //! ```
 //!
-//! The method is conjugate gradient with the preconditioner of [`super::sketch`]. A contains the
-//! square of K_nm, which loses digits. But products with A are summed in f64, and the
-//! preconditioner compensates for the condition number of A. The remaining rounding error is ε‖A‖,
-//! compared with μ·λ_min(K_mm). It changes predictions by little more than the square root of this
-//! ratio. K_mm is evaluated in f64: in f32 it could be indefinite.
+//! The method is conjugate gradient with the preconditioner of [`super::sketch`]. A contains
+//! K_nmᵀK_nm, whose condition number is the square of that of K_nm; this costs digits. But products
+//! with A are summed in f64 (rounding unit ε), and the preconditioner compensates for the condition
+//! number. What remains is a rounding error of ε‖A‖, compared with μ·λ_min(K_mm). It changes
+//! predictions by little more than the square root of this ratio. K_mm is evaluated in f64, because
+//! in f32 it could be indefinite.
 //!
 //! In f32 the kernel values are K_nm + E with |E_ij| ≤ 6e-8 k_ij, and no residual reveals E. If A
 //! is nearly singular, EᵀE, of size n·(6e-8)², is larger than A in many directions. Then refinement
-//! by true residuals does not converge. The error E changes the fitted values by E a: if ‖E a‖ is
+//! by true residuals does not converge. The error E changes the fitted values by E a. If ‖E a‖ is
 //! noticeable compared with the error of the fit, the blocks must be in f64 ([`super::f64_rows`]).
 //!
 //! A block of K_nm belongs to one tile of rows. As many blocks as fit are stored
@@ -36,7 +37,7 @@ use faer::{Mat, MatMut, MatRef, prelude::*};
 use kapprox::{KernelFunction, Real};
 use kstore::pass::Observer;
 
-/// First moments of the blocks of K_nm and of the targets.
+/// Sums over the n rows of the kernel values, of the targets y (n x t), and of their products.
 #[derive(Clone, Debug)]
 pub(crate) struct FirstMoments {
     pub(crate) row_count: usize,
@@ -50,7 +51,7 @@ pub(crate) struct FirstMoments {
 }
 
 impl FirstMoments {
-    /// Computes the sums in one pass.
+    /// Computes the moments in one visit of the blocks.
     pub(crate) fn compute<T: Real>(blocks: &mut KernelBlocks<'_, T>, observer: &dyn Observer) -> Result<Self> {
         let (m, t, workers) = (blocks.landmark_count(), blocks.targets.count(), blocks.pass.workers);
         let (mut row_count, mut sums, mut squared_target_sums) = (0, Mat::<f64>::zeros(m, t + 1), vec![0.0; t]);
@@ -75,7 +76,7 @@ impl FirstMoments {
         })
     }
 
-    /// Updates the sums for targets that are shifted by constants.
+    /// Updates the moments for targets to which the constants `target_shift` are added.
     pub(crate) fn shift_targets(&mut self, target_shift: &[f64]) {
         let n = self.row_count as f64;
         for (j, c) in target_shift.iter().enumerate() {
@@ -86,7 +87,8 @@ impl FirstMoments {
     }
 
     /// Returns the mean squared error, averaged over targets, and the fraction of the targets'
-    /// variance that the fit explains. `squared_error_sums` contains Σ (y − f)² of every target.
+    /// variance that the fit explains. `squared_error_sums` contains Σ (y − f)² of every target,
+    /// where f is the fitted value.
     pub(crate) fn train_score(&self, squared_error_sums: &[f64]) -> (f64, Option<f64>) {
         let n = self.row_count as f64;
         let variance =
@@ -95,7 +97,7 @@ impl FirstMoments {
     }
 }
 
-/// The problem: the kernel in f64, landmarks, first moments, μ and the treatment of the intercept.
+/// The problem: the kernel in f64, landmarks, moments, μ and the kind of intercept.
 #[derive(Clone, Copy)]
 pub(crate) struct NystromProblem<'p> {
     pub(crate) kernel: &'p dyn KernelFunction<f64>,
@@ -114,7 +116,7 @@ impl NystromProblem<'_> {
         Mat::from_fn(target_products.nrows(), target_products.ncols(), |i, j| target_products[(i, j)] - shift(i, j))
     }
 
-    /// Computes the intercepts of the functions with these coefficients, t numbers.
+    /// Computes the intercepts of the t functions with the coefficients `a` (m x t).
     pub(crate) fn intercepts(&self, a: MatRef<'_, f64>) -> Vec<f64> {
         let FirstMoments { column_means, mean_y, .. } = self.moments;
         let mean = |j: usize| mean_y[j] - a.col(j).iter().zip(column_means).map(|(a, mean)| a * mean).sum::<f64>();
@@ -162,8 +164,8 @@ impl<T: Real> PositiveDefinite for NormalMatrix<'_, '_, T> {
     }
 }
 
-/// Returns Σ (y + shift − c − K a)² over the rows, for every target. Also returns the number of
-/// passes, 0 or 1.
+/// Returns Σ (y + `target_shift` − c − K_nm a)² over the rows, for every target, where c is
+/// `intercept`. Also returns the number of passes, 0 or 1.
 pub(crate) fn squared_errors<T: Real>(
     blocks: &mut KernelBlocks<'_, T>,
     a: MatRef<'_, f64>,

@@ -1,10 +1,10 @@
-//! A symmetric positive definite matrix, stored as panels of its lower triangle, and its Cholesky
-//! factor in the same storage.
+//! A symmetric positive definite matrix of order m, stored as panels of its lower triangle, and its
+//! Cholesky factor L in the same storage.
 //!
-//! Panel j contains columns `256j..256(j + 1)`, from the diagonal down, column-major. This takes
-//! half the bytes of the square matrix, and the factorisation needs almost no further memory. The
-//! factorisation has the left-looking blocked form (Golub and Van Loan, *Matrix Computations*, 4th
-//! ed., 4.2.6), in which every product is a dense product of panels.
+//! Panel j contains columns `256j..256(j + 1)`, from row 256j down, column-major. This takes half
+//! the bytes of the square matrix, and the factorisation needs almost no further memory. It has the
+//! left-looking blocked form (Golub and Van Loan, *Matrix Computations*, 4th ed., 4.2.6), in which
+//! every product is a dense product of panels.
 //!
 //! The work is split into parts of constant size, and every part runs on one thread. So results do
 //! not depend on the number of threads.
@@ -23,17 +23,17 @@ use kstore::Workers;
 /// square block of this order (512 KiB) stays in the L2 cache.
 pub(crate) const PANEL_COLUMNS: usize = 256;
 
-/// Rows of a panel that one thread updates at a time.
+/// Number of rows of a panel that one thread updates at a time.
 const PANEL_STRIP_ROWS: usize = 512;
 
-/// Rows whose triangular system one thread solves at a time.
+/// Number of rows of b whose product b·L⁻ᵀ one thread computes at a time.
 const SOLVE_ROWS: usize = 96;
 
 /// Number of columns of an inverse that one thread computes at a time. Must divide
 /// [`PANEL_COLUMNS`].
 pub(crate) const INVERSE_COLUMNS: usize = 64;
 
-/// Columns of a transposed product that one thread sums.
+/// Number of rows of a transposed product that one thread computes at a time.
 const TRANSPOSED_PRODUCT_COLUMNS: usize = 32;
 
 /// The lower triangle of a symmetric matrix of order m, or its factor.
@@ -63,13 +63,13 @@ impl PackedLower {
         PANEL_COLUMNS.min(self.order - panel * PANEL_COLUMNS)
     }
 
-    /// Returns the entries of panel j, from its diagonal down.
+    /// Returns panel j: columns 256j and up to 255 more, from row 256j down.
     fn panel(&self, j: usize) -> MatRef<'_, f64> {
         MatRef::from_column_major_slice(&self.panels[j], self.order - j * PANEL_COLUMNS, self.panel_columns(j))
     }
 
-    /// Returns every strip of every panel, the longest panels first. Each strip comes with its
-    /// first column, its first row and its entries.
+    /// Returns the strips of all panels as (first column, first row, entries), the longest panels
+    /// first.
     fn strips(&mut self) -> Vec<(usize, usize, MatMut<'_, f64>)> {
         let order = self.order;
         let panels = self.panels.iter_mut().enumerate();
@@ -84,8 +84,9 @@ impl PackedLower {
             .collect()
     }
 
-    /// Fills the matrix with blocks. `block(row, column, out)` writes the entries `[row..,
-    /// column..]` to `out`, including entries above the diagonal, which are not used.
+    /// Fills the matrix. `block(row, column, out)` must set `out` to the block of the matrix that
+    /// begins at `(row, column)` and has the shape of `out`. Its entries above the diagonal are not
+    /// used.
     pub(crate) fn fill(&mut self, workers: &Workers, block: impl Fn(usize, usize, MatMut<'_, f64>) + Sync + Send) {
         workers.for_each(self.strips(), |(column, row, out)| block(row, column, out));
     }
@@ -103,7 +104,8 @@ impl PackedLower {
         (0..self.panels.len()).flat_map(diagonal).fold(0.0, f64::max)
     }
 
-    /// Adds `scale`·BᵀB for rows `b` (any number x m, columns contiguous). Takes m² flops per row.
+    /// Adds `scale`·BᵀB for a matrix `b` of m columns, each of them contiguous. Takes m² flops per
+    /// row of `b`.
     pub(crate) fn add_gram(&mut self, b: MatRef<'_, f64>, scale: f64, workers: &Workers) {
         workers.for_each(self.strips(), |(column, row, out)| {
             let (left, right) = (b.subcols(row, out.nrows()), b.subcols(column, out.ncols()));
@@ -115,7 +117,8 @@ impl PackedLower {
     /// and takes m³/3 flops.
     ///
     /// # Errors
-    /// The index of a column whose pivot is not positive. The matrix is then partly overwritten.
+    /// Returns the index of the column whose pivot is not positive. The matrix is then partly
+    /// overwritten.
     pub(crate) fn factor(&mut self, workers: &Workers) -> Result<(), usize> {
         for j in 0..self.panels.len() {
             let (first_column, width, order) = (j * PANEL_COLUMNS, self.panel_columns(j), self.order);
@@ -148,7 +151,7 @@ impl PackedLower {
         self.solve_lower_from_panel(0, x, workers);
     }
 
-    /// Replaces x by L⁻¹x for an x without the rows before panel `first_panel`, which are zero.
+    /// Replaces x by L⁻¹x. The rows of x before panel `first_panel` are zero and not stored.
     fn solve_lower_from_panel(&self, first_panel: usize, mut x: MatMut<'_, f64>, workers: &Workers) {
         for j in first_panel..self.panels.len() {
             let (width, panel) = (self.panel_columns(j), self.panel(j));
@@ -178,7 +181,7 @@ impl PackedLower {
         diagonal
     }
 
-    /// Replaces x by L⁻ᵀx for a factor.
+    /// Replaces x by L⁻ᵀx for a factor L.
     pub(crate) fn solve_transposed(&self, mut x: MatMut<'_, f64>, workers: &Workers) {
         for j in (0..self.panels.len()).rev() {
             let (first_column, width, panel) = (j * PANEL_COLUMNS, self.panel_columns(j), self.panel(j));
@@ -195,8 +198,10 @@ impl PackedLower {
         }
     }
 
-    /// Replaces the matrix b (rows x m) by b·L⁻ᵀ. If b contains kernel values, the result contains
-    /// features. Takes m² flops per row. Threads process strips of rows.
+    /// Replaces the matrix b, of m columns, by b·L⁻ᵀ for a factor L. If b contains the kernel
+    /// values between rows and landmarks, and L is the factor of the kernel matrix of the
+    /// landmarks, the result contains Nyström features. Takes m² flops per row. Each thread
+    /// computes strips of rows.
     pub(crate) fn solve_rows(&self, b: MatMut<'_, f64>, workers: &Workers) {
         workers.for_each(row_strips(b, SOLVE_ROWS), |(_, mut strip)| {
             for j in 0..self.panels.len() {
@@ -213,7 +218,7 @@ impl PackedLower {
 }
 
 /// Computes `out` (b x t) = K v for a block K (b x m) in `T` and v (m x t) in f64. Sums in f64.
-/// Threads process strips of rows.
+/// Each thread computes strips of rows of `out`.
 pub(crate) fn product<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, out: MatMut<'_, f64>, workers: &Workers) {
     workers.for_each(row_strips(out, PANEL_STRIP_ROWS), |(row, mut out)| {
         out.fill(0.0);
@@ -224,7 +229,7 @@ pub(crate) fn product<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, out: MatMut
     });
 }
 
-/// Adds K v_t to `sums`, column by column.
+/// Adds K v_t to `sums`, where v_t is column t of v.
 fn add_columns<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, t: usize, sums: &mut [f64]) {
     kapprox::vectorised!({
         for j in 0..k.ncols() {
@@ -234,8 +239,8 @@ fn add_columns<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, t: usize, sums: &m
     });
 }
 
-/// Adds Kᵀ s to `out` (m x t) for a block K (b x m) in `T` and s (b x t) in f64. Sums in f64.
-/// Threads process columns of K.
+/// Adds Kᵀ s to `out` (m x t) for a block K (b x m) in `T` and s (b x t) in f64. Sums in f64. Each
+/// thread computes strips of rows of `out`, which are columns of K.
 pub(crate) fn add_transposed_product<T: Real>(
     k: MatRef<'_, T>,
     s: MatRef<'_, f64>,

@@ -1,24 +1,26 @@
-//! Preconditioners of Nyström ridge regression: the Cholesky factor of a matrix P near A =
-//! (H K_nm)ᵀ(H K_nm) + μ K_mm of [`super::nystrom`].
+//! Preconditioners of Nyström ridge regression: the Cholesky factor of a matrix P near A = (H
+//! K_nm)ᵀ(H K_nm) + μ K_mm. As in [`super::nystrom`], K_nm contains the kernel values between the n
+//! rows and the m landmarks, K_mm those between landmarks, H subtracts a fraction of the mean from
+//! each column, and μ = lambda·n.
 //!
-//! * **KRILL**: P = (S H K_nm)ᵀ(S H K_nm) + μ K_mm, where S is a random matrix of 4m rows, and the
-//!   sketch is S H K_nm. Whatever the spectrum of A, the condition number of P⁻¹A is then about
-//!   ((1 + ½)/(1 − ½))² = 9, and an iteration halves the error. S is a sparse sign matrix: every
-//!   row of the table is added to 8 rows of the sketch, with random signs, divided by √8. (Díaz,
-//!   Epperly, Frangella, Tropp, Webber, "Robust, randomized preconditioning for kernel ridge
-//!   regression", arXiv 2304.12465, 2023, section 3.) If n ≤ 4m, all rows of the table replace the
-//!   sketch.
+//! * **KRILL**: P = (S H K_nm)ᵀ(S H K_nm) + μ K_mm, where S is a random matrix of 4m rows. S H K_nm
+//!   is called the sketch. With four rows per landmark, the sketch distorts norms by factors of
+//!   about 1 ± ½, so the condition number of P⁻¹A is about ((1 + ½)/(1 − ½))² = 9 for any spectrum
+//!   of A, and an iteration halves the error. S is a sparse sign matrix: every row of the table is
+//!   added to 8 rows of the sketch, with random signs, divided by √8. (Díaz, Epperly, Frangella,
+//!   Tropp, Webber, "Robust, randomized preconditioning for kernel ridge regression", arXiv
+//!   2304.12465, 2023, section 3.) If n ≤ 4m, all rows of the table replace the sketch.
 //! * **FALKON**: P = (n/m) K_mmᵀ K_mm + μ K_mm, as if the landmarks were a uniform sample of the
-//!   rows. If another scheme chose the landmarks, they would need importance weights, and without
-//!   these P is a worse preconditioner. (Rudi, Carratino, Rosasco, "FALKON: an optimal large scale
-//!   kernel method", NeurIPS 2017.)
+//!   rows. Landmarks of another scheme would need importance weights; P has none, so it is then a
+//!   worse preconditioner. (Rudi, Carratino, Rosasco, "FALKON: an optimal large scale kernel
+//!   method", NeurIPS 2017.)
 //!
 //! The sketch is never stored as a whole. A random key assigns every row of the table to one of g
 //! groups, and each group has its own 4m/g rows of the sketch. A visit of the group's rows computes
-//! these rows of the sketch, adds their Gram matrix to P, and discards them. Two rows of the table
-//! are added to the same row of the sketch as often as without groups, so the sketch is as accurate
-//! as without groups. Kernel values in memory are reused. If some kernel values are not in memory,
-//! each group takes a pass over the table.
+//! the group's part of the sketch, adds its Gram matrix to P, and discards it. Groups do not make
+//! the sketch less accurate, because the probability that two rows of the table are added to the
+//! same row of the sketch is the same with and without groups. Kernel values in memory are reused.
+//! If some kernel values are not in memory, each group takes a pass over the table.
 //!
 //! P is summed and factored in f64, in place: 4m² bytes. *Flops*: nm kernel values, 8nm additions,
 //! 4m·m² for the Gram matrix, m³/3 for the factor.
@@ -32,21 +34,23 @@ use kapprox::Real;
 use kstore::key::{Purpose, Stream};
 use kstore::{Workers, pass::Observer};
 
-/// Rows of the sketch per landmark.
+/// Number of rows of the sketch per landmark.
 const ROWS_PER_LANDMARK: usize = 4;
 
-/// Number of sketch rows to which each row of the table is added. It is the value of the paper.
+/// Number of sketch rows to which each row of the table is added. 8 is the value of the KRILL
+/// paper.
 const SIGNS_PER_ROW: usize = 8;
 
-/// Maximum number of rows of the sketch in memory.
+/// Maximum number of rows of the sketch in memory: those of one group.
 const MAX_GROUP_ROWS: usize = 2048;
 
-/// Number of table rows that are converted to f64 at a time if there is no sketch.
+/// Number of rows of K_nm or K_mm that are added to P at a time if there is no sketch.
 const UNSKETCHED_STRIP_ROWS: usize = 512;
 
-/// The jitter: the number added to the diagonal of P, in units of ε times the largest entry of P.
-/// If P stays indefinite, the jitter is multiplied by 100, at most as many times as the next
-/// constant says. P needs little accuracy, because it only accelerates conjugate gradient.
+/// The jitter: the number added to the diagonal of P, in units of ε√m times the largest diagonal
+/// entry of P. If P stays indefinite, the jitter is multiplied by 100, at most
+/// [`MAX_JITTER_RAISES`] times. P needs little accuracy, because it only accelerates conjugate
+/// gradient.
 const JITTER: f64 = 4.0;
 const MAX_JITTER_RAISES: usize = 3;
 
@@ -71,11 +75,11 @@ pub(crate) fn sketch_groups(n: usize, m: usize) -> Option<(usize, usize)> {
     (sketch_row_count < n).then(|| (group_count, sketch_row_count.div_ceil(group_count)))
 }
 
-/// Returns the bytes to compute the factor, without the factor.
+/// Returns the bytes that the computation of the factor takes, in addition to the factor.
 pub(crate) fn build_bytes(m: usize, tile_rows: usize, threads: usize) -> usize {
-    // the terms are: the sketch, or the rows of the table that replace it; a strip per thread for
-    // the transposition of the sketch; the entries, row numbers and row slices, whose vectors grow
-    // by doubling
+    // the terms of the sum: the sketch, or the rows of the table that replace it; for each thread,
+    // a strip for the transposition of the sketch; the signs, row numbers and row slices of a call;
+    // the last two are vectors that grow by doubling
     let entry_bytes = size_of::<RowSigns>() + 2 * (size_of::<u64>() + size_of::<&[f64]>());
     let entry_buffer_bytes = (MIN_CALL_ROWS + tile_rows) * entry_bytes;
     8 * m.next_multiple_of(SKETCH_STRIP_COLUMNS) * MAX_GROUP_ROWS.max(UNSKETCHED_STRIP_ROWS)
@@ -85,7 +89,7 @@ pub(crate) fn build_bytes(m: usize, tile_rows: usize, threads: usize) -> usize {
 }
 
 impl Preconditioner {
-    /// Computes the factor of P; also returns the number of passes over the table.
+    /// Computes the factor of P. Also returns the number of passes over the table.
     ///
     /// # Errors
     /// The rows cannot be read; [`Error::Indefinite`] if no jitter makes P definite.
@@ -116,6 +120,7 @@ impl Preconditioner {
 }
 
 impl NystromProblem<'_> {
+    /// Computes μ K_mm.
     fn regulariser(&self, workers: &Workers) -> PackedLower {
         let mut p = PackedLower::zeros(self.z.nrows());
         p.fill(workers, |row, column, mut out| {
@@ -125,17 +130,19 @@ impl NystromProblem<'_> {
         p
     }
 
-    /// Returns the vector that is subtracted from the rows of K_nm, θ times their mean, m numbers.
+    /// Returns the vector whose subtraction from each row of K_nm gives H K_nm: θ times the mean
+    /// row, m numbers.
     fn row_shift(&self) -> Vec<f64> {
         self.moments.column_means.iter().map(|mean| self.centring.theta * mean).collect()
     }
 
-    /// Adds `scale` (K − 1 shiftᵀ)ᵀ(K − 1 shiftᵀ) for some rows of K_nm.
+    /// Adds `scale` (K − 1 shiftᵀ)ᵀ(K − 1 shiftᵀ) to P, for some rows K of K_nm or K_mm.
     fn add_centred(p: &mut PackedLower, mut k: Vec<f64>, shift: &[f64], scale: f64, workers: &Workers) {
         k.chunks_exact_mut(shift.len()).for_each(|k| k.iter_mut().zip(shift).for_each(|(k, shift)| *k -= shift));
         p.add_gram(MatRef::from_row_major_slice(&k, k.len() / shift.len(), shift.len()), scale, workers);
     }
 
+    /// Adds (n/m) K_mmᵀ K_mm, centred as K_nm, to P.
     fn add_landmarks(&self, p: &mut PackedLower, workers: &Workers) {
         let (m, shift) = (self.z.nrows(), self.row_shift());
         for first_row in (0..m).step_by(UNSKETCHED_STRIP_ROWS) {
@@ -146,6 +153,8 @@ impl NystromProblem<'_> {
         }
     }
 
+    /// Adds the Gram matrix of the sketch to P, or that of H K_nm if no sketch is needed. Returns
+    /// the number of passes over the table.
     fn add_sketch<T: Real>(
         &self,
         p: &mut PackedLower,
@@ -177,10 +186,10 @@ impl NystromProblem<'_> {
     }
 }
 
-/// The rows of the sketch to which a row of the table is added, with the signs.
+/// The (sketch row, sign) pairs of a row of the table.
 type RowSigns = [(usize, f64); SIGNS_PER_ROW];
 
-/// Random assignment of rows of the table to rows of the sketch.
+/// Random assignment of the table's rows to the sketch rows of one group.
 #[derive(Clone, Copy, Debug)]
 struct SketchAssignment {
     streams: [Stream; 2],
@@ -199,8 +208,8 @@ impl SketchAssignment {
         self.streams[0].uniform_below(row, self.group_count) == self.group_index
     }
 
-    /// Returns the distinct rows of the sketch to which a row of the table is added, with the
-    /// signs.
+    /// Returns the sketch rows to which a row of the table is added, with the signs. They are
+    /// distinct if the group has at least [`SIGNS_PER_ROW`] sketch rows.
     fn row_signs(&self, row: u64) -> RowSigns {
         let mut entries = [(0, 0.0); SIGNS_PER_ROW];
         let (mut entry_count, mut draw) = (0, 0u64);
@@ -213,7 +222,7 @@ impl SketchAssignment {
             {
                 continue;
             }
-            // the high bits determine the place, the lowest bit the sign
+            // the high bits of the key determine the sketch row, the lowest bit the sign
             entries[entry_count] = (sketch_row, if key & 1 == 0 { 1.0 } else { -1.0 });
             entry_count += 1;
         }
@@ -221,19 +230,19 @@ impl SketchAssignment {
     }
 }
 
-/// Number of columns of the sketch to which one thread adds at a time. With the 2,048 rows of a
-/// group they take a quarter of a megabyte, which stays in the L2 cache.
+/// Number of columns of the sketch to which one thread adds at a time. Sixteen columns of the 2,048
+/// rows of a group take a quarter of a megabyte, which stays in the L2 cache.
 const SKETCH_STRIP_COLUMNS: usize = 16;
 
-/// Number of rows whose values in these columns are loaded together. The rows are far apart in
-/// memory, so each separate load would wait. Loading them together more than halves the measured
-/// time of the additions.
+/// Number of table rows whose values in one strip of columns are loaded together. The rows are far
+/// apart in memory, so each separate load would wait. Loading them together more than halves the
+/// measured time of the additions.
 const FETCH_ROWS: usize = 64;
 
 /// The rows of the sketch S H K_nm that belong to one group.
 ///
 /// While rows are added, every strip of columns is row-major, so that the additions are vectorised.
-/// At the end the strips are transposed in place, and `matrix` is then the column-major matrix. The
+/// At the end, `transpose` transposes each strip in place, and `matrix` is then column-major. The
 /// last strip is padded with columns of zeros.
 struct Sketch {
     row_count: usize,
@@ -247,7 +256,7 @@ impl Sketch {
         Self { row_count, matrix: vec![0.0; row_count * shift.len()], shift }
     }
 
-    /// Adds rows of the table to their rows of the sketch.
+    /// Adds rows `k` of K_nm to the rows of the sketch that `row_signs` selects.
     fn add_rows<T: Real>(&mut self, row_signs: &[RowSigns], k: &[&[T]], workers: &Workers) {
         let (shift, _) = self.shift.as_chunks();
         for_each_strip(workers, &mut self.matrix, self.row_count * SKETCH_STRIP_COLUMNS, |strip, b| {
@@ -270,7 +279,8 @@ impl Sketch {
     }
 }
 
-/// Adds (k − shift)/√8 to rows of `matrix`, for the columns from `first_column`.
+/// Adds ±(k − shift)/√8 for each table row k to the sketch rows of its signs. `matrix` is the strip
+/// of the sketch that begins at `first_column`.
 #[inline(always)]
 fn scatter<T: Real>(
     row_signs: &[RowSigns],
@@ -291,8 +301,8 @@ fn scatter<T: Real>(
             for c in 0..SKETCH_STRIP_COLUMNS {
                 values[c] = (k[c].to_f64() - shift[c]) * scale;
             }
-            // iterates over copies: if the values were behind a reference, the compiler would
-            // reload them after every write
+            // the pattern copies row and sign: behind a reference, the compiler would reload them
+            // after every write
             for &(sketch_row, sign) in entries {
                 let row = &mut matrix_rows[sketch_row];
                 for c in 0..SKETCH_STRIP_COLUMNS {

@@ -1,16 +1,18 @@
-//! Linear SVMs on sparse rows: dual coordinate descent that maintains the weights of the columns.
+//! Linear SVMs on sparse rows: coordinate descent on the dual ½βᵀKβ + Σ_i h_i(β_i) of
+//! [`super::dual`], which maintains the weights w of the columns.
 //!
 //! With w = Σ_i β_i x_i the values of the rows are f_i = w·x_i. So a step on a multiplier β_i costs
 //! as many operations as row x_i has nonzero entries, and no kernel value is computed. A sweep
-//! minimises the dual objective along each multiplier, in a random order. If a multiplier is at the
-//! end of a piece of the dual objective, its row may be optimal by a margin: the objective rises on
-//! both sides. Sweeps skip a row if both slopes exceed the largest violation of the previous sweep,
-//! until the next certificate is computed.
+//! minimises the dual objective along each multiplier, in a random order. Along a multiplier, the
+//! objective is piecewise quadratic. If the multiplier is at the end of a piece, the objective may
+//! rise on both sides, with slopes above 0. Sweeps skip a row if both slopes exceed the largest
+//! violation of the optimality conditions in the previous sweep, until the next certificate is
+//! computed.
 //!
 //! If the intercept b is free, Σβ must equal a constant s. The method of multipliers ensures this:
 //! a sweep minimises the objective plus ρ/2 (b − b₀)². This makes b = b₀ + (Σβ − s)/ρ, and after
 //! the sweep b₀ moves to b. Before a certificate is computed, the remaining difference Σβ − s is
-//! subtracted from multipliers that are not at a bound.
+//! subtracted from the multipliers, first from those that are not at a bound.
 //!
 //! *Cost per sweep*: four flops per nonzero entry. *Bytes*: 12 per nonzero entry. For each SVM
 //! being solved, 48 per row and 8 per column.
@@ -25,14 +27,14 @@ use crate::Intercept;
 use crate::linalg::sparse_matrix::SparseMatrix;
 use kstore::key::{Purpose, Stream};
 
-/// Sweeps between two certificates.
+/// Maximum number of sweeps between two certificates.
 const SWEEPS_PER_CERTIFICATE: usize = 10;
 
-/// After a certificate, the first sweep has some largest violation. The next certificate is
-/// computed when the violation has fallen to this fraction.
+/// The next certificate is computed when the largest violation of a sweep has fallen to this
+/// fraction of that of the first sweep after the last certificate.
 const VIOLATION_FRACTION: f64 = 0.1;
 
-/// Maximum number of pieces of a conjugate that a step may cross.
+/// Maximum number of pieces of the conjugate h of a loss that a step may cross. No loss has more.
 const MAX_PIECES: usize = 3;
 
 /// Returns the bytes of the weights and rows of an SVM being solved.
@@ -40,10 +42,11 @@ pub(super) fn bytes(n: usize, column_count: usize) -> usize {
     8 * column_count + 48 * n
 }
 
-/// The state that SVMs on the same rows reuse in turn.
+/// The state of the sweeps. The solution for one regularisation parameter is the start for the
+/// next.
 pub(super) struct CoordinateDescent<'m> {
     matrix: &'m SparseMatrix,
-    /// Rows of the matrix.
+    /// Row of the matrix for each multiplier.
     positions: &'m [usize],
     w: Vec<f64>,
     squared_norms: Vec<f64>,
@@ -52,7 +55,7 @@ pub(super) struct CoordinateDescent<'m> {
     seed: u64,
 }
 
-/// The intercept of an SVM while its multipliers move.
+/// The intercept b of an SVM during a sweep.
 #[derive(Clone, Copy)]
 struct RunningIntercept {
     b: f64,
@@ -74,7 +77,8 @@ impl<'m> CoordinateDescent<'m> {
         }
     }
 
-    /// Makes at most `max_sweeps` sweeps, until the gap is small enough or `stop` returns true.
+    /// Makes at most `max_sweeps` sweeps. Stops earlier if the gap is small enough or `stop`
+    /// returns true.
     pub(super) fn solve(&mut self, dual: &mut Dual, max_sweeps: usize, stop: &(dyn Fn() -> bool + Sync)) -> SolvedSvm {
         let (is_free, is_penalised) =
             (dual.problem_options.intercept == Intercept::Free, dual.problem_options.intercept == Intercept::Penalised);
@@ -128,14 +132,14 @@ impl<'m> CoordinateDescent<'m> {
         }
     }
 
-    /// Computes f at all rows.
+    /// Computes f at all rows from w.
     fn update_values(&self, dual: &mut Dual, is_penalised: bool) {
         let intercept = if is_penalised { dual.beta.iter().sum() } else { 0.0 };
         dual.f.iter_mut().zip(self.positions).for_each(|(f, i)| *f = self.matrix.dot(*i, &self.w) + intercept);
     }
 
-    /// Minimises along the multiplier of each active row, and returns the largest violation. If a
-    /// row is optimal by a margin above `violation_limit`, it becomes inactive.
+    /// Minimises along the multiplier of each active row, and returns the largest violation. A row
+    /// whose objective rises on both sides with slopes above `violation_limit` becomes inactive.
     fn sweep(&mut self, dual: &mut Dual, intercept: &mut RunningIntercept, violation_limit: f64) -> f64 {
         let Self { matrix, positions, w, squared_norms, active_rows: order, .. } = self;
         let stream = Stream::new(self.seed, Purpose::Permutations, self.sweep_count);
@@ -190,7 +194,8 @@ impl<'m> CoordinateDescent<'m> {
     }
 }
 
-/// Returns the minimiser β⁺ of h(β⁺) + f (β⁺ − β) + q (β⁺ − β)²/2.
+/// Returns the minimiser β⁺ of h(β⁺) + f (β⁺ − β) + q (β⁺ − β)²/2, where h is the conjugate of the
+/// loss, f the value of the row, and q its squared norm.
 fn minimise_coordinate(loss: Loss, row: TargetAndCost, beta: f64, f: f64, q: f64) -> f64 {
     let (mut multiplier, mut f) = (beta, f);
     let curvature = q + loss.curvature(row);

@@ -1,19 +1,19 @@
-//! The dual of an SVM, solved in rounds, and the certificate of a point: its relative duality gap
-//! (P − D)/max(|P|, |D|).
+//! The dual of an SVM with kernel matrix K, solved in rounds for its multipliers β, and the
+//! certificate of β: the relative duality gap (P − D)/max(|P|, |D|) of the objectives below.
 //!
 //! If the whole kernel matrix K is stored, a round minimises over all multipliers β, otherwise over
 //! the multipliers of a working set. The working set contains the rows that violate the optimality
-//! conditions most. Half of the previous working set, or more if few rows violate the conditions,
-//! stays in the next. Then the values f = Kβ are updated at all rows. After every round the primal
-//! and dual objectives are computed:
+//! conditions most. Half of the previous working set stays in the next one, or more if few rows
+//! violate the conditions. A round ends with the update of the values f = Kβ at all rows, and of
+//! the primal and dual objectives:
 //!
 //! ```text
 //! P = ½βᵀf + Σ_i loss_i(f_i + b) + s b,     D = −½βᵀf − Σ_i h_i(β_i),     b minimises P
 //! ```
 //!
-//! where h_i is the conjugate of loss_i, and s the sum of the multipliers that a free b requires.
-//! An SVM is solved when the gap is small enough. Then f is recomputed with kernel values in f64,
-//! and if the gap is now too large, the rounds continue. So the reported gap is the gap of the
+//! where h_i is the conjugate of loss_i, and s the value that Σβ must have if the intercept b is
+//! free. An SVM is solved when the gap is small enough. Then f is recomputed with kernel values in
+//! f64, and if the gap is now too large, the rounds continue. So the reported gap is the gap of the
 //! returned SVM, without rounding errors of kernel values.
 //!
 //! *Cost per round*: the steps of `smo.rs`, 2·q·n flops to update f for a working set of q rows,
@@ -34,22 +34,24 @@ use faer::{MatMut, MatRef};
 use kapprox::Real;
 use kstore::Workers;
 
-/// A round ends when the violation has fallen to this fraction of the violation before the round.
+/// A round ends when the largest violation of the optimality conditions has fallen to this fraction
+/// of that before the round.
 const ROUND_TOLERANCE: f64 = 0.2;
 
 /// Maximum number of steps in a round for each row of the working set.
 const STEPS_PER_ROW: usize = 64;
 
-/// Rows of f that a thread updates at a time.
+/// Number of entries of f that a thread updates at a time.
 const STRIP_ROWS: usize = 4096;
 
-/// Rows and points whose kernel values in f64 are computed together.
+/// Number of rows, and of support vectors, whose kernel values in f64 are computed together.
 const BLOCK: usize = 256;
 
 /// Maximum number of times that f is recomputed in f64.
 const MAX_VERIFICATIONS: usize = 6;
 
-/// Evaluations of P in the search for b, which narrow the bracket by a factor of a billion.
+/// Number of evaluations of P in the golden-section search for b. Together they narrow the bracket
+/// by a factor of a billion.
 const SEARCH_STEPS: usize = 44;
 
 #[derive(Clone, Debug, Default)]
@@ -78,8 +80,10 @@ pub(super) struct Certificate {
     pub(super) b: f64,
     pub(super) primal: f64,
     pub(super) dual: f64,
-    /// Least slope of rising of all rows. The next field is the highest slope of falling.
+    /// Least slope of rising of all rows: the least derivative of the dual objective as a
+    /// multiplier rises.
     least_rise: f64,
+    /// Highest slope of falling of all rows.
     highest_fall: f64,
 }
 
@@ -95,7 +99,7 @@ impl Dual {
         Self { rows, problem_options, beta: vec![0.0; n], f: vec![0.0; n] }
     }
 
-    /// Assigns the first rows multipliers whose sum is s, and computes f from them.
+    /// Sets the multipliers of the first rows to their costs until the sum is s, and computes f.
     pub(super) fn initialise(
         &mut self,
         f64_points: KernelPoints<'_, f64>,
@@ -110,13 +114,13 @@ impl Dual {
         self.recompute_values(f64_points, workers, stop);
     }
 
-    /// Continues with other costs; the current multipliers must be feasible for them.
+    /// Sets other costs. The current multipliers must be feasible for them.
     pub(super) fn set_costs(&mut self, rows: Vec<TargetAndCost>, problem_options: ProblemOptions) {
         (self.rows, self.problem_options) = (rows, problem_options);
     }
 
-    /// Makes at most `max_rounds` rounds, until the gap is small enough or `stop` returns true.
-    /// Verifies the gap with kernel values in f64.
+    /// Makes at most `max_rounds` rounds. Stops earlier if the gap is small enough or `stop`
+    /// returns true. If `f64_points` is present, verifies the gap with kernel values in f64.
     pub(super) fn solve<T: Real>(
         &mut self,
         stored_kernel: &mut StoredKernel<'_, T>,
@@ -146,7 +150,7 @@ impl Dual {
                 round_count += 1;
                 certificate = self.certificate();
                 if steps == 0 {
-                    // the remaining gap is a rounding error
+                    // no step lowers the objective: the rest of the gap is rounding
                     break;
                 }
             }
@@ -208,12 +212,13 @@ impl Dual {
             values.sum::<f64>() + self.problem_options.multiplier_sum * b
         };
         let b = match self.has_fixed_sum() {
-            // at the optimum every intercept between these two has the same P; takes the middle, as
+            // at the optimum, every intercept between these two has the same P: take the middle, as
             // LIBSVM does
             true if least_rise.is_finite() && highest_fall.is_finite() && highest_fall <= least_rise => {
                 -0.5 * (least_rise + highest_fall)
             }
-            // P decreases below this interval and increases above it
+            // P decreases below this interval and increases above it, so its minimiser is in the
+            // interval
             true if least_rise.is_finite() && highest_fall.is_finite() => {
                 golden_section(-highest_fall, -least_rise, &loss)
             }
@@ -278,9 +283,9 @@ impl Dual {
         steps
     }
 
-    /// Chooses the rows of the next round. First come new rows: rows with the least slopes of
-    /// rising, and rows with the highest slopes of falling. Then come rows of the previous working
-    /// set, the newest first.
+    /// Sets `working_set` to the rows of the next round. First come new rows: in turn those with
+    /// the least slopes of rising and those with the highest slopes of falling. Then come rows of
+    /// the previous working set, the newest first.
     fn select_working_set(&self, working_set: &mut Vec<usize>, certificate: &Certificate) {
         let stay_count = working_set.len().min(WORKING_SET / 2);
         let mut is_selected = vec![false; self.rows.len()];
@@ -310,7 +315,7 @@ impl Dual {
         }
         let free_places = WORKING_SET - new_working_set.len();
         new_working_set.extend(working_set.iter().take(stay_count.min(free_places)).copied());
-        // if few rows enter, more of the previous rows stay
+        // if there are few new rows, more of the previous rows stay
         let free_places = WORKING_SET - new_working_set.len();
         new_working_set
             .extend(working_set.iter().skip(stay_count).filter(|i| !is_selected[**i]).take(free_places).copied());
@@ -351,8 +356,8 @@ impl Dual {
     }
 }
 
-/// Returns the places of the `count` smallest numbers, in ascending order. Equal numbers are
-/// ordered by place.
+/// Returns the indices of the `count` smallest numbers, smallest first. Equal numbers are ordered
+/// by index.
 fn smallest_indices(mut candidates: Vec<(f64, usize)>, count: usize) -> Vec<usize> {
     let order = |a: &(f64, usize), b: &(f64, usize)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
     if candidates.len() > count && count > 0 {
@@ -363,7 +368,7 @@ fn smallest_indices(mut candidates: Vec<(f64, usize)>, count: usize) -> Vec<usiz
     candidates.into_iter().map(|(_, i)| i).collect()
 }
 
-/// Returns the minimum of a convex function between two points, by golden-section search.
+/// Returns the minimiser of a convex function between two points, by golden-section search.
 fn golden_section(mut low: f64, mut high: f64, objective: &dyn Fn(f64) -> f64) -> f64 {
     let golden = 0.5 * (5f64.sqrt() - 1.0);
     let (mut left, mut right) = (high - golden * (high - low), low + golden * (high - low));

@@ -1,4 +1,5 @@
-//! Kernel values between the rows of an SVM: the whole matrix, or the rows of the working set.
+//! Kernel values between the rows of an SVM: the whole matrix, or a cache with the matrix rows of
+//! the working set.
 //!
 //! The values are bit-identical for any cache size, because a row of the matrix is always computed
 //! by the same product of one point and all rows of the SVM.
@@ -9,17 +10,17 @@ use kapprox::{KernelFunction, Real};
 use kstore::Workers;
 use std::ops::Range;
 
-/// Maximum number of rows of an SVM whose whole kernel matrix is stored: 67 MB in f32. In
-/// measurements on `dsa` with more rows, working sets were faster.
+/// Maximum number of rows of an SVM whose whole kernel matrix is stored: 67 MB in f32. With more
+/// rows, working sets were faster (measured on the data set `dsa`).
 pub(super) const MAX_MATRIX_ROWS: usize = 4096;
 
-/// Size of the working set without a whole matrix.
+/// Number of rows of the working set, if the whole matrix is not stored.
 pub(super) const WORKING_SET: usize = 1024;
 
-/// Side of the square blocks by which a matrix is mirrored.
+/// Order of the square blocks in which a matrix is mirrored.
 const MIRROR_BLOCK: usize = 64;
 
-/// Rows whose kernel values are computed together.
+/// Number of rows whose kernel values are computed together.
 const BATCH_ROWS: usize = 128;
 
 /// The n x n kernel matrix between the rows of an SVM, or a cache of its rows.
@@ -46,17 +47,17 @@ pub(super) fn bytes(n: usize, d: usize, element_bytes: usize) -> usize {
     }
 }
 
-/// Returns the number of rounds that make up a sweep. In these rounds, as many rows enter the
-/// working set as the SVM has rows.
+/// Returns the number of rounds that make up a sweep: those in which as many rows enter the working
+/// set as the SVM has.
 pub(super) fn rounds_per_sweep(n: usize) -> usize {
     if n <= MAX_MATRIX_ROWS { 1 } else { n.div_ceil(WORKING_SET / 2) }
 }
 
 impl<'a, T: Real> StoredKernel<'a, T> {
-    /// If the SVM has few rows, builds their kernel matrix in `matrix_buffer`. Otherwise creates a
-    /// cache of `cache_bytes` bytes for rows of the matrix. The rows consist of consecutive parts
-    /// of the sizes `part_sizes`. If the kernel matrix of a part is already computed,
-    /// `part_matrices` contains it.
+    /// If the SVM has at most [`MAX_MATRIX_ROWS`] rows, builds their kernel matrix in
+    /// `matrix_buffer`. Otherwise creates a cache of `cache_bytes` bytes for rows of the matrix.
+    /// The SVM's rows consist of consecutive parts of the sizes `part_sizes`. If the kernel matrix
+    /// of a part is already computed, `part_matrices` contains it.
     pub(super) fn new(
         points: KernelPoints<'a, T>,
         (part_sizes, part_matrices): (&[usize], &[Option<&[T]>]),
@@ -74,8 +75,8 @@ impl<'a, T: Real> StoredKernel<'a, T> {
         }
     }
 
-    /// Returns the memory of the matrix, so that the next SVM can reuse it. This avoids new memory,
-    /// whose pages the operating system would have to clear.
+    /// Returns the buffer of the matrix for the next SVM. The operating system would have to clear
+    /// the pages of a new buffer.
     pub(super) fn into_matrix_buffer(self) -> Vec<T> {
         match self {
             Self::Matrix(matrix) => matrix,
@@ -84,8 +85,9 @@ impl<'a, T: Real> StoredKernel<'a, T> {
     }
 }
 
-/// Computes the n x n kernel matrix `k` between the rows, in parts of the given sizes. Evaluates
-/// the entries below the diagonal and copies them to the entries above it.
+/// Computes the n x n kernel matrix `k` between the rows, one part of columns at a time. Evaluates
+/// the entries below the diagonal and copies them to the entries above it. `part_matrices` may
+/// contain the diagonal blocks of some parts.
 pub(super) fn fill_matrix<T: Real>(
     KernelPoints { kernel, x, shift }: KernelPoints<'_, T>,
     part_sizes: &[usize],
@@ -129,8 +131,8 @@ pub(super) fn fill_matrix<T: Real>(
     }
 }
 
-/// Mirrors entries of a column-major matrix: copies the entries of some columns that are below the
-/// diagonal, from row `top` on, to the entries above the diagonal.
+/// Mirrors a column-major matrix: copies the entries below the diagonal of `columns`, from row
+/// `top` on, to the entries above the diagonal.
 fn mirror<T: Copy>(k: &mut [T], n: usize, columns: &Range<usize>, top: usize) {
     for left in columns.clone().step_by(MIRROR_BLOCK) {
         for top in (top..n).step_by(MIRROR_BLOCK) {
@@ -143,11 +145,11 @@ fn mirror<T: Copy>(k: &mut [T], n: usize, columns: &Range<usize>, top: usize) {
     }
 }
 
-/// A place in the cache, which holds one row of the kernel matrix.
+/// A slot of the cache, for one row of the kernel matrix.
 #[derive(Clone, Copy)]
 struct Slot {
     row_index: usize,
-    /// The time at which a working set last contained the row.
+    /// Value of `clock` when a working set last contained the row.
     last_use: u64,
 }
 
@@ -169,7 +171,8 @@ impl<'a, T: Real> RowCache<'a, T> {
         Self { points, capacity, stored_rows: Vec::new(), slots: Vec::new(), slot_of_row: vec![None; n], clock: 0 }
     }
 
-    /// Loads the rows of a working set into the cache; returns false if `stop` ended this early.
+    /// Loads the rows of a working set into the cache. Returns false if `stop` returned true before
+    /// all rows were loaded.
     pub(super) fn load(&mut self, row_indices: &[usize], workers: &Workers, stop: &dyn Fn() -> bool) -> bool {
         self.clock += 1;
         for row in row_indices {
@@ -216,7 +219,7 @@ impl<'a, T: Real> RowCache<'a, T> {
         self.slot_of_row[row].map_or(&[], |slot| &self.stored_rows[slot as usize])
     }
 
-    /// Returns the matrix between some rows in the cache.
+    /// Returns the kernel matrix between rows that are in the cache.
     pub(super) fn submatrix(&self, row_indices: &[usize], workers: &Workers) -> Vec<T> {
         let mut k = vec![T::ZERO; row_indices.len() * row_indices.len()];
         for_each_strip(workers, &mut k, row_indices.len(), |i, values| {
@@ -227,8 +230,8 @@ impl<'a, T: Real> RowCache<'a, T> {
     }
 }
 
-/// Computes the b x n kernel values between b points and all rows. Threads process strips of the
-/// points.
+/// Computes the kernel values between b `queries` and all rows, b x n. Each thread computes a strip
+/// of the queries.
 pub(super) fn kernel_with_rows<T: Real>(
     points: KernelPoints<'_, T>,
     queries: MatRef<'_, T>,

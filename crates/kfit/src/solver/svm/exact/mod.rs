@@ -10,14 +10,14 @@
 //! model stores no rows.
 //!
 //! A kernel that is not positive definite, such as the sigmoid, is accepted if the multipliers are
-//! bounded, as in LIBSVM. If the problem is not convex along a step, the step ends at the end of
-//! the current quadratic piece of the objective. P and D are the primal and dual objectives of
+//! bounded, as in LIBSVM. If the dual objective is not convex along a step, the step ends at the
+//! end of the objective's current quadratic piece. Let P and D be the primal and dual objectives of
 //! [`dual`]. For any kernel, P − D is 0 at points that satisfy the optimality conditions and
-//! positive elsewhere, because each loss_i(f_i) + h_i(β_i) is at least −β_i f_i. But only if the
-//! kernel is positive definite, P − D bounds the distance of P from its minimum.
+//! positive elsewhere, because each loss_i(f_i) + h_i(β_i) is at least −β_i f_i. But P − D bounds
+//! the distance of P from its minimum only if the kernel is positive definite.
 //!
-//! One-vs-one SVMs have few rows each, so each thread solves one SVM at a time. SVMs that share all
-//! rows are solved one after another; they reuse the kernel values, and each uses all threads.
+//! One-vs-one SVMs have few rows each, so each thread solves one of them at a time. SVMs on the
+//! same rows are solved one after another; they reuse the kernel values, and each uses all threads.
 //!
 //! *Cost*: about n^1.5 to n² steps in total. The number of steps grows with the number of support
 //! vectors. An SVM on at most 4,096 rows computes its kernel matrix once. *Bytes*: the rows. For
@@ -54,10 +54,10 @@ use kstore::pass::Observer;
 use kstore::{MemoryRows, Workers};
 use std::sync::Arc;
 
-/// Rows per part of a matrix that is computed in parts.
+/// Number of rows per part, if a kernel matrix is computed in parts.
 const PART_ROWS: usize = 512;
 
-/// Rows that are scored together.
+/// Number of rows that are scored together.
 const SCORED_ROWS: usize = 256;
 
 struct ExactSvmProblem<'a, T: Real> {
@@ -66,25 +66,26 @@ struct ExactSvmProblem<'a, T: Real> {
     d: usize,
     kernel: Arc<dyn KernelFunction<T>>,
     f64_kernel: Arc<dyn KernelFunction<f64>>,
-    /// Fold of every row; empty with a single fold.
+    /// Fold of every row; empty if there is no cross-validation.
     folds: Vec<u16>,
     weights: RowWeights,
     /// The rows if the kernel is the inner product of sparse rows, otherwise `None`.
     sparse_rows: Option<SparseMatrix>,
-    /// Memory of finished SVMs' matrices, for reuse.
+    /// Matrix buffers of finished SVMs, for reuse.
     matrix_pool: BufferPool<Vec<T>>,
 }
 
 /// SVMs on the same rows.
 struct SvmSet<'m, T> {
+    /// Index, among all rows, of each row of the SVMs.
     positions: Vec<usize>,
-    /// Number of rows of each part. The next field contains the kernel matrices of parts for which
-    /// they are already computed.
+    /// Number of rows of each part; a part is a range of `positions`.
     part_sizes: Vec<usize>,
+    /// Kernel matrix of each part, if it is already computed; may be empty.
     part_matrices: Vec<Option<&'m [T]>>,
     svm_count: usize,
-    /// Returns target and cost of a row. The arguments are the SVM, the index of the regularisation
-    /// parameter, and the position of the row.
+    /// Returns target and cost of a row. Its arguments are the index of the SVM, the index of the
+    /// regularisation parameter, and the index of the row among all rows.
     row: Box<dyn Fn(usize, usize, usize) -> TargetAndCost + Sync + Send + 'm>,
 }
 
@@ -103,8 +104,7 @@ impl<'m, T> SvmSet<'m, T> {
 #[derive(Clone, Copy)]
 struct SolveOptions<'s> {
     problem_options: &'s [ProblemOptions],
-    /// Maximum number of sweeps. In the rounds of one sweep, as many rows enter the working set as
-    /// the SVM has rows.
+    /// Maximum number of sweeps; see [`kernel_cache::rounds_per_sweep`].
     max_sweeps: usize,
     /// True for SVMs of the final model, whose gaps are verified in f64.
     verifies_gap: bool,
@@ -113,7 +113,8 @@ struct SolveOptions<'s> {
 /// For each SVM on the same rows, the solution at each regularisation parameter.
 type Paths = Vec<Vec<SolvedSvm>>;
 
-/// Functions of some SVMs in terms of their support vectors, or of their weights.
+/// The functions of some SVMs, as dual coefficients of their support vectors. For linear SVMs on
+/// sparse rows, the points instead represent the weights of the columns.
 struct SvmExpansion<T> {
     points: Vec<T>,
     row_numbers: Vec<u64>,
@@ -122,7 +123,8 @@ struct SvmExpansion<T> {
 }
 
 impl<'a, T: Real> ExactSvmProblem<'a, T> {
-    /// Reads rows and kernel from `data`; `None` if `data` has features of a map instead of rows.
+    /// Reads rows and kernel from `data`. Returns `None` if `data` has features of a map instead of
+    /// rows.
     fn new(data: &'a FitData<'a, T>) -> Result<Option<Self>> {
         let Rows(rows, size, _) = &data.points else { return Ok(None) };
         let any_kernel = data.kernel.build()?;
@@ -163,20 +165,20 @@ impl<'a, T: Real> ExactSvmProblem<'a, T> {
         MatRef::from_row_major_slice(self.rows.x(), self.rows.len(), d)
     }
 
-    /// Returns the positions of the rows outside a fold, or of all rows.
+    /// Returns the indices of the rows outside a fold, or of all rows if `held_out_fold` is `None`.
     fn positions_outside(&self, held_out_fold: Option<u16>) -> Vec<usize> {
         (0..self.rows.len()).filter(|i| held_out_fold.is_none_or(|fold| self.folds.get(*i) != Some(&fold))).collect()
     }
 
-    /// Copies some rows to a matrix in `U`, row-major.
+    /// Copies the rows at these indices to a row-major matrix in `U`.
     fn copy_rows<U: Real>(&self, positions: &[usize]) -> Vec<U> {
         let d = self.d;
         let rows = positions.iter().flat_map(|i| &self.rows.x()[i * d..(i + 1) * d]);
         rows.map(|value| U::from_f64(value.to_f64())).collect()
     }
 
-    /// If the matrices fit the memory, computes the kernel matrix of the rows of every class.
-    /// One-vs-one SVMs reuse these matrices.
+    /// If they fit in the spare memory, computes the kernel matrices of the rows of every class,
+    /// which one-vs-one SVMs share. `classes` contains the row indices of each class.
     fn class_matrices(&self, classes: &[Vec<usize>], intercept: Intercept) -> Vec<Option<Vec<T>>> {
         let bytes: usize = classes.iter().map(|positions| positions.len() * positions.len() * size_of::<T>()).sum();
         if bytes > self.data.spare_bytes {
@@ -199,8 +201,8 @@ impl<'a, T: Real> ExactSvmProblem<'a, T> {
         KernelPoints { kernel: &*self.kernel, x, shift }
     }
 
-    /// Solves all SVMs. Each thread solves one set of SVMs at a time. If there are fewer sets than
-    /// threads, the sets are solved one after another, each by all threads.
+    /// Solves all SVMs. If there are at least as many sets as threads, each thread solves one set
+    /// at a time. Otherwise the sets are solved one after another, each by all threads.
     fn solve(&self, sets: &[SvmSet<'_, T>], options: SolveOptions<'_>, observer: &dyn Observer) -> Result<Vec<Paths>> {
         let workers = self.data.resources.workers;
         let mut paths: Vec<Paths> = sets.iter().map(|_| Vec::new()).collect();
@@ -229,8 +231,9 @@ impl<'a, T: Real> ExactSvmProblem<'a, T> {
         self.data.resources.workers.is_cancelled() || observer.should_stop()
     }
 
-    /// Solves the SVMs on some rows. `matrix_buffer` receives their kernel matrix. If the matrix
-    /// is not stored, a cache of `cache_bytes` bytes holds some of its rows.
+    /// Solves the SVMs of a set, one after another. `matrix_buffer` receives the kernel matrix of
+    /// their rows. If the matrix is too large to store, a cache of `cache_bytes` bytes stores some
+    /// of its rows.
     fn solve_on_rows(
         &self,
         set: &SvmSet<'_, T>,
@@ -290,7 +293,7 @@ impl<'a, T: Real> ExactSvmProblem<'a, T> {
         paths
     }
 
-    /// Solves the linear SVMs on some sparse rows, one per thread.
+    /// Solves the linear SVMs of a set on sparse rows. Each thread solves one SVM at a time.
     fn solve_on_sparse_rows(
         &self,
         sparse: &SparseMatrix,
@@ -317,8 +320,8 @@ impl<'a, T: Real> ExactSvmProblem<'a, T> {
         paths
     }
 
-    /// Returns the support vectors of some SVMs, in row order, and their dual coefficients. For
-    /// linear SVMs on sparse rows, returns the weights.
+    /// Returns the support vectors of the SVMs, in row order, and their dual coefficients. `svms`
+    /// yields the row indices and the solution of each SVM.
     fn expansion<'f>(&self, svms: impl Iterator<Item = (&'f [usize], &'f SolvedSvm)> + Clone) -> SvmExpansion<T> {
         if self.sparse_rows.is_some() {
             let weights: Vec<Vec<f64>> = svms.clone().map(|(_, solved)| solved.weights.clone()).collect();
@@ -351,7 +354,7 @@ impl<'a, T: Real> ExactSvmProblem<'a, T> {
         SvmExpansion { points, row_numbers, coefficients, intercept: svms.map(|(_, solved)| solved.b).collect() }
     }
 
-    /// Scores the rows of a fold: the closure receives the position of a row and its scores.
+    /// Scores the rows of a fold. Calls `visitor(row index, scores)` for each row.
     fn score_fold(&self, fold: u16, expansion: &SvmExpansion<T>, mut visitor: impl FnMut(usize, &[f64])) {
         let (d, t) = (self.d, expansion.intercept.len());
         let (workers, m) = (self.data.resources.workers, expansion.row_numbers.len());
@@ -381,7 +384,8 @@ impl<'a, T: Real> ExactSvmProblem<'a, T> {
         }
     }
 
-    /// Builds the result from solved SVMs. `deviations` are the standard deviations of the targets.
+    /// Builds the result from solved SVMs. `svms` is as for [`Self::expansion`]. `deviations` are
+    /// the standard deviations of the targets.
     fn solution<'f>(
         &self,
         svms: impl Iterator<Item = (&'f [usize], &'f SolvedSvm)> + Clone,
@@ -423,8 +427,9 @@ impl<'a, T: Real> ExactSvmProblem<'a, T> {
     }
 }
 
-/// Returns two stages: the statistics of the columns, and the solution of the SVMs.
-/// `concurrent_problems` SVMs are solved at the same time, each on at most all rows.
+/// Returns the two stages of the fit: the statistics of the columns, and the solution of the SVMs.
+/// `concurrent_problems` is the number of SVMs that are solved at the same time; for linear SVMs on
+/// sparse rows, it is the number of threads instead.
 pub(super) fn stages(
     request: &FitRequest<'_>,
     problem_count: usize,

@@ -2,20 +2,21 @@
 //! multipliers at a time.
 //!
 //! Minimises ½βᵀKβ + Σ_i h_i(β_i) over the multipliers β of q rows with kernel matrix K, where Σβ
-//! is fixed or free. Let f = Kβ, and let h′₊ and h′₋ be the derivatives of h_i from above and
-//! below. If the multiplier of row i rises, the objective has the slope f_i + h′₊ (the slope of
-//! rising); if it falls, the objective has the slope f_i + h′₋ (the slope of falling). If Σβ is
-//! fixed, the point is optimal if the slope of falling of every row is at most the slope of rising
-//! of every row. If Σβ is free, the point is optimal if no slope of rising is below 0 and no slope
-//! of falling is above 0. The largest amount by which a pair of slopes, or a slope, violates these
-//! conditions is the **violation**.
+//! is fixed or free. h_i is the conjugate of the loss of row i, a convex piecewise quadratic
+//! function. Let f = Kβ, and let h′₊ and h′₋ be the right and left derivatives of h_i at β_i. If
+//! the multiplier of row i rises, the objective has the slope f_i + h′₊ (the slope of rising); if
+//! it falls, the objective has the slope f_i + h′₋ (the slope of falling). If Σβ is fixed, β is
+//! optimal if no slope of falling exceeds a slope of rising, over all pairs of rows. If Σβ is free,
+//! β is optimal if no slope of rising is below 0 and no slope of falling is above 0. The
+//! **violation** is the largest amount by which a pair of slopes, or a slope, violates these
+//! conditions.
 //!
-//! If Σβ is fixed, a step takes the row i with the least slope of rising. Let the excess of a row j
-//! be its slope of falling minus this slope. Among the rows j with positive excess, the step takes
-//! the row whose step along e_i − e_j lowers the objective most, by
-//! excess²/(2(K_ii + K_jj − 2K_ij + h″_i + h″_j)). If Σβ is free, a step changes the multiplier of
-//! the one row whose step lowers the objective most. A step ends at the minimum, or at the end of a
-//! piece of h.
+//! If Σβ is fixed, a step raises β_i and lowers β_j by the same amount. Row i has the least slope
+//! of rising. Let the excess of a row j be its slope of falling minus the slope of rising of row i.
+//! Among the rows with positive excess, row j is the row whose step lowers the objective most, by
+//! excess²/(2(K_ii + K_jj − 2K_ij + h″_i + h″_j)). If Σβ is free, a step changes a single
+//! multiplier: that whose step lowers the objective most. A step ends at the minimum, or at the end
+//! of a quadratic piece of h.
 //!
 //! *Cost per step*: reading two rows of K, 10q flops. *Bytes*: 24q.
 //!
@@ -27,28 +28,31 @@ use super::super::loss::{Loss, TargetAndCost};
 use kapprox::Real;
 use std::array::from_fn;
 
-/// Number of values that are compared together: a vector of AVX-512 in f64.
+/// Number of values that are compared together: an AVX-512 register of f64.
 const LANES: usize = 8;
 
-/// Minimum curvature of a step, relative to the kernel's diagonal.
+/// Minimum second derivative along a step, relative to the second derivatives along the
+/// multipliers. It replaces smaller ones, which are only rounding.
 const MIN_CURVATURE: f64 = 1e-12;
 
-/// Steps between two checks of `stop`.
+/// Number of steps between two calls of `stop`.
 const STOP_INTERVAL: usize = 512;
 
 /// The dual of an SVM on q rows.
 pub(super) struct SmoProblem<'a, T> {
+    /// Kernel matrix, q x q.
     pub(super) k: &'a [T],
     pub(super) rows: &'a [TargetAndCost],
     pub(super) loss: Loss,
     /// True if Σβ is fixed.
     pub(super) has_fixed_sum: bool,
     pub(super) beta: &'a mut [f64],
-    /// Values f, updated with every step.
+    /// Values f = Kβ, updated with every step.
     pub(super) f: &'a mut [f64],
 }
 
-/// Slopes of h at the multipliers, and the curvatures.
+/// One-sided derivatives h′₊ (`rise`) and h′₋ (`fall`) at the multipliers, and the curvatures
+/// K_ii + h″_i.
 struct Slopes {
     rise: Vec<f64>,
     fall: Vec<f64>,
@@ -56,8 +60,8 @@ struct Slopes {
 }
 
 impl<'a, T: Real> SmoProblem<'a, T> {
-    /// Makes at most `max_steps` steps, until the violation is at most `tolerance` or `stop`
-    /// returns true. Returns the number of steps.
+    /// Makes at most `max_steps` steps. Stops earlier if the violation is at most `tolerance` or
+    /// `stop` returns true. Returns the number of steps.
     pub(super) fn solve(mut self, tolerance: f64, max_steps: usize, stop: &dyn Fn() -> bool) -> usize {
         let q = self.rows.len();
         let mut slopes = Slopes { rise: vec![0.0; q], fall: vec![0.0; q], curvature: vec![0.0; q] };
@@ -104,7 +108,7 @@ impl<'a, T: Real> SmoProblem<'a, T> {
                 (self.loss.piece(self.beta[i], self.rows[i]), self.loss.piece(self.beta[j], self.rows[j]));
             let limits = (rising.upper - self.beta[i], self.beta[j] - falling.lower);
             let t = (excess / curvature).min(limits.0).min(limits.1);
-            // ends of pieces are reached exactly
+            // a multiplier at the end of a piece must equal it exactly
             let (to_i, to_j) = (
                 if t >= limits.0 { rising.upper } else { self.beta[i] + t },
                 if t >= limits.1 { falling.lower } else { self.beta[j] - t },
@@ -146,15 +150,14 @@ impl<'a, T: Real> SmoProblem<'a, T> {
     }
 }
 
-/// Returns the index and the value of the least slope of rising. If several slopes are equal, the
-/// first of them.
+/// Returns the index and the value of the least slope of rising; the first, if several are equal.
 fn least_rise(f: &[f64], rise: &[f64]) -> (usize, f64) {
     let rise_slopes = f.iter().zip(rise).map(|(f, rise)| f + rise).enumerate();
     rise_slopes.fold((0, f64::INFINITY), |best, (i, value)| if value < best.1 { (i, value) } else { best })
 }
 
-/// Updates f += t(k_i − k_j), and returns the index and the value of the least slope of rising. If
-/// several slopes are equal, the choice among them is deterministic.
+/// Updates f += t(k_i − k_j) for rows k_i and k_j of K, and returns the index and the value of the
+/// least slope of rising. If several slopes are equal, the choice among them is deterministic.
 fn move_pair<T: Real>(f: &mut [f64], rise: &[f64], ki: &[T], kj: &[T], t: f64) -> (usize, f64) {
     let mut best = LaneMaxima::new();
     kapprox::vectorised!({
@@ -163,7 +166,8 @@ fn move_pair<T: Real>(f: &mut [f64], rise: &[f64], ki: &[T], kj: &[T], t: f64) -
         let (ki, i_tail) = ki.as_chunks::<LANES>();
         let (kj, j_tail) = kj.as_chunks::<LANES>();
         for (c, (((f, rise), ki), kj)) in f.iter_mut().zip(rise).zip(ki).zip(kj).enumerate() {
-            // separate lanes: a store between two loads would prevent vectorisation
+            // compute all lanes before storing any: a store between two loads would prevent
+            // vectorisation
             *f = from_fn(|l| t.mul_add(ki[l].to_f64() - kj[l].to_f64(), f[l]));
             best.update(c, from_fn(|l| -(f[l] + rise[l])));
         }
@@ -182,7 +186,7 @@ fn best_partner<T: Real>(f: &[f64], slopes: &Slopes, ki: &[T], i: usize, least_s
     let (mut best, mut highest) = (LaneMaxima::new(), [f64::NEG_INFINITY; LANES]);
     let curvature_i = slopes.curvature[i];
     let min_curvature = (MIN_CURVATURE * curvature_i.abs()).max(f64::MIN_POSITIVE);
-    // a row without a positive excess gains nothing
+    // a row without positive excess has gain 0
     let gain = |value: f64, curvature: f64, k: f64| {
         let excess = (value - least_slope).max(0.0);
         excess * excess / (curvature_i + curvature - 2.0 * k).max(min_curvature)
@@ -236,7 +240,8 @@ pub(super) fn add_scaled<T: Real>(f: &mut [f64], k: &[T], t: f64) {
     kapprox::vectorised!(f.iter_mut().zip(k).for_each(|(f, k)| *f = t.mul_add(k.to_f64(), *f)));
 }
 
-/// Largest value of every lane, and the chunk that contains it.
+/// Running argmax of a sequence in chunks of [`LANES`] values: for every lane, its largest value
+/// and the chunk that contains it.
 struct LaneMaxima {
     value: [f64; LANES],
     chunk: [u64; LANES],

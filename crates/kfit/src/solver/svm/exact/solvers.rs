@@ -1,4 +1,4 @@
-//! The three SVM solvers on rows in memory: classification, regression and anomaly detection.
+//! The three SVM solvers with the exact kernel: classification, regression and anomaly detection.
 
 use super::super::classification::Svm;
 use super::super::lagrangian::ProblemOptions;
@@ -12,6 +12,7 @@ use crate::solver::{Regularisation, Solution};
 use crate::{Error, Intercept, Result, Targets};
 use kapprox::Real;
 
+/// Warns if the largest final gap of the SVMs exceeds `gap`. `which_svms` completes the message.
 fn warn_of_gap<T: Real>(sets: &[Paths], gap: f64, data: &FitData<'_, T>, which_svms: &str) {
     let last_gaps =
         sets.iter().flatten().flatten().filter_map(|solved| Some((*solved.gaps.last()?, solved.round_count)));
@@ -26,7 +27,8 @@ fn warn_of_gap<T: Real>(sets: &[Paths], gap: f64, data: &FitData<'_, T>, which_s
 }
 
 impl<T: Real> ExactSvmProblem<'_, T> {
-    /// Scores the rows of every fold by SVMs fitted without them; `sets` returns the SVMs to solve.
+    /// Scores the rows of every fold by SVMs fitted without them. `sets(Some(fold))` must return
+    /// the SVMs on the rows outside a fold. `t` is the number of SVMs per fold.
     fn held_out_scores<'m>(
         &self,
         sets: &dyn Fn(Option<u16>) -> Vec<SvmSet<'m, T>>,
@@ -55,8 +57,8 @@ impl<T: Real> ExactSvmProblem<'_, T> {
         Ok(held_out_scores)
     }
 
-    /// Solves the SVMs on all rows at one regularisation parameter. Returns the SVMs and the
-    /// entries of their report. `deviations` are the standard deviations of the targets.
+    /// Solves the SVMs on all rows at one regularisation parameter. `deviations` are the standard
+    /// deviations of the targets.
     fn final_fit(
         &self,
         sets: &[SvmSet<'_, T>],
@@ -72,13 +74,15 @@ impl<T: Real> ExactSvmProblem<'_, T> {
             &*stage,
         )?;
         warn_of_gap(&paths, problem_options.gap_tolerance, self.data, "");
-        // reports mean loss plus lambda ‖w‖², or the one-class objective unchanged
+        // report the objective as mean loss plus lambda ‖w‖²; the one-class objective is reported
+        // unchanged
         let objective_factor = lambda.map_or(1.0, |lambda| 2.0 * lambda);
         Ok(self.solution(at_penalty(sets, &paths, 0), (objective_factor, lambda), deviations))
     }
 }
 
-/// Returns the SVMs of all sets at one regularisation parameter, in order.
+/// Returns the row indices and the solution of every SVM at one regularisation parameter, in the
+/// order of the sets.
 fn at_penalty<'f, T>(
     sets: &'f [SvmSet<'_, T>],
     paths: &'f [Paths],
@@ -91,15 +95,15 @@ fn at_penalty<'f, T>(
 }
 
 impl Svm {
-    /// Fits with the exact kernel; `None` if the data has features of a map instead of rows.
+    /// Fits with the exact kernel. Returns `None` if `data` has features of a map instead of rows.
     pub(in super::super) fn fit_exact_kernel<T: Real>(&self, data: &FitData<'_, T>) -> Result<Option<Solution<T>>> {
         let Some(problem) = ExactSvmProblem::new(data)? else { return Ok(None) };
         let (Some(classes), Some(codes)) = (data.classes(), problem.rows.class_codes()) else {
             return Err(Error::TooFewClasses { classes: 0 });
         };
         if self.squared_hinge {
-            // the multipliers of this loss are unbounded, so the dual has no minimum along an
-            // eigenvector with a negative eigenvalue
+            // the multipliers of this loss are unbounded, so a kernel matrix with a negative
+            // eigenvalue may leave the dual without a minimum
             kapprox::kernel::require_positive_definite(
                 &*problem.f64_kernel,
                 "a support vector machine with `loss` squared-hinge",

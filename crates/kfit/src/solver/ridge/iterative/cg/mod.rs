@@ -3,15 +3,16 @@
 //! Solves A x_j = b_j for j = 1, …, t with a symmetric positive definite matrix A of order n, using
 //! only products with A. Every column x_j runs its own recurrence (Hestenes, Stiefel 1952; Golub
 //! and Van Loan, *Matrix Computations*, 4th ed., 11.5). All columns share the products with A,
-//! which dominate the cost. Converged columns leave the iteration, so the products become narrower.
+//! which dominate the cost. A converged column leaves the iteration, so later products have fewer
+//! columns.
 //!
 //! Because of rounding, the residual of the recurrence drifts away from the true residual b − Ax.
 //! Every ten iterations, and before a column counts as converged, the true residual replaces the
 //! residual of the recurrence. The true residual is computed in f64 even if A is applied in f32. If
 //! the true residual is much larger than the residual of the recurrence, the search directions
-//! restart. If a column ends unconverged, it returns the iterate with the smallest true residual
-//! that was computed, possibly x = 0. So the reported residual belongs to the returned x and is at
-//! most 1.
+//! restart. If a column does not converge, its result is the iterate with the smallest true
+//! residual that was computed, possibly x = 0. So the reported residual belongs to the returned x
+//! and is at most 1.
 //!
 //! *Cost per iteration*: one product, one application of the preconditioner, and 10·n·t flops.
 //! *Bytes*: see [`bytes`].
@@ -29,11 +30,12 @@ use kstore::pass::Observer;
 pub(crate) use state::CgSolution;
 use state::{CgState, RunningColumn};
 
-/// Iterations between two computations of the true residual.
+/// Number of iterations between two computations of the true residual. Chosen: a longer interval
+/// costs fewer products in f64, but lets the recurrence drift further.
 const TRUE_RESIDUAL_INTERVAL: usize = 10;
 
-/// Maximum number of iterations for most systems. If the condition number is 10⁴, each iteration
-/// multiplies the error by 0.98, and 1,000 iterations gain eight digits.
+/// Maximum number of iterations, except for n between 100 and 10,000. If the condition number is
+/// 10⁴, each iteration multiplies the error by 0.98, so 1,000 iterations gain eight digits.
 const MAX_ITERATIONS: usize = 1000;
 
 /// Returns the maximum number of iterations for n unknowns. For n between 100 and 10,000 it exceeds
@@ -43,7 +45,7 @@ fn max_iterations(n: usize) -> usize {
     MAX_ITERATIONS.max(10 * n.min(MAX_ITERATIONS).min(MAX_ITERATIONS * MAX_ITERATIONS / n.max(1)))
 }
 
-/// A true residual below this fraction of the smallest previous one is progress.
+/// A column has progressed if its true residual is below this fraction of the smallest earlier one.
 const PROGRESS_RATIO: f64 = 0.95;
 
 /// Returns the number of iterations without progress after which a column stops, because rounding
@@ -55,10 +57,11 @@ fn max_stalled_iterations(n: usize) -> usize {
 }
 
 /// The search directions restart if rᵀM⁻¹r of the true residual r is more than this multiple of
-/// rᵀM⁻¹r of the recurrence. M is the preconditioner.
+/// rᵀM⁻¹r of the recurrence, where M is the preconditioner. 4 is a factor 2 in the norm.
 const RESTART_RATIO: f64 = 4.0;
 
-/// A symmetric positive definite matrix A, with a preconditioner M⁻¹ near its inverse.
+/// A symmetric positive definite matrix A, with a preconditioner M⁻¹ near A⁻¹. Vectors are the
+/// columns of matrices with n rows.
 pub(crate) trait PositiveDefinite {
     /// Computes `out` = A v.
     fn apply(&mut self, v: MatRef<'_, f64>, out: MatMut<'_, f64>) -> Result<()>;
@@ -92,8 +95,9 @@ pub(crate) fn bytes(n: usize, t: usize) -> usize {
     8 * 9 * n * t
 }
 
-/// Solves for every column. A journal stores the iterations. A resumed run continues after the last
-/// stored iteration, and its result is bit-identical.
+/// Solves A x = b for every column of `b`, and measures residuals in `norm`. If there is a journal,
+/// it stores the state after iterations; a resumed run continues after the last stored iteration,
+/// and its result is bit-identical.
 ///
 /// # Errors
 /// Errors of the products; [`kstore::Error::Interrupted`]; [`Error::NotFinite`] if numbers
@@ -130,7 +134,7 @@ pub(crate) fn solve(
     Ok(conjugate_gradient.state.solution)
 }
 
-/// Returns √(rᵀM⁻¹r) or ‖r‖.
+/// Returns the norm of column j of r: √(rᵀM⁻¹r), from `rz` = rᵀM⁻¹r, or ‖r‖.
 fn residual_norm(norm: Norm, rz: f64, r: MatRef<'_, f64>, j: usize) -> f64 {
     match norm {
         Norm::Preconditioned => rz.max(0.0).sqrt(),
@@ -152,10 +156,10 @@ struct ConjugateGradient<'a> {
     b: MatRef<'a, f64>,
     norm: Norm,
     tolerance: f64,
-    /// M⁻¹r, by right side.
+    /// M⁻¹r, n x t; column j belongs to right side j.
     z: Mat<f64>,
     state: CgState,
-    /// True if the state is at the end of a whole iteration.
+    /// True if the state is that of the end of an iteration, so that it can be stored.
     between_iterations: bool,
 }
 
@@ -192,13 +196,13 @@ impl ConjugateGradient<'_> {
         Ok(())
     }
 
-    /// Returns the running columns as a matrix.
+    /// Returns the columns of `matrix` whose right sides are still iterating.
     fn running_columns(&self, matrix: &Mat<f64>) -> Mat<f64> {
         let columns = &self.state.columns;
         Mat::from_fn(matrix.nrows(), columns.len(), |i, c| matrix[(i, columns[c].j)])
     }
 
-    /// Computes z = M⁻¹r of the running columns.
+    /// Computes z = M⁻¹r for the running columns.
     fn precondition(&mut self) -> Result<()> {
         let r = self.running_columns(&self.state.r);
         let mut z = Mat::zeros(r.nrows(), r.ncols());
@@ -215,7 +219,7 @@ impl ConjugateGradient<'_> {
         Ok(out)
     }
 
-    /// Updates x += αp, r −= αAp.
+    /// Updates x += αp and r −= αAp, with α = rᵀz / pᵀAp, for the running columns.
     fn update_solution(&mut self, ap: &Mat<f64>) -> Result<()> {
         let CgState { solution, r, p, columns, .. } = &mut self.state;
         for (c, column) in columns.iter().enumerate() {
@@ -226,7 +230,8 @@ impl ConjugateGradient<'_> {
                     remedy: "raise `lambda` or scale the target",
                 });
             }
-            // without positive curvature the column makes no step; the next residual check decides
+            // if pᵀAp is not positive, the column makes no step; the next true residual decides
+            // whether it stops
             let alpha = if curvature > 0.0 { column.rz / curvature } else { 0.0 };
             add_scaled(&mut solution.x, column.j, alpha, p, column.j);
             add_scaled(r, column.j, -alpha, ap, c);
@@ -244,9 +249,8 @@ impl ConjugateGradient<'_> {
         self.state.columns.iter().any(is_small)
     }
 
-    /// Replaces the residuals by the true residuals, and removes the finished columns. A column is
-    /// finished if it has converged or stalled, and in the `is_last` iteration every column is
-    /// finished.
+    /// Replaces the residuals by the true residuals, and removes the finished columns: those that
+    /// have converged or stalled, or all columns if `is_last` is true.
     fn replace_residuals(&mut self, is_last: bool) -> Result<()> {
         let x = self.running_columns(&self.state.solution.x);
         let mut ax = Mat::zeros(x.nrows(), x.ncols());
@@ -284,7 +288,7 @@ impl ConjugateGradient<'_> {
         Ok(())
     }
 
-    /// Updates p = z + βp.
+    /// Updates p = z + βp, with β = (new rᵀz) / (old rᵀz), or 0 to restart.
     fn update_directions(&mut self) {
         let CgState { r, p, columns, .. } = &mut self.state;
         for column in columns {

@@ -4,8 +4,8 @@ use crate::{Error, Result, solver::NamedValues};
 use faer::{Mat, MatRef};
 use kstore::checkpoint::{Arrays, Persist, StoredArrays};
 
-/// Relative residual above which the solution is rejected. At a residual of 0.1 the fitted values
-/// may be wrong by a tenth of the target.
+/// Relative residual from which on the solution is rejected. At a residual of 0.1, the fitted
+/// values may be wrong by a tenth of the norm of the targets.
 const MAX_RESIDUAL: f64 = 0.1;
 
 #[derive(Clone, Debug)]
@@ -24,7 +24,8 @@ impl CgSolution {
         self.residuals.iter().copied().fold(0.0, f64::max)
     }
 
-    /// Rejects a solution with too large a residual; `remedy` completes the message.
+    /// Returns an error if the largest residual is at least [`MAX_RESIDUAL`]. `remedy` completes
+    /// its message.
     pub(crate) fn check(&self, remedy: &'static str) -> Result<()> {
         let (residual, iterations) = (self.max_residual(), self.iterations.iter().copied().max().unwrap_or(0));
         if residual < MAX_RESIDUAL { Ok(()) } else { Err(Error::NotConverged { residual, iterations, remedy }) }
@@ -38,15 +39,15 @@ impl CgSolution {
     }
 }
 
-/// State of a right side that is still iterating.
+/// State of right side j, which is still iterating.
 pub(super) struct RunningColumn {
     pub(super) j: usize,
     pub(super) right_side_norm: f64,
-    /// rᵀz; 0 if the search direction restarts.
+    /// rᵀz, where z = M⁻¹r for the preconditioner M; 0 if the search direction restarts.
     pub(super) rz: f64,
-    /// rᵀz of the recurrence, while the true residual is computed.
+    /// rᵀz of the recurrence, kept while r is replaced by the true residual.
     pub(super) recurrence_rz: f64,
-    /// Smallest true residual so far: the residual of the best x. The first x is 0.
+    /// Smallest relative true residual so far: that of the best x. Initially 1, because x is 0.
     pub(super) best_residual: f64,
     /// Number of iterations since the true residual last improved.
     pub(super) stalled_iterations: usize,
@@ -54,13 +55,13 @@ pub(super) struct RunningColumn {
 
 pub(super) struct CgState {
     pub(super) solution: CgSolution,
-    /// x with the smallest true residual, by right side.
+    /// The x with the smallest true residual, n x t; column j belongs to right side j.
     pub(super) best_x: Mat<f64>,
-    /// Residuals, by right side.
+    /// Residuals, n x t.
     pub(super) r: Mat<f64>,
-    /// Directions, by right side.
+    /// Search directions, n x t.
     pub(super) p: Mat<f64>,
-    /// Right sides that have not converged.
+    /// The right sides that are still iterating.
     pub(super) columns: Vec<RunningColumn>,
 }
 

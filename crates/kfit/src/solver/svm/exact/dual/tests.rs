@@ -5,7 +5,8 @@ use super::*;
 const LOSSES: [(Loss, f64); 4] =
     [(Loss::Hinge, 0.0), (Loss::SquaredHinge, 0.0), (Loss::Insensitive { epsilon: 0.1 }, 0.0), (Loss::OneSided, 1.0)];
 
-/// Rows of two overlapping classes, more than a working set.
+/// Returns n, the points and the targets of two overlapping classes, with more rows than a working
+/// set.
 fn problem() -> (usize, Vec<f64>, Vec<f64>) {
     let n = WORKING_SET + 500;
     let noise = |i: usize| ((i * 7919 % 1013) as f64 / 1013.0 - 0.5) * 4.0;
