@@ -65,12 +65,12 @@ extern "C" fn handle_abort(_signal: libc::c_int) {
 pub(crate) fn configure() {
     // the address space that arenas reserve counts against the limit of the process, even if it is
     // hardly used
-    let arenas_within = |limit: usize| {
+    let arena_count_within = |limit: usize| {
         libc::c_int::try_from(limit / ARENA_DIVISOR / ARENA_BYTES).unwrap_or(MAX_ARENAS).clamp(1, MAX_ARENAS)
     };
-    let arenas = kstore::budget::address_space_limit().map_or(MAX_ARENAS, arenas_within);
+    let arena_count = kstore::budget::address_space_limit().map_or(MAX_ARENAS, arena_count_within);
     let settings = [
-        (libc::M_ARENA_MAX, arenas),
+        (libc::M_ARENA_MAX, arena_count),
         (libc::M_MMAP_THRESHOLD, MMAP_THRESHOLD),
         (libc::M_TRIM_THRESHOLD, TRIM_THRESHOLD),
     ];

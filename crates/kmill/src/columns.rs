@@ -19,7 +19,7 @@ const MIN_VALUES: usize = 50;
 const MAX_CHECKED_COLUMNS: usize = 64;
 
 /// Maximum number of names that a list shows before "…".
-const MAX_NAMES: usize = 6;
+const MAX_LISTED_NAMES: usize = 6;
 
 /// Common names of columns that contain fold or split numbers.
 const SPLIT_NAMES: [&str; 6] = ["fold", "folds", "split", "partition", "cv", "cv_fold"];
@@ -70,14 +70,14 @@ fn excluded_columns(
     let feature_names: HashSet<&str> = features.iter().map(String::as_str).collect();
     let targets = selected.target_names();
     let is_role = |role: &Option<String>, name: &str| role.as_deref() == Some(name);
-    let blank = selected.blank_columns();
+    let blank_columns = selected.blank_columns();
     let condition = selection.filter.as_ref().map(|condition| condition.column.clone());
     let why = |index: usize, name: &str| match &schema.columns[index].kind {
         _ if targets.iter().any(|target| target == name) || selected.class_column() == Some(name) => "target",
         _ if is_role(&selection.weight, name) => "row weights",
         _ if is_role(&selection.group, name) => "folds or groups",
         _ if is_role(&condition, name) => "row condition",
-        _ if blank.iter().any(|blank| blank == name) => "no value in any row",
+        _ if blank_columns.iter().any(|blank| blank == name) => "no value in any row",
         _ if schema.row_id_columns.contains(&index) => "the index of a pandas table",
         _ if schema.label_column == Some(index) => "the label of the rows",
         _ if name == kstore::source::QUERY_COLUMN && selection.features.is_empty() => {
@@ -127,8 +127,8 @@ fn format_names(names: &[&String]) -> String {
         short_run => short_run.iter().map(ToString::to_string).collect(),
     });
     let runs: Vec<String> = runs.collect();
-    let ellipsis = if runs.len() > MAX_NAMES { ", …" } else { "" };
-    format!("{}{ellipsis}", runs[..runs.len().min(MAX_NAMES)].join(", "))
+    let ellipsis = if runs.len() > MAX_LISTED_NAMES { ", …" } else { "" };
+    format!("{}{ellipsis}", runs[..runs.len().min(MAX_LISTED_NAMES)].join(", "))
 }
 
 /// Returns true if two names are numbered consecutively, such as `x9` and `x10`.
@@ -180,11 +180,11 @@ fn suspicious_columns(selection: &Selection, selected: &SelectedTable, features:
 #[derive(Clone, Debug, Default)]
 struct ColumnProfile {
     /// The values so far; emptied at the first duplicate.
-    distinct: HashSet<u64>,
+    distinct_values: HashSet<u64>,
     has_duplicates: bool,
     /// True as long as every value is the previous one plus 1.
-    counts_up: bool,
-    previous: Option<f64>,
+    is_consecutive: bool,
+    previous_value: Option<f64>,
     value_count: usize,
 }
 
@@ -193,11 +193,11 @@ impl ColumnProfile {
         if value.is_nan() {
             return;
         }
-        self.counts_up = self.previous.is_none_or(|previous| self.counts_up && value == previous + 1.0);
-        self.previous = Some(value);
+        self.is_consecutive = self.previous_value.is_none_or(|previous| self.is_consecutive && value == previous + 1.0);
+        self.previous_value = Some(value);
         self.value_count += 1;
-        if !self.has_duplicates && !self.distinct.insert(value.to_bits()) {
-            (self.has_duplicates, self.distinct) = (true, HashSet::new());
+        if !self.has_duplicates && !self.distinct_values.insert(value.to_bits()) {
+            (self.has_duplicates, self.distinct_values) = (true, HashSet::new());
         }
     }
 
@@ -209,10 +209,10 @@ impl ColumnProfile {
         if self.value_count < MIN_VALUES || self.has_duplicates {
             return None;
         }
-        let values = format_count(self.value_count as u64);
-        Some(match self.counts_up {
+        let count_text = format_count(self.value_count as u64);
+        Some(match self.is_consecutive {
             true => "looks like a row counter".to_string(),
-            false => format!("looks like an identifier: its first {values} values are all different"),
+            false => format!("looks like an identifier: its first {count_text} values are all different"),
         })
     }
 }

@@ -69,7 +69,7 @@ impl TableColumns {
         }
         let all_are = |kind| feature_columns.iter().all(|column| column.kind == kind);
         let are_integers = all_are(OutputKind::I64) || all_are(OutputKind::U64);
-        let fit_in_f32 = feature_columns.iter().all(|column| stored_kind(column).is_some_and(fits_f32));
+        let all_fit_in_f32 = feature_columns.iter().all(|column| stored_kind(column).is_some_and(fits_f32));
         for column in feature_columns {
             column.kind = match (column.kind, precision) {
                 (OutputKind::F32 | OutputKind::F64, Some(precision)) => float_kind(precision),
@@ -78,7 +78,9 @@ impl TableColumns {
                 (OutputKind::I64 | OutputKind::U64 | OutputKind::Bool, Some(precision)) if is_npy => {
                     float_kind(precision)
                 }
-                (OutputKind::F32 | OutputKind::I64 | OutputKind::Bool, None) if is_npy && fit_in_f32 => OutputKind::F32,
+                (OutputKind::F32 | OutputKind::I64 | OutputKind::Bool, None) if is_npy && all_fit_in_f32 => {
+                    OutputKind::F32
+                }
                 (OutputKind::I64 | OutputKind::U64, None) if is_npy && !are_integers => OutputKind::F64,
                 (kind, _) => kind,
             };
@@ -177,13 +179,13 @@ fn label_target(table: &Table, mut targets: Vec<String>, dropped: &[String]) -> 
 fn reject_unsupported(table: &Table, names: &[String], args: &ConvertArgs) -> Result<()> {
     let (schema, index_by_name, path) = (table.schema(), table.schema().index_by_name(), &args.output);
     // matrices store a time column only if it is requested by name, as the number that stores it
-    let are_named = writer::is_matrix(path) && !args.data.features.is_empty();
+    let is_matrix_of_named_columns = writer::is_matrix(path) && !args.data.features.is_empty();
     let mut unsupported = Vec::new();
     for column in names.iter().filter_map(|name| index_by_name.get(name.as_str()).map(|index| &schema.columns[*index]))
     {
         let is_supported = match &column.kind {
             Kind::Other(_) => false,
-            Kind::Time(_) if are_named => true,
+            Kind::Time(_) if is_matrix_of_named_columns => true,
             kind => sink::supports(path, &OutputColumn::for_kind(&column.name, kind))?,
         };
         if !is_supported {
@@ -224,7 +226,7 @@ fn write_rows(
     run: &RunSettings,
 ) -> Result<(u64, Vec<PathBuf>)> {
     let source = selected.rows::<f64>(ReadSettings::default())?;
-    let tile = writer::batch_rows(columns.columns.len());
+    let tile_rows = writer::batch_rows(columns.columns.len());
     let (features, targets) = columns.columns.split_at(columns.feature_count);
     let mut out = TableWriter::create(path, features, targets)?;
     let remedy = "exclude columns with --drop";
@@ -233,9 +235,9 @@ fn write_rows(
         shared_terms.push(MemoryTerm::new("texts", TEXT_COPIES * TILE_TEXT_BYTES, remedy));
     }
     let lane = LaneMemory {
-        tile_rows: tile,
+        tile_rows,
         name: "batches of columns",
-        bytes: tile * selected.kept_bytes_per_row(),
+        bytes: tile_rows * selected.kept_bytes_per_row(),
         shared_terms,
     };
     let spare_bytes = lanes::fitting_lanes("conversion", &source, &lane, run.memory, run.threads)?.spare_bytes;
@@ -244,7 +246,7 @@ fn write_rows(
     selected.table().note().iter().for_each(|note| run.progress.note(note));
     let stage = run.progress.stage("convert", selected.row_count_if_known());
     let workers = Workers::sequential();
-    let pass = Pass { tile_rows: tile, segment_rows: u64::MAX, ..lanes::default_pass(1, &workers, &stage) };
+    let pass = Pass { tile_rows, segment_rows: u64::MAX, ..lanes::default_pass(1, &workers, &stage) };
     let report = pass.visit(&source, |block| write_batch(&mut out, columns, selected.table(), block))?;
     if report.rows == 0 {
         return Err(Error::option("--where", "", "no row satisfies the condition", "change the condition"));

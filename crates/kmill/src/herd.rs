@@ -141,14 +141,14 @@ impl fmt::Display for HerdReport {
             format_count(self.features as u64)
         )?;
         let squared_distance = squared_distances.last().copied().unwrap_or(f64::NAN);
-        let random = number(variance / selected_count.max(1) as f64, 3);
+        let random_distance = number(variance / selected_count.max(1) as f64, 3);
         let lines = [
             ("kernel", kernel.clone()),
             ("features", format!("{} (nystrom)", format_count(*rank as u64))),
             (
                 "distance",
                 format!(
-                    "{} squared, between the means ({random} for the same number of random rows)",
+                    "{} squared, between the means ({random_distance} for the same number of random rows)",
                     number(squared_distance, 3)
                 ),
             ),

@@ -176,7 +176,7 @@ impl TableReport {
 pub(crate) fn inspect_table<P: AsRef<Path>>(
     paths: &[P],
     text: &TextOptions,
-    stats: bool,
+    computes_statistics: bool,
     run: &RunSettings,
 ) -> Result<TableReport> {
     let table = Table::open_with(paths, text)?;
@@ -186,7 +186,9 @@ pub(crate) fn inspect_table<P: AsRef<Path>>(
     let plan = MemoryPlan::for_process("inspection", run.memory, run.threads, table.metadata_bytes());
     plan.term("lines of the report", line_bytes, "").check()?;
     let numeric_count = columns.iter().filter(|column| column.kind.is_direct_feature()).count() as u64;
-    let is_cheap = |column_count: u64| stats || table.stored_rows().saturating_mul(column_count) <= MAX_DEFAULT_VALUES;
+    let is_cheap = |column_count: u64| {
+        computes_statistics || table.stored_rows().saturating_mul(column_count) <= MAX_DEFAULT_VALUES
+    };
     let needs_pass = |column_count: u64| is_cheap(column_count) && column_count > 0 && table.stored_rows() > 0;
     let statistics = needs_pass(numeric_count).then(|| compute_statistics(&table, run)).transpose()?;
     let searched_count = columns.iter().filter(|column| is_searched(&column.kind)).count() as u64;

@@ -67,7 +67,7 @@ pub struct Cli {
 /// Defines the subcommands, from their help, options and functions: the enum of the parsed
 /// subcommand, and its `run`. A function marked `reports` returns the report to print; a function
 /// marked `runs` prints its own output.
-macro_rules! verbs {
+macro_rules! subcommands {
     (@reports $args:ident $run:path) => { run_and_report(&$args.run, |run| $run($args, run)) };
     (@runs $args:ident $main:path) => { $main($args) };
     ($($(#[$about:meta])* $verb:ident($args:ty) => $how:ident $main:path,)*) => {
@@ -79,14 +79,14 @@ macro_rules! verbs {
         impl Command {
             fn run(&self) -> Result<()> {
                 match self {
-                    $(Self::$verb(args) => verbs!(@$how args $main),)*
+                    $(Self::$verb(args) => subcommands!(@$how args $main),)*
                 }
             }
         }
     };
 }
 
-verbs! {
+subcommands! {
     /// Fit a model to a table
     Fit(fit::FitArgs) => reports fit::run,
     /// Write a model's predictions for a table

@@ -26,7 +26,7 @@ pub(crate) struct FitOptions {
     /// Kernels whose weights in a sum are learned; `None` if no weights are learned.
     pub(crate) kernels_to_combine: Option<Vec<Kernel>>,
     /// True if the solver is not chosen yet (by `tune`). A text target then means classification.
-    pub(crate) solver_undecided: bool,
+    pub(crate) is_solver_undecided: bool,
     /// The fit. Its target may be a `.npy` file.
     pub(crate) fit: Fit,
 }
@@ -46,7 +46,7 @@ impl FitOptions {
         map_args: &MapArgs,
         parameters: Options,
     ) -> Result<Self> {
-        let without_target = selection.targets.is_empty();
+        let lacks_target = selection.targets.is_empty();
         let mut fit = Fit::solver(solver)?
             .with_options(parameters)
             .with_selection(selection)
@@ -68,7 +68,7 @@ impl FitOptions {
         if let Some(candidates) = map_args.candidates {
             fit = fit.candidates(candidates);
         }
-        if fit.task()?.has_target() && without_target {
+        if fit.task()?.has_target() && lacks_target {
             let why = "it learns from a target; name its column: --target y";
             return Err(Error::Missing { option: "--target", solver: solver.to_string(), why });
         }
@@ -76,7 +76,7 @@ impl FitOptions {
             paths: select.paths.clone(),
             text_options: select.text.text_options(),
             kernels_to_combine: None,
-            solver_undecided: false,
+            is_solver_undecided: false,
             fit,
         })
     }
@@ -103,8 +103,9 @@ impl FitOptions {
         }
         let is_decided = !self.fit.family().reads(&parameter::TASK) || self.fit.has_option(parameter::TASK.name);
         let kind = targets.first().and_then(|name| Some(&table.schema().columns[table.schema().position(name)?].kind));
-        let holds_labels = matches!((kind, self.solver_undecided), (Some(Kind::Bool), _) | (Some(Kind::Text), true));
-        if !is_decided && targets.len() == 1 && holds_labels {
+        let target_has_labels =
+            matches!((kind, self.is_solver_undecided), (Some(Kind::Bool), _) | (Some(Kind::Text), true));
+        if !is_decided && targets.len() == 1 && target_has_labels {
             self.fit = self.fit.clone().set(parameter::TASK.name, Task::Classification);
         }
         Ok((table, self.fit.complete_selection(Selection { targets, ..selection })?))
@@ -115,15 +116,15 @@ impl FitOptions {
     fn detect_classes(&mut self, table: &Table, selection: Selection, run: &RunSettings) -> Result<Selection> {
         let kind = |name: &String| Some(&table.schema().columns[table.schema().position(name)?].kind);
         let is_decided =
-            !self.solver_undecided || self.fit.has_option(parameter::TASK.name) || selection.targets.len() != 1;
+            !self.is_solver_undecided || self.fit.has_option(parameter::TASK.name) || selection.targets.len() != 1;
         if is_decided || !matches!(selection.targets.first().and_then(kind), Some(Kind::Int { .. })) {
             return Ok(selection);
         }
         let fit = self.fit.clone().set(parameter::TASK.name, Task::Classification);
         let classes = fit.complete_selection(selection.clone())?;
-        let Some(count) = likely_classes(&table.select(&classes)?, &run.job_run())? else { return Ok(selection) };
+        let Some(class_count) = likely_classes(&table.select(&classes)?, &run.job_run())? else { return Ok(selection) };
         run.progress.note(&format!(
-            "the target has {count} distinct integer values, each in many rows, and is treated as categorical (classification); --task regression treats it as numeric"
+            "the target has {class_count} distinct integer values, each in many rows, and is treated as categorical (classification); --task regression treats it as numeric"
         ));
         self.fit = fit;
         Ok(classes)

@@ -91,8 +91,8 @@ pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<Ano
     let mut predictor = open::load_predictor(&args.model, args.positive.as_deref(), args.threshold, run)?;
     let selected = open::select_for_model(&mut predictor, &args.data, &[], Selection::default())?;
     // keep rows with missing values, even if the fit dropped them, unless --missing is given
-    let keep_incomplete = args.data.missing.is_none() && args.top.is_none();
-    let selected = if keep_incomplete { selected.with_incomplete_rows() } else { selected };
+    let keeps_incomplete_rows = args.data.missing.is_none() && args.top.is_none();
+    let selected = if keeps_incomplete_rows { selected.with_incomplete_rows() } else { selected };
     let copied = open::copied_columns(&selected, &args.data, &args.keep)?;
     output::protect_inputs([&args.output], output::table_files(selected.table()).chain([args.model.as_path()]))?;
     let PredictArgs { scores, probabilities, components, std, novelty, preimage: preimages, residual, .. } = *args;
@@ -103,8 +103,8 @@ pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<Ano
     let extras = Extras { scores, probabilities, components, std, novelty, preimages, residual, ..Extras::default() };
     let written = predictor.write(&selected, copied.as_ref(), extras, &args.output, &run.job_run())?;
     if written.unconverged > 0 {
-        let (unsettled, rows) = (format_count(written.unconverged), format_count(written.rows));
-        run.progress.warn(format!("the pre-images of {unsettled} of {rows} rows did not converge"));
+        let (unconverged, rows) = (format_count(written.unconverged), format_count(written.rows));
+        run.progress.warn(format!("the pre-images of {unconverged} of {rows} rows did not converge"));
     }
     Ok((written.rows, Vec::new()))
 }

@@ -31,14 +31,14 @@ pub(crate) struct Progress {
     verbosity: Verbosity,
     /// True to show bars, because stderr is a terminal.
     shows_bars: bool,
-    seconds: Mutex<Vec<(String, f64)>>,
+    stage_seconds: Mutex<Vec<(String, f64)>>,
     warnings: Mutex<Vec<String>>,
 }
 
 impl Progress {
     pub(crate) fn new(verbosity: Verbosity) -> Self {
         let shows_bars = verbosity != Verbosity::Quiet && std::io::stderr().is_terminal();
-        Self { verbosity, shows_bars, seconds: Mutex::default(), warnings: Mutex::default() }
+        Self { verbosity, shows_bars, stage_seconds: Mutex::default(), warnings: Mutex::default() }
     }
 
     /// Begins a stage that processes `rows` rows, or `None` if it is not a pass over rows, such as
@@ -73,7 +73,7 @@ impl Progress {
             bar,
             started: Instant::now(),
             rows,
-            restored,
+            restored_rows: restored,
             last_line_millis,
             expected,
             ends_on_drop,
@@ -128,7 +128,7 @@ impl Progress {
 
     /// Returns the name and the total seconds of the finished stages, in order of first appearance.
     pub(crate) fn seconds(&self) -> Vec<(String, f64)> {
-        self.seconds.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.stage_seconds.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn warnings(&self) -> Vec<String> {
@@ -136,7 +136,7 @@ impl Progress {
     }
 
     fn record(&self, name: &str, elapsed: Duration) {
-        let mut seconds = self.seconds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seconds = self.stage_seconds.lock().unwrap_or_else(PoisonError::into_inner);
         match seconds.iter_mut().find(|(recorded, _)| recorded == name) {
             Some((_, sum)) => *sum += elapsed.as_secs_f64(),
             None => seconds.push((name.to_string(), elapsed.as_secs_f64())),
@@ -186,7 +186,7 @@ pub(crate) struct Stage<'a> {
     rows: AtomicU64,
     /// Number of rows that were processed before the run was resumed. They took no time in this
     /// run.
-    restored: AtomicU64,
+    restored_rows: AtomicU64,
     /// Time of the last plain line, in milliseconds after the start.
     last_line_millis: AtomicU64,
     expected: Option<u64>,
@@ -226,7 +226,7 @@ impl Stage<'_> {
         let is_due = now >= previous + LINE_INTERVAL.as_millis() as u64
             && self.last_line_millis.compare_exchange(previous, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if is_due {
-            let restored = self.restored.load(Ordering::Relaxed);
+            let restored = self.restored_rows.load(Ordering::Relaxed);
             terminal::print_line(&plain_line(&self.name, rows, self.unit, restored, self.expected, elapsed));
         }
     }
@@ -244,7 +244,7 @@ impl Observer for Stage<'_> {
 
     fn report_restored(&self, rows: u64) {
         self.rows.fetch_add(rows, Ordering::Relaxed);
-        self.restored.fetch_add(rows, Ordering::Relaxed);
+        self.restored_rows.fetch_add(rows, Ordering::Relaxed);
         if let Some(bar) = &self.bar {
             bar.inc(rows);
             bar.tick();
@@ -285,13 +285,13 @@ impl RunCounter<'_> {
     }
 
     /// Shows that the run `what` has ended, its time, and the remaining time at the average rate.
-    pub(crate) fn end(&self, what: &str, took: Duration) {
+    pub(crate) fn end(&self, what: &str, elapsed: Duration) {
         self.bar.inc(1);
         if !self.progress.shows_bars {
             let (name, done, runs) = (&self.name, self.bar.position(), self.bar.length().unwrap_or_default());
             let time_left =
                 if done < runs { format!(", {} left", format_duration(self.bar.eta())) } else { String::new() };
-            let (what, took) = (rounded_kernel(what), format_duration(took));
+            let (what, took) = (rounded_kernel(what), format_duration(elapsed));
             self.progress.note(&format!("{name}: {done} of {runs} runs{time_left} ({what}: {took})"));
         }
     }

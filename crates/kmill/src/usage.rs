@@ -33,9 +33,9 @@ pub(crate) fn parse_args<A: Args>(
 /// JSON object.
 pub(crate) fn check_stdout(matches: ArgMatches) -> Result<ArgMatches, clap::Error> {
     let is_conflict = matches.subcommand().is_some_and(|(_, subcommand)| {
-        let json = subcommand.try_get_one::<bool>("json").is_ok_and(|json| json == Some(&true));
+        let prints_json = subcommand.try_get_one::<bool>("json").is_ok_and(|json| json == Some(&true));
         let outputs = subcommand.try_get_many::<PathBuf>("output").ok().flatten();
-        json && outputs.into_iter().flatten().any(|path| path.as_os_str() == STDOUT)
+        prints_json && outputs.into_iter().flatten().any(|path| path.as_os_str() == STDOUT)
     });
     if is_conflict {
         let text = "-o - and --json both write to standard output; name a file with -o, or omit one of them";

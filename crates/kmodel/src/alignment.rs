@@ -44,16 +44,17 @@ pub fn centred_alignments(gram: &GramState, ranks: &[usize], has_class_codes: bo
     let target_norm = ideal_kernel_norm(&moments);
     // squares[i] is what row i and column i of Φ̃ᵀΦ̃ add to ‖Φ̃ᵀΦ̃‖², so the sum of the first r is
     // its value at rank r. inner[i] is likewise a term of ‖Φ̃ᵀỸ‖²
-    let squares: Vec<f64> = (0..max_rank)
+    let norm_terms: Vec<f64> = (0..max_rank)
         .map(|i| {
             2.0 * (0..i).map(|j| moments.feature_product(i, j).powi(2)).sum::<f64>()
                 + moments.feature_product(i, i).powi(2)
         })
         .collect();
-    let inner: Vec<f64> = (0..max_rank).map(|i| (0..t).map(|j| moments.target_product(i, j).powi(2)).sum()).collect();
+    let product_terms: Vec<f64> =
+        (0..max_rank).map(|i| (0..t).map(|j| moments.target_product(i, j).powi(2)).sum()).collect();
     let alignment_at = |rank: &usize| {
         let (inner, norm) =
-            (inner[..*rank].iter().sum::<f64>(), squares[..*rank].iter().sum::<f64>().sqrt() * target_norm);
+            (product_terms[..*rank].iter().sum::<f64>(), norm_terms[..*rank].iter().sum::<f64>().sqrt() * target_norm);
         (norm > 0.0).then(|| (inner / norm).clamp(0.0, 1.0))
     };
     Ok(ranks.iter().map(alignment_at).collect())

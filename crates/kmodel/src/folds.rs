@@ -35,9 +35,9 @@ pub enum FoldSpec {
     /// from a fit on the blocks before it: `forward:5`.
     Forward {
         /// Number of blocks that are held out.
-        tests: usize,
+        test_count: usize,
         /// Number of unused blocks directly before the held-out block: `forward:5+1`.
-        gap: usize,
+        gap_blocks: usize,
         /// Column that orders the rows, such as a date: `forward:5:date`; `None` for the order of
         /// the table.
         column: Option<String>,
@@ -81,7 +81,7 @@ impl FoldSpec {
                     column.map(|name| Some(name.trim()).filter(|name| !name.is_empty()).ok_or_else(syntax_error));
                 let column = column.transpose()?.map(str::to_string);
                 match (1..MAX_FOLDS / 2).contains(&tests) && gap < MAX_FOLDS / 2 {
-                    true => Ok(Self::Forward { tests, gap, column }),
+                    true => Ok(Self::Forward { test_count: tests, gap_blocks: gap, column }),
                     false => Err(syntax_error()),
                 }
             }
@@ -107,7 +107,7 @@ impl std::fmt::Display for FoldSpec {
             Self::Blocks(k) => write!(f, "blocks:{k}"),
             Self::Column(name) => write!(f, "column:{name}"),
             Self::Groups(k, name) => write!(f, "groups:{k}:{name}"),
-            Self::Forward { tests, gap, column } => {
+            Self::Forward { test_count: tests, gap_blocks: gap, column } => {
                 write!(f, "forward:{tests}")?;
                 if *gap > 0 {
                     write!(f, "+{gap}")?;
@@ -141,10 +141,10 @@ impl FoldRule {
 
     /// Returns true if `fold` is used for training while the fold `held_out` is held out, or, if
     /// that is `None`, in the final fit.
-    pub fn is_training(self, held_out: Option<usize>, fold: usize) -> bool {
+    pub fn is_training(self, held_out_fold: Option<usize>, fold: usize) -> bool {
         let is_early_enough = |held_out: usize| self.forward_gap.is_none_or(|gap| fold + gap < held_out);
         self.excluded_fold != Some(fold)
-            && held_out.is_none_or(|held_fold| held_fold != fold && is_early_enough(held_fold))
+            && held_out_fold.is_none_or(|held_fold| held_fold != fold && is_early_enough(held_fold))
     }
 }
 
@@ -203,7 +203,7 @@ impl Folds {
             FoldSpec::Random(k) => Self::Random { k: *k, stream: Stream::new(seed, Purpose::Folds, 0) },
             FoldSpec::Blocks(k) => Self::Blocks { k: *k, row_range },
             FoldSpec::Column(_) => Self::Column { labels: groups.to_vec() },
-            FoldSpec::Forward { tests, gap, column } => {
+            FoldSpec::Forward { test_count: tests, gap_blocks: gap, column } => {
                 let k = tests + gap + 1;
                 // labels are sorted
                 let fold_of_label = |label: usize| label * k / groups.len().max(1);
@@ -224,23 +224,26 @@ impl Folds {
                 Self::Groups { k: *k, label_folds }
             }
         };
-        let unsuitable = |why| Err(Error::UnsuitableFolds { folds: spec.to_string(), why });
+        let unsuitable_error = |why| Err(Error::UnsuitableFolds { folds: spec.to_string(), why });
         if matches!(folds, Self::Column { .. }) && folds.count() < 2 {
-            return unsuitable(format!("the column has {} value; expected 2 or more", folds.count()));
+            return unsuitable_error(format!("the column has {} value; expected 2 or more", folds.count()));
         }
         if let Self::Groups { k, label_folds } = folds.without_rule()
             && label_folds.len() < *k
         {
-            return unsuitable(format!("the column has {} values; use at most this many folds", label_folds.len()));
+            return unsuitable_error(format!(
+                "the column has {} values; use at most this many folds",
+                label_folds.len()
+            ));
         }
         if folds.count() > MAX_FOLDS && stored_rows > MAX_FOLDS as u64 {
             let value_count = folds.count();
-            return unsuitable(format!(
+            return unsuitable_error(format!(
                 "the column has {value_count} values, and each would be a fold; use at most {MAX_FOLDS}"
             ));
         }
         if !matches!(folds, Self::None) && folds.count() as u64 > stored_rows {
-            return unsuitable(format!("{} folds exceed the {stored_rows} rows; use fewer folds", folds.count()));
+            return unsuitable_error(format!("{} folds exceed the {stored_rows} rows; use fewer folds", folds.count()));
         }
         Ok(folds)
     }
@@ -267,9 +270,10 @@ impl Folds {
     pub fn test_fold(&self, fold_sizes: &[usize]) -> Option<usize> {
         let held_out = || (0..fold_sizes.len()).filter(|fold| self.rule().is_held_out(*fold));
         let row_count: usize = fold_sizes.iter().sum();
-        let deviation = |fold: &usize| (fold_sizes[*fold] as f64 / row_count.max(1) as f64 - TEST_FRACTION).abs();
+        let fraction_difference =
+            |fold: &usize| (fold_sizes[*fold] as f64 / row_count.max(1) as f64 - TEST_FRACTION).abs();
         let test_fold = match self {
-            Self::Column { .. } => held_out().min_by(|a, b| deviation(a).total_cmp(&deviation(b))),
+            Self::Column { .. } => held_out().min_by(|a, b| fraction_difference(a).total_cmp(&fraction_difference(b))),
             _ => held_out().next_back(),
         };
         test_fold.filter(|_| fold_sizes.len() > 2 && held_out().count() > 1)
@@ -300,8 +304,8 @@ impl Folds {
     pub fn fold_of(&self, row: u64, group: u32) -> Result<usize> {
         match self {
             Self::None => Ok(0),
-            Self::Random { k, stream: keys } => Ok(keys.uniform_below(row, *k as u64) as usize),
-            Self::Blocks { k, row_range: rows } => Ok(block_of(row, *k, rows)),
+            Self::Random { k, stream } => Ok(stream.uniform_below(row, *k as u64) as usize),
+            Self::Blocks { k, row_range } => Ok(block_of(row, *k, row_range)),
             Self::Column { labels } => {
                 Some(group as usize).filter(|g| *g < labels.len()).ok_or(Error::UnknownGroup { row })
             }

@@ -67,8 +67,8 @@ impl FoldGram {
         self.row_count += other.row_count;
         self.weight_sum += other.weight_sum;
         for column in 0..p {
-            let lower = column * p + column..(column + 1) * p;
-            add_into(&mut self.g[lower.clone()], &other.g[lower]);
+            let lower_range = column * p + column..(column + 1) * p;
+            add_into(&mut self.g[lower_range.clone()], &other.g[lower_range]);
         }
         add_into(&mut self.s, &other.s);
         add_into(&mut self.b, &other.b);

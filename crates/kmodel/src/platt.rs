@@ -68,20 +68,20 @@ pub fn fit(rows: impl Iterator<Item = (f64, bool, f64)> + Clone) -> (f64, f64) {
             -(hessian[0] * gradient[1] - hessian[1] * gradient[0]) / determinant,
         ];
         let slope = gradient[0] * direction[0] + gradient[1] * direction[1];
-        let mut step = 1.0;
-        let is_lowered = loop {
-            let (next_a, next_b) = (a + step * direction[0], b + step * direction[1]);
+        let mut step_length = 1.0;
+        let has_decreased = loop {
+            let (next_a, next_b) = (a + step_length * direction[0], b + step_length * direction[1]);
             let next_loss = loss(next_a, next_b);
-            if next_loss < current_loss + 1e-4 * step * slope {
+            if next_loss < current_loss + 1e-4 * step_length * slope {
                 (a, b, current_loss) = (next_a, next_b, next_loss);
                 break true;
             }
-            step /= 2.0;
-            if step < MIN_STEP_LENGTH {
+            step_length /= 2.0;
+            if step_length < MIN_STEP_LENGTH {
                 break false;
             }
         };
-        if !is_lowered {
+        if !has_decreased {
             break;
         }
     }

@@ -84,7 +84,7 @@ fn the_exact_kernel_is_scikit_learns_kernel_ridge() {
     let loo = left_out.iter().zip(&y).map(|(f, y)| (y - f).powi(2)).sum::<f64>() / y.len() as f64;
     for method in [RidgeMethod::Direct, RidgeMethod::Pcg] {
         let mut options = on_all_rows(Task::Regression, spec, x.len(), lambda, method, Intercept::None);
-        options.1.leave_one_out = method == RidgeMethod::Direct;
+        options.1.computes_loo = method == RidgeMethod::Direct;
         let trained = fit::<f64>(&selected, &options, 2, 1 << 30);
         assert_eq!((trained.report.rank, trained.model.intercept[0]), (200, 0.0));
         assert_eq!(trained.report.train.and_then(|train| train.loo_mse).is_some(), method == RidgeMethod::Direct);
@@ -235,7 +235,7 @@ fn leave_one_out_is_that_of_refits_on_the_exact_kernel_and_on_landmarks() {
         let mut dual = on_all_rows(Task::Regression, spec, 110, lambda, RidgeMethod::Direct, intercept);
         let mut primal = on_landmarks(110, 110, lambda, Ridge::default(), intercept);
         for job in [&mut dual, &mut primal] {
-            job.1.leave_one_out = true;
+            job.1.computes_loo = true;
             let found = fit::<f64>(&selected, job, 2, 1 << 30).report.train.and_then(|train| train.loo_mse).unwrap();
             assert!((found / expected - 1.0).abs() < 1e-8, "{intercept}, {}: {found} {expected}", job.0.map);
         }

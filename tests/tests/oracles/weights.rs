@@ -60,7 +60,7 @@ fn fit(
     let selected = select(&folder.path().join("rows.parquet"), rows, selection, weights);
     let options = TrainOptions { folds, ..table::exact(Task::Regression, KERNEL, landmarks) };
     let lambdas = vec![1e-4, 1e-2];
-    let ridge = Ridge { lambdas, intercept, leave_one_out: true, stores_variance: true, ..Ridge::default() };
+    let ridge = Ridge { lambdas, intercept, computes_loo: true, stores_variance: true, ..Ridge::default() };
     let workers = Workers::new(2);
     let resources = Resources {
         memory: 1 << 30,

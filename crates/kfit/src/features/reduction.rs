@@ -32,9 +32,9 @@ impl<'d, S> SegmentStates<'d, S> {
         Self { current: None, deliver }
     }
 
-    /// Adds `added_row_count` to the row count of segment `segment_number`, and returns the segment's
-    /// state. If the segment is new, delivers the state of the segment before it, and starts with
-    /// the state `init()`.
+    /// Adds `added_row_count` to the row count of segment `segment_number`, and returns the
+    /// segment's state. If the segment is new, delivers the state of the segment before it, and
+    /// starts with the state `init()`.
     pub(super) fn state_mut(
         &mut self,
         segment_number: u64,

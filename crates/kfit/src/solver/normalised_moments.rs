@@ -54,13 +54,13 @@ impl NormalisedMoments {
                 let mut degrees = vec![T::ZERO; b];
                 tile.multiply(&narrow_sums, &mut degrees, workers);
                 raised_count.0[0] += degrees.iter().filter(|degree| degree.to_f64() < min_degree).count() as f64;
-                let factors: Vec<T> =
+                let row_factors: Vec<T> =
                     degrees.iter().map(|d| T::from_f64(d.to_f64().max(min_degree).sqrt().recip())).collect();
                 scaled_phi.resize(b * p, T::ZERO);
                 // the tile's features, column-major, each row divided by the square root of its
                 // degree
                 for_each_strip(workers, &mut scaled_phi, b, |j, column| {
-                    let rows = tile.phi.chunks_exact(p).zip(&factors);
+                    let rows = tile.phi.chunks_exact(p).zip(&row_factors);
                     column.iter_mut().zip(rows).for_each(|(to, (row, factor))| *to = row[j] * *factor);
                 });
                 let scaled_matrix = MatRef::from_column_major_slice(&scaled_phi, b, p);
@@ -85,8 +85,8 @@ impl NormalisedMoments {
         let p = self.gram.feature_count();
         let g = MatRef::from_column_major_slice(&self.gram.folds()[0].g, p, p);
         // only the lower triangle is valid
-        let full = Mat::from_fn(p, p, |i, j| g[(i.max(j), i.min(j))]);
-        let (values, vectors) = workers.run_detached(move || symmetric_eigen(full.as_ref()))??;
+        let symmetric = Mat::from_fn(p, p, |i, j| g[(i.max(j), i.min(j))]);
+        let (values, vectors) = workers.run_detached(move || symmetric_eigen(symmetric.as_ref()))??;
         let min_eigenvalue = self.gram.epsilon() * values[p - 1].max(0.0);
         let leading_indices: Vec<usize> = (0..p).rev().take(k).take_while(|j| values[*j] > min_eigenvalue).collect();
         if leading_indices.is_empty() {

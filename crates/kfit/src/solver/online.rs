@@ -117,9 +117,9 @@ struct Online {
 impl Online {
     fn new(settings: &Settings) -> Result<Self> {
         let uses_rls = settings.word(&RULE) == Some("rls");
-        let (unused_parameter, other) = if uses_rls { (&RATE, "lms") } else { (&FORGETTING, "rls") };
+        let (unused_parameter, other_rule) = if uses_rls { (&RATE, "lms") } else { (&FORGETTING, "rls") };
         if let Some(value) = settings.number(unused_parameter) {
-            let why = format!("only `rule` {other} reads it; use that rule, or leave it out");
+            let why = format!("only `rule` {other_rule} reads it; use that rule, or leave it out");
             return Err(Error::option(unused_parameter.name, value, why));
         }
         let stores_variance = settings.flag(&STD);
@@ -143,12 +143,12 @@ impl Online {
 
     /// Returns the error for an inverse of the moments that exceeds the range of f64.
     fn overflow_error(&self) -> Error {
-        let (option, value, more) = match self.forgetting < 1.0 {
+        let (option, value, extra_remedy) = match self.forgetting < 1.0 {
             true => (FORGETTING.name, self.forgetting.to_string(), ", raise `lambda`"),
             false => (LAMBDA.name, format!("{:e}", self.lambda), ""),
         };
         let why = format!(
-            "the inverse of the second moments of the features exceeds the range of f64; raise it{more}, or lower `rank`"
+            "the inverse of the second moments of the features exceeds the range of f64; raise it{extra_remedy}, or lower `rank`"
         );
         Error::option(option, value, why)
     }
@@ -192,7 +192,7 @@ impl<T: Real> Solver<T> for Online {
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         let (features, gathered) = StoredFeatures::gather(data, GatherOptions::default())?;
         let (p, t) = (features.p, data.targets.count());
-        let (panels, n) = (BufferPool::default(), data.n as f64);
+        let (panel_buffers, n) = (BufferPool::default(), data.n as f64);
         let initial = || match self.uses_rls {
             true => OnlineState { w: Vec::new(), recursion: Some(self.initial_recursion((p, t), n)) },
             false => OnlineState { w: vec![0.0; (p + 1) * t], recursion: None },
@@ -207,7 +207,7 @@ impl<T: Real> Solver<T> for Online {
                 let mut blocks = tile.phi.chunks(BLOCK_ROWS * p).zip(y.chunks(BLOCK_ROWS * t));
                 blocks.try_fold(0.0, |sum, (phi, y)| match recursion {
                     Some(recursion) => {
-                        let loss = recursion.learn(phi, y, self.forgetting, &panels, features.workers());
+                        let loss = recursion.learn(phi, y, self.forgetting, &panel_buffers, features.workers());
                         Ok(sum + loss.ok_or_else(|| self.overflow_error())?)
                     }
                     None => Ok(sum + self.learn_by_lms(w, (p, t), phi, y)),

@@ -33,7 +33,7 @@ pub struct Solution<T> {
     /// Function that maps scores to probabilities, if the solver has one.
     pub link: Option<Link>,
     /// True if the scores belong to pairs of classes (one-vs-one).
-    pub one_vs_one: bool,
+    pub is_one_vs_one: bool,
     /// A quadratic function of the features that the model stores in addition to the linear
     /// functions.
     pub quadratic: Option<Quadratic>,
@@ -74,7 +74,7 @@ impl<T> Default for Solution<T> {
             projection: None,
             slopes: None,
             link: None,
-            one_vs_one: false,
+            is_one_vs_one: false,
             quadratic: None,
             components: None,
             leaves: None,

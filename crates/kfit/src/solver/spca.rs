@@ -106,8 +106,8 @@ impl<T: Real> Solver<T> for SupervisedPca {
             singular_values.len(),
             "no more directions depend on the target",
         );
-        let projection = |j: usize| (0..directions.nrows()).map(|i| directions[(i, j)] * moments.s[i]).sum::<f64>();
-        let intercept = (0..singular_values.len()).map(|j| -projection(j) / n).collect();
+        let score_sum = |j: usize| (0..directions.nrows()).map(|i| directions[(i, j)] * moments.s[i]).sum::<f64>();
+        let intercept = (0..singular_values.len()).map(|j| -score_sum(j) / n).collect();
         let squared_norm = covariance.squared_norm_l2();
         let mut figures = vec![
             NamedValues {
@@ -171,10 +171,10 @@ fn leading_directions(b: MatRef<'_, f64>, q: usize, noise_level: f64) -> Result<
     let singular_value = |j: usize| squared_singular_values[j].max(0.0).sqrt();
     let leading_indices: Vec<usize> =
         (0..t).rev().take(q.min(p)).take_while(|j| singular_value(*j) > min_singular_value).collect();
-    let lengths: Vec<f64> = leading_indices.iter().map(|j| unscaled_directions.col(*j).norm_l2()).collect();
+    let column_norms: Vec<f64> = leading_indices.iter().map(|j| unscaled_directions.col(*j).norm_l2()).collect();
     let signs: Vec<f64> = leading_indices.iter().map(|j| sign_of_largest(unscaled_directions.as_ref(), *j)).collect();
     let directions = Mat::from_fn(p, leading_indices.len(), |i, k| {
-        signs[k] * unscaled_directions[(i, leading_indices[k])] / lengths[k]
+        signs[k] * unscaled_directions[(i, leading_indices[k])] / column_norms[k]
     });
-    Ok((lengths.iter().map(|length| length * norm).collect(), directions))
+    Ok((column_norms.iter().map(|length| length * norm).collect(), directions))
 }

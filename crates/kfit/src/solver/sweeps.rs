@@ -24,12 +24,12 @@ pub(super) fn run_sweeps<T: Real, S: Persist + Clone + Send>(
     features: &StoredFeatures<'_, T>,
     data: &FitData<'_, T>,
     initial_state: impl Fn() -> S,
-    continues: impl Fn(&[f64]) -> bool,
+    should_continue: impl Fn(&[f64]) -> bool,
     learn: impl Fn(&mut S, &Tile<'_, T>) -> Result<f64> + Sync,
 ) -> Result<SweepState<S>> {
     let initial = || SweepState { state: initial_state(), losses: Vec::new() };
     let (mut steps, mut sweep_state) = Steps::begin(data.resources.journal, "sweeps", initial);
-    while continues(&sweep_state.losses) {
+    while should_continue(&sweep_state.losses) {
         let stage = data.resources.stage_observer.start_stage("sweep", Some(data.n));
         let (mut next_state, mut loss) = (sweep_state.clone(), 0.0);
         let result = features.visit(&*stage, |tile: &Tile<'_, T>| {

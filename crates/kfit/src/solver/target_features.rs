@@ -59,9 +59,9 @@ pub(super) fn check(kernel: Option<&Kernel>, task: Task) -> Result<()> {
 pub(super) fn reject_constant_targets(moments: &FoldGram, components: usize) -> Result<()> {
     let (n, uncentred_squares) = (moments.row_count as f64, moments.yy.iter().sum::<f64>());
     let centred_squares: f64 = moments.yy.iter().zip(&moments.sy).map(|(yy, sy)| yy - sy * sy / n).sum();
-    let varies = centred_squares > MIN_VARIATION_EPSILONS * f64::EPSILON * uncentred_squares;
+    let has_variation = centred_squares > MIN_VARIATION_EPSILONS * f64::EPSILON * uncentred_squares;
     let why = "the target does not vary, so no direction can predict it; check the target";
-    reject_if(!varies, COMPONENTS.name, components, why)
+    reject_if(!has_variation, COMPONENTS.name, components, why)
 }
 
 /// Returns the number of moment columns for t targets: the maximum number of target features, or t
@@ -94,8 +94,8 @@ pub(super) fn fit_map<T: Real>(kernel: &Kernel, data: &FitData<'_, T>) -> Result
     let resolved_kernel = kernel.resolve_median(points)?;
     resolved_kernel.check_input_count(t)?;
     let kernel = resolved_kernel.build()?;
-    let entries = PointKernelMatrix { kernel: kernel.typed::<f64>(), points };
-    let cholesky = matrix::greedy(&entries, MAX_FEATURES.min(n), TRACE_TOLERANCE, data.resources.workers)?;
+    let kernel_matrix = PointKernelMatrix { kernel: kernel.typed::<f64>(), points };
+    let cholesky = matrix::greedy(&kernel_matrix, MAX_FEATURES.min(n), TRACE_TOLERANCE, data.resources.workers)?;
     let pivots = cholesky.pivots;
     let landmarks = LandmarkSet {
         points: pivots.iter().flat_map(|i| &sample[*i as usize * t..][..t]).copied().collect(),

@@ -107,11 +107,13 @@ pub(crate) fn reply_to(error: &clap::Error, command: &Command, subcommand: Optio
             if let Some((_, _, reason)) = reason {
                 return Some(format!("{command_name} has no option {}: {reason}", display::truncate(option)));
             }
-            let others = subcommands_with(command, &word).join(", ");
+            let subcommand_names = subcommands_with(command, &word).join(", ");
             let option = display::truncate(option);
             Some(match context(ContextKind::SuggestedArg) {
-                _ if !others.is_empty() => {
-                    format!("{command_name} has no option {option} (an option of {others}); see {command_name} --help")
+                _ if !subcommand_names.is_empty() => {
+                    format!(
+                        "{command_name} has no option {option} (an option of {subcommand_names}); see {command_name} --help"
+                    )
                 }
                 Some(near) => format!("{command_name} has no option {option}; did you mean {near}?"),
                 None => format!("{command_name} has no option {option}; see {command_name} --help"),

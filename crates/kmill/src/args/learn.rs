@@ -22,7 +22,7 @@ pub(crate) fn kernel_help() -> String {
         let families = registry().into_iter().filter(|family| has_property(&family.properties));
         join_with_commas(families.map(describe))
     };
-    let names = |has_property| list_families(has_property, &|family| family.name.to_string());
+    let names_with = |has_property| list_families(has_property, &|family| family.name.to_string());
     let with_conditions = |has_property| {
         list_families(has_property, &|KernelFamily { name, properties, .. }| match properties.scope {
             "" => name.to_string(),
@@ -37,10 +37,10 @@ pub(crate) fn kernel_help() -> String {
          it is that median, and sigma=median always is; gamma=1/d is one over the number of \
          features; {} accept gamma instead of sigma. Bounded: {}. Translation-invariant (functions \
          of x - z): {}. Universal: {}. Characteristic (tests detect every difference): {}",
-        names(|_| true),
+        names_with(|_| true),
         join_with_commas(rate_kernels),
-        names(|properties| properties.bounded),
-        names(|properties| properties.translation_invariant),
+        names_with(|properties| properties.bounded),
+        names_with(|properties| properties.translation_invariant),
         with_conditions(|properties| properties.universal),
         with_conditions(|properties| properties.characteristic),
     )

@@ -52,11 +52,11 @@ fn is_among(words: &str, word: &str) -> bool {
 /// Returns the definition of the command line. Its help suits the command line `words`: it is short
 /// if they contain `-h`, and restricted to one solver if they name one.
 pub(crate) fn command(words: &[OsString]) -> Command {
-    let short = words.iter().any(|word| word == "-h");
+    let is_short = words.iter().any(|word| word == "-h");
     let base = group_subcommands(Cli::command()).mut_subcommands(accept_plurals);
-    let command = base.mut_subcommands(|verb| if short { with_short_help(verb) } else { with_full_help(verb) });
+    let command = base.mut_subcommands(|verb| if is_short { with_short_help(verb) } else { with_full_help(verb) });
     let Some((verb, family)) = solver_in(words) else { return command };
-    command.mut_subcommand(verb, |verb| with_solver_help(verb, family, short))
+    command.mut_subcommand(verb, |verb| with_solver_help(verb, family, is_short))
 }
 
 /// Lists the subcommands in two sections of the help.
@@ -65,12 +65,13 @@ fn group_subcommands(command: Command) -> Command {
         let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
         format!("  {:<12} {about}\n", verb.get_name())
     };
-    let first: String = MAIN_SUBCOMMANDS.iter().filter_map(|name| command.find_subcommand(name)).map(line).collect();
+    let main_lines: String =
+        MAIN_SUBCOMMANDS.iter().filter_map(|name| command.find_subcommand(name)).map(line).collect();
     let is_main = |verb: &&Command| MAIN_SUBCOMMANDS.contains(&verb.get_name());
-    let more: String = command.get_subcommands().filter(|verb| !is_main(verb)).map(line).collect();
+    let other_lines: String = command.get_subcommands().filter(|verb| !is_main(verb)).map(line).collect();
     let style = *command.get_styles().get_header();
     command.help_template(format!(
-        "{{about}}\n\n{{usage-heading}} {{usage}}\n\n{style}Commands:{style:#}\n{first}\n{style}More:{style:#}\n{more}\n\
+        "{{about}}\n\n{{usage-heading}} {{usage}}\n\n{style}Commands:{style:#}\n{main_lines}\n{style}More:{style:#}\n{other_lines}\n\
          {style}Options:{style:#}\n{{options}}{{after-help}}\n"
     ))
 }
@@ -93,9 +94,9 @@ fn accept_plurals(subcommand: Command) -> Command {
 /// Shortens the help of a subcommand. If the subcommand has many arguments, lists only
 /// [`FIRST_OPTIONS`], in a few words each.
 fn with_short_help(subcommand: Command) -> Command {
-    let has_many = subcommand.get_arguments().count() > MAX_LISTED_ARGS;
+    let has_many_args = subcommand.get_arguments().count() > MAX_LISTED_ARGS;
     let shorten_arg = |arg: Arg| match arg.get_id().as_str() {
-        _ if !has_many => arg,
+        _ if !has_many_args => arg,
         id if !is_among(FIRST_OPTIONS, id) => arg.hide(true),
         "kernel" => arg.help(learn::KERNEL_HELP),
         id if SHORT_HELP_ARGS.contains(&id) => arg,
@@ -110,8 +111,8 @@ fn with_short_help(subcommand: Command) -> Command {
     let after_help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
     // keep only the examples; the explanations below them are for --help
     let after_help =
-        if has_many { after_help.split("\n\n").next().unwrap_or_default().to_string() } else { after_help };
-    let footer = if has_many {
+        if has_many_args { after_help.split("\n\n").next().unwrap_or_default().to_string() } else { after_help };
+    let footer = if has_many_args {
         format!("{after_help}\n\nkmill {name} --help lists all options; kmill help which helps to choose a solver.")
     } else {
         after_help
@@ -156,8 +157,8 @@ const TEXT_FILES: &str = "Text files";
 
 /// Restricts the help of a subcommand to the parameters of one solver, and to the most common
 /// options of every fit.
-fn with_solver_help(subcommand: Command, family: &'static SolverFamily, short: bool) -> Command {
-    let shorten = |text: String| if short { first_phrase(&text) } else { text };
+fn with_solver_help(subcommand: Command, family: &'static SolverFamily, is_short: bool) -> Command {
+    let shorten = |text: String| if is_short { first_phrase(&text) } else { text };
     let (name, about) = (family.name, with_option_names(family.about));
     let restricted = subcommand.mut_args(|arg| {
         let id = arg.get_id().as_str().to_string();

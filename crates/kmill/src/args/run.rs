@@ -107,8 +107,8 @@ pub(crate) struct ScratchArgs {
 impl ScratchArgs {
     pub(crate) fn open(&self) -> Result<Option<ScratchFolder>> {
         let Some(folder) = self.scratch.as_deref() else { return Ok(None) };
-        let half_of_free = || kstore::scratch::free_bytes(folder).map_or(u64::MAX, |free| free / 2);
-        let limit = self.scratch_limit.map_or_else(half_of_free, |limit| limit as u64);
+        let default_limit = || kstore::scratch::free_bytes(folder).map_or(u64::MAX, |free| free / 2);
+        let limit = self.scratch_limit.map_or_else(default_limit, |limit| limit as u64);
         Ok(Some(ScratchFolder::open(folder, limit)?))
     }
 }
@@ -128,7 +128,7 @@ pub(crate) struct RunSettings {
 
 impl RunArgs {
     pub(crate) fn resolve(&self) -> RunSettings {
-        let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let core_count = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let verbosity = crate::progress::verbosity(self.quiet, self.verbose);
         let (memory, progress) = (self.memory.unwrap_or_else(kstore::budget::default_memory), Progress::new(verbosity));
         if let Some(available) = kstore::budget::available_memory().filter(|bytes| memory > *bytes) {
@@ -138,7 +138,7 @@ impl RunArgs {
                 "--memory {requested} exceeds the {available_text} available to this process, beyond which the system may end it; lower --memory"
             ));
         }
-        let threads = self.threads.unwrap_or_else(cores);
+        let threads = self.threads.unwrap_or_else(core_count);
         RunSettings { memory, threads, workers: Workers::new(threads), json: self.json, progress }
     }
 }

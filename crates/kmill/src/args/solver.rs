@@ -73,7 +73,7 @@ pub(super) fn is_parameter(name: &str) -> bool {
 fn parameter_arg(parameter: &'static Parameter) -> Arg {
     let arg =
         Arg::new(parameter.name).long(option_name(parameter)).help(parameter_help(parameter)).help_heading("Solver");
-    let name = match parameter.kind {
+    let value_name = match parameter.kind {
         ParameterKind::Flag => return arg.action(ArgAction::SetTrue),
         ParameterKind::Count { .. } => "N",
         ParameterKind::Number(_) => "NUMBER",
@@ -85,7 +85,7 @@ fn parameter_arg(parameter: &'static Parameter) -> Arg {
         ParameterKind::Columns => "GLOBS",
         ParameterKind::Kernel => "EXPR",
     };
-    arg.value_name(name).allow_hyphen_values(true).value_parser(move |text: &str| check_value(parameter, text))
+    arg.value_name(value_name).allow_hyphen_values(true).value_parser(move |text: &str| check_value(parameter, text))
 }
 
 /// Checks that at least one solver accepts a value of the parameter, and returns its text. Numbers
@@ -106,9 +106,9 @@ fn check_value(parameter: &Parameter, text: &str) -> Result<String, String> {
 
 impl Args for SolverArgs {
     fn augment_args(command: Command) -> Command {
-        let former =
+        let former_flag_args =
             FORMER_FLAGS.into_iter().map(|(flag, ..)| Arg::new(flag).long(flag).action(ArgAction::SetTrue).hide(true));
-        command.args(distinct_parameters().into_iter().map(parameter_arg)).args(former)
+        command.args(distinct_parameters().into_iter().map(parameter_arg)).args(former_flag_args)
     }
 
     fn augment_args_for_update(command: Command) -> Command {

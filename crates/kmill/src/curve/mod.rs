@@ -115,9 +115,9 @@ fn run_remaining<T: Real>(
     for run in &remaining {
         interrupt::fail_if_requested()?;
         run_counter.begin(&run.to_string());
-        let started = std::time::Instant::now();
+        let start_time = std::time::Instant::now();
         cells.append(setting.run(run)?)?;
-        run_counter.end(&run.to_string(), started.elapsed());
+        run_counter.end(&run.to_string(), start_time.elapsed());
     }
     run_counter.finish();
     Ok(())

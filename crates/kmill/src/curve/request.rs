@@ -224,10 +224,12 @@ fn select_rows(
     let class_target = task == Task::Classification && args.test_where.is_some();
     let (targets, filter) = (targets.to_vec(), condition.clone());
     let selection = Selection { targets, class_target, filter, ..open::training_selection(&args.data) };
-    let first = table.select(&selection)?;
-    let Some(test) = &args.test_where else { return Ok((job.resolve_categories(&first)?, None, condition)) };
+    let all_features_table = table.select(&selection)?;
+    let Some(test) = &args.test_where else {
+        return Ok((job.resolve_categories(&all_features_table)?, None, condition));
+    };
     // the column that splits the rows is not a feature, unless it is requested
-    let mut features = first.feature_columns();
+    let mut features = all_features_table.feature_columns();
     if args.data.features.is_empty() {
         features.retain(|name| *name != test.column);
     }

@@ -222,9 +222,9 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn table(generator: &Generator, rows: u64, noise: Option<f64>) -> (Vec<f64>, Vec<f64>) {
-        let recipe = TableSpec::new(generator, rows, 3, None, noise).unwrap();
-        let (mut x, mut y) = (vec![0.0; rows as usize * recipe.features], vec![0.0; rows as usize]);
-        fill_rows(generator, &recipe, 0, &mut x, &mut y);
+        let spec = TableSpec::new(generator, rows, 3, None, noise).unwrap();
+        let (mut x, mut y) = (vec![0.0; rows as usize * spec.features], vec![0.0; rows as usize]);
+        fill_rows(generator, &spec, 0, &mut x, &mut y);
         (x, y)
     }
 
@@ -232,15 +232,15 @@ pub(crate) mod tests {
     fn every_chunking_gives_the_same_rows() {
         for generator in all() {
             let (whole_x, whole_y) = table(generator, 1000, None);
-            let recipe = TableSpec::new(generator, 1000, 3, None, None).unwrap();
-            for chunk in [1usize, 7, 333] {
+            let spec = TableSpec::new(generator, 1000, 3, None, None).unwrap();
+            for chunk_rows in [1usize, 7, 333] {
                 let (mut x, mut y) = (vec![0.0; whole_x.len()], vec![0.0; 1000]);
-                let parts = x.chunks_mut(chunk * recipe.features).zip(y.chunks_mut(chunk)).enumerate();
+                let parts = x.chunks_mut(chunk_rows * spec.features).zip(y.chunks_mut(chunk_rows)).enumerate();
                 // in reverse order, because a row must not depend on previous rows
                 for (i, (x, y)) in parts.collect::<Vec<_>>().into_iter().rev() {
-                    fill_rows(generator, &recipe, (i * chunk) as u64, x, y);
+                    fill_rows(generator, &spec, (i * chunk_rows) as u64, x, y);
                 }
-                assert_eq!((&x, &y), (&whole_x, &whole_y), "{} in chunks of {chunk}", generator.name);
+                assert_eq!((&x, &y), (&whole_x, &whole_y), "{} in chunks of {chunk_rows}", generator.name);
             }
         }
     }
@@ -250,8 +250,8 @@ pub(crate) mod tests {
         for generator in all() {
             let mut row = [vec![0.0; generator.features], vec![0.0; generator.features]];
             for (seed, x) in row.iter_mut().enumerate() {
-                let recipe = TableSpec::new(generator, 1000, seed as u64, None, None).unwrap();
-                (generator.fill_row)(&recipe, 0, x);
+                let spec = TableSpec::new(generator, 1000, seed as u64, None, None).unwrap();
+                (generator.fill_row)(&spec, 0, x);
             }
             assert_eq!(row[0] == row[1], generator.name == "robspiral", "{}", generator.name);
         }
@@ -267,9 +267,9 @@ pub(crate) mod tests {
 
     #[test]
     fn normal_draws_have_mean_zero_and_variance_one() {
-        let recipe = TableSpec { rows: 0, features: 1, seed: 1, noise: 1.0 };
+        let spec = TableSpec { rows: 0, features: 1, seed: 1, noise: 1.0 };
         let n = 100_000u64;
-        let draws: Vec<f64> = (0..n).map(|row| recipe.normal(0, row)).collect();
+        let draws: Vec<f64> = (0..n).map(|row| spec.normal(0, row)).collect();
         let mean = draws.iter().sum::<f64>() / n as f64;
         let variance = draws.iter().map(|v| v * v).sum::<f64>() / n as f64;
         // five standard errors: 1/√n of the mean, √(2/n) of the variance

@@ -107,16 +107,16 @@ pub(crate) fn run(args: &TuneArgs, run: &RunSettings) -> Result<TuneReport> {
         let why = "processes share the passes of the fit, and without a model nothing is fitted";
         return Err(Error::option("--states", "", why, "omit it, or name a model with -o"));
     }
-    let any_solver = args.solver == ANY_SOLVER;
+    let is_any_solver = args.solver == ANY_SOLVER;
     let select = &args.data.select;
     // the default is an indicator, one more feature for each column with missing values, because
     // the alternatives lose rows, or lose the information that a value is missing
     let missing = select.missing.unwrap_or(Missing::Indicator);
     let selection = Selection { missing, ..open::training_selection(&args.data) };
-    let solver = if any_solver { "ridge" } else { &args.solver };
+    let solver = if is_any_solver { "ridge" } else { &args.solver };
     let mut options =
         FitOptions::for_solver(solver, selection, select, &args.map_args, args.parameters.options.clone())?;
-    options.solver_undecided = any_solver;
+    options.is_solver_undecided = is_any_solver;
     let search = build_search(args, options.fit.clone())?;
     options.fit = search.fit_with_defaults();
     let report = match options.fit.requested_precision() {
@@ -162,13 +162,13 @@ fn build_search(args: &TuneArgs, fit: Fit) -> Result<Tune> {
         let why = "--kernels lists all candidates";
         return Err(Error::option("--kernel", kernel, why, "add it to --kernels, and omit --kernel"));
     }
-    let provided = FixedParts {
+    let fixed_parts = FixedParts {
         kernel: has_kernel,
         metric: metric.is_some(),
         landmarks: landmarks.is_some(),
         scaling: scale.is_some(),
     };
-    let mut search = Tune::new(&args.solver, fit).keep_fixed(provided).score(args.score).sample(args.sample);
+    let mut search = Tune::new(&args.solver, fit).keep_fixed(fixed_parts).score(args.score).sample(args.sample);
     if let Some(kernels) = &args.kernels {
         search = search.kernels(kernels.clone());
     }
@@ -207,8 +207,8 @@ fn search_and_fit<T: kapprox::Real>(
     options.fit = search.for_features(options.fit, feature_count);
     let inputs = output::table_files(selected.table()).chain(options.fit.files());
     output::protect_inputs(outputs.files.iter().map(|(path, _)| path).chain(&args.report), inputs)?;
-    let base = options.fit_with_open_files(&selected)?;
-    let tune_options = search.options(&base, &selected)?;
+    let base_fit = options.fit_with_open_files(&selected)?;
+    let tune_options = search.options(&base_fit, &selected)?;
     let checkpoint = outputs.model().map(|model| Checkpoint {
         folder: model.with_added_extension("search"),
         save_interval: args.disk.checkpoint_every,
@@ -232,7 +232,8 @@ fn search_and_fit<T: kapprox::Real>(
         options.into_iter().for_each(|options| drop(repeat_options.set(options)));
         Ok(fit)
     };
-    let model_selection = search.model_selection(&base, &tune_options, &selected, &job_run, &search_stages, &final_fit);
+    let model_selection =
+        search.model_selection(&base_fit, &tune_options, &selected, &job_run, &search_stages, &final_fit);
     let selection_result = model_selection.run::<T>(&mut search_journal).map_err(|error| {
         search_journal.save();
         match (&checkpoint, &journal) {

@@ -49,9 +49,9 @@ pub fn sign_of_largest(vectors: MatRef<'_, f64>, column: usize) -> f64 {
 /// [`kapprox::Error::NotFinite`] if the dense iteration does not converge;
 /// [`kstore::Error::Interrupted`].
 pub fn leading_eigen(matrix: Mat<f64>, count: usize, workers: &Workers) -> Result<(Vec<f64>, Mat<f64>)> {
-    let (p, block) = (matrix.nrows(), count + EXTRA_COLUMNS);
-    if MIN_BLOCKS * block <= p / SPACE_DIVISOR
-        && let Some(leading) = by_krylov(matrix.as_ref(), count, block, workers)?
+    let (p, block_columns) = (matrix.nrows(), count + EXTRA_COLUMNS);
+    if MIN_BLOCKS * block_columns <= p / SPACE_DIVISOR
+        && let Some(leading) = leading_by_krylov(matrix.as_ref(), count, block_columns, workers)?
     {
         return Ok(leading);
     }
@@ -63,41 +63,50 @@ pub fn leading_eigen(matrix: Mat<f64>, count: usize, workers: &Workers) -> Resul
 }
 
 /// Returns the leading eigenpairs, or `None` if the space becomes too large.
-fn by_krylov(
+fn leading_by_krylov(
     matrix: MatRef<'_, f64>,
     count: usize,
-    block: usize,
+    block_columns: usize,
     workers: &Workers,
 ) -> Result<Option<(Vec<f64>, Mat<f64>)>> {
     let p = matrix.nrows();
-    let blocks = p / SPACE_DIVISOR / block;
-    let keys = Stream::new(0, Purpose::Sketch, 0);
-    let start = Mat::from_fn(p, block, |i, j| keys.uniform((i * block + j) as u64) - 0.5);
-    let mut next = orthonormal_basis(start).0;
+    let max_block_count = p / SPACE_DIVISOR / block_columns;
+    let stream = Stream::new(0, Purpose::Sketch, 0);
+    let start = Mat::from_fn(p, block_columns, |i, j| stream.uniform((i * block_columns + j) as u64) - 0.5);
+    let mut next_block = orthonormal_basis(start).0;
     // an orthonormal basis of the space, its product with A, and basisᵀ A basis
-    let (mut basis, mut images) = (Mat::<f64>::zeros(p, blocks * block), Mat::<f64>::zeros(p, blocks * block));
-    let mut inner = Mat::<f64>::zeros(blocks * block, blocks * block);
-    for step in 0..blocks {
+    let (mut basis, mut images) =
+        (Mat::<f64>::zeros(p, max_block_count * block_columns), Mat::<f64>::zeros(p, max_block_count * block_columns));
+    let mut projected_matrix = Mat::<f64>::zeros(max_block_count * block_columns, max_block_count * block_columns);
+    for step in 0..max_block_count {
         workers.check()?;
-        let (first, size) = (step * block, (step + 1) * block);
-        basis.as_mut().subcols_mut(first, block).copy_from(&next);
-        multiply(matrix, next.as_ref(), images.as_mut().subcols_mut(first, block), workers);
-        let (basis, images) = (basis.as_ref().subcols(0, size), images.as_ref().subcols(0, size));
-        let new_images = images.subcols(first, block);
-        let mut products = Mat::zeros(size, block);
+        let (first_column, space_dimension) = (step * block_columns, (step + 1) * block_columns);
+        basis.as_mut().subcols_mut(first_column, block_columns).copy_from(&next_block);
+        multiply(matrix, next_block.as_ref(), images.as_mut().subcols_mut(first_column, block_columns), workers);
+        let (basis, images) = (basis.as_ref().subcols(0, space_dimension), images.as_ref().subcols(0, space_dimension));
+        let new_images = images.subcols(first_column, block_columns);
+        let mut products = Mat::zeros(space_dimension, block_columns);
         multiply(basis.transpose(), new_images, products.as_mut(), workers);
-        inner.as_mut().submatrix_mut(0, first, size, block).copy_from(&products);
-        inner.as_mut().submatrix_mut(first, 0, block, size).copy_from(products.transpose());
+        projected_matrix.as_mut().submatrix_mut(0, first_column, space_dimension, block_columns).copy_from(&products);
+        projected_matrix
+            .as_mut()
+            .submatrix_mut(first_column, 0, block_columns, space_dimension)
+            .copy_from(products.transpose());
         if step % 2 == 1
-            && let Some(leading) = ritz_pairs(basis, images, inner.as_ref().submatrix(0, 0, size, size), count)?
+            && let Some(leading) = ritz_pairs(
+                basis,
+                images,
+                projected_matrix.as_ref().submatrix(0, 0, space_dimension, space_dimension),
+                count,
+            )?
         {
             return Ok(Some(leading));
         }
         // project twice, because one projection leaves rounding errors of the size of the image
-        next = new_images.to_owned();
+        next_block = new_images.to_owned();
         for _ in 0..2 {
-            project_out(basis, &mut next, workers);
-            next = orthonormal_basis(next).0;
+            project_out(basis, &mut next_block, workers);
+            next_block = orthonormal_basis(next_block).0;
         }
     }
     Ok(None)

@@ -49,9 +49,9 @@ impl<'a, T: Real> KernelTiles<'a, T> {
     /// Lets products cache as many blocks as fit into `bytes`, for later products.
     pub fn with_cache(mut self, bytes: usize) -> Self {
         let blocks_per_side = self.x.nrows().div_ceil(BLOCK_SIDE);
-        let cached_blocks =
+        let cached_block_count =
             (bytes / (BLOCK_SIDE * BLOCK_SIDE * size_of::<T>())).min(blocks_per_side * (blocks_per_side + 1) / 2);
-        self.cache.resize_with(cached_blocks, OnceLock::new);
+        self.cache.resize_with(cached_block_count, OnceLock::new);
         self
     }
 
@@ -198,8 +198,13 @@ fn multiply_symmetric<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, mut out: Ma
     for t in 0..v.ncols() {
         let (right, sums) = (column_slice(v.col(t)), column_slice_mut(out.rb_mut().col_mut(t)));
         for j in 0..height {
-            let (column, below, v_j) = (column_slice(k.col(j)), j + 1..height, right[j]);
-            let dot_below = axpy_and_dot(&column[below.clone()], &right[below.clone()], v_j, &mut sums[below]);
+            let (column, below_diagonal, v_j) = (column_slice(k.col(j)), j + 1..height, right[j]);
+            let dot_below = axpy_and_dot(
+                &column[below_diagonal.clone()],
+                &right[below_diagonal.clone()],
+                v_j,
+                &mut sums[below_diagonal],
+            );
             sums[j] += kstore::Float::to_f64(column[j]) * v_j + dot_below;
         }
     }
@@ -212,7 +217,7 @@ const TILE_PARTIAL_SUMS: usize = 16;
 /// `k`.
 fn axpy_and_dot<T: Real>(k: &[T], right: &[f64], weight: f64, sums: &mut [f64]) -> f64 {
     kapprox::vectorised!({
-        let mut partial = [0.0; TILE_PARTIAL_SUMS];
+        let mut partial_sums = [0.0; TILE_PARTIAL_SUMS];
         let (k_whole, k_tail) = k.as_chunks::<TILE_PARTIAL_SUMS>();
         let (right_whole, right_tail) = right.as_chunks::<TILE_PARTIAL_SUMS>();
         let (sums_whole, sums_tail) = sums.as_chunks_mut::<TILE_PARTIAL_SUMS>();
@@ -220,7 +225,7 @@ fn axpy_and_dot<T: Real>(k: &[T], right: &[f64], weight: f64, sums: &mut [f64]) 
             // three loops: in a single loop over lanes, each store to `sums` would precede the next
             // load, which prevents vectorisation
             let k: [f64; TILE_PARTIAL_SUMS] = from_fn(|i| k[i].to_f64());
-            partial = from_fn(|i| partial[i] + k[i] * right[i]);
+            partial_sums = from_fn(|i| partial_sums[i] + k[i] * right[i]);
             *sums = from_fn(|i| sums[i] + k[i] * weight);
         }
         let mut tail = 0.0;
@@ -229,7 +234,7 @@ fn axpy_and_dot<T: Real>(k: &[T], right: &[f64], weight: f64, sums: &mut [f64]) 
             *sum += k * weight;
             tail += k * right;
         }
-        partial.iter().sum::<f64>() + tail
+        partial_sums.iter().sum::<f64>() + tail
     })
 }
 

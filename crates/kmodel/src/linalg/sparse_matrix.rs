@@ -33,8 +33,11 @@ impl SparseMatrix {
     }
 
     fn row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> + '_ {
-        let row = self.row_starts[i]..self.row_starts[i + 1];
-        self.column_indices[row.clone()].iter().map(|column| *column as usize).zip(self.values[row].iter().copied())
+        let row_range = self.row_starts[i]..self.row_starts[i + 1];
+        self.column_indices[row_range.clone()]
+            .iter()
+            .map(|column| *column as usize)
+            .zip(self.values[row_range].iter().copied())
     }
 
     /// Returns the inner product of row x_i with `w`.

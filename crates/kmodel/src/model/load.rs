@@ -210,21 +210,21 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
     /// Reads sparse points, and converts them from CSR to the row layout of `shape`.
     fn read_sparse_points<T: Real>(&mut self, count: usize, shape: SparseShape) -> Result<Vec<T>> {
         let [starts, indices, values] = ["landmarks.indptr", "landmarks.indices", "landmarks.values"];
-        let entries = self.stored_shape(values).iter().product();
-        let (starts, indices) = (self.read_sizes(starts, count + 1)?, self.read_sizes(indices, entries)?);
+        let entry_count = self.stored_shape(values).iter().product();
+        let (starts, indices) = (self.read_sizes(starts, count + 1)?, self.read_sizes(indices, entry_count)?);
         let values: Vec<f64> =
-            self.read_numbers::<T>(values, &[entries])?.into_iter().map(kstore::Float::to_f64).collect();
-        let invalid = || self.damaged_error("the entries of its sparse landmarks are not a valid CSR matrix");
-        let covers_all = (starts.first(), starts.last()) == (Some(&0), Some(&entries));
+            self.read_numbers::<T>(values, &[entry_count])?.into_iter().map(kstore::Float::to_f64).collect();
+        let invalid_error = || self.damaged_error("the entries of its sparse landmarks are not a valid CSR matrix");
+        let covers_all = (starts.first(), starts.last()) == (Some(&0), Some(&entry_count));
         let is_valid_row = |row: &[usize]| {
-            row[0] <= row[1] && row[1] <= entries && {
+            row[0] <= row[1] && row[1] <= entry_count && {
                 let columns = &indices[row[0]..row[1]];
                 columns.windows(2).all(|pair| pair[0] < pair[1])
                     && columns.last().is_none_or(|last| *last < shape.column_count)
             }
         };
         if !covers_all || !starts.windows(2).all(is_valid_row) {
-            return Err(invalid());
+            return Err(invalid_error());
         }
         // column indices fit in 32 bits
         let columns: Vec<u32> = indices.iter().map(|index| *index as u32).collect();
@@ -232,7 +232,7 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
         let mut points = vec![T::default(); count * shape.values_per_row()];
         let all_packed =
             points.chunks_exact_mut(shape.values_per_row()).enumerate().all(|(i, point)| rows.pack(i, point));
-        if all_packed { Ok(points) } else { Err(invalid()) }
+        if all_packed { Ok(points) } else { Err(invalid_error()) }
     }
 
     /// Returns the transformation of the basis functions, and the number of points of a basis of
@@ -241,11 +241,12 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
         if self.has_tensor("degree.coefficients") {
             let coefficients = self.read_numbers("degree.coefficients", &[m])?;
             let floor = self.read_numbers("degree.floor", &[1])?[0];
-            let invalid = || self.damaged_error(format!("its smallest degree is {floor}; expected a positive number"));
+            let invalid_error =
+                || self.damaged_error(format!("its smallest degree is {floor}; expected a positive number"));
             return if floor > 0.0 {
                 Ok((BasisTransform::DivideByDegree { coefficients, floor }, m))
             } else {
-                Err(invalid())
+                Err(invalid_error())
             };
         }
         if !self.has_tensor("neighbours") {
@@ -292,23 +293,17 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
             return Ok(None);
         }
         let node_count = self.stored_shape("leaves.widths").iter().product::<usize>();
-        let counts = self.read_sizes("leaves.counts", node_count + 1)?;
-        let row_count = counts.iter().fold(0usize, |sum, count| sum.saturating_add(*count));
+        let row_counts = self.read_sizes("leaves.counts", node_count + 1)?;
+        let row_count = row_counts.iter().fold(0usize, |sum, count| sum.saturating_add(*count));
         let (weights, intercept) =
             (self.read_matrix("leaves.splits", m, node_count)?, self.read_numbers("leaves.constants", &[node_count])?);
-        let widths = self.read_numbers("leaves.widths", &[node_count])?;
+        let half_widths = self.read_numbers("leaves.widths", &[node_count])?;
         if !(node_count + 1).is_power_of_two() {
             return Err(self.damaged_error(format!("a tree of {node_count} nodes is not complete")));
         }
         let points = self.read_numbers("leaves.points", &[row_count, d])?;
         let coefficients = self.read_matrix("leaves.coefficients", row_count, t)?;
-        Ok(Some(Leaves {
-            splits: LinearHead { weights, intercept },
-            half_widths: widths,
-            row_counts: counts,
-            points,
-            coefficients,
-        }))
+        Ok(Some(Leaves { splits: LinearHead { weights, intercept }, half_widths, row_counts, points, coefficients }))
     }
 
     fn read_quadratic(&mut self, m: usize, t: usize) -> Result<Option<Quadratic>> {
@@ -321,9 +316,9 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
         let t = if self.stored_shape(units) == [1] { 1 } else { t };
         let scalar_count = self.stored_shape(scalars).first().copied().unwrap_or(0).clamp(2, 4);
         let numbers = self.read_numbers(scalars, &[scalar_count])?;
-        let number = |i: usize| numbers.get(i).copied().unwrap_or(0.0);
+        let scalar_at = |i: usize| numbers.get(i).copied().unwrap_or(0.0);
         let (residual_factor, constant, degrees_of_freedom, residual_allowance) =
-            (number(0), number(1), number(2), number(3));
+            (scalar_at(0), scalar_at(1), scalar_at(2), scalar_at(3));
         if residual_factor <= 0.0 || residual_allowance < 0.0 {
             return Err(self.damaged_error(format!("its residual has the factor {residual_factor} and the allowance {residual_allowance}; expected a positive factor and an allowance of 0 or more")));
         }
@@ -389,8 +384,11 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
             return Ok(());
         }
         let describe = |dtype: Dtype, shape: &[usize]| {
-            let sides: Vec<String> = shape.iter().map(ToString::to_string).collect();
-            format!("{dtype} of {}", if sides.is_empty() { "one number".to_string() } else { sides.join(" x ") })
+            let dimensions: Vec<String> = shape.iter().map(ToString::to_string).collect();
+            format!(
+                "{dtype} of {}",
+                if dimensions.is_empty() { "one number".to_string() } else { dimensions.join(" x ") }
+            )
         };
         let (got, expected) = (describe(info.dtype, &info.shape), describe(dtype, shape));
         Err(self.damaged_error(format!("tensor {name} is {got}, but the rest of the file requires {expected}")))

@@ -215,8 +215,8 @@ impl<T: Real> Model<T> {
         let (m, _, t) = self.dims();
         let t = t.max(self.component_count());
         let quadratic_bytes = self.quadratic.as_ref().map_or(0, |quadratic| quadratic.scratch_bytes(threads));
-        let largest_leaf = self.leaves.iter().flat_map(|leaves| leaves.row_counts.iter().copied()).max().unwrap_or(0);
-        STRIP_ROWS * (size_of::<T>() * m.max(largest_leaf) + 8 * PANEL_FUNCTIONS + 8 * t) * threads.max(1)
+        let max_leaf_rows = self.leaves.iter().flat_map(|leaves| leaves.row_counts.iter().copied()).max().unwrap_or(0);
+        STRIP_ROWS * (size_of::<T>() * m.max(max_leaf_rows) + 8 * PANEL_FUNCTIONS + 8 * t) * threads.max(1)
             + quadratic_bytes
     }
 
@@ -286,8 +286,8 @@ impl<T: Real> Model<T> {
         node_values: MatMut<'_, f64>,
         workers: &Workers,
     ) {
-        let distance_function = self.quadratic_in_scores().filter(|_| outputs.scores.ncols() > 0);
-        let quadratic = if outputs.quadratic.ncols() > 0 { self.quadratic.as_ref() } else { distance_function };
+        let score_quadratic = self.quadratic_in_scores().filter(|_| outputs.scores.ncols() > 0);
+        let quadratic = if outputs.quadratic.ncols() > 0 { self.quadratic.as_ref() } else { score_quadratic };
         let (m, pool) = (functions.dims().1, BufferPool::default());
         let strips = outputs.strips().into_iter().zip(row_strips(node_values, STRIP_ROWS)).collect();
         workers.for_each(
@@ -327,7 +327,7 @@ impl<T: Real> Model<T> {
                         }
                         if out.scores.ncols() > 0 {
                             linear_scores(&self.coefficients, &self.intercept, k, block_f64, sums);
-                            if distance_function.is_some() {
+                            if score_quadratic.is_some() {
                                 sums.iter_mut().zip(quadratic_values).for_each(|(score, value)| *score -= value);
                             }
                             out.scores.copy_from(MatRef::from_column_major_slice(

@@ -22,53 +22,57 @@ pub struct NeighbourFunctions {
     nodes: Nodes,
     neighbour_count: usize,
     /// Path lengths g, m x N; `None` for reconstruction weights.
-    paths: Option<Mat<f64>>,
+    path_lengths: Option<Mat<f64>>,
 }
 
 impl NeighbourFunctions {
     /// Returns the functions of the nodes `points` (N x d row-major).
-    pub fn new<T: Real>(points: &[T], d: usize, neighbour_count: usize, paths: Option<Mat<f64>>) -> Self {
-        Self { nodes: Nodes::new(points, d), neighbour_count, paths }
+    pub fn new<T: Real>(points: &[T], d: usize, neighbour_count: usize, path_lengths: Option<Mat<f64>>) -> Self {
+        Self { nodes: Nodes::new(points, d), neighbour_count, path_lengths }
     }
 
     /// Calls `set_value(j, value)` with the value of every function j at the row x.
     fn evaluate_row<T: Real>(&self, x: &[f64], buffers: &mut Buffers, mut set_value: impl FnMut(usize, T)) {
         self.nodes.squared_distances(x, &mut buffers.squared_distances);
         find_nearest(&buffers.squared_distances, self.neighbour_count, None, &mut buffers.neighbours);
-        let Some(paths) = &self.paths else {
+        let Some(paths) = &self.path_lengths else {
             (0..self.nodes.count()).for_each(|j| set_value(j, T::ZERO));
-            buffers.reconstruction.compute_weights(&self.nodes, x, &buffers.neighbours, &mut buffers.values);
+            buffers.reconstruction.compute_weights(&self.nodes, x, &buffers.neighbours, &mut buffers.function_values);
             buffers
                 .neighbours
                 .iter()
-                .zip(&buffers.values)
+                .zip(&buffers.function_values)
                 .for_each(|(neighbour, w)| set_value(neighbour.node, T::from_f64(*w)));
             return;
         };
-        buffers.values.clear();
-        buffers.values.resize(paths.nrows(), f64::INFINITY);
+        buffers.function_values.clear();
+        buffers.function_values.resize(paths.nrows(), f64::INFINITY);
         for Neighbour { squared_distance, node } in &buffers.neighbours {
             let (distance, paths) = (squared_distance.sqrt(), paths.col_as_slice(*node));
-            buffers.values.iter_mut().zip(paths).for_each(|(shortest, path)| *shortest = shortest.min(distance + path));
+            buffers
+                .function_values
+                .iter_mut()
+                .zip(paths)
+                .for_each(|(shortest, path)| *shortest = shortest.min(distance + path));
         }
-        buffers.values.iter().enumerate().for_each(|(l, length)| set_value(l, T::from_f64(length * length)));
+        buffers.function_values.iter().enumerate().for_each(|(l, length)| set_value(l, T::from_f64(length * length)));
     }
 }
 
 struct Buffers {
     squared_distances: Vec<f64>,
     neighbours: Vec<Neighbour>,
-    values: Vec<f64>,
+    function_values: Vec<f64>,
     reconstruction: Reconstruction,
 }
 
 impl Buffers {
     fn new(node_count: usize) -> Self {
-        let (neighbours, values) = (Vec::new(), Vec::new());
+        let (neighbours, function_values) = (Vec::new(), Vec::new());
         Self {
             squared_distances: vec![0.0; node_count],
             neighbours,
-            values,
+            function_values,
             reconstruction: Reconstruction::for_rows(),
         }
     }
@@ -76,7 +80,7 @@ impl Buffers {
 
 impl<T: Real> FeatureMap<T> for NeighbourFunctions {
     fn dims(&self) -> (usize, usize) {
-        (self.nodes.d, self.paths.as_ref().map_or(self.nodes.count(), Mat::nrows))
+        (self.nodes.d, self.path_lengths.as_ref().map_or(self.nodes.count(), Mat::nrows))
     }
 
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
@@ -90,7 +94,7 @@ impl<T: Real> FeatureMap<T> for NeighbourFunctions {
     }
 
     fn footprint(&self) -> Footprint {
-        let path_bytes = self.paths.as_ref().map_or(0, |paths| 8 * paths.nrows() * paths.ncols());
+        let path_bytes = self.path_lengths.as_ref().map_or(0, |paths| 8 * paths.nrows() * paths.ncols());
         Footprint { fixed: Nodes::bytes(self.nodes.count(), self.nodes.d) + path_bytes, per_row: 0 }
     }
 }

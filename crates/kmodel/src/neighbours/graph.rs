@@ -12,8 +12,8 @@ const STRIP_NODES: usize = 64;
 /// Returns the k nearest other nodes of every node, N x k row-major. Takes 3N²d flops for N nodes
 /// of d features.
 pub fn neighbours_of_nodes(nodes: &Nodes, k: usize, workers: &Workers) -> Vec<Neighbour> {
-    let mut lists = vec![Neighbour { squared_distance: 0.0, node: 0 }; nodes.count() * k];
-    crate::linalg::strips::for_each_strip(workers, &mut lists, STRIP_NODES * k, |strip, lists| {
+    let mut neighbours_by_node = vec![Neighbour { squared_distance: 0.0, node: 0 }; nodes.count() * k];
+    crate::linalg::strips::for_each_strip(workers, &mut neighbours_by_node, STRIP_NODES * k, |strip, lists| {
         let (mut squared_distances, mut neighbours) = (vec![0.0; nodes.count()], Vec::new());
         for (i, list) in lists.chunks_exact_mut(k).enumerate() {
             let node = strip * STRIP_NODES + i;
@@ -22,7 +22,7 @@ pub fn neighbours_of_nodes(nodes: &Nodes, k: usize, workers: &Workers) -> Vec<Ne
             list.copy_from_slice(&neighbours);
         }
     });
-    lists
+    neighbours_by_node
 }
 
 /// An undirected graph: two nodes share an edge if one of them is among the nearest neighbours of
@@ -81,8 +81,8 @@ impl Graph {
             stack.push(start);
             while let Some(node) = stack.pop() {
                 size += 1;
-                let ends = self.edges(node).iter().map(|edge| edge.node);
-                stack.extend(ends.filter(|end| !std::mem::replace(&mut visited[*end], true)));
+                let neighbouring_nodes = self.edges(node).iter().map(|edge| edge.node);
+                stack.extend(neighbouring_nodes.filter(|end| !std::mem::replace(&mut visited[*end], true)));
             }
             sizes.push(size);
         }

@@ -78,9 +78,9 @@ pub(super) struct Value<'g> {
 
 impl Graph {
     fn new_value(&self) -> Value<'_> {
-        let count = &mut self.0.borrow_mut().value_count;
-        *count += 1;
-        Value { graph: self, name: format!("v{count}") }
+        let value_count = &mut self.0.borrow_mut().value_count;
+        *value_count += 1;
+        Value { graph: self, name: format!("v{value_count}") }
     }
 
     pub(super) fn input(&self, name: &str) -> Value<'_> {
@@ -138,7 +138,9 @@ impl Graph {
         let (constant, element_type) =
             match (integers.collect::<Option<Vec<_>>>(), booleans.collect::<Option<Vec<_>>>()) {
                 (Some(numbers), _) => (self.integers(&numbers), INT64),
-                (None, Some(truth)) => (self.constant(&[truth.len()], BOOL, |tensor| tensor.bytes(9, &truth)), BOOL),
+                (None, Some(booleans)) => {
+                    (self.constant(&[booleans.len()], BOOL, |tensor| tensor.bytes(9, &booleans)), BOOL)
+                }
                 (None, None) => {
                     let strings = |tensor| {
                         labels.iter().fold(tensor, |tensor: Message, label| tensor.text(6, &label.to_string()))
@@ -151,7 +153,7 @@ impl Graph {
     }
 
     fn add_description(&self, name: &str, element_type: u64, columns: Option<usize>) {
-        self.0.borrow_mut().outputs.push(description(name, element_type, columns));
+        self.0.borrow_mut().outputs.push(value_description(name, element_type, columns));
     }
 
     /// Returns the bytes of the file. `input` is the name of its input, a numeric matrix with
@@ -159,7 +161,7 @@ impl Graph {
     pub(super) fn to_bytes(&self, input: &str, columns: usize) -> Vec<u8> {
         let GraphParts { nodes, constants, outputs, .. } = &*self.0.borrow();
         let graph = Message::default().messages(1, nodes).text(2, "kmill").messages(5, constants);
-        let graph = graph.message(11, &description(input, DOUBLE, Some(columns))).messages(12, outputs);
+        let graph = graph.message(11, &value_description(input, DOUBLE, Some(columns))).messages(12, outputs);
         let model =
             Message::default().number(1, ONNX_FORMAT_VERSION).text(2, "kmill").text(3, env!("CARGO_PKG_VERSION"));
         model.message(7, &graph).message(8, &Message::default().text(1, "").number(2, OPERATOR_SET)).0
@@ -205,7 +207,7 @@ impl<'g> Value<'g> {
 
 /// Returns the description of an input or output of N rows: a vector, or a matrix with `columns`
 /// columns.
-fn description(name: &str, element_type: u64, columns: Option<usize>) -> Message {
+fn value_description(name: &str, element_type: u64, columns: Option<usize>) -> Message {
     let shape = Message::default().message(1, &Message::default().text(2, "N"));
     let columns = columns.map(|columns| Message::default().number(1, columns as u64));
     let shape = columns.iter().fold(shape, |shape, columns| shape.message(1, columns));

@@ -28,7 +28,7 @@ pub(super) fn kernel_values<'g>(
     x: &Value<'g>,
     points: Option<KernelPoints<'_>>,
 ) -> Result<Value<'g>, String> {
-    let chain = |operation: &str, parts: &[Expression]| {
+    let combine = |operation: &str, parts: &[Expression]| {
         let terms = parts.iter().map(|part| kernel_values(part, x, points)).collect::<Result<Vec<_>, _>>()?.into_iter();
         let combined = terms.reduce(|left, right| left.apply_binary(operation, &right));
         combined.ok_or("an empty expression".to_string())
@@ -43,8 +43,8 @@ pub(super) fn kernel_values<'g>(
         Expression::Scaled(factor, part) => Ok(kernel_values(part, x, points)?.apply_number("Mul", *factor)),
         Expression::Exp(part) => Ok(kernel_values(part, x, points)?.apply_unary("Exp")),
         Expression::Power(power, part) => Ok(kernel_values(part, x, points)?.apply_number("Pow", f64::from(*power))),
-        Expression::Product(parts) => chain("Mul", parts),
-        Expression::Sum(parts) => chain("Add", parts),
+        Expression::Product(parts) => combine("Mul", parts),
+        Expression::Sum(parts) => combine("Add", parts),
         _ => Err("a normalised kernel".to_string()),
     }
 }
@@ -77,8 +77,8 @@ fn kernel<'v, 'g>(
                 .apply_number("Pow", -alpha)
         }
         "cauchy" => {
-            let (s, unit) = (arguments.squared_distances(), x.graph.number(1.0));
-            unit.apply_binary("Div", &unit.apply_binary("Add", &s))
+            let (squared_distances, unit) = (arguments.squared_distances(), x.graph.number(1.0));
+            unit.apply_binary("Div", &unit.apply_binary("Add", &squared_distances))
         }
         "linear" => arguments.inner_products(),
         "polynomial" => affine()?.apply_number("Pow", number("degree")?),

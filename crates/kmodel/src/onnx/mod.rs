@@ -103,8 +103,8 @@ impl<T: Real> Model<T> {
                     .map(|(j, range)| self.scaler.apply(j, range[end_index]))
                     .collect()
             };
-            let (least, greatest) = (graph.row(&range_ends(0)), graph.row(&range_ends(1)));
-            x = x.apply_binary("Max", &least).apply_binary("Min", &greatest);
+            let (lower_ends, upper_ends) = (graph.row(&range_ends(0)), graph.row(&range_ends(1)));
+            x = x.apply_binary("Max", &lower_ends).apply_binary("Min", &upper_ends);
         }
         let Some(metric) = &self.metric else { return x };
         let (numbers, d, r) = (metric.to_row_major(), metric.input_count(), metric.output_count());

@@ -102,25 +102,25 @@ impl Predictor {
         let column_groups =
             std::iter::once(ColumnGroup::Row).chain(score_columns).chain(has_text.then_some(reasons)).collect();
         let extras = Extras { novelty: is_component_model, ..Extras::default() };
-        let max_rows = top.min(selected.row_count_if_known().map_or(usize::MAX, |rows| rows as usize));
+        let max_row_count = top.min(selected.row_count_if_known().map_or(usize::MAX, |rows| rows as usize));
         let bytes_per_row = 5 * size_of::<(u64, u64)>() + kept_table.map_or(0, SelectedTable::kept_bytes_per_row);
         // the reasons, as values and as text
         let bytes_per_row = bytes_per_row + explanation::MAX_REASONS * 2 * max_reason_bytes + 8 * self.feature_count();
         let row_term = |_: &PredictionWriter| {
-            MemoryTerm::new("rows with the lowest scores", max_rows.saturating_mul(bytes_per_row), "lower `top`")
+            MemoryTerm::new("rows with the lowest scores", max_row_count.saturating_mul(bytes_per_row), "lower `top`")
         };
         let WriterSetup { writer: mut out, plan_terms: terms, text_limit } =
             self.create_writer(selected, kept_table, column_groups, extras, path, run, row_term)?;
-        let (mut lowest_scores, sign) = (Smallest::new(top), if is_component_model { -1.0 } else { 1.0 });
+        let (mut most_anomalous, sign) = (Smallest::new(top), if is_component_model { -1.0 } else { 1.0 });
         self.score_table(selected, extras, terms, run, |scores| {
             let row_values = if is_component_model { &scores.quadratic } else { &scores.scores };
             row_values
                 .iter()
                 .zip(&scores.row_numbers)
-                .for_each(|(score, row)| lowest_scores.push((order_bits(sign * score), *row)));
+                .for_each(|(score, row)| most_anomalous.push((order_bits(sign * score), *row)));
             Ok(())
         })?;
-        let ranked_rows = lowest_scores.into_sorted_vec();
+        let ranked_rows = most_anomalous.into_sorted_vec();
         let mut row_numbers: Vec<u64> = ranked_rows.iter().map(|(_, row)| *row).collect();
         row_numbers.sort_unstable();
         let source = kept_table.map(|kept| kept_columns::kept_table_rows(kept, text_limit)).transpose()?;

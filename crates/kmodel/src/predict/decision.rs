@@ -72,7 +72,7 @@ impl ColumnGroup {
         let values = &scores.scores[rows.start * t..rows.end * t];
         let row_scores = || values.chunks_exact(t);
         match self {
-            Self::Scores(names) => split_columns(values, names.len()),
+            Self::Scores(names) => columns_of_rows(values, names.len()),
             Self::Row => vec![KeptValues::I64(scores.row_numbers[rows].iter().map(|row| *row as i64).collect())],
             Self::Cluster => vec![KeptValues::I64(row_scores().map(|row| argmax(row) as i64).collect())],
             Self::Label(classes) => {
@@ -93,7 +93,7 @@ impl ColumnGroup {
                     })
                     .collect()
             }
-            Self::Components(q) => split_columns(&scores.components[rows.start * q..rows.end * q], *q),
+            Self::Components(q) => columns_of_rows(&scores.components[rows.start * q..rows.end * q], *q),
             // rounding can make the squared distance negative
             Self::Distance(threshold) => {
                 vec![KeptValues::F64(values.iter().map(|score| (threshold - score).max(0.0)).collect())]
@@ -103,7 +103,7 @@ impl ColumnGroup {
             Self::Residual => vec![KeptValues::F64(scores.residual[rows].to_vec())],
             Self::Preimages(names) => {
                 let d = names.len();
-                split_columns(&scores.preimages[rows.start * d..rows.end * d], d)
+                columns_of_rows(&scores.preimages[rows.start * d..rows.end * d], d)
             }
         }
     }
@@ -171,7 +171,7 @@ fn score_names(classes: &Classes) -> Vec<String> {
     }
 }
 
-fn split_columns(values: &[f64], column_count: usize) -> Vec<KeptValues> {
+fn columns_of_rows(values: &[f64], column_count: usize) -> Vec<KeptValues> {
     (0..column_count).map(|j| KeptValues::F64(values.iter().skip(j).step_by(column_count).copied().collect())).collect()
 }
 

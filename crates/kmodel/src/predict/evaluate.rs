@@ -211,7 +211,7 @@ impl Predictor {
             let why = format!("the model predicts {t} targets; name the same number, in the order of the fit");
             return Err(Error::option("target", names.join(","), why));
         }
-        let (mut sums, stream) = (RegressionSums::new(t), Stream::new(0, Purpose::Quality, 0));
+        let (mut regression_sums, stream) = (RegressionSums::new(t), Stream::new(0, Purpose::Quality, 0));
         // a uniform sample of the rows: those with the smallest random keys
         let (mut sample, mut row_index) = (Smallest::<SamplePoint>::new(MAX_CHART_POINTS), 0);
         let extras = Extras { std: self.quadratic().is_some(), ..Extras::default() };
@@ -231,7 +231,7 @@ impl Predictor {
             let rows = scores.scores.chunks_exact(t).zip(scores.y.chunks_exact(t)).zip(&scores.row_numbers);
             for (i, ((prediction, truth), row_number)) in rows.enumerate() {
                 let weight = scores.weights.get(i);
-                sums.push(prediction, truth, weight);
+                regression_sums.push(prediction, truth, weight);
                 let squared_error = weight * prediction.iter().zip(truth).map(|(p, y)| (p - y).powi(2)).sum::<f64>();
                 squared_error_sum += squared_error;
                 // floats that are not negative compare like the integers with the same bits
@@ -241,7 +241,7 @@ impl Predictor {
             }
             Ok(())
         })?;
-        let mut scores = sums.scores(names);
+        let mut scores = regression_sums.scores(names);
         let all_scores = std::iter::once(&scores.scores).chain(scores.by_target.iter().map(|target| &target.scores));
         all_scores.into_iter().try_for_each(|target_scores| check_finite(target_scores, row_index))?;
         let value_count = scores.rows * t as f64;
@@ -260,7 +260,8 @@ impl Predictor {
         classes: &Classes,
         run: &Run<'_>,
     ) -> Result<(Evaluation, ChartData)> {
-        let mut sums = ClassificationSums::new(classes, self.metadata().link.clone(), self.rule.positive_class);
+        let mut classification_sums =
+            ClassificationSums::new(classes, self.metadata().link.clone(), self.rule.positive_class);
         self.score_table(
             selected,
             Extras::default(),
@@ -268,11 +269,11 @@ impl Predictor {
             run,
             |scores| {
                 let rows = scores.scores.chunks_exact(classes.target_count()).zip(&scores.classes).enumerate();
-                rows.for_each(|(i, (row, code))| sums.push(row, *code, scores.weights.get(i)));
+                rows.for_each(|(i, (row, code))| classification_sums.push(row, *code, scores.weights.get(i)));
                 Ok(())
             },
         )?;
-        let ranking = sums.ranking();
+        let ranking = classification_sums.ranking();
         let mut marked_scores = vec![self.rule.threshold];
         marked_scores.extend(
             MARKED_PROBABILITIES
@@ -285,7 +286,9 @@ impl Predictor {
         let threshold_scores = |ranking| {
             marked_scores
                 .iter()
-                .map(|score| sums.threshold_scores(ranking, orient_score(*score, self.rule.positive_class)))
+                .map(|score| {
+                    classification_sums.threshold_scores(ranking, orient_score(*score, self.rule.positive_class))
+                })
                 .collect()
         };
         let chart_data = ChartData {
@@ -293,21 +296,23 @@ impl Predictor {
             thresholds: ranking.as_ref().map_or(Vec::new(), threshold_scores),
             roc: ranking.as_ref().and_then(|ranking| ranking.roc_curve(MAX_CURVE_POINTS)),
             precision: ranking.as_ref().and_then(|ranking| ranking.precision_curve(MAX_CURVE_POINTS)),
-            calibration: sums.calibration(),
+            calibration: classification_sums.calibration(),
         };
-        Ok((Evaluation::Classification(sums.scores(ranking.as_ref(), self.rule.costs)), chart_data))
+        Ok((Evaluation::Classification(classification_sums.scores(ranking.as_ref(), self.rule.costs)), chart_data))
     }
 }
 
-fn warn_worst_rows(worst_rows: &[(u64, u64)], squared_error_sum: f64, rows: u64, run: &Run<'_>) {
+fn warn_worst_rows(worst_rows: &[(u64, u64)], squared_error_sum: f64, row_count: u64, run: &Run<'_>) {
     let worst_error_sum = worst_rows.iter().map(|(bits, _)| f64::from_bits(u64::MAX - bits)).sum::<f64>();
-    if rows >= MIN_ROWS_TO_WARN && squared_error_sum > 0.0 && worst_error_sum >= MIN_ERROR_FRACTION * squared_error_sum
+    if row_count >= MIN_ROWS_TO_WARN
+        && squared_error_sum > 0.0
+        && worst_error_sum >= MIN_ERROR_FRACTION * squared_error_sum
     {
         let row_numbers: Vec<String> = worst_rows.iter().map(|(_, row)| display::format_count(*row)).collect();
         run.stage_recorder().warn(format!(
             "{} of {} rows cause {:.0} % of the squared error: rows {}; check them for wrong values",
             worst_rows.len(),
-            display::format_count(rows),
+            display::format_count(row_count),
             100.0 * (worst_error_sum / squared_error_sum),
             row_numbers.join(", ")
         ));

@@ -213,7 +213,8 @@ impl Search<'_> {
     }
 
     /// Returns the start of the search on the whole sample: the best minimum on a third of the
-    /// rows, with the limits `WARM_MAX_LENGTH_FACTOR`, `WARM_MIN_WEIGHT_FRACTION` and `WARM_MIN_NOISE`.
+    /// rows, with the limits `WARM_MAX_LENGTH_FACTOR`, `WARM_MIN_WEIGHT_FRACTION` and
+    /// `WARM_MIN_NOISE`.
     fn warm_start(&self, best: &Minimum) -> Vec<f64> {
         let (mut start, first_weight) = (best.x.clone(), best.x.len() - 1 - self.parts.len());
         let (lengths, scales) = start.split_at_mut(first_weight);

@@ -136,7 +136,7 @@ impl<T: Real> ModelAssembly<'_, T> {
             targets: target_names(selected),
             classes: classes.map_or(Vec::new(), |classes| classes.labels().to_vec()),
             link: solution.link.clone(),
-            one_vs_one: solution.one_vs_one,
+            one_vs_one: solution.is_one_vs_one,
             certificate: certificates
                 .iter()
                 .find(|(certified_rank, _)| *certified_rank == rank)

@@ -171,10 +171,9 @@ impl Parameter {
                 "false" => Ok(ParameterValue::Flag(false)),
                 _ => Err(invalid_value("expected true or false".to_string())),
             },
-            ParameterKind::Count { max, reason: why } => match parse_number().filter(|n| n.fract() == 0.0 && *n >= 1.0)
-            {
+            ParameterKind::Count { max, reason } => match parse_number().filter(|n| n.fract() == 0.0 && *n >= 1.0) {
                 None => Err(invalid_value("expected a whole number of at least 1".to_string())),
-                Some(n) if n > max as f64 => Err(invalid_value(format!("expected at most {max}: {why}"))),
+                Some(n) if n > max as f64 => Err(invalid_value(format!("expected at most {max}: {reason}"))),
                 Some(n) => Ok(ParameterValue::Count(n as usize)),
             },
             ParameterKind::Number(interval) => match parse_number().filter(|n| interval.contains(*n)) {

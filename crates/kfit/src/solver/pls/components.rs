@@ -74,7 +74,7 @@ impl Components {
         Ok(Self { rotations, y_loadings, squared_score_norms })
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub(super) fn component_count(&self) -> usize {
         self.squared_score_norms.len()
     }
 
@@ -119,7 +119,7 @@ impl Components {
     /// Returns the sum of squared errors on the validation rows for the first 1, 2, … components.
     /// `validation` holds the moments of these rows, centred by the means of the fit.
     pub(super) fn squared_errors(&self, validation: &CentredMoments) -> Vec<f64> {
-        let (rank, q, t) = (self.rotations.nrows(), self.count(), self.y_loadings.nrows());
+        let (rank, q, t) = (self.rotations.nrows(), self.component_count(), self.y_loadings.nrows());
         let mut g_rotations = Mat::<f64>::zeros(rank, q);
         let g = validation.g().submatrix(0, 0, rank, rank);
         matmul(g_rotations.as_mut(), Accum::Replace, g, self.rotations.as_ref(), 1.0, Par::Seq);

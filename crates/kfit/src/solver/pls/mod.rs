@@ -141,7 +141,7 @@ impl<T: Real> Solver<T> for PartialLeastSquares {
         let (rank, q) = best.map_or((p, self.component_count), |(rank_errors, (q, _))| (rank_errors.rank, q));
         let moments = CentredMoments::from_moments(gram.training_moments(None))?;
         let components = Components::new(&moments, rank, q, gram.epsilon())?;
-        let component_count = components.count();
+        let component_count = components.component_count();
         let why = "no target covaries with the features; check the target and the kernel";
         reject_if(component_count == 0, COMPONENTS.name, q, why)?;
         drop(stage);

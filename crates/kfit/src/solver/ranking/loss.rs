@@ -64,9 +64,10 @@ impl PairLoss {
                 let [(below, sum_below), (above, sum_above)] = *near;
                 // sums of 1 − z over the pairs in which this row has the higher grade, and over the
                 // pairs in which it has the lower grade
-                let (better, worse) = (below * (1.0 - score) + sum_below, above * (1.0 + score) - sum_above);
-                let loss = better * (1.0 - score) + worse * score;
-                *row_terms = [loss, 2.0 * (worse - better), 2.0 * (below + above)];
+                let (sum_as_better, sum_as_worse) =
+                    (below * (1.0 - score) + sum_below, above * (1.0 + score) - sum_above);
+                let loss = sum_as_better * (1.0 - score) + sum_as_worse * score;
+                *row_terms = [loss, 2.0 * (sum_as_worse - sum_as_better), 2.0 * (below + above)];
             }
         });
     }
@@ -177,12 +178,16 @@ impl<'a, 'k, T: Real> RankingLoss<'a, 'k, T> {
     /// result has p + 1 numbers; the last is 0, for the intercept. `row_values` provides r in the
     /// order of the groups. Makes one pass.
     fn transposed_product(&mut self, row_values: impl Iterator<Item = f64>) -> Result<Vec<f64>> {
-        let (features, mut right) = (self.features, vec![T::ZERO; self.features.n]);
-        self.groups.rows().iter().zip(row_values).for_each(|(row, number)| right[*row as usize] = T::from_f64(number));
+        let (features, mut right_side) = (self.features, vec![T::ZERO; self.features.n]);
+        self.groups
+            .rows()
+            .iter()
+            .zip(row_values)
+            .for_each(|(row, number)| right_side[*row as usize] = T::from_f64(number));
         let init = || Sums::new(features.p);
         let Sums(mut sums) = features.reduce("product with the features", self.observer, &init, |sums, tile| {
             tile.add_transposed_product(
-                &right[tile.first_row..tile.first_row + tile.row_count()],
+                &right_side[tile.first_row..tile.first_row + tile.row_count()],
                 &mut sums.0,
                 features.workers(),
             );
@@ -303,8 +308,8 @@ mod tests {
 
     fn loss_of(pair_loss: PairLoss, scores: &[f64]) -> f64 {
         let pairs = (0..7).flat_map(|a| (0..7).map(move |b| (a, b))).filter(|(a, b)| GRADES[*a] > GRADES[*b]);
-        let leads = pairs.map(|(a, b)| scores[a] - scores[b]);
-        leads
+        let margins = pairs.map(|(a, b)| scores[a] - scores[b]);
+        margins
             .map(|z| match pair_loss {
                 PairLoss::SquaredHinge => (1.0 - z).max(0.0).powi(2),
                 PairLoss::Logistic => (1.0 + (-z).exp()).ln(),
@@ -330,25 +335,28 @@ mod tests {
                 scores[i] += step;
                 scores
             };
-            for (i, [_, gradient, bent]) in row_terms.into_iter().enumerate() {
+            for (i, [_, gradient, second_derivative]) in row_terms.into_iter().enumerate() {
                 let slope = (loss_of(pair_loss, &with_step(i, 1e-6)) - loss_of(pair_loss, &with_step(i, -1e-6))) / 2e-6;
                 assert!((gradient - slope).abs() < 1e-7, "{pair_loss:?} row {i}: {gradient} {slope}");
                 let curvature = (terms(&with_step(i, 1e-6))[i][1] - terms(&with_step(i, -1e-6))[i][1]) / 2e-6;
-                assert!((bent - curvature).abs() < 1e-7, "{pair_loss:?} row {i}: {bent} {curvature}");
+                assert!(
+                    (second_derivative - curvature).abs() < 1e-7,
+                    "{pair_loss:?} row {i}: {second_derivative} {curvature}"
+                );
             }
-            for (i, [_, _, bent]) in terms(&SCORES).into_iter().enumerate() {
+            for (i, [_, _, second_derivative]) in terms(&SCORES).into_iter().enumerate() {
                 let mut sum = 0.0;
                 for other in (0..7).filter(|j| GRADES[*j] != GRADES[i]) {
-                    let lead = (SCORES[i] - SCORES[other]) * (GRADES[i] - GRADES[other]).signum();
+                    let margin = (SCORES[i] - SCORES[other]) * (GRADES[i] - GRADES[other]).signum();
                     let curvature = match pair_loss {
-                        PairLoss::SquaredHinge => 2.0 * f64::from(u8::from(lead < 1.0)),
-                        PairLoss::Logistic => lead.exp() / (1.0 + lead.exp()).powi(2),
+                        PairLoss::SquaredHinge => 2.0 * f64::from(u8::from(margin < 1.0)),
+                        PairLoss::Logistic => margin.exp() / (1.0 + margin.exp()).powi(2),
                     };
                     let partner = pair_loss.partner(group, &SCORES, i, sum + 0.5 * curvature);
                     assert!(curvature == 0.0 || partner == other, "{pair_loss:?} row {i}: {partner} for {other}");
                     sum += curvature;
                 }
-                assert!((sum - bent).abs() < 1e-12, "{pair_loss:?} row {i}: {sum} {bent}");
+                assert!((sum - second_derivative).abs() < 1e-12, "{pair_loss:?} row {i}: {sum} {second_derivative}");
             }
             let mut products = vec![0.0; 7];
             pair_loss.hessian_products(group, &SCORES, &DIRECTION, &BufferPool::default(), &mut products);

@@ -106,16 +106,16 @@ impl Ranking {
         &self,
         features: &StoredFeatures<'_, T>,
         is_selected: impl Fn(usize) -> bool,
-        group: impl Fn(usize) -> u32,
+        group_of_row: impl Fn(usize) -> u32,
     ) -> Result<(Groups, f64)> {
-        let groups = Groups::new(features.n, is_selected, group, |row| features.y[row]);
+        let groups = Groups::new(features.n, is_selected, group_of_row, |row| features.y[row]);
         let pair_count = groups.count_pairs();
         if pair_count == 0.0 {
             return Err(ranking_pairs::no_pairs_error());
         }
-        let largest = kstore::display::format_count(groups.max_group_rows() as u64);
+        let max_row_count = kstore::display::format_count(groups.max_group_rows() as u64);
         let why = format!(
-            "it visits every pair of rows, and a group has {largest} rows; use squared-hinge, or smaller groups (`group`)"
+            "it visits every pair of rows, and a group has {max_row_count} rows; use squared-hinge, or smaller groups (`group`)"
         );
         let is_too_large = self.pair_loss == PairLoss::Logistic && groups.max_group_rows() > MAX_LOGISTIC_ROWS;
         reject_if(is_too_large, LOSS.name, self.pair_loss, why)?;

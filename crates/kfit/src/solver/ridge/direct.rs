@@ -36,14 +36,14 @@ pub(super) fn plan(ridge: &Ridge, plan: MemoryPlan, size: &ProblemSize, pass_sha
         .term("columns of an inverse", RidgeSystem::inverse_bytes(p, size.threads), REMEDY_LOWER_RANK)
         .term_if(ridge.stores_variance, "variances", Quadratic::expansion_bytes(p, p), "leave `std` out");
     let plan = if ridge.computes_importance { gradients::plan(plan, size, pass_shape, t) } else { plan };
-    let plan = ridge.leaf_rows.into_iter().fold(plan, |plan, leaf_rows| leaves::plan(plan, leaf_rows, size));
+    let plan = ridge.max_leaf_rows.into_iter().fold(plan, |plan, leaf_rows| leaves::plan(plan, leaf_rows, size));
     let feature_bytes = p * size.element_bytes + size.map.footprint.per_row;
     let tile_bytes = pass_shape.gram_lanes
         * (pass_shape.prefetch_tiles + 4)
         * pass_shape.tile_rows
         * (size.d * size.element_bytes + 8 * t + feature_bytes);
-    plan.term_if(ridge.leave_one_out, "features of a tile", tile_bytes, REMEDY_LOWER_RANK).term_if(
-        ridge.leave_one_out,
+    plan.term_if(ridge.computes_loo, "features of a tile", tile_bytes, REMEDY_LOWER_RANK).term_if(
+        ridge.computes_loo,
         "leverages",
         LooReduction::scratch_bytes(p, t, size.threads),
         REMEDY_LOWER_RANK,
@@ -85,9 +85,9 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Solut
         let (fit, numerical_rank) = normal_equations::min_norm_fit(&gram, rank, &grid, workers)?;
         drop(stage);
         if numerical_rank < rank {
-            let dropped = rank - numerical_rank;
+            let dropped_count = rank - numerical_rank;
             stage_observer.warn(format!(
-                "with `lambda` 0, {dropped} of {rank} directions of the features are dropped: their eigenvalues are below rounding"
+                "with `lambda` 0, {dropped_count} of {rank} directions of the features are dropped: their eigenvalues are below rounding"
             ));
         }
         let figures = vec![NamedValues::single("directions", numerical_rank as f64)];
@@ -105,19 +105,19 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Solut
         let quadratic = ridge.stores_variance.then(variance_of_fit);
         (fit, quadratic)
     };
-    let loo_mse = ridge.leave_one_out.then(|| direct_fit.leave_one_out(&gram, &grid, rank, lambda)).transpose()?;
+    let loo_mse = ridge.computes_loo.then(|| direct_fit.leave_one_out(&gram, &grid, rank, lambda)).transpose()?;
     let outer_products =
         || gradients::outer_products(data, gradients::differentiable_kernel(data)?, fit.head.weights.as_ref());
     let slopes =
         ridge.computes_importance.then(outer_products).transpose()?.map(|products| gradients::rms_slopes(&products));
-    let leaf_fit = ridge.leaf_rows.map(|leaf_rows| {
+    let leaf_fit = ridge.max_leaf_rows.map(|leaf_rows| {
         let reduced_fit = leaves::fit_without_fold(&gram, rank, lambda, &grid, workers)?;
         leaves::fit(data, leaf_rows, &fit.head, &reduced_fit, lambda)
     });
     let leaf_passes = 2 * u64::from(leaf_fit.is_some());
     let LeafFit { leaves, figures, train_mse } = leaf_fit.transpose()?.unwrap_or_default();
     // with leaves, the training error is known only if the leaves cover all rows
-    let train = match &leaves {
+    let final_train_score = match &leaves {
         Some(_) => train_mse.map(|mse| train_score(&gram, &mse)),
         None => Some(train_score(&gram, &fit.train_mse)),
     };
@@ -131,7 +131,7 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Solut
         leaves,
         figures,
         passes,
-        train_score: train,
+        train_score: final_train_score,
         ..solution_of(fit, lambda)
     })
 }
@@ -206,15 +206,15 @@ impl<T: Real> DirectFit<'_, T> {
     }
 
     fn select_cell(&self, surface: &Surface, grid: &RidgeGrid, gram: &GramState) -> Result<(usize, f64)> {
-        let no_cell = || Error::NoCell { precision: gram.precision() };
+        let no_cell_error = || Error::NoCell { precision: gram.precision() };
         if surface.fold_count < 2 {
             let rank = grid.ranks.last().copied().unwrap_or(self.data.map.dims().1);
-            return grid.lambdas.last().map(|lambda| (rank, *lambda)).ok_or_else(no_cell);
+            return grid.lambdas.last().map(|lambda| (rank, *lambda)).ok_or_else(no_cell_error);
         }
         let best = match self.ridge.criterion {
             Criterion::Mse => surface.best(),
             Criterion::Error => surface.best_by_error().or_else(|| surface.best()),
         };
-        best.map(|cell| (cell.rank, cell.lambda)).ok_or_else(no_cell)
+        best.map(|cell| (cell.rank, cell.lambda)).ok_or_else(no_cell_error)
     }
 }

@@ -54,13 +54,13 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, request: &FitRequest<'_>) -> (PassS
 /// solver does so if the kernel is linear, the rows are sparse, and neither the direct method nor
 /// leave-one-out is requested.
 fn linear_column_count(ridge: &Ridge, kernel: &Kernel) -> Option<usize> {
-    kernel.sparse_linear_columns().filter(|_| !ridge.leave_one_out && ridge.method != RidgeMethod::Direct)
+    kernel.sparse_linear_columns().filter(|_| !ridge.computes_loo && ridge.method != RidgeMethod::Direct)
 }
 
 fn resolve_method(ridge: &Ridge, size: &ProblemSize, budget: usize) -> RidgeMethod {
     match ridge.method {
         // leave-one-out errors need the Cholesky factor
-        RidgeMethod::Auto if ridge.leave_one_out => RidgeMethod::Direct,
+        RidgeMethod::Auto if ridge.computes_loo => RidgeMethod::Direct,
         RidgeMethod::Auto if size.n <= MAX_DIRECT_ROWS as u64 && direct_plan(size, budget).bytes() <= budget => {
             RidgeMethod::Direct
         }
@@ -119,11 +119,11 @@ pub(super) fn fit<T: Real>(
     read_settings: &ReadSettings,
 ) -> Result<Solution<T>> {
     let (n, target_centre) = (rows.len(), data.targets.centre());
-    let is_free = ridge.intercept == Intercept::Free;
+    let has_free_intercept = ridge.intercept == Intercept::Free;
     // the targets in memory are centred, which only a free intercept can undo; for another
     // intercept, add the mean back
-    let restored_mean = |j: usize| if is_free { 0.0 } else { target_centre[j] };
-    let y = Mat::from_fn(n, target_centre.len(), |i, j| rows.y()[i * target_centre.len() + j] + restored_mean(j));
+    let target_shift = |j: usize| if has_free_intercept { 0.0 } else { target_centre[j] };
+    let y = Mat::from_fn(n, target_centre.len(), |i, j| rows.y()[i * target_centre.len() + j] + target_shift(j));
     let lambda = match data.options.relative_noise {
         Some(noise) if ridge.lambdas.len() != 1 => noise / n as f64,
         _ => ridge.single_lambda::<T>()?,
@@ -154,7 +154,7 @@ pub(super) fn fit<T: Real>(
             .intercept
             .iter()
             .zip(&target_centre)
-            .map(|(c, centre)| if is_free { c + centre } else { *c })
+            .map(|(c, centre)| if has_free_intercept { c + centre } else { *c })
             .collect(),
         lambda: Some(lambda),
         method: Some(method),
@@ -225,7 +225,7 @@ impl<T: Real> ExactFit<'_, T> {
         kapprox::kernel::require_positive_definite(&*kernel, "exact kernel ridge regression")?;
         let x_f64: Vec<f64> = self.rows.x().iter().map(|v| v.to_f64()).collect();
         let x = MatRef::from_row_major_slice(&x_f64, n, self.x().ncols());
-        let dual = self.problem.solve_direct(&*kernel, x, self.ridge.leave_one_out)?;
+        let dual = self.problem.solve_direct(&*kernel, x, self.ridge.computes_loo)?;
         let why = match (self.ridge.method, cg_error) {
             (_, Some(Error::NotConverged { residual, iterations, .. })) => format!(
                 "a Cholesky factor of all {n} rows, because conjugate gradient reached only a relative residual of {residual:.1e} in {iterations} iterations"

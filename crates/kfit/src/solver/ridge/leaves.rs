@@ -64,9 +64,9 @@ const VALIDATION_FRACTION: f64 = 0.2;
 
 /// Rejects options that require a model on features alone. `unsupported` contains further such
 /// options, with whether they are set.
-pub(super) fn check(request: &FitRequest<'_>, unsupported: [(&'static str, bool); 3]) -> Result<()> {
+pub(super) fn check(request: &FitRequest<'_>, unsupported_options: [(&'static str, bool); 3]) -> Result<()> {
     let why = "the models in the leaves (`local`) do not support it; leave one of the two out";
-    unsupported.into_iter().try_for_each(|(name, is_set)| reject_if(is_set, name, "", why))?;
+    unsupported_options.into_iter().try_for_each(|(name, is_set)| reject_if(is_set, name, "", why))?;
     let why = "`map` exact uses the exact kernel for all rows already; leave one of the two out";
     reject_if(request.options.map.is_exact_kernel(), "local", "", why)?;
     let why = "leaves store dense rows, and the rows of this table are sparse; leave it out";
@@ -179,7 +179,7 @@ pub(super) fn fit<T: Real>(
     figures.push(NamedValues::single("lambda of the leaves", mu / data.n as f64));
     let points = leaves.iter_mut().flat_map(|leaf| std::mem::take(&mut leaf.x)).collect();
     let splits = tree.splits(head.weights.nrows());
-    let leaves = Some(Leaves { splits, half_widths: tree.widths, row_counts, points, coefficients });
+    let leaves = Some(Leaves { splits, half_widths: tree.half_widths, row_counts, points, coefficients });
     Ok(LeafFit { leaves, figures, train_mse: residuals.mse(data.n as f64) })
 }
 

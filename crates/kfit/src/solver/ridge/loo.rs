@@ -115,9 +115,9 @@ impl<T: Real> BinReduction<T> for &LooReduction {
                 let centred_intercept = self.head.intercept[j] - self.target_centre[j];
                 for (i, h) in leverages.iter().enumerate() {
                     let weight = mapped_bin.w.map_or(1.0, |w| w[first_row + i]);
-                    let error = (mapped_bin.y[(first_row + i, j)] - centred_intercept - fitted_values[(i, j)])
+                    let loo_error = (mapped_bin.y[(first_row + i, j)] - centred_intercept - fitted_values[(i, j)])
                         / (1.0 - weight * h).max(MIN_COMPLEMENT);
-                    *sum += weight * error * error;
+                    *sum += weight * loo_error * loo_error;
                 }
             }
         });

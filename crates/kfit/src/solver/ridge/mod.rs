@@ -87,7 +87,7 @@ pub struct Ridge {
     /// [`Ridge::residual_tolerance`].
     pub residual: Option<f64>,
     /// True to compute leave-one-out errors at the chosen rank and lambda: one more pass.
-    pub leave_one_out: bool,
+    pub computes_loo: bool,
     /// True to store predictive variances in the model: 16 m² bytes for m landmarks.
     pub stores_variance: bool,
     /// True to compute the importance of each input, the root mean square slope of the functions
@@ -95,7 +95,7 @@ pub struct Ridge {
     pub computes_importance: bool,
     /// Approximate maximum number of rows per leaf, if the exact kernel learns the residuals of the
     /// features in the leaves of a tree; `None` for features alone.
-    pub leaf_rows: Option<usize>,
+    pub max_leaf_rows: Option<usize>,
 }
 
 impl Default for Ridge {
@@ -108,10 +108,10 @@ impl Default for Ridge {
             method: RidgeMethod::default(),
             preconditioner: None,
             residual: None,
-            leave_one_out: false,
+            computes_loo: false,
             stores_variance: false,
             computes_importance: false,
-            leaf_rows: None,
+            max_leaf_rows: None,
         }
     }
 }
@@ -126,10 +126,10 @@ impl Ridge {
             method: settings.enum_value(&METHOD),
             preconditioner: settings.word(&PRECONDITIONER).map(|_| settings.enum_value(&PRECONDITIONER)),
             residual: settings.number(&RESIDUAL),
-            leave_one_out: settings.flag(&LOO),
+            computes_loo: settings.flag(&LOO),
             stores_variance: settings.flag(&STD),
             computes_importance: settings.flag(&IMPORTANCE),
-            leaf_rows: settings.count(&LEAF_ROWS),
+            max_leaf_rows: settings.count(&LEAF_ROWS),
         }
     }
 
@@ -169,23 +169,24 @@ impl Ridge {
     fn reject_grid_options(&self, request: &FitRequest<'_>) -> Result<()> {
         let options = &request.options;
         let what = if options.map.is_exact_kernel() { "the exact kernel" } else { "`method` pcg" };
-        let (is_pcg, lambdas, ranks) = (self.method == RidgeMethod::Pcg, self.lambdas.len(), options.ranks.len());
+        let (is_pcg, lambda_count, rank_count) =
+            (self.method == RidgeMethod::Pcg, self.lambdas.len(), options.ranks.len());
         let why = format!("{what} computes no features, which variances need; use landmarks and `method` direct");
         reject_if(self.stores_variance, "std", "", why)?;
         let why = format!("{what} does not compute it; use landmarks and `method` direct");
         reject_if(self.computes_importance, IMPORTANCE.name, "", why)?;
         let why = "it needs the features of a direct solution; use `method` direct";
-        reject_if(self.leaf_rows.is_some() && is_pcg, LEAF_ROWS.name, "with `method` pcg", why)?;
+        reject_if(self.max_leaf_rows.is_some() && is_pcg, LEAF_ROWS.name, "with `method` pcg", why)?;
         let why = "it needs the Cholesky factor; use `method` direct";
-        reject_if(self.leave_one_out && is_pcg, "loo", "with `method` pcg", why)?;
+        reject_if(self.computes_loo && is_pcg, "loo", "with `method` pcg", why)?;
         let why = format!("{what} has no trace error to bound; leave it out");
         reject_if(options.tolerance.is_some(), "tolerance", "a tolerance", why)?;
         let why = format!("{what} solves for one lambda; give one, such as `lambda` 1e-6, or `metric` likelihood");
-        let finds_noise =
+        let learns_noise =
             options.map.is_exact_kernel() && options.metric == MetricSource::Learned(MetricForm::Likelihood);
-        reject_if(lambdas != 1 && !finds_noise, "lambda", format!("{lambdas} values"), why)?;
+        reject_if(lambda_count != 1 && !learns_noise, "lambda", format!("{lambda_count} values"), why)?;
         let why = format!("{what} solves for one rank; give one `rank`");
-        reject_if(ranks != 1, "ranks", format!("{ranks} ranks"), why)?;
+        reject_if(rank_count != 1, "ranks", format!("{rank_count} ranks"), why)?;
         let why = format!("{what} does not cross-validate; leave `folds` out");
         reject_if(options.folds != FoldSpec::None, "folds", &options.folds, why)?;
         let why = "it solves for coefficients of kernel functions of landmarks and uses no map; leave `map` out, or use `method` direct";
@@ -203,9 +204,9 @@ impl Ridge {
             RidgeMethod::Direct => false,
             RidgeMethod::Auto
                 if request.size.has_weights
-                    || self.leave_one_out
+                    || self.computes_loo
                     || self.computes_importance
-                    || self.leaf_rows.is_some()
+                    || self.max_leaf_rows.is_some()
                     || self.reject_grid_options(request).is_err() =>
             {
                 false
@@ -218,7 +219,7 @@ impl Ridge {
 
 impl<T: Real> Solver<T> for Ridge {
     fn properties(&self) -> SolverProperties {
-        let needs_factor = self.method == RidgeMethod::Direct || self.method == RidgeMethod::Auto && self.leave_one_out;
+        let needs_factor = self.method == RidgeMethod::Direct || self.method == RidgeMethod::Auto && self.computes_loo;
         let why = "`map` exact uses landmarks only with `method` pcg, for its preconditioner; leave it out";
         SolverProperties {
             uses_validation_rows: true,
@@ -227,7 +228,7 @@ impl<T: Real> Solver<T> for Ridge {
             uses_preconditioner: true,
             landmarks_unused_why: needs_factor.then_some(why),
             // validation rows decide whether the leaves help
-            always_needs_validation_rows: self.leaf_rows.is_some(),
+            always_needs_validation_rows: self.max_leaf_rows.is_some(),
             ..SolverProperties::default()
         }
     }
@@ -242,12 +243,12 @@ impl<T: Real> Solver<T> for Ridge {
             let why = "`metric` already reports the importance of the columns; leave one of the two out";
             reject_if(options.metric != MetricSource::None, IMPORTANCE.name, "", why)?;
         }
-        if self.leaf_rows.is_some() {
+        if self.max_leaf_rows.is_some() {
             leaves::check(
                 request,
                 [
                     ("std", self.stores_variance),
-                    ("loo", self.leave_one_out),
+                    ("loo", self.computes_loo),
                     (IMPORTANCE.name, self.computes_importance),
                 ],
             )?;
@@ -256,9 +257,9 @@ impl<T: Real> Solver<T> for Ridge {
             let has_folds_or_ranks = options.folds != FoldSpec::None || options.ranks.len() > 1;
             let unsupported = [
                 ("std", self.stores_variance),
-                ("loo", self.leave_one_out),
+                ("loo", self.computes_loo),
                 (IMPORTANCE.name, self.computes_importance),
-                (LEAF_ROWS.name, self.leaf_rows.is_some()),
+                (LEAF_ROWS.name, self.max_leaf_rows.is_some()),
                 ("folds", has_folds_or_ranks),
                 ("map", options.map.is_exact_kernel()),
                 ("method", self.method == RidgeMethod::Pcg),
@@ -289,10 +290,10 @@ impl<T: Real> Solver<T> for Ridge {
                 "conjugate gradient and the exact kernel read the rows more than once; use landmarks and `method` direct",
             );
         }
-        if self.leaf_rows.is_some() {
+        if self.max_leaf_rows.is_some() {
             return Err("`local` reads the rows again after the system is solved; leave it out");
         }
-        if self.leave_one_out {
+        if self.computes_loo {
             return Err("`loo` needs another pass after the system is solved; leave it out");
         }
         if self.computes_importance {
@@ -310,7 +311,7 @@ impl<T: Real> Solver<T> for Ridge {
 
     fn further_passes(&self, request: &FitRequest<'_>) -> [u64; 2] {
         let scores_held_out_rows = request.size.fold_count > 1 && request.options.task == Task::Classification;
-        [0, [self.leave_one_out, self.computes_importance, scores_held_out_rows].into_iter().map(u64::from).sum()]
+        [0, [self.computes_loo, self.computes_importance, scores_held_out_rows].into_iter().map(u64::from).sum()]
     }
 
     fn stages(&self, access: RowAccess, request: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {

@@ -49,14 +49,14 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, request: &FitRequest<'_>) -> (PassS
     let pass_shape = stage_plans::single_gram_lane_shape(size);
     let ([preconditioner_plan, iteration_plan], tiers) = iteration_plans::<T>(size, pass_shape, request.resources);
     let landmark_plan = stage_plans::plan_scheme_selection(size, pass_shape, &request.options.landmarks, budget);
-    let (recompute_passes, n) = (u64::from(tiers.recomputed_rows > 0), usize::try_from(size.n).unwrap_or(usize::MAX));
+    let (passes_per_visit, n) = (u64::from(tiers.recomputed_rows > 0), usize::try_from(size.n).unwrap_or(usize::MAX));
     // one pass for each group of sketch rows, unless all blocks are in memory
     let sketch_passes = match (
         ridge.preconditioner.unwrap_or_default(),
         sketch::sketch_groups(n, request.options.rank.min(n).max(1)),
     ) {
         (Preconditioner::Falkon, _) => 0,
-        (Preconditioner::Krill, None) => recompute_passes,
+        (Preconditioner::Krill, None) => passes_per_visit,
         (Preconditioner::Krill, Some((groups, _))) => {
             groups as u64 * u64::from(tiers.scratch_rows + tiers.recomputed_rows > 0)
         }
@@ -65,7 +65,7 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, request: &FitRequest<'_>) -> (PassS
     // one more for the training error
     let block_visits = (-ridge.residual_tolerance::<T>().clamp(f64::EPSILON, 0.5).log2()).ceil() + 3.0;
     let [landmark_passes, _] = request.options.map_passes();
-    let passes = [1, landmark_passes, 1 + sketch_passes, recompute_passes * block_visits as u64];
+    let passes = [1, landmark_passes, 1 + sketch_passes, passes_per_visit * block_visits as u64];
     let plans = [stage_plans::plan_scan(size, pass_shape, budget), landmark_plan, preconditioner_plan, iteration_plan];
     (pass_shape, plans.into_iter().zip(passes).map(|(plan, passes)| Stage { plan, passes }).collect())
 }
@@ -114,9 +114,9 @@ fn iteration_plans<T: Real>(
     if let Some(scratch) = resources.scratch.filter(|_| memory_rows < n) {
         let decoded_bytes = size.n.saturating_mul(scratch_row_bytes::<T>(size.d, size));
         let scratch_capacity = scratch_row_capacity::<T>(scratch.remaining().saturating_sub(decoded_bytes), size);
-        let read_bytes = (READ_AHEAD_TILES + 2) * pass_shape.tile_rows * row_bytes;
+        let read_buffer_bytes = (READ_AHEAD_TILES + 2) * pass_shape.tile_rows * row_bytes;
         let with_read_buffer =
-            |plan: &MemoryPlan| plan.clone().term("kernel rows from scratch", read_bytes, "leave `scratch` out");
+            |plan: &MemoryPlan| plan.clone().term("kernel rows from scratch", read_buffer_bytes, "leave `scratch` out");
         let [scratch_preconditioner_plan, scratch_iteration_plan] =
             [&preconditioner_plan, &iteration_plan].map(with_read_buffer);
         // a run that fits without scratch must fit with it
@@ -171,10 +171,11 @@ pub(super) fn fit<T: Real>(
     let z_f64: Vec<f64> = landmarks.points.iter().map(|v| v.to_f64()).collect();
     let z = MatRef::from_row_major_slice(&z_f64, landmarks.len(), landmarks.d);
     let target_centre = data.targets.centre();
-    let is_free = ridge.intercept == Intercept::Free;
+    let has_free_intercept = ridge.intercept == Intercept::Free;
     // the stored targets are centred, which only a free intercept can undo; for another intercept,
     // add the centre back
-    let target_shift: Vec<f64> = target_centre.iter().map(|centre| if is_free { 0.0 } else { *centre }).collect();
+    let target_shift: Vec<f64> =
+        target_centre.iter().map(|centre| if has_free_intercept { 0.0 } else { *centre }).collect();
     let nystrom_fit = NystromFit {
         ridge,
         data,
@@ -201,7 +202,7 @@ pub(super) fn fit<T: Real>(
         intercept: intercept
             .iter()
             .zip(&target_centre)
-            .map(|(c, centre)| if is_free { c + centre } else { *c })
+            .map(|(c, centre)| if has_free_intercept { c + centre } else { *c })
             .collect(),
         lambda: Some(nystrom_fit.lambda),
         method: Some(describe_method(ridge, cached_row_counts, moments.row_count, needs_f64)),
@@ -320,7 +321,7 @@ pub(super) fn warn_of_residual(cg_solution: &cg::CgSolution, tolerance: f64, rem
 }
 
 fn describe_method(ridge: &Ridge, [memory_rows, scratch_rows]: [usize; 2], n: usize, needs_f64: bool) -> SolveMethod {
-    let blocks = match (scratch_rows, n - memory_rows - scratch_rows) {
+    let block_description = match (scratch_rows, n - memory_rows - scratch_rows) {
         (0, 0) => "of all rows in memory".to_string(),
         (0, recomputed_rows) => {
             format!("of {memory_rows} rows in memory, {recomputed_rows} recomputed in every iteration")
@@ -338,7 +339,7 @@ fn describe_method(ridge: &Ridge, [memory_rows, scratch_rows]: [usize; 2], n: us
     SolveMethod {
         name: "pcg",
         why: format!(
-            "conjugate gradient ({}), kernel blocks{precision_note} {blocks}: {why}",
+            "conjugate gradient ({}), kernel blocks{precision_note} {block_description}: {why}",
             ridge.preconditioner.unwrap_or_default()
         ),
     }

@@ -49,13 +49,13 @@ pub(super) struct Tree {
     /// Unit vectors on the leading features, one for each node, level by level.
     directions: Vec<Vec<f64>>,
     intercepts: Vec<f64>,
-    pub(super) widths: Vec<f64>,
+    pub(super) half_widths: Vec<f64>,
 }
 
 impl Tree {
     pub(super) fn grow<T: Real>(data: &FitData<'_, T>, head: &LinearHead, leaf_count: usize) -> Result<Self> {
         let q = LEADING_FEATURES.min(head.weights.nrows());
-        let mut tree = Self { directions: Vec::new(), intercepts: Vec::new(), widths: Vec::new() };
+        let mut tree = Self { directions: Vec::new(), intercepts: Vec::new(), half_widths: Vec::new() };
         if leaf_count == 1 {
             return Ok(tree);
         }
@@ -80,10 +80,10 @@ impl Tree {
                 let score = |i: usize| sample[i].iter().zip(&direction).map(|(v, a)| v * a).sum::<f64>();
                 let mut scores: Vec<(usize, f64)> = row_indices.into_iter().map(|i| (i, score(i))).collect();
                 scores.sort_by(|a, b| a.1.total_cmp(&b.1));
-                let (threshold, width) = median_split(&scores);
+                let (threshold, half_width) = median_split(&scores);
                 tree.directions.push(direction);
                 tree.intercepts.push(-threshold);
-                tree.widths.push(width);
+                tree.half_widths.push(half_width);
                 let middle = scores.len() / 2;
                 next_level.push(scores[..middle].iter().map(|(i, _)| *i).collect());
                 next_level.push(scores[middle..].iter().map(|(i, _)| *i).collect());
@@ -108,7 +108,7 @@ impl Tree {
         reduced_fit: &ReducedFit,
         leaf_rows: usize,
     ) -> Result<Vec<Leaf<T>>> {
-        let (t, r, node_count) = (data.targets.count(), head.weights.nrows(), self.widths.len());
+        let (t, r, node_count) = (data.targets.count(), head.weights.nrows(), self.half_widths.len());
         let mut leaves: Vec<Leaf<T>> = (0..=node_count).map(|_| Leaf { t, ..Leaf::default() }).collect();
         let q = self.directions.first().map_or(0, Vec::len);
         let directions = Mat::from_fn(q, node_count, |c, j| self.directions[j][c]);
@@ -138,7 +138,7 @@ impl Tree {
                 }
                 let group_code = block.groups.as_ref().map_or(LabelCodes::UNKNOWN, |groups| groups.codes[i]);
                 let fold = data.folds.fold_of(block.row_numbers[i], group_code)?;
-                Leaves::<T>::for_each_leaf_weight(&self.widths, &row_scores, |leaf, weight| {
+                Leaves::<T>::for_each_leaf_weight(&self.half_widths, &row_scores, |leaf, weight| {
                     leaves[leaf].x.extend_from_slice(&block.x[i * block.d..(i + 1) * block.d]);
                     leaves[leaf].residuals.extend_from_slice(&residuals[0]);
                     leaves[leaf].reduced_residuals.extend_from_slice(&residuals[1]);

@@ -50,8 +50,8 @@ pub(crate) fn predictive_variance(
     // n is the sum of the row weights
     let (r, n) = (fit.head.weights.nrows(), system.total_weight);
     let (whitener, shift) = system.whitener(r, workers);
-    let is_free = grid.intercept == Intercept::Free;
-    let degrees_of_freedom = if is_free { (n - 1.0).max(1.0) } else { n };
+    let has_free_intercept = grid.intercept == Intercept::Free;
+    let degrees_of_freedom = if has_free_intercept { (n - 1.0).max(1.0) } else { n };
     let noise_variances = fit.train_mse.iter().enumerate().map(|(j, mse)| {
         let squared_intercept =
             if grid.intercept == Intercept::Penalised { fit.head.intercept[j].powi(2) } else { 0.0 };
@@ -61,7 +61,7 @@ pub(crate) fn predictive_variance(
     Quadratic {
         factor: whitener,
         shift,
-        constant: if is_free { 1.0 / n } else { 0.0 },
+        constant: if has_free_intercept { 1.0 / n } else { 0.0 },
         residual_factor: 1.0 / (lambda * n + mean_residual),
         residual_allowance: mean_residual,
         output_scales,

@@ -37,13 +37,13 @@ use kstore::MemoryPlan;
 pub(super) struct Svm {
     pub(super) penalties: Vec<Regularisation>,
     /// True for one-vs-one SVMs, false for one-vs-rest SVMs.
-    one_vs_one: bool,
+    is_one_vs_one: bool,
     /// True if out-of-fold scores calibrate probabilities.
     calibrates_probabilities: bool,
     pub(super) intercept: Intercept,
     pub(super) class_weight: ClassWeight,
     /// True for the squared hinge loss, false for the hinge loss.
-    pub(super) squared_hinge: bool,
+    pub(super) uses_squared_hinge: bool,
     pub(super) gap_tolerance: f64,
     pub(super) max_steps: usize,
 }
@@ -70,17 +70,17 @@ impl Svm {
     pub(super) fn new(settings: &Settings) -> Result<Self> {
         let svm = Self {
             penalties: settings.regularisations(),
-            one_vs_one: settings.word(&MULTICLASS) == Some(ONE_VS_ONE),
+            is_one_vs_one: settings.word(&MULTICLASS) == Some(ONE_VS_ONE),
             calibrates_probabilities: settings.flag(&PROBABILITIES),
             intercept: settings.intercept(),
             class_weight: settings.class_weight(),
-            squared_hinge: settings.word(&LOSS) == Some("squared-hinge"),
+            uses_squared_hinge: settings.word(&LOSS) == Some("squared-hinge"),
             gap_tolerance: settings.required(&GAP, Settings::number),
             max_steps: settings.required(&STEPS, Settings::count),
         };
         let why = "one-vs-one classifiers have no probabilities; omit one of the two options";
         reject_if(
-            svm.one_vs_one && svm.calibrates_probabilities,
+            svm.is_one_vs_one && svm.calibrates_probabilities,
             PROBABILITIES.name,
             "with `multiclass` one-vs-one",
             why,
@@ -93,7 +93,7 @@ impl Svm {
     }
 
     pub(super) fn problem_options(&self, cost: f64) -> ProblemOptions {
-        let loss = if self.squared_hinge { Loss::SquaredHinge } else { Loss::Hinge };
+        let loss = if self.uses_squared_hinge { Loss::SquaredHinge } else { Loss::Hinge };
         ProblemOptions { typical_cost: cost, ..ProblemOptions::new(loss, self.intercept, self.gap_tolerance) }
     }
 
@@ -102,7 +102,7 @@ impl Svm {
     pub(super) fn classifiers(&self, k: usize) -> Vec<(u32, Option<u32>)> {
         match k {
             0..=2 => vec![(1, None)],
-            _ if self.one_vs_one => Classes::pairs(k).map(|(a, b)| (b as u32, Some(a as u32))).collect(),
+            _ if self.is_one_vs_one => Classes::pairs(k).map(|(a, b)| (b as u32, Some(a as u32))).collect(),
             _ => (0..k as u32).map(|class| (class, None)).collect(),
         }
     }
@@ -110,7 +110,7 @@ impl Svm {
     /// Returns the number of SVMs that are solved together. One-vs-rest SVMs share their rows. A
     /// one-vs-one SVM has its own rows and is solved alone.
     fn svms_per_group(&self, n: usize, p: usize, svm_count: usize) -> usize {
-        if self.one_vs_one { 1 } else { group_size(n, p, svm_count) }
+        if self.is_one_vs_one { 1 } else { group_size(n, p, svm_count) }
     }
 
     /// Solves the SVMs of `svm_classes` on the rows outside `fold`, at every regularisation
@@ -182,7 +182,7 @@ impl Svm {
         let svms_per_group = self.svms_per_group(features.n, features.p, t);
         // one sample serves all folds, and all SVMs that have the same rows
         let mut sample = None;
-        scores.passes += if self.one_vs_one && t > 1 { 0 } else { sample::passes(features.n, features.p) };
+        scores.passes += if self.is_one_vs_one && t > 1 { 0 } else { sample::passes(features.n, features.p) };
         for fold in 0..data.folds.count() as u16 {
             let (total_weight, mean_weight) = (features.weight_outside(Some(fold)), features.mean_weight(Some(fold)));
             let c_values = self.penalties.iter().map(|penalty| penalty.c(total_weight));
@@ -240,7 +240,7 @@ impl Svm {
         (codes, weights): (&[u32], &RowWeights),
         held_out_scores: impl FnOnce() -> Result<HeldOutScores<T>>,
     ) -> Result<SelectedPenalty<T>> {
-        let decider = if self.one_vs_one { classes.clone().one_vs_one() } else { classes.clone() };
+        let decider = if self.is_one_vs_one { classes.clone().one_vs_one() } else { classes.clone() };
         let error = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
             f64::from(u8::from(decider.decide(scores) != codes[i] as usize))
         };
@@ -263,7 +263,7 @@ impl Svm {
         (classes, data): (&Classes, &FitData<'_, T>),
     ) -> Solution<T> {
         let k = classes.labels().len();
-        solution.one_vs_one = self.one_vs_one && k > 2;
+        solution.is_one_vs_one = self.is_one_vs_one && k > 2;
         solution.passes += selection.passes;
         if self.calibrates_probabilities && !selection.scores.is_empty() {
             let (classifiers, stage_observer) = (self.classifiers(k), data.resources.stage_observer);
@@ -340,17 +340,17 @@ impl<T: Real> Solver<T> for Svm {
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
         let problem_count = self.classifiers(if size.t == 1 { 2 } else { size.t }).len();
-        let (target_bytes, concurrent_problems) = if self.one_vs_one { (20, 1) } else { (6, problem_count) };
+        let (target_bytes, concurrent_problem_count) = if self.is_one_vs_one { (20, 1) } else { (6, problem_count) };
         let tile_bytes = features::selection_bytes(size.map.p, size.element_bytes);
-        let plan = self::plan(plan, size, pass_shape, target_bytes, concurrent_problems);
-        let plan = plan.term_if(self.one_vs_one, "tile of a one-vs-one SVM", tile_bytes, "lower `rank`");
+        let plan = self::plan(plan, size, pass_shape, target_bytes, concurrent_problem_count);
+        let plan = plan.term_if(self.is_one_vs_one, "tile of a one-vs-one SVM", tile_bytes, "lower `rank`");
         cross_validation::plan(plan, size, problem_count, self.penalties.len())
     }
 
     fn stages(&self, access: RowAccess, request: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
         let problem_count = self.classifiers(if request.size.t == 1 { 2 } else { request.size.t }).len();
-        let concurrent_problems = if self.one_vs_one { request.size.threads } else { 1 };
-        Ok(stages::<T>(self, access, request, (problem_count, concurrent_problems, self.penalties.len())))
+        let concurrent_problem_count = if self.is_one_vs_one { request.size.threads } else { 1 };
+        Ok(stages::<T>(self, access, request, (problem_count, concurrent_problem_count, self.penalties.len())))
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
@@ -382,9 +382,9 @@ fn calibrate<T: Real>(
     weights: &RowWeights,
 ) -> (Vec<f64>, Vec<f64>) {
     let t = classifiers.len();
-    let fits = classifiers.iter().enumerate().map(|(j, (class, _))| {
+    let calibrations = classifiers.iter().enumerate().map(|(j, (class, _))| {
         let svm_scores = scores.iter().skip(j).step_by(t).zip(codes).enumerate();
         platt::fit(svm_scores.map(|(i, (score, code))| (score.to_f64(), code == class, weights.get(i))))
     });
-    fits.unzip()
+    calibrations.unzip()
 }

@@ -288,26 +288,26 @@ impl<T: Real, R: RowFn> Problem<T, R> {
 
     /// Sets b to the minimiser of the inner problem for the current w. `varying` is a buffer of row
     /// indices.
-    pub(super) fn minimise_intercept(&mut self, varying: &mut Vec<u32>) {
+    pub(super) fn minimise_intercept(&mut self, varying_rows: &mut Vec<u32>) {
         if self.problem_options.intercept != Intercept::Free {
             return;
         }
         let (start, width) = (self.b, self.problem_options.typical_cost / self.sigma);
-        let at = |i: usize, b: f64| self.proximal_step(i, self.f[i].to_f64() + b);
+        let step_at = |i: usize, b: f64| self.proximal_step(i, self.f[i].to_f64() + b);
         let sum = |(beta, slope): (f64, f64), (b, s): (f64, f64)| (beta + b, slope + s);
         // β⁺ is monotone in b, so a row with the same β⁺ at both ends of the window is constant in
         // it
         let (low, high) = (start - WINDOW * width, start + WINDOW * width);
         let mut constant = 0.0;
-        varying.clear();
+        varying_rows.clear();
         for i in 0..self.f.len() {
-            let beta = at(i, low).0;
-            if beta == at(i, high).0 { constant += beta } else { varying.push(i as u32) }
+            let beta = step_at(i, low).0;
+            if beta == step_at(i, high).0 { constant += beta } else { varying_rows.push(i as u32) }
         }
         let derivative = |b: f64| {
             let (beta, slope) = match (low..=high).contains(&b) {
-                true => varying.iter().map(|i| at(*i as usize, b)).fold((constant, 0.0), sum),
-                false => (0..self.f.len()).map(|i| at(i, b)).fold((0.0, 0.0), sum),
+                true => varying_rows.iter().map(|i| step_at(*i as usize, b)).fold((constant, 0.0), sum),
+                false => (0..self.f.len()).map(|i| step_at(i, b)).fold((0.0, 0.0), sum),
             };
             Derivatives { slope: self.problem_options.multiplier_sum - beta, curvature: slope }
         };
@@ -317,25 +317,25 @@ impl<T: Real, R: RowFn> Problem<T, R> {
 
     /// Computes P and D at the current point, for which `sums` must contain Σ β⁺φ. Ends the problem
     /// if its gap is small enough, or if it has made `max_steps` steps or too many idle steps.
-    pub(super) fn certify(&mut self, max_steps: usize, varying: &mut Vec<u32>) {
+    pub(super) fn certify(&mut self, max_steps: usize, varying_rows: &mut Vec<u32>) {
         let (loss, mut primal, mut conjugate_sum, mut support_count) = (self.problem_options.loss, 0.0, 0.0, 0);
-        let (mut total, mut weight) = (0.0, 0.0);
+        let (mut beta_total, mut slope_total) = (0.0, 0.0);
         for (i, f) in self.f.iter().enumerate() {
             let (f, row) = (f.to_f64() + self.b, (self.rows)(i));
             let (beta, slope) = loss.proximal_step(f, row, self.beta[i], self.sigma);
             primal += loss.value(f, row);
             conjugate_sum += loss.conjugate(beta, row);
-            total += beta;
-            weight += slope;
+            beta_total += beta;
+            slope_total += slope;
             support_count += usize::from(beta != 0.0);
         }
-        self.totals = (total, weight);
+        self.totals = (beta_total, slope_total);
         let half_squared_norm = |v: &[f64]| 0.5 * v.iter().map(|v| v * v).sum::<f64>();
         primal += half_squared_norm(&self.w) + self.problem_options.multiplier_sum * self.b;
         let mut dual = -conjugate_sum - half_squared_norm(&self.sums[0]);
         if self.problem_options.intercept == Intercept::Penalised {
             primal += 0.5 * self.b * self.b;
-            dual -= 0.5 * total * total;
+            dual -= 0.5 * beta_total * beta_total;
         }
         self.best.support_vectors = support_count;
         self.best.dual = self.best.dual.max(dual);
@@ -352,7 +352,7 @@ impl<T: Real, R: RowFn> Problem<T, R> {
             && self.step_count < max_steps
             && self.idle_steps <= self.problem_options.max_idle_steps;
         if is_best && !self.is_open {
-            self.centre_intercept(varying);
+            self.centre_intercept(varying_rows);
         }
     }
 
@@ -360,7 +360,7 @@ impl<T: Real, R: RowFn> Problem<T, R> {
     /// no multiplier is strictly between its bounds, all intercepts of an interval minimise P for
     /// this w, and the steps may end anywhere in the interval. The new intercept is the middle of
     /// the interval.
-    fn centre_intercept(&mut self, varying: &mut Vec<u32>) {
+    fn centre_intercept(&mut self, varying_rows: &mut Vec<u32>) {
         if self.problem_options.intercept != Intercept::Free || !self.problem_options.loss.has_kink() {
             return;
         }
@@ -371,14 +371,14 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         // constant in it
         let (low, high) = (self.b - WINDOW * width, self.b + WINDOW * width);
         let mut constant = self.problem_options.multiplier_sum;
-        varying.clear();
+        varying_rows.clear();
         for (i, (f, row)) in values_and_rows().enumerate() {
             let slope = loss.slope(f + low, row);
-            if slope == loss.slope(f + high, row) { constant += slope } else { varying.push(i as u32) }
+            if slope == loss.slope(f + high, row) { constant += slope } else { varying_rows.push(i as u32) }
         }
         let slope_of = |i: usize, b: f64| loss.slope(self.f[i].to_f64() + b, (self.rows)(i));
         let slope = |b: f64| match (low..=high).contains(&b) {
-            true => varying.iter().fold(constant, |sum, i| sum + slope_of(*i as usize, b)),
+            true => varying_rows.iter().fold(constant, |sum, i| sum + slope_of(*i as usize, b)),
             false => {
                 self.problem_options.multiplier_sum
                     + values_and_rows().map(|(f, row)| loss.slope(f + b, row)).sum::<f64>()
@@ -401,22 +401,22 @@ impl<T: Real, R: RowFn> Problem<T, R> {
     pub(super) fn solve_direction(&mut self, panels: &BufferPool<GramBuffers<T>>, workers: &Workers) {
         let [beta_sum, slope_sum] = &self.sums;
         // the entries of the constant feature in the two sums
-        let (total, weight) = self.totals;
+        let (beta_total, slope_total) = self.totals;
         let intercept = self.problem_options.intercept;
-        let e = if intercept == Intercept::Penalised { self.b - total } else { 0.0 };
+        let e = if intercept == Intercept::Penalised { self.b - beta_total } else { 0.0 };
         let g = beta_sum.iter().zip(&self.w).map(|(v, w)| v - w).collect();
-        let (w, b) = self.newton_equations.solve(g, intercept, e, slope_sum, weight, panels, workers);
+        let (w, b) = self.newton_equations.solve(g, intercept, e, slope_sum, slope_total, panels, workers);
         self.direction = Direction { w, b };
     }
 
     /// Moves along the direction to the minimum of the inner problem. If the step is nearly whole,
     /// updates the multipliers.
-    pub(super) fn advance(&mut self, varying: &mut Vec<u32>) {
+    pub(super) fn advance(&mut self, varying_rows: &mut Vec<u32>) {
         let Direction { w: d, b: delta } = &self.direction;
-        let penalised = f64::from(u8::from(self.problem_options.intercept == Intercept::Penalised));
-        let wd: f64 = self.w.iter().zip(d).map(|(w, d)| w * d).sum::<f64>() + penalised * self.b * delta;
-        let dd: f64 = d.iter().map(|d| d * d).sum::<f64>() + penalised * delta * delta;
-        let along = |i: usize, t: f64| {
+        let kappa = f64::from(u8::from(self.problem_options.intercept == Intercept::Penalised));
+        let wd: f64 = self.w.iter().zip(d).map(|(w, d)| w * d).sum::<f64>() + kappa * self.b * delta;
+        let dd: f64 = d.iter().map(|d| d * d).sum::<f64>() + kappa * delta * delta;
+        let step_at = |i: usize, t: f64| {
             let q = self.direction_values[i].to_f64() + delta;
             let (beta, slope) = self.proximal_step(i, self.f[i].to_f64() + self.b + t * q);
             (q, beta, slope)
@@ -424,10 +424,10 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         // β⁺ is monotone in t, so a row with the same β⁺ at t = 0 and t = 1 is constant between
         // them
         let mut constant = 0.0;
-        varying.clear();
+        varying_rows.clear();
         for i in 0..self.f.len() {
-            let (q, beta, _) = along(i, 0.0);
-            if beta == along(i, 1.0).1 { constant -= beta * q } else { varying.push(i as u32) }
+            let (q, beta, _) = step_at(i, 0.0);
+            if beta == step_at(i, 1.0).1 { constant -= beta * q } else { varying_rows.push(i as u32) }
         }
         let derivative = |t: f64| {
             let (slope, curvature) = (wd + t * dd + self.problem_options.multiplier_sum * delta, dd);
@@ -435,8 +435,8 @@ impl<T: Real, R: RowFn> Problem<T, R> {
                 (slope - beta * q, curvature + row_slope * q * q)
             };
             let (slope, curvature) = match t <= 1.0 {
-                true => varying.iter().map(|i| along(*i as usize, t)).fold((slope + constant, curvature), add),
-                false => (0..self.f.len()).map(|i| along(i, t)).fold((slope, curvature), add),
+                true => varying_rows.iter().map(|i| step_at(*i as usize, t)).fold((slope + constant, curvature), add),
+                false => (0..self.f.len()).map(|i| step_at(i, t)).fold((slope, curvature), add),
             };
             Derivatives { slope, curvature }
         };

@@ -119,13 +119,13 @@ pub(super) fn middle_of_zeros(
 
 /// Returns the point, up to rounding, above which a monotone condition holds. Returns `None` if no
 /// such point is found.
-fn find_threshold(start: f64, initial_step: f64, holds: impl Fn(f64) -> bool) -> Option<f64> {
-    let (is_above, mut step) = (!holds(start), initial_step.max(f64::MIN_POSITIVE));
+fn find_threshold(start: f64, initial_step: f64, is_satisfied: impl Fn(f64) -> bool) -> Option<f64> {
+    let (is_above, mut step) = (!is_satisfied(start), initial_step.max(f64::MIN_POSITIVE));
     let (mut low, mut high) = (start, start);
     let mut remaining_attempts = MAX_EVALUATIONS;
     while remaining_attempts > 0 {
         (low, high) = if is_above { (high, high + step) } else { (low - step, low) };
-        if holds(if is_above { high } else { low }) == is_above {
+        if is_satisfied(if is_above { high } else { low }) == is_above {
             break;
         }
         (step, remaining_attempts) = (2.0 * step, remaining_attempts - 1);
@@ -138,7 +138,7 @@ fn find_threshold(start: f64, initial_step: f64, holds: impl Fn(f64) -> bool) ->
         if x <= low || x >= high {
             return Some(high);
         }
-        if holds(x) { high = x } else { low = x }
+        if is_satisfied(x) { high = x } else { low = x }
     }
 }
 

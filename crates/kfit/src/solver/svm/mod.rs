@@ -235,13 +235,13 @@ const FITTED_WITHOUT_FOLD: &str = " of an SVM fitted without a fold";
 
 /// Warns if the largest gap exceeds the tolerance. `which_svms` completes the message.
 fn warn_of_gap<'b, T: Real>(
-    best: impl IntoIterator<Item = &'b CertifiedPoint>,
+    best_points: impl IntoIterator<Item = &'b CertifiedPoint>,
     step_count: usize,
     problem_options: ProblemOptions,
     data: &FitData<'_, T>,
     which_svms: &str,
 ) {
-    let largest_gap = best.into_iter().map(CertifiedPoint::gap).fold(0.0, f64::max);
+    let largest_gap = best_points.into_iter().map(CertifiedPoint::gap).fold(0.0, f64::max);
     if largest_gap > problem_options.gap_tolerance {
         let gap_tolerance = problem_options.gap_tolerance;
         data.resources.stage_observer.warn(format!(
@@ -279,16 +279,16 @@ fn solution_of<T>(
     }
 }
 
-/// Returns the stages of a fit on features, or with the exact kernel. `concurrent_problems` is the
-/// number of problems that are solved at the same time.
+/// Returns the stages of a fit on features, or with the exact kernel. `concurrent_problem_count` is
+/// the number of problems that are solved at the same time.
 fn stages<T: Real>(
     solver: &dyn Solver<T>,
     access: RowAccess,
     request: &FitRequest<'_>,
-    (problem_count, concurrent_problems, penalty_count): (usize, usize, usize),
+    (problem_count, concurrent_problem_count, penalty_count): (usize, usize, usize),
 ) -> (PassShape, Vec<Stage>) {
     match access {
-        RowAccess::Rows => exact::stages(request, problem_count, concurrent_problems, penalty_count),
+        RowAccess::Rows => exact::stages(request, problem_count, concurrent_problem_count, penalty_count),
         _ => stage_plans::feature_stages(
             request,
             &|plan, pass_shape| solver.plan(plan, &request.size, pass_shape),

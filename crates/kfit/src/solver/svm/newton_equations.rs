@@ -79,8 +79,8 @@ impl<T: Real> NewtonEquations<T> {
             self.flush(panels, workers);
         }
         let sqrt_slope = slope.sqrt();
-        let factor = T::from_f64(sqrt_slope);
-        self.free_rows.extend(phi.iter().map(|value| *value * factor));
+        let row_factor = T::from_f64(sqrt_slope);
+        self.free_rows.extend(phi.iter().map(|value| *value * row_factor));
         self.sqrt_slopes.push(sqrt_slope);
     }
 
@@ -175,16 +175,16 @@ impl<T: Real> NewtonEquations<T> {
             return (g, 0.0 - e);
         }
         // `gram` is unused here, so its memory can store BBᵀ
-        let memory = &mut self.gram[..r * r];
+        let row_gram = &mut self.gram[..r * r];
         // rows of B are columns of Bᵀ
         let transposed = MatRef::from_column_major_slice(&self.free_rows, p, r);
         let mut shift = 1.0;
         loop {
-            memory.fill(0.0);
-            gram::add_gram(memory, transposed, panels, workers);
-            let trace: f64 = (0..r).map(|i| memory[i * r + i]).sum();
-            (0..r).for_each(|i| memory[i * r + i] += shift);
-            if factor_in_place(memory, r, workers) || shift > trace.max(1.0) {
+            row_gram.fill(0.0);
+            gram::add_gram(row_gram, transposed, panels, workers);
+            let trace: f64 = (0..r).map(|i| row_gram[i * r + i]).sum();
+            (0..r).for_each(|i| row_gram[i * r + i] += shift);
+            if factor_in_place(row_gram, r, workers) || shift > trace.max(1.0) {
                 break;
             }
             shift = next_shift(shift, trace);
@@ -192,11 +192,11 @@ impl<T: Real> NewtonEquations<T> {
         let rows = &self.free_rows;
         let row = |i: usize| &rows[i * p..(i + 1) * p];
         let mut q: Vec<f64> = (0..r).map(|i| dot(row(i), &g)).collect();
-        solve_with_factor(memory, r, &mut q);
+        solve_with_factor(row_gram, r, &mut q);
         let mut delta = 0.0;
         if intercept != Intercept::None {
             let mut solved_u = self.sqrt_slopes.clone();
-            solve_with_factor(memory, r, &mut solved_u);
+            solve_with_factor(row_gram, r, &mut solved_u);
             let kappa = f64::from(u8::from(intercept == Intercept::Penalised));
             let curvature = dot(&self.sqrt_slopes, &solved_u) + kappa;
             delta = if curvature > 0.0 { -(e + dot(&self.sqrt_slopes, &q)) / curvature } else { 0.0 };

@@ -30,13 +30,14 @@ pub(super) fn gather_sums<T: Real, R: RowFn>(
     let tile_panels = (!features.is_shared()).then_some(panels);
     let init = || Sums::new(p * 2 * count);
     let Sums(sums) = features.reduce("sums of the SVMs", observer, &init, |sums, tile| {
-        let parts: Vec<_> = problems.iter_mut().zip(columns.as_chunks_mut().0).collect();
+        let problems_with_columns: Vec<_> = problems.iter_mut().zip(columns.as_chunks_mut().0).collect();
         match count >= workers.threads() {
-            true => group_workers
-                .for_each(parts, |(problem, pair)| problem.add_tile(tile, pair, tile_panels, problem_workers)),
-            false => {
-                parts.into_iter().for_each(|(problem, pair)| problem.add_tile(tile, pair, tile_panels, problem_workers))
-            }
+            true => group_workers.for_each(problems_with_columns, |(problem, pair)| {
+                problem.add_tile(tile, pair, tile_panels, problem_workers)
+            }),
+            false => problems_with_columns
+                .into_iter()
+                .for_each(|(problem, pair)| problem.add_tile(tile, pair, tile_panels, problem_workers)),
         }
         tile.add_sparse(&columns, &mut sums.0, workers);
         Ok(())
@@ -92,27 +93,28 @@ pub(super) fn direction_values<T: Real, R: RowFn>(
     // if several processes share the features, the values of other processes arrive with the state
     // of the pass
     let (is_shared, mut values) = (features.is_shared(), Vec::new());
-    let RowValues(all) = features.reduce("values of the SVMs", observer, &RowValues::<T>::default, |all, tile| {
-        values.resize(tile.row_count() * count, T::ZERO);
-        tile.multiply(&weights, &mut values, workers);
-        match is_shared {
-            true => all.0.extend_from_slice(&values),
-            false => set_values(problems, tile.first_row, &values),
-        }
-        Ok(())
-    })?;
+    let RowValues(all_values) =
+        features.reduce("values of the SVMs", observer, &RowValues::<T>::default, |all, tile| {
+            values.resize(tile.row_count() * count, T::ZERO);
+            tile.multiply(&weights, &mut values, workers);
+            match is_shared {
+                true => all.0.extend_from_slice(&values),
+                false => set_values(problems, tile.first_row, &values),
+            }
+            Ok(())
+        })?;
     if is_shared {
-        set_values(problems, 0, &all);
+        set_values(problems, 0, &all_values);
     }
     Ok(())
 }
 
 /// Sets the direction values of consecutive rows, from row `first` on. `values` contains one number
 /// per problem for each row.
-fn set_values<T: Real, R>(problems: &mut [&mut Problem<T, R>], first: usize, values: &[T]) {
+fn set_values<T: Real, R>(problems: &mut [&mut Problem<T, R>], first_row: usize, values: &[T]) {
     let count = problems.len();
     for (a, problem) in problems.iter_mut().enumerate() {
         let row_values = values.iter().skip(a).step_by(count);
-        problem.direction_values[first..].iter_mut().zip(row_values).for_each(|(q, value)| *q = *value);
+        problem.direction_values[first_row..].iter_mut().zip(row_values).for_each(|(q, value)| *q = *value);
     }
 }

@@ -80,11 +80,11 @@ pub(super) fn certify_in_f64<T: Real, R: RowFn>(
     problems: Vec<Problem<T, R>>,
     problem_options: ProblemOptions,
     max_steps: usize,
-    narrow_workspace: &mut Workspace<T>,
+    typed_workspace: &mut Workspace<T>,
     context: SolveContext<'_>,
 ) -> Result<(Vec<Problem<f64, R>>, GroupOutcome)> {
     let (f64_features, mut total_outcome) = (features.as_f64(), GroupOutcome::default());
-    let mut workspace = narrow_workspace.move_matrix_to();
+    let mut workspace = typed_workspace.move_row_buffers_to();
     let mut problems: Vec<Problem<f64, R>> =
         problems.into_iter().map(|problem| problem.into_f64(problem_options, &mut workspace)).collect();
     loop {

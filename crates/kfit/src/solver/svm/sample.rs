@@ -43,7 +43,7 @@ pub(crate) fn passes(n: usize, p: usize) -> u64 {
 /// The features of a sample of the rows, and the indices of these rows.
 pub(super) struct FeatureSample<'a, T: Real> {
     features: StoredFeatures<'a, T>,
-    positions: Vec<usize>,
+    row_indices: Vec<usize>,
     /// Number of table rows per sampled row.
     rows_per_sampled_row: f64,
 }
@@ -57,7 +57,7 @@ impl<'a, T: Real> FeatureSample<'a, T> {
         }
         let rows_per_sampled = features.n as f64 / m as f64;
         let (features, positions) = features.sample(m, observer)?;
-        Ok(Some(Self { features, positions, rows_per_sampled_row: rows_per_sampled }))
+        Ok(Some(Self { features, row_indices: positions, rows_per_sampled_row: rows_per_sampled }))
     }
 
     /// Solves the problems of `rows` on a sample, and returns their solutions. Draws the sample if
@@ -94,7 +94,7 @@ impl<'a, T: Real> FeatureSample<'a, T> {
             gap_tolerance: SAMPLE_GAP.max(problem_options.gap_tolerance),
             ..problem_options
         };
-        let (positions, scale) = (&self.positions[..], self.rows_per_sampled_row);
+        let (positions, scale) = (&self.row_indices[..], self.rows_per_sampled_row);
         // scale the costs so that the total cost of the sampled rows is that of all rows
         let sampled_row_fns = rows.iter().map(|rows| {
             move |i: usize| {

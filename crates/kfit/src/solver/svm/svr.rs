@@ -97,11 +97,16 @@ impl Svr {
         let t = data.targets.count();
         let mut scores = HeldOutScores::new(features.n, t, self.penalties.len());
         for fold in 0..data.folds.count() as u16 {
-            let weight = features.weight_outside(Some(fold));
+            let training_weight = features.weight_outside(Some(fold));
             for (penalty_index, penalty) in self.penalties.iter().enumerate() {
                 for j in 0..t {
-                    let solved_problems =
-                        self.solve_target(features, data, j, Some((&features.row_folds, fold)), penalty.c(weight))?;
+                    let solved_problems = self.solve_target(
+                        features,
+                        data,
+                        j,
+                        Some((&features.row_folds, fold)),
+                        penalty.c(training_weight),
+                    )?;
                     scores.passes += solved_problems.passes;
                     let functions: Vec<LinearFunction<'_>> =
                         solved_problems.best_points.iter().map(|best| (&best.w[..], best.b)).collect();

@@ -49,7 +49,7 @@ impl<T> Workspace<T> {
     }
 
     /// Moves the row buffers to a workspace of another element type, and frees the other buffers.
-    pub(super) fn move_matrix_to<U>(&mut self) -> Workspace<U> {
+    pub(super) fn move_row_buffers_to<U>(&mut self) -> Workspace<U> {
         (self.spare_equations, self.panels) = (Vec::new(), BufferPool::default());
         Workspace {
             p: self.p,

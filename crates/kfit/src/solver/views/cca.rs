@@ -91,7 +91,7 @@ impl CanonicalCorrelations {
 
 /// Returns the error for a lambda that is too small for a rank-deficient view: because of rounding,
 /// correlations exceed 1 or the factorisation fails.
-fn rounding_error(lambda: f64, gram: &GramState) -> Error {
+fn small_lambda_error(lambda: f64, gram: &GramState) -> Error {
     let why = format!(
         "columns of a view are linearly dependent, and lambda is below the rounding error of {}; raise it, leave columns out, or use \
          `precision` f64",
@@ -105,7 +105,7 @@ fn rounding_error(lambda: f64, gram: &GramState) -> Error {
 fn canonical_pairs(moments: &ViewMoments, q: usize, lambda: f64, gram: &GramState) -> Result<DirectionPairs> {
     let factor = |c: &Mat<f64>| -> Result<Mat<f64>> {
         let m = Mat::from_fn(c.nrows(), c.ncols(), |i, j| c[(i, j)] + if i == j { lambda } else { 0.0 });
-        Ok(m.llt(Side::Lower).map_err(|_| rounding_error(lambda, gram))?.L().to_owned())
+        Ok(m.llt(Side::Lower).map_err(|_| small_lambda_error(lambda, gram))?.L().to_owned())
     };
     let (lx, ly) = (factor(&moments.xx)?, factor(&moments.yy)?);
     let mut m = moments.xy.clone();
@@ -157,7 +157,7 @@ impl<T: Real> Solver<T> for CanonicalCorrelations {
         let pairs = canonical_pairs(&moments, self.component_count, lambda, &gram)?;
         super::reject_missing_pairs(&moments, &pairs, gram.epsilon(), self.component_count)?;
         if pairs.values[0] > 1.0 + super::ROUNDING_UNITS * gram.epsilon() {
-            return Err(rounding_error(lambda, &gram));
+            return Err(small_lambda_error(lambda, &gram));
         }
         drop(stage);
         let mut figures = vec![

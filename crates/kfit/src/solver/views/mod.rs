@@ -75,7 +75,7 @@ impl ViewMoments {
     /// Computes the centred moments of some rows. The second view is the last
     /// `second_feature_count` features.
     fn from_moments(moments: Cow<'_, FoldGram>, second_feature_count: usize) -> Result<Self> {
-        let rows = moments.row_count;
+        let row_count = moments.row_count;
         let centred_moments = CentredMoments::from_moments(moments)?;
         let (g, n) = (centred_moments.g(), centred_moments.row_count);
         let p = centred_moments.feature_mean.len() - second_feature_count;
@@ -85,7 +85,7 @@ impl ViewMoments {
         let (xx, yy) =
             (covariance_block((0, 0), (p, p)), covariance_block((p, p), (second_feature_count, second_feature_count)));
         Ok(Self {
-            row_count: rows,
+            row_count,
             xx,
             yy,
             xy: covariance_block((0, p), (p, second_feature_count)),
@@ -139,8 +139,8 @@ impl DirectionPairs {
     /// Returns the pairs with signs that make the largest entry of each a_j positive.
     fn with_signs(x: MatRef<'_, f64>, y: MatRef<'_, f64>, values: Vec<f64>) -> Self {
         let signs: Vec<f64> = (0..values.len()).map(|j| sign_of_largest(x, j)).collect();
-        let with_signs = |m: MatRef<'_, f64>| Mat::from_fn(m.nrows(), signs.len(), |i, j| signs[j] * m[(i, j)]);
-        Self { x: with_signs(x), y: with_signs(y), values }
+        let multiply_signs = |m: MatRef<'_, f64>| Mat::from_fn(m.nrows(), signs.len(), |i, j| signs[j] * m[(i, j)]);
+        Self { x: multiply_signs(x), y: multiply_signs(y), values }
     }
 }
 

@@ -21,15 +21,15 @@ fn rosenbrock_converges_to_a_minimum() {
     for n in [2, 12] {
         let bounds = vec![(-10.0, 10.0); n];
         let start: Vec<f64> = (0..n).map(|i| if i % 2 == 0 { -1.2 } else { 1.0 }).collect();
-        let mut calls = 0;
+        let mut call_count = 0;
         let minimum = minimise(&start, &bounds, LIMITS, &mut |x, g| {
-            calls += 1;
+            call_count += 1;
             Ok::<_, Error>(rosenbrock(x, g))
         });
         let minimum = minimum.unwrap();
         // in 12 variables there is a second minimum near (-1, 1, …, 1), with the value 3.99
         assert!(minimum.value < 1e-12 || (n > 2 && minimum.value < 4.0), "{n}: {minimum:?}");
-        assert!(calls < 200, "{n}: {calls}");
+        assert!(call_count < 200, "{n}: {call_count}");
     }
 }
 

@@ -63,9 +63,9 @@ pub(crate) struct ExactProblem<'p> {
 impl ExactProblem<'_> {
     /// Computes H y.
     pub(crate) fn centred_targets(&self) -> Mat<f64> {
-        let mut right = self.y.to_owned();
-        self.centring.apply(right.as_mut());
-        right
+        let mut right_sides = self.y.to_owned();
+        self.centring.apply(right_sides.as_mut());
+        right_sides
     }
 
     /// Computes `out` = (H K H + μI) v. `apply_kernel(u, out)` must set `out` to K u.

@@ -68,14 +68,14 @@ impl<T: Real> LowRankInverse<T> {
         first_factor.add_diagonal(mu);
         first_factor.factor(workers).map_err(indefinite_error)?;
         let mut second_factor = PackedLower::zeros(k);
-        let mut add_orthogonal = |mut strip: Mat<f64>| {
+        let mut add_orthogonal_rows = |mut strip: Mat<f64>| {
             first_factor.solve_rows(strip.as_mut(), workers);
             second_factor.add_gram(strip.as_ref(), 1.0, workers);
         };
-        strips().for_each(|strip| add_orthogonal(to_f64_matrix(strip)));
+        strips().for_each(|strip| add_orthogonal_rows(to_f64_matrix(strip)));
         for first_row in (0..k).step_by(FACTOR_STRIP_ROWS) {
             let strip_rows = FACTOR_STRIP_ROWS.min(k - first_row);
-            add_orthogonal(Mat::from_fn(strip_rows, k, |i, j| if first_row + i == j { mu.sqrt() } else { 0.0 }));
+            add_orthogonal_rows(Mat::from_fn(strip_rows, k, |i, j| if first_row + i == j { mu.sqrt() } else { 0.0 }));
         }
         second_factor.factor(workers).map_err(indefinite_error)?;
         Ok(Self { f, mu, first_factor, second_factor })
@@ -121,14 +121,15 @@ mod tests {
         let phi = Mat::<f64>::from_fn(n, k, |i, j| ((i * (j + 1)) as f64 * 0.618).sin() * 0.5f64.powi(j as i32 / 20));
         for mu in [1e-2, 1e-7] {
             // ε times the condition number; the error of the textbook form grows with its square
-            let allowed = f64::EPSILON * (phi.squared_norm_l2() + mu) / mu;
-            let low = LowRankInverse::new(phi.clone(), mu, Centring::new(Intercept::None, n, mu), &workers).unwrap();
+            let max_error = f64::EPSILON * (phi.squared_norm_l2() + mu) / mu;
+            let inverse =
+                LowRankInverse::new(phi.clone(), mu, Centring::new(Intercept::None, n, mu), &workers).unwrap();
             let x = Mat::<f64>::from_fn(n, 2, |i, j| ((i * 7 + j) as f64).cos());
             let b = &phi * (phi.transpose() * &x) + &x * faer::Scale(mu);
             let mut solution = Mat::zeros(n, 2);
-            low.apply(b.as_ref(), solution.as_mut(), &workers);
+            inverse.apply(b.as_ref(), solution.as_mut(), &workers);
             let error = (&solution - &x).norm_max();
-            assert!(error < allowed, "{mu}: {error}");
+            assert!(error < max_error, "{mu}: {error}");
         }
     }
 
@@ -137,13 +138,13 @@ mod tests {
         let (n, mu, workers) = (90, 0.3, Workers::new(2));
         let phi = Mat::<f64>::from_fn(n, 4, |i, j| ((i * (j + 2)) as f64).sin() + 1.0);
         let centring = Centring::new(Intercept::Free, n, mu);
-        let low = LowRankInverse::new(phi.clone(), mu, centring, &workers).unwrap();
+        let inverse = LowRankInverse::new(phi.clone(), mu, centring, &workers).unwrap();
         let mut centred = phi;
         centring.apply(centred.as_mut());
         let x = Mat::<f64>::from_fn(n, 1, |i, _| (i as f64).cos());
         let b = &centred * (centred.transpose() * &x) + &x * faer::Scale(mu);
         let mut solution = Mat::zeros(n, 1);
-        low.apply(b.as_ref(), solution.as_mut(), &workers);
+        inverse.apply(b.as_ref(), solution.as_mut(), &workers);
         assert!((&solution - &x).norm_max() < 1e-12);
     }
 }

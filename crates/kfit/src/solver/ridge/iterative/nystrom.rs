@@ -57,9 +57,9 @@ impl FirstMoments {
         let (mut row_count, mut sums, mut squared_target_sums) = (0, Mat::<f64>::zeros(m, t + 1), vec![0.0; t]);
         let mut target_sums = vec![0.0; t];
         blocks.visit(observer, &mut |k, y| {
-            let mut right: Vec<f64> = Vec::with_capacity(y.nrows() * (t + 1));
-            y.row_iter().for_each(|y| right.extend(y.iter().chain(&[1.0])));
-            k.add_transposed_product(None, &mut right, sums.as_mut(), workers);
+            let mut targets_and_ones: Vec<f64> = Vec::with_capacity(y.nrows() * (t + 1));
+            y.row_iter().for_each(|y| targets_and_ones.extend(y.iter().chain(&[1.0])));
+            k.add_transposed_product(None, &mut targets_and_ones, sums.as_mut(), workers);
             row_count += y.nrows();
             for j in 0..t {
                 target_sums[j] += y.col(j).iter().sum::<f64>();
@@ -143,14 +143,15 @@ impl<T: Real> PositiveDefinite for NormalMatrix<'_, '_, T> {
         let theta = centring.theta;
         let mean_products: Vec<f64> =
             v.col_iter().map(|v| theta * v.iter().zip(column_means).map(|(v, mean)| v * mean).sum::<f64>()).collect();
-        let (mut totals, mut s) = (vec![0.0; v.ncols()], Vec::new());
+        let (mut residual_sums, mut s) = (vec![0.0; v.ncols()], Vec::new());
         self.passes += self.blocks.visit(self.observer, &mut |k, _| {
-            s.resize(k.row_count() * totals.len(), 0.0);
+            s.resize(k.row_count() * residual_sums.len(), 0.0);
             k.add_transposed_product(Some((v, &mean_products)), &mut s, out.rb_mut(), workers);
-            s.chunks_exact(totals.len()).for_each(|s| totals.iter_mut().zip(s).for_each(|(total, s)| *total += s));
+            s.chunks_exact(residual_sums.len())
+                .for_each(|s| residual_sums.iter_mut().zip(s).for_each(|(total, s)| *total += s));
         })?;
         for (j, column) in out.col_iter_mut().enumerate() {
-            column.iter_mut().zip(column_means).for_each(|(out, mean)| *out -= theta * mean * totals[j]);
+            column.iter_mut().zip(column_means).for_each(|(out, mean)| *out -= theta * mean * residual_sums[j]);
         }
         Ok(())
     }

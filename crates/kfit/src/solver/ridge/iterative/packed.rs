@@ -325,9 +325,9 @@ mod tests {
         let expected = b.transpose() * &b;
         for j in 0..300 {
             for i in j..300 {
-                let more = if i == j { 1.0 } else { 0.0 };
-                let got = gram.panel(j / PANEL_COLUMNS)[(i - j / PANEL_COLUMNS * PANEL_COLUMNS, j % PANEL_COLUMNS)];
-                assert!((got - 2.0 * expected[(i, j)] - more).abs() < 1e-11, "{i} {j}");
+                let diagonal_term = if i == j { 1.0 } else { 0.0 };
+                let actual = gram.panel(j / PANEL_COLUMNS)[(i - j / PANEL_COLUMNS * PANEL_COLUMNS, j % PANEL_COLUMNS)];
+                assert!((actual - 2.0 * expected[(i, j)] - diagonal_term).abs() < 1e-11, "{i} {j}");
             }
         }
         assert!(gram.largest_diagonal() > 1.0);

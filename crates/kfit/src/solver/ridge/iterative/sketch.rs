@@ -103,7 +103,7 @@ impl Preconditioner {
         let (m, workers) = (blocks.landmark_count(), blocks.pass.workers);
         let (mut jitter, mut passes) = (JITTER * f64::EPSILON * (m as f64).sqrt(), 0);
         for _ in 0..=MAX_JITTER_RAISES {
-            let mut p = problem.regulariser(workers);
+            let mut p = problem.regularisation_matrix(workers);
             match self {
                 Self::Krill => passes += problem.add_sketch(&mut p, seed, blocks, observer)?,
                 Self::Falkon => problem.add_landmarks(&mut p, workers),
@@ -121,7 +121,7 @@ impl Preconditioner {
 
 impl NystromProblem<'_> {
     /// Computes μ K_mm.
-    fn regulariser(&self, workers: &Workers) -> PackedLower {
+    fn regularisation_matrix(&self, workers: &Workers) -> PackedLower {
         let mut p = PackedLower::zeros(self.z.nrows());
         p.fill(workers, |row, column, mut out| {
             self.kernel.block(self.z.subrows(row, out.nrows()), self.z.subrows(column, out.ncols()), out.rb_mut());
@@ -173,10 +173,10 @@ impl NystromProblem<'_> {
         };
         let (mut sketch, mut passes) = (Sketch::new(group_rows, shift), 0);
         for group in 0..group_count {
-            let keys = SketchAssignment::new(seed, group_count as u64, group as u64, group_rows as u64);
-            passes += blocks.visit_rows(observer, |row| keys.contains(row), &mut |row_numbers, k| {
-                let entries: Vec<RowSigns> = row_numbers.iter().map(|row| keys.row_signs(*row)).collect();
-                sketch.add_rows(&entries, k, workers);
+            let assignment = SketchAssignment::new(seed, group_count as u64, group as u64, group_rows as u64);
+            passes += blocks.visit_rows(observer, |row| assignment.contains(row), &mut |row_numbers, k| {
+                let row_signs: Vec<RowSigns> = row_numbers.iter().map(|row| assignment.row_signs(*row)).collect();
+                sketch.add_rows(&row_signs, k, workers);
             })?;
             sketch.transpose(workers);
             p.add_gram(MatRef::from_column_major_slice(&sketch.matrix[..group_rows * m], group_rows, m), 1.0, workers);
@@ -192,7 +192,7 @@ type RowSigns = [(usize, f64); SIGNS_PER_ROW];
 /// Random assignment of the table's rows to the sketch rows of one group.
 #[derive(Clone, Copy, Debug)]
 struct SketchAssignment {
-    streams: [Stream; 2],
+    group_and_sign_streams: [Stream; 2],
     group_count: u64,
     group_index: u64,
     group_rows: u64,
@@ -200,12 +200,12 @@ struct SketchAssignment {
 
 impl SketchAssignment {
     fn new(seed: u64, group_count: u64, group_index: u64, group_rows: u64) -> Self {
-        let streams = [0, 1].map(|round| Stream::new(seed, Purpose::Sketch, round));
-        Self { streams, group_count, group_index, group_rows }
+        let group_and_sign_streams = [0, 1].map(|round| Stream::new(seed, Purpose::Sketch, round));
+        Self { group_and_sign_streams, group_count, group_index, group_rows }
     }
 
     fn contains(&self, row: u64) -> bool {
-        self.streams[0].uniform_below(row, self.group_count) == self.group_index
+        self.group_and_sign_streams[0].uniform_below(row, self.group_count) == self.group_index
     }
 
     /// Returns the sketch rows to which a row of the table is added, with the signs. They are
@@ -214,7 +214,7 @@ impl SketchAssignment {
         let mut entries = [(0, 0.0); SIGNS_PER_ROW];
         let (mut entry_count, mut draw) = (0, 0u64);
         while entry_count < SIGNS_PER_ROW {
-            let key = self.streams[1].word(row.wrapping_mul(1 << 16).wrapping_add(draw));
+            let key = self.group_and_sign_streams[1].word(row.wrapping_mul(1 << 16).wrapping_add(draw));
             let sketch_row = ((u128::from(key) * u128::from(self.group_rows)) >> 64) as usize;
             draw += 1;
             if self.group_rows >= SIGNS_PER_ROW as u64

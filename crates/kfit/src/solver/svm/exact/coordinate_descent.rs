@@ -47,7 +47,7 @@ pub(super) fn bytes(n: usize, column_count: usize) -> usize {
 pub(super) struct CoordinateDescent<'m> {
     matrix: &'m SparseMatrix,
     /// Row of the matrix for each multiplier.
-    positions: &'m [usize],
+    row_indices: &'m [usize],
     w: Vec<f64>,
     squared_norms: Vec<f64>,
     active_rows: Vec<u32>,
@@ -64,11 +64,11 @@ struct RunningIntercept {
 }
 
 impl<'m> CoordinateDescent<'m> {
-    pub(super) fn new(matrix: &'m SparseMatrix, positions: &'m [usize], seed: u64) -> Self {
-        let squared_norms = positions.iter().map(|i| matrix.squared_norm(*i)).collect();
+    pub(super) fn new(matrix: &'m SparseMatrix, row_indices: &'m [usize], seed: u64) -> Self {
+        let squared_norms = row_indices.iter().map(|i| matrix.squared_norm(*i)).collect();
         Self {
             matrix,
-            positions,
+            row_indices,
             w: vec![0.0; matrix.column_count],
             squared_norms,
             active_rows: Vec::new(),
@@ -82,7 +82,7 @@ impl<'m> CoordinateDescent<'m> {
     pub(super) fn solve(&mut self, dual: &mut Dual, max_sweeps: usize, stop: &(dyn Fn() -> bool + Sync)) -> SolvedSvm {
         let (is_free, is_penalised) =
             (dual.problem_options.intercept == Intercept::Free, dual.problem_options.intercept == Intercept::Penalised);
-        let mean_squared_norm = self.squared_norms.iter().sum::<f64>() / self.positions.len().max(1) as f64;
+        let mean_squared_norm = self.squared_norms.iter().sum::<f64>() / self.row_indices.len().max(1) as f64;
         let per_multiplier = match dual.problem_options.intercept {
             Intercept::Free => mean_squared_norm,
             Intercept::Penalised => 1.0,
@@ -104,7 +104,7 @@ impl<'m> CoordinateDescent<'m> {
                 b: if is_free { *b0.get_or_insert(certificate.b) } else { per_multiplier * sum(dual) },
                 per_multiplier,
             };
-            self.active_rows = (0..self.positions.len() as u32).collect();
+            self.active_rows = (0..self.row_indices.len() as u32).collect();
             let (mut first_violation, mut violation_limit) = (0.0, f64::INFINITY);
             for sweep in 0..SWEEPS_PER_CERTIFICATE.min(max_sweeps - sweep_count) {
                 violation_limit = self.sweep(dual, &mut intercept, violation_limit);
@@ -135,13 +135,13 @@ impl<'m> CoordinateDescent<'m> {
     /// Computes f at all rows from w.
     fn update_values(&self, dual: &mut Dual, is_penalised: bool) {
         let intercept = if is_penalised { dual.beta.iter().sum() } else { 0.0 };
-        dual.f.iter_mut().zip(self.positions).for_each(|(f, i)| *f = self.matrix.dot(*i, &self.w) + intercept);
+        dual.f.iter_mut().zip(self.row_indices).for_each(|(f, i)| *f = self.matrix.dot(*i, &self.w) + intercept);
     }
 
     /// Minimises along the multiplier of each active row, and returns the largest violation. A row
     /// whose objective rises on both sides with slopes above `violation_limit` becomes inactive.
     fn sweep(&mut self, dual: &mut Dual, intercept: &mut RunningIntercept, violation_limit: f64) -> f64 {
-        let Self { matrix, positions, w, squared_norms, active_rows: order, .. } = self;
+        let Self { matrix, row_indices: positions, w, squared_norms, active_rows: order, .. } = self;
         let stream = Stream::new(self.seed, Purpose::Permutations, self.sweep_count);
         self.sweep_count += 1;
         for k in (1..order.len()).rev() {
@@ -188,7 +188,7 @@ impl<'m> CoordinateDescent<'m> {
                 let change = (beta - excess).clamp(piece.lower.min(beta), piece.upper.max(beta)) - beta;
                 dual.beta[i] += change;
                 excess += change;
-                self.matrix.add_scaled_row(self.positions[i], change, &mut self.w);
+                self.matrix.add_scaled_row(self.row_indices[i], change, &mut self.w);
             }
         }
     }

@@ -45,7 +45,7 @@ const STEPS_PER_ROW: usize = 64;
 const STRIP_ROWS: usize = 4096;
 
 /// Number of rows, and of support vectors, whose kernel values in f64 are computed together.
-const BLOCK: usize = 256;
+const BLOCK_SIDE: usize = 256;
 
 /// Maximum number of times that f is recomputed in f64.
 const MAX_VERIFICATIONS: usize = 6;
@@ -139,7 +139,7 @@ impl Dual {
                 if violation <= 0.0 || violation.is_nan() {
                     break;
                 }
-                let steps = self.solve_round(
+                let step_count = self.solve_round(
                     stored_kernel,
                     &mut working_set,
                     &certificate,
@@ -149,7 +149,7 @@ impl Dual {
                 );
                 round_count += 1;
                 certificate = self.certificate();
-                if steps == 0 {
+                if step_count == 0 {
                     // no step lowers the objective: the rest of the gap is rounding
                     break;
                 }
@@ -271,7 +271,7 @@ impl Dual {
         let (mut beta, mut f) = (gather(&self.beta), gather(&self.f));
         let (loss, has_fixed_sum) = (self.problem_options.loss, self.has_fixed_sum());
         let problem = SmoProblem { k: &k, rows: &rows, loss, has_fixed_sum, beta: &mut beta, f: &mut f };
-        let steps = problem.solve(tolerance, STEPS_PER_ROW * working_set.len(), stop);
+        let step_count = problem.solve(tolerance, STEPS_PER_ROW * working_set.len(), stop);
         let changes = working_set.iter().zip(&beta).map(|(i, beta)| (*i, beta - self.beta[*i]));
         let changes: Vec<(usize, f64)> = changes.filter(|(_, change)| *change != 0.0).collect();
         for_each_strip(workers, &mut self.f, STRIP_ROWS, |strip, f| {
@@ -280,7 +280,7 @@ impl Dual {
             }
         });
         working_set.iter().zip(beta).for_each(|(i, beta)| self.beta[*i] = beta);
-        steps
+        step_count
     }
 
     /// Sets `working_set` to the rows of the next round. First come new rows: in turn those with
@@ -330,23 +330,24 @@ impl Dual {
         workers: &Workers,
         stop: &(dyn Fn() -> bool + Sync),
     ) {
-        let (d, support): (usize, Vec<usize>) =
+        let (d, support_indices): (usize, Vec<usize>) =
             (x.ncols(), (0..self.beta.len()).filter(|i| self.beta[*i] != 0.0).collect());
-        let z: Vec<f64> = support.iter().flat_map(|i| x.row(*i).iter().copied()).collect();
-        let beta: Vec<f64> = support.iter().map(|i| self.beta[*i]).collect();
-        let (z, buffers) = (MatRef::from_row_major_slice(&z, support.len(), d), BufferPool::<Vec<f64>>::default());
-        let constant = shift * beta.iter().sum::<f64>();
-        for_each_strip(workers, &mut self.f, BLOCK, |strip, f| {
-            let (b, x) = (f.len(), x.subrows(strip * BLOCK, f.len()));
-            f.fill(constant);
+        let z: Vec<f64> = support_indices.iter().flat_map(|i| x.row(*i).iter().copied()).collect();
+        let beta: Vec<f64> = support_indices.iter().map(|i| self.beta[*i]).collect();
+        let (z, buffers) =
+            (MatRef::from_row_major_slice(&z, support_indices.len(), d), BufferPool::<Vec<f64>>::default());
+        let shift_sum = shift * beta.iter().sum::<f64>();
+        for_each_strip(workers, &mut self.f, BLOCK_SIDE, |strip, f| {
+            let (b, x) = (f.len(), x.subrows(strip * BLOCK_SIDE, f.len()));
+            f.fill(shift_sum);
             if stop() {
                 return;
             }
             buffers.with_buffer(
-                || vec![0.0; BLOCK * BLOCK],
+                || vec![0.0; BLOCK_SIDE * BLOCK_SIDE],
                 |values| {
-                    for (block, beta) in beta.chunks(BLOCK).enumerate() {
-                        let (values, z) = (&mut values[..b * beta.len()], z.subrows(block * BLOCK, beta.len()));
+                    for (block, beta) in beta.chunks(BLOCK_SIDE).enumerate() {
+                        let (values, z) = (&mut values[..b * beta.len()], z.subrows(block * BLOCK_SIDE, beta.len()));
                         kernel.block(x, z, MatMut::from_column_major_slice_mut(values, b, beta.len()));
                         values.chunks_exact(b).zip(beta).for_each(|(column, beta)| add_scaled(f, column, *beta));
                     }
@@ -359,12 +360,12 @@ impl Dual {
 /// Returns the indices of the `count` smallest numbers, smallest first. Equal numbers are ordered
 /// by index.
 fn smallest_indices(mut candidates: Vec<(f64, usize)>, count: usize) -> Vec<usize> {
-    let order = |a: &(f64, usize), b: &(f64, usize)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+    let by_value_then_index = |a: &(f64, usize), b: &(f64, usize)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
     if candidates.len() > count && count > 0 {
-        candidates.select_nth_unstable_by(count - 1, order);
+        candidates.select_nth_unstable_by(count - 1, by_value_then_index);
         candidates.truncate(count);
     }
-    candidates.sort_unstable_by(order);
+    candidates.sort_unstable_by(by_value_then_index);
     candidates.into_iter().map(|(_, i)| i).collect()
 }
 

@@ -86,7 +86,7 @@ struct SvmSet<'m, T> {
     svm_count: usize,
     /// Returns target and cost of a row. Its arguments are the index of the SVM, the index of the
     /// regularisation parameter, and the index of the row among all rows.
-    row: Box<dyn Fn(usize, usize, usize) -> TargetAndCost + Sync + Send + 'm>,
+    row_fn: Box<dyn Fn(usize, usize, usize) -> TargetAndCost + Sync + Send + 'm>,
 }
 
 impl<'m, T> SvmSet<'m, T> {
@@ -97,7 +97,7 @@ impl<'m, T> SvmSet<'m, T> {
     ) -> Self {
         let n = positions.len();
         let part_sizes = (0..n).step_by(PART_ROWS).map(|first| PART_ROWS.min(n - first)).collect();
-        Self { positions, part_sizes, part_matrices: Vec::new(), svm_count, row: Box::new(row) }
+        Self { positions, part_sizes, part_matrices: Vec::new(), svm_count, row_fn: Box::new(row) }
     }
 }
 
@@ -250,8 +250,9 @@ impl<'a, T: Real> ExactSvmProblem<'a, T> {
         }
         let x = self.copy_rows::<T>(&set.positions);
         let points = self.kernel_points(MatRef::from_row_major_slice(&x, n, d), first_problem_options.intercept);
-        let has_total = first_problem_options.multiplier_sum != 0.0;
-        let x_f64 = if options.verifies_gap || has_total { self.copy_rows::<f64>(&set.positions) } else { Vec::new() };
+        let has_multiplier_sum = first_problem_options.multiplier_sum != 0.0;
+        let x_f64 =
+            if options.verifies_gap || has_multiplier_sum { self.copy_rows::<f64>(&set.positions) } else { Vec::new() };
         let shift = points.shift.to_f64();
         let f64_points =
             || KernelPoints { kernel: &*self.f64_kernel, x: MatRef::from_row_major_slice(&x_f64, n, d), shift };
@@ -265,10 +266,10 @@ impl<'a, T: Real> ExactSvmProblem<'a, T> {
         let stop = || self.should_stop(observer);
         let solve_path = |svm_index: usize| {
             let rows = |penalty_index: usize| {
-                set.positions.iter().map(|i| (set.row)(svm_index, penalty_index, *i)).collect::<Vec<TargetAndCost>>()
+                set.positions.iter().map(|i| (set.row_fn)(svm_index, penalty_index, *i)).collect::<Vec<TargetAndCost>>()
             };
             let mut dual = Dual::new(rows(0), *first_problem_options);
-            if has_total {
+            if has_multiplier_sum {
                 dual.initialise(f64_points(), workers, &stop);
             }
             let mut path = Vec::new();
@@ -305,7 +306,7 @@ impl<'a, T: Real> ExactSvmProblem<'a, T> {
         let mut paths: Paths = vec![Vec::new(); set.svm_count];
         workers.for_each(paths.iter_mut().enumerate().collect(), |(svm_index, path)| {
             let rows = |penalty_index: usize| {
-                set.positions.iter().map(|i| (set.row)(svm_index, penalty_index, *i)).collect::<Vec<TargetAndCost>>()
+                set.positions.iter().map(|i| (set.row_fn)(svm_index, penalty_index, *i)).collect::<Vec<TargetAndCost>>()
             };
             let mut descent = CoordinateDescent::new(sparse, &set.positions, self.data.options.seed);
             let mut dual = Dual::new(rows(0), options.problem_options[0]);
@@ -393,7 +394,7 @@ impl<'a, T: Real> ExactSvmProblem<'a, T> {
         deviations: &[f64],
     ) -> Solution<T> {
         let SvmExpansion { points, row_numbers: rows, coefficients, .. } = self.expansion(svms.clone());
-        let (mut problems, mut is_support) = (SolvedProblems::default(), vec![false; self.rows.len()]);
+        let (mut solved_problems, mut is_support) = (SolvedProblems::default(), vec![false; self.rows.len()]);
         for (j, (positions, solved)) in svms.enumerate() {
             let w: Vec<f64> = coefficients.col(j).iter().copied().collect();
             positions.iter().zip(&solved.beta).for_each(|(i, beta)| is_support[*i] |= *beta != 0.0);
@@ -406,7 +407,7 @@ impl<'a, T: Real> ExactSvmProblem<'a, T> {
                 support_vectors: support_count,
             };
             let step_count = solved.round_count.div_ceil(kernel_cache::rounds_per_sweep(solved.beta.len()));
-            problems.append(SolvedProblems {
+            solved_problems.append(SolvedProblems {
                 best_points: vec![best],
                 gaps: solved.gaps.clone(),
                 passes: 0,
@@ -414,33 +415,33 @@ impl<'a, T: Real> ExactSvmProblem<'a, T> {
             });
         }
         let n = self.rows.len();
-        let (support, is_linear) = (is_support.iter().filter(|is| **is).count(), self.sparse_rows.is_some());
+        let (support_row_count, is_linear) = (is_support.iter().filter(|is| **is).count(), self.sparse_rows.is_some());
         let algorithm = if is_linear { "dual coordinate descent" } else { "sequential minimal optimisation" };
-        let why = format!("{algorithm}; {support} of {n} rows are support vectors");
+        let why = format!("{algorithm}; {support_row_count} of {n} rows are support vectors");
         Solution {
             needs_f64: self.sparse_rows.is_none() && needs_f64_for::<T>(coefficients.as_ref(), deviations),
             basis: Some(Basis::Landmarks { points, row_numbers: rows }),
             method: Some(crate::solver::SolveMethod { name: "exact", why }),
             passes: 0,
-            ..solution_of(problems, objective_factor, lambda, None)
+            ..solution_of(solved_problems, objective_factor, lambda, None)
         }
     }
 }
 
 /// Returns the two stages of the fit: the statistics of the columns, and the solution of the SVMs.
-/// `concurrent_problems` is the number of SVMs that are solved at the same time; for linear SVMs on
-/// sparse rows, it is the number of threads instead.
+/// `concurrent_problem_count` is the number of SVMs that are solved at the same time; for linear
+/// SVMs on sparse rows, it is the number of threads instead.
 pub(super) fn stages(
     request: &FitRequest<'_>,
     problem_count: usize,
-    concurrent_problems: usize,
+    concurrent_problem_count: usize,
     penalty_count: usize,
 ) -> (PassShape, Vec<Stage>) {
     let (size, budget) = (&request.size, request.resources.memory);
     let (n, d, element_bytes) = (usize::try_from(size.n).unwrap_or(usize::MAX), size.d, size.element_bytes);
     let pass_shape = exact_rows::exact_pass_shape(size);
     let remedy = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
-    let bytes_of_rows = |bytes: usize| n.saturating_mul(bytes).saturating_mul(concurrent_problems);
+    let bytes_of_rows = |bytes: usize| n.saturating_mul(bytes).saturating_mul(concurrent_problem_count);
     let plan = exact_rows::exact_plan("SVMs", size, budget);
     let plan = match request.options.kernel.sparse_linear_columns() {
         Some(column_count) => {
@@ -459,7 +460,7 @@ pub(super) fn stages(
             .term("multipliers and values of its rows", bytes_of_rows(96), remedy)
             .term(
                 "kernel values between its rows",
-                concurrent_problems * kernel_cache::bytes(n, d, element_bytes),
+                concurrent_problem_count * kernel_cache::bytes(n, d, element_bytes),
                 remedy,
             )
             .term("dual coefficients of all SVMs", n.saturating_mul(8 * problem_count * (2 + penalty_count)), remedy),

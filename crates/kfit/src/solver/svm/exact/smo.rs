@@ -94,26 +94,27 @@ impl<'a, T: Real> SmoProblem<'a, T> {
     ) -> usize {
         let (mut i, mut least_slope) = least_rise(self.f, &slopes.rise);
         for step in 0..max_steps {
-            let (j, highest) = best_partner(self.f, slopes, self.row(i), i, least_slope);
-            let excess = highest - least_slope;
+            let (j, highest_fall) = best_partner(self.f, slopes, self.row(i), i, least_slope);
+            let excess = highest_fall - least_slope;
             if excess <= tolerance || excess.is_nan() || (step % STOP_INTERVAL == STOP_INTERVAL - 1 && stop()) {
                 return step;
             }
             let (ki, kj) = (self.row(i), self.row(j));
-            let (a, b) = (slopes.curvature[i], slopes.curvature[j]);
-            let min_curvature = MIN_CURVATURE * (a.abs() + b.abs());
-            let curvature = (a + b - 2.0 * ki[j].to_f64()).max(min_curvature).max(f64::MIN_POSITIVE);
+            let (curvature_i, curvature_j) = (slopes.curvature[i], slopes.curvature[j]);
+            let min_curvature = MIN_CURVATURE * (curvature_i.abs() + curvature_j.abs());
+            let curvature =
+                (curvature_i + curvature_j - 2.0 * ki[j].to_f64()).max(min_curvature).max(f64::MIN_POSITIVE);
             let excess = self.f[j] + slopes.fall[j] - least_slope;
             let (rising, falling) =
                 (self.loss.piece(self.beta[i], self.rows[i]), self.loss.piece(self.beta[j], self.rows[j]));
-            let limits = (rising.upper - self.beta[i], self.beta[j] - falling.lower);
-            let t = (excess / curvature).min(limits.0).min(limits.1);
+            let step_limits = (rising.upper - self.beta[i], self.beta[j] - falling.lower);
+            let t = (excess / curvature).min(step_limits.0).min(step_limits.1);
             // a multiplier at the end of a piece must equal it exactly
-            let (to_i, to_j) = (
-                if t >= limits.0 { rising.upper } else { self.beta[i] + t },
-                if t >= limits.1 { falling.lower } else { self.beta[j] - t },
+            let (new_beta_i, new_beta_j) = (
+                if t >= step_limits.0 { rising.upper } else { self.beta[i] + t },
+                if t >= step_limits.1 { falling.lower } else { self.beta[j] - t },
             );
-            (self.beta[i], self.beta[j]) = (to_i, to_j);
+            (self.beta[i], self.beta[j]) = (new_beta_i, new_beta_j);
             self.update_slopes(slopes, i);
             self.update_slopes(slopes, j);
             (i, least_slope) = move_pair(self.f, &slopes.rise, ki, kj, t);
@@ -162,7 +163,7 @@ fn move_pair<T: Real>(f: &mut [f64], rise: &[f64], ki: &[T], kj: &[T], t: f64) -
     let mut best = LaneMaxima::new();
     kapprox::vectorised!({
         let (f, tail) = f.as_chunks_mut::<LANES>();
-        let (rise, rises) = rise.as_chunks::<LANES>();
+        let (rise, rise_tail) = rise.as_chunks::<LANES>();
         let (ki, i_tail) = ki.as_chunks::<LANES>();
         let (kj, j_tail) = kj.as_chunks::<LANES>();
         for (c, (((f, rise), ki), kj)) in f.iter_mut().zip(rise).zip(ki).zip(kj).enumerate() {
@@ -173,7 +174,7 @@ fn move_pair<T: Real>(f: &mut [f64], rise: &[f64], ki: &[T], kj: &[T], t: f64) -
         }
         for (l, f) in tail.iter_mut().enumerate() {
             *f = t.mul_add(i_tail[l].to_f64() - j_tail[l].to_f64(), *f);
-            best.update_lane(ki.len(), l, -(*f + rises[l]));
+            best.update_lane(ki.len(), l, -(*f + rise_tail[l]));
         }
     });
     let (index, value) = best.argmax();
@@ -193,9 +194,9 @@ fn best_partner<T: Real>(f: &[f64], slopes: &Slopes, ki: &[T], i: usize, least_s
     };
     kapprox::vectorised!({
         let (f, tail) = f.as_chunks::<LANES>();
-        let (fall, falls) = slopes.fall.as_chunks::<LANES>();
-        let (curvature, curvatures) = slopes.curvature.as_chunks::<LANES>();
-        let (k, ks) = ki.as_chunks::<LANES>();
+        let (fall, fall_tail) = slopes.fall.as_chunks::<LANES>();
+        let (curvature, curvature_tail) = slopes.curvature.as_chunks::<LANES>();
+        let (k, k_tail) = ki.as_chunks::<LANES>();
         for (c, (((f, fall), curvature), k)) in f.iter().zip(fall).zip(curvature).zip(k).enumerate() {
             let mut value = [0.0; LANES];
             for l in 0..LANES {
@@ -206,9 +207,9 @@ fn best_partner<T: Real>(f: &[f64], slopes: &Slopes, ki: &[T], i: usize, least_s
             best.update(c, value);
         }
         for (l, f) in tail.iter().enumerate() {
-            let slope = f + falls[l];
+            let slope = f + fall_tail[l];
             highest[l] = if slope > highest[l] { slope } else { highest[l] };
-            best.update_lane(k.len(), l, gain(slope, curvatures[l], ks[l].to_f64()));
+            best.update_lane(k.len(), l, gain(slope, curvature_tail[l], k_tail[l].to_f64()));
         }
     });
     (best.argmax().0, highest.into_iter().fold(f64::NEG_INFINITY, f64::max))
@@ -243,19 +244,19 @@ pub(super) fn add_scaled<T: Real>(f: &mut [f64], k: &[T], t: f64) {
 /// Running argmax of a sequence in chunks of [`LANES`] values: for every lane, its largest value
 /// and the chunk that contains it.
 struct LaneMaxima {
-    value: [f64; LANES],
-    chunk: [u64; LANES],
+    values: [f64; LANES],
+    chunks: [u64; LANES],
 }
 
 impl LaneMaxima {
     #[inline(always)]
     fn new() -> Self {
-        Self { value: [f64::NEG_INFINITY; LANES], chunk: [0; LANES] }
+        Self { values: [f64::NEG_INFINITY; LANES], chunks: [0; LANES] }
     }
 
     #[inline(always)]
     fn update(&mut self, chunk: usize, value: [f64; LANES]) {
-        for (value, (best, best_chunk)) in value.into_iter().zip(self.value.iter_mut().zip(&mut self.chunk)) {
+        for (value, (best, best_chunk)) in value.into_iter().zip(self.values.iter_mut().zip(&mut self.chunks)) {
             let is_better = value > *best;
             *best = if is_better { value } else { *best };
             *best_chunk = if is_better { chunk as u64 } else { *best_chunk };
@@ -264,13 +265,13 @@ impl LaneMaxima {
 
     #[inline(always)]
     fn update_lane(&mut self, chunk: usize, l: usize, value: f64) {
-        if value > self.value[l] {
-            (self.value[l], self.chunk[l]) = (value, chunk as u64);
+        if value > self.values[l] {
+            (self.values[l], self.chunks[l]) = (value, chunk as u64);
         }
     }
 
     fn argmax(&self) -> (usize, f64) {
-        let lane = (1..LANES).fold(0, |best, l| if self.value[l] > self.value[best] { l } else { best });
-        (self.chunk[lane] as usize * LANES + lane, self.value[lane])
+        let lane = (1..LANES).fold(0, |best, l| if self.values[l] > self.values[best] { l } else { best });
+        (self.chunks[lane] as usize * LANES + lane, self.values[lane])
     }
 }

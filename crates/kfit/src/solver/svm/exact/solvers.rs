@@ -101,7 +101,7 @@ impl Svm {
         let (Some(classes), Some(codes)) = (data.classes(), problem.rows.class_codes()) else {
             return Err(Error::TooFewClasses { classes: 0 });
         };
-        if self.squared_hinge {
+        if self.uses_squared_hinge {
             // the multipliers of this loss are unbounded, so a kernel matrix with a negative
             // eigenvalue may leave the dual without a minimum
             kapprox::kernel::require_positive_definite(
@@ -135,8 +135,8 @@ impl Svm {
                 c: costs[penalty] * weights[codes[i] as usize] * row_weights.get(i),
             };
             if !one_vs_one {
-                let count = classifiers.len();
-                return vec![SvmSet::new(training_positions, count, move |svm, penalty, i| {
+                let svm_count = classifiers.len();
+                return vec![SvmSet::new(training_positions, svm_count, move |svm, penalty, i| {
                     row(&costs, classifiers[svm].0, penalty, i)
                 })];
             }
@@ -151,7 +151,7 @@ impl Svm {
                     part_sizes: vec![low.len(), high.len()],
                     part_matrices: vec![class_matrix(other), class_matrix(class as usize)],
                     svm_count: 1,
-                    row: Box::new(move |_, penalty, i| row(&costs, class, penalty, i)),
+                    row_fn: Box::new(move |_, penalty, i| row(&costs, class, penalty, i)),
                 }
             };
             classifiers.iter().map(pair_set).collect()
@@ -182,22 +182,26 @@ impl Svr {
     pub(in super::super) fn fit_exact_kernel<T: Real>(&self, data: &FitData<'_, T>) -> Result<Option<Solution<T>>> {
         let Some(problem) = ExactSvmProblem::new(data)? else { return Ok(None) };
         let (t, target_centre) = (data.targets.count(), data.targets.centre());
-        let y = |i: usize, j: usize| problem.rows.y()[i * t + j] + target_centre[j];
+        let target_value = |i: usize, j: usize| problem.rows.y()[i * t + j] + target_centre[j];
         let problem_options = self.problem_options();
-        let is_free = self.intercept == Intercept::Free;
+        let has_free_intercept = self.intercept == Intercept::Free;
         let moments_without = |held_out_fold: Option<u16>| -> Vec<(f64, f64)> {
             let training_positions = problem.positions_outside(held_out_fold);
             (0..t)
-                .map(|j| mean_and_deviation(training_positions.iter().map(|i| (y(*i, j), problem.weights.get(*i)))))
+                .map(|j| {
+                    mean_and_deviation(
+                        training_positions.iter().map(|i| (target_value(*i, j), problem.weights.get(*i))),
+                    )
+                })
                 .collect()
         };
-        let y = &y;
+        let y = &target_value;
         let svm_sets = |held_fold: Option<u16>, penalties: &[Regularisation]| -> Vec<SvmSet<'_, T>> {
             let (training_positions, target_moments) =
                 (problem.positions_outside(held_fold), moments_without(held_fold));
             let weight = problem.weights.weight_sum(training_positions.iter().copied());
             let (costs, weights): (Vec<f64>, _) = (penalties.iter().map(|p| p.c(weight)).collect(), &problem.weights);
-            let shift = move |j: usize| if is_free { target_moments[j].0 } else { 0.0 };
+            let shift = move |j: usize| if has_free_intercept { target_moments[j].0 } else { 0.0 };
             vec![SvmSet::new(training_positions, t, move |j, penalty, i| TargetAndCost {
                 y: y(i, j) - shift(j),
                 c: costs[penalty] * weights.get(i),
@@ -206,7 +210,7 @@ impl Svr {
         let fold_moments: Vec<Vec<(f64, f64)>> =
             (0..data.folds.count() as u16).map(|fold| moments_without(Some(fold))).collect();
         let squared_error = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
-            let shift = |j: usize| if is_free { fold_moments[problem.folds[i] as usize][j].0 } else { 0.0 };
+            let shift = |j: usize| if has_free_intercept { fold_moments[problem.folds[i] as usize][j].0 } else { 0.0 };
             let squares = scores.enumerate().map(|(j, score)| (score + shift(j) - y(i, j)).powi(2));
             squares.sum::<f64>() / t as f64
         };
@@ -236,7 +240,7 @@ impl Svr {
             lambda,
             &deviations,
         )?;
-        if is_free {
+        if has_free_intercept {
             solution.intercept.iter_mut().zip(&final_moments).for_each(|(b, (mean, _))| *b += mean);
         }
         solution.figures.extend(selection.figures);

@@ -263,7 +263,7 @@ impl ConjugateGradient<'_> {
         }
         self.precondition()?;
         let (z, norm, tolerance) = (self.z.as_ref(), self.norm, self.tolerance);
-        let CgState { solution, best_x: best, r, columns, .. } = &mut self.state;
+        let CgState { solution, best_x, r, columns, .. } = &mut self.state;
         columns.retain_mut(|column| {
             let (j, rz) = (column.j, dot_of(r.as_ref(), column.j, z, column.j));
             let residual = residual_norm(norm, rz, r.as_ref(), j) / column.right_side_norm;
@@ -271,7 +271,7 @@ impl ConjugateGradient<'_> {
                 if residual > PROGRESS_RATIO * column.best_residual { column.stalled_iterations } else { 0 };
             if residual < column.best_residual {
                 column.best_residual = residual;
-                best.col_mut(j).copy_from(solution.x.col(j));
+                best_x.col_mut(j).copy_from(solution.x.col(j));
             }
             solution.residuals[j] = column.best_residual;
             if rz > RESTART_RATIO * column.recurrence_rz {
@@ -280,7 +280,7 @@ impl ConjugateGradient<'_> {
             let is_stalled = column.stalled_iterations >= max_stalled_iterations(solution.x.nrows());
             let is_converged = residual <= tolerance;
             if !is_converged && (is_stalled || is_last) {
-                solution.x.col_mut(j).copy_from(best.col(j));
+                solution.x.col_mut(j).copy_from(best_x.col(j));
             }
             solution.has_converged &= is_converged || !(is_stalled || is_last);
             !(is_converged || is_stalled || is_last)

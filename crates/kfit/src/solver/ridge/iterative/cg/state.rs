@@ -122,7 +122,7 @@ impl Persist for CgState {
         self.solution.has_converged = from.read_number::<u64>("converged")? != 0;
         let (columns, stalls) = (from.read::<u64>("columns")?, from.read::<u64>("stalls")?);
         let scalars = from.read::<f64>("scalars")?;
-        let parts = columns.iter().zip(&stalls).zip(scalars.as_chunks::<3>().0);
+        let stored_columns = columns.iter().zip(&stalls).zip(scalars.as_chunks::<3>().0);
         let column = |((j, stalls), &[right_side_norm, rz, best_residual]): ((&u64, &u64), &[f64; 3])| RunningColumn {
             j: *j as usize,
             right_side_norm,
@@ -131,7 +131,7 @@ impl Persist for CgState {
             best_residual,
             stalled_iterations: *stalls as usize,
         };
-        self.columns = parts.map(column).collect();
+        self.columns = stored_columns.map(column).collect();
         Ok(())
     }
 }

@@ -24,7 +24,7 @@ fn stopping_rule(tolerance: f64) -> StoppingRule<'static> {
     StoppingRule { tolerance, observer: &NoObserver, journal: None }
 }
 
-fn dense(n: usize) -> DenseSystem {
+fn dense_system(n: usize) -> DenseSystem {
     let b = Mat::<f64>::from_fn(n, n, |i, j| ((i * 13 + j * 29) as f64).sin());
     let mut a = b.transpose() * &b;
     (0..n).for_each(|i| a[(i, i)] += 1.0 + i as f64);
@@ -33,7 +33,7 @@ fn dense(n: usize) -> DenseSystem {
 
 #[test]
 fn residuals_belong_to_the_solution_and_converged_columns_leave() {
-    let mut system = dense(60);
+    let mut system = dense_system(60);
     // the second right side is A e_7, the third is 0
     let b = Mat::from_fn(60, 3, |i, j| [(i as f64).cos(), system.matrix[(i, 7)], 0.0][j]);
     for norm in [Norm::Euclidean, Norm::Preconditioned] {
@@ -66,7 +66,7 @@ fn residuals_belong_to_the_solution_and_converged_columns_leave() {
 
 #[test]
 fn a_residual_below_rounding_is_not_reported_as_converged() {
-    let mut system = dense(40);
+    let mut system = dense_system(40);
     let b = Mat::from_fn(40, 1, |i, _| (i as f64).sin());
     let solution = solve(&mut system, b.as_ref(), Norm::Euclidean, stopping_rule(1e-30)).unwrap();
     assert!(
@@ -98,7 +98,7 @@ impl PositiveDefinite for InexactSystem {
 #[test]
 fn inexact_products_still_converge() {
     let b = Mat::from_fn(60, 2, |i, j| (i as f64 + 0.3 * j as f64).cos());
-    let mut system = InexactSystem { exact: dense(60), max_error: 1e-4 };
+    let mut system = InexactSystem { exact: dense_system(60), max_error: 1e-4 };
     let solution = solve(&mut system, b.as_ref(), Norm::Euclidean, stopping_rule(1e-9)).unwrap();
     let r = &b - &system.exact.matrix * &solution.x;
     let true_residual = r.col(0).norm_l2() / b.col(0).norm_l2();
@@ -109,7 +109,7 @@ fn inexact_products_still_converge() {
 fn the_best_iterate_replaces_a_divergent_one() {
     let b = Mat::from_fn(60, 1, |i, _| (i as f64).cos());
     // errors far above the least eigenvalue: the applied matrix is not positive definite
-    let mut system = InexactSystem { exact: dense(60), max_error: 50.0 };
+    let mut system = InexactSystem { exact: dense_system(60), max_error: 50.0 };
     let solution = solve(&mut system, b.as_ref(), Norm::Euclidean, stopping_rule(1e-9)).unwrap();
     let r = &b - &system.exact.matrix * &solution.x;
     let true_residual = r.col(0).norm_l2() / b.col(0).norm_l2();
@@ -148,7 +148,7 @@ impl kstore::checkpoint::Listener for NoWarnings {
 #[test]
 fn a_run_with_many_stops_is_bit_identical_to_one_without() {
     let b = Mat::from_fn(60, 3, |i, j| [(i as f64).cos(), (i as f64 * 0.1).sin(), 0.0][j]);
-    let uninterrupted = solve(&mut dense(60), b.as_ref(), Norm::Euclidean, stopping_rule(1e-10)).unwrap();
+    let uninterrupted = solve(&mut dense_system(60), b.as_ref(), Norm::Euclidean, stopping_rule(1e-10)).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let manifest = kstore::checkpoint::Manifest {
         version: String::new(),
@@ -156,33 +156,37 @@ fn a_run_with_many_stops_is_bit_identical_to_one_without() {
         options: Default::default(),
         files: Vec::new(),
     };
-    let (mut products, mut stops) = (0, 0);
+    let (mut product_count, mut stop_count) = (0, 0);
     let solution = loop {
         let path = folder.path().join("checkpoint");
         let journal = Journal::open(
             path,
             &manifest,
             std::time::Duration::ZERO,
-            if stops > 0 { kstore::checkpoint::ResumeMode::Required } else { kstore::checkpoint::ResumeMode::Never },
+            if stop_count > 0 {
+                kstore::checkpoint::ResumeMode::Required
+            } else {
+                kstore::checkpoint::ResumeMode::Never
+            },
             &NoWarnings,
         )
         .unwrap();
         let observer = StopsAfter(7.into());
-        let mut system = dense(60);
+        let mut system = dense_system(60);
         let stopping_rule = StoppingRule { observer: &observer, journal: Some(&journal), ..stopping_rule(1e-10) };
         let solution = solve(&mut system, b.as_ref(), Norm::Euclidean, stopping_rule);
-        products += system.product_count;
+        product_count += system.product_count;
         match solution {
             Ok(solution) => break solution,
             Err(error) => assert!(error.to_string().contains("interrupted"), "{error}"),
         }
-        stops += 1;
-        assert!(stops < 100, "no progress");
+        stop_count += 1;
+        assert!(stop_count < 100, "no progress");
     };
-    assert!(stops >= 3 && solution.x == uninterrupted.x, "{stops} stops");
+    assert!(stop_count >= 3 && solution.x == uninterrupted.x, "{stop_count} stops");
     assert_eq!((solution.iterations, solution.residuals), (uninterrupted.iterations, uninterrupted.residuals));
     // nothing is computed twice
-    let mut system = dense(60);
+    let mut system = dense_system(60);
     solve(&mut system, b.as_ref(), Norm::Euclidean, stopping_rule(1e-10)).unwrap();
-    assert_eq!(products, system.product_count);
+    assert_eq!(product_count, system.product_count);
 }

@@ -7,7 +7,7 @@ const LOSSES: [(Loss, f64); 4] =
 
 /// Returns n, the points and the targets of two overlapping classes, with more rows than a working
 /// set.
-fn problem() -> (usize, Vec<f64>, Vec<f64>) {
+fn overlapping_classes() -> (usize, Vec<f64>, Vec<f64>) {
     let n = WORKING_SET + 500;
     let noise = |i: usize| ((i * 7919 % 1013) as f64 / 1013.0 - 0.5) * 4.0;
     let sign = |i: usize| if i.is_multiple_of(3) { 1.0 } else { -1.0 };
@@ -20,20 +20,20 @@ fn problem() -> (usize, Vec<f64>, Vec<f64>) {
 #[test]
 fn working_sets_reach_the_objective_of_the_whole_matrix() {
     let kernel = kapprox::Kernel::parse("gaussian(sigma=0.7)").unwrap().build().unwrap().typed::<f64>();
-    let (n, x, y) = problem();
+    let (n, x, y) = overlapping_classes();
     let x = MatRef::from_row_major_slice(&x, n, 2);
-    for ((loss, total), intercept) in
+    for ((loss, multiplier_sum), intercept) in
         LOSSES.into_iter().flat_map(|loss| [Intercept::Free, Intercept::Penalised, Intercept::None].map(|i| (loss, i)))
     {
-        if total > 0.0 && intercept != Intercept::Free {
+        if multiplier_sum > 0.0 && intercept != Intercept::Free {
             continue;
         }
-        let c = if total > 0.0 { 10.0 / n as f64 } else { 3.0 };
+        let c = if multiplier_sum > 0.0 { 10.0 / n as f64 } else { 3.0 };
         let rows: Vec<TargetAndCost> = y.iter().map(|y| TargetAndCost { y: *y, c }).collect();
         let problem_options = ProblemOptions {
             loss,
             intercept,
-            multiplier_sum: total,
+            multiplier_sum,
             typical_cost: 1.0,
             gap_tolerance: 1e-6,
             max_idle_steps: usize::MAX,
@@ -59,7 +59,7 @@ fn working_sets_reach_the_objective_of_the_whole_matrix() {
             assert!(solved.beta.iter().zip(&rows).all(|(beta, row)| loss.conjugate(*beta, *row).is_finite()));
             if intercept == Intercept::Free {
                 let sum: f64 = solved.beta.iter().sum();
-                assert!((sum - total).abs() < 1e-9 * c * n as f64, "{loss:?} {intercept}: {sum}");
+                assert!((sum - multiplier_sum).abs() < 1e-9 * c * n as f64, "{loss:?} {intercept}: {sum}");
             }
         }
         let difference = (whole_matrix.primal - small_cache.primal).abs() / whole_matrix.primal.abs();
