@@ -14,7 +14,7 @@ use ksolve::job::{self, Checkpoint, Fit, Fitted};
 use ksolve::tune::likely_classes;
 use kstore::pass::Observer;
 use kstore::schema::Kind;
-use kstore::{SelectedTable, Selection, Table, TextOptions};
+use kstore::{Missing, SelectedTable, Selection, Table, TextOptions};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -25,6 +25,9 @@ pub(crate) struct FitOptions {
     pub(crate) text_options: TextOptions,
     /// Kernels whose weights in a sum are learned; `None` if no weights are learned.
     pub(crate) kernels_to_combine: Option<Vec<Kernel>>,
+    /// Treatment of missing values in dense rows; `None` for the treatment in the selection of the
+    /// fit, which is also that of sparse rows.
+    pub(crate) missing_if_dense: Option<Missing>,
     /// True if the solver is not chosen yet (by `tune`). A text target then means classification.
     pub(crate) is_solver_undecided: bool,
     /// The fit. Its target may be a `.npy` file.
@@ -76,6 +79,7 @@ impl FitOptions {
             paths: select.paths.clone(),
             text_options: select.text.text_options(),
             kernels_to_combine: None,
+            missing_if_dense: None,
             is_solver_undecided: false,
             fit,
         })
@@ -97,9 +101,12 @@ impl FitOptions {
             Some(_) => self.text_options.clone(),
         };
         let (table, targets) = open::table(&self.paths, &text, &selection.targets)?;
-        // then read a file of landmarks as sparse rows, too
-        if table.schema().has_sparse() {
-            self.text_options = self.text_options.clone().sparse();
+        let mut selection = selection;
+        match self.missing_if_dense {
+            // then read a file of landmarks as sparse rows, too
+            _ if table.schema().has_sparse() => self.text_options = self.text_options.clone().sparse(),
+            Some(missing) => selection.missing = missing,
+            None => {}
         }
         let is_decided = !self.fit.family().reads(&parameter::TASK) || self.fit.has_option(parameter::TASK.name);
         let kind = targets.first().and_then(|name| Some(&table.schema().columns[table.schema().position(name)?].kind));

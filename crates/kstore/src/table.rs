@@ -9,6 +9,7 @@ use crate::source::{
     self, AbsentRows, AddedColumn, BatchTable, ColumnType, ExtendedFile, Identity, SparseRule, TableFile, TextOptions,
     TextReadOptions,
 };
+use crate::sparse::SparseShape;
 use crate::{Error, Float, Result, RowDigests};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -223,6 +224,16 @@ impl Table {
     /// [`Error::Syntax`] for slices whose lengths do not match.
     pub fn from_rows<T: Float>(x: &[T], d: usize, y: &[f64]) -> Result<Self> {
         Ok(Self::from_file("memory", Arc::new(BatchTable::from_rows(x, d, y)?)))
+    }
+
+    /// Returns a table of sparse rows in memory, in one column `x`, and of targets as in
+    /// [`Table::from_rows`]. `x` has the layout of [`crate::sparse`] in blocks.
+    ///
+    /// # Errors
+    /// [`Error::Syntax`] for slices whose lengths do not match.
+    #[doc(hidden)]
+    pub fn from_sparse_rows<T: Float>(x: &[T], shape: SparseShape, y: &[f64]) -> Result<Self> {
+        Ok(Self::from_file("memory", Arc::new(BatchTable::from_sparse_rows(x, shape, y)?)))
     }
 
     /// Returns a table of Arrow record batches in memory, without copying.

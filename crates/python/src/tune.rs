@@ -12,7 +12,7 @@ use ksolve::Error;
 use ksolve::job::StageObserver;
 use ksolve::job::{ElementType, Fit, Fitted, Run};
 use ksolve::tune::{FixedParts, SearchJournal, SearchListener, SearchPart, SelectionResult, TimeBudget, Tune};
-use kstore::SelectedTable;
+use kstore::{SelectedTable, Selection, TextOptions};
 use pyo3::prelude::*;
 use serde::Deserialize;
 use std::sync::{Mutex, PoisonError};
@@ -81,16 +81,22 @@ pub(crate) fn tune(
     let search: SearchRequest = parse_json(search)?;
     let tune = search.build_tune(&job, landmarks.is_some()).map_err(to_py_err)?;
     let default_fit = tune.fit_with_defaults();
-    let column_selection = default_fit.complete_selection(default_fit.requested_selection()).map_err(to_py_err)?;
+    let row_selection = Selection { sparse: true, ..default_fit.requested_selection() };
+    // a table of landmarks is dense, so the rows must be dense too
+    let text_options = match landmarks {
+        None => tune.text_options_for(&default_fit, &row_selection, TextOptions::default()),
+        Some(_) => TextOptions::default(),
+    };
+    let column_selection = default_fit.complete_selection(row_selection).map_err(to_py_err)?;
     let scratch = job.run.scratch()?;
     let run = job.run.run(scratch.as_ref())?;
     let (fitted, selection_result, warnings) = run_watched(py, show, |progress| {
         let run = progress.attach_to(&run);
-        let selected = run.resolve_categories(&table.table.select(&column_selection)?)?;
+        let selected = run.resolve_categories(&table.reopen_for(&text_options)?.select(&column_selection)?)?;
         let column_warnings = progress.warnings();
         let time_budget = TimeBudget::new(search.time_limit());
         let listener = TuneListener { progress, time_budget: &time_budget, warnings: Mutex::new(Vec::new()) };
-        let fit = tune.for_features(default_fit, selected.shape().input_count);
+        let fit = tune.with_metric_for(default_fit, &selected);
         let base = with_inputs(fit, &selected, landmarks)?;
         let (mut fitted, selection_result) = match base.requested_precision() {
             ElementType::F32 => search_and_fit::<f32>(&tune, &base, &selected, &run, &listener),

@@ -109,14 +109,14 @@ pub(crate) fn run(args: &TuneArgs, run: &RunSettings) -> Result<TuneReport> {
     }
     let is_any_solver = args.solver == ANY_SOLVER;
     let select = &args.data.select;
-    // the default is an indicator, one more feature for each column with missing values, because
-    // the alternatives lose rows, or lose the information that a value is missing
-    let missing = select.missing.unwrap_or(Missing::Indicator);
-    let selection = Selection { missing, ..open::training_selection(&args.data) };
+    let selection = Selection { sparse: true, ..open::training_selection(&args.data) };
     let solver = if is_any_solver { "ridge" } else { &args.solver };
     let mut options =
         FitOptions::for_solver(solver, selection, select, &args.map_args, args.parameters.options.clone())?;
     options.is_solver_undecided = is_any_solver;
+    // the default is an indicator, one more feature for each column with missing values, because
+    // the alternatives lose rows, or lose the information that a value is missing
+    options.missing_if_dense = select.missing.or(Some(Missing::Indicator));
     let search = build_search(args, options.fit.clone())?;
     options.fit = search.fit_with_defaults();
     let report = match options.fit.requested_precision() {
@@ -195,16 +195,17 @@ fn search_and_fit<T: kapprox::Real>(
     outputs: &Outputs,
 ) -> Result<TuneReport> {
     let time_budget = TimeBudget::new(args.time);
+    let selection = options.fit.requested_selection();
+    options.text_options = search.text_options_for(&options.fit, &selection, options.text_options);
     let selected = pipeline::select(&mut options, run)?;
-    let feature_count = selected.shape().input_count;
-    if search.is_too_wide(feature_count) {
-        run.progress.note(&format!(
-            "{} features are too many to learn a metric: kernels are compared without one, on dense rows; fit svm, logistic and \
-             ridge keep sparse rows sparse",
-            format_count(feature_count as u64)
-        ));
+    if search.omits_metric(&selected) {
+        let what = match selected.sparse_shape() {
+            Some(_) => "the rows are sparse".to_string(),
+            None => format!("there are {} features", format_count(selected.shape().input_count as u64)),
+        };
+        run.progress.note(&format!("{what}, so no metric is learned: kernels are compared without one"));
     }
-    options.fit = search.for_features(options.fit, feature_count);
+    options.fit = search.with_metric_for(options.fit, &selected);
     let inputs = output::table_files(selected.table()).chain(options.fit.files());
     output::protect_inputs(outputs.files.iter().map(|(path, _)| path).chain(&args.report), inputs)?;
     let base_fit = options.fit_with_open_files(&selected)?;

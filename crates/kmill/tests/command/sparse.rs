@@ -206,7 +206,7 @@ fn what_needs_the_columns_of_rows_refuses_sparse_ones() {
     for line in [
         "fit isomap a.svm --features x --sparse -o m.safetensors",
         "fit cca a.svm --features x --with y --sparse -o m.safetensors",
-        "tune ridge a.svm --target y --sparse --time 5s",
+        "tune ridge a.svm --target y --sparse --metric learn --time 5s",
         "curve a.svm --target y --sparse --ranks 10 -o c.csv",
         "fit ridge a.svm --sparse --target y --landmarks b.svm -o m.safetensors",
     ] {
@@ -220,6 +220,35 @@ fn what_needs_the_columns_of_rows_refuses_sparse_ones() {
     ok(at, "fit oneclass a.svm --features x --sparse --kernel gaussian(sigma=2) --rank 30 -o one.safetensors -q");
     let (code, _, stderr) = kmill(at, "predict one.safetensors b.svm --top 5 -o top.csv");
     assert!(code == 1 && stderr.contains("anomalies in sparse rows are not explained"), "{stderr}");
+}
+
+#[test]
+fn a_search_on_sparse_rows_has_the_errors_of_a_search_on_dense_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    tables(at);
+    let search = "tune logistic a.svm --target y --scale none --precision f64 --metric none \
+        --kernels gaussian(),laplacian() --factors 0.5,1,2 --rank 40 -q --json";
+    let (dense, sparse) = (ok(at, search), ok(at, &format!("{search} --sparse")));
+    let errors = |report: &serde_json::Value| -> Vec<(String, f64)> {
+        let rungs = report["search"]["rungs"].as_array().unwrap();
+        let entries = rungs.iter().flat_map(|rung| rung["entries"].as_array().unwrap());
+        entries.map(|entry| (entry["kernel"].to_string(), entry["score"].as_f64().unwrap())).collect()
+    };
+    let (dense_errors, sparse_errors) = (errors(&dense), errors(&sparse));
+    assert!(dense_errors.len() >= 9 && dense_errors.len() == sparse_errors.len(), "{dense}");
+    for ((kernel, one), (_, other)) in dense_errors.iter().zip(&sparse_errors) {
+        assert!((one - other).abs() <= 1e-9 * one, "{kernel}: {one} and {other}");
+    }
+    // by default, rows with few nonzeros stay sparse, in the search and in the model
+    std::fs::write(at.join("thin.svm"), text(ROWS, 1, 12).replace('\n', " 2000:1\n")).unwrap();
+    let (code, _, notes) = kmill(at, "tune any thin.svm --target y --time 0.001s -o thin.safetensors");
+    assert_eq!(code, 0, "{notes}");
+    assert!(notes.contains("the rows are sparse, so no metric is learned"), "{notes}");
+    assert!(notes.contains("the search ended early: not every kernel was tried"), "{notes}");
+    let model = std::fs::read(at.join("thin.safetensors")).unwrap();
+    assert!(String::from_utf8_lossy(&model).contains("landmarks.indptr"));
+    ok(at, "evaluate thin.safetensors thin.svm -q");
 }
 
 /// Decision values of scikit-learn 1.9.1, `SVC(C=0.5, gamma=0.1, tol=1e-12)`, on rows of ones.

@@ -11,7 +11,7 @@ use crate::request::{LandmarkSource, MetricForm, MetricSource, Scaling, StageObs
 use crate::solver::parameter;
 use crate::{Error, Result, Task};
 use kapprox::{Kernel, Real};
-use kstore::{Missing, SelectedTable, Selection, Table, schema::Kind};
+use kstore::{Missing, SelectedTable, Selection, Table, TextOptions, schema::Kind};
 use std::time::Duration;
 
 /// The parts of the fit of a [`Tune`] that the caller specified. The search chooses all other
@@ -201,8 +201,7 @@ impl Tune {
             };
         let fit = if has_classes { classification_fit } else { default_fit };
         let selected = run.resolve_categories(&table.select(&fit.complete_selection(selection)?)?)?;
-        let (base, time_budget) =
-            (self.for_features(fit, selected.shape().input_count), TimeBudget::new(self.time_limit));
+        let (base, time_budget) = (self.with_metric_for(fit, &selected), TimeBudget::new(self.time_limit));
         match base.requested_precision() {
             ElementType::F32 => self.run_typed::<f32>(&base, &time_budget, &selected, run),
             ElementType::F64 => self.run_typed::<f64>(&base, &time_budget, &selected, run),
@@ -248,17 +247,26 @@ impl Tune {
         if self.work.is_some() { fit.without_rank_parameters() } else { fit }
     }
 
-    /// Returns true if no metric is learned because the rows have too many features.
+    /// Returns true if no metric is learned, although it is the default, because the rows are sparse
+    /// or have too many features.
     #[doc(hidden)]
-    pub fn is_too_wide(&self, feature_count: usize) -> bool {
-        self.learns_metric() && !self.fixed.metric && feature_count > MAX_METRIC_FEATURES
+    pub fn omits_metric(&self, selected: &SelectedTable) -> bool {
+        let is_unsuitable = selected.sparse_shape().is_some() || selected.shape().input_count > MAX_METRIC_FEATURES;
+        self.learns_metric() && !self.fixed.metric && is_unsuitable
     }
 
-    /// Returns `fit` for rows with this many features: without metric learning if there are too
-    /// many features.
+    /// Returns `fit` for these rows: without metric learning if [`Self::omits_metric`] is true.
     #[doc(hidden)]
-    pub fn for_features(&self, fit: Fit, feature_count: usize) -> Fit {
-        if self.is_too_wide(feature_count) { fit.metric(MetricSource::None) } else { fit }
+    pub fn with_metric_for(&self, fit: Fit, selected: &SelectedTable) -> Fit {
+        if self.omits_metric(selected) { fit.metric(MetricSource::None) } else { fit }
+    }
+
+    /// Returns the options that open the table of the search. Rows with few nonzeros stay sparse,
+    /// unless the metric, the kernel or the scaling was set to one that needs dense rows.
+    #[doc(hidden)]
+    pub fn text_options_for(&self, fit: &Fit, selection: &Selection, options: TextOptions) -> TextOptions {
+        let fit = if self.fixed.metric { fit.clone() } else { fit.clone().metric(MetricSource::None) };
+        fit.text_options_for(selection, options)
     }
 
     /// Returns the options of the search for a prepared fit whose files are open.
@@ -276,7 +284,7 @@ impl Tune {
             let why = "the search tries sums of kernels by likelihood itself; leave it out, or use `fit`";
             return Err(Error::option("metric", MetricForm::Likelihood, why));
         }
-        let learns_metric = self.learns_metric() && !self.is_too_wide(selected.shape().input_count);
+        let learns_metric = self.learns_metric() && !self.omits_metric(selected);
         let base_kernels = [base.requested_kernel().clone()];
         let uses_base_kernel = self.fixed.kernel || !learns_metric;
         let kernels = self.kernels.as_deref().or(uses_base_kernel.then_some(&base_kernels[..]));

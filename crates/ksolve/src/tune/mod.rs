@@ -180,13 +180,7 @@ impl<'a, T: Real> KernelSearch<'a, T> {
         };
         warning.into_iter().for_each(|text| resources.stage_observer.warn(text));
         let folds = folds(&fold_spec)?;
-        let trials = Trials::new(
-            all_rows,
-            survey.weight_unit(),
-            selected.feature_names(),
-            &folds,
-            options.score != Score::Alignment,
-        )?;
+        let trials = Trials::new(all_rows, survey.weight_unit(), selected, &folds, options.score != Score::Alignment)?;
         let sample = trials.without_test_rows(&sample);
         let sorted_rows = candidates::sort_by_row_number(sample.clone())?;
         let sample_rows = candidates::with_targets(
@@ -278,18 +272,37 @@ impl<'a, T: Real> KernelSearch<'a, T> {
         scores.into_iter().min_by(|a, b| self.options.score.order(*a, *b))
     }
 
-    /// If the metric of at least one kernel has been learned, drops the kernels whose metric is not
-    /// learned yet. Returns true if kernels were dropped.
-    pub(crate) fn drop_unlearned(&mut self) -> Result<bool> {
-        let drops_kernels = !self.unlearned.is_empty() && !self.candidates.is_empty();
-        if drops_kernels {
+    /// Ends the search early, with the kernels that have been learned or measured: drops the
+    /// kernels whose metric is not learned yet, if there is another; or else the candidates that the
+    /// current rung has not measured, and all later rungs. Returns true if anything was dropped.
+    pub(crate) fn end_early(&mut self) -> Result<bool> {
+        if !self.unlearned.is_empty() && !self.candidates.is_empty() {
             self.unlearned.clear();
             self.alive = (0..self.candidates.len()).collect();
             if competes_by_rounds(self.options) {
                 self.promote()?;
             }
+            return Ok(true);
         }
-        Ok(drops_kernels)
+        if !self.unlearned.is_empty() || self.upcoming().is_none() {
+            return Ok(false);
+        }
+        let finished_count = self.finished_rungs.len();
+        if !self.entries.is_empty() {
+            self.alive.truncate(self.entries.len());
+            self.rung_sizes.truncate(finished_count + 1);
+            self.promote()?;
+            return Ok(true);
+        }
+        if let Some(rung) = self.finished_rungs.last() {
+            // `alive` has the kept candidates of this rung, in the same order
+            let kept_scores =
+                rung.entries.iter().filter(|entry| entry.kept).map(|entry| entry.score.unwrap_or(f64::NAN));
+            let best = kept_scores.zip(&self.alive).min_by(|(a, _), (b, _)| self.options.score.order(*a, *b));
+            self.alive = best.into_iter().map(|(_, candidate)| *candidate).collect();
+            self.rung_sizes.truncate(finished_count);
+        }
+        Ok(finished_count > 0)
     }
 
     fn learn(

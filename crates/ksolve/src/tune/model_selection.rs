@@ -326,7 +326,7 @@ impl ModelSelection<'_> {
             log.run_step(what, || {
                 search.step(journal, &should_stop).map(|step_count| (step_count, search.best_score()))
             })?;
-            if log.is_late(journal)? && search.drop_unlearned()? {
+            if log.is_late(journal)? && search.end_early()? {
                 self.listener
                     .warn("the search ended early: not every kernel was tried; raise `time`, or name fewer `kernels`");
             }

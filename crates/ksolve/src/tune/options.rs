@@ -103,7 +103,10 @@ impl TuneOptions {
         let (surrogate, names) = (ridge_surrogate(fit, score)?, selected.feature_names());
         let ridge = ridge::Ridge::new(surrogate.settings()?);
         let kernels = match requested_kernels {
-            Some(named) => named.iter().map(|kernel| kernel.resolve_columns(&names)).collect::<Result<_, _>>()?,
+            Some(named) => {
+                let column_count = selected.sparse_shape().map(|shape| shape.column_count);
+                named.iter().map(|kernel| kernel.resolve_for_rows(&names, column_count)).collect::<Result<_, _>>()?
+            }
             None => default_kernels(selected)?,
         };
         let learns_default_metric = surrogate.metric_source() == &MetricSource::Learned(MetricForm::DiagonalOrFull);

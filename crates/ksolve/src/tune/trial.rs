@@ -7,7 +7,8 @@ use crate::predict::{Evaluation, Predictor, RankingScores, RegressionScores};
 use crate::ranking_pairs::{self, Groups};
 use crate::{Error, Folds, Result, Task, folds::FoldRule, folds::FoldSpec, request::Scaling, solver::parameter};
 use kapprox::{Real, landmark::RowSample};
-use kstore::{LabelCodes, MemoryRows, RowBuf, RowSource, Selection, Table};
+use kstore::sparse::SparseShape;
+use kstore::{LabelCodes, MemoryRows, RowBuf, RowSource, SelectedTable, Selection, Table};
 use std::collections::BTreeSet;
 
 /// Minimum number of pairs for a meaningful error of their order. With 100 independent pairs, the
@@ -18,6 +19,8 @@ const MIN_PAIRS: f64 = 100.0;
 /// the search uses.
 pub(super) struct Trials<T> {
     rows: MemoryRows<T>,
+    /// Shape of the rows if they are sparse.
+    sparse_shape: Option<SparseShape>,
     /// Names of the features, to which kernels may refer.
     names: Vec<String>,
     fold_of_row: Vec<usize>,
@@ -116,7 +119,7 @@ impl<T: Real> Trials<T> {
     pub(super) fn new(
         rows: MemoryRows<T>,
         weight_unit: f64,
-        names: Vec<String>,
+        selected: &SelectedTable,
         folds: &Folds,
         holds_out_test_rows: bool,
     ) -> Result<Self> {
@@ -154,7 +157,8 @@ impl<T: Real> Trials<T> {
             weight_unit,
             has_groups,
             rows,
-            names,
+            sparse_shape: selected.sparse_shape(),
+            names: selected.feature_names(),
             fold_of_row,
             fold_count,
             fold_rule,
@@ -350,7 +354,11 @@ impl<T: Real> Trials<T> {
         run: &Run<'_>,
     ) -> Result<Vec<HeldOutScore>> {
         let column_name = |j: usize| if self.column_count == 1 { "y".to_string() } else { format!("y{j}") };
-        let kernel = fit.requested_kernel().with_positional_names(&self.names)?;
+        // kernels on sparse rows do not refer to columns
+        let kernel = match self.sparse_shape {
+            None => fit.requested_kernel().with_positional_names(&self.names)?,
+            Some(_) => fit.requested_kernel().clone(),
+        };
         let fit = fit.clone().kernel(kernel).scaling(Scaling::None).with_landmark_scheme();
         let target_count = self.column_count - usize::from(self.has_weights) - usize::from(self.has_groups);
         let weight = self.has_weights.then(|| column_name(target_count));
@@ -406,6 +414,9 @@ impl<T: Real> Trials<T> {
             .flat_map(|i| &self.target_values[i * column_count..(i + 1) * column_count])
             .copied()
             .collect();
-        Ok(Table::from_rows(&x, d, &y)?)
+        Ok(match self.sparse_shape {
+            None => Table::from_rows(&x, d, &y)?,
+            Some(shape) => Table::from_sparse_rows(&x, shape, &y)?,
+        })
     }
 }

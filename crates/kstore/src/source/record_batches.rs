@@ -3,9 +3,13 @@
 use super::column::{self, Layout, LoadedColumns};
 use super::data_type::{column_kind, element_type};
 use super::{BoxedCursor, ColumnView, Element, FileCursor, FileMetadata, TARGET_COLUMN, TableFile, sparse_entries};
-use crate::arrow::array::{Array, ArrayRef, Float32Array, Float64Array, RecordBatch};
-use crate::arrow::datatypes::Field;
-use crate::{Error, Float, Result, sparse::SparseShape};
+use crate::arrow::array::{
+    Array, ArrayRef, Float32Array, Float64Array, LargeListArray, RecordBatch, StructArray, UInt32Array,
+};
+use crate::arrow::buffer::OffsetBuffer;
+use crate::arrow::datatypes::{DataType, Field};
+use crate::sparse::{self, SparseShape};
+use crate::{Error, Float, Result};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::{ops::Range, path::Path};
@@ -26,6 +30,12 @@ pub(crate) struct BatchTable {
 
 impl BatchTable {
     pub(crate) fn new(batches: Vec<RecordBatch>) -> Result<Self> {
+        Self::with_sparse_shape(batches, None)
+    }
+
+    /// Returns the table of these batches. Columns of sparse rows have the shape `known_shape`, or
+    /// else the smallest shape with room for their rows.
+    fn with_sparse_shape(batches: Vec<RecordBatch>, known_shape: Option<SparseShape>) -> Result<Self> {
         let batches: Vec<RecordBatch> = batches.into_iter().filter(|batch| batch.num_rows() > 0).collect();
         let Some(first_batch) = batches.first() else {
             return Err(Error::Empty { what: NAME.to_string(), why: "no rows; give at least one".to_string() });
@@ -42,6 +52,9 @@ impl BatchTable {
         }
         let list_length_of = |root: usize| Ok::<_, Error>(column::list_length(first_batch.column(root).as_ref(), 0));
         let measure_shape = |root: usize| {
+            if let Some(shape) = known_shape {
+                return Ok(shape);
+            }
             let mut shape = SparseShape::default();
             for batch in &batches {
                 sparse_entries::extend_shape(batch.column(root), &mut shape)
@@ -62,22 +75,50 @@ impl BatchTable {
     /// Copies `x` (n x d, row-major) to the columns `x0`, `x1`, …, and `y` (n x t, row-major, t may
     /// be 0) to the columns `y0`, `y1`, …, or to the column `y` if t = 1.
     pub(crate) fn from_rows<T: Float>(x: &[T], d: usize, y: &[f64]) -> Result<Self> {
-        let length_error = |text: String| {
-            let expected = "n rows of d features each, and no targets or a multiple of n".to_string();
-            Error::Syntax { what: "arrays", text, expected }
-        };
         if d == 0 || x.is_empty() || !x.len().is_multiple_of(d) {
             return Err(length_error(format!("{} values are not a multiple of {d} features", x.len())));
         }
-        let n = x.len() / d;
+        let features = (0..d).map(|j| (format!("x{j}"), column_array(x, j, d)));
+        Self::from_columns(features, x.len() / d, y, None)
+    }
+
+    /// Copies the sparse rows `x` to the column `x`, and `y` as in [`Self::from_rows`]. The layout
+    /// of `x` is that of blocks ([`crate::sparse`]), with `shape.values_per_row()` values per row.
+    pub(crate) fn from_sparse_rows<T: Float>(x: &[T], shape: SparseShape, y: &[f64]) -> Result<Self> {
+        let row_len = shape.values_per_row();
+        if x.is_empty() || !x.len().is_multiple_of(row_len) {
+            return Err(length_error(format!("{} values are not a multiple of {row_len}", x.len())));
+        }
+        let rows = || x.chunks_exact(row_len).map(sparse::entries);
+        let indices = UInt32Array::from_iter_values(rows().flat_map(|(i, _)| i).map(|index| index.to_f64() as u32));
+        let values = Float64Array::from_iter_values(rows().flat_map(|(_, values)| values).map(|value| value.to_f64()));
+        let entries = StructArray::from(vec![
+            (Arc::new(Field::new("index", DataType::UInt32, false)), Arc::new(indices) as ArrayRef),
+            (Arc::new(Field::new("value", DataType::Float64, false)), Arc::new(values) as ArrayRef),
+        ]);
+        let item = Arc::new(Field::new("item", entries.data_type().clone(), false));
+        let offsets = OffsetBuffer::<i64>::from_lengths(rows().map(|(indices, _)| indices.len()));
+        let lists = LargeListArray::try_new(item, offsets, Arc::new(entries), None);
+        let lists: ArrayRef = Arc::new(lists.map_err(|error| malformed_error(error.to_string()))?);
+        Self::from_columns(std::iter::once(("x".to_string(), lists)), x.len() / row_len, y, Some(shape))
+    }
+
+    /// Returns a table of feature columns with `n` rows, and of the target columns of `y`. The
+    /// column of sparse rows has the given shape.
+    fn from_columns(
+        features: impl Iterator<Item = (String, ArrayRef)>,
+        n: usize,
+        y: &[f64],
+        shape: Option<SparseShape>,
+    ) -> Result<Self> {
         if !y.len().is_multiple_of(n) {
             return Err(length_error(format!("{} targets for {n} rows", y.len())));
         }
         let t = y.len() / n;
         let target_name = |k: usize| if t == 1 { TARGET_COLUMN.to_string() } else { format!("{TARGET_COLUMN}{k}") };
-        let features = (0..d).map(|j| (format!("x{j}"), column_array(x, j, d)));
         let columns = features.chain((0..t).map(|k| (target_name(k), column_array(y, k, t))));
-        Self::new(vec![RecordBatch::try_from_iter(columns).map_err(|error| malformed_error(error.to_string()))?])
+        let batch = RecordBatch::try_from_iter(columns).map_err(|error| malformed_error(error.to_string()))?;
+        Self::with_sparse_shape(vec![batch], shape)
     }
 }
 
@@ -88,6 +129,11 @@ fn column_array<T: Float>(rows: &[T], j: usize, d: usize) -> ArrayRef {
         Element::F32 => Arc::new(Float32Array::from_iter_values(values.map(|value| value as f32))),
         _ => Arc::new(Float64Array::from_iter_values(values)),
     }
+}
+
+fn length_error(text: String) -> Error {
+    let expected = "n rows of d features each, and no targets or a multiple of n".to_string();
+    Error::Syntax { what: "arrays", text, expected }
 }
 
 fn malformed_error(detail: String) -> Error {

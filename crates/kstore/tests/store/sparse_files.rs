@@ -3,7 +3,7 @@
 use crate::make::*;
 use kstore::arrow::array::{ArrayRef, Float64Builder, Int64Builder, ListBuilder, MapBuilder, StructBuilder};
 use kstore::arrow::datatypes::{DataType, Field};
-use kstore::sparse::entries;
+use kstore::sparse::{SparseShape, entries};
 use kstore::{KeptValues, Missing, OutputValues, ReadSettings, RowBuf, RowSource, Selection, Table, TextOptions, sink};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
@@ -126,6 +126,28 @@ fn read_from(path: &Path, start: u64, selection: &Selection) -> kstore::Result<V
         }
     }
     Ok(found)
+}
+
+#[test]
+fn sparse_rows_in_memory_keep_their_shape() {
+    let shape = SparseShape { column_count: 9, max_row_entries: 3 };
+    // the layout of blocks: column indices, padded with -1, then values, padded with 0
+    let x = [0.0f32, 4.0, -1.0, 1.5, -2.0, 0.0, 7.0, -1.0, -1.0, 3.0, 0.0, 0.0];
+    let table = Table::from_sparse_rows(&x, shape, &[1.0, 2.0]).unwrap();
+    assert_eq!(table.stored_rows(), 2);
+    let selection =
+        Selection { features: vec!["x".into()], targets: vec!["y".into()], sparse: true, ..Selection::default() };
+    let selected = table.select(&selection).unwrap();
+    assert_eq!(selected.sparse_shape(), Some(shape));
+    let rows = selected.rows::<f32>(ReadSettings::default()).unwrap();
+    let (mut cursor, mut tile) = (rows.open(0..2).unwrap(), RowBuf::new(2));
+    assert!(cursor.next(&mut tile).unwrap());
+    let block = tile.block(&rows.shape());
+    assert_eq!((block.x, block.y), (&x[..], &[1.0, 2.0][..]));
+    let wrong = Table::from_sparse_rows(&x[..7], shape, &[1.0]).unwrap_err().to_string();
+    assert!(wrong.contains("7 values are not a multiple of 6"), "{wrong}");
+    let wrong = Table::from_sparse_rows(&x, shape, &[1.0; 3]).unwrap_err().to_string();
+    assert!(wrong.contains("3 targets for 2 rows"), "{wrong}");
 }
 
 #[test]
