@@ -145,8 +145,8 @@ def jobs():
                   Row("uniform landmarks in NumPy", "uniform-numpy --rank {m} --sigma 6 --dtype float64", against=1),
                   Row("scikit-learn Nystroem", "nystroem-trace --rank {m} --sigma 6 --dtype float64", against=1),
               ]) for m in (1000, 2000)],
-        # the thresholds are the limits of Chinese law for a day
-        Job("ranking", "The worst hours of each day, m = {m}", "beijing-pm25", "wrong pairs", air_rows, 97_951,
+        # the thresholds are limits of Chinese law for a day; 24 consecutive rows are the stations in two to four hours
+        Job("ranking", "The worst of 24 consecutive rows, m = {m}", "beijing-pm25", "wrong pairs", air_rows, 97_951,
             grades=(35, 75, 115, 150), group=24, ranks=(1000, 100), rows=[
                 Row("kmill ranking", "fit ranking DATA --target y --features x* --group qid --rank {m} --lambda 1e-6"),
                 Row("kmill ranking, logistic",

@@ -274,3 +274,9 @@ fn groups_and_components_come_to_pictures_as_the_page_says() {
 fn a_bad_result_is_looked_into_as_the_page_says() {
     run("bad-results.md");
 }
+
+#[test]
+#[cfg(unix)]
+fn an_order_is_learned_as_the_page_says() {
+    run("ranking.md");
+}
