@@ -1,4 +1,4 @@
-//! `kmill help which`: finds a solver for a task with at most five questions.
+//! `kmill help which`: finds a solver for a task with at most four questions.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
