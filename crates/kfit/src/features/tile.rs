@@ -39,12 +39,12 @@ pub struct Tile<'a, T> {
 }
 
 impl<T: Real> Tile<'_, T> {
-    /// Number of rows b.
+    /// Returns the number of rows, b.
     pub fn row_count(&self) -> usize {
         self.phi.len() / self.p
     }
 
-    /// The features of row `i` of the tile.
+    /// Returns the features of row `i` of the tile.
     pub fn row(&self, i: usize) -> &[T] {
         &self.phi[i * self.p..(i + 1) * self.p]
     }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl SelectedTable {
-    /// Returns the request if the values of some columns are not known yet; `None` if the rows can
-    /// be read.
+    /// Returns the request for the encoding if a pass must still find the values of some columns.
+    /// Returns `None` if the rows can be read.
     pub(crate) fn pending_request(&self) -> Option<&EncodingRequest> {
         match &self.encoding_state {
             EncodingState::Pending(request) => Some(request),

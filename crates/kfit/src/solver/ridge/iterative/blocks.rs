@@ -144,8 +144,8 @@ impl<'a, T: Real> KernelBlocks<'a, T> {
             }
             let (b, y) = (row_block.len(), block_targets(this.targets, row_block)?);
             if memory_rows_left >= b {
-                // the operating system allocates zeroed pages lazily, at the first write, which is
-                // made by the worker that computes the values
+                // zeroed memory, because the operating system allocates each of its pages only at
+                // the first write, here by the worker that computes the values
                 let mut k = vec![T::ZERO; b * m];
                 this.compute_values(row_block, &mut k);
                 visitor(KernelBlock { k: &k, m }, y.as_ref());
@@ -155,8 +155,8 @@ impl<'a, T: Real> KernelBlocks<'a, T> {
             }
             this.resize_and_compute(row_block, &mut k_buffer);
             visitor(KernelBlock { k: &k_buffer, m }, y.as_ref());
-            // the first block that does not fit into a tier (memory or scratch) closes this tier,
-            // so that the next tier starts with the rows after it
+            // the first block that does not fit into a tier (memory or scratch) closes the tier and
+            // goes to the next one, so that each tier holds consecutive rows
             memory_rows_left = 0;
             match writer.as_mut().filter(|_| scratch_rows_left >= b as u64) {
                 Some(writer) => {
@@ -227,6 +227,8 @@ impl<'a, T: Real> KernelBlocks<'a, T> {
         Ok(1)
     }
 
+    /// Returns the pass with this observer. One lane keeps the blocks in row order, and without a
+    /// journal, each process of a run visits all blocks itself.
     fn observed_pass<'p>(&'p self, observer: &'p dyn Observer) -> Pass<'p> {
         Pass { observer, lane_count: 1, journal: None, ..self.pass }
     }
