@@ -136,7 +136,7 @@ impl FitOptions {
     }
 }
 
-/// Builds the command's report of a fit from that of the library.
+/// Builds the command's report of a fit from the report of the library.
 pub(crate) fn fit_report(mut fit: job::FitReport, run: &RunSettings, table: &Table, model: Option<&Path>) -> FitReport {
     if let Some(method) = &mut fit.method {
         method.why = with_option_names(&method.why);

@@ -59,8 +59,8 @@ impl<T: Real> Tile<'_, T> {
         });
     }
 
-    /// Computes the rows of Φ·`weights` from row `first_row` on, as many as `out` has, on the
-    /// calling thread.
+    /// Computes rows of Φ·`weights` on the calling thread: as many rows as `out` has, from row
+    /// `first_row` on.
     pub(crate) fn multiply_rows(&self, first_row: usize, weights: &[T], out: &mut [T]) {
         let (p, c) = (self.p, weights.len() / self.p);
         thin::multiply(&self.phi[first_row * p..][..out.len() / c * p], weights, p, out);

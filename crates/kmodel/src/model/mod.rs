@@ -352,8 +352,8 @@ impl<T: Real> Model<T> {
         );
     }
 
-    /// Returns the quadratic function if the scores contain it, as those of a novelty model do;
-    /// otherwise `None`.
+    /// Returns the quadratic function if the scores contain it, as the scores of a novelty model
+    /// do. Otherwise returns `None`.
     pub(crate) fn quadratic_in_scores(&self) -> Option<&Quadratic> {
         self.quadratic.as_ref().filter(|_| self.metadata.task == Task::Novelty)
     }

@@ -120,8 +120,8 @@ impl SelectedTable {
         }
     }
 
-    /// Returns the columns that had values without a feature, each with the number of rows with
-    /// such a value, over all passes since the selection was made.
+    /// Returns the columns that had values without a feature, each with the number of rows with a
+    /// value of this kind, over all passes since the selection was made.
     #[doc(hidden)]
     pub fn unseen_value_counts(&self) -> Vec<(String, u64)> {
         let EncodingState::Encoded(lookups, unseen_counts) = &self.encoding_state else { return Vec::new() };

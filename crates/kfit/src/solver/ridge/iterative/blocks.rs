@@ -2,9 +2,9 @@
 //! time.
 //!
 //! The first visit computes all blocks. It stores the blocks of the first rows in memory, up to a
-//! limit, and those of the next rows in the scratch folder, up to another limit. All other blocks
-//! are recomputed at every visit. All blocks are bitwise reproducible, and are visited in row
-//! order.
+//! limit, and the blocks of the next rows in the scratch folder, up to another limit. All other
+//! blocks are recomputed at every visit. All blocks are bitwise reproducible, and are visited in
+//! row order.
 
 use crate::linalg::kernel_rows::{KernelBlock, compute_kernel_rows};
 use crate::{Error, Result, Targets, solver::check_stop};
@@ -98,7 +98,7 @@ impl<'a, T: Real> KernelBlocks<'a, T> {
         self.z.nrows()
     }
 
-    /// Returns the number of rows whose blocks are in memory, and the number whose blocks are in
+    /// Returns the number of rows in the blocks in memory, and the number of rows in the blocks in
     /// the scratch folder.
     pub(crate) fn cached_row_counts(&self) -> (usize, usize) {
         (
