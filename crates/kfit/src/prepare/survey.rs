@@ -146,7 +146,8 @@ pub fn draw_median_rows(
     Ok(uniform_sample(&scan, SCALING_MEDIAN_ROWS, Purpose::Median, options.seed)?)
 }
 
-/// Returns the scaler. If the scaling needs medians, calls `draw` to draw a sample of the rows.
+/// Returns the scaler. If the scaling needs medians, calls `draw_sample` to draw a sample of the
+/// rows.
 pub(crate) fn build_scaler(
     scaling: Scaling,
     statistics: &Statistics,
@@ -167,7 +168,7 @@ pub(crate) fn build_scaler(
 }
 
 /// Builds the survey from the statistics of the rows of `selected`. If the scaling needs medians,
-/// calls `draw` with the number of rows; `draw` returns a sample of the rows.
+/// calls `draw_sample` with the number of rows, which returns a sample of the rows.
 pub fn survey_of_statistics(
     mut statistics: Statistics,
     selected: &SelectedTable,
