@@ -218,7 +218,7 @@ pub(crate) fn fit_model(
     Ok(fit_with_combination(options, selected, run, path, saves_model, args)?.0)
 }
 
-/// Like [`fit_model`], but also returns the learned combination of kernels.
+/// Fits a model as [`fit_model`] does, and also returns the learned combination of kernels.
 fn fit_with_combination(
     options: &FitOptions,
     selected: &SelectedTable,
@@ -251,8 +251,8 @@ fn fit_with_combination(
     Ok((fitted, combination))
 }
 
-/// If the error is that a kernel names a column that is not a feature, explains why it is not a
-/// feature.
+/// Adds to an error about a kernel the reason why a column that the kernel names is not a feature.
+/// Returns other errors unchanged.
 fn explain_column_error(error: ksolve::Error, selected: &SelectedTable) -> Error {
     if let ksolve::Error::Approx(kapprox::Error::NoSuchFeature { kernel, name, .. }) = &error {
         let column = selected.table().schema().columns.iter().find(|column| column.name == *name);

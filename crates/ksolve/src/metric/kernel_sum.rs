@@ -15,7 +15,7 @@
 //! rows, and the search on the whole sample starts from the better minimum. In this start, long
 //! length scales are shortened, and small weights and a small noise are raised, because a third of
 //! the rows misses columns and parts that more rows show. The sample has at most [`MAX_ROWS`] rows,
-//! which are chosen at equal steps of the rank of the first target: they cover the range of this
+//! which are chosen at equal steps in the order of the first target: they cover the range of this
 //! target more evenly than random rows.
 
 use super::dense_likelihood::{self, Part, Sample};

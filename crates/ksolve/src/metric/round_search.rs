@@ -258,8 +258,8 @@ impl<'a, T: Real> MetricSearch<'a, T> {
         Ok((best.factor, data.gradient_products(&best.round)?))
     }
 
-    /// Runs the rounds of a form. The first round starts from the gradients of the fit without a
-    /// metric.
+    /// Runs the rounds of a form. The first round starts from `products`, the average outer product
+    /// of the gradients of the best fit so far.
     pub(super) fn run_rounds(
         &mut self,
         data: &RoundData<'_, T>,
