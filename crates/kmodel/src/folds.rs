@@ -31,8 +31,8 @@ pub enum FoldSpec {
     /// Group K-fold: the values of a column are assigned at random to this many folds, about the
     /// same number of values to each: `groups:5:subject`.
     Groups(usize, String),
-    /// Forward validation: the last `tests` of several blocks of rows are held out in turn, each
-    /// from a fit on the blocks before it: `forward:5`.
+    /// Forward validation: the last `test_count` of several blocks of rows are held out in turn.
+    /// The fit for a block uses the blocks before it: `forward:5`.
     Forward {
         /// Number of blocks that are held out.
         test_count: usize,
@@ -194,8 +194,8 @@ impl Folds {
     /// selected. `groups` contains the sorted labels of the fold column, if `spec` has one.
     ///
     /// # Errors
-    /// [`Error::UnsuitableFolds`] for more folds than rows or groups, or for a fold column with a
-    /// single value.
+    /// [`Error::UnsuitableFolds`] for more folds than rows or groups, and for a fold column with a
+    /// single value or with more than 1,000 values.
     pub fn new(spec: &FoldSpec, seed: u64, row_range: Range<u64>, groups: &[Label]) -> Result<Self> {
         let stored_rows = row_range.end.saturating_sub(row_range.start);
         let folds = match spec {

@@ -41,7 +41,7 @@ const ROWS_PER_LANDMARK: usize = 4;
 /// paper.
 const SIGNS_PER_ROW: usize = 8;
 
-/// Maximum number of rows of the sketch in memory, which is the maximum size of a group.
+/// Maximum number of sketch rows in a group. Only the rows of one group are in memory at a time.
 const MAX_GROUP_ROWS: usize = 2048;
 
 /// Number of rows of K_nm or K_mm that are added to P at a time if there is no sketch.
