@@ -170,7 +170,7 @@ impl<T: Real> AddRows<'_, T> {
     }
 }
 
-/// Returns the sums of products of a panel with each of `rows`.
+/// Returns the sums of products of a panel with each row of `features`.
 #[inline(always)]
 fn sums_of_products<T: Real, S: Simd, const VECTORS: usize, const COLUMNS: usize>(
     simd: S,

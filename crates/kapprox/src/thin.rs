@@ -76,8 +76,9 @@ pub fn add_transposed_product<T: Real>(x: &[T], p: usize, first_feature: usize, 
     }
 }
 
-/// Adds to `sums` columns `first..first + sums.len()` of some rows of `x` (row-major, p columns):
-/// the sum over `entries` of the row times the value of the entry. Costs 2 flops per number read.
+/// Adds to `sums` columns `first_feature..first_feature + sums.len()` of some rows of `x`
+/// (row-major, p columns): the sum over `entries` of the row times the value of the entry. Costs 2
+/// flops per number read.
 ///
 /// Rounds like [`add_transposed_product`] with a column of `right` that holds these values and
 /// zeros.

@@ -42,7 +42,7 @@ const ABORT_MESSAGE: &[u8] =
     b"error: aborted for the reason above; nothing more was written; if memory ran out, raise the limit (ulimit -v, \
 ulimit -d), or lower --memory or --threads\n";
 
-/// Handler of SIGABRT: removes the temporary files, prints a message and ends the process.
+/// Handles SIGABRT: removes the temporary files, prints a message and ends the process.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[expect(unsafe_code, reason = "write and _exit are C functions; this is the one file of the crate that may")]
 extern "C" fn handle_abort(_signal: libc::c_int) {

@@ -143,7 +143,7 @@ impl FitOptions {
     }
 }
 
-/// Builds the command's report of a fit from that of the library.
+/// Builds the command's report of a fit from the report of the library.
 pub(crate) fn fit_report(mut fit: job::FitReport, run: &RunSettings, table: &Table, model: Option<&Path>) -> FitReport {
     if let Some(method) = &mut fit.method {
         method.why = with_option_names(&method.why);
@@ -225,7 +225,7 @@ pub(crate) fn fit_model(
     Ok(fit_with_combination(options, selected, run, path, saves_model, args)?.0)
 }
 
-/// Like [`fit_model`], but also returns the learned combination of kernels.
+/// Fits a model as [`fit_model`] does, and also returns the learned combination of kernels.
 fn fit_with_combination(
     options: &FitOptions,
     selected: &SelectedTable,
@@ -258,8 +258,8 @@ fn fit_with_combination(
     Ok((fitted, combination))
 }
 
-/// If the error is that a kernel names a column that is not a feature, explains why it is not a
-/// feature.
+/// Adds to an error about a kernel the reason why a column that the kernel names is not a feature.
+/// Returns other errors unchanged.
 fn explain_column_error(error: ksolve::Error, selected: &SelectedTable) -> Error {
     if let ksolve::Error::Approx(kapprox::Error::NoSuchFeature { kernel, name, .. }) = &error {
         let column = selected.table().schema().columns.iter().find(|column| column.name == *name);

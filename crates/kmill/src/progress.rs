@@ -321,7 +321,7 @@ fn progress_bar(name: &str, length: Option<u64>, template: &str) -> ProgressBar 
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     // the rate as an integer: the default has four decimal digits
     bar.set_style(style.with_key("rate", |state: &ProgressState, out: &mut dyn std::fmt::Write| {
-        // ignore an error: it means that the terminal, and with it the bar, is gone
+        // ignore an error: it means that the terminal is gone, and the bar with it
         let _ = write!(out, "{}/s", format_count(state.per_sec() as u64));
     }));
     bar.set_prefix(display::escape_line(name).into_owned());

@@ -104,8 +104,8 @@ pub(crate) struct ShardReport {
     pub(crate) output: PathBuf,
     pub(crate) bytes: u64,
     /// Number of rows of a segment, the unit in which rows are summed. The statistics of a shard
-    /// that begins and ends at multiples of this number consist of sums only; those of other shards
-    /// also contain rows. `None` for a merge.
+    /// that begins and ends at multiples of this number consist of sums only; the statistics of
+    /// other shards also contain rows. `None` for a merge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) segment_rows: Option<u64>,
     /// Contents of merged statistics; `None` for a job and for the statistics of a shard.

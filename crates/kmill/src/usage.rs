@@ -44,12 +44,15 @@ pub(crate) fn check_stdout(matches: ArgMatches) -> Result<ArgMatches, clap::Erro
     Ok(matches)
 }
 
+/// Prints the reply to a command line that clap did not parse, and returns the exit code. A usage
+/// error goes to standard error, with exit code 2; help goes to standard output. `kmill help which`
+/// starts the questions that lead to a solver.
 pub(crate) fn reply(clap_error: &clap::Error, words: &[OsString]) -> ExitCode {
     let is_which = words.len() == 3 && words[1] == "help" && words[2] == "which";
     if clap_error.use_stderr() && !is_which {
         let mut command = args::command(words);
-        // `argument_help` compares the name in the error with the arguments as the help shows them,
-        // which `build` completes
+        // `argument_help` finds the argument by its text in the help, such as `--rank <M>`; only a
+        // built command has this text
         command.build();
         let text = display::escape_lines(&usage_message(clap_error, &command, words)).into_owned();
         let _ = write!(std::io::stderr(), "{}", terminal::colourise(&text, &std::io::stderr()));

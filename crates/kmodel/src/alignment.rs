@@ -43,7 +43,7 @@ pub fn centred_alignments(gram: &GramState, ranks: &[usize], has_class_codes: bo
     let moments = CentredProducts::new(gram, max_rank);
     let target_norm = ideal_kernel_norm(&moments);
     // squares[i] is what row i and column i of Φ̃ᵀΦ̃ add to ‖Φ̃ᵀΦ̃‖², so the sum of the first r is
-    // its value at rank r. inner[i] is likewise a term of ‖Φ̃ᵀỸ‖²
+    // its value at rank r. In the same way, inner[i] is a term of ‖Φ̃ᵀỸ‖²
     let norm_terms: Vec<f64> = (0..max_rank)
         .map(|i| {
             2.0 * (0..i).map(|j| moments.feature_product(i, j).powi(2)).sum::<f64>()
@@ -89,6 +89,7 @@ pub struct CentredProducts<'a> {
 }
 
 impl<'a> CentredProducts<'a> {
+    /// Returns the centred products of the first `feature_count` features, and of the targets.
     pub fn new(gram: &'a GramState, feature_count: usize) -> Self {
         let moments =
             Self { folds: gram.folds(), p: gram.feature_count(), n: gram.row_count() as f64, s: vec![], sy: vec![] };
@@ -97,6 +98,7 @@ impl<'a> CentredProducts<'a> {
         Self { s, sy, ..moments }
     }
 
+    /// Returns the sum of `statistic` over the folds, in their order.
     pub fn sum_over_folds(&self, statistic: impl Fn(&FoldGram) -> f64) -> f64 {
         self.folds.iter().map(statistic).sum()
     }

@@ -56,6 +56,9 @@ impl Targets {
     }
 
     /// Appends the t targets of row `i` of a block to `out`.
+    ///
+    /// # Errors
+    /// [`Error::UnknownClass`] for a class without a label.
     pub fn append_to<T>(&self, block: &RowBlock<'_, T>, i: usize, out: &mut Vec<f64>) -> Result<()> {
         (0..self.count()).try_for_each(|j| self.value(block, i, j).map(|value| out.push(value)))
     }

@@ -183,7 +183,10 @@ impl Error {
         }
     }
 
-    /// Returns an [`Error::Shape`] unless `got` equals `expected`.
+    /// Checks that a dimension has the expected size.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless `got` equals `expected`.
     #[doc(hidden)]
     pub fn check_dimension(what: &'static str, expected: usize, got: usize) -> Result<()> {
         if expected == got { Ok(()) } else { Err(Self::Shape { what, expected, got }) }

@@ -31,8 +31,8 @@ pub enum FoldSpec {
     /// Group K-fold: the values of a column are assigned at random to this many folds, about the
     /// same number of values to each: `groups:5:subject`.
     Groups(usize, String),
-    /// Forward validation: the last `tests` of several blocks of rows are held out in turn, each
-    /// from a fit on the blocks before it: `forward:5`.
+    /// Forward validation: the last `test_count` of several blocks of rows are held out in turn.
+    /// The fit for a block uses the blocks before it: `forward:5`.
     Forward {
         /// Number of blocks that are held out.
         test_count: usize,
@@ -139,8 +139,8 @@ impl FoldRule {
         fold >= first && self.excluded_fold != Some(fold) && self.only_held_out.is_none_or(|only| only == fold)
     }
 
-    /// Returns true if `fold` is used for training while the fold `held_out` is held out, or, if
-    /// that is `None`, in the final fit.
+    /// Returns true if `fold` is used for training while the fold `held_out_fold` is held out. If
+    /// `held_out_fold` is `None`, returns true if `fold` is used in the final fit.
     pub fn is_training(self, held_out_fold: Option<usize>, fold: usize) -> bool {
         let is_early_enough = |held_out: usize| self.forward_gap.is_none_or(|gap| fold + gap < held_out);
         self.excluded_fold != Some(fold)
@@ -194,8 +194,8 @@ impl Folds {
     /// selected. `groups` contains the sorted labels of the fold column, if `spec` has one.
     ///
     /// # Errors
-    /// [`Error::UnsuitableFolds`] for more folds than rows or groups, or for a fold column with a
-    /// single value.
+    /// [`Error::UnsuitableFolds`] for more folds than rows or groups, and for a fold column with a
+    /// single value or with more than 1,000 values.
     pub fn new(spec: &FoldSpec, seed: u64, row_range: Range<u64>, groups: &[Label]) -> Result<Self> {
         let stored_rows = row_range.end.saturating_sub(row_range.start);
         let folds = match spec {
@@ -263,10 +263,10 @@ impl Folds {
         if let Self::WithRule { rule, .. } = self { *rule } else { FoldRule::default() }
     }
 
-    /// Returns the test fold, which is reserved for the final estimate. It is the last fold that
-    /// the rule holds out or, if the folds are the values of a column, the one whose fraction of
-    /// the rows is nearest to a fifth. Returns `None` if there are fewer than three folds, or if
-    /// the rule holds out fewer than two.
+    /// Returns the test fold, which is reserved for the final estimate. If the folds are the values
+    /// of a column, the test fold is the fold whose fraction of the rows is nearest to a fifth.
+    /// Otherwise it is the last fold that the rule holds out. Returns `None` if there are fewer
+    /// than three folds, or if the rule holds out fewer than two.
     pub fn test_fold(&self, fold_sizes: &[usize]) -> Option<usize> {
         let held_out = || (0..fold_sizes.len()).filter(|fold| self.rule().is_held_out(*fold));
         let row_count: usize = fold_sizes.iter().sum();

@@ -155,9 +155,9 @@ impl GramState {
         &self.folds
     }
 
-    /// Returns the sum of the moments of the training folds while the fold `held_out` is held out,
-    /// or of all folds of the final fit if it is `None`. A sum of several folds allocates 8p²
-    /// bytes.
+    /// Returns the sum of the moments of the training folds while the fold `held_out` is held out.
+    /// If `held_out` is `None`, returns the sum over all folds of the final fit. A sum of several
+    /// folds allocates 8p² bytes.
     pub fn training_moments(&self, held_out: Option<usize>) -> Cow<'_, FoldGram> {
         if let ([single_fold], None) = (&self.folds[..], held_out) {
             return Cow::Borrowed(single_fold);

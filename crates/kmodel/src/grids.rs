@@ -69,7 +69,10 @@ fn require_positive(name: &'static str, value: f64) -> Result<f64> {
     }
 }
 
-/// Returns `lambda` if it is positive and finite, otherwise an error.
+/// Returns `lambda` if it is positive and finite.
+///
+/// # Errors
+/// [`Error::Option`] if `lambda` is not positive and finite.
 pub fn require_lambda(lambda: f64) -> Result<f64> {
     require_positive("lambda", lambda)
 }

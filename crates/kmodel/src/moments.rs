@@ -71,8 +71,8 @@ impl<'a, T: Real> MomentReduction<'a, T> {
         self
     }
 
-    /// Accumulates separate moments for each class. Those of class c in fold g have the index g ·
-    /// `class_count` + c.
+    /// Accumulates separate moments for each class. The moments of class c in fold g have the index
+    /// g · `class_count` + c.
     #[must_use]
     pub fn with_class_bins(mut self, class_count: usize) -> Self {
         (self.bin_reduction.gram_count, self.class_count) = (self.bin_reduction.gram_count * class_count, class_count);

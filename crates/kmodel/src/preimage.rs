@@ -25,12 +25,14 @@ use kapprox::{FeatureMap, KernelFunction, Real};
 use kstore::Workers;
 use std::{convert::Infallible, sync::Arc};
 
-/// Maximum number of steps, largest first change of a scaled feature, and the decrease that counts
-/// as rounding.
+/// At most 500 steps. The first trial of a step changes no scaled feature by more than 1. A
+/// decrease of the squared distance, or a largest component of its gradient, of at most 1e-13 ends
+/// the descent.
 const LIMITS: LbfgsLimits = LbfgsLimits { max_steps: 500, max_change: 1.0, tolerance: 1e-13 };
 
-/// Smallest ratio of Σ_l γ_l k(z_l, z) to Σ_l |γ_l k(z_l, z)|. If the ratio is smaller, z is no
-/// nearer to P than a point far from all landmarks, and the descent has failed.
+/// Smallest ratio of Σ_l γ_l k(z_l, z) to Σ_l |γ_l k(z_l, z)|. A smaller ratio means that the terms
+/// cancel: for a kernel that decays, z is then no nearer to P than a point far from all landmarks,
+/// and the descent has failed.
 const MIN_BALANCE: f64 = 1e-9;
 
 /// The kernel and landmarks from which the pre-images of a model are computed.
@@ -116,6 +118,8 @@ impl PreImages {
     fn descend(&self, weights: &[f64], z: &mut [f64]) -> bool {
         let (m, d) = (weights.len(), z.len());
         let landmarks = MatRef::from_row_major_slice(&self.landmarks, m, d);
+        // factors of the kernel's gradients in the first argument: −2γ_l for −2 Σ_l γ_l k(z_l, z),
+        // and 2 for k(z, z), which depends on z by both arguments
         let (landmark_factors, diagonal_factor) = (Mat::from_fn(1, m, |_, l| -2.0 * weights[l]), Mat::full(1, 1, 2.0));
         let mut k = Mat::<f64>::zeros(1, m);
         let mut signed_and_absolute_sums = |z: &[f64]| {
@@ -145,8 +149,9 @@ fn distance_and_features<T>(model: &Model<T>) -> Option<(&Quadratic, &Mat<f64>)>
     Some((quadratic, quadratic.feature_coefficients.as_ref().filter(|features| features.ncols() > 0)?))
 }
 
-/// Returns the weights γ of the projection P = Σ_l γ_l k(z_l, ·). With the symbols of
-/// [`Quadratic`], γ = F p, where p = bF − (bV + s) are the coordinates of P in the features.
+/// Returns the weights γ of the projection P = Σ_l γ_l k(z_l, ·). Let b be the basis values of the
+/// row, bF its features, and bV + s the part of the features off the components (see
+/// [`Quadratic`]). Then p = bF − (bV + s) are the features of the projection, and γ = F pᵀ.
 fn projection_weights<T: Real>(
     quadratic: &Quadratic,
     feature_coefficients: &Mat<f64>,

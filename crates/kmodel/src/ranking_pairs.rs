@@ -124,6 +124,7 @@ impl Groups {
         results
     }
 
+    /// Returns the number of pairs in all groups.
     pub fn count_pairs(&self) -> f64 {
         self.zip_groups(&self.rows).map(|(group, _)| group.count_pairs()).sum()
     }
@@ -143,6 +144,7 @@ impl Groups {
         counts
     }
 
+    /// Returns the pair counts of all groups together; `scores` are in the order of the groups.
     pub fn pair_counts(&self, scores: &[f64], workers: &Workers) -> PairCounts {
         self.pair_counts_by_group(scores, workers).into_iter().fold(PairCounts::default(), |sum, group_counts| {
             PairCounts {
@@ -207,6 +209,7 @@ impl Group<'_> {
         }
     }
 
+    /// Returns the pair counts of the group, in m ln m steps for m rows.
     pub fn pair_counts(&self, scores: &[f64]) -> PairCounts {
         let (order, mut visited_sums, mut counts) = (argsort(scores), self.empty_grade_sums(), PairCounts::default());
         // visits the rows from the highest score down, rows with equal scores together

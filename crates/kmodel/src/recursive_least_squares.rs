@@ -130,6 +130,7 @@ impl RecursiveLeastSquares {
         }
     }
 
+    /// Returns the number of targets t.
     pub fn target_count(&self) -> usize {
         self.squared_error_sums.len()
     }

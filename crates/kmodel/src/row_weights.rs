@@ -19,6 +19,7 @@ impl RowWeights {
         rows.map(|i| self.get(i)).sum()
     }
 
+    /// Returns the weights of the rows at these positions; empty if all weights are 1.
     pub fn select(&self, rows: &[usize]) -> Self {
         Self(rows.iter().filter_map(|i| self.0.get(*i)).copied().collect())
     }

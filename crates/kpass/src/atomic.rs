@@ -176,6 +176,9 @@ impl AtomicFile {
 
     /// Flushes everything written so far to the disk, so that [`AtomicFile::commit`] only has to
     /// rename the file.
+    ///
+    /// # Errors
+    /// The file cannot be written.
     pub fn sync(&mut self) -> Result<()> {
         let path = self.destination.clone();
         let sync_result = self.flush().and_then(|()| self.writer()?.get_ref().as_file().sync_all());

@@ -145,8 +145,10 @@ impl Error {
         Self::WrongType { path, column, got: got.into(), expected: expected.into() }
     }
 
-    /// Returns the value of a file operation, or `None` if the file does not exist; other errors as
-    /// [`Error::io`].
+    /// Returns the value of a file operation, or `None` if the file does not exist.
+    ///
+    /// # Errors
+    /// Every other error of the operation, as [`Error::io`].
     #[doc(hidden)]
     pub fn none_if_absent<V>(result: std::io::Result<V>, action: &'static str, path: &Path) -> Result<Option<V>> {
         match result {

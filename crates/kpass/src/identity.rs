@@ -68,7 +68,10 @@ pub fn regular_metadata(path: &Path) -> Result<Metadata> {
 }
 
 /// Rejects standard input that may have no end: everything except a regular file, a pipe, a socket
-/// or a terminal.
+/// or a terminal. On other systems than Linux, nothing is rejected.
+///
+/// # Errors
+/// [`Error::Malformed`] for input that may have no end.
 pub fn check_stdin() -> Result<()> {
     #[cfg(target_os = "linux")]
     {
@@ -103,6 +106,9 @@ impl Identity {
 
     /// Returns the identity of the content of an open file: its length and digest. `path` is not
     /// opened.
+    ///
+    /// # Errors
+    /// The file cannot be read.
     pub fn of_content(path: &Path, mut file: &File) -> Result<Self> {
         let io_error = |error| Error::io("read", path)(error);
         let length = file.metadata().map_err(io_error)?.len();

@@ -35,6 +35,9 @@ pub struct MemoryRows<T> {
 
 impl<T: Float> MemoryRows<T> {
     /// Returns a source of the rows in `x`, row-major, with `d` inputs each.
+    ///
+    /// # Errors
+    /// [`Error::Syntax`] if `d` is 0, or if the number of values is not a multiple of `d`.
     pub fn new(x: Vec<T>, d: usize) -> Result<Self> {
         if d == 0 || !x.len().is_multiple_of(d) {
             return Err(shape_error(format!("{} values are not a multiple of {d} columns", x.len())));
@@ -49,6 +52,9 @@ impl<T: Float> MemoryRows<T> {
     }
 
     /// Adds targets, `t` per row.
+    ///
+    /// # Errors
+    /// [`Error::Syntax`] if there are not `t` targets for every row.
     pub fn with_targets(mut self, y: Vec<f64>, t: usize) -> Result<Self> {
         if y.len() != self.n * t {
             return Err(shape_error(format!("{} targets for {} rows with {t} targets each", y.len(), self.n)));
@@ -58,6 +64,9 @@ impl<T: Float> MemoryRows<T> {
     }
 
     /// Sets the weights of the rows; `None` if all weigh 1.
+    ///
+    /// # Errors
+    /// [`Error::Syntax`] if there is not one weight for every row.
     pub fn with_weights(self, weights: Option<Vec<f64>>) -> Result<Self> {
         match weights.as_ref().filter(|weight| weight.len() != self.n) {
             Some(weight) => Err(shape_error(format!("{} weights for {} rows", weight.len(), self.n))),
@@ -66,18 +75,27 @@ impl<T: Float> MemoryRows<T> {
     }
 
     /// Adds a class column.
+    ///
+    /// # Errors
+    /// [`Error::Syntax`] if there is not one code for every row, or if a code has no label.
     pub fn with_classes(mut self, codes: Vec<u32>, labels: Arc<Vec<Label>>) -> Result<Self> {
         self.classes = Some((self.check_codes(codes, &labels)?, labels));
         Ok(self)
     }
 
     /// Adds a group column, which defines folds or ranking groups.
+    ///
+    /// # Errors
+    /// [`Error::Syntax`] if there is not one code for every row, or if a code has no label.
     pub fn with_groups(mut self, codes: Vec<u32>, labels: Arc<Vec<Label>>) -> Result<Self> {
         self.groups = Some((self.check_codes(codes, &labels)?, labels));
         Ok(self)
     }
 
     /// Sets the stored row numbers; by default the rows are numbered by position.
+    ///
+    /// # Errors
+    /// [`Error::Syntax`] if there is not one number for every row.
     pub fn with_row_numbers(mut self, row_numbers: Vec<u64>) -> Result<Self> {
         if row_numbers.len() != self.n {
             return Err(shape_error(format!("{} row numbers for {} rows", row_numbers.len(), self.n)));

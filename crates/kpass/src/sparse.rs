@@ -191,10 +191,14 @@ impl SparseColumn {
         self.starts.push(self.indices.len());
     }
 
-    /// Appends a row from the indices and values of a file; an error describes what is wrong with
-    /// the row. `index_at` returns the column index of the entry at a position, or `None` if it is
-    /// missing; the positions of the row begin at `first_position`. If `needs_sorting` is true,
-    /// entries are sorted by their column indices.
+    /// Appends a row from the indices and values of a file. `index_at` returns the column index of
+    /// the entry at a position, or `None` if the index is missing. The positions of the row begin
+    /// at `first_position`. If `needs_sorting` is true, the entries are sorted by their column
+    /// indices.
+    ///
+    /// # Errors
+    /// A description of the row, if it has too many entries, or if an index is missing, repeated,
+    /// out of order or not below the number of columns.
     pub fn push_row(
         &mut self,
         index_at: impl Fn(usize) -> Option<i128>,

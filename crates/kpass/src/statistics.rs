@@ -188,6 +188,9 @@ impl Statistics {
 
     /// Checks after the last merge that there are at most [`MAX_CLASS_LABELS`] classes and
     /// [`MAX_GROUP_LABELS`] groups.
+    ///
+    /// # Errors
+    /// [`Error::TooManyLabels`] for the first of the two columns that has more.
     pub fn check_label_counts(&self, class_column: &str, group_column: &str) -> Result<()> {
         self.classes.check(class_column, MAX_CLASS_LABELS)?;
         self.groups.check(group_column, MAX_GROUP_LABELS)

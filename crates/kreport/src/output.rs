@@ -11,7 +11,10 @@ pub fn table_files(table: &kstore::Table) -> impl Iterator<Item = &Path> {
 }
 
 /// Rejects outputs that would replace an input or another output. Every subcommand that reads files
-/// calls it for all of its outputs.
+/// calls this function for all of its outputs.
+///
+/// # Errors
+/// [`Error::Output`] for the first such output.
 pub fn protect_inputs<'o, 'i, O: AsRef<Path> + ?Sized + 'o>(
     outputs: impl IntoIterator<Item = &'o O>,
     inputs: impl IntoIterator<Item = &'i Path>,
@@ -47,6 +50,9 @@ pub enum Column<R> {
 }
 
 /// Writes a table with these columns, in the format of the file name's extension.
+///
+/// # Errors
+/// The errors of [`sink::create`]; the file cannot be written.
 pub fn write_table<R>(path: &Path, columns: &[(&str, Column<R>)], rows: &[R]) -> Result<()> {
     enum Values {
         Text(Strings),
@@ -79,6 +85,9 @@ pub fn write_table<R>(path: &Path, columns: &[(&str, Column<R>)], rows: &[R]) ->
 }
 
 /// Writes a file atomically.
+///
+/// # Errors
+/// The file cannot be written.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut file = AtomicFile::create(path)?;
     file.write_all(bytes).map_err(Error::io("write", path))?;

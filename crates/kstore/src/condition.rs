@@ -69,6 +69,9 @@ impl Condition {
     /// assert!(Condition::parse("fold = 3").is_err());
     /// # Ok::<(), kstore::Error>(())
     /// ```
+    ///
+    /// # Errors
+    /// [`Error::Syntax`] for any other text.
     pub fn parse(text: &str) -> Result<Self> {
         let syntax_error = |expected: &str| Error::Syntax {
             what: "`where`",
@@ -250,6 +253,9 @@ impl BoundCondition {
 /// assert!(kstore::condition::parse_rows("9..3").is_err());
 /// # Ok::<(), kstore::Error>(())
 /// ```
+///
+/// # Errors
+/// [`Error::Syntax`] for any other text, and for a range without rows.
 #[doc(hidden)]
 pub fn parse_rows(text: &str) -> Result<Range<u64>> {
     let syntax_error = |expected: &str| Error::Syntax {

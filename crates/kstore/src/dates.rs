@@ -38,14 +38,16 @@ pub enum TimeForm {
 }
 
 impl TimeForm {
-    /// Forms of text and of stored times. If a column fits several forms, the first of them is
-    /// used.
+    /// The forms that are detected in text or known from a stored type. The forms of integers,
+    /// `HourMinute` and `YearMonthDay`, are not among them. If a column fits several forms, the
+    /// first of them is used.
     pub(crate) const ALL: [Self; 5] =
         [Self::YearFirst, Self::MonthFirst, Self::DayFirst, Self::TimeOfDay, Self::Duration];
 }
 
 /// An instant: days since 1970-01-01, and nanoseconds since the beginning of that day. If the time
-/// zone is known, the instant is in UTC.
+/// zone is known, the instant is in UTC. A time of day has day 0. A duration has its whole days,
+/// rounded down, and the remaining nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Instant {
     pub(crate) day: i64,
@@ -180,8 +182,9 @@ const MONTHS: &str = "january february march april may june july august septembe
 
 const WEEKDAYS: &str = "monday tuesday wednesday thursday friday saturday sunday";
 
-/// Reads one of `names` at the beginning of a text, or at least the first three letters of a name.
-/// Returns its index in `names` and the rest of the text.
+/// Reads a name at the beginning of a text, or at least its first three letters. `names` is a list
+/// of names with spaces between them. Returns the index of the name in the list, and the rest of
+/// the text.
 fn parse_name<'a>(text: &'a str, names: &str) -> Option<(usize, &'a str)> {
     let (name, rest) = text.split_at(text.bytes().take_while(u8::is_ascii_alphabetic).count());
     let is_start = |candidate: &&str| candidate.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
@@ -206,8 +209,8 @@ fn parse_named_month(text: &str, form: TimeForm) -> Option<(i64, &str)> {
         TimeForm::MonthFirst => {
             let (month, rest) = parse_month(text)?;
             let (day, length, rest) = parse_digits(skip_separators(rest)?)?;
-            // four digits are a year without a day, as in `January 2021`: the first day of the
-            // month
+            // a number of four digits is not a day but a year, as in `January 2021`, which means
+            // the first day of the month
             if length == 4 {
                 return Some((epoch_day(day, month, 1)?, rest));
             }
@@ -234,9 +237,9 @@ fn full_year(year: i64, digit_count: usize) -> Option<i64> {
     }
 }
 
-/// Reads a date without separators, `20210114`, or a week, `2021-W02` or `2021-W02-4`. The first
-/// number of the text was already read as `year`; without separators it is the whole date. `rest`
-/// is the text after it. Returns the day and the rest of the text.
+/// Reads a date without separators, `20210114`, or a week, `2021-W02` or `2021-W02-4`. The caller
+/// has read the first number, `year`: the year, or a whole date if it has eight digits. `rest` is
+/// the text after this number. Returns the day and the rest of the text.
 fn parse_compact(year: i64, year_digits: usize, rest: &str) -> Option<(i64, &str)> {
     if year_digits == 8 {
         let (year, month, day) = (year / 10_000, year / 100 % 100, year % 100);
@@ -291,7 +294,7 @@ fn parse_date(text: &str, form: TimeForm) -> Option<(i64, &str)> {
             return None;
         }
     };
-    // a year of two digits needs two digits in month and day too, so that versions such as 1.10.2
+    // a year of two digits needs two digits in month and day too, so that versions such as 1.10.24
     // are not dates
     let allows_short_year = form != TimeForm::YearFirst && (a_digits, b_digits) == (2, 2);
     let year = full_year(year, year_digits).filter(|_| year_digits == 4 || allows_short_year)?;
@@ -420,9 +423,10 @@ fn format_date(days: i64) -> String {
     }
 }
 
-/// Returns the year of the date `days` after 1970-01-01, and the same day in one of the 400 years
-/// from 1970 on. The calendar repeats every 400 years, and chrono's calendar ends after some
-/// 262,000 years.
+/// Returns the year of the date `days` after 1970-01-01, and that date moved by a multiple of 400
+/// years into the years 1970 to 2369: month, day and leap year are the same, but the year of the
+/// second value is not the year. The calendar repeats every 400 years, and chrono's calendar ends
+/// after some 262,000 years.
 fn civil_date(days: i64) -> (i128, NaiveDate) {
     const DAYS_IN_400_YEARS: i64 = 146_097;
     let date = NaiveDate::from_epoch_days(days.rem_euclid(DAYS_IN_400_YEARS) as i32).unwrap_or_default();

@@ -23,8 +23,8 @@ pub enum Missing {
     Error,
     /// Skip the row.
     Drop,
-    /// Keep the row with NaN as the value. This is for a caller that writes an empty result for
-    /// such a row.
+    /// Keep the row with NaN as the value. A caller that writes an empty result for a row with NaN
+    /// needs this treatment.
     Keep,
     /// Replace the value by the mean of the feature. In a target, class, group or category column,
     /// a missing value is an error.

@@ -21,6 +21,10 @@ pub struct MappedFile {
 
 impl MappedFile {
     /// Maps a file.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if the file does not exist; [`Error::Io`] if it cannot be opened or
+    /// mapped.
     pub fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(Error::io("read", path))?;
         // SAFETY: the map is private to this value and only read. The remaining danger, another

@@ -21,7 +21,7 @@
 //! let folder = tempfile::tempdir().unwrap();
 //! let scratch = ScratchFolder::open(folder.path(), 1 << 20)?;
 //! // a map that doubles and appends: 2 features become 3
-//! let shape = kstore::TableShape { inputs: 3, ..RowSource::<f32>::shape(&rows) };
+//! let shape = kstore::TableShape { input_count: 3, ..RowSource::<f32>::shape(&rows) };
 //! let mut writer = scratch.create_cache::<f32>(shape, RowSource::<f32>::range(&rows))?;
 //! let mut buf = RowBuf::new(1024);
 //! let mut cursor = rows.open(0..2)?;

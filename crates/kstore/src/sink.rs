@@ -53,6 +53,10 @@ pub fn extensions(column: &OutputColumn, conjunction: &str) -> String {
 /// assert_eq!(kstore::Table::open(&[path])?.stored_rows(), 2);
 /// # Ok::<(), kstore::Error>(())
 /// ```
+///
+/// # Errors
+/// An unknown extension; [`Error::WrongType`] for a column that the format cannot store; a path
+/// that cannot be written.
 pub fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Sink>> {
     let (format, writer) = writable_format(path)?;
     match columns.iter().find(|column| !(writer.supports)(column)) {

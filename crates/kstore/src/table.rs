@@ -31,8 +31,9 @@ impl FilePart {
         self.first_row + self.file.metadata().row_count
     }
 
-    /// Returns whether this file was read with the column types of `reading`. A file that was read
-    /// with the default types always agrees.
+    /// Returns true if this file was read with the column types of `reading`, or need not be read
+    /// again. The latter holds for every file with default options: it is not a CSV file, whose
+    /// options include at least the delimiter, so its own format determines the types.
     fn was_read_with(&self, reading: &TextReadOptions) -> bool {
         let (schema, file_reading) = (self.file.metadata().schema, self.file.reading());
         let has_same_type = |(name, column_type): (&String, _)| {
@@ -54,8 +55,8 @@ impl FilePart {
     }
 }
 
-/// Opens a file and returns it with its identity. The identity must not change while the file is
-/// opened, because other processes may be writing to the file.
+/// Opens a file and returns it with its identity. Returns an error if the identity changes while
+/// the file is opened: another process is then writing to the file.
 fn open(path: &Path, options: &TextOptions) -> Result<(Arc<dyn TableFile>, Identity)> {
     let identity = Identity::of_file(path)?;
     let file = source::open(path, options).map_err(|error| identity.check_unchanged().err().unwrap_or(error))?;
@@ -90,11 +91,20 @@ impl Table {
     /// [`source::unsupported`]. A file that is named twice is read once. `-` alone stands for
     /// standard input, which is first written to a temporary file. Addresses such as
     /// `s3://bucket/rows/*.parquet` need a registered store: see [`source::remote`].
+    ///
+    /// # Errors
+    /// A path, pattern or address without files; an unknown or damaged format; an invalid row of a
+    /// text file; columns that cannot be united; a file that changes while it is opened; errors of
+    /// reading and of a store.
     pub fn open<P: AsRef<Path>>(paths: &[P]) -> Result<Self> {
         Self::open_with(paths, &TextOptions::default())
     }
 
     /// Opens files like [`Table::open`], with options for reading text files.
+    ///
+    /// # Errors
+    /// The errors of [`Table::open`]; options that do not fit the files, such as the type of a
+    /// column that does not exist.
     pub fn open_with<P: AsRef<Path>>(paths: &[P], options: &TextOptions) -> Result<Self> {
         let mut files: BTreeMap<PathBuf, Option<RemoteObject>> = BTreeMap::new();
         for path in paths.iter().map(AsRef::as_ref) {
@@ -149,6 +159,8 @@ impl Table {
         let has_sparse = |part: &FilePart| part.file.metadata().schema.has_sparse();
         if options.sparse_rule == SparseRule::IfSmaller && parts.iter().any(has_sparse) && !parts.iter().all(has_sparse)
         {
+            // a table has one kind of rows: if the rows of one file are sparse, the rows of all
+            // files are
             return Self::open_with(paths, &options.clone().sparse());
         }
         if parts.is_empty() {
@@ -183,8 +195,8 @@ impl Table {
         Self { parts: Arc::new(parts), schema, schema_difference, target_path, bytes_read, digests }
     }
 
-    /// Rejects types that are set for columns that do not exist, and types that the file does not
-    /// have although its format states the types.
+    /// Rejects a requested type if the column does not exist, or if the column has another type
+    /// that its file stores (only text files can be read with a requested type).
     fn check_types(&self, options: &TextOptions) -> Result<()> {
         for (name, column_type) in &options.types {
             let column = self.column_index(name)?;
@@ -252,9 +264,8 @@ impl Table {
         Self::from_file("the table of the shards", Arc::new(AbsentRows::new(schema, 0..row_count)))
     }
 
-    /// Returns a table of `total_rows` rows that has this table as a shard: the first row of the
-    /// shard is row `first_row` of the whole table. Reading a row outside the shard returns
-    /// [`Error::NotInShard`].
+    /// Returns the whole table of `total_rows` rows, of which this table is the shard that begins
+    /// at row `first_row`. The other rows are absent: reading one returns [`Error::NotInShard`].
     ///
     /// ```
     /// let shard = kstore::Table::from_rows(&[1.0f32, 2.0], 1, &[])?.part_of(10, 4)?;
@@ -289,6 +300,11 @@ impl Table {
     }
 
     /// Adds a column `y` from a file with one numeric column and as many rows as the table.
+    ///
+    /// # Errors
+    /// The errors of [`Table::open`] for the target file; [`Error::Malformed`] if it has several
+    /// columns; [`Error::WrongType`] if its column is not numeric; [`Error::RowCount`];
+    /// [`Error::SchemaMismatch`] if the table already has a column `y`.
     #[doc(hidden)]
     pub fn with_target_file(self, path: &Path) -> Result<Self> {
         let path = require_existing(path)?;

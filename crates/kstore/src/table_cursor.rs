@@ -36,8 +36,8 @@ impl<T: Float> RowSource<T> for TableRows<T> {
         }))
     }
 
-    /// Memory of the largest decoder of any file, of the group labels and, for each row of a tile,
-    /// of one [`RowBuf`].
+    /// Returns the memory of the largest decoder of any file, of the group labels and, for each row
+    /// of a tile, of one [`RowBuf`].
     fn footprint(&self) -> Footprint {
         let decoder_bytes = self.selected.table.parts().iter().map(|part| part.file.cursor_bytes(&self.columns));
         let shape = self.selected.shape();

@@ -56,7 +56,7 @@ impl Profile for NegativeHalfDistance {
 struct HalfNorms;
 
 impl PairFunction for HalfNorms {
-    /// Writes ‖x‖ of each point to the scratch, and ‖x‖ / 2 to `numbers`.
+    /// Writes ‖x‖ of each point to `diagonal`, and ‖x‖ / 2 to `half_norms`.
     fn prepare<T: Real>(
         self,
         _: &dyn KernelFunction<T>,

@@ -221,8 +221,8 @@ mod tests {
     use kpass::key::{Purpose, Stream};
 
     /// Returns the largest error of the distances that `S` computes, in units of the machine
-    /// epsilon times the points' sizes. `pair(x, z)` returns the exact term of two values, and its
-    /// size.
+    /// epsilon times the points' sizes. `term_and_size(x, z)` returns the exact term of two values,
+    /// and its size.
     fn max_error_in_roundings<T: Real, S: SplitDistance>(d: usize, term_and_size: fn(f64, f64) -> (f64, f64)) -> f64 {
         let (b, m) = (256, 256);
         let (stream, mut count) = (Stream::new(d as u64, Purpose::Data, 0), 0..);

@@ -22,7 +22,7 @@ const ROW_GROUP: usize = 4;
 /// Number of sums of a row that are converted to kernel values at once.
 const SUMS_AT_ONCE: usize = 128;
 
-/// Fixed points in panels, and the numbers that `finish` precomputes for them.
+/// Fixed points in panels, and the numbers that `epilogue` precomputes for them.
 struct FixedPanels<T, M, F> {
     frame: Frame<T>,
     epilogue: F,
@@ -32,7 +32,7 @@ struct FixedPanels<T, M, F> {
     term: PhantomData<M>,
 }
 
-/// Prepares the points `z` in `frame` for the kernel that `finish` derives from Σ_k M(x_k, z_k).
+/// Prepares the points `z` in `frame` for the kernel that `epilogue` derives from Σ_k M(x_k, z_k).
 pub(crate) fn prepare_points<T, M, F>(frame: Frame<T>, epilogue: F, z: MatRef<'_, T>) -> Box<dyn PreparedPoints<T>>
 where
     T: Real,

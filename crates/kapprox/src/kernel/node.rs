@@ -101,7 +101,7 @@ impl Node {
         }
     }
 
-    /// Returns the expression with each of its kernels replaced by the result of `change`.
+    /// Returns the expression with each of its kernels replaced by the result of `replace`.
     pub(super) fn map_base_kernels(&self, replace: &mut dyn FnMut(&BaseKernel) -> Result<BaseKernel>) -> Result<Self> {
         let mut map_all =
             |nodes: &[Self]| nodes.iter().map(|node| node.map_base_kernels(replace)).collect::<Result<_>>();

@@ -161,7 +161,7 @@ pub(crate) struct ValueBlock<'a, T> {
 }
 
 impl<T: Real> ValueBlock<'_, T> {
-    /// Computes `out[i, j]`, the value that `finish` derives from Σ_k M(x_ik, z_jk), after the
+    /// Computes `out[i, j]`, the value that `epilogue` derives from Σ_k M(x_ik, z_jk), after the
     /// points are shifted and scaled as `frame` defines.
     pub(crate) fn fill<M: Term, F: Epilogue<T>>(self, epilogue: &F) {
         let Self { frame, x, z, mut out } = self;

@@ -38,7 +38,7 @@ pub(super) fn parse_column_selection(text: &str) -> Result<ColumnSelection> {
 const COLUMNS_KEYWORD: &str = "on";
 
 impl Parser<'_> {
-    /// Parses one or more items, separated by `separator`. `item` parses one of them.
+    /// Parses one or more items, separated by `separator`. `parse_item` parses one of them.
     fn parse_separated<R>(
         &mut self,
         separator: char,

@@ -51,7 +51,7 @@ impl<T, F: Fn(T) -> T + Copy + Send + Sync + 'static> ScalarFunction<T> for F {}
 pub(crate) trait KernelComputation<T: Real> {
     type Output;
     fn frame(&self) -> &Frame<T>;
-    /// Computes with the kernel values that `finish` derives from the sums Σ_k M(x_k, z_k).
+    /// Computes with the kernel values that `epilogue` derives from the sums Σ_k M(x_k, z_k).
     fn sums<M: Term, F: Epilogue<T> + Send + Sync + 'static>(self, epilogue: F) -> Self::Output;
     /// Computes with the kernel values `profile(f)`, where `accumulator` computes the number f from
     /// the differences of a pair.

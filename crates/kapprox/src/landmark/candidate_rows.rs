@@ -38,8 +38,8 @@ pub(super) fn bytes(n: u64, d: usize, m: usize) -> usize {
 }
 
 impl CandidateRows {
-    /// Reads all rows in one pass, and their targets if `with_targets` is true. If the table has no
-    /// targets, the matrix of targets has no columns. The factor has room for `m` columns.
+    /// Reads all rows in one pass, and their targets if `needs_targets` is true. If the table has
+    /// no targets, the matrix of targets has no columns. The factor has room for `m` columns.
     pub(super) fn read<T: Real>(
         growth: &mut GrowingLandmarks<'_, T>,
         scan: &TableScan<'_, T>,

@@ -195,6 +195,9 @@ impl<T: Real> Reduction<T> for UniformReduction {
 /// Makes one pass. To save memory, a row competes only if its key exceeds a threshold; on average
 /// `sample_size + 10·sqrt(sample_size)` rows compete. If fewer than `sample_size` rows compete
 /// (probability below 1e-20), a second pass without a threshold follows.
+///
+/// # Errors
+/// The rows cannot be read; the observer stops the pass.
 pub fn uniform_sample<T: Real>(
     scan: &TableScan<'_, T>,
     sample_size: usize,

@@ -27,7 +27,8 @@ pub(crate) struct CandidatePool {
 }
 
 impl CandidatePool {
-    /// Returns a pool with K_BB = `kernel`. Residuals up to `floors` count as rounding errors.
+    /// Returns a pool with K_BB = `candidate_kernel`. Residuals up to `floors` count as rounding
+    /// errors.
     pub(crate) fn new(
         row_numbers: Vec<u64>,
         x: Vec<f64>,

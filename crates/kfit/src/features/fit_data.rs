@@ -10,8 +10,8 @@ use kstore::checkpoint::Persist;
 use kstore::{MemoryRows, Merge, Pass, ReadSettings, Reduction, RowSource};
 use std::fmt::Debug;
 
-/// Reason in the warning that there are fewer components than requested: the features vary in too
-/// few directions.
+/// Reason for the warning that a fit found fewer components than requested, if the features vary in
+/// too few directions.
 pub(crate) const FEWER_DIRECTIONS: &str =
     "the features have no further directions of variation; use more rows or raise `rank`";
 
@@ -50,8 +50,8 @@ pub struct FitData<'a, T: Real> {
     /// The number by which the source divided the row weights. The parameter C of a solver refers
     /// to the weights before this division.
     pub weight_unit: f64,
-    /// Tiles (blocks of rows), segments (fixed numbers of tiles) and lanes (parallel workers) of
-    /// the passes.
+    /// Rows per tile, stored rows per segment, and numbers of lanes (parallel workers) of the
+    /// passes.
     pub pass_shape: PassShape,
     /// Options of the fit, except the solver's own settings.
     pub options: &'a TrainOptions,
@@ -69,7 +69,7 @@ pub struct FitData<'a, T: Real> {
 }
 
 impl<T: Real> FitData<'_, T> {
-    /// The classes of a classification.
+    /// Returns the classes of a classification; `None` for numeric targets.
     pub(crate) fn classes(&self) -> Option<&Classes> {
         match self.targets {
             Targets::Classes(classes) => Some(classes),

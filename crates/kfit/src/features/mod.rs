@@ -110,7 +110,7 @@ pub(crate) fn pass_bytes(size: &ProblemSize, pass_shape: PassShape) -> usize {
 }
 
 impl<'a, T: Real> StoredFeatures<'a, T> {
-    /// Features without classes, targets, groups, folds and weights.
+    /// Returns features without classes, targets, groups, folds and weights.
     fn without_targets(
         context: VisitContext<'a>,
         phi: PhiSource<'a, T>,
@@ -278,12 +278,12 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         self.weight_outside(excluded_fold) / (self.n - excluded_rows).max(1) as f64
     }
 
-    /// The seed of random choices.
+    /// Returns the seed of random choices.
     pub(crate) fn seed(&self) -> u64 {
         self.context.seed
     }
 
-    /// The pool of threads.
+    /// Returns the pool of threads.
     pub fn workers(&self) -> &'a Workers {
         self.context.resources.workers
     }

@@ -86,8 +86,8 @@ impl<T: Real> StoredFeatures<'_, T> {
         Ok(reduce_lots(self.engine(), name, cut, observer, &|| init(), &mut reduce_unit)?.0)
     }
 
-    /// Computes Σ φ(x), the sum of the features over all rows, in one pass. The stage of the pass
-    /// has this name.
+    /// Computes Σ φ(x), the sum of the features over all rows, in one pass. `name` is the name of
+    /// the pass and of its stage.
     pub(crate) fn sum_features(&self, name: &str) -> Result<Vec<f64>> {
         let stage = self.context.resources.stage_observer.start_stage(name, Some(self.n as u64));
         let Sums(sums) = self.reduce(name, &*stage, &|| Sums::new(self.p), |sums, tile| {
@@ -101,8 +101,8 @@ impl<T: Real> StoredFeatures<'_, T> {
         self.engine().is_some()
     }
 
-    /// The engine of the processes that share the passes over these rows; `None` if the run has one
-    /// process.
+    /// Returns the engine of the processes that share the passes over these rows. Returns `None` if
+    /// the run has one process, or if these are only selected rows.
     fn engine(&self) -> Option<&dyn Engine> {
         self.context.engine().filter(|_| self.has_all_rows)
     }

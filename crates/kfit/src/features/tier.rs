@@ -17,7 +17,7 @@ pub(crate) fn row_values_bytes(count: usize, element_bytes: usize) -> usize {
 /// Bytes of features that processes of a shared run exchange at once.
 const EXCHANGED_BYTES: usize = 16 << 20;
 
-/// Number of rows whose features are exchanged at once.
+/// Returns the number of rows whose features are exchanged at once.
 pub(super) fn exchange_row_count(p: usize, element_bytes: usize) -> usize {
     (EXCHANGED_BYTES / (p * element_bytes).max(1)).max(256)
 }

@@ -39,12 +39,12 @@ pub struct Tile<'a, T> {
 }
 
 impl<T: Real> Tile<'_, T> {
-    /// Number of rows b.
+    /// Returns the number of rows, b.
     pub fn row_count(&self) -> usize {
         self.phi.len() / self.p
     }
 
-    /// The features of row `i` of the tile.
+    /// Returns the features of row `i` of the tile.
     pub fn row(&self, i: usize) -> &[T] {
         &self.phi[i * self.p..(i + 1) * self.p]
     }
@@ -59,8 +59,8 @@ impl<T: Real> Tile<'_, T> {
         });
     }
 
-    /// Computes the rows of Φ·`weights` from row `first_row` on, as many as `out` has, on the
-    /// calling thread.
+    /// Computes rows of Φ·`weights` on the calling thread: as many rows as `out` has, from row
+    /// `first_row` on.
     pub(crate) fn multiply_rows(&self, first_row: usize, weights: &[T], out: &mut [T]) {
         let (p, c) = (self.p, weights.len() / self.p);
         thin::multiply(&self.phi[first_row * p..][..out.len() / c * p], weights, p, out);

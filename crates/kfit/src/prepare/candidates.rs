@@ -8,6 +8,9 @@ use std::{ops::Range, sync::Arc};
 
 /// Returns the sample as a table in row order, so that passes over it do not depend on the order of
 /// the draw.
+///
+/// # Errors
+/// The sample has no columns.
 pub fn sort_by_row_number<T: Real>(sample: RowSample<T>) -> Result<MemoryRows<T>> {
     let mut order: Vec<usize> = (0..sample.len()).collect();
     order.sort_unstable_by_key(|i| sample.row_numbers[*i]);
@@ -18,6 +21,9 @@ pub fn sort_by_row_number<T: Real>(sample: RowSample<T>) -> Result<MemoryRows<T>
 }
 
 /// Adds targets, weights, classes and groups to the candidates, in one pass over the table.
+///
+/// # Errors
+/// The rows cannot be read; a candidate is not a row of the table.
 pub fn with_targets<T: Real>(
     candidates: MemoryRows<T>,
     source: &dyn RowSource<T>,

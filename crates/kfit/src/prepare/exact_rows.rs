@@ -35,6 +35,9 @@ pub(crate) fn exact_plan(stage: &str, size: &ProblemSize, budget: usize) -> Memo
 /// Reads all rows in one pass into buffers of the final size. One lane reads, so that the rows keep
 /// their order. The targets are the centred regression targets. Weights, if there are any, are in
 /// the units of the table. Class codes and group codes are included.
+///
+/// # Errors
+/// The rows cannot be read; a target or a weight of a row cannot be used.
 pub fn load_rows<T: Real>(
     source: &dyn RowSource<T>,
     targets: &Targets,

@@ -81,6 +81,10 @@ pub struct MapBuilder<'a, T: Real> {
 
 impl<T: Real> MapBuilder<'_, T> {
     /// Builds the map; for two views, the features of both are concatenated.
+    ///
+    /// # Errors
+    /// The rows cannot be read; the errors of the kernel, of landmark selection and of the map;
+    /// [`Error::Option`] for the exact kernel, which has no map.
     pub fn build(&self) -> Result<BuiltMap<T>> {
         let first_view = self.build_view()?;
         let Some(kernel) = &self.options.second_kernel else { return Ok(first_view) };
@@ -187,6 +191,9 @@ impl<T: Real> MapBuilder<'_, T> {
 
     /// Draws candidates, resolves the kernel and chooses landmarks, but builds no map. This
     /// function is for a solver that combines the landmarks' kernel sections itself.
+    ///
+    /// # Errors
+    /// The rows cannot be read; the errors of the kernel and of landmark selection.
     pub fn landmarks_only(&self) -> Result<BuiltMap<T>> {
         let (SelectedLandmarks { landmark_set, candidate_count, passes }, kernel) = self.select_landmarks()?;
         let landmark_counts = Some(LandmarkCounts { landmark_count: landmark_set.len(), candidate_count });
@@ -197,6 +204,9 @@ impl<T: Real> MapBuilder<'_, T> {
     /// Resolves the kernel, but chooses no landmarks and builds no map. This function is for a
     /// solver that combines the kernel sections of all rows. All rows are already in memory, so
     /// passes over them are not journaled, and only the pass that read them is counted.
+    ///
+    /// # Errors
+    /// The errors of [`MapBuilder::resolve_kernel`].
     pub fn kernel_only(&self) -> Result<BuiltMap<T>> {
         let resources = &Resources { journal: None, ..*self.resources };
         let (kernel, _) = MapBuilder { resources, ..*self }.resolve_kernel()?;
@@ -211,6 +221,10 @@ impl<T: Real> MapBuilder<'_, T> {
     }
 
     /// Resolves every parameter of the kernel to a number; also returns the number of passes.
+    ///
+    /// # Errors
+    /// The rows cannot be read; the errors of [`check_domain`] and of [`resolve_length_scale`]; the
+    /// kernel does not fit the number of inputs.
     pub fn resolve_kernel(&self) -> Result<(Kernel, u64)> {
         let ResolvedKernel { kernel, passes, .. } = self.resolve_with_sample()?;
         Ok((kernel, passes))
@@ -395,6 +409,9 @@ fn check_block_domain<T: Real>(kernel: &Kernel, block: &RowBlock<'_, T>) -> kapp
 
 /// Replaces each `median` or `auto` length scale of the kernel by the median distance in a uniform
 /// subsample of `sample`.
+///
+/// # Errors
+/// The errors of [`Kernel::resolve_length_scales`].
 pub fn resolve_length_scale<T: Real>(kernel: &Kernel, sample: &RowSample<T>, seed: u64) -> Result<Kernel> {
     Ok(resolve_length_scales(kernel, sample, seed, &[vec![1.0]])?.swap_remove(0))
 }
@@ -402,6 +419,9 @@ pub fn resolve_length_scale<T: Real>(kernel: &Kernel, sample: &RowSample<T>, see
 /// Returns one kernel for each list of factors. In it, each length scale `median` is replaced by
 /// the median distance in a uniform subsample of `sample`, and each `auto` by this distance times a
 /// factor. A list has a common factor for all `auto`, or one factor for each of them.
+///
+/// # Errors
+/// The errors of [`Kernel::resolve_length_scales`].
 pub fn resolve_length_scales<T: Real>(
     kernel: &Kernel,
     sample: &RowSample<T>,

@@ -13,6 +13,7 @@ pub struct ReductionFn<S, F> {
 }
 
 impl<S, F> ReductionFn<S, F> {
+    /// Returns a reduction that calls `add_block` for each block.
     pub fn new<T>(add_block: F) -> Self
     where
         F: Fn(&mut S, &RowBlock<'_, T>) -> Result<()>,

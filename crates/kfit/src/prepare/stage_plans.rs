@@ -132,6 +132,8 @@ const REMEDY_UNIFORM_LANDMARKS: &str = "choose `landmarks` uniform or lower `ran
 pub(crate) const ITERATION_STAGE: &str = "conjugate gradient";
 pub(crate) const FACTOR_STAGE: &str = "Cholesky factor";
 
+/// Returns a plan with the terms of every stage: the process with its threads, and the metadata of
+/// the open files.
 pub fn base_plan(stage_name: &str, size: &ProblemSize, budget: usize) -> MemoryPlan {
     MemoryPlan::for_process(stage_name, budget, size.threads, size.open_file_bytes)
 }
@@ -162,6 +164,7 @@ fn strip_bytes(size: &ProblemSize) -> usize {
     }
 }
 
+/// Returns the plan of the pass for the scaling statistics, which reads all input columns in f64.
 pub fn plan_scan(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
     let size = &ProblemSize { d: size.input_columns, ..size.clone() };
     // scan_lanes + 2: each lane and the merged state hold a sample of rows, with 40 bytes per row

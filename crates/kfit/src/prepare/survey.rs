@@ -33,6 +33,7 @@ fn weight_divisor(statistics: &Statistics, total_weight: f64) -> f64 {
 }
 
 impl Survey {
+    /// Returns the number of rows.
     pub fn row_count(&self) -> u64 {
         self.statistics.rows
     }
@@ -42,6 +43,7 @@ impl Survey {
         self.classes.as_ref().map_or(self.numeric_targets().len(), Classes::target_count)
     }
 
+    /// Returns the variance of a regression target, averaged over the targets.
     pub fn target_variance(&self) -> f64 {
         let variances: Vec<f64> = match &self.classes {
             None => self.numeric_targets().iter().map(|target| target.deviation().powi(2)).collect(),
@@ -106,6 +108,11 @@ pub fn total_weight_of(statistics: &Statistics) -> Option<f64> {
     statistics.weights.first().map(|weights| weights.weight_sum)
 }
 
+/// Surveys the selected rows in one pass. If the scaling needs medians, a second pass draws a
+/// sample of the rows. Warns if rows without a target are left out.
+///
+/// # Errors
+/// The rows cannot be read; the errors of [`survey_of_statistics`].
 pub fn survey(
     selected: &SelectedTable,
     options: &TrainOptions,
@@ -134,6 +141,9 @@ pub fn survey(
 }
 
 /// Draws the sample of rows for medians, in one pass.
+///
+/// # Errors
+/// The rows cannot be read; the observer stops the pass.
 pub fn draw_median_rows(
     source: &dyn RowSource<f64>,
     n: u64,
@@ -146,7 +156,8 @@ pub fn draw_median_rows(
     Ok(uniform_sample(&scan, SCALING_MEDIAN_ROWS, Purpose::Median, options.seed)?)
 }
 
-/// Returns the scaler. If the scaling needs medians, calls `draw` to draw a sample of the rows.
+/// Returns the scaler. If the scaling needs medians, calls `draw_sample` to draw a sample of the
+/// rows.
 pub(crate) fn build_scaler(
     scaling: Scaling,
     statistics: &Statistics,
@@ -167,7 +178,11 @@ pub(crate) fn build_scaler(
 }
 
 /// Builds the survey from the statistics of the rows of `selected`. If the scaling needs medians,
-/// calls `draw` with the number of rows; `draw` returns a sample of the rows.
+/// calls `draw_sample` with the number of rows, which returns a sample of the rows.
+///
+/// # Errors
+/// There are fewer than two rows; the weights, columns, classes or scaling cannot be used; the
+/// errors of `draw_sample`.
 pub fn survey_of_statistics(
     mut statistics: Statistics,
     selected: &SelectedTable,

@@ -15,6 +15,9 @@ const LABEL_TILE_ROWS: usize = lanes::SEGMENT_ROWS as usize / 16;
 ///
 /// Rows that are later dropped for a missing input are still included in these counts. The survey
 /// counts the labels of the remaining rows, and rejects too few labels.
+///
+/// # Errors
+/// The errors of [`count_labels`].
 pub fn count_targets_and_folds(
     selected: &SelectedTable,
     options: &TrainOptions,
@@ -36,6 +39,9 @@ pub fn count_targets_and_folds(
 
 /// Counts labels with at least one lane, even if the budget is too small for it. A plan that
 /// exceeds the budget can then report the memory that it requires.
+///
+/// # Errors
+/// The labels cannot be read; [`kstore::Error::TooManyLabels`].
 pub fn count_labels(label_table: &SelectedTable, resources: &Resources<'_>) -> Result<Statistics> {
     let (source, workers) = (label_table.rows::<f64>(ReadSettings::default())?, resources.workers);
     let max_labels = MAX_CLASS_LABELS + label_table.group_column().map_or(0, |_| MAX_GROUP_LABELS);
@@ -57,7 +63,10 @@ pub fn count_labels(label_table: &SelectedTable, resources: &Resources<'_>) -> R
     Ok(counts)
 }
 
-/// Rejects a plan that exceeds the budget; returns the bytes of its largest stage.
+/// Returns the bytes of the largest plan.
+///
+/// # Errors
+/// [`kstore::Error::OverBudget`] for the largest plan that exceeds its budget.
 pub fn check_plans(mut plans: Vec<MemoryPlan>) -> Result<usize> {
     // the largest stage comes first, because its terms show what to reduce
     plans.sort_by_key(|plan| std::cmp::Reverse(plan.bytes()));

@@ -29,6 +29,9 @@ pub struct FitRequest<'a> {
 
 impl FitRequest<'_> {
     /// Rejects weighted rows if `what` does not support weights; `remedy` names an alternative.
+    ///
+    /// # Errors
+    /// [`Error::Option`] if the rows have weights.
     #[doc(hidden)]
     pub fn reject_weights(&self, what: &str, remedy: &str) -> Result<()> {
         match self.size.has_weights {

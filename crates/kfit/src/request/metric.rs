@@ -85,11 +85,14 @@ impl MetricSource {
         Self::Provided(ProvidedMetric { metric, scaler: None })
     }
 
+    /// Returns true if the fit has no metric.
     #[doc(hidden)]
     pub fn is_none(&self) -> bool {
         *self == Self::None
     }
 
+    /// Returns the provided metric, not yet converted to the scaling of a fit. Returns `None` if no
+    /// metric was provided.
     #[doc(hidden)]
     pub fn provided(&self) -> Option<&Arc<Metric>> {
         match self {
@@ -100,6 +103,10 @@ impl MetricSource {
 
     /// Returns the provided metric, converted to inputs scaled by `scaler`. Returns `None` if no
     /// metric was provided.
+    ///
+    /// # Errors
+    /// [`Error::Option`] if the number of inputs differs, or if the metric was learned with a
+    /// scaling from which it cannot be converted.
     #[doc(hidden)]
     pub fn provided_for(&self, scaler: &Scaler) -> Result<Option<Arc<Metric>>> {
         match self {

@@ -63,6 +63,7 @@ impl Scaling {
         WEIGHTINGS.iter().find(|(scaling, _)| *scaling == self).map(|(_, weighting)| *weighting)
     }
 
+    /// Returns the error for a scaling that applies only to sparse rows.
     #[doc(hidden)]
     pub fn sparse_only_error(self) -> Error {
         Error::option(
@@ -258,7 +259,11 @@ impl TrainOptions {
         [view_count * (u64::from(draws_sample) + scheme_passes), view_count * map_passes]
     }
 
-    /// Rejects options that the map does not support.
+    /// Rejects options that the map does not support, and a metric that the kernel or the solver
+    /// does not support.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for the first such option.
     pub fn check(&self) -> Result<()> {
         self.check_metric()?;
         let name = self.map.family().name;

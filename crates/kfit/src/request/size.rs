@@ -80,6 +80,10 @@ pub fn tile_rows(d: usize, p: usize, element_bytes: usize) -> usize {
 }
 
 impl ProblemSize {
+    /// Returns the sizes of a fit to the selected rows, as [`ProblemSize::from_source`].
+    ///
+    /// # Errors
+    /// The rows cannot be opened; the errors of [`ProblemSize::from_source`].
     #[doc(hidden)]
     pub fn from_selected<T: Real>(
         selected: &SelectedTable,
@@ -94,6 +98,9 @@ impl ProblemSize {
 
     /// Returns the sizes of a fit to the rows of `source`, with `t` targets and the given number of
     /// folds.
+    ///
+    /// # Errors
+    /// The errors of [`map_shape`]; landmarks from a file cannot be opened.
     pub fn from_source<T: Real>(
         source: &dyn RowSource<T>,
         options: &TrainOptions,
@@ -163,6 +170,9 @@ impl ProblemSize {
 /// Returns the shape of the requested map for `n` rows of `d` columns, with at most `n` landmarks.
 /// A plan passes the number of stored rows; a run passes the number of rows that remain after
 /// filtering.
+///
+/// # Errors
+/// The map does not support the options.
 pub fn map_shape<T: Real>(options: &TrainOptions, d: usize, n: u64) -> Result<kapprox::map::MapShape> {
     let candidate_count = match &options.landmarks {
         LandmarkSource::Rows(table) => table.range().end - table.range().start,

@@ -34,7 +34,7 @@ impl CentredMoments {
         let FoldGram { row_count: rows, mut g, s, b, sy, yy, .. } = moments.into_owned();
         let (p, t, row_count) = (feature_mean.len(), target_mean.len(), rows as f64);
         // Σ φ̃_i φ̃_j = Σ φ_i φ_j + n m_i m_j − s_i m_j − m_i s_j, where s are the sums of the
-        // features over the n rows, and m is `mean`; B and Σ ỹ² in the same way
+        // features over the n rows, and m is `mean`. B and Σ ỹ² follow in the same way
         for j in 0..p {
             for i in j..p {
                 g[j * p + i] +=

@@ -12,7 +12,7 @@ use kapprox::{Real, decompose::symmetric_eigen, landmark::LandmarkSet};
 /// as rounding errors.
 const EIGENVALUE_TOLERANCE: f64 = 16.0 * f64::EPSILON;
 
-/// The properties of an embedding solver.
+/// Returns the properties of an embedding solver.
 ///
 /// By default its landmarks are a uniform sample of the rows. Other landmark schemes need landmarks
 /// with linearly independent kernel sections, and a kernel of low rank has only a few of these.

@@ -169,8 +169,8 @@ pub struct SolverFamily {
     pub parameters: &'static [Parameter],
     /// Builds the solver from its settings.
     pub build: fn(&Settings) -> Result<Box<dyn AnySolver>>,
-    /// Parameters that are chosen jointly with the rank, besides `ranks`. They are removed from the
-    /// options of a fit whose rank is fixed.
+    /// Parameters that are chosen jointly with the rank, in addition to `ranks`. They are removed
+    /// from the options of a fit whose rank is fixed.
     pub joint_rank_parameters: &'static [Parameter],
     /// Converts the options of a fit on a map to the options of the same fit on the exact kernel.
     /// The caller has already removed `ranks`, `tolerance`, `folds` and `joint_rank_parameters`.
@@ -239,6 +239,9 @@ impl RegistryEntry for SolverFamily {
 
 impl<'a> FitRequest<'a> {
     /// Returns the request of a solver on selected rows with `t` targets and `fold_count` folds.
+    ///
+    /// # Errors
+    /// Unknown values of category columns; errors of the kernel and the map.
     #[doc(hidden)]
     pub fn new<T: Real>(
         selected: &SelectedTable,

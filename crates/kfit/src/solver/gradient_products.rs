@@ -47,6 +47,7 @@ const MIN_SAMPLED_ROWS: f64 = 2000.0;
 /// relative error of about 1 %.
 const MAX_SAMPLED_ROWS: f64 = 5000.0;
 
+/// Weighted sum of the outer products of gradients, and the sum of the weights of the rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OuterProductSums {
     /// The matrix, r x r column-major.
@@ -57,17 +58,21 @@ pub struct OuterProductSums {
 kstore::summed!(OuterProductSums { one "weight": total_weight, fill "sums": sums });
 
 impl OuterProductSums {
+    /// Returns the sum of the outer products, r x r.
     pub fn sums(&self) -> MatRef<'_, f64> {
         let r = self.sums.len().isqrt();
         MatRef::from_column_major_slice(&self.sums, r, r)
     }
 
+    /// Returns the bytes of the sums, for r columns.
     pub fn bytes(r: usize) -> usize {
         8 * r * r
     }
 }
 
 impl<'a> OuterProductReduction<'a> {
+    /// Returns a pass over all rows, for functions with the coefficients `coefficients` (m x t) of
+    /// the kernel functions of `landmarks` (m x r, row-major).
     pub fn new(kernel: Arc<dyn KernelFunction<f64>>, landmarks: &'a [f64], coefficients: MatRef<'a, f64>) -> Self {
         let r = landmarks.len() / coefficients.nrows().max(1);
         Self { kernel, landmarks, coefficients, r, row_fraction: 1.0, stream: Stream::new(0, Purpose::Gradients, 0) }

@@ -377,10 +377,10 @@ fn best_start<T: Real>(
     Ok(best.map(|(_, centroids)| centroids).unwrap_or_default())
 }
 
-/// Greedy k-means++: for each seed draws 2 + ln k candidates, and takes the candidate that reduces
-/// the sum most. The probability of drawing a point is proportional to its weight times its squared
-/// distance from the nearest earlier seed. Returns fewer than k seeds if there are fewer distinct
-/// points.
+/// Chooses initial centroids by greedy k-means++: for each seed, draws 2 + ln k candidates and
+/// takes the candidate that reduces the sum most. The probability of drawing a point is
+/// proportional to its weight times its squared distance from the nearest earlier seed. Returns
+/// fewer than k seeds if there are fewer distinct points.
 fn kmeans_plus_plus(points: &[f64], weights: &[f64], k: usize, stream: &Stream) -> Vec<f64> {
     let n = weights.len();
     let q = points.len() / n.max(1);

@@ -42,7 +42,7 @@ pub(super) struct NeighbourGraph {
 }
 
 impl NeighbourGraph {
-    /// Maximum number of neighbours of a node.
+    /// Returns the maximum number of neighbours of a node.
     pub(super) fn max_neighbours(node_count: usize, requested_k: Option<usize>) -> usize {
         requested_k.unwrap_or(MAX_NEIGHBOURS).min(node_count.saturating_sub(1))
     }

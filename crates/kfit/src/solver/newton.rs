@@ -1,11 +1,10 @@
-//! Newton's method for a smooth loss of the scores Wᵀφ + c plus the penalty term lambda ‖W‖²,
-//! together the objective F. The inner iteration is the method of conjugate gradients with a
-//! preconditioner.
+//! Newton's method for the objective F: a smooth loss of the scores Wᵀφ + c, plus the penalty term
+//! lambda ‖W‖². The inner iteration is the method of conjugate gradients with a preconditioner.
 //!
 //! A backtracking line search halves each step until F decreases enough (Armijo's condition), so
-//! the iteration converges from any start. It starts at a large lambda and divides lambda by ten
-//! per step, until the requested lambda is reached. This keeps the iterates in the region where
-//! full Newton steps succeed.
+//! Newton's iteration converges from any start. The iteration starts at a large lambda, and divides
+//! lambda by ten per step until it reaches the requested lambda. This keeps the iterates in the
+//! region where full Newton steps succeed.
 
 use super::{NamedValues, Solution};
 use crate::linalg::cholesky::{factor_unblocked, solve_cholesky};
@@ -139,10 +138,10 @@ fn warn_of_gradient<T: Real>(what: &str, optimum: &Optimum, relative_norm: f64, 
     ));
 }
 
-/// Learns from all rows, and evaluates the result with the loss in f64 that `f64_loss` returns.
-/// Returns the solution, this loss in f64 for further evaluations, and its value at the solution,
-/// without the penalty term. The last argument holds the second moments of the features (for the
-/// preconditioner), lambda, and the maximum number of steps.
+/// Learns from all rows, and evaluates the result with the loss in f64 that `build_f64_loss`
+/// returns. Returns the solution, this loss in f64 for further evaluations, and its value at the
+/// solution, without the penalty term. The last argument holds the second moments of the features
+/// (for the preconditioner), lambda, and the maximum number of steps.
 pub(super) fn fit<T: Real, P: Objective<f64>>(
     solver_name: &str,
     data: &FitData<'_, T>,

@@ -28,9 +28,9 @@
 //! Recursive least squares learns blocks of rows at once. With `std` it stores P in the model, for
 //! standard deviations and for further learning: see `recursive_least_squares`.
 //!
-//! *Passes*: one that stores the features, then as many as the parameter `passes` says. *Flops per
-//! row*: 3p² for `rls`, 6pt for `lms` with t targets. *Bytes*: 24p² for `rls`, 16pt for `lms`, and
-//! 24t per row. *Errors*: [`Error::Option`] if P exceeds the range of f64.
+//! *Passes*: one that stores the features, then the number of passes in the parameter `passes`.
+//! *Flops per row*: 3p² for `rls`, 6pt for `lms` with t targets. *Bytes*: 24p² for `rls`, 16pt for
+//! `lms`, and 24t per row. *Errors*: [`Error::Option`] if P exceeds the range of f64.
 //!
 //! ```
 //! use ksolve::job::{Fit, Run};

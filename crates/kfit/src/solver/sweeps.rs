@@ -15,8 +15,8 @@ pub(super) struct SweepState<S> {
 
 kstore::persist!(where [S: Persist] SweepState<S> { part "state": state, read "losses": losses });
 
-/// Learns in sweeps over all rows, in order, as long as `continues` returns true for the losses of
-/// the past sweeps.
+/// Learns in sweeps over all rows, in order, as long as `should_continue` returns true for the
+/// losses of the past sweeps.
 ///
 /// `learn` must update the state with the rows of a tile, and return their loss. A resumed run
 /// continues after the last complete sweep.

@@ -120,7 +120,7 @@ fn with_short_help(subcommand: Command) -> Command {
     verb.after_help(footer.trim_start().to_string()).after_long_help(None)
 }
 
-/// Completes the help of a subcommand, in the layout of the short help.
+/// Replaces the short help of each argument by its long help, but keeps clap's compact layout.
 fn with_full_help(subcommand: Command) -> Command {
     let examples = subcommand.get_after_long_help().or(subcommand.get_after_help()).cloned().unwrap_or_default();
     let verb = subcommand.mut_args(|arg| match arg.get_long_help().cloned() {
@@ -148,7 +148,8 @@ fn solver_in(words: &[OsString]) -> Option<(&'static str, &'static SolverFamily)
     Some((verb, family))
 }
 
-/// IDs of options of every fit that the help of one solver omits, and `fit --help` lists.
+/// IDs of options that every solver has. `kmill fit --help` lists them; the help of one solver
+/// (`kmill fit svr --help`) omits them, because few runs need them.
 const HIDDEN_IN_SOLVER_HELP: &str = "missing_target text categories hash times no_clip candidates precision combine resume fresh \
     checkpoint_every scratch scratch_limit states patience json quiet";
 

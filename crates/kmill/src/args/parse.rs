@@ -1,4 +1,5 @@
-//! Parsers of option values. A value that cannot be parsed is a usage error: exit code 2.
+//! Parsers of option values. A value that cannot be parsed is a usage error: exit code 2. The error
+//! of every parser is the text of this usage error, which says what was expected.
 
 use super::foreign_names;
 use crate::error::with_option_names;
@@ -20,7 +21,8 @@ const MAX_REPEATS: u64 = 1_000;
 /// Maximum number of permutations: enough for p-values of one in a million.
 const MAX_PERMUTATIONS: u64 = 1_000_000;
 
-/// Maximum number of features of a generated table: the maximum number of columns in a text file.
+/// Maximum number of features of a generated table. It equals the maximum number of columns in a
+/// text file, `kstore::sparse::MAX_DENSE_COLUMNS`.
 const MAX_FEATURES: u64 = 100_000;
 
 /// Word that keeps missing values in a conversion.
@@ -94,19 +96,23 @@ pub fn factors(text: &str) -> Result<String, String> {
     kmodel::grids::parse_factors(text).map(|_| text.to_string()).map_err(expected_by_solver)
 }
 
+/// Parses the name of a landmark scheme.
 pub fn scheme(text: &str) -> Result<&'static Scheme, String> {
     let names = || join_with_commas(kapprox::landmark::registry().into_iter().map(|scheme| scheme.name));
     kapprox::landmark::by_name(text).ok_or_else(|| format!("expected one of {}", names()))
 }
 
+/// Parses a number of repeats, from 1 to `MAX_REPEATS`.
 pub fn repeats(text: &str) -> Result<u64, String> {
     in_range(text, 1, MAX_REPEATS)
 }
 
+/// Parses a number of permutations, from 0 to `MAX_PERMUTATIONS`.
 pub fn permutations(text: &str) -> Result<u64, String> {
     in_range(text, 0, MAX_PERMUTATIONS)
 }
 
+/// Parses the number of features of a generated table, from 1 to `MAX_FEATURES`.
 pub fn features(text: &str) -> Result<usize, String> {
     in_range(text, 1, MAX_FEATURES).map(|n| n as usize)
 }
@@ -126,6 +132,7 @@ pub(crate) fn column_type(text: &str) -> Result<(String, ColumnType), String> {
     Ok((name(column)?, kind))
 }
 
+/// Parses the nonempty name of a class.
 pub(crate) fn label(text: &str) -> Result<String, String> {
     nonempty(text, "the name of a class, such as yes; kmill inspect MODEL lists them")
 }
@@ -146,6 +153,7 @@ pub fn number(text: &str) -> Result<f64, String> {
     text.trim().parse().map_err(|_| "expected a number, such as 0.1 or 1e-3".to_string())
 }
 
+/// Parses a feature map, such as `nystrom` or `fourier`.
 pub fn map(text: &str) -> Result<MapSpec, String> {
     text.parse().map_err(|error: kapprox::Error| with_option_names(&error.to_string()))
 }
@@ -170,6 +178,7 @@ fn in_range(text: &str, min: u64, max: u64) -> Result<u64, String> {
     }
 }
 
+/// Parses any positive integer, such as a rank, a number of rows or a number of clusters.
 pub fn rank(text: &str) -> Result<usize, String> {
     match parse_integer(text)? {
         0 => Err("expected at least 1".to_string()),
@@ -177,6 +186,7 @@ pub fn rank(text: &str) -> Result<usize, String> {
     }
 }
 
+/// Parses a number of threads, from 1 to `MAX_THREADS`.
 pub fn threads(text: &str) -> Result<usize, String> {
     match rank(text)? {
         n if n <= MAX_THREADS => Ok(n),
@@ -233,10 +243,12 @@ pub fn decimal(text: &str) -> Result<u8, String> {
     }
 }
 
+/// Parses `--infer-rows`, the number of rows that determine the types of columns, or `all`.
 pub fn infer_rows(text: &str) -> Result<u64, String> {
     if text == "all" { Ok(u64::MAX) } else { rank(text).map(|rows| rows as u64) }
 }
 
+/// Parses `--times`, the features that are computed from dates and times.
 pub fn times(text: &str) -> Result<TimeFeatures, String> {
     TimeFeatures::try_from(text.to_string()).map_err(|error| with_option_names(&error.to_string()))
 }
@@ -246,6 +258,7 @@ pub fn condition(text: &str) -> Result<Condition, String> {
     Condition::parse(text).map_err(expected_by_store)
 }
 
+/// Parses `--missing` of a fit, the treatment of missing features.
 pub fn missing(text: &str) -> Result<Missing, String> {
     let choices = "choose error, drop, mean or indicator";
     Missing::from_name(text).ok_or_else(|| match text {
@@ -267,10 +280,13 @@ pub fn missing_of_conversion(text: &str) -> Result<Missing, String> {
     }
 }
 
+/// Parses the treatment of rows without a target.
 pub fn missing_target(text: &str) -> Result<MissingTarget, String> {
     text.parse().map_err(|_: kstore::Error| "choose drop or error".to_string())
 }
 
+/// Parses a value with the parser of its type, such as one of the words of an enum. The error says
+/// what the type expects.
 pub fn word<W: FromStr<Err = ksolve::Error>>(text: &str) -> Result<W, String> {
     text.parse().map_err(expected_by_solver)
 }
@@ -293,8 +309,9 @@ pub(super) fn expected_by_solver(error: ksolve::Error) -> String {
     })
 }
 
-/// Checks `--lambda` of a curve and returns its text. A number outside the valid range fails later,
-/// in the run (exit code 1); anything else is a usage error.
+/// Checks `--lambda` of a curve and returns its text. A single number outside the valid range is
+/// accepted here and fails later, in the run (exit code 1); every other invalid text is a usage
+/// error.
 pub fn lambda(text: &str) -> Result<String, String> {
     match kmodel::grids::parse_regularisation("lambda", text) {
         Err(error) if text.trim().parse::<f64>().is_err() => Err(expected_by_solver(error)),
@@ -350,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn candidates_print_as_they_were_typed() {
+    fn candidates_print_as_plain_integers_or_all() {
         assert_eq!(["all", "1e5"].map(|text| word::<Candidates>(text).unwrap().to_string()), ["all", "100000"]);
         assert!(word::<Candidates>("0").is_err());
     }

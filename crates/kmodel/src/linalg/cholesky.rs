@@ -32,8 +32,10 @@ pub fn factor_parallel(mut matrix: MatMut<'_, f64>, workers: &Workers) -> bool {
 }
 
 /// Replaces the lower triangle of a matrix by its Cholesky factor, in one call. Overwrites the
-/// upper triangle. If the matrix is not positive definite, returns the index of the failing pivot
-/// as the error.
+/// upper triangle.
+///
+/// # Errors
+/// The index of the failing pivot, if the matrix is not positive definite.
 pub fn factor_unblocked(mut matrix: MatMut<'_, f64>, par: Par) -> Result<(), usize> {
     let (order, params) = (matrix.nrows(), Spec::default());
     let mut memory = MemBuffer::new(llt::cholesky_in_place_scratch::<f64>(order, par, params));

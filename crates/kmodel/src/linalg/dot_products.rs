@@ -47,6 +47,7 @@ pub fn copy_as_f64<T: Real>(from: MatRef<'_, T>, to: &mut [f64]) {
     }
 }
 
+/// Returns a copy of the matrix in f64.
 pub fn to_f64_matrix<T: Real>(from: MatRef<'_, T>) -> Mat<f64> {
     let mut matrix = Mat::zeros(from.nrows(), from.ncols());
     for (j, column) in matrix.col_iter_mut().enumerate() {

@@ -85,6 +85,7 @@ impl<T: Real> KernelBlock<'_, T> {
         8 * (tile_rows.div_ceil(STRIP_ROWS) * m * t + tile_rows * t)
     }
 
+    /// Returns the number of rows of the block.
     pub fn row_count(&self) -> usize {
         self.k.len().checked_div(self.m).unwrap_or(0)
     }

@@ -58,6 +58,9 @@ impl Point {
 
 /// Minimises `function` from `start`, with each variable in its interval of `bounds`. `function(x,
 /// gradient)` must return its value at x and write its gradient there.
+///
+/// # Errors
+/// The first error of `function`.
 pub fn minimise<E>(
     start: &[f64],
     bounds: &[(f64, f64)],

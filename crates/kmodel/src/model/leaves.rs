@@ -11,8 +11,8 @@
 //! fraction to the first child 2j + 1. The weight w_l is the product of the fractions on the path
 //! to leaf l. The weights of a row sum to 1, most rows are in one leaf, and f is continuous.
 //!
-//! *Flops* per row: those of f₀, 2m per node for m basis functions, and those of the kernel values
-//! with the rows of leaves that have a positive weight. *Bytes*: the rows of all leaves.
+//! *Flops* per row: the flops of f₀; 2m per node for m basis functions; and the flops of the kernel
+//! values, with the rows of the leaves of positive weight. *Bytes*: the rows of all leaves.
 
 use super::outputs::{StripBuffers, linear_scores};
 use super::{LinearHead, Model, STRIP_ROWS, needs_f64_for, predict::has_overflow};

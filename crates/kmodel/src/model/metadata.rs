@@ -93,7 +93,8 @@ pub(crate) fn is_zero<N: Default + PartialEq>(count: &N) -> bool {
 }
 
 impl ModelMetadata {
-    /// Returns how the fit treated missing values. New rows are treated likewise by default.
+    /// Returns how the fit treated missing values. By default, new rows are treated in the same
+    /// way.
     pub fn missing(&self) -> Missing {
         self.options["missing"].as_str().and_then(Missing::from_name).unwrap_or(Missing::Error)
     }

@@ -3,9 +3,9 @@
 //!
 //! A model computes f(x) = b(x)·α + c, where b(x) (length m) are the values of the model's
 //! [`Basis`] at x after its [`BasisTransform`], α (m x t) the coefficients, and c (length t) the
-//! intercepts. If a novelty model has a [`quadratic`] function g, its score is f(x) − g(x). If the
-//! features of a map are linear combinations of kernel functions of landmarks, the model contains
-//! these kernel functions instead, so predictions need no matrix factor. The module `file`
+//! intercepts. If a novelty model has a [`quadratic`] function g, its score is f(x) − g(x). For a
+//! map on landmarks, the basis is the kernel functions of the landmarks, not the features: the
+//! factor that turns the one into the other is already multiplied into α. The module `file`
 //! documents the file format.
 
 mod basis;
@@ -93,9 +93,9 @@ pub enum AnyModel {
     F64(Model<f64>),
 }
 
-/// Evaluates an expression for the value in the f32 or f64 variant of an enum, in `either!(Enum:
-/// value, name => expression)`. With `Enum to Other`, wraps the result in the variant of `Other`
-/// with the same precision.
+/// `either!(Enum: value, name => expression)` matches `value` on `Enum::F32` and `Enum::F64`, and
+/// evaluates the same expression in both arms, with the content as `name`. With `Enum to Other`,
+/// wraps the result in the variant of `Other` with the same precision.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! either {
@@ -160,8 +160,8 @@ impl<T: Real> Model<T> {
         }
     }
 
-    /// Enlarges the row layout, so that sparse rows of these shapes, one per sparse column, fit in
-    /// it, too.
+    /// Widens the landmarks and the scaler, so that the model accepts sparse rows with these shapes
+    /// (one shape for each column). A model of dense rows is returned unchanged.
     #[must_use]
     pub(crate) fn with_sparse_shapes(mut self, shapes: &[SparseShape]) -> Self {
         let Some((encoding, shape)) = self.metadata.encoding.as_ref().zip(self.metadata.sparse_shape()) else {
@@ -181,7 +181,8 @@ impl<T: Real> Model<T> {
     }
 
     /// Returns true if the fit was in f32 but predictions are in f64. Rows must then first be
-    /// rounded to f32, as in the fit, so that values equal to those of a landmark stay equal.
+    /// rounded to f32, as in the fit: otherwise a training row that is a landmark would differ from
+    /// the stored, rounded landmark.
     pub(crate) fn rounds_to_f32(&self) -> bool {
         let f32_name = <f32 as kstore::Float>::NAME;
         self.metadata.precision != f32_name && self.metadata.options["precision"] == f32_name
@@ -335,6 +336,8 @@ impl<T: Real> Model<T> {
                                 row_count,
                                 self.intercept.len(),
                             ));
+                            // the kernels clip values that overflow, so a score from such values
+                            // would be finite but meaningless
                             let strip_overflows =
                                 k.col_iter().any(|column| predict::has_overflow(column.iter().copied()));
                             let row_overflows =
@@ -349,8 +352,8 @@ impl<T: Real> Model<T> {
         );
     }
 
-    /// Returns the quadratic function if the scores contain it, as those of a novelty model do;
-    /// otherwise `None`.
+    /// Returns the quadratic function if the scores contain it, as the scores of a novelty model
+    /// do. Otherwise returns `None`.
     pub(crate) fn quadratic_in_scores(&self) -> Option<&Quadratic> {
         self.quadratic.as_ref().filter(|_| self.metadata.task == Task::Novelty)
     }

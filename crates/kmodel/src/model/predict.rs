@@ -55,7 +55,8 @@ impl<T: Real> Model<T> {
     /// [`predict`](Self::predict).
     ///
     /// Does not allocate if the basis has landmarks and the scores contain no distance and no
-    /// leaves. *Cost*: that of [`predict`](Self::predict). Rows are predicted in groups of eight.
+    /// leaves. *Cost*: the cost of [`predict`](Self::predict). Rows are predicted in groups of
+    /// eight.
     ///
     /// # Errors
     /// [`Error::Shape`] if `x` or `out` do not fit the model, or `scratch` was made for another

@@ -42,6 +42,7 @@ struct Edge {
 }
 
 impl Graph {
+    /// Returns the bytes of the graph and of the lists of k neighbours from which it is made.
     pub fn bytes(node_count: usize, k: usize) -> usize {
         node_count.saturating_mul(k.saturating_mul(3 * size_of::<Neighbour>()) + 8)
     }

@@ -34,16 +34,19 @@ pub struct Nodes {
 }
 
 impl Nodes {
+    /// Returns the nodes with the features `points`, N x d row-major.
     pub fn new<T: Real>(points: &[T], d: usize) -> Self {
         let count = points.len() / d.max(1);
         let columns = (0..d).flat_map(|c| points.iter().skip(c).step_by(d).map(|v| v.to_f64())).collect();
         Self { columns, count, d }
     }
 
+    /// Returns the bytes of the features.
     pub fn bytes(node_count: usize, d: usize) -> usize {
         node_count.saturating_mul(8 * d)
     }
 
+    /// Returns the number of nodes, N.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -52,10 +55,12 @@ impl Nodes {
         self.columns[c * self.count + i]
     }
 
+    /// Returns the features of node i.
     pub fn point(&self, i: usize) -> Vec<f64> {
         (0..self.d).map(|c| self.value(i, c)).collect()
     }
 
+    /// Returns true if all nodes have equal features.
     pub fn all_equal(&self) -> bool {
         self.columns.chunks(self.count.max(1)).all(|column| column.iter().all(|value| *value == column[0]))
     }

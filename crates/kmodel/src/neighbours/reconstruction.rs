@@ -43,6 +43,7 @@ pub struct Reconstruction {
 }
 
 impl Reconstruction {
+    /// Returns buffers for new rows. The default is for the nodes themselves: with uniform factors.
     pub fn for_rows() -> Self {
         Self { near_fraction: NEAR_FRACTION, ..Self::default() }
     }

@@ -141,6 +141,9 @@ impl Run<'_> {
     }
 
     /// Returns the statistics of the rows of a table, in a separate pass.
+    ///
+    /// # Errors
+    /// The rows cannot be read; the pass exceeds the memory budget.
     #[doc(hidden)]
     pub fn statistics(&self, table: &SelectedTable) -> Result<Statistics> {
         let reduction = StatisticsReduction::new(table.shape());

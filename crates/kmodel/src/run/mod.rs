@@ -132,11 +132,13 @@ impl<'a> Run<'a> {
         self.memory
     }
 
+    /// Returns the thread pool; the first call starts it.
     #[doc(hidden)]
     pub fn workers(&self) -> &Workers {
         self.workers.get_or_init(|| Workers::new(self.threads).with_cancel_token(self.cancel_token.clone()))
     }
 
+    /// Returns the observer of the stages.
     #[doc(hidden)]
     pub fn stage_observer(&self) -> &dyn StageObserver {
         self.stage_observer
@@ -197,6 +199,7 @@ impl StageRecorder<'_> {
         Box::new(TimedStage { recorder: self, observer, name: name.to_string(), start: Instant::now() })
     }
 
+    /// Returns the warnings, in the order in which they were given.
     pub fn warnings(&self) -> Vec<String> {
         lock(&self.warnings).clone()
     }

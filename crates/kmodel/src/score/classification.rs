@@ -329,8 +329,8 @@ fn mean_of(values: impl Iterator<Item = f64>) -> Option<f64> {
     (n > 0.0).then(|| sum / n)
 }
 
-/// Returns precision, recall and F1 of each class of a confusion matrix, `counts[true][predicted]`.
-/// Predictions for rows of unknown classes are false positives.
+/// Returns precision, recall and F1 of each class of a confusion matrix,
+/// `confusion[true][predicted]`. Predictions for rows of unknown classes are false positives.
 fn scores_by_class(confusion: &[Vec<f64>], unknown_counts: &[f64]) -> Vec<ClassScores> {
     let class_scores = |class: usize| {
         let (rows, correct) = (weight_sum(&confusion[class]), confusion[class][class]);
@@ -344,7 +344,7 @@ fn scores_by_class(confusion: &[Vec<f64>], unknown_counts: &[f64]) -> Vec<ClassS
 }
 
 /// Returns balanced accuracy and the Matthews coefficient of a confusion matrix,
-/// `counts[true][predicted]`; `None` if undefined.
+/// `confusion[true][predicted]`; `None` if undefined.
 ///
 /// The coefficient is (c s − Σ_k t_k p_k) / √((s² − Σ_k t_k²)(s² − Σ_k p_k²)), where c of s rows
 /// are correct, t_k rows belong to class k, and p_k rows are predicted as class k.

@@ -115,7 +115,10 @@ impl MemoryPlan {
         self.terms.iter().fold(0, |sum, term| sum.saturating_add(term.bytes))
     }
 
-    /// Returns the plan if it fits, otherwise [`Error::OverBudget`] with the largest term.
+    /// Returns the plan if it fits into the budget.
+    ///
+    /// # Errors
+    /// [`Error::OverBudget`] with the largest term, if the plan does not fit.
     pub fn check(self) -> Result<Self> {
         let needed_bytes = self.bytes();
         if needed_bytes <= self.budget {
@@ -139,6 +142,9 @@ impl MemoryPlan {
 /// assert_eq!(kpass::budget::parse_bytes("1.5GiB").unwrap(), 3 << 29);
 /// assert!(kpass::budget::parse_bytes("much").is_err());
 /// ```
+///
+/// # Errors
+/// [`Error::Syntax`] for any other text.
 pub fn parse_bytes(text: &str) -> Result<usize> {
     let syntax_error = || Error::Syntax {
         what: "size",

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 pub(super) struct Delivery<S> {
     /// Number of segments of the pass up to and including this segment.
     pub(super) segments_done: u64,
-    /// Number of the segment among all stored rows.
+    /// Index of the segment, counted over the stored rows of the whole table.
     pub(super) segment: u64,
     /// Number of selected rows that were reduced.
     pub(super) row_count: u64,
@@ -53,7 +53,9 @@ type Failure = Box<dyn Any + Send>;
 
 /// A reduction and its state in one lane, as a trait object.
 trait LaneReduction<T> {
+    /// Adds the rows of a tile to the state of the current segment.
     fn step(&mut self, block: &RowBlock<'_, T>, workers: &Workers) -> Result<(), Failure>;
+    /// Completes the state of a segment, if it had rows: see [`Reduction::flush`].
     fn flush(&mut self, workers: &Workers) -> Result<(), Failure>;
     /// Delivers the state of a segment, if it had rows. `segment` is its number among all stored
     /// rows, and `segments_done` the number of segments of the pass up to and including it.
@@ -198,8 +200,8 @@ impl<T: Float> PassRun<'_, '_, T> {
         self.order_changed.notify_all();
     }
 
-    /// Reduces the tiles that the lane's own feeder decodes ahead. The feeder starts together with
-    /// its lane, because other lanes wait for the segments that it claims.
+    /// Reduces the tiles that the lane's own feeder decodes ahead. A feeder must not run without
+    /// its lane: other lanes wait for the states of the segments that it has claimed.
     fn run_with_feeder(&self) {
         let (tile_sender, tile_receiver) = channel();
         let (buffer_sender, buffer_receiver) = channel();
@@ -215,8 +217,8 @@ impl<T: Float> PassRun<'_, '_, T> {
                 // if the system refuses another thread, the lane decodes its own tiles
                 return self.run_without_feeder();
             }
-            // both channel ends are dropped with the lane, so that a feeder that waits at one of
-            // the channels ends, too
+            // moved here, so that both are dropped when the lane finishes: a feeder that waits at a
+            // channel then stops
             let (tile_receiver, buffer_sender) = (tile_receiver, buffer_sender);
             self.reduce_messages(&tile_receiver, &buffer_sender);
         });
@@ -230,7 +232,7 @@ impl<T: Float> PassRun<'_, '_, T> {
             let wait_start = Instant::now();
             let Ok(message) = tile_receiver.recv() else { break };
             self.decoder_wait_nanoseconds.fetch_add(wait_start.elapsed().as_nanos() as u64, Ordering::Relaxed);
-            // ignored: the feeder may have ended already
+            // a failed `send` is ignored, because the feeder may have finished already
             if !self.process_message(message, &mut *lane, |buffer| drop(buffer_sender.send(buffer))) {
                 break;
             }
@@ -365,6 +367,7 @@ struct PanicAlarm<'r, 'a, 'f, T: Float> {
 
 impl<T: Float> Drop for PanicAlarm<'_, '_, '_, T> {
     fn drop(&mut self) {
+        // position 0 is before every other segment, so no lane continues to wait or to work
         self.pass_run.record_failure(0, into_failure(Error::WorkerPanicked));
     }
 }

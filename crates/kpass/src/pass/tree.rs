@@ -66,8 +66,8 @@ pub(super) fn merge_into<S: Merge>(sum: &mut Option<S>, later: S) {
     }
 }
 
-/// Returns the number of states that a pass holds at once: one per lane, the stretch, and the
-/// total.
+/// Returns the maximum number of states that a pass holds at once: one per lane, the stretch and,
+/// in a pass of more than one stretch, the total.
 pub fn state_count(lanes: usize, segments: u64) -> usize {
     let merged_states = if segments > STRETCH_SEGMENTS { 2 } else { 1 };
     usize::try_from(segments).unwrap_or(usize::MAX).clamp(1, lanes + merged_states)

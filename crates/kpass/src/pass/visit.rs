@@ -32,8 +32,8 @@ impl Pass<'_> {
         self.visit_segments(source, 0..u64::MAX, &mut visitor)
     }
 
-    /// Like [`Pass::visit`], but only for the segments of a lot, which are numbered among all
-    /// stored rows.
+    /// Visits tiles as [`Pass::visit`] does, but only the tiles of the segments of a lot. The
+    /// segments are numbered among all stored rows.
     ///
     /// # Errors
     /// The errors of [`Pass::visit`].

@@ -1,11 +1,12 @@
-//! Medians over repeats, the comparison of methods at equal rank, kernel evaluations and time, and
-//! the text of a curve for the terminal.
+//! Medians over repeats; the comparison of methods at the same rank, the same number of kernel
+//! evaluations, or the same time; and the text of a curve for the terminal.
 
 use super::CurveReport;
 use crate::table::{Grid, MISSING_VALUE, facts, format_count, format_seconds, number, rounded_kernel, shortest_number};
 use ksolve::curve::{CurveCell, SPECTRAL_ROWS, TestErrorKind};
 use std::fmt;
 
+/// The error of an approximation, by which methods are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ErrorMeasure {
     Trace,
@@ -55,7 +56,8 @@ impl ErrorMeasure {
         }
     }
 
-    /// Describes in a few words whether the error was measured on all rows or estimated.
+    /// Describes in a few words how the error was measured: exactly, as an estimate, or by which
+    /// ridge regression.
     pub(super) fn evidence(self, report: &CurveReport) -> String {
         let uses_all_rows = report.approximated_rows as usize <= report.frobenius_columns;
         match self {
@@ -150,6 +152,7 @@ fn round_numbers(low: f64, high: f64) -> Vec<f64> {
     budgets
 }
 
+/// Maximum number of budgets in a comparison, chosen to keep its table narrow.
 const MAX_BUDGETS: usize = 7;
 
 impl CurveReport {
@@ -198,8 +201,9 @@ impl CurveReport {
         (!grid.rows.is_empty()).then_some(grid)
     }
 
-    /// Returns the median errors, and the minimum error of any matrix; `None` if no method has this
-    /// error.
+    /// Returns a grid of the median errors. If the minimum errors are known, its last row, `floor`,
+    /// is the smallest error that a matrix of the rank can have. Returns `None` if no method has
+    /// this error.
     pub(super) fn error_grid(&self, measure: ErrorMeasure) -> Option<Grid> {
         let mut grid = self.grid_by_rank(measure, CostMeasure::Rank, |point| Some(number(point.error.median, 4)))?;
         if let Some(minimum_errors) = measure.minimum_errors(self) {

@@ -132,7 +132,7 @@ fn decimal_number(mantissa: f64, exponent: i32) -> f64 {
     format!("{mantissa}e{exponent}").parse().unwrap_or(f64::NAN)
 }
 
-/// Returns the ticks of a linear axis: multiples of 1, 2, 2.5 or 5 times a power of ten, as many as
+/// Returns the ticks of a linear axis: as many multiples of 1, 2, 2.5 or 5 times a power of ten as
 /// fit.
 fn linear_ticks(low: f64, high: f64) -> Vec<f64> {
     let rough_step = (high - low) / (MAX_TICKS - 1) as f64;

@@ -253,7 +253,8 @@ fn cross_corners() -> [Point; 12] {
     std::array::from_fn(|i| (0..i / 3).fold(arm[i % 3], |(x, y): Point, _| (-y, x)))
 }
 
-/// Draws the mark of a line at a point; its shape distinguishes lines without colour.
+/// Draws the mark of a line at a point. The shape of the mark distinguishes the lines where colours
+/// cannot be seen.
 fn draw_mark(canvas: &mut dyn Canvas, palette_index: usize, (x, y): Point, tooltip: Option<&str>) {
     let class = format!("mark {}", colour_class(palette_index));
     let mut draw_polygon = |points: &[Point]| {

@@ -234,8 +234,8 @@ struct SettingBuilder<'a> {
 }
 
 impl SettingBuilder<'_> {
-    /// Runs `action` as a separate stage. It is called with a scan of the rows of `source`, of
-    /// which `count` are selected.
+    /// Runs `action` as a separate stage. `action` is called with a scan of the rows of `source`,
+    /// of which `row_count` are selected.
     fn stage<T: Real, R>(
         &self,
         name: &str,

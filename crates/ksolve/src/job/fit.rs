@@ -304,6 +304,7 @@ impl Fit {
         self.options.get(name)
     }
 
+    /// Returns true if the regularisation parameter (`lambda` or `C`) is set.
     #[doc(hidden)]
     pub fn sets_regularisation(&self) -> bool {
         self.has_option(LAMBDA.name) || self.has_option(C.name)
@@ -346,6 +347,9 @@ impl Fit {
     }
 
     /// Returns the parsed parameters; the first call parses them.
+    ///
+    /// # Errors
+    /// The errors of [`Fit::settings`].
     #[doc(hidden)]
     pub fn parsed_options(&self) -> Result<&ParsedOptions> {
         if let Some(parsed) = self.parsed.get() {

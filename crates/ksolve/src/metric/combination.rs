@@ -17,7 +17,7 @@
 //! classes.
 //!
 //! *Passes*: one for the statistics, the passes of each kernel's map, and one for the moments.
-//! *Flops*: those of the maps, and n(Σ p_k)² for the moments. *Bytes*: about 8(Σ p_k)².
+//! *Flops*: the flops of the maps, and n(Σ p_k)² for the moments. *Bytes*: about 8(Σ p_k)².
 //!
 //! Reference: Cortes, Mohri, Rostamizadeh, "Algorithms for learning kernels based on centered
 //! alignment", JMLR 13, 2012.

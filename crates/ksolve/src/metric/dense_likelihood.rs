@@ -9,11 +9,12 @@
 //! F = T (½ log|K| + (n/2) log 2π) + ½ tr(YᵀK⁻¹Y).
 //! ```
 //!
-//! With A = K⁻¹Y and G = ½ (T K⁻¹ − AAᵀ), the derivative of F by a parameter θ is Σ_ij G_ij
-//! ∂K_ij/∂θ (Rasmussen, Williams, *Gaussian Processes for Machine Learning*, 2006, equation 5.9):
+//! With A = K⁻¹Y and G = ½ (T K⁻¹ − AAᵀ), the derivative of F with respect to a parameter θ is Σ_ij
+//! G_ij ∂K_ij/∂θ (Rasmussen, Williams, *Gaussian Processes for Machine Learning*, 2006, equation
+//! 5.9):
 //!
-//! * by log w_p: w_p Σ_ij G_ij (K_p)_ij;
-//! * by log τ²: τ² Σ_i G_ii D_ii;
+//! * for log w_p: w_p Σ_ij G_ij (K_p)_ij;
+//! * for log τ²: τ² Σ_i G_ii D_ii;
 //! * by the logarithm of the length scale of column k in part p: −2 w_p Σ_i x_ik Σ_j G_ij ∇_k
 //!   K_p(x_i, x_j), where ∇_k is the derivative by column k of the first argument. The kernel of a
 //!   part depends on the quotients x_k / length, and G is symmetric.

@@ -15,7 +15,7 @@
 //! rows, and the search on the whole sample starts from the better minimum. In this start, long
 //! length scales are shortened, and small weights and a small noise are raised, because a third of
 //! the rows misses columns and parts that more rows show. The sample has at most [`MAX_ROWS`] rows,
-//! which are chosen at equal steps of the rank of the first target: they cover the range of this
+//! which are chosen at equal steps in the order of the first target: they cover the range of this
 //! target more evenly than random rows.
 
 use super::dense_likelihood::{self, Part, Sample};
@@ -46,7 +46,7 @@ const MAX_STEPS: (usize, usize) = (40, 60);
 const WARM_MAX_LENGTH_FACTOR: f64 = 2.0;
 const WARM_MIN_WEIGHT_FRACTION: f64 = 0.2;
 const WARM_MIN_NOISE: f64 = 0.01;
-/// Factors of the initial length scales.
+/// The search starts once for each of these factors, which multiply the initial length scales.
 const START_FACTORS: [f64; 2] = [1.0, 0.25];
 /// Range of a length scale, as factors of its initial value in the expression.
 const LENGTH_RANGE: (f64, f64) = (1e-3, 1e4);
@@ -55,7 +55,7 @@ const WEIGHT_RANGE: (f64, f64) = (1e-6, 1e5);
 /// Range of the noise, and its initial value, in the same unit.
 const NOISE_RANGE: (f64, f64) = (1e-6, 10.0);
 const INITIAL_NOISE: f64 = 0.1;
-/// A part is left out if its weight is a smaller fraction of the sum of the weights.
+/// A part is left out if its weight is below this fraction of the sum of the weights.
 const MIN_WEIGHT_FRACTION: f64 = 1e-5;
 /// The search ends if a step lowers F by less than this number, in nats per row and target.
 const MIN_DECREASE: f64 = 1e-6;
@@ -145,8 +145,8 @@ pub(super) fn bytes(rows: usize, d: usize, t: usize, threads: usize) -> usize {
     dense_likelihood::bytes(n, d, t, threads) + 8 * (2 * n * (d + t) + rows * (d + 2 * t))
 }
 
-/// Returns at most [`MAX_ROWS`] rows at equal steps of the rank of the first target, in an order
-/// whose first third has equal steps too.
+/// Returns at most [`MAX_ROWS`] rows at equal steps in the order of the first target. The rows are
+/// returned in an order whose first third has equal steps, too.
 fn evenly_spaced_rows(y: MatRef<'_, f64>) -> Vec<usize> {
     let (n, count) = (y.nrows(), y.nrows().min(MAX_ROWS));
     let mut by_target: Vec<usize> = (0..n).collect();

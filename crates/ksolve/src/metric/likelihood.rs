@@ -36,14 +36,16 @@ const NOISE_RANGE: (f64, f64) = (1e-5, 10.0);
 const INITIAL_NOISE: f64 = 0.3;
 /// A stage that ends with more noise τ² than this, in the same unit, has failed.
 const FAILURE_NOISE: f64 = 0.9;
-/// Initial values of all factors from which a failed stage is repeated.
+/// A failed stage is repeated once for each of these values, from a start with all factors equal to
+/// the value.
 const RETRY_SCALES: [f64; 3] = [0.5, 0.25, 2.0];
 /// Minimum of the initial factors of a stage, as a fraction of the largest initial factor. With
 /// 0.05 instead of 0.3, fewer relevant inputs were found.
 const MIN_START_FRACTION: f64 = 0.3;
 /// The iteration stops if a step reduces F by less than this, in nats per row and target.
 const MIN_DECREASE: f64 = 1e-5;
-/// Maximum change of any parameter (a logarithm) in the first trial point of a line search.
+/// Maximum change of log a, log s² and log τ² from the start of a line search to its first trial
+/// point.
 const MAX_LOG_STEP: f64 = 2.0;
 
 /// A stage: the part of the sample that it uses, and its maximum number of steps.

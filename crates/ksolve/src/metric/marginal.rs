@@ -23,14 +23,14 @@
 //! E = √ρ B⁻¹ΦᵀY   (m x T),   α = (Q + τ²I)⁻¹Y = (Y − √ρ ΦE) / τ²   (n x T)
 //! ```
 //!
-//! Then the derivatives of F are
+//! Then the derivatives of F with respect to kernel values are
 //!
-//! * by k_nm: −√ρ (T √ρ Φ (L⁻ᵀR)ᵀ + α (L⁻ᵀE)ᵀ);
-//! * by k_mm: ½ L⁻ᵀ(T VᵀV + EEᵀ/τ²)L⁻¹;
-//! * by each diagonal element k(z_i, z_i), i ≤ n, of tr K_nn: Tρ/2.
+//! * for k_nm: −√ρ (T √ρ Φ (L⁻ᵀR)ᵀ + α (L⁻ᵀE)ᵀ);
+//! * for k_mm: ½ L⁻ᵀ(T VᵀV + EEᵀ/τ²)L⁻¹;
+//! * for each k(z_i, z_i) in tr K_nn, i ≤ n: Tρ/2.
 //!
-//! [`KernelFunction::gradient`] turns them into derivatives by the rows z. To the diagonal of k_mm
-//! the module adds [`JITTER`] times the mean of this diagonal.
+//! [`KernelFunction::gradient`] converts these derivatives to derivatives with respect to the rows
+//! z. The module adds [`JITTER`] times the mean of the diagonal of k_mm to this diagonal.
 
 use crate::linalg::cholesky::{TriangularSystem, factor_sequential, solve_triangular};
 use crate::linalg::strips::{BufferPool, for_each_strip, row_strips};
@@ -121,15 +121,15 @@ impl Sample<'_> {
         Some((phi, lower))
     }
 
-    /// Adds the derivative of F by log a to `gradient`. The arguments are derivatives of F:
-    /// `kernel_slopes` (n x m) by k_nm, with the derivative by k_mm added to its first m rows;
-    /// `jitter_slope` by the number added to the diagonal of k_mm; and `diagonal_slope` by each
-    /// k(z_i, z_i).
+    /// Adds the derivative of F with respect to log a to `gradient`. The arguments are derivatives
+    /// of F: `kernel_slopes` (n x m) with respect to k_nm, plus the derivative with respect to k_mm
+    /// in its first m rows; `jitter_slope` with respect to the number added to the diagonal of
+    /// k_mm; and `diagonal_slope` with respect to each k(z_i, z_i).
     ///
     /// Let G = `kernel_slopes`, let k(z_i, z_j) be the kernel between row i and landmark j, and let
-    /// ∇_l k be its derivative by component l of the first argument. Then the derivative of Σ_ij
-    /// G_ij k(z_i, z_j) by log a_l is Σ_i z_il Σ_j G_ij ∇_l k(z_i, z_j) + Σ_j z_jl Σ_i G_ij ∇_l
-    /// k(z_j, z_i).
+    /// ∇_l k be its derivative with respect to component l of the first argument. Then the
+    /// derivative of Σ_ij G_ij k(z_i, z_j) with respect to log a_l is Σ_i z_il Σ_j G_ij ∇_l k(z_i,
+    /// z_j) + Σ_j z_jl Σ_i G_ij ∇_l k(z_j, z_i).
     fn add_factor_slopes(
         &self,
         z: MatRef<'_, f64>,
@@ -241,7 +241,7 @@ impl Posterior {
         0.5 * (self.target_count * (log_volume + residual) + data_fit)
     }
 
-    /// Computes the derivatives of F by log s² and by log τ², where `trace` is tr k_nn.
+    /// Computes the derivatives of F with respect to log s² and log τ², where `trace` is tr k_nn.
     fn scale_slopes(&self, trace: f64) -> (f64, f64) {
         let residual_dof = self.row_count - (0..self.r.nrows()).map(|j| self.r[(j, j)]).sum::<f64>();
         let residual = self.signal_to_noise * (trace - self.gram_trace);
@@ -251,8 +251,8 @@ impl Posterior {
         (amplitude, noise)
     }
 
-    /// Replaces Φ by the derivative of F by k_nm, and adds the derivative of F by k_mm to its first
-    /// m rows. Returns the trace of the derivative by k_mm.
+    /// Replaces Φ by the derivative of F with respect to k_nm, and adds the derivative with respect
+    /// to k_mm to its first m rows. Returns the trace of the derivative with respect to k_mm.
     fn replace_by_gradient(&self, mut phi: MatMut<'_, f64>, lower: MatRef<'_, f64>, workers: &Workers) -> f64 {
         let (m, root) = (phi.ncols(), self.signal_to_noise.sqrt());
         let (mut h, mut e) = (self.r.clone(), self.e.clone());

@@ -249,7 +249,7 @@ impl<T: Real> RoundData<'_, T> {
     }
 
     /// Returns the average M of the outer products of the gradients of a round's function, d x d.
-    /// The gradients are by the rows x before the round's metric.
+    /// The gradients are with respect to the rows x before the round's metric.
     pub(super) fn gradient_products(&self, round: &Round<T>) -> Result<Mat<f64>> {
         let Expansion::Landmarks { landmarks, dual_coefficients: coefficients, .. } = &round.expansion else {
             return Err(Error::option("metric", "", "it can be learned only with a map on landmarks, such as nystrom"));
@@ -271,8 +271,8 @@ impl<T: Real> RoundData<'_, T> {
     }
 }
 
-/// Computes Aᵀ M A, where A is the metric and M averages outer products of gradients by Ax. The
-/// result is the average for gradients by x.
+/// Computes Aᵀ M A, where A is the metric and M averages outer products of gradients with respect
+/// to Ax. The result is the average for gradients with respect to x.
 fn pull_back(m: &Mat<f64>, metric: &Metric) -> Mat<f64> {
     let (entries, d, r) = (metric.to_row_major(), metric.input_count(), metric.output_count());
     if metric.is_diagonal() {

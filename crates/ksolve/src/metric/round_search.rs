@@ -197,8 +197,8 @@ impl<'a, T: Real> MetricSearch<'a, T> {
         Ok(())
     }
 
-    /// Multiplies one of several length scales by `step` repeatedly, as long as the error falls.
-    /// Returns true if the error fell at least once.
+    /// Multiplies one of several length scales by `step_factor` repeatedly, as long as the error
+    /// falls. Returns true if the error fell at least once.
     fn step_length_scale(&mut self, data: &RoundData<'_, T>, index: usize, step_factor: f64) -> Result<bool> {
         for completed_steps in 0..MAX_SCALE_STEPS {
             let Some(best) = self.best.as_ref().filter(|_| !self.is_stopped) else { return Ok(completed_steps > 0) };
@@ -258,8 +258,8 @@ impl<'a, T: Real> MetricSearch<'a, T> {
         Ok((best.factor, data.gradient_products(&best.round)?))
     }
 
-    /// Runs the rounds of a form. The first round starts from the gradients of the fit without a
-    /// metric.
+    /// Runs the rounds of a form. The first round starts from `products`, the average outer product
+    /// of the gradients of the best fit so far.
     pub(super) fn run_rounds(
         &mut self,
         data: &RoundData<'_, T>,

@@ -1,5 +1,5 @@
-//! Detects tables whose rows form a series. For such a table, random K-fold cross-validation is too
-//! optimistic; contiguous (blocked) K-fold is not.
+//! Detects tables whose rows form a series. Random K-fold cross-validation is too optimistic for a
+//! series; contiguous (blocked) K-fold is not.
 
 use crate::{FoldSpec, Folds, Result, Targets};
 use kapprox::Real;

@@ -328,10 +328,10 @@ impl Tune {
         }
     }
 
-    /// Returns the final fit of a model selection. If there is a time limit and a `budget`, the fit
-    /// has the ranks that are predicted to finish in time; the function then also returns the
-    /// command-line options that repeat this fit on any machine. `open_files` returns a fit with
-    /// its files opened.
+    /// Returns the final fit of a model selection. If there is a time limit and a `time_budget`,
+    /// the fit has the ranks that are predicted to finish in time; the function then also returns
+    /// the command-line options that repeat this fit on any machine. `open_files` returns a fit
+    /// with its files opened.
     ///
     /// # Errors
     /// The errors of [`TimeBudget::feasible_fit`] and of `open_files`.

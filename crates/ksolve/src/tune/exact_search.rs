@@ -98,9 +98,10 @@ impl ModelSelection<'_> {
     /// exact solver of the winner; if the winner has no exact solver, it is the exact solver of the
     /// best contender that has one.
     ///
-    /// Returns `None` if the fit should use a map. There are five reasons: lambda is set; no
-    /// contender has an exact solver; memory or time do not suffice; the rows are too few to
-    /// compare error rates; the winner with a map is better on the same number of rows.
+    /// Returns `None` if the fit should use a map. The reasons are: exact fits are not allowed;
+    /// lambda or the map is set; no contender has an exact solver; memory or time do not suffice;
+    /// the rows are too few to compare error rates; the winner with a map is better on the same
+    /// number of rows.
     ///
     /// # Errors
     /// Errors of the listener; if the exact map was requested, the reason why no exact fit

@@ -77,18 +77,20 @@ pub struct TuneOptions {
     pub factors: Vec<f64>,
     /// Score by which kernels are compared.
     pub score: Score,
-    /// Measure by which solvers are compared. `None` stands for the error. If one of two classes is
-    /// rare, `None` stands for the log loss or, with a named solver, which may have no
-    /// probabilities, for the AUC.
+    /// Measure by which solvers are compared. `None` selects the error, except if one of two
+    /// classes is rare. Then `None` selects the log loss, or the AUC if the solver is named,
+    /// because that solver may have no probabilities.
     pub measure: Option<SolverMeasure>,
-    /// Maximum number of rows of the sample, from which all rungs take their rows.
+    /// Maximum number of rows of the sample. Every comparison of the successive halving (a rung)
+    /// takes its rows from this sample.
     pub max_sample_rows: usize,
 }
 
 impl TuneOptions {
-    /// Returns the options of a search that completes `fit`, whose files are open. Ranks, folds,
-    /// lambdas and landmarks are those of its [`ridge_surrogate`]; the kernels are
-    /// `requested_kernels`, or else the default kernels for these rows. Factors and measure have
+    /// Returns the options of a search for what `fit` leaves open: its kernel and parameters.
+    /// `selected` is the selection of `fit` in its open files. Ranks, folds, lambdas and landmarks
+    /// are those of the [`ridge_surrogate`] of `fit`. The kernels are `requested_kernels`; without
+    /// requested kernels, they are the default kernels for these rows. Factors and measure have
     /// their defaults.
     ///
     /// # Errors
@@ -155,8 +157,10 @@ fn default_kernels(selected: &SelectedTable) -> Result<Vec<Kernel>> {
 /// Default factors of the length scales, used if no metric is learned.
 const DEFAULT_FACTORS: &str = "0.25..4";
 
-/// Returns the ridge regression on a feature map by which kernels are compared: `fit` itself if it
-/// is such a ridge regression, otherwise a substitute.
+/// Returns a fit with a feature map, by which kernels are compared. If `fit` is a ridge regression,
+/// or if the score is the alignment, which needs no solver, returns `fit` with the default map
+/// instead of the exact kernel. For any other solver, returns a ridge regression with the folds of
+/// `fit`.
 ///
 /// # Errors
 /// Solver parameters that do not parse.
@@ -256,8 +260,8 @@ pub(super) fn plan<T: Real>(
         };
         plans.push(plan_metric(metric::ROUND_RANK)?);
         let refined_plan = plan_metric(metric::REFINED_RANK)?;
-        // refine only if the model has at least half as many landmarks as the refinement: length
-        // scales that are learned with more landmarks are too small for it
+        // refine only with at most twice as many landmarks as the model has: length scales that are
+        // learned with more landmarks are too small for the model
         refines = 2 * train_options.rank >= metric::REFINED_RANK
             && row_count > metric::ROUND_RANK
             && refined_plan.bytes() <= resources.memory;

@@ -76,15 +76,15 @@ impl std::str::FromStr for SearchWork {
 
 /// Observes the steps of a model selection; may end a part early or stop the search.
 pub trait SearchListener: Sync {
-    /// Called when a part begins, with the likely number of its steps.
+    /// Is called when a part begins, with the likely number of its steps.
     fn begin(&self, _part: SearchPart, _steps: u64) {}
-    /// Called before each step. An error stops the search.
+    /// Is called before each step. An error stops the search.
     fn begin_step(&self, _what: &str) -> Result<()> {
         Ok(())
     }
-    /// Called after each step.
+    /// Is called after each step.
     fn end_step(&self, _what: &str, _took: Duration) {}
-    /// Called when the part ends.
+    /// Is called when the part ends.
     fn end(&self) {}
     /// Returns true if this part should end with the best result so far, because the next step,
     /// which takes `_next`, would be late. Called after every round of a metric, every kernel and

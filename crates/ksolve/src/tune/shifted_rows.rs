@@ -145,8 +145,8 @@ impl<T: Real> Trials<T> {
     /// Returns the fraction of the first target's variance that lies between the k values of a
     /// column, adjusted for chance: 1 − (1 − B/S)(n − 1)/(n − k), where B is the sum of squares
     /// between the values, and S the total sum of squares. Returns `None` if the values are too few
-    /// or too many to be groups, or if the target follows the order of the values, as it follows a
-    /// quantity.
+    /// or too many to be groups, or if the target follows the order of the values, as if the values
+    /// were a quantity.
     fn between_fraction(&self, column: &FeatureColumn) -> Option<f64> {
         let (mut sums_by_value, n) = (BTreeMap::<u64, (f64, f64)>::new(), self.len());
         let (mut sum, mut square_sum) = (0.0, 0.0);

@@ -68,10 +68,10 @@ impl TimeBudget {
     }
 
     /// Returns the largest rank whose fit is predicted to finish within the time and memory budget,
-    /// together with all smaller ranks. For ridge regression, also returns the largest leaves
-    /// (groups of similar rows with an exact kernel) that are predicted to finish. If no test fit
-    /// provides a time, returns the smallest rank. Returns `None` if there is no time limit or the
-    /// kernel is exact.
+    /// together with the smaller ranks of the doubling series. The smallest rank is always
+    /// included. For ridge regression, also returns the largest leaves (groups of similar rows with
+    /// an exact kernel) that are predicted to finish. If no test fit provides a time, returns the
+    /// smallest rank. Returns `None` if there is no time limit or the kernel is exact.
     ///
     /// The prediction depends on the machine; a fit with given ranks and leaves does not.
     ///
@@ -187,7 +187,8 @@ fn feasible_leaves(
     Ok(best_leaves)
 }
 
-/// Returns the ranks up to `max_rank` that are likely to finish in `remaining` seconds.
+/// Returns the ranks up to `max_rank` that are likely to finish in `remaining` seconds, and always
+/// the smallest rank.
 fn feasible_ranks(
     fit: &Fit,
     selection_result: &SelectionResult,

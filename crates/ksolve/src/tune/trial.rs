@@ -296,8 +296,9 @@ impl<T: Real> Trials<T> {
         Ok(scores.into_iter().flatten().next())
     }
 
-    /// Works like [`Trials::test_score`], but with random test rows and the same number of training
-    /// rows. The result is the error that random folds would give instead of contiguous folds.
+    /// Works like [`Trials::test_score`], but with random test rows and about the same number of
+    /// training rows. The result is the error that random folds would give instead of contiguous
+    /// folds.
     pub(super) fn random_fold_score(&self, fit: &Fit, seed: u64, run: &Run<'_>) -> Result<Option<HeldOutScore>> {
         let folds = Folds::new(&FoldSpec::Random(self.fold_count), seed, self.rows.range(), &[])?;
         let rows =

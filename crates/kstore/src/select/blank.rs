@@ -7,7 +7,8 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Number of rows of all columns that are read first. Most columns have a value in these rows.
+/// Number of first rows that are read in all columns. Most columns have a value in these rows, so
+/// the other rows are read in few columns.
 const FIRST_ROWS: u64 = 1024;
 
 impl SelectedTable {

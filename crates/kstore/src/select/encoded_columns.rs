@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl SelectedTable {
-    /// Returns the request if the values of some columns are not known yet; `None` if the rows can
-    /// be read.
+    /// Returns the request for the encoding if a pass must still find the values of some columns.
+    /// Returns `None` if the rows can be read.
     pub(crate) fn pending_request(&self) -> Option<&EncodingRequest> {
         match &self.encoding_state {
             EncodingState::Pending(request) => Some(request),
@@ -120,8 +120,8 @@ impl SelectedTable {
         }
     }
 
-    /// Returns the columns that had values without a feature, each with the number of rows with
-    /// such a value, over all passes since the selection was made.
+    /// Returns the columns that had values without a feature, each with the number of rows with a
+    /// value of this kind, over all passes since the selection was made.
     #[doc(hidden)]
     pub fn unseen_value_counts(&self) -> Vec<(String, u64)> {
         let EncodingState::Encoded(lookups, unseen_counts) = &self.encoding_state else { return Vec::new() };

@@ -126,6 +126,10 @@ pub struct SelectedTable {
 
 impl Table {
     /// Resolves the columns of a selection and checks their types.
+    ///
+    /// # Errors
+    /// Names or patterns that match no column; columns of the wrong type, with two roles that
+    /// exclude each other, or with the same name as another column; a row range without rows.
     pub fn select(&self, selection: &Selection) -> Result<SelectedTable> {
         let targets = self.join_names(&selection.targets);
         let targets: Vec<usize> = targets.iter().map(|name| self.column_index(name)).collect::<Result<_>>()?;

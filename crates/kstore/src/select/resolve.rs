@@ -125,8 +125,9 @@ impl Table {
         Ok(if all_numeric { EncodingState::Numeric(Some(request)) } else { EncodingState::Pending(request) })
     }
 
-    /// If each column holds sparse rows or texts that are counted, all columns produce entries;
-    /// returns their encoding. Returns `None` if there are other columns, or if rows must be dense.
+    /// Returns the encoding of the columns if each of them holds sparse rows or texts that are
+    /// counted, so that all features are entries. Returns `None` if there are other columns, or if
+    /// rows must be dense.
     fn entry_columns(&self, request: &ColumnRequest<'_>, features: &[usize]) -> Result<Option<Vec<EncodedColumn>>> {
         let selection = request.selection;
         if let (Some((text, _)), Some(Weighting::Maxabs)) = (request.counted_texts.first(), selection.weighting) {

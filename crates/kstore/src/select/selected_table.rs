@@ -25,8 +25,8 @@ impl SelectedTable {
         Self { table: self.table.with_new_byte_counter(), ..self.clone() }
     }
 
-    /// Returns the names of the features, in the order of the columns of `x`. If the values of some
-    /// columns are not known yet, returns the names of the columns.
+    /// Returns the names of the features, in the order of the columns of `x`. Before a pass has
+    /// found the categories of text columns, returns the names of the columns instead.
     pub fn feature_names(&self) -> Vec<String> {
         self.lookups().map_or_else(|| self.names(&self.features), |lookups| lookups.feature_names.clone())
     }
@@ -190,8 +190,9 @@ impl SelectedTable {
         Self { table: self.table.with_digests(digests), ..self.clone() }
     }
 
-    /// Returns a selection of the class and group columns only; `None` if there are none. Its rows
-    /// add nothing to digests, because a digest covers a whole row.
+    /// Returns a selection of the class and group columns only, with the row range and the
+    /// condition of this selection. Returns `None` if there is neither a class nor a group column.
+    /// The rows of the new selection are not added to digests, because a digest covers a whole row.
     #[doc(hidden)]
     pub fn labels_only(&self) -> Option<Self> {
         let Self { class, group, .. } = *self;

@@ -73,6 +73,10 @@ pub fn format_by_extension(path: &Path) -> Option<&'static Format> {
 
 /// Opens a file in the format of its extension. If the extension is unknown, the format follows
 /// from the magic bytes.
+///
+/// # Errors
+/// [`Error::NotFound`] and [`Error::NotAFile`]; the file cannot be read; its format is unknown; the
+/// errors of the format.
 pub fn open(path: &Path, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
     super::regular_metadata(path)?;
     open_by_content(path, path, File::open(path).map_err(Error::io("read", path))?, options)

@@ -61,9 +61,9 @@ impl<T: Real> StructuredRotation<T> {
         (self.signs.len() + self.norms.len() + self.input_scales.len()) * size_of::<T>()
     }
 
-    /// Computes `out[i, j]`, the inner product of frequency j with row x_i in turns; `out` is b x
-    /// `count`, column-major. All b rows are transformed together, so that each butterfly operation
-    /// is a loop over the rows.
+    /// Computes `out[i, j]`, the inner product of frequency j with row x_i in turns; `out` has b
+    /// rows and a column for each frequency, and is column-major. All b rows are transformed
+    /// together, so that each butterfly operation is a loop over the rows.
     pub(super) fn apply(&self, x: MatRef<'_, T>, mut out: MatMut<'_, T>) {
         let (b, n) = (x.nrows(), self.padded_len);
         let mut columns = vec![T::ZERO; n * b];

@@ -47,6 +47,9 @@ impl Surface {
 
     /// Computes the held-out errors of these folds alone, without generalised cross-validation.
     /// Overwrites `system`.
+    ///
+    /// # Errors
+    /// As for [`Surface::compute`].
     pub fn cross_validate(
         state: &GramState,
         grid: &RidgeGrid,

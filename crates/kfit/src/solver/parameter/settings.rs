@@ -24,6 +24,7 @@ impl Options {
         self
     }
 
+    /// Removes a parameter.
     #[must_use]
     #[doc(hidden)]
     pub fn without(mut self, name: &str) -> Self {
@@ -174,6 +175,7 @@ impl Settings {
         }
     }
 
+    /// Returns the strongest regularisation parameter; a lambda of 0 for a solver without one.
     #[doc(hidden)]
     pub fn strongest_regularisation(&self) -> Regularisation {
         self.regularisations().first().copied().unwrap_or(Regularisation::Lambda(0.0))

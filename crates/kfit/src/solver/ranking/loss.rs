@@ -40,9 +40,10 @@ pub(super) fn pair_feature_bytes(p: usize, element_bytes: usize) -> usize {
 /// contributions matters: the loss of a pair may be split between its two rows in any way.
 type RowTerms = [f64; 3];
 
-/// Buffers, shared by all passes of a fit, for the results of [`Group::sums_within_margin`]: for
-/// each row of a group, a count and a sum over the rows of lower grade, and over those of higher
-/// grade, whose pair with the row has a margin below 1.
+/// Buffers for the results of [`Group::sums_within_margin`], shared by all passes of a fit. A
+/// buffer has two entries (count, sum) for each row of a group: one over the rows of lower grade,
+/// one over the rows of higher grade. Only rows whose pair with this row has a margin below 1
+/// count.
 type MarginSums = BufferPool<Vec<[(f64, f64); 2]>>;
 
 impl PairLoss {
@@ -63,7 +64,8 @@ impl PairLoss {
             for ((row_terms, score), near) in out.iter_mut().zip(&scores).zip(near) {
                 let [(below, sum_below), (above, sum_above)] = *near;
                 // sums of 1 − z over the pairs in which this row has the higher grade, and over the
-                // pairs in which it has the lower grade
+                // pairs in which it has the lower grade. For the scores s and s' of the better and
+                // the worse row, (1 − z)² = (1 − z)(1 − s) + (1 − z)s'; each row gets its term
                 let (sum_as_better, sum_as_worse) =
                     (below * (1.0 - score) + sum_below, above * (1.0 + score) - sum_above);
                 let loss = sum_as_better * (1.0 - score) + sum_as_worse * score;
@@ -72,10 +74,11 @@ impl PairLoss {
         });
     }
 
-    /// Returns the first row of the group at which the cumulative sum of the second derivatives of
-    /// the pairs with `row` exceeds `threshold`. A uniform threshold between 0 and the total thus
-    /// selects a pair with probability proportional to its second derivative. If rounding keeps the
-    /// sum below the threshold, returns the last row with a positive second derivative.
+    /// Adds up the second derivatives of the pairs of `row`, in the order of the rows of the group,
+    /// and returns the other row of the pair at which the sum exceeds `threshold`. A uniform
+    /// threshold between 0 and the total thus selects a pair with probability proportional to its
+    /// second derivative. If rounding keeps the sum below the threshold, returns the last row with
+    /// a positive second derivative.
     fn partner(self, group: Group<'_>, scores: &[f64], row: usize, threshold: f64) -> usize {
         let (mut sum, mut partner) = (0.0, row);
         for (other_row, grade) in group.grades.iter().enumerate().filter(|(_, grade)| **grade != group.grades[row]) {
@@ -233,9 +236,9 @@ impl<T: Real> Objective<T> for RankingLoss<'_, '_, T> {
     }
 
     /// Returns an unbiased estimate of the Hessian: moments of the feature differences of sampled
-    /// pairs. Near the solution, the moments of the features themselves would be a worse
-    /// preconditioner, for two reasons: few pairs still have a second derivative above 0, and a
-    /// part of the features that all rows of a group have in common cancels in the differences.
+    /// pairs. The moments of the features themselves would be a worse preconditioner. They include
+    /// all rows, although near the solution few pairs still have a second derivative above 0. They
+    /// also include what all rows of a group have in common, which cancels in the differences.
     fn hessian_blocks(&mut self, _: &Evaluation, step: usize) -> Result<Option<(Vec<FoldGram>, f64)>> {
         let (features, p) = (self.features, self.features.p);
         let (pairs, weight) = self.draw_pairs(step);
@@ -266,9 +269,10 @@ impl<T: Real> RankingLoss<'_, '_, T> {
     /// Draws pairs with probability proportional to their second derivatives. First draws a row,
     /// with probability proportional to the sum of the second derivatives of its pairs; then draws
     /// one of these pairs. Rows are drawn by stratified sampling: draw i of N selects the row at
-    /// which the cumulative sum reaches (i + u)/N of the total, with u uniform in [0, 1). Returns
-    /// the table rows of each pair, and the weight of each: every pair is counted at both of its
-    /// rows, so it is half the total divided by N.
+    /// which the cumulative sum reaches (i + u)/N of the total, with u uniform in [0, 1). N is
+    /// [`hessian_blocks::ROWS_PER_FEATURE`] times the number of features. Returns the row positions
+    /// of each pair, and the weight of a pair. The weight is the total divided by 2N, because the
+    /// total counts every pair twice, once for each of its rows.
     fn draw_pairs(&self, step: usize) -> (Vec<[usize; 2]>, f64) {
         let (draw_count, total_curvature) =
             (hessian_blocks::ROWS_PER_FEATURE * self.features.p as f64, self.curvatures.iter().sum::<f64>());

@@ -16,10 +16,10 @@
 //! a group of m rows they take m ln m operations with the squared hinge loss
 //! (`crate::ranking_pairs`), and m² operations with the logistic loss.
 //!
-//! *Flops* for n rows and p features: those of the map, np² for the moments, p³ per Newton step,
-//! and two passes of 2np per iteration of conjugate gradients. *Bytes*: the features, 150 per row,
-//! and 8p². *Errors*: [`Error::Option`] if no two rows of a group have different grades, or if a
-//! group is too large for the logistic loss.
+//! *Flops* for n rows and p features: the flops of the map, np² for the moments, p³ per Newton
+//! step, and two passes of 2np per iteration of conjugate gradients. *Bytes*: the features, 150 per
+//! row, and 8p². *Errors*: [`Error::Option`] if no two rows of a group have different grades, or if
+//! a group is too large for the logistic loss.
 //!
 //! ```
 //! use ksolve::job::{Fit, Run};

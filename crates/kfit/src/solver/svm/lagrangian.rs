@@ -286,8 +286,8 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         self.problem_options.loss.proximal_step(f, (self.rows)(i), self.beta[i], self.sigma)
     }
 
-    /// Sets b to the minimiser of the inner problem for the current w. `varying` is a buffer of row
-    /// indices.
+    /// Sets b to the minimiser of the inner problem for the current w. `varying_rows` is a buffer
+    /// of row indices.
     pub(super) fn minimise_intercept(&mut self, varying_rows: &mut Vec<u32>) {
         if self.problem_options.intercept != Intercept::Free {
             return;

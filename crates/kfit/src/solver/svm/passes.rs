@@ -109,8 +109,8 @@ pub(super) fn direction_values<T: Real, R: RowFn>(
     Ok(())
 }
 
-/// Sets the direction values of consecutive rows, from row `first` on. `values` contains one number
-/// per problem for each row.
+/// Sets the direction values of consecutive rows, from row `first_row` on. `values` contains one
+/// number per problem for each row.
 fn set_values<T: Real, R>(problems: &mut [&mut Problem<T, R>], first_row: usize, values: &[T]) {
     let count = problems.len();
     for (a, problem) in problems.iter_mut().enumerate() {

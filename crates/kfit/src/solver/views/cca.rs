@@ -89,8 +89,8 @@ impl CanonicalCorrelations {
     }
 }
 
-/// Returns the error for a lambda that is too small for a rank-deficient view: because of rounding,
-/// correlations exceed 1 or the factorisation fails.
+/// Returns the error for a view with linearly dependent columns and a lambda below the rounding
+/// error. The callers notice this when a correlation exceeds 1 or the Cholesky factorisation fails.
 fn small_lambda_error(lambda: f64, gram: &GramState) -> Error {
     let why = format!(
         "columns of a view are linearly dependent, and lambda is below the rounding error of {}; raise it, leave columns out, or use \

@@ -66,8 +66,7 @@ struct ViewMoments {
     yy: Mat<f64>,
     /// C_xy, p x r.
     xy: Mat<f64>,
-    /// Means of the features, first those of the first view, then those of the second, p + r
-    /// numbers.
+    /// Means of the p features of the first view, then of the r features of the second view.
     mean: Vec<f64>,
 }
 
@@ -155,7 +154,7 @@ fn reject_missing_pairs(
 }
 
 /// For every fold of at least two rows, calls `visitor` with the moments of the rows outside the
-/// fold and those of its own rows. Does nothing if there are no folds.
+/// fold, and the moments of the rows in the fold. Does nothing if there are no folds.
 fn for_each_fold(
     gram: &GramState,
     second_feature_count: usize,

@@ -154,9 +154,10 @@ impl ColumnSniffer {
     }
 }
 
-/// Returns the number format of each column; the error is the index of a column whose format is
-/// ambiguous. If the delimiter is a semicolon, commas are decimal marks, as many spreadsheets write
-/// them. If the delimiter is a comma, commas in numbers are thousands separators.
+/// Returns the separators in the numbers of each column. The error is the index of a column whose
+/// separators are ambiguous. If the delimiter is a semicolon, commas are decimal marks, as many
+/// spreadsheets write them. If the delimiter is a comma, commas in numbers are thousands
+/// separators.
 pub(super) fn resolve_marks(
     columns: &[ColumnSniffer],
     delimiter: u8,
@@ -172,7 +173,7 @@ pub(super) fn resolve_marks(
         Ok(match (decimal, delimiter) {
             (Some(b','), _) => NumberSeparators::Comma,
             (Some(_), _) => NumberSeparators::Point,
-            // a column of numbers such as 1.234, next to columns of numbers such as 1,5
+            // also a column of numbers such as 1.234, if another column has numbers such as 1,5
             (None, b';')
                 if needs_comma
                     || any_needs_comma && column.inferred_with(NumberSeparators::Comma) != InferredType::Text =>

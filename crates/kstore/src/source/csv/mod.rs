@@ -1,5 +1,5 @@
-//! Comma-separated values (RFC 4180) and variants: any delimiter, quoted fields that contain line
-//! ends, `\n`, `\r\n` or `\r`, a byte order mark.
+//! Comma-separated values (RFC 4180) and variants: any delimiter, any line end (`\n`, `\r\n` or
+//! `\r`), quoted fields that contain line ends, and a byte order mark.
 //!
 //! The first row names the columns, unless [`TextOptions::without_header`] is set. The first 10,000
 //! rows ([`TextOptions::infer_rows`]) determine the type of each column: booleans (`true`,
@@ -8,8 +8,8 @@
 //!
 //! An empty field is missing. In columns other than text, words such as `NA`, `null`, `?` and `-`
 //! are missing too; in columns of integers and booleans, `NaN` and `nan` are also missing. Spaces
-//! around numbers are ignored. Integers that begin with 0 are codes, which are text. Fractions are
-//! rounded correctly.
+//! around numbers are ignored. Integers that begin with 0 are codes, which are text. A decimal
+//! number becomes the nearest float64.
 //!
 //! Options permit a preamble ([`TextOptions::skip_lines`]), files without quotes
 //! ([`TextOptions::without_quotes`]) and rows with fewer fields than names
@@ -47,9 +47,10 @@ pub(super) const FORMAT: Format = Format::new(&["csv", "tsv"], open)
 ///
 /// In a tab-separated file that does not quote fields, a quotation mark is an ordinary character.
 /// If it were treated as a quote, the lines up to the next quotation mark would become one field.
-/// The file is therefore read without quotes if both of the following hold: read with quotes, some
-/// field contains a line end or some row does not fit; read without quotes, every line has as many
-/// fields as there are names.
+/// The file is therefore read a second time without quotes, if with quotes a field contains a line
+/// end or a row is malformed, such as a row with the wrong number of fields. The second result is
+/// used if every line has as many fields as there are names, there are at least two columns, and no
+/// name contains a quotation mark.
 fn open(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
     let second_handle = file.try_clone().map_err(Error::io("read", path))?;
     let (mut is_tab_separated, mut has_multiline_fields) = (false, false);
@@ -168,7 +169,7 @@ fn read_table(
 }
 
 /// Returns the names in the first row or, without a header, `x0`, `x1`, … for its fields. The error
-/// describes the file.
+/// is a phrase about the file, such as `it has more than …`; the caller adds the path.
 fn column_names(splitter: &mut FieldSplitter, first_row: &[u8], has_header: bool) -> Result<Vec<String>, String> {
     let (mut names, mut inferred) = (Vec::new(), InferredType::default());
     splitter.split(first_row, |i, field| {
@@ -319,7 +320,7 @@ impl TextFormat for Csv {
         CsvChunk { csv: self, splitter, columns, builders }
     }
 
-    /// Bytes of a row without its quotes, and of the columns of a chunk.
+    /// Returns the bytes of a row without its quotes, and of the columns of a chunk.
     fn chunk_bytes(&self, columns: &[&Column], longest_row: usize) -> usize {
         longest_row + ColumnBuilders::max_chunk_bytes(columns, longest_row)
     }

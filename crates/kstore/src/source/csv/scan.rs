@@ -151,7 +151,8 @@ impl FieldSplitter {
     }
 
     /// Calls `visitor` with each field of a row, without quotes, and returns the number of fields.
-    /// If there are more than [`MAX_DENSE_COLUMNS`] fields, any number above it may be returned.
+    /// If there are more than [`MAX_DENSE_COLUMNS`] fields, may return any number above this
+    /// maximum.
     pub(super) fn split<E>(
         &mut self,
         row: &[u8],

@@ -18,6 +18,9 @@ pub struct MappedIpc<'a> {
 
 impl IpcFile {
     /// Maps the file into memory.
+    ///
+    /// # Errors
+    /// The file cannot be opened or mapped.
     pub fn map(&self) -> Result<MappedIpc<'_>> {
         Ok(MappedIpc { file: self, mapped_file: MappedFile::open(self.file.path())? })
     }

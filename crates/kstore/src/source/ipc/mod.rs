@@ -69,11 +69,18 @@ pub struct IpcFile {
 
 impl IpcFile {
     /// Opens a file, and reads its footer and the lengths of its batches.
+    ///
+    /// # Errors
+    /// The file cannot be opened; the errors of [`IpcFile::from_file`].
     pub fn open(path: &Path) -> Result<Self> {
         Self::from_file(path, std::fs::File::open(path).map_err(Error::io("read", path))?)
     }
 
     /// Reads the footer of an open file and the lengths of its batches; the path is for messages.
+    ///
+    /// # Errors
+    /// The file cannot be read; the file is damaged or big-endian, or has a column of an unknown
+    /// type.
     pub fn from_file(path: &Path, file: std::fs::File) -> Result<Self> {
         let file = SharedFile::local(path, NAME, file).map_err(Error::io("read", path))?;
         let footer = read_footer(&file)?;

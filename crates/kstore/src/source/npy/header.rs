@@ -33,8 +33,10 @@ impl Header {
     }
 }
 
-/// Reads the header at the start of a `.npy` file of version 1 to 3. Errors are sentences about the
-/// file.
+/// Reads the header at the start of a `.npy` file of version 1 to 3.
+///
+/// # Errors
+/// A sentence about the file, if the header is damaged, or if the array is not supported.
 pub fn parse_header(bytes: &[u8]) -> Result<Header, String> {
     if !bytes.starts_with(MAGIC) {
         return Err("it does not start with \\x93NUMPY".to_string());

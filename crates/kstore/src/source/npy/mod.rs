@@ -40,11 +40,19 @@ pub struct NpyFile {
 impl NpyFile {
     /// Opens a file, reads its header, and compares the size that the header states with the size
     /// of the file.
+    ///
+    /// # Errors
+    /// The file cannot be opened; the errors of [`NpyFile::from_file`].
     pub fn open(path: &Path) -> Result<Self> {
         Self::from_file(path, std::fs::File::open(path).map_err(Error::io("read", path))?)
     }
 
-    /// Reads the header of an open file; the path is for messages.
+    /// Reads the header of an open file, and compares the size that the header states with the size
+    /// of the file. The path is for messages.
+    ///
+    /// # Errors
+    /// The file cannot be read; the errors of [`parse_header`]; the file is shorter than its header
+    /// states.
     pub fn from_file(path: &Path, file: std::fs::File) -> Result<Self> {
         let file = SharedFile::local(path, NAME, file).map_err(Error::io("read", path))?;
         let mut start =
@@ -71,6 +79,9 @@ impl NpyFile {
     }
 
     /// Maps the file into memory. The values start at [`Header::data_offset`].
+    ///
+    /// # Errors
+    /// The file cannot be opened or mapped.
     pub fn map(&self) -> Result<MappedFile> {
         MappedFile::open(self.file.path())
     }

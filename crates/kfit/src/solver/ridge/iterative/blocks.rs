@@ -2,9 +2,9 @@
 //! time.
 //!
 //! The first visit computes all blocks. It stores the blocks of the first rows in memory, up to a
-//! limit, and those of the next rows in the scratch folder, up to another limit. All other blocks
-//! are recomputed at every visit. All blocks are bitwise reproducible, and are visited in row
-//! order.
+//! limit, and the blocks of the next rows in the scratch folder, up to another limit. All other
+//! blocks are recomputed at every visit. All blocks are bitwise reproducible, and are visited in
+//! row order.
 
 use crate::linalg::kernel_rows::{KernelBlock, compute_kernel_rows};
 use crate::{Error, Result, Targets, solver::check_stop};
@@ -98,7 +98,7 @@ impl<'a, T: Real> KernelBlocks<'a, T> {
         self.z.nrows()
     }
 
-    /// Returns the number of rows whose blocks are in memory, and the number whose blocks are in
+    /// Returns the number of rows in the blocks in memory, and the number of rows in the blocks in
     /// the scratch folder.
     pub(crate) fn cached_row_counts(&self) -> (usize, usize) {
         (
@@ -144,8 +144,8 @@ impl<'a, T: Real> KernelBlocks<'a, T> {
             }
             let (b, y) = (row_block.len(), block_targets(this.targets, row_block)?);
             if memory_rows_left >= b {
-                // the operating system allocates zeroed pages lazily, at the first write, which is
-                // made by the worker that computes the values
+                // zeroed memory, because the operating system allocates each of its pages only at
+                // the first write, here by the worker that computes the values
                 let mut k = vec![T::ZERO; b * m];
                 this.compute_values(row_block, &mut k);
                 visitor(KernelBlock { k: &k, m }, y.as_ref());
@@ -155,8 +155,8 @@ impl<'a, T: Real> KernelBlocks<'a, T> {
             }
             this.resize_and_compute(row_block, &mut k_buffer);
             visitor(KernelBlock { k: &k_buffer, m }, y.as_ref());
-            // the first block that does not fit into a tier (memory or scratch) closes this tier,
-            // so that the next tier starts with the rows after it
+            // the first block that does not fit into a tier (memory or scratch) closes the tier and
+            // goes to the next one, so that each tier holds consecutive rows
             memory_rows_left = 0;
             match writer.as_mut().filter(|_| scratch_rows_left >= b as u64) {
                 Some(writer) => {
@@ -227,6 +227,8 @@ impl<'a, T: Real> KernelBlocks<'a, T> {
         Ok(1)
     }
 
+    /// Returns the pass with this observer. One lane keeps the blocks in row order, and without a
+    /// journal, each process of a run visits all blocks itself.
     fn observed_pass<'p>(&'p self, observer: &'p dyn Observer) -> Pass<'p> {
         Pass { observer, lane_count: 1, journal: None, ..self.pass }
     }

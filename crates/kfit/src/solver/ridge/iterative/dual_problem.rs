@@ -219,8 +219,8 @@ impl<T: Real> PositiveDefinite for ExactSystem<'_, T> {
     }
 }
 
-/// Returns the bytes of [`ExactProblem::solve_iterative`], without those of its arguments: the
-/// rows, the targets and the preconditioner.
+/// Returns the bytes of [`ExactProblem::solve_iterative`], without the bytes of its arguments (the
+/// rows, the targets and the preconditioner).
 pub(crate) fn iterative_bytes(n: usize, d: usize, t: usize, threads: usize) -> usize {
     // the true residuals need a copy of the rows, and tiles, in f64
     cg::bytes(n, t) + 8 * 3 * n * t + 8 * n * d + KernelTiles::<f64>::buffer_bytes(threads, t)

@@ -10,11 +10,11 @@
 //! ```
 //!
 //! The method is conjugate gradient with the preconditioner of [`super::sketch`]. A contains
-//! K_nmᵀK_nm, whose condition number is the square of that of K_nm; this costs digits. But products
-//! with A are summed in f64 (rounding unit ε), and the preconditioner compensates for the condition
-//! number. What remains is a rounding error of ε‖A‖, compared with μ·λ_min(K_mm). It changes
-//! predictions by little more than the square root of this ratio. K_mm is evaluated in f64, because
-//! in f32 it could be indefinite.
+//! K_nmᵀK_nm, whose condition number is the square of the condition number of K_nm; this costs
+//! digits. But products with A are summed in f64 (rounding unit ε), and the preconditioner
+//! compensates for the condition number. What remains is a rounding error of ε‖A‖, compared with
+//! μ·λ_min(K_mm). It changes predictions by little more than the square root of this ratio. K_mm is
+//! evaluated in f64, because in f32 it could be indefinite.
 //!
 //! In f32 the kernel values are K_nm + E with |E_ij| ≤ 6e-8 k_ij, and no residual reveals E. If A
 //! is nearly singular, EᵀE, of size n·(6e-8)², is larger than A in many directions. Then refinement

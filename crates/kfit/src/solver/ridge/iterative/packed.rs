@@ -33,7 +33,8 @@ const SOLVE_ROWS: usize = 96;
 /// [`PANEL_COLUMNS`].
 pub(crate) const INVERSE_COLUMNS: usize = 64;
 
-/// Number of rows of a transposed product that one thread computes at a time.
+/// Number of rows of a product Kᵀs that one thread computes at a time. K is a block of kernel
+/// values, or a panel.
 const TRANSPOSED_PRODUCT_COLUMNS: usize = 32;
 
 /// The lower triangle of a symmetric matrix of order m, or its factor.

@@ -1,7 +1,7 @@
 //! Preconditioners of Nyström ridge regression: the Cholesky factor of a matrix P near A = (H
 //! K_nm)ᵀ(H K_nm) + μ K_mm. As in [`super::nystrom`], K_nm contains the kernel values between the n
-//! rows and the m landmarks, K_mm those between landmarks, H subtracts a fraction of the mean from
-//! each column, and μ = lambda·n.
+//! rows and the m landmarks, K_mm the kernel values between landmarks, H subtracts a fraction of
+//! the mean from each column, and μ = lambda·n.
 //!
 //! * **KRILL**: P = (S H K_nm)ᵀ(S H K_nm) + μ K_mm, where S is a random matrix of 4m rows. S H K_nm
 //!   is called the sketch. With four rows per landmark, the sketch distorts norms by factors of
@@ -41,7 +41,7 @@ const ROWS_PER_LANDMARK: usize = 4;
 /// paper.
 const SIGNS_PER_ROW: usize = 8;
 
-/// Maximum number of rows of the sketch in memory: those of one group.
+/// Maximum number of sketch rows in a group. Only the rows of one group are in memory at a time.
 const MAX_GROUP_ROWS: usize = 2048;
 
 /// Number of rows of K_nm or K_mm that are added to P at a time if there is no sketch.
@@ -153,8 +153,8 @@ impl NystromProblem<'_> {
         }
     }
 
-    /// Adds the Gram matrix of the sketch to P, or that of H K_nm if no sketch is needed. Returns
-    /// the number of passes over the table.
+    /// Adds the Gram matrix of the sketch to P. If no sketch is needed, adds the Gram matrix of H
+    /// K_nm instead. Returns the number of passes over the table.
     fn add_sketch<T: Real>(
         &self,
         p: &mut PackedLower,
