@@ -18,7 +18,7 @@ pub struct SurfaceCell {
     pub cv_error: Option<f64>,
     /// For each fold, the mean squared error on its rows of the fit to the other folds; `None` for
     /// a fold without rows or without a solution. `cv_mse` is the weighted mean of these errors.
-    /// Empty if there are no folds.
+    /// Empty without folds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fold_mse: Vec<Option<f64>>,
 }

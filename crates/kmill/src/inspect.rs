@@ -65,7 +65,7 @@ pub(crate) struct ColumnReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) range: Option<(String, String)>,
     /// What the values appear to be (such as times), and the option that reads them as such; `None`
-    /// if there is no hint.
+    /// without a hint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) looks: Option<String>,
     /// Number of rows without a value; `None` if not counted.

@@ -35,7 +35,7 @@ pub(crate) struct TableWriter {
 }
 
 impl TableWriter {
-    /// Starts a table. If there are no features, an `.npy` file contains the targets. Fails for a
+    /// Starts a table. Without features, an `.npy` file contains the targets. Fails for a
     /// path that cannot be written, an unknown extension, or a type that the format does not
     /// support.
     pub(crate) fn create(path: &Path, features: &[OutputColumn], targets: &[OutputColumn]) -> Result<Self> {

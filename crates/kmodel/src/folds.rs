@@ -248,7 +248,7 @@ impl Folds {
         Ok(folds)
     }
 
-    /// Returns the number of folds; 1 if there is no cross-validation.
+    /// Returns the number of folds; 1 without cross-validation.
     pub fn count(&self) -> usize {
         match self {
             Self::None => 1,

@@ -39,7 +39,7 @@ pub struct PairCounts {
 
 impl PairCounts {
     /// Returns the fraction of pairs in the wrong order, where pairs with equal scores count half;
-    /// `None` if there are no pairs.
+    /// `None` without pairs.
     pub fn error_rate(&self) -> Option<f64> {
         (self.pairs > 0.0).then(|| (self.discordant + 0.5 * self.tied) / self.pairs)
     }

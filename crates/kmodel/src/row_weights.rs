@@ -8,13 +8,13 @@ use kstore::RowBlock;
 pub struct RowWeights(pub Vec<f64>);
 
 impl RowWeights {
-    /// Returns the weight of a row; 1 if there are no weights.
+    /// Returns the weight of a row; 1 without weights.
     #[inline(always)]
     pub fn get(&self, i: usize) -> f64 {
         self.0.get(i).copied().unwrap_or(1.0)
     }
 
-    /// Returns the sum of the weights of these rows, or their number if there are no weights.
+    /// Returns the sum of the weights of these rows, or their number without weights.
     pub fn weight_sum(&self, rows: impl Iterator<Item = usize>) -> f64 {
         rows.map(|i| self.get(i)).sum()
     }

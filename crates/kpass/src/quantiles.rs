@@ -48,7 +48,7 @@ pub(crate) fn identity_knots() -> impl Iterator<Item = f64> {
     SCORES.iter().copied()
 }
 
-/// Returns the knots of ascending values with their weights, of which there is at least one.
+/// Returns the knots of ascending values (at least one) with their weights.
 ///
 /// Knot k is the first value at which 2K times the sum of the weights so far exceeds 2k + 1 times
 /// the sum of all weights. If weights are integers, this comparison is exact.

@@ -166,7 +166,7 @@ fn sort_by_value(values: &mut [(f64, f64)]) {
     values.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
 }
 
-/// Returns the lower median of values with weights; `None` if there are no values. Sorts the
+/// Returns the lower median of values with weights; `None` without values. Sorts the
 /// values.
 fn median(values: &mut [(f64, f64)]) -> Option<f64> {
     sort_by_value(values);

@@ -33,13 +33,13 @@ pub struct ColumnMoments {
     pub count: u64,
     /// Sum of the weights of the rows that have a value; it is `count` if rows are not weighted.
     pub weight_sum: f64,
-    /// Mean of the values; 0 if there are no values.
+    /// Mean of the values; 0 without values.
     pub mean: f64,
     /// Sum of squared differences from the mean.
     pub m2: f64,
-    /// Smallest value; infinite if there are no values.
+    /// Smallest value; infinite without values.
     pub min: f64,
-    /// Largest value; minus infinite if there are no values.
+    /// Largest value; minus infinite without values.
     pub max: f64,
     /// True for a column of integers, whose differences are never rounding noise. Set by
     /// `SelectedTable::mark_integers` of the crate `kstore`, which knows the type of the column.

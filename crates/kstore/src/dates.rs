@@ -60,7 +60,7 @@ impl Instant {
         Self { day: value.div_euclid(per_day), nanos: value.rem_euclid(per_day) * (DAY_NANOS / per_day) }
     }
 
-    /// Converts to a number of units, of which a day has `per_day`; the inverse of
+    /// Converts to a number of units (a day has `per_day` units); the inverse of
     /// [`Self::from_stored`]. If the units are too coarse for the instant, the second number is the
     /// remaining fraction of a unit.
     pub(crate) fn to_units(self, per_day: i64) -> (i128, f64) {

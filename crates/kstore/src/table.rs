@@ -251,7 +251,7 @@ impl Table {
     /// Returns a table of Arrow record batches in memory, without copying.
     ///
     /// # Errors
-    /// [`Error::Empty`] if there are no rows; [`Error::Malformed`] for batches with different
+    /// [`Error::Empty`] without rows; [`Error::Malformed`] for batches with different
     /// columns.
     pub fn from_batches(batches: Vec<crate::arrow::array::RecordBatch>) -> Result<Self> {
         Ok(Self::from_file("record batches", Arc::new(BatchTable::new(batches)?)))

@@ -44,7 +44,7 @@ pub struct TableRows<T> {
     /// are not scaled, and that all rows of the file are selected.
     pub(crate) can_read_directly: bool,
     /// For each file, the ranges of rows that may pass the filter, according to the statistics of
-    /// the file. Empty if there is no filter.
+    /// the file. Empty without a filter.
     pub(crate) candidate_ranges: Vec<Vec<Range<u64>>>,
     pub(crate) settings: ReadSettings,
     /// Number of rows without a target that cursors have skipped so far.

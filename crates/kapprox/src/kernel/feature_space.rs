@@ -3,7 +3,7 @@
 //!
 //! All functions work on small dense matrices in `f64`: the kernel matrix K of n points (n x n,
 //! symmetric), or the kernel values of b points with these n points (b x n). With H = I − 11ᵀ/n,
-//! HKH is the kernel matrix of the centred points, from each of which the mean of the points in
+//! HKH is the kernel matrix of the centred points: from each point, the mean of the points in
 //! feature space is subtracted. (Shawe-Taylor, Cristianini, *Kernel Methods for Pattern Analysis*,
 //! 2004, chapter 5; Schölkopf, Smola, Müller, *Nonlinear Component Analysis as a Kernel Eigenvalue
 //! Problem*, 1998, appendix A.)

@@ -102,7 +102,7 @@ fn weighted_median(distances: Vec<f64>, weights: &[f64]) -> f64 {
     }
 }
 
-/// Returns the median of some values, or 0 if there are no values. Reorders the values.
+/// Returns the median of some values, or 0 without values. Reorders the values.
 fn unweighted_median(values: &mut [f64]) -> f64 {
     if values.is_empty() {
         return 0.0;

@@ -48,7 +48,7 @@ pub(super) struct ResidualPass<'a, T: Real, F> {
 
 impl<'a, T: Real, F: Fn(u64, f64) -> Option<f64> + Sync> ResidualPass<'a, T, F> {
     /// Makes a pass that computes the residuals r_i = k(x_i, x_i) − ‖phi(x_i)‖² of the map, or
-    /// k(x_i, x_i) if there is no map, and keeps the `capacity` rows with the largest keys. The
+    /// k(x_i, x_i) without a map, and keeps the `capacity` rows with the largest keys. The
     /// pass is saved in the journal as `name`. With s landmarks it costs n(s² + 2sd) flops.
     pub(super) fn run(
         kernel: &Arc<dyn AnyKernel>,

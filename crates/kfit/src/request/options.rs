@@ -290,7 +290,7 @@ impl TrainOptions {
         self.ranks.first().map_or(self.rank, |rank| (*rank).min(self.rank))
     }
 
-    /// Rejects a learned metric if there is no target, and rejects any metric that the kernel does
+    /// Rejects a learned metric without a target, and rejects any metric that the kernel does
     /// not support.
     fn check_metric(&self) -> Result<()> {
         let reject = |why: &str| Err(Error::option("metric", &self.metric, why));

@@ -36,14 +36,14 @@ pub(super) struct HeldOutScores<T> {
 /// The chosen regularisation parameter, and the out-of-fold scores on which the choice is based.
 pub(super) struct SelectedPenalty<T> {
     pub(super) penalty: Regularisation,
-    /// Out-of-fold scores of all rows at the chosen parameter; empty if there are no folds.
+    /// Out-of-fold scores of all rows at the chosen parameter; empty without folds.
     pub(super) scores: Vec<T>,
     pub(super) figures: Vec<NamedValues>,
     pub(super) passes: u64,
 }
 
 /// Adds the memory for the out-of-fold scores to a plan: t scores per row and regularisation
-/// parameter. Adds nothing if there are no folds.
+/// parameter. Adds nothing without folds.
 pub(super) fn plan(plan: MemoryPlan, size: &ProblemSize, t: usize, penalty_count: usize) -> MemoryPlan {
     let n = usize::try_from(size.n).unwrap_or(usize::MAX);
     let score_bytes = n.saturating_mul(t * penalty_count).saturating_mul(size.element_bytes);

@@ -110,7 +110,7 @@ impl Fisher {
     }
 
     /// Returns the regularisation parameter with the fewest misclassified held-out rows. Returns
-    /// `None` if there are no folds. Makes one pass.
+    /// `None` without folds. Makes one pass.
     fn select_lambda<T: Real>(
         &self,
         data: &FitData<'_, T>,

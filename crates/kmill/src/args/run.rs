@@ -1,4 +1,4 @@
-//! Options for memory, threads, output and files on disk, none of which changes a result.
+//! Options for memory, threads, output and files on disk; they do not change a result.
 
 use super::parse;
 use crate::progress::Progress;

@@ -27,7 +27,7 @@ struct Location {
 
 #[derive(Debug)]
 pub(super) struct CellsFile {
-    /// `None` if there is no output and the cells are not stored.
+    /// `None` if the run has no output and does not store the cells.
     location: Option<Location>,
     cells: Vec<CurveCell>,
     is_saved: bool,

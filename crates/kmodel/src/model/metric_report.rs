@@ -18,7 +18,7 @@ pub struct MetricReport {
     pub spread: Vec<f64>,
     /// Rounds of the learning.
     pub rounds: Vec<RoundReport>,
-    /// Errors on rows from which the metric was not learned; `None` if there are no such rows.
+    /// Errors on rows from which the metric was not learned; `None` without such rows.
     #[serde(rename = "judged", skip_serializing_if = "Option::is_none")]
     pub test_errors: Option<MetricTestErrors>,
 }

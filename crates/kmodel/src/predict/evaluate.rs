@@ -162,7 +162,7 @@ impl Predictor {
 
     /// Compares the order in which a model with one output ranks the rows of every group of
     /// `selected` with the grades in the target column. Scores the first `top` places of each
-    /// group, by default 10. If there is no group column, all rows are one group.
+    /// group, by default 10. Without a group column, all rows are one group.
     ///
     /// *Cost*: one pass, with one prediction per row, and n ln n steps to sort the n scores.
     /// *Bytes*: as [`Predictor::score_table`], and 60 bytes per row.

@@ -69,13 +69,13 @@ pub struct Scores {
     pub preimages: Vec<f64>,
     /// Number of pre-images that did not converge.
     pub unconverged_count: u64,
-    /// Numeric targets of the table, row-major; empty if there are no targets.
+    /// Numeric targets of the table, row-major; empty without targets.
     pub y: Vec<f64>,
     /// Row weights, if the selection has a weight column.
     pub weights: RowWeights,
-    /// Codes of the class column in the model's classes; empty if there is no class column.
+    /// Codes of the class column in the model's classes; empty without a class column.
     pub classes: Vec<u32>,
-    /// Labels of the group column; empty if there is no group column.
+    /// Labels of the group column; empty without a group column.
     pub groups: Vec<Label>,
     /// Stored row numbers.
     pub row_numbers: Vec<u64>,

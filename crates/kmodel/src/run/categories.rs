@@ -30,7 +30,7 @@ impl Run<'_> {
     ///
     /// A job calls this itself. A caller that needs the feature names earlier can call it first,
     /// and the job then skips it. Columns with too many values are dropped with a warning. *Cost*:
-    /// one pass over these columns, no pass if there are no such columns.
+    /// one pass over these columns, no pass without such columns.
     ///
     /// # Errors
     /// A forbidden missing value, with its position; [`kstore::Error::TooManyValues`];

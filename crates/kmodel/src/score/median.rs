@@ -37,7 +37,7 @@ impl RunningMedian {
         }
     }
 
-    /// Returns the weighted median; `None` if there are no numbers. If the weights of the smallest
+    /// Returns the weighted median; `None` without numbers. If the weights of the smallest
     /// numbers sum to exactly half of all weights, the exact median is the mean of the two middle
     /// numbers.
     pub(super) fn median(&self) -> Option<f64> {

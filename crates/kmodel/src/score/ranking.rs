@@ -164,7 +164,7 @@ impl RowsByScore {
         (best_gain > 0.0).then(|| gain_sum / best_gain)
     }
 
-    /// Returns the mean precision at the rows with a grade above 0; `None` if there are no such
+    /// Returns the mean precision at the rows with a grade above 0; `None` without such
     /// rows.
     fn average_precision(&self) -> Option<f64> {
         let (mut visited_row_count, mut relevant_hits, mut precision_sum) = (0.0, 0.0, 0.0);

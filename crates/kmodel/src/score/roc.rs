@@ -129,7 +129,7 @@ impl Ranking {
     /// Returns the threshold with the least cost, given the costs of a false alarm and of a missed
     /// positive; rows with a score above it are called positive. The threshold is midway between
     /// two scores. If several thresholds have the same cost, returns the highest of them; returns
-    /// `None` if there are no rows.
+    /// `None` without rows.
     pub(crate) fn cheapest_threshold(&self, [alarm_cost, miss_cost]: [f64; 2]) -> Option<f64> {
         let cost = |above: ClassWeights| {
             alarm_cost * above.negative + miss_cost * (self.total_weights.positive - above.positive)
@@ -183,7 +183,7 @@ impl Ranking {
 
     /// Returns the average precision Σ (R_i − R_{i−1}) P_i. The sum runs over the thresholds in
     /// descending order, with precision P_i and recall R_i at threshold i. It is the area under the
-    /// precision-recall curve without interpolation. `None` if there are no positive rows.
+    /// precision-recall curve without interpolation. `None` without positive rows.
     pub(crate) fn average_precision(&self) -> Option<f64> {
         let weights = self.weights_by_score.iter().zip(self.cumulative_weights());
         let sum: f64 = weights.map(|(weights, above)| weights.positive * (above.positive / above.total())).sum();
@@ -191,7 +191,7 @@ impl Ranking {
     }
 
     /// Returns recall and precision as the threshold falls, thinned to about `max_points` points;
-    /// `None` if there are no positive rows.
+    /// `None` without positive rows.
     pub(crate) fn precision_curve(&self, max_points: usize) -> Option<Vec<(f64, f64)>> {
         let mut points = Vec::<(f64, f64)>::new();
         for (i, above) in self.cumulative_weights().enumerate() {

@@ -35,7 +35,7 @@ fn available_memory_under(root: &Path) -> Option<usize> {
 const ADDRESS_LIMIT_NAMES: [&str; 2] = ["Max address space", "Max data size"];
 
 /// Returns the limit on the address space of this process, in bytes (`ulimit -v`, `ulimit -d`);
-/// `None` if there is no limit.
+/// `None` without a limit.
 pub fn address_space_limit() -> Option<usize> {
     process_limit(Path::new("/"))
 }

@@ -1,4 +1,4 @@
-//! Segments of which a process has only some of the rows.
+//! Segments whose rows are only partly in this process.
 //!
 //! Floating-point sums depend on their order, so the state of a segment is computed from all of its
 //! rows, tile by tile from the first. A process that has only a part of a segment cannot reduce the

@@ -114,7 +114,7 @@ pub(super) struct Quartiles {
 }
 
 /// Returns the median and quartiles of some values, interpolated linearly (Hyndman and Fan's type
-/// 7); `None` if there are no values.
+/// 7); `None` without values.
 fn quartiles(mut values: Vec<f64>) -> Option<Quartiles> {
     values.sort_by(f64::total_cmp);
     let last_index = values.len().checked_sub(1)?;

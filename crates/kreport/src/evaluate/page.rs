@@ -96,7 +96,7 @@ fn residual_charts(report: &RegressionScores, chart_data: &ChartData) -> Option<
 /// Half-width of the histogram around the mean, in standard deviations.
 const HALF_WIDTH: f64 = 4.0;
 
-/// Returns the histogram of truth − prediction; `None` if there are no residuals. The first bar
+/// Returns the histogram of truth − prediction; `None` without residuals. The first bar
 /// includes all smaller values, and the last bar all larger values.
 fn histogram(residuals: Vec<f64>) -> Option<Chart> {
     let n = residuals.len() as f64;

@@ -79,7 +79,7 @@ pub(crate) struct Mark {
     pub(crate) x: f64,
     /// Value, usually a median.
     pub(crate) y: f64,
-    /// Ends of the band around the value; both are the value if there is no band.
+    /// Ends of the band around the value; both are the value without a band.
     pub(crate) band: (f64, f64),
     /// Tooltip, shown with the value.
     pub(crate) note: String,

@@ -116,7 +116,7 @@ impl Drawing for LinePlot<'_> {
         plane.draw_grid(canvas);
         for row in &self.points.drawn_rows {
             let (x, y) = to_plane(row.coordinates.into());
-            // if there is no target, the rows are drawn on the axis
+            // without a target, the rows are drawn on the axis
             let position = (x, if self.points.has_target { y } else { PLOT_EDGES.bottom - 6.0 });
             self.points.draw_row(canvas, row, position, &self.tooltip(row));
         }

@@ -14,7 +14,7 @@ pub(super) struct Picture<'a> {
     pub(super) grids: &'a [FunctionGrid],
     /// Class or cluster at every grid point; `None` if the picture has no regions.
     pub(super) regions: Option<Vec<usize>>,
-    /// Index of the output that is drawn if there are no classes, from 0.
+    /// Index of the output that is drawn without classes, from 0.
     pub(super) component: usize,
     pub(super) quantity: String,
     /// Level of the boundary between two kinds of rows: 0 for anomaly detection.

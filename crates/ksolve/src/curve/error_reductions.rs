@@ -109,7 +109,7 @@ pub(super) struct TestSums {
 
 impl TestSums {
     /// Returns the mean error of each head over the rows, and over the targets of a regression;
-    /// `None` if there are no rows.
+    /// `None` without rows.
     pub(super) fn means(&self, targets: &Targets) -> Option<Vec<f64>> {
         let losses_per_row = match targets {
             Targets::Numeric { centre } => centre.len() as f64,

@@ -155,8 +155,8 @@ pub struct CurveCell {
     pub frobenius: Estimate,
     /// Spectral error ‖K − K̂‖₂/‖K‖₂; `None` if ‖K‖₂ is unknown.
     pub spectral: Option<Estimate>,
-    /// Mean squared error, or error rate, on the test rows; `None` if there are no test rows or the
-    /// system could not be solved.
+    /// Mean squared error, or error rate, on the test rows; `None` without test rows, or if
+    /// the system could not be solved.
     pub test_error: Option<f64>,
 }
 

@@ -30,7 +30,7 @@ pub(super) fn ridge_grid(options: &CurveOptions, ranks: Vec<usize>, target_centr
 }
 
 /// Returns the pass shape and the plans of a run at its largest rank; `t` is the number of test
-/// targets, `None` if there are no test rows.
+/// targets, `None` without test rows.
 pub(super) fn plan<T: Real>(
     selected: &SelectedTable,
     options: &CurveOptions,

@@ -179,7 +179,7 @@ impl<'a, T: Real> Setting<'a, T> {
         &self.kernel
     }
 
-    /// Returns the kind of test error; `None` if there are no test rows.
+    /// Returns the kind of test error; `None` without test rows.
     pub fn test_error_kind(&self) -> Option<TestErrorKind> {
         self.test_rows.as_ref().map(|_| match self.options.task {
             Task::Classification => TestErrorKind::Error,

@@ -215,7 +215,7 @@ impl Sample<'_> {
 }
 
 /// Replaces the lower triangle by its Cholesky factor, and returns the logarithm of the
-/// determinant; `None` if there is no factor.
+/// determinant; `None` without a factor.
 fn factor(mut matrix: MatMut<'_, f64>) -> Option<f64> {
     factor_sequential(matrix.rb_mut())?;
     Some((0..matrix.nrows()).map(|i| 2.0 * matrix[(i, i)].ln()).sum())

@@ -46,7 +46,7 @@ pub struct LearnedMetric {
     /// The rounds, in their order.
     pub rounds: Vec<RoundReport>,
     /// For each input, the standard deviation of its contribution (its fraction of tr M) between
-    /// the folds of the sample; `None` if there is no metric.
+    /// the folds of the sample; `None` without a metric.
     pub spread: Option<Vec<f64>>,
     /// Evaluation on rows that were not used to learn the metric; `None` if all rows were used.
     #[serde(rename = "judged")]

@@ -75,7 +75,7 @@ pub(super) fn random_permutation(seed: u64, j: usize, n: usize) -> Vec<u32> {
 /// Returns the p-value (1 + number of values at least as large as the observed value) / (1 + number
 /// of values). The p-value is never 0, because the observed labels are one of the possible
 /// labellings (Phipson, Smyth, "Permutation p-values should never be zero", 2010). Returns `None`
-/// if there are no permutations.
+/// without permutations.
 pub(super) fn p_value(observed: f64, permuted: &[f64]) -> Option<f64> {
     let threshold = observed - TIE_TOLERANCE * observed.abs();
     let at_least_as_large_count = permuted.iter().filter(|value| **value >= threshold).count();

@@ -185,7 +185,7 @@ fn warn_of_rank<T: Real>(built_map: &BuiltMap<T>, survey: &Survey, options: &Tra
     resources.stage_observer.warn(format!("rank reduced from {requested} to {actual}: {why}"));
 }
 
-/// Writes the decoded and scaled rows to the scratch folder; returns `None` if there is no scratch
+/// Writes the decoded and scaled rows to the scratch folder; returns `None` without a scratch
 /// folder.
 ///
 /// One pass with one lane keeps the order of the rows. A reduction over the cache and the same

@@ -247,8 +247,8 @@ impl Tune {
         if self.work.is_some() { fit.without_rank_parameters() } else { fit }
     }
 
-    /// Returns true if no metric is learned, although it is the default, because the rows are sparse
-    /// or have too many features.
+    /// Returns true if no metric is learned, although it is the default, because the rows are
+    /// sparse or have too many features.
     #[doc(hidden)]
     pub fn omits_metric(&self, selected: &SelectedTable) -> bool {
         let is_unsuitable = selected.sparse_shape().is_some() || selected.shape().input_count > MAX_METRIC_FEATURES;

@@ -273,8 +273,9 @@ impl<'a, T: Real> KernelSearch<'a, T> {
     }
 
     /// Ends the search early, with the kernels that have been learned or measured: drops the
-    /// kernels whose metric is not learned yet, if there is another; or else the candidates that the
-    /// current rung has not measured, and all later rungs. Returns true if anything was dropped.
+    /// kernels whose metric is not learned yet, if there is another; or else the candidates that
+    /// the current rung has not measured, and all later rungs. Returns true if anything was
+    /// dropped.
     pub(crate) fn end_early(&mut self) -> Result<bool> {
         if !self.unlearned.is_empty() && !self.candidates.is_empty() {
             self.unlearned.clear();

@@ -74,7 +74,7 @@ impl<T: Real> KernelSearch<'_, T> {
         Ok(round_count)
     }
 
-    /// Returns the search with the clearly lower error, or `self` if there is no clear difference.
+    /// Returns the search with the clearly lower error, or `self` without a clear difference.
     /// The report of the result covers both searches.
     pub(super) fn or_better(self, other: Self) -> Self {
         let score = |search: &Self| search.winner().and_then(|entry| entry.score).unwrap_or(f64::INFINITY);

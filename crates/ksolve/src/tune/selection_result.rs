@@ -138,7 +138,7 @@ pub struct SelectionResult {
     /// Solvers and regularisation parameters (contenders) that were compared. A single contender is
     /// not tried.
     pub contenders: Vec<ContenderReport>,
-    /// Test of the winner; `None` if there are no test rows.
+    /// Test of the winner; `None` without test rows.
     pub test: Option<WinnerTest>,
     /// If contiguous folds replaced random folds, the error of the winner, refitted and tested on
     /// random rows.

@@ -71,7 +71,7 @@ impl TimeBudget {
     /// together with the smaller ranks of the doubling series. The smallest rank is always
     /// included. For ridge regression, also returns the largest leaves (groups of similar rows with
     /// an exact kernel) that are predicted to finish. If no test fit provides a time, returns the
-    /// smallest rank. Returns `None` if there is no time limit or the kernel is exact.
+    /// smallest rank. Returns `None` without a time limit, and for the exact kernel.
     ///
     /// The prediction depends on the machine; a fit with given ranks and leaves does not.
     ///

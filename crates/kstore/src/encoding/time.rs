@@ -243,7 +243,7 @@ impl TimeSpan {
         }
     }
 
-    /// Returns the cycles of which the times cover at least one period, with different phases.
+    /// Returns the cycles with at least one period covered by the times, with different phases.
     pub(crate) fn covered_cycles(&self, form: TimeForm) -> Vec<Cycle> {
         let spread = |index: usize| self.phase_ranges[index][1] - self.phase_ranges[index][0];
         let is_covered = |(index, cycle): &(usize, Cycle)| match form {

@@ -31,7 +31,7 @@ impl<'a, T: Float> ChainedRows<'a, T> {
     /// Returns a source of the rows of `parts`, in their order.
     ///
     /// # Errors
-    /// [`crate::Error::Syntax`] if there is no part, if parts differ in the number of features or
+    /// [`crate::Error::Syntax`] for zero parts, or if parts differ in the number of features or
     /// targets, or if only some of the parts have weights.
     pub fn new(parts: Vec<&'a dyn RowSource<T>>) -> Result<Self> {
         let column_counts =

@@ -254,7 +254,7 @@ enum OpenColumn<'a> {
 }
 
 impl OpenColumn<'_> {
-    /// Reads the values of the next `chunk_rows` rows, the first of which is row `first_row`.
+    /// Reads the values of the next `chunk_rows` rows; the first of them is row `first_row`.
     fn advance(
         &mut self,
         extended: &ExtendedFile,

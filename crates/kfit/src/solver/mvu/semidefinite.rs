@@ -58,7 +58,7 @@ pub(super) fn bytes(m: usize, constraint_count: usize) -> usize {
 /// positive.
 ///
 /// # Errors
-/// [`Error::NotFinite`] if there is no feasible start; [`kstore::Error::Interrupted`].
+/// [`Error::NotFinite`] without a feasible start; [`kstore::Error::Interrupted`].
 pub(super) fn maximise(
     c: MatRef<'_, f64>,
     a: MatRef<'_, f64>,

@@ -17,7 +17,7 @@ pub struct Surface {
     pub ranks: Vec<usize>,
     /// Lambdas, ascending.
     pub lambdas: Vec<f64>,
-    /// Number of folds; 1 if there is no cross-validation.
+    /// Number of folds; 1 without cross-validation.
     #[serde(rename = "folds")]
     pub fold_count: usize,
     /// One cell per rank and lambda, rank by rank.

@@ -36,7 +36,7 @@ pub struct Parameter {
     pub name: &'static str,
     /// The accepted values.
     pub kind: ParameterKind,
-    /// The default value, as users would type it; `None` if there is no default.
+    /// The default value, as users would type it; `None` without a default.
     pub default: Option<&'static str>,
     /// One line of help.
     pub help: &'static str,

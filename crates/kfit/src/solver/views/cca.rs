@@ -57,7 +57,7 @@ impl CanonicalCorrelations {
     }
 
     /// Returns, for each lambda, the correlations of the pairs on held-out rows, averaged over the
-    /// folds. Returns nothing if there are no folds.
+    /// folds. Returns nothing without folds.
     fn held_out_correlations(
         &self,
         gram: &GramState,

@@ -154,7 +154,7 @@ fn reject_missing_pairs(
 }
 
 /// For every fold of at least two rows, calls `visitor` with the moments of the rows outside the
-/// fold, and the moments of the rows in the fold. Does nothing if there are no folds.
+/// fold, and the moments of the rows in the fold. Does nothing without folds.
 fn for_each_fold(
     gram: &GramState,
     second_feature_count: usize,

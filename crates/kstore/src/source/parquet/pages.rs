@@ -189,8 +189,9 @@ fn read_page_headers(file: &SharedFile, column: &ColumnChunkMetaData) -> Option<
     Some(pages)
 }
 
-/// A file of which only the page headers are read. The Parquet crate does not report the unpacked
-/// size of a page without decompressing it, but the size is at the beginning of the header.
+/// A file whose page headers are read, and nothing else. The Parquet crate does not report the
+/// unpacked size of a page without decompressing it, but the size is at the beginning of the
+/// header.
 struct HeaderSource {
     source: PageSource,
     unpacked_page_bytes: AtomicUsize,

@@ -44,7 +44,7 @@ const SIGNS_PER_ROW: usize = 8;
 /// Maximum number of sketch rows in a group. Only the rows of one group are in memory at a time.
 const MAX_GROUP_ROWS: usize = 2048;
 
-/// Number of rows of K_nm or K_mm that are added to P at a time if there is no sketch.
+/// Number of rows of K_nm or K_mm that are added to P at a time without a sketch.
 const UNSKETCHED_STRIP_ROWS: usize = 512;
 
 /// The jitter: the number added to the diagonal of P, in units of ε√m times the largest diagonal

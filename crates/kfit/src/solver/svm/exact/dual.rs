@@ -21,7 +21,7 @@
 //!
 //! References: Joachims, "Making large-scale SVM learning practical", in *Advances in Kernel
 //! Methods*, MIT Press 1999 (working sets); Wen, Shi, Li, He, Chen, "ThunderSVM: a fast SVM library
-//! on GPUs and CPUs", JMLR 19, 2018 (large working sets, half of which stays).
+//! on GPUs and CPUs", JMLR 19, 2018 (large working sets; half of a working set stays).
 
 use super::super::lagrangian::ProblemOptions;
 use super::super::loss::TargetAndCost;

@@ -66,7 +66,7 @@ struct ExactSvmProblem<'a, T: Real> {
     d: usize,
     kernel: Arc<dyn KernelFunction<T>>,
     f64_kernel: Arc<dyn KernelFunction<f64>>,
-    /// Fold of every row; empty if there is no cross-validation.
+    /// Fold of every row; empty without cross-validation.
     folds: Vec<u16>,
     weights: RowWeights,
     /// The rows if the kernel is the inner product of sparse rows, otherwise `None`.
