@@ -22,3 +22,16 @@ pub struct SurfaceCell {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fold_mse: Vec<Option<f64>>,
 }
+
+impl SurfaceCell {
+    /// Returns the standard error of `cv_mse` over folds: the standard deviation of the errors of
+    /// the folds, divided by the root of their number. `None` for fewer than two folds.
+    #[doc(hidden)]
+    pub fn fold_standard_error(&self) -> Option<f64> {
+        let errors: Vec<f64> = self.fold_mse.iter().flatten().copied().collect();
+        let k = errors.len() as f64;
+        let mean = errors.iter().sum::<f64>() / k;
+        let scatter: f64 = errors.iter().map(|error| (error - mean).powi(2)).sum();
+        (errors.len() > 1).then(|| (scatter / (k - 1.0) / k).sqrt()).filter(|error| error.is_finite())
+    }
+}

@@ -14,11 +14,12 @@ use kstore::pass::lanes::{self, LaneMemory};
 use kstore::sink::{self, OutputColumn, OutputKind, OutputValues};
 use kstore::source::TARGET_COLUMN;
 use kstore::{
-    KeptColumn, Kind, Missing, Pass, ReadSettings, RowBlock, SelectedTable, Selection, TILE_TEXT_BYTES, Table,
-    TextLimit, Workers,
+    KeptColumn, Kind, Missing, MissingTarget, Part, Pass, ReadSettings, RowBlock, SelectedTable, Selection,
+    TILE_TEXT_BYTES, Table, TestSpec, TextLimit, Workers,
 };
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -27,7 +28,8 @@ use std::path::{Path, PathBuf};
     kmill convert a9a.svm --width 123 -o a9a.parquet\n  \
     kmill convert a9a.svm --sparse -o a9a.parquet            (sparse rows in column x, the label in y)\n  \
     kmill convert table.csv --target price -o table.svm\n  \
-    kmill convert export.csv --delimiter ';' -o export.parquet\n\n\
+    kmill convert export.csv --delimiter ';' -o export.parquet\n  \
+    kmill convert table.csv --split train.parquet,test.parquet --test 20%\n\n\
     Columns keep their type: uint64 stays uint64, other integers become int64, text stays text if the \
     format supports it (.npy does not), and no integer is rounded. Missing values stay missing; \
     --missing error stops at the first one.\n\n\
@@ -36,8 +38,20 @@ use std::path::{Path, PathBuf};
 pub(crate) struct ConvertArgs {
     #[command(flatten)]
     pub(crate) data: ConvertDataArgs,
-    #[arg(short, long, help = output::help("table"), value_name = "OUT")]
-    pub(crate) output: PathBuf,
+    #[arg(short, long, help = output::help("table"), value_name = "OUT", required_unless_present = "split")]
+    pub(crate) output: Option<PathBuf>,
+    /// Write the rows to two files, comma-separated: all rows except the test rows, and the test
+    /// rows of --test
+    #[arg(long, value_name = "TRAIN,TEST", value_parser = parse::two_files, conflicts_with = "output", requires = "test")]
+    pub(crate) split: Option<[PathBuf; 2]>,
+    /// Test rows of --split, as in `kmill fit`: 20%, 20%:COLUMN, last:15%, last:15%:COLUMN,
+    /// groups:20%:COLUMN or 'where fold == 9'. The same rows as in a fit with the same --test,
+    /// --target and --seed; write 20%:COLUMN if the target is a column of integer classes
+    #[arg(long, value_name = "SPEC", value_parser = parse::test_spec)]
+    pub(crate) test: Option<TestSpec>,
+    /// Seed of the random choice of the test rows of --split [default: 0]
+    #[arg(long, value_name = "N", value_parser = parse::parse_integer)]
+    pub(crate) seed: Option<u64>,
     /// Type of the floating-point features [default: the type of each column; for .npy, the
     /// smallest type that stores all features exactly]
     #[arg(long, value_parser = parse::word::<ElementType>, value_name = "f32|f64")]
@@ -131,13 +145,18 @@ fn conversion_error(table: &Table, row: u64, column: &OutputColumn, value: Strin
     kstore::Error::BadValue { path, row, line: None, column: column.name.clone(), value, remedy }.into()
 }
 
-/// Selects the rows and the columns to write: all columns or the requested ones, followed by the
-/// targets. Also returns the number of columns that are not targets.
-fn select_columns(args: &ConvertArgs) -> Result<(SelectedTable, usize)> {
+/// Selects the rows, and all columns or the named ones followed by the targets. Also returns the
+/// number of targets.
+fn select_columns(
+    args: &ConvertArgs,
+    (table, targets): &(Table, Vec<String>),
+    output: &Path,
+    part: Option<Part>,
+) -> Result<(SelectedTable, usize)> {
     let select = &args.data.select;
-    let (table, targets) = open::table(&select.paths, &select.text.text_options(), &args.data.target)?;
     let dropped = table.matching_columns(&args.data.drop)?;
-    let targets = if writer::is_labelled(&args.output) { label_target(&table, targets, &dropped)? } else { targets };
+    let targets =
+        if writer::is_labelled(output) { label_target(table, targets.clone(), &dropped)? } else { targets.clone() };
     let mut features = match &args.data.features[..] {
         [] => table.schema().columns.iter().map(|column| column.name.clone()).collect(),
         patterns => table.matching_columns(patterns)?,
@@ -145,10 +164,10 @@ fn select_columns(args: &ConvertArgs) -> Result<(SelectedTable, usize)> {
     let excluded: HashSet<String> = dropped.into_iter().chain(targets.clone()).collect();
     features.retain(|name| !excluded.contains(name));
     let keep = [&features[..], &targets].concat();
-    reject_unsupported(&table, &keep, args)?;
+    reject_unsupported(table, &keep, args, output)?;
     let requires_kept_values = !matches!(select.missing, None | Some(Missing::Mean));
-    let selection =
-        Selection { keep, without_features: true, requires_kept_values, ..open::selection(select, &[], Vec::new()) };
+    let base_selection = open::selection(select, &[], Vec::new());
+    let selection = Selection { keep, without_features: true, requires_kept_values, part, ..base_selection };
     Ok((table.select(&selection)?, features.len()))
 }
 
@@ -174,11 +193,11 @@ fn label_target(table: &Table, mut targets: Vec<String>, dropped: &[String]) -> 
     }
 }
 
-/// Rejects columns that cannot be read or cannot be written in the output format, all of them in
-/// one message.
-fn reject_unsupported(table: &Table, names: &[String], args: &ConvertArgs) -> Result<()> {
-    let (schema, index_by_name, path) = (table.schema(), table.schema().index_by_name(), &args.output);
-    // matrices store a time column only if it is requested by name, as the number that stores it
+/// Rejects columns that cannot be read, or not be written in the output format, and names all of
+/// them in one message.
+fn reject_unsupported(table: &Table, names: &[String], args: &ConvertArgs, path: &Path) -> Result<()> {
+    let (schema, index_by_name) = (table.schema(), table.schema().index_by_name());
+    // a time column that is requested by name is written as the number that stores it
     let is_matrix_of_named_columns = writer::is_matrix(path) && !args.data.features.is_empty();
     let mut unsupported = Vec::new();
     for column in names.iter().filter_map(|name| index_by_name.get(name.as_str()).map(|index| &schema.columns[*index]))
@@ -256,17 +275,55 @@ fn write_rows(
     Ok((report.rows, files))
 }
 
+/// Returns the output files with their parts of the table: one file with all rows, or the two files
+/// of `--split`.
+fn output_parts(
+    args: &ConvertArgs,
+    (table, targets): &(Table, Vec<String>),
+    run: &RunSettings,
+) -> Result<Vec<(PathBuf, Option<Part>)>> {
+    let (Some(paths), Some(spec)) = (&args.split, &args.test) else {
+        return Ok(args.output.iter().map(|path| (path.clone(), None)).collect());
+    };
+    let kind = |name: &String| Some(&table.schema().columns[table.schema().position(name)?].kind);
+    let class_target = targets.len() == 1 && matches!(targets.first().and_then(kind), Some(Kind::Text | Kind::Bool));
+    // rows without a target are in neither part of a fit, and do not count here either
+    let selection = Selection {
+        class_target,
+        missing_target: Some(MissingTarget::Drop),
+        ..open::selection(&args.data.select, &[], targets.clone())
+    };
+    let test_rows = run.job_run().choose_test_rows(table, &selection, spec, args.seed.unwrap_or(0))?.test_rows;
+    let parts = [Part::Training(Arc::clone(&test_rows)), Part::Test(test_rows)];
+    Ok(paths.iter().cloned().zip(parts.map(Some)).collect())
+}
+
 pub(crate) fn main(args: &ConvertArgs) -> Result<()> {
     let run = args.run.resolve();
-    let (selected, feature_count) = select_columns(args)?;
-    output::check_writable(&args.output)?;
-    let target_path = writer::target_file(&args.output);
-    output::protect_inputs([&args.output].into_iter().chain(&target_path), output::table_files(selected.table()))?;
-    let columns = TableColumns::new(&selected, feature_count, &args.output, args.precision);
-    let (rows, files) = write_rows(&selected, &columns, &args.output, &run)?;
-    if run.json {
-        return output::print_json(&writer::WrittenFiles { rows, files: &files });
+    if args.split.is_none() && (args.test.is_some() || args.seed.is_some()) {
+        let option = if args.test.is_some() { "--test" } else { "--seed" };
+        let why = "it chooses the rows of two files, and -o writes all rows to one";
+        return Err(Error::option(option, "", why, "write --split train.parquet,test.parquet instead of -o"));
     }
-    run.progress.note(&format!("{} rows in {}", format_count(rows), writer::file_names(&files)));
+    let select = &args.data.select;
+    let paths: Vec<&PathBuf> = args.output.iter().chain(args.split.iter().flatten()).collect();
+    paths.iter().try_for_each(|path| output::check_writable(path))?;
+    let target_paths: Vec<PathBuf> = paths.iter().filter_map(|path| writer::target_file(path)).collect();
+    let opened = open::table(&select.paths, &select.text.text_options(), &args.data.target)?;
+    output::protect_inputs(paths.into_iter().chain(&target_paths), output::table_files(&opened.0))?;
+    let (mut total_rows, mut all_files) = (0, Vec::new());
+    for (path, part) in output_parts(args, &opened, &run)? {
+        let (selected, feature_count) = select_columns(args, &opened, &path, part)?;
+        let columns = TableColumns::new(&selected, feature_count, &path, args.precision);
+        let (rows, files) = write_rows(&selected, &columns, &path, &run)?;
+        if !run.json {
+            run.progress.note(&format!("{} rows in {}", format_count(rows), writer::file_names(&files)));
+        }
+        total_rows += rows;
+        all_files.extend(files);
+    }
+    if run.json {
+        return output::print_json(&writer::WrittenFiles { rows: total_rows, files: &all_files });
+    }
     Ok(())
 }

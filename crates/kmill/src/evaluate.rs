@@ -6,14 +6,17 @@ use clap::Args;
 use kreport::evaluate::EvaluateReport;
 use ksolve::Task;
 use ksolve::predict::{ChartData, Predictor};
-use kstore::Selection;
+use kstore::{Part, Selection, TestRows};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     kmill evaluate model.safetensors all.parquet --rows 427500..\n  \
+    kmill evaluate model.safetensors all.parquet --test same\n  \
     kmill evaluate model.safetensors kin40k.parquet --where 'fold == 0' --json\n  \
     kmill evaluate leaving.safetensors customers.csv --positive yes --cost 1:20\n  \
+    kmill evaluate leaving.safetensors customers.csv --positive yes --top 50\n  \
     kmill evaluate anomalies.safetensors test.parquet --target is_fraud --top 100\n  \
     kmill evaluate search.safetensors queries.parquet --group query --top 5\n\n\
     A model of oneclass or mean needs --target: a column that is 0 for normal rows and 1 for outliers.")]
@@ -26,6 +29,9 @@ pub(crate) struct EvaluateArgs {
     /// Target columns, if they have other names than at the fit; FILE.npy for .npy tables
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub(crate) target: Vec<String>,
+    /// Only the test rows of the model, if it was fitted with --test: same
+    #[arg(long, value_name = "same", value_parser = parse::same_test_rows, help_heading = "Table")]
+    pub(crate) test: Option<()>,
     #[command(flatten)]
     pub(crate) missing_target: MissingTargetArgs,
     /// Column of row weights: weight 2 counts a row twice [default: equal weights]
@@ -46,8 +52,9 @@ pub(crate) struct EvaluateArgs {
     /// [default: the group column of a ranking model]
     #[arg(long, value_name = "NAME", value_parser = parse::name, help_heading = "Run")]
     pub(crate) group: Option<String>,
-    /// Score the N most anomalous rows (oneclass, mean), or the first N rows of every group
-    /// (ranking) [default: the number of outliers in the target; 10 per group]
+    /// Score the N rows with the highest scores of the positive class (two classes: precision,
+    /// recall and lift), the N most anomalous rows (oneclass, mean), or the first N rows of every
+    /// group (ranking) [default: none; the number of outliers in the target; 10 per group]
     #[arg(long, value_name = "N", value_parser = parse::rank, help_heading = "Run")]
     pub(crate) top: Option<usize>,
     /// Also write an HTML page: residuals, or the confusion matrix and the ROC curve
@@ -55,6 +62,28 @@ pub(crate) struct EvaluateArgs {
     pub(crate) report: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) run: RunArgs,
+}
+
+/// Returns the part of the table to evaluate; `None` for all rows.
+fn test_part(args: &EvaluateArgs, test_rows: Option<TestRows>, run: &RunSettings) -> Result<Option<Part>> {
+    match (test_rows, args.test) {
+        (Some(test_rows), Some(())) => Ok(Some(Part::Test(Arc::new(test_rows)))),
+        (None, Some(())) => {
+            let why = "the model was fitted without --test, so that it has no test rows";
+            Err(Error::option("--test", "same", why, "select rows with --rows or --where, or fit with --test 20%"))
+        }
+        (Some(test_rows), None) => {
+            if args.data.rows.is_none() && args.data.condition.is_none() {
+                run.progress.note(&format!(
+                    "the model has test rows (--test {}), and all rows of the table are scored; if it is the table of the fit, \
+                     --test same scores the test rows alone",
+                    test_rows.spec
+                ));
+            }
+            Ok(None)
+        }
+        (None, None) => Ok(None),
+    }
 }
 
 pub(crate) fn run(args: &EvaluateArgs, run: &RunSettings) -> Result<EvaluateReport> {
@@ -72,9 +101,12 @@ pub(crate) fn run(args: &EvaluateArgs, run: &RunSettings) -> Result<EvaluateRepo
     let options = &metadata.options["solver_options"];
     let group = args.group.clone().or_else(|| options["group"].as_str().map(str::to_string));
     let is_ranking = group.is_some() || metadata.task == Task::Ranking;
-    if args.top.is_some() && !is_novelty && !is_ranking {
-        let why = "it applies to models of oneclass and mean, and to rankings of rows in groups";
-        return Err(Error::option("--top", "", why, "omit it, or name the column of groups with --group"));
+    if let Some(top) = args.top.filter(|_| !is_novelty && !is_ranking) {
+        if metadata.classes.len() != 2 {
+            let why = "it applies to models of two classes, of oneclass and mean, and to rankings of rows in groups";
+            return Err(Error::option("--top", "", why, "omit it, or name the column of groups with --group"));
+        }
+        predictor = predictor.with_top(top as u64)?;
     }
     if !metadata.task.has_target() && !is_novelty {
         let why = format!("a model for {} has no target to compare with", metadata.task);
@@ -82,7 +114,8 @@ pub(crate) fn run(args: &EvaluateArgs, run: &RunSettings) -> Result<EvaluateRepo
     }
     let names = if args.target.is_empty() { metadata.targets.clone() } else { args.target.clone() };
     let missing_target = Some(args.missing_target.missing_target);
-    let roles = Selection { group, weight: args.weights.clone(), missing_target, ..Selection::default() };
+    let part = test_part(args, metadata.test_rows(), run)?;
+    let roles = Selection { group, weight: args.weights.clone(), missing_target, part, ..Selection::default() };
     let selected = open::select_for_model(&mut predictor, &args.data, &names, roles)?;
     output::protect_inputs(&args.report, output::table_files(selected.table()).chain([args.model.as_path()]))?;
     let top = args.top.map(|top| top as u64);

@@ -335,6 +335,10 @@ impl fmt::Display for ModelReport {
         lines.push(("intercept", metadata.intercept.to_string()));
         lines.push(("precision", metadata.precision.clone()));
         lines.push(("trained on", format!("{} rows, seed {}", format_count(metadata.rows), metadata.seed)));
+        lines.extend(metadata.test_rows().map(|test_rows| {
+            let spec = &test_rows.spec;
+            ("test rows", format!("--test {spec}; evaluate --test same selects them in the table of the fit"))
+        }));
         lines.extend(
             (metadata.online_rows > 0)
                 .then(|| ("learned since", format!("{} rows, by update", format_count(metadata.online_rows)))),

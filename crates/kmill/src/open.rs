@@ -52,9 +52,9 @@ pub(crate) fn load_predictor(
     Ok(threshold.into_iter().try_fold(predictor, Predictor::with_threshold)?)
 }
 
-/// Opens the files as one table, and selects the model's columns by name, the targets, and the
-/// group, weight and `missing_target` of `roles`. If the model is for sparse rows, `predictor`
-/// reserves room for the largest row of the table.
+/// Opens the files as one table and selects the columns of the model by name, the targets, and the
+/// group, weight, `missing_target` and `part` of `roles`. A model of sparse rows reserves memory
+/// for the rows of the table.
 pub(crate) fn select_for_model(
     predictor: &mut Predictor,
     args: &SelectArgs,
@@ -64,9 +64,9 @@ pub(crate) fn select_for_model(
     let text = predictor.text_options(args.text.text_options());
     let (table, targets) = table(&args.paths, &text, targets)?;
     *predictor = predictor.clone().with_capacity_for(&table)?;
-    let Selection { group, weight, missing_target, .. } = roles;
+    let Selection { group, weight, missing_target, part, .. } = roles;
     let selection =
-        Selection { group, weight, missing_target, ..selection(args, &predictor.metadata().features, targets) };
+        Selection { group, weight, missing_target, part, ..selection(args, &predictor.metadata().features, targets) };
     Ok(predictor.select(&table, selection)?)
 }
 

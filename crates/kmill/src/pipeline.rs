@@ -6,16 +6,19 @@ use crate::progress::Progress;
 use crate::{Error, Result, columns, interrupt, open, output};
 use kapprox::Kernel;
 use kfit::solver::{Options, parameter};
-use kreport::fit::{FitReport, ModelFile};
-use ksolve::Task;
+use kreport::evaluate::EvaluateReport;
+use kreport::fit::{FitReport, ModelFile, TestSetReport, describe_test_rows};
 use ksolve::job::Combination;
 use ksolve::job::StageObserver;
-use ksolve::job::{self, Checkpoint, Fit, Fitted};
+use ksolve::job::{self, Checkpoint, Fit, Fitted, TestSplit};
+use ksolve::predict::{ChartData, Predictor};
 use ksolve::tune::likely_classes;
+use ksolve::{AnyModel, Task};
 use kstore::pass::Observer;
 use kstore::schema::Kind;
-use kstore::{Missing, SelectedTable, Selection, Table, TextOptions};
+use kstore::{Missing, Part, SelectedTable, Selection, Table, TestSpec, TextOptions};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A fit as the library describes it, with the files of its table.
@@ -32,6 +35,10 @@ pub(crate) struct FitOptions {
     pub(crate) is_solver_undecided: bool,
     /// The fit. Its target may be a `.npy` file.
     pub(crate) fit: Fit,
+    /// Requested test rows, and the seed of their choice.
+    pub(crate) test_request: Option<(TestSpec, u64)>,
+    /// Chosen test rows, once the table is open, and the selection of both parts.
+    pub(crate) test_split: Option<(TestSplit, Selection)>,
 }
 
 impl FitOptions {
@@ -82,6 +89,8 @@ impl FitOptions {
             missing_if_dense: None,
             is_solver_undecided: false,
             fit,
+            test_request: None,
+            test_split: None,
         })
     }
 
@@ -89,6 +98,72 @@ impl FitOptions {
     #[must_use]
     pub(crate) fn with_combination(self, kernels: Option<&parse::Kernels>) -> Self {
         Self { kernels_to_combine: kernels.cloned(), ..self }
+    }
+
+    /// Sets the test rows, which the fit does not read.
+    #[must_use]
+    pub(crate) fn with_test_rows(self, spec: Option<&TestSpec>, seed: u64) -> Self {
+        Self { test_request: spec.map(|spec| (spec.clone(), seed)), ..self }
+    }
+
+    /// Chooses the test rows, if they are requested, and returns the selection of all other rows.
+    fn without_test_rows(&mut self, table: &Table, selection: Selection, run: &RunSettings) -> Result<Selection> {
+        let Some((spec, seed)) = &self.test_request else { return Ok(selection) };
+        if !self.fit.task()?.has_target() {
+            let why = format!("{} learns without a target, so that there is no test error", self.fit.family().name);
+            return Err(Error::option(
+                "--test",
+                spec,
+                why,
+                "omit it; kmill convert --split writes both parts as files",
+            ));
+        }
+        let split = run.job_run().choose_test_rows(table, &selection, spec, *seed)?;
+        let part = Some(Part::Training(Arc::clone(&split.test_rows)));
+        let requested = Selection { part: part.clone(), ..self.fit.requested_selection() };
+        self.fit = self.fit.clone().with_selection(requested);
+        self.test_split = Some((split, selection.clone()));
+        Ok(Selection { part, ..selection })
+    }
+
+    /// Returns the scores of a fitted model on the test rows; `None` if there are none.
+    pub(crate) fn evaluate_test_rows(
+        &self,
+        model: AnyModel,
+        selected: &SelectedTable,
+        run: &RunSettings,
+    ) -> Result<Option<TestSetReport>> {
+        let Some((split, selection)) = &self.test_split else { return Ok(None) };
+        let TestSplit { test_rows, test_count, row_count } = split;
+        let predictor = Predictor::new(model)?.with_capacity_for(selected.table())?;
+        let is_ranking = predictor.metadata().task == Task::Ranking;
+        let test_selection = Selection {
+            targets: selection.targets.clone(),
+            weight: selection.weight.clone(),
+            group: selection.group.clone().filter(|_| is_ranking),
+            rows: selection.rows.clone(),
+            filter: selection.filter.clone(),
+            missing_target: selection.missing_target,
+            part: Some(Part::Test(Arc::clone(test_rows))),
+            ..Selection::default()
+        };
+        let selected_test_rows = predictor.select(selected.table(), test_selection)?;
+        let (scores, chart_data) = if is_ranking {
+            let scores = predictor.evaluate_ranking(&selected_test_rows, None, &run.job_run())?;
+            (EvaluateReport::Ranking(scores), ChartData::default())
+        } else {
+            let (scores, chart_data) = predictor.evaluate(&selected_test_rows, &run.job_run())?;
+            (EvaluateReport::Target(scores), chart_data)
+        };
+        Ok(Some(TestSetReport {
+            spec: test_rows.spec.clone(),
+            description: describe_test_rows(test_rows),
+            seed: test_rows.seed,
+            rows: *test_count,
+            training_rows: row_count - test_count,
+            scores,
+            chart_data,
+        }))
     }
 
     /// Opens the table, and returns it with the requested selection of rows and columns. A Boolean
@@ -209,7 +284,8 @@ pub(crate) fn fit_and_save(
         output::table_files(selected.table()).chain(options.fit.files()),
     )?;
     let (fitted, combination) = fit_with_combination(&options, &selected, run, path, true, args)?;
-    Ok(FitReport { combination, ..fit_report(fitted.report, run, selected.table(), Some(path)) })
+    let test_set = options.evaluate_test_rows(fitted.model, &selected, run)?;
+    Ok(FitReport { combination, test_set, ..fit_report(fitted.report, run, selected.table(), Some(path)) })
 }
 
 /// Fits a model, and returns it with the report of the library. Stores the checkpoint next to
@@ -277,6 +353,7 @@ fn explain_column_error(error: ksolve::Error, selected: &SelectedTable) -> Error
 pub(crate) fn select(options: &mut FitOptions, run: &RunSettings) -> Result<SelectedTable> {
     let (table, selection) = options.open()?;
     let selection = options.detect_classes(&table, selection, run)?;
+    let selection = options.without_test_rows(&table, selection, run)?;
     let requested_table = table.select(&selection)?;
     let selected = run.job_run().resolve_categories(&requested_table)?;
     columns::report_columns(&selection, &requested_table, &selected, &run.progress);

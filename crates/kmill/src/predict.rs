@@ -1,7 +1,7 @@
 //! `kmill predict`: writes the predictions of a model for a table, in row order.
 
 use crate::args::{RunArgs, RunSettings, SelectArgs, parse};
-use crate::{Result, open, output, writer};
+use crate::{Error, Result, open, output, writer};
 use clap::Args;
 use kreport::table::{Align, AlignedTable, format_count, number};
 use ksolve::predict::{AnomalousRow, Extras};
@@ -12,6 +12,7 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:\n  \
     kmill predict model.safetensors new.parquet -o predictions.parquet\n  \
     kmill predict model.safetensors new.csv --keep id,time -o predictions.csv\n  \
+    kmill predict leaving.safetensors customers.csv --top 50 --keep id -o calls.csv\n  \
     kmill predict anomalies.safetensors new.csv --top 100 --keep '*' -o strange.csv\n\n\
     Columns are matched by name; the target may be absent. Rows keep their order. A model fitted with \
     --missing drop writes an empty prediction for a row with a missing value; predict --missing drop \
@@ -51,17 +52,18 @@ pub(crate) struct PredictArgs {
     /// |phi|^2), as `residual` (models of features or of fit features)
     #[arg(long, help_heading = "Run")]
     pub(crate) residual: bool,
-    /// Class, of two, that is predicted above --threshold [default: the second in the order of
+    /// Class, of two, that is predicted above --threshold, and by whose score --top orders rows
+    /// [default: the second in the order of
     /// `inspect`]
-    #[arg(long, value_name = "LABEL", value_parser = parse::label, requires = "threshold", help_heading = "Run")]
+    #[arg(long, value_name = "LABEL", value_parser = parse::label, help_heading = "Run")]
     pub(crate) positive: Option<String>,
     /// Predict the positive class, of two, above this probability, or above this score if the model
     /// has no probabilities
     #[arg(long, value_name = "NUMBER", value_parser = parse::number, allow_negative_numbers = true, help_heading = "Run")]
     pub(crate) threshold: Option<f64>,
-    /// Write only the N most anomalous rows, the most anomalous first, with their index as `row`
-    /// and, for the first 1,000, the columns that make them anomalous as `reasons` (oneclass, mean,
-    /// kpca --novelty)
+    /// Write only the N rows with the highest scores of the positive class, of two, or the N most
+    /// anomalous rows (oneclass, mean, kpca --novelty), in this order, with their index as `row`;
+    /// of the first 1,000 anomalous rows also the columns that make them anomalous, as `reasons`
     #[arg(long, value_name = "N", value_parser = parse::rank, help_heading = "Run")]
     pub(crate) top: Option<usize>,
     /// Columns to copy to the output, before the predictions: names or globs, comma-separated;
@@ -88,6 +90,10 @@ struct PredictReport<'a> {
 /// Writes the predictions of a model. Returns the number of rows written and, with --top, the rows.
 pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<AnomalousRow>)> {
     output::check_writable(&args.output)?;
+    if args.positive.is_some() && args.threshold.is_none() && args.top.is_none() {
+        let why = "it names the class of --threshold or of --top";
+        return Err(Error::option("--positive", "", why, "add --threshold 0.5 or --top 100, or omit it"));
+    }
     let mut predictor = open::load_predictor(&args.model, args.positive.as_deref(), args.threshold, run)?;
     let selected = open::select_for_model(&mut predictor, &args.data, &[], Selection::default())?;
     // keep rows with missing values, even if the fit dropped them, unless --missing is given
@@ -109,13 +115,15 @@ pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<Ano
     Ok((written.rows, Vec::new()))
 }
 
-/// Returns a table of at most [`MAX_SHOWN_ROWS`] of the most anomalous rows.
+/// Returns a table of the rows of --top, up to one terminal page.
 fn anomaly_table(anomalies: &[AnomalousRow]) -> AlignedTable {
-    let headings = [("row", Align::Right), ("score", Align::Right), ("reasons", Align::Left)];
-    let mut table = AlignedTable::new(headings);
+    let has_reasons = anomalies.iter().any(|row| !row.reasons.is_empty());
+    let headings = [("row", Align::Right), ("score", Align::Right)];
+    let mut table = AlignedTable::new(headings.into_iter().chain(has_reasons.then_some(("reasons", Align::Left))));
     for AnomalousRow { row, score, reasons } in anomalies.iter().take(MAX_SHOWN_ROWS) {
         let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
-        table.push_row([row.to_string(), number(*score, 4), reasons.join("; ")]);
+        let cells = [row.to_string(), number(*score, 4)].into_iter();
+        table.push_row(cells.chain(has_reasons.then(|| reasons.join("; "))));
     }
     table
 }
@@ -130,7 +138,8 @@ pub(crate) fn main(args: &PredictArgs) -> Result<()> {
             anomalies: shown_anomalies,
         });
     }
-    if !anomalies.is_empty() {
+    // the rows themselves may already be on stdout
+    if !anomalies.is_empty() && args.output.as_os_str() != kstore::sink::STDOUT {
         output::print_text(anomaly_table(&anomalies))?;
     }
     settings.progress.note(&format!("{} predictions in {}", format_count(rows), args.output.display()));

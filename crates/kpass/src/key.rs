@@ -49,6 +49,8 @@ pub enum Purpose {
     TargetEncoding,
     /// Sample of rows from which a partition tree is grown.
     PartitionTree,
+    /// Choice of the rows, or groups of rows, on which a model is tested.
+    TestRows,
 }
 
 /// A stream of row keys: `Stream::new(seed, purpose, round)`.

@@ -104,7 +104,7 @@ impl<T: Float> TableRows<T> {
     }
 
     /// Returns views of the features, targets, weights, class and group of a chunk, without the
-    /// kept columns and the filter's column.
+    /// kept columns and the columns that select rows.
     pub(crate) fn views<'o>(&self, open_file: &'o OpenFile<'_>) -> Result<Vec<ColumnView<'o>>> {
         (0..self.first_kept_slot()).map(|slot| open_file.cursor.view(slot)).collect()
     }
@@ -126,7 +126,9 @@ impl<T: Float> TableRows<T> {
     }
 
     pub(crate) fn first_kept_slot(&self) -> usize {
-        self.columns.len() - usize::from(self.selected.filter.is_some()) - self.selected.keep.len()
+        let row_columns =
+            usize::from(self.selected.filter.is_some()) + usize::from(self.selected.part_column().is_some());
+        self.columns.len() - row_columns - self.selected.keep.len()
     }
 
     /// Returns the [`views`](Self::views), with the features read from row-major `bytes`.

@@ -1,5 +1,6 @@
 //! Encodes label columns as codes into a dictionary.
 
+use crate::Digest;
 use crate::rows::{Label, LabelCodes};
 use crate::statistics::LABEL_TEXT_BYTES;
 use crate::view::{ColumnView, RowIndices, Values};
@@ -107,6 +108,21 @@ impl LabelEncoder {
         Arc::make_mut(&mut self.labels).push(label.clone());
         self.register(label, code);
         Ok(code)
+    }
+}
+
+/// Returns the digest of the label in a row, as [`Label::digest`] does; `None` if the value is
+/// missing or is not a label.
+pub(crate) fn digest_at(view: &ColumnView<'_>, row: usize) -> Option<u64> {
+    if view.is_null(row) {
+        return None;
+    }
+    if let Values::Bool(values) = view.values {
+        return Some(Label::Bool(values.value(row)).digest());
+    }
+    match view.text(row) {
+        Some(text) => Some(Digest::u64_of(text.as_bytes())),
+        None => integer_at(view, row).ok().map(|value| Label::Int(value).digest()),
     }
 }
 

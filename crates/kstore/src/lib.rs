@@ -91,6 +91,9 @@ pub use missing::{Missing, MissingTarget};
 pub use row_digests::RowDigests;
 pub use schema::{Column, Kind, Schema};
 pub use select::{SelectedTable, Selection};
+// test rows, for the crates that choose and report them
+#[doc(hidden)]
+pub use select::{Fraction, OrderedValue, Part, TestRows, TestRule, TestSpec};
 pub use source::{ColumnType, TextOptions, TextReadOptions};
 pub use table::Table;
 pub use table_rows::{ReadSettings, TableRows};

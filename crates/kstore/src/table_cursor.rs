@@ -173,13 +173,24 @@ impl<T: Float> TableCursor<'_, T> {
         let mut selected_rows = self.selected_rows.take().unwrap_or_default();
         selected_rows.clear();
         if let Some((_, condition)) = &selected.filter {
-            let view = open_file.cursor.view(self.source.columns.len() - 1)?;
+            let slot = self.source.columns.len() - 1 - usize::from(selected.part_column().is_some());
+            let view = open_file.cursor.view(slot)?;
             condition.select_rows(&view, open_file.chunk_rows, &mut selected_rows);
         }
-        let filtered_rows = selected.filter.is_some().then_some(&*selected_rows);
+        if let Some(part) = &selected.part {
+            if selected.filter.is_none() {
+                selected_rows.extend(0..open_file.chunk_rows as u32);
+            }
+            let last_slot = self.source.columns.len().saturating_sub(1);
+            let view = selected.part_column().map(|_| open_file.cursor.view(last_slot)).transpose()?;
+            let first_stored_row = open_file.part.first_row + open_file.chunk_start;
+            part.retain(view.as_ref(), first_stored_row, open_file.chunk_rows, &mut selected_rows);
+        }
+        let is_filtered = selected.is_filtered();
+        let filtered_rows = is_filtered.then_some(&*selected_rows);
         match self.source.rows_with_target(open_file, filtered_rows, open_file.chunk_rows)? {
             Some(target_rows) => selected_rows = target_rows,
-            None if selected.filter.is_some() => {}
+            None if is_filtered => {}
             None if !selected.selects_all_rows() => selected_rows.extend(0..open_file.chunk_rows as u32),
             None => return Ok(()),
         }

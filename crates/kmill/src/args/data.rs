@@ -5,7 +5,7 @@ use clap::Args;
 use kreport::table::join_with_commas;
 use kstore::condition::Condition;
 use kstore::encoding::TimeFeatures;
-use kstore::{ColumnType, Missing, MissingTarget, Selection, TextOptions};
+use kstore::{ColumnType, Missing, MissingTarget, Selection, TestSpec, TextOptions};
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -181,6 +181,18 @@ pub(crate) struct DataArgs {
     pub(crate) category: CategoryArgs,
     #[command(flatten)]
     pub(crate) select: SelectArgs,
+}
+
+/// The rows on which a fitted model is tested.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Table")]
+pub(crate) struct TestRowsArgs {
+    /// Rows to test the model on, which nothing learns from: 20% (random rows; of classes, 20 % of
+    /// each), 20%:COLUMN (of each value of a column), last:15% (the last rows), last:15%:COLUMN
+    /// (the latest values of a column), groups:20%:COLUMN (whole groups) or 'where fold == 9'; the
+    /// report ends with the errors on these rows
+    #[arg(long, value_name = "SPEC", value_parser = parse::test_spec)]
+    pub(crate) test: Option<TestSpec>,
 }
 
 const MISSING_HELP: &str = "Missing, NaN or infinite values: keep, error or drop (the row) [default: keep]";

@@ -7,13 +7,18 @@ use kstore::display;
 use std::ffi::{OsStr, OsString};
 
 /// Options of other programs, separated by spaces, and the reply that names the option here.
-const FOREIGN_OPTIONS: [(&str, &str); 19] = [
+const FOREIGN_OPTIONS: [(&str, &str); 21] = [
     ("alpha", "the regularisation parameter is --lambda; it is per row, so that scikit-learn's alpha is lambda * n"),
     (
         "gamma sigma bandwidth length-scale",
         "the width is part of the kernel: --kernel 'gaussian(sigma=2)'; scikit-learn's gamma is 1/(2 sigma^2)",
     ),
     ("cv", "folds are --folds, such as --folds 5 or --folds column:subject"),
+    (
+        "test-size test-split validation-split holdout",
+        "test rows are --test, such as --test 20% or --test last:15%:date (fit, tune)",
+    ),
+    ("stratify", "test rows are stratified by classes, or by a column: --test 20%:COLUMN (fit, tune)"),
     ("n-components", "components are --components, such as --components 10; the number of landmarks is --rank"),
     ("n-clusters k", "the number of clusters is --clusters, such as --clusters 5"),
     ("centers", "the number of landmarks is --rank, such as --rank 2000"),

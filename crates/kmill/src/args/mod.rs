@@ -13,7 +13,7 @@ pub mod parse;
 pub(crate) mod run;
 mod solver;
 
-pub(crate) use data::{CategoryArgs, ConvertDataArgs, DataArgs, MissingTargetArgs, SelectArgs, TextArgs};
+pub(crate) use data::{CategoryArgs, ConvertDataArgs, DataArgs, MissingTargetArgs, SelectArgs, TestRowsArgs, TextArgs};
 pub(crate) use learn::{JobArgs, MapArgs, kernel_help, with_descriptions};
 pub(crate) use run::{EngineArgs, PersistenceArgs, RunArgs, RunSettings, ScratchArgs};
 pub(crate) use solver::SolverArgs;
@@ -29,7 +29,7 @@ use std::ffi::OsString;
 const MAX_LISTED_ARGS: usize = 16;
 
 /// IDs of the arguments that most runs need.
-const FIRST_OPTIONS: &str = "solver model paths target features rows condition missing kernel kernels rank methods time lambda folds \
+const FIRST_OPTIONS: &str = "solver model paths target features rows condition missing test kernel kernels rank methods time lambda folds \
     components x y colour output report json verbose";
 
 /// Arguments whose help the short help does not cut, because its parentheses must stay.

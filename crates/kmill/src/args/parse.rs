@@ -7,8 +7,8 @@ use clap::builder::TypedValueParser;
 use kapprox::{Kernel, landmark::Scheme, map::MapSpec};
 use kreport::table::join_with_commas;
 use ksolve::{curve::Method, job::LandmarkSource};
-use kstore::{ColumnType, Missing, MissingTarget, condition::Condition, encoding::TimeFeatures};
-use std::{ffi::OsStr, fmt::Display, ops::Range, str::FromStr, time::Duration};
+use kstore::{ColumnType, Missing, MissingTarget, TestSpec, condition::Condition, encoding::TimeFeatures};
+use std::{ffi::OsStr, fmt::Display, ops::Range, path::PathBuf, str::FromStr, time::Duration};
 
 /// Maximum number of threads. Common machines do not have more cores, and 1,024 threads still start
 /// quickly.
@@ -256,6 +256,28 @@ pub fn times(text: &str) -> Result<TimeFeatures, String> {
 /// Parses `--where`, a condition on one column such as `fold != 3`.
 pub fn condition(text: &str) -> Result<Condition, String> {
     Condition::parse(text).map_err(expected_by_store)
+}
+
+pub fn test_spec(text: &str) -> Result<TestSpec, String> {
+    TestSpec::parse(text).map_err(expected_by_store)
+}
+
+/// Parses the test rows of `evaluate`: those of the fit.
+pub fn same_test_rows(text: &str) -> Result<(), String> {
+    match text {
+        "same" => Ok(()),
+        _ => Err("expected same: the test rows of the fit; other rows are selected by --rows and --where".to_string()),
+    }
+}
+
+/// Parses the names of two different files, separated by a comma.
+pub fn two_files(text: &str) -> Result<[PathBuf; 2], String> {
+    match text.split_once(',').map(|(first, second)| [first.trim(), second.trim()]) {
+        Some([first, second]) if !first.is_empty() && !second.is_empty() && !second.contains(',') => {
+            Ok([first.into(), second.into()])
+        }
+        _ => Err("expected two files, such as train.parquet,test.parquet".to_string()),
+    }
 }
 
 /// Parses `--missing` of a fit, the treatment of missing features.

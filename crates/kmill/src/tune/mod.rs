@@ -4,11 +4,12 @@
 mod search_stages;
 
 use crate::args::parse::Kernels;
-use crate::args::{DataArgs, MapArgs, PersistenceArgs, RunArgs, RunSettings, SolverArgs, parse};
+use crate::args::{DataArgs, MapArgs, PersistenceArgs, RunArgs, RunSettings, SolverArgs, TestRowsArgs, parse};
 use crate::output::{self, FileKind, Outputs};
 use crate::{Error, Result, open, pipeline, pipeline::FitOptions};
 use clap::{Args, builder::PossibleValuesParser};
 use kapprox::Kernel;
+use kreport::fit::FitReport;
 use kreport::table::{format_count, join_with_commas};
 use kreport::tune::{COLUMNS, TuneReport};
 use ksolve::job::{Checkpoint, ElementType, Fit};
@@ -37,6 +38,8 @@ pub(crate) struct TuneArgs {
     pub(crate) solver: String,
     #[command(flatten)]
     pub(crate) data: DataArgs,
+    #[command(flatten)]
+    pub(crate) test_rows: TestRowsArgs,
     /// Kernels to compare, comma-separated [default: gaussian, exponential, matern and laplacian,
     /// or only --kernel]
     #[arg(long, value_name = "LIST", value_parser = parse::kernels, help_heading = "Search")]
@@ -107,6 +110,10 @@ pub(crate) fn run(args: &TuneArgs, run: &RunSettings) -> Result<TuneReport> {
         let why = "processes share the passes of the fit, and without a model nothing is fitted";
         return Err(Error::option("--states", "", why, "omit it, or name a model with -o"));
     }
+    if let Some(spec) = args.test_rows.test.as_ref().filter(|_| outputs.model().is_none()) {
+        let why = "the fitted model is tested, and without a model nothing is fitted";
+        return Err(Error::option("--test", spec, why, "omit it, or name a model with -o"));
+    }
     let is_any_solver = args.solver == ANY_SOLVER;
     let select = &args.data.select;
     let selection = Selection { sparse: true, ..open::training_selection(&args.data) };
@@ -117,6 +124,7 @@ pub(crate) fn run(args: &TuneArgs, run: &RunSettings) -> Result<TuneReport> {
     // the default is an indicator, one more feature for each column with missing values, because
     // the alternatives lose rows, or lose the information that a value is missing
     options.missing_if_dense = select.missing.or(Some(Missing::Indicator));
+    options = options.with_test_rows(args.test_rows.test.as_ref(), args.map_args.seed);
     let search = build_search(args, options.fit.clone())?;
     options.fit = search.fit_with_defaults();
     let report = match options.fit.requested_precision() {
@@ -246,7 +254,9 @@ fn search_and_fit<T: kapprox::Real>(
         Some(path) => {
             let options = FitOptions { fit: selection_result.fit.clone(), ..options.clone() };
             let fitted = pipeline::fit_model(&options, &selected, run, path, true, &args.disk)?;
-            Some(pipeline::fit_report(fitted.report, run, selected.table(), Some(path)))
+            let test_set = options.evaluate_test_rows(fitted.model, &selected, run)?;
+            let fit_report = pipeline::fit_report(fitted.report, run, selected.table(), Some(path));
+            Some(FitReport { test_set, ..fit_report })
         }
         None => None,
     };

@@ -259,6 +259,12 @@ fn a_first_model_is_made_as_the_page_says() {
 
 #[test]
 #[cfg(unix)]
+fn test_rows_are_chosen_as_the_page_says() {
+    run("test-rows.md");
+}
+
+#[test]
+#[cfg(unix)]
 fn the_five_tasks_are_done_as_the_page_says() {
     run("tasks.md");
 }

@@ -48,6 +48,7 @@ mod solvers;
 mod sparse;
 mod sparse_ways;
 mod statistics;
+mod test_rows;
 mod text;
 mod text_budget;
 mod tune;

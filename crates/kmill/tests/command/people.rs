@@ -132,8 +132,8 @@ fn a_fit_says_little_unless_asked() {
     assert!(
         brief
             .lines()
-            .filter(|line| line.contains("  cv mse"))
-            .eq(whole.lines().filter(|line| line.contains("  cv mse")))
+            .filter(|line| line.contains("  cv rmse"))
+            .eq(whole.lines().filter(|line| line.contains("  cv rmse")))
     );
     let (code, _, said) = kmill(at, &format!("{fit} -v -q"));
     assert!(code == 2 && said.contains("cannot be used with"), "{said}");

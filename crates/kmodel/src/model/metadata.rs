@@ -3,7 +3,7 @@
 use crate::{Certificate, Link, Result, Task};
 use faer::Mat;
 use kapprox::Kernel;
-use kstore::{Encoding, Label, Missing, TextReadOptions, sparse::SparseShape};
+use kstore::{Encoding, Label, Missing, TestRows, TextReadOptions, sparse::SparseShape};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -97,6 +97,13 @@ impl ModelMetadata {
     /// way.
     pub fn missing(&self) -> Missing {
         self.options["missing"].as_str().and_then(Missing::from_name).unwrap_or(Missing::Error)
+    }
+
+    /// Returns the rule of the test rows, which the fit did not read; `None` if the fit had no test
+    /// rows.
+    #[doc(hidden)]
+    pub fn test_rows(&self) -> Option<TestRows> {
+        serde_json::from_value(self.options.get("test")?.clone()).ok()
     }
 
     /// Returns the shape of the rows if they are sparse, otherwise `None`.

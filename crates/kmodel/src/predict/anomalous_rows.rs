@@ -4,7 +4,7 @@ use super::explanation::{self, FeatureContribution};
 use super::kept_columns::{self, KeptColumnReader};
 use super::writer::{PredictionWriter, WriterSetup};
 use super::{AnyPreparedModel, Extras, Predictor, Scores, decision::ColumnGroup, prepared_model::PreparedModel};
-use crate::{Error, Result, Task, linalg::strips::lock, model::either, run::Run};
+use crate::{Error, Result, Task, linalg::strips::lock, model::either, run::Run, score::orient_score};
 use kapprox::Real;
 use kstore::sink::{self, OutputColumn, OutputKind};
 use kstore::{KeptColumn, ReadSettings, SelectedTable, Workers, budget::MemoryTerm};
@@ -58,19 +58,21 @@ const REASON_TEXT_BYTES: usize = 40;
 pub struct AnomalousRow {
     /// Row number in the table.
     pub row: u64,
-    /// Score, lower for more anomalous rows. For components, it is instead the squared distance
-    /// from their span, larger for more anomalous rows.
+    /// Score, lower for more anomalous rows; for components the squared distance from their span,
+    /// larger for more anomalous rows; for two classes the score of the positive class.
     pub score: f64,
-    /// Explanation, the strongest reason first; only for the first 1,000 rows.
+    /// Explanation, the strongest reason first; only for the first 1,000 rows, and not for classes.
     pub reasons: Vec<FeatureContribution>,
 }
 
 impl Predictor {
-    /// Writes the `top` most anomalous rows (or all rows, if there are fewer) to a file, the most
-    /// anomalous first, and returns them.
+    /// Writes the `top` most anomalous rows to a file, the most anomalous first, and returns them;
+    /// all rows if the table has fewer. For a model of two classes, these are the rows with the
+    /// highest scores of the positive class.
     ///
-    /// The file has the columns that `kept_table` selects, then `row`, the row number in the table,
-    /// and then `score` or `novelty`. In formats with text, `reasons` follows.
+    /// The columns are the columns that `kept_table` selects, then `row`, the row number in the
+    /// table, then `score` or `novelty`. Formats with text also get `reasons`. For a model of two
+    /// classes, the prediction, the score and the probabilities follow `row`.
     ///
     /// *Cost*: one pass, the kept columns of the written rows, and their reasons
     /// ([`FeatureContribution`]). *Bytes*: as [`Predictor::score_table`], and the rows to write.
@@ -86,21 +88,27 @@ impl Predictor {
         run: &Run<'_>,
     ) -> Result<Vec<AnomalousRow>> {
         let is_component_model = self.metadata().task == Task::Components && self.quadratic().is_some();
-        if self.metadata().task != Task::Novelty && !is_component_model {
-            let why = "only models of oneclass and mean, and of kpca with `novelty`, score anomalies; omit the option";
+        let is_classifier = self.classes().is_some_and(|classes| classes.labels().len() == 2);
+        if self.metadata().task != Task::Novelty && !is_component_model && !is_classifier {
+            let why = "only models of oneclass and mean, of two classes, and of kpca with `novelty` order rows by a score; omit the option";
             return Err(Error::option("top", top, why));
         }
-        if self.metadata().sparse_shape().is_some() {
+        if self.metadata().sparse_shape().is_some() && !is_classifier {
             return Err(Error::option("top", top, "anomalies in sparse rows are not explained; omit the option"));
         }
         let max_reason_bytes =
             self.metadata().features.iter().map(|name| name.len() + REASON_TEXT_BYTES).max().unwrap_or(0);
         let reasons = ColumnGroup::Explanation(explanation::MAX_REASONS * max_reason_bytes);
         let has_text = sink::supports(path, &OutputColumn::new("reasons", OutputKind::Text)).unwrap_or(false);
-        let score_columns =
-            if is_component_model { vec![ColumnGroup::Novelty] } else { self.column_groups(Extras::default()) };
-        let column_groups =
-            std::iter::once(ColumnGroup::Row).chain(score_columns).chain(has_text.then_some(reasons)).collect();
+        let score_columns = match is_component_model {
+            true => vec![ColumnGroup::Novelty],
+            // for a model without classes, the extras have no columns
+            false => self.column_groups(Extras { scores: true, probabilities: true, ..Extras::default() }),
+        };
+        let column_groups = std::iter::once(ColumnGroup::Row)
+            .chain(score_columns)
+            .chain((has_text && !is_classifier).then_some(reasons))
+            .collect();
         let extras = Extras { novelty: is_component_model, ..Extras::default() };
         let max_row_count = top.min(selected.row_count_if_known().map_or(usize::MAX, |rows| rows as usize));
         let bytes_per_row = 5 * size_of::<(u64, u64)>() + kept_table.map_or(0, SelectedTable::kept_bytes_per_row);
@@ -111,23 +119,35 @@ impl Predictor {
         };
         let WriterSetup { writer: mut out, plan_terms: terms, text_limit } =
             self.create_writer(selected, kept_table, column_groups, extras, path, run, row_term)?;
-        let (mut most_anomalous, sign) = (Smallest::new(top), if is_component_model { -1.0 } else { 1.0 });
+        // the first rows have the lowest products of sign and score
+        let sign = match is_classifier {
+            true => orient_score(-1.0, self.rule.positive_class),
+            false if is_component_model => -1.0,
+            false => 1.0,
+        };
+        let mut lowest_scores = Smallest::new(top);
         self.score_table(selected, extras, terms, run, |scores| {
             let row_values = if is_component_model { &scores.quadratic } else { &scores.scores };
             row_values
                 .iter()
                 .zip(&scores.row_numbers)
-                .for_each(|(score, row)| most_anomalous.push((order_bits(sign * score), *row)));
+                .for_each(|(score, row)| lowest_scores.push((order_bits(sign * score), *row)));
             Ok(())
         })?;
-        let ranked_rows = most_anomalous.into_sorted_vec();
+        let ranked_rows = lowest_scores.into_sorted_vec();
         let mut row_numbers: Vec<u64> = ranked_rows.iter().map(|(_, row)| *row).collect();
         row_numbers.sort_unstable();
         let source = kept_table.map(|kept| kept_columns::kept_table_rows(kept, text_limit)).transpose()?;
         let kept_columns = source
             .map_or(Ok(Vec::new()), |source| read_kept_columns(&mut KeptColumnReader::new(&source)?, &row_numbers))?;
-        let explained_rows: Vec<u64> = ranked_rows.iter().take(MAX_EXPLAINED_ROWS).map(|(_, row)| *row).collect();
-        let mut reasons = either!(AnyPreparedModel: &self.model, prepared => explain_rows(prepared, selected, &explained_rows, run.workers()))?;
+        let max_explained_rows = if is_classifier { 0 } else { MAX_EXPLAINED_ROWS };
+        let explained_rows: Vec<u64> = ranked_rows.iter().take(max_explained_rows).map(|(_, row)| *row).collect();
+        let mut reasons = match explained_rows.is_empty() {
+            true => Vec::new(),
+            false => {
+                either!(AnyPreparedModel: &self.model, prepared => explain_rows(prepared, selected, &explained_rows, run.workers()))?
+            }
+        };
         reasons.resize(ranked_rows.len(), Vec::new());
         let ranked_reasons = ranked_rows.iter().zip(reasons);
         let anomalies = ranked_reasons.map(|((score, row), reasons)| AnomalousRow {
@@ -135,7 +155,7 @@ impl Predictor {
             score: sign * score_of_bits(*score),
             reasons,
         });
-        let anomalies: Vec<AnomalousRow> = anomalies.collect();
+        let mut anomalies: Vec<AnomalousRow> = anomalies.collect();
         for chunk in anomalies.chunks(kept_columns::KEPT_TILE_ROWS) {
             let positions: Vec<usize> =
                 chunk.iter().map(|row| row_numbers.partition_point(|other| *other < row.row)).collect();
@@ -148,6 +168,9 @@ impl Predictor {
             out.write_rows(&scores, 0..chunk.len(), &permute_rows(&kept_columns, &positions))?;
         }
         out.finish()?;
+        if is_classifier {
+            anomalies.iter_mut().for_each(|row| row.score = orient_score(row.score, self.rule.positive_class));
+        }
         Ok(anomalies)
     }
 }

@@ -16,6 +16,8 @@ pub(super) struct DecisionRule {
     pub(super) threshold: f64,
     /// Costs of a false alarm and of a missed positive row.
     pub(super) costs: Option<[f64; 2]>,
+    /// Number of rows with the highest scores that an evaluation scores as a search for positives.
+    pub(super) top: Option<u64>,
 }
 
 /// A group of output columns that are computed together.

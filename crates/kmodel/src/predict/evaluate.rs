@@ -43,6 +43,9 @@ pub struct NoveltyScores {
     /// Probability that an outlier has a lower score than a normal row; null if there are no
     /// outliers or no normal rows.
     pub auc: Option<f64>,
+    /// Standard error of `auc` over rows.
+    #[doc(hidden)]
+    pub auc_standard_error: Option<f64>,
     /// Average precision of the rows by ascending score: the area under the precision-recall curve.
     pub average_precision: Option<f64>,
     /// Number of rows over which `precision_at` is computed: as requested, or else the number of
@@ -154,6 +157,7 @@ impl Predictor {
         (scores.precision, scores.recall) = (fraction_of(scores.negative_scores), fraction_of(scores.outliers));
         let ranking = ranked_scores.ranking();
         (scores.auc, scores.average_precision) = (ranking.auc().map(|auc| auc.value), ranking.average_precision());
+        scores.auc_standard_error = ranking.auc_standard_error();
         scores.top = top.map_or(scores.outliers, |top| top as f64);
         scores.precision_at = ranking.precision_at(scores.top);
         let (roc, precision) = (ranking.roc_curve(MAX_CURVE_POINTS), ranking.precision_curve(MAX_CURVE_POINTS));
@@ -298,7 +302,10 @@ impl Predictor {
             precision: ranking.as_ref().and_then(|ranking| ranking.precision_curve(MAX_CURVE_POINTS)),
             calibration: classification_sums.calibration(),
         };
-        Ok((Evaluation::Classification(classification_sums.scores(ranking.as_ref(), self.rule.costs)), chart_data))
+        Ok((
+            Evaluation::Classification(classification_sums.scores(ranking.as_ref(), self.rule.costs, self.rule.top)),
+            chart_data,
+        ))
     }
 }
 

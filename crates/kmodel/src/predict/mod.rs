@@ -25,6 +25,8 @@ pub use crate::score::{
     CalibrationBin, ClassScores, ClassificationScores, CostScores, RankingScores, RegressionScores, TargetScores,
     ThresholdScores,
 };
+#[doc(hidden)]
+pub use crate::score::{ClassificationErrors, RegressionErrors, TopScores};
 pub use anomalous_rows::AnomalousRow;
 pub use evaluate::{ChartData, Evaluation, NoveltyScores};
 pub use explanation::FeatureContribution;
@@ -94,7 +96,10 @@ impl Predictor {
     pub fn new(model: AnyModel) -> Result<Self> {
         let prepared_model =
             either!(AnyModel to AnyPreparedModel: model, model => Arc::new(PreparedModel::new(model)?));
-        Ok(Self { model: prepared_model, rule: DecisionRule { positive_class: 1, threshold: 0.0, costs: None } })
+        Ok(Self {
+            model: prepared_model,
+            rule: DecisionRule { positive_class: 1, threshold: 0.0, costs: None, top: None },
+        })
     }
 
     /// Sets the positive class of a two-class model to this label; the default is the second class.
@@ -140,6 +145,17 @@ impl Predictor {
             true => Ok(Self { rule: DecisionRule { costs: Some(costs), ..self.rule }, ..self }),
             false => Err(Error::option("cost", costs_text, "expected finite costs of 0 or more")),
         }
+    }
+
+    /// Makes [`Predictor::evaluate`] score the `top` rows with the highest scores of the positive
+    /// class: their precision, recall and lift.
+    ///
+    /// # Errors
+    /// A model that does not have two classes.
+    #[doc(hidden)]
+    pub fn with_top(self, top: u64) -> Result<Self> {
+        self.require_two_classes("top", top)?;
+        Ok(Self { rule: DecisionRule { top: Some(top), ..self.rule }, ..self })
     }
 
     fn require_two_classes(&self, option: &'static str, value: impl std::fmt::Display) -> Result<&Classes> {

@@ -24,6 +24,9 @@ const UNPLANNED_INSPECTION_BYTES: usize = 16 << 20;
 /// Remedy if the values do not fit in memory.
 const MEMORY_REMEDY: &str = "set `categories` none, or exclude text columns";
 
+/// Name of the passes that find the values of columns.
+const CATEGORIES_STAGE: &str = "categories";
+
 impl Run<'_> {
     /// Returns the selection with the values of its category and time columns, so that its rows can
     /// be read.
@@ -116,7 +119,7 @@ impl Run<'_> {
     /// The errors of [`Run::resolve_categories`].
     #[doc(hidden)]
     pub fn run_search<S: Search>(&self, search: &S, table: &SelectedTable) -> Result<S::State> {
-        self.scan_rows(table, search.state_bytes(), search, &|text_limit| search.rows(text_limit))
+        self.scan_rows(CATEGORIES_STAGE, table, search.state_bytes(), search, &|text_limit| search.rows(text_limit))
     }
 
     /// Returns the selection with the target encoding of its columns with many values.
@@ -146,16 +149,22 @@ impl Run<'_> {
     /// The rows cannot be read; the pass exceeds the memory budget.
     #[doc(hidden)]
     pub fn statistics(&self, table: &SelectedTable) -> Result<Statistics> {
+        self.statistics_in(CATEGORIES_STAGE, table)
+    }
+
+    /// Returns the statistics of the rows of a table, in a pass that is reported as `stage`.
+    pub(super) fn statistics_in(&self, stage: &str, table: &SelectedTable) -> Result<Statistics> {
         let reduction = StatisticsReduction::new(table.shape());
-        self.scan_rows(table, reduction.state_bytes(), &reduction, &|text_limit| {
+        self.scan_rows(stage, table, reduction.state_bytes(), &reduction, &|text_limit| {
             table.rows(ReadSettings { text_limit, ..ReadSettings::default() })
         })
     }
 
     /// Runs `reduction` in a separate pass. `open_rows` opens the rows with a limit on the length
     /// of their texts.
-    fn scan_rows<F: Reduction<f64, Error = kstore::Error>>(
+    pub(super) fn scan_rows<F: Reduction<f64, Error = kstore::Error>>(
         &self,
+        stage: &str,
         table: &SelectedTable,
         state_bytes: usize,
         reduction: &F,
@@ -177,7 +186,7 @@ impl Run<'_> {
         )?;
         let source = open_rows(TextLimit::new(self.memory_budget(), lane_plan.spare_bytes, TEXT_COPIES))?;
         let (recorder, workers) = (self.stage_recorder(), Workers::sequential());
-        let observer = recorder.start_stage("categories", table.row_count_if_known());
+        let observer = recorder.start_stage(stage, table.row_count_if_known());
         Ok(lanes::default_pass(lane_plan.count, &workers, &*observer).reduce(&source, reduction)?.0)
     }
 }

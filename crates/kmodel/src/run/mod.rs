@@ -4,11 +4,14 @@ mod categories;
 mod checkpoint;
 mod forecast;
 mod resources;
+mod test_rows;
 
 pub use categories::TEXT_COPIES;
 pub use checkpoint::Checkpoint;
 pub use forecast::{Forecast, PassShape, Stage, all_fit, memory_plans};
 pub use resources::{NoStageObserver, Resources, StageObserver};
+#[doc(hidden)]
+pub use test_rows::TestSplit;
 
 use crate::linalg::strips::lock;
 use kstore::pass::{Engine, Observer};

@@ -1,130 +1,10 @@
-//! Classification scores: confusion matrix, ranking of two classes, and probabilities.
+//! Sums for the scores of a classification: confusion matrix, ranking of two classes, and
+//! probabilities.
 
 use super::roc::{ClassWeights, MAX_EXACT_ROWS, RankedScores, Ranking};
+use super::standard_error::RowMean;
+use super::{CalibrationBin, ClassScores, ClassificationErrors, ClassificationScores, CostScores, ThresholdScores};
 use crate::{Classes, Link};
-use kstore::Label;
-
-/// Scores of a classification.
-#[derive(Clone, Debug, Default, serde::Serialize)]
-pub struct ClassificationScores {
-    /// Number of rows scored. With row weights, all row counts here are sums of weights.
-    #[serde(serialize_with = "super::serialize_count")]
-    pub rows: f64,
-    /// Fraction of rows with the right class.
-    pub accuracy: Option<f64>,
-    /// Error rate: fraction of rows with the wrong class.
-    pub error: Option<f64>,
-    /// Labels, in the order of the confusion matrix.
-    pub classes: Vec<Label>,
-    /// The positive class, for two classes: the second unless another is specified.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub positive: Option<Label>,
-    /// Confusion matrix: numbers of rows by true class (row) and predicted class (column).
-    #[serde(serialize_with = "super::serialize_counts")]
-    pub confusion: Vec<Vec<f64>>,
-    /// Mean recall over the classes that have rows.
-    pub balanced_accuracy: Option<f64>,
-    /// F1 score 2 tp / (2 tp + fp + fn). For two classes it is the score of the positive class; for
-    /// more classes, the mean over all classes that occur in the data or the predictions (macro
-    /// average).
-    pub f1: Option<f64>,
-    /// Precision, recall and F1 of each class, in the order of `classes`.
-    pub by_class: Vec<ClassScores>,
-    /// Matthews correlation coefficient of truth and prediction: 1 for perfect predictions, 0 for
-    /// predictions that are independent of the truth. For more than two classes it is the
-    /// coefficient R_K of Gorodkin, "Comparing two K-category assignments by a K-category
-    /// correlation coefficient", 2004.
-    pub matthews: Option<f64>,
-    /// Area under the ROC curve, for two classes; null if one of them has no rows.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub auc: Option<Option<f64>>,
-    /// Largest possible error of `auc`, if it is computed from a histogram.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub auc_within: Option<f64>,
-    /// Average precision of the positive class, for two classes: the area under the
-    /// precision-recall curve.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub average_precision: Option<f64>,
-    /// Brier score, only for models with probabilities. For two classes it is the mean squared
-    /// difference between the probability of the second class and the indicator of this class (1 or
-    /// 0). For more classes it is the mean of the sum of these squares over all classes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub brier: Option<f64>,
-    /// Mean of −ln of the probability of the true class, over the rows of known classes; only for
-    /// models with probabilities.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub log_loss: Option<f64>,
-    /// Costs of mistakes and the threshold with the least cost, if costs were specified.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cost: Option<Box<CostScores>>,
-    /// Number of rows whose label the model does not know: they count as errors, and are not in the
-    /// confusion matrix.
-    #[serde(skip_serializing_if = "crate::model::is_zero", serialize_with = "super::serialize_count")]
-    pub unknown: f64,
-}
-
-/// Precision, recall and F1 of a class; `None` if undefined.
-#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
-pub struct ClassScores {
-    /// Number of rows of the class.
-    #[serde(serialize_with = "super::serialize_count")]
-    pub rows: f64,
-    /// Fraction of the rows predicted as the class that belong to it.
-    pub precision: Option<f64>,
-    /// Fraction of the rows of the class that were predicted as the class.
-    pub recall: Option<f64>,
-    /// 2 tp / (2 tp + fp + fn).
-    pub f1: Option<f64>,
-}
-
-/// A threshold between two classes, and its effect on the scored rows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
-pub struct ThresholdScores {
-    /// Probability of the positive class above which a row is called positive; the score, if the
-    /// model has no probabilities.
-    pub threshold: f64,
-    /// Number of negative rows called positive.
-    #[serde(serialize_with = "super::serialize_count")]
-    pub false_alarms: f64,
-    /// Number of positive rows called negative.
-    #[serde(rename = "missed", serialize_with = "super::serialize_count")]
-    pub misses: f64,
-    /// Fraction of the negative rows called positive.
-    pub false_positive_rate: f64,
-    /// Fraction of the positive rows called positive.
-    pub recall: f64,
-    /// Fraction of the rows called positive that are positive.
-    pub precision: Option<f64>,
-}
-
-/// Costs of mistakes on the scored rows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
-pub struct CostScores {
-    /// Cost of a false alarm.
-    pub false_alarm: f64,
-    /// Cost of a missed positive row.
-    pub miss: f64,
-    /// Mean cost per row of the model's decisions.
-    #[serde(rename = "now")]
-    pub current: f64,
-    /// Mean cost per row at the best threshold.
-    #[serde(rename = "least")]
-    pub minimum: f64,
-    /// Threshold with the least cost on these rows.
-    #[serde(rename = "best")]
-    pub best_threshold: ThresholdScores,
-}
-
-/// Rows with nearly the same predicted probability.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct CalibrationBin {
-    /// Mean predicted probability.
-    pub predicted: f64,
-    /// Fraction of the rows in the class.
-    pub observed: f64,
-    /// Number of rows.
-    pub rows: f64,
-}
 
 /// Number of equal probability intervals of the calibration, each 0.05 wide.
 const CALIBRATION_BINS: usize = 20;
@@ -133,9 +13,8 @@ const CALIBRATION_BINS: usize = 20;
 #[derive(Clone, Debug)]
 struct ProbabilitySums {
     link: Link,
-    weight_sum: f64,
-    log_loss_sum: f64,
-    brier_sum: f64,
+    log_loss: RowMean,
+    brier: RowMean,
     /// Sums of probabilities and weights, by probability interval.
     bins: [CalibrationBin; CALIBRATION_BINS],
     /// Probabilities of the last row, stored to reuse the allocation.
@@ -144,19 +23,13 @@ struct ProbabilitySums {
 
 impl ProbabilitySums {
     fn push(&mut self, scores: &[f64], class: usize, positive_class: usize, weight: f64) {
-        self.weight_sum += weight;
-        self.log_loss_sum += weight * self.link.log_loss(scores, class);
+        self.log_loss.push(self.link.log_loss(scores, class), weight);
         let probabilities = &mut self.probabilities;
         self.link.probabilities(scores, probabilities);
         let squared_error = |(k, p): (usize, &f64)| (p - f64::from(u8::from(k == class))).powi(2);
-        // the squared differences of two classes are equal, so only the second is added
-        self.brier_sum += weight
-            * probabilities
-                .iter()
-                .enumerate()
-                .skip(usize::from(probabilities.len() == 2))
-                .map(squared_error)
-                .sum::<f64>();
+        // two classes have the same squared difference, so only the second is counted
+        let counted = probabilities.iter().enumerate().skip(usize::from(probabilities.len() == 2));
+        self.brier.push(counted.map(squared_error).sum::<f64>(), weight);
         let argmax = || {
             (0..probabilities.len()).fold(0, |best, k| if probabilities[k] > probabilities[best] { k } else { best })
         };
@@ -180,6 +53,7 @@ pub(crate) struct ClassificationSums<'a> {
     ranked_scores: Option<RankedScores>,
     /// Code of the positive class, for two classes.
     positive_class: usize,
+    error_rate: RowMean,
     probabilities: Option<ProbabilitySums>,
 }
 
@@ -188,9 +62,8 @@ impl<'a> ClassificationSums<'a> {
         let k = classes.labels().len();
         let probability_sums = |link| ProbabilitySums {
             link,
-            weight_sum: 0.0,
-            log_loss_sum: 0.0,
-            brier_sum: 0.0,
+            log_loss: RowMean::default(),
+            brier: RowMean::default(),
             bins: Default::default(),
             probabilities: Vec::new(),
         };
@@ -200,6 +73,7 @@ impl<'a> ClassificationSums<'a> {
             unknown_counts: vec![0.0; k],
             ranked_scores: (k == 2).then(|| RankedScores::new(MAX_EXACT_ROWS)),
             positive_class,
+            error_rate: RowMean::default(),
             probabilities: link.map(probability_sums),
         }
     }
@@ -207,6 +81,7 @@ impl<'a> ClassificationSums<'a> {
     /// Adds a row with its scores, class code and weight. The model may not know the class.
     pub(crate) fn push(&mut self, scores: &[f64], code: u32, weight: f64) {
         let (predicted, truth) = (self.classes.decide(scores.iter().copied()), code as usize);
+        self.error_rate.push(if predicted == truth { 0.0 } else { 1.0 }, weight);
         let Some(true_class_row) = self.confusion.get_mut(truth) else {
             self.unknown_counts[predicted] += weight;
             return;
@@ -229,7 +104,7 @@ impl<'a> ClassificationSums<'a> {
             let rows = bin.rows;
             CalibrationBin { predicted: bin.predicted / rows, observed: bin.observed / rows, rows }
         };
-        let sums = self.probabilities.as_ref().filter(|sums| sums.weight_sum > 0.0)?;
+        let sums = self.probabilities.as_ref().filter(|sums| sums.log_loss.mean().is_some())?;
         Some(sums.bins.iter().filter(|bin| bin.rows > 0.0).map(mean).collect())
     }
 
@@ -267,14 +142,28 @@ impl<'a> ClassificationSums<'a> {
     }
 
     /// Returns the scores of all rows so far. `ranking` ranks these rows; `costs` are the costs of
-    /// a false alarm and of a missed row.
-    pub(crate) fn scores(self, ranking: Option<&Ranking>, costs: Option<[f64; 2]>) -> ClassificationScores {
+    /// a false alarm and of a missed row; `top` is a number of rows with the highest scores.
+    pub(crate) fn scores(
+        self,
+        ranking: Option<&Ranking>,
+        costs: Option<[f64; 2]>,
+        top: Option<u64>,
+    ) -> ClassificationScores {
         let cost = ranking.zip(costs).and_then(|(ranking, costs)| self.cost(ranking, costs));
         let rows: f64 = self.confusion.iter().flatten().chain(&self.unknown_counts).sum();
         let correct: f64 = self.confusion.iter().enumerate().map(|(class, row)| row[class]).sum();
-        let probability_sums = self.probabilities.filter(|sums| sums.weight_sum > 0.0);
-        let mean = |sum: fn(&ProbabilitySums) -> f64| probability_sums.as_ref().map(|sums| sum(sums) / sums.weight_sum);
+        let [log_loss, brier] = match &self.probabilities {
+            Some(sums) => [Some(&sums.log_loss), Some(&sums.brier)],
+            None => [None, None],
+        };
         let auc = ranking.map(Ranking::auc);
+        let standard_errors = ClassificationErrors {
+            error: self.error_rate.standard_error(),
+            log_loss: log_loss.and_then(RowMean::standard_error),
+            brier: brier.and_then(RowMean::standard_error),
+            auc: ranking.and_then(Ranking::auc_standard_error),
+        };
+        let [log_loss, brier] = [log_loss, brier].map(|sums| sums.and_then(RowMean::mean));
         let by_class = scores_by_class(&self.confusion, &self.unknown_counts);
         let [balanced_accuracy, matthews] = balanced_accuracy_and_matthews(&self.confusion);
         let f1 = match by_class.len() {
@@ -295,9 +184,11 @@ impl<'a> ClassificationSums<'a> {
             auc: auc.map(|auc| auc.map(|auc| auc.value)),
             auc_within: auc.flatten().map(|auc| auc.max_error).filter(|within| *within > 0.0),
             average_precision: ranking.and_then(Ranking::average_precision),
-            brier: mean(|sums| sums.brier_sum),
-            log_loss: mean(|sums| sums.log_loss_sum),
+            brier,
+            log_loss,
             cost,
+            top: ranking.zip(top).map(|(ranking, top)| ranking.top_scores(top as f64)),
+            standard_errors,
             unknown: self.unknown_counts.iter().sum(),
         }
     }
@@ -365,6 +256,7 @@ fn balanced_accuracy_and_matthews(confusion: &[Vec<f64>]) -> [Option<f64>; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kstore::Label;
 
     fn is_near(got: Option<f64>, expected: f64) -> bool {
         got.is_some_and(|got| (got - expected).abs() < 1e-12)
@@ -418,7 +310,7 @@ mod tests {
         let mut sums = ClassificationSums::new(&classes, None, 1);
         rows.iter().for_each(|(scores, code)| sums.push(scores, *code, 1.0));
         let ranking = sums.ranking();
-        sums.scores(ranking.as_ref(), None)
+        sums.scores(ranking.as_ref(), None, None)
     }
 
     #[test]

@@ -1,17 +1,22 @@
 //! Scores of predictions: sums over pairs of prediction and true value.
 
+mod class_scores;
 mod classification;
 mod median;
 mod ranking;
 pub(crate) mod roc;
+pub(crate) mod standard_error;
 
-pub use classification::{CalibrationBin, ClassScores, ClassificationScores, CostScores, ThresholdScores};
+pub use class_scores::{
+    CalibrationBin, ClassScores, ClassificationErrors, ClassificationScores, CostScores, ThresholdScores, TopScores,
+};
 pub(crate) use classification::{ClassificationSums, orient_score};
 pub(crate) use ranking::RankingRows;
 pub use ranking::RankingScores;
 
 use median::RunningMedian;
 use serde::{Serialize, Serializer};
+use standard_error::{R2Moments, RowMean, of_root};
 
 /// A number of rows, or a sum of their weights; integral values become JSON integers.
 struct RowCount(f64);
@@ -49,6 +54,25 @@ struct TargetSums {
     centred_square_sum: f64,
     first_truth: Option<f64>,
     has_distinct_truths: bool,
+    /// Squared and absolute errors by row.
+    row_errors: RowErrors,
+    r2_moments: R2Moments,
+}
+
+/// Squared and absolute errors by row, averaged over the targets of the row.
+#[derive(Clone, Debug, Default)]
+struct RowErrors {
+    squared: RowMean,
+    absolute: RowMean,
+}
+
+impl RowErrors {
+    /// Returns the standard errors of mse, rmse and mae.
+    fn standard_errors(&self) -> RegressionErrors {
+        let mse = self.squared.standard_error();
+        let rmse = mse.zip(self.squared.mean()).and_then(|(error, mean)| of_root(mean, error));
+        RegressionErrors { mse, rmse, mae: self.absolute.standard_error(), r2: None }
+    }
 }
 
 impl TargetSums {
@@ -66,6 +90,16 @@ impl TargetSums {
         let deviation = truth - self.truth_mean;
         self.truth_mean += weight * deviation / self.weight_sum;
         self.centred_square_sum += weight * deviation * (truth - self.truth_mean);
+        self.row_errors.squared.push(error * error, weight);
+        self.row_errors.absolute.push(error.abs(), weight);
+        self.r2_moments.push(error, truth, weight);
+    }
+
+    fn standard_errors(&self) -> RegressionErrors {
+        let r2 = self.scores().r2;
+        let variance = self.centred_square_sum / self.weight_sum;
+        let r2 = r2.and_then(|r2| self.r2_moments.standard_error(r2, variance));
+        RegressionErrors { r2, ..self.row_errors.standard_errors() }
     }
 
     fn scores(&self) -> RegressionMetrics {
@@ -104,17 +138,44 @@ pub struct RegressionMetrics {
 }
 
 impl RegressionMetrics {
-    /// Returns the scores with their names.
+    /// Returns the scores with their names: first the errors in the units of the target.
     pub fn named_values(&self) -> [(&'static str, Option<f64>); 7] {
         [
-            ("mse", self.mse),
             ("rmse", self.rmse),
             ("mae", self.mae),
             ("median error", self.median_error),
+            ("r2", self.r2),
             ("mape", self.mape),
             ("rmspe", self.relative_error),
-            ("r2", self.r2),
+            ("mse", self.mse),
         ]
+    }
+}
+
+/// Standard errors over rows, of scores of one target or of averages over targets. `None` for fewer
+/// than two rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+pub struct RegressionErrors {
+    /// Standard error of the mean squared error.
+    pub mse: Option<f64>,
+    /// Standard error of its root.
+    pub rmse: Option<f64>,
+    /// Standard error of the mean absolute error.
+    pub mae: Option<f64>,
+    /// Standard error of the coefficient of determination; `None` for averages over targets.
+    pub r2: Option<f64>,
+}
+
+impl RegressionErrors {
+    /// Returns the standard error of a score with this name; `None` if it has none.
+    pub fn of(&self, name: &str) -> Option<f64> {
+        match name {
+            "mse" => self.mse,
+            "rmse" => self.rmse,
+            "mae" => self.mae,
+            "r2" => self.r2,
+            _ => None,
+        }
     }
 }
 
@@ -127,6 +188,9 @@ pub struct RegressionScores {
     /// Averages over targets; `rmse` and `relative_error` are roots of averaged squares.
     #[serde(flatten)]
     pub scores: RegressionMetrics,
+    /// Standard errors of the scores over rows.
+    #[doc(hidden)]
+    pub standard_errors: RegressionErrors,
     /// Scores of each target, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_target: Vec<TargetScores>,
@@ -144,18 +208,22 @@ pub struct TargetScores {
     /// Scores of the target.
     #[serde(flatten)]
     pub scores: RegressionMetrics,
+    /// Standard errors of the scores over rows.
+    #[doc(hidden)]
+    pub standard_errors: RegressionErrors,
 }
 
 /// Sums over rows with t predictions each.
 #[derive(Clone, Debug)]
 pub(crate) struct RegressionSums {
     rows: f64,
+    row_errors: RowErrors,
     target_sums: Vec<TargetSums>,
 }
 
 impl RegressionSums {
     pub(crate) fn new(t: usize) -> Self {
-        Self { rows: 0.0, target_sums: vec![TargetSums::default(); t] }
+        Self { rows: 0.0, row_errors: RowErrors::default(), target_sums: vec![TargetSums::default(); t] }
     }
 
     /// Returns the peak memory in bytes of the sums of t targets on a number of rows, mostly the
@@ -166,6 +234,12 @@ impl RegressionSums {
 
     pub(crate) fn push(&mut self, prediction: &[f64], truth: &[f64], weight: f64) {
         self.rows += weight;
+        if self.target_sums.len() > 1 {
+            let errors = || prediction.iter().zip(truth).map(|(prediction, truth)| truth - prediction);
+            let t = self.target_sums.len() as f64;
+            self.row_errors.squared.push(errors().map(|error| error * error).sum::<f64>() / t, weight);
+            self.row_errors.absolute.push(errors().map(f64::abs).sum::<f64>() / t, weight);
+        }
         for ((sums, prediction), truth) in self.target_sums.iter_mut().zip(prediction).zip(truth) {
             sums.push(*prediction, *truth, weight);
         }
@@ -192,9 +266,16 @@ impl RegressionSums {
             },
         };
         let has_several_targets = metrics.len() > 1;
-        let by_target = names.into_iter().zip(metrics).map(|(target, scores)| TargetScores { target, scores });
+        let target_errors: Vec<RegressionErrors> = self.target_sums.iter().map(TargetSums::standard_errors).collect();
+        let standard_errors = match target_errors.as_slice() {
+            [single] => *single,
+            _ => self.row_errors.standard_errors(),
+        };
+        let by_target = names.into_iter().zip(metrics).zip(target_errors);
+        let by_target =
+            by_target.map(|((target, scores), standard_errors)| TargetScores { target, scores, standard_errors });
         let by_target = by_target.filter(|_| has_several_targets).collect();
-        RegressionScores { rows: self.rows, scores, by_target, coverage: None }
+        RegressionScores { rows: self.rows, scores, standard_errors, by_target, coverage: None }
     }
 }
 
@@ -217,9 +298,17 @@ mod tests {
         assert_eq!(got.scores.mae, Some(4.0 / 3.0));
         assert!((got.scores.r2.unwrap() - (1.0 - 6.0 / (8.0 / 3.0))).abs() < 1e-14);
         assert!((got.scores.relative_error.unwrap() - (0.5625f64 / 3.0).sqrt()).abs() < 1e-14);
+        // e² is 1, 1 and 4: s² = 3, so that s/√n = 1, and 1/(2√2) for the root
+        assert!((got.standard_errors.mse.unwrap() - 1.0).abs() < 1e-14);
+        assert!((got.standard_errors.rmse.unwrap() - 0.5 / 2f64.sqrt()).abs() < 1e-14);
+        // |e| is 1, 1 and 2: s² = 1/3
+        assert!((got.standard_errors.mae.unwrap() - 1.0 / 3.0).abs() < 1e-14);
         let json = serde_json::to_value(&got).unwrap();
         let keys: Vec<&String> = json.as_object().unwrap().keys().collect();
-        assert_eq!(keys, ["mae", "mape", "median_error", "mse", "r2", "relative_error", "rmse", "rows"]);
+        assert_eq!(
+            keys,
+            ["mae", "mape", "median_error", "mse", "r2", "relative_error", "rmse", "rows", "standard_errors"]
+        );
         // |e/y| is 1/2, 1/4 and 1/2; |e| is 1, 1 and 2
         assert!((got.scores.mape.unwrap() - 1.25 / 3.0).abs() < 1e-14 && got.scores.median_error == Some(1.0));
     }

@@ -1,5 +1,6 @@
 //! Ranking scores: how well the scores of a model order the rows of each group by grade.
 
+use super::standard_error::RowMean;
 use crate::ranking_pairs::{Group, Groups};
 use kstore::Workers;
 
@@ -32,6 +33,22 @@ pub struct RankingScores {
     pub pairs: u64,
     /// Fraction of the pairs that are in the wrong order; pairs with equal scores count half.
     pub wrong_pairs: Option<f64>,
+    /// Standard errors of the means over groups.
+    #[doc(hidden)]
+    pub standard_errors: RankingErrors,
+}
+
+/// Standard errors of means over groups; `None` for fewer than two groups.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+pub struct RankingErrors {
+    /// Standard error of `ndcg`.
+    pub ndcg: Option<f64>,
+    /// Standard error of `ndcg_at`.
+    pub ndcg_at: Option<f64>,
+    /// Standard error of `map`.
+    pub map: Option<f64>,
+    /// Standard error of `kendall`.
+    pub kendall: Option<f64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -67,7 +84,8 @@ impl RankingRows {
         let rows_by_group = groups.gather(|row| self.graded_rows[row]);
         let scores: Vec<f64> = rows_by_group.iter().map(|row| row.score).collect();
         let grades_have_gain = self.graded_rows.iter().all(|row| (0.0..=MAX_GRADE).contains(&row.grade));
-        let [mut ndcg, mut ndcg_at, mut average_precision, mut kendall] = [RunningMean::default(); 4];
+        let (mut ndcg, mut ndcg_at, mut average_precision, mut kendall) =
+            <(RowMean, RowMean, RowMean, RowMean)>::default();
         let (mut group_count, mut pair_count, mut wrong_pairs) = (0, 0.0, 0.0);
         for ((group, rows), pair_counts) in
             groups.zip_groups(&rows_by_group).zip(groups.pair_counts_by_group(&scores, workers))
@@ -79,26 +97,33 @@ impl RankingRows {
             pair_count += pair_counts.pairs;
             wrong_pairs += pair_counts.discordant + 0.5 * pair_counts.tied;
             let rows_by_score = RowsByScore::new(rows);
-            ndcg.push(rows_by_score.normalised_gain(u64::MAX).filter(|_| grades_have_gain));
-            ndcg_at.push(rows_by_score.normalised_gain(top).filter(|_| grades_have_gain));
-            average_precision.push(rows_by_score.average_precision());
+            let gain = |top| rows_by_score.normalised_gain(top).filter(|_| grades_have_gain);
+            let values = [gain(u64::MAX), gain(top), rows_by_score.average_precision()];
+            let means = [&mut ndcg, &mut ndcg_at, &mut average_precision].into_iter().zip(values);
+            means.for_each(|(mean, value)| value.into_iter().for_each(|value| mean.push(value, 1.0)));
             let untied_pairs = count_row_pairs(group) - rows_by_score.tied_pairs();
             // tau-b = (concordant − discordant pairs) / √(pairs of different grades · pairs of
             // different scores)
             let tau = (pair_counts.pairs - pair_counts.tied - 2.0 * pair_counts.discordant)
                 / (pair_counts.pairs * untied_pairs).sqrt();
-            kendall.push(Some(if untied_pairs > 0.0 { tau } else { 0.0 }));
+            kendall.push(if untied_pairs > 0.0 { tau } else { 0.0 }, 1.0);
         }
         RankingScores {
             rows: self.graded_rows.len() as u64,
             groups: group_count,
-            ndcg: ndcg.value(),
-            ndcg_at: ndcg_at.value(),
+            ndcg: ndcg.mean(),
+            ndcg_at: ndcg_at.mean(),
             top,
-            map: average_precision.value(),
-            kendall: kendall.value(),
+            map: average_precision.mean(),
+            kendall: kendall.mean(),
             pairs: pair_count as u64,
             wrong_pairs: (pair_count > 0.0).then(|| wrong_pairs / pair_count),
+            standard_errors: RankingErrors {
+                ndcg: ndcg.standard_error(),
+                ndcg_at: ndcg_at.standard_error(),
+                map: average_precision.standard_error(),
+                kendall: kendall.standard_error(),
+            },
         }
     }
 }
@@ -106,24 +131,6 @@ impl RankingRows {
 fn count_row_pairs(group: Group<'_>) -> f64 {
     let m = group.grades.len() as f64;
     0.5 * m * (m - 1.0)
-}
-
-/// A running mean over the groups that have a value.
-#[derive(Clone, Copy, Default)]
-struct RunningMean {
-    sum: f64,
-    count: f64,
-}
-
-impl RunningMean {
-    fn push(&mut self, value: Option<f64>) {
-        self.sum += value.unwrap_or(0.0);
-        self.count += f64::from(u8::from(value.is_some()));
-    }
-
-    fn value(&self) -> Option<f64> {
-        (self.count > 0.0).then(|| self.sum / self.count)
-    }
 }
 
 /// The rows of a group, by descending scores.

@@ -2,15 +2,19 @@
 
 mod page;
 
+pub(crate) use page::PAGE_STYLE;
+
 use crate::table::{Align, AlignedTable, Grid, facts, format_count, format_list, number, optional_number, percent};
 use ksolve::predict::{
     ClassificationScores, Evaluation, NoveltyScores, RankingScores, RegressionScores, TargetScores, ThresholdScores,
+    TopScores,
 };
 use std::fmt;
 
 /// The report of an evaluation.
 #[derive(Clone, Debug, serde::Serialize)]
 #[serde(untagged)]
+#[expect(clippy::large_enum_variant, reason = "a run has one report")]
 pub enum EvaluateReport {
     /// Scores of a regression or classification.
     Target(Evaluation),
@@ -23,6 +27,42 @@ pub enum EvaluateReport {
 /// Maximum number of classes for which the text shows the confusion matrix; it always shows the
 /// scores of each class.
 const MAX_TEXT_MATRIX_CLASSES: usize = 10;
+
+/// Describes the number of rows and, if there are standard errors, the numbers after ±.
+fn row_fact(rows: f64, has_errors: bool) -> String {
+    let note = if has_errors { " (± is one standard error over rows)" } else { "" };
+    format!("{}{note}", format_list(&[rows]))
+}
+
+/// Appends a standard error, if there is one: `1.470 ± 0.021`.
+pub(crate) fn with_error(value: String, standard_error: Option<f64>) -> String {
+    match standard_error {
+        Some(error) => format!("{value} ± {}", number(error, 2)),
+        None => value,
+    }
+}
+
+/// Formats a fraction with its standard error: `3.12 % ± 0.28 %`.
+pub(crate) fn percent_with_error(fraction: Option<f64>, standard_error: Option<f64>) -> String {
+    match standard_error {
+        Some(error) => format!("{} ± {} %", optional_percent(fraction), number(100.0 * error, 2)),
+        None => optional_percent(fraction),
+    }
+}
+
+fn describe_top(top: &TopScores, scores: &ClassificationScores) -> String {
+    let rows = format_list(&[top.rows]);
+    if top.precision.is_none() {
+        return format!("the {rows} rows of --top exceed the rows of the table");
+    }
+    let class = scores.positive.as_ref().map_or("positive".to_string(), ToString::to_string);
+    format!(
+        "{} of the {rows} rows with the highest scores are {class}: recall {}, lift {}",
+        optional_percent(top.precision),
+        optional_percent(top.recall),
+        optional_number(top.lift)
+    )
+}
 
 fn optional_percent(value: Option<f64>) -> String {
     percent(value.unwrap_or(f64::NAN))
@@ -39,23 +79,44 @@ impl fmt::Display for EvaluateReport {
     }
 }
 
+impl EvaluateReport {
+    /// Returns the scores with their names.
+    pub(crate) fn facts(&self) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Target(Evaluation::Regression(scores)) => regression_facts(scores),
+            Self::Target(Evaluation::Classification(scores)) => classification_facts(scores),
+            Self::Ranking(scores) => ranking_facts(scores),
+            Self::Novelty(scores) => novelty_facts(scores),
+        }
+    }
+}
+
 pub(super) fn ranking_facts(scores: &RankingScores) -> Vec<(&'static str, String)> {
+    let errors = &scores.standard_errors;
+    let note = errors.kendall.map_or("", |_| " (± is one standard error over groups)");
     vec![
         ("rows", format_count(scores.rows)),
-        ("groups", format!("{} with rows of different grades", format_count(scores.groups))),
-        ("ndcg", optional_number(scores.ndcg)),
-        ("first places", format!("{} ndcg of the first {}", optional_number(scores.ndcg_at), format_count(scores.top))),
-        ("map", optional_number(scores.map)),
-        ("kendall", optional_number(scores.kendall)),
+        ("groups", format!("{} with rows of different grades{note}", format_count(scores.groups))),
+        ("ndcg", with_error(optional_number(scores.ndcg), errors.ndcg)),
+        (
+            "first places",
+            format!(
+                "{} ndcg of the first {}",
+                with_error(optional_number(scores.ndcg_at), errors.ndcg_at),
+                format_count(scores.top)
+            ),
+        ),
+        ("map", with_error(optional_number(scores.map), errors.map)),
+        ("kendall", with_error(optional_number(scores.kendall), errors.kendall)),
         ("wrong pairs", optional_percent(scores.wrong_pairs)),
     ]
 }
 
 pub(super) fn regression_facts(scores: &RegressionScores) -> Vec<(&'static str, String)> {
-    let mut facts = vec![("rows", format_list(&[scores.rows]))];
+    let mut facts = vec![("rows", row_fact(scores.rows, scores.standard_errors.mse.is_some()))];
     facts.extend(scores.scores.named_values().map(|(name, value)| match name {
         "mape" | "rmspe" => (name, optional_percent(value)),
-        _ => (name, optional_number(value)),
+        _ => (name, with_error(optional_number(value), scores.standard_errors.of(name))),
     }));
     let describe_coverage =
         |fraction| format!("{} within 1.96 standard deviations (95 % if calibrated)", percent(fraction));
@@ -64,10 +125,15 @@ pub(super) fn regression_facts(scores: &RegressionScores) -> Vec<(&'static str, 
 }
 
 pub(super) fn classification_facts(scores: &ClassificationScores) -> Vec<(&'static str, String)> {
+    let errors = &scores.standard_errors;
     let mut facts = vec![
-        ("rows", format_list(&[scores.rows])),
+        ("rows", row_fact(scores.rows, errors.error.is_some())),
+        ("error rate", percent_with_error(scores.error, errors.error)),
+    ];
+    facts.extend(scores.log_loss.map(|loss| ("log-loss", with_error(number(loss, 4), errors.log_loss))));
+    facts.extend(scores.auc.map(|auc| ("auc", with_error(optional_number(auc), errors.auc))));
+    facts.extend([
         ("accuracy", optional_percent(scores.accuracy)),
-        ("error", optional_percent(scores.error)),
         ("balanced accuracy", optional_percent(scores.balanced_accuracy)),
         (
             "f1",
@@ -78,11 +144,10 @@ pub(super) fn classification_facts(scores: &ClassificationScores) -> Vec<(&'stat
             ),
         ),
         ("matthews", optional_number(scores.matthews)),
-    ];
-    facts.extend(scores.auc.map(|auc| ("auc", optional_number(auc))));
+    ]);
     facts.extend(scores.average_precision.map(|area| ("average precision", optional_number(Some(area)))));
-    facts.extend(scores.log_loss.map(|loss| ("log-loss", number(loss, 4))));
-    facts.extend(scores.brier.map(|brier| ("brier", number(brier, 4))));
+    facts.extend(scores.brier.map(|brier| ("brier", with_error(number(brier, 4), errors.brier))));
+    facts.extend(scores.top.iter().map(|top| ("highest scores", describe_top(top, scores))));
     facts.extend(scores.cost.iter().flat_map(|cost| {
         let ThresholdScores { threshold, false_alarms, misses, .. } = cost.best_threshold;
         let best = format!(
@@ -104,9 +169,9 @@ pub(super) fn classification_facts(scores: &ClassificationScores) -> Vec<(&'stat
 }
 
 pub(super) fn novelty_facts(scores: &NoveltyScores) -> Vec<(&'static str, String)> {
-    let NoveltyScores { precision, recall, precision_at, auc, average_precision, .. } = *scores;
+    let NoveltyScores { precision, recall, precision_at, auc, auc_standard_error, average_precision, .. } = *scores;
     vec![
-        ("rows", format_list(&[scores.rows])),
+        ("rows", row_fact(scores.rows, auc_standard_error.is_some())),
         ("outliers", format!("{} by the target", format_list(&[scores.outliers]))),
         (
             "score below 0",
@@ -125,7 +190,7 @@ pub(super) fn novelty_facts(scores: &NoveltyScores) -> Vec<(&'static str, String
                 format_list(&[scores.top])
             ),
         ),
-        ("auc", optional_number(auc)),
+        ("auc", with_error(optional_number(auc), auc_standard_error)),
         ("average precision", optional_number(average_precision)),
     ]
 }
@@ -134,8 +199,9 @@ fn write_regression(scores: &RegressionScores, f: &mut fmt::Formatter<'_>) -> fm
     if !scores.by_target.is_empty() {
         let headings = scores.scores.named_values().map(|(name, _)| (name, Align::Right));
         let mut table = AlignedTable::new(std::iter::once(("target", Align::Left)).chain(headings));
-        for TargetScores { target, scores } in &scores.by_target {
-            let scores = scores.named_values().map(|(_, value)| optional_number(value));
+        for TargetScores { target, scores, standard_errors } in &scores.by_target {
+            let scores =
+                scores.named_values().map(|(name, value)| with_error(optional_number(value), standard_errors.of(name)));
             table.push_row(std::iter::once(target.clone()).chain(scores));
         }
         writeln!(f, "{table}")?;
@@ -183,7 +249,7 @@ pub(super) fn class_table(scores: &ClassificationScores) -> AlignedTable {
 mod tests {
     use super::*;
     use kmodel::score::RegressionMetrics;
-    use ksolve::predict::ClassScores;
+    use ksolve::predict::{ClassScores, RegressionErrors};
     use kstore::Label;
 
     #[test]
@@ -192,12 +258,13 @@ mod tests {
         let (median_error, mape) = (Some(1.25), Some(0.125));
         let scores = RegressionMetrics { mse, rmse, mae, median_error, mape, r2: None, relative_error: None };
         let by_target = Vec::new();
-        let scores = RegressionScores { rows: 10.0, scores, by_target, coverage: None };
+        let standard_errors = RegressionErrors { mae: Some(0.25), ..RegressionErrors::default() };
+        let scores = RegressionScores { rows: 10.0, scores, standard_errors, by_target, coverage: None };
         let report = EvaluateReport::Target(Evaluation::Regression(scores));
-        let expected = r#"{"rows":10,"mse":4.0,"rmse":2.0,"mae":1.5,"median_error":1.25,"mape":0.125,"r2":null,"relative_error":null}"#;
+        let expected = r#"{"rows":10,"mse":4.0,"rmse":2.0,"mae":1.5,"median_error":1.25,"mape":0.125,"r2":null,"relative_error":null,"standard_errors":{"mse":null,"rmse":null,"mae":0.25,"r2":null}}"#;
         assert_eq!(serde_json::to_string(&report).unwrap(), expected);
-        let text = "  rows          10\n  mse           4.000\n  rmse          2.000\n  mae           1.500\n  \
-            median error  1.250\n  mape          12.5 %\n  rmspe         –\n  r2            –\n";
+        let text = "  rows          10\n  rmse          2.000\n  mae           1.500 ± 0.25\n  median error  1.250\n  \
+            r2            –\n  mape          12.5 %\n  rmspe         –\n  mse           4.000\n";
         assert_eq!(report.to_string(), text);
     }
 
@@ -223,12 +290,12 @@ mod tests {
     #[test]
     fn two_classes_show_their_matrix_and_auc() {
         let expected = "  rows               200
+  error rate         10.0 %
+  auc                0.9750
   accuracy           90.0 %
-  error              10.0 %
   balanced accuracy  –
   f1                 –
   matthews           –
-  auc                0.9750
 
   true \\ predicted   0   1
                  0  90  10

@@ -12,30 +12,43 @@ use std::path::Path;
 /// Maximum number of classes for which the page shows the confusion matrix.
 const MAX_PAGE_MATRIX_CLASSES: usize = 30;
 
+/// Style of the curves: they are lines, whose invisible points provide tooltips.
+pub(crate) const PAGE_STYLE: &str =
+    "#roc .c0.mark, #precision .c0.mark { opacity: 0; }\n#roc .line.c1, #precision .line.c1 { display: none; }\n";
+
 impl EvaluateReport {
+    /// Returns the sections of a page: scores, and charts.
+    pub(crate) fn sections(&self, chart_data: &ChartData) -> Vec<Section> {
+        match self {
+            EvaluateReport::Target(Evaluation::Regression(report)) => regression_sections(report, chart_data),
+            EvaluateReport::Target(Evaluation::Classification(report)) => classification_sections(report, chart_data),
+            EvaluateReport::Novelty(report) => novelty_sections(report, chart_data),
+            EvaluateReport::Ranking(report) => {
+                vec![Section::new("Scores", page::fact_list(super::ranking_facts(report)))]
+            }
+        }
+    }
+
     /// Returns the report as an HTML page.
     pub fn page(&self, chart_data: &ChartData, model: &Path) -> Page {
-        let (mut sections, rows) = match self {
-            EvaluateReport::Target(Evaluation::Regression(report)) => {
-                (regression_sections(report, chart_data), format_list(&[report.rows]))
-            }
-            EvaluateReport::Target(Evaluation::Classification(report)) => {
-                (classification_sections(report, chart_data), format_list(&[report.rows]))
-            }
-            EvaluateReport::Novelty(report) => (novelty_sections(report, chart_data), format_list(&[report.rows])),
-            EvaluateReport::Ranking(report) => {
-                (vec![Section::new("Scores", page::fact_list(super::ranking_facts(report)))], format_count(report.rows))
-            }
-        };
+        let mut sections = self.sections(chart_data);
         sections.push(page::run_section(true, vec![("model", model.display().to_string())], &[]));
         Page {
-        title: "Evaluation".to_string(),
-        subtitle: format!("{} on {rows} rows", model.display()),
-        // the curves are lines; their invisible points provide tooltips
-        style: "#roc .c0.mark, #precision .c0.mark { opacity: 0; }\n#roc .line.c1, #precision .line.c1 { display: none; }\n".to_string(),
-        sections,
-        data: serde_json::to_value(self).unwrap_or_default(),
+            title: "Evaluation".to_string(),
+            subtitle: format!("{} on {} rows", model.display(), self.row_count()),
+            style: PAGE_STYLE.to_string(),
+            sections,
+            data: serde_json::to_value(self).unwrap_or_default(),
+        }
     }
+
+    fn row_count(&self) -> String {
+        match self {
+            EvaluateReport::Target(Evaluation::Regression(report)) => format_list(&[report.rows]),
+            EvaluateReport::Target(Evaluation::Classification(report)) => format_list(&[report.rows]),
+            EvaluateReport::Novelty(report) => format_list(&[report.rows]),
+            EvaluateReport::Ranking(report) => format_count(report.rows),
+        }
     }
 }
 

@@ -3,9 +3,11 @@
 mod page;
 mod plan;
 mod surface;
+mod test_set;
 mod text;
 
 pub use plan::PlanReport;
+pub use test_set::{TestSetReport, describe_test_rows};
 pub use text::{DISTANCE_DESCRIPTION, describe_certificate, describe_neighbours};
 
 use crate::table::format_seconds;
@@ -46,6 +48,9 @@ pub struct FitReport {
     /// Model file; absent if none was written.
     #[serde(flatten)]
     pub model: Option<ModelFile>,
+    /// Scores on the test rows; absent without `--test`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_set: Option<TestSetReport>,
     /// Verbosity of the text.
     #[serde(skip)]
     pub verbosity: Verbosity,
@@ -112,9 +117,18 @@ impl fmt::Display for ModelFile {
 }
 
 impl FitReport {
-    /// Returns the report of a fit that wrote no model file, without a combination of kernels.
+    /// Returns the report of a fit that wrote no model file, without a combination of kernels and
+    /// without test rows.
     pub fn new(fit: job::FitReport, resources: ResourceReport, threads: usize) -> Self {
-        Self { fit, resources, threads, combination: None, model: None, verbosity: Verbosity::default() }
+        Self {
+            fit,
+            resources,
+            threads,
+            combination: None,
+            model: None,
+            test_set: None,
+            verbosity: Verbosity::default(),
+        }
     }
 }
 
@@ -167,6 +181,7 @@ pub(crate) mod tests {
             threads: 2,
             combination: None,
             model: Some(ModelFile { path: PathBuf::from("m.safetensors"), bytes: 120 << 10 }),
+            test_set: None,
             verbosity: Verbosity::Normal,
         }
     }

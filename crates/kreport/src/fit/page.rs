@@ -1,6 +1,7 @@
 //! The report of a fit as an HTML page: the surface, the certificate, the scaling and the times.
 
-use super::FitReport;
+use super::{FitReport, TestSetReport};
+use crate::evaluate;
 use crate::importance;
 use crate::page::{self, Axis, Chart, MAX_FEATURES, Mark, Page, Scale, Section, Series};
 use crate::table::{format_count, join_with_commas, number, optional_number, rounded_kernel};
@@ -22,13 +23,14 @@ impl FitReport {
             fit.metric.as_ref().map(|metric| Section::new("Metric", metric_html(metric, &self.coded_columns()))),
         );
         sections.push(Section::new("Data", self.data_html()));
+        sections.extend(self.test_set.iter().flat_map(TestSetReport::sections));
         sections.push(self.run_section());
         let (rows, features, targets) =
             (format_count(fit.rows), format_count(fit.features as u64), self.target_suffix());
         Page {
             title: format!("{} fit", fit.solver),
             subtitle: format!("{rows} rows, {features} features{targets}, {}", rounded_kernel(&fit.kernel)),
-            style: String::new(),
+            style: self.test_set.as_ref().map_or(String::new(), |_| evaluate::PAGE_STYLE.to_string()),
             sections,
             data: serde_json::to_value(self).unwrap_or_default(),
         }

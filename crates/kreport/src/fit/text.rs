@@ -1,15 +1,16 @@
 //! The report of a fit as text, and the facts that it shares with the page.
 
 use super::FitReport;
+use crate::evaluate::percent_with_error;
 use crate::fit::Verbosity;
 use crate::importance::{bars, describe_metric, importance, most_important_line, slopes};
 use crate::table::{
-    AlignedTable, Grid, facts, format_count, format_list, format_seconds, number, optional_number, percent,
-    rounded_kernel, short_lambda,
+    AlignedTable, Grid, facts, format_count, format_list, format_seconds, number, optional_number, rounded_kernel,
+    short_lambda,
 };
 use kfit::solver::by_name;
 use kfit::solver::parameter::{C, NODES, Regularisation};
-use ksolve::Certificate;
+use ksolve::{Certificate, SurfaceCell};
 use kstore::{budget::format_bytes, display};
 use std::fmt;
 
@@ -44,6 +45,18 @@ pub fn describe_certificate(certificate: &Certificate) -> String {
     match trace_error <= floor {
         true => "exact to rounding, on all rows".to_string(),
         false => format!("relative trace error {} on all rows", number(*trace_error, 3)),
+    }
+}
+
+/// Formats the root of the cross-validated squared error, with its standard error over folds.
+fn rmse_with_error(mse: f64, cell: &SurfaceCell) -> String {
+    let rmse = number(mse.sqrt(), 4);
+    match cell.fold_standard_error().map(|error| error / (2.0 * mse.sqrt())).filter(|error| error.is_finite()) {
+        Some(error) => {
+            let folds = cell.fold_mse.iter().flatten().count();
+            format!("{rmse} ± {} over {folds} folds (mse {})", number(error, 2), number(mse, 4))
+        }
+        None => format!("{rmse} (mse {})", number(mse, 4)),
     }
 }
 
@@ -112,8 +125,16 @@ impl FitReport {
                 Some(false) => [" (rows that may have been used to learn the metric)"; 2],
                 None => ["", ""],
             };
-            facts.extend(cell.cv_mse.map(|mse| ("cv mse", format!("{}{cv_note}", number(mse, 4)))));
-            facts.extend(cell.cv_error.map(|error| ("cv error", format!("{}{cv_note}", percent(error)))));
+            let of_rows = |error: f64| (error * (1.0 - error) / fit.rows.max(1) as f64).sqrt();
+            facts.extend(cell.cv_error.map(|error| {
+                let value = percent_with_error(Some(error), Some(of_rows(error)));
+                ("cv error", format!("{value} over rows{cv_note}"))
+            }));
+            facts.extend(cell.cv_mse.map(|mse| match fit.classes {
+                // codes of classes have no unit
+                Some(_) => ("cv mse", format!("{}{cv_note}", number(mse, 4))),
+                None => ("cv rmse", format!("{}{cv_note}", rmse_with_error(mse, cell))),
+            }));
             facts.extend(cell.gcv.map(|gcv| ("gcv", format!("{}{gcv_note}", number(gcv, 4)))));
         }
         if let Some(train) = &fit.train {
@@ -170,7 +191,8 @@ impl fmt::Display for FitReport {
         for warning in self.resources.warnings.iter().filter(|_| self.verbosity == Verbosity::Quiet) {
             writeln!(f, "warning: {}", display::escape_line(warning))?;
         }
-        self.model.iter().try_for_each(|model| writeln!(f, "model: {model}, in {}", self.total_cost()))
+        self.model.iter().try_for_each(|model| writeln!(f, "model: {model}, in {}", self.total_cost()))?;
+        self.test_set.iter().try_for_each(|test_set| write!(f, "\n{test_set}"))
     }
 }
 
@@ -196,7 +218,7 @@ cross-validated mse, folds 5 (* chosen)
 
   rank       1,000
   lambda     1e-7
-  cv mse     0.1800
+  cv rmse    0.4243 (mse 0.1800)
   gcv        0.2500
   train mse  0.1700 (r2 0.8300)
 
@@ -231,7 +253,12 @@ model: m.safetensors (120 KiB), in 4.5 s and at most 400 MiB of memory
         let lines: Vec<&str> = text.lines().filter(|line| line.contains("0.3000")).collect();
         assert_eq!(
             lines,
-            ["           1e-9  0.3000*", "           1e-8  0.3000", "           1e-7  0.3000", "  cv mse     0.3000"]
+            [
+                "           1e-9  0.3000*",
+                "           1e-8  0.3000",
+                "           1e-7  0.3000",
+                "  cv rmse    0.5477 (mse 0.3000)"
+            ]
         );
         let verbose_text = FitReport { verbosity: Verbosity::Verbose, ..report }.to_string();
         assert!(

@@ -32,5 +32,7 @@ pub use kfit::request::{
     Forecast, LandmarkSource, MetricForm, MetricSource, NoStageObserver, ProvidedMetric, Scaling, Stage, StageObserver,
 };
 pub use kmodel::model::MetricReport;
+#[doc(hidden)]
+pub use kmodel::run::TestSplit;
 pub use kmodel::run::{Checkpoint, Run, TEXT_COPIES};
 pub use kstore::CancelToken;

@@ -335,6 +335,9 @@ impl Fit {
             canonical["missing"] = rows.missing.name().into();
             canonical["rows"] = rows.rows.as_ref().map_or("0..".to_string(), format_rows).into();
             canonical["where"] = rows.filter.as_ref().map(ToString::to_string).into();
+            if let Some(part) = &rows.part {
+                canonical["test"] = serde_json::to_value(&**part.test_rows()).unwrap_or_default();
+            }
         }
         for (name, value) in &self.extra_options {
             if canonical.get(name).is_none() {

@@ -9,7 +9,7 @@ use super::{
 use super::{KernelSearchResult, TuneOptions, WinnerTest};
 use super::{history::SearchLog, refine::CLEAR_IMPROVEMENT_RATIO, time_budget::needs_half_rank, trial::Trials};
 use crate::job::{Fit, Run};
-use crate::request::{Resources, Scaling, TrainOptions};
+use crate::request::{MetricSource, Resources, Scaling, TrainOptions};
 use crate::{Error, Result};
 use kapprox::Real;
 use kstore::SelectedTable;
@@ -83,6 +83,7 @@ impl ModelSelection<'_> {
             rarer_fraction,
             contenders: Vec::new(),
             test: None,
+            default_score: None,
             random_fold_score: None,
             shift_scores: Vec::new(),
             work: log.work(),
@@ -116,7 +117,7 @@ impl ModelSelection<'_> {
             exact_contender.map_or(winner.clone(), |(exact, why)| exact.replace_winner(&winner, &mut contenders, why));
         // all trials after this line are tests, which do not count as work of the search
         let work = log.work();
-        let mut test = None;
+        let (mut test, tests_half) = (None, plain_contender.is_some());
         let tests_shifts = self.options.may_use_blocks && !self.options.samples_whole_groups;
         let optional_steps =
             [plain_contender.is_some(), search_result.target_correlation.is_some(), tests_shifts].map(u64::from);
@@ -222,14 +223,50 @@ impl ModelSelection<'_> {
             match selection_result.fit.train_options(self.selected)?.rank
                 < tested_fit.train_options(self.selected)?.rank
             {
-                true => trials.test_score(&tested_fit.with_rank_parameters_of(&selection_result.fit), self.run),
+                true => trials.test_score(&tested_fit.clone().with_rank_parameters_of(&selection_result.fit), self.run),
                 false => Ok(None),
             }
         })?;
+        let tests_lower_rank = lower_rank_score.is_some();
         if let (Some(test), Some(repeated_score)) = (&mut selection_result.test, lower_rank_score) {
             test.score = repeated_score;
         }
+        let is_quick = |test: &WinnerTest| test.seconds < QUICK_TEST_SECONDS;
+        if selection_result.test.is_some()
+            && (selection_result.test.as_ref().is_some_and(is_quick) || !log.is_late(journal)?)
+        {
+            let rank_source = if tests_lower_rank { &selection_result.fit } else { &tested_fit };
+            let default_fit = self.default_fit().with_rank_parameters_of(rank_source);
+            let tests_half = tests_half && !tests_lower_rank;
+            selection_result.default_score =
+                journal.get_or_compute(|| self.score_default_fit(&default_fit, &trials, tests_half))?;
+            journal.save();
+        }
         Ok(selection_result)
+    }
+
+    /// Returns the fit that `fit` makes without a search: without a learned metric.
+    fn default_fit(&self) -> Fit {
+        let fit = self.base.clone().with_approximate_map();
+        if let MetricSource::Learned(_) = fit.metric_source() { fit.metric(MetricSource::None) } else { fit }
+    }
+
+    /// Returns the error of the default fit on the test rows, or on their second half.
+    fn score_default_fit<T: Real>(
+        &self,
+        fit: &Fit,
+        trials: &Trials<T>,
+        tests_half: bool,
+    ) -> Result<Option<HeldOutScore>> {
+        let score = match tests_half {
+            true => trials.half_scores(fit, self.run).map(|halves| halves.map(|(_, second)| second)),
+            false => trials.test_score(fit, self.run),
+        };
+        match score {
+            Err(error) if error.is_interrupted() => Err(error),
+            // this score informs the user; the search does not depend on it
+            score => Ok(score.ok().flatten()),
+        }
     }
 
     /// Returns the measure that compares solvers. Also returns the fraction of the rarer class if
@@ -346,6 +383,10 @@ fn get_or_compute_timed<V: serde::Serialize + serde::de::DeserializeOwned>(
         Ok(test()?.map(|outcome| (outcome, started.elapsed().as_secs_f64())))
     })
 }
+
+/// If the test of the winner takes less time than this, the default fit is tested even if no time
+/// is left.
+const QUICK_TEST_SECONDS: f64 = 2.0;
 
 /// A class is rare if its fraction of the rows is below `RARE_FRACTION`: a model that never
 /// predicts the class then has an error rate below 10 %. If a rare class has at least

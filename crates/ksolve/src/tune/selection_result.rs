@@ -140,6 +140,10 @@ pub struct SelectionResult {
     pub contenders: Vec<ContenderReport>,
     /// Test of the winner; `None` without test rows.
     pub test: Option<WinnerTest>,
+    /// Error, on the same test rows, of the fit without a search: the default kernel, without a
+    /// metric. `None` without test rows, and if no time was left.
+    #[doc(hidden)]
+    pub default_score: Option<HeldOutScore>,
     /// If contiguous folds replaced random folds, the error of the winner, refitted and tested on
     /// random rows.
     pub random_fold_score: Option<HeldOutScore>,

@@ -58,6 +58,14 @@ pub struct HeldOutScore {
     pub lambda: Option<f64>,
     /// Mean squared error, error rate, or fraction of discordant pairs within groups.
     pub error: f64,
+    /// Standard error of `error` over the test rows; `None` for a ranking.
+    #[doc(hidden)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standard_error: Option<f64>,
+    /// Mean absolute error and its standard error, for a regression.
+    #[doc(hidden)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mae: Option<[f64; 2]>,
     /// Number of pairs of rows in a group with different grades, for a ranking.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pairs: Option<u64>,
@@ -97,11 +105,16 @@ impl HeldOutScore {
     /// Adds the scores of predictions; `None` if the evaluation has no scores.
     fn with_scores(self, scores: Evaluation) -> Option<Self> {
         Some(match scores {
-            Evaluation::Regression(RegressionScores { scores, .. }) => {
-                Self { error: scores.mse?, r2: scores.r2, ..self }
-            }
+            Evaluation::Regression(RegressionScores { scores, standard_errors, .. }) => Self {
+                error: scores.mse?,
+                standard_error: standard_errors.mse,
+                mae: scores.mae.zip(standard_errors.mae).map(|(mae, error)| [mae, error]),
+                r2: scores.r2,
+                ..self
+            },
             Evaluation::Classification(classification) => Self {
                 error: classification.error?,
+                standard_error: classification.standard_errors.error,
                 auc: classification.auc.flatten(),
                 average_precision: classification.average_precision,
                 log_loss: classification.log_loss,

@@ -59,10 +59,10 @@ impl SelectedTable {
         self.missing
     }
 
-    /// Returns whether a condition selects rows.
+    /// Returns whether a condition, or a choice of test rows, selects rows.
     #[doc(hidden)]
     pub fn is_filtered(&self) -> bool {
-        self.filter.is_some()
+        self.filter.is_some() || self.part.is_some()
     }
 
     /// Returns the names of the columns from which the features are computed, in the order of the

@@ -3,12 +3,20 @@
 mod blank;
 mod column_names;
 mod encoded_columns;
+mod ordered_value;
 mod request;
 mod resolve;
 mod selected_table;
+mod test_rows;
 
+#[doc(hidden)]
+pub use ordered_value::OrderedValue;
 use request::ColumnRequest;
 pub(crate) use request::{EncodingRequest, EncodingState, Role};
+#[doc(hidden)]
+pub use test_rows::{Fraction, Part, TestRows, TestRule, TestSpec};
+
+use test_rows::BoundPart;
 
 use crate::condition::{BoundCondition, Condition, format_rows};
 use crate::encoding::{Categories, Encoding, TimeFeatures, Weighting};
@@ -71,6 +79,10 @@ pub struct Selection {
     /// Condition on one column.
     #[serde(rename = "where")]
     pub filter: Option<Condition>,
+    /// One part of a table with test rows; `None` for all rows.
+    #[doc(hidden)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<Part>,
     /// How missing values are treated.
     pub missing: Missing,
     /// How rows without a target are treated. `None` drops them if `missing` drops rows; otherwise
@@ -119,6 +131,8 @@ pub struct SelectedTable {
     /// Whether each kept column holds numbers that must be present.
     pub(crate) kept_required: Vec<bool>,
     pub(crate) filter: Option<(usize, BoundCondition)>,
+    /// The rule of the selected part, unless the part is a range of rows.
+    pub(crate) part: Option<BoundPart>,
     pub(crate) row_range: Range<u64>,
     pub(crate) missing: Missing,
     pub(crate) missing_target: MissingTarget,
@@ -167,6 +181,9 @@ impl Table {
         let filter = selection.filter.as_ref().map(|condition| self.bind_condition(condition)).transpose()?;
         let mut role_columns: Vec<usize> = targets.iter().copied().chain(weight).chain(class).chain(group).collect();
         role_columns.extend(filter.iter().map(|(column, _)| *column));
+        if let Some(part) = &selection.part {
+            role_columns.extend(self.part_role_column(part)?);
+        }
         let keep = self.resolve_kept_columns(&selection.keep)?;
         role_columns.extend(&keep);
         let request = self.resolve_categories(selection, &role_columns)?;
@@ -190,6 +207,10 @@ impl Table {
         };
         self.expect_unique_names(features.iter().chain(&role_columns))?;
         let rows = self.row_range(selection.rows.as_ref())?;
+        let (rows, part) = match &selection.part {
+            Some(part) => self.bind_part(part, rows)?,
+            None => (rows, None),
+        };
         let is_numeric = |column: &usize| self.schema().columns[*column].kind.is_numeric();
         let kept_required = keep.iter().map(|column| selection.requires_kept_values && is_numeric(column)).collect();
         Ok(SelectedTable {
@@ -204,6 +225,7 @@ impl Table {
             keep,
             kept_required,
             filter,
+            part,
             row_range: rows,
             missing: selection.missing,
             missing_target: selection.missing_target.unwrap_or(match selection.missing {

@@ -144,14 +144,15 @@ impl SelectedTable {
         }
     }
 
-    /// Returns the non-default options with which the features and targets are read from text
-    /// files.
+    /// Returns how the features, the targets and the column of the test rows are read from text
+    /// files, as far as it differs from the default.
     #[doc(hidden)]
     pub fn reading(&self) -> TextReadOptions {
         let names = [
             self.feature_columns(),
             self.target_names(),
             self.class_column().into_iter().map(str::to_string).collect(),
+            self.names(&self.part_column().into_iter().collect::<Vec<_>>()),
         ];
         self.table.reading().restrict_to(&names.concat())
     }
@@ -171,7 +172,7 @@ impl SelectedTable {
     /// Returns whether every stored row of the range is selected, except rows without a target. If
     /// rows have weights, returns false, because rows with weight 0 are skipped.
     pub(crate) fn selects_all_rows(&self) -> bool {
-        self.filter.is_none() && self.missing != Missing::Drop && !self.is_weighted()
+        self.filter.is_none() && self.part.is_none() && self.missing != Missing::Drop && !self.is_weighted()
     }
 
     /// Returns a copy that is restricted to a range of stored rows.
@@ -210,7 +211,8 @@ impl SelectedTable {
         (class.is_some() || group.is_some()).then(label_selection)
     }
 
-    /// Returns the columns to decode: features, targets, weights, class, group, kept, filter.
+    /// Returns the columns to decode: features, targets, weights, class, group, kept, filter,
+    /// part.
     pub(crate) fn decoded_columns(&self) -> Vec<usize> {
         let mut decoded_columns = self.features.clone();
         decoded_columns.extend(&self.targets);
@@ -219,7 +221,13 @@ impl SelectedTable {
         decoded_columns.extend(self.group);
         decoded_columns.extend(&self.keep);
         decoded_columns.extend(self.filter.iter().map(|(column, _)| *column));
+        decoded_columns.extend(self.part_column());
         decoded_columns
+    }
+
+    /// Returns the column that decides whether a row is a test row.
+    pub(crate) fn part_column(&self) -> Option<usize> {
+        self.part.as_ref()?.column
     }
 
     pub(crate) fn names(&self, columns: &[usize]) -> Vec<String> {

@@ -1,201 +1,18 @@
-//! The report of a search: JSON, the rows of the table of kernels, and text.
+//! The report of a search as text and as a page.
 
-use crate::fit::{FitReport, ResourceReport};
-use crate::output::Column::{self, Integer, Number, Text};
+use super::{TuneReport, TuneRow};
+use crate::evaluate::{percent_with_error, with_error};
+use crate::fit::FitReport;
 use crate::page::{self, Page, Section};
 use crate::table::{
     self, Align, AlignedTable, Grid, format_count, number, optional_number, percent, rounded_kernel, shortest_number,
 };
+use ksolve::Task;
 use ksolve::job::{MetricSource, Scaling};
-use ksolve::metric::RoundReport;
-use ksolve::tune::{
-    ContenderReport, HeldOutScore, HistoryEntry, Score, SearchWork, SelectionResult, ShiftScore, SolverMeasure,
-    TuneCell,
-};
-use ksolve::{Task, job::MetricReport};
+use ksolve::tune::{ContenderReport, HeldOutScore, Score, ShiftScore, SolverMeasure};
 use std::{collections::HashSet, fmt};
 
-/// A row of the table of the search: the scores of a kernel at one rank and lambda, on one sample.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
-#[non_exhaustive]
-pub struct TuneRow {
-    /// Index of the comparison (rung of successive halving), from 0.
-    pub rung: usize,
-    /// Number of rows of the sample.
-    pub rows: u64,
-    /// Kernel, with numeric parameters.
-    pub kernel: String,
-    /// Metric: none, given, full, diagonal, low-rank(5).
-    pub metric: String,
-    /// Scaling of the features before the metric: standard, asinh.
-    pub scale: String,
-    /// Rank, regularisation parameter and scores.
-    #[serde(flatten)]
-    pub cell: TuneCell,
-    /// True for the cell by which the kernel was compared.
-    pub best: bool,
-    /// True if the kernel continued or won.
-    pub kept: bool,
-}
-
-/// Columns of the table, with the names and order of the JSON fields.
-pub static COLUMNS: [(&str, Column<TuneRow>); 12] = [
-    ("rung", Integer(|row| row.rung as u64)),
-    ("rows", Integer(|row| row.rows)),
-    ("kernel", Text(|row| Some(&row.kernel))),
-    ("metric", Text(|row| Some(&row.metric))),
-    ("scale", Text(|row| Some(&row.scale))),
-    ("rank", Integer(|row| row.cell.rank as u64)),
-    ("lambda", Number(|row| row.cell.lambda)),
-    ("cv_mse", Number(|row| row.cell.cv_mse)),
-    ("gcv", Number(|row| row.cell.gcv)),
-    ("alignment", Number(|row| row.cell.alignment)),
-    ("best", Integer(|row| row.best.into())),
-    ("kept", Integer(|row| row.kept.into())),
-];
-
-/// The report of a search.
-#[derive(Clone, Debug, serde::Serialize)]
-#[non_exhaustive]
-pub struct TuneReport {
-    /// Name of the solver. If the solver was `any`, name of the winning solver.
-    pub solver: String,
-    /// Score by which kernels are compared.
-    pub score: Score,
-    /// Winning kernel, with numeric parameters.
-    pub kernel: String,
-    /// Metric of the winner: none, given, full, diagonal, low-rank(5).
-    pub metric: String,
-    /// Scaling of the features before the metric: standard, asinh.
-    pub scale: String,
-    /// Rounds of metric learning of each kernel.
-    #[serde(rename = "learned", skip_serializing_if = "Vec::is_empty")]
-    pub learned_rounds: Vec<RoundReport>,
-    /// Folds of the cross-validation.
-    pub folds: String,
-    /// Correlation of consecutive targets, if it caused contiguous folds to replace random folds;
-    /// otherwise `None`.
-    #[serde(rename = "alike", skip_serializing_if = "Option::is_none")]
-    pub target_correlation: Option<f64>,
-    /// Error of the winner on random rows; `None` if `target_correlation` is `None`.
-    #[serde(rename = "at_random", skip_serializing_if = "Option::is_none")]
-    pub random_fold_score: Option<HeldOutScore>,
-    /// Errors of the winner on kinds of new rows that differ from the rows of the table.
-    #[serde(rename = "elsewhere", skip_serializing_if = "Vec::is_empty")]
-    pub shift_scores: Vec<ShiftScore>,
-    /// Measure by which the winner is chosen.
-    #[serde(rename = "select")]
-    pub measure: SolverMeasure,
-    /// Fraction of the rarer of two classes, if this fraction determined `measure`; otherwise
-    /// `None`.
-    #[serde(rename = "rarer", skip_serializing_if = "Option::is_none")]
-    pub rarer_fraction: Option<f64>,
-    /// Task, which determines the meaning of an error.
-    #[serde(skip)]
-    pub task: Task,
-    /// All cells of all comparisons.
-    pub rows: Vec<TuneRow>,
-    /// Solvers and regularisation parameters (contenders) that were compared, with their errors on
-    /// the folds. A single contender is not tried.
-    pub contenders: Vec<ContenderReport>,
-    /// Error of the winner on the test rows of the sample, after a fit on the other rows of the
-    /// sample; `None` if there are fewer than three folds.
-    pub test: Option<HeldOutScore>,
-    /// Number of steps of the search and of trials of solvers.
-    pub work: SearchWork,
-    /// Options that select the same model on any machine if they replace `--time`; absent without
-    /// `--time`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub repeat: Option<String>,
-    /// Steps of the search in order of time, each with the lowest error so far.
-    pub history: Vec<HistoryEntry>,
-    /// Fit on all rows; `None` if no model was requested.
-    pub fit: Option<FitReport>,
-    /// Passes of the search over the table; the fit counts its own.
-    pub passes: u64,
-    /// Resources used by the run, and its warnings.
-    #[serde(flatten)]
-    pub resources: ResourceReport,
-    /// Planned memory of the search, in bytes.
-    pub planned_bytes: usize,
-}
-
 impl TuneReport {
-    /// Returns the report of a search whose table has these features; `resources` has the bytes
-    /// read by the search and the fit.
-    pub fn new(
-        score: Score,
-        selection_result: SelectionResult,
-        fit: Option<FitReport>,
-        resources: ResourceReport,
-        features: Vec<String>,
-    ) -> Self {
-        let SelectionResult {
-            search: search_result,
-            fit: winner,
-            metric,
-            form,
-            measure,
-            rarer_fraction,
-            contenders,
-            test,
-            random_fold_score,
-            shift_scores,
-            work,
-            history,
-            ..
-        } = selection_result;
-        let fit = fit.map(|mut fit| {
-            // to the fit, the metric of the search is fixed: only the search knows its spread
-            if let (Some(metric), Some(report), Some(spread)) = (&metric, &mut fit.fit.metric, &search_result.spread) {
-                let (source, rounds) = (report.source.clone(), report.rounds.clone());
-                let fractions = features.into_iter().zip(metric.importance()).collect();
-                *report = MetricReport::new(source, metric.output_count(), fractions, spread, rounds);
-            }
-            fit
-        });
-        let mut rows = Vec::new();
-        for (rung_index, rung) in search_result.rungs.iter().enumerate() {
-            for entry in &rung.entries {
-                rows.extend(entry.cells.iter().map(|cell| TuneRow {
-                    rung: rung_index,
-                    rows: rung.rows,
-                    kernel: entry.kernel.clone(),
-                    metric: entry.metric.clone(),
-                    scale: entry.scale.clone(),
-                    cell: *cell,
-                    best: (Some(cell.rank), cell.lambda) == (entry.rank, entry.lambda),
-                    kept: entry.kept,
-                }));
-            }
-        }
-        Self {
-            solver: winner.family().name.to_string(),
-            score,
-            kernel: winner.requested_kernel().to_string(),
-            metric: metric.map_or(MetricSource::None.to_string(), |_| form),
-            scale: search_result.scaling.to_string(),
-            learned_rounds: search_result.learned_rounds,
-            folds: search_result.folds.to_string(),
-            target_correlation: search_result.target_correlation,
-            random_fold_score,
-            shift_scores,
-            measure,
-            rarer_fraction,
-            task: winner.task().unwrap_or_default(),
-            rows,
-            contenders,
-            test: test.map(|test| test.score),
-            work,
-            repeat: None,
-            history,
-            passes: search_result.passes,
-            resources,
-            planned_bytes: search_result.planned_bytes,
-            fit,
-        }
-    }
-
     /// Returns a grid of the score of every kernel on every sample, with the last score of the
     /// winner marked; `None` if no kernels were compared.
     fn score_grid(&self) -> Option<Grid> {
@@ -232,7 +49,7 @@ impl TuneReport {
     }
 
     /// Returns a table of the solvers that were tried, with their mean error and its standard
-    /// deviation over folds; `None` if fewer than two were tried.
+    /// error over folds; `None` if fewer than two were tried.
     fn leaderboard(&self) -> Option<AlignedTable> {
         let mut contenders: Vec<&ContenderReport> =
             self.contenders.iter().filter(|contender| contender.was_tried()).collect();
@@ -243,7 +60,7 @@ impl TuneReport {
             ("solver", Align::Left),
             ("kernel", Align::Left),
             (self.measure_name(), Align::Right),
-            ("+-", Align::Right),
+            ("±", Align::Right),
         ];
         let mut table = AlignedTable::new(headings.into_iter().chain([("folds", Align::Right), ("", Align::Left)]));
         let mean = |contender: &ContenderReport| contender.mean.unwrap_or(f64::INFINITY);
@@ -257,7 +74,7 @@ impl TuneReport {
                 contender.solver.clone(),
                 kernel,
                 format_error(contender.mean),
-                format_error(contender.spread),
+                format_error(contender.spread.map(|spread| spread / (contender.errors.len() as f64).sqrt())),
                 folds,
                 mark.to_string(),
             ]);
@@ -279,22 +96,47 @@ impl TuneReport {
 
     /// Formats an error on test rows.
     fn format_errors(&self, score: &HeldOutScore) -> String {
-        let mut texts = vec![match (self.task, score.r2) {
-            (Task::Regression, Some(r2)) => format!("mse {}, r2 {r2:.4}", number(score.error, 4)),
-            (Task::Regression, None) => format!("mse {}", number(score.error, 4)),
-            (Task::Ranking, _) => {
+        let mut parts = vec![match self.task {
+            Task::Regression => {
+                let mae = score.mae.map(|[mae, error]| format!(", mae {}", with_error(number(mae, 4), Some(error))));
+                let r2 = score.r2.map(|r2| format!(", r2 {r2:.4}"));
+                format!("{}{}{}", format_rmse(score), mae.unwrap_or_default(), r2.unwrap_or_default())
+            }
+            Task::Ranking => {
                 format!(
                     "{} of {} pairs in the wrong order",
                     percent(score.error),
                     format_count(score.pairs.unwrap_or(0))
                 )
             }
-            _ => format!("error rate {}", percent(score.error)),
+            _ => format_error_rate(score),
         }];
         let measures =
             [("auc", score.auc), ("average precision", score.average_precision), ("log-loss", score.log_loss)];
-        texts.extend(measures.into_iter().filter_map(|(name, value)| Some(format!("{name} {}", number(value?, 4)))));
-        texts.join(", ")
+        parts.extend(measures.into_iter().filter_map(|(name, value)| Some(format!("{name} {}", number(value?, 4)))));
+        parts.join(", ")
+    }
+
+    /// Compares the default fit with the chosen fit, by the measure of the solvers.
+    fn format_default(&self) -> Option<String> {
+        let (default, chosen) = (self.default_score.as_ref()?, self.test.as_ref()?);
+        let format = |score: &HeldOutScore| match (self.task, self.measure) {
+            (Task::Regression, _) => Some(format_rmse(score)),
+            (Task::Ranking, _) => Some(format!("{} wrong pairs", percent(score.error))),
+            (_, SolverMeasure::Error) => Some(format_error_rate(score)),
+            (_, SolverMeasure::Auc) => score.auc.map(|auc| format!("auc {}", number(auc, 4))),
+            (_, SolverMeasure::LogLoss) => score.log_loss.map(|loss| format!("log-loss {}", number(loss, 4))),
+            (_, SolverMeasure::Brier) => score.brier.map(|brier| format!("brier {}", number(brier, 4))),
+        };
+        // a default fit without probabilities has no log-loss
+        let error_rates = || (format_error_rate(default), format_error_rate(chosen));
+        let (default, chosen) = format(default).zip(format(chosen)).unwrap_or_else(error_rates);
+        Some(format!("default fit {default}, chosen {chosen}"))
+    }
+
+    /// Returns the meaning of the star in a table; `reason` is the criterion of the table.
+    fn star(&self, reason: &'static str) -> &'static str {
+        if self.reasons().is_empty() { reason } else { "* chosen; the reason follows" }
     }
 
     /// Formats the error on the test rows.
@@ -365,6 +207,12 @@ impl TuneReport {
         scaling_reason.into_iter().chain(contender_reasons).collect()
     }
 
+    /// Returns the title of the table of solvers.
+    fn leaderboard_title(&self) -> String {
+        let star = self.star("* chosen: the lowest mean of those on all folds");
+        format!("{} of each solver on folds of the sample, ± standard error over folds ({star})", self.measure_name())
+    }
+
     /// Returns the title of the grid of kernels.
     fn grid_title(&self) -> String {
         let score_description = match self.score {
@@ -382,13 +230,13 @@ impl TuneReport {
     pub fn page(&self) -> Page {
         let facts =
             self.criteria().into_iter().chain(self.format_test_error().map(|error| ("on held-out rows", error)));
+        let facts = facts.chain(self.format_default().map(|line| ("gain", line)));
         let facts = facts.chain(self.other_row_errors().map(|other| ("new rows", other)));
         let facts = facts.chain(self.reasons().into_iter().map(|why| ("why", why)));
         let mut sections = vec![Section::new("Choice", page::fact_list(facts))];
         let kernels_html = |grid: &Grid| page::grid_table(grid) + &page::note(&format!("The {}.", self.grid_title()));
         sections.extend(self.score_grid().map(|grid| Section::new("Kernels", kernels_html(&grid))));
-        let note =
-            || page::note(&format!("The {} of each solver on folds of the sample (* chosen).", self.measure_name()));
+        let note = || page::note(&format!("The {}.", self.leaderboard_title()));
         sections.extend(
             self.leaderboard()
                 .map(|table| Section::new("Solvers", page::html_table(&table.headings, &table.rows) + &note())),
@@ -405,6 +253,17 @@ impl TuneReport {
     }
 }
 
+/// Formats the root of a mean squared error, with its standard error.
+fn format_rmse(score: &HeldOutScore) -> String {
+    let rmse = score.error.sqrt();
+    let standard_error = score.standard_error.map(|error| error / (2.0 * rmse)).filter(|error| error.is_finite());
+    format!("rmse {}", with_error(number(rmse, 4), standard_error))
+}
+
+fn format_error_rate(score: &HeldOutScore) -> String {
+    format!("error rate {}", percent_with_error(Some(score.error), score.standard_error))
+}
+
 /// Formats a candidate; the default scaling is omitted.
 fn candidate_name(kernel: &str, metric: &str, scale: &str) -> String {
     let metric = if metric == MetricSource::None.to_string() { String::new() } else { format!(", {metric} metric") };
@@ -418,14 +277,16 @@ impl fmt::Display for TuneReport {
             writeln!(f, "{}", table::facts(self.criteria()))?;
         }
         if let Some(grid) = self.score_grid() {
-            writeln!(f, "{} (* chosen)\n\n{grid}", self.grid_title())?;
+            let star = self.star("* chosen: the best in the last comparison");
+            writeln!(f, "{} ({star})\n\n{grid}", self.grid_title())?;
         }
         if let Some(table) = self.leaderboard() {
-            writeln!(f, "{} of each solver on folds of the sample (* chosen)\n\n{table}", self.measure_name())?;
+            writeln!(f, "{}\n\n{table}", self.leaderboard_title())?;
         }
         self.reasons().iter().try_for_each(|why| writeln!(f, "* {why}\n"))?;
         if let Some(test_error) = self.format_test_error() {
             writeln!(f, "on held-out rows: {test_error}")?;
+            self.format_default().iter().try_for_each(|line| writeln!(f, "{line}"))?;
             self.other_row_errors().try_for_each(|other| writeln!(f, "{other}"))?;
             writeln!(f)?;
         }
