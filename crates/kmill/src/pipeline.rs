@@ -177,11 +177,12 @@ impl FitOptions {
         };
         let (table, targets) = open::table(&self.paths, &text, &selection.targets)?;
         let mut selection = selection;
-        match self.missing_if_dense {
+        if table.schema().has_sparse() {
             // then read a file of landmarks as sparse rows, too
-            _ if table.schema().has_sparse() => self.text_options = self.text_options.clone().sparse(),
-            Some(missing) => selection.missing = missing,
-            None => {}
+            self.text_options = self.text_options.clone().sparse();
+        } else if let Some(missing) = self.missing_if_dense {
+            selection.missing = missing;
+            self.fit = self.fit.clone().with_selection(selection.clone());
         }
         let is_decided = !self.fit.family().reads(&parameter::TASK) || self.fit.has_option(parameter::TASK.name);
         let kind = targets.first().and_then(|name| Some(&table.schema().columns[table.schema().position(name)?].kind));

@@ -228,7 +228,7 @@ fn a_search_on_sparse_rows_has_the_errors_of_a_search_on_dense_rows() {
     let at = folder.path();
     tables(at);
     let search = "tune logistic a.svm --target y --scale none --precision f64 --metric none \
-        --kernels gaussian(),laplacian() --factors 0.5,1,2 --rank 40 -q --json";
+        --kernels gaussian(),laplacian() --factors 0.5,1,2 --rank 40 -o s.json -q --json";
     let (dense, sparse) = (ok(at, search), ok(at, &format!("{search} --sparse")));
     let errors = |report: &serde_json::Value| -> Vec<(String, f64)> {
         let rungs = report["search"]["rungs"].as_array().unwrap();
