@@ -38,6 +38,7 @@ fn model() -> Model<f32> {
             targets: vec!["y".into()],
             classes: vec![],
             link: None,
+            loss: None,
             one_vs_one: false,
             certificate: None,
             rows: 0,

@@ -34,6 +34,7 @@ pub mod quadratic;
 pub mod ranking_pairs;
 #[doc(hidden)]
 pub mod recursive_least_squares;
+mod regression_loss;
 #[doc(hidden)]
 pub mod row_weights;
 pub mod run;
@@ -52,4 +53,5 @@ pub use model::{AnyModel, Intercept, LinearHead, Model, ModelMetadata, PredictSc
 pub use moments::{MomentBinReduction, MomentReduction, MomentScratch, RidgeState};
 pub use preimage::PreImages;
 pub use quadratic::Quadratic;
+pub use regression_loss::RegressionLoss;
 pub use task::{Classes, Link, Task};

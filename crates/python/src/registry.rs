@@ -47,6 +47,7 @@ fn describe_parameter(parameter: &Parameter) -> serde_json::Value {
         ParameterKind::Regularisations { accepts_grid: true, .. } => ("penalties", &[]),
         ParameterKind::Regularisations { accepts_grid: false, .. } => ("penalty", &[]),
         ParameterKind::Ranks => ("ranks", &[]),
+        ParameterKind::Levels => ("levels", &[]),
         ParameterKind::Folds => ("folds", &[]),
         ParameterKind::Column => ("column", &[]),
         ParameterKind::ClassWeights => ("class weights", &[]),

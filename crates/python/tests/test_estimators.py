@@ -36,6 +36,7 @@ _SVM = {"precision": "f64", "tol": 1e-12, "max_iter": 5000}
 TIGHT = {
     **dict.fromkeys(["KernelRidge", "KernelRidgeClassifier", "KernelLogisticRegression", "KernelPCA", "KernelKMeans"], {"precision": "f64"}),
     **dict.fromkeys(["SVC", "SVR", "OneClassSVM"], _SVM),
+    "KernelQuantileRegressor": {**_SVM, "lambdas": 1e-3},
 }
 
 
@@ -446,3 +447,26 @@ def test_svr_converges_to_the_optimum_of_scikit_learn():
                 actual = kmill.SVR(C=C, **options).fit(X, y).predict(X)
             # a thousandth of the standard deviation of the target, which is 77
             assert np.abs(actual - expected).max() < 0.077, (C, options)
+
+
+def test_quantiles_match_scikit_learn():
+    from sklearn.linear_model import QuantileRegressor
+
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(200, 3))
+    y = X @ [1.0, -2.0, 0.5] + (1 + X[:, 0] ** 2) * rng.standard_t(3, size=200)
+    options = {"kernel": "linear", "precision": "f64", "lambdas": 1e-9, "tol": 1e-10, "max_iter": 2000}
+    model = kmill.KernelQuantileRegressor([0.9, 0.2], **options).fit(X, y)
+    for level, ours in zip([0.2, 0.9], model.predict(X).T):
+        theirs = QuantileRegressor(quantile=level, alpha=0.0).fit(X, y)
+        np.testing.assert_allclose(ours, theirs.predict(X), atol=1e-4)
+    median = kmill.KernelQuantileRegressor(**options).fit(X, y)
+    assert median.predict(X).shape == (200,)
+    assert median.score(X, y) == pytest.approx(QuantileRegressor(alpha=0.0).fit(X, y).score(X, y), abs=1e-4)
+    several = kmill.KernelQuantileRegressor("0.2,0.5,0.9", **options).fit(X, y)
+    assert several.score(X, y) == pytest.approx(median.score(X, y), abs=1e-6)
+    with pytest.raises(kmill.Error, match="has no levels"):
+        kmill.KernelQuantileRegressor(0.5, loss="huber").fit(X, y)
+    huber = kmill.KernelQuantileRegressor(loss="huber", delta=0.5, lambdas=1e-9, kernel="linear").fit(X, y)
+    expectile = kmill.KernelQuantileRegressor([0.5], loss="expectile", lambdas=1e-9, kernel="linear").fit(X, y)
+    assert np.abs(huber.predict(X) - expectile.predict(X)).max() > 0.01

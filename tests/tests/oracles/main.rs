@@ -24,6 +24,7 @@ mod pivot_law;
 mod pls;
 mod quadratic;
 mod quality;
+mod quantiles;
 mod ranking;
 mod rpcholesky;
 mod shortest;

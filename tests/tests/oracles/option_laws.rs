@@ -67,6 +67,7 @@ fn values(parameter: &Parameter) -> Vec<String> {
         ParameterKind::Choice(words) => words,
         ParameterKind::Regularisations { .. } => &["1e-2", "1e-4,1e-2"],
         ParameterKind::Ranks => &["5,15"],
+        ParameterKind::Levels => &["0.25", "0.1,0.5,0.9"],
         ParameterKind::Folds => &["3", "blocks:3", "column:g", "forward:3", "none"],
         ParameterKind::Column => &["w"],
         ParameterKind::Columns => &["x1"],

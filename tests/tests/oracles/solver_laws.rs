@@ -208,6 +208,7 @@ fn plans_count_the_passes_of_the_fit() {
         let keeps = [
             "svm",
             "svr",
+            "quantile",
             "oneclass",
             "logistic",
             "mean",

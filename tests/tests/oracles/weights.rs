@@ -159,6 +159,8 @@ fn weights_are_repetitions_for_every_solver_that_takes_them() {
         table::solve::<f64>(&selected, &options, name, &given, 2)
     };
     let machine: &[(&str, &str)] = &[("C", "0.7"), ("gap", "1e-12"), ("steps", "2000")];
+    let quantiles: &[(&str, &str)] =
+        &[("quantiles", "0.2,0.7"), ("lambda", "1e-3"), ("gap", "1e-12"), ("steps", "2000")];
     let balanced = [machine, &[("class_weight", "balanced")]].concat();
     for case in [
         ("svm", "nystrom", machine),
@@ -168,6 +170,10 @@ fn weights_are_repetitions_for_every_solver_that_takes_them() {
         ("svm", "nystrom", &[&balanced[1..], &[("lambda", "1e-3")]].concat()),
         ("svr", "nystrom", machine),
         ("svr", "exact", machine),
+        ("quantile", "nystrom", quantiles),
+        ("quantile", "exact", quantiles),
+        ("quantile", "nystrom", &[quantiles, &[("loss", "expectile")]].concat()),
+        ("quantile", "nystrom", &[&quantiles[1..], &[("loss", "huber")]].concat()),
         ("oneclass", "nystrom", &machine[1..]),
         ("oneclass", "exact", &machine[1..]),
         ("logistic", "nystrom", &[("lambda", "1e-3")]),

@@ -28,7 +28,7 @@ static FAMILIES: Registry<MapFamily> = Registry::new(&[
 /// No map: the exact kernel, for solvers that need no features.
 const EXACT: MapFamily = MapFamily {
     name: "exact",
-    summary: "no approximation: ridge, svm, svr and oneclass with the exact kernel on all rows; \
+    summary: "no approximation: ridge, svm, svr, quantile and oneclass with the exact kernel on all rows; \
         `rank` is the rank of the preconditioner of ridge",
     parameters: &[],
     is_nested: false,

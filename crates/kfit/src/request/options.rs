@@ -13,8 +13,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 /// Reason in the error for `map` exact with a solver that needs a feature map.
-pub(crate) const EXACT_UNSUPPORTED: &str =
-    "only ridge, svm, svr and oneclass support the exact kernel; leave it out, or raise `rank` of the default map";
+pub(crate) const EXACT_UNSUPPORTED: &str = "only ridge, svm, svr, quantile and oneclass support the exact kernel; leave it out, or raise `rank` of the default map";
 
 /// Scaling of the inputs before the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

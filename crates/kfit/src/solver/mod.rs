@@ -71,6 +71,7 @@ static SOLVERS: Registry<SolverFamily> = Registry::new(&[
     logistic::FAMILY,
     svm::SVM,
     svm::SVR,
+    svm::QUANTILE,
     svm::ONE_CLASS,
     mean::FAMILY,
     kmeans::FAMILY,

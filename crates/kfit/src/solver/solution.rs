@@ -1,7 +1,7 @@
 //! The result of a solver: functions of the features, and the numbers for the report.
 
 use crate::model::{Basis, BasisTransform, Leaves};
-use crate::{CertificateState, LinearHead, Link, Surface, Task, quadratic::Quadratic};
+use crate::{CertificateState, LinearHead, Link, RegressionLoss, Surface, Task, quadratic::Quadratic};
 use faer::Mat;
 use kapprox::metric::Metric;
 use std::sync::Arc;
@@ -32,6 +32,9 @@ pub struct Solution<T> {
     pub slopes: Option<Vec<f64>>,
     /// Function that maps scores to probabilities, if the solver has one.
     pub link: Option<Link>,
+    /// Loss of quantiles, expectiles or robust means; with several levels, each target has an
+    /// output per level.
+    pub loss: Option<RegressionLoss>,
     /// True if the scores belong to pairs of classes (one-vs-one).
     pub is_one_vs_one: bool,
     /// A quadratic function of the features that the model stores in addition to the linear
@@ -74,6 +77,7 @@ impl<T> Default for Solution<T> {
             projection: None,
             slopes: None,
             link: None,
+            loss: None,
             is_one_vs_one: false,
             quadratic: None,
             components: None,

@@ -28,14 +28,14 @@ const FOREIGN_OPTIONS: [(&str, &str); 21] = [
     ("n-jobs", "threads are --threads, such as --threads 4"),
     ("max-iter", "the maximum number of iterations is --steps, such as --steps 500 (iterative solvers)"),
     ("degree", "the degree is part of the kernel: --kernel 'polynomial(degree=3)'"),
-    ("tol", "the SVM solvers stop at --gap, a relative duality gap, such as --gap 1e-4 (svm, svr, oneclass)"),
+    ("tol", "the SVM solvers stop at --gap, a relative duality gap, such as --gap 1e-4 (svm, svr, quantile, oneclass)"),
     ("n-init", "the number of random starts is --starts, such as --starts 10"),
     ("contamination", "the fraction of outliers is --nu, such as --nu 0.01 (oneclass, mean)"),
     ("probability", "probabilities are --probabilities, of fit svm and of predict; logistic always has them"),
     ("return-std", "standard deviations are --std, of fit ridge and of predict"),
     (
         "sample-weight",
-        "a column of weights is --weights, such as --weights w (ridge, svm, svr, logistic, oneclass, kmeans, kpca)",
+        "a column of weights is --weights, such as --weights w (ridge, svm, svr, quantile, logistic, oneclass, kmeans, kpca)",
     ),
     ("out", "the output is -o, such as -o model.safetensors"),
 ];

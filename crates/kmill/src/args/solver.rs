@@ -79,7 +79,7 @@ fn parameter_arg(parameter: &'static Parameter) -> Arg {
         ParameterKind::Number(_) => "NUMBER",
         ParameterKind::Choice(_) => "WORD",
         ParameterKind::ClassWeights => "WEIGHTS",
-        ParameterKind::Regularisations { .. } | ParameterKind::Ranks => "LIST",
+        ParameterKind::Regularisations { .. } | ParameterKind::Ranks | ParameterKind::Levels => "LIST",
         ParameterKind::Folds => "FOLDS",
         ParameterKind::Column => "COLUMN",
         ParameterKind::Columns => "GLOBS",

@@ -62,6 +62,12 @@ const MODELS: &[(&str, &str, &str)] = &[
     ("svm", "svm", "--C 1 --probabilities --folds 3"),
     ("svm pairs", "svm", "--C 1 --multiclass one-vs-one"),
     ("svr", "svr a.csv --target y --features x* --rank 6 --C 1 --precision f64", ""),
+    ("quantile", "quantile a.csv --target y --features x* --rank 6 --lambda 1e-3 --precision f64", ""),
+    (
+        "quantile several",
+        "quantile a.csv --target y --features x* --rank 6 --lambda 1e-3 --precision f64 --quantiles 0.2,0.5,0.8",
+        "",
+    ),
     ("oneclass", "oneclass", "--nu 0.2"),
     ("mean", "mean", ""),
     ("kmeans", "kmeans", "--clusters 3"),

@@ -25,6 +25,7 @@ fn card(targets: &[&str], classes: Vec<Label>) -> ModelMetadata {
         targets: targets.iter().map(ToString::to_string).collect(),
         classes,
         link: None,
+        loss: None,
         one_vs_one: false,
         certificate: None,
         rows: 10,

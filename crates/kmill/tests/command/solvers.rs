@@ -212,6 +212,33 @@ fn support_vector_machines_from_the_command_line() {
 }
 
 #[test]
+fn quantiles_are_columns_with_their_levels() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 2000 -o r.csv -q");
+    let fit = "fit quantile r.csv --target y --rank 200 --json";
+    let report = ok(at, &format!("{fit} --quantiles 0.9,0.1,0.5 --lambda 1e-4,1e-6 --folds 3 -o q"));
+    let names: Vec<&str> = report["figures"].as_array().unwrap().iter().filter_map(|f| f["name"].as_str()).collect();
+    assert!(names.contains(&"held-out pinball loss at each") && names.contains(&"duality gap"), "{report}");
+    ok(at, "predict q r.csv -o p.csv --json");
+    let text = std::fs::read_to_string(at.join("p.csv")).unwrap();
+    assert_eq!(text.lines().next(), Some("prediction_0.1,prediction_0.5,prediction_0.9"));
+    let scores = ok(at, "evaluate q r.csv --json");
+    let interval = &scores["loss"]["interval"];
+    assert!((interval["coverage"].as_f64().unwrap() - 0.8).abs() < 0.05 && scores["r2"].as_f64().unwrap() > 0.9);
+    assert_eq!(scores["loss"]["outputs"].as_array().unwrap().len(), 3);
+    ok(at, &format!("{fit} --loss huber --lambda 1e-5 -o h"));
+    ok(at, "predict h r.csv -o p.csv --json");
+    assert!(std::fs::read_to_string(at.join("p.csv")).unwrap().starts_with("prediction\n"));
+    refused(at, "fit quantile r.csv --target y --quantiles 1.5 -o refused", "between 0 and 1");
+    refused(
+        at,
+        "fit quantile r.csv --target y --loss huber --map exact -o refused",
+        "only --loss pinball is supported",
+    );
+}
+
+#[test]
 fn scratch_and_memory_give_the_same_model_file() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();

@@ -396,7 +396,7 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
 
     fn check_metadata(&self, metadata: &ModelMetadata, m: usize, t: usize) -> Result<()> {
         let output_count = match (metadata.task, metadata.classes.len()) {
-            (Task::Regression, _) => metadata.targets.len(),
+            (Task::Regression, _) => metadata.targets.len() * metadata.outputs_per_target(),
             (Task::Classification, 2) => 1,
             (Task::Classification, k) if metadata.one_vs_one => k * (k - 1) / 2,
             (Task::Classification, k) => k,
@@ -407,6 +407,9 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
             return Err(
                 self.damaged_error(format!("it has {t} outputs, but its targets or classes require {output_count}"))
             );
+        }
+        if metadata.loss.as_ref().is_some_and(|loss| !loss.is_valid(metadata.targets.len())) {
+            return Err(self.damaged_error("its quantiles or the parameters of its loss are invalid"));
         }
         if let Some(encoding) = &metadata.encoding {
             if let Some(fault) = encoding.fault() {

@@ -1,6 +1,6 @@
 //! The metadata of a model: options, names and classes; and the kinds of intercept.
 
-use crate::{Certificate, Link, Result, Task};
+use crate::{Certificate, Link, RegressionLoss, Result, Task};
 use faer::Mat;
 use kapprox::Kernel;
 use kstore::{Encoding, Label, Missing, TestRows, TextReadOptions, sparse::SparseShape};
@@ -53,6 +53,10 @@ pub struct ModelMetadata {
     /// Link from scores to probabilities; absent if the model has no probabilities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
+    /// Loss of quantiles, expectiles or robust means; absent for other models.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[doc(hidden)]
+    pub loss: Option<RegressionLoss>,
     /// True if the scores belong to pairs of classes (one-vs-one).
     #[serde(rename = "pairs", default, skip_serializing_if = "std::ops::Not::not")]
     pub one_vs_one: bool,
@@ -120,6 +124,12 @@ impl ModelMetadata {
     pub(crate) fn parse_kernel(&self, kernel: &str) -> Result<Kernel> {
         Ok(Kernel::parse(kernel)?
             .resolve_for_rows(&self.features, self.sparse_shape().map(|shape| shape.column_count))?)
+    }
+
+    /// Returns the number of outputs of each target: the number of quantiles, or 1.
+    #[doc(hidden)]
+    pub fn outputs_per_target(&self) -> usize {
+        self.loss.as_ref().map_or(1, RegressionLoss::outputs_per_target)
     }
 
     /// Returns true if the outputs are the features of the map.

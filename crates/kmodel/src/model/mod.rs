@@ -272,7 +272,8 @@ impl<T: Real> Model<T> {
         let outputs = Outputs { scores: scores.rb_mut(), components, quadratic };
         self.predict_strips(functions, kernel, x, outputs, node_matrix, workers);
         if scores.ncols() > 0 {
-            self.add_leaves(functions, x, &node_values, scores, workers);
+            self.add_leaves(functions, x, &node_values, scores.rb_mut(), workers);
+            self.sort_quantiles(scores);
         }
     }
 

@@ -101,8 +101,31 @@ impl<T: Real> Model<T> {
             let row_count = MAX_FEW_ROWS.min(x.nrows() - first_row);
             let values = &mut scratch.kernel_values[..row_count * m];
             sections.fill(x.subrows(first_row, row_count), values, &mut scratch.kernel_scratch);
-            let out = out.rb_mut().subrows_mut(first_row, row_count);
-            kapprox::vectorised!(self.write_scores(values, out));
+            let mut out = out.rb_mut().subrows_mut(first_row, row_count);
+            kapprox::vectorised!(self.write_scores(values, out.rb_mut()));
+            self.sort_quantiles(out);
+        }
+    }
+
+    /// Sorts the quantiles of each target of a row, if the outputs are several quantiles. A few
+    /// numbers are sorted by insertion, which does not allocate.
+    pub(super) fn sort_quantiles(&self, mut scores: MatMut<'_, f64>) {
+        let count = self.metadata.outputs_per_target();
+        if count == 1 {
+            return;
+        }
+        for mut row in scores.rb_mut().row_iter_mut() {
+            for first in (0..row.ncols()).step_by(count) {
+                for i in first + 1..first + count {
+                    for j in (first + 1..=i).rev() {
+                        let (lower, upper) = (row[j - 1], row[j]);
+                        if lower <= upper {
+                            break;
+                        }
+                        (row[j - 1], row[j]) = (upper, lower);
+                    }
+                }
+            }
         }
     }
 

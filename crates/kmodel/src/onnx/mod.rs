@@ -60,6 +60,9 @@ impl<T: Real> Model<T> {
                 "it has local models in the leaves of a tree; use predict, or fit it without `local`",
             ));
         }
+        if self.metadata.outputs_per_target() > 1 {
+            return Err(unsupported("its quantiles are sorted in each row; fit a model for each quantile"));
+        }
         if self.metadata.one_vs_one {
             return Err(unsupported("it is a one-vs-one classifier; fit it with `multiclass` one-vs-rest"));
         }

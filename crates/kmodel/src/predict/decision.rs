@@ -124,7 +124,15 @@ impl Predictor {
         let (metadata, t) = (self.metadata(), self.output_count());
         let target_columns = |name: &str| match &metadata.targets[..] {
             [] | [_] => vec![name.to_string()],
-            several => several.iter().map(|target| format!("{name}_{target}")).collect(),
+            several => several.iter().map(|target| format!("{name}_{target}")).collect::<Vec<_>>(),
+        };
+        // several quantiles have their level in the name
+        let prediction_columns = || match metadata.loss.as_ref().map_or(&[][..], |loss| loss.levels()) {
+            [] | [_] => target_columns("prediction"),
+            levels => {
+                let of_target = |column: String| levels.iter().map(move |level| format!("{column}_{level}"));
+                target_columns("prediction").into_iter().flat_map(of_target).collect()
+            }
         };
         let numbered_columns = |name: &str| (0..t).map(|j| format!("{name}_{j}")).collect();
         let mut groups = match (metadata.task, self.decision_classes()) {
@@ -143,7 +151,7 @@ impl Predictor {
                 std::iter::once(ColumnGroup::Scores(vec!["score".to_string()])).chain(distance).collect()
             }
             (Task::Ranking, None) => vec![ColumnGroup::Scores(vec!["score".to_string()])],
-            (Task::Regression | Task::Classification, None) => vec![ColumnGroup::Scores(target_columns("prediction"))],
+            (Task::Regression | Task::Classification, None) => vec![ColumnGroup::Scores(prediction_columns())],
         };
         groups
             .extend(self.classes().filter(|_| extras.scores).map(|classes| ColumnGroup::Scores(score_names(classes))));

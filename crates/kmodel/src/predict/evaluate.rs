@@ -3,7 +3,7 @@
 use super::{Extras, Predictor, anomalous_rows::Smallest};
 use crate::score::roc::{MAX_EXACT_ROWS, RankedScores};
 use crate::score::{
-    CalibrationBin, ClassificationScores, ClassificationSums, RankingRows, RankingScores, RegressionMetrics,
+    CalibrationBin, ClassificationScores, ClassificationSums, LossSums, RankingRows, RankingScores, RegressionMetrics,
     RegressionScores, RegressionSums, ThresholdScores, orient_score, serialize_count,
 };
 use crate::{
@@ -210,7 +210,12 @@ impl Predictor {
     }
 
     fn evaluate_regression(&self, selected: &SelectedTable, run: &Run<'_>) -> Result<(Evaluation, ChartData)> {
-        let (t, names) = (self.output_count(), selected.target_names());
+        let (output_count, names) = (self.output_count(), selected.target_names());
+        let mut loss_sums = self.metadata().loss.clone().map(|loss| LossSums::new(loss, output_count));
+        // quantiles are also scored as predictions, by the level nearest to ½
+        let central_outputs: Vec<usize> =
+            loss_sums.as_ref().map_or((0..output_count).collect(), |sums| sums.central_outputs().collect());
+        let t = central_outputs.len();
         if names.len() != t {
             let why = format!("the model predicts {t} targets; name the same number, in the order of the fit");
             return Err(Error::option("target", names.join(","), why));
@@ -222,7 +227,7 @@ impl Predictor {
         let row_count = selected.row_count_if_known().map_or(usize::MAX, |rows| rows as usize);
         let plan_term = MemoryTerm::new("errors to rank", RegressionSums::bytes(t, row_count), "");
         let (mut covered_weight, mut worst_rows) = (0.0, Smallest::<(u64, u64)>::new(WORST_ROWS));
-        let mut squared_error_sum = 0.0;
+        let (mut squared_error_sum, mut prediction) = (0.0, Vec::new());
         self.score_table(selected, extras, vec![plan_term], run, |scores| {
             let is_covered =
                 |((deviation, prediction), truth): (_, &f64)| f64::abs(truth - prediction) <= NORMAL_95 * deviation;
@@ -232,10 +237,15 @@ impl Predictor {
                 .filter(|(_, row)| is_covered(*row))
                 .map(|(index, _)| scores.weights.get(index / t))
                 .sum::<f64>();
-            let rows = scores.scores.chunks_exact(t).zip(scores.y.chunks_exact(t)).zip(&scores.row_numbers);
-            for (i, ((prediction, truth), row_number)) in rows.enumerate() {
+            let rows = scores.scores.chunks_exact(output_count).zip(scores.y.chunks_exact(t)).zip(&scores.row_numbers);
+            for (i, ((outputs, truth), row_number)) in rows.enumerate() {
                 let weight = scores.weights.get(i);
-                regression_sums.push(prediction, truth, weight);
+                if let Some(loss_sums) = &mut loss_sums {
+                    loss_sums.push(outputs, truth, weight);
+                }
+                prediction.clear();
+                prediction.extend(central_outputs.iter().map(|k| outputs[*k]));
+                regression_sums.push(&prediction, truth, weight);
                 let squared_error = weight * prediction.iter().zip(truth).map(|(p, y)| (p - y).powi(2)).sum::<f64>();
                 squared_error_sum += squared_error;
                 // floats that are not negative compare like the integers with the same bits
@@ -245,7 +255,8 @@ impl Predictor {
             }
             Ok(())
         })?;
-        let mut scores = regression_sums.scores(names);
+        let mut scores = regression_sums.scores(names.clone());
+        scores.loss = loss_sums.map(|sums| sums.scores(&names));
         let all_scores = std::iter::once(&scores.scores).chain(scores.by_target.iter().map(|target| &target.scores));
         all_scores.into_iter().try_for_each(|target_scores| check_finite(target_scores, row_index))?;
         let value_count = scores.rows * t as f64;

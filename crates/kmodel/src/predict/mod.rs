@@ -26,7 +26,7 @@ pub use crate::score::{
     ThresholdScores,
 };
 #[doc(hidden)]
-pub use crate::score::{ClassificationErrors, RegressionErrors, TopScores};
+pub use crate::score::{ClassificationErrors, IntervalScores, LossScores, OutputLoss, RegressionErrors, TopScores};
 pub use anomalous_rows::AnomalousRow;
 pub use evaluate::{ChartData, Evaluation, NoveltyScores};
 pub use explanation::FeatureContribution;

@@ -3,6 +3,7 @@
 mod class_scores;
 mod classification;
 mod median;
+mod output_loss;
 mod ranking;
 pub(crate) mod roc;
 pub(crate) mod standard_error;
@@ -11,6 +12,8 @@ pub use class_scores::{
     CalibrationBin, ClassScores, ClassificationErrors, ClassificationScores, CostScores, ThresholdScores, TopScores,
 };
 pub(crate) use classification::{ClassificationSums, orient_score};
+pub(crate) use output_loss::LossSums;
+pub use output_loss::{IntervalScores, LossScores, OutputLoss};
 pub(crate) use ranking::RankingRows;
 pub use ranking::RankingScores;
 
@@ -198,6 +201,11 @@ pub struct RegressionScores {
     /// standard deviations are right; only for models with standard deviations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub coverage: Option<f64>,
+    /// Losses of quantiles, expectiles or robust means; the other scores are scores of the level
+    /// nearest to ½.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[doc(hidden)]
+    pub loss: Option<LossScores>,
 }
 
 /// Scores of one of several targets.
@@ -275,7 +283,7 @@ impl RegressionSums {
         let by_target =
             by_target.map(|((target, scores), standard_errors)| TargetScores { target, scores, standard_errors });
         let by_target = by_target.filter(|_| has_several_targets).collect();
-        RegressionScores { rows: self.rows, scores, standard_errors, by_target, coverage: None }
+        RegressionScores { rows: self.rows, scores, standard_errors, by_target, coverage: None, loss: None }
     }
 }
 

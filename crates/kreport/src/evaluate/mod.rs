@@ -6,8 +6,8 @@ pub(crate) use page::PAGE_STYLE;
 
 use crate::table::{Align, AlignedTable, Grid, facts, format_count, format_list, number, optional_number, percent};
 use ksolve::predict::{
-    ClassificationScores, Evaluation, NoveltyScores, RankingScores, RegressionScores, TargetScores, ThresholdScores,
-    TopScores,
+    ClassificationScores, Evaluation, IntervalScores, LossScores, NoveltyScores, OutputLoss, RankingScores,
+    RegressionScores, TargetScores, ThresholdScores, TopScores,
 };
 use std::fmt;
 
@@ -121,7 +121,33 @@ pub(super) fn regression_facts(scores: &RegressionScores) -> Vec<(&'static str, 
     let describe_coverage =
         |fraction| format!("{} within 1.96 standard deviations (95 % if calibrated)", percent(fraction));
     facts.extend(scores.coverage.map(|coverage| ("coverage", describe_coverage(coverage))));
+    facts.extend(scores.loss.iter().flat_map(loss_facts));
     facts
+}
+
+fn loss_facts(loss: &LossScores) -> Vec<(&'static str, String)> {
+    let LossScores { name, mean, interval, .. } = loss;
+    let describe_interval = |IntervalScores { level, coverage, width }: &IntervalScores| {
+        let (covered, requested) = (percent(*coverage), percent(*level));
+        format!("{covered} of the true values in it ({requested} if calibrated), mean width {}", number(*width, 4))
+    };
+    let mut facts = vec![("loss", format!("{} {name}", number(*mean, 6)))];
+    facts.extend(interval.iter().map(|interval| ("interval", describe_interval(interval))));
+    facts
+}
+
+/// Returns a table of the quantiles or expectiles; `None` for a single output.
+fn loss_table(loss: &LossScores) -> Option<AlignedTable> {
+    if loss.outputs.len() < 2 {
+        return None;
+    }
+    let headings =
+        [("target", Align::Left), ("level", Align::Right), ("loss", Align::Right), ("at or below", Align::Right)];
+    let mut table = AlignedTable::new(headings);
+    for OutputLoss { target, level, mean, below } in &loss.outputs {
+        table.push_row([target.clone(), optional_number(*level), number(*mean, 6), percent(*below)]);
+    }
+    Some(table)
 }
 
 pub(super) fn classification_facts(scores: &ClassificationScores) -> Vec<(&'static str, String)> {
@@ -206,6 +232,9 @@ fn write_regression(scores: &RegressionScores, f: &mut fmt::Formatter<'_>) -> fm
         }
         writeln!(f, "{table}")?;
     }
+    if let Some(table) = scores.loss.as_ref().and_then(loss_table) {
+        writeln!(f, "{table}")?;
+    }
     write!(f, "{}", facts(regression_facts(scores)))
 }
 
@@ -259,7 +288,7 @@ mod tests {
         let scores = RegressionMetrics { mse, rmse, mae, median_error, mape, r2: None, relative_error: None };
         let by_target = Vec::new();
         let standard_errors = RegressionErrors { mae: Some(0.25), ..RegressionErrors::default() };
-        let scores = RegressionScores { rows: 10.0, scores, standard_errors, by_target, coverage: None };
+        let scores = RegressionScores { rows: 10.0, scores, standard_errors, by_target, coverage: None, loss: None };
         let report = EvaluateReport::Target(Evaluation::Regression(scores));
         let expected = r#"{"rows":10,"mse":4.0,"rmse":2.0,"mae":1.5,"median_error":1.25,"mape":0.125,"r2":null,"relative_error":null,"standard_errors":{"mse":null,"rmse":null,"mae":0.25,"r2":null}}"#;
         assert_eq!(serde_json::to_string(&report).unwrap(), expected);

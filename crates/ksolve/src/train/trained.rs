@@ -136,6 +136,7 @@ impl<T: Real> ModelAssembly<'_, T> {
             targets: target_names(selected),
             classes: classes.map_or(Vec::new(), |classes| classes.labels().to_vec()),
             link: solution.link.clone(),
+            loss: solution.loss.clone(),
             one_vs_one: solution.is_one_vs_one,
             certificate: certificates
                 .iter()

@@ -28,6 +28,7 @@ pub(crate) fn model<T: Real>(m: usize, d: usize, t: usize) -> Model<T> {
             targets: (0..t).map(|j| format!("y{j}")).collect(),
             classes: vec![],
             link: None,
+            loss: None,
             one_vs_one: false,
             certificate: Some(Certificate { trace_error: 0.1 + 0.2, overshoot: 1e-17, floor: 2.3e-16 }),
             rows: 12,

@@ -674,6 +674,52 @@ class KernelPLSSVD(_TwoViews):
         verbose: int = ...,
     ) -> None: ...
 
+class KernelQuantileRegressor(_Kernel, _Regressor):
+    quantiles: float | str | Sequence[float] | None
+    loss: str
+    delta: float | None
+    lambdas: float | str | Sequence[float] | None
+    cv: Any
+    intercept: str
+    tol: float | None
+    max_iter: int | None
+    tolerance: float | None
+    def fit(self, X: _Rows, y: Any, sample_weight: Any = ...) -> Self: ...
+    def __init__(
+        self,
+        quantiles: float | str | Sequence[float] | None = ...,
+        *,
+        loss: str = ...,
+        delta: float | None = ...,
+        lambdas: float | str | Sequence[float] | None = ...,
+        cv: Any = ...,
+        intercept: str = ...,
+        tol: float | None = ...,
+        max_iter: int | None = ...,
+        tolerance: float | None = ...,
+        kernel: str | Callable[..., Any] = ...,
+        gamma: float | str | None = ...,
+        coef0: float | None = ...,
+        degree: float | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
+        rank: int | None = ...,
+        scale: str | None = ...,
+        clip: bool | None = ...,
+        metric: str | _Array | None = ...,
+        map: str | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        missing: str = ...,
+        categories: str | Sequence[str] | None = ...,
+        times: str | None = ...,
+        text: str | Sequence[str] | None = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
 class KernelRanker(_Kernel, _Ranker):
     group: str | None
     loss: str

@@ -100,6 +100,7 @@ _TYPES = {
     "penalty": "float | str | None",
     "penalties": "float | str | Sequence[float] | None",
     "ranks": "str | Sequence[int] | None",
+    "levels": "float | str | Sequence[float] | None",
     "folds": "Any",
     "column": "str | None",
     "columns": "str | None",

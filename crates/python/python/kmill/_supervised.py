@@ -6,11 +6,12 @@ import json
 from typing import Any
 
 import numpy as np
+from sklearn.metrics import r2_score
 
 from ._base import figures_of
 from ._docs import document
 from ._learners import Classifier, Coordinates, Probabilities, Ranker, Regressor, SupportVectors, Weighted
-from ._parameters import Parameter, estimator, option_text
+from ._parameters import Parameter, as_list, estimator, option_text
 from ._rows import check_storage, is_stream
 
 _ALPHA = Parameter("alpha", 1.0, "float", "Regularisation parameter in scikit-learn's convention: the fit minimises the sum of squared errors "
@@ -359,3 +360,60 @@ class SVR(SupportVectors, _Losses, Regressor):
     """
 
     _kernel_of_arrays = True
+
+
+@estimator("quantile", first=("quantiles",), without=("weights",), tol=1e-4)
+class KernelQuantileRegressor(Weighted, Regressor):
+    """Quantile regression; also expectiles (``loss="expectile"``) and robust means (``loss="huber"``).
+
+    It minimises the mean loss plus ``lambdas |w|^2`` for each quantile, on common features. The pinball loss is multiplied by the standard
+    deviation of the target, so that ``lambdas`` does not depend on its unit. By default validation rows choose one of four values.
+    The quantiles of a row are sorted, so they do not cross.
+
+    Attributes
+    ----------
+    lambda_ : float
+        The regularisation parameter per row, common to all quantiles.
+
+    References
+    ----------
+    Koenker, Bassett, "Regression quantiles", 1978; Chernozhukov, Fernandez-Val, Galichon, "Quantile and probability curves without
+    crossing", 2010.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kmill import KernelQuantileRegressor
+    >>> X = np.linspace(0, 6, 1000).reshape(-1, 1)
+    >>> y = np.sin(X).ravel() + np.random.default_rng(0).normal(size=1000)
+    >>> model = KernelQuantileRegressor([0.1, 0.9], gamma=1.0, rank=30).fit(X, y)
+    >>> low, high = model.predict(X).T
+    >>> bool(0.75 < np.mean((low <= y) & (y <= high)) < 0.85)
+    True
+    """
+
+    @document
+    def predict(self, X: Any) -> Any:
+        """Predict the quantiles of rows.
+
+        Returns
+        -------
+        array of shape (n_samples,) or (n_samples, n_quantiles)
+            The predictions, in ascending order of the quantiles; one dimension for a single quantile.
+        """
+        scores = self._scores(X)
+        return scores.ravel() if scores.shape[1] == 1 else scores
+
+    @document
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the coefficient of determination of the quantile nearest to 0.5.
+
+        Returns
+        -------
+        float
+            1 for perfect predictions, 0 for the mean of the target.
+        """
+        levels = self.quantiles if self.quantiles is not None else 0.5
+        levels = [float(level) for level in (levels.split(",") if isinstance(levels, str) else np.atleast_1d(as_list(levels)))]
+        central = int(np.argmin(np.abs(np.sort(levels) - 0.5)))
+        return float(r2_score(y, np.reshape(self._scores(X), (-1, len(levels)))[:, central], sample_weight=sample_weight))

@@ -123,7 +123,7 @@ impl RidgeSystem {
 
     fn assemble_matrix(&mut self, folds: &[&FoldGram], phi_sums: &[f64], workers: &Workers) {
         let (p, constant_count, total_weight) = (self.p, self.intercept.constant_feature_count(), self.total_weight);
-        let is_free = self.intercept == Intercept::Free;
+        let has_free_intercept = self.intercept == Intercept::Free;
         for_each_strip(workers, &mut self.packed_columns, STRIP_COLUMNS, |strip, columns| {
             for (c, column) in columns.iter_mut().enumerate() {
                 let c = strip * STRIP_COLUMNS + c;
@@ -137,7 +137,7 @@ impl RidgeSystem {
                 for fold in folds {
                     column.iter_mut().zip(&fold.g[j * p + j..(j + 1) * p]).for_each(|(a, g)| *a += g);
                 }
-                if is_free {
+                if has_free_intercept {
                     let mean = phi_sums[j] / total_weight;
                     column.iter_mut().zip(&phi_sums[j..]).for_each(|(a, s)| *a -= s * mean);
                 }
@@ -327,8 +327,8 @@ impl RidgeSystem {
         let (rank, constant_count) = (phi.ncols(), self.intercept.constant_feature_count());
         let order = rank + constant_count;
         let factor = self.work_matrix.as_ref().submatrix(0, 0, order, order);
-        let is_free = self.intercept == Intercept::Free;
-        if is_free {
+        let has_free_intercept = self.intercept == Intercept::Free;
+        if has_free_intercept {
             for (column, mean) in phi.col_iter_mut().zip(&self.mean_phi) {
                 column.iter_mut().for_each(|v| *v -= mean);
             }
@@ -337,7 +337,7 @@ impl RidgeSystem {
             phi = Mat::from_fn(phi.nrows(), order, |i, j| if j == 0 { 1.0 } else { phi[(i, j - 1)] });
         }
         triangular::solve_lower_triangular_in_place(factor, phi.as_mut().transpose_mut(), Par::Seq);
-        out.fill(if is_free { 1.0 / self.total_weight } else { 0.0 });
+        out.fill(if has_free_intercept { 1.0 / self.total_weight } else { 0.0 });
         for column in phi.col_iter() {
             out.iter_mut().zip(column.iter()).for_each(|(h, v)| *h += v * v);
         }

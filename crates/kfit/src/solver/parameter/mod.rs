@@ -68,6 +68,8 @@ pub enum ParameterKind {
     },
     /// Ranks to compare: a list or range.
     Ranks,
+    /// Levels between 0 and 1: a list.
+    Levels,
     /// Folds of cross-validation: `5`, `blocks:6`, `column:subject` or `none`.
     Folds,
     /// The name of a column.
@@ -137,6 +139,8 @@ pub enum ParameterValue {
     Regularisations(Vec<f64>),
     /// Ranks, ascending.
     Ranks(Vec<usize>),
+    /// Levels, ascending.
+    Levels(Vec<f64>),
     /// Folds.
     #[serde(serialize_with = "serialize_as_string")]
     Folds(FoldSpec),
@@ -197,6 +201,10 @@ impl Parameter {
                 }
             }
             ParameterKind::Ranks => grids::parse_ranks(text).map(ParameterValue::Ranks),
+            ParameterKind::Levels => parse_levels(text).map(ParameterValue::Levels).ok_or_else(|| {
+                let expected = "expected different numbers between 0 and 1, separated by commas, such as 0.1,0.5,0.9";
+                invalid_value(expected.to_string())
+            }),
             ParameterKind::Folds => FoldSpec::parse(text).map(ParameterValue::Folds),
             ParameterKind::Column if text.is_empty() => Err(invalid_value("expected the name of a column".to_string())),
             ParameterKind::Column => Ok(ParameterValue::Column(text.to_string())),
@@ -214,6 +222,15 @@ impl Parameter {
             }
         }
     }
+}
+
+/// Returns the levels of a list in ascending order; `None` if a level is not between 0 and 1, or
+/// occurs twice.
+fn parse_levels(text: &str) -> Option<Vec<f64>> {
+    let levels: Option<Vec<f64>> = text.split(',').map(|level| level.trim().parse().ok()).collect();
+    let mut levels = levels.filter(|levels| levels.iter().all(|level| Interval::PositiveBelowOne.contains(*level)))?;
+    levels.sort_unstable_by(f64::total_cmp);
+    levels.is_sorted_by(|a, b| a < b).then_some(levels)
 }
 
 #[cfg(test)]

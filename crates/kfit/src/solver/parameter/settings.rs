@@ -111,6 +111,7 @@ impl Settings {
         "number" number: Number(f64);
         "word" word: Word(&'static str);
         "ranks" ranks: Ranks(Vec<usize>);
+        "levels" levels: Levels(Vec<f64>);
         "folds" folds: Folds(FoldSpec);
         "column" column: Column(String);
         "names and patterns of the columns" columns: Columns(Vec<String>);

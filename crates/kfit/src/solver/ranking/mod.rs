@@ -71,7 +71,8 @@ const LOSS: Parameter = Parameter {
     name: "loss",
     kind: ParameterKind::Choice(&["squared-hinge", "logistic"]),
     default: Some("squared-hinge"),
-    help: "Loss: hinge or squared-hinge (svm), squared-hinge or logistic (ranking)",
+    help: "Loss: hinge or squared-hinge (svm), squared-hinge or logistic (ranking), pinball, \
+        expectile or huber (quantile)",
 };
 
 /// Maximum number of rows of a group for the logistic loss, which visits all pairs of the group.

@@ -15,14 +15,14 @@
 //! *Cost*: one fit for every fold and parameter (cheaper because of the warm starts), and the
 //! refit. *Bytes*: the bytes of a fit, and the scores of all rows for every parameter.
 
-use super::lagrangian::{Problem, RowFn};
+use super::lagrangian::RowFn;
 use super::loss::{Loss, TargetAndCost};
-use super::problem_group::{SolveContext, solve_group, start_at};
+use super::problem_group::SolveContext;
 use super::sample::{self, FeatureSample};
 use super::workspace::Workspace;
 use super::{
-    CertifiedPoint, FITTED_WITHOUT_FOLD, LOSS, MULTICLASS, ONE_VS_ONE, ProblemOptions, SolvedProblems, group_size,
-    plan, solution_of, solve_all, stages, warn_of_gap,
+    CertifiedPoint, LOSS, MULTICLASS, ONE_VS_ONE, ProblemOptions, SolvedProblems, group_size, plan, solution_of,
+    solve_all, solve_path, stages, warn_of_gap,
 };
 use crate::features::{self, FitData, GatherOptions, StoredFeatures};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
@@ -128,40 +128,12 @@ impl Svm {
         workspace: &mut Workspace<T>,
         context: SolveContext<'_>,
     ) -> Result<(Vec<Vec<CertifiedPoint>>, u64)> {
-        let row_fns_at = |penalty_index: usize| {
-            svm_classes.iter().map(move |class| class_rows(features, Some(fold), *class, &costs[penalty_index].1))
+        let problems_at = |penalty_index: usize| {
+            let (cost, costs_by_class) = &costs[penalty_index];
+            let rows_of = |class: &u32| class_rows(features, Some(fold), *class, costs_by_class);
+            svm_classes.iter().map(|class| (rows_of(class), self.problem_options(*cost))).collect()
         };
-        let problem_options = self.problem_options(costs[0].0);
-        // solve on the sample before the problems of all rows are allocated, so that the Newton
-        // equations of both are never in memory together
-        let start_points = FeatureSample::starting_points(
-            sample,
-            features,
-            &row_fns_at(0).collect::<Vec<_>>(),
-            problem_options,
-            workspace,
-            context,
-        )?;
-        let mut passes = sample::passes(features.n, features.p);
-        let mut problems: Vec<_> =
-            row_fns_at(0).map(|rows| Problem::new(rows, problem_options, features.n, workspace)).collect();
-        start_at(features, &mut problems, &start_points, context.observer)?;
-        let mut path = Vec::new();
-        for (penalty_index, (cost, _)) in costs.iter().enumerate() {
-            let problem_options = self.problem_options(*cost);
-            if penalty_index > 0 {
-                problems
-                    .iter_mut()
-                    .zip(row_fns_at(penalty_index))
-                    .for_each(|(problem, rows)| problem.restart(rows, problem_options));
-            }
-            passes += solve_group(features, &mut problems, self.max_steps, workspace, context)?.passes;
-            let best_points: Vec<CertifiedPoint> = problems.iter().map(|problem| problem.best.clone()).collect();
-            warn_of_gap(&best_points, self.max_steps, problem_options, data, FITTED_WITHOUT_FOLD);
-            path.push(best_points);
-        }
-        problems.into_iter().for_each(|problem| drop(problem.into_best(workspace)));
-        Ok((path, passes))
+        solve_path(features, sample, data, costs.len(), problems_at, self.max_steps, workspace, context)
     }
 
     /// For every fold, solves the SVMs without it at every regularisation parameter, and scores its
@@ -295,30 +267,18 @@ impl Svm {
         let (mut workspace, mut solved_problems) = (Workspace::new(features.p), SolvedProblems::default());
         let classifiers = self.classifiers(k);
         let one_vs_rest = classifiers.iter().filter(|(_, other)| other.is_none());
-        let row_fns: Vec<_> = one_vs_rest.map(|(class, _)| class_rows(features, None, *class, costs)).collect();
-        if !row_fns.is_empty() {
-            solved_problems.append(solve_all(
-                features,
-                problem_options,
-                self.max_steps,
-                row_fns,
-                &mut workspace,
-                context,
-            )?);
+        let problems: Vec<_> =
+            one_vs_rest.map(|(class, _)| (class_rows(features, None, *class, costs), problem_options)).collect();
+        if !problems.is_empty() {
+            solved_problems.append(solve_all(features, self.max_steps, problems, &mut workspace, context)?);
         }
         for (class, other) in classifiers.iter().filter_map(|(class, other)| Some((*class, (*other)?))) {
             let pair_features = features.select_classes(|code| code == class || code == other, &*stage)?;
-            let row_fns = vec![class_rows(&pair_features, None, class, costs)];
-            solved_problems.append(solve_all(
-                &pair_features,
-                problem_options,
-                self.max_steps,
-                row_fns,
-                &mut workspace,
-                context,
-            )?);
+            let problems = vec![(class_rows(&pair_features, None, class, costs), problem_options)];
+            solved_problems.append(solve_all(&pair_features, self.max_steps, problems, &mut workspace, context)?);
         }
-        warn_of_gap(&solved_problems.best_points, solved_problems.step_count, problem_options, data, "");
+        let step_count = solved_problems.step_count;
+        warn_of_gap(&solved_problems.best_points, step_count, problem_options.gap_tolerance, data, "");
         Ok(solved_problems)
     }
 }

@@ -204,8 +204,10 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         }
     }
 
-    /// Converts the problem to f64, with its multipliers and its best point.
-    pub(super) fn into_f64(self, problem_options: ProblemOptions, workspace: &mut Workspace<f64>) -> Problem<f64, R> {
+    /// Converts the problem to f64, with its multipliers and its best point. In f64, steps without
+    /// progress do not end it.
+    pub(super) fn into_f64(self, workspace: &mut Workspace<f64>) -> Problem<f64, R> {
+        let problem_options = ProblemOptions { max_idle_steps: usize::MAX, ..self.problem_options };
         let (new_problem, best) =
             (Problem::new(self.rows, problem_options, self.beta.len(), workspace), self.best.without_certificate());
         Problem {
@@ -238,6 +240,10 @@ impl<T: Real, R: RowFn> Problem<T, R> {
     pub(super) fn into_best(self, workspace: &mut Workspace<T>) -> CertifiedPoint {
         workspace.spare_equations.push(self.newton_equations);
         self.best
+    }
+
+    pub(super) fn gap_tolerance(&self) -> f64 {
+        self.problem_options.gap_tolerance
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {

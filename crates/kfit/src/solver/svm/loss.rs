@@ -11,6 +11,12 @@ pub(super) enum Loss {
     Insensitive { epsilon: f64 },
     /// c max(0, −f).
     OneSided,
+    /// c a |y − f|, where a is `tau` for y above f and 1 − `tau` for y below f.
+    Pinball { tau: f64 },
+    /// c a (y − f)², with the a of the pinball loss.
+    Expectile { tau: f64 },
+    /// ½ c (y − f)² for errors up to `delta`, c `delta` (|y − f| − ½ `delta`) for larger errors.
+    Huber { delta: f64 },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +39,11 @@ pub(super) struct Piece {
     pub(super) rise: f64,
 }
 
+/// Returns the weight of an error y − f: `tau` above f, 1 − `tau` below.
+fn side(tau: f64, error: f64) -> f64 {
+    if error < 0.0 { 1.0 - tau } else { tau }
+}
+
 impl Loss {
     #[inline(always)]
     pub(super) fn value(self, f: f64, TargetAndCost { y, c }: TargetAndCost) -> f64 {
@@ -41,6 +52,12 @@ impl Loss {
             Self::SquaredHinge => c * (1.0 - y * f).max(0.0).powi(2),
             Self::Insensitive { epsilon } => c * ((y - f).abs() - epsilon).max(0.0),
             Self::OneSided => c * (-f).max(0.0),
+            Self::Pinball { tau } => c * side(tau, y - f) * (y - f).abs(),
+            Self::Expectile { tau } => c * side(tau, y - f) * (y - f) * (y - f),
+            Self::Huber { delta } => {
+                let error = (y - f).abs();
+                c * error.min(delta) * (error - 0.5 * error.min(delta))
+            }
         }
     }
 
@@ -54,6 +71,9 @@ impl Loss {
             Self::SquaredHinge => -2.0 * y * c * (1.0 - y * f).max(0.0),
             Self::Insensitive { epsilon } => if_costly((y - f).abs() > epsilon, c.copysign(f - y)),
             Self::OneSided => if_costly(f < 0.0, -c),
+            Self::Pinball { tau } => if_costly(y != f, (c * side(tau, y - f)).copysign(f - y)),
+            Self::Expectile { tau } => 2.0 * c * side(tau, y - f) * (f - y),
+            Self::Huber { delta } => c * (f - y).clamp(-delta, delta),
         }
     }
 
@@ -63,17 +83,20 @@ impl Loss {
         match self {
             Self::Hinge => -y * beta,
             // a row without cost has the multiplier 0
-            Self::SquaredHinge if c <= 0.0 => 0.0,
+            Self::SquaredHinge | Self::Expectile { .. } | Self::Huber { .. } if c <= 0.0 => 0.0,
             Self::SquaredHinge => beta * beta / (4.0 * c) - y * beta,
             Self::Insensitive { epsilon } => epsilon * beta.abs() - y * beta,
             Self::OneSided => 0.0,
+            Self::Pinball { .. } => -y * beta,
+            Self::Expectile { tau } => beta * beta / (4.0 * c * side(tau, beta)) - y * beta,
+            Self::Huber { .. } => beta * beta / (2.0 * c) - y * beta,
         }
     }
 
     /// Returns β⁺ = argmin over β' of h(β') + f β' + (β' − β)²/(2σ), and its slope −dβ⁺/df.
     ///
-    /// −β⁺ is the derivative at f of the Moreau envelope of the loss at the multiplier β. The
-    /// squared hinge is smooth and uses σ = ∞, so that β⁺ does not depend on β.
+    /// −β⁺ is the derivative at f of the Moreau envelope of the loss at the multiplier β. Smooth
+    /// losses use σ = ∞, so that β⁺ does not depend on β.
     #[inline(always)]
     pub(super) fn proximal_step(
         self,
@@ -101,6 +124,15 @@ impl Loss {
                 let z = beta - sigma * f;
                 (z.clamp(0.0, c), if_inside(sigma, z > 0.0 && z < c))
             }
+            Self::Pinball { tau } => {
+                let (z, lower, upper) = (beta + sigma * (y - f), (tau - 1.0) * c, tau * c);
+                (z.clamp(lower, upper), if_inside(sigma, z > lower && z < upper))
+            }
+            Self::Expectile { tau } => {
+                let slope = 2.0 * c * side(tau, y - f);
+                (slope * (y - f), slope)
+            }
+            Self::Huber { delta } => (c * (y - f).clamp(-delta, delta), if_inside(c, (y - f).abs() < delta)),
         }
     }
 
@@ -114,6 +146,12 @@ impl Loss {
             // |β| has a kink at 0, where a piece ends
             Self::Insensitive { .. } => (if beta > 0.0 { 0.0 } else { -c }, if beta < 0.0 { 0.0 } else { c }),
             Self::OneSided => (0.0, c),
+            Self::Pinball { tau } => ((tau - 1.0) * c, tau * c),
+            // the curvature of h changes at 0, where a piece ends
+            Self::Expectile { .. } => {
+                (if beta > 0.0 { 0.0 } else { f64::NEG_INFINITY }, if beta < 0.0 { 0.0 } else { f64::INFINITY })
+            }
+            Self::Huber { delta } => (-delta * c, delta * c),
         };
         let (fall, rise) = match self {
             Self::Hinge => (-y, -y),
@@ -122,6 +160,11 @@ impl Loss {
                 (if beta > 0.0 { epsilon } else { -epsilon } - y, if beta < 0.0 { -epsilon } else { epsilon } - y)
             }
             Self::OneSided => (0.0, 0.0),
+            Self::Pinball { .. } => (-y, -y),
+            Self::Expectile { .. } | Self::Huber { .. } => {
+                let slope = beta * self.curvature(beta, TargetAndCost { y, c }) - y;
+                (slope, slope)
+            }
         };
         Piece {
             lower,
@@ -131,14 +174,22 @@ impl Loss {
         }
     }
 
-    /// Returns the second derivative of h within a piece.
-    pub(super) fn curvature(self, TargetAndCost { c, .. }: TargetAndCost) -> f64 {
-        if self == Self::SquaredHinge && c > 0.0 { 0.5 / c } else { 0.0 }
+    /// Returns the second derivative of h within the piece around `beta`; between two pieces, the
+    /// larger of both, so that a step in either direction does not pass the minimum.
+    pub(super) fn curvature(self, beta: f64, TargetAndCost { c, .. }: TargetAndCost) -> f64 {
+        match self {
+            _ if c <= 0.0 => 0.0,
+            Self::SquaredHinge => 0.5 / c,
+            Self::Expectile { tau } if beta == 0.0 => 0.5 / (c * tau.min(1.0 - tau)),
+            Self::Expectile { tau } => 0.5 / (c * side(tau, beta)),
+            Self::Huber { .. } => 1.0 / c,
+            Self::Hinge | Self::Insensitive { .. } | Self::OneSided | Self::Pinball { .. } => 0.0,
+        }
     }
 
     /// Returns true if the loss has a kink; only then does the solver need an envelope.
     pub(super) fn has_kink(self) -> bool {
-        self != Self::SquaredHinge
+        !matches!(self, Self::SquaredHinge | Self::Expectile { .. } | Self::Huber { .. })
     }
 }
 
@@ -146,7 +197,15 @@ impl Loss {
 mod tests {
     use super::*;
 
-    const LOSSES: [Loss; 4] = [Loss::Hinge, Loss::SquaredHinge, Loss::Insensitive { epsilon: 0.25 }, Loss::OneSided];
+    const LOSSES: [Loss; 7] = [
+        Loss::Hinge,
+        Loss::SquaredHinge,
+        Loss::Insensitive { epsilon: 0.25 },
+        Loss::OneSided,
+        Loss::Pinball { tau: 0.8 },
+        Loss::Expectile { tau: 0.3 },
+        Loss::Huber { delta: 0.75 },
+    ];
 
     /// Returns values of f, and of β in its domain, on a grid.
     fn grid(loss: Loss, TargetAndCost { y, c }: TargetAndCost) -> (Vec<f64>, Vec<f64>) {
@@ -156,6 +215,9 @@ mod tests {
             Loss::SquaredHinge => (0.0, y * 10.0 * c),
             Loss::Insensitive { .. } => (-c, c),
             Loss::OneSided => (0.0, c),
+            Loss::Pinball { tau } => ((tau - 1.0) * c, tau * c),
+            Loss::Expectile { .. } => (-4.0 * c, 4.0 * c),
+            Loss::Huber { delta } => (-delta * c, delta * c),
         };
         let (low, high) = (bound.min(other_bound), bound.max(other_bound));
         (f, (0..=4000).map(|i| low + (high - low) * f64::from(i) / 4000.0).collect())

@@ -1,19 +1,20 @@
 //! Support vector machines: classification, regression and anomaly detection with few support
-//! vectors.
+//! vectors; and quantiles, expectiles and robust means by the same methods.
 //!
-//! The three solvers minimise, over w and b with f_i = wᵀφ_i + b,
+//! The four solvers minimise, over w and b with f_i = wᵀφ_i + b,
 //!
 //! ```text
 //! svm        (1/n) Σ a_i max(0, 1 − y_i f_i) + lambda ‖w‖²
 //! svr        (1/n) Σ a_i max(0, |y_i − f_i| − epsilon) + lambda ‖w‖²
+//! quantile   (1/n) Σ a_i loss(y_i − f_i) + lambda ‖w‖²
 //! oneclass   ½‖w‖² + 1/(nu n) Σ a_i max(0, −f_i) + b;   the score f is negative for novel rows
 //! ```
 //!
 //! a_i is the weight of row i (1 if rows have no weights) times the weight of its class; n is the
 //! sum of the row weights. With `loss` squared-hinge, max(0, 1 − y_i f_i) is squared. Two classes
-//! need one problem, more classes one problem per class (one-vs-rest), and svr one problem per
-//! target. Classification also supports cross-validation of regularisation parameters, one-vs-one
-//! SVMs and probabilities.
+//! need one problem, more classes one problem per class (one-vs-rest), svr one problem per target,
+//! and quantile one problem per target and level (its losses: `regression.rs`). Classification also
+//! supports cross-validation of regularisation parameters, one-vs-one SVMs and probabilities.
 //!
 //! Divided by 2 lambda, the first two objectives are LIBSVM's ½‖w‖² + C Σ a_i loss_i with C = 1/(2n
 //! lambda). LIBSVM's intercept is free, as it is by default here; LIBLINEAR's intercept is
@@ -25,8 +26,8 @@
 //! The reported gap is computed in f64 from the returned SVM. If f32 rounding prevents a smaller
 //! gap, the steps continue in f64.
 //!
-//! If the intercept is free, the targets of svr are centred, and the intercept absorbs the shift.
-//! The reported objective is then the objective for the centred targets.
+//! If the intercept is free, the targets of svr and quantile are centred, and the intercept absorbs
+//! the shift. The reported objective is then the objective for the centred targets.
 //!
 //! *Bytes*: the features, 24 per row and problem, and 8p² and p/2 rows of features for each problem
 //! of a group (problems that are solved together). The size of a group depends on n and p, never on
@@ -41,11 +42,15 @@ mod newton_equations;
 mod one_class;
 mod passes;
 mod problem_group;
+mod quantile;
+mod regression;
 mod sample;
 mod svr;
+mod target_scale;
 mod workspace;
 
 pub(super) use one_class::ONE_CLASS;
+pub(super) use quantile::QUANTILE;
 pub(super) use svr::SVR;
 
 use super::parameter::{
@@ -101,7 +106,8 @@ pub(super) const LOSS: Parameter = Parameter {
     name: "loss",
     kind: ParameterKind::Choice(&["hinge", "squared-hinge"]),
     default: Some("hinge"),
-    help: "Loss: hinge or squared-hinge (svm), squared-hinge or logistic (ranking)",
+    help: "Loss: hinge or squared-hinge (svm), squared-hinge or logistic (ranking), pinball, \
+        expectile or huber (quantile)",
 };
 
 /// Maximum bytes of Newton's equations of a group of problems.
@@ -172,49 +178,45 @@ impl SolvedProblems {
     }
 }
 
-/// Solves a problem for each of `rows`, and warns about problems that ran out of steps.
+/// Solves some problems, and warns about problems that ran out of steps.
 fn solve<T: Real, R: RowFn>(
     features: &StoredFeatures<'_, T>,
     data: &FitData<'_, T>,
-    problem_options: ProblemOptions,
     max_steps: usize,
-    rows: Vec<R>,
+    problems: Vec<(R, ProblemOptions)>,
 ) -> Result<SolvedProblems> {
     let stage = data.resources.stage_observer.start_stage("newton", None);
     let context = SolveContext { observer: &*stage, journal: data.resources.journal };
-    let solved_problems =
-        solve_all(features, problem_options, max_steps, rows, &mut Workspace::new(features.p), context)?;
-    warn_of_gap(&solved_problems.best_points, solved_problems.step_count, problem_options, data, "");
+    let gap_tolerance = problems.first().map_or(f64::INFINITY, |(_, options)| options.gap_tolerance);
+    let solved_problems = solve_all(features, max_steps, problems, &mut Workspace::new(features.p), context)?;
+    warn_of_gap(&solved_problems.best_points, solved_problems.step_count, gap_tolerance, data, "");
     Ok(solved_problems)
 }
 
-/// Solves a problem for each of `rows`, in groups. Each group is first solved on a sample of the
+/// Solves the problems, in groups. Each group is first solved on a sample of the
 /// rows, and finally certified in f64.
 fn solve_all<T: Real, R: RowFn>(
     features: &StoredFeatures<'_, T>,
-    problem_options: ProblemOptions,
     max_steps: usize,
-    rows: Vec<R>,
+    problems: Vec<(R, ProblemOptions)>,
     workspace: &mut Workspace<T>,
     context: SolveContext<'_>,
 ) -> Result<SolvedProblems> {
-    let problem_options = ProblemOptions { max_idle_steps: max_idle_steps::<T>(), ..problem_options };
-    let problems_per_group = group_size(features.n, features.p, rows.len());
+    let problems_per_group = group_size(features.n, features.p, problems.len());
     let (mut sample, mut solved_problems) = (None, SolvedProblems::default());
     let sample_passes = sample::passes(features.n, features.p);
     solved_problems.passes += sample_passes;
-    let mut remaining_rows = rows.into_iter().peekable();
-    while remaining_rows.peek().is_some() {
-        let group_rows: Vec<R> = remaining_rows.by_ref().take(problems_per_group).collect();
-        let start_points =
-            FeatureSample::starting_points(&mut sample, features, &group_rows, problem_options, workspace, context)?;
-        let problems = group_rows.into_iter().map(|rows| Problem::new(rows, problem_options, features.n, workspace));
+    let limit_idle_steps =
+        |(rows, options)| (rows, ProblemOptions { max_idle_steps: max_idle_steps::<T>(), ..options });
+    let mut remaining_problems = problems.into_iter().map(limit_idle_steps).peekable();
+    while remaining_problems.peek().is_some() {
+        let group: Vec<(R, ProblemOptions)> = remaining_problems.by_ref().take(problems_per_group).collect();
+        let start_points = FeatureSample::starting_points(&mut sample, features, &group, workspace, context)?;
+        let problems = group.into_iter().map(|(rows, options)| Problem::new(rows, options, features.n, workspace));
         let mut problems: Vec<Problem<T, R>> = problems.collect();
         start_at(features, &mut problems, &start_points, context.observer)?;
         let GroupOutcome { mut gaps, passes } = solve_group(features, &mut problems, max_steps, workspace, context)?;
-        let f64_problem_options = ProblemOptions { max_idle_steps: usize::MAX, ..problem_options };
-        let (problems, f64_outcome) =
-            certify_in_f64(features, problems, f64_problem_options, max_steps, workspace, context)?;
+        let (problems, f64_outcome) = certify_in_f64(features, problems, max_steps, workspace, context)?;
         gaps.extend(f64_outcome.gaps);
         let step_count = problems.iter().map(|problem| problem.step_count).max().unwrap_or(0);
         let best_points = problems.into_iter().map(|problem| problem.best).collect();
@@ -222,6 +224,48 @@ fn solve_all<T: Real, R: RowFn>(
         solved_problems.append(SolvedProblems { best_points, gaps, passes, step_count });
     }
     Ok(solved_problems)
+}
+
+/// Solves some problems on the rows outside a fold, at every regularisation parameter. Also returns
+/// the number of passes. `problems_at` returns the problems at the parameter with this index,
+/// strongest first. Each parameter starts from the multipliers for the parameter before it. They
+/// are feasible, because a weaker parameter has wider bounds. `sample` is a sample of the same
+/// rows.
+fn solve_path<'k, T: Real, R: RowFn>(
+    features: &StoredFeatures<'k, T>,
+    sample: &mut Option<FeatureSample<'k, T>>,
+    data: &FitData<'_, T>,
+    penalty_count: usize,
+    problems_at: impl Fn(usize) -> Vec<(R, ProblemOptions)>,
+    max_steps: usize,
+    workspace: &mut Workspace<T>,
+    context: SolveContext<'_>,
+) -> Result<(Vec<Vec<CertifiedPoint>>, u64)> {
+    // solves the problems on the sample before the problems of all rows are allocated, so that the
+    // Newton equations of both are never in memory together
+    let first_problems = problems_at(0);
+    let start_points = FeatureSample::starting_points(sample, features, &first_problems, workspace, context)?;
+    let mut passes = sample::passes(features.n, features.p);
+    let first_problems =
+        first_problems.into_iter().map(|(rows, options)| Problem::new(rows, options, features.n, workspace));
+    let mut problems: Vec<_> = first_problems.collect();
+    start_at(features, &mut problems, &start_points, context.observer)?;
+    let mut path = Vec::new();
+    for penalty_index in 0..penalty_count {
+        if penalty_index > 0 {
+            problems
+                .iter_mut()
+                .zip(problems_at(penalty_index))
+                .for_each(|(problem, (rows, options))| problem.restart(rows, options));
+        }
+        passes += solve_group(features, &mut problems, max_steps, workspace, context)?.passes;
+        let best_points: Vec<CertifiedPoint> = problems.iter().map(|problem| problem.best.clone()).collect();
+        let gap_tolerance = problems.iter().map(Problem::gap_tolerance).fold(f64::INFINITY, f64::min);
+        warn_of_gap(&best_points, max_steps, gap_tolerance, data, FITTED_WITHOUT_FOLD);
+        path.push(best_points);
+    }
+    problems.into_iter().for_each(|problem| drop(problem.into_best(workspace)));
+    Ok((path, passes))
 }
 
 /// Returns the number of steps without progress after which a problem in type `T` ends. The number
@@ -237,13 +281,12 @@ const FITTED_WITHOUT_FOLD: &str = " of an SVM fitted without a fold";
 fn warn_of_gap<'b, T: Real>(
     best_points: impl IntoIterator<Item = &'b CertifiedPoint>,
     step_count: usize,
-    problem_options: ProblemOptions,
+    gap_tolerance: f64,
     data: &FitData<'_, T>,
     which_svms: &str,
 ) {
     let largest_gap = best_points.into_iter().map(CertifiedPoint::gap).fold(0.0, f64::max);
-    if largest_gap > problem_options.gap_tolerance {
-        let gap_tolerance = problem_options.gap_tolerance;
+    if largest_gap > gap_tolerance {
         data.resources.stage_observer.warn(format!(
             "the relative duality gap{which_svms} is {largest_gap:.1e} after {step_count} steps, above the requested {gap_tolerance:.1e}; raise \
              `steps` or `gap`"

@@ -73,8 +73,8 @@ impl<T: Real> Solver<T> for OneClass {
         let problem_options =
             ProblemOptions { typical_cost: cost * features.mean_weight(None) / unit, ..problem_options };
         let weights = &features.weights;
-        let row_fns = vec![move |i: usize| TargetAndCost { y: 0.0, c: cost * weights.get(i) }];
-        let solved_problems = solve(&features, data, problem_options, self.max_steps, row_fns)?;
+        let row_fn = move |i: usize| TargetAndCost { y: 0.0, c: cost * weights.get(i) };
+        let solved_problems = solve(&features, data, self.max_steps, vec![(row_fn, problem_options)])?;
         Ok(solution_of(solved_problems, 1.0, None, gathered.certificate))
     }
 }

@@ -1,6 +1,6 @@
 //! Problems that are solved together, with common passes over the features.
 
-use super::lagrangian::{Problem, ProblemOptions, RowFn, Snapshot};
+use super::lagrangian::{Problem, RowFn, Snapshot};
 use super::passes;
 use super::workspace::{CertifiedPoint, Workspace};
 use crate::{Result, features::StoredFeatures};
@@ -78,7 +78,6 @@ fn move_to_starts<T: Real, R: RowFn>(
 pub(super) fn certify_in_f64<T: Real, R: RowFn>(
     features: &StoredFeatures<'_, T>,
     problems: Vec<Problem<T, R>>,
-    problem_options: ProblemOptions,
     max_steps: usize,
     typed_workspace: &mut Workspace<T>,
     context: SolveContext<'_>,
@@ -86,7 +85,7 @@ pub(super) fn certify_in_f64<T: Real, R: RowFn>(
     let (f64_features, mut total_outcome) = (features.as_f64(), GroupOutcome::default());
     let mut workspace = typed_workspace.move_row_buffers_to();
     let mut problems: Vec<Problem<f64, R>> =
-        problems.into_iter().map(|problem| problem.into_f64(problem_options, &mut workspace)).collect();
+        problems.into_iter().map(|problem| problem.into_f64(&mut workspace)).collect();
     loop {
         let steps_before: usize = problems.iter().map(|problem| problem.step_count).sum();
         problems.iter_mut().for_each(Problem::return_to_best);

@@ -66,8 +66,7 @@ impl<'a, T: Real> FeatureSample<'a, T> {
     pub(super) fn starting_points<R: RowFn>(
         sample: &mut Option<Self>,
         features: &StoredFeatures<'a, T>,
-        rows: &[R],
-        problem_options: ProblemOptions,
+        problems: &[(R, ProblemOptions)],
         workspace: &mut Workspace<T>,
         context: SolveContext<'_>,
     ) -> Result<Vec<CertifiedPoint>> {
@@ -77,33 +76,30 @@ impl<'a, T: Real> FeatureSample<'a, T> {
         if sample.is_none() {
             *sample = Self::draw(features, context.observer)?;
         }
-        sample
-            .as_ref()
-            .map_or(Ok(Vec::new()), |sample| sample.solve(rows, problem_options, workspace, context.observer))
+        sample.as_ref().map_or(Ok(Vec::new()), |sample| sample.solve(problems, workspace, context.observer))
     }
 
     fn solve<R: RowFn>(
         &self,
-        rows: &[R],
-        problem_options: ProblemOptions,
+        problems: &[(R, ProblemOptions)],
         workspace: &mut Workspace<T>,
         observer: &dyn Observer,
     ) -> Result<Vec<CertifiedPoint>> {
-        let problem_options = ProblemOptions {
-            typical_cost: self.rows_per_sampled_row * problem_options.typical_cost,
-            gap_tolerance: SAMPLE_GAP.max(problem_options.gap_tolerance),
-            ..problem_options
-        };
         let (positions, scale) = (&self.row_indices[..], self.rows_per_sampled_row);
         // scale the costs so that the total cost of the sampled rows is that of all rows
-        let sampled_row_fns = rows.iter().map(|rows| {
-            move |i: usize| {
+        let sampled_problems = problems.iter().map(|(rows, problem_options)| {
+            let row_fn = move |i: usize| {
                 let row = rows(positions[i]);
                 TargetAndCost { c: scale * row.c, ..row }
-            }
+            };
+            let problem_options = ProblemOptions {
+                typical_cost: scale * problem_options.typical_cost,
+                gap_tolerance: SAMPLE_GAP.max(problem_options.gap_tolerance),
+                ..*problem_options
+            };
+            Problem::new(row_fn, problem_options, self.features.n, workspace)
         });
-        let mut problems: Vec<_> =
-            sampled_row_fns.map(|rows| Problem::new(rows, problem_options, self.features.n, workspace)).collect();
+        let mut problems: Vec<_> = sampled_problems.collect();
         solve_group(
             &self.features,
             &mut problems,

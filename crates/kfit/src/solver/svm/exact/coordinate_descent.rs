@@ -198,8 +198,8 @@ impl<'m> CoordinateDescent<'m> {
 /// loss, f the value of the row, and q its squared norm.
 fn minimise_coordinate(loss: Loss, row: TargetAndCost, beta: f64, f: f64, q: f64) -> f64 {
     let (mut multiplier, mut f) = (beta, f);
-    let curvature = q + loss.curvature(row);
     for _ in 0..MAX_PIECES {
+        let curvature = q + loss.curvature(multiplier, row);
         let piece = loss.piece(multiplier, row);
         let (rise, fall) = (f + piece.rise, f + piece.fall);
         let new_multiplier = match () {

@@ -30,7 +30,7 @@ mod smo;
 mod solvers;
 
 use super::lagrangian::ProblemOptions;
-use super::loss::TargetAndCost;
+use super::loss::{Loss, TargetAndCost};
 use super::workspace::CertifiedPoint;
 use super::{SolvedProblems, cross_validation, solution_of};
 use crate::features::FitData;
@@ -84,6 +84,8 @@ struct SvmSet<'m, T> {
     /// Kernel matrix of each part, if it is already computed; may be empty.
     part_matrices: Vec<Option<&'m [T]>>,
     svm_count: usize,
+    /// Loss of each SVM; empty if all SVMs have the loss of their options.
+    losses: Vec<Loss>,
     /// Returns target and cost of a row. Its arguments are the index of the SVM, the index of the
     /// regularisation parameter, and the index of the row among all rows.
     row_fn: Box<dyn Fn(usize, usize, usize) -> TargetAndCost + Sync + Send + 'm>,
@@ -97,7 +99,16 @@ impl<'m, T> SvmSet<'m, T> {
     ) -> Self {
         let n = positions.len();
         let part_sizes = (0..n).step_by(PART_ROWS).map(|first| PART_ROWS.min(n - first)).collect();
-        Self { positions, part_sizes, part_matrices: Vec::new(), svm_count, row_fn: Box::new(row) }
+        Self { positions, part_sizes, part_matrices: Vec::new(), svm_count, losses: Vec::new(), row_fn: Box::new(row) }
+    }
+
+    fn with_losses(self, losses: Vec<Loss>) -> Self {
+        Self { losses, ..self }
+    }
+
+    /// Returns the options of an SVM, with its own loss if it has one.
+    fn problem_options(&self, svm_index: usize, problem_options: &ProblemOptions) -> ProblemOptions {
+        ProblemOptions { loss: *self.losses.get(svm_index).unwrap_or(&problem_options.loss), ..*problem_options }
     }
 }
 
@@ -268,14 +279,14 @@ impl<'a, T: Real> ExactSvmProblem<'a, T> {
             let rows = |penalty_index: usize| {
                 set.positions.iter().map(|i| (set.row_fn)(svm_index, penalty_index, *i)).collect::<Vec<TargetAndCost>>()
             };
-            let mut dual = Dual::new(rows(0), *first_problem_options);
+            let mut dual = Dual::new(rows(0), set.problem_options(svm_index, first_problem_options));
             if has_multiplier_sum {
                 dual.initialise(f64_points(), workers, &stop);
             }
             let mut path = Vec::new();
             for (penalty, problem_options) in options.problem_options.iter().enumerate() {
                 if penalty > 0 {
-                    dual.set_costs(rows(penalty), *problem_options);
+                    dual.set_costs(rows(penalty), set.problem_options(svm_index, problem_options));
                 }
                 let max_rounds = options.max_sweeps.saturating_mul(kernel_cache::rounds_per_sweep(n));
                 path.push(dual.solve(
@@ -309,9 +320,9 @@ impl<'a, T: Real> ExactSvmProblem<'a, T> {
                 set.positions.iter().map(|i| (set.row_fn)(svm_index, penalty_index, *i)).collect::<Vec<TargetAndCost>>()
             };
             let mut descent = CoordinateDescent::new(sparse, &set.positions, self.data.options.seed);
-            let mut dual = Dual::new(rows(0), options.problem_options[0]);
+            let mut dual = Dual::new(rows(0), set.problem_options(svm_index, &options.problem_options[0]));
             for (penalty, problem_options) in options.problem_options.iter().enumerate() {
-                dual.set_costs(rows(penalty), *problem_options);
+                dual.set_costs(rows(penalty), set.problem_options(svm_index, problem_options));
                 let mut solved = descent.solve(&mut dual, options.max_sweeps, &|| self.should_stop(observer));
                 solved.round_count *= kernel_cache::rounds_per_sweep(set.positions.len());
                 path.push(solved);

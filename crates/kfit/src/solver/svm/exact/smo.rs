@@ -66,7 +66,6 @@ impl<'a, T: Real> SmoProblem<'a, T> {
         let q = self.rows.len();
         let mut slopes = Slopes { rise: vec![0.0; q], fall: vec![0.0; q], curvature: vec![0.0; q] };
         for i in 0..q {
-            slopes.curvature[i] = self.k[i * q + i].to_f64() + self.loss.curvature(self.rows[i]);
             self.update_slopes(&mut slopes, i);
         }
         match self.has_fixed_sum {
@@ -83,6 +82,8 @@ impl<'a, T: Real> SmoProblem<'a, T> {
     fn update_slopes(&self, slopes: &mut Slopes, i: usize) {
         let piece = self.loss.piece(self.beta[i], self.rows[i]);
         (slopes.rise[i], slopes.fall[i]) = (piece.rise, piece.fall);
+        let diagonal = self.k[i * self.rows.len() + i].to_f64();
+        slopes.curvature[i] = diagonal + self.loss.curvature(self.beta[i], self.rows[i]);
     }
 
     fn take_pair_steps(

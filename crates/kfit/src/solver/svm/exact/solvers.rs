@@ -1,9 +1,10 @@
-//! The three SVM solvers with the exact kernel: classification, regression and anomaly detection.
+//! The SVM solvers with the exact kernel: classification, regressions and anomaly detection.
 
 use super::super::classification::Svm;
 use super::super::lagrangian::ProblemOptions;
 use super::super::loss::{Loss, TargetAndCost};
-use super::super::svr::{HELD_OUT_MSE, Svr, mean_and_deviation};
+use super::super::regression::Regression;
+use super::super::target_scale::mean_and_deviation;
 use super::super::{FITTED_WITHOUT_FOLD, one_class::OneClass};
 use super::{ExactSvmProblem, Paths, SolveOptions, SvmExpansion, SvmSet};
 use crate::features::FitData;
@@ -151,6 +152,7 @@ impl Svm {
                     part_sizes: vec![low.len(), high.len()],
                     part_matrices: vec![class_matrix(other), class_matrix(class as usize)],
                     svm_count: 1,
+                    losses: Vec::new(),
                     row_fn: Box::new(move |_, penalty, i| row(&costs, class, penalty, i)),
                 }
             };
@@ -178,61 +180,65 @@ impl Svm {
     }
 }
 
-impl Svr {
+impl Regression {
+    /// Fits with the exact kernel; `None` if the data has features of a map instead of rows.
     pub(in super::super) fn fit_exact_kernel<T: Real>(&self, data: &FitData<'_, T>) -> Result<Option<Solution<T>>> {
         let Some(problem) = ExactSvmProblem::new(data)? else { return Ok(None) };
         let (t, target_centre) = (data.targets.count(), data.targets.centre());
         let target_value = |i: usize, j: usize| problem.rows.y()[i * t + j] + target_centre[j];
-        let problem_options = self.problem_options();
-        let has_free_intercept = self.intercept == Intercept::Free;
-        let moments_without = |held_out_fold: Option<u16>| -> Vec<(f64, f64)> {
+        let (row_weights, y) = (&problem.weights, &target_value);
+        let values_without = |held_out_fold: Option<u16>, j: usize| {
             let training_positions = problem.positions_outside(held_out_fold);
-            (0..t)
-                .map(|j| {
-                    mean_and_deviation(
-                        training_positions.iter().map(|i| (target_value(*i, j), problem.weights.get(*i))),
-                    )
-                })
-                .collect()
+            training_positions.into_iter().map(move |i| (y(i, j), row_weights.get(i)))
         };
-        let y = &target_value;
+        let moments_without = |held_out_fold: Option<u16>| -> Vec<(f64, f64)> {
+            (0..t).map(|j| mean_and_deviation(values_without(held_out_fold, j))).collect()
+        };
+        let losses = self.losses(t, |j| values_without(None, j));
+        let (functions, mut outputs) = (&losses.functions[..], Vec::new());
+        let problem_options = self.problem_options(functions[0].loss);
+        let centre_of = |k: usize, moments: &[(f64, f64)]| self.target_centre(moments[functions[k].target]);
+        let centre_of = &centre_of;
         let svm_sets = |held_fold: Option<u16>, penalties: &[Regularisation]| -> Vec<SvmSet<'_, T>> {
             let (training_positions, target_moments) =
                 (problem.positions_outside(held_fold), moments_without(held_fold));
             let weight = problem.weights.weight_sum(training_positions.iter().copied());
             let (costs, weights): (Vec<f64>, _) = (penalties.iter().map(|p| p.c(weight)).collect(), &problem.weights);
-            let shift = move |j: usize| if has_free_intercept { target_moments[j].0 } else { 0.0 };
-            vec![SvmSet::new(training_positions, t, move |j, penalty, i| TargetAndCost {
-                y: y(i, j) - shift(j),
-                c: costs[penalty] * weights.get(i),
-            })]
+            let row_fn = move |k: usize, penalty: usize, i: usize| TargetAndCost {
+                y: y(i, functions[k].target) - centre_of(k, &target_moments),
+                c: costs[penalty] * functions[k].cost_factor * weights.get(i),
+            };
+            let losses = functions.iter().map(|function| function.loss).collect();
+            vec![SvmSet::new(training_positions, functions.len(), row_fn).with_losses(losses)]
         };
         let fold_moments: Vec<Vec<(f64, f64)>> =
             (0..data.folds.count() as u16).map(|fold| moments_without(Some(fold))).collect();
-        let squared_error = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
-            let shift = |j: usize| if has_free_intercept { fold_moments[problem.folds[i] as usize][j].0 } else { 0.0 };
-            let squares = scores.enumerate().map(|(j, score)| (score + shift(j) - y(i, j)).powi(2));
-            squares.sum::<f64>() / t as f64
+        let mut row_targets = vec![0.0; t];
+        let error = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
+            row_targets.iter_mut().enumerate().for_each(|(j, target)| *target = y(i, j));
+            let moments = &fold_moments[problem.folds[i] as usize];
+            let scores = scores.enumerate().map(|(k, score)| score + centre_of(k, moments));
+            losses.held_out_error(scores, &row_targets, &mut outputs)
         };
         let path_problem_options = vec![problem_options; self.penalties.len()];
         let held_out_scores = || {
             problem.held_out_scores(
                 &|held_fold| svm_sets(held_fold, &self.penalties),
                 &path_problem_options,
-                (t, self.max_steps),
+                (functions.len(), self.max_steps),
             )
         };
         let selection = cross_validation::cross_validate(
             &self.penalties,
             data,
             &problem.weights,
-            HELD_OUT_MSE,
+            losses.held_out_name(),
             held_out_scores,
-            squared_error,
+            error,
         )?;
         let (lambda, final_moments) =
             (Some(selection.penalty.lambda(problem.weights.weight_sum(0..problem.rows.len()))), moments_without(None));
-        let deviations: Vec<f64> = final_moments.iter().map(|(_, deviation)| *deviation).collect();
+        let deviations: Vec<f64> = functions.iter().map(|function| final_moments[function.target].1).collect();
         let mut solution = problem.final_fit(
             &svm_sets(None, &[selection.penalty]),
             problem_options,
@@ -240,11 +246,9 @@ impl Svr {
             lambda,
             &deviations,
         )?;
-        if has_free_intercept {
-            solution.intercept.iter_mut().zip(&final_moments).for_each(|(b, (mean, _))| *b += mean);
-        }
+        solution.intercept.iter_mut().enumerate().for_each(|(k, b)| *b += centre_of(k, &final_moments));
         solution.figures.extend(selection.figures);
-        Ok(Some(solution))
+        Ok(Some(losses.add_to(solution)))
     }
 }
 
