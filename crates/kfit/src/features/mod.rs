@@ -257,6 +257,22 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         Ok(())
     }
 
+    /// Returns true if this process has the features of all rows in memory.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        match &self.phi {
+            PhiSource::Stored(store) => store.tier() == FeatureTier::Memory && !self.is_shared(),
+            PhiSource::Copied(_) => true,
+            PhiSource::Positions(..) | PhiSource::Converted(_) => false,
+        }
+    }
+
+    /// Returns true if a solver should visit some rows in a second visit when it needs them, and
+    /// not in every pass. Features in another type certify a result, and their rows are rarely
+    /// needed. Processes that share a run exchange the rows in a second visit anyway.
+    pub(crate) fn is_second_visit_cheap(&self) -> bool {
+        self.is_in_memory() || self.is_shared() || matches!(self.phi, PhiSource::Converted(_))
+    }
+
     /// Returns the features of a row, or `None` if this process does not have them in memory.
     pub fn row(&self, i: usize) -> Option<&[T]> {
         match &self.phi {

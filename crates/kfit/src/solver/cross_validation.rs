@@ -10,7 +10,7 @@
 //! *Cost*: one fit for every fold and parameter, and the refit. *Bytes*: the scores of all rows for
 //! every parameter.
 
-use super::newton::{Objective, Optimum, minimise};
+use super::newton::{Objective, Optimum, Start, Target, minimise};
 use super::{NamedValues, Regularisation};
 use crate::features::{self, FitData, RowValues, StoredFeatures};
 use crate::{FoldGram, Result, request::ProblemSize, row_weights::RowWeights};
@@ -129,7 +129,8 @@ pub(super) fn scores_by_newton<T: Real, L: Objective<T>>(
         let ((mut loss, training_weight), mut previous) = (loss_without_fold(fold)?, None);
         for (penalty_index, penalty) in penalties.iter().enumerate() {
             let (lambda, journal) = (penalty.lambda(training_weight), data.resources.journal);
-            let optimum = minimise(&mut loss, moments, lambda, max_steps, journal, previous.as_ref())?;
+            let start = previous.as_ref().map_or(Start::Zero, Start::Path);
+            let optimum = minimise(&mut loss, moments, Target::new::<T>(lambda, max_steps), journal, start)?;
             let Optimum { w, .. } = previous.insert(optimum);
             held_out_scores.passes += *loss.passes_mut();
             let columns: Vec<Vec<f64>> = (0..k).map(|j| (0..p).map(|i| w[i * k + j]).collect()).collect();

@@ -22,7 +22,7 @@ use kstore::Workers;
 pub(super) const ROWS_PER_FEATURE: f64 = 4.0;
 
 /// Number of rows that are added to the moments at once, chosen.
-const BUFFERED_ROWS: usize = 512;
+const BUFFERED_ROWS: usize = 256;
 
 /// Maximum bytes of the blocks of all classes. If the blocks need more, all classes share one
 /// preconditioner.

@@ -32,6 +32,8 @@ pub(super) struct Loss<'a, 'k, T: Real> {
     pub(super) intercept: Intercept,
     last_point: LastPoint<T>,
     pub(super) passes: u64,
+    /// True if each class has its own preconditioner.
+    pub(super) has_blocks: bool,
 }
 
 /// The last evaluated point.
@@ -77,7 +79,8 @@ impl<'a, 'k, T: Real> Loss<'a, 'k, T> {
             labels.row_weights.weight_sum((0..features.n).filter(|i| !labels.is_held_out(*i))).max(f64::MIN_POSITIVE);
         let (probabilities, is_computed) = (vec![T::ZERO; features.n * k], vec![false; features.n]);
         let last_point = LastPoint { coefficients: (Vec::new(), Vec::new()), probabilities, is_computed };
-        Self { features, labels, total_weight, observer, k, intercept, last_point, passes: 0 }
+        let has_blocks = hessian_blocks::bytes_if_worthwhile(features.n, features.p, k, size_of::<T>()).is_some();
+        Self { features, labels, total_weight, observer, k, intercept, last_point, passes: 0, has_blocks }
     }
 
     /// Drops the stored probabilities, for a loss whose Hessian is not needed.
@@ -221,9 +224,9 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
     }
 
     fn hessian_blocks(&mut self, point: &Evaluation, step: usize) -> Result<Option<(Vec<FoldGram>, f64)>> {
-        match hessian_blocks::bytes_if_worthwhile(self.features.n, self.features.p, self.k, size_of::<T>()) {
-            Some(_) => Ok(Some((self.sampled_blocks(point, step)?, 1.0 / self.total_weight))),
-            None => Ok(None),
+        match self.has_blocks {
+            true => Ok(Some((self.sampled_blocks(point, step)?, 1.0 / self.total_weight))),
+            false => Ok(None),
         }
     }
 }

@@ -10,16 +10,19 @@
 //! class. n is the sum of the row weights. The intercept c is free, penalised or absent. C of
 //! scikit-learn is 1/(2n lambda).
 //!
-//! The method is Newton's, with conjugate gradients (`../newton.rs`). Every step solves H d = −∇F
+//! The method is Newton's, with conjugate gradients (`../newton`). Every step solves H d = −∇F
 //! with products of the Hessian H and a p x k matrix. It never forms a matrix of order pk. A
 //! product takes one pass over the features. Far from the solution all classes share the
 //! preconditioner γ ΦᵀΦ/n + 2 lambda I, where γ is the mean of q(1 − q) over the class
-//! probabilities q. The pass that stores the features also sums ΦᵀΦ. Near the solution, each class
-//! has its own preconditioner (`../hessian_blocks.rs`) if there are enough rows. Then a few
-//! iterations are enough, whatever the condition number of the kernel.
+//! probabilities q. Near the solution, each class has its own preconditioner
+//! (`../hessian_blocks.rs`) if there are enough rows. Then a few iterations are enough, whatever
+//! the condition number of the kernel.
 //!
-//! *Cost*: the map, np² for the Gram matrix, 4kp³ per Newton step, and 4npk flops per pass.
-//! *Bytes*: the features, n·k probabilities, kp² numbers in f64.
+//! If there are enough rows, the steps start from the solution on a sample (`sample.rs`), and ΦᵀΦ
+//! is the sum over the sample. Otherwise the pass that stores the features also sums ΦᵀΦ.
+//!
+//! *Cost*: the map, np² for ΦᵀΦ without a sample, 4kp³ for the preconditioners of the classes, and
+//! 4npk flops per pass. *Bytes*: the features, a sample, n·k probabilities, kp² numbers in f64.
 //!
 //! References: Lin, Weng, Keerthi, "Trust region Newton method for large-scale logistic
 //! regression", JMLR 9, 2008; Marteau-Ferey, Bach, Rudi, "Globally convergent Newton methods for
@@ -27,20 +30,25 @@
 //! Optimization* (2006), algorithm 7.1.
 
 mod loss;
+mod sample;
 
 use super::parameter::{
     C_GRID, CLASS_WEIGHT, DEFAULT_LAMBDA_GRID, FOLDS, INTERCEPT, STEPS, Settings, TOLERANCE, WEIGHTS,
 };
 use super::{
     ClassWeight, NamedValues, Regularisation, Solution, Solver, SolverFamily, SolverProperties, cross_validation,
-    hessian_blocks, newton,
+    hessian_blocks,
+    newton::{self, Start, Target},
 };
 use crate::features::{self, FitData, GatherOptions, StoredFeatures};
+use crate::prepare::stage_plans::REMEDY_LOWER_RANK;
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, GramState, Intercept, Link, Result, Task};
 use kapprox::Real;
 use kstore::MemoryPlan;
+use kstore::checkpoint::Steps;
 use loss::{Labels, Loss, apply_link};
+use sample::FeatureSample;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "logistic",
@@ -90,35 +98,47 @@ impl<T: Real> Solver<T> for Logistic {
             n.saturating_mul(5 + size.element_bytes * k) + features::row_values_bytes(n, 6),
             "",
         )
+        .term("features of a sample", sample::bytes(n, p, k, size.element_bytes), REMEDY_LOWER_RANK)
         .term(
             "Gram matrix and the preconditioner's factor",
             GramState::bytes(p, 0, 1)
                 + (8 * (p + 1) * (p + 1)).max((features::STATES_PER_REDUCTION - 1) * GramState::bytes(p, 0, 1)),
-            LOWER_RANK,
+            REMEDY_LOWER_RANK,
         )
         .term(
             "Hessians of the classes",
             hessian_blocks::bytes_if_worthwhile(n, p, if k == 2 { 1 } else { k }, size.element_bytes).unwrap_or(0),
-            LOWER_RANK,
+            REMEDY_LOWER_RANK,
         )
         .term("scores of a tile", 3 * pass_shape.tile_rows * k * size_of::<f64>(), "")
         .term(
             "coefficients and directions",
             (9 + features::STATES_PER_REDUCTION) * 8 * (p + 1) * k,
-            LOWER_RANK,
+            REMEDY_LOWER_RANK,
         )
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         let Some(class_labels) = data.classes() else { return Err(Error::TooFewClasses { classes: 0 }) };
         let class_count = class_labels.labels().len();
-        let (features, gathered) =
-            StoredFeatures::gather(data, GatherOptions { needs_moments: true, ..GatherOptions::default() })?;
+        let sample_rows = sample::sample_row_count(data.n as usize, data.map.dims().1);
+        let (features, gathered) = StoredFeatures::gather(
+            data,
+            GatherOptions { needs_moments: sample_rows == 0, ..GatherOptions::default() },
+        )?;
         let class_weights =
             self.class_weight.weights_by_code(&features.class_codes, &features.weights, class_labels)?;
         let score_count = if class_count == 2 { 1 } else { class_count };
-        let moments = gathered.moments.as_ref().map(|state| &state.folds()[0]);
-        let moments = moments.ok_or(Error::Shape { what: "moments", expected: 1, got: 0 })?;
+        let sample = match sample_rows {
+            0 => None,
+            _ => {
+                let stage = data.resources.stage_observer.start_stage("sample", None);
+                Some(FeatureSample::draw(&features, sample_rows, &*stage)?)
+            }
+        };
+        let moments_of_all = gathered.moments.as_ref().map(|state| &state.folds()[0]);
+        let no_moments = || Error::Shape { what: "moments", expected: 1, got: 0 };
+        let moments = sample.as_ref().map(|sample| &sample.moments).or(moments_of_all).ok_or_else(no_moments)?;
         let mut f = vec![0.0; score_count];
         let row_loss = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
             f.iter_mut().zip(scores).for_each(|(f, score)| *f = score);
@@ -159,13 +179,24 @@ impl<T: Real> Solver<T> for Logistic {
         )?;
         let lambda = selection.penalty.lambda(features.weight_outside(None));
         let stage = data.resources.stage_observer.start_stage("newton", None);
+        let (mut start, mut moments_of_sample) = (None, None);
+        if let Some(sample) = sample {
+            if !Steps::has_saved_state(data.resources.journal, newton::JOURNAL_NAME) {
+                let target = (lambda, self.max_steps);
+                start = Some(sample.solve(&class_weights, score_count, self.intercept, target, &*stage)?);
+            }
+            // the features of the sample are freed
+            moments_of_sample = Some(sample.moments);
+        }
+        let start = start.as_ref().map_or(Start::Zero, |w| Start::Near(w));
+        let moments = moments_of_sample.as_ref().or(moments_of_all).ok_or_else(no_moments)?;
+        let target = Target::new::<T>(lambda, self.max_steps);
         let (loss, f64_features) =
             (Loss::new(&features, labels, score_count, self.intercept, &*stage), features.as_f64());
         let f64_loss =
             || Loss::new(&f64_features, labels, score_count, self.intercept, &*stage).without_probabilities();
-        let (mut solution, _, log_loss) =
-            newton::fit("logistic regression", data, loss, f64_loss, (moments, lambda, self.max_steps))?;
-        solution.figures.insert(0, NamedValues::single("log-loss", log_loss));
+        let (mut solution, _, loss) = newton::fit("logistic regression", data, loss, f64_loss, moments, target, start)?;
+        solution.figures.insert(0, NamedValues::single("log-loss", loss));
         if !selection.scores.is_empty() {
             let rows = selection.scores.chunks_exact(score_count).zip(&features.class_codes).enumerate();
             let misclassified = |(i, (row, code)): (usize, (&[T], &u32))| {
@@ -176,9 +207,7 @@ impl<T: Real> Solver<T> for Logistic {
             solution.figures.push(NamedValues::single("held-out error", error_rate));
         }
         solution.figures.extend(selection.figures);
-        solution.passes += selection.passes;
+        solution.passes += selection.passes + u64::from(sample_rows > 0);
         Ok(Solution { link: Some(Link::Logit), certificate: gathered.certificate, ..solution })
     }
 }
-
-const LOWER_RANK: &str = "lower `rank`";

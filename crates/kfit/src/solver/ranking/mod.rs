@@ -10,7 +10,7 @@
 //! To express that one row is preferred to another, give the two rows a group of their own, with
 //! grades 1 and 0.
 //!
-//! The method is Newton's, with conjugate gradients (`../newton.rs`). The preconditioner contains
+//! The method is Newton's, with conjugate gradients (`../newton`). The preconditioner contains
 //! the second moments of the features. Near the solution, it contains instead the second moments of
 //! the feature differences of a sample of pairs. Products with the Hessian are sums over pairs. For
 //! a group of m rows they take m ln m operations with the squared hinge loss
@@ -227,8 +227,9 @@ impl<T: Real> Solver<T> for Ranking {
         let f64_features = features.as_f64();
         let loss = RankingLoss::new(&features, Cow::Borrowed(&groups), pair_count, self.pair_loss, &*stage);
         let f64_loss = || RankingLoss::new(&f64_features, Cow::Borrowed(&groups), pair_count, self.pair_loss, &*stage);
+        let target = newton::Target::new::<T>(lambda, self.max_steps);
         let (mut solution, f64_loss, _) =
-            newton::fit("ranking", data, loss, f64_loss, (moments, lambda, self.max_steps))?;
+            newton::fit("ranking", data, loss, f64_loss, moments, target, newton::Start::Zero)?;
         let pair_error_rate = groups.pair_counts(&f64_loss.scores, features.workers()).error_rate();
         let order_figures = [
             NamedValues::single("share of pairs in the wrong order", pair_error_rate.unwrap_or_default()),

@@ -19,7 +19,9 @@
 //! over rows        (I + BBᵀ) q = B g + u δ,   d = g − Bᵀq,   uᵀq + κδ = −e       r²p + r³/3 flops
 //! ```
 //!
-//! Near the solution, few rows are free, and the second form is very cheap.
+//! Near the solution few rows are free, and steps over rows are very cheap. If there are far more
+//! free rows than features far from the solution, the equations contain a sample of them
+//! (`SAMPLED_ROWS_PER_FEATURE`).
 
 use crate::linalg::cholesky::{self, factor_unblocked};
 use crate::linalg::strips::{BufferPool, par};
@@ -32,6 +34,15 @@ use kstore::Workers;
 /// were subtracted, the data part of the equations would be singular along a constant feature.
 const ELIMINATED_FRACTION: f64 = 1.0 - 1e-6;
 
+/// Number of free rows per feature above which the equations contain a random sample of this size.
+/// A row with slope s is drawn with a probability π proportional to s, and has the slope s/π in the
+/// equations, so the Hessian is unbiased. The direction is a descent direction for any sample. With
+/// 8 rows per feature, the preconditioned Hessian has a condition number of about 4.
+///
+/// Reference: Roosta-Khorasani, Mahoney, "Sub-sampled Newton methods", Mathematical Programming
+/// 174, 2019.
+pub(super) const SAMPLED_ROWS_PER_FEATURE: f64 = 8.0;
+
 /// Returns the maximum number of free rows that are stored as rows. If there are more, the unknowns
 /// are the features.
 fn max_free_rows(p: usize) -> usize {
@@ -39,7 +50,7 @@ fn max_free_rows(p: usize) -> usize {
 }
 
 pub(super) fn bytes(p: usize) -> usize {
-    8 * p * p + max_free_rows(p) * (8 * p + 8)
+    8 * p * p + 8 * p + max_free_rows(p) * (8 * p + 8)
 }
 
 /// The free rows of a problem, stored as rows or as their Gram matrix.
@@ -52,6 +63,9 @@ pub(super) struct NewtonEquations<T> {
     free_rows: Vec<T>,
     /// Square roots of the slopes of the stored rows.
     sqrt_slopes: Vec<f64>,
+    /// Bᵀu and uᵀu of all rows in the equations.
+    slope_sums: Vec<f64>,
+    total_slope: f64,
     /// True if `gram` contains some rows.
     has_gram: bool,
 }
@@ -64,6 +78,8 @@ impl<T: Real> NewtonEquations<T> {
             gram: vec![0.0; p * p],
             free_rows,
             sqrt_slopes: Vec::with_capacity(max_free_rows(p)),
+            slope_sums: vec![0.0; p],
+            total_slope: 0.0,
             has_gram: false,
         }
     }
@@ -71,6 +87,8 @@ impl<T: Real> NewtonEquations<T> {
     pub(super) fn clear(&mut self) {
         self.free_rows.clear();
         self.sqrt_slopes.clear();
+        self.slope_sums.fill(0.0);
+        self.total_slope = 0.0;
         self.has_gram = false;
     }
 
@@ -82,6 +100,8 @@ impl<T: Real> NewtonEquations<T> {
         let row_factor = T::from_f64(sqrt_slope);
         self.free_rows.extend(phi.iter().map(|value| *value * row_factor));
         self.sqrt_slopes.push(sqrt_slope);
+        self.slope_sums.iter_mut().zip(phi).for_each(|(sum, value)| *sum += slope * value.to_f64());
+        self.total_slope += slope;
     }
 
     fn flush(&mut self, panels: &BufferPool<GramBuffers<T>>, workers: &Workers) {
@@ -105,8 +125,6 @@ impl<T: Real> NewtonEquations<T> {
         g: Vec<f64>,
         intercept: Intercept,
         e: f64,
-        s: &[f64],
-        weight: f64,
         panels: &BufferPool<GramBuffers<T>>,
         workers: &Workers,
     ) -> (Vec<f64>, f64) {
@@ -114,7 +132,7 @@ impl<T: Real> NewtonEquations<T> {
             return self.solve_over_rows(g, intercept, e, panels, workers);
         }
         self.flush(panels, workers);
-        self.solve_over_features(g, intercept, e, s, weight, workers)
+        self.solve_over_features(g, intercept, e, workers)
     }
 
     fn solve_over_features(
@@ -122,17 +140,15 @@ impl<T: Real> NewtonEquations<T> {
         mut g: Vec<f64>,
         intercept: Intercept,
         e: f64,
-        s: &[f64],
-        weight: f64,
         workers: &Workers,
     ) -> (Vec<f64>, f64) {
-        let (p, matrix) = (self.p, &mut self.gram[..]);
+        let (p, matrix, s) = (self.p, &mut self.gram[..], &self.slope_sums[..]);
         let (eliminated_fraction, kappa) = match intercept {
             Intercept::None => (0.0, 0.0),
             Intercept::Free => (ELIMINATED_FRACTION, 0.0),
             Intercept::Penalised => (1.0, 1.0),
         };
-        let weight = weight + kappa;
+        let weight = self.total_slope + kappa;
         let fraction = if weight > 0.0 { eliminated_fraction / weight } else { 0.0 };
         let diagonal: Vec<f64> = (0..p).map(|j| matrix[j * p + j]).collect();
         let trace: f64 = diagonal.iter().sum();
@@ -263,8 +279,7 @@ mod tests {
         if over_features {
             newton.flush(&panels, &workers);
         }
-        let s: Vec<f64> = (0..p).map(|j| (0..r).map(|i| slopes[i] * phi[i * p + j]).sum()).collect();
-        newton.solve(g, constant.0, constant.1, &s, slopes.iter().sum(), &panels, &workers)
+        newton.solve(g, constant.0, constant.1, &panels, &workers)
     }
 
     #[test]

@@ -10,8 +10,8 @@ use kstore::{Workers, pass::Observer};
 /// Number of rows that one thread checks at a time.
 const STRIP_ROWS: usize = 4096;
 
-/// Computes Σ β⁺φ, Σ slope φ and Newton's equations of every problem. Makes one pass, and reads the
-/// free rows again if several processes share the features.
+/// Computes Σ β⁺φ of every problem: one pass. If a second visit to the free rows would be
+/// expensive, the pass also adds them to Newton's equations.
 pub(super) fn gather_sums<T: Real, R: RowFn>(
     features: &StoredFeatures<'_, T>,
     problems: &mut [&mut Problem<T, R>],
@@ -19,61 +19,72 @@ pub(super) fn gather_sums<T: Real, R: RowFn>(
     observer: &dyn Observer,
 ) -> Result<()> {
     let (p, count, workers) = (features.p, problems.len(), features.workers());
-    problems.iter_mut().for_each(|problem| problem.newton_equations.clear());
-    let mut columns: Vec<SparseColumn<T>> = vec![Vec::new(); 2 * count];
-    // if there are many problems, each thread processes one problem at a time; otherwise all
-    // threads share the products of each problem. Both ways give bit-identical results
-    let (group_workers, sequential) = (workers, Workers::sequential());
-    let problem_workers = if count >= workers.threads() { &sequential } else { workers };
-    // if several processes share the features, each needs the free rows of all of them, not only
-    // those of its own tiles
-    let tile_panels = (!features.is_shared()).then_some(panels);
-    let init = || Sums::new(p * 2 * count);
+    let gathers_equations = !features.is_second_visit_cheap();
+    workers.for_each(problems.iter_mut().collect(), |problem| problem.start_equations());
+    let mut columns: Vec<SparseColumn<T>> = vec![Vec::new(); count];
+    let init = || Sums::new(p * count);
     let Sums(sums) = features.reduce("sums of the SVMs", observer, &init, |sums, tile| {
-        let problems_with_columns: Vec<_> = problems.iter_mut().zip(columns.as_chunks_mut().0).collect();
-        match count >= workers.threads() {
-            true => group_workers.for_each(problems_with_columns, |(problem, pair)| {
-                problem.add_tile(tile, pair, tile_panels, problem_workers)
-            }),
-            false => problems_with_columns
-                .into_iter()
-                .for_each(|(problem, pair)| problem.add_tile(tile, pair, tile_panels, problem_workers)),
-        }
+        workers.for_each(problems.iter().zip(&mut columns).collect(), |(problem, column)| {
+            problem.add_multipliers(tile, column);
+        });
         tile.add_sparse(&columns, &mut sums.0, workers);
+        if gathers_equations {
+            for_each_problem(problems, workers, |problem, workers| {
+                let rows = (0..tile.row_count()).map(|i| (tile.first_row + i, tile.row(i)));
+                problem.add_free_rows(rows, problem.draws(features.seed()), panels, workers);
+            });
+        }
         Ok(())
     })?;
-    if tile_panels.is_none() {
-        gather_equations(features, problems, panels, observer)?;
-    }
-    panel_columns(&sums, p, problems.iter_mut().flat_map(|problem| &mut problem.sums).map(Vec::as_mut_slice));
+    panel_columns(&sums, p, problems.iter_mut().map(|problem| &mut problem.beta_sum[..]));
     Ok(())
 }
 
-/// Builds Newton's equations of every problem from the free rows of all processes.
-fn gather_equations<T: Real, R: RowFn>(
+/// Calls `add` for every problem. If there are many problems, each thread processes one problem;
+/// otherwise all threads share the products of each problem. Both ways give bit-identical results.
+fn for_each_problem<T: Real, R: RowFn>(
+    problems: &mut [&mut Problem<T, R>],
+    workers: &Workers,
+    add: impl Fn(&mut Problem<T, R>, &Workers) + Sync,
+) {
+    match problems.len() >= workers.threads() {
+        true => workers.for_each(problems.iter_mut().collect(), |problem| add(problem, &Workers::sequential())),
+        false => problems.iter_mut().for_each(|problem| add(problem, workers)),
+    }
+}
+
+/// Adds the free rows of all processes to Newton's equations of every problem, unless
+/// [`gather_sums`] added them.
+pub(super) fn gather_equations<T: Real, R: RowFn>(
     features: &StoredFeatures<'_, T>,
     problems: &mut [&mut Problem<T, R>],
     panels: &BufferPool<GramBuffers<T>>,
     observer: &dyn Observer,
 ) -> Result<()> {
     let workers = features.workers();
-    problems.iter_mut().for_each(|problem| problem.newton_equations.clear());
-    let mut is_free = vec![false; features.n];
-    for_each_strip(workers, &mut is_free, STRIP_ROWS, |strip, free| {
-        for (i, free) in free.iter_mut().enumerate() {
-            *free = problems.iter().any(|problem| problem.slope(strip * STRIP_ROWS + i) > 0.0);
+    if !features.is_second_visit_cheap() {
+        return Ok(());
+    }
+    if features.is_in_memory() {
+        for_each_problem(problems, workers, |problem, workers| {
+            let rows = (0..features.n).filter_map(|i| Some((i, features.row(i)?)));
+            problem.add_free_rows(rows, problem.draws(features.seed()), panels, workers);
+        });
+        return Ok(());
+    }
+    let mut is_drawn = vec![false; features.n];
+    for_each_strip(workers, &mut is_drawn, STRIP_ROWS, |strip, drawn| {
+        for (i, drawn) in drawn.iter_mut().enumerate() {
+            let row = strip * STRIP_ROWS + i;
+            *drawn = problems.iter().any(|problem| problem.drawn_slope(row, problem.draws(features.seed())) > 0.0);
         }
     });
-    let free_positions: Vec<usize> = (0..features.n).filter(|row| is_free[*row]).collect();
-    features.visit_selected(&free_positions, &StopOnlyObserver(observer), |tile| {
-        let tile_positions = &free_positions[tile.first_row..tile.first_row + tile.row_count()];
-        workers.for_each(problems.iter_mut().collect(), |problem| {
-            for (i, row) in tile_positions.iter().enumerate() {
-                let slope = problem.slope(*row);
-                if slope > 0.0 {
-                    problem.newton_equations.push(tile.row(i), slope, panels, &Workers::sequential());
-                }
-            }
+    let drawn_positions: Vec<usize> = (0..features.n).filter(|row| is_drawn[*row]).collect();
+    features.visit_selected(&drawn_positions, &StopOnlyObserver(observer), |tile| {
+        let tile_positions = &drawn_positions[tile.first_row..tile.first_row + tile.row_count()];
+        for_each_problem(problems, workers, |problem, workers| {
+            let rows = tile_positions.iter().enumerate().map(|(i, row)| (*row, tile.row(i)));
+            problem.add_free_rows(rows, problem.draws(features.seed()), panels, workers);
         });
         Ok(())
     })

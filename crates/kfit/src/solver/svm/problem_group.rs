@@ -159,7 +159,8 @@ impl<T: Real, R: RowFn> ProblemGroup<'_, T, R> {
         let mut open: Vec<&mut Problem<T, R>> = self.problems.iter_mut().filter(|problem| problem.is_open).collect();
         let has_open_problems = !open.is_empty();
         if has_open_problems {
-            // if there are many problems, each thread factors one matrix at a time
+            passes::gather_equations(features, &mut open, panels, observer)?;
+            // if there are many problems, each thread factors one matrix and waits for no other
             let sequential = Workers::sequential();
             match open.len() >= workers.threads() {
                 true => workers.for_each(open.iter_mut().collect(), |problem| {

@@ -2,18 +2,28 @@
 //! lambda ‖W‖². The inner iteration is the method of conjugate gradients with a preconditioner.
 //!
 //! A backtracking line search halves each step until F decreases enough (Armijo's condition), so
-//! Newton's iteration converges from any start. The iteration starts at a large lambda, and divides
-//! lambda by ten per step until it reaches the requested lambda. This keeps the iterates in the
-//! region where full Newton steps succeed.
+//! Newton's iteration converges from any start. It starts at a large lambda and divides lambda by
+//! ten per step, until the requested lambda is reached. This keeps the iterates in the region where
+//! full Newton steps succeed. With a start near the solution, such as the solution on a sample of
+//! the rows, all steps have the requested lambda.
+//!
+//! Sampled blocks of the Hessian cost as much as several iterations. Near the solution they change
+//! little, so the steps share their factors until a step needs many iterations.
+
+mod linear_equations;
+mod state;
 
 use super::{NamedValues, Solution};
-use crate::linalg::cholesky::{factor_unblocked, solve_cholesky};
-use crate::linalg::strips::{for_each_strip, par};
-use crate::{Error, FoldGram, Intercept, Result, features::FitData, request::Resources};
-use faer::{Mat, MatMut};
+use crate::{FoldGram, Intercept, Result, features::FitData, request::Resources};
+use faer::Mat;
 use kapprox::Real;
 use kstore::Workers;
-use kstore::checkpoint::{Arrays, Journal, Persist, Steps, StoredArrays};
+use kstore::checkpoint::{Journal, Steps};
+use linear_equations::{conjugate_gradients, factor_blocks, update_factors};
+use state::NewtonState;
+
+/// Name of the iteration in a checkpoint.
+pub(super) const JOURNAL_NAME: &str = "newton";
 
 /// Factor by which lambda decreases per step, from a large value to the requested value.
 const LAMBDA_DECREASE: f64 = 10.0;
@@ -21,8 +31,8 @@ const LAMBDA_DECREASE: f64 = 10.0;
 /// Residual of the inner iteration, as a fraction of the gradient, far from the solution.
 const MAX_FORCING: f64 = 0.1;
 
-/// Maximum number of iterations of conjugate gradients in a Newton step.
-const MAX_CG_ITERATIONS: usize = 200;
+/// The accuracy of the last step, as a fraction of the accuracy that suffices to converge.
+const FORCING_MARGIN: f64 = 0.2;
 
 /// Fraction of the predicted decrease that a step must reach, the usual value for Armijo's
 /// condition.
@@ -74,6 +84,35 @@ impl Evaluation {
     pub(super) fn curvature(&self) -> f64 {
         self.curvatures.iter().sum::<f64>() / self.curvatures.len() as f64
     }
+}
+
+/// When the iteration ends.
+#[derive(Clone, Copy)]
+pub(super) struct Target {
+    /// The requested lambda.
+    pub(super) lambda: f64,
+    /// Maximum number of steps at this lambda.
+    pub(super) max_steps: usize,
+    /// Relative gradient norm at which the iteration has converged.
+    pub(super) tolerance: f64,
+}
+
+impl Target {
+    /// Returns the target of a fit in the type `T`.
+    pub(super) fn new<T: Real>(lambda: f64, max_steps: usize) -> Self {
+        Self { lambda, max_steps, tolerance: gradient_tolerance::<T>() }
+    }
+}
+
+/// Where the iteration starts.
+#[derive(Clone, Copy)]
+pub(super) enum Start<'w> {
+    Zero,
+    /// At a solution of the same problem for a larger lambda.
+    Path(&'w Optimum),
+    /// At W and intercepts near the solution. If the objective is larger there than at 0, the
+    /// iteration starts at 0.
+    Near(&'w [f64]),
 }
 
 pub(super) struct Optimum {
@@ -147,9 +186,11 @@ pub(super) fn fit<T: Real, P: Objective<f64>>(
     data: &FitData<'_, T>,
     mut loss: impl Objective<T>,
     build_f64_loss: impl FnOnce() -> P,
-    (moments, lambda, max_steps): (&FoldGram, f64, usize),
+    moments: &FoldGram,
+    target: Target,
+    start: Start<'_>,
 ) -> Result<(Solution<T>, P, f64)> {
-    let optimum = minimise(&mut loss, moments, lambda, max_steps, data.resources.journal, None)?;
+    let (optimum, lambda) = (minimise(&mut loss, moments, target, data.resources.journal, start)?, target.lambda);
     let (passes, Dimensions { p, k, .. }) = (2 + *loss.passes_mut(), loss.dimensions());
     drop(loss);
     // the reported numbers are computed in f64 from the returned coefficients
@@ -167,53 +208,45 @@ pub(super) fn fit<T: Real, P: Objective<f64>>(
     Ok((solution, f64_loss, evaluation.loss))
 }
 
-/// Minimises F with at most `max_steps` steps at the last value of lambda. The preconditioner comes
-/// from `moments`, the second moments of the features. If `warm_start` is the solution for a larger
-/// lambda, the iteration starts from it.
+/// Minimises F. The shared preconditioner comes from `moments`, the second moments of the features
+/// of all rows or of a sample.
 pub(super) fn minimise<T: Real>(
     loss: &mut impl Objective<T>,
     moments: &FoldGram,
-    lambda: f64,
-    max_steps: usize,
+    target: Target,
     journal: Option<&Journal<'_>>,
-    warm_start: Option<&Optimum>,
+    start: Start<'_>,
 ) -> Result<Optimum> {
     let Dimensions { p, k, .. } = loss.dimensions();
-    let (w, initial_gradient_norm) =
-        warm_start.map_or((vec![0.0; (p + 1) * k], 0.0), |optimum| (optimum.w.clone(), optimum.initial_gradient_norm));
-    let initial_state = || NewtonState {
-        w: w.clone(),
-        initial_gradient_norm,
-        current_lambda: lambda,
-        final_step_count: 0,
-        passes: 0,
-        factor_buffer: Mat::new(),
+    let initial_state = || {
+        let (w, initial_gradient_norm) = match start {
+            Start::Path(optimum) => (optimum.w.clone(), optimum.initial_gradient_norm),
+            Start::Zero | Start::Near(_) => (vec![0.0; (p + 1) * k], 0.0),
+        };
+        NewtonState { w, initial_gradient_norm, current_lambda: target.lambda, ..NewtonState::default() }
     };
-    let (mut steps, mut state) = Steps::begin(journal, "newton", initial_state);
+    let (mut steps, mut state) = Steps::begin(journal, JOURNAL_NAME, initial_state);
+    restore_factors(loss, target.lambda, &mut state)?;
     *loss.passes_mut() = state.passes;
     let mut evaluation = loss.evaluate(&state.w)?;
     let evaluation_passes = *loss.passes_mut() - state.passes;
-    if steps.completed_steps() == 0 && warm_start.is_none() {
+    if state.initial_gradient_norm == 0.0 {
         state.initial_gradient_norm = norm(&evaluation.gradient).max(f64::MIN_POSITIVE);
-        let trace = (0..p).map(|j| moments.g[j * p + j]).sum::<f64>() / moments.row_count as f64;
-        // the start is the largest lambda · 10^j below a tenth of the trace of γ ΦᵀΦ/n, where γ is
-        // the mean curvature; the tenth is chosen
-        while state.current_lambda * LAMBDA_DECREASE < 0.1 * evaluation.curvature() * trace {
-            state.current_lambda *= LAMBDA_DECREASE;
+        if !move_near(loss, target.lambda, &mut state, &mut evaluation, start)? {
+            let trace = (0..p).map(|j| moments.g[j * p + j]).sum::<f64>() / moments.row_count as f64;
+            // the start is the largest lambda · 10^j below a tenth of the trace of γ ΦᵀΦ/n, where γ
+            // is the mean curvature; the tenth is chosen
+            while state.current_lambda * LAMBDA_DECREASE < 0.1 * evaluation.curvature() * trace {
+                state.current_lambda *= LAMBDA_DECREASE;
+            }
         }
     }
     loop {
-        match newton_step(
-            loss,
-            moments,
-            lambda,
-            max_steps,
-            &mut state,
-            &mut evaluation,
-            steps.completed_steps() as usize,
-        ) {
+        let (step_count, iteration_count) = (steps.completed_steps() as usize, state.iteration_count);
+        match newton_step(loss, moments, target, &mut state, &mut evaluation, step_count) {
             Ok(Some(solution)) => {
                 // a resumed run repeats this last step, which changes nothing
+                state.undo_step(step_count, iteration_count);
                 steps.complete(&state);
                 return Ok(solution);
             }
@@ -223,6 +256,7 @@ pub(super) fn minimise<T: Real>(
                 steps.record_step(&state);
             }
             Err(error) => {
+                state.undo_step(step_count, iteration_count);
                 steps.save_before_stop(&state);
                 return Err(error);
             }
@@ -230,81 +264,70 @@ pub(super) fn minimise<T: Real>(
     }
 }
 
-struct NewtonState {
-    w: Vec<f64>,
-    initial_gradient_norm: f64,
-    current_lambda: f64,
-    /// Number of steps at the requested lambda.
-    final_step_count: usize,
-    passes: u64,
-    /// Memory of a factor of the last step, for reuse; not saved.
-    factor_buffer: Mat<f64>,
+/// Moves from 0 to the point of `start`. Returns false, and stays at 0, if `start` has no point or
+/// if the objective is larger there.
+fn move_near<T: Real>(
+    loss: &mut impl Objective<T>,
+    lambda: f64,
+    state: &mut NewtonState,
+    evaluation: &mut Evaluation,
+    start: Start<'_>,
+) -> Result<bool> {
+    let Start::Near(w) = start else { return Ok(false) };
+    let near = loss.evaluate(w)?;
+    let is_better = near.loss + lambda * penalised_squared_norm(loss, w) < evaluation.loss;
+    // the loss must have evaluated the point of the next step last
+    match is_better {
+        true => (state.w, *evaluation) = (w.to_vec(), near),
+        false => *evaluation = loss.evaluate(&state.w)?,
+    }
+    Ok(is_better)
 }
 
-impl Persist for NewtonState {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.put("w", &self.w);
-        out.put_owned("scalars", vec![self.initial_gradient_norm, self.current_lambda]);
-        out.put_owned("counts", vec![self.final_step_count as u64, self.passes]);
+/// Computes the factors of a resumed run again, at the point where the stopped run computed them.
+fn restore_factors<T: Real>(loss: &mut impl Objective<T>, lambda: f64, state: &mut NewtonState) -> Result<()> {
+    if state.blocks_point.is_empty() {
+        return Ok(());
     }
-
-    fn load(&mut self, from: &mut StoredArrays<'_>) -> kstore::Result<()> {
-        from.fill("w", &mut self.w)?;
-        let (mut scalars, mut counts) = ([0.0; 2], [0u64; 2]);
-        from.fill("scalars", &mut scalars)?;
-        from.fill("counts", &mut counts)?;
-        [self.initial_gradient_norm, self.current_lambda] = scalars;
-        (self.final_step_count, self.passes) = (counts[0] as usize, counts[1]);
-        Ok(())
+    let evaluation = loss.evaluate(&state.blocks_point)?;
+    if let Some((blocks, scale)) = loss.hessian_blocks(&evaluation, state.blocks_step)? {
+        state.factors = factor_blocks(loss, blocks, scale, lambda)?;
     }
+    Ok(())
 }
 
 fn newton_step<T: Real>(
     loss: &mut impl Objective<T>,
     moments: &FoldGram,
-    lambda: f64,
-    max_steps: usize,
+    target: Target,
     state: &mut NewtonState,
     evaluation: &mut Evaluation,
     step_count: usize,
 ) -> Result<Option<Optimum>> {
+    let Target { lambda, max_steps, tolerance } = target;
     let w = &state.w;
     // the schedule ends exactly at the requested lambda
     let step_lambda =
         if state.current_lambda <= lambda * LAMBDA_DECREASE.sqrt() { lambda } else { state.current_lambda };
     let gradient = objective_gradient(loss, evaluation, w, step_lambda);
     let relative_norm = norm(&gradient) / state.initial_gradient_norm;
-    let has_converged = step_lambda == lambda && relative_norm <= gradient_tolerance::<T>();
+    let has_converged = step_lambda == lambda && relative_norm <= tolerance;
     let squared_norm = penalised_squared_norm(loss, w);
     let initial_gradient_norm = state.initial_gradient_norm;
     let optimum_at = |w: &[f64], has_converged| {
         Ok(Some(Optimum { w: w.to_vec(), squared_norm, step_count, has_converged, initial_gradient_norm }))
     };
-    if has_converged || (step_lambda == lambda && state.final_step_count >= max_steps) {
+    if has_converged || (step_lambda == lambda && state.final_steps >= max_steps) {
         return optimum_at(w, has_converged);
     }
-    let blocks = if step_lambda == lambda { loss.hessian_blocks(evaluation, step_count)? } else { None };
-    let Dimensions { intercept, workers, .. } = loss.dimensions();
-    let mut factor_buffer = std::mem::replace(&mut state.factor_buffer, Mat::new());
-    let mut factor = |moments: &FoldGram, scale: f64| {
-        factor_preconditioner(
-            moments,
-            scale,
-            step_lambda,
-            intercept,
-            workers,
-            std::mem::replace(&mut factor_buffer, Mat::new()),
-        )
+    update_factors(loss, moments, (step_lambda, step_lambda == lambda), state, evaluation, step_count)?;
+    let forcing = match step_lambda == lambda {
+        true => MAX_FORCING.min(relative_norm.sqrt()).max(FORCING_MARGIN * tolerance / relative_norm),
+        false => MAX_FORCING,
     };
-    let mut factors = match blocks {
-        // each block is freed after its factorisation
-        Some((blocks, scale)) => blocks.into_iter().map(|block| factor(&block, scale)).collect::<Result<Vec<_>>>()?,
-        None => vec![factor(moments, evaluation.curvature().max(f64::MIN_POSITIVE) / moments.row_count as f64)?],
-    };
-    let forcing = if step_lambda == lambda { MAX_FORCING.min(relative_norm.sqrt()) } else { MAX_FORCING };
-    let direction = conjugate_gradients(loss, &factors, &gradient, step_lambda, forcing)?;
-    state.factor_buffer = factors.swap_remove(0);
-    drop(factors);
+    let (direction, iteration_count) = conjugate_gradients(loss, &state.factors, &gradient, step_lambda, forcing)?;
+    state.iteration_count = iteration_count;
+    let w = &state.w;
     let directional_derivative = dot(&gradient, &direction);
     let old_objective = evaluation.loss + step_lambda * penalised_squared_norm(loss, w);
     // if the predicted decrease is below the rounding error of the loss, only the gradients can
@@ -338,7 +361,7 @@ fn newton_step<T: Real>(
         step_length *= 0.5;
         halving_count += 1;
     }
-    state.final_step_count += usize::from(step_lambda == lambda);
+    state.final_steps += usize::from(step_lambda == lambda);
     state.current_lambda = (state.current_lambda / LAMBDA_DECREASE).max(lambda);
     Ok(None)
 }
@@ -353,114 +376,4 @@ fn norm(v: &[f64]) -> f64 {
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
-}
-
-/// Solves H d = −`gradient` approximately by preconditioned conjugate gradients, until the norm of
-/// the residual is at most `forcing` times the norm of the gradient. Each iteration takes one pass.
-///
-/// Every iterate is a descent direction, so the iteration may stop at any time.
-fn conjugate_gradients<T: Real>(
-    loss: &mut impl Objective<T>,
-    factors: &[Mat<f64>],
-    gradient: &[f64],
-    lambda: f64,
-    forcing: f64,
-) -> Result<Vec<f64>> {
-    let k = loss.dimensions().k;
-    let mut direction = vec![0.0; gradient.len()];
-    let mut residual: Vec<f64> = gradient.iter().map(|g| -g).collect();
-    let mut z = precondition(factors, &residual, k, loss.dimensions().workers);
-    let (mut search_direction, mut rz) = (z.clone(), dot(&residual, &z));
-    for _ in 0..MAX_CG_ITERATIONS {
-        let mut product = loss.hessian_product(&search_direction)?;
-        product
-            .iter_mut()
-            .zip(&search_direction)
-            .enumerate()
-            .for_each(|(i, (h, v))| *h += penalty_curvature(loss, i, lambda) * v);
-        let curvature = dot(&search_direction, &product);
-        if !(curvature > 0.0 && rz > 0.0) {
-            break;
-        }
-        let step_length = rz / curvature;
-        direction.iter_mut().zip(&search_direction).for_each(|(d, s)| *d += step_length * s);
-        residual.iter_mut().zip(&product).for_each(|(r, h)| *r -= step_length * h);
-        if norm(&residual) <= forcing * norm(gradient) {
-            break;
-        }
-        z = precondition(factors, &residual, k, loss.dimensions().workers);
-        let next_rz = dot(&residual, &z);
-        let ratio = next_rz / rz;
-        rz = next_rz;
-        search_direction.iter_mut().zip(&z).for_each(|(s, z)| *s = z + ratio * *s);
-    }
-    Ok(direction)
-}
-
-/// Solves for `right` ((p + 1) x k, row-major) with one factor per column, or with one factor for
-/// all columns. If the factors have a smaller order than p + 1, the remaining entries of the
-/// solution are 0.
-///
-/// If there are several columns, subtracts from each row of the solution its mean over the columns.
-/// The softmax does not depend on this mean, so gradients and minima have the mean 0. Blocks per
-/// class would introduce another mean. The loss has almost no curvature in this direction, and most
-/// of the iterations would be spent on it.
-fn precondition(factors: &[Mat<f64>], right: &[f64], k: usize, workers: &Workers) -> Vec<f64> {
-    let order = factors[0].nrows();
-    let mut columns: Vec<f64> = (0..k).flat_map(|j| (0..order).map(move |i| right[i * k + j])).collect();
-    // one column per thread: faer splits the sum of a single right side by the number of threads
-    for_each_strip(workers, &mut columns, order, |j, column| {
-        let factor = &factors[j.min(factors.len() - 1)];
-        solve_cholesky(factor.as_ref(), MatMut::from_column_major_slice_mut(column, order, 1));
-    });
-    let mut solution = vec![0.0; right.len()];
-    for (j, column) in columns.chunks(order).enumerate() {
-        column.iter().enumerate().for_each(|(i, value)| solution[i * k + j] = *value);
-    }
-    if k > 1 {
-        for row in solution.chunks_exact_mut(k) {
-            let mean = row.iter().sum::<f64>() / k as f64;
-            row.iter_mut().for_each(|value| *value -= mean);
-        }
-    }
-    solution
-}
-
-/// Factors γ [ΦᵀΦ s; sᵀ n]/n + 2 lambda I, where s is the sum of the features over the n rows, and
-/// `scale` is γ/n. Reuses the memory of `factor` if it has the order of this matrix.
-fn factor_preconditioner(
-    moments: &FoldGram,
-    scale: f64,
-    lambda: f64,
-    intercept: Intercept,
-    workers: &Workers,
-    mut factor: Mat<f64>,
-) -> Result<Mat<f64>> {
-    let p = moments.s.len();
-    let order = if intercept == Intercept::None { p } else { p + 1 };
-    let trace = (0..p).map(|j| moments.g[j * p + j]).sum::<f64>();
-    let intercept_shift = if intercept == Intercept::Penalised { 2.0 * lambda } else { 0.0 };
-    // the rounding errors of the Gram matrix may exceed lambda; a preconditioner tolerates a larger
-    // shift
-    let mut shift = 2.0 * lambda;
-    loop {
-        factor.resize_with(order, order, |_, _| 0.0);
-        for j in 0..order {
-            for i in j..order {
-                factor[(i, j)] = match (i, j) {
-                    (i, j) if i < p => scale * moments.g[j * p + i] + if i == j { shift } else { 0.0 },
-                    (_, j) if j < p => scale * moments.s[j],
-                    // the margin for rounding keeps the matrix from being singular
-                    _ => scale * moments.weight_sum * (1.0 + 1e-9) + 1e-9 * shift + intercept_shift,
-                };
-            }
-        }
-        if workers.install(|| factor_unblocked(factor.as_mut(), par(workers)).is_ok()) {
-            return Ok(factor);
-        }
-        if !shift.is_finite() || shift > scale * trace {
-            return Err(Error::NotFinite { what: "the Gram matrix", remedy: "use `precision` f64" });
-        }
-        shift = (10.0 * shift).max(f64::EPSILON * scale * trace);
-    }
 }
