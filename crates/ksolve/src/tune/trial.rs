@@ -385,9 +385,10 @@ impl<T: Real> Trials<T> {
             _ => fit,
         };
         let targets: Vec<String> = (0..target_count).map(column_name).collect();
-        let features = vec!["x*".to_string()];
+        let sparse = self.sparse_shape.is_some();
+        let features = vec![if sparse { "x" } else { "x*" }.to_string()];
         let selection =
-            fit.complete_selection(Selection { features, targets: targets.clone(), ..Selection::default() })?;
+            fit.complete_selection(Selection { features, targets: targets.clone(), sparse, ..Selection::default() })?;
         let Fitted { model, report, .. } = fit.run(&self.build_table(is_training)?.select(&selection)?, run)?;
         let predictor = Predictor::new(model)?;
         let task = fit.task()?;

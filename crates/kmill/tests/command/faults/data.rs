@@ -214,7 +214,7 @@ fn numbers_that_overflow_are_refused_by_row() {
     let options = "--kernel linear() --features x0 --scale none --precision f64 --lambda 1e-9 -o m -q";
     assert_eq!(run(at, &format!("fit ridge near.csv --target y {options}")).code, 0);
     std::fs::write(at.join("far.csv"), rows(1e200)).unwrap();
-    fails(at, "evaluate m far.csv", 1, "the mse of 60 rows is inf");
+    fails(at, "evaluate m far.csv", 1, "the rmse of 60 rows is inf");
 }
 
 /// Integers have no rounding error: fifty distinct values near 2^53 are a feature, not a constant.
