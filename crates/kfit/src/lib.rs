@@ -22,7 +22,7 @@ pub use surface_cell::SurfaceCell;
 
 use kmodel::{
     AnyModel, BinReduction, CertificateState, Classes, Error, FeatureReduction, FoldGram, FoldSpec, Folds, GramScratch,
-    GramState, Intercept, LinearHead, Link, RegressionLoss, Result, RidgeState, Targets, Task, bins, certificate,
+    GramState, Intercept, LinearHead, Link, MomentState, RegressionLoss, Result, Targets, Task, bins, certificate,
     feature_reduction, folds, gram, grids, linalg, model, moments, neighbours, platt, quadratic, ranking_pairs,
     recursive_least_squares, row_weights, stacked_maps, task,
 };

@@ -250,7 +250,7 @@ fn write_rows(
     let mut out = TableWriter::create(path, features, targets)?;
     let remedy = "exclude columns with --drop";
     let mut shared_terms = vec![MemoryTerm::new("row group being written", out.footprint(), remedy)];
-    if selected.keeps_variable_size() {
+    if selected.keeps_variable_size_columns() {
         shared_terms.push(MemoryTerm::new("texts", TEXT_COPIES * TILE_TEXT_BYTES, remedy));
     }
     let lane = LaneMemory {

@@ -32,7 +32,7 @@ pub(crate) struct CoordinatesArgs {
     #[arg(long, value_parser = parse::word::<MatrixKind>, default_value_t, value_name = "WHAT", help_heading = "Learning")]
     pub(crate) of: MatrixKind,
     /// Maximum number of coordinates
-    #[arg(long, value_name = "M", value_parser = parse::rank, default_value = "500", help_heading = "Learning")]
+    #[arg(long, value_name = "M", value_parser = parse::positive_integer, default_value = "500", help_heading = "Learning")]
     pub(crate) rank: usize,
     /// Relative trace error at which fewer coordinates suffice
     #[arg(long, value_name = "NUMBER", value_parser = parse::number, default_value = "1e-6", help_heading = "Learning")]

@@ -55,7 +55,7 @@ pub(crate) struct EvaluateArgs {
     /// Score the N rows with the highest scores of the positive class (two classes: precision,
     /// recall and lift), the N most anomalous rows (oneclass, mean), or the first N rows of every
     /// group (ranking) [default: none; the number of outliers in the target; 10 per group]
-    #[arg(long, value_name = "N", value_parser = parse::rank, help_heading = "Run")]
+    #[arg(long, value_name = "N", value_parser = parse::positive_integer, help_heading = "Run")]
     pub(crate) top: Option<usize>,
     /// Also write an HTML page: residuals, or the confusion matrix and the ROC curve
     #[arg(long, value_name = "FILE.html", help_heading = "Run")]

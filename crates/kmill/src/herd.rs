@@ -33,7 +33,7 @@ pub(crate) struct HerdArgs {
     #[command(flatten)]
     pub(crate) category: CategoryArgs,
     /// Number of rows to select
-    #[arg(long, value_name = "N", value_parser = parse::rank, help_heading = "Herding")]
+    #[arg(long, value_name = "N", value_parser = parse::positive_integer, help_heading = "Herding")]
     pub(crate) count: usize,
     /// Scaling learned from all rows: standard, minmax, robust (for outliers), asinh (for long
     /// tails), quantile (by rank) or none; the rows are written unscaled
@@ -43,7 +43,7 @@ pub(crate) struct HerdArgs {
         value_parser = parse::kernel, help_heading = "Herding")]
     pub(crate) kernel: Kernel,
     /// Number of features of the map, which is nystrom on landmarks by rpcholesky
-    #[arg(long, value_name = "M", value_parser = parse::rank, default_value = "300", help_heading = "Herding")]
+    #[arg(long, value_name = "M", value_parser = parse::positive_integer, default_value = "300", help_heading = "Herding")]
     pub(crate) rank: usize,
     /// Seed of all random choices
     #[arg(long, value_name = "N", value_parser = parse::parse_integer, default_value_t = 0, help_heading = "Herding")]

@@ -32,7 +32,7 @@ pub(crate) struct PlotArgs {
     #[arg(long, value_name = "NAME", value_parser = parse::name, help_heading = "Picture")]
     pub(crate) y: Option<String>,
     /// Output to draw, from 1: a target, or a component of kpca [default: 1]
-    #[arg(long, value_name = "K", value_parser = parse::rank, help_heading = "Picture")]
+    #[arg(long, value_name = "K", value_parser = parse::positive_integer, help_heading = "Picture")]
     pub(crate) component: Option<usize>,
     /// Column that colours the rows of a table, or of two components [default: prediction, if it
     /// holds labels]

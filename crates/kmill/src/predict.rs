@@ -64,7 +64,7 @@ pub(crate) struct PredictArgs {
     /// Write only the N rows with the highest scores of the positive class, of two, or the N most
     /// anomalous rows (oneclass, mean, kpca --novelty), in this order, with their index as `row`;
     /// of the first 1,000 anomalous rows also the columns that make them anomalous, as `reasons`
-    #[arg(long, value_name = "N", value_parser = parse::rank, help_heading = "Run")]
+    #[arg(long, value_name = "N", value_parser = parse::positive_integer, help_heading = "Run")]
     pub(crate) top: Option<usize>,
     /// Columns to copy to the output, before the predictions: names or globs, comma-separated;
     /// !NAME excludes a column

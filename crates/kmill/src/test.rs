@@ -62,7 +62,7 @@ pub(crate) struct TestArgs {
     #[arg(long, value_name = "MAP", default_value = "nystrom", value_parser = parse::map, help_heading = "Test")]
     pub(crate) map: MapSpec,
     /// Number of features of each map [default: 300]
-    #[arg(long, value_name = "M", value_parser = parse::rank, help_heading = "Test")]
+    #[arg(long, value_name = "M", value_parser = parse::positive_integer, help_heading = "Test")]
     pub(crate) rank: Option<usize>,
     /// Landmark scheme, as listed by fit --help; or FILE, a table of landmarks (mmd) [default:
     /// rpcholesky]

@@ -50,7 +50,7 @@ pub use feature_reduction::{BinReduction, FeatureReduction};
 pub use folds::{FoldRule, FoldSpec, Folds};
 pub use gram::{FoldGram, GramScratch, GramState};
 pub use model::{AnyModel, Intercept, LinearHead, Model, ModelMetadata, PredictScratch};
-pub use moments::{MomentBinReduction, MomentReduction, MomentScratch, RidgeState};
+pub use moments::{MomentBinReduction, MomentReduction, MomentScratch, MomentState};
 pub use preimage::PreImages;
 pub use quadratic::Quadratic;
 pub use regression_loss::RegressionLoss;

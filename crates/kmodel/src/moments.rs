@@ -30,14 +30,14 @@ pub struct MomentBinReduction<'a, T> {
 
 /// The result of the pass.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RidgeState {
+pub struct MomentState {
     /// Second moments of features and targets, fold by fold.
     pub gram: GramState,
     /// Residuals at every rank; `None` for a map that is not a projection.
     pub certificate: Option<CertificateState>,
 }
 
-kstore::summed!(RidgeState { part "gram": gram, some "certificate": certificate });
+kstore::summed!(MomentState { part "gram": gram, some "certificate": certificate });
 
 /// Buffers that a worker lane reuses from bin to bin.
 #[derive(Debug, Default)]
@@ -88,13 +88,13 @@ impl<'a, T: Real> MomentReduction<'a, T> {
 }
 
 impl<T: Real> BinReduction<T> for MomentBinReduction<'_, T> {
-    type State = RidgeState;
+    type State = MomentState;
     type Scratch = MomentScratch<T>;
 
-    fn init(&self) -> RidgeState {
+    fn init(&self) -> MomentState {
         let p = self.map.dims().1;
         let target_count = self.target_features.map_or(self.targets.count(), |map| map.dims().1);
-        RidgeState {
+        MomentState {
             gram: GramState::new(p, target_count, self.gram_count).with_fold_rule(self.fold_rule),
             certificate: self.needs_certificate.then(|| CertificateState::new(p)),
         }
@@ -102,7 +102,7 @@ impl<T: Real> BinReduction<T> for MomentBinReduction<'_, T> {
 
     fn add_bin(
         &self,
-        state: &mut RidgeState,
+        state: &mut MomentState,
         MomentScratch { gram_scratch, diag, partial_sums }: &mut MomentScratch<T>,
         bin_index: usize,
         bins: &mut Bins<T>,

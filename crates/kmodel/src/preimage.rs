@@ -66,7 +66,7 @@ impl PreImages {
         let Some((landmarks, _)) = model.basis.landmarks() else {
             return unsupported("random features have no landmarks; fit with `map` nystrom");
         };
-        if distance_and_features(model).is_none() {
+        if distance_and_feature_coefficients(model).is_none() {
             return unsupported("the model does not store the distances from its components; fit kpca with `novelty`");
         }
         Ok(Self { kernel, landmarks: landmarks.iter().map(|v| v.to_f64()).collect() })
@@ -99,7 +99,7 @@ impl PreImages {
         if x.ncols() != d || out.len() != b * d {
             return Err(Error::Shape { what: "numbers of the pre-images", expected: b * d, got: out.len() });
         }
-        let Some((quadratic, feature_coefficients)) = distance_and_features(model) else {
+        let Some((quadratic, feature_coefficients)) = distance_and_feature_coefficients(model) else {
             return Err(Error::NoQuadratic);
         };
         let (mut converged, scaler) = (vec![true; b], &model.scaler);
@@ -144,7 +144,7 @@ impl PreImages {
 
 /// Returns the quadratic function that measures distances from the components, and the coefficients
 /// F of the features; `None` if the model does not store them.
-fn distance_and_features<T>(model: &Model<T>) -> Option<(&Quadratic, &Mat<f64>)> {
+fn distance_and_feature_coefficients<T>(model: &Model<T>) -> Option<(&Quadratic, &Mat<f64>)> {
     let quadratic = model.quadratic.as_ref()?;
     Some((quadratic, quadratic.feature_coefficients.as_ref().filter(|features| features.ncols() > 0)?))
 }

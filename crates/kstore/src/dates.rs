@@ -41,7 +41,7 @@ impl TimeForm {
     /// The forms that are detected in text or known from a stored type. The forms of integers,
     /// `HourMinute` and `YearMonthDay`, are not among them. If a column fits several forms, the
     /// first of them is used.
-    pub(crate) const ALL: [Self; 5] =
+    pub(crate) const TEXT_AND_STORED: [Self; 5] =
         [Self::YearFirst, Self::MonthFirst, Self::DayFirst, Self::TimeOfDay, Self::Duration];
 }
 
@@ -208,14 +208,14 @@ fn parse_named_month(text: &str, form: TimeForm) -> Option<(i64, &str)> {
         }
         TimeForm::MonthFirst => {
             let (month, rest) = parse_month(text)?;
-            let (day, length, rest) = parse_digits(skip_separators(rest)?)?;
+            let (day_or_year, length, rest) = parse_digits(skip_separators(rest)?)?;
             // a number of four digits is not a day but a year, as in `January 2021`, which means
             // the first day of the month
             if length == 4 {
-                return Some((epoch_day(day, month, 1)?, rest));
+                return Some((epoch_day(day_or_year, month, 1)?, rest));
             }
             let (year, length, rest) = parse_digits(skip_separators(rest)?)?;
-            Some((epoch_day(full_year(year, length)?, month, day)?, rest))
+            Some((epoch_day(full_year(year, length)?, month, day_or_year)?, rest))
         }
         TimeForm::YearFirst => {
             let (year, length, rest) = parse_digits(text)?;
@@ -240,9 +240,9 @@ fn full_year(year: i64, digit_count: usize) -> Option<i64> {
 /// Reads a date without separators, `20210114`, or a week, `2021-W02` or `2021-W02-4`. The caller
 /// has read the first number, `year`: the year, or a whole date if it has eight digits. `rest` is
 /// the text after this number. Returns the day and the rest of the text.
-fn parse_compact(year: i64, year_digits: usize, rest: &str) -> Option<(i64, &str)> {
-    if year_digits == 8 {
-        let (year, month, day) = (year / 10_000, year / 100 % 100, year % 100);
+fn parse_compact(first_number: i64, digit_count: usize, rest: &str) -> Option<(i64, &str)> {
+    if digit_count == 8 {
+        let (year, month, day) = (first_number / 10_000, first_number / 100 % 100, first_number % 100);
         return Some((epoch_day(year, month, day)?, rest)).filter(|_| (1800..2200).contains(&year));
     }
     let (week, _, rest) =
@@ -251,8 +251,8 @@ fn parse_compact(year: i64, year_digits: usize, rest: &str) -> Option<(i64, &str
         rest.strip_prefix('-').and_then(parse_digits).filter(|(day, length, _)| (1..=7).contains(day) && *length == 1);
     let (day, rest) = day.map_or((1, rest), |(day, _, rest)| (day, rest));
     let weekday = Weekday::try_from(u8::try_from(day - 1).ok()?).ok()?;
-    let date = NaiveDate::from_isoywd_opt(i32::try_from(year).ok()?, u32::try_from(week).ok()?, weekday)?;
-    (year_digits == 4).then_some((date.to_epoch_days().into(), rest))
+    let date = NaiveDate::from_isoywd_opt(i32::try_from(first_number).ok()?, u32::try_from(week).ok()?, weekday)?;
+    (digit_count == 4).then_some((date.to_epoch_days().into(), rest))
 }
 
 /// Reads the integer at the beginning of a text; returns the integer, the number of its digits, and

@@ -18,7 +18,7 @@ use std::{collections::BTreeMap, ops::Range};
 
 /// A file of a table, and the position of its rows among all rows.
 #[derive(Clone, Debug)]
-pub(crate) struct FilePart {
+pub(crate) struct TablePart {
     pub(crate) path: PathBuf,
     pub(crate) file: Arc<dyn TableFile>,
     pub(crate) first_row: u64,
@@ -26,7 +26,7 @@ pub(crate) struct FilePart {
     identities: Vec<Identity>,
 }
 
-impl FilePart {
+impl TablePart {
     pub(crate) fn end(&self) -> u64 {
         self.first_row + self.file.metadata().row_count
     }
@@ -34,7 +34,7 @@ impl FilePart {
     /// Returns true if this file was read with the column types of `reading`, or need not be read
     /// again. The latter holds for every file with default options: it is not a CSV file, whose
     /// options include at least the delimiter, so its own format determines the types.
-    fn was_read_with(&self, reading: &TextReadOptions) -> bool {
+    fn agrees_with(&self, reading: &TextReadOptions) -> bool {
         let (schema, file_reading) = (self.file.metadata().schema, self.file.reading());
         let has_same_type = |(name, column_type): (&String, _)| {
             file_reading.types.get(name) == Some(column_type) || schema.position(name).is_none()
@@ -74,7 +74,7 @@ fn open(path: &Path, options: &TextOptions) -> Result<(Arc<dyn TableFile>, Ident
 /// rows. A clone of a table shares the files and the counter of bytes read.
 #[derive(Clone, Debug)]
 pub struct Table {
-    parts: Arc<Vec<FilePart>>,
+    parts: Arc<Vec<TablePart>>,
     schema: Arc<Schema>,
     /// A remark on the files, if their columns differ.
     schema_difference: Option<String>,
@@ -119,7 +119,7 @@ impl Table {
                 ),
             }
         }
-        let (mut parts, mut start, mut bytes_scanned) = (Vec::<FilePart>::new(), 0, 0);
+        let (mut parts, mut start, mut bytes_scanned) = (Vec::<TablePart>::new(), 0, 0);
         let has_only_empty_files =
             files.iter().all(|(path, remote_object)| remote_object.is_none() && is_empty_text_file(path));
         for (path, remote_object) in files {
@@ -135,7 +135,7 @@ impl Table {
                 Some(object) => source::open_remote(&object, options).map_err(remote::or_interrupted)?,
             };
             let path = address.unwrap_or(path);
-            let part = FilePart { path, file, first_row: start, identities: vec![identity] };
+            let part = TablePart { path, file, first_row: start, identities: vec![identity] };
             bytes_scanned += part.file.metadata().bytes_scanned;
             start = part.end();
             parts.push(part);
@@ -153,10 +153,10 @@ impl Table {
         parts.iter().for_each(|part| reading.fill_from(&part.file.reading()));
         let has_new_types =
             reading.types.iter().any(|(name, column_type)| options.reading.types.get(name) != Some(column_type));
-        if has_new_types && parts.iter().any(|part| !part.was_read_with(&reading)) {
+        if has_new_types && parts.iter().any(|part| !part.agrees_with(&reading)) {
             return Self::open_with(paths, &options.clone().with_reading(reading));
         }
-        let has_sparse = |part: &FilePart| part.file.metadata().schema.has_sparse();
+        let has_sparse = |part: &TablePart| part.file.metadata().schema.has_sparse();
         if options.sparse_rule == SparseRule::IfSmaller && parts.iter().any(has_sparse) && !parts.iter().all(has_sparse)
         {
             // a table has one kind of rows: if the rows of one file are sparse, the rows of all
@@ -190,7 +190,7 @@ impl Table {
         table.check_types(options).map(|()| table)
     }
 
-    fn new(parts: Vec<FilePart>, schema: Arc<Schema>) -> Self {
+    fn new(parts: Vec<TablePart>, schema: Arc<Schema>) -> Self {
         let (bytes_read, schema_difference, target_path, digests) = Default::default();
         Self { parts: Arc::new(parts), schema, schema_difference, target_path, bytes_read, digests }
     }
@@ -218,7 +218,7 @@ impl Table {
     /// Every read must return the same rows.
     pub fn from_file(name: &str, file: Arc<dyn TableFile>) -> Self {
         let schema = Arc::new(file.metadata().schema.clone());
-        let part = FilePart { path: name.into(), file, first_row: 0, identities: Vec::new() };
+        let part = TablePart { path: name.into(), file, first_row: 0, identities: Vec::new() };
         Self::new(vec![part], schema)
     }
 
@@ -284,14 +284,14 @@ impl Table {
             );
             return Err(Error::Syntax { what: "`first_row`", text: first_row.to_string(), expected });
         }
-        let absent_part = |rows: Range<u64>| FilePart {
+        let absent_part = |rows: Range<u64>| TablePart {
             path: self.first_path(),
             first_row: rows.start,
             file: Arc::new(AbsentRows::new(self.schema().clone(), rows)),
             identities: Vec::new(),
         };
         let shifted_parts =
-            self.parts.iter().map(|part| FilePart { first_row: part.first_row + first_row, ..part.clone() });
+            self.parts.iter().map(|part| TablePart { first_row: part.first_row + first_row, ..part.clone() });
         let (part_before, part_after) = (
             (first_row > 0).then(|| absent_part(0..first_row)),
             (end < total_rows).then(|| absent_part(end..total_rows)),
@@ -331,15 +331,15 @@ impl Table {
             );
             return Err(Error::SchemaMismatch { first: self.first_path(), second: path, difference });
         }
-        let with_target_column = |part: &FilePart| {
+        let with_target_column = |part: &TablePart| {
             let added_column =
                 AddedColumn::Numbers { file: Arc::clone(&target_file), path: path.clone(), first_row: part.first_row };
             let column = (source::TARGET_COLUMN.to_string(), added_column);
             let extended_file = ExtendedFile::new(&part.path, Arc::clone(&part.file), vec![column]);
             let identities = [&part.identities[..], std::slice::from_ref(&identity)].concat();
-            FilePart { file: Arc::new(extended_file), identities, ..part.clone() }
+            TablePart { file: Arc::new(extended_file), identities, ..part.clone() }
         };
-        let parts: Vec<FilePart> = self.parts.iter().map(with_target_column).collect();
+        let parts: Vec<TablePart> = self.parts.iter().map(with_target_column).collect();
         let mut schema = Schema::clone(&self.schema);
         schema.columns.push(Column { name: source::TARGET_COLUMN.to_string(), kind: Kind::Float { bits: 64 } });
         let schema = Arc::new(schema);
@@ -353,7 +353,7 @@ impl Table {
 
     /// Returns the number of rows in all files.
     pub fn stored_rows(&self) -> u64 {
-        self.parts.last().map_or(0, FilePart::end)
+        self.parts.last().map_or(0, TablePart::end)
     }
 
     /// Returns the files without the target file, in the order of reading.
@@ -398,7 +398,7 @@ impl Table {
     /// Returns the non-default options with which the columns of the text files are read. Related
     /// files, such as a test set, must be read the same way.
     #[doc(hidden)]
-    pub fn reading(&self) -> TextReadOptions {
+    pub fn text_read_options(&self) -> TextReadOptions {
         let mut reading = TextReadOptions::default();
         self.parts.iter().for_each(|part| reading.fill_from(&part.file.reading()));
         reading
@@ -442,7 +442,7 @@ impl Table {
         self.schema_difference.as_deref()
     }
 
-    pub(crate) fn parts(&self) -> &[FilePart] {
+    pub(crate) fn parts(&self) -> &[TablePart] {
         &self.parts
     }
 

@@ -7,7 +7,7 @@ use crate::source::BoxedCursor;
 use crate::sparse::MAX_F32_COLUMNS;
 use crate::text_limit::TextLimit;
 use crate::view::Element;
-use crate::{Error, Float, Result, Scaler, convert::FeatureScaling, row_digests, rows::Label, table::FilePart};
+use crate::{Error, Float, Result, Scaler, convert::FeatureScaling, row_digests, rows::Label, table::TablePart};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{ops::Range, sync::Arc};
 
@@ -128,7 +128,7 @@ impl<T: Float> TableRows<T> {
 /// The file that a cursor is reading, and the position of its current chunk.
 pub(crate) struct OpenFile<'a> {
     pub(crate) cursor: BoxedCursor<'a>,
-    pub(crate) part: &'a FilePart,
+    pub(crate) part: &'a TablePart,
     /// The row number within the file of the chunk's first row.
     pub(crate) chunk_start: u64,
     pub(crate) chunk_rows: usize,

@@ -1,7 +1,7 @@
 //! A solver's view of the rows of a table.
 
 use super::tier::FeatureTier;
-use crate::moments::{MomentReduction, RidgeState};
+use crate::moments::{MomentReduction, MomentState};
 use crate::request::{PassShape, ProblemSize, Resources, TrainOptions};
 use crate::{Classes, FoldSpec, Folds, Result, Targets};
 use kapprox::landmark::LandmarkSet;
@@ -113,24 +113,24 @@ impl<T: Real> FitData<'_, T> {
     ///
     /// # Errors
     /// Errors of reading the rows.
-    pub fn moments(&self) -> Result<RidgeState> {
+    pub fn moments(&self) -> Result<MomentState> {
         self.moments_with_targets(None)
     }
 
     /// Computes [`FitData::moments`]. If `target_features` is provided, the features of the target
     /// replace the targets.
-    pub(crate) fn moments_with_targets(&self, target_features: Option<&dyn FeatureMap<f64>>) -> Result<RidgeState> {
+    pub(crate) fn moments_with_targets(&self, target_features: Option<&dyn FeatureMap<f64>>) -> Result<MomentState> {
         let folds = self.single_fold()?;
         let reduction = MomentReduction::new(self.map, &folds, self.targets).with_target_features(target_features);
         self.reduce(GRAM_PASS, &reduction.with_bin_rows(self.pass_shape.tile_rows))
     }
 
-    pub(crate) fn moments_by_fold(&self) -> Result<RidgeState> {
+    pub(crate) fn moments_by_fold(&self) -> Result<MomentState> {
         self.moments_by_class(1)
     }
 
     /// Computes [`FitData::moments`] separately for each class in each fold.
-    pub(crate) fn moments_by_class(&self, class_count: usize) -> Result<RidgeState> {
+    pub(crate) fn moments_by_class(&self, class_count: usize) -> Result<MomentState> {
         let reduction = MomentReduction::new(self.map, self.folds, self.targets).with_class_bins(class_count);
         self.reduce(GRAM_PASS, &reduction.with_bin_rows(self.pass_shape.tile_rows))
     }

@@ -260,7 +260,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     /// Returns true if this process has the features of all rows in memory.
     pub(crate) fn is_in_memory(&self) -> bool {
         match &self.phi {
-            PhiSource::Stored(store) => store.tier() == FeatureTier::Memory && !self.is_shared(),
+            PhiSource::Stored(store) => store.tier() == FeatureTier::Memory && !self.shares_passes(),
             PhiSource::Copied(_) => true,
             PhiSource::Positions(..) | PhiSource::Converted(_) => false,
         }
@@ -270,7 +270,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     /// not in every pass. Features in another type certify a result, and their rows are rarely
     /// needed. Processes that share a run exchange the rows in a second visit anyway.
     pub(crate) fn is_second_visit_cheap(&self) -> bool {
-        self.is_in_memory() || self.is_shared() || matches!(self.phi, PhiSource::Converted(_))
+        self.is_in_memory() || self.shares_passes() || matches!(self.phi, PhiSource::Converted(_))
     }
 
     /// Returns the features of a row, or `None` if this process does not have them in memory.

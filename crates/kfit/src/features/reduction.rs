@@ -76,14 +76,14 @@ impl<T: Real> StoredFeatures<'_, T> {
             start_row: start,
             end_row: end,
         };
-        let mut reduce_unit = |unit: Range<u64>, deliver: Deliver<'_, S, crate::Error>| {
+        let mut reduce_lot = |unit: Range<u64>, deliver: Deliver<'_, S, crate::Error>| {
             let mut segments = SegmentStates::new(deliver);
             self.visit_unit(Some(&unit), observer, &mut |tile| {
                 step(segments.state_mut(self.segment_of(tile.first_row), tile.row_count() as u64, init)?, tile)
             })?;
             segments.finish()
         };
-        Ok(reduce_lots(self.engine(), name, cut, observer, &|| init(), &mut reduce_unit)?.0)
+        Ok(reduce_lots(self.engine(), name, cut, observer, &|| init(), &mut reduce_lot)?.0)
     }
 
     /// Computes Σ φ(x), the sum of the features over all rows, in one pass. `name` is the name of
@@ -97,7 +97,7 @@ impl<T: Real> StoredFeatures<'_, T> {
         Ok(sums)
     }
 
-    pub(crate) fn is_shared(&self) -> bool {
+    pub(crate) fn shares_passes(&self) -> bool {
         self.engine().is_some()
     }
 

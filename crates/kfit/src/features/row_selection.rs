@@ -106,7 +106,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         observer: &dyn Observer,
         mut visitor: impl FnMut(&Tile<'_, T>) -> Result<()> + Send,
     ) -> Result<()> {
-        if !self.is_shared() {
+        if !self.shares_passes() {
             return self.visit_selected_locally(positions, observer, &mut visitor);
         }
         let chunk_rows = exchange_row_count(self.p, size_of::<T>());

@@ -1,6 +1,6 @@
 //! Sources of the metric of a fit.
 
-use crate::{AnyModel, Error, Result, model::either};
+use crate::{AnyModel, Error, Result, model::match_precision};
 use kapprox::metric::Metric;
 use kstore::{Digest, ReadSettings, RowBuf, RowSource, Scaler, SelectedTable};
 use std::path::{Path, PathBuf};
@@ -222,7 +222,7 @@ impl MetricSource {
     /// [`Error::Option`] for a model without a metric, or with other inputs.
     #[doc(hidden)]
     pub fn from_model(model: &AnyModel, features: &[String]) -> Result<Self> {
-        let (metric, scaler) = either!(AnyModel: model, model => (&model.metric, &model.scaler));
+        let (metric, scaler) = match_precision!(AnyModel: model, model => (&model.metric, &model.scaler));
         let Some(metric) = metric else {
             let why = "the model has no metric; name one that was fitted with `metric` learn";
             return Err(Error::option("metric", "a model", why));

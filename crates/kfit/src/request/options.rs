@@ -117,7 +117,7 @@ impl LandmarkSource {
         match self {
             Self::File(path) => {
                 let text_options =
-                    text_options.clone().with_reading(selected.reading().with_encoding(selected.encoding()));
+                    text_options.clone().with_reading(selected.text_read_options().with_encoding(selected.encoding()));
                 let table = Table::open_with(&[path], &text_options)?.select(&selected.same_features())?;
                 Ok(Self::Rows(Box::new(table)))
             }

@@ -50,7 +50,7 @@ pub(crate) struct TextArgs {
     #[arg(long)]
     pub(crate) zero_based: bool,
     /// Number of features of .svm, .svmlight and .libsvm [default: the largest index]
-    #[arg(long, value_name = "D", value_parser = parse::rank)]
+    #[arg(long, value_name = "D", value_parser = parse::positive_integer)]
     pub(crate) width: Option<usize>,
     /// Keep the rows of .svm, .svmlight and .libsvm sparse, like those of .npz and of lists and
     /// maps in .parquet and .arrow; for kernels of inner products and distances [default: fits that
@@ -147,7 +147,7 @@ pub(crate) struct CategoryArgs {
     pub(crate) categories: Vec<String>,
     /// Hash each text column that has too many values for categories into this many features,
     /// instead of target encoding
-    #[arg(long, value_name = "BUCKETS", value_parser = parse::rank)]
+    #[arg(long, value_name = "BUCKETS", value_parser = parse::positive_integer)]
     pub(crate) hash: Option<usize>,
     /// Features of dates and times: position (days since 1970), cyclic (also the hour, the weekday
     /// and the day of the year, if the rows cover the whole cycle) or none [default: cyclic]

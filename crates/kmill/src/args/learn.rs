@@ -83,7 +83,7 @@ pub(crate) struct MapArgs {
     pub(crate) map: MapSpec,
     /// Number of features of the map; for nystrom, the number of landmarks [default: 1000, or the
     /// rows of --landmarks FILE]
-    #[arg(long, value_name = "M", value_parser = parse::rank)]
+    #[arg(long, value_name = "M", value_parser = parse::positive_integer)]
     pub(crate) rank: Option<usize>,
     #[arg(long, help = landmarks_help(), value_parser = parse::LandmarksParser, value_name = "SCHEME|FILE")]
     pub(crate) landmarks: Option<LandmarkSource>,

@@ -25,11 +25,11 @@ use kfit::solver::parameter::CLUSTERS;
 use std::ffi::OsString;
 
 /// Maximum number of arguments that the short help of a subcommand lists. If there are more, it
-/// lists only [`FIRST_OPTIONS`], in a few words each.
+/// lists only [`MAIN_ARGS`], in a few words each.
 const MAX_LISTED_ARGS: usize = 16;
 
 /// IDs of the arguments that most runs need.
-const FIRST_OPTIONS: &str = "solver model paths target features rows condition missing test kernel kernels rank methods time lambda folds \
+const MAIN_ARGS: &str = "solver model paths target features rows condition missing test kernel kernels rank methods time lambda folds \
     components x y colour output report json verbose";
 
 /// Arguments whose help the short help does not cut, because its parentheses must stay.
@@ -92,12 +92,12 @@ fn accept_plurals(subcommand: Command) -> Command {
 }
 
 /// Shortens the help of a subcommand. If the subcommand has many arguments, lists only
-/// [`FIRST_OPTIONS`], in a few words each.
+/// [`MAIN_ARGS`], in a few words each.
 fn with_short_help(subcommand: Command) -> Command {
     let has_many_args = subcommand.get_arguments().count() > MAX_LISTED_ARGS;
     let shorten_arg = |arg: Arg| match arg.get_id().as_str() {
         _ if !has_many_args => arg,
-        id if !is_among(FIRST_OPTIONS, id) => arg.hide(true),
+        id if !is_among(MAIN_ARGS, id) => arg.hide(true),
         "kernel" => arg.help(learn::KERNEL_HELP),
         id if SHORT_HELP_ARGS.contains(&id) => arg,
         _ => {

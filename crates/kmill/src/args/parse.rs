@@ -179,7 +179,7 @@ fn in_range(text: &str, min: u64, max: u64) -> Result<u64, String> {
 }
 
 /// Parses any positive integer, such as a rank, a number of rows or a number of clusters.
-pub fn rank(text: &str) -> Result<usize, String> {
+pub fn positive_integer(text: &str) -> Result<usize, String> {
     match parse_integer(text)? {
         0 => Err("expected at least 1".to_string()),
         n => usize::try_from(n).map_err(|_| "expected a smaller number".to_string()),
@@ -188,7 +188,7 @@ pub fn rank(text: &str) -> Result<usize, String> {
 
 /// Parses a number of threads, from 1 to `MAX_THREADS`.
 pub fn threads(text: &str) -> Result<usize, String> {
-    match rank(text)? {
+    match positive_integer(text)? {
         n if n <= MAX_THREADS => Ok(n),
         _ => Err(format!("expected at most {MAX_THREADS}")),
     }
@@ -245,7 +245,7 @@ pub fn decimal(text: &str) -> Result<u8, String> {
 
 /// Parses `--infer-rows`, the number of rows that determine the types of columns, or `all`.
 pub fn infer_rows(text: &str) -> Result<u64, String> {
-    if text == "all" { Ok(u64::MAX) } else { rank(text).map(|rows| rows as u64) }
+    if text == "all" { Ok(u64::MAX) } else { positive_integer(text).map(|rows| rows as u64) }
 }
 
 /// Parses `--times`, the features that are computed from dates and times.

@@ -34,7 +34,7 @@ pub(crate) struct CurveArgs {
     #[arg(long, value_name = "CONDITION", value_parser = parse::condition, help_heading = "Table")]
     pub(crate) test_where: Option<Condition>,
     /// Measure on a uniform sample of this many rows, held in memory [default: all rows]
-    #[arg(long, value_name = "N", value_parser = parse::rank, help_heading = "Table")]
+    #[arg(long, value_name = "N", value_parser = parse::positive_integer, help_heading = "Table")]
     pub(crate) sample: Option<usize>,
     /// Landmark schemes and maps, comma-separated (a scheme uses the map nystrom); fit --help lists
     /// them

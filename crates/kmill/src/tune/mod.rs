@@ -70,7 +70,7 @@ pub(crate) struct TuneArgs {
     pub(crate) measure: Option<SolverMeasure>,
     /// Number of rows of the last comparison, between two kernels; each earlier comparison has half
     /// as many
-    #[arg(long, value_name = "N", value_parser = parse::rank, default_value = "20000", help_heading = "Search")]
+    #[arg(long, value_name = "N", value_parser = parse::positive_integer, default_value = "20000", help_heading = "Search")]
     pub(crate) sample: usize,
     #[command(flatten)]
     pub(crate) map_args: MapArgs,

@@ -27,7 +27,7 @@ const PARSERS: &[(&str, Refusal, &str)] = &[
     ("landmarks", |text| parse::word::<LandmarkSource>(text).err(), "rpcholesky"),
     ("scheme", |text| parse::scheme(text).err(), "uniform"),
     ("candidates", |text| parse::word::<Candidates>(text).err(), "1e5"),
-    ("rank", |text| parse::rank(text).err(), "1_000"),
+    ("rank", |text| parse::positive_integer(text).err(), "1_000"),
     ("ranks", |text| parse::ranks(text).err(), "50..2000"),
     ("lambda", |text| parse::lambda(text).err(), "1e-6"),
     ("several lambdas", |text| refused(&parameter::LAMBDA_GRID, text), "1e-9..1e-3"),

@@ -231,9 +231,8 @@ fn a_search_on_sparse_rows_has_the_errors_of_a_search_on_dense_rows() {
         --kernels gaussian(),laplacian() --factors 0.5,1,2 --rank 40 -o s.json -q --json";
     let (dense, sparse) = (ok(at, search), ok(at, &format!("{search} --sparse")));
     let errors = |report: &serde_json::Value| -> Vec<(String, f64)> {
-        let rungs = report["search"]["rungs"].as_array().unwrap();
-        let entries = rungs.iter().flat_map(|rung| rung["entries"].as_array().unwrap());
-        entries.map(|entry| (entry["kernel"].to_string(), entry["score"].as_f64().unwrap())).collect()
+        let rows = report["rows"].as_array().unwrap();
+        rows.iter().filter_map(|row| Some((row["kernel"].to_string(), row["cv_mse"].as_f64()?))).collect()
     };
     let (dense_errors, sparse_errors) = (errors(&dense), errors(&sparse));
     assert!(dense_errors.len() >= 9 && dense_errors.len() == sparse_errors.len(), "{dense}");

@@ -98,7 +98,7 @@ pub enum AnyModel {
 /// wraps the result in the variant of `Other` with the same precision.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! either {
+macro_rules! match_precision {
     ($kind:ident to $to:ident: $of:expr, $typed:ident => $value:expr) => {
         match $of {
             $kind::F32($typed) => $to::F32($value),
@@ -114,7 +114,7 @@ macro_rules! either {
 }
 
 #[doc(hidden)]
-pub use crate::either;
+pub use crate::match_precision;
 
 impl AnyModel {
     /// Writes the model atomically; see [`Model::save`].
@@ -122,12 +122,12 @@ impl AnyModel {
     /// # Errors
     /// The errors of [`Model::save`].
     pub fn save(&self, path: &Path) -> Result<()> {
-        either!(Self: self, model => model.save(path))
+        match_precision!(Self: self, model => model.save(path))
     }
 
     /// Returns the metadata of the model: options, names and classes.
     pub fn metadata(&self) -> &ModelMetadata {
-        either!(Self: self, model => &model.metadata)
+        match_precision!(Self: self, model => &model.metadata)
     }
 }
 
@@ -299,17 +299,17 @@ impl<T: Real> Model<T> {
                 let row_count = x.nrows();
                 pool.with_buffer(
                     StripBuffers::default,
-                    |StripBuffers { basis_values: block, panel_f64: block_f64, sums, scratch }: &mut StripBuffers<
+                    |StripBuffers { basis_values: basis_buffer, panel_f64: block_f64, sums, scratch }: &mut StripBuffers<
                         T,
                     >| {
-                        block.resize(STRIP_ROWS * m, T::default());
-                        let block = &mut block[..row_count * m];
+                        basis_buffer.resize(STRIP_ROWS * m, T::default());
+                        let block = &mut basis_buffer[..row_count * m];
                         let basis_values = MatMut::from_column_major_slice_mut(block, row_count, m);
                         functions.apply(x, basis_values, &Workers::sequential());
-                        let k = MatRef::from_column_major_slice(block, row_count, m);
+                        let basis_values = MatRef::from_column_major_slice(block, row_count, m);
                         let mut quadratic_values = vec![0.0; row_count];
                         if let Some((quadratic, kernel)) = quadratic.zip(kernel) {
-                            quadratic.evaluate(k, &self.squared_norms(k, x, kernel), scratch, &mut quadratic_values);
+                            quadratic.evaluate(basis_values, &self.squared_norms(basis_values, x, kernel), scratch, &mut quadratic_values);
                         }
                         if out.quadratic.ncols() > 0 {
                             out.quadratic
@@ -324,11 +324,11 @@ impl<T: Real> Model<T> {
                             [(self.components.as_ref(), out.components.rb_mut()), (splits, node_values.rb_mut())];
                         for (head, mut out) in heads.into_iter().filter(|(_, out)| out.ncols() > 0) {
                             let Some(LinearHead { weights, intercept }) = head else { continue };
-                            linear_scores(weights, intercept, k, block_f64, sums);
+                            linear_scores(weights, intercept, basis_values, block_f64, sums);
                             out.copy_from(MatRef::from_column_major_slice(sums, row_count, intercept.len()));
                         }
                         if out.scores.ncols() > 0 {
-                            linear_scores(&self.coefficients, &self.intercept, k, block_f64, sums);
+                            linear_scores(&self.coefficients, &self.intercept, basis_values, block_f64, sums);
                             if score_quadratic.is_some() {
                                 sums.iter_mut().zip(quadratic_values).for_each(|(score, value)| *score -= value);
                             }
@@ -340,9 +340,9 @@ impl<T: Real> Model<T> {
                             // the kernels clip values that overflow, so a score from such values
                             // would be finite but meaningless
                             let strip_overflows =
-                                k.col_iter().any(|column| predict::has_overflow(column.iter().copied()));
+                                basis_values.col_iter().any(|column| predict::has_overflow(column.iter().copied()));
                             let row_overflows =
-                                |r: &usize| strip_overflows && predict::has_overflow(k.row(*r).iter().copied());
+                                |r: &usize| strip_overflows && predict::has_overflow(basis_values.row(*r).iter().copied());
                             (0..row_count)
                                 .filter(row_overflows)
                                 .for_each(|r| out.scores.rb_mut().row_mut(r).fill(f64::INFINITY));

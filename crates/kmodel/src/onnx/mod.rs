@@ -21,7 +21,7 @@ mod kernels;
 
 use crate::{
     AnyModel, Error, Link, Model, Result, Task,
-    model::{BasisTransform, either},
+    model::{BasisTransform, match_precision},
     quadratic::Quadratic,
 };
 use faer::Mat;
@@ -35,7 +35,7 @@ impl AnyModel {
     /// # Errors
     /// [`Error::OnnxUnsupported`] with the reason, if the model is not supported.
     pub fn to_onnx(&self) -> Result<Vec<u8>> {
-        either!(Self: self, model => model.to_onnx())
+        match_precision!(Self: self, model => model.to_onnx())
     }
 }
 

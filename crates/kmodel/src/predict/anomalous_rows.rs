@@ -4,7 +4,7 @@ use super::explanation::{self, FeatureContribution};
 use super::kept_columns::{self, KeptColumnReader};
 use super::writer::{PredictionWriter, WriterSetup};
 use super::{AnyPreparedModel, Extras, Predictor, Scores, decision::ColumnGroup, prepared_model::PreparedModel};
-use crate::{Error, Result, Task, linalg::strips::lock, model::either, run::Run, score::orient_score};
+use crate::{Error, Result, Task, linalg::strips::lock, model::match_precision, run::Run, score::orient_score};
 use kapprox::Real;
 use kstore::sink::{self, OutputColumn, OutputKind};
 use kstore::{KeptColumn, ReadSettings, SelectedTable, Workers, budget::MemoryTerm};
@@ -145,7 +145,7 @@ impl Predictor {
         let mut reasons = match explained_rows.is_empty() {
             true => Vec::new(),
             false => {
-                either!(AnyPreparedModel: &self.model, prepared => explain_rows(prepared, selected, &explained_rows, run.workers()))?
+                match_precision!(AnyPreparedModel: &self.model, prepared => explain_rows(prepared, selected, &explained_rows, run.workers()))?
             }
         };
         reasons.resize(ranked_rows.len(), Vec::new());

@@ -34,7 +34,9 @@ pub use online_learning::OnlineUpdate;
 pub use table_scorer::{Extras, Scores};
 pub use writer::PredictionSummary;
 
-use crate::{AnyModel, Classes, Error, ModelMetadata, Quadratic, Result, Task, model::either, score::orient_score};
+use crate::{
+    AnyModel, Classes, Error, ModelMetadata, Quadratic, Result, Task, model::match_precision, score::orient_score,
+};
 use crate::{model::MetricReport, run::Run};
 use decision::DecisionRule;
 use kstore::{Encoding, Label, MemoryPlan, Missing, SelectedTable, Selection, Table, TextOptions, budget::MemoryTerm};
@@ -95,7 +97,7 @@ impl Predictor {
     /// An unknown kernel or map.
     pub fn new(model: AnyModel) -> Result<Self> {
         let prepared_model =
-            either!(AnyModel to AnyPreparedModel: model, model => Arc::new(PreparedModel::new(model)?));
+            match_precision!(AnyModel to AnyPreparedModel: model, model => Arc::new(PreparedModel::new(model)?));
         Ok(Self {
             model: prepared_model,
             rule: DecisionRule { positive_class: 1, threshold: 0.0, costs: None, top: None },
@@ -220,7 +222,7 @@ impl Predictor {
     /// # Errors
     /// The errors of [`crate::Model::to_bytes`].
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        either!(AnyPreparedModel: &self.model, prepared => prepared.model.to_bytes())
+        match_precision!(AnyPreparedModel: &self.model, prepared => prepared.model.to_bytes())
     }
 
     /// Writes the model to a file atomically.
@@ -228,12 +230,12 @@ impl Predictor {
     /// # Errors
     /// The errors of [`crate::Model::save`].
     pub fn save(&self, path: &Path) -> Result<()> {
-        either!(AnyPreparedModel: &self.model, prepared => prepared.model.save(path))
+        match_precision!(AnyPreparedModel: &self.model, prepared => prepared.model.save(path))
     }
 
     /// Returns the metadata of the model: options, names and classes.
     pub fn metadata(&self) -> &ModelMetadata {
-        either!(AnyPreparedModel: &self.model, prepared => &prepared.model.metadata)
+        match_precision!(AnyPreparedModel: &self.model, prepared => &prepared.model.metadata)
     }
 
     /// Returns the options for text files with rows of the model: numbers, dates and missing values
@@ -248,7 +250,7 @@ impl Predictor {
     /// Returns the metric, a linear map of the inputs before the kernel, with the importance of
     /// each feature; `None` if the model has no metric.
     pub fn metric(&self) -> Option<MetricReport> {
-        let metric = either!(AnyPreparedModel: &self.model, prepared => prepared.model.metric.as_ref())?;
+        let metric = match_precision!(AnyPreparedModel: &self.model, prepared => prepared.model.metric.as_ref())?;
         let metadata = self.metadata();
         // without the option `metric`, the metric consists of directions that the solver learned
         let source = metadata.options["metric"].as_str().unwrap_or(&metadata.solver).to_string();
@@ -260,14 +262,14 @@ impl Predictor {
     /// other models, returns `None`.
     #[doc(hidden)]
     pub fn graph_size(&self) -> Option<(usize, usize)> {
-        either!(AnyPreparedModel: &self.model, prepared => Some((prepared.model.basis.landmarks()?.1.len(), prepared.model.transform.neighbour_count()?)))
+        match_precision!(AnyPreparedModel: &self.model, prepared => Some((prepared.model.basis.landmarks()?.1.len(), prepared.model.transform.neighbour_count()?)))
     }
 
     /// For a model with leaves, each with an exact-kernel model of its rows, returns the number of
     /// leaves and the number of rows of all leaves; for other models, returns `None`.
     #[doc(hidden)]
     pub fn leaf_counts(&self) -> Option<(usize, usize)> {
-        let row_counts = either!(AnyPreparedModel: &self.model, prepared => prepared.model.leaves.as_ref().map(|leaves| &leaves.row_counts))?;
+        let row_counts = match_precision!(AnyPreparedModel: &self.model, prepared => prepared.model.leaves.as_ref().map(|leaves| &leaves.row_counts))?;
         Some((row_counts.len(), row_counts.iter().sum()))
     }
 
@@ -279,18 +281,18 @@ impl Predictor {
     /// Returns the number of outputs t of a row: targets, scores of classes or pairs, components,
     /// clusters.
     pub fn output_count(&self) -> usize {
-        either!(AnyPreparedModel: &self.model, prepared => prepared.model.dims().2)
+        match_precision!(AnyPreparedModel: &self.model, prepared => prepared.model.dims().2)
     }
 
     /// Returns the number of components in addition to predictions, for [`Extras::components`]; 0
     /// for most models.
     pub fn component_count(&self) -> usize {
-        either!(AnyPreparedModel: &self.model, prepared => prepared.model.component_count())
+        match_precision!(AnyPreparedModel: &self.model, prepared => prepared.model.component_count())
     }
 
     /// Allocates buffers for [`Predictor::predict_with_scratch`].
     pub fn scratch(&self) -> RowScratch {
-        RowScratch(either!(AnyPreparedModel to AnyRowScratch: &self.model, prepared => prepared.scratch()))
+        RowScratch(match_precision!(AnyPreparedModel to AnyRowScratch: &self.model, prepared => prepared.scratch()))
     }
 
     /// Writes the scores of the rows of `x` (n x d, row-major) to `out` (n x t, row-major).
@@ -299,7 +301,7 @@ impl Predictor {
     /// [`Error::Shape`] for slices of other lengths; [`Error::NotFiniteRow`] for a value or a
     /// prediction that is not finite.
     pub fn predict<V: kstore::Float>(&self, x: &[V], out: &mut [f64]) -> Result<()> {
-        either!(AnyPreparedModel: &self.model, prepared => prepared.predict(x, out))
+        match_precision!(AnyPreparedModel: &self.model, prepared => prepared.predict(x, out))
     }
 
     /// Writes the scores of one row `x` (length d) to `out` (length t). Does not allocate if the
@@ -370,24 +372,24 @@ impl Predictor {
     /// Returns the term of a memory plan for the loaded model, plus `extra_bytes` bytes.
     #[doc(hidden)]
     pub fn plan_term(&self, extra_bytes: usize) -> MemoryTerm {
-        either!(AnyPreparedModel: &self.model, prepared => prepared.plan_term(extra_bytes))
+        match_precision!(AnyPreparedModel: &self.model, prepared => prepared.plan_term(extra_bytes))
     }
 
     /// Returns the bytes that [`Predictor::predict`] needs in addition to its slices.
     #[doc(hidden)]
     pub fn scratch_bytes(&self) -> usize {
-        either!(AnyPreparedModel: &self.model, prepared => prepared.scratch_bytes())
+        match_precision!(AnyPreparedModel: &self.model, prepared => prepared.scratch_bytes())
     }
 
     /// Returns the mean of each feature over the training rows, in the units of the table.
     #[doc(hidden)]
     pub fn means(&self) -> &[f64] {
-        either!(AnyPreparedModel: &self.model, prepared => &prepared.model.scaler.mean)
+        match_precision!(AnyPreparedModel: &self.model, prepared => &prepared.model.scaler.mean)
     }
 
     /// Returns the classes of the model; `None` for a model without classes.
     pub fn classes(&self) -> Option<&Classes> {
-        either!(AnyPreparedModel: &self.model, prepared => prepared.classes.as_ref())
+        match_precision!(AnyPreparedModel: &self.model, prepared => prepared.classes.as_ref())
     }
 
     /// Scores the selected rows, hands the segments to `visitor` in row order, and returns the
@@ -410,7 +412,7 @@ impl Predictor {
     ) -> Result<u64> {
         self.check_extras(extras)?;
         let lane_count = run.workers().threads();
-        either!(AnyPreparedModel: &self.model, prepared => prepared.score_table(selected, extras, lane_count, other_terms, run, visitor))
+        match_precision!(AnyPreparedModel: &self.model, prepared => prepared.score_table(selected, extras, lane_count, other_terms, run, visitor))
     }
 
     /// Runs [`Predictor::score_table`] in one lane, for a `visitor` that uses all threads for each
@@ -422,7 +424,7 @@ impl Predictor {
         run: &Run<'_>,
         visitor: impl FnMut(&Scores) -> Result<()> + Send,
     ) -> Result<u64> {
-        either!(AnyPreparedModel: &self.model, prepared => prepared.score_table(selected, Extras::default(), 1, other_terms, run, visitor))
+        match_precision!(AnyPreparedModel: &self.model, prepared => prepared.score_table(selected, Extras::default(), 1, other_terms, run, visitor))
     }
 
     /// Returns the standard deviations of new observations at the rows of `scores`, one per target,
@@ -485,11 +487,11 @@ impl Predictor {
     }
 
     fn quadratic(&self) -> Option<&Quadratic> {
-        either!(AnyPreparedModel: &self.model, prepared => prepared.model.quadratic.as_ref())
+        match_precision!(AnyPreparedModel: &self.model, prepared => prepared.model.quadratic.as_ref())
     }
 
     fn intercept(&self) -> &[f64] {
-        either!(AnyPreparedModel: &self.model, prepared => &prepared.model.intercept)
+        match_precision!(AnyPreparedModel: &self.model, prepared => &prepared.model.intercept)
     }
 
     /// Returns the bytes of the memory budget that a scoring pass over the rows and `other_terms`
@@ -502,7 +504,7 @@ impl Predictor {
         run: &Run<'_>,
     ) -> Result<usize> {
         let (memory, threads) = (run.memory_budget(), run.workers().threads());
-        let lane_plan = either!(AnyPreparedModel: &self.model, prepared => TableScorer::new(prepared, selected, extras)?.plan_lanes(memory, threads, other_terms));
+        let lane_plan = match_precision!(AnyPreparedModel: &self.model, prepared => TableScorer::new(prepared, selected, extras)?.plan_lanes(memory, threads, other_terms));
         Ok(lane_plan?.0.spare_bytes)
     }
 }

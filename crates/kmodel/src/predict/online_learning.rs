@@ -12,7 +12,7 @@
 //! [`Predictor::score_table`] for r outputs, plus about 40mr.
 
 use super::{AnyPreparedModel, Predictor, prepared_model::PreparedModel};
-use crate::model::{FEATURES_SOLVER, Intercept, either};
+use crate::model::{FEATURES_SOLVER, Intercept, match_precision};
 use crate::quadratic::Quadratic;
 use crate::recursive_least_squares::{BLOCK_ROWS, RecursiveLeastSquares};
 use crate::{AnyModel, Error, Model, ModelMetadata, Result, Task, linalg::strips::BufferPool, run::Run};
@@ -122,8 +122,8 @@ impl Predictor {
         if !phi.is_empty() {
             learn_block(&phi, &y)?;
         }
-        let mut model = either!(AnyPreparedModel to AnyModel: &self.model, prepared => prepared.finish_recursion(&recursion, rows).ok_or_else(overflow_error)?);
-        let metadata = either!(AnyModel: &mut model, model => &mut model.metadata);
+        let mut model = match_precision!(AnyPreparedModel to AnyModel: &self.model, prepared => prepared.finish_recursion(&recursion, rows).ok_or_else(overflow_error)?);
+        let metadata = match_precision!(AnyModel: &mut model, model => &mut model.metadata);
         if !metadata.ranges.is_empty() {
             let learned_moments = run.statistics(selected)?.inputs;
             let ranges = metadata.ranges.iter_mut().zip(&learned_moments);

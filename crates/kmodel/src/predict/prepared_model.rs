@@ -1,7 +1,7 @@
 //! A model of one precision, applied to slices of rows.
 
 use super::{AnyPreparedModel, Predictor};
-use crate::model::{BasisFunctions, PredictScratch, either};
+use crate::model::{BasisFunctions, PredictScratch, match_precision};
 use crate::{Classes, Error, Model, Result};
 use faer::{MatMut, MatRef};
 use kapprox::Real;
@@ -234,7 +234,7 @@ impl Predictor {
         if enlarged_encoding.sparse_shape().is_none_or(|shape| shape.max_row_entries <= fitted_shape.max_row_entries) {
             return Ok(self);
         }
-        let prepared_model = either!(AnyPreparedModel to AnyPreparedModel: &self.model, prepared => Arc::new(PreparedModel::new(prepared.model.clone().with_sparse_shapes(&shapes))?));
+        let prepared_model = match_precision!(AnyPreparedModel to AnyPreparedModel: &self.model, prepared => Arc::new(PreparedModel::new(prepared.model.clone().with_sparse_shapes(&shapes))?));
         Ok(Self { model: prepared_model, rule: self.rule })
     }
 }

@@ -154,7 +154,7 @@ impl Predictor {
             vec![MemoryTerm::new("row group being written", out.buffer_bytes(), "keep fewer columns with `keep`")];
         if let Some(kept_table) = kept_table {
             let source = kept_columns::kept_table_rows(kept_table, TextLimit::default())?;
-            let text_bytes = if kept_table.keeps_variable_size() { TEXT_COPIES * TILE_TEXT_BYTES } else { 0 };
+            let text_bytes = if kept_table.keeps_variable_size_columns() { TEXT_COPIES * TILE_TEXT_BYTES } else { 0 };
             // memory of the rows of a tile, and of their copy for writing
             let bytes = RowSource::<f64>::footprint(&source).bytes_for(2 * kept_columns::KEPT_TILE_ROWS) + text_bytes;
             terms.push(MemoryTerm::new("kept columns", bytes, "keep fewer columns with `keep`"));

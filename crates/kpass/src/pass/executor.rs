@@ -120,7 +120,7 @@ fn run_lanes<T: Float>(
         workers: if lane_count > 1 { &sequential } else { pass.workers },
         table_shape: source.shape(),
         cut,
-        next_to_reduce: AtomicU64::new(first_position),
+        next_to_claim: AtomicU64::new(first_position),
         end_position: end,
         order: Mutex::new(DeliveryOrder { next_to_deliver: first_position, first_failure: None }),
         order_changed: Condvar::new(),
@@ -163,7 +163,7 @@ struct PassRun<'a, 'f, T> {
     workers: &'a Workers,
     table_shape: TableShape,
     cut: Cut,
-    next_to_reduce: AtomicU64,
+    next_to_claim: AtomicU64,
     /// Position after the last segment to reduce.
     end_position: u64,
     order: Mutex<DeliveryOrder>,
@@ -257,7 +257,7 @@ impl<T: Float> PassRun<'_, '_, T> {
     fn feed(&self, send: &mut dyn FnMut(FeederMessage<T>) -> bool, next_buffer: &mut dyn FnMut() -> Option<RowBuf<T>>) {
         let mut spare_buffer = None;
         loop {
-            let position = self.next_to_reduce.fetch_add(1, Ordering::Relaxed);
+            let position = self.next_to_claim.fetch_add(1, Ordering::Relaxed);
             if position >= self.end_position || self.is_discarded(position) {
                 return;
             }

@@ -139,7 +139,7 @@ pub(super) struct CurvePoint {
 /// Returns numbers of the form 1, 2 or 5 times a power of ten, from the first number that is at
 /// least `low` to the first number that is at least `high`. Drops some of the numbers if there are
 /// more than [`MAX_BUDGETS`], but never the last.
-fn round_numbers(low: f64, high: f64) -> Vec<f64> {
+fn round_budgets_between(low: f64, high: f64) -> Vec<f64> {
     let (first_exponent, last_exponent) = (low.log10().floor() as i32, high.log10().ceil() as i32);
     let decimal_number = |mantissa: i32, exponent: i32| format!("{mantissa}e{exponent}").parse().unwrap_or(f64::NAN);
     let candidates: Vec<f64> =
@@ -229,7 +229,7 @@ impl CurveReport {
         let curves: Vec<_> = self.methods.iter().map(|method| self.points(method, measure, cost)).collect();
         let costs = || curves.iter().flatten().map(|point| point.cost).filter(|cost| *cost > 0.0);
         let (low, high) = (costs().fold(f64::INFINITY, f64::min), costs().fold(0.0, f64::max));
-        let budgets = if low > high { return None } else { round_numbers(low, high) };
+        let budgets = if low > high { return None } else { round_budgets_between(low, high) };
         let format_budget = |budget: &f64| {
             if cost == CostMeasure::Seconds { format_seconds(*budget) } else { shortest_number(*budget) }
         };
@@ -321,9 +321,9 @@ mod tests {
 
     #[test]
     fn budgets_are_round_and_cover_the_costs() {
-        assert_eq!(round_numbers(0.03, 4.0), [0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0]);
-        assert_eq!(round_numbers(3.0, 3.0), [5.0]);
-        let many = round_numbers(1e3, 1e9);
+        assert_eq!(round_budgets_between(0.03, 4.0), [0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0]);
+        assert_eq!(round_budgets_between(3.0, 3.0), [5.0]);
+        let many = round_budgets_between(1e3, 1e9);
         assert!(many.len() <= MAX_BUDGETS && many.last() == Some(&1e9), "{many:?}");
     }
 

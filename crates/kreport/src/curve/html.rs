@@ -4,7 +4,7 @@ use super::CurveReport;
 use super::columns::{COLUMNS, cell_texts};
 use super::comparison::{CostMeasure, CurvePoint, ErrorMeasure};
 use crate::drawing;
-use crate::page::{self, Axis, Chart, Mark, Page, Scale, Section, Series};
+use crate::page::{self, Axis, Chart, DataPoint, Page, Scale, Section, Series};
 use crate::table::{format_count, format_seconds, number, rounded_kernel, shortest_number};
 use kstore::budget::format_bytes;
 
@@ -119,13 +119,13 @@ pub(super) fn error_chart(report: &CurveReport, measure: ErrorMeasure, cost: Cos
     })
 }
 
-fn curve_mark(CurvePoint { rank, cost: x, error }: &CurvePoint, cost: CostMeasure) -> Mark {
+fn curve_mark(CurvePoint { rank, cost: x, error }: &CurvePoint, cost: CostMeasure) -> DataPoint {
     let note = match cost {
         CostMeasure::Rank => format!("rank {rank}"),
         CostMeasure::Evaluations => format!("rank {rank}, {} evaluations", number(*x, 4)),
         CostMeasure::Seconds => format!("rank {rank}, {}", format_seconds(*x)),
     };
-    Mark { x: *x, y: error.median, band: (error.low, error.high), note }
+    DataPoint { x: *x, y: error.median, band: (error.low, error.high), note }
 }
 
 fn equal_cost_html(report: &CurveReport) -> String {

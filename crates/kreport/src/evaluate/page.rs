@@ -2,7 +2,7 @@
 //! matrix, the ROC and precision-recall curves, and the calibration.
 
 use super::EvaluateReport;
-use crate::page::{self, Axis, Chart, Mark, Page, Scale, Section, Series, extent};
+use crate::page::{self, Axis, Chart, DataPoint, Page, Scale, Section, Series, extent};
 use crate::table::{format_count, format_list, join_with_commas, number};
 use ksolve::predict::{
     CalibrationBin, ChartData, ClassificationScores, Evaluation, NoveltyScores, RegressionScores, ThresholdScores,
@@ -61,7 +61,7 @@ fn reference_line(name: &str, line: [(f64, f64); 2]) -> Option<(String, Vec<(f64
     Some((name.to_string(), line.to_vec()))
 }
 
-fn model_series(marks: impl Iterator<Item = Mark>) -> Vec<Series> {
+fn model_series(marks: impl Iterator<Item = DataPoint>) -> Vec<Series> {
     vec![Series { name: "model".to_string(), palette_index: 0, marks: marks.collect() }]
 }
 
@@ -157,7 +157,7 @@ fn calibration_section(report: &ClassificationScores, chart_data: &ChartData) ->
     };
     let mark = |bin: &CalibrationBin| {
         let note = format!("predicted {}, {} rows", number(bin.predicted, 4), format_list(&[bin.rows]));
-        Mark::new((bin.predicted, bin.observed), note)
+        DataPoint::new((bin.predicted, bin.observed), note)
     };
     let chart = Chart {
         series: model_series(bins.iter().map(mark)),
@@ -178,14 +178,14 @@ fn novelty_sections(report: &NoveltyScores, chart_data: &ChartData) -> Vec<Secti
 /// Returns the ROC and precision-recall curves; `None` if there are none.
 fn ranking_curves(chart_data: &ChartData) -> Option<Section> {
     let curve = |points: &[(f64, f64)], x_name: &str| {
-        model_series(points.iter().map(|point| Mark::new(*point, format!("{x_name} {}", number(point.0, 4)))))
+        model_series(points.iter().map(|point| DataPoint::new(*point, format!("{x_name} {}", number(point.0, 4)))))
     };
     let chart = |id, title, x, y| Some(Chart::new(id, title, linear_axis(x, [0.0, 1.0])?, linear_axis(y, [0.0, 1.0])?));
     let threshold_series = |position: &dyn Fn(&ThresholdScores) -> Option<(f64, f64)>| {
         let mark = |scores: &ThresholdScores| {
-            Some(Mark::new(position(scores)?, format!("threshold {}", number(scores.threshold, 3))))
+            Some(DataPoint::new(position(scores)?, format!("threshold {}", number(scores.threshold, 3))))
         };
-        let marks: Vec<Mark> = chart_data.thresholds.iter().filter_map(mark).collect();
+        let marks: Vec<DataPoint> = chart_data.thresholds.iter().filter_map(mark).collect();
         (!marks.is_empty()).then(|| Series { name: "thresholds".to_string(), palette_index: 1, marks })
     };
     let roc_chart = chart_data.roc.as_ref().and_then(|points| {

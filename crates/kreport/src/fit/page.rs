@@ -3,7 +3,7 @@
 use super::{FitReport, TestSetReport};
 use crate::evaluate;
 use crate::importance;
-use crate::page::{self, Axis, Chart, MAX_FEATURES, Mark, Page, Scale, Section, Series};
+use crate::page::{self, Axis, Chart, DataPoint, MAX_FEATURES, Page, Scale, Section, Series};
 use crate::table::{format_count, join_with_commas, number, optional_number, rounded_kernel};
 use ksolve::job::MetricReport;
 use ksolve::metric::RoundReport;
@@ -58,7 +58,7 @@ impl FitReport {
         let points = || self.fit.certificates.iter().map(|(rank, error)| (*rank as f64, *error));
         let x = Axis::new("rank", Scale::Log, points().map(|(rank, _)| rank))?;
         let y = Axis::new("exact, all rows", Scale::Log, points().map(|(_, error)| error))?;
-        let marks = points().map(|(rank, error)| Mark::new((rank, error), format!("rank {rank}"))).collect();
+        let marks = points().map(|(rank, error)| DataPoint::new((rank, error), format!("rank {rank}"))).collect();
         let series = vec![Series { name: self.fit.map.clone(), palette_index: 0, marks }];
         Some(Chart { series, ..Chart::new("certificate", "Relative trace error", x, y) })
     }

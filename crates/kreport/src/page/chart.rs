@@ -75,7 +75,7 @@ impl Plane<'_> {
 
 /// A point of a line: a value with its spread.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Mark {
+pub(crate) struct DataPoint {
     pub(crate) x: f64,
     /// Value, usually a median.
     pub(crate) y: f64,
@@ -85,7 +85,7 @@ pub(crate) struct Mark {
     pub(crate) note: String,
 }
 
-impl Mark {
+impl DataPoint {
     pub(crate) fn new((x, y): (f64, f64), note: String) -> Self {
         Self { x, y, band: (y, y), note }
     }
@@ -98,7 +98,7 @@ pub(crate) struct Series {
     /// Palette index, which determines colour, dashes and mark shape.
     pub(crate) palette_index: usize,
     /// Marks of the line, in ascending order of x.
-    pub(crate) marks: Vec<Mark>,
+    pub(crate) marks: Vec<DataPoint>,
 }
 
 /// A chart with lines, bands and points over two axes; displayed as an HTML figure.
@@ -197,27 +197,27 @@ impl Chart {
 
 impl Series {
     fn draw(&self, canvas: &mut dyn Canvas, plane: Plane<'_>) {
-        let (series_index, name, colour) =
+        let (palette_index, name, colour) =
             (self.palette_index, escape_html(&self.name), colour_class(self.palette_index));
-        canvas.begin_group(format!("class=\"series s{series_index}\" data-name=\"{name}\""));
-        let positions: Vec<(&Mark, Point)> =
+        canvas.begin_group(format!("class=\"series s{palette_index}\" data-name=\"{name}\""));
+        let positions: Vec<(&DataPoint, Point)> =
             self.marks.iter().filter_map(|mark| Some((mark, plane.position((mark.x, mark.y))?))).collect();
         if positions.len() > 1 && positions.iter().any(|(mark, _)| mark.band.0 < mark.band.1) {
             let band_end =
-                |mark: &Mark, value: f64, position: Point| plane.position((mark.x, value)).unwrap_or(position);
+                |mark: &DataPoint, value: f64, position: Point| plane.position((mark.x, value)).unwrap_or(position);
             let upper = positions.iter().map(|(mark, position)| band_end(mark, mark.band.1, *position));
             let lower = positions.iter().rev().map(|(mark, position)| band_end(mark, mark.band.0, *position));
             canvas.path(&format!("band {colour}"), &upper.chain(lower).collect::<Vec<_>>(), true, None);
         }
         let line: Vec<Point> = positions.iter().map(|(_, position)| *position).collect();
-        canvas.path(&line_classes(series_index), &line, false, None);
-        for (Mark { x, y, band: (low, high), note }, (cx, cy)) in positions {
+        canvas.path(&line_classes(palette_index), &line, false, None);
+        for (DataPoint { x, y, band: (low, high), note }, (cx, cy)) in positions {
             canvas.set_attributes(format!(
                 "data-cx=\"{cx:.1}\" data-cy=\"{cy:.1}\" data-x=\"{x:e}\" data-y=\"{y:e}\" data-low=\"{low:e}\" \
                  data-high=\"{high:e}\" data-note=\"{}\"",
                 escape_html(note)
             ));
-            draw_mark(canvas, series_index, (cx, cy), Some(&format!("{}, {note}: {}", self.name, number(*y, 4))));
+            draw_mark(canvas, palette_index, (cx, cy), Some(&format!("{}, {note}: {}", self.name, number(*y, 4))));
         }
         canvas.end_group();
     }
@@ -290,7 +290,8 @@ mod tests {
     use super::*;
 
     fn chart(values: &[(f64, f64)]) -> Chart {
-        let mark = |(x, y): &(f64, f64)| Mark { x: *x, y: *y, band: (y / 2.0, y * 2.0), note: format!("rank {x}") };
+        let mark =
+            |(x, y): &(f64, f64)| DataPoint { x: *x, y: *y, band: (y / 2.0, y * 2.0), note: format!("rank {x}") };
         let x = Axis::new("rank", Scale::Log, [50.0, 2000.0]).unwrap();
         let y = Axis::new("error", Scale::Log, [1e-3, 1.0]).unwrap();
         Chart {

@@ -9,7 +9,7 @@ mod chart;
 mod parts;
 
 pub(crate) use axis::{Axis, Scale, extent, tick_label};
-pub(crate) use chart::{Chart, Edges, Mark, Plane, Series, draw_key, swatch};
+pub(crate) use chart::{Chart, DataPoint, Edges, Plane, Series, draw_key, swatch};
 pub use parts::fact_list;
 pub(crate) use parts::{
     MAX_FEATURES, bar_table, charts, data_html, details, grid_table, heat_map, html_table, note, run_section,

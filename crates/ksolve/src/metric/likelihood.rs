@@ -228,7 +228,7 @@ impl StagedMinimiser<'_> {
             if self.observer.should_stop() {
                 return Err(kstore::Error::Interrupted.into());
             }
-            let value = sample.likelihood(theta, gradient)?;
+            let value = sample.negative_log_likelihood_bound(theta, gradient)?;
             gradient.iter_mut().for_each(|g| *g /= target_value_count);
             Ok(value / target_value_count)
         })

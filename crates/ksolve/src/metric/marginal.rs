@@ -71,7 +71,7 @@ impl Sample<'_> {
     ///
     /// *Cost*: 4nm² + 10nmd + 5m³ flops, and nm + 2nd + 8m² numbers of memory. The result is
     /// bit-identical for any number of threads.
-    pub(super) fn likelihood(&self, theta: &[f64], gradient: &mut [f64]) -> Result<f64> {
+    pub(super) fn negative_log_likelihood_bound(&self, theta: &[f64], gradient: &mut [f64]) -> Result<f64> {
         let (n, d) = (self.x.nrows(), self.x.ncols());
         gradient.fill(0.0);
         let factors: Vec<f64> = theta[..d].iter().map(|v| v.exp()).collect();

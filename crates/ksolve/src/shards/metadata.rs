@@ -54,7 +54,7 @@ impl JobMetadata {
                 encoding: Some(selected.same_features().encoding.unwrap_or_default()),
                 ..Selection::default()
             },
-            reading: selected.reading(),
+            reading: selected.text_read_options(),
             columns: selected.table().schema().columns.iter().map(stored_column).collect(),
             stored: selected.table().stored_rows(),
             closed: closed_reason(selected, folds),

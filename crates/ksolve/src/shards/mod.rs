@@ -27,7 +27,7 @@ use crate::prepare::survey::total_weight_of;
 use crate::request::{MetricSource, TrainOptions};
 use crate::solver::{self, Solver};
 use crate::train::UNBOUNDED;
-use crate::{AnyModel, Error, Result, model::either};
+use crate::{AnyModel, Error, Result, model::match_precision};
 use extent::{Extent, StatisticsMetadata, column_key, format_ranges};
 use kstore::checkpoint::{Cut, StateFile, StateKey, StateWriter};
 use kstore::pass::{Node, PassKey, STRETCH_SEGMENTS};
@@ -314,7 +314,8 @@ impl PreparedJob {
         let replay = Replay::open(&self.path, extent.pass.clone(), Role::solve(states, extent.pass.cut.segment_rows))?;
         let mut fitted = self.run(&selected, &run.clone().engine(&replay))?;
         // shards may have been removed or appended since the job was prepared
-        let (metadata, scaler) = either!(AnyModel: &mut fitted.model, model => (&mut model.metadata, &model.scaler));
+        let (metadata, scaler) =
+            match_precision!(AnyModel: &mut fitted.model, model => (&mut model.metadata, &model.scaler));
         (metadata.rows, fitted.report.rows) = (row_count, row_count);
         metadata.text_reading.clone_from(&self.header.job.reading);
         fitted.report.weight = total_weight_of(&column_statistics);

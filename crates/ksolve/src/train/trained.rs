@@ -132,7 +132,7 @@ impl<T: Real> ModelAssembly<'_, T> {
             lambda: solution.lambda,
             features: selected.feature_names(),
             encoding: selected.encoding().cloned().map(|encoding| Arc::new(encoding.for_new_rows())),
-            text_reading: selected.reading(),
+            text_reading: selected.text_read_options(),
             targets: target_names(selected),
             classes: classes.map_or(Vec::new(), |classes| classes.labels().to_vec()),
             link: solution.link.clone(),

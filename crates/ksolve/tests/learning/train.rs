@@ -2,7 +2,7 @@
 use faer::{Mat, MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
 use kfit::{CvErrorReduction, FoldCoefficients, RidgeGrid};
-use kmodel::{FeatureReduction, Folds, GramScratch, GramState, MomentReduction, RidgeState, Targets};
+use kmodel::{FeatureReduction, Folds, GramScratch, GramState, MomentReduction, MomentState, Targets};
 use ksolve::{Classes, FoldSpec, Intercept};
 use kstore::pass::NoObserver;
 use kstore::{Footprint, Label, Pass, RowBuf, RowCursor, RowSource, TableShape, Workers};
@@ -92,7 +92,7 @@ impl<T: Real> FeatureMap<T> for Cosines {
     }
 }
 
-fn run<T: Real>(tile: usize, lanes: usize, threads: usize, bin: usize, segment: u64, spec: &str) -> RidgeState {
+fn run<T: Real>(tile: usize, lanes: usize, threads: usize, bin: usize, segment: u64, spec: &str) -> MomentState {
     let toy = Toy { targets: 2, classes: 0 };
     let spec = FoldSpec::parse(spec).unwrap();
     let folds = Folds::new(&spec, 0, 0..ROWS, &labels(3)).unwrap();

@@ -211,7 +211,7 @@ impl TimeReader {
 /// which all values can be read.
 #[derive(Clone, Debug)]
 pub(crate) struct TimeSpans {
-    spans: [Option<TimeSpan>; TimeForm::ALL.len()],
+    spans: [Option<TimeSpan>; TimeForm::TEXT_AND_STORED.len()],
     pub(crate) missing_word_count: u64,
 }
 
@@ -259,7 +259,7 @@ impl TimeSpan {
 
 impl Default for TimeSpans {
     fn default() -> Self {
-        Self { spans: [Some(TimeSpan::EMPTY); TimeForm::ALL.len()], missing_word_count: 0 }
+        Self { spans: [Some(TimeSpan::EMPTY); TimeForm::TEXT_AND_STORED.len()], missing_word_count: 0 }
     }
 }
 
@@ -273,7 +273,7 @@ impl TimeSpans {
             self.missing_word_count += 1;
             return;
         }
-        for (span, form) in self.spans.iter_mut().zip(TimeForm::ALL) {
+        for (span, form) in self.spans.iter_mut().zip(TimeForm::TEXT_AND_STORED) {
             *span = span.and_then(|mut span| {
                 span.add(dates::parse_instant(text, form)?);
                 Some(span)
@@ -282,7 +282,7 @@ impl TimeSpans {
     }
 
     pub(crate) fn add_stored(&mut self, value: i64, units_per_day: i64, stored_form: TimeForm) {
-        for (span, form) in self.spans.iter_mut().zip(TimeForm::ALL) {
+        for (span, form) in self.spans.iter_mut().zip(TimeForm::TEXT_AND_STORED) {
             *span = span.filter(|_| form == stored_form);
             span.iter_mut().for_each(|span| span.add(Instant::from_stored(value, units_per_day)));
         }
@@ -299,7 +299,7 @@ impl TimeSpans {
     }
 
     fn matching_forms(&self) -> impl Iterator<Item = (TimeForm, &TimeSpan)> {
-        let spans = TimeForm::ALL.into_iter().zip(&self.spans);
+        let spans = TimeForm::TEXT_AND_STORED.into_iter().zip(&self.spans);
         spans.filter_map(|(form, span)| {
             span.as_ref().filter(|span| span.min_days <= span.max_days).map(|span| (form, span))
         })

@@ -87,7 +87,7 @@ impl SelectedTable {
     /// Returns whether a kept column holds text, bytes or sparse rows. The length of their values
     /// is not known in advance.
     #[doc(hidden)]
-    pub fn keeps_variable_size(&self) -> bool {
+    pub fn keeps_variable_size_columns(&self) -> bool {
         self.kept_columns().iter().any(|column| column.kind.is_variable_size())
     }
 
@@ -147,14 +147,14 @@ impl SelectedTable {
     /// Returns how the features, the targets and the column of the test rows are read from text
     /// files, as far as it differs from the default.
     #[doc(hidden)]
-    pub fn reading(&self) -> TextReadOptions {
+    pub fn text_read_options(&self) -> TextReadOptions {
         let names = [
             self.feature_columns(),
             self.target_names(),
             self.class_column().into_iter().map(str::to_string).collect(),
             self.names(&self.part_column().into_iter().collect::<Vec<_>>()),
         ];
-        self.table.reading().restrict_to(&names.concat())
+        self.table.text_read_options().restrict_to(&names.concat())
     }
 
     pub(crate) fn drops_missing_targets(&self) -> bool {

@@ -188,7 +188,7 @@ fn dates_are_read_as_their_type_says() {
 
 /// Reads the rows of a table as a model fitted on `known` does.
 fn read_again(fitted: &SelectedTable, path: &Path, options: TextOptions) -> kstore::Result<Vec<f64>> {
-    let reading = fitted.reading().with_encoding(fitted.encoding());
+    let reading = fitted.text_read_options().with_encoding(fitted.encoding());
     let table = Table::open_with(&[path], &options.with_reading(reading))?;
     let selected = table.select(&Selection { missing: Missing::Mean, ..fitted.same_features() })?;
     Ok(read::<f64>(&selected.rows::<f64>(ReadSettings::default())?, 0..100, 8)?.x)
@@ -218,9 +218,10 @@ fn new_files_are_read_as_those_of_the_fit() {
     let percent = known(&["5%", "7%", "9%"]);
     assert!(read_again(&percent, &new(&["0.05", "0.07"]), usual()).is_err());
     // a model stores its reading as JSON, and stores nothing for the default
-    let reading: TextReadOptions = serde_json::from_value(serde_json::to_value(percent.reading()).unwrap()).unwrap();
-    assert_eq!(reading, percent.reading());
-    assert!(known(&["1.5", "2", "3"]).reading().is_default());
+    let reading: TextReadOptions =
+        serde_json::from_value(serde_json::to_value(percent.text_read_options()).unwrap()).unwrap();
+    assert_eq!(reading, percent.text_read_options());
+    assert!(known(&["1.5", "2", "3"]).text_read_options().is_default());
     // a completely empty column takes the type of the fit
     let dates = known(&["2021-01-14", "2021-01-15", "2021-02-01"]);
     let empty = new(&["", ""]);

@@ -44,10 +44,10 @@ type RowTerms = [f64; 3];
 /// buffer has two entries (count, sum) for each row of a group: one over the rows of lower grade,
 /// one over the rows of higher grade. Only rows whose pair with this row has a margin below 1
 /// count.
-type MarginSums = BufferPool<Vec<[(f64, f64); 2]>>;
+type MarginSumBuffers = BufferPool<Vec<[(f64, f64); 2]>>;
 
 impl PairLoss {
-    fn add_row_terms(self, group: Group<'_>, scores: &[f64], margin_sums: &MarginSums, out: &mut [RowTerms]) {
+    fn add_row_terms(self, group: Group<'_>, scores: &[f64], margin_sums: &MarginSumBuffers, out: &mut [RowTerms]) {
         if self == Self::Logistic {
             return group.for_each_pair(|better, worse| {
                 let [loss, slope, curvature] = logistic(scores[better] - scores[worse]);
@@ -62,14 +62,14 @@ impl PairLoss {
             near.resize(scores.len(), Default::default());
             group.sums_within_margin(&scores, &scores, 1.0, near);
             for ((row_terms, score), near) in out.iter_mut().zip(&scores).zip(near) {
-                let [(below, sum_below), (above, sum_above)] = *near;
+                let [(lower_count, sum_below), (higher_count, sum_above)] = *near;
                 // sums of 1 − z over the pairs in which this row has the higher grade, and over the
                 // pairs in which it has the lower grade. For the scores s and s' of the better and
                 // the worse row, (1 − z)² = (1 − z)(1 − s) + (1 − z)s'; each row gets its term
                 let (sum_as_better, sum_as_worse) =
-                    (below * (1.0 - score) + sum_below, above * (1.0 + score) - sum_above);
+                    (lower_count * (1.0 - score) + sum_below, higher_count * (1.0 + score) - sum_above);
                 let loss = sum_as_better * (1.0 - score) + sum_as_worse * score;
-                *row_terms = [loss, 2.0 * (sum_as_worse - sum_as_better), 2.0 * (below + above)];
+                *row_terms = [loss, 2.0 * (sum_as_worse - sum_as_better), 2.0 * (lower_count + higher_count)];
             }
         });
     }
@@ -106,7 +106,7 @@ impl PairLoss {
         group: Group<'_>,
         scores: &[f64],
         direction: &[f64],
-        margin_sums: &MarginSums,
+        margin_sums: &MarginSumBuffers,
         out: &mut [f64],
     ) {
         if self == Self::Logistic {
@@ -121,8 +121,8 @@ impl PairLoss {
             near.resize(scores.len(), Default::default());
             group.sums_within_margin(scores, direction, 1.0, near);
             for ((product, v), near) in out.iter_mut().zip(direction).zip(near) {
-                let [(below, sum_below), (above, sum_above)] = *near;
-                *product = 2.0 * ((below + above) * v - sum_below - sum_above);
+                let [(lower_count, sum_below), (higher_count, sum_above)] = *near;
+                *product = 2.0 * ((lower_count + higher_count) * v - sum_below - sum_above);
             }
         });
     }
@@ -146,7 +146,7 @@ pub(super) struct RankingLoss<'a, 'k, T: Real> {
     pub(super) scores: Vec<f64>,
     /// Second derivative of the total loss of all pairs with respect to each entry of `scores`.
     curvatures: Vec<f64>,
-    margin_sums: MarginSums,
+    margin_sums: MarginSumBuffers,
     passes: u64,
 }
 
@@ -181,16 +181,16 @@ impl<'a, 'k, T: Real> RankingLoss<'a, 'k, T> {
     /// result has p + 1 numbers; the last is 0, for the intercept. `row_values` provides r in the
     /// order of the groups. Makes one pass.
     fn transposed_product(&mut self, row_values: impl Iterator<Item = f64>) -> Result<Vec<f64>> {
-        let (features, mut right_side) = (self.features, vec![T::ZERO; self.features.n]);
+        let (features, mut row_factors) = (self.features, vec![T::ZERO; self.features.n]);
         self.groups
             .rows()
             .iter()
             .zip(row_values)
-            .for_each(|(row, number)| right_side[*row as usize] = T::from_f64(number));
+            .for_each(|(row, number)| row_factors[*row as usize] = T::from_f64(number));
         let init = || Sums::new(features.p);
         let Sums(mut sums) = features.reduce("product with the features", self.observer, &init, |sums, tile| {
             tile.add_transposed_product(
-                &right_side[tile.first_row..tile.first_row + tile.row_count()],
+                &row_factors[tile.first_row..tile.first_row + tile.row_count()],
                 &mut sums.0,
                 features.workers(),
             );
@@ -277,10 +277,10 @@ impl<T: Real> RankingLoss<'_, '_, T> {
         let (draw_count, total_curvature) =
             (hessian_blocks::ROWS_PER_FEATURE * self.features.p as f64, self.curvatures.iter().sum::<f64>());
         let stream = Stream::new(self.features.seed(), Purpose::Sketch, step as u64);
-        let (mut pairs, mut first_position, mut cumulative) = (Vec::with_capacity(draw_count as usize), 0, 0.0);
+        let (mut pairs, mut group_start, mut cumulative) = (Vec::with_capacity(draw_count as usize), 0, 0.0);
         for (group, scores) in self.groups.zip_groups(&self.scores) {
             for row in 0..scores.len() {
-                cumulative += self.curvatures[first_position + row];
+                cumulative += self.curvatures[group_start + row];
                 loop {
                     let drawn_count = pairs.len() as u64;
                     if drawn_count as f64 >= draw_count
@@ -289,14 +289,12 @@ impl<T: Real> RankingLoss<'_, '_, T> {
                     {
                         break;
                     }
-                    let threshold = stream.uniform(2 * drawn_count + 1) * self.curvatures[first_position + row];
+                    let threshold = stream.uniform(2 * drawn_count + 1) * self.curvatures[group_start + row];
                     let partner_row = self.pair_loss.partner(group, scores, row, threshold);
-                    pairs.push(
-                        [row, partner_row].map(|position| self.groups.rows()[first_position + position] as usize),
-                    );
+                    pairs.push([row, partner_row].map(|position| self.groups.rows()[group_start + position] as usize));
                 }
             }
-            first_position += scores.len();
+            group_start += scores.len();
         }
         (pairs, 0.5 * total_curvature / draw_count)
     }

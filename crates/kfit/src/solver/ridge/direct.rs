@@ -12,7 +12,7 @@ use crate::request::{FitRequest, PassShape, ProblemSize};
 use crate::solver::cv_error::CvErrorReduction;
 use crate::solver::normal_equations::{self, FoldCoefficients, RidgeFit, RidgeGrid, Surface, system::RidgeSystem};
 use crate::solver::{NamedValues, Solution, gradients, mse_and_r2};
-use crate::{Error, FeatureReduction, GramState, LinearHead, Result, RidgeState, Targets, features::FitData};
+use crate::{Error, FeatureReduction, GramState, LinearHead, MomentState, Result, Targets, features::FitData};
 use kapprox::Real;
 use kstore::MemoryPlan;
 
@@ -62,7 +62,7 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Solut
         .certificate
         .iter()
         .try_for_each(|state| ranks.iter().try_for_each(|rank| state.checked_certificate(*rank).map(drop)))?;
-    let RidgeState { gram, certificate } = ridge_state;
+    let MomentState { gram, certificate } = ridge_state;
     let residual_at = |rank: &usize| certificate.as_ref().map_or(0.0, |state| state.mean_residual(*rank));
     let mean_residuals: Vec<f64> = ranks.iter().map(residual_at).collect();
     let (lambdas, target_centre) = (ridge.lambdas.clone(), data.targets.centre());

@@ -103,7 +103,7 @@ pub(super) fn direction_values<T: Real, R: RowFn>(
     }
     // if several processes share the features, the values of other processes arrive with the state
     // of the pass
-    let (is_shared, mut values) = (features.is_shared(), Vec::new());
+    let (is_shared, mut values) = (features.shares_passes(), Vec::new());
     let RowValues(all_values) =
         features.reduce("values of the SVMs", observer, &RowValues::<T>::default, |all, tile| {
             values.resize(tile.row_count() * count, T::ZERO);

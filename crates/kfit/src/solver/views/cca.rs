@@ -108,16 +108,16 @@ fn canonical_pairs(moments: &ViewMoments, q: usize, lambda: f64, gram: &GramStat
         Ok(m.llt(Side::Lower).map_err(|_| small_lambda_error(lambda, gram))?.L().to_owned())
     };
     let (lx, ly) = (factor(&moments.xx)?, factor(&moments.yy)?);
-    let mut m = moments.xy.clone();
-    solve_lower_triangular_in_place(lx.as_ref(), m.as_mut(), Par::Seq);
-    solve_lower_triangular_in_place(ly.as_ref(), m.as_mut().transpose_mut(), Par::Seq);
-    let (mut u, singular_values, mut v) = thin_svd(m.as_ref())?;
+    let mut whitened_covariance = moments.xy.clone();
+    solve_lower_triangular_in_place(lx.as_ref(), whitened_covariance.as_mut(), Par::Seq);
+    solve_lower_triangular_in_place(ly.as_ref(), whitened_covariance.as_mut().transpose_mut(), Par::Seq);
+    let (mut u, singular_values, mut v) = thin_svd(whitened_covariance.as_ref())?;
     let min_singular_value = super::ROUNDING_UNITS * gram.epsilon();
     // n centred rows span at most n − 1 dimensions
     let max_pairs = q.min(usize::try_from(moments.row_count.saturating_sub(1)).unwrap_or(usize::MAX));
     let pair_count = singular_values.iter().take(max_pairs).take_while(|value| **value > min_singular_value).count();
-    let leading_directions = |m: &mut Mat<f64>, l: MatRef<'_, f64>| {
-        let mut directions = m.subcols(0, pair_count).to_owned();
+    let leading_directions = |singular_vectors: &mut Mat<f64>, l: MatRef<'_, f64>| {
+        let mut directions = singular_vectors.subcols(0, pair_count).to_owned();
         solve_upper_triangular_in_place(l.transpose(), directions.as_mut(), Par::Seq);
         directions
     };

@@ -122,7 +122,7 @@ fn sample_likelihood(
     let workers = Workers::new(threads);
     let sample = Sample { x: x.as_ref(), y: y.as_ref(), landmark_count: m, kernel, workers: &workers };
     let mut gradient = vec![f64::NAN; theta.len()];
-    let value = sample.likelihood(theta, &mut gradient).unwrap();
+    let value = sample.negative_log_likelihood_bound(theta, &mut gradient).unwrap();
     (value, gradient)
 }
 

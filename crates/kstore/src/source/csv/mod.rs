@@ -77,12 +77,12 @@ fn read_table(
     path: &Path,
     file: File,
     options: &TextOptions,
-    has_quotes: bool,
+    interprets_quotes: bool,
     is_tab_separated: &mut bool,
     has_multiline_fields: &mut bool,
 ) -> Result<TextTable<Csv>> {
     let (has_header, infer_rows) = (!options.without_header, options.infer_rows.unwrap_or(TextOptions::INFER_ROWS));
-    let dialect = Dialect { delimiter: b',', has_quotes };
+    let dialect = Dialect { delimiter: b',', has_quotes: interprets_quotes };
     let csv = Csv { dialect, infer_rows, pad_rows: options.pad_rows, ..Csv::default() };
     let mut table = TextTable::new(path, file, csv)?;
     let (first_bytes, mut start) = table.first_block()?;
@@ -113,7 +113,7 @@ fn read_table(
     let mut sniffers = Vec::new();
     let missing_words = options.missing_words.as_slice();
     table.index_rows(start, |row, text| {
-        if has_quotes && memchr::memchr2(b'\n', b'\r', text).is_some() {
+        if interprets_quotes && memchr::memchr2(b'\n', b'\r', text).is_some() {
             *has_multiline_fields = true;
             if scan::is_misquoted(text, delimiter) {
                 let expected = "a delimiter or the end of the row after a closing quote";
@@ -129,7 +129,7 @@ fn read_table(
                 return Ok(false);
             }
         }
-        if row < infer_rows || !has_quotes {
+        if row < infer_rows || !interprets_quotes {
             let width = sniffers.len();
             let Ok(field_count) = splitter.split(text, |i, field| {
                 sniffers
@@ -189,10 +189,10 @@ fn column_names(splitter: &mut FieldSplitter, first_row: &[u8], has_header: bool
     })?;
     // integers may be names, such as years, if they are distinct
     let are_distinct = names.iter().collect::<HashSet<_>>().len() == names.len();
-    let are_integers =
+    let are_repeated_integers =
         matches!(inferred, InferredType::NonNegativeInt | InferredType::SignedInt | InferredType::UInt64)
             && !are_distinct;
-    if has_header && (are_integers || inferred == InferredType::Float) {
+    if has_header && (are_repeated_integers || inferred == InferredType::Float) {
         let detail = "its first line holds numbers instead of column names; add `no_header`, or a line of names";
         return Err(detail.to_string());
     }
