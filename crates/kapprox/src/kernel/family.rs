@@ -222,7 +222,7 @@ pub enum Value {
     /// A finite number for each feature.
     List(Vec<f64>),
     /// This number divided by the number of features that the kernel uses, such as 1/d. As the
-    /// value of a length scale it is a [rate](KernelFamily::rate).
+    /// value of a length scale it is a [rate](KernelFamily::rate_to_length_scale).
     OverInputCount(f64),
     /// The median distance between the points of a sample.
     Median,
