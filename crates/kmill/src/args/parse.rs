@@ -262,7 +262,7 @@ pub fn test_spec(text: &str) -> Result<TestSpec, String> {
     TestSpec::parse(text).map_err(expected_by_store)
 }
 
-/// Parses the test rows of `evaluate`: those of the fit.
+/// Parses the test rows of `evaluate`, which can only be the test rows of the fit.
 pub fn same_test_rows(text: &str) -> Result<(), String> {
     match text {
         "same" => Ok(()),

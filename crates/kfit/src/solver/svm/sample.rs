@@ -86,7 +86,7 @@ impl<'a, T: Real> FeatureSample<'a, T> {
         observer: &dyn Observer,
     ) -> Result<Vec<CertifiedPoint>> {
         let (positions, scale) = (&self.row_indices[..], self.rows_per_sampled_row);
-        // scale the costs so that the total cost of the sampled rows is that of all rows
+        // scale the costs so that the sampled rows have the same total cost as all rows
         let sampled_problems = problems.iter().map(|(rows, problem_options)| {
             let row_fn = move |i: usize| {
                 let row = rows(positions[i]);

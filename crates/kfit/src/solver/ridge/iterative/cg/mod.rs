@@ -159,7 +159,7 @@ struct ConjugateGradient<'a> {
     /// M⁻¹r, n x t; column j belongs to right side j.
     z: Mat<f64>,
     state: CgState,
-    /// True if the state is that of the end of an iteration, so that it can be stored.
+    /// True at the end of an iteration, when the state can be stored.
     between_iterations: bool,
 }
 

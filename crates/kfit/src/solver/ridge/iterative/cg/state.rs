@@ -47,7 +47,7 @@ pub(super) struct RunningColumn {
     pub(super) rz: f64,
     /// rᵀz of the recurrence, kept while r is replaced by the true residual.
     pub(super) recurrence_rz: f64,
-    /// Smallest relative true residual so far: that of the best x. Initially 1, because x is 0.
+    /// Relative true residual of the best x, the smallest so far. Initially 1, because x is 0.
     pub(super) best_residual: f64,
     /// Number of iterations since the true residual last improved.
     pub(super) stalled_iterations: usize,
