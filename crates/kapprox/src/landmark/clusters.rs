@@ -1,8 +1,12 @@
 //! The sums of one iteration of Lloyd's algorithm, for points of any kind.
 
-use crate::Real;
-use kpass::Merge;
+use crate::{Real, vectorised};
 use kpass::checkpoint::{Arrays, Persist, StoredArrays};
+use kpass::{Merge, Workers};
+
+/// Number of coordinates whose sums one thread adds. They stay in the L2 cache for several hundred
+/// clusters.
+const PANEL_COORDINATES: usize = 256;
 
 /// Weighted sums over the points of each cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,17 +42,44 @@ impl ClusterSums {
         }
     }
 
-    /// Adds a point of the given weight to cluster j; `squared_distance` is measured from the
-    /// centroid of the cluster. Points must come in row order.
-    pub fn add<T: Real>(&mut self, j: usize, weight: f64, squared_distance: f64, point: &[T]) {
-        if weight <= 0.0 {
-            return;
+    /// Adds points (b x q row-major, in row order) to their clusters: point i has the weight
+    /// `weight(i)`, and the squared distance `squared_distances[i]` from the centroid of cluster
+    /// `nearest[i]`. Points of weight 0 have no effect. Each thread adds other coordinates, so the
+    /// sums do not depend on the number of threads.
+    pub fn add_points<T: Real>(
+        &mut self,
+        points: &[T],
+        nearest: &[u32],
+        squared_distances: &[f64],
+        weight: impl Fn(usize) -> f64 + Sync,
+        workers: &Workers,
+    ) {
+        let q = (self.point_sums.len() / self.weights.len().max(1)).max(1);
+        for (i, (j, squared_distance)) in nearest.iter().zip(squared_distances).enumerate() {
+            let weight = weight(i);
+            if weight > 0.0 {
+                self.inertia += weight * squared_distance;
+                self.weights[*j as usize] += weight;
+                let coordinates = || points[i * q..][..q].iter().map(|value| value.to_f64()).collect();
+                self.insert_farthest(*squared_distance, coordinates);
+            }
         }
-        self.inertia += weight * squared_distance;
-        self.weights[j] += weight;
-        let sums = self.point_sums[j * point.len()..][..point.len()].iter_mut();
-        sums.zip(point).for_each(|(sum, value)| *sum += weight * value.to_f64());
-        self.insert_farthest(squared_distance, || point.iter().map(|value| value.to_f64()).collect());
+        let mut panels: Vec<Vec<&mut [f64]>> = (0..q.div_ceil(PANEL_COORDINATES)).map(|_| Vec::new()).collect();
+        for sums in self.point_sums.chunks_exact_mut(q) {
+            sums.chunks_mut(PANEL_COORDINATES).zip(&mut panels).for_each(|(sums, panel)| panel.push(sums));
+        }
+        workers.for_each(panels.into_iter().enumerate().collect(), |(panel, mut sums): (usize, Vec<&mut [f64]>)| {
+            vectorised!({
+                for (i, (point, j)) in points.chunks_exact(q).zip(nearest).enumerate() {
+                    let (weight, sums) = (weight(i), &mut *sums[*j as usize]);
+                    if weight > 0.0 {
+                        for (sum, value) in sums.iter_mut().zip(&point[panel * PANEL_COORDINATES..]) {
+                            *sum += weight * value.to_f64();
+                        }
+                    }
+                }
+            });
+        });
     }
 
     /// Inserts a point into the farthest points if it belongs to them. Only then calls

@@ -10,15 +10,13 @@
 //! References: Zhang, Kwok, "Clustered Nyström method", IEEE TNN 21, 2010; Arthur, Vassilvitskii,
 //! "k-means++", SODA 2007; Lloyd, "Least squares quantization in PCM", 1982.
 
+use super::nearest_centroid::{NearestCentroids, squared_distance};
 use super::{
     LandmarkRule, LandmarkSet, NO_ROW, Scheme, SelectionCost, SelectionSize, TableScan, clusters::ClusterSums,
     uniform_sample,
 };
-use crate::map::column_slice;
 use crate::map::independent::to_f64_vec;
-use crate::map::nystrom::{STRIP_ROWS, strips};
 use crate::{Error, Real, Result, kernel::AnyKernel, vectorised};
-use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
 use kpass::key::{Purpose, Stream};
 use kpass::{Reduction, RowBlock, Workers};
 use std::sync::Arc;
@@ -59,7 +57,8 @@ impl<T: Real> LandmarkRule<T> for KMeans {
         let mut passes = 1;
         let (mut order, mut previous_inertia) = (Vec::new(), f64::INFINITY);
         for _ in 0..MAX_ITERATIONS {
-            let reduction = AssignmentReduction::new(&centroids, d, scan.pass.tile_rows);
+            let nearest_centroids = NearestCentroids::new(&to_f64_vec(&centroids), d);
+            let reduction = AssignmentReduction { nearest_centroids, m: centroids.len() / d, d };
             let sums = scan.pass.resume("nearest centroids", scan.source, &reduction)?.0;
             passes += 1;
             let centroids_f64 =
@@ -123,100 +122,40 @@ fn update_distances<T: Real>(squared_distances: &mut [f64], x: &[T], d: usize, s
     });
 }
 
-/// ‖x − z‖², summed in f64.
-#[inline(always)]
-fn squared_distance<T: Real>(x: &[T], z: &[T]) -> f64 {
-    x.iter().zip(z).fold(0.0, |sum, (x, z)| {
-        let difference = x.to_f64() - z.to_f64();
-        sum + difference * difference
-    })
-}
-
 /// One iteration, which assigns each row to the nearest centroid.
-struct AssignmentReduction<'a, T> {
-    /// Centroids z_j, m x d.
-    centroids: MatRef<'a, T>,
-    /// z_j − c, where c is the mean of the centroids. The centroid nearest to x has the largest
-    /// x·(z_j − c) − offset_j. Subtracting c reduces cancellation.
-    centred_centroids: Vec<T>,
-    /// Offsets c·(z_j − c) + ‖z_j − c‖²/2.
-    offsets: Vec<T>,
-    tile_rows: usize,
+struct AssignmentReduction<T> {
+    nearest_centroids: NearestCentroids<T>,
+    m: usize,
+    d: usize,
 }
 
-impl<'a, T: Real> AssignmentReduction<'a, T> {
-    fn new(centroids: &'a [T], d: usize, tile_rows: usize) -> Self {
-        let m = centroids.len() / d;
-        let coordinate = |j: usize, axis: usize| centroids[j * d + axis].to_f64();
-        let centroid_mean: Vec<f64> =
-            (0..d).map(|axis| (0..m).map(|j| coordinate(j, axis)).sum::<f64>() / m as f64).collect();
-        let (mut centred_centroids, mut offsets) = (Vec::with_capacity(m * d), Vec::with_capacity(m));
-        for j in 0..m {
-            let deviation = |axis: usize| coordinate(j, axis) - centroid_mean[axis];
-            centred_centroids.extend((0..d).map(|axis| T::from_f64(deviation(axis))));
-            let offset: f64 = (0..d).map(|axis| deviation(axis) * (centroid_mean[axis] + deviation(axis) / 2.0)).sum();
-            offsets.push(T::from_f64(offset));
-        }
-        Self { centroids: MatRef::from_row_major_slice(centroids, m, d), centred_centroids, offsets, tile_rows }
-    }
-}
-
-impl<T: Real> Reduction<T> for AssignmentReduction<'_, T> {
+impl<T: Real> Reduction<T> for AssignmentReduction<T> {
     type State = ClusterSums;
-    type Scratch = (Mat<T>, Vec<u32>);
+    /// Nearest centroids of the rows of a block, and their squared distances.
+    type Scratch = (Vec<u32>, Vec<f64>);
     type Error = Error;
 
     fn init(&self) -> Self::State {
-        let (m, d) = self.centroids.shape();
         // at most 64 empty clusters restart per iteration; if there are more, which is rare, the
         // others wait for the next iteration
-        ClusterSums::new(m, d, m.min(64))
+        ClusterSums::new(self.m, self.d, self.m.min(64))
     }
 
     fn scratch(&self) -> Self::Scratch {
-        (Mat::zeros(self.tile_rows, self.centroids.nrows()), Vec::new())
+        Default::default()
     }
 
     fn step(
         &self,
         state: &mut Self::State,
-        (products, nearest): &mut Self::Scratch,
+        (nearest, squared_distances): &mut Self::Scratch,
         block: &RowBlock<'_, T>,
         workers: &Workers,
     ) -> Result<()> {
-        let (b, d) = (block.len(), block.d);
-        nearest.resize(b, 0);
-        let x = MatRef::from_row_major_slice(block.x, b, d);
-        let strip_tasks =
-            strips(x, products.as_mut().subrows_mut(0, b)).into_iter().zip(nearest.chunks_mut(STRIP_ROWS));
-        workers.for_each(strip_tasks.collect(), |((x, mut products), nearest)| {
-            let z = MatRef::from_row_major_slice(&self.centred_centroids, self.offsets.len(), d);
-            matmul(products.as_mut(), Accum::Replace, x, z.transpose(), T::ONE, Par::Seq);
-            find_nearest(products.as_ref(), &self.offsets, nearest);
-        });
-        for (x, j) in block.x.chunks_exact(d).zip(&*nearest) {
-            let j = *j as usize;
-            let z = self.centroids.row(j).try_as_row_major().map(|z| z.as_slice());
-            let z = z.expect("centroids are row-major");
-            state.add(j, 1.0, vectorised!(squared_distance(x, z)), x);
-        }
+        nearest.resize(block.len(), 0);
+        squared_distances.resize(block.len(), 0.0);
+        self.nearest_centroids.find(block.x, nearest, squared_distances, workers);
+        state.add_points(block.x, nearest, squared_distances, |_| 1.0, workers);
         Ok(())
-    }
-}
-
-/// Finds the nearest centroid of each row i, argmax_j (products_ij − offset_j). If several are
-/// equally near, the first is chosen.
-fn find_nearest<T: Real>(products: MatRef<'_, T>, offsets: &[T], nearest: &mut [u32]) {
-    let mut best_scores = vec![T::ZERO - T::LARGEST; nearest.len()];
-    for (j, offset) in offsets.iter().enumerate() {
-        let column = column_slice(products.col(j));
-        vectorised!({
-            for ((best_score, nearest), product) in best_scores.iter_mut().zip(nearest.iter_mut()).zip(column) {
-                let score = *product - *offset;
-                let is_better = score > *best_score;
-                *best_score = if is_better { score } else { *best_score };
-                *nearest = if is_better { j as u32 } else { *nearest };
-            }
-        });
     }
 }

@@ -18,6 +18,7 @@ mod greedy;
 mod growth;
 mod kmeans;
 mod leverage;
+mod nearest_centroid;
 mod predictive;
 mod residual_pass;
 mod rpcholesky;
@@ -31,6 +32,8 @@ pub use farahat::Farahat;
 pub use greedy::Greedy;
 pub use kmeans::KMeans;
 pub use leverage::Leverage;
+#[doc(hidden)]
+pub use nearest_centroid::{NearestCentroids, squared_distance};
 pub use predictive::Predictive;
 pub use rpcholesky::RpCholesky;
 #[doc(hidden)]

@@ -11,8 +11,8 @@
 //! all rows. A centroid without points moves to a point that is far from every centroid.
 //!
 //! *Passes*: one for the sample and one for each iteration. *Flops*: the flops of the map, and 2kq
-//! per row for points with q coordinates. *Bytes*: kq numbers in f64 for each state and each strip
-//! of a tile, and the sample.
+//! per row for points with q coordinates, in the element type of the features. *Bytes*: kq numbers
+//! in f64 for each state, and the sample.
 //!
 //! References: Lloyd, "Least squares quantization in PCM", IEEE Trans. Inf. Theory 28, 1982;
 //! Arthur, Vassilvitskii, "k-means++", SODA 2007. On the sphere: Dhillon, Modha, "Concept
@@ -20,12 +20,14 @@
 
 use super::parameter::{CLUSTERS, STARTS, Settings};
 use crate::features::{self, FitData, StoredFeatures, Tile};
+use crate::linalg::strips::{BufferPool, for_each_strip};
 use crate::request::{PassShape, ProblemSize};
-use crate::{Error, Result, linalg::strips::BufferPool};
+use crate::{Error, Result};
 use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
-use kapprox::{Real, landmark::ClusterSums};
+use kapprox::landmark::{ClusterSums, NearestCentroids, squared_distance};
+use kapprox::{Real, vectorised};
 use kstore::key::{Purpose, Stream};
-use kstore::{MemoryPlan, Merge, Workers, checkpoint::Steps};
+use kstore::{MemoryPlan, Workers, checkpoint::Steps};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClusteringOptions {
@@ -41,8 +43,11 @@ impl ClusteringOptions {
     }
 }
 
-/// Number of points that one thread assigns at once.
+/// Number of points that one thread computes at once.
 const STRIP_POINTS: usize = 288;
+/// Number of strips per thread whose points are assigned and then summed, so that they are still in
+/// the cache when they are summed.
+const GROUP_STRIPS: usize = 4;
 /// Number of sampled rows for each cluster, chosen.
 const SAMPLE_ROWS_PER_CLUSTER: usize = 100;
 /// Minimum number of sampled rows, chosen.
@@ -79,13 +84,19 @@ pub(super) struct Clusters {
 
 /// Adds to the plan the memory for k clusters of p features that are projected to q coordinates.
 pub(super) fn plan(plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape, q: usize, k: usize) -> MemoryPlan {
-    let state_count = features::STATES_PER_REDUCTION + pass_shape.tile_rows.div_ceil(STRIP_POINTS);
     // the number of clusters is checked later, when the number of rows is known
     let n = usize::try_from(size.n).unwrap_or(usize::MAX);
     let (q, k, sample_rows) = (q.min(n), k.min(n), sample_row_count(k).min(n));
-    plan.term("sums of clusters", state_count * 8 * (k + MAX_FARTHEST_POINTS) * q, "lower `clusters`")
-        .term("sample of points", sample_rows * (8 * q + size.element_bytes * size.map.p), "lower `rank`")
-        .term("points of a strip", size.threads * STRIP_POINTS * 8 * (q + size.map.p + k), "lower `rank`")
+    let (p, element_bytes, tile_rows) = (size.map.p, size.element_bytes, pass_shape.tile_rows);
+    plan.term(
+        "sums of clusters",
+        features::STATES_PER_REDUCTION * 8 * (k + MAX_FARTHEST_POINTS) * q,
+        "lower `clusters`",
+    )
+    .term("centroids", 2 * (8 + element_bytes) * k * q, "lower `clusters`")
+    .term("sample of points", sample_rows * element_bytes * (q + p), "lower `rank`")
+    .term("points of a tile", tile_rows * (element_bytes * q + 12), "lower `rank`")
+    .term("points of a strip", size.threads * STRIP_POINTS * (8 * (q + p) + element_bytes * k), "lower `rank`")
 }
 
 fn sample_row_count(k: usize) -> usize {
@@ -97,24 +108,37 @@ impl PointSpace<'_> {
         self.projection.map_or(p, |a| a.ncols())
     }
 
-    /// Computes the points of some rows of p features, b x q row-major.
-    fn compute_points<T: Real>(&self, phi: &[T], p: usize, phi_f64: &mut Vec<f64>, points: &mut Vec<f64>) {
-        let (b, q) = (phi.len() / p, self.point_dimension(p));
-        let phi_values = phi.iter().map(|v| kstore::Float::to_f64(*v));
-        points.clear();
-        match self.projection {
-            None => points.extend(phi_values),
-            Some(a) => {
+    /// True if the point of a row is its features.
+    fn points_are_features(&self) -> bool {
+        self.projection.is_none() && !self.is_spherical
+    }
+
+    /// Computes the points of some rows of p features, b x q row-major. Products and norms are
+    /// computed in f64.
+    fn compute_points<T: Real>(&self, phi: &[T], p: usize, points: &mut Vec<T>, workers: &Workers) {
+        let (q, buffers) = (self.point_dimension(p), BufferPool::<(Vec<f64>, Vec<f64>)>::default());
+        points.resize(phi.len() / p * q, T::ZERO);
+        for_each_strip(workers, points, STRIP_POINTS * q, |strip, points| {
+            let (b, phi) = (points.len() / q, &phi[strip * STRIP_POINTS * p..]);
+            buffers.with_buffer(Default::default, |(phi_f64, points_f64)| {
                 phi_f64.clear();
-                phi_f64.extend(phi_values);
-                points.resize(b * q, 0.0);
-                let phi_matrix = MatRef::from_row_major_slice(&phi_f64[..], b, p);
-                matmul(MatMut::from_row_major_slice_mut(points, b, q), Accum::Replace, phi_matrix, a, 1.0, Par::Seq);
-            }
-        }
-        if self.is_spherical {
-            points.chunks_exact_mut(q).for_each(normalise);
-        }
+                phi_f64.extend(phi[..b * p].iter().map(|v| kstore::Float::to_f64(*v)));
+                let computed = match self.projection {
+                    None => &mut *phi_f64,
+                    Some(a) => {
+                        points_f64.resize(b * q, 0.0);
+                        let phi = MatRef::from_row_major_slice(&phi_f64[..], b, p);
+                        let product = MatMut::from_row_major_slice_mut(points_f64, b, q);
+                        matmul(product, Accum::Replace, phi, a, 1.0, Par::Seq);
+                        points_f64
+                    }
+                };
+                if self.is_spherical {
+                    computed.chunks_exact_mut(q).for_each(normalise);
+                }
+                points.iter_mut().zip(computed).for_each(|(point, v)| *point = T::from_f64(*v));
+            });
+        });
     }
 
     /// Computes the centroid of a cluster from the sum of its points: their mean. In clustering on
@@ -136,93 +160,73 @@ fn normalise(v: &mut [f64]) {
     }
 }
 
-/// One iteration: assigns every point to its nearest centroid.
-struct Assignment<'a> {
-    space: PointSpace<'a>,
-    /// Centroids, k x q, row-major.
-    centroids: &'a [f64],
-    /// ‖c_j‖²/2: the nearest centroid has the largest e·c_j − ‖c_j‖²/2.
-    half_squared_norms: Vec<f64>,
-    q: usize,
-}
-
-impl<'a> Assignment<'a> {
-    fn new(space: PointSpace<'a>, centroids: &'a [f64], q: usize) -> Self {
-        let half_squared_norms =
-            centroids.chunks_exact(q).map(|c| c.iter().map(|v| v * v).sum::<f64>() / 2.0).collect();
-        Self { space, centroids, half_squared_norms, q }
-    }
-
-    /// Assigns some points, b x q row-major, to clusters, and returns the sums of the clusters.
-    /// `weight(i)` is the weight of point i.
-    fn assign_strip(&self, points: &[f64], weight: impl Fn(usize) -> f64) -> ClusterSums {
-        let (k, q) = (self.half_squared_norms.len(), self.q);
-        let b = points.len() / q;
-        let mut products = Mat::<f64>::zeros(b, k);
-        let (e, c) = (MatRef::from_row_major_slice(points, b, q), MatRef::from_row_major_slice(self.centroids, k, q));
-        matmul(products.as_mut(), Accum::Replace, e, c.transpose(), 1.0, Par::Seq);
-        let mut cluster_sums = ClusterSums::new(k, q, MAX_FARTHEST_POINTS);
-        for (i, point) in points.chunks_exact(q).enumerate() {
-            let score = |j: usize| products[(i, j)] - self.half_squared_norms[j];
-            let nearest = (1..k).fold(0, |best, j| if score(j) > score(best) { j } else { best });
-            let squared_norm = point.iter().map(|v| v * v).sum::<f64>();
-            // ‖e − c_j‖² = ‖e‖² − 2 (e·c_j − ‖c_j‖²/2)
-            let squared_distance = (squared_norm - 2.0 * score(nearest)).max(0.0);
-            cluster_sums.add(nearest, weight(i), squared_distance, point);
-        }
-        cluster_sums
-    }
-
-    fn next_centroids(&self, cluster_sums: &ClusterSums) -> Vec<f64> {
-        cluster_sums.next_centroids(self.centroids, |sum, weight| self.space.centroid(sum, weight))
-    }
-}
-
-/// Buffers for the points of a strip.
-#[derive(Default)]
-struct PointBuffers {
-    phi_f64: Vec<f64>,
-    points: Vec<f64>,
-}
-
 /// A sample of the rows.
-struct PointSample {
+struct PointSample<T> {
     /// Points, row-major.
-    points: Vec<f64>,
+    points: Vec<T>,
     /// Weights of the rows.
     weights: Vec<f64>,
 }
 
-impl Assignment<'_> {
-    /// Adds the rows of a tile to the sums of their clusters.
-    fn add_tile<T: Real>(
-        &self,
-        features: &StoredFeatures<'_, T>,
-        tile: &Tile<'_, T>,
-        cluster_sums: &mut ClusterSums,
-        buffers: &BufferPool<PointBuffers>,
-    ) {
-        let strips = tile.phi.chunks(STRIP_POINTS * features.p).enumerate();
-        add_cluster_sums(strips, cluster_sums, features.workers(), |(strip, phi)| {
-            buffers.with_buffer(Default::default, |PointBuffers { phi_f64, points }| {
-                self.space.compute_points(phi, features.p, phi_f64, points);
-                self.assign_strip(points, |i| features.weights.get(tile.first_row + strip * STRIP_POINTS + i))
-            })
-        });
-    }
+/// Assigns points to their nearest centroids. The buffers serve all tiles of all iterations.
+struct Assignment<'a, T> {
+    space: PointSpace<'a>,
+    /// Points of a tile, row-major; empty if the points are the features.
+    points: Vec<T>,
+    /// Nearest centroid of each point of a group of strips.
+    nearest: Vec<u32>,
+    squared_distances: Vec<f64>,
 }
 
-/// Adds to `cluster_sums` the sums `compute(part)` of all parts. Computes them in parallel, and
-/// adds them in the order of the parts.
-fn add_cluster_sums<P: Send>(
-    parts: impl Iterator<Item = P>,
-    cluster_sums: &mut ClusterSums,
-    workers: &Workers,
-    compute: impl Fn(&P) -> ClusterSums + Sync + Send,
-) {
-    let mut parts: Vec<(P, Option<ClusterSums>)> = parts.map(|part| (part, None)).collect();
-    workers.for_each(parts.iter_mut().collect(), |(part, sums)| *sums = Some(compute(part)));
-    parts.iter().filter_map(|(_, sums)| sums.as_ref()).for_each(|sums| cluster_sums.merge(sums));
+impl<'a, T: Real> Assignment<'a, T> {
+    fn new(space: PointSpace<'a>) -> Self {
+        Self { space, points: Vec::new(), nearest: Vec::new(), squared_distances: Vec::new() }
+    }
+
+    /// Adds the rows of a tile to the sums of their clusters.
+    fn add_tile(
+        &mut self,
+        features: &StoredFeatures<'_, T>,
+        tile: &Tile<'_, T>,
+        centroids: &NearestCentroids<T>,
+        cluster_sums: &mut ClusterSums,
+    ) {
+        let weight = |i: usize| features.weights.get(tile.first_row + i);
+        if self.space.points_are_features() {
+            self.add_points(tile.phi, tile.row_count(), weight, centroids, cluster_sums, features.workers());
+        } else {
+            let mut points = std::mem::take(&mut self.points);
+            self.space.compute_points(tile.phi, features.p, &mut points, features.workers());
+            self.add_points(&points, tile.row_count(), weight, centroids, cluster_sums, features.workers());
+            self.points = points;
+        }
+    }
+
+    /// Adds points to the sums of their clusters; `weight(i)` is the weight of point i.
+    fn add_points(
+        &mut self,
+        points: &[T],
+        point_count: usize,
+        weight: impl Fn(usize) -> f64 + Sync,
+        centroids: &NearestCentroids<T>,
+        cluster_sums: &mut ClusterSums,
+        workers: &Workers,
+    ) {
+        let (group_points, q) = (GROUP_STRIPS * STRIP_POINTS * workers.threads(), points.len() / point_count.max(1));
+        for first in (0..point_count).step_by(group_points) {
+            let b = group_points.min(point_count - first);
+            self.nearest.resize(b, 0);
+            self.squared_distances.resize(b, 0.0);
+            let points = &points[first * q..][..b * q];
+            centroids.find(points, &mut self.nearest, &mut self.squared_distances, workers);
+            let weight = |i: usize| weight(first + i);
+            cluster_sums.add_points(points, &self.nearest, &self.squared_distances, weight, workers);
+        }
+    }
+
+    fn next_centroids(&self, centroids: &[f64], cluster_sums: &ClusterSums) -> Vec<f64> {
+        cluster_sums.next_centroids(centroids, |sum, weight| self.space.centroid(sum, weight))
+    }
 }
 
 /// Clusters the rows.
@@ -235,22 +239,22 @@ pub(super) fn cluster<T: Real>(
     space: PointSpace<'_>,
     ClusteringOptions { cluster_count: k, start_count }: ClusteringOptions,
 ) -> Result<Clusters> {
-    let (q, buffers) = (space.point_dimension(features.p), BufferPool::default());
+    let (q, mut assignment) = (space.point_dimension(features.p), Assignment::new(space));
     let mut state = LloydState { centroids: vec![0.0; k * q], previous_inertia: f64::INFINITY };
     let mut steps = Steps::resume(data.resources.journal, "clusters", &mut state)?;
     if steps.completed_steps() == 0 {
         let sample = draw_sample(data, features, space, k)?;
-        state.centroids = best_start(space, &sample, q, k, start_count, data)?;
+        state.centroids = best_start(&mut assignment, &sample, q, k, start_count, data)?;
     }
     loop {
-        let assignment = Assignment::new(space, &state.centroids, q);
+        let centroids = NearestCentroids::new(&state.centroids, q);
         let stage = data.resources.stage_observer.start_stage("clusters", Some(data.n));
         let reduced_sums = features.reduce(
             "clusters",
             &*stage,
             &|| ClusterSums::new(k, q, MAX_FARTHEST_POINTS),
             |cluster_sums, tile| {
-                assignment.add_tile(features, tile, cluster_sums, &buffers);
+                assignment.add_tile(features, tile, &centroids, cluster_sums);
                 Ok(())
             },
         );
@@ -271,8 +275,8 @@ pub(super) fn cluster<T: Real>(
             }
             return Ok(sort_clusters(&state.centroids, &cluster_sums, q, iteration + 1));
         }
-        state =
-            LloydState { centroids: assignment.next_centroids(&cluster_sums), previous_inertia: cluster_sums.inertia };
+        let centroids = assignment.next_centroids(&state.centroids, &cluster_sums);
+        state = LloydState { centroids, previous_inertia: cluster_sums.inertia };
         steps.record_step(&state);
     }
 }
@@ -318,7 +322,7 @@ fn draw_sample<T: Real>(
     features: &StoredFeatures<'_, T>,
     space: PointSpace<'_>,
     k: usize,
-) -> Result<PointSample> {
+) -> Result<PointSample<T>> {
     let stage = data.resources.stage_observer.start_stage("sample for clusters", Some(data.n));
     let (stream, mut remaining_draws) =
         (Stream::new(data.options.seed, Purpose::Clusters, 0), sample_row_count(k).min(features.n));
@@ -334,40 +338,43 @@ fn draw_sample<T: Real>(
         phi.extend_from_slice(tile.phi);
         Ok(())
     })?;
-    let mut points = Vec::new();
-    space.compute_points(&phi, features.p, &mut Vec::new(), &mut points);
+    let points = if space.points_are_features() {
+        phi
+    } else {
+        let mut points = Vec::new();
+        space.compute_points(&phi, features.p, &mut points, features.workers());
+        points
+    };
     Ok(PointSample { points, weights: positions.into_iter().map(|i| features.weights.get(i)).collect() })
 }
 
 fn best_start<T: Real>(
-    space: PointSpace<'_>,
-    PointSample { points, weights }: &PointSample,
+    assignment: &mut Assignment<'_, T>,
+    PointSample { points, weights }: &PointSample<T>,
     q: usize,
     k: usize,
     start_count: usize,
     data: &FitData<'_, T>,
 ) -> Result<Vec<f64>> {
+    let (workers, weight) = (data.resources.workers, |i: usize| weights[i]);
     let stage = data.resources.stage_observer.start_steps("starts", start_count as u64);
     let mut best: Option<(f64, Vec<f64>)> = None;
     for start in 0..start_count.max(1) {
         let stream = Stream::new(data.options.seed, Purpose::Clusters, 1 + start as u64);
-        let mut centroids = kmeans_plus_plus(points, weights, k, &stream);
+        let mut centroids = kmeans_plus_plus(points, weights, k, &stream, workers);
         if centroids.len() < k * q {
             return Err(Error::TooFewPoints { asked: k, distinct: centroids.len() / q });
         }
         let mut previous_inertia = f64::INFINITY;
         for _ in 0..MAX_SAMPLE_ITERATIONS {
-            let assignment = Assignment::new(space, &centroids, q);
-            let strips = points.chunks(STRIP_POINTS * q).zip(weights.chunks(STRIP_POINTS));
+            let nearest_centroids = NearestCentroids::new(&centroids, q);
             let mut cluster_sums = ClusterSums::new(k, q, MAX_FARTHEST_POINTS);
-            add_cluster_sums(strips, &mut cluster_sums, data.resources.workers, |(strip, weights)| {
-                assignment.assign_strip(strip, |i| weights[i])
-            });
+            assignment.add_points(points, weights.len(), weight, &nearest_centroids, &mut cluster_sums, workers);
             if cluster_sums.inertia >= previous_inertia {
                 break;
             }
             previous_inertia = cluster_sums.inertia;
-            centroids = assignment.next_centroids(&cluster_sums);
+            centroids = assignment.next_centroids(&centroids, &cluster_sums);
         }
         if best.as_ref().is_none_or(|(best_inertia, _)| previous_inertia < *best_inertia) {
             best = Some((previous_inertia, centroids));
@@ -381,7 +388,7 @@ fn best_start<T: Real>(
 /// takes the candidate that reduces the sum most. The probability of drawing a point is
 /// proportional to its weight times its squared distance from the nearest earlier seed. Returns
 /// fewer than k seeds if there are fewer distinct points.
-fn kmeans_plus_plus(points: &[f64], weights: &[f64], k: usize, stream: &Stream) -> Vec<f64> {
+fn kmeans_plus_plus<T: Real>(points: &[T], weights: &[f64], k: usize, stream: &Stream, workers: &Workers) -> Vec<f64> {
     let n = weights.len();
     let q = points.len() / n.max(1);
     let point = |i: usize| &points[i * q..][..q];
@@ -408,10 +415,16 @@ fn kmeans_plus_plus(points: &[f64], weights: &[f64], k: usize, stream: &Stream) 
             if squared_distances[candidate] <= 0.0 {
                 break;
             }
-            let squared_distance =
-                |i: usize| point(i).iter().zip(point(candidate)).map(|(a, b)| (a - b) * (a - b)).sum::<f64>();
-            let reduced_distances: Vec<f64> =
-                squared_distances.iter().enumerate().map(|(i, distance)| distance.min(squared_distance(i))).collect();
+            let mut reduced_distances = squared_distances.clone();
+            for_each_strip(workers, &mut reduced_distances, STRIP_POINTS, |strip, distances| {
+                vectorised!({
+                    for (distance, other) in
+                        distances.iter_mut().zip(points[strip * STRIP_POINTS * q..].chunks_exact(q))
+                    {
+                        *distance = distance.min(squared_distance(other, point(candidate)));
+                    }
+                });
+            });
             let inertia =
                 reduced_distances.iter().zip(weights).map(|(distance, weight)| weight * distance).sum::<f64>();
             if best.as_ref().is_none_or(|(best_inertia, ..)| inertia < *best_inertia) {
@@ -419,7 +432,7 @@ fn kmeans_plus_plus(points: &[f64], weights: &[f64], k: usize, stream: &Stream) 
             }
         }
         let Some((_, seed, reduced_distances)) = best else { break };
-        seeds.extend_from_slice(point(seed));
+        seeds.extend(point(seed).iter().map(|v| kstore::Float::to_f64(*v)));
         squared_distances = reduced_distances;
     }
     seeds
