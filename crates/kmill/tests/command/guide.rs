@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+#[cfg(unix)]
 use std::process::Command;
 
 /// Returns the root folder of the workspace.
@@ -119,32 +120,55 @@ fn links_and_headings_are_found_as_readers_of_pages_find_them() {
 }
 
 /// Returns the standard output of the command; standard input is empty.
+#[cfg(unix)]
 fn said(words: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_kmill")).args(words).output().unwrap();
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// Returns the long names of the options in a help text.
+fn options(help: &str) -> BTreeSet<String> {
+    let name = |line: &str| {
+        let option = line.strip_prefix("  ")?.trim_start_matches("    ");
+        let option = option.split_once(", ").filter(|(short, _)| short.len() == 2).map_or(option, |(_, long)| long);
+        let long = option.strip_prefix("--")?;
+        Some(long.split([' ', '=']).next()?.to_string())
+    };
+    help.lines().filter(|line| !line.starts_with("          ")).filter_map(name).collect()
+}
+
 #[test]
+#[cfg(unix)]
 fn the_pages_of_the_verbs_are_what_their_help_says() {
-    let help = said(&["help"]);
-    let verbs = help.split("Commands:\n").nth(1).unwrap().lines().take_while(|line| *line != "Options:");
-    // continuation lines are indented further
-    let named = |line: &'_ str| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')).map(String::from);
-    let verbs = verbs.filter_map(named).filter_map(|line| line.split(' ').next().map(String::from));
-    let verbs: Vec<String> = verbs.collect();
-    assert!(["fit", "predict"].iter().all(|verb| verbs.iter().any(|own| own == verb)), "{verbs:?}");
+    let written = tempfile::tempdir().unwrap();
+    let command: &std::ffi::OsStr = env!("CARGO_BIN_EXE_kmill").as_ref();
+    let status = Command::new(root().join("scripts/book"))
+        .args(["--pages".as_ref(), written.path().as_os_str(), command])
+        .status()
+        .unwrap();
+    assert!(status.success(), "scripts/book failed");
     let folder = root().join("docs/verbs");
+    let verbs = pages(written.path());
+    assert!(["fit.md", "predict.md"].iter().all(|verb| verbs.iter().any(|page| page.ends_with(verb))), "{verbs:?}");
     assert_eq!(pages(&folder).len(), verbs.len(), "a page for each verb, and no other");
-    for verb in verbs {
-        let expected = format!(
-            "# kmill {verb}\n\n<!-- scripts/book makes this page -->\n```text\n{}```\n",
-            said(&[&verb, "--help"])
-        );
+    let index = read(&root().join("docs/a-to-z.md"));
+    for page in verbs {
+        let (verb, text) = (page.file_stem().unwrap().to_str().unwrap(), read(&page));
         assert!(
-            read(&folder.join(format!("{verb}.md"))) == expected,
+            read(&folder.join(page.file_name().unwrap())) == text,
             "the help of {verb} has changed: run scripts/book"
         );
+        for option in options(&said(&[verb, "--help"])).iter().filter(|option| *option != "help") {
+            assert!(text.contains(&format!("--{option}")), "the page of {verb} lacks --{option}");
+            assert!(index.contains(&format!("- `--{option}`: ")), "docs/a-to-z.md lacks --{option}");
+        }
     }
+}
+
+#[test]
+fn names_of_options_are_found_in_help() {
+    let help = "Options:\n  -o, --output <OUT>  File, not --input\n      --no-clip\n          As --clip\n  -h, --help  Help\n  kmill fit --rank 5";
+    assert_eq!(options(help).into_iter().collect::<Vec<_>>(), ["help", "no-clip", "output"]);
 }
 
 /// Returns the commands of a page that are marked to be run, each with its report, if any.
@@ -255,6 +279,44 @@ fn run(page: &str) {
 #[cfg(unix)]
 fn a_first_model_is_made_as_the_page_says() {
     run("first-model.md");
+}
+
+#[test]
+#[cfg(unix)]
+fn the_table_of_the_first_pages_is_what_its_script_writes() {
+    let script = root().join("docs/tables/flats.awk");
+    let output = Command::new("awk").arg("-f").arg(script).output().unwrap();
+    assert!(String::from_utf8(output.stdout).unwrap() == read(&root().join("datasets/flats.csv")));
+}
+
+#[test]
+#[cfg(unix)]
+fn a_table_is_read_as_the_page_says() {
+    run("tables.md");
+}
+
+#[test]
+#[cfg(unix)]
+fn categories_and_missing_values_are_encoded_as_the_page_says() {
+    run("categories.md");
+}
+
+#[test]
+#[cfg(unix)]
+fn dates_become_features_as_the_page_says() {
+    run("dates.md");
+}
+
+#[test]
+#[cfg(unix)]
+fn classes_are_predicted_as_the_page_says() {
+    run("classification.md");
+}
+
+#[test]
+#[cfg(unix)]
+fn quantiles_are_predicted_as_the_page_says() {
+    run("quantiles.md");
 }
 
 #[test]
