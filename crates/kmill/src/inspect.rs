@@ -180,7 +180,7 @@ pub(crate) fn inspect_table<P: AsRef<Path>>(
     run: &RunSettings,
 ) -> Result<TableReport> {
     let table = Table::open_with(paths, text)?;
-    table.note().iter().for_each(|note| run.progress.note(note));
+    table.note().iter().for_each(|note| run.progress.note(&with_option_names(note)));
     let columns = &table.schema().columns;
     let line_bytes = columns.len() * 2 * size_of::<ColumnReport>();
     let plan = MemoryPlan::for_process("inspection", run.memory, run.threads, table.metadata_bytes());

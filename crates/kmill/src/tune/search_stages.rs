@@ -44,7 +44,8 @@ impl StageObserver for SearchStages<'_> {
 impl SearchListener for SearchStages<'_> {
     fn begin(&self, part: SearchPart, steps: u64) {
         self.first_stages.end();
-        *self.lock_run_counter() = Some(self.run.progress.begin_runs(&part.to_string(), steps, 0));
+        let name = if part == SearchPart::ExactFits { "exact fits".to_string() } else { part.to_string() };
+        *self.lock_run_counter() = Some(self.run.progress.begin_runs(&name, steps, 0));
     }
     fn begin_step(&self, what: &str) -> ksolve::Result<()> {
         if interrupt::is_requested() {

@@ -3,6 +3,7 @@
 
 use super::Run;
 use crate::{Error, Result};
+use kstore::Missing;
 use kstore::display::format_count;
 use kstore::key::Stream;
 use kstore::{Fraction, OrderedValue, Part, TestRows, TestRule, TestSpec};
@@ -63,6 +64,8 @@ impl Run<'_> {
                 keep,
                 rows: selection.rows.clone(),
                 filter: selection.filter.clone(),
+                // rows without a group are dropped, or are an error
+                missing: if selection.missing == Missing::Drop { Missing::Drop } else { Missing::default() },
                 missing_target: selection.missing_target,
                 part,
                 without_features: true,

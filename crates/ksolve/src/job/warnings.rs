@@ -49,15 +49,16 @@ fn coverage_warning(report: &FitReport) -> Option<String> {
     ))
 }
 
-/// Warns that an SVM uses an approximate kernel although the exact kernel is affordable.
+/// Warns that a fit that stops at a duality gap uses an approximate kernel although the exact
+/// kernel is affordable.
 fn exact_kernel_warning(report: &FitReport) -> Option<String> {
     let error =
         report.certificate.as_ref().map(|certificate| certificate.trace_error).filter(|e| *e > EXACT_TRACE_ERROR)?;
-    // solvers that stop at a duality gap are SVMs and support the exact kernel
-    let is_svm = solver::by_name(report.solver).is_some_and(|family| family.reads(&GAP));
-    (is_svm && report.rows <= MAX_EXACT_ROWS).then(|| {
+    // solvers that stop at a duality gap support the exact kernel
+    let has_gap = solver::by_name(report.solver).is_some_and(|family| family.reads(&GAP));
+    (has_gap && report.rows <= MAX_EXACT_ROWS).then(|| {
         format!(
-            "the SVM uses an approximate kernel with relative trace error {error:.2}; for {} rows `map` exact, which has no such error, \
+            "the fit uses an approximate kernel with relative trace error {error:.2}; for {} rows `map` exact, which has no such error, \
              takes seconds to minutes",
             display::format_count(report.rows)
         )

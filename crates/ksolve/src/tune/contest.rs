@@ -399,7 +399,11 @@ pub(super) fn has_probabilities(fit: &Fit) -> Result<bool> {
 
 /// Returns the solver with its regularisation parameter: `svm, lambda 1e-5`.
 pub(super) fn solver_label(name: &str, lambda: Option<f64>) -> String {
-    lambda.map_or(name.to_string(), |lambda| format!("{name}, lambda {}", format_lambda(lambda)))
+    lambda.map_or(name.to_string(), |lambda| {
+        let exact = format_lambda(lambda);
+        // three digits for a value such as 1.0000000000000002e-6
+        format!("{name}, lambda {}", if exact.len() <= 8 { exact } else { format!("{lambda:.2e}") })
+    })
 }
 
 /// Returns a grid of likely regularisation parameters for all rows, two per decade, given that

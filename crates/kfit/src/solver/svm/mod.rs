@@ -274,8 +274,8 @@ fn max_idle_steps<T>() -> usize {
     if size_of::<T>() < size_of::<f64>() { MAX_IDLE_STEPS } else { usize::MAX }
 }
 
-/// Part of a warning about the gap of an SVM that was fitted without a fold.
-const FITTED_WITHOUT_FOLD: &str = " of an SVM fitted without a fold";
+/// Part of a warning about the gap of a problem that was solved without a fold.
+const FITTED_WITHOUT_FOLD: &str = " of a problem that leaves out a fold";
 
 /// Warns if the largest gap exceeds the tolerance. `which_svms` completes the message.
 fn warn_of_gap<'b, T: Real>(
