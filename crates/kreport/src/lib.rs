@@ -8,6 +8,7 @@ mod drawing;
 pub mod evaluate;
 pub mod fit;
 pub mod importance;
+pub mod inspect;
 pub mod machine;
 pub mod output;
 pub mod page;

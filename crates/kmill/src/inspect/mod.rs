@@ -1,14 +1,14 @@
-//! `kmill inspect`: shows the columns of a table, or the contents of a model.
+//! `kmill inspect`: shows the columns of a table and what stands out in them, or the contents of a
+//! model.
 
+mod model;
+
+use self::model::ModelReport;
 use crate::args::{RunArgs, RunSettings, TextArgs};
 use crate::{Result, columns::is_next_name, error::with_option_names, output};
 use clap::Args;
-use kreport::fit::{DISTANCE_DESCRIPTION, describe_certificate, describe_neighbours};
-use kreport::importance::{bars, describe_metric, importance};
-use kreport::table::{
-    self, Align, AlignedTable, MISSING_VALUE, facts, format_count, optional_number, rounded_kernel, short_lambda,
-};
-use ksolve::{ModelMetadata, job::MetricReport};
+use kreport::inspect::{Finding, draw_sample, findings};
+use kreport::table::{Align, AlignedTable, MISSING_VALUE, format_count, optional_number};
 use kstore::budget::format_bytes;
 use kstore::pass::lanes::{self, LaneMemory};
 use kstore::search::ColumnSummary;
@@ -22,6 +22,7 @@ use std::{collections::HashMap, fmt};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     kmill inspect train.parquet --stats\n  \
+    kmill inspect train.parquet --target y\n  \
     kmill inspect model.safetensors --json")]
 pub(crate) struct InspectArgs {
     /// Files, folders or globs of one table, or one model
@@ -31,6 +32,10 @@ pub(crate) struct InspectArgs {
     /// only for tables of up to a million values]
     #[arg(long)]
     pub(crate) stats: bool,
+    /// Column to be predicted: shows its classes, columns that give it away, and whether
+    /// neighbouring rows are alike
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) target: Option<String>,
     #[command(flatten)]
     pub(crate) text: TextArgs,
     #[command(flatten)]
@@ -49,6 +54,9 @@ pub(crate) struct TableReport {
     pub(crate) bytes: u64,
     pub(crate) rows: u64,
     pub(crate) columns: Vec<ColumnReport>,
+    /// Number of rows that were read for the findings.
+    pub(crate) sampled_rows: usize,
+    pub(crate) findings: Vec<Finding>,
 }
 
 #[derive(Clone, Debug, serde::Serialize)]
@@ -135,7 +143,8 @@ impl fmt::Display for TableReport {
             format_count(columns)
         )?;
         if self.columns.iter().all(|column| column.missing.is_none()) {
-            return write!(f, "{}", self.type_table());
+            write!(f, "{}", self.type_table())?;
+            return self.write_findings(f);
         }
         let headings = ["column", "type", "min", "mean", "sd", "max", "missing"];
         let alignment = |i: usize| if i < 2 { Align::Left } else { Align::Right };
@@ -145,13 +154,26 @@ impl fmt::Display for TableReport {
         }
         write!(f, "{table}")?;
         let hints = self.columns.iter().filter_map(|column| Some((&column.name, column.looks.as_ref()?)));
-        hints
-            .enumerate()
-            .try_for_each(|(i, (name, looks))| writeln!(f, "{}column {name} {looks}", if i == 0 { "\n" } else { "" }))
+        hints.enumerate().try_for_each(|(i, (name, looks))| {
+            writeln!(f, "{}column {name} {looks}", if i == 0 { "\n" } else { "" })
+        })?;
+        self.write_findings(f)
     }
 }
 
 impl TableReport {
+    fn write_findings(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.findings.is_empty() {
+            return Ok(());
+        }
+        write!(f, "\n{}", Finding::table(&self.findings))?;
+        if (self.sampled_rows as u64) < self.rows {
+            let (sampled, rows) = (format_count(self.sampled_rows as u64), format_count(self.rows));
+            writeln!(f, "\nseen in {sampled} of {rows} rows, in blocks spread over the table")?;
+        }
+        Ok(())
+    }
+
     /// Returns a table of names and types. Consecutively numbered columns of one type, such as x0 …
     /// x89, share a line.
     fn type_table(&self) -> AlignedTable {
@@ -177,9 +199,14 @@ pub(crate) fn inspect_table<P: AsRef<Path>>(
     paths: &[P],
     text: &TextOptions,
     computes_statistics: bool,
+    target: Option<&str>,
     run: &RunSettings,
 ) -> Result<TableReport> {
     let table = Table::open_with(paths, text)?;
+    if let Some(name) = target {
+        // rejects a name that the table does not have
+        table.select(&Selection { keep: vec![name.to_string()], without_features: true, ..Selection::default() })?;
+    }
     table.note().iter().for_each(|note| run.progress.note(&with_option_names(note)));
     let columns = &table.schema().columns;
     let line_bytes = columns.len() * 2 * size_of::<ColumnReport>();
@@ -215,12 +242,15 @@ pub(crate) fn inspect_table<P: AsRef<Path>>(
             statistics: moments.map(ColumnStatistics::new),
         }
     });
+    let sample = draw_sample(&table)?;
     Ok(TableReport {
         format: table.format(),
         files: table.files().map(PathBuf::from).collect(),
         bytes: table.file_bytes(),
         rows: table.stored_rows(),
         columns: report.collect(),
+        sampled_rows: sample.row_numbers.len(),
+        findings: findings(&sample, target),
     })
 }
 
@@ -275,114 +305,6 @@ fn search_values(table: &Table, run: &RunSettings) -> Result<HashMap<String, Col
     Ok(search.columns().into_iter().zip(search_result.columns()).collect())
 }
 
-#[derive(Clone, Debug, serde::Serialize)]
-pub(crate) struct ModelReport {
-    #[serde(serialize_with = "kstore::display::lossy_path")]
-    pub(crate) model: PathBuf,
-    pub(crate) bytes: u64,
-    #[serde(flatten)]
-    pub(crate) metadata: ModelMetadata,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) metric: Option<MetricReport>,
-    /// Number of components in addition to the predictions.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub(crate) components: usize,
-    /// For a graph model, the number of its nodes, and the number of nearest nodes from which the
-    /// coordinates of a row are computed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) nodes: Option<(usize, usize)>,
-    /// Number of leaves with an exact kernel, and total number of their rows.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) leaves: Option<(usize, usize)>,
-    pub(crate) lambda_convention: &'static str,
-}
-
-fn is_zero(n: &usize) -> bool {
-    *n == 0
-}
-
-impl fmt::Display for ModelReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let metadata = &self.metadata;
-        let size = format_bytes(usize::try_from(self.bytes).unwrap_or(usize::MAX));
-        writeln!(
-            f,
-            "{}: {} model for {}, {size}\n",
-            display::escape_path(&self.model),
-            metadata.solver,
-            metadata.task
-        )?;
-        let mut lines = Vec::from_iter(self.nodes.is_none().then(|| ("kernel", rounded_kernel(&metadata.kernel))));
-        lines.extend(metadata.second_view.iter().map(|view| ("with kernel", rounded_kernel(&view.kernel))));
-        lines.extend(self.metric.iter().map(|metric| ("metric", describe_metric(metric))));
-        match self.nodes {
-            Some((nodes, k)) => {
-                let by = metadata.landmarks.as_ref().map_or(String::new(), |scheme| format!(" by {scheme}"));
-                lines.push(("distances", DISTANCE_DESCRIPTION.to_string()));
-                lines.push(("nodes", format!("{}{by}, {}", format_count(nodes as u64), describe_neighbours(k))));
-            }
-            None => {
-                lines.push(("map", format!("{}, {} features", metadata.map, format_count(metadata.rank as u64))));
-                lines.extend(metadata.landmarks.iter().map(|scheme| ("landmarks", format!("by {scheme}"))));
-            }
-        }
-        lines.extend(self.leaves.map(|(leaves, rows)| {
-            let (leaves, rows) = (format_count(leaves as u64), format_count(rows as u64));
-            ("leaves", format!("{leaves}, exact solvers on {rows} rows"))
-        }));
-        lines.extend(metadata.certificate.iter().map(|certificate| ("certificate", describe_certificate(certificate))));
-        lines.extend(metadata.lambda.map(|lambda| ("lambda", short_lambda(lambda))));
-        lines.push(("intercept", metadata.intercept.to_string()));
-        lines.push(("precision", metadata.precision.clone()));
-        lines.push(("trained on", format!("{} rows, seed {}", format_count(metadata.rows), metadata.seed)));
-        lines.extend(metadata.test_rows().map(|test_rows| {
-            let spec = &test_rows.spec;
-            ("test rows", format!("--test {spec}; evaluate --test same selects them in the table of the fit"))
-        }));
-        lines.extend(
-            (metadata.online_rows > 0)
-                .then(|| ("learned since", format!("{} rows, by update", format_count(metadata.online_rows)))),
-        );
-        lines.extend((!metadata.targets.is_empty()).then(|| ("target", metadata.targets.join(", "))));
-        lines.extend((!metadata.classes.is_empty()).then(|| ("classes", shorten(&metadata.classes))));
-        lines.extend(
-            (self.components > 0).then(|| ("components", format!("{}, by predict --components", self.components))),
-        );
-        lines.extend(metadata.encoding.iter().map(|encoding| {
-            let columns = encoding.columns().iter().map(|column| format!("{} ({column})", column.name));
-            ("columns", shorten(&columns.collect::<Vec<_>>()))
-        }));
-        let features = match metadata.sparse_shape() {
-            Some(shape) => {
-                format!(
-                    "{}, at most {} per row",
-                    format_count(shape.column_count as u64),
-                    format_count(shape.max_row_entries as u64)
-                )
-            }
-            None => format!("{}: {}", metadata.features.len(), shorten(&metadata.features)),
-        };
-        lines.push(("features", features));
-        write!(f, "{}", facts(lines))?;
-        metadata.lambda.map_or(Ok(()), |_| writeln!(f, "\n{}", self.lambda_convention))?;
-        match &self.metric {
-            Some(metric) => {
-                let columns = metadata.encoding.iter().flat_map(|encoding| encoding.columns());
-                let coded_columns: Vec<&str> = columns.map(|column| &column.name[..]).collect();
-                write!(f, "\n{}", bars("importance", &importance(metric, &coded_columns)))
-            }
-            None => Ok(()),
-        }
-    }
-}
-
-/// Formats the first dozen names in one line, with the total number.
-fn shorten(names: &[impl ToString]) -> String {
-    const MAX_LISTED_NAMES: usize = 12;
-    let listed = table::join_with_commas(names.iter().take(MAX_LISTED_NAMES).map(ToString::to_string));
-    if names.len() > MAX_LISTED_NAMES { format!("{listed}, … ({})", names.len()) } else { listed }
-}
-
 pub(crate) fn main(args: &InspectArgs) -> Result<()> {
     let run = args.run.resolve();
     if let [path] = &args.paths[..]
@@ -401,7 +323,10 @@ pub(crate) fn main(args: &InspectArgs) -> Result<()> {
         let report = ModelReport { model, bytes, metadata, metric, components, nodes, leaves, lambda_convention };
         return output::print_report(&report, run.json);
     }
-    output::print_report(&inspect_table(&args.paths, &args.text.text_options(), args.stats, &run)?, run.json)
+    output::print_report(
+        &inspect_table(&args.paths, &args.text.text_options(), args.stats, args.target.as_deref(), &run)?,
+        run.json,
+    )
 }
 
 #[cfg(test)]
@@ -427,6 +352,8 @@ mod tests {
             bytes: 2048,
             rows: 1234,
             columns: columns.into_iter().chain([column("station", "text")]).collect(),
+            sampled_rows: 1234,
+            findings: Vec::new(),
         }
     }
 

@@ -1,0 +1,431 @@
+//! Findings about the columns of a sample.
+
+use super::association::{complete_pairs, correlation, determined_fraction, rank_correlation, separation};
+use super::sample::{ColumnSample, TableSample};
+use crate::table::{Align, AlignedTable, format_count, join_with_commas, percent};
+use std::collections::{HashMap, HashSet};
+
+/// Minimum number of values of a column for most findings: with fewer, all values may differ, or
+/// agree with another column, by chance.
+const MIN_VALUES: usize = 50;
+/// Minimum fraction of missing values that is reported.
+const MIN_MISSING: f64 = 0.01;
+/// Minimum correlation, in absolute value, of two columns that say the same.
+const MIN_DUPLICATE_CORRELATION: f64 = 0.9999;
+/// Minimum rank correlation with the target, in absolute value, of a column that gives it away; and
+/// minimum fraction of its variance, or of its rows, that the values of a column determine.
+const MIN_LEAK: f64 = 0.99;
+/// Maximum number of values of a target that is counted as classes.
+const MAX_CLASSES: usize = 20;
+/// A class is rare if it has a smaller fraction of the rows than this number over the number of
+/// classes.
+const RARE_CLASS: f64 = 0.2;
+/// Minimum fraction of neighbouring rows in order, for a table in the order of a column.
+const MIN_ORDERED: f64 = 0.99;
+/// Minimum fraction of neighbouring rows with the same value, for rows that come in groups.
+const MIN_SHARED: f64 = 0.6;
+/// Minimum correlation of the targets of neighbouring rows that is reported.
+const MIN_NEIGHBOUR_CORRELATION: f64 = 0.5;
+/// Minimum kurtosis (the fourth moment in units of the squared variance; 3 for a normal
+/// distribution) of a column with long tails.
+const MIN_KURTOSIS: f64 = 30.0;
+/// Maximum number of columns that are compared with each other.
+const MAX_COMPARED_COLUMNS: usize = 300;
+/// Maximum number of names that a finding lists.
+const MAX_LISTED_NAMES: usize = 6;
+
+/// What a finding is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the labels explain the topics")]
+pub enum Topic {
+    Classes,
+    GivesTargetAway,
+    Identifier,
+    Constant,
+    Duplicate,
+    Missing,
+    Order,
+    Groups,
+    LongTails,
+}
+
+impl Topic {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Classes => "classes",
+            Self::GivesTargetAway => "gives target away",
+            Self::Identifier => "identifier",
+            Self::Constant => "constant",
+            Self::Duplicate => "duplicate",
+            Self::Missing => "missing values",
+            Self::Order => "order of rows",
+            Self::Groups => "groups of rows",
+            Self::LongTails => "long tails",
+        }
+    }
+}
+
+/// One finding about some columns.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Finding {
+    /// What the finding is about.
+    pub topic: Topic,
+    /// Columns.
+    pub columns: Vec<String>,
+    /// What was found, as text.
+    pub finding: String,
+    /// Options of a fit that deal with it; empty if nothing must be done.
+    pub options: String,
+}
+
+impl Finding {
+    fn new(topic: Topic, columns: &[&str], finding: String, options: String) -> Self {
+        Self { topic, columns: columns.iter().map(ToString::to_string).collect(), finding, options }
+    }
+
+    /// Returns the findings as a table.
+    pub fn table(findings: &[Self]) -> AlignedTable {
+        let headings = [("what stands out", Align::Left), ("", Align::Left), ("option of a fit", Align::Left)];
+        let mut table = AlignedTable::new(headings);
+        for finding in findings {
+            table.push_row([finding.topic.label(), &finding.finding, &finding.options]);
+        }
+        table
+    }
+}
+
+/// Returns what stands out in a sample. `target` is the name of the column to be predicted, if
+/// known.
+pub fn findings(sample: &TableSample, target: Option<&str>) -> Vec<Finding> {
+    let target = target.and_then(|name| sample.columns.iter().find(|column| column.name == name));
+    let features: Vec<&ColumnSample> =
+        sample.columns.iter().filter(|column| target.is_none_or(|target| target.name != column.name)).collect();
+    let identifiers: Vec<&str> =
+        features.iter().filter(|column| is_identifier(column, sample)).map(|c| &*c.name).collect();
+    let others: Vec<&ColumnSample> =
+        features.iter().filter(|column| !identifiers.contains(&&*column.name)).copied().collect();
+    let mut found = Vec::new();
+    found.extend(target.and_then(classes));
+    if let Some(target) = target {
+        found.extend(others.iter().filter_map(|column| gives_away(column, target)));
+    }
+    found.extend(identifiers.iter().map(|name| {
+        let what = format!("{name}: nearly every row has its own value");
+        Finding::new(Topic::Identifier, &[name], what, without(name))
+    }));
+    found.extend(constants(&others));
+    found.extend(duplicates(&others));
+    found.extend(missing_values(&features));
+    found.extend(target.and_then(|target| similar_neighbours(target, sample)));
+    found.extend(others.iter().filter_map(|column| order(column, sample)));
+    found.extend(others.iter().filter_map(|column| groups(column, sample)));
+    found.extend(long_tails(&others));
+    found
+}
+
+fn without(name: &str) -> String {
+    format!("--features '*,!{name}'")
+}
+
+fn names(columns: &[&str]) -> String {
+    let ellipsis = if columns.len() > MAX_LISTED_NAMES { ", …" } else { "" };
+    format!("{}{ellipsis}", join_with_commas(&columns[..columns.len().min(MAX_LISTED_NAMES)]))
+}
+
+impl ColumnSample {
+    fn present(&self) -> impl Iterator<Item = f64> + '_ {
+        self.values.iter().copied().filter(|value| value.is_finite())
+    }
+
+    fn present_count(&self) -> usize {
+        self.present().count()
+    }
+
+    fn is_text(&self) -> bool {
+        !self.texts.is_empty()
+    }
+
+    fn distinct_count(&self) -> usize {
+        self.present().map(f64::to_bits).collect::<HashSet<_>>().len()
+    }
+
+    /// Number of rows of each value.
+    fn counts(&self) -> HashMap<u64, usize> {
+        let mut counts = HashMap::new();
+        self.present().for_each(|value| *counts.entry(value.to_bits()).or_insert(0) += 1);
+        counts
+    }
+
+    /// Returns a value as text.
+    fn show(&self, value: f64) -> String {
+        self.texts.get(value as usize).filter(|_| self.is_text()).cloned().unwrap_or_else(|| value.to_string())
+    }
+}
+
+/// Texts and integers of which more than 9 of 10 rows have their own value.
+fn is_identifier(column: &ColumnSample, sample: &TableSample) -> bool {
+    let count = column.present_count();
+    // the days of a series may all differ too, but they order the rows
+    column.is_discrete
+        && count >= MIN_VALUES
+        && 10 * column.distinct_count() > 9 * count
+        && !(column.is_text() && ordered_fraction(column, sample).is_some_and(|ordered| ordered >= MIN_ORDERED))
+}
+
+fn classes(target: &ColumnSample) -> Option<Finding> {
+    let mut counts: Vec<(f64, usize)> =
+        target.counts().into_iter().map(|(bits, n)| (f64::from_bits(bits), n)).collect();
+    let row_count = target.present_count();
+    if !target.is_discrete || counts.len() < 2 || counts.len() > MAX_CLASSES.min(row_count / 2) {
+        return None;
+    }
+    counts.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.total_cmp(&b.0)));
+    let share = |n: usize| percent(n as f64 / row_count as f64);
+    let listed: Vec<String> = counts
+        .iter()
+        .take(MAX_LISTED_NAMES)
+        .map(|(value, n)| format!("{} {}", target.show(*value), share(*n)))
+        .collect();
+    let ellipsis = if counts.len() > MAX_LISTED_NAMES { ", …" } else { "" };
+    let is_rare = counts.last().is_some_and(|(_, n)| (*n * counts.len()) as f64 <= RARE_CLASS * row_count as f64);
+    let options = if is_rare { "--class-weight balanced; tune any --measure auc" } else { "" };
+    let what = format!("{}: {} values, {}{ellipsis}", target.name, counts.len(), join_with_commas(listed));
+    Some(Finding::new(Topic::Classes, &[&target.name], what, options.to_string()))
+}
+
+fn gives_away(column: &ColumnSample, target: &ColumnSample) -> Option<Finding> {
+    let pairs = complete_pairs(column, target);
+    if pairs.len() < MIN_VALUES || target.distinct_count() < 2 {
+        return None;
+    }
+    let is_class = target.is_text() || target.is_discrete && target.distinct_count() <= MAX_CLASSES;
+    let what = if !column.is_text() && !is_class && rank_correlation(&pairs).abs() >= MIN_LEAK {
+        format!("{}: rank correlation {:.4} with {}", column.name, rank_correlation(&pairs), target.name)
+    } else if !column.is_text() && target.distinct_count() == 2 && separation(&pairs) >= MIN_LEAK {
+        format!("{}: auc {:.4} for {}", column.name, separation(&pairs), target.name)
+    } else {
+        let most_frequent = target.counts().into_values().max().unwrap_or(0) as f64 / pairs.len() as f64;
+        let fraction = determined_fraction(&pairs, is_class).filter(|fraction| *fraction >= MIN_LEAK)?;
+        if is_class && most_frequent >= MIN_LEAK - 0.05 {
+            return None;
+        }
+        let of_what = if is_class { "of the rows" } else { "of the variance" };
+        format!("{}: its values tell {} for {} {of_what}", column.name, target.name, percent(fraction))
+    };
+    Some(Finding::new(Topic::GivesTargetAway, &[&column.name], what, without(&column.name)))
+}
+
+fn constants(columns: &[&ColumnSample]) -> Option<Finding> {
+    let is_constant = |column: &&&ColumnSample| {
+        let first = column.values.first().copied().unwrap_or(f64::NAN);
+        column.values.len() >= MIN_VALUES && column.values.iter().all(|value| *value == first)
+    };
+    let affected: Vec<&ColumnSample> = columns.iter().filter(is_constant).copied().collect();
+    let with_value = |column: &&ColumnSample| format!("{} ({})", column.name, column.show(column.values[0]));
+    let listed: Vec<String> = affected.iter().map(with_value).collect();
+    let affected: Vec<&str> = affected.iter().map(|column| &*column.name).collect();
+    let excluded = format!("--features '*,!{}'", affected.join(",!"));
+    let listed = names(&listed.iter().map(String::as_str).collect::<Vec<_>>());
+    // a fit gives a constant column no weight, so a long list need not be typed
+    let options = if affected.len() > MAX_LISTED_NAMES { String::new() } else { excluded };
+    (!affected.is_empty()).then(|| Finding::new(Topic::Constant, &affected, listed, options))
+}
+
+fn duplicates(columns: &[&ColumnSample]) -> Vec<Finding> {
+    let compared = &columns[..columns.len().min(MAX_COMPARED_COLUMNS)];
+    let mut repeated: HashSet<&str> = HashSet::new();
+    let mut found = Vec::new();
+    for (i, a) in compared.iter().enumerate() {
+        for b in &compared[i + 1..] {
+            if a.is_text() != b.is_text() || repeated.contains(&*b.name) {
+                continue;
+            }
+            let pairs = complete_pairs(a, b);
+            if pairs.len() < MIN_VALUES || 2 * pairs.len() < a.present_count().max(b.present_count()) {
+                continue;
+            }
+            let what = if a.is_text() {
+                let reversed: Vec<(f64, f64)> = pairs.iter().map(|(a, b)| (*b, *a)).collect();
+                let is_determined = |pairs: &[(f64, f64)]| determined_fraction(pairs, true).is_some_and(|f| f >= 1.0);
+                let is_same = a.distinct_count() > 1 && is_determined(&pairs) && is_determined(&reversed);
+                is_same.then(|| format!("{} and {}: each value of one goes with one of the other", a.name, b.name))
+            } else {
+                let r = correlation(&pairs);
+                (r.abs() >= MIN_DUPLICATE_CORRELATION).then(|| format!("{} and {}: correlation {r:.4}", a.name, b.name))
+            };
+            if let Some(what) = what {
+                repeated.insert(&b.name);
+                found.push(Finding::new(Topic::Duplicate, &[&a.name, &b.name], what, without(&b.name)));
+            }
+        }
+    }
+    found
+}
+
+fn missing_values(columns: &[&ColumnSample]) -> Option<Finding> {
+    let fraction = |column: &ColumnSample| {
+        column.values.iter().filter(|value| value.is_nan()).count() as f64 / column.values.len().max(1) as f64
+    };
+    let affected: Vec<&ColumnSample> =
+        columns.iter().filter(|column| fraction(column) >= MIN_MISSING).copied().collect();
+    let first = affected.first()?;
+    let mask = |column: &ColumnSample| column.values.iter().map(|value| value.is_nan()).collect::<Vec<bool>>();
+    let together = affected.len() > 1 && affected.iter().all(|column| mask(column) == mask(first));
+    let shares: Vec<String> =
+        affected.iter().map(|column| format!("{} {}", column.name, percent(fraction(column)))).collect();
+    let listed = names(&shares.iter().map(String::as_str).collect::<Vec<_>>());
+    let together = if together { ", in the same rows" } else { "" };
+    let names: Vec<&str> = affected.iter().map(|column| &*column.name).collect();
+    Some(Finding::new(Topic::Missing, &names, format!("{listed}{together}"), "--missing indicator".to_string()))
+}
+
+/// Returns the fraction of neighbouring rows whose values do not descend; `None` for few rows or
+/// few values.
+fn ordered_fraction(column: &ColumnSample, sample: &TableSample) -> Option<f64> {
+    let value = |i: usize| column.values[i];
+    let pairs: Vec<(f64, f64)> = sample
+        .neighbours()
+        .map(|(i, j)| (value(i), value(j)))
+        .filter(|(a, b)| a.is_finite() && b.is_finite())
+        .collect();
+    let ascending = pairs.iter().filter(|(a, b)| a <= b).count() as f64;
+    (pairs.len() >= MIN_VALUES && column.distinct_count() >= 10).then(|| ascending / pairs.len() as f64)
+}
+
+fn order(column: &ColumnSample, sample: &TableSample) -> Option<Finding> {
+    ordered_fraction(column, sample).filter(|ordered| *ordered >= MIN_ORDERED)?;
+    let name = &column.name;
+    let what = format!("{name}: ascends from row to row");
+    Some(Finding::new(Topic::Order, &[name], what, format!("--test last:20%:{name}; --folds forward:5:{name}")))
+}
+
+fn similar_neighbours(target: &ColumnSample, sample: &TableSample) -> Option<Finding> {
+    let pairs: Vec<(f64, f64)> = sample
+        .neighbours()
+        .map(|(i, j)| (target.values[i], target.values[j]))
+        .filter(|(a, b)| a.is_finite() && b.is_finite())
+        .collect();
+    if target.is_text() || pairs.len() < MIN_VALUES {
+        return None;
+    }
+    let r = correlation(&pairs);
+    (r >= MIN_NEIGHBOUR_CORRELATION).then(|| {
+        let what = format!("{}: correlation {r:.2} of neighbouring rows", target.name);
+        Finding::new(Topic::Order, &[&target.name], what, "--folds blocks:5; --test last:20%".to_string())
+    })
+}
+
+fn groups(column: &ColumnSample, sample: &TableSample) -> Option<Finding> {
+    let (counts, row_count) = (column.counts(), column.present_count() as f64);
+    if !column.is_discrete || counts.len() < 5 || row_count < MIN_VALUES as f64 {
+        return None;
+    }
+    let neighbours: Vec<(usize, usize)> = sample.neighbours().collect();
+    let shared = neighbours.iter().filter(|(i, j)| column.values[*i] == column.values[*j]).count() as f64;
+    let shared_fraction = shared / neighbours.len().max(1) as f64;
+    let by_chance: f64 = counts.values().map(|n| (*n as f64 / row_count).powi(2)).sum();
+    // a column that ascends is reported as the order of the rows
+    let is_ordered = ordered_fraction(column, sample).is_some_and(|ordered| ordered >= MIN_ORDERED);
+    (shared_fraction >= MIN_SHARED && by_chance < MIN_SHARED / 2.0 && !is_ordered).then(|| {
+        let name = &column.name;
+        let values = format_count(counts.len() as u64);
+        let what = format!("{name}: {} of neighbouring rows share one of {values} values", percent(shared_fraction));
+        Finding::new(Topic::Groups, &[name], what, format!("--test groups:20%:{name}; --folds groups:5:{name}"))
+    })
+}
+
+fn long_tails(columns: &[&ColumnSample]) -> Option<Finding> {
+    let kurtosis = |column: &ColumnSample| {
+        let values: Vec<f64> = column.present().collect();
+        let n = values.len().max(1) as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        let moment = |power: i32| values.iter().map(|v| (v - mean).powi(power)).sum::<f64>() / n;
+        let variance = moment(2);
+        if variance > 0.0 { moment(4) / (variance * variance) } else { 0.0 }
+    };
+    let affected: Vec<&str> = columns
+        .iter()
+        .filter(|column| !column.is_text() && column.distinct_count() > MAX_CLASSES)
+        .filter(|column| kurtosis(column) >= MIN_KURTOSIS)
+        .map(|column| &*column.name)
+        .collect();
+    (!affected.is_empty()).then(|| {
+        Finding::new(Topic::LongTails, &affected, names(&affected), "--scale asinh or --scale quantile".to_string())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(name: &str, value: impl Fn(usize) -> f64) -> ColumnSample {
+        let values: Vec<f64> = (0..400).map(value).collect();
+        let is_discrete = values.iter().all(|value| value.is_nan() || value.fract() == 0.0);
+        ColumnSample { name: name.to_string(), values, is_discrete, ..ColumnSample::default() }
+    }
+
+    fn sample(columns: impl IntoIterator<Item = ColumnSample>) -> TableSample {
+        TableSample { columns: columns.into_iter().collect(), row_numbers: (0..400).collect(), stored_rows: 400 }
+    }
+
+    fn noise(i: usize) -> f64 {
+        ((i * 7919 + 13) as f64).sin() * 43758.5453 % 1.0
+    }
+
+    fn topics(columns: impl IntoIterator<Item = ColumnSample>, target: Option<&str>) -> Vec<(Topic, Vec<String>)> {
+        findings(&sample(columns), target).into_iter().map(|finding| (finding.topic, finding.columns)).collect()
+    }
+
+    #[test]
+    fn ordinary_columns_are_not_mentioned() {
+        let columns = [
+            column("a", noise),
+            column("b", |i| noise(3 * i)),
+            column("count", |i| (10.0 * noise(i + 9)).floor()),
+            column("y", |i| noise(i) + noise(i + 77)),
+        ];
+        assert_eq!(topics(columns.clone(), None), []);
+        assert_eq!(topics(columns, Some("y")), []);
+    }
+
+    #[test]
+    fn each_finding_names_its_columns() {
+        let wage = |i: usize| 2.0 + noise(i);
+        let cases: [(Topic, ColumnSample); 8] = [
+            (Topic::GivesTargetAway, column("logwage", |i| wage(i).ln())),
+            (Topic::Identifier, column("id", |i| (i * 7919 % 100_003) as f64)),
+            (Topic::Constant, column("version", |_| 3.0)),
+            (Topic::Duplicate, column("b2", |i| 5.0 - 2.0 * noise(3 * i))),
+            (Topic::Missing, column("gaps", |i| if i % 9 == 0 { f64::NAN } else { noise(i + 5) })),
+            (Topic::Order, column("year", |i| (1990 + i / 20) as f64)),
+            (Topic::Groups, column("subject", |i| (i / 20 * 7 % 20) as f64)),
+            (Topic::LongTails, column("income", |i| noise(i + 3).abs().powi(40) * 1e6 + noise(i))),
+        ];
+        for (topic, case) in cases {
+            let name = case.name.clone();
+            let found = topics([column("b", |i| noise(3 * i)), case, column("wage", wage)], Some("wage"));
+            assert_eq!(found.len(), 1, "{name}: {found:?}");
+            assert_eq!(found[0].0, topic, "{name}");
+            assert!(found[0].1.contains(&name), "{name}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn classes_are_counted_and_rare_ones_have_an_option() {
+        let found = |share: usize| {
+            let target = column("spam", move |i| f64::from(i % share == 0));
+            findings(&sample([column("b", |i| noise(3 * i)), target]), Some("spam"))
+        };
+        let balanced = &found(3)[0];
+        assert_eq!(
+            (balanced.topic, &*balanced.finding, &*balanced.options),
+            (Topic::Classes, "spam: 2 values, 0 66.5 %, 1 33.5 %", "")
+        );
+        let rare = &found(20)[0];
+        assert_eq!(
+            (&*rare.finding, &*rare.options),
+            ("spam: 2 values, 0 95.00 %, 1 5.00 %", "--class-weight balanced; tune any --measure auc")
+        );
+    }
+}

@@ -1,0 +1,11 @@
+//! What an analyst asks first about a table: columns that identify rows, that are constant, that
+//! repeat another column or give the target away, missing values, and the order of the rows.
+//!
+//! The answers come from a sample of the rows, in memory.
+
+mod association;
+mod findings;
+mod sample;
+
+pub use findings::{Finding, Topic, findings};
+pub use sample::{ColumnSample, TableSample, draw_sample};

@@ -1,0 +1,128 @@
+//! A sample of the rows of a table: blocks of consecutive rows.
+
+use kstore::schema::Kind;
+use kstore::{KeptColumn, KeptValues, ReadSettings, Result, RowBuf, RowSource, Selection, Table};
+use std::collections::BTreeMap;
+
+/// Maximum number of values of the sample; they take 16 MB.
+const MAX_VALUES: u64 = 2_000_000;
+/// Maximum number of rows of the sample: with more rows, the findings change little.
+const MAX_ROWS: u64 = 20_000;
+/// Number of consecutive rows of a block: enough to see what neighbouring rows share.
+const BLOCK_ROWS: u64 = 256;
+
+/// Some rows of a table, by columns.
+#[derive(Clone, Debug, Default)]
+pub struct TableSample {
+    /// Columns of numbers, booleans and texts, in the order of the table.
+    pub columns: Vec<ColumnSample>,
+    /// Stored row numbers, ascending.
+    pub row_numbers: Vec<u64>,
+    /// Number of rows of the table.
+    pub stored_rows: u64,
+}
+
+/// The values of one column in the sample.
+#[derive(Clone, Debug, Default)]
+pub struct ColumnSample {
+    /// Name of the column.
+    pub name: String,
+    /// Values; NaN if missing. The value of a text is its position among the distinct texts of the
+    /// sample in alphabetical order, so texts of dates such as 2024-07-31 have the order of time.
+    pub values: Vec<f64>,
+    /// The distinct texts of a column of texts, in alphabetical order; otherwise empty.
+    pub texts: Vec<String>,
+    /// True if all values are integers, booleans or texts.
+    pub is_discrete: bool,
+}
+
+impl TableSample {
+    /// Returns whether the sample has all rows of the table.
+    pub fn is_complete(&self) -> bool {
+        self.row_numbers.len() as u64 == self.stored_rows
+    }
+
+    /// Returns the pairs of consecutive rows of the table that are both in the sample, as positions
+    /// in the sample.
+    pub fn neighbours(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let pairs = self.row_numbers.windows(2).enumerate();
+        pairs.filter(|(_, pair)| pair[1] == pair[0] + 1).map(|(i, _)| (i, i + 1))
+    }
+}
+
+/// Reads a sample of the rows: all rows of a small table, otherwise blocks of consecutive rows that
+/// are spread evenly over the table. Columns of bytes and of sparse rows are left out.
+///
+/// # Errors
+/// Errors of reading the table.
+pub fn draw_sample(table: &Table) -> Result<TableSample> {
+    let is_readable = |kind: &Kind| !matches!(kind, Kind::Binary | Kind::Sparse(_) | Kind::Other(_));
+    let columns: Vec<_> = table.schema().columns.iter().filter(|column| is_readable(&column.kind)).collect();
+    let (stored_rows, column_count) = (table.stored_rows(), columns.len().max(1) as u64);
+    let max_rows = (MAX_VALUES / column_count).clamp(BLOCK_ROWS.min(MAX_ROWS), MAX_ROWS);
+    let mut sample = TableSample { stored_rows, ..TableSample::default() };
+    if stored_rows == 0 || columns.is_empty() {
+        return Ok(sample);
+    }
+    let keep: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
+    let selected = table.select(&Selection { keep, without_features: true, ..Selection::default() })?;
+    let source = selected.rows::<f64>(ReadSettings::default())?;
+    let mut gathered: Vec<GatheredColumn> = columns.iter().map(|_| GatheredColumn::default()).collect();
+    let block_count = max_rows / BLOCK_ROWS;
+    let blocks: Vec<_> = if stored_rows <= max_rows {
+        vec![source.range()]
+    } else {
+        let first_row = |block: u64| block * (stored_rows - BLOCK_ROWS) / (block_count - 1).max(1);
+        (0..block_count).map(|block| first_row(block)..first_row(block) + BLOCK_ROWS).collect()
+    };
+    for block in blocks {
+        let (mut cursor, mut buffer) = (source.open(block)?, RowBuf::new(1024));
+        while cursor.next(&mut buffer)? {
+            sample.row_numbers.extend_from_slice(&buffer.row_numbers);
+            gathered.iter_mut().zip(&buffer.kept_columns).for_each(|(column, kept)| column.extend(kept));
+        }
+    }
+    sample.columns =
+        columns.iter().zip(gathered).map(|(column, gathered)| gathered.finish(column.name.clone())).collect();
+    Ok(sample)
+}
+
+/// Values of a column while its texts are not yet in alphabetical order.
+#[derive(Default)]
+struct GatheredColumn {
+    values: Vec<f64>,
+    /// Each text, with its number in the order of appearance.
+    text_numbers: BTreeMap<String, usize>,
+    has_reals: bool,
+}
+
+impl GatheredColumn {
+    fn extend(&mut self, kept: &KeptColumn) {
+        let values = kept.values();
+        for row in 0..kept.len() {
+            let value = if kept.is_null(row) {
+                f64::NAN
+            } else if let KeptValues::Text(texts) = values {
+                let next = self.text_numbers.len();
+                *self.text_numbers.entry(texts.text(row).to_string()).or_insert(next) as f64
+            } else {
+                self.has_reals |= values.integer(row).is_none();
+                values.number(row).unwrap_or(f64::NAN)
+            };
+            self.values.push(value);
+        }
+    }
+
+    fn finish(self, name: String) -> ColumnSample {
+        let mut position_of_number = vec![0.0; self.text_numbers.len()];
+        self.text_numbers
+            .values()
+            .enumerate()
+            .for_each(|(position, number)| position_of_number[*number] = position as f64);
+        let mut values = self.values;
+        if !position_of_number.is_empty() {
+            values.iter_mut().filter(|v| !v.is_nan()).for_each(|v| *v = position_of_number[*v as usize]);
+        }
+        ColumnSample { name, values, texts: self.text_numbers.into_keys().collect(), is_discrete: !self.has_reals }
+    }
+}
