@@ -19,6 +19,8 @@ pub mod folds;
 pub mod gram;
 pub mod grids;
 #[doc(hidden)]
+pub mod intervals;
+#[doc(hidden)]
 pub mod linalg;
 pub mod model;
 pub mod moments;
@@ -30,6 +32,7 @@ pub mod platt;
 pub mod predict;
 pub mod preimage;
 pub mod quadratic;
+mod rank_sketch;
 #[doc(hidden)]
 pub mod ranking_pairs;
 #[doc(hidden)]

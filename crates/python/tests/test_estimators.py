@@ -470,3 +470,29 @@ def test_quantiles_match_scikit_learn():
     huber = kmill.KernelQuantileRegressor(loss="huber", delta=0.5, lambdas=1e-9, kernel="linear").fit(X, y)
     expectile = kmill.KernelQuantileRegressor([0.5], loss="expectile", lambdas=1e-9, kernel="linear").fit(X, y)
     assert np.abs(huber.predict(X) - expectile.predict(X)).max() > 0.01
+
+
+def test_intervals_and_sets_have_the_shapes_of_mapie():
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-2, 2, size=(400, 2))
+    y = np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=400)
+    new = rng.uniform(-2, 2, size=(1000, 2))
+    truth = np.sin(2 * new[:, 0]) + 0.3 * rng.normal(size=1000)
+    for model in (kmill.KernelRidge(rank=50, interval=[0.5, 0.9]), kmill.SVR(rank=50, interval="0.5,0.9"),
+                  kmill.KernelQuantileRegressor([0.1, 0.9], rank=50, interval=[0.9, 0.5])):
+        outputs, ends = model.fit(X, y).predict_interval(new)
+        np.testing.assert_array_equal(outputs, model.predict(new))
+        assert ends.shape == (1000, 2, 2) and (ends[:, 0] < ends[:, 1]).all()
+        coverage = np.mean((ends[:, 0] <= truth[:, None]) & (truth[:, None] <= ends[:, 1]), axis=0)
+        assert np.abs(coverage - [0.5, 0.9]).max() < 0.1, (model, coverage)
+    two = kmill.KernelRidge(rank=50, interval=0.9).fit(X, np.column_stack([y, 3 * y]))
+    ends = two.predict_interval(new)[1]
+    assert ends.shape == (1000, 2, 1, 2)
+    np.testing.assert_allclose(ends[..., 1], 3 * ends[..., 0], rtol=1e-4, atol=1e-4)
+    labels = np.where(y > 0.3, "high", np.where(y > -0.3, "middle", "low"))
+    for classifier in (kmill.KernelLogisticRegression(rank=50, interval=0.9), kmill.SVC(rank=50, probability=True, interval=0.9)):
+        classes, sets = classifier.fit(X, labels).predict_set(new)
+        np.testing.assert_array_equal(classes, classifier.predict(new))
+        assert sets.shape == (1000, 3, 1) and sets.dtype == bool and 1.0 < sets.sum(axis=1).mean() < 3.0
+    with pytest.raises(ValueError, match="fitted without it"):
+        kmill.KernelRidge(rank=50).fit(X, y).predict_interval(new)

@@ -31,6 +31,8 @@ pub struct Extras {
     pub components: bool,
     /// Standard deviations, for ridge regression fitted with `std`.
     pub std: bool,
+    /// Prediction intervals or sets, for models fitted with `interval`.
+    pub intervals: bool,
     /// Squared distances from the components, for kpca fitted with `novelty`.
     pub novelty: bool,
     /// Pre-images, for kpca fitted with `novelty`.
@@ -58,7 +60,8 @@ impl Extras {
 pub struct Scores {
     /// Scores, row-major, t per row.
     pub scores: Vec<f64>,
-    /// Components in addition to predictions, row-major, q per row; empty unless requested.
+    /// Components in addition to predictions, row-major, q per row; empty unless requested. For
+    /// prediction intervals, the outputs of the functions of each fold, by fold.
     pub components: Vec<f64>,
     /// Values of the model's quadratic function, one per row; empty unless requested.
     pub quadratic: Vec<f64>,
@@ -113,10 +116,12 @@ pub(super) struct TableScorer<'a, T: Real> {
 impl<'a, T: Real> TableScorer<'a, T> {
     pub(super) fn new(prepared: &'a PreparedModel<T>, selected: &'a SelectedTable, extras: Extras) -> Result<Self> {
         let model = &prepared.model;
+        // intervals are scaled by standard deviations
+        let extras = Extras { std: extras.std || extras.intervals && model.quadratic.is_some(), ..extras };
         let needs_kernel = extras.has_quadratic() || extras.needs_diagonal() || model.quadratic_in_scores().is_some();
         let kernel = if needs_kernel { Some(model.kernel()?) } else { None };
         let preimages = if extras.preimages { Some(PreImages::new(model)?) } else { None };
-        let component_count = if extras.components { model.component_count() } else { 0 };
+        let component_count = if extras.components || extras.intervals { model.component_count() } else { 0 };
         let range_count = prepared.ranges.as_ref().map_or(0, Vec::len);
         Ok(Self {
             prepared,

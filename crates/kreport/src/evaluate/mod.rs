@@ -6,8 +6,8 @@ pub(crate) use page::PAGE_STYLE;
 
 use crate::table::{Align, AlignedTable, Grid, facts, format_count, format_list, number, optional_number, percent};
 use ksolve::predict::{
-    ClassificationScores, Evaluation, IntervalScores, LossScores, NoveltyScores, OutputLoss, RankingScores,
-    RegressionScores, TargetScores, ThresholdScores, TopScores,
+    ClassificationScores, DecileScores, Evaluation, IntervalScores, LossScores, NoveltyScores, OutputLoss,
+    PredictionIntervalScores, PredictionSetScores, RankingScores, RegressionScores, TargetScores, ThresholdScores, TopScores,
 };
 use std::fmt;
 
@@ -136,6 +136,41 @@ fn loss_facts(loss: &LossScores) -> Vec<(&'static str, String)> {
     facts
 }
 
+/// Returns a table of the prediction intervals; `None` if the model has none.
+pub(super) fn interval_table(intervals: &[PredictionIntervalScores]) -> Option<AlignedTable> {
+    let headings = [("intervals of", Align::Left)];
+    let numbers = ["level", "coverage", "mean width"].map(|heading| (heading, Align::Right));
+    let mut table = AlignedTable::new(headings.into_iter().chain(numbers));
+    for PredictionIntervalScores { target, scores: IntervalScores { level, coverage, width }, .. } in intervals {
+        table.push_row([target.clone(), percent(*level), percent(*coverage), number(*width, 4)]);
+    }
+    (!intervals.is_empty()).then_some(table)
+}
+
+/// Returns a table of the tenths of the rows by prediction, for the intervals of the highest level
+/// of the first target; `None` if the model has no intervals.
+pub(super) fn decile_table(intervals: &[PredictionIntervalScores]) -> Option<AlignedTable> {
+    let first_target = &intervals.first()?.target;
+    let shown = intervals.iter().rfind(|interval| interval.target == *first_target)?;
+    let coverage = format!("coverage of {}", percent(shown.scores.level));
+    let headings = ["predictions up to", "rows", &coverage, "mean width"].map(|heading| (heading, Align::Right));
+    let mut table = AlignedTable::new(headings);
+    for DecileScores { prediction, rows, coverage, width } in &shown.deciles {
+        table.push_row([number(*prediction, 4), format_list(&[*rows]), percent(*coverage), number(*width, 4)]);
+    }
+    Some(table)
+}
+
+/// Returns a table of the prediction sets; `None` if the model has none.
+pub(super) fn set_table(sets: &[PredictionSetScores]) -> Option<AlignedTable> {
+    let headings = ["sets of level", "coverage", "mean size", "empty", "one class"];
+    let mut table = AlignedTable::new(headings.map(|heading| (heading, Align::Right)));
+    for PredictionSetScores { level, coverage, size, empty, single } in sets {
+        table.push_row([percent(*level), percent(*coverage), number(*size, 4), percent(*empty), percent(*single)]);
+    }
+    (!sets.is_empty()).then_some(table)
+}
+
 /// Returns a table of the quantiles or expectiles; `None` for a single output.
 fn loss_table(loss: &LossScores) -> Option<AlignedTable> {
     if loss.outputs.len() < 2 {
@@ -235,10 +270,13 @@ fn write_regression(scores: &RegressionScores, f: &mut fmt::Formatter<'_>) -> fm
     if let Some(table) = scores.loss.as_ref().and_then(loss_table) {
         writeln!(f, "{table}")?;
     }
+    let interval_tables = [interval_table(&scores.intervals), decile_table(&scores.intervals)];
+    interval_tables.into_iter().flatten().try_for_each(|table| writeln!(f, "{table}"))?;
     write!(f, "{}", facts(regression_facts(scores)))
 }
 
 fn write_classification(scores: &ClassificationScores, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    set_table(&scores.sets).iter().try_for_each(|table| writeln!(f, "{table}"))?;
     writeln!(f, "{}", facts(classification_facts(scores)))?;
     if scores.classes.len() <= MAX_TEXT_MATRIX_CLASSES {
         writeln!(f, "{}", confusion_grid(scores))?;
@@ -288,7 +326,7 @@ mod tests {
         let scores = RegressionMetrics { mse, rmse, mae, median_error, mape, r2: None, relative_error: None };
         let by_target = Vec::new();
         let standard_errors = RegressionErrors { mae: Some(0.25), ..RegressionErrors::default() };
-        let scores = RegressionScores { rows: 10.0, scores, standard_errors, by_target, coverage: None, loss: None };
+        let scores = RegressionScores { rows: 10.0, scores, standard_errors, by_target, coverage: None, loss: None, intervals: Vec::new() };
         let report = EvaluateReport::Target(Evaluation::Regression(scores));
         let expected = r#"{"rows":10,"mse":4.0,"rmse":2.0,"mae":1.5,"median_error":1.25,"mape":0.125,"r2":null,"relative_error":null,"standard_errors":{"mse":null,"rmse":null,"mae":0.25,"r2":null}}"#;
         assert_eq!(serde_json::to_string(&report).unwrap(), expected);

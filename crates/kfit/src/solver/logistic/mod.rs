@@ -33,7 +33,7 @@ mod loss;
 mod sample;
 
 use super::parameter::{
-    C_GRID, CLASS_WEIGHT, DEFAULT_LAMBDA_GRID, FOLDS, INTERCEPT, STEPS, Settings, TOLERANCE, WEIGHTS,
+    C_GRID, CLASS_WEIGHT, DEFAULT_LAMBDA_GRID, FOLDS, INTERCEPT, INTERVAL, STEPS, Settings, TOLERANCE, WEIGHTS,
 };
 use super::{
     ClassWeight, NamedValues, Regularisation, Solution, Solver, SolverFamily, SolverProperties, cross_validation,
@@ -54,13 +54,14 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "logistic",
     "logistic regression: probabilities of two or more classes",
     Task::Classification,
-    &[DEFAULT_LAMBDA_GRID, C_GRID, FOLDS, INTERCEPT, CLASS_WEIGHT, STEPS, TOLERANCE, WEIGHTS],
+    &[DEFAULT_LAMBDA_GRID, C_GRID, FOLDS, INTERCEPT, CLASS_WEIGHT, STEPS, TOLERANCE, INTERVAL, WEIGHTS],
     |settings| {
         Ok(Box::new(Logistic {
             penalties: settings.regularisation_grid()?,
             intercept: settings.intercept(),
             class_weight: settings.class_weight(),
             max_steps: settings.required(&STEPS, Settings::count),
+            stores_fold_functions: settings.levels(&INTERVAL).is_some(),
         }))
     },
 );
@@ -74,6 +75,8 @@ struct Logistic {
     class_weight: ClassWeight,
     /// Maximum number of Newton steps at the requested lambda.
     max_steps: usize,
+    /// True to store the functions of the folds, for prediction sets.
+    stores_fold_functions: bool,
 }
 
 impl<T: Real> Solver<T> for Logistic {
@@ -92,6 +95,10 @@ impl<T: Real> Solver<T> for Logistic {
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
         let plan = cross_validation::plan(plan, size, size.t, self.penalties.len());
+        let plan = match self.stores_fold_functions {
+            true => cross_validation::plan_functions(plan, size, size.t, self.penalties.len()),
+            false => plan,
+        };
         let (n, p, k) = (usize::try_from(size.n).unwrap_or(usize::MAX), size.map.p, size.t);
         plan.term(
             "classes and probabilities of all rows",
@@ -166,6 +173,7 @@ impl<T: Real> Solver<T> for Logistic {
                 score_count,
                 moments,
                 &*stage,
+                self.stores_fold_functions,
                 loss_without_fold,
             )
         };
@@ -208,6 +216,7 @@ impl<T: Real> Solver<T> for Logistic {
         }
         solution.figures.extend(selection.figures);
         solution.passes += selection.passes + u64::from(sample_rows > 0);
+        solution.fold_functions = selection.fold_functions;
         Ok(Solution { link: Some(Link::Logit), certificate: gathered.certificate, ..solution })
     }
 }

@@ -136,6 +136,16 @@ pub const STD: Parameter = Parameter::flag(
         landmarks (numeric targets; ridge direct, online rls)",
 );
 
+/// The parameter `interval`: levels of prediction intervals, or of prediction sets for classes.
+pub const INTERVAL: Parameter = Parameter {
+    name: "interval",
+    kind: ParameterKind::Levels,
+    default: None,
+    help: "Store in the model the data for predict --interval: prediction intervals that contain \
+        this fraction of new values, such as 0.9, or sets of classes; comma-separated for several \
+        levels; from held-out rows, so it needs folds (one more pass; not with the exact kernel)",
+};
+
 /// The parameter `with`: the columns of the second view.
 pub const SECOND_VIEW: Parameter = Parameter {
     name: "with",
