@@ -40,8 +40,8 @@ pub(crate) struct PredictArgs {
     /// itself (models of fit --std)
     #[arg(long, help_heading = "Run")]
     pub(crate) std: bool,
-    /// Also write prediction intervals, as `lower` and `upper`, or for classes the prediction sets, as
-    /// `in_set_<label>` (models of fit ridge, svr, quantile, logistic and svm with --interval)
+    /// Also write prediction intervals, as `lower` and `upper`, or for classes prediction sets, as
+    /// `in_set_<label>` (models of fit --interval)
     #[arg(long, help_heading = "Run")]
     pub(crate) interval: bool,
     /// Also write the squared distance of each row from the span of the components, as `novelty`
@@ -111,17 +111,8 @@ pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<Ano
         let anomalies = predictor.write_top(&selected, copied.as_ref(), top, &args.output, &run.job_run())?;
         return Ok((anomalies.len() as u64, anomalies));
     }
-    let extras = Extras {
-        scores,
-        probabilities,
-        components,
-        std,
-        intervals,
-        novelty,
-        preimages,
-        residual,
-        ..Extras::default()
-    };
+    let extras =
+        Extras { scores, probabilities, components, std, intervals, novelty, preimages, residual, ..Extras::default() };
     let written = predictor.write(&selected, copied.as_ref(), extras, &args.output, &run.job_run())?;
     if written.unconverged > 0 {
         let (unconverged, rows) = (format_count(written.unconverged), format_count(written.rows));

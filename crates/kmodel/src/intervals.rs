@@ -1,5 +1,5 @@
-//! Prediction intervals and prediction sets from held-out rows: CV+, the cross-conformal form of the
-//! jackknife+.
+//! Prediction intervals and prediction sets from held-out rows: CV+, the cross-conformal form of
+//! the jackknife+.
 //!
 //! Cross-validation fits a function f₋ₖ without each fold k. Every row i of the fold has a held-out
 //! score E_i, which measures how badly f₋ₖ predicts the row:
@@ -9,24 +9,25 @@
 //! classes      E_i = 1 − p₋ₖ(y_i | x_i)
 //! ```
 //!
-//! where l and u are the lowest and the highest quantile of a quantile model, and l = u = f for other
-//! models; s is the predictive standard deviation if the model stores it, and 1 otherwise. For α = 1
-//! − level, the interval of a new row x ends at the ⌈(1 − α)(n + 1)⌉-th smallest of the n numbers
-//! u₋ₖ₍ᵢ₎(x) + s(x) E_i, where k(i) is the fold of row i; the lower end is found in the same way. The
-//! prediction set contains the classes y for which fewer than (1 − α)(n + 1) scores are below 1 −
-//! p₋ₖ₍ᵢ₎(y | x).
+//! where l and u are the lowest and the highest quantile of a quantile model, and l = u = f for
+//! other models; s is the predictive standard deviation if the model stores it, and 1 otherwise.
+//! For α = 1 − level, the interval of a new row x ends at the ⌈(1 − α)(n + 1)⌉-th smallest of the n
+//! numbers u₋ₖ₍ᵢ₎(x) + s(x) E_i, where k(i) is the fold of row i; the lower end is found in the
+//! same way. The prediction set contains the classes y for which fewer than (1 − α)(n + 1) scores
+//! are below 1 − p₋ₖ₍ᵢ₎(y | x).
 //!
-//! If the rows and the new row are exchangeable, and the f₋ₖ do not depend on the rows of fold k, the
-//! coverage is at least 1 − 2α − √(2/n), and usually near 1 − α. Rows with weight w count as w rows.
+//! If the rows and the new row are exchangeable, and the f₋ₖ do not depend on the rows of fold k,
+//! the coverage is at least 1 − 2α − √(2/n), and usually near 1 − α. Rows with weight w count as w
+//! rows.
 //!
 //! *Bytes*: the f₋ₖ, and the scores of each fold, in groups of at most 1/128 of the scores above
 //! them. A group has its largest score, so intervals are never narrower than with all scores.
 //!
-//! References: Barber, Candès, Ramdas, Tibshirani, "Predictive inference with the jackknife+", Annals
-//! of Statistics 49, 2021; Vovk, "Cross-conformal predictors", Annals of Mathematics and Artificial
-//! Intelligence 74, 2015; Romano, Patterson, Candès, "Conformalized quantile regression", NeurIPS
-//! 2019; Sadinle, Lei, Wasserman, "Least ambiguous set-valued classifiers with bounded error levels",
-//! JASA 114, 2019.
+//! References: Barber, Candès, Ramdas, Tibshirani, "Predictive inference with the jackknife+",
+//! Annals of Statistics 49, 2021; Vovk, "Cross-conformal predictors", Annals of Mathematics and
+//! Artificial Intelligence 74, 2015; Romano, Patterson, Candès, "Conformalized quantile
+//! regression", NeurIPS 2019; Sadinle, Lei, Wasserman, "Least ambiguous set-valued classifiers with
+//! bounded error levels", JASA 114, 2019.
 
 use crate::rank_sketch::RankSketch;
 use crate::{Error, Result};
@@ -114,8 +115,8 @@ impl Intervals {
             && self.scores.iter().all(ScoreDistribution::is_valid)
     }
 
-    /// Returns the number of scores of each fold and target, all scores, and the sums of the weights
-    /// up to each score.
+    /// Returns the number of scores of each fold and target, all scores, and the sums of the
+    /// weights up to each score.
     pub(crate) fn to_tensors(&self) -> (Vec<u64>, Vec<f64>, Vec<f64>) {
         let numbers = |list: fn(&ScoreDistribution) -> &Vec<f64>| self.scores.iter().flat_map(list).copied().collect();
         let counts = self.scores.iter().map(|scores| scores.scores.len() as u64).collect();
@@ -154,15 +155,16 @@ impl Intervals {
     ) -> f64 {
         let total_weight = self.total_weight(target, target_count);
         let rank = rank(level, total_weight);
-        let folds = self.target_scores(target, target_count).zip(centres).filter(|(scores, _)| !scores.scores.is_empty());
+        let folds =
+            self.target_scores(target, target_count).zip(centres).filter(|(scores, _)| !scores.scores.is_empty());
         // The quantile of all folds lies between the lowest and the highest quantile of a fold.
         let fold_quantiles = folds.clone().map(|(scores, centre)| {
             let fold_rank = rank / total_weight * scores.total_weight();
             let i = scores.cumulative_weights.partition_point(|weight| *weight < fold_rank);
             centre + scale * scores.scores[i.min(scores.scores.len() - 1)]
         });
-        let (lowest, highest) =
-            fold_quantiles.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
+        let (lowest, highest) = fold_quantiles
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
         let (mut weight_below, mut candidates) = (0.0, Vec::new());
         for (scores, centre) in folds {
             let count_up_to = |is_included: &dyn Fn(f64) -> bool| {
@@ -171,7 +173,8 @@ impl Intervals {
             let (start, end) = (count_up_to(&|value| value < lowest), count_up_to(&|value| value <= highest));
             weight_below += scores.weight_of(start);
             candidates.extend(
-                (start..end).map(|i| (centre + scale * scores.scores[i], scores.weight_of(i + 1) - scores.weight_of(i))),
+                (start..end)
+                    .map(|i| (centre + scale * scores.scores[i], scores.weight_of(i + 1) - scores.weight_of(i))),
             );
         }
         candidates.sort_by(|a: &(f64, f64), b| a.0.total_cmp(&b.0));
@@ -232,7 +235,9 @@ mod tests {
             let centres: Vec<f64> = (0..k).map(|fold| spread * noise(row, 50 + fold)).collect();
             let scale = 0.5 + noise(row, 99);
             let mut all: Vec<f64> = (0..k)
-                .flat_map(|fold| scores[fold * t + target].iter().map(|score| centres[fold] + scale * score).collect::<Vec<_>>())
+                .flat_map(|fold| {
+                    scores[fold * t + target].iter().map(|score| centres[fold] + scale * score).collect::<Vec<_>>()
+                })
                 .collect();
             all.sort_by(f64::total_cmp);
             for level in [0.5, 0.9] {

@@ -8,8 +8,8 @@
 /// Number of stored rows at which rows are merged.
 const MAX_ROWS: usize = 1 << 15;
 
-/// A merged group has at most this fraction of the weight above it. The ranks of the rows of a group
-/// are then wrong by 0.1 % of their distance from the top.
+/// A merged group has at most this fraction of the weight above it. The ranks of the rows of a
+/// group are then wrong by 0.1 % of their distance from the top.
 const GROUP_FRACTION: f64 = 1.0 / 1024.0;
 
 /// A row, or a group of rows.
@@ -93,7 +93,10 @@ mod tests {
         let mut ties = RankSketch::default();
         [0.0, -0.0, 1.0].into_iter().for_each(|key| ties.push(RankedRow { key, weight: 2.0, sums: [1.0, 0.0] }));
         let rows = ties.into_ascending(0.0);
-        assert_eq!(rows.iter().map(|row| (row.key, row.weight, row.sums[0])).collect::<Vec<_>>(), [(0.0, 4.0, 2.0), (1.0, 2.0, 1.0)]);
+        assert_eq!(
+            rows.iter().map(|row| (row.key, row.weight, row.sums[0])).collect::<Vec<_>>(),
+            [(0.0, 4.0, 2.0), (1.0, 2.0, 1.0)]
+        );
     }
 
     #[test]

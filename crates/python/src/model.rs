@@ -231,8 +231,8 @@ impl Model {
 
     /// Returns the scores of the rows of a table (NaN for a row without a prediction), the values
     /// of an extra, and the warnings. The extra is std, interval, components, novelty, preimage or
-    /// squares: the standard deviation of a new observation for each target, the prediction intervals
-    /// or sets by level, the coordinates along the
+    /// squares: the standard deviation of a new observation for each target, the prediction
+    /// intervals or sets by level, the coordinates along the
     /// components, the squared distance from the components, the pre-images, or k(x, x).
     fn scores<'py>(
         &self,
@@ -348,8 +348,9 @@ impl PredictRequest {
                 "preimage" => extras.preimages = true,
                 "squares" => extras.squares = true,
                 other => {
-                    let text =
-                        format!("`extras` {other:?}: expected probabilities, std, interval, components, novelty or preimage");
+                    let text = format!(
+                        "`extras` {other:?}: expected probabilities, std, interval, components, novelty or preimage"
+                    );
                     return Err(PyValueError::new_err(text));
                 }
             }

@@ -1,5 +1,5 @@
-//! Prediction intervals and sets: CV+ computed from dense fits without each fold, and their coverage
-//! on generated tables.
+//! Prediction intervals and sets: CV+ computed from dense fits without each fold, and their
+//! coverage on generated tables.
 
 use kmill_tests::dense::{kernel_matrix, solve};
 use kmill_tests::kernels;
@@ -18,8 +18,8 @@ struct Rows {
     text: String,
 }
 
-/// Returns rows of groups of equal size. The noise of y grows with a; `group_effect` is the standard
-/// deviation of a number that the rows of a group share.
+/// Returns rows of groups of equal size. The noise of y grows with a; `group_effect` is the
+/// standard deviation of a number that the rows of a group share.
 fn rows(n: usize, seed: u64, groups: usize, group_effect: f64) -> Rows {
     let stream = Stream::new(seed, Purpose::Data, 0);
     let uniform = |i: usize, j: u64| stream.uniform(16 * i as u64 + j);
@@ -135,9 +135,9 @@ const NEW_ROWS: usize = 1500;
 const TABLES: u64 = 20;
 
 /// Given the training rows, the coverage on new rows varies around 0.9 with about the standard
-/// deviation √(0.09/n) of a fraction of n training rows, and its estimate with that of a fraction of
-/// the new rows. The mean over twenty tables must not be below 0.9 by more than two of its standard
-/// errors, nor far above, and each table is within four standard deviations.
+/// deviation √(0.09/n) of a fraction of n training rows, and its estimate with that of a fraction
+/// of the new rows. The mean over twenty tables must not be below 0.9 by more than two of its
+/// standard errors, nor far above, and each table is within four standard deviations.
 fn check_coverage(solver: &str, target: &str, options: &[(&str, &str)]) {
     let fit = Fit::solver(solver).unwrap().rank(60).set("interval", 0.9);
     let fit = options.iter().fold(fit, |fit, (name, value)| fit.set(name, value));

@@ -76,7 +76,11 @@ pub(super) fn reject_exact_intervals(stores_functions: bool, request: &FitReques
 /// Adds the memory for the functions of the folds, which prediction intervals need, to a plan: t
 /// functions for each fold and regularisation parameter.
 pub(super) fn plan_functions(plan: MemoryPlan, size: &ProblemSize, t: usize, penalty_count: usize) -> MemoryPlan {
-    plan.term("prediction intervals", FoldFunctions::bytes(size, t, penalty_count), "use fewer folds, or a lower `rank`")
+    plan.term(
+        "prediction intervals",
+        FoldFunctions::bytes(size, t, penalty_count),
+        "use fewer folds, or a lower `rank`",
+    )
 }
 
 /// Adds the memory for the out-of-fold scores to a plan: t scores per row and regularisation
@@ -201,7 +205,13 @@ pub(super) fn cross_validate<T: Real>(
     error: impl FnMut(usize, &mut dyn Iterator<Item = f64>) -> f64,
 ) -> Result<SelectedPenalty<T>> {
     if data.folds.count() == 1 {
-        return Ok(SelectedPenalty { penalty: penalties[0], scores: Vec::new(), fold_functions: None, figures: Vec::new(), passes: 0 });
+        return Ok(SelectedPenalty {
+            penalty: penalties[0],
+            scores: Vec::new(),
+            fold_functions: None,
+            figures: Vec::new(),
+            passes: 0,
+        });
     }
     let (mut held_out_scores, total_weight) = (compute_scores()?, weights.weight_sum(0..data.n as usize));
     let (penalty_index, figures) =

@@ -204,7 +204,8 @@ impl SolverFamily {
     /// Settings that contradict each other.
     pub fn build_solver(&self, settings: &Settings) -> Result<Box<dyn AnySolver>> {
         if let Some(levels) = settings.levels(&parameter::INTERVAL) {
-            let (level, why) = (levels[0], "prediction intervals need held-out rows; leave `folds` out, or give their number");
+            let (level, why) =
+                (levels[0], "prediction intervals need held-out rows; leave `folds` out, or give their number");
             reject_if(settings.folds(&parameter::FOLDS) == Some(FoldSpec::None), parameter::INTERVAL.name, level, why)?;
         }
         (self.build)(settings)

@@ -114,7 +114,8 @@ impl FoldFunctions {
     /// Returns all functions as one linear head, by fold.
     pub fn joined(&self) -> LinearHead {
         let columns: Vec<_> = self.heads.iter().flat_map(|head| head.weights.col_iter()).collect();
-        let weights = Mat::from_fn(columns.first().map_or(0, |column| column.nrows()), columns.len(), |i, j| columns[j][i]);
+        let weights =
+            Mat::from_fn(columns.first().map_or(0, |column| column.nrows()), columns.len(), |i, j| columns[j][i]);
         LinearHead { weights, intercept: self.heads.iter().flat_map(|head| head.intercept.iter().copied()).collect() }
     }
 

@@ -28,9 +28,9 @@
 //! | `quadratic.scalars` | F64 | 2 to 4: ρ, c, degrees of freedom (0 if absent), τ |
 //! | `components.coefficients` | F64 | m x q, for components in addition to predictions |
 //! | `components.intercept` | F64 | q |
-//! | `intervals.levels` | F64 | levels of the prediction intervals; components are then functions of folds |
+//! | `intervals.levels` | F64 | levels of prediction intervals; components belong to folds |
 //! | `intervals.counts` | U64 | number of scores of each fold and target |
-//! | `intervals.scores`, `intervals.weights` | F64 | held-out scores, and sums of weights up to them |
+//! | `intervals.scores`, `intervals.weights` | F64 | held-out scores, and cumulative weights |
 //!
 //! In the table, m is the number of basis functions, d of columns and t of functions. The metadata
 //! entry contains the [`ModelMetadata`] and `format_version` as JSON with sorted keys. It is a

@@ -170,9 +170,11 @@ impl Predictor {
             let names = [target_columns("std"), target_columns("std_mean")].concat();
             groups.push(ColumnGroup::Deviations(names, quadratic.output_scales.clone()));
         }
-        groups.extend(self.interval_rule().filter(|_| extras.intervals).map(|rule| {
-            ColumnGroup::Intervals(self.interval_columns(&target_columns), rule)
-        }));
+        groups.extend(
+            self.interval_rule()
+                .filter(|_| extras.intervals)
+                .map(|rule| ColumnGroup::Intervals(self.interval_columns(&target_columns), rule)),
+        );
         groups.extend(extras.components.then(|| ColumnGroup::Components(self.component_count())));
         groups.extend(extras.novelty.then_some(ColumnGroup::Novelty));
         groups.extend(extras.residual.then_some(ColumnGroup::Residual));
@@ -182,8 +184,9 @@ impl Predictor {
 }
 
 impl Predictor {
-    /// Returns the columns of prediction intervals, or of prediction sets for classes. Several levels
-    /// are part of the names. `target_columns` adds the names of several targets.
+    /// Returns the columns of prediction intervals, or of prediction sets for classes. If there are
+    /// several levels, they are part of the names. `target_columns` adds the names of several
+    /// targets.
     fn interval_columns(&self, target_columns: &dyn Fn(&str) -> Vec<String>) -> Vec<OutputColumn> {
         let levels = self.interval_levels();
         let at_level = |level: &f64| {
@@ -191,7 +194,9 @@ impl Predictor {
             match self.classes() {
                 Some(classes) => {
                     let labels = classes.labels().iter();
-                    labels.map(|label| OutputColumn::new(&format!("in_set_{label}{suffix}"), OutputKind::Bool)).collect()
+                    labels
+                        .map(|label| OutputColumn::new(&format!("in_set_{label}{suffix}"), OutputKind::Bool))
+                        .collect()
                 }
                 None => {
                     let ends = target_columns("lower").into_iter().zip(target_columns("upper"));
@@ -207,7 +212,9 @@ impl Predictor {
 /// Converts a column to Booleans if its kind is Boolean.
 fn boolean_if(kind: OutputKind, values: KeptValues) -> KeptValues {
     match (kind, values) {
-        (OutputKind::Bool, KeptValues::F64(values)) => KeptValues::Bool(values.iter().map(|value| *value != 0.0).collect()),
+        (OutputKind::Bool, KeptValues::F64(values)) => {
+            KeptValues::Bool(values.iter().map(|value| *value != 0.0).collect())
+        }
         (_, values) => values,
     }
 }

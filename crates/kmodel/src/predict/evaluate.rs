@@ -3,8 +3,8 @@
 use super::{Extras, Predictor, anomalous_rows::Smallest};
 use crate::score::roc::{MAX_EXACT_ROWS, RankedScores};
 use crate::score::{
-    CalibrationBin, ClassificationScores, ClassificationSums, IntervalSums, LossSums, RankingRows, RankingScores, RegressionMetrics,
-    RegressionScores, RegressionSums, SetSums, ThresholdScores, orient_score, serialize_count,
+    CalibrationBin, ClassificationScores, ClassificationSums, IntervalSums, LossSums, RankingRows, RankingScores,
+    RegressionMetrics, RegressionScores, RegressionSums, SetSums, ThresholdScores, orient_score, serialize_count,
 };
 use crate::{
     Classes, Error, Result, Task,
@@ -225,11 +225,8 @@ impl Predictor {
         let (mut sample, mut row_index) = (Smallest::<SamplePoint>::new(MAX_CHART_POINTS), 0);
         let interval_levels = self.interval_levels();
         let mut interval_sums = IntervalSums::new(interval_levels, t);
-        let extras = Extras {
-            std: self.quadratic().is_some(),
-            intervals: !interval_levels.is_empty(),
-            ..Extras::default()
-        };
+        let extras =
+            Extras { std: self.quadratic().is_some(), intervals: !interval_levels.is_empty(), ..Extras::default() };
         let row_count = selected.row_count_if_known().map_or(usize::MAX, |rows| rows as usize);
         let interval_bytes = IntervalSums::bytes(interval_levels.len(), t, row_count);
         let plan_term = MemoryTerm::new("errors to rank", RegressionSums::bytes(t, row_count) + interval_bytes, "");

@@ -1,6 +1,6 @@
 //! Prediction intervals and prediction sets of rows, from the functions of the folds.
 
-use super::{AnyPreparedModel, PreparedModel, Extras, NOISE_VARIANCE, Predictor, Scores, standard_deviation};
+use super::{AnyPreparedModel, Extras, NOISE_VARIANCE, Predictor, PreparedModel, Scores, standard_deviation};
 use crate::intervals::Intervals;
 use crate::model::{AnyModel, Model, match_precision};
 use crate::rank_sketch::{RankSketch, RankedRow};
@@ -65,8 +65,8 @@ impl ScoreRule {
 }
 
 impl IntervalRule {
-    /// Returns the number of values of a row: two ends for each level and target, or, for each level
-    /// and class, 1 if the set contains the class and otherwise 0.
+    /// Returns the number of values of a row: two ends for each level and target, or, for each
+    /// level and class, 1 if the set contains the class and otherwise 0.
     pub(super) fn value_count(&self) -> usize {
         let per_level = self.rule.classes.as_ref().map_or(2 * self.rule.score_count(), |(_, classes)| *classes);
         self.intervals.levels.len() * per_level
@@ -130,7 +130,8 @@ impl Predictor {
     fn score_rule(&self) -> ScoreRule {
         let metadata = self.metadata();
         let is_regression = metadata.task == Task::Regression;
-        let noise_variances = self.quadratic().filter(|_| is_regression).map(|quadratic| quadratic.output_scales.clone());
+        let noise_variances =
+            self.quadratic().filter(|_| is_regression).map(|quadratic| quadratic.output_scales.clone());
         let classes = metadata.link.clone().filter(|_| !metadata.classes.is_empty());
         ScoreRule {
             output_count: self.output_count(),
@@ -154,8 +155,8 @@ impl Predictor {
 
     /// Returns the prediction intervals of the rows of `scores`, row-major: the lower and the upper
     /// end for each level and target. For classes, returns the prediction sets: for each level and
-    /// class, 1 if the set contains the class and otherwise 0. Empty unless [`Extras::intervals`] is
-    /// set.
+    /// class, 1 if the set contains the class and otherwise 0. Empty unless [`Extras::intervals`]
+    /// is set.
     pub fn intervals(&self, scores: &Scores) -> Vec<f64> {
         let rule = self.interval_rule().filter(|_| !scores.components.is_empty());
         rule.map_or(Vec::new(), |rule| rule.values(scores, 0..scores.row_numbers.len()))

@@ -175,8 +175,11 @@ mod tests {
         }
         let scores = sums.scores(&["y".to_string()]);
         let intervals: Vec<IntervalScores> = scores.iter().map(|interval| interval.scores).collect();
-        let [narrow, wide] = [(0.5, 0.5, 2.0), (0.9, 1.0, 4.0)]
-            .map(|(level, coverage, width)| IntervalScores { level, coverage, width });
+        let [narrow, wide] = [(0.5, 0.5, 2.0), (0.9, 1.0, 4.0)].map(|(level, coverage, width)| IntervalScores {
+            level,
+            coverage,
+            width,
+        });
         assert_eq!(intervals, [narrow, wide]);
         let deciles = &scores[0].deciles;
         assert_eq!(deciles.len(), 10);

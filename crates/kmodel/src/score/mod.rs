@@ -290,7 +290,15 @@ impl RegressionSums {
         let by_target =
             by_target.map(|((target, scores), standard_errors)| TargetScores { target, scores, standard_errors });
         let by_target = by_target.filter(|_| has_several_targets).collect();
-        RegressionScores { rows: self.rows, scores, standard_errors, by_target, coverage: None, loss: None, intervals: Vec::new() }
+        RegressionScores {
+            rows: self.rows,
+            scores,
+            standard_errors,
+            by_target,
+            coverage: None,
+            loss: None,
+            intervals: Vec::new(),
+        }
     }
 }
 

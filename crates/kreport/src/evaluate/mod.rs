@@ -7,7 +7,8 @@ pub(crate) use page::PAGE_STYLE;
 use crate::table::{Align, AlignedTable, Grid, facts, format_count, format_list, number, optional_number, percent};
 use ksolve::predict::{
     ClassificationScores, DecileScores, Evaluation, IntervalScores, LossScores, NoveltyScores, OutputLoss,
-    PredictionIntervalScores, PredictionSetScores, RankingScores, RegressionScores, TargetScores, ThresholdScores, TopScores,
+    PredictionIntervalScores, PredictionSetScores, RankingScores, RegressionScores, TargetScores, ThresholdScores,
+    TopScores,
 };
 use std::fmt;
 
@@ -326,7 +327,15 @@ mod tests {
         let scores = RegressionMetrics { mse, rmse, mae, median_error, mape, r2: None, relative_error: None };
         let by_target = Vec::new();
         let standard_errors = RegressionErrors { mae: Some(0.25), ..RegressionErrors::default() };
-        let scores = RegressionScores { rows: 10.0, scores, standard_errors, by_target, coverage: None, loss: None, intervals: Vec::new() };
+        let scores = RegressionScores {
+            rows: 10.0,
+            scores,
+            standard_errors,
+            by_target,
+            coverage: None,
+            loss: None,
+            intervals: Vec::new(),
+        };
         let report = EvaluateReport::Target(Evaluation::Regression(scores));
         let expected = r#"{"rows":10,"mse":4.0,"rmse":2.0,"mae":1.5,"median_error":1.25,"mape":0.125,"r2":null,"relative_error":null,"standard_errors":{"mse":null,"rmse":null,"mae":0.25,"r2":null}}"#;
         assert_eq!(serde_json::to_string(&report).unwrap(), expected);

@@ -4,8 +4,8 @@ use super::{ElementType, Fit, Run, fit::ParsedOptions, warnings::improvement_war
 use crate::combination_report::Combination;
 use crate::fit_report::{FitReport, convention_of};
 use crate::metric::combination::{self, combine};
-use crate::request::{Forecast, Resources, TrainOptions};
 use crate::predict::Predictor;
+use crate::request::{Forecast, Resources, TrainOptions};
 use crate::solver::parameter::INTERVAL;
 use crate::train::{self, TrainedModel};
 use crate::{AnyModel, Error, Model, Result, solver::Solver};

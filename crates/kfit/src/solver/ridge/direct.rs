@@ -207,7 +207,8 @@ impl<T: Real> DirectFit<'_, T> {
         let workers = self.data.resources.workers;
         let FoldCoefficients { heads, .. } =
             FoldCoefficients::compute(gram, &[(rank, lambda)], grid, workers, &*stage)?;
-        let solved_folds = heads.into_iter().enumerate().filter_map(|(fold, heads)| Some((fold, heads.into_iter().next()??)));
+        let solved_folds =
+            heads.into_iter().enumerate().filter_map(|(fold, heads)| Some((fold, heads.into_iter().next()??)));
         let (folds, heads): (Vec<usize>, Vec<LinearHead>) = solved_folds.unzip();
         if heads.is_empty() {
             let why = "no fold has both training rows and held-out rows; choose other folds".to_string();

@@ -178,7 +178,9 @@ impl Ridge {
             (self.method == RidgeMethod::Pcg, self.lambdas.len(), options.ranks.len());
         let why = format!("{what} computes no features, which variances need; use landmarks and `method` direct");
         reject_if(self.stores_variance, "std", "", why)?;
-        let why = format!("{what} does not cross-validate, on which prediction intervals depend; use landmarks and `method` direct");
+        let why = format!(
+            "{what} does not cross-validate, on which prediction intervals depend; use landmarks and `method` direct"
+        );
         reject_if(self.stores_fold_functions, INTERVAL.name, "", why)?;
         let why = format!("{what} does not compute it; use landmarks and `method` direct");
         reject_if(self.computes_importance, IMPORTANCE.name, "", why)?;

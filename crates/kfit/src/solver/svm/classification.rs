@@ -152,8 +152,8 @@ impl Svm {
     ) -> Result<HeldOutScores<T>> {
         let classifiers = self.classifiers(classes.labels().len());
         let t = classifiers.len();
-        let mut scores = HeldOutScores::new(features.n, t, self.penalties.len())
-            .storing_functions(self.stores_fold_functions);
+        let mut scores =
+            HeldOutScores::new(features.n, t, self.penalties.len()).storing_functions(self.stores_fold_functions);
         let (stage, mut workspace) =
             (data.resources.stage_observer.start_stage("held-out rows", None), Workspace::new(features.p));
         let context = SolveContext { observer: &*stage, journal: data.resources.journal };
