@@ -247,7 +247,7 @@ fn intervals_are_saved_and_bitwise_reproducible() {
         let width = values.len() / TRAIN_ROWS;
         assert!(values.iter().all(|value| value.is_finite()) && width == if target == "y" { 4 } else { 6 }, "{solver}");
         for row in values.chunks(width).filter(|_| target == "y") {
-            assert!(row[0] < row[1] && row[2] < row[0] && row[1] < row[3], "{solver}: {row:?} are not nested");
+            assert!(row[0] <= row[1] && row[2] < row[0] && row[1] < row[3], "{solver}: {row:?} are not nested");
         }
     }
 }
@@ -264,7 +264,8 @@ fn unsuitable_options_are_rejected_with_a_remedy() {
         run().unwrap_err().to_string()
     };
     let ridge = Fit::ridge().rank(20).set("interval", 0.9);
-    let exact = ridge.clone().map("exact".parse().unwrap()).set("lambda", 1e-3);
+    let exact = Fit::ridge().map("exact".parse().unwrap()).set("lambda", 1e-3).set("interval", 0.9);
+    let exact_svm = Fit::solver("svm").unwrap().map("exact".parse().unwrap()).set("interval", 0.9);
     let svm = Fit::solver("svm").unwrap().rank(20).set("interval", 0.9);
     let cases = [
         (ridge.clone().set("folds", "none").set("lambda", 1e-3), "y", "need held-out rows"),
@@ -272,8 +273,8 @@ fn unsuitable_options_are_rejected_with_a_remedy() {
         (ridge.clone().set("interval", "0.999"), "y", "needs 999"),
         (ridge.set("interval", "1.5"), "y", "between 0 and 1"),
         (exact, "y", "use landmarks"),
-        (svm.clone(), "k", "add `probabilities`"),
-        (svm.set("probabilities", true).map("exact".parse().unwrap()), "k", "leave `map` out"),
+        (svm, "k", "add `probabilities`"),
+        (exact_svm.set("probabilities", true), "k", "leave `map` out"),
     ];
     for (fit, target, expected) in cases {
         let message = message(&fit, target);

@@ -102,7 +102,10 @@ impl IntervalRule {
                 let (position, scale) = ((target, target_count), self.rule.scale(target, variance));
                 let end = |centres: Vec<f64>| self.intervals.upper_end(*level, position, &centres, scale);
                 // the lower end is the upper end of the negated target
-                values.extend([-end(fold_ends(0, -1.0)), end(fold_ends(per_target - 1, 1.0))]);
+                let (lower, upper) = (-end(fold_ends(0, -1.0)), end(fold_ends(per_target - 1, 1.0)));
+                // quantiles far outside the level may move past each other: the interval is a point
+                let middle = 0.5 * lower + 0.5 * upper;
+                values.extend(if lower <= upper { [lower, upper] } else { [middle; 2] });
             }
         }
     }
