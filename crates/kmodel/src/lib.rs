@@ -13,6 +13,8 @@
 pub mod alignment;
 pub mod bins;
 pub mod certificate;
+#[doc(hidden)]
+pub mod deviance;
 mod error;
 pub mod feature_reduction;
 pub mod folds;
@@ -48,6 +50,7 @@ pub mod task;
 
 pub use bins::Targets;
 pub use certificate::{Certificate, CertificateState};
+pub use deviance::Deviance;
 pub use error::{Error, Result};
 pub use feature_reduction::{BinReduction, FeatureReduction};
 pub use folds::{FoldRule, FoldSpec, Folds};

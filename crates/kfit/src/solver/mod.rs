@@ -69,6 +69,7 @@ static SOLVERS: Registry<SolverFamily> = Registry::new(&[
     kpca_l1::FAMILY,
     fisher::FAMILY,
     logistic::FAMILY,
+    logistic::GLM,
     svm::SVM,
     svm::SVR,
     svm::QUANTILE,

@@ -280,7 +280,7 @@ impl<T: Real> Model<T> {
         self.predict_strips(functions, kernel, x, outputs, node_matrix, workers);
         if scores.ncols() > 0 {
             self.add_leaves(functions, x, &node_values, scores.rb_mut(), workers);
-            self.sort_quantiles(scores);
+            self.finish_scores(scores);
         }
     }
 

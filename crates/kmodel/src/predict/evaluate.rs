@@ -7,12 +7,12 @@ use crate::score::{
     RegressionMetrics, RegressionScores, RegressionSums, SetSums, ThresholdScores, orient_score, serialize_count,
 };
 use crate::{
-    Classes, Error, Result, Task,
+    Classes, Error, RegressionLoss, Result, Task,
     run::{Run, StageObserver},
 };
 use kstore::key::{Purpose, Stream};
 use kstore::{SelectedTable, budget::MemoryTerm, display};
-use std::collections::HashMap;
+use std::{borrow::Cow, collections::HashMap};
 
 /// Scores of a model on rows with true values.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -232,6 +232,12 @@ impl Predictor {
         let plan_term = MemoryTerm::new("errors to rank", RegressionSums::bytes(t, row_count) + interval_bytes, "");
         let (mut covered_weight, mut worst_rows) = (0.0, Smallest::<(u64, u64)>::new(WORST_ROWS));
         let (mut squared_error_sum, mut prediction) = (0.0, Vec::new());
+        // a model with exposures predicts rates: the deviance of y at eμ is that of y/e at μ, times
+        // e^(2−p)
+        let exposure_power = match (&self.metadata().loss, self.metadata().exposure_column()) {
+            (Some(RegressionLoss::Deviance(power)), Some(_)) if selected.is_weighted() => Some(2.0 - power),
+            _ => None,
+        };
         self.score_table(selected, extras, vec![plan_term], run, |scores| {
             let is_covered =
                 |((deviation, prediction), truth): (_, &f64)| f64::abs(truth - prediction) <= NORMAL_95 * deviation;
@@ -244,7 +250,12 @@ impl Predictor {
             let (intervals, ends_per_row) = (self.intervals(scores), 2 * t * interval_levels.len());
             let rows = scores.scores.chunks_exact(output_count).zip(scores.y.chunks_exact(t)).zip(&scores.row_numbers);
             for (i, ((outputs, truth), row_number)) in rows.enumerate() {
-                let weight = scores.weights.get(i);
+                let (mut weight, mut truth) = (scores.weights.get(i), Cow::Borrowed(truth));
+                if let Some(power) = exposure_power {
+                    truth.to_mut().iter_mut().for_each(|y| *y /= weight);
+                    weight = weight.powf(power);
+                }
+                let truth = &truth[..];
                 if let Some(loss_sums) = &mut loss_sums {
                     loss_sums.push(outputs, truth, weight);
                 }

@@ -262,6 +262,15 @@ pub const GROUP: Parameter = Parameter {
         groups are never compared [default: all rows are one group]",
 };
 
+/// The parameter `exposure`: the column of the exposures of the rows.
+pub const EXPOSURE: Parameter = Parameter {
+    name: "exposure",
+    kind: ParameterKind::Column,
+    default: None,
+    help: "Column of exposures, 0 or more, such as the days that a row counts: the mean of the target \
+        is proportional to it, predictions are per unit of exposure, and rows of exposure 0 are skipped",
+};
+
 /// The parameter `weights`: the column of the row weights.
 pub const WEIGHTS: Parameter = Parameter {
     name: "weights",

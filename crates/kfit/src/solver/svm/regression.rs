@@ -84,6 +84,7 @@ impl FitLosses {
             Some(RegressionLoss::Pinball(_)) => "held-out pinball loss at each",
             Some(RegressionLoss::Expectile(_)) => "held-out expectile loss at each",
             Some(RegressionLoss::Huber(_)) => "held-out huber loss at each",
+            Some(RegressionLoss::Deviance(_)) => "held-out deviance at each",
         }
     }
 
