@@ -37,6 +37,7 @@ TIGHT = {
     **dict.fromkeys(["KernelRidge", "KernelRidgeClassifier", "KernelLogisticRegression", "KernelPCA", "KernelKMeans"], {"precision": "f64"}),
     **dict.fromkeys(["SVC", "SVR", "OneClassSVM"], _SVM),
     "KernelQuantileRegressor": {**_SVM, "lambdas": 1e-3},
+    "KernelGLM": {"precision": "f64", "lambdas": 1e-3},
 }
 
 
@@ -496,3 +497,21 @@ def test_intervals_and_sets_have_the_shapes_of_mapie():
         assert sets.shape == (1000, 3, 1) and sets.dtype == bool and 1.0 < sets.sum(axis=1).mean() < 3.0
     with pytest.raises(ValueError, match="fitted without it"):
         kmill.KernelRidge(rank=50).fit(X, y).predict_interval(new)
+
+
+@pytest.mark.parametrize(("options", "power"), [({}, 1.0), ({"family": "gamma"}, 2.0), ({"family": "tweedie", "power": 1.3}, 1.3)])
+def test_glm_equals_scikit_learn_on_the_same_columns(options, power):
+    from sklearn.linear_model import TweedieRegressor
+
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(500, 3))
+    mean = np.exp(0.5 + X @ [0.5, -0.3, 0.0])
+    y = rng.poisson(mean).astype(float) if power < 2 else mean * rng.gamma(2.0, size=500)
+    exposure = rng.integers(1, 4, size=500).astype(float)
+    weight = exposure ** (2 - power)
+    theirs = TweedieRegressor(power=power, alpha=2e-3, link="log", tol=1e-12, max_iter=10000).fit(X, y / exposure, sample_weight=weight)
+    ours = kmill.KernelGLM(kernel="linear", precision="f64", lambdas=1e-3, **options).fit(X, y / exposure, sample_weight=weight)
+    np.testing.assert_allclose(ours.predict(X), theirs.predict(X), rtol=1e-5)
+    assert ours.score(X, y / exposure, weight) == pytest.approx(theirs.score(X, y / exposure, weight), abs=1e-6)
+    with pytest.raises(ValueError, match="the value -1"):
+        kmill.KernelGLM(**options).fit(X, np.where(y > 3, -1.0, y + 1))

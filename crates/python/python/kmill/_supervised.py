@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import r2_score
+from sklearn.metrics import d2_tweedie_score, r2_score
 
 from ._base import figures_of
 from ._docs import document
@@ -178,6 +178,57 @@ class KernelLogisticRegression(Probabilities, _Losses, Classifier):
     >>> model.predict_proba(X).shape
     (300, 2)
     """
+
+
+@estimator("glm", without=("weights",))
+class KernelGLM(Weighted, Regressor):
+    """Regression of counts and positive numbers: Poisson, Gamma or Tweedie distribution with a logarithmic link.
+
+    It minimises half the mean deviance plus ``lambdas |w|^2``; alpha of scikit-learn's ``PoissonRegressor``, ``GammaRegressor`` and
+    ``TweedieRegressor`` is 2 lambda. By default validation rows choose one of four values.
+
+    Notes
+    -----
+    ``exposure`` names a column of files. For an array of exposures e, fit ``y / e`` with ``sample_weight=e ** (2 - power)``: power is 1 for
+    family poisson and 2 for gamma.
+
+    Attributes
+    ----------
+    lambda_ : float
+        The regularisation parameter per row.
+
+    References
+    ----------
+    McCullagh, Nelder, "Generalized linear models", 1989.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kmill import KernelGLM
+    >>> X = np.linspace(0, 6, 1000).reshape(-1, 1)
+    >>> y = np.random.default_rng(0).poisson(np.exp(1 + np.sin(X).ravel()))
+    >>> model = KernelGLM(gamma=1.0, rank=30).fit(X, y)
+    >>> bool(abs(model.predict([[1.5]])[0] - np.exp(1 + np.sin(1.5))) < 0.8)
+    True
+    """
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True
+        return tags
+
+    @document
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the explained fraction of the deviance, D².
+
+        Returns
+        -------
+        float
+            1 for perfect predictions, 0 for the mean of the target.
+        """
+        tweedie = 1.5 if self.power is None else self.power
+        power = {"poisson": 1.0, "gamma": 2.0}.get(self.family, tweedie)
+        return float(d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=power))
 
 
 @estimator("perceptron")
