@@ -1,5 +1,5 @@
-//! Losses of quantile, expectile and Huber regression, and deviances, by which models are fitted, chosen and
-//! scored.
+//! Losses of quantile, expectile and Huber regression, and deviances, by which models are fitted,
+//! chosen and scored.
 //!
 //! For an error e = y − f and the weight a(e) = τ for e ≥ 0, 1 − τ for e < 0:
 //!

@@ -15,11 +15,13 @@ const N: usize = 60;
 /// y = np.exp(.5 + x[:,0] - .3*x[:,1]) * (1 + .9*np.sin(17*i))
 /// if p < 2: y = np.where(np.sin(17*i) < -.5, 0, y)
 /// if p == 1: y = np.floor(y)
-/// s, U = np.linalg.eigh(K); phi = (U*np.sqrt(s))[:, s > 1e-12*s.max()]  # K of kernel `linear` or `gaussian`
+/// # K is the kernel matrix
+/// s, U = np.linalg.eigh(K); phi = (U*np.sqrt(s))[:, s > 1e-12*s.max()]
 /// w = e if exposure else np.ones(60)
 /// m = TweedieRegressor(power=p, link='log', alpha=2e-3, tol=1e-13, max_iter=100000,
 ///     solver='newton-cholesky').fit(phi, y/w, sample_weight=w**(2-p))
-/// m.predict(phi)[[0, 7, 59]], mean_tweedie_deviance(y/w, m.predict(phi), power=p, sample_weight=w**(2-p))
+/// f = m.predict(phi)
+/// f[[0, 7, 59]], mean_tweedie_deviance(y/w, f, power=p, sample_weight=w**(2-p))
 /// ```
 const GOLDEN: [(&str, f64, bool, [f64; 3], f64); 12] = [
     ("linear", 1.0, false, [0.6173500285248152, 0.33710278930757875, 0.3406360912352719], 1.541892071183746),

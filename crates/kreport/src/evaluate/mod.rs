@@ -388,6 +388,28 @@ mod tests {
     }
 
     #[test]
+    fn intervals_and_sets_have_tables() {
+        let decile = DecileScores { prediction: 2.5, rows: 10.0, coverage: 0.8, width: 1.5 };
+        let of_level = |level: f64| PredictionIntervalScores {
+            target: "y".to_string(),
+            scores: IntervalScores { level, coverage: level - 0.01, width: 4.0 * level },
+            deciles: vec![decile],
+        };
+        let intervals = [of_level(0.5), of_level(0.9)];
+        let expected = "  intervals of   level  coverage  mean width\n  y             50.0 %    49.0 %       2.000\n  \
+            y             90.0 %    89.0 %       3.600\n";
+        assert_eq!(interval_table(&intervals).unwrap().to_string(), expected);
+        let expected = "  predictions up to  rows  coverage of 90.0 %  mean width\n              2.500    10              \
+            80.0 %       1.500\n";
+        assert_eq!(decile_table(&intervals).unwrap().to_string(), expected);
+        let set = PredictionSetScores { level: 0.9, coverage: 0.91, size: 1.25, empty: 0.0, single: 0.8 };
+        let expected = "  sets of level  coverage  mean size  empty  one class\n         90.0 %    91.0 %      1.250    \
+            0 %     80.0 %\n";
+        assert_eq!(set_table(&[set]).unwrap().to_string(), expected);
+        assert!(interval_table(&[]).is_none() && decile_table(&[]).is_none() && set_table(&[]).is_none());
+    }
+
+    #[test]
     fn many_classes_have_a_line_each() {
         let text = classification(12).to_string();
         let lines: Vec<&str> = text.lines().collect();

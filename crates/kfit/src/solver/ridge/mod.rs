@@ -327,7 +327,9 @@ impl<T: Real> Solver<T> for Ridge {
 
     fn further_passes(&self, request: &FitRequest<'_>) -> [u64; 2] {
         let scores_held_out_rows = request.size.fold_count > 1 && request.options.task == Task::Classification;
-        [0, [self.computes_loo, self.computes_importance, scores_held_out_rows].into_iter().map(u64::from).sum()]
+        let further_passes =
+            [self.computes_loo, self.computes_importance, scores_held_out_rows, self.stores_fold_functions];
+        [0, further_passes.into_iter().map(u64::from).sum()]
     }
 
     fn stages(&self, access: RowAccess, request: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
