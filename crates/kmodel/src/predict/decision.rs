@@ -194,14 +194,12 @@ impl Predictor {
             match self.classes() {
                 Some(classes) => {
                     let labels = classes.labels().iter();
-                    labels
-                        .map(|label| OutputColumn::new(&format!("in_set_{label}{suffix}"), OutputKind::Bool))
-                        .collect()
+                    labels.map(|label| OutputColumn::new(format!("in_set_{label}{suffix}"), OutputKind::Bool)).collect()
                 }
                 None => {
                     let ends = target_columns("lower").into_iter().zip(target_columns("upper"));
                     let columns = ends.flat_map(|(lower, upper)| [lower, upper]);
-                    columns.map(|name| OutputColumn::new(&format!("{name}{suffix}"), OutputKind::F64)).collect()
+                    columns.map(|name| OutputColumn::new(format!("{name}{suffix}"), OutputKind::F64)).collect()
                 }
             }
         };
