@@ -151,6 +151,7 @@ impl Predictor {
 
     /// Returns the levels of the prediction intervals or sets, ascending; empty for models without
     /// them.
+    #[doc(hidden)]
     pub fn interval_levels(&self) -> &[f64] {
         let intervals = match_precision!(AnyPreparedModel: &self.model, prepared => prepared.model.intervals.as_ref());
         intervals.map_or(&[], |intervals| &intervals.levels)
@@ -160,6 +161,7 @@ impl Predictor {
     /// end for each level and target. For classes, returns the prediction sets: for each level and
     /// class, 1 if the set contains the class and otherwise 0. Empty unless [`Extras::intervals`]
     /// is set.
+    #[doc(hidden)]
     pub fn intervals(&self, scores: &Scores) -> Vec<f64> {
         let rule = self.interval_rule().filter(|_| !scores.components.is_empty());
         rule.map_or(Vec::new(), |rule| rule.values(scores, 0..scores.row_numbers.len()))

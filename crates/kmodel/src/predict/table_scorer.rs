@@ -32,6 +32,7 @@ pub struct Extras {
     /// Standard deviations, for ridge regression fitted with `std`.
     pub std: bool,
     /// Prediction intervals or sets, for models fitted with `interval`.
+    #[doc(hidden)]
     pub intervals: bool,
     /// Squared distances from the components, for kpca fitted with `novelty`.
     pub novelty: bool,
@@ -182,13 +183,21 @@ impl<'a, T: Real> TableScorer<'a, T> {
         let (_, d, t) = self.prepared.model.dims();
         let preimage_len = if self.preimages.is_some() { d } else { 0 };
         let extra_count = usize::from(self.extras.has_quadratic()) + usize::from(self.extras.needs_diagonal());
-        let f64_count = t + self.component_count + extra_count + target_values + preimage_len;
+        let f64_count =
+            t + self.component_count + extra_count + target_values + preimage_len + self.interval_value_count();
         let group_bytes = self.selected.group_column().map_or(0, |_| size_of::<Label>());
         f64_count * size_of::<f64>()
             + size_of::<u32>()
             + size_of::<u64>()
             + group_bytes
             + usize::from(self.keeps_incomplete())
+    }
+
+    /// Returns an upper bound on the number of interval ends, or of classes in sets, of a row.
+    fn interval_value_count(&self) -> usize {
+        let model = &self.prepared.model;
+        let intervals = model.intervals.as_ref().filter(|_| self.extras.intervals);
+        intervals.map_or(0, |intervals| intervals.levels.len() * (2 * model.dims().2).max(model.metadata.classes.len()))
     }
 
     fn keeps_incomplete(&self) -> bool {

@@ -2,11 +2,12 @@
 //! deviance of numbers. The value and the gradient together take one pass. Each product with the
 //! Hessian takes one more pass.
 
+use super::response::RowLoss;
 use crate::features::{RowValues, StoredFeatures, Sums, Tile};
 use crate::linalg::strips::{BufferPool, for_each_strip};
 use crate::solver::hessian_blocks::{self, SampledBlock};
 use crate::solver::newton::{Dimensions, Evaluation, Objective};
-use crate::{Deviance, FoldGram, Intercept, Result, row_weights::RowWeights};
+use crate::{FoldGram, Intercept, Result, row_weights::RowWeights};
 use kapprox::Real;
 use kstore::key::{Purpose, Stream};
 use kstore::{Workers, pass::Observer};
@@ -54,60 +55,6 @@ pub(super) struct Rows<'a> {
     pub(super) row_weights: &'a RowWeights,
     /// Folds of all rows, and the held-out fold, whose rows have weight 0.
     pub(super) held_out_fold: Option<(&'a [u16], u16)>,
-}
-
-/// The loss of a row as a function of its k scores. Its *link values* are the numbers from which
-/// its second derivatives are computed.
-#[derive(Clone, Copy)]
-pub(super) enum RowLoss<'a> {
-    /// Cross-entropy. The link values are the class probabilities.
-    Classes {
-        /// Class code of every row.
-        codes: &'a [u32],
-        /// Weight of every class.
-        class_weights: &'a [f64],
-    },
-    /// Half the deviance, whose logarithmic link has one score. The link value is the second
-    /// derivative.
-    Deviance {
-        /// True value of every row.
-        y: &'a [f64],
-        /// The deviance.
-        deviance: Deviance,
-        /// Number that is added to the score.
-        offset: f64,
-    },
-}
-
-impl RowLoss<'_> {
-    /// Returns the loss of row `i` with these scores. Replaces the scores by link values, and
-    /// writes the derivatives by the scores to `derivatives`.
-    pub(super) fn link(&self, i: usize, scores: &mut [f64], derivatives: &mut [f64]) -> f64 {
-        match *self {
-            RowLoss::Classes { codes, .. } => {
-                let (code, k) = (codes[i] as usize, scores.len());
-                let loss = apply_link(scores, code);
-                for (j, (derivative, probability)) in derivatives.iter_mut().zip(&*scores).enumerate() {
-                    let is_class = if k == 1 { code == 1 } else { code == j };
-                    *derivative = probability - f64::from(u8::from(is_class));
-                }
-                loss
-            }
-            RowLoss::Deviance { y, deviance, offset } => {
-                let [loss, first, second] = deviance.derivatives(y[i], scores[0] + offset);
-                (derivatives[0], scores[0]) = (first, second);
-                loss
-            }
-        }
-    }
-
-    /// Returns the second derivative by a score with this link value.
-    fn curvature(&self, link_value: f64) -> f64 {
-        match self {
-            RowLoss::Classes { .. } => link_value * (1.0 - link_value),
-            RowLoss::Deviance { .. } => link_value,
-        }
-    }
 }
 
 impl Rows<'_> {
@@ -312,25 +259,6 @@ impl<T: Real> LastPoint<T> {
     }
 }
 
-/// Replaces the scores of a row by probabilities, and returns −ln of the probability of the true
-/// class. If there is a single score, it is the score of class 1 of two classes.
-pub(super) fn apply_link(scores: &mut [f64], class: usize) -> f64 {
-    if let [f] = scores {
-        let margin = if class == 1 { *f } else { -*f };
-        // ln(1 + e^−m) without overflow, and σ(f) for its derivative without cancellation
-        let loss = (-margin).max(0.0) + (-margin.abs()).exp().ln_1p();
-        let tail = (-f.abs()).exp() / (1.0 + (-f.abs()).exp());
-        *f = if *f >= 0.0 { 1.0 - tail } else { tail };
-        return loss;
-    }
-    let max_score = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let true_score = scores[class] - max_score;
-    scores.iter_mut().for_each(|f| *f = (*f - max_score).exp());
-    let sum: f64 = scores.iter().sum();
-    scores.iter_mut().for_each(|f| *f /= sum);
-    sum.ln() - true_score
-}
-
 impl<T: Real> Loss<'_, '_, T> {
     /// Computes the blocks at the last point as weighted moments of sampled rows: two passes.
     fn sampled_blocks(&mut self, point: &Evaluation, step: usize) -> Result<Vec<FoldGram>> {
@@ -391,25 +319,5 @@ impl<T: Real> Loss<'_, '_, T> {
             samples[draw[0] as usize].push((draw[1] as usize, draw[2]));
         }
         Ok(samples)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn probabilities_and_losses_do_not_overflow() {
-        let mut one = [0.5];
-        assert!((apply_link(&mut one, 1) - (1.0 + (-0.5f64).exp()).ln()).abs() < 1e-15);
-        assert!((one[0] - 1.0 / (1.0 + (-0.5f64).exp())).abs() < 1e-15);
-        let mut far = [-800.0];
-        assert_eq!((apply_link(&mut far, 1), far[0]), (800.0, 0.0));
-        // softmax with two columns equals the logistic function with one column
-        let mut two = [1.25, -0.5];
-        assert!((apply_link(&mut two, 0) - (1.0 + (-1.75f64).exp()).ln()).abs() < 1e-15);
-        assert!((two[0] + two[1] - 1.0).abs() < 1e-15);
-        let mut scores = [1000.0, -1000.0, 0.0];
-        assert_eq!((apply_link(&mut scores, 1), scores), (2000.0, [1.0, 0.0, 0.0]));
     }
 }

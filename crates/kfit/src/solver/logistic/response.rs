@@ -1,6 +1,5 @@
 //! What the scores predict: classes, or numbers with a logarithmic link.
 
-use super::loss::RowLoss;
 use crate::features::{FitData, StoredFeatures};
 use crate::solver::{ClassWeight, Solution};
 use crate::{Classes, Deviance, Error, Intercept, Link, RegressionLoss, Result};
@@ -30,6 +29,60 @@ pub(super) enum Targets<'a> {
         /// so that the iteration starts at the mean.
         offset: f64,
     },
+}
+
+/// The loss of a row as a function of its k scores. Its *link values* are the numbers from which
+/// its second derivatives are computed.
+#[derive(Clone, Copy)]
+pub(super) enum RowLoss<'a> {
+    /// Cross-entropy. The link values are the class probabilities.
+    Classes {
+        /// Class code of every row.
+        codes: &'a [u32],
+        /// Weight of every class.
+        class_weights: &'a [f64],
+    },
+    /// Half the deviance, whose logarithmic link has one score. The link value is the second
+    /// derivative.
+    Deviance {
+        /// True value of every row.
+        y: &'a [f64],
+        /// The deviance.
+        deviance: Deviance,
+        /// Number that is added to the score.
+        offset: f64,
+    },
+}
+
+impl RowLoss<'_> {
+    /// Returns the loss of row `i` with these scores. Replaces the scores by link values, and
+    /// writes the derivatives by the scores to `derivatives`.
+    pub(super) fn link(&self, i: usize, scores: &mut [f64], derivatives: &mut [f64]) -> f64 {
+        match *self {
+            RowLoss::Classes { codes, .. } => {
+                let (code, k) = (codes[i] as usize, scores.len());
+                let loss = apply_link(scores, code);
+                for (j, (derivative, probability)) in derivatives.iter_mut().zip(&*scores).enumerate() {
+                    let is_class = if k == 1 { code == 1 } else { code == j };
+                    *derivative = probability - f64::from(u8::from(is_class));
+                }
+                loss
+            }
+            RowLoss::Deviance { y, deviance, offset } => {
+                let [loss, first, second] = deviance.derivatives(y[i], scores[0] + offset);
+                (derivatives[0], scores[0]) = (first, second);
+                loss
+            }
+        }
+    }
+
+    /// Returns the second derivative by a score with this link value.
+    pub(super) fn curvature(&self, link_value: f64) -> f64 {
+        match self {
+            RowLoss::Classes { .. } => link_value * (1.0 - link_value),
+            RowLoss::Deviance { .. } => link_value,
+        }
+    }
 }
 
 impl Response {
@@ -125,5 +178,44 @@ impl Targets<'_> {
                 Solution { loss: Some(RegressionLoss::Deviance(deviance.power)), ..solution }
             }
         }
+    }
+}
+
+/// Replaces the scores of a row by probabilities, and returns −ln of the probability of the true
+/// class. If there is a single score, it is the score of class 1 of two classes.
+fn apply_link(scores: &mut [f64], class: usize) -> f64 {
+    if let [f] = scores {
+        let margin = if class == 1 { *f } else { -*f };
+        // ln(1 + e^−m) without overflow, and σ(f) for its derivative without cancellation
+        let loss = (-margin).max(0.0) + (-margin.abs()).exp().ln_1p();
+        let tail = (-f.abs()).exp() / (1.0 + (-f.abs()).exp());
+        *f = if *f >= 0.0 { 1.0 - tail } else { tail };
+        return loss;
+    }
+    let max_score = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let true_score = scores[class] - max_score;
+    scores.iter_mut().for_each(|f| *f = (*f - max_score).exp());
+    let sum: f64 = scores.iter().sum();
+    scores.iter_mut().for_each(|f| *f /= sum);
+    sum.ln() - true_score
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probabilities_and_losses_do_not_overflow() {
+        let mut one = [0.5];
+        assert!((apply_link(&mut one, 1) - (1.0 + (-0.5f64).exp()).ln()).abs() < 1e-15);
+        assert!((one[0] - 1.0 / (1.0 + (-0.5f64).exp())).abs() < 1e-15);
+        let mut far = [-800.0];
+        assert_eq!((apply_link(&mut far, 1), far[0]), (800.0, 0.0));
+        // softmax with two columns equals the logistic function with one column
+        let mut two = [1.25, -0.5];
+        assert!((apply_link(&mut two, 0) - (1.0 + (-1.75f64).exp()).ln()).abs() < 1e-15);
+        assert!((two[0] + two[1] - 1.0).abs() < 1e-15);
+        let mut scores = [1000.0, -1000.0, 0.0];
+        assert_eq!((apply_link(&mut scores, 1), scores), (2000.0, [1.0, 0.0, 0.0]));
     }
 }
