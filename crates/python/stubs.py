@@ -197,6 +197,10 @@ _COORDINATES = """    def transform(self, X: _Rows) -> Any: ...
 
 _PROBABILITIES = """    def predict_proba(self, X: _Rows) -> _Floats: ...
     def predict_log_proba(self, X: _Rows) -> _Floats: ...
+    def predict_set(self, X: _Rows) -> tuple[_Array, _Array]: ...
+"""
+
+_INTERVALS = """    def predict_interval(self, X: _Rows) -> tuple[_Floats, _Floats]: ...
 """
 
 _SUPPORT = """    @property
@@ -216,7 +220,7 @@ MORE = {
     "KernelRidge": """    alpha_: float
     surface_: dict[str, _Array]
     def predict(self, X: _Rows, return_std: bool = ...) -> Any: ...
-""",
+""" + _INTERVALS,
     "OnlineRegressor": """    running_mse_: float
     def partial_fit(self, X: _Rows, y: Any) -> Self: ...
 """,
@@ -227,7 +231,8 @@ MORE = {
     "KernelFisher": _COORDINATES,
     "KernelPLS": _COORDINATES,
     "SVC": _SUPPORT + _PROBABILITIES,
-    "SVR": _SUPPORT,
+    "SVR": _SUPPORT + _INTERVALS,
+    "KernelQuantileRegressor": _INTERVALS,
     "OneClassSVM": _SUPPORT,
     "KernelLogisticRegression": _PROBABILITIES,
     "KernelKMeans": _COORDINATES + "    def fit_transform(self, X: _Rows, y: Any = ...) -> Any: ...\n",

@@ -21,8 +21,8 @@ pub use solver::normal_equations::{FoldCoefficients, RidgeFit, RidgeGrid, Surfac
 pub use surface_cell::SurfaceCell;
 
 use kmodel::{
-    AnyModel, BinReduction, CertificateState, Classes, Error, FeatureReduction, FoldGram, FoldSpec, Folds, GramScratch,
-    GramState, Intercept, LinearHead, Link, MomentState, RegressionLoss, Result, Targets, Task, bins, certificate,
-    feature_reduction, folds, gram, grids, linalg, model, moments, neighbours, platt, quadratic, ranking_pairs,
-    recursive_least_squares, row_weights, stacked_maps, task,
+    AnyModel, BinReduction, CertificateState, Classes, Deviance, Error, FeatureReduction, FoldGram, FoldSpec, Folds,
+    GramScratch, GramState, Intercept, LinearHead, Link, MomentState, RegressionLoss, Result, Targets, Task, bins,
+    certificate, feature_reduction, folds, gram, grids, linalg, model, moments, neighbours, platt, quadratic,
+    ranking_pairs, recursive_least_squares, row_weights, stacked_maps, task,
 };

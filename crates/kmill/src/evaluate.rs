@@ -115,7 +115,8 @@ pub(crate) fn run(args: &EvaluateArgs, run: &RunSettings) -> Result<EvaluateRepo
     let names = if args.target.is_empty() { metadata.targets.clone() } else { args.target.clone() };
     let missing_target = Some(args.missing_target.missing_target);
     let part = test_part(args, metadata.test_rows(), run)?;
-    let roles = Selection { group, weight: args.weights.clone(), missing_target, part, ..Selection::default() };
+    let weight = args.weights.clone().or_else(|| metadata.exposure_column().map(str::to_string));
+    let roles = Selection { group, weight, missing_target, part, ..Selection::default() };
     let selected = open::select_for_model(&mut predictor, &args.data, &names, roles)?;
     output::protect_inputs(&args.report, output::table_files(selected.table()).chain([args.model.as_path()]))?;
     let top = args.top.map(|top| top as u64);

@@ -40,6 +40,10 @@ pub(crate) struct PredictArgs {
     /// itself (models of fit --std)
     #[arg(long, help_heading = "Run")]
     pub(crate) std: bool,
+    /// Also write prediction intervals, as `lower` and `upper`, or for classes prediction sets, as
+    /// `in_set_<label>` (models of fit --interval)
+    #[arg(long, help_heading = "Run")]
+    pub(crate) interval: bool,
     /// Also write the squared distance of each row from the span of the components, as `novelty`
     /// (models of fit kpca --novelty)
     #[arg(long, help_heading = "Run")]
@@ -101,12 +105,14 @@ pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<Ano
     let selected = if keeps_incomplete_rows { selected.with_incomplete_rows() } else { selected };
     let copied = open::copied_columns(&selected, &args.data, &args.keep)?;
     output::protect_inputs([&args.output], output::table_files(selected.table()).chain([args.model.as_path()]))?;
-    let PredictArgs { scores, probabilities, components, std, novelty, preimage: preimages, residual, .. } = *args;
+    let PredictArgs { scores, probabilities, components, std, interval: intervals, .. } = *args;
+    let PredictArgs { novelty, preimage: preimages, residual, .. } = *args;
     if let Some(top) = args.top {
         let anomalies = predictor.write_top(&selected, copied.as_ref(), top, &args.output, &run.job_run())?;
         return Ok((anomalies.len() as u64, anomalies));
     }
-    let extras = Extras { scores, probabilities, components, std, novelty, preimages, residual, ..Extras::default() };
+    let extras =
+        Extras { scores, probabilities, components, std, intervals, novelty, preimages, residual, ..Extras::default() };
     let written = predictor.write(&selected, copied.as_ref(), extras, &args.output, &run.job_run())?;
     if written.unconverged > 0 {
         let (unconverged, rows) = (format_count(written.unconverged), format_count(written.rows));

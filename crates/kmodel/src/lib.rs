@@ -13,11 +13,15 @@
 pub mod alignment;
 pub mod bins;
 pub mod certificate;
+#[doc(hidden)]
+pub mod deviance;
 mod error;
 pub mod feature_reduction;
 pub mod folds;
 pub mod gram;
 pub mod grids;
+#[doc(hidden)]
+pub mod intervals;
 #[doc(hidden)]
 pub mod linalg;
 pub mod model;
@@ -30,6 +34,7 @@ pub mod platt;
 pub mod predict;
 pub mod preimage;
 pub mod quadratic;
+mod rank_sketch;
 #[doc(hidden)]
 pub mod ranking_pairs;
 #[doc(hidden)]
@@ -45,6 +50,7 @@ pub mod task;
 
 pub use bins::Targets;
 pub use certificate::{Certificate, CertificateState};
+pub use deviance::Deviance;
 pub use error::{Error, Result};
 pub use feature_reduction::{BinReduction, FeatureReduction};
 pub use folds::{FoldRule, FoldSpec, Folds};

@@ -1,5 +1,5 @@
-//! Losses of quantile, expectile and Huber regression, by which models are fitted, chosen and
-//! scored.
+//! Losses of quantile, expectile and Huber regression, and deviances, by which models are fitted,
+//! chosen and scored.
 //!
 //! For an error e = y − f and the weight a(e) = τ for e ≥ 0, 1 − τ for e < 0:
 //!
@@ -15,6 +15,8 @@
 //! Fernández-Val, Galichon, "Quantile and probability curves without crossing", Econometrica 78,
 //! 2010.
 
+use crate::Deviance;
+
 /// The loss of a model whose outputs are quantiles, expectiles, or robust means.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -25,6 +27,8 @@ pub enum RegressionLoss {
     Expectile(Vec<f64>),
     /// The largest error with a quadratic loss, for each target.
     Huber(Vec<f64>),
+    /// The [deviance](Deviance) of this power. The outputs are exponentials of the scores.
+    Deviance(f64),
 }
 
 impl RegressionLoss {
@@ -34,14 +38,16 @@ impl RegressionLoss {
             Self::Pinball(_) => "pinball",
             Self::Expectile(_) => "expectile",
             Self::Huber(_) => "huber",
+            Self::Deviance(power) => Deviance { power: *power }.name(),
         }
     }
 
-    /// Returns the levels of the outputs of a target; empty for the Huber loss.
+    /// Returns the levels of the outputs of a target; empty for other losses than quantiles and
+    /// expectiles.
     pub fn levels(&self) -> &[f64] {
         match self {
             Self::Pinball(levels) | Self::Expectile(levels) => levels,
-            Self::Huber(_) => &[],
+            Self::Huber(_) | Self::Deviance(_) => &[],
         }
     }
 
@@ -59,12 +65,14 @@ impl RegressionLoss {
                     && levels.iter().all(|level| *level > 0.0 && *level < 1.0)
                     && levels.is_sorted_by(|a, b| a < b)
             }
+            Self::Deviance(power) => (1.0..=2.0).contains(power),
             Self::Huber(deltas) => deltas.len() == target_count && deltas.iter().all(|d| d.is_finite() && *d > 0.0),
         }
     }
 
-    /// Returns the loss of the error y − f of an output.
-    pub fn value(&self, output: usize, error: f64) -> f64 {
+    /// Returns the loss of the output f for the true value y.
+    pub fn value(&self, output: usize, y: f64, f: f64) -> f64 {
+        let error = y - f;
         let side = |level: f64| if error < 0.0 { 1.0 - level } else { level };
         match self {
             Self::Pinball(levels) => side(levels[output % levels.len()]) * error.abs(),
@@ -73,13 +81,14 @@ impl RegressionLoss {
                 let (delta, size) = (deltas[output], error.abs());
                 size.min(delta) * (size - 0.5 * size.min(delta))
             }
+            Self::Deviance(power) => Deviance { power: *power }.value(y, f),
         }
     }
 
     /// Returns the mean loss over the outputs of a row with the true values `y` of the targets.
     pub fn mean(&self, outputs: &[f64], y: &[f64]) -> f64 {
         let per_target = self.outputs_per_target();
-        let losses = outputs.iter().enumerate().map(|(k, f)| self.value(k, y[k / per_target] - f));
+        let losses = outputs.iter().enumerate().map(|(k, f)| self.value(k, y[k / per_target], *f));
         losses.sum::<f64>() / outputs.len().max(1) as f64
     }
 
@@ -99,12 +108,12 @@ mod tests {
     #[test]
     fn losses_by_hand() {
         let pinball = RegressionLoss::Pinball(vec![0.1, 0.9]);
-        assert!((pinball.value(0, 2.0) - 0.2).abs() < 1e-15 && (pinball.value(1, 2.0) - 1.8).abs() < 1e-15);
-        assert!((pinball.value(2, -2.0) - 1.8).abs() < 1e-15 && (pinball.value(3, -2.0) - 0.2).abs() < 1e-15);
+        assert!((pinball.value(0, 2.0, 0.0) - 0.2).abs() < 1e-15 && (pinball.value(1, 2.0, 0.0) - 1.8).abs() < 1e-15);
+        assert!((pinball.value(2, -2.0, 0.0) - 1.8).abs() < 1e-15 && (pinball.value(3, -2.0, 0.0) - 0.2).abs() < 1e-15);
         let expectile = RegressionLoss::Expectile(vec![0.25]);
-        assert_eq!((expectile.value(0, 2.0), expectile.value(0, -2.0)), (1.0, 3.0));
+        assert_eq!((expectile.value(0, 2.0, 0.0), expectile.value(0, -2.0, 0.0)), (1.0, 3.0));
         let huber = RegressionLoss::Huber(vec![1.0, 3.0]);
-        assert_eq!((huber.value(0, 2.0), huber.value(1, -2.0), huber.value(0, 0.5)), (1.5, 2.0, 0.125));
+        assert_eq!((huber.value(0, 2.0, 0.0), huber.value(1, -2.0, 0.0), huber.value(0, 0.5, 0.0)), (1.5, 2.0, 0.125));
         assert!((huber.mean(&[1.0, 1.0], &[3.0, -1.0]) - 1.75).abs() < 1e-15);
         assert!((pinball.mean(&[1.0, 1.0], &[3.0]) - 1.0).abs() < 1e-15);
     }

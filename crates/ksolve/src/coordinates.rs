@@ -287,5 +287,6 @@ fn build_model(
         quadratic: None,
         components: None,
         leaves: None,
+        intervals: None,
     }
 }

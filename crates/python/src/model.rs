@@ -107,6 +107,12 @@ impl Model {
         self.predictor.component_count()
     }
 
+    /// Levels of the prediction intervals or sets, ascending; empty for models without them.
+    #[getter]
+    fn interval_levels(&self) -> Vec<f64> {
+        self.predictor.interval_levels().to_vec()
+    }
+
     /// Number of features per row.
     #[getter]
     fn features(&self) -> usize {
@@ -224,8 +230,9 @@ impl Model {
     }
 
     /// Returns the scores of the rows of a table (NaN for a row without a prediction), the values
-    /// of an extra, and the warnings. The extra is std, components, novelty, preimage or squares:
-    /// the standard deviation of a new observation for each target, the coordinates along the
+    /// of an extra, and the warnings. The extra is std, interval, components, novelty, preimage or
+    /// squares: the standard deviation of a new observation for each target, the prediction
+    /// intervals or sets by level, the coordinates along the
     /// components, the squared distance from the components, the pre-images, or k(x, x).
     fn scores<'py>(
         &self,
@@ -244,6 +251,7 @@ impl Model {
                 append_rows(&mut scores, &block.scores, &block.is_incomplete);
                 let values = match extras {
                     Extras { std: true, .. } => &predictor.standard_deviations(block),
+                    Extras { intervals: true, .. } => &predictor.intervals(block),
                     Extras { novelty: true, .. } => &block.quadratic,
                     Extras { squares: true, .. } => &block.residual,
                     Extras { components: true, .. } => &block.components,
@@ -334,13 +342,15 @@ impl PredictRequest {
             match name.as_str() {
                 "probabilities" => extras.probabilities = true,
                 "std" => extras.std = true,
+                "interval" => extras.intervals = true,
                 "components" => extras.components = true,
                 "novelty" => extras.novelty = true,
                 "preimage" => extras.preimages = true,
                 "squares" => extras.squares = true,
                 other => {
-                    let text =
-                        format!("`extras` {other:?}: expected probabilities, std, components, novelty or preimage");
+                    let text = format!(
+                        "`extras` {other:?}: expected probabilities, std, interval, components, novelty or preimage"
+                    );
                     return Err(PyValueError::new_err(text));
                 }
             }

@@ -37,6 +37,7 @@ TIGHT = {
     **dict.fromkeys(["KernelRidge", "KernelRidgeClassifier", "KernelLogisticRegression", "KernelPCA", "KernelKMeans"], {"precision": "f64"}),
     **dict.fromkeys(["SVC", "SVR", "OneClassSVM"], _SVM),
     "KernelQuantileRegressor": {**_SVM, "lambdas": 1e-3},
+    "KernelGLM": {"precision": "f64", "lambdas": 1e-3},
 }
 
 
@@ -470,3 +471,47 @@ def test_quantiles_match_scikit_learn():
     huber = kmill.KernelQuantileRegressor(loss="huber", delta=0.5, lambdas=1e-9, kernel="linear").fit(X, y)
     expectile = kmill.KernelQuantileRegressor([0.5], loss="expectile", lambdas=1e-9, kernel="linear").fit(X, y)
     assert np.abs(huber.predict(X) - expectile.predict(X)).max() > 0.01
+
+
+def test_intervals_and_sets_have_the_shapes_of_mapie():
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-2, 2, size=(400, 2))
+    y = np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=400)
+    new = rng.uniform(-2, 2, size=(1000, 2))
+    truth = np.sin(2 * new[:, 0]) + 0.3 * rng.normal(size=1000)
+    for model in (kmill.KernelRidge(rank=50, interval=[0.5, 0.9]), kmill.SVR(rank=50, interval="0.5,0.9"),
+                  kmill.KernelQuantileRegressor([0.1, 0.9], rank=50, interval=[0.9, 0.5])):
+        outputs, ends = model.fit(X, y).predict_interval(new)
+        np.testing.assert_array_equal(outputs, model.predict(new))
+        assert ends.shape == (1000, 2, 2) and (ends[:, 0] < ends[:, 1]).all()
+        coverage = np.mean((ends[:, 0] <= truth[:, None]) & (truth[:, None] <= ends[:, 1]), axis=0)
+        assert np.abs(coverage - [0.5, 0.9]).max() < 0.1, (model, coverage)
+    two = kmill.KernelRidge(rank=50, interval=0.9).fit(X, np.column_stack([y, 3 * y]))
+    ends = two.predict_interval(new)[1]
+    assert ends.shape == (1000, 2, 1, 2)
+    np.testing.assert_allclose(ends[..., 1], 3 * ends[..., 0], rtol=1e-4, atol=1e-4)
+    labels = np.where(y > 0.3, "high", np.where(y > -0.3, "middle", "low"))
+    for classifier in (kmill.KernelLogisticRegression(rank=50, interval=0.9), kmill.SVC(rank=50, probability=True, interval=0.9)):
+        classes, sets = classifier.fit(X, labels).predict_set(new)
+        np.testing.assert_array_equal(classes, classifier.predict(new))
+        assert sets.shape == (1000, 3, 1) and sets.dtype == bool and 1.0 < sets.sum(axis=1).mean() < 3.0
+    with pytest.raises(ValueError, match="fitted without it"):
+        kmill.KernelRidge(rank=50).fit(X, y).predict_interval(new)
+
+
+@pytest.mark.parametrize(("options", "power"), [({}, 1.0), ({"family": "gamma"}, 2.0), ({"family": "tweedie", "power": 1.3}, 1.3)])
+def test_glm_equals_scikit_learn_on_the_same_columns(options, power):
+    from sklearn.linear_model import TweedieRegressor
+
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(500, 3))
+    mean = np.exp(0.5 + X @ [0.5, -0.3, 0.0])
+    y = rng.poisson(mean).astype(float) if power < 2 else mean * rng.gamma(2.0, size=500)
+    exposure = rng.integers(1, 4, size=500).astype(float)
+    weight = exposure ** (2 - power)
+    theirs = TweedieRegressor(power=power, alpha=2e-3, link="log", tol=1e-12, max_iter=10000).fit(X, y / exposure, sample_weight=weight)
+    ours = kmill.KernelGLM(kernel="linear", precision="f64", lambdas=1e-3, **options).fit(X, y / exposure, sample_weight=weight)
+    np.testing.assert_allclose(ours.predict(X), theirs.predict(X), rtol=1e-5)
+    assert ours.score(X, y / exposure, weight) == pytest.approx(theirs.score(X, y / exposure, weight), abs=1e-6)
+    with pytest.raises(ValueError, match="the value -1"):
+        kmill.KernelGLM(**options).fit(X, np.where(y > 3, -1.0, y + 1))

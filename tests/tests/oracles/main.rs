@@ -7,6 +7,8 @@ mod curve;
 mod discriminants;
 mod embeddings;
 mod exact;
+mod glm;
+mod intervals;
 mod kdr;
 mod kept;
 mod kernel_ridge;

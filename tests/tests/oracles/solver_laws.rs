@@ -211,6 +211,7 @@ fn plans_count_the_passes_of_the_fit() {
             "quantile",
             "oneclass",
             "logistic",
+            "glm",
             "mean",
             "kmeans",
             "spectral",
@@ -225,7 +226,10 @@ fn plans_count_the_passes_of_the_fit() {
         }
         let fit = fit(family, n, ElementType::F64);
         let fit = if family.name == "spca" { fit.set("target_kernel", "gaussian(sigma=1)") } else { fit };
-        let fit = if family.name == "ridge" { fit.set("importance", true) } else { fit };
+        let fit = match family.name {
+            "ridge" => fit.set("importance", true).set("folds", 3).set("interval", 0.5),
+            _ => fit,
+        };
         let (selected, bound) = (select(&fit, &table).unwrap(), Run::new().memory(1 << 30));
         let (plan, fitted) = (fit.plan(&selected, &bound).unwrap(), fit.run(&selected, &bound).unwrap());
         assert_eq!(plan.passes(), fitted.report.passes, "{}", family.name);

@@ -208,8 +208,13 @@ fn learned(family: &SolverFamily, rows: &Rows, weights: Option<f64>, scaling: Sc
         Some(scale) => with_weights(rows, scale),
         None => rows.iter().map(|row| row[..2].to_vec()).collect(),
     };
-    let y: Vec<f64> =
-        rows.iter().map(|row| if family.task == Task::Classification { row[4] } else { row[2] }).collect();
+    let target = |row: &[f64; 5]| match family.task {
+        Task::Classification => row[4],
+        // counts are not negative
+        _ if family.name == "glm" => row[2].abs(),
+        _ => row[2],
+    };
+    let y: Vec<f64> = rows.iter().map(target).collect();
     let reads = |name: &str| family.parameters.iter().any(|parameter| parameter.name == name);
     let mut fit =
         solver_laws::fit(family, rows.len(), ElementType::F64).scaling(scaling).kernel(kernel.parse().unwrap());

@@ -11,9 +11,11 @@
 //! every parameter.
 
 use super::newton::{Objective, Optimum, Start, Target, minimise};
-use super::{NamedValues, Regularisation};
+use super::parameter::INTERVAL;
+use super::{FoldFunctions, NamedValues, Regularisation, reject_if};
 use crate::features::{self, FitData, RowValues, StoredFeatures};
-use crate::{FoldGram, Result, request::ProblemSize, row_weights::RowWeights};
+use crate::{FoldGram, LinearHead, Result, request::FitRequest, request::ProblemSize, row_weights::RowWeights};
+use faer::Mat;
 use kapprox::Real;
 use kstore::{MemoryPlan, pass::Observer};
 
@@ -30,6 +32,8 @@ pub(super) struct HeldOutScores<T> {
     t: usize,
     /// Scores at every regularisation parameter, n x t row-major.
     pub(super) scores: Vec<Vec<T>>,
+    /// The functions of each fold at every regularisation parameter, if they are stored.
+    fold_functions: Option<Vec<FoldFunctions>>,
     pub(super) passes: u64,
 }
 
@@ -38,8 +42,45 @@ pub(super) struct SelectedPenalty<T> {
     pub(super) penalty: Regularisation,
     /// Out-of-fold scores of all rows at the chosen parameter; empty without folds.
     pub(super) scores: Vec<T>,
+    /// The functions of each fold at the chosen parameter, if they are stored.
+    pub(super) fold_functions: Option<FoldFunctions>,
     pub(super) figures: Vec<NamedValues>,
     pub(super) passes: u64,
+}
+
+impl FoldFunctions {
+    /// Adds functions of p features that were fitted without a fold.
+    fn push(&mut self, fold: usize, p: usize, functions: &[LinearFunction<'_>]) {
+        let new_columns = Mat::from_fn(p, functions.len(), |i, j| functions[j].0[i]);
+        let new_intercepts = functions.iter().map(|(_, intercept)| *intercept);
+        match self.heads.last_mut().filter(|_| self.folds.last() == Some(&fold)) {
+            Some(LinearHead { weights, intercept }) => {
+                let first_new = weights.ncols();
+                weights.resize_with(p, first_new + functions.len(), |i, j| new_columns[(i, j - first_new)]);
+                intercept.extend(new_intercepts);
+            }
+            None => {
+                self.folds.push(fold);
+                self.heads.push(LinearHead { weights: new_columns, intercept: new_intercepts.collect() });
+            }
+        }
+    }
+}
+
+/// Rejects prediction intervals of the exact kernel, whose functions are not functions of features.
+pub(super) fn reject_exact_intervals(stores_functions: bool, request: &FitRequest<'_>) -> Result<()> {
+    let why = "the exact kernel computes no features, on which prediction intervals depend; leave `map` out";
+    reject_if(stores_functions && request.options.map.is_exact_kernel(), INTERVAL.name, "with `map` exact", why)
+}
+
+/// Adds the memory for the functions of the folds, which prediction intervals need, to a plan: t
+/// functions for each fold and regularisation parameter.
+pub(super) fn plan_functions(plan: MemoryPlan, size: &ProblemSize, t: usize, penalty_count: usize) -> MemoryPlan {
+    plan.term(
+        "prediction intervals",
+        FoldFunctions::bytes(size, t, penalty_count),
+        "use fewer folds, or a lower `rank`",
+    )
 }
 
 /// Adds the memory for the out-of-fold scores to a plan: t scores per row and regularisation
@@ -53,7 +94,12 @@ pub(super) fn plan(plan: MemoryPlan, size: &ProblemSize, t: usize, penalty_count
 
 impl<T: Real> HeldOutScores<T> {
     pub(super) fn new(n: usize, t: usize, penalty_count: usize) -> Self {
-        Self { t, scores: vec![vec![T::ZERO; n * t]; penalty_count], passes: 0 }
+        Self { t, scores: vec![vec![T::ZERO; n * t]; penalty_count], fold_functions: None, passes: 0 }
+    }
+
+    /// Stores the functions of the folds if `stores` is true: for prediction intervals.
+    pub(super) fn storing_functions(self, stores: bool) -> Self {
+        Self { fold_functions: stores.then(|| vec![FoldFunctions::default(); self.scores.len()]), ..self }
     }
 
     /// Computes the scores of the rows of `fold` at the regularisation parameter with the index
@@ -87,6 +133,9 @@ impl<T: Real> HeldOutScores<T> {
                 *score = T::from_f64(value.to_f64() + intercept);
             }
         }
+        if let Some(fold_functions) = &mut self.fold_functions {
+            fold_functions[penalty_index].push(usize::from(fold), features.p, functions);
+        }
         self.passes += 1;
         Ok(())
     }
@@ -114,6 +163,7 @@ impl<T: Real> HeldOutScores<T> {
 /// each further parameter starts from the solution for the parameter before it. `moments` are the
 /// second moments of the features of all rows, for the preconditioner. For a fold,
 /// `loss_without_fold` returns the loss of the rows outside the fold, and the weight of these rows.
+/// Stores the functions of the folds if `stores_functions` is true.
 pub(super) fn scores_by_newton<T: Real, L: Objective<T>>(
     features: &StoredFeatures<'_, T>,
     data: &FitData<'_, T>,
@@ -122,9 +172,11 @@ pub(super) fn scores_by_newton<T: Real, L: Objective<T>>(
     k: usize,
     moments: &FoldGram,
     observer: &dyn Observer,
+    stores_functions: bool,
     loss_without_fold: impl Fn(u16) -> Result<(L, f64)>,
 ) -> Result<HeldOutScores<T>> {
-    let (p, mut held_out_scores) = (features.p, HeldOutScores::new(features.n, k, penalties.len()));
+    let p = features.p;
+    let mut held_out_scores = HeldOutScores::new(features.n, k, penalties.len()).storing_functions(stores_functions);
     for fold in 0..data.folds.count() as u16 {
         let ((mut loss, training_weight), mut previous) = (loss_without_fold(fold)?, None);
         for (penalty_index, penalty) in penalties.iter().enumerate() {
@@ -153,13 +205,20 @@ pub(super) fn cross_validate<T: Real>(
     error: impl FnMut(usize, &mut dyn Iterator<Item = f64>) -> f64,
 ) -> Result<SelectedPenalty<T>> {
     if data.folds.count() == 1 {
-        return Ok(SelectedPenalty { penalty: penalties[0], scores: Vec::new(), figures: Vec::new(), passes: 0 });
+        return Ok(SelectedPenalty {
+            penalty: penalties[0],
+            scores: Vec::new(),
+            fold_functions: None,
+            figures: Vec::new(),
+            passes: 0,
+        });
     }
     let (mut held_out_scores, total_weight) = (compute_scores()?, weights.weight_sum(0..data.n as usize));
     let (penalty_index, figures) =
         select_penalty(penalties, total_weight, held_out_scores.mean_errors(weights, error), error_name);
     let (penalty, scores) = (penalties[penalty_index], held_out_scores.scores.swap_remove(penalty_index));
-    Ok(SelectedPenalty { penalty, scores, figures: figures.into(), passes: held_out_scores.passes })
+    let fold_functions = held_out_scores.fold_functions.map(|mut functions| functions.swap_remove(penalty_index));
+    Ok(SelectedPenalty { penalty, scores, fold_functions, figures: figures.into(), passes: held_out_scores.passes })
 }
 
 /// Returns the index of the regularisation parameter with the smallest error, and two report

@@ -5,7 +5,7 @@ use super::solution::Solution;
 use crate::request::{
     EXACT_UNSUPPORTED, FitRequest, PassShape, ProblemSize, Resources, RowAccess, Stage, TrainOptions,
 };
-use crate::{Error, Result, Task, features::FitData, prepare::stage_plans};
+use crate::{Error, FoldSpec, Result, Task, features::FitData, prepare::stage_plans};
 use kapprox::{MapSpec, PrecisionPair, Real};
 use kstore::{MemoryPlan, ReadSettings, SelectedTable, pass::Observer, registry::RegistryEntry};
 use std::{borrow::Cow, fmt::Debug};
@@ -203,6 +203,11 @@ impl SolverFamily {
     /// # Errors
     /// Settings that contradict each other.
     pub fn build_solver(&self, settings: &Settings) -> Result<Box<dyn AnySolver>> {
+        if let Some(levels) = settings.levels(&parameter::INTERVAL) {
+            let (level, why) =
+                (levels[0], "prediction intervals need held-out rows; leave `folds` out, or give their number");
+            reject_if(settings.folds(&parameter::FOLDS) == Some(FoldSpec::None), parameter::INTERVAL.name, level, why)?;
+        }
         (self.build)(settings)
     }
 
@@ -213,11 +218,13 @@ impl SolverFamily {
     }
 
     /// Returns true if these settings need validation rows: to choose a regularisation parameter,
-    /// or to learn probabilities.
+    /// to learn probabilities, or for prediction intervals.
     #[doc(hidden)]
     pub fn needs_validation_rows(&self, settings: &Settings) -> bool {
         self.reads(&parameter::FOLDS)
-            && (settings.regularisations().len() > 1 || settings.flag(&parameter::PROBABILITIES))
+            && (settings.regularisations().len() > 1
+                || settings.flag(&parameter::PROBABILITIES)
+                || settings.levels(&parameter::INTERVAL).is_some())
     }
 
     /// Returns the task under these settings: the parameter `task` of ridge regression selects

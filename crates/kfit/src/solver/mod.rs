@@ -58,7 +58,7 @@ pub use family::{AnySolver, Solver, SolverFamily, SolverProperties};
 use family::{check_stop, reject_if};
 pub use parameter::{Options, Parameter, ParameterValue, Regularisation, Settings};
 pub use solution::mse_and_r2;
-pub use solution::{NamedValues, Projection, Solution, SolveMethod};
+pub use solution::{FoldFunctions, NamedValues, Projection, Solution, SolveMethod};
 
 use crate::{Error, Result};
 use kstore::registry::Registry;
@@ -69,6 +69,7 @@ static SOLVERS: Registry<SolverFamily> = Registry::new(&[
     kpca_l1::FAMILY,
     fisher::FAMILY,
     logistic::FAMILY,
+    logistic::GLM,
     svm::SVM,
     svm::SVR,
     svm::QUANTILE,

@@ -1,9 +1,11 @@
 //! The result of a solver: functions of the features, and the numbers for the report.
 
 use crate::model::{Basis, BasisTransform, Leaves};
+use crate::request::ProblemSize;
 use crate::{CertificateState, LinearHead, Link, RegressionLoss, Surface, Task, quadratic::Quadratic};
 use faer::Mat;
 use kapprox::metric::Metric;
+use kmodel::predict::Predictor;
 use std::sync::Arc;
 
 /// The functions that a solver learned, with its report.
@@ -43,6 +45,9 @@ pub struct Solution<T> {
     /// Functions of the features that give coordinates of the rows, which the model stores in
     /// addition to the predictive functions.
     pub components: Option<LinearHead>,
+    /// Functions that were fitted without each fold, for prediction intervals. A solution with
+    /// these functions has no `components`.
+    pub fold_functions: Option<FoldFunctions>,
     /// Local models in cells of the input space; the splits are functions of the features.
     pub leaves: Option<Leaves<T>>,
     /// Residuals of the map at every rank; `None` if no pass of the solver computed them.
@@ -81,6 +86,7 @@ impl<T> Default for Solution<T> {
             is_one_vs_one: false,
             quadratic: None,
             components: None,
+            fold_functions: None,
             leaves: None,
             certificate: None,
             certified_ranks: Vec::new(),
@@ -92,6 +98,34 @@ impl<T> Default for Solution<T> {
             figures: Vec::new(),
             passes: 0,
         }
+    }
+}
+
+/// Functions of the features that were fitted without the rows of a fold.
+#[derive(Clone, Debug, Default)]
+pub struct FoldFunctions {
+    /// The functions of each fold, in the order of the model's functions, by fold.
+    pub heads: Vec<LinearHead>,
+    /// The number of each fold.
+    pub folds: Vec<usize>,
+}
+
+impl FoldFunctions {
+    /// Returns all functions as one linear head, by fold.
+    pub fn joined(&self) -> LinearHead {
+        let columns: Vec<_> = self.heads.iter().flat_map(|head| head.weights.col_iter()).collect();
+        let weights =
+            Mat::from_fn(columns.first().map_or(0, |column| column.nrows()), columns.len(), |i, j| columns[j][i]);
+        LinearHead { weights, intercept: self.heads.iter().flat_map(|head| head.intercept.iter().copied()).collect() }
+    }
+
+    /// Returns the bytes of the functions, of `copies` further sets of them, and of the scores of
+    /// the held-out rows.
+    pub(crate) fn bytes(size: &ProblemSize, output_count: usize, copies: usize) -> usize {
+        let rows = usize::try_from(size.n).unwrap_or(usize::MAX);
+        let function_bytes = size_of::<f64>() * (size.map.p + 1) * output_count * size.fold_count;
+        let score_bytes = Predictor::held_out_score_bytes(rows, size.fold_count, size.t);
+        (3 + copies) * function_bytes + score_bytes
     }
 }
 

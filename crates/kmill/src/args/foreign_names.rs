@@ -35,7 +35,7 @@ const FOREIGN_OPTIONS: [(&str, &str); 21] = [
     ("return-std", "standard deviations are --std, of fit ridge and of predict"),
     (
         "sample-weight",
-        "a column of weights is --weights, such as --weights w (ridge, svm, svr, quantile, logistic, oneclass, kmeans, kpca)",
+        "a column of weights is --weights, such as --weights w (ridge, svm, svr, quantile, logistic, glm, oneclass, kmeans, kpca)",
     ),
     ("out", "the output is -o, such as -o model.safetensors"),
 ];

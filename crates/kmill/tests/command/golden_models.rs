@@ -59,6 +59,12 @@ const MODELS: &[(&str, &str, &str)] = &[
     ("kpca-l1", "kpca-l1", "--components 2"),
     ("fisher", "fisher", ""),
     ("logistic", "logistic", "--lambda 1e-4"),
+    ("glm", "glm a.csv --target y --features x* --rank 6 --lambda 1e-3 --precision f64 --family gamma --where y>0", ""),
+    (
+        "intervals",
+        "ridge a.csv --target y --features x* --rank 6 --lambda 1e-3 --precision f64 --interval 0.5,0.8 --std",
+        "",
+    ),
     ("svm", "svm", "--C 1 --probabilities --folds 3"),
     ("svm pairs", "svm", "--C 1 --multiclass one-vs-one"),
     ("svr", "svr a.csv --target y --features x* --rank 6 --C 1 --precision f64", ""),

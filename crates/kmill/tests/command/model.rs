@@ -50,6 +50,7 @@ fn save(path: &Path, card: ModelMetadata, weights: &[f64], intercept: &[f64]) {
         quadratic: None,
         components: None,
         leaves: None,
+        intervals: None,
     };
     model.save(path).unwrap();
 }

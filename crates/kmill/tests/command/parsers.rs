@@ -37,6 +37,7 @@ const PARSERS: &[(&str, Refusal, &str)] = &[
     ("nu", |text| refused(&parameter::NU, text), "0.5"),
     ("residual", |text| refused(&ridge::RESIDUAL, text), "1e-6"),
     ("starts", |text| refused(&parameter::STARTS, text), "10"),
+    ("interval", |text| refused(&parameter::INTERVAL, text), "0.5,0.9"),
     ("intercept", |text| refused(&parameter::INTERCEPT, text), "penalised"),
     ("weights", |text| refused(&parameter::WEIGHTS, text), "w"),
     ("factors", |text| parse::factors(text).err(), "0.25..4"),

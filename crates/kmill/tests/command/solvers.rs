@@ -239,6 +239,35 @@ fn quantiles_are_columns_with_their_levels() {
 }
 
 #[test]
+fn intervals_and_sets_are_columns_and_scores() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 3000 -o r.csv -q");
+    ok(at, "fit ridge r.csv --target y --rank 200 --rows ..2000 --interval 0.9,0.5 -o i --json");
+    ok(at, "predict i r.csv --rows 2000.. --interval -o p.csv --json");
+    let text = std::fs::read_to_string(at.join("p.csv")).unwrap();
+    assert_eq!(text.lines().next(), Some("prediction,lower_0.5,upper_0.5,lower_0.9,upper_0.9"));
+    assert_eq!(text.lines().count(), 1001);
+    let scores = ok(at, "evaluate i r.csv --rows 2000.. --json");
+    let wide = &scores["intervals"][1];
+    assert_eq!((&wide["target"], &wide["level"]), (&"y".into(), &0.9.into()));
+    assert!((wide["coverage"].as_f64().unwrap() - 0.9).abs() < 0.04, "{wide}");
+    assert_eq!(wide["deciles"].as_array().unwrap().len(), 10);
+    assert_eq!(wide["deciles"][0]["rows"], 100);
+    refused(at, "predict i r.csv --components -o p.csv", "component");
+    ok(at, "generate blobs --rows 600 -o b.csv -q");
+    ok(at, "fit logistic b.csv --target y --rank 50 --C 1 --interval 0.9 -o c --json");
+    ok(at, "predict c b.csv --interval -o p.csv --json");
+    let text = std::fs::read_to_string(at.join("p.csv")).unwrap();
+    assert_eq!(text.lines().next(), Some("prediction,in_set_0,in_set_1,in_set_2"));
+    let set = &ok(at, "evaluate c b.csv --json")["sets"][0];
+    assert!(set["coverage"].as_f64().unwrap() > 0.85 && set["size"].as_f64().unwrap() <= 3.0, "{set}");
+    ok(at, "fit ridge r.csv --target y --rank 50 -o plain --json");
+    refused(at, "predict plain r.csv --interval -o p.csv", "fitted without it");
+    refused(at, "fit ridge r.csv --target y --folds none --lambda 1e-3 --interval 0.9 -o refused", "held-out rows");
+}
+
+#[test]
 fn scratch_and_memory_give_the_same_model_file() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();

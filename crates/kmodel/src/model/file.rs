@@ -28,6 +28,9 @@
 //! | `quadratic.scalars` | F64 | 2 to 4: ρ, c, degrees of freedom (0 if absent), τ |
 //! | `components.coefficients` | F64 | m x q, for components in addition to predictions |
 //! | `components.intercept` | F64 | q |
+//! | `intervals.levels` | F64 | levels of prediction intervals; components belong to folds |
+//! | `intervals.counts` | U64 | number of scores of each fold and target |
+//! | `intervals.scores`, `intervals.weights` | F64 | held-out scores, and cumulative weights |
 //!
 //! In the table, m is the number of basis functions, d of columns and t of functions. The metadata
 //! entry contains the [`ModelMetadata`] and `format_version` as JSON with sorted keys. It is a
@@ -46,6 +49,10 @@ use std::io::{Result as Written, Write};
 use std::{borrow::Cow, path::Path};
 
 pub(super) const FORMAT_VERSION: u64 = 1;
+
+/// Tensors of the held-out scores of prediction intervals.
+pub(super) const INTERVAL_TENSORS: [&str; 4] =
+    ["intervals.levels", "intervals.counts", "intervals.scores", "intervals.weights"];
 
 /// First kmill version that reads [`FORMAT_VERSION`]. It is stored in the file, so that an older
 /// version can name it in its error message.
@@ -137,6 +144,7 @@ fn tensor_description(tensor: &str) -> &'static str {
         Some("scaler") => "the scaler of the model",
         Some("quadratic") => "a variance or distance of the model",
         Some("components") => "a component of the model",
+        Some("intervals") => "a held-out score of the model",
         _ => "the metric of the model",
     }
 }
@@ -258,6 +266,16 @@ impl<T: Real> Model<T> {
             tensors.extend([
                 ("components.coefficients", Tensor::matrix(weights)),
                 ("components.intercept", Tensor::numbers(intercept)),
+            ]);
+        }
+        if let Some(intervals) = &self.intervals {
+            let [levels, counts, scores, weights] = INTERVAL_TENSORS;
+            let (score_counts, all_scores, all_weights) = intervals.to_tensors();
+            tensors.extend([
+                (levels, Tensor::numbers(&intervals.levels)),
+                (counts, Tensor::counts(score_counts)),
+                (scores, Tensor::numbers(all_scores)),
+                (weights, Tensor::numbers(all_weights)),
             ]);
         }
         if let Some(Leaves { splits, half_widths: widths, row_counts: counts, points, coefficients }) = &self.leaves {

@@ -1,8 +1,8 @@
 //! Reading a model file. See [`super::file`] for its contents.
 
-use super::file::FORMAT_VERSION;
+use super::file::{FORMAT_VERSION, INTERVAL_TENSORS};
 use super::{AnyModel, Basis, BasisTransform, Leaves, Model, ModelMetadata};
-use crate::{Error, LinearHead, Quadratic, Result, Task};
+use crate::{Error, LinearHead, Quadratic, Result, Task, intervals::Intervals};
 use faer::Mat;
 use kapprox::{Kernel, Real, metric::Metric};
 use kstore::Scaler;
@@ -174,6 +174,7 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
             metric,
             quadratic: self.read_quadratic(m, t)?,
             components: self.read_components(m)?,
+            intervals: self.read_intervals(&metadata, t)?,
             leaves: self.read_leaves(m, feature_count, t)?,
             metadata,
         })
@@ -286,6 +287,24 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
         }
         let weights = self.read_matrix(coefficients, m, q)?;
         Ok(Some(LinearHead { weights, intercept: self.read_numbers(intercept, &[q])? }))
+    }
+
+    fn read_intervals(&mut self, metadata: &ModelMetadata, t: usize) -> Result<Option<Arc<Intervals>>> {
+        let [levels, counts, scores, weights] = INTERVAL_TENSORS;
+        if !self.has_tensor(levels) {
+            return Ok(None);
+        }
+        let lengths = [levels, counts, scores].map(|name| self.stored_shape(name).iter().product::<usize>());
+        let levels = self.read_numbers(levels, &lengths[..1])?;
+        let counts = self.read_sizes(counts, lengths[1])?;
+        let (scores, weights) = (self.read_numbers(scores, &lengths[2..])?, self.read_numbers(weights, &lengths[2..])?);
+        let functions_per_score = if metadata.classes.is_empty() { metadata.outputs_per_target() } else { t };
+        let function_count = self.stored_shape("components.intercept").iter().product();
+        let intervals = Intervals::from_tensors(levels, &counts, &scores, &weights)
+            .filter(|intervals| intervals.is_valid(function_count, functions_per_score))
+            .filter(|_| metadata.classes.is_empty() || metadata.link.is_some());
+        let invalid_error = || self.damaged_error("the held-out scores of its prediction intervals are invalid");
+        intervals.map(|intervals| Some(Arc::new(intervals))).ok_or_else(invalid_error)
     }
 
     fn read_leaves<T: Real>(&mut self, m: usize, d: usize, t: usize) -> Result<Option<Leaves<T>>> {

@@ -126,6 +126,12 @@ impl ModelMetadata {
             .resolve_for_rows(&self.features, self.sparse_shape().map(|shape| shape.column_count))?)
     }
 
+    /// Returns the column of the exposures of the rows; `None` if the fit had no exposures.
+    #[doc(hidden)]
+    pub fn exposure_column(&self) -> Option<&str> {
+        self.options.get("solver_options")?.get("exposure")?.as_str()
+    }
+
     /// Returns the number of outputs of each target: the number of quantiles, or 1.
     #[doc(hidden)]
     pub fn outputs_per_target(&self) -> usize {

@@ -29,6 +29,7 @@ pub use metric_report::{MetricReport, MetricTestErrors, RoundReport};
 pub(crate) use outputs::Outputs;
 pub use predict::PredictScratch;
 
+use crate::intervals::Intervals;
 use crate::linalg::strips::{BufferPool, row_strips};
 use crate::quadratic::{self, Quadratic};
 use crate::{Error, Result, Task};
@@ -75,13 +76,17 @@ pub struct Model<T> {
     #[doc(hidden)]
     pub quadratic: Option<Quadratic>,
     /// Components in addition to predictions, if the fit requested them: m x q weights of the basis
-    /// functions, and q intercepts.
+    /// functions, and q intercepts. With `intervals`, the functions that were fitted without each
+    /// fold, by fold.
     #[doc(hidden)]
     pub components: Option<LinearHead>,
     /// Local models with the exact kernel in the leaves of a tree, whose scores are added; `None`
     /// for most models.
     #[doc(hidden)]
     pub leaves: Option<Leaves<T>>,
+    /// Scores of held-out rows for prediction intervals, if the fit requested them.
+    #[doc(hidden)]
+    pub intervals: Option<Arc<Intervals>>,
 }
 
 /// A model in f32 or f64, as read from a file.
@@ -157,6 +162,7 @@ impl<T: Real> Model<T> {
             quadratic: self.quadratic,
             components: self.components,
             leaves: self.leaves.map(Leaves::into_f64),
+            intervals: self.intervals,
         }
     }
 
@@ -207,6 +213,7 @@ impl<T: Real> Model<T> {
             + quadratic_bytes
             + component_bytes
             + leaf_bytes
+            + self.intervals.as_ref().map_or(0, |intervals| intervals.bytes())
             + self.transform.bytes()
     }
 
@@ -273,7 +280,7 @@ impl<T: Real> Model<T> {
         self.predict_strips(functions, kernel, x, outputs, node_matrix, workers);
         if scores.ncols() > 0 {
             self.add_leaves(functions, x, &node_values, scores.rb_mut(), workers);
-            self.sort_quantiles(scores);
+            self.finish_scores(scores);
         }
     }
 

@@ -2,7 +2,7 @@
 //! bit-identical to the predictions of a large batch.
 
 use super::{BasisFunctions, Model};
-use crate::{Error, Result};
+use crate::{Error, RegressionLoss, Result};
 use faer::{MatMut, MatRef, prelude::*};
 use kapprox::Real;
 use kapprox::kernel::{LandmarkSections, MAX_FEW_ROWS};
@@ -103,14 +103,19 @@ impl<T: Real> Model<T> {
             sections.fill(x.subrows(first_row, row_count), values, &mut scratch.kernel_scratch);
             let mut out = out.rb_mut().subrows_mut(first_row, row_count);
             kapprox::vectorised!(self.write_scores(values, out.rb_mut()));
-            self.sort_quantiles(out);
+            self.finish_scores(out);
         }
     }
 
     /// Sorts the quantiles of each target of a row, if the outputs are several quantiles. A few
-    /// numbers are sorted by insertion, which does not allocate.
-    pub(super) fn sort_quantiles(&self, mut scores: MatMut<'_, f64>) {
+    /// numbers are sorted by insertion, which does not allocate. With a logarithmic link, replaces
+    /// the scores by their exponentials.
+    pub(super) fn finish_scores(&self, mut scores: MatMut<'_, f64>) {
         let count = self.metadata.outputs_per_target();
+        if matches!(self.metadata.loss, Some(RegressionLoss::Deviance(_))) {
+            let columns = scores.rb_mut().col_iter_mut();
+            columns.for_each(|column| column.iter_mut().for_each(|score| *score = score.exp()));
+        }
         if count == 1 {
             return;
         }

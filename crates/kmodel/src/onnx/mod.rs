@@ -20,7 +20,7 @@ mod graph;
 mod kernels;
 
 use crate::{
-    AnyModel, Error, Link, Model, Result, Task,
+    AnyModel, Error, Link, Model, RegressionLoss, Result, Task,
     model::{BasisTransform, match_precision},
     quadratic::Quadratic,
 };
@@ -121,6 +121,9 @@ impl<T: Real> Model<T> {
         let t = self.intercept.len();
         let argmax = || scores.apply_node("ArgMax", &[], &[("axis", 1), ("keepdims", 0)]);
         match self.metadata.task {
+            Task::Regression if matches!(self.metadata.loss, Some(RegressionLoss::Deviance(_))) => {
+                return scores.apply_unary("Exp").output("prediction", t);
+            }
             Task::Regression => return scores.output("prediction", t),
             Task::Classification => {
                 let class_index = match t {

@@ -1,5 +1,6 @@
 //! The output columns of predictions, computed from the scores of the rows.
 
+use super::interval_rule::IntervalRule;
 use super::{Extras, NOISE_VARIANCE, Predictor, Scores, standard_deviation};
 use crate::{Classes, Link, Task};
 use kstore::sink::{OutputColumn, OutputKind};
@@ -33,6 +34,8 @@ pub(super) enum ColumnGroup {
     /// Standard deviations of a new observation, then of the predicted mean: the column names, and
     /// the noise variance of each target.
     Deviations(Vec<String>, Vec<f64>),
+    /// Prediction intervals or sets.
+    Intervals(Vec<OutputColumn>, IntervalRule),
     /// Coordinates along this many components, in addition to the predictions.
     Components(usize),
     /// Squared distance from the mean: this threshold minus the score.
@@ -60,6 +63,7 @@ impl ColumnGroup {
             Self::Probabilities(classes, _) => {
                 classes.labels().iter().map(|label| f64_column(&format!("probability_{label}"))).collect()
             }
+            Self::Intervals(columns, _) => columns.clone(),
             Self::Components(q) => (0..*q).map(|j| f64_column(&format!("component_{j}"))).collect(),
             Self::Distance(_) => vec![f64_column("squared_distance")],
             Self::Novelty => vec![f64_column("novelty")],
@@ -94,6 +98,10 @@ impl ColumnGroup {
                         noise_variances.iter().map(move |noise| KeptValues::F64(deviations(*noise, added_variance)))
                     })
                     .collect()
+            }
+            Self::Intervals(columns, rule) => {
+                let values = columns_of_rows(&rule.values(scores, rows), columns.len());
+                values.into_iter().zip(columns).map(|(values, column)| boolean_if(column.kind, values)).collect()
             }
             Self::Components(q) => columns_of_rows(&scores.components[rows.start * q..rows.end * q], *q),
             // rounding can make the squared distance negative
@@ -162,11 +170,50 @@ impl Predictor {
             let names = [target_columns("std"), target_columns("std_mean")].concat();
             groups.push(ColumnGroup::Deviations(names, quadratic.output_scales.clone()));
         }
+        groups.extend(
+            self.interval_rule()
+                .filter(|_| extras.intervals)
+                .map(|rule| ColumnGroup::Intervals(self.interval_columns(&target_columns), rule)),
+        );
         groups.extend(extras.components.then(|| ColumnGroup::Components(self.component_count())));
         groups.extend(extras.novelty.then_some(ColumnGroup::Novelty));
         groups.extend(extras.residual.then_some(ColumnGroup::Residual));
         groups.extend(extras.preimages.then(|| ColumnGroup::Preimages(metadata.features.clone())));
         groups
+    }
+}
+
+impl Predictor {
+    /// Returns the columns of prediction intervals, or of prediction sets for classes. If there are
+    /// several levels, they are part of the names. `target_columns` adds the names of several
+    /// targets.
+    fn interval_columns(&self, target_columns: &dyn Fn(&str) -> Vec<String>) -> Vec<OutputColumn> {
+        let levels = self.interval_levels();
+        let at_level = |level: &f64| {
+            let suffix = if levels.len() > 1 { format!("_{level}") } else { String::new() };
+            match self.classes() {
+                Some(classes) => {
+                    let labels = classes.labels().iter();
+                    labels.map(|label| OutputColumn::new(format!("in_set_{label}{suffix}"), OutputKind::Bool)).collect()
+                }
+                None => {
+                    let ends = target_columns("lower").into_iter().zip(target_columns("upper"));
+                    let columns = ends.flat_map(|(lower, upper)| [lower, upper]);
+                    columns.map(|name| OutputColumn::new(format!("{name}{suffix}"), OutputKind::F64)).collect()
+                }
+            }
+        };
+        levels.iter().flat_map(|level| -> Vec<OutputColumn> { at_level(level) }).collect()
+    }
+}
+
+/// Converts a column to Booleans if its kind is Boolean.
+fn boolean_if(kind: OutputKind, values: KeptValues) -> KeptValues {
+    match (kind, values) {
+        (OutputKind::Bool, KeptValues::F64(values)) => {
+            KeptValues::Bool(values.iter().map(|value| *value != 0.0).collect())
+        }
+        (_, values) => values,
     }
 }
 

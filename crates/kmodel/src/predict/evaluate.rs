@@ -3,16 +3,16 @@
 use super::{Extras, Predictor, anomalous_rows::Smallest};
 use crate::score::roc::{MAX_EXACT_ROWS, RankedScores};
 use crate::score::{
-    CalibrationBin, ClassificationScores, ClassificationSums, LossSums, RankingRows, RankingScores, RegressionMetrics,
-    RegressionScores, RegressionSums, ThresholdScores, orient_score, serialize_count,
+    CalibrationBin, ClassificationScores, ClassificationSums, IntervalSums, LossSums, RankingRows, RankingScores,
+    RegressionMetrics, RegressionScores, RegressionSums, SetSums, ThresholdScores, orient_score, serialize_count,
 };
 use crate::{
-    Classes, Error, Result, Task,
+    Classes, Error, RegressionLoss, Result, Task,
     run::{Run, StageObserver},
 };
 use kstore::key::{Purpose, Stream};
 use kstore::{SelectedTable, budget::MemoryTerm, display};
-use std::collections::HashMap;
+use std::{borrow::Cow, collections::HashMap};
 
 /// Scores of a model on rows with true values.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -223,11 +223,21 @@ impl Predictor {
         let (mut regression_sums, stream) = (RegressionSums::new(t), Stream::new(0, Purpose::Quality, 0));
         // a uniform sample of the rows: those with the smallest random keys
         let (mut sample, mut row_index) = (Smallest::<SamplePoint>::new(MAX_CHART_POINTS), 0);
-        let extras = Extras { std: self.quadratic().is_some(), ..Extras::default() };
+        let interval_levels = self.interval_levels();
+        let mut interval_sums = IntervalSums::new(interval_levels, t);
+        let extras =
+            Extras { std: self.quadratic().is_some(), intervals: !interval_levels.is_empty(), ..Extras::default() };
         let row_count = selected.row_count_if_known().map_or(usize::MAX, |rows| rows as usize);
-        let plan_term = MemoryTerm::new("errors to rank", RegressionSums::bytes(t, row_count), "");
+        let interval_bytes = IntervalSums::bytes(interval_levels.len(), t, row_count);
+        let plan_term = MemoryTerm::new("errors to rank", RegressionSums::bytes(t, row_count) + interval_bytes, "");
         let (mut covered_weight, mut worst_rows) = (0.0, Smallest::<(u64, u64)>::new(WORST_ROWS));
         let (mut squared_error_sum, mut prediction) = (0.0, Vec::new());
+        // a model with exposures predicts rates: the deviance of y at eμ is that of y/e at μ, times
+        // e^(2−p)
+        let exposure_power = match (&self.metadata().loss, self.metadata().exposure_column()) {
+            (Some(RegressionLoss::Deviance(power)), Some(_)) if selected.is_weighted() => Some(2.0 - power),
+            _ => None,
+        };
         self.score_table(selected, extras, vec![plan_term], run, |scores| {
             let is_covered =
                 |((deviation, prediction), truth): (_, &f64)| f64::abs(truth - prediction) <= NORMAL_95 * deviation;
@@ -237,15 +247,22 @@ impl Predictor {
                 .filter(|(_, row)| is_covered(*row))
                 .map(|(index, _)| scores.weights.get(index / t))
                 .sum::<f64>();
+            let (intervals, ends_per_row) = (self.intervals(scores), 2 * t * interval_levels.len());
             let rows = scores.scores.chunks_exact(output_count).zip(scores.y.chunks_exact(t)).zip(&scores.row_numbers);
             for (i, ((outputs, truth), row_number)) in rows.enumerate() {
-                let weight = scores.weights.get(i);
+                let (mut weight, mut truth) = (scores.weights.get(i), Cow::Borrowed(truth));
+                if let Some(power) = exposure_power {
+                    truth.to_mut().iter_mut().for_each(|y| *y /= weight);
+                    weight = weight.powf(power);
+                }
+                let truth = &truth[..];
                 if let Some(loss_sums) = &mut loss_sums {
                     loss_sums.push(outputs, truth, weight);
                 }
                 prediction.clear();
                 prediction.extend(central_outputs.iter().map(|k| outputs[*k]));
                 regression_sums.push(&prediction, truth, weight);
+                interval_sums.push(&intervals[i * ends_per_row..(i + 1) * ends_per_row], &prediction, truth, weight);
                 let squared_error = weight * prediction.iter().zip(truth).map(|(p, y)| (p - y).powi(2)).sum::<f64>();
                 squared_error_sum += squared_error;
                 // floats that are not negative compare like the integers with the same bits
@@ -257,6 +274,7 @@ impl Predictor {
         })?;
         let mut scores = regression_sums.scores(names.clone());
         scores.loss = loss_sums.map(|sums| sums.scores(&names));
+        scores.intervals = interval_sums.scores(&names);
         let all_scores = std::iter::once(&scores.scores).chain(scores.by_target.iter().map(|target| &target.scores));
         all_scores.into_iter().try_for_each(|target_scores| check_finite(target_scores, row_index))?;
         let value_count = scores.rows * t as f64;
@@ -277,17 +295,19 @@ impl Predictor {
     ) -> Result<(Evaluation, ChartData)> {
         let mut classification_sums =
             ClassificationSums::new(classes, self.metadata().link.clone(), self.rule.positive_class);
-        self.score_table(
-            selected,
-            Extras::default(),
-            vec![ranking_term(selected, classes.labels().len())],
-            run,
-            |scores| {
-                let rows = scores.scores.chunks_exact(classes.target_count()).zip(&scores.classes).enumerate();
-                rows.for_each(|(i, (row, code))| classification_sums.push(row, *code, scores.weights.get(i)));
-                Ok(())
-            },
-        )?;
+        let (class_count, interval_levels) = (classes.labels().len(), self.interval_levels());
+        let mut set_sums = SetSums::new(interval_levels, class_count);
+        let extras = Extras { intervals: !interval_levels.is_empty(), ..Extras::default() };
+        self.score_table(selected, extras, vec![ranking_term(selected, class_count)], run, |scores| {
+            let rows = scores.scores.chunks_exact(classes.target_count()).zip(&scores.classes).enumerate();
+            rows.for_each(|(i, (row, code))| classification_sums.push(row, *code, scores.weights.get(i)));
+            let sets = self.intervals(scores);
+            let sets_of_rows = sets.chunks_exact((class_count * interval_levels.len()).max(1)).zip(&scores.classes);
+            sets_of_rows.enumerate().for_each(|(i, (set, code))| {
+                set_sums.push(set, *code as usize, scores.weights.get(i));
+            });
+            Ok(())
+        })?;
         let ranking = classification_sums.ranking();
         let mut marked_scores = vec![self.rule.threshold];
         marked_scores.extend(
@@ -313,10 +333,9 @@ impl Predictor {
             precision: ranking.as_ref().and_then(|ranking| ranking.precision_curve(MAX_CURVE_POINTS)),
             calibration: classification_sums.calibration(),
         };
-        Ok((
-            Evaluation::Classification(classification_sums.scores(ranking.as_ref(), self.rule.costs, self.rule.top)),
-            chart_data,
-        ))
+        let mut scores = classification_sums.scores(ranking.as_ref(), self.rule.costs, self.rule.top);
+        scores.sets = set_sums.scores();
+        Ok((Evaluation::Classification(scores), chart_data))
     }
 }
 

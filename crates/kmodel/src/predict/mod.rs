@@ -15,6 +15,7 @@ mod anomalous_rows;
 mod decision;
 mod evaluate;
 mod explanation;
+mod interval_rule;
 mod kept_columns;
 mod online_learning;
 mod prepared_model;
@@ -26,10 +27,15 @@ pub use crate::score::{
     ThresholdScores,
 };
 #[doc(hidden)]
-pub use crate::score::{ClassificationErrors, IntervalScores, LossScores, OutputLoss, RegressionErrors, TopScores};
+pub use crate::score::{
+    ClassificationErrors, DecileScores, IntervalScores, LossScores, OutputLoss, PredictionIntervalScores,
+    PredictionSetScores, RegressionErrors, TopScores,
+};
 pub use anomalous_rows::AnomalousRow;
 pub use evaluate::{ChartData, Evaluation, NoveltyScores};
 pub use explanation::FeatureContribution;
+#[doc(hidden)]
+pub use interval_rule::TrainingFolds;
 pub use online_learning::OnlineUpdate;
 pub use table_scorer::{Extras, Scores};
 pub use writer::PredictionSummary;
@@ -287,6 +293,12 @@ impl Predictor {
     /// Returns the number of components in addition to predictions, for [`Extras::components`]; 0
     /// for most models.
     pub fn component_count(&self) -> usize {
+        // the functions of the folds are not components
+        if self.interval_levels().is_empty() { self.function_count() } else { 0 }
+    }
+
+    /// Returns the number of functions of the model in addition to its predictions.
+    fn function_count(&self) -> usize {
         match_precision!(AnyPreparedModel: &self.model, prepared => prepared.model.component_count())
     }
 
@@ -452,6 +464,10 @@ impl Predictor {
         if extras.scores && self.classes().is_none() {
             let why = "the model has no classes, so its predictions are its scores; omit the option";
             return Err(Error::option("scores", "", why));
+        }
+        if extras.intervals && self.interval_levels().is_empty() {
+            let why = "the model was fitted without it; fit ridge, svr, quantile, logistic or svm with `interval`, or omit the option";
+            return Err(Error::option("interval", "", why));
         }
         if extras.components && self.component_count() == 0 {
             return Err(match metadata.task {

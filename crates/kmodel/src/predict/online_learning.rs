@@ -69,6 +69,10 @@ impl Predictor {
         if !(forgetting > 0.0 && forgetting <= 1.0) {
             return Err(Error::option("forgetting", forgetting, "give a number above 0 and up to 1, such as 0.999"));
         }
+        if !self.interval_levels().is_empty() {
+            let why = "the functions of the folds, on which its prediction intervals depend, do not learn new rows; fit without `interval`";
+            return Err(Error::option("model", "", why));
+        }
         let target_names = selected.target_names();
         if target_names.len() != self.output_count() {
             let why = format!("the model has {} targets; name the same number", self.output_count());

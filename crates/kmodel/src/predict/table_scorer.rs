@@ -31,6 +31,9 @@ pub struct Extras {
     pub components: bool,
     /// Standard deviations, for ridge regression fitted with `std`.
     pub std: bool,
+    /// Prediction intervals or sets, for models fitted with `interval`.
+    #[doc(hidden)]
+    pub intervals: bool,
     /// Squared distances from the components, for kpca fitted with `novelty`.
     pub novelty: bool,
     /// Pre-images, for kpca fitted with `novelty`.
@@ -58,7 +61,8 @@ impl Extras {
 pub struct Scores {
     /// Scores, row-major, t per row.
     pub scores: Vec<f64>,
-    /// Components in addition to predictions, row-major, q per row; empty unless requested.
+    /// Components in addition to predictions, row-major, q per row; empty unless requested. For
+    /// prediction intervals, the outputs of the functions of each fold, by fold.
     pub components: Vec<f64>,
     /// Values of the model's quadratic function, one per row; empty unless requested.
     pub quadratic: Vec<f64>,
@@ -113,10 +117,12 @@ pub(super) struct TableScorer<'a, T: Real> {
 impl<'a, T: Real> TableScorer<'a, T> {
     pub(super) fn new(prepared: &'a PreparedModel<T>, selected: &'a SelectedTable, extras: Extras) -> Result<Self> {
         let model = &prepared.model;
+        // intervals are scaled by standard deviations
+        let extras = Extras { std: extras.std || extras.intervals && model.quadratic.is_some(), ..extras };
         let needs_kernel = extras.has_quadratic() || extras.needs_diagonal() || model.quadratic_in_scores().is_some();
         let kernel = if needs_kernel { Some(model.kernel()?) } else { None };
         let preimages = if extras.preimages { Some(PreImages::new(model)?) } else { None };
-        let component_count = if extras.components { model.component_count() } else { 0 };
+        let component_count = if extras.components || extras.intervals { model.component_count() } else { 0 };
         let range_count = prepared.ranges.as_ref().map_or(0, Vec::len);
         Ok(Self {
             prepared,
@@ -177,13 +183,21 @@ impl<'a, T: Real> TableScorer<'a, T> {
         let (_, d, t) = self.prepared.model.dims();
         let preimage_len = if self.preimages.is_some() { d } else { 0 };
         let extra_count = usize::from(self.extras.has_quadratic()) + usize::from(self.extras.needs_diagonal());
-        let f64_count = t + self.component_count + extra_count + target_values + preimage_len;
+        let f64_count =
+            t + self.component_count + extra_count + target_values + preimage_len + self.interval_value_count();
         let group_bytes = self.selected.group_column().map_or(0, |_| size_of::<Label>());
         f64_count * size_of::<f64>()
             + size_of::<u32>()
             + size_of::<u64>()
             + group_bytes
             + usize::from(self.keeps_incomplete())
+    }
+
+    /// Returns an upper bound on the number of interval ends, or of classes in sets, of a row.
+    fn interval_value_count(&self) -> usize {
+        let model = &self.prepared.model;
+        let intervals = model.intervals.as_ref().filter(|_| self.extras.intervals);
+        intervals.map_or(0, |intervals| intervals.levels.len() * (2 * model.dims().2).max(model.metadata.classes.len()))
     }
 
     fn keeps_incomplete(&self) -> bool {

@@ -1,5 +1,6 @@
 //! Scores of a classification.
 
+use super::PredictionSetScores;
 use kstore::Label;
 
 /// Scores of a classification.
@@ -60,6 +61,10 @@ pub struct ClassificationScores {
     #[doc(hidden)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top: Option<TopScores>,
+    /// Coverage and size of the prediction sets, for each level.
+    #[doc(hidden)]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sets: Vec<PredictionSetScores>,
     /// Standard errors of the scores over rows.
     #[doc(hidden)]
     pub standard_errors: ClassificationErrors,

@@ -188,6 +188,7 @@ impl<'a> ClassificationSums<'a> {
             log_loss,
             cost,
             top: ranking.zip(top).map(|(ranking, top)| ranking.top_scores(top as f64)),
+            sets: Vec::new(),
             standard_errors,
             unknown: self.unknown_counts.iter().sum(),
         }

@@ -2,6 +2,7 @@
 
 mod class_scores;
 mod classification;
+mod intervals;
 mod median;
 mod output_loss;
 mod ranking;
@@ -12,6 +13,8 @@ pub use class_scores::{
     CalibrationBin, ClassScores, ClassificationErrors, ClassificationScores, CostScores, ThresholdScores, TopScores,
 };
 pub(crate) use classification::{ClassificationSums, orient_score};
+pub use intervals::{DecileScores, PredictionIntervalScores, PredictionSetScores};
+pub(crate) use intervals::{IntervalSums, SetSums};
 pub(crate) use output_loss::LossSums;
 pub use output_loss::{IntervalScores, LossScores, OutputLoss};
 pub(crate) use ranking::RankingRows;
@@ -206,6 +209,10 @@ pub struct RegressionScores {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[doc(hidden)]
     pub loss: Option<LossScores>,
+    /// Coverage and width of the prediction intervals, for each level and target.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[doc(hidden)]
+    pub intervals: Vec<PredictionIntervalScores>,
 }
 
 /// Scores of one of several targets.
@@ -283,7 +290,15 @@ impl RegressionSums {
         let by_target =
             by_target.map(|((target, scores), standard_errors)| TargetScores { target, scores, standard_errors });
         let by_target = by_target.filter(|_| has_several_targets).collect();
-        RegressionScores { rows: self.rows, scores, standard_errors, by_target, coverage: None, loss: None }
+        RegressionScores {
+            rows: self.rows,
+            scores,
+            standard_errors,
+            by_target,
+            coverage: None,
+            loss: None,
+            intervals: Vec::new(),
+        }
     }
 }
 

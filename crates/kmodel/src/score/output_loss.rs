@@ -6,7 +6,8 @@ use crate::RegressionLoss;
 /// Losses of the outputs of a model, and the interval between its outermost quantiles.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct LossScores {
-    /// Name of the loss: `pinball`, `expectile` or `huber`.
+    /// Name of the loss: `pinball`, `expectile` or `huber`; of a deviance `poisson`, `gamma` or
+    /// `tweedie`.
     pub name: &'static str,
     /// Mean loss over all rows and outputs.
     pub mean: f64,
@@ -74,7 +75,7 @@ impl LossSums {
         self.weight += weight;
         for (k, output) in outputs.iter().enumerate() {
             let error = truth[k / per_target] - output;
-            self.losses[k] += weight * self.loss.value(k, error);
+            self.losses[k] += weight * self.loss.value(k, truth[k / per_target], *output);
             self.below[k] += if error <= 0.0 { weight } else { 0.0 };
         }
         for (outputs, y) in outputs.chunks(per_target).zip(truth) {

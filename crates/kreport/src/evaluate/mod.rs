@@ -1,10 +1,12 @@
 //! The report of an evaluation, and its text.
 
+mod intervals;
 mod page;
 
 pub(crate) use page::PAGE_STYLE;
 
 use crate::table::{Align, AlignedTable, Grid, facts, format_count, format_list, number, optional_number, percent};
+use intervals::{decile_table, interval_table, set_table};
 use ksolve::predict::{
     ClassificationScores, Evaluation, IntervalScores, LossScores, NoveltyScores, OutputLoss, RankingScores,
     RegressionScores, TargetScores, ThresholdScores, TopScores,
@@ -235,10 +237,13 @@ fn write_regression(scores: &RegressionScores, f: &mut fmt::Formatter<'_>) -> fm
     if let Some(table) = scores.loss.as_ref().and_then(loss_table) {
         writeln!(f, "{table}")?;
     }
+    let interval_tables = [interval_table(&scores.intervals), decile_table(&scores.intervals)];
+    interval_tables.into_iter().flatten().try_for_each(|table| writeln!(f, "{table}"))?;
     write!(f, "{}", facts(regression_facts(scores)))
 }
 
 fn write_classification(scores: &ClassificationScores, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    set_table(&scores.sets).iter().try_for_each(|table| writeln!(f, "{table}"))?;
     writeln!(f, "{}", facts(classification_facts(scores)))?;
     if scores.classes.len() <= MAX_TEXT_MATRIX_CLASSES {
         writeln!(f, "{}", confusion_grid(scores))?;
@@ -288,7 +293,15 @@ mod tests {
         let scores = RegressionMetrics { mse, rmse, mae, median_error, mape, r2: None, relative_error: None };
         let by_target = Vec::new();
         let standard_errors = RegressionErrors { mae: Some(0.25), ..RegressionErrors::default() };
-        let scores = RegressionScores { rows: 10.0, scores, standard_errors, by_target, coverage: None, loss: None };
+        let scores = RegressionScores {
+            rows: 10.0,
+            scores,
+            standard_errors,
+            by_target,
+            coverage: None,
+            loss: None,
+            intervals: Vec::new(),
+        };
         let report = EvaluateReport::Target(Evaluation::Regression(scores));
         let expected = r#"{"rows":10,"mse":4.0,"rmse":2.0,"mae":1.5,"median_error":1.25,"mape":0.125,"r2":null,"relative_error":null,"standard_errors":{"mse":null,"rmse":null,"mae":0.25,"r2":null}}"#;
         assert_eq!(serde_json::to_string(&report).unwrap(), expected);

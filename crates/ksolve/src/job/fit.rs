@@ -3,7 +3,7 @@
 use super::candidates::Candidates;
 use super::serde_text;
 use crate::request::{LandmarkSource, MetricSource, Scaling};
-use crate::solver::parameter::{C, FOLDS, GROUP, LAMBDA, Parameter, RANKS, SECOND_VIEW, TOLERANCE, WEIGHTS};
+use crate::solver::parameter::{C, EXPOSURE, FOLDS, GROUP, LAMBDA, Parameter, RANKS, SECOND_VIEW, TOLERANCE, WEIGHTS};
 use crate::solver::{self, AnySolver, Options, Settings, Solver, SolverFamily, SolverProperties};
 use crate::{Error, Result, Task};
 use kapprox::Kernel;
@@ -431,7 +431,7 @@ impl Fit {
             features,
             class_target: task == Task::Classification,
             weighting: self.scaling.and_then(Scaling::weighting),
-            weight: settings.column(&WEIGHTS),
+            weight: settings.column(&WEIGHTS).or_else(|| settings.column(&EXPOSURE)),
             group: settings.column(&GROUP).or_else(|| Some(settings.folds(&FOLDS)?.column()?.to_string())),
             ..selection
         })

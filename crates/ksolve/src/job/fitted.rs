@@ -4,7 +4,9 @@ use super::{ElementType, Fit, Run, fit::ParsedOptions, warnings::improvement_war
 use crate::combination_report::Combination;
 use crate::fit_report::{FitReport, convention_of};
 use crate::metric::combination::{self, combine};
+use crate::predict::Predictor;
 use crate::request::{Forecast, Resources, TrainOptions};
+use crate::solver::parameter::INTERVAL;
 use crate::train::{self, TrainedModel};
 use crate::{AnyModel, Error, Model, Result, solver::Solver};
 use kapprox::{Kernel, Real};
@@ -158,7 +160,7 @@ pub(super) fn run_fit<T: Real>(
     let stage_recorder = run.stage_recorder();
     let journal = super::checkpoint::open_journal(run, fit, selected, train_options)?;
     let resources = Resources { stage_observer: &stage_recorder, journal: journal.as_ref(), ..run.resources() };
-    let trained = train_model::<T>(fit, wrap, selected, train_options, &resources);
+    let trained = train_model::<T>(fit, wrap, selected, train_options, (&resources, run));
     // an interrupted step may return an invalid result or a numerical error
     let trained = resources.workers.check().map_err(Error::from).and(trained);
     let fitted = trained.and_then(|mut fitted| {
@@ -185,15 +187,21 @@ fn train_model<T: Real>(
     wrap: fn(Model<T>) -> AnyModel,
     selected: &SelectedTable,
     train_options: &TrainOptions,
-    resources: &Resources<'_>,
+    (resources, run): (&Resources<'_>, &Run<'_>),
 ) -> Result<Fitted> {
     let ParsedOptions { settings, solver, .. } = fit.parsed_options()?;
     let solver: &dyn Solver<T> = T::pick(&**solver);
+    let levels = settings.levels(&INTERVAL);
+    if run.engine.is_some() && levels.is_some() {
+        let why = "several processes cannot share the pass over the held-out rows; fit in one process, or leave it out";
+        return Err(Error::option(INTERVAL.name, "", why));
+    }
     let trained = train::train(selected, train_options, solver, resources).map_err(|error| match error {
         Error::TooFewRows { rows } => Error::TooFewRowsFor { what: fit.solver_family.name, needed: 2, rows },
         other => other,
     })?;
-    let TrainedModel { mut model, mut report, needs_f64 } = trained;
+    let TrainedModel { mut model, mut report, needs_f64, training_folds } = trained;
+
     (report.solver, report.lambda_convention) = (fit.solver_family.name, convention_of(fit.solver_family.name));
     improvement_warnings(&report).into_iter().for_each(|text| resources.stage_observer.warn(text));
     (model.metadata.solver, model.metadata.intercept) = (fit.solver_family.name.to_string(), settings.intercept());
@@ -202,5 +210,13 @@ fn train_model<T: Real>(
         model.metadata.options["missing"] = selected.missing().name().into();
     }
     let model = if needs_f64 { AnyModel::F64(model.into_f64()) } else { wrap(model) };
+    let model = match training_folds.zip(levels) {
+        Some((training_folds, levels)) => {
+            let _stage = resources.stage_observer.start_stage("held-out scores", None);
+            report.passes += 1;
+            Predictor::new(model)?.into_model_with_intervals(selected, &training_folds, levels, run)?
+        }
+        None => model,
+    };
     Ok(Fitted { model, report })
 }

@@ -4,7 +4,7 @@ use super::candidates::Candidates;
 use super::fit::{Fit, ParsedOptions};
 use crate::folds::FoldSpec;
 use crate::request::{LandmarkSource, MetricForm, MetricSource, Scaling, TrainOptions};
-use crate::solver::parameter::{FOLDS, LAMBDA_GRID, NODES, RANKS, SECOND_KERNEL, SECOND_VIEW, TOLERANCE};
+use crate::solver::parameter::{FOLDS, INTERVAL, LAMBDA_GRID, NODES, RANKS, SECOND_KERNEL, SECOND_VIEW, TOLERANCE};
 use crate::solver::{Settings, SolverProperties};
 use crate::{Error, Result};
 use kapprox::Kernel;
@@ -248,6 +248,7 @@ impl Fit {
     fn folds(&self, settings: &Settings, properties: SolverProperties, cell_count: usize) -> Result<FoldSpec> {
         let has_surface = self.solver_family.reads(&RANKS);
         let has_choices = if has_surface { cell_count > 1 } else { self.solver_family.needs_validation_rows(settings) };
+        let has_intervals = settings.levels(&INTERVAL).is_some();
         match settings.folds(&FOLDS) {
             Some(FoldSpec::None) if has_surface && has_choices => {
                 let why = format!(
@@ -256,7 +257,7 @@ impl Fit {
                 Err(Error::option(FOLDS.name, "none", why))
             }
             Some(folds) => settings.folds_of_whole_groups(folds),
-            None if has_choices || properties.always_needs_validation_rows => {
+            None if has_choices || has_intervals || properties.always_needs_validation_rows => {
                 settings.folds_of_whole_groups(FoldSpec::DEFAULT)
             }
             None => Ok(FoldSpec::None),

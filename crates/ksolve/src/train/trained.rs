@@ -4,10 +4,11 @@
 use crate::fit_report::{FitReport, LandmarkReport, TrainScores};
 use crate::model::{Basis, BasisTransform, Leaves, Model, SecondView, needs_f64_for};
 use crate::request::{RowAccess, TrainOptions};
-use crate::{Certificate, LinearHead, ModelMetadata, solver::Solution, train::prepared::PreparedFit};
+use crate::solver::{FoldFunctions, Solution};
+use crate::{Certificate, LinearHead, ModelMetadata, train::prepared::PreparedFit};
 use faer::{Mat, MatRef};
 use kapprox::{Real, map::MapSpec};
-use kmodel::model::MetricReport;
+use kmodel::{model::MetricReport, predict::TrainingFolds};
 use kstore::encoding::{ColumnEncoding, EncodedColumn};
 use kstore::{Scaler, SelectedTable, Workers, statistics::ColumnMoments};
 use std::sync::Arc;
@@ -26,6 +27,9 @@ pub struct TrainedModel<T: Real> {
     /// True if predictions need the basis in f64 although the rows are f32: see
     /// [`kapprox::NystromMap::needs_f64`].
     pub needs_f64: bool,
+    /// The folds of the training rows, if the components of the model are the functions of folds,
+    /// for prediction intervals.
+    pub training_folds: Option<TrainingFolds>,
 }
 
 /// Everything from which [`Self::into_trained_model`] builds the model: the input of the run and
@@ -75,8 +79,9 @@ impl<T: Real> ModelAssembly<'_, T> {
             }
             transform => transform,
         };
-        let components =
-            solution.components.map(|head| LinearHead { weights: expand_weights(head.weights.as_ref()), ..head });
+        let fold_head = solution.fold_functions.as_ref().map(FoldFunctions::joined);
+        let components = solution.components.or(fold_head);
+        let components = components.map(|head| LinearHead { weights: expand_weights(head.weights.as_ref()), ..head });
         let leaves = solution.leaves.map(|leaves| {
             let splits = LinearHead { weights: expand_weights(leaves.splits.weights.as_ref()), ..leaves.splits };
             Leaves { splits, ..leaves }
@@ -96,9 +101,16 @@ impl<T: Real> ModelAssembly<'_, T> {
             quadratic: solution.quadratic.map(|q| q.expand(map, metadata.certificate.is_some(), workers)),
             components,
             leaves,
+            intervals: None,
             metadata: ModelMetadata { rank, ..metadata },
         };
-        TrainedModel { model, report, needs_f64 }
+        let training_folds = solution.fold_functions.map(|functions| TrainingFolds {
+            folds: prepared.folds.clone(),
+            group_labels: prepared.survey.group_labels.clone(),
+            scored_folds: functions.folds,
+            weight_unit: prepared.survey.weight_unit(),
+        });
+        TrainedModel { model, report, needs_f64, training_folds }
     }
 
     /// Returns the rank of the result. This is the number of weights per output. If the solver

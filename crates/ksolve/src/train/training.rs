@@ -33,7 +33,7 @@ pub fn train<T: Real>(
     let unread_request = request_for(1, 1)?;
     if !solver.properties().accepts_row_weights {
         unread_request
-            .reject_weights("the solver", "ridge, svm, svr, quantile, logistic, oneclass, kmeans and kpca do")?;
+            .reject_weights("the solver", "ridge, svm, svr, quantile, logistic, glm, oneclass, kmeans and kpca do")?;
     }
     solver.check(&unread_request)?;
     let (t, fold_count) = target_counts::count_targets_and_folds(selected, solver_options, resources)?;

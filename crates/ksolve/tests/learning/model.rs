@@ -56,6 +56,7 @@ pub(crate) fn model<T: Real>(m: usize, d: usize, t: usize) -> Model<T> {
         quadratic: None,
         components: None,
         leaves: None,
+        intervals: None,
     }
 }
 

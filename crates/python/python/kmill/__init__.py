@@ -14,7 +14,7 @@ from ._kmill import Error, __version__
 # the import of scikit-learn dominates the import time, so the modules of the estimators are loaded on first use
 _MODULES = {
     **dict.fromkeys(
-        ["KernelFisher", "KernelLogisticRegression", "KernelPLS", "KernelQuantileRegressor", "KernelRanker", "KernelRidge",
+        ["KernelFisher", "KernelGLM", "KernelLogisticRegression", "KernelPLS", "KernelQuantileRegressor", "KernelRanker", "KernelRidge",
          "KernelRidgeClassifier", "OnlineRegressor", "Perceptron", "SVC", "SVR"],
         "._supervised",
     ),

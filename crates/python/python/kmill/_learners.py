@@ -167,11 +167,38 @@ class Classifier(ClassifierMixin, Linear, Supervised):
         return self.classes_[self.model_.decide(scores)]
 
 
+class PredictionIntervals:
+    """Regressors with prediction intervals, if the constructor has ``interval``, such as ``interval=0.9``."""
+
+    model_: Any
+    _extra: Any
+    _single_target: bool
+
+    @document
+    def predict_interval(self, X: Any) -> Any:
+        """Predict intervals that contain the target of new rows with the requested probability.
+
+        Returns
+        -------
+        pair of arrays
+            The outputs of ``predict``, and the lower and the upper ends of the intervals, of shape (n_samples, 2, n_levels), as in MAPIE;
+            with several targets of shape (n_samples, 2, n_levels, n_targets). Levels are in ascending order.
+        """
+        outputs, values = self._extra(X, "interval")
+        levels = len(self.model_.interval_levels)
+        ends = np.transpose(np.reshape(values, (len(values), levels, -1, 2)), (0, 3, 1, 2))
+        outputs = outputs.ravel() if outputs.shape[1] == 1 else outputs
+        return outputs, np.ascontiguousarray(ends[..., 0] if self._single_target else ends)
+
+
 class Probabilities:
     """Class probabilities, which ``SVC`` has with ``probability=True`` only."""
 
     model_: Any
+    classes_: Any
     _scores: Any
+    _extra: Any
+    _require_scores: Any
 
     @available_if(lambda self: getattr(self, "probability", True))
     @document
@@ -205,6 +232,24 @@ class Probabilities:
         """
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
+
+    @available_if(lambda self: getattr(self, "probability", True))
+    @document
+    def predict_set(self, X: Any) -> Any:
+        """Predict sets of classes that contain the class of new rows with the requested probability.
+
+        It needs ``interval`` in the constructor, such as ``interval=0.9``.
+
+        Returns
+        -------
+        pair of arrays
+            The predicted classes, and the sets, of shape (n_samples, n_classes, n_levels), as in MAPIE: true if the set contains the class.
+            Levels are in ascending order.
+        """
+        scores, values = self._extra(X, "interval")
+        levels = len(self.model_.interval_levels)
+        sets = np.reshape(values, (len(values), levels, -1)).transpose(0, 2, 1) != 0.0
+        return self.classes_[self.model_.decide(self._require_scores(scores))], np.ascontiguousarray(sets)
 
 
 class Ranker(Supervised):

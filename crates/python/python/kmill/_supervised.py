@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import r2_score
+from sklearn.metrics import d2_tweedie_score, r2_score
 
 from ._base import figures_of
 from ._docs import document
-from ._learners import Classifier, Coordinates, Probabilities, Ranker, Regressor, SupportVectors, Weighted
+from ._learners import Classifier, Coordinates, PredictionIntervals, Probabilities, Ranker, Regressor, SupportVectors, Weighted
 from ._parameters import Parameter, as_list, estimator, option_text
 from ._rows import check_storage, is_stream
 
@@ -67,7 +67,7 @@ class _Ridge(Weighted):
 
 @estimator("ridge", first=("alpha",), own=(_ALPHA, _ALPHAS), without=("task", "select", "weights"),
            fixed={"task": "regression"})
-class KernelRidge(_Ridge, Regressor):
+class KernelRidge(PredictionIntervals, _Ridge, Regressor):
     """Kernel ridge regression; one pass over the rows compares all ranks and regularisation parameters.
 
     It minimises ``sum (y - f(x))^2 + alpha |f|^2`` over functions f in the span of the kernel sections at the landmarks. It replaces
@@ -91,6 +91,11 @@ class KernelRidge(_Ridge, Regressor):
     >>> model = KernelRidge(alpha=1e-3, gamma=1.0, rank=50).fit(X, np.sin(X).ravel())
     >>> bool(abs(model.predict([[1.5]])[0] - np.sin(1.5)) < 1e-3)
     True
+    >>> y = np.sin(X).ravel() + np.random.default_rng(0).normal(size=500)
+    >>> model = KernelRidge(gamma=1.0, rank=50, interval=0.9).fit(X, y)
+    >>> predictions, ends = model.predict_interval(X)
+    >>> ends.shape, bool(0.85 < np.mean((ends[:, 0, 0] <= y) & (y <= ends[:, 1, 0])) < 0.95)
+    ((500, 2, 1), True)
     """
 
     _multi_output = True
@@ -115,7 +120,7 @@ class KernelRidge(_Ridge, Regressor):
         return (mean.ravel(), deviation.ravel()) if self._single_target else (mean, deviation)
 
 
-@estimator("ridge", first=("alpha",), own=(_ALPHA, _ALPHAS), without=("task", "std", "weights"),
+@estimator("ridge", first=("alpha",), own=(_ALPHA, _ALPHAS), without=("task", "std", "interval", "weights"),
            fixed={"task": "classification"})
 class KernelRidgeClassifier(_Ridge, Classifier):
     """Classification by kernel ridge regression on labels 1 and -1, one-vs-rest.
@@ -173,6 +178,57 @@ class KernelLogisticRegression(Probabilities, _Losses, Classifier):
     >>> model.predict_proba(X).shape
     (300, 2)
     """
+
+
+@estimator("glm", without=("weights",))
+class KernelGLM(Weighted, Regressor):
+    """Regression of counts and positive numbers: Poisson, Gamma or Tweedie distribution with a logarithmic link.
+
+    It minimises half the mean deviance plus ``lambdas |w|^2``; alpha of scikit-learn's ``PoissonRegressor``, ``GammaRegressor`` and
+    ``TweedieRegressor`` is 2 lambda. By default validation rows choose one of four values.
+
+    Notes
+    -----
+    ``exposure`` names a column of files. For an array of exposures e, fit ``y / e`` with ``sample_weight=e ** (2 - power)``: power is 1 for
+    family poisson and 2 for gamma.
+
+    Attributes
+    ----------
+    lambda_ : float
+        The regularisation parameter per row.
+
+    References
+    ----------
+    McCullagh, Nelder, "Generalized linear models", 1989.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kmill import KernelGLM
+    >>> X = np.linspace(0, 6, 1000).reshape(-1, 1)
+    >>> y = np.random.default_rng(0).poisson(np.exp(1 + np.sin(X).ravel()))
+    >>> model = KernelGLM(gamma=1.0, rank=30).fit(X, y)
+    >>> bool(abs(model.predict([[1.5]])[0] - np.exp(1 + np.sin(1.5))) < 0.8)
+    True
+    """
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True
+        return tags
+
+    @document
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the explained fraction of the deviance, D².
+
+        Returns
+        -------
+        float
+            1 for perfect predictions, 0 for the mean of the target.
+        """
+        tweedie = 1.5 if self.power is None else self.power
+        power = {"poisson": 1.0, "gamma": 2.0}.get(self.family, tweedie)
+        return float(d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=power))
 
 
 @estimator("perceptron")
@@ -344,7 +400,7 @@ class KernelPLS(Coordinates, Regressor):
 # the gap is relative to the loss, most of which remains at the optimum for a target in its own units: a gap of 1e-3 may be some percent of the
 # target's standard deviation; 1e-6 is as close to the optimum as scikit-learn's default, and takes at most three times as long
 @estimator("svr", first=("C",), without=("weights",), C=1.0, gamma="scale", coef0=0.0, tol=1e-6)
-class SVR(SupportVectors, _Losses, Regressor):
+class SVR(PredictionIntervals, SupportVectors, _Losses, Regressor):
     """Support vector regression with the epsilon-insensitive loss: errors up to ``epsilon`` have no loss.
 
     It minimises ``|w|^2 / 2 + C sum loss``.
@@ -363,7 +419,7 @@ class SVR(SupportVectors, _Losses, Regressor):
 
 
 @estimator("quantile", first=("quantiles",), without=("weights",), tol=1e-4)
-class KernelQuantileRegressor(Weighted, Regressor):
+class KernelQuantileRegressor(PredictionIntervals, Weighted, Regressor):
     """Quantile regression; also expectiles (``loss="expectile"``) and robust means (``loss="huber"``).
 
     It minimises the mean loss plus ``lambdas |w|^2`` for each quantile, on common features. The pinball loss is multiplied by the standard

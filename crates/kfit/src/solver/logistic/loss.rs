@@ -1,6 +1,8 @@
-//! The logistic loss over stored features. The value and the gradient together take one pass. Each
-//! product with the Hessian takes one more pass.
+//! The mean loss of all rows over stored features: the logistic loss of classes, or half the
+//! deviance of numbers. The value and the gradient together take one pass. Each product with the
+//! Hessian takes one more pass.
 
+use super::response::RowLoss;
 use crate::features::{RowValues, StoredFeatures, Sums, Tile};
 use crate::linalg::strips::{BufferPool, for_each_strip};
 use crate::solver::hessian_blocks::{self, SampledBlock};
@@ -23,7 +25,7 @@ const CURVATURE_OPERATIONS: usize = 20;
 /// The weighted mean loss of the rows, without the penalty term, by passes over the features.
 pub(super) struct Loss<'a, 'k, T: Real> {
     pub(super) features: &'a StoredFeatures<'k, T>,
-    pub(super) labels: Labels<'a>,
+    pub(super) rows: Rows<'a>,
     /// Sum of the weights of the training rows.
     pub(super) total_weight: f64,
     pub(super) observer: &'a dyn Observer,
@@ -40,47 +42,49 @@ pub(super) struct Loss<'a, 'k, T: Real> {
 struct LastPoint<T> {
     /// W and the intercepts, separately.
     coefficients: (Vec<T>, Vec<f64>),
-    /// Probabilities at this point, n x k row-major; empty if they are not needed.
+    /// Link values at this point, n x k row-major; empty if they are not needed.
     probabilities: Vec<T>,
-    /// True for rows whose probabilities are computed; false for the rows of other processes.
+    /// True for rows whose link values are computed; false for the rows of other processes.
     is_computed: Vec<bool>,
 }
 
+/// The losses of rows, and their weights.
 #[derive(Clone, Copy)]
-pub(super) struct Labels<'a> {
-    pub(super) class_codes: &'a [u32],
-    /// Class weights.
-    pub(super) class_weights: &'a [f64],
+pub(super) struct Rows<'a> {
+    pub(super) loss: RowLoss<'a>,
     pub(super) row_weights: &'a RowWeights,
     /// Folds of all rows, and the held-out fold, whose rows have weight 0.
     pub(super) held_out_fold: Option<(&'a [u16], u16)>,
 }
 
-impl Labels<'_> {
+impl Rows<'_> {
     fn is_held_out(&self, i: usize) -> bool {
         self.held_out_fold.is_some_and(|(folds, fold)| folds[i] == fold)
     }
 
-    pub(super) fn class_and_weight(&self, i: usize) -> (usize, f64) {
-        let code = self.class_codes[i] as usize;
-        (code, if self.is_held_out(i) { 0.0 } else { self.class_weights[code] * self.row_weights.get(i) })
+    pub(super) fn weight(&self, i: usize) -> f64 {
+        match self.loss {
+            _ if self.is_held_out(i) => 0.0,
+            RowLoss::Classes { codes, class_weights } => class_weights[codes[i] as usize] * self.row_weights.get(i),
+            RowLoss::Deviance { .. } => self.row_weights.get(i),
+        }
     }
 }
 
 impl<'a, 'k, T: Real> Loss<'a, 'k, T> {
     pub(super) fn new(
         features: &'a StoredFeatures<'k, T>,
-        labels: Labels<'a>,
+        rows: Rows<'a>,
         k: usize,
         intercept: Intercept,
         observer: &'a dyn Observer,
     ) -> Self {
         let total_weight =
-            labels.row_weights.weight_sum((0..features.n).filter(|i| !labels.is_held_out(*i))).max(f64::MIN_POSITIVE);
+            rows.row_weights.weight_sum((0..features.n).filter(|i| !rows.is_held_out(*i))).max(f64::MIN_POSITIVE);
         let (probabilities, is_computed) = (vec![T::ZERO; features.n * k], vec![false; features.n]);
         let last_point = LastPoint { coefficients: (Vec::new(), Vec::new()), probabilities, is_computed };
         let has_blocks = hessian_blocks::bytes_if_worthwhile(features.n, features.p, k, size_of::<T>()).is_some();
-        Self { features, labels, total_weight, observer, k, intercept, last_point, passes: 0, has_blocks }
+        Self { features, rows, total_weight, observer, k, intercept, last_point, passes: 0, has_blocks }
     }
 
     /// Drops the stored probabilities, for a loss whose Hessian is not needed.
@@ -109,7 +113,7 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
         let (n, p, k) = (self.total_weight, self.features.p, self.k);
         self.last_point.coefficients = (self.narrow_weights(w), w[p * k..].to_vec());
         let LastPoint { coefficients, probabilities: stored_probabilities, is_computed } = &mut self.last_point;
-        let (features, labels, (weights, intercept)) = (self.features, self.labels, &*coefficients);
+        let (features, rows, (weights, intercept)) = (self.features, self.rows, &*coefficients);
         is_computed.fill(false);
         let workers = features.workers();
         let (mut tile_buffer, mut scores, mut residuals) = (Vec::new(), Vec::new(), Vec::new());
@@ -128,8 +132,7 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
                     }
                     false => &mut stored_probabilities[tile.first_row * k..(tile.first_row + b) * k],
                 };
-                // sums of a strip: k residuals, k curvatures a q(1 − q), and the loss, where a is
-                // the weight of a row and q its probability of a class
+                // sums of a strip: k derivatives, k second derivatives, and the loss, all weighted
                 let mut strip_sums = vec![0.0; b.div_ceil(STRIP_ROWS) * (2 * k + 1)];
                 let strips = scores.chunks_mut(STRIP_ROWS * k).zip(residuals.chunks_mut(STRIP_ROWS * k));
                 let strips = strips.zip(probabilities.chunks_mut(STRIP_ROWS * k)).zip(strip_sums.chunks_mut(2 * k + 1));
@@ -137,23 +140,22 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
                 let tile_workers = workers.for_operations(b * k * (2 * p + LINK_OPERATIONS));
                 tile_workers.for_each(strips, |(strip, (((scores, residuals), probabilities), partial))| {
                     tile.multiply_rows(strip * STRIP_ROWS, weights, scores);
-                    let mut f = vec![0.0; k];
+                    let (mut f, mut derivatives) = (vec![0.0; k], vec![0.0; k]);
                     for i in 0..scores.len() / k {
-                        let (code, weight) = labels.class_and_weight(tile.first_row + strip * STRIP_ROWS + i);
+                        let position = tile.first_row + strip * STRIP_ROWS + i;
+                        let weight = rows.weight(position);
                         let class_range = i * k..(i + 1) * k;
                         f.iter_mut()
                             .zip(&scores[class_range.clone()])
                             .zip(intercept)
                             .for_each(|((f, s), c)| *f = s.to_f64() + c);
                         let row = &mut residuals[class_range.clone()];
-                        partial[2 * k] += weight * apply_link(&mut f, code);
-                        for (j, probability) in f.iter().enumerate() {
-                            let is_class = if k == 1 { code == 1 } else { code == j };
-                            let residual = weight * (probability - f64::from(u8::from(is_class)));
-                            partial[j] += residual;
-                            partial[k + j] += weight * probability * (1.0 - probability);
-                            row[j] = T::from_f64(residual);
-                            probabilities[i * k + j] = T::from_f64(*probability);
+                        partial[2 * k] += weight * rows.loss.link(position, &mut f, &mut derivatives);
+                        for (j, (link_value, derivative)) in f.iter().zip(&derivatives).enumerate() {
+                            partial[j] += weight * derivative;
+                            partial[k + j] += weight * rows.loss.curvature(*link_value);
+                            row[j] = T::from_f64(weight * derivative);
+                            probabilities[i * k + j] = T::from_f64(*link_value);
                         }
                     }
                 });
@@ -178,7 +180,9 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
     fn hessian_product(&mut self, v: &[f64]) -> Result<Vec<f64>> {
         let (n, p, k) = (self.total_weight, self.features.p, self.k);
         let (weights, intercept) = (self.narrow_weights(v), v[p * k..].to_vec());
-        let (features, labels, observer) = (self.features, self.labels, self.observer);
+        let (features, rows, observer) = (self.features, self.rows, self.observer);
+        // the scores of several classes share a sum; a deviance has one score
+        let shares_mean = matches!(rows.loss, RowLoss::Classes { .. });
         let (last_point, workers) = (&mut self.last_point, features.workers());
         let mut scores = Vec::new();
         let init = || (Sums::new(k), Sums::new(p * k));
@@ -186,7 +190,7 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
         let (Sums(sums), Sums(mut product)) = features.reduce(name, observer, &init, |(sums, product), tile| {
             let b = tile.row_count();
             scores.resize(b * k, T::ZERO);
-            let probabilities = last_point.tile_probabilities(tile, labels, workers);
+            let probabilities = last_point.tile_probabilities(tile, rows, workers);
             let mut strip_sums = vec![0.0; b.div_ceil(STRIP_ROWS) * k];
             let strips = scores.chunks_mut(STRIP_ROWS * k).zip(probabilities.chunks(STRIP_ROWS * k));
             let strips = strips.zip(strip_sums.chunks_mut(k)).enumerate().collect();
@@ -194,13 +198,14 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
             tile_workers.for_each(strips, |(strip, ((scores, probabilities), partial))| {
                 tile.multiply_rows(strip * STRIP_ROWS, &weights, scores);
                 for i in 0..scores.len() / k {
-                    let (_, weight) = labels.class_and_weight(tile.first_row + strip * STRIP_ROWS + i);
+                    let weight = rows.weight(tile.first_row + strip * STRIP_ROWS + i);
                     let (row_scores, row_probabilities) =
                         (&mut scores[i * k..(i + 1) * k], &probabilities[i * k..(i + 1) * k]);
                     let probability_and_score =
                         |j: usize, row: &[T]| (row_probabilities[j].to_f64(), row[j].to_f64() + intercept[j]);
                     // with two classes and one column, the other class has score 0
                     let mean: f64 = (0..k).map(|j| probability_and_score(j, row_scores)).map(|(p, u)| p * u).sum();
+                    let mean = if shares_mean { mean } else { 0.0 };
                     for j in 0..k {
                         let (probability, u) = probability_and_score(j, row_scores);
                         let z = weight * probability * (u - mean);
@@ -234,7 +239,7 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
 impl<T: Real> LastPoint<T> {
     /// Returns the probabilities of the rows of a tile. If another process evaluated these rows,
     /// computes the probabilities.
-    fn tile_probabilities(&mut self, tile: &Tile<'_, T>, labels: Labels<'_>, workers: &Workers) -> &[T] {
+    fn tile_probabilities(&mut self, tile: &Tile<'_, T>, rows: Rows<'_>, workers: &Workers) -> &[T] {
         let (b, first, (weights, intercept)) = (tile.row_count(), tile.first_row, &self.coefficients);
         let k = intercept.len();
         let tile_probabilities = &mut self.probabilities[first * k..(first + b) * k];
@@ -242,35 +247,16 @@ impl<T: Real> LastPoint<T> {
             self.is_computed[first..first + b].fill(true);
             tile.multiply(weights, tile_probabilities, workers);
             for_each_strip(workers, tile_probabilities, STRIP_ROWS * k, |strip, strip_rows| {
-                let mut f = vec![0.0; k];
+                let (mut f, mut derivatives) = (vec![0.0; k], vec![0.0; k]);
                 for (i, row) in strip_rows.chunks_exact_mut(k).enumerate() {
                     f.iter_mut().zip(&*row).zip(intercept).for_each(|((f, s), c)| *f = s.to_f64() + c);
-                    apply_link(&mut f, labels.class_and_weight(first + strip * STRIP_ROWS + i).0);
+                    rows.loss.link(first + strip * STRIP_ROWS + i, &mut f, &mut derivatives);
                     row.iter_mut().zip(&f).for_each(|(to, probability)| *to = T::from_f64(*probability));
                 }
             });
         }
         tile_probabilities
     }
-}
-
-/// Replaces the scores of a row by probabilities, and returns −ln of the probability of the true
-/// class. If there is a single score, it is the score of class 1 of two classes.
-pub(super) fn apply_link(scores: &mut [f64], class: usize) -> f64 {
-    if let [f] = scores {
-        let margin = if class == 1 { *f } else { -*f };
-        // ln(1 + e^−m) without overflow, and σ(f) for its derivative without cancellation
-        let loss = (-margin).max(0.0) + (-margin.abs()).exp().ln_1p();
-        let tail = (-f.abs()).exp() / (1.0 + (-f.abs()).exp());
-        *f = if *f >= 0.0 { 1.0 - tail } else { tail };
-        return loss;
-    }
-    let max_score = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let true_score = scores[class] - max_score;
-    scores.iter_mut().for_each(|f| *f = (*f - max_score).exp());
-    let sum: f64 = scores.iter().sum();
-    scores.iter_mut().for_each(|f| *f /= sum);
-    sum.ln() - true_score
 }
 
 impl<T: Real> Loss<'_, '_, T> {
@@ -310,17 +296,16 @@ impl<T: Real> Loss<'_, '_, T> {
     /// number of rows per unit of a p(1 − p), where a is the weight of a row and p its probability
     /// of the class. Returns the positions of the rows, ascending, and their weights in the block.
     fn sample_rows(&mut self, draws: &[(Stream, f64)]) -> Result<Vec<Vec<(usize, f64)>>> {
-        let (features, labels, observer, k) = (self.features, self.labels, self.observer, self.k);
+        let (features, rows, observer, k) = (self.features, self.rows, self.observer, self.k);
         let (last_point, workers) = (&mut self.last_point, features.workers());
         // three numbers for each drawn row: class, position and weight
         let RowValues(drawn_values) =
             features.reduce("drawn rows", observer, &RowValues::<f64>::default, |draw_values, tile| {
-                let probabilities = last_point.tile_probabilities(tile, labels, workers);
+                let probabilities = last_point.tile_probabilities(tile, rows, workers);
                 for i in 0..tile.row_count() {
-                    let (position, weight) = (tile.first_row + i, labels.class_and_weight(tile.first_row + i).1);
+                    let (position, weight) = (tile.first_row + i, rows.weight(tile.first_row + i));
                     for (j, (stream, rate)) in draws.iter().enumerate() {
-                        let probability = probabilities[i * k + j].to_f64();
-                        let row_curvature = weight * probability * (1.0 - probability);
+                        let row_curvature = weight * rows.loss.curvature(probabilities[i * k + j].to_f64());
                         let draw_probability = (rate * row_curvature).min(1.0);
                         if draw_probability > 0.0 && stream.uniform(position as u64) < draw_probability {
                             draw_values.0.extend([j as f64, position as f64, row_curvature / draw_probability]);
@@ -334,25 +319,5 @@ impl<T: Real> Loss<'_, '_, T> {
             samples[draw[0] as usize].push((draw[1] as usize, draw[2]));
         }
         Ok(samples)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn probabilities_and_losses_do_not_overflow() {
-        let mut one = [0.5];
-        assert!((apply_link(&mut one, 1) - (1.0 + (-0.5f64).exp()).ln()).abs() < 1e-15);
-        assert!((one[0] - 1.0 / (1.0 + (-0.5f64).exp())).abs() < 1e-15);
-        let mut far = [-800.0];
-        assert_eq!((apply_link(&mut far, 1), far[0]), (800.0, 0.0));
-        // softmax with two columns equals the logistic function with one column
-        let mut two = [1.25, -0.5];
-        assert!((apply_link(&mut two, 0) - (1.0 + (-1.75f64).exp()).ln()).abs() < 1e-15);
-        assert!((two[0] + two[1] - 1.0).abs() < 1e-15);
-        let mut scores = [1000.0, -1000.0, 0.0];
-        assert_eq!((apply_link(&mut scores, 1), scores), (2000.0, [1.0, 0.0, 0.0]));
     }
 }

@@ -1,4 +1,5 @@
-//! Logistic regression, binary and multinomial.
+//! Logistic regression, binary and multinomial, and regression of numbers with a logarithmic link
+//! (`glm.rs`).
 //!
 //! ```text
 //! minimise over W, c   F = (1/n) Σ_i a_i ℓ(Wᵀφ_i + c; y_i) + lambda ‖W‖²
@@ -29,38 +30,43 @@
 //! ill-conditioned generalized self-concordant losses", NeurIPS 2019; Nocedal, Wright, *Numerical
 //! Optimization* (2006), algorithm 7.1.
 
+mod glm;
 mod loss;
+mod response;
 mod sample;
 
+pub(super) use glm::GLM;
+
 use super::parameter::{
-    C_GRID, CLASS_WEIGHT, DEFAULT_LAMBDA_GRID, FOLDS, INTERCEPT, STEPS, Settings, TOLERANCE, WEIGHTS,
+    C_GRID, CLASS_WEIGHT, DEFAULT_LAMBDA_GRID, FOLDS, INTERCEPT, INTERVAL, STEPS, Settings, TOLERANCE, WEIGHTS,
 };
 use super::{
-    ClassWeight, NamedValues, Regularisation, Solution, Solver, SolverFamily, SolverProperties, cross_validation,
-    hessian_blocks,
+    NamedValues, Regularisation, Solution, Solver, SolverFamily, SolverProperties, cross_validation, hessian_blocks,
     newton::{self, Start, Target},
 };
 use crate::features::{self, FitData, GatherOptions, StoredFeatures};
 use crate::prepare::stage_plans::REMEDY_LOWER_RANK;
 use crate::request::{PassShape, ProblemSize};
-use crate::{Error, GramState, Intercept, Link, Result, Task};
+use crate::{Error, GramState, Intercept, Result, Task};
 use kapprox::Real;
 use kstore::MemoryPlan;
 use kstore::checkpoint::Steps;
-use loss::{Labels, Loss, apply_link};
+use loss::{Loss, Rows};
+use response::Response;
 use sample::FeatureSample;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "logistic",
     "logistic regression: probabilities of two or more classes",
     Task::Classification,
-    &[DEFAULT_LAMBDA_GRID, C_GRID, FOLDS, INTERCEPT, CLASS_WEIGHT, STEPS, TOLERANCE, WEIGHTS],
+    &[DEFAULT_LAMBDA_GRID, C_GRID, FOLDS, INTERCEPT, CLASS_WEIGHT, STEPS, TOLERANCE, INTERVAL, WEIGHTS],
     |settings| {
         Ok(Box::new(Logistic {
             penalties: settings.regularisation_grid()?,
             intercept: settings.intercept(),
-            class_weight: settings.class_weight(),
+            response: Response::Classes(settings.class_weight()),
             max_steps: settings.required(&STEPS, Settings::count),
+            stores_fold_functions: settings.levels(&INTERVAL).is_some(),
         }))
     },
 );
@@ -71,9 +77,11 @@ struct Logistic {
     /// validation rows choose one.
     penalties: Vec<Regularisation>,
     intercept: Intercept,
-    class_weight: ClassWeight,
+    response: Response,
     /// Maximum number of Newton steps at the requested lambda.
     max_steps: usize,
+    /// True to store the functions of the folds, for prediction sets.
+    stores_fold_functions: bool,
 }
 
 impl<T: Real> Solver<T> for Logistic {
@@ -87,11 +95,15 @@ impl<T: Real> Solver<T> for Logistic {
     }
 
     fn has_probabilities(&self) -> bool {
-        true
+        matches!(self.response, Response::Classes(_))
     }
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
         let plan = cross_validation::plan(plan, size, size.t, self.penalties.len());
+        let plan = match self.stores_fold_functions {
+            true => cross_validation::plan_functions(plan, size, size.t, self.penalties.len()),
+            false => plan,
+        };
         let (n, p, k) = (usize::try_from(size.n).unwrap_or(usize::MAX), size.map.p, size.t);
         plan.term(
             "classes and probabilities of all rows",
@@ -119,16 +131,13 @@ impl<T: Real> Solver<T> for Logistic {
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
-        let Some(class_labels) = data.classes() else { return Err(Error::TooFewClasses { classes: 0 }) };
-        let class_count = class_labels.labels().len();
         let sample_rows = sample::sample_row_count(data.n as usize, data.map.dims().1);
-        let (features, gathered) = StoredFeatures::gather(
+        let (mut features, gathered) = StoredFeatures::gather(
             data,
             GatherOptions { needs_moments: sample_rows == 0, ..GatherOptions::default() },
         )?;
-        let class_weights =
-            self.class_weight.weights_by_code(&features.class_codes, &features.weights, class_labels)?;
-        let score_count = if class_count == 2 { 1 } else { class_count };
+        let targets = self.response.resolve(&mut features, data, self.intercept)?;
+        let (features, score_count) = (features, targets.score_count());
         let sample = match sample_rows {
             0 => None,
             _ => {
@@ -139,22 +148,17 @@ impl<T: Real> Solver<T> for Logistic {
         let moments_of_all = gathered.moments.as_ref().map(|state| &state.folds()[0]);
         let no_moments = || Error::Shape { what: "moments", expected: 1, got: 0 };
         let moments = sample.as_ref().map(|sample| &sample.moments).or(moments_of_all).ok_or_else(no_moments)?;
-        let mut f = vec![0.0; score_count];
+        let rows = Rows { loss: targets.row_loss(&features), row_weights: &features.weights, held_out_fold: None };
+        let (mut f, mut derivatives) = (vec![0.0; score_count], vec![0.0; score_count]);
         let row_loss = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
             f.iter_mut().zip(scores).for_each(|(f, score)| *f = score);
-            apply_link(&mut f, features.class_codes[i] as usize)
-        };
-        let labels = Labels {
-            class_codes: &features.class_codes,
-            class_weights: &class_weights,
-            row_weights: &features.weights,
-            held_out_fold: None,
+            targets.loss_unit() * rows.loss.link(i, &mut f, &mut derivatives)
         };
         let held_out_scores = || {
             let stage = data.resources.stage_observer.start_stage("held-out rows", None);
             let loss_without_fold = |fold| {
-                let labels = Labels { held_out_fold: Some((&features.row_folds, fold)), ..labels };
-                let loss = Loss::new(&features, labels, score_count, self.intercept, &*stage);
+                let rows = Rows { held_out_fold: Some((&features.row_folds, fold)), ..rows };
+                let loss = Loss::new(&features, rows, score_count, self.intercept, &*stage);
                 let n = loss.total_weight;
                 Ok((loss, n))
             };
@@ -166,6 +170,7 @@ impl<T: Real> Solver<T> for Logistic {
                 score_count,
                 moments,
                 &*stage,
+                self.stores_fold_functions,
                 loss_without_fold,
             )
         };
@@ -173,7 +178,7 @@ impl<T: Real> Solver<T> for Logistic {
             &self.penalties,
             data,
             &features.weights,
-            "held-out log-loss at each",
+            targets.held_out_name(),
             held_out_scores,
             row_loss,
         )?;
@@ -183,7 +188,7 @@ impl<T: Real> Solver<T> for Logistic {
         if let Some(sample) = sample {
             if !Steps::has_saved_state(data.resources.journal, newton::JOURNAL_NAME) {
                 let target = (lambda, self.max_steps);
-                start = Some(sample.solve(&class_weights, score_count, self.intercept, target, &*stage)?);
+                start = Some(sample.solve(&targets, self.intercept, target, &*stage)?);
             }
             // the features of the sample are freed
             moments_of_sample = Some(sample.moments);
@@ -192,12 +197,11 @@ impl<T: Real> Solver<T> for Logistic {
         let moments = moments_of_sample.as_ref().or(moments_of_all).ok_or_else(no_moments)?;
         let target = Target::new::<T>(lambda, self.max_steps);
         let (loss, f64_features) =
-            (Loss::new(&features, labels, score_count, self.intercept, &*stage), features.as_f64());
-        let f64_loss =
-            || Loss::new(&f64_features, labels, score_count, self.intercept, &*stage).without_probabilities();
-        let (mut solution, _, loss) = newton::fit("logistic regression", data, loss, f64_loss, moments, target, start)?;
-        solution.figures.insert(0, NamedValues::single("log-loss", loss));
-        if !selection.scores.is_empty() {
+            (Loss::new(&features, rows, score_count, self.intercept, &*stage), features.as_f64());
+        let f64_loss = || Loss::new(&f64_features, rows, score_count, self.intercept, &*stage).without_probabilities();
+        let (mut solution, _, loss) = newton::fit(targets.method_name(), data, loss, f64_loss, moments, target, start)?;
+        solution.figures.insert(0, NamedValues::single(targets.loss_name(), targets.loss_unit() * loss));
+        if let Some(class_labels) = data.classes().filter(|_| !selection.scores.is_empty()) {
             let rows = selection.scores.chunks_exact(score_count).zip(&features.class_codes).enumerate();
             let misclassified = |(i, (row, code)): (usize, (&[T], &u32))| {
                 (class_labels.decide(row.iter().map(|f| f.to_f64())) != *code as usize).then_some(i)
@@ -208,6 +212,7 @@ impl<T: Real> Solver<T> for Logistic {
         }
         solution.figures.extend(selection.figures);
         solution.passes += selection.passes + u64::from(sample_rows > 0);
-        Ok(Solution { link: Some(Link::Logit), certificate: gathered.certificate, ..solution })
+        solution.fold_functions = selection.fold_functions;
+        Ok(Solution { certificate: gathered.certificate, ..targets.add_to(solution) })
     }
 }

@@ -5,7 +5,8 @@
 //! tables are drawn in proportion. The second moments of its features replace the moments of all
 //! rows, which cost as much as ridge regression, in the shared preconditioner.
 
-use super::loss::{Labels, Loss};
+use super::loss::{Loss, Rows};
+use super::response::Targets;
 use crate::features::{StopOnlyObserver, StoredFeatures};
 use crate::linalg::strips::BufferPool;
 use crate::solver::hessian_blocks::{self, SampledBlock};
@@ -43,7 +44,7 @@ pub(super) fn bytes(n: usize, p: usize, k: usize, element_bytes: usize) -> usize
     sample_row_count(n, p).saturating_mul(element_bytes * (p + k) + 24)
 }
 
-/// Features, classes and weights of a sample.
+/// Features, targets and weights of a sample.
 pub(super) struct FeatureSample<'a, T: Real> {
     features: StoredFeatures<'a, T>,
     pub(super) moments: FoldGram,
@@ -55,7 +56,8 @@ impl<'a, T: Real> FeatureSample<'a, T> {
     /// Draws a sample of `m` rows in one pass.
     pub(super) fn draw(features: &StoredFeatures<'a, T>, m: usize, observer: &dyn Observer) -> Result<Self> {
         let (workers, (mut sampled, positions)) = (features.workers(), features.sample(m, observer)?);
-        sampled.class_codes = positions.iter().map(|i| features.class_codes[*i]).collect();
+        sampled.class_codes = positions.iter().filter_map(|i| features.class_codes.get(*i)).copied().collect();
+        sampled.y = positions.iter().filter_map(|i| features.y.get(*i)).copied().collect();
         sampled.weights = features.weights.select(&positions);
         let (mut block, panels) = (SampledBlock::new(features.p), BufferPool::default());
         sampled.visit(&StopOnlyObserver(observer), |tile| {
@@ -70,21 +72,16 @@ impl<'a, T: Real> FeatureSample<'a, T> {
     /// Returns W and the intercepts near the minimum of the loss on the sample.
     pub(super) fn solve(
         &self,
-        class_weights: &[f64],
-        k: usize,
+        targets: &Targets<'_>,
         intercept: Intercept,
         (lambda, max_steps): (f64, usize),
         observer: &dyn Observer,
     ) -> Result<Vec<f64>> {
         let features = &self.features;
-        let labels = Labels {
-            class_codes: &features.class_codes,
-            class_weights,
-            row_weights: &features.weights,
-            held_out_fold: None,
-        };
+        let k = targets.score_count();
+        let rows = Rows { loss: targets.row_loss(features), row_weights: &features.weights, held_out_fold: None };
         let stop_only = StopOnlyObserver(observer);
-        let mut loss = Loss::new(features, labels, k, intercept, &stop_only);
+        let mut loss = Loss::new(features, rows, k, intercept, &stop_only);
         // the memory plan has room for blocks only if the steps on all rows use them
         let blocks_fit = hessian_blocks::bytes_if_worthwhile(self.n, features.p, k, size_of::<T>()).is_some();
         loss.has_blocks =

@@ -24,7 +24,7 @@ pub use shared::{
     UNCENTRED, WEIGHTS,
 };
 #[doc(hidden)]
-pub use shared::{DEFAULT_LAMBDA_GRID, ONLINE_INTERCEPT, SECOND_KERNEL, SECOND_VIEW, STD};
+pub use shared::{DEFAULT_LAMBDA_GRID, EXPOSURE, INTERVAL, ONLINE_INTERCEPT, SECOND_KERNEL, SECOND_VIEW, STD};
 
 use crate::{Error, FoldSpec, Result, grids, solver::ClassWeight};
 use kapprox::Kernel;

@@ -136,6 +136,16 @@ pub const STD: Parameter = Parameter::flag(
         landmarks (numeric targets; ridge direct, online rls)",
 );
 
+/// The parameter `interval`: levels of prediction intervals, or of prediction sets for classes.
+pub const INTERVAL: Parameter = Parameter {
+    name: "interval",
+    kind: ParameterKind::Levels,
+    default: None,
+    help: "Store in the model the data for predict --interval: prediction intervals that contain \
+        this fraction of new values, such as 0.9, or sets of classes; comma-separated for several \
+        levels; from held-out rows, so it needs folds (one more pass; not with the exact kernel)",
+};
+
 /// The parameter `with`: the columns of the second view.
 pub const SECOND_VIEW: Parameter = Parameter {
     name: "with",
@@ -250,6 +260,15 @@ pub const GROUP: Parameter = Parameter {
     default: None,
     help: "Column of the groups in which rows are ranked, such as queries; rows of different \
         groups are never compared [default: all rows are one group]",
+};
+
+/// The parameter `exposure`: the column of the exposures of the rows.
+pub const EXPOSURE: Parameter = Parameter {
+    name: "exposure",
+    kind: ParameterKind::Column,
+    default: None,
+    help: "Column of exposures, 0 or more, such as the days that a row counts: the mean of the target \
+        is proportional to it, predictions are per unit of exposure, and rows of exposure 0 are skipped",
 };
 
 /// The parameter `weights`: the column of the row weights.

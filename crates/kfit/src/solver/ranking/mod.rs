@@ -153,6 +153,7 @@ impl Ranking {
             1,
             moments,
             &*stage,
+            false,
             loss_without_fold,
         )?;
         drop(stage);

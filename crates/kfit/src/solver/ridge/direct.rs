@@ -11,7 +11,7 @@ use crate::quadratic::Quadratic;
 use crate::request::{FitRequest, PassShape, ProblemSize};
 use crate::solver::cv_error::CvErrorReduction;
 use crate::solver::normal_equations::{self, FoldCoefficients, RidgeFit, RidgeGrid, Surface, system::RidgeSystem};
-use crate::solver::{NamedValues, Solution, gradients, mse_and_r2};
+use crate::solver::{FoldFunctions, NamedValues, Solution, gradients, mse_and_r2};
 use crate::{Error, FeatureReduction, GramState, LinearHead, MomentState, Result, Targets, features::FitData};
 use kapprox::Real;
 use kstore::MemoryPlan;
@@ -35,6 +35,8 @@ pub(super) fn plan(ridge: &Ridge, plan: MemoryPlan, size: &ProblemSize, pass_sha
         .term_if(ridge.is_min_norm(), "eigenvectors", 5 * 8 * p * p, REMEDY_LOWER_RANK)
         .term("columns of an inverse", RidgeSystem::inverse_bytes(p, size.threads), REMEDY_LOWER_RANK)
         .term_if(ridge.stores_variance, "variances", Quadratic::expansion_bytes(p, p), "leave `std` out");
+    let interval_bytes = FoldFunctions::bytes(size, t, 1);
+    let plan = plan.term_if(ridge.stores_fold_functions, "prediction intervals", interval_bytes, "use fewer folds");
     let plan = if ridge.computes_importance { gradients::plan(plan, size, pass_shape, t) } else { plan };
     let plan = ridge.max_leaf_rows.into_iter().fold(plan, |plan, leaf_rows| leaves::plan(plan, leaf_rows, size));
     let feature_bytes = p * size.element_bytes + size.map.footprint.per_row;
@@ -106,6 +108,8 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Solut
         (fit, quadratic)
     };
     let loo_mse = ridge.computes_loo.then(|| direct_fit.leave_one_out(&gram, &grid, rank, lambda)).transpose()?;
+    let fold_functions = ridge.stores_fold_functions.then(|| direct_fit.fold_functions(&gram, &grid, rank, lambda));
+    let fold_functions = fold_functions.transpose()?;
     let outer_products =
         || gradients::outer_products(data, gradients::differentiable_kernel(data)?, fit.head.weights.as_ref());
     let slopes =
@@ -127,6 +131,7 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Solut
         quadratic,
         surface,
         loo_mse,
+        fold_functions,
         slopes,
         leaves,
         figures,
@@ -194,6 +199,22 @@ impl<T: Real> DirectFit<'_, T> {
             }
         }
         Ok((surface, 1))
+    }
+
+    /// Returns the fits without each fold, for prediction intervals.
+    fn fold_functions(&self, gram: &GramState, grid: &RidgeGrid, rank: usize, lambda: f64) -> Result<FoldFunctions> {
+        let stage = self.data.resources.stage_observer.start_stage("fits without a fold", None);
+        let workers = self.data.resources.workers;
+        let FoldCoefficients { heads, .. } =
+            FoldCoefficients::compute(gram, &[(rank, lambda)], grid, workers, &*stage)?;
+        let solved_folds =
+            heads.into_iter().enumerate().filter_map(|(fold, heads)| Some((fold, heads.into_iter().next()??)));
+        let (folds, heads): (Vec<usize>, Vec<LinearHead>) = solved_folds.unzip();
+        if heads.is_empty() {
+            let why = "no fold has both training rows and held-out rows; choose other folds".to_string();
+            return Err(Error::UnsuitableFolds { folds: self.data.options.folds.to_string(), why });
+        }
+        Ok(FoldFunctions { heads, folds })
     }
 
     /// Computes the leave-one-out mean squared error: one pass.

@@ -2,7 +2,7 @@
 
 use super::Ridge;
 use crate::solver::parameter::{
-    FOLDS, INTERCEPT, Interval, LAMBDA_GRID, Parameter, ParameterKind, RANKS, STD, TASK, TOLERANCE, WEIGHTS,
+    FOLDS, INTERCEPT, INTERVAL, Interval, LAMBDA_GRID, Parameter, ParameterKind, RANKS, STD, TASK, TOLERANCE, WEIGHTS,
 };
 use crate::solver::{Options, Settings, SolverFamily, reject_if};
 use crate::{Result, Task};
@@ -32,6 +32,7 @@ pub const FAMILY: SolverFamily = SolverFamily {
             RESIDUAL,
             LOO,
             STD,
+            INTERVAL,
             IMPORTANCE,
             LEAF_ROWS,
             WEIGHTS,

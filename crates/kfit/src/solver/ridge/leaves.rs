@@ -64,7 +64,7 @@ const VALIDATION_FRACTION: f64 = 0.2;
 
 /// Rejects options that require a model on features alone. `unsupported_options` contains further
 /// options of this kind, each with true if it is set.
-pub(super) fn check(request: &FitRequest<'_>, unsupported_options: [(&'static str, bool); 3]) -> Result<()> {
+pub(super) fn check(request: &FitRequest<'_>, unsupported_options: [(&'static str, bool); 4]) -> Result<()> {
     let why = "the models in the leaves (`local`) do not support it; leave one of the two out";
     unsupported_options.into_iter().try_for_each(|(name, is_set)| reject_if(is_set, name, "", why))?;
     let why = "`map` exact uses the exact kernel for all rows already; leave one of the two out";

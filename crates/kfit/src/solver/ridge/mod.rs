@@ -23,7 +23,7 @@ mod pcg;
 mod tree;
 mod variance;
 
-use super::{Settings, Solution, Solver, SolverProperties, gradients, parameter::STD, reject_if};
+use super::{Settings, Solution, Solver, SolverProperties, gradients, parameter::INTERVAL, parameter::STD, reject_if};
 use crate::features::{FitData, GRAM_PASS, SectionPoints};
 use crate::prepare::stage_plans;
 use crate::request::{
@@ -90,6 +90,9 @@ pub struct Ridge {
     pub computes_loo: bool,
     /// True to store predictive variances in the model: 16 m² bytes for m landmarks.
     pub stores_variance: bool,
+    /// True to store the functions of the folds at the chosen rank and lambda, for prediction
+    /// intervals.
+    pub stores_fold_functions: bool,
     /// True to compute the importance of each input, the root mean square slope of the functions
     /// along it: one more pass.
     pub computes_importance: bool,
@@ -110,6 +113,7 @@ impl Default for Ridge {
             residual: None,
             computes_loo: false,
             stores_variance: false,
+            stores_fold_functions: false,
             computes_importance: false,
             max_leaf_rows: None,
         }
@@ -128,6 +132,7 @@ impl Ridge {
             residual: settings.number(&RESIDUAL),
             computes_loo: settings.flag(&LOO),
             stores_variance: settings.flag(&STD),
+            stores_fold_functions: settings.levels(&INTERVAL).is_some(),
             computes_importance: settings.flag(&IMPORTANCE),
             max_leaf_rows: settings.count(&LEAF_ROWS),
         }
@@ -173,6 +178,10 @@ impl Ridge {
             (self.method == RidgeMethod::Pcg, self.lambdas.len(), options.ranks.len());
         let why = format!("{what} computes no features, which variances need; use landmarks and `method` direct");
         reject_if(self.stores_variance, "std", "", why)?;
+        let why = format!(
+            "{what} does not cross-validate, on which prediction intervals depend; use landmarks and `method` direct"
+        );
+        reject_if(self.stores_fold_functions, INTERVAL.name, "", why)?;
         let why = format!("{what} does not compute it; use landmarks and `method` direct");
         reject_if(self.computes_importance, IMPORTANCE.name, "", why)?;
         let why = "it needs the features of a direct solution; use `method` direct";
@@ -238,6 +247,8 @@ impl<T: Real> Solver<T> for Ridge {
         self.reject_unused_parameters(options)?;
         let why = "the variance of a score is not an uncertainty of the class; leave it out, or use `task` regression";
         reject_if(self.stores_variance && options.task != Task::Regression, "std", options.task, why)?;
+        let why = "prediction sets of classes need probabilities; fit logistic, or svm with `probabilities`";
+        reject_if(self.stores_fold_functions && options.task != Task::Regression, INTERVAL.name, options.task, why)?;
         if self.computes_importance {
             gradients::check(request)?;
             let why = "`metric` already reports the importance of the columns; leave one of the two out";
@@ -249,6 +260,7 @@ impl<T: Real> Solver<T> for Ridge {
                 [
                     ("std", self.stores_variance),
                     ("loo", self.computes_loo),
+                    (INTERVAL.name, self.stores_fold_functions),
                     (IMPORTANCE.name, self.computes_importance),
                 ],
             )?;
@@ -258,6 +270,7 @@ impl<T: Real> Solver<T> for Ridge {
             let unsupported = [
                 ("std", self.stores_variance),
                 ("loo", self.computes_loo),
+                (INTERVAL.name, self.stores_fold_functions),
                 (IMPORTANCE.name, self.computes_importance),
                 (LEAF_ROWS.name, self.max_leaf_rows.is_some()),
                 ("folds", has_folds_or_ranks),
@@ -296,6 +309,9 @@ impl<T: Real> Solver<T> for Ridge {
         if self.computes_loo {
             return Err("`loo` needs another pass after the system is solved; leave it out");
         }
+        if self.stores_fold_functions {
+            return Err("`interval` needs another pass after the system is solved; leave it out");
+        }
         if self.computes_importance {
             return Err("`importance` needs another pass after the system is solved; leave it out");
         }
@@ -311,7 +327,9 @@ impl<T: Real> Solver<T> for Ridge {
 
     fn further_passes(&self, request: &FitRequest<'_>) -> [u64; 2] {
         let scores_held_out_rows = request.size.fold_count > 1 && request.options.task == Task::Classification;
-        [0, [self.computes_loo, self.computes_importance, scores_held_out_rows].into_iter().map(u64::from).sum()]
+        let further_passes =
+            [self.computes_loo, self.computes_importance, scores_held_out_rows, self.stores_fold_functions];
+        [0, further_passes.into_iter().map(u64::from).sum()]
     }
 
     fn stages(&self, access: RowAccess, request: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {

@@ -27,7 +27,7 @@ use super::{
 use crate::features::{self, FitData, GatherOptions, StoredFeatures};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::solver::cross_validation::{self, HeldOutScores, LinearFunction, SelectedPenalty};
-use crate::solver::parameter::{FOLDS, GAP, PROBABILITIES, STEPS};
+use crate::solver::parameter::{FOLDS, GAP, INTERVAL, PROBABILITIES, STEPS};
 use crate::solver::{ClassWeight, Regularisation, Settings, Solution, Solver, SolverProperties, reject_if};
 use crate::{Classes, Error, FoldSpec, Intercept, Link, Result, platt, row_weights::RowWeights};
 use kapprox::Real;
@@ -46,6 +46,8 @@ pub(super) struct Svm {
     pub(super) uses_squared_hinge: bool,
     pub(super) gap_tolerance: f64,
     pub(super) max_steps: usize,
+    /// True to store the functions of the folds, for prediction sets.
+    stores_fold_functions: bool,
 }
 
 /// Returns the function from a row's index to its target y and cost c in the SVM of a class: y = 1
@@ -77,7 +79,10 @@ impl Svm {
             uses_squared_hinge: settings.word(&LOSS) == Some("squared-hinge"),
             gap_tolerance: settings.required(&GAP, Settings::number),
             max_steps: settings.required(&STEPS, Settings::count),
+            stores_fold_functions: settings.levels(&INTERVAL).is_some(),
         };
+        let why = "prediction sets need probabilities; add `probabilities`";
+        reject_if(svm.stores_fold_functions && !svm.calibrates_probabilities, INTERVAL.name, "", why)?;
         let why = "one-vs-one classifiers have no probabilities; omit one of the two options";
         reject_if(
             svm.is_one_vs_one && svm.calibrates_probabilities,
@@ -147,7 +152,8 @@ impl Svm {
     ) -> Result<HeldOutScores<T>> {
         let classifiers = self.classifiers(classes.labels().len());
         let t = classifiers.len();
-        let mut scores = HeldOutScores::new(features.n, t, self.penalties.len());
+        let mut scores =
+            HeldOutScores::new(features.n, t, self.penalties.len()).storing_functions(self.stores_fold_functions);
         let (stage, mut workspace) =
             (data.resources.stage_observer.start_stage("held-out rows", None), Workspace::new(features.p));
         let context = SolveContext { observer: &*stage, journal: data.resources.journal };
@@ -237,6 +243,7 @@ impl Svm {
         let k = classes.labels().len();
         solution.is_one_vs_one = self.is_one_vs_one && k > 2;
         solution.passes += selection.passes;
+        solution.fold_functions = selection.fold_functions;
         if self.calibrates_probabilities && !selection.scores.is_empty() {
             let (classifiers, stage_observer) = (self.classifiers(k), data.resources.stage_observer);
             let (a, b) = calibrate(&classifiers, &selection.scores, codes, weights);
@@ -298,13 +305,21 @@ impl<T: Real> Solver<T> for Svm {
         self.calibrates_probabilities
     }
 
+    fn check(&self, request: &FitRequest<'_>) -> Result<()> {
+        cross_validation::reject_exact_intervals(self.stores_fold_functions, request)
+    }
+
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
         let problem_count = self.classifiers(if size.t == 1 { 2 } else { size.t }).len();
         let (target_bytes, concurrent_problem_count) = if self.is_one_vs_one { (20, 1) } else { (6, problem_count) };
         let tile_bytes = features::selection_bytes(size.map.p, size.element_bytes);
         let plan = self::plan(plan, size, pass_shape, target_bytes, concurrent_problem_count);
         let plan = plan.term_if(self.is_one_vs_one, "tile of a one-vs-one SVM", tile_bytes, "lower `rank`");
-        cross_validation::plan(plan, size, problem_count, self.penalties.len())
+        let plan = cross_validation::plan(plan, size, problem_count, self.penalties.len());
+        match self.stores_fold_functions {
+            true => cross_validation::plan_functions(plan, size, problem_count, self.penalties.len()),
+            false => plan,
+        }
     }
 
     fn stages(&self, access: RowAccess, request: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {

@@ -54,7 +54,7 @@ pub(super) use quantile::QUANTILE;
 pub(super) use svr::SVR;
 
 use super::parameter::{
-    C_GRID, CLASS_WEIGHT, FOLDS, GAP, INTERCEPT, LAMBDA_GRID, PROBABILITIES, Parameter, ParameterKind, STEPS,
+    C_GRID, CLASS_WEIGHT, FOLDS, GAP, INTERCEPT, INTERVAL, LAMBDA_GRID, PROBABILITIES, Parameter, ParameterKind, STEPS,
     TOLERANCE, WEIGHTS,
 };
 use super::{NamedValues, Solution, Solver, SolverFamily, cross_validation};
@@ -86,6 +86,7 @@ pub(super) const SVM: SolverFamily = SolverFamily::new(
         GAP,
         STEPS,
         TOLERANCE,
+        INTERVAL,
         WEIGHTS,
     ],
     |settings| Ok(Box::new(Svm::new(settings)?)),

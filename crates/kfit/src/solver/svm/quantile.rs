@@ -6,7 +6,7 @@
 
 use super::regression::{LossOption, Regression};
 use crate::solver::parameter::{
-    DEFAULT_LAMBDA_GRID, FOLDS, GAP, INTERCEPT, Interval, Parameter, ParameterKind, STEPS, TOLERANCE, WEIGHTS,
+    DEFAULT_LAMBDA_GRID, FOLDS, GAP, INTERCEPT, INTERVAL, Interval, Parameter, ParameterKind, STEPS, TOLERANCE, WEIGHTS,
 };
 use crate::solver::{Settings, SolverFamily, reject_if};
 use crate::{Result, Task};
@@ -15,7 +15,7 @@ pub(in crate::solver) const QUANTILE: SolverFamily = SolverFamily::new(
     "quantile",
     "quantile regression: quantiles, expectiles, or robust means by the Huber loss",
     Task::Regression,
-    &[QUANTILES, LOSS, DELTA, DEFAULT_LAMBDA_GRID, FOLDS, INTERCEPT, GAP, STEPS, TOLERANCE, WEIGHTS],
+    &[QUANTILES, LOSS, DELTA, DEFAULT_LAMBDA_GRID, FOLDS, INTERCEPT, GAP, STEPS, TOLERANCE, INTERVAL, WEIGHTS],
     |settings| Ok(Box::new(build(settings)?)),
 );
 
@@ -62,5 +62,6 @@ fn build(settings: &Settings) -> Result<Regression> {
         },
         gap_tolerance: settings.required(&GAP, Settings::number),
         max_steps: settings.required(&STEPS, Settings::count),
+        stores_fold_functions: settings.levels(&INTERVAL).is_some(),
     })
 }

@@ -43,6 +43,8 @@ pub(super) struct Regression {
     pub(super) loss: LossOption,
     pub(super) gap_tolerance: f64,
     pub(super) max_steps: usize,
+    /// True to store the functions of the folds, for prediction intervals.
+    pub(super) stores_fold_functions: bool,
 }
 
 /// The loss of the fit, as requested.
@@ -82,6 +84,7 @@ impl FitLosses {
             Some(RegressionLoss::Pinball(_)) => "held-out pinball loss at each",
             Some(RegressionLoss::Expectile(_)) => "held-out expectile loss at each",
             Some(RegressionLoss::Huber(_)) => "held-out huber loss at each",
+            Some(RegressionLoss::Deviance(_)) => "held-out deviance at each",
         }
     }
 
@@ -210,7 +213,8 @@ impl Regression {
         functions: &[FunctionLoss],
     ) -> Result<HeldOutScores<T>> {
         let function_count = functions.len();
-        let mut scores = HeldOutScores::new(features.n, function_count, self.penalties.len());
+        let mut scores = HeldOutScores::new(features.n, function_count, self.penalties.len())
+            .storing_functions(self.stores_fold_functions);
         let (stage, mut workspace) =
             (data.resources.stage_observer.start_stage("held-out rows", None), Workspace::new(features.p));
         let context = SolveContext { observer: &*stage, journal: data.resources.journal };
@@ -279,13 +283,18 @@ impl<T: Real> Solver<T> for Regression {
         // every row is free under a smooth loss, and pairs of multipliers converge slowly
         let is_smooth = matches!(self.loss, LossOption::Expectile(_) | LossOption::Huber(_));
         let why = "with the exact kernel only `loss` pinball is supported; leave it out, and raise `rank` instead";
-        reject_if(is_smooth && request.options.map.is_exact_kernel(), "map", &request.options.map, why)
+        reject_if(is_smooth && request.options.map.is_exact_kernel(), "map", &request.options.map, why)?;
+        cross_validation::reject_exact_intervals(self.stores_fold_functions, request)
     }
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
         let function_count = size.t * self.functions_per_target();
         let plan = super::plan(plan, size, pass_shape, 10 * size.t, function_count);
-        cross_validation::plan(plan, size, function_count, self.penalties.len())
+        let plan = cross_validation::plan(plan, size, function_count, self.penalties.len());
+        match self.stores_fold_functions {
+            true => cross_validation::plan_functions(plan, size, function_count, self.penalties.len()),
+            false => plan,
+        }
     }
 
     fn stages(&self, access: RowAccess, request: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
@@ -321,6 +330,7 @@ impl<T: Real> Solver<T> for Regression {
         }
         let mut solution = solution_of(solved_problems, 2.0 * lambda, Some(lambda), gathered.certificate);
         solution.passes += selection.passes;
+        solution.fold_functions = selection.fold_functions;
         solution.figures.extend(selection.figures);
         Ok(losses.add_to(solution))
     }

@@ -3,7 +3,7 @@
 use super::regression::{LossOption, Regression};
 use crate::Task;
 use crate::solver::parameter::{
-    C_GRID, FOLDS, GAP, INTERCEPT, Interval, LAMBDA_GRID, Parameter, ParameterKind, STEPS, TOLERANCE, WEIGHTS,
+    C_GRID, FOLDS, GAP, INTERCEPT, INTERVAL, Interval, LAMBDA_GRID, Parameter, ParameterKind, STEPS, TOLERANCE, WEIGHTS,
 };
 use crate::solver::{Settings, SolverFamily};
 
@@ -11,7 +11,7 @@ pub(in crate::solver) const SVR: SolverFamily = SolverFamily::new(
     "svr",
     "support vector regression: errors below epsilon cost nothing",
     Task::Regression,
-    &[LAMBDA_GRID, C_GRID, FOLDS, INTERCEPT, EPSILON, GAP, STEPS, TOLERANCE, WEIGHTS],
+    &[LAMBDA_GRID, C_GRID, FOLDS, INTERCEPT, EPSILON, GAP, STEPS, TOLERANCE, INTERVAL, WEIGHTS],
     |settings| {
         Ok(Box::new(Regression {
             penalties: settings.regularisation_grid()?,
@@ -19,6 +19,7 @@ pub(in crate::solver) const SVR: SolverFamily = SolverFamily::new(
             loss: LossOption::Insensitive { epsilon: settings.required(&EPSILON, Settings::number) },
             gap_tolerance: settings.required(&GAP, Settings::number),
             max_steps: settings.required(&STEPS, Settings::count),
+            stores_fold_functions: settings.levels(&INTERVAL).is_some(),
         }))
     },
 );
