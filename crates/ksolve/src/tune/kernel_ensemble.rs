@@ -28,10 +28,14 @@ use faer::{Mat, MatRef};
 use kapprox::{Kernel, Real, landmark::RowSample};
 use std::time::Duration;
 
-/// Number of fits after the trials: the test, the final fit, and two tests on other kinds of rows;
-/// and this number divided by the number of the first two.
-const FITS_AFTER_TRIALS: f64 = 4.0;
-const FITS_AFTER_TRIALS_RATIO: f64 = 2.0;
+/// Number of fits after the trials: the test, the final fit, and a test on other kinds of rows; and
+/// this number divided by the number of the first two.
+const FITS_AFTER_TRIALS: f64 = 3.0;
+const FITS_AFTER_TRIALS_RATIO: f64 = 1.5;
+
+/// Time of learning a kernel again, relative to its first stage: one start instead of two, with at
+/// most 60 steps instead of 100.
+const RELEARNING_RATIO: f64 = 0.3;
 
 /// An expression, its learned kernel and its criterion.
 struct Candidate {
@@ -61,8 +65,11 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
         let cost = FITS_AFTER_TRIALS_RATIO * self.final_cost.unwrap_or_default() + 1.0;
         let later_time = fit_time.mul_f64(term_count as f64 * cost);
         let relearns = positions.len() < MIN_STAGED_ROWS;
-        let relearned_fits =
-            if relearns { (self.folds.len() as f64 + FITS_AFTER_TRIALS) * member_count as f64 } else { 0.0 };
+        let relearned_fits = if relearns {
+            RELEARNING_RATIO * (self.folds.len() as f64 + FITS_AFTER_TRIALS) * member_count as f64
+        } else {
+            0.0
+        };
         let Some(mut members) =
             self.learn_candidates(kernels, &sample, x.as_ref(), &rows, later_time, relearned_fits)?
         else {
@@ -199,12 +206,11 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
 fn mean_of_fits(members: &[Candidate], training_rows: usize, relearns: bool) -> Result<ExactFit> {
     let learned = members.iter().map(|member| member.sum.result()).collect::<Result<Vec<_>>>()?;
     let noise = learned.first().map_or(0.0, |(_, report)| report.regularisation);
-    let kernels = learned.into_iter().map(|(kernel, report)| match relearns {
-        true => kernel,
-        false => {
-            let weights = kernel.term_weights().into_iter().map(|weight| weight * noise / report.regularisation);
-            Kernel::weighted_sum(weights.zip(kernel.terms()))
-        }
+    let kernels = learned.into_iter().map(|(kernel, report)| {
+        // a fit that learns again starts from weights in units of the variance of the targets
+        let factor = if relearns { report.noise } else { noise } / report.regularisation;
+        let weights = kernel.term_weights().into_iter().map(|weight| weight * factor);
+        Kernel::weighted_sum(weights.zip(kernel.terms()))
     });
     let mut kernels = kernels;
     let kernel = kernels.next().unwrap_or_default();

@@ -142,15 +142,16 @@ impl TuneOptions {
 /// the features, for targets with steps along single features.
 const DEFAULT_KERNELS: [&str; 4] = ["gaussian()", "exponential()", "matern(nu=1.5)", "laplacian()"];
 
-/// Sums with smooth and rough parts, on the scaled features and on their quantile scores.
+/// Kernels and sums with smooth and rough parts, on the scaled features and on their quantile
+/// scores.
 const KERNEL_SUMS: [&str; 8] = [
+    "gaussian()",
+    "matern(nu=1.5)",
+    "gaussian() + matern(nu=1.5)",
     "matern(nu=1.5) + laplacian()",
     "laplacian() + laplacian(scale=quantile)",
-    "matern(nu=1.5) + laplacian(scale=quantile)",
-    "gaussian() + exponential() + laplacian()",
+    "linear() + gaussian() + laplacian()",
     "matern(nu=1.5) + laplacian() + laplacian(scale=quantile)",
-    "gaussian() + laplacian() + laplacian(scale=quantile)",
-    "matern(nu=2.5) + exponential(scale=quantile) + laplacian()",
     "matern(nu=1.5) + matern(nu=1.5, scale=quantile) + laplacian()",
 ];
 

@@ -129,3 +129,21 @@ fn stages_use_more_and_more_rows() {
     let all = |n: usize| rows([Stage::first(n)].into_iter().chain(Stage::later(n)).collect());
     assert_eq!((all(1_500), all(900), all(749)), (vec![500, 1_000, 1_500], vec![300, 600, 900], vec![749]));
 }
+
+/// A part with long length scales has a weight of many variances of the targets; the other part
+/// matters nevertheless.
+#[test]
+fn a_part_next_to_a_large_weight_stays() {
+    let x = draws(300, 5, 7);
+    let noise = draws(300, 1, 8);
+    let y = Mat::from_fn(300, 1, |i, _| {
+        let step = f64::from(u8::from(x[(i, 4)] > 0.3));
+        x[(i, 0)] + 2.0 * x[(i, 1)] + x[(i, 2)] * x[(i, 3)] + 0.3 * step + 0.05 * noise[(i, 0)]
+    });
+    let (kernel, report) = learned("gaussian(sigma=2) + laplacian(sigma=4)", &x, &y, 2).unwrap();
+    let report = report.unwrap();
+    assert_eq!(kernel.terms().len(), 2, "{kernel} {report}");
+    assert!(kernel.term_weights()[1] < 1e-3, "{kernel}");
+    let expected = dense_log_likelihood(&kernel, &report, &x, &y);
+    assert!((report.log_likelihood - expected).abs() < 0.5, "{} {expected}", report.log_likelihood);
+}
