@@ -20,20 +20,26 @@ use std::time::{Duration, Instant};
 /// small standard error.
 const MAX_ROWS: u64 = 5_000;
 
-/// Maximum time of an outer search, relative to the first search, and time that is reserved for the
-/// final fit, relative to the test of the winner.
-const MAX_TIME_RATIO: f64 = 1.5;
+/// Likely and maximum time of an outer search, relative to the first search, and time that is
+/// reserved for the final fit, relative to the test of the winner. The maximum is larger, because a
+/// search ends when the predicted time of its fits exceeds it, and these predictions are cautious.
+const LIKELY_TIME_RATIO: f64 = 1.5;
+const MAX_TIME_RATIO: f64 = 4.0;
 const FINAL_FIT_RATIO: f64 = 4.0;
 
-/// A listener that ends a search after a given time, and shows nothing.
-struct OuterListener {
+/// A listener that ends an outer search after a given time, and before the time of the final fit;
+/// it shows nothing.
+struct OuterListener<'a> {
     started: Instant,
-    time_limit: Duration,
+    max_time: Duration,
+    final_fit_time: Duration,
+    listener: &'a dyn SearchListener,
 }
 
-impl SearchListener for OuterListener {
+impl SearchListener for OuterListener<'_> {
     fn is_late(&self, _: SearchPart, next: Duration) -> bool {
-        self.started.elapsed().saturating_add(next) > self.time_limit
+        self.started.elapsed().saturating_add(next) > self.max_time
+            || self.listener.is_late(SearchPart::Fit, next.saturating_add(self.final_fit_time))
     }
 }
 
@@ -59,15 +65,16 @@ impl ModelSelection<'_> {
         if !is_suitable || !log.is_fit_late(Duration::MAX, journal)? {
             return Ok(None);
         }
-        let search_time = log.elapsed();
-        let needed_time = search_time.mul_f64(MAX_TIME_RATIO) + test_time.mul_f64(FINAL_FIT_RATIO);
+        let (search_time, final_fit_time) = (log.elapsed(), test_time.mul_f64(FINAL_FIT_RATIO));
+        let (likely_time, max_time) = (search_time.mul_f64(LIKELY_TIME_RATIO), search_time.mul_f64(MAX_TIME_RATIO));
         let mut scores = vec![test_score.clone()];
         for fold in trials.scored_folds() {
-            if log.is_fit_late(needed_time, journal)? {
+            if log.is_fit_late(likely_time + final_fit_time, journal)? {
                 break;
             }
             let options = TuneOptions { test_fold: Some(fold), may_use_blocks: false, ..self.options.clone() };
-            let listener = OuterListener { started: Instant::now(), time_limit: search_time.mul_f64(MAX_TIME_RATIO) };
+            let (started, listener) = (Instant::now(), self.listener);
+            let listener = OuterListener { started, max_time, final_fit_time, listener };
             let (listener, final_fit) = (&listener, &|result: &super::SelectionResult| Ok(result.fit.clone()));
             let outer = ModelSelection { options: &options, listener, final_fit, ..*self };
             let what = format!("search without outer fold {}", fold + 1);
