@@ -70,7 +70,7 @@ pub mod key;
 mod memory_rows;
 pub mod names;
 pub mod pass;
-mod quantiles;
+pub mod quantiles;
 mod real;
 pub mod registry;
 pub mod rows;

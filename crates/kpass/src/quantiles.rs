@@ -28,7 +28,7 @@ use std::sync::LazyLock;
 
 /// Number K of knots of an input. Chosen: more knots follow the distribution of the values more
 /// closely, but enlarge the model and its file.
-pub(crate) const KNOTS_PER_INPUT: usize = 65;
+pub const KNOTS_PER_INPUT: usize = 65;
 
 /// λ of the distribution, whose standard deviation s is given by s² = 2/λ² (1/(1 + 2λ) − Γ(1 +
 /// λ)²/Γ(2 + 2λ)).
@@ -76,7 +76,32 @@ fn tied_knots(knots: &[f64], k: usize) -> (usize, usize, f64) {
     (first, end - 1, SCORES[first..end].iter().sum::<f64>() / (end - first) as f64)
 }
 
-pub(crate) fn apply(knots: &[f64], value: f64) -> f64 {
+/// Returns the knots of values with weights, which are 1 if `weights` is empty. Values that are not
+/// finite are left out; without any finite value, the transform is the identity between the knots.
+pub fn knots_of(values: impl Iterator<Item = f64>, weights: &[f64]) -> Vec<f64> {
+    let weights = weights.iter().copied().chain(std::iter::repeat(1.0));
+    let mut weighted: Vec<(f64, f64)> = values.zip(weights).filter(|(value, _)| value.is_finite()).collect();
+    weighted.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    if weighted.is_empty() { identity_knots().collect() } else { knots(&weighted).collect() }
+}
+
+/// Returns the derivative of [`apply`] at a value, which is positive. At a knot, returns the
+/// derivative on its lower side.
+pub fn slope(knots: &[f64], value: f64) -> f64 {
+    let upper_knot = knots.partition_point(|q| *q < value);
+    let tail = |distance: f64| 1.0 / distance.hypot(1.0);
+    match upper_knot {
+        0 => tail(value - knots[0]),
+        KNOTS_PER_INPUT => tail(value - knots[KNOTS_PER_INPUT - 1]),
+        _ => {
+            let (_, lower_knot, lower_score) = tied_knots(knots, upper_knot - 1);
+            (tied_knots(knots, upper_knot).2 - lower_score) / (knots[upper_knot] - knots[lower_knot])
+        }
+    }
+}
+
+/// Returns the score of a value. `knots` has [`KNOTS_PER_INPUT`] numbers in ascending order.
+pub fn apply(knots: &[f64], value: f64) -> f64 {
     let upper_knot = knots.partition_point(|q| *q < value);
     let (_, lower_knot, lower_score) = tied_knots(knots, upper_knot.saturating_sub(1));
     match upper_knot {

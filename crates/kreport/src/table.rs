@@ -199,11 +199,12 @@ pub fn format_list(values: &[f64]) -> String {
 /// Rounds long numbers in a kernel expression to four significant digits: `gaussian(sigma=5.806)`
 /// for `gaussian(sigma=5.80593116055527)`. Numbers of up to six characters stay unchanged.
 pub fn rounded_kernel(expression: &str) -> String {
+    let expression = without_quantiles(expression);
     let mut out = String::with_capacity(expression.len());
     let is_number = |letter: char| letter.is_ascii_digit() || letter == '.';
     // the digits of a name such as x12 belong to it
     let is_word = |letter: char| is_number(letter) || letter.is_alphabetic() || letter == '_';
-    let mut rest = expression;
+    let mut rest = &expression[..];
     while let Some(first) = rest.chars().next() {
         let end = rest.find(|letter| !is_word(letter)).unwrap_or(rest.len()).max(first.len_utf8());
         let (word, after) = rest.split_at(end);
@@ -215,6 +216,17 @@ pub fn rounded_kernel(expression: &str) -> String {
         rest = after;
     }
     out
+}
+
+/// Writes `scale=quantile` instead of the quantiles of a kernel's inputs, 65 numbers for each input.
+fn without_quantiles(expression: &str) -> String {
+    const QUANTILES: &str = "scale=[";
+    let mut parts = expression.split(QUANTILES);
+    let first = parts.next().unwrap_or_default().to_string();
+    parts.fold(first, |text, part| match part.split_once(']') {
+        Some((_, rest)) => text + "scale=quantile" + rest,
+        None => text + QUANTILES + part,
+    })
 }
 
 /// Formats a time: `4.2 s`, `3 min 20 s`, `2 h 05 min`.

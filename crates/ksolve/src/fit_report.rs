@@ -69,6 +69,10 @@ pub struct FitReport {
     /// The kernel of the second view.
     #[serde(rename = "with_kernel", skip_serializing_if = "Option::is_none")]
     pub second_view_kernel: Option<String>,
+    /// The kernels of the further members, if the model is the mean of several fits.
+    #[doc(hidden)]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<String>,
     /// Rank of the chosen cell.
     pub rank: usize,
     /// Lambda of the chosen cell; `None` for solvers without lambda.

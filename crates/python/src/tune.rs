@@ -120,6 +120,7 @@ pub(crate) fn tune(
         "select": selection_result.measure,
         "rarer": selection_result.rarer_fraction,
         "test": test,
+        "outer_test": selection_result.outer_score,
         "work": selection_result.work.to_string(),
         "history": selection_result.history,
         "warnings": warnings,

@@ -43,8 +43,9 @@ pub enum Expression {
 
 impl Kernel {
     /// Returns the expression as a tree. Returns `None` if a length scale is still `median` or
-    /// `auto`, if a parameter is still relative to the number of features (`1/d`), or if a column
-    /// name is not yet resolved to a position.
+    /// `auto`, if a parameter is still relative to the number of features (`1/d`), if a column name
+    /// is not yet resolved to a position, or if a kernel [rescales its
+    /// inputs](Self::rescales_inputs).
     #[doc(hidden)]
     pub fn expression(&self) -> Option<Expression> {
         expression_of(&self.0)
@@ -68,6 +69,9 @@ fn expression_of(node: &Node) -> Option<Expression> {
 }
 
 fn call_expression(base_kernel: &BaseKernel) -> Option<Expression> {
+    if base_kernel.scale.is_some() {
+        return None;
+    }
     let numbers_of = |value: &Value| match value {
         Value::Number(number) => Some(vec![*number]),
         Value::List(numbers) => Some(numbers.clone()),

@@ -2,16 +2,18 @@
 
 use super::family::{NumericParameter, Value};
 use super::spec::{INPUT_COUNT_UNKNOWN, Kernel};
-use super::{median::median_distance, node::BaseKernel, node::Node};
+use super::{input_scale::InputScale, median::median_distance, node::BaseKernel, node::Node};
 use crate::{Error, Result};
-use faer::{Mat, MatRef};
+use faer::MatRef;
 
 impl Kernel {
-    /// Returns whether any parameter is `median` or `auto`, so that
+    /// Returns whether any parameter is `median`, `auto` or `quantile`, so that
     /// [`resolve_median`](Self::resolve_median) must be called before [`build`](Self::build).
     #[doc(hidden)]
     pub fn needs_median(&self) -> bool {
-        self.0.base_kernels().iter().any(|base_kernel| base_kernel.median_distance_kind().is_some())
+        self.0.base_kernels().into_iter().any(|base_kernel| {
+            base_kernel.median_distance_kind().is_some() || base_kernel.scale == Some(InputScale::Quantile)
+        })
     }
 
     /// Returns whether any length scale is `auto`. If there is a target, the caller chooses this
@@ -45,7 +47,8 @@ impl Kernel {
         self.0.base_kernels().into_iter().filter(|base_kernel| base_kernel.has_auto_value()).count()
     }
 
-    /// Returns the expression with a number instead of each `median` and `auto`. The number is the
+    /// Returns the expression with a number instead of each `median` and `auto`, and with the
+    /// quantiles of the sample instead of each `scale=quantile`. The number is the
     /// median distance over all pairs of rows of `sample` (n x d), computed with the distance of
     /// the kernel on the kernel's columns. If the sample has more than 1,000 rows, 1,000 evenly
     /// spaced rows of it are used.
@@ -79,23 +82,28 @@ impl Kernel {
         self.require_columns()?;
         let mut medians = Vec::new();
         let mut compute_median = |base_kernel: &BaseKernel, distance_kind| {
-            let (column_indices, key) =
-                (base_kernel.column_indices(), (distance_kind, base_kernel.column_indices().cloned()));
+            let key = (distance_kind, base_kernel.column_indices().cloned(), base_kernel.scale.clone());
             if let Some((_, median)) = medians.iter().find(|(known_key, _)| *known_key == key) {
                 return Ok(*median);
             }
-            let median = match column_indices {
-                None => median_distance(sample, weights, distance_kind, base_kernel.sparse_column_count.is_some())?,
-                Some(column_indices) => {
-                    let indices: Vec<_> = column_indices.iter().collect();
-                    let columns = Mat::from_fn(sample.nrows(), indices.len(), |i, k| sample[(i, indices[k])]);
-                    median_distance(columns.as_ref(), weights, distance_kind, false)?
+            let median = match (base_kernel.column_indices(), &base_kernel.scale) {
+                (None, None) => {
+                    median_distance(sample, weights, distance_kind, base_kernel.sparse_column_count.is_some())?
+                }
+                _ => {
+                    let columns = base_kernel.select_columns(sample);
+                    let inputs = base_kernel.scaled_inputs(columns.as_ref()).unwrap_or(columns);
+                    median_distance(inputs.as_ref(), weights, distance_kind, false)?
                 }
             };
             medians.push((key, median));
             Ok::<f64, Error>(median)
         };
         let mut resolve = |base_kernel: &BaseKernel, factors: &mut dyn Iterator<Item = f64>| {
+            let base_kernel = &match base_kernel.scale {
+                Some(_) => base_kernel.resolve_scale(base_kernel.select_columns(sample).as_ref(), weights),
+                None => base_kernel.clone(),
+            };
             let Some(distance_kind) = base_kernel.median_distance_kind() else { return Ok(base_kernel.clone()) };
             let median = compute_median(base_kernel, distance_kind)?;
             let factor = if base_kernel.has_auto_value() { factors.next().unwrap_or(1.0) } else { 1.0 };
@@ -170,6 +178,26 @@ impl Kernel {
             Node::Sum(nodes) => nodes.iter().map(term).collect(),
             node => vec![term(node)],
         }
+    }
+
+    /// Returns the factor of each of the [`terms`](Self::terms).
+    #[doc(hidden)]
+    pub fn term_weights(&self) -> Vec<f64> {
+        let weight = |node: &Node| if let Node::Scaled(factor, _) = node { *factor } else { 1.0 };
+        match &self.0 {
+            Node::Sum(nodes) => nodes.iter().map(weight).collect(),
+            node => vec![weight(node)],
+        }
+    }
+
+    /// Returns whether the expression has length scales, and each of them is a list with one number
+    /// per column.
+    #[doc(hidden)]
+    pub fn has_length_lists(&self) -> bool {
+        let base_kernels = self.0.base_kernels();
+        let mut lengths =
+            base_kernels.iter().filter_map(|kernel| kernel.values.get(kernel.length_position()?)).peekable();
+        lengths.peek().is_some() && lengths.all(|length| matches!(length, Value::List(_)))
     }
 
     /// If the expression is a single kernel of the registry on dense rows, returns the columns that

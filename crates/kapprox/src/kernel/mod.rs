@@ -27,6 +27,7 @@ mod family;
 mod few_rows;
 mod fixed_kernel;
 mod gradient;
+mod input_scale;
 mod length_scales;
 mod median;
 mod node;

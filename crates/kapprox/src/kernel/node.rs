@@ -4,8 +4,9 @@ use super::algebra::{CombinedKernel, Operation};
 use super::column_choice::{ColumnIndices, ColumnSelection};
 use super::family::{Distance, ExplicitForm, GAMMA, KernelFamily, NumericParameter, Value};
 use super::transform::{KernelTransform, ScaleFactor, transformed_kernel};
-use super::{AnyKernel, embedded::embedded_kernel};
+use super::{AnyKernel, embedded::embedded_kernel, input_scale::InputScale};
 use crate::{Error, Result};
+use kpass::quantiles::KNOTS_PER_INPUT;
 use std::{fmt, sync::Arc};
 
 /// An expression in canonical form.
@@ -27,6 +28,8 @@ pub(super) struct BaseKernel {
     pub(super) values: Vec<Value>,
     /// Columns that the kernel uses; `None` for all.
     pub(super) columns: Option<ColumnSelection>,
+    /// Transform of these columns before the kernel; `None` for the identity.
+    pub(super) scale: Option<InputScale>,
     /// Number of columns if the points are sparse.
     pub(super) sparse_column_count: Option<usize>,
 }
@@ -36,6 +39,7 @@ impl PartialEq for BaseKernel {
         self.family.name == other.family.name
             && self.values == other.values
             && (&self.columns, self.sparse_column_count) == (&other.columns, other.sparse_column_count)
+            && self.scale == other.scale
     }
 }
 
@@ -80,6 +84,7 @@ impl Node {
         match self {
             Self::Base(base_kernel) => {
                 base_kernel.family.properties.characteristic
+                    && base_kernel.scale.is_none()
                     && (!also_universal || base_kernel.family.properties.universal)
             }
             Self::Scaled(factor, node) => *factor > 0.0 && node.is_characteristic(also_universal),
@@ -195,6 +200,11 @@ impl BaseKernel {
     pub(super) fn check_feature_count(&self, d: usize) -> Result<()> {
         let features = self.column_indices().map_or(d, |indices| indices.len());
         let count_error = |why| Err(Error::InputCount { kernel: self.family.name, feature_count: features, why });
+        if let Some(InputScale::Knots(knots)) = self.scale.as_ref().filter(|_| features > 0)
+            && knots.len() != features * KNOTS_PER_INPUT
+        {
+            return count_error(format!("but scale has the quantiles of {}", knots.len() / KNOTS_PER_INPUT));
+        }
         if let Some(list) = self.length_scale_list().filter(|list| list.len() != features) {
             return count_error(format!("but the list has {} numbers; give one for each input", list.len()));
         }
@@ -229,7 +239,9 @@ impl BaseKernel {
 
     /// Returns whether the kernel supports sparse points, whatever the numbers of its parameters.
     pub(super) fn supports_sparse(&self) -> bool {
-        self.columns.is_none() && self.build_on_all_columns(String::new()).typed::<f64>().sparse_kernel().is_some()
+        self.columns.is_none()
+            && self.scale.is_none()
+            && self.build_on_all_columns(String::new()).typed::<f64>().sparse_kernel().is_some()
     }
 
     fn build_on_all_columns(&self, text: String) -> Arc<dyn AnyKernel> {
@@ -238,10 +250,15 @@ impl BaseKernel {
         // values
         let placeholder = if self.length_scale_list().is_some() { 1.0 } else { f64::NAN };
         let values: Vec<f64> = self.values.iter().map(|value| value.number().unwrap_or(placeholder)).collect();
-        match (self.length_scale_list(), self.family.build_list) {
-            (Some(lengths), Some(build)) => build(text, &values, lengths),
-            _ => (self.family.build)(text, &values),
-        }
+        let unscaled_text = match self.scale {
+            Some(_) => Self { scale: None, ..self.clone() }.to_string(),
+            None => text.clone(),
+        };
+        let kernel = match (self.length_scale_list(), self.family.build_list) {
+            (Some(lengths), Some(build)) => build(unscaled_text, &values, lengths),
+            _ => (self.family.build)(unscaled_text, &values),
+        };
+        self.with_scaled_inputs(text, kernel)
     }
 }
 
@@ -280,6 +297,7 @@ impl fmt::Display for BaseKernel {
         };
         let mut arguments: Vec<_> =
             named_values.map(|(parameter, value)| format!("{}={value}", name(parameter, value))).collect();
+        arguments.extend(self.scale.as_ref().map(|scale| format!("scale={scale}")));
         arguments.extend(self.columns.as_ref().map(|columns| format!("on={columns}")));
         write!(f, "{}({})", self.family.name, arguments.join(", "))
     }

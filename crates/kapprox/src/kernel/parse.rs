@@ -1,7 +1,8 @@
 //! Parses kernel expressions by recursive descent. Every error points at a character of the text.
 
 use super::column_choice::{ColumnSelection, ColumnSelector};
-use super::family::{GAMMA, KernelFamily, NumericParameter, ParameterRange, Value};
+use super::family::{Domain, GAMMA, KernelFamily, NumericParameter, ParameterRange, Value};
+use super::input_scale::InputScale;
 use super::node::{BaseKernel, Node};
 use super::registry::{by_name, names};
 use super::tokens::{Parser, RANGE_SEPARATOR, is_name_start};
@@ -36,6 +37,15 @@ pub(super) fn parse_column_selection(text: &str) -> Result<ColumnSelection> {
 }
 
 const COLUMNS_KEYWORD: &str = "on";
+const SCALE_KEYWORD: &str = "scale";
+const QUANTILE_KEYWORD: &str = "quantile";
+
+/// The arguments of a kernel that the parser has read.
+struct Arguments {
+    values: Vec<Option<Value>>,
+    columns: Option<ColumnSelection>,
+    scale: Option<InputScale>,
+}
 
 impl Parser<'_> {
     /// Parses one or more items, separated by `separator`. `parse_item` parses one of them.
@@ -86,6 +96,7 @@ impl Parser<'_> {
                 family: &super::constant::FAMILY,
                 values,
                 columns: None,
+                scale: None,
                 sparse_column_count: None,
             }));
         }
@@ -130,17 +141,18 @@ impl Parser<'_> {
             return Ok(node);
         }
         let Some(family) = by_name(&name) else { return Err(self.unknown_kernel(start, name)) };
-        let (mut values, mut columns) = (vec![None; family.parameters.len()], None);
+        let mut arguments = Arguments { values: vec![None; family.parameters.len()], columns: None, scale: None };
         if self.accept('(') && !self.accept(')') {
-            self.parse_separated(',', |parser| parser.parse_argument(family, &mut values, &mut columns))?;
+            self.parse_separated(',', |parser| parser.parse_argument(family, &mut arguments))?;
             self.expect(')', "',' or ')'")?;
         }
+        let Arguments { values, columns, scale } = arguments;
         let values = values
             .into_iter()
             .zip(family.parameters)
             .map(|(value, p)| value.unwrap_or_else(|| p.default.clone()))
             .collect();
-        Ok(Node::Base(BaseKernel { family, values, columns, sparse_column_count: None }))
+        Ok(Node::Base(BaseKernel { family, values, columns, scale, sparse_column_count: None }))
     }
 
     fn unknown_kernel(&self, at: usize, name: String) -> Error {
@@ -181,17 +193,12 @@ impl Parser<'_> {
         Ok(Some(Node::Transformed(function(number), node)))
     }
 
-    fn parse_argument(
-        &mut self,
-        family: &KernelFamily,
-        values: &mut [Option<Value>],
-        columns: &mut Option<ColumnSelection>,
-    ) -> Result<()> {
+    fn parse_argument(&mut self, family: &KernelFamily, arguments: &mut Arguments) -> Result<()> {
         self.skip_space();
         let start = self.position;
         let rate = family.rate_to_length_scale.map(|_| GAMMA);
         let parameter_names: Vec<_> =
-            family.parameters.iter().map(|p| p.name).chain([COLUMNS_KEYWORD]).chain(rate).collect();
+            family.parameters.iter().map(|p| p.name).chain([COLUMNS_KEYWORD, SCALE_KEYWORD]).chain(rate).collect();
         let expected = format!(
             "a parameter of {}, as in {}=… (it has: {})",
             family.name,
@@ -212,7 +219,10 @@ impl Parser<'_> {
             (GAMMA, Some(rate), Some(length)) => (length, Some(rate)),
             _ => (index, None),
         };
-        if values.get(position).map_or(columns.is_some(), Option::is_some) {
+        let Arguments { values, columns, scale } = arguments;
+        let is_scale = name == SCALE_KEYWORD && position >= values.len();
+        let is_set = if is_scale { scale.is_some() } else { columns.is_some() };
+        if values.get(position).map_or(is_set, Option::is_some) {
             let why = if rate.is_some() { ": gamma replaces sigma" } else { "" };
             return self.fail_at(start, format!("{name} is given twice{why}"));
         }
@@ -220,6 +230,7 @@ impl Parser<'_> {
         match (family.parameters.get(position), rate) {
             (Some(parameter), Some(rate)) => values[position] = Some(self.parse_rate(parameter, rate)?),
             (Some(parameter), None) => values[position] = Some(self.parse_value(family, parameter)?),
+            (None, _) if is_scale => *scale = Some(self.parse_scale(family)?),
             (None, _) => *columns = Some(self.parse_columns()?),
         }
         Ok(())
@@ -263,6 +274,28 @@ impl Parser<'_> {
         let selectors = self.parse_separated(',', Self::parse_selector)?;
         self.expect(']', "',' or ']'")?;
         Ok(ColumnSelection::new(selectors))
+    }
+
+    fn parse_scale(&mut self, family: &KernelFamily) -> Result<InputScale> {
+        self.skip_space();
+        let start = self.position;
+        if family.domain != Domain::Any {
+            let why =
+                format!("{} is defined for {} only, and quantile scores are any numbers", family.name, family.domain);
+            return self.fail_at(start, why);
+        }
+        if self.accept_any(&['[']) {
+            let knots = self.parse_separated(',', |parser| {
+                parser.skip_space();
+                parser.parse_number()
+            })?;
+            self.expect(']', "',' or ']'")?;
+            return InputScale::from_knots(knots).or_else(|why| self.fail_at(start, why));
+        }
+        match self.parse_name().as_str() {
+            QUANTILE_KEYWORD => Ok(InputScale::Quantile),
+            _ => self.fail_at(start, "expected quantile, as in scale=quantile"),
+        }
     }
 
     fn parse_selector(&mut self) -> Result<ColumnSelector> {

@@ -17,7 +17,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 /// factor   = number | "(" sum ")" | function "(" sum [ "," parameter "=" number ] ")"
 ///          | name [ "(" [ argument { "," … } ] ")" ]
 /// function = "exp" | "power" | "normalised" | "mean"
-/// argument = parameter "=" value | "on" "=" columns
+/// argument = parameter "=" value | "on" "=" columns | "scale" "=" ( "quantile" | "[" number { "," number } "]" )
 /// value    = number [ "/" "d" ] | "median" | "auto" | "[" number { "," number } "]"
 /// columns  = part | "[" part { "," part } "]"
 /// part     = column [ ".." column ]
@@ -40,6 +40,10 @@ use std::{fmt, str::FromStr, sync::Arc};
 /// becomes a number when the columns are resolved. Kernels that are often written with a rate
 /// accept `gamma` instead of `sigma`: `gaussian(gamma=0.5)` is `gaussian(sigma=1)`, and
 /// `laplacian(gamma=1/d)` on four features is `laplacian(sigma=4)`.
+///
+/// `scale=quantile` replaces the inputs of a kernel by their quantile scores, as quantile scaling
+/// does for all kernels. The quantiles come from the sample that also gives the length scales, and
+/// the resolved expression holds them as a list.
 ///
 /// `on` selects the features of a kernel: `gaussian(sigma=1, on=x0..x9) * delta(on=city)`. A column
 /// is written as the name of a feature. If no feature has this name, it means all items of a list
@@ -79,7 +83,7 @@ impl Default for Kernel {
     fn default() -> Self {
         let family = &gaussian::FAMILY;
         let values = family.parameters.iter().map(|p| p.default.clone()).collect();
-        Self(Node::Base(BaseKernel { family, values, columns: None, sparse_column_count: None }))
+        Self(Node::Base(BaseKernel { family, values, columns: None, scale: None, sparse_column_count: None }))
     }
 }
 
@@ -117,7 +121,7 @@ impl Kernel {
     /// Returns the kernel of a family with these parameter values, in the order of the family.
     pub(super) fn from_family(family: &'static KernelFamily, values: impl IntoIterator<Item = Value>) -> Self {
         let values = values.into_iter().collect();
-        Self(Node::Base(BaseKernel { family, values, columns: None, sparse_column_count: None }))
+        Self(Node::Base(BaseKernel { family, values, columns: None, scale: None, sparse_column_count: None }))
     }
 
     /// Returns the kernel exp(k).
@@ -265,7 +269,7 @@ impl Kernel {
     #[doc(hidden)]
     pub fn name(&self) -> Option<&'static str> {
         match &self.0 {
-            Node::Base(BaseKernel { family, columns: None, .. }) => Some(family.name),
+            Node::Base(BaseKernel { family, columns: None, scale: None, .. }) => Some(family.name),
             _ => None,
         }
     }
@@ -273,7 +277,9 @@ impl Kernel {
     /// If the expression is a single kernel of the registry, on all features of dense rows and
     /// without lists or medians, returns its explicit form and its parameter values.
     pub(crate) fn explicit_form(&self) -> Option<(ExplicitForm, Vec<f64>)> {
-        let Node::Base(base_kernel @ BaseKernel { columns: None, sparse_column_count: None, .. }) = &self.0 else {
+        let Node::Base(base_kernel @ BaseKernel { columns: None, scale: None, sparse_column_count: None, .. }) =
+            &self.0
+        else {
             return None;
         };
         Some((base_kernel.family.explicit_form?, base_kernel.numbers()?))
@@ -381,7 +387,8 @@ impl Kernel {
     }
 
     pub(super) fn unresolved_length_scale(&self) -> Error {
-        let word = if self.is_auto() { "auto" } else { "median" };
+        let is_length = self.0.base_kernels().into_iter().any(|kernel| kernel.median_distance_kind().is_some());
+        let word = if self.is_auto() { "auto" } else { if is_length { "median" } else { "quantile" } };
         self.unresolved_error(
             word,
             &format!("{word} has no value; call resolve_median with a sample of the rows first"),

@@ -15,6 +15,7 @@ mod laws;
 mod limits;
 mod projections;
 mod restricted;
+mod scaled_inputs;
 mod sparse;
 mod specs;
 mod thin;

@@ -44,6 +44,7 @@ fn expressions_are_brought_into_a_canonical_form() {
         ("gaussian(on = x0 .. x9 , sigma=1) * delta(on=city)", "gaussian(sigma=1, on=x0..x9)*delta(on=city)"),
         (r#"linear(on=[ a.b,x* , "c d".."e[0]","x1" ])"#, r#"linear(on=[a.b, x*, "c d".."e[0]", x1])"#),
         ("delta(on=[city])", "delta(on=city)"),
+        ("laplacian(scale=quantile, on=x0, sigma=2)", "laplacian(sigma=2, scale=quantile, on=x0)"),
         (r#"delta(on="say ""hi""")"#, r#"delta(on="say ""hi""")"#),
     ] {
         let spec = Kernel::parse(text).unwrap();
@@ -104,6 +105,10 @@ fn errors_point_at_the_character() {
         (r#"delta(on="a b)"#, 9, "this quote is not closed"),
         ("delta(on=a, on=b)", 12, "on is given twice"),
         ("gaussian(om=a)", 9, "did you mean 'on'?"),
+        ("gaussian(scale=max)", 15, "expected quantile"),
+        ("gaussian(scale=[1, 2])", 15, "scale has 2 numbers; expected quantile, or 65 for each input"),
+        ("gaussian(scale=quantile, scale=quantile)", 25, "scale is given twice"),
+        ("chi_squared(scale=quantile)", 18, "is defined for >= 0 only"),
         ("µ + linear()", 0, "unknown kernel 'µ'"),
         ("linear() + µ", 11, "unknown kernel 'µ'"),
     ] {

@@ -48,6 +48,7 @@ impl fmt::Display for ModelReport {
         )?;
         let mut lines = Vec::from_iter(self.nodes.is_none().then(|| ("kernel", rounded_kernel(&metadata.kernel))));
         lines.extend(metadata.second_view.iter().map(|view| ("with kernel", rounded_kernel(&view.kernel))));
+        lines.extend(metadata.members.iter().map(|member| ("mean with", rounded_kernel(&member.kernel))));
         lines.extend(self.metric.iter().map(|metric| ("metric", describe_metric(metric))));
         match self.nodes {
             Some((nodes, k)) => {

@@ -68,6 +68,10 @@ pub(crate) struct TuneArgs {
     /// or auc if a solver is named]
     #[arg(long, value_parser = parse::word::<SolverMeasure>, value_name = "MEASURE", help_heading = "Search")]
     pub(crate) measure: Option<SolverMeasure>,
+    /// Number of fits in the mean that a regression with the exact kernel tries: fits with the sums
+    /// of kernels whose length scales per column have the best likelihood; 1 tries a single fit
+    #[arg(long, value_name = "N", value_parser = parse::positive_integer, default_value = "3", help_heading = "Search")]
+    pub(crate) members: usize,
     /// Number of rows of the last comparison, between two kernels; each earlier comparison has half
     /// as many
     #[arg(long, value_name = "N", value_parser = parse::positive_integer, default_value = "20000", help_heading = "Search")]
@@ -176,7 +180,8 @@ fn build_search(args: &TuneArgs, fit: Fit) -> Result<Tune> {
         landmarks: landmarks.is_some(),
         scaling: scale.is_some(),
     };
-    let mut search = Tune::new(&args.solver, fit).keep_fixed(fixed_parts).score(args.score).sample(args.sample);
+    let search = Tune::new(&args.solver, fit).keep_fixed(fixed_parts).score(args.score);
+    let mut search = search.sample(args.sample).members(args.members);
     if let Some(kernels) = &args.kernels {
         search = search.kernels(kernels.clone());
     }
@@ -275,6 +280,7 @@ fn search_identity(args: &TuneArgs, search: &TuneOptions, options: &FitOptions) 
     let TuneOptions {
         kernels,
         kernel_sums: sums,
+        member_count,
         factors,
         score,
         measure,
@@ -285,7 +291,11 @@ fn search_identity(args: &TuneArgs, search: &TuneOptions, options: &FitOptions) 
         ..
     } = search;
     let measure_note = measure.map_or(String::new(), |measure| format!("; measure {measure}"));
-    let sums = if sums.is_empty() { String::new() } else { format!("; sums {}", join_with_commas(sums)) };
+    let sums = if sums.is_empty() {
+        String::new()
+    } else {
+        format!("; mean of {member_count} sums {}", join_with_commas(sums))
+    };
     let (kernels, factors, lambdas) = (join_with_commas(kernels), join_with_commas(factors), join_with_commas(lambdas));
     format!(
         "{} with {}; kernels {kernels}{sums}; factors {factors}; score {score}; {sample_rows} rows; blocks {may_use_blocks}; lambdas {lambdas}; \

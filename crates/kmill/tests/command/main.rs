@@ -18,6 +18,7 @@ mod golden_models;
 mod guide;
 mod honest;
 mod iterative;
+mod kernel_sums;
 #[cfg(unix)]
 mod laws;
 mod letters;

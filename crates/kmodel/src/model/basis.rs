@@ -4,9 +4,9 @@ use super::{BasisFunctions, Model, ModelMetadata};
 use crate::{Error, Result, stacked_maps::StackedMaps};
 use faer::{Mat, MatRef};
 use kapprox::map::{DataIndependentMapArgs, Expansion, KernelSections, MapConstructor, MapSpec};
-use kapprox::{AnyKernel, FeatureMap, Kernel, KernelFunction, Real, landmark::LandmarkSet};
+use kapprox::{AnyKernel, FeatureMap, KernelFunction, Real, landmark::LandmarkSet};
 use kstore::Workers;
-use std::{ops::Range, sync::Arc};
+use std::sync::Arc;
 
 /// The basis functions of a model, which its coefficients multiply.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,24 +111,28 @@ impl<T: Real> Model<T> {
     }
 
     fn untransformed_functions(&self) -> Result<Box<dyn FeatureMap<T>>> {
-        let ModelMetadata { kernel, second_view, map, rank, seed, .. } = &self.metadata;
-        let kernel = self.metadata.parse_kernel(kernel)?;
+        let ModelMetadata { map, rank, seed, .. } = &self.metadata;
         let d = self.dims().1;
         let stored_probe = match &self.basis {
             Basis::Landmarks { points, row_numbers: rows } => {
-                let kernel_sections = |kernel: &Kernel, range: Range<usize>| -> Result<Box<dyn FeatureMap<T>>> {
-                    let (points, rows) = (points[range.start * d..range.end * d].to_vec(), rows[range].to_vec());
-                    let landmarks = LandmarkSet { points, row_numbers: rows, d, passes: 0, evaluations: 0 };
-                    Ok(Box::new(KernelSections::new(&kernel.build()?, landmarks)))
-                };
-                let Some(second_view) = second_view else { return kernel_sections(&kernel, 0..rows.len()) };
-                let first_view_count = rows.len().saturating_sub(second_view.functions);
-                let second_sections =
-                    kernel_sections(&self.metadata.parse_kernel(&second_view.kernel)?, first_view_count..rows.len())?;
-                return Ok(Box::new(StackedMaps(vec![
-                    kernel_sections(&kernel, 0..first_view_count)?,
-                    second_sections,
-                ])));
+                let mut first_function = 0;
+                let sections = self.metadata.kernels_of_functions(rows.len()).into_iter().map(|(kernel, count)| {
+                    let range = first_function..first_function + count;
+                    first_function = range.end;
+                    let points = points[range.start * d..range.end * d].to_vec();
+                    let landmarks =
+                        LandmarkSet { points, row_numbers: rows[range].to_vec(), d, passes: 0, evaluations: 0 };
+                    let kernel = self.metadata.parse_kernel(kernel)?.build()?;
+                    Ok(Box::new(KernelSections::new(&kernel, landmarks)) as Box<dyn FeatureMap<T>>)
+                });
+                let mut sections: Vec<Box<dyn FeatureMap<T>>> = sections.collect::<Result<_>>()?;
+                return Ok(match sections.pop() {
+                    Some(only) if sections.is_empty() => only,
+                    last => {
+                        sections.extend(last);
+                        Box::new(StackedMaps(sections))
+                    }
+                });
             }
             Basis::Features { probe } => probe,
         };
@@ -136,6 +140,7 @@ impl<T: Real> Model<T> {
         let MapConstructor::DataIndependent(build) = spec.constructor::<T>() else {
             return Err(Error::MapNotRebuilt { map: map.clone(), why: "it needs landmarks and the model has none" });
         };
+        let kernel = self.metadata.parse_kernel(&self.metadata.kernel)?;
         let rebuilt_map = build(&DataIndependentMapArgs { spec: &spec, kernel: &kernel, d, rank: *rank, seed: *seed })?;
         let max_magnitude = stored_probe.iter().fold(0.0f64, |largest, v| largest.max(v.abs()));
         let new_probe = probe_features(&*rebuilt_map);

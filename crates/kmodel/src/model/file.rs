@@ -48,13 +48,16 @@ use serde_json::Value;
 use std::io::{Result as Written, Write};
 use std::{borrow::Cow, path::Path};
 
-pub(super) const FORMAT_VERSION: u64 = 1;
+/// Newest format that this version reads. Format 2 has models with several members; all other models
+/// are written in format 1, which older versions read.
+pub(super) const FORMAT_VERSION: u64 = 2;
+const SINGLE_FIT_VERSION: u64 = 1;
 
 /// Tensors of the held-out scores of prediction intervals.
 pub(super) const INTERVAL_TENSORS: [&str; 4] =
     ["intervals.levels", "intervals.counts", "intervals.scores", "intervals.weights"];
 
-/// First kmill version that reads [`FORMAT_VERSION`]. It is stored in the file, so that an older
+/// First kmill version that reads formats 1 and 2. It is stored in the file, so that an older
 /// version can name it in its error message.
 const MIN_KMILL_VERSION: &str = "0.1.0";
 
@@ -309,7 +312,8 @@ impl<T: Real> Model<T> {
 fn metadata_json(metadata: &ModelMetadata) -> serde_json::Result<String> {
     let mut value = serde_json::to_value(metadata)?;
     if let Value::Object(map) = &mut value {
-        map.insert("format_version".to_string(), FORMAT_VERSION.into());
+        let version = if metadata.members.is_empty() { SINGLE_FIT_VERSION } else { FORMAT_VERSION };
+        map.insert("format_version".to_string(), version.into());
         map.insert("needs_kmill".to_string(), MIN_KMILL_VERSION.into());
     }
     serde_json::to_string(&with_sorted_keys(value))

@@ -451,6 +451,13 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
                 second_view.functions
             )));
         }
+        let member_functions = metadata.members.iter().map(|member| member.functions);
+        let member_functions = member_functions.fold(0usize, |sum, count| sum.saturating_add(count));
+        if !metadata.members.is_empty() && (has_probe || metadata.second_view.is_some() || member_functions > m) {
+            return Err(self.damaged_error(format!(
+                "it has {m} basis functions, but its further members have {member_functions}"
+            )));
+        }
         if metadata.rank > m || (has_probe && metadata.rank < m) {
             return Err(self.damaged_error(format!("it has {m} basis functions, but its rank is {}", metadata.rank)));
         }

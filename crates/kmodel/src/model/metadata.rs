@@ -25,6 +25,11 @@ pub struct ModelMetadata {
     /// Second view of a model of two views, whose kernel functions come last; absent for one view.
     #[serde(rename = "with", default, skip_serializing_if = "Option::is_none")]
     pub second_view: Option<SecondView>,
+    /// Further members of a model whose prediction is the mean of several fits; their kernel
+    /// functions come last, member by member. Absent for a single fit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[doc(hidden)]
+    pub members: Vec<EnsembleMember>,
     /// Type of the predictions: `f32` or `f64`. A fit in f32 predicts in f64 if its landmarks are
     /// so close to each other that f32 is too inaccurate.
     pub precision: String,
@@ -92,6 +97,15 @@ pub struct SecondView {
     pub functions: usize,
 }
 
+/// A further member of a mean of fits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EnsembleMember {
+    /// Kernel, as an expression that can be parsed.
+    pub kernel: String,
+    /// Number of kernel functions of the member.
+    pub functions: usize,
+}
+
 pub(crate) fn is_zero<N: Default + PartialEq>(count: &N) -> bool {
     *count == N::default()
 }
@@ -130,6 +144,17 @@ impl ModelMetadata {
     #[doc(hidden)]
     pub fn exposure_column(&self) -> Option<&str> {
         self.options.get("solver_options")?.get("exposure")?.as_str()
+    }
+
+    /// Returns the kernels of `m` kernel functions in the order of these functions, each with its
+    /// number of functions.
+    pub(crate) fn kernels_of_functions(&self, m: usize) -> Vec<(&str, usize)> {
+        let second_view = self.second_view.iter().map(|view| (&view.kernel[..], view.functions));
+        let members = self.members.iter().map(|member| (&member.kernel[..], member.functions));
+        let further: Vec<(&str, usize)> = second_view.chain(members).collect();
+        let further_count = further.iter().fold(0usize, |sum, (_, count)| sum.saturating_add(*count));
+        let first = (&self.kernel[..], m.saturating_sub(further_count));
+        std::iter::once(first).chain(further).collect()
     }
 
     /// Returns the number of outputs of each target: the number of quantiles, or 1.

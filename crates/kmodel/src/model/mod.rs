@@ -10,6 +10,7 @@
 
 mod basis;
 mod basis_transform;
+mod ensemble;
 mod file;
 mod leaves;
 mod load;
@@ -24,7 +25,7 @@ pub use basis_transform::BasisTransform;
 pub use leaves::{BasisFunctions, Leaves};
 pub use load::MAX_HEADER_BYTES;
 pub(crate) use metadata::is_zero;
-pub use metadata::{FEATURES_SOLVER, Intercept, LinearHead, ModelMetadata, SecondView};
+pub use metadata::{EnsembleMember, FEATURES_SOLVER, Intercept, LinearHead, ModelMetadata, SecondView};
 pub use metric_report::{MetricReport, MetricTestErrors, RoundReport};
 pub(crate) use outputs::Outputs;
 pub use predict::PredictScratch;

@@ -66,19 +66,43 @@ impl<T: Real> Model<T> {
         if self.metadata.one_vs_one {
             return Err(unsupported("it is a one-vs-one classifier; fit it with `multiclass` one-vs-rest"));
         }
-        let kernel = Kernel::parse(&self.metadata.kernel)?.resolve_columns(&self.metadata.features)?;
-        let expression =
-            kernel.expression().ok_or_else(|| unsupported("its kernel has parameters without values; fit it again"))?;
+        let kernel_expression = |kernel: &str| {
+            let kernel = Kernel::parse(kernel)?.resolve_columns(&self.metadata.features)?;
+            if kernel.rescales_inputs() {
+                return Err(unsupported(
+                    "a part of its kernel has inputs that are scaled by quantiles; use predict, or fit with a kernel \
+                     without `scale=quantile`",
+                ));
+            }
+            let without_values = || unsupported("its kernel has parameters without values; fit it again");
+            kernel.expression().ok_or_else(without_values)
+        };
         let points: Vec<f64> = points.iter().map(|value| value.to_f64()).collect();
         let graph = Graph::default();
         let x = self.basis_inputs(&graph);
         let unsupported_kernel = |what: String| {
             unsupported(&format!("{what} has no ONNX operations; use predict, or fit with another kernel"))
         };
-        let k = kernels::kernel_values(&expression, &x, Some(KernelPoints { values: &points, d: self.dims().1 }))
-            .map_err(unsupported_kernel)?;
-        let (weights, intercept) = (graph.matrix(&self.coefficients), graph.row(&self.intercept));
-        let mut scores = k.apply_binary("MatMul", &weights).apply_binary("Add", &intercept);
+        let (d, intercept) = (self.dims().1, graph.row(&self.intercept));
+        let expression = kernel_expression(&self.metadata.kernel)?;
+        // the members of a mean have their own kernels, and add their scores
+        let (mut first, mut scores, mut k) = (0, None, None);
+        for (kernel, count) in self.metadata.kernels_of_functions(self.coefficients.nrows()) {
+            let values = &points[first * d..(first + count) * d];
+            let member_values =
+                kernels::kernel_values(&kernel_expression(kernel)?, &x, Some(KernelPoints { values, d }))
+                    .map_err(unsupported_kernel)?;
+            let weights = graph.matrix(&self.coefficients.subrows(first, count).to_owned());
+            let member_scores = member_values.apply_binary("MatMul", &weights);
+            scores = Some(match &scores {
+                Some(sum) => member_scores.apply_binary("Add", sum),
+                None => member_scores,
+            });
+            k = k.or(Some(member_values));
+            first += count;
+        }
+        let (Some(scores), Some(k)) = (scores, k) else { return Err(unsupported("it has no kernel functions")) };
+        let mut scores = scores.apply_binary("Add", &intercept);
         if let Some(quadratic_function) = self.quadratic_in_scores() {
             let diagonal = kernels::kernel_values(&expression, &x, None).map_err(unsupported_kernel)?;
             scores = scores.apply_binary("Sub", &quadratic(quadratic_function, &k, &diagonal));

@@ -90,6 +90,7 @@ impl FitReport {
         facts.extend(fit.length_scale.iter().map(|length| ("length scale", length.to_string())));
         facts.extend(fit.likelihood.iter().map(|likelihood| ("likelihood", likelihood.to_string())));
         facts.extend(fit.second_view_kernel.iter().map(|second_kernel| ("with kernel", kernel(second_kernel))));
+        facts.extend(fit.members.iter().map(|member| ("mean with", kernel(member))));
         facts.extend(fit.metric.iter().map(|metric| ("metric", describe_metric(metric))));
         let important_columns = |metric| ("columns", most_important_line(&importance(metric, &self.coded_columns())));
         facts.extend(fit.metric.iter().filter(|_| !is_verbose).map(important_columns));

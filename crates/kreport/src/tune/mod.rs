@@ -102,6 +102,10 @@ pub struct TuneReport {
     /// time was left.
     #[serde(rename = "default_test", skip_serializing_if = "Option::is_none")]
     pub default_score: Option<HeldOutScore>,
+    /// Error of the search over several outer folds, each tested by a search without its rows;
+    /// absent if no search was repeated.
+    #[serde(rename = "outer_test", skip_serializing_if = "Option::is_none")]
+    pub outer_score: Option<HeldOutScore>,
     /// Number of steps of the search and of trials of solvers.
     pub work: SearchWork,
     /// Options that give this model on any machine instead of `--time`; absent without `--time`.
@@ -140,6 +144,7 @@ impl TuneReport {
             contenders,
             test,
             default_score,
+            outer_score,
             random_fold_score,
             shift_scores,
             work,
@@ -188,6 +193,7 @@ impl TuneReport {
             contenders,
             test: test.map(|test| test.score),
             default_score,
+            outer_score,
             work,
             repeat: None,
             history,

@@ -151,6 +151,16 @@ impl TuneReport {
         ))
     }
 
+    /// Formats the error over outer folds.
+    fn format_outer_error(&self) -> Option<String> {
+        let score = self.outer_score.as_ref()?;
+        let (rows, folds) = (format_count(score.rows), score.outer_folds.unwrap_or(1));
+        Some(format!(
+            "{} ({rows} rows in {folds} folds; the search was repeated without each fold)",
+            self.format_errors(score)
+        ))
+    }
+
     /// Describes the criteria (the folds, and the measure of the solvers), with reasons and
     /// alternatives.
     fn criteria(&self) -> Vec<(&'static str, String)> {
@@ -230,6 +240,7 @@ impl TuneReport {
     pub fn page(&self) -> Page {
         let facts =
             self.criteria().into_iter().chain(self.format_test_error().map(|error| ("on held-out rows", error)));
+        let facts = facts.chain(self.format_outer_error().map(|error| ("over outer folds", error)));
         let facts = facts.chain(self.format_default().map(|line| ("gain", line)));
         let facts = facts.chain(self.other_row_errors().map(|other| ("new rows", other)));
         let facts = facts.chain(self.reasons().into_iter().map(|why| ("why", why)));
@@ -286,6 +297,7 @@ impl fmt::Display for TuneReport {
         self.reasons().iter().try_for_each(|why| writeln!(f, "* {why}\n"))?;
         if let Some(test_error) = self.format_test_error() {
             writeln!(f, "on held-out rows: {test_error}")?;
+            self.format_outer_error().iter().try_for_each(|error| writeln!(f, "over outer folds: {error}"))?;
             self.format_default().iter().try_for_each(|line| writeln!(f, "{line}"))?;
             self.other_row_errors().try_for_each(|other| writeln!(f, "{other}"))?;
             writeln!(f)?;

@@ -59,6 +59,10 @@ pub struct Fit {
     pub metric: MetricSource,
     #[serde(default, with = "serde_text")]
     pub(super) kernel: Kernel,
+    /// Kernels of further members: if there are any, the model is the mean of a fit with each
+    /// kernel.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "serde_text::list")]
+    pub(super) members: Vec<Kernel>,
     #[serde(default, with = "serde_text")]
     pub(super) map: MapSpec,
     /// Source of the landmarks; `None` selects randomly pivoted Cholesky.
@@ -141,6 +145,24 @@ impl Fit {
     #[must_use]
     pub fn kernel(self, kernel: Kernel) -> Self {
         Self { kernel, ..self }
+    }
+
+    /// Makes the model the mean of several fits of ridge regression: one with the kernel of
+    /// [`Fit::kernel`], and one with each of these kernels. If the metric is `likelihood`, each fit
+    /// learns its own length scales and its own regularisation parameter.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_members(self, members: Vec<Kernel>) -> Self {
+        Self { members, ..self }
+    }
+
+    /// Returns the fit with the kernels of all members replaced by the result of `replace`.
+    ///
+    /// # Errors
+    /// The errors of `replace`.
+    pub(crate) fn map_kernels(self, replace: impl Fn(&Kernel) -> kapprox::Result<Kernel>) -> Result<Self> {
+        let members = self.members.iter().map(&replace).collect::<Result<_, _>>()?;
+        Ok(Self { kernel: replace(&self.kernel)?, members, ..self })
     }
 
     /// Sets the metric, a matrix that multiplies the scaled inputs before the kernel; the default
@@ -320,6 +342,12 @@ impl Fit {
     #[doc(hidden)]
     pub fn requested_kernel(&self) -> &Kernel {
         &self.kernel
+    }
+
+    /// Returns the kernels of the further members of a mean of fits.
+    #[doc(hidden)]
+    pub fn member_kernels(&self) -> &[Kernel] {
+        &self.members
     }
 
     /// Returns the source of the metric.

@@ -2,13 +2,14 @@
 
 use super::{ElementType, Fit, Run, fit::ParsedOptions, warnings::improvement_warnings};
 use crate::combination_report::Combination;
-use crate::fit_report::{FitReport, convention_of};
+use crate::fit_report::{FitReport, TrainScores, convention_of};
 use crate::metric::combination::{self, combine};
+use crate::model::match_precision;
 use crate::predict::Predictor;
-use crate::request::{Forecast, Resources, TrainOptions};
+use crate::request::{Forecast, Resources, Stage, TrainOptions};
 use crate::solver::parameter::INTERVAL;
 use crate::train::{self, TrainedModel};
-use crate::{AnyModel, Error, Model, Result, solver::Solver};
+use crate::{AnyModel, Error, Model, Result, Task, solver::Solver};
 use kapprox::{Kernel, Real};
 use kstore::{Missing, SelectedTable, Selection, Table, checkpoint::Journal};
 use std::path::Path;
@@ -67,12 +68,33 @@ impl Fit {
     /// Options that contradict each other; errors of reading these rows. A plan that exceeds the
     /// memory budget is not an error here.
     pub fn plan(&self, selected: &SelectedTable, run: &Run<'_>) -> Result<Forecast> {
+        if !self.members.is_empty() {
+            return self.plan_members(selected, run);
+        }
         let (selected, resources) = (&run.resolve_categories(selected)?, &run.resources());
         let (train_options, solver) = (self.train_options(selected)?, &*self.parsed_options()?.solver);
         match self.precision {
             ElementType::F32 => train::forecast::<f32>(selected, &train_options, solver, resources),
             ElementType::F64 => train::forecast::<f64>(selected, &train_options, solver, resources),
         }
+    }
+
+    /// Returns the plan of a mean of fits: the stages of every member, each with the models of the
+    /// earlier members in memory.
+    fn plan_members(&self, selected: &SelectedTable, run: &Run<'_>) -> Result<Forecast> {
+        let (mut forecast, mut stages) = (self.clone().with_members(Vec::new()).plan(selected, run)?, Vec::new());
+        let (rows, d) = (forecast.stored_rows as usize, selected.shape().input_count);
+        let model_bytes = rows.saturating_mul(8 * (d + selected.target_names().len().max(1) + 1));
+        for (k, kernel) in std::iter::once(&self.kernel).chain(&self.members).enumerate() {
+            let member = self.clone().with_members(Vec::new()).kernel(kernel.clone());
+            let remedy = "use fewer `members`";
+            stages.extend(member.plan(selected, run)?.stages.into_iter().map(|stage| Stage {
+                plan: stage.plan.term("models of earlier members", k.saturating_mul(model_bytes), remedy),
+                ..stage
+            }));
+        }
+        forecast.stages = stages;
+        Ok(forecast)
     }
 
     /// Returns the plan of a run that first learns the weights of a sum of kernels. The plan has
@@ -160,7 +182,10 @@ pub(super) fn run_fit<T: Real>(
     let stage_recorder = run.stage_recorder();
     let journal = super::checkpoint::open_journal(run, fit, selected, train_options)?;
     let resources = Resources { stage_observer: &stage_recorder, journal: journal.as_ref(), ..run.resources() };
-    let trained = train_model::<T>(fit, wrap, selected, train_options, (&resources, run));
+    let trained = match fit.member_kernels() {
+        [] => train_model::<T>(fit, wrap, selected, train_options, (&resources, run)),
+        _ => train_members::<T>(fit, wrap, selected, train_options, (&resources, run)),
+    };
     // an interrupted step may return an invalid result or a numerical error
     let trained = resources.workers.check().map_err(Error::from).and(trained);
     let fitted = trained.and_then(|mut fitted| {
@@ -180,6 +205,67 @@ pub(super) fn run_fit<T: Real>(
             fitted
         }
     }
+}
+
+/// Fits all members of a mean one after the other, and returns their mean.
+///
+/// A stopped run begins again, because the journal holds the passes of a single fit.
+fn train_members<T: Real>(
+    fit: &Fit,
+    wrap: fn(Model<T>) -> AnyModel,
+    selected: &SelectedTable,
+    train_options: &TrainOptions,
+    (resources, run): (&Resources<'_>, &Run<'_>),
+) -> Result<Fitted> {
+    let reject = |why: &str| Err(Error::option("members", fit.member_kernels().len() + 1, why));
+    if fit.parsed_options()?.settings.levels(&INTERVAL).is_some() {
+        return reject("a mean of fits has no intervals; leave out `interval`, or choose a single fit");
+    }
+    if !fit.requested_map().is_exact_kernel() || train_options.task != Task::Regression {
+        return reject("a mean of fits is for regression with the exact kernel; set `map` exact");
+    }
+    let kernels = std::iter::once(train_options.kernel.clone()).chain(kernels_on_rows(fit.member_kernels(), selected)?);
+    let (mut models, mut reports, mut stored_bytes) = (Vec::new(), Vec::new(), 0);
+    for kernel in kernels {
+        let train_options = TrainOptions { kernel, ..train_options.clone() };
+        let memory = resources.memory.saturating_sub(stored_bytes);
+        let resources = &Resources { journal: None, memory, ..*resources };
+        let fitted = train_model::<T>(fit, wrap, selected, &train_options, (resources, run))
+            .map_err(|error| error.with_reserved(stored_bytes))?;
+        stored_bytes += match_precision!(AnyModel: &fitted.model, model => model.bytes());
+        models.push(fitted.model);
+        reports.push(FitReport { planned_bytes: fitted.report.planned_bytes + stored_bytes, ..fitted.report });
+    }
+    let train = train_scores_of_mean(&models, &reports);
+    let mut reports = reports.into_iter();
+    let (model, Some(mut report)) = (AnyModel::mean_of(models)?, reports.next()) else {
+        return reject("expected at least one kernel");
+    };
+    for member in reports {
+        report.members.push(member.kernel);
+        report.passes += member.passes;
+        report.planned_bytes = report.planned_bytes.max(member.planned_bytes);
+    }
+    (report.train, report.figures) = (train, Vec::new());
+    Ok(Fitted { model, report })
+}
+
+/// Returns the scores of the mean of exact fits on the training rows; `None` if rows have weights.
+///
+/// The dual coefficients α of a fit solve (K + nλI)α = y − c, so its residuals are nλα.
+fn train_scores_of_mean(models: &[AnyModel], reports: &[FitReport]) -> Option<TrainScores> {
+    let residuals = models.iter().zip(reports).map(|(model, report)| {
+        let coefficients = match_precision!(AnyModel: model, model => &model.coefficients);
+        let is_exact = coefficients.nrows() as u64 == report.rows && report.weight.is_none();
+        Some(faer::Scale(report.lambda.filter(|_| is_exact)? * report.rows as f64) * coefficients)
+    });
+    let residuals = residuals.collect::<Option<Vec<_>>>()?;
+    let (first, count) = (residuals.first()?.squared_norm_l2(), residuals.len() as f64);
+    let sum = residuals.into_iter().reduce(|sum, residuals| sum + residuals)?;
+    let ratio = sum.squared_norm_l2() / (count * count * first);
+    let TrainScores { mse, r2, .. } = reports.first()?.train.as_ref().filter(|_| ratio.is_finite())?;
+    let (mse, r2) = (mse * ratio, r2.map(|r2| 1.0 - (1.0 - r2) * ratio));
+    Some(TrainScores { mse, rmse: mse.max(0.0).sqrt(), r2, loo_mse: None })
 }
 
 fn train_model<T: Real>(

@@ -32,6 +32,21 @@ pub(super) mod optional {
     }
 }
 
+/// A list of values, each as a text.
+pub(super) mod list {
+    use super::{Deserialize, Deserializer, Display, Error, FromStr, Serializer};
+
+    pub(crate) fn serialize<V: Display, S: Serializer>(values: &[V], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(values.iter().map(ToString::to_string))
+    }
+
+    pub(crate) fn deserialize<'de, V: FromStr<Err: Display>, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Vec<V>, D::Error> {
+        Vec::<String>::deserialize(from)?.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
+    }
+}
+
 pub(super) mod family {
     use super::{Deserialize, Deserializer, Error, Serializer, SolverFamily, solver};
 

@@ -329,6 +329,9 @@ impl Fit {
         if self.clip {
             canonical["clip"] = true.into();
         }
+        if !self.members.is_empty() {
+            canonical["members"] = self.members.iter().map(ToString::to_string).collect::<Vec<_>>().into();
+        }
         if train_options.metric != MetricSource::None {
             canonical["metric"] = train_options.metric.to_string().into();
         }

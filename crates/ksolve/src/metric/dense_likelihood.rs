@@ -29,6 +29,7 @@ use faer::{Accum, Mat, MatMut, MatRef, Par};
 use kapprox::Kernel;
 use kapprox::kernel::KernelFunction;
 use kstore::Workers;
+use std::ops::Range;
 use std::sync::Arc;
 
 #[cfg(test)]
@@ -40,9 +41,12 @@ const STRIP_ROWS: usize = 96;
 /// A part of the sum.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
-    /// The kernel; its length scales are the start of the search.
+    /// The kernel of the inputs `inputs`; its length scales are the start of the search.
     pub(super) kernel: Kernel,
-    /// Each column with its length scale; empty if only the weight is learned.
+    /// Columns of [`Sample::x`] that are the inputs of the kernel. Parts with different scalings
+    /// have different inputs.
+    pub(super) inputs: Range<usize>,
+    /// Each input with its length scale; empty if only the weight is learned.
     pub(super) length_scales: Vec<(usize, f64)>,
 }
 
@@ -56,7 +60,7 @@ impl Part {
 /// The rows of a likelihood.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample<'a> {
-    /// Rows, n x d, row-major.
+    /// Inputs of all parts, n x d, row-major.
     pub(super) x: MatRef<'a, f64>,
     /// Targets, n x T, columns centred.
     pub(super) y: MatRef<'a, f64>,
@@ -66,7 +70,7 @@ pub(super) struct Sample<'a> {
     pub(super) workers: &'a Workers,
 }
 
-/// Returns the number of bytes that an evaluation allocates, with d columns and T targets.
+/// Returns the number of bytes that an evaluation allocates, with d inputs and T targets.
 pub(super) fn bytes(n: usize, d: usize, t: usize, threads: usize) -> usize {
     8 * (2 * n * n + n * (d + 3 * t) + threads * STRIP_ROWS * (2 * n + d))
 }
@@ -114,6 +118,10 @@ impl Sample<'_> {
         Ok(value)
     }
 
+    fn inputs_of(&self, part: &Part) -> MatRef<'_, f64> {
+        self.x.subcols(part.inputs.start, part.inputs.len())
+    }
+
     fn weight(&self, i: usize) -> f64 {
         self.weights.get(i).copied().unwrap_or(1.0)
     }
@@ -134,8 +142,9 @@ impl Sample<'_> {
         self.workers.for_each(row_strips(matrix.as_mut(), STRIP_ROWS), |(first, strip)| {
             let (height, width) = (strip.nrows(), first + strip.nrows());
             let (mut strip, mut values) = (strip.subcols_mut(0, width), Mat::zeros(height, width));
-            for (kernel, weight) in kernels.iter().zip(weights) {
-                kernel.block(self.x.subrows(first, height), self.x.subrows(0, width), values.as_mut());
+            for ((kernel, part), weight) in kernels.iter().zip(self.parts).zip(weights) {
+                let x = self.inputs_of(part);
+                kernel.block(x.subrows(first, height), x.subrows(0, width), values.as_mut());
                 strip += faer::Scale(*weight) * &values;
             }
             (0..height).for_each(|i| strip[(i, first + i)] += noise / self.weight(first + i));
@@ -174,9 +183,9 @@ impl Sample<'_> {
         }
     }
 
-    /// Returns 1 + d numbers for each part p: Σ_ij G_ij (K_p)_ij, and, for each column k, Σ_i x_ik
-    /// Σ_j G_ij ∇_k K_p(x_i, x_j). The numbers of the columns are 0 for a part without length
-    /// scales.
+    /// Returns 1 + d numbers for each part p: Σ_ij G_ij (K_p)_ij, and, for each input k of the part,
+    /// Σ_i x_ik Σ_j G_ij ∇_k K_p(x_i, x_j). The numbers of the inputs are 0 for a part without
+    /// length scales.
     fn part_slopes(&self, kernels: &[Arc<dyn KernelFunction<f64>>], g: MatRef<'_, f64>) -> Result<Vec<f64>> {
         let (n, d) = (self.x.nrows(), self.x.ncols());
         let slope_count = self.parts.len() * (d + 1);
@@ -184,10 +193,11 @@ impl Sample<'_> {
         for_each_strip(self.workers, &mut strip_sums, slope_count, |strip, sums| {
             let first = strip * STRIP_ROWS;
             let height = STRIP_ROWS.min(n - first);
-            let (rows, weights) = (self.x.subrows(first, height), g.subrows(first, height));
-            let (mut values, mut slopes) = (Mat::zeros(height, first + height), vec![0.0; height * d]);
+            let (weights, mut values) = (g.subrows(first, height), Mat::zeros(height, first + height));
             for ((kernel, part), sums) in kernels.iter().zip(self.parts).zip(sums.chunks_exact_mut(d + 1)) {
-                kernel.block(rows, self.x.subrows(0, first + height), values.as_mut());
+                let (x, d) = (self.inputs_of(part), part.inputs.len());
+                let rows = x.subrows(first, height);
+                kernel.block(rows, x.subrows(0, first + height), values.as_mut());
                 for j in 0..first + height {
                     // by symmetry, each column before the strip also stands for its mirror image,
                     // and counts twice
@@ -198,8 +208,8 @@ impl Sample<'_> {
                 if part.length_scales.is_empty() {
                     continue;
                 }
-                slopes.fill(0.0);
-                kernel.gradient(rows, self.x, weights, MatMut::from_row_major_slice_mut(&mut slopes, height, d));
+                let mut slopes = vec![0.0; height * d];
+                kernel.gradient(rows, x, weights, MatMut::from_row_major_slice_mut(&mut slopes, height, d));
                 for (i, slopes) in slopes.chunks_exact(d).enumerate() {
                     let terms = slopes.iter().zip(rows.row(i).iter());
                     sums[1..].iter_mut().zip(terms).for_each(|(sum, (slope, x))| *sum += slope * x);

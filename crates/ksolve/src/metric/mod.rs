@@ -42,7 +42,9 @@ mod series;
 mod settings;
 
 pub use kernel_sum::LikelihoodReport;
-pub(crate) use kernel_sum::MAX_ROWS as LIKELIHOOD_ROWS;
+pub(crate) use kernel_sum::{
+    KernelSum, MIN_STAGED_ROWS, SampledRows, Stage as LikelihoodStage, bytes as likelihood_bytes,
+};
 pub use learn::LearnedMetric;
 pub use learn::MetricTestErrors;
 pub(crate) use learn::{MetricRequest, RoundRequest, as_text, draw_sample, resolve_metric, select_rows};

@@ -7,8 +7,8 @@ use crate::request::{
 };
 use crate::solver::gradient_products::{OuterProductReduction, OuterProductSums};
 use crate::{FoldSpec, Folds, Intercept, Result, RidgeGrid};
-use kapprox::Real;
 use kapprox::map::{MapRequest, MapSpec};
+use kapprox::{Kernel, Real};
 use kstore::MemoryPlan;
 
 /// Number of landmarks of the fits, whatever the rank of the model. Gradients need fewer landmarks
@@ -81,19 +81,20 @@ pub(crate) fn learning_stage<T: Real>(request: &FitRequest<'_>) -> Result<Option
     let MetricSource::Learned(form) = request.options.metric else { return Ok(None) };
     let sample_rows = sample_size(request.size.n, request.size.input_columns);
     if form == MetricForm::Likelihood {
-        return Ok(Some(Stage { plan: likelihood_plan(&request.size, request.resources.memory), passes: 2 }));
+        let plan = likelihood_plan(&request.size, &request.options.kernel, request.resources.memory);
+        return Ok(Some(Stage { plan, passes: 2 }));
     }
     let plan = learning_plan::<T>(&request.options, ROUND_RANK, &request.size, request.resources.memory)?;
     // two passes draw the sample; the round over all rows takes five more
     Ok(Some(Stage { plan, passes: if sample_rows as u64 == request.size.n { 2 } else { 7 } }))
 }
 
-fn likelihood_plan(size: &ProblemSize, budget: usize) -> MemoryPlan {
+fn likelihood_plan(size: &ProblemSize, kernel: &Kernel, budget: usize) -> MemoryPlan {
     let ProblemSize { n, input_columns: d, t, element_bytes, threads, .. } = *size;
     let (rows, remedy) = (sample_size(n, d), "read fewer columns (`features`), or give `metric` none");
     MemoryPlan::for_process("likelihood", budget, threads, 0)
         .term("sampled rows", rows.saturating_mul(3 * (d * element_bytes + 40) + 16 * (t + 1)), remedy)
-        .term("marginal likelihood", kernel_sum::bytes(rows, d, t, threads), remedy)
+        .term("marginal likelihood", kernel_sum::bytes(rows, kernel, d, t, threads), remedy)
 }
 
 #[doc(hidden)]

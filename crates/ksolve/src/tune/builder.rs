@@ -1,6 +1,7 @@
 //! The description of a search by its caller, and the defaults for all options that the caller did
 //! not specify.
 
+use super::options::DEFAULT_MEMBERS;
 use super::{
     ANY_SOLVER, ModelSelection, Score, SearchJournal, SearchListener, SearchPart, SearchWork, SelectionResult,
     SolverMeasure, TimeBudget, TuneOptions,
@@ -63,6 +64,7 @@ pub struct Tune {
     factors: Option<String>,
     score: Score,
     measure: Option<SolverMeasure>,
+    member_count: usize,
     sample_rows: usize,
     time_limit: Option<Duration>,
     work: Option<SearchWork>,
@@ -105,7 +107,19 @@ impl Tune {
     pub fn new(solver: &str, fit: Fit) -> Self {
         let (solver, score) = (solver.to_string(), Score::default());
         let (fixed, kernels, factors, measure) = (FixedParts::default(), None, None, None);
-        Self { solver, fit, fixed, kernels, factors, score, measure, sample_rows: 20_000, time_limit: None, work: None }
+        Self {
+            solver,
+            fit,
+            fixed,
+            kernels,
+            factors,
+            score,
+            measure,
+            member_count: DEFAULT_MEMBERS,
+            sample_rows: 20_000,
+            time_limit: None,
+            work: None,
+        }
     }
 
     /// Sets which parts of the fit the search must not change.
@@ -138,6 +152,14 @@ impl Tune {
     #[must_use]
     pub fn measure(self, measure: SolverMeasure) -> Self {
         Self { measure: Some(measure), ..self }
+    }
+
+    /// Sets the number of fits of a regression with the exact kernel of which the mean is tried: 1
+    /// for a single fit, and 3 by default.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn members(self, member_count: usize) -> Self {
+        Self { member_count: member_count.max(1), ..self }
     }
 
     /// Sets the number of rows of the sample.
@@ -293,6 +315,7 @@ impl Tune {
             options.factors = crate::grids::parse_factors(factors)?;
         }
         options.measure = self.measure;
+        options.member_count = self.member_count;
         Ok(options)
     }
 
@@ -344,8 +367,13 @@ impl Tune {
         run: &Run<'_>,
         open_files: &dyn Fn(Fit) -> Result<Fit>,
     ) -> Result<(Fit, Option<String>)> {
-        let metric = selection_result.metric.clone().map_or(MetricSource::None, MetricSource::from_metric);
-        let fit = selection_result.fit.clone().scaling(selection_result.search.scaling).metric(metric);
+        let fit = selection_result.fit.clone().scaling(selection_result.search.scaling);
+        let fit = match (&selection_result.metric, fit.metric_source()) {
+            (Some(metric), _) => fit.metric(MetricSource::from_metric(metric.clone())),
+            // the fit learns its kernel from all rows
+            (None, MetricSource::Learned(MetricForm::Likelihood)) => fit,
+            (None, _) => fit.metric(MetricSource::None),
+        };
         let fit = if self.work.is_some() { fit.with_rank_parameters_of(&self.fit) } else { fit };
         let Some(time_budget) = time_budget.filter(|_| self.time_limit.is_some()) else { return Ok((fit, None)) };
         let feasible_fit = time_budget.feasible_fit(&open_files(fit.clone())?, selection_result, selected, run)?;

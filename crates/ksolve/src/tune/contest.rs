@@ -108,13 +108,13 @@ impl Contender {
     ///
     /// If the contender cross-validates its own lambdas, it gets a small grid around
     /// `tested_lambda`, the best lambda of the test fit, instead of the full grid: each lambda
-    /// costs a factorisation in every fold.
+    /// costs a factorisation in every fold. An exact fit without lambda learns it by likelihood.
     pub(super) fn rescale_lambda(self, trial_rows: u64, fit_rows: u64, tested_lambda: Option<f64>) -> Self {
         let row_fraction = (trial_rows.max(1) as f64 / fit_rows.max(1) as f64).min(1.0);
         let factor = if self.fit.requested_map().is_exact_kernel() { row_fraction } else { row_fraction.sqrt() };
         let lambda = self.lambda.map(|lambda| lambda * factor);
         let lambda_grid = tested_lambda
-            .filter(|_| !self.fit.sets_regularisation())
+            .filter(|_| !self.fit.sets_regularisation() && !self.fit.requested_map().is_exact_kernel())
             .map(|tested| lambda_grid_around(tested, row_fraction));
         let fit = match lambda.map(format_lambda).or(lambda_grid) {
             Some(lambdas) => self.fit.set(parameter::LAMBDA.name, lambdas),

@@ -9,8 +9,8 @@
 //! on all n rows has the same length scale as the trials, and the same lambda·n, the noise variance
 //! of the target.
 //!
-//! For regression, sums of kernels with a length scale per column compete with the result. Each
-//! trial finds weights, length scales and noise by marginal likelihood from its training rows.
+//! For regression, the mean of fits with learned sums of kernels competes with the result
+//! (`kernel_ensemble`).
 //!
 //! *Cost*: about ten exact fits on [`MAX_TRIAL_ROWS`] rows; for small tables, about ten exact fits
 //! per fold.
@@ -20,9 +20,9 @@ use super::model_selection::ModelSelection;
 use super::selection_result::SearchPart;
 use super::{KernelSearchResult, SearchJournal, SolverMeasure, history::SearchLog, trial::Trials};
 use crate::job::{Fit, Run};
-use crate::metric::{LIKELIHOOD_ROWS, apply_metric};
+use crate::metric::apply_metric;
 use crate::prepare::map_builder::resolve_length_scale;
-use crate::request::{MetricForm, MetricSource};
+use crate::request::MetricSource;
 use crate::solver::{parameter, svm};
 use crate::{Error, Result, Task};
 use kapprox::{Real, kernel::Kernel, map::MapSpec};
@@ -30,7 +30,7 @@ use kstore::SelectedTable;
 
 /// Maximum number of training rows of a trial. If a table is smaller, it is tried on several folds,
 /// and this is the maximum for all folds together.
-const MAX_TRIAL_ROWS: usize = 5_000;
+pub(super) const MAX_TRIAL_ROWS: usize = 5_000;
 
 /// Regularisation parameters with which every kernel is tried. 1e-3 is for noisy targets, and is
 /// tried only if the trials have fewer than [`MAX_TRIAL_ROWS`] rows. The second value suits small
@@ -54,41 +54,43 @@ const MAX_LENGTH_STEPS: usize = 3;
 const TIME_EXPONENT: f64 = 1.9;
 const ONE_VS_ONE_TIME_EXPONENT: f64 = 1.5;
 
-/// Time of learning a sum of kernels by marginal likelihood, in units of the time of an exact fit,
-/// if both use the same n rows. A fit takes n³/3 flops. Learning takes about 80 evaluations of
-/// (5/3)n³ flops each, or 400 fits.
-const LIKELIHOOD_TIME_IN_FITS: f64 = 400.0;
-/// Upper bound of this time for few rows, in fits per training row. Reading and scoring take most
-/// of the time of a small fit, so learning takes fewer than 400 fits: on 1,000 rows of protein,
-/// learning took 7 s, and a fit 0.13 s.
-const MAX_LIKELIHOOD_FITS_PER_ROW: f64 = 0.1;
-
 /// A kernel, a metric and a regularisation parameter for the exact kernel, with the error of their
-/// fit.
+/// fit. With further members, the fit is the mean of fits with all kernels.
 #[derive(Clone, Debug)]
-struct ExactFit {
-    kernel: Kernel,
-    metric: MetricSource,
-    form: String,
-    lambda: Option<f64>,
-    error: f64,
+pub(super) struct ExactFit {
+    pub(super) kernel: Kernel,
+    pub(super) members: Vec<Kernel>,
+    pub(super) metric: MetricSource,
+    pub(super) form: String,
+    pub(super) lambda: Option<f64>,
+    pub(super) error: f64,
+}
+
+impl ExactFit {
+    /// Returns the number of members in words; empty for a single fit.
+    fn members_label(&self) -> String {
+        match self.members.len() {
+            0 => String::new(),
+            further => format!(", mean of {} fits", further + 1),
+        }
+    }
 }
 
 /// A coordinate search over exact fits.
-struct ExactSearch<'w, 'l, 'm, 'j, T> {
-    model_selection: &'w ModelSelection<'w>,
-    trials: &'w Trials<T>,
+pub(super) struct ExactSearch<'w, 'l, 'm, 'j, T> {
+    pub(super) model_selection: &'w ModelSelection<'w>,
+    pub(super) trials: &'w Trials<T>,
     measure: SolverMeasure,
-    folds: Vec<usize>,
+    pub(super) folds: Vec<usize>,
     /// Name of the solver, and its fit without kernel, metric and regularisation parameter.
     name: String,
     fit: Fit,
     /// Time of the final fit and its test, in units of the time of one trial. `None` if the exact
     /// map was requested: the fit may then take any time.
-    final_cost: Option<f64>,
-    log: &'w mut SearchLog<'l>,
-    journal: &'m mut SearchJournal<'j>,
-    best: Option<ExactFit>,
+    pub(super) final_cost: Option<f64>,
+    pub(super) log: &'w mut SearchLog<'l>,
+    pub(super) journal: &'m mut SearchJournal<'j>,
+    pub(super) best: Option<ExactFit>,
     /// Message of the last fit that failed.
     problem: Option<String>,
 }
@@ -163,7 +165,7 @@ impl ModelSelection<'_> {
         self.listener.begin(SearchPart::ExactFits, step_count as u64);
         let is_in_time = search.run(winner, search_result, &lambdas)? && search.is_in_time(0)?;
         if is_in_time {
-            search.try_kernel_sums(kernel_sums)?;
+            search.try_kernel_ensemble(kernel_sums)?;
         }
         self.listener.end();
         if !is_in_time {
@@ -179,9 +181,10 @@ impl ModelSelection<'_> {
             let why = problem.unwrap_or("no exact fit succeeded".to_string());
             return if is_requested { Err(Error::option("map", "exact", why)) } else { Ok(None) };
         };
-        let report = ContenderReport::new(solver_label(&name, best.lambda), &best.kernel, &best.form);
+        let solver = solver_label(&format!("{name}{}", best.members_label()), best.lambda);
+        let report = ContenderReport::new(solver, &best.kernel, &best.form);
         let report = ContenderReport { errors: vec![best.error], mean: Some(best.error), ..report };
-        let fit = fit.kernel(best.kernel).metric(best.metric);
+        let fit = fit.kernel(best.kernel).with_members(best.members).metric(best.metric);
         let fit = Contender { name, fit, lambda: best.lambda, report };
         let why = rival_error
             .map(|rival| format!("{} has error {rival:.4e} on the same number of rows", winner.report.solver));
@@ -261,28 +264,6 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
         Ok(is_lambda_free && self.fit.task()? == Task::Regression)
     }
 
-    /// Tries sums of kernels, if their trial, the test and the final fit are likely to end in time.
-    /// The times are estimated from the last fit of one kernel.
-    fn try_kernel_sums(&mut self, kernel_sums: &[Kernel]) -> Result<()> {
-        let (single_kernel_time, folds) = (self.log.last_duration, &self.folds);
-        let rows = folds.first().map_or(1, |fold| self.trials.training_rows(*fold, MAX_TRIAL_ROWS).len().max(1));
-        let learning_fits_by_flops = LIKELIHOOD_TIME_IN_FITS * (LIKELIHOOD_ROWS as f64 / rows as f64).min(1.0).powi(3);
-        let learning_fits = learning_fits_by_flops.min(MAX_LIKELIHOOD_FITS_PER_ROW * rows as f64);
-        for kernel in kernel_sums {
-            let term_count = kernel.terms().len() as f64;
-            // a fit with k terms takes k times as long as a fit with one kernel; the trial, the
-            // test and the final fit each learn the weights
-            let time = self.final_cost.map(|cost| single_kernel_time.mul_f64(term_count * cost + 3.0 * learning_fits));
-            if time.map_or(Ok(false), |time| self.log.is_fit_late(time, self.journal))? {
-                continue;
-            }
-            let form = MetricForm::Likelihood;
-            let (kernel, metric, form) = (kernel.clone(), MetricSource::Learned(form), form.to_string());
-            self.try_fit(ExactFit { kernel, metric, form, lambda: None, error: f64::INFINITY }, 1.0)?;
-        }
-        Ok(())
-    }
-
     /// Returns true if the final fit is likely to end in time after `trial_count` trials.
     fn is_in_time(&mut self, trial_count: usize) -> Result<bool> {
         let Some(cost) = self.final_cost else { return Ok(true) };
@@ -299,7 +280,7 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
     fn kernels(&self, winner: &Contender, search_result: &KernelSearchResult) -> Result<Vec<ExactFit>> {
         let initial_fit = |kernel: Kernel, contender: &Contender| {
             let (metric, form) = (contender.fit.metric_source().clone(), contender.report.metric.clone());
-            ExactFit { kernel, metric, form, lambda: None, error: f64::INFINITY }
+            ExactFit { kernel, members: Vec::new(), metric, form, lambda: None, error: f64::INFINITY }
         };
         let mut sample = self.trials.sample();
         if let Some(metric) = winner.metric() {
@@ -323,19 +304,29 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
     /// Tries an exact fit, unless this part of the search is late. If the error of the fit is below
     /// `max_ratio` times the best error, the fit becomes the best fit, and the function returns
     /// true.
-    fn try_fit(&mut self, candidate: ExactFit, max_ratio: f64) -> Result<bool> {
+    pub(super) fn try_fit(&mut self, candidate: ExactFit, max_ratio: f64) -> Result<bool> {
         if self.best.is_some() && self.log.is_late(self.journal)? {
             return Ok(false);
         }
-        let fit = self.fit.clone().kernel(candidate.kernel.clone()).metric(candidate.metric.clone());
-        let fit = candidate.lambda.iter().fold(fit, |fit, lambda| fit.set(parameter::LAMBDA.name, lambda));
-        let what = solver_label(&format!("{}, {}", self.name, candidate.kernel), candidate.lambda);
-        let error = self.error(&fit, what)?.unwrap_or(f64::INFINITY);
+        let error = self.candidate_error(&candidate)?;
         let is_better = self.best.as_ref().is_none_or(|best| error < max_ratio * best.error);
         if is_better {
             self.best = Some(ExactFit { error, ..candidate });
         }
         Ok(is_better)
+    }
+
+    /// Returns the mean error of a candidate over the folds; infinite if its fit fails.
+    pub(super) fn candidate_error(&mut self, candidate: &ExactFit) -> Result<f64> {
+        let ExactFit { kernel, members, metric, lambda, .. } = candidate.clone();
+        let what = match members.is_empty() {
+            true => format!("{}, {kernel}", self.name),
+            false => format!("{}{}", self.name, candidate.members_label()),
+        };
+        let what = solver_label(&what, lambda);
+        let fit = self.fit.clone().kernel(kernel).with_members(members).metric(metric);
+        let fit = lambda.iter().fold(fit, |fit, lambda| fit.set(parameter::LAMBDA.name, lambda));
+        Ok(self.error(&fit, what)?.unwrap_or(f64::INFINITY))
     }
 
     /// Returns the mean error of a fit over the folds; `None` if the fit fails.

@@ -76,6 +76,24 @@ impl<'a> SearchLog<'a> {
         journal.get_or_compute(|| Ok(self.listener.is_late(SearchPart::Fit, duration)))
     }
 
+    /// Returns the time since the start of the search.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Ends the current part: its later steps are not counted, as after [`SearchLog::is_late`].
+    pub(super) fn mark_late(&mut self) {
+        let work = self.current_work();
+        work.late_after = work.late_after.or(Some(work.step_count));
+    }
+
+    /// Returns the number of steps of the current part that the work budget leaves; `None` without
+    /// a work budget.
+    pub(super) fn remaining_steps(&mut self) -> Option<usize> {
+        let max_steps = self.max_work?.exact_fits.filter(|_| self.part == SearchPart::ExactFits)?;
+        Some(max_steps.saturating_sub(self.current_work().step_count))
+    }
+
     pub(super) fn work(&self) -> SearchWork {
         let [kernels, solvers, exact_fits] = self.work.map(|work| work.late_after.unwrap_or(work.step_count));
         SearchWork { kernels, solvers, exact_fits: Some(exact_fits).filter(|count| *count > 0) }

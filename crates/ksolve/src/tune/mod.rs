@@ -38,8 +38,10 @@ mod exact_search;
 mod group_sample;
 mod history;
 mod journal;
+mod kernel_ensemble;
 mod model_selection;
 mod options;
+mod outer_folds;
 mod refine;
 mod rung;
 mod selection_result;
@@ -180,7 +182,9 @@ impl<'a, T: Real> KernelSearch<'a, T> {
         };
         warning.into_iter().for_each(|text| resources.stage_observer.warn(text));
         let folds = folds(&fold_spec)?;
-        let trials = Trials::new(all_rows, survey.weight_unit(), selected, &folds, options.score != Score::Alignment)?;
+        let holds_out_test_rows = options.score != Score::Alignment;
+        let trials = Trials::new(all_rows, survey.weight_unit(), selected, &folds, holds_out_test_rows)?;
+        let trials = options.test_fold.into_iter().fold(trials, Trials::with_test_fold);
         let sample = trials.without_test_rows(&sample);
         let sorted_rows = candidates::sort_by_row_number(sample.clone())?;
         let sample_rows = candidates::with_targets(

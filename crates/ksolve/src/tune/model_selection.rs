@@ -84,6 +84,7 @@ impl ModelSelection<'_> {
             contenders: Vec::new(),
             test: None,
             default_score: None,
+            outer_score: None,
             random_fold_score: None,
             shift_scores: Vec::new(),
             work: log.work(),
@@ -231,6 +232,10 @@ impl ModelSelection<'_> {
         if let (Some(test), Some(repeated_score)) = (&mut selection_result.test, lower_rank_score) {
             test.score = repeated_score;
         }
+        // an outer search only reports its error
+        if self.options.test_fold.is_some() {
+            return Ok(selection_result);
+        }
         let is_quick = |test: &WinnerTest| test.seconds < QUICK_TEST_SECONDS;
         if selection_result.test.is_some()
             && (selection_result.test.as_ref().is_some_and(is_quick) || !log.is_late(journal)?)
@@ -241,6 +246,12 @@ impl ModelSelection<'_> {
             selection_result.default_score =
                 journal.get_or_compute(|| self.score_default_fit(&default_fit, &trials, tests_half))?;
             journal.save();
+        }
+        if let Some(test) = selection_result.test.as_ref().filter(|_| !tests_lower_rank) {
+            let (score, time) = (&test.score, Duration::from_secs_f64(test.seconds));
+            let outer_score = self.outer_score(&selection_result.search, &trials, score, time, &mut log, journal)?;
+            selection_result.outer_score = outer_score;
+            selection_result.history.append(&mut log.history);
         }
         Ok(selection_result)
     }

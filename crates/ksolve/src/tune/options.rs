@@ -73,6 +73,8 @@ pub struct TuneOptions {
     /// Sums of kernels that are tried in addition if a regression uses the exact kernel. The
     /// weights and the length scales of their terms maximise the marginal likelihood.
     pub kernel_sums: Vec<Kernel>,
+    /// Number of sums of which the mean of the fits is tried: those with the best likelihood.
+    pub member_count: usize,
     /// Factors that the length scales of each kernel are multiplied by.
     pub factors: Vec<f64>,
     /// Score by which kernels are compared.
@@ -81,6 +83,8 @@ pub struct TuneOptions {
     /// classes is rare. Then `None` selects the log loss, or the AUC if the solver is named,
     /// because that solver may have no probabilities.
     pub measure: Option<SolverMeasure>,
+    /// Fold of the test rows, for a search of an outer fold; `None` for the default test fold.
+    pub test_fold: Option<usize>,
     /// Maximum number of rows of the sample. Every comparison of the successive halving (a rung)
     /// takes its rows from this sample.
     pub max_sample_rows: usize,
@@ -124,9 +128,11 @@ impl TuneOptions {
             intercept: ridge.intercept,
             kernels,
             kernel_sums: sums.collect::<kapprox::Result<_>>()?,
+            member_count: DEFAULT_MEMBERS,
             factors: crate::grids::parse_factors(DEFAULT_FACTORS)?,
             score,
             measure: None,
+            test_fold: None,
             max_sample_rows,
         })
     }
@@ -136,8 +142,21 @@ impl TuneOptions {
 /// the features, for targets with steps along single features.
 const DEFAULT_KERNELS: [&str; 4] = ["gaussian()", "exponential()", "matern(nu=1.5)", "laplacian()"];
 
-/// Sums with a smooth and a rough part.
-const KERNEL_SUMS: [&str; 2] = ["matern(nu=1.5) + laplacian()", "gaussian() + exponential() + laplacian()"];
+/// Kernels and sums with smooth and rough parts, on the scaled features and on their quantile
+/// scores.
+const KERNEL_SUMS: [&str; 8] = [
+    "gaussian()",
+    "matern(nu=1.5)",
+    "gaussian() + matern(nu=1.5)",
+    "matern(nu=1.5) + laplacian()",
+    "laplacian() + laplacian(scale=quantile)",
+    "linear() + gaussian() + laplacian()",
+    "matern(nu=1.5) + laplacian() + laplacian(scale=quantile)",
+    "matern(nu=1.5) + matern(nu=1.5, scale=quantile) + laplacian()",
+];
+
+/// Default number of sums of which the mean of the fits is tried.
+pub(super) const DEFAULT_MEMBERS: usize = 3;
 
 /// Returns the default kernels. If the rows have a date, the relation of the other features to the
 /// target may change within days, so the second kernel gives the date a length scale of its own.

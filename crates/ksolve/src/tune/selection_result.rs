@@ -144,6 +144,10 @@ pub struct SelectionResult {
     /// metric. `None` without test rows, and if no time was left.
     #[doc(hidden)]
     pub default_score: Option<HeldOutScore>,
+    /// Error of the search on small tables, over several outer folds; `None` if the time did not
+    /// suffice for a second search.
+    #[doc(hidden)]
+    pub outer_score: Option<HeldOutScore>,
     /// If contiguous folds replaced random folds, the error of the winner, refitted and tested on
     /// random rows.
     pub random_fold_score: Option<HeldOutScore>,

@@ -6,6 +6,7 @@ use crate::metric::select_rows;
 use crate::predict::{Evaluation, Predictor, RankingScores, RegressionScores};
 use crate::ranking_pairs::{self, Groups};
 use crate::{Error, Folds, Result, Task, folds::FoldRule, folds::FoldSpec, request::Scaling, solver::parameter};
+use faer::Mat;
 use kapprox::{Real, landmark::RowSample};
 use kstore::sparse::SparseShape;
 use kstore::{LabelCodes, MemoryRows, RowBuf, RowSource, SelectedTable, Selection, Table};
@@ -51,6 +52,11 @@ pub struct HeldOutScore {
     pub training_rows: u64,
     /// Number of scored rows.
     pub rows: u64,
+    /// Number of outer folds whose rows are scored, each by a search without them; absent for the
+    /// test rows of a single search.
+    #[doc(hidden)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outer_folds: Option<u64>,
     /// Rank of the fit.
     pub rank: usize,
     /// Regularisation parameter that the model cross-validated or was given.
@@ -182,6 +188,15 @@ impl<T: Real> Trials<T> {
         })
     }
 
+    /// Returns the trials with another fold as test set.
+    pub(super) fn with_test_fold(self, fold: usize) -> Self {
+        Self { test_fold: Some(fold), ..self }
+    }
+
+    pub(super) fn has_block_folds(&self) -> bool {
+        self.has_block_folds
+    }
+
     pub(super) fn len(&self) -> usize {
         self.fold_of_row.len()
     }
@@ -259,15 +274,30 @@ impl<T: Real> Trials<T> {
 
     /// Returns the rows that the search uses, as a sample.
     pub(super) fn sample(&self) -> RowSample<T> {
-        let d = self.rows.shape().input_count;
         let positions: Vec<usize> =
             (0..self.fold_of_row.len()).filter(|position| self.is_search_row(*position)).collect();
+        self.sample_at(&positions)
+    }
+
+    /// Returns the rows at these positions, as a sample.
+    pub(super) fn sample_at(&self, positions: &[usize]) -> RowSample<T> {
+        let d = self.rows.shape().input_count;
         let x = positions.iter().flat_map(|i| &self.rows.x()[i * d..(i + 1) * d]).copied().collect();
         let weight = |i: &usize| {
             self.target_values[(i + 1) * self.column_count - 1 - usize::from(self.has_groups)] / self.weight_unit
         };
         let weights = positions.iter().filter(|_| self.has_weights).map(weight).collect();
         RowSample { row_numbers: positions.iter().map(|i| self.rows.row_number(*i)).collect(), x, d, weights }
+    }
+
+    /// Returns the targets of the rows at these positions, one column for each target.
+    pub(super) fn targets_at(&self, positions: &[usize]) -> Mat<f64> {
+        let target_count = self.column_count - usize::from(self.has_weights) - usize::from(self.has_groups);
+        Mat::from_fn(positions.len(), target_count, |i, t| self.target_values[positions[i] * self.column_count + t])
+    }
+
+    pub(super) fn has_sparse_rows(&self) -> bool {
+        self.sparse_shape.is_some()
     }
 
     /// Returns the positions of the training rows for `fold`, evenly thinned to at most `max_rows`.
@@ -369,11 +399,11 @@ impl<T: Real> Trials<T> {
     ) -> Result<Vec<HeldOutScore>> {
         let column_name = |j: usize| if self.column_count == 1 { "y".to_string() } else { format!("y{j}") };
         // kernels on sparse rows do not refer to columns
-        let kernel = match self.sparse_shape {
-            None => fit.requested_kernel().with_positional_names(&self.names)?,
-            Some(_) => fit.requested_kernel().clone(),
+        let fit = match self.sparse_shape {
+            None => fit.clone().map_kernels(|kernel| kernel.with_positional_names(&self.names))?,
+            Some(_) => fit.clone(),
         };
-        let fit = fit.clone().kernel(kernel).scaling(Scaling::None).with_landmark_scheme();
+        let fit = fit.scaling(Scaling::None).with_landmark_scheme();
         let target_count = self.column_count - usize::from(self.has_weights) - usize::from(self.has_groups);
         let weight = self.has_weights.then(|| column_name(target_count));
         let fit = weight.iter().fold(fit, |fit, weight| fit.set(parameter::WEIGHTS.name, weight));

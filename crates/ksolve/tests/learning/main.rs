@@ -7,6 +7,7 @@ mod categories;
 mod clip;
 mod curve;
 mod effects;
+mod ensemble;
 mod estimators;
 mod gram;
 mod job;

@@ -6,7 +6,7 @@ fn parts(text: &str, d: usize) -> Vec<Part> {
     let terms = Kernel::parse(text).unwrap().resolve_columns(&["x0", "x1", "x2", "x3"][..d]).unwrap().terms();
     terms
         .into_iter()
-        .map(|kernel| Part { length_scales: kernel.column_lengths(d).unwrap_or_default(), kernel })
+        .map(|kernel| Part { length_scales: kernel.column_lengths(d).unwrap_or_default(), kernel, inputs: 0..d })
         .collect()
 }
 
