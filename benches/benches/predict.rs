@@ -27,6 +27,7 @@ fn model() -> Model<f32> {
             solver: "ridge".into(),
             kernel: "gaussian(sigma=3)".into(),
             second_view: None,
+            members: vec![],
             precision: "f32".into(),
             map: "nystrom".into(),
             rank: LANDMARKS,
@@ -56,6 +57,7 @@ fn model() -> Model<f32> {
         transform: BasisTransform::default(),
         coefficients: Mat::from_fn(LANDMARKS, 1, |i, _| value(1_000_000 + i)),
         intercept: vec![0.5],
+        intervals: None,
         scaler: Scaler {
             centre: vec![0.0; FEATURES],
             scale: vec![1.0; FEATURES],
