@@ -1,7 +1,7 @@
 //! The report of a training run.
 
 use crate::metric::{LengthScaleReport, LikelihoodReport};
-use crate::solver::parameter::C;
+use crate::solver::parameter::{C, EXPOSURE};
 use crate::solver::{NamedValues, SolveMethod, by_name};
 use crate::{Certificate, SurfaceCell};
 use kmodel::model::MetricReport;
@@ -18,11 +18,18 @@ pub const LAMBDA_CONVENTION: &str =
 const LAMBDA_C_CONVENTION: &str =
     "lambda is per row: (1/n) sum loss + lambda |w|^2 (scikit-learn's C = 1/(2 n lambda))";
 
+/// What lambda means for generalised linear models.
+const LAMBDA_GLM_CONVENTION: &str =
+    "lambda is per row: (1/n) sum deviance / 2 + lambda |w|^2 (scikit-learn's alpha = 2 lambda)";
+
 /// Returns what a solver's lambda means, and the corresponding parameter of scikit-learn.
 #[doc(hidden)]
 pub fn convention_of(solver: &str) -> &'static str {
-    let has_c = by_name(solver).is_some_and(|family| family.reads(&C));
-    if has_c { LAMBDA_C_CONVENTION } else { LAMBDA_CONVENTION }
+    match by_name(solver) {
+        Some(family) if family.reads(&C) => LAMBDA_C_CONVENTION,
+        Some(family) if family.reads(&EXPOSURE) => LAMBDA_GLM_CONVENTION,
+        _ => LAMBDA_CONVENTION,
+    }
 }
 
 /// The report of a fit: the data, the chosen parameters, the errors and the cost.

@@ -388,6 +388,50 @@ class KernelFisher(_Kernel, _Classifier):
         verbose: int = ...,
     ) -> None: ...
 
+class KernelGLM(_Kernel, _Regressor):
+    family: str
+    power: float | None
+    exposure: str | None
+    lambdas: float | str | Sequence[float] | None
+    cv: Any
+    intercept: str
+    max_iter: int | None
+    tolerance: float | None
+    def fit(self, X: _Rows, y: Any, sample_weight: Any = ...) -> Self: ...
+    def __init__(
+        self,
+        *,
+        family: str = ...,
+        power: float | None = ...,
+        exposure: str | None = ...,
+        lambdas: float | str | Sequence[float] | None = ...,
+        cv: Any = ...,
+        intercept: str = ...,
+        max_iter: int | None = ...,
+        tolerance: float | None = ...,
+        kernel: str | Callable[..., Any] = ...,
+        gamma: float | str | None = ...,
+        coef0: float | None = ...,
+        degree: float | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
+        rank: int | None = ...,
+        scale: str | None = ...,
+        clip: bool | None = ...,
+        metric: str | _Array | None = ...,
+        map: str | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        missing: str = ...,
+        categories: str | Sequence[str] | None = ...,
+        times: str | None = ...,
+        text: str | Sequence[str] | None = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
 class KernelKMeans(_Kernel, _Clusters):
     n_clusters: int | None
     n_init: int | None
@@ -434,8 +478,10 @@ class KernelLogisticRegression(_Kernel, _Classifier):
     class_weight: dict[Any, float] | str | None
     max_iter: int | None
     tolerance: float | None
+    interval: float | str | Sequence[float] | None
     def predict_proba(self, X: _Rows) -> _Floats: ...
     def predict_log_proba(self, X: _Rows) -> _Floats: ...
+    def predict_set(self, X: _Rows) -> tuple[_Array, _Array]: ...
     def fit(self, X: _Rows, y: Any, sample_weight: Any = ...) -> Self: ...
     def __init__(
         self,
@@ -447,6 +493,7 @@ class KernelLogisticRegression(_Kernel, _Classifier):
         class_weight: dict[Any, float] | str | None = ...,
         max_iter: int | None = ...,
         tolerance: float | None = ...,
+        interval: float | str | Sequence[float] | None = ...,
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
@@ -684,6 +731,8 @@ class KernelQuantileRegressor(_Kernel, _Regressor):
     tol: float | None
     max_iter: int | None
     tolerance: float | None
+    interval: float | str | Sequence[float] | None
+    def predict_interval(self, X: _Rows) -> tuple[_Floats, _Floats]: ...
     def fit(self, X: _Rows, y: Any, sample_weight: Any = ...) -> Self: ...
     def __init__(
         self,
@@ -697,6 +746,7 @@ class KernelQuantileRegressor(_Kernel, _Regressor):
         tol: float | None = ...,
         max_iter: int | None = ...,
         tolerance: float | None = ...,
+        interval: float | str | Sequence[float] | None = ...,
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
@@ -772,11 +822,13 @@ class KernelRidge(_Kernel, _Regressor):
     residual: float | None
     loo: bool
     std: bool
+    interval: float | str | Sequence[float] | None
     importance: bool
     local: int | None
     alpha_: float
     surface_: dict[str, _Array]
     def predict(self, X: _Rows, return_std: bool = ...) -> Any: ...
+    def predict_interval(self, X: _Rows) -> tuple[_Floats, _Floats]: ...
     def fit(self, X: _Rows, y: Any, sample_weight: Any = ...) -> Self: ...
     def __init__(
         self,
@@ -793,6 +845,7 @@ class KernelRidge(_Kernel, _Regressor):
         residual: float | None = ...,
         loo: bool = ...,
         std: bool = ...,
+        interval: float | str | Sequence[float] | None = ...,
         importance: bool = ...,
         local: int | None = ...,
         kernel: str | Callable[..., Any] = ...,
@@ -1267,6 +1320,7 @@ class SVC(_Kernel, _Classifier):
     tol: float | None
     max_iter: int | None
     tolerance: float | None
+    interval: float | str | Sequence[float] | None
     @property
     def support_(self) -> _Array: ...
     @property
@@ -1279,6 +1333,7 @@ class SVC(_Kernel, _Classifier):
     def intercept_(self) -> _Floats: ...
     def predict_proba(self, X: _Rows) -> _Floats: ...
     def predict_log_proba(self, X: _Rows) -> _Floats: ...
+    def predict_set(self, X: _Rows) -> tuple[_Array, _Array]: ...
     def fit(self, X: _Rows, y: Any, sample_weight: Any = ...) -> Self: ...
     def __init__(
         self,
@@ -1294,6 +1349,7 @@ class SVC(_Kernel, _Classifier):
         tol: float | None = ...,
         max_iter: int | None = ...,
         tolerance: float | None = ...,
+        interval: float | str | Sequence[float] | None = ...,
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
@@ -1326,6 +1382,7 @@ class SVR(_Kernel, _Regressor):
     tol: float | None
     max_iter: int | None
     tolerance: float | None
+    interval: float | str | Sequence[float] | None
     @property
     def support_(self) -> _Array: ...
     @property
@@ -1336,6 +1393,7 @@ class SVR(_Kernel, _Regressor):
     def coef_(self) -> _Floats: ...
     @property
     def intercept_(self) -> _Floats: ...
+    def predict_interval(self, X: _Rows) -> tuple[_Floats, _Floats]: ...
     def fit(self, X: _Rows, y: Any, sample_weight: Any = ...) -> Self: ...
     def __init__(
         self,
@@ -1348,6 +1406,7 @@ class SVR(_Kernel, _Regressor):
         tol: float | None = ...,
         max_iter: int | None = ...,
         tolerance: float | None = ...,
+        interval: float | str | Sequence[float] | None = ...,
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
