@@ -218,7 +218,8 @@ pub fn rounded_kernel(expression: &str) -> String {
     out
 }
 
-/// Writes `scale=quantile` instead of the quantiles of a kernel's inputs, 65 numbers for each input.
+/// Writes `scale=quantile` instead of the quantiles of a kernel's inputs, 65 numbers for each
+/// input.
 fn without_quantiles(expression: &str) -> String {
     const QUANTILES: &str = "scale=[";
     let mut parts = expression.split(QUANTILES);

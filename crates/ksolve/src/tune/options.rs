@@ -150,7 +150,7 @@ const KERNEL_SUMS: [&str; 8] = [
     "gaussian() + matern(nu=1.5)",
     "matern(nu=1.5) + laplacian()",
     "laplacian() + laplacian(scale=quantile)",
-    "linear() + gaussian() + laplacian()",
+    "gaussian() + laplacian(scale=quantile)",
     "matern(nu=1.5) + laplacian() + laplacian(scale=quantile)",
     "matern(nu=1.5) + matern(nu=1.5, scale=quantile) + laplacian()",
 ];

@@ -131,3 +131,14 @@ fn a_mean_is_exported_unless_a_part_is_scaled_by_quantiles() {
     let error = export("laplacian(sigma=2, scale=quantile)").unwrap_err().to_string();
     assert!(error.contains("scaled by quantiles"), "{error}");
 }
+
+#[test]
+fn a_mean_with_an_unbounded_member_is_not_clipped() {
+    let (x, y) = rows(100, 1);
+    let table = Table::from_rows(&x, D, &y).unwrap();
+    let ranges = |further: &str| {
+        let fit = exact("gaussian(sigma=1)", &[further]).set("lambda", "1e-3").clip(true);
+        fit.fit_table(&table, &["y"], &Run::new()).unwrap().model.metadata().ranges.len()
+    };
+    assert_eq!((ranges("laplacian(sigma=2)"), ranges("linear() + gaussian(sigma=2)")), (D, 0));
+}
