@@ -57,18 +57,19 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
         let x = Mat::from_fn(sample.len(), sample.d, |i, j| sample.x[i * sample.d + j].to_f64());
         let Some(rows) = SampledRows::new(x.as_ref(), y.as_ref(), &sample.weights)? else { return Ok(()) };
         let member_count = self.model_selection.options.member_count.min(kernels.len());
-        let max_terms = kernels.iter().map(|kernel| kernel.terms().len()).max().unwrap_or(1) * member_count;
+        let max_terms = kernels.iter().map(|kernel| kernel.terms().len()).max().unwrap_or(1);
+        let max_cost = kernels.iter().map(learning_cost).fold(1.0, f64::max);
         // a fit with k terms takes k times as long as a fit with one kernel
         let cost = FITS_AFTER_TRIALS_RATIO * self.final_cost.unwrap_or_default() + 1.0;
-        let later_time = fit_time.mul_f64(max_terms as f64 * cost);
+        let later_time = fit_time.mul_f64((max_terms * member_count) as f64 * cost);
         let relearns = positions.len() < MIN_STAGED_ROWS;
-        let relearned_terms = if relearns {
-            RELEARNING_RATIO * (self.folds.len() as f64 + FITS_AFTER_TRIALS) * max_terms as f64
+        let relearning_cost = if relearns {
+            RELEARNING_RATIO * (self.folds.len() as f64 + FITS_AFTER_TRIALS) * member_count as f64 * max_cost
         } else {
             0.0
         };
         let Some(mut members) =
-            self.learn_candidates(kernels, &sample, x.as_ref(), &rows, later_time, relearned_terms)?
+            self.learn_candidates(kernels, &sample, x.as_ref(), &rows, later_time, relearning_cost)?
         else {
             return Ok(());
         };
@@ -121,8 +122,8 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
     }
 
     /// Learns all expressions on the first stage, and returns them by ascending criterion, or
-    /// `None` if the time does not suffice for them, then for learning `relearned_terms` terms, and
-    /// then for fits that take `later_time`.
+    /// `None` if the time does not suffice for them, then for learning at `relearning_cost`
+    /// ([`learning_cost`]), and then for fits that take `later_time`.
     fn learn_candidates(
         &mut self,
         kernels: &[Kernel],
@@ -130,20 +131,19 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
         x: MatRef<'_, f64>,
         rows: &SampledRows<'_>,
         later_time: Duration,
-        relearned_terms: f64,
+        relearning_cost: f64,
     ) -> Result<Option<Vec<Candidate>>> {
         let seed = self.model_selection.options.train_options.seed;
-        let term_count = |kernels: &[Kernel]| kernels.iter().map(|kernel| kernel.terms().len()).sum::<usize>() as f64;
-        let (mut candidates, mut time_per_term) = (Vec::new(), Duration::ZERO);
+        let (mut candidates, mut unit_time) = (Vec::new(), Duration::ZERO);
         for (k, kernel) in kernels.iter().enumerate() {
-            let remaining_terms = term_count(&kernels[k..]) + relearned_terms;
-            if self.is_over(later_time + time_per_term.mul_f64(remaining_terms))? {
+            let remaining_cost = kernels[k..].iter().map(learning_cost).sum::<f64>() + relearning_cost;
+            if self.is_over(later_time + unit_time.mul_f64(remaining_cost))? {
                 return Ok(None);
             }
             let sum = KernelSum::new(&resolve_length_scale(kernel, sample, seed)?, x)?;
             let mut candidate = Candidate { expression: kernel.to_string(), sum, aic: f64::INFINITY };
             self.learn_stage(&mut candidate, rows, LikelihoodStage::first(rows.len()))?;
-            time_per_term = time_per_term.max(self.log.last_duration.div_f64(kernel.terms().len() as f64));
+            unit_time = unit_time.max(self.log.last_duration.div_f64(learning_cost(kernel)));
             candidates.push(candidate);
         }
         candidates.retain(|candidate| candidate.aic.is_finite());
@@ -197,6 +197,12 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
         members.sort_by(|a, b| a.aic.total_cmp(&b.aic));
         Ok(false)
     }
+}
+
+/// Returns the time to learn a kernel in units of the time of a kernel with one term. The factor of
+/// the kernel matrix takes about half of the latter, whatever the number of terms.
+fn learning_cost(kernel: &Kernel) -> f64 {
+    0.5 * (1.0 + kernel.terms().len() as f64)
 }
 
 /// Returns the mean of the fits with the learned kernels of `members`, for trials with this many

@@ -23,7 +23,7 @@ const MAX_ROWS: u64 = 5_000;
 /// Likely and maximum time of an outer search, relative to the first search, and time that is
 /// reserved for the final fit, relative to the test of the winner. The maximum is larger, because a
 /// search ends when the predicted time of its fits exceeds it, and these predictions are cautious.
-const LIKELY_TIME_RATIO: f64 = 1.5;
+const LIKELY_TIME_RATIO: f64 = 2.0;
 const MAX_TIME_RATIO: f64 = 4.0;
 const FINAL_FIT_RATIO: f64 = 4.0;
 
