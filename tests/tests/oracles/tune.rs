@@ -51,9 +51,11 @@ fn options(task: Task, score: Score) -> TuneOptions {
         intercept: Intercept::Free,
         kernels,
         kernel_sums: Vec::new(),
+        member_count: 1,
         factors: grids::parse_factors("0.0625..4").unwrap(),
         score,
         measure: None,
+        test_fold: None,
         max_sample_rows: 1600,
     }
 }
