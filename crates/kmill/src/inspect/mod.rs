@@ -4,7 +4,7 @@
 mod model;
 
 use self::model::ModelReport;
-use crate::args::{RunArgs, RunSettings, TextArgs};
+use crate::args::{RunArgs, RunSettings, TextArgs, parse};
 use crate::{Result, columns::is_next_name, error::with_option_names, output};
 use clap::Args;
 use kreport::inspect::{Finding, draw_sample, findings};
@@ -34,7 +34,7 @@ pub(crate) struct InspectArgs {
     pub(crate) stats: bool,
     /// Column to be predicted: shows its classes, columns that give it away, and whether
     /// neighbouring rows are alike
-    #[arg(long, value_name = "COLUMN")]
+    #[arg(long, value_name = "COLUMN", value_parser = parse::name)]
     pub(crate) target: Option<String>,
     #[command(flatten)]
     pub(crate) text: TextArgs,
