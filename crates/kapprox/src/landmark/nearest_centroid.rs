@@ -119,8 +119,8 @@ fn find_largest_in_columns<T: Real>(products: MatRef<'_, T>, offsets: &[T], near
 }
 
 /// Returns ‖x − z‖²: differences in `T`, squares and their sum in f64. For several points, call it
-/// inside one [`vectorised!`](crate::vectorised) block: each such block switches between SSE code
-/// and AVX code, and after a matrix product each switch costs a hundred cycles.
+/// inside one [`vectorised!`](macro@crate::vectorised) block: each such block switches between SSE
+/// code and AVX code, and after a matrix product each switch costs a hundred cycles.
 #[inline(always)]
 pub fn squared_distance<T: Real>(x: &[T], z: &[T]) -> f64 {
     let ((x_chunks, x_rest), (z_chunks, z_rest)) = (x.as_chunks::<PARTIAL_SUMS>(), z.as_chunks::<PARTIAL_SUMS>());
