@@ -46,6 +46,9 @@ pub(crate) struct InspectArgs {
 /// fraction of a second.
 const MAX_DEFAULT_VALUES: u64 = 1_000_000;
 
+/// The sample of rows for the findings takes at most the memory budget divided by this number.
+const MAX_SAMPLE_FRACTION: usize = 8;
+
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct TableReport {
     pub(crate) format: &'static str,
@@ -242,7 +245,7 @@ pub(crate) fn inspect_table<P: AsRef<Path>>(
             statistics: moments.map(ColumnStatistics::new),
         }
     });
-    let sample = draw_sample(&table)?;
+    let sample = draw_sample(&table, run.memory / MAX_SAMPLE_FRACTION)?;
     Ok(TableReport {
         format: table.format(),
         files: table.files().map(PathBuf::from).collect(),

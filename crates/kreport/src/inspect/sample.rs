@@ -1,13 +1,17 @@
 //! A sample of the rows of a table: blocks of consecutive rows.
 
 use kstore::schema::Kind;
-use kstore::{KeptColumn, KeptValues, ReadSettings, Result, RowBuf, RowSource, Selection, Table};
+use kstore::{Digest, KeptColumn, KeptValues, ReadSettings, Result, RowBuf, RowSource, Selection, Table};
 use std::collections::BTreeMap;
 
 /// Maximum number of values of the sample; they take 16 MB.
 const MAX_VALUES: u64 = 2_000_000;
 /// Maximum number of rows of the sample: with more rows, the findings change little.
 const MAX_ROWS: u64 = 20_000;
+/// Bytes of a distinct text: its beginning, its digest, and a node of the tree of texts.
+const TEXT_BYTES: u64 = 160;
+/// Maximum number of bytes of a text that are kept as they are.
+const MAX_KEPT_BYTES: usize = 64;
 /// Number of consecutive rows of a block: enough to see what neighbouring rows share.
 const BLOCK_ROWS: u64 = 256;
 
@@ -51,17 +55,20 @@ impl TableSample {
 }
 
 /// Reads a sample of the rows: all rows of a small table, otherwise blocks of consecutive rows that
-/// are spread evenly over the table. Columns of bytes and of sparse rows are left out.
+/// are spread evenly over the table. Columns of bytes and of sparse rows are left out. The sample takes
+/// at most `max_bytes`; if not even a block of rows fits, it is empty.
 ///
 /// # Errors
 /// Errors of reading the table.
-pub fn draw_sample(table: &Table) -> Result<TableSample> {
+pub fn draw_sample(table: &Table, max_bytes: usize) -> Result<TableSample> {
     let is_readable = |kind: &Kind| !matches!(kind, Kind::Binary | Kind::Sparse(_) | Kind::Other(_));
     let columns: Vec<_> = table.schema().columns.iter().filter(|column| is_readable(&column.kind)).collect();
+    let value_bytes = |kind: &Kind| if *kind == Kind::Text { 8 + TEXT_BYTES } else { 8 };
+    let row_bytes = columns.iter().map(|column| value_bytes(&column.kind)).sum::<u64>().max(1);
     let (stored_rows, column_count) = (table.stored_rows(), columns.len().max(1) as u64);
-    let max_rows = (MAX_VALUES / column_count).clamp(BLOCK_ROWS.min(MAX_ROWS), MAX_ROWS);
+    let max_rows = MAX_ROWS.min(MAX_VALUES / column_count).min(max_bytes as u64 / row_bytes);
     let mut sample = TableSample { stored_rows, ..TableSample::default() };
-    if stored_rows == 0 || columns.is_empty() {
+    if stored_rows == 0 || columns.is_empty() || max_rows < BLOCK_ROWS.min(stored_rows) {
         return Ok(sample);
     }
     let keep: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
@@ -104,7 +111,7 @@ impl GatheredColumn {
                 f64::NAN
             } else if let KeptValues::Text(texts) = values {
                 let next = self.text_numbers.len();
-                *self.text_numbers.entry(texts.text(row).to_string()).or_insert(next) as f64
+                *self.text_numbers.entry(shorten(texts.text(row))).or_insert(next) as f64
             } else {
                 self.has_reals |= values.integer(row).is_none();
                 values.number(row).unwrap_or(f64::NAN)
@@ -124,5 +131,25 @@ impl GatheredColumn {
             values.iter_mut().filter(|v| !v.is_nan()).for_each(|v| *v = position_of_number[*v as usize]);
         }
         ColumnSample { name, values, texts: self.text_numbers.into_keys().collect(), is_discrete: !self.has_reals }
+    }
+}
+
+/// Returns a text, or the beginning of a long text with the digest of the whole.
+fn shorten(text: &str) -> String {
+    if text.len() <= MAX_KEPT_BYTES {
+        return text.to_string();
+    }
+    format!("{}… {:016x}", &text[..text.floor_char_boundary(MAX_KEPT_BYTES)], Digest::u64_of(text.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_cut_and_stay_distinct() {
+        let (a, b) = ("ä".repeat(5000) + "a", "ä".repeat(5000) + "b");
+        assert!(shorten(&a).len() < 100 && shorten(&a) != shorten(&b));
+        assert_eq!(shorten("Ulm"), "Ulm");
     }
 }
