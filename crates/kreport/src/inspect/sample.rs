@@ -55,8 +55,8 @@ impl TableSample {
 }
 
 /// Reads a sample of the rows: all rows of a small table, otherwise blocks of consecutive rows that
-/// are spread evenly over the table. Columns of bytes and of sparse rows are left out. The sample takes
-/// at most `max_bytes`; if not even a block of rows fits, it is empty.
+/// are spread evenly over the table. Columns of bytes and of sparse rows are left out. The sample
+/// takes at most `max_bytes`; if not even a block of rows fits, it is empty.
 ///
 /// # Errors
 /// Errors of reading the table.
