@@ -45,7 +45,8 @@ fn a_small_table_gets_the_mean_of_three_sums() {
     let outer = &found["outer_test"];
     assert!(outer["rows"].as_u64() == Some(300) && outer["outer_folds"] == 5, "{found}");
     assert!(outer["standard_error"].as_f64() < found["test"]["standard_error"].as_f64(), "{found}");
-    // the outer searches learn from a fifth fewer rows of a function with little noise
+    // rows 0 to 299 are harder to predict than the later rows: four fits of 240 of these rows have
+    // errors of .008 to .016 on the other 60 rows, and .007 to .009 on the later rows
     let (told, standard_error) = (outer["error"].as_f64().unwrap(), outer["standard_error"].as_f64().unwrap());
     assert!(mean < told + 3.0 * standard_error && told < 3.0 * mean + 3.0 * standard_error, "{told} {mean}");
     let single = ok(at, &format!("{tune} s.safetensors --time 10min --members 1"));

@@ -163,7 +163,7 @@ impl ColumnSample {
     }
 }
 
-/// Texts and integers of which more than 9 of 10 rows have their own value.
+/// Returns true for texts and integers if more than 9 of 10 rows have their own value.
 fn is_identifier(column: &ColumnSample, sample: &TableSample) -> bool {
     let count = column.present_count();
     // the days of a series may all differ too, but they order the rows
