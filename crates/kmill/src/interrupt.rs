@@ -5,6 +5,9 @@ use kreport::table::join_with_commas;
 use kstore::{CancelToken, display};
 use std::sync::LazyLock;
 
+/// Exit code after a signal: 128 plus the number of SIGINT, as shells report it.
+pub(crate) const EXIT_CODE: u8 = 130;
+
 /// Cancellation token, which the first signal sets.
 static CANCEL_TOKEN: LazyLock<CancelToken> = LazyLock::new(CancelToken::new);
 
@@ -32,7 +35,7 @@ pub(crate) fn install() {
         if is_requested() {
             kstore::remove_temporaries();
             terminal::print_line(&format!("error: {}", interruption_message()));
-            std::process::exit(1);
+            std::process::exit(i32::from(EXIT_CODE));
         }
         CANCEL_TOKEN.cancel();
     });

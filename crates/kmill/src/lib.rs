@@ -3,7 +3,7 @@
 //! Each subcommand has its own file. [`args`] contains the options that several subcommands share,
 //! and the crate `kreport` the reports. Results go to stdout; progress, stage times, warnings and
 //! errors go to stderr. The exit code is 0 for success, 1 for a failure (with one sentence that
-//! states the reason), and 2 for a usage error.
+//! states the reason), 2 for a usage error, and 130 after Ctrl-C or SIGTERM.
 
 mod allocator;
 pub mod args;
@@ -183,7 +183,13 @@ fn run_command() -> ExitCode {
             if let Some(files) = interrupt::written_files().filter(|_| !is_interrupted) {
                 terminal::print_line(&format!("note: {files} was written before the error"));
             }
-            if error.is_usage() { ExitCode::from(2) } else { ExitCode::FAILURE }
+            if error.is_usage() {
+                ExitCode::from(2)
+            } else if interrupt::is_requested() {
+                ExitCode::from(interrupt::EXIT_CODE)
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ use std::path::PathBuf;
     kmill predict model.safetensors new.parquet -o predictions.parquet\n  \
     kmill predict model.safetensors new.csv --keep id,time -o predictions.csv\n  \
     kmill predict leaving.safetensors customers.csv --top 50 --keep id -o calls.csv\n  \
+    kmill predict rent.safetensors new.csv --reasons 3 --keep id -o explained.csv\n  \
     kmill predict anomalies.safetensors new.csv --top 100 --keep '*' -o strange.csv\n\n\
     Columns are matched by name; the target may be absent. Rows keep their order. A model fitted with \
     --missing drop writes an empty prediction for a row with a missing value; predict --missing drop \
@@ -44,6 +45,20 @@ pub(crate) struct PredictArgs {
     /// `in_set_<label>` (models of fit --interval)
     #[arg(long, help_heading = "Run")]
     pub(crate) interval: bool,
+    /// Also write the N columns that contribute most to each prediction, with their values and
+    /// contributions, as text `reasons`; for classes, contributions to the score of the predicted
+    /// class, of two to the positive one
+    #[arg(long, value_name = "N", value_parser = parse::positive_integer, conflicts_with = "top", help_heading = "Run")]
+    pub(crate) reasons: Option<usize>,
+    /// Also write the contribution of every column to each prediction, as `contribution_<column>`,
+    /// and the mean prediction of the background, as `background`: they sum to the prediction
+    /// (Shapley values)
+    #[arg(long, conflicts_with = "top", help_heading = "Run")]
+    pub(crate) contributions: bool,
+    /// Table with the rows that contributions are relative to; 64 of them are drawn [default: 64
+    /// landmarks of the model]
+    #[arg(long, value_name = "FILE", help_heading = "Run")]
+    pub(crate) background: Option<PathBuf>,
     /// Also write the squared distance of each row from the span of the components, as `novelty`
     /// (models of fit kpca --novelty)
     #[arg(long, help_heading = "Run")]
@@ -100,19 +115,39 @@ pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<Ano
     }
     let mut predictor = open::load_predictor(&args.model, args.positive.as_deref(), args.threshold, run)?;
     let selected = open::select_for_model(&mut predictor, &args.data, &[], Selection::default())?;
+    if let Some(background) = &args.background {
+        if args.reasons.is_none() && !args.contributions {
+            let why = "it has the rows that contributions are relative to";
+            return Err(Error::option("--background", "", why, "add --reasons 5 or --contributions, or omit it"));
+        }
+        let data = SelectArgs { paths: vec![background.clone()], rows: None, condition: None, ..args.data.clone() };
+        let background = open::select_for_model(&mut predictor, &data, &[], Selection::default())?;
+        predictor = predictor.with_background_table(&background)?;
+    }
     // keep rows with missing values, even if the fit dropped them, unless --missing is given
     let keeps_incomplete_rows = args.data.missing.is_none() && args.top.is_none();
     let selected = if keeps_incomplete_rows { selected.with_incomplete_rows() } else { selected };
     let copied = open::copied_columns(&selected, &args.data, &args.keep)?;
     output::protect_inputs([&args.output], output::table_files(selected.table()).chain([args.model.as_path()]))?;
     let PredictArgs { scores, probabilities, components, std, interval: intervals, .. } = *args;
-    let PredictArgs { novelty, preimage: preimages, residual, .. } = *args;
+    let PredictArgs { novelty, preimage: preimages, residual, contributions, .. } = *args;
     if let Some(top) = args.top {
         let anomalies = predictor.write_top(&selected, copied.as_ref(), top, &args.output, &run.job_run())?;
         return Ok((anomalies.len() as u64, anomalies));
     }
-    let extras =
-        Extras { scores, probabilities, components, std, intervals, novelty, preimages, residual, ..Extras::default() };
+    let extras = Extras {
+        scores,
+        probabilities,
+        components,
+        std,
+        intervals,
+        novelty,
+        preimages,
+        residual,
+        reasons: args.reasons.unwrap_or(0),
+        contributions,
+        ..Extras::default()
+    };
     let written = predictor.write(&selected, copied.as_ref(), extras, &args.output, &run.job_run())?;
     if written.unconverged > 0 {
         let (unconverged, rows) = (format_count(written.unconverged), format_count(written.rows));

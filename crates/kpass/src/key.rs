@@ -51,6 +51,8 @@ pub enum Purpose {
     PartitionTree,
     /// Choice of the rows, or groups of rows, on which a model is tested.
     TestRows,
+    /// Sample of rows that the contributions to a prediction are relative to.
+    Background,
 }
 
 /// A stream of row keys: `Stream::new(seed, purpose, round)`.

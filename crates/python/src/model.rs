@@ -113,6 +113,12 @@ impl Model {
         self.predictor.interval_levels().to_vec()
     }
 
+    /// Names of the columns of a table that have contributions to a prediction.
+    #[getter]
+    fn explained_columns(&self) -> Vec<String> {
+        self.predictor.explained_columns()
+    }
+
     /// Number of features per row.
     #[getter]
     fn features(&self) -> usize {
@@ -230,21 +236,28 @@ impl Model {
     }
 
     /// Returns the scores of the rows of a table (NaN for a row without a prediction), the values
-    /// of an extra, and the warnings. The extra is std, interval, components, novelty, preimage or
-    /// squares: the standard deviation of a new observation for each target, the prediction
-    /// intervals or sets by level, the coordinates along the
-    /// components, the squared distance from the components, the pre-images, or k(x, x).
+    /// of an extra, and the warnings. The extra is std, interval, components, novelty, preimage,
+    /// contributions or squares: the standard deviation of a new observation for each target, the
+    /// prediction intervals or sets by level, the coordinates along the components, the squared
+    /// distance from the components, the pre-images, the contributions of the columns and the mean
+    /// of the background, or k(x, x). Contributions are relative to the rows of `background`.
+    #[pyo3(signature = (table, request, background=None))]
     fn scores<'py>(
         &self,
         py: Python<'py>,
         table: &Table,
         request: &str,
+        background: Option<&Table>,
     ) -> PyResult<(Matrix<'py>, Option<Matrix<'py>>, Vec<String>)> {
         let request: PredictRequest = parse_json(request)?;
         let (selection, run, extras) = (request.rows.clone(), request.run.run(None)?, request.extras()?);
         let (scores, extra_values, n, warnings) = run_watched(py, None, |progress| {
             let (mut scores, mut extra_values) = (Vec::new(), Vec::new());
-            let (predictor, rows) = self.for_table(table)?;
+            let (mut predictor, rows) = self.for_table(table)?;
+            if let Some(background) = background {
+                let background = predictor.select(&self.for_table(background)?.1, Selection::default())?;
+                predictor = predictor.with_background_table(&background)?;
+            }
             let selected = predictor.select(&rows, selection)?.with_incomplete_rows();
             let run = progress.attach_to(&run);
             let n = predictor.score_table(&selected, extras, Vec::new(), &run, |block| {
@@ -254,6 +267,7 @@ impl Model {
                     Extras { intervals: true, .. } => &predictor.intervals(block),
                     Extras { novelty: true, .. } => &block.quadratic,
                     Extras { squares: true, .. } => &block.residual,
+                    Extras { contributions: true, .. } => &block.contributions,
                     Extras { components: true, .. } => &block.components,
                     _ => &block.preimages,
                 };
@@ -346,10 +360,11 @@ impl PredictRequest {
                 "components" => extras.components = true,
                 "novelty" => extras.novelty = true,
                 "preimage" => extras.preimages = true,
+                "contributions" => extras.contributions = true,
                 "squares" => extras.squares = true,
                 other => {
                     let text = format!(
-                        "`extras` {other:?}: expected probabilities, std, interval, components, novelty or preimage"
+                        "`extras` {other:?}: expected probabilities, std, interval, components, contributions, novelty or preimage"
                     );
                     return Err(PyValueError::new_err(text));
                 }

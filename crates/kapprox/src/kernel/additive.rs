@@ -11,10 +11,11 @@
 
 use super::family::{Domain, ExplicitForm, Homogeneous, KernelFamily};
 use super::terms::{HarmonicMeans, Minima};
-use super::{direct::sum_kernel, linear::Linear};
+use super::{Separation, direct::sum_kernel, linear::Linear};
 
 pub(super) const CHI_SQUARED: KernelFamily = KernelFamily {
     domain: Domain::NonNegative,
+    separation: Some(Separation::Sum),
     explicit_form: Some(ExplicitForm::Additive(Homogeneous::ChiSquared)),
     ..KernelFamily::new("additive_chi_squared", "sum 2xz/(x+z)", "additive_chi_squared()", |text, _| {
         sum_kernel(text, HarmonicMeans, Linear)
@@ -23,6 +24,7 @@ pub(super) const CHI_SQUARED: KernelFamily = KernelFamily {
 
 pub(super) const INTERSECTION: KernelFamily = KernelFamily {
     domain: Domain::NonNegative,
+    separation: Some(Separation::Sum),
     explicit_form: Some(ExplicitForm::Additive(Homogeneous::Intersection)),
     ..KernelFamily::new("intersection", "sum min(x, z)", "intersection()", |text, _| sum_kernel(text, Minima, Linear))
 };

@@ -7,7 +7,7 @@
 //! 73, 2007, where σ is the mean χ² distance).
 
 use super::family::{Distance, Domain, KernelFamily, KernelProperties, SIGMA};
-use super::{Profile, direct::sum_kernel, terms::ChiSquares};
+use super::{Profile, Separation, direct::sum_kernel, terms::ChiSquares};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
@@ -15,6 +15,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
     distance: Some(Distance::ChiSquared),
     rate_to_length_scale: Some(f64::recip),
     domain: Domain::NonNegative,
+    separation: Some(Separation::Product),
     properties: KernelProperties::BOUNDED,
     ..KernelFamily::new("chi_squared", "exp(-sum (x-z)^2/(x+z) / sigma)", "chi_squared(sigma=2)", |text, values| {
         sum_kernel(text, ChiSquares, ChiSquared { sigma: values[0] })

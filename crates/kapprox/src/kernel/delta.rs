@@ -5,12 +5,13 @@
 //! are compared exactly; scaling the inputs keeps equal numbers equal.
 
 use super::family::{KernelFamily, KernelProperties};
-use super::{Profile, direct::sum_kernel, terms::Magnitudes};
+use super::{Profile, Separation, direct::sum_kernel, terms::Magnitudes};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     // not characteristic on other sets: every distribution without atoms has mean 0 in feature
     // space
+    separation: Some(Separation::Product),
     properties: KernelProperties { scope: "discrete sets", ..KernelProperties::ALL },
     ..KernelFamily::new("delta", "1 if x = z, else 0", "delta()", |text, _| sum_kernel(text, Magnitudes, Delta))
 };

@@ -1,6 +1,6 @@
 //! Families of kernels by name: their properties, their parameters, and how they are built.
 
-use super::AnyKernel;
+use super::{AnyKernel, Separation};
 use kpass::registry::RegistryEntry;
 use std::{fmt, sync::Arc};
 
@@ -25,6 +25,9 @@ pub struct KernelFamily {
     /// Form of the explicit feature map; `None` if the kernel has no explicit map, so that features
     /// come from its spectrum or from landmarks.
     pub explicit_form: Option<ExplicitForm>,
+    /// How k consists of kernels of single columns; `None` if it does not.
+    #[doc(hidden)]
+    pub separation: Option<Separation>,
     /// Allowed values of the features.
     pub domain: Domain,
     /// Check of the number of features against the parameter values; the error says what is wrong,
@@ -62,6 +65,7 @@ impl KernelFamily {
             is_positive_definite: true,
             properties: KernelProperties::NONE,
             explicit_form: None,
+            separation: None,
             domain: Domain::Any,
             check_input_count: |_, _| Ok(()),
             example,

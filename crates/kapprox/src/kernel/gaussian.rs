@@ -16,7 +16,7 @@
 
 use super::distance_argument::{Smoothness, squared_distance_kernel};
 use super::family::{Distance, KernelFamily, KernelProperties, SIGMA, Value};
-use super::{AnyKernel, FrequencyDistribution, Kernel, Profile, points::LengthScales};
+use super::{AnyKernel, FrequencyDistribution, Kernel, Profile, Separation, points::LengthScales};
 use crate::Real;
 use std::sync::Arc;
 
@@ -25,6 +25,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
     distance: Some(Distance::L2),
     rate_to_length_scale: Some(|gamma| (0.5 / gamma).sqrt()),
     build_list: Some(|text, _, lengths| build(text, LengthScales::per_feature(lengths))),
+    separation: Some(Separation::Product),
     properties: KernelProperties::ALL,
     ..KernelFamily::new("gaussian", "exp(-|x-z|^2 / (2 sigma^2))", "gaussian(sigma=1.5)", |text, values| {
         build(text, LengthScales::Shared(values[0]))

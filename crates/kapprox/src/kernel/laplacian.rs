@@ -6,7 +6,8 @@
 
 use super::family::{Distance, KernelFamily, KernelProperties, SIGMA, Value};
 use super::{
-    AnyKernel, FrequencyDistribution, Kernel, Profile, distance_argument::l1_distance_kernel, points::LengthScales,
+    AnyKernel, FrequencyDistribution, Kernel, Profile, Separation, distance_argument::l1_distance_kernel,
+    points::LengthScales,
 };
 use crate::Real;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
     distance: Some(Distance::L1),
     rate_to_length_scale: Some(f64::recip),
     build_list: Some(|text, _, lengths| build(text, LengthScales::per_feature(lengths))),
+    separation: Some(Separation::Product),
     properties: KernelProperties::ALL,
     ..KernelFamily::new("laplacian", "exp(-|x-z|_1 / sigma)", "laplacian(sigma=4)", |text, values| {
         build(text, LengthScales::Shared(values[0]))

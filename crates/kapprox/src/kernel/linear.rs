@@ -1,10 +1,11 @@
 //! The linear kernel, x·z.
 
 use super::family::{ExplicitForm, KernelFamily};
-use super::{Kernel, Profile, direct::inner_product_kernel};
+use super::{Kernel, Profile, Separation, direct::inner_product_kernel};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
+    separation: Some(Separation::Sum),
     explicit_form: Some(ExplicitForm::Linear),
     ..KernelFamily::new("linear", "x.z", "linear()", |text, _| inner_product_kernel(text, Linear))
 };

@@ -9,13 +9,14 @@
 use super::direct::{ProductProfile, difference_kernel};
 use super::family::{Distance, KernelFamily, KernelProperties, SIGMA};
 use super::matern::{MAX_HALVINGS, NU};
-use super::{sweep::DifferenceAccumulator, terms::sign};
+use super::{Separation, sweep::DifferenceAccumulator, terms::sign};
 use crate::Real;
 use std::f64::consts::LN_2;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[NU, SIGMA],
     distance: Some(Distance::L2),
+    separation: Some(Separation::Product),
     properties: KernelProperties::ALL,
     ..KernelFamily::new(
         "matern_product",

@@ -20,6 +20,7 @@
 
 mod algebra;
 mod column_choice;
+mod column_products;
 mod direct;
 mod distance_argument;
 mod embedded;
@@ -72,6 +73,8 @@ pub mod skewed_chi_squared;
 pub mod ssim;
 pub mod subset;
 
+#[doc(hidden)]
+pub use column_products::{ColumnProduct, Separation};
 #[doc(hidden)]
 pub use expression::Expression;
 pub use family::{

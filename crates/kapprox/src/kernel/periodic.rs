@@ -14,7 +14,7 @@
 
 use super::embedded::{Embedding, embedded_kernel};
 use super::family::{KernelFamily, KernelProperties, NumericParameter, ParameterRange};
-use super::{FrequencyDistribution, Kernel, Spectrum, gaussian};
+use super::{FrequencyDistribution, Kernel, Separation, Spectrum, gaussian};
 use crate::{Real, real::cosine_sine_of_turns, vectorised};
 use rand_distr::{Distribution, Poisson};
 use std::sync::Arc;
@@ -29,6 +29,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         ),
         NumericParameter::number("sigma", 1.0, ParameterRange::Positive, "it is a length on the unit circle"),
     ],
+    separation: Some(Separation::Product),
     properties: KernelProperties { periodic: true, ..KernelProperties::TRANSLATION_INVARIANT },
     ..KernelFamily::new(
         "periodic",

@@ -13,7 +13,7 @@
 use super::direct::{ProductProfile, difference_kernel};
 use super::embedded::{Embedding, embedded_kernel};
 use super::family::{Domain, ExplicitForm, KernelFamily, KernelProperties, NumericParameter, ParameterRange};
-use super::{sweep::DifferenceAccumulator, terms::sign};
+use super::{Separation, sweep::DifferenceAccumulator, terms::sign};
 use crate::Real;
 use std::f64::consts::LN_2;
 
@@ -26,6 +26,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
     )],
     domain: Domain::NonNegative,
     properties: KernelProperties::UNIVERSAL,
+    separation: Some(Separation::Product),
     explicit_form: Some(ExplicitForm::Skewed),
     ..KernelFamily::new(
         "skewed_chi_squared",

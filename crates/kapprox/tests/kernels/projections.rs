@@ -131,7 +131,7 @@ fn specs(family: &KernelFamily) -> Vec<Kernel> {
     if smooth == spec { vec![spec] } else { vec![spec, smooth] }
 }
 
-fn every_case<T: Real>(n: usize, check: impl Fn(&Case<T>)) {
+fn every_case<T: Real>(n: usize, mut check: impl FnMut(&Case<T>)) {
     for family in kernels().iter().filter(|family| family.is_positive_definite) {
         for spec in specs(family) {
             for d in [1, 2, 3, 5] {
@@ -149,12 +149,18 @@ fn every_scheme<T: Real>() {
     });
 }
 
+/// Number of landmark schemes that each map uses for each kernel. The cases take turns, so that all
+/// pairs of a map and a scheme occur.
+const SCHEMES_PER_CASE: usize = 3;
+
 fn every_map<T: Real>() {
     let workers = Workers::sequential();
+    let mut turns = schemes().into_iter().cycle();
     every_case::<T>(48, |case| {
         for spec in maps().into_iter().map(|family| family.name.parse::<MapSpec>().unwrap()) {
             let MapConstructor::FromLandmarks(make) = spec.constructor::<T>() else { continue };
-            for (scheme, rank) in schemes().iter().flat_map(|scheme| [(scheme, 12), (scheme, 48)]) {
+            let schemes = turns.by_ref().take(SCHEMES_PER_CASE);
+            for (scheme, rank) in schemes.flat_map(|scheme| [(scheme, 12), (scheme, 48)]) {
                 let ask =
                     MapRequest { d: case.d, rank, candidate_count: case.matrix.nrows(), element_bytes: size_of::<T>() };
                 let wanted = spec.shape(ask).unwrap().landmark_count.unwrap();

@@ -62,7 +62,7 @@ fn a_quantile_kernel_is_the_kernel_of_the_scores() {
         let expected: Mat<f64> = block(&expected, view(&images, d), view(&scores(&sample, &sample, d), d));
         assert!((got - expected).norm_max() < 1e-12, "{text}");
     }
-    // a median is that of the scores
+    // `median` is the median distance of the scores, not of the inputs
     let kernel = resolve("laplacian(sigma=median, scale=quantile)", view(&sample, d), &names);
     let plain = resolve("laplacian(sigma=median)", view(&scores(&sample, &sample, d), d), &names);
     let length = |kernel: &Kernel| kernel.column_lengths(d).unwrap()[0].1;

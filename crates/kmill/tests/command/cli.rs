@@ -259,7 +259,7 @@ fn an_interrupted_run_leaves_no_file() {
     assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
     let mut text = String::new();
     child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(1), "{text}");
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{text}");
     assert!(text.ends_with("error: interrupted: nothing was written\n"), "{text}");
     assert_eq!(files(folder.path()), Vec::<String>::new());
 }

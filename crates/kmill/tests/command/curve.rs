@@ -182,7 +182,7 @@ fn a_stopped_curve_keeps_its_cells_and_goes_on() {
     assert!(Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert_eq!(output.status.code(), Some(130), "{text}");
     assert!(
         text.contains("error: stopped; the completed work is saved in c.html.cells.json; run the same command again"),
         "{text}"

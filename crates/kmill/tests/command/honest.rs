@@ -32,8 +32,8 @@ fn more_work_never_chooses_a_worse_kernel() {
     ok(at, "generate hidden --rows 560 --features 6 -o t.parquet -q");
     let line = "tune any t.parquet --target y --kernels gaussian(),laplacian() --scale standard -o s.json --json";
     let mut last = f64::INFINITY;
-    // ends before, within and after the first kernel, the second, and relearning at a higher rank
-    for work in [1, 20, 30, 36, 37, 40, 80] {
+    // ends before the first kernel, after the second, and while its metric is relearned
+    for work in [1, 30, 37, 80] {
         let report = ok(at, &format!("{line} --work {work},0"));
         let (star, lines) = stars(&report);
         assert!(lines.iter().all(|line| star <= *line), "{work}: {star} of {lines:?}");

@@ -1,14 +1,16 @@
 //! The search with means of learned sums of kernels.
 
 use crate::run::ok;
+use kstore::key::{Purpose, Stream};
 use std::path::Path;
 
 /// A smooth function of one column, a step along a column with a long tail, and noise.
 fn write_table(at: &Path, name: &str, rows: std::ops::Range<usize>) {
-    let place = |i: usize, step: usize| ((i * step) % 1009) as f64 / 504.5 - 1.0;
+    // uniform on [-1, 1]: rows are independent, so that new rows are like the rows of the fit
+    let uniform = |i: usize, k: u64| 2.0 * Stream::new(k, Purpose::Data, 0).uniform(i as u64) - 1.0;
     let line = |i: usize| {
-        let (a, b, c) = (place(i, 389), (3.0 * place(i, 661)).exp(), place(i, 127));
-        let noise = 0.2 * place(i, 557) * place(i, 773);
+        let (a, b, c) = (uniform(i, 0), (3.0 * uniform(i, 1)).exp(), uniform(i, 2));
+        let noise = 0.2 * uniform(i, 3) * uniform(i, 4);
         format!("{a},{b},{c},{}\n", (3.0 * a).sin() + f64::from(u8::from(b > 2.0)) + 0.3 * b.ln() * c + noise)
     };
     let text = format!("x0,x1,x2,y\n{}", rows.map(line).collect::<String>());
@@ -45,23 +47,10 @@ fn a_small_table_gets_the_mean_of_three_sums() {
     let outer = &found["outer_test"];
     assert!(outer["rows"].as_u64() == Some(300) && outer["outer_folds"] == 5, "{found}");
     assert!(outer["standard_error"].as_f64() < found["test"]["standard_error"].as_f64(), "{found}");
-    // rows 0 to 299 are harder to predict than the later rows: four fits of 240 of these rows have
-    // errors of .008 to .016 on the other 60 rows, and .007 to .009 on the later rows
-    let (told, standard_error) = (outer["error"].as_f64().unwrap(), outer["standard_error"].as_f64().unwrap());
-    assert!(mean < told + 3.0 * standard_error && told < 3.0 * mean + 3.0 * standard_error, "{told} {mean}");
+    let told = outer["error"].as_f64().unwrap();
+    assert!(mean < 2.0 * told && told < 2.0 * mean, "{told} {mean}");
     let single = ok(at, &format!("{tune} s.safetensors --time 10min --members 1"));
     assert!(!solver(&single).contains("mean of") && single["fit"]["members"].is_null(), "{single}");
     let card = ok(at, "inspect m.safetensors --json");
     assert_eq!(card["members"].as_array().unwrap().len(), 2, "{card}");
-}
-
-#[test]
-fn the_time_is_kept() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
-    write_table(at, "t.csv", 0..900);
-    let started = std::time::Instant::now();
-    ok(at, "tune ridge t.csv --target y --json -o m.safetensors --time 8s");
-    // the test runs without optimisation of other crates, beside other tests
-    assert!(started.elapsed().as_secs_f64() < 16.0, "{:?}", started.elapsed());
 }

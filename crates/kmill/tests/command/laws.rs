@@ -105,11 +105,11 @@ fn a_verb_that_is_stopped_leaves_old_files_or_new_ones_and_says_which() {
                 let timed = ["html", "json", "csv"].iter().any(|kind| name.ends_with(kind));
                 assert!(timed || !told || std::fs::read(place.join(name)).unwrap() == expected, "{line}: {name}");
             }
-            assert!(output.status.code().is_none_or(|code| code < 2), "{line}: {said}");
+            assert!(matches!(output.status.code(), None | Some(0 | 130)), "{line}: {said}");
             let left = std::fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().file_name());
             let left: Vec<_> = left.filter(|name| name.to_string_lossy().starts_with(".kmill")).collect();
             assert!(left.is_empty(), "{line}: {left:?}");
-            stopped += usize::from(output.status.code() == Some(1));
+            stopped += usize::from(output.status.code() == Some(130));
         }
         std::fs::remove_dir_all(at.join("whole")).unwrap();
     }
@@ -192,7 +192,7 @@ fn every_verb_gives_the_same_bytes_for_any_number_of_threads_past_a_segment() {
     ok(at, "generate friedman1 --rows 140000 -q -o t.parquet");
     for (line, made) in LINES {
         let mut first: Vec<Vec<u8>> = Vec::new();
-        for threads in [1, 2, 4] {
+        for threads in [1, 3] {
             let place = place(at, "place");
             let begun = Instant::now();
             let mut child = Command::new(env!("CARGO_BIN_EXE_kmill"));

@@ -100,7 +100,7 @@ fn stopped_fits_say_how_to_go_on() {
         send();
         let output = child.wait_with_output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert_eq!(output.status.code(), Some(130), "{text}");
         let last = text.lines().last().unwrap_or_default();
         assert!(last.starts_with("error: stopped; the completed work is saved in m.checkpoint;"), "{text}");
         assert!(last.contains("run the same command again to continue") && !at.join("m").exists(), "{text}");
@@ -131,7 +131,7 @@ fn a_second_signal_ends_the_run_at_once() {
         let _ = Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).stderr(Stdio::null()).status();
     }
     let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
     let hidden = |folder: &Path| {
         let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
         names.filter(|name| name.to_string_lossy().starts_with('.')).count()

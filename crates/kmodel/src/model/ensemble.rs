@@ -7,8 +7,8 @@
 //! f(x) = (1/M) Σ_k (b_k(x)·α_k + c_k) = [b_1(x) … b_M(x)]·[α_1; …; α_M]/M + (1/M) Σ_k c_k,
 //! ```
 //!
-//! a model whose basis functions are those of all fits, one after the other. *Bytes* and *flops* of
-//! a prediction: the sum over the fits.
+//! so the mean is one model, with the basis functions of all fits one after the other. *Bytes* and
+//! *flops* of a prediction: the sum over the fits.
 
 use super::{AnyModel, Basis, BasisTransform, EnsembleMember, Model, ModelMetadata};
 use crate::{Certificate, Error, Result, Task};

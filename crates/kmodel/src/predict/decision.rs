@@ -46,7 +46,9 @@ pub(super) enum ColumnGroup {
     Residual,
     /// Pre-images: one column per feature.
     Preimages(Vec<String>),
-    /// Explanation of an anomalous row, as text of at most this many bytes.
+    /// Contributions of the columns to the prediction: the column names.
+    Contributions(Vec<String>),
+    /// Explanation of a row, as text of at most this many bytes.
     Explanation(usize),
 }
 
@@ -56,7 +58,9 @@ impl ColumnGroup {
     pub(super) fn columns(&self) -> Vec<OutputColumn> {
         let f64_column = |name: &str| OutputColumn::new(name, OutputKind::F64);
         match self {
-            Self::Scores(names) | Self::Deviations(names, _) => names.iter().map(|name| f64_column(name)).collect(),
+            Self::Scores(names) | Self::Deviations(names, _) | Self::Contributions(names) => {
+                names.iter().map(|name| f64_column(name)).collect()
+            }
             Self::Row => vec![OutputColumn::new("row", OutputKind::I64)],
             Self::Cluster => vec![OutputColumn::new("prediction", OutputKind::I64)],
             Self::Label(classes) => vec![OutputColumn::new("prediction", label_kind(classes.labels()))],
@@ -109,6 +113,10 @@ impl ColumnGroup {
                 vec![KeptValues::F64(values.iter().map(|score| (threshold - score).max(0.0)).collect())]
             }
             Self::Novelty => vec![KeptValues::F64(scores.quadratic[rows].to_vec())],
+            Self::Contributions(names) => {
+                let count = names.len();
+                columns_of_rows(&scores.contributions[rows.start * count..rows.end * count], count)
+            }
             Self::Explanation(_) => vec![KeptValues::Text(scores.explanations[rows].iter().collect())],
             Self::Residual => vec![KeptValues::F64(scores.residual[rows].to_vec())],
             Self::Preimages(names) => {
@@ -178,6 +186,7 @@ impl Predictor {
         groups.extend(extras.components.then(|| ColumnGroup::Components(self.component_count())));
         groups.extend(extras.novelty.then_some(ColumnGroup::Novelty));
         groups.extend(extras.residual.then_some(ColumnGroup::Residual));
+        groups.extend(self.contribution_groups(extras, &prediction_columns()));
         groups.extend(extras.preimages.then(|| ColumnGroup::Preimages(metadata.features.clone())));
         groups
     }

@@ -232,8 +232,8 @@ impl Predictor {
         let plan_term = MemoryTerm::new("errors to rank", RegressionSums::bytes(t, row_count) + interval_bytes, "");
         let (mut covered_weight, mut worst_rows) = (0.0, Smallest::<(u64, u64)>::new(WORST_ROWS));
         let (mut squared_error_sum, mut prediction) = (0.0, Vec::new());
-        // a model with exposures predicts rates: the deviance of y at eμ is that of y/e at μ, times
-        // e^(2−p)
+        // a model with exposures e predicts rates μ: the deviance of a count y at its mean eμ is
+        // e^(2−p) times the deviance of the rate y/e at μ
         let exposure_power = match (&self.metadata().loss, self.metadata().exposure_column()) {
             (Some(RegressionLoss::Deviance(power)), Some(_)) if selected.is_weighted() => Some(2.0 - power),
             _ => None,

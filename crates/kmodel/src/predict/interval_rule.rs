@@ -225,7 +225,7 @@ impl Predictor {
         // the passes of the fit have given the warnings about these rows
         let run = run.clone().observer(&NoStageObserver);
         let lane_count = run.workers().threads();
-        match_precision!(AnyPreparedModel: &self.model, prepared => prepared.score_table(selected, extras, lane_count, terms, &run, add_rows))?;
+        match_precision!(AnyPreparedModel: &self.model, prepared => prepared.score_table(selected, extras, self.explanation_target(), lane_count, terms, &run, add_rows))?;
         let intervals = Some(Arc::new(Intervals::new(levels, sketches, score_count)?));
         Ok(match_precision!(AnyPreparedModel to AnyModel: self.model, prepared => with_intervals(prepared, intervals)))
     }

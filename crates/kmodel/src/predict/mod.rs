@@ -19,6 +19,7 @@ mod interval_rule;
 mod kept_columns;
 mod online_learning;
 mod prepared_model;
+mod shapley;
 mod table_scorer;
 mod writer;
 
@@ -75,6 +76,9 @@ use table_scorer::TableScorer;
 pub struct Predictor {
     model: AnyPreparedModel,
     rule: DecisionRule,
+    /// Rows in the units of the table that contributions are relative to, row-major; without them,
+    /// the landmarks.
+    background: Option<Arc<[f64]>>,
 }
 
 #[derive(Clone, Debug)]
@@ -107,6 +111,7 @@ impl Predictor {
         Ok(Self {
             model: prepared_model,
             rule: DecisionRule { positive_class: 1, threshold: 0.0, costs: None, top: None },
+            background: None,
         })
     }
 
@@ -424,7 +429,7 @@ impl Predictor {
     ) -> Result<u64> {
         self.check_extras(extras)?;
         let lane_count = run.workers().threads();
-        match_precision!(AnyPreparedModel: &self.model, prepared => prepared.score_table(selected, extras, lane_count, other_terms, run, visitor))
+        match_precision!(AnyPreparedModel: &self.model, prepared => prepared.score_table(selected, extras, self.explanation_target(), lane_count, other_terms, run, visitor))
     }
 
     /// Runs [`Predictor::score_table`] in one lane, for a `visitor` that uses all threads for each
@@ -436,7 +441,7 @@ impl Predictor {
         run: &Run<'_>,
         visitor: impl FnMut(&Scores) -> Result<()> + Send,
     ) -> Result<u64> {
-        match_precision!(AnyPreparedModel: &self.model, prepared => prepared.score_table(selected, Extras::default(), 1, other_terms, run, visitor))
+        match_precision!(AnyPreparedModel: &self.model, prepared => prepared.score_table(selected, Extras::default(), self.explanation_target(), 1, other_terms, run, visitor))
     }
 
     /// Returns the standard deviations of new observations at the rows of `scores`, one per target,
@@ -484,6 +489,7 @@ impl Predictor {
         if extras.preimages && metadata.sparse_shape().is_some() {
             return Err(Error::option("preimage", "", "sparse rows have no pre-images; omit the option"));
         }
+        self.check_reasons(extras)?;
         let requirements = [
             ("std", extras.std, "ridge with `std`", Task::Regression),
             ("novelty", extras.novelty, "kpca with `novelty`", Task::Components),
@@ -520,7 +526,7 @@ impl Predictor {
         run: &Run<'_>,
     ) -> Result<usize> {
         let (memory, threads) = (run.memory_budget(), run.workers().threads());
-        let lane_plan = match_precision!(AnyPreparedModel: &self.model, prepared => TableScorer::new(prepared, selected, extras)?.plan_lanes(memory, threads, other_terms));
+        let lane_plan = match_precision!(AnyPreparedModel: &self.model, prepared => TableScorer::new(prepared, selected, extras, self.explanation_target())?.plan_lanes(memory, threads, other_terms));
         Ok(lane_plan?.0.spare_bytes)
     }
 }

@@ -124,7 +124,7 @@ impl<T: Real> PreparedModel<T> {
 
     /// Writes the rows of `x` to `out`, scaled, rounded and clipped. `first_row` is the number of
     /// the first of these rows in error messages.
-    fn scale_rows<V: kstore::Float>(&self, x: &[V], first_row: usize, out: &mut Vec<T>) -> Result<()> {
+    pub(super) fn scale_rows<V: kstore::Float>(&self, x: &[V], first_row: usize, out: &mut Vec<T>) -> Result<()> {
         out.clear();
         for (row, values) in x.chunks_exact(self.model.scaler.input_count()).enumerate() {
             for (j, value) in values.iter().enumerate() {
@@ -159,6 +159,22 @@ impl<T: Real> PreparedModel<T> {
             self.model.predict(&self.basis_functions, x, out, &Workers::sequential())
         };
         self.predict_tiles(x, out, PREDICT_TILE_ROWS, &mut InputBuffers::default(), score)
+    }
+
+    /// Writes the scores of rows that are already scaled, rounded and clipped.
+    pub(super) fn score_scaled_rows(&self, x: &[T], out: &mut [f64]) -> Result<()> {
+        let (d, t) = (self.model.scaler.input_count().max(1), self.model.dims().2.max(1));
+        let mut after_metric = Vec::new();
+        for (x, out) in x.chunks(PREDICT_TILE_ROWS * d).zip(out.chunks_mut(PREDICT_TILE_ROWS * t)) {
+            let inputs =
+                MatRef::from_row_major_slice(self.basis_rows(x, &mut after_metric), x.len() / d, self.model.dims().1);
+            let scores = MatMut::from_row_major_slice_mut(out, x.len() / d, t);
+            self.model.predict(&self.basis_functions, inputs, scores, &Workers::sequential())?;
+            if let Some(index) = out.iter().position(|value| !value.is_finite()) {
+                return Err(self.not_finite_error(index / t, "the prediction", out[index]));
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn predict_row<V: kstore::Float>(
@@ -235,6 +251,6 @@ impl Predictor {
             return Ok(self);
         }
         let prepared_model = match_precision!(AnyPreparedModel to AnyPreparedModel: &self.model, prepared => Arc::new(PreparedModel::new(prepared.model.clone().with_sparse_shapes(&shapes))?));
-        Ok(Self { model: prepared_model, rule: self.rule })
+        Ok(Self { model: prepared_model, ..self })
     }
 }

@@ -2,6 +2,7 @@
 //! in row order.
 
 use super::prepared_model::{InputBuffers, PreparedModel, is_far_outside};
+use super::shapley::{ExplanationTarget, ShapleyExplainer};
 use crate::row_weights::{self, RowWeights};
 use crate::{
     Error, PreImages, Result,
@@ -44,11 +45,21 @@ pub struct Extras {
     /// k(x, x) instead of the residual: together with cluster scores it gives the distances from
     /// the cluster centres. It is not written to files.
     pub squares: bool,
+    /// Number of columns with the largest contributions to the prediction, as text; 0 for none.
+    #[doc(hidden)]
+    pub reasons: usize,
+    /// Contribution of each column to the prediction.
+    #[doc(hidden)]
+    pub contributions: bool,
 }
 
 impl Extras {
     pub(super) fn has_quadratic(self) -> bool {
         self.std || self.novelty
+    }
+
+    pub(super) fn needs_explainer(self) -> bool {
+        self.reasons > 0 || self.contributions
     }
 
     fn needs_diagonal(self) -> bool {
@@ -83,7 +94,11 @@ pub struct Scores {
     pub groups: Vec<Label>,
     /// Stored row numbers.
     pub row_numbers: Vec<u64>,
-    /// Explanations of the anomalies, as text; empty unless requested.
+    /// Contributions of the columns to the explained output, then the mean prediction of the
+    /// background, for each row; empty unless requested.
+    #[doc(hidden)]
+    pub contributions: Vec<f64>,
+    /// Explanations of the anomalies or of the predictions, as text; empty unless requested.
     pub explanations: Vec<String>,
     /// True for rows with missing values, whose other numbers are meaningless; empty unless such
     /// rows are kept.
@@ -106,6 +121,7 @@ pub(super) struct TableScorer<'a, T: Real> {
     /// The kernel, if k(x, x) is needed.
     kernel: Option<Arc<dyn KernelFunction<T>>>,
     preimages: Option<PreImages>,
+    explainer: Option<ShapleyExplainer<'a, T>>,
     /// Number of rows with a value far outside the ranges of the model.
     outside_row_count: AtomicU64,
     /// Number of values of each feature far outside its range.
@@ -115,13 +131,19 @@ pub(super) struct TableScorer<'a, T: Real> {
 }
 
 impl<'a, T: Real> TableScorer<'a, T> {
-    pub(super) fn new(prepared: &'a PreparedModel<T>, selected: &'a SelectedTable, extras: Extras) -> Result<Self> {
+    pub(super) fn new(
+        prepared: &'a PreparedModel<T>,
+        selected: &'a SelectedTable,
+        extras: Extras,
+        explained: ExplanationTarget<'_>,
+    ) -> Result<Self> {
         let model = &prepared.model;
         // intervals are scaled by standard deviations
         let extras = Extras { std: extras.std || extras.intervals && model.quadratic.is_some(), ..extras };
         let needs_kernel = extras.has_quadratic() || extras.needs_diagonal() || model.quadratic_in_scores().is_some();
         let kernel = if needs_kernel { Some(model.kernel()?) } else { None };
         let preimages = if extras.preimages { Some(PreImages::new(model)?) } else { None };
+        let explainer = if extras.needs_explainer() { Some(ShapleyExplainer::new(prepared, explained)?) } else { None };
         let component_count = if extras.components || extras.intervals { model.component_count() } else { 0 };
         let range_count = prepared.ranges.as_ref().map_or(0, Vec::len);
         Ok(Self {
@@ -131,6 +153,7 @@ impl<'a, T: Real> TableScorer<'a, T> {
             component_count,
             kernel,
             preimages,
+            explainer,
             outside_row_count: AtomicU64::new(0),
             outside_value_counts: (0..range_count).map(|_| AtomicU64::new(0)).collect(),
             incomplete_row_count: AtomicU64::new(0),
@@ -157,7 +180,9 @@ impl<'a, T: Real> TableScorer<'a, T> {
             if model.rounds_to_f32() || self.keeps_incomplete() { shape.input_count * size_of::<T>() } else { 0 };
         let metric_bytes = if model.metric.is_some() { d * size_of::<T>() } else { 0 };
         let range_bytes = self.outside_value_counts.len() * size_of::<T>();
-        let tile_bytes = lanes::TILE_ROWS * (rounded_bytes + metric_bytes + range_bytes);
+        let explainer_bytes =
+            self.explainer.as_ref().map_or(0, |explainer| explainer.tile_bytes(lanes::TILE_ROWS, threads));
+        let tile_bytes = lanes::TILE_ROWS * (rounded_bytes + metric_bytes + range_bytes) + explainer_bytes;
         let range = self.selected.range();
         let mut segment_rows = self.segment_rows(target_value_count, memory);
         loop {
@@ -190,6 +215,7 @@ impl<'a, T: Real> TableScorer<'a, T> {
             + size_of::<u32>()
             + size_of::<u64>()
             + group_bytes
+            + self.explainer.as_ref().map_or(0, |explainer| explainer.row_bytes(self.extras))
             + usize::from(self.keeps_incomplete())
     }
 
@@ -314,12 +340,13 @@ impl<T: Real> PreparedModel<T> {
         &self,
         selected: &SelectedTable,
         extras: Extras,
+        explained: ExplanationTarget<'_>,
         max_lane_count: usize,
         other_terms: Vec<MemoryTerm>,
         run: &Run<'_>,
         visitor: impl FnMut(&Scores) -> Result<()> + Send,
     ) -> Result<u64> {
-        let scorer = TableScorer::new(self, selected, extras)?;
+        let scorer = TableScorer::new(self, selected, extras, explained)?;
         let (lanes, segment_rows) = scorer.plan_lanes(run.memory_budget(), run.workers().threads(), &other_terms)?;
         let lanes = FittingLanes { count: lanes.count.min(max_lane_count), ..lanes };
         scorer.score_segments(run, lanes, segment_rows, visitor)
@@ -368,6 +395,7 @@ impl<T: Real> Reduction<T> for TableScorer<'_, T> {
             self.prepared.round_and_clip(scaled, |row, ranges| self.count_outside(row, ranges));
             x = scaled;
         }
+        let scaled_rows = x;
         let x = MatRef::from_row_major_slice(self.prepared.basis_rows(x, after_metric), b, d);
         let scores = append_zeros(&mut state.scores, b * t);
         let components = append_zeros(&mut state.components, b * self.component_count);
@@ -381,6 +409,16 @@ impl<T: Real> Reduction<T> for TableScorer<'_, T> {
         self.check_finite("the prediction", scores, block.row_numbers)?;
         self.check_finite("the component", components, block.row_numbers)?;
         self.check_finite("the variance or distance", quadratic, block.row_numbers)?;
+        if let Some(explainer) = &self.explainer {
+            explainer.append(
+                scaled_rows,
+                scores,
+                self.extras,
+                &mut state.contributions,
+                &mut state.explanations,
+                workers,
+            )?;
+        }
         if let Some(kernel) = self.kernel.as_ref().filter(|_| self.extras.needs_diagonal()) {
             let out = append_zeros(&mut state.residual, b);
             kernel.diag(x, out);

@@ -126,8 +126,8 @@ pub(super) fn learn(
     sum.result().map(|(kernel, report)| (kernel, Some(report)))
 }
 
-/// Returns the bytes that the search needs for a sample of this many rows, with d columns, of which
-/// `kernel` has rescaled copies.
+/// Returns the bytes that the search needs for a sample of this many rows with d columns. Each
+/// rescaled part of `kernel` has a copy of the columns.
 pub(crate) fn bytes(rows: usize, kernel: &Kernel, d: usize, t: usize, threads: usize) -> usize {
     let (n, scaled) = (rows.min(sample::MAX_ROWS), kernel.terms().iter().filter(|term| term.rescales_inputs()).count());
     let inputs = d * (1 + scaled);

@@ -154,8 +154,8 @@ impl Tune {
         Self { measure: Some(measure), ..self }
     }
 
-    /// Sets the number of fits of a regression with the exact kernel of which the mean is tried: 1
-    /// for a single fit, and 3 by default.
+    /// Sets the number of exact-kernel fits whose mean a search for regression also tries: 1 for a
+    /// single fit, and 3 by default.
     #[doc(hidden)]
     #[must_use]
     pub fn members(self, member_count: usize) -> Self {

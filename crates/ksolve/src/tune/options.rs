@@ -73,7 +73,7 @@ pub struct TuneOptions {
     /// Sums of kernels that are tried in addition if a regression uses the exact kernel. The
     /// weights and the length scales of their terms maximise the marginal likelihood.
     pub kernel_sums: Vec<Kernel>,
-    /// Number of sums of which the mean of the fits is tried: those with the best likelihood.
+    /// Number of fits whose mean is tried: those of the sums with the best likelihood.
     pub member_count: usize,
     /// Factors that the length scales of each kernel are multiplied by.
     pub factors: Vec<f64>,
@@ -155,7 +155,7 @@ const KERNEL_SUMS: [&str; 8] = [
     "matern(nu=1.5) + matern(nu=1.5, scale=quantile) + laplacian()",
 ];
 
-/// Default number of sums of which the mean of the fits is tried.
+/// Default number of fits whose mean is tried.
 pub(super) const DEFAULT_MEMBERS: usize = 3;
 
 /// Returns the default kernels. If the rows have a date, the relation of the other features to the

@@ -51,7 +51,7 @@ fn the_prediction_is_the_mean_of_the_members() {
             let expected = singles.iter().map(|single| single[i]).sum::<f64>() / 3.0;
             assert!((mean - expected).abs() < 1e-5, "{mean} {expected}");
         }
-        // the score on the training rows is that of the predictions
+        // the report's score on the training rows is computed from the predictions of the mean
         let fitted = with(exact(kernels[0], &kernels[1..]));
         let (x, y) = rows(200, 1);
         let fitted = fitted.fit_table(&Table::from_rows(&x, D, &y).unwrap(), &["y"], &Run::new()).unwrap();

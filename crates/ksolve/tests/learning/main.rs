@@ -16,5 +16,6 @@ mod metric;
 mod model;
 mod predict;
 mod resume;
+mod shapley;
 mod surface;
 mod train;

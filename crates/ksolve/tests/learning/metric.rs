@@ -94,12 +94,12 @@ fn a_matrix_is_kept_in_the_model_and_used_for_every_row() {
 
 #[test]
 fn a_learned_metric_finds_the_features_that_matter() {
-    let x = rows(3000);
-    let (y, test) = (target(&x), rows(4000).split_off(3000 * D));
+    let x = rows(2000);
+    let (y, test) = (target(&x), rows(3000).split_off(2000 * D));
     let truth = target(&test);
     let table = Table::from_rows(&x, D, &y).unwrap();
     let error = |metric: MetricSource| {
-        let fitted = Fit::ridge().rank(300).metric(metric).fit_table(&table, &["y"], &Run::new()).unwrap();
+        let fitted = Fit::ridge().rank(150).metric(metric).fit_table(&table, &["y"], &Run::new()).unwrap();
         let (report, mut out) = (fitted.report.clone(), vec![0.0; 1000]);
         Predictor::new(fitted.model).unwrap().predict(&test, &mut out).unwrap();
         (out.iter().zip(&truth).map(|(a, b)| (a - b).powi(2)).sum::<f64>() / 1000.0, report.metric)

@@ -462,8 +462,9 @@ class KernelEstimator(JobParameters, BaseEstimator):
                             ensure_all_finite=self._ensure_finite())
         return X if self._coordinates is None else self._coordinates.of(X)
 
-    def _table_scores(self, X: Any, *extras: str) -> Any:
-        *outputs, warnings = self.model_.scores(self._table(X), json.dumps({"run": self._run(), "extras": extras}))
+    def _table_scores(self, X: Any, *extras: str, background: Any = None) -> Any:
+        request = json.dumps({"run": self._run(), "extras": extras})
+        *outputs, warnings = self.model_.scores(self._table(X), request, None if background is None else self._table(background))
         self._warn_all(warnings)
         return outputs
 
@@ -475,10 +476,11 @@ class KernelEstimator(JobParameters, BaseEstimator):
         names = self._columns() if self.model_.sparse is None else [f"x{j}" for j in range(X.shape[1])]
         return table_of(X if self.model_.sparse is None else csr_array(X), names, list(more))
 
-    def _extra(self, X: Any, extra: str) -> tuple[Any, Any]:
+    def _extra(self, X: Any, extra: str, background: Any = None) -> tuple[Any, Any]:
         """Returns the outputs, and the values of an extra output."""
         check_is_fitted(self, "model_")
-        return self._table_scores(X if self._reads_by_name(X) else self._check_rows(X), extra)
+        X, background = (rows if rows is None or self._reads_by_name(rows) else self._check_rows(rows) for rows in (X, background))
+        return self._table_scores(X, extra, background=background)
 
     def predict_files(
         self,

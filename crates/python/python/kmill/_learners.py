@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -48,6 +48,30 @@ class Linear:
         return self._linear()[1]
 
 
+class Explanation(NamedTuple):
+    """The contributions of the columns to predictions, with the field names of ``shap.Explanation``.
+
+    ``shap.Explanation(*explanation)`` converts it for the plots of the package ``shap``.
+
+    Attributes
+    ----------
+    values : array of shape (n_samples, n_columns) or (n_samples, n_columns, n_targets)
+        The Shapley value of each column for each prediction. For classes, the value for the score of the predicted class, and with two
+        classes for the score of the second class.
+    base_values : array of shape (n_samples,) or (n_samples, n_targets)
+        The mean prediction of the background. With the contributions of a row, it sums to the output of the row.
+    data : array of shape (n_samples, n_columns)
+        The rows.
+    feature_names : list of str
+        The names of the columns.
+    """
+
+    values: Any
+    base_values: Any
+    data: Any
+    feature_names: list[str]
+
+
 class Supervised(KernelEstimator):
     """Estimators with a target."""
 
@@ -55,6 +79,30 @@ class Supervised(KernelEstimator):
     def fit(self, X: Any, y: Any) -> Any:
         """Fit the model."""
         return self._fit_rows(X, y)
+
+    @document
+    def explain(self, X: Any, background: Any = None) -> Explanation:
+        """Compute the contribution of each column to the prediction of each row: its Shapley value.
+
+        The values are exact for kernels that are products over the columns, such as ``gaussian`` and ``laplacian``. For other kernels they
+        are means over 128 random orders of the columns.
+
+        Parameters
+        ----------
+        background : rows, optional
+            The rows that contributions are relative to; 64 of them are drawn. The default are 64 landmarks of the model.
+
+        Returns
+        -------
+        Explanation
+            The contributions, as the package ``shap`` represents them.
+        """
+        outputs, values = self._extra(X, "contributions", background)
+        names = self.model_.explained_columns
+        values = np.reshape(values, (len(outputs), len(names) + 1, -1))
+        values = values[:, :, 0] if values.shape[2] == 1 else values
+        data = np.stack([np.asarray(X[name]) for name in names], axis=1) if hasattr(X, "columns") else np.asarray(X)
+        return Explanation(np.ascontiguousarray(values[:, :-1]), np.ascontiguousarray(values[:, -1]), data, list(names))
 
 
 class Weighted(Supervised):

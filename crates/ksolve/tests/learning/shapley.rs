@@ -1,0 +1,153 @@
+//! Contributions of columns to predictions, compared with their definition as a sum over subsets.
+
+use ksolve::job::{ElementType, Fit, Run};
+use ksolve::predict::{Extras, Predictor};
+use kstore::arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray};
+use kstore::{Selection, Table};
+use std::ops::Range;
+use std::sync::Arc;
+
+const CITIES: [&str; 3] = ["Bonn", "Kiel", "Ulm"];
+
+/// Number k of the pseudo-random sequence of row i, uniform on [−1, 1].
+fn uniform(i: usize, k: usize) -> f64 {
+    2.0 * kstore::key::Stream::new(7, kstore::key::Purpose::Data, k as u64).uniform(i as u64) - 1.0
+}
+
+/// Columns x0, city, x1, x2 with the target y.
+fn table(n: usize) -> Table {
+    let numbers = |k: usize| -> ArrayRef { Arc::new((0..n).map(|i| uniform(i, k)).collect::<Float64Array>()) };
+    let city = |i: usize| (uniform(i, 9).abs() * 2.999) as usize;
+    let cities: ArrayRef = Arc::new((0..n).map(|i| Some(CITIES[city(i)])).collect::<StringArray>());
+    let target = |i: usize| {
+        let x = [uniform(i, 0), uniform(i, 1), uniform(i, 2)];
+        (2.0 * x[0]).sin() * x[1] + city(i) as f64 * x[2] + x[1] * x[1]
+    };
+    let y: ArrayRef = Arc::new((0..n).map(target).collect::<Float64Array>());
+    let columns = vec![("x0", numbers(0)), ("city", cities), ("x1", numbers(1)), ("x2", numbers(2)), ("y", y)];
+    Table::from_batches(vec![RecordBatch::try_from_iter(columns).unwrap()]).unwrap()
+}
+
+const FEATURES: [Range<usize>; 4] = [0..1, 1..4, 4..5, 5..6];
+
+fn fit(kernel: &str) -> Predictor {
+    let fit = Fit::ridge().kernel(kernel.parse().unwrap()).rank(60).set("lambda", 1e-4).precision(ElementType::F64);
+    Predictor::new(fit.fit_table(&table(300), &["y"], &Run::new()).unwrap().model).unwrap()
+}
+
+/// Returns the encoded features of a row of [`table`].
+fn features(i: usize) -> Vec<f64> {
+    let city = (uniform(i, 9).abs() * 2.999) as usize;
+    let one_hot = (0..3).map(|c| f64::from(u8::from(c == city)));
+    [vec![uniform(i, 0)], one_hot.collect(), vec![uniform(i, 1), uniform(i, 2)]].concat()
+}
+
+/// Returns the contributions by their definition: a sum over the subsets of the columns.
+fn contributions_by_subsets(predictor: &Predictor, x: &[f64], background: &[Vec<f64>]) -> Vec<f64> {
+    let column_count = FEATURES.len();
+    let value = |subset: usize| {
+        let predict = |row: &Vec<f64>| {
+            let mut row = row.clone();
+            let in_subset = |(column, _): &(usize, &Range<usize>)| subset >> column & 1 == 1;
+            for (_, features) in FEATURES.iter().enumerate().filter(in_subset) {
+                row[features.clone()].copy_from_slice(&x[features.clone()]);
+            }
+            let mut out = [0.0];
+            predictor.predict(&row, &mut out).unwrap();
+            out[0]
+        };
+        background.iter().map(predict).sum::<f64>() / background.len() as f64
+    };
+    let factorial = |n: usize| (1..=n).product::<usize>() as f64;
+    let contribution = |column: usize| {
+        let without = (0..1usize << column_count).filter(|subset| subset >> column & 1 == 0);
+        let terms = without.map(|subset| {
+            let size = subset.count_ones() as usize;
+            let weight = factorial(size) * factorial(column_count - size - 1) / factorial(column_count);
+            weight * (value(subset | 1 << column) - value(subset))
+        });
+        terms.sum()
+    };
+    (0..column_count).map(contribution).collect()
+}
+
+/// Returns the contributions and the mean of the background for the rows of a table, 5 per row, and
+/// the predictions.
+fn contributions(predictor: &Predictor, table: &Table, run: &Run<'_>) -> (Vec<f64>, Vec<f64>) {
+    let (mut values, mut predictions) = (Vec::new(), Vec::new());
+    let selected = predictor.select(table, Selection::default()).unwrap();
+    let extras = Extras { contributions: true, ..Extras::default() };
+    let keep = |scores: &ksolve::predict::Scores| {
+        values.extend_from_slice(&scores.contributions);
+        predictions.extend_from_slice(&scores.scores);
+        Ok(())
+    };
+    predictor.score_table(&selected, extras, Vec::new(), run, keep).unwrap();
+    (values, predictions)
+}
+
+fn largest_difference(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+}
+
+#[test]
+fn contributions_are_the_sum_over_subsets() {
+    let background: Vec<Vec<f64>> = (200..207).map(features).collect();
+    for kernel in [
+        "gaussian(sigma=1.5)",
+        "laplacian(sigma=[1, 2, 2, 2, 3, 4])",
+        "gaussian(sigma=2, on=[x0, x1])*delta(on=city) + 0.5*laplacian(sigma=3) + linear()",
+        "laplacian(sigma=2, scale=quantile) + gaussian(sigma=1)",
+    ] {
+        let predictor = fit(kernel).with_background(&background.concat()).unwrap();
+        let (values, predictions) = contributions(&predictor, &table(20), &Run::new());
+        for i in [0, 7, 19] {
+            let row = &values[i * 5..(i + 1) * 5];
+            let expected = contributions_by_subsets(&predictor, &features(i), &background);
+            assert!(largest_difference(&row[..4], &expected) < 1e-9, "{kernel}: {row:?} {expected:?}");
+            assert!((row.iter().sum::<f64>() - predictions[i]).abs() < 1e-9, "{kernel}: row {i}");
+        }
+    }
+}
+
+#[test]
+fn contributions_to_other_kernels_are_close_and_sum_to_the_prediction() {
+    let background: Vec<Vec<f64>> = (200..264).map(features).collect();
+    let predictor = fit("matern(nu=1.5, sigma=2)").with_background(&background.concat()).unwrap();
+    let (values, predictions) = contributions(&predictor, &table(20), &Run::new());
+    for i in [0, 7, 19] {
+        let row = &values[i * 5..(i + 1) * 5];
+        let expected = contributions_by_subsets(&predictor, &features(i), &background);
+        // the standard error of a mean over 64 pairs of orders is about .01 here
+        assert!(largest_difference(&row[..4], &expected) < 0.05, "{row:?} {expected:?}");
+        assert!((row.iter().sum::<f64>() - predictions[i]).abs() < 1e-9);
+    }
+}
+
+#[test]
+fn the_bits_of_contributions_depend_on_no_threads_and_no_other_rows() {
+    for kernel in ["gaussian(sigma=1.5)", "matern(nu=1.5, sigma=2)"] {
+        let predictor = fit(kernel);
+        let (all, _) = contributions(&predictor, &table(30), &Run::new().threads(3));
+        let (few, _) = contributions(&predictor, &table(3), &Run::new().threads(1));
+        assert_eq!(all[..15], few[..], "{kernel}");
+    }
+}
+
+#[test]
+fn reasons_name_the_columns_with_the_largest_contributions() {
+    let (predictor, folder) = (fit("gaussian(sigma=1.5)"), tempfile::tempdir().unwrap());
+    let table = table(5);
+    let selected = predictor.select(&table, Selection::default()).unwrap();
+    let (extras, path) = (Extras { reasons: 2, ..Extras::default() }, folder.path().join("out.csv"));
+    predictor.write(&selected, None, extras, &path, &Run::new()).unwrap();
+    let (values, _) = contributions(&predictor, &table, &Run::new());
+    let text = std::fs::read_to_string(&path).unwrap();
+    let names = ["x0=", "city=", "x1=", "x2="];
+    for (i, line) in text.lines().skip(1).enumerate() {
+        let row = &values[i * 5..i * 5 + 4];
+        let largest = (0..4).max_by(|a, b| row[*a].abs().total_cmp(&row[*b].abs())).unwrap();
+        let reasons = line.split_once(',').unwrap().1.trim_matches('"');
+        assert!(reasons.starts_with(names[largest]) && reasons.matches("; ").count() == 1, "{line}: {row:?}");
+    }
+}
