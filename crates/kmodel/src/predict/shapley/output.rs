@@ -188,11 +188,14 @@ impl<T: Real> ShapleyExplainer<'_, T> {
         let features = self.features[column].clone();
         let value = |j: usize| unscale(scaler, j, x[j].to_f64(), T::EPSILON);
         // the feature of a category has its value in its name
-        let is_category = |j: &usize| names[*j].contains('=') && (value(*j) - 1.0).abs() < 1e-3;
-        match features.clone().find(is_category) {
-            Some(category) => names[category].clone(),
-            None if features.len() == 1 => format!("{}={}", self.columns[column], four_digits(value(features.start))),
-            None => self.columns[column].clone(),
+        let is_category = |j: usize| names[j].contains('=');
+        if let Some(category) = features.clone().find(|j| is_category(*j) && (value(*j) - 1.0).abs() < 1e-3) {
+            return names[category].clone();
+        }
+        let mut numbers = features.filter(|j| !is_category(*j));
+        match (numbers.next(), numbers.next()) {
+            (Some(number), None) => format!("{}={}", self.columns[column], four_digits(value(number))),
+            _ => self.columns[column].clone(),
         }
     }
 }
