@@ -515,3 +515,30 @@ def test_glm_equals_scikit_learn_on_the_same_columns(options, power):
     assert ours.score(X, y / exposure, weight) == pytest.approx(theirs.score(X, y / exposure, weight), abs=1e-6)
     with pytest.raises(ValueError, match="the value -1"):
         kmill.KernelGLM(**options).fit(X, np.where(y > 3, -1.0, y + 1))
+
+
+def test_contributions_sum_to_the_prediction():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (300, 4))
+    y = np.sin(2 * X[:, 0]) * X[:, 1] + X[:, 2] ** 2
+    for kernel in ("laplacian", "matern"):
+        model = kmill.KernelRidge(rank=100, kernel=kernel).fit(X, y)
+        explanation = model.explain(X[:7], background=X[100:])
+        assert explanation.values.shape == (7, 4) and explanation.feature_names == ["x0", "x1", "x2", "x3"]
+        np.testing.assert_allclose(explanation.values.sum(axis=1) + explanation.base_values, model.predict(X[:7]), atol=1e-4)
+        # the last column has no effect
+        sizes = np.abs(explanation.values).mean(axis=0)
+        assert sizes[3] < 0.5 * sizes[:3].min(), sizes
+    # of two classes, the score of the second one; of several, that of the predicted one
+    for classes in (2, 3):
+        model = kmill.KernelLogisticRegression(rank=60).fit(X, np.minimum((y > 0.2).astype(int) + (X[:, 3] > 0), classes - 1))
+        scores = model.decision_function(X[:5])
+        explanation = model.explain(X[:5])
+        expected = scores if classes == 2 else scores.max(axis=1)
+        np.testing.assert_allclose(explanation.values.sum(axis=1) + explanation.base_values, expected, atol=1e-4)
+    two = kmill.KernelRidge(rank=100).fit(X, np.column_stack([y, -y]))
+    explanation = two.explain(X[:5])
+    assert explanation.values.shape == (5, 4, 2) and explanation.base_values.shape == (5, 2)
+    np.testing.assert_allclose(explanation.values[:, :, 0], -explanation.values[:, :, 1], atol=1e-5)
+    with pytest.raises(ValueError, match="background"):
+        kmill.KernelRidge(rank=50, map="fourier").fit(X, y).explain(X)

@@ -3,8 +3,8 @@
 //! The test rows of a small table are few, so their error has a large standard error. While time
 //! remains, the whole search is therefore repeated with each of the other folds as test rows
 //! (nested cross-validation). No search uses its test rows, so the mean of the errors is the error
-//! of the procedure. Its standard error is computed from the errors of all rows. The searches choose
-//! their own kernels and solvers; the model of the first search does not change.
+//! of the procedure. Its standard error is computed from the errors of all rows. The searches
+//! choose their own kernels and solvers; the model of the first search does not change.
 //!
 //! Reference: Varma, Simon, "Bias in error estimation when using cross-validation for model
 //! selection", BMC Bioinformatics 7, 2006.

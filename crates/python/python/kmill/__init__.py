@@ -28,7 +28,6 @@ _MODULES = {
          "MaximumVarianceUnfolding", "SupervisedPCA"],
         "._embeddings",
     ),
-    "Explanation": "._learners",
     "tune": "._tune",
     "load": "._load",
     "plot": "._plot",
