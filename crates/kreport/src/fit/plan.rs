@@ -13,6 +13,10 @@ use std::fmt;
 pub struct PlanReport {
     /// Forecast of the fit.
     pub forecast: Forecast,
+    /// Whether the text lists every part of the memory of a stage, instead of the largest part.
+    pub lists_all_parts: bool,
+    /// Largest rank that fits the budget, if the planned rank does not and a smaller one does.
+    pub fitting_rank: Option<usize>,
 }
 
 impl PlanReport {
@@ -36,6 +40,7 @@ impl Serialize for PlanReport {
             ("planned_bytes", json!(forecast.peak_bytes())),
             ("memory_budget_bytes", json!(self.budget())),
             ("fits", json!(forecast.fits())),
+            ("fitting_rank", json!(self.fitting_rank)),
             ("rows", json!(forecast.stored_rows)),
             ("tile", json!(pass_shape.tile_rows)),
             ("segment", json!(pass_shape.segment_rows)),
@@ -49,10 +54,15 @@ impl Serialize for PlanReport {
     }
 }
 
-impl fmt::Display for PlanReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (forecast, pass_shape) = (&self.forecast, self.forecast.pass_shape);
-        let headings = ["stage", "contents", "memory", "passes", "reads"];
+impl PlanReport {
+    /// Returns a table of the stages with the largest part of the memory of each, or with all
+    /// parts.
+    fn stage_table(&self) -> AlignedTable {
+        let forecast = &self.forecast;
+        let headings = match self.lists_all_parts {
+            true => ["stage", "contents", "memory", "passes", "reads"],
+            false => ["stage", "largest part", "memory", "passes", "reads"],
+        };
         let alignment = |i: usize| if i < 2 { Align::Left } else { Align::Right };
         let mut table = AlignedTable::new(headings.iter().enumerate().map(|(i, head)| (*head, alignment(i))));
         let pass_cells = |passes: u64| match passes {
@@ -63,17 +73,28 @@ impl fmt::Display for PlanReport {
             ],
         };
         for Stage { plan, passes } in &forecast.stages {
-            let head = [plan.stage.clone(), "total".to_string(), format_bytes(plan.bytes())];
-            table.push_row(head.into_iter().chain(pass_cells(*passes)));
             let mut terms: Vec<_> = plan.terms.iter().filter(|term| term.bytes > 0).collect();
             terms.sort_by_key(|term| std::cmp::Reverse(term.bytes));
-            for term in terms {
+            let contents = match (self.lists_all_parts, terms.first()) {
+                (false, Some(largest)) => format!("{} {}", largest.name, format_bytes(largest.bytes)),
+                _ => "total".to_string(),
+            };
+            let head = [plan.stage.clone(), contents, format_bytes(plan.bytes())];
+            table.push_row(head.into_iter().chain(pass_cells(*passes)));
+            for term in terms.into_iter().filter(|_| self.lists_all_parts) {
                 table.push_row([String::new(), format!("  {}", term.name), format_bytes(term.bytes)]);
             }
         }
         let head = ["run".to_string(), "largest stage".to_string(), format_bytes(forecast.peak_bytes())];
         table.push_row(head.into_iter().chain(pass_cells(forecast.passes())));
-        writeln!(f, "plan for {} rows\n\n{table}", format_count(forecast.stored_rows))?;
+        table
+    }
+}
+
+impl fmt::Display for PlanReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (forecast, pass_shape) = (&self.forecast, self.forecast.pass_shape);
+        writeln!(f, "plan for {} rows\n\n{}", format_count(forecast.stored_rows), self.stage_table())?;
         let lanes = |n: usize| if n == 1 { "1 lane".to_string() } else { format!("{n} lanes") };
         writeln!(
             f,
@@ -91,7 +112,14 @@ impl fmt::Display for PlanReport {
             )?;
         }
         let verdict = if forecast.fits() { "fits" } else { "does not fit" };
-        writeln!(f, "  {} of {}: {verdict}", format_bytes(forecast.peak_bytes()), format_bytes(self.budget()))
+        writeln!(f, "  {} of {}: {verdict}", format_bytes(forecast.peak_bytes()), format_bytes(self.budget()))?;
+        if let Some(rank) = self.fitting_rank {
+            writeln!(f, "  to fit: --rank {rank}, or --memory {}", format_bytes(forecast.peak_bytes()).replace(' ', ""))?;
+        }
+        if !self.lists_all_parts {
+            writeln!(f, "  -v lists all parts of the memory")?;
+        }
+        Ok(())
     }
 }
 
@@ -113,7 +141,7 @@ mod tests {
         let row_bytes = Some((11 << 20) as f64 / 300_000.0 + 1e-9);
         let forecast =
             Forecast { stored_rows: 300_000, pass_shape, stages, threads: 2, row_bytes, rereads_table: false };
-        PlanReport { forecast }
+        PlanReport { forecast, lists_all_parts: true, fitting_rank: None }
     }
 
     #[test]
@@ -139,6 +167,9 @@ plan for 300,000 rows
         let text = report(512 << 20).to_string();
         assert_eq!(squeeze(&text), squeeze(expected), "{text}");
         assert!(report(100 << 20).to_string().contains("132 MiB of 100 MiB: does not fit"));
+        let short = PlanReport { lists_all_parts: false, fitting_rank: Some(700), ..report(100 << 20) }.to_string();
+        assert!(short.contains("  Gram matrix         state 100 MiB                  132 MiB       1  11.0 MiB\n"), "{short}");
+        assert!(short.contains("  to fit: --rank 700, or --memory 132MiB\n") && short.lines().count() < 13, "{short}");
         let json = serde_json::to_value(report(512 << 20)).unwrap();
         assert_eq!((&json["passes"], &json["fits"], &json["tile"]), (&2.into(), &true.into(), &2304.into()));
         assert_eq!(json["stages"][1]["terms"][1]["bytes"], 100 << 20);
