@@ -5,7 +5,7 @@ from sklearn.datasets import make_moons
 
 import kmill
 
-X, _ = make_moons(2000, noise=0.1, random_state=0)
+X, _ = make_moons(1000, noise=0.1, random_state=0)
 errors = kmill.curve(X, ["rpcholesky", "uniform", "greedy"], [5, 10, 20, 40], gamma=2.0)
 print(errors[["method", "rank", "trace_error", "seconds"]].to_string(index=False))
 

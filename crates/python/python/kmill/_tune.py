@@ -83,7 +83,7 @@ def tune(
     --------
     >>> import numpy as np
     >>> import kmill
-    >>> X = np.random.default_rng(0).normal(size=(600, 4))
+    >>> X = np.random.default_rng(0).normal(size=(200, 4))
     >>> model = kmill.tune(X, np.sin(2 * X[:, 0]), rank=100)
     >>> type(model).__name__, bool(model.score(X, np.sin(2 * X[:, 0])) > 0.95)
     ('KernelRidge', True)
