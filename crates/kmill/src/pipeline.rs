@@ -43,7 +43,7 @@ pub(crate) struct FitOptions {
 
 impl FitOptions {
     pub(crate) fn new(job: &JobArgs) -> Result<Self> {
-        let selection = Selection { sparse: true, ..open::training_selection(&job.data) };
+        let selection = Selection { sparse: true, lags: job.lags.lags(), ..open::training_selection(&job.data) };
         Self::for_solver(&job.solver, selection, &job.data.select, &job.map_args, job.parameters.options.clone())
     }
 
@@ -353,6 +353,7 @@ fn explain_column_error(error: ksolve::Error, selected: &SelectedTable) -> Error
 /// categorical columns.
 pub(crate) fn select(options: &mut FitOptions, run: &RunSettings) -> Result<SelectedTable> {
     let (table, selection) = options.open()?;
+    let table = run.job_run().with_lags(table, selection.lags.as_ref())?;
     let selection = options.detect_classes(&table, selection, run)?;
     let selection = options.without_test_rows(&table, selection, run)?;
     let requested_table = table.select(&selection)?;

@@ -99,7 +99,7 @@ pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<Ano
         return Err(Error::option("--positive", "", why, "add --threshold 0.5 or --top 100, or omit it"));
     }
     let mut predictor = open::load_predictor(&args.model, args.positive.as_deref(), args.threshold, run)?;
-    let selected = open::select_for_model(&mut predictor, &args.data, &[], Selection::default())?;
+    let selected = open::select_for_model(&mut predictor, &args.data, &[], Selection::default(), run)?;
     // keep rows with missing values, even if the fit dropped them, unless --missing is given
     let keeps_incomplete_rows = args.data.missing.is_none() && args.top.is_none();
     let selected = if keeps_incomplete_rows { selected.with_incomplete_rows() } else { selected };

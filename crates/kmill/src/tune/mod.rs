@@ -4,7 +4,7 @@
 mod search_stages;
 
 use crate::args::parse::Kernels;
-use crate::args::{DataArgs, MapArgs, PersistenceArgs, RunArgs, RunSettings, SolverArgs, TestRowsArgs, parse};
+use crate::args::{DataArgs, LagArgs, MapArgs, PersistenceArgs, RunArgs, RunSettings, SolverArgs, TestRowsArgs, parse};
 use crate::output::{self, FileKind, Outputs};
 use crate::{Error, Result, open, pipeline, pipeline::FitOptions};
 use clap::{Args, builder::PossibleValuesParser};
@@ -38,6 +38,8 @@ pub(crate) struct TuneArgs {
     pub(crate) solver: String,
     #[command(flatten)]
     pub(crate) data: DataArgs,
+    #[command(flatten)]
+    pub(crate) lags: LagArgs,
     #[command(flatten)]
     pub(crate) test_rows: TestRowsArgs,
     /// Kernels to compare, comma-separated [default: gaussian, exponential, matern and laplacian,
@@ -120,7 +122,7 @@ pub(crate) fn run(args: &TuneArgs, run: &RunSettings) -> Result<TuneReport> {
     }
     let is_any_solver = args.solver == ANY_SOLVER;
     let select = &args.data.select;
-    let selection = Selection { sparse: true, ..open::training_selection(&args.data) };
+    let selection = Selection { sparse: true, lags: args.lags.lags(), ..open::training_selection(&args.data) };
     let solver = if is_any_solver { "ridge" } else { &args.solver };
     let mut options =
         FitOptions::for_solver(solver, selection, select, &args.map_args, args.parameters.options.clone())?;
