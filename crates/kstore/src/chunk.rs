@@ -4,6 +4,7 @@
 use crate::convert::{self, CONVERT_TILE_ROWS};
 use crate::encoding::TimeReader;
 use crate::labels::{LabelEncoder, LabelFault};
+use crate::lags::Lags;
 use crate::select::EncodingState;
 use crate::source::FileCursor;
 use crate::table_rows::{OpenFile, TableRows};

@@ -50,11 +50,8 @@ impl LagPass {
     /// Columns that do not exist or have the wrong type; lags without a column; a new column whose
     /// name is in use; a temporary file that cannot be created.
     pub fn new(table: &Table, lags: &Lags, targets: &[String]) -> Result<Self> {
-        let syntax_error = |text: String, expected: &str| Error::Syntax {
-            what: "`lags`",
-            text,
-            expected: expected.to_string(),
-        };
+        let syntax_error =
+            |text: String, expected: &str| Error::Syntax { what: "`lags`", text, expected: expected.to_string() };
         let names = lags.names();
         if names.is_empty() {
             let expected = "`by` and `order` describe the rows of `lags` and `rolling`; name a column with its lags, such as count:1,24";
@@ -62,7 +59,8 @@ impl LagPass {
         }
         let mut used_names: HashSet<&str> = table.schema().columns.iter().map(|column| &*column.name).collect();
         if let Some(name) = names.iter().find(|name| !used_names.insert(name)) {
-            let expected = "a new column has this name, which is in use; rename the existing column, or name each lag once";
+            let expected =
+                "a new column has this name, which is in use; rename the existing column, or name each lag once";
             return Err(syntax_error(name.clone(), expected));
         }
         let mut keep = Vec::new();
@@ -76,7 +74,10 @@ impl LagPass {
         for name in lags.by.iter().chain(&lags.order) {
             let column = table.column_index(name)?;
             if matches!(table.schema().columns[column].kind, Kind::Binary | Kind::Sparse(_) | Kind::Other(_)) {
-                return Err(table.wrong_type_error(column, "series are named and ordered by texts, numbers or times; name another column with `by` or `order`"));
+                return Err(table.wrong_type_error(
+                    column,
+                    "series are named and ordered by texts, numbers or times; name another column with `by` or `order`",
+                ));
             }
         }
         let by_slots: Vec<usize> = lags.by.iter().map(|name| slot(name)).collect();
@@ -185,8 +186,8 @@ impl LagPass {
         let Self { series, values, new_columns, buffers, .. } = self;
         let series = &mut series[index];
         let has_targets = values.iter().any(|column| column.target.is_some());
-        let is_future =
-            has_targets && values.iter().zip(numbers).all(|(column, number)| column.target.is_none() || number.is_nan());
+        let is_future = has_targets
+            && values.iter().zip(numbers).all(|(column, number)| column.target.is_none() || number.is_nan());
         for (new_column, buffer) in new_columns.iter().zip(buffers) {
             let gap = if values[new_column.value].target.is_some() { series.future_rows.len() } else { 0 };
             buffer.push(past_value(&series.histories[new_column.value], new_column.past, gap));

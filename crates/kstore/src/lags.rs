@@ -46,9 +46,10 @@ impl RowsBack {
     /// 100,000.
     pub fn parse(text: &str) -> Result<Self> {
         let syntax_error = |expected: String| Error::Syntax { what: "`lags`", text: text.to_string(), expected };
-        let (column, list) = text.rsplit_once(':').filter(|(column, _)| !column.trim().is_empty()).ok_or_else(|| {
-            syntax_error("a column and numbers of rows, such as count:1,24,168".to_string())
-        })?;
+        let (column, list) = text
+            .rsplit_once(':')
+            .filter(|(column, _)| !column.trim().is_empty())
+            .ok_or_else(|| syntax_error("a column and numbers of rows, such as count:1,24,168".to_string()))?;
         let mut rows: Vec<usize> = Vec::new();
         for part in list.split(',').map(str::trim) {
             let number = part.parse::<u64>().ok().filter(|number| (1..=MAX_ROWS_BACK).contains(number));
@@ -112,14 +113,18 @@ impl PastValue {
     }
 }
 
+/// Returns each column with each of its numbers of rows.
+fn pairs(columns: &[RowsBack]) -> impl Iterator<Item = (&str, usize)> {
+    columns.iter().flat_map(|column| column.rows.iter().map(|rows| (&*column.column, *rows)))
+}
+
 impl Lags {
     /// Returns the new columns in order: the existing column, the past value and the new name.
     pub(crate) fn columns(&self) -> impl Iterator<Item = (&str, PastValue, String)> {
-        let pairs = |columns: &'_ [RowsBack]| {
-            columns.iter().flat_map(|column| column.rows.iter().map(move |rows| (&*column.column, *rows)))
-        };
-        let lags = pairs(&self.lags).map(|(column, rows)| (column, PastValue::Lag(rows), format!("{column}_lag{rows}")));
-        lags.chain(pairs(&self.rolling).map(|(column, rows)| (column, PastValue::Mean(rows), format!("{column}_mean{rows}"))))
+        let lags =
+            pairs(&self.lags).map(|(column, rows)| (column, PastValue::Lag(rows), format!("{column}_lag{rows}")));
+        let means = pairs(&self.rolling);
+        lags.chain(means.map(|(column, rows)| (column, PastValue::Mean(rows), format!("{column}_mean{rows}"))))
     }
 
     /// Returns the names of the new columns, such as `count_lag24` and `count_mean24`.

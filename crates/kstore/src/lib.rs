@@ -85,14 +85,14 @@ pub use kpass::{BadLine, CancelToken, Error, Label, OutputKind, OutputValues, Re
 // the loop over rows: it is documented in `kpass`, and re-exported for the crates that depend on
 // this crate
 #[doc(hidden)]
+pub use future_rows::FutureRows;
+#[doc(hidden)]
 pub use kpass::{
     AtomicFile, BufferPool, Digest, Float, Footprint, KeptColumn, KeptValues, LabelCodes, MemoryPlan, MemoryRows,
     Merge, Pass, Reduction, RowBlock, RowBuf, RowCursor, RowSource, Scaler, Statistics, StatisticsReduction, Strings,
     TableShape, Workers, atomic, budget, checkpoint, committed_outputs, display, key, names, pass, persist, rayon,
     registry, remove_temporaries, rows, sparse, statistics, stop_outputs, summed, vectorised, watch_outputs,
 };
-#[doc(hidden)]
-pub use future_rows::FutureRows;
 #[doc(hidden)]
 pub use lag_pass::LagPass;
 #[doc(hidden)]

@@ -44,7 +44,8 @@ impl Table {
             let column = AddedColumn::Numbers { file: Arc::clone(&target_file), path: path.clone(), first_row };
             vec![(source::TARGET_COLUMN.to_string(), column)]
         };
-        let table = self.with_number_columns(target_column, Some(&identity));
-        Ok(Self { target_path: Some(path), ..table })
+        let mut table = self.with_number_columns(target_column, Some(&identity));
+        table.target_path = Some(path);
+        Ok(table)
     }
 }

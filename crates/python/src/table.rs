@@ -194,8 +194,7 @@ impl Table {
         let sums_weights = selected.is_weighted() && !selected.is_filtered() && selected.missing() != Missing::Drop;
         let total_weight = match selected.row_count_if_known() {
             None if sums_weights => {
-                let weights =
-                    table.select(&Selection { without_features: true, ..selection }).map_err(to_py_err)?;
+                let weights = table.select(&Selection { without_features: true, ..selection }).map_err(to_py_err)?;
                 let weight_statistics = run_watched(py, None, |progress| Ok(statistics(&weights, threads, progress)?))?;
                 weight_statistics.weights.first().map(|weights| weights.weight_sum)
             }

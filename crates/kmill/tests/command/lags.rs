@@ -85,7 +85,10 @@ fn a_forecast_of_several_steps_repeats_forecasts_of_one_step() {
     assert!(code == 0 && stderr.contains("12 rows") && stderr.contains("4 steps"), "{stderr}");
     let forecast = numbers(at, "all.csv", 2);
     assert_eq!(forecast.len(), 3 * HOURS);
-    assert!(forecast[..3 * 24].iter().all(|value| value.is_nan()) && forecast[3 * 24..].iter().all(|value| value.is_finite()));
+    assert!(
+        forecast[..3 * 24].iter().all(|value| value.is_nan())
+            && forecast[3 * 24..].iter().all(|value| value.is_finite())
+    );
     let text = std::fs::read_to_string(at.join("t.csv")).unwrap();
     let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
     for step in 0..4 {

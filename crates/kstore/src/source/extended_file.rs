@@ -4,8 +4,8 @@
 use super::shared_file::BLOCK_BYTES;
 use super::union_schema::{columns_by_key, convert_column, is_read_alike};
 use super::{
-    BoxedCursor, ColumnView, ComputedColumns, Element, FileCursor, FileMetadata, RowIndices, TableFile, TextReadOptions, Values,
-    arrow_values,
+    BoxedCursor, ColumnView, ComputedColumns, Element, FileCursor, FileMetadata, RowIndices, TableFile,
+    TextReadOptions, Values, arrow_values,
 };
 use crate::arrow::array::{Array, ArrayRef, Float64Array, Int64Array, StringViewArray};
 use crate::schema::{Column, Kind, Schema};

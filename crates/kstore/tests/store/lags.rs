@@ -72,9 +72,8 @@ fn dense_values(rows: &[(&'static str, i32, Option<f64>, f64)]) -> Vec<f64> {
         let past: Vec<usize> = (0..i).filter(|j| rows[*j].0 == row.0).collect();
         let count = |back: usize| past.len().checked_sub(back).and_then(|j| rows[past[j]].2).unwrap_or(f64::NAN);
         let price = |back: usize| past.len().checked_sub(back).map_or(f64::NAN, |j| rows[past[j]].3);
-        let mean = |value: &dyn Fn(usize) -> f64, window: usize| {
-            (1..=window).rev().map(value).sum::<f64>() / window as f64
-        };
+        let mean =
+            |value: &dyn Fn(usize) -> f64, window: usize| (1..=window).rev().map(value).sum::<f64>() / window as f64;
         values.extend([count(1), count(7), price(2), mean(&count, 3), mean(&price, 5)]);
     }
     values
@@ -114,7 +113,10 @@ fn past_values_are_those_of_dense_loops_in_every_format() {
     assert_eq!(bits(&read_columns(&table, &COLUMNS)), expected);
     // a segment in the middle, and rows by their number
     let rows = table.select(&only(&["price_lag2"])).unwrap().rows::<f64>(kstore::ReadSettings::default()).unwrap();
-    assert_eq!(bits(&read(&rows, 1500..1510, 4).unwrap().x), (1500..1510).map(|i| expected[5 * i + 2]).collect::<Vec<_>>());
+    assert_eq!(
+        bits(&read(&rows, 1500..1510, 4).unwrap().x),
+        (1500..1510).map(|i| expected[5 * i + 2]).collect::<Vec<_>>()
+    );
     assert_eq!(bits(rows.gather(&[2000, 77]).unwrap().x()), [expected[5 * 2000 + 2], expected[5 * 77 + 2]]);
 }
 
@@ -130,9 +132,7 @@ fn a_history_that_begins_later_gives_the_same_past_values() {
 }
 
 /// Returns the rows with increasing times.
-fn distinct_times(
-    rows: &[(&'static str, i32, Option<f64>, f64)],
-) -> Vec<(&'static str, i32, Option<f64>, f64)> {
+fn distinct_times(rows: &[(&'static str, i32, Option<f64>, f64)]) -> Vec<(&'static str, i32, Option<f64>, f64)> {
     rows.iter().enumerate().map(|(i, row)| (row.0, i as i32, row.2, row.3)).collect()
 }
 
@@ -148,7 +148,10 @@ fn rows_out_of_order_and_without_a_series_are_errors_with_their_row() {
         series.into_iter().zip(hours).map(|(series, hour)| (series, hour, Some(1.0), 0.0)).collect::<Vec<_>>()
     };
     let earlier = refusal(&rows([5, 5, 6, 4]), &by_hour);
-    assert!(earlier.contains("row 3") && earlier.contains("\"hour\"") && earlier.contains("sort the table"), "{earlier}");
+    assert!(
+        earlier.contains("row 3") && earlier.contains("\"hour\"") && earlier.contains("sort the table"),
+        "{earlier}"
+    );
     // two rows of one time are two series, or a time that is too coarse
     let equal = refusal(&rows([5, 5, 6, 6]), &Lags { by: Vec::new(), ..by_hour.clone() });
     assert!(equal.contains("row 1") && equal.contains("`by`"), "{equal}");
@@ -207,15 +210,24 @@ fn model(x: &[f64]) -> f64 {
 #[test]
 fn a_forecast_uses_its_predictions_as_past_values() {
     for (lag_texts, rolling, columns, rounds) in [
-        (vec!["count:1,7", "price:2"], vec!["count:3"], vec!["count_lag1", "count_lag7", "price_lag2", "count_mean3"], 40),
+        (
+            vec!["count:1,7", "price:2"],
+            vec!["count:3"],
+            vec!["count_lag1", "count_lag7", "price_lag2", "count_mean3"],
+            40,
+        ),
         (vec!["count:3,7", "price:2"], vec![], vec!["count_lag3", "count_lag7", "price_lag2"], 14),
     ] {
         let mut rows = rows()[..400].to_vec();
         // the last rows have no count; a missing count before them is a gap of the past
-        let last: Vec<usize> = ["Bonn", "Kiel", "Ulm"].iter().zip([40, 11, 0]).flat_map(|(name, count)| {
-            let of_series: Vec<usize> = (0..400).filter(|i| rows[*i].0 == *name).collect();
-            of_series[of_series.len() - count - 1..].to_vec()
-        }).collect();
+        let last: Vec<usize> = ["Bonn", "Kiel", "Ulm"]
+            .iter()
+            .zip([40, 11, 0])
+            .flat_map(|(name, count)| {
+                let of_series: Vec<usize> = (0..400).filter(|i| rows[*i].0 == *name).collect();
+                of_series[of_series.len() - count - 1..].to_vec()
+            })
+            .collect();
         for (position, i) in last.iter().enumerate() {
             rows[*i].2 = [0, 41, 53].contains(&position).then_some(4.0);
         }
@@ -243,11 +255,14 @@ fn a_forecast_uses_its_predictions_as_past_values() {
             let past: Vec<usize> = (0..i).filter(|j| filled[*j].0 == filled[i].0).collect();
             let count = |back: usize| past.len().checked_sub(back).and_then(|j| filled[past[j]].2).unwrap_or(f64::NAN);
             let price = |back: usize| past.len().checked_sub(back).map_or(f64::NAN, |j| filled[past[j]].3);
-            let x: Vec<f64> = columns.iter().map(|column| match *column {
-                "price_lag2" => price(2),
-                "count_mean3" => (1..=3).rev().map(count).sum::<f64>() / 3.0,
-                lag => count(lag["count_lag".len()..].parse().unwrap()),
-            }).collect();
+            let x: Vec<f64> = columns
+                .iter()
+                .map(|column| match *column {
+                    "price_lag2" => price(2),
+                    "count_mean3" => (1..=3).rev().map(count).sum::<f64>() / 3.0,
+                    lag => count(lag["count_lag".len()..].parse().unwrap()),
+                })
+                .collect();
             if last.contains(&i) && filled[i].2.is_none() {
                 filled[i].2 = Some(model(&x));
             }
