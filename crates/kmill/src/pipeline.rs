@@ -331,6 +331,7 @@ fn fit_with_combination(
     let job = scratch.iter().fold(job, job::Run::scratch);
     let fitted = if saves_model { fit.run_and_save(selected, &job, path) } else { fit.run(selected, &job) };
     let mut fitted = fitted.map_err(|error| explain_column_error(error, selected))?;
+    fitted.report.passes += u64::from(selected.table().lags().is_some());
     fitted.report.passes += combination.as_ref().map_or(0, |combined| combined.passes);
     Ok((fitted, combination))
 }
@@ -354,6 +355,11 @@ fn explain_column_error(error: ksolve::Error, selected: &SelectedTable) -> Error
 pub(crate) fn select(options: &mut FitOptions, run: &RunSettings) -> Result<SelectedTable> {
     let (table, selection) = options.open()?;
     let table = run.job_run().with_lags(table, selection.lags.as_ref())?;
+    if let Some(lags) = table.lags() {
+        let tested =
+            if options.test_request.is_some() { ", also of test rows: the test error is that of one step" } else { "" };
+        run.progress.note(&format!("past values: {lags}; they are true values of earlier rows{tested}"));
+    }
     let selection = options.detect_classes(&table, selection, run)?;
     let selection = options.without_test_rows(&table, selection, run)?;
     let requested_table = table.select(&selection)?;

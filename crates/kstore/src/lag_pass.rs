@@ -26,7 +26,7 @@ const DAY_MICROSECONDS: i64 = 86_400_000_000;
 /// The pass over a table that computes its lags.
 #[derive(Debug)]
 pub struct LagPass {
-    lags: Arc<Lags>,
+    lags: Lags,
     /// The columns of the series, of their order and of the values, as kept columns.
     selected: SelectedTable,
     by_slots: Vec<usize>,
@@ -102,7 +102,7 @@ impl LagPass {
         // a missing value is a past value too
         let selection = Selection { keep, without_features: true, missing: Missing::Mean, ..Selection::default() };
         Ok(Self {
-            lags: Arc::new(lags.clone()),
+            lags: lags.clone(),
             selected: table.select(&selection)?,
             by_slots,
             order_slot,
@@ -208,20 +208,18 @@ impl LagPass {
     }
 
     fn add_series(&mut self, name: &[u8], plan: &MemoryPlan) -> Result<usize> {
-        let value_count: usize = self.values.iter().map(|column| column.capacity).sum();
-        self.add_bytes(SERIES_BYTES + 2 * name.len() + value_count * size_of::<f64>(), plan)?;
         let histories = self.values.iter().map(|column| VecDeque::with_capacity(column.capacity)).collect();
         self.series.push(Series { last: None, histories, future_rows: Vec::new() });
         self.series_by_name.insert(name.to_vec(), self.series.len() - 1);
+        let value_count: usize = self.values.iter().map(|column| column.capacity).sum();
+        self.add_bytes(SERIES_BYTES + 2 * name.len() + value_count * size_of::<f64>(), plan)?;
         Ok(self.series.len() - 1)
     }
 
     fn add_bytes(&mut self, bytes: usize, plan: &MemoryPlan) -> Result<()> {
         self.series_bytes += bytes;
         if plan.bytes().saturating_add(self.series_bytes) > plan.budget {
-            let name = format!("the past values of {} series", self.series.len() + 1);
-            let remedy = "name smaller `lags`, or fewer series (`by`)";
-            plan.clone().term(name, self.series_bytes, remedy).check()?;
+            self.plan_with_series(plan).check()?;
         }
         Ok(())
     }
@@ -256,8 +254,15 @@ impl LagPass {
         Error::BadValue { path, row, line, column, value: value.to_string(), remedy }
     }
 
-    /// Returns the table with the new columns, and the rows to forecast.
-    pub fn finish(self) -> (Table, FutureRows) {
+    fn plan_with_series(&self, plan: &MemoryPlan) -> MemoryPlan {
+        let name = format!("the past values of {} series", self.series.len());
+        plan.clone().term(name, self.series_bytes, "name smaller `lags`, or fewer series (`by`)")
+    }
+
+    /// Returns the table with the new columns, and the rows to forecast. `plan` is the plan of
+    /// [`LagPass::push`].
+    pub fn finish(self, plan: &MemoryPlan) -> (Table, FutureRows) {
+        let plan = self.plan_with_series(plan);
         let Self { lags, selected, values, new_columns, computed, series, .. } = self;
         let names = lags.names();
         let columns_from = |first_row: u64| {
@@ -265,7 +270,7 @@ impl LagPass {
             names.iter().enumerate().map(|(column, name)| (name.clone(), added(column))).collect()
         };
         let mut table = selected.table().clone().with_number_columns(columns_from, None);
-        table.lags = Some(lags);
+        table.lags = Some(Arc::new((lags, plan)));
         let forecast_columns = new_columns.into_iter().enumerate();
         let new_columns: Vec<_> =
             forecast_columns.filter(|(_, column)| values[column.value].target.is_some()).collect();

@@ -11,7 +11,7 @@ use crate::source::{
     TextReadOptions,
 };
 use crate::sparse::SparseShape;
-use crate::{Error, Float, Result, RowDigests};
+use crate::{Error, Float, MemoryPlan, Result, RowDigests};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -82,8 +82,9 @@ pub struct Table {
     pub(crate) target_path: Option<PathBuf>,
     pub(crate) bytes_read: Arc<AtomicU64>,
     pub(crate) digests: Option<Arc<RowDigests>>,
-    /// The lags among the columns, if there are any.
-    pub(crate) lags: Option<Arc<Lags>>,
+    /// The lags among the columns, if there are any, and the memory plan of the pass that computed
+    /// them.
+    pub(crate) lags: Option<Arc<(Lags, MemoryPlan)>>,
 }
 
 impl Table {
@@ -329,7 +330,13 @@ impl Table {
     /// Returns the lags among the columns, if there are any.
     #[doc(hidden)]
     pub fn lags(&self) -> Option<&Lags> {
-        self.lags.as_deref()
+        self.lags.as_ref().map(|lags| &lags.0)
+    }
+
+    /// Returns the memory plan of the pass that computed the lags.
+    #[doc(hidden)]
+    pub fn lag_plan(&self) -> Option<&MemoryPlan> {
+        self.lags.as_ref().map(|lags| &lags.1)
     }
 
     /// Returns the number of rows in all files.

@@ -44,6 +44,6 @@ impl Run<'_> {
         let (recorder, workers) = (self.stage_recorder(), Workers::sequential());
         let observer = recorder.start_stage("lags", Some(table.stored_rows()));
         lanes::default_pass(1, &workers, &*observer).visit(&source, |block| lag_pass.push(block, &plan))?;
-        Ok(lag_pass.finish())
+        Ok(lag_pass.finish(&plan))
     }
 }

@@ -49,7 +49,7 @@ fn compute(
     let source = lag_pass.rows(TextLimit::default())?;
     let plan = MemoryPlan::new("the lags", budget);
     Pass::new(tile, 1 << 16, sequential()).visit(&source, |block| lag_pass.push(block, &plan))?;
-    Ok(lag_pass.finish())
+    Ok(lag_pass.finish(&plan))
 }
 
 /// Reads columns of a table; NaN for a missing value.
@@ -199,7 +199,9 @@ fn the_values_of_all_series_are_planned() {
     // three series of 1,000 values
     let refused = compute(&table, &lags, &[], 100, 20_000).unwrap_err().to_string();
     assert!(refused.contains("past values of 3 series") && refused.contains("`lags`"), "{refused}");
-    assert!(compute(&table, &lags, &[], 100, 26_000).is_ok());
+    let (table, _) = compute(&table, &lags, &[], 100, 26_000).unwrap();
+    let bytes = table.lag_plan().unwrap().bytes();
+    assert!((24_000..26_000).contains(&bytes), "{bytes}");
 }
 
 /// A model of the past values: any function that depends on each of them.
