@@ -2,9 +2,9 @@
 //!
 //! The pass reads the rows once, in the order of the table, and writes the new columns to a
 //! temporary file ([`ComputedColumns`]). Rows of several series may be interleaved. The state of a
-//! series is the last values of its lagged columns, as many as the longest lag. A mean is summed anew
-//! for every row, from the oldest value on: it depends on the values of its window only, and rounding
-//! errors do not accumulate.
+//! series is the last values of its lagged columns, as many as the longest lag. A mean is summed
+//! anew for every row, from the oldest value on: it depends on the values of its window only, and
+//! rounding errors do not accumulate.
 
 use crate::budget::MemoryPlan;
 use crate::dates::{self, TimeForm};

@@ -8,9 +8,9 @@ const MAX_ROWS_BACK: u64 = 100_000;
 
 /// The lags and rolling means of a table, and the columns that define the series.
 ///
-/// A lag of k rows is the value of the row that is k rows earlier in the same series. A rolling mean
-/// of w rows is the mean of the w earlier rows, without the row itself. Both are missing if one of
-/// these rows does not exist or has no value.
+/// A lag of k rows is the value of the row that is k rows earlier in the same series. A rolling
+/// mean of w rows is the mean of the w earlier rows, without the row itself. Both are missing if
+/// one of these rows does not exist or has no value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Lags {

@@ -27,7 +27,7 @@ fn write_counts(path: &Path, known: usize) {
 /// Returns a column of numbers of a CSV file; NaN for an empty cell.
 fn numbers(folder: &Path, file: &str, index: usize) -> Vec<f64> {
     let text = std::fs::read_to_string(folder.join(file)).unwrap();
-    let cells = text.lines().skip(1).map(|line| line.split(',').nth(index).unwrap());
+    let cells = text.lines().skip(1).map(|line| line.split(',').nth(index).unwrap().trim_matches('"'));
     cells.map(|cell| if cell.is_empty() { f64::NAN } else { cell.parse().unwrap() }).collect()
 }
 
@@ -43,7 +43,7 @@ fn a_fit_with_lags_is_the_fit_of_a_table_that_has_them() {
     ok(at, "convert t.csv -o t.parquet --json");
     let report = ok(at, &format!("fit ridge t.csv {LAGS} {FIT} --test last:15%:hour -o m"));
     let wide = ok(at, &format!("fit ridge wide.parquet {FIT} --test last:15%:hour -o w"));
-    assert_eq!(report["test"], wide["test"], "{report}");
+    assert_eq!(report["test_set"], wide["test_set"], "{report}");
     let model = |line: &str| {
         ok(at, &format!("fit ridge {line} {LAGS} {FIT} --test last:15%:hour -o other"));
         std::fs::read(at.join("other")).unwrap()
@@ -54,7 +54,7 @@ fn a_fit_with_lags_is_the_fit_of_a_table_that_has_them() {
     }
     // a table that begins later has the same past values
     let again = ok(at, "evaluate m t.parquet --test same --json");
-    assert_eq!(again["rmse"], report["test"]["rmse"]);
+    assert_eq!(again["rmse"], report["test_set"]["rmse"]);
     ok(at, "convert t.csv --rows 600.. -o late.csv --json");
     ok(at, "predict m late.csv --rows 72.. -o late-predictions.csv --json");
     ok(at, "predict w wide.parquet --rows 672.. -o wide-predictions.csv --json");
