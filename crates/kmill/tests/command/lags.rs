@@ -54,7 +54,7 @@ fn a_fit_with_lags_is_the_fit_of_a_table_that_has_them() {
     }
     // a table that begins later has the same past values
     let again = ok(at, "evaluate m t.parquet --test same --json");
-    assert_eq!(again["rmse"], report["test_set"]["rmse"]);
+    assert_eq!(again["rmse"], report["test_set"]["scores"]["rmse"]);
     ok(at, "convert t.csv --rows 600.. -o late.csv --json");
     ok(at, "predict m late.csv --rows 72.. -o late-predictions.csv --json");
     ok(at, "predict w wide.parquet --rows 672.. -o wide-predictions.csv --json");
