@@ -3,7 +3,7 @@
 use super::Predictor;
 use crate::run::{Run, StageObserver};
 use crate::{Result, Task};
-use kstore::{MemoryPlan, ReadSettings, RowSource, Selection, Table};
+use kstore::{MemoryPlan, Missing, ReadSettings, RowSource, Selection, Table};
 
 /// Number of rows that are predicted together.
 const FORECAST_TILE_ROWS: usize = 1024;
@@ -46,7 +46,13 @@ impl Predictor {
         if summary.rows == 0 {
             return Ok((table, None));
         }
-        let source = self.select(&table, Selection::default())?.with_incomplete_rows();
+        // a row that the fit would drop or reject has no prediction, and the rows between the rows of
+        // a round are read too
+        let missing = match metadata.missing() {
+            missing @ (Missing::Mean | Missing::Indicator) => missing,
+            _ => Missing::Keep,
+        };
+        let source = self.select(&table, Selection { missing, ..Selection::default() })?;
         let source = source.rows::<f64>(ReadSettings::default())?;
         let tile_bytes = source.footprint().bytes_for(4 * FORECAST_TILE_ROWS);
         let mut plan =
