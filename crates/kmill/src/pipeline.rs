@@ -1,6 +1,6 @@
 //! The pipeline of `kmill fit`: opens the table, runs the job of the library and builds the report.
 
-use crate::args::{JobArgs, MapArgs, PersistenceArgs, RunSettings, SelectArgs, parse};
+use crate::args::{JobArgs, LagArgs, MapArgs, PersistenceArgs, RunSettings, SelectArgs, parse};
 use crate::error::with_option_names;
 use crate::progress::Progress;
 use crate::{Error, Result, columns, interrupt, open, output};
@@ -43,7 +43,7 @@ pub(crate) struct FitOptions {
 
 impl FitOptions {
     pub(crate) fn new(job: &JobArgs) -> Result<Self> {
-        let selection = Selection { sparse: true, lags: job.lags.lags(), ..open::training_selection(&job.data) };
+        let selection = Selection { sparse: true, ..open::training_selection(&job.data) };
         Self::for_solver(&job.solver, selection, &job.data.select, &job.map_args, job.parameters.options.clone())
     }
 
@@ -92,6 +92,13 @@ impl FitOptions {
             test_request: None,
             test_split: None,
         })
+    }
+
+    /// Sets the past values that are features.
+    #[must_use]
+    pub(crate) fn with_lags(self, lags: &LagArgs) -> Self {
+        let selection = Selection { lags: lags.lags(), ..self.fit.requested_selection() };
+        Self { fit: self.fit.with_selection(selection), ..self }
     }
 
     /// Sets the kernels whose weights are to be learned.

@@ -167,12 +167,12 @@ impl CategoryArgs {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Table")]
 pub(crate) struct LagArgs {
-    /// Past values of a column as features, of the rows that are so many rows earlier in the same
-    /// series: count:1,24,168; repeat the option for several columns. The target may be among them
+    /// Values of earlier rows of the same series as features: count:1,24 for the values of count 1
+    /// and 24 rows earlier, also if it is the target; repeat the option for several columns
     #[arg(long, value_name = "NAME:ROWS", value_parser = parse::rows_back)]
     lags: Vec<RowsBack>,
-    /// Means of the last rows of a column before a row, without the row itself, as features:
-    /// count:24,168; repeat the option for several columns
+    /// Means over earlier rows of the same series as features: count:24,168 for the means over the
+    /// last 24 and 168 rows before a row; repeat the option for several columns
     #[arg(long, value_name = "NAME:ROWS", value_parser = parse::rows_back)]
     rolling: Vec<RowsBack>,
     /// Columns whose values name the series of --lags and --rolling, comma-separated [default: the

@@ -1,6 +1,6 @@
 //! Options that define what is learned: kernel, map, landmarks and solver parameters.
 
-use super::data::{DataArgs, LagArgs};
+use super::data::DataArgs;
 use super::parse;
 use super::solver::SolverArgs;
 use crate::error::with_option_names;
@@ -107,8 +107,6 @@ pub(crate) struct JobArgs {
     pub(crate) solver: String,
     #[command(flatten)]
     pub(crate) data: DataArgs,
-    #[command(flatten)]
-    pub(crate) lags: LagArgs,
     #[command(flatten)]
     pub(crate) map_args: MapArgs,
     #[command(flatten)]

@@ -122,7 +122,7 @@ pub(crate) fn run(args: &TuneArgs, run: &RunSettings) -> Result<TuneReport> {
     }
     let is_any_solver = args.solver == ANY_SOLVER;
     let select = &args.data.select;
-    let selection = Selection { sparse: true, lags: args.lags.lags(), ..open::training_selection(&args.data) };
+    let selection = Selection { sparse: true, ..open::training_selection(&args.data) };
     let solver = if is_any_solver { "ridge" } else { &args.solver };
     let mut options =
         FitOptions::for_solver(solver, selection, select, &args.map_args, args.parameters.options.clone())?;
@@ -130,7 +130,7 @@ pub(crate) fn run(args: &TuneArgs, run: &RunSettings) -> Result<TuneReport> {
     // the default is an indicator, one more feature for each column with missing values, because
     // the alternatives lose rows, or lose the information that a value is missing
     options.missing_if_dense = select.missing.or(Some(Missing::Indicator));
-    options = options.with_test_rows(args.test_rows.test.as_ref(), args.map_args.seed);
+    options = options.with_lags(&args.lags).with_test_rows(args.test_rows.test.as_ref(), args.map_args.seed);
     let search = build_search(args, options.fit.clone())?;
     options.fit = search.fit_with_defaults();
     let report = match options.fit.requested_precision() {

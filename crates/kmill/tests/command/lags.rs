@@ -69,7 +69,7 @@ fn a_fit_with_lags_is_the_fit_of_a_table_that_has_them() {
     let (code, _, stderr) = kmill(at, &format!("fit ridge t.csv {LAGS} --target count -o m2"));
     assert!(code == 1 && stderr.contains("count_lag1") && stderr.contains("--missing drop"), "{stderr}");
     let (code, _, stderr) = kmill(at, &format!("prepare ridge t.csv {LAGS} --target count -o job"));
-    assert!(code == 1 && stderr.contains("convert"), "{stderr}");
+    assert!(code == 2 && stderr.contains("--lags"), "{stderr}");
 }
 
 /// A forecast of several steps is the repeated prediction of one step, with each prediction written
