@@ -37,10 +37,15 @@ impl Run<'_> {
         };
         let budget = self.memory_budget();
         let source = lag_pass.rows(TextLimit::default())?;
-        let spare_bytes = lanes::fitting_lanes("the computation of lags", &source, &lane_memory, budget, 1)?.spare_bytes;
+        let spare_bytes =
+            lanes::fitting_lanes("the computation of lags", &source, &lane_memory, budget, 1)?.spare_bytes;
         // the texts of a row do not use the memory of the series
         let source = lag_pass.rows(TextLimit::new(budget, 0, TEXT_COPIES))?;
-        let plan = MemoryPlan::new("the computation of lags", budget).term("the reading of rows", budget - spare_bytes, REMEDY);
+        let plan = MemoryPlan::new("the computation of lags", budget).term(
+            "the reading of rows",
+            budget - spare_bytes,
+            REMEDY,
+        );
         let (recorder, workers) = (self.stage_recorder(), Workers::sequential());
         let observer = recorder.start_stage("lags", Some(table.stored_rows()));
         lanes::default_pass(1, &workers, &*observer).visit(&source, |block| lag_pass.push(block, &plan))?;
