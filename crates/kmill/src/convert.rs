@@ -311,6 +311,7 @@ pub(crate) fn main(args: &ConvertArgs) -> Result<()> {
     let target_paths: Vec<PathBuf> = paths.iter().filter_map(|path| writer::target_file(path)).collect();
     let opened = open::table(&select.paths, &select.text.text_options(), &args.data.target)?;
     output::protect_inputs(paths.into_iter().chain(&target_paths), output::table_files(&opened.0))?;
+    let opened = (run.job_run().with_lags(opened.0, args.data.lags.lags().as_ref())?, opened.1);
     let (mut total_rows, mut all_files) = (0, Vec::new());
     for (path, part) in output_parts(args, &opened, &run)? {
         let (selected, feature_count) = select_columns(args, &opened, &path, part)?;

@@ -117,7 +117,7 @@ pub(crate) fn run(args: &EvaluateArgs, run: &RunSettings) -> Result<EvaluateRepo
     let part = test_part(args, metadata.test_rows(), run)?;
     let weight = args.weights.clone().or_else(|| metadata.exposure_column().map(str::to_string));
     let roles = Selection { group, weight, missing_target, part, ..Selection::default() };
-    let selected = open::select_for_model(&mut predictor, &args.data, &names, roles)?;
+    let selected = open::select_for_model(&mut predictor, &args.data, &names, roles, run)?;
     output::protect_inputs(&args.report, output::table_files(selected.table()).chain([args.model.as_path()]))?;
     let top = args.top.map(|top| top as u64);
     let (report, chart_data) = if is_ranking {

@@ -1,6 +1,6 @@
 //! `kmill fit`: turns the command line into a job of the library, and prints the report.
 
-use crate::args::{JobArgs, PersistenceArgs, RunArgs, RunSettings, TestRowsArgs, parse};
+use crate::args::{JobArgs, LagArgs, PersistenceArgs, RunArgs, RunSettings, TestRowsArgs, parse};
 use crate::{Result, output, pipeline, pipeline::FitOptions};
 use clap::Args;
 use kreport::fit::FitReport;
@@ -16,6 +16,7 @@ use std::path::PathBuf;
     kmill fit ridge train.parquet --target y -o model.safetensors\n  \
     kmill fit ridge parts/ --target y --kernel 'gaussian(sigma=5)' --ranks 250..2000 --memory 512MiB -o m.safetensors\n  \
     kmill fit logistic table.csv --target label --test 20% -o m.safetensors\n  \
+    kmill fit ridge sales.csv --target sales --lags sales:1,7 --by shop --order day --missing drop -o m.safetensors\n  \
     kmill fit ridge all.parquet --target y --rows ..427500 --task classification --folds blocks:6 -o m.safetensors\n  \
     kmill fit kpca train.parquet --components 5 -o m.safetensors\n  \
     kmill fit fisher train.parquet --target label --lambda 1e-5 -o m.safetensors\n  \
@@ -26,6 +27,8 @@ use std::path::PathBuf;
 pub(crate) struct FitArgs {
     #[command(flatten)]
     pub(crate) job: JobArgs,
+    #[command(flatten)]
+    pub(crate) lags: LagArgs,
     #[command(flatten)]
     pub(crate) test_rows: TestRowsArgs,
     /// Learn the weights of a sum of kernels from the target, instead of --kernel: comma-separated
@@ -46,6 +49,7 @@ pub(crate) struct FitArgs {
 
 pub(crate) fn run(args: &FitArgs, run: &RunSettings) -> Result<FitReport> {
     let options = FitOptions::new(&args.job)?
+        .with_lags(&args.lags)
         .with_combination(args.combine.as_ref())
         .with_test_rows(args.test_rows.test.as_ref(), args.job.map_args.seed);
     output::check_model(&args.output)?;

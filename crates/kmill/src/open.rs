@@ -2,7 +2,8 @@
 
 use crate::args::{DataArgs, RunSettings, SelectArgs};
 use crate::{Result, writer};
-use ksolve::predict::Predictor;
+use kreport::table::format_count;
+use ksolve::predict::{ForecastSummary, Predictor};
 use kstore::{Missing, SelectedTable, Selection, Table, TextOptions};
 use std::path::{Path, PathBuf};
 
@@ -54,15 +55,27 @@ pub(crate) fn load_predictor(
 
 /// Opens the files as one table and selects the columns of the model by name, the targets, and the
 /// group, weight, `missing_target` and `part` of `roles`. A model of sparse rows reserves memory
-/// for the rows of the table.
+/// for the rows of the table. If `targets` is empty, rows after the last target of a series of lags
+/// are forecast.
 pub(crate) fn select_for_model(
     predictor: &mut Predictor,
     args: &SelectArgs,
     targets: &[String],
     roles: Selection,
+    run: &RunSettings,
 ) -> Result<SelectedTable> {
     let text = predictor.text_options(args.text.text_options());
+    let is_forecast = targets.is_empty();
     let (table, targets) = table(&args.paths, &text, targets)?;
+    let (table, forecast) = predictor.with_lags(table, is_forecast, &run.job_run())?;
+    if let Some(ForecastSummary { rows, steps }) = forecast {
+        run.progress.note(&format!(
+            "{} rows after the last target of their series are forecast, up to {} steps: missing past values of the target are \
+             predictions of earlier rows",
+            format_count(rows),
+            format_count(steps as u64)
+        ));
+    }
     *predictor = predictor.clone().with_capacity_for(&table)?;
     let Selection { group, weight, missing_target, part, .. } = roles;
     let selection =

@@ -1,6 +1,6 @@
 //! The pipeline of `kmill fit`: opens the table, runs the job of the library and builds the report.
 
-use crate::args::{JobArgs, MapArgs, PersistenceArgs, RunSettings, SelectArgs, parse};
+use crate::args::{JobArgs, LagArgs, MapArgs, PersistenceArgs, RunSettings, SelectArgs, parse};
 use crate::error::with_option_names;
 use crate::progress::Progress;
 use crate::{Error, Result, columns, interrupt, open, output};
@@ -92,6 +92,13 @@ impl FitOptions {
             test_request: None,
             test_split: None,
         })
+    }
+
+    /// Sets the past values that are features.
+    #[must_use]
+    pub(crate) fn with_lags(self, lags: &LagArgs) -> Self {
+        let selection = Selection { lags: lags.lags(), ..self.fit.requested_selection() };
+        Self { fit: self.fit.with_selection(selection), ..self }
     }
 
     /// Sets the kernels whose weights are to be learned.
@@ -331,6 +338,7 @@ fn fit_with_combination(
     let job = scratch.iter().fold(job, job::Run::scratch);
     let fitted = if saves_model { fit.run_and_save(selected, &job, path) } else { fit.run(selected, &job) };
     let mut fitted = fitted.map_err(|error| explain_column_error(error, selected))?;
+    fitted.report.passes += u64::from(selected.table().lags().is_some());
     fitted.report.passes += combination.as_ref().map_or(0, |combined| combined.passes);
     Ok((fitted, combination))
 }
@@ -353,6 +361,12 @@ fn explain_column_error(error: ksolve::Error, selected: &SelectedTable) -> Error
 /// categorical columns.
 pub(crate) fn select(options: &mut FitOptions, run: &RunSettings) -> Result<SelectedTable> {
     let (table, selection) = options.open()?;
+    let table = run.job_run().with_lags(table, selection.lags.as_ref())?;
+    if let Some(lags) = table.lags() {
+        let tested =
+            if options.test_request.is_some() { ", also of test rows: the test error is that of one step" } else { "" };
+        run.progress.note(&format!("past values: {lags}; they are true values of earlier rows{tested}"));
+    }
     let selection = options.detect_classes(&table, selection, run)?;
     let selection = options.without_test_rows(&table, selection, run)?;
     let requested_table = table.select(&selection)?;

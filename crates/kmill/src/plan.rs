@@ -1,7 +1,7 @@
 //! `kmill plan`: reports the resources that a fit would need, without running it. `kmill fit
 //! --verbose` prints the same before it starts.
 
-use crate::args::{JobArgs, RunArgs, RunSettings, ScratchArgs, parse};
+use crate::args::{JobArgs, LagArgs, RunArgs, RunSettings, ScratchArgs, parse};
 use crate::pipeline::{self, FitOptions};
 use crate::{Result, output};
 use clap::Args;
@@ -19,6 +19,8 @@ const DEFAULT_RANK: usize = 1000;
 pub(crate) struct PlanArgs {
     #[command(flatten)]
     pub(crate) job: JobArgs,
+    #[command(flatten)]
+    pub(crate) lags: LagArgs,
     /// Learn the weights of a sum of kernels from the target, instead of --kernel: comma-separated
     /// expressions
     #[arg(long, value_name = "EXPRS", value_parser = parse::kernels, conflicts_with = "kernel", help_heading = "Learning")]
@@ -38,7 +40,7 @@ pub(crate) fn main(args: &PlanArgs) -> Result<()> {
 }
 
 fn run(args: &PlanArgs, run: &RunSettings) -> Result<PlanReport> {
-    let mut options = FitOptions::new(&args.job)?.with_combination(args.combine.as_ref());
+    let mut options = FitOptions::new(&args.job)?.with_lags(&args.lags).with_combination(args.combine.as_ref());
     let selected = pipeline::select(&mut options, run)?;
     let (fit, scratch) = (options.fit_with_open_files(&selected)?, args.scratch.open()?);
     let job_run = scratch.iter().fold(run.job_run(), job::Run::scratch);

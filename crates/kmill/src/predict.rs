@@ -114,14 +114,14 @@ pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<Ano
         return Err(Error::option("--positive", "", why, "add --threshold 0.5 or --top 100, or omit it"));
     }
     let mut predictor = open::load_predictor(&args.model, args.positive.as_deref(), args.threshold, run)?;
-    let selected = open::select_for_model(&mut predictor, &args.data, &[], Selection::default())?;
+    let selected = open::select_for_model(&mut predictor, &args.data, &[], Selection::default(), run)?;
     if let Some(background) = &args.background {
         if args.reasons.is_none() && !args.contributions {
             let why = "it has the rows that contributions are relative to";
             return Err(Error::option("--background", "", why, "add --reasons 5 or --contributions, or omit it"));
         }
         let data = SelectArgs { paths: vec![background.clone()], rows: None, condition: None, ..args.data.clone() };
-        let background = open::select_for_model(&mut predictor, &data, &[], Selection::default())?;
+        let background = open::select_for_model(&mut predictor, &data, &[], Selection::default(), run)?;
         predictor = predictor.with_background_table(&background)?;
     }
     // keep rows with missing values, even if the fit dropped them, unless --missing is given

@@ -160,7 +160,10 @@ impl StageObserver for Progress {
         self.verbosity == Verbosity::Verbose
     }
     fn report_forecast(&self, forecast: &Forecast) {
-        PlanReport { forecast: forecast.clone(), lists_all_parts: true, fitting_rank: None }.to_string().lines().for_each(|line| self.detail(line));
+        PlanReport { forecast: forecast.clone(), lists_all_parts: true, fitting_rank: None }
+            .to_string()
+            .lines()
+            .for_each(|line| self.detail(line));
     }
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn run(args: &UpdateArgs, run: &RunSettings) -> Result<UpdateReport> 
     let names = if args.target.is_empty() { predictor.metadata().targets.clone() } else { args.target.clone() };
     let missing_target = Some(args.missing_target.missing_target);
     let roles = Selection { missing_target, ..Selection::default() };
-    let selected = open::select_for_model(&mut predictor, &args.data, &names, roles)?;
+    let selected = open::select_for_model(&mut predictor, &args.data, &names, roles, run)?;
     output::protect_inputs([&args.output], output::table_files(selected.table()))?;
     let OnlineUpdate { model, rows, running_mse, .. } = predictor.learn(&selected, args.forgetting, &run.job_run())?;
     model.save(&args.output)?;

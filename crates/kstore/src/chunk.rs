@@ -4,6 +4,7 @@
 use crate::convert::{self, CONVERT_TILE_ROWS};
 use crate::encoding::TimeReader;
 use crate::labels::{LabelEncoder, LabelFault};
+use crate::lags::Lags;
 use crate::select::EncodingState;
 use crate::source::FileCursor;
 use crate::table_rows::{OpenFile, TableRows};
@@ -314,7 +315,11 @@ impl<T: Float> Chunk<'_, '_, T> {
         let is_feature = slot < self.source.selected.features.len();
         let is_category = is_feature && !self.has_mean(slot);
         let is_too_large = value.is_finite() && !is_category;
+        let is_lag = |lags: &Lags| lags.names().contains(&self.source.column_name(slot));
         let remedy = match (is_too_large, is_feature) {
+            (false, _) if self.source.selected.table.lags().is_some_and(is_lag) => {
+                "an earlier row of its series is missing or has no value; choose `missing` drop or `missing` indicator, or add the earlier rows"
+            }
             (true, _) => "scale the column down or use `precision` f64",
             (false, _) if is_category && self.source.selected.missing == Missing::Mean => {
                 "only numbers have a mean: choose `missing` indicator or `missing` drop"

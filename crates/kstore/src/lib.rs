@@ -50,9 +50,12 @@ pub mod condition;
 mod convert;
 mod dates;
 pub mod encoding;
+mod future_rows;
 mod gather;
 mod kept_column;
 mod labels;
+mod lag_pass;
+mod lags;
 mod missing;
 #[doc(hidden)]
 pub mod mmap;
@@ -63,11 +66,13 @@ pub mod scratch;
 #[doc(hidden)]
 pub mod search;
 mod select;
+mod series;
 pub mod sink;
 pub mod source;
 mod table;
 mod table_cursor;
 mod table_rows;
+mod target_file;
 mod text_limit;
 mod view;
 mod writer;
@@ -80,12 +85,18 @@ pub use kpass::{BadLine, CancelToken, Error, Label, OutputKind, OutputValues, Re
 // the loop over rows: it is documented in `kpass`, and re-exported for the crates that depend on
 // this crate
 #[doc(hidden)]
+pub use future_rows::FutureRows;
+#[doc(hidden)]
 pub use kpass::{
     AtomicFile, BufferPool, Digest, Float, Footprint, KeptColumn, KeptValues, LabelCodes, MemoryPlan, MemoryRows,
     Merge, Pass, Reduction, RowBlock, RowBuf, RowCursor, RowSource, Scaler, Statistics, StatisticsReduction, Strings,
     TableShape, Workers, atomic, budget, checkpoint, committed_outputs, display, key, names, pass, persist, rayon,
     registry, remove_temporaries, rows, sparse, statistics, stop_outputs, summed, vectorised, watch_outputs,
 };
+#[doc(hidden)]
+pub use lag_pass::LagPass;
+#[doc(hidden)]
+pub use lags::{Lags, RowsBack};
 pub use missing::{Missing, MissingTarget};
 #[doc(hidden)]
 pub use row_digests::RowDigests;

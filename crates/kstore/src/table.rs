@@ -1,6 +1,7 @@
 //! Files that are read as one table.
 
-use crate::pattern::{expand_path, require_existing};
+use crate::lags::Lags;
+use crate::pattern::expand_path;
 use crate::schema::{Column, Kind, Schema};
 use crate::source::hive_partitions;
 use crate::source::remote::{self, RemoteObject};
@@ -10,7 +11,7 @@ use crate::source::{
     TextReadOptions,
 };
 use crate::sparse::SparseShape;
-use crate::{Error, Float, Result, RowDigests};
+use crate::{Error, Float, MemoryPlan, Result, RowDigests};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,7 +58,7 @@ impl TablePart {
 
 /// Opens a file and returns it with its identity. Returns an error if the identity changes while
 /// the file is opened: another process is then writing to the file.
-fn open(path: &Path, options: &TextOptions) -> Result<(Arc<dyn TableFile>, Identity)> {
+pub(crate) fn open(path: &Path, options: &TextOptions) -> Result<(Arc<dyn TableFile>, Identity)> {
     let identity = Identity::of_file(path)?;
     let file = source::open(path, options).map_err(|error| identity.check_unchanged().err().unwrap_or(error))?;
     identity.check_unchanged()?;
@@ -78,9 +79,12 @@ pub struct Table {
     schema: Arc<Schema>,
     /// A remark on the files, if their columns differ.
     schema_difference: Option<String>,
-    target_path: Option<PathBuf>,
+    pub(crate) target_path: Option<PathBuf>,
     pub(crate) bytes_read: Arc<AtomicU64>,
     pub(crate) digests: Option<Arc<RowDigests>>,
+    /// The lags among the columns, if there are any, and the memory plan of the pass that computed
+    /// them.
+    pub(crate) lags: Option<Arc<(Lags, MemoryPlan)>>,
 }
 
 impl Table {
@@ -191,8 +195,8 @@ impl Table {
     }
 
     fn new(parts: Vec<TablePart>, schema: Arc<Schema>) -> Self {
-        let (bytes_read, schema_difference, target_path, digests) = Default::default();
-        Self { parts: Arc::new(parts), schema, schema_difference, target_path, bytes_read, digests }
+        let (bytes_read, schema_difference, target_path, digests, lags) = Default::default();
+        Self { parts: Arc::new(parts), schema, schema_difference, target_path, bytes_read, digests, lags }
     }
 
     /// Rejects a requested type if the column does not exist, or if the column has another type
@@ -299,56 +303,40 @@ impl Table {
         Ok(Self { parts: Arc::new(part_before.into_iter().chain(shifted_parts).chain(part_after).collect()), ..self })
     }
 
-    /// Adds a column `y` from a file with one numeric column and as many rows as the table.
-    ///
-    /// # Errors
-    /// The errors of [`Table::open`] for the target file; [`Error::Malformed`] if it has several
-    /// columns; [`Error::WrongType`] if its column is not numeric; [`Error::RowCount`];
-    /// [`Error::SchemaMismatch`] if the table already has a column `y`.
-    #[doc(hidden)]
-    pub fn with_target_file(self, path: &Path) -> Result<Self> {
-        let path = require_existing(path)?;
-        let (target_file, identity) = open(&path, &TextOptions::default())?;
-        let [column] = &target_file.metadata().schema.columns[..] else {
-            let detail = format!(
-                "a target file has one column, this file has {}; write the target as its only column",
-                target_file.metadata().schema.columns.len()
-            );
-            return Err(Error::Malformed { path, format: "target file", detail });
+    /// Adds columns of numbers. `columns_from` returns them for the file whose first row has this
+    /// number. `identity` is the identity of their own file.
+    pub(crate) fn with_number_columns(
+        self,
+        columns_from: impl Fn(u64) -> Vec<(String, AddedColumn)>,
+        identity: Option<&Identity>,
+    ) -> Self {
+        let with_columns = |part: &TablePart| {
+            let file = ExtendedFile::new(&part.path, Arc::clone(&part.file), columns_from(part.first_row));
+            let identities = part.identities.iter().chain(identity).cloned().collect();
+            TablePart { file: Arc::new(file), identities, ..part.clone() }
         };
-        if !column.kind.is_numeric() {
-            let expected = "a target file must hold numbers";
-            return Err(Error::wrong_type(&path, &column.name, column.kind.to_string(), expected));
-        }
-        if target_file.metadata().row_count != self.stored_rows() {
-            let (first_rows, second_rows) = (self.stored_rows(), target_file.metadata().row_count);
-            return Err(Error::RowCount { first: self.first_path(), first_rows, second: path, second_rows });
-        }
-        if self.schema.position(source::TARGET_COLUMN).is_some() {
-            let difference = format!(
-                "the table already has a column {:?}; rename it, or omit the target file",
-                source::TARGET_COLUMN
-            );
-            return Err(Error::SchemaMismatch { first: self.first_path(), second: path, difference });
-        }
-        let with_target_column = |part: &TablePart| {
-            let added_column =
-                AddedColumn::Numbers { file: Arc::clone(&target_file), path: path.clone(), first_row: part.first_row };
-            let column = (source::TARGET_COLUMN.to_string(), added_column);
-            let extended_file = ExtendedFile::new(&part.path, Arc::clone(&part.file), vec![column]);
-            let identities = [&part.identities[..], std::slice::from_ref(&identity)].concat();
-            TablePart { file: Arc::new(extended_file), identities, ..part.clone() }
-        };
-        let parts: Vec<TablePart> = self.parts.iter().map(with_target_column).collect();
+        let parts = self.parts.iter().map(with_columns).collect();
         let mut schema = Schema::clone(&self.schema);
-        schema.columns.push(Column { name: source::TARGET_COLUMN.to_string(), kind: Kind::Float { bits: 64 } });
-        let schema = Arc::new(schema);
-        Ok(Self { parts: Arc::new(parts), schema, target_path: Some(path), ..self })
+        let float_column = |(name, _)| Column { name, kind: Kind::Float { bits: 64 } };
+        schema.columns.extend(columns_from(0).into_iter().map(float_column));
+        Self { parts: Arc::new(parts), schema: Arc::new(schema), ..self }
     }
 
     /// Returns the columns.
     pub fn schema(&self) -> &Schema {
         &self.schema
+    }
+
+    /// Returns the lags among the columns, if there are any.
+    #[doc(hidden)]
+    pub fn lags(&self) -> Option<&Lags> {
+        self.lags.as_ref().map(|lags| &lags.0)
+    }
+
+    /// Returns the memory plan of the pass that computed the lags.
+    #[doc(hidden)]
+    pub fn lag_plan(&self) -> Option<&MemoryPlan> {
+        self.lags.as_ref().map(|lags| &lags.1)
     }
 
     /// Returns the number of rows in all files.

@@ -68,7 +68,8 @@ pub(crate) fn fit(
     let run = engine.iter().fold(run, |run, engine| run.engine(engine));
     let fitted = run_watched(py, show, |progress| {
         let run = progress.attach_to(&run);
-        let selected = run.resolve_categories(&table.reopen_for(&text_options)?.select(&selection)?)?;
+        let table = run.with_lags(table.reopen_for(&text_options)?, selection.lags.as_ref())?;
+        let selected = run.resolve_categories(&table.select(&selection)?)?;
         let column_warnings = progress.warnings();
         let mut fitted = with_inputs(job.fit.clone(), &selected, landmarks)?.run(&selected, &run)?;
         fitted.report.warnings.splice(0..0, column_warnings);

@@ -254,12 +254,13 @@ impl Model {
         let (scores, extra_values, n, warnings) = run_watched(py, None, |progress| {
             let (mut scores, mut extra_values) = (Vec::new(), Vec::new());
             let (mut predictor, rows) = self.for_table(table)?;
-            if let Some(background) = background {
-                let background = predictor.select(&self.for_table(background)?.1, Selection::default())?;
-                predictor = predictor.with_background_table(&background)?;
-            }
-            let selected = predictor.select(&rows, selection)?.with_incomplete_rows();
             let run = progress.attach_to(&run);
+            if let Some(background) = background {
+                let (rows, _) = predictor.with_lags(self.for_table(background)?.1, true, &run)?;
+                predictor = predictor.clone().with_background_table(&predictor.select(&rows, Selection::default())?)?;
+            }
+            let (rows, _) = predictor.with_lags(rows, true, &run)?;
+            let selected = predictor.select(&rows, selection)?.with_incomplete_rows();
             let n = predictor.score_table(&selected, extras, Vec::new(), &run, |block| {
                 append_rows(&mut scores, &block.scores, &block.is_incomplete);
                 let values = match extras {
@@ -311,6 +312,7 @@ impl Model {
         let run = request.run.run(scratch.as_ref())?;
         let written = run_watched(py, show, |progress| {
             let (predictor, table) = self.for_table(table)?;
+            let (table, _) = predictor.with_lags(table, true, &progress.attach_to(&run))?;
             let copied_selection = Selection { without_features: true, missing: Missing::Mean, ..selection.clone() };
             let copied_table =
                 (!copied_selection.keep.is_empty()).then(|| table.select(&copied_selection)).transpose()?;

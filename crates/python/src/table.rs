@@ -169,7 +169,9 @@ impl Table {
         let selection = Selection { sparse: true, weight: weights, ..parse_json(rows)? };
         let run = parse_json::<ResourceRequest>(run)?;
         let (threads, run) = (run.threads(), run.run(None)?);
-        let selected = self.table.select(&selection).map_err(to_py_err)?;
+        let lags = selection.lags.as_ref();
+        let table = py.detach(|| run.with_lags(self.table.clone(), lags)).map_err(to_py_err)?;
+        let selected = table.select(&selection).map_err(to_py_err)?;
         let selected = py.detach(|| run.resolve_categories(&selected)).map_err(to_py_err)?;
         let variance = match &self.source {
             _ if !variance => None,
@@ -192,8 +194,7 @@ impl Table {
         let sums_weights = selected.is_weighted() && !selected.is_filtered() && selected.missing() != Missing::Drop;
         let total_weight = match selected.row_count_if_known() {
             None if sums_weights => {
-                let weights =
-                    self.table.select(&Selection { without_features: true, ..selection }).map_err(to_py_err)?;
+                let weights = table.select(&Selection { without_features: true, ..selection }).map_err(to_py_err)?;
                 let weight_statistics = run_watched(py, None, |progress| Ok(statistics(&weights, threads, progress)?))?;
                 weight_statistics.weights.first().map(|weights| weights.weight_sum)
             }

@@ -92,7 +92,8 @@ pub(crate) fn tune(
     let run = job.run.run(scratch.as_ref())?;
     let (fitted, selection_result, warnings) = run_watched(py, show, |progress| {
         let run = progress.attach_to(&run);
-        let selected = run.resolve_categories(&table.reopen_for(&text_options)?.select(&column_selection)?)?;
+        let table = run.with_lags(table.reopen_for(&text_options)?, column_selection.lags.as_ref())?;
+        let selected = run.resolve_categories(&table.select(&column_selection)?)?;
         let column_warnings = progress.warnings();
         let time_budget = TimeBudget::new(search.time_limit());
         let listener = TuneListener { progress, time_budget: &time_budget, warnings: Mutex::new(Vec::new()) };

@@ -1,6 +1,7 @@
 """Jobs: files, model files, signals, threads, forks, memory, and the cost of a call."""
 
 import logging
+import math
 import multiprocessing
 import os
 import pickle
@@ -302,3 +303,23 @@ def test_errors_about_durations_name_the_column():
     for call in (lambda: model.predict(table), lambda: kmill.KernelRidge(rank=5).fit(table, y)):
         with pytest.raises(ValueError, match="column 'b' of X has type timedelta64.*convert the column to numbers, or drop it"):
             call()
+
+
+def test_past_values_of_files_are_features_and_are_forecast(tmp_path):
+    hours, stations = 200, ["north", "south"]
+    lines, counts = ["hour,station,count"], [20.0, 30.0]
+    for hour in range(hours):
+        for s, station in enumerate(stations):
+            counts[s] = 0.8 * counts[s] + 6 + s + 5 * math.sin(hour / 4) + (hour * 37 + s * 91) % 101 / 101
+            lines.append(f"{hour},{station},{counts[s] if hour < hours - 6 else ''}")
+    (tmp_path / "counts.csv").write_text("\n".join(lines) + "\n")
+    model = kmill.KernelRidge(rank=40, lambdas=1e-5, missing="drop").fit_files(
+        tmp_path / "counts.csv", "count", lags={"count": [1, 24]}, rolling={"count": 6}, by="station", order="hour")
+    assert list(model.feature_names_in_)[-3:] == ["count_lag1", "count_lag24", "count_mean6"]
+    rows = model.predict_files(tmp_path / "counts.csv", tmp_path / "out.csv", where=f"hour >= {hours - 6}", keep=["hour"])
+    forecast = [float(line.split(",")[1]) for line in (tmp_path / "out.csv").read_text().splitlines()[1:]]
+    assert rows == len(forecast) == 12 and all(math.isfinite(value) for value in forecast)
+    with pytest.raises(ValueError, match="sort the table"):
+        model.fit_files(tmp_path / "counts.csv", "count", lags={"count": 1}, order="hour")
+    with pytest.raises(ValueError, match="dictionary"):
+        model.fit_files(tmp_path / "counts.csv", "count", lags="count:1")

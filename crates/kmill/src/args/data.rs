@@ -5,7 +5,7 @@ use clap::Args;
 use kreport::table::join_with_commas;
 use kstore::condition::Condition;
 use kstore::encoding::TimeFeatures;
-use kstore::{ColumnType, Missing, MissingTarget, Selection, TestSpec, TextOptions};
+use kstore::{ColumnType, Lags, Missing, MissingTarget, RowsBack, Selection, TestSpec, TextOptions};
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -163,6 +163,35 @@ impl CategoryArgs {
     }
 }
 
+/// Past values of columns as further columns.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Table")]
+pub(crate) struct LagArgs {
+    /// Values of earlier rows of the same series as features: count:1,24 for the values of count 1
+    /// and 24 rows earlier, also if it is the target; repeat the option for several columns
+    #[arg(long, value_name = "NAME:ROWS", value_parser = parse::rows_back)]
+    lags: Vec<RowsBack>,
+    /// Means over earlier rows of the same series as features: count:24,168 for the means over the
+    /// last 24 and 168 rows before a row; repeat the option for several columns
+    #[arg(long, value_name = "NAME:ROWS", value_parser = parse::rows_back)]
+    rolling: Vec<RowsBack>,
+    /// Columns whose values name the series of --lags and --rolling, comma-separated [default: the
+    /// table is one series]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name)]
+    by: Vec<String>,
+    /// Column of times or numbers that increases within each series of --lags and --rolling; a row
+    /// out of order is an error [default: the order of the rows]
+    #[arg(long, value_name = "NAME", value_parser = parse::name)]
+    order: Option<String>,
+}
+
+impl LagArgs {
+    pub(crate) fn lags(&self) -> Option<Lags> {
+        let Self { lags, rolling, by, order } = self.clone();
+        Some(Lags { lags, rolling, by, order }).filter(|lags| *lags != Lags::default())
+    }
+}
+
 /// A table to learn from.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Table")]
@@ -212,6 +241,8 @@ pub(crate) struct ConvertDataArgs {
     /// format does not support
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name)]
     pub(crate) drop: Vec<String>,
+    #[command(flatten)]
+    pub(crate) lags: LagArgs,
     #[command(flatten)]
     pub(crate) select: SelectArgs,
 }

@@ -13,7 +13,9 @@ pub mod parse;
 pub(crate) mod run;
 mod solver;
 
-pub(crate) use data::{CategoryArgs, ConvertDataArgs, DataArgs, MissingTargetArgs, SelectArgs, TestRowsArgs, TextArgs};
+pub(crate) use data::{
+    CategoryArgs, ConvertDataArgs, DataArgs, LagArgs, MissingTargetArgs, SelectArgs, TestRowsArgs, TextArgs,
+};
 pub(crate) use learn::{JobArgs, MapArgs, kernel_help, with_descriptions};
 pub(crate) use run::{EngineArgs, PersistenceArgs, RunArgs, RunSettings, ScratchArgs};
 pub(crate) use solver::SolverArgs;

@@ -7,7 +7,7 @@ use clap::builder::TypedValueParser;
 use kapprox::{Kernel, landmark::Scheme, map::MapSpec};
 use kreport::table::join_with_commas;
 use ksolve::{curve::Method, job::LandmarkSource};
-use kstore::{ColumnType, Missing, MissingTarget, TestSpec, condition::Condition, encoding::TimeFeatures};
+use kstore::{ColumnType, Missing, MissingTarget, RowsBack, TestSpec, condition::Condition, encoding::TimeFeatures};
 use std::{ffi::OsStr, fmt::Display, ops::Range, path::PathBuf, str::FromStr, time::Duration};
 
 /// Maximum number of threads. Common machines do not have more cores, and 1,024 threads still start
@@ -130,6 +130,11 @@ pub(crate) fn column_type(text: &str) -> Result<(String, ColumnType), String> {
         .parse()
         .map_err(|_| format!("expected text, number or date after {column}=, such as {column}=text"))?;
     Ok((name(column)?, kind))
+}
+
+/// Parses a column with numbers of earlier rows, such as `count:1,24`.
+pub(crate) fn rows_back(text: &str) -> Result<RowsBack, String> {
+    RowsBack::parse(text).map_err(expected_by_store)
 }
 
 /// Parses the nonempty name of a class.

@@ -83,6 +83,7 @@ impl fmt::Display for ModelReport {
         lines.extend(
             (self.components > 0).then(|| ("components", format!("{}, by predict --components", self.components))),
         );
+        lines.extend(metadata.lags().map(|lags| ("past values", lags.to_string())));
         lines.extend(metadata.encoding.iter().map(|encoding| {
             let columns = encoding.columns().iter().map(|column| format!("{} ({column})", column.name));
             ("columns", shorten(&columns.collect::<Vec<_>>()))

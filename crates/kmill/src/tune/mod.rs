@@ -4,7 +4,7 @@
 mod search_stages;
 
 use crate::args::parse::Kernels;
-use crate::args::{DataArgs, MapArgs, PersistenceArgs, RunArgs, RunSettings, SolverArgs, TestRowsArgs, parse};
+use crate::args::{DataArgs, LagArgs, MapArgs, PersistenceArgs, RunArgs, RunSettings, SolverArgs, TestRowsArgs, parse};
 use crate::output::{self, FileKind, Outputs};
 use crate::{Error, Result, open, pipeline, pipeline::FitOptions};
 use clap::{Args, builder::PossibleValuesParser};
@@ -38,6 +38,8 @@ pub(crate) struct TuneArgs {
     pub(crate) solver: String,
     #[command(flatten)]
     pub(crate) data: DataArgs,
+    #[command(flatten)]
+    pub(crate) lags: LagArgs,
     #[command(flatten)]
     pub(crate) test_rows: TestRowsArgs,
     /// Kernels to compare, comma-separated [default: gaussian, exponential, matern and laplacian,
@@ -128,7 +130,7 @@ pub(crate) fn run(args: &TuneArgs, run: &RunSettings) -> Result<TuneReport> {
     // the default is an indicator, one more feature for each column with missing values, because
     // the alternatives lose rows, or lose the information that a value is missing
     options.missing_if_dense = select.missing.or(Some(Missing::Indicator));
-    options = options.with_test_rows(args.test_rows.test.as_ref(), args.map_args.seed);
+    options = options.with_lags(&args.lags).with_test_rows(args.test_rows.test.as_ref(), args.map_args.seed);
     let search = build_search(args, options.fit.clone())?;
     options.fit = search.fit_with_defaults();
     let report = match options.fit.requested_precision() {

@@ -20,6 +20,7 @@ mod honest;
 mod iterative;
 mod kernel_sums;
 #[cfg(unix)]
+mod lags;
 mod laws;
 mod letters;
 mod listing;

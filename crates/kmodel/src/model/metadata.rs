@@ -3,7 +3,7 @@
 use crate::{Certificate, Link, RegressionLoss, Result, Task};
 use faer::Mat;
 use kapprox::Kernel;
-use kstore::{Encoding, Label, Missing, TestRows, TextReadOptions, sparse::SparseShape};
+use kstore::{Encoding, Label, Lags, Missing, TestRows, TextReadOptions, sparse::SparseShape};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -122,6 +122,12 @@ impl ModelMetadata {
     #[doc(hidden)]
     pub fn test_rows(&self) -> Option<TestRows> {
         serde_json::from_value(self.options.get("test")?.clone()).ok()
+    }
+
+    /// Returns the lags among the features; `None` if the fit had no lags.
+    #[doc(hidden)]
+    pub fn lags(&self) -> Option<Lags> {
+        serde_json::from_value(self.options.get("lags")?.clone()).ok()
     }
 
     /// Returns the shape of the rows if they are sparse, otherwise `None`.

@@ -15,6 +15,7 @@ mod anomalous_rows;
 mod decision;
 mod evaluate;
 mod explanation;
+mod forecast;
 mod interval_rule;
 mod kept_columns;
 mod online_learning;
@@ -35,6 +36,8 @@ pub use crate::score::{
 pub use anomalous_rows::AnomalousRow;
 pub use evaluate::{ChartData, Evaluation, NoveltyScores};
 pub use explanation::FeatureContribution;
+#[doc(hidden)]
+pub use forecast::ForecastSummary;
 #[doc(hidden)]
 pub use interval_rule::TrainingFolds;
 pub use online_learning::OnlineUpdate;

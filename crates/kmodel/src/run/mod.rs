@@ -3,6 +3,7 @@
 mod categories;
 mod checkpoint;
 mod forecast;
+mod lags;
 mod resources;
 mod test_rows;
 

@@ -8,7 +8,7 @@ use crate::solver::{self, AnySolver, Options, Settings, Solver, SolverFamily, So
 use crate::{Error, Result, Task};
 use kapprox::Kernel;
 use kapprox::map::MapSpec;
-use kstore::{SelectedTable, Selection, Table};
+use kstore::{Lags, SelectedTable, Selection, Table};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, OnceLock};
 
@@ -454,6 +454,9 @@ impl Fit {
         if !features.is_empty() {
             // the columns of a second view are inputs too
             features.extend(settings.columns(&SECOND_VIEW).into_iter().flatten());
+        }
+        if features.iter().any(|name| !name.starts_with('!')) {
+            features.extend(selection.lags.iter().flat_map(Lags::names));
         }
         Ok(Selection {
             features,

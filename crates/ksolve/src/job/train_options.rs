@@ -339,6 +339,9 @@ impl Fit {
             canonical["missing"] = rows.missing.name().into();
             canonical["rows"] = rows.rows.as_ref().map_or("0..".to_string(), format_rows).into();
             canonical["where"] = rows.filter.as_ref().map(ToString::to_string).into();
+            if let Some(lags) = &rows.lags {
+                canonical["lags"] = serde_json::to_value(lags).unwrap_or_default();
+            }
             if let Some(part) = &rows.part {
                 canonical["test"] = serde_json::to_value(&**part.test_rows()).unwrap_or_default();
             }

@@ -92,7 +92,9 @@ fn build_forecast<T: Real>(
     access: RowAccess,
     request: &FitRequest<'_>,
 ) -> Result<Forecast> {
-    let (pass_shape, stages) = all_stages(solver, access, request)?;
+    let (pass_shape, mut stages) = all_stages(solver, access, request)?;
+    let lag_plan = selected.table().lag_plan().cloned();
+    stages.splice(0..0, lag_plan.map(|plan| Stage { plan, passes: 1 }));
     // if the plan exceeds the budget, no rows are read
     let row_bytes = if all_fit(&stages) { row_bytes(selected, pass_shape)? } else { None };
     let plan_solver = |plan, pass_shape| solver.plan(plan, &request.size, pass_shape);

@@ -20,6 +20,7 @@ use test_rows::BoundPart;
 
 use crate::condition::{BoundCondition, Condition, format_rows};
 use crate::encoding::{Categories, Encoding, TimeFeatures, Weighting};
+use crate::lags::Lags;
 use crate::missing::{Missing, MissingTarget};
 use crate::schema::{Kind, QUERY_COLUMN, Schema};
 use crate::table::Table;
@@ -109,6 +110,10 @@ pub struct Selection {
     /// weighting for sparse rows, and tf-idf for word counts.
     #[serde(skip)]
     pub weighting: Option<Weighting>,
+    /// Lags that the table must have. The features are selected after they were computed.
+    #[doc(hidden)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lags: Option<Lags>,
     /// Known encoding of the columns; it replaces `features`, `categories`, `hash` and `times`.
     pub encoding: Option<Arc<Encoding>>,
 }
@@ -145,6 +150,10 @@ impl Table {
     /// Names or patterns that match no column; columns of the wrong type, with two roles that
     /// exclude each other, or with the same name as another column; a row range without rows.
     pub fn select(&self, selection: &Selection) -> Result<SelectedTable> {
+        if let Some(lags) = selection.lags.as_ref().filter(|lags| self.lags() != Some(lags)) {
+            let expected = "only the verbs fit, tune, plan, predict, evaluate, update and convert compute lags; for others write the columns with convert first";
+            return Err(Error::Syntax { what: "`lags`", text: lags.to_string(), expected: expected.to_string() });
+        }
         let targets = self.join_names(&selection.targets);
         let targets: Vec<usize> = targets.iter().map(|name| self.column_index(name)).collect::<Result<_>>()?;
         if let Some(duplicate) = (1..targets.len()).find(|i| targets[..*i].contains(&targets[*i])) {

@@ -4,8 +4,8 @@
 use super::shared_file::BLOCK_BYTES;
 use super::union_schema::{columns_by_key, convert_column, is_read_alike};
 use super::{
-    BoxedCursor, ColumnView, Element, FileCursor, FileMetadata, RowIndices, TableFile, TextReadOptions, Values,
-    arrow_values,
+    BoxedCursor, ColumnView, ComputedColumns, Element, FileCursor, FileMetadata, RowIndices, TableFile,
+    TextReadOptions, Values, arrow_values,
 };
 use crate::arrow::array::{Array, ArrayRef, Float64Array, Int64Array, StringViewArray};
 use crate::schema::{Column, Kind, Schema};
@@ -33,6 +33,12 @@ pub(crate) enum AddedColumn {
         path: PathBuf,
         first_row: u64,
     },
+    /// Column `column` of computed columns, from row `first_row` on.
+    Computed {
+        columns: ComputedColumns,
+        column: usize,
+        first_row: u64,
+    },
 }
 
 impl AddedColumn {
@@ -41,7 +47,7 @@ impl AddedColumn {
             Self::Integer(_) => Kind::Int { bits: 64, signed: true },
             Self::Text(_) => Kind::Text,
             Self::Missing(kind) => kind.clone(),
-            Self::Numbers { .. } => Kind::Float { bits: 64 },
+            Self::Numbers { .. } | Self::Computed { .. } => Kind::Float { bits: 64 },
         }
     }
 
@@ -53,14 +59,16 @@ impl AddedColumn {
                 Some(Arc::new(std::iter::repeat_n(value.as_deref(), row_count).collect::<StringViewArray>()))
             }
             Self::Missing(kind) => Some(missing_values(row_count, kind)),
-            Self::Numbers { .. } => None,
+            Self::Numbers { .. } | Self::Computed { .. } => None,
         }
     }
 
-    fn cursor_bytes(&self) -> usize {
+    /// Returns the bytes of an open cursor whose chunks have at most `chunk_rows` rows.
+    fn cursor_bytes(&self, chunk_rows: usize) -> usize {
         match self {
             Self::Integer(_) | Self::Text(_) | Self::Missing(_) => 16 * MAX_READER_CHUNK_ROWS,
             Self::Numbers { file, .. } => file.cursor_bytes(&[0]),
+            Self::Computed { .. } => chunk_rows * size_of::<f64>(),
         }
     }
 }
@@ -191,12 +199,16 @@ impl TableFile for ExtendedFile {
         // a chunk of one-byte values has as many rows as bytes, and each of its values may become a
         // text
         let chunk_bytes = BLOCK_BYTES.max(columns.len() * (16 << 10)).saturating_mul(3 * size_of::<u128>());
+        // each stored value takes a byte or more of the chunk of the file
+        let stored_columns = self.stored_columns(columns);
+        let stored_count = stored_columns.len().max(1);
+        let chunk_rows = BLOCK_BYTES.max(stored_count * (16 << 10)) / stored_count;
         let added_bytes = |column: &usize| match &self.origins[*column] {
             Origin::Stored(_) => 0,
             Origin::Converted(_) => chunk_bytes / columns.len(),
-            Origin::Added(added) => added.cursor_bytes(),
+            Origin::Added(added) => added.cursor_bytes(chunk_rows),
         };
-        self.file.cursor_bytes(&self.stored_columns(columns)) + columns.iter().map(added_bytes).sum::<usize>()
+        self.file.cursor_bytes(&stored_columns) + columns.iter().map(added_bytes).sum::<usize>()
     }
 
     /// If all rows share a value, a condition on this value excludes the whole file or nothing.
@@ -229,6 +241,12 @@ impl TableFile for ExtendedFile {
                     let cursor = file.open(&[0], rows.start + start..rows.end + start, bytes_read)?;
                     OpenColumn::Numbers { cursor, path, values: Vec::new(), used_rows: 0, chunk_rows: 0 }
                 }
+                Origin::Added(AddedColumn::Computed { columns, column, first_row }) => OpenColumn::Computed {
+                    columns: columns.with_counter(bytes_read),
+                    column: *column,
+                    file_start: *first_row,
+                    values: Vec::new(),
+                },
                 Origin::Added(added) => OpenColumn::Repeated(added, added.repeat(0)),
             })
         };
@@ -251,6 +269,8 @@ enum OpenColumn<'a> {
     /// Numbers of another file. The first `used_rows` of the `chunk_rows` rows of its chunk have
     /// been returned.
     Numbers { cursor: BoxedCursor<'a>, path: &'a Path, values: Vec<f64>, used_rows: usize, chunk_rows: usize },
+    /// A computed column. The first row of the file is row `file_start` of the table.
+    Computed { columns: ComputedColumns, column: usize, file_start: u64, values: Vec<f64> },
 }
 
 impl OpenColumn<'_> {
@@ -288,6 +308,10 @@ impl OpenColumn<'_> {
                 if array.as_ref().is_none_or(|array| array.len() < chunk_rows) {
                     *array = added.repeat(chunk_rows);
                 }
+            }
+            Self::Computed { columns, column, file_start, values } => {
+                values.resize(chunk_rows, 0.0);
+                columns.read(*column, *file_start + first_row, values)?;
             }
             Self::Numbers { cursor, path, values, used_rows: used, chunk_rows: rows } => {
                 values.clear();
@@ -346,7 +370,7 @@ impl FileCursor for ExtendedCursor<'_> {
     fn view(&self, index: usize) -> Result<ColumnView<'_>> {
         let array = match &self.columns[index] {
             OpenColumn::Stored(cursor_index) => return self.file_cursor.view(*cursor_index),
-            OpenColumn::Numbers { values, .. } => {
+            OpenColumn::Numbers { values, .. } | OpenColumn::Computed { values, .. } => {
                 return Ok(ColumnView { values: Values::from_slice(values), nulls: None });
             }
             OpenColumn::Converted { array, .. } => array,

@@ -10,6 +10,7 @@
 mod arrow_values;
 mod chained_rows;
 mod column;
+mod computed_columns;
 #[cfg(feature = "csv")]
 mod csv;
 mod data_type;
@@ -43,6 +44,7 @@ pub mod unsupported;
 
 #[doc(hidden)]
 pub use chained_rows::ChainedRows;
+pub(crate) use computed_columns::ComputedColumns;
 use extended_file::missing_values;
 pub(crate) use extended_file::{AbsentRows, AddedColumn, ExtendedFile};
 pub use format::{BoxedCursor, FileCursor, FileMetadata, Format, OpenFn, TableFile};

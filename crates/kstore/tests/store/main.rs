@@ -21,6 +21,7 @@ mod ipc;
 mod iso;
 mod kept;
 mod keys;
+mod lags;
 mod layouts;
 mod lies;
 mod lists;

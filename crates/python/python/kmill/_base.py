@@ -20,7 +20,7 @@ from ._html import Report, iframe
 from ._job import JobParameters
 from ._kernel import is_precomputed
 from ._matrix import Coordinates, needs_coordinates, reject_feature_parameters
-from ._parameters import check, check_arguments
+from ._parameters import check, check_arguments, option_text
 from ._progress import Progress
 from ._splits import choose
 from ._rows import check_numeric, check_storage, has_names, is_stream, paths_of, stream_table, table_of, unused_name
@@ -42,6 +42,14 @@ def _row_indices(rows: Any) -> Any:
 def _nonempty(**values: Any) -> dict[str, Any]:
     """Returns the arguments whose values are not empty."""
     return {name: value for name, value in values.items() if value}
+
+
+def _past_values(lags: dict[str, Any] | None, rolling: dict[str, Any] | None, by: str | Sequence[str] | None,
+                 order: str | None) -> dict[str, Any]:
+    """Returns the description of lags and rolling means, as the command line writes their columns."""
+    def rows_back(columns: dict[str, Any] | None) -> list[str]:
+        return [f"{name}:{option_text(rows)}" for name, rows in (columns or {}).items()]
+    return _nonempty(lags=rows_back(lags), rolling=rows_back(rolling), by=[by] if isinstance(by, str) else list(by or []), order=order)
 
 
 def _check_weights(weight: Any, X: Any) -> Any:
@@ -251,6 +259,10 @@ class KernelEstimator(JobParameters, BaseEstimator):
         text: str | Sequence[str] | None = None,
         types: dict[str, str] | None = None,
         missing_words: Sequence[str] | None = None,
+        lags: dict[str, Any] | None = None,
+        rolling: dict[str, Any] | None = None,
+        by: str | Sequence[str] | None = None,
+        order: str | None = None,
         sample_weight: str | None = None,
         memory: int | str | None = None,
         scratch: Any = None,
@@ -282,6 +294,14 @@ class KernelEstimator(JobParameters, BaseEstimator):
             since 1970. The types of other columns are inferred from the first rows.
         missing_words : list of str, optional
             Words that mean a missing value in .csv and .jsonl files, also in text columns.
+        lags, rolling : dict, optional
+            Past values as features, by column: ``lags={"count": [1, 24]}`` are the values 1 and 24 rows before a row, and
+            ``rolling={"count": 24}`` is the mean of the 24 rows before it. The model computes them for new files too, and forecasts
+            rows after the last target step by step.
+        by : str or list of str, optional
+            The columns that name the series of ``lags`` and ``rolling``. None means that the table is one series.
+        order : str, optional
+            A column of times or numbers that increases within each series.
         sample_weight : str, optional
             The column of the row weights, for solvers that support weights.
         memory : int or str, optional
@@ -301,8 +321,8 @@ class KernelEstimator(JobParameters, BaseEstimator):
         self
         """
         arguments = {"target": target, "features": features, "where": where, "rows": rows, "missing": missing, "categories": categories,
-                     "hash": hash, "times": times, "text": text, "types": types, "missing_words": missing_words,
-                     "sample_weight": sample_weight, "memory": memory, "scratch": scratch}
+                     "hash": hash, "times": times, "text": text, "types": types, "missing_words": missing_words, "lags": lags,
+                     "rolling": rolling, "by": by, "order": order, "sample_weight": sample_weight, "memory": memory, "scratch": scratch}
         check_arguments(KernelEstimator.fit_files, **arguments, patience=patience)
         self._reset_fit()
         if engine is not None:
@@ -312,7 +332,7 @@ class KernelEstimator(JobParameters, BaseEstimator):
         table = _kmill.Table.open(paths_of(paths), types or {}, list(missing_words or []))
         targets = [target] if isinstance(target, str) else list(target or [])
         selection = {"features": features or [], "targets": targets, **_nonempty(where=where, rows=rows, hash=hash),
-                     **self._row_options(missing, categories, times, text)}
+                     **_nonempty(lags=_past_values(lags, rolling, by, order)), **self._row_options(missing, categories, times, text)}
         options = {"weights": sample_weight} if sample_weight else {}
         shared = {} if states is None else {"states": states, "patience": patience}
         self._fit_table(table, selection, self._run(memory=memory, scratch=scratch), options, **shared)

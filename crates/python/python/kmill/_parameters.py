@@ -173,6 +173,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "Sequence[float]": ("a list of numbers", _iterable_of(Real)),
     "Sequence[int]": ("a list of integers", _iterable_of(Integral)),
     "Sequence[str]": ("a list of texts", _iterable_of(str)),
+    "dict[str, Any]": ("a dictionary", lambda value: isinstance(value, dict)),
     "Iterable[int]": ("a list of integers", _iterable_of(Integral)),
     "Iterable[str]": ("a list of texts", _iterable_of(str)),
 }

@@ -1,0 +1,104 @@
+//! Past values as features: `--lags` and `--rolling` of `fit`, and the forecasts of `predict`.
+
+use super::run::{kmill, ok};
+use std::path::Path;
+
+const HOURS: usize = 300;
+const STATIONS: [&str; 3] = ["north", "south", "west"];
+
+/// Writes hourly counts of three stations, one hour after the other, with an empty count from hour
+/// `known` on.
+fn write_counts(path: &Path, known: usize) {
+    let mut text = "hour,station,holiday,count\n".to_string();
+    let mut counts = [20.0, 30.0, 40.0];
+    for i in 0..HOURS {
+        for (s, station) in STATIONS.iter().enumerate() {
+            let wave = (std::f64::consts::TAU * (i % 24) as f64 / 24.0).sin();
+            let noise = ((i * 37 + s * 91) % 101) as f64 / 101.0 - 0.5;
+            counts[s] = 0.8 * counts[s] + 6.0 + 2.0 * s as f64 + 5.0 * wave + noise;
+            let count = if i < known { format!("{:.4}", counts[s]) } else { String::new() };
+            let (day, hour, holiday) = (1 + i / 24, i % 24, usize::from(i / 24 % 7 == 6));
+            text += &format!("2024-03-{day:02}T{hour:02}:00:00,{station},{holiday},{count}\n");
+        }
+    }
+    std::fs::write(path, text).unwrap();
+}
+
+/// Returns a column of numbers of a CSV file; NaN for an empty cell.
+fn numbers(folder: &Path, file: &str, index: usize) -> Vec<f64> {
+    let text = std::fs::read_to_string(folder.join(file)).unwrap();
+    let cells = text.lines().skip(1).map(|line| line.split(',').nth(index).unwrap().trim_matches('"'));
+    cells.map(|cell| if cell.is_empty() { f64::NAN } else { cell.parse().unwrap() }).collect()
+}
+
+const LAGS: &str = "--lags count:1,24 --rolling count:6 --by station --order hour";
+const FIT: &str = "--target count --missing drop --rank 60 --folds 3 --json";
+
+#[test]
+fn a_fit_with_lags_is_the_fit_of_a_table_that_has_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    write_counts(&at.join("t.csv"), HOURS);
+    ok(at, &format!("convert t.csv {LAGS} -o wide.parquet --json"));
+    ok(at, "convert t.csv -o t.parquet --json");
+    let report = ok(at, &format!("fit ridge t.csv {LAGS} {FIT} --test last:15%:hour -o m"));
+    let wide = ok(at, &format!("fit ridge wide.parquet {FIT} --test last:15%:hour -o w"));
+    assert_eq!(report["test_set"], wide["test_set"], "{report}");
+    let model = |line: &str| {
+        ok(at, &format!("fit ridge {line} {LAGS} {FIT} --test last:15%:hour -o other"));
+        std::fs::read(at.join("other")).unwrap()
+    };
+    let bytes = std::fs::read(at.join("m")).unwrap();
+    for line in ["t.parquet --threads 1", "t.parquet --threads 3 --memory 64MiB"] {
+        assert!(model(line) == bytes, "{line}");
+    }
+    // a table that begins later has the same past values
+    let again = ok(at, "evaluate m t.parquet --test same --json");
+    assert_eq!(again["rmse"], report["test_set"]["scores"]["rmse"]);
+    ok(at, "convert t.csv --rows 600.. -o late.csv --json");
+    ok(at, "predict m late.csv --rows 72.. -o late-predictions.csv --json");
+    ok(at, "predict w wide.parquet --rows 672.. -o wide-predictions.csv --json");
+    assert_eq!(numbers(at, "late-predictions.csv", 0), numbers(at, "wide-predictions.csv", 0));
+    let shown = ok(at, "inspect m --json");
+    assert_eq!(shown["options"]["lags"]["lags"][0], "count:1,24");
+    // --features restricts the other columns, and plan counts the rows
+    let few = ok(at, &format!("fit ridge t.csv --features holiday {LAGS} {FIT} -o few"));
+    assert_eq!(few["features"], 4);
+    assert_eq!(ok(at, &format!("plan ridge t.csv {LAGS} --target count --missing drop --json"))["fits"], true);
+    // without --missing the first rows of each series are an error that names the remedies
+    let (code, _, stderr) = kmill(at, &format!("fit ridge t.csv {LAGS} --target count -o m2"));
+    assert!(code == 1 && stderr.contains("count_lag1") && stderr.contains("--missing drop"), "{stderr}");
+    let (code, _, stderr) = kmill(at, &format!("prepare ridge t.csv {LAGS} --target count -o job"));
+    assert!(code == 2 && stderr.contains("--lags"), "{stderr}");
+}
+
+/// A forecast of several steps is the repeated prediction of one step, with each prediction written
+/// into the table.
+#[test]
+fn a_forecast_of_several_steps_repeats_forecasts_of_one_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let first = HOURS - 4;
+    write_counts(&at.join("t.csv"), first);
+    ok(at, &format!("fit ridge t.csv {LAGS} {FIT} -o m"));
+    let (code, _, stderr) = kmill(at, "predict m t.csv --keep hour,station -o all.csv");
+    assert!(code == 0 && stderr.contains("12 rows") && stderr.contains("4 steps"), "{stderr}");
+    let forecast = numbers(at, "all.csv", 2);
+    assert_eq!(forecast.len(), 3 * HOURS);
+    assert!(
+        forecast[..3 * 24].iter().all(|value| value.is_nan())
+            && forecast[3 * 24..].iter().all(|value| value.is_finite())
+    );
+    let text = std::fs::read_to_string(at.join("t.csv")).unwrap();
+    let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
+    for step in 0..4 {
+        let rows = 3 * (first + step)..3 * (first + step + 1);
+        std::fs::write(at.join("step.csv"), lines[..=rows.end].join("\n") + "\n").unwrap();
+        ok(at, &format!("predict m step.csv --rows {}.. -o step-predictions.csv --json", rows.start));
+        let predictions = numbers(at, "step-predictions.csv", 0);
+        assert_eq!(predictions, forecast[rows.clone()], "step {step}");
+        rows.clone().zip(predictions).for_each(|(row, value)| lines[row + 1] += &value.to_string());
+    }
+    ok(at, "predict m t.csv --threads 1 --memory 64MiB -o one.csv --json");
+    assert_eq!(numbers(at, "one.csv", 0)[72..], forecast[72..]);
+}

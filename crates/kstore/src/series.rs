@@ -1,0 +1,64 @@
+//! The state of the series of a table: the last values of their lagged columns.
+
+use crate::lags::PastValue;
+use crate::select::OrderedValue;
+use std::collections::VecDeque;
+
+/// Bytes of a series without its values and its name, in the list and in the hash table of twice
+/// the size.
+pub(crate) const SERIES_BYTES: usize = 256;
+
+/// A column whose past values are read.
+#[derive(Clone, Debug)]
+pub(crate) struct ValueColumn {
+    /// Position among the kept columns.
+    pub(crate) slot: usize,
+    /// Number of values that a series stores.
+    pub(crate) capacity: usize,
+    /// Position among the targets of a forecast; `None` if the column is not forecast.
+    pub(crate) target: Option<usize>,
+}
+
+/// A new column: the value column, by its position, and the past value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewColumn {
+    pub(crate) value: usize,
+    pub(crate) past: PastValue,
+}
+
+/// The state of a series.
+#[derive(Debug)]
+pub(crate) struct Series {
+    /// The last value of the column that orders the rows.
+    pub(crate) last: Option<OrderedValue>,
+    /// The last values of each value column, the oldest first; NaN if missing. The histories of
+    /// forecast columns end with the last row that has a target.
+    pub(crate) histories: Vec<VecDeque<f64>>,
+    /// Rows after the last row that has a target.
+    pub(crate) future_rows: Vec<u64>,
+}
+
+impl Series {
+    pub(crate) fn push(&mut self, value: usize, capacity: usize, number: f64) {
+        let history = &mut self.histories[value];
+        if history.len() == capacity {
+            history.pop_front();
+        }
+        history.push_back(number);
+    }
+}
+
+/// Returns a past value of the row that follows the history after `gap` unknown rows; NaN if it is
+/// missing.
+pub(crate) fn past_value(history: &VecDeque<f64>, past: PastValue, gap: usize) -> f64 {
+    match past {
+        PastValue::Lag(rows) => {
+            let rows_back = rows.checked_sub(gap).filter(|rows| *rows > 0);
+            rows_back.and_then(|rows| history.len().checked_sub(rows)).map_or(f64::NAN, |index| history[index])
+        }
+        PastValue::Mean(rows) => match history.len().checked_sub(rows).filter(|_| gap == 0) {
+            Some(first) => history.range(first..).sum::<f64>() / rows as f64,
+            None => f64::NAN,
+        },
+    }
+}
