@@ -2,18 +2,17 @@
 //! columns are independent.
 
 use crate::args::{CategoryArgs, RunArgs, RunSettings, ScratchArgs, SelectArgs, kernel_help, parse, with_descriptions};
-use crate::{Error, Result, open, progress::Progress};
+use crate::{Error, Result, open, output, progress::Progress};
 use clap::{Args, builder::PossibleValuesParser};
 use kapprox::{Kernel, map::MapSpec};
 use kfit::request::TrainOptions;
-use kreport::fit::{ResourceReport, describe_certificate};
-use kreport::table::{facts, format_count, number, rounded_kernel};
+use kreport::statistic::TestReport;
 use ksolve::Task;
 use ksolve::job::{self, Candidates, ElementType};
 use ksolve::job::{LandmarkSource, Scaling};
-use ksolve::statistic::{self, PValues, SampleKind, StatisticFamily, TestInput, TestOutcome};
-use kstore::{SelectedTable, Selection, condition::Condition};
-use std::{fmt, path::PathBuf};
+use ksolve::statistic::{self, SampleKind, StatisticFamily, TestInput};
+use kstore::{Missing, Part, SelectedTable, Selection, TestRows, TestRule, TestSpec, condition::Condition};
+use std::{path::PathBuf, sync::Arc};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -36,14 +35,8 @@ pub(crate) struct TestArgs {
     #[command(flatten)]
     pub(crate) category: CategoryArgs,
     /// First sample of mmd: rows with 'column == value' (== != < <= > >=); the second sample is all
-    /// other rows
-    #[arg(
-        long,
-        value_name = "CONDITION",
-        value_parser = parse::condition,
-        conflicts_with = "condition",
-        help_heading = "Table"
-    )]
+    /// other rows; --where selects the rows of both samples
+    #[arg(long, value_name = "CONDITION", value_parser = parse::condition, help_heading = "Table")]
     pub(crate) by: Option<Condition>,
     /// Columns to compare with --features by hsic, as names or globs, comma-separated
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
@@ -81,6 +74,9 @@ pub(crate) struct TestArgs {
     /// Type of rows and features: f32 or f64 (sums are f64)
     #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE", help_heading = "Test")]
     pub(crate) precision: ElementType,
+    /// Also write an HTML page: p-values, and histograms of the columns that differ most
+    #[arg(long, value_name = "FILE.html", help_heading = "Run")]
+    pub(crate) report: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) scratch: ScratchArgs,
     #[command(flatten)]
@@ -99,21 +95,6 @@ fn statistics_help() -> String {
 /// Default number of features of each map. 300 suffice, because few eigenvalues of the covariance
 /// of the features matter to a test.
 const DEFAULT_RANK: usize = 300;
-
-#[derive(Clone, Debug, serde::Serialize)]
-pub(crate) struct TestReport {
-    pub statistic: &'static str,
-    /// Names of the columns of each kernel.
-    pub columns: Vec<Vec<String>>,
-    #[serde(flatten)]
-    pub outcome: TestOutcome,
-    pub permutations: u64,
-    pub map: String,
-    #[serde(flatten)]
-    pub resources: ResourceReport,
-    /// Type of rows and features: `f32` or `f64`.
-    pub precision: &'static str,
-}
 
 /// Two samples with the same columns, or one sample with two sets of columns.
 struct TestSamples {
@@ -140,10 +121,17 @@ pub(crate) fn run(args: &TestArgs, run: &RunSettings) -> Result<TestReport> {
     let family = statistic::by_name(&args.statistic);
     let family = family.expect("the parser accepts only the names of registered statistics");
     check_landmarks(args)?;
-    match args.precision {
+    if let Some(page) = &args.report {
+        output::check_page(page)?;
+    }
+    let report = match args.precision {
         ElementType::F32 => run_test::<f32>(family, args, run),
         ElementType::F64 => run_test::<f64>(family, args, run),
+    }?;
+    if let Some(page) = &args.report {
+        report.page().write(page)?;
     }
+    Ok(report)
 }
 
 fn run_test<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &RunSettings) -> Result<TestReport> {
@@ -151,6 +139,8 @@ fn run_test<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &R
         SampleKind::Samples => two_samples(args, &run.job_run())?,
         SampleKind::Columns => two_column_sets(args, &run.job_run())?,
     };
+    let files = samples.samples.iter().flat_map(|sample| output::table_files(sample.table()));
+    output::protect_inputs(&args.report, files)?;
     let options = train_options(args, &samples, &run.progress)?;
     let scratch = args.scratch.open()?;
     let job_run = scratch.iter().fold(run.job_run(), job::Run::scratch);
@@ -160,6 +150,8 @@ fn run_test<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &R
     Ok(TestReport {
         statistic: family.name,
         resources: run.resource_report(samples.bytes_read()),
+        dropped: dropped_rows(args, &samples.samples, &outcome.rows),
+        sample_names: sample_names(args),
         columns: samples.columns,
         outcome,
         permutations: args.permutations,
@@ -178,8 +170,9 @@ fn two_samples(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSamples> {
     let (text, paths) = (args.data.text.text_options(), &args.data.paths);
     if let Some(by) = &args.by {
         let (table, _) = open::table(paths, &text, &[])?;
+        let part = args.data.condition.clone().map(rows_where);
         let select_where = |condition: Condition, features: &[String]| {
-            table.select(&Selection { filter: Some(condition), ..selection(args, features) })
+            table.select(&Selection { filter: Some(condition), part: part.clone(), ..selection(args, features) })
         };
         let first_sample = select_where(by.clone(), &args.features)?;
         let second_sample = select_where(by.complement(), &first_sample.feature_columns())?;
@@ -197,6 +190,33 @@ fn two_samples(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSamples> {
     let first_sample = open(first_path, &args.features)?;
     let second_sample = open(second_path, &first_sample.feature_columns())?;
     encode_together(job, &first_sample, &second_sample)
+}
+
+/// Returns the rows that satisfy a condition, as a part of the table, next to which the selection has
+/// room for the condition that divides the samples.
+fn rows_where(condition: Condition) -> Part {
+    let spec = TestSpec::Where(condition.clone());
+    Part::Test(Arc::new(TestRows { spec, seed: 0, rule: TestRule::Where(condition) }))
+}
+
+/// Returns the number of rows that were skipped because of missing values. Returns `None` if
+/// `--where` selects the rows, because their number is then unknown.
+fn dropped_rows(args: &TestArgs, samples: &[SelectedTable], row_counts: &[u64]) -> Option<u64> {
+    if samples[0].missing() != Missing::Drop || args.data.condition.is_some() {
+        return None;
+    }
+    // `--by` divides the rows of one table
+    let tables = &samples[..if args.by.is_some() { 1 } else { samples.len() }];
+    let stored: u64 = tables.iter().map(|table| table.range().end - table.range().start).sum();
+    Some(stored.saturating_sub(row_counts.iter().sum()))
+}
+
+/// Returns the names of two samples: the condition and its opposite, or the names of the tables.
+fn sample_names(args: &TestArgs) -> Vec<String> {
+    match &args.by {
+        Some(by) => vec![by.to_string(), by.complement().to_string()],
+        None => args.data.paths.iter().map(|path| path.display().to_string()).collect(),
+    }
 }
 
 /// Encodes two samples alike: a category has a feature for each of its values in at least one of
@@ -283,39 +303,4 @@ fn train_options(args: &TestArgs, samples: &TestSamples, progress: &Progress) ->
         seed: args.seed,
         ..TrainOptions::new(Task::Components, first_kernel, rank)
     })
-}
-
-impl fmt::Display for TestReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let TestOutcome { statistic: test_statistic, rows, kernels, ranks, passes, .. } = &self.outcome;
-        let rows: Vec<String> = rows.iter().map(|rows| format_count(*rows)).collect();
-        let columns: Vec<String> = self.columns.iter().map(|names| format_count(names.len() as u64)).collect();
-        let (rows, columns) = (rows.join(" and "), columns.join(" and "));
-        writeln!(f, "{} on {rows} rows, {columns} columns\n", self.statistic)?;
-        let mut lines: Vec<(&str, String)> = kernels.iter().map(|kernel| ("kernel", rounded_kernel(kernel))).collect();
-        let ranks: Vec<String> = ranks.iter().map(|rank| format_count(*rank as u64)).collect();
-        lines.push(match ranks.is_empty() {
-            true => ("features", "none: exact kernel".to_string()),
-            false => ("features", format!("{} ({})", ranks.join(" and "), self.map)),
-        });
-        let certificate = test_statistic.certificate.filter(|_| !ranks.is_empty());
-        lines.extend(certificate.map(|certificate| ("certificate", describe_certificate(&certificate))));
-        let [biased, unbiased] = [test_statistic.biased, test_statistic.unbiased].map(|value| number(value, 4));
-        lines.push((self.statistic, format!("{biased} biased, {unbiased} unbiased")));
-        lines.extend(test_statistic.alignment.map(|alignment| ("alignment", number(alignment, 4))));
-        let PValues { permutation, spectrum, gamma } = test_statistic.p_values;
-        let p_values = [
-            (permutation, format!("by {} permutations", format_count(self.permutations))),
-            (spectrum, "by the limit distribution (spectrum)".to_string()),
-            (gamma, "by the gamma distribution of the same mean and variance".to_string()),
-        ];
-        let mut title = "p-value";
-        for (value, method) in p_values.into_iter().filter_map(|(value, method)| Some((value?, method))) {
-            // 1e-12 is the resolution of the limit distributions
-            let value = if value <= 1e-12 { "below 1e-12".to_string() } else { number(value, 3) };
-            lines.push((title, format!("{value} {method}")));
-            title = "";
-        }
-        write!(f, "{}\n{}", facts(lines), facts(self.resources.facts(Some(*passes), None)))
-    }
 }

@@ -52,6 +52,7 @@
 //! To add a statistic: write one file here with its `FAMILY`, and add one line to `FAMILIES`.
 //! [`register`] adds a statistic of another crate.
 
+mod column_tests;
 mod exact_mmd;
 mod herding;
 mod hsic;
@@ -60,6 +61,8 @@ mod null_distribution;
 mod random_labels;
 mod table_test;
 
+#[doc(hidden)]
+pub use column_tests::{ColumnDifference, Histogram};
 pub use herding::{Herd, Representatives, herd, represent};
 pub use table_test::{TestInput, default_options, measure};
 
@@ -157,6 +160,12 @@ pub struct TestStatistic {
     /// Centred alignment of two kernels, between 0 and 1; `None` for two samples, and for constant
     /// features.
     pub alignment: Option<f64>,
+    /// Area under the ROC curve of the witness function, learned from half of the rows of two samples
+    /// and measured on other rows: the probability that a row of the first sample has a larger value
+    /// than a row of the second. `None` for other tests, and for the exact kernel.
+    #[doc(hidden)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auc: Option<f64>,
     /// p-values of the statistic.
     pub p_values: PValues,
     /// Biased statistic under each of the random labels.
@@ -176,6 +185,10 @@ pub struct TestOutcome {
     pub statistic: TestStatistic,
     /// Number of rows of each sample.
     pub rows: Vec<u64>,
+    /// Tests of the single columns of two samples, the columns that differ most first.
+    #[doc(hidden)]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub column_tests: Vec<ColumnDifference>,
     /// Kernels, with numeric parameters.
     pub kernels: Vec<String>,
     /// Number of features of each map; empty for the exact kernel.

@@ -1,0 +1,243 @@
+//! The report of a hypothesis test: as text, JSON and a page with the columns that differ most.
+
+use crate::fit::{ResourceReport, describe_certificate};
+use crate::page::{self, Axis, Chart, DataPoint, Page, Scale, Section, Series};
+use crate::table::{Align, AlignedTable, facts, format_count, number, percent, rounded_kernel};
+use ksolve::statistic::{ColumnDifference, Histogram, PValues, TestOutcome};
+use std::fmt;
+
+/// Number of columns that are shown as text.
+const SHOWN_COLUMNS: usize = 8;
+
+/// Corrected p-value up to which a column is reported as different.
+const MAX_P_VALUE: f64 = 0.05;
+
+/// The smallest p-value that is shown: the resolution of the limit distributions.
+const MIN_P_VALUE: f64 = 1e-12;
+
+/// The report of a test.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct TestReport {
+    /// Name of the statistic.
+    pub statistic: &'static str,
+    /// Names of the columns of each kernel.
+    pub columns: Vec<Vec<String>>,
+    /// The statistic, its p-values, and the tests of single columns.
+    #[serde(flatten)]
+    pub outcome: TestOutcome,
+    /// Number of random permutations.
+    pub permutations: u64,
+    /// The feature map, as an expression.
+    pub map: String,
+    /// Number of rows with a missing value, which the test skipped; `None` if it is unknown or if
+    /// missing values are replaced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<u64>,
+    /// Names of the samples.
+    #[serde(skip)]
+    pub sample_names: Vec<String>,
+    /// Resources used by the run, and its warnings.
+    #[serde(flatten)]
+    pub resources: ResourceReport,
+    /// Type of rows and features: `f32` or `f64`.
+    pub precision: &'static str,
+}
+
+/// Describes the size of a difference by the area under a ROC curve. The limits are those of Cohen
+/// for differences of 0.2, 0.5 and 0.8 standard deviations of two normal distributions, for which
+/// the area is Φ(difference/√2).
+///
+/// Reference: Ruscio, "A probability-based measure of effect size", Psychological Methods 13, 2008.
+fn effect_word(auc: f64) -> &'static str {
+    match auc.max(1.0 - auc) {
+        auc if auc < 0.556 => "negligible",
+        auc if auc < 0.638 => "small",
+        auc if auc < 0.714 => "medium",
+        _ => "large",
+    }
+}
+
+fn format_p_value(value: f64) -> String {
+    if value <= MIN_P_VALUE { "below 1e-12".to_string() } else { number(value, 3) }
+}
+
+impl TestReport {
+    /// Returns the facts: kernels, features, statistic and p-values.
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        let TestOutcome { statistic: test_statistic, rows, kernels, ranks, .. } = &self.outcome;
+        let mut lines: Vec<(&str, String)> = kernels.iter().map(|kernel| ("kernel", rounded_kernel(kernel))).collect();
+        let ranks: Vec<String> = ranks.iter().map(|rank| format_count(*rank as u64)).collect();
+        lines.push(match ranks.is_empty() {
+            true => ("features", "none: exact kernel".to_string()),
+            false => ("features", format!("{} ({})", ranks.join(" and "), self.map)),
+        });
+        let certificate = test_statistic.certificate.filter(|_| !ranks.is_empty());
+        lines.extend(certificate.map(|certificate| ("certificate", describe_certificate(&certificate))));
+        lines.extend(self.dropped.filter(|dropped| *dropped > 0).map(|dropped| {
+            let all_rows = dropped + rows.iter().sum::<u64>();
+            let text = format!("{} of {} rows, which have a missing value", format_count(dropped), format_count(all_rows));
+            ("skipped", text)
+        }));
+        let [biased, unbiased] = [test_statistic.biased, test_statistic.unbiased].map(|value| number(value, 4));
+        lines.push((self.statistic, format!("{biased} biased, {unbiased} unbiased")));
+        lines.extend(test_statistic.alignment.map(|alignment| ("alignment", number(alignment, 4))));
+        lines.extend(test_statistic.auc.map(|auc| {
+            let word = effect_word(auc);
+            ("effect", format!("{word}: auc {auc:.3} of the witness function, on rows it was not learned from"))
+        }));
+        let PValues { permutation, spectrum, gamma } = test_statistic.p_values;
+        let p_values = [
+            (permutation, format!("by {} permutations", format_count(self.permutations))),
+            (spectrum, "by the limit distribution (spectrum)".to_string()),
+            (gamma, "by the gamma distribution of the same mean and variance".to_string()),
+        ];
+        let mut title = "p-value";
+        for (value, method) in p_values.into_iter().filter_map(|(value, method)| Some((value?, method))) {
+            lines.push((title, format!("{} {method}", format_p_value(value))));
+            title = "";
+        }
+        lines
+    }
+
+    fn subtitle(&self) -> String {
+        let rows: Vec<String> = self.outcome.rows.iter().map(|rows| format_count(*rows)).collect();
+        let columns: Vec<String> = self.columns.iter().map(|names| format_count(names.len() as u64)).collect();
+        format!("{} rows, {} columns", rows.join(" and "), columns.join(" and "))
+    }
+
+    /// Returns the report as an HTML page, as written by `--report`.
+    pub fn page(&self) -> Page {
+        let TestOutcome { column_tests, passes, planned_bytes, .. } = &self.outcome;
+        let mut sections = vec![Section::new("Result", page::fact_list(self.facts()))];
+        if !column_tests.is_empty() {
+            let charts: Vec<Chart> = column_tests
+                .iter()
+                .enumerate()
+                .filter_map(|(i, column)| {
+                    histogram_chart(&format!("column-{i}"), column, column.histogram.as_ref()?, &self.sample_names)
+                })
+                .collect();
+            let rows: Vec<Vec<String>> = column_tests.iter().map(|column| column_cells(column).to_vec()).collect();
+            let note = "Each column is tested alone on a sample of the rows: numbers by the test of Kolmogorov and Smirnov, categories by \
+                a chi-squared test. The distance is the largest difference of the distribution functions, or the total variation of the \
+                levels. Holm's method corrects the p-values for the number of columns. Histograms leave out the outer 0.5 % of the values.";
+            let table = page::html_table(&COLUMN_HEADINGS, &rows);
+            sections.push(Section::new("Columns", page::charts(&charts) + &table + &page::note(note)));
+        }
+        let mut run_facts = vec![("precision", self.precision.to_string())];
+        run_facts.extend(self.resources.facts(Some(*passes), Some(*planned_bytes)));
+        run_facts.extend(self.resources.warnings.iter().map(|warning| ("warning", warning.clone())));
+        sections.push(page::run_section(true, run_facts, &self.resources.seconds));
+        Page {
+            title: format!("{} test", self.statistic),
+            subtitle: self.subtitle(),
+            sections,
+            data: serde_json::to_value(self).unwrap_or_default(),
+            ..Page::default()
+        }
+    }
+}
+
+/// Headings of the table of columns.
+const COLUMN_HEADINGS: [&str; 7] = ["column", "p-value", "corrected", "distance", "first", "second", "difference"];
+
+/// Returns the cells of a column.
+fn column_cells(column: &ColumnDifference) -> [String; 7] {
+    let name = column.level.as_ref().map_or(&column.column, |level| level);
+    let means = column.means.map(|mean| if column.level.is_some() { percent(mean) } else { number(mean, 4) });
+    let [first, second] = means;
+    let difference = column.difference.map_or(String::new(), |difference| format!("{difference:+.2} sd"));
+    let [p_value, corrected] = [column.p_value, column.corrected_p_value].map(format_p_value);
+    [name.clone(), p_value, corrected, format!("{:.3}", column.distance), first, second, difference]
+}
+
+/// Returns a chart of the histogram of a column in both samples.
+fn histogram_chart(
+    id: &str,
+    column: &ColumnDifference,
+    histogram: &Histogram,
+    sample_names: &[String],
+) -> Option<Chart> {
+    let bins = histogram.fractions[0].len();
+    let centre = |i: usize| match histogram.edges[..] {
+        [] => i as f64,
+        _ => (histogram.edges[i] + histogram.edges[i + 1]) / 2.0,
+    };
+    let bin_name = |i: usize| match histogram.edges[..] {
+        [] => histogram.levels[i].clone(),
+        _ => format!("{} to {}", number(histogram.edges[i], 4), number(histogram.edges[i + 1], 4)),
+    };
+    let x_name = if histogram.edges.is_empty() { "level, the most frequent first" } else { &column.column };
+    let x = Axis::new(x_name, Scale::Linear, (0..bins).map(centre))?;
+    let all_fractions = histogram.fractions.iter().flatten().copied();
+    let y = Axis::new("fraction of the rows", Scale::Linear, all_fractions.chain([0.0]))?;
+    let series = histogram.fractions.iter().enumerate().map(|(side, fractions)| {
+        let marks = fractions.iter().enumerate();
+        let marks = marks.map(|(i, fraction)| DataPoint::new((centre(i), *fraction), bin_name(i)));
+        let name = sample_names.get(side).cloned().unwrap_or_else(|| format!("sample {}", side + 1));
+        Series { name, palette_index: side, marks: marks.collect() }
+    });
+    Some(Chart { series: series.collect(), ..Chart::new(id, column.column.clone(), x, y) })
+}
+
+/// Returns the columns that differ most, as a text.
+fn describe_columns(column_tests: &[ColumnDifference]) -> String {
+    let different = column_tests.iter().filter(|column| column.corrected_p_value <= MAX_P_VALUE).count();
+    let alignment = |i: usize| if i == 0 { Align::Left } else { Align::Right };
+    let mut table = AlignedTable::new(COLUMN_HEADINGS.iter().enumerate().map(|(i, name)| (*name, alignment(i))));
+    column_tests.iter().take(SHOWN_COLUMNS).for_each(|column| table.push_row(column_cells(column)));
+    let count = format_count(column_tests.len() as u64);
+    format!("columns that differ most ({different} of {count} with a corrected p-value up to {MAX_P_VALUE})\n{table}")
+}
+
+impl fmt::Display for TestReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} on {}\n", self.statistic, self.subtitle())?;
+        writeln!(f, "{}", facts(self.facts()))?;
+        if !self.outcome.column_tests.is_empty() {
+            writeln!(f, "{}", describe_columns(&self.outcome.column_tests))?;
+        }
+        write!(f, "{}", facts(self.resources.facts(Some(self.outcome.passes), None)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn effects_have_the_limits_of_normal_distributions() {
+        // scipy.stats.norm.cdf(np.array([.2, .5, .8]) / np.sqrt(2)) is .556, .638, .714
+        let words = [0.5, 0.56, 0.65, 0.72, 0.2].map(effect_word);
+        assert_eq!(words, ["negligible", "small", "medium", "large", "large"]);
+    }
+
+    fn column(name: &str, p_value: f64, level: Option<&str>, histogram: Option<Histogram>) -> ColumnDifference {
+        ColumnDifference {
+            column: name.to_string(),
+            test: "ks",
+            distance: 0.25,
+            p_value,
+            corrected_p_value: 2.0 * p_value,
+            level: level.map(String::from),
+            means: [0.5, 0.75],
+            difference: level.is_none().then_some(0.8),
+            missing: None,
+            histogram,
+        }
+    }
+
+    #[test]
+    fn columns_are_a_table_and_charts() {
+        let columns = [column("x<0>", 1e-20, None, None), column("kind", 0.3, Some("kind=a"), None)];
+        let text = describe_columns(&columns);
+        assert!(text.contains("(1 of 2 with") && text.contains("below 1e-12") && text.contains("+0.80 sd"), "{text}");
+        assert!(text.contains("kind=a") && text.contains("75.0 %"), "{text}");
+        let fractions = [vec![0.5, 0.5], vec![0.1, 0.9]];
+        for (edges, levels) in [(vec![0.0, 1.0, 2.0], vec![]), (vec![], vec!["a".to_string(), "b".to_string()])] {
+            let histogram = Histogram { edges, levels, fractions: fractions.clone() };
+            let chart = histogram_chart("c", &columns[0], &histogram, &["old".to_string(), "new".to_string()]).unwrap();
+            assert_eq!((chart.series.len(), &*chart.series[1].name, chart.series[0].marks.len()), (2, "new", 2));
+        }
+    }
+}
