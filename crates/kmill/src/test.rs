@@ -7,7 +7,8 @@ use clap::{Args, builder::PossibleValuesParser};
 use kapprox::{Kernel, map::MapSpec};
 use kfit::request::TrainOptions;
 use kreport::statistic::TestReport;
-use ksolve::Task;
+use ksolve::predict::{Extras, Predictor};
+use ksolve::{AnyModel, Task};
 use ksolve::job::{self, Candidates, ElementType};
 use ksolve::job::{LandmarkSource, Scaling};
 use ksolve::statistic::{self, SampleKind, StatisticFamily, TestInput};
@@ -19,7 +20,8 @@ use std::{path::PathBuf, sync::Arc};
     kmill test mmd january.parquet july.parquet\n  \
     kmill test mmd all.parquet --by 'station == 3' --features 'x*' --rank 200\n  \
     kmill test mmd a.npy b.npy --map exact --permutations 200\n  \
-    kmill test hsic all.parquet --features 'x*' --with y --json\n\n\
+    kmill test hsic all.parquet --features 'x*' --with y --json\n  \
+    kmill test mmd old.safetensors new.parquet --by day --report drift.html\n\n\
     A p-value is the probability of a statistic at least as large under the null hypothesis of equal \
     distributions, or of independence. Three are reported: by permutations, which is exact, by the \
     limit distribution, and by a gamma distribution.")]
@@ -35,9 +37,10 @@ pub(crate) struct TestArgs {
     #[command(flatten)]
     pub(crate) category: CategoryArgs,
     /// First sample of mmd: rows with 'column == value' (== != < <= > >=); the second sample is all
-    /// other rows; --where selects the rows of both samples
-    #[arg(long, value_name = "CONDITION", value_parser = parse::condition, help_heading = "Table")]
-    pub(crate) by: Option<Condition>,
+    /// other rows; --where selects the rows of both samples; with a model, the column whose values
+    /// divide the new rows into groups, such as a day
+    #[arg(long, value_name = "CONDITION|COLUMN", value_parser = parse_by, help_heading = "Table")]
+    pub(crate) by: Option<By>,
     /// Columns to compare with --features by hsic, as names or globs, comma-separated
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub(crate) with: Vec<String>,
@@ -74,6 +77,10 @@ pub(crate) struct TestArgs {
     /// Type of rows and features: f32 or f64 (sums are f64)
     #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE", help_heading = "Test")]
     pub(crate) precision: ElementType,
+    /// With a model: file of the witness function of each new row, negative for rows that are more
+    /// typical of the new rows
+    #[arg(short, long, value_name = "OUT", help_heading = "Run")]
+    pub(crate) output: Option<PathBuf>,
     /// Also write an HTML page: p-values, and histograms of the columns that differ most
     #[arg(long, value_name = "FILE.html", help_heading = "Run")]
     pub(crate) report: Option<PathBuf>,
@@ -81,6 +88,20 @@ pub(crate) struct TestArgs {
     pub(crate) scratch: ScratchArgs,
     #[command(flatten)]
     pub(crate) run: RunArgs,
+}
+
+/// What divides the rows: a condition or, for new rows that are compared with a model, a column.
+#[derive(Clone, Debug)]
+pub(crate) enum By {
+    Condition(Condition),
+    Column(String),
+}
+
+fn parse_by(text: &str) -> std::result::Result<By, String> {
+    match text.contains(['=', '<', '>', '!']) {
+        true => parse::condition(text).map(By::Condition),
+        false => parse::name(text).map(By::Column),
+    }
 }
 
 fn statistics() -> PossibleValuesParser {
@@ -120,13 +141,19 @@ impl TestSamples {
 pub(crate) fn run(args: &TestArgs, run: &RunSettings) -> Result<TestReport> {
     let family = statistic::by_name(&args.statistic);
     let family = family.expect("the parser accepts only the names of registered statistics");
+    let model = args.data.paths.first().filter(|path| ksolve::job::is_model_file(path));
     check_landmarks(args)?;
     if let Some(page) = &args.report {
         output::check_page(page)?;
     }
-    let report = match args.precision {
-        ElementType::F32 => run_test::<f32>(family, args, run),
-        ElementType::F64 => run_test::<f64>(family, args, run),
+    if let (None, Some(output)) = (model, &args.output) {
+        let why = "only a test against a model writes a file of its rows";
+        return Err(Error::option("--output", output.display(), why, "omit it, or name a model of fit mean first"));
+    }
+    let report = match (model, args.precision) {
+        (Some(model), _) => compare_with_model(model, args, run),
+        (None, ElementType::F32) => run_test::<f32>(family, args, run),
+        (None, ElementType::F64) => run_test::<f64>(family, args, run),
     }?;
     if let Some(page) = &args.report {
         report.page().write(page)?;
@@ -151,12 +178,80 @@ fn run_test<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &R
         statistic: family.name,
         resources: run.resource_report(samples.bytes_read()),
         dropped: dropped_rows(args, &samples.samples, &outcome.rows),
+        groups: Vec::new(),
+        output: None,
         sample_names: sample_names(args),
         columns: samples.columns,
         outcome,
         permutations: args.permutations,
         map: args.map.to_string(),
         precision: T::NAME,
+    })
+}
+
+/// Rejects options that the model determines.
+fn check_model_options(args: &TestArgs) -> Result<()> {
+    let default_kernel = Kernel::parse("gaussian(sigma=median)")?;
+    let options = [
+        ("--features", !args.features.is_empty()),
+        ("--with", !args.with.is_empty()),
+        ("--scale", args.scale != Scaling::default()),
+        ("--kernel", args.kernel != default_kernel),
+        ("--map", args.map != MapSpec::default()),
+        ("--rank", args.rank.is_some()),
+        ("--landmarks", args.landmarks.is_some()),
+        ("--candidates", args.candidates.is_some()),
+    ];
+    let why = "the model determines the columns, the scaling, the kernel and the map";
+    if let Some((option, _)) = options.into_iter().find(|(_, is_set)| *is_set) {
+        return Err(Error::option(option, "", why, "omit it"));
+    }
+    match (&args.by, &args.statistic[..]) {
+        (Some(By::Condition(by)), _) => {
+            let why = "with a model, it names the column of the groups";
+            Err(Error::option("--by", by, why, "select rows by --where, or name a column"))
+        }
+        (_, "mmd") => Ok(()),
+        (_, other) => Err(Error::option("STATISTIC", other, "only mmd compares rows with a model", "use mmd")),
+    }
+}
+
+/// Compares the rows of a table with the training rows of a model of `mean`.
+fn compare_with_model(model: &PathBuf, args: &TestArgs, run: &RunSettings) -> Result<TestReport> {
+    check_model_options(args)?;
+    let select_args = SelectArgs { paths: args.data.paths[1..].to_vec(), ..args.data.clone() };
+    if select_args.paths.is_empty() {
+        return Err(Error::option("DATA", "", "a model is compared with new rows", "name a table after the model"));
+    }
+    let mut predictor = Predictor::load_within_budget(model, &run.job_run())?;
+    let group = args.by.as_ref().and_then(|by| if let By::Column(name) = by { Some(name.clone()) } else { None });
+    let roles = Selection { group: group.clone(), ..Selection::default() };
+    let selected = open::select_for_model(&mut predictor, &select_args, &[], roles)?;
+    let outputs = args.report.iter().chain(&args.output);
+    output::protect_inputs(outputs, output::table_files(selected.table()).chain([model.as_path()]))?;
+    let scratch = args.scratch.open()?;
+    let job_run = scratch.iter().fold(run.job_run(), job::Run::scratch);
+    let comparison = statistic::compare_with_model(AnyModel::load(model)?, &selected, &job_run.resources())?;
+    if let Some(output) = &args.output {
+        let ungrouped = open::select_for_model(&mut predictor, &select_args, &[], Selection::default())?;
+        let kept = open::copied_columns(&ungrouped, &select_args, group.as_slice())?;
+        let witness = Predictor::new(comparison.witness)?;
+        witness.write(&ungrouped, kept.as_ref(), Extras::default(), output, &job_run)?;
+    }
+    let stored = selected.range().end - selected.range().start;
+    let is_dropped = selected.missing() == Missing::Drop && args.data.condition.is_none();
+    Ok(TestReport {
+        statistic: "mmd",
+        resources: run.resource_report(selected.table().bytes_read()),
+        dropped: is_dropped.then(|| stored.saturating_sub(comparison.outcome.rows[1])),
+        groups: comparison.groups,
+        output: args.output.clone(),
+        sample_names: vec!["training rows".to_string(), "new rows".to_string()],
+        columns: vec![predictor.metadata().features.clone()],
+        outcome: comparison.outcome,
+        permutations: 0,
+        map: MapSpec::default().to_string(),
+        precision: "f64",
     })
 }
 
@@ -168,7 +263,11 @@ fn two_samples(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSamples> {
         return Err(Error::option("--with", args.with.join(","), why, "omit it, or use hsic"));
     }
     let (text, paths) = (args.data.text.text_options(), &args.data.paths);
-    if let Some(by) = &args.by {
+    if let Some(By::Column(name)) = &args.by {
+        let why = "two samples are divided by a condition";
+        return Err(Error::option("--by", name, why, "write 'column == value'; a model is compared by groups of a column"));
+    }
+    if let Some(By::Condition(by)) = &args.by {
         let (table, _) = open::table(paths, &text, &[])?;
         let part = args.data.condition.clone().map(rows_where);
         let select_where = |condition: Condition, features: &[String]| {
@@ -214,8 +313,8 @@ fn dropped_rows(args: &TestArgs, samples: &[SelectedTable], row_counts: &[u64]) 
 /// Returns the names of two samples: the condition and its opposite, or the names of the tables.
 fn sample_names(args: &TestArgs) -> Vec<String> {
     match &args.by {
-        Some(by) => vec![by.to_string(), by.complement().to_string()],
-        None => args.data.paths.iter().map(|path| path.display().to_string()).collect(),
+        Some(By::Condition(by)) => vec![by.to_string(), by.complement().to_string()],
+        _ => args.data.paths.iter().map(|path| path.display().to_string()).collect(),
     }
 }
 
@@ -233,9 +332,9 @@ fn selection(args: &TestArgs, features: &[String]) -> Selection {
 
 /// Selects two sets of columns of the same rows.
 fn two_column_sets(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSamples> {
-    if let Some(by) = &args.by {
+    if args.by.is_some() {
         let why = format!("{} compares columns of one sample", args.statistic);
-        return Err(Error::option("--by", by, why, "omit it, or use --where or mmd"));
+        return Err(Error::option("--by", "", why, "omit it, or use --where or mmd"));
     }
     if let Some(LandmarkSource::File(path)) = &args.landmarks {
         let why = format!("{} has two maps on different columns", args.statistic);

@@ -3,8 +3,9 @@
 use crate::fit::{ResourceReport, describe_certificate};
 use crate::page::{self, Axis, Chart, DataPoint, Page, Scale, Section, Series};
 use crate::table::{Align, AlignedTable, facts, format_count, number, percent, rounded_kernel};
-use ksolve::statistic::{ColumnDifference, Histogram, PValues, TestOutcome};
-use std::fmt;
+use ksolve::statistic::{ColumnDifference, GroupDifference, Histogram, PValues, TestOutcome};
+use kstore::display;
+use std::{fmt, path::PathBuf};
 
 /// Number of columns that are shown as text.
 const SHOWN_COLUMNS: usize = 8;
@@ -33,6 +34,12 @@ pub struct TestReport {
     /// missing values are replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dropped: Option<u64>,
+    /// Groups of the new rows, compared with the training rows of a model; empty for other tests.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupDifference>,
+    /// Output file of the witness function of each row.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "lossy_path")]
+    pub output: Option<PathBuf>,
     /// Names of the samples.
     #[serde(skip)]
     pub sample_names: Vec<String>,
@@ -41,6 +48,10 @@ pub struct TestReport {
     pub resources: ResourceReport,
     /// Type of rows and features: `f32` or `f64`.
     pub precision: &'static str,
+}
+
+fn lossy_path<S: serde::Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&path.as_ref().map_or(String::new(), |path| path.to_string_lossy().into_owned()))
 }
 
 /// Describes the size of a difference by the area under a ROC curve. The limits are those of Cohen
@@ -96,6 +107,7 @@ impl TestReport {
             lines.push((title, format!("{} {method}", format_p_value(value))));
             title = "";
         }
+        lines.extend(self.output.iter().map(|path| ("witness", display::escape_path(path).to_string())));
         lines
     }
 
@@ -118,11 +130,23 @@ impl TestReport {
                 })
                 .collect();
             let rows: Vec<Vec<String>> = column_tests.iter().map(|column| column_cells(column).to_vec()).collect();
-            let note = "Each column is tested alone on a sample of the rows: numbers by the test of Kolmogorov and Smirnov, categories by \
-                a chi-squared test. The distance is the largest difference of the distribution functions, or the total variation of the \
-                levels. Holm's method corrects the p-values for the number of columns. Histograms leave out the outer 0.5 % of the values.";
+            let note = match column_tests[0].test {
+                "z" => "Each column is tested alone by the difference of its mean from the mean of the training rows, in standard \
+                    deviations of the new rows. Holm's method corrects the p-values for the number of columns.",
+                _ => "Each column is tested alone on a sample of the rows: numbers by the test of Kolmogorov and Smirnov, categories by a \
+                    chi-squared test. The distance is the largest difference of the distribution functions, or the total variation of \
+                    the levels. Holm's method corrects the p-values for the number of columns. Histograms leave out the outer 0.5 % of \
+                    the values.",
+            };
             let table = page::html_table(&COLUMN_HEADINGS, &rows);
             sections.push(Section::new("Columns", page::charts(&charts) + &table + &page::note(note)));
+        }
+        if !self.groups.is_empty() {
+            let note = "Each group is compared with the training rows. Holm's method corrects the p-values for the number of groups. The                 witness function is positive for rows that are more typical of the training rows, negative for rows that are more typical                 of the new rows.";
+            let rows: Vec<Vec<String>> = self.groups.iter().map(|group| group_cells(group).to_vec()).collect();
+            let charts: Vec<Chart> = group_charts(&self.groups).collect();
+            let table = page::html_table(&GROUP_HEADINGS, &rows);
+            sections.push(Section::new("Groups", page::charts(&charts) + &table + &page::note(note)));
         }
         let mut run_facts = vec![("precision", self.precision.to_string())];
         run_facts.extend(self.resources.facts(Some(*passes), Some(*planned_bytes)));
@@ -149,6 +173,52 @@ fn column_cells(column: &ColumnDifference) -> [String; 7] {
     let difference = column.difference.map_or(String::new(), |difference| format!("{difference:+.2} sd"));
     let [p_value, corrected] = [column.p_value, column.corrected_p_value].map(format_p_value);
     [name.clone(), p_value, corrected, format!("{:.3}", column.distance), first, second, difference]
+}
+
+/// Headings of the table of groups.
+const GROUP_HEADINGS: [&str; 6] = ["group", "rows", "mmd", "p-value", "corrected", "witness"];
+
+/// Number of groups that are shown as text.
+const SHOWN_GROUPS: usize = 12;
+
+fn group_cells(group: &GroupDifference) -> [String; 6] {
+    let [p_value, corrected] =
+        [group.p_value, group.corrected_p_value].map(|value| value.map_or(String::new(), format_p_value));
+    let [biased, witness] = [group.biased, group.witness].map(|value| number(value, 4));
+    [group.group.clone(), format_count(group.rows), biased, p_value, corrected, witness]
+}
+
+/// Returns charts of the statistic and of the witness function in the order of the groups.
+fn group_charts(groups: &[GroupDifference]) -> impl Iterator<Item = Chart> {
+    let chart = |id: &str, title: &str, value: fn(&GroupDifference) -> f64| {
+        let x = Axis::new("group, in the order of the labels", Scale::Linear, (0..groups.len()).map(|i| i as f64))?;
+        let y = Axis::new(title, Scale::Linear, groups.iter().map(value).chain([0.0]))?;
+        let marks = groups.iter().enumerate();
+        let marks = marks.map(|(i, group)| DataPoint::new((i as f64, value(group)), group.group.clone())).collect();
+        let series = vec![Series { name: title.to_string(), palette_index: 0, marks }];
+        Some(Chart { series, ..Chart::new(id, title, x, y) })
+    };
+    let mmd = chart("groups", "mmd from the training rows", |group| group.biased);
+    let witness = chart("witness", "mean of the witness function", |group| group.witness);
+    mmd.into_iter().chain(witness)
+}
+
+/// Returns the groups as a text; of many groups, the groups with the smallest p-values.
+fn describe_groups(groups: &[GroupDifference]) -> String {
+    let mut shown: Vec<&GroupDifference> = groups.iter().collect();
+    let title = match groups.len() > SHOWN_GROUPS {
+        true => format!("groups that differ most, of {}", format_count(groups.len() as u64)),
+        false => "groups".to_string(),
+    };
+    if groups.len() > SHOWN_GROUPS {
+        let p_value = |group: &GroupDifference| group.p_value.unwrap_or(1.0);
+        shown.sort_by(|a, b| p_value(a).total_cmp(&p_value(b)).then(b.biased.total_cmp(&a.biased)));
+        shown.truncate(SHOWN_GROUPS);
+    }
+    let alignment = |i: usize| if i == 0 { Align::Left } else { Align::Right };
+    let mut table = AlignedTable::new(GROUP_HEADINGS.iter().enumerate().map(|(i, name)| (*name, alignment(i))));
+    shown.into_iter().for_each(|group| table.push_row(group_cells(group)));
+    format!("{title}\n{table}")
 }
 
 /// Returns a chart of the histogram of a column in both samples.
@@ -196,6 +266,9 @@ impl fmt::Display for TestReport {
         writeln!(f, "{}", facts(self.facts()))?;
         if !self.outcome.column_tests.is_empty() {
             writeln!(f, "{}", describe_columns(&self.outcome.column_tests))?;
+        }
+        if !self.groups.is_empty() {
+            writeln!(f, "{}", describe_groups(&self.groups))?;
         }
         write!(f, "{}", facts(self.resources.facts(Some(self.outcome.passes), None)))
     }

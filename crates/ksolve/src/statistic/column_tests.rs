@@ -176,11 +176,8 @@ fn test_columns(columns: &[TableColumn], samples: [&[f64]; 2]) -> Vec<ColumnDiff
         })
         .collect();
     tested.sort_by(|(_, a), (_, b)| a.p_value.total_cmp(&b.p_value).then(b.distance.total_cmp(&a.distance)));
-    let (count, mut largest) = (tested.len(), 0.0f64);
-    for (rank, (_, difference)) in tested.iter_mut().enumerate() {
-        largest = largest.max(((count - rank) as f64 * difference.p_value).min(1.0));
-        difference.corrected_p_value = largest;
-    }
+    let corrected = holm(&tested.iter().map(|(_, difference)| difference.p_value).collect::<Vec<_>>());
+    tested.iter_mut().zip(corrected).for_each(|((_, difference), corrected)| difference.corrected_p_value = corrected);
     for (i, difference) in tested.iter_mut().take(HISTOGRAM_COLUMNS) {
         difference.histogram = match &columns[*i] {
             TableColumn::Number(_, j) => number_histogram(values(*j)),
@@ -188,6 +185,16 @@ fn test_columns(columns: &[TableColumn], samples: [&[f64]; 2]) -> Vec<ColumnDiff
         };
     }
     tested.into_iter().map(|(_, difference)| difference).collect()
+}
+
+/// Returns ascending p-values, corrected for their number by Holm's method.
+pub(super) fn holm(ascending: &[f64]) -> Vec<f64> {
+    let mut largest = 0.0f64;
+    let correct = |(rank, p_value): (usize, &f64)| {
+        largest = largest.max(((ascending.len() - rank) as f64 * p_value).min(1.0));
+        largest
+    };
+    ascending.iter().enumerate().map(correct).collect()
 }
 
 /// Tests a column of numbers; `None` if a sample has no values.
@@ -375,7 +382,9 @@ mod tests {
 
     #[test]
     fn holm_orders_and_bounds_the_p_values() {
-        // statsmodels: multipletests([.01, .04, .03, .005], method='holm') is .03, .06, .06, .02
+        // p.adjust(c(.01, .04, .03, .005), "holm") of R is .03, .06, .06, .02
+        let corrected = holm(&[0.005, 0.01, 0.03, 0.04]);
+        assert!(corrected.iter().zip([0.02, 0.03, 0.06, 0.06]).all(|(a, b): (&f64, f64)| (a - b).abs() < 1e-15));
         let columns: Vec<TableColumn> = (0..3).map(|j| TableColumn::Number(format!("x{j}"), j)).collect();
         let sample = |shift: f64| -> Vec<f64> {
             (0..300).flat_map(|i| [wave(i, 1.1) + shift, wave(i, 1.7), wave(i, 2.3) + shift / 4.0]).collect()

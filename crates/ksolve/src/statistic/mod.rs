@@ -57,6 +57,7 @@ mod exact_mmd;
 mod herding;
 mod hsic;
 mod mmd;
+mod model_mmd;
 mod null_distribution;
 mod random_labels;
 mod table_test;
@@ -64,6 +65,8 @@ mod table_test;
 #[doc(hidden)]
 pub use column_tests::{ColumnDifference, Histogram};
 pub use herding::{Herd, Representatives, herd, represent};
+#[doc(hidden)]
+pub use model_mmd::{GroupDifference, ModelComparison, compare_with_model};
 pub use table_test::{TestInput, default_options, measure};
 
 use crate::request::{PassShape, ProblemSize};
