@@ -7,11 +7,11 @@ use clap::{Args, builder::PossibleValuesParser};
 use kapprox::{Kernel, map::MapSpec};
 use kfit::request::TrainOptions;
 use kreport::statistic::TestReport;
-use ksolve::predict::{Extras, Predictor};
-use ksolve::{AnyModel, Task};
 use ksolve::job::{self, Candidates, ElementType};
 use ksolve::job::{LandmarkSource, Scaling};
+use ksolve::predict::{Extras, Predictor};
 use ksolve::statistic::{self, SampleKind, StatisticFamily, TestInput};
+use ksolve::{AnyModel, Task};
 use kstore::{Missing, Part, SelectedTable, Selection, TestRows, TestRule, TestSpec, condition::Condition};
 use std::{path::PathBuf, sync::Arc};
 
@@ -265,7 +265,12 @@ fn two_samples(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSamples> {
     let (text, paths) = (args.data.text.text_options(), &args.data.paths);
     if let Some(By::Column(name)) = &args.by {
         let why = "two samples are divided by a condition";
-        return Err(Error::option("--by", name, why, "write 'column == value'; a model is compared by groups of a column"));
+        return Err(Error::option(
+            "--by",
+            name,
+            why,
+            "write 'column == value'; a model is compared by groups of a column",
+        ));
     }
     if let Some(By::Condition(by)) = &args.by {
         let (table, _) = open::table(paths, &text, &[])?;

@@ -32,7 +32,8 @@ fn rows(profiles: &[ClusterProfile], column_count: usize) -> Vec<Vec<String>> {
         let first_column = columns.next().unwrap_or_default();
         let head = [cluster.to_string(), format_count(profile.rows), percent(profile.fraction)];
         let first = head.into_iter().chain(first_column).chain([typical_rows]).collect();
-        let further = columns.map(|column| vec![String::new(); 3].into_iter().chain(column).chain([String::new()]).collect());
+        let further =
+            columns.map(|column| vec![String::new(); 3].into_iter().chain(column).chain([String::new()]).collect());
         std::iter::once(first).chain(further).collect::<Vec<Vec<String>>>()
     };
     profiles.iter().enumerate().flat_map(rows_of).collect()
@@ -135,8 +136,7 @@ mod tests {
             let column = name.to_string();
             DistinctiveColumn { column, mean, mean_of_all, difference, lift }
         };
-        let columns =
-            vec![column("area", 25.0, 236.7, -0.73, None), column("kind=kiosk", 0.9, 0.3, 1.31, Some(3.0))];
+        let columns = vec![column("area", 25.0, 236.7, -0.73, None), column("kind=kiosk", 0.9, 0.3, 1.31, Some(3.0))];
         vec![
             ClusterProfile { rows: 1200, fraction: 0.8, columns, typical_rows: vec![12, 5] },
             ClusterProfile { rows: 300, fraction: 0.2, columns: Vec::new(), typical_rows: vec![7] },
@@ -171,7 +171,10 @@ what sets each cluster apart
         let text = describe_counts(&counts);
         assert!(text.contains("on a sample of 2,000 rows") && text.contains("0.510*") && text.contains('–'), "{text}");
         let sections = sections(Some(&counts), &profiles());
-        assert_eq!(sections.iter().map(|section| &*section.title).collect::<Vec<_>>(), ["Number of clusters", "Clusters"]);
+        assert_eq!(
+            sections.iter().map(|section| &*section.title).collect::<Vec<_>>(),
+            ["Number of clusters", "Clusters"]
+        );
         assert!(sections[0].body.contains("id=\"clusters\"") && sections[1].body.contains("kind=kiosk"));
     }
 }

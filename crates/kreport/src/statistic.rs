@@ -75,7 +75,7 @@ fn format_p_value(value: f64) -> String {
 impl TestReport {
     /// Returns the facts: kernels, features, statistic and p-values.
     fn facts(&self) -> Vec<(&'static str, String)> {
-        let TestOutcome { statistic: test_statistic, rows, kernels, ranks, .. } = &self.outcome;
+        let TestOutcome { statistic: test_statistic, kernels, ranks, .. } = &self.outcome;
         let mut lines: Vec<(&str, String)> = kernels.iter().map(|kernel| ("kernel", rounded_kernel(kernel))).collect();
         let ranks: Vec<String> = ranks.iter().map(|rank| format_count(*rank as u64)).collect();
         lines.push(match ranks.is_empty() {
@@ -84,11 +84,11 @@ impl TestReport {
         });
         let certificate = test_statistic.certificate.filter(|_| !ranks.is_empty());
         lines.extend(certificate.map(|certificate| ("certificate", describe_certificate(&certificate))));
-        lines.extend(self.dropped.filter(|dropped| *dropped > 0).map(|dropped| {
-            let all_rows = dropped + rows.iter().sum::<u64>();
-            let text = format!("{} of {} rows, which have a missing value", format_count(dropped), format_count(all_rows));
-            ("skipped", text)
-        }));
+        lines.extend(
+            self.dropped
+                .filter(|dropped| *dropped > 0)
+                .map(|dropped| ("skipped", format!("{} rows, which have a missing value", format_count(dropped)))),
+        );
         let [biased, unbiased] = [test_statistic.biased, test_statistic.unbiased].map(|value| number(value, 4));
         lines.push((self.statistic, format!("{biased} biased, {unbiased} unbiased")));
         lines.extend(test_statistic.alignment.map(|alignment| ("alignment", number(alignment, 4))));
@@ -131,12 +131,16 @@ impl TestReport {
                 .collect();
             let rows: Vec<Vec<String>> = column_tests.iter().map(|column| column_cells(column).to_vec()).collect();
             let note = match column_tests[0].test {
-                "z" => "Each column is tested alone by the difference of its mean from the mean of the training rows, in standard \
-                    deviations of the new rows. Holm's method corrects the p-values for the number of columns.",
-                _ => "Each column is tested alone on a sample of the rows: numbers by the test of Kolmogorov and Smirnov, categories by a \
+                "z" => {
+                    "Each column is tested alone by the difference of its mean from the mean of the training rows, in standard \
+                    deviations of the new rows. Holm's method corrects the p-values for the number of columns."
+                }
+                _ => {
+                    "Each column is tested alone on a sample of the rows: numbers by the test of Kolmogorov and Smirnov, categories by a \
                     chi-squared test. The distance is the largest difference of the distribution functions, or the total variation of \
                     the levels. Holm's method corrects the p-values for the number of columns. Histograms leave out the outer 0.5 % of \
-                    the values.",
+                    the values."
+                }
             };
             let table = page::html_table(&COLUMN_HEADINGS, &rows);
             sections.push(Section::new("Columns", page::charts(&charts) + &table + &page::note(note)));

@@ -57,9 +57,9 @@ pub use cross_validation::EACH_PENALTY_SUFFIX;
 pub use family::{AnySolver, Solver, SolverFamily, SolverProperties};
 use family::{check_stop, reject_if};
 pub use parameter::{Options, Parameter, ParameterValue, Regularisation, Settings};
-pub use solution::mse_and_r2;
 #[doc(hidden)]
 pub use solution::ClusterCounts;
+pub use solution::mse_and_r2;
 pub use solution::{FoldFunctions, NamedValues, Projection, Solution, SolveMethod};
 
 use crate::{Error, Result};

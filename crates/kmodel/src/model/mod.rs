@@ -10,12 +10,12 @@
 
 mod basis;
 mod basis_transform;
+mod cluster_profile;
 mod ensemble;
 mod file;
 mod leaves;
 mod load;
 mod metadata;
-mod cluster_profile;
 mod metric_report;
 mod outputs;
 mod predict;
@@ -23,11 +23,11 @@ mod predict;
 pub use basis::Basis;
 pub use basis::needs_f64_for;
 pub use basis_transform::BasisTransform;
+pub use cluster_profile::{ClusterProfile, DistinctiveColumn};
 pub use leaves::{BasisFunctions, Leaves};
 pub use load::MAX_HEADER_BYTES;
 pub(crate) use metadata::is_zero;
 pub use metadata::{EnsembleMember, FEATURES_SOLVER, Intercept, LinearHead, ModelMetadata, SecondView};
-pub use cluster_profile::{ClusterProfile, DistinctiveColumn};
 pub use metric_report::{MetricReport, MetricTestErrors, RoundReport};
 pub(crate) use outputs::Outputs;
 pub use predict::PredictScratch;

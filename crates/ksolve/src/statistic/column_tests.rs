@@ -370,7 +370,10 @@ mod tests {
         let first: Vec<f64> = (0..120).map(|i| wave(i, 1.3)).collect();
         let second: Vec<f64> = (0..200).map(|i| wave(i, 0.7) + 0.3).collect();
         let found = test_numbers("x", [first, second]).unwrap();
-        assert!((found.distance - 0.28).abs() < 1e-12 && (found.p_value / 1.5621649467125444e-05 - 1.0).abs() < 1e-9, "{found:?}");
+        assert!(
+            (found.distance - 0.28).abs() < 1e-12 && (found.p_value / 1.5621649467125444e-05 - 1.0).abs() < 1e-9,
+            "{found:?}"
+        );
         let levels: Vec<(usize, String)> = (0..2).map(|j| (j, format!("c={j}"))).collect();
         let rows = |counts: [usize; 3]| -> Vec<f64> {
             [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]].iter().zip(counts).flat_map(|(row, n)| row.repeat(n)).collect()

@@ -37,10 +37,10 @@ use super::{
 };
 use crate::features::{FitData, GatherOptions, StoredFeatures, Tile};
 use crate::request::{PassShape, ProblemSize};
-use kstore::key::{Purpose, Stream};
 use crate::{Error, Result, gram::covariance, linalg::strips::for_each_strip};
 use kapprox::{Real, decompose::symmetric_eigenvalues};
 use kstore::MemoryPlan;
+use kstore::key::{Purpose, Stream};
 
 pub(super) const FAMILY: StatisticFamily = StatisticFamily {
     name: "mmd",
@@ -170,7 +170,8 @@ fn compute_label_sums<T: Real>(
         for position in tile.first_row..tile.first_row + tile.row_count() {
             let is_learned = halves.is_learned(position);
             half_counts[usize::from(position >= m)] += f64::from(u8::from(is_learned));
-            half_labels.extend([position < m, position >= m].map(|side| if side && is_learned { T::ONE } else { T::ZERO }));
+            half_labels
+                .extend([position < m, position >= m].map(|side| if side && is_learned { T::ONE } else { T::ZERO }));
         }
         tile.add_transposed_product(&half_labels, &mut half_sums, stored_features.workers());
         tile.add_transposed_product(&labels, &mut sums.phi, stored_features.workers());

@@ -109,13 +109,7 @@ pub fn compare_with_model(
     let unscaled = selected.rows::<f64>(ReadSettings::default())?;
     let size = ProblemSize {
         stores_features: true,
-        ..ProblemSize::from_source(
-            &scaled_rows(&model, selected, None)?,
-            &options,
-            resources.workers.threads(),
-            0,
-            1,
-        )?
+        ..ProblemSize::from_source(&scaled_rows(&model, selected, None)?, &options, resources.workers.threads(), 0, 1)?
     };
     let choose_tier = |pass_shape: PassShape| plan_features(&model, &size, pass_shape, resources);
     let (pass_shape, plans) =
@@ -151,11 +145,8 @@ pub fn compare_with_model(
         folds: &Folds::None,
         points: SectionPoints::NoPoints,
     };
-    let gather = GatherOptions {
-        needs_moments: true,
-        needs_groups: !group_counts.is_empty(),
-        ..GatherOptions::default()
-    };
+    let gather =
+        GatherOptions { needs_moments: true, needs_groups: !group_counts.is_empty(), ..GatherOptions::default() };
     let (features, gathered) = StoredFeatures::gather(&data, gather)?;
     let moments = gathered.moments.as_ref().ok_or(Error::NoVariance)?;
     let comparison = MeanComparison::new(&model, &*map, &moments.folds()[0], statistics.rows, resources)?;
@@ -270,8 +261,7 @@ impl MeanComparison {
         let mut phi = Mat::<f64>::zeros(m, p);
         map.apply(MatRef::from_row_major_slice(points, m, inputs), phi.as_mut(), resources.workers);
         // the coefficients of the model are those of 2μ
-        let old_mean =
-            (0..p).map(|j| (0..m).map(|i| phi[(i, j)] * model.coefficients[(i, 0)] / 2.0).sum()).collect();
+        let old_mean = (0..p).map(|j| (0..m).map(|i| phi[(i, j)] * model.coefficients[(i, 0)] / 2.0).sum()).collect();
         let n = row_count as f64;
         let new_mean: Vec<f64> = moments.s.iter().map(|s| s / n).collect();
         let eigenvalues = symmetric_eigenvalues(covariance(moments, &new_mean).as_ref())?;

@@ -84,7 +84,9 @@ pub fn measure<T: Real>(
     let planned_bytes = check_plans(plans)?;
     let (survey, row_counts) = survey(&tables, &train_options, pass_shape, resources)?;
     let column_tests = match tables[..] {
-        [first, second] => column_tests::column_tests([first, second], &row_counts, options.seed, pass_shape, resources)?,
+        [first, second] => {
+            column_tests::column_tests([first, second], &row_counts, options.seed, pass_shape, resources)?
+        }
         _ => Vec::new(),
     };
     let column_passes = u64::from(!column_tests.is_empty());

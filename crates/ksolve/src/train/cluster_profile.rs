@@ -29,7 +29,6 @@ use crate::{Error, Result, Task};
 use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
 use kapprox::{FeatureMap, Real, metric::Metric};
 use kmodel::row_weights::block_weight;
-use kstore::checkpoint::Persist;
 use kstore::{Merge, ReadSettings, Reduction, RowBlock, RowSource, Scaler, SelectedTable, Workers};
 
 /// Number of typical rows of a cluster.
@@ -282,7 +281,8 @@ impl<T: Real> Reduction<f64> for ProfileReduction<'_, T> {
         let value_count = self.functions.ncols() + 1;
         let rows = block.x.chunks_exact(self.d.max(1)).zip(scratch.values.chunks_exact(value_count));
         for (i, (row, values)) in rows.enumerate() {
-            let (weight, (cluster, distance)) = (block_weight(block, i)?.unwrap_or(1.0), self.cluster_and_distance(values));
+            let (weight, (cluster, distance)) =
+                (block_weight(block, i)?.unwrap_or(1.0), self.cluster_and_distance(values));
             state.row_counts[cluster] += 1.0;
             state.weights[cluster] += weight;
             state.nearest.push(cluster, distance, block.row_numbers[i]);
@@ -383,18 +383,17 @@ fn separating_axes(candidates: &[(usize, Vec<f64>)], fractions: &[f64]) -> Vec<u
     let (mut overlaps, mut axes) = (vec![1.0; pairs.len()], Vec::new());
     while axes.len() < 2 {
         let overlap_with = |means: &[f64]| -> Vec<f64> {
-            let coefficient = |((a, b), overlap): (&(usize, usize), &f64)| {
-                overlap * (-(means[*a] - means[*b]).powi(2) / 8.0).exp()
-            };
+            let coefficient =
+                |((a, b), overlap): (&(usize, usize), &f64)| overlap * (-(means[*a] - means[*b]).powi(2) / 8.0).exp();
             pairs.iter().zip(&overlaps).map(coefficient).collect()
         };
         let total = |overlaps: &[f64]| -> f64 {
             pairs.iter().zip(overlaps).map(|((a, b), overlap)| fractions[*a] * fractions[*b] * overlap).sum()
         };
         let unused = candidates.iter().filter(|(j, _)| !axes.contains(j));
-        let best = unused.map(|(j, means)| (*j, overlap_with(means))).reduce(|best, other| {
-            if total(&other.1) < total(&best.1) { other } else { best }
-        });
+        let best = unused
+            .map(|(j, means)| (*j, overlap_with(means)))
+            .reduce(|best, other| if total(&other.1) < total(&best.1) { other } else { best });
         let Some((axis, reduced)) = best else { break };
         axes.push(axis);
         overlaps = reduced;

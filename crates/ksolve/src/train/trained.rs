@@ -1,8 +1,8 @@
 //! The result of a training run: a model that predicts from rows of the table (not from features
 //! phi), and its report.
 
-use crate::fit_report::{FitReport, LandmarkReport, TrainScores};
 use super::cluster_profile::ClusterProfiles;
+use crate::fit_report::{FitReport, LandmarkReport, TrainScores};
 use crate::model::{Basis, BasisTransform, Leaves, Model, SecondView, needs_f64_for};
 use crate::request::{RowAccess, TrainOptions};
 use crate::solver::{FoldFunctions, Solution};

@@ -128,4 +128,3 @@ fn sort_clusters(centroids: &[f64], cluster_sums: &ClusterSums, q: usize, passes
         passes,
     }
 }
-

@@ -194,11 +194,13 @@ impl Parameter {
                     _ => Ok(ParameterValue::Counts(counts)),
                 }
             }
-            ParameterKind::Count { max, reason } | ParameterKind::Counts { max, reason } => match parse_number().filter(|n| n.fract() == 0.0 && *n >= 1.0) {
-                None => Err(invalid_value("expected a whole number of at least 1".to_string())),
-                Some(n) if n > max as f64 => Err(invalid_value(format!("expected at most {max}: {reason}"))),
-                Some(n) => Ok(ParameterValue::Count(n as usize)),
-            },
+            ParameterKind::Count { max, reason } | ParameterKind::Counts { max, reason } => {
+                match parse_number().filter(|n| n.fract() == 0.0 && *n >= 1.0) {
+                    None => Err(invalid_value("expected a whole number of at least 1".to_string())),
+                    Some(n) if n > max as f64 => Err(invalid_value(format!("expected at most {max}: {reason}"))),
+                    Some(n) => Ok(ParameterValue::Count(n as usize)),
+                }
+            }
             ParameterKind::Number(interval) => match parse_number().filter(|n| interval.contains(*n)) {
                 None => Err(invalid_value(interval.expected_text().to_string())),
                 Some(n) => Ok(ParameterValue::Number(n)),
