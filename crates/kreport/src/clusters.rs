@@ -11,7 +11,7 @@ const SHOWN_CLUSTERS: usize = 12;
 const SHOWN_COLUMNS: usize = 3;
 
 /// How the number of clusters is chosen.
-const RULE: &str = "the number with the largest mean silhouette is kept";
+const RULE: &str = "the largest mean silhouette is kept";
 
 /// Headings of the table of clusters.
 const HEADINGS: [&str; 8] =
@@ -80,7 +80,10 @@ fn counts_grid(counts: &ClusterCounts) -> Grid {
 /// Returns the sentence about the rows on which the numbers of clusters were compared.
 fn describe_sample(counts: &ClusterCounts) -> String {
     let (sampled, rows) = (format_count(counts.sampled_rows as u64), format_count(counts.silhouette_rows as u64));
-    format!("on a sample of {sampled} rows, silhouettes of {rows} rows")
+    match counts.silhouette_rows < counts.sampled_rows {
+        true => format!("on a sample of {sampled} rows, silhouettes of {rows} of them"),
+        false => format!("on a sample of {sampled} rows"),
+    }
 }
 
 /// Returns the numbers of clusters that were compared, as a text.
