@@ -224,6 +224,11 @@ fn compare_with_model(model: &PathBuf, args: &TestArgs, run: &RunSettings) -> Re
         return Err(Error::option("DATA", "", "a model is compared with new rows", "name a table after the model"));
     }
     let mut predictor = Predictor::load_within_budget(model, &run.job_run())?;
+    let solver = &predictor.metadata().solver;
+    if solver != "mean" {
+        let why = format!("a model of {solver} does not store the mean of its training rows");
+        return Err(Error::option("MODEL", model.display(), why, "fit mean on the old rows"));
+    }
     let group = args.by.as_ref().and_then(|by| if let By::Column(name) = by { Some(name.clone()) } else { None });
     let roles = Selection { group: group.clone(), ..Selection::default() };
     let selected = open::select_for_model(&mut predictor, &select_args, &[], roles)?;

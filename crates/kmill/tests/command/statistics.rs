@@ -80,7 +80,7 @@ fn drift_names_the_columns_and_the_days_that_moved() {
     // a model of the old rows suffices
     ok(at, "fit mean old.csv --features a,b,kind --rank 60 -o m -q --json");
     let same = ok(at, "test mmd m old.csv --json");
-    assert!(same["biased"].as_f64().unwrap() < 1e-9 && same["column_tests"][0]["p_value"] == 1.0, "{same}");
+    assert!(same["biased"].as_f64().unwrap() < 1e-7 && same["column_tests"][0]["p_value"] == 1.0, "{same}");
     let drift = ok(at, "test mmd m new.csv --by day -o w.csv --report d.html --json");
     assert!(p(&drift, "spectrum") < 1e-6 && drift["column_tests"][0]["column"] == "a", "{drift}");
     let groups = drift["groups"].as_array().unwrap();

@@ -76,9 +76,9 @@ pub struct GroupDifference {
 /// Rejects models that store no mean embedding on landmarks.
 fn check_model(model: &Model<f64>) -> Result<()> {
     let metadata = &model.metadata;
-    let reject = |why: &str| Err(Error::option("model", &metadata.solver, why));
+    let reject = |why: &str| Err(Error::option("solver", &metadata.solver, why));
     if metadata.solver != "mean" {
-        return reject("only models of `mean` store the mean of their training rows; fit mean on the old rows");
+        return reject("only models of fit mean store the mean of their training rows; fit mean on the old rows");
     }
     if metadata.sparse_shape().is_some() || model.basis.landmarks().is_none() || metadata.online_rows > 0 {
         return reject("the test needs dense rows and a map on landmarks, such as nystrom");
