@@ -301,8 +301,8 @@ fn two_samples(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSamples> {
     encode_together(job, &first_sample, &second_sample)
 }
 
-/// Returns the rows that satisfy a condition, as a part of the table, next to which the selection has
-/// room for the condition that divides the samples.
+/// Returns the rows that satisfy a condition, as a part of the table, next to which the selection
+/// has room for the condition that divides the samples.
 fn rows_where(condition: Condition) -> Part {
     let spec = TestSpec::Where(condition.clone());
     Part::Test(Arc::new(TestRows { spec, seed: 0, rule: TestRule::Where(condition) }))

@@ -16,8 +16,8 @@
 //! k-means. Here centroids are directions too.)
 //!
 //! *Passes*: one that [stores](crate::features::StoredFeatures) the features, two over the stored
-//! features, and the passes of [`clustering`] in k dimensions. *Flops*: the flops of the map, np² for
-//! the moments, 9p³ for the eigenvectors. *Bytes*: about 6p² numbers in f64.
+//! features, and the passes of [`clustering`] in k dimensions. *Flops*: the flops of the map, np²
+//! for the moments, 9p³ for the eigenvectors. *Bytes*: about 6p² numbers in f64.
 //!
 //! References: Ng, Jordan, Weiss, "On spectral clustering: analysis and an algorithm", NIPS 2001;
 //! Fowlkes, Belongie, Chung, Malik, "Spectral grouping using the Nyström method", IEEE

@@ -46,7 +46,8 @@ fn two_samples_from_two_tables_or_one() {
     refused(at, "test mmd a.parquet b.parquet --memory 30MiB", 1, "memory");
 }
 
-/// Writes rows of two numbers, a kind and a day; on the last of four days the first number is 2 more.
+/// Writes rows of two numbers, a kind and a day; on the last of four days the first number is 2
+/// more.
 fn days(at: &Path, name: &str, first: usize, count: usize, last_shift: f64) {
     let row = |i: usize| {
         let (day, wave) = ((i - first) * 4 / count, |factor: f64| (i as f64 * factor).sin());

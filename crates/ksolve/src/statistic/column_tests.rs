@@ -2,14 +2,14 @@
 //!
 //! Every column is tested on a random sample of the rows of either table:
 //!
-//! - a numeric column by the statistic of Kolmogorov and Smirnov, the largest difference D of the two
-//!   distribution functions. With n = mr/(m + r) for samples of m and r rows, the probability of
-//!   √n D ≥ t is 2 Σ_{j ≥ 1} (−1)^{j−1} exp(−2j²t²) in the limit of many rows; equal values make the
-//!   test conservative;
-//! - a category by the chi-squared statistic of homogeneity of its levels, with one degree of freedom
-//!   less than levels. Levels with fewer than [`MIN_EXPECTED`] expected rows in a sample are counted
-//!   together. The distance of a category is the total variation, half the sum of the absolute
-//!   differences of the fractions, which is comparable with D.
+//! - a numeric column by the statistic of Kolmogorov and Smirnov, the largest difference D of the
+//!   two distribution functions. With n = mr/(m + r) for samples of m and r rows, the probability
+//!   of √n D ≥ t is 2 Σ_{j ≥ 1} (−1)^{j−1} exp(−2j²t²) in the limit of many rows; equal values make
+//!   the test conservative;
+//! - a category by the chi-squared statistic of homogeneity of its levels, with one degree of
+//!   freedom less than levels. Levels with fewer than [`MIN_EXPECTED`] expected rows in a sample
+//!   are counted together. The distance of a category is the total variation, half the sum of the
+//!   absolute differences of the fractions, which is comparable with D.
 //!
 //! The p-values are corrected by Holm's method: the probability that at least one column without a
 //! difference has a corrected p-value below α is at most α.
@@ -95,7 +95,8 @@ fn sample_rows(d: usize) -> usize {
 pub(super) fn plan(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
     let size = &ProblemSize { d: size.input_columns, ..size.clone() };
     let rows = sample_rows(size.d).min(usize::try_from(size.n).unwrap_or(usize::MAX));
-    // two samples, one of which exists three times while it is drawn: in the lane, merged and sorted
+    // two samples, one of which exists three times while it is drawn: in the lane, merged and
+    // sorted
     stage_plans::add_row_terms(
         stage_plans::base_plan("column tests", size, budget),
         size,

@@ -18,13 +18,14 @@
 //! standard normal variables.
 //!
 //! The witness function (μ_a − μ_b)ᵀφ(x) is large where the first sample is denser. It is learned
-//! from a random half of the rows. The area under its ROC curve on other rows is an effect size: the
-//! probability that a row of the first sample has a larger value than a row of the second.
+//! from a random half of the rows. The area under its ROC curve on other rows is an effect size:
+//! the probability that a row of the first sample has a larger value than a row of the second.
 //!
 //! *Passes*: one for the features and their second moments; two over the stored or recomputed
-//! features, for the sums of all random choices of m rows, and for the witness function. *Flops*, for N = m + n rows: the map,
-//! Np² for the moments, 2Np for each permutation, 9p³ for the spectrum. *Bytes*: the features and
-//! 13p² numbers; for each permutation 8p, and a column of a tile (a block of rows).
+//! features, for the sums of all random choices of m rows, and for the witness function. *Flops*,
+//! for N = m + n rows: the map, Np² for the moments, 2Np for each permutation, 9p³ for the
+//! spectrum. *Bytes*: the features and 13p² numbers; for each permutation 8p, and a column of a
+//! tile (a block of rows).
 //!
 //! References: Gretton, Borgwardt, Rasch, Schölkopf, Smola, "A kernel two-sample test", JMLR 13,
 //! 2012; Gretton, Fukumizu, Harchaoui, Sriperumbudur, "A fast, consistent kernel two-sample test",

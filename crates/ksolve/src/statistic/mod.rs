@@ -163,9 +163,9 @@ pub struct TestStatistic {
     /// Centred alignment of two kernels, between 0 and 1; `None` for two samples, and for constant
     /// features.
     pub alignment: Option<f64>,
-    /// Area under the ROC curve of the witness function, learned from half of the rows of two samples
-    /// and measured on other rows: the probability that a row of the first sample has a larger value
-    /// than a row of the second. `None` for other tests, and for the exact kernel.
+    /// Area under the ROC curve of the witness function, learned from half of the rows of two
+    /// samples and measured on other rows: the probability that a row of the first sample has a
+    /// larger value than a row of the second. `None` for other tests, and for the exact kernel.
     #[doc(hidden)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auc: Option<f64>,

@@ -12,8 +12,8 @@
 //! standard normal variables. The training rows are not needed. The same holds for every group of
 //! the new rows, with its number of rows instead of m.
 //!
-//! The witness function (μ − ν)ᵀφ(x) − (|μ|² − |ν|²)/2 is positive for rows that are more typical of
-//! the training rows, and negative for rows that are more typical of the new rows.
+//! The witness function (μ − ν)ᵀφ(x) − (|μ|² − |ν|²)/2 is positive for rows that are more typical
+//! of the training rows, and negative for rows that are more typical of the new rows.
 //!
 //! A column is tested by the difference of its mean from the mean of the training rows, which the
 //! model stores. Other changes of a single column, such as of its spread, show in the discrepancy
@@ -90,8 +90,8 @@ fn check_model(model: &Model<f64>) -> Result<()> {
 /// columns of the model, and possibly a group column.
 ///
 /// # Errors
-/// A model without a mean embedding; [`kstore::Error::OverBudget`] before the first pass if the plan
-/// exceeds the memory; errors of reading the rows.
+/// A model without a mean embedding; [`kstore::Error::OverBudget`] before the first pass if the
+/// plan exceeds the memory; errors of reading the rows.
 pub fn compare_with_model(
     model: AnyModel,
     selected: &SelectedTable,

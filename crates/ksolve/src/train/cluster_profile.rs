@@ -1,7 +1,7 @@
 //! A pass that describes the clusters of a fit by the columns of their rows.
 //!
-//! The pass reads the rows in the units of the table, assigns each row to a cluster by the functions
-//! of the solver, and sums its values. For every cluster the profile has
+//! The pass reads the rows in the units of the table, assigns each row to a cluster by the
+//! functions of the solver, and sums its values. For every cluster the profile has
 //!
 //! - the columns whose mean in the cluster differs most from the mean of all rows, in standard
 //!   deviations of the column over all rows; for a category, the level with the largest lift, the
@@ -10,9 +10,9 @@
 //!
 //! It also chooses the two columns of a picture that separate the clusters best. With pooled
 //! variances within the clusters, two clusters whose means are s apart in standard deviations have
-//! the Bhattacharyya coefficient exp(−s²/8), a bound on the overlap of two normal distributions. The
-//! axes minimise greedily the mean of this coefficient over pairs of rows from different clusters,
-//! as if the two columns were independent.
+//! the Bhattacharyya coefficient exp(−s²/8), a bound on the overlap of two normal distributions.
+//! The axes minimise greedily the mean of this coefficient over pairs of rows from different
+//! clusters, as if the two columns were independent.
 //!
 //! *Passes*: one. *Flops*: the flops of the map, and 2pk per row for p features and k clusters.
 //! *Bytes*: 16kd for each state of d columns.
@@ -422,7 +422,8 @@ mod tests {
 
     #[test]
     fn the_second_axis_separates_what_the_first_does_not() {
-        // column 0 separates cluster 0 from the others, as its copy 1 does; column 2 separates 1 from 2
+        // column 0 separates cluster 0 from the others, as its copy 1 does; column 2 separates 1
+        // from 2
         let candidates = [(0, vec![9.0, 0.0, 0.0]), (1, vec![9.1, 0.0, 0.0]), (2, vec![0.0, 3.0, -3.0])];
         assert_eq!(separating_axes(&candidates, &[0.4, 0.3, 0.3]), [1, 2]);
         assert_eq!(separating_axes(&candidates[..1], &[0.4, 0.3, 0.3]), [0]);

@@ -12,7 +12,8 @@
 //! second, with sums a_i and b_j over a row and a column. The adjusted Rand index is
 //!
 //! ```text
-//! (Σ C(n_ij, 2) − E) / ((Σ C(a_i, 2) + Σ C(b_j, 2))/2 − E),   E = Σ C(a_i, 2) Σ C(b_j, 2) / C(n, 2)
+//! (Σ C(n_ij, 2) − E) / ((Σ C(a_i, 2) + Σ C(b_j, 2))/2 − E)
+//! E = Σ C(a_i, 2) Σ C(b_j, 2) / C(n, 2)
 //! ```
 //!
 //! It is 1 for equal clusterings, and its mean is 0 for random clusterings of the same sizes.
