@@ -38,7 +38,7 @@ pub(crate) struct TestArgs {
     pub(crate) category: CategoryArgs,
     /// First sample of mmd: rows with 'column == value' (== != < <= > >=); the second sample is all
     /// other rows; --where selects the rows of both samples; with a model, the column whose values
-    /// divide the new rows into groups, such as a day
+    /// divide the new rows into groups; dates and times are grouped by day
     #[arg(long, value_name = "CONDITION|COLUMN", value_parser = parse_by, help_heading = "Table")]
     pub(crate) by: Option<By>,
     /// Columns to compare with --features by hsic, as names or globs, comma-separated

@@ -99,6 +99,20 @@ fn drift_names_the_columns_and_the_days_that_moved() {
         assert!((mean - group["witness"].as_f64().unwrap()).abs() < 1e-6, "{day}: {mean} {group}");
     }
     assert!(std::fs::read_to_string(at.join("d.html")).unwrap().contains("id=\"witness\""));
+    // times are grouped by day, as texts and as a column of times
+    let new = std::fs::read_to_string(at.join("new.csv")).unwrap();
+    let hour = |(i, line): (usize, &str)| match line.rsplit_once(",d") {
+        Some((values, day)) => format!("{values},2024-01-0{}T{:02}:30:00\n", 1 + day.parse::<usize>().unwrap(), i % 24),
+        None => format!("{line}\n"),
+    };
+    std::fs::write(at.join("times.csv"), new.lines().enumerate().map(hour).collect::<String>()).unwrap();
+    for types in ["", " --types day=date"] {
+        let times = ok(at, &format!("test mmd m times.csv --by day{types} --json"));
+        let names: Vec<&str> =
+            times["groups"].as_array().unwrap().iter().map(|day| day["group"].as_str().unwrap()).collect();
+        assert_eq!(names, ["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04"], "{types}");
+        assert_eq!(times["groups"][3]["biased"], drift["groups"][3]["biased"]);
+    }
     refused(at, "test mmd m new.csv --rank 20", 1, "the model determines");
     refused(at, "test mmd m new.csv --by day==d3", 1, "names the column of the groups");
     refused(at, "test mmd m", 1, "name a table after the model");

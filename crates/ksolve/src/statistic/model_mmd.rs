@@ -43,7 +43,7 @@ use kapprox::metric::MetricRows;
 use kapprox::{FeatureMap, Kernel, MapSpec};
 use kstore::statistics::ColumnMoments;
 use kstore::{Label, LabelCodes, MemoryPlan, ReadSettings, RowSource, SelectedTable, StatisticsReduction, TableRows};
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// The comparison of new rows with the training rows of a model.
 #[derive(Clone, Debug)]
@@ -121,8 +121,9 @@ pub fn compare_with_model(
     drop(observer);
     require_rows("mmd of the new rows", 2, statistics.rows)?;
     statistics.check_label_counts("", selected.group_column().unwrap_or_default())?;
-    let group_counts = statistics.groups.sorted_counts();
-    let labels: Vec<Label> = group_counts.iter().map(|(label, _)| label.clone()).collect();
+    let label_counts = statistics.groups.sorted_counts();
+    let labels: Vec<Label> = label_counts.iter().map(|(label, _)| label.clone()).collect();
+    let group_names = GroupNames::new(selected, &label_counts)?;
     let source = scaled_rows(&model, selected, (!labels.is_empty()).then(|| Arc::new(labels)))?;
     let observer = resources.stage_observer.start_stage("map of the model", None);
     let map = landmark_map(&model, &kernel, &source, statistics.rows, pass_shape, resources)?;
@@ -146,11 +147,11 @@ pub fn compare_with_model(
         points: SectionPoints::NoPoints,
     };
     let gather =
-        GatherOptions { needs_moments: true, needs_groups: !group_counts.is_empty(), ..GatherOptions::default() };
+        GatherOptions { needs_moments: true, needs_groups: !label_counts.is_empty(), ..GatherOptions::default() };
     let (features, gathered) = StoredFeatures::gather(&data, gather)?;
     let moments = gathered.moments.as_ref().ok_or(Error::NoVariance)?;
     let comparison = MeanComparison::new(&model, &*map, &moments.folds()[0], statistics.rows, resources)?;
-    let groups = comparison.groups(&data, &features, &group_counts)?;
+    let groups = comparison.groups(&data, &features, &group_names)?;
     drop(features);
     let statistic = comparison.statistic(statistics.rows as f64);
     let passes = 2 + u64::from(tier == FeatureTier::Recomputed && !groups.is_empty());
@@ -185,6 +186,41 @@ fn scaled_rows(
 
 /// Maximum number of groups.
 const MAX_GROUPS: usize = 10_000;
+
+/// The groups of the new rows: the labels of the group column or, for dates and times, their days.
+struct GroupNames {
+    /// Group of each label.
+    group_of_label: Vec<usize>,
+    /// Name and number of rows of each group.
+    groups: Vec<(String, u64)>,
+}
+
+impl GroupNames {
+    /// Returns the groups of ascending labels with their numbers of rows.
+    fn new(selected: &SelectedTable, label_counts: &[(Label, u64)]) -> Result<Self> {
+        let column = selected.group_column().unwrap_or_default();
+        let names: Option<Vec<String>> =
+            label_counts.iter().map(|(label, _)| selected.table().day_of(column, label)).collect();
+        let names =
+            names.unwrap_or_else(|| label_counts.iter().map(|(label, _)| label.to_string()).collect::<Vec<_>>());
+        let mut result = Self { group_of_label: Vec::new(), groups: Vec::new() };
+        let mut position_of_name: BTreeMap<String, usize> = BTreeMap::new();
+        for (name, (_, rows)) in names.into_iter().zip(label_counts) {
+            let next = position_of_name.len();
+            let position = *position_of_name.entry(name.clone()).or_insert(next);
+            match result.groups.get_mut(position) {
+                Some((_, group_rows)) => *group_rows += rows,
+                None => result.groups.push((name, *rows)),
+            }
+            result.group_of_label.push(position);
+        }
+        if result.groups.len() > MAX_GROUPS {
+            let why = format!("the column has {} values, and at most {MAX_GROUPS} are compared", result.groups.len());
+            return Err(Error::option("by", column, why));
+        }
+        Ok(result)
+    }
+}
 
 fn plan_features(
     model: &Model<f64>,
@@ -310,34 +346,30 @@ impl MeanComparison {
         &self,
         data: &FitData<'_, f64>,
         features: &StoredFeatures<'_, f64>,
-        group_counts: &[(Label, u64)],
+        GroupNames { group_of_label, groups: group_counts }: &GroupNames,
     ) -> Result<Vec<GroupDifference>> {
         if group_counts.is_empty() {
             return Ok(Vec::new());
-        }
-        if group_counts.len() > MAX_GROUPS {
-            let why = format!("the column has {} values, and at most {MAX_GROUPS} are compared", group_counts.len());
-            return Err(Error::option("by", "", why));
         }
         let (p, observer) =
             (features.p, data.resources.stage_observer.start_stage("means of the groups", Some(data.n)));
         let mut sums = vec![0.0; p * group_counts.len()];
         features.visit(&*observer, |tile| {
             for i in 0..tile.row_count() {
-                let group = features.group_codes[tile.first_row + i];
-                if group != LabelCodes::UNKNOWN {
-                    let sums = &mut sums[group as usize * p..(group as usize + 1) * p];
-                    sums.iter_mut().zip(tile.row(i)).for_each(|(sum, v)| *sum += v);
+                let label = features.group_codes[tile.first_row + i];
+                if label != LabelCodes::UNKNOWN {
+                    let group = group_of_label[label as usize];
+                    sums[group * p..(group + 1) * p].iter_mut().zip(tile.row(i)).for_each(|(sum, v)| *sum += v);
                 }
             }
             Ok(())
         })?;
         let (weights, intercept) = self.witness();
-        let group_difference = |((label, rows), sums): (&(Label, u64), &[f64])| {
+        let group_difference = |((name, rows), sums): (&(String, u64), &[f64])| {
             let mean: Vec<f64> = sums.iter().map(|sum| sum / *rows as f64).collect();
             let biased = self.squared_distance(&mean);
             GroupDifference {
-                group: label.to_string(),
+                group: name.clone(),
                 rows: *rows,
                 biased,
                 p_value: self.spectrum_p_value(biased, *rows as f64),
