@@ -69,7 +69,7 @@ pub(crate) struct TestArgs {
     #[arg(long, value_name = "N|all", value_parser = parse::word::<Candidates>, help_heading = "Test")]
     pub(crate) candidates: Option<Candidates>,
     /// Number of random permutations of the rows; 0 for the limit distributions only
-    #[arg(long, value_name = "N", value_parser = parse::permutations, default_value = "1000", help_heading = "Test")]
+    #[arg(long, value_name = "N", value_parser = parse::permutations, default_value_t = DEFAULT_PERMUTATIONS, help_heading = "Test")]
     pub(crate) permutations: u64,
     /// Seed of all random choices
     #[arg(long, value_name = "N", value_parser = parse::parse_integer, default_value_t = 0, help_heading = "Test")]
@@ -112,6 +112,8 @@ fn statistics_help() -> String {
     let entries = ksolve::statistic::registry().into_iter().map(|family| (family.name, family.about));
     format!("Statistic: {}", with_descriptions(entries))
 }
+
+const DEFAULT_PERMUTATIONS: u64 = 1000;
 
 /// Default number of features of each map. 300 suffice, because few eigenvalues of the covariance
 /// of the features matter to a test.
@@ -201,8 +203,10 @@ fn check_model_options(args: &TestArgs) -> Result<()> {
         ("--rank", args.rank.is_some()),
         ("--landmarks", args.landmarks.is_some()),
         ("--candidates", args.candidates.is_some()),
+        ("--permutations", args.permutations != DEFAULT_PERMUTATIONS),
     ];
-    let why = "the model determines the columns, the scaling, the kernel and the map";
+    let why =
+        "the model determines the columns, the scaling, the kernel and the map, and permutations need the old rows";
     if let Some((option, _)) = options.into_iter().find(|(_, is_set)| *is_set) {
         return Err(Error::option(option, "", why, "omit it"));
     }
