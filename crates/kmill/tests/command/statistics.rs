@@ -72,8 +72,6 @@ fn drift_names_the_columns_and_the_days_that_moved() {
     assert!((0.55..0.8).contains(&two["auc"].as_f64().unwrap()), "{two}");
     let page = std::fs::read_to_string(at.join("p.html")).unwrap();
     assert!(page.contains("id=\"column-0\"") && page.contains("<h2>Columns</h2>"), "{page}");
-    let (_, text, _) = kmill(at, "test mmd old.csv new.csv --features a,b,kind --rank 60 --permutations 99");
-    assert!(text.contains("(1 of 3 with a corrected p-value") && text.contains("of the witness function"), "{text}");
     // rows with a missing value are counted
     std::fs::write(at.join("gaps.csv"), "a,b,kind,day\n0.5,,x,d0\n1,0.2,y,d0\n0.1,0.3,z,d1\n").unwrap();
     let gaps = ok(at, "test mmd old.csv gaps.csv --features a,b --missing drop --rank 20 --permutations 9 --json");
