@@ -99,8 +99,10 @@ fn drift_names_the_columns_and_the_days_that_moved() {
     assert!(std::fs::read_to_string(at.join("d.html")).unwrap().contains("id=\"witness\""));
     // times are grouped by day, as texts and as a column of times
     let new = std::fs::read_to_string(at.join("new.csv")).unwrap();
-    let hour = |(i, line): (usize, &str)| match line.rsplit_once(",d") {
-        Some((values, day)) => format!("{values},2024-01-0{}T{:02}:30:00\n", 1 + day.parse::<usize>().unwrap(), i % 24),
+    let hour = |(i, line): (usize, &str)| match line.rsplit_once(",d").filter(|_| i > 0) {
+        Some((values, day)) => {
+            format!("{values},2024-01-0{}T{:02}:30:00\n", 1 + day.parse::<usize>().unwrap(), i % 24)
+        }
         None => format!("{line}\n"),
     };
     std::fs::write(at.join("times.csv"), new.lines().enumerate().map(hour).collect::<String>()).unwrap();
