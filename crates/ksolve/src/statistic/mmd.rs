@@ -104,7 +104,16 @@ fn measure<T: Real>(data: &FitData<'_, T>, split_point: SplitPoint, permutation_
         gamma: ChiSquaredSum::gamma(null_mean, 2.0 * squared_norm).survival(scaled_statistic),
     };
     let certificate = gathered.certificate.map(|state| state.checked_certificate(mean.len())).transpose()?;
-    Ok(TestStatistic { biased: observed, unbiased, alignment: None, auc, p_values, permuted, certificate })
+    Ok(TestStatistic {
+        biased: observed,
+        unbiased,
+        alignment: None,
+        auc,
+        witness_difference: None,
+        p_values,
+        permuted,
+        certificate,
+    })
 }
 
 /// Sums of the features over the rows of the first sample, in c columns: the first column is for

@@ -169,6 +169,11 @@ pub struct TestStatistic {
     #[doc(hidden)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auc: Option<f64>,
+    /// Difference of the means of the witness function over the training rows of a model and over
+    /// new rows, in standard deviations over the new rows; `None` for other tests.
+    #[doc(hidden)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub witness_difference: Option<f64>,
     /// p-values of the statistic.
     pub p_values: PValues,
     /// Biased statistic under each of the random labels.
