@@ -54,18 +54,22 @@ fn lossy_path<S: serde::Serializer>(path: &Option<PathBuf>, serializer: S) -> Re
     serializer.serialize_str(&path.as_ref().map_or(String::new(), |path| path.to_string_lossy().into_owned()))
 }
 
-/// Describes the size of a difference by the area under a ROC curve. The limits are those of Cohen
-/// for differences of 0.2, 0.5 and 0.8 standard deviations of two normal distributions, for which
-/// the area is Φ(difference/√2).
+/// Limits of negligible, small and medium differences in standard deviations (Cohen, "Statistical
+/// power analysis for the behavioral sciences", 1988), and the areas Φ(difference/√2) under the ROC
+/// curves of two normal distributions.
+const EFFECT_LIMITS: [(f64, f64, &str); 3] =
+    [(0.2, 0.556, "negligible"), (0.5, 0.638, "small"), (0.8, 0.714, "medium")];
+
+fn effect_word_of_difference(difference: f64) -> &'static str {
+    EFFECT_LIMITS.iter().find(|(limit, ..)| difference < *limit).map_or("large", |(.., word)| word)
+}
+
+/// Describes the size of a difference by the area under a ROC curve.
 ///
 /// Reference: Ruscio, "A probability-based measure of effect size", Psychological Methods 13, 2008.
 fn effect_word(auc: f64) -> &'static str {
-    match auc.max(1.0 - auc) {
-        auc if auc < 0.556 => "negligible",
-        auc if auc < 0.638 => "small",
-        auc if auc < 0.714 => "medium",
-        _ => "large",
-    }
+    let auc = auc.max(1.0 - auc);
+    EFFECT_LIMITS.iter().find(|(_, limit, _)| auc < *limit).map_or("large", |(.., word)| word)
 }
 
 fn format_p_value(value: f64) -> String {
@@ -95,6 +99,13 @@ impl TestReport {
         lines.extend(test_statistic.auc.map(|auc| {
             let word = effect_word(auc);
             ("effect", format!("{word}: auc {auc:.3} of the witness function, on rows it was not learned from"))
+        }));
+        lines.extend(test_statistic.witness_difference.map(|difference| {
+            let word = effect_word_of_difference(difference);
+            (
+                "effect",
+                format!("{word}: the means of the witness function differ by {difference:.2} standard deviations"),
+            )
         }));
         let PValues { permutation, spectrum, gamma } = test_statistic.p_values;
         let p_values = [
@@ -287,6 +298,7 @@ mod tests {
         // scipy.stats.norm.cdf(np.array([.2, .5, .8]) / np.sqrt(2)) is .556, .638, .714
         let words = [0.5, 0.56, 0.65, 0.72, 0.2].map(effect_word);
         assert_eq!(words, ["negligible", "small", "medium", "large", "large"]);
+        assert_eq!([0.1, 0.3, 0.6, 2.0].map(effect_word_of_difference), ["negligible", "small", "medium", "large"]);
     }
 
     fn column(name: &str, p_value: f64, level: Option<&str>, histogram: Option<Histogram>) -> ColumnDifference {

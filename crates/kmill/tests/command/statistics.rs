@@ -82,6 +82,7 @@ fn drift_names_the_columns_and_the_days_that_moved() {
     assert!(same["biased"].as_f64().unwrap() < 1e-7 && same["column_tests"][0]["p_value"] == 1.0, "{same}");
     let drift = ok(at, "test mmd m new.csv --by day -o w.csv --report d.html --json");
     assert!(p(&drift, "spectrum") < 1e-6 && drift["column_tests"][0]["column"] == "a", "{drift}");
+    assert!((0.2..0.5).contains(&drift["witness_difference"].as_f64().unwrap()), "{drift}");
     let groups = drift["groups"].as_array().unwrap();
     let p_values: Vec<f64> = groups.iter().map(|day| day["corrected_p_value"].as_f64().unwrap()).collect();
     assert!(p_values.len() == 4 && p_values[3] < 1e-6 && p_values[..3].iter().all(|p| *p > 0.05), "{drift}");

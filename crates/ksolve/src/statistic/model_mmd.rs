@@ -282,6 +282,8 @@ struct MeanComparison {
     new_mean: Vec<f64>,
     /// Eigenvalues of the covariance of the new rows.
     eigenvalues: Vec<f64>,
+    /// Variance of the witness function over the new rows.
+    witness_variance: f64,
 }
 
 impl MeanComparison {
@@ -297,12 +299,21 @@ impl MeanComparison {
         let mut phi = Mat::<f64>::zeros(m, p);
         map.apply(MatRef::from_row_major_slice(points, m, inputs), phi.as_mut(), resources.workers);
         // the coefficients of the model are those of 2μ
-        let old_mean = (0..p).map(|j| (0..m).map(|i| phi[(i, j)] * model.coefficients[(i, 0)] / 2.0).sum()).collect();
+        let old_mean: Vec<f64> =
+            (0..p).map(|j| (0..m).map(|i| phi[(i, j)] * model.coefficients[(i, 0)] / 2.0).sum()).collect();
         let n = row_count as f64;
         let new_mean: Vec<f64> = moments.s.iter().map(|s| s / n).collect();
-        let eigenvalues = symmetric_eigenvalues(covariance(moments, &new_mean).as_ref())?;
+        let covariance = covariance(moments, &new_mean);
+        let witness: Vec<f64> = old_mean.iter().zip(&new_mean).map(|(old, new)| old - new).collect();
+        let witness_variance = (0..p)
+            .map(|i| {
+                let off_diagonal: f64 = (0..i).map(|j| covariance[(i, j)] * witness[j]).sum();
+                witness[i] * (covariance[(i, i)] * witness[i] + 2.0 * off_diagonal)
+            })
+            .sum();
+        let eigenvalues = symmetric_eigenvalues(covariance.as_ref())?;
         let eigenvalues = eigenvalues.iter().map(|value| value * n / (n - 1.0)).collect();
-        Ok(Self { old_mean, old_rows: model.metadata.rows as f64, new_mean, eigenvalues })
+        Ok(Self { old_mean, old_rows: model.metadata.rows as f64, new_mean, eigenvalues, witness_variance })
     }
 
     /// Returns the squared distance of a mean from the mean of the training rows.
@@ -323,7 +334,11 @@ impl MeanComparison {
             self.eigenvalues.iter().fold((0.0, 0.0), |(trace, squares), v| (trace + v, squares + v * v));
         let gamma = ChiSquaredSum::gamma(trace, 2.0 * squares).survival(biased / scale);
         let p_values = PValues { permutation: None, spectrum: self.spectrum_p_value(biased, row_count), gamma };
-        TestStatistic { biased, unbiased: biased - scale * trace, p_values, ..TestStatistic::default() }
+        let unbiased = biased - scale * trace;
+        // the means differ by |μ − ν|², without its bias
+        let deviation = self.witness_variance.max(0.0).sqrt();
+        let witness_difference = (deviation > 0.0).then(|| unbiased.max(0.0) / deviation);
+        TestStatistic { biased, unbiased, witness_difference, p_values, ..TestStatistic::default() }
     }
 
     /// Returns the weights of the witness function, and its intercept.
